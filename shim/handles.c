@@ -112,7 +112,7 @@ static bool prepare_records(void)
         return false;
     gc_handles_lock();
     for (size_t i = 0; i < CHUNK_BYTES; i += GC_HANDLE_RECORD_BYTES)
-        gc_handles_give_record_locked(chunk + i);
+        gc_handles_free_record_locked(chunk + i);
     gc_handles_unlock();
     return true;
 }
@@ -135,7 +135,7 @@ struct gc_handle *gc_handles_find_locked(enum gc_handle_kind kind, uint64_t key)
     return NULL;
 }
 
-bool gc_handles_put_locked(enum gc_handle_kind kind, uint64_t key, uint64_t value, uint64_t extra)
+bool gc_handles_set_locked(enum gc_handle_kind kind, uint64_t key, uint64_t value, uint64_t extra)
 {
     struct gc_handle handle = {.key = key, .value = value, .extra = extra, .kind = kind};
     struct gc_handle *found = gc_handles_find_locked(kind, key);
@@ -204,7 +204,7 @@ size_t gc_handles_collect_locked(enum gc_handle_kind kind, uint64_t value, uint6
     return count;
 }
 
-void *gc_handles_take_record_locked(void)
+void *gc_handles_alloc_record_locked(void)
 {
     struct free_record *record = table.records;
 
@@ -216,7 +216,7 @@ void *gc_handles_take_record_locked(void)
     return record;
 }
 
-void gc_handles_give_record_locked(void *record)
+void gc_handles_free_record_locked(void *record)
 {
     struct free_record *free_record = record;
 
@@ -225,12 +225,12 @@ void gc_handles_give_record_locked(void *record)
     table.record_count++;
 }
 
-bool gc_handles_put(enum gc_handle_kind kind, uint64_t key, uint64_t value, uint64_t extra)
+bool gc_handles_set(enum gc_handle_kind kind, uint64_t key, uint64_t value, uint64_t extra)
 {
     if (!gc_handles_prepare())
         return false;
     gc_handles_lock();
-    bool is_put = gc_handles_put_locked(kind, key, value, extra);
+    bool is_put = gc_handles_set_locked(kind, key, value, extra);
     gc_handles_unlock();
     return is_put;
 }

@@ -50,7 +50,7 @@ void gc_handles_unlock(void);
 /* NULL if absent. Valid until the next put or remove. */
 struct gc_handle *gc_handles_find_locked(enum gc_handle_kind kind, uint64_t key);
 /* Replaces what is there. False if the table is full (gc_handles_prepare failed before). */
-bool gc_handles_put_locked(enum gc_handle_kind kind, uint64_t key, uint64_t value, uint64_t extra);
+bool gc_handles_set_locked(enum gc_handle_kind kind, uint64_t key, uint64_t value, uint64_t extra);
 /* Copies it out if `removed` is not NULL. False if absent. */
 bool gc_handles_remove_locked(enum gc_handle_kind kind, uint64_t key, struct gc_handle *removed);
 /* The first entry of a kind that `matches`; NULL if none. Looks at the whole table. */
@@ -64,11 +64,11 @@ size_t gc_handles_collect_locked(enum gc_handle_kind kind, uint64_t value, uint6
                                  size_t max);
 
 /* NULL if there is none left. */
-void *gc_handles_take_record_locked(void);
-void gc_handles_give_record_locked(void *record);
+void *gc_handles_alloc_record_locked(void);
+void gc_handles_free_record_locked(void *record);
 
 /* The same, locking; for single steps. */
-bool gc_handles_put(enum gc_handle_kind kind, uint64_t key, uint64_t value, uint64_t extra);
+bool gc_handles_set(enum gc_handle_kind kind, uint64_t key, uint64_t value, uint64_t extra);
 bool gc_handles_get(enum gc_handle_kind kind, uint64_t key, struct gc_handle *found);
 bool gc_handles_remove(enum gc_handle_kind kind, uint64_t key, struct gc_handle *removed);
 

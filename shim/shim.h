@@ -93,10 +93,10 @@ struct gc_shim {
      * and where there are no such caches. */
     const volatile char *hot;
     volatile char *wiped_on_fork; /* 1 here, 0 in a forked child; NULL: process ids are compared */
-    struct gc_watch watch;        /* whether other processes ask something */
+    struct gc_doorbell doorbell;  /* whether other processes ask something */
     bool is_refused;              /* a setting is so wrong that cuInit must fail */
     bool has_gate;                /* a model is named: its estimate is held against a budget */
-    atomic_bool ipc_seen;      /* the program asks for IPC handles: whole allocations from now on */
+    atomic_bool ipc_used;      /* the program asks for IPC handles: whole allocations from now on */
     atomic_int driver_version; /* once a device was seen: the report asks the driver nothing */
 };
 extern struct gc_shim gc_shim;
@@ -113,13 +113,13 @@ struct gc_thread {
             uint32_t is_unsettled;
         };
         uint32_t entered;         /* the first two at once: see gc_shim_is_outside */
-        uint64_t entered_settled; /* all three: see gc_shim_is_settled */
+        uint64_t entered_settled; /* all three: see gc_shim_is_ready_outside */
     };
-    bool is_starting;       /* this thread is in the middle of the lazy start */
-    bool is_ending;         /* its cache was handed back */
-    bool has_missed;        /* in cudaFree, and the thread's cache does not serve that free */
-    bool has_own_stream;    /* work went to its own default stream */
-    struct gc_cache *cache; /* NULL: none yet, or none to be had */
+    bool is_starting;         /* this thread is in the middle of the lazy start */
+    bool is_ending;           /* its cache was handed back */
+    bool has_missed;          /* in cudaFree, and the thread's cache does not serve that free */
+    bool has_own_stream;      /* work went to its own default stream */
+    struct gc_tcache *tcache; /* NULL: none yet, or none to be had */
     /* The context that was current when core last looked one up, and its record. */
     CUcontext handle;
     struct gc_context *context;
@@ -199,7 +199,7 @@ static inline bool gc_shim_is_outside(void)
 }
 
 /* The same, and a context is current. */
-static inline bool gc_shim_is_settled(void)
+static inline bool gc_shim_is_ready_outside(void)
 {
     const struct gc_thread outside = {.outer_api = GC_API_COUNT};
 
@@ -208,8 +208,8 @@ static inline bool gc_shim_is_settled(void)
 
 /* Who called the wrapper, for GPUCACHE_TENANTS: in wrappers that take device memory or say how much
  * there is, before they enter, and in no function beneath them. */
-#define GC_NOTE_CALLER() gc_shim_note_caller(__builtin_return_address(0))
-static inline void gc_shim_note_caller(const void *address)
+#define GC_SET_CALLER() gc_shim_set_caller(__builtin_return_address(0))
+static inline void gc_shim_set_caller(const void *address)
 {
     if (gc_shim_is_outside())
         gc_thread.caller = address;
@@ -228,11 +228,11 @@ uint64_t gc_shim_thread_number(void);
 
 /* What the driver answered to any call: where it says that a context can do no more, nothing is
  * served from then on before the driver was asked. */
-void gc_shim_note_error(CUresult result);
-static inline CUresult gc_shim_note_result(CUresult result)
+void gc_shim_on_error(CUresult result);
+static inline CUresult gc_shim_check_result(CUresult result)
 {
     if (__builtin_expect(result != CUDA_SUCCESS, 0))
-        gc_shim_note_error(result);
+        gc_shim_on_error(result);
     return result;
 }
 

@@ -13,7 +13,7 @@
 static const char closed;
 static const _Atomic uint32_t nothing_asked;
 struct gc_shim gc_shim = {
-    .log = {GC_LOG_WARN, STDERR_FILENO}, .hot = &closed, .watch = {.control = &nothing_asked}};
+    .log = {GC_LOG_WARN, STDERR_FILENO}, .hot = &closed, .doorbell = {.control = &nothing_asked}};
 __thread struct gc_thread gc_thread
     __attribute__((tls_model("initial-exec"))) = {.outer_api = GC_API_COUNT, .is_unsettled = 1};
 
@@ -227,11 +227,11 @@ static bool is_lasting(CUresult result)
     }
 }
 
-void gc_shim_note_error(CUresult result)
+void gc_shim_on_error(CUresult result)
 {
     if (!is_lasting(result) || gc_shim_life() != GC_LIFE_READY)
         return;
-    gc_core_suspect_contexts(gc_shim.core); /* whose work it was, nobody said */
+    gc_core_set_faulted(gc_shim.core); /* whose work it was, nobody said */
     if (result == CUDA_ERROR_ILLEGAL_ADDRESS)
-        gc_core_note_fault(gc_shim.core);
+        gc_debug_report_fault(gc_shim.core);
 }

@@ -26,85 +26,86 @@ static const struct tool_command *find_command(const char *name)
     return NULL;
 }
 
-static void print_overview(struct gc_out *out)
+static void print_overview(struct gc_writer *out)
 {
-    gc_out_text(out,
-                "usage: gpucache COMMAND [ARGUMENTS]\n"
-                "\n"
-                "Runs CUDA programs under a caching, counting, limiting layer over device memory.\n"
-                "\n");
+    gc_writer_text(
+        out, "usage: gpucache COMMAND [ARGUMENTS]\n"
+             "\n"
+             "Runs CUDA programs under a caching, counting, limiting layer over device memory.\n"
+             "\n");
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        gc_out_text(out, "  ");
-        gc_out_text(out, commands[i]->name);
-        gc_out_pad(out, 12);
-        gc_out_text(out, commands[i]->summary);
-        gc_out_char(out, '\n');
+        gc_writer_text(out, "  ");
+        gc_writer_text(out, commands[i]->name);
+        gc_writer_pad(out, 12);
+        gc_writer_text(out, commands[i]->summary);
+        gc_writer_char(out, '\n');
     }
-    gc_out_text(out,
-                "\n"
-                "gpucache COMMAND --help tells more; gpucache help options lists the environment\n"
-                "variables of the library; gpucache --version prints the version.\n"
-                "Exit status: 0 done, 1 it failed, 2 usage, 3 does not fit.\n");
+    gc_writer_text(
+        out, "\n"
+             "gpucache COMMAND --help tells more; gpucache help options lists the environment\n"
+             "variables of the library; gpucache --version prints the version.\n"
+             "Exit status: 0 done, 1 it failed, 2 usage, 3 does not fit.\n");
 }
 
-static void print_options(struct gc_out *out)
+static void print_options(struct gc_writer *out)
 {
-    gc_out_text(
+    gc_writer_text(
         out,
         "Environment variables of the library, also KEY=value lines of its configuration file.\n"
         "Sizes: a number with K M G T, Ki Mi Gi Ti, KiB MiB GiB TiB (1024) or KB MB GB TB\n"
         "(1000), or a percentage of the device's memory.\n");
     for (int i = 0; i < GC_OPTION_COUNT; i++) {
-        const struct gc_option_row *row = gc_option_row((enum gc_option)i);
-        gc_out_text(out, "\n");
-        gc_out_text(out, row->name);
-        gc_out_char(out, '\n');
+        const struct gc_option_row *row = gc_options_get_row((enum gc_option)i);
+        gc_writer_text(out, "\n");
+        gc_writer_text(out, row->name);
+        gc_writer_char(out, '\n');
         tool_print_wrapped(out, 4, row->help);
-        gc_out_text(out, "    accepts:");
+        gc_writer_text(out, "    accepts:");
         tool_print_wrapped(out, 4, row->accepts);
         if (row->default_text[0] != '\0') {
-            gc_out_text(out, "    default: ");
-            gc_out_text(out, row->default_text);
-            gc_out_char(out, '\n');
+            gc_writer_text(out, "    default: ");
+            gc_writer_text(out, row->default_text);
+            gc_writer_char(out, '\n');
         }
         if (row->closed)
-            gc_out_text(out, "    an invalid value makes cuInit fail (CUDA_ERROR_INVALID_VALUE)\n");
+            gc_writer_text(out,
+                           "    an invalid value makes cuInit fail (CUDA_ERROR_INVALID_VALUE)\n");
         if (row->gated)
-            gc_out_text(out,
-                        "    an invalid value makes cuInit fail (CUDA_ERROR_INVALID_VALUE) where\n"
-                        "    GPUCACHE_GATE is deny or exit\n");
+            gc_writer_text(
+                out, "    an invalid value makes cuInit fail (CUDA_ERROR_INVALID_VALUE) where\n"
+                     "    GPUCACHE_GATE is deny or exit\n");
     }
-    gc_out_text(out, "\nCUDA_DEVICE_MEMORY_LIMIT, CUDA_DEVICE_MEMORY_LIMIT_<i>\n"
-                     "    the limit, for all devices or one, where GPUCACHE_LIMIT is not set\n");
+    gc_writer_text(out, "\nCUDA_DEVICE_MEMORY_LIMIT, CUDA_DEVICE_MEMORY_LIMIT_<i>\n"
+                        "    the limit, for all devices or one, where GPUCACHE_LIMIT is not set\n");
 }
 
 static int unknown_command(const char *name)
 {
     char shown[GC_TEXT_DISTANCE_MAX];
     struct tool_nearest nearest = {.word = shown};
-    struct gc_out out;
-    gc_text_show(name, strlen(name), shown, sizeof(shown));
+    struct gc_writer out;
+    gc_text_printable(name, strlen(name), shown, sizeof(shown));
     tool_nearest_offer(&nearest, "help");
     tool_nearest_offer(&nearest, "--version");
     tool_nearest_offer(&nearest, "--help");
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         tool_nearest_offer(&nearest, commands[i]->name);
-    gc_out_init(&out, STDERR_FILENO);
-    gc_out_text(&out, "gpucache: unknown command ");
-    gc_out_text(&out, shown);
+    gc_writer_init(&out, STDERR_FILENO);
+    gc_writer_text(&out, "gpucache: unknown command ");
+    gc_writer_text(&out, shown);
     if (nearest.name != NULL) {
-        gc_out_text(&out, "; nearest: ");
-        gc_out_text(&out, nearest.name);
+        gc_writer_text(&out, "; nearest: ");
+        gc_writer_text(&out, nearest.name);
     }
-    gc_out_text(&out, "; see gpucache --help\n");
-    (void)!gc_out_flush(&out);
+    gc_writer_text(&out, "; see gpucache --help\n");
+    (void)!gc_writer_flush(&out);
     return TOOL_USAGE;
 }
 
 static int help(int argc, char **argv)
 {
-    struct gc_out out;
-    gc_out_init(&out, STDOUT_FILENO);
+    struct gc_writer out;
+    gc_writer_init(&out, STDOUT_FILENO);
     if (argc > 2) {
         (void)tool_fail(&help_command, "one command, not also %s", argv[2]);
         return TOOL_USAGE;
@@ -124,19 +125,19 @@ static int help(int argc, char **argv)
 
 static int version(void)
 {
-    struct gc_out out;
-    gc_out_init(&out, STDOUT_FILENO);
-    gc_out_text(&out, "gpucache " GC_VERSION "\n");
+    struct gc_writer out;
+    gc_writer_init(&out, STDOUT_FILENO);
+    gc_writer_text(&out, "gpucache " GC_VERSION "\n");
     return tool_finish(&version_command, &out);
 }
 
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        struct gc_out out;
-        gc_out_init(&out, STDERR_FILENO);
+        struct gc_writer out;
+        gc_writer_init(&out, STDERR_FILENO);
         print_overview(&out);
-        (void)!gc_out_flush(&out);
+        (void)!gc_writer_flush(&out);
         return TOOL_USAGE;
     }
     const char *name = argv[1];

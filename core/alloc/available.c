@@ -41,8 +41,8 @@ static uint64_t run_bytes(const struct gc_pool *pool, const struct gc_block *blo
         last = last->next;
     if (segment->arena != NULL)
         return pages_between(pool, segment->arena, first->address, last->address + last->bytes);
-    const bool is_whole = first->previous == NULL && last->next == NULL;
-    return is_whole ? segment->bytes : 0;
+    const bool is_dedicated = first->previous == NULL && last->next == NULL;
+    return is_dedicated ? segment->bytes : 0;
 }
 
 static uint64_t list_bytes(const struct gc_pool *pool, const struct gc_block *first)
@@ -64,13 +64,13 @@ static uint64_t pool_bytes(struct gc_pool *pool)
 }
 
 /* Idle now, or once pending work is done; at most what is held. */
-static uint64_t spare_bytes(struct gc_device *device, const struct gc_share *share)
+static uint64_t spare_bytes(struct gc_device *device, const struct gc_quota *quota)
 {
-    const struct gc_budget *budget = share == NULL ? &device->budget : &share->budget;
-    uint64_t bytes = gc_share_idle_bytes(device, share);
+    const struct gc_budget *budget = quota == NULL ? &device->budget : &quota->budget;
+    uint64_t bytes = gc_quota_idle_bytes(device, quota);
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context))
-        if (share == NULL || context->share == share)
+        if (quota == NULL || context->quota == quota)
             bytes += pool_bytes(&context->pool);
     return gc_min_u64(bytes, gc_budget_held(budget));
 }
@@ -82,11 +82,11 @@ static uint64_t room_of(const struct gc_budget *budget, uint64_t spare)
     return gc_sub_or_zero_u64(gc_budget_limit(budget), used);
 }
 
-void gc_core_mem_info(struct gc_core *core, struct gc_device *device, const struct gc_share *share,
+void gc_core_mem_info(struct gc_core *core, struct gc_device *device, const struct gc_quota *quota,
                       uint64_t *free_bytes, uint64_t *total_bytes)
 {
     (void)core;
-    gc_magazine_flush_device(device, NULL); /* what is idle there shall count as idle */
+    gc_tcache_flush_device(device, NULL); /* what is idle there shall count as idle */
     struct gc_account *account = device->budget.account;
     /* A malloc that is short waits for what is pending, so that counts as free too. */
     const uint64_t spare = spare_bytes(device, NULL);
@@ -99,14 +99,14 @@ void gc_core_mem_info(struct gc_core *core, struct gc_device *device, const stru
         available =
             gc_min_u64(available, gc_sub_or_zero_u64(gc_account_limit(account), used_by_all));
     }
-    if (share != NULL)
-        available = gc_min_u64(available, room_of(&share->budget, spare_bytes(device, share)));
-    *total_bytes = gc_min_u64(*total_bytes, gc_share_limit_bytes(device, share));
+    if (quota != NULL)
+        available = gc_min_u64(available, room_of(&quota->budget, spare_bytes(device, quota)));
+    *total_bytes = gc_min_u64(*total_bytes, gc_quota_limit_bytes(device, quota));
     *free_bytes = gc_min_u64(available, *total_bytes);
 }
 
 enum gc_status gc_core_available(struct gc_core *core, struct gc_device *device,
-                                 const struct gc_share *share, uint64_t *available_bytes,
+                                 const struct gc_quota *quota, uint64_t *available_bytes,
                                  int *driver_code)
 {
     uint64_t free_bytes =
@@ -119,7 +119,7 @@ enum gc_status gc_core_available(struct gc_core *core, struct gc_device *device,
          context = gc_context_next(context)) {
         if (context->is_device)
             continue;
-        code = GC_IN_CONTEXT(
+        code = GC_CALL_IF_OPEN(
             context, driver->mem_info(driver->self, context->handle, &free_bytes, &total_bytes));
         is_asked = code != gc_context_closed_code(context);
     }
@@ -127,7 +127,7 @@ enum gc_status gc_core_available(struct gc_core *core, struct gc_device *device,
         *driver_code = code;
         return GC_DRIVER;
     }
-    gc_core_mem_info(core, device, share, &free_bytes, &total_bytes);
+    gc_core_mem_info(core, device, quota, &free_bytes, &total_bytes);
     *available_bytes = free_bytes;
     return GC_OK;
 }

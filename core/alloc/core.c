@@ -46,19 +46,19 @@ static void set_up(struct gc_core *core, const struct gc_core_config *config)
     core->api_names = config->api_names;
     core->api_count = config->api_count;
     core->next_block_id = 1;
-    atomic_init(&core->work.hindered, 0);
-    atomic_init(&core->work.quick_stream, GC_STREAM_ASK);
+    atomic_init(&core->work.reuse_blocked, 0);
+    atomic_init(&core->work.quick_stream, GC_STREAM_CHECK);
 }
 
 enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_core **created)
 {
-    struct gc_host host = {0};
-    struct gc_core *core = gc_host_map(&host, sizeof(*core));
+    struct gc_host_mem host = {0};
+    struct gc_core *core = gc_host_mem_map(&host, sizeof(*core));
     if (core == NULL)
         return GC_NO_HOST_MEMORY;
     set_up(core, config);
-    gc_host_count(&core->host, gc_host_bytes(&host));
-    core->process_driver_calls = gc_host_map(&core->host, counters_bytes(core));
+    gc_host_mem_count(&core->host, gc_host_mem_bytes(&host));
+    core->process_driver_calls = gc_host_mem_map(&core->host, counters_bytes(core));
     if (core->process_driver_calls == NULL)
         goto fail_counters;
     if (gc_pagemap_init(&core->pagemap, &core->host) != GC_OK)
@@ -69,7 +69,7 @@ enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_cor
     gc_tenants_init(core);
     gc_lock_init(&core->registry, GC_RANK_REGISTRY);
     gc_elastic_init(core);
-    gc_caches_init(core);
+    gc_tcache_init(core);
     if (gc_debug_init(core) != GC_OK)
         goto fail_debug;
     if (gc_follow_init(core) != GC_OK)
@@ -82,7 +82,7 @@ fail_follow:
     gc_debug_fini(core);
 fail_debug:
     gc_elastic_fini(core);
-    gc_caches_fini(core);
+    gc_tcache_fini(core);
     gc_lock_fini(&core->registry);
     gc_ranges_fini(core);
     gc_contexts_fini(core);
@@ -90,9 +90,9 @@ fail_debug:
     gc_tracker_fini(&core->tracker);
     gc_pagemap_fini(&core->pagemap);
 fail_pagemap:
-    gc_host_unmap(&core->host, core->process_driver_calls, counters_bytes(core));
+    gc_host_mem_unmap(&core->host, core->process_driver_calls, counters_bytes(core));
 fail_counters:
-    gc_host_unmap(&host, core, sizeof(*core));
+    gc_host_mem_unmap(&host, core, sizeof(*core));
     return GC_NO_HOST_MEMORY;
 }
 
@@ -104,7 +104,7 @@ void gc_core_destroy(struct gc_core *core)
     while (core->all_contexts != NULL) {
         struct gc_context *context = core->all_contexts;
         core->all_contexts = context->next_of_all;
-        gc_arena_forget(&context->pool);
+        gc_change_free_records(&context->pool);
         gc_pool_fini(&context->pool);
     }
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
@@ -112,25 +112,25 @@ void gc_core_destroy(struct gc_core *core)
         if (device != NULL)
             gc_device_fini(device);
     }
-    gc_member_fini(core);
+    gc_group_fini(core);
     gc_ranges_fini(core);
     gc_contexts_fini(core);
     gc_tenants_fini(core);
     gc_follow_fini(core);
-    gc_caches_fini(core);
+    gc_tcache_fini(core);
     gc_debug_fini(core);
     gc_stacks_destroy(core->stacks);
     gc_tracker_fini(&core->tracker);
     gc_pagemap_fini(&core->pagemap);
     gc_lock_fini(&core->registry);
-    gc_host_unmap(&core->host, core->process_driver_calls, counters_bytes(core));
-    struct gc_host host = {gc_host_bytes(&core->host)};
-    gc_host_unmap(&host, core, sizeof(*core));
+    gc_host_mem_unmap(&core->host, core->process_driver_calls, counters_bytes(core));
+    struct gc_host_mem host = {gc_host_mem_bytes(&core->host)};
+    gc_host_mem_unmap(&host, core, sizeof(*core));
 }
 
-void gc_core_join(struct gc_core *core, const char *program, struct gc_watch *watch)
+void gc_core_join(struct gc_core *core, const char *program, struct gc_doorbell *watch)
 {
-    core->serve = gc_member_serve;
+    core->serve = gc_group_serve;
     gc_member_join(core, program, watch);
     gc_pause_join(core);
 }
@@ -145,7 +145,7 @@ bool gc_core_lists_sites(const struct gc_core *core)
     return core->options->stacks == GC_STACKS_ALL;
 }
 
-struct gc_work *gc_core_work(struct gc_core *core)
+struct gc_submissions *gc_core_submissions(struct gc_core *core)
 {
     return &core->work;
 }
@@ -157,14 +157,14 @@ uint64_t gc_device_ordered_bytes(const struct gc_device *device)
     return atomic_load_explicit(&device->stats.ordered.current, memory_order_relaxed);
 }
 
-uint64_t gc_device_ordered_mark_bytes(const struct gc_device *device, enum gc_ordered_mark mark)
+uint64_t gc_device_ordered_peak_bytes(const struct gc_device *device, enum gc_ordered_peak mark)
 {
-    return atomic_load_explicit(&device->ordered_marks[mark].peak, memory_order_relaxed);
+    return atomic_load_explicit(&device->ordered_peaks[mark].peak, memory_order_relaxed);
 }
 
-void gc_device_reset_ordered_mark(struct gc_device *device, enum gc_ordered_mark mark)
+void gc_device_reset_ordered_peak(struct gc_device *device, enum gc_ordered_peak mark)
 {
-    gc_gauge_reset_peak(&device->ordered_marks[mark]);
+    gc_gauge_reset_peak(&device->ordered_peaks[mark]);
 }
 
 static void close_stream_of_device(struct gc_device *device, uint64_t stream)
@@ -183,16 +183,16 @@ void gc_core_close_stream(struct gc_core *core, uint64_t stream)
     }
 }
 
-static void retire_records(struct gc_context *record, const struct gc_context *waited,
-                           uint64_t epoch)
+static void complete_records(struct gc_context *record, const struct gc_context *waited,
+                             uint64_t epoch)
 {
     for (; record != NULL; record = gc_context_next_record(record))
-        gc_reuse_retire(record, waited, epoch);
+        gc_defer_complete(record, waited, epoch);
 }
 
-void gc_core_retire(struct gc_core *core, struct gc_context *context, uint64_t epoch)
+void gc_core_complete(struct gc_core *core, struct gc_context *context, uint64_t epoch)
 {
     (void)core;
-    retire_records(context->head, context, epoch);
-    retire_records(gc_device_ordered(context->device), context, epoch);
+    complete_records(context->head, context, epoch);
+    complete_records(gc_device_ordered(context->device), context, epoch);
 }

@@ -12,21 +12,21 @@ static bool is_live(struct gc_block *block)
 
 /* Memory that serves again in a stream's order may still be used by work of its former life, which
  * others do not wait for. `is_cut`: in whichever stream's order, else that of the one stream. */
-static enum gc_status await_former_life(struct gc_context *context, bool is_cut, int *driver_code)
+static enum gc_status wait_former_use(struct gc_context *context, bool is_cut, int *driver_code)
 {
     struct gc_core *core = context->core;
     if (core->mode != GC_MODE_CACHE)
         return GC_OK;
     if (!is_cut)
-        return gc_core_expect_others(core, driver_code);
-    if (gc_context_is_retired(context, gc_work_stamp(&core->work)))
+        return gc_core_leave_single_stream(core, driver_code);
+    if (gc_context_has_completed(context, gc_submit_free_epoch(&core->work)))
         return GC_OK;
     return gc_fence_synchronize(context, GC_FOREVER, driver_code);
 }
 
-enum gc_status gc_core_expect_others(struct gc_core *core, int *driver_code)
+enum gc_status gc_core_leave_single_stream(struct gc_core *core, int *driver_code)
 {
-    if (gc_work_settle(core, driver_code))
+    if (gc_submit_end_single_stream(core, driver_code))
         return GC_OK;
     return *driver_code == 0 ? GC_CAPTURING : GC_DRIVER;
 }
@@ -34,25 +34,25 @@ enum gc_status gc_core_expect_others(struct gc_core *core, int *driver_code)
 enum gc_status gc_core_export(struct gc_core *core, uint64_t address, int *driver_code)
 {
     struct gc_block *block;
-    enum gc_status status = gc_core_lock_block(core, address, true, &block);
+    enum gc_status status = gc_lookup_lock_block(core, address, true, &block);
     if (status != GC_OK)
         return status;
     struct gc_pool *pool = gc_block_pool(block);
-    const bool is_cut = gc_block_segment(block)->class < GC_CLASS_CUT_COUNT;
+    const bool is_cut = gc_block_segment(block)->size_class < GC_CLASS_CUT_COUNT;
     if (!is_live(block))
         status = GC_INVALID_POINTER;
-    else if (!gc_pool_is_whole_locked(block))
+    else if (!gc_pool_is_dedicated_locked(block))
         status = GC_NOT_SUPPORTED;
     else
         gc_pool_export_locked(block);
     gc_pool_release(pool);
-    return status == GC_OK ? await_former_life(pool->context, is_cut, driver_code) : status;
+    return status == GC_OK ? wait_former_use(pool->context, is_cut, driver_code) : status;
 }
 
 enum gc_status gc_core_set_synchronous(struct gc_core *core, uint64_t address, bool is_it)
 {
     struct gc_block *block;
-    enum gc_status status = gc_core_lock_block(core, address, true, &block);
+    enum gc_status status = gc_lookup_lock_block(core, address, true, &block);
     if (status != GC_OK)
         return status;
     struct gc_pool *pool = gc_block_pool(block);
@@ -68,7 +68,7 @@ enum gc_status gc_core_set_synchronous(struct gc_core *core, uint64_t address, b
 static enum gc_status pin_block(struct gc_core *core, uint64_t address, uint64_t *next)
 {
     struct gc_block *block;
-    const enum gc_status status = gc_core_lock_block(core, address, true, &block);
+    const enum gc_status status = gc_lookup_lock_block(core, address, true, &block);
     if (status != GC_OK)
         return status;
     struct gc_pool *pool = gc_block_pool(block);

@@ -11,7 +11,7 @@
 static enum gc_status refuse_free(struct gc_core *core, uint64_t address)
 {
     struct gc_block *block;
-    if (gc_core_lock_block(core, address, true, &block) == GC_OK) {
+    if (gc_lookup_lock_block(core, address, true, &block) == GC_OK) {
         struct gc_pool *pool = gc_block_pool(block);
         gc_pool_release(pool);
         gc_counter_add(&pool->context->device->stats.invalid_free_count, 1);
@@ -47,9 +47,9 @@ static enum gc_status take_freed(struct gc_core *core, uint64_t address, struct 
         enum gc_status status = take_live(core, address, true, block, &is_cached);
         if (!is_cached)
             return status;
-        gc_caches_stop(core);
+        gc_tcache_stop_all(core);
         status = take_live(core, address, false, block, &is_cached);
-        gc_caches_resume(core);
+        gc_tcache_resume_all(core);
         if (status != GC_BUSY)
             return status;
     }
@@ -68,12 +68,12 @@ static enum gc_status free_block(struct gc_core *core, uint64_t address, struct 
     if (status != GC_OK)
         return status;
     struct gc_context *context = gc_block_pool(block)->context;
-    status = gc_reuse_free_unlock(context, block, worker, stream, driver_code);
+    status = gc_defer_free_unlock(context, block, worker, stream, driver_code);
     if (status == GC_OK) {
         const uint64_t end_ns = gc_core_now_ns(core);
-        gc_hist_add(&core->free_ns, end_ns - start_ns);
-        gc_member_write(context->device, end_ns);
-        gc_member_write_record(context);
+        gc_histogram_add(&core->free_ns, end_ns - start_ns);
+        gc_publish_device(context->device, end_ns);
+        gc_publish_record(context);
     }
     return status;
 }
@@ -91,8 +91,8 @@ enum gc_status gc_core_free_ordered(struct gc_core *core, uint64_t address,
                                     int *driver_code)
 {
     /* What is looked at when it is idle must not serve before. */
-    const bool is_looked_at = core->debug != NULL && core->mode == GC_MODE_CACHE;
-    const bool is_named = stream != GC_STREAM_NONE && !is_looked_at;
+    const bool is_inspected = core->debug != NULL && core->mode == GC_MODE_CACHE;
+    const bool is_named = stream != GC_STREAM_NONE && !is_inspected;
     if (core->debug != NULL)
         gc_debug_before_free(core, address, api);
     return free_block(core, address, worker, is_named ? stream : GC_STREAM_OTHER, driver_code);
@@ -102,7 +102,7 @@ enum gc_status gc_core_record_stream(struct gc_core *core, uint64_t address, uin
 {
     struct gc_block *block;
     (void)stream; /* which one does not matter: the free waits for all */
-    const enum gc_status status = gc_core_lock_block(core, address, false, &block);
+    const enum gc_status status = gc_lookup_lock_block(core, address, false, &block);
     if (status != GC_OK)
         return status;
     struct gc_pool *pool = gc_block_pool(block);

@@ -15,7 +15,7 @@
 static void describe_debug(struct gc_device *device)
 {
     char *reason = device->info.backend_reason;
-    gc_debug_note_device(device->core, device);
+    gc_debug_add_device(device->core, device);
     if (!device->info.has_mapping)
         return;
     device->is_mapped = gc_debug_maps_blocks(device->core);
@@ -31,7 +31,7 @@ static struct gc_device *create_device(struct gc_core *core, const struct gc_dev
         return NULL;
     if (core->debug != NULL)
         describe_debug(device);
-    gc_member_attach(core, device);
+    gc_group_attach(core, device);
     return device;
 }
 
@@ -62,11 +62,11 @@ enum gc_status gc_core_add_device(struct gc_core *core, const struct gc_device_i
 /* ---- tenants ---- */
 
 static enum gc_status add_record(struct gc_context *head, struct gc_tenant *tenant,
-                                 struct gc_share *share, struct gc_context **record)
+                                 struct gc_quota *quota, struct gc_context **record)
 {
-    const enum gc_status status = gc_context_add_record(head, tenant, share, record);
+    const enum gc_status status = gc_context_add_record(head, tenant, quota, record);
     if (status == GC_OK)
-        gc_context_copy_peers(*record);
+        gc_peers_copy(*record);
     return status;
 }
 
@@ -78,10 +78,10 @@ enum gc_status gc_tenant_context(struct gc_tenant *tenant, struct gc_context *he
         return GC_OK;
     }
     *own = gc_context_find_record(head, tenant);
-    /* Acquire: pairs with the release in gc_context_copy_peers. */
+    /* Acquire: pairs with the release in gc_peers_copy. */
     if (*own != NULL && atomic_load_explicit(&(*own)->has_peers, memory_order_acquire))
         return gc_tenant_is_open(tenant) ? GC_OK : GC_INVALID_ARGUMENT;
-    struct gc_share *share;
-    const enum gc_status status = gc_tenant_share(tenant, head->device, &share);
-    return status == GC_OK ? add_record(head, tenant, share, own) : status;
+    struct gc_quota *quota;
+    const enum gc_status status = gc_tenant_quota(tenant, head->device, &quota);
+    return status == GC_OK ? add_record(head, tenant, quota, own) : status;
 }

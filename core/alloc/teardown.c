@@ -29,27 +29,27 @@ static void empty_lists_locked(struct gc_pool *pool)
         pool->streams[i] = (struct gc_stream_list){0};
 }
 
-static void move_out_locked(struct gc_pool *pool, struct gc_pool_hidden *hidden)
+static void move_content_locked(struct gc_pool *pool, struct gc_pool_hidden *detached)
 {
-    hidden->content = pool->content;
+    detached->content = pool->content;
     for (unsigned i = 0; i < pool->stream_count; i++)
-        hidden->streams[i] = pool->streams[i];
+        detached->streams[i] = pool->streams[i];
     empty_lists_locked(pool);
 }
 
-static void move_back_locked(struct gc_pool *pool, const struct gc_pool_hidden *hidden)
+static void move_back_locked(struct gc_pool *pool, const struct gc_pool_hidden *detached)
 {
-    pool->content = hidden->content;
+    pool->content = detached->content;
     for (unsigned i = 0; i < pool->stream_count; i++)
-        pool->streams[i] = hidden->streams[i];
+        pool->streams[i] = detached->streams[i];
 }
 
-static void discard_hidden(struct gc_core *core, struct gc_pool_hidden *hidden)
+static void discard_hidden(struct gc_core *core, struct gc_pool_hidden *detached)
 {
-    if (hidden == NULL)
+    if (detached == NULL)
         return;
-    atomic_fetch_sub_explicit(&core->hidden_count, 1, memory_order_release);
-    gc_host_unmap(&core->host, hidden, sizeof(*hidden));
+    atomic_fetch_sub_explicit(&core->detached_count, 1, memory_order_release);
+    gc_host_mem_unmap(&core->host, detached, sizeof(*detached));
 }
 
 /* Takes every block of the pool out of the pagemap, or puts it back. Where the pool could not be
@@ -74,27 +74,27 @@ static void stop_and_lock(struct gc_context *context,
 {
     struct gc_pool *pool = &context->pool;
     for (;;) {
-        gc_caches_stop(context->core);
-        gc_magazine_empty_context(context);
+        gc_tcache_stop_all(context->core);
+        gc_tcache_flush_context(context);
         gc_pool_acquire_plain(pool);
         if (is_quiet_locked(pool, argument))
             return;
         gc_pool_release(pool);
-        gc_caches_resume(context->core);
-        gc_arena_await_change(pool);
+        gc_tcache_resume_all(context->core);
+        gc_change_wait(pool);
     }
 }
 
 static void unlock_and_resume(struct gc_context *context)
 {
     gc_pool_release(&context->pool);
-    gc_caches_resume(context->core);
+    gc_tcache_resume_all(context->core);
 }
 
 static bool is_unchanged_locked(struct gc_pool *pool, void *unused)
 {
     (void)unused;
-    return !gc_arena_is_changing_locked(pool);
+    return !gc_change_is_active_locked(pool);
 }
 
 /* What the accounts know of a live block. */
@@ -124,9 +124,10 @@ static void trace_segment(struct gc_context *context, const struct gc_segment *s
 
 /* What is hidden stands still. Told before the driver gives its addresses to others, that are to be
  * told of later. */
-static void trace_hidden(struct gc_context *context, const struct gc_pool_hidden *hidden, bool goes)
+static void trace_hidden(struct gc_context *context, const struct gc_pool_hidden *detached,
+                         bool goes)
 {
-    for (const struct gc_segment *segment = hidden->content.segments; segment != NULL;
+    for (const struct gc_segment *segment = detached->content.segments; segment != NULL;
          segment = segment->next) {
         if (!goes && segment->arena == NULL)
             trace_segment(context, segment, goes);
@@ -144,53 +145,53 @@ static void trace_hidden(struct gc_context *context, const struct gc_pool_hidden
 static void hide(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
-    struct gc_pool_hidden *hidden = gc_host_map(&context->core->host, sizeof(*hidden));
-    if (hidden == NULL)
+    struct gc_pool_hidden *detached = gc_host_mem_map(&context->core->host, sizeof(*detached));
+    if (detached == NULL)
         return;
     stop_and_lock(context, is_unchanged_locked, NULL);
-    const bool is_hidden = !pool->is_dropped;
-    if (is_hidden) {
+    const bool is_detached = !pool->is_dropped;
+    if (is_detached) {
         /* First: who does not find a block looks at this, then for the hidden. */
-        atomic_fetch_add_explicit(&context->core->hidden_count, 1, memory_order_seq_cst);
+        atomic_fetch_add_explicit(&context->core->detached_count, 1, memory_order_seq_cst);
         set_known_locked(pool, false);
-        move_out_locked(pool, hidden);
-        pool->hidden = hidden;
+        move_content_locked(pool, detached);
+        pool->detached = detached;
         pool->is_dropped = true;
     }
     unlock_and_resume(context);
-    if (is_hidden)
-        trace_hidden(context, hidden, true);
+    if (is_detached)
+        trace_hidden(context, detached, true);
     else
-        gc_host_unmap(&context->core->host, hidden, sizeof(*hidden));
+        gc_host_mem_unmap(&context->core->host, detached, sizeof(*detached));
 }
 
 /* All is as it was. */
 static void show(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
-    struct gc_pool_hidden *hidden = pool->hidden; /* whose end it is alone changes it */
-    if (hidden == NULL)
+    struct gc_pool_hidden *detached = pool->detached; /* whose end it is alone changes it */
+    if (detached == NULL)
         return;
-    trace_hidden(context, hidden, false);
+    trace_hidden(context, detached, false);
     gc_pool_acquire_plain(pool);
-    move_back_locked(pool, hidden);
+    move_back_locked(pool, detached);
     set_known_locked(pool, true);
-    atomic_fetch_add_explicit(&context->core->shown_count, 1, memory_order_release);
-    pool->hidden = NULL;
+    atomic_fetch_add_explicit(&context->core->reattach_count, 1, memory_order_release);
+    pool->detached = NULL;
     pool->is_dropped = false;
     gc_pool_release(pool);
-    discard_hidden(context->core, hidden);
+    discard_hidden(context->core, detached);
 }
 
 static void forget_worker(struct gc_context *context, const struct gc_context *worker)
 {
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
-    if (pool->hidden != NULL)
-        move_back_locked(pool, pool->hidden);
-    gc_stream_forget_locked(pool, worker);
-    if (pool->hidden != NULL)
-        move_out_locked(pool, pool->hidden);
+    if (pool->detached != NULL)
+        move_back_locked(pool, pool->detached);
+    gc_stream_list_drop_worker_locked(pool, worker);
+    if (pool->detached != NULL)
+        move_content_locked(pool, pool->detached);
     gc_pool_release(pool);
 }
 
@@ -216,19 +217,19 @@ void gc_context_close_stream(struct gc_context *context, uint64_t stream)
 {
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
-    gc_fence_await_streams_locked(context); /* or its mark would not be made */
-    const bool is_listed = gc_stream_has_list_locked(pool, stream);
+    gc_fence_wait_streams_locked(context); /* or its mark would not be made */
+    const bool is_listed = gc_stream_list_exists_locked(pool, stream);
     gc_pool_release(pool);
     if (is_listed)
-        gc_fence_mark_streams(context, stream);
+        gc_fence_record_streams(context, stream);
     gc_pool_acquire_plain(pool);
-    gc_fence_await_streams_locked(context);
-    if (pool->hidden != NULL)
-        move_back_locked(pool, pool->hidden);
-    gc_stream_close_locked(pool, stream);
+    gc_fence_wait_streams_locked(context);
+    if (pool->detached != NULL)
+        move_back_locked(pool, pool->detached);
+    gc_stream_list_close_locked(pool, stream);
     gc_follow_close_stream_locked(context, stream);
-    if (pool->hidden != NULL)
-        move_out_locked(pool, pool->hidden);
+    if (pool->detached != NULL)
+        move_content_locked(pool, pool->detached);
     gc_pool_release(pool);
 }
 
@@ -237,52 +238,52 @@ void gc_context_close_stream(struct gc_context *context, uint64_t stream)
 /* Takes a block out of all accounts; the next of its segment is returned. What was live is kept
  * in `vanished`, linked by `previous`, until the lock is not held. */
 static struct gc_block *drop_block_locked(struct gc_context *context, struct gc_block *block,
-                                          struct gc_block **vanished)
+                                          struct gc_block **destroyed)
 {
     struct gc_pool *pool = &context->pool;
     struct gc_block *next = block->next;
-    gc_pool_unmark_locked(pool, block);
+    gc_pool_clear_flags_locked(pool, block);
     if (block->state == GC_BLOCK_PENDING)
         gc_gauge_sub(pool->shared.pending, block->bytes);
     /* A block that is being freed is settled by the thread that frees it. */
     if (block->state != GC_BLOCK_LIVE) {
-        gc_pool_put_record_locked(pool, block);
+        gc_pool_free_record_locked(pool, block);
         return next;
     }
     const struct gc_entry entry = live_entry(block);
-    gc_share_uncount_vanished(context->device, context->share, &entry);
+    gc_quota_uncount_destroyed(context->device, context->quota, &entry);
     if (block->is_ordered)
         gc_pool_uncount_ordered(&pool->shared, entry.requested_bytes);
     atomic_store_explicit(&block->segment, NULL, memory_order_release);
-    block->previous = *vanished;
-    *vanished = block;
+    block->previous = *destroyed;
+    *destroyed = block;
     return next;
 }
 
-static void put_vanished(struct gc_context *context, struct gc_block *block, bool is_told)
+static void free_destroyed(struct gc_context *context, struct gc_block *block, bool is_told)
 {
     while (block != NULL) {
         struct gc_block *next = block->previous;
         if (!is_told)
             trace_block(context, block, true);
-        gc_slab_put(context->pool.shared.blocks, block);
+        gc_slab_free(context->pool.shared.blocks, block);
         block = next;
     }
 }
 
-static bool take_remains_locked(struct gc_pool *pool, void *remains)
+static bool detach_leftovers_locked(struct gc_pool *pool, void *leftovers)
 {
-    return gc_arena_take_remains_locked(pool, remains);
+    return gc_change_detach_leftovers_locked(pool, leftovers);
 }
 
 /* Their memory went with the driver's context. */
-static void put_segments(struct gc_context *context, struct gc_segment *segment, bool is_told)
+static void free_segments(struct gc_context *context, struct gc_segment *segment, bool is_told)
 {
     while (segment != NULL) {
         struct gc_segment *next = segment->next;
         if (!is_told)
             trace_segment(context, segment, true);
-        gc_slab_put(&context->device->segments, segment);
+        gc_slab_free(&context->device->segments, segment);
         segment = next;
     }
 }
@@ -290,7 +291,7 @@ static void put_segments(struct gc_context *context, struct gc_segment *segment,
 /* Takes all segments out of the pool and the accounts; those of the driver's own memory are
  * returned. */
 static struct gc_segment *drop_segments_locked(struct gc_context *context,
-                                               struct gc_block **vanished)
+                                               struct gc_block **destroyed)
 {
     struct gc_pool *pool = &context->pool;
     struct gc_segment *gone = NULL;
@@ -300,11 +301,11 @@ static struct gc_segment *drop_segments_locked(struct gc_context *context,
         if (segment->is_idle)
             gc_pool_sub_idle(&pool->shared, segment->bytes);
         for (struct gc_block *block = segment->first; block != NULL;)
-            block = drop_block_locked(context, block, vanished);
+            block = drop_block_locked(context, block, destroyed);
         atomic_store_explicit(&segment->pool, NULL, memory_order_release);
         if (segment->arena != NULL)
             continue; /* buried with the pages */
-        gc_context_release(context, segment->bytes);
+        gc_context_uncharge(context, segment->bytes);
         segment->next = gone;
         gone = segment;
     }
@@ -312,12 +313,12 @@ static struct gc_segment *drop_segments_locked(struct gc_context *context,
     return gone;
 }
 
-static void put_spares_locked(struct gc_pool *pool)
+static void free_spares_locked(struct gc_pool *pool)
 {
     while (pool->spares != NULL) {
         struct gc_block *record = pool->spares;
         pool->spares = record->next;
-        gc_slab_put(pool->shared.blocks, record);
+        gc_slab_free(pool->shared.blocks, record);
     }
     pool->spare_count = 0;
 }
@@ -326,31 +327,31 @@ static void put_spares_locked(struct gc_pool *pool)
 static void drop_pool(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
-    struct gc_arena_remains remains;
-    stop_and_lock(context, take_remains_locked, &remains);
-    struct gc_pool_hidden *hidden = pool->hidden;
-    if (hidden != NULL)
-        move_back_locked(pool, hidden);
+    struct gc_leftovers leftovers;
+    stop_and_lock(context, detach_leftovers_locked, &leftovers);
+    struct gc_pool_hidden *detached = pool->detached;
+    if (detached != NULL)
+        move_back_locked(pool, detached);
     else
         set_known_locked(pool, false);
-    pool->hidden = NULL;
+    pool->detached = NULL;
     pool->is_dropped = true;
-    struct gc_block *vanished = NULL;
-    struct gc_segment *gone = drop_segments_locked(context, &vanished);
-    put_spares_locked(pool);
+    struct gc_block *destroyed = NULL;
+    struct gc_segment *gone = drop_segments_locked(context, &destroyed);
+    free_spares_locked(pool);
     context->peer_count = 0;
     unlock_and_resume(context);
-    discard_hidden(context->core, hidden);
-    put_vanished(context, vanished, hidden != NULL);
-    gc_fence_forget(context);
-    put_segments(context, gone, hidden != NULL);
-    gc_arena_bury(context, &remains);
+    discard_hidden(context->core, detached);
+    free_destroyed(context, destroyed, detached != NULL);
+    gc_fence_drop(context);
+    free_segments(context, gone, detached != NULL);
+    gc_change_destroy_leftovers(context, &leftovers);
 }
 
 static void drop_direct(void *argument, const struct gc_direct *direct)
 {
     (void)argument;
-    gc_direct_vanished(direct);
+    gc_direct_destroyed(direct);
 }
 
 static void drop_record(struct gc_context *record)
@@ -388,8 +389,8 @@ static void empty_ordered(struct gc_context *ordered)
         gc_pool_release(&record->pool);
         int ignored;
         if (is_unused && gc_fence_synchronize(record, GC_FOREVER, &ignored) == GC_OK) {
-            gc_reuse_collect(record);
-            gc_shortage_empty_pool(record);
+            gc_defer_collect(record);
+            gc_reclaim_empty_pool(record);
         }
     }
 }
@@ -405,7 +406,7 @@ static void empty_all_ordered(struct gc_core *core)
     }
 }
 
-struct gc_context *gc_core_end_begin(struct gc_core *core, uint64_t handle)
+struct gc_context *gc_core_teardown_begin(struct gc_core *core, uint64_t handle)
 {
     struct gc_context *head = gc_core_find_context(core, handle);
     while (head != NULL && !gc_gate_claim(&head->gate))
@@ -414,7 +415,7 @@ struct gc_context *gc_core_end_begin(struct gc_core *core, uint64_t handle)
         return NULL;
     for (struct gc_context *record = head; record != NULL; record = gc_context_next_record(record))
         if (!head->is_device)
-            gc_reuse_await_others(record);
+            gc_defer_wait_peers(record);
     /* First, since who changes mappings may have to go in to end it. */
     for (struct gc_context *record = head; record != NULL; record = gc_context_next_record(record))
         hide(record);
@@ -423,7 +424,7 @@ struct gc_context *gc_core_end_begin(struct gc_core *core, uint64_t handle)
     return head;
 }
 
-void gc_core_end_cancel(struct gc_context *head)
+void gc_core_teardown_cancel(struct gc_context *head)
 {
     for (struct gc_context *record = head; record != NULL; record = gc_context_next_record(record))
         show(record);
@@ -432,7 +433,7 @@ void gc_core_end_cancel(struct gc_context *head)
 
 /* The driver may give the handle to another context at any moment: what goes by the handle goes
  * while it is still known for this one, whose gate other threads wait at. */
-void gc_core_end_finish(struct gc_context *head)
+void gc_core_teardown_finish(struct gc_context *head)
 {
     if (head->handle != 0) /* 0 marks records that outlive contexts */
         gc_tracker_remove_context(&head->core->tracker, head->handle, drop_direct, NULL);
@@ -440,14 +441,14 @@ void gc_core_end_finish(struct gc_context *head)
     gc_gate_set(&head->gate, GC_GATE_GONE);
     for (; record != NULL; record = record->next_dropped)
         drop_record(record);
-    gc_range_return_given_up(head);
+    gc_range_release_kept(head);
     if (!head->is_device)
         empty_all_ordered(head->core);
 }
 
 void gc_core_drop_context(struct gc_core *core, uint64_t handle)
 {
-    struct gc_context *head = gc_core_end_begin(core, handle);
+    struct gc_context *head = gc_core_teardown_begin(core, handle);
     if (head != NULL)
-        gc_core_end_finish(head);
+        gc_core_teardown_finish(head);
 }

@@ -49,14 +49,14 @@ static bool is_used_locked(const struct gc_pool *pool)
 static enum gc_status close_record(struct gc_context *record)
 {
     struct gc_pool *pool = &record->pool;
-    gc_caches_stop(record->core);
-    gc_magazine_empty_context(record);
+    gc_tcache_stop_all(record->core);
+    gc_tcache_flush_context(record);
     gc_pool_acquire_plain(pool);
     const bool is_used = is_used_locked(pool);
     if (!is_used)
         pool->is_closed = true;
     gc_pool_release(pool);
-    gc_caches_resume(record->core);
+    gc_tcache_resume_all(record->core);
     return is_used ? GC_BUSY : GC_OK;
 }
 
@@ -70,13 +70,13 @@ static enum gc_status open_record(struct gc_context *record)
 
 /* ---- giving back ---- */
 
-static enum gc_status settle_record(struct gc_context *record)
+static enum gc_status drain_record(struct gc_context *record)
 {
     int ignored;
     const enum gc_status status = gc_fence_synchronize(record, GC_FOREVER, &ignored);
     if (status != GC_OK)
         return status;
-    gc_reuse_collect(record);
+    gc_defer_collect(record);
     return GC_OK;
 }
 
@@ -95,13 +95,13 @@ static bool is_empty(struct gc_pool *pool)
 static enum gc_status empty_record(struct gc_context *record)
 {
     struct gc_pool *pool = &record->pool;
-    gc_shortage_empty_pool(record);
+    gc_reclaim_empty_pool(record);
     /* What another thread was giving back may have been refused. */
-    if (gc_device_await_give_backs(record->device, record->share, GC_SHORT_NS))
-        gc_shortage_empty_pool(record);
+    if (gc_device_wait_releases(record->device, record->quota, GC_RECLAIM_WAIT_NS))
+        gc_reclaim_empty_pool(record);
     if (!is_empty(pool) && !gc_context_is_dropped(record))
         return gc_context_is_capturing(record) ? GC_CAPTURING : GC_DRIVER;
-    const enum gc_status status = gc_arena_return_range(record);
+    const enum gc_status status = gc_range_release(record);
     return status == GC_INVALID_ARGUMENT ? GC_OK : status; /* dropped: it went with its handle */
 }
 
@@ -109,29 +109,29 @@ static enum gc_status empty_record(struct gc_context *record)
 static enum gc_status drop_record(struct gc_context *record)
 {
     if (gc_context_drop_record(record))
-        gc_context_forget_record(record);
+        gc_context_unlink_record(record);
     return GC_OK;
 }
 
 /* ---- the tenant ---- */
 
-static enum gc_status begin_leaving(struct gc_tenant *tenant)
+static enum gc_status begin_removal(struct gc_tenant *tenant)
 {
     enum gc_status status = GC_OK;
     gc_lock_acquire(&tenant->core->registry);
     const unsigned state = atomic_load_explicit(&tenant->state, memory_order_relaxed);
     if (state == GC_TENANT_REMOVED)
         status = GC_INVALID_ARGUMENT;
-    else if (state == GC_TENANT_LEAVING ||
+    else if (state == GC_TENANT_REMOVING ||
              atomic_load_explicit(&tenant->is_paused, memory_order_relaxed))
         status = GC_BUSY;
     else
-        atomic_store_explicit(&tenant->state, GC_TENANT_LEAVING, memory_order_release);
+        atomic_store_explicit(&tenant->state, GC_TENANT_REMOVING, memory_order_release);
     gc_lock_release(&tenant->core->registry);
     return status;
 }
 
-static void end_leaving(struct gc_tenant *tenant, enum gc_tenant_state state)
+static void end_removal(struct gc_tenant *tenant, enum gc_tenant_state state)
 {
     gc_lock_acquire(&tenant->core->registry);
     atomic_store_explicit(&tenant->state, (unsigned)state, memory_order_release);
@@ -143,12 +143,12 @@ static void end_leaving(struct gc_tenant *tenant, enum gc_tenant_state state)
 static bool has_direct(const struct gc_tenant *tenant)
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        /* Acquire: pairs with the release in gc_tenant_share. */
-        const struct gc_share *share =
-            atomic_load_explicit(&tenant->shares[i], memory_order_acquire);
-        if (share != NULL &&
-            (atomic_load_explicit(&share->allocated.current, memory_order_relaxed) > 0 ||
-             atomic_load_explicit(&share->elastic_count, memory_order_relaxed) > 0))
+        /* Acquire: pairs with the release in gc_tenant_quota. */
+        const struct gc_quota *quota =
+            atomic_load_explicit(&tenant->quotas[i], memory_order_acquire);
+        if (quota != NULL &&
+            (atomic_load_explicit(&quota->allocated.current, memory_order_relaxed) > 0 ||
+             atomic_load_explicit(&quota->elastic_count, memory_order_relaxed) > 0))
             return true;
     }
     return false;
@@ -156,7 +156,7 @@ static bool has_direct(const struct gc_tenant *tenant)
 
 static enum gc_status leave(struct gc_tenant *tenant)
 {
-    static step *const steps[] = {settle_record, empty_record, drop_record};
+    static step *const steps[] = {drain_record, empty_record, drop_record};
     enum gc_status status = visit_records(tenant, close_record);
     if (status == GC_OK && has_direct(tenant))
         status = GC_BUSY;
@@ -169,14 +169,14 @@ enum gc_status gc_core_remove_tenant(struct gc_core *core, struct gc_tenant *ten
 {
     (void)core;
     GC_ASSERT(gc_lock_held_count() == 0);
-    enum gc_status status = begin_leaving(tenant);
+    enum gc_status status = begin_removal(tenant);
     if (status != GC_OK)
         return status;
     status = leave(tenant);
     if (status != GC_OK)
         (void)visit_records(tenant, open_record);
-    end_leaving(tenant, status == GC_OK ? GC_TENANT_REMOVED : GC_TENANT_OPEN);
+    end_removal(tenant, status == GC_OK ? GC_TENANT_REMOVED : GC_TENANT_OPEN);
     if (status == GC_OK)
-        gc_member_forget_tenant(tenant);
+        gc_publish_remove_tenant(tenant);
     return status;
 }

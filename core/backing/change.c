@@ -10,7 +10,7 @@
 
 /* ---- changes ---- */
 
-static void note_device(struct gc_change *change, int ordinal)
+static void add_device(struct gc_change *change, int ordinal)
 {
     bool is_known = ordinal == change->context->device->info.ordinal;
     for (uint32_t i = 0; i < change->peer_count; i++)
@@ -19,36 +19,36 @@ static void note_device(struct gc_change *change, int ordinal)
         change->peers[change->peer_count++] = ordinal;
 }
 
-void gc_arena_note_peers_locked(struct gc_change *change)
+void gc_change_read_peers_locked(struct gc_change *change)
 {
     const struct gc_context *context = change->context;
     for (uint32_t i = 0; i < context->peer_count; i++) {
         if (!gc_context_is_dropped(context->peers[i]))
-            note_device(change, context->peers[i]->device->info.ordinal);
+            add_device(change, context->peers[i]->device->info.ordinal);
     }
     /* Also where no context is there yet. */
     for (int i = 0; context->is_device && i < GC_DEVICE_MAX; i++) {
         if (gc_device_is_open_to(context->device, i))
-            note_device(change, i);
+            add_device(change, i);
     }
 }
 
 /* Whether a thread swaps it in. */
 static bool is_coming_locked(const struct gc_swap *swap)
 {
-    return swap->is_coming;
+    return swap->is_swapping_in;
 }
 
 /* What a change does beside changing mappings. */
-#define WAITS_FOR_SWAP 1U   /* until what is swapped out is back */
-#define WAITS_FOR_WORK 2U   /* so that captures forbid it */
-#define WAITS_FOR_COMING 4U /* until what comes back has come */
+#define WAITS_FOR_SWAP 1U    /* until what is swapped out is back */
+#define WAITS_FOR_WORK 2U    /* so that captures forbid it */
+#define WAITS_FOR_SWAP_IN 4U /* until what comes back has come */
 
 static bool must_wait_locked(const struct gc_pages *pages, unsigned kind)
 {
     return pages->is_changing &&
            (pages->swap == NULL || (kind & WAITS_FOR_SWAP) != 0 ||
-            ((kind & WAITS_FOR_COMING) != 0 && is_coming_locked(pages->swap)));
+            ((kind & WAITS_FOR_SWAP_IN) != 0 && is_coming_locked(pages->swap)));
 }
 
 /* Whether it waits for memory that is away until somebody asks for it. */
@@ -57,14 +57,14 @@ static bool waits_for_resume_locked(const struct gc_pages *pages, unsigned kind)
     return pages->swap != NULL && (kind & WAITS_FOR_SWAP) != 0 && !is_coming_locked(pages->swap);
 }
 
-/* *must_hear, where set: the caller is to hear what is asked meanwhile, and come again. */
-static enum gc_status begin_locked(struct gc_change *change, unsigned kind, bool *must_hear)
+/* *must_serve, where set: the caller is to hear what is asked meanwhile, and come again. */
+static enum gc_status begin_locked(struct gc_change *change, unsigned kind, bool *must_serve)
 {
     struct gc_pool *pool = &change->context->pool;
     const bool hears = gc_core_serves_in_threads(change->context->core);
     while (must_wait_locked(&pool->pages, kind)) {
-        *must_hear = hears && waits_for_resume_locked(&pool->pages, kind);
-        if (*must_hear)
+        *must_serve = hears && waits_for_resume_locked(&pool->pages, kind);
+        if (*must_serve)
             return GC_BUSY;
         gc_lock_wait(&pool->lock, &pool->pages.changed);
     }
@@ -76,7 +76,7 @@ static enum gc_status begin_locked(struct gc_change *change, unsigned kind, bool
         !gc_context_wait_begin_locked(change->context, &change->set))
         return GC_DRIVER;
     pool->pages.is_changing = true;
-    gc_arena_note_peers_locked(change);
+    gc_change_read_peers_locked(change);
     return GC_OK;
 }
 
@@ -84,35 +84,35 @@ static enum gc_status begin_change(struct gc_context *context, struct gc_change 
                                    unsigned kind)
 {
     for (;;) {
-        bool must_hear = false;
+        bool must_serve = false;
         *change = (struct gc_change){.context = context};
         gc_pool_acquire_plain(&context->pool);
-        const enum gc_status status = begin_locked(change, kind, &must_hear);
+        const enum gc_status status = begin_locked(change, kind, &must_serve);
         gc_pool_release(&context->pool);
-        if (!must_hear)
+        if (!must_serve)
             return status;
-        gc_core_await_resume(context->core);
+        gc_wait_resume(context->core);
         if (context->tenant != NULL)
-            gc_core_await_tenant(context->core, context->tenant);
+            gc_wait_tenant(context->core, context->tenant);
     }
 }
 
-enum gc_status gc_arena_change_begin(struct gc_context *context, struct gc_change *change)
+enum gc_status gc_change_begin(struct gc_context *context, struct gc_change *change)
 {
     return begin_change(context, change, WAITS_FOR_SWAP | WAITS_FOR_WORK);
 }
 
-enum gc_status gc_arena_change_try_begin(struct gc_context *context, struct gc_change *change)
+enum gc_status gc_change_try_begin(struct gc_context *context, struct gc_change *change)
 {
     return begin_change(context, change, 0);
 }
 
-enum gc_status gc_arena_share_begin(struct gc_context *context, struct gc_change *change)
+enum gc_status gc_change_begin_access(struct gc_context *context, struct gc_change *change)
 {
-    return begin_change(context, change, WAITS_FOR_COMING);
+    return begin_change(context, change, WAITS_FOR_SWAP_IN);
 }
 
-void gc_arena_change_end(struct gc_change *change)
+void gc_change_end(struct gc_change *change)
 {
     struct gc_pool *pool = &change->context->pool;
     gc_pool_acquire_plain(pool);
@@ -129,12 +129,12 @@ static bool is_being_changed_locked(const struct gc_pages *pages)
     return pages->is_changing && (pages->swap == NULL || is_coming_locked(pages->swap));
 }
 
-bool gc_arena_is_changing_locked(const struct gc_pool *pool)
+bool gc_change_is_active_locked(const struct gc_pool *pool)
 {
     return is_being_changed_locked(&pool->pages);
 }
 
-void gc_arena_await_change(struct gc_pool *pool)
+void gc_change_wait(struct gc_pool *pool)
 {
     gc_pool_acquire_plain(pool);
     while (is_being_changed_locked(&pool->pages))
@@ -156,28 +156,28 @@ static struct gc_swap *take_swapped_locked(struct gc_pool *pool)
     return swap;
 }
 
-void gc_swap_forget(struct gc_context *context, struct gc_swap *swap)
+void gc_swapped_free(struct gc_context *context, struct gc_swap *swap)
 {
     if (swap == NULL)
         return;
     if (swap->copy != NULL)
-        gc_host_unmap(&context->core->host, swap->copy, swap->copy_bytes);
-    gc_host_unmap(&context->core->host, swap, swap->host_bytes);
+        gc_host_mem_unmap(&context->core->host, swap->copy, swap->copy_bytes);
+    gc_host_mem_unmap(&context->core->host, swap, swap->host_bytes);
 }
 
-bool gc_arena_take_remains_locked(struct gc_pool *pool, struct gc_arena_remains *remains)
+bool gc_change_detach_leftovers_locked(struct gc_pool *pool, struct gc_leftovers *leftovers)
 {
     struct gc_pages *pages = &pool->pages;
     if (is_being_changed_locked(pages))
         return false;
     struct gc_swap *swap = take_swapped_locked(pool);
     const uint64_t before = pages->idle_count;
-    *remains = (struct gc_arena_remains){.swap = swap,
-                                         .arenas = pages->arenas,
-                                         .range_address = pages->range_address,
-                                         .range_bytes = pages->range_bytes,
-                                         .unmapped = pages->idle[0],
-                                         .page_count = pages->count};
+    *leftovers = (struct gc_leftovers){.swap = swap,
+                                       .arenas = pages->arenas,
+                                       .range_address = pages->range_address,
+                                       .range_bytes = pages->range_bytes,
+                                       .unmapped = pages->idle[0],
+                                       .page_count = pages->count};
     pages->arenas = NULL;
     pages->range_address = 0;
     pages->range_bytes = 0;
@@ -186,23 +186,23 @@ bool gc_arena_take_remains_locked(struct gc_pool *pool, struct gc_arena_remains 
     pages->idle_count = 0;
     pages->small_idle_count = 0;
     pages->count = 0;
-    gc_pages_settle_locked(pool, before);
+    gc_pages_publish_idle_locked(pool, before);
     return true;
 }
 
 void gc_arena_destroy(struct gc_context *context, struct gc_arena *arena)
 {
-    gc_slab_put(&context->device->segments, arena->segment);
-    gc_host_unreserve(arena, gc_arena_host_bytes(arena->slot_count));
+    gc_slab_free(&context->device->segments, arena->segment);
+    gc_host_mem_unreserve(arena, gc_arena_host_bytes(arena->slot_count));
 }
 
 /* False: the device still has it. */
-static bool bury_page(struct gc_context *context, struct gc_page *page)
+static bool destroy_page(struct gc_context *context, struct gc_page *page)
 {
     const struct gc_driver *driver = &context->core->driver;
     const int code = driver->page_release(driver->self, context->handle, page->handle);
     const bool is_gone = code == 0 && !page->is_stuck;
-    gc_slab_put(&context->device->page_records, page);
+    gc_slab_free(&context->device->page_records, page);
     return is_gone;
 }
 
@@ -235,7 +235,7 @@ static void unmap_slots(struct gc_context *context, const struct gc_arena *arena
 
 /* Unmaps everything first, so that no page is mapped when it is given back. What will not be
  * unmapped stays with the device: returns how many pages. */
-static uint64_t bury_arena(struct gc_context *context, struct gc_arena *arena)
+static uint64_t destroy_arena(struct gc_context *context, struct gc_arena *arena)
 {
     uint64_t stuck = 0;
     uint64_t end;
@@ -246,56 +246,56 @@ static uint64_t bury_arena(struct gc_context *context, struct gc_arena *arena)
         for (; i < end; i++) {
             struct gc_page *page = arena->slots[i].page;
             if (--page->mapping_count == 0)
-                stuck += !bury_page(context, page);
+                stuck += !destroy_page(context, page);
         }
     }
     return stuck;
 }
 
-static void bury_addresses(struct gc_context *context, const struct gc_arena_remains *remains)
+static void free_addresses(struct gc_context *context, const struct gc_leftovers *leftovers)
 {
     const struct gc_driver *driver = &context->core->driver;
     struct gc_arena *next;
-    for (struct gc_arena *arena = remains->arenas; arena != NULL; arena = next) {
+    for (struct gc_arena *arena = leftovers->arenas; arena != NULL; arena = next) {
         next = arena->next;
-        gc_pagemap_forget(&context->core->pagemap, arena->segment->address, arena->segment->bytes);
-        if (remains->range_bytes == 0)
+        gc_pagemap_drop(&context->core->pagemap, arena->segment->address, arena->segment->bytes);
+        if (leftovers->range_bytes == 0)
             (void)driver->address_free(driver->self, context->handle, arena->segment->address,
                                        arena->segment->bytes);
-        gc_host_discount(&context->device->host, gc_arena_host_bytes(arena->touched_count));
+        gc_host_mem_uncount(&context->device->host, gc_arena_host_bytes(arena->touched_count));
         gc_arena_destroy(context, arena);
     }
-    if (remains->range_bytes != 0)
-        (void)driver->address_free(driver->self, context->handle, remains->range_address,
-                                   remains->range_bytes);
+    if (leftovers->range_bytes != 0)
+        (void)driver->address_free(driver->self, context->handle, leftovers->range_address,
+                                   leftovers->range_bytes);
 }
 
-void gc_arena_drop_pages(struct gc_context *context, uint64_t count)
+void gc_change_uncharge_pages(struct gc_context *context, uint64_t count)
 {
     gc_context_sub_pages(context, count * context->pool.pages.page_bytes);
-    gc_context_release(context, count * context->pool.pages.page_bytes);
+    gc_context_uncharge(context, count * context->pool.pages.page_bytes);
 }
 
-void gc_arena_bury(struct gc_context *context, const struct gc_arena_remains *remains)
+void gc_change_destroy_leftovers(struct gc_context *context, const struct gc_leftovers *leftovers)
 {
     uint64_t stuck = 0;
     GC_ASSERT(gc_lock_held_count() == 0);
-    gc_swap_forget(context, remains->swap);
-    for (struct gc_page *page = remains->unmapped.oldest; page != NULL;) {
+    gc_swapped_free(context, leftovers->swap);
+    for (struct gc_page *page = leftovers->unmapped.oldest; page != NULL;) {
         struct gc_page *next = page->next;
-        stuck += !bury_page(context, page);
+        stuck += !destroy_page(context, page);
         page = next;
     }
-    for (struct gc_arena *arena = remains->arenas; arena != NULL; arena = arena->next)
-        stuck += bury_arena(context, arena);
-    bury_addresses(context, remains);
-    if (remains->page_count > 0)
-        gc_arena_drop_pages(context, remains->page_count - stuck);
+    for (struct gc_arena *arena = leftovers->arenas; arena != NULL; arena = arena->next)
+        stuck += destroy_arena(context, arena);
+    free_addresses(context, leftovers);
+    if (leftovers->page_count > 0)
+        gc_change_uncharge_pages(context, leftovers->page_count - stuck);
 }
 
-void gc_arena_forget(struct gc_pool *pool)
+void gc_change_free_records(struct gc_pool *pool)
 {
-    gc_swap_forget(pool->context, pool->pages.swap);
+    gc_swapped_free(pool->context, pool->pages.swap);
     pool->pages.swap = NULL;
     while (pool->pages.arenas != NULL) {
         struct gc_arena *arena = pool->pages.arenas;

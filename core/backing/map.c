@@ -2,7 +2,7 @@
  * live; or all is as it was.
  *
  * Under the lock: choose the place, count the use, take idle pages, reserve the budget of the
- * others. Without it (gc_lend_ask_driver): create pages, unmap what was lent, map, give access.
+ * others. Without it (gc_map_call_driver): create pages, unmap what was lent, map, give access.
  * Under the lock again: make pages and slots say what the driver did. */
 #include "core/backing/map.h"
 
@@ -13,305 +13,302 @@
 
 #include <stddef.h>
 
-static bool is_small(const struct gc_lending *lending)
+static bool is_small(const struct gc_map_op *map_op)
 {
-    return lending->arena->segment->class == GC_CLASS_SMALL;
+    return map_op->arena->segment->size_class == GC_CLASS_SMALL;
 }
 
 /* ---- the driver's part: slots go from stage to stage, neighbours that are alike in one call ----
  */
 
-static uint64_t address_of(const struct gc_lending *lending, uint64_t i)
+static uint64_t address_of(const struct gc_map_op *map_op, uint64_t i)
 {
-    return lending->arena->segment->address + i * lending->pool->pages.page_bytes;
+    return map_op->arena->segment->address + i * map_op->pool->pages.page_bytes;
 }
 
-static enum gc_status refuse(struct gc_lending *lending, int code)
+static enum gc_status refuse(struct gc_map_op *map_op, int code)
 {
-    lending->refusal->driver_code = code;
-    lending->is_device_full = code == lending->context->core->driver.out_of_memory;
-    lending->refusal->decline.is_share_short = false;
-    return lending->is_device_full ? GC_OUT_OF_MEMORY : GC_DRIVER;
+    map_op->refusal->driver_code = code;
+    map_op->is_device_full = code == map_op->context->core->driver.out_of_memory;
+    map_op->refusal->charge_failure.is_quota_short = false;
+    return map_op->is_device_full ? GC_OUT_OF_MEMORY : GC_DRIVER;
 }
 
-static enum gc_status create_pages(struct gc_lending *lending)
+static enum gc_status create_pages(struct gc_map_op *map_op)
 {
-    struct gc_context *context = lending->context;
+    struct gc_context *context = map_op->context;
     const struct gc_driver *driver = &context->core->driver;
-    for (uint64_t i = lending->first; i < lending->end; i++) {
-        struct gc_slot *slot = gc_lend_slot(lending, i);
-        if (slot->stage != GC_SLOT_NEEDS || slot->planned != NULL)
+    for (uint64_t i = map_op->first; i < map_op->end; i++) {
+        struct gc_slot *slot = gc_map_slot(map_op, i);
+        if (slot->stage != GC_SLOT_PENDING || slot->planned != NULL)
             continue;
-        struct gc_page *page = gc_slab_take(&context->device->page_records);
+        struct gc_page *page = gc_slab_alloc(&context->device->page_records);
         if (page == NULL)
             return GC_NO_HOST_MEMORY;
         *page = (struct gc_page){.user = slot, .is_fresh = true};
-        const int code = GC_IN_CONTEXT(context, driver->page_create(driver->self, context->handle,
-                                                                    lending->pool->pages.page_bytes,
-                                                                    &page->handle));
+        const int code = GC_CALL_IF_OPEN(
+            context, driver->page_create(driver->self, context->handle,
+                                         map_op->pool->pages.page_bytes, &page->handle));
         if (code != 0) {
-            gc_slab_put(&context->device->page_records, page);
-            return refuse(lending, code);
+            gc_slab_free(&context->device->page_records, page);
+            return refuse(map_op, code);
         }
         slot->planned = page;
-        lending->create_count--;
-        gc_context_add_pages(context, lending->pool->pages.page_bytes);
+        map_op->create_count--;
+        gc_context_add_pages(context, map_op->pool->pages.page_bytes);
     }
     return GC_OK;
 }
 
 /* The end of the run of slots in `stage` that starts at `i`, all with a page or all without. */
-static uint64_t run_end(const struct gc_lending *lending, uint64_t i, enum gc_slot_stage stage)
+static uint64_t run_end(const struct gc_map_op *map_op, uint64_t i, enum gc_slot_stage stage)
 {
-    const bool has_page = gc_lend_slot(lending, i)->page != NULL;
-    while (i < lending->end && gc_lend_slot(lending, i)->stage == stage &&
-           (stage != GC_SLOT_NEEDS || (gc_lend_slot(lending, i)->page != NULL) == has_page))
+    const bool has_page = gc_map_slot(map_op, i)->page != NULL;
+    while (i < map_op->end && gc_map_slot(map_op, i)->stage == stage &&
+           (stage != GC_SLOT_PENDING || (gc_map_slot(map_op, i)->page != NULL) == has_page))
         i++;
     return i;
 }
 
-static void set_stage(const struct gc_lending *lending, uint64_t i, uint64_t end,
+static void set_stage(const struct gc_map_op *map_op, uint64_t i, uint64_t end,
                       enum gc_slot_stage stage)
 {
     for (; i < end; i++)
-        gc_lend_slot(lending, i)->stage = (uint8_t)stage;
+        gc_map_slot(map_op, i)->stage = (uint8_t)stage;
 }
 
-static void trace_run(const struct gc_lending *lending, enum gc_trace_op op, uint64_t i,
-                      uint64_t end)
+static void trace_run(const struct gc_map_op *map_op, enum gc_trace_op op, uint64_t i, uint64_t end)
 {
     if (i < end)
-        gc_device_trace_memory(lending->context->device, op, GC_TRACE_PAGES, address_of(lending, i),
-                               (end - i) * lending->pool->pages.page_bytes);
+        gc_device_trace_memory(map_op->context->device, op, GC_TRACE_PAGES, address_of(map_op, i),
+                               (end - i) * map_op->pool->pages.page_bytes);
 }
 
-static int unmap_run(struct gc_lending *lending, uint64_t i, uint64_t end)
+static int unmap_run(struct gc_map_op *map_op, uint64_t i, uint64_t end)
 {
-    const struct gc_driver *driver = &lending->context->core->driver;
-    if (gc_lend_slot(lending, i)->page == NULL)
+    const struct gc_driver *driver = &map_op->context->core->driver;
+    if (gc_map_slot(map_op, i)->page == NULL)
         return 0;
     const int code =
-        driver->page_unmap(driver->self, lending->context->handle, address_of(lending, i),
-                           (end - i) * lending->pool->pages.page_bytes);
+        driver->page_unmap(driver->self, map_op->context->handle, address_of(map_op, i),
+                           (end - i) * map_op->pool->pages.page_bytes);
     if (code == 0)
-        trace_run(lending, GC_TRACE_UNMAP, i, end);
+        trace_run(map_op, GC_TRACE_UNMAP, i, end);
     return code;
 }
 
-static int map_run(struct gc_lending *lending, uint64_t i, uint64_t end)
+static int map_run(struct gc_map_op *map_op, uint64_t i, uint64_t end)
 {
-    const struct gc_driver *driver = &lending->context->core->driver;
+    const struct gc_driver *driver = &map_op->context->core->driver;
     const uint64_t first = i;
     int code = 0;
     for (; i < end; i++) {
-        code =
-            GC_IN_CONTEXT(lending->context,
-                          driver->page_map(driver->self, lending->context->handle,
-                                           address_of(lending, i), lending->pool->pages.page_bytes,
-                                           gc_lend_slot(lending, i)->planned->handle));
+        code = GC_CALL_IF_OPEN(
+            map_op->context, driver->page_map(driver->self, map_op->context->handle,
+                                              address_of(map_op, i), map_op->pool->pages.page_bytes,
+                                              gc_map_slot(map_op, i)->planned->handle));
         if (code != 0)
             break;
-        set_stage(lending, i, i + 1, GC_SLOT_MAPPED);
+        set_stage(map_op, i, i + 1, GC_SLOT_MAPPED);
     }
-    trace_run(lending, GC_TRACE_MAP, first, i);
+    trace_run(map_op, GC_TRACE_MAP, first, i);
     return code;
 }
 
-static int share_run(struct gc_lending *lending, uint64_t i, uint64_t end)
+static int grant_run(struct gc_map_op *map_op, uint64_t i, uint64_t end)
 {
-    const struct gc_driver *driver = &lending->context->core->driver;
-    return GC_IN_CONTEXT(
-        lending->context,
-        driver->page_set_access(driver->self, lending->context->handle, address_of(lending, i),
-                                (end - i) * lending->pool->pages.page_bytes, lending->change.peers,
-                                lending->change.peer_count));
+    const struct gc_driver *driver = &map_op->context->core->driver;
+    return GC_CALL_IF_OPEN(
+        map_op->context,
+        driver->page_set_access(driver->self, map_op->context->handle, address_of(map_op, i),
+                                (end - i) * map_op->pool->pages.page_bytes, map_op->change.peers,
+                                map_op->change.peer_count));
 }
 
-typedef int step_run(struct gc_lending *lending, uint64_t i, uint64_t end);
+typedef int step_run(struct gc_map_op *map_op, uint64_t i, uint64_t end);
 
 /* Takes each run of slots from one stage to the next. */
-static enum gc_status advance(struct gc_lending *lending, enum gc_slot_stage from, step_run *step)
+static enum gc_status advance(struct gc_map_op *map_op, enum gc_slot_stage from, step_run *step)
 {
-    for (uint64_t i = lending->first; i < lending->end; i++) {
-        if (gc_lend_slot(lending, i)->stage != from)
+    for (uint64_t i = map_op->first; i < map_op->end; i++) {
+        if (gc_map_slot(map_op, i)->stage != from)
             continue;
-        const uint64_t end = run_end(lending, i, from);
-        const int code = step(lending, i, end);
+        const uint64_t end = run_end(map_op, i, from);
+        const int code = step(map_op, i, end);
         if (code != 0)
-            return refuse(lending, code);
-        set_stage(lending, i, end, from + 1);
+            return refuse(map_op, code);
+        set_stage(map_op, i, end, from + 1);
         i = end - 1;
     }
     return GC_OK;
 }
 
-enum gc_status gc_lend_ask_driver(struct gc_lending *lending)
+enum gc_status gc_map_call_driver(struct gc_map_op *map_op)
 {
     GC_ASSERT(gc_lock_held_count() == 0);
     int code = 0;
-    if (lending->must_unmap && !gc_reuse_quiesce(lending->context, &code))
-        return code != 0 ? refuse(lending, code) : GC_OUT_OF_MEMORY;
-    enum gc_status status = create_pages(lending);
+    if (map_op->must_unmap && !gc_submit_quiesce(map_op->context, &code))
+        return code != 0 ? refuse(map_op, code) : GC_OUT_OF_MEMORY;
+    enum gc_status status = create_pages(map_op);
     if (status == GC_OK)
-        status = advance(lending, GC_SLOT_NEEDS, unmap_run);
+        status = advance(map_op, GC_SLOT_PENDING, unmap_run);
     if (status == GC_OK)
-        status = advance(lending, GC_SLOT_EMPTY, map_run);
+        status = advance(map_op, GC_SLOT_UNMAPPED, map_run);
     if (status == GC_OK)
-        status = advance(lending, GC_SLOT_MAPPED, share_run);
+        status = advance(map_op, GC_SLOT_MAPPED, grant_run);
     return status;
 }
 
-uint64_t gc_lend_uncreate(struct gc_lending *lending)
+uint64_t gc_map_undo_create(struct gc_map_op *map_op)
 {
-    struct gc_context *context = lending->context;
+    struct gc_context *context = map_op->context;
     const struct gc_driver *driver = &context->core->driver;
-    const uint64_t page_bytes = lending->pool->pages.page_bytes;
-    for (uint64_t i = lending->first; i < lending->end; i++) {
-        struct gc_slot *slot = gc_lend_slot(lending, i);
+    const uint64_t page_bytes = map_op->pool->pages.page_bytes;
+    for (uint64_t i = map_op->first; i < map_op->end; i++) {
+        struct gc_slot *slot = gc_map_slot(map_op, i);
         struct gc_page *page = slot->planned;
         if (page == NULL || !page->is_fresh)
             continue;
         if (slot->stage >= GC_SLOT_MAPPED &&
-            driver->page_unmap(driver->self, context->handle, address_of(lending, i), page_bytes) ==
+            driver->page_unmap(driver->self, context->handle, address_of(map_op, i), page_bytes) ==
                 0) {
-            slot->stage = GC_SLOT_EMPTY;
-            trace_run(lending, GC_TRACE_UNMAP, i, i + 1);
+            slot->stage = GC_SLOT_UNMAPPED;
+            trace_run(map_op, GC_TRACE_UNMAP, i, i + 1);
         }
         if (slot->stage >= GC_SLOT_MAPPED ||
             driver->page_release(driver->self, context->handle, page->handle) != 0)
             continue; /* it stays, idle */
         slot->planned = NULL;
-        gc_slab_put(&context->device->page_records, page);
-        lending->create_count++;
+        gc_slab_free(&context->device->page_records, page);
+        map_op->create_count++;
         gc_context_sub_pages(context, page_bytes);
     }
-    return lending->create_count;
+    return map_op->create_count;
 }
 
 /* ---- the plan ---- */
 
 /* More than the peak that may be held. A plan is to save memory, and what departs from it is not
  * known to come again. */
-static uint64_t slack_bytes(const struct gc_lending *lending, uint64_t peak)
+static uint64_t slack_bytes(const struct gc_map_op *map_op, uint64_t peak)
 {
-    return lending->pool->content.planned != NULL
+    return map_op->pool->content.planned != NULL
                ? peak >> GC_PAGE_SLACK_PLANNED_SHIFT
                : (peak >> GC_PAGE_SLACK_SHIFT) + GC_PAGE_SLACK_BYTES;
 }
 
 /* Chooses for each slot whether it gets an idle page or a new one. What was chosen before stays. */
-static void plan_pages_locked(struct gc_lending *lending, bool is_thrifty)
+static void plan_pages_locked(struct gc_map_op *map_op, bool is_thrifty)
 {
-    struct gc_pages *pages = &lending->pool->pages;
-    struct gc_device *device = lending->context->device;
-    struct gc_share *share = lending->context->share;
-    struct gc_donor_search search = GC_DONOR_SEARCH_START;
+    struct gc_pages *pages = &map_op->pool->pages;
+    struct gc_device *device = map_op->context->device;
+    struct gc_quota *quota = map_op->context->quota;
+    struct gc_victim_search search = GC_VICTIM_SEARCH_START;
     const uint64_t before = pages->idle_count;
-    const uint64_t peak = gc_share_need_with(device, share, lending->claim->bytes);
-    const uint64_t slack = slack_bytes(lending, peak);
-    uint64_t mapped = gc_share_mapped_bytes(device, share);
-    lending->create_count = 0;
-    for (uint64_t i = lending->first; i < lending->end; i++) {
-        struct gc_slot *slot = gc_lend_slot(lending, i);
-        if (slot->stage != GC_SLOT_NEEDS || slot->planned != NULL)
+    const uint64_t peak = gc_quota_peak_with(device, quota, map_op->spec->bytes);
+    const uint64_t slack = slack_bytes(map_op, peak);
+    uint64_t mapped = gc_quota_mapped_bytes(device, quota);
+    map_op->create_count = 0;
+    for (uint64_t i = map_op->first; i < map_op->end; i++) {
+        struct gc_slot *slot = gc_map_slot(map_op, i);
+        if (slot->stage != GC_SLOT_PENDING || slot->planned != NULL)
             continue;
         const bool is_plain =
-            slot->page == NULL && !is_small(lending) && pages->idle_count > pages->small_idle_count;
+            slot->page == NULL && !is_small(map_op) && pages->idle_count > pages->small_idle_count;
         const uint64_t most =
-            gc_max_u64(lending->plan->expected_bytes, is_plain ? peak : peak + slack);
+            gc_max_u64(map_op->segment_spec->expected_bytes, is_plain ? peak : peak + slack);
         const bool may_create = !is_thrifty && mapped + pages->page_bytes <= most;
         if (may_create || pages->idle_count == 0) {
-            lending->create_count++;
+            map_op->create_count++;
             mapped += pages->page_bytes;
         } else {
-            slot->planned = gc_pages_lend_locked(lending->pool, &search, slot);
+            slot->planned = gc_pages_remap_locked(map_op->pool, &search, slot);
         }
     }
-    gc_pages_settle_locked(lending->pool, before);
+    gc_pages_publish_idle_locked(map_op->pool, before);
 }
 
-static bool reserve_budget(struct gc_lending *lending)
+static bool reserve_budget(struct gc_map_op *map_op)
 {
-    return gc_context_reserve(lending->context,
-                              lending->create_count * lending->pool->pages.page_bytes,
-                              &lending->held, &lending->refusal->decline);
+    return gc_context_charge(map_op->context, map_op->create_count * map_op->pool->pages.page_bytes,
+                             &map_op->held, &map_op->refusal->charge_failure);
 }
 
-static enum gc_status plan_locked(struct gc_lending *lending, bool is_thrifty)
+static enum gc_status plan_locked(struct gc_map_op *map_op, bool is_thrifty)
 {
-    lending->must_unmap = false;
-    for (uint64_t i = lending->first; i < lending->end; i++)
-        lending->must_unmap |= gc_lend_slot(lending, i)->stage == GC_SLOT_NEEDS &&
-                               gc_lend_slot(lending, i)->page != NULL;
-    plan_pages_locked(lending, is_thrifty);
-    if (reserve_budget(lending))
+    map_op->must_unmap = false;
+    for (uint64_t i = map_op->first; i < map_op->end; i++)
+        map_op->must_unmap |= gc_map_slot(map_op, i)->stage == GC_SLOT_PENDING &&
+                              gc_map_slot(map_op, i)->page != NULL;
+    plan_pages_locked(map_op, is_thrifty);
+    if (reserve_budget(map_op))
         return GC_OK;
-    plan_pages_locked(lending, true);
-    if (reserve_budget(lending))
+    plan_pages_locked(map_op, true);
+    if (reserve_budget(map_op))
         return GC_OK;
-    lending->create_count = 0;
+    map_op->create_count = 0;
     return GC_OUT_OF_MEMORY;
 }
 
 /* ---- what came of it ---- */
 
 /* Pages and slots say what the driver did. */
-static void commit_slot_locked(struct gc_lending *lending, struct gc_slot *slot, bool is_done)
+static void commit_slot_locked(struct gc_map_op *map_op, struct gc_slot *slot, bool is_done)
 {
-    struct gc_pool *pool = lending->pool;
+    struct gc_pool *pool = map_op->pool;
     struct gc_page *page = slot->planned;
-    if (slot->page != NULL && slot->stage > GC_SLOT_NEEDS)
+    if (slot->page != NULL && slot->stage > GC_SLOT_PENDING)
         gc_pages_detach_locked(pool, slot);
     if (page != NULL) {
         pool->pages.count += page->is_fresh;
         page->is_fresh = false;
         if (slot->stage >= GC_SLOT_MAPPED)
-            gc_pages_attach_locked(slot, page, slot->stage == GC_SLOT_READY, is_small(lending));
+            gc_pages_attach_locked(slot, page, slot->stage == GC_SLOT_ACCESSIBLE, is_small(map_op));
         if (!is_done)
-            gc_pages_idle_locked(pool, page);
+            gc_pages_make_idle_locked(pool, page);
     }
     slot->planned = NULL;
-    slot->stage = GC_SLOT_STAYS;
+    slot->stage = GC_SLOT_NONE;
     slot->is_changing = false;
 }
 
-void gc_lend_commit_locked(struct gc_lending *lending, bool is_done)
+void gc_map_commit_locked(struct gc_map_op *map_op, bool is_done)
 {
-    const uint64_t before = lending->pool->pages.idle_count;
-    for (uint64_t i = lending->first; i < lending->end; i++) {
-        if (gc_lend_slot(lending, i)->stage != GC_SLOT_STAYS)
-            commit_slot_locked(lending, gc_lend_slot(lending, i), is_done);
+    const uint64_t before = map_op->pool->pages.idle_count;
+    for (uint64_t i = map_op->first; i < map_op->end; i++) {
+        if (gc_map_slot(map_op, i)->stage != GC_SLOT_NONE)
+            commit_slot_locked(map_op, gc_map_slot(map_op, i), is_done);
     }
-    if (gc_pages_settle_locked(lending->pool, before))
-        lending->refusal->decline.rollback_count++;
+    if (gc_pages_publish_idle_locked(map_op->pool, before))
+        map_op->refusal->charge_failure.rollback_count++;
 }
 
-static void give_up_locked(struct gc_lending *lending)
+static void abort_locked(struct gc_map_op *map_op)
 {
-    struct gc_block *block = lending->block;
-    gc_lend_commit_locked(lending, false);
-    if (gc_pages_unuse_locked(lending->pool, lending->arena, block->address, block->bytes))
-        lending->refusal->decline.rollback_count++;
-    gc_pool_uncarve_locked(lending->pool, block);
-    lending->block = NULL;
+    struct gc_block *block = map_op->block;
+    gc_map_commit_locked(map_op, false);
+    if (gc_pages_unuse_locked(map_op->pool, map_op->arena, block->address, block->bytes))
+        map_op->refusal->charge_failure.rollback_count++;
+    gc_pool_unsplit_locked(map_op->pool, block);
+    map_op->block = NULL;
 }
 
-static void release_budget(struct gc_lending *lending, uint64_t count)
+static void release_budget(struct gc_map_op *map_op, uint64_t count)
 {
     if (count == 0)
         return;
-    gc_context_release(lending->context, count * lending->pool->pages.page_bytes);
-    lending->refusal->decline.rollback_count++;
+    gc_context_uncharge(map_op->context, count * map_op->pool->pages.page_bytes);
+    map_op->refusal->charge_failure.rollback_count++;
 }
 
-static void make_live_locked(struct gc_lending *lending)
+static void make_live_locked(struct gc_map_op *map_op)
 {
-    const struct gc_claim *claim = lending->claim;
-    struct gc_block *block = lending->block;
-    gc_pool_make_live_locked(lending->pool, block, claim);
-    const struct gc_entry entry = {block->address, claim->requested_bytes, block->bytes,
-                                   claim->stream, claim->api};
-    gc_context_note_alloc(lending->context, &entry);
+    const struct gc_alloc_spec *spec = map_op->spec;
+    struct gc_block *block = map_op->block;
+    gc_pool_make_live_locked(map_op->pool, block, spec);
+    const struct gc_entry entry = {block->address, spec->requested_bytes, block->bytes,
+                                   spec->stream, spec->api};
+    gc_context_count_alloc(map_op->context, &entry);
 }
 
 /* ---- the place ---- */
@@ -327,38 +324,39 @@ static uint64_t end_to_prepare(const struct gc_pool *pool, const struct gc_arena
 }
 
 /* Comes with the lock and goes without: the place must be looked for again. */
-static enum gc_status prepare_unlock(struct gc_lending *lending, const struct gc_place *place)
+static enum gc_status prepare_unlock(struct gc_map_op *map_op, const struct gc_place *place)
 {
-    struct gc_pool *pool = lending->pool;
-    struct gc_arena *arena = lending->arena;
-    const uint64_t end = end_to_prepare(pool, arena, place->address + lending->claim->bytes);
+    struct gc_pool *pool = map_op->pool;
+    struct gc_arena *arena = map_op->arena;
+    const uint64_t end = end_to_prepare(pool, arena, place->address + map_op->spec->bytes);
     const uint64_t start = place->address;
     gc_pool_release(pool);
     const enum gc_status status =
-        gc_pagemap_prepare(&lending->context->core->pagemap, start, end - start);
+        gc_pagemap_prepare(&map_op->context->core->pagemap, start, end - start);
     if (status == GC_OK) /* the holder's own */
         arena->prepared_end = gc_max_u64(arena->prepared_end, end);
     return status;
 }
 
 /* Where addresses cannot be added those of the other class are better than none. */
-static bool find_place_locked(const struct gc_lending *lending, struct gc_place *place)
+static bool find_place_locked(const struct gc_map_op *map_op, struct gc_place *place)
 {
-    const struct gc_pool *pool = lending->pool;
-    const enum gc_class class = lending->plan->class;
-    const enum gc_class other = class == GC_CLASS_SMALL ? GC_CLASS_LARGE : GC_CLASS_SMALL;
-    const uint64_t bytes = lending->claim->bytes;
-    if (lending->plan->at != 0)
-        return gc_pool_find_at_locked(pool, lending->plan->at, bytes, place);
-    return gc_pool_find_place_locked(pool, class, bytes, lending->plan->is_tight, place) ||
+    const struct gc_pool *pool = map_op->pool;
+    const enum gc_size_class size_class = map_op->segment_spec->size_class;
+    const enum gc_size_class other = size_class == GC_CLASS_SMALL ? GC_CLASS_LARGE : GC_CLASS_SMALL;
+    const uint64_t bytes = map_op->spec->bytes;
+    if (map_op->segment_spec->at != 0)
+        return gc_pool_find_at_locked(pool, map_op->segment_spec->at, bytes, place);
+    return gc_pool_find_place_locked(pool, size_class, bytes, map_op->segment_spec->is_tight,
+                                     place) ||
            (pool->pages.range_bytes != 0 &&
-            gc_pool_find_place_locked(pool, other, bytes, lending->plan->is_tight, place));
+            gc_pool_find_place_locked(pool, other, bytes, map_op->segment_spec->is_tight, place));
 }
 
 /* Carves the block: with GC_OK the lock is held, else not. */
-static enum gc_status carve_lock(struct gc_lending *lending)
+static enum gc_status split_and_lock(struct gc_map_op *map_op)
 {
-    struct gc_pool *pool = lending->pool;
+    struct gc_pool *pool = map_op->pool;
     struct gc_place place;
     for (;;) {
         enum gc_status status = gc_pool_acquire(pool);
@@ -368,81 +366,82 @@ static enum gc_status carve_lock(struct gc_lending *lending)
             gc_pool_release(pool);
             return GC_INVALID_ARGUMENT;
         }
-        if (find_place_locked(lending, &place)) {
-            lending->arena =
-                atomic_load_explicit(&place.hole->segment, memory_order_relaxed)->arena;
-            if (lending->arena == NULL ||
-                end_to_prepare(pool, lending->arena, place.address + lending->claim->bytes) <=
-                    lending->arena->prepared_end) {
-                lending->block = gc_pool_carve_locked(pool, &place, lending->claim->bytes);
+        if (find_place_locked(map_op, &place)) {
+            map_op->arena =
+                atomic_load_explicit(&place.free_block->segment, memory_order_relaxed)->arena;
+            if (map_op->arena == NULL ||
+                end_to_prepare(pool, map_op->arena, place.address + map_op->spec->bytes) <=
+                    map_op->arena->prepared_end) {
+                map_op->block = gc_pool_split_locked(pool, &place, map_op->spec->bytes);
                 return GC_OK;
             }
-            status = prepare_unlock(lending, &place);
-        } else if (lending->plan->at != 0) {
+            status = prepare_unlock(map_op, &place);
+        } else if (map_op->segment_spec->at != 0) {
             gc_pool_release(pool);
             status = GC_OUT_OF_MEMORY;
         } else {
             gc_pool_release(pool);
-            status = gc_arena_add(lending->context, lending->plan->class, lending->claim->bytes);
+            status = gc_range_add(map_op->context, map_op->segment_spec->size_class,
+                                  map_op->spec->bytes);
             /* Its addresses are all in use: only what the tenant frees itself makes room. */
-            lending->refusal->decline.is_share_short = status == GC_OUT_OF_MEMORY;
+            map_op->refusal->charge_failure.is_quota_short = status == GC_OUT_OF_MEMORY;
         }
         if (status != GC_OK)
             return status;
     }
 }
 
-static void finish_locked(struct gc_lending *lending, enum gc_status status)
+static void finish_locked(struct gc_map_op *map_op, enum gc_status status)
 {
     if (status == GC_OK) {
-        gc_lend_commit_locked(lending, true);
-        make_live_locked(lending);
+        gc_map_commit_locked(map_op, true);
+        make_live_locked(map_op);
     } else {
-        lending->may_be_thrifty = lending->is_device_full && lending->pool->pages.idle_count > 0;
-        give_up_locked(lending);
+        map_op->may_be_thrifty = map_op->is_device_full && map_op->pool->pages.idle_count > 0;
+        abort_locked(map_op);
     }
-    gc_pool_release(lending->pool);
+    gc_pool_release(map_op->pool);
 }
 
 /* The driver does its part. */
-static enum gc_status lend_unlocked(struct gc_lending *lending)
+static enum gc_status map_block_unlocked(struct gc_map_op *map_op)
 {
     uint64_t unused = 0;
-    const enum gc_status status = gc_lend_ask_driver(lending);
+    const enum gc_status status = gc_map_call_driver(map_op);
     if (status == GC_OK)
-        gc_context_confirm(lending->context, &lending->held);
+        gc_context_commit(map_op->context, &map_op->held);
     else
-        unused = gc_lend_uncreate(lending);
-    gc_pool_acquire_plain(lending->pool);
-    finish_locked(lending, status);
-    release_budget(lending, unused);
+        unused = gc_map_undo_create(map_op);
+    gc_pool_acquire_plain(map_op->pool);
+    finish_locked(map_op, status);
+    release_budget(map_op, unused);
     return status;
 }
 
 /* One attempt; the change is begun. */
-static enum gc_status lend(struct gc_lending *lending, bool is_thrifty, uint64_t *address)
+static enum gc_status map_block(struct gc_map_op *map_op, bool is_thrifty, uint64_t *address)
 {
-    struct gc_pool *pool = lending->pool;
-    enum gc_status status = carve_lock(lending);
+    struct gc_pool *pool = map_op->pool;
+    enum gc_status status = split_and_lock(map_op);
     uint64_t needed = 0;
     if (status != GC_OK)
         return status;
-    *address = lending->block->address;
-    lending->first = 0; /* a second attempt may find a hole of a plain segment */
-    lending->end = 0;
-    if (lending->arena != NULL) {
-        gc_arena_slots(pool, lending->arena, *address, lending->block->bytes, &lending->first,
-                       &lending->end);
-        needed = gc_pages_use_locked(pool, lending->arena, *address, lending->block->bytes);
+    *address = map_op->block->address;
+    map_op->first = 0; /* a second attempt may find a hole of a plain segment */
+    map_op->end = 0;
+    if (map_op->arena != NULL) {
+        gc_pages_slots(pool, map_op->arena, *address, map_op->block->bytes, &map_op->first,
+                       &map_op->end);
+        needed = gc_pages_use_locked(pool, map_op->arena, *address, map_op->block->bytes);
     }
     if (needed > 0)
-        status = plan_locked(lending, is_thrifty);
+        status = plan_locked(map_op, is_thrifty);
     if (needed == 0 || status != GC_OK) {
-        finish_locked(lending, status);
+        finish_locked(map_op, status);
         return status;
     }
     gc_pool_release(pool);
-    return lend_unlocked(lending);
+    return map_block_unlocked(map_op);
 }
 
 static bool has_arenas(const struct gc_context *context)
@@ -451,28 +450,29 @@ static bool has_arenas(const struct gc_context *context)
            !atomic_load_explicit(&context->pool.pages.is_refused, memory_order_relaxed);
 }
 
-enum gc_status gc_arena_create(struct gc_context *context, const struct gc_segment_plan *plan,
-                               const struct gc_claim *claim, uint64_t *address,
-                               struct gc_segment_refusal *refusal)
+enum gc_status gc_map_alloc(struct gc_context *context, const struct gc_segment_spec *segment_spec,
+                            const struct gc_alloc_spec *spec, uint64_t *address,
+                            struct gc_segment_failure *refusal)
 {
-    struct gc_lending lending = {.context = context,
-                                 .pool = &context->pool,
-                                 .plan = plan,
-                                 .claim = claim,
-                                 .refusal = refusal};
+    struct gc_map_op map_op = {.context = context,
+                               .pool = &context->pool,
+                               .segment_spec = segment_spec,
+                               .spec = spec,
+                               .refusal = refusal};
     if (!has_arenas(context))
-        return plan->at != 0 ? GC_OUT_OF_MEMORY
-                             : gc_segment_create(context, plan, claim, address, refusal);
-    enum gc_status status = gc_arena_change_begin(context, &lending.change);
+        return segment_spec->at != 0
+                   ? GC_OUT_OF_MEMORY
+                   : gc_segment_create(context, segment_spec, spec, address, refusal);
+    enum gc_status status = gc_change_begin(context, &map_op.change);
     if (status == GC_OK) {
-        gc_arena_share_rest(&lending.change);
-        status = lend(&lending, false, address);
-        if (status == GC_OUT_OF_MEMORY && lending.may_be_thrifty)
-            status = lend(&lending, true, address);
-        gc_arena_change_end(&lending.change);
+        gc_peers_grant_rest(&map_op.change);
+        status = map_block(&map_op, false, address);
+        if (status == GC_OUT_OF_MEMORY && map_op.may_be_thrifty)
+            status = map_block(&map_op, true, address);
+        gc_change_end(&map_op.change);
     }
     /* A capture, or a driver that maps no more: plain memory still has its chance. */
-    return status == GC_DRIVER && plan->at == 0
-               ? gc_segment_create(context, plan, claim, address, refusal)
+    return status == GC_DRIVER && segment_spec->at == 0
+               ? gc_segment_create(context, segment_spec, spec, address, refusal)
                : status;
 }

@@ -22,7 +22,7 @@ static bool next_run(const struct gc_arena *arena, uint64_t *i, uint64_t *end)
 }
 
 /* The driver's code of the last refusal, or 0. */
-static int share_arena(struct gc_change *change, const struct gc_arena *arena)
+static int grant_arena(struct gc_change *change, const struct gc_arena *arena)
 {
     const struct gc_context *context = change->context;
     const struct gc_driver *driver = &context->core->driver;
@@ -30,35 +30,34 @@ static int share_arena(struct gc_change *change, const struct gc_arena *arena)
     int refused = 0;
     uint64_t end;
     for (uint64_t i = 0; next_run(arena, &i, &end); i = end) {
-        const int code =
-            GC_IN_CONTEXT(context, driver->page_set_access(driver->self, context->handle,
-                                                           arena->segment->address + i * page_bytes,
-                                                           (end - i) * page_bytes, change->peers,
-                                                           change->peer_count));
+        const int code = GC_CALL_IF_OPEN(
+            context, driver->page_set_access(
+                         driver->self, context->handle, arena->segment->address + i * page_bytes,
+                         (end - i) * page_bytes, change->peers, change->peer_count));
         refused = code != 0 ? code : refused;
     }
     return refused;
 }
 
 /* The same for all arenas. */
-static int share_all(struct gc_change *change)
+static int grant_all(struct gc_change *change)
 {
     struct gc_pages *pages = &change->context->pool.pages;
     int refused = 0;
     for (const struct gc_arena *arena = pages->arenas; arena != NULL; arena = arena->next) {
-        const int code = share_arena(change, arena);
+        const int code = grant_arena(change, arena);
         refused = code != 0 ? code : refused;
     }
-    pages->is_share_due = refused != 0;
+    pages->is_access_due = refused != 0;
     return refused;
 }
 
 /* What is away comes back open to all peers there are then. What has come back already, where the
  * rest could not, is shared with it. */
-static void share_later(struct gc_context *context)
+static void grant_later(struct gc_context *context)
 {
     gc_pool_acquire_plain(&context->pool);
-    context->pool.pages.is_share_due = true;
+    context->pool.pages.is_access_due = true;
     gc_pool_release(&context->pool);
 }
 
@@ -71,24 +70,24 @@ static enum gc_status share_mapped(struct gc_context *context, int *driver_code)
     if (context->pool.pages.page_bytes == 0)
         return GC_OK;
     enum gc_status status;
-    unsigned shown_count;
+    unsigned reattach_count;
     do {
-        shown_count = gc_core_shown_count(context->core);
-        status = gc_arena_share_begin(context, &change);
-    } while (status == GC_INVALID_ARGUMENT && gc_context_await_end(context, shown_count));
+        reattach_count = gc_core_reattach_count(context->core);
+        status = gc_change_begin_access(context, &change);
+    } while (status == GC_INVALID_ARGUMENT && gc_wait_teardown(context, reattach_count));
     if (status == GC_DRIVER)
-        share_later(context);
+        grant_later(context);
     if (status != GC_OK)
         return status == GC_DRIVER ? GC_OK : status;
-    *driver_code = share_all(&change);
-    gc_arena_change_end(&change);
+    *driver_code = grant_all(&change);
+    gc_change_end(&change);
     return *driver_code == 0 ? GC_OK : GC_DRIVER;
 }
 
-void gc_arena_share_rest(struct gc_change *change)
+void gc_peers_grant_rest(struct gc_change *change)
 {
-    if (change->context->pool.pages.is_share_due)
-        (void)share_all(change);
+    if (change->context->pool.pages.is_access_due)
+        (void)grant_all(change);
 }
 
 /* What is mapped from now on is shared anyhow. */
@@ -111,7 +110,7 @@ static void add_peer(struct gc_context *context, struct gc_context *peer)
         return;
     share_mappings(context);
     if (context->core->debug != NULL)
-        gc_debug_share(context);
+        gc_debug_grant_access(context);
     gc_context_end_opening(context);
 }
 
@@ -127,7 +126,7 @@ void gc_context_add_peer(struct gc_context *context, struct gc_context *peer)
     int ignored;
     if (peer->head == context->head)
         return;
-    (void)gc_work_leave_single(context->core, &ignored);
+    (void)gc_submit_leave_single_stream(context->core, &ignored);
     add_peer_to_all(context->head, peer->head);
     /* Stream-ordered memory is asked for by its contexts, which hand it on as they do their own. */
     struct gc_context *ordered = gc_device_ordered(context->device);
@@ -135,7 +134,7 @@ void gc_context_add_peer(struct gc_context *context, struct gc_context *peer)
         add_peer_to_all(ordered, peer->head);
 }
 
-void gc_context_copy_peers(struct gc_context *record)
+void gc_peers_copy(struct gc_context *record)
 {
     struct gc_context *peers[GC_PEER_MAX];
     gc_pool_acquire_plain(&record->head->pool);

@@ -5,8 +5,8 @@
 #include "core/backing/change.h"
 
 /* What an access that the driver refused left unshared; the change is the caller's, no lock. */
-void gc_arena_share_rest(struct gc_change *change);
+void gc_peers_grant_rest(struct gc_change *change);
 /* Makes a new record know the peers of its head. */
-void gc_context_copy_peers(struct gc_context *record);
+void gc_peers_copy(struct gc_context *record);
 
 #endif

@@ -24,7 +24,7 @@ static int reserve_range(struct gc_context *context, uint64_t needed, uint64_t *
     const uint64_t most = whole_pages(context->device->info.total_bytes, page);
     for (*bytes = gc_max_u64(GC_ARENA_TIMES * most, least);;
          *bytes = gc_max_u64(whole_pages(*bytes / 2, page), least)) {
-        const int code = GC_IN_CONTEXT(
+        const int code = GC_CALL_IF_OPEN(
             context, driver->address_reserve(driver->self, context->handle, *bytes, page, address));
         if (code == 0 || *bytes == least)
             return code;
@@ -32,16 +32,16 @@ static int reserve_range(struct gc_context *context, uint64_t needed, uint64_t *
 }
 
 /* Over reserved addresses, ready to be added; NULL: no host memory. */
-static struct gc_arena *create_arena(struct gc_context *context, enum gc_class class,
+static struct gc_arena *create_arena(struct gc_context *context, enum gc_size_class size_class,
                                      uint64_t address, uint64_t bytes)
 {
     const uint64_t slot_count = bytes / context->pool.pages.page_bytes;
-    struct gc_segment *segment = gc_slab_take(&context->device->segments);
+    struct gc_segment *segment = gc_slab_alloc(&context->device->segments);
     if (segment == NULL)
         return NULL;
-    struct gc_arena *arena = gc_host_reserve(gc_arena_host_bytes(slot_count));
+    struct gc_arena *arena = gc_host_mem_reserve(gc_arena_host_bytes(slot_count));
     if (arena == NULL) {
-        gc_slab_put(&context->device->segments, segment);
+        gc_slab_free(&context->device->segments, segment);
         return NULL;
     }
     *arena = (struct gc_arena){.segment = segment,
@@ -50,7 +50,7 @@ static struct gc_arena *create_arena(struct gc_context *context, enum gc_class c
                                .prepared_end = address};
     segment->address = address;
     segment->bytes = bytes;
-    segment->class = (uint8_t) class;
+    segment->size_class = (uint8_t)size_class;
     /* Where its one free block starts. */
     if (gc_pagemap_prepare(&context->core->pagemap, address, GC_GRANULE) == GC_OK)
         return arena;
@@ -60,7 +60,7 @@ static struct gc_arena *create_arena(struct gc_context *context, enum gc_class c
 
 /* A driver that gives no addresses at all is not asked again. Only the holder of the change adds
  * arenas. */
-static enum gc_status note_refusal(struct gc_context *context)
+static enum gc_status record_failure(struct gc_context *context)
 {
     struct gc_pages *pages = &context->pool.pages;
     if (pages->arenas == NULL) {
@@ -83,7 +83,7 @@ static enum gc_status add_arenas(struct gc_context *context, struct gc_arena *co
         return status;
     for (uint32_t i = 0; i < count; i++) {
         gc_pool_add_arena_locked(pool, arenas[i]);
-        gc_host_count(&context->device->host, gc_arena_host_bytes(0));
+        gc_host_mem_count(&context->device->host, gc_arena_host_bytes(0));
         if (is_only)
             pool->pages.range_bytes += arenas[i]->segment->bytes;
     }
@@ -96,7 +96,7 @@ static enum gc_status add_arenas(struct gc_context *context, struct gc_arena *co
 /* Arenas for `sizes` of bytes beside each other in a range that was reserved; the range is given
  * back where that fails. */
 static enum gc_status fill_range(struct gc_context *context, uint64_t address,
-                                 const uint64_t *sizes, const enum gc_class *classes,
+                                 const uint64_t *sizes, const enum gc_size_class *classes,
                                  uint32_t count, bool is_only)
 {
     const struct gc_driver *driver = &context->core->driver;
@@ -128,7 +128,7 @@ static enum gc_status fill_range(struct gc_context *context, uint64_t address,
  * to leave no holes between large ones. */
 static enum gc_status add_only_range(struct gc_context *context)
 {
-    static const enum gc_class classes[] = {GC_CLASS_LARGE, GC_CLASS_SMALL};
+    static const enum gc_size_class classes[] = {GC_CLASS_LARGE, GC_CLASS_SMALL};
     const struct gc_driver *driver = &context->core->driver;
     const uint64_t page = context->pool.pages.page_bytes;
     const uint64_t capacity = gc_tenant_capacity_bytes(context->tenant, context->device);
@@ -137,21 +137,22 @@ static enum gc_status add_only_range(struct gc_context *context)
     uint64_t address = 0;
     if (context->pool.pages.range_bytes != 0)
         return GC_OUT_OF_MEMORY;
-    if (GC_IN_CONTEXT(context, driver->address_reserve(driver->self, context->handle,
-                                                       sizes[0] + sizes[1], page, &address)) != 0)
-        return note_refusal(context);
+    if (GC_CALL_IF_OPEN(context, driver->address_reserve(driver->self, context->handle,
+                                                         sizes[0] + sizes[1], page, &address)) != 0)
+        return record_failure(context);
     return fill_range(context, address, sizes, classes, 2, true);
 }
 
-enum gc_status gc_arena_add(struct gc_context *context, enum gc_class class, uint64_t bytes)
+enum gc_status gc_range_add(struct gc_context *context, enum gc_size_class size_class,
+                            uint64_t bytes)
 {
     uint64_t address = 0;
     uint64_t range_bytes;
     if (context->tenant != NULL)
         return add_only_range(context);
     if (reserve_range(context, bytes, &address, &range_bytes) != 0)
-        return note_refusal(context);
-    return fill_range(context, address, &range_bytes, &class, 1, false);
+        return record_failure(context);
+    return fill_range(context, address, &range_bytes, &size_class, 1, false);
 }
 
 /* Twice the bytes of the places, or at least those. */
@@ -161,15 +162,15 @@ static int reserve_planned(struct gc_context *context, uint64_t places_bytes, ui
     const struct gc_driver *driver = &context->core->driver;
     const uint64_t page = context->pool.pages.page_bytes;
     if (gc_add_u64(places_bytes, places_bytes, bytes) &&
-        GC_IN_CONTEXT(context, driver->address_reserve(driver->self, context->handle, *bytes, page,
-                                                       address)) == 0)
+        GC_CALL_IF_OPEN(context, driver->address_reserve(driver->self, context->handle, *bytes,
+                                                         page, address)) == 0)
         return 0;
     *bytes = places_bytes;
-    return GC_IN_CONTEXT(
+    return GC_CALL_IF_OPEN(
         context, driver->address_reserve(driver->self, context->handle, *bytes, page, address));
 }
 
-enum gc_status gc_arena_add_planned(struct gc_context *context, uint64_t bytes)
+enum gc_status gc_range_add_planned(struct gc_context *context, uint64_t bytes)
 {
     const struct gc_driver *driver = &context->core->driver;
     const uint64_t places_bytes = whole_pages(bytes, context->pool.pages.page_bytes);
@@ -192,7 +193,7 @@ enum gc_status gc_arena_add_planned(struct gc_context *context, uint64_t bytes)
 
 /* The addresses of a pool that has no pages any more leave it: its arenas, with their one free
  * block each. */
-static struct gc_arena *take_arenas_locked(struct gc_pool *pool, struct gc_block **blocks)
+static struct gc_arena *remove_arenas_locked(struct gc_pool *pool, struct gc_block **blocks)
 {
     struct gc_arena *arenas = pool->pages.arenas;
     for (struct gc_arena *arena = arenas; arena != NULL; arena = arena->next)
@@ -201,7 +202,7 @@ static struct gc_arena *take_arenas_locked(struct gc_pool *pool, struct gc_block
     return arenas;
 }
 
-static void put_arenas_locked(struct gc_pool *pool, struct gc_arena *arenas,
+static void add_arenas_locked(struct gc_pool *pool, struct gc_arena *arenas,
                               struct gc_block *const *blocks)
 {
     pool->pages.arenas = arenas;
@@ -209,51 +210,51 @@ static void put_arenas_locked(struct gc_pool *pool, struct gc_arena *arenas,
         gc_pool_restore_locked(pool, arena->segment, *blocks++, GC_BLOCK_FREE);
 }
 
-static void forget_range(struct gc_context *context, struct gc_arena *arenas,
-                         struct gc_block *const *blocks)
+static void drop_range(struct gc_context *context, struct gc_arena *arenas,
+                       struct gc_block *const *blocks)
 {
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
     pool->pages.range_address = 0;
     pool->pages.range_bytes = 0;
     for (struct gc_arena *arena = arenas; arena != NULL; arena = arena->next)
-        gc_pool_put_record_locked(pool, *blocks++);
+        gc_pool_free_record_locked(pool, *blocks++);
     gc_pool_release(pool);
     while (arenas != NULL) {
         struct gc_arena *next = arenas->next;
-        gc_host_discount(&context->device->host, gc_arena_host_bytes(arenas->touched_count));
+        gc_host_mem_uncount(&context->device->host, gc_arena_host_bytes(arenas->touched_count));
         gc_arena_destroy(context, arenas);
         arenas = next;
     }
 }
 
 /* Without host memory for a record it stays reserved for good. */
-static void give_up(struct gc_context *head, uint64_t address, uint64_t bytes)
+static void keep_range(struct gc_context *head, uint64_t address, uint64_t bytes)
 {
     struct gc_core *core = head->core;
-    struct gc_range *range = gc_slab_take(&core->range_records);
-    atomic_fetch_add_explicit(&core->given_up_ranges, 1, memory_order_relaxed);
+    struct gc_range *range = gc_slab_alloc(&core->range_records);
+    atomic_fetch_add_explicit(&core->kept_range_count, 1, memory_order_relaxed);
     if (range == NULL)
         return;
     gc_pool_acquire_plain(&head->pool);
-    *range = (struct gc_range){head->given_up, address, bytes};
-    head->given_up = range;
+    *range = (struct gc_range){head->kept_ranges, address, bytes};
+    head->kept_ranges = range;
     gc_pool_release(&head->pool);
 }
 
-void gc_range_return_given_up(struct gc_context *head)
+void gc_range_release_kept(struct gc_context *head)
 {
     struct gc_core *core = head->core;
     gc_pool_acquire_plain(&head->pool);
-    struct gc_range *range = head->given_up;
-    head->given_up = NULL;
+    struct gc_range *range = head->kept_ranges;
+    head->kept_ranges = NULL;
     gc_pool_release(&head->pool);
     while (range != NULL) {
         struct gc_range *next = range->next;
         (void)core->driver.address_free(core->driver.self, head->handle, range->address,
                                         range->bytes);
-        atomic_fetch_sub_explicit(&core->given_up_ranges, 1, memory_order_relaxed);
-        gc_slab_put(&core->range_records, range);
+        atomic_fetch_sub_explicit(&core->kept_range_count, 1, memory_order_relaxed);
+        gc_slab_free(&core->range_records, range);
         range = next;
     }
 }
@@ -263,35 +264,35 @@ void gc_range_return_given_up(struct gc_context *head)
 static int free_range(struct gc_context *context, uint64_t address, uint64_t bytes)
 {
     struct gc_core *core = context->core;
-    gc_pagemap_forget(&core->pagemap, address, bytes);
+    gc_pagemap_drop(&core->pagemap, address, bytes);
     if (!atomic_load_explicit(&core->has_captured, memory_order_relaxed))
         return core->driver.address_free(core->driver.self, context->handle, address, bytes);
-    give_up(context->head, address, bytes);
+    keep_range(context->head, address, bytes);
     return 0;
 }
 
-enum gc_status gc_arena_return_range(struct gc_context *context)
+enum gc_status gc_range_release(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
     struct gc_block *blocks[GC_CLASS_CUT_COUNT] = {NULL};
     struct gc_change change;
-    enum gc_status status = gc_arena_change_begin(context, &change);
+    enum gc_status status = gc_change_begin(context, &change);
     if (status != GC_OK)
         return status == GC_DRIVER ? GC_CAPTURING : status;
     gc_pool_acquire_plain(pool);
     const uint64_t address = pool->pages.range_address;
     const uint64_t bytes = pool->pages.range_bytes;
-    struct gc_arena *arenas = bytes == 0 ? NULL : take_arenas_locked(pool, blocks);
+    struct gc_arena *arenas = bytes == 0 ? NULL : remove_arenas_locked(pool, blocks);
     gc_pool_release(pool);
     if (bytes != 0 && free_range(context, address, bytes) != 0) {
         gc_pool_acquire_plain(pool);
-        put_arenas_locked(pool, arenas, blocks);
+        add_arenas_locked(pool, arenas, blocks);
         gc_pool_release(pool);
         status = GC_DRIVER;
     } else {
-        forget_range(context, arenas, blocks);
+        drop_range(context, arenas, blocks);
     }
-    gc_arena_change_end(&change);
+    gc_change_end(&change);
     return status;
 }
 

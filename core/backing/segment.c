@@ -10,18 +10,18 @@
 /* Instead of the driver's code: it was not asked. */
 #define NOT_IDLE (-1)
 
-static int ask_memory(struct gc_context *context, const struct gc_segment_plan *plan,
-                      uint64_t *address)
+static int call_mem_alloc(struct gc_context *context, const struct gc_segment_spec *segment_spec,
+                          uint64_t *address)
 {
     const struct gc_driver *driver = &context->core->driver;
     int code;
     *address = 0;
-    if (context->core->debug == NULL || !gc_debug_mem_alloc(context, plan, address, &code))
-        code = GC_IN_CONTEXT(
-            context, driver->mem_alloc(driver->self, context->handle, plan->driver_bytes, address));
+    if (context->core->debug == NULL || !gc_debug_mem_alloc(context, segment_spec, address, &code))
+        code = GC_CALL_IF_OPEN(context, driver->mem_alloc(driver->self, context->handle,
+                                                          segment_spec->driver_bytes, address));
     if (code == 0)
         gc_device_trace_memory(context->device, GC_TRACE_MAP, GC_TRACE_SEGMENT, *address,
-                               plan->bytes);
+                               segment_spec->bytes);
     return code;
 }
 
@@ -37,11 +37,11 @@ static int mem_free(struct gc_context *context, uint64_t address, struct manner 
     const struct gc_driver *driver = &context->core->driver;
     const uint64_t handle = context->handle;
     if (manner.stream != GC_STREAM_NONE && driver->mem_free_ordered != NULL)
-        return GC_IN_CONTEXT(
+        return GC_CALL_IF_OPEN(
             context, driver->mem_free_ordered(driver->self, handle, address, manner.stream));
     if (manner.is_idle && driver->mem_free_idle != NULL)
-        return GC_IN_CONTEXT(context, driver->mem_free_idle(driver->self, handle, address));
-    return GC_IN_CONTEXT(context, driver->mem_free(driver->self, handle, address));
+        return GC_CALL_IF_OPEN(context, driver->mem_free_idle(driver->self, handle, address));
+    return GC_CALL_IF_OPEN(context, driver->mem_free(driver->self, handle, address));
 }
 
 static int return_memory(struct gc_context *context, uint64_t address, uint64_t bytes,
@@ -51,7 +51,7 @@ static int return_memory(struct gc_context *context, uint64_t address, uint64_t 
     const bool is_debugged = context->core->debug != NULL;
     int code;
     if (is_debugged)
-        gc_debug_leaves(context, address, bytes);
+        gc_debug_on_release(context, address, bytes);
     if (!is_debugged || !gc_debug_mem_free(context, address, &code))
         code = mem_free(context, address, manner);
     /* And the memory with it; of a stream's order it may be said of the stream's. */
@@ -68,64 +68,65 @@ static void undo_mem_alloc(struct gc_context *context, uint64_t address, uint64_
 {
     const struct manner unused = {.stream = GC_STREAM_NONE, .is_idle = true};
     if (return_memory(context, address, bytes, unused) == 0)
-        gc_context_release(context, bytes);
+        gc_context_uncharge(context, bytes);
 }
 
 /* Reserves and asks the driver. */
-static enum gc_status take_memory(struct gc_context *context, const struct gc_segment_plan *plan,
-                                  uint64_t *address, struct gc_segment_refusal *refusal)
+static enum gc_status alloc_memory(struct gc_context *context,
+                                   const struct gc_segment_spec *segment_spec, uint64_t *address,
+                                   struct gc_segment_failure *refusal)
 {
     struct gc_core *core = context->core;
-    struct gc_held held;
+    struct gc_charge held;
     GC_ASSERT(gc_lock_held_count() == 0);
     if (context->is_device) /* such memory would go with a context */
         return GC_NOT_SUPPORTED;
-    if (!gc_context_reserve(context, plan->bytes, &held, &refusal->decline))
+    if (!gc_context_charge(context, segment_spec->bytes, &held, &refusal->charge_failure))
         return GC_OUT_OF_MEMORY;
-    const int code = ask_memory(context, plan, address);
+    const int code = call_mem_alloc(context, segment_spec, address);
     if (code != 0) {
-        gc_context_release(context, plan->bytes);
-        refusal->decline.rollback_count++;
-        refusal->decline.is_share_short = false;
+        gc_context_uncharge(context, segment_spec->bytes);
+        refusal->charge_failure.rollback_count++;
+        refusal->charge_failure.is_quota_short = false;
         refusal->driver_code = code;
         return code == core->driver.out_of_memory ? GC_OUT_OF_MEMORY : GC_DRIVER;
     }
-    gc_context_confirm(context, &held);
-    const enum gc_status status = gc_pagemap_prepare(&core->pagemap, *address, plan->bytes);
+    gc_context_commit(context, &held);
+    const enum gc_status status = gc_pagemap_prepare(&core->pagemap, *address, segment_spec->bytes);
     if (status != GC_OK) {
-        undo_mem_alloc(context, *address, plan->bytes);
+        undo_mem_alloc(context, *address, segment_spec->bytes);
         return GC_NO_HOST_MEMORY;
     }
     return GC_OK;
 }
 
 /* The memory went with the context, but for a block with pages of its own. */
-static void settle_dropped(struct gc_context *context, const struct gc_segment *segment)
+static void uncharge_dropped(struct gc_context *context, const struct gc_segment *segment)
 {
     int ignored;
     if (context->core->debug != NULL)
         (void)gc_debug_mem_free(context, segment->address, &ignored);
     gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_SEGMENT, segment->address,
                            segment->bytes);
-    gc_context_release(context, segment->bytes);
+    gc_context_uncharge(context, segment->bytes);
 }
 
 /* A block for the claim, or without one a free one. */
 static void add_locked(struct gc_context *context, struct gc_segment *segment,
-                       const struct gc_claim *claim)
+                       const struct gc_alloc_spec *spec)
 {
-    if (claim == NULL) {
+    if (spec == NULL) {
         gc_pool_add_free_locked(&context->pool, segment);
         return;
     }
-    const struct gc_block *block = gc_pool_add_locked(&context->pool, segment, claim);
-    const struct gc_entry entry = {block->address, claim->requested_bytes, block->bytes,
-                                   claim->stream, claim->api};
-    gc_context_note_alloc(context, &entry);
+    const struct gc_block *block = gc_pool_add_locked(&context->pool, segment, spec);
+    const struct gc_entry entry = {block->address, spec->requested_bytes, block->bytes,
+                                   spec->stream, spec->api};
+    gc_context_count_alloc(context, &entry);
 }
 
 static enum gc_status add_to_pool(struct gc_context *context, struct gc_segment *segment,
-                                  const struct gc_claim *claim)
+                                  const struct gc_alloc_spec *spec)
 {
     struct gc_pool *pool = &context->pool;
     const enum gc_status status = gc_pool_acquire(pool);
@@ -136,50 +137,51 @@ static enum gc_status add_to_pool(struct gc_context *context, struct gc_segment 
     if (pool->is_dropped || pool->is_closed) {
         gc_pool_release(pool);
         if (gc_context_is_gone(context))
-            settle_dropped(context, segment);
+            uncharge_dropped(context, segment);
         else
             undo_mem_alloc(context, segment->address, segment->bytes);
         return GC_INVALID_ARGUMENT;
     }
-    add_locked(context, segment, claim);
+    add_locked(context, segment, spec);
     gc_pool_release(pool);
     return GC_OK;
 }
 
-enum gc_status gc_segment_create(struct gc_context *context, const struct gc_segment_plan *plan,
-                                 const struct gc_claim *claim, uint64_t *address,
-                                 struct gc_segment_refusal *refusal)
+enum gc_status gc_segment_create(struct gc_context *context,
+                                 const struct gc_segment_spec *segment_spec,
+                                 const struct gc_alloc_spec *spec, uint64_t *address,
+                                 struct gc_segment_failure *refusal)
 {
     struct gc_slab *records = &context->device->segments;
-    struct gc_segment *segment = gc_slab_take(records);
+    struct gc_segment *segment = gc_slab_alloc(records);
     if (segment == NULL)
         return GC_NO_HOST_MEMORY;
     uint64_t base;
-    enum gc_status status = take_memory(context, plan, &base, refusal);
+    enum gc_status status = alloc_memory(context, segment_spec, &base, refusal);
     if (status != GC_OK)
         goto fail;
     segment->address = base;
-    segment->bytes = plan->bytes;
-    segment->class = (uint8_t)plan->class;
-    segment->is_plain = plan->is_plain;
-    segment->is_own_mapping = plan->is_own_mapping;
-    status = add_to_pool(context, segment, claim);
+    segment->bytes = segment_spec->bytes;
+    segment->size_class = (uint8_t)segment_spec->size_class;
+    segment->is_plain = segment_spec->is_plain;
+    segment->is_own_mapping = segment_spec->is_own_mapping;
+    status = add_to_pool(context, segment, spec);
     if (status != GC_OK)
         goto fail;
     *address = base;
     return GC_OK;
 
 fail:
-    gc_slab_put(records, segment);
+    gc_slab_free(records, segment);
     return status;
 }
 
 enum gc_status gc_segment_create_free(struct gc_context *context,
-                                      const struct gc_segment_plan *plan,
-                                      struct gc_segment_refusal *refusal)
+                                      const struct gc_segment_spec *segment_spec,
+                                      struct gc_segment_failure *refusal)
 {
     uint64_t ignored;
-    return gc_segment_create(context, plan, NULL, &ignored, refusal);
+    return gc_segment_create(context, segment_spec, NULL, &ignored, refusal);
 }
 
 /* The driver kept it: back into the pool, unless the context, and the memory with it, went
@@ -188,25 +190,25 @@ static bool restore(struct gc_context *context, struct gc_segment *segment, stru
                     const struct gc_entry *noted)
 {
     struct gc_pool *pool = &context->pool;
-    gc_context_lock_decided(context);
+    gc_wait_lock_after_teardown(context);
     const bool alive = !pool->is_dropped;
     if (alive) {
         gc_pool_restore_locked(pool, segment, block, noted != NULL ? GC_BLOCK_LIVE : GC_BLOCK_FREE);
         if (noted != NULL)
-            gc_context_unnote_free(context, noted);
+            gc_context_uncount_free(context, noted);
     }
     gc_pool_release(pool);
     return alive;
 }
 
-int gc_segment_give_back(struct gc_context *context, struct gc_segment *segment,
-                         struct gc_block *block, const struct gc_entry *noted)
+int gc_segment_release(struct gc_context *context, struct gc_segment *segment,
+                       struct gc_block *block, const struct gc_entry *noted)
 {
     struct gc_device *device = context->device;
     GC_ASSERT(gc_lock_held_count() == 0);
     /* What comes from the bins may be idle in the order of the one stream only. */
     int ignored;
-    const bool is_idle = noted != NULL || gc_reuse_quiesce(context, &ignored);
+    const bool is_idle = noted != NULL || gc_submit_quiesce(context, &ignored);
     const bool is_driven = context->core->mode != GC_MODE_CACHE || segment->is_plain;
     const struct manner manner = {.stream = noted != NULL ? noted->stream : GC_STREAM_NONE,
                                   .is_idle = noted == NULL || !is_driven};
@@ -214,8 +216,8 @@ int gc_segment_give_back(struct gc_context *context, struct gc_segment *segment,
         is_idle ? return_memory(context, segment->address, segment->bytes, manner) : NOT_IDLE;
     if (code != 0 && restore(context, segment, block, noted))
         return code;
-    gc_context_release(context, segment->bytes);
-    gc_slab_put(&device->segments, segment);
-    gc_slab_put(&device->blocks, block);
+    gc_context_uncharge(context, segment->bytes);
+    gc_slab_free(&device->segments, segment);
+    gc_slab_free(&device->blocks, block);
     return 0;
 }

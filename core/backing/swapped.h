@@ -1,12 +1,12 @@
 /* What is swapped out of a pool: the record of a change that lasts until all is back. */
-#ifndef GC_SWAP_RECORD_H
-#define GC_SWAP_RECORD_H
+#ifndef GC_SWAPPED_H
+#define GC_SWAPPED_H
 
 #include "core/backing/change.h"
 #include "core/backing/segment.h"
 
 /* A slot whose page is away. */
-struct gc_away {
+struct gc_swapped_slot {
     struct gc_slot *slot;
     struct gc_arena *arena;
     uint64_t number; /* of its copy */
@@ -17,13 +17,13 @@ struct gc_swap {
     uint8_t *copy; /* NULL: the content was dropped */
     uint64_t copy_bytes;
     uint64_t host_bytes; /* of this record with the list */
-    uint64_t count;      /* in the list, by arena and slot; their slots are GC_SLOT_NEEDS */
-    bool is_coming;      /* one thread swaps it in */
-    struct gc_segment_refusal refusal; /* its attempts */
-    struct gc_away list[];
+    uint64_t count;      /* in the list, by arena and slot; their slots are GC_SLOT_PENDING */
+    bool is_swapping_in; /* one thread swaps it in */
+    struct gc_segment_failure refusal; /* its attempts */
+    struct gc_swapped_slot list[];
 };
 
 /* Frees host memory only. NULL is ignored. No lock. (change.c) */
-void gc_swap_forget(struct gc_context *context, struct gc_swap *swap);
+void gc_swapped_free(struct gc_context *context, struct gc_swap *swap);
 
 #endif

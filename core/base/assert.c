@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-void gc_check_fail(const char *condition, const char *file, int line)
+void gc_assert_fail(const char *condition, const char *file, int line)
 {
     char text[1024];
     const int bytes =
@@ -16,5 +16,5 @@ void gc_check_fail(const char *condition, const char *file, int line)
 }
 #else
 /* ISO C wants a declaration in every file. */
-typedef int gc_check_is_off;
+typedef int gc_assert_is_off;
 #endif

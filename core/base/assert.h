@@ -1,14 +1,15 @@
 /* Asserts. GC_ASSERT is for builds with GC_CHECK: it ends the process, so release builds never
  * contain it. A condition that must also hold in release is tested there and answered with a
  * status. */
-#ifndef GC_CHECK_H
-#define GC_CHECK_H
+#ifndef GC_ASSERT_H
+#define GC_ASSERT_H
 
 #ifdef GC_CHECK
 /* Writes one line to stderr and aborts. */
-__attribute__((noreturn, cold)) void gc_check_fail(const char *condition, const char *file,
-                                                   int line);
-#define GC_ASSERT(condition) ((condition) ? (void)0 : gc_check_fail(#condition, __FILE__, __LINE__))
+__attribute__((noreturn, cold)) void gc_assert_fail(const char *condition, const char *file,
+                                                    int line);
+#define GC_ASSERT(condition)                                                                       \
+    ((condition) ? (void)0 : gc_assert_fail(#condition, __FILE__, __LINE__))
 #else
 #define GC_ASSERT(condition) ((void)sizeof(condition))
 #endif

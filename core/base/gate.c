@@ -17,9 +17,9 @@
 
 static void futex(atomic_uint *word, int operation, unsigned value, const struct timespec *timeout)
 {
-    const int kept_errno = errno;
+    const int saved_errno = errno;
     syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
-    errno = kept_errno;
+    errno = saved_errno;
 }
 
 static void sleep_on(atomic_uint *word, unsigned value, uint32_t timeout_ms)

@@ -1,6 +1,6 @@
 #include "core/base/histogram.h"
 
-#define SUB_COUNT (UINT64_C(1) << GC_HIST_SUB_BITS)
+#define SUB_COUNT (UINT64_C(1) << GC_HISTOGRAM_SUB_BITS)
 
 /* Values below 2 * SUB_COUNT have a bucket each; above, the top SUB_BITS + 1 bits of the value
  * choose. */
@@ -9,8 +9,8 @@ static unsigned bucket_of(uint64_t ns)
     if (ns < SUB_COUNT)
         return (unsigned)ns;
     const unsigned top_bit = 63U - (unsigned)__builtin_clzll(ns);
-    const unsigned shift = top_bit - GC_HIST_SUB_BITS;
-    return ((shift + 1) << GC_HIST_SUB_BITS) + (unsigned)((ns >> shift) & (SUB_COUNT - 1));
+    const unsigned shift = top_bit - GC_HISTOGRAM_SUB_BITS;
+    return ((shift + 1) << GC_HISTOGRAM_SUB_BITS) + (unsigned)((ns >> shift) & (SUB_COUNT - 1));
 }
 
 /* The largest value that falls into the bucket. */
@@ -18,22 +18,22 @@ static uint64_t bucket_end(unsigned bucket)
 {
     if (bucket < SUB_COUNT)
         return bucket;
-    const unsigned shift = (bucket >> GC_HIST_SUB_BITS) - 1;
+    const unsigned shift = (bucket >> GC_HISTOGRAM_SUB_BITS) - 1;
     const uint64_t first = (SUB_COUNT | (bucket & (SUB_COUNT - 1))) << shift;
     return first + ((UINT64_C(1) << shift) - 1);
 }
 
-void gc_hist_add(struct gc_hist *hist, uint64_t ns)
+void gc_histogram_add(struct gc_histogram *histogram, uint64_t ns)
 {
-    gc_hist_add_many(hist, ns, 1);
+    gc_histogram_add_many(histogram, ns, 1);
 }
 
-void gc_hist_add_many(struct gc_hist *hist, uint64_t ns, uint64_t count)
+void gc_histogram_add_many(struct gc_histogram *histogram, uint64_t ns, uint64_t count)
 {
-    atomic_fetch_add_explicit(&hist->counts[bucket_of(ns)], count, memory_order_relaxed);
-    uint64_t max = atomic_load_explicit(&hist->max, memory_order_relaxed);
+    atomic_fetch_add_explicit(&histogram->counts[bucket_of(ns)], count, memory_order_relaxed);
+    uint64_t max = atomic_load_explicit(&histogram->max, memory_order_relaxed);
     while (ns > max && !atomic_compare_exchange_weak_explicit(
-                           &hist->max, &max, ns, memory_order_relaxed, memory_order_relaxed))
+                           &histogram->max, &max, ns, memory_order_relaxed, memory_order_relaxed))
         ;
 }
 
@@ -41,7 +41,7 @@ void gc_hist_add_many(struct gc_hist *hist, uint64_t ns, uint64_t count)
 static uint64_t value_at(const uint64_t *counts, uint64_t rank)
 {
     uint64_t seen = 0;
-    for (unsigned i = 0; i < GC_HIST_BUCKETS; i++) {
+    for (unsigned i = 0; i < GC_HISTOGRAM_BUCKETS; i++) {
         seen += counts[i];
         if (seen >= rank)
             return bucket_end(i);
@@ -54,20 +54,20 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-void gc_hist_read(const struct gc_hist *hist, struct gc_latency *latency)
+void gc_histogram_read(const struct gc_histogram *histogram, struct gc_latency *latency)
 {
-    uint64_t counts[GC_HIST_BUCKETS];
+    uint64_t counts[GC_HISTOGRAM_BUCKETS];
     uint64_t total = 0;
-    for (unsigned i = 0; i < GC_HIST_BUCKETS; i++) {
-        counts[i] = atomic_load_explicit(&hist->counts[i], memory_order_relaxed);
+    for (unsigned i = 0; i < GC_HISTOGRAM_BUCKETS; i++) {
+        counts[i] = atomic_load_explicit(&histogram->counts[i], memory_order_relaxed);
         total += counts[i];
     }
     *latency = (struct gc_latency){.count = total};
     if (total == 0)
         return;
-    for (unsigned i = 0; i < GC_HIST_BUCKETS; i++)
+    for (unsigned i = 0; i < GC_HISTOGRAM_BUCKETS; i++)
         latency->powers[63U - (unsigned)__builtin_clzll(bucket_end(i) | 1)] += counts[i];
-    latency->max = atomic_load_explicit(&hist->max, memory_order_relaxed);
+    latency->max = atomic_load_explicit(&histogram->max, memory_order_relaxed);
     latency->p50 = min_u64(value_at(counts, total - total / 2), latency->max);
     latency->p99 = min_u64(value_at(counts, total - total / 100), latency->max);
 }

@@ -4,17 +4,17 @@
  *
  * Zero bytes are an empty histogram. Adding is two relaxed atomics; reading is wait-free and may
  * miss what is added meanwhile. */
-#ifndef GC_HIST_H
-#define GC_HIST_H
+#ifndef GC_HISTOGRAM_H
+#define GC_HISTOGRAM_H
 
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define GC_HIST_SUB_BITS 4
-#define GC_HIST_BUCKETS ((64 - GC_HIST_SUB_BITS + 1) << GC_HIST_SUB_BITS)
+#define GC_HISTOGRAM_SUB_BITS 4
+#define GC_HISTOGRAM_BUCKETS ((64 - GC_HISTOGRAM_SUB_BITS + 1) << GC_HISTOGRAM_SUB_BITS)
 
-struct gc_hist {
-    _Atomic uint64_t counts[GC_HIST_BUCKETS];
+struct gc_histogram {
+    _Atomic uint64_t counts[GC_HISTOGRAM_BUCKETS];
     _Atomic uint64_t max;
 };
 
@@ -26,9 +26,9 @@ struct gc_latency {
     uint64_t powers[64]; /* [i]: values below 2^(i+1), but not below 2^i; 0 with 1 */
 };
 
-void gc_hist_add(struct gc_hist *hist, uint64_t ns);
+void gc_histogram_add(struct gc_histogram *histogram, uint64_t ns);
 /* The same value `count` times: a sample that stands for so many. */
-void gc_hist_add_many(struct gc_hist *hist, uint64_t ns, uint64_t count);
-void gc_hist_read(const struct gc_hist *hist, struct gc_latency *latency);
+void gc_histogram_add_many(struct gc_histogram *histogram, uint64_t ns, uint64_t count);
+void gc_histogram_read(const struct gc_histogram *histogram, struct gc_latency *latency);
 
 #endif

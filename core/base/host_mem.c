@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static uint64_t round_to_pages(uint64_t bytes)
+static uint64_t round_up_to_pages(uint64_t bytes)
 {
     uint64_t rounded;
     return gc_round_up_u64(bytes, (uint64_t)sysconf(_SC_PAGESIZE), &rounded) ? rounded : 0;
@@ -30,23 +30,23 @@ static void unmap_pages(void *memory, uint64_t bytes)
     errno = saved_errno;
 }
 
-void *gc_host_map(struct gc_host *host, uint64_t bytes)
+void *gc_host_mem_map(struct gc_host_mem *host, uint64_t bytes)
 {
-    const uint64_t rounded = round_to_pages(bytes);
+    const uint64_t rounded = round_up_to_pages(bytes);
     void *memory = rounded == 0 ? NULL : map_pages(rounded, 0);
     if (memory != NULL)
-        gc_host_count(host, rounded);
+        gc_host_mem_count(host, rounded);
     return memory;
 }
 
-void gc_host_unmap(struct gc_host *host, void *memory, uint64_t bytes)
+void gc_host_mem_unmap(struct gc_host_mem *host, void *memory, uint64_t bytes)
 {
-    const uint64_t rounded = round_to_pages(bytes);
+    const uint64_t rounded = round_up_to_pages(bytes);
     unmap_pages(memory, rounded);
     atomic_fetch_sub_explicit(&host->bytes, rounded, memory_order_relaxed);
 }
 
-void *gc_host_reserve(uint64_t bytes)
+void *gc_host_mem_reserve(uint64_t bytes)
 {
     void *memory = map_pages(bytes, MAP_NORESERVE);
     if (memory != NULL) {
@@ -58,12 +58,12 @@ void *gc_host_reserve(uint64_t bytes)
     return memory;
 }
 
-void gc_host_unreserve(void *memory, uint64_t bytes)
+void gc_host_mem_unreserve(void *memory, uint64_t bytes)
 {
     unmap_pages(memory, bytes);
 }
 
-bool gc_host_discard(void *memory, uint64_t bytes)
+bool gc_host_mem_discard(void *memory, uint64_t bytes)
 {
     const int saved_errno = errno;
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -73,17 +73,17 @@ bool gc_host_discard(void *memory, uint64_t bytes)
     return is_done;
 }
 
-void gc_host_count(struct gc_host *host, uint64_t bytes)
+void gc_host_mem_count(struct gc_host_mem *host, uint64_t bytes)
 {
     atomic_fetch_add_explicit(&host->bytes, bytes, memory_order_relaxed);
 }
 
-void gc_host_discount(struct gc_host *host, uint64_t bytes)
+void gc_host_mem_uncount(struct gc_host_mem *host, uint64_t bytes)
 {
     atomic_fetch_sub_explicit(&host->bytes, bytes, memory_order_relaxed);
 }
 
-uint64_t gc_host_bytes(const struct gc_host *host)
+uint64_t gc_host_mem_bytes(const struct gc_host_mem *host)
 {
     return atomic_load_explicit(&host->bytes, memory_order_relaxed);
 }

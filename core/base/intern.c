@@ -10,50 +10,50 @@ struct entry {
     uint64_t hash;
     uint32_t bytes;
     uint32_t unused;
-    _Atomic uint64_t counters[GC_INTERNER_COUNTERS];
+    _Atomic uint64_t counters[GC_INTERN_COUNTERS];
     char string[];
 };
 
-static uint64_t slots_bytes(const struct gc_interner *interner)
+static uint64_t slots_bytes(const struct gc_intern *intern)
 {
-    return interner->slot_count * sizeof(*interner->slots);
+    return intern->slot_count * sizeof(*intern->slots);
 }
 
-enum gc_status gc_interner_init(struct gc_interner *interner, struct gc_host *host,
-                                uint32_t slot_count, uint64_t room_bytes)
+enum gc_status gc_intern_init(struct gc_intern *intern, struct gc_host_mem *host,
+                              uint32_t slot_count, uint64_t room_bytes)
 {
-    *interner = (struct gc_interner){
+    *intern = (struct gc_intern){
         .host = host,
         .slot_count = slot_count,
         .room_bytes = gc_min_u64(room_bytes, (uint64_t)UNIT << 32),
         .used = UNIT, /* so that no string is number 0 */
     };
-    interner->room = gc_host_reserve(interner->room_bytes);
-    if (interner->room == NULL)
+    intern->room = gc_host_mem_reserve(intern->room_bytes);
+    if (intern->room == NULL)
         return GC_NO_HOST_MEMORY;
-    interner->slots = gc_host_reserve(slots_bytes(interner));
-    if (interner->slots == NULL) {
-        gc_host_unreserve(interner->room, interner->room_bytes);
-        interner->room = NULL;
+    intern->slots = gc_host_mem_reserve(slots_bytes(intern));
+    if (intern->slots == NULL) {
+        gc_host_mem_unreserve(intern->room, intern->room_bytes);
+        intern->room = NULL;
         return GC_NO_HOST_MEMORY;
     }
     return GC_OK;
 }
 
-void gc_interner_fini(struct gc_interner *interner)
+void gc_intern_fini(struct gc_intern *intern)
 {
-    if (interner->room == NULL)
+    if (intern->room == NULL)
         return;
-    gc_host_discount(interner->host,
-                     atomic_load_explicit(&interner->used, memory_order_relaxed) - UNIT);
-    gc_host_unreserve(interner->slots, slots_bytes(interner));
-    gc_host_unreserve(interner->room, interner->room_bytes);
-    interner->room = NULL;
+    gc_host_mem_uncount(intern->host,
+                        atomic_load_explicit(&intern->used, memory_order_relaxed) - UNIT);
+    gc_host_mem_unreserve(intern->slots, slots_bytes(intern));
+    gc_host_mem_unreserve(intern->room, intern->room_bytes);
+    intern->room = NULL;
 }
 
-static struct entry *entry_of(const struct gc_interner *interner, uint32_t number)
+static struct entry *entry_of(const struct gc_intern *intern, uint32_t number)
 {
-    return (struct entry *)(interner->room + (uint64_t)number * UNIT);
+    return (struct entry *)(intern->room + (uint64_t)number * UNIT);
 }
 
 static uint64_t hash_of(const unsigned char *string, uint32_t bytes)
@@ -77,68 +77,68 @@ static bool is_same(const struct entry *entry, uint64_t hash, const void *string
 }
 
 /* A copy that nobody sees yet; 0: there is no room. */
-static uint32_t write_entry(struct gc_interner *interner, uint64_t hash, const void *string,
+static uint32_t write_entry(struct gc_intern *intern, uint64_t hash, const void *string,
                             uint32_t bytes)
 {
     uint64_t size;
     if (!gc_round_up_u64(sizeof(struct entry) + bytes, UNIT, &size))
         return 0;
-    const uint64_t start = atomic_fetch_add_explicit(&interner->used, size, memory_order_relaxed);
-    if (start > interner->room_bytes || size > interner->room_bytes - start) {
-        atomic_fetch_sub_explicit(&interner->used, size, memory_order_relaxed);
+    const uint64_t start = atomic_fetch_add_explicit(&intern->used, size, memory_order_relaxed);
+    if (start > intern->room_bytes || size > intern->room_bytes - start) {
+        atomic_fetch_sub_explicit(&intern->used, size, memory_order_relaxed);
         return 0;
     }
-    gc_host_count(interner->host, size);
-    struct entry *entry = (struct entry *)(interner->room + start);
+    gc_host_mem_count(intern->host, size);
+    struct entry *entry = (struct entry *)(intern->room + start);
     entry->hash = hash;
     entry->bytes = bytes;
     memcpy(entry->string, string, bytes);
     return (uint32_t)(start / UNIT);
 }
 
-uint32_t gc_interner_put(struct gc_interner *interner, const void *string, uint32_t bytes)
+uint32_t gc_intern_add(struct gc_intern *intern, const void *string, uint32_t bytes)
 {
     const uint64_t hash = hash_of(string, bytes);
-    const uint32_t mask = interner->slot_count - 1;
+    const uint32_t mask = intern->slot_count - 1;
     uint32_t written = 0;
     for (uint32_t probe = 0; probe <= mask; probe++) {
-        _Atomic uint32_t *slot = &interner->slots[(hash + probe) & mask];
+        _Atomic uint32_t *slot = &intern->slots[(hash + probe) & mask];
         /* Acquire: pairs with the exchange below, so that the entry is seen whole. */
         uint32_t number = atomic_load_explicit(slot, memory_order_acquire);
         if (number == 0) {
-            if (written == 0 && (atomic_load_explicit(&interner->count, memory_order_relaxed) >
-                                     interner->slot_count / 2 ||
-                                 (written = write_entry(interner, hash, string, bytes)) == 0))
+            if (written == 0 && (atomic_load_explicit(&intern->count, memory_order_relaxed) >
+                                     intern->slot_count / 2 ||
+                                 (written = write_entry(intern, hash, string, bytes)) == 0))
                 return 0;
             if (atomic_compare_exchange_strong_explicit(
                     slot, &number, written, memory_order_acq_rel, memory_order_acquire)) {
-                atomic_fetch_add_explicit(&interner->count, 1, memory_order_relaxed);
+                atomic_fetch_add_explicit(&intern->count, 1, memory_order_relaxed);
                 return written;
             }
         }
-        if (is_same(entry_of(interner, number), hash, string, bytes))
+        if (is_same(entry_of(intern, number), hash, string, bytes))
             return number;
     }
     return 0;
 }
 
-const void *gc_interner_string(const struct gc_interner *interner, uint32_t number, uint32_t *bytes)
+const void *gc_intern_string(const struct gc_intern *intern, uint32_t number, uint32_t *bytes)
 {
-    const struct entry *entry = entry_of(interner, number);
+    const struct entry *entry = entry_of(intern, number);
     *bytes = entry->bytes;
     return entry->string;
 }
 
-_Atomic uint64_t *gc_interner_counters(const struct gc_interner *interner, uint32_t number)
+_Atomic uint64_t *gc_intern_counters(const struct gc_intern *intern, uint32_t number)
 {
-    return entry_of(interner, number)->counters;
+    return entry_of(intern, number)->counters;
 }
 
-void gc_interner_visit(const struct gc_interner *interner,
-                       void (*visit)(void *argument, uint32_t number), void *argument)
+void gc_intern_visit(const struct gc_intern *intern, void (*visit)(void *argument, uint32_t number),
+                     void *argument)
 {
-    for (uint32_t i = 0; i < interner->slot_count; i++) {
-        const uint32_t number = atomic_load_explicit(&interner->slots[i], memory_order_acquire);
+    for (uint32_t i = 0; i < intern->slot_count; i++) {
+        const uint32_t number = atomic_load_explicit(&intern->slots[i], memory_order_acquire);
         if (number != 0)
             visit(argument, number);
     }

@@ -3,18 +3,18 @@
  *
  * Lock-free: a look-up that finds costs a probe or two; one that adds races for a slot, and the
  * loser's copy is lost. Memory is address space, taken as it is written. */
-#ifndef GC_INTERNER_H
-#define GC_INTERNER_H
+#ifndef GC_INTERN_H
+#define GC_INTERN_H
 
 #include "core/base/host_mem.h"
 #include "core/base/status.h"
 
 #include <stddef.h>
 
-#define GC_INTERNER_COUNTERS 6
+#define GC_INTERN_COUNTERS 6
 
-struct gc_interner {
-    struct gc_host *host;
+struct gc_intern {
+    struct gc_host_mem *host;
     char *room;
     _Atomic uint64_t used;
     _Atomic uint32_t *slots;
@@ -24,18 +24,17 @@ struct gc_interner {
 };
 
 /* For about half as many strings as there are slots. GC_NO_HOST_MEMORY. */
-enum gc_status gc_interner_init(struct gc_interner *interner, struct gc_host *host,
-                                uint32_t slot_count, uint64_t room_bytes) GC_CHECKED;
-void gc_interner_fini(struct gc_interner *interner);
+enum gc_status gc_intern_init(struct gc_intern *intern, struct gc_host_mem *host,
+                              uint32_t slot_count, uint64_t room_bytes) GC_CHECKED;
+void gc_intern_fini(struct gc_intern *intern);
 
 /* The string's number, 0 if there is no room for it. */
-uint32_t gc_interner_put(struct gc_interner *interner, const void *string, uint32_t bytes);
+uint32_t gc_intern_add(struct gc_intern *intern, const void *string, uint32_t bytes);
 /* Of a number that put gave. */
-const void *gc_interner_string(const struct gc_interner *interner, uint32_t number,
-                               uint32_t *bytes);
-_Atomic uint64_t *gc_interner_counters(const struct gc_interner *interner, uint32_t number);
+const void *gc_intern_string(const struct gc_intern *intern, uint32_t number, uint32_t *bytes);
+_Atomic uint64_t *gc_intern_counters(const struct gc_intern *intern, uint32_t number);
 /* Calls `visit` for every string. */
-void gc_interner_visit(const struct gc_interner *interner,
-                       void (*visit)(void *argument, uint32_t number), void *argument);
+void gc_intern_visit(const struct gc_intern *intern, void (*visit)(void *argument, uint32_t number),
+                     void *argument);
 
 #endif

@@ -14,7 +14,7 @@
 /* What each guards is said in README.md of this folder. */
 enum gc_lock_rank {
     GC_RANK_REGISTRY = 1, /* lists of devices and contexts */
-    GC_RANK_CACHES,       /* the threads' caches, and who stops them */
+    GC_RANK_TCACHES,      /* the threads' caches, and who stops them */
     GC_RANK_POOL,         /* one context's pool */
     GC_RANK_DEVICE,       /* one device's give-backs under way */
     GC_RANK_TRACKER,      /* one shard of the direct records */

@@ -30,7 +30,7 @@ void gc_region_fini(struct gc_region *region)
     while (region->chunks != NULL) {
         struct gc_region_chunk *chunk = region->chunks;
         region->chunks = chunk->next;
-        gc_host_unmap(&region->host, chunk, chunk->bytes);
+        gc_host_mem_unmap(&region->host, chunk, chunk->bytes);
     }
 }
 
@@ -52,7 +52,7 @@ static void populate(void *memory, uint64_t bytes)
 /* A chunk for at least `bytes`: each as large as all before it, within bounds. */
 static struct gc_region_chunk *add_chunk(struct gc_region *region, uint64_t bytes)
 {
-    const uint64_t held = gc_host_bytes(&region->host);
+    const uint64_t held = gc_host_mem_bytes(&region->host);
     uint64_t want = gc_min_u64(gc_max_u64(held, CHUNK_BYTES_MIN), CHUNK_BYTES_MAX);
     if (!gc_add_u64(bytes, HEAD_BYTES, &bytes))
         return NULL;
@@ -63,7 +63,7 @@ static struct gc_region_chunk *add_chunk(struct gc_region *region, uint64_t byte
         region->full = true;
         return NULL;
     }
-    struct gc_region_chunk *chunk = gc_host_map(&region->host, want);
+    struct gc_region_chunk *chunk = gc_host_mem_map(&region->host, want);
     if (chunk == NULL)
         return NULL;
     populate(chunk, gc_min_u64(want, CHUNK_BYTES_MAX));
@@ -114,5 +114,5 @@ const char *gc_region_text(struct gc_region *region, const char *text, size_t le
 
 uint64_t gc_region_bytes(const struct gc_region *region)
 {
-    return gc_host_bytes(&region->host);
+    return gc_host_mem_bytes(&region->host);
 }

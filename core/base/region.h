@@ -12,7 +12,7 @@
 struct gc_region_chunk;
 
 struct gc_region {
-    struct gc_host host; /* what is held, chunk by chunk */
+    struct gc_host_mem host; /* what is held, chunk by chunk */
     struct gc_region_chunk *chunks;
     uint64_t bytes_max;
     bool full; /* the limit, not the kernel, refused */

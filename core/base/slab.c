@@ -8,7 +8,7 @@ struct gc_slab_link {
     struct gc_slab_link *next;
 };
 
-static void init(struct gc_slab *slab, struct gc_host *host, uint32_t record_bytes,
+static void init(struct gc_slab *slab, struct gc_host_mem *host, uint32_t record_bytes,
                  uint32_t chunk_bytes)
 {
     GC_ASSERT(record_bytes >= sizeof(struct gc_slab_link) && record_bytes % 8 == 0);
@@ -18,12 +18,12 @@ static void init(struct gc_slab *slab, struct gc_host *host, uint32_t record_byt
     gc_lock_init(&slab->lock, GC_RANK_SLAB);
 }
 
-void gc_slab_init(struct gc_slab *slab, struct gc_host *host, uint32_t record_bytes)
+void gc_slab_init(struct gc_slab *slab, struct gc_host_mem *host, uint32_t record_bytes)
 {
     init(slab, host, record_bytes, GC_SLAB_CHUNK_BYTES);
 }
 
-void gc_slab_init_small(struct gc_slab *slab, struct gc_host *host, uint32_t record_bytes)
+void gc_slab_init_small(struct gc_slab *slab, struct gc_host_mem *host, uint32_t record_bytes)
 {
     init(slab, host, record_bytes, GC_SLAB_SMALL_CHUNK_BYTES);
 }
@@ -33,7 +33,7 @@ void gc_slab_fini(struct gc_slab *slab)
     while (slab->chunks != NULL) {
         struct gc_slab_link *chunk = slab->chunks;
         slab->chunks = chunk->next;
-        gc_host_unmap(slab->host, chunk, slab->chunk_bytes);
+        gc_host_mem_unmap(slab->host, chunk, slab->chunk_bytes);
     }
     slab->free = NULL;
     gc_lock_fini(&slab->lock);
@@ -58,7 +58,7 @@ static void *pop_locked(struct gc_slab *slab)
 /* Cuts a chunk into records; its first record's place holds the link of the chunks. */
 static void *grow(struct gc_slab *slab)
 {
-    char *chunk = gc_host_map(slab->host, slab->chunk_bytes);
+    char *chunk = gc_host_mem_map(slab->host, slab->chunk_bytes);
     if (chunk == NULL)
         return NULL;
     gc_lock_acquire(&slab->lock);
@@ -73,7 +73,7 @@ static void *grow(struct gc_slab *slab)
     return record;
 }
 
-void *gc_slab_try_take(struct gc_slab *slab)
+void *gc_slab_try_alloc(struct gc_slab *slab)
 {
     gc_lock_acquire(&slab->lock);
     void *record = pop_locked(slab);
@@ -81,13 +81,13 @@ void *gc_slab_try_take(struct gc_slab *slab)
     return record;
 }
 
-void *gc_slab_take(struct gc_slab *slab)
+void *gc_slab_alloc(struct gc_slab *slab)
 {
-    void *record = gc_slab_try_take(slab);
+    void *record = gc_slab_try_alloc(slab);
     return record != NULL ? record : grow(slab);
 }
 
-void gc_slab_put(struct gc_slab *slab, void *record)
+void gc_slab_free(struct gc_slab *slab, void *record)
 {
     gc_lock_acquire(&slab->lock);
     push_locked(slab, record);

@@ -20,7 +20,7 @@
 struct gc_slab_link;
 
 struct gc_slab {
-    struct gc_host *host;
+    struct gc_host_mem *host;
     struct gc_lock lock; /* guards all below */
     struct gc_slab_link *free;
     struct gc_slab_link *chunks;
@@ -29,14 +29,14 @@ struct gc_slab {
 };
 
 /* record_bytes: a multiple of 8, at least 8. */
-void gc_slab_init(struct gc_slab *slab, struct gc_host *host, uint32_t record_bytes);
-void gc_slab_init_small(struct gc_slab *slab, struct gc_host *host, uint32_t record_bytes);
+void gc_slab_init(struct gc_slab *slab, struct gc_host_mem *host, uint32_t record_bytes);
+void gc_slab_init_small(struct gc_slab *slab, struct gc_host_mem *host, uint32_t record_bytes);
 void gc_slab_fini(struct gc_slab *slab);
 /* A record, never cleared; NULL if host memory ran out. Holds no lock when it asks the kernel. */
-void *gc_slab_take(struct gc_slab *slab);
+void *gc_slab_alloc(struct gc_slab *slab);
 /* The same from what the store has already: NULL if that is nothing. May be called under other
  * locks. */
-void *gc_slab_try_take(struct gc_slab *slab);
-void gc_slab_put(struct gc_slab *slab, void *record);
+void *gc_slab_try_alloc(struct gc_slab *slab);
+void gc_slab_free(struct gc_slab *slab, void *record);
 
 #endif

@@ -5,13 +5,13 @@
 
 #define PLACES_MIN 64U
 
-void gc_names_init(struct gc_names *names)
+void gc_strmap_init(struct gc_strmap *map)
 {
-    *names = (struct gc_names){0};
+    *map = (struct gc_strmap){0};
     /* 16 bytes that the kernel drew for this process. */
     const unsigned long address = getauxval(AT_RANDOM);
     if (address != 0)
-        memcpy(names->key, (const void *)address, sizeof(names->key));
+        memcpy(map->key, (const void *)address, sizeof(map->key));
 }
 
 static uint64_t rotate(uint64_t word, unsigned bits)
@@ -34,12 +34,12 @@ static uint64_t rotate(uint64_t word, unsigned bits)
     } while (0)
 
 /* SipHash-1-3 (Aumasson, Bernstein). */
-uint32_t gc_names_hash(const struct gc_names *names, const char *text, size_t length)
+uint32_t gc_strmap_hash(const struct gc_strmap *map, const char *text, size_t length)
 {
-    uint64_t v0 = names->key[0] ^ UINT64_C(0x736f6d6570736575);
-    uint64_t v1 = names->key[1] ^ UINT64_C(0x646f72616e646f6d);
-    uint64_t v2 = names->key[0] ^ UINT64_C(0x6c7967656e657261);
-    uint64_t v3 = names->key[1] ^ UINT64_C(0x7465646279746573);
+    uint64_t v0 = map->key[0] ^ UINT64_C(0x736f6d6570736575);
+    uint64_t v1 = map->key[1] ^ UINT64_C(0x646f72616e646f6d);
+    uint64_t v2 = map->key[0] ^ UINT64_C(0x6c7967656e657261);
+    uint64_t v3 = map->key[1] ^ UINT64_C(0x7465646279746573);
     size_t at = 0;
     uint64_t word;
     for (; length - at >= sizeof(word); at += sizeof(word)) {
@@ -66,99 +66,100 @@ static bool is_text(const char *known, const char *text, size_t length)
 }
 
 /* Where the name is or would be. */
-static struct gc_name *place_of(const struct gc_names *names, const char *text, size_t length,
-                                uint32_t hash)
+static struct gc_strmap_entry *place_of(const struct gc_strmap *map, const char *text,
+                                        size_t length, uint32_t hash)
 {
-    uint32_t at = hash & (names->place_count - 1);
+    uint32_t at = hash & (map->place_count - 1);
     for (;;) {
-        struct gc_name *place = &names->places[at];
+        struct gc_strmap_entry *place = &map->places[at];
         if (place->text == NULL || (place->hash == hash && is_text(place->text, text, length)))
             return place;
-        at = (at + 1) & (names->place_count - 1);
+        at = (at + 1) & (map->place_count - 1);
     }
 }
 
-struct gc_name *gc_names_find_hashed(const struct gc_names *names, const char *text, size_t length,
-                                     uint32_t hash)
+struct gc_strmap_entry *gc_strmap_find_hashed(const struct gc_strmap *map, const char *text,
+                                              size_t length, uint32_t hash)
 {
-    if (names->place_count == 0)
+    if (map->place_count == 0)
         return NULL;
-    struct gc_name *place = place_of(names, text, length, hash);
+    struct gc_strmap_entry *place = place_of(map, text, length, hash);
     return place->text != NULL ? place : NULL;
 }
 
-struct gc_name *gc_names_find(const struct gc_names *names, const char *text, size_t length)
+struct gc_strmap_entry *gc_strmap_find(const struct gc_strmap *map, const char *text, size_t length)
 {
-    return gc_names_find_hashed(names, text, length, gc_names_hash(names, text, length));
+    return gc_strmap_find_hashed(map, text, length, gc_strmap_hash(map, text, length));
 }
 
-void gc_names_prefetch(const struct gc_names *names, uint32_t hash)
+void gc_strmap_prefetch(const struct gc_strmap *map, uint32_t hash)
 {
-    if (names->place_count != 0)
-        __builtin_prefetch(&names->places[hash & (names->place_count - 1)]);
+    if (map->place_count != 0)
+        __builtin_prefetch(&map->places[hash & (map->place_count - 1)]);
 }
 
-void gc_names_prefetch_text(const struct gc_names *names, uint32_t hash)
+void gc_strmap_prefetch_text(const struct gc_strmap *map, uint32_t hash)
 {
-    if (names->place_count != 0)
-        __builtin_prefetch(names->places[hash & (names->place_count - 1)].text);
+    if (map->place_count != 0)
+        __builtin_prefetch(map->places[hash & (map->place_count - 1)].text);
 }
 
-static struct gc_name *empty_place(const struct gc_names *names, uint32_t hash)
+static struct gc_strmap_entry *empty_place(const struct gc_strmap *map, uint32_t hash)
 {
-    uint32_t at = hash & (names->place_count - 1);
-    while (names->places[at].text != NULL)
-        at = (at + 1) & (names->place_count - 1);
-    return &names->places[at];
+    uint32_t at = hash & (map->place_count - 1);
+    while (map->places[at].text != NULL)
+        at = (at + 1) & (map->place_count - 1);
+    return &map->places[at];
 }
 
-static bool make_room(struct gc_names *names, struct gc_region *region)
+static bool make_room(struct gc_strmap *map, struct gc_region *region)
 {
-    if (names->place_count != 0 && names->used + 1 <= names->place_count / 3 * 2)
+    if (map->place_count != 0 && map->used + 1 <= map->place_count / 3 * 2)
         return true;
-    if (names->place_count > UINT32_MAX / 4)
+    if (map->place_count > UINT32_MAX / 4)
         return false;
-    struct gc_names larger = *names;
-    larger.place_count = names->place_count == 0 ? PLACES_MIN : names->place_count * 4;
+    struct gc_strmap larger = *map;
+    larger.place_count = map->place_count == 0 ? PLACES_MIN : map->place_count * 4;
     larger.places = gc_region_alloc(region, (uint64_t)larger.place_count * sizeof(*larger.places));
     if (larger.places == NULL)
         return false;
-    for (uint32_t i = 0; i < names->place_count; i++) {
-        const struct gc_name *from = &names->places[i];
+    for (uint32_t i = 0; i < map->place_count; i++) {
+        const struct gc_strmap_entry *from = &map->places[i];
         if (from->text != NULL)
             *empty_place(&larger, from->hash) = *from;
     }
-    *names = larger;
+    *map = larger;
     return true;
 }
 
-struct gc_name *gc_names_put_hashed(struct gc_names *names, struct gc_region *region,
-                                    const char *text, size_t length, uint32_t hash, bool *added)
+struct gc_strmap_entry *gc_strmap_find_or_add_hashed(struct gc_strmap *map,
+                                                     struct gc_region *region, const char *text,
+                                                     size_t length, uint32_t hash, bool *added)
 {
     *added = false;
-    if (!make_room(names, region))
+    if (!make_room(map, region))
         return NULL;
-    struct gc_name *place = place_of(names, text, length, hash);
+    struct gc_strmap_entry *place = place_of(map, text, length, hash);
     if (place->text != NULL)
         return place;
-    *place = (struct gc_name){.text = text, .hash = hash};
-    names->used++;
+    *place = (struct gc_strmap_entry){.text = text, .hash = hash};
+    map->used++;
     *added = true;
     return place;
 }
 
-struct gc_name *gc_names_put(struct gc_names *names, struct gc_region *region, const char *text,
-                             size_t length, bool *added)
+struct gc_strmap_entry *gc_strmap_find_or_add(struct gc_strmap *map, struct gc_region *region,
+                                              const char *text, size_t length, bool *added)
 {
-    return gc_names_put_hashed(names, region, text, length, gc_names_hash(names, text, length),
-                               added);
+    return gc_strmap_find_or_add_hashed(map, region, text, length,
+                                        gc_strmap_hash(map, text, length), added);
 }
 
-bool gc_names_add(struct gc_names *names, struct gc_region *region, const char *text, size_t length,
-                  uint32_t value)
+bool gc_strmap_add(struct gc_strmap *map, struct gc_region *region, const char *text, size_t length,
+                   uint32_t value)
 {
     bool added;
-    struct gc_name *place = gc_names_put(names, region, text, length, &added);
+    struct gc_strmap_entry *place = gc_strmap_find_or_add(map, region, text, length, &added);
     if (place != NULL)
         place->value = value;
     return place != NULL;

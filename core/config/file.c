@@ -34,7 +34,7 @@ static enum gc_status load(const char *path, struct gc_config *config, size_t *b
 {
     struct statx info; /* older than glibc's fstat symbol */
     enum gc_status status = GC_IO;
-    const int fd = gc_fd_raise(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    const int fd = gc_writer_raise_fd(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (fd < 0) {
         config->is_missing = errno == ENOENT || errno == ENOTDIR;
         return GC_IO;

@@ -41,25 +41,25 @@ static int limit_slot(const char *name, size_t length)
     return (int)ordinal;
 }
 
-static bool keep_first(struct gc_hami_value *kept, const struct gc_hami_value *value)
+static bool set_first(struct gc_hami_value *kept, const struct gc_hami_value *value)
 {
     if (kept->text == NULL)
         *kept = *value;
     return true;
 }
 
-bool gc_hami_take(struct gc_hami *hami, const struct gc_hami_value *value)
+bool gc_hami_set(struct gc_hami *hami, const struct gc_hami_value *value)
 {
     const size_t head = sizeof(SM_LIMIT_NAME) - 1;
     const int slot = limit_slot(value->name, value->name_length);
     if (slot >= 0)
-        return keep_first(&hami->limits[slot], value);
+        return set_first(&hami->limits[slot], value);
     for (int i = 0; i < GC_HAMI_OTHERS; i++) {
         if (is_name(value, other_names[i]))
-            return keep_first(&hami->others[i], value);
+            return set_first(&hami->others[i], value);
     }
     if (value->name_length > head && memcmp(value->name, SM_LIMIT_NAME "_", head + 1) == 0)
-        return keep_first(&hami->others[GC_HAMI_SM_LIMIT], value);
+        return set_first(&hami->others[GC_HAMI_SM_LIMIT], value);
     return false;
 }
 
@@ -135,7 +135,7 @@ static bool limits_time(const struct gc_hami *hami)
            !says(hami, GC_HAMI_CORE_POLICY, "disable");
 }
 
-static void say_unserved(const struct gc_hami *hami, const struct gc_hami_visitor *visitor)
+static void log_unserved(const struct gc_hami *hami, const struct gc_hami_visitor *visitor)
 {
     void *argument = visitor->argument;
     if (limits_time(hami))
@@ -160,7 +160,7 @@ void gc_hami_apply(const struct gc_hami *hami, struct gc_options *options,
             options->mode = GC_MODE_OFF;
         return;
     }
-    say_unserved(hami, visitor);
+    log_unserved(hami, visitor);
     if (is_limited || !has_limit(hami))
         return;
     apply_limits(hami, &options->limit, visitor);

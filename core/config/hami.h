@@ -40,7 +40,7 @@ struct gc_hami {
 };
 
 /* Keeps the value if the name is one of the above; the first value a name gets stays. */
-bool gc_hami_take(struct gc_hami *hami, const struct gc_hami_value *value);
+bool gc_hami_set(struct gc_hami *hami, const struct gc_hami_value *value);
 
 struct gc_hami_visitor {
     void *argument;

@@ -72,7 +72,7 @@ struct reading {
     struct gc_hami hami;
 };
 
-const struct gc_option_row *gc_option_row(enum gc_option option)
+const struct gc_option_row *gc_options_get_row(enum gc_option option)
 {
     return &rows[option];
 }
@@ -93,8 +93,8 @@ static void say(struct reading *reading, enum gc_log_level level, const char *fo
         return;
     gc_log_write(reading->log, level, "%s", line);
     if (options->warning_count < GC_OPTIONS_WARNING_MAX)
-        gc_text_show(line, strlen(line), options->warnings[options->warning_count++],
-                     GC_OPTIONS_WARNING_BYTES);
+        gc_text_printable(line, strlen(line), options->warnings[options->warning_count++],
+                          GC_OPTIONS_WARNING_BYTES);
 }
 
 static int find_option(const char *name, size_t length)
@@ -122,14 +122,14 @@ static const struct gc_option_row *nearest_option(const char *name, size_t lengt
 }
 
 /* `what`: what comes of it. */
-static void say_unknown(struct reading *reading, const char *name, size_t length, const char *value,
+static void log_unknown(struct reading *reading, const char *name, size_t length, const char *value,
                         bool from_config, const char *what)
 {
     char shown_name[SHOWN_BYTES];
     char shown_value[SHOWN_BYTES];
     const struct gc_option_row *nearest = nearest_option(name, length);
-    gc_text_show(name, length, shown_name, sizeof(shown_name));
-    gc_text_show(value, strlen(value), shown_value, sizeof(shown_value));
+    gc_text_printable(name, length, shown_name, sizeof(shown_name));
+    gc_text_printable(value, strlen(value), shown_value, sizeof(shown_value));
     say(reading, GC_LOG_ERROR, "%s=%s%s%s: unknown name, %s; nearest: %s (%s)", shown_name,
         shown_value, from_config ? " in " : "", from_config ? reading->config_path : "", what,
         nearest->name, nearest->accepts);
@@ -138,11 +138,11 @@ static void say_unknown(struct reading *reading, const char *name, size_t length
 /* ---- which text each option has ---- */
 
 /* True if the name is one of ours or HAMi's. The first text an option gets stays. */
-static bool take_text(struct reading *reading, const char *name, size_t length, const char *value,
-                      bool from_config)
+static bool set_text(struct reading *reading, const char *name, size_t length, const char *value,
+                     bool from_config)
 {
     const struct gc_hami_value hami = {name, length, value, from_config};
-    if (gc_hami_take(&reading->hami, &hami))
+    if (gc_hami_set(&reading->hami, &hami))
         return true;
     const int option = find_option(name, length);
     if (option < 0 || (from_config && option == GC_OPTION_CONFIG))
@@ -161,12 +161,12 @@ static void read_environment(struct reading *reading)
     for (char *const *entry = reading->source->environment; *entry != NULL; entry++) {
         const char *equals = strchr(*entry, '=');
         if (equals != NULL)
-            (void)take_text(reading, *entry, (size_t)(equals - *entry), equals + 1, false);
+            (void)set_text(reading, *entry, (size_t)(equals - *entry), equals + 1, false);
     }
 }
 
 /* After the log level is known. */
-static void say_unknown_environment(struct reading *reading)
+static void log_unknown_environment(struct reading *reading)
 {
     const size_t head = sizeof(PREFIX) - 1;
     if (reading->source->environment == NULL || reading->source->secure)
@@ -177,19 +177,19 @@ static void say_unknown_environment(struct reading *reading)
             continue;
         const size_t length = (size_t)(equals - *entry);
         if (find_option(*entry, length) < 0)
-            say_unknown(reading, *entry, length, equals + 1, false, "ignored");
+            log_unknown(reading, *entry, length, equals + 1, false, "ignored");
     }
 }
 
 static void config_entry(void *argument, const char *key, const char *value)
 {
     struct reading *reading = argument;
-    if (take_text(reading, key, strlen(key), value, true))
+    if (set_text(reading, key, strlen(key), value, true))
         return;
     /* Most likely a limit, written so that it is none: running without it is not what was meant. */
     const bool is_refused = strstr(key, "LIMIT") != NULL || strstr(key, "BUDGET") != NULL ||
                             strstr(key, "GATE") != NULL;
-    say_unknown(reading, key, strlen(key), value, true,
+    log_unknown(reading, key, strlen(key), value, true,
                 is_refused ? "perhaps a limit: CUDA is refused" : "ignored");
     reading->options->refused |= is_refused;
 }
@@ -224,7 +224,7 @@ static void read_config(struct reading *reading, struct gc_config *config)
         return;
     char shown[SHOWN_BYTES];
     say(reading, GC_LOG_ERROR, "%s=%s: not valid; accepted: %s; keeping the default: %s",
-        rows[GC_OPTION_CONFIG].name, gc_text_show(named, strlen(named), shown, sizeof(shown)),
+        rows[GC_OPTION_CONFIG].name, gc_text_printable(named, strlen(named), shown, sizeof(shown)),
         rows[GC_OPTION_CONFIG].accepts,
         reading->config_path != NULL ? reading->config_path : "none");
     reading->texts[GC_OPTION_CONFIG] = NULL;
@@ -243,7 +243,7 @@ static const char *origin(const struct reading *reading, bool from_config, char 
     if (!from_config || reading->config_path == NULL)
         return "";
     memcpy(text, " in ", 5);
-    gc_text_show(reading->config_path, strlen(reading->config_path), text + 4, size - 4);
+    gc_text_printable(reading->config_path, strlen(reading->config_path), text + 4, size - 4);
     return text;
 }
 
@@ -256,17 +256,17 @@ static void apply(struct reading *reading, int option)
     char where[SHOWN_BYTES];
     if (text == NULL || (reading->source->secure && rules[option].type == GC_OPTION_PATH))
         return;
-    if (gc_option_parse(&rules[option], text, member(options, option))) {
+    if (gc_parse_option(&rules[option], text, member(options, option))) {
         options->set_mask |= UINT64_C(1) << option;
-        gc_text_show(text, strlen(text), options->set_texts[option], GC_OPTION_SHOWN_BYTES);
+        gc_text_printable(text, strlen(text), options->set_texts[option], GC_OPTION_PRINTED_BYTES);
         return;
     }
-    gc_text_show(text, strlen(text), shown, sizeof(shown));
+    gc_text_printable(text, strlen(text), shown, sizeof(shown));
     const char *in_file = origin(reading, reading->from_config[option], where, sizeof(where));
     char why[40] = "not valid";
-    if (strlen(text) > gc_option_length_max(&rules[option]))
+    if (strlen(text) > gc_parse_length_max(&rules[option]))
         (void)snprintf(why, sizeof(why), "longer than %zu bytes",
-                       gc_option_length_max(&rules[option]));
+                       gc_parse_length_max(&rules[option]));
     if (row->closed) {
         options->refused = true;
         say(reading, GC_LOG_ERROR, "%s=%s%s: %s; accepted: %s; CUDA is refused", row->name, shown,
@@ -282,7 +282,7 @@ static void apply(struct reading *reading, int option)
 
 /* A gate without a model lets everything pass. Most likely that is not what was meant; in a
  * configuration file it is what programs without a model get as well. */
-static void say_idle_gate(struct reading *reading)
+static void log_idle_gate(struct reading *reading)
 {
     static const enum gc_option asked[] = {GC_OPTION_GATE, GC_OPTION_BUDGET};
     if (gc_options_is_set(reading->options, GC_OPTION_MODEL) ||
@@ -306,7 +306,7 @@ static void check_gate(struct reading *reading)
 {
     struct gc_options *options = reading->options;
     if (reading->misled == NULL) {
-        say_idle_gate(reading);
+        log_idle_gate(reading);
         return;
     }
     if (options->gate != GC_ADMISSION_DENY && options->gate != GC_ADMISSION_EXIT)
@@ -328,8 +328,8 @@ static void refuse_hami(void *argument, const struct gc_hami_value *value)
     say(reading, GC_LOG_ERROR,
         "%s=%s%s: not valid; accepted: a size, for all devices, or for one with its number behind the name; "
         "CUDA is refused",
-        gc_text_show(value->name, value->name_length, name, sizeof(name)),
-        gc_text_show(value->text, strlen(value->text), shown, sizeof(shown)),
+        gc_text_printable(value->name, value->name_length, name, sizeof(name)),
+        gc_text_printable(value->text, strlen(value->text), shown, sizeof(shown)),
         origin(reading, value->from_config, where, sizeof(where)));
 }
 
@@ -340,8 +340,8 @@ static void ignore_hami(void *argument, const struct gc_hami_value *value, const
     char shown[SHOWN_BYTES];
     char where[SHOWN_BYTES];
     say(reading, GC_LOG_WARN, "%s=%s%s: not served: %s",
-        gc_text_show(value->name, value->name_length, name, sizeof(name)),
-        gc_text_show(value->text, strlen(value->text), shown, sizeof(shown)),
+        gc_text_printable(value->name, value->name_length, name, sizeof(name)),
+        gc_text_printable(value->text, strlen(value->text), shown, sizeof(shown)),
         origin(reading, value->from_config, where, sizeof(where)), why);
 }
 
@@ -352,7 +352,7 @@ static void set_defaults(struct gc_options *options)
     memset(options, 0, sizeof(*options));
     for (int i = 0; i < GC_OPTION_COUNT; i++) {
         if (rows[i].default_text[0] != '\0')
-            (void)gc_option_parse(&rules[i], rows[i].default_text, member(options, i));
+            (void)gc_parse_option(&rules[i], rows[i].default_text, member(options, i));
     }
 }
 
@@ -371,7 +371,7 @@ void gc_options_read(const struct gc_options_source *source, struct gc_log *log,
     apply(&reading, GC_OPTION_LOG);
     if (log != NULL)
         log->level = options->log_level;
-    say_unknown_environment(&reading);
+    log_unknown_environment(&reading);
     for (int i = 0; i < GC_OPTION_COUNT; i++) {
         if (i != GC_OPTION_LOG)
             apply(&reading, i);

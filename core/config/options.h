@@ -44,7 +44,7 @@ struct gc_size_spec {
 #define GC_OPTION_PATH_BYTES 4096
 #define GC_OPTION_LIST_BYTES 8192
 #define GC_OPTION_WORD_BYTES 16
-#define GC_OPTION_SHOWN_BYTES 128
+#define GC_OPTION_PRINTED_BYTES 128
 
 #define GC_OPTIONS_WARNING_MAX 16
 #define GC_OPTIONS_WARNING_BYTES 256
@@ -75,7 +75,7 @@ struct gc_options {
 #undef GC_OPTION
     bool refused;      /* CUDA initialisation must return CUDA_ERROR_INVALID_VALUE */
     uint64_t set_mask; /* bit i: option i was given a good value */
-    char set_texts[GC_OPTION_COUNT][GC_OPTION_SHOWN_BYTES]; /* as it was given, for showing */
+    char set_texts[GC_OPTION_COUNT][GC_OPTION_PRINTED_BYTES]; /* as it was given, for showing */
     /* What was said about options, for the report's "warnings". */
     uint32_t warning_count;
     char warnings[GC_OPTIONS_WARNING_MAX][GC_OPTIONS_WARNING_BYTES];
@@ -113,7 +113,7 @@ struct gc_option_row {
     bool closed;
     bool gated; /* closed where GPUCACHE_GATE is deny or exit */
 };
-const struct gc_option_row *gc_option_row(enum gc_option option);
+const struct gc_option_row *gc_options_get_row(enum gc_option option);
 
 /* UINT64_MAX if the spec says nothing about this device. A percentage is of total_bytes. A UUID
  * counts before an ordinal, an ordinal before an entry without a key. `uuid` may be NULL. */

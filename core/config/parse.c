@@ -60,7 +60,7 @@ static bool parse_percent(const char *text, double *percent)
     const char *rest;
     if (!gc_text_decimal(text, &rest, &number) || strcmp(rest, "%") != 0)
         return false;
-    *percent = gc_decimal_value(&number);
+    *percent = gc_text_decimal_value(&number);
     return *percent > 0 && *percent <= 100;
 }
 
@@ -204,7 +204,7 @@ static bool parse_number(const struct gc_option_rule *rule, const char *unit, co
     const char *rest;
     if (!gc_text_decimal(text, &rest, &number) || strcmp(rest, unit) != 0)
         return false;
-    const double parsed = gc_decimal_value(&number);
+    const double parsed = gc_text_decimal_value(&number);
     if (parsed < (double)rule->minimum || parsed > (double)rule->maximum)
         return false;
     *value = parsed;
@@ -251,7 +251,7 @@ static bool is_list(const char *text, bool (*is_item)(const char *, size_t))
     }
 }
 
-size_t gc_option_length_max(const struct gc_option_rule *rule)
+size_t gc_parse_length_max(const struct gc_option_rule *rule)
 {
     switch (rule->type) {
     case GC_OPTION_TEXT_NAME:
@@ -264,11 +264,11 @@ size_t gc_option_length_max(const struct gc_option_rule *rule)
     }
 }
 
-bool gc_option_parse(const struct gc_option_rule *rule, const char *text, void *member)
+bool gc_parse_option(const struct gc_option_rule *rule, const char *text, void *member)
 {
     const size_t length = strlen(text);
     unsigned word;
-    if (length == 0 || length > gc_option_length_max(rule))
+    if (length == 0 || length > gc_parse_length_max(rule))
         return false;
     switch (rule->type) {
     case GC_OPTION_ENUM:
@@ -287,7 +287,8 @@ bool gc_option_parse(const struct gc_option_rule *rule, const char *text, void *
         return parse_word(rule->accepts, text, &word) &&
                gc_text_copy(member, rule->bytes, text, length);
     case GC_OPTION_TEXT_NAME:
-        return gc_tenant_is_name(text, length) && gc_text_copy(member, rule->bytes, text, length);
+        return gc_tenant_rules_is_name(text, length) &&
+               gc_text_copy(member, rule->bytes, text, length);
     case GC_OPTION_PATH:
         return gc_text_copy(member, rule->bytes, text, length);
     case GC_OPTION_LIST_DIMS:

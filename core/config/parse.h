@@ -27,10 +27,10 @@ struct gc_option_rule {
 };
 
 /* False, with the member as it was, if `text` is no value of this kind. */
-bool gc_option_parse(const struct gc_option_rule *rule, const char *text, void *member);
+bool gc_parse_option(const struct gc_option_rule *rule, const char *text, void *member);
 
 /* The longest text that is taken, without its NUL; SIZE_MAX where only its meaning decides. */
-size_t gc_option_length_max(const struct gc_option_rule *rule);
+size_t gc_parse_length_max(const struct gc_option_rule *rule);
 
 /* Maps the configuration file and calls `entry` for each KEY=value line, text closed by NUL, blanks
  * around key and value removed; '#' starts a comment line. `bad` is called for a line without '='.

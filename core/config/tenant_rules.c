@@ -7,7 +7,7 @@
 
 #define SIZE_TEXT_BYTES 64
 
-bool gc_tenant_is_name(const char *text, size_t length)
+bool gc_tenant_rules_is_name(const char *text, size_t length)
 {
     if (length == 0 || length >= GC_OPTION_NAME_BYTES || text[0] == '.')
         return false;
@@ -73,7 +73,7 @@ static bool add_rule(struct gc_tenant_rules *rules, const char *text, size_t len
     char size[SIZE_TEXT_BYTES];
     uint64_t bytes;
     if (rules->rule_count == GC_TENANT_RULE_MAX || equals == NULL ||
-        !gc_tenant_is_name(text, (size_t)(equals - text)))
+        !gc_tenant_rules_is_name(text, (size_t)(equals - text)))
         return false;
     const char *object = equals + 1;
     const size_t rest = length - (size_t)(object - text);

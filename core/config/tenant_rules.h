@@ -38,6 +38,6 @@ enum gc_status gc_tenant_rules_parse(const char *text, struct gc_tenant_rules *r
 int gc_tenant_rules_match(const struct gc_tenant_rules *rules, const char *path);
 
 /* Whether it may name a tenant: letters, digits, '.', '_' and '-', no '.' at its start. */
-bool gc_tenant_is_name(const char *text, size_t length);
+bool gc_tenant_rules_is_name(const char *text, size_t length);
 
 #endif

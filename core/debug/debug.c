@@ -34,8 +34,8 @@ struct gc_debugger {
     unsigned flags;
     uint64_t start_ns;
     struct gc_debug_maps *maps;
-    atomic_flag said_fault;
-    atomic_flag said_no_mapping;
+    atomic_flag has_reported_fault;
+    atomic_flag has_reported_no_mapping;
     uint64_t next; /* place of the next record */
     uint32_t filled_count;
     struct freed freed[FREED_MAX];
@@ -51,11 +51,11 @@ enum gc_status gc_debug_init(struct gc_core *core)
         gc_log_write(core->log, GC_LOG_WARN, "GPUCACHE_DEBUG needs GPUCACHE_MODE=cache: ignored");
         return GC_OK;
     }
-    struct gc_debugger *debug = gc_host_map(&core->host, sizeof(*debug));
+    struct gc_debugger *debug = gc_host_mem_map(&core->host, sizeof(*debug));
     if (debug == NULL)
         return GC_NO_HOST_MEMORY;
     if (gc_debug_maps_create(core, &debug->maps) != GC_OK) {
-        gc_host_unmap(&core->host, debug, sizeof(*debug));
+        gc_host_mem_unmap(&core->host, debug, sizeof(*debug));
         return GC_NO_HOST_MEMORY;
     }
     gc_lock_init(&debug->lock, GC_RANK_DEBUG);
@@ -72,15 +72,15 @@ void gc_debug_fini(struct gc_core *core)
         return;
     gc_debug_maps_destroy(core, debug->maps);
     gc_lock_fini(&debug->lock);
-    gc_host_unmap(&core->host, debug, sizeof(*debug));
+    gc_host_mem_unmap(&core->host, debug, sizeof(*debug));
     core->debug = NULL;
 }
 
-void gc_debug_note_device(struct gc_core *core, const struct gc_device *device)
+void gc_debug_add_device(struct gc_core *core, const struct gc_device *device)
 {
     struct gc_debugger *debug = core->debug;
     if (gc_debug_maps_blocks(core) && !device->info.has_mapping)
-        gc_log_once(core->log, &debug->said_no_mapping, GC_LOG_WARN,
+        gc_log_once(core->log, &debug->has_reported_no_mapping, GC_LOG_WARN,
                     "GPUCACHE_DEBUG: device %d cannot map memory (%s); poison only",
                     device->info.ordinal, device->info.backend_reason);
 }
@@ -149,7 +149,7 @@ static bool find_freed(struct gc_debugger *debug, uint64_t address, struct freed
     return is_found;
 }
 
-void gc_core_note_bad_free(struct gc_core *core, uint64_t address, uint16_t api)
+void gc_debug_report_bad_free(struct gc_core *core, uint64_t address, uint16_t api)
 {
     struct gc_block_info live;
     struct freed freed;
@@ -170,12 +170,12 @@ void gc_core_note_bad_free(struct gc_core *core, uint64_t address, uint16_t api)
         log_history(core, &freed, " ");
 }
 
-void gc_core_note_fault(struct gc_core *core)
+void gc_debug_report_fault(struct gc_core *core)
 {
     struct gc_debugger *debug = core->debug;
     struct freed last[FAULT_LINES];
     unsigned count = 0;
-    if (debug == NULL || atomic_flag_test_and_set(&debug->said_fault))
+    if (debug == NULL || atomic_flag_test_and_set(&debug->has_reported_fault))
         return;
     gc_log_write(core->log, GC_LOG_ERROR,
                  "the program used memory that is not there; the last blocks that were freed:");
@@ -195,13 +195,13 @@ static uint64_t count_changed(struct gc_context *context, uint64_t address, uint
                               uint8_t value, uint64_t *first, uint8_t *found)
 {
     const struct gc_driver *driver = &context->core->driver;
-    struct gc_host *host = &context->core->host;
-    uint8_t *copy = gc_host_map(host, CHUNK_BYTES);
+    struct gc_host_mem *host = &context->core->host;
+    uint8_t *copy = gc_host_mem_map(host, CHUNK_BYTES);
     uint64_t changed = 0;
     for (uint64_t done = 0; copy != NULL && done < bytes; done += CHUNK_BYTES) {
         const uint64_t count = gc_min_u64(bytes - done, CHUNK_BYTES);
-        if (GC_IN_CONTEXT(context, driver->read(driver->self, context->handle, address + done,
-                                                count, copy)) != 0)
+        if (GC_CALL_IF_OPEN(context, driver->read(driver->self, context->handle, address + done,
+                                                  count, copy)) != 0)
             break;
         for (uint64_t i = 0; i < count; i++) {
             if (copy[i] == value)
@@ -213,11 +213,11 @@ static uint64_t count_changed(struct gc_context *context, uint64_t address, uint
         }
     }
     if (copy != NULL)
-        gc_host_unmap(host, copy, CHUNK_BYTES);
+        gc_host_mem_unmap(host, copy, CHUNK_BYTES);
     return changed;
 }
 
-static void look_at_freed(const struct freed *part, uint64_t offset)
+static void check_freed(const struct freed *part, uint64_t offset)
 {
     struct gc_core *core = part->context->core;
     uint64_t first = 0;
@@ -236,7 +236,7 @@ static void look_at_freed(const struct freed *part, uint64_t offset)
     log_history(core, &whole, " ");
 }
 
-static void forget_locked(struct gc_debugger *debug, struct freed *freed)
+static void drop_locked(struct gc_debugger *debug, struct freed *freed)
 {
     debug->filled_count -= freed->is_filled;
     freed->is_filled = false;
@@ -267,7 +267,7 @@ static bool take_overlap(struct gc_debugger *debug, const struct gc_context *con
         } else if (freed->address < start) {
             freed->bytes = start - freed->address;
         } else {
-            forget_locked(debug, freed);
+            drop_locked(debug, freed);
         }
     }
     gc_lock_release(&debug->lock);
@@ -275,39 +275,39 @@ static bool take_overlap(struct gc_debugger *debug, const struct gc_context *con
 }
 
 /* While something captures, what was filled is forgotten unseen. */
-static void look(struct gc_context *context, uint64_t address, uint64_t bytes)
+static void check_released(struct gc_context *context, uint64_t address, uint64_t bytes)
 {
     struct gc_wait_set set;
     struct freed part;
     uint64_t offset;
-    const bool may_look = hold(context, &set);
+    const bool may_check = hold(context, &set);
     while (take_overlap(context->core->debug, context, address, bytes, &part, &offset))
-        if (may_look)
-            look_at_freed(&part, offset);
+        if (may_check)
+            check_freed(&part, offset);
     gc_context_wait_end(&set);
 }
 
 /* ---- blocks come and go ---- */
 
-void gc_debug_handed(struct gc_context *context, uint64_t address, uint64_t bytes,
-                     uint64_t requested_bytes)
+void gc_debug_on_alloc(struct gc_context *context, uint64_t address, uint64_t bytes,
+                       uint64_t requested_bytes)
 {
     struct gc_core *core = context->core;
     const struct gc_driver *driver = &core->driver;
     struct gc_wait_set set;
-    look(context, address, bytes);
+    check_released(context, address, bytes);
     if ((core->debug->flags & GC_DEBUG_GUARD) == 0 || requested_bytes % GC_GRANULE == 0 ||
         !gc_debug_maps_has(core, address))
         return;
     if (hold(context, &set) &&
-        GC_IN_CONTEXT(context,
-                      driver->fill(driver->self, context->handle, address + requested_bytes,
-                                   GC_GRANULE - requested_bytes % GC_GRANULE, GC_DEBUG_EDGE)) == 0)
+        GC_CALL_IF_OPEN(
+            context, driver->fill(driver->self, context->handle, address + requested_bytes,
+                                  GC_GRANULE - requested_bytes % GC_GRANULE, GC_DEBUG_EDGE)) == 0)
         gc_debug_maps_set_edge(core, address);
     gc_context_wait_end(&set);
 }
 
-static void look_at_edge(struct gc_context *context, const struct freed *freed)
+static void check_edge(struct gc_context *context, const struct freed *freed)
 {
     struct gc_core *core = context->core;
     uint64_t first = 0;
@@ -357,20 +357,20 @@ void gc_debug_before_free(struct gc_core *core, uint64_t address, uint16_t api)
     struct gc_wait_set set;
     if (hold(context, &set) && wait_idle(&set)) {
         if (gc_debug_maps_has_edge(core, address))
-            look_at_edge(context, &freed);
+            check_edge(context, &freed);
         /* Where nothing is mapped poison is all there is. */
         freed.is_filled =
             !gc_debug_maps_has(core, address) &&
-            GC_IN_CONTEXT(context, driver->fill(driver->self, context->handle, address,
-                                                info.capacity, GC_DEBUG_FREED)) == 0;
+            GC_CALL_IF_OPEN(context, driver->fill(driver->self, context->handle, address,
+                                                  info.capacity, GC_DEBUG_FREED)) == 0;
     }
     gc_context_wait_end(&set);
     remember(debug, &freed);
 }
 
-void gc_debug_leaves(struct gc_context *context, uint64_t address, uint64_t bytes)
+void gc_debug_on_release(struct gc_context *context, uint64_t address, uint64_t bytes)
 {
-    look(context, address, bytes);
+    check_released(context, address, bytes);
 }
 
 void gc_debug_drop_context(struct gc_context *context)
@@ -379,7 +379,7 @@ void gc_debug_drop_context(struct gc_context *context)
     gc_lock_acquire(&debug->lock);
     for (unsigned i = 0; i < FREED_MAX; i++)
         if (debug->freed[i].context == context)
-            forget_locked(debug, &debug->freed[i]);
+            drop_locked(debug, &debug->freed[i]);
     gc_lock_release(&debug->lock);
     gc_debug_maps_drop(context);
 }

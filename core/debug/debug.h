@@ -24,7 +24,7 @@ struct gc_debugger;
 enum gc_status gc_debug_init(struct gc_core *core) GC_CHECKED;
 void gc_debug_fini(struct gc_core *core);
 /* After a device was added: says once what cannot be done there. */
-void gc_debug_note_device(struct gc_core *core, const struct gc_device *device);
+void gc_debug_add_device(struct gc_core *core, const struct gc_device *device);
 
 /* Blocks get pages of their own, where the device can map memory. */
 bool gc_debug_maps_blocks(const struct gc_core *core);
@@ -32,23 +32,23 @@ bool gc_debug_maps_blocks(const struct gc_core *core);
 /* All below: core->debug is not NULL, no lock is held, and the driver may be called. */
 
 /* Whether a block gets pages of its own; if so the plan says what they take. */
-bool gc_debug_plan(struct gc_context *context, struct gc_claim *claim,
-                   struct gc_segment_plan *plan);
+bool gc_debug_specify(struct gc_context *context, struct gc_alloc_spec *spec,
+                      struct gc_segment_spec *segment_spec);
 /* The driver's mem_alloc and mem_free; false: not a block of this kind. */
-bool gc_debug_mem_alloc(struct gc_context *context, const struct gc_segment_plan *plan,
+bool gc_debug_mem_alloc(struct gc_context *context, const struct gc_segment_spec *segment_spec,
                         uint64_t *address, int *code);
 bool gc_debug_mem_free(struct gc_context *context, uint64_t address, int *code);
 
 /* A block was handed out. */
-void gc_debug_handed(struct gc_context *context, uint64_t address, uint64_t bytes,
-                     uint64_t requested_bytes);
+void gc_debug_on_alloc(struct gc_context *context, uint64_t address, uint64_t bytes,
+                       uint64_t requested_bytes);
 /* A live block is about to be freed by entry point `api`. */
 void gc_debug_before_free(struct gc_core *core, uint64_t address, uint16_t api);
 /* Memory goes back to the driver. */
-void gc_debug_leaves(struct gc_context *context, uint64_t address, uint64_t bytes);
+void gc_debug_on_release(struct gc_context *context, uint64_t address, uint64_t bytes);
 void gc_debug_drop_context(struct gc_context *context);
 /* The context got a peer: it may use mapped blocks too. */
-void gc_debug_share(struct gc_context *context);
+void gc_debug_grant_access(struct gc_context *context);
 
 /* ---- debug.c for debug_map.c ---- */
 

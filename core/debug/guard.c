@@ -12,8 +12,8 @@
 #include <stddef.h>
 
 #define BUCKETS 65536
-#define KEPT_MAX 65536                     /* ranges */
-#define KEPT_BYTES_MAX ((uint64_t)8 << 40) /* addresses */
+#define QUARANTINE_MAX 65536                     /* ranges */
+#define QUARANTINE_BYTES_MAX ((uint64_t)8 << 40) /* addresses */
 
 struct map {
     struct map *next;
@@ -25,7 +25,7 @@ struct map {
     bool has_edge;
 };
 
-struct kept {
+struct quarantined {
     struct gc_context *context;
     uint64_t range;
     uint64_t bytes;
@@ -34,16 +34,16 @@ struct kept {
 struct gc_debug_maps {
     struct gc_lock lock; /* guards all below */
     struct gc_slab records;
-    uint64_t kept_bytes;
-    uint64_t kept_first; /* number of the oldest one */
-    uint64_t kept_next;
+    uint64_t quarantine_bytes;
+    uint64_t quarantine_first; /* number of the oldest one */
+    uint64_t quarantine_next;
     struct map *buckets[BUCKETS];
-    struct kept kept[KEPT_MAX];
+    struct quarantined quarantined[QUARANTINE_MAX];
 };
 
 enum gc_status gc_debug_maps_create(struct gc_core *core, struct gc_debug_maps **created)
 {
-    struct gc_debug_maps *maps = gc_host_map(&core->host, sizeof(*maps));
+    struct gc_debug_maps *maps = gc_host_mem_map(&core->host, sizeof(*maps));
     if (maps == NULL)
         return GC_NO_HOST_MEMORY;
     gc_lock_init(&maps->lock, GC_RANK_DEBUG);
@@ -56,7 +56,7 @@ void gc_debug_maps_destroy(struct gc_core *core, struct gc_debug_maps *maps)
 {
     gc_slab_fini(&maps->records);
     gc_lock_fini(&maps->lock);
-    gc_host_unmap(&core->host, maps, sizeof(*maps));
+    gc_host_mem_unmap(&core->host, maps, sizeof(*maps));
 }
 
 /* ---- the table ---- */
@@ -126,18 +126,19 @@ bool gc_debug_maps_has_edge(struct gc_core *core, uint64_t address)
 /* ---- addresses of freed blocks ---- */
 
 /* Keeps a range; what is to be given up for it, if anything, goes to *old. */
-static bool keep(struct gc_debug_maps *maps, const struct kept *range, struct kept *old)
+static bool quarantine(struct gc_debug_maps *maps, const struct quarantined *range,
+                       struct quarantined *old)
 {
     gc_lock_acquire(&maps->lock);
-    const bool is_full =
-        maps->kept_next - maps->kept_first == KEPT_MAX ||
-        (maps->kept_next > maps->kept_first && maps->kept_bytes + range->bytes > KEPT_BYTES_MAX);
+    const bool is_full = maps->quarantine_next - maps->quarantine_first == QUARANTINE_MAX ||
+                         (maps->quarantine_next > maps->quarantine_first &&
+                          maps->quarantine_bytes + range->bytes > QUARANTINE_BYTES_MAX);
     if (is_full) {
-        *old = maps->kept[maps->kept_first++ % KEPT_MAX];
-        maps->kept_bytes -= old->bytes;
+        *old = maps->quarantined[maps->quarantine_first++ % QUARANTINE_MAX];
+        maps->quarantine_bytes -= old->bytes;
     }
-    maps->kept[maps->kept_next++ % KEPT_MAX] = *range;
-    maps->kept_bytes += range->bytes;
+    maps->quarantined[maps->quarantine_next++ % QUARANTINE_MAX] = *range;
+    maps->quarantine_bytes += range->bytes;
     gc_lock_release(&maps->lock);
     return is_full;
 }
@@ -148,33 +149,33 @@ static void free_range(struct gc_context *context, uint64_t range, uint64_t byte
     (void)driver->address_free(driver->self, context->handle, range, bytes);
 }
 
-static void let_go(struct gc_context *context, const struct map *map)
+static void release_map(struct gc_context *context, const struct map *map)
 {
-    const struct kept range = {context, map->range, map->bytes + 2 * map->page_bytes};
-    struct kept old;
+    const struct quarantined range = {context, map->range, map->bytes + 2 * map->page_bytes};
+    struct quarantined old;
     if ((gc_debug_flags(context->core) & GC_DEBUG_UAF) == 0)
         free_range(context, range.range, range.bytes);
-    else if (keep(gc_debug_maps_of(context->core), &range, &old))
+    else if (quarantine(gc_debug_maps_of(context->core), &range, &old))
         free_range(old.context, old.range, old.bytes);
 }
 
 /* ---- memory ---- */
 
-bool gc_debug_plan(struct gc_context *context, struct gc_claim *claim, struct gc_segment_plan *plan)
+bool gc_debug_specify(struct gc_context *context, struct gc_alloc_spec *spec,
+                      struct gc_segment_spec *segment_spec)
 {
     const struct gc_device *device = context->device;
     uint64_t bytes;
     /* Nothing is mapped while something captures. */
     if (!gc_debug_maps_blocks(context->core) || !device->info.has_mapping ||
         gc_context_is_capturing(context) ||
-        !gc_round_up_u64(claim->bytes, gc_max_u64(device->info.page_bytes, GC_SEGMENT_UNIT),
-                         &bytes))
+        !gc_round_up_u64(spec->bytes, gc_max_u64(device->info.page_bytes, GC_SEGMENT_UNIT), &bytes))
         return false;
-    plan->driver_bytes = claim->bytes;
-    plan->bytes = bytes;
-    plan->class = GC_CLASS_ONCE;
-    plan->is_own_mapping = true;
-    claim->bytes = bytes;
+    segment_spec->driver_bytes = spec->bytes;
+    segment_spec->bytes = bytes;
+    segment_spec->size_class = GC_CLASS_UNCACHED;
+    segment_spec->is_own_mapping = true;
+    spec->bytes = bytes;
     return true;
 }
 
@@ -189,13 +190,13 @@ static int set_access(struct gc_context *context, const struct map *map)
         if (context->peers[i]->device != context->device)
             ordinals[count++] = context->peers[i]->device->info.ordinal;
     gc_pool_release(&context->pool);
-    return GC_IN_CONTEXT(context, driver->page_set_access(driver->self, context->handle,
-                                                          map->range + map->page_bytes, map->bytes,
-                                                          ordinals, count));
+    return GC_CALL_IF_OPEN(context, driver->page_set_access(driver->self, context->handle,
+                                                            map->range + map->page_bytes,
+                                                            map->bytes, ordinals, count));
 }
 
 /* A block may be freed meanwhile: what the driver refuses then does not matter. */
-void gc_debug_share(struct gc_context *context)
+void gc_debug_grant_access(struct gc_context *context)
 {
     struct gc_debug_maps *maps = gc_debug_maps_of(context->core);
     for (unsigned i = 0; i < BUCKETS; i++) {
@@ -222,11 +223,11 @@ static int back(struct gc_context *context, struct map *map)
     const struct gc_driver *driver = &context->core->driver;
     const uint64_t pages = map->range + map->page_bytes;
     uint64_t handle = 0;
-    int code = GC_IN_CONTEXT(
+    int code = GC_CALL_IF_OPEN(
         context, driver->page_create(driver->self, context->handle, map->bytes, &handle));
     if (code != 0)
         return code;
-    code = GC_IN_CONTEXT(
+    code = GC_CALL_IF_OPEN(
         context, driver->page_map(driver->self, context->handle, pages, map->bytes, handle));
     if (code != 0)
         goto fail_map;
@@ -242,7 +243,7 @@ fail_map:
 }
 
 /* A peer that came before the map was in the table has not seen it. */
-static void share_again(struct gc_context *context, const struct map *map)
+static void grant_again(struct gc_context *context, const struct map *map)
 {
     gc_pool_acquire_plain(&context->pool);
     const bool has_peers = context->peer_count > 0;
@@ -251,42 +252,42 @@ static void share_again(struct gc_context *context, const struct map *map)
         (void)set_access(context, map);
 }
 
-bool gc_debug_mem_alloc(struct gc_context *context, const struct gc_segment_plan *plan,
+bool gc_debug_mem_alloc(struct gc_context *context, const struct gc_segment_spec *segment_spec,
                         uint64_t *address, int *code)
 {
     struct gc_core *core = context->core;
     struct gc_debug_maps *maps = gc_debug_maps_of(core);
     const struct gc_driver *driver = &core->driver;
-    if (!plan->is_own_mapping)
+    if (!segment_spec->is_own_mapping)
         return false;
-    struct map *map = gc_slab_take(&maps->records);
+    struct map *map = gc_slab_alloc(&maps->records);
     *code = driver->out_of_memory;
     if (map == NULL)
         return true;
     *map = (struct map){
         .context = context,
         .page_bytes = gc_max_u64(context->device->info.page_bytes, GC_SEGMENT_UNIT),
-        .bytes = plan->bytes,
+        .bytes = segment_spec->bytes,
     };
-    *code = GC_IN_CONTEXT(context, driver->address_reserve(driver->self, context->handle,
-                                                           map->bytes + 2 * map->page_bytes,
-                                                           map->page_bytes, &map->range));
+    *code = GC_CALL_IF_OPEN(context, driver->address_reserve(driver->self, context->handle,
+                                                             map->bytes + 2 * map->page_bytes,
+                                                             map->page_bytes, &map->range));
     if (*code != 0)
         goto fail_reserve;
     *code = back(context, map);
     if (*code != 0)
         goto fail_back;
-    map->address = map->range + map->page_bytes + map->bytes - plan->driver_bytes;
+    map->address = map->range + map->page_bytes + map->bytes - segment_spec->driver_bytes;
     *address = map->address;
     const struct map copy = *map; /* once in the table it is the context's, which may go */
     add_map(maps, map);
-    share_again(context, &copy);
+    grant_again(context, &copy);
     return true;
 
 fail_back:
     free_range(context, map->range, map->bytes + 2 * map->page_bytes);
 fail_reserve:
-    gc_slab_put(&maps->records, map);
+    gc_slab_free(&maps->records, map);
     return true;
 }
 
@@ -303,8 +304,8 @@ bool gc_debug_mem_free(struct gc_context *context, uint64_t address, int *code)
         add_map(maps, map);
         return true;
     }
-    let_go(context, map);
-    gc_slab_put(&maps->records, map);
+    release_map(context, map);
+    gc_slab_free(&maps->records, map);
     return true;
 }
 
@@ -332,7 +333,7 @@ void gc_debug_maps_drop(struct gc_context *context)
     for (struct map *map = take_any(maps, context); map != NULL; map = take_any(maps, context)) {
         (void)driver->page_unmap(driver->self, context->handle, map->range + map->page_bytes,
                                  map->bytes);
-        let_go(context, map);
-        gc_slab_put(&maps->records, map);
+        release_map(context, map);
+        gc_slab_free(&maps->records, map);
     }
 }

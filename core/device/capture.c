@@ -26,7 +26,7 @@ static bool is_waited_for(struct gc_core *core)
 }
 
 /* Inside the capture no fence can be recorded for what is pending already. */
-static void mark_pending(struct gc_core *core)
+static void record_pending(struct gc_core *core)
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         const struct gc_device *device = gc_core_find_device(core, i);
@@ -41,10 +41,10 @@ void gc_context_capture_begin(struct gc_context *context)
     struct timespec pause = {0, CAPTURE_PAUSE_NS};
     struct gc_core *core = context->core;
     int ignored;
-    (void)gc_work_leave_single(core, &ignored); /* inside the capture it could not wait */
+    (void)gc_submit_leave_single_stream(core, &ignored); /* inside the capture it could not wait */
     /* Where calls go unseen the capture may have begun already. */
     if (!atomic_load_explicit(&core->work.is_conservative, memory_order_relaxed))
-        mark_pending(core);
+        record_pending(core);
     atomic_store_explicit(&core->has_captured, true, memory_order_relaxed);
     gc_lock_acquire(&core->registry); /* a record that is made meanwhile has the same count */
     for (struct gc_context *record = core->all_contexts; record != NULL;
@@ -132,7 +132,7 @@ static bool list_new_peer_locked(struct gc_context *context, struct gc_context *
     /* Fences that do not cover the peer must not answer for what is freed from now on, though
      * nothing was submitted since. What is still to be taken its work of before does not use. */
     if (!context->is_device || context->pool.content.segments != NULL)
-        gc_work_end(&context->core->work);
+        gc_submit_end(&context->core->work);
     return true;
 }
 
@@ -225,12 +225,12 @@ void gc_context_wait_end(struct gc_wait_set *set)
     set->everyone = NULL;
 }
 
-void gc_core_look_begin(struct gc_core *core)
+void gc_core_relaxed_begin(struct gc_core *core)
 {
     atomic_fetch_add_explicit(&core->everyone_count, 1, memory_order_seq_cst);
 }
 
-void gc_core_look_end(struct gc_core *core)
+void gc_core_relaxed_end(struct gc_core *core)
 {
     atomic_fetch_sub_explicit(&core->everyone_count, 1, memory_order_seq_cst);
 }
@@ -241,11 +241,11 @@ uint64_t gc_context_epoch(struct gc_context *context)
     return atomic_load_explicit(&context->core->work.submitted, memory_order_acquire);
 }
 
-void gc_context_raise_retired(struct gc_context *context, uint64_t mark)
+void gc_context_raise_completed(struct gc_context *context, uint64_t epoch)
 {
-    uint_fast64_t retired = atomic_load_explicit(&context->retired, memory_order_relaxed);
-    while (retired < mark &&
-           !atomic_compare_exchange_weak_explicit(&context->retired, &retired, mark,
+    uint_fast64_t completed = atomic_load_explicit(&context->completed, memory_order_relaxed);
+    while (completed < epoch &&
+           !atomic_compare_exchange_weak_explicit(&context->completed, &completed, epoch,
                                                   memory_order_release, memory_order_relaxed))
         ;
 }

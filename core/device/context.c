@@ -42,9 +42,9 @@ void gc_contexts_fini(struct gc_core *core)
 }
 
 /* Work of earlier days does not use memory that this pool is still to take. */
-static void retire_all_so_far(struct gc_context *context)
+static void complete_all(struct gc_context *context)
 {
-    atomic_init(&context->retired,
+    atomic_init(&context->completed,
                 atomic_load_explicit(&context->core->work.submitted, memory_order_acquire));
 }
 
@@ -52,54 +52,54 @@ static void retire_all_so_far(struct gc_context *context)
 static struct gc_context *create_context(struct gc_core *core, uint64_t handle,
                                          struct gc_device *device)
 {
-    struct gc_context *context = gc_slab_take(&core->context_records);
+    struct gc_context *context = gc_slab_alloc(&core->context_records);
     if (context == NULL)
         return NULL;
     *context = (struct gc_context){.core = core};
-    context->fences = gc_slab_take(&core->fence_rings);
+    context->fences = gc_slab_alloc(&core->fence_rings);
     if (context->fences == NULL) {
-        gc_slab_put(&core->context_records, context);
+        gc_slab_free(&core->context_records, context);
         return NULL;
     }
     *context->fences = (struct gc_fences){.count = 0};
     context->device = device;
     context->handle = handle;
     context->head = context;
-    retire_all_so_far(context);
+    complete_all(context);
     const struct gc_pool_shared shared = {
         .host = &device->host,
         .pagemap = &core->pagemap,
         .blocks = &device->blocks,
         .segments = &device->segments,
         .next_block_id = &core->next_block_id,
-        .supply = &device->supply,
+        .idle = &device->idle,
         .pending = &device->stats.pending,
         .ordered = &device->stats.ordered,
-        .ordered_marks = device->ordered_marks,
+        .ordered_peaks = device->ordered_peaks,
         .synchronous_count = &device->core->work.synchronous_count,
         .page_bytes = device->page_bytes,
-        .is_whole = device->info.is_whole,
+        .is_dedicated = device->info.is_dedicated,
     };
     gc_pool_init(&context->pool, context, &shared);
     context->pool.streams = context->fences->streams;
-    gc_magazine_size(context);
+    gc_context_size_tcache(context);
     return context;
 }
 
 /* Before its pool has anything: what it takes is charged to the share too. */
-static void set_share(struct gc_context *context, struct gc_share *share)
+static void set_quota(struct gc_context *context, struct gc_quota *quota)
 {
-    context->share = share;
-    context->pool.shared.share_supply = share == NULL ? NULL : &share->supply;
-    gc_magazine_size(context);
+    context->quota = quota;
+    context->pool.shared.quota_idle = quota == NULL ? NULL : &quota->idle;
+    gc_context_size_tcache(context);
 }
 
 /* Nobody has seen it. */
 static void destroy_context(struct gc_core *core, struct gc_context *context)
 {
     gc_pool_fini(&context->pool);
-    gc_slab_put(&core->fence_rings, context->fences);
-    gc_slab_put(&core->context_records, context);
+    gc_slab_free(&core->fence_rings, context->fences);
+    gc_slab_free(&core->context_records, context);
 }
 
 /* Release everywhere: a reader that finds the record sees it filled in. */
@@ -113,7 +113,7 @@ static void push(_Atomic(struct gc_context *) *list, _Atomic(struct gc_context *
 /* Only heads are found by their handle. */
 static void link_locked(struct gc_core *core, struct gc_context *context)
 {
-    if (!context->is_device && core->context_count < GC_MAGAZINE_UNUSED - 1)
+    if (!context->is_device && core->context_count < GC_TCACHE_UNUSED - 1)
         context->pool.number = ++core->context_count;
     /* Captures change under this lock only. */
     atomic_init(&context->capture_count,
@@ -133,28 +133,28 @@ static void link_locked(struct gc_core *core, struct gc_context *context)
 #define CAP_SHARE 256 /* of what the device may hold */
 #define TRIM_SHARE 8  /* of what may stay idle */
 
-void gc_magazine_size(struct gc_context *context)
+void gc_context_size_tcache(struct gc_context *context)
 {
     const struct gc_device *device = context->device;
-    const struct gc_share *share = context->share;
-    uint64_t cap = gc_min_u64(gc_share_total_bytes(device, share) / CAP_SHARE, CAP_MAX);
+    const struct gc_quota *quota = context->quota;
+    uint64_t cap = gc_min_u64(gc_quota_total_bytes(device, quota) / CAP_SHARE, CAP_MAX);
     cap = gc_min_u64(cap, device->trim_bytes / TRIM_SHARE);
     if (atomic_load_explicit(&device->is_over_limit, memory_order_relaxed) ||
-        (share != NULL && atomic_load_explicit(&share->is_over_limit, memory_order_relaxed)))
+        (quota != NULL && atomic_load_explicit(&quota->is_over_limit, memory_order_relaxed)))
         cap = 0;
     if (atomic_load_explicit(&context->follows_plan, memory_order_relaxed) ||
         gc_context_is_fenceless(context))
         cap = 0; /* every request, or free, is to be seen */
-    atomic_store_explicit(&context->magazine_bytes, cap, memory_order_relaxed);
-    atomic_store_explicit(&context->pool.magazine_block_bytes,
-                          gc_min_u64(cap / 2, GC_MAGAZINE_BLOCK_MAX), memory_order_relaxed);
+    atomic_store_explicit(&context->tcache_bytes, cap, memory_order_relaxed);
+    atomic_store_explicit(&context->pool.tcache_block_bytes,
+                          gc_min_u64(cap / 2, GC_TCACHE_BLOCK_MAX), memory_order_relaxed);
 }
 
-void gc_magazine_size_all(struct gc_device *device)
+void gc_device_size_tcaches(struct gc_device *device)
 {
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context))
-        gc_magazine_size(context);
+        gc_context_size_tcache(context);
 }
 
 /* ---- stream-ordered memory: the device's ---- */
@@ -282,7 +282,7 @@ enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct
         if (core->context_count > 0)
             atomic_store_explicit(&core->has_several_contexts, true, memory_order_relaxed);
         join_ordered_locked(core, created);
-        retire_all_so_far(created);
+        complete_all(created);
         link_locked(core, created);
         *context = created;
         is_second = ++core->live_contexts > 1;
@@ -295,7 +295,7 @@ enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct
         gc_context_set_roaming(*context);
     int ignored; /* work that comes before memory is idle is held up */
     if (is_second)
-        (void)gc_work_leave_single(core, &ignored);
+        (void)gc_submit_leave_single_stream(core, &ignored);
     return GC_OK;
 }
 
@@ -327,7 +327,7 @@ struct gc_context *gc_context_find_record(const struct gc_context *head,
 }
 
 enum gc_status gc_context_add_record(struct gc_context *head, struct gc_tenant *tenant,
-                                     struct gc_share *share, struct gc_context **record)
+                                     struct gc_quota *quota, struct gc_context **record)
 {
     struct gc_core *core = head->core;
     enum gc_status status = GC_OK;
@@ -337,14 +337,14 @@ enum gc_status gc_context_add_record(struct gc_context *head, struct gc_tenant *
     created->head = head;
     created->is_device = head->is_device;
     created->tenant = tenant;
-    set_share(created, share);
+    set_quota(created, quota);
     gc_lock_acquire(&core->registry);
     *record = gc_context_find_record(head, tenant);
     if (gc_context_is_dropped(head) || !gc_tenant_is_open(tenant)) {
         status = GC_INVALID_ARGUMENT;
     } else if (*record == NULL) {
-        atomic_init(&created->is_suspect,
-                    atomic_load_explicit(&head->is_suspect, memory_order_relaxed));
+        atomic_init(&created->is_faulted,
+                    atomic_load_explicit(&head->is_faulted, memory_order_relaxed));
         link_locked(core, created);
         *record = created;
     }
@@ -403,7 +403,7 @@ void gc_context_set_roaming(struct gc_context *context)
         return;
     /* Whoever reads a count of work with this in it finds the context in the list: fences of
      * before do not answer for what is freed from now on. */
-    gc_work_end(&head->core->work);
+    gc_submit_end(&head->core->work);
 }
 
 /* ---- claims ---- */
@@ -437,7 +437,7 @@ struct gc_context *gc_context_claim_handle(struct gc_context *head)
     return claimed;
 }
 
-void gc_context_forget_record(struct gc_context *record)
+void gc_context_unlink_record(struct gc_context *record)
 {
     struct gc_core *core = record->core;
     gc_lock_acquire(&core->registry);
@@ -448,15 +448,15 @@ void gc_context_forget_record(struct gc_context *record)
 void gc_context_add_pages(struct gc_context *context, uint64_t bytes)
 {
     atomic_fetch_add_explicit(&context->device->mapped_bytes, bytes, memory_order_relaxed);
-    if (context->share != NULL)
-        atomic_fetch_add_explicit(&context->share->mapped_bytes, bytes, memory_order_relaxed);
+    if (context->quota != NULL)
+        atomic_fetch_add_explicit(&context->quota->mapped_bytes, bytes, memory_order_relaxed);
 }
 
 void gc_context_sub_pages(struct gc_context *context, uint64_t bytes)
 {
     atomic_fetch_sub_explicit(&context->device->mapped_bytes, bytes, memory_order_relaxed);
-    if (context->share != NULL)
-        atomic_fetch_sub_explicit(&context->share->mapped_bytes, bytes, memory_order_relaxed);
+    if (context->quota != NULL)
+        atomic_fetch_sub_explicit(&context->quota->mapped_bytes, bytes, memory_order_relaxed);
 }
 
 bool gc_context_is_dropped(const struct gc_context *context)
@@ -482,9 +482,9 @@ uint64_t gc_context_handle(const struct gc_context *context)
     return context->handle;
 }
 
-struct gc_share *gc_context_share(const struct gc_context *context)
+struct gc_quota *gc_context_quota(const struct gc_context *context)
 {
-    return context->share;
+    return context->quota;
 }
 
 struct gc_tenant *gc_context_tenant(const struct gc_context *context)
@@ -492,25 +492,25 @@ struct gc_tenant *gc_context_tenant(const struct gc_context *context)
     return context->tenant;
 }
 
-bool gc_context_is_suspect(const struct gc_context *context)
+bool gc_context_is_faulted(const struct gc_context *context)
 {
-    return atomic_load_explicit(&context->is_suspect, memory_order_relaxed);
+    return atomic_load_explicit(&context->is_faulted, memory_order_relaxed);
 }
 
-void gc_context_set_suspect(struct gc_context *context, bool is_suspect)
+void gc_context_set_faulted(struct gc_context *context, bool is_faulted)
 {
     for (struct gc_context *record = context->head; record != NULL;
          record = gc_context_next_record(record))
         if (!gc_context_is_dropped(record))
-            atomic_store_explicit(&record->is_suspect, is_suspect, memory_order_relaxed);
+            atomic_store_explicit(&record->is_faulted, is_faulted, memory_order_relaxed);
 }
 
-void gc_core_suspect_contexts(struct gc_core *core)
+void gc_core_set_faulted(struct gc_core *core)
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         const struct gc_device *device = gc_core_find_device(core, i);
         struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
         for (; context != NULL; context = gc_context_next(context))
-            atomic_store_explicit(&context->is_suspect, true, memory_order_relaxed);
+            atomic_store_explicit(&context->is_faulted, true, memory_order_relaxed);
     }
 }

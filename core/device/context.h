@@ -34,22 +34,22 @@ struct gc_context {
     struct gc_gate gate;    /* of a head: closed while the driver is asked to destroy it */
     atomic_uint capture_count;
     atomic_bool
-        is_suspect; /* its last wait failed: the driver is asked before memory is handed out */
+        is_faulted; /* its last wait failed: the driver is asked before memory is handed out */
     atomic_uint wait_count; /* waits for this context's work that are under way */
     /* All work counted up to here is done (core/device/submit.h), that of peers too. Only rises.
-     * Release: pairs with the acquire in gc_context_is_retired. */
-    atomic_uint_fast64_t retired;
+     * Release: pairs with the acquire in gc_context_has_completed. */
+    atomic_uint_fast64_t completed;
     /* The highest stamp that was handed out, or put into bins, in the order of the one stream and
      * before it was retired. Only rises. */
-    atomic_uint_fast64_t given;
+    atomic_uint_fast64_t reused_epoch;
     atomic_bool is_fenceless; /* the driver cannot mark all work: frees wait, as plain ones do */
-    atomic_uint_fast64_t stuck_mark;     /* of a fence that was waited for in vain */
-    atomic_bool follows_plan;            /* every request must be seen: see core/follow */
-    atomic_uint_fast64_t magazine_bytes; /* what a thread may keep of the context */
-    struct gc_context *head;             /* of the handle; ordinary: the record itself */
+    atomic_uint_fast64_t stuck_epoch;  /* of a fence that was waited for in vain */
+    atomic_bool follows_plan;          /* every request must be seen: see core/follow */
+    atomic_uint_fast64_t tcache_bytes; /* what a thread may keep of the context */
+    struct gc_context *head;           /* of the handle; ordinary: the record itself */
     bool is_device;           /* of a device, not of a driver context: has no work of its own */
     struct gc_tenant *tenant; /* whose requests it serves; NULL: everyone else's */
-    struct gc_share *share;   /* the tenant's account on the device; NULL: none */
+    struct gc_quota *quota;   /* the tenant's account on the device; NULL: none */
     _Atomic(struct gc_context *) next_record; /* of the handle; the head is the first */
     struct gc_context *next_dropped;          /* of who drops the handle */
     atomic_bool has_peers;                    /* it knows the peers of its head */
@@ -60,7 +60,7 @@ struct gc_context {
     struct gc_context *peers[GC_PEER_MAX]; /* if there are more, one of each device at least */
     uint32_t opening_count;                /* threads that open the memory to a peer's device */
     bool is_crowded;                       /* there are more: every context is waited for */
-    struct gc_range *given_up;             /* of a head: reserved until the driver's context ends */
+    struct gc_range *kept_ranges;          /* of a head: reserved until the driver's context ends */
     /* Of a head: its work may reach any context's memory. Under the registry's lock, for good. */
     bool is_roaming;
     _Atomic(struct gc_context *) next_roaming; /* of core; lock-free to read */
@@ -105,30 +105,30 @@ static inline bool gc_context_is_fenceless(const struct gc_context *context)
 }
 
 /* Whether a block of the context that was freed with `stamp` is idle. */
-static inline bool gc_context_is_retired(const struct gc_context *context, uint64_t stamp)
+static inline bool gc_context_has_completed(const struct gc_context *context, uint64_t epoch)
 {
-    return stamp <= atomic_load_explicit(&context->retired, memory_order_acquire);
+    return epoch <= atomic_load_explicit(&context->completed, memory_order_acquire);
 }
 
 /* Whether a block of the context that is freed with `stamp` may serve again at once: it is idle, or
  * all work goes to one stream. What it answers yes to may be in bins though it is not idle: see
- * gc_reuse_quiesce. */
-static inline bool gc_context_may_reuse(struct gc_context *context, struct gc_work *work,
-                                        uint64_t stamp)
+ * gc_submit_quiesce. */
+static inline bool gc_context_may_reuse(struct gc_context *context, struct gc_submissions *work,
+                                        uint64_t epoch)
 {
-    if (gc_context_is_retired(context, stamp))
+    if (gc_context_has_completed(context, epoch))
         return true;
-    if (atomic_load_explicit(&work->hindered, memory_order_relaxed) != 0)
+    if (atomic_load_explicit(&work->reuse_blocked, memory_order_relaxed) != 0)
         return false;
-    /* Sequentially consistent, as in gc_work_leave_single and gc_work_begin_load: either those see
-     * the stamp and wait for it, or this sees them. */
-    uint_fast64_t given = atomic_load_explicit(&context->given, memory_order_seq_cst);
-    while (given < stamp &&
-           !atomic_compare_exchange_weak_explicit(&context->given, &given, stamp,
+    /* Sequentially consistent, as in gc_submit_leave_single_stream and gc_submit_begin_load: either
+     * those see the stamp and wait for it, or this sees them. */
+    uint_fast64_t reused_epoch = atomic_load_explicit(&context->reused_epoch, memory_order_seq_cst);
+    while (reused_epoch < epoch &&
+           !atomic_compare_exchange_weak_explicit(&context->reused_epoch, &reused_epoch, epoch,
                                                   memory_order_seq_cst, memory_order_seq_cst))
         ;
-    gc_work_ask_for_mark(work, context);
-    return atomic_load_explicit(&work->hindered, memory_order_seq_cst) == 0;
+    gc_submit_request_fence(work, context);
+    return atomic_load_explicit(&work->reuse_blocked, memory_order_seq_cst) == 0;
 }
 
 /* ---- all of them; for gc_core_create and gc_core_destroy ---- */
@@ -138,61 +138,62 @@ void gc_contexts_fini(struct gc_core *core);
 
 /* ---- what its memory is charged to, and counted for ---- */
 
-static inline bool gc_context_reserve(struct gc_context *context, uint64_t bytes,
-                                      struct gc_held *held, struct gc_decline *decline)
+static inline bool gc_context_charge(struct gc_context *context, uint64_t bytes,
+                                     struct gc_charge *held,
+                                     struct gc_charge_failure *charge_failure)
 {
-    return gc_share_reserve(context->device, context->share, bytes, held, decline);
+    return gc_quota_charge(context->device, context->quota, bytes, held, charge_failure);
 }
 
-static inline void gc_context_confirm(struct gc_context *context, const struct gc_held *held)
+static inline void gc_context_commit(struct gc_context *context, const struct gc_charge *held)
 {
-    gc_share_confirm(context->device, context->share, held);
+    gc_quota_commit(context->device, context->quota, held);
 }
 
-static inline void gc_context_release(struct gc_context *context, uint64_t bytes)
+static inline void gc_context_uncharge(struct gc_context *context, uint64_t bytes)
 {
-    gc_share_release(context->device, context->share, bytes);
+    gc_quota_uncharge(context->device, context->quota, bytes);
 }
 
 /* Physical pages came, whose budget was reserved; or went, and their budget has its own way. */
 void gc_context_add_pages(struct gc_context *context, uint64_t bytes);
 void gc_context_sub_pages(struct gc_context *context, uint64_t bytes);
 
-static inline void gc_context_note_alloc(struct gc_context *context, const struct gc_entry *entry)
+static inline void gc_context_count_alloc(struct gc_context *context, const struct gc_entry *entry)
 {
-    gc_share_note_alloc(context->device, context->share, entry);
+    gc_quota_count_alloc(context->device, context->quota, entry);
 }
 
-static inline void gc_context_note_free(struct gc_context *context, const struct gc_entry *entry)
+static inline void gc_context_count_free(struct gc_context *context, const struct gc_entry *entry)
 {
-    gc_share_note_free(context->device, context->share, entry);
+    gc_quota_count_free(context->device, context->quota, entry);
 }
 
-static inline void gc_context_unnote_free(struct gc_context *context, const struct gc_entry *entry)
+static inline void gc_context_uncount_free(struct gc_context *context, const struct gc_entry *entry)
 {
-    gc_share_unnote_free(context->device, context->share, entry);
+    gc_quota_uncount_free(context->device, context->quota, entry);
 }
 
-static inline void gc_context_note_vanished(struct gc_context *context,
-                                            const struct gc_entry *entry)
+static inline void gc_context_count_destroyed(struct gc_context *context,
+                                              const struct gc_entry *entry)
 {
-    gc_share_note_vanished(context->device, context->share, entry);
+    gc_quota_count_destroyed(context->device, context->quota, entry);
 }
 
 /* ---- what threads may keep of it ---- */
 
-#define GC_MAGAZINE_UNUSED UINT16_MAX   /* the number of no context */
-#define GC_MAGAZINE_BLOCK_MAX GC_MIB(8) /* larger ones go to the pool at once */
+#define GC_TCACHE_UNUSED UINT16_MAX   /* the number of no context */
+#define GC_TCACHE_BLOCK_MAX GC_MIB(8) /* larger ones go to the pool at once */
 
 /* How much of a new context a thread may keep: a share of what its device may hold. */
-void gc_magazine_size(struct gc_context *context);
+void gc_context_size_tcache(struct gc_context *context);
 /* The same for all contexts of a device, whose limit has changed or is passed. */
-void gc_magazine_size_all(struct gc_device *device);
+void gc_device_size_tcaches(struct gc_device *device);
 
 /* ---- work and waits ---- */
 
 /* All work counted up to `mark` is done, that of peers too. */
-void gc_context_raise_retired(struct gc_context *context, uint64_t mark);
+void gc_context_raise_completed(struct gc_context *context, uint64_t epoch);
 bool gc_context_is_dropped(const struct gc_context *context);
 /* The driver's context is gone: a record may be dropped before. */
 static inline bool gc_context_is_gone(const struct gc_context *context)
@@ -200,13 +201,13 @@ static inline bool gc_context_is_gone(const struct gc_context *context)
     return gc_context_is_dropped(context->head);
 }
 /* What is known of the handle's work holds for all its records. */
-void gc_context_set_suspect(struct gc_context *context, bool is_suspect);
+void gc_context_set_faulted(struct gc_context *context, bool is_faulted);
 
 /* The driver's code of `call`, a call of struct gc_driver for what belongs to the context; or
  * that of gc_context_closed_code, and the driver was not asked. The context does not end meanwhile,
  * though the calling thread's program may not use it at all. What works without a context needs
  * none of this: unmapping, releasing pages, freeing addresses. */
-#define GC_IN_CONTEXT(context, call)                                                               \
+#define GC_CALL_IF_OPEN(context, call)                                                             \
     (gc_gate_enter(&(context)->head->gate) ? gc_context_leave((context), (call))                   \
                                            : gc_context_closed_code(context))
 /* Nobody was let in: context_is_gone; or, where it is not known for very long whether it goes, a
@@ -234,7 +235,7 @@ struct gc_context *gc_context_find_record(const struct gc_context *head,
 /* The tenant's record, made if there is none. GC_INVALID_ARGUMENT: the context is dropped, or the
  * tenant is being removed. */
 enum gc_status gc_context_add_record(struct gc_context *head, struct gc_tenant *tenant,
-                                     struct gc_share *share, struct gc_context **record) GC_CHECKED;
+                                     struct gc_quota *quota, struct gc_context **record) GC_CHECKED;
 /* The peer's work may reach the memory from now on. What is mapped is not opened to it. For one
  * record; `peer` is a head. */
 void gc_context_list_peer(struct gc_context *record, struct gc_context *peer);
@@ -249,7 +250,7 @@ void gc_context_end_opening(struct gc_context *context);
  * NULL: there is none. */
 struct gc_context *gc_context_worker(struct gc_context *context);
 /* A record was dropped (core/alloc/teardown.h), once: captures need not look at it any more. */
-void gc_context_forget_record(struct gc_context *record);
+void gc_context_unlink_record(struct gc_context *record);
 
 /* ---- waits ---- */
 

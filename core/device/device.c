@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 /* The share of `bytes` that a percentage of 0 to 100 says. */
-static uint64_t share_of(uint64_t bytes, double percent)
+static uint64_t quota_of(uint64_t bytes, double percent)
 {
     if (percent >= 100.0)
         return bytes;
@@ -40,18 +40,18 @@ static uint64_t choose_backend(struct gc_core *core, const struct gc_device_info
 
 struct gc_device *gc_device_create(struct gc_core *core, const struct gc_device_info *info)
 {
-    struct gc_host host = {0};
-    struct gc_device *device = gc_host_map(&host, sizeof(*device));
+    struct gc_host_mem host = {0};
+    struct gc_device *device = gc_host_mem_map(&host, sizeof(*device));
     if (device == NULL)
         return NULL;
-    device->apis = gc_host_map(&host, apis_bytes(core));
+    device->apis = gc_host_mem_map(&host, apis_bytes(core));
     if (device->apis == NULL) {
-        gc_host_unmap(&host, device, sizeof(*device));
+        gc_host_mem_unmap(&host, device, sizeof(*device));
         return NULL;
     }
     device->core = core;
     device->info = *info;
-    gc_host_count(&device->host, gc_host_bytes(&host));
+    gc_host_mem_count(&device->host, gc_host_mem_bytes(&host));
     const uint64_t limit =
         gc_size_spec_resolve(&core->options->limit, info->ordinal, info->uuid, info->total_bytes);
     if (limit == UINT64_MAX && core->options->limit.count > 0)
@@ -60,27 +60,27 @@ struct gc_device *gc_device_create(struct gc_core *core, const struct gc_device_
                      info->ordinal, info->uuid);
     gc_budget_init(&device->budget, &device->stats.reserved, limit);
     atomic_init(&device->trim_bytes,
-                share_of(gc_min_u64(limit, info->total_bytes), core->options->trim_percent));
+                quota_of(gc_min_u64(limit, info->total_bytes), core->options->trim_percent));
     gc_slab_init(&device->blocks, &device->host, sizeof(struct gc_block));
     gc_slab_init(&device->segments, &device->host, sizeof(struct gc_segment));
     gc_slab_init(&device->page_records, &device->host, sizeof(struct gc_page));
     device->page_bytes = choose_backend(core, info);
     device->is_mapped = device->page_bytes != 0;
-    gc_lock_init(&device->give_back_lock, GC_RANK_DEVICE);
-    pthread_cond_init(&device->give_back_done, NULL);
+    gc_lock_init(&device->release_lock, GC_RANK_DEVICE);
+    pthread_cond_init(&device->release_done, NULL);
     return device;
 }
 
 void gc_device_fini(struct gc_device *device)
 {
-    pthread_cond_destroy(&device->give_back_done);
-    gc_lock_fini(&device->give_back_lock);
+    pthread_cond_destroy(&device->release_done);
+    gc_lock_fini(&device->release_lock);
     gc_slab_fini(&device->page_records);
     gc_slab_fini(&device->segments);
     gc_slab_fini(&device->blocks);
-    gc_host_unmap(&device->host, device->apis, apis_bytes(device->core));
-    struct gc_host host = {gc_host_bytes(&device->host)};
-    gc_host_unmap(&host, device, sizeof(*device));
+    gc_host_mem_unmap(&device->host, device->apis, apis_bytes(device->core));
+    struct gc_host_mem host = {gc_host_mem_bytes(&device->host)};
+    gc_host_mem_unmap(&host, device, sizeof(*device));
 }
 
 struct gc_device *gc_core_find_device(struct gc_core *core, int ordinal)
@@ -112,7 +112,7 @@ uint64_t gc_device_excess_bytes(const struct gc_device *device)
     return gc_max_u64(own, gc_sub_or_zero_u64(gc_account_held(account), gc_account_limit(account)));
 }
 
-uint64_t gc_device_keep_bytes(const struct gc_device *device)
+uint64_t gc_device_idle_limit_bytes(const struct gc_device *device)
 {
     const uint64_t trim = atomic_load_explicit(&device->trim_bytes, memory_order_relaxed);
     const uint64_t excess = gc_device_excess_bytes(device);
@@ -124,7 +124,7 @@ void gc_device_set_limit(struct gc_device *device, uint64_t limit_bytes)
 {
     gc_budget_set_limit(&device->budget, limit_bytes);
     atomic_store_explicit(&device->trim_bytes,
-                          share_of(gc_min_u64(limit_bytes, device->info.total_bytes),
+                          quota_of(gc_min_u64(limit_bytes, device->info.total_bytes),
                                    device->core->options->trim_percent),
                           memory_order_relaxed);
 }
@@ -146,53 +146,53 @@ uint64_t gc_device_reserved_bytes(const struct gc_device *device)
 
 /* ---- give-backs ---- */
 
-void gc_device_give_back_begin(struct gc_device *device, struct gc_share *share)
+void gc_device_release_begin(struct gc_device *device, struct gc_quota *quota)
 {
-    gc_lock_acquire(&device->give_back_lock);
-    device->give_back_count++;
-    if (share != NULL)
-        share->give_back_count++;
-    gc_lock_release(&device->give_back_lock);
+    gc_lock_acquire(&device->release_lock);
+    device->release_count++;
+    if (quota != NULL)
+        quota->release_count++;
+    gc_lock_release(&device->release_lock);
 }
 
-void gc_device_give_back_end(struct gc_device *device, struct gc_share *share)
+void gc_device_release_end(struct gc_device *device, struct gc_quota *quota)
 {
-    gc_lock_acquire(&device->give_back_lock);
-    bool is_last = --device->give_back_count == 0;
-    if (share != NULL)
-        is_last |= --share->give_back_count == 0;
+    gc_lock_acquire(&device->release_lock);
+    bool is_last = --device->release_count == 0;
+    if (quota != NULL)
+        is_last |= --quota->release_count == 0;
     if (is_last)
-        pthread_cond_broadcast(&device->give_back_done);
-    gc_lock_release(&device->give_back_lock);
+        pthread_cond_broadcast(&device->release_done);
+    gc_lock_release(&device->release_lock);
 }
 
-bool gc_device_await_give_backs(struct gc_device *device, const struct gc_share *share,
-                                uint64_t limit_ns)
+bool gc_device_wait_releases(struct gc_device *device, const struct gc_quota *quota,
+                             uint64_t limit_ns)
 {
-    const uint32_t *count = share != NULL ? &share->give_back_count : &device->give_back_count;
-    gc_lock_acquire(&device->give_back_lock);
+    const uint32_t *count = quota != NULL ? &quota->release_count : &device->release_count;
+    gc_lock_acquire(&device->release_lock);
     bool waited = *count > 0;
     while (waited && *count > 0) /* not for ever: the driver may hold the thread that gives back */
-        waited = gc_lock_wait_for(&device->give_back_lock, &device->give_back_done, limit_ns);
-    gc_lock_release(&device->give_back_lock);
+        waited = gc_lock_wait_for(&device->release_lock, &device->release_done, limit_ns);
+    gc_lock_release(&device->release_lock);
     return waited;
 }
 
-void gc_device_release(struct gc_device *device, uint64_t bytes)
+void gc_device_uncharge(struct gc_device *device, uint64_t bytes)
 {
-    gc_budget_release(&device->budget, bytes);
-    gc_supply_renew(&device->supply);
+    gc_budget_uncharge(&device->budget, bytes);
+    gc_idle_advance(&device->idle);
 }
 
-void gc_device_release_measured(struct gc_device *device, uint64_t bytes)
+void gc_device_uncharge_measured(struct gc_device *device, uint64_t bytes)
 {
-    gc_budget_release_measured(&device->budget, bytes);
-    gc_supply_renew(&device->supply);
+    gc_budget_uncharge_measured(&device->budget, bytes);
+    gc_idle_advance(&device->idle);
 }
 
 uint64_t gc_device_idle_bytes(const struct gc_device *device)
 {
-    return gc_supply_idle_bytes(&device->supply);
+    return gc_idle_bytes(&device->idle);
 }
 
 /* ---- accounts ---- */
@@ -206,24 +206,24 @@ static void trace_levels(struct gc_device *device, uint64_t time_ns)
         .pending_bytes = pending.current,
         .limit_bytes = gc_budget_limit(&device->budget),
     };
-    gc_trace_levels(device->core->trace, (uint8_t)device->info.ordinal, &levels, time_ns);
+    gc_trace_record_levels(device->core->trace, (uint8_t)device->info.ordinal, &levels, time_ns);
 }
 
-static void note_stack(struct gc_stack_table *stacks, int ordinal, enum gc_trace_op op,
-                       const struct gc_entry *entry)
+static void record_stack(struct gc_stack_table *stacks, int ordinal, enum gc_trace_op op,
+                         const struct gc_entry *entry)
 {
     if (op == GC_TRACE_ALLOC)
-        gc_stacks_note_alloc(stacks, ordinal, entry->address, entry->requested_bytes,
-                             gc_stacks_take(stacks));
+        gc_stacks_on_alloc(stacks, ordinal, entry->address, entry->requested_bytes,
+                           gc_stacks_capture(stacks));
     else if (op == GC_TRACE_FREE)
-        gc_stacks_note_free(stacks, ordinal, entry->address);
+        gc_stacks_on_free(stacks, ordinal, entry->address);
 }
 
 void gc_device_observe(struct gc_device *device, enum gc_trace_op op, const struct gc_entry *entry)
 {
     const struct gc_core *core = device->core;
     if (core->stacks != NULL)
-        note_stack(core->stacks, device->info.ordinal, op, entry);
+        record_stack(core->stacks, device->info.ordinal, op, entry);
     if (core->trace == NULL)
         return;
     const struct gc_trace_event event = {
@@ -262,7 +262,7 @@ static struct gc_api_cell *cell_of(struct gc_device *device, uint16_t api)
     return api < device->core->api_count ? &device->apis[api] : NULL;
 }
 
-void gc_device_note_other(struct gc_device *device, const struct gc_entry *entry)
+void gc_device_count_other(struct gc_device *device, const struct gc_entry *entry)
 {
     struct gc_api_cell *cell = cell_of(device, entry->api);
     if (cell == NULL)
@@ -272,14 +272,14 @@ void gc_device_note_other(struct gc_device *device, const struct gc_entry *entry
     gc_gauge_add(&cell->live, entry->requested_bytes);
 }
 
-void gc_device_note_other_gone(struct gc_device *device, const struct gc_entry *entry)
+void gc_device_uncount_other(struct gc_device *device, const struct gc_entry *entry)
 {
     struct gc_api_cell *cell = cell_of(device, entry->api);
     if (cell != NULL)
-        gc_gauge_sub_early(&cell->live, entry->requested_bytes);
+        gc_gauge_sub_unchecked(&cell->live, entry->requested_bytes);
 }
 
-void gc_device_note_other_back(struct gc_device *device, const struct gc_entry *entry)
+void gc_device_recount_other(struct gc_device *device, const struct gc_entry *entry)
 {
     struct gc_api_cell *cell = cell_of(device, entry->api);
     if (cell != NULL)
@@ -301,15 +301,15 @@ void gc_core_count_driver_call(struct gc_core *core, struct gc_device *device, u
         device != NULL ? &device->apis[api].driver_calls : &core->process_driver_calls[api], 1);
 }
 
-void gc_core_count_oom(struct gc_core *core, struct gc_device *device, struct gc_share *share)
+void gc_core_count_oom(struct gc_core *core, struct gc_device *device, struct gc_quota *quota)
 {
     gc_counter_add(&device->stats.oom_count, 1);
-    if (share != NULL)
-        gc_counter_add(&share->oom_count, 1);
-    gc_core_note_use(core); /* what a program could not have is worth a report too */
+    if (quota != NULL)
+        gc_counter_add(&quota->oom_count, 1);
+    gc_core_set_used(core); /* what a program could not have is worth a report too */
 }
 
-void gc_core_note_use(struct gc_core *core)
+void gc_core_set_used(struct gc_core *core)
 {
     atomic_store_explicit(&core->was_used, true, memory_order_relaxed);
 }

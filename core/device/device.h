@@ -22,15 +22,15 @@ struct gc_device {
     struct gc_account account; /* in the group: budget.account points here, if there is one */
     uint32_t ledger_row;       /* GC_LEDGER_NONE: none */
     atomic_bool is_group_over; /* the group may hold more than its limit */
-    atomic_bool is_over_limit; /* as gc_device_settle found it: threads keep nothing then */
-    atomic_flag over_limit_said;
-    atomic_bool is_stuck; /* a request waited in vain; nothing became free or pending since */
+    atomic_bool is_over_limit; /* as gc_limit_enforce_device found it: threads keep nothing then */
+    atomic_flag over_limit_logged;
+    atomic_bool is_exhausted; /* a request waited in vain; nothing became free or pending since */
     struct gc_stats stats;
-    struct gc_gauge_cell ordered_marks[GC_ORDERED_MARK_COUNT]; /* as stats.ordered but for peaks */
-    struct gc_supply supply;                                   /* of all pools and elastic pools */
+    struct gc_gauge_cell ordered_peaks[GC_ORDERED_PEAK_COUNT]; /* as stats.ordered but for peaks */
+    struct gc_idle idle;                                       /* of all pools and elastic pools */
     atomic_uint_fast64_t direct_bytes[GC_DIRECT_KIND_COUNT];
     struct gc_api_cell *apis; /* core->api_count */
-    struct gc_host host;      /* what this device's records take */
+    struct gc_host_mem host;  /* what this device's records take */
     struct gc_slab blocks;
     struct gc_slab segments;
     struct gc_slab page_records;
@@ -46,9 +46,9 @@ struct gc_device {
     _Atomic(struct gc_context *) ordered;
     atomic_bool is_open_to[GC_DEVICE_MAX]; /* by ordinal: for good */
 
-    struct gc_lock give_back_lock; /* guards give_back_count */
-    pthread_cond_t give_back_done;
-    uint32_t give_back_count; /* segments on their way back to the driver at this moment */
+    struct gc_lock release_lock; /* guards release_count */
+    pthread_cond_t release_done;
+    uint32_t release_count; /* segments on their way back to the driver at this moment */
 };
 
 /* The head that serves stream-ordered requests; NULL: none. Acquire: pairs with the release in
@@ -66,22 +66,22 @@ static inline bool gc_device_is_open_to(const struct gc_device *device, int ordi
 /* Brackets a give-back: from before its segment leaves the pool until its bytes are released, so
  * that a thread that finds neither idle memory nor room can wait for what is under way. `share`:
  * whose it is, or NULL. */
-void gc_device_give_back_begin(struct gc_device *device, struct gc_share *share);
-void gc_device_give_back_end(struct gc_device *device, struct gc_share *share);
+void gc_device_release_begin(struct gc_device *device, struct gc_quota *quota);
+void gc_device_release_end(struct gc_device *device, struct gc_quota *quota);
 /* Waits until no give-back is under way, of a share if one is named, for about limit_ns; false if
  * none was, or one still is. The caller has none of its own, and no lock. */
-bool gc_device_await_give_backs(struct gc_device *device, const struct gc_share *share,
-                                uint64_t limit_ns);
+bool gc_device_wait_releases(struct gc_device *device, const struct gc_quota *quota,
+                             uint64_t limit_ns);
 /* Memory became free or pending: requests that are short wait again. */
-static inline void gc_device_note_change(struct gc_device *device)
+static inline void gc_device_clear_exhausted(struct gc_device *device)
 {
-    if (atomic_load_explicit(&device->is_stuck, memory_order_relaxed))
-        atomic_store_explicit(&device->is_stuck, false, memory_order_relaxed);
+    if (atomic_load_explicit(&device->is_exhausted, memory_order_relaxed))
+        atomic_store_explicit(&device->is_exhausted, false, memory_order_relaxed);
 }
 /* Releases budget and makes those look again who found none. */
-void gc_device_release(struct gc_device *device, uint64_t bytes);
+void gc_device_uncharge(struct gc_device *device, uint64_t bytes);
 /* The same for an amount that was measured by difference and may be more than is held. */
-void gc_device_release_measured(struct gc_device *device, uint64_t bytes);
+void gc_device_uncharge_measured(struct gc_device *device, uint64_t bytes);
 /* By how much more is held than the limit allows, the process's own or the group's. */
 uint64_t gc_device_excess_bytes(const struct gc_device *device);
 uint64_t gc_device_idle_bytes(const struct gc_device *device);
@@ -89,7 +89,7 @@ uint64_t gc_device_idle_bytes(const struct gc_device *device);
 void gc_device_set_limit(struct gc_device *device, uint64_t limit_bytes);
 /* How much idle memory may stay: GPUCACHE_TRIM's share, less where the limit was set below what is
  * held. */
-uint64_t gc_device_keep_bytes(const struct gc_device *device);
+uint64_t gc_device_idle_limit_bytes(const struct gc_device *device);
 /* Adds the head that serves stream-ordered requests, where memory is mapped. (context.c) */
 void gc_device_add_ordered(struct gc_device *device);
 /* NULL: there is no host memory. Nobody has seen it. */
@@ -110,9 +110,9 @@ struct gc_entry {
 };
 
 /* Figures of its entry point, which are all there is of memory that is no allocation. */
-void gc_device_note_other(struct gc_device *device, const struct gc_entry *entry);
-void gc_device_note_other_gone(struct gc_device *device, const struct gc_entry *entry);
-void gc_device_note_other_back(struct gc_device *device, const struct gc_entry *entry);
+void gc_device_count_other(struct gc_device *device, const struct gc_entry *entry);
+void gc_device_uncount_other(struct gc_device *device, const struct gc_entry *entry);
+void gc_device_recount_other(struct gc_device *device, const struct gc_entry *entry);
 /* Writes an event if there is a trace, notes where it came from if stacks are taken. Under no lock.
  * A free is observed before its memory can be handed out again. */
 void gc_device_observe(struct gc_device *device, enum gc_trace_op op, const struct gc_entry *entry);

@@ -36,7 +36,7 @@ struct gc_driver {
     /* Memory ran out for `bytes`: gives back what the driver itself keeps idle (stream-ordered
      * pools). True if something went back, so that trying again may help. NULL: there is no such
      * memory. */
-    bool (*relieve)(void *self, uint64_t context, uint64_t bytes);
+    bool (*reclaim)(void *self, uint64_t context, uint64_t bytes);
     /* Monotonic nanoseconds. */
     uint64_t (*clock_ns)(void *self);
 
@@ -61,10 +61,10 @@ struct gc_driver {
 
     /* Marks the end of the work that `stream`, one of the context's, has so far. *fence: 0, or a
      * mark of the same context that is used anew. Not while the stream captures: an error. */
-    int (*stream_mark)(void *self, uint64_t context, uint64_t stream, uint64_t *fence);
+    int (*stream_record)(void *self, uint64_t context, uint64_t stream, uint64_t *fence);
     /* Work submitted to `stream`, of whichever context, starts after the mark from now on. Does not
      * wait. Nothing is done to a stream that captures: its work runs later, in others. */
-    int (*stream_follow)(void *self, uint64_t stream, uint64_t fence);
+    int (*stream_wait)(void *self, uint64_t stream, uint64_t fence);
 
     /* ---- mapped memory: used for devices whose info says has_mapping. It outlives contexts:
      * unmap, release and free are asked of a context that is gone, too. ---- */

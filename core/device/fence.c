@@ -13,10 +13,10 @@ static const struct gc_driver *driver_of(const struct gc_context *context)
     return &context->core->driver;
 }
 
-static void note_failure(struct gc_context *context)
+static void record_failure(struct gc_context *context)
 {
     if (!gc_context_is_gone(context))
-        gc_context_set_suspect(context, true);
+        gc_context_set_faulted(context, true);
 }
 
 /* Goes back to the driver; that of a context that is gone went with it. */
@@ -42,11 +42,11 @@ static void release_members(const struct gc_fence *fence)
  *
  * The count comes before the set, under one lock: a peer whose work is in the count was added
  * before that work was submitted, so it is in the set. */
-static bool begin_asking(struct gc_context *context, struct gc_wait_set *set, uint64_t *mark)
+static bool begin_asking(struct gc_context *context, struct gc_wait_set *set, uint64_t *epoch)
 {
     gc_pool_acquire_plain(&context->pool);
     struct gc_fences *fences = context->fences;
-    *mark = gc_work_count(&context->core->work);
+    *epoch = gc_submit_count(&context->core->work);
     const bool is_free = !context->pool.is_dropped && !fences->is_asking &&
                          (set == NULL || gc_context_wait_begin_locked(context, set));
     if (is_free) {
@@ -77,7 +77,7 @@ static void end_asking(struct gc_context *context, bool is_recorded)
     const bool is_dropped = gc_context_is_dropped(context) && pool->is_dropped;
     gc_pool_release(pool);
     if (is_dropped)
-        gc_fence_forget(context);
+        gc_fence_drop(context);
 }
 
 /* ---- recording ---- */
@@ -88,22 +88,22 @@ static int record_member(struct gc_context *member, struct gc_fence *fence)
     uint64_t handle = 0;
     gc_counter_add(&member->device->stats.fence_count, 1);
     const int code =
-        GC_IN_CONTEXT(member, driver->fence_record(driver->self, member->handle, &handle));
+        GC_CALL_IF_OPEN(member, driver->fence_record(driver->self, member->handle, &handle));
     if (code == 0)
         fence->members[fence->count++] = (struct gc_fence_member){member, handle};
     else if (code == driver->context_is_gone)
         return 0; /* its work went with it */
     else if (code != driver->not_supported && code != driver->out_of_memory)
-        note_failure(member);
+        record_failure(member);
     return code;
 }
 
 /* The mark was read first: what is submitted while the driver is asked is not counted in it. */
-static int record_all(const struct gc_wait_set *set, uint64_t mark, struct gc_fence *fence)
+static int record_all(const struct gc_wait_set *set, uint64_t epoch, struct gc_fence *fence)
 {
     int code = 0;
     fence->count = 0;
-    fence->mark = mark;
+    fence->epoch = epoch;
     for (uint32_t i = 0; code == 0 && i < set->count; i++) {
         if (!gc_context_is_gone(set->contexts[i]))
             code = record_member(set->contexts[i], fence);
@@ -117,15 +117,15 @@ static int record_all(const struct gc_wait_set *set, uint64_t mark, struct gc_fe
 static void set_fenceless(struct gc_context *context)
 {
     atomic_store_explicit(&context->is_fenceless, true, memory_order_relaxed);
-    gc_magazine_size(context);
+    gc_context_size_tcache(context);
 }
 
 bool gc_fence_record(struct gc_context *context)
 {
     const struct gc_driver *driver = driver_of(context);
     struct gc_wait_set set = {.count = 0};
-    uint64_t mark;
-    if (driver->fence_record == NULL || !begin_asking(context, &set, &mark))
+    uint64_t epoch;
+    if (driver->fence_record == NULL || !begin_asking(context, &set, &epoch))
         return false;
     GC_ASSERT(gc_lock_held_count() == 0);
     struct gc_fences *fences = context->fences;
@@ -134,7 +134,7 @@ bool gc_fence_record(struct gc_context *context)
     if (!gc_context_is_fenceless(context) && set.everyone == NULL &&
         fences->count < GC_FENCES_MAX) {
         struct gc_fence *fence = &fences->ring[(fences->first + fences->count) % GC_FENCES_MAX];
-        const int code = record_all(&set, mark, fence);
+        const int code = record_all(&set, epoch, fence);
         is_recorded = code == 0;
         fences->is_tried = true;
         if (code != 0 && code == driver->not_supported)
@@ -148,7 +148,7 @@ bool gc_fence_record(struct gc_context *context)
 /* ---- asking ---- */
 
 /* `limit_ns`: 0 asks, anything else waits. */
-static int ask(const struct gc_driver *driver, uint64_t context, uint64_t fence, uint64_t limit_ns)
+static int poll(const struct gc_driver *driver, uint64_t context, uint64_t fence, uint64_t limit_ns)
 {
     return limit_ns == 0 ? driver->fence_query(driver->self, context, fence)
                          : driver->fence_wait(driver->self, context, fence, limit_ns);
@@ -161,13 +161,13 @@ static bool is_complete(const struct gc_fence *fence, uint64_t limit_ns, bool *i
         struct gc_context *member = fence->members[i].context;
         const struct gc_driver *driver = driver_of(member);
         gc_counter_add(&member->device->stats.fence_count, 1);
-        const int code =
-            GC_IN_CONTEXT(member, ask(driver, member->handle, fence->members[i].handle, limit_ns));
+        const int code = GC_CALL_IF_OPEN(
+            member, poll(driver, member->handle, fence->members[i].handle, limit_ns));
         *is_under_way |= code == driver->not_ready;
         if (code == driver->not_ready)
             return false;
         if (code != 0 && code != driver->context_is_gone) {
-            note_failure(member);
+            record_failure(member);
             return false;
         }
     }
@@ -175,12 +175,12 @@ static bool is_complete(const struct gc_fence *fence, uint64_t limit_ns, bool *i
 }
 
 /* Takes the completed oldest fence out of the ring. */
-static void retire_oldest(struct gc_context *context)
+static void complete_oldest(struct gc_context *context)
 {
     struct gc_fences *fences = context->fences;
     const struct gc_fence *fence = &fences->ring[fences->first];
     release_members(fence);
-    gc_context_raise_retired(context, fence->mark);
+    gc_context_raise_completed(context, fence->epoch);
     gc_pool_acquire_plain(&context->pool);
     fences->first = (fences->first + 1) % GC_FENCES_MAX;
     fences->count--;
@@ -199,7 +199,7 @@ static bool has_open(struct gc_context *context)
 }
 
 /* Another thread is at it: a moment goes by, for one that waits. False: the pool is dropped. */
-static bool give_way(struct gc_context *context, uint64_t limit_ns)
+static bool wait_briefly(struct gc_context *context, uint64_t limit_ns)
 {
     const struct timespec moment = {0, 1000000};
     gc_pool_acquire_plain(&context->pool);
@@ -210,14 +210,14 @@ static bool give_way(struct gc_context *context, uint64_t limit_ns)
     return is_there;
 }
 
-static bool ask_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way)
+static bool poll_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way)
 {
-    uint64_t mark;
+    uint64_t epoch;
     bool any = false;
     if (!has_open(context))
         return false;
-    if (!begin_asking(context, NULL, &mark)) {
-        *is_under_way |= give_way(context, limit_ns);
+    if (!begin_asking(context, NULL, &epoch)) {
+        *is_under_way |= wait_briefly(context, limit_ns);
         return false;
     }
     GC_ASSERT(gc_lock_held_count() == 0);
@@ -225,11 +225,11 @@ static bool ask_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_u
     while (fences->count > 0) {
         const struct gc_fence *fence = &fences->ring[fences->first];
         /* A wait since then may have answered already. */
-        const bool is_known = gc_context_is_retired(context, fence->mark);
+        const bool is_known = gc_context_has_completed(context, fence->epoch);
         if (!is_known && ((any && limit_ns != 0) || !is_complete(fence, limit_ns, is_under_way)))
             break;
         any |= !is_known;
-        retire_oldest(context);
+        complete_oldest(context);
     }
     end_asking(context, false);
     return any;
@@ -238,23 +238,23 @@ static bool ask_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_u
 bool gc_fence_poll(struct gc_context *context)
 {
     bool ignored = false;
-    return ask_oldest(context, 0, &ignored);
+    return poll_oldest(context, 0, &ignored);
 }
 
-uint64_t gc_fence_oldest_mark(struct gc_context *context)
+uint64_t gc_fence_oldest_epoch(struct gc_context *context)
 {
-    uint64_t mark = 0;
+    uint64_t epoch = 0;
     gc_pool_acquire_plain(&context->pool);
     const struct gc_fences *fences = context->fences;
     if (!context->pool.is_dropped && fences->count > 0)
-        mark = fences->ring[fences->first].mark;
+        epoch = fences->ring[fences->first].epoch;
     gc_pool_release(&context->pool);
-    return mark;
+    return epoch;
 }
 
 bool gc_fence_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way)
 {
-    return ask_oldest(context, limit_ns, is_under_way);
+    return poll_oldest(context, limit_ns, is_under_way);
 }
 
 /* ---- single streams ---- */
@@ -279,10 +279,10 @@ static void end_streams(struct gc_context *context)
     const bool is_dropped = gc_context_is_dropped(context) && context->pool.is_dropped;
     gc_pool_release(&context->pool);
     if (is_dropped)
-        gc_fence_forget(context);
+        gc_fence_drop(context);
 }
 
-void gc_fence_await_streams_locked(struct gc_context *context)
+void gc_fence_wait_streams_locked(struct gc_context *context)
 {
     const struct timespec moment = {0, STREAMS_PAUSE_NS};
     while (!context->pool.is_dropped && context->fences->is_at_streams) {
@@ -294,8 +294,8 @@ void gc_fence_await_streams_locked(struct gc_context *context)
 
 /* What a mark that is made now covers: a block that is freed after this has a higher stamp. False:
  * the list has nothing to be marked. */
-static bool begin_mark(struct gc_context *context, const struct gc_stream_list *list, uint64_t only,
-                       struct gc_stream_list *seen)
+static bool begin_stream_fences(struct gc_context *context, const struct gc_stream_list *list,
+                                uint64_t only, struct gc_stream_list *seen)
 {
     gc_pool_acquire_plain(&context->pool);
     *seen = *list;
@@ -303,16 +303,16 @@ static bool begin_mark(struct gc_context *context, const struct gc_stream_list *
                            !list->is_ended &&
                            (only == GC_STREAM_NONE ? !list->is_marked : list->stream == only);
     if (is_wanted) {
-        seen->covered = gc_work_count(&context->core->work);
-        gc_work_end(&context->core->work);
+        seen->covered = gc_submit_count(&context->core->work);
+        gc_submit_end(&context->core->work);
     }
     gc_pool_release(&context->pool);
     return is_wanted;
 }
 
 /* The list may be another stream's by now. */
-static void end_mark(struct gc_context *context, struct gc_stream_list *list,
-                     const struct gc_stream_list *seen)
+static void end_stream_fences(struct gc_context *context, struct gc_stream_list *list,
+                              const struct gc_stream_list *seen)
 {
     gc_pool_acquire_plain(&context->pool);
     if (!context->pool.is_dropped && list->serial == seen->serial) {
@@ -323,41 +323,41 @@ static void end_mark(struct gc_context *context, struct gc_stream_list *list,
 }
 
 /* What is at hand serves again where it is of the stream's context. */
-static bool mark_stream(const struct gc_stream_list *list, struct gc_fence_member *mark)
+static bool record_stream(const struct gc_stream_list *list, struct gc_fence_member *epoch)
 {
     struct gc_context *worker = list->worker;
     const struct gc_driver *driver = driver_of(worker);
-    if (mark->handle != 0 && mark->context != worker) {
-        release_member(mark);
-        mark->handle = 0;
+    if (epoch->handle != 0 && epoch->context != worker) {
+        release_member(epoch);
+        epoch->handle = 0;
     }
-    mark->context = worker;
-    return GC_IN_CONTEXT(worker, driver->stream_mark(driver->self, worker->handle, list->stream,
-                                                     &mark->handle)) == 0;
+    epoch->context = worker;
+    return GC_CALL_IF_OPEN(worker, driver->stream_record(driver->self, worker->handle, list->stream,
+                                                         &epoch->handle)) == 0;
 }
 
-void gc_fence_mark_streams(struct gc_context *context, uint64_t only)
+void gc_fence_record_streams(struct gc_context *context, uint64_t only)
 {
     struct gc_wait_set set = {.count = 0};
     struct gc_stream_list seen;
-    if (driver_of(context)->stream_mark == NULL || !begin_streams(context, &set))
+    if (driver_of(context)->stream_record == NULL || !begin_streams(context, &set))
         return;
     for (unsigned i = 0; i < context->pool.stream_count; i++) {
         struct gc_stream_list *list = &context->pool.streams[i];
-        if (begin_mark(context, list, only, &seen) &&
-            mark_stream(&seen, &context->fences->stream_marks[i]))
-            end_mark(context, list, &seen);
+        if (begin_stream_fences(context, list, only, &seen) &&
+            record_stream(&seen, &context->fences->stream_fences[i]))
+            end_stream_fences(context, list, &seen);
     }
     gc_context_wait_end(&set);
     end_streams(context);
 }
 
 /* Not where the context is gone: what its stream waited for in others may go on. */
-static bool is_passed(const struct gc_fence_member *mark, uint64_t limit_ns, bool *is_under_way)
+static bool is_passed(const struct gc_fence_member *epoch, uint64_t limit_ns, bool *is_under_way)
 {
-    const struct gc_driver *driver = driver_of(mark->context);
-    const int code =
-        GC_IN_CONTEXT(mark->context, ask(driver, mark->context->handle, mark->handle, limit_ns));
+    const struct gc_driver *driver = driver_of(epoch->context);
+    const int code = GC_CALL_IF_OPEN(epoch->context,
+                                     poll(driver, epoch->context->handle, epoch->handle, limit_ns));
     *is_under_way |= code == driver->not_ready;
     return code == 0;
 }
@@ -371,8 +371,8 @@ static bool is_marked(struct gc_context *context, const struct gc_stream_list *l
     return seen->stream != GC_STREAM_NONE && seen->is_marked;
 }
 
-static void pass_mark(struct gc_context *context, struct gc_stream_list *list,
-                      const struct gc_stream_list *seen)
+static void complete_fence(struct gc_context *context, struct gc_stream_list *list,
+                           const struct gc_stream_list *seen)
 {
     gc_pool_acquire_plain(&context->pool);
     if (list->serial == seen->serial) {
@@ -382,23 +382,23 @@ static void pass_mark(struct gc_context *context, struct gc_stream_list *list,
     gc_pool_release(&context->pool);
 }
 
-bool gc_fence_ask_streams(struct gc_context *context, uint64_t limit_ns, bool *is_under_way)
+bool gc_fence_poll_streams(struct gc_context *context, uint64_t limit_ns, bool *is_under_way)
 {
     struct gc_stream_list seen;
     bool any = false;
     bool is_late = false;
-    if (driver_of(context)->stream_mark == NULL)
+    if (driver_of(context)->stream_record == NULL)
         return false;
     if (!begin_streams(context, NULL)) {
-        *is_under_way |= give_way(context, limit_ns);
+        *is_under_way |= wait_briefly(context, limit_ns);
         return false;
     }
     for (unsigned i = 0; i < context->pool.stream_count; i++) {
         struct gc_stream_list *list = &context->pool.streams[i];
         if (!is_marked(context, list, &seen) ||
-            !is_passed(&context->fences->stream_marks[i], any || is_late ? 0 : limit_ns, &is_late))
+            !is_passed(&context->fences->stream_fences[i], any || is_late ? 0 : limit_ns, &is_late))
             continue;
-        pass_mark(context, list, &seen);
+        complete_fence(context, list, &seen);
         any = true;
     }
     end_streams(context);
@@ -408,7 +408,7 @@ bool gc_fence_ask_streams(struct gc_context *context, uint64_t limit_ns, bool *i
 
 /* The oldest open fence leaves the ring; without any the ring goes. False: there is none, or
  * somebody is asking, who comes here when he has done. */
-static bool take_oldest_locked(struct gc_context *context, struct gc_fence *fence)
+static bool pop_oldest_locked(struct gc_context *context, struct gc_fence *fence)
 {
     struct gc_fences *fences = context->fences;
     if (fences == NULL || fences->is_asking || fences->is_at_streams)
@@ -416,7 +416,7 @@ static bool take_oldest_locked(struct gc_context *context, struct gc_fence *fenc
     if (fences->count == 0) {
         context->fences = NULL;
         context->pool.stream_count = 0;
-        gc_slab_put(&context->core->fence_rings, fences);
+        gc_slab_free(&context->core->fence_rings, fences);
         return false;
     }
     *fence = fences->ring[fences->first];
@@ -426,31 +426,31 @@ static bool take_oldest_locked(struct gc_context *context, struct gc_fence *fenc
 }
 
 /* False: there is no mark of the lists any more. */
-static bool take_stream_mark(struct gc_context *context, struct gc_fence_member *mark)
+static bool remove_stream_fence(struct gc_context *context, struct gc_fence_member *epoch)
 {
-    mark->handle = 0;
+    epoch->handle = 0;
     gc_pool_acquire_plain(&context->pool);
     struct gc_fences *fences = context->fences;
     for (unsigned i = 0; fences != NULL && !fences->is_at_streams && i < GC_STREAM_LISTS; i++) {
-        if (fences->stream_marks[i].handle == 0)
+        if (fences->stream_fences[i].handle == 0)
             continue;
-        *mark = fences->stream_marks[i];
-        fences->stream_marks[i].handle = 0;
+        *epoch = fences->stream_fences[i];
+        fences->stream_fences[i].handle = 0;
         break;
     }
     gc_pool_release(&context->pool);
-    return mark->handle != 0;
+    return epoch->handle != 0;
 }
 
-void gc_fence_forget(struct gc_context *context)
+void gc_fence_drop(struct gc_context *context)
 {
     struct gc_fence fence;
-    struct gc_fence_member mark;
-    while (take_stream_mark(context, &mark))
-        release_member(&mark);
+    struct gc_fence_member epoch;
+    while (remove_stream_fence(context, &epoch))
+        release_member(&epoch);
     for (;;) {
         gc_pool_acquire_plain(&context->pool);
-        const bool any = take_oldest_locked(context, &fence);
+        const bool any = pop_oldest_locked(context, &fence);
         gc_pool_release(&context->pool);
         if (!any)
             return;
@@ -476,11 +476,11 @@ static int wait_by_fence(struct gc_context *context, uint64_t limit_ns)
 {
     const struct gc_driver *driver = driver_of(context);
     struct gc_fence_member member = {.context = context};
-    int code =
-        GC_IN_CONTEXT(context, driver->fence_record(driver->self, context->handle, &member.handle));
+    int code = GC_CALL_IF_OPEN(context,
+                               driver->fence_record(driver->self, context->handle, &member.handle));
     if (code != 0)
         return code;
-    code = GC_IN_CONTEXT(
+    code = GC_CALL_IF_OPEN(
         context, driver->fence_wait(driver->self, context->handle, member.handle, limit_ns));
     release_member(&member);
     return code;
@@ -495,13 +495,13 @@ static enum gc_status wait_one(struct gc_context *context, uint64_t limit_ns, in
     const bool has_end = limit_ns != GC_FOREVER && driver->fence_record != NULL;
     const int code =
         has_end ? wait_by_fence(context, limit_ns)
-                : GC_IN_CONTEXT(context, driver->synchronize(driver->self, context->handle));
+                : GC_CALL_IF_OPEN(context, driver->synchronize(driver->self, context->handle));
     if (code == 0 || code == driver->context_is_gone)
         return GC_OK;
     if (has_end && (code == driver->not_ready || code == driver->not_supported ||
                     code == driver->out_of_memory))
         return GC_BUSY;
-    note_failure(context);
+    record_failure(context);
     *driver_code = code;
     return GC_DRIVER;
 }
@@ -538,7 +538,7 @@ enum gc_status gc_fence_synchronize(struct gc_context *context, uint64_t limit_n
 {
     struct gc_wait_set set = {.count = 0};
     gc_pool_acquire_plain(&context->pool);
-    const uint64_t mark = gc_work_count(&context->core->work); /* before the set, as above */
+    const uint64_t epoch = gc_submit_count(&context->core->work); /* before the set, as above */
     const bool may_wait = gc_context_wait_begin_locked(context, &set);
     gc_pool_release(&context->pool);
     if (!may_wait)
@@ -546,6 +546,6 @@ enum gc_status gc_fence_synchronize(struct gc_context *context, uint64_t limit_n
     const enum gc_status status = wait_set(&set, limit_ns, driver_code);
     gc_context_wait_end(&set);
     if (status == GC_OK)
-        gc_context_raise_retired(context, mark);
+        gc_context_raise_completed(context, epoch);
     return status;
 }

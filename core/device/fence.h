@@ -26,7 +26,7 @@ struct gc_fence_member {
 };
 
 struct gc_fence {
-    uint64_t mark;
+    uint64_t epoch;
     uint32_t count; /* of members: the context itself and its peers */
     struct gc_fence_member members[1 + GC_PEER_MAX];
 };
@@ -43,8 +43,8 @@ struct gc_fences {
     uint64_t considered_bytes; /* of it, when a fence for it was last thought of */
     uint64_t considered_count;
     struct gc_fence ring[GC_FENCES_MAX];
-    struct gc_stream_list streams[GC_STREAM_LISTS];       /* the pool's */
-    struct gc_fence_member stream_marks[GC_STREAM_LISTS]; /* of the pool's lists; handle 0: none */
+    struct gc_stream_list streams[GC_STREAM_LISTS];        /* the pool's */
+    struct gc_fence_member stream_fences[GC_STREAM_LISTS]; /* of the pool's lists; handle 0: none */
 };
 
 /* Records a fence unless the ring is full or another thread is at it. False if none was recorded.
@@ -57,17 +57,17 @@ bool gc_fence_poll(struct gc_context *context);
  * it. */
 bool gc_fence_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way);
 /* The mark of the oldest open fence; 0: there is none. */
-uint64_t gc_fence_oldest_mark(struct gc_context *context);
+uint64_t gc_fence_oldest_epoch(struct gc_context *context);
 /* No thread is about to mark a stream, or to ask for a mark: one that is destroyed is not touched
  * after this. The pool's lock is held, and released meanwhile. */
-void gc_fence_await_streams_locked(struct gc_context *context);
+void gc_fence_wait_streams_locked(struct gc_context *context);
 /* Marks the streams in whose order memory was freed, each by itself: for memory that a fence of the
  * whole context does not free, since other streams of it go on. `only`: that stream, which is about
  * to be destroyed, even if it is marked already; GC_STREAM_NONE: all. */
-void gc_fence_mark_streams(struct gc_context *context, uint64_t only);
+void gc_fence_record_streams(struct gc_context *context, uint64_t only);
 /* Asks how far these have come, and waits for one, for about limit_ns. True if any was passed;
  * *is_under_way is set if one was not. */
-bool gc_fence_ask_streams(struct gc_context *context, uint64_t limit_ns, bool *is_under_way);
+bool gc_fence_poll_streams(struct gc_context *context, uint64_t limit_ns, bool *is_under_way);
 /* Waits for all work of the contexts of the set, which is announced. GC_DRIVER: the wait failed,
  * the context is suspect. */
 enum gc_status gc_fence_wait_set(const struct gc_wait_set *set, int *driver_code) GC_CHECKED;
@@ -79,14 +79,14 @@ enum gc_status gc_fence_synchronize(struct gc_context *context, uint64_t limit_n
 /* Before a capture, in which none can be recorded: a fence for what is pending and has none. */
 void gc_fence_mark_pending(struct gc_context *context);
 /* The context was dropped: its open fences are forgotten. */
-void gc_fence_forget(struct gc_context *context);
+void gc_fence_drop(struct gc_context *context);
 
 /* ---- patience ---- */
 
 /* How long a request that is short waits while nothing becomes free. Work may wait for the very
  * thread that asks, which a plain driver would have refused. */
-#define GC_SHORT_NS UINT64_C(30000000000)
+#define GC_RECLAIM_WAIT_NS UINT64_C(30000000000)
 /* And how long one fence is waited for before something else is looked at. */
-#define GC_TURN_NS UINT64_C(10000000)
+#define GC_RECLAIM_STEP_NS UINT64_C(10000000)
 
 #endif

@@ -34,33 +34,34 @@ static struct gc_block *nearest(const struct gc_core *core, uint64_t address, ui
 
 /* What to make of an address that was not found: GC_OK where it may be known now, GC_BUSY where it
  * is of a context of which nobody knows whether it goes: the driver may still free what lies around
- * it. `shown_count` was read before. May wait. */
-static enum gc_status ask_hidden(struct gc_core *core, uint64_t address, unsigned shown_count)
+ * it. `reattach_count` was read before. May wait. */
+static enum gc_status ask_hidden(struct gc_core *core, uint64_t address, unsigned reattach_count)
 {
-    const enum gc_hidden hidden = gc_core_await_hidden(core, address);
-    if (hidden == GC_HIDDEN_STILL)
+    const enum gc_detached detached = gc_wait_detached(core, address);
+    if (detached == GC_DETACHED_STILL)
         return GC_BUSY;
-    return hidden == GC_HIDDEN_DECIDED || gc_core_shown_count(core) != shown_count ? GC_OK
-                                                                                   : GC_NOT_OURS;
+    return detached == GC_DETACHED_RESOLVED || gc_core_reattach_count(core) != reattach_count
+               ? GC_OK
+               : GC_NOT_OURS;
 }
 
 /* Who has stopped the caches waits for no context to end, which needs them: nor does any begin to.
  */
 static bool must_come_again(struct gc_core *core, bool waits)
 {
-    return !waits && atomic_load_explicit(&core->hidden_count, memory_order_acquire) != 0;
+    return !waits && atomic_load_explicit(&core->detached_count, memory_order_acquire) != 0;
 }
 
 enum gc_status gc_lookup_lock(struct gc_core *core, uint64_t address, bool interior, bool waits,
                               struct gc_block **block)
 {
     for (;;) {
-        const unsigned shown_count = gc_core_shown_count(core);
+        const unsigned reattach_count = gc_core_reattach_count(core);
         uint64_t start;
         struct gc_block *found = nearest(core, address, &start);
         if (found == NULL) {
             const enum gc_status status =
-                must_come_again(core, waits) ? GC_BUSY : ask_hidden(core, address, shown_count);
+                must_come_again(core, waits) ? GC_BUSY : ask_hidden(core, address, reattach_count);
             if (status != GC_OK)
                 return status;
             continue;
@@ -83,14 +84,14 @@ enum gc_status gc_lookup_lock(struct gc_core *core, uint64_t address, bool inter
         if (is_inside)
             return GC_INVALID_POINTER;
         const enum gc_status status =
-            must_come_again(core, waits) ? GC_BUSY : ask_hidden(core, address, shown_count);
+            must_come_again(core, waits) ? GC_BUSY : ask_hidden(core, address, reattach_count);
         if (status != GC_OK)
             return status;
     }
 }
 
-enum gc_status gc_core_lock_block(struct gc_core *core, uint64_t address, bool interior,
-                                  struct gc_block **block)
+enum gc_status gc_lookup_lock_block(struct gc_core *core, uint64_t address, bool interior,
+                                    struct gc_block **block)
 {
     const enum gc_status status = gc_lookup_lock(core, address, interior, true, block);
     return status == GC_BUSY ? GC_INVALID_POINTER : status;
@@ -111,7 +112,7 @@ enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address,
                                   struct gc_block_info *info)
 {
     struct gc_block *block;
-    enum gc_status status = gc_core_lock_block(core, address, true, &block);
+    enum gc_status status = gc_lookup_lock_block(core, address, true, &block);
     if (status != GC_OK)
         return status;
     struct gc_pool *pool = gc_block_pool(block);
@@ -127,7 +128,7 @@ enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address,
             .segment_address = segment->address,
             .segment_bytes = segment->bytes,
             .is_mapped = segment->arena != NULL,
-            .is_whole = gc_pool_is_whole_locked(block),
+            .is_dedicated = gc_pool_is_dedicated_locked(block),
             .context = pool->context->handle,
             .owner = pool->context,
             .id = id,

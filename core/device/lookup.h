@@ -8,8 +8,8 @@
 /* The block that starts at `address`, with its pool's lock held; or none, with no lock held.
  * `interior`: any address inside it will do. GC_NOT_OURS; GC_INVALID_POINTER: inside a segment, but
  * no block starts there. */
-enum gc_status gc_core_lock_block(struct gc_core *core, uint64_t address, bool interior,
-                                  struct gc_block **block) GC_CHECKED;
+enum gc_status gc_lookup_lock_block(struct gc_core *core, uint64_t address, bool interior,
+                                    struct gc_block **block) GC_CHECKED;
 /* The same. GC_BUSY: it is not known whether a block is there, since its context may be about to
  * end; with `waits` even after waiting for that. A thread that holds the stopped caches must not
  * wait: the end of a context needs them. */

@@ -15,7 +15,7 @@ _Static_assert(GC_LEDGER_TENANTS <= 32, "a mask has a bit for each row");
 
 static struct gc_ledger_slot *own_slot(const struct gc_core *core)
 {
-    return gc_ledger_slot(core->ledger, core->ledger->own);
+    return gc_ledger_get_slot(core->ledger, core->ledger->own);
 }
 
 /* ---- the process ---- */
@@ -26,12 +26,13 @@ static uint64_t current_of(const struct gc_gauge_cell *gauge)
     return gc_gauge_is_negative(value) ? 0 : value;
 }
 
-static void put(struct gc_ledger_figure_row *row, enum gc_ledger_figure figure, uint64_t value)
+static void write_figure(struct gc_ledger_figure_row *row, enum gc_ledger_figure figure,
+                         uint64_t value)
 {
     atomic_store_explicit(&row->words[figure], value, memory_order_relaxed);
 }
 
-void gc_member_write(struct gc_device *device, uint64_t now_ns)
+void gc_publish_device(struct gc_device *device, uint64_t now_ns)
 {
     const struct gc_core *core = device->core;
     const struct gc_stats *stats = &device->stats;
@@ -39,31 +40,31 @@ void gc_member_write(struct gc_device *device, uint64_t now_ns)
         return;
     struct gc_ledger_slot *slot = own_slot(core);
     struct gc_ledger_figure_row *row = &slot->figures[device->ledger_row];
-    put(row, GC_LEDGER_FIGURE_requested, current_of(&stats->requested));
-    put(row, GC_LEDGER_FIGURE_allocated, current_of(&stats->allocated));
-    put(row, GC_LEDGER_FIGURE_reserved, current_of(&stats->reserved));
-    put(row, GC_LEDGER_FIGURE_idle, gc_device_idle_bytes(device));
-    put(row, GC_LEDGER_FIGURE_pending, current_of(&stats->pending));
-    put(row, GC_LEDGER_FIGURE_limit, gc_budget_limit(&device->budget));
-    put(row, GC_LEDGER_FIGURE_peak,
-        gc_max_u64(atomic_load_explicit(&stats->reserved.peak, memory_order_relaxed), 0));
-    put(row, GC_LEDGER_FIGURE_alloc_count, gc_counter_read(&stats->alloc_count));
-    put(row, GC_LEDGER_FIGURE_hit_count, gc_counter_read(&stats->hit_count));
-    put(row, GC_LEDGER_FIGURE_miss_count, gc_counter_read(&stats->miss_count));
-    put(row, GC_LEDGER_FIGURE_oom_count, gc_counter_read(&stats->oom_count));
-    put(row, GC_LEDGER_FIGURE_trim_count, gc_counter_read(&stats->trim_count));
+    write_figure(row, GC_LEDGER_FIGURE_requested, current_of(&stats->requested));
+    write_figure(row, GC_LEDGER_FIGURE_allocated, current_of(&stats->allocated));
+    write_figure(row, GC_LEDGER_FIGURE_reserved, current_of(&stats->reserved));
+    write_figure(row, GC_LEDGER_FIGURE_idle, gc_device_idle_bytes(device));
+    write_figure(row, GC_LEDGER_FIGURE_pending, current_of(&stats->pending));
+    write_figure(row, GC_LEDGER_FIGURE_limit, gc_budget_limit(&device->budget));
+    write_figure(row, GC_LEDGER_FIGURE_peak,
+                 gc_max_u64(atomic_load_explicit(&stats->reserved.peak, memory_order_relaxed), 0));
+    write_figure(row, GC_LEDGER_FIGURE_alloc_count, gc_counter_read(&stats->alloc_count));
+    write_figure(row, GC_LEDGER_FIGURE_hit_count, gc_counter_read(&stats->hit_count));
+    write_figure(row, GC_LEDGER_FIGURE_miss_count, gc_counter_read(&stats->miss_count));
+    write_figure(row, GC_LEDGER_FIGURE_oom_count, gc_counter_read(&stats->oom_count));
+    write_figure(row, GC_LEDGER_FIGURE_trim_count, gc_counter_read(&stats->trim_count));
     atomic_store_explicit(&slot->figures_ns, now_ns, memory_order_relaxed);
 }
 
-void gc_core_show_paused(struct gc_core *core, bool is_paused)
+void gc_publish_paused(struct gc_core *core, bool is_paused)
 {
     if (core->ledger != NULL)
         atomic_store_explicit(&own_slot(core)->is_paused, is_paused ? 1U : 0U,
                               memory_order_relaxed);
 }
 
-void gc_core_show_tenant(struct gc_core *core, uint32_t index,
-                         const struct gc_ledger_tenant *tenant)
+void gc_publish_tenant_row(struct gc_core *core, uint32_t index,
+                           const struct gc_ledger_tenant *tenant)
 {
     if (core->ledger == NULL || index >= GC_LEDGER_TENANTS)
         return;
@@ -73,7 +74,7 @@ void gc_core_show_tenant(struct gc_core *core, uint32_t index,
         return;
     }
     if (!gc_ledger_is_text(row->name, sizeof(row->name), tenant->name)) /* most often it is */
-        gc_ledger_put_text(row->name, sizeof(row->name), tenant->name);
+        gc_ledger_set_text(row->name, sizeof(row->name), tenant->name);
     atomic_store_explicit(&row->device,
                           tenant->device < GC_LEDGER_DEVICES ? tenant->device : GC_LEDGER_DEVICES,
                           memory_order_relaxed);
@@ -101,21 +102,21 @@ static bool take_row(struct gc_core *core, uint32_t *row)
 
 static void give_row(struct gc_core *core, uint32_t row)
 {
-    gc_core_show_tenant(core, row, NULL);
+    gc_publish_tenant_row(core, row, NULL);
     atomic_fetch_and_explicit(&core->ledger_rows, ~(1U << row), memory_order_relaxed);
 }
 
 /* The row of the share; false: there are no more. */
-static bool find_row(struct gc_core *core, struct gc_share *share, uint32_t *row)
+static bool find_row(struct gc_core *core, struct gc_quota *quota, uint32_t *row)
 {
-    unsigned index = atomic_load_explicit(&share->ledger_index, memory_order_relaxed);
+    unsigned index = atomic_load_explicit(&quota->ledger_index, memory_order_relaxed);
     if (index != 0) {
         *row = index - 1;
         return true;
     }
     if (!take_row(core, row))
         return false;
-    if (atomic_compare_exchange_strong_explicit(&share->ledger_index, &index, *row + 1,
+    if (atomic_compare_exchange_strong_explicit(&quota->ledger_index, &index, *row + 1,
                                                 memory_order_relaxed, memory_order_relaxed))
         return true;
     give_row(core, *row);
@@ -123,17 +124,17 @@ static bool find_row(struct gc_core *core, struct gc_share *share, uint32_t *row
     return true;
 }
 
-static void write_share(struct gc_tenant *tenant, struct gc_share *share)
+static void write_quota(struct gc_tenant *tenant, struct gc_quota *quota)
 {
     struct gc_core *core = tenant->core;
     struct gc_tenant_figures figures;
     uint32_t row;
-    if (core->ledger == NULL || share->device->ledger_row == GC_LEDGER_NONE ||
-        !gc_tenant_is_open(tenant) || !gc_tenant_read(tenant, share->device, &figures) ||
-        !find_row(core, share, &row))
+    if (core->ledger == NULL || quota->device->ledger_row == GC_LEDGER_NONE ||
+        !gc_tenant_is_open(tenant) || !gc_tenant_read(tenant, quota->device, &figures) ||
+        !find_row(core, quota, &row))
         return;
     struct gc_ledger_tenant shown = {
-        .device = share->device->ledger_row,
+        .device = quota->device->ledger_row,
         .is_paused = figures.is_paused,
         .figures =
             {
@@ -151,42 +152,42 @@ static void write_share(struct gc_tenant *tenant, struct gc_share *share)
             },
     };
     memcpy(shown.name, figures.name, sizeof(shown.name));
-    gc_core_show_tenant(core, row, &shown);
+    gc_publish_tenant_row(core, row, &shown);
     if (!gc_tenant_is_open(tenant)) /* it went meanwhile; if it comes back, so does its row */
-        gc_member_forget_tenant(tenant);
+        gc_publish_remove_tenant(tenant);
 }
 
-void gc_member_write_record(struct gc_context *record)
+void gc_publish_record(struct gc_context *record)
 {
-    if (record->tenant != NULL && record->share != NULL)
-        write_share(record->tenant, record->share);
+    if (record->tenant != NULL && record->quota != NULL)
+        write_quota(record->tenant, record->quota);
 }
 
-void gc_member_write_tenant(struct gc_tenant *tenant)
+void gc_publish_tenant(struct gc_tenant *tenant)
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        struct gc_share *share = gc_tenant_share_at(tenant, i);
-        if (share != NULL)
-            write_share(tenant, share);
+        struct gc_quota *quota = gc_tenant_share_at(tenant, i);
+        if (quota != NULL)
+            write_quota(tenant, quota);
     }
 }
 
-void gc_member_forget_tenant(struct gc_tenant *tenant)
+void gc_publish_remove_tenant(struct gc_tenant *tenant)
 {
     struct gc_core *core = tenant->core;
     for (int i = 0; core->ledger != NULL && i < GC_DEVICE_MAX; i++) {
-        struct gc_share *share = gc_tenant_share_at(tenant, i);
+        struct gc_quota *quota = gc_tenant_share_at(tenant, i);
         const unsigned index =
-            share == NULL ? 0
-                          : atomic_exchange_explicit(&share->ledger_index, 0, memory_order_relaxed);
+            quota == NULL ? 0
+                          : atomic_exchange_explicit(&quota->ledger_index, 0, memory_order_relaxed);
         if (index != 0)
             give_row(core, index - 1);
     }
 }
 
-void gc_tenant_show_paused(struct gc_tenant *tenant, bool is_paused)
+void gc_tenant_set_paused(struct gc_tenant *tenant, bool is_paused)
 {
     /* Sequentially consistent, as the gate's word, which changes after it. */
     atomic_store_explicit(&tenant->is_paused, is_paused, memory_order_seq_cst);
-    gc_member_write_tenant(tenant);
+    gc_publish_tenant(tenant);
 }

@@ -5,74 +5,74 @@
 
 #include <stddef.h>
 
-void gc_share_init(struct gc_share *share, struct gc_device *device, uint64_t limit_bytes)
+void gc_quota_init(struct gc_quota *quota, struct gc_device *device, uint64_t limit_bytes)
 {
-    share->device = device;
-    gc_budget_init(&share->budget, &share->reserved, limit_bytes);
+    quota->device = device;
+    gc_budget_init(&quota->budget, &quota->reserved, limit_bytes);
 }
 
 /* ---- budget ---- */
 
-bool gc_share_reserve(struct gc_device *device, struct gc_share *share, uint64_t bytes,
-                      struct gc_held *held, struct gc_decline *decline)
+bool gc_quota_charge(struct gc_device *device, struct gc_quota *quota, uint64_t bytes,
+                     struct gc_charge *held, struct gc_charge_failure *charge_failure)
 {
-    held->share = 0;
-    decline->is_share_short =
-        share != NULL && !gc_budget_try_reserve(&share->budget, bytes, &held->share);
-    if (decline->is_share_short)
+    held->quota = 0;
+    charge_failure->is_quota_short =
+        quota != NULL && !gc_budget_try_charge(&quota->budget, bytes, &held->quota);
+    if (charge_failure->is_quota_short)
         return false;
-    if (gc_budget_try_reserve(&device->budget, bytes, &held->device))
+    if (gc_budget_try_charge(&device->budget, bytes, &held->device))
         return true;
-    if (share != NULL) {
-        gc_budget_release(&share->budget, bytes);
-        gc_supply_renew(&share->supply); /* for who was declined meanwhile */
-        decline->share_rollback_count++;
+    if (quota != NULL) {
+        gc_budget_uncharge(&quota->budget, bytes);
+        gc_idle_advance(&quota->idle); /* for who was declined meanwhile */
+        charge_failure->quota_rollback_count++;
     }
     return false;
 }
 
-void gc_share_confirm(struct gc_device *device, struct gc_share *share, const struct gc_held *held)
+void gc_quota_commit(struct gc_device *device, struct gc_quota *quota, const struct gc_charge *held)
 {
-    gc_budget_confirm(&device->budget, held->device);
-    if (share != NULL)
-        gc_budget_confirm(&share->budget, held->share);
+    gc_budget_commit(&device->budget, held->device);
+    if (quota != NULL)
+        gc_budget_commit(&quota->budget, held->quota);
 }
 
-void gc_share_release(struct gc_device *device, struct gc_share *share, uint64_t bytes)
+void gc_quota_uncharge(struct gc_device *device, struct gc_quota *quota, uint64_t bytes)
 {
-    gc_device_release(device, bytes);
-    if (share != NULL) {
-        gc_budget_release(&share->budget, bytes);
-        gc_supply_renew(&share->supply);
+    gc_device_uncharge(device, bytes);
+    if (quota != NULL) {
+        gc_budget_uncharge(&quota->budget, bytes);
+        gc_idle_advance(&quota->idle);
     }
 }
 
-uint64_t gc_share_limit_bytes(const struct gc_device *device, const struct gc_share *share)
+uint64_t gc_quota_limit_bytes(const struct gc_device *device, const struct gc_quota *quota)
 {
     const uint64_t limit = gc_device_limit_bytes(device);
-    return share == NULL ? limit : gc_min_u64(limit, gc_budget_limit(&share->budget));
+    return quota == NULL ? limit : gc_min_u64(limit, gc_budget_limit(&quota->budget));
 }
 
-uint64_t gc_share_total_bytes(const struct gc_device *device, const struct gc_share *share)
+uint64_t gc_quota_total_bytes(const struct gc_device *device, const struct gc_quota *quota)
 {
-    return gc_min_u64(gc_share_limit_bytes(device, share), device->info.total_bytes);
+    return gc_min_u64(gc_quota_limit_bytes(device, quota), device->info.total_bytes);
 }
 
-uint64_t gc_share_excess_bytes(const struct gc_share *share)
+uint64_t gc_quota_excess_bytes(const struct gc_quota *quota)
 {
-    return gc_sub_or_zero_u64(gc_budget_held(&share->budget), gc_budget_limit(&share->budget));
+    return gc_sub_or_zero_u64(gc_budget_held(&quota->budget), gc_budget_limit(&quota->budget));
 }
 
-uint64_t gc_share_idle_bytes(const struct gc_device *device, const struct gc_share *share)
+uint64_t gc_quota_idle_bytes(const struct gc_device *device, const struct gc_quota *quota)
 {
-    return gc_supply_idle_bytes(share == NULL ? &device->supply : &share->supply);
+    return gc_idle_bytes(quota == NULL ? &device->idle : &quota->idle);
 }
 
-uint64_t gc_share_need_with(struct gc_device *device, struct gc_share *share, uint64_t bytes)
+uint64_t gc_quota_peak_with(struct gc_device *device, struct gc_quota *quota, uint64_t bytes)
 {
-    atomic_uint_fast64_t *most = share == NULL ? &device->most_needed : &share->most_needed;
+    atomic_uint_fast64_t *most = quota == NULL ? &device->most_needed : &quota->most_needed;
     struct gc_gauge allocated;
-    gc_gauge_read(share == NULL ? &device->stats.allocated : &share->allocated, &allocated);
+    gc_gauge_read(quota == NULL ? &device->stats.allocated : &quota->allocated, &allocated);
     const uint64_t need = gc_max_u64(allocated.peak, allocated.current + bytes);
     uint64_t before = atomic_load_explicit(most, memory_order_relaxed);
     while (need > before && !atomic_compare_exchange_weak_explicit(
@@ -81,90 +81,90 @@ uint64_t gc_share_need_with(struct gc_device *device, struct gc_share *share, ui
     return gc_max_u64(need, before);
 }
 
-uint64_t gc_share_mapped_bytes(const struct gc_device *device, const struct gc_share *share)
+uint64_t gc_quota_mapped_bytes(const struct gc_device *device, const struct gc_quota *quota)
 {
-    return atomic_load_explicit(share == NULL ? &device->mapped_bytes : &share->mapped_bytes,
+    return atomic_load_explicit(quota == NULL ? &device->mapped_bytes : &quota->mapped_bytes,
                                 memory_order_relaxed);
 }
 
 /* ---- accounts ---- */
 
-static void add_live(struct gc_device *device, struct gc_share *share, const struct gc_entry *entry)
+static void add_live(struct gc_device *device, struct gc_quota *quota, const struct gc_entry *entry)
 {
     gc_gauge_add(&device->stats.requested, entry->requested_bytes);
     gc_gauge_add(&device->stats.allocated, entry->bytes);
-    if (share == NULL)
+    if (quota == NULL)
         return;
-    gc_gauge_add(&share->requested, entry->requested_bytes);
-    gc_gauge_add(&share->allocated, entry->bytes);
+    gc_gauge_add(&quota->requested, entry->requested_bytes);
+    gc_gauge_add(&quota->allocated, entry->bytes);
 }
 
-static void sub_live(struct gc_device *device, struct gc_share *share, const struct gc_entry *entry)
+static void sub_live(struct gc_device *device, struct gc_quota *quota, const struct gc_entry *entry)
 {
-    gc_gauge_sub_early(&device->stats.requested, entry->requested_bytes);
-    gc_gauge_sub_early(&device->stats.allocated, entry->bytes);
-    gc_device_note_other_gone(device, entry);
-    if (share == NULL)
+    gc_gauge_sub_unchecked(&device->stats.requested, entry->requested_bytes);
+    gc_gauge_sub_unchecked(&device->stats.allocated, entry->bytes);
+    gc_device_uncount_other(device, entry);
+    if (quota == NULL)
         return;
-    gc_gauge_sub_early(&share->requested, entry->requested_bytes);
-    gc_gauge_sub_early(&share->allocated, entry->bytes);
+    gc_gauge_sub_unchecked(&quota->requested, entry->requested_bytes);
+    gc_gauge_sub_unchecked(&quota->allocated, entry->bytes);
 }
 
-void gc_share_note_alloc(struct gc_device *device, struct gc_share *share,
-                         const struct gc_entry *entry)
-{
-    gc_counter_add(&device->stats.alloc_count, 1);
-    if (share != NULL)
-        gc_counter_add(&share->alloc_count, 1);
-    add_live(device, share, entry);
-    gc_device_note_other(device, entry);
-    if (!gc_core_was_used(device->core))
-        gc_core_note_use(device->core);
-}
-
-void gc_share_note_hit(struct gc_device *device, struct gc_share *share, bool is_hit)
-{
-    gc_counter_add(is_hit ? &device->stats.hit_count : &device->stats.miss_count, 1);
-    if (share != NULL)
-        gc_counter_add(is_hit ? &share->hit_count : &share->miss_count, 1);
-}
-
-void gc_share_note_free(struct gc_device *device, struct gc_share *share,
-                        const struct gc_entry *entry)
-{
-    gc_counter_add(&device->stats.free_count, 1);
-    if (share != NULL)
-        gc_counter_add(&share->free_count, 1);
-    sub_live(device, share, entry);
-    gc_device_observe(device, GC_TRACE_FREE, entry);
-}
-
-void gc_share_unnote_free(struct gc_device *device, struct gc_share *share,
+void gc_quota_count_alloc(struct gc_device *device, struct gc_quota *quota,
                           const struct gc_entry *entry)
 {
-    atomic_fetch_sub_explicit(&device->stats.free_count, 1, memory_order_relaxed);
-    if (share != NULL)
-        atomic_fetch_sub_explicit(&share->free_count, 1, memory_order_relaxed);
-    add_live(device, share, entry);
-    gc_device_note_other_back(device, entry);
+    gc_counter_add(&device->stats.alloc_count, 1);
+    if (quota != NULL)
+        gc_counter_add(&quota->alloc_count, 1);
+    add_live(device, quota, entry);
+    gc_device_count_other(device, entry);
+    if (!gc_core_was_used(device->core))
+        gc_core_set_used(device->core);
 }
 
-void gc_share_uncount_vanished(struct gc_device *device, struct gc_share *share,
-                               const struct gc_entry *entry)
+void gc_quota_count_hit(struct gc_device *device, struct gc_quota *quota, bool is_hit)
 {
-    sub_live(device, share, entry);
+    gc_counter_add(is_hit ? &device->stats.hit_count : &device->stats.miss_count, 1);
+    if (quota != NULL)
+        gc_counter_add(is_hit ? &quota->hit_count : &quota->miss_count, 1);
 }
 
-void gc_share_note_vanished(struct gc_device *device, struct gc_share *share,
-                            const struct gc_entry *entry)
+void gc_quota_count_free(struct gc_device *device, struct gc_quota *quota,
+                         const struct gc_entry *entry)
 {
-    sub_live(device, share, entry);
+    gc_counter_add(&device->stats.free_count, 1);
+    if (quota != NULL)
+        gc_counter_add(&quota->free_count, 1);
+    sub_live(device, quota, entry);
     gc_device_observe(device, GC_TRACE_FREE, entry);
 }
 
-void gc_share_note_oom(struct gc_device *device, struct gc_share *share,
-                       const struct gc_entry *entry)
+void gc_quota_uncount_free(struct gc_device *device, struct gc_quota *quota,
+                           const struct gc_entry *entry)
 {
-    gc_core_count_oom(device->core, device, share);
+    atomic_fetch_sub_explicit(&device->stats.free_count, 1, memory_order_relaxed);
+    if (quota != NULL)
+        atomic_fetch_sub_explicit(&quota->free_count, 1, memory_order_relaxed);
+    add_live(device, quota, entry);
+    gc_device_recount_other(device, entry);
+}
+
+void gc_quota_uncount_destroyed(struct gc_device *device, struct gc_quota *quota,
+                                const struct gc_entry *entry)
+{
+    sub_live(device, quota, entry);
+}
+
+void gc_quota_count_destroyed(struct gc_device *device, struct gc_quota *quota,
+                              const struct gc_entry *entry)
+{
+    sub_live(device, quota, entry);
+    gc_device_observe(device, GC_TRACE_FREE, entry);
+}
+
+void gc_quota_count_oom(struct gc_device *device, struct gc_quota *quota,
+                        const struct gc_entry *entry)
+{
+    gc_core_count_oom(device->core, device, quota);
     gc_device_observe(device, GC_TRACE_OOM, entry);
 }

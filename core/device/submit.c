@@ -18,17 +18,17 @@
 static bool may_be_only(uint64_t stream)
 {
     return stream != GC_STREAM_NONE && stream != GC_STREAM_PER_THREAD &&
-           (stream & GC_STREAM_LOOSE) == 0;
+           (stream & GC_STREAM_UNORDERED) == 0;
 }
 
 /* ---- the mark ---- */
 
 /* No lock of core's is held across the driver's calls, so threads take turns. */
-static void begin_turn(struct gc_work *work)
+static void lock_fence(struct gc_submissions *work)
 {
     const struct timespec moment = {0, TURN_PAUSE_NS};
-    for (unsigned i = 0; atomic_exchange_explicit(&work->mark.is_taken, true, memory_order_acquire);
-         i++) {
+    for (unsigned i = 0;
+         atomic_exchange_explicit(&work->stream_fence.is_locked, true, memory_order_acquire); i++) {
         if (i < TURN_YIELDS)
             sched_yield();
         else
@@ -36,106 +36,110 @@ static void begin_turn(struct gc_work *work)
     }
 }
 
-static void end_turn(struct gc_work *work)
+static void unlock_fence(struct gc_submissions *work)
 {
-    atomic_store_explicit(&work->mark.is_taken, false, memory_order_release);
+    atomic_store_explicit(&work->stream_fence.is_locked, false, memory_order_release);
 }
 
-static void add_given(struct gc_context *head, uint64_t *given)
+static void raise_reused(struct gc_context *head, uint64_t *reused_epoch)
 {
     for (struct gc_context *record = head; record != NULL;
          record = gc_context_next_record(record)) {
-        const uint64_t highest = atomic_load_explicit(&record->given, memory_order_seq_cst);
-        if (!gc_context_is_retired(record, highest) && !gc_context_is_dropped(record))
-            *given = gc_max_u64(*given, highest);
+        const uint64_t highest = atomic_load_explicit(&record->reused_epoch, memory_order_seq_cst);
+        if (!gc_context_has_completed(record, highest) && !gc_context_is_dropped(record))
+            *reused_epoch = gc_max_u64(*reused_epoch, highest);
     }
 }
 
 /* The context whose memory, or its device's, was handed out in the order of the one stream and is
  * not known to be idle, and the highest stamp of such memory; NULL: there is none. */
-static struct gc_context *find_given(struct gc_work *work, uint64_t *given)
+static struct gc_context *find_reused(struct gc_submissions *work, uint64_t *reused_epoch)
 {
-    struct gc_context *giver = atomic_load_explicit(&work->giver, memory_order_seq_cst);
-    *given = 0;
-    if (giver != NULL)
-        giver = gc_context_worker(giver);
-    if (giver == NULL || gc_context_is_gone(giver))
+    struct gc_context *freed_context =
+        atomic_load_explicit(&work->freed_context, memory_order_seq_cst);
+    *reused_epoch = 0;
+    if (freed_context != NULL)
+        freed_context = gc_context_worker(freed_context);
+    if (freed_context == NULL || gc_context_is_gone(freed_context))
         return NULL;
-    add_given(giver->head, given);
-    add_given(gc_device_ordered(giver->device), given);
-    return *given == 0 ? NULL : giver->head;
+    raise_reused(freed_context->head, reused_epoch);
+    raise_reused(gc_device_ordered(freed_context->device), reused_epoch);
+    return *reused_epoch == 0 ? NULL : freed_context->head;
 }
 
 /* In the caller's turn. Marks the one stream if something was given that the last mark does not
  * cover. False: there is no such mark. */
 static bool mark(struct gc_core *core, bool *is_needed)
 {
-    struct gc_work *work = &core->work;
+    struct gc_submissions *work = &core->work;
     const struct gc_driver *driver = &core->driver;
-    uint64_t given;
-    struct gc_context *context = find_given(work, &given);
-    struct gc_context *of_mark = atomic_load_explicit(&work->mark.context, memory_order_relaxed);
+    uint64_t reused_epoch;
+    struct gc_context *context = find_reused(work, &reused_epoch);
+    struct gc_context *fenced_context =
+        atomic_load_explicit(&work->stream_fence.context, memory_order_relaxed);
     *is_needed = context != NULL;
     if (context == NULL ||
-        (context == of_mark &&
-         given <= atomic_load_explicit(&work->mark.covered, memory_order_relaxed)))
+        (context == fenced_context &&
+         reused_epoch <= atomic_load_explicit(&work->stream_fence.covered, memory_order_relaxed)))
         return true;
     const uint64_t stream = atomic_load_explicit(&work->only_stream, memory_order_relaxed);
-    if (driver->stream_mark == NULL || !may_be_only(stream))
+    if (driver->stream_record == NULL || !may_be_only(stream))
         return false;
-    const uint64_t covered = gc_work_count(work);
-    uint64_t fence = context == of_mark ? work->mark.fence : 0;
-    if (GC_IN_CONTEXT(context,
-                      driver->stream_mark(driver->self, context->handle, stream, &fence)) != 0)
+    const uint64_t covered = gc_submit_count(work);
+    uint64_t fence = context == fenced_context ? work->stream_fence.fence : 0;
+    if (GC_CALL_IF_OPEN(context,
+                        driver->stream_record(driver->self, context->handle, stream, &fence)) != 0)
         return false;
-    work->mark.fence = fence;
-    atomic_store_explicit(&work->mark.context, context, memory_order_relaxed);
-    atomic_store_explicit(&work->mark.covered, covered, memory_order_relaxed);
+    work->stream_fence.fence = fence;
+    atomic_store_explicit(&work->stream_fence.context, context, memory_order_relaxed);
+    atomic_store_explicit(&work->stream_fence.covered, covered, memory_order_relaxed);
     return true;
 }
 
 /* All work before the mark is done: of the whole process, since it went to the one stream. */
-static void pass_mark(struct gc_core *core, uint64_t covered)
+static void complete_fence(struct gc_core *core, uint64_t covered)
 {
-    struct gc_work *work = &core->work;
+    struct gc_submissions *work = &core->work;
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         const struct gc_device *device = gc_core_find_device(core, i);
         struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
         for (; context != NULL; context = gc_context_next(context))
-            gc_context_raise_retired(context, covered);
+            gc_context_raise_completed(context, covered);
     }
     /* No mark is made after the one that is followed. Release: pairs with the acquire in
-     * gc_work_begin. */
-    if (atomic_load_explicit(&work->mark.is_followed, memory_order_acquire) &&
-        covered == atomic_load_explicit(&work->mark.covered, memory_order_relaxed))
-        atomic_store_explicit(&work->has_left, true, memory_order_release);
+     * gc_submit_begin. */
+    if (atomic_load_explicit(&work->stream_fence.is_awaited, memory_order_acquire) &&
+        covered == atomic_load_explicit(&work->stream_fence.covered, memory_order_relaxed))
+        atomic_store_explicit(&work->multi_stream, true, memory_order_release);
 }
 
 /* Asks for the mark, or waits for it for limit_ns: the driver's code; 0: all work before it is
  * done, and noted so. */
-static int ask_mark(struct gc_core *core, uint64_t limit_ns)
+static int poll_fence(struct gc_core *core, uint64_t limit_ns)
 {
     const struct gc_driver *driver = &core->driver;
-    struct gc_work *work = &core->work;
+    struct gc_submissions *work = &core->work;
     /* The three belong together, and the mark may be made anew while the driver is asked. */
-    begin_turn(work);
-    struct gc_context *context = atomic_load_explicit(&work->mark.context, memory_order_relaxed);
-    const uint64_t fence = work->mark.fence;
-    const uint64_t covered = atomic_load_explicit(&work->mark.covered, memory_order_relaxed);
-    end_turn(work);
-    const int code = GC_IN_CONTEXT(
+    lock_fence(work);
+    struct gc_context *context =
+        atomic_load_explicit(&work->stream_fence.context, memory_order_relaxed);
+    const uint64_t fence = work->stream_fence.fence;
+    const uint64_t covered =
+        atomic_load_explicit(&work->stream_fence.covered, memory_order_relaxed);
+    unlock_fence(work);
+    const int code = GC_CALL_IF_OPEN(
         context, limit_ns != 0 ? driver->fence_wait(driver->self, context->handle, fence, limit_ns)
                                : driver->fence_query(driver->self, context->handle, fence));
     if (code != 0 && code != driver->context_is_gone)
         return code;
-    pass_mark(core, covered);
+    complete_fence(core, covered);
     return 0;
 }
 
 /* False: it failed with *driver_code, or 0 where it took too long. */
-static bool wait_for_mark(struct gc_core *core, uint64_t limit_ns, int *driver_code)
+static bool wait_fence(struct gc_core *core, uint64_t limit_ns, int *driver_code)
 {
-    const int code = ask_mark(core, limit_ns);
+    const int code = poll_fence(core, limit_ns);
     *driver_code = code == core->driver.not_ready ? 0 : code;
     return code == 0;
 }
@@ -147,22 +151,22 @@ static bool quiesce_device(struct gc_device *device, int *driver_code)
     bool is_idle = true;
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context))
-        is_idle &= gc_reuse_quiesce(context, driver_code);
+        is_idle &= gc_submit_quiesce(context, driver_code);
     return is_idle;
 }
 
 /* No stream is the only one any more: its handle may come to be another's, and NULL is a stream in
  * each context. */
-static void forget_only_stream(struct gc_work *work)
+static void drop_only_stream(struct gc_submissions *work)
 {
     atomic_store_explicit(&work->only_stream, GC_STREAM_OTHER, memory_order_relaxed);
-    atomic_store_explicit(&work->quick_stream, GC_STREAM_ASK, memory_order_relaxed);
+    atomic_store_explicit(&work->quick_stream, GC_STREAM_CHECK, memory_order_relaxed);
 }
 
 /* Where there is no mark. */
 static bool wait_for_all(struct gc_core *core, int *driver_code)
 {
-    struct gc_work *work = &core->work;
+    struct gc_submissions *work = &core->work;
     bool is_idle = true;
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         struct gc_device *device = gc_core_find_device(core, i);
@@ -170,100 +174,102 @@ static bool wait_for_all(struct gc_core *core, int *driver_code)
             is_idle &= quiesce_device(device, driver_code);
     }
     if (!is_idle) /* another thread may have been luckier */
-        return atomic_load_explicit(&work->has_left, memory_order_acquire);
-    /* Release: pairs with the acquire in gc_work_begin. */
-    atomic_store_explicit(&work->has_left, true, memory_order_release);
+        return atomic_load_explicit(&work->multi_stream, memory_order_acquire);
+    /* Release: pairs with the acquire in gc_submit_begin. */
+    atomic_store_explicit(&work->multi_stream, true, memory_order_release);
     return true;
 }
 
-static bool is_over(const struct gc_work *work)
+static bool is_over(const struct gc_submissions *work)
 {
-    return atomic_load_explicit(&work->has_left, memory_order_acquire) ||
-           atomic_load_explicit(&work->mark.is_followed, memory_order_acquire);
+    return atomic_load_explicit(&work->multi_stream, memory_order_acquire) ||
+           atomic_load_explicit(&work->stream_fence.is_awaited, memory_order_acquire);
 }
 
-bool gc_work_leave_single(struct gc_core *core, int *driver_code)
+bool gc_submit_leave_single_stream(struct gc_core *core, int *driver_code)
 {
-    struct gc_work *work = &core->work;
+    struct gc_submissions *work = &core->work;
     bool is_needed = false;
     *driver_code = 0;
     if (is_over(work))
         return true;
     GC_ASSERT(gc_lock_held_count() == 0);
-    begin_turn(work);
+    lock_fence(work);
     /* Sequentially consistent: the partner is gc_context_may_reuse. */
-    atomic_fetch_or_explicit(&work->hindered, GC_WORK_SEVERAL, memory_order_seq_cst);
+    atomic_fetch_or_explicit(&work->reuse_blocked, GC_SUBMIT_MULTI_STREAM, memory_order_seq_cst);
     if (!is_over(work) && mark(core, &is_needed))
-        atomic_store_explicit(is_needed ? &work->mark.is_followed : &work->has_left, true,
-                              memory_order_release);
-    forget_only_stream(work);
-    end_turn(work);
+        atomic_store_explicit(is_needed ? &work->stream_fence.is_awaited : &work->multi_stream,
+                              true, memory_order_release);
+    drop_only_stream(work);
+    unlock_fence(work);
     return is_over(work) || wait_for_all(core, driver_code);
 }
 
-void gc_work_close_stream(struct gc_core *core, uint64_t stream)
+void gc_submit_close_stream(struct gc_core *core, uint64_t stream)
 {
     int ignored; /* where that fails, work for any stream is held up */
     if (atomic_load_explicit(&core->work.only_stream, memory_order_relaxed) == stream)
-        (void)gc_work_leave_single(core, &ignored);
+        (void)gc_submit_leave_single_stream(core, &ignored);
 }
 
-bool gc_work_settle(struct gc_core *core, int *driver_code)
+bool gc_submit_end_single_stream(struct gc_core *core, int *driver_code)
 {
-    struct gc_work *work = &core->work;
-    if (!gc_work_leave_single(core, driver_code))
+    struct gc_submissions *work = &core->work;
+    if (!gc_submit_leave_single_stream(core, driver_code))
         return false;
-    if (atomic_load_explicit(&work->has_left, memory_order_acquire))
+    if (atomic_load_explicit(&work->multi_stream, memory_order_acquire))
         return true;
-    return wait_for_mark(core, GC_FOREVER, driver_code);
+    return wait_fence(core, GC_FOREVER, driver_code);
 }
 
 /* Nothing of the context's that was handed out in the order of the one stream is busy. */
-static bool is_quiet(const struct gc_context *context, uint64_t given)
+static bool is_quiet(const struct gc_context *context, uint64_t reused_epoch)
 {
-    return gc_context_is_retired(context, given) ||
-           atomic_load_explicit(&context->core->work.has_left, memory_order_acquire);
+    return gc_context_has_completed(context, reused_epoch) ||
+           atomic_load_explicit(&context->core->work.multi_stream, memory_order_acquire);
 }
 
 /* Where no mark can be made all work is waited for. */
 static bool quiesce(struct gc_context *context, uint64_t limit_ns, int *driver_code)
 {
     struct gc_core *core = context->core;
-    struct gc_work *work = &core->work;
+    struct gc_submissions *work = &core->work;
     /* Sequentially consistent: the partner is gc_context_may_reuse. */
-    const uint64_t given = atomic_load_explicit(&context->given, memory_order_seq_cst);
+    const uint64_t reused_epoch =
+        atomic_load_explicit(&context->reused_epoch, memory_order_seq_cst);
     bool is_needed = false;
-    if (is_quiet(context, given) || gc_context_is_dropped(context))
+    if (is_quiet(context, reused_epoch) || gc_context_is_dropped(context))
         return true;
-    begin_turn(work);
+    lock_fence(work);
     const bool is_marked = is_over(work) || mark(core, &is_needed);
-    end_turn(work);
-    if (is_marked && atomic_load_explicit(&work->mark.context, memory_order_relaxed) != NULL)
-        return wait_for_mark(core, limit_ns, driver_code) && is_quiet(context, given);
+    unlock_fence(work);
+    if (is_marked &&
+        atomic_load_explicit(&work->stream_fence.context, memory_order_relaxed) != NULL)
+        return wait_fence(core, limit_ns, driver_code) && is_quiet(context, reused_epoch);
     if (gc_fence_synchronize(context, limit_ns, driver_code) != GC_OK)
         return false;
-    return is_quiet(context, given);
+    return is_quiet(context, reused_epoch);
 }
 
-bool gc_reuse_quiesce(struct gc_context *context, int *driver_code)
+bool gc_submit_quiesce(struct gc_context *context, int *driver_code)
 {
-    return quiesce(context, GC_SHORT_NS, driver_code);
+    return quiesce(context, GC_RECLAIM_WAIT_NS, driver_code);
 }
 
 static bool catch_up(struct gc_core *core, uint64_t limit_ns)
 {
-    uint64_t ignored_given;
+    uint64_t ignored_epoch;
     int ignored;
-    struct gc_context *context = find_given(&core->work, &ignored_given);
+    struct gc_context *context = find_reused(&core->work, &ignored_epoch);
     return context == NULL || quiesce(context, limit_ns, &ignored);
 }
 
-bool gc_work_catch_up(struct gc_core *core)
+bool gc_submit_wait_reused(struct gc_core *core)
 {
-    return catch_up(core, GC_SHORT_NS);
+    return catch_up(core, GC_RECLAIM_WAIT_NS);
 }
 
-bool gc_work_is_settled(struct gc_core *core)
+bool gc_submit_try_wait_reused(struct gc_core *core)
 {
     return catch_up(core, TRIM_NS);
 }
@@ -271,7 +277,7 @@ bool gc_work_is_settled(struct gc_core *core)
 /* ---- before work ---- */
 
 /* Whether the stream is the one to which all work went so far, and no other is. */
-static bool is_only(struct gc_work *work, uint64_t stream)
+static bool is_only(struct gc_submissions *work, uint64_t stream)
 {
     uint64_t only = GC_STREAM_NONE;
     return may_be_only(stream) &&
@@ -281,51 +287,53 @@ static bool is_only(struct gc_work *work, uint64_t stream)
 }
 
 /* Work for the one stream comes. A mark that fails is tried again at the end. */
-static void mark_before_work(struct gc_core *core, uint64_t stream)
+static void record_before_work(struct gc_core *core, uint64_t stream)
 {
-    struct gc_work *work = &core->work;
+    struct gc_submissions *work = &core->work;
     bool ignored;
-    begin_turn(work);
+    lock_fence(work);
     if (!is_over(work)) {
-        /* Sequentially consistent, as in gc_work_ask_for_mark. */
+        /* Sequentially consistent, as in gc_submit_request_fence. */
         atomic_store_explicit(&work->quick_stream, stream, memory_order_seq_cst);
         (void)mark(core, &ignored);
     }
-    end_turn(work);
+    unlock_fence(work);
 }
 
 /* Work for any other stream comes, while the mark may not be passed yet. */
-static bool follow_mark(struct gc_core *core, uint64_t stream, int *driver_code)
+static bool wait_on_fence(struct gc_core *core, uint64_t stream, int *driver_code)
 {
-    struct gc_work *work = &core->work;
+    struct gc_submissions *work = &core->work;
     const struct gc_driver *driver = &core->driver;
-    struct gc_context *context = atomic_load_explicit(&work->mark.context, memory_order_relaxed);
-    if (ask_mark(core, 0) == 0)
+    struct gc_context *context =
+        atomic_load_explicit(&work->stream_fence.context, memory_order_relaxed);
+    if (poll_fence(core, 0) == 0)
         return true;
     if (stream == GC_STREAM_OTHER)
-        return wait_for_mark(core, GC_FOREVER, driver_code);
-    *driver_code = GC_IN_CONTEXT(
-        context, driver->stream_follow(driver->self, stream & ~GC_STREAM_LOOSE, work->mark.fence));
+        return wait_fence(core, GC_FOREVER, driver_code);
+    *driver_code =
+        GC_CALL_IF_OPEN(context, driver->stream_wait(driver->self, stream & ~GC_STREAM_UNORDERED,
+                                                     work->stream_fence.fence));
     return *driver_code == 0 || *driver_code == driver->context_is_gone;
 }
 
-bool gc_work_begin(struct gc_core *core, uint64_t stream, int *driver_code)
+bool gc_submit_begin(struct gc_core *core, uint64_t stream, int *driver_code)
 {
-    struct gc_work *work = &core->work;
+    struct gc_submissions *work = &core->work;
     *driver_code = 0;
-    /* Acquire: pairs with the release in pass_mark and wait_for_all. */
-    if (atomic_load_explicit(&work->has_left, memory_order_acquire))
+    /* Acquire: pairs with the release in complete_fence and wait_for_all. */
+    if (atomic_load_explicit(&work->multi_stream, memory_order_acquire))
         return true;
     /* While another thread ends the time, work for the one stream goes on. */
     if (is_only(work, stream)) {
-        mark_before_work(core, stream);
+        record_before_work(core, stream);
         return true;
     }
-    if (!gc_work_leave_single(core, driver_code))
+    if (!gc_submit_leave_single_stream(core, driver_code))
         return false;
     return stream == GC_STREAM_NONE ||
-           atomic_load_explicit(&work->has_left, memory_order_acquire) ||
-           follow_mark(core, stream, driver_code);
+           atomic_load_explicit(&work->multi_stream, memory_order_acquire) ||
+           wait_on_fence(core, stream, driver_code);
 }
 
 /* Nothing is known of what goes unseen. */
@@ -340,7 +348,7 @@ bool gc_core_set_conservative(struct gc_core *core)
     const bool was =
         atomic_exchange_explicit(&core->work.is_conservative, true, memory_order_seq_cst);
     int ignored; /* work that comes before it is idle is held up */
-    (void)gc_work_leave_single(core, &ignored);
+    (void)gc_submit_leave_single_stream(core, &ignored);
     gc_core_each_context(core, set_roaming, NULL);
     return !was;
 }

@@ -49,13 +49,13 @@ static struct gc_tenant *create(struct gc_core *core, const struct gc_tenant_con
 {
     static const struct gc_option_rule name_rule = {.type = GC_OPTION_TEXT_NAME,
                                                     .bytes = GC_OPTION_NAME_BYTES};
-    struct gc_tenant *tenant = gc_slab_take(&core->tenant_records);
+    struct gc_tenant *tenant = gc_slab_alloc(&core->tenant_records);
     *status = GC_NO_HOST_MEMORY;
     if (tenant == NULL)
         return NULL;
     *tenant = (struct gc_tenant){.core = core};
-    if (!gc_option_parse(&name_rule, config->name, tenant->name)) {
-        gc_slab_put(&core->tenant_records, tenant);
+    if (!gc_parse_option(&name_rule, config->name, tenant->name)) {
+        gc_slab_free(&core->tenant_records, tenant);
         *status = GC_INVALID_ARGUMENT;
         return NULL;
     }
@@ -92,7 +92,7 @@ enum gc_status gc_core_add_tenant(struct gc_core *core, const struct gc_tenant_c
     if (status == GC_OK)
         *tenant = created;
     else
-        gc_slab_put(&core->tenant_records, created);
+        gc_slab_free(&core->tenant_records, created);
     return status;
 }
 
@@ -106,42 +106,42 @@ void gc_core_visit_tenants(struct gc_core *core, gc_visit_tenant *visit, void *a
 void gc_tenants_init(struct gc_core *core)
 {
     gc_slab_init_small(&core->tenant_records, &core->host, sizeof(struct gc_tenant));
-    gc_slab_init_small(&core->share_records, &core->host, sizeof(struct gc_share));
+    gc_slab_init_small(&core->quota_records, &core->host, sizeof(struct gc_quota));
 }
 
 void gc_tenants_fini(struct gc_core *core)
 {
     gc_slab_fini(&core->tenant_records);
-    gc_slab_fini(&core->share_records);
+    gc_slab_fini(&core->quota_records);
 }
 
 /* ---- one tenant ---- */
 
-enum gc_status gc_tenant_share(struct gc_tenant *tenant, struct gc_device *device,
-                               struct gc_share **share)
+enum gc_status gc_tenant_quota(struct gc_tenant *tenant, struct gc_device *device,
+                               struct gc_quota **quota)
 {
     struct gc_core *core = tenant->core;
     const int ordinal = gc_device_get_info(device)->ordinal;
-    *share = gc_tenant_share_at(tenant, ordinal);
-    if (*share != NULL)
+    *quota = gc_tenant_share_at(tenant, ordinal);
+    if (*quota != NULL)
         return GC_OK;
-    struct gc_share *created = gc_slab_take(&core->share_records);
+    struct gc_quota *created = gc_slab_alloc(&core->quota_records);
     if (created == NULL)
         return GC_NO_HOST_MEMORY;
-    *created = (struct gc_share){.device = device};
-    gc_share_init(created, device, gc_tenant_limit_bytes(tenant));
+    *created = (struct gc_quota){.device = device};
+    gc_quota_init(created, device, gc_tenant_limit_bytes(tenant));
     created->capacity_bytes = gc_tenant_capacity_bytes(tenant, device);
     gc_lock_acquire(&core->registry);
-    *share = gc_tenant_share_at(tenant, ordinal);
-    if (*share == NULL) {
+    *quota = gc_tenant_share_at(tenant, ordinal);
+    if (*quota == NULL) {
         /* The limit changes under this lock only. */
         gc_budget_set_limit(&created->budget, gc_tenant_limit_bytes(tenant));
-        atomic_store_explicit(&tenant->shares[ordinal], created, memory_order_release);
-        *share = created;
+        atomic_store_explicit(&tenant->quotas[ordinal], created, memory_order_release);
+        *quota = created;
     }
     gc_lock_release(&core->registry);
-    if (*share != created)
-        gc_slab_put(&core->share_records, created);
+    if (*quota != created)
+        gc_slab_free(&core->quota_records, created);
     return GC_OK;
 }
 
@@ -181,9 +181,9 @@ bool gc_tenant_is_paused(const struct gc_tenant *tenant)
 
 uint64_t gc_tenant_capacity_bytes(const struct gc_tenant *tenant, const struct gc_device *device)
 {
-    const struct gc_share *share = gc_tenant_share_at(tenant, gc_device_get_info(device)->ordinal);
-    if (share != NULL)
-        return share->capacity_bytes;
+    const struct gc_quota *quota = gc_tenant_share_at(tenant, gc_device_get_info(device)->ordinal);
+    if (quota != NULL)
+        return quota->capacity_bytes;
     if (tenant->capacity_bytes != 0)
         return tenant->capacity_bytes;
     return CAPACITY_TIMES *
@@ -215,19 +215,19 @@ static void add_gauge(const struct gc_gauge_cell *cell, struct gc_gauge *sum)
 static bool add_device(struct gc_tenant *tenant, struct gc_device *device,
                        struct gc_tenant_figures *figures)
 {
-    const struct gc_share *share = gc_tenant_share_at(tenant, gc_device_get_info(device)->ordinal);
-    if (share == NULL)
+    const struct gc_quota *quota = gc_tenant_share_at(tenant, gc_device_get_info(device)->ordinal);
+    if (quota == NULL)
         return false;
-    add_gauge(&share->requested, &figures->requested);
-    add_gauge(&share->allocated, &figures->allocated);
-    add_gauge(&share->reserved, &figures->reserved);
-    figures->alloc_count += gc_counter_read(&share->alloc_count);
-    figures->free_count += gc_counter_read(&share->free_count);
-    figures->hit_count += gc_counter_read(&share->hit_count);
-    figures->miss_count += gc_counter_read(&share->miss_count);
-    figures->oom_count += gc_counter_read(&share->oom_count);
-    figures->idle_bytes += gc_supply_idle_bytes(&share->supply);
-    figures->capacity_bytes = gc_max_u64(figures->capacity_bytes, share->capacity_bytes);
+    add_gauge(&quota->requested, &figures->requested);
+    add_gauge(&quota->allocated, &figures->allocated);
+    add_gauge(&quota->reserved, &figures->reserved);
+    figures->alloc_count += gc_counter_read(&quota->alloc_count);
+    figures->free_count += gc_counter_read(&quota->free_count);
+    figures->hit_count += gc_counter_read(&quota->hit_count);
+    figures->miss_count += gc_counter_read(&quota->miss_count);
+    figures->oom_count += gc_counter_read(&quota->oom_count);
+    figures->idle_bytes += gc_idle_bytes(&quota->idle);
+    figures->capacity_bytes = gc_max_u64(figures->capacity_bytes, quota->capacity_bytes);
     for (struct gc_context *record = gc_context_first(device); record != NULL;
          record = gc_context_next(record))
         if (record->tenant == tenant)

@@ -46,8 +46,8 @@ void gc_core_visit_tenants(struct gc_core *core, gc_visit_tenant *visit, void *a
 enum gc_status gc_tenant_context(struct gc_tenant *tenant, struct gc_context *head,
                                  struct gc_context **own) GC_CHECKED;
 /* The account of the tenant on the device, made at its first use. GC_NO_HOST_MEMORY. */
-enum gc_status gc_tenant_share(struct gc_tenant *tenant, struct gc_device *device,
-                               struct gc_share **share) GC_CHECKED;
+enum gc_status gc_tenant_quota(struct gc_tenant *tenant, struct gc_device *device,
+                               struct gc_quota **quota) GC_CHECKED;
 /* The tenant whose requests the record serves; NULL: none's. */
 struct gc_tenant *gc_context_tenant(const struct gc_context *context);
 

@@ -5,7 +5,7 @@
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
 
-enum gc_tenant_state { GC_TENANT_OPEN, GC_TENANT_LEAVING, GC_TENANT_REMOVED };
+enum gc_tenant_state { GC_TENANT_OPEN, GC_TENANT_REMOVING, GC_TENANT_REMOVED };
 
 struct gc_tenant {
     struct gc_core *core;
@@ -16,13 +16,13 @@ struct gc_tenant {
     atomic_uint state; /* enum gc_tenant_state; changed under the registry's lock */
     atomic_bool is_paused;
     /* What it has of each device it was used on; by ordinal. */
-    _Atomic(struct gc_share *) shares[GC_DEVICE_MAX];
+    _Atomic(struct gc_quota *) quotas[GC_DEVICE_MAX];
 };
 
-/* NULL: the tenant never used the device. Acquire: pairs with the release in gc_tenant_share. */
-static inline struct gc_share *gc_tenant_share_at(const struct gc_tenant *tenant, int ordinal)
+/* NULL: the tenant never used the device. Acquire: pairs with the release in gc_tenant_quota. */
+static inline struct gc_quota *gc_tenant_share_at(const struct gc_tenant *tenant, int ordinal)
 {
-    return atomic_load_explicit(&tenant->shares[ordinal], memory_order_acquire);
+    return atomic_load_explicit(&tenant->quotas[ordinal], memory_order_acquire);
 }
 
 void gc_tenants_init(struct gc_core *core);

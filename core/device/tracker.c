@@ -6,16 +6,16 @@
 
 #define FIRST_BUCKETS 64
 
-struct gc_direct_record {
-    struct gc_direct_record *next;
+struct gc_tracker_record {
+    struct gc_tracker_record *next;
     struct gc_direct direct;
 };
-_Static_assert(sizeof(struct gc_direct_record) % 8 == 0, "a slab record");
+_Static_assert(sizeof(struct gc_tracker_record) % 8 == 0, "a slab record");
 
-void gc_tracker_init(struct gc_tracker *tracker, struct gc_host *host)
+void gc_tracker_init(struct gc_tracker *tracker, struct gc_host_mem *host)
 {
     tracker->host = host;
-    gc_slab_init(&tracker->records, host, sizeof(struct gc_direct_record));
+    gc_slab_init(&tracker->records, host, sizeof(struct gc_tracker_record));
     for (unsigned i = 0; i < GC_TRACKER_SHARDS; i++) {
         tracker->shards[i] = (struct gc_tracker_shard){.buckets = NULL};
         gc_lock_init(&tracker->shards[i].lock, GC_RANK_TRACKER);
@@ -24,7 +24,7 @@ void gc_tracker_init(struct gc_tracker *tracker, struct gc_host *host)
 
 static uint64_t buckets_bytes(uint64_t count)
 {
-    return count * sizeof(struct gc_direct_record *);
+    return count * sizeof(struct gc_tracker_record *);
 }
 
 void gc_tracker_fini(struct gc_tracker *tracker)
@@ -32,7 +32,7 @@ void gc_tracker_fini(struct gc_tracker *tracker)
     for (unsigned i = 0; i < GC_TRACKER_SHARDS; i++) {
         struct gc_tracker_shard *shard = &tracker->shards[i];
         if (shard->buckets != NULL)
-            gc_host_unmap(tracker->host, shard->buckets, buckets_bytes(shard->bucket_count));
+            gc_host_mem_unmap(tracker->host, shard->buckets, buckets_bytes(shard->bucket_count));
         gc_lock_fini(&shard->lock);
     }
     gc_slab_fini(&tracker->records);
@@ -50,23 +50,23 @@ static struct gc_tracker_shard *shard_of(struct gc_tracker *tracker, uint64_t ha
 }
 
 /* Where the record hangs, or the end of its chain. */
-static struct gc_direct_record **link_of(const struct gc_tracker_shard *shard, uint64_t hash,
-                                         enum gc_direct_kind kind, uint64_t key)
+static struct gc_tracker_record **link_of(const struct gc_tracker_shard *shard, uint64_t hash,
+                                          enum gc_direct_kind kind, uint64_t key)
 {
-    struct gc_direct_record **link = &shard->buckets[hash & (shard->bucket_count - 1)];
+    struct gc_tracker_record **link = &shard->buckets[hash & (shard->bucket_count - 1)];
     while (*link != NULL && ((*link)->direct.key != key || (*link)->direct.kind != kind))
         link = &(*link)->next;
     return link;
 }
 
-static void rehash_locked(struct gc_tracker_shard *shard, struct gc_direct_record **buckets,
+static void rehash_locked(struct gc_tracker_shard *shard, struct gc_tracker_record **buckets,
                           uint64_t count)
 {
     for (uint64_t i = 0; i < shard->bucket_count; i++) {
-        struct gc_direct_record *record = shard->buckets[i];
+        struct gc_tracker_record *record = shard->buckets[i];
         while (record != NULL) {
-            struct gc_direct_record *next = record->next;
-            struct gc_direct_record **bucket =
+            struct gc_tracker_record *next = record->next;
+            struct gc_tracker_record **bucket =
                 &buckets[hash_of(record->direct.kind, record->direct.key) & (count - 1)];
             record->next = *bucket;
             *bucket = record;
@@ -86,8 +86,8 @@ static bool acquire_roomy(struct gc_tracker *tracker, struct gc_tracker_shard *s
         return true;
     gc_lock_release(&shard->lock);
     const uint64_t larger = count == 0 ? FIRST_BUCKETS : count * 2;
-    struct gc_direct_record **buckets = gc_host_map(tracker->host, buckets_bytes(larger));
-    struct gc_direct_record **unused = buckets;
+    struct gc_tracker_record **buckets = gc_host_mem_map(tracker->host, buckets_bytes(larger));
+    struct gc_tracker_record **unused = buckets;
     gc_lock_acquire(&shard->lock);
     if (buckets != NULL && shard->bucket_count == count) {
         unused = shard->buckets;
@@ -95,7 +95,7 @@ static bool acquire_roomy(struct gc_tracker *tracker, struct gc_tracker_shard *s
     }
     if (unused != NULL) {
         gc_lock_release(&shard->lock);
-        gc_host_unmap(tracker->host, unused, buckets_bytes(unused == buckets ? larger : count));
+        gc_host_mem_unmap(tracker->host, unused, buckets_bytes(unused == buckets ? larger : count));
         gc_lock_acquire(&shard->lock);
     }
     if (shard->bucket_count != 0)
@@ -107,18 +107,18 @@ static bool acquire_roomy(struct gc_tracker *tracker, struct gc_tracker_shard *s
 enum gc_status gc_tracker_add(struct gc_tracker *tracker, const struct gc_direct *direct,
                               bool *replaced, struct gc_direct *old)
 {
-    struct gc_direct_record *record = gc_slab_take(&tracker->records);
+    struct gc_tracker_record *record = gc_slab_alloc(&tracker->records);
     if (record == NULL)
         return GC_NO_HOST_MEMORY;
     record->direct = *direct;
     const uint64_t hash = hash_of(direct->kind, direct->key);
     struct gc_tracker_shard *shard = shard_of(tracker, hash);
     if (!acquire_roomy(tracker, shard)) {
-        gc_slab_put(&tracker->records, record);
+        gc_slab_free(&tracker->records, record);
         return GC_NO_HOST_MEMORY;
     }
-    struct gc_direct_record **link = link_of(shard, hash, direct->kind, direct->key);
-    struct gc_direct_record *former = *link;
+    struct gc_tracker_record **link = link_of(shard, hash, direct->kind, direct->key);
+    struct gc_tracker_record *former = *link;
     record->next = former == NULL ? NULL : former->next;
     *link = record;
     *replaced = former != NULL;
@@ -128,28 +128,28 @@ enum gc_status gc_tracker_add(struct gc_tracker *tracker, const struct gc_direct
         shard->record_count++;
     gc_lock_release(&shard->lock);
     if (former != NULL)
-        gc_slab_put(&tracker->records, former);
+        gc_slab_free(&tracker->records, former);
     return GC_OK;
 }
 
-static struct gc_direct_record *unhang_locked(struct gc_tracker_shard *shard,
-                                              struct gc_direct_record **link)
+static struct gc_tracker_record *unhang_locked(struct gc_tracker_shard *shard,
+                                               struct gc_tracker_record **link)
 {
-    struct gc_direct_record *record = *link;
+    struct gc_tracker_record *record = *link;
     *link = record->next;
     shard->record_count--;
     return record;
 }
 
 /* Hands out a copy and recycles the record. No lock is held. */
-static bool surrender(struct gc_tracker *tracker, struct gc_direct_record *record,
+static bool surrender(struct gc_tracker *tracker, struct gc_tracker_record *record,
                       struct gc_direct *direct)
 {
     if (record == NULL)
         return false;
     if (direct != NULL)
         *direct = record->direct;
-    gc_slab_put(&tracker->records, record);
+    gc_slab_free(&tracker->records, record);
     return true;
 }
 
@@ -158,10 +158,10 @@ bool gc_tracker_remove(struct gc_tracker *tracker, enum gc_direct_kind kind, uin
 {
     const uint64_t hash = hash_of(kind, key);
     struct gc_tracker_shard *shard = shard_of(tracker, hash);
-    struct gc_direct_record *record = NULL;
+    struct gc_tracker_record *record = NULL;
     gc_lock_acquire(&shard->lock);
     if (shard->bucket_count != 0) {
-        struct gc_direct_record **link = link_of(shard, hash, kind, key);
+        struct gc_tracker_record **link = link_of(shard, hash, kind, key);
         if (*link != NULL)
             record = unhang_locked(shard, link);
     }
@@ -177,7 +177,7 @@ bool gc_tracker_find(struct gc_tracker *tracker, enum gc_direct_kind kind, uint6
     bool found = false;
     gc_lock_acquire(&shard->lock);
     if (shard->bucket_count != 0) {
-        const struct gc_direct_record *record = *link_of(shard, hash, kind, key);
+        const struct gc_tracker_record *record = *link_of(shard, hash, kind, key);
         found = record != NULL;
         if (found)
             *direct = record->direct;
@@ -187,18 +187,18 @@ bool gc_tracker_find(struct gc_tracker *tracker, enum gc_direct_kind kind, uint6
 }
 
 /* Unhangs the context's records and returns them as a list. */
-static struct gc_direct_record *unhang_context_locked(struct gc_tracker_shard *shard,
-                                                      uint64_t context)
+static struct gc_tracker_record *unhang_context_locked(struct gc_tracker_shard *shard,
+                                                       uint64_t context)
 {
-    struct gc_direct_record *list = NULL;
+    struct gc_tracker_record *list = NULL;
     for (uint64_t i = 0; i < shard->bucket_count; i++) {
-        struct gc_direct_record **link = &shard->buckets[i];
+        struct gc_tracker_record **link = &shard->buckets[i];
         while (*link != NULL) {
             if ((*link)->direct.context != context) {
                 link = &(*link)->next;
                 continue;
             }
-            struct gc_direct_record *record = unhang_locked(shard, link);
+            struct gc_tracker_record *record = unhang_locked(shard, link);
             record->next = list;
             list = record;
         }
@@ -213,13 +213,13 @@ void gc_tracker_remove_context(struct gc_tracker *tracker, uint64_t context,
     for (unsigned i = 0; i < GC_TRACKER_SHARDS; i++) {
         struct gc_tracker_shard *shard = &tracker->shards[i];
         gc_lock_acquire(&shard->lock);
-        struct gc_direct_record *list = unhang_context_locked(shard, context);
+        struct gc_tracker_record *list = unhang_context_locked(shard, context);
         gc_lock_release(&shard->lock);
         while (list != NULL) {
-            struct gc_direct_record *record = list;
+            struct gc_tracker_record *record = list;
             list = record->next;
             visit(argument, &record->direct);
-            gc_slab_put(&tracker->records, record);
+            gc_slab_free(&tracker->records, record);
         }
     }
 }
@@ -231,7 +231,7 @@ void gc_tracker_visit(struct gc_tracker *tracker,
         struct gc_tracker_shard *shard = &tracker->shards[i];
         gc_lock_acquire(&shard->lock);
         for (uint64_t bucket = 0; bucket < shard->bucket_count; bucket++) {
-            for (const struct gc_direct_record *record = shard->buckets[bucket]; record != NULL;
+            for (const struct gc_tracker_record *record = shard->buckets[bucket]; record != NULL;
                  record = record->next)
                 visit(argument, &record->direct);
         }

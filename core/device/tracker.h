@@ -14,22 +14,22 @@
 
 #define GC_TRACKER_SHARDS 64
 
-struct gc_direct_record;
+struct gc_tracker_record;
 
 struct gc_tracker_shard {
     struct gc_lock lock; /* guards all below */
-    struct gc_direct_record **buckets;
+    struct gc_tracker_record **buckets;
     uint64_t bucket_count; /* a power of two; 0 until the first record */
     uint64_t record_count;
 };
 
 struct gc_tracker {
-    struct gc_host *host;
+    struct gc_host_mem *host;
     struct gc_slab records;
     struct gc_tracker_shard shards[GC_TRACKER_SHARDS];
 };
 
-void gc_tracker_init(struct gc_tracker *tracker, struct gc_host *host);
+void gc_tracker_init(struct gc_tracker *tracker, struct gc_host_mem *host);
 void gc_tracker_fini(struct gc_tracker *tracker);
 /* Adds a copy. If there was a record of this kind and key it is replaced, *replaced is true and
  * *old has it: the program gave it back by a way not seen. GC_NO_HOST_MEMORY. */

@@ -20,14 +20,14 @@
 
 /* Most often the driver destroys the context. Where it declines, or somebody holds a primary
  * context unseen, others may use it as ever, and must not be told that it is gone. */
-void gc_context_lock_decided(struct gc_context *context)
+void gc_wait_lock_after_teardown(struct gc_context *context)
 {
     const struct timespec moment = {0, PAUSE_NS};
     const struct gc_driver *driver = &context->core->driver;
     GC_ASSERT(gc_lock_held_count() == 0); /* who ends it needs them */
     const uint64_t end_ns = driver->clock_ns(driver->self) + PATIENCE_NS;
     gc_pool_acquire_plain(&context->pool);
-    while (context->pool.hidden != NULL) {
+    while (context->pool.detached != NULL) {
         gc_pool_release(&context->pool);
         nanosleep(&moment, NULL);
         const bool is_over = driver->clock_ns(driver->self) >= end_ns;
@@ -37,49 +37,50 @@ void gc_context_lock_decided(struct gc_context *context)
     }
 }
 
-bool gc_context_await_end(struct gc_context *context, unsigned shown_count)
+bool gc_wait_teardown(struct gc_context *context, unsigned reattach_count)
 {
-    gc_context_lock_decided(context);
+    gc_wait_lock_after_teardown(context);
     const bool stays = !context->pool.is_dropped;
     gc_pool_release(&context->pool);
-    return stays && gc_core_shown_count(context->core) != shown_count;
+    return stays && gc_core_reattach_count(context->core) != reattach_count;
 }
 
 static bool hides_locked(const struct gc_pool *pool, uint64_t address)
 {
-    const struct gc_segment *segment = pool->hidden == NULL ? NULL : pool->hidden->content.segments;
+    const struct gc_segment *segment =
+        pool->detached == NULL ? NULL : pool->detached->content.segments;
     while (segment != NULL && address - segment->address >= segment->bytes)
         segment = segment->next;
     return segment != NULL;
 }
 
-static enum gc_hidden await_address(struct gc_context *context, uint64_t address)
+static enum gc_detached wait_address(struct gc_context *context, uint64_t address)
 {
     gc_pool_acquire_plain(&context->pool);
     const bool is_hidden = hides_locked(&context->pool, address);
     gc_pool_release(&context->pool);
     if (!is_hidden)
-        return GC_HIDDEN_NOT;
-    gc_context_lock_decided(context);
+        return GC_DETACHED_NOT;
+    gc_wait_lock_after_teardown(context);
     const bool is_decided = !hides_locked(&context->pool, address);
     gc_pool_release(&context->pool);
-    return is_decided ? GC_HIDDEN_DECIDED : GC_HIDDEN_STILL;
+    return is_decided ? GC_DETACHED_RESOLVED : GC_DETACHED_STILL;
 }
 
-enum gc_hidden gc_core_await_hidden(struct gc_core *core, uint64_t address)
+enum gc_detached gc_wait_detached(struct gc_core *core, uint64_t address)
 {
-    if (atomic_load_explicit(&core->hidden_count, memory_order_acquire) == 0)
-        return GC_HIDDEN_NOT;
+    if (atomic_load_explicit(&core->detached_count, memory_order_acquire) == 0)
+        return GC_DETACHED_NOT;
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         struct gc_device *device = gc_core_find_device(core, i);
         struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
         for (; context != NULL; context = gc_context_next(context)) {
-            const enum gc_hidden hidden = await_address(context, address);
-            if (hidden != GC_HIDDEN_NOT)
-                return hidden;
+            const enum gc_detached detached = wait_address(context, address);
+            if (detached != GC_DETACHED_NOT)
+                return detached;
         }
     }
-    return GC_HIDDEN_NOT;
+    return GC_DETACHED_NOT;
 }
 
 /* ---- what is paused ---- */
@@ -92,7 +93,7 @@ static void await_change(struct gc_core *core, uint32_t word)
         (void)core->serve(core);
 }
 
-void gc_core_await_resume(struct gc_core *core)
+void gc_wait_resume(struct gc_core *core)
 {
     uint32_t word;
     GC_ASSERT(gc_lock_held_count() == 0);
@@ -100,7 +101,7 @@ void gc_core_await_resume(struct gc_core *core)
         await_change(core, word);
 }
 
-void gc_core_await_tenant(struct gc_core *core, const struct gc_tenant *tenant)
+void gc_wait_tenant(struct gc_core *core, const struct gc_tenant *tenant)
 {
     GC_ASSERT(gc_lock_held_count() == 0);
     for (;;) {

@@ -55,92 +55,92 @@ static struct gc_entry entry_of(const struct gc_direct *direct)
 /* To other processes. */
 static void show(struct gc_device *device)
 {
-    if (device != NULL && device->core->member != NULL)
-        gc_member_write(device, gc_core_now_ns(device->core));
+    if (device != NULL && device->core->client != NULL)
+        gc_publish_device(device, gc_core_now_ns(device->core));
 }
 
-static bool try_reserve(struct gc_core *core, struct gc_device *device, struct gc_share *share,
+static bool try_reserve(struct gc_core *core, struct gc_device *device, struct gc_quota *quota,
                         uint64_t bytes, bool is_trial)
 {
-    struct gc_shortage shortage;
-    struct gc_held held;
-    struct gc_decline decline = {0};
-    struct gc_room room = {.is_short = is_trial};
+    struct gc_reclaim reclaim;
+    struct gc_charge held;
+    struct gc_charge_failure charge_failure = {0};
+    struct gc_borrow room = {.is_short = is_trial};
     gc_core_serve(core);
-    if (gc_share_reserve(device, share, bytes, &held, &decline))
+    if (gc_quota_charge(device, quota, bytes, &held, &charge_failure))
         return true;
-    if (bytes <= gc_share_limit_bytes(device, share)) {
-        gc_shortage_begin(&shortage, device, share, NULL);
-        while (gc_shortage_relieve(&shortage, bytes, &decline)) {
-            if (shortage.attempts == 1)
+    if (bytes <= gc_quota_limit_bytes(device, quota)) {
+        gc_reclaim_begin(&reclaim, device, quota, NULL);
+        while (gc_reclaim_step(&reclaim, bytes, &charge_failure)) {
+            if (reclaim.attempts == 1)
                 gc_counter_add(&device->stats.retry_count, 1);
-            if (gc_share_reserve(device, share, bytes, &held, &decline))
+            if (gc_quota_charge(device, quota, bytes, &held, &charge_failure))
                 return true;
         }
         do {
-            if (gc_share_reserve(device, share, bytes, &held, &decline))
+            if (gc_quota_charge(device, quota, bytes, &held, &charge_failure))
                 return true;
-        } while (!decline.is_share_short && gc_member_make_room(device, bytes, &room));
+        } while (!charge_failure.is_quota_short && gc_borrow_step(device, bytes, &room));
     }
     return false;
 }
 
-bool gc_core_try_reserve(struct gc_core *core, struct gc_device *device, struct gc_share *share,
-                         uint64_t bytes)
+bool gc_core_try_charge(struct gc_core *core, struct gc_device *device, struct gc_quota *quota,
+                        uint64_t bytes)
 {
-    return try_reserve(core, device, share, bytes, true);
+    return try_reserve(core, device, quota, bytes, true);
 }
 
-enum gc_status gc_core_reserve(struct gc_core *core, struct gc_device *device,
-                               struct gc_share *share, uint64_t bytes)
+enum gc_status gc_core_charge(struct gc_core *core, struct gc_device *device,
+                              struct gc_quota *quota, uint64_t bytes)
 {
     const struct gc_entry entry = {.requested_bytes = bytes, .api = GC_API_NONE};
-    if (try_reserve(core, device, share, bytes, false))
+    if (try_reserve(core, device, quota, bytes, false))
         return GC_OK;
-    gc_share_note_oom(device, share, &entry);
+    gc_quota_count_oom(device, quota, &entry);
     show(device);
     return GC_OUT_OF_MEMORY;
 }
 
-void gc_core_confirm(struct gc_core *core, struct gc_device *device, struct gc_share *share)
+void gc_core_commit(struct gc_core *core, struct gc_device *device, struct gc_quota *quota)
 {
-    const struct gc_held held = {0, 0};
+    const struct gc_charge held = {0, 0};
     (void)core;
-    gc_share_confirm(device, share, &held);
+    gc_quota_commit(device, quota, &held);
 }
 
-void gc_core_unreserve(struct gc_core *core, struct gc_device *device, struct gc_share *share,
-                       uint64_t bytes)
+void gc_core_uncharge(struct gc_core *core, struct gc_device *device, struct gc_quota *quota,
+                      uint64_t bytes)
 {
     (void)core;
     if (bytes != 0)
-        gc_share_release(device, share, bytes);
+        gc_quota_uncharge(device, quota, bytes);
 }
 
 void gc_core_adjust(struct gc_core *core, struct gc_device *device, int64_t bytes)
 {
     if (bytes >= 0) {
         char limit[GC_TEXT_SIZE_BYTES];
-        gc_budget_charge(&device->budget, (uint64_t)bytes);
+        gc_budget_force_charge(&device->budget, (uint64_t)bytes);
         if (device->budget.account != NULL)
             atomic_store_explicit(&device->is_group_over, true, memory_order_relaxed);
         if (gc_budget_held(&device->budget) > gc_budget_limit(&device->budget))
-            gc_log_once(core->log, &device->over_limit_said, GC_LOG_WARN,
+            gc_log_once(core->log, &device->over_limit_logged, GC_LOG_WARN,
                         "device %d: a context, module or graph took the process above its limit of "
                         "%s; nothing more is given until it is below",
                         device->info.ordinal,
                         gc_text_size(gc_budget_limit(&device->budget), limit));
     } else
-        gc_device_release_measured(device, 0 - (uint64_t)bytes);
+        gc_device_uncharge_measured(device, 0 - (uint64_t)bytes);
 }
 
-bool gc_core_relieve(struct gc_core *core, struct gc_device *device, uint64_t wanted_bytes)
+bool gc_core_reclaim(struct gc_core *core, struct gc_device *device, uint64_t wanted_bytes)
 {
-    struct gc_shortage shortage;
-    const struct gc_decline decline = {0};
+    struct gc_reclaim reclaim;
+    const struct gc_charge_failure charge_failure = {0};
     (void)core;
-    gc_shortage_begin(&shortage, device, NULL, NULL);
-    const bool changed = gc_shortage_relieve(&shortage, wanted_bytes, &decline);
+    gc_reclaim_begin(&reclaim, device, NULL, NULL);
+    const bool changed = gc_reclaim_step(&reclaim, wanted_bytes, &charge_failure);
     if (changed)
         gc_counter_add(&device->stats.retry_count, 1);
     return changed;
@@ -156,27 +156,27 @@ static void uncount(const struct gc_direct *direct, bool is_freed)
     if (device == NULL)
         return;
     if (!gc_direct_is_allocation(direct->kind))
-        gc_device_note_other_gone(device, &entry);
+        gc_device_uncount_other(device, &entry);
     else if (is_freed)
-        gc_share_note_free(device, direct->share, &entry);
+        gc_quota_count_free(device, direct->quota, &entry);
     else
-        gc_share_note_vanished(device, direct->share, &entry);
+        gc_quota_count_destroyed(device, direct->quota, &entry);
     atomic_fetch_sub_explicit(&device->direct_bytes[direct->kind], bytes_of(direct),
                               memory_order_relaxed);
     if (direct->kind == GC_DIRECT_CONTEXT)
         gc_gauge_sub(&device->stats.context, bytes_of(direct));
 }
 
-static void settle(const struct gc_direct *direct, bool is_freed)
+static void uncharge_record(const struct gc_direct *direct, bool is_freed)
 {
     uncount(direct, is_freed);
     if (direct->device != NULL && direct->charged_bytes != 0)
-        gc_share_release(direct->device, direct->share, direct->charged_bytes);
+        gc_quota_uncharge(direct->device, direct->quota, direct->charged_bytes);
 }
 
-void gc_direct_vanished(const struct gc_direct *direct)
+void gc_direct_destroyed(const struct gc_direct *direct)
 {
-    settle(direct, false);
+    uncharge_record(direct, false);
 }
 
 enum gc_status gc_core_track(struct gc_core *core, const struct gc_direct *direct)
@@ -194,10 +194,10 @@ enum gc_status gc_core_track(struct gc_core *core, const struct gc_direct *direc
         if (direct->kind == GC_DIRECT_CONTEXT)
             gc_gauge_add(&device->stats.context, bytes_of(direct));
         if (gc_direct_is_allocation(direct->kind)) {
-            gc_share_note_alloc(device, direct->share, &entry);
-            gc_share_note_hit(device, direct->share, false);
+            gc_quota_count_alloc(device, direct->quota, &entry);
+            gc_quota_count_hit(device, direct->quota, false);
         } else {
-            gc_device_note_other(device, &entry);
+            gc_device_count_other(device, &entry);
         }
     }
     const enum gc_status status = gc_tracker_add(&core->tracker, direct, &replaced, &old);
@@ -206,7 +206,7 @@ enum gc_status gc_core_track(struct gc_core *core, const struct gc_direct *direc
         return status;
     }
     if (replaced)
-        settle(&old, false);
+        uncharge_record(&old, false);
     if (device != NULL && gc_direct_is_allocation(direct->kind))
         gc_device_observe(device, GC_TRACE_ALLOC, &entry);
     show(device);
@@ -219,7 +219,7 @@ enum gc_status gc_core_untrack(struct gc_core *core, enum gc_direct_kind kind, u
     struct gc_direct removed;
     if (!gc_tracker_remove(&core->tracker, kind, key, &removed))
         return GC_NOT_OURS;
-    settle(&removed, true);
+    uncharge_record(&removed, true);
     show(removed.device);
     if (direct != NULL)
         *direct = removed;

@@ -10,6 +10,6 @@
 bool gc_direct_is_allocation(enum gc_direct_kind kind);
 
 /* Settles the accounts of a direct record that went with its context. */
-void gc_direct_vanished(const struct gc_direct *direct);
+void gc_direct_destroyed(const struct gc_direct *direct);
 
 #endif

@@ -23,11 +23,11 @@ struct range {
 };
 
 /* An allocation on its way. */
-struct order {
+struct alloc_request {
     struct gc_elastic *pool;
     struct gc_context *context;
     struct range range;
-    uint32_t donors;         /* chained by `next` */
+    uint32_t victims;        /* chained by `next` */
     uint32_t create_count;   /* pages neither there nor in the stock */
     uint64_t reserved_bytes; /* for those not created yet */
     uint32_t bound_count;
@@ -74,7 +74,7 @@ static bool has_busy_locked(const struct gc_elastic *pool, struct range range)
 }
 
 /* Once no page of the range is busy: whether the mapped ones are all (`wanted`) or none of it. */
-static bool await_locked(struct gc_elastic *pool, struct range range, bool wanted)
+static bool wait_locked(struct gc_elastic *pool, struct range range, bool wanted)
 {
     while (has_busy_locked(pool, range))
         gc_lock_wait(&pool->lock, &pool->changed);
@@ -85,7 +85,7 @@ static bool await_locked(struct gc_elastic *pool, struct range range, bool wante
     return true;
 }
 
-static void note_mapped_locked(struct gc_elastic *pool, struct range range)
+static void count_mapped_locked(struct gc_elastic *pool, struct range range)
 {
     struct gc_elastic_figures *figures = &pool->figures;
     const uint64_t bytes = range.count * pool->page_bytes;
@@ -94,184 +94,184 @@ static void note_mapped_locked(struct gc_elastic *pool, struct range range)
         pool->pages[range.first + i].state = GC_ELASTIC_MAPPED;
     figures->mapped_bytes += bytes;
     figures->mapped_peak_bytes = gc_max_u64(figures->mapped_peak_bytes, figures->mapped_bytes);
-    gc_device_note_other(pool->device, &entry);
+    gc_device_count_other(pool->device, &entry);
 }
 
 /* ---- allocate ---- */
 
 /* Takes a donor: the longest warm page, which is none of the range, since those are busy. */
-static bool take_donor_locked(struct order *order)
+static bool pop_victim_locked(struct alloc_request *alloc)
 {
-    struct gc_elastic *pool = order->pool;
-    const uint32_t donor = pool->warm_first;
-    if (donor == GC_ELASTIC_PAGE_NONE)
+    struct gc_elastic *pool = alloc->pool;
+    const uint32_t victim = pool->idle_first;
+    if (victim == GC_ELASTIC_PAGE_NONE)
         return false;
-    gc_elastic_take_warm_locked(pool, donor);
-    pool->pages[donor].next = order->donors;
-    order->donors = donor;
+    gc_elastic_remove_idle_locked(pool, victim);
+    pool->pages[victim].next = alloc->victims;
+    alloc->victims = victim;
     return true;
 }
 
-static void claim_locked(struct order *order)
+static void acquire_pages_locked(struct alloc_request *alloc)
 {
-    struct gc_elastic *pool = order->pool;
-    for (uint32_t i = 0; i < order->range.count; i++) {
-        if (pool->pages[order->range.first + i].state == GC_ELASTIC_WARM)
-            gc_elastic_take_warm_locked(pool, order->range.first + i);
-        pool->pages[order->range.first + i].state = GC_ELASTIC_BUSY;
+    struct gc_elastic *pool = alloc->pool;
+    for (uint32_t i = 0; i < alloc->range.count; i++) {
+        if (pool->pages[alloc->range.first + i].state == GC_ELASTIC_IDLE)
+            gc_elastic_remove_idle_locked(pool, alloc->range.first + i);
+        pool->pages[alloc->range.first + i].state = GC_ELASTIC_BUSY;
     }
-    for (uint32_t i = 0; i < order->range.count; i++) {
-        struct gc_elastic_page *page = &pool->pages[order->range.first + i];
+    for (uint32_t i = 0; i < alloc->range.count; i++) {
+        struct gc_elastic_page *page = &pool->pages[alloc->range.first + i];
         if (page->has_handle)
             continue;
-        page->has_handle = gc_elastic_take_loose_locked(pool, &page->handle);
-        if (!page->has_handle && !take_donor_locked(order))
-            order->create_count++;
+        page->has_handle = gc_elastic_pop_unmapped_locked(pool, &page->handle);
+        if (!page->has_handle && !pop_victim_locked(alloc))
+            alloc->create_count++;
     }
 }
 
-static enum gc_status fail_driver(struct order *order, int code)
+static enum gc_status fail_driver(struct alloc_request *alloc, int code)
 {
-    order->driver_code = code;
-    return code == order->context->core->driver.out_of_memory ? GC_OUT_OF_MEMORY : GC_DRIVER;
+    alloc->driver_code = code;
+    return code == alloc->context->core->driver.out_of_memory ? GC_OUT_OF_MEMORY : GC_DRIVER;
 }
 
 /* The donor's physical page becomes the page's. */
-static enum gc_status take_from_donor(struct order *order, struct gc_elastic_page *page)
+static enum gc_status remap_victim(struct alloc_request *alloc, struct gc_elastic_page *page)
 {
-    struct gc_elastic *pool = order->pool;
-    const struct gc_driver *driver = &order->context->core->driver;
-    struct gc_elastic_page *donor = &pool->pages[order->donors];
+    struct gc_elastic *pool = alloc->pool;
+    const struct gc_driver *driver = &alloc->context->core->driver;
+    struct gc_elastic_page *victim = &pool->pages[alloc->victims];
     const int code =
-        driver->page_unmap(driver->self, order->context->handle,
-                           pool->base + order->donors * pool->page_bytes, pool->page_bytes);
+        driver->page_unmap(driver->self, alloc->context->handle,
+                           pool->base + alloc->victims * pool->page_bytes, pool->page_bytes);
     if (code != 0)
-        return fail_driver(order, code);
-    gc_device_trace_memory(order->context->device, GC_TRACE_UNMAP, GC_TRACE_PAGES,
-                           pool->base + order->donors * pool->page_bytes, pool->page_bytes);
-    order->unbound_count++;
-    page->handle = donor->handle;
+        return fail_driver(alloc, code);
+    gc_device_trace_memory(alloc->context->device, GC_TRACE_UNMAP, GC_TRACE_PAGES,
+                           pool->base + alloc->victims * pool->page_bytes, pool->page_bytes);
+    alloc->unbound_count++;
+    page->handle = victim->handle;
     page->has_handle = true;
-    const uint32_t freed = order->donors;
-    order->donors = donor->next;
+    const uint32_t freed = alloc->victims;
+    alloc->victims = victim->next;
     gc_lock_acquire(&pool->lock);
-    donor->has_handle = false;
-    donor->is_bound = false;
-    donor->is_accessible = false;
-    gc_elastic_stow_locked(pool, freed);
+    victim->has_handle = false;
+    victim->is_bound = false;
+    victim->is_accessible = false;
+    gc_elastic_cache_locked(pool, freed);
     pthread_cond_broadcast(&pool->changed);
     gc_lock_release(&pool->lock);
     return GC_OK;
 }
 
-static bool make_room(const struct order *order)
+static bool reclaim_memory(const struct alloc_request *alloc)
 {
-    struct gc_device *device = order->pool->device;
+    struct gc_device *device = alloc->pool->device;
     const struct gc_driver *driver = &device->core->driver;
-    return gc_core_relieve(device->core, device, order->reserved_bytes) ||
-           (driver->relieve != NULL &&
-            driver->relieve(driver->self, order->context->handle, order->reserved_bytes));
+    return gc_core_reclaim(device->core, device, alloc->reserved_bytes) ||
+           (driver->reclaim != NULL &&
+            driver->reclaim(driver->self, alloc->context->handle, alloc->reserved_bytes));
 }
 
-static enum gc_status create_page(struct order *order, struct gc_elastic_page *page)
+static enum gc_status create_page(struct alloc_request *alloc, struct gc_elastic_page *page)
 {
-    struct gc_elastic *pool = order->pool;
-    const struct gc_driver *driver = &order->context->core->driver;
+    struct gc_elastic *pool = alloc->pool;
+    const struct gc_driver *driver = &alloc->context->core->driver;
     int code =
-        GC_IN_CONTEXT(order->context, driver->page_create(driver->self, order->context->handle,
-                                                          pool->page_bytes, &page->handle));
-    for (unsigned i = 0; i < CREATE_ATTEMPTS && code == driver->out_of_memory && make_room(order);
-         i++)
-        code =
-            GC_IN_CONTEXT(order->context, driver->page_create(driver->self, order->context->handle,
-                                                              pool->page_bytes, &page->handle));
+        GC_CALL_IF_OPEN(alloc->context, driver->page_create(driver->self, alloc->context->handle,
+                                                            pool->page_bytes, &page->handle));
+    for (unsigned i = 0;
+         i < CREATE_ATTEMPTS && code == driver->out_of_memory && reclaim_memory(alloc); i++)
+        code = GC_CALL_IF_OPEN(alloc->context,
+                               driver->page_create(driver->self, alloc->context->handle,
+                                                   pool->page_bytes, &page->handle));
     if (code != 0)
-        return fail_driver(order, code);
+        return fail_driver(alloc, code);
     page->has_handle = true;
-    order->reserved_bytes -= pool->page_bytes;
-    order->created_count++;
-    gc_elastic_note_created(pool);
+    alloc->reserved_bytes -= pool->page_bytes;
+    alloc->created_count++;
+    gc_elastic_count_created(pool);
     return GC_OK;
 }
 
-static enum gc_status bind_page(struct order *order, uint32_t index)
+static enum gc_status bind_page(struct alloc_request *alloc, uint32_t index)
 {
-    struct gc_elastic *pool = order->pool;
-    const struct gc_driver *driver = &order->context->core->driver;
+    struct gc_elastic *pool = alloc->pool;
+    const struct gc_driver *driver = &alloc->context->core->driver;
     struct gc_elastic_page *page = &pool->pages[index];
     enum gc_status status = GC_OK;
     if (!page->has_handle)
-        status = order->donors != GC_ELASTIC_PAGE_NONE ? take_from_donor(order, page)
-                                                       : create_page(order, page);
+        status = alloc->victims != GC_ELASTIC_PAGE_NONE ? remap_victim(alloc, page)
+                                                        : create_page(alloc, page);
     if (status != GC_OK || page->is_bound)
         return status;
     const int code =
-        GC_IN_CONTEXT(order->context, driver->page_map(driver->self, order->context->handle,
-                                                       pool->base + index * pool->page_bytes,
-                                                       pool->page_bytes, page->handle));
+        GC_CALL_IF_OPEN(alloc->context, driver->page_map(driver->self, alloc->context->handle,
+                                                         pool->base + index * pool->page_bytes,
+                                                         pool->page_bytes, page->handle));
     if (code != 0)
-        return fail_driver(order, code);
-    gc_device_trace_memory(order->context->device, GC_TRACE_MAP, GC_TRACE_PAGES,
+        return fail_driver(alloc, code);
+    gc_device_trace_memory(alloc->context->device, GC_TRACE_MAP, GC_TRACE_PAGES,
                            pool->base + index * pool->page_bytes, pool->page_bytes);
     page->is_bound = true;
-    order->bound_count++;
+    alloc->bound_count++;
     return GC_OK;
 }
 
 /* One call for each run of pages that were bound anew. */
-static enum gc_status open_access(struct order *order)
+static enum gc_status open_access(struct alloc_request *alloc)
 {
-    struct gc_elastic *pool = order->pool;
-    const struct gc_driver *driver = &order->context->core->driver;
-    const uint32_t end = order->range.first + order->range.count;
-    for (uint32_t i = order->range.first, from = i; i < end; from = ++i) {
+    struct gc_elastic *pool = alloc->pool;
+    const struct gc_driver *driver = &alloc->context->core->driver;
+    const uint32_t end = alloc->range.first + alloc->range.count;
+    for (uint32_t i = alloc->range.first, from = i; i < end; from = ++i) {
         while (i < end && !pool->pages[i].is_accessible)
             i++;
         if (i == from)
             continue;
-        const int code = GC_IN_CONTEXT(
-            order->context, driver->page_set_access(driver->self, order->context->handle,
+        const int code = GC_CALL_IF_OPEN(
+            alloc->context, driver->page_set_access(driver->self, alloc->context->handle,
                                                     pool->base + from * pool->page_bytes,
                                                     (i - from) * pool->page_bytes, NULL, 0));
         if (code != 0)
-            return fail_driver(order, code);
+            return fail_driver(alloc, code);
         while (from < i)
             pool->pages[from++].is_accessible = true;
     }
     return GC_OK;
 }
 
-static enum gc_status serve(struct order *order)
+static enum gc_status serve(struct alloc_request *alloc)
 {
-    struct gc_elastic *pool = order->pool;
-    const uint64_t bytes = order->create_count * pool->page_bytes;
+    struct gc_elastic *pool = alloc->pool;
+    const uint64_t bytes = alloc->create_count * pool->page_bytes;
     enum gc_status status = GC_OK;
-    if (bytes != 0 && !gc_core_try_reserve(pool->device->core, pool->device, pool->share, bytes))
+    if (bytes != 0 && !gc_core_try_charge(pool->device->core, pool->device, pool->quota, bytes))
         return GC_OUT_OF_MEMORY;
-    order->reserved_bytes = bytes;
-    for (uint32_t i = 0; i < order->range.count && status == GC_OK; i++)
-        status = bind_page(order, order->range.first + i);
-    return status == GC_OK ? open_access(order) : status;
+    alloc->reserved_bytes = bytes;
+    for (uint32_t i = 0; i < alloc->range.count && status == GC_OK; i++)
+        status = bind_page(alloc, alloc->range.first + i);
+    return status == GC_OK ? open_access(alloc) : status;
 }
 
-static void finish(struct order *order, bool is_served)
+static void finish(struct alloc_request *alloc, bool is_served)
 {
-    struct gc_elastic *pool = order->pool;
-    gc_core_unreserve(pool->device->core, pool->device, pool->share, order->reserved_bytes);
+    struct gc_elastic *pool = alloc->pool;
+    gc_core_uncharge(pool->device->core, pool->device, pool->quota, alloc->reserved_bytes);
     gc_lock_acquire(&pool->lock);
-    pool->figures.map_count += order->bound_count;
-    pool->figures.unmap_count += order->unbound_count;
-    pool->figures.create_count += order->created_count;
+    pool->figures.map_count += alloc->bound_count;
+    pool->figures.unmap_count += alloc->unbound_count;
+    pool->figures.create_count += alloc->created_count;
     if (is_served) {
-        note_mapped_locked(pool, order->range);
+        count_mapped_locked(pool, alloc->range);
         pool->figures.allocate_count++;
     }
-    for (uint32_t i = 0; !is_served && i < order->range.count; i++)
-        gc_elastic_stow_locked(pool, order->range.first + i);
-    while (order->donors != GC_ELASTIC_PAGE_NONE) {
-        const uint32_t donor = order->donors;
-        order->donors = pool->pages[donor].next;
-        gc_elastic_stow_locked(pool, donor);
+    for (uint32_t i = 0; !is_served && i < alloc->range.count; i++)
+        gc_elastic_cache_locked(pool, alloc->range.first + i);
+    while (alloc->victims != GC_ELASTIC_PAGE_NONE) {
+        const uint32_t victim = alloc->victims;
+        alloc->victims = pool->pages[victim].next;
+        gc_elastic_cache_locked(pool, victim);
     }
     pthread_cond_broadcast(&pool->changed);
     gc_lock_release(&pool->lock);
@@ -280,28 +280,28 @@ static void finish(struct order *order, bool is_served)
 static enum gc_status allocate(struct gc_elastic *pool, struct gc_context *context,
                                struct range range, int *driver_code)
 {
-    struct order order = {
-        .pool = pool, .context = context, .range = range, .donors = GC_ELASTIC_PAGE_NONE};
+    struct alloc_request alloc = {
+        .pool = pool, .context = context, .range = range, .victims = GC_ELASTIC_PAGE_NONE};
     const struct gc_entry entry = {.requested_bytes = range.count * pool->page_bytes,
                                    .api = pool->api};
     struct gc_wait_set gate;
     int ignored;
-    if (!gc_elastic_open_gate(context, &gate))
+    if (!gc_elastic_begin_calls(context, &gate))
         return GC_CAPTURING;
     gc_lock_acquire(&pool->lock);
-    const bool is_free = await_locked(pool, range, false);
+    const bool is_free = wait_locked(pool, range, false);
     if (is_free)
-        claim_locked(&order);
+        acquire_pages_locked(&alloc);
     gc_lock_release(&pool->lock);
-    enum gc_status status = is_free ? serve(&order) : GC_ALREADY_MAPPED;
+    enum gc_status status = is_free ? serve(&alloc) : GC_ALREADY_MAPPED;
     if (is_free)
-        finish(&order, status == GC_OK);
+        finish(&alloc, status == GC_OK);
     if (status == GC_DRIVER)
-        *driver_code = order.driver_code;
+        *driver_code = alloc.driver_code;
     else if (status == GC_OUT_OF_MEMORY)
-        gc_share_note_oom(pool->device, pool->share, &entry);
+        gc_quota_count_oom(pool->device, pool->quota, &entry);
     if (status != GC_OK && is_free)
-        gc_elastic_shrink(pool, context, pool->stock_max, UINT64_MAX, &ignored);
+        gc_elastic_shrink(pool, context, pool->cache_max, UINT64_MAX, &ignored);
     gc_context_wait_end(&gate);
     return status;
 }
@@ -317,7 +317,7 @@ enum gc_status gc_elastic_allocate(struct gc_core *core, struct gc_context *cont
         return status;
     status = allocate(pool, context, range, driver_code);
     if (status == GC_OK)
-        gc_core_note_use(core);
+        gc_core_set_used(core);
     gc_elastic_release(core, pool);
     return status;
 }
@@ -332,14 +332,14 @@ static void end_use(struct gc_elastic *pool, struct range range, bool is_idle)
     gc_lock_acquire(&pool->lock);
     for (uint32_t i = 0; i < range.count; i++) {
         if (is_idle)
-            gc_elastic_stow_locked(pool, range.first + i);
+            gc_elastic_cache_locked(pool, range.first + i);
         else
             pool->pages[range.first + i].state = GC_ELASTIC_MAPPED;
     }
     if (is_idle) {
         figures->mapped_bytes -= bytes;
         figures->deallocate_count++;
-        gc_device_note_other_gone(pool->device, &entry);
+        gc_device_uncount_other(pool->device, &entry);
     }
     pthread_cond_broadcast(&pool->changed);
     gc_lock_release(&pool->lock);
@@ -351,10 +351,10 @@ static enum gc_status deallocate(struct gc_elastic *pool, struct gc_context *con
     struct gc_wait_set gate;
     enum gc_status status = GC_OK;
     int ignored;
-    if (!gc_elastic_open_gate(context, &gate))
+    if (!gc_elastic_begin_calls(context, &gate))
         return GC_CAPTURING;
     gc_lock_acquire(&pool->lock);
-    const bool is_mapped = await_locked(pool, range, true);
+    const bool is_mapped = wait_locked(pool, range, true);
     for (uint32_t i = 0; is_mapped && i < range.count; i++)
         pool->pages[range.first + i].state = GC_ELASTIC_BUSY;
     gc_lock_release(&pool->lock);
@@ -366,7 +366,7 @@ static enum gc_status deallocate(struct gc_elastic *pool, struct gc_context *con
         end_use(pool, range, status == GC_OK);
     /* A refusal here leaves pages in the stock, nothing worse. */
     if (status == GC_OK)
-        gc_elastic_shrink(pool, context, pool->stock_max, UINT64_MAX, &ignored);
+        gc_elastic_shrink(pool, context, pool->cache_max, UINT64_MAX, &ignored);
     gc_context_wait_end(&gate);
     return status;
 }

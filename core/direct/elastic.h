@@ -20,7 +20,7 @@ struct gc_elastic_setup {
     uint64_t capacity_bytes; /* rounded up to whole pages */
     uint64_t page_bytes;     /* a multiple of the device's; 0: the device's */
     bool keeps_none;         /* no stock */
-    struct gc_share *share;  /* that its pages are charged to beside the device; NULL: none */
+    struct gc_quota *quota;  /* that its pages are charged to beside the device; NULL: none */
     uint16_t api;            /* what its pages are counted under */
 };
 

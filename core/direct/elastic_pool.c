@@ -11,12 +11,12 @@
 #include <stddef.h>
 
 /* The stock's bound: a share of the capacity, and not more than this. */
-#define STOCK_SHARE 8
-#define STOCK_MAX_BYTES GC_MIB(256)
+#define CACHE_SHARE 8
+#define CACHE_MAX_BYTES GC_MIB(256)
 
 /* ---- gates ---- */
 
-bool gc_elastic_open_gate(struct gc_context *context, struct gc_wait_set *set)
+bool gc_elastic_begin_calls(struct gc_context *context, struct gc_wait_set *set)
 {
     gc_pool_acquire_plain(&context->pool);
     const bool is_open = gc_context_wait_begin_locked(context, set);
@@ -29,7 +29,7 @@ static enum gc_status wait_context(struct gc_context *context, int *driver_code)
     struct gc_wait_set set;
     if (context->is_device || gc_context_is_dropped(context))
         return GC_OK;
-    if (!gc_elastic_open_gate(context, &set))
+    if (!gc_elastic_begin_calls(context, &set))
         return GC_CAPTURING;
     const enum gc_status status = gc_fence_wait_set(&set, driver_code);
     gc_context_wait_end(&set);
@@ -49,84 +49,84 @@ enum gc_status gc_elastic_wait_device(struct gc_device *device, int *driver_code
 
 static void add_idle(struct gc_elastic *pool, uint64_t pages)
 {
-    gc_supply_add(&pool->device->supply, pages * pool->page_bytes);
-    if (pool->share != NULL)
-        gc_supply_add(&pool->share->supply, pages * pool->page_bytes);
+    gc_idle_add(&pool->device->idle, pages * pool->page_bytes);
+    if (pool->quota != NULL)
+        gc_idle_add(&pool->quota->idle, pages * pool->page_bytes);
 }
 
 static void sub_idle(struct gc_elastic *pool, uint64_t pages)
 {
-    gc_supply_sub(&pool->device->supply, pages * pool->page_bytes);
-    if (pool->share != NULL)
-        gc_supply_sub(&pool->share->supply, pages * pool->page_bytes);
+    gc_idle_sub(&pool->device->idle, pages * pool->page_bytes);
+    if (pool->quota != NULL)
+        gc_idle_sub(&pool->quota->idle, pages * pool->page_bytes);
 }
 
-void gc_elastic_note_created(struct gc_elastic *pool)
+void gc_elastic_count_created(struct gc_elastic *pool)
 {
     atomic_fetch_add_explicit(&pool->device->direct_bytes[GC_DIRECT_ELASTIC], pool->page_bytes,
                               memory_order_relaxed);
-    gc_core_confirm(pool->device->core, pool->device, pool->share);
+    gc_core_commit(pool->device->core, pool->device, pool->quota);
 }
 
-static void note_released(struct gc_elastic *pool)
+static void count_released(struct gc_elastic *pool)
 {
     atomic_fetch_sub_explicit(&pool->device->direct_bytes[GC_DIRECT_ELASTIC], pool->page_bytes,
                               memory_order_relaxed);
-    gc_share_release(pool->device, pool->share, pool->page_bytes);
+    gc_quota_uncharge(pool->device, pool->quota, pool->page_bytes);
 }
 
 /* ---- the stock: in and out ---- */
 
-static void push_loose_locked(struct gc_elastic *pool, uint64_t handle)
+static void push_unmapped_locked(struct gc_elastic *pool, uint64_t handle)
 {
-    GC_ASSERT(pool->loose_count < pool->page_count);
-    pool->loose[pool->loose_count++] = handle;
+    GC_ASSERT(pool->unmapped_count < pool->page_count);
+    pool->unmapped[pool->unmapped_count++] = handle;
     add_idle(pool, 1);
 }
 
-void gc_elastic_stow_locked(struct gc_elastic *pool, uint32_t index)
+void gc_elastic_cache_locked(struct gc_elastic *pool, uint32_t index)
 {
     struct gc_elastic_page *page = &pool->pages[index];
     if (!page->is_bound) {
         if (page->has_handle)
-            push_loose_locked(pool, page->handle);
+            push_unmapped_locked(pool, page->handle);
         page->has_handle = false;
         page->state = GC_ELASTIC_FREE;
         return;
     }
-    page->state = GC_ELASTIC_WARM;
-    page->previous = pool->warm_last;
+    page->state = GC_ELASTIC_IDLE;
+    page->previous = pool->idle_last;
     page->next = GC_ELASTIC_PAGE_NONE;
-    if (pool->warm_last == GC_ELASTIC_PAGE_NONE)
-        pool->warm_first = index;
+    if (pool->idle_last == GC_ELASTIC_PAGE_NONE)
+        pool->idle_first = index;
     else
-        pool->pages[pool->warm_last].next = index;
-    pool->warm_last = index;
-    pool->warm_count++;
+        pool->pages[pool->idle_last].next = index;
+    pool->idle_last = index;
+    pool->idle_count++;
     add_idle(pool, 1);
 }
 
-void gc_elastic_take_warm_locked(struct gc_elastic *pool, uint32_t index)
+void gc_elastic_remove_idle_locked(struct gc_elastic *pool, uint32_t index)
 {
     struct gc_elastic_page *page = &pool->pages[index];
     if (page->previous == GC_ELASTIC_PAGE_NONE)
-        pool->warm_first = page->next;
+        pool->idle_first = page->next;
     else
         pool->pages[page->previous].next = page->next;
     if (page->next == GC_ELASTIC_PAGE_NONE)
-        pool->warm_last = page->previous;
+        pool->idle_last = page->previous;
     else
         pool->pages[page->next].previous = page->previous;
     page->state = GC_ELASTIC_BUSY;
-    pool->warm_count--;
+    pool->idle_count--;
     sub_idle(pool, 1);
 }
 
-bool gc_elastic_take_loose_locked(struct gc_elastic *pool, uint64_t *handle)
+bool gc_elastic_pop_unmapped_locked(struct gc_elastic *pool, uint64_t *handle)
 {
-    if (pool->loose_count == 0)
+    if (pool->unmapped_count == 0)
         return false;
-    *handle = pool->loose[--pool->loose_count];
+    *handle = pool->unmapped[--pool->unmapped_count];
     sub_idle(pool, 1);
     return true;
 }
@@ -137,29 +137,29 @@ bool gc_elastic_take_loose_locked(struct gc_elastic *pool, uint64_t *handle)
 struct outgoing {
     uint32_t first;
     uint32_t count; /* of bound pages; 0: the loose handle */
-    uint64_t loose;
+    uint64_t unmapped;
 };
 
 /* The longest warm page and those that follow it in the list and in memory. */
-static void take_run_locked(struct gc_elastic *pool, uint64_t most, struct outgoing *out)
+static void pop_run_locked(struct gc_elastic *pool, uint64_t most, struct outgoing *out)
 {
-    *out = (struct outgoing){.first = pool->warm_first};
-    while (out->count < most && pool->warm_first == out->first + out->count) {
-        gc_elastic_take_warm_locked(pool, pool->warm_first);
+    *out = (struct outgoing){.first = pool->idle_first};
+    while (out->count < most && pool->idle_first == out->first + out->count) {
+        gc_elastic_remove_idle_locked(pool, pool->idle_first);
         out->count++;
     }
 }
 
-static bool take_outgoing_locked(struct gc_elastic *pool, uint64_t keep, uint64_t enough,
-                                 struct outgoing *out)
+static bool pop_outgoing_locked(struct gc_elastic *pool, uint64_t keep, uint64_t enough,
+                                struct outgoing *out)
 {
     const uint64_t most = gc_min_u64(
-        gc_sub_or_zero_u64((uint64_t)pool->warm_count + pool->loose_count, keep), enough);
+        gc_sub_or_zero_u64((uint64_t)pool->idle_count + pool->unmapped_count, keep), enough);
     *out = (struct outgoing){.count = 0};
     if (most == 0)
         return false;
-    if (!gc_elastic_take_loose_locked(pool, &out->loose))
-        take_run_locked(pool, most, out);
+    if (!gc_elastic_pop_unmapped_locked(pool, &out->unmapped))
+        pop_run_locked(pool, most, out);
     return true;
 }
 
@@ -169,18 +169,18 @@ static int release_page(struct gc_elastic *pool, struct gc_context *context, uin
     const struct gc_driver *driver = &context->core->driver;
     const int code = driver->page_release(driver->self, context->handle, handle);
     if (code == 0) {
-        note_released(pool);
+        count_released(pool);
         return 0;
     }
     gc_lock_acquire(&pool->lock);
-    push_loose_locked(pool, handle);
+    push_unmapped_locked(pool, handle);
     gc_lock_release(&pool->lock);
     return code;
 }
 
 /* Unbinds a run and releases its pages; those that the driver keeps stay in the stock. */
-static int give_run(struct gc_elastic *pool, struct gc_context *context, const struct outgoing *out,
-                    uint64_t *given)
+static int release_run(struct gc_elastic *pool, struct gc_context *context,
+                       const struct outgoing *out, uint64_t *released)
 {
     const struct gc_driver *driver = &context->core->driver;
     int code = driver->page_unmap(driver->self, context->handle,
@@ -199,13 +199,13 @@ static int give_run(struct gc_elastic *pool, struct gc_context *context, const s
             code = driver->page_release(driver->self, context->handle, page->handle);
         if (code == 0) {
             page->has_handle = false;
-            note_released(pool);
-            ++*given;
+            count_released(pool);
+            ++*released;
         }
     }
     gc_lock_acquire(&pool->lock);
     for (uint32_t i = out->first; i < out->first + out->count; i++)
-        gc_elastic_stow_locked(pool, i);
+        gc_elastic_cache_locked(pool, i);
     pool->figures.unmap_count += is_unmapped ? out->count : 0;
     pthread_cond_broadcast(&pool->changed);
     gc_lock_release(&pool->lock);
@@ -215,25 +215,25 @@ static int give_run(struct gc_elastic *pool, struct gc_context *context, const s
 uint64_t gc_elastic_shrink(struct gc_elastic *pool, struct gc_context *context, uint64_t keep,
                            uint64_t enough, int *driver_code)
 {
-    uint64_t given = 0;
+    uint64_t released = 0;
     int code = 0;
-    while (code == 0 && given < enough) {
+    while (code == 0 && released < enough) {
         struct outgoing out;
-        gc_device_give_back_begin(pool->device, pool->share);
+        gc_device_release_begin(pool->device, pool->quota);
         gc_lock_acquire(&pool->lock);
-        const bool is_any = take_outgoing_locked(pool, keep, enough - given, &out);
+        const bool is_any = pop_outgoing_locked(pool, keep, enough - released, &out);
         gc_lock_release(&pool->lock);
         if (is_any && out.count > 0)
-            code = give_run(pool, context, &out, &given);
-        else if (is_any && (code = release_page(pool, context, out.loose)) == 0)
-            given++;
-        gc_device_give_back_end(pool->device, pool->share);
+            code = release_run(pool, context, &out, &released);
+        else if (is_any && (code = release_page(pool, context, out.unmapped)) == 0)
+            released++;
+        gc_device_release_end(pool->device, pool->quota);
         if (!is_any)
             break;
     }
     if (code != 0)
         *driver_code = code;
-    return given;
+    return released;
 }
 
 /* ---- beginning and end ---- */
@@ -255,22 +255,22 @@ static enum gc_status plan_pages(const struct gc_device *device,
     return GC_OK;
 }
 
-static uint32_t stock_of(const struct gc_elastic *pool)
+static uint32_t cached_bytes_of(const struct gc_elastic *pool)
 {
-    const uint64_t share = gc_max_u64(pool->page_count / STOCK_SHARE, 1);
-    return (uint32_t)gc_min_u64(share, gc_max_u64(STOCK_MAX_BYTES / pool->page_bytes, 1));
+    const uint64_t quota = gc_max_u64(pool->page_count / CACHE_SHARE, 1);
+    return (uint32_t)gc_min_u64(quota, gc_max_u64(CACHE_MAX_BYTES / pool->page_bytes, 1));
 }
 
 static enum gc_status reserve(struct gc_elastic *pool, struct gc_context *context, int *driver_code)
 {
     const struct gc_driver *driver = &context->core->driver;
     struct gc_wait_set gate;
-    if (!gc_elastic_open_gate(context, &gate))
+    if (!gc_elastic_begin_calls(context, &gate))
         return GC_CAPTURING;
-    const int code =
-        GC_IN_CONTEXT(context, driver->address_reserve(driver->self, context->handle,
-                                                       pool->page_count * pool->page_bytes,
-                                                       pool->device->info.page_bytes, &pool->base));
+    const int code = GC_CALL_IF_OPEN(
+        context,
+        driver->address_reserve(driver->self, context->handle, pool->page_count * pool->page_bytes,
+                                pool->device->info.page_bytes, &pool->base));
     gc_context_wait_end(&gate);
     if (code == 0)
         return GC_OK;
@@ -299,16 +299,16 @@ enum gc_status gc_elastic_create(struct gc_core *core, struct gc_context *contex
     struct gc_elastic *pool = gc_elastic_create_record(context->device, page_count, page_bytes);
     if (pool == NULL)
         return GC_NO_HOST_MEMORY;
-    pool->stock_max = setup->keeps_none ? 0 : stock_of(pool);
+    pool->cache_max = setup->keeps_none ? 0 : cached_bytes_of(pool);
     pool->api = setup->api;
-    pool->share = setup->share;
-    if (pool->share != NULL)
-        atomic_fetch_add_explicit(&pool->share->elastic_count, 1, memory_order_relaxed);
+    pool->quota = setup->quota;
+    if (pool->quota != NULL)
+        atomic_fetch_add_explicit(&pool->quota->elastic_count, 1, memory_order_relaxed);
     status = reserve(pool, context, driver_code);
     if (status != GC_OK)
         goto fail_reserve;
     *base = pool->base;
-    status = gc_elastic_enter(core, pool, handle);
+    status = gc_elastic_add(core, pool, handle);
     if (status != GC_OK)
         goto fail_enter;
     return GC_OK;
@@ -332,11 +332,11 @@ static enum gc_status tear_down(struct gc_elastic *pool, struct gc_context *cont
         .requested_bytes = mapped_bytes, .bytes = mapped_bytes, .api = pool->api};
     for (uint32_t i = 0; i < pool->page_count; i++) {
         if (pool->pages[i].state == GC_ELASTIC_MAPPED)
-            gc_elastic_stow_locked(pool, i);
+            gc_elastic_cache_locked(pool, i);
     }
     pool->figures.mapped_bytes = 0;
     gc_lock_release(&pool->lock);
-    gc_device_note_other_gone(pool->device, &entry);
+    gc_device_uncount_other(pool->device, &entry);
     gc_elastic_shrink(pool, context, 0, UINT64_MAX, &code);
     if (code == 0)
         code = unreserve(pool, context);
@@ -354,7 +354,7 @@ enum gc_status gc_elastic_destroy(struct gc_core *core, struct gc_context *conte
     if (pool == NULL)
         return GC_INVALID_HANDLE;
     enum gc_status status = GC_CAPTURING;
-    if (gc_elastic_open_gate(context, &gate)) {
+    if (gc_elastic_begin_calls(context, &gate)) {
         status = gc_elastic_wait_device(pool->device, driver_code);
         if (status == GC_OK)
             status = tear_down(pool, context, driver_code);
@@ -384,7 +384,7 @@ enum gc_status gc_elastic_read(struct gc_core *core, uint64_t handle,
         figures->largest_free_bytes =
             gc_max_u64(figures->largest_free_bytes, run * pool->page_bytes);
     }
-    figures->warm_bytes = ((uint64_t)pool->warm_count + pool->loose_count) * pool->page_bytes;
+    figures->warm_bytes = ((uint64_t)pool->idle_count + pool->unmapped_count) * pool->page_bytes;
     gc_lock_release(&pool->lock);
     figures->base = pool->base;
     figures->page_bytes = pool->page_bytes;
@@ -402,7 +402,7 @@ enum gc_status gc_elastic_compact(struct gc_core *core, struct gc_context *conte
     if (pool == NULL)
         return GC_INVALID_HANDLE;
     enum gc_status status = GC_CAPTURING;
-    if (gc_elastic_open_gate(context, &gate)) {
+    if (gc_elastic_begin_calls(context, &gate)) {
         *given_bytes = gc_elastic_shrink(pool, context, 0, UINT64_MAX, &code) * pool->page_bytes;
         gc_context_wait_end(&gate);
         status = code == 0 ? GC_OK : GC_DRIVER;
@@ -419,17 +419,17 @@ static struct gc_context *enter_any_context(struct gc_device *device, struct gc_
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context)) {
         if (!context->is_device && !gc_context_is_dropped(context) &&
-            gc_elastic_open_gate(context, gate))
+            gc_elastic_begin_calls(context, gate))
             return context;
     }
     return NULL;
 }
 
-static uint64_t give_back_of(struct gc_elastic *pool, const struct gc_share *share,
+static uint64_t give_back_of(struct gc_elastic *pool, const struct gc_quota *quota,
                              uint64_t keep_bytes, uint64_t enough_bytes)
 {
     struct gc_device *device = pool->device;
-    const uint64_t idle_bytes = gc_share_idle_bytes(device, share);
+    const uint64_t idle_bytes = gc_quota_idle_bytes(device, quota);
     struct gc_wait_set gate;
     int ignored;
     if (idle_bytes <= keep_bytes)
@@ -439,27 +439,27 @@ static uint64_t give_back_of(struct gc_elastic *pool, const struct gc_share *sha
         return 0;
     const uint64_t bytes = gc_min_u64(idle_bytes - keep_bytes, enough_bytes);
     const uint64_t pages = (bytes - 1) / pool->page_bytes + 1;
-    const uint64_t given = gc_elastic_shrink(pool, context, 0, pages, &ignored);
+    const uint64_t released = gc_elastic_shrink(pool, context, 0, pages, &ignored);
     gc_context_wait_end(&gate);
-    gc_counter_add(&device->stats.trim_count, given);
-    return given * pool->page_bytes;
+    gc_counter_add(&device->stats.trim_count, released);
+    return released * pool->page_bytes;
 }
 
 /* The shrinker of reclaim.h. */
-static uint64_t give_back(struct gc_device *device, const struct gc_share *share,
+static uint64_t give_back(struct gc_device *device, const struct gc_quota *quota,
                           uint64_t keep_bytes, uint64_t enough_bytes)
 {
     struct gc_core *core = device->core;
-    uint64_t given = 0;
+    uint64_t released = 0;
     uint32_t slot = 0;
-    while (given < enough_bytes) {
-        struct gc_elastic *pool = gc_elastic_acquire_next(core, device, share, &slot);
+    while (released < enough_bytes) {
+        struct gc_elastic *pool = gc_elastic_acquire_next(core, device, quota, &slot);
         if (pool == NULL)
             break;
-        given += give_back_of(pool, share, keep_bytes, enough_bytes - given);
+        released += give_back_of(pool, quota, keep_bytes, enough_bytes - released);
         gc_elastic_release(core, pool);
     }
-    return given;
+    return released;
 }
 
 void gc_elastic_init(struct gc_core *core)

@@ -12,7 +12,7 @@
 #define GC_ELASTIC_PAGES_MAX (1U << 24) /* of one pool */
 #define GC_ELASTIC_PAGE_NONE UINT32_MAX
 
-enum gc_elastic_state { GC_ELASTIC_FREE, GC_ELASTIC_MAPPED, GC_ELASTIC_WARM, GC_ELASTIC_BUSY };
+enum gc_elastic_state { GC_ELASTIC_FREE, GC_ELASTIC_MAPPED, GC_ELASTIC_IDLE, GC_ELASTIC_BUSY };
 
 struct gc_elastic_page {
     uint64_t handle;    /* of the physical page, if has_handle */
@@ -26,22 +26,22 @@ struct gc_elastic_page {
 
 struct gc_elastic {
     struct gc_device *device;
-    struct gc_share *share; /* NULL: charged to the device alone */
+    struct gc_quota *quota; /* NULL: charged to the device alone */
     uint64_t base;
     uint64_t page_bytes;
     uint32_t page_count;
-    uint32_t stock_max; /* pages */
+    uint32_t cache_max; /* pages */
     uint32_t slot;      /* in the table; guarded by its lock */
     uint16_t api;
 
     struct gc_lock lock;    /* guards all below; of a busy page its thread owns all but the state */
     pthread_cond_t changed; /* a page is no longer busy */
     struct gc_elastic_page *pages;
-    uint64_t *loose; /* handles of physical pages that are mapped nowhere; room for page_count */
-    uint32_t loose_count;
-    uint32_t warm_first; /* the longest warm */
-    uint32_t warm_last;
-    uint32_t warm_count;
+    uint64_t *unmapped; /* handles of physical pages that are mapped nowhere; room for page_count */
+    uint32_t unmapped_count;
+    uint32_t idle_first; /* the longest warm */
+    uint32_t idle_last;
+    uint32_t idle_count;
     struct gc_elastic_figures figures; /* but what is derived */
 };
 
@@ -58,8 +58,8 @@ void gc_elastic_init_table(struct gc_core *core);
 /* Sees to it that there is one. GC_NO_HOST_MEMORY. */
 enum gc_status gc_elastic_make_table(struct gc_core *core) GC_CHECKED;
 /* The pool can be found by the handle from now on. GC_NO_HOST_MEMORY: every slot is in use. */
-enum gc_status gc_elastic_enter(struct gc_core *core, struct gc_elastic *pool,
-                                uint64_t *handle) GC_CHECKED;
+enum gc_status gc_elastic_add(struct gc_core *core, struct gc_elastic *pool,
+                              uint64_t *handle) GC_CHECKED;
 /* Makes the pool the caller's alone: nobody finds it, and who is in it has left. NULL: there is no
  * such pool. */
 struct gc_elastic *gc_elastic_begin_close(struct gc_core *core, uint64_t handle);
@@ -71,28 +71,28 @@ void gc_elastic_release(struct gc_core *core, struct gc_elastic *pool);
 /* The same for the next pool of the device, or only of a share of it, from slot *index on, which
  * moves past it: NULL at the end. */
 struct gc_elastic *gc_elastic_acquire_next(struct gc_core *core, const struct gc_device *device,
-                                           const struct gc_share *share, uint32_t *index);
+                                           const struct gc_quota *quota, uint32_t *index);
 
 /* ---- the stock: elastic_pool.c ---- */
 
 /* An idle page, or one whose physical page is to be kept, joins the stock as it is: warm if bound,
  * else its handle becomes loose. It is busy or mapped before. */
-void gc_elastic_stow_locked(struct gc_elastic *pool, uint32_t page);
+void gc_elastic_cache_locked(struct gc_elastic *pool, uint32_t page);
 /* Takes a warm page out of the stock: busy, as it is. */
-void gc_elastic_take_warm_locked(struct gc_elastic *pool, uint32_t page);
+void gc_elastic_remove_idle_locked(struct gc_elastic *pool, uint32_t page);
 /* Takes a loose handle; false if there is none. */
-bool gc_elastic_take_loose_locked(struct gc_elastic *pool, uint64_t *handle);
+bool gc_elastic_pop_unmapped_locked(struct gc_elastic *pool, uint64_t *handle);
 /* Gives the stock back, the oldest first, until `keep` pages remain or `enough` went; returns the
  * pages that went. *driver_code: of the refusal that ended it, else unchanged. */
 uint64_t gc_elastic_shrink(struct gc_elastic *pool, struct gc_context *context, uint64_t keep,
                            uint64_t enough, int *driver_code);
 /* A new physical page, whose bytes are reserved already, is there. */
-void gc_elastic_note_created(struct gc_elastic *pool);
+void gc_elastic_count_created(struct gc_elastic *pool);
 
 /* ---- gates ---- */
 
 /* Announces driver calls in the context that a capture forbids. False: a capture is under way. */
-bool gc_elastic_open_gate(struct gc_context *context, struct gc_wait_set *set);
+bool gc_elastic_begin_calls(struct gc_context *context, struct gc_wait_set *set);
 /* Waits for all work of the device. GC_CAPTURING, GC_DRIVER. */
 enum gc_status gc_elastic_wait_device(struct gc_device *device, int *driver_code) GC_CHECKED;
 

@@ -28,48 +28,48 @@ static uint64_t pages_bytes(const struct gc_elastic *pool)
     return pool->page_count * sizeof(*pool->pages);
 }
 
-static uint64_t loose_bytes(const struct gc_elastic *pool)
+static uint64_t unmapped_bytes(const struct gc_elastic *pool)
 {
-    return pool->page_count * sizeof(*pool->loose);
+    return pool->page_count * sizeof(*pool->unmapped);
 }
 
 void gc_elastic_destroy_record(struct gc_elastic *pool)
 {
-    struct gc_host *host = &pool->device->host;
-    if (pool->share != NULL)
-        atomic_fetch_sub_explicit(&pool->share->elastic_count, 1, memory_order_relaxed);
+    struct gc_host_mem *host = &pool->device->host;
+    if (pool->quota != NULL)
+        atomic_fetch_sub_explicit(&pool->quota->elastic_count, 1, memory_order_relaxed);
     pthread_cond_destroy(&pool->changed);
     gc_lock_fini(&pool->lock);
-    gc_host_unmap(host, pool->loose, loose_bytes(pool));
-    gc_host_unmap(host, pool->pages, pages_bytes(pool));
-    gc_host_unmap(host, pool, sizeof(*pool));
+    gc_host_mem_unmap(host, pool->unmapped, unmapped_bytes(pool));
+    gc_host_mem_unmap(host, pool->pages, pages_bytes(pool));
+    gc_host_mem_unmap(host, pool, sizeof(*pool));
 }
 
 struct gc_elastic *gc_elastic_create_record(struct gc_device *device, uint64_t page_count,
                                             uint64_t page_bytes)
 {
-    struct gc_elastic *pool = gc_host_map(&device->host, sizeof(*pool));
+    struct gc_elastic *pool = gc_host_mem_map(&device->host, sizeof(*pool));
     if (pool == NULL)
         return NULL;
     pool->device = device;
     pool->page_bytes = page_bytes;
     pool->page_count = (uint32_t)page_count;
-    pool->warm_first = GC_ELASTIC_PAGE_NONE;
-    pool->warm_last = GC_ELASTIC_PAGE_NONE;
-    pool->pages = gc_host_map(&device->host, pages_bytes(pool));
+    pool->idle_first = GC_ELASTIC_PAGE_NONE;
+    pool->idle_last = GC_ELASTIC_PAGE_NONE;
+    pool->pages = gc_host_mem_map(&device->host, pages_bytes(pool));
     if (pool->pages == NULL)
         goto fail_pages;
-    pool->loose = gc_host_map(&device->host, loose_bytes(pool));
-    if (pool->loose == NULL)
+    pool->unmapped = gc_host_mem_map(&device->host, unmapped_bytes(pool));
+    if (pool->unmapped == NULL)
         goto fail_loose;
     gc_lock_init(&pool->lock, GC_RANK_ELASTIC);
     pthread_cond_init(&pool->changed, NULL);
     return pool;
 
 fail_loose:
-    gc_host_unmap(&device->host, pool->pages, pages_bytes(pool));
+    gc_host_mem_unmap(&device->host, pool->pages, pages_bytes(pool));
 fail_pages:
-    gc_host_unmap(&device->host, pool, sizeof(*pool));
+    gc_host_mem_unmap(&device->host, pool, sizeof(*pool));
     return NULL;
 }
 
@@ -113,20 +113,20 @@ void gc_elastic_release(struct gc_core *core, struct gc_elastic *pool)
 }
 
 static bool is_asked(const struct slot *slot, const struct gc_device *device,
-                     const struct gc_share *share)
+                     const struct gc_quota *quota)
 {
     return slot->pool != NULL && !slot->is_closing && slot->pool->device == device &&
-           (share == NULL || slot->pool->share == share);
+           (quota == NULL || slot->pool->quota == quota);
 }
 
 struct gc_elastic *gc_elastic_acquire_next(struct gc_core *core, const struct gc_device *device,
-                                           const struct gc_share *share, uint32_t *index)
+                                           const struct gc_quota *quota, uint32_t *index)
 {
     struct gc_elastic *pool = NULL;
     gc_lock_acquire(&core->elastic_lock);
     for (; core->elastics != NULL && pool == NULL && *index < GC_ELASTIC_MAX; ++*index) {
         struct slot *slot = &core->elastics->slots[*index];
-        if (is_asked(slot, device, share)) {
+        if (is_asked(slot, device, quota)) {
             slot->reference_count++;
             pool = slot->pool;
         }
@@ -148,7 +148,7 @@ enum gc_status gc_elastic_make_table(struct gc_core *core)
     gc_lock_release(&core->elastic_lock);
     if (is_there)
         return GC_OK;
-    struct gc_elastic_table *table = gc_host_map(&core->host, sizeof(*table));
+    struct gc_elastic_table *table = gc_host_mem_map(&core->host, sizeof(*table));
     if (table == NULL)
         return GC_NO_HOST_MEMORY;
     gc_lock_acquire(&core->elastic_lock);
@@ -157,11 +157,11 @@ enum gc_status gc_elastic_make_table(struct gc_core *core)
         core->elastics = table;
     gc_lock_release(&core->elastic_lock);
     if (!is_first)
-        gc_host_unmap(&core->host, table, sizeof(*table));
+        gc_host_mem_unmap(&core->host, table, sizeof(*table));
     return GC_OK;
 }
 
-enum gc_status gc_elastic_enter(struct gc_core *core, struct gc_elastic *pool, uint64_t *handle)
+enum gc_status gc_elastic_add(struct gc_core *core, struct gc_elastic *pool, uint64_t *handle)
 {
     enum gc_status status = GC_NO_HOST_MEMORY;
     gc_lock_acquire(&core->elastic_lock);
@@ -214,7 +214,7 @@ void gc_elastic_fini(struct gc_core *core)
             gc_elastic_destroy_record(table->slots[i].pool);
     }
     if (table != NULL)
-        gc_host_unmap(&core->host, table, sizeof(*table));
+        gc_host_mem_unmap(&core->host, table, sizeof(*table));
     pthread_cond_destroy(&core->elastic_changed);
     gc_lock_fini(&core->elastic_lock);
 }

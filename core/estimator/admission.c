@@ -9,11 +9,11 @@
 #include <string.h>
 #include <time.h>
 
-enum judge_state { JUDGE_NEW, JUDGE_AT_WORK, JUDGE_DONE };
+enum decision_state { DECISION_NEW, DECISION_UNDER_WAY, DECISION_MADE };
 
-struct gc_gatekeeper {
-    atomic_int state; /* enum judge_state */
-    enum gc_gate_verdict verdict;
+struct gc_admission_state {
+    atomic_int state; /* enum decision_state */
+    enum gc_admission_verdict verdict;
     const struct gc_options *options;
     struct gc_estimate_request request;
     struct gc_model *model;
@@ -33,9 +33,9 @@ static enum gc_dtype dtype_of(const char *word)
     return word[0] != '\0' ? gc_dtype_from_word(word, strlen(word)) : GC_DTYPE_NONE;
 }
 
-static void set_request(struct gc_gatekeeper *keeper, const struct gc_options *options)
+static void set_request(struct gc_admission_state *admission, const struct gc_options *options)
 {
-    struct gc_estimate_request *request = &keeper->request;
+    struct gc_estimate_request *request = &admission->request;
     gc_estimate_request_init(request);
     request->batch = options->batch;
     request->seq_len = options->seq_len;
@@ -50,67 +50,68 @@ static void set_request(struct gc_gatekeeper *keeper, const struct gc_options *o
         request->resident_experts = options->resident_experts;
 }
 
-static void set_why(struct gc_gatekeeper *keeper, enum gc_status status)
+static void set_why(struct gc_admission_state *admission, enum gc_status status)
 {
-    const char *path = keeper->options->model;
+    const char *path = admission->options->model;
     char shown[256];
-    char *at = stpcpy(keeper->why, gc_text_show(path, strlen(path), shown, sizeof(shown)));
+    char *at = stpcpy(admission->why, gc_text_printable(path, strlen(path), shown, sizeof(shown)));
     at = stpcpy(at, ": ");
     if (status == GC_OVERFLOW)
-        at = stpcpy(stpcpy(at, gc_estimate_part_key(keeper->estimate.overflowed)), ": ");
+        at = stpcpy(stpcpy(at, gc_estimate_part_key(admission->estimate.overflowed)), ": ");
     stpcpy(at, gc_status_text(status));
 }
 
-static void give_up(struct gc_gatekeeper *keeper, enum gc_status status)
+static void give_up(struct gc_admission_state *admission, enum gc_status status)
 {
-    set_why(keeper, status);
-    gc_estimator_close(keeper->estimator);
-    keeper->estimator = NULL;
+    set_why(admission, status);
+    gc_estimator_close(admission->estimator);
+    admission->estimator = NULL;
 }
 
-static void read_model(struct gc_gatekeeper *keeper, const struct gc_options *options)
+static void read_model(struct gc_admission_state *admission, const struct gc_options *options)
 {
     struct gc_model_error error;
-    if (gc_model_open(options->model, NULL, &keeper->model, &error) != GC_OK) {
-        memcpy(keeper->why, error.text, sizeof(keeper->why));
+    if (gc_model_open(options->model, NULL, &admission->model, &error) != GC_OK) {
+        memcpy(admission->why, error.text, sizeof(admission->why));
         return;
     }
     enum gc_status status =
-        gc_estimator_open(keeper->model, dtype_of(options->dtype), &keeper->estimator);
+        gc_estimator_open(admission->model, dtype_of(options->dtype), &admission->estimator);
     if (status == GC_OK)
-        status = gc_estimator_run(keeper->estimator, &keeper->request, &keeper->estimate);
+        status = gc_estimator_run(admission->estimator, &admission->request, &admission->estimate);
     if (status == GC_OK)
         return;
-    give_up(keeper, status);
+    give_up(admission, status);
 }
 
-enum gc_status gc_gatekeeper_open(const struct gc_options *options, struct gc_gatekeeper **keeper)
+enum gc_status gc_admission_open(const struct gc_options *options,
+                                 struct gc_admission_state **admission)
 {
-    struct gc_host host = {0};
-    *keeper = NULL;
+    struct gc_host_mem host = {0};
+    *admission = NULL;
     if (options->model[0] == '\0')
         return GC_OK;
-    struct gc_gatekeeper *made = gc_host_map(&host, sizeof(*made));
+    struct gc_admission_state *made = gc_host_mem_map(&host, sizeof(*made));
     if (made == NULL)
         return GC_NO_HOST_MEMORY;
     made->options = options;
     set_request(made, options);
     read_model(made, options);
-    *keeper = made;
+    *admission = made;
     return GC_OK;
 }
 
-uint32_t gc_gatekeeper_device_count(const struct gc_gatekeeper *keeper)
+uint32_t gc_admission_device_count(const struct gc_admission_state *admission)
 {
-    return keeper->request.device_count;
+    return admission->request.device_count;
 }
 
 /* ---- what is said ---- */
 
-static void say_offers(const struct gc_gatekeeper *keeper, const struct gc_log *log)
+static void say_offers(const struct gc_admission_state *admission, const struct gc_log *log)
 {
-    const struct gc_offers *offers = &keeper->offers;
-    if (offers->batch.state == GC_OFFER_SOME && offers->batch.value < keeper->request.batch)
+    const struct gc_offers *offers = &admission->offers;
+    if (offers->batch.state == GC_OFFER_SOME && offers->batch.value < admission->request.batch)
         gc_log_write(log, GC_LOG_WARN, "a batch of %llu would fit",
                      (unsigned long long)offers->batch.value);
     if (offers->seq_len.state == GC_OFFER_SOME)
@@ -122,25 +123,25 @@ static void say_offers(const struct gc_gatekeeper *keeper, const struct gc_log *
     if (offers->resident_experts.state == GC_OFFER_SOME)
         gc_log_write(log, GC_LOG_WARN, "%llu of %llu experts of each layer would fit",
                      (unsigned long long)offers->resident_experts.value,
-                     (unsigned long long)keeper->estimate.experts);
+                     (unsigned long long)admission->estimate.experts);
 }
 
 /* The model's path, for a line. */
 #define SHOWN_BYTES 256
-static const char *shown(const struct gc_gatekeeper *keeper, char text[SHOWN_BYTES])
+static const char *shown(const struct gc_admission_state *admission, char text[SHOWN_BYTES])
 {
-    const char *path = keeper->options->model;
-    return gc_text_show(path, strlen(path), text, SHOWN_BYTES);
+    const char *path = admission->options->model;
+    return gc_text_printable(path, strlen(path), text, SHOWN_BYTES);
 }
 
 /* Nothing is silently left out: what is not known of the model goes with the verdict. */
-static void say_notes(const struct gc_gatekeeper *keeper, const struct gc_log *log)
+static void say_notes(const struct gc_admission_state *admission, const struct gc_log *log)
 {
-    const struct gc_notes *notes = &keeper->estimate.notes;
+    const struct gc_notes *notes = &admission->estimate.notes;
     char text[GC_NOTE_BYTES];
     if (notes->count == 0)
         return;
-    gc_text_show(notes->texts[0], strlen(notes->texts[0]), text, sizeof(text));
+    gc_text_printable(notes->texts[0], strlen(notes->texts[0]), text, sizeof(text));
     if (notes->count == 1)
         gc_log_write(log, GC_LOG_WARN, "to know: %s", text);
     else
@@ -149,150 +150,155 @@ static void say_notes(const struct gc_gatekeeper *keeper, const struct gc_log *l
 }
 
 /* A program that is held back is told why at any level that tells anything. */
-static enum gc_log_level level_of(const struct gc_gatekeeper *keeper)
+static enum gc_log_level level_of(const struct gc_admission_state *admission)
 {
-    const enum gc_admission gate = keeper->options->gate;
+    const enum gc_admission gate = admission->options->gate;
     return gate == GC_ADMISSION_DENY || gate == GC_ADMISSION_EXIT ? GC_LOG_ERROR : GC_LOG_WARN;
 }
 
-static void say_missing_devices(const struct gc_gatekeeper *keeper, const struct gc_log *log)
+static void say_missing_devices(const struct gc_admission_state *admission,
+                                const struct gc_log *log)
 {
     char text[SHOWN_BYTES];
-    if (keeper->request.device_count == 1)
-        gc_log_write(log, level_of(keeper), "%s: there is no device that tells its memory",
-                     shown(keeper, text));
+    if (admission->request.device_count == 1)
+        gc_log_write(log, level_of(admission), "%s: there is no device that tells its memory",
+                     shown(admission, text));
     else
-        gc_log_write(log, level_of(keeper), "%s is split over %u devices, and %u %s there",
-                     shown(keeper, text), keeper->request.device_count, keeper->seen_devices,
-                     keeper->seen_devices == 1 ? "is" : "are");
+        gc_log_write(log, level_of(admission), "%s is split over %u devices, and %u %s there",
+                     shown(admission, text), admission->request.device_count,
+                     admission->seen_devices, admission->seen_devices == 1 ? "is" : "are");
 }
 
-static void say_exceeds(const struct gc_gatekeeper *keeper, const struct gc_log *log)
+static void say_exceeds(const struct gc_admission_state *admission, const struct gc_log *log)
 {
-    const struct gc_fit *fit = &keeper->fit;
+    const struct gc_fit *fit = &admission->fit;
     char text[SHOWN_BYTES];
     char peak[GC_TEXT_SIZE_BYTES];
     char budget[GC_TEXT_SIZE_BYTES];
     char deficit[GC_TEXT_SIZE_BYTES];
-    gc_text_size(keeper->estimate.devices[fit->device].peak_bytes, peak);
+    gc_text_size(admission->estimate.devices[fit->device].peak_bytes, peak);
     gc_text_size(fit->device_deficit_bytes, deficit);
-    gc_text_size(keeper->budget.device_bytes[fit->device], budget);
-    if (keeper->estimate.device_count == 1)
-        gc_log_write(log, level_of(keeper), "%s needs %s, which is %s more than the budget of %s",
-                     shown(keeper, text), peak, deficit, budget);
+    gc_text_size(admission->budget.device_bytes[fit->device], budget);
+    if (admission->estimate.device_count == 1)
+        gc_log_write(log, level_of(admission),
+                     "%s needs %s, which is %s more than the budget of %s", shown(admission, text),
+                     peak, deficit, budget);
     else
-        gc_log_write(log, level_of(keeper),
+        gc_log_write(log, level_of(admission),
                      "%s needs %s on device %u of %u, which is %s more than its budget of %s",
-                     shown(keeper, text), peak, fit->device, keeper->estimate.device_count, deficit,
-                     budget);
+                     shown(admission, text), peak, fit->device, admission->estimate.device_count,
+                     deficit, budget);
 }
 
-static void say_lower_bound(const struct gc_gatekeeper *keeper, const struct gc_log *log)
+static void say_lower_bound(const struct gc_admission_state *admission, const struct gc_log *log)
 {
     char text[SHOWN_BYTES];
     char peak[GC_TEXT_SIZE_BYTES];
     gc_log_write(
         log, GC_LOG_WARN,
         "%s needs at least %s, which fits; not all of it is known: gpucache estimate says what",
-        shown(keeper, text), gc_text_size(keeper->estimate.total.peak_bytes, peak));
+        shown(admission, text), gc_text_size(admission->estimate.total.peak_bytes, peak));
 }
 
-static void say(struct gc_gatekeeper *keeper, const struct gc_log *log)
+static void say(struct gc_admission_state *admission, const struct gc_log *log)
 {
-    const uint32_t wanted = keeper->request.device_count;
-    if (keeper->fit.fits) {
-        if (!keeper->fit.lower_bound)
+    const uint32_t wanted = admission->request.device_count;
+    if (admission->fit.fits) {
+        if (!admission->fit.lower_bound)
             return;
-        say_lower_bound(keeper, log);
-    } else if (keeper->seen_devices < wanted) {
-        say_missing_devices(keeper, log);
+        say_lower_bound(admission, log);
+    } else if (admission->seen_devices < wanted) {
+        say_missing_devices(admission, log);
     } else {
-        say_exceeds(keeper, log);
-        if (gc_offers_find(keeper->estimator, &keeper->request, &keeper->budget, &keeper->offers) ==
-            GC_OK)
-            say_offers(keeper, log);
+        say_exceeds(admission, log);
+        if (gc_offers_find(admission->estimator, &admission->request, &admission->budget,
+                           &admission->offers) == GC_OK)
+            say_offers(admission, log);
     }
-    say_notes(keeper, log);
+    say_notes(admission, log);
 }
 
 /* ---- the decision ---- */
 
 /* A device that is not there has no room. */
-static void take_devices(struct gc_gatekeeper *keeper, const struct gc_gate_devices *devices)
+static void take_devices(struct gc_admission_state *admission,
+                         const struct gc_admission_devices *devices)
 {
     uint64_t context = 0;
-    gc_estimate_budget_set_all(&keeper->budget, 0);
-    keeper->seen_devices = devices->count;
+    gc_estimate_budget_set_all(&admission->budget, 0);
+    admission->seen_devices = devices->count;
     for (uint32_t i = 0; i < devices->count && i < GC_ESTIMATE_DEVICE_MAX; i++) {
-        keeper->budget.device_bytes[i] = devices->items[i].budget_bytes;
+        admission->budget.device_bytes[i] = devices->items[i].budget_bytes;
         context = gc_max_u64(context, devices->items[i].context_bytes);
     }
     if (context > 0)
-        keeper->request.context_bytes = context;
+        admission->request.context_bytes = context;
 }
 
-static enum gc_gate_verdict decide(struct gc_gatekeeper *keeper,
-                                   const struct gc_gate_devices *devices, const struct gc_log *log)
+static enum gc_admission_verdict decide(struct gc_admission_state *admission,
+                                        const struct gc_admission_devices *devices,
+                                        const struct gc_log *log)
 {
-    const bool is_silent = keeper->options->gate == GC_ADMISSION_OFF;
-    const uint64_t context = keeper->request.context_bytes;
-    take_devices(keeper, devices);
-    if (keeper->estimator != NULL && keeper->request.context_bytes != context) {
+    const bool is_silent = admission->options->gate == GC_ADMISSION_OFF;
+    const uint64_t context = admission->request.context_bytes;
+    take_devices(admission, devices);
+    if (admission->estimator != NULL && admission->request.context_bytes != context) {
         const enum gc_status status =
-            gc_estimator_run(keeper->estimator, &keeper->request, &keeper->estimate);
+            gc_estimator_run(admission->estimator, &admission->request, &admission->estimate);
         if (status != GC_OK)
-            give_up(keeper, status);
+            give_up(admission, status);
     }
-    if (keeper->estimator == NULL) {
+    if (admission->estimator == NULL) {
         gc_log_write(log, is_silent ? GC_LOG_INFO : GC_LOG_ERROR, "GPUCACHE_MODEL: %s",
-                     keeper->why);
-        return GC_GATE_UNREADABLE;
+                     admission->why);
+        return GC_ADMISSION_UNREADABLE;
     }
-    gc_fits(&keeper->estimate, &keeper->budget, &keeper->fit);
+    gc_fits(&admission->estimate, &admission->budget, &admission->fit);
     if (!is_silent)
-        say(keeper, log);
-    return keeper->fit.fits ? GC_GATE_FITS : GC_GATE_EXCEEDS;
+        say(admission, log);
+    return admission->fit.fits ? GC_ADMISSION_FITS : GC_ADMISSION_EXCEEDS;
 }
 
-enum gc_gate_verdict gc_gatekeeper_judge(struct gc_gatekeeper *keeper,
-                                         const struct gc_gate_devices *devices,
-                                         const struct gc_log *log)
+enum gc_admission_verdict gc_admission_decide(struct gc_admission_state *admission,
+                                              const struct gc_admission_devices *devices,
+                                              const struct gc_log *log)
 {
     const struct timespec pause = {0, 50000};
-    int expected = JUDGE_NEW;
-    if (atomic_compare_exchange_strong_explicit(&keeper->state, &expected, JUDGE_AT_WORK,
+    int expected = DECISION_NEW;
+    if (atomic_compare_exchange_strong_explicit(&admission->state, &expected, DECISION_UNDER_WAY,
                                                 memory_order_relaxed, memory_order_relaxed)) {
-        keeper->verdict = decide(keeper, devices, log);
-        gc_estimator_close(keeper->estimator);
-        gc_model_close(keeper->model);
-        /* Release: pairs with the acquire below and in gc_gatekeeper_tell. */
-        atomic_store_explicit(&keeper->state, JUDGE_DONE, memory_order_release);
+        admission->verdict = decide(admission, devices, log);
+        gc_estimator_close(admission->estimator);
+        gc_model_close(admission->model);
+        /* Release: pairs with the acquire below and in gc_admission_describe. */
+        atomic_store_explicit(&admission->state, DECISION_MADE, memory_order_release);
     }
-    while (atomic_load_explicit(&keeper->state, memory_order_acquire) != JUDGE_DONE)
+    while (atomic_load_explicit(&admission->state, memory_order_acquire) != DECISION_MADE)
         nanosleep(&pause, NULL);
-    return keeper->verdict;
+    return admission->verdict;
 }
 
-bool gc_gatekeeper_tell(const struct gc_gatekeeper *keeper, struct gc_report_estimate *estimate)
+bool gc_admission_describe(const struct gc_admission_state *admission,
+                           struct gc_report_estimate *estimate)
 {
-    if (atomic_load_explicit(&keeper->state, memory_order_acquire) != JUDGE_DONE ||
-        keeper->verdict == GC_GATE_UNREADABLE)
+    if (atomic_load_explicit(&admission->state, memory_order_acquire) != DECISION_MADE ||
+        admission->verdict == GC_ADMISSION_UNREADABLE)
         return false;
     *estimate = (struct gc_report_estimate){
-        .model = keeper->options->model,
-        .batch = keeper->estimate.batch,
-        .seq_len = keeper->estimate.seq_len,
-        .sizes = keeper->estimate.total,
-        .context_bytes = keeper->request.context_bytes * keeper->estimate.device_count,
-        .coverage_thousandths = keeper->estimate.coverage_thousandths,
-        .budget_bytes = keeper->fit.budget_bytes,
-        .fits = keeper->verdict == GC_GATE_FITS,
-        .device_count = keeper->estimate.device_count,
-        .notes = &keeper->estimate.notes,
+        .model = admission->options->model,
+        .batch = admission->estimate.batch,
+        .seq_len = admission->estimate.seq_len,
+        .sizes = admission->estimate.total,
+        .context_bytes = admission->request.context_bytes * admission->estimate.device_count,
+        .coverage_thousandths = admission->estimate.coverage_thousandths,
+        .budget_bytes = admission->fit.budget_bytes,
+        .fits = admission->verdict == GC_ADMISSION_FITS,
+        .device_count = admission->estimate.device_count,
+        .notes = &admission->estimate.notes,
     };
     for (uint32_t i = 0; i < estimate->device_count; i++) {
-        estimate->devices[i].peak_bytes = keeper->estimate.devices[i].peak_bytes;
-        estimate->devices[i].budget_bytes = keeper->budget.device_bytes[i];
+        estimate->devices[i].peak_bytes = admission->estimate.devices[i].peak_bytes;
+        estimate->devices[i].budget_bytes = admission->budget.device_bytes[i];
     }
     return true;
 }

@@ -335,7 +335,7 @@ static void note_refused(struct gc_notes *notes, const char *name, enum gc_arch_
     char shown[80];
     char accepts[GC_ARCH_ACCEPTS_BYTES];
     gc_notes_add(
-        notes, gc_text_show(name, strlen(name), shown, sizeof(shown)),
+        notes, gc_text_printable(name, strlen(name), shown, sizeof(shown)),
         ": not understood, taken as unknown; accepted: ", gc_arch_key_accepts(key, accepts), NULL);
 }
 
@@ -395,9 +395,9 @@ static void note_dtype(const struct gc_arch *arch, struct gc_notes *notes)
     const struct gc_dtype_info *info = gc_dtype_get_info(dtype);
     if (length > 0 &&
         (dtype == GC_DTYPE_NONE || info->kind != GC_DTYPE_CLASS_FLOAT || info->block_elements != 1))
-        gc_notes_add(notes, "torch_dtype ", gc_text_show(arch->dtype, length, shown, sizeof(shown)),
-                     ": no type that one computes in; the weights' own is taken, if it is one",
-                     NULL);
+        gc_notes_add(
+            notes, "torch_dtype ", gc_text_printable(arch->dtype, length, shown, sizeof(shown)),
+            ": no type that one computes in; the weights' own is taken, if it is one", NULL);
 }
 
 static void read_vocabulary(const struct gc_model *model, struct gc_arch *arch)

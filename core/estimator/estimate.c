@@ -26,8 +26,8 @@ void gc_estimate_request_init(struct gc_estimate_request *request)
 
 static struct gc_estimator *map_estimator(void)
 {
-    struct gc_host host = {0};
-    struct gc_estimator *estimator = gc_host_map(&host, sizeof(*estimator));
+    struct gc_host_mem host = {0};
+    struct gc_estimator *estimator = gc_host_mem_map(&host, sizeof(*estimator));
     if (estimator != NULL)
         estimator->weight_dtype = estimator->main_dtype = GC_DTYPE_NONE;
     return estimator;
@@ -35,11 +35,11 @@ static struct gc_estimator *map_estimator(void)
 
 void gc_estimator_close(struct gc_estimator *estimator)
 {
-    struct gc_host host = {0};
+    struct gc_host_mem host = {0};
     if (estimator == NULL)
         return;
     gc_graph_close(estimator->network);
-    gc_host_unmap(&host, estimator, sizeof(*estimator));
+    gc_host_mem_unmap(&host, estimator, sizeof(*estimator));
 }
 
 static void note_layers(struct gc_estimator *estimator)

@@ -128,13 +128,13 @@ static void note_open(const struct gc_estimate_request *request, const struct gc
     char dim[48];
     uint64_t value;
     uint32_t i = 0;
-    gc_text_show(port->name, strlen(port->name), shown, sizeof(shown));
+    gc_text_printable(port->name, strlen(port->name), shown, sizeof(shown));
     while (i < port->dim_count && dim_value(request, port, i, &value))
         i++;
     const char *name = i < port->dim_count && port->symbols != NULL ? port->symbols[i] : NULL;
     if (name != NULL)
         gc_notes_add(notes, "input ", shown, ": its size is open; --dim ",
-                     gc_text_show(name, strlen(name), dim, sizeof(dim)), "=N names it", NULL);
+                     gc_text_printable(name, strlen(name), dim, sizeof(dim)), "=N names it", NULL);
     else
         gc_notes_add(notes, "input ", shown, ": its shape or type is not told", NULL);
 }
@@ -168,7 +168,7 @@ void gc_estimate_note_dims(const struct gc_estimator *estimator, const char *dim
         char shown[48];
         if (estimator->graph == NULL || !has_dim(estimator->graph, dims, length))
             gc_notes_add(notes, "no dimension is named ",
-                         gc_text_show(dims, length, shown, sizeof(shown)),
+                         gc_text_printable(dims, length, shown, sizeof(shown)),
                          ": its value is not used", NULL);
         dims += strcspn(dims, ",");
         dims += *dims == ',';
@@ -249,12 +249,13 @@ static void note_unknown(struct gc_notes *notes, const struct gc_graph *network,
     const struct gc_graph_value *value = &network->values[need->unknown_value];
     if (value->producer != GC_GRAPH_NONE) {
         const char *maker = network->nodes[value->producer].op;
-        gc_text_show(maker, strlen(maker), op, sizeof(op));
+        gc_text_printable(maker, strlen(maker), op, sizeof(op));
     }
-    gc_notes_add(
-        notes, "activations are a lower bound: ", gc_note_number(need->unknown_count, count),
-        " tensors of the graph have no known size, the first is ",
-        gc_text_show(value->name, strlen(value->name), name, sizeof(name)), " (", op, ")", NULL);
+    gc_notes_add(notes,
+                 "activations are a lower bound: ", gc_note_number(need->unknown_count, count),
+                 " tensors of the graph have no known size, the first is ",
+                 gc_text_printable(value->name, strlen(value->name), name, sizeof(name)), " (", op,
+                 ")", NULL);
 }
 
 /* The first remark on the graph. A node whose shapes its operator does not allow does not run. */

@@ -8,10 +8,10 @@ const struct gc_model_module *gpucache_model_module(void)
 {
     static const struct gc_model_module module = {
         .key = GC_MODEL_MODULE_KEY,
-        .open = gc_gatekeeper_open,
-        .device_count = gc_gatekeeper_device_count,
-        .judge = gc_gatekeeper_judge,
-        .tell = gc_gatekeeper_tell,
+        .open = gc_admission_open,
+        .device_count = gc_admission_device_count,
+        .decide = gc_admission_decide,
+        .describe = gc_admission_describe,
     };
     return &module;
 }

@@ -19,10 +19,10 @@ void gc_answer_write_json(struct gc_json *json, const struct gc_answer *answer);
 /* Its members alone, into an object that is open. */
 void gc_answer_put_members(struct gc_json *json, const struct gc_answer *answer);
 /* Part by part, then the budget and what would fit, then what is not known. 80 columns. */
-void gc_answer_write_text(struct gc_out *out, const struct gc_answer *answer);
+void gc_answer_write_text(struct gc_writer *out, const struct gc_answer *answer);
 /* Several beside each other: a line each, with a head before the first. */
-void gc_answer_write_head(struct gc_out *out);
-void gc_answer_write_foot(struct gc_out *out); /* below lines of which one is a lower bound */
-void gc_answer_write_line(struct gc_out *out, const struct gc_answer *answer);
+void gc_answer_write_head(struct gc_writer *out);
+void gc_answer_write_foot(struct gc_writer *out); /* below lines of which one is a lower bound */
+void gc_answer_write_line(struct gc_writer *out, const struct gc_answer *answer);
 
 #endif

@@ -3,17 +3,17 @@
 static void put_dtype(struct gc_json *json, const char *key, enum gc_dtype dtype)
 {
     if (dtype == GC_DTYPE_NONE)
-        gc_json_put_null(json, key);
+        gc_json_write_null(json, key);
     else
-        gc_json_put_string(json, key, gc_dtype_name(dtype));
+        gc_json_write_string(json, key, gc_dtype_name(dtype));
 }
 
 static void put_sizes(struct gc_json *json, const struct gc_estimate_sizes *sizes)
 {
     for (unsigned part = 0; part < GC_ESTIMATE_PART_COUNT; part++)
-        gc_json_put_uint(json, gc_estimate_part_key((enum gc_estimate_part)part),
-                         sizes->parts[part]);
-    gc_json_put_uint(json, "peak_bytes", sizes->peak_bytes);
+        gc_json_write_uint(json, gc_estimate_part_key((enum gc_estimate_part)part),
+                           sizes->parts[part]);
+    gc_json_write_uint(json, "peak_bytes", sizes->peak_bytes);
 }
 
 static void put_fit(struct gc_json *json, const struct gc_answer *answer)
@@ -34,9 +34,9 @@ static void put_fit(struct gc_json *json, const struct gc_answer *answer)
         return;
     }
     gc_json_begin_object(json, GC_JSON_LINE);
-    gc_json_put_uint(json, "device", fit->device);
-    gc_json_put_uint(json, "bytes", fit->device_deficit_bytes);
-    gc_json_put_string(json, "largest", gc_estimate_part_key(fit->largest));
+    gc_json_write_uint(json, "device", fit->device);
+    gc_json_write_uint(json, "bytes", fit->device_deficit_bytes);
+    gc_json_write_string(json, "largest", gc_estimate_part_key(fit->largest));
     gc_json_end_object(json);
 }
 
@@ -98,10 +98,10 @@ static void put_warnings(struct gc_json *json, const struct gc_notes *notes)
 void gc_answer_put_members(struct gc_json *json, const struct gc_answer *answer)
 {
     const struct gc_estimate *estimate = answer->estimate;
-    gc_json_put_string(json, "model", answer->model);
-    gc_json_put_uint(json, "parameters", estimate->parameters);
-    gc_json_put_uint(json, "tensors", estimate->tensor_count);
-    gc_json_put_uint(json, "batch", estimate->batch);
+    gc_json_write_string(json, "model", answer->model);
+    gc_json_write_uint(json, "parameters", estimate->parameters);
+    gc_json_write_uint(json, "tensors", estimate->tensor_count);
+    gc_json_write_uint(json, "batch", estimate->batch);
     gc_json_put_maybe(json, "seq_len", estimate->seq_len > 0, estimate->seq_len);
     put_dtype(json, "dtype", estimate->dtype);
     put_dtype(json, "kv_dtype", estimate->kv_dtype);

@@ -11,7 +11,7 @@
 #define NUMBER(value) gc_note_number((value), (char[GC_NOTE_NUMBER_BYTES]){0})
 
 /* 8030261248 as "8.03 G". */
-static void write_count(struct gc_out *out, uint64_t count)
+static void write_count(struct gc_writer *out, uint64_t count)
 {
     static const char units[] = "KMGT";
     uint64_t scale = 1;
@@ -21,20 +21,21 @@ static void write_count(struct gc_out *out, uint64_t count)
         unit++;
     }
     if (unit < 0) {
-        gc_out_uint(out, count);
+        gc_writer_uint(out, count);
         return;
     }
-    gc_out_fixed(out, count / (scale / 100), 2);
-    gc_out_char(out, ' ');
-    gc_out_char(out, units[unit]);
+    gc_writer_fixed(out, count / (scale / 100), 2);
+    gc_writer_char(out, ' ');
+    gc_writer_char(out, units[unit]);
 }
 
-static void write_head(struct gc_out *out, const struct gc_answer *answer)
+static void write_head(struct gc_writer *out, const struct gc_answer *answer)
 {
     const struct gc_estimate *estimate = answer->estimate;
     char shown[512];
-    gc_out_text(out, gc_text_show(answer->model, strlen(answer->model), shown, sizeof(shown)));
-    gc_out_text(out, ": ");
+    gc_writer_text(out,
+                   gc_text_printable(answer->model, strlen(answer->model), shown, sizeof(shown)));
+    gc_writer_text(out, ": ");
     write_count(out, estimate->parameters);
     gc_out_print(out, " parameters in %lu tensors\n  batch %lu", estimate->tensor_count,
                  estimate->batch);
@@ -46,16 +47,16 @@ static void write_head(struct gc_out *out, const struct gc_answer *answer)
         gc_out_print(out, ", KV cache %s", gc_dtype_name(estimate->kv_dtype));
     if (estimate->experts > 0)
         gc_out_print(out, ", %lu of %lu experts", estimate->resident_experts, estimate->experts);
-    gc_out_text(out, "\n\n");
+    gc_writer_text(out, "\n\n");
 }
 
-static void write_row(struct gc_out *out, const char *label, uint64_t bytes, bool at_least)
+static void write_row(struct gc_writer *out, const char *label, uint64_t bytes, bool at_least)
 {
     gc_out_print(out, "  %s%*s%*s%s\n", label, SIZE_COLUMN, GC_TEXT_SIZE(bytes), BYTES_COLUMN,
                  NUMBER(bytes), at_least ? "  at least" : "");
 }
 
-static void write_parts(struct gc_out *out, const struct gc_estimate *estimate)
+static void write_parts(struct gc_writer *out, const struct gc_estimate *estimate)
 {
     for (unsigned part = 0; part < GC_ESTIMATE_PART_COUNT; part++) {
         const bool at_least = (estimate->unknown_parts >> part & 1) != 0;
@@ -66,12 +67,12 @@ static void write_parts(struct gc_out *out, const struct gc_estimate *estimate)
     write_row(out, "peak", estimate->total.peak_bytes, estimate->unknown_parts != 0);
 }
 
-static void write_devices(struct gc_out *out, const struct gc_answer *answer)
+static void write_devices(struct gc_writer *out, const struct gc_answer *answer)
 {
     const struct gc_estimate *estimate = answer->estimate;
     if (estimate->device_count < 2)
         return;
-    gc_out_char(out, '\n');
+    gc_writer_char(out, '\n');
     for (uint32_t i = 0; i < estimate->device_count; i++) {
         const uint64_t peak = estimate->devices[i].peak_bytes;
         gc_out_print(out, "  device %u%*s%*s", i, SIZE_COLUMN, GC_TEXT_SIZE(peak), BYTES_COLUMN,
@@ -79,54 +80,54 @@ static void write_devices(struct gc_out *out, const struct gc_answer *answer)
         if (answer->budget != NULL && answer->budget->device_bytes[i] != GC_ESTIMATE_NO_BUDGET)
             gc_out_print(out, "  of%*s", BYTES_COLUMN + 15,
                          GC_TEXT_SIZE(answer->budget->device_bytes[i]));
-        gc_out_char(out, '\n');
+        gc_writer_char(out, '\n');
     }
 }
 
-static void write_offer(struct gc_out *out, const char *label, const struct gc_offer *offer,
+static void write_offer(struct gc_writer *out, const char *label, const struct gc_offer *offer,
                         const char *unit)
 {
     if (offer->state == GC_OFFER_NONE)
         return;
     gc_out_print(out, "  %s", label);
-    gc_out_pad(out, OFFER_COLUMN);
+    gc_writer_pad(out, OFFER_COLUMN);
     if (offer->state == GC_OFFER_NOT_ANY)
-        gc_out_text(out, "not even the smallest fits\n");
+        gc_writer_text(out, "not even the smallest fits\n");
     else
         gc_out_print(out, "%lu%s%s\n", offer->value, unit,
                      offer->state == GC_OFFER_ALL ? ", all" : "");
 }
 
-static void write_offers(struct gc_out *out, const struct gc_offers *offers)
+static void write_offers(struct gc_writer *out, const struct gc_offers *offers)
 {
     if (offers->batch.state == GC_OFFER_NONE && offers->seq_len.state == GC_OFFER_NONE &&
         offers->resident_experts.state == GC_OFFER_NONE && offers->kv_dtype.state == GC_OFFER_NONE)
         return;
-    gc_out_text(out, "\nWhat fits, each with all else as it is:\n");
+    gc_writer_text(out, "\nWhat fits, each with all else as it is:\n");
     write_offer(out, "largest batch", &offers->batch, "");
     write_offer(out, "largest context", &offers->seq_len, " tokens");
     write_offer(out, "resident experts", &offers->resident_experts, " of each layer");
     if (offers->kv_dtype.state == GC_OFFER_NONE)
         return;
-    gc_out_text(out, "  type of KV cache");
-    gc_out_pad(out, OFFER_COLUMN);
-    gc_out_text(out, offers->kv_dtype.state == GC_OFFER_NOT_ANY
-                         ? "not even the smallest fits"
-                         : gc_dtype_name((enum gc_dtype)offers->kv_dtype.value));
-    gc_out_char(out, '\n');
+    gc_writer_text(out, "  type of KV cache");
+    gc_writer_pad(out, OFFER_COLUMN);
+    gc_writer_text(out, offers->kv_dtype.state == GC_OFFER_NOT_ANY
+                            ? "not even the smallest fits"
+                            : gc_dtype_name((enum gc_dtype)offers->kv_dtype.value));
+    gc_writer_char(out, '\n');
 }
 
-static void write_fit(struct gc_out *out, const struct gc_answer *answer)
+static void write_fit(struct gc_writer *out, const struct gc_answer *answer)
 {
     const struct gc_fit *fit = answer->fit;
     if (fit == NULL) {
-        gc_out_text(out, "\nNo budget is named: --budget SIZE says whether it fits.\n");
+        gc_writer_text(out, "\nNo budget is named: --budget SIZE says whether it fits.\n");
         return;
     }
     if (fit->budget_bytes != GC_ESTIMATE_NO_BUDGET)
         write_row(out, "budget", fit->budget_bytes, false);
     if (fit->fits) {
-        gc_out_text(out, fit->lower_bound ? "\nWhat is known of it fits.\n" : "\nIt fits.\n");
+        gc_writer_text(out, fit->lower_bound ? "\nWhat is known of it fits.\n" : "\nIt fits.\n");
     } else {
         gc_out_print(out, "\nIt does not fit: %s short", GC_TEXT_SIZE(fit->deficit_bytes));
         if (answer->estimate->device_count > 1)
@@ -136,7 +137,7 @@ static void write_fit(struct gc_out *out, const struct gc_answer *answer)
     write_offers(out, answer->offers);
 }
 
-void gc_answer_write_text(struct gc_out *out, const struct gc_answer *answer)
+void gc_answer_write_text(struct gc_writer *out, const struct gc_answer *answer)
 {
     const struct gc_notes *notes = &answer->estimate->notes;
     write_head(out, answer);
@@ -144,27 +145,28 @@ void gc_answer_write_text(struct gc_out *out, const struct gc_answer *answer)
     write_devices(out, answer);
     write_fit(out, answer);
     if (notes->count > 0)
-        gc_out_text(out, "\nTo know:\n");
+        gc_writer_text(out, "\nTo know:\n");
     for (uint32_t i = 0; i < notes->count; i++)
         gc_out_print(out, "  %s\n", notes->texts[i]);
     if (notes->lost > 0)
-        gc_out_text(out, "  and more\n");
+        gc_writer_text(out, "  and more\n");
 }
 
 /* ---- several beside each other ---- */
 
-void gc_answer_write_head(struct gc_out *out)
+void gc_answer_write_head(struct gc_writer *out)
 {
     gc_out_print(out, "model%*s%*s%*s%*s  fits\n", 38, "weights", 50, "KV cache", 62, "rest", 74,
                  "peak");
 }
 
-void gc_answer_write_foot(struct gc_out *out)
+void gc_answer_write_foot(struct gc_writer *out)
 {
-    gc_out_text(out, "\n+ at least: not all of the model is known; alone it is told what is not\n");
+    gc_writer_text(out,
+                   "\n+ at least: not all of the model is known; alone it is told what is not\n");
 }
 
-void gc_answer_write_line(struct gc_out *out, const struct gc_answer *answer)
+void gc_answer_write_line(struct gc_writer *out, const struct gc_answer *answer)
 {
     const struct gc_estimate_sizes *total = &answer->estimate->total;
     const uint64_t weights = total->parts[GC_ESTIMATE_weight];
@@ -173,7 +175,7 @@ void gc_answer_write_line(struct gc_out *out, const struct gc_answer *answer)
     const size_t skip = length > 26 ? length - 26 : 0;
     char shown[32];
     gc_out_print(out, "%s%*s%*s%*s%*s%s%s\n",
-                 gc_text_show(answer->model + skip, length - skip, shown, sizeof(shown)), 38,
+                 gc_text_printable(answer->model + skip, length - skip, shown, sizeof(shown)), 38,
                  GC_TEXT_SIZE(weights), 50, GC_TEXT_SIZE(kv), 62,
                  GC_TEXT_SIZE(total->peak_bytes - weights - kv), 74,
                  GC_TEXT_SIZE(total->peak_bytes),

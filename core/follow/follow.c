@@ -15,16 +15,16 @@
 #define KEPT_SHARE 32
 
 /* A round has departed from the plan with this many requests, and one in so many. */
-#define STRAYED_MIN 2
-#define STRAYED_SHARE 16
+#define DEVIATED_MIN 2
+#define DEVIATED_SHARE 16
 
 /* One request on its way to a place: its entry in the plan and the place of that. */
-struct pursuit {
+struct lookup {
     struct gc_context *context;
     struct gc_follow *follow;
-    const struct gc_claim *claim;
-    uint32_t entry; /* GC_RUN_NONE: none */
-    uint32_t alike; /* whose lifetime it is thought to have; GC_RUN_NONE: not known */
+    const struct gc_alloc_spec *spec;
+    uint32_t entry;   /* GC_PLAN_NONE: none */
+    uint32_t similar; /* whose lifetime it is thought to have; GC_PLAN_NONE: not known */
     uint64_t address;
     enum gc_follow_reason reason; /* where it ends without a place */
     bool needs_driver;
@@ -33,7 +33,7 @@ struct pursuit {
 
 /* ---- life ---- */
 
-static bool names_streams(const struct gc_run_plan *plan)
+static bool names_streams(const struct gc_plan *plan)
 {
     uint64_t bytes[2] = {0, 0};
     for (uint32_t i = 0; i < plan->count; i++)
@@ -50,14 +50,14 @@ enum gc_status gc_follow_init(struct gc_core *core)
                      "GPUCACHE_PLAN is not followed: GPUCACHE_DEBUG places blocks by itself");
         return GC_OK;
     }
-    struct gc_follow *follow = gc_host_map(&core->host, sizeof(*follow));
+    struct gc_follow *follow = gc_host_mem_map(&core->host, sizeof(*follow));
     if (follow == NULL)
         return GC_NO_HOST_MEMORY;
-    enum gc_status status = gc_run_find_fullest(core->plan, &core->host, &follow->fullest);
+    enum gc_status status = gc_lifetimes_find_peak(core->plan, &core->host, &follow->fullest);
     if (status == GC_OK)
-        status = gc_run_match_init(&follow->match, core->plan, &core->host);
+        status = gc_match_init(&follow->match, core->plan, &core->host);
     if (status != GC_OK) {
-        gc_host_unmap(&core->host, follow, sizeof(*follow));
+        gc_host_mem_unmap(&core->host, follow, sizeof(*follow));
         return status;
     }
     follow->plan = core->plan;
@@ -71,8 +71,8 @@ void gc_follow_fini(struct gc_core *core)
     struct gc_follow *follow = core->follow;
     if (follow == NULL)
         return;
-    gc_run_match_fini(&follow->match);
-    gc_host_unmap(&core->host, follow, sizeof(*follow));
+    gc_match_fini(&follow->match);
+    gc_host_mem_unmap(&core->host, follow, sizeof(*follow));
     core->follow = NULL;
 }
 
@@ -101,10 +101,10 @@ bool gc_follow_has_segment(struct gc_context *context)
 /* For good. The owner's pool is locked. */
 static bool is_over(const struct gc_context *owner)
 {
-    return owner->pool.is_dropped && owner->pool.hidden == NULL;
+    return owner->pool.is_dropped && owner->pool.detached == NULL;
 }
 
-static bool look_whether_over(struct gc_context *owner)
+static bool check_over(struct gc_context *owner)
 {
     gc_pool_acquire_plain(&owner->pool);
     const bool is_it = is_over(owner);
@@ -115,39 +115,39 @@ static bool look_whether_over(struct gc_context *owner)
 /* Stream-ordered memory has a pool of its own, so a program may have two on a device: the one that
  * most of the plan is for follows it. */
 static bool is_for(const struct gc_follow *follow, const struct gc_context *context,
-                   const struct gc_claim *claim)
+                   const struct gc_alloc_spec *spec)
 {
     return gc_device_ordered(context->device) == NULL ||
-           follow->names_streams == (claim->stream != 0);
+           follow->names_streams == (spec->stream != 0);
 }
 
 /* Nothing has departed yet. */
 static void begin_round_locked(struct gc_follow *follow)
 {
-    follow->round = follow->match.round_count;
+    follow->iteration = follow->match.iteration_count;
     follow->matched_count = 0;
-    follow->strayed_count = 0;
-    follow->has_departed = false;
+    follow->deviated_count = 0;
+    follow->has_deviated = false;
 }
 
 /* The context follows the plan if nobody does. Where the former owner's pool is dropped nobody but
  * this thread touches the match. */
-static bool claim_plan(struct gc_follow *follow, struct gc_context *context)
+static bool acquire_plan(struct gc_follow *follow, struct gc_context *context)
 {
     struct gc_core *core = context->core;
     const int32_t device = follow->plan->device;
     if (context->tenant != NULL ||
-        (device != GC_RUN_DEVICE_ANY && device != context->device->info.ordinal))
+        (device != GC_PLAN_DEVICE_ANY && device != context->device->info.ordinal))
         return false;
     struct gc_context *owner = owner_of(follow);
     if (owner != NULL && !gc_context_is_dropped(owner))
         return false;
     gc_lock_acquire(&core->registry);
     owner = owner_of(follow);
-    const bool is_mine = owner == NULL || look_whether_over(owner);
+    const bool is_mine = owner == NULL || check_over(owner);
     if (is_mine) {
-        gc_run_match_restart(&follow->match);
-        follow->refused_round = 0;
+        gc_match_restart(&follow->match);
+        follow->refused_iteration = 0;
         follow->is_opening = false; /* the former owner's thread leaves it alone by now */
         begin_round_locked(follow);
         /* Release: pairs with the acquire in owner_of, whose reader finds the match as it is now.
@@ -159,25 +159,25 @@ static bool claim_plan(struct gc_follow *follow, struct gc_context *context)
     }
     gc_lock_release(&core->registry);
     if (is_mine)
-        gc_magazine_size(context);
+        gc_context_size_tcache(context);
     return is_mine;
 }
 
 void gc_follow_close_stream_locked(struct gc_context *context, uint64_t stream)
 {
     if (is_owner(context) && !is_over(context))
-        gc_run_match_close_stream(&context->core->follow->match, stream);
+        gc_match_close_stream(&context->core->follow->match, stream);
 }
 
 /* ---- figures ---- */
 
-static void note_fallback(struct gc_follow *follow, enum gc_follow_reason reason, uint64_t bytes)
+static void count_fallback(struct gc_follow *follow, enum gc_follow_reason reason, uint64_t bytes)
 {
     gc_counter_add(&follow->fallback_count[reason], 1);
     gc_counter_add(&follow->fallback_bytes[reason], bytes);
 }
 
-static void note_followed(struct gc_follow *follow, const struct gc_run_entry *entry)
+static void count_followed(struct gc_follow *follow, const struct gc_plan_entry *entry)
 {
     const uint64_t end = entry->offset + entry->bytes;
     uint_fast64_t used = atomic_load_explicit(&follow->used_bytes, memory_order_relaxed);
@@ -206,8 +206,8 @@ bool gc_follow_read(const struct gc_device *device, struct gc_follow_figures *fi
     figures->key##_bytes = gc_counter_read(&follow->fallback_bytes[GC_FOLLOW_##name]);
 #include "core/observe/unplanned.def"
 #undef GC_FOLLOW_REASON
-    figures->rounds = atomic_load_explicit(&follow->rounds, memory_order_relaxed);
-    figures->jumps = atomic_load_explicit(&follow->jumps, memory_order_relaxed);
+    figures->iterations = atomic_load_explicit(&follow->iterations, memory_order_relaxed);
+    figures->resyncs = atomic_load_explicit(&follow->resyncs, memory_order_relaxed);
     return true;
 }
 
@@ -216,15 +216,15 @@ bool gc_follow_read(const struct gc_device *device, struct gc_follow_figures *fi
 static enum gc_status open_arena(struct gc_context *context, uint64_t bytes)
 {
     struct gc_change change;
-    enum gc_status status = gc_arena_change_begin(context, &change);
+    enum gc_status status = gc_change_begin(context, &change);
     if (status != GC_OK)
         return status;
     /* Another thread may have been here before. */
     gc_pool_acquire_plain(&context->pool);
     const bool is_there = context->pool.content.planned != NULL;
     gc_pool_release(&context->pool);
-    status = is_there ? GC_OK : gc_arena_add_planned(context, bytes);
-    gc_arena_change_end(&change);
+    status = is_there ? GC_OK : gc_range_add_planned(context, bytes);
+    gc_change_end(&change);
     return status;
 }
 
@@ -237,15 +237,15 @@ static bool is_mapped(const struct gc_context *context)
 
 static enum gc_status open_segment(struct gc_context *context, uint64_t bytes)
 {
-    const struct gc_segment_plan plan = {
-        .driver_bytes = bytes, .bytes = bytes, .class = GC_CLASS_PLANNED};
-    struct gc_segment_refusal refusal = {.driver_code = 0};
+    const struct gc_segment_spec plan = {
+        .driver_bytes = bytes, .bytes = bytes, .size_class = GC_CLASS_PLANNED};
+    struct gc_segment_failure refusal = {.driver_code = 0};
     return gc_segment_create_free(context, &plan, &refusal);
 }
 
 static bool begin_opening_locked(struct gc_follow *follow)
 {
-    if (follow->is_opening || follow->refused_round == follow->match.round_count + 1)
+    if (follow->is_opening || follow->refused_iteration == follow->match.iteration_count + 1)
         return false;
     follow->is_opening = true;
     return true;
@@ -257,10 +257,10 @@ static void open_places(struct gc_context *context)
     const uint64_t bytes = follow->plan->peak_bytes;
     const enum gc_status status =
         is_mapped(context) ? open_arena(context, bytes) : open_segment(context, bytes);
-    gc_context_lock_decided(context);
+    gc_wait_lock_after_teardown(context);
     if (!context->pool.is_dropped) {
         follow->is_opening = false;
-        follow->refused_round = status == GC_OK ? 0 : follow->match.round_count + 1;
+        follow->refused_iteration = status == GC_OK ? 0 : follow->match.iteration_count + 1;
     }
     gc_pool_release(&context->pool);
 }
@@ -288,7 +288,7 @@ struct view {
     uint64_t pending_bytes; /* of blocks that touch it, whole */
 };
 
-static struct view look_locked(const struct gc_pool *pool, uint64_t address, uint64_t bytes)
+static struct view view_place_locked(const struct gc_pool *pool, uint64_t address, uint64_t bytes)
 {
     struct view view = {.is_occupied = false};
     uint64_t start;
@@ -306,256 +306,254 @@ static struct view look_locked(const struct gc_pool *pool, uint64_t address, uin
 /* The stream's own pending blocks, if they are all that is in the way and none reaches beyond it.
  * They are free for this moment only: the place is taken under the same hold of the lock. */
 static bool clear_by_stream_locked(struct gc_pool *pool, uint64_t address,
-                                   const struct gc_claim *claim, const struct view *view)
+                                   const struct gc_alloc_spec *spec, const struct view *view)
 {
     const struct gc_arena *arena = pool->content.planned->arena;
     struct gc_pending taken = {NULL, NULL};
     if (view->is_occupied ||
-        (arena != NULL && !gc_pages_are_backed_locked(pool, arena, address, claim->bytes)) ||
-        !gc_stream_take_range_locked(pool, claim->stream, address, claim->bytes,
-                                     view->pending_bytes, &taken))
+        (arena != NULL && !gc_pages_are_backed_locked(pool, arena, address, spec->bytes)) ||
+        !gc_stream_list_remove_range_locked(pool, spec->stream, address, spec->bytes,
+                                            view->pending_bytes, &taken))
         return false;
-    (void)gc_pool_give_pending_locked(pool, taken);
+    (void)gc_pool_free_pending_locked(pool, taken);
     return true;
 }
 
 /* The claim has its block. */
-static void settle_locked(struct pursuit *pursuit, const struct gc_block *block)
+static void commit_locked(struct lookup *lookup, const struct gc_block *block)
 {
-    const struct gc_claim *claim = pursuit->claim;
-    const struct gc_entry entry = {block->address, claim->requested_bytes, block->bytes,
-                                   claim->stream, claim->api};
-    pursuit->address = block->address;
-    gc_context_note_alloc(pursuit->context, &entry);
+    const struct gc_alloc_spec *spec = lookup->spec;
+    const struct gc_entry entry = {block->address, spec->requested_bytes, block->bytes,
+                                   spec->stream, spec->api};
+    lookup->address = block->address;
+    gc_context_count_alloc(lookup->context, &entry);
 }
 
-static bool take_locked(struct pursuit *pursuit)
+static bool alloc_locked(struct lookup *lookup)
 {
-    struct gc_pool *pool = &pursuit->context->pool;
-    const struct gc_claim *claim = pursuit->claim;
+    struct gc_pool *pool = &lookup->context->pool;
+    const struct gc_alloc_spec *spec = lookup->spec;
     struct gc_place place;
-    if (!gc_pool_find_at_locked(pool, pursuit->address, claim->bytes, &place)) {
-        const struct view view = look_locked(pool, pursuit->address, claim->bytes);
-        pursuit->reason = view.is_occupied ? GC_FOLLOW_OCCUPIED : GC_FOLLOW_PENDING;
-        pursuit->is_waiting = !view.is_occupied;
-        if (!clear_by_stream_locked(pool, pursuit->address, claim, &view) ||
-            !gc_pool_find_at_locked(pool, pursuit->address, claim->bytes, &place))
+    if (!gc_pool_find_at_locked(pool, lookup->address, spec->bytes, &place)) {
+        const struct view view = view_place_locked(pool, lookup->address, spec->bytes);
+        lookup->reason = view.is_occupied ? GC_FOLLOW_OCCUPIED : GC_FOLLOW_PENDING;
+        lookup->is_waiting = !view.is_occupied;
+        if (!clear_by_stream_locked(pool, lookup->address, spec, &view) ||
+            !gc_pool_find_at_locked(pool, lookup->address, spec->bytes, &place))
             return false;
     }
-    const struct gc_block *block = gc_pool_take_place_locked(pool, &place, claim);
-    pursuit->is_waiting = false;
-    pursuit->needs_driver = block == NULL;
-    pursuit->reason = GC_FOLLOW_MEMORY;
+    const struct gc_block *block = gc_pool_alloc_at_locked(pool, &place, spec);
+    lookup->is_waiting = false;
+    lookup->needs_driver = block == NULL;
+    lookup->reason = GC_FOLLOW_MEMORY;
     if (block != NULL)
-        settle_locked(pursuit, block);
+        commit_locked(lookup, block);
     return block != NULL;
 }
 
 /* In plain memory all that is there is there: a place is as good as any. */
-static bool goes_by_life_locked(const struct pursuit *pursuit)
+static bool uses_lifetime_locked(const struct lookup *lookup)
 {
-    const struct gc_pool *pool = &pursuit->context->pool;
+    const struct gc_pool *pool = &lookup->context->pool;
     return pool->content.planned != NULL && pool->content.planned->arena != NULL &&
-           pursuit->follow->has_departed;
+           lookup->follow->has_deviated;
 }
 
-static void match_entry_locked(struct pursuit *pursuit, bool is_idle)
+static void match_entry_locked(struct lookup *lookup, bool is_idle)
 {
-    struct gc_follow *follow = pursuit->follow;
-    const struct gc_claim *claim = pursuit->claim;
-    if (is_idle || follow->round != follow->match.round_count)
+    struct gc_follow *follow = lookup->follow;
+    const struct gc_alloc_spec *spec = lookup->spec;
+    if (is_idle || follow->iteration != follow->match.iteration_count)
         begin_round_locked(follow);
-    pursuit->entry = gc_run_match_next(&follow->match, claim->bytes, claim->stream, is_idle);
-    pursuit->alike = pursuit->entry != GC_RUN_NONE
-                         ? pursuit->entry
-                         : gc_run_match_guess(&follow->match, claim->bytes);
-    follow->matched_count += pursuit->entry != GC_RUN_NONE;
-    atomic_store_explicit(&follow->rounds, follow->match.round_count, memory_order_relaxed);
-    atomic_store_explicit(&follow->jumps, follow->match.jump_count, memory_order_relaxed);
+    lookup->entry = gc_match_next(&follow->match, spec->bytes, spec->stream, is_idle);
+    lookup->similar =
+        lookup->entry != GC_PLAN_NONE ? lookup->entry : gc_match_guess(&follow->match, spec->bytes);
+    follow->matched_count += lookup->entry != GC_PLAN_NONE;
+    atomic_store_explicit(&follow->iterations, follow->match.iteration_count, memory_order_relaxed);
+    atomic_store_explicit(&follow->resyncs, follow->match.resync_count, memory_order_relaxed);
 }
 
 /* The entry of the claim, and whether its place is asked for. */
-static bool match_locked(struct pursuit *pursuit)
+static bool match_locked(struct lookup *lookup)
 {
-    struct gc_pool *pool = &pursuit->context->pool;
+    struct gc_pool *pool = &lookup->context->pool;
     const struct gc_block *first =
         pool->content.planned == NULL ? NULL : pool->content.planned->first;
-    match_entry_locked(pursuit,
+    match_entry_locked(lookup,
                        first == NULL || (first->next == NULL && first->state == GC_BLOCK_FREE));
-    pursuit->reason = GC_FOLLOW_UNMATCHED;
-    if (pursuit->entry == GC_RUN_NONE)
+    lookup->reason = GC_FOLLOW_UNMATCHED;
+    if (lookup->entry == GC_PLAN_NONE)
         return false;
     /* What a graph uses stays in use when it is freed. */
-    pursuit->reason = GC_FOLLOW_CAPTURE;
-    if (gc_context_is_capturing(pursuit->context))
+    lookup->reason = GC_FOLLOW_CAPTURE;
+    if (gc_context_is_capturing(lookup->context))
         return false;
-    pursuit->reason = GC_FOLLOW_DEPARTED;
-    return !goes_by_life_locked(pursuit);
+    lookup->reason = GC_FOLLOW_DEPARTED;
+    return !uses_lifetime_locked(lookup);
 }
 
 /* The place is taken, if it can be without the driver. */
-static bool try_take_locked(struct pursuit *pursuit)
+static bool try_alloc_locked(struct lookup *lookup)
 {
-    const struct gc_pool *pool = &pursuit->context->pool;
-    pursuit->reason = GC_FOLLOW_MEMORY;
-    pursuit->needs_driver = false;
-    pursuit->is_waiting = false;
+    const struct gc_pool *pool = &lookup->context->pool;
+    lookup->reason = GC_FOLLOW_MEMORY;
+    lookup->needs_driver = false;
+    lookup->is_waiting = false;
     if (pool->is_dropped || pool->is_closed || pool->content.planned == NULL)
         return false;
-    pursuit->address =
-        pool->content.planned->address + pursuit->follow->plan->entries[pursuit->entry].offset;
-    return take_locked(pursuit);
+    lookup->address =
+        pool->content.planned->address + lookup->follow->plan->entries[lookup->entry].offset;
+    return alloc_locked(lookup);
 }
 
-static bool try_take(struct pursuit *pursuit)
+static bool try_alloc(struct lookup *lookup)
 {
-    struct gc_pool *pool = &pursuit->context->pool;
+    struct gc_pool *pool = &lookup->context->pool;
     if (gc_pool_acquire(pool) != GC_OK)
         return false;
-    const bool is_taken = try_take_locked(pursuit);
+    const bool is_taken = try_alloc_locked(lookup);
     gc_pool_release(pool);
     return is_taken;
 }
 
 /* Finds the entry and, where nothing more is to be done, takes its place: one lock. False: it has
  * none. */
-static bool begin(struct pursuit *pursuit, bool *must_open, bool *is_hit)
+static bool begin(struct lookup *lookup, bool *must_open, bool *is_hit)
 {
-    struct gc_pool *pool = &pursuit->context->pool;
+    struct gc_pool *pool = &lookup->context->pool;
     *must_open = false;
     *is_hit = false;
     if (gc_pool_acquire(pool) != GC_OK)
         return false;
-    bool goes_on = !pool->is_dropped && !pool->is_closed && match_locked(pursuit);
+    bool goes_on = !pool->is_dropped && !pool->is_closed && match_locked(lookup);
     if (goes_on && pool->content.planned == NULL) {
-        pursuit->reason = GC_FOLLOW_MEMORY;
-        goes_on = *must_open = begin_opening_locked(pursuit->follow);
+        lookup->reason = GC_FOLLOW_MEMORY;
+        goes_on = *must_open = begin_opening_locked(lookup->follow);
     } else if (goes_on) {
-        *is_hit = try_take_locked(pursuit);
+        *is_hit = try_alloc_locked(lookup);
     }
     gc_pool_release(pool);
     return goes_on;
 }
 
 /* The place has no pages, or not all of them. */
-static enum gc_status ask_driver(struct pursuit *pursuit)
+static enum gc_status call_driver(struct lookup *lookup)
 {
-    struct gc_segment_refusal refusal = {.driver_code = 0};
-    const struct gc_segment_plan plan = {.class = GC_CLASS_PLANNED,
-                                         .bytes = pursuit->claim->bytes,
-                                         .driver_bytes = pursuit->claim->bytes,
-                                         .at = pursuit->address,
-                                         .expected_bytes = expected_bytes(pursuit->context)};
-    return gc_arena_create(pursuit->context, &plan, pursuit->claim, &pursuit->address, &refusal);
+    struct gc_segment_failure refusal = {.driver_code = 0};
+    const struct gc_segment_spec plan = {.size_class = GC_CLASS_PLANNED,
+                                         .bytes = lookup->spec->bytes,
+                                         .driver_bytes = lookup->spec->bytes,
+                                         .at = lookup->address,
+                                         .expected_bytes = expected_bytes(lookup->context)};
+    return gc_map_alloc(lookup->context, &plan, lookup->spec, &lookup->address, &refusal);
 }
 
-static bool take_planned(struct pursuit *pursuit, bool *is_hit)
+static bool take_planned(struct lookup *lookup, bool *is_hit)
 {
     bool must_open;
-    if (!begin(pursuit, &must_open, is_hit))
+    if (!begin(lookup, &must_open, is_hit))
         return false;
     if (must_open) {
-        open_places(pursuit->context);
-        *is_hit = try_take(pursuit);
+        open_places(lookup->context);
+        *is_hit = try_alloc(lookup);
     }
-    if (!*is_hit && pursuit->is_waiting &&
-        gc_reuse_resolve(pursuit->context, pursuit->claim->bytes))
-        *is_hit = try_take(pursuit);
-    return *is_hit || (pursuit->needs_driver && ask_driver(pursuit) == GC_OK);
+    if (!*is_hit && lookup->is_waiting && gc_defer_reclaim(lookup->context, lookup->spec->bytes))
+        *is_hit = try_alloc(lookup);
+    return *is_hit || (lookup->needs_driver && call_driver(lookup) == GC_OK);
 }
 
 /* ---- what departs ---- */
 
-static void note_strayed_locked(const struct pursuit *pursuit)
+static void count_deviation_locked(const struct lookup *lookup)
 {
-    struct gc_follow *follow = pursuit->follow;
-    follow->strayed_count +=
-        pursuit->reason == GC_FOLLOW_UNMATCHED || pursuit->reason == GC_FOLLOW_OCCUPIED;
-    if (follow->strayed_count > STRAYED_MIN + follow->matched_count / STRAYED_SHARE)
-        follow->has_departed = true;
+    struct gc_follow *follow = lookup->follow;
+    follow->deviated_count +=
+        lookup->reason == GC_FOLLOW_UNMATCHED || lookup->reason == GC_FOLLOW_OCCUPIED;
+    if (follow->deviated_count > DEVIATED_MIN + follow->matched_count / DEVIATED_SHARE)
+        follow->has_deviated = true;
 }
 
 /* Among the places it would stand in their way, or leave gaps behind, so it goes where its like
  * are.
  */
-static bool find_hole_locked(const struct pursuit *pursuit, struct gc_place *place)
+static bool find_free_block_locked(const struct lookup *lookup, struct gc_place *place)
 {
-    const struct gc_pool *pool = &pursuit->context->pool;
-    const struct gc_follow *follow = pursuit->follow;
-    const uint64_t bytes = pursuit->claim->bytes;
-    const uint32_t alike = pursuit->alike;
-    if (!goes_by_life_locked(pursuit))
-        return gc_stray_find_locked(pool, &follow->match, bytes, place);
-    const bool lasts =
-        alike != GC_RUN_NONE && gc_run_entry_lasts(&follow->plan->entries[alike], follow->fullest);
-    return gc_stray_find_by_life_locked(pool, follow->plan, bytes, lasts, place);
+    const struct gc_pool *pool = &lookup->context->pool;
+    const struct gc_follow *follow = lookup->follow;
+    const uint64_t bytes = lookup->spec->bytes;
+    const uint32_t similar = lookup->similar;
+    if (!uses_lifetime_locked(lookup))
+        return gc_unplanned_find_locked(pool, &follow->match, bytes, place);
+    const bool is_long = similar != GC_PLAN_NONE &&
+                         gc_lifetimes_is_long(&follow->plan->entries[similar], follow->fullest);
+    return gc_unplanned_find_by_lifetime_locked(pool, follow->plan, bytes, is_long, place);
 }
 
 /* What the stream freed itself comes first, as in the pool: it is of use to no other. */
-static bool try_stray_locked(struct pursuit *pursuit)
+static bool try_unplanned_locked(struct lookup *lookup)
 {
-    struct gc_pool *pool = &pursuit->context->pool;
-    const struct gc_claim *claim = pursuit->claim;
+    struct gc_pool *pool = &lookup->context->pool;
+    const struct gc_alloc_spec *spec = lookup->spec;
     struct gc_place place;
-    pursuit->needs_driver = false;
+    lookup->needs_driver = false;
     if (pool->is_dropped || pool->is_closed || pool->content.planned == NULL)
         return false;
-    struct gc_block *block = gc_stream_take_locked(pool, claim->stream, claim->bytes);
+    struct gc_block *block = gc_stream_list_alloc_locked(pool, spec->stream, spec->bytes);
     if (block != NULL) {
-        gc_pool_make_live_locked(pool, block, claim);
-    } else if (find_hole_locked(pursuit, &place)) {
-        block = gc_pool_take_place_locked(pool, &place, claim);
-        pursuit->address = place.address;
-        pursuit->needs_driver = block == NULL;
+        gc_pool_make_live_locked(pool, block, spec);
+    } else if (find_free_block_locked(lookup, &place)) {
+        block = gc_pool_alloc_at_locked(pool, &place, spec);
+        lookup->address = place.address;
+        lookup->needs_driver = block == NULL;
     }
     if (block != NULL)
-        settle_locked(pursuit, block);
+        commit_locked(lookup, block);
     return block != NULL;
 }
 
-static bool try_stray(struct pursuit *pursuit, bool is_first)
+static bool try_unplanned(struct lookup *lookup, bool is_first)
 {
-    struct gc_pool *pool = &pursuit->context->pool;
-    pursuit->needs_driver = false;
+    struct gc_pool *pool = &lookup->context->pool;
+    lookup->needs_driver = false;
     if (gc_pool_acquire(pool) != GC_OK)
         return false;
     if (is_first && !pool->is_dropped)
-        note_strayed_locked(pursuit);
-    const bool is_taken = try_stray_locked(pursuit);
+        count_deviation_locked(lookup);
+    const bool is_taken = try_unplanned_locked(lookup);
     gc_pool_release(pool);
     return is_taken;
 }
 
-static bool depart(struct pursuit *pursuit, bool *is_hit)
+static bool depart(struct lookup *lookup, bool *is_hit)
 {
     *is_hit = false;
-    if (pursuit->reason == GC_FOLLOW_CAPTURE || pursuit->reason == GC_FOLLOW_MEMORY)
+    if (lookup->reason == GC_FOLLOW_CAPTURE || lookup->reason == GC_FOLLOW_MEMORY)
         return false;
-    *is_hit = try_stray(pursuit, true);
+    *is_hit = try_unplanned(lookup, true);
     /* What is pending may have become idle, and is there already. */
-    if (pursuit->needs_driver && gc_reuse_resolve(pursuit->context, pursuit->claim->bytes))
-        *is_hit = try_stray(pursuit, false);
-    return *is_hit || (pursuit->needs_driver && ask_driver(pursuit) == GC_OK);
+    if (lookup->needs_driver && gc_defer_reclaim(lookup->context, lookup->spec->bytes))
+        *is_hit = try_unplanned(lookup, false);
+    return *is_hit || (lookup->needs_driver && call_driver(lookup) == GC_OK);
 }
 
 /* ---- one request ---- */
 
-enum gc_status gc_follow_alloc(struct gc_context *context, const struct gc_claim *claim,
+enum gc_status gc_follow_alloc(struct gc_context *context, const struct gc_alloc_spec *spec,
                                uint64_t *address, bool *is_hit)
 {
     struct gc_follow *follow = context->core->follow;
-    struct pursuit pursuit = {
-        .context = context, .follow = follow, .claim = claim, .reason = GC_FOLLOW_MEMORY};
+    struct lookup lookup = {
+        .context = context, .follow = follow, .spec = spec, .reason = GC_FOLLOW_MEMORY};
     if (owner_of(follow) != context &&
-        (!is_for(follow, context, claim) || !claim_plan(follow, context)))
+        (!is_for(follow, context, spec) || !acquire_plan(follow, context)))
         return GC_OUT_OF_MEMORY;
-    if (take_planned(&pursuit, is_hit)) {
-        note_followed(follow, &follow->plan->entries[pursuit.entry]);
+    if (take_planned(&lookup, is_hit)) {
+        count_followed(follow, &follow->plan->entries[lookup.entry]);
     } else {
-        note_fallback(follow, pursuit.reason, claim->bytes);
-        if (!depart(&pursuit, is_hit))
+        count_fallback(follow, lookup.reason, spec->bytes);
+        if (!depart(&lookup, is_hit))
             return GC_OUT_OF_MEMORY;
     }
-    *address = pursuit.address;
+    *address = lookup.address;
     return GC_OK;
 }

@@ -40,24 +40,24 @@ enum gc_follow_reason {
 };
 
 struct gc_follow {
-    const struct gc_run_plan *plan;     /* borrowed */
+    const struct gc_plan *plan;         /* borrowed */
     _Atomic(struct gc_context *) owner; /* who follows it; changes under the registry's lock */
-    struct gc_run_match match;          /* guarded by the owner's pool's lock, as the next */
-    bool names_streams;     /* most bytes of the plan were asked for in a stream's order */
-    uint32_t fullest;       /* the plan's time of the most bytes */
-    uint64_t round;         /* of the match's, that the next three are of */
-    uint32_t matched_count; /* requests that are in the plan */
-    uint32_t strayed_count; /* that are not, or whose place is in use */
-    bool has_departed;      /* too many: what comes in this round is placed by its lifetime */
-    uint64_t refused_round; /* in which there was no memory for the segment, plus one; or 0 */
-    bool is_opening;        /* a thread makes the segment */
+    struct gc_match match;              /* guarded by the owner's pool's lock, as the next */
+    bool names_streams;         /* most bytes of the plan were asked for in a stream's order */
+    uint32_t fullest;           /* the plan's time of the most bytes */
+    uint64_t iteration;         /* of the match's, that the next three are of */
+    uint32_t matched_count;     /* requests that are in the plan */
+    uint32_t deviated_count;    /* that are not, or whose place is in use */
+    bool has_deviated;          /* too many: what comes in this round is placed by its lifetime */
+    uint64_t refused_iteration; /* in which there was no memory for the segment, plus one; or 0 */
+    bool is_opening;            /* a thread makes the segment */
     gc_counter followed_count;
     gc_counter followed_bytes;
     gc_counter fallback_count[GC_FOLLOW_REASON_COUNT];
     gc_counter fallback_bytes[GC_FOLLOW_REASON_COUNT];
     atomic_uint_fast64_t used_bytes; /* the end of the highest place that was taken */
-    atomic_uint_fast64_t rounds;     /* copies of the match's, for who takes no lock */
-    atomic_uint_fast64_t jumps;
+    atomic_uint_fast64_t iterations; /* copies of the match's, for who takes no lock */
+    atomic_uint_fast64_t resyncs;
 };
 
 /* Where core->plan is to be followed: sets core->follow. GC_NO_HOST_MEMORY. */
@@ -66,7 +66,7 @@ void gc_follow_fini(struct gc_core *core);
 
 /* The claim's planned place, or, which is counted, memory that lies between the places. `is_hit`:
  * without a driver call. GC_OUT_OF_MEMORY: the pool serves it better. No lock may be held. */
-enum gc_status gc_follow_alloc(struct gc_context *context, const struct gc_claim *claim,
+enum gc_status gc_follow_alloc(struct gc_context *context, const struct gc_alloc_spec *spec,
                                uint64_t *address, bool *is_hit) GC_CHECKED;
 /* Whether the places are memory of the driver's, held whether the plan uses it or not. */
 bool gc_follow_has_segment(struct gc_context *context);

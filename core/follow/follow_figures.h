@@ -14,8 +14,8 @@ struct gc_follow_figures {
 #define GC_FOLLOW_REASON(name, key, text) uint64_t key##_count, key##_bytes;
 #include "core/observe/unplanned.def"
 #undef GC_FOLLOW_REASON
-    uint64_t rounds; /* times that the plan was gone through to its end */
-    uint64_t jumps;  /* times that the place in it was found again after a departure */
+    uint64_t iterations; /* times that the plan was gone through to its end */
+    uint64_t resyncs;    /* times that the place in it was found again after a departure */
 };
 
 #endif

@@ -2,19 +2,19 @@
 
 #include <stddef.h>
 
-#define STRAY_BEST 16  /* of those, places that are compared with the plan */
-#define STRAY_REACH 64 /* entries of the plan that they are compared with */
+#define UNPLANNED_BEST 16   /* of those, places that are compared with the plan */
+#define UNPLANNED_WINDOW 64 /* entries of the plan that they are compared with */
 
 struct option {
     struct gc_place place;
     uint64_t cost;    /* pages that come into use */
     uint64_t rest;    /* of the hole, in bytes */
-    uint32_t pending; /* entries until the plan comes there; STRAY_REACH: not soon */
+    uint32_t pending; /* entries until the plan comes there; UNPLANNED_WINDOW: not soon */
 };
 
 struct choice {
     uint32_t count;
-    struct option best[STRAY_BEST]; /* the best first */
+    struct option best[UNPLANNED_BEST]; /* the best first */
 };
 
 /* ---- what a place costs ---- */
@@ -22,8 +22,8 @@ struct choice {
 /* Pages that come into use with a block of `bytes` at the place, whose neighbours are not free. */
 static uint64_t page_cost(const struct gc_place *place, uint64_t bytes, uint64_t page)
 {
-    const uint64_t start = place->hole->address;
-    const uint64_t end = start + place->hole->bytes;
+    const uint64_t start = place->free_block->address;
+    const uint64_t end = start + place->free_block->bytes;
     const uint64_t first = place->address / page;
     const uint64_t last = (place->address + bytes - 1) / page;
     const bool is_first_used = start % page != 0 && first == start / page;
@@ -33,7 +33,7 @@ static uint64_t page_cost(const struct gc_place *place, uint64_t bytes, uint64_t
 }
 
 /* The end of the places; behind it in the arena is room for long-lived blocks. */
-static uint64_t end_of_places(const struct gc_pool *pool, const struct gc_run_plan *plan)
+static uint64_t end_of_places(const struct gc_pool *pool, const struct gc_plan *plan)
 {
     const struct gc_segment *planned = pool->content.planned;
     const uint64_t page = pool->pages.page_bytes;
@@ -47,7 +47,7 @@ static struct option option_at(const struct gc_pool *pool, const struct gc_place
                                uint64_t room, uint64_t bytes)
 {
     const struct gc_segment *segment =
-        atomic_load_explicit(&place->hole->segment, memory_order_relaxed);
+        atomic_load_explicit(&place->free_block->segment, memory_order_relaxed);
     const uint64_t cost =
         segment->arena == NULL ? 0 : page_cost(place, bytes, pool->pages.page_bytes);
     return (struct option){.place = *place, .cost = cost, .rest = room - bytes};
@@ -64,10 +64,10 @@ static bool is_better(const struct option *option, const struct option *other)
     return option->rest < other->rest;
 }
 
-static void offer(struct choice *choice, const struct option *option)
+static void add_candidate(struct choice *choice, const struct option *option)
 {
     uint32_t i = choice->count;
-    if (i < STRAY_BEST)
+    if (i < UNPLANNED_BEST)
         choice->count++;
     else if (is_better(option, &choice->best[--i]))
         ;
@@ -79,44 +79,45 @@ static void offer(struct choice *choice, const struct option *option)
 }
 
 /* At its start, and at its end, as far as it lies among the places. */
-static void offer_hole(struct choice *choice, const struct gc_pool *pool, struct gc_block *hole,
-                       uint64_t places_end, uint64_t bytes)
+static void add_free_block(struct choice *choice, const struct gc_pool *pool,
+                           struct gc_block *free_block, uint64_t places_end, uint64_t bytes)
 {
-    const uint64_t room = gc_min_u64(hole->bytes, gc_sub_or_zero_u64(places_end, hole->address));
+    const uint64_t room =
+        gc_min_u64(free_block->bytes, gc_sub_or_zero_u64(places_end, free_block->address));
     if (room < bytes)
         return;
     const uint64_t rest = room - bytes;
     for (unsigned i = 0; i < (rest == 0 ? 1 : 2); i++) {
-        const struct gc_place place = {hole, hole->address + (i == 0 ? 0 : rest)};
+        const struct gc_place place = {free_block, free_block->address + (i == 0 ? 0 : rest)};
         const struct option option = option_at(pool, &place, room, bytes);
-        offer(choice, &option);
+        add_candidate(choice, &option);
     }
 }
 
 /* How many entries come before one that wants the place. */
-static uint32_t count_pending(const struct gc_run_match *match, uint64_t offset, uint64_t bytes)
+static uint32_t count_pending(const struct gc_match *match, uint64_t offset, uint64_t bytes)
 {
-    const struct gc_run_plan *plan = match->plan;
+    const struct gc_plan *plan = match->plan;
     uint32_t at = match->cursor;
-    for (uint32_t n = 0; n < STRAY_REACH; n++) {
-        const struct gc_run_entry *entry = &plan->entries[at];
+    for (uint32_t n = 0; n < UNPLANNED_WINDOW; n++) {
+        const struct gc_plan_entry *entry = &plan->entries[at];
         if (entry->offset < offset + bytes && offset < entry->offset + entry->bytes)
             return n;
         at = at + 1 < plan->count ? at + 1 : plan->loop_start;
     }
-    return STRAY_REACH;
+    return UNPLANNED_WINDOW;
 }
 
-static bool choose_planned(const struct gc_pool *pool, const struct gc_run_match *match,
-                           uint64_t bytes, struct option *best)
+static bool choose_planned(const struct gc_pool *pool, const struct gc_match *match, uint64_t bytes,
+                           struct option *best)
 {
     const struct gc_bins *bins = &pool->content.bins[GC_CLASS_PLANNED];
     const uint64_t places_end = end_of_places(pool, match->plan);
     struct choice choice = {.count = 0};
-    struct gc_block *hole = gc_bins_best_fit(bins, bytes);
-    for (unsigned n = 0; hole != NULL && n < GC_STRAY_HOLES; n++) {
-        offer_hole(&choice, pool, hole, places_end, bytes);
-        hole = gc_bins_next(bins, hole);
+    struct gc_block *free_block = gc_bins_best_fit(bins, bytes);
+    for (unsigned n = 0; free_block != NULL && n < GC_UNPLANNED_CANDIDATES; n++) {
+        add_free_block(&choice, pool, free_block, places_end, bytes);
+        free_block = gc_bins_next(bins, free_block);
     }
     for (uint32_t i = 0; i < choice.count; i++) {
         struct option *option = &choice.best[i];
@@ -133,7 +134,7 @@ static bool choose_planned(const struct gc_pool *pool, const struct gc_run_match
 static bool is_backed(const struct gc_pool *pool, const struct gc_place *place, uint64_t bytes)
 {
     const struct gc_segment *segment =
-        atomic_load_explicit(&place->hole->segment, memory_order_relaxed);
+        atomic_load_explicit(&place->free_block->segment, memory_order_relaxed);
     return segment->arena == NULL ||
            gc_pages_are_backed_locked(pool, segment->arena, place->address, bytes);
 }
@@ -146,18 +147,19 @@ static bool is_pool_better(const struct gc_pool *pool, uint64_t bytes, const str
         !gc_pool_find_place_locked(pool, is_small ? GC_CLASS_SMALL : GC_CLASS_LARGE, bytes, false,
                                    &place))
         return false;
-    const uint64_t cost = option_at(pool, &place, place.hole->bytes, bytes).cost;
+    const uint64_t cost = option_at(pool, &place, place.free_block->bytes, bytes).cost;
     if (cost != planned->cost)
         return cost < planned->cost;
     return is_small || (is_backed(pool, &place, bytes) && !is_backed(pool, &planned->place, bytes));
 }
 
-bool gc_stray_find_locked(const struct gc_pool *pool, const struct gc_run_match *match,
-                          uint64_t bytes, struct gc_place *place)
+bool gc_unplanned_find_locked(const struct gc_pool *pool, const struct gc_match *match,
+                              uint64_t bytes, struct gc_place *place)
 {
     struct option best = {.cost = 0};
     if (!choose_planned(pool, match, bytes, &best) ||
-        (bytes <= GC_SMALL_MAX && best.pending < STRAY_REACH) || is_pool_better(pool, bytes, &best))
+        (bytes <= GC_SMALL_MAX && best.pending < UNPLANNED_WINDOW) ||
+        is_pool_better(pool, bytes, &best))
         return false;
     *place = best.place;
     return true;
@@ -180,7 +182,7 @@ struct life_choice {
 static void offer_by_life(struct life_choice *choice, const struct gc_place *place, uint64_t cost,
                           uint64_t rest)
 {
-    if (choice->place.hole != NULL &&
+    if (choice->place.free_block != NULL &&
         (cost > choice->cost || (cost == choice->cost && rest >= choice->rest)))
         return;
     *choice = (struct life_choice){.place = *place, .cost = cost, .rest = rest};
@@ -188,46 +190,50 @@ static void offer_by_life(struct life_choice *choice, const struct gc_place *pla
 
 /* At its start, and at its end. */
 static void offer_hole_by_life(struct life_choice *choice, const struct gc_pool *pool,
-                               struct gc_block *hole, const struct span *span, uint64_t bytes)
+                               struct gc_block *free_block, const struct span *span, uint64_t bytes)
 {
     const uint64_t page = pool->pages.page_bytes;
-    const uint64_t start = gc_max_u64(hole->address, span->start);
-    const uint64_t end = gc_min_u64(hole->address + hole->bytes, span->end);
+    const uint64_t start = gc_max_u64(free_block->address, span->start);
+    const uint64_t end = gc_min_u64(free_block->address + free_block->bytes, span->end);
     if (end <= start || end - start < bytes)
         return;
     const uint64_t rest = end - start - bytes;
-    const struct gc_place low = {hole, start};
-    const struct gc_place high = {hole, end - bytes};
+    const struct gc_place low = {free_block, start};
+    const struct gc_place high = {free_block, end - bytes};
     offer_by_life(choice, &low, page_cost(&low, bytes, page), rest);
     if (end < span->end && rest > 0)
         offer_by_life(choice, &high, page_cost(&high, bytes, page), rest);
 }
 
 /* The hole that holds `address`, or the next one. */
-static struct gc_block *first_hole(const struct gc_bins *bins, uint64_t address)
+static struct gc_block *first_free_block(const struct gc_bins *bins, uint64_t address)
 {
     const struct gc_block key = {.address = address};
-    struct gc_block *hole = gc_bins_at(bins, address);
-    return hole != NULL && hole->address + hole->bytes > address ? hole : gc_bins_next(bins, &key);
+    struct gc_block *free_block = gc_bins_at(bins, address);
+    return free_block != NULL && free_block->address + free_block->bytes > address
+               ? free_block
+               : gc_bins_next(bins, &key);
 }
 
 /* The hole at the end is looked at however many there are before it. */
-bool gc_stray_find_by_life_locked(const struct gc_pool *pool, const struct gc_run_plan *plan,
-                                  uint64_t bytes, bool lasts, struct gc_place *place)
+bool gc_unplanned_find_by_lifetime_locked(const struct gc_pool *pool, const struct gc_plan *plan,
+                                          uint64_t bytes, bool is_long, struct gc_place *place)
 {
     const struct gc_bins *bins = &pool->content.bins[GC_CLASS_PLANNED];
     const uint64_t border = end_of_places(pool, plan);
     const struct span span =
-        lasts ? (struct span){border, pool->content.planned->address + pool->content.planned->bytes}
-              : (struct span){pool->content.planned->address, border};
+        is_long
+            ? (struct span){border, pool->content.planned->address + pool->content.planned->bytes}
+            : (struct span){pool->content.planned->address, border};
     struct life_choice choice = {.place = {NULL, 0}};
-    struct gc_block *hole = first_hole(bins, span.start);
-    for (unsigned n = 0; hole != NULL && hole->address < span.end && n < GC_STRAY_HOLES; n++) {
-        offer_hole_by_life(&choice, pool, hole, &span, bytes);
-        hole = gc_bins_next(bins, hole);
+    struct gc_block *free_block = first_free_block(bins, span.start);
+    for (unsigned n = 0;
+         free_block != NULL && free_block->address < span.end && n < GC_UNPLANNED_CANDIDATES; n++) {
+        offer_hole_by_life(&choice, pool, free_block, &span, bytes);
+        free_block = gc_bins_next(bins, free_block);
     }
-    if (hole != NULL && hole->address < span.end)
+    if (free_block != NULL && free_block->address < span.end)
         offer_hole_by_life(&choice, pool, gc_bins_at(bins, span.end - 1), &span, bytes);
     *place = choice.place;
-    return choice.place.hole != NULL;
+    return choice.place.free_block != NULL;
 }

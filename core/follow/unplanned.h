@@ -11,20 +11,20 @@
  *
  * By lifetime, in mapped memory: what lasts beyond the plan's fullest moment goes
  * behind the places, where it is packed without gaps, and what is brief among them. */
-#ifndef GC_STRAY_H
-#define GC_STRAY_H
+#ifndef GC_UNPLANNED_H
+#define GC_UNPLANNED_H
 
 #include "core/plan/match.h"
 #include "core/pool/pool.h"
 
-#define GC_STRAY_HOLES 512
+#define GC_UNPLANNED_CANDIDATES 512
 
 /* A place of class planned for a block of `bytes`, which may need the driver. False: the pool
  * serves it better, or there is none. There is a planned segment; the match is its plan's. */
-bool gc_stray_find_locked(const struct gc_pool *pool, const struct gc_run_match *match,
-                          uint64_t bytes, struct gc_place *place);
+bool gc_unplanned_find_locked(const struct gc_pool *pool, const struct gc_match *match,
+                              uint64_t bytes, struct gc_place *place);
 /* The same by lifetime; the planned segment is an arena. False: no hole. */
-bool gc_stray_find_by_life_locked(const struct gc_pool *pool, const struct gc_run_plan *plan,
-                                  uint64_t bytes, bool lasts, struct gc_place *place);
+bool gc_unplanned_find_by_lifetime_locked(const struct gc_pool *pool, const struct gc_plan *plan,
+                                          uint64_t bytes, bool is_long, struct gc_place *place);
 
 #endif

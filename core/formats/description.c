@@ -56,7 +56,8 @@ static enum gc_status read_alias(struct gc_json_reader *json, struct entry *entr
     enum gc_status status = read_string(json, entry, "alias_of is no name", &token);
     if (status != GC_OK)
         return status;
-    const struct gc_name *name = gc_names_find(&reader->tensor_names, token.text, token.length);
+    const struct gc_strmap_entry *name =
+        gc_strmap_find(&reader->tensor_names, token.text, token.length);
     if (name == NULL)
         return fail(json, entry, &token, "alias_of names no tensor before it");
     entry->tensor.alias_of = reader->tensors[name->value].alias_of != GC_MODEL_NONE

@@ -629,6 +629,6 @@ enum gc_status gc_gguf_read(struct gc_source *source, const struct gc_folder *fo
     struct shards shards = {.reader = reader, .folder = folder, .named_by = source->path};
     status = prepare_shards(&shards, &gguf, name);
     reader->meta_count = 0;
-    gc_names_init(&reader->meta_names);
+    gc_strmap_init(&reader->meta_names);
     return status == GC_OK ? read_shards(&shards, source) : status;
 }

@@ -196,7 +196,7 @@ enum gc_status gc_hf_read_config(struct gc_reader *reader, const struct gc_folde
     memcpy(text, reader->error->text, sizeof(text));
     reader->failed = false;
     reader->meta_count = metas;
-    gc_names_init(&reader->meta_names);
+    gc_strmap_init(&reader->meta_names);
     gc_reader_warn(reader, folder->path, "not used: %s", text);
     return GC_OK;
 }
@@ -226,14 +226,14 @@ static bool same_shape(const struct gc_model_tensor *a, const struct gc_model_te
 
 static struct gc_model_tensor *find_tensor(struct gc_reader *reader, const char *name)
 {
-    const struct gc_name *found = gc_names_find(&reader->tensor_names, name, strlen(name));
+    const struct gc_strmap_entry *found = gc_strmap_find(&reader->tensor_names, name, strlen(name));
     return found != NULL ? &reader->tensors[found->value] : NULL;
 }
 
 void gc_hf_tie(struct gc_reader *reader, const char *path)
 {
     static const char tie[] = "tie_word_embeddings";
-    const struct gc_name *meta = gc_names_find(&reader->meta_names, tie, sizeof(tie) - 1);
+    const struct gc_strmap_entry *meta = gc_strmap_find(&reader->meta_names, tie, sizeof(tie) - 1);
     if (meta == NULL || reader->metas[meta->value].value.kind != GC_META_BOOL ||
         reader->metas[meta->value].value.unsigned_value == 0)
         return;

@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 
 struct gc_model_lookup {
-    struct gc_names tensors;
-    struct gc_names metas;
+    struct gc_strmap tensors;
+    struct gc_strmap metas;
 };
 
 /* In its own region, which goes with it. */
@@ -200,7 +200,8 @@ void gc_model_close(struct gc_model *model)
 const struct gc_meta_value *gc_model_find_meta(const struct gc_model *model, const char *key)
 {
     if (model->lookup != NULL) {
-        const struct gc_name *name = gc_names_find(&model->lookup->metas, key, strlen(key));
+        const struct gc_strmap_entry *name =
+            gc_strmap_find(&model->lookup->metas, key, strlen(key));
         return name != NULL ? &model->metas[name->value].value : NULL;
     }
     for (uint32_t i = 0; i < model->meta_count; i++) {
@@ -213,7 +214,8 @@ const struct gc_meta_value *gc_model_find_meta(const struct gc_model *model, con
 const struct gc_model_tensor *gc_model_find_tensor(const struct gc_model *model, const char *name)
 {
     if (model->lookup != NULL) {
-        const struct gc_name *found = gc_names_find(&model->lookup->tensors, name, strlen(name));
+        const struct gc_strmap_entry *found =
+            gc_strmap_find(&model->lookup->tensors, name, strlen(name));
         return found != NULL ? &model->tensors[found->value] : NULL;
     }
     for (uint32_t i = 0; i < model->tensor_count; i++) {

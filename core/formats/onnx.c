@@ -261,7 +261,7 @@ static enum gc_status add_number(struct walk *walk, const char *key, uint64_t nu
         .value = {.kind = GC_META_INTEGER, .unsigned_value = number, .real = (double)number},
     };
     struct gc_reader *reader = walk->onnx.reader;
-    if (gc_names_find(&reader->meta_names, key, strlen(key)) != NULL)
+    if (gc_strmap_find(&reader->meta_names, key, strlen(key)) != NULL)
         return GC_OK;
     return gc_reader_add_meta(reader, walk->onnx.source->path, &meta);
 }
@@ -294,7 +294,7 @@ static enum gc_status take_producer(struct walk *walk, const struct gc_protobuf 
     static const char key[] = "onnx.producer";
     struct gc_reader *reader = walk->onnx.reader;
     struct gc_meta meta = {.key = key, .value = {.kind = GC_META_TEXT}};
-    if (gc_names_find(&reader->meta_names, key, sizeof(key) - 1) != NULL)
+    if (gc_strmap_find(&reader->meta_names, key, sizeof(key) - 1) != NULL)
         return GC_OK;
     const enum gc_status status =
         gc_protobuf_text(message, field, "the producer's name", &meta.value.text);
@@ -396,7 +396,7 @@ enum gc_status gc_onnx_read(struct gc_source *source, const struct gc_folder *fo
     if (walk == NULL)
         return gc_reader_no_memory(reader, source->path);
     walk->onnx = (struct gc_onnx){.reader = reader, .source = source, .folder = folder};
-    gc_names_init(&walk->onnx.external);
+    gc_strmap_init(&walk->onnx.external);
     walk->depth = 1;
     walk->stack[0] =
         (struct frame){.kind = FRAME_MODEL, .message = {.source = source, .end = source->bytes}};

@@ -143,7 +143,7 @@ static enum gc_status take_field(const struct gc_protobuf *message,
 
 /* *whole is false where the message holds fewer than its shape says. */
 static enum gc_status take_typed(struct gc_protobuf message, const struct gc_model_tensor *tensor,
-                                 struct gc_dim *items, bool *is_whole)
+                                 struct gc_dim *items, bool *is_dedicated)
 {
     const uint32_t number = field_of(tensor->dtype);
     struct gc_protobuf_field field;
@@ -158,7 +158,7 @@ static enum gc_status take_typed(struct gc_protobuf message, const struct gc_mod
         if (!more)
             break;
     }
-    *is_whole = filled == tensor->elements;
+    *is_dedicated = filled == tensor->elements;
     return GC_OK;
 }
 
@@ -167,7 +167,7 @@ enum gc_status gc_onnx_read_data(struct gc_onnx_builder *builder, struct gc_prot
 {
     const struct gc_model_tensor *tensor = &content->tensor;
     enum gc_status status = GC_OK;
-    bool is_whole = true;
+    bool is_dedicated = true;
     *data = NULL;
     if (field_of(tensor->dtype) == 0 || tensor->elements > GC_GRAPH_DATA_MAX ||
         (is_real(tensor->dtype) && tensor->elements > REALS_MAX) ||
@@ -178,19 +178,20 @@ enum gc_status gc_onnx_read_data(struct gc_onnx_builder *builder, struct gc_prot
     if (kept == NULL || items == NULL)
         return gc_reader_no_memory(builder->onnx.reader, builder->onnx.source->path);
     if (tensor->elements == 0)
-        is_whole = true;
+        is_dedicated = true;
     else if (content->is_external)
         status = take_external(&builder->onnx, content, items);
     else if (content->has_raw)
         status = take_raw(builder->onnx.source, tensor, items);
     else
-        status = take_typed(message, tensor, items, &is_whole);
-    if (status != GC_OK || !is_whole)
+        status = take_typed(message, tensor, items, &is_dedicated);
+    if (status != GC_OK || !is_dedicated)
         return status;
     builder->data_items += tensor->elements;
-    *kept = (struct gc_data){.count = (uint32_t)tensor->elements, .is_whole = true, .items = items};
+    *kept =
+        (struct gc_data){.count = (uint32_t)tensor->elements, .is_dedicated = true, .items = items};
     for (uint32_t i = 0; i < kept->count; i++)
-        kept->is_whole = kept->is_whole && items[i].kind != GC_DIM_UNKNOWN;
+        kept->is_dedicated = kept->is_dedicated && items[i].kind != GC_DIM_UNKNOWN;
     *data = kept;
     return GC_OK;
 }

@@ -51,7 +51,8 @@ struct gc_onnx_function *gc_onnx_find_function(const struct gc_onnx_builder *bui
     char key[KEY_BYTES];
     if (builder->function_count == 0 || !make_key(key, domain, name, overload))
         return NULL;
-    const struct gc_name *found = gc_names_find(&builder->function_names, key, strlen(key));
+    const struct gc_strmap_entry *found =
+        gc_strmap_find(&builder->function_names, key, strlen(key));
     return found != NULL ? &builder->functions[found->value] : NULL;
 }
 
@@ -123,8 +124,8 @@ enum gc_status gc_onnx_add_function(struct gc_onnx_builder *builder, struct gc_p
                                 sizeof(*builder->functions));
     if (status != GC_OK)
         return status;
-    struct gc_name *name =
-        gc_names_put(&builder->function_names, &reader->region, key, strlen(key), &added);
+    struct gc_strmap_entry *name =
+        gc_strmap_find_or_add(&builder->function_names, &reader->region, key, strlen(key), &added);
     if (name == NULL)
         return no_memory(builder);
     if (!added)
@@ -155,8 +156,8 @@ static enum gc_status name_input(struct gc_onnx_builder *builder, const struct g
 {
     struct gc_onnx_space *space = &builder->spaces[call->space];
     bool added;
-    struct gc_name *name =
-        gc_names_put(&space->names, &builder->onnx.reader->region, text, strlen(text), &added);
+    struct gc_strmap_entry *name = gc_strmap_find_or_add(
+        &space->names, &builder->onnx.reader->region, text, strlen(text), &added);
     if (name == NULL)
         return no_memory(builder);
     if (added)
@@ -198,8 +199,8 @@ static enum gc_status name_output(struct gc_onnx_builder *builder, const struct 
     bool added;
     if (index >= call->output_count || call->outputs[index] == GC_GRAPH_NONE)
         return GC_OK;
-    struct gc_name *name =
-        gc_names_put(&space->names, &builder->onnx.reader->region, text, strlen(text), &added);
+    struct gc_strmap_entry *name = gc_strmap_find_or_add(
+        &space->names, &builder->onnx.reader->region, text, strlen(text), &added);
     if (name == NULL)
         return no_memory(builder);
     if (!added)

@@ -541,9 +541,9 @@ static enum gc_status read_source(struct gc_source *source, const struct gc_fold
     builder->onnx = (struct gc_onnx){.reader = reader, .source = source, .folder = folder};
     builder->store = store;
     builder->graph = &store->graph;
-    gc_names_init(&builder->onnx.external);
-    gc_names_init(&builder->symbols);
-    gc_names_init(&builder->function_names);
+    gc_strmap_init(&builder->onnx.external);
+    gc_strmap_init(&builder->symbols);
+    gc_strmap_init(&builder->function_names);
     return read_graph(builder);
 }
 

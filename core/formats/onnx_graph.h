@@ -36,8 +36,8 @@ struct gc_onnx_attributes {
 
 /* Where names are looked up: one for each open graph and call. */
 struct gc_onnx_space {
-    struct gc_names names; /* → value; GC_GRAPH_NONE: left out by the caller */
-    uint32_t parent;       /* space; GC_GRAPH_NONE for calls, which see nothing around them */
+    struct gc_strmap names; /* → value; GC_GRAPH_NONE: left out by the caller */
+    uint32_t parent;        /* space; GC_GRAPH_NONE for calls, which see nothing around them */
     uint32_t scope;
     const struct gc_onnx_imports *imports;
     struct gc_onnx_attributes attributes; /* of the call */
@@ -79,8 +79,8 @@ struct gc_onnx_builder {
     uint32_t symbol_room;
     uint32_t steps; /* nodes and calls so far */
     uint64_t data_items;
-    struct gc_names symbols;
-    struct gc_names function_names;
+    struct gc_strmap symbols;
+    struct gc_strmap function_names;
     struct gc_onnx_function *functions;
     uint32_t function_count;
     uint32_t function_room;

@@ -32,7 +32,7 @@ enum gc_status gc_onnx_open_space(struct gc_onnx_builder *builder, const struct 
     struct gc_onnx_space *made = &builder->spaces[*space];
     *made = *like;
     made->pending_begin = builder->pending_count;
-    gc_names_init(&made->names);
+    gc_strmap_init(&made->names);
     return GC_OK;
 }
 
@@ -44,7 +44,7 @@ static void settle(struct gc_onnx_builder *builder, uint32_t value,
         builder->graph->values[value].is_captured = true;
 }
 
-static bool is_there(const struct gc_onnx_builder *builder, const struct gc_name *name)
+static bool is_there(const struct gc_onnx_builder *builder, const struct gc_strmap_entry *name)
 {
     return name != NULL &&
            (name->value == GC_GRAPH_NONE || gc_onnx_is_made(&builder->graph->values[name->value]));
@@ -57,7 +57,7 @@ enum gc_status gc_onnx_close_space(struct gc_onnx_builder *builder)
     for (uint32_t i = space->pending_begin; i < builder->pending_count; i++) {
         const struct gc_onnx_pending *use = &builder->pending[i];
         const size_t length = strlen(use->name);
-        const struct gc_name *name = gc_names_find(&space->names, use->name, length);
+        const struct gc_strmap_entry *name = gc_strmap_find(&space->names, use->name, length);
         if (is_there(builder, name))
             settle(builder, name->value, use);
         else if (space->parent == GC_GRAPH_NONE)
@@ -90,7 +90,8 @@ enum gc_status gc_onnx_put_value(struct gc_onnx_builder *builder, uint32_t space
     struct gc_graph *graph = builder->graph;
     struct gc_reader *reader = builder->onnx.reader;
     bool added;
-    struct gc_name *entry = gc_names_put(&here->names, &reader->region, name, strlen(name), &added);
+    struct gc_strmap_entry *entry =
+        gc_strmap_find_or_add(&here->names, &reader->region, name, strlen(name), &added);
     if (entry == NULL)
         return no_memory(builder);
     entry->text = added ? name : entry->text;
@@ -142,8 +143,8 @@ enum gc_status gc_onnx_use_value(struct gc_onnx_builder *builder, uint32_t space
         if (status != GC_OK)
             return status;
         for (uint32_t at = space; at != GC_GRAPH_NONE; at = builder->spaces[at].parent) {
-            const struct gc_name *name =
-                gc_names_find(&builder->spaces[at].names, (const char *)view, (size_t)field->bytes);
+            const struct gc_strmap_entry *name = gc_strmap_find(
+                &builder->spaces[at].names, (const char *)view, (size_t)field->bytes);
             if (is_there(builder, name)) {
                 settle(builder, name->value, &use);
                 return GC_OK;
@@ -165,8 +166,8 @@ static enum gc_status symbol_of(struct gc_onnx_builder *builder, const char *tex
     struct gc_graph *graph = builder->graph;
     struct gc_reader *reader = builder->onnx.reader;
     bool added;
-    struct gc_name *name =
-        gc_names_put(&builder->symbols, &reader->region, text, strlen(text), &added);
+    struct gc_strmap_entry *name =
+        gc_strmap_find_or_add(&builder->symbols, &reader->region, text, strlen(text), &added);
     if (name == NULL)
         return no_memory(builder);
     if (added) {

@@ -226,7 +226,7 @@ void gc_onnx_drop_weight_ports(struct gc_onnx *onnx)
     for (uint32_t i = 0; i < reader->port_count; i++) {
         const struct gc_model_port *port = &reader->ports[i];
         if (port->kind == GC_MODEL_OUTPUT ||
-            gc_names_find(&reader->tensor_names, port->name, strlen(port->name)) == NULL)
+            gc_strmap_find(&reader->tensor_names, port->name, strlen(port->name)) == NULL)
             reader->ports[kept++] = *port;
     }
     reader->port_count = kept;

@@ -104,7 +104,7 @@ static enum gc_status take_entry(struct gc_onnx *onnx, struct gc_protobuf messag
 static enum gc_status find_file(struct gc_onnx *onnx, const char *name, const char *place,
                                 uint32_t *file)
 {
-    const struct gc_name *known = gc_names_find(&onnx->external, name, strlen(name));
+    const struct gc_strmap_entry *known = gc_strmap_find(&onnx->external, name, strlen(name));
     const char *path;
     uint64_t bytes;
     if (known != NULL) {
@@ -116,7 +116,7 @@ static enum gc_status find_file(struct gc_onnx *onnx, const char *name, const ch
     if (status == GC_OK)
         status = gc_reader_add_file(onnx->reader, path, bytes, file);
     if (status == GC_OK &&
-        !gc_names_add(&onnx->external, &onnx->reader->region, name, strlen(name), *file))
+        !gc_strmap_add(&onnx->external, &onnx->reader->region, name, strlen(name), *file))
         status = gc_reader_no_memory(onnx->reader, onnx->source->path);
     return status;
 }

@@ -10,8 +10,8 @@ struct gc_onnx {
     struct gc_reader *reader;
     struct gc_source *source;
     const struct gc_folder *folder;
-    struct gc_names external; /* file name → index among the files */
-    uint64_t empty;           /* tensors whose data is left out */
+    struct gc_strmap external; /* file name → index among the files */
+    uint64_t empty;            /* tensors whose data is left out */
     const char *empty_name;
     uint64_t foreign_bytes; /* of tensors in attributes of other nodes than Constant */
 };

@@ -163,8 +163,8 @@ static enum gc_status begin(struct gc_reader *reader, const char *path,
     *reader = (struct gc_reader){.limits = limits_or_default(limits), .error = error};
     error->text[0] = '\0';
     gc_region_init(&reader->region, reader->limits.memory_bytes);
-    gc_names_init(&reader->tensor_names);
-    gc_names_init(&reader->meta_names);
+    gc_strmap_init(&reader->tensor_names);
+    gc_strmap_init(&reader->meta_names);
     *owner = gc_reader_alloc(reader, path, owner_bytes);
     reader->path = gc_region_text(&reader->region, path, strlen(path));
     reader->warnings =
@@ -199,7 +199,7 @@ enum gc_status gc_reader_run(const struct gc_reading *reading, const char *path,
 void gc_reader_end(struct gc_reader *reader)
 {
     if (reader->spare_window != NULL)
-        gc_host_unmap(&reader->region.host, reader->spare_window, GC_SOURCE_WINDOW_BYTES);
+        gc_host_mem_unmap(&reader->region.host, reader->spare_window, GC_SOURCE_WINDOW_BYTES);
     reader->spare_window = NULL;
 }
 
@@ -293,7 +293,7 @@ static enum gc_status append_tensor(struct gc_reader *reader, const char *path,
 }
 
 enum gc_status gc_reader_redeem(struct gc_reader *reader, const char *path,
-                                const struct gc_model_tensor *tensor, struct gc_name *name)
+                                const struct gc_model_tensor *tensor, struct gc_strmap_entry *name)
 {
     name->value = reader->tensor_count;
     return append_tensor(reader, path, tensor);
@@ -304,8 +304,8 @@ enum gc_status gc_reader_add_tensor(struct gc_reader *reader, const char *path,
 {
     const size_t length = strlen(tensor->name);
     bool added;
-    struct gc_name *name =
-        gc_names_put(&reader->tensor_names, &reader->region, tensor->name, length, &added);
+    struct gc_strmap_entry *name =
+        gc_strmap_find_or_add(&reader->tensor_names, &reader->region, tensor->name, length, &added);
     if (name == NULL)
         return gc_reader_no_memory(reader, path);
     if (!added && unique)
@@ -320,7 +320,7 @@ enum gc_status gc_reader_add_meta(struct gc_reader *reader, const char *path,
                                   const struct gc_meta *meta)
 {
     const size_t length = strlen(meta->key);
-    if (gc_names_find(&reader->meta_names, meta->key, length) != NULL)
+    if (gc_strmap_find(&reader->meta_names, meta->key, length) != NULL)
         return gc_reader_fail(reader, GC_FORMAT, path, "key \"%s\" is there twice",
                               GC_READER_SHOWN(meta->key, length));
     enum gc_status status =
@@ -328,7 +328,7 @@ enum gc_status gc_reader_add_meta(struct gc_reader *reader, const char *path,
                        &reader->meta_room, sizeof(*reader->metas));
     if (status != GC_OK)
         return status;
-    if (!gc_names_add(&reader->meta_names, &reader->region, meta->key, length, reader->meta_count))
+    if (!gc_strmap_add(&reader->meta_names, &reader->region, meta->key, length, reader->meta_count))
         return gc_reader_no_memory(reader, path);
     reader->metas[reader->meta_count++] = *meta;
     return GC_OK;

@@ -37,8 +37,8 @@ struct gc_reader {
     const char **warnings;
     uint32_t warning_count;
     uint32_t warning_room;
-    struct gc_names tensor_names;
-    struct gc_names meta_names;
+    struct gc_strmap tensor_names;
+    struct gc_strmap meta_names;
 };
 
 /* A kind of reading. `owner` is zeroed memory of the region, for the result. `read` gathers;
@@ -94,7 +94,7 @@ enum gc_status gc_reader_add_tensor(struct gc_reader *reader, const char *path,
 /* The same for a tensor whose promised name was found: its entry, which did not move since. */
 enum gc_status gc_reader_redeem(struct gc_reader *reader, const char *path,
                                 const struct gc_model_tensor *tensor,
-                                struct gc_name *name) GC_CHECKED;
+                                struct gc_strmap_entry *name) GC_CHECKED;
 /* There will be about that many: makes room for them at once. */
 enum gc_status gc_reader_expect_tensors(struct gc_reader *reader, const char *path,
                                         uint64_t count) GC_CHECKED;

@@ -157,7 +157,7 @@ static enum gc_status check_entry(struct header *header, struct entry *entry)
 
 /* What the index says of the tensor whose name was read. */
 static enum gc_status check_promise(struct header *header, const struct entry *entry,
-                                    const struct gc_name *known)
+                                    const struct gc_strmap_entry *known)
 {
     const char *name = entry->tensor.name;
     if (header->shard == GC_MODEL_NONE ||
@@ -182,7 +182,8 @@ static enum gc_status add_entry(struct header *header, struct entry *entry, size
     struct gc_reader *reader = header->source->reader;
     const char *path = header->source->path;
     struct gc_model_tensor *tensor = &entry->tensor;
-    struct gc_name *known = gc_names_find_hashed(&reader->tensor_names, tensor->name, length, hash);
+    struct gc_strmap_entry *known =
+        gc_strmap_find_hashed(&reader->tensor_names, tensor->name, length, hash);
     enum gc_status status = GC_OK;
     if (known != NULL)
         tensor->name = known->text;
@@ -215,7 +216,7 @@ static enum gc_status read_members(struct header *header, struct entry *entry,
             break;
         status = read_member(header, entry, &token);
         if (entry->has_shape && !entry->has_offsets)
-            gc_names_prefetch_text(&header->source->reader->tensor_names, hash);
+            gc_strmap_prefetch_text(&header->source->reader->tensor_names, hash);
     }
     if (status != GC_OK)
         return status;
@@ -250,8 +251,8 @@ static enum gc_status read_entry(struct header *header, const struct gc_json_tok
                                 &entry.tensor.name);
     if (status != GC_OK)
         return status;
-    const uint32_t hash = gc_names_hash(&reader->tensor_names, key->text, length);
-    gc_names_prefetch(&reader->tensor_names, hash);
+    const uint32_t hash = gc_strmap_hash(&reader->tensor_names, key->text, length);
+    gc_strmap_prefetch(&reader->tensor_names, hash);
     status = read_members(header, &entry, key, hash);
     return status == GC_OK ? add_entry(header, &entry, length, hash) : status;
 }
@@ -347,7 +348,7 @@ struct index {
     struct gc_json_reader json;
     struct gc_reader *reader;
     const char *path;
-    struct gc_names shards; /* file name → its number */
+    struct gc_strmap shards; /* file name → its number */
     const char **shard_names;
     uint32_t shard_count;
     uint32_t shard_room;
@@ -360,7 +361,8 @@ struct index {
 static enum gc_status number_shard(struct index *index, const struct gc_json_token *token,
                                    uint32_t *number)
 {
-    const struct gc_name *known = gc_names_find(&index->shards, token->text, token->length);
+    const struct gc_strmap_entry *known =
+        gc_strmap_find(&index->shards, token->text, token->length);
     const char *name;
     if (known != NULL) {
         *number = known->value;
@@ -387,7 +389,7 @@ static enum gc_status number_shard(struct index *index, const struct gc_json_tok
     if (status != GC_OK)
         return status;
     *number = index->shard_count;
-    if (!gc_names_add(&index->shards, &index->reader->region, name, token->length, *number))
+    if (!gc_strmap_add(&index->shards, &index->reader->region, name, token->length, *number))
         return gc_reader_no_memory(index->reader, index->path);
     index->shard_names[index->shard_count++] = name;
     return GC_OK;
@@ -406,8 +408,8 @@ static enum gc_status read_promise(struct index *index, const struct gc_json_tok
     if (reader->tensor_names.used >= reader->limits.tensors)
         return gc_reader_fail(reader, GC_OUT_OF_RANGE, index->path,
                               "weight_map names more than %u tensors", reader->limits.tensors);
-    const uint32_t hash = gc_names_hash(&reader->tensor_names, key->text, length);
-    gc_names_prefetch(&reader->tensor_names, hash);
+    const uint32_t hash = gc_strmap_hash(&reader->tensor_names, key->text, length);
+    gc_strmap_prefetch(&reader->tensor_names, hash);
     const uint64_t offset = key->offset;
     enum gc_status status = gc_reader_text(reader, index->path, "tensor", key->text, length, &name);
     if (status == GC_OK)
@@ -422,8 +424,8 @@ static enum gc_status read_promise(struct index *index, const struct gc_json_tok
     if (status != GC_OK)
         return status;
     bool added;
-    struct gc_name *promise =
-        gc_names_put_hashed(&reader->tensor_names, &reader->region, name, length, hash, &added);
+    struct gc_strmap_entry *promise = gc_strmap_find_or_add_hashed(
+        &reader->tensor_names, &reader->region, name, length, hash, &added);
     if (promise == NULL)
         return gc_reader_no_memory(reader, index->path);
     if (!added)
@@ -497,9 +499,9 @@ static enum gc_status read_shards(struct index *index, const struct gc_folder *f
 
 static enum gc_status check_promises(struct index *index)
 {
-    const struct gc_names *names = &index->reader->tensor_names;
+    const struct gc_strmap *names = &index->reader->tensor_names;
     for (uint32_t i = 0; i < names->place_count; i++) {
-        const struct gc_name *name = &names->places[i];
+        const struct gc_strmap_entry *name = &names->places[i];
         if (name->text == NULL || (name->value & GC_READER_PROMISED) == 0)
             continue;
         const char *shard = index->shard_names[name->value & ~GC_READER_PROMISED];
@@ -529,7 +531,7 @@ enum gc_status gc_safetensors_read_index(struct gc_source *source, const struct 
 {
     struct index index = {.reader = source->reader, .path = source->path};
     struct gc_json_token token;
-    gc_names_init(&index.shards);
+    gc_strmap_init(&index.shards);
     gc_json_reader_init(&index.json, source, 0, source->bytes);
     enum gc_status status = each_member(&index, "the index", take_top);
     if (status == GC_OK)

@@ -47,7 +47,7 @@ void gc_source_close(struct gc_source *source)
     if (source->window != NULL && reader->spare_window == NULL)
         reader->spare_window = source->window;
     else if (source->window != NULL)
-        gc_host_unmap(&reader->region.host, source->window, GC_SOURCE_WINDOW_BYTES);
+        gc_host_mem_unmap(&reader->region.host, source->window, GC_SOURCE_WINDOW_BYTES);
     if (source->fd >= 0)
         close(source->fd);
     source->window = NULL;
@@ -68,7 +68,7 @@ static enum gc_status prepare(struct gc_source *source)
     source->window = source->reader->spare_window;
     source->reader->spare_window = NULL;
     if (source->window == NULL)
-        source->window = gc_host_map(&source->reader->region.host, GC_SOURCE_WINDOW_BYTES);
+        source->window = gc_host_mem_map(&source->reader->region.host, GC_SOURCE_WINDOW_BYTES);
     if (source->window == NULL)
         return gc_reader_no_memory(source->reader, source->path);
     source->step = STEP_BYTES_MIN;
@@ -98,7 +98,7 @@ static enum gc_status open_source(struct gc_reader *reader, const char *path,
                                               : "cannot be looked at: permission or path");
     if (!S_ISREG(mode))
         return gc_reader_fail(reader, GC_IO, path, "is no regular file; model files are");
-    const int fd = gc_fd_raise(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    const int fd = gc_writer_raise_fd(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (fd < 0)
         return gc_reader_fail(reader, GC_IO, path, "cannot be opened for reading (errno %d)",
                               errno);

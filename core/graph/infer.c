@@ -13,7 +13,7 @@ void *gc_infer_alloc(struct gc_infer *infer, uint64_t bytes)
     if (memory != NULL || infer->error->text[0] != '\0')
         return memory;
     char shown[GC_MODEL_ERROR_BYTES / 3];
-    gc_text_show(infer->graph->path, strlen(infer->graph->path), shown, sizeof(shown));
+    gc_text_printable(infer->graph->path, strlen(infer->graph->path), shown, sizeof(shown));
     if (infer->region->full)
         snprintf(infer->error->text, sizeof(infer->error->text),
                  "%s: its shapes need more than the %llu bytes of memory that inference may take",
@@ -56,8 +56,8 @@ static void add_note(struct gc_infer *infer, const char *format, va_list list)
     if (infer->note_count >= GC_GRAPH_NOTES_MAX)
         return;
     if (infer->node != NULL) {
-        gc_text_show(infer->node->op, strlen(infer->node->op), op, sizeof(op));
-        gc_text_show(infer->node->name, strlen(infer->node->name), name, sizeof(name));
+        gc_text_printable(infer->node->op, strlen(infer->node->op), op, sizeof(op));
+        gc_text_printable(infer->node->name, strlen(infer->node->name), name, sizeof(name));
     }
     const int head =
         infer->node == NULL ? 0 : snprintf(line, sizeof(line), "node \"%s\" (%s): ", name, op);
@@ -317,12 +317,12 @@ enum gc_status gc_infer_set_data(struct gc_infer *infer, uint32_t output,
     if (data == NULL || copy == NULL)
         return gc_infer_no_memory(infer);
     data->count = count;
-    data->is_whole = true;
+    data->is_dedicated = true;
     data->items = copy;
     for (uint32_t i = 0; i < count; i++) {
         copy[i] = items[i];
-        data->is_whole =
-            data->is_whole && (items[i].kind == GC_DIM_NUMBER || items[i].kind == GC_DIM_REAL);
+        data->is_dedicated =
+            data->is_dedicated && (items[i].kind == GC_DIM_NUMBER || items[i].kind == GC_DIM_REAL);
     }
     infer->data_items += count;
     value->data = data;
@@ -382,10 +382,10 @@ bool gc_infer_ints(const struct gc_infer *infer, const char *name, const int64_t
                    uint32_t *count)
 {
     const struct gc_graph_attribute *attribute = find(infer, name, GC_ATTRIBUTE_INTS);
-    const bool is_whole = attribute != NULL && attribute->count <= GC_GRAPH_DATA_MAX;
-    *ints = is_whole ? attribute->integers : NULL;
-    *count = is_whole ? (uint32_t)attribute->count : 0;
-    return is_whole;
+    const bool is_dedicated = attribute != NULL && attribute->count <= GC_GRAPH_DATA_MAX;
+    *ints = is_dedicated ? attribute->integers : NULL;
+    *count = is_dedicated ? (uint32_t)attribute->count : 0;
+    return is_dedicated;
 }
 
 const struct gc_tensor *gc_infer_tensor(const struct gc_infer *infer, const char *name)

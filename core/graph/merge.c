@@ -33,7 +33,7 @@ enum gc_status gc_infer_import_type(struct gc_infer *infer, const struct gc_type
 
 static const char *name_of(const struct gc_graph_value *value, char shown[80])
 {
-    return gc_text_show(value->name, strlen(value->name), shown, 80);
+    return gc_text_printable(value->name, strlen(value->name), shown, 80);
 }
 
 /* The file's dims where they say more: a number for a symbol, a name for one without. */

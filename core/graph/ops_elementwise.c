@@ -362,19 +362,19 @@ enum gc_status gc_rule_where(struct gc_infer *infer)
 static struct gc_dim cast_to(enum gc_dtype dtype, struct gc_dim item)
 {
     const double beyond = 9223372036854775808.0; /* 2^63 */
-    const enum gc_dtype_class class = gc_dtype_get_info(dtype)->kind;
-    if (class == GC_DTYPE_CLASS_FLOAT) {
+    const enum gc_dtype_class dtype_class = gc_dtype_get_info(dtype)->kind;
+    if (dtype_class == GC_DTYPE_CLASS_FLOAT) {
         if (dtype != GC_DTYPE_F32 && dtype != GC_DTYPE_F64)
             return gc_dim_unknown();
         return item.kind == GC_DIM_NUMBER ? gc_dim_real((double)item.number)
                : item.kind == GC_DIM_REAL ? item
                                           : gc_dim_unknown();
     }
-    if (class == GC_DTYPE_CLASS_BOOLEAN)
+    if (dtype_class == GC_DTYPE_CLASS_BOOLEAN)
         return item.kind == GC_DIM_NUMBER ? truth(item.number != 0)
                : item.kind == GC_DIM_REAL ? truth(item.real != 0)
                                           : gc_dim_unknown();
-    if (class != GC_DTYPE_CLASS_INTEGER)
+    if (dtype_class != GC_DTYPE_CLASS_INTEGER)
         return gc_dim_unknown();
     if (item.kind != GC_DIM_REAL)
         return item;

@@ -13,7 +13,7 @@
 static enum gc_status refuse(struct gc_infer *infer, const char *dims)
 {
     char shown[112];
-    gc_text_show(dims, strlen(dims), shown, sizeof(shown));
+    gc_text_printable(dims, strlen(dims), shown, sizeof(shown));
     snprintf(infer->error->text, sizeof(infer->error->text),
              "dimensions \"%s\": \"name=N,...\" with whole numbers is accepted", shown);
     return GC_INVALID_ARGUMENT;
@@ -87,17 +87,17 @@ static enum gc_status give_axis(struct gc_infer *infer, struct gc_graph_value *v
 static enum gc_status give_content(struct gc_infer *infer, struct gc_graph_value *value,
                                    int64_t number)
 {
-    const enum gc_dtype_class class = gc_dtype_get_info(value->type.dtype)->kind;
+    const enum gc_dtype_class dtype_class = gc_dtype_get_info(value->type.dtype)->kind;
     uint64_t elements;
     if (!gc_shape_elements(&value->type.shape, &elements) || elements != 1 ||
-        (class != GC_DTYPE_CLASS_INTEGER && class != GC_DTYPE_CLASS_BOOLEAN))
+        (dtype_class != GC_DTYPE_CLASS_INTEGER && dtype_class != GC_DTYPE_CLASS_BOOLEAN))
         return GC_OK;
     struct gc_data *data = gc_infer_alloc(infer, sizeof(*data));
     struct gc_dim *item = gc_infer_alloc(infer, sizeof(*item));
     if (data == NULL || item == NULL)
         return gc_infer_no_memory(infer);
     *item = gc_dim_number(number);
-    *data = (struct gc_data){.count = 1, .is_whole = true, .items = item};
+    *data = (struct gc_data){.count = 1, .is_dedicated = true, .items = item};
     value->data = data;
     return GC_OK;
 }

@@ -9,11 +9,11 @@
 
 #include <time.h>
 
-#define TRIES_AT_ONCE 3                    /* attempts of a request that does not wait */
-#define ASKED_MAX 16                       /* members asked for what they show as idle, each time */
-#define ASK_AGAIN_NS (20 * GC_NS_PER_MS)   /* what is idle changes */
-#define POLL_NS UINT64_C(500000)           /* between two looks */
-#define DYING_WAIT_NS (100 * GC_NS_PER_MS) /* waited in any case for memory of a dying member */
+#define TRIES_AT_ONCE 3 /* attempts of a request that does not wait */
+#define REQUESTS_MAX 16 /* members asked for what they show as idle, each time */
+#define REQUEST_AGAIN_NS (20 * GC_NS_PER_MS) /* what is idle changes */
+#define POLL_NS UINT64_C(500000)             /* between two looks */
+#define DYING_WAIT_NS (100 * GC_NS_PER_MS)   /* waited in any case for memory of a dying member */
 
 static void sleep_poll(void)
 {
@@ -45,21 +45,21 @@ static uint64_t idle_of(const struct gc_account *account, uint32_t slot)
     return gc_min_u64(idle, gc_account_of(account, slot));
 }
 
-static bool is_other_member(const struct gc_account *account, uint32_t slot)
+static bool is_other_client(const struct gc_account *account, uint32_t slot)
 {
     return slot != account->ledger->own &&
            atomic_load_explicit(&account->ledger->file->group_keys[slot], memory_order_seq_cst) ==
                account->group_key;
 }
 
-static void ask_member(const struct gc_account *account, uint32_t slot, uint64_t bytes)
+static void send_request(const struct gc_account *account, uint32_t slot, uint64_t bytes)
 {
     const struct gc_ledger_request request = {
-        .ask = GC_ASK_ROOM, .device = row_of(account), .bytes = bytes};
+        .kind = GC_REQUEST_ROOM, .device = row_of(account), .bytes = bytes};
     const uint32_t generation = atomic_load_explicit(
-        &gc_ledger_slot(account->ledger, slot)->generation, memory_order_relaxed);
+        &gc_ledger_get_slot(account->ledger, slot)->generation, memory_order_relaxed);
     struct gc_ledger_ticket ticket;
-    (void)gc_ledger_ask(account->ledger, slot, generation, &request, &ticket);
+    (void)gc_ledger_send_request(account->ledger, slot, generation, &request, &ticket);
 }
 
 /* The member that shows the most idle memory, less than `below` or as much with a higher slot than
@@ -71,7 +71,7 @@ static uint32_t most_idle(const struct gc_account *account, uint64_t below, uint
     uint32_t found = GC_LEDGER_NONE;
     *idle = 0;
     for (uint32_t i = 0; i < high; i++) {
-        const uint64_t bytes = is_other_member(account, i) ? idle_of(account, i) : 0;
+        const uint64_t bytes = is_other_client(account, i) ? idle_of(account, i) : 0;
         if (bytes > *idle && (bytes < below || (bytes == below && i > after))) {
             *idle = bytes;
             found = i;
@@ -81,23 +81,23 @@ static uint32_t most_idle(const struct gc_account *account, uint64_t below, uint
 }
 
 /* Figures are of their owners' last calls: what they do not show is asked of all. */
-static void ask_others(const struct gc_account *account, uint64_t wanted)
+static void send_requests(const struct gc_account *account, uint64_t wanted)
 {
     const uint32_t high = gc_ledger_slot_high(account->ledger);
     uint64_t below = UINT64_MAX;
     uint32_t slot = GC_LEDGER_NONE;
-    for (int i = 0; i < ASKED_MAX && wanted > 0; i++) {
+    for (int i = 0; i < REQUESTS_MAX && wanted > 0; i++) {
         uint64_t idle;
         slot = most_idle(account, below, slot, &idle);
         if (slot == GC_LEDGER_NONE)
             break;
-        ask_member(account, slot, gc_min_u64(idle, wanted));
+        send_request(account, slot, gc_min_u64(idle, wanted));
         wanted = gc_sub_or_zero_u64(wanted, idle);
         below = idle;
     }
     for (uint32_t i = 0; wanted > 0 && i < high; i++)
-        if (is_other_member(account, i) && gc_account_of(account, i) > 0)
-            ask_member(account, i, wanted);
+        if (is_other_client(account, i) && gc_account_of(account, i) > 0)
+            send_request(account, i, wanted);
 }
 
 /* What is lacking of the limit; of the device, all of it. */
@@ -112,7 +112,7 @@ static uint64_t lacking(struct gc_account *account, uint64_t bytes)
 
 /* ---- waiting ---- */
 
-static void begin(struct gc_account *account, const struct gc_core *core, struct gc_room *room)
+static void begin(struct gc_account *account, const struct gc_core *core, struct gc_borrow *room)
 {
     const uint64_t wait_ms = room->is_short ? 0 : core->options->wait_ms;
     bool has_dying;
@@ -122,18 +122,18 @@ static void begin(struct gc_account *account, const struct gc_core *core, struct
         room->end_ns = gc_max_u64(room->end_ns, gc_clock_ns() + DYING_WAIT_NS);
 }
 
-static void ask_sometimes(struct gc_account *account, uint64_t bytes, struct gc_room *room)
+static void send_rarely(struct gc_account *account, uint64_t bytes, struct gc_borrow *room)
 {
     const uint64_t now = gc_clock_ns();
     bool has_dying;
-    if (room->asked_ns != 0 && now - room->asked_ns < ASK_AGAIN_NS)
+    if (room->requested_ns != 0 && now - room->requested_ns < REQUEST_AGAIN_NS)
         return;
-    room->asked_ns = now;
+    room->requested_ns = now;
     (void)gc_account_reap(account->ledger, row_of(account), account->group_key, &has_dying);
-    ask_others(account, lacking(account, bytes));
+    send_requests(account, lacking(account, bytes));
 }
 
-bool gc_member_make_room(struct gc_device *device, uint64_t bytes, struct gc_room *room)
+bool gc_borrow_step(struct gc_device *device, uint64_t bytes, struct gc_borrow *room)
 {
     struct gc_account *account = device->budget.account;
     GC_ASSERT(gc_lock_held_count() == 0);
@@ -147,8 +147,8 @@ bool gc_member_make_room(struct gc_device *device, uint64_t bytes, struct gc_roo
     }
     do {
         gc_core_serve(device->core);
-        ask_sometimes(account, bytes, room);
-        if (gc_budget_room(&device->budget) < bytes)
+        send_rarely(account, bytes, room);
+        if (gc_budget_free_bytes(&device->budget) < bytes)
             return false; /* its own limit is what is short */
         if (gc_clock_ns() < room->end_ns)
             sleep_poll();

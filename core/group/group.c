@@ -12,94 +12,95 @@
 
 /* ---- joining ---- */
 
-static void fill_slot(struct gc_member *member, const char *program)
+static void fill_slot(struct gc_group_client *client, const char *program)
 {
-    struct gc_ledger *ledger = &member->ledger;
-    struct gc_ledger_slot *slot = gc_ledger_slot(ledger, ledger->own);
-    const struct gc_options *options = member->core->options;
+    struct gc_ledger *ledger = &client->ledger;
+    struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, ledger->own);
+    const struct gc_options *options = client->core->options;
     const uint32_t pid = (uint32_t)getpid();
     const char *tenant = options->tenant[0] != '\0' ? options->tenant : program;
-    gc_ledger_put_text(slot->program, sizeof(slot->program), program);
-    gc_ledger_put_text(slot->tenant, sizeof(slot->tenant), tenant);
-    gc_ledger_put_text(slot->group, sizeof(slot->group), options->group);
+    gc_ledger_set_text(slot->program, sizeof(slot->program), program);
+    gc_ledger_set_text(slot->tenant, sizeof(slot->tenant), tenant);
+    gc_ledger_set_text(slot->group, sizeof(slot->group), options->group);
     atomic_store_explicit(&slot->mode, (uint32_t)options->mode, memory_order_relaxed);
     atomic_store_explicit(&slot->start_ticks, gc_ledger_start_ticks(pid), memory_order_relaxed);
     atomic_store_explicit(&slot->pid_namespace, gc_ledger_pid_namespace(), memory_order_relaxed);
     atomic_store_explicit(&slot->start_unix, (uint64_t)time(NULL), memory_order_relaxed);
-    if (member->has_group)
+    if (client->has_group)
         atomic_store_explicit(&ledger->file->group_keys[ledger->own], gc_ledger_key(options->group),
                               memory_order_seq_cst);
     /* Release: pairs with the acquire in gc_ledger_read_process. */
     atomic_store_explicit(&slot->pid, pid, memory_order_release);
 }
 
-static bool take_slot(struct gc_member *member)
+static bool acquire_slot(struct gc_group_client *client)
 {
-    const struct gc_core *core = member->core;
+    const struct gc_core *core = client->core;
     char reason[GC_LEDGER_REASON_BYTES];
-    if (gc_ledger_open(core->options->ledger, true, &member->ledger, reason) != GC_OK) {
+    if (gc_ledger_open(core->options->ledger, true, &client->ledger, reason) != GC_OK) {
         gc_log_write(core->log, GC_LOG_WARN, "no ledger: %s; limits hold in this process alone",
                      reason);
         return false;
     }
-    if (!gc_ledger_claim_slot(&member->ledger)) {
+    if (!gc_ledger_acquire_slot(&client->ledger)) {
         gc_log_write(
             core->log, GC_LOG_WARN,
             "no ledger: %s has no free slot, or no memory for one (accepted: %d processes); "
             "limits hold in this process alone",
-            member->ledger.path, GC_LEDGER_SLOTS);
-        gc_ledger_close(&member->ledger);
+            client->ledger.path, GC_LEDGER_SLOTS);
+        gc_ledger_close(&client->ledger);
         return false;
     }
     return true;
 }
 
-void gc_member_join(struct gc_core *core, const char *program, struct gc_watch *watch)
+void gc_member_join(struct gc_core *core, const char *program, struct gc_doorbell *doorbell)
 {
-    struct gc_member *member = gc_host_map(&core->host, sizeof(*member));
-    if (member == NULL)
+    struct gc_group_client *client = gc_host_mem_map(&core->host, sizeof(*client));
+    if (client == NULL)
         return;
-    member->core = core;
-    member->watch = watch;
-    member->has_group = core->options->group[0] != '\0';
-    if (!take_slot(member)) {
-        gc_host_unmap(&core->host, member, sizeof(*member));
+    client->core = core;
+    client->doorbell = doorbell;
+    client->has_group = core->options->group[0] != '\0';
+    if (!acquire_slot(client)) {
+        gc_host_mem_unmap(&core->host, client, sizeof(*client));
         return;
     }
-    fill_slot(member, program);
-    const struct gc_ledger_slot *slot = gc_ledger_slot(&member->ledger, member->ledger.own);
-    watch->control = &slot->control;
+    fill_slot(client, program);
+    const struct gc_ledger_slot *slot = gc_ledger_get_slot(&client->ledger, client->ledger.own);
+    doorbell->control = &slot->control;
     /* What was asked since the slot was claimed is served with the first call. */
-    atomic_store_explicit(&watch->seen, atomic_load_explicit(&slot->served, memory_order_relaxed),
+    atomic_store_explicit(&doorbell->seen,
+                          atomic_load_explicit(&slot->served, memory_order_relaxed),
                           memory_order_relaxed);
-    core->member = member;
-    core->ledger = &member->ledger;
+    core->client = client;
+    core->ledger = &client->ledger;
     atomic_store_explicit(&core->serves_in_threads, true, memory_order_relaxed);
 }
 
 void gc_core_leave_child(struct gc_core *core)
 {
-    struct gc_member *member = core->member;
-    if (member == NULL || member->ledger.fd < 0)
+    struct gc_group_client *client = core->client;
+    if (client == NULL || client->ledger.fd < 0)
         return;
-    if (gc_ledger_is_intact(&member->ledger))
-        close(member->ledger.fd);
-    member->ledger.fd = -1;
+    if (gc_ledger_is_intact(&client->ledger))
+        close(client->ledger.fd);
+    client->ledger.fd = -1;
 }
 
-void gc_member_fini(struct gc_core *core)
+void gc_group_fini(struct gc_core *core)
 {
-    static const _Atomic uint32_t nothing_asked;
-    struct gc_member *member = core->member;
-    if (member == NULL)
+    static const _Atomic uint32_t no_requests;
+    struct gc_group_client *client = core->client;
+    if (client == NULL)
         return;
-    core->member = NULL;
+    core->client = NULL;
     core->ledger = NULL;
     atomic_store_explicit(&core->serves_in_threads, false, memory_order_relaxed);
-    member->watch->control = &nothing_asked;
-    atomic_store_explicit(&member->watch->seen, 0, memory_order_relaxed);
-    gc_ledger_close(&member->ledger);
-    gc_host_unmap(&core->host, member, sizeof(*member));
+    client->doorbell->control = &no_requests;
+    atomic_store_explicit(&client->doorbell->seen, 0, memory_order_relaxed);
+    gc_ledger_close(&client->ledger);
+    gc_host_mem_unmap(&core->host, client, sizeof(*client));
 }
 
 /* ---- a device ---- */
@@ -152,26 +153,26 @@ static void limit_group(struct gc_device *device, uint64_t limit)
     struct gc_ledger *ledger = account->ledger;
     if (!is_agreed(ledger, account->group_key, device->ledger_row))
         gc_account_set_limit(account, limit);
-    else if (present != limit && limit != UINT64_MAX && !gc_account_offer_limit(account, limit))
+    else if (present != limit && limit != UINT64_MAX && !gc_account_set_first_limit(account, limit))
         gc_log_write(device->core->log, GC_LOG_INFO,
                      "group %s keeps its limit on device %d, which is %llu MiB, or was taken away; "
                      "GPUCACHE_GROUP_LIMIT changes nothing",
                      account->group, device->info.ordinal,
                      (unsigned long long)(gc_account_limit(account) >> 20));
-    atomic_fetch_or_explicit(&gc_ledger_slot(ledger, ledger->own)->agreed_mask,
+    atomic_fetch_or_explicit(&gc_ledger_get_slot(ledger, ledger->own)->agreed_mask,
                              UINT64_C(1) << device->ledger_row, memory_order_seq_cst);
 }
 
 static void join_group(struct gc_device *device, const struct gc_ledger_device *described,
                        uint64_t limit)
 {
-    struct gc_member *member = device->core->member;
-    if (!gc_account_open(&device->account, &member->ledger, described,
+    struct gc_group_client *client = device->core->client;
+    if (!gc_account_open(&device->account, &client->ledger, described,
                          device->core->options->group)) {
         gc_log_write(device->core->log, GC_LOG_WARN,
                      "%s has no room for device %d and group %s (accepted: %d devices, %d groups); "
                      "limits hold in this process alone",
-                     member->ledger.path, device->info.ordinal, device->core->options->group,
+                     client->ledger.path, device->info.ordinal, device->core->options->group,
                      GC_LEDGER_DEVICES, GC_LEDGER_GROUPS);
         limit_alone(device, limit);
         return;
@@ -179,54 +180,54 @@ static void join_group(struct gc_device *device, const struct gc_ledger_device *
     device->ledger_row = atomic_load_explicit(&device->account.device_row, memory_order_relaxed);
     /* What the dead held, this process before it executed another program among them. */
     bool has_dying;
-    (void)gc_account_reap(&member->ledger, device->ledger_row, device->account.group_key,
+    (void)gc_account_reap(&client->ledger, device->ledger_row, device->account.group_key,
                           &has_dying);
     limit_group(device, limit);
     device->budget.account = &device->account;
     atomic_store_explicit(&device->is_group_over, true, memory_order_relaxed); /* to be looked at */
 }
 
-static void show_device(struct gc_device *device, const struct gc_ledger_device *described)
+static void write_device(struct gc_device *device, const struct gc_ledger_device *described)
 {
-    struct gc_ledger *ledger = &device->core->member->ledger;
-    device->ledger_row = gc_ledger_claim_device(ledger, described);
+    struct gc_ledger *ledger = &device->core->client->ledger;
+    device->ledger_row = gc_ledger_find_or_add_device(ledger, described);
     if (device->ledger_row != GC_LEDGER_NONE)
-        atomic_fetch_or_explicit(&gc_ledger_slot(ledger, ledger->own)->device_mask,
+        atomic_fetch_or_explicit(&gc_ledger_get_slot(ledger, ledger->own)->device_mask,
                                  UINT64_C(1) << device->ledger_row, memory_order_seq_cst);
 }
 
-static void take_late_limit(struct gc_device *device)
+static void apply_late_limit(struct gc_device *device)
 {
-    struct gc_member *member = device->core->member;
+    struct gc_group_client *client = device->core->client;
     const uint64_t bit = UINT64_C(1) << device->ledger_row;
-    if ((atomic_fetch_and_explicit(&member->late_mask, ~bit, memory_order_acquire) & bit) != 0)
+    if ((atomic_fetch_and_explicit(&client->late_mask, ~bit, memory_order_acquire) & bit) != 0)
         gc_budget_set_limit(
             &device->budget,
-            atomic_load_explicit(&member->late_limits[device->ledger_row], memory_order_relaxed));
+            atomic_load_explicit(&client->late_limits[device->ledger_row], memory_order_relaxed));
 }
 
-void gc_member_attach(struct gc_core *core, struct gc_device *device)
+void gc_group_attach(struct gc_core *core, struct gc_device *device)
 {
     struct gc_ledger_device described = {.total_bytes = device->info.total_bytes};
     const uint64_t limit = group_limit_of(device);
     device->ledger_row = GC_LEDGER_NONE;
-    if (core->member == NULL) {
+    if (core->client == NULL) {
         limit_alone(device, limit);
         return;
     }
-    if (!gc_ledger_is_intact(&core->member->ledger))
-        (void)gc_ledger_repair(&core->member->ledger);
+    if (!gc_ledger_is_intact(&core->client->ledger))
+        (void)gc_ledger_repair(&core->client->ledger);
     gc_ledger_get_text(described.uuid, sizeof(described.uuid), device->info.uuid);
     gc_ledger_get_text(described.name, sizeof(described.name), device->info.name);
-    if (core->member->has_group) {
+    if (core->client->has_group) {
         join_group(device, &described, limit);
     } else {
-        show_device(device, &described);
+        write_device(device, &described);
         limit_alone(device, limit);
     }
     if (device->ledger_row != GC_LEDGER_NONE)
-        take_late_limit(device);
-    gc_member_write(device, gc_core_now_ns(core));
+        apply_late_limit(device);
+    gc_publish_device(device, gc_core_now_ns(core));
 }
 
 /* ---- contexts ---- */
@@ -237,12 +238,12 @@ void gc_member_attach(struct gc_core *core, struct gc_device *device)
 
 bool gc_device_is_shared(const struct gc_device *device)
 {
-    const struct gc_member *member = device->core->member;
-    if (member == NULL || device->ledger_row == GC_LEDGER_NONE)
+    const struct gc_group_client *client = device->core->client;
+    if (client == NULL || device->ledger_row == GC_LEDGER_NONE)
         return false;
-    const struct gc_ledger *ledger = &member->ledger;
+    const struct gc_ledger *ledger = &client->ledger;
     const uint32_t high = gc_ledger_slot_high(ledger);
-    if (member->has_group)
+    if (client->has_group)
         return true; /* others may come any moment */
     for (uint32_t i = 0; i < high; i++)
         if (i != ledger->own &&
@@ -273,15 +274,15 @@ uint64_t gc_device_context_bytes(const struct gc_device *device)
 uint64_t gc_core_context_bytes(const struct gc_core *core, const char *uuid, uint64_t total_bytes)
 {
     const uint64_t bytes =
-        core->member != NULL ? gc_ledger_context_bytes(&core->member->ledger, uuid) : 0;
+        core->client != NULL ? gc_ledger_context_bytes(&core->client->ledger, uuid) : 0;
     return is_believed(bytes, total_bytes) ? bytes : 0;
 }
 
-void gc_device_note_context_bytes(struct gc_device *device, uint64_t bytes)
+void gc_device_set_context_bytes(struct gc_device *device, uint64_t bytes)
 {
-    const struct gc_member *member = device->core->member;
-    if (member != NULL && device->ledger_row != GC_LEDGER_NONE &&
+    const struct gc_group_client *client = device->core->client;
+    if (client != NULL && device->ledger_row != GC_LEDGER_NONE &&
         is_believed(bytes, device->info.total_bytes))
-        atomic_store_explicit(&member->ledger.file->devices[device->ledger_row].context_bytes,
+        atomic_store_explicit(&client->ledger.file->devices[device->ledger_row].context_bytes,
                               bytes, memory_order_relaxed);
 }

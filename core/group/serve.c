@@ -16,30 +16,32 @@
 #include <stdio.h>
 #include <time.h>
 
-#define BIT(ask) (UINT32_C(1) << (ask))
-#define HELPER_ASKS (~BIT(GC_ASK_LIMIT)) /* what threads of the program leave to the helper */
-#define PAUSE_NS 1000000                 /* while another thread serves */
-#define CHECK_EVERY 64                   /* calls; a system call each time */
-#define END_PAUSES 100                   /* so often at most when the process ends */
-#define ROUNDS_MAX 16                    /* of a thread of the program */
+#define BIT(kind) (UINT32_C(1) << (kind))
+#define HELPER_REQUESTS                                                                            \
+    (~BIT(GC_REQUEST_LIMIT)) /* what threads of the program leave to the helper */
+#define PAUSE_NS 1000000     /* while another thread serves */
+#define CHECK_EVERY 64       /* calls; a system call each time */
+#define END_PAUSES 100       /* so often at most when the process ends */
+#define ROUNDS_MAX 16        /* of a thread of the program */
 
-static struct gc_ledger_slot *own_slot(const struct gc_member *member)
+static struct gc_ledger_slot *own_slot(const struct gc_group_client *client)
 {
-    return gc_ledger_slot(&member->ledger, member->ledger.own);
+    return gc_ledger_get_slot(&client->ledger, client->ledger.own);
 }
 
-static void answer(struct gc_member *member, enum gc_ledger_ask ask, enum gc_ledger_result result,
-                   const char *text)
+static void respond(struct gc_group_client *client, enum gc_ledger_request_kind kind,
+                    enum gc_ledger_result result, const char *text)
 {
-    gc_ledger_answer(&member->ledger, ask, result, text);
+    gc_ledger_respond(&client->ledger, kind, result, text);
 }
 
-static void answer_given(struct gc_member *member, enum gc_ledger_ask ask, uint64_t bytes)
+static void respond_released(struct gc_group_client *client, enum gc_ledger_request_kind kind,
+                             uint64_t bytes)
 {
-    char text[GC_LEDGER_ANSWER_BYTES];
+    char text[GC_LEDGER_RESPONSE_BYTES];
     char size[GC_TEXT_SIZE_BYTES];
     snprintf(text, sizeof(text), "%s given back", gc_text_size(bytes, size));
-    answer(member, ask, GC_ANSWER_DONE, text);
+    respond(client, kind, GC_RESPONSE_DONE, text);
 }
 
 /* The thread that answers has its own work to do; who asked asks again. */
@@ -47,110 +49,110 @@ static void answer_given(struct gc_member *member, enum gc_ledger_ask ask, uint6
 
 /* ---- each kind ---- */
 
-static void serve_trim(struct gc_member *member)
+static void serve_trim(struct gc_group_client *client)
 {
-    struct gc_core *core = member->core;
+    struct gc_core *core = client->core;
     uint64_t given = 0;
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         struct gc_device *device = gc_core_find_device(core, i);
         if (device != NULL)
             given += gc_core_empty(core, device);
     }
-    answer_given(member, GC_ASK_TRIM, given);
+    respond_released(client, GC_REQUEST_TRIM, given);
 }
 
-static uint64_t give_room(struct gc_device *device, uint64_t wanted)
+static uint64_t release_room(struct gc_device *device, uint64_t wanted)
 {
     if (wanted == 0)
         return 0;
-    gc_magazine_flush_device(device, NULL);
-    uint64_t given = gc_shortage_give_back(device, NULL, 0, wanted);
-    if (given < wanted && gc_shortage_resolve(device, NULL, SERVE_NS))
-        given += gc_shortage_give_back(device, NULL, 0, wanted - given);
+    gc_tcache_flush_device(device, NULL);
+    uint64_t given = gc_reclaim_release(device, NULL, 0, wanted);
+    if (given < wanted && gc_reclaim_collect(device, NULL, SERVE_NS))
+        given += gc_reclaim_release(device, NULL, 0, wanted - given);
     return given;
 }
 
-static void serve_room(struct gc_member *member)
+static void serve_room(struct gc_group_client *client)
 {
-    struct gc_ledger_slot *slot = own_slot(member);
+    struct gc_ledger_slot *slot = own_slot(client);
     uint64_t given = 0;
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        struct gc_device *device = gc_core_find_device(member->core, i);
+        struct gc_device *device = gc_core_find_device(client->core, i);
         if (device != NULL && device->ledger_row != GC_LEDGER_NONE)
-            given += give_room(device, atomic_exchange_explicit(&slot->room[device->ledger_row], 0,
-                                                                memory_order_relaxed));
+            given += release_room(device, atomic_exchange_explicit(&slot->room[device->ledger_row],
+                                                                   0, memory_order_relaxed));
     }
-    answer_given(member, GC_ASK_ROOM, given);
+    respond_released(client, GC_REQUEST_ROOM, given);
 }
 
-static void keep_late_limits(struct gc_member *member, const struct gc_ledger_slot *slot,
-                             uint64_t mask)
+static void store_late_limits(struct gc_group_client *client, const struct gc_ledger_slot *slot,
+                              uint64_t mask)
 {
     for (uint32_t row = 0; row < GC_LEDGER_DEVICES; row++)
         if ((mask >> row & 1) != 0)
-            atomic_store_explicit(&member->late_limits[row],
+            atomic_store_explicit(&client->late_limits[row],
                                   atomic_load_explicit(&slot->limits[row], memory_order_relaxed),
                                   memory_order_relaxed);
-    /* Release: pairs with the acquire in member.c's take_late_limit. */
-    atomic_fetch_or_explicit(&member->late_mask, mask, memory_order_release);
+    /* Release: pairs with the acquire in member.c's apply_late_limit. */
+    atomic_fetch_or_explicit(&client->late_mask, mask, memory_order_release);
 }
 
 /* No limit is UINT64_MAX, here as there; nothing at all is as good as a byte. */
-static void serve_limit(struct gc_member *member)
+static void serve_limit(struct gc_group_client *client)
 {
-    struct gc_ledger_slot *slot = own_slot(member);
+    struct gc_ledger_slot *slot = own_slot(client);
     /* Acquire: pairs with the release of who asked. */
     uint64_t mask = atomic_exchange_explicit(&slot->limit_mask, 0, memory_order_acquire);
     uint64_t excess = 0;
-    char text[GC_LEDGER_ANSWER_BYTES] = "the limit is in force";
+    char text[GC_LEDGER_RESPONSE_BYTES] = "the limit is in force";
     char size[GC_TEXT_SIZE_BYTES];
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        struct gc_device *device = gc_core_find_device(member->core, i);
+        struct gc_device *device = gc_core_find_device(client->core, i);
         if (device == NULL || device->ledger_row == GC_LEDGER_NONE ||
             (mask >> device->ledger_row & 1) == 0)
             continue;
         mask &= ~(UINT64_C(1) << device->ledger_row);
         const uint64_t limit =
             atomic_load_explicit(&slot->limits[device->ledger_row], memory_order_relaxed);
-        gc_core_set_limit(member->core, device, gc_max_u64(limit, 1));
+        gc_core_set_limit(client->core, device, gc_max_u64(limit, 1));
         excess += gc_device_excess_bytes(device);
     }
-    keep_late_limits(member, slot, mask);
+    store_late_limits(client, slot, mask);
     if (excess > 0)
         snprintf(text, sizeof(text), "the limit is in force; %s more than that are in use",
                  gc_text_size(excess, size));
-    answer(member, GC_ASK_LIMIT, GC_ANSWER_DONE, text);
+    respond(client, GC_REQUEST_LIMIT, GC_RESPONSE_DONE, text);
 }
 
-static void serve_handler(struct gc_member *member, enum gc_ledger_ask ask)
+static void serve_handler(struct gc_group_client *client, enum gc_ledger_request_kind kind)
 {
-    /* Acquire: pairs with the release in gc_core_set_ask_function. */
-    gc_ask_function *function =
-        atomic_load_explicit(&member->handlers[ask].function, memory_order_acquire);
-    char text[GC_LEDGER_ANSWER_BYTES] = "";
+    /* Acquire: pairs with the release in gc_core_set_request_function. */
+    gc_request_function *function =
+        atomic_load_explicit(&client->handlers[kind].function, memory_order_acquire);
+    char text[GC_LEDGER_RESPONSE_BYTES] = "";
     char tenant[GC_LEDGER_NAME_BYTES];
     if (function == NULL) {
-        answer(member, ask, GC_ANSWER_REFUSED, "this process cannot do that");
+        respond(client, kind, GC_RESPONSE_REFUSED, "this process cannot do that");
         return;
     }
-    gc_ledger_get_text(tenant, sizeof(tenant), own_slot(member)->asked_tenant);
+    gc_ledger_get_text(tenant, sizeof(tenant), own_slot(client)->request_tenant);
     const bool drop =
-        atomic_load_explicit(&own_slot(member)->asked_drop, memory_order_relaxed) != 0;
+        atomic_load_explicit(&own_slot(client)->request_drop, memory_order_relaxed) != 0;
     const enum gc_ledger_result result =
-        function(member->handlers[ask].argument, ask, tenant, drop, text);
-    answer(member, ask, result, text);
+        function(client->handlers[kind].argument, kind, tenant, drop, text);
+    respond(client, kind, result, text);
 }
 
 static void write_tenant(void *argument, struct gc_tenant *tenant)
 {
     (void)argument;
-    gc_member_write_tenant(tenant);
+    gc_publish_tenant(tenant);
 }
 
 /* Figures; and where the group's limit may have been changed, what it takes to keep it. */
-static void settle_all(struct gc_member *member, bool may_be_over)
+static void flush_all(struct gc_group_client *client, bool may_be_over)
 {
-    struct gc_core *core = member->core;
+    struct gc_core *core = client->core;
     const uint64_t now_ns = gc_core_now_ns(core);
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         struct gc_device *device = gc_core_find_device(core, i);
@@ -159,116 +161,116 @@ static void settle_all(struct gc_member *member, bool may_be_over)
         if (may_be_over) {
             if (device->budget.account != NULL)
                 atomic_store_explicit(&device->is_group_over, true, memory_order_relaxed);
-            gc_magazine_flush_device(device, NULL);
-            (void)gc_device_settle(device);
+            gc_tcache_flush_device(device, NULL);
+            (void)gc_limit_enforce_device(device);
         }
-        gc_member_write(device, now_ns);
+        gc_publish_device(device, now_ns);
     }
     gc_core_visit_tenants(core, write_tenant, NULL);
 }
 
 /* ---- one at a time ---- */
 
-static void serve_once(struct gc_member *member, uint32_t mine)
+static void serve_once(struct gc_group_client *client, uint32_t mine)
 {
-    struct gc_ledger_slot *slot = own_slot(member);
+    struct gc_ledger_slot *slot = own_slot(client);
     /* Acquire: pairs with the releases of who asks; the bits of every bump read here are there. */
     const uint32_t control = atomic_load_explicit(&slot->control, memory_order_acquire);
-    const uint32_t all = atomic_fetch_and_explicit(&slot->asked, ~mine, memory_order_acquire);
-    const uint32_t asked = all & mine;
-    if ((asked & BIT(GC_ASK_LIMIT)) != 0)
-        serve_limit(member);
-    if ((asked & BIT(GC_ASK_ROOM)) != 0)
-        serve_room(member);
-    if ((asked & BIT(GC_ASK_TRIM)) != 0)
-        serve_trim(member);
-    if ((asked & BIT(GC_ASK_PAUSE)) != 0)
-        serve_handler(member, GC_ASK_PAUSE);
-    if ((asked & BIT(GC_ASK_RESUME)) != 0)
-        serve_handler(member, GC_ASK_RESUME);
-    settle_all(member, (all & (BIT(GC_ASK_LIMIT) | BIT(GC_ASK_REFRESH))) != 0);
-    if ((asked & BIT(GC_ASK_REFRESH)) != 0)
-        answer(member, GC_ASK_REFRESH, GC_ANSWER_DONE, "");
-    atomic_store_explicit(&member->watch->seen, control, memory_order_relaxed);
+    const uint32_t all = atomic_fetch_and_explicit(&slot->requests, ~mine, memory_order_acquire);
+    const uint32_t requests = all & mine;
+    if ((requests & BIT(GC_REQUEST_LIMIT)) != 0)
+        serve_limit(client);
+    if ((requests & BIT(GC_REQUEST_ROOM)) != 0)
+        serve_room(client);
+    if ((requests & BIT(GC_REQUEST_TRIM)) != 0)
+        serve_trim(client);
+    if ((requests & BIT(GC_REQUEST_PAUSE)) != 0)
+        serve_handler(client, GC_REQUEST_PAUSE);
+    if ((requests & BIT(GC_REQUEST_RESUME)) != 0)
+        serve_handler(client, GC_REQUEST_RESUME);
+    flush_all(client, (all & (BIT(GC_REQUEST_LIMIT) | BIT(GC_REQUEST_REFRESH))) != 0);
+    if ((requests & BIT(GC_REQUEST_REFRESH)) != 0)
+        respond(client, GC_REQUEST_REFRESH, GC_RESPONSE_DONE, "");
+    atomic_store_explicit(&client->doorbell->seen, control, memory_order_relaxed);
     if (mine == UINT32_MAX)
-        gc_ledger_served(&member->ledger, control);
+        gc_ledger_set_served(&client->ledger, control);
 }
 
 /* False: another thread is at it. */
-static bool serve(struct gc_member *member, uint32_t mine)
+static bool serve(struct gc_group_client *client, uint32_t mine)
 {
     GC_ASSERT(gc_lock_held_count() == 0);
-    if (atomic_exchange_explicit(&member->is_serving, true, memory_order_acquire))
+    if (atomic_exchange_explicit(&client->is_serving, true, memory_order_acquire))
         return false;
-    for (int i = 0; i < ROUNDS_MAX && gc_watch_is_asked(member->watch); i++)
-        serve_once(member, mine);
-    atomic_store_explicit(&member->is_serving, false, memory_order_release);
+    for (int i = 0; i < ROUNDS_MAX && gc_doorbell_is_rung(client->doorbell); i++)
+        serve_once(client, mine);
+    atomic_store_explicit(&client->is_serving, false, memory_order_release);
     return true;
 }
 
 /* Somebody removes the file, or at the user's last logout the system does (RemoveIPC). Members go
  * on with what they have open; those that come later make a new one. */
-static void check_name(struct gc_member *member)
+static void check_name(struct gc_group_client *client)
 {
-    if (gc_ledger_is_removed(&member->ledger))
-        gc_log_once(member->core->log, &member->removal_said,
-                    member->has_group ? GC_LOG_WARN : GC_LOG_INFO,
+    if (gc_ledger_is_removed(&client->ledger))
+        gc_log_once(client->core->log, &client->removal_logged,
+                    client->has_group ? GC_LOG_WARN : GC_LOG_INFO,
                     "%s was removed or replaced: programs that start from now on do not know of "
                     "this one, and its group's limit does not hold with them",
-                    member->ledger.path);
+                    client->ledger.path);
 }
 
 /* A program may close descriptors that it does not know. The slot stays ours, but the dead could
  * not be told from the living. */
-static void check_descriptor(struct gc_member *member)
+static void check_descriptor(struct gc_group_client *client)
 {
-    if (gc_ledger_is_intact(&member->ledger) ||
-        atomic_exchange_explicit(&member->is_serving, true, memory_order_acquire))
+    if (gc_ledger_is_intact(&client->ledger) ||
+        atomic_exchange_explicit(&client->is_serving, true, memory_order_acquire))
         return;
-    if (!gc_ledger_is_intact(&member->ledger) && !gc_ledger_repair(&member->ledger))
+    if (!gc_ledger_is_intact(&client->ledger) && !gc_ledger_repair(&client->ledger))
         gc_log_once(
-            member->core->log, &member->loss_said, GC_LOG_WARN,
+            client->core->log, &client->loss_logged, GC_LOG_WARN,
             "the program closed the descriptor of %s, which is not to be had again: what dead "
             "members held stays counted",
-            member->ledger.path);
-    atomic_store_explicit(&member->is_serving, false, memory_order_release);
+            client->ledger.path);
+    atomic_store_explicit(&client->is_serving, false, memory_order_release);
 }
 
-bool gc_member_serve(struct gc_core *core)
+bool gc_group_serve(struct gc_core *core)
 {
-    struct gc_member *member = core->member;
-    if (member == NULL || !gc_watch_is_asked(member->watch))
+    struct gc_group_client *client = core->client;
+    if (client == NULL || !gc_doorbell_is_rung(client->doorbell))
         return false;
-    return serve(member, gc_core_serves_in_threads(core) ? UINT32_MAX : ~HELPER_ASKS);
+    return serve(client, gc_core_serves_in_threads(core) ? UINT32_MAX : ~HELPER_REQUESTS);
 }
 
 void gc_core_serve(struct gc_core *core)
 {
-    if (core->member == NULL)
+    if (core->client == NULL)
         return;
-    if (atomic_fetch_add_explicit(&core->member->checks, 1, memory_order_relaxed) % CHECK_EVERY ==
+    if (atomic_fetch_add_explicit(&core->client->checks, 1, memory_order_relaxed) % CHECK_EVERY ==
         0) {
-        check_descriptor(core->member);
-        check_name(core->member);
+        check_descriptor(core->client);
+        check_name(core->client);
     }
-    if (gc_member_serve(core) && gc_core_serves_in_threads(core))
-        gc_core_await_resume(core);
+    if (gc_group_serve(core) && gc_core_serves_in_threads(core))
+        gc_wait_resume(core);
 }
 
-void gc_core_set_ask_function(struct gc_core *core, enum gc_ledger_ask ask,
-                              gc_ask_function *function, void *argument)
+void gc_core_set_request_function(struct gc_core *core, enum gc_ledger_request_kind kind,
+                                  gc_request_function *function, void *argument)
 {
-    if (core->member == NULL)
+    if (core->client == NULL)
         return;
-    core->member->handlers[ask].argument = argument;
-    atomic_store_explicit(&core->member->handlers[ask].function, function, memory_order_release);
+    core->client->handlers[kind].argument = argument;
+    atomic_store_explicit(&core->client->handlers[kind].function, function, memory_order_release);
 }
 
 /* ---- the helper ---- */
 
 bool gc_core_wants_helper(const struct gc_core *core)
 {
-    return core->member != NULL && core->member->has_group;
+    return core->client != NULL && core->client->has_group;
 }
 
 static void sleep_ns(long ns)
@@ -279,36 +281,36 @@ static void sleep_ns(long ns)
 
 void gc_core_help(struct gc_core *core)
 {
-    struct gc_member *member = core->member;
-    struct gc_ledger_slot *slot = own_slot(member);
+    struct gc_group_client *client = core->client;
+    struct gc_ledger_slot *slot = own_slot(client);
     uint32_t served = atomic_load_explicit(&slot->served, memory_order_relaxed);
     atomic_store_explicit(&core->serves_in_threads, false, memory_order_relaxed);
     atomic_fetch_or_explicit(&slot->flags, GC_LEDGER_HAS_HELPER, memory_order_relaxed);
-    while (!atomic_load_explicit(&member->is_leaving, memory_order_acquire)) {
+    while (!atomic_load_explicit(&client->is_exiting, memory_order_acquire)) {
         const uint32_t control = atomic_load_explicit(&slot->control, memory_order_acquire);
         if (control == served) {
-            gc_ledger_await_request(&member->ledger, control);
+            gc_ledger_wait_request(&client->ledger, control);
             continue;
         }
-        if (atomic_exchange_explicit(&member->is_serving, true, memory_order_acquire)) {
+        if (atomic_exchange_explicit(&client->is_serving, true, memory_order_acquire)) {
             sleep_ns(PAUSE_NS);
             continue;
         }
-        if (!atomic_load_explicit(&member->is_leaving, memory_order_acquire))
-            serve_once(member, UINT32_MAX);
+        if (!atomic_load_explicit(&client->is_exiting, memory_order_acquire))
+            serve_once(client, UINT32_MAX);
         served = atomic_load_explicit(&slot->served, memory_order_relaxed);
-        atomic_store_explicit(&member->is_serving, false, memory_order_release);
+        atomic_store_explicit(&client->is_serving, false, memory_order_release);
     }
 }
 
 /* Whoever is in the middle of it keeps `is_serving`, which is not given back after that. */
 void gc_core_end_help(struct gc_core *core)
 {
-    struct gc_member *member = core->member;
-    if (member == NULL)
+    struct gc_group_client *client = core->client;
+    if (client == NULL)
         return;
-    atomic_store_explicit(&member->is_leaving, true, memory_order_release);
+    atomic_store_explicit(&client->is_exiting, true, memory_order_release);
     for (int i = 0;
-         i < END_PAUSES && atomic_load_explicit(&member->is_serving, memory_order_acquire); i++)
+         i < END_PAUSES && atomic_load_explicit(&client->is_serving, memory_order_acquire); i++)
         sleep_ns(PAUSE_NS);
 }

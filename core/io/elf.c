@@ -265,7 +265,7 @@ enum gc_elf_place gc_elf_find_definer(const void *address, const char *name)
     dl_iterate_phdr(find_definer, &definer);
     if (!definer.is_found)
         return GC_ELF_NO_DEFINER;
-    return definer.is_behind_us ? GC_ELF_BEHIND_US : GC_ELF_BEFORE_US;
+    return definer.is_behind_us ? GC_ELF_AFTER_US : GC_ELF_BEFORE_US;
 }
 
 static const char *file_name(const char *path)
@@ -332,7 +332,7 @@ void *gc_elf_find_function(const char *prefix, const char *name)
     return search.found;
 }
 
-void *gc_elf_find_beside(const void *address, const char *name)
+void *gc_elf_find_in_object(const void *address, const char *name)
 {
     struct function_search search = {
         .beside.address = (uintptr_t)address, .prefix = "", .name = name};
@@ -450,7 +450,8 @@ struct place_search {
 };
 
 /* The function, as dladdr finds it: of those that hold the address the one that begins last. */
-static void name_place(const struct object *object, uintptr_t address, struct gc_elf_spot *spot)
+static void name_place(const struct object *object, uintptr_t address,
+                       struct gc_elf_location *location)
 {
     const uint32_t bucket_count = object->gnu_hash[0], first = object->gnu_hash[1];
     const uint32_t *buckets =
@@ -467,9 +468,9 @@ static void name_place(const struct object *object, uintptr_t address, struct gc
             is_last = chain[i - first] & 1;
             if (symbol->st_shndx != SHN_UNDEF && ELF64_ST_TYPE(symbol->st_info) != STT_TLS &&
                 address >= start && (address < start + symbol->st_size || address == start) &&
-                start > spot->symbol_start) {
-                spot->symbol_start = start;
-                spot->symbol = object->strings + symbol->st_name;
+                start > location->symbol_start) {
+                location->symbol_start = start;
+                location->symbol = object->strings + symbol->st_name;
             }
         }
     }
@@ -483,11 +484,11 @@ static int visit_place(struct dl_phdr_info *info, size_t size, void *argument)
     (void)size;
     if (!holds(info, &search->range))
         return 0;
-    struct gc_elf_spot spot = {.path = info->dlpi_name != NULL ? info->dlpi_name : "",
-                               .start = search->range.low};
+    struct gc_elf_location location = {.path = info->dlpi_name != NULL ? info->dlpi_name : "",
+                                       .start = search->range.low};
     if (object_open(&object, info))
-        name_place(&object, search->range.address, &spot);
-    search->visit(search->argument, &spot);
+        name_place(&object, search->range.address, &location);
+    search->visit(search->argument, &location);
     return 1;
 }
 

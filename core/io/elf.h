@@ -45,7 +45,7 @@ void gc_elf_visit_path(const void *address, gc_elf_visit *visit, void *argument)
 
 /* Whether the loaded object that contains `address` defines a function of that name itself, and
  * where it stands: behind us it may be what called us, before us we are its next one. */
-enum gc_elf_place { GC_ELF_NO_DEFINER, GC_ELF_BEFORE_US, GC_ELF_BEHIND_US };
+enum gc_elf_place { GC_ELF_NO_DEFINER, GC_ELF_BEFORE_US, GC_ELF_AFTER_US };
 enum gc_elf_place gc_elf_find_definer(const void *address, const char *name);
 
 /* The function of that name that the first loaded object defines whose file name begins with
@@ -53,7 +53,7 @@ enum gc_elf_place gc_elf_find_definer(const void *address, const char *name);
  * Versions of symbols and the scopes of objects do not count. The object may be unloaded once it is
  * not used. */
 void *gc_elf_find_function(const char *prefix, const char *name);
-void *gc_elf_find_beside(const void *address, const char *name);
+void *gc_elf_find_in_object(const void *address, const char *name);
 /* The function of that name that the object which contains `address` finds first in itself and in
  * what it needs, as dlsym on its handle does; NULL: it has none, or is the program itself. */
 void *gc_elf_find_in_scope(const void *address, const char *name);
@@ -61,7 +61,7 @@ void *gc_elf_find_in_scope(const void *address, const char *name);
 bool gc_elf_is_same_object(const void *a, const void *b);
 
 /* Where an address lies. */
-struct gc_elf_spot {
+struct gc_elf_location {
     const char *path;   /* "": the program itself */
     uintptr_t start;    /* of the object */
     const char *symbol; /* NULL: none that is exported */
@@ -69,7 +69,7 @@ struct gc_elf_spot {
 };
 
 /* Calls `visit` while the object cannot be unloaded; NULL: it is code of no object. */
-typedef void gc_elf_visit_place_function(void *argument, const struct gc_elf_spot *spot);
+typedef void gc_elf_visit_place_function(void *argument, const struct gc_elf_location *location);
 void gc_elf_visit_place(const void *address, gc_elf_visit_place_function *visit, void *argument);
 
 /* Whether the program's own executable asks for that name from another object. */

@@ -16,8 +16,8 @@ static uint64_t read_number(const struct gc_figure *figure, const void *record, 
 static void put_gauge(struct gc_json *json, const struct gc_figure *figure, const void *record)
 {
     gc_json_begin_object(json, GC_JSON_LINE);
-    gc_json_put_uint(json, "current", read_number(figure, record, false));
-    gc_json_put_uint(json, "peak", read_number(figure, record, true));
+    gc_json_write_uint(json, "current", read_number(figure, record, false));
+    gc_json_write_uint(json, "peak", read_number(figure, record, true));
     gc_json_end_object(json);
 }
 
@@ -124,64 +124,64 @@ static size_t next_face(const struct gc_figures *figures, size_t last,
 
 /* ---- text ---- */
 
-void gc_emit_titles(struct gc_out *out, const struct gc_figures *figures)
+void gc_emit_titles(struct gc_writer *out, const struct gc_figures *figures)
 {
     for (size_t i = NO_FACE; (i = next_face(figures, i, column_of)) != NO_FACE;)
-        gc_out_right(out, face_of(figures, i)->column, face_of(figures, i)->title);
+        gc_writer_right(out, face_of(figures, i)->column, face_of(figures, i)->title);
 }
 
-void gc_emit_cells(struct gc_out *out, const struct gc_figures *figures, const void *record)
+void gc_emit_cells(struct gc_writer *out, const struct gc_figures *figures, const void *record)
 {
     for (size_t i = NO_FACE; (i = next_face(figures, i, column_of)) != NO_FACE;) {
         const struct gc_figure *figure = &figures->figures[i / 2];
         const size_t column = face_of(figures, i)->column;
         const uint64_t value = read_number(figure, record, i % 2 != 0);
         if (figure->type == GC_FIGURE_COUNT)
-            gc_out_right_uint(out, column, value);
+            gc_writer_right_uint(out, column, value);
         else if (figure->type == GC_FIGURE_LIMIT && value == UINT64_MAX)
-            gc_out_right(out, column, "none");
+            gc_writer_right(out, column, "none");
         else
-            gc_out_right_size(out, column, value);
+            gc_writer_right_size(out, column, value);
     }
 }
 
 /* ---- Prometheus ---- */
 
-static bool put_name(struct gc_out *out, const char *name)
+static bool put_name(struct gc_writer *out, const char *name)
 {
     const bool is_count = gc_text_ends_with(name, "_count");
-    gc_out_text(out, "gpucache_");
-    gc_out_bytes(out, name, strlen(name) - (is_count ? strlen("_count") : 0));
-    gc_out_text(out, is_count ? "_total" : "");
+    gc_writer_text(out, "gpucache_");
+    gc_writer_bytes(out, name, strlen(name) - (is_count ? strlen("_count") : 0));
+    gc_writer_text(out, is_count ? "_total" : "");
     return is_count;
 }
 
-static void begin_metric(struct gc_out *out, const struct gc_figure_face *face)
+static void begin_metric(struct gc_writer *out, const struct gc_figure_face *face)
 {
-    gc_out_text(out, "# HELP ");
+    gc_writer_text(out, "# HELP ");
     (void)put_name(out, face->metric);
     gc_out_print(out, " %s\n# TYPE ", face->help);
-    gc_out_text(out, put_name(out, face->metric) ? " counter\n" : " gauge\n");
+    gc_writer_text(out, put_name(out, face->metric) ? " counter\n" : " gauge\n");
 }
 
 /* A backslash, a quote and a line break are escaped; a byte that is no UTF-8 is replaced. */
-static void put_escaped(struct gc_out *out, const char *text)
+static void put_escaped(struct gc_writer *out, const char *text)
 {
     while (*text != '\0') {
         const size_t length = gc_json_sequence_length(text);
         if (length == 0)
-            gc_out_text(out, "\xef\xbf\xbd");
+            gc_writer_text(out, "\xef\xbf\xbd");
         else if (*text == '\n')
-            gc_out_text(out, "\\n");
+            gc_writer_text(out, "\\n");
         else if (*text == '\\' || *text == '"')
-            gc_out_char(out, '\\');
+            gc_writer_char(out, '\\');
         if (length > 0 && *text != '\n')
-            gc_out_bytes(out, text, length);
+            gc_writer_bytes(out, text, length);
         text += length > 0 ? length : 1;
     }
 }
 
-static void put_sample(struct gc_out *out, const struct gc_figure_face *face,
+static void put_sample(struct gc_writer *out, const struct gc_figure_face *face,
                        const struct gc_label *labels, uint64_t value, unsigned digits)
 {
     (void)put_name(out, face->metric);
@@ -190,15 +190,15 @@ static void put_sample(struct gc_out *out, const struct gc_figure_face *face,
         if (labels[i].text != NULL)
             put_escaped(out, labels[i].text);
         else
-            gc_out_uint(out, labels[i].number);
-        gc_out_char(out, '"');
+            gc_writer_uint(out, labels[i].number);
+        gc_writer_char(out, '"');
     }
-    gc_out_text(out, "} ");
-    gc_out_fixed(out, value, digits);
-    gc_out_char(out, '\n');
+    gc_writer_text(out, "} ");
+    gc_writer_fixed(out, value, digits);
+    gc_writer_char(out, '\n');
 }
 
-static void put_metric(struct gc_out *out, const struct gc_figures *figures, size_t index,
+static void put_metric(struct gc_writer *out, const struct gc_figures *figures, size_t index,
                        struct gc_samples samples)
 {
     const struct gc_figure *figure = &figures->figures[index / 2];
@@ -218,7 +218,7 @@ static void put_metric(struct gc_out *out, const struct gc_figures *figures, siz
     }
 }
 
-void gc_emit_metrics(struct gc_out *out, const struct gc_figures *figures,
+void gc_emit_metrics(struct gc_writer *out, const struct gc_figures *figures,
                      const struct gc_samples *samples)
 {
     for (size_t i = NO_FACE; (i = next_face(figures, i, rank_of)) != NO_FACE;)

@@ -80,8 +80,8 @@ void gc_emit_object(struct gc_json *json, const char *key, enum gc_json_style st
                     const struct gc_figures *figures, const void *record);
 
 /* The titles, or one record's cells, behind what stands in the line; without a line break. */
-void gc_emit_titles(struct gc_out *out, const struct gc_figures *figures);
-void gc_emit_cells(struct gc_out *out, const struct gc_figures *figures, const void *record);
+void gc_emit_titles(struct gc_writer *out, const struct gc_figures *figures);
+void gc_emit_cells(struct gc_writer *out, const struct gc_figures *figures, const void *record);
 
 #define GC_LABEL_MAX 8
 struct gc_label {
@@ -103,7 +103,7 @@ struct gc_samples {
 
 /* The metrics of a table: each with HELP and TYPE before its first sample, nothing for one without
  * a sample. A value of UINT64_MAX is none. */
-void gc_emit_metrics(struct gc_out *out, const struct gc_figures *figures,
+void gc_emit_metrics(struct gc_writer *out, const struct gc_figures *figures,
                      const struct gc_samples *samples);
 
 #endif

@@ -2,16 +2,16 @@
 
 #include <string.h>
 
-void gc_json_init(struct gc_json *json, struct gc_out *out)
+void gc_json_init(struct gc_json *json, struct gc_writer *out)
 {
     *json = (struct gc_json){.out = out};
 }
 
 static void line_break(struct gc_json *json)
 {
-    gc_out_char(json->out, '\n');
+    gc_writer_char(json->out, '\n');
     for (unsigned i = 0; i < json->depth; i++)
-        gc_out_text(json->out, "  ");
+        gc_writer_text(json->out, "  ");
 }
 
 /* What stands between the member before and this one. */
@@ -25,7 +25,7 @@ static void begin_member(struct gc_json *json)
     if (json->depth == 0)
         return;
     if (level->has_member)
-        gc_out_text(json->out, level->one_line ? ", " : ",");
+        gc_writer_text(json->out, level->one_line ? ", " : ",");
     if (!level->one_line)
         line_break(json);
     level->has_member = true;
@@ -34,7 +34,7 @@ static void begin_member(struct gc_json *json)
 static void begin_container(struct gc_json *json, char bracket, enum gc_json_style style)
 {
     begin_member(json);
-    gc_out_char(json->out, bracket);
+    gc_writer_char(json->out, bracket);
     const bool one_line = style == GC_JSON_LINE || json->levels[json->depth].one_line;
     if (json->depth < GC_JSON_DEPTH_MAX)
         json->depth++;
@@ -48,9 +48,9 @@ static void end_container(struct gc_json *json, char bracket)
         json->depth--;
     if (level.has_member && !level.one_line)
         line_break(json);
-    gc_out_char(json->out, bracket);
+    gc_writer_char(json->out, bracket);
     if (json->depth == 0)
-        gc_out_char(json->out, '\n');
+        gc_writer_char(json->out, '\n');
 }
 
 void gc_json_begin_object(struct gc_json *json, enum gc_json_style style)
@@ -107,45 +107,45 @@ size_t gc_json_sequence_length(const char *from)
     return length;
 }
 
-static void write_control(struct gc_out *out, unsigned char c)
+static void write_control(struct gc_writer *out, unsigned char c)
 {
     static const char hex[] = "0123456789abcdef";
     const char escape[] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
-    gc_out_bytes(out, escape, sizeof(escape));
+    gc_writer_bytes(out, escape, sizeof(escape));
 }
 
-static void write_string(struct gc_out *out, const char *text)
+static void write_string(struct gc_writer *out, const char *text)
 {
-    gc_out_char(out, '"');
+    gc_writer_char(out, '"');
     for (const unsigned char *p = (const unsigned char *)text; *p != '\0';) {
         const size_t length = gc_json_sequence_length((const char *)p);
         if (length == 0) {
-            gc_out_text(out, "\xef\xbf\xbd");
+            gc_writer_text(out, "\xef\xbf\xbd");
             p++;
             continue;
         }
         if (*p == '"' || *p == '\\') {
-            gc_out_char(out, '\\');
-            gc_out_char(out, (char)*p);
+            gc_writer_char(out, '\\');
+            gc_writer_char(out, (char)*p);
         } else if (*p == '\n') {
-            gc_out_text(out, "\\n");
+            gc_writer_text(out, "\\n");
         } else if (*p == '\t') {
-            gc_out_text(out, "\\t");
+            gc_writer_text(out, "\\t");
         } else if (*p < ' ' || *p == 0x7f || *p == '<') { /* a page may hold it: no "</script>" */
             write_control(out, *p);
         } else {
-            gc_out_bytes(out, (const char *)p, length);
+            gc_writer_bytes(out, (const char *)p, length);
         }
         p += length;
     }
-    gc_out_char(out, '"');
+    gc_writer_char(out, '"');
 }
 
 void gc_json_key(struct gc_json *json, const char *key)
 {
     begin_member(json);
     write_string(json->out, key);
-    gc_out_text(json->out, ": ");
+    gc_writer_text(json->out, ": ");
     json->after_key = true;
 }
 
@@ -158,31 +158,31 @@ void gc_json_string(struct gc_json *json, const char *text)
 void gc_json_uint(struct gc_json *json, uint64_t value)
 {
     begin_member(json);
-    gc_out_uint(json->out, value);
+    gc_writer_uint(json->out, value);
 }
 
 void gc_json_int(struct gc_json *json, int64_t value)
 {
     begin_member(json);
-    gc_out_int(json->out, value);
+    gc_writer_int(json->out, value);
 }
 
 void gc_json_fixed(struct gc_json *json, uint64_t value, unsigned digits)
 {
     begin_member(json);
-    gc_out_fixed(json->out, value, digits);
+    gc_writer_fixed(json->out, value, digits);
 }
 
 void gc_json_bool(struct gc_json *json, bool value)
 {
     begin_member(json);
-    gc_out_text(json->out, value ? "true" : "false");
+    gc_writer_text(json->out, value ? "true" : "false");
 }
 
 void gc_json_null(struct gc_json *json)
 {
     begin_member(json);
-    gc_out_text(json->out, "null");
+    gc_writer_text(json->out, "null");
 }
 
 void gc_json_limit(struct gc_json *json, uint64_t value)
@@ -205,28 +205,28 @@ void gc_json_open_array(struct gc_json *json, const char *key, enum gc_json_styl
     gc_json_begin_array(json, style);
 }
 
-void gc_json_put_string(struct gc_json *json, const char *key, const char *text)
+void gc_json_write_string(struct gc_json *json, const char *key, const char *text)
 {
     gc_json_key(json, key);
     gc_json_string(json, text);
 }
 
-void gc_json_put_hex(struct gc_json *json, const char *key, uint64_t value)
+void gc_json_write_hex(struct gc_json *json, const char *key, uint64_t value)
 {
     gc_json_key(json, key);
     begin_member(json);
-    gc_out_char(json->out, '"');
-    gc_out_hex(json->out, value);
-    gc_out_char(json->out, '"');
+    gc_writer_char(json->out, '"');
+    gc_writer_hex(json->out, value);
+    gc_writer_char(json->out, '"');
 }
 
-void gc_json_put_uint(struct gc_json *json, const char *key, uint64_t value)
+void gc_json_write_uint(struct gc_json *json, const char *key, uint64_t value)
 {
     gc_json_key(json, key);
     gc_json_uint(json, value);
 }
 
-void gc_json_put_null(struct gc_json *json, const char *key)
+void gc_json_write_null(struct gc_json *json, const char *key)
 {
     gc_json_key(json, key);
     gc_json_null(json);

@@ -1,4 +1,4 @@
-/* A JSON writer on a gc_out: correct by construction as long as keys and values alternate in
+/* A JSON writer on a gc_writer: correct by construction as long as keys and values alternate in
  * objects. Containers are written a member a line; those begun as GC_JSON_LINE, and all inside
  * them, on one line. */
 #ifndef GC_JSON_H
@@ -11,7 +11,7 @@
 enum gc_json_style { GC_JSON_LINES, GC_JSON_LINE };
 
 struct gc_json {
-    struct gc_out *out;
+    struct gc_writer *out;
     unsigned depth;
     bool after_key;
     struct gc_json_level {
@@ -25,7 +25,7 @@ struct gc_json {
  * 3-7). */
 size_t gc_json_sequence_length(const char *text);
 
-void gc_json_init(struct gc_json *json, struct gc_out *out);
+void gc_json_init(struct gc_json *json, struct gc_writer *out);
 void gc_json_begin_object(struct gc_json *json, enum gc_json_style style);
 void gc_json_end_object(struct gc_json *json);
 void gc_json_begin_array(struct gc_json *json, enum gc_json_style style);
@@ -45,10 +45,10 @@ void gc_json_limit(struct gc_json *json, uint64_t value); /* UINT64_MAX is null 
 /* A key and its value at once, or the beginning of its value. */
 void gc_json_open_object(struct gc_json *json, const char *key, enum gc_json_style style);
 void gc_json_open_array(struct gc_json *json, const char *key, enum gc_json_style style);
-void gc_json_put_string(struct gc_json *json, const char *key, const char *text);
-void gc_json_put_uint(struct gc_json *json, const char *key, uint64_t value);
-void gc_json_put_hex(struct gc_json *json, const char *key, uint64_t value);
-void gc_json_put_null(struct gc_json *json, const char *key);
+void gc_json_write_string(struct gc_json *json, const char *key, const char *text);
+void gc_json_write_uint(struct gc_json *json, const char *key, uint64_t value);
+void gc_json_write_hex(struct gc_json *json, const char *key, uint64_t value);
+void gc_json_write_null(struct gc_json *json, const char *key);
 void gc_json_put_int(struct gc_json *json, const char *key, int64_t value);
 void gc_json_put_bool(struct gc_json *json, const char *key, bool value);
 void gc_json_put_fixed(struct gc_json *json, const char *key, uint64_t value, unsigned digits);

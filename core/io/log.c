@@ -31,7 +31,7 @@ static void write_line(const struct gc_log *log, const char *format, va_list arg
             line[head + i] = ' ';
     }
     line[head + bytes] = '\n';
-    (void)!gc_write_all(log->fd, line, head + bytes + 1);
+    (void)!gc_writer_write_all(log->fd, line, head + bytes + 1);
 }
 
 static void write_keeping_errno(const struct gc_log *log, const char *format, va_list arguments)

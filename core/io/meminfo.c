@@ -44,7 +44,7 @@ struct room_work {
 static bool read_text(const char *path, char *text)
 {
     const int saved_errno = errno;
-    const int fd = gc_fd_raise(open(path, O_RDONLY | O_CLOEXEC));
+    const int fd = gc_writer_raise_fd(open(path, O_RDONLY | O_CLOEXEC));
     const ssize_t got = fd < 0 ? -1 : read(fd, text + 1, FILE_BYTES - 2);
     if (fd >= 0)
         close(fd);
@@ -138,18 +138,18 @@ static uint64_t available_under(struct room_work *work, const char *root)
     return least;
 }
 
-uint64_t gc_host_available_under(const char *root)
+uint64_t gc_meminfo_available_under(const char *root)
 {
-    struct gc_host host = {0};
-    struct room_work *work = gc_host_map(&host, sizeof(*work));
+    struct gc_host_mem host = {0};
+    struct room_work *work = gc_host_mem_map(&host, sizeof(*work));
     if (work == NULL)
         return 0;
     const uint64_t least = available_under(work, root);
-    gc_host_unmap(&host, work, sizeof(*work));
+    gc_host_mem_unmap(&host, work, sizeof(*work));
     return least;
 }
 
-uint64_t gc_host_available_bytes(void)
+uint64_t gc_meminfo_available_bytes(void)
 {
-    return gc_host_available_under("");
+    return gc_meminfo_available_under("");
 }

@@ -35,7 +35,7 @@ static void describe_program(char *program, size_t size)
 static void describe_command(char *command, size_t size)
 {
     size_t used = 0;
-    const int fd = gc_fd_raise(open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC));
+    const int fd = gc_writer_raise_fd(open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC));
     while (fd >= 0 && used < size - 1) {
         const ssize_t got = read(fd, command + used, size - 1 - used);
         if (got < 0 && errno == EINTR)

@@ -40,7 +40,7 @@ bool gc_text_decimal(const char *text, const char **end, struct gc_decimal *deci
     return true;
 }
 
-double gc_decimal_value(const struct gc_decimal *decimal)
+double gc_text_decimal_value(const struct gc_decimal *decimal)
 {
     return (double)decimal->whole + (double)decimal->fraction / (double)decimal->scale;
 }
@@ -192,7 +192,7 @@ const char *gc_text_span(uint64_t ns, char text[GC_TEXT_SPAN_BYTES])
     return text;
 }
 
-const char *gc_text_show(const char *from, size_t length, char *to, size_t size)
+const char *gc_text_printable(const char *from, size_t length, char *to, size_t size)
 {
     const bool cut = length > size - 1;
     const size_t count = cut ? size - 4 : length;

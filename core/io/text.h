@@ -17,7 +17,7 @@ struct gc_decimal {
  * number or its whole part overflows. No sign, no exponent, no blanks; digits behind the 18th
  * decimal are dropped. */
 bool gc_text_decimal(const char *text, const char **end, struct gc_decimal *decimal);
-double gc_decimal_value(const struct gc_decimal *decimal);
+double gc_text_decimal_value(const struct gc_decimal *decimal);
 
 /* The whole of `text` as a plain unsigned decimal integer. */
 bool gc_text_uint(const char *text, size_t length, uint64_t *value);
@@ -50,7 +50,7 @@ const char *gc_text_span(uint64_t ns, char text[GC_TEXT_SPAN_BYTES]);
 
 /* Copies at most size - 1 bytes of `from`, unprintable ones as '?', "..." at the end if it was cut.
  * For showing foreign values in messages. */
-const char *gc_text_show(const char *from, size_t length, char *to, size_t size);
+const char *gc_text_printable(const char *from, size_t length, char *to, size_t size);
 
 /* Copies with a closing NUL; false, and `to` empty, if it does not fit. */
 bool gc_text_copy(char *to, size_t size, const char *from, size_t length);

@@ -15,7 +15,7 @@
 
 #define WAIT_MS 1000
 
-int gc_fd_raise(int fd)
+int gc_writer_raise_fd(int fd)
 {
     if (fd < 0 || fd > STDERR_FILENO)
         return fd;
@@ -84,7 +84,7 @@ static int write_all(int fd, const char *bytes, size_t count)
     return 0;
 }
 
-enum gc_status gc_write_all(int fd, const void *bytes, size_t count)
+enum gc_status gc_writer_write_all(int fd, const void *bytes, size_t count)
 {
     struct signal_guard guard;
     guard_begin(&guard);
@@ -96,7 +96,7 @@ enum gc_status gc_write_all(int fd, const void *bytes, size_t count)
     return GC_IO;
 }
 
-void gc_out_init(struct gc_out *out, int fd)
+void gc_writer_init(struct gc_writer *out, int fd)
 {
     out->fd = fd;
     out->error = 0;
@@ -106,7 +106,7 @@ void gc_out_init(struct gc_out *out, int fd)
     out->is_styled = false;
 }
 
-bool gc_out_wants_color(int fd)
+bool gc_writer_wants_color(int fd)
 {
     const char *refused = getenv("NO_COLOR");
     const char *terminal = getenv("TERM");
@@ -117,7 +117,7 @@ bool gc_out_wants_color(int fd)
            terminal[0] != '\0' && strcmp(terminal, "dumb") != 0;
 }
 
-void gc_out_style(struct gc_out *out, enum gc_out_style style)
+void gc_writer_set_style(struct gc_writer *out, enum gc_writer_style style)
 {
     static const char *const codes[] = {[GC_STYLE_PLAIN] = "\033[0m",
                                         [GC_STYLE_STRONG] = "\033[1m",
@@ -127,14 +127,15 @@ void gc_out_style(struct gc_out *out, enum gc_out_style style)
     const size_t column = out->column;
     if (!out->is_colored || (style == GC_STYLE_PLAIN && !out->is_styled))
         return;
-    gc_out_text(out, codes[style]);
+    gc_writer_text(out, codes[style]);
     out->column = column;
     out->is_styled = style != GC_STYLE_PLAIN;
 }
 
-enum gc_status gc_out_flush(struct gc_out *out)
+enum gc_status gc_writer_flush(struct gc_writer *out)
 {
-    if (out->error == 0 && out->used > 0 && gc_write_all(out->fd, out->buffer, out->used) != GC_OK)
+    if (out->error == 0 && out->used > 0 &&
+        gc_writer_write_all(out->fd, out->buffer, out->used) != GC_OK)
         out->error = errno;
     out->used = 0;
     if (out->error == 0)
@@ -143,23 +144,23 @@ enum gc_status gc_out_flush(struct gc_out *out)
     return GC_IO;
 }
 
-void gc_out_char(struct gc_out *out, char c)
+void gc_writer_char(struct gc_writer *out, char c)
 {
     if (out->used == sizeof(out->buffer))
-        (void)!gc_out_flush(out);
+        (void)!gc_writer_flush(out);
     out->buffer[out->used++] = c;
     out->column = c == '\n' ? 0 : out->column + 1;
 }
 
-void gc_out_bytes(struct gc_out *out, const char *text, size_t length)
+void gc_writer_bytes(struct gc_writer *out, const char *text, size_t length)
 {
     for (size_t i = 0; i < length; i++)
-        gc_out_char(out, text[i]);
+        gc_writer_char(out, text[i]);
 }
 
-void gc_out_text(struct gc_out *out, const char *text)
+void gc_writer_text(struct gc_writer *out, const char *text)
 {
-    gc_out_bytes(out, text, strlen(text));
+    gc_writer_bytes(out, text, strlen(text));
 }
 
 /* Digits of `value`, at least `least`, into the end of `to`; returns where they begin. */
@@ -176,64 +177,64 @@ static char *digits_of(uint64_t value, unsigned base, unsigned least, char *to, 
     return p;
 }
 
-void gc_out_uint(struct gc_out *out, uint64_t value)
+void gc_writer_uint(struct gc_writer *out, uint64_t value)
 {
     char digits[24];
-    gc_out_text(out, digits_of(value, 10, 1, digits, sizeof(digits)));
+    gc_writer_text(out, digits_of(value, 10, 1, digits, sizeof(digits)));
 }
 
-void gc_out_int(struct gc_out *out, int64_t value)
+void gc_writer_int(struct gc_writer *out, int64_t value)
 {
     if (value < 0)
-        gc_out_char(out, '-');
-    gc_out_uint(out, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
+        gc_writer_char(out, '-');
+    gc_writer_uint(out, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
 }
 
-void gc_out_hex(struct gc_out *out, uint64_t value)
+void gc_writer_hex(struct gc_writer *out, uint64_t value)
 {
     char digits[24];
-    gc_out_text(out, "0x");
-    gc_out_text(out, digits_of(value, 16, 1, digits, sizeof(digits)));
+    gc_writer_text(out, "0x");
+    gc_writer_text(out, digits_of(value, 16, 1, digits, sizeof(digits)));
 }
 
-void gc_out_fixed(struct gc_out *out, uint64_t value, unsigned digits)
+void gc_writer_fixed(struct gc_writer *out, uint64_t value, unsigned digits)
 {
     char text[24];
     uint64_t scale = 1;
     for (unsigned i = 0; i < digits; i++)
         scale *= 10;
-    gc_out_uint(out, value / scale);
+    gc_writer_uint(out, value / scale);
     if (digits == 0)
         return;
-    gc_out_char(out, '.');
-    gc_out_text(out, digits_of(value % scale, 10, digits, text, sizeof(text)));
+    gc_writer_char(out, '.');
+    gc_writer_text(out, digits_of(value % scale, 10, digits, text, sizeof(text)));
 }
 
-void gc_out_pad(struct gc_out *out, size_t column)
+void gc_writer_pad(struct gc_writer *out, size_t column)
 {
     if (out->column > 0 && out->column >= column)
-        gc_out_char(out, ' ');
+        gc_writer_char(out, ' ');
     while (out->column < column)
-        gc_out_char(out, ' ');
+        gc_writer_char(out, ' ');
 }
 
-void gc_out_right(struct gc_out *out, size_t column, const char *text)
+void gc_writer_right(struct gc_writer *out, size_t column, const char *text)
 {
     const size_t length = strlen(text);
-    gc_out_pad(out, column > length ? column - length : 0);
-    gc_out_text(out, text);
+    gc_writer_pad(out, column > length ? column - length : 0);
+    gc_writer_text(out, text);
 }
 
-void gc_out_right_uint(struct gc_out *out, size_t column, uint64_t value)
+void gc_writer_right_uint(struct gc_writer *out, size_t column, uint64_t value)
 {
     char digits[24] = "";
-    gc_out_right(out, column, digits_of(value, 10, 1, digits, sizeof(digits)));
+    gc_writer_right(out, column, digits_of(value, 10, 1, digits, sizeof(digits)));
 }
 
-void gc_out_right_size(struct gc_out *out, size_t column, uint64_t bytes)
+void gc_writer_right_size(struct gc_writer *out, size_t column, uint64_t bytes)
 {
     char text[GC_TEXT_SIZE_BYTES];
-    gc_out_right(out, column, gc_text_size(bytes, text));
+    gc_writer_right(out, column, gc_text_size(bytes, text));
 }
 
 /* The text of a number, its sign before it. */
@@ -246,7 +247,7 @@ static const char *number_text(uint64_t value, bool is_negative, char *to, size_
 }
 
 /* One directive of gc_out_print, from behind its '%'; returns its end. */
-static const char *print_one(struct gc_out *out, const char *format, va_list *arguments)
+static const char *print_one(struct gc_writer *out, const char *format, va_list *arguments)
 {
     char digits[24];
     const bool has_column = *format == '*';
@@ -267,19 +268,19 @@ static const char *print_one(struct gc_out *out, const char *format, va_list *ar
         text = number_text(size, value < 0, digits, sizeof(digits));
     }
     if (has_column)
-        gc_out_right(out, (size_t)column, text);
+        gc_writer_right(out, (size_t)column, text);
     else
-        gc_out_text(out, text);
+        gc_writer_text(out, text);
     return format + 1;
 }
 
-void gc_out_print(struct gc_out *out, const char *format, ...)
+void gc_out_print(struct gc_writer *out, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
     while (*format != '\0') {
         const size_t plain = strcspn(format, "%");
-        gc_out_bytes(out, format, plain);
+        gc_writer_bytes(out, format, plain);
         format += plain;
         if (*format == '%')
             format = print_one(out, format + 1, &arguments);

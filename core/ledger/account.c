@@ -76,21 +76,21 @@ static gc_ledger_word *own_tentative(struct gc_account *account)
     return &account->ledger->file->tentative[row][account->ledger->own];
 }
 
-static bool take_device(struct gc_account *account)
+static bool join_device(struct gc_account *account)
 {
     struct gc_ledger *ledger = account->ledger;
-    const uint32_t row = gc_ledger_claim_device(ledger, &account->device);
+    const uint32_t row = gc_ledger_find_or_add_device(ledger, &account->device);
     if (row == GC_LEDGER_NONE)
         return false;
-    atomic_fetch_or_explicit(&gc_ledger_slot(ledger, ledger->own)->device_mask, UINT64_C(1) << row,
-                             memory_order_seq_cst);
+    atomic_fetch_or_explicit(&gc_ledger_get_slot(ledger, ledger->own)->device_mask,
+                             UINT64_C(1) << row, memory_order_seq_cst);
     atomic_store_explicit(&account->device_row, row, memory_order_relaxed);
     return true;
 }
 
-static bool take_group(struct gc_account *account)
+static bool join_group(struct gc_account *account)
 {
-    const uint32_t row = gc_ledger_claim_group(account->ledger, account->group);
+    const uint32_t row = gc_ledger_find_or_add_group(account->ledger, account->group);
     if (row == GC_LEDGER_NONE)
         return false;
     atomic_store_explicit(&account->group_row, row, memory_order_relaxed);
@@ -105,12 +105,12 @@ bool gc_account_open(struct gc_account *account, struct gc_ledger *ledger,
         .device = *device,
         .device_key = gc_ledger_key(device->uuid),
         .group_key = gc_ledger_key(group),
-        .generation = atomic_load_explicit(&gc_ledger_slot(ledger, ledger->own)->generation,
+        .generation = atomic_load_explicit(&gc_ledger_get_slot(ledger, ledger->own)->generation,
                                            memory_order_relaxed) &
                       GC_LEDGER_GENERATIONS,
     };
     gc_ledger_get_text(account->group, sizeof(account->group), group);
-    if (!take_device(account) || !take_group(account))
+    if (!join_device(account) || !join_group(account))
         return false;
     change(own_tentative(account), account->generation, 0, 0);
     change(own_word(account), account->generation, 0, 0);
@@ -122,7 +122,7 @@ static void move_device(struct gc_account *account)
 {
     gc_ledger_word *old = own_word(account);
     const uint64_t bytes = bytes_of(load(old));
-    if (!take_device(account))
+    if (!join_device(account))
         return;
     if (own_word(account) != old) {
         change(own_word(account), account->generation, bytes, 0);
@@ -145,7 +145,7 @@ static void check_rows(struct gc_account *account)
     if (__builtin_expect(load(&file->devices[device].key) != account->device_key, 0))
         move_device(account);
     if (__builtin_expect(load(&file->groups[group].key) != account->group_key, 0) &&
-        take_group(account)) {
+        join_group(account)) {
         uint64_t none = 0;
         const uint64_t seen = atomic_load_explicit(&account->limit_seen, memory_order_relaxed);
         (void)atomic_compare_exchange_strong_explicit(limit_word(account), &none, seen,
@@ -168,7 +168,7 @@ void gc_account_set_limit(struct gc_account *account, uint64_t limit)
     atomic_store_explicit(limit_word(account), value, memory_order_seq_cst);
 }
 
-bool gc_account_offer_limit(struct gc_account *account, uint64_t limit)
+bool gc_account_set_first_limit(struct gc_account *account, uint64_t limit)
 {
     uint64_t none = 0;
     return atomic_compare_exchange_strong_explicit(limit_word(account), &none, gc_max_u64(limit, 1),
@@ -239,11 +239,11 @@ static void let_lower_pass(struct gc_account *account)
     }
 }
 
-bool gc_account_try_reserve(struct gc_account *account, uint64_t bytes)
+bool gc_account_try_charge(struct gc_account *account, uint64_t bytes)
 {
     const uint64_t limit = gc_account_limit(account);
     if (limit == UINT64_MAX) {
-        gc_account_charge(account, bytes);
+        gc_account_force_charge(account, bytes);
         return true;
     }
     if (bytes > limit)
@@ -258,12 +258,12 @@ bool gc_account_try_reserve(struct gc_account *account, uint64_t bytes)
     return false;
 }
 
-void gc_account_charge(struct gc_account *account, uint64_t bytes)
+void gc_account_force_charge(struct gc_account *account, uint64_t bytes)
 {
     change(own_word(account), account->generation, bytes, 0);
 }
 
-void gc_account_release(struct gc_account *account, uint64_t bytes)
+void gc_account_uncharge(struct gc_account *account, uint64_t bytes)
 {
     change(own_word(account), account->generation, 0, bytes);
 }

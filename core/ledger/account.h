@@ -32,10 +32,10 @@ bool gc_account_open(struct gc_account *account, struct gc_ledger *ledger,
 /* The group's limit on the device; UINT64_MAX: none. */
 uint64_t gc_account_limit(struct gc_account *account);
 /* False, with nothing changed, if the group has no room; takes no lock and never sleeps. */
-bool gc_account_try_reserve(struct gc_account *account, uint64_t bytes);
+bool gc_account_try_charge(struct gc_account *account, uint64_t bytes);
 /* Room or not. */
-void gc_account_charge(struct gc_account *account, uint64_t bytes);
-void gc_account_release(struct gc_account *account, uint64_t bytes);
+void gc_account_force_charge(struct gc_account *account, uint64_t bytes);
+void gc_account_uncharge(struct gc_account *account, uint64_t bytes);
 /* What all members hold, announcements included. */
 uint64_t gc_account_held(struct gc_account *account);
 /* What of it is this process's. */
@@ -46,7 +46,7 @@ uint64_t gc_account_of(const struct gc_account *account, uint32_t slot);
 /* UINT64_MAX: none. */
 void gc_account_set_limit(struct gc_account *account, uint64_t limit);
 /* The same, if the group has none so far; false: it has. */
-bool gc_account_offer_limit(struct gc_account *account, uint64_t limit);
+bool gc_account_set_first_limit(struct gc_account *account, uint64_t limit);
 
 /* ---- of any group ---- */
 

@@ -26,7 +26,7 @@ uint64_t gc_budget_held(const struct gc_budget *budget)
     return atomic_load_explicit(&budget->held->current, memory_order_relaxed);
 }
 
-bool gc_budget_try_reserve(struct gc_budget *budget, uint64_t bytes, uint64_t *sum)
+bool gc_budget_try_charge(struct gc_budget *budget, uint64_t bytes, uint64_t *sum)
 {
     uint64_t held = gc_budget_held(budget);
     uint64_t raised;
@@ -35,7 +35,7 @@ bool gc_budget_try_reserve(struct gc_budget *budget, uint64_t bytes, uint64_t *s
             return false;
     } while (!atomic_compare_exchange_weak_explicit(&budget->held->current, &held, raised,
                                                     memory_order_relaxed, memory_order_relaxed));
-    if (budget->account != NULL && bytes > 0 && !gc_account_try_reserve(budget->account, bytes)) {
+    if (budget->account != NULL && bytes > 0 && !gc_account_try_charge(budget->account, bytes)) {
         gc_gauge_sub(budget->held, bytes);
         return false;
     }
@@ -44,19 +44,19 @@ bool gc_budget_try_reserve(struct gc_budget *budget, uint64_t bytes, uint64_t *s
     return true;
 }
 
-void gc_budget_confirm(struct gc_budget *budget, uint64_t held)
+void gc_budget_commit(struct gc_budget *budget, uint64_t held)
 {
     gc_gauge_raise_peak(budget->held, gc_max_u64(held, gc_budget_held(budget)));
 }
 
-void gc_budget_release(struct gc_budget *budget, uint64_t bytes)
+void gc_budget_uncharge(struct gc_budget *budget, uint64_t bytes)
 {
     gc_gauge_sub(budget->held, bytes);
     if (budget->account != NULL)
-        gc_account_release(budget->account, bytes);
+        gc_account_uncharge(budget->account, bytes);
 }
 
-void gc_budget_release_measured(struct gc_budget *budget, uint64_t bytes)
+void gc_budget_uncharge_measured(struct gc_budget *budget, uint64_t bytes)
 {
     uint64_t held = gc_budget_held(budget);
     uint64_t lower;
@@ -65,10 +65,10 @@ void gc_budget_release_measured(struct gc_budget *budget, uint64_t bytes)
     } while (!atomic_compare_exchange_weak_explicit(&budget->held->current, &held, lower,
                                                     memory_order_relaxed, memory_order_relaxed));
     if (budget->account != NULL)
-        gc_account_release(budget->account, held - lower);
+        gc_account_uncharge(budget->account, held - lower);
 }
 
-void gc_budget_charge(struct gc_budget *budget, uint64_t bytes)
+void gc_budget_force_charge(struct gc_budget *budget, uint64_t bytes)
 {
     uint64_t held = gc_budget_held(budget);
     uint64_t raised;
@@ -79,10 +79,10 @@ void gc_budget_charge(struct gc_budget *budget, uint64_t bytes)
                                                     memory_order_relaxed, memory_order_relaxed));
     gc_gauge_raise_peak(budget->held, raised);
     if (budget->account != NULL)
-        gc_account_charge(budget->account, raised - held);
+        gc_account_force_charge(budget->account, raised - held);
 }
 
-uint64_t gc_budget_room(const struct gc_budget *budget)
+uint64_t gc_budget_free_bytes(const struct gc_budget *budget)
 {
     return gc_sub_or_zero_u64(gc_budget_limit(budget), gc_budget_held(budget));
 }

@@ -30,15 +30,15 @@ uint64_t gc_budget_limit(const struct gc_budget *budget);
 uint64_t gc_budget_held(const struct gc_budget *budget);
 /* False, with nothing changed, if there is no room. Does not touch the peak; *sum (may be NULL) is
  * what is held with this reservation, to be confirmed. */
-bool gc_budget_try_reserve(struct gc_budget *budget, uint64_t bytes, uint64_t *sum);
+bool gc_budget_try_charge(struct gc_budget *budget, uint64_t bytes, uint64_t *sum);
 /* The driver agreed: `held` counts for the peak, and so does what is held now. */
-void gc_budget_confirm(struct gc_budget *budget, uint64_t held);
-void gc_budget_release(struct gc_budget *budget, uint64_t bytes);
+void gc_budget_commit(struct gc_budget *budget, uint64_t held);
+void gc_budget_uncharge(struct gc_budget *budget, uint64_t bytes);
 /* The same for an amount that may be more than is held. */
-void gc_budget_release_measured(struct gc_budget *budget, uint64_t bytes);
+void gc_budget_uncharge_measured(struct gc_budget *budget, uint64_t bytes);
 /* Takes note of what the driver did already, room or not. Saturates. */
-void gc_budget_charge(struct gc_budget *budget, uint64_t bytes);
+void gc_budget_force_charge(struct gc_budget *budget, uint64_t bytes);
 /* What could be reserved now. */
-uint64_t gc_budget_room(const struct gc_budget *budget);
+uint64_t gc_budget_free_bytes(const struct gc_budget *budget);
 
 #endif

@@ -24,7 +24,7 @@
 #define GC_LEDGER_TENANTS 16 /* of one process */
 #define GC_LEDGER_NAME_BYTES 64
 #define GC_LEDGER_UUID_BYTES 48
-#define GC_LEDGER_ANSWER_BYTES 156
+#define GC_LEDGER_RESPONSE_BYTES 156
 #define GC_LEDGER_BYTES_BITS 48
 #define GC_LEDGER_GENERATIONS UINT32_C(0xffff) /* a slot's generation counts modulo this + 1 */
 #define GC_LEDGER_BYTES_MASK ((UINT64_C(1) << GC_LEDGER_BYTES_BITS) - 1)
@@ -33,19 +33,19 @@ typedef _Atomic uint64_t gc_ledger_word;
 typedef _Atomic uint32_t gc_ledger_half;
 
 /* What may be asked of a process; bit 1 << ask of a slot's `asked`. */
-enum gc_ledger_ask {
-    GC_ASK_REFRESH, /* write the figures */
-    GC_ASK_TRIM,    /* give all idle memory back */
-    GC_ASK_ROOM,    /* give idle memory back: as much as `room` says */
-    GC_ASK_LIMIT,   /* the limits in `limits` are the process's own from now on */
-    GC_ASK_PAUSE,
-    GC_ASK_RESUME,
-    GC_ASK_COUNT
+enum gc_ledger_request_kind {
+    GC_REQUEST_REFRESH, /* write the figures */
+    GC_REQUEST_TRIM,    /* give all idle memory back */
+    GC_REQUEST_ROOM,    /* give idle memory back: as much as `room` says */
+    GC_REQUEST_LIMIT,   /* the limits in `limits` are the process's own from now on */
+    GC_REQUEST_PAUSE,
+    GC_REQUEST_RESUME,
+    GC_REQUEST_COUNT
 };
 
-struct gc_ledger_answer_row {
+struct gc_ledger_response_row {
     gc_ledger_half code; /* enum gc_ledger_result */
-    char text[GC_LEDGER_ANSWER_BYTES];
+    char text[GC_LEDGER_RESPONSE_BYTES];
 };
 
 enum gc_ledger_figure {
@@ -74,15 +74,15 @@ struct gc_ledger_tenant_row {
 struct gc_ledger_slot {
     _Alignas(4096) gc_ledger_half control; /* a futex: bumped by who asks, after the bits below */
     gc_ledger_half served;                 /* a futex: the control value all of which is answered */
-    gc_ledger_half asked;
+    gc_ledger_half requests;
     gc_ledger_half generation; /* 16 bits of it count */
     gc_ledger_half pid;        /* as its own namespace has it; 0: not filled in */
     gc_ledger_half mode;       /* enum gc_mode */
     gc_ledger_half is_paused;
-    gc_ledger_half flags;       /* GC_LEDGER_HAS_… */
-    gc_ledger_half asked_drop;  /* of a pause: 1: the content need not survive */
-    gc_ledger_word device_mask; /* the device rows it uses */
-    gc_ledger_word start_ticks; /* of the process, as /proc/PID/stat has it */
+    gc_ledger_half flags;        /* GC_LEDGER_HAS_… */
+    gc_ledger_half request_drop; /* of a pause: 1: the content need not survive */
+    gc_ledger_word device_mask;  /* the device rows it uses */
+    gc_ledger_word start_ticks;  /* of the process, as /proc/PID/stat has it */
     gc_ledger_word pid_namespace;
     gc_ledger_word start_unix;
     gc_ledger_word figures_ns;  /* CLOCK_MONOTONIC, when figures were last written */
@@ -92,10 +92,10 @@ struct gc_ledger_slot {
     char program[GC_LEDGER_NAME_BYTES];
     char tenant[GC_LEDGER_NAME_BYTES];
     char group[GC_LEDGER_NAME_BYTES];
-    char asked_tenant[GC_LEDGER_NAME_BYTES]; /* of a pause or resume; "": the whole process */
+    char request_tenant[GC_LEDGER_NAME_BYTES]; /* of a pause or resume; "": the whole process */
     gc_ledger_word limits[GC_LEDGER_DEVICES];
     gc_ledger_word room[GC_LEDGER_DEVICES];
-    struct gc_ledger_answer_row answers[GC_ASK_COUNT];
+    struct gc_ledger_response_row responses[GC_REQUEST_COUNT];
     struct gc_ledger_tenant_row tenants[GC_LEDGER_TENANTS];
     struct gc_ledger_figure_row figures[GC_LEDGER_DEVICES];
 };

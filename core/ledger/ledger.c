@@ -12,7 +12,7 @@
 
 /* ---- texts ---- */
 
-void gc_ledger_put_text(char *to, size_t size, const char *from)
+void gc_ledger_set_text(char *to, size_t size, const char *from)
 {
     size_t i = 0;
     for (; i + 1 < size && from[i] != '\0'; i++)
@@ -21,10 +21,10 @@ void gc_ledger_put_text(char *to, size_t size, const char *from)
         __atomic_store_n(&to[i], '\0', __ATOMIC_RELAXED);
 }
 
-bool gc_ledger_is_text(const char *kept, size_t size, const char *text)
+bool gc_ledger_is_text(const char *stored, size_t size, const char *text)
 {
     for (size_t i = 0; i < size; i++) {
-        const char byte = __atomic_load_n(&kept[i], __ATOMIC_RELAXED);
+        const char byte = __atomic_load_n(&stored[i], __ATOMIC_RELAXED);
         if (byte != text[i])
             return false;
         if (byte == '\0')
@@ -56,7 +56,7 @@ uint64_t gc_ledger_key(const char *name)
 
 /* ---- slots ---- */
 
-struct gc_ledger_slot *gc_ledger_slot(const struct gc_ledger *ledger, uint32_t slot)
+struct gc_ledger_slot *gc_ledger_get_slot(const struct gc_ledger *ledger, uint32_t slot)
 {
     return &ledger->file->slots[slot < GC_LEDGER_SLOTS ? slot : 0];
 }
@@ -86,14 +86,14 @@ bool gc_ledger_lock_byte(const struct gc_ledger *ledger, uint32_t slot, int comm
 bool gc_ledger_is_held(const struct gc_ledger *ledger, uint32_t slot)
 {
     struct flock lock;
-    const int kept_errno = errno;
+    const int saved_errno = errno;
     if (slot >= GC_LEDGER_SLOTS)
         return false;
     if (slot == ledger->own)
         return true;
     const bool is_held =
         !gc_ledger_lock_byte(ledger, slot, F_OFD_GETLK, &lock) || lock.l_type != F_UNLCK;
-    errno = kept_errno;
+    errno = saved_errno;
     return is_held;
 }
 
@@ -102,7 +102,7 @@ bool gc_ledger_is_held(const struct gc_ledger *ledger, uint32_t slot)
 bool gc_ledger_has_memory(const struct gc_ledger *ledger, const void *part, size_t bytes)
 {
     const off_t offset = (const char *)part - (const char *)ledger->file;
-    const int kept_errno = errno;
+    const int saved_errno = errno;
     int code;
     if (!gc_ledger_is_intact(ledger))
         return false;
@@ -110,7 +110,7 @@ bool gc_ledger_has_memory(const struct gc_ledger *ledger, const void *part, size
         code = fallocate(ledger->fd, FALLOC_FL_KEEP_SIZE, offset, (off_t)bytes);
     while (code != 0 && errno == EINTR);
     const bool is_there = code == 0 || errno == EOPNOTSUPP || errno == ENOSYS;
-    errno = kept_errno;
+    errno = saved_errno;
     return is_there;
 }
 
@@ -137,8 +137,8 @@ static bool is_group_used(const struct gc_ledger *ledger, uint64_t key)
 
 static void write_device(struct gc_ledger_device_row *row, const struct gc_ledger_device *device)
 {
-    gc_ledger_put_text(row->uuid, sizeof(row->uuid), device->uuid);
-    gc_ledger_put_text(row->name, sizeof(row->name), device->name);
+    gc_ledger_set_text(row->uuid, sizeof(row->uuid), device->uuid);
+    gc_ledger_set_text(row->name, sizeof(row->name), device->name);
     atomic_store_explicit(&row->total_bytes, device->total_bytes, memory_order_relaxed);
 }
 
@@ -163,7 +163,8 @@ uint64_t gc_ledger_context_bytes(const struct gc_ledger *ledger, const char *uui
     return row == GC_LEDGER_NONE ? 0 : gc_ledger_load(&ledger->file->devices[row].context_bytes);
 }
 
-uint32_t gc_ledger_claim_device(struct gc_ledger *ledger, const struct gc_ledger_device *device)
+uint32_t gc_ledger_find_or_add_device(struct gc_ledger *ledger,
+                                      const struct gc_ledger_device *device)
 {
     struct gc_ledger_file *file = ledger->file;
     const uint64_t key = gc_ledger_key(device->uuid);
@@ -201,7 +202,7 @@ static uint32_t find_group_key(const struct gc_ledger *ledger, uint64_t key)
     return GC_LEDGER_NONE;
 }
 
-uint32_t gc_ledger_claim_group(struct gc_ledger *ledger, const char *name)
+uint32_t gc_ledger_find_or_add_group(struct gc_ledger *ledger, const char *name)
 {
     struct gc_ledger_file *file = ledger->file;
     const uint64_t key = gc_ledger_key(name);
@@ -218,7 +219,7 @@ uint32_t gc_ledger_claim_group(struct gc_ledger *ledger, const char *name)
         }
     }
     if (found != GC_LEDGER_NONE)
-        gc_ledger_put_text(file->groups[found].name, sizeof(file->groups[found].name), name);
+        gc_ledger_set_text(file->groups[found].name, sizeof(file->groups[found].name), name);
     return found;
 }
 

@@ -105,15 +105,15 @@ bool gc_ledger_read_device(const struct gc_ledger *ledger, uint32_t index,
 bool gc_ledger_read_group(const struct gc_ledger *ledger, uint32_t index,
                           struct gc_ledger_group *group);
 
-struct gc_ledger_share {
+struct gc_ledger_group_use {
     uint64_t limit_bytes; /* UINT64_MAX: none */
     uint64_t held_bytes;
     uint32_t member_count;
 };
 /* Opens the ledger, looks at a group on the device with this UUID, and closes it. False: there is
  * no ledger, or not that group or device in it. */
-bool gc_ledger_look(const char *folder, const char *group, const char *uuid,
-                    struct gc_ledger_share *share);
+bool gc_ledger_read_group_use(const char *folder, const char *group, const char *uuid,
+                              struct gc_ledger_group_use *share);
 
 /* ---- rows and slots, for who takes part ---- */
 
@@ -124,28 +124,29 @@ uint64_t gc_ledger_key(const char *name);
 uint64_t gc_ledger_context_bytes(const struct gc_ledger *ledger, const char *uuid);
 /* The row of a device, made if there is none. GC_LEDGER_NONE: the table is full, or there is no
  * memory for its accounts. */
-uint32_t gc_ledger_claim_device(struct gc_ledger *ledger, const struct gc_ledger_device *device);
+uint32_t gc_ledger_find_or_add_device(struct gc_ledger *ledger,
+                                      const struct gc_ledger_device *device);
 /* The same for a group. */
-uint32_t gc_ledger_claim_group(struct gc_ledger *ledger, const char *name);
-struct gc_ledger_slot *gc_ledger_slot(const struct gc_ledger *ledger, uint32_t slot);
+uint32_t gc_ledger_find_or_add_group(struct gc_ledger *ledger, const char *name);
+struct gc_ledger_slot *gc_ledger_get_slot(const struct gc_ledger *ledger, uint32_t slot);
 /* Whether another process holds the slot. */
 bool gc_ledger_is_held(const struct gc_ledger *ledger, uint32_t slot);
 /* Copies a text into the file, cut where it does not fit; and out of it. */
-void gc_ledger_put_text(char *to, size_t size, const char *from);
-bool gc_ledger_is_text(const char *kept, size_t size, const char *text);
+void gc_ledger_set_text(char *to, size_t size, const char *from);
+bool gc_ledger_is_text(const char *stored, size_t size, const char *text);
 void gc_ledger_get_text(char *to, size_t size, const char *from);
 
 /* ---- asking a process ---- */
 
 enum gc_ledger_result {
-    GC_ANSWER_NONE,    /* not yet; it may still come */
-    GC_ANSWER_DONE,    /* text: what was done */
-    GC_ANSWER_REFUSED, /* text: why */
-    GC_ANSWER_GONE,    /* the process ended */
+    GC_RESPONSE_NONE,    /* not yet; it may still come */
+    GC_RESPONSE_DONE,    /* text: what was done */
+    GC_RESPONSE_REFUSED, /* text: why */
+    GC_RESPONSE_ENDED,   /* the process ended */
 };
 
 struct gc_ledger_request {
-    enum gc_ledger_ask ask;
+    enum gc_ledger_request_kind kind;
     uint32_t device;    /* of a limit: index of a device row; GC_LEDGER_NONE: all devices */
     uint64_t bytes;     /* of a limit; UINT64_MAX: none */
     const char *tenant; /* of a pause or resume; NULL: the whole process */
@@ -156,26 +157,28 @@ struct gc_ledger_ticket {
     uint32_t slot;
     uint32_t generation;
     uint32_t number;
-    enum gc_ledger_ask ask;
+    enum gc_ledger_request_kind kind;
 };
 
 /* Leaves the request in the process's slot and wakes its helper. False if the slot is held by
  * another one (or none) by now. */
-bool gc_ledger_ask(const struct gc_ledger *ledger, uint32_t slot, uint32_t generation,
-                   const struct gc_ledger_request *request, struct gc_ledger_ticket *ticket);
+bool gc_ledger_send_request(const struct gc_ledger *ledger, uint32_t slot, uint32_t generation,
+                            const struct gc_ledger_request *request,
+                            struct gc_ledger_ticket *ticket);
 /* Waits up to `timeout_ms` for the answer (0: looks once). `text` may be NULL. */
-enum gc_ledger_result gc_ledger_await(const struct gc_ledger *ledger,
-                                      const struct gc_ledger_ticket *ticket, uint32_t timeout_ms,
-                                      char text[GC_LEDGER_ANSWER_BYTES]);
+enum gc_ledger_result gc_ledger_wait_response(const struct gc_ledger *ledger,
+                                              const struct gc_ledger_ticket *ticket,
+                                              uint32_t timeout_ms,
+                                              char text[GC_LEDGER_RESPONSE_BYTES]);
 
 /* ---- answering, in the process that was asked ---- */
 
 /* Sleeps while the own slot's control word is `seen`. May wake for nothing. */
-void gc_ledger_await_request(const struct gc_ledger *ledger, uint32_t seen);
-void gc_ledger_answer(const struct gc_ledger *ledger, enum gc_ledger_ask ask,
-                      enum gc_ledger_result result, const char *text);
+void gc_ledger_wait_request(const struct gc_ledger *ledger, uint32_t seen);
+void gc_ledger_respond(const struct gc_ledger *ledger, enum gc_ledger_request_kind kind,
+                       enum gc_ledger_result result, const char *text);
 /* All that was asked up to this value of the control word is answered. */
-void gc_ledger_served(const struct gc_ledger *ledger, uint32_t control);
+void gc_ledger_set_served(const struct gc_ledger *ledger, uint32_t control);
 
 /* ---- groups ---- */
 
@@ -190,7 +193,7 @@ bool gc_ledger_limit_group(const struct gc_ledger *ledger, const char *name, uin
 /* ---- slot.c ---- */
 
 /* Takes a free slot, which is empty then; false: all are held, or there is no memory for one. */
-bool gc_ledger_claim_slot(struct gc_ledger *ledger);
+bool gc_ledger_acquire_slot(struct gc_ledger *ledger);
 
 struct flock;
 /* fcntl's `command` for the byte that the owner of the slot holds locked. False with errno. */

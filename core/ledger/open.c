@@ -61,7 +61,7 @@ static enum gc_status refuse_file(struct opening *opening, enum gc_status status
 /* ---- the folder ---- */
 
 /* statx: of libc since long, where fstat is a newer symbol. */
-static int look(int fd, struct statx *facts)
+static int read_facts(int fd, struct statx *facts)
 {
     return statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, facts);
 }
@@ -84,7 +84,7 @@ static enum gc_status open_folder(struct opening *opening)
         return refuse_folder(opening, errno == ELOOP || errno == ENOTDIR
                                           ? "it is a symbolic link, or no folder"
                                           : strerror(errno));
-    if (look(opening->folder_fd, &facts) != 0)
+    if (read_facts(opening->folder_fd, &facts) != 0)
         return refuse_folder(opening, strerror(errno));
     if (facts.stx_uid != geteuid())
         return refuse_folder(opening, "it belongs to another user");
@@ -110,7 +110,7 @@ static const char *wrong_with(const struct statx *facts)
     return NULL;
 }
 
-static const char *wrong_inside(const struct gc_ledger_file *file)
+static const char *find_fault(const struct gc_ledger_file *file)
 {
     if (file->magic != GC_LEDGER_MAGIC)
         return "it is no ledger";
@@ -135,7 +135,7 @@ static struct gc_ledger_file *map_file(int fd)
 static enum gc_status accept_file(struct opening *opening, int fd)
 {
     struct statx facts;
-    if (look(fd, &facts) != 0)
+    if (read_facts(fd, &facts) != 0)
         return refuse_file(opening, GC_IO, strerror(errno));
     const char *wrong = wrong_with(&facts);
     if (wrong != NULL)
@@ -143,7 +143,7 @@ static enum gc_status accept_file(struct opening *opening, int fd)
     struct gc_ledger_file *file = map_file(fd);
     if (file == NULL)
         return refuse_file(opening, GC_IO, strerror(errno));
-    wrong = wrong_inside(file);
+    wrong = find_fault(file);
     if (wrong != NULL) {
         munmap(file, sizeof(*file));
         return refuse_file(opening, GC_FORMAT, wrong);
@@ -159,8 +159,9 @@ static enum gc_status accept_file(struct opening *opening, int fd)
 /* GC_NOT_OURS: there is none. */
 static enum gc_status open_existing(struct opening *opening)
 {
-    const int fd = gc_fd_raise(openat(opening->folder_fd, opening->name,
-                                      O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    const int fd =
+        gc_writer_raise_fd(openat(opening->folder_fd, opening->name,
+                                  O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (fd < 0 && errno == ENOENT)
         return GC_NOT_OURS;
     if (fd < 0)
@@ -211,8 +212,8 @@ static enum gc_status make_file(struct opening *opening)
     clock_gettime(CLOCK_MONOTONIC, &now);
     snprintf(temporary, sizeof(temporary), ".ledger-%ld-%ld-%ld", (long)getpid(), (long)now.tv_sec,
              (long)now.tv_nsec);
-    const int fd = gc_fd_raise(openat(opening->folder_fd, temporary,
-                                      O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    const int fd = gc_writer_raise_fd(openat(
+        opening->folder_fd, temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (fd < 0) {
         const int error = errno; /* where it cannot be moved there is a file */
         unlinkat(opening->folder_fd, temporary, 0);
@@ -248,7 +249,7 @@ enum gc_status gc_ledger_open(const char *folder, bool create, struct gc_ledger 
 {
     struct opening opening = {
         .ledger = ledger, .reason = reason, .folder_fd = -1, .create = create};
-    const int kept_errno = errno;
+    const int saved_errno = errno;
     *ledger = (struct gc_ledger){.fd = -1, .own = GC_LEDGER_NONE};
     reason[0] = '\0';
     if (folder[0] == '\0')
@@ -263,7 +264,7 @@ enum gc_status gc_ledger_open(const char *folder, bool create, struct gc_ledger 
         status = open_or_make(&opening);
     if (opening.folder_fd >= 0)
         close(opening.folder_fd);
-    errno = kept_errno;
+    errno = saved_errno;
     return status;
 }
 
@@ -279,36 +280,37 @@ void gc_ledger_close(struct gc_ledger *ledger)
 bool gc_ledger_is_intact(const struct gc_ledger *ledger)
 {
     struct statx facts;
-    const int kept_errno = errno;
-    const bool is_intact = ledger->fd >= 0 && look(ledger->fd, &facts) == 0 &&
+    const int saved_errno = errno;
+    const bool is_intact = ledger->fd >= 0 && read_facts(ledger->fd, &facts) == 0 &&
                            device_number(&facts) == ledger->device_number &&
                            facts.stx_ino == ledger->file_number;
-    errno = kept_errno;
+    errno = saved_errno;
     return is_intact;
 }
 
 bool gc_ledger_is_removed(const struct gc_ledger *ledger)
 {
     struct statx facts;
-    const int kept_errno = errno;
-    const bool is_removed = ledger->fd >= 0 && look(ledger->fd, &facts) == 0 &&
+    const int saved_errno = errno;
+    const bool is_removed = ledger->fd >= 0 && read_facts(ledger->fd, &facts) == 0 &&
                             device_number(&facts) == ledger->device_number &&
                             facts.stx_ino == ledger->file_number && facts.stx_nlink == 0;
-    errno = kept_errno;
+    errno = saved_errno;
     return is_removed;
 }
 
 bool gc_ledger_repair(struct gc_ledger *ledger)
 {
-    const int kept_errno = errno;
+    const int saved_errno = errno;
     const int lost = ledger->fd;
-    ledger->fd = gc_fd_raise(open(ledger->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+    ledger->fd =
+        gc_writer_raise_fd(open(ledger->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
     const bool is_repaired = gc_ledger_is_intact(ledger);
     if (!is_repaired) {
         if (ledger->fd >= 0)
             close(ledger->fd);
         ledger->fd = lost; /* not ours to close */
     }
-    errno = kept_errno;
+    errno = saved_errno;
     return is_repaired;
 }

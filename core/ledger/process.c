@@ -29,12 +29,12 @@ uint64_t gc_ledger_pid_namespace(void)
 {
     char text[64];
     uint64_t number = 0;
-    const int kept_errno = errno;
+    const int saved_errno = errno;
     const ssize_t length = readlink("/proc/self/ns/pid", text, sizeof(text));
     for (ssize_t i = 0; i < length; i++)
         if (text[i] >= '0' && text[i] <= '9')
             number = number * 10 + (uint64_t)(text[i] - '0');
-    errno = kept_errno;
+    errno = saved_errno;
     return number;
 }
 
@@ -52,7 +52,7 @@ static bool read_stat(uint32_t pid, struct facts *facts)
 {
     char path[32], text[STAT_BYTES];
     snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-    const int fd = gc_fd_raise(open(path, O_RDONLY | O_CLOEXEC));
+    const int fd = gc_writer_raise_fd(open(path, O_RDONLY | O_CLOEXEC));
     if (fd < 0)
         return false;
     const ssize_t length = read(fd, text, sizeof(text) - 1);
@@ -72,9 +72,9 @@ static bool read_stat(uint32_t pid, struct facts *facts)
 uint64_t gc_ledger_start_ticks(uint32_t pid)
 {
     struct facts facts;
-    const int kept_errno = errno;
+    const int saved_errno = errno;
     const bool is_known = read_stat(pid, &facts);
-    errno = kept_errno;
+    errno = saved_errno;
     return is_known ? facts.start_ticks : 0;
 }
 
@@ -82,9 +82,9 @@ uint64_t gc_ledger_start_ticks(uint32_t pid)
 bool gc_ledger_process_exists(uint32_t pid, uint64_t start_ticks)
 {
     struct facts facts;
-    const int kept_errno = errno;
+    const int saved_errno = errno;
     const bool is_known = read_stat(pid, &facts);
-    errno = kept_errno;
+    errno = saved_errno;
     if (!is_known || facts.start_ticks != start_ticks)
         return false;
     return (facts.state != 'Z' && facts.state != 'X') || facts.thread_count > 1;
@@ -93,9 +93,9 @@ bool gc_ledger_process_exists(uint32_t pid, uint64_t start_ticks)
 bool gc_ledger_process_is_stopped(uint32_t pid, uint64_t start_ticks)
 {
     struct facts facts;
-    const int kept_errno = errno;
+    const int saved_errno = errno;
     const bool is_known = read_stat(pid, &facts);
-    errno = kept_errno;
+    errno = saved_errno;
     return is_known && facts.start_ticks == start_ticks &&
            (facts.state == 'T' || facts.state == 't');
 }

@@ -12,7 +12,7 @@ bool gc_ledger_read_process(const struct gc_ledger *ledger, uint32_t number,
 {
     if (number >= gc_ledger_slot_high(ledger) || !gc_ledger_is_held(ledger, number))
         return false;
-    const struct gc_ledger_slot *slot = gc_ledger_slot(ledger, number);
+    const struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, number);
     /* Acquire: pairs with the release of who filled the slot in. */
     const uint32_t pid = atomic_load_explicit(&slot->pid, memory_order_acquire);
     if (pid == 0 || pid > INT32_MAX)
@@ -46,7 +46,7 @@ bool gc_ledger_read_figures(const struct gc_ledger *ledger, uint32_t slot, uint3
 {
     if (slot >= gc_ledger_slot_high(ledger) || device >= GC_LEDGER_DEVICES)
         return false;
-    const struct gc_ledger_slot *from = gc_ledger_slot(ledger, slot);
+    const struct gc_ledger_slot *from = gc_ledger_get_slot(ledger, slot);
     if ((gc_ledger_load(&from->device_mask) >> device & 1) == 0)
         return false;
     read_words(from->figures[device].words, figures);
@@ -58,7 +58,7 @@ bool gc_ledger_read_tenant(const struct gc_ledger *ledger, uint32_t slot, uint32
 {
     if (slot >= gc_ledger_slot_high(ledger) || index >= GC_LEDGER_TENANTS)
         return false;
-    const struct gc_ledger_tenant_row *row = &gc_ledger_slot(ledger, slot)->tenants[index];
+    const struct gc_ledger_tenant_row *row = &gc_ledger_get_slot(ledger, slot)->tenants[index];
     /* Acquire: pairs with the release of who filled the row in. */
     if (atomic_load_explicit(&row->in_use, memory_order_acquire) == 0)
         return false;
@@ -123,7 +123,7 @@ static bool is_same_device(const char *a, const char *b)
 }
 
 static bool find_row(const struct gc_ledger *ledger, const char *group_name, const char *uuid,
-                     struct gc_ledger_share *share)
+                     struct gc_ledger_group_use *share)
 {
     const uint32_t row = gc_ledger_find_group(ledger, group_name);
     struct gc_ledger_device device;
@@ -135,14 +135,14 @@ static bool find_row(const struct gc_ledger *ledger, const char *group_name, con
             continue;
         if (!gc_ledger_read_group(ledger, row, &group))
             return false;
-        *share = (struct gc_ledger_share){group.limits[i], group.held[i], group.member_count};
+        *share = (struct gc_ledger_group_use){group.limits[i], group.held[i], group.member_count};
         return true;
     }
     return false;
 }
 
-bool gc_ledger_look(const char *folder, const char *group, const char *uuid,
-                    struct gc_ledger_share *share)
+bool gc_ledger_read_group_use(const char *folder, const char *group, const char *uuid,
+                              struct gc_ledger_group_use *share)
 {
     struct gc_ledger ledger;
     char reason[GC_LEDGER_REASON_BYTES];

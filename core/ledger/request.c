@@ -18,20 +18,20 @@
 /* Not private: the word is in a mapped file. */
 static void futex_wake(gc_ledger_half *word)
 {
-    const int kept_errno = errno;
+    const int saved_errno = errno;
     syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-    errno = kept_errno;
+    errno = saved_errno;
 }
 
 static void futex_wait(gc_ledger_half *word, uint32_t value, uint32_t timeout_ms)
 {
     const struct timespec most = {timeout_ms / 1000, (long)(timeout_ms % 1000) * 1000000};
-    const int kept_errno = errno;
+    const int saved_errno = errno;
     syscall(SYS_futex, word, FUTEX_WAIT, value, timeout_ms != UINT32_MAX ? &most : NULL, NULL, 0);
-    errno = kept_errno;
+    errno = saved_errno;
 }
 
-static void put_limit(struct gc_ledger_slot *slot, const struct gc_ledger_request *request)
+static void store_limit(struct gc_ledger_slot *slot, const struct gc_ledger_request *request)
 {
     uint64_t mask = 0;
     for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++) {
@@ -43,7 +43,7 @@ static void put_limit(struct gc_ledger_slot *slot, const struct gc_ledger_reques
     atomic_fetch_or_explicit(&slot->limit_mask, mask, memory_order_release);
 }
 
-static void put_room(struct gc_ledger_slot *slot, const struct gc_ledger_request *request)
+static void store_room(struct gc_ledger_slot *slot, const struct gc_ledger_request *request)
 {
     if (request->device >= GC_LEDGER_DEVICES)
         return;
@@ -55,28 +55,29 @@ static void put_room(struct gc_ledger_slot *slot, const struct gc_ledger_request
         ;
 }
 
-bool gc_ledger_ask(const struct gc_ledger *ledger, uint32_t number, uint32_t generation,
-                   const struct gc_ledger_request *request, struct gc_ledger_ticket *ticket)
+bool gc_ledger_send_request(const struct gc_ledger *ledger, uint32_t number, uint32_t generation,
+                            const struct gc_ledger_request *request,
+                            struct gc_ledger_ticket *ticket)
 {
-    struct gc_ledger_slot *slot = gc_ledger_slot(ledger, number);
-    if (number >= gc_ledger_slot_high(ledger) || (unsigned)request->ask >= GC_ASK_COUNT ||
+    struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, number);
+    if (number >= gc_ledger_slot_high(ledger) || (unsigned)request->kind >= GC_REQUEST_COUNT ||
         !gc_ledger_is_held(ledger, number) ||
         atomic_load_explicit(&slot->generation, memory_order_relaxed) != generation)
         return false;
-    if (request->ask == GC_ASK_LIMIT)
-        put_limit(slot, request);
-    if (request->ask == GC_ASK_ROOM)
-        put_room(slot, request);
-    if (request->ask == GC_ASK_PAUSE || request->ask == GC_ASK_RESUME)
-        gc_ledger_put_text(slot->asked_tenant, sizeof(slot->asked_tenant),
+    if (request->kind == GC_REQUEST_LIMIT)
+        store_limit(slot, request);
+    if (request->kind == GC_REQUEST_ROOM)
+        store_room(slot, request);
+    if (request->kind == GC_REQUEST_PAUSE || request->kind == GC_REQUEST_RESUME)
+        gc_ledger_set_text(slot->request_tenant, sizeof(slot->request_tenant),
                            request->tenant != NULL ? request->tenant : "");
-    if (request->ask == GC_ASK_PAUSE)
-        atomic_store_explicit(&slot->asked_drop, request->drop, memory_order_relaxed);
+    if (request->kind == GC_REQUEST_PAUSE)
+        atomic_store_explicit(&slot->request_drop, request->drop, memory_order_relaxed);
     /* Release: pairs with the acquire of who serves; it sees the arguments. */
-    atomic_fetch_or_explicit(&slot->asked, UINT32_C(1) << request->ask, memory_order_release);
+    atomic_fetch_or_explicit(&slot->requests, UINT32_C(1) << request->kind, memory_order_release);
     const uint32_t bumped = atomic_fetch_add_explicit(&slot->control, 1, memory_order_release) + 1;
     futex_wake(&slot->control);
-    *ticket = (struct gc_ledger_ticket){number, generation, bumped, request->ask};
+    *ticket = (struct gc_ledger_ticket){number, generation, bumped, request->kind};
     return true;
 }
 
@@ -87,22 +88,23 @@ static bool is_served(struct gc_ledger_slot *slot, uint32_t number)
     return (int32_t)(served - number) >= 0;
 }
 
-static enum gc_ledger_result read_answer(const struct gc_ledger_slot *slot,
-                                         const struct gc_ledger_ticket *ticket,
-                                         char text[GC_LEDGER_ANSWER_BYTES])
+static enum gc_ledger_result read_response(const struct gc_ledger_slot *slot,
+                                           const struct gc_ledger_ticket *ticket,
+                                           char text[GC_LEDGER_RESPONSE_BYTES])
 {
-    const struct gc_ledger_answer_row *row = &slot->answers[ticket->ask];
+    const struct gc_ledger_response_row *row = &slot->responses[ticket->kind];
     const uint32_t code = atomic_load_explicit(&row->code, memory_order_relaxed);
     if (text != NULL)
-        gc_ledger_get_text(text, GC_LEDGER_ANSWER_BYTES, row->text);
-    return code == GC_ANSWER_REFUSED ? GC_ANSWER_REFUSED : GC_ANSWER_DONE;
+        gc_ledger_get_text(text, GC_LEDGER_RESPONSE_BYTES, row->text);
+    return code == GC_RESPONSE_REFUSED ? GC_RESPONSE_REFUSED : GC_RESPONSE_DONE;
 }
 
-enum gc_ledger_result gc_ledger_await(const struct gc_ledger *ledger,
-                                      const struct gc_ledger_ticket *ticket, uint32_t timeout_ms,
-                                      char text[GC_LEDGER_ANSWER_BYTES])
+enum gc_ledger_result gc_ledger_wait_response(const struct gc_ledger *ledger,
+                                              const struct gc_ledger_ticket *ticket,
+                                              uint32_t timeout_ms,
+                                              char text[GC_LEDGER_RESPONSE_BYTES])
 {
-    struct gc_ledger_slot *slot = gc_ledger_slot(ledger, ticket->slot);
+    struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, ticket->slot);
     const int64_t end_ms = gc_clock_ms() + timeout_ms;
     if (text != NULL)
         text[0] = '\0';
@@ -110,36 +112,36 @@ enum gc_ledger_result gc_ledger_await(const struct gc_ledger *ledger,
         const uint32_t served = atomic_load_explicit(&slot->served, memory_order_acquire);
         if (!gc_ledger_is_held(ledger, ticket->slot) ||
             atomic_load_explicit(&slot->generation, memory_order_relaxed) != ticket->generation)
-            return GC_ANSWER_GONE;
+            return GC_RESPONSE_ENDED;
         if (is_served(slot, ticket->number))
-            return read_answer(slot, ticket, text);
+            return read_response(slot, ticket, text);
         const int64_t now = gc_clock_ms();
         if (now >= end_ms)
-            return GC_ANSWER_NONE;
+            return GC_RESPONSE_NONE;
         futex_wait(&slot->served, served, (uint32_t)gc_min_u64((uint64_t)(end_ms - now), POLL_MS));
     }
 }
 
 /* ---- the other side ---- */
 
-void gc_ledger_await_request(const struct gc_ledger *ledger, uint32_t seen)
+void gc_ledger_wait_request(const struct gc_ledger *ledger, uint32_t seen)
 {
-    struct gc_ledger_slot *slot = gc_ledger_slot(ledger, ledger->own);
+    struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, ledger->own);
     futex_wait(&slot->control, seen, UINT32_MAX);
 }
 
-void gc_ledger_answer(const struct gc_ledger *ledger, enum gc_ledger_ask ask,
-                      enum gc_ledger_result result, const char *text)
+void gc_ledger_respond(const struct gc_ledger *ledger, enum gc_ledger_request_kind kind,
+                       enum gc_ledger_result result, const char *text)
 {
-    struct gc_ledger_answer_row *row = &gc_ledger_slot(ledger, ledger->own)->answers[ask];
-    gc_ledger_put_text(row->text, sizeof(row->text), text);
+    struct gc_ledger_response_row *row = &gc_ledger_get_slot(ledger, ledger->own)->responses[kind];
+    gc_ledger_set_text(row->text, sizeof(row->text), text);
     atomic_store_explicit(&row->code, (uint32_t)result, memory_order_relaxed);
 }
 
-void gc_ledger_served(const struct gc_ledger *ledger, uint32_t control)
+void gc_ledger_set_served(const struct gc_ledger *ledger, uint32_t control)
 {
-    struct gc_ledger_slot *slot = gc_ledger_slot(ledger, ledger->own);
-    /* Release: pairs with the acquire in gc_ledger_await. */
+    struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, ledger->own);
+    /* Release: pairs with the acquire in gc_ledger_wait_response. */
     atomic_store_explicit(&slot->served, control, memory_order_release);
     futex_wake(&slot->served);
 }
@@ -147,17 +149,18 @@ void gc_ledger_served(const struct gc_ledger *ledger, uint32_t control)
 /* ---- the limit of a group ---- */
 
 /* A member that uses one of the devices only later finds the limit agreed to. */
-static void tell_members(const struct gc_ledger *ledger, uint64_t key, uint64_t device_mask)
+static void wake_clients(const struct gc_ledger *ledger, uint64_t key, uint64_t device_mask)
 {
-    const struct gc_ledger_request request = {.ask = GC_ASK_REFRESH};
+    const struct gc_ledger_request request = {.kind = GC_REQUEST_REFRESH};
     const uint32_t high = gc_ledger_slot_high(ledger);
     for (uint32_t i = 0; i < high; i++) {
-        struct gc_ledger_slot *slot = gc_ledger_slot(ledger, i);
+        struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, i);
         struct gc_ledger_ticket ticket;
         if (gc_ledger_load(&ledger->file->group_keys[i]) != key || !gc_ledger_is_held(ledger, i))
             continue;
         atomic_fetch_or_explicit(&slot->agreed_mask, device_mask, memory_order_seq_cst);
-        (void)gc_ledger_ask(ledger, i, gc_ledger_load_half(&slot->generation), &request, &ticket);
+        (void)gc_ledger_send_request(ledger, i, gc_ledger_load_half(&slot->generation), &request,
+                                     &ticket);
     }
 }
 
@@ -173,6 +176,6 @@ bool gc_ledger_limit_group(const struct gc_ledger *ledger, const char *name, uin
         if ((mask >> i & 1) != 0)
             atomic_store_explicit(&ledger->file->groups[row].limits[i], gc_max_u64(bytes, 1),
                                   memory_order_seq_cst);
-    tell_members(ledger, gc_ledger_load(&ledger->file->groups[row].key), mask);
+    wake_clients(ledger, gc_ledger_load(&ledger->file->groups[row].key), mask);
     return true;
 }

@@ -46,11 +46,11 @@ static bool is_dying(const struct gc_ledger *ledger, uint32_t slot)
  * from then on. */
 static void clear_slot(struct gc_ledger *ledger, uint32_t number, uint32_t generation)
 {
-    struct gc_ledger_slot *slot = gc_ledger_slot(ledger, number);
+    struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, number);
     for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
         reset_accounts(ledger->file, i, number, generation);
     const uint32_t control = gc_ledger_load_half(&slot->control);
-    memset(&slot->asked, 0, sizeof(slot->asked));
+    memset(&slot->requests, 0, sizeof(slot->requests));
     memset(&slot->pid, 0, sizeof(*slot) - offsetof(struct gc_ledger_slot, pid));
     atomic_store_explicit(&slot->served, control, memory_order_relaxed);
 }
@@ -80,9 +80,9 @@ static bool take_slot(struct gc_ledger *ledger, uint32_t number)
     return true;
 }
 
-bool gc_ledger_claim_slot(struct gc_ledger *ledger)
+bool gc_ledger_acquire_slot(struct gc_ledger *ledger)
 {
-    const int kept_errno = errno;
+    const int saved_errno = errno;
     bool is_taken = false;
     for (uint32_t i = 0; i < GC_LEDGER_SLOTS && !is_taken; i++) {
         struct flock lock;
@@ -94,6 +94,6 @@ bool gc_ledger_claim_slot(struct gc_ledger *ledger)
             break; /* no locks to be had at all */
         }
     }
-    errno = kept_errno;
+    errno = saved_errno;
     return is_taken;
 }

@@ -6,9 +6,9 @@
 #include <string.h>
 
 static const struct gc_dtype_info infos[] = {
-#define GC_DTYPE(id, name, elements, bytes, class, safetensors, gguf, onnx, words)                 \
-    [GC_DTYPE_##                                                                                   \
-        id] = {name, safetensors, words, elements, bytes, gguf, onnx, GC_DTYPE_CLASS_##class},
+#define GC_DTYPE(id, name, elements, bytes, dtype_class, safetensors, gguf, onnx, words)           \
+    [GC_DTYPE_##id] = {name,  safetensors, words, elements,                                        \
+                       bytes, gguf,        onnx,  GC_DTYPE_CLASS_##dtype_class},
 #include "core/model/dtype.def"
 #undef GC_DTYPE
 };

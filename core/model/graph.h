@@ -7,7 +7,7 @@
  * scope; its nodes name values of the scopes around it by their indices.
  *
  * A graph is one piece of memory, owned by gc_graph_open's caller; every pointer in it goes with
- * gc_graph_close. Texts are foreign: show them through gc_text_show. */
+ * gc_graph_close. Texts are foreign: show them through gc_text_printable. */
 #ifndef GC_GRAPH_H
 #define GC_GRAPH_H
 
@@ -66,7 +66,7 @@ struct gc_type {
 /* The elements of a small tensor, row by row; as many as its shape says. */
 struct gc_data {
     uint32_t count;
-    bool is_whole; /* all of them are NUMBER or REAL */
+    bool is_dedicated; /* all of them are NUMBER or REAL */
     const struct gc_dim *items;
 };
 

@@ -3,7 +3,7 @@
  *
  * A model is one piece of memory, owned by gc_model_open's caller; every pointer in it goes with
  * gc_model_close. Texts are closed by NUL and hold none; they are foreign: show them through
- * gc_text_show. Nothing here changes once it is open, so threads may share it. */
+ * gc_text_printable. Nothing here changes once it is open, so threads may share it. */
 #ifndef GC_MODEL_H
 #define GC_MODEL_H
 

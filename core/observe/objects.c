@@ -9,17 +9,17 @@
 #include <link.h>
 #include <unistd.h>
 
-struct look {
-    struct gc_stack_objects *objects;
+struct scan {
+    struct gc_objects *objects;
     gc_stack_intern_path *intern;
     void *argument;
     uint32_t number;
     uint32_t next; /* where the next one is, if nothing changed */
 };
 
-static struct gc_stack_past extent_of(const struct dl_phdr_info *info)
+static struct gc_object_record extent_of(const struct dl_phdr_info *info)
 {
-    struct gc_stack_past extent = {.start = UINTPTR_MAX};
+    struct gc_object_record extent = {.start = UINTPTR_MAX};
     const uintptr_t page = (uintptr_t)getpagesize() - 1;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *header = &info->dlpi_phdr[i];
@@ -32,21 +32,21 @@ static struct gc_stack_past extent_of(const struct dl_phdr_info *info)
     return extent;
 }
 
-static uint32_t count_of(const struct gc_stack_objects *objects)
+static uint32_t count_of(const struct gc_objects *objects)
 {
     return atomic_load_explicit(&objects->count, memory_order_acquire); /* with add's release */
 }
 
 /* The entry of such an object, or NULL. */
-static struct gc_stack_past *entry_of(struct look *look, const struct gc_stack_past *extent)
+static struct gc_object_record *entry_of(struct scan *scan, const struct gc_object_record *extent)
 {
-    const uint32_t count = count_of(look->objects);
+    const uint32_t count = count_of(scan->objects);
     for (uint32_t i = 0; i < count; i++) {
-        const uint32_t at = (look->next + i) % count;
-        struct gc_stack_past *past = &look->objects->past[at];
+        const uint32_t at = (scan->next + i) % count;
+        struct gc_object_record *past = &scan->objects->past[at];
         if (past->start == extent->start && past->end == extent->end &&
             past->name == extent->name) {
-            look->next = at + 1;
+            scan->next = at + 1;
             return past;
         }
     }
@@ -54,11 +54,10 @@ static struct gc_stack_past *entry_of(struct look *look, const struct gc_stack_p
 }
 
 /* Marks those that overlap the new one, and it. */
-static void mark_shared(struct gc_stack_objects *objects, struct gc_stack_past *added,
-                        uint32_t count)
+static void set_shared(struct gc_objects *objects, struct gc_object_record *added, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        struct gc_stack_past *past = &objects->past[i];
+        struct gc_object_record *past = &objects->past[i];
         if (past->end <= added->start || added->end <= past->start)
             continue;
         atomic_store_explicit(&past->is_shared, true, memory_order_relaxed);
@@ -67,62 +66,62 @@ static void mark_shared(struct gc_stack_objects *objects, struct gc_stack_past *
     }
 }
 
-static void add(struct look *look, const struct gc_stack_past *extent)
+static void add(struct scan *scan, const struct gc_object_record *extent)
 {
-    const uint32_t count = count_of(look->objects);
-    if (count == GC_STACK_OBJECTS_MAX)
+    const uint32_t count = count_of(scan->objects);
+    if (count == GC_OBJECTS_MAX)
         return;
-    struct gc_stack_past *past = &look->objects->past[count];
+    struct gc_object_record *past = &scan->objects->past[count];
     past->start = extent->start;
     past->end = extent->end;
     past->name = extent->name;
-    past->since = look->number;
-    past->seen = look->number;
-    mark_shared(look->objects, past, count);
-    atomic_store_explicit(&look->objects->count, count + 1, memory_order_release);
+    past->since = scan->number;
+    past->seen = scan->number;
+    set_shared(scan->objects, past, count);
+    atomic_store_explicit(&scan->objects->count, count + 1, memory_order_release);
 }
 
-static int note(struct dl_phdr_info *info, size_t size, void *argument)
+static int add_object(struct dl_phdr_info *info, size_t size, void *argument)
 {
-    struct look *look = argument;
-    struct gc_stack_past extent = extent_of(info);
+    struct scan *scan = argument;
+    struct gc_object_record extent = extent_of(info);
     (void)size;
     /* The program itself has no name here, and stays. */
     if (extent.start >= extent.end || info->dlpi_name == NULL || info->dlpi_name[0] == '\0')
         return 0;
-    extent.name = look->intern(look->argument, info->dlpi_name);
-    struct gc_stack_past *past = entry_of(look, &extent);
+    extent.name = scan->intern(scan->argument, info->dlpi_name);
+    struct gc_object_record *past = entry_of(scan, &extent);
     if (past == NULL) {
-        add(look, &extent);
+        add(scan, &extent);
         return 0;
     }
-    past->seen = look->number;
+    past->seen = scan->number;
     atomic_store_explicit(&past->until, 0, memory_order_relaxed);
     return 0;
 }
 
-void gc_stack_objects_see(struct gc_stack_objects *objects, unsigned long long loads,
-                          gc_stack_intern_path *intern, void *argument)
+void gc_objects_refresh(struct gc_objects *objects, unsigned long long loads,
+                        gc_stack_intern_path *intern, void *argument)
 {
-    struct look look = {.objects = objects, .intern = intern, .argument = argument};
+    struct scan scan = {.objects = objects, .intern = intern, .argument = argument};
     if (atomic_load_explicit(&objects->loads, memory_order_relaxed) == loads ||
         atomic_flag_test_and_set_explicit(&objects->is_looking, memory_order_acquire))
         return;
-    look.number = atomic_load_explicit(&objects->look, memory_order_relaxed) + 1;
-    dl_iterate_phdr(note, &look);
+    scan.number = atomic_load_explicit(&objects->scan, memory_order_relaxed) + 1;
+    dl_iterate_phdr(add_object, &scan);
     const uint32_t count = count_of(objects);
     for (uint32_t i = 0; i < count; i++) {
-        struct gc_stack_past *past = &objects->past[i];
-        if (past->seen != look.number &&
+        struct gc_object_record *past = &objects->past[i];
+        if (past->seen != scan.number &&
             atomic_load_explicit(&past->until, memory_order_relaxed) == 0)
-            atomic_store_explicit(&past->until, look.number, memory_order_relaxed);
+            atomic_store_explicit(&past->until, scan.number, memory_order_relaxed);
     }
-    atomic_store_explicit(&objects->look, look.number, memory_order_release);
+    atomic_store_explicit(&objects->scan, scan.number, memory_order_release);
     atomic_store_explicit(&objects->loads, loads, memory_order_relaxed);
     atomic_flag_clear_explicit(&objects->is_looking, memory_order_release);
 }
 
-static bool has_any(const struct gc_stack_past *past, const uint64_t *frames, uint32_t count)
+static bool has_any(const struct gc_object_record *past, const uint64_t *frames, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         if (frames[i] > past->start && frames[i] <= past->end)
@@ -131,15 +130,14 @@ static bool has_any(const struct gc_stack_past *past, const uint64_t *frames, ui
     return false;
 }
 
-uint64_t gc_stack_objects_meant(const struct gc_stack_objects *objects, const uint64_t *frames,
-                                uint32_t count)
+uint64_t gc_objects_key(const struct gc_objects *objects, const uint64_t *frames, uint32_t count)
 {
     uint64_t meant = 0;
     if (!atomic_load_explicit(&objects->has_shared, memory_order_relaxed))
         return 0;
     const uint32_t past_count = count_of(objects);
     for (uint32_t i = 0; i < past_count; i++) {
-        const struct gc_stack_past *past = &objects->past[i];
+        const struct gc_object_record *past = &objects->past[i];
         if (atomic_load_explicit(&past->is_shared, memory_order_relaxed) &&
             atomic_load_explicit(&past->until, memory_order_relaxed) == 0 &&
             has_any(past, frames, count))
@@ -148,15 +146,15 @@ uint64_t gc_stack_objects_meant(const struct gc_stack_objects *objects, const ui
     return meant;
 }
 
-const struct gc_stack_past *gc_stack_objects_find(const struct gc_stack_objects *objects,
-                                                  uintptr_t address, uint32_t look)
+const struct gc_object_record *gc_objects_find(const struct gc_objects *objects, uintptr_t address,
+                                               uint32_t scan)
 {
     const uint32_t count = count_of(objects);
-    const struct gc_stack_past *found = NULL;
+    const struct gc_object_record *found = NULL;
     for (uint32_t i = 0; i < count; i++) {
-        const struct gc_stack_past *past = &objects->past[i];
+        const struct gc_object_record *past = &objects->past[i];
         const uint32_t until = atomic_load_explicit(&past->until, memory_order_relaxed);
-        const bool is_there = past->since <= look && (until == 0 || look < until);
+        const bool is_there = past->since <= scan && (until == 0 || scan < until);
         if (is_there && address >= past->start && address < past->end &&
             (found == NULL || found->since < past->since))
             found = past;
@@ -194,8 +192,8 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *argument)
     return 1;
 }
 
-bool gc_stack_find_object(uintptr_t address, struct gc_stack_object *object,
-                          unsigned long long *loads)
+bool gc_unwind_find_object(uintptr_t address, struct gc_stack_object *object,
+                           unsigned long long *loads)
 {
     struct search search = {.address = address};
     dl_iterate_phdr(look_at, &search);

@@ -72,7 +72,7 @@ struct gc_python {
  * from: see core/io/elf.h. */
 static bool find(struct gc_python *python, const char *name, void *function)
 {
-    *(void **)function = gc_elf_find_beside(*(void **)&python->frame_of, name);
+    *(void **)function = gc_elf_find_in_object(*(void **)&python->frame_of, name);
     return *(void **)function != NULL;
 }
 
@@ -80,7 +80,7 @@ static bool find_all(struct gc_python *python)
 {
     *(void **)&python->frame_of = gc_elf_find_function("", "PyThreadState_GetFrame");
     if (python->frame_of == NULL ||
-        !gc_stack_find_object((uintptr_t)python->frame_of, &python->object, NULL))
+        !gc_unwind_find_object((uintptr_t)python->frame_of, &python->object, NULL))
         return false;
     if (!find(python, "Py_IsFinalizing", &python->is_finalising))
         (void)find(python, "_Py_IsFinalizing", &python->is_finalising);
@@ -104,7 +104,7 @@ static bool find_all(struct gc_python *python)
            find(python, "PyGILState_Release", &python->leave_lock);
 }
 
-struct gc_python *gc_python_find(struct gc_stack_scope *scope, struct gc_host *host,
+struct gc_python *gc_python_find(struct gc_unwind_scope *scope, struct gc_host_mem *host,
                                  unsigned long long loads)
 {
     struct gc_python found = {.has_reader = false};
@@ -117,7 +117,7 @@ struct gc_python *gc_python_find(struct gc_stack_scope *scope, struct gc_host *h
         atomic_store_explicit(&scope->searched_at, loads, memory_order_relaxed);
         return NULL;
     }
-    struct gc_python *kept = gc_host_map(host, sizeof(*kept));
+    struct gc_python *kept = gc_host_mem_map(host, sizeof(*kept));
     if (kept == NULL)
         return NULL;
     *kept = found;
@@ -126,7 +126,7 @@ struct gc_python *gc_python_find(struct gc_stack_scope *scope, struct gc_host *h
     if (atomic_compare_exchange_strong_explicit(&scope->python, &python, kept, memory_order_acq_rel,
                                                 memory_order_acquire))
         return kept;
-    gc_host_unmap(host, kept, sizeof(*kept));
+    gc_host_mem_unmap(host, kept, sizeof(*kept));
     return python;
 }
 
@@ -135,7 +135,7 @@ bool gc_python_has(const struct gc_python *python, uintptr_t address)
 {
     const void *frame_of = *(void *const *)&python->frame_of;
     return address >= python->object.start && address < python->object.end &&
-           gc_elf_find_beside(frame_of, "PyThreadState_GetFrame") == frame_of;
+           gc_elf_find_in_object(frame_of, "PyThreadState_GetFrame") == frame_of;
 }
 
 /* The text of an attribute, alive as long as the code it is of; "?" if it has none. */
@@ -271,7 +271,7 @@ static void wait_for_reader(struct gc_python *python, struct request *request)
         pthread_cond_wait(&python->changed, &python->lock);
 }
 
-static void ask_reader(struct gc_python *python, struct request *request)
+static void call_reader(struct gc_python *python, struct request *request)
 {
     pthread_mutex_lock(&python->lock);
     if (!python->has_reader && !python->has_given_up)
@@ -305,6 +305,6 @@ uint32_t gc_python_frames(struct gc_python *python, uint64_t *frames, uint32_t m
                               .max = max,
                               .intern = intern,
                               .argument = argument};
-    ask_reader(python, &request);
+    call_reader(python, &request);
     return request.count;
 }

@@ -17,8 +17,8 @@
 #define TEXT_ROOM_BYTES (UINT64_C(32) << 20)
 #define TEXT_MAX 400
 
-enum { SITE_COUNT, SITE_BYTES, SITE_LIVE_COUNT, SITE_LIVE_BYTES, SITE_PEAK, SITE_LOOK };
-_Static_assert(SITE_LOOK < GC_INTERNER_COUNTERS, "a counter for each figure");
+enum { SITE_COUNT, SITE_BYTES, SITE_LIVE_COUNT, SITE_LIVE_BYTES, SITE_PEAK, SITE_SCAN };
+_Static_assert(SITE_SCAN < GC_INTERN_COUNTERS, "a counter for each figure");
 
 /* What is interned for a stack. */
 struct record {
@@ -29,13 +29,13 @@ struct record {
 };
 
 struct gc_stack_table {
-    struct gc_host *host;
-    struct gc_interner stacks; /* without the device: what take gives */
-    struct gc_interner sites;
-    struct gc_interner texts;
-    struct gc_stack_scope scope;
+    struct gc_host_mem *host;
+    struct gc_intern stacks; /* without the device: what take gives */
+    struct gc_intern sites;
+    struct gc_intern texts;
+    struct gc_unwind_scope scope;
     _Atomic uint64_t lost;
-    struct gc_stack_places places;
+    struct gc_stack_map places;
 };
 
 static uint32_t record_bytes(const struct record *record)
@@ -44,22 +44,22 @@ static uint32_t record_bytes(const struct record *record)
                       record->frame_count * sizeof(record->frames[0]));
 }
 
-enum gc_status gc_stacks_create(struct gc_host *host, struct gc_stack_table **created)
+enum gc_status gc_stacks_create(struct gc_host_mem *host, struct gc_stack_table **created)
 {
-    struct gc_stack_table *stacks = gc_host_map(host, sizeof(*stacks));
+    struct gc_stack_table *stacks = gc_host_mem_map(host, sizeof(*stacks));
     if (stacks == NULL)
         return GC_NO_HOST_MEMORY;
     stacks->host = host;
     const bool done =
-        gc_interner_init(&stacks->stacks, host, STACK_SLOTS, STACK_ROOM_BYTES) == GC_OK &&
-        gc_interner_init(&stacks->sites, host, STACK_SLOTS, STACK_ROOM_BYTES) == GC_OK &&
-        gc_interner_init(&stacks->texts, host, TEXT_SLOTS, TEXT_ROOM_BYTES) == GC_OK &&
-        gc_stack_places_init(&stacks->places, host) == GC_OK;
+        gc_intern_init(&stacks->stacks, host, STACK_SLOTS, STACK_ROOM_BYTES) == GC_OK &&
+        gc_intern_init(&stacks->sites, host, STACK_SLOTS, STACK_ROOM_BYTES) == GC_OK &&
+        gc_intern_init(&stacks->texts, host, TEXT_SLOTS, TEXT_ROOM_BYTES) == GC_OK &&
+        gc_stack_map_init(&stacks->places, host) == GC_OK;
     if (!done) {
         gc_stacks_destroy(stacks);
         return GC_NO_HOST_MEMORY;
     }
-    gc_stack_scope_init(&stacks->scope);
+    gc_unwind_scope_init(&stacks->scope);
     *created = stacks;
     return GC_OK;
 }
@@ -68,11 +68,11 @@ void gc_stacks_destroy(struct gc_stack_table *stacks)
 {
     if (stacks == NULL)
         return;
-    gc_stack_places_fini(&stacks->places);
-    gc_interner_fini(&stacks->stacks);
-    gc_interner_fini(&stacks->sites);
-    gc_interner_fini(&stacks->texts);
-    gc_host_unmap(stacks->host, stacks, sizeof(*stacks));
+    gc_stack_map_fini(&stacks->places);
+    gc_intern_fini(&stacks->stacks);
+    gc_intern_fini(&stacks->sites);
+    gc_intern_fini(&stacks->texts);
+    gc_host_mem_unmap(stacks->host, stacks, sizeof(*stacks));
 }
 
 /* ---- taking ---- */
@@ -90,19 +90,18 @@ static uint32_t intern_text(void *argument, const char *function, const char *fi
     memcpy(text, function, function_length);
     text[function_length] = '\0';
     memcpy(text + function_length + 1, file + skipped, whole - skipped + 1);
-    return gc_interner_put(&stacks->texts, text, (uint32_t)(function_length + 2 + whole - skipped));
+    return gc_intern_add(&stacks->texts, text, (uint32_t)(function_length + 2 + whole - skipped));
 }
 
-uint32_t gc_stacks_take(struct gc_stack_table *stacks)
+uint32_t gc_stacks_capture(struct gc_stack_table *stacks)
 {
     struct record record = {.ordinal = -1};
-    record.frame_count = gc_stack_frames(&stacks->scope, stacks->host, record.frames,
-                                         GC_STACK_FRAMES_MAX, intern_text, stacks);
+    record.frame_count = gc_unwind_frames(&stacks->scope, stacks->host, record.frames,
+                                          GC_STACK_FRAMES_MAX, intern_text, stacks);
     if (record.frame_count == 0)
         return GC_STACK_NONE;
-    record.meant =
-        gc_stack_objects_meant(&stacks->scope.objects, record.frames, record.frame_count);
-    return gc_interner_put(&stacks->stacks, &record, record_bytes(&record));
+    record.meant = gc_objects_key(&stacks->scope.objects, record.frames, record.frame_count);
+    return gc_intern_add(&stacks->stacks, &record, record_bytes(&record));
 }
 
 /* The same stack as a site of the device. */
@@ -110,10 +109,10 @@ static uint32_t site_of(struct gc_stack_table *stacks, int ordinal, uint32_t sta
 {
     struct record record;
     uint32_t bytes;
-    const void *string = gc_interner_string(&stacks->stacks, stack, &bytes);
+    const void *string = gc_intern_string(&stacks->stacks, stack, &bytes);
     memcpy(&record, string, bytes);
     record.ordinal = ordinal;
-    return gc_interner_put(&stacks->sites, &record, bytes);
+    return gc_intern_add(&stacks->sites, &record, bytes);
 }
 
 /* ---- live allocations ---- */
@@ -144,45 +143,45 @@ static void count_down(_Atomic uint64_t *counters, uint64_t bytes)
 }
 
 /* When the site was first seen: its addresses mean what they meant then. */
-static void note_look(struct gc_stack_table *stacks, uint32_t site)
+static void record_scan(struct gc_stack_table *stacks, uint32_t site)
 {
-    _Atomic uint64_t *look = &gc_interner_counters(&stacks->sites, site)[SITE_LOOK];
-    if (atomic_load_explicit(look, memory_order_relaxed) == 0)
+    _Atomic uint64_t *scan = &gc_intern_counters(&stacks->sites, site)[SITE_SCAN];
+    if (atomic_load_explicit(scan, memory_order_relaxed) == 0)
         atomic_store_explicit(
-            look, atomic_load_explicit(&stacks->scope.objects.look, memory_order_acquire),
+            scan, atomic_load_explicit(&stacks->scope.objects.scan, memory_order_acquire),
             memory_order_relaxed);
 }
 
-void gc_stacks_note_alloc(struct gc_stack_table *stacks, int ordinal, uint64_t address,
-                          uint64_t bytes, uint32_t stack)
+void gc_stacks_on_alloc(struct gc_stack_table *stacks, int ordinal, uint64_t address,
+                        uint64_t bytes, uint32_t stack)
 {
-    struct gc_stack_place replaced; /* went by a way not seen */
-    const struct gc_stack_place place = {
+    struct gc_stack_map_entry replaced; /* went by a way not seen */
+    const struct gc_stack_map_entry place = {
         .key = key_of(ordinal, address),
         .bytes = bytes,
         .stack = stack != GC_STACK_NONE ? site_of(stacks, ordinal, stack) : 0,
     };
-    if (place.stack == 0 || !gc_stack_places_put(&stacks->places, &place, &replaced)) {
+    if (place.stack == 0 || !gc_stack_map_set(&stacks->places, &place, &replaced)) {
         atomic_fetch_add_explicit(&stacks->lost, 1, memory_order_relaxed);
         return;
     }
     if (replaced.stack != 0)
-        count_down(gc_interner_counters(&stacks->sites, replaced.stack), replaced.bytes);
-    note_look(stacks, place.stack);
-    count_up(gc_interner_counters(&stacks->sites, place.stack), bytes);
+        count_down(gc_intern_counters(&stacks->sites, replaced.stack), replaced.bytes);
+    record_scan(stacks, place.stack);
+    count_up(gc_intern_counters(&stacks->sites, place.stack), bytes);
 }
 
-void gc_stacks_note_free(struct gc_stack_table *stacks, int ordinal, uint64_t address)
+void gc_stacks_on_free(struct gc_stack_table *stacks, int ordinal, uint64_t address)
 {
-    const struct gc_stack_place place =
-        gc_stack_places_take(&stacks->places, key_of(ordinal, address));
+    const struct gc_stack_map_entry place =
+        gc_stack_map_remove(&stacks->places, key_of(ordinal, address));
     if (place.stack != 0)
-        count_down(gc_interner_counters(&stacks->sites, place.stack), place.bytes);
+        count_down(gc_intern_counters(&stacks->sites, place.stack), place.bytes);
 }
 
 uint32_t gc_stacks_find(struct gc_stack_table *stacks, int ordinal, uint64_t address)
 {
-    return gc_stack_places_find(&stacks->places, key_of(ordinal, address));
+    return gc_stack_map_find(&stacks->places, key_of(ordinal, address));
 }
 
 uint64_t gc_stacks_lost(const struct gc_stack_table *stacks)
@@ -195,24 +194,24 @@ uint64_t gc_stacks_lost(const struct gc_stack_table *stacks)
 static void describe(const struct gc_stack_table *stacks, uint32_t site, uint64_t frame,
                      char text[GC_STACK_TEXT_BYTES])
 {
-    const _Atomic uint64_t *counters = gc_interner_counters(&stacks->sites, site);
-    const uint32_t look =
-        (uint32_t)atomic_load_explicit(&counters[SITE_LOOK], memory_order_relaxed);
-    const struct gc_stack_past *past =
-        gc_stack_objects_find(&stacks->scope.objects, (uintptr_t)frame - 1, look);
+    const _Atomic uint64_t *counters = gc_intern_counters(&stacks->sites, site);
+    const uint32_t scan =
+        (uint32_t)atomic_load_explicit(&counters[SITE_SCAN], memory_order_relaxed);
+    const struct gc_object_record *past =
+        gc_objects_find(&stacks->scope.objects, (uintptr_t)frame - 1, scan);
     uint32_t bytes;
     const char *name = NULL;
     /* A path is interned as a Python file is, of a function without a name. */
     if (past != NULL && past->name != 0)
-        name = (const char *)gc_interner_string(&stacks->texts, past->name, &bytes) + 1;
-    gc_stack_describe(frame, past != NULL ? past->start : 0, name, text, GC_STACK_TEXT_BYTES);
+        name = (const char *)gc_intern_string(&stacks->texts, past->name, &bytes) + 1;
+    gc_unwind_describe(frame, past != NULL ? past->start : 0, name, text, GC_STACK_TEXT_BYTES);
 }
 
 bool gc_stacks_frame(const struct gc_stack_table *stacks, uint32_t site, uint32_t index,
                      char text[GC_STACK_TEXT_BYTES])
 {
     uint32_t bytes;
-    const struct record *record = gc_interner_string(&stacks->sites, site, &bytes);
+    const struct record *record = gc_intern_string(&stacks->sites, site, &bytes);
     if (index >= record->frame_count)
         return false;
     const uint64_t frame = record->frames[index];
@@ -221,8 +220,7 @@ bool gc_stacks_frame(const struct gc_stack_table *stacks, uint32_t site, uint32_
         return true;
     }
     const uint32_t number = (uint32_t)((frame & ~GC_FRAME_PYTHON) >> GC_FRAME_LINE_BITS);
-    const char *function =
-        number != 0 ? gc_interner_string(&stacks->texts, number, &bytes) : "?\0?";
+    const char *function = number != 0 ? gc_intern_string(&stacks->texts, number, &bytes) : "?\0?";
     snprintf(text, GC_STACK_TEXT_BYTES, "%s (%s:%u)", function, function + strlen(function) + 1,
              (unsigned)(frame & ((UINT64_C(1) << GC_FRAME_LINE_BITS) - 1)));
     return true;
@@ -241,8 +239,8 @@ static void list_site(void *argument, uint32_t number)
 {
     struct listing *listing = argument;
     uint32_t bytes;
-    const struct record *record = gc_interner_string(&listing->stacks->sites, number, &bytes);
-    _Atomic uint64_t *counters = gc_interner_counters(&listing->stacks->sites, number);
+    const struct record *record = gc_intern_string(&listing->stacks->sites, number, &bytes);
+    _Atomic uint64_t *counters = gc_intern_counters(&listing->stacks->sites, number);
     const struct gc_stack_site site = {
         .site = number,
         .count = atomic_load_explicit(&counters[SITE_COUNT], memory_order_relaxed),
@@ -267,6 +265,6 @@ uint32_t gc_stacks_sites(struct gc_stack_table *stacks, int ordinal, struct gc_s
 {
     struct listing listing = {stacks, ordinal, sites, 0, max};
     if (max > 0)
-        gc_interner_visit(&stacks->sites, list_site, &listing);
+        gc_intern_visit(&stacks->sites, list_site, &listing);
     return listing.count;
 }

@@ -29,17 +29,18 @@ struct gc_stack_site {
 };
 
 /* GC_NO_HOST_MEMORY. */
-enum gc_status gc_stacks_create(struct gc_host *host, struct gc_stack_table **stacks) GC_CHECKED;
+enum gc_status gc_stacks_create(struct gc_host_mem *host,
+                                struct gc_stack_table **stacks) GC_CHECKED;
 void gc_stacks_destroy(struct gc_stack_table *stacks); /* NULL: nothing */
 
 /* The calling thread's stack, without frames of this library; with those of a Python interpreter in
  * the place of its own. No lock is held. GC_STACK_NONE: there is no room, or nothing to walk. */
-uint32_t gc_stacks_take(struct gc_stack_table *stacks);
+uint32_t gc_stacks_capture(struct gc_stack_table *stacks);
 
 /* `address` of device `ordinal` was allocated, from `stack`; was freed. */
-void gc_stacks_note_alloc(struct gc_stack_table *stacks, int ordinal, uint64_t address,
-                          uint64_t bytes, uint32_t stack);
-void gc_stacks_note_free(struct gc_stack_table *stacks, int ordinal, uint64_t address);
+void gc_stacks_on_alloc(struct gc_stack_table *stacks, int ordinal, uint64_t address,
+                        uint64_t bytes, uint32_t stack);
+void gc_stacks_on_free(struct gc_stack_table *stacks, int ordinal, uint64_t address);
 /* The site of a live allocation: a stack and its device. */
 uint32_t gc_stacks_find(struct gc_stack_table *stacks, int ordinal, uint64_t address);
 

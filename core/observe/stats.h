@@ -28,7 +28,7 @@ struct gc_gauge_cell {
 };
 
 /* The two peaks of stream-ordered memory that a program may read and reset. */
-enum gc_ordered_mark { GC_ORDERED_USED, GC_ORDERED_RESERVED, GC_ORDERED_MARK_COUNT };
+enum gc_ordered_peak { GC_ORDERED_USED, GC_ORDERED_RESERVED, GC_ORDERED_PEAK_COUNT };
 
 struct gc_stats {
 #define GC_GAUGE(field, text) struct gc_gauge_cell field;
@@ -84,7 +84,7 @@ static inline void gc_gauge_add(struct gc_gauge_cell *gauge, uint64_t bytes)
 }
 
 /* For gauges of which some changes are known late (magazine.h): may pass below 0 for a while. */
-static inline void gc_gauge_sub_early(struct gc_gauge_cell *gauge, uint64_t bytes)
+static inline void gc_gauge_sub_unchecked(struct gc_gauge_cell *gauge, uint64_t bytes)
 {
     atomic_fetch_sub_explicit(&gauge->current, bytes, memory_order_relaxed);
 }

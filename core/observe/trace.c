@@ -46,8 +46,8 @@ struct gc_trace {
     pthread_mutex_t
         lock; /* guards everything below up to the blank line; a leaf: nothing is taken under it */
     pthread_cond_t written;
-    struct gc_trace_record *active;
-    struct gc_trace_record *spare;
+    struct gc_trace_file_record *active;
+    struct gc_trace_file_record *spare;
     size_t used;  /* records in active */
     bool writing; /* a thread writes what was active; spare is not free */
     uint64_t last_write_ns;
@@ -59,7 +59,7 @@ struct gc_trace {
     _Atomic uint32_t thread_count;
     char path[4096];
     struct last_levels levels[UINT8_MAX + 1];
-    struct gc_trace_record buffers[2][BUFFER_RECORDS];
+    struct gc_trace_file_record buffers[2][BUFFER_RECORDS];
 };
 
 /* Programs close descriptors they did not open (daemons, closefrom), and the number may be another
@@ -133,7 +133,7 @@ static enum gc_status check_file(int fd, const char **why)
 static enum gc_status open_file(const char *path, int *opened, const char **why)
 {
     *why = NULL;
-    const int fd = gc_fd_raise(
+    const int fd = gc_writer_raise_fd(
         open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666));
     if (fd < 0) {
         if (errno == ELOOP)
@@ -161,10 +161,10 @@ static enum gc_status write_header(int fd, const struct gc_process *process,
                                    const char *const *api_names, uint16_t api_count)
 {
     static const char zeros[8];
-    struct gc_out out;
+    struct gc_writer out;
     struct gc_trace_header header = {
         .version = GC_TRACE_VERSION,
-        .record_bytes = sizeof(struct gc_trace_record),
+        .record_bytes = sizeof(struct gc_trace_file_record),
         .api_count = api_count,
         .pid = (uint64_t)process->pid,
         .start_unix = (uint64_t)time(NULL),
@@ -175,12 +175,12 @@ static enum gc_status write_header(int fd, const struct gc_process *process,
     const size_t padding = (8 - bytes % 8) % 8;
     memcpy(header.magic, GC_TRACE_MAGIC, sizeof(header.magic));
     header.header_bytes = (uint32_t)(bytes + padding);
-    gc_out_init(&out, fd);
-    gc_out_bytes(&out, (const char *)&header, sizeof(header));
+    gc_writer_init(&out, fd);
+    gc_writer_bytes(&out, (const char *)&header, sizeof(header));
     for (uint16_t i = 0; i < api_count; i++)
-        gc_out_bytes(&out, api_names[i], strlen(api_names[i]) + 1);
-    gc_out_bytes(&out, zeros, padding);
-    return gc_out_flush(&out);
+        gc_writer_bytes(&out, api_names[i], strlen(api_names[i]) + 1);
+    gc_writer_bytes(&out, zeros, padding);
+    return gc_writer_flush(&out);
 }
 
 static enum gc_status create(int fd, const char *path, const struct gc_log *log,
@@ -244,7 +244,7 @@ fail:
 /* ---- recording ---- */
 
 /* Takes the active buffer away to be written; the caller holds the lock and has seen !writing. */
-static size_t take_active_locked(struct gc_trace *trace, struct gc_trace_record **records)
+static size_t take_active_locked(struct gc_trace *trace, struct gc_trace_file_record **records)
 {
     const size_t count = trace->used;
     *records = trace->active;
@@ -255,12 +255,14 @@ static size_t take_active_locked(struct gc_trace *trace, struct gc_trace_record 
     return count;
 }
 
-static void write_taken(struct gc_trace *trace, const struct gc_trace_record *records, size_t count)
+static void write_taken(struct gc_trace *trace, const struct gc_trace_file_record *records,
+                        size_t count)
 {
     const int saved_errno = errno;
     if (count > 0 && !fd_is_ours(trace))
         stop(trace, EBADF);
-    else if (count > 0 && gc_write_all(trace->fd, records, count * sizeof(*records)) != GC_OK)
+    else if (count > 0 &&
+             gc_writer_write_all(trace->fd, records, count * sizeof(*records)) != GC_OK)
         stop(trace, errno);
     pthread_mutex_lock(&trace->lock);
     trace->writing = false;
@@ -288,14 +290,14 @@ bool gc_trace_is_recording(void)
 
 void gc_trace_record(struct gc_trace *trace, const struct gc_trace_event *event)
 {
-    struct gc_trace_record *records = NULL;
+    struct gc_trace_file_record *records = NULL;
     size_t count = 0;
     if (trace == NULL || is_stopped(trace))
         return;
     if (event->thread == 0 && thread_number == 0)
         thread_number =
             atomic_fetch_add_explicit(&trace->thread_count, 1, memory_order_relaxed) + 1;
-    const struct gc_trace_record record = {
+    const struct gc_trace_file_record record = {
         .op = event->op,
         .device = event->device,
         .api = event->api,
@@ -339,8 +341,8 @@ static bool are_due(struct last_levels *last, const struct gc_trace_levels *leve
                atomic_load_explicit(&last->time_ns, memory_order_relaxed) + LEVELS_INTERVAL_NS;
 }
 
-void gc_trace_levels(struct gc_trace *trace, uint8_t device, const struct gc_trace_levels *levels,
-                     uint64_t time_ns)
+void gc_trace_record_levels(struct gc_trace *trace, uint8_t device,
+                            const struct gc_trace_levels *levels, uint64_t time_ns)
 {
     if (trace == NULL || !are_due(&trace->levels[device], levels, time_ns))
         return;
@@ -362,7 +364,7 @@ void gc_trace_levels(struct gc_trace *trace, uint8_t device, const struct gc_tra
 
 void gc_trace_flush(struct gc_trace *trace)
 {
-    struct gc_trace_record *records;
+    struct gc_trace_file_record *records;
     if (trace == NULL || is_stopped(trace))
         return;
     pthread_mutex_lock(&trace->lock);

@@ -53,8 +53,8 @@ struct gc_trace_levels {
     uint64_t pending_bytes;
     uint64_t limit_bytes; /* UINT64_MAX: none */
 };
-void gc_trace_levels(struct gc_trace *trace, uint8_t device, const struct gc_trace_levels *levels,
-                     uint64_t time_ns);
+void gc_trace_record_levels(struct gc_trace *trace, uint8_t device,
+                            const struct gc_trace_levels *levels, uint64_t time_ns);
 /* In a signal handler: whether its thread was in the middle of the above. */
 bool gc_trace_is_recording(void);
 void gc_trace_flush(struct gc_trace *trace);

@@ -2,7 +2,7 @@
  *
  *   header   struct gc_trace_header, then api_count names, each closed by NUL, then zeros up to
  *            header_bytes (a multiple of 8)
- *   records  struct gc_trace_record, one after the other, to the end of the file
+ *   records  struct gc_trace_file_record, one after the other, to the end of the file
  *
  * Version 1 had GC_TRACE_ALLOC, _FREE and _OOM alone, and is still read.
  * A recorder that was killed may leave part of a record at the end: readers ignore it. */
@@ -30,7 +30,7 @@ struct gc_trace_header {
     uint64_t start_unix; /* seconds */
 };
 
-struct gc_trace_record {
+struct gc_trace_file_record {
     uint8_t op; /* enum gc_trace_op */
     uint8_t device;
     uint16_t api; /* of ALLOC, FREE, OOM; else 0 */
@@ -42,6 +42,6 @@ struct gc_trace_record {
 };
 
 _Static_assert(sizeof(struct gc_trace_header) == 40, "the header is packed");
-_Static_assert(sizeof(struct gc_trace_record) == 40, "a record is packed");
+_Static_assert(sizeof(struct gc_trace_file_record) == 40, "a record is packed");
 
 #endif

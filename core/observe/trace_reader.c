@@ -29,7 +29,7 @@ enum gc_status gc_trace_reader_init(struct gc_trace_reader *reader, const void *
         return GC_FORMAT;
     *why = "a trace of another version of gpucache";
     if (header.version < GC_TRACE_VERSION_OLDEST || header.version > GC_TRACE_VERSION ||
-        header.record_bytes != sizeof(struct gc_trace_record))
+        header.record_bytes != sizeof(struct gc_trace_file_record))
         return GC_FORMAT;
     *why = "the trace's header is damaged";
     if (header.header_bytes < sizeof(header) || header.header_bytes > bytes ||
@@ -53,7 +53,8 @@ enum gc_status gc_trace_reader_init(struct gc_trace_reader *reader, const void *
 }
 
 /* Whether the record is of a kind that its version knows, and whole. */
-static bool makes_sense(const struct gc_trace_reader *reader, const struct gc_trace_record *record)
+static bool makes_sense(const struct gc_trace_reader *reader,
+                        const struct gc_trace_file_record *record)
 {
     if (record->op >= GC_TRACE_ALLOC && record->op <= GC_TRACE_OOM)
         return record->api < reader->api_count;
@@ -67,7 +68,7 @@ static bool makes_sense(const struct gc_trace_reader *reader, const struct gc_tr
 
 bool gc_trace_reader_next_any(struct gc_trace_reader *reader, struct gc_trace_event *event)
 {
-    struct gc_trace_record record;
+    struct gc_trace_file_record record;
     while (reader->bytes - reader->position >= sizeof(record)) {
         memcpy(&record, reader->data + reader->position, sizeof(record));
         reader->position += sizeof(record);

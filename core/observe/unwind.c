@@ -22,11 +22,11 @@ static bool is_inside(const struct gc_stack_object *object, uintptr_t address)
     return address >= object->start && address < object->end;
 }
 
-void gc_stack_scope_init(struct gc_stack_scope *scope)
+void gc_unwind_scope_init(struct gc_unwind_scope *scope)
 {
     void *walked[4];
-    *scope = (struct gc_stack_scope){.own = {0, 0}};
-    if (!gc_stack_find_object((uintptr_t)&gc_stack_scope_init, &scope->own, NULL))
+    *scope = (struct gc_unwind_scope){.own = {0, 0}};
+    if (!gc_unwind_find_object((uintptr_t)&gc_unwind_scope_init, &scope->own, NULL))
         scope->own = (struct gc_stack_object){0, 0};
     (void)!backtrace(walked, 4); /* opens the unwinder */
 }
@@ -34,7 +34,7 @@ void gc_stack_scope_init(struct gc_stack_scope *scope)
 /* What the program called is this library's outermost frame; a runtime may lie within. Where
  * nothing lies outside, because the library is part of the program, the innermost ones are left
  * out. */
-static int first_of_program(const struct gc_stack_scope *scope, void *const *walked, int depth)
+static int first_of_program(const struct gc_unwind_scope *scope, void *const *walked, int depth)
 {
     int first = depth;
     while (first > 0 && !is_inside(&scope->own, (uintptr_t)walked[first - 1]))
@@ -57,16 +57,16 @@ static uint32_t intern_path(void *argument, const char *path)
     return naming->intern(naming->argument, "", path);
 }
 
-uint32_t gc_stack_frames(struct gc_stack_scope *scope, struct gc_host *host, uint64_t *frames,
-                         uint32_t max, gc_stack_intern *intern, void *argument)
+uint32_t gc_unwind_frames(struct gc_unwind_scope *scope, struct gc_host_mem *host, uint64_t *frames,
+                          uint32_t max, gc_stack_intern *intern, void *argument)
 {
     void *walked[WALK_MAX];
     unsigned long long loads;
     uint32_t count = 0;
     const int depth = backtrace(walked, WALK_MAX);
     const int first = first_of_program(scope, walked, depth);
-    (void)gc_stack_find_object(0, NULL, &loads);
-    gc_stack_objects_see(&scope->objects, loads, intern_path, &(struct naming){intern, argument});
+    (void)gc_unwind_find_object(0, NULL, &loads);
+    gc_objects_refresh(&scope->objects, loads, intern_path, &(struct naming){intern, argument});
     struct gc_python *python = gc_python_find(scope, host, loads);
     for (int i = first; i < depth && count < max; i++) {
         const uintptr_t address = (uintptr_t)walked[i];
@@ -82,13 +82,13 @@ uint32_t gc_stack_frames(struct gc_stack_scope *scope, struct gc_host *host, uin
 }
 
 /* The program itself goes by no name. */
-static const char *file_of(const struct gc_elf_spot *spot, char *path, size_t size)
+static const char *file_of(const struct gc_elf_location *location, char *path, size_t size)
 {
-    if (spot->path[0] == '/')
-        return spot->path;
-    const ssize_t length = spot->path[0] == '\0' ? readlink("/proc/self/exe", path, size) : 0;
+    if (location->path[0] == '/')
+        return location->path;
+    const ssize_t length = location->path[0] == '\0' ? readlink("/proc/self/exe", path, size) : 0;
     if (length <= 0 || (size_t)length == size)
-        return spot->path;
+        return location->path;
     path[length] = '\0';
     return path;
 }
@@ -101,33 +101,34 @@ struct description {
     size_t size;
 };
 
-static void describe(void *argument, const struct gc_elf_spot *spot)
+static void describe(void *argument, const struct gc_elf_location *location)
 {
     const struct description *of = argument;
     const uintptr_t page = (uintptr_t)getpagesize() - 1;
-    const uintptr_t start = spot != NULL ? spot->start & ~page : 0;
+    const uintptr_t start = location != NULL ? location->start & ~page : 0;
     /* Long names are kept by their ends. */
     if (of->name != NULL &&
-        (spot == NULL || start != of->start || !gc_text_ends_with(spot->path, of->name))) {
+        (location == NULL || start != of->start || !gc_text_ends_with(location->path, of->name))) {
         snprintf(of->text, of->size, "%s+0x%llx", of->name,
                  (unsigned long long)(of->address - of->start));
         return;
     }
-    if (spot == NULL) {
+    if (location == NULL) {
         snprintf(of->text, of->size, "0x%llx", (unsigned long long)of->address);
         return;
     }
     const unsigned long long offset = of->address - start;
     char path[GC_STACK_TEXT_BYTES];
-    const char *file = file_of(spot, path, sizeof(path));
-    if (spot->symbol != NULL)
-        snprintf(of->text, of->size, "%s+0x%llx (%s+0x%llx)", spot->symbol,
-                 (unsigned long long)(of->address - spot->symbol_start), file, offset);
+    const char *file = file_of(location, path, sizeof(path));
+    if (location->symbol != NULL)
+        snprintf(of->text, of->size, "%s+0x%llx (%s+0x%llx)", location->symbol,
+                 (unsigned long long)(of->address - location->symbol_start), file, offset);
     else
         snprintf(of->text, of->size, "%s+0x%llx", file, offset);
 }
 
-void gc_stack_describe(uint64_t address, uintptr_t start, const char *name, char *text, size_t size)
+void gc_unwind_describe(uint64_t address, uintptr_t start, const char *name, char *text,
+                        size_t size)
 {
     struct description of = {address, start, name, text, size};
     /* A return address may be behind its function's end: the call is before it. */

@@ -48,13 +48,13 @@ static bool is_over(const struct deadline *deadline)
 }
 
 /* The driver's code once the fence is reached; not_ready: it was not in time. */
-static int await_fence(struct gc_context *context, uint64_t fence, const struct deadline *deadline)
+static int wait_fence(struct gc_context *context, uint64_t fence, const struct deadline *deadline)
 {
     const struct gc_driver *driver = &context->core->driver;
     const struct timespec pause = {0, POLL_NS};
     for (;;) {
         const int code =
-            GC_IN_CONTEXT(context, driver->fence_query(driver->self, context->handle, fence));
+            GC_CALL_IF_OPEN(context, driver->fence_query(driver->self, context->handle, fence));
         if (code != driver->not_ready || is_over(deadline))
             return code;
         nanosleep(&pause, NULL);
@@ -71,20 +71,20 @@ static void release_fence(struct gc_context *context, uint64_t fence)
 }
 
 /* Whether all work of the context is done. A driver that cannot mark it is asked to wait. */
-static bool await_idle(struct gc_context *context, const struct deadline *deadline,
-                       struct gc_swap_result *result)
+static bool wait_idle(struct gc_context *context, const struct deadline *deadline,
+                      struct gc_swap_result *result)
 {
     const struct gc_driver *driver = &context->core->driver;
     uint64_t fence = 0;
     int code =
         driver->fence_record == NULL
             ? driver->not_supported
-            : GC_IN_CONTEXT(context, driver->fence_record(driver->self, context->handle, &fence));
+            : GC_CALL_IF_OPEN(context, driver->fence_record(driver->self, context->handle, &fence));
     if (code == 0) {
-        code = await_fence(context, fence, deadline);
+        code = wait_fence(context, fence, deadline);
         release_fence(context, fence);
     } else if (driver->fence_record == NULL || code == driver->not_supported) {
-        code = GC_IN_CONTEXT(context, driver->synchronize(driver->self, context->handle));
+        code = GC_CALL_IF_OPEN(context, driver->synchronize(driver->self, context->handle));
     }
     if (code == driver->context_is_gone)
         code = 0; /* its work went with it */
@@ -106,7 +106,7 @@ struct gc_tenant *gc_core_find_paused(struct gc_core *core, uint64_t address)
 {
     struct gc_block *block;
     struct gc_tenant *tenant = NULL;
-    if (address == 0 || gc_core_lock_block(core, address, true, &block) != GC_OK)
+    if (address == 0 || gc_lookup_lock_block(core, address, true, &block) != GC_OK)
         return NULL;
     struct gc_pool *pool = gc_block_pool(block);
     tenant = pool->context->tenant;
@@ -166,11 +166,11 @@ static bool check_all(struct pausing *pausing)
 
 /* Whoever's work it is: it may use the memory. The records of a handle have their work in common.
  */
-static bool settle(struct gc_context *context, void *argument)
+static bool wait_context(struct gc_context *context, void *argument)
 {
     struct pausing *pausing = argument;
     return context->is_device || context->head != context ||
-           await_idle(context, &pausing->deadline, pausing->result);
+           wait_idle(context, &pausing->deadline, pausing->result);
 }
 
 /* What a context that ended meanwhile had is no longer to be moved. */
@@ -236,7 +236,7 @@ static uint64_t held_bytes(struct gc_core *core, struct gc_tenant *tenant)
 }
 
 /* Waits until nobody is inside. */
-static bool await_empty(struct gc_core *core, const struct deadline *deadline)
+static bool wait_drained(struct gc_core *core, const struct deadline *deadline)
 {
     while (!gc_gate_drain(&core->work.gate, DRAIN_SLICE_MS))
         if (is_over(deadline))
@@ -244,7 +244,7 @@ static bool await_empty(struct gc_core *core, const struct deadline *deadline)
     return true;
 }
 
-static void note_paused(void *argument, struct gc_tenant *tenant)
+static void set_paused(void *argument, struct gc_tenant *tenant)
 {
     *(bool *)argument |= gc_tenant_is_paused(tenant);
 }
@@ -253,7 +253,7 @@ static void note_paused(void *argument, struct gc_tenant *tenant)
 static void set_gate(struct gc_core *core)
 {
     bool is_any_paused = false;
-    gc_core_visit_tenants(core, note_paused, &is_any_paused);
+    gc_core_visit_tenants(core, set_paused, &is_any_paused);
     gc_gate_set(&core->work.gate, gc_core_is_paused(core) ? GC_GATE_CLOSED
                                   : is_any_paused         ? GC_GATE_GUARDED
                                                           : GC_GATE_OPEN);
@@ -262,11 +262,11 @@ static void set_gate(struct gc_core *core)
 static void show(struct gc_core *core, struct gc_tenant *tenant, bool is_paused)
 {
     if (tenant != NULL) {
-        gc_tenant_show_paused(tenant, is_paused);
+        gc_tenant_set_paused(tenant, is_paused);
         return;
     }
     atomic_store_explicit(&core->is_paused, is_paused, memory_order_relaxed);
-    gc_core_show_paused(core, is_paused);
+    gc_publish_paused(core, is_paused);
 }
 
 /* The gate is closed. True: all of it is away. */
@@ -274,9 +274,9 @@ static bool empty(struct pausing *pausing)
 {
     struct gc_core *core = pausing->core;
     const struct gc_tenant *tenant = pausing->request->tenant;
-    if (!await_empty(core, &pausing->deadline))
+    if (!wait_drained(core, &pausing->deadline))
         return refuse(pausing->result, GC_SWAP_BUSY);
-    return check_all(pausing) && visit_scope(core, NULL, settle, pausing) &&
+    return check_all(pausing) && visit_scope(core, NULL, wait_context, pausing) &&
            visit_scope(core, tenant, move_out, pausing);
 }
 
@@ -327,8 +327,8 @@ static bool pause_it(struct gc_core *core, const struct gc_pause_request *reques
     pausing.deadline = (struct deadline){driver, driver->clock_ns(driver->self) +
                                                      request->timeout_ms * UINT64_C(1000000)};
     /* With the process all of it is away already. */
-    const bool is_away = request->tenant != NULL && gc_core_is_paused(core);
-    const bool is_done = is_away || pause_scope(&pausing);
+    const bool is_swapped_out = request->tenant != NULL && gc_core_is_paused(core);
+    const bool is_done = is_swapped_out || pause_scope(&pausing);
     show(core, request->tenant, is_done);
     set_gate(core);
     return is_done;

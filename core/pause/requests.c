@@ -13,20 +13,20 @@
 #define WORK_MS 5000
 
 /* `again`: what it means that it is so already. */
-static enum gc_ledger_result say_refusal(const struct gc_swap_result *result, const char *again,
-                                         char *text)
+static enum gc_ledger_result format_refusal(const struct gc_swap_result *result, const char *again,
+                                            char *text)
 {
     const char *reason =
         result->refusal == GC_SWAP_AGAIN ? again : gc_swap_refusal_text(result->refusal);
     if (result->driver_code != 0)
-        snprintf(text, GC_LEDGER_ANSWER_BYTES, "%s (code %d)", reason, result->driver_code);
+        snprintf(text, GC_LEDGER_RESPONSE_BYTES, "%s (code %d)", reason, result->driver_code);
     else
-        snprintf(text, GC_LEDGER_ANSWER_BYTES, "%s", reason);
-    return GC_ANSWER_REFUSED;
+        snprintf(text, GC_LEDGER_RESPONSE_BYTES, "%s", reason);
+    return GC_RESPONSE_REFUSED;
 }
 
-static enum gc_ledger_result answer_pause(struct gc_core *core, struct gc_tenant *tenant, bool drop,
-                                          char *text)
+static enum gc_ledger_result respond_pause(struct gc_core *core, struct gc_tenant *tenant,
+                                           bool drop, char *text)
 {
     const struct gc_pause_request request = {
         .tenant = tenant, .keeps_content = !drop, .timeout_ms = WORK_MS};
@@ -34,40 +34,40 @@ static enum gc_ledger_result answer_pause(struct gc_core *core, struct gc_tenant
     char moved[GC_TEXT_SIZE_BYTES];
     char stays[GC_TEXT_SIZE_BYTES];
     if (!gc_core_pause(core, &request, &result))
-        return say_refusal(&result, "it is paused already", text);
-    snprintf(text, GC_LEDGER_ANSWER_BYTES, "paused: %s %s, %s stays",
+        return format_refusal(&result, "it is paused already", text);
+    snprintf(text, GC_LEDGER_RESPONSE_BYTES, "paused: %s %s, %s stays",
              gc_text_size(result.moved_bytes, moved), drop ? "dropped" : "moved to host memory",
              gc_text_size(result.stays_bytes, stays));
-    return GC_ANSWER_DONE;
+    return GC_RESPONSE_DONE;
 }
 
-static enum gc_ledger_result answer_resume(struct gc_core *core, struct gc_tenant *tenant,
-                                           char *text)
+static enum gc_ledger_result respond_resume(struct gc_core *core, struct gc_tenant *tenant,
+                                            char *text)
 {
     struct gc_swap_result result;
     char moved[GC_TEXT_SIZE_BYTES];
     if (!gc_core_resume(core, tenant, &result))
-        return say_refusal(&result, "it is not paused", text);
-    snprintf(text, GC_LEDGER_ANSWER_BYTES, "resumed: %s back on the device",
+        return format_refusal(&result, "it is not paused", text);
+    snprintf(text, GC_LEDGER_RESPONSE_BYTES, "resumed: %s back on the device",
              gc_text_size(result.moved_bytes, moved));
-    return GC_ANSWER_DONE;
+    return GC_RESPONSE_DONE;
 }
 
-static enum gc_ledger_result answer(void *argument, enum gc_ledger_ask ask, const char *name,
-                                    bool drop, char *text)
+static enum gc_ledger_result respond(void *argument, enum gc_ledger_request_kind kind,
+                                     const char *name, bool drop, char *text)
 {
     struct gc_core *core = argument;
     struct gc_tenant *tenant = name[0] == '\0' ? NULL : gc_core_find_tenant(core, name);
     if (name[0] != '\0' && tenant == NULL) {
-        snprintf(text, GC_LEDGER_ANSWER_BYTES, "the process has no tenant of that name");
-        return GC_ANSWER_REFUSED;
+        snprintf(text, GC_LEDGER_RESPONSE_BYTES, "the process has no tenant of that name");
+        return GC_RESPONSE_REFUSED;
     }
-    return ask == GC_ASK_PAUSE ? answer_pause(core, tenant, drop, text)
-                               : answer_resume(core, tenant, text);
+    return kind == GC_REQUEST_PAUSE ? respond_pause(core, tenant, drop, text)
+                                    : respond_resume(core, tenant, text);
 }
 
 void gc_pause_join(struct gc_core *core)
 {
-    gc_core_set_ask_function(core, GC_ASK_PAUSE, answer, core);
-    gc_core_set_ask_function(core, GC_ASK_RESUME, answer, core);
+    gc_core_set_request_function(core, GC_REQUEST_PAUSE, respond, core);
+    gc_core_set_request_function(core, GC_REQUEST_RESUME, respond, core);
 }

@@ -36,11 +36,11 @@ bool gc_context_is_swapped(struct gc_context *context);
 /* The context in which contents are copied: of memory of the device, one of the device. */
 struct gc_context *gc_swap_worker(struct gc_context *context);
 /* The address of its slot. */
-uint64_t gc_swap_address(const struct gc_pool *pool, const struct gc_away *away);
+uint64_t gc_swap_address(const struct gc_pool *pool, const struct gc_swapped_slot *swapped);
 /* The end of the run of neighbours that starts at `i`. */
 uint64_t gc_swap_run_end(const struct gc_swap *swap, uint64_t i);
 /* The page is the slot's again. One that is not in use after all, or whose block was freed
  * meanwhile, is idle. */
-void gc_swap_settle_locked(struct gc_pool *pool, struct gc_slot *slot, struct gc_page *page);
+void gc_swap_commit_page_locked(struct gc_pool *pool, struct gc_slot *slot, struct gc_page *page);
 
 #endif

@@ -15,22 +15,22 @@
 
 /* GC_SWAP_OK: the caller is the one who swaps in, and captures wait. GC_SWAP_AGAIN: there is
  * nothing, or another one is at it. */
-static enum gc_swap_refusal claim_locked(struct gc_context *context, struct gc_swap **swap)
+static enum gc_swap_refusal acquire_locked(struct gc_context *context, struct gc_swap **swap)
 {
     *swap = context->pool.pages.swap;
-    if (*swap == NULL || (*swap)->is_coming)
+    if (*swap == NULL || (*swap)->is_swapping_in)
         return GC_SWAP_AGAIN;
     if (!gc_context_wait_begin_locked(context, &(*swap)->change.set))
         return GC_SWAP_CAPTURES;
-    (*swap)->is_coming = true;
-    gc_arena_note_peers_locked(&(*swap)->change);
+    (*swap)->is_swapping_in = true;
+    gc_change_read_peers_locked(&(*swap)->change);
     return GC_SWAP_OK;
 }
 
-static enum gc_swap_refusal claim(struct gc_context *context, struct gc_swap **swap)
+static enum gc_swap_refusal acquire(struct gc_context *context, struct gc_swap **swap)
 {
     gc_pool_acquire_plain(&context->pool);
-    const enum gc_swap_refusal refusal = claim_locked(context, swap);
+    const enum gc_swap_refusal refusal = acquire_locked(context, swap);
     gc_pool_release(&context->pool);
     return refusal;
 }
@@ -47,7 +47,7 @@ static void drop_unused(struct gc_swap *swap)
             swap->list[kept++] = swap->list[i];
             continue;
         }
-        slot->stage = GC_SLOT_STAYS;
+        slot->stage = GC_SLOT_NONE;
         slot->is_changing = false;
     }
     swap->count = kept;
@@ -64,32 +64,33 @@ static int restore(const struct gc_swap *swap, uint64_t first, uint64_t end)
     uint64_t next;
     for (uint64_t i = first; code == 0 && swap->copy != NULL && i < end; i = next) {
         next = gc_min_u64(gc_swap_run_end(swap, i), end);
-        code = GC_IN_CONTEXT(worker, driver->write(driver->self, worker->handle,
-                                                   gc_swap_address(&context->pool, &swap->list[i]),
-                                                   (next - i) * page_bytes,
-                                                   swap->copy + swap->list[i].number * page_bytes));
+        code =
+            GC_CALL_IF_OPEN(worker, driver->write(driver->self, worker->handle,
+                                                  gc_swap_address(&context->pool, &swap->list[i]),
+                                                  (next - i) * page_bytes,
+                                                  swap->copy + swap->list[i].number * page_bytes));
     }
     return code;
 }
 
 /* Pages and slots say what came of it: a slot that still has no page is away as before. */
-static void commit(const struct gc_swap *swap, struct gc_lending *lending, uint64_t first,
+static void commit(const struct gc_swap *swap, struct gc_map_op *map_op, uint64_t first,
                    uint64_t end, bool is_done)
 {
-    struct gc_pool *pool = lending->pool;
+    struct gc_pool *pool = map_op->pool;
     gc_pool_acquire_plain(pool);
-    gc_lend_commit_locked(lending, is_done);
+    gc_map_commit_locked(map_op, is_done);
     const uint64_t before = pool->pages.idle_count; /* what that made idle it has told */
     for (uint64_t i = first; i < end; i++) {
         struct gc_slot *slot = swap->list[i].slot;
         if (is_done) {
-            gc_swap_settle_locked(pool, slot, slot->page);
+            gc_swap_commit_page_locked(pool, slot, slot->page);
         } else {
-            slot->stage = GC_SLOT_NEEDS;
+            slot->stage = GC_SLOT_PENDING;
             slot->is_changing = true;
         }
     }
-    gc_pages_settle_locked(pool, before);
+    gc_pages_publish_idle_locked(pool, before);
     gc_pool_release(pool);
 }
 
@@ -100,36 +101,36 @@ static enum gc_status bring(struct gc_swap *swap, uint64_t first, uint64_t end,
     struct gc_context *context = swap->change.context;
     const uint64_t page_bytes = context->pool.pages.page_bytes;
     struct gc_arena *arena = swap->list[first].arena;
-    const struct gc_segment_plan plan = {.class = arena->segment->class};
-    struct gc_lending lending = {.change = swap->change,
-                                 .context = context,
-                                 .pool = &context->pool,
-                                 .plan = &plan,
-                                 .refusal = &swap->refusal,
-                                 .arena = arena,
-                                 .end = arena->touched_count,
-                                 .create_count = end - first};
+    const struct gc_segment_spec segment_spec = {.size_class = arena->segment->size_class};
+    struct gc_map_op map_op = {.change = swap->change,
+                               .context = context,
+                               .pool = &context->pool,
+                               .segment_spec = &segment_spec,
+                               .refusal = &swap->refusal,
+                               .arena = arena,
+                               .end = arena->touched_count,
+                               .create_count = end - first};
     const uint64_t bytes = (end - first) * page_bytes;
     swap->refusal.driver_code = 0;
-    if (!gc_context_reserve(context, bytes, &lending.held, &swap->refusal.decline))
+    if (!gc_context_charge(context, bytes, &map_op.held, &swap->refusal.charge_failure))
         return GC_OUT_OF_MEMORY;
-    enum gc_status status = gc_lend_ask_driver(&lending);
+    enum gc_status status = gc_map_call_driver(&map_op);
     if (status == GC_OK) {
         swap->refusal.driver_code = restore(swap, first, end);
         status = swap->refusal.driver_code == 0 ? GC_OK : GC_DRIVER;
     }
     if (status == GC_OK) {
-        gc_context_confirm(context, &lending.held);
+        gc_context_commit(context, &map_op.held);
         result->moved_bytes += bytes;
     } else {
-        const uint64_t unused = gc_lend_uncreate(&lending);
+        const uint64_t unused = gc_map_undo_create(&map_op);
         if (unused > 0) {
-            gc_context_release(context, unused * page_bytes);
-            swap->refusal.decline.rollback_count++;
+            gc_context_uncharge(context, unused * page_bytes);
+            swap->refusal.charge_failure.rollback_count++;
         }
         result->driver_code = swap->refusal.driver_code;
     }
-    commit(swap, &lending, first, end, status == GC_OK);
+    commit(swap, &map_op, first, end, status == GC_OK);
     return status;
 }
 
@@ -158,13 +159,13 @@ static enum gc_status bring_all(struct gc_swap *swap, struct gc_swap_result *res
 }
 
 /* The change goes on, with what is still away; or ends. */
-static void end_coming(struct gc_swap *swap, bool is_over)
+static void end_swap_in(struct gc_swap *swap, bool is_over)
 {
     struct gc_context *context = swap->change.context;
     struct gc_pool *pool = &context->pool;
     gc_context_wait_end(&swap->change.set);
     gc_pool_acquire_plain(pool);
-    swap->is_coming = false;
+    swap->is_swapping_in = false;
     if (is_over) {
         pool->pages.swap = NULL;
         pool->pages.is_changing = false;
@@ -172,29 +173,29 @@ static void end_coming(struct gc_swap *swap, bool is_over)
     pthread_cond_broadcast(&pool->pages.changed);
     gc_pool_release(pool);
     if (is_over)
-        gc_swap_forget(context, swap);
+        gc_swapped_free(context, swap);
 }
 
 /* What there must be room for before the next attempt. */
 struct missing {
     uint64_t bytes;
-    struct gc_segment_refusal refusal; /* of all attempts so far */
+    struct gc_segment_failure refusal; /* of all attempts so far */
 };
 
 static enum gc_swap_refusal come(struct gc_context *context, struct missing *missing,
                                  struct gc_swap_result *result)
 {
     struct gc_swap *swap;
-    const enum gc_swap_refusal refusal = claim(context, &swap);
+    const enum gc_swap_refusal refusal = acquire(context, &swap);
     if (refusal != GC_SWAP_OK)
         return refusal;
     swap->refusal = missing->refusal;
     const enum gc_status status = bring_all(swap, result);
     if (status == GC_OK)
-        gc_arena_share_rest(&swap->change);
+        gc_peers_grant_rest(&swap->change);
     missing->bytes = arena_end(swap) * context->pool.pages.page_bytes;
     missing->refusal = swap->refusal;
-    end_coming(swap, status == GC_OK);
+    end_swap_in(swap, status == GC_OK);
     if (status == GC_OUT_OF_MEMORY)
         return GC_SWAP_FULL;
     if (status == GC_NO_HOST_MEMORY)
@@ -204,24 +205,24 @@ static enum gc_swap_refusal come(struct gc_context *context, struct missing *mis
 
 /* What this process can do itself, then what others of its group can. Not while the pages come: who
  * ends the context waits for that, and room may be what it has in hand. */
-static bool make_room(struct gc_shortage *shortage, struct gc_room *room,
-                      const struct missing *missing)
+static bool reclaim_memory(struct gc_reclaim *reclaim, struct gc_borrow *room,
+                           const struct missing *missing)
 {
-    const struct gc_decline *decline = &missing->refusal.decline;
-    return gc_shortage_relieve(shortage, missing->bytes, decline) ||
-           (!decline->is_share_short &&
-            gc_member_make_room(shortage->device, missing->bytes, room));
+    const struct gc_charge_failure *charge_failure = &missing->refusal.charge_failure;
+    return gc_reclaim_step(reclaim, missing->bytes, charge_failure) ||
+           (!charge_failure->is_quota_short &&
+            gc_borrow_step(reclaim->device, missing->bytes, room));
 }
 
 bool gc_core_swap_in(struct gc_context *context, struct gc_swap_result *result)
 {
-    struct gc_shortage shortage;
-    struct gc_room room = {0};
+    struct gc_reclaim reclaim;
+    struct gc_borrow room = {0};
     struct missing missing = {0};
     *result = (struct gc_swap_result){.refusal = GC_SWAP_OK};
-    gc_shortage_begin(&shortage, context->device, context->share, &context->pool);
+    gc_reclaim_begin(&reclaim, context->device, context->quota, &context->pool);
     do
         result->refusal = come(context, &missing, result);
-    while (result->refusal == GC_SWAP_FULL && make_room(&shortage, &room, &missing));
+    while (result->refusal == GC_SWAP_FULL && reclaim_memory(&reclaim, &room, &missing));
     return result->refusal == GC_SWAP_OK;
 }

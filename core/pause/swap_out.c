@@ -58,16 +58,17 @@ static enum gc_swap_refusal check_locked(const struct gc_context *context)
         return GC_SWAP_AGAIN;
     if (has_peers_locked(context))
         return GC_SWAP_PEERS;
-    bool has_once = false;
+    bool has_uncached = false;
     bool has_plain = false;
     for (const struct gc_segment *segment = pool->content.segments; segment != NULL;
          segment = segment->next) {
-        has_once |= segment->class == GC_CLASS_ONCE && !segment->is_idle && !segment->is_plain;
+        has_uncached |=
+            segment->size_class == GC_CLASS_UNCACHED && !segment->is_idle && !segment->is_plain;
         has_plain |= segment->arena == NULL;
     }
     if (pool->pages.arenas == NULL)
         return has_plain ? GC_SWAP_NOT_MAPPED : GC_SWAP_OK;
-    return has_once || pool->pinned_count > 0 ? GC_SWAP_EXPORTED : GC_SWAP_OK;
+    return has_uncached || pool->pinned_count > 0 ? GC_SWAP_EXPORTED : GC_SWAP_OK;
 }
 
 enum gc_swap_refusal gc_swap_check(struct gc_context *context)
@@ -84,8 +85,8 @@ enum gc_swap_refusal gc_swap_check(struct gc_context *context)
 
 static struct gc_swap *create_swap(struct gc_context *context, uint64_t room)
 {
-    const uint64_t bytes = sizeof(struct gc_swap) + room * sizeof(struct gc_away);
-    struct gc_swap *swap = gc_host_map(&context->core->host, bytes);
+    const uint64_t bytes = sizeof(struct gc_swap) + room * sizeof(struct gc_swapped_slot);
+    struct gc_swap *swap = gc_host_mem_map(&context->core->host, bytes);
     if (swap != NULL)
         swap->host_bytes = bytes;
     return swap;
@@ -93,7 +94,7 @@ static struct gc_swap *create_swap(struct gc_context *context, uint64_t room)
 
 /* All slots in use and their pages are on their way out. */
 static void choose_arena_locked(struct gc_swap *swap, struct gc_arena *arena,
-                                struct gc_leaving *leaving)
+                                struct gc_purge_list *purge)
 {
     struct gc_pages *pages = &swap->change.context->pool.pages;
     for (uint64_t i = 0; i < arena->touched_count; i++) {
@@ -101,30 +102,30 @@ static void choose_arena_locked(struct gc_swap *swap, struct gc_arena *arena,
         struct gc_page *page = slot->page;
         if (slot->use_count == 0 || page == NULL || page->user != slot)
             continue;
-        swap->list[swap->count] = (struct gc_away){slot, arena, swap->count};
+        swap->list[swap->count] = (struct gc_swapped_slot){slot, arena, swap->count};
         swap->count++;
         slot->is_changing = true;
-        page->user = &pages->leaving;
+        page->user = &pages->purge;
         for (struct gc_slot *mapped = page->first; mapped != NULL; mapped = mapped->next)
-            mapped->stage = GC_SLOT_NEEDS;
-        page->next = leaving->first;
-        leaving->first = page;
+            mapped->stage = GC_SLOT_PENDING;
+        page->next = purge->first;
+        purge->first = page;
     }
 }
 
-static void choose(struct gc_swap *swap, struct gc_leaving *leaving)
+static void choose(struct gc_swap *swap, struct gc_purge_list *purge)
 {
     struct gc_pool *pool = &swap->change.context->pool;
     gc_pool_acquire_plain(pool);
     for (struct gc_arena *arena = pool->pages.arenas; arena != NULL; arena = arena->next)
-        choose_arena_locked(swap, arena, leaving);
+        choose_arena_locked(swap, arena, purge);
     gc_pool_release(pool);
 }
 
-uint64_t gc_swap_address(const struct gc_pool *pool, const struct gc_away *away)
+uint64_t gc_swap_address(const struct gc_pool *pool, const struct gc_swapped_slot *swapped)
 {
-    return away->arena->segment->address +
-           (uint64_t)(away->slot - away->arena->slots) * pool->pages.page_bytes;
+    return swapped->arena->segment->address +
+           (uint64_t)(swapped->slot - swapped->arena->slots) * pool->pages.page_bytes;
 }
 
 uint64_t gc_swap_run_end(const struct gc_swap *swap, uint64_t i)
@@ -153,14 +154,14 @@ static enum gc_swap_refusal save(struct gc_swap *swap, struct gc_swap_result *re
     swap->copy_bytes = swap->count * page_bytes;
     if (swap->count == 0)
         return GC_SWAP_OK;
-    if (swap->copy_bytes > gc_host_available_bytes() / 100 * HOST_SHARE_PERCENT)
+    if (swap->copy_bytes > gc_meminfo_available_bytes() / 100 * HOST_SHARE_PERCENT)
         return GC_SWAP_HOST;
-    swap->copy = gc_host_map(&context->core->host, swap->copy_bytes);
+    swap->copy = gc_host_mem_map(&context->core->host, swap->copy_bytes);
     if (swap->copy == NULL)
         return GC_SWAP_HOST;
     for (uint64_t i = 0; i < swap->count; i = end) {
         end = gc_swap_run_end(swap, i);
-        result->driver_code = GC_IN_CONTEXT(
+        result->driver_code = GC_CALL_IF_OPEN(
             worker, driver->read(driver->self, worker->handle,
                                  gc_swap_address(&context->pool, &swap->list[i]),
                                  (end - i) * page_bytes, swap->copy + i * page_bytes));
@@ -170,25 +171,25 @@ static enum gc_swap_refusal save(struct gc_swap *swap, struct gc_swap_result *re
     return GC_SWAP_OK;
 }
 
-void gc_swap_settle_locked(struct gc_pool *pool, struct gc_slot *slot, struct gc_page *page)
+void gc_swap_commit_page_locked(struct gc_pool *pool, struct gc_slot *slot, struct gc_page *page)
 {
     page->user = slot;
     if (slot->use_count == 0)
-        gc_pages_idle_locked(pool, page);
+        gc_pages_make_idle_locked(pool, page);
 }
 
 /* Pages that stay are their slots' own again, and leave the list. */
-static void reclaim_locked(const struct gc_swap *swap, struct gc_leaving *leaving)
+static void reclaim_locked(const struct gc_swap *swap, struct gc_purge_list *purge)
 {
     const struct gc_pages *pages = &swap->change.context->pool.pages;
-    struct gc_page **link = &leaving->first;
+    struct gc_page **link = &purge->first;
     for (uint64_t i = 0; i < swap->count; i++) {
         struct gc_slot *slot = swap->list[i].slot;
-        if (slot->stage != GC_SLOT_EMPTY)
+        if (slot->stage != GC_SLOT_UNMAPPED)
             slot->page->user = slot;
     }
     while (*link != NULL) {
-        if ((*link)->user == &pages->leaving)
+        if ((*link)->user == &pages->purge)
             link = &(*link)->next;
         else
             *link = (*link)->next;
@@ -196,71 +197,71 @@ static void reclaim_locked(const struct gc_swap *swap, struct gc_leaving *leavin
 }
 
 /* Takes the slots whose pages could not be unmapped there off the list. */
-static void keep_refused(struct gc_swap *swap, struct gc_leaving *leaving)
+static void keep_refused(struct gc_swap *swap, struct gc_purge_list *purge)
 {
     struct gc_pool *pool = &swap->change.context->pool;
     uint64_t kept = 0;
     gc_pool_acquire_plain(pool);
     const uint64_t before = pool->pages.idle_count;
-    reclaim_locked(swap, leaving);
+    reclaim_locked(swap, purge);
     for (uint64_t i = 0; i < swap->count; i++) {
         struct gc_slot *slot = swap->list[i].slot;
-        if (slot->stage == GC_SLOT_EMPTY) {
+        if (slot->stage == GC_SLOT_UNMAPPED) {
             swap->list[kept++] = swap->list[i];
             continue;
         }
-        gc_leaving_detach_locked(pool, slot->page);
+        gc_unmap_detach_locked(pool, slot->page);
         slot->is_changing = false;
-        gc_swap_settle_locked(pool, slot, slot->page);
+        gc_swap_commit_page_locked(pool, slot, slot->page);
     }
     swap->count = kept;
-    gc_pages_settle_locked(pool, before);
+    gc_pages_publish_idle_locked(pool, before);
     gc_pool_release(pool);
 }
 
 /* What the driver let go of is released; what it did not is idle. */
-static uint64_t release(struct gc_swap *swap, struct gc_leaving *leaving)
+static uint64_t release(struct gc_swap *swap, struct gc_purge_list *purge)
 {
     struct gc_pool *pool = &swap->change.context->pool;
-    gc_leaving_detach(leaving);
-    const uint64_t count = gc_leaving_release(leaving);
+    gc_unmap_detach(purge);
+    const uint64_t count = gc_unmap_release(purge);
     gc_pool_acquire_plain(pool);
     for (uint64_t i = 0; i < swap->count; i++)
-        swap->list[i].slot->stage = GC_SLOT_NEEDS;
+        swap->list[i].slot->stage = GC_SLOT_PENDING;
     pool->pages.count -= count;
-    gc_leaving_keep_locked(pool, leaving->first);
+    gc_unmap_make_idle_locked(pool, purge->first);
     gc_pool_release(pool);
     if (count > 0)
-        gc_arena_drop_pages(swap->change.context, count);
+        gc_change_uncharge_pages(swap->change.context, count);
     return count * pool->pages.page_bytes;
 }
 
 /* Nothing was unmapped: all is as it was. */
-static void undo(struct gc_swap *swap, struct gc_leaving *leaving)
+static void undo(struct gc_swap *swap, struct gc_purge_list *purge)
 {
-    keep_refused(swap, leaving);
-    GC_ASSERT(leaving->first == NULL && swap->count == 0);
+    keep_refused(swap, purge);
+    GC_ASSERT(purge->first == NULL && swap->count == 0);
 }
 
 static enum gc_swap_refusal move_out(struct gc_swap *swap, bool keeps_content,
                                      struct gc_swap_result *result)
 {
     struct gc_context *context = swap->change.context;
-    struct gc_leaving leaving = {.change = swap->change};
+    struct gc_purge_list purge = {.change = swap->change};
     enum gc_swap_refusal refusal = GC_SWAP_OK;
-    choose(swap, &leaving);
+    choose(swap, &purge);
     const enum gc_status status = gc_fence_synchronize(context, GC_FOREVER, &result->driver_code);
     if (status != GC_OK)
         refusal = status == GC_CAPTURING ? GC_SWAP_CAPTURES : GC_SWAP_DRIVER;
     else if (keeps_content)
         refusal = save(swap, result);
     if (refusal != GC_SWAP_OK) {
-        undo(swap, &leaving);
+        undo(swap, &purge);
         return refusal;
     }
-    gc_leaving_unmap(&leaving);
-    keep_refused(swap, &leaving);
-    result->moved_bytes += release(swap, &leaving);
+    gc_unmap_pages(&purge);
+    keep_refused(swap, &purge);
+    result->moved_bytes += release(swap, &purge);
     return GC_SWAP_OK;
 }
 
@@ -284,7 +285,7 @@ static enum gc_swap_refusal swap_out_changing(struct gc_change *change, bool kee
     swap->change.set = (struct gc_wait_set){.count = 0}; /* the caller's */
     const enum gc_swap_refusal refusal = move_out(swap, keeps_content, result);
     if (refusal != GC_SWAP_OK) {
-        gc_swap_forget(context, swap);
+        gc_swapped_free(context, swap);
         return refusal;
     }
     gc_pool_acquire_plain(pool);
@@ -302,15 +303,15 @@ bool gc_core_swap_out(struct gc_context *context, bool keeps_content, struct gc_
     if (result->refusal != GC_SWAP_OK)
         return false;
     /* What threads keep for themselves is used until it is in the pool. */
-    (void)gc_shortage_resolve(context->device, context->share, GC_SHORT_NS);
-    (void)gc_shortage_give_back(context->device, context->share, 0, UINT64_MAX);
-    const enum gc_status status = gc_arena_change_begin(context, &change);
+    (void)gc_reclaim_collect(context->device, context->quota, GC_RECLAIM_WAIT_NS);
+    (void)gc_reclaim_release(context->device, context->quota, 0, UINT64_MAX);
+    const enum gc_status status = gc_change_begin(context, &change);
     if (status == GC_DRIVER)
         return refuse(result, GC_SWAP_CAPTURES);
     if (status != GC_OK)
         return refuse(result, GC_SWAP_AGAIN);
     result->refusal = swap_out_changing(&change, keeps_content, result);
     if (result->refusal != GC_SWAP_OK)
-        gc_arena_change_end(&change);
+        gc_change_end(&change);
     return result->refusal == GC_SWAP_OK;
 }

@@ -15,13 +15,13 @@
 /* While a plan is checked. */
 #define SCRATCH_BYTES_MAX (UINT64_C(1) << 30)
 #define FILE_BYTES_MAX                                                                             \
-    (sizeof(struct gc_run_header) + (uint64_t)GC_RUN_ENTRIES_MAX * sizeof(struct gc_run_entry))
+    (sizeof(struct gc_plan_header) + (uint64_t)GC_PLAN_ENTRIES_MAX * sizeof(struct gc_plan_entry))
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "the plan file is little-endian"
 #endif
 
-__attribute__((format(printf, 3, 4))) static enum gc_status refuse(struct gc_run_error *error,
+__attribute__((format(printf, 3, 4))) static enum gc_status refuse(struct gc_plan_error *error,
                                                                    enum gc_status status,
                                                                    const char *format, ...)
 {
@@ -47,22 +47,22 @@ static uint64_t add_words(uint64_t sum, const void *data, uint64_t bytes)
     return sum;
 }
 
-uint64_t gc_run_checksum(const struct gc_run_header *header, const void *entries)
+uint64_t gc_plan_checksum(const struct gc_plan_header *header, const void *entries)
 {
-    struct gc_run_header plain = *header;
+    struct gc_plan_header plain = *header;
     plain.checksum = 0;
     const uint64_t sum = add_words(UINT64_C(0xcbf29ce484222325), &plain, sizeof(plain));
-    return add_words(sum, entries, (uint64_t)header->count * sizeof(struct gc_run_entry));
+    return add_words(sum, entries, (uint64_t)header->count * sizeof(struct gc_plan_entry));
 }
 
 /* ---- writing ---- */
 
-void gc_run_plan_write(const struct gc_run_plan *plan, struct gc_out *out)
+void gc_plan_write(const struct gc_plan *plan, struct gc_writer *out)
 {
-    struct gc_run_header header = {
-        .version = GC_RUN_VERSION,
+    struct gc_plan_header header = {
+        .version = GC_PLAN_VERSION,
         .header_bytes = sizeof(header),
-        .entry_bytes = sizeof(struct gc_run_entry),
+        .entry_bytes = sizeof(struct gc_plan_entry),
         .count = plan->count,
         .loop_start = plan->loop_start,
         .stream_count = plan->stream_count,
@@ -70,45 +70,45 @@ void gc_run_plan_write(const struct gc_run_plan *plan, struct gc_out *out)
         .device = plan->device,
         .peak_bytes = plan->peak_bytes,
     };
-    memcpy(header.magic, GC_RUN_MAGIC, sizeof(header.magic));
-    header.checksum = gc_run_checksum(&header, plan->entries);
-    gc_out_bytes(out, (const char *)&header, sizeof(header));
-    gc_out_bytes(out, (const char *)plan->entries, (size_t)plan->count * sizeof(*plan->entries));
+    memcpy(header.magic, GC_PLAN_MAGIC, sizeof(header.magic));
+    header.checksum = gc_plan_checksum(&header, plan->entries);
+    gc_writer_bytes(out, (const char *)&header, sizeof(header));
+    gc_writer_bytes(out, (const char *)plan->entries, (size_t)plan->count * sizeof(*plan->entries));
 }
 
 /* ---- rules ---- */
 
-static enum gc_status check_head(const struct gc_run_plan *plan, struct gc_run_error *error)
+static enum gc_status check_head(const struct gc_plan *plan, struct gc_plan_error *error)
 {
-    if (plan->count == 0 || plan->count > GC_RUN_ENTRIES_MAX)
+    if (plan->count == 0 || plan->count > GC_PLAN_ENTRIES_MAX)
         return refuse(error, GC_FORMAT, "%u entries; accepted: 1 to %u", plan->count,
-                      GC_RUN_ENTRIES_MAX);
+                      GC_PLAN_ENTRIES_MAX);
     if (plan->loop_start >= plan->count)
         return refuse(error, GC_FORMAT, "repeats from entry %u on; there are %u", plan->loop_start,
                       plan->count);
-    if (plan->stream_count == 0 || plan->stream_count > GC_RUN_STREAMS_MAX)
+    if (plan->stream_count == 0 || plan->stream_count > GC_PLAN_STREAMS_MAX)
         return refuse(error, GC_FORMAT, "%u streams; accepted: 1 to %u", plan->stream_count,
-                      GC_RUN_STREAMS_MAX);
-    if (plan->device < GC_RUN_DEVICE_ANY || plan->device > 255)
+                      GC_PLAN_STREAMS_MAX);
+    if (plan->device < GC_PLAN_DEVICE_ANY || plan->device > 255)
         return refuse(error, GC_FORMAT, "device %d; accepted: 0 to 255, or -1 for any",
                       plan->device);
-    if (plan->peak_bytes == 0 || plan->peak_bytes % GC_RUN_UNIT_BYTES != 0 ||
+    if (plan->peak_bytes == 0 || plan->peak_bytes % GC_PLAN_UNIT_BYTES != 0 ||
         plan->peak_bytes > INT64_MAX)
         return refuse(error, GC_FORMAT, "a peak of %llu bytes; accepted: multiples of %u, above 0",
-                      (unsigned long long)plan->peak_bytes, GC_RUN_UNIT_BYTES);
+                      (unsigned long long)plan->peak_bytes, GC_PLAN_UNIT_BYTES);
     return GC_OK;
 }
 
-static enum gc_status check_entry(const struct gc_run_plan *plan, uint32_t i,
-                                  struct gc_run_error *error)
+static enum gc_status check_entry(const struct gc_plan *plan, uint32_t i,
+                                  struct gc_plan_error *error)
 {
-    const struct gc_run_entry *entry = &plan->entries[i];
-    if (entry->bytes == 0 || entry->bytes % GC_RUN_UNIT_BYTES != 0)
+    const struct gc_plan_entry *entry = &plan->entries[i];
+    if (entry->bytes == 0 || entry->bytes % GC_PLAN_UNIT_BYTES != 0)
         return refuse(error, GC_FORMAT, "entry %u: %llu bytes; accepted: multiples of %u, above 0",
-                      i, (unsigned long long)entry->bytes, GC_RUN_UNIT_BYTES);
-    if (entry->offset % GC_RUN_UNIT_BYTES != 0)
+                      i, (unsigned long long)entry->bytes, GC_PLAN_UNIT_BYTES);
+    if (entry->offset % GC_PLAN_UNIT_BYTES != 0)
         return refuse(error, GC_FORMAT, "entry %u: at offset %llu, which is no multiple of %u", i,
-                      (unsigned long long)entry->offset, GC_RUN_UNIT_BYTES);
+                      (unsigned long long)entry->offset, GC_PLAN_UNIT_BYTES);
     if (entry->offset > plan->peak_bytes || entry->bytes > plan->peak_bytes - entry->offset)
         return refuse(error, GC_FORMAT, "entry %u: reaches beyond the peak of %llu bytes", i,
                       (unsigned long long)plan->peak_bytes);
@@ -125,8 +125,8 @@ static enum gc_status check_entry(const struct gc_run_plan *plan, uint32_t i,
 }
 
 /* By the validator of placements. */
-static enum gc_status check_overlap(struct gc_region *region, const struct gc_run_plan *plan,
-                                    struct gc_run_error *error)
+static enum gc_status check_overlap(struct gc_region *region, const struct gc_plan *plan,
+                                    struct gc_plan_error *error)
 {
     struct gc_placement_buffer *buffers =
         gc_region_alloc(region, (uint64_t)plan->count * sizeof(*buffers));
@@ -138,7 +138,7 @@ static enum gc_status check_overlap(struct gc_region *region, const struct gc_ru
     if (buffers == NULL || offsets == NULL)
         return GC_NO_HOST_MEMORY;
     for (uint32_t i = 0; i < plan->count; i++) {
-        const struct gc_run_entry *entry = &plan->entries[i];
+        const struct gc_plan_entry *entry = &plan->entries[i];
         buffers[i] = (struct gc_placement_buffer){.lower = entry->lower,
                                                   .upper = entry->upper,
                                                   .bytes = entry->bytes,
@@ -158,7 +158,7 @@ static enum gc_status check_overlap(struct gc_region *region, const struct gc_ru
     return GC_OK;
 }
 
-enum gc_status gc_run_plan_check(const struct gc_run_plan *plan, struct gc_run_error *error)
+enum gc_status gc_plan_check(const struct gc_plan *plan, struct gc_plan_error *error)
 {
     struct gc_region scratch;
     enum gc_status status = check_head(plan, error);
@@ -174,42 +174,42 @@ enum gc_status gc_run_plan_check(const struct gc_run_plan *plan, struct gc_run_e
 
 /* ---- reading ---- */
 
-static enum gc_status check_frame(const struct gc_run_header *header, const unsigned char *data,
-                                  size_t bytes, struct gc_run_error *error)
+static enum gc_status check_frame(const struct gc_plan_header *header, const unsigned char *data,
+                                  size_t bytes, struct gc_plan_error *error)
 {
-    if (header->version != GC_RUN_VERSION)
+    if (header->version != GC_PLAN_VERSION)
         return refuse(error, GC_FORMAT, "a plan of version %u; accepted: %u", header->version,
-                      GC_RUN_VERSION);
+                      GC_PLAN_VERSION);
     if (header->header_bytes != sizeof(*header) ||
-        header->entry_bytes != sizeof(struct gc_run_entry))
+        header->entry_bytes != sizeof(struct gc_plan_entry))
         return refuse(error, GC_FORMAT,
                       "a header of %u bytes and entries of %u; accepted: %zu, %zu",
                       header->header_bytes, header->entry_bytes, sizeof(*header),
-                      sizeof(struct gc_run_entry));
+                      sizeof(struct gc_plan_entry));
     if (header->unused != 0)
         return refuse(error, GC_FORMAT, "the header's last word is not 0");
-    const uint64_t whole = sizeof(*header) + (uint64_t)header->count * sizeof(struct gc_run_entry);
+    const uint64_t whole = sizeof(*header) + (uint64_t)header->count * sizeof(struct gc_plan_entry);
     if (whole != bytes)
         return refuse(error, GC_FORMAT, "%zu bytes; with %u entries it has %llu", bytes,
                       header->count, (unsigned long long)whole);
-    if (gc_run_checksum(header, data + sizeof(*header)) != header->checksum)
+    if (gc_plan_checksum(header, data + sizeof(*header)) != header->checksum)
         return refuse(error, GC_FORMAT, "its content does not agree with its checksum");
     return GC_OK;
 }
 
-enum gc_status gc_run_plan_read(struct gc_region *region, const void *data, size_t bytes,
-                                struct gc_run_plan *plan, struct gc_run_error *error)
+enum gc_status gc_plan_read(struct gc_region *region, const void *data, size_t bytes,
+                            struct gc_plan *plan, struct gc_plan_error *error)
 {
-    struct gc_run_header header;
-    *error = (struct gc_run_error){.text = ""};
-    if (bytes < sizeof(header) || memcmp(data, GC_RUN_MAGIC, sizeof(header.magic)) != 0)
+    struct gc_plan_header header;
+    *error = (struct gc_plan_error){.text = ""};
+    if (bytes < sizeof(header) || memcmp(data, GC_PLAN_MAGIC, sizeof(header.magic)) != 0)
         return refuse(error, GC_FORMAT,
                       "no plan of a run: `gpucache plan TRACE --output` makes one");
     memcpy(&header, data, sizeof(header));
     enum gc_status status = check_frame(&header, data, bytes, error);
     if (status != GC_OK)
         return status;
-    *plan = (struct gc_run_plan){
+    *plan = (struct gc_plan){
         .count = header.count,
         .loop_start = header.loop_start,
         .stream_count = header.stream_count,
@@ -225,12 +225,12 @@ enum gc_status gc_run_plan_read(struct gc_region *region, const void *data, size
         return GC_NO_HOST_MEMORY;
     memcpy(entries, (const unsigned char *)data + sizeof(header), bytes - sizeof(header));
     plan->entries = entries;
-    return gc_run_plan_check(plan, error);
+    return gc_plan_check(plan, error);
 }
 
 /* ---- a path ---- */
 
-static enum gc_status fail_file(struct gc_run_error *error)
+static enum gc_status fail_file(struct gc_plan_error *error)
 {
     return refuse(error, GC_IO, "cannot be read: %s",
                   errno == ENOENT   ? "there is no such file"
@@ -240,7 +240,7 @@ static enum gc_status fail_file(struct gc_run_error *error)
 
 /* A regular file, whole, into the region. */
 static enum gc_status read_whole(struct gc_region *region, int fd, void **data, size_t *bytes,
-                                 struct gc_run_error *error)
+                                 struct gc_plan_error *error)
 {
     struct statx info; /* older than glibc's fstat symbol */
     if (statx(fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_SIZE, &info) != 0)
@@ -267,13 +267,13 @@ static enum gc_status read_whole(struct gc_region *region, int fd, void **data, 
     return GC_OK;
 }
 
-enum gc_status gc_run_plan_load(struct gc_region *region, const char *path,
-                                struct gc_run_plan *plan, struct gc_run_error *error)
+enum gc_status gc_plan_load(struct gc_region *region, const char *path, struct gc_plan *plan,
+                            struct gc_plan_error *error)
 {
     struct gc_region scratch;
     void *data = NULL;
     size_t bytes = 0;
-    *error = (struct gc_run_error){.text = ""};
+    *error = (struct gc_plan_error){.text = ""};
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return fail_file(error);
@@ -281,7 +281,7 @@ enum gc_status gc_run_plan_load(struct gc_region *region, const char *path,
     enum gc_status status = read_whole(&scratch, fd, &data, &bytes, error);
     close(fd);
     if (status == GC_OK)
-        status = gc_run_plan_read(region, data, bytes, plan, error);
+        status = gc_plan_read(region, data, bytes, plan, error);
     gc_region_fini(&scratch);
     return status;
 }

@@ -6,29 +6,29 @@
 #define INDEX_BITS 20U
 #define BEGINS (UINT64_C(1) << INDEX_BITS)
 #define TIME_SHIFT (INDEX_BITS + 1)
-_Static_assert(GC_RUN_ENTRIES_MAX <= BEGINS, "an index fits");
+_Static_assert(GC_PLAN_ENTRIES_MAX <= BEGINS, "an index fits");
 
-static void make_keys(const struct gc_run_plan *plan, uint64_t *keys)
+static void make_keys(const struct gc_plan *plan, uint64_t *keys)
 {
     for (uint32_t i = 0; i < plan->count; i++) {
-        const struct gc_run_entry *entry = &plan->entries[i];
+        const struct gc_plan_entry *entry = &plan->entries[i];
         keys[(uint64_t)2 * i] = (uint64_t)entry->lower << TIME_SHIFT | BEGINS | i;
         keys[(uint64_t)2 * i + 1] = (uint64_t)entry->upper << TIME_SHIFT | i;
     }
 }
 
-enum gc_status gc_run_find_fullest(const struct gc_run_plan *plan, struct gc_host *host,
-                                   uint32_t *time)
+enum gc_status gc_lifetimes_find_peak(const struct gc_plan *plan, struct gc_host_mem *host,
+                                      uint32_t *time)
 {
     const uint64_t room = (uint64_t)plan->count * 2 * sizeof(uint64_t);
-    uint64_t *keys = gc_host_map(host, room);
+    uint64_t *keys = gc_host_mem_map(host, room);
     uint64_t live = 0;
     uint64_t most = 0;
     *time = 0;
     if (keys == NULL)
         return GC_NO_HOST_MEMORY;
     make_keys(plan, keys);
-    gc_run_sort(keys, plan->count * 2);
+    gc_sort_keys(keys, plan->count * 2);
     for (uint32_t i = 0; i < plan->count * 2; i++) {
         const uint64_t bytes = plan->entries[keys[i] & (BEGINS - 1)].bytes;
         live = (keys[i] & BEGINS) != 0 ? live + bytes : live - bytes;
@@ -37,6 +37,6 @@ enum gc_status gc_run_find_fullest(const struct gc_run_plan *plan, struct gc_hos
         most = live;
         *time = (uint32_t)(keys[i] >> TIME_SHIFT);
     }
-    gc_host_unmap(host, keys, room);
+    gc_host_mem_unmap(host, keys, room);
     return GC_OK;
 }

@@ -1,8 +1,8 @@
 /* How long the entries of a plan live, seen from its fullest moment: what is alive then lasts, all
  * else is brief. Blocks that last, packed apart from the brief ones, leave no holes at that moment.
  */
-#ifndef GC_PLANNER_RUN_LIVES_H
-#define GC_PLANNER_RUN_LIVES_H
+#ifndef GC_LIFETIMES_H
+#define GC_LIFETIMES_H
 
 #include "core/base/host_mem.h"
 #include "core/plan/plan.h"
@@ -10,10 +10,10 @@
 #include <stdbool.h>
 
 /* The first time at which the most bytes are alive. O(n log n). GC_NO_HOST_MEMORY. */
-enum gc_status gc_run_find_fullest(const struct gc_run_plan *plan, struct gc_host *host,
-                                   uint32_t *time) GC_CHECKED;
+enum gc_status gc_lifetimes_find_peak(const struct gc_plan *plan, struct gc_host_mem *host,
+                                      uint32_t *time) GC_CHECKED;
 
-static inline bool gc_run_entry_lasts(const struct gc_run_entry *entry, uint32_t fullest)
+static inline bool gc_lifetimes_is_long(const struct gc_plan_entry *entry, uint32_t fullest)
 {
     return entry->lower <= fullest && fullest < entry->upper;
 }

@@ -2,10 +2,10 @@
 
 #include "core/base/bits.h"
 
-#define ANY_STREAM (GC_RUN_STREAMS_MAX - 1)
+#define ANY_STREAM (GC_PLAN_STREAMS_MAX - 1)
 #define HASH_MASK (UINT64_MAX << 32)
-#define GUESS_REACH 4 /* entries that an allocation of another size may stand for */
-#define GUESS_STEP 20 /* thousandths of the size that the next one must be nearer */
+#define GUESS_WINDOW 4 /* entries that an allocation of another size may stand for */
+#define GUESS_STEP 20  /* thousandths of the size that the next one must be nearer */
 
 /* ---- heapsort: O(n log n) for every order of keys, in place ---- */
 
@@ -23,7 +23,7 @@ static void sift(uint64_t *heap, uint32_t at, uint32_t count)
     heap[at] = key;
 }
 
-void gc_run_sort(uint64_t *keys, uint32_t count)
+void gc_sort_keys(uint64_t *keys, uint32_t count)
 {
     for (uint32_t i = count / 2; i-- > 0;)
         sift(keys, i, count);
@@ -42,25 +42,25 @@ static uint64_t track_hash(uint64_t first, uint64_t second, uint64_t third)
     return gc_mix_u64(gc_mix_u64(gc_mix_u64(first) + second) + third) & HASH_MASK;
 }
 
-/* The entry before `i` as the run goes on; GC_RUN_NONE before the first. */
-static uint32_t before(const struct gc_run_plan *plan, uint32_t i)
+/* The entry before `i` as the run goes on; GC_PLAN_NONE before the first. */
+static uint32_t before(const struct gc_plan *plan, uint32_t i)
 {
     if (i == plan->loop_start && i != 0)
         return plan->count - 1;
-    return i == 0 ? GC_RUN_NONE : i - 1;
+    return i == 0 ? GC_PLAN_NONE : i - 1;
 }
 
-static uint32_t after(const struct gc_run_plan *plan, uint32_t i)
+static uint32_t after(const struct gc_plan *plan, uint32_t i)
 {
     return i + 1 < plan->count ? i + 1 : plan->loop_start;
 }
 
 /* Tracks that begin in a round and end in the next are told apart by the loop, not from outside. */
-static bool make_track(const struct gc_run_plan *plan, uint32_t i, uint64_t *key)
+static bool make_track(const struct gc_plan *plan, uint32_t i, uint64_t *key)
 {
     const uint32_t second = before(plan, i);
-    const uint32_t first = second == GC_RUN_NONE ? GC_RUN_NONE : before(plan, second);
-    if (first == GC_RUN_NONE)
+    const uint32_t first = second == GC_PLAN_NONE ? GC_PLAN_NONE : before(plan, second);
+    if (first == GC_PLAN_NONE)
         return false;
     *key = track_hash(plan->entries[first].bytes, plan->entries[second].bytes,
                       plan->entries[i].bytes) |
@@ -68,63 +68,63 @@ static bool make_track(const struct gc_run_plan *plan, uint32_t i, uint64_t *key
     return true;
 }
 
-static void forget_early(struct gc_run_match *match)
+static void drop_ahead(struct gc_match *match)
 {
-    for (uint32_t i = 0; i < GC_RUN_EARLY; i++)
-        match->early[i] = GC_RUN_NONE;
+    for (uint32_t i = 0; i < GC_MATCH_AHEAD; i++)
+        match->taken_ahead[i] = GC_PLAN_NONE;
 }
 
-static uint64_t rounds_bytes(const struct gc_run_plan *plan)
+static uint64_t iterations_bytes(const struct gc_plan *plan)
 {
     return (uint64_t)plan->count * sizeof(uint32_t);
 }
 
-static uint64_t tracks_bytes(const struct gc_run_plan *plan)
+static uint64_t tracks_bytes(const struct gc_plan *plan)
 {
     return (uint64_t)plan->count * sizeof(uint64_t);
 }
 
-enum gc_status gc_run_match_init(struct gc_run_match *match, const struct gc_run_plan *plan,
-                                 struct gc_host *host)
+enum gc_status gc_match_init(struct gc_match *match, const struct gc_plan *plan,
+                             struct gc_host_mem *host)
 {
-    *match = (struct gc_run_match){.plan = plan, .host = host, .round = 1, .other = GC_RUN_NONE};
-    match->rounds = gc_host_map(host, rounds_bytes(plan));
-    match->tracks = gc_host_map(host, tracks_bytes(plan));
-    if (match->rounds == NULL || match->tracks == NULL) {
-        gc_run_match_fini(match);
+    *match = (struct gc_match){.plan = plan, .host = host, .iteration = 1, .other = GC_PLAN_NONE};
+    match->iterations = gc_host_mem_map(host, iterations_bytes(plan));
+    match->tracks = gc_host_mem_map(host, tracks_bytes(plan));
+    if (match->iterations == NULL || match->tracks == NULL) {
+        gc_match_fini(match);
         return GC_NO_HOST_MEMORY;
     }
     for (uint32_t i = 0; i < plan->count; i++)
         match->track_count += make_track(plan, i, &match->tracks[match->track_count]);
-    gc_run_sort(match->tracks, match->track_count);
-    forget_early(match);
+    gc_sort_keys(match->tracks, match->track_count);
+    drop_ahead(match);
     return GC_OK;
 }
 
-void gc_run_match_fini(struct gc_run_match *match)
+void gc_match_fini(struct gc_match *match)
 {
-    if (match->rounds != NULL)
-        gc_host_unmap(match->host, match->rounds, rounds_bytes(match->plan));
+    if (match->iterations != NULL)
+        gc_host_mem_unmap(match->host, match->iterations, iterations_bytes(match->plan));
     if (match->tracks != NULL)
-        gc_host_unmap(match->host, match->tracks, tracks_bytes(match->plan));
-    match->rounds = NULL;
+        gc_host_mem_unmap(match->host, match->tracks, tracks_bytes(match->plan));
+    match->iterations = NULL;
     match->tracks = NULL;
 }
 
-void gc_run_match_restart(struct gc_run_match *match)
+void gc_match_restart(struct gc_match *match)
 {
     match->cursor = 0;
-    match->round += 2; /* what was taken ahead is not of this one either */
+    match->iteration += 2; /* what was taken ahead is not of this one either */
     match->missed_count = 0;
-    match->other = GC_RUN_NONE;
-    forget_early(match);
-    for (uint32_t i = 0; i < GC_RUN_STREAMS_MAX; i++)
+    match->other = GC_PLAN_NONE;
+    drop_ahead(match);
+    for (uint32_t i = 0; i < GC_PLAN_STREAMS_MAX; i++)
         match->streams[i] = 0;
 }
 
 /* ---- streams ---- */
 
-static bool is_bound(const struct gc_run_match *match, uint64_t stream)
+static bool is_bound(const struct gc_match *match, uint64_t stream)
 {
     for (uint32_t i = 1; i < match->plan->stream_count; i++) {
         if (match->streams[i] == stream)
@@ -133,7 +133,7 @@ static bool is_bound(const struct gc_run_match *match, uint64_t stream)
     return false;
 }
 
-static bool stream_fits(const struct gc_run_match *match, uint32_t number, uint64_t stream)
+static bool stream_fits(const struct gc_match *match, uint32_t number, uint64_t stream)
 {
     if (number == 0 || stream == 0)
         return number == 0 && stream == 0;
@@ -143,9 +143,9 @@ static bool stream_fits(const struct gc_run_match *match, uint32_t number, uint6
            (match->streams[number] == 0 && !is_bound(match, stream));
 }
 
-void gc_run_match_close_stream(struct gc_run_match *match, uint64_t stream)
+void gc_match_close_stream(struct gc_match *match, uint64_t stream)
 {
-    for (uint32_t i = 1; i < GC_RUN_STREAMS_MAX; i++) {
+    for (uint32_t i = 1; i < GC_PLAN_STREAMS_MAX; i++) {
         if (match->streams[i] == stream)
             match->streams[i] = 0;
     }
@@ -161,139 +161,139 @@ struct wanted {
 /* A position, and the round that it is in. */
 struct position {
     uint32_t entry;
-    uint32_t round;
+    uint32_t iteration;
 };
 
-static bool fits(const struct gc_run_match *match, struct position position,
+static bool fits(const struct gc_match *match, struct position position,
                  const struct wanted *wanted)
 {
-    const struct gc_run_entry *entry = &match->plan->entries[position.entry];
-    return entry->bytes == wanted->bytes && match->rounds[position.entry] != position.round &&
+    const struct gc_plan_entry *entry = &match->plan->entries[position.entry];
+    return entry->bytes == wanted->bytes &&
+           match->iterations[position.entry] != position.iteration &&
            stream_fits(match, entry->stream, wanted->stream);
 }
 
-static struct position step(const struct gc_run_plan *plan, struct position position)
+static struct position step(const struct gc_plan *plan, struct position position)
 {
     const uint32_t next = after(plan, position.entry);
-    return (struct position){next, position.round + (next <= position.entry)};
+    return (struct position){next, position.iteration + (next <= position.entry)};
 }
 
 /* Those that were taken out of order are passed. */
-static struct position pass_taken(const struct gc_run_match *match, struct position position)
+static struct position skip_taken(const struct gc_match *match, struct position position)
 {
-    for (uint32_t n = 0; n <= 2 * GC_RUN_REACH && match->rounds[position.entry] == position.round;
-         n++)
+    for (uint32_t n = 0;
+         n <= 2 * GC_MATCH_WINDOW && match->iterations[position.entry] == position.iteration; n++)
         position = step(match->plan, position);
     return position;
 }
 
-static void mark(struct gc_run_match *match, struct position position, const struct wanted *wanted)
+static void set_taken(struct gc_match *match, struct position position, const struct wanted *wanted)
 {
     const uint32_t number = match->plan->entries[position.entry].stream;
-    match->rounds[position.entry] = position.round;
+    match->iterations[position.entry] = position.iteration;
     if (number != 0 && number != ANY_STREAM)
         match->streams[number] = wanted->stream;
     match->missed_count = 0;
 }
 
 /* The cursor goes behind it. */
-static uint32_t take(struct gc_run_match *match, struct position position,
-                     const struct wanted *wanted)
+static uint32_t take(struct gc_match *match, struct position position, const struct wanted *wanted)
 {
-    mark(match, position, wanted);
-    const struct position next = pass_taken(match, position);
-    match->round_count += next.round - match->round;
+    set_taken(match, position, wanted);
+    const struct position next = skip_taken(match, position);
+    match->iteration_count += next.iteration - match->iteration;
     match->cursor = next.entry;
-    match->round = next.round;
-    match->other = GC_RUN_NONE;
+    match->iteration = next.iteration;
+    match->other = GC_PLAN_NONE;
     return position.entry;
 }
 
 /* It is either one that was not in the plan, and the cursor's entry is still to come, or what stood
  * before it is missing, and the one behind it comes next: the cursor stays until one of them does.
  */
-static uint32_t take_ahead(struct gc_run_match *match, struct position position,
+static uint32_t take_ahead(struct gc_match *match, struct position position,
                            const struct wanted *wanted)
 {
-    mark(match, position, wanted);
-    const struct position next = pass_taken(match, position);
-    match->early[match->early_next++ % GC_RUN_EARLY] = position.entry;
+    set_taken(match, position, wanted);
+    const struct position next = skip_taken(match, position);
+    match->taken_ahead[match->taken_ahead_next++ % GC_MATCH_AHEAD] = position.entry;
     match->other = next.entry;
-    match->other_round = next.round;
+    match->other_iteration = next.iteration;
     return position.entry;
 }
 
 /* The cursor has passed an entry like this one that was taken before its time: by one that was not
  * in the plan, it seems, and this is the one it was for. Each such entry is asked about once. */
-static bool was_forestalled(struct gc_run_match *match, const struct wanted *wanted)
+static bool was_forestalled(struct gc_match *match, const struct wanted *wanted)
 {
-    for (uint32_t i = 0; i < GC_RUN_EARLY; i++) {
-        const uint32_t entry = match->early[i];
-        if (entry >= match->cursor || match->cursor - entry > 2 * GC_RUN_REACH ||
+    for (uint32_t i = 0; i < GC_MATCH_AHEAD; i++) {
+        const uint32_t entry = match->taken_ahead[i];
+        if (entry >= match->cursor || match->cursor - entry > 2 * GC_MATCH_WINDOW ||
             match->plan->entries[entry].bytes != wanted->bytes)
             continue;
-        match->early[i] = GC_RUN_NONE;
+        match->taken_ahead[i] = GC_PLAN_NONE;
         return true;
     }
     return false;
 }
 
 /* What was taken ahead was in its order after all. */
-static void trust_early(struct gc_run_match *match)
+static void trust_ahead(struct gc_match *match)
 {
-    for (uint32_t i = 0; i < GC_RUN_EARLY; i++) {
-        if (match->early[i] != GC_RUN_NONE && match->early[i] >= match->cursor)
-            match->early[i] = GC_RUN_NONE;
+    for (uint32_t i = 0; i < GC_MATCH_AHEAD; i++) {
+        if (match->taken_ahead[i] != GC_PLAN_NONE && match->taken_ahead[i] >= match->cursor)
+            match->taken_ahead[i] = GC_PLAN_NONE;
     }
 }
 
 /* The nearest to the cursor, which fits not; what lies ahead before what lies as far behind. */
-static uint32_t find_around(struct gc_run_match *match, const struct wanted *wanted)
+static uint32_t find_around(struct gc_match *match, const struct wanted *wanted)
 {
-    const struct gc_run_plan *plan = match->plan;
-    struct position ahead = {match->cursor, match->round};
+    const struct gc_plan *plan = match->plan;
+    struct position ahead = {match->cursor, match->iteration};
     struct position behind = ahead;
     /* What came before the steps is over. */
     const uint32_t lowest = match->cursor >= plan->loop_start ? plan->loop_start : 0;
-    for (uint32_t n = 1; n < GC_RUN_REACH; n++) {
+    for (uint32_t n = 1; n < GC_MATCH_WINDOW; n++) {
         ahead = step(plan, ahead);
         if (fits(match, ahead, wanted))
             return take_ahead(match, ahead, wanted);
         if (behind.entry > lowest)
             behind.entry--;
         if (fits(match, behind, wanted)) {
-            mark(match, behind, wanted);
+            set_taken(match, behind, wanted);
             return behind.entry;
         }
     }
-    return GC_RUN_NONE;
+    return GC_PLAN_NONE;
 }
 
-static uint32_t find_near(struct gc_run_match *match, const struct wanted *wanted)
+static uint32_t find_near(struct gc_match *match, const struct wanted *wanted)
 {
-    const struct position cursor = {match->cursor, match->round};
-    const struct position other = {match->other, match->other_round};
+    const struct position cursor = {match->cursor, match->iteration};
+    const struct position other = {match->other, match->other_iteration};
     if (fits(match, cursor, wanted))
         return take(match, cursor, wanted);
-    if (other.entry != GC_RUN_NONE && fits(match, other, wanted)) {
-        trust_early(match);
+    if (other.entry != GC_PLAN_NONE && fits(match, other, wanted)) {
+        trust_ahead(match);
         return take(match, other, wanted);
     }
-    return was_forestalled(match, wanted) ? GC_RUN_NONE : find_around(match, wanted);
+    return was_forestalled(match, wanted) ? GC_PLAN_NONE : find_around(match, wanted);
 }
 
 /* A new round from entry `i` on: nothing of it counts as taken. */
-static uint32_t jump(struct gc_run_match *match, uint32_t i, const struct wanted *wanted)
+static uint32_t resync(struct gc_match *match, uint32_t i, const struct wanted *wanted)
 {
-    const uint64_t rounds = match->round_count;
-    match->jump_count++;
-    (void)take(match, (struct position){i, match->round + 2}, wanted);
-    match->round_count = rounds;
-    forget_early(match);
+    const uint64_t iterations = match->iteration_count;
+    match->resync_count++;
+    (void)take(match, (struct position){i, match->iteration + 2}, wanted);
+    match->iteration_count = iterations;
+    drop_ahead(match);
     return i;
 }
 
-static uint32_t first_track(const struct gc_run_match *match, uint64_t key)
+static uint32_t first_track(const struct gc_match *match, uint64_t key)
 {
     uint32_t low = 0;
     uint32_t high = match->track_count;
@@ -309,43 +309,42 @@ static uint32_t first_track(const struct gc_run_match *match, uint64_t key)
 
 /* The next place, from the cursor on and round, at which the sizes missed lately and this one stand
  * in a row. */
-static uint32_t find_track(struct gc_run_match *match, const struct wanted *wanted)
+static uint32_t find_track(struct gc_match *match, const struct wanted *wanted)
 {
     const uint64_t hash = track_hash(match->missed[0], match->missed[1], wanted->bytes);
     const uint32_t first = first_track(match, hash);
     uint32_t at = first_track(match, hash | match->cursor);
     if (first == match->track_count || (match->tracks[first] & HASH_MASK) != hash)
-        return GC_RUN_NONE;
+        return GC_PLAN_NONE;
     if (at == match->track_count || (match->tracks[at] & HASH_MASK) != hash)
         at = first;
     const uint32_t i = (uint32_t)match->tracks[at];
-    const struct gc_run_entry *entry = &match->plan->entries[i];
+    const struct gc_plan_entry *entry = &match->plan->entries[i];
     if (entry->bytes != wanted->bytes || !stream_fits(match, entry->stream, wanted->stream))
-        return GC_RUN_NONE;
-    return jump(match, i, wanted);
+        return GC_PLAN_NONE;
+    return resync(match, i, wanted);
 }
 
-static void note_missed(struct gc_run_match *match, uint64_t bytes)
+static void record_miss(struct gc_match *match, uint64_t bytes)
 {
     match->missed[0] = match->missed[1];
     match->missed[1] = bytes;
     match->missed_count++;
 }
 
-uint32_t gc_run_match_next(struct gc_run_match *match, uint64_t bytes, uint64_t stream,
-                           bool is_idle)
+uint32_t gc_match_next(struct gc_match *match, uint64_t bytes, uint64_t stream, bool is_idle)
 {
     const struct wanted wanted = {bytes, stream};
-    const struct gc_run_entry *first = &match->plan->entries[0];
-    const struct position cursor = {match->cursor, match->round};
+    const struct gc_plan_entry *first = &match->plan->entries[0];
+    const struct position cursor = {match->cursor, match->iteration};
     if (is_idle && !fits(match, cursor, &wanted) && first->bytes == bytes &&
         stream_fits(match, first->stream, stream))
-        return jump(match, 0, &wanted);
+        return resync(match, 0, &wanted);
     uint32_t found = find_near(match, &wanted);
-    if (found == GC_RUN_NONE && match->missed_count >= GC_RUN_TRACK - 1)
+    if (found == GC_PLAN_NONE && match->missed_count >= GC_MATCH_TRACK - 1)
         found = find_track(match, &wanted);
-    if (found == GC_RUN_NONE)
-        note_missed(match, bytes);
+    if (found == GC_PLAN_NONE)
+        record_miss(match, bytes);
     return found;
 }
 
@@ -355,17 +354,17 @@ static uint64_t difference(uint64_t bytes, uint64_t planned)
     const uint64_t apart = bytes > planned ? bytes - planned : planned - bytes;
     if (apart > planned / 2)
         return UINT64_MAX;
-    return apart / GC_RUN_UNIT_BYTES * 1000 / (planned / GC_RUN_UNIT_BYTES);
+    return apart / GC_PLAN_UNIT_BYTES * 1000 / (planned / GC_PLAN_UNIT_BYTES);
 }
 
-uint32_t gc_run_match_guess(const struct gc_run_match *match, uint64_t bytes)
+uint32_t gc_match_guess(const struct gc_match *match, uint64_t bytes)
 {
-    struct position position = {match->cursor, match->round};
+    struct position position = {match->cursor, match->iteration};
     uint64_t least = UINT64_MAX;
-    uint32_t found = GC_RUN_NONE;
-    for (uint64_t n = 0; n < GUESS_REACH; n++, position = step(match->plan, position)) {
+    uint32_t found = GC_PLAN_NONE;
+    for (uint64_t n = 0; n < GUESS_WINDOW; n++, position = step(match->plan, position)) {
         const uint64_t apart = difference(bytes, match->plan->entries[position.entry].bytes);
-        if (match->rounds[position.entry] == position.round || apart == UINT64_MAX ||
+        if (match->iterations[position.entry] == position.iteration || apart == UINT64_MAX ||
             apart + n * GUESS_STEP >= least)
             continue;
         least = apart + n * GUESS_STEP;

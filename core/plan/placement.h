@@ -32,13 +32,13 @@ struct gc_placement_problem {
 };
 
 /* What is known while the search goes on; true: go on, false: stop and give the best so far. */
-typedef bool gc_placement_watch(void *argument, uint64_t lower_bound_bytes, uint64_t peak_bytes,
-                                uint64_t nodes);
+typedef bool gc_placement_progress(void *argument, uint64_t lower_bound_bytes, uint64_t peak_bytes,
+                                   uint64_t nodes);
 
 struct gc_placement_options {
     uint64_t seed;
-    uint64_t node_max;         /* steps of search, GC_PLACEMENT_NODES_UNLIMITED: no limit */
-    gc_placement_watch *watch; /* called every few thousand nodes; NULL: never stopped */
+    uint64_t node_max;            /* steps of search, GC_PLACEMENT_NODES_UNLIMITED: no limit */
+    gc_placement_progress *watch; /* called every few thousand nodes; NULL: never stopped */
     void *watch_argument;
     /* For several runs side by side: of the searches that take turns only every share_count-th,
      * from share_index on; 0: all of them. */

@@ -6,10 +6,10 @@
  * two entries that are alive at once overlap, and none reaches beyond the peak: the reader checks
  * that, whoever wrote the file. The library relies on it for nothing but what it costs.
  *
- * The file, version 1, little-endian: struct gc_run_header, then `count` of struct gc_run_entry,
+ * The file, version 1, little-endian: struct gc_plan_header, then `count` of struct gc_plan_entry,
  * and nothing behind. docs/plan-file.md says what each field is. */
-#ifndef GC_PLANNER_RUN_PLAN_H
-#define GC_PLANNER_RUN_PLAN_H
+#ifndef GC_PLAN_H
+#define GC_PLAN_H
 
 #include "core/base/region.h"
 #include "core/base/status.h"
@@ -18,16 +18,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GC_RUN_MAGIC "GPUCPLN\n"
-#define GC_RUN_VERSION 1U
-#define GC_RUN_ENTRIES_MAX (1U << 20)
-#define GC_RUN_UNIT_BYTES 512U /* what sizes and offsets are multiples of */
-#define GC_RUN_STREAMS_MAX 64U /* numbers of streams; the last stands for all further ones */
-#define GC_RUN_DEVICE_ANY (-1)
+#define GC_PLAN_MAGIC "GPUCPLN\n"
+#define GC_PLAN_VERSION 1U
+#define GC_PLAN_ENTRIES_MAX (1U << 20)
+#define GC_PLAN_UNIT_BYTES 512U /* what sizes and offsets are multiples of */
+#define GC_PLAN_STREAMS_MAX 64U /* numbers of streams; the last stands for all further ones */
+#define GC_PLAN_DEVICE_ANY (-1)
 /* What a region for the entries of a plan may need. */
-#define GC_RUN_REGION_BYTES_MAX (UINT64_C(64) << 20)
+#define GC_PLAN_REGION_BYTES_MAX (UINT64_C(64) << 20)
 
-struct gc_run_header {
+struct gc_plan_header {
     char magic[8];
     uint32_t version;
     uint32_t header_bytes;
@@ -38,12 +38,12 @@ struct gc_run_header {
     uint32_t end_time;
     int32_t device;
     uint64_t peak_bytes;
-    uint64_t checksum; /* of the file with this field 0: gc_run_checksum */
+    uint64_t checksum; /* of the file with this field 0: gc_plan_checksum */
     uint64_t unused;   /* 0 */
 };
-_Static_assert(sizeof(struct gc_run_header) == 64, "the header is packed");
+_Static_assert(sizeof(struct gc_plan_header) == 64, "the header is packed");
 
-struct gc_run_entry {
+struct gc_plan_entry {
     uint64_t bytes; /* rounded up to the unit */
     uint64_t offset;
     uint32_t lower; /* alive in [lower, upper) */
@@ -51,35 +51,34 @@ struct gc_run_entry {
     uint32_t stream; /* by first appearance, from 1; 0: none was named */
     uint32_t unused; /* 0 */
 };
-_Static_assert(sizeof(struct gc_run_entry) == 32, "an entry is packed");
+_Static_assert(sizeof(struct gc_plan_entry) == 32, "an entry is packed");
 
-struct gc_run_plan {
-    const struct gc_run_entry *entries;
+struct gc_plan {
+    const struct gc_plan_entry *entries;
     uint32_t count;
     uint32_t loop_start;
     uint32_t stream_count; /* streams are numbered below */
     uint32_t end_time;     /* no lifetime ends later */
-    int32_t device;        /* ordinal, or GC_RUN_DEVICE_ANY */
+    int32_t device;        /* ordinal, or GC_PLAN_DEVICE_ANY */
     uint64_t peak_bytes;
 };
 
-struct gc_run_error {
+struct gc_plan_error {
     char text[256]; /* place, what is wrong, what is accepted */
 };
 
 /* Reads a file's content; the entries are a copy in `region`. GC_FORMAT with *error; GC_TOO_MANY;
  * GC_NO_HOST_MEMORY. */
-enum gc_status gc_run_plan_read(struct gc_region *region, const void *data, size_t bytes,
-                                struct gc_run_plan *plan, struct gc_run_error *error) GC_CHECKED;
+enum gc_status gc_plan_read(struct gc_region *region, const void *data, size_t bytes,
+                            struct gc_plan *plan, struct gc_plan_error *error) GC_CHECKED;
 /* The same of a path. GC_IO too, with *error. */
-enum gc_status gc_run_plan_load(struct gc_region *region, const char *path,
-                                struct gc_run_plan *plan, struct gc_run_error *error) GC_CHECKED;
+enum gc_status gc_plan_load(struct gc_region *region, const char *path, struct gc_plan *plan,
+                            struct gc_plan_error *error) GC_CHECKED;
 /* All rules that the reader checks, of a plan at hand. */
-enum gc_status gc_run_plan_check(const struct gc_run_plan *plan,
-                                 struct gc_run_error *error) GC_CHECKED;
-void gc_run_plan_write(const struct gc_run_plan *plan, struct gc_out *out);
+enum gc_status gc_plan_check(const struct gc_plan *plan, struct gc_plan_error *error) GC_CHECKED;
+void gc_plan_write(const struct gc_plan *plan, struct gc_writer *out);
 
 /* Of a file with header->count entries, which need not be aligned. */
-uint64_t gc_run_checksum(const struct gc_run_header *header, const void *entries);
+uint64_t gc_plan_checksum(const struct gc_plan_header *header, const void *entries);
 
 #endif

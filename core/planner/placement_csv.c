@@ -27,7 +27,7 @@ struct reader {
     enum column columns[COLUMN_COUNT]; /* of the fields, from left to right */
     size_t column_count;
     uint32_t room;
-    struct gc_names ids;
+    struct gc_strmap ids;
 };
 
 __attribute__((format(printf, 2, 3))) static enum gc_status refuse(struct reader *reader,
@@ -49,7 +49,7 @@ static enum gc_status refuse_memory(struct reader *reader)
 
 static const char *show(const struct gc_csv_field *field, char shown[FIELD_SHOWN])
 {
-    return gc_text_show(field->text, field->length, shown, FIELD_SHOWN);
+    return gc_text_printable(field->text, field->length, shown, FIELD_SHOWN);
 }
 
 static bool find_column(const struct gc_csv_field *field, enum column *column)
@@ -124,8 +124,9 @@ static enum gc_status read_id(struct reader *reader, const struct gc_csv_field *
         return refuse(reader, "id \"%s\" is not valid; accepted: a number or a name",
                       show(field, shown));
     const char *id = gc_region_text(reader->region, field->text, field->length);
-    struct gc_name *name =
-        id == NULL ? NULL : gc_names_put(&reader->ids, reader->region, id, field->length, &added);
+    struct gc_strmap_entry *name =
+        id == NULL ? NULL
+                   : gc_strmap_find_or_add(&reader->ids, reader->region, id, field->length, &added);
     if (name == NULL)
         return refuse_memory(reader);
     if (!added)
@@ -193,7 +194,7 @@ enum gc_status gc_placement_csv_read(struct gc_region *region, const char *text,
     struct gc_csv_field line;
     *csv = (struct gc_placement_csv){0};
     *error = (struct gc_placement_csv_error){0};
-    gc_names_init(&reader.ids);
+    gc_strmap_init(&reader.ids);
     enum gc_status status = read_header(&reader);
     while (status == GC_OK && gc_csv_next(&reader.lines, &line))
         status = read_row(&reader, &line);

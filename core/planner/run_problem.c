@@ -10,7 +10,7 @@ struct making {
     const struct gc_run_event *events;
     struct gc_run_problem *problem;
     uint32_t *entry_of; /* by slot */
-    uint64_t streams[GC_RUN_STREAMS_MAX];
+    uint64_t streams[GC_PLAN_STREAMS_MAX];
 };
 
 /* By first appearance; none has number 0. */
@@ -22,8 +22,8 @@ static uint32_t number_of(struct making *making, uint64_t stream)
         i++;
     if (i < *count)
         return i;
-    if (*count == GC_RUN_STREAMS_MAX)
-        return GC_RUN_STREAMS_MAX - 1;
+    if (*count == GC_PLAN_STREAMS_MAX)
+        return GC_PLAN_STREAMS_MAX - 1;
     making->streams[(*count)++] = stream;
     return i;
 }
@@ -32,10 +32,10 @@ static enum gc_status begin_life(struct making *making, uint32_t time)
 {
     struct gc_run_problem *problem = making->problem;
     const struct gc_run_event *event = &making->events[time];
-    struct gc_run_entry *entry = &problem->entries[problem->count];
-    *entry = (struct gc_run_entry){
+    struct gc_plan_entry *entry = &problem->entries[problem->count];
+    *entry = (struct gc_plan_entry){
         .lower = time, .upper = problem->end_time, .stream = number_of(making, event->stream)};
-    if (!gc_round_up_u64(event->bytes, GC_RUN_UNIT_BYTES, &entry->bytes) ||
+    if (!gc_round_up_u64(event->bytes, GC_PLAN_UNIT_BYTES, &entry->bytes) ||
         entry->bytes > INT64_MAX)
         return GC_FORMAT;
     if (problem->steps.period != 0 && time < problem->steps.start)
@@ -56,7 +56,7 @@ static void end_life(struct making *making, uint32_t time)
 static void stretch(struct gc_run_problem *problem)
 {
     for (uint32_t i = 0; i < problem->count; i++) {
-        struct gc_run_entry *entry = &problem->entries[i];
+        struct gc_plan_entry *entry = &problem->entries[i];
         if (entry->upper < problem->end_time)
             continue;
         if (problem->steps.period != 0 && i >= problem->loop_start)
@@ -74,11 +74,11 @@ static enum gc_status make_buffers(struct gc_region *region, struct gc_run_probl
     if (problem->buffers == NULL)
         return GC_NO_HOST_MEMORY;
     for (uint32_t i = 0; i < problem->count; i++) {
-        const struct gc_run_entry *entry = &problem->entries[i];
+        const struct gc_plan_entry *entry = &problem->entries[i];
         problem->buffers[i] = (struct gc_placement_buffer){.lower = entry->lower,
                                                            .upper = entry->upper,
                                                            .bytes = entry->bytes,
-                                                           .alignment = GC_RUN_UNIT_BYTES,
+                                                           .alignment = GC_PLAN_UNIT_BYTES,
                                                            .fixed = GC_PLACEMENT_FREE};
         if (!gc_add_u64(total, entry->bytes, &total) || total > INT64_MAX)
             return GC_FORMAT;
@@ -129,7 +129,7 @@ static enum gc_status prepare(struct gc_region *region, struct making *making, s
         allocs += making->events[i].bytes > 0;
     if (allocs == 0)
         return GC_FORMAT;
-    if (allocs > GC_RUN_ENTRIES_MAX)
+    if (allocs > GC_PLAN_ENTRIES_MAX)
         return GC_TOO_MANY;
     problem->entries = gc_region_alloc(region, allocs * sizeof(*problem->entries));
     problem->stream_count = 1;
@@ -160,16 +160,16 @@ enum gc_status gc_run_problem_make(struct gc_region *region, const struct gc_run
 }
 
 void gc_run_problem_plan(struct gc_run_problem *problem, const uint64_t *offsets, int device,
-                         struct gc_run_plan *plan)
+                         struct gc_plan *plan)
 {
-    *plan = (struct gc_run_plan){.entries = problem->entries,
-                                 .count = problem->count,
-                                 .loop_start = problem->loop_start,
-                                 .stream_count = problem->stream_count,
-                                 .end_time = problem->end_time,
-                                 .device = device < 0 ? GC_RUN_DEVICE_ANY : device};
+    *plan = (struct gc_plan){.entries = problem->entries,
+                             .count = problem->count,
+                             .loop_start = problem->loop_start,
+                             .stream_count = problem->stream_count,
+                             .end_time = problem->end_time,
+                             .device = device < 0 ? GC_PLAN_DEVICE_ANY : device};
     for (uint32_t i = 0; i < problem->count; i++) {
-        struct gc_run_entry *entry = &problem->entries[i];
+        struct gc_plan_entry *entry = &problem->entries[i];
         entry->offset = offsets[i];
         plan->peak_bytes = gc_max_u64(plan->peak_bytes, offsets[i] + entry->bytes);
     }

@@ -14,7 +14,7 @@
 
 struct gc_run_problem {
     struct gc_placement_buffer *buffers; /* as many as entries */
-    struct gc_run_entry *entries;        /* their offsets are not known yet */
+    struct gc_plan_entry *entries;       /* their offsets are not known yet */
     uint32_t count;
     uint32_t loop_start;
     uint32_t stream_count;
@@ -33,6 +33,6 @@ enum gc_status gc_run_problem_make(struct gc_region *region, const struct gc_run
 
 /* The plan, in the problem's memory. */
 void gc_run_problem_plan(struct gc_run_problem *problem, const uint64_t *offsets, int device,
-                         struct gc_run_plan *plan);
+                         struct gc_plan *plan);
 
 #endif

@@ -32,7 +32,7 @@ struct search {
 static uint64_t rounded(uint64_t bytes)
 {
     uint64_t result;
-    return gc_round_up_u64(bytes, GC_RUN_UNIT_BYTES, &result) ? result : bytes;
+    return gc_round_up_u64(bytes, GC_PLAN_UNIT_BYTES, &result) ? result : bytes;
 }
 
 static enum gc_status read_events(struct search *search, const struct gc_run_event *events,

@@ -42,7 +42,7 @@ struct gc_block {
         } bin;
         struct {
             struct gc_block *next;
-            uint64_t stamp; /* of work.h */
+            uint64_t epoch; /* of work.h */
         } pending;          /* and cached, while it is not idle */
         struct {
             struct gc_block *next;
@@ -60,7 +60,7 @@ struct gc_block {
     bool is_ordered;         /* while live: counted as stream-ordered; never in a magazine */
     /* While live: the number of its context; 0: a freed block is not for a magazine. Lock-free
      * readers take it as a hint. */
-    _Atomic uint16_t magazine;
+    _Atomic uint16_t tcache_number;
 };
 _Static_assert(sizeof(struct gc_block) == 64, "a block record is one cache line");
 
@@ -79,7 +79,7 @@ struct gc_block_ids {
 };
 
 /* There is one at hand after it. */
-static inline void gc_block_renew_ids(struct gc_block_ids *ids, atomic_uint_fast64_t *process_ids)
+static inline void gc_block_refill_ids(struct gc_block_ids *ids, atomic_uint_fast64_t *process_ids)
 {
     if (GC_LIKELY(ids->next != ids->end))
         return;
@@ -87,9 +87,9 @@ static inline void gc_block_renew_ids(struct gc_block_ids *ids, atomic_uint_fast
     ids->end = ids->next + GC_BLOCK_IDS_BATCH;
 }
 
-static inline uint64_t gc_block_take_id(struct gc_block_ids *ids, atomic_uint_fast64_t *process_ids)
+static inline uint64_t gc_block_next_id(struct gc_block_ids *ids, atomic_uint_fast64_t *process_ids)
 {
-    gc_block_renew_ids(ids, process_ids);
+    gc_block_refill_ids(ids, process_ids);
     return ids->next++;
 }
 

@@ -27,20 +27,20 @@ static bool is_twice(const struct gc_slot *start, const struct gc_slot *slot)
 
 /* The part of [address, address + bytes) in slot `i`. */
 static uint64_t overlap(const struct gc_pool *pool, const struct gc_arena *arena, uint64_t i,
-                        const struct gc_block *hole)
+                        const struct gc_block *free_block)
 {
     const uint64_t start = arena->segment->address + i * pool->pages.page_bytes;
-    return gc_min_u64(start + pool->pages.page_bytes, hole->address + hole->bytes) -
-           gc_max_u64(start, hole->address);
+    return gc_min_u64(start + pool->pages.page_bytes, free_block->address + free_block->bytes) -
+           gc_max_u64(start, free_block->address);
 }
 
-static void measure_hole(const struct gc_pool *pool, const struct gc_arena *arena,
-                         const struct gc_block *hole, struct gc_hole_sums *sums)
+static void measure_free(const struct gc_pool *pool, const struct gc_arena *arena,
+                         const struct gc_block *free_block, struct gc_free_sums *sums)
 {
     uint64_t first;
     uint64_t end;
     uint64_t run = 0;
-    gc_arena_slots(pool, arena, hole->address, hole->bytes, &first, &end);
+    gc_pages_slots(pool, arena, free_block->address, free_block->bytes, &first, &end);
     const struct gc_slot *start = &arena->slots[first];
     for (uint64_t i = first; i < gc_min_u64(end, arena->touched_count); i++) {
         const struct gc_slot *slot = &arena->slots[i];
@@ -49,7 +49,7 @@ static void measure_hole(const struct gc_pool *pool, const struct gc_arena *aren
             start = slot + 1;
             continue;
         }
-        const uint64_t bytes = overlap(pool, arena, i, hole);
+        const uint64_t bytes = overlap(pool, arena, i, free_block);
         run += bytes;
         sums->largest_bytes = gc_max_u64(sums->largest_bytes, run);
         if (slot->use_count > 0)
@@ -58,13 +58,13 @@ static void measure_hole(const struct gc_pool *pool, const struct gc_arena *aren
 }
 
 static void measure_segment(const struct gc_pool *pool, const struct gc_segment *segment,
-                            struct gc_hole_sums *sums)
+                            struct gc_free_sums *sums)
 {
     for (const struct gc_block *block = segment->first; block != NULL; block = block->next) {
         if (block->state != GC_BLOCK_FREE)
             continue;
         if (segment->arena != NULL) {
-            measure_hole(pool, segment->arena, block, sums);
+            measure_free(pool, segment->arena, block, sums);
         } else {
             sums->free_bytes += block->bytes;
             sums->largest_bytes = gc_max_u64(sums->largest_bytes, block->bytes);
@@ -72,14 +72,14 @@ static void measure_segment(const struct gc_pool *pool, const struct gc_segment 
     }
 }
 
-struct gc_hole_sums gc_pool_measure_locked(const struct gc_pool *pool)
+struct gc_free_sums gc_pool_measure_locked(const struct gc_pool *pool)
 {
-    struct gc_hole_sums sums = {0, 0};
+    struct gc_free_sums sums = {0, 0};
     if (pool->pages.arenas == NULL) {
-        for (unsigned class = 0; class < GC_CLASS_COUNT; class ++) {
-            sums.free_bytes += pool->content.bins[class].bytes;
-            sums.largest_bytes =
-                gc_max_u64(sums.largest_bytes, gc_bins_largest_bytes(&pool->content.bins[class]));
+        for (unsigned size_class = 0; size_class < GC_CLASS_COUNT; size_class++) {
+            sums.free_bytes += pool->content.bins[size_class].bytes;
+            sums.largest_bytes = gc_max_u64(sums.largest_bytes,
+                                            gc_bins_largest_bytes(&pool->content.bins[size_class]));
         }
         return sums;
     }

@@ -33,25 +33,25 @@ _Static_assert(offsetof(struct gc_pagemap_leaf, blocks) == 0, "as gc_pagemap_get
 #define ROOT_WRITTEN_BYTES (ROOT_COUNT / POINTERS_PER_HOST_PAGE / 8)
 
 /* Counts a host page the first time it is written. */
-static void count_written(struct gc_host *host, atomic_uint_fast64_t *bits, uint64_t index)
+static void count_written(struct gc_host_mem *host, atomic_uint_fast64_t *bits, uint64_t index)
 {
     atomic_uint_fast64_t *word = &bits[index / 64];
     const uint64_t bit = UINT64_C(1) << (index % 64);
     if ((atomic_load_explicit(word, memory_order_relaxed) & bit) != 0)
         return;
     if ((atomic_fetch_or_explicit(word, bit, memory_order_relaxed) & bit) == 0)
-        gc_host_count(host, HOST_PAGE);
+        gc_host_mem_count(host, HOST_PAGE);
 }
 
-enum gc_status gc_pagemap_init(struct gc_pagemap *map, struct gc_host *host)
+enum gc_status gc_pagemap_init(struct gc_pagemap *map, struct gc_host_mem *host)
 {
     *map = (struct gc_pagemap){.host = host};
-    map->root = gc_host_reserve(ROOT_COUNT * sizeof(*map->root));
+    map->root = gc_host_mem_reserve(ROOT_COUNT * sizeof(*map->root));
     if (map->root == NULL)
         return GC_NO_HOST_MEMORY;
-    map->root_written = gc_host_map(host, ROOT_WRITTEN_BYTES);
+    map->root_written = gc_host_mem_map(host, ROOT_WRITTEN_BYTES);
     if (map->root_written == NULL) {
-        gc_host_unreserve(map->root, ROOT_COUNT * sizeof(*map->root));
+        gc_host_mem_unreserve(map->root, ROOT_COUNT * sizeof(*map->root));
         map->root = NULL;
         return GC_NO_HOST_MEMORY;
     }
@@ -69,11 +69,11 @@ void gc_pagemap_fini(struct gc_pagemap *map)
              i++) {
             struct gc_pagemap_leaf *leaf = atomic_load(&map->root[i]);
             if (leaf != NULL)
-                gc_host_unreserve(leaf, sizeof(*leaf));
+                gc_host_mem_unreserve(leaf, sizeof(*leaf));
         }
     }
-    gc_host_unmap(map->host, map->root_written, ROOT_WRITTEN_BYTES);
-    gc_host_unreserve(map->root, ROOT_COUNT * sizeof(*map->root));
+    gc_host_mem_unmap(map->host, map->root_written, ROOT_WRITTEN_BYTES);
+    gc_host_mem_unreserve(map->root, ROOT_COUNT * sizeof(*map->root));
     map->root = NULL;
 }
 
@@ -85,16 +85,16 @@ static struct gc_pagemap_leaf *leaf_at(const struct gc_pagemap *map, uint64_t in
 
 static enum gc_status add_leaf(struct gc_pagemap *map, uint64_t index)
 {
-    struct gc_pagemap_leaf *leaf = gc_host_reserve(sizeof(*leaf));
+    struct gc_pagemap_leaf *leaf = gc_host_mem_reserve(sizeof(*leaf));
     if (leaf == NULL)
         return GC_NO_HOST_MEMORY;
     struct gc_pagemap_leaf *present = NULL;
     count_written(map->host, map->root_written, index / POINTERS_PER_HOST_PAGE);
     if (atomic_compare_exchange_strong_explicit(&map->root[index], &present, leaf,
                                                 memory_order_acq_rel, memory_order_acquire))
-        gc_host_count(map->host, LEAF_FIXED_BYTES);
+        gc_host_mem_count(map->host, LEAF_FIXED_BYTES);
     else
-        gc_host_unreserve(leaf, sizeof(*leaf)); /* another thread was faster */
+        gc_host_mem_unreserve(leaf, sizeof(*leaf)); /* another thread was faster */
     return GC_OK;
 }
 
@@ -156,40 +156,40 @@ void gc_pagemap_clear(struct gc_pagemap *map, uint64_t address)
 }
 
 /* Gives back the written ones of the host pages [first, end) of a table. */
-static void forget_pages(struct gc_host *host, void *table, atomic_uint_fast64_t *bits,
-                         uint64_t first, uint64_t end)
+static void drop_pages(struct gc_host_mem *host, void *table, atomic_uint_fast64_t *bits,
+                       uint64_t first, uint64_t end)
 {
     for (uint64_t i = first; i < end; i++) {
         const uint64_t bit = UINT64_C(1) << (i % 64);
         if ((atomic_load_explicit(&bits[i / 64], memory_order_relaxed) & bit) == 0 ||
-            !gc_host_discard((char *)table + i * HOST_PAGE, HOST_PAGE))
+            !gc_host_mem_discard((char *)table + i * HOST_PAGE, HOST_PAGE))
             continue;
         atomic_fetch_and_explicit(&bits[i / 64], ~bit, memory_order_relaxed);
-        gc_host_discount(host, HOST_PAGE);
+        gc_host_mem_uncount(host, HOST_PAGE);
     }
 }
 
 /* Host pages that are for granules [first, end) and no others. */
-static void forget_granules(struct gc_host *host, struct gc_pagemap_leaf *leaf, uint64_t first,
-                            uint64_t end)
+static void drop_granules(struct gc_host_mem *host, struct gc_pagemap_leaf *leaf, uint64_t first,
+                          uint64_t end)
 {
-    forget_pages(host, leaf->blocks, leaf->blocks_written,
-                 (first + POINTERS_PER_HOST_PAGE - 1) / POINTERS_PER_HOST_PAGE,
-                 end / POINTERS_PER_HOST_PAGE);
-    forget_pages(host, leaf->starts, leaf->starts_written,
-                 (first + STARTS_PER_HOST_PAGE - 1) / STARTS_PER_HOST_PAGE,
-                 end / STARTS_PER_HOST_PAGE);
+    drop_pages(host, leaf->blocks, leaf->blocks_written,
+               (first + POINTERS_PER_HOST_PAGE - 1) / POINTERS_PER_HOST_PAGE,
+               end / POINTERS_PER_HOST_PAGE);
+    drop_pages(host, leaf->starts, leaf->starts_written,
+               (first + STARTS_PER_HOST_PAGE - 1) / STARTS_PER_HOST_PAGE,
+               end / STARTS_PER_HOST_PAGE);
 }
 
-void gc_pagemap_forget(struct gc_pagemap *map, uint64_t address, uint64_t bytes)
+void gc_pagemap_drop(struct gc_pagemap *map, uint64_t address, uint64_t bytes)
 {
     const uint64_t end = address + bytes;
     for (uint64_t i = address >> LEAF_BITS; i <= (end - 1) >> LEAF_BITS; i++) {
         const uint64_t base = i << LEAF_BITS;
         struct gc_pagemap_leaf *leaf = leaf_at(map, i);
         if (leaf != NULL)
-            forget_granules(map->host, leaf, gc_sub_or_zero_u64(address, base) >> GC_GRANULE_BITS,
-                            gc_min_u64(end - base, UINT64_C(1) << LEAF_BITS) >> GC_GRANULE_BITS);
+            drop_granules(map->host, leaf, gc_sub_or_zero_u64(address, base) >> GC_GRANULE_BITS,
+                          gc_min_u64(end - base, UINT64_C(1) << LEAF_BITS) >> GC_GRANULE_BITS);
     }
 }
 

@@ -35,13 +35,13 @@
 struct gc_pagemap_leaf;
 
 struct gc_pagemap {
-    struct gc_host *host;
+    struct gc_host_mem *host;
     _Atomic(struct gc_pagemap_leaf *) *root;
     atomic_uint_fast64_t *root_written; /* bit: this page of the root is counted */
     atomic_uint_fast64_t longest_bytes; /* of all ranges ever prepared */
 };
 
-enum gc_status gc_pagemap_init(struct gc_pagemap *map, struct gc_host *host) GC_CHECKED;
+enum gc_status gc_pagemap_init(struct gc_pagemap *map, struct gc_host_mem *host) GC_CHECKED;
 void gc_pagemap_fini(struct gc_pagemap *map);
 
 /* Makes gc_pagemap_set possible in [address, address + bytes). GC_INVALID_ARGUMENT: not
@@ -53,7 +53,7 @@ void gc_pagemap_set(struct gc_pagemap *map, uint64_t address, struct gc_block *b
 void gc_pagemap_clear(struct gc_pagemap *map, uint64_t address);
 /* No block starts in the range any more, and none will before it is prepared again: the memory
  * written for it goes back. Before somebody else can have the addresses. */
-void gc_pagemap_forget(struct gc_pagemap *map, uint64_t address, uint64_t bytes);
+void gc_pagemap_drop(struct gc_pagemap *map, uint64_t address, uint64_t bytes);
 /* The block that starts at exactly this address, or NULL. Any address may be asked for. */
 static inline struct gc_block *gc_pagemap_get(const struct gc_pagemap *map, uint64_t address)
 {

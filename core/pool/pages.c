@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-void gc_arena_slots(const struct gc_pool *pool, const struct gc_arena *arena, uint64_t address,
+void gc_pages_slots(const struct gc_pool *pool, const struct gc_arena *arena, uint64_t address,
                     uint64_t bytes, uint64_t *first, uint64_t *end)
 {
     const uint64_t offset = address - arena->segment->address;
@@ -55,7 +55,7 @@ static void list_remove(struct gc_pages *pages, struct gc_page *page)
     pages->small_idle_count -= page->is_small;
 }
 
-void gc_pages_idle_locked(struct gc_pool *pool, struct gc_page *page)
+void gc_pages_make_idle_locked(struct gc_pool *pool, struct gc_page *page)
 {
     page->user = NULL;
     list_add(&pool->pages, page);
@@ -67,7 +67,7 @@ static void take(struct gc_pages *pages, struct gc_page *page, struct gc_slot *u
     page->user = user;
 }
 
-bool gc_pages_settle_locked(struct gc_pool *pool, uint64_t before)
+bool gc_pages_publish_idle_locked(struct gc_pool *pool, uint64_t before)
 {
     const uint64_t now = pool->pages.idle_count;
     const uint64_t page_bytes = pool->pages.page_bytes;
@@ -95,7 +95,7 @@ static void unuse(struct gc_pool *pool, struct gc_slot *slot)
 {
     GC_ASSERT(slot->use_count > 0);
     if (--slot->use_count == 0 && slot->page != NULL && slot->page->user == slot)
-        gc_pages_idle_locked(pool, slot->page);
+        gc_pages_make_idle_locked(pool, slot->page);
 }
 
 bool gc_pages_try_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
@@ -105,7 +105,7 @@ bool gc_pages_try_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint6
     const uint64_t before = pages->idle_count;
     uint64_t first;
     uint64_t end;
-    gc_arena_slots(pool, arena, address, bytes, &first, &end);
+    gc_pages_slots(pool, arena, address, bytes, &first, &end);
     uint64_t i = first;
     while (i < end && try_use(pages, &arena->slots[i]))
         i++;
@@ -114,7 +114,7 @@ bool gc_pages_try_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint6
             unuse(pool, &arena->slots[i]);
         return false; /* the same pages are idle as before */
     }
-    gc_pages_settle_locked(pool, before);
+    gc_pages_publish_idle_locked(pool, before);
     return true;
 }
 
@@ -123,7 +123,7 @@ bool gc_pages_are_backed_locked(const struct gc_pool *pool, const struct gc_aren
 {
     uint64_t i;
     uint64_t end;
-    gc_arena_slots(pool, arena, address, bytes, &i, &end);
+    gc_pages_slots(pool, arena, address, bytes, &i, &end);
     while (i < end && gc_slot_is_backed(&arena->slots[i]))
         i++;
     return i == end;
@@ -137,23 +137,23 @@ uint64_t gc_pages_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint6
     uint64_t first;
     uint64_t end;
     uint64_t needed = 0;
-    gc_arena_slots(pool, arena, address, bytes, &first, &end);
+    gc_pages_slots(pool, arena, address, bytes, &first, &end);
     for (uint64_t i = first; i < end; i++) {
         struct gc_slot *slot = &arena->slots[i];
         if (try_use(pages, slot))
             continue;
         GC_ASSERT(slot->use_count == 0);
         slot->use_count = 1;
-        slot->stage = GC_SLOT_NEEDS;
+        slot->stage = GC_SLOT_PENDING;
         slot->is_changing = true;
         needed++;
     }
     if (arena->touched_count < end) {
-        gc_host_count(pool->shared.host,
-                      gc_arena_host_bytes(end) - gc_arena_host_bytes(arena->touched_count));
+        gc_host_mem_count(pool->shared.host,
+                          gc_arena_host_bytes(end) - gc_arena_host_bytes(arena->touched_count));
         arena->touched_count = end;
     }
-    gc_pages_settle_locked(pool, before);
+    gc_pages_publish_idle_locked(pool, before);
     return needed;
 }
 
@@ -163,17 +163,17 @@ bool gc_pages_unuse_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_
     const uint64_t before = pool->pages.idle_count;
     uint64_t first;
     uint64_t end;
-    gc_arena_slots(pool, arena, address, bytes, &first, &end);
+    gc_pages_slots(pool, arena, address, bytes, &first, &end);
     for (uint64_t i = first; i < end; i++)
         unuse(pool, &arena->slots[i]);
-    return gc_pages_settle_locked(pool, before);
+    return gc_pages_publish_idle_locked(pool, before);
 }
 
 /* ---- lending ---- */
 
 /* The idle page at slot `i` of any arena, if it has the mappings that are looked for. */
 static struct gc_page *idle_at(const struct gc_pages *pages, uint64_t i,
-                               struct gc_donor_search *search)
+                               struct gc_victim_search *search)
 {
     for (const struct gc_arena *arena = pages->arenas; arena != NULL; arena = arena->next) {
         struct gc_page *page = i < arena->touched_count ? arena->slots[i].page : NULL;
@@ -197,7 +197,7 @@ static uint64_t highest_touched(const struct gc_pages *pages)
 
 /* The slots are walked from the top, once for each number of mappings that occurs: a search that
  * lends many pages passes each slot a few times in all. */
-static struct gc_page *find_mapped(const struct gc_pages *pages, struct gc_donor_search *search)
+static struct gc_page *find_mapped(const struct gc_pages *pages, struct gc_victim_search *search)
 {
     for (;;) {
         while (search->below > 0) {
@@ -208,15 +208,15 @@ static struct gc_page *find_mapped(const struct gc_pages *pages, struct gc_donor
         }
         GC_ASSERT(search->fewest != UINT32_MAX || !search->takes_small);
         const bool is_over = search->fewest == UINT32_MAX;
-        *search = (struct gc_donor_search){.below = highest_touched(pages),
-                                           .mapping_count = is_over ? 1 : search->fewest,
-                                           .fewest = UINT32_MAX,
-                                           .takes_small = search->takes_small || is_over};
+        *search = (struct gc_victim_search){.below = highest_touched(pages),
+                                            .mapping_count = is_over ? 1 : search->fewest,
+                                            .fewest = UINT32_MAX,
+                                            .takes_small = search->takes_small || is_over};
     }
 }
 
-struct gc_page *gc_pages_lend_locked(struct gc_pool *pool, struct gc_donor_search *search,
-                                     struct gc_slot *slot)
+struct gc_page *gc_pages_remap_locked(struct gc_pool *pool, struct gc_victim_search *search,
+                                      struct gc_slot *slot)
 {
     struct gc_pages *pages = &pool->pages;
     GC_ASSERT(pages->idle_count > 0);
@@ -227,14 +227,14 @@ struct gc_page *gc_pages_lend_locked(struct gc_pool *pool, struct gc_donor_searc
     return page;
 }
 
-struct gc_page *gc_pages_take_idle_locked(struct gc_pool *pool)
+struct gc_page *gc_pages_pop_idle_locked(struct gc_pool *pool)
 {
     struct gc_pages *pages = &pool->pages;
     struct gc_page *page = pages->idle[0].oldest;
     if (page == NULL)
         page = pages->idle[1].oldest;
     if (page != NULL)
-        take(pages, page, &pages->leaving);
+        take(pages, page, &pages->purge);
     return page;
 }
 

@@ -11,8 +11,8 @@
  * accessible, and the page names that slot as its user; each page's list of slots is exact; idle
  * pages and no others are in the two idle lists. `planned` and `stage` belong to who makes a
  * change, one thread at a time (is_changing). */
-#ifndef GC_PAGE_H
-#define GC_PAGE_H
+#ifndef GC_PAGES_H
+#define GC_PAGES_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -27,7 +27,13 @@ struct gc_swap;
 #define GC_PAGE_BYTES_MIN (UINT64_C(2) << 20)
 
 /* How far the change of a slot has come. */
-enum gc_slot_stage { GC_SLOT_STAYS, GC_SLOT_NEEDS, GC_SLOT_EMPTY, GC_SLOT_MAPPED, GC_SLOT_READY };
+enum gc_slot_stage {
+    GC_SLOT_NONE,
+    GC_SLOT_PENDING,
+    GC_SLOT_UNMAPPED,
+    GC_SLOT_MAPPED,
+    GC_SLOT_ACCESSIBLE
+};
 
 struct gc_slot {
     struct gc_page *page;    /* mapped here, maybe lent to another slot; NULL: none */
@@ -83,16 +89,16 @@ struct gc_pages {
     uint64_t idle_count;
     uint64_t small_idle_count; /* those of small blocks among them */
     uint64_t count;
-    struct gc_slot leaving; /* the user of pages that are on their way out */
+    struct gc_slot purge;   /* the user of pages that are on their way out */
     atomic_bool is_refused; /* the driver gives no range of addresses */
     bool is_changing;       /* one thread changes mappings, or what was swapped out is away */
     struct gc_swap *swap;   /* what is away; NULL: nothing is */
-    bool is_share_due;      /* a peer did not get access to all of them; of who changes them */
+    bool is_access_due;     /* a peer did not get access to all of them; of who changes them */
     pthread_cond_t changed; /* it has ended */
 };
 
 /* The slots that a range touches: [*first, *end). */
-void gc_arena_slots(const struct gc_pool *pool, const struct gc_arena *arena, uint64_t address,
+void gc_pages_slots(const struct gc_pool *pool, const struct gc_arena *arena, uint64_t address,
                     uint64_t bytes, uint64_t *first, uint64_t *end);
 
 /* Whether a block could use the slot without a driver call. A page that is to be replaced there may
@@ -107,7 +113,7 @@ static inline bool gc_slot_is_backed(const struct gc_slot *slot)
 bool gc_pages_try_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
                              uint64_t bytes);
 /* Counts the use in any case, takes the idle pages of the slots that have them and marks the others
- * GC_SLOT_NEEDS. Returns how many those are. */
+ * GC_SLOT_PENDING. Returns how many those are. */
 uint64_t gc_pages_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
                              uint64_t bytes);
 /* The block that used the range is free; pages become idle with their last use. True if one did. */
@@ -119,29 +125,29 @@ bool gc_pages_are_backed_locked(const struct gc_pool *pool, const struct gc_aren
                                 uint64_t address, uint64_t bytes);
 
 /* Where the search for pages to lend goes on, under one hold of the lock. */
-struct gc_donor_search {
+struct gc_victim_search {
     uint64_t below;         /* slots from here on were looked at */
     uint32_t mapping_count; /* of the pages it looks for */
     uint32_t fewest;        /* above that, of those it passed */
     bool takes_small;       /* and those of small blocks, when there are no others */
 };
-#define GC_DONOR_SEARCH_START ((struct gc_donor_search){0, 0, 1, false})
+#define GC_VICTIM_SEARCH_START ((struct gc_victim_search){0, 0, 1, false})
 /* Takes the idle page that is missed least: one mapped nowhere, else with the fewest mappings, the
  * highest of those, and none of small blocks before all others: which of those are in use is a
  * matter of a moment. There is one: idle_count > 0. Its user is `slot` from now on. The caller
- * tells the accounts by gc_pages_settle_locked. */
-struct gc_page *gc_pages_lend_locked(struct gc_pool *pool, struct gc_donor_search *search,
-                                     struct gc_slot *slot);
+ * tells the accounts by gc_pages_publish_idle_locked. */
+struct gc_page *gc_pages_remap_locked(struct gc_pool *pool, struct gc_victim_search *search,
+                                      struct gc_slot *slot);
 /* Idle again, or for the first time. */
-void gc_pages_idle_locked(struct gc_pool *pool, struct gc_page *page);
+void gc_pages_make_idle_locked(struct gc_pool *pool, struct gc_page *page);
 /* Takes the longest idle page out of the lists, `leaving`; NULL if there is none. */
-struct gc_page *gc_pages_take_idle_locked(struct gc_pool *pool);
+struct gc_page *gc_pages_pop_idle_locked(struct gc_pool *pool);
 void gc_pages_attach_locked(struct gc_slot *slot, struct gc_page *page, bool has_access,
                             bool is_small);
 void gc_pages_detach_locked(struct gc_pool *pool, struct gc_slot *slot);
 /* Makes the device's idle bytes agree with what the pool has idle now and had `before`. True if it
  * rose, which the device's generation shows. */
-bool gc_pages_settle_locked(struct gc_pool *pool, uint64_t before);
+bool gc_pages_publish_idle_locked(struct gc_pool *pool, uint64_t before);
 
 bool gc_pages_validate_locked(const struct gc_pool *pool);
 

@@ -30,8 +30,8 @@ static void empty_list(struct gc_stream_list *list)
     *list = (struct gc_stream_list){.serial = list->serial + 1};
 }
 
-bool gc_stream_push_locked(struct gc_pool *pool, struct gc_context *worker, uint64_t stream,
-                           struct gc_block *block, uint64_t stamp)
+bool gc_stream_list_push_locked(struct gc_pool *pool, struct gc_context *worker, uint64_t stream,
+                                struct gc_block *block, uint64_t epoch)
 {
     struct gc_stream_list *list = find_list(pool, stream);
     if (list == NULL)
@@ -43,8 +43,8 @@ bool gc_stream_push_locked(struct gc_pool *pool, struct gc_context *worker, uint
     gc_block_set_state(block, GC_BLOCK_PENDING);
     block->pending.next = NULL;
     /* Stamps may come late; in order, a block waits a little longer. */
-    block->pending.stamp =
-        list->last == NULL ? stamp : gc_max_u64(stamp, list->last->pending.stamp);
+    block->pending.epoch =
+        list->last == NULL ? epoch : gc_max_u64(epoch, list->last->pending.epoch);
     if (list->last != NULL)
         list->last->pending.next = block;
     else
@@ -58,12 +58,12 @@ bool gc_stream_push_locked(struct gc_pool *pool, struct gc_context *worker, uint
 static bool fits(const struct gc_block *block, uint64_t bytes)
 {
     const struct gc_segment *segment = gc_block_segment(block);
-    if (segment->class >= GC_CLASS_PLANNED)
+    if (segment->size_class >= GC_CLASS_PLANNED)
         return false;
     return block->bytes >= bytes && block->bytes - bytes <= bytes / WASTE_SHARE;
 }
 
-struct gc_block *gc_stream_take_locked(struct gc_pool *pool, uint64_t stream, uint64_t bytes)
+struct gc_block *gc_stream_list_alloc_locked(struct gc_pool *pool, uint64_t stream, uint64_t bytes)
 {
     struct gc_stream_list *list = stream == 0 ? NULL : find_list(pool, stream);
     struct gc_block *previous = NULL;
@@ -104,8 +104,9 @@ static void append(struct gc_pending *taken, struct gc_block *block)
     taken->last = block;
 }
 
-bool gc_stream_take_range_locked(struct gc_pool *pool, uint64_t stream, uint64_t address,
-                                 uint64_t bytes, uint64_t pending_bytes, struct gc_pending *taken)
+bool gc_stream_list_remove_range_locked(struct gc_pool *pool, uint64_t stream, uint64_t address,
+                                        uint64_t bytes, uint64_t pending_bytes,
+                                        struct gc_pending *taken)
 {
     struct gc_stream_list *list = stream == 0 ? NULL : find_list(pool, stream);
     uint64_t found_bytes = 0;
@@ -135,12 +136,13 @@ bool gc_stream_take_range_locked(struct gc_pool *pool, uint64_t stream, uint64_t
     return true;
 }
 
-void gc_stream_take_retired_locked(struct gc_pool *pool, uint64_t retired, struct gc_pending *taken)
+void gc_stream_list_remove_completed_locked(struct gc_pool *pool, uint64_t completed,
+                                            struct gc_pending *taken)
 {
     for (unsigned i = 0; i < pool->stream_count; i++) {
         struct gc_stream_list *list = &pool->streams[i];
-        const uint64_t idle = gc_max_u64(retired, list->passed);
-        while (list->first != NULL && list->first->pending.stamp <= idle) {
+        const uint64_t idle = gc_max_u64(completed, list->passed);
+        while (list->first != NULL && list->first->pending.epoch <= idle) {
             struct gc_block *block = list->first;
             list->first = block->pending.next;
             append(taken, block);
@@ -150,7 +152,7 @@ void gc_stream_take_retired_locked(struct gc_pool *pool, uint64_t retired, struc
     }
 }
 
-bool gc_stream_has_list_locked(struct gc_pool *pool, uint64_t stream)
+bool gc_stream_list_exists_locked(struct gc_pool *pool, uint64_t stream)
 {
     return stream != 0 && find_list(pool, stream) != NULL;
 }
@@ -162,23 +164,23 @@ static void dissolve(struct gc_pool *pool, struct gc_stream_list *list)
     while (block != NULL) {
         struct gc_block *next = block->pending.next;
         gc_pool_uncount_pending_locked(pool, block);
-        gc_pool_push_pending_locked(pool, block, block->pending.stamp);
+        gc_pool_push_pending_locked(pool, block, block->pending.epoch);
         block = next;
     }
 }
 
-void gc_stream_close_locked(struct gc_pool *pool, uint64_t stream)
+void gc_stream_list_close_locked(struct gc_pool *pool, uint64_t stream)
 {
     struct gc_stream_list *list = stream == 0 ? NULL : find_list(pool, stream);
     if (list == NULL)
         return;
-    if (list->is_marked && list->last->pending.stamp <= list->covered)
+    if (list->is_marked && list->last->pending.epoch <= list->covered)
         list->is_ended = true;
     else
         dissolve(pool, list);
 }
 
-void gc_stream_forget_locked(struct gc_pool *pool, const struct gc_context *worker)
+void gc_stream_list_drop_worker_locked(struct gc_pool *pool, const struct gc_context *worker)
 {
     for (unsigned i = 0; i < pool->stream_count; i++) {
         if (pool->streams[i].worker == worker)
@@ -202,14 +204,14 @@ void gc_pool_uncount_pending_locked(struct gc_pool *pool, const struct gc_block 
     gc_gauge_sub(pool->shared.pending, block->bytes);
 }
 
-void gc_pool_push_pending_locked(struct gc_pool *pool, struct gc_block *block, uint64_t stamp)
+void gc_pool_push_pending_locked(struct gc_pool *pool, struct gc_block *block, uint64_t epoch)
 {
     struct gc_block *last = pool->content.pending_last;
     gc_block_set_state(block, GC_BLOCK_PENDING);
     block->pending.next = NULL;
     /* A stamp that comes late is raised, so that the list stays in order: it waits a little longer.
      */
-    block->pending.stamp = last == NULL ? stamp : gc_max_u64(stamp, last->pending.stamp);
+    block->pending.epoch = last == NULL ? epoch : gc_max_u64(epoch, last->pending.epoch);
     if (last != NULL)
         last->pending.next = block;
     else
@@ -218,11 +220,11 @@ void gc_pool_push_pending_locked(struct gc_pool *pool, struct gc_block *block, u
     gc_pool_count_pending_locked(pool, block);
 }
 
-struct gc_pending gc_pool_take_pending_locked(struct gc_pool *pool, uint64_t retired)
+struct gc_pending gc_pool_remove_pending_locked(struct gc_pool *pool, uint64_t completed)
 {
     struct gc_pending taken = {NULL, NULL};
     struct gc_block *block = pool->content.pending_first;
-    while (block != NULL && block->pending.stamp <= retired) {
+    while (block != NULL && block->pending.epoch <= completed) {
         taken.last = block;
         block = block->pending.next;
     }
@@ -233,20 +235,20 @@ struct gc_pending gc_pool_take_pending_locked(struct gc_pool *pool, uint64_t ret
         if (block == NULL)
             pool->content.pending_last = NULL;
     }
-    gc_stream_take_retired_locked(pool, retired, &taken);
+    gc_stream_list_remove_completed_locked(pool, completed, &taken);
     return taken;
 }
 
-bool gc_pool_give_pending_locked(struct gc_pool *pool, struct gc_pending pending)
+bool gc_pool_free_pending_locked(struct gc_pool *pool, struct gc_pending pending)
 {
-    bool any_once = false;
+    bool any_uncached = false;
     struct gc_block *block = pending.first;
     while (block != NULL) {
         struct gc_block *next = block->pending.next;
-        any_once |= gc_block_segment(block)->class == GC_CLASS_ONCE;
+        any_uncached |= gc_block_segment(block)->size_class == GC_CLASS_UNCACHED;
         gc_pool_uncount_pending_locked(pool, block);
-        gc_pool_give_locked(pool, block);
+        gc_pool_free_locked(pool, block);
         block = next;
     }
-    return any_once;
+    return any_uncached;
 }

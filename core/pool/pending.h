@@ -34,24 +34,25 @@ struct gc_stream_list {
 };
 
 /* False: there is no list to be had; the block is untouched. */
-bool gc_stream_push_locked(struct gc_pool *pool, struct gc_context *worker, uint64_t stream,
-                           struct gc_block *block, uint64_t stamp);
+bool gc_stream_list_push_locked(struct gc_pool *pool, struct gc_context *worker, uint64_t stream,
+                                struct gc_block *block, uint64_t epoch);
 /* A block of just about `bytes` that was freed in this stream, in no list any more; NULL: none. */
-struct gc_block *gc_stream_take_locked(struct gc_pool *pool, uint64_t stream, uint64_t bytes);
+struct gc_block *gc_stream_list_alloc_locked(struct gc_pool *pool, uint64_t stream, uint64_t bytes);
 /* Takes the blocks of this stream that lie in a range, if they have `pending_bytes` together: all
  * that is pending there. False with nothing changed. */
-bool gc_stream_take_range_locked(struct gc_pool *pool, uint64_t stream, uint64_t address,
-                                 uint64_t bytes, uint64_t pending_bytes, struct gc_pending *taken);
+bool gc_stream_list_remove_range_locked(struct gc_pool *pool, uint64_t stream, uint64_t address,
+                                        uint64_t bytes, uint64_t pending_bytes,
+                                        struct gc_pending *taken);
 /* Adds what is retired in any list to `taken`; a list that becomes empty is free for another
  * stream. */
-void gc_stream_take_retired_locked(struct gc_pool *pool, uint64_t retired,
-                                   struct gc_pending *taken);
-bool gc_stream_has_list_locked(struct gc_pool *pool, uint64_t stream);
+void gc_stream_list_remove_completed_locked(struct gc_pool *pool, uint64_t completed,
+                                            struct gc_pending *taken);
+bool gc_stream_list_exists_locked(struct gc_pool *pool, uint64_t stream);
 /* The stream is about to be destroyed: its blocks wait for its mark, or, where it has none that
  * covers them, are ordinarily pending from now on. */
-void gc_stream_close_locked(struct gc_pool *pool, uint64_t stream);
+void gc_stream_list_close_locked(struct gc_pool *pool, uint64_t stream);
 /* The context is about to end, and with it its streams and their marks: their blocks are ordinarily
  * pending from now on, since what they waited for in other contexts' streams may go on. */
-void gc_stream_forget_locked(struct gc_pool *pool, const struct gc_context *worker);
+void gc_stream_list_drop_worker_locked(struct gc_pool *pool, const struct gc_context *worker);
 
 #endif

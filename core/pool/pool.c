@@ -34,19 +34,20 @@ void gc_pool_fini(struct gc_pool *pool)
     gc_lock_fini(&pool->lock);
 }
 
-bool gc_pool_plan(uint64_t requested_bytes, uint64_t *bytes, struct gc_segment_plan *plan)
+bool gc_pool_specify(uint64_t requested_bytes, uint64_t *bytes,
+                     struct gc_segment_spec *segment_spec)
 {
     if (!gc_round_up_u64(requested_bytes, GC_GRANULE, bytes))
         return false;
-    *plan =
-        (struct gc_segment_plan){.class = *bytes <= GC_SMALL_MAX ? GC_CLASS_SMALL : GC_CLASS_LARGE};
+    *segment_spec = (struct gc_segment_spec){.size_class = *bytes <= GC_SMALL_MAX ? GC_CLASS_SMALL
+                                                                                  : GC_CLASS_LARGE};
     if (*bytes <= GC_SMALL_MAX)
-        plan->bytes = GC_SMALL_SEGMENT;
+        segment_spec->bytes = GC_SMALL_SEGMENT;
     else if (*bytes <= GC_LARGE_SHARED_MAX)
-        plan->bytes = GC_LARGE_SEGMENT;
-    else if (!gc_round_up_u64(*bytes, GC_SEGMENT_UNIT, &plan->bytes))
+        segment_spec->bytes = GC_LARGE_SEGMENT;
+    else if (!gc_round_up_u64(*bytes, GC_SEGMENT_UNIT, &segment_spec->bytes))
         return false;
-    plan->driver_bytes = plan->bytes;
+    segment_spec->driver_bytes = segment_spec->bytes;
     return true;
 }
 
@@ -68,12 +69,12 @@ struct gc_block *gc_pool_pop_record_locked(struct gc_pool *pool)
     return block;
 }
 
-static bool stock_locked(struct gc_pool *pool)
+static bool refill_locked(struct gc_pool *pool)
 {
     if (pool->spare_count >= SPARES_NEEDED)
         return true;
     while (pool->spare_count < SPARES_BATCH) {
-        struct gc_block *block = gc_slab_try_take(pool->shared.blocks);
+        struct gc_block *block = gc_slab_try_alloc(pool->shared.blocks);
         if (block == NULL)
             break;
         push_record(pool, block);
@@ -85,13 +86,13 @@ enum gc_status gc_pool_acquire(struct gc_pool *pool)
 {
     for (;;) {
         gc_lock_acquire(&pool->lock);
-        if (stock_locked(pool))
+        if (refill_locked(pool))
             return GC_OK;
         gc_lock_release(&pool->lock);
-        void *record = gc_slab_take(pool->shared.blocks);
+        void *record = gc_slab_alloc(pool->shared.blocks);
         if (record == NULL)
             return GC_NO_HOST_MEMORY;
-        gc_slab_put(pool->shared.blocks, record);
+        gc_slab_free(pool->shared.blocks, record);
     }
 }
 
@@ -105,12 +106,12 @@ void gc_pool_release(struct gc_pool *pool)
     gc_lock_release(&pool->lock);
 }
 
-void gc_pool_put_record_locked(struct gc_pool *pool, struct gc_block *block)
+void gc_pool_free_record_locked(struct gc_pool *pool, struct gc_block *block)
 {
     atomic_store_explicit(&block->segment, NULL, memory_order_release);
     push_record(pool, block);
     while (pool->spare_count > 2 * SPARES_BATCH)
-        gc_slab_put(pool->shared.blocks, gc_pool_pop_record_locked(pool));
+        gc_slab_free(pool->shared.blocks, gc_pool_pop_record_locked(pool));
 }
 
 /* ---- blocks ---- */
@@ -148,7 +149,7 @@ void gc_pool_bin_locked(struct gc_pool *pool, struct gc_block *block)
 {
     struct gc_segment *segment = gc_block_segment(block);
     gc_block_set_state(block, GC_BLOCK_FREE);
-    gc_bins_insert(&pool->content.bins[segment->class], block);
+    gc_bins_insert(&pool->content.bins[segment->size_class], block);
     if (gc_block_spans_segment(block) && segment->arena == NULL)
         gc_pool_set_idle_locked(pool, segment);
 }
@@ -156,7 +157,7 @@ void gc_pool_bin_locked(struct gc_pool *pool, struct gc_block *block)
 void gc_pool_unbin_locked(struct gc_pool *pool, struct gc_block *block)
 {
     struct gc_segment *segment = gc_block_segment(block);
-    gc_bins_remove(&pool->content.bins[segment->class], block);
+    gc_bins_remove(&pool->content.bins[segment->size_class], block);
     if (segment->is_idle)
         clear_idle(pool, segment);
 }
@@ -183,15 +184,15 @@ static void unlink_block(struct gc_block *block)
 
 static bool is_never_cut(const struct gc_segment *segment)
 {
-    return segment->class >= GC_CLASS_CUT_COUNT;
+    return segment->size_class >= GC_CLASS_CUT_COUNT;
 }
 
 static uint64_t least_remainder(const struct gc_segment *segment)
 {
     if (is_never_cut(segment))
         return UINT64_MAX;
-    return segment->class != GC_CLASS_LARGE || segment->arena != NULL ? GC_SMALL_REMAINDER
-                                                                      : GC_LARGE_REMAINDER;
+    return segment->size_class != GC_CLASS_LARGE || segment->arena != NULL ? GC_SMALL_REMAINDER
+                                                                           : GC_LARGE_REMAINDER;
 }
 
 /* Cuts a block in two; the second half is in no bin. */
@@ -217,22 +218,22 @@ void gc_pool_split_off_locked(struct gc_pool *pool, struct gc_block *block, uint
 static void count_ordered(const struct gc_pool_shared *shared, uint64_t bytes)
 {
     gc_gauge_add(shared->ordered, bytes);
-    for (int i = 0; i < GC_ORDERED_MARK_COUNT; i++)
-        gc_gauge_add(&shared->ordered_marks[i], bytes);
+    for (int i = 0; i < GC_ORDERED_PEAK_COUNT; i++)
+        gc_gauge_add(&shared->ordered_peaks[i], bytes);
 }
 
 void gc_pool_uncount_ordered(const struct gc_pool_shared *shared, uint64_t bytes)
 {
     gc_gauge_sub(shared->ordered, bytes);
-    for (int i = 0; i < GC_ORDERED_MARK_COUNT; i++)
-        gc_gauge_sub(&shared->ordered_marks[i], bytes);
+    for (int i = 0; i < GC_ORDERED_PEAK_COUNT; i++)
+        gc_gauge_sub(&shared->ordered_peaks[i], bytes);
 }
 
 void gc_pool_pin_locked(struct gc_pool *pool, struct gc_block *block)
 {
     pool->pinned_count += !block->is_pinned;
     block->is_pinned = true;
-    atomic_store_explicit(&block->magazine, 0, memory_order_relaxed);
+    atomic_store_explicit(&block->tcache_number, 0, memory_order_relaxed);
 }
 
 void gc_pool_set_synchronous_locked(struct gc_pool *pool, struct gc_block *block, bool is_it)
@@ -244,10 +245,10 @@ void gc_pool_set_synchronous_locked(struct gc_pool *pool, struct gc_block *block
         atomic_fetch_add_explicit(pool->shared.synchronous_count, 1, memory_order_relaxed);
     else
         atomic_fetch_sub_explicit(pool->shared.synchronous_count, 1, memory_order_relaxed);
-    atomic_store_explicit(&block->magazine, 0, memory_order_relaxed);
+    atomic_store_explicit(&block->tcache_number, 0, memory_order_relaxed);
 }
 
-void gc_pool_unmark_locked(struct gc_pool *pool, struct gc_block *block)
+void gc_pool_clear_flags_locked(struct gc_pool *pool, struct gc_block *block)
 {
     gc_pool_set_synchronous_locked(pool, block, false);
     pool->pinned_count -= block->is_pinned;
@@ -259,35 +260,35 @@ void gc_pool_unmark_locked(struct gc_pool *pool, struct gc_block *block)
 static uint16_t magazine_of(const struct gc_pool *pool, const struct gc_block *block)
 {
     const struct gc_segment *segment = gc_block_segment(block);
-    const bool is_whole = segment->class == GC_CLASS_WHOLE;
+    const bool is_dedicated = segment->size_class == GC_CLASS_DEDICATED;
     const bool may_enter =
-        block->bytes <= atomic_load_explicit(&pool->magazine_block_bytes, memory_order_relaxed) &&
-        segment->class != GC_CLASS_ONCE && is_whole == pool->shared.is_whole &&
-        (!is_whole || block->bytes - block->live.requested_bytes <= SLACK_MAX);
+        block->bytes <= atomic_load_explicit(&pool->tcache_block_bytes, memory_order_relaxed) &&
+        segment->size_class != GC_CLASS_UNCACHED && is_dedicated == pool->shared.is_dedicated &&
+        (!is_dedicated || block->bytes - block->live.requested_bytes <= SLACK_MAX);
     return may_enter ? pool->number : 0;
 }
 
 void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
-                              const struct gc_claim *claim)
+                              const struct gc_alloc_spec *spec)
 {
-    GC_ASSERT(block->bytes >= claim->bytes);
-    block->live.requested_bytes = claim->requested_bytes;
-    block->live.id = gc_block_take_id(&pool->ids, pool->shared.next_block_id);
-    block->api = claim->api;
+    GC_ASSERT(block->bytes >= spec->bytes);
+    block->live.requested_bytes = spec->requested_bytes;
+    block->live.id = gc_block_next_id(&pool->ids, pool->shared.next_block_id);
+    block->api = spec->api;
     GC_ASSERT(!block->is_pinned && !block->is_synchronous);
     block->is_shared = false;
-    block->is_ordered = claim->is_ordered;
-    if (claim->is_ordered)
-        count_ordered(&pool->shared, claim->requested_bytes);
-    atomic_store_explicit(&block->magazine, claim->is_ordered ? 0 : magazine_of(pool, block),
+    block->is_ordered = spec->is_ordered;
+    if (spec->is_ordered)
+        count_ordered(&pool->shared, spec->requested_bytes);
+    atomic_store_explicit(&block->tcache_number, spec->is_ordered ? 0 : magazine_of(pool, block),
                           memory_order_relaxed);
     gc_block_set_state(block, GC_BLOCK_LIVE);
 }
 
-struct gc_block *gc_pool_carve_locked(struct gc_pool *pool, const struct gc_place *place,
+struct gc_block *gc_pool_split_locked(struct gc_pool *pool, const struct gc_place *place,
                                       uint64_t bytes)
 {
-    struct gc_block *block = place->hole;
+    struct gc_block *block = place->free_block;
     gc_pool_unbin_locked(pool, block);
     if (place->address > block->address) {
         struct gc_block *front = block;
@@ -305,7 +306,7 @@ static void merge_next(struct gc_pool *pool, struct gc_block *block, struct gc_b
     block->bytes += next->bytes;
     gc_pagemap_clear(pool->shared.pagemap, next->address);
     unlink_block(next);
-    gc_pool_put_record_locked(pool, next);
+    gc_pool_free_record_locked(pool, next);
 }
 
 /* Into the bins, one with its free neighbours. */
@@ -325,7 +326,7 @@ static void merge_and_bin(struct gc_pool *pool, struct gc_block *block)
     gc_pool_bin_locked(pool, block);
 }
 
-void gc_pool_give_locked(struct gc_pool *pool, struct gc_block *block)
+void gc_pool_free_locked(struct gc_pool *pool, struct gc_block *block)
 {
     struct gc_arena *arena = gc_block_segment(block)->arena;
     GC_ASSERT(block->state != GC_BLOCK_FREE);
@@ -335,7 +336,7 @@ void gc_pool_give_locked(struct gc_pool *pool, struct gc_block *block)
     pool->generation++;
 }
 
-void gc_pool_uncarve_locked(struct gc_pool *pool, struct gc_block *block)
+void gc_pool_unsplit_locked(struct gc_pool *pool, struct gc_block *block)
 {
     GC_ASSERT(block->state == GC_BLOCK_MAPPING);
     merge_and_bin(pool, block);

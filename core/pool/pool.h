@@ -49,25 +49,25 @@
 #define GC_SMALL_REMAINDER GC_GRANULE
 #define GC_LARGE_REMAINDER GC_KIB(16)
 /* A whole segment serves a request that leaves less than this share of it unused. */
-#define GC_WHOLE_WASTE_SHARE 16
+#define GC_DEDICATED_WASTE_SHARE 16
 
 struct gc_context;
 
 /* What the pools of one device, or all, have in common. */
 struct gc_pool_shared {
-    struct gc_host *host; /* of the device */
+    struct gc_host_mem *host; /* of the device */
     struct gc_pagemap *pagemap;
     struct gc_slab *blocks;
     struct gc_slab *segments;
     atomic_uint_fast64_t *next_block_id; /* of the process */
-    struct gc_supply *supply;            /* of the device */
-    struct gc_supply *share_supply;      /* of the tenant's share of it; NULL: none */
+    struct gc_idle *idle;                /* of the device */
+    struct gc_idle *quota_idle;          /* of the tenant's share of it; NULL: none */
     struct gc_gauge_cell *pending;       /* of the device, as the next */
     struct gc_gauge_cell *ordered;
-    struct gc_gauge_cell *ordered_marks; /* GC_ORDERED_MARK_COUNT */
+    struct gc_gauge_cell *ordered_peaks; /* GC_ORDERED_PEAK_COUNT */
     atomic_uint *synchronous_count;      /* of the process: see gc_core_set_synchronous */
     uint64_t page_bytes;                 /* of mapped memory; 0: there is none */
-    bool is_whole; /* of the device: every block is a driver allocation of its own */
+    bool is_dedicated; /* of the device: every block is a driver allocation of its own */
 };
 
 /* The segments of a pool and the lists of their blocks: detached from it while its context may be
@@ -102,14 +102,14 @@ struct gc_pool {
     uint32_t spare_count;
     bool is_dropped; /* the context is gone, or about to be, and with it every segment */
     struct gc_pool_hidden
-        *hidden;           /* what it had, while that is about to be (core/alloc/teardown.c) */
+        *detached;         /* what it had, while that is about to be (core/alloc/teardown.c) */
     bool is_closed;        /* hands nothing out: its tenant is about to be removed */
     uint64_t generation;   /* rises whenever memory becomes free or the pool grows */
     uint64_t pinned_count; /* live blocks that others reach: see gc_core_pin */
     struct gc_pages pages;
     struct gc_block_ids ids;
     uint16_t number; /* of the context, from 1; 0: one too many for threads to keep its blocks */
-    atomic_uint_fast64_t magazine_block_bytes; /* the largest that a thread may keep; 0: none */
+    atomic_uint_fast64_t tcache_block_bytes; /* the largest that a thread may keep; 0: none */
 };
 
 void gc_pool_init(struct gc_pool *pool, struct gc_context *context,
@@ -120,7 +120,8 @@ void gc_pool_content_init(struct gc_pool_content *content);
 
 /* Rounds a request and chooses its class and the segment it would like. False if 64 bits overflow.
  */
-bool gc_pool_plan(uint64_t requested_bytes, uint64_t *bytes, struct gc_segment_plan *plan);
+bool gc_pool_specify(uint64_t requested_bytes, uint64_t *bytes,
+                     struct gc_segment_spec *segment_spec);
 
 /* Takes the lock, with enough spare records that nothing done under it needs host memory.
  * GC_NO_HOST_MEMORY: not taken. */
@@ -131,74 +132,74 @@ void gc_pool_release(struct gc_pool *pool);
 
 /* A live block for the claim from the free blocks of `class`, or NULL: the place that best fit
  * names, if it needs no driver call. */
-struct gc_block *gc_pool_take_locked(struct gc_pool *pool, enum gc_class class,
-                                     const struct gc_claim *claim);
+struct gc_block *gc_pool_alloc_locked(struct gc_pool *pool, enum gc_size_class size_class,
+                                      const struct gc_alloc_spec *spec);
 /* The same from any hole of any class that needs no driver call, however it fits: the last resort.
  * For class whole, from any whole segment. */
-struct gc_block *gc_pool_take_any_locked(struct gc_pool *pool, enum gc_class class,
-                                         const struct gc_claim *claim);
+struct gc_block *gc_pool_alloc_any_locked(struct gc_pool *pool, enum gc_size_class size_class,
+                                          const struct gc_alloc_spec *spec);
 
 /* Where a block would go. */
 struct gc_place {
-    struct gc_block *hole;
+    struct gc_block *free_block;
     uint64_t address; /* in the hole */
 };
 /* Best fit. `is_tight`: smaller blocks too touch no more pages than they must. False: no hole. */
-bool gc_pool_find_place_locked(const struct gc_pool *pool, enum gc_class class, uint64_t bytes,
-                               bool is_tight, struct gc_place *place);
+bool gc_pool_find_place_locked(const struct gc_pool *pool, enum gc_size_class size_class,
+                               uint64_t bytes, bool is_tight, struct gc_place *place);
 /* The place at an address of the planned segment. False if it is not all free. */
 bool gc_pool_find_at_locked(const struct gc_pool *pool, uint64_t address, uint64_t bytes,
                             struct gc_place *place);
 /* A live block at the place, or NULL where that needs the driver. */
-struct gc_block *gc_pool_take_place_locked(struct gc_pool *pool, const struct gc_place *place,
-                                           const struct gc_claim *claim);
+struct gc_block *gc_pool_alloc_at_locked(struct gc_pool *pool, const struct gc_place *place,
+                                         const struct gc_alloc_spec *spec);
 /* Takes a block out of the hole: in no bin, state MAPPING. Its pages are the caller's business. */
-struct gc_block *gc_pool_carve_locked(struct gc_pool *pool, const struct gc_place *place,
+struct gc_block *gc_pool_split_locked(struct gc_pool *pool, const struct gc_place *place,
                                       uint64_t bytes);
 void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
-                              const struct gc_claim *claim);
+                              const struct gc_alloc_spec *spec);
 /* A live block: see gc_core_pin. */
 void gc_pool_pin_locked(struct gc_pool *pool, struct gc_block *block);
 /* The same: see gc_core_set_synchronous. */
 void gc_pool_set_synchronous_locked(struct gc_pool *pool, struct gc_block *block, bool is_it);
 /* The block is freed, whatever comes of its memory: neither holds any more. */
-void gc_pool_unmark_locked(struct gc_pool *pool, struct gc_block *block);
+void gc_pool_clear_flags_locked(struct gc_pool *pool, struct gc_block *block);
 /* Puts back what was carved and never became live. */
-void gc_pool_uncarve_locked(struct gc_pool *pool, struct gc_block *block);
+void gc_pool_unsplit_locked(struct gc_pool *pool, struct gc_block *block);
 /* Adds an arena, one free block. */
 void gc_pool_add_arena_locked(struct gc_pool *pool, struct gc_arena *arena);
 /* An idle block becomes free: merged and put into the bins. */
-void gc_pool_give_locked(struct gc_pool *pool, struct gc_block *block);
+void gc_pool_free_locked(struct gc_pool *pool, struct gc_block *block);
 
 /* Adds a prepared segment and carves a live block from its start. */
 struct gc_block *gc_pool_add_locked(struct gc_pool *pool, struct gc_segment *segment,
-                                    const struct gc_claim *claim);
+                                    const struct gc_alloc_spec *spec);
 /* The same without a block: one free one. */
 void gc_pool_add_free_locked(struct gc_pool *pool, struct gc_segment *segment);
 /* Takes out a segment that consists of one block, which is returned, no longer anywhere. */
 struct gc_block *gc_pool_remove_locked(struct gc_pool *pool, struct gc_segment *segment);
 /* Whether the block is a driver allocation of its own. */
-bool gc_pool_is_whole_locked(const struct gc_block *block);
+bool gc_pool_is_dedicated_locked(const struct gc_block *block);
 /* Such a live block is given to other processes. */
 void gc_pool_export_locked(struct gc_block *block);
 /* Puts back what gc_pool_remove_locked took. */
 void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,
                             struct gc_block *block, enum gc_block_state state);
-void gc_pool_put_record_locked(struct gc_pool *pool, struct gc_block *block);
+void gc_pool_free_record_locked(struct gc_pool *pool, struct gc_block *block);
 
 /* Memory of the pool has become idle, or is no more. */
 static inline void gc_pool_add_idle(const struct gc_pool_shared *shared, uint64_t bytes)
 {
-    gc_supply_add(shared->supply, bytes);
-    if (shared->share_supply != NULL)
-        gc_supply_add(shared->share_supply, bytes);
+    gc_idle_add(shared->idle, bytes);
+    if (shared->quota_idle != NULL)
+        gc_idle_add(shared->quota_idle, bytes);
 }
 
 static inline void gc_pool_sub_idle(const struct gc_pool_shared *shared, uint64_t bytes)
 {
-    gc_supply_sub(shared->supply, bytes);
-    if (shared->share_supply != NULL)
-        gc_supply_sub(shared->share_supply, bytes);
+    gc_idle_sub(shared->idle, bytes);
+    if (shared->quota_idle != NULL)
+        gc_idle_sub(shared->quota_idle, bytes);
 }
 
 /* A stream-ordered block is live no more. */
@@ -211,23 +212,23 @@ struct gc_pending {
 };
 /* `stamp` is the count of work.h that the block's free was stamped with; stamps need not come in
  * order. */
-void gc_pool_push_pending_locked(struct gc_pool *pool, struct gc_block *block, uint64_t stamp);
+void gc_pool_push_pending_locked(struct gc_pool *pool, struct gc_block *block, uint64_t epoch);
 /* A block has come into a list of pending ones, or left it. */
 void gc_pool_count_pending_locked(struct gc_pool *pool, const struct gc_block *block);
 void gc_pool_uncount_pending_locked(struct gc_pool *pool, const struct gc_block *block);
 /* Takes out all with stamps up to `retired`, of the streams' lists too; they stay in state pending.
  */
-struct gc_pending gc_pool_take_pending_locked(struct gc_pool *pool, uint64_t retired);
+struct gc_pending gc_pool_remove_pending_locked(struct gc_pool *pool, uint64_t completed);
 /* They are idle: gives them all. True if a segment is to go back for it. */
-bool gc_pool_give_pending_locked(struct gc_pool *pool, struct gc_pending pending);
+bool gc_pool_free_pending_locked(struct gc_pool *pool, struct gc_pending pending);
 
 /* Free memory that is there, and the longest piece of it that needs no driver call. Walks all
  * blocks where there are arenas. */
-struct gc_hole_sums {
+struct gc_free_sums {
     uint64_t free_bytes;
     uint64_t largest_bytes;
 };
-struct gc_hole_sums gc_pool_measure_locked(const struct gc_pool *pool);
+struct gc_free_sums gc_pool_measure_locked(const struct gc_pool *pool);
 
 /* Walks everything, O(blocks log blocks): true if all invariants hold. */
 bool gc_pool_validate(struct gc_pool *pool);

@@ -20,7 +20,7 @@ static void link_segment(struct gc_pool *pool, struct gc_segment *segment, struc
     block->next = NULL;
     block->address = segment->address;
     block->bytes = segment->bytes;
-    if (segment->class == GC_CLASS_PLANNED)
+    if (segment->size_class == GC_CLASS_PLANNED)
         pool->content.planned = segment;
     atomic_store_explicit(&segment->pool, pool, memory_order_release);
     atomic_store_explicit(&block->segment, segment, memory_order_release);
@@ -28,14 +28,14 @@ static void link_segment(struct gc_pool *pool, struct gc_segment *segment, struc
 }
 
 struct gc_block *gc_pool_add_locked(struct gc_pool *pool, struct gc_segment *segment,
-                                    const struct gc_claim *claim)
+                                    const struct gc_alloc_spec *spec)
 {
     struct gc_block *block = gc_pool_pop_record_locked(pool);
     segment->arena = NULL;
     segment->is_idle = false;
     link_segment(pool, segment, block);
-    gc_pool_split_off_locked(pool, block, claim->bytes);
-    gc_pool_make_live_locked(pool, block, claim);
+    gc_pool_split_off_locked(pool, block, spec->bytes);
+    gc_pool_make_live_locked(pool, block, spec);
     gc_pagemap_set(pool->shared.pagemap, block->address, block);
     return block;
 }
@@ -85,7 +85,7 @@ struct gc_block *gc_pool_remove_locked(struct gc_pool *pool, struct gc_segment *
     return block;
 }
 
-bool gc_pool_is_whole_locked(const struct gc_block *block)
+bool gc_pool_is_dedicated_locked(const struct gc_block *block)
 {
     const struct gc_segment *segment = gc_block_segment(block);
     return segment->arena == NULL && !segment->is_own_mapping && gc_block_spans_segment(block) &&
@@ -98,9 +98,9 @@ void gc_pool_export_locked(struct gc_block *block)
     struct gc_pool *pool = atomic_load_explicit(&segment->pool, memory_order_relaxed);
     if (pool->content.planned == segment)
         pool->content.planned = NULL;
-    segment->class = GC_CLASS_ONCE;
+    segment->size_class = GC_CLASS_UNCACHED;
     segment->is_plain = false;
-    atomic_store_explicit(&block->magazine, 0, memory_order_relaxed);
+    atomic_store_explicit(&block->tcache_number, 0, memory_order_relaxed);
 }
 
 void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,

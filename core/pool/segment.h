@@ -18,17 +18,17 @@
 struct gc_arena;
 struct gc_pool;
 
-enum gc_class {
+enum gc_size_class {
     GC_CLASS_SMALL, /* requests up to GC_SMALL_MAX */
     GC_CLASS_LARGE,
     GC_CLASS_PLANNED,   /* places of a plan (follow.h), and what finds no other */
     GC_CLASS_CUT_COUNT, /* so far: blocks are cut from segments, and merged */
     /* One block each, at the base of the driver's allocation: what other processes can open. */
-    GC_CLASS_WHOLE = GC_CLASS_CUT_COUNT,
+    GC_CLASS_DEDICATED = GC_CLASS_CUT_COUNT,
     /* One block each that serves once: never handed out again, goes back once it is free. Others
      * may have it open, or there is no cache, or its memory is less than its bytes (debug_map.c).
      */
-    GC_CLASS_ONCE,
+    GC_CLASS_UNCACHED,
     GC_CLASS_COUNT
 };
 
@@ -42,9 +42,9 @@ struct gc_segment {
     struct gc_segment *idle_previous; /* among the pool's idle segments, the longest idle first */
     struct gc_segment *idle_next;
     struct gc_arena
-        *arena;    /* its pages, if it is a range of addresses; NULL: the driver's memory */
-    uint8_t class; /* enum gc_class: which bins its free blocks are in */
-    bool is_idle;  /* wholly free: in the idle list */
+        *arena;         /* its pages, if it is a range of addresses; NULL: the driver's memory */
+    uint8_t size_class; /* enum gc_size_class: which bins its free blocks are in */
+    bool is_idle;       /* wholly free: in the idle list */
     bool is_plain; /* of class once: the driver's own free judges and waits, as without a cache */
     bool is_own_mapping; /* its memory is pages that the debug aids mapped for its one block */
     uint8_t unused[52];
@@ -69,10 +69,10 @@ static inline bool gc_block_spans_segment(const struct gc_block *block)
 }
 
 /* What is asked of the driver for one request. */
-struct gc_segment_plan {
+struct gc_segment_spec {
     uint64_t driver_bytes;
     uint64_t bytes; /* driver_bytes in whole granules */
-    enum gc_class class;
+    enum gc_size_class size_class;
     bool is_own_mapping;     /* debug_map.c */
     bool is_plain;           /* as a segment's */
     bool is_tight;           /* of mapped memory, no page more than must be */
@@ -81,7 +81,7 @@ struct gc_segment_plan {
 };
 
 /* What a live block remembers of its request. */
-struct gc_claim {
+struct gc_alloc_spec {
     uint64_t bytes;           /* rounded to granules */
     uint64_t requested_bytes; /* as the program said */
     uint64_t stream;

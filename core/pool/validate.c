@@ -35,8 +35,8 @@ static bool check_segment(const struct gc_pool *pool, const struct gc_segment *s
         REQUIRE(gc_pagemap_get(pool->shared.pagemap, address) == block);
         REQUIRE(!is_free || previous == NULL || previous->state != GC_BLOCK_FREE);
         if (is_free) {
-            sums->free_count[segment->class]++;
-            sums->free_bytes[segment->class] += block->bytes;
+            sums->free_count[segment->size_class]++;
+            sums->free_bytes[segment->size_class] += block->bytes;
         }
         if (block->state == GC_BLOCK_PENDING) {
             sums->pending_count++;
@@ -60,7 +60,7 @@ static bool check_pending(const struct gc_block *first, const struct gc_block *l
     for (const struct gc_block *block = first; block != NULL; block = block->pending.next) {
         REQUIRE(block->state == GC_BLOCK_PENDING && sums->pending_count > 0);
         REQUIRE(block->pending.next != NULL
-                    ? block->pending.stamp <= block->pending.next->pending.stamp
+                    ? block->pending.epoch <= block->pending.next->pending.epoch
                     : block == last);
         sums->pending_count--;
     }
@@ -77,10 +77,10 @@ static bool validate_locked(const struct gc_pool *pool)
         REQUIRE(check_segment(pool, segment, &sums));
         previous = segment;
     }
-    for (unsigned class = 0; class < GC_CLASS_COUNT; class ++) {
-        REQUIRE(gc_bins_validate(&pool->content.bins[class]));
-        REQUIRE(pool->content.bins[class].count == sums.free_count[class]);
-        REQUIRE(pool->content.bins[class].bytes == sums.free_bytes[class]);
+    for (unsigned size_class = 0; size_class < GC_CLASS_COUNT; size_class++) {
+        REQUIRE(gc_bins_validate(&pool->content.bins[size_class]));
+        REQUIRE(pool->content.bins[size_class].count == sums.free_count[size_class]);
+        REQUIRE(pool->content.bins[size_class].bytes == sums.free_bytes[size_class]);
     }
     for (const struct gc_segment *segment = pool->content.idle_oldest; segment != NULL;
          segment = segment->idle_next) {

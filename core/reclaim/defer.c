@@ -34,15 +34,15 @@
 #define PENDING_SHARE 8
 #define PENDING_WAIT_NS UINT64_C(250000000)
 /* And fences are asked again each time this share was missed. */
-#define ASK_SHARE 2048
+#define POLL_SHARE 2048
 
 /* The longest idle segment that serves once, out of the pool. */
-static struct gc_segment *take_once(struct gc_context *context, struct gc_block **block)
+static struct gc_segment *remove_uncached(struct gc_context *context, struct gc_block **block)
 {
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
     struct gc_segment *segment = pool->content.idle_oldest;
-    while (segment != NULL && segment->class != GC_CLASS_ONCE)
+    while (segment != NULL && segment->size_class != GC_CLASS_UNCACHED)
         segment = segment->idle_next;
     if (segment != NULL)
         *block = gc_pool_remove_locked(pool, segment);
@@ -51,38 +51,38 @@ static struct gc_segment *take_once(struct gc_context *context, struct gc_block 
 }
 
 /* Gives back what serves once and became idle with what was pending. */
-static void give_back_once(struct gc_context *context)
+static void release_uncached(struct gc_context *context)
 {
     bool goes_on = true;
     while (goes_on) {
         struct gc_block *block = NULL;
-        gc_device_give_back_begin(context->device, context->share);
-        gc_core_look_begin(context->core);
-        struct gc_segment *segment = take_once(context, &block);
-        goes_on = segment != NULL && gc_segment_give_back(context, segment, block, NULL) == 0;
-        gc_core_look_end(context->core);
-        gc_device_give_back_end(context->device, context->share);
+        gc_device_release_begin(context->device, context->quota);
+        gc_core_relaxed_begin(context->core);
+        struct gc_segment *segment = remove_uncached(context, &block);
+        goes_on = segment != NULL && gc_segment_release(context, segment, block, NULL) == 0;
+        gc_core_relaxed_end(context->core);
+        gc_device_release_end(context->device, context->quota);
     }
 }
 
 /* ---- pending memory ---- */
 
-bool gc_reuse_collect(struct gc_context *context)
+bool gc_defer_collect(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
-    bool any_once = false;
+    bool any_uncached = false;
     gc_pool_acquire_plain(pool);
-    const struct gc_pending pending = gc_pool_take_pending_locked(
-        pool, atomic_load_explicit(&context->retired, memory_order_acquire));
+    const struct gc_pending pending = gc_pool_remove_pending_locked(
+        pool, atomic_load_explicit(&context->completed, memory_order_acquire));
     if (pending.first != NULL)
-        any_once = gc_pool_give_pending_locked(pool, pending);
+        any_uncached = gc_pool_free_pending_locked(pool, pending);
     gc_pool_release(pool);
-    if (any_once)
-        give_back_once(context);
+    if (any_uncached)
+        release_uncached(context);
     if (pending.first == NULL)
         return false;
-    gc_device_note_change(context->device);
-    gc_shortage_trim(context);
+    gc_device_clear_exhausted(context->device);
+    gc_reclaim_trim(context);
     return true;
 }
 
@@ -94,7 +94,7 @@ struct backlog {
     uint32_t open_fences;
 };
 
-static struct backlog look(struct gc_context *context)
+static struct backlog poll(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
@@ -111,7 +111,7 @@ static struct backlog look(struct gc_context *context)
 /* Of what the context's memory may come to. */
 static uint64_t part_of(const struct gc_context *context, uint64_t parts)
 {
-    return gc_share_total_bytes(context->device, context->share) / parts;
+    return gc_quota_total_bytes(context->device, context->quota) / parts;
 }
 
 static bool is_synchronous(const struct gc_context *context)
@@ -119,64 +119,64 @@ static bool is_synchronous(const struct gc_context *context)
     return context->core->options->reuse == GC_REUSE_SYNC;
 }
 
-void gc_reuse_look(struct gc_context *context)
+void gc_defer_poll(struct gc_context *context)
 {
-    if (look(context).bytes == 0 || gc_reuse_collect(context))
+    if (poll(context).bytes == 0 || gc_defer_collect(context))
         return;
     gc_fence_record(context);
     if (gc_fence_poll(context))
-        gc_reuse_collect(context);
+        gc_defer_collect(context);
 }
 
 /* Streams are looked at one by one where a fence of all of them is not passed. */
 static bool poll_streams(struct gc_context *context)
 {
     bool ignored;
-    if (gc_fence_ask_streams(context, 0, &ignored) && gc_reuse_collect(context))
+    if (gc_fence_poll_streams(context, 0, &ignored) && gc_defer_collect(context))
         return true;
-    gc_fence_mark_streams(context, GC_STREAM_NONE);
+    gc_fence_record_streams(context, GC_STREAM_NONE);
     return false;
 }
 
 static bool wait_for_streams(struct gc_context *context, uint64_t limit_ns, bool *is_under_way)
 {
-    gc_fence_mark_streams(context, GC_STREAM_NONE);
-    const bool is_passed = gc_fence_ask_streams(context, limit_ns, is_under_way);
-    if (is_passed && gc_reuse_collect(context))
+    gc_fence_record_streams(context, GC_STREAM_NONE);
+    const bool is_passed = gc_fence_poll_streams(context, limit_ns, is_under_way);
+    if (is_passed && gc_defer_collect(context))
         return true;
     *is_under_way |= is_passed;
     return false;
 }
 
-bool gc_reuse_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way)
+bool gc_defer_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way)
 {
-    const struct backlog backlog = look(context);
+    const struct backlog backlog = poll(context);
     if (backlog.bytes == 0)
         return false;
     if (backlog.open_fences == 0)
         gc_fence_record(context);
     const bool is_passed = gc_fence_wait_oldest(context, limit_ns, is_under_way);
-    if (is_passed && gc_reuse_collect(context))
+    if (is_passed && gc_defer_collect(context))
         return true;
     *is_under_way |= is_passed; /* what is pending is behind it */
-    return wait_for_streams(context, *is_under_way ? 0 : gc_min_u64(limit_ns, GC_TURN_NS),
+    return wait_for_streams(context, *is_under_way ? 0 : gc_min_u64(limit_ns, GC_RECLAIM_STEP_NS),
                             is_under_way);
 }
 
-/* Waits for all that is pending, for about limit_ns. *is_stuck: that took longer. */
-static bool wait_out(struct gc_context *context, uint64_t limit_ns, bool *is_stuck)
+/* Waits for all that is pending, for about limit_ns. *is_exhausted: that took longer. */
+static bool wait_out(struct gc_context *context, uint64_t limit_ns, bool *is_exhausted)
 {
     const uint64_t start_ns = gc_core_now_ns(context->core);
     bool any = false;
     bool goes_on = true;
-    *is_stuck = false;
-    while (goes_on && !*is_stuck && look(context).bytes > 0) {
+    *is_exhausted = false;
+    while (goes_on && !*is_exhausted && poll(context).bytes > 0) {
         bool is_under_way = false;
         const bool is_freed =
-            gc_reuse_wait_oldest(context, gc_min_u64(limit_ns, GC_TURN_NS), &is_under_way);
+            gc_defer_wait_oldest(context, gc_min_u64(limit_ns, GC_RECLAIM_STEP_NS), &is_under_way);
         any |= is_freed;
         goes_on = is_freed || is_under_way;
-        *is_stuck = gc_core_now_ns(context->core) - start_ns >= limit_ns;
+        *is_exhausted = gc_core_now_ns(context->core) - start_ns >= limit_ns;
     }
     return any;
 }
@@ -187,22 +187,22 @@ static bool has_no_fences(const struct gc_context *context)
            context->is_crowded;
 }
 
-bool gc_reuse_drain(struct gc_context *context, uint64_t limit_ns)
+bool gc_defer_drain(struct gc_context *context, uint64_t limit_ns)
 {
-    bool is_stuck;
+    bool is_exhausted;
     int ignored;
-    const bool any = wait_out(context, limit_ns, &is_stuck);
-    if (is_stuck || !has_no_fences(context) || look(context).bytes == 0)
+    const bool any = wait_out(context, limit_ns, &is_exhausted);
+    if (is_exhausted || !has_no_fences(context) || poll(context).bytes == 0)
         return any;
-    return gc_fence_synchronize(context, limit_ns, &ignored) == GC_OK && gc_reuse_collect(context);
+    return gc_fence_synchronize(context, limit_ns, &ignored) == GC_OK && gc_defer_collect(context);
 }
 
 /* Without fences all that is pending is waited for, as a plain driver's free does. */
-static enum gc_status settle(struct gc_context *context, int *driver_code)
+static enum gc_status wait_all(struct gc_context *context, int *driver_code)
 {
     const enum gc_status status = gc_fence_synchronize(context, GC_FOREVER, driver_code);
     if (status == GC_OK)
-        gc_reuse_collect(context);
+        gc_defer_collect(context);
     return status;
 }
 
@@ -223,44 +223,44 @@ static bool is_all_of(struct gc_context *context, const struct gc_context *waite
 
 /* While anything captures no fence is made for what was freed since. Not for ever: the thread that
  * waits may be the one that captures. */
-static void await_captures(struct gc_context *context)
+static void wait_captures(struct gc_context *context)
 {
     const struct timespec moment = {0, 1000000};
-    const uint64_t end_ns = gc_core_now_ns(context->core) + GC_SHORT_NS;
-    while (look(context).bytes > 0 && gc_context_is_capturing(context) &&
+    const uint64_t end_ns = gc_core_now_ns(context->core) + GC_RECLAIM_WAIT_NS;
+    while (poll(context).bytes > 0 && gc_context_is_capturing(context) &&
            gc_core_now_ns(context->core) < end_ns) {
         nanosleep(&moment, NULL);
-        gc_reuse_look(context);
+        gc_defer_poll(context);
     }
 }
 
-void gc_reuse_await_others(struct gc_context *context)
+void gc_defer_wait_peers(struct gc_context *context)
 {
-    bool is_stuck;
+    bool is_exhausted;
     int ignored;
     if (is_all_of(context, context))
         return;
-    gc_magazine_flush_device(context->device, NULL);
-    await_captures(context);
-    gc_magazine_flush_device(context->device, NULL);
-    (void)wait_out(context, GC_SHORT_NS, &is_stuck);
-    if (!is_stuck && look(context).bytes > 0) /* no fence could be recorded */
-        (void)settle(context, &ignored);
+    gc_tcache_flush_device(context->device, NULL);
+    wait_captures(context);
+    gc_tcache_flush_device(context->device, NULL);
+    (void)wait_out(context, GC_RECLAIM_WAIT_NS, &is_exhausted);
+    if (!is_exhausted && poll(context).bytes > 0) /* no fence could be recorded */
+        (void)wait_all(context, &ignored);
 }
 
 /* Too much is pending: waits for the oldest of it, once. If its work goes on for longer there is
  * fresh memory, or the request waits where it is short (shortage.c). */
 static bool wait_a_while(struct gc_context *context)
 {
-    const uint64_t oldest = gc_fence_oldest_mark(context);
+    const uint64_t oldest = gc_fence_oldest_epoch(context);
     bool is_under_way = false;
-    if (oldest != 0 && oldest == atomic_load_explicit(&context->stuck_mark, memory_order_relaxed))
+    if (oldest != 0 && oldest == atomic_load_explicit(&context->stuck_epoch, memory_order_relaxed))
         return false;
-    const bool any = gc_reuse_wait_oldest(context, PENDING_WAIT_NS, &is_under_way);
+    const bool any = gc_defer_wait_oldest(context, PENDING_WAIT_NS, &is_under_way);
     if (is_under_way)
-        atomic_store_explicit(&context->stuck_mark, gc_fence_oldest_mark(context),
+        atomic_store_explicit(&context->stuck_epoch, gc_fence_oldest_epoch(context),
                               memory_order_relaxed);
-    return any || (!is_under_way && gc_reuse_drain(context, PENDING_WAIT_NS));
+    return any || (!is_under_way && gc_defer_drain(context, PENDING_WAIT_NS));
 }
 
 /* Asking is dear where many small requests miss while the device lags behind: it is done again once
@@ -275,24 +275,24 @@ static bool is_worth_asking(struct gc_context *context, uint64_t wanted_bytes)
     }
     fences->missed_bytes = gc_min_u64(UINT64_MAX - wanted_bytes, fences->missed_bytes);
     fences->missed_bytes += wanted_bytes;
-    const bool is_worth = fences->missed_bytes >= part_of(context, ASK_SHARE);
+    const bool is_worth = fences->missed_bytes >= part_of(context, POLL_SHARE);
     if (is_worth)
         fences->missed_bytes = 0;
     gc_pool_release(&context->pool);
     return is_worth;
 }
 
-bool gc_reuse_resolve(struct gc_context *context, uint64_t wanted_bytes)
+bool gc_defer_reclaim(struct gc_context *context, uint64_t wanted_bytes)
 {
-    struct backlog backlog = look(context);
+    struct backlog backlog = poll(context);
     if (backlog.bytes == 0)
         return false;
-    if (gc_reuse_collect(context))
+    if (gc_defer_collect(context))
         return true;
     if (backlog.open_fences > 0 && is_worth_asking(context, wanted_bytes) &&
-        ((gc_fence_poll(context) && gc_reuse_collect(context)) || poll_streams(context)))
+        ((gc_fence_poll(context) && gc_defer_collect(context)) || poll_streams(context)))
         return true;
-    backlog = look(context);
+    backlog = poll(context);
     if (backlog.bytes > part_of(context, PENDING_SHARE))
         return wait_a_while(context);
     if (backlog.open_fences == 0 && backlog.unfenced_count > 0)
@@ -329,27 +329,27 @@ static void consider_fence(struct gc_context *context)
     if (!is_fence_due(context))
         return;
     if (gc_fence_poll(context))
-        gc_reuse_collect(context);
-    else if (look(context).open_fences > 0)
+        gc_defer_collect(context);
+    else if (poll(context).open_fences > 0)
         poll_streams(context);
     gc_fence_record(context);
 }
 
-void gc_reuse_note_handed(struct gc_context *context)
+void gc_defer_on_flush(struct gc_context *context)
 {
-    gc_device_note_change(context->device);
+    gc_device_clear_exhausted(context->device);
     consider_fence(context);
-    gc_shortage_trim(context);
+    gc_reclaim_trim(context);
 }
 
 /* A wait that the driver let through counts in a capture too: what is captured is no work yet. */
-void gc_reuse_retire(struct gc_context *context, const struct gc_context *waited, uint64_t epoch)
+void gc_defer_complete(struct gc_context *context, const struct gc_context *waited, uint64_t epoch)
 {
-    const bool is_retired = is_all_of(context, waited);
-    if (!is_retired)
+    const bool has_completed = is_all_of(context, waited);
+    if (!has_completed)
         return;
-    gc_context_raise_retired(context, epoch);
-    gc_reuse_collect(context);
+    gc_context_raise_completed(context, epoch);
+    gc_defer_collect(context);
 }
 
 /* ---- frees ---- */
@@ -357,43 +357,43 @@ void gc_reuse_retire(struct gc_context *context, const struct gc_context *waited
 /* The program's free is done, whenever the memory becomes idle. */
 static enum gc_status free_pending(struct gc_context *context, struct gc_block *block,
                                    const struct gc_entry *entry, struct gc_context *worker,
-                                   uint64_t stamp)
+                                   uint64_t epoch)
 {
     struct gc_pool *pool = &context->pool;
-    gc_context_note_free(context, entry);
-    gc_context_lock_decided(context);
+    gc_context_count_free(context, entry);
+    gc_wait_lock_after_teardown(context);
     if (!pool->is_dropped)
-        gc_pool_unmark_locked(pool, block);
+        gc_pool_clear_flags_locked(pool, block);
     /* Of a stream: where the block was freed in its order, and no other stream uses it. */
-    if (!pool->is_dropped &&
-        (entry->stream == 0 || !gc_stream_push_locked(pool, worker, entry->stream, block, stamp)))
-        gc_pool_push_pending_locked(pool, block, stamp);
+    if (!pool->is_dropped && (entry->stream == 0 || !gc_stream_list_push_locked(
+                                                        pool, worker, entry->stream, block, epoch)))
+        gc_pool_push_pending_locked(pool, block, epoch);
     gc_pool_release(pool);
-    gc_device_note_change(context->device);
+    gc_device_clear_exhausted(context->device);
     consider_fence(context);
     return GC_OK;
 }
 
 /* The block is idle, or the driver waits itself: its segment goes back. */
-static enum gc_status free_once(struct gc_context *context, struct gc_block *block,
-                                const struct gc_entry *entry, int *driver_code)
+static enum gc_status free_uncached(struct gc_context *context, struct gc_block *block,
+                                    const struct gc_entry *entry, int *driver_code)
 {
     struct gc_device *device = context->device;
     struct gc_pool *pool = &context->pool;
     struct gc_segment *segment = NULL;
     int code = 0;
-    gc_context_note_free(context, entry);
-    gc_device_give_back_begin(device, context->share);
-    gc_context_lock_decided(context);
+    gc_context_count_free(context, entry);
+    gc_device_release_begin(device, context->quota);
+    gc_wait_lock_after_teardown(context);
     if (!pool->is_dropped) {
-        gc_pool_unmark_locked(pool, block);
+        gc_pool_clear_flags_locked(pool, block);
         segment = gc_block_segment(block);
         gc_pool_remove_locked(pool, segment);
     }
     gc_pool_release(pool);
     if (segment != NULL)
-        code = gc_segment_give_back(context, segment, block, entry);
-    gc_device_give_back_end(device, context->share);
+        code = gc_segment_release(context, segment, block, entry);
+    gc_device_release_end(device, context->quota);
     if (code == 0)
         return GC_OK;
     gc_device_observe(device, GC_TRACE_ALLOC, entry);
@@ -405,11 +405,11 @@ static void free_pooled(struct gc_context *context, struct gc_block *block,
                         const struct gc_entry *entry)
 {
     struct gc_pool *pool = &context->pool;
-    gc_context_note_free(context, entry);
-    gc_context_lock_decided(context);
+    gc_context_count_free(context, entry);
+    gc_wait_lock_after_teardown(context);
     if (!pool->is_dropped) {
-        gc_pool_unmark_locked(pool, block);
-        gc_pool_give_locked(pool, block);
+        gc_pool_clear_flags_locked(pool, block);
+        gc_pool_free_locked(pool, block);
     }
     gc_pool_release(pool);
 }
@@ -418,51 +418,53 @@ static void free_pooled(struct gc_context *context, struct gc_block *block,
 static void revive(struct gc_context *context, struct gc_block *block, const struct gc_entry *entry)
 {
     struct gc_pool *pool = &context->pool;
-    gc_context_lock_decided(context);
+    gc_wait_lock_after_teardown(context);
     const bool alive = !pool->is_dropped;
     if (alive)
         gc_block_set_state(block, GC_BLOCK_LIVE);
     gc_pool_release(pool);
     if (!alive)
-        gc_context_note_vanished(context, entry);
+        gc_context_count_destroyed(context, entry);
 }
 
 static enum gc_status free_waiting(struct gc_context *context, struct gc_block *block,
-                                   const struct gc_entry *entry, bool is_once, int *driver_code)
+                                   const struct gc_entry *entry, bool is_uncached, int *driver_code)
 {
-    const enum gc_status status = settle(context, driver_code);
+    const enum gc_status status = wait_all(context, driver_code);
     if (status == GC_CAPTURING)
         return free_pending(context, block, entry, context->head,
-                            gc_work_stamp(&context->core->work));
+                            gc_submit_free_epoch(&context->core->work));
     if (status != GC_OK) {
         revive(context, block, entry);
         return status;
     }
-    if (is_once)
-        return free_once(context, block, entry, driver_code);
+    if (is_uncached)
+        return free_uncached(context, block, entry, driver_code);
     free_pooled(context, block, entry);
-    gc_shortage_trim(context);
+    gc_reclaim_trim(context);
     return GC_OK;
 }
 
 /* Of memory of a device the mark (work.h) is made in the context that uses it now: a later one does
  * not know the one stream. */
-static bool may_reuse(struct gc_context *context, uint64_t stamp)
+static bool may_reuse(struct gc_context *context, uint64_t epoch)
 {
-    struct gc_work *work = &context->core->work;
-    const bool may = gc_context_may_reuse(context, work, stamp);
-    if (context->is_device && atomic_load_explicit(&work->giver, memory_order_relaxed) == context)
-        atomic_store_explicit(&work->giver, gc_context_worker(context), memory_order_seq_cst);
+    struct gc_submissions *work = &context->core->work;
+    const bool may = gc_context_may_reuse(context, work, epoch);
+    if (context->is_device &&
+        atomic_load_explicit(&work->freed_context, memory_order_relaxed) == context)
+        atomic_store_explicit(&work->freed_context, gc_context_worker(context),
+                              memory_order_seq_cst);
     return may;
 }
 
-enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block *block,
+enum gc_status gc_defer_free_unlock(struct gc_context *context, struct gc_block *block,
                                     struct gc_context *worker, uint64_t stream, int *driver_code)
 {
     const struct gc_segment *segment = gc_block_segment(block);
-    const bool is_once = segment->class == GC_CLASS_ONCE;
+    const bool is_uncached = segment->size_class == GC_CLASS_UNCACHED;
     const bool is_driven = context->core->mode != GC_MODE_CACHE || segment->is_plain;
-    const bool is_pooled = !is_once && !block->is_shared && !is_synchronous(context);
+    const bool is_pooled = !is_uncached && !block->is_shared && !is_synchronous(context);
     const bool is_named = stream != GC_STREAM_OTHER && (is_pooled || is_driven);
     const struct gc_entry entry = {
         .address = block->address,
@@ -477,26 +479,26 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
     block->is_ordered = false; /* if the free fails the block stays, plain from now on */
     gc_pool_release(&context->pool);
     if (is_driven)
-        return free_once(context, block, &entry, driver_code);
+        return free_uncached(context, block, &entry, driver_code);
     if (is_synchronous(context) && stream == GC_STREAM_NONE)
-        return free_waiting(context, block, &entry, is_once, driver_code);
-    const uint64_t stamp = gc_work_stamp(&context->core->work);
-    if (is_once && gc_context_is_retired(context, stamp))
-        return free_once(context, block, &entry, driver_code);
+        return free_waiting(context, block, &entry, is_uncached, driver_code);
+    const uint64_t epoch = gc_submit_free_epoch(&context->core->work);
+    if (is_uncached && gc_context_has_completed(context, epoch))
+        return free_uncached(context, block, &entry, driver_code);
     /* In the order of a stream it serves that stream: who gets it otherwise would have to follow. A
      * plain driver waits for nothing then. */
-    const bool is_in_order = stream != GC_STREAM_NONE && !gc_context_is_retired(context, stamp);
-    if (is_once || is_in_order || !may_reuse(context, stamp)) {
+    const bool is_in_order = stream != GC_STREAM_NONE && !gc_context_has_completed(context, epoch);
+    if (is_uncached || is_in_order || !may_reuse(context, epoch)) {
         if (gc_context_is_fenceless(context) && stream == GC_STREAM_NONE)
-            return free_waiting(context, block, &entry, is_once, driver_code);
+            return free_waiting(context, block, &entry, is_uncached, driver_code);
         const enum gc_status status = free_pending(
-            context, block, &entry, worker == NULL ? context->head : worker->head, stamp);
+            context, block, &entry, worker == NULL ? context->head : worker->head, epoch);
         int ignored; /* it stays pending */
         if (gc_context_is_fenceless(context) && stream == GC_STREAM_NONE)
-            (void)settle(context, &ignored); /* it turned out to be so just now */
+            (void)wait_all(context, &ignored); /* it turned out to be so just now */
         return status;
     }
     free_pooled(context, block, &entry);
-    gc_shortage_trim(context);
+    gc_reclaim_trim(context);
     return GC_OK;
 }

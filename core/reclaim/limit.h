@@ -7,11 +7,11 @@
 
 /* Gives idle memory back where more is held than the limit allows, waiting for what is pending if
  * it must; false if more still is. Cheap where it is not. */
-bool gc_device_settle(struct gc_device *device);
-/* As gc_device_settle. */
-bool gc_share_settle(struct gc_share *share);
-/* gc_device_settle, and gc_share_settle where the context has a share. */
-bool gc_shortage_settle(struct gc_context *context);
+bool gc_limit_enforce_device(struct gc_device *device);
+/* As gc_limit_enforce_device. */
+bool gc_limit_enforce_quota(struct gc_quota *quota);
+/* gc_limit_enforce_device, and gc_limit_enforce_quota where the context has a share. */
+bool gc_reclaim_enforce_limit(struct gc_context *context);
 /* On each device. Idle memory beyond it goes back, what is live stays, and new requests fail until
  * less is held. May call the driver; no lock may be held. */
 void gc_tenant_set_limit(struct gc_tenant *tenant, uint64_t limit_bytes);

@@ -26,21 +26,22 @@
 #define ATTEMPTS_MAX 64
 
 /* Whether the context is one of those that are asked. */
-static bool is_asked(const struct gc_context *context, const struct gc_share *share)
+static bool is_of_quota(const struct gc_context *context, const struct gc_quota *quota)
 {
-    return share == NULL || context->share == share;
+    return quota == NULL || context->quota == quota;
 }
 
-bool gc_shortage_give_idle(struct gc_device *device, struct gc_share *share, uint64_t wanted_bytes)
+bool gc_reclaim_release_wanted(struct gc_device *device, struct gc_quota *quota,
+                               uint64_t wanted_bytes)
 {
-    if (gc_shortage_give_back(device, share, 0, wanted_bytes) > 0)
+    if (gc_reclaim_release(device, quota, 0, wanted_bytes) > 0)
         return true;
-    (void)gc_magazine_flush_device(device, share);
+    (void)gc_tcache_flush_device(device, quota);
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context))
-        if (is_asked(context, share))
-            gc_reuse_look(context);
-    return gc_shortage_give_back(device, share, 0, wanted_bytes) > 0;
+        if (is_of_quota(context, quota))
+            gc_defer_poll(context);
+    return gc_reclaim_release(device, quota, 0, wanted_bytes) > 0;
 }
 
 static uint64_t left_ns(const struct gc_device *device, uint64_t end_ns)
@@ -48,13 +49,13 @@ static uint64_t left_ns(const struct gc_device *device, uint64_t end_ns)
     return gc_sub_or_zero_u64(end_ns, gc_core_now_ns(device->core));
 }
 
-bool gc_shortage_resolve(struct gc_device *device, struct gc_share *share, uint64_t limit_ns)
+bool gc_reclaim_collect(struct gc_device *device, struct gc_quota *quota, uint64_t limit_ns)
 {
     const uint64_t end_ns = gc_core_now_ns(device->core) + limit_ns;
-    bool any = gc_magazine_flush_device(device, share);
+    bool any = gc_tcache_flush_device(device, quota);
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context))
-        any |= is_asked(context, share) && gc_reuse_drain(context, left_ns(device, end_ns));
+        any |= is_of_quota(context, quota) && gc_defer_drain(context, left_ns(device, end_ns));
     return any;
 }
 
@@ -69,130 +70,130 @@ static bool update(uint64_t *known, uint64_t now)
 
 /* Reads the generations, and says whether one that matters to `scope` has risen since the last
  * time. */
-static bool note_generations(struct gc_shortage *shortage, const struct gc_share *scope)
+static bool record_generations(struct gc_reclaim *reclaim, const struct gc_quota *scope)
 {
     uint64_t of_pool = 0;
-    uint64_t of_share = 0;
+    uint64_t of_quota = 0;
     const bool has_device =
-        update(&shortage->device_generation, gc_supply_generation(&shortage->device->supply));
-    if (shortage->share != NULL)
-        of_share = gc_supply_generation(&shortage->share->supply);
-    if (shortage->pool != NULL) {
-        gc_pool_acquire_plain(shortage->pool);
-        of_pool = shortage->pool->generation;
-        gc_pool_release(shortage->pool);
+        update(&reclaim->device_generation, gc_idle_generation(&reclaim->device->idle));
+    if (reclaim->quota != NULL)
+        of_quota = gc_idle_generation(&reclaim->quota->idle);
+    if (reclaim->pool != NULL) {
+        gc_pool_acquire_plain(reclaim->pool);
+        of_pool = reclaim->pool->generation;
+        gc_pool_release(reclaim->pool);
     }
-    const bool has_share = update(&shortage->share_generation, of_share);
-    const bool has_pool = update(&shortage->pool_generation, of_pool);
-    return has_pool || (scope != NULL ? has_share : has_device);
+    const bool has_quota = update(&reclaim->quota_generation, of_quota);
+    const bool has_pool = update(&reclaim->pool_generation, of_pool);
+    return has_pool || (scope != NULL ? has_quota : has_device);
 }
 
-void gc_shortage_begin(struct gc_shortage *shortage, struct gc_device *device,
-                       struct gc_share *share, struct gc_pool *pool)
+void gc_reclaim_begin(struct gc_reclaim *reclaim, struct gc_device *device, struct gc_quota *quota,
+                      struct gc_pool *pool)
 {
-    *shortage = (struct gc_shortage){.device = device,
-                                     .share = share,
-                                     .pool = pool,
-                                     .end_ns = gc_core_now_ns(device->core) + GC_SHORT_NS};
-    note_generations(shortage, NULL);
+    *reclaim = (struct gc_reclaim){.device = device,
+                                   .quota = quota,
+                                   .pool = pool,
+                                   .end_ns = gc_core_now_ns(device->core) + GC_RECLAIM_WAIT_NS};
+    record_generations(reclaim, NULL);
 }
 
 /* What the request itself released is no news. */
-static void discount(struct gc_shortage *shortage, const struct gc_decline *decline)
+static void discount(struct gc_reclaim *reclaim, const struct gc_charge_failure *charge_failure)
 {
-    const uint64_t both = decline->rollback_count - shortage->seen.rollback_count;
-    const uint64_t share_only = decline->share_rollback_count - shortage->seen.share_rollback_count;
-    shortage->device_generation += both;
-    if (shortage->share != NULL)
-        shortage->share_generation += both + share_only;
-    shortage->seen = *decline;
+    const uint64_t both = charge_failure->rollback_count - reclaim->seen.rollback_count;
+    const uint64_t quota_only =
+        charge_failure->quota_rollback_count - reclaim->seen.quota_rollback_count;
+    reclaim->device_generation += both;
+    if (reclaim->quota != NULL)
+        reclaim->quota_generation += both + quota_only;
+    reclaim->seen = *charge_failure;
 }
 
 /* How long the request may still wait. Where one waited in vain none waits until more becomes free
  * or pending: its call may ask several times, and so may those that come. */
-static uint64_t patience_ns(const struct gc_shortage *shortage)
+static uint64_t patience_ns(const struct gc_reclaim *reclaim)
 {
-    const struct gc_device *device = shortage->device;
-    return atomic_load_explicit(&device->is_stuck, memory_order_relaxed)
+    const struct gc_device *device = reclaim->device;
+    return atomic_load_explicit(&device->is_exhausted, memory_order_relaxed)
                ? 0
-               : left_ns(device, shortage->end_ns);
+               : left_ns(device, reclaim->end_ns);
 }
 
-static void note_stuck(const struct gc_shortage *shortage, const struct gc_share *scope)
+static void set_exhausted(const struct gc_reclaim *reclaim, const struct gc_quota *scope)
 {
-    if (scope == NULL && left_ns(shortage->device, shortage->end_ns) == 0)
-        atomic_store_explicit(&shortage->device->is_stuck, true, memory_order_relaxed);
+    if (scope == NULL && left_ns(reclaim->device, reclaim->end_ns) == 0)
+        atomic_store_explicit(&reclaim->device->is_exhausted, true, memory_order_relaxed);
 }
 
 /* Of all contexts a little each, the request's own first, so that one whose work goes on for ever
  * does not hold the others up. */
-static bool wait_in_turn(const struct gc_shortage *shortage, struct gc_share *scope,
-                         uint64_t limit_ns, bool *is_under_way)
+static bool wait_step(const struct gc_reclaim *reclaim, struct gc_quota *scope, uint64_t limit_ns,
+                      bool *is_under_way)
 {
-    bool any = shortage->pool != NULL &&
-               gc_reuse_wait_oldest(shortage->pool->context, limit_ns, is_under_way);
-    for (struct gc_context *context = gc_context_first(shortage->device); !any && context != NULL;
+    bool any = reclaim->pool != NULL &&
+               gc_defer_wait_oldest(reclaim->pool->context, limit_ns, is_under_way);
+    for (struct gc_context *context = gc_context_first(reclaim->device); !any && context != NULL;
          context = gc_context_next(context))
-        any = is_asked(context, scope) && gc_reuse_wait_oldest(context, limit_ns, is_under_way);
+        any = is_of_quota(context, scope) && gc_defer_wait_oldest(context, limit_ns, is_under_way);
     return any;
 }
 
 /* Waits no longer than it takes until something becomes free. */
-static bool wait_for_oldest(const struct gc_shortage *shortage, struct gc_share *scope)
+static bool wait_for_oldest(const struct gc_reclaim *reclaim, struct gc_quota *scope)
 {
-    struct gc_device *device = shortage->device;
-    bool any = gc_magazine_flush_device(device, scope);
+    struct gc_device *device = reclaim->device;
+    bool any = gc_tcache_flush_device(device, scope);
     bool is_under_way = true;
     if (any) /* it may be pending now */
-        gc_device_note_change(device);
+        gc_device_clear_exhausted(device);
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context))
-        any |= is_asked(context, scope) && gc_reuse_collect(context);
+        any |= is_of_quota(context, scope) && gc_defer_collect(context);
     bool is_over = false;
     while (!any && is_under_way && !is_over) {
-        const uint64_t limit_ns = gc_min_u64(GC_TURN_NS, patience_ns(shortage));
+        const uint64_t limit_ns = gc_min_u64(GC_RECLAIM_STEP_NS, patience_ns(reclaim));
         is_under_way = false;
-        any = wait_in_turn(shortage, scope, limit_ns, &is_under_way);
+        any = wait_step(reclaim, scope, limit_ns, &is_under_way);
         is_over = limit_ns == 0;
     }
     if (is_over && !any)
-        note_stuck(shortage, scope);
+        set_exhausted(reclaim, scope);
     /* Where there are no fences. */
     for (struct gc_context *context = gc_context_first(device); !any && !is_over && context != NULL;
          context = gc_context_next(context))
-        any = is_asked(context, scope) && gc_reuse_drain(context, patience_ns(shortage));
+        any = is_of_quota(context, scope) && gc_defer_drain(context, patience_ns(reclaim));
     return any;
 }
 
 /* One step; false if it changed nothing. */
-static bool make_room(const struct gc_shortage *shortage, struct gc_share *scope,
+static bool make_room(const struct gc_reclaim *reclaim, struct gc_quota *scope,
                       uint64_t wanted_bytes)
 {
-    struct gc_device *device = shortage->device;
-    if (shortage->attempts >= PATIENT_ATTEMPTS)
-        return gc_shortage_resolve(device, scope, patience_ns(shortage)) |
-               (gc_shortage_give_back(device, scope, 0, UINT64_MAX) > 0);
-    if (shortage->attempts < PARTIAL_ATTEMPTS &&
-        gc_shortage_give_back(device, scope, 0, wanted_bytes) > 0)
+    struct gc_device *device = reclaim->device;
+    if (reclaim->attempts >= PATIENT_ATTEMPTS)
+        return gc_reclaim_collect(device, scope, patience_ns(reclaim)) |
+               (gc_reclaim_release(device, scope, 0, UINT64_MAX) > 0);
+    if (reclaim->attempts < PARTIAL_ATTEMPTS &&
+        gc_reclaim_release(device, scope, 0, wanted_bytes) > 0)
         return true;
-    return wait_for_oldest(shortage, scope) ||
-           gc_shortage_give_back(device, scope, 0, UINT64_MAX) > 0;
+    return wait_for_oldest(reclaim, scope) || gc_reclaim_release(device, scope, 0, UINT64_MAX) > 0;
 }
 
-bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes,
-                         const struct gc_decline *decline)
+bool gc_reclaim_step(struct gc_reclaim *reclaim, uint64_t wanted_bytes,
+                     const struct gc_charge_failure *charge_failure)
 {
-    struct gc_device *device = shortage->device;
-    struct gc_share *scope = decline->is_share_short ? shortage->share : NULL;
-    if (shortage->attempts >= ATTEMPTS_MAX)
+    struct gc_device *device = reclaim->device;
+    struct gc_quota *scope = charge_failure->is_quota_short ? reclaim->quota : NULL;
+    if (reclaim->attempts >= ATTEMPTS_MAX)
         return false;
-    discount(shortage, decline);
-    bool changed = make_room(shortage, scope, wanted_bytes);
+    discount(reclaim, charge_failure);
+    bool changed = make_room(reclaim, scope, wanted_bytes);
     if (!changed)
-        changed = gc_device_await_give_backs(device, scope, left_ns(device, shortage->end_ns));
+        changed = gc_device_wait_releases(device, scope, left_ns(device, reclaim->end_ns));
     if (!changed)
-        note_stuck(shortage, scope);
-    changed |= note_generations(shortage, scope);
-    shortage->attempts++;
+        set_exhausted(reclaim, scope);
+    changed |= record_generations(reclaim, scope);
+    reclaim->attempts++;
     return changed;
 }

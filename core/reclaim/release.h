@@ -13,16 +13,16 @@ void gc_core_add_shrinker(struct gc_core *core, gc_shrink_function *shrink);
 
 /* Gives idle segments back, the longest idle of each pool first, until at most `keep_bytes` are
  * idle or `enough_bytes` went back. Returns bytes given back. */
-uint64_t gc_shortage_give_back(struct gc_device *device, struct gc_share *share,
-                               uint64_t keep_bytes, uint64_t enough_bytes);
+uint64_t gc_reclaim_release(struct gc_device *device, struct gc_quota *quota, uint64_t keep_bytes,
+                            uint64_t enough_bytes);
 
 /* Gives everything idle of one record back. */
-void gc_shortage_empty_pool(struct gc_context *context);
+void gc_reclaim_empty_pool(struct gc_context *context);
 
 /* Gives idle memory back where more is held than the limit allows, or more is idle than may be. */
-void gc_release_excess(struct gc_device *device, struct gc_share *share);
+void gc_release_excess(struct gc_device *device, struct gc_quota *quota);
 /* The same for the device of the context and for its share; after a free. Cheap where there is
  * nothing. */
-void gc_shortage_trim(struct gc_context *context);
+void gc_reclaim_trim(struct gc_context *context);
 
 #endif

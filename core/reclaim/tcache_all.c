@@ -38,98 +38,98 @@ static bool make_barrier(int command)
 
 /* ---- life ---- */
 
-void gc_caches_init(struct gc_core *core)
+void gc_tcache_init(struct gc_core *core)
 {
-    gc_lock_init(&core->caches_lock, GC_RANK_CACHES);
+    gc_lock_init(&core->tcaches_lock, GC_RANK_TCACHES);
     core->has_membarrier =
         MAY_USE_MEMBARRIER && make_barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
-    core->has_magazines = core->mode == GC_MODE_CACHE && core->options->reuse == GC_REUSE_FENCE &&
-                          core->options->debug == 0 && core->driver.fence_record != NULL;
+    core->has_tcaches = core->mode == GC_MODE_CACHE && core->options->reuse == GC_REUSE_FENCE &&
+                        core->options->debug == 0 && core->driver.fence_record != NULL;
 }
 
-void gc_caches_fini(struct gc_core *core)
+void gc_tcache_fini(struct gc_core *core)
 {
-    struct gc_cache *cache = atomic_load_explicit(&core->caches, memory_order_relaxed);
-    while (cache != NULL) {
-        struct gc_cache *next = atomic_load_explicit(&cache->next, memory_order_relaxed);
-        gc_host_unmap(&core->host, cache, sizeof(*cache));
-        cache = next;
+    struct gc_tcache *tcache = atomic_load_explicit(&core->tcaches, memory_order_relaxed);
+    while (tcache != NULL) {
+        struct gc_tcache *next = atomic_load_explicit(&tcache->next, memory_order_relaxed);
+        gc_host_mem_unmap(&core->host, tcache, sizeof(*tcache));
+        tcache = next;
     }
-    gc_lock_fini(&core->caches_lock);
+    gc_lock_fini(&core->tcaches_lock);
 }
 
-static struct gc_cache *first_cache(struct gc_core *core)
+static struct gc_tcache *first_tcache(struct gc_core *core)
 {
     /* Acquire: pairs with the release in add_cache. */
-    return atomic_load_explicit(&core->caches, memory_order_acquire);
+    return atomic_load_explicit(&core->tcaches, memory_order_acquire);
 }
 
-static struct gc_cache *next_cache(struct gc_cache *cache)
+static struct gc_tcache *next_tcache(struct gc_tcache *tcache)
 {
-    return atomic_load_explicit(&cache->next, memory_order_relaxed);
+    return atomic_load_explicit(&tcache->next, memory_order_relaxed);
 }
 
 /* A record that no thread has. */
-static struct gc_cache *find_unused_locked(struct gc_core *core)
+static struct gc_tcache *find_unused_locked(struct gc_core *core)
 {
-    struct gc_cache *cache = first_cache(core);
-    while (cache != NULL && cache->is_used)
-        cache = next_cache(cache);
-    return cache;
+    struct gc_tcache *tcache = first_tcache(core);
+    while (tcache != NULL && tcache->is_used)
+        tcache = next_tcache(tcache);
+    return tcache;
 }
 
 static uint8_t open_gate(const struct gc_core *core)
 {
-    return core->has_membarrier ? GC_CACHE_OPEN : GC_CACHE_FENCED;
+    return core->has_membarrier ? GC_TCACHE_OPEN : GC_TCACHE_FENCED;
 }
 
-static struct gc_cache *add_cache_locked(struct gc_core *core, struct gc_cache *cache)
+static struct gc_tcache *add_tcache_locked(struct gc_core *core, struct gc_tcache *tcache)
 {
-    cache->core = core;
-    atomic_store_explicit(&cache->gate, open_gate(core), memory_order_relaxed);
-    cache->is_observed = core->is_observed;
-    cache->until_sample = 1;
-    cache->last = &cache->magazines[0];
-    for (unsigned i = 0; i < GC_CACHE_MAGAZINES; i++)
-        cache->magazines[i].number = GC_MAGAZINE_UNUSED;
-    atomic_store_explicit(&cache->next, first_cache(core), memory_order_relaxed);
-    atomic_store_explicit(&core->caches, cache, memory_order_release);
-    return cache;
+    tcache->core = core;
+    atomic_store_explicit(&tcache->gate, open_gate(core), memory_order_relaxed);
+    tcache->is_observed = core->is_observed;
+    tcache->until_sample = 1;
+    tcache->last = &tcache->contexts[0];
+    for (unsigned i = 0; i < GC_TCACHE_CONTEXTS; i++)
+        tcache->contexts[i].number = GC_TCACHE_UNUSED;
+    atomic_store_explicit(&tcache->next, first_tcache(core), memory_order_relaxed);
+    atomic_store_explicit(&core->tcaches, tcache, memory_order_release);
+    return tcache;
 }
 
-struct gc_cache *gc_core_cache_create(struct gc_core *core)
+struct gc_tcache *gc_tcache_create(struct gc_core *core)
 {
-    struct gc_cache *fresh = NULL;
-    if (!core->has_magazines)
+    struct gc_tcache *fresh = NULL;
+    if (!core->has_tcaches)
         return NULL;
-    gc_lock_acquire(&core->caches_lock);
-    struct gc_cache *cache = find_unused_locked(core);
-    if (cache == NULL) {
-        gc_lock_release(&core->caches_lock);
-        fresh = gc_host_map(&core->host, sizeof(*fresh));
+    gc_lock_acquire(&core->tcaches_lock);
+    struct gc_tcache *tcache = find_unused_locked(core);
+    if (tcache == NULL) {
+        gc_lock_release(&core->tcaches_lock);
+        fresh = gc_host_mem_map(&core->host, sizeof(*fresh));
         if (fresh == NULL)
             return NULL;
-        gc_lock_acquire(&core->caches_lock);
-        cache = add_cache_locked(core, fresh);
+        gc_lock_acquire(&core->tcaches_lock);
+        tcache = add_tcache_locked(core, fresh);
     }
-    cache->is_used = true;
-    cache->owner = pthread_self();
-    gc_lock_release(&core->caches_lock);
-    return cache;
+    tcache->is_used = true;
+    tcache->owner = pthread_self();
+    gc_lock_release(&core->tcaches_lock);
+    return tcache;
 }
 
-void gc_core_cache_retire(struct gc_core *core, struct gc_cache *cache)
+void gc_tcache_destroy(struct gc_core *core, struct gc_tcache *tcache)
 {
     /* Where a signal handler ends its thread in the middle of an allocation all stays as it is. */
-    if (cache == NULL || gc_lock_held_count() > 0 ||
-        atomic_load_explicit(&cache->is_busy, memory_order_relaxed))
+    if (tcache == NULL || gc_lock_held_count() > 0 ||
+        atomic_load_explicit(&tcache->is_busy, memory_order_relaxed))
         return;
     /* Who stops the caches holds the lock all the while, so nobody else is inside. */
-    gc_lock_acquire(&core->caches_lock);
-    for (unsigned i = 0; i < GC_CACHE_MAGAZINES; i++)
-        gc_magazine_empty(&cache->magazines[i]);
-    cache->is_used = false;
-    gc_lock_release(&core->caches_lock);
+    gc_lock_acquire(&core->tcaches_lock);
+    for (unsigned i = 0; i < GC_TCACHE_CONTEXTS; i++)
+        gc_tcache_flush(&tcache->contexts[i]);
+    tcache->is_used = false;
+    gc_lock_release(&core->tcaches_lock);
 }
 
 /* ---- stopping ---- */
@@ -138,7 +138,7 @@ void gc_core_cache_retire(struct gc_core *core, struct gc_cache *cache)
  * the kernel declines (a filter of system calls that was set since the start), owners make their
  * own fences from now on; those that run have passed the gate without one, once more at most, and
  * what they stored then is waited for. */
-static void publish_claims_locked(struct gc_core *core)
+static void publish_stops_locked(struct gc_core *core)
 {
     struct timespec left = {0, STORES_ARE_SEEN_NS};
     if (!core->has_membarrier || make_barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
@@ -148,13 +148,13 @@ static void publish_claims_locked(struct gc_core *core)
         ;
 }
 
-static void await_owner(struct gc_cache *cache)
+static void wait_owner(struct gc_tcache *tcache)
 {
     struct timespec pause = {0, PAUSE_NS};
     /* Acquire: pairs with the release in magazine.c's leave. An owner that was interrupted by a
      * signal handler which came here is this thread: it does not go on before. */
-    for (unsigned i = 0; atomic_load_explicit(&cache->is_busy, memory_order_seq_cst); i++) {
-        if (pthread_equal(cache->owner, pthread_self()))
+    for (unsigned i = 0; atomic_load_explicit(&tcache->is_busy, memory_order_seq_cst); i++) {
+        if (pthread_equal(tcache->owner, pthread_self()))
             return;
         if (i < SPINS_BEFORE_SLEEP)
             sched_yield();
@@ -164,74 +164,79 @@ static void await_owner(struct gc_cache *cache)
 }
 
 /* Not the cache in whose middle a signal handler came here. */
-static bool may_look(const struct gc_cache *cache)
+static bool may_scan(const struct gc_tcache *tcache)
 {
-    return !atomic_load_explicit(&cache->is_busy, memory_order_relaxed);
+    return !atomic_load_explicit(&tcache->is_busy, memory_order_relaxed);
 }
 
-void gc_caches_stop(struct gc_core *core)
+void gc_tcache_stop_all(struct gc_core *core)
 {
-    gc_lock_acquire(&core->caches_lock);
-    for (struct gc_cache *cache = first_cache(core); cache != NULL; cache = next_cache(cache))
-        atomic_store_explicit(&cache->gate, GC_CACHE_CLAIMED, memory_order_seq_cst);
-    publish_claims_locked(core);
-    for (struct gc_cache *cache = first_cache(core); cache != NULL; cache = next_cache(cache)) {
-        await_owner(cache);
-        for (unsigned i = 0; may_look(cache) && i < GC_CACHE_MAGAZINES; i++)
-            gc_magazine_merge(&cache->magazines[i]);
+    gc_lock_acquire(&core->tcaches_lock);
+    for (struct gc_tcache *tcache = first_tcache(core); tcache != NULL;
+         tcache = next_tcache(tcache))
+        atomic_store_explicit(&tcache->gate, GC_TCACHE_STOPPED, memory_order_seq_cst);
+    publish_stops_locked(core);
+    for (struct gc_tcache *tcache = first_tcache(core); tcache != NULL;
+         tcache = next_tcache(tcache)) {
+        wait_owner(tcache);
+        for (unsigned i = 0; may_scan(tcache) && i < GC_TCACHE_CONTEXTS; i++)
+            gc_tcache_merge_stats(&tcache->contexts[i]);
     }
 }
 
-void gc_caches_resume(struct gc_core *core)
+void gc_tcache_resume_all(struct gc_core *core)
 {
     /* Release: pairs with the acquire in magazine.c's enter. */
-    for (struct gc_cache *cache = first_cache(core); cache != NULL; cache = next_cache(cache))
-        atomic_store_explicit(&cache->gate, open_gate(core), memory_order_release);
-    gc_lock_release(&core->caches_lock);
+    for (struct gc_tcache *tcache = first_tcache(core); tcache != NULL;
+         tcache = next_tcache(tcache))
+        atomic_store_explicit(&tcache->gate, open_gate(core), memory_order_release);
+    gc_lock_release(&core->tcaches_lock);
 }
 
-void gc_core_settle(struct gc_core *core)
+void gc_core_flush_stats(struct gc_core *core)
 {
-    gc_caches_stop(core);
-    gc_caches_resume(core);
+    gc_tcache_stop_all(core);
+    gc_tcache_resume_all(core);
 }
 
 /* ---- flushing ---- */
 
 static bool has_cached_blocks(struct gc_core *core)
 {
-    for (struct gc_cache *cache = first_cache(core); cache != NULL; cache = next_cache(cache))
-        for (unsigned i = 0; i < GC_CACHE_MAGAZINES; i++)
-            if (atomic_load_explicit(&cache->magazines[i].cached_bytes, memory_order_relaxed) != 0)
+    for (struct gc_tcache *tcache = first_tcache(core); tcache != NULL;
+         tcache = next_tcache(tcache))
+        for (unsigned i = 0; i < GC_TCACHE_CONTEXTS; i++)
+            if (atomic_load_explicit(&tcache->contexts[i].cached_bytes, memory_order_relaxed) != 0)
                 return true;
     return false;
 }
 
-bool gc_magazine_flush_device(struct gc_device *device, const struct gc_share *share)
+bool gc_tcache_flush_device(struct gc_device *device, const struct gc_quota *quota)
 {
     struct gc_core *core = device->core;
     bool any = false;
     if (!has_cached_blocks(core))
         return false;
-    gc_caches_stop(core);
-    for (struct gc_cache *cache = first_cache(core); cache != NULL; cache = next_cache(cache)) {
-        for (unsigned i = 0; may_look(cache) && i < GC_CACHE_MAGAZINES; i++) {
-            struct gc_magazine *magazine = &cache->magazines[i];
-            const struct gc_context *context = magazine->context;
+    gc_tcache_stop_all(core);
+    for (struct gc_tcache *tcache = first_tcache(core); tcache != NULL;
+         tcache = next_tcache(tcache)) {
+        for (unsigned i = 0; may_scan(tcache) && i < GC_TCACHE_CONTEXTS; i++) {
+            struct gc_tcache_context *tctx = &tcache->contexts[i];
+            const struct gc_context *context = tctx->context;
             if (context != NULL && context->device == device &&
-                (share == NULL || context->share == share))
-                any |= gc_magazine_empty(magazine);
+                (quota == NULL || context->quota == quota))
+                any |= gc_tcache_flush(tctx);
         }
     }
-    gc_caches_resume(core);
+    gc_tcache_resume_all(core);
     return any;
 }
 
-void gc_magazine_empty_context(struct gc_context *context)
+void gc_tcache_flush_context(struct gc_context *context)
 {
-    for (struct gc_cache *cache = first_cache(context->core); cache != NULL;
-         cache = next_cache(cache))
-        for (unsigned i = 0; may_look(cache) && i < GC_CACHE_MAGAZINES; i++)
-            if (cache->magazines[i].context == context)
-                gc_magazine_empty(&cache->magazines[i]);
+    for (struct gc_tcache *tcache = first_tcache(context->core); tcache != NULL;
+         tcache = next_tcache(tcache))
+        for (unsigned i = 0; may_scan(tcache) && i < GC_TCACHE_CONTEXTS; i++)
+            if (tcache->contexts[i].context == context)
+                gc_tcache_flush(&tcache->contexts[i]);
 }

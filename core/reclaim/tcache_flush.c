@@ -12,11 +12,11 @@
 
 /* ---- figures, within the thread ---- */
 
-static void shift(struct gc_tally *tally, int64_t delta, int64_t peak)
+static void shift(struct gc_local_gauge *local, int64_t delta, int64_t peak)
 {
-    if (tally->delta + peak > tally->peak)
-        tally->peak = tally->delta + peak;
-    tally->delta += delta;
+    if (local->delta + peak > local->peak)
+        local->peak = local->delta + peak;
+    local->delta += delta;
 }
 
 static void merge_count(gc_counter *counter, uint64_t *count)
@@ -26,124 +26,124 @@ static void merge_count(gc_counter *counter, uint64_t *count)
     *count = 0;
 }
 
-static void merge_gauge(struct gc_gauge_cell *gauge, struct gc_tally *tally)
+static void merge_gauge(struct gc_gauge_cell *gauge, struct gc_local_gauge *local)
 {
-    if (tally->delta == 0 && tally->peak == 0)
+    if (local->delta == 0 && local->peak == 0)
         return;
-    gc_gauge_merge(gauge, tally->delta, tally->peak);
-    *tally = (struct gc_tally){0, 0};
+    gc_gauge_merge(gauge, local->delta, local->peak);
+    *local = (struct gc_local_gauge){0, 0};
 }
 
-static void merge_api(struct gc_device *device, struct gc_api_tally *tally)
+static void merge_api(struct gc_device *device, struct gc_local_api *local)
 {
-    struct gc_api_cell *cell = &device->apis[tally->api];
-    if (tally->api >= device->core->api_count)
+    struct gc_api_cell *cell = &device->apis[local->api];
+    if (local->api >= device->core->api_count)
         return;
-    merge_count(&cell->count, &tally->count);
-    merge_count(&cell->bytes, &tally->bytes);
-    merge_gauge(&cell->live, &tally->live);
+    merge_count(&cell->count, &local->count);
+    merge_count(&cell->bytes, &local->bytes);
+    merge_gauge(&cell->live, &local->live);
 }
 
 /* The one of that entry point. */
-static struct gc_api_tally *tally_of(struct gc_magazine *magazine, uint16_t api)
+static struct gc_local_api *local_api_of(struct gc_tcache_context *tctx, uint16_t api)
 {
-    struct gc_api_tally *tally = &magazine->apis[api % GC_MAGAZINE_APIS];
-    if (tally->api != api) {
-        merge_api(magazine->context->device, tally);
-        tally->api = api;
+    struct gc_local_api *local = &tctx->apis[api % GC_TCACHE_APIS];
+    if (local->api != api) {
+        merge_api(tctx->context->device, local);
+        local->api = api;
     }
-    return tally;
+    return local;
 }
 
 /* What the run counted is in the sums. */
-static void end_run(struct gc_magazine *magazine)
+static void end_streak(struct gc_tcache_context *tctx)
 {
-    struct gc_run *run = &magazine->run;
-    if (run->count == 0 && run->given_bytes == 0)
+    struct gc_streak *streak = &tctx->streak;
+    if (streak->count == 0 && streak->freed_bytes == 0)
         return;
-    struct gc_api_tally *tally = tally_of(magazine, run->api);
-    const int64_t delta = (int64_t)(run->taken_bytes - run->given_bytes);
-    magazine->api_mask |= 1U << run->api % GC_MAGAZINE_APIS;
-    magazine->alloc_count += run->count;
-    tally->count += run->count;
-    tally->bytes += run->taken_bytes;
-    shift(&magazine->requested, delta, run->peak);
-    shift(&tally->live, delta, run->peak);
-    *run = (struct gc_run){.api = run->api};
+    struct gc_local_api *local = local_api_of(tctx, streak->api);
+    const int64_t delta = (int64_t)(streak->alloc_bytes - streak->freed_bytes);
+    tctx->api_mask |= 1U << streak->api % GC_TCACHE_APIS;
+    tctx->alloc_count += streak->count;
+    local->count += streak->count;
+    local->bytes += streak->alloc_bytes;
+    shift(&tctx->requested, delta, streak->peak);
+    shift(&local->live, delta, streak->peak);
+    *streak = (struct gc_streak){.api = streak->api};
 }
 
-void gc_tally_turn(struct gc_magazine *magazine, uint16_t api)
+void gc_tcache_begin_streak(struct gc_tcache_context *tctx, uint16_t api)
 {
-    if (GC_LIKELY(magazine->run.api == api))
+    if (GC_LIKELY(tctx->streak.api == api))
         return;
-    end_run(magazine);
-    magazine->run.api = api;
+    end_streak(tctx);
+    tctx->streak.api = api;
 }
 
 /* ---- figures, into the device's ---- */
 
 /* Before the device's, which empties the tallies. */
-static void merge_share(const struct gc_magazine *magazine, const struct gc_tally *allocated,
-                        struct gc_share *share)
+static void merge_quota(const struct gc_tcache_context *tctx,
+                        const struct gc_local_gauge *allocated, struct gc_quota *quota)
 {
-    if (magazine->alloc_count != 0) {
-        gc_counter_add(&share->alloc_count, magazine->alloc_count);
-        gc_counter_add(&share->hit_count, magazine->alloc_count);
+    if (tctx->alloc_count != 0) {
+        gc_counter_add(&quota->alloc_count, tctx->alloc_count);
+        gc_counter_add(&quota->hit_count, tctx->alloc_count);
     }
-    if (magazine->free_count != 0)
-        gc_counter_add(&share->free_count, magazine->free_count);
-    if (magazine->requested.delta != 0 || magazine->requested.peak != 0)
-        gc_gauge_merge(&share->requested, magazine->requested.delta, magazine->requested.peak);
+    if (tctx->free_count != 0)
+        gc_counter_add(&quota->free_count, tctx->free_count);
+    if (tctx->requested.delta != 0 || tctx->requested.peak != 0)
+        gc_gauge_merge(&quota->requested, tctx->requested.delta, tctx->requested.peak);
     if (allocated->delta != 0 || allocated->peak != 0)
-        gc_gauge_merge(&share->allocated, allocated->delta, allocated->peak);
+        gc_gauge_merge(&quota->allocated, allocated->delta, allocated->peak);
 }
 
 /* What was allocated and freed since this was asked last. */
-static struct gc_tally take_allocated(struct gc_magazine *magazine)
+static struct gc_local_gauge take_allocated(struct gc_tcache_context *tctx)
 {
-    const int64_t cached_bytes = (int64_t)gc_magazine_cached_bytes(magazine);
-    const struct gc_tally allocated = {magazine->stock_bytes - cached_bytes,
-                                       magazine->stock_bytes - magazine->least_bytes};
-    magazine->stock_bytes = cached_bytes;
-    magazine->least_bytes = cached_bytes;
+    const int64_t cached_bytes = (int64_t)gc_tcache_cached_bytes(tctx);
+    const struct gc_local_gauge allocated = {tctx->base_bytes - cached_bytes,
+                                             tctx->base_bytes - tctx->min_bytes};
+    tctx->base_bytes = cached_bytes;
+    tctx->min_bytes = cached_bytes;
     return allocated;
 }
 
-static void merge_pending(struct gc_magazine *magazine, struct gc_gauge_cell *pending)
+static void merge_pending(struct gc_tcache_context *tctx, struct gc_gauge_cell *pending)
 {
-    if (magazine->pending_bytes > magazine->merged_pending_bytes)
-        gc_gauge_add(pending, magazine->pending_bytes - magazine->merged_pending_bytes);
-    else if (magazine->pending_bytes < magazine->merged_pending_bytes)
-        gc_gauge_sub(pending, magazine->merged_pending_bytes - magazine->pending_bytes);
-    magazine->merged_pending_bytes = magazine->pending_bytes;
+    if (tctx->pending_bytes > tctx->merged_pending_bytes)
+        gc_gauge_add(pending, tctx->pending_bytes - tctx->merged_pending_bytes);
+    else if (tctx->pending_bytes < tctx->merged_pending_bytes)
+        gc_gauge_sub(pending, tctx->merged_pending_bytes - tctx->pending_bytes);
+    tctx->merged_pending_bytes = tctx->pending_bytes;
 }
 
-void gc_magazine_merge(struct gc_magazine *magazine)
+void gc_tcache_merge_stats(struct gc_tcache_context *tctx)
 {
-    if (magazine->context == NULL)
+    if (tctx->context == NULL)
         return;
-    struct gc_device *device = magazine->context->device;
+    struct gc_device *device = tctx->context->device;
     struct gc_stats *stats = &device->stats;
-    end_run(magazine);
-    struct gc_tally allocated = take_allocated(magazine);
-    if (magazine->context->share != NULL)
-        merge_share(magazine, &allocated, magazine->context->share);
-    if (magazine->alloc_count != 0)
-        gc_counter_add(&stats->hit_count, magazine->alloc_count);
-    merge_count(&stats->alloc_count, &magazine->alloc_count);
-    merge_count(&stats->free_count, &magazine->free_count);
-    merge_gauge(&stats->requested, &magazine->requested);
+    end_streak(tctx);
+    struct gc_local_gauge allocated = take_allocated(tctx);
+    if (tctx->context->quota != NULL)
+        merge_quota(tctx, &allocated, tctx->context->quota);
+    if (tctx->alloc_count != 0)
+        gc_counter_add(&stats->hit_count, tctx->alloc_count);
+    merge_count(&stats->alloc_count, &tctx->alloc_count);
+    merge_count(&stats->free_count, &tctx->free_count);
+    merge_gauge(&stats->requested, &tctx->requested);
     merge_gauge(&stats->allocated, &allocated);
-    merge_pending(magazine, &stats->pending);
-    for (; magazine->api_mask != 0; magazine->api_mask &= magazine->api_mask - 1)
-        merge_api(device, &magazine->apis[__builtin_ctz(magazine->api_mask)]);
+    merge_pending(tctx, &stats->pending);
+    for (; tctx->api_mask != 0; tctx->api_mask &= tctx->api_mask - 1)
+        merge_api(device, &tctx->apis[__builtin_ctz(tctx->api_mask)]);
 }
 
 /* ---- blocks, to the pool ---- */
 
-void gc_magazine_give_batch(struct gc_magazine *magazine, struct gc_block **bin)
+void gc_tcache_flush_batch(struct gc_tcache_context *tctx, struct gc_block **bin)
 {
-    struct gc_pool *pool = &magazine->context->pool;
+    struct gc_pool *pool = &tctx->context->pool;
     uint64_t bytes = 0;
     gc_pool_acquire_plain(pool);
     for (unsigned i = 0; i < BATCH_MAX && *bin != NULL; i++) {
@@ -151,43 +151,43 @@ void gc_magazine_give_batch(struct gc_magazine *magazine, struct gc_block **bin)
         *bin = block->ready.next;
         bytes += block->bytes;
         if (!pool->is_dropped)
-            gc_pool_give_locked(pool, block);
+            gc_pool_free_locked(pool, block);
     }
     gc_pool_release(pool);
-    gc_tally_note_handed(magazine, bytes);
+    gc_tcache_count_flushed(tctx, bytes);
 }
 
-void gc_magazine_hand_over_pending(struct gc_magazine *magazine)
+void gc_tcache_flush_pending(struct gc_tcache_context *tctx)
 {
-    struct gc_pool *pool = &magazine->context->pool;
+    struct gc_pool *pool = &tctx->context->pool;
     uint64_t bytes = 0;
-    if (magazine->pending_first == NULL)
+    if (tctx->pending_first == NULL)
         return;
-    if (magazine->merged_pending_bytes > 0)
-        gc_gauge_sub(&magazine->context->device->stats.pending, magazine->merged_pending_bytes);
-    magazine->merged_pending_bytes = 0;
+    if (tctx->merged_pending_bytes > 0)
+        gc_gauge_sub(&tctx->context->device->stats.pending, tctx->merged_pending_bytes);
+    tctx->merged_pending_bytes = 0;
     gc_pool_acquire_plain(pool);
-    while (magazine->pending_first != NULL) {
-        struct gc_block *block = gc_magazine_pop_pending(magazine);
+    while (tctx->pending_first != NULL) {
+        struct gc_block *block = gc_tcache_pop_pending(tctx);
         bytes += block->bytes;
         if (!pool->is_dropped)
-            gc_pool_push_pending_locked(pool, block, block->pending.stamp);
+            gc_pool_push_pending_locked(pool, block, block->pending.epoch);
     }
     gc_pool_release(pool);
-    gc_tally_note_handed(magazine, bytes);
+    gc_tcache_count_flushed(tctx, bytes);
 }
 
-bool gc_magazine_empty(struct gc_magazine *magazine)
+bool gc_tcache_flush(struct gc_tcache_context *tctx)
 {
-    const bool any = magazine->context != NULL && gc_magazine_cached_bytes(magazine) != 0;
-    if (magazine->context == NULL)
+    const bool any = tctx->context != NULL && gc_tcache_cached_bytes(tctx) != 0;
+    if (tctx->context == NULL)
         return false;
-    gc_magazine_merge(magazine);
-    gc_magazine_hand_over_pending(magazine);
-    for (unsigned i = 0; i < GC_MAGAZINE_BINS; i++)
-        while (magazine->bins[i] != NULL)
-            gc_magazine_give_batch(magazine, &magazine->bins[i]);
-    magazine->context = NULL;
-    magazine->number = GC_MAGAZINE_UNUSED;
+    gc_tcache_merge_stats(tctx);
+    gc_tcache_flush_pending(tctx);
+    for (unsigned i = 0; i < GC_TCACHE_BINS; i++)
+        while (tctx->bins[i] != NULL)
+            gc_tcache_flush_batch(tctx, &tctx->bins[i]);
+    tctx->context = NULL;
+    tctx->number = GC_TCACHE_UNUSED;
     return any;
 }

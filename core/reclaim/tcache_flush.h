@@ -10,65 +10,65 @@
 #include "core/reclaim/tcache.h"
 
 /* Takes some blocks off a bin and gives them to the pool. */
-void gc_magazine_give_batch(struct gc_magazine *magazine, struct gc_block **bin);
+void gc_tcache_flush_batch(struct gc_tcache_context *tctx, struct gc_block **bin);
 /* Gives all pending blocks to the pool's list. */
-void gc_magazine_hand_over_pending(struct gc_magazine *magazine);
+void gc_tcache_flush_pending(struct gc_tcache_context *tctx);
 
-static inline void gc_magazine_set_cached_bytes(struct gc_magazine *magazine, uint64_t bytes)
+static inline void gc_tcache_set_cached_bytes(struct gc_tcache_context *tctx, uint64_t bytes)
 {
-    atomic_store_explicit(&magazine->cached_bytes, bytes, memory_order_relaxed);
+    atomic_store_explicit(&tctx->cached_bytes, bytes, memory_order_relaxed);
 }
 
-static inline uint64_t gc_magazine_cached_bytes(const struct gc_magazine *magazine)
+static inline uint64_t gc_tcache_cached_bytes(const struct gc_tcache_context *tctx)
 {
-    return atomic_load_explicit(&magazine->cached_bytes, memory_order_relaxed);
+    return atomic_load_explicit(&tctx->cached_bytes, memory_order_relaxed);
 }
 
 /* The one with the lowest stamp; there is one. */
-static inline struct gc_block *gc_magazine_pop_pending(struct gc_magazine *magazine)
+static inline struct gc_block *gc_tcache_pop_pending(struct gc_tcache_context *tctx)
 {
-    struct gc_block *block = magazine->pending_first;
-    magazine->pending_first = block->pending.next;
-    if (magazine->pending_first == NULL)
-        magazine->pending_last = NULL;
-    magazine->pending_count--;
-    magazine->pending_bytes -= block->bytes;
+    struct gc_block *block = tctx->pending_first;
+    tctx->pending_first = block->pending.next;
+    if (tctx->pending_first == NULL)
+        tctx->pending_last = NULL;
+    tctx->pending_count--;
+    tctx->pending_bytes -= block->bytes;
     return block;
 }
 
 /* The run is of that entry point from now on. */
-void gc_tally_turn(struct gc_magazine *magazine, uint16_t api);
+void gc_tcache_begin_streak(struct gc_tcache_context *tctx, uint16_t api);
 
 /* The next two: of the run's entry point. */
-static inline void gc_tally_note_alloc(struct gc_magazine *magazine, uint64_t requested_bytes,
-                                       uint64_t bytes)
+static inline void gc_tcache_count_alloc(struct gc_tcache_context *tctx, uint64_t requested_bytes,
+                                         uint64_t bytes)
 {
-    struct gc_run *run = &magazine->run;
-    const uint64_t cached_bytes = gc_magazine_cached_bytes(magazine) - bytes;
-    run->count++;
-    run->taken_bytes += requested_bytes;
-    const int64_t live_bytes = (int64_t)(run->taken_bytes - run->given_bytes);
-    if (!GC_LIKELY(live_bytes <= run->peak))
-        run->peak = live_bytes;
-    gc_magazine_set_cached_bytes(magazine, cached_bytes);
-    if (!GC_LIKELY((int64_t)cached_bytes >= magazine->least_bytes))
-        magazine->least_bytes = (int64_t)cached_bytes;
+    struct gc_streak *streak = &tctx->streak;
+    const uint64_t cached_bytes = gc_tcache_cached_bytes(tctx) - bytes;
+    streak->count++;
+    streak->alloc_bytes += requested_bytes;
+    const int64_t live_bytes = (int64_t)(streak->alloc_bytes - streak->freed_bytes);
+    if (!GC_LIKELY(live_bytes <= streak->peak))
+        streak->peak = live_bytes;
+    gc_tcache_set_cached_bytes(tctx, cached_bytes);
+    if (!GC_LIKELY((int64_t)cached_bytes >= tctx->min_bytes))
+        tctx->min_bytes = (int64_t)cached_bytes;
 }
 
-static inline void gc_tally_note_free(struct gc_magazine *magazine, uint64_t requested_bytes,
-                                      uint64_t bytes)
+static inline void gc_tcache_count_free(struct gc_tcache_context *tctx, uint64_t requested_bytes,
+                                        uint64_t bytes)
 {
-    magazine->free_count++;
-    magazine->run.given_bytes += requested_bytes;
-    gc_magazine_set_cached_bytes(magazine, gc_magazine_cached_bytes(magazine) + bytes);
+    tctx->free_count++;
+    tctx->streak.freed_bytes += requested_bytes;
+    gc_tcache_set_cached_bytes(tctx, gc_tcache_cached_bytes(tctx) + bytes);
 }
 
 /* Blocks went to the pool. */
-static inline void gc_tally_note_handed(struct gc_magazine *magazine, uint64_t bytes)
+static inline void gc_tcache_count_flushed(struct gc_tcache_context *tctx, uint64_t bytes)
 {
-    gc_magazine_set_cached_bytes(magazine, gc_magazine_cached_bytes(magazine) - bytes);
-    magazine->stock_bytes -= (int64_t)bytes;
-    magazine->least_bytes -= (int64_t)bytes;
+    gc_tcache_set_cached_bytes(tctx, gc_tcache_cached_bytes(tctx) - bytes);
+    tctx->base_bytes -= (int64_t)bytes;
+    tctx->min_bytes -= (int64_t)bytes;
 }
 
 #endif

@@ -14,7 +14,7 @@
 #define SLACK_SEGMENTS 25
 #define SLACK_MAPPED_BYTES (UINT64_C(32) << 20) /* at least */
 #define SLACK_SEGMENTS_BYTES (UINT64_C(64) << 20)
-#define HOLES_BYTES_MIN (UINT64_C(64) << 20)
+#define FRAGMENTED_BYTES_MIN (UINT64_C(64) << 20)
 #define LESS_SHARE 8 /* an eighth of what was held, and so many bytes, are worth a word */
 #define LESS_BYTES_MIN (UINT64_C(16) << 20)
 #define WAIT_NS_MIN 10000
@@ -130,7 +130,7 @@ static uint64_t advise_tenants(const struct advising *advising,
         count += tenant->oom_count;
         add_count(&sentence, tenant->oom_count, " request", " requests");
         add(&sentence, " of tenant ");
-        add(&sentence, gc_text_show(tenant->name, strlen(tenant->name), name, sizeof(name)));
+        add(&sentence, gc_text_printable(tenant->name, strlen(tenant->name), name, sizeof(name)));
         add(&sentence, " found no room");
         add_device(&sentence, device);
         add(&sentence, ": its limit is ");
@@ -266,10 +266,11 @@ static void advise_waits(const struct advising *advising)
     give(advising, &sentence);
 }
 
-static void advise_holes(const struct advising *advising, const struct gc_device_snapshot *device)
+static void advise_fragmentation(const struct advising *advising,
+                                 const struct gc_device_snapshot *device)
 {
     struct sentence sentence = {.used = 0};
-    if (device->is_mapped || device->free_bytes < HOLES_BYTES_MIN ||
+    if (device->is_mapped || device->free_bytes < FRAGMENTED_BYTES_MIN ||
         device->largest_free_bytes >= device->free_bytes / 4)
         return;
     add_size(&sentence, device->free_bytes);
@@ -349,7 +350,7 @@ void gc_report_advise(const struct gc_report *report, gc_advice_visit *visit, vo
         advise_failures(&advising, &snapshot->devices[i]);
     for (uint32_t i = 0; i < snapshot->device_count; i++) {
         advise_limit(&advising, &snapshot->devices[i]);
-        advise_holes(&advising, &snapshot->devices[i]);
+        advise_fragmentation(&advising, &snapshot->devices[i]);
         advise_misuse(&advising, &snapshot->devices[i]);
         advise_leaks(&advising, i);
         advise_plan(&advising, &snapshot->devices[i]);

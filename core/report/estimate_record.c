@@ -49,23 +49,23 @@ static int64_t error_thousandths(const struct comparison *sides)
     return is_over ? rounded : -rounded;
 }
 
-static void put_parts(struct gc_json *json, const struct gc_report_estimate *estimate)
+static void write_parts(struct gc_json *json, const struct gc_report_estimate *estimate)
 {
     for (unsigned part = 0; part < GC_ESTIMATE_PART_COUNT; part++)
-        gc_json_put_uint(json, gc_estimate_part_key((enum gc_estimate_part)part),
-                         estimate->sizes.parts[part]);
-    gc_json_put_uint(json, "peak_bytes", estimate->sizes.peak_bytes);
-    gc_json_put_uint(json, "context_bytes", estimate->context_bytes);
+        gc_json_write_uint(json, gc_estimate_part_key((enum gc_estimate_part)part),
+                           estimate->sizes.parts[part]);
+    gc_json_write_uint(json, "peak_bytes", estimate->sizes.peak_bytes);
+    gc_json_write_uint(json, "context_bytes", estimate->context_bytes);
     gc_json_put_fixed(json, "coverage", estimate->coverage_thousandths, 3);
     gc_json_put_limit(json, "budget_bytes", estimate->budget_bytes);
     gc_json_put_bool(json, "fits", estimate->fits);
 }
 
-static void put_measured(struct gc_json *json, const struct gc_report *report)
+static void write_measured(struct gc_json *json, const struct gc_report *report)
 {
     const struct comparison sides = compare(report);
     const uint64_t contexts = gc_report_context_bytes(report->snapshot);
-    gc_json_put_uint(json, "measured_peak_bytes", gc_report_measured_bytes(report->snapshot));
+    gc_json_write_uint(json, "measured_peak_bytes", gc_report_measured_bytes(report->snapshot));
     gc_json_put_maybe(json, "measured_context_bytes", contexts > 0, contexts);
     gc_json_key(json, "error_thousandths");
     if (sides.measured_bytes > 0)
@@ -82,8 +82,8 @@ static void put_devices(struct gc_json *json, const struct gc_report *report)
         const struct gc_report_estimate_device *device = &estimate->devices[i];
         const struct gc_device_snapshot *used = find_device(report, i);
         gc_json_begin_object(json, GC_JSON_LINE);
-        gc_json_put_uint(json, "ordinal", i);
-        gc_json_put_uint(json, "peak_bytes", device->peak_bytes);
+        gc_json_write_uint(json, "ordinal", i);
+        gc_json_write_uint(json, "peak_bytes", device->peak_bytes);
         gc_json_put_limit(json, "budget_bytes", device->budget_bytes);
         gc_json_put_maybe(json, "measured_peak_bytes", used != NULL,
                           used != NULL ? used->reserved.peak : 0);
@@ -104,34 +104,34 @@ void gc_report_estimate_json(struct gc_json *json, const struct gc_report *repor
 {
     const struct gc_report_estimate *estimate = report->facts.estimate;
     if (estimate == NULL) {
-        gc_json_put_null(json, "estimate");
-        gc_json_put_null(json, "gate");
+        gc_json_write_null(json, "estimate");
+        gc_json_write_null(json, "gate");
         return;
     }
     gc_json_open_object(json, "estimate", GC_JSON_LINES);
-    gc_json_put_string(json, "model", estimate->model);
-    gc_json_put_uint(json, "batch", estimate->batch);
-    gc_json_put_uint(json, "seq_len", estimate->seq_len);
-    put_parts(json, estimate);
-    put_measured(json, report);
+    gc_json_write_string(json, "model", estimate->model);
+    gc_json_write_uint(json, "batch", estimate->batch);
+    gc_json_write_uint(json, "seq_len", estimate->seq_len);
+    write_parts(json, estimate);
+    write_measured(json, report);
     put_devices(json, report);
     put_warnings(json, estimate->notes);
     gc_json_end_object(json);
-    gc_json_put_string(json, "gate", estimate->fits ? "fits" : "exceeds");
+    gc_json_write_string(json, "gate", estimate->fits ? "fits" : "exceeds");
 }
 
 /* ---- text ---- */
 
-static void write_peak(struct gc_out *out, const struct gc_report_estimate *estimate)
+static void write_peak(struct gc_writer *out, const struct gc_report_estimate *estimate)
 {
     gc_out_print(out, "\n   peak       %s", GC_TEXT_SIZE(estimate->sizes.peak_bytes));
     if (estimate->budget_bytes != UINT64_MAX)
         gc_out_print(out, ", %s the budget of %s", estimate->fits ? "within" : "above",
                      GC_TEXT_SIZE(estimate->budget_bytes));
-    gc_out_char(out, '\n');
+    gc_writer_char(out, '\n');
 }
 
-static void write_devices(struct gc_out *out, const struct gc_report *report)
+static void write_devices(struct gc_writer *out, const struct gc_report *report)
 {
     const struct gc_report_estimate *estimate = report->facts.estimate;
     if (estimate->device_count < 2)
@@ -144,11 +144,11 @@ static void write_devices(struct gc_out *out, const struct gc_report *report)
             gc_out_print(out, " of %s", GC_TEXT_SIZE(device->budget_bytes));
         if (used != NULL)
             gc_out_print(out, ", held at most %s", GC_TEXT_SIZE(used->reserved.peak));
-        gc_out_char(out, '\n');
+        gc_writer_char(out, '\n');
     }
 }
 
-static void write_error(struct gc_out *out, const struct comparison *sides)
+static void write_error(struct gc_writer *out, const struct comparison *sides)
 {
     const bool is_over = sides->estimated_bytes >= sides->measured_bytes;
     const uint64_t apart = is_over ? sides->estimated_bytes - sides->measured_bytes
@@ -156,27 +156,28 @@ static void write_error(struct gc_out *out, const struct comparison *sides)
     gc_out_print(out, "   without contexts %s, held at most %s",
                  GC_TEXT_SIZE(sides->estimated_bytes), GC_TEXT_SIZE(sides->measured_bytes));
     if (sides->measured_bytes > 0) {
-        gc_out_text(out, is_over ? ": too much by " : ": too little by ");
-        gc_out_fixed(out, (uint64_t)((unsigned __int128)apart * 1000 / sides->measured_bytes), 1);
-        gc_out_char(out, '%');
+        gc_writer_text(out, is_over ? ": too much by " : ": too little by ");
+        gc_writer_fixed(out, (uint64_t)((unsigned __int128)apart * 1000 / sides->measured_bytes),
+                        1);
+        gc_writer_char(out, '%');
     }
-    gc_out_char(out, '\n');
+    gc_writer_char(out, '\n');
 }
 
-static void write_warnings(struct gc_out *out, const struct gc_notes *notes)
+static void write_warnings(struct gc_writer *out, const struct gc_notes *notes)
 {
     char text[GC_NOTE_BYTES];
     if (notes == NULL || notes->count == 0)
         return;
     gc_out_print(out, "   to know    %s",
-                 gc_text_show(notes->texts[0], strlen(notes->texts[0]), text, MODEL_COLUMNS));
+                 gc_text_printable(notes->texts[0], strlen(notes->texts[0]), text, MODEL_COLUMNS));
     if (notes->count > 1)
         gc_out_print(out, "\n              and %lu more: gpucache estimate tells all",
                      (uint64_t)notes->count + notes->lost - 1);
-    gc_out_char(out, '\n');
+    gc_writer_char(out, '\n');
 }
 
-void gc_report_estimate_text(struct gc_out *out, const struct gc_report *report)
+void gc_report_estimate_text(struct gc_writer *out, const struct gc_report *report)
 {
     const struct gc_report_estimate *estimate = report->facts.estimate;
     const uint64_t contexts = gc_report_context_bytes(report->snapshot);
@@ -185,7 +186,8 @@ void gc_report_estimate_text(struct gc_out *out, const struct gc_report *report)
         return;
     const struct comparison sides = compare(report);
     const char *model = estimate->model != NULL ? estimate->model : "?";
-    gc_out_print(out, "-- estimate of %s", gc_text_show(model, strlen(model), text, sizeof(text)));
+    gc_out_print(out, "-- estimate of %s",
+                 gc_text_printable(model, strlen(model), text, sizeof(text)));
     write_peak(out, estimate);
     write_devices(out, report);
     write_error(out, &sides);

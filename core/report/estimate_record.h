@@ -1,7 +1,7 @@
 /* The estimate of a model's memory as the report shows it: its parts, its notes, one record. The
  * estimator fills the record; the report writes it beside the figures that were measured. */
-#ifndef GC_REPORT_ESTIMATE_H
-#define GC_REPORT_ESTIMATE_H
+#ifndef GC_ESTIMATE_RECORD_H
+#define GC_ESTIMATE_RECORD_H
 
 #include "core/io/json.h"
 #include "core/io/writer.h"
@@ -48,6 +48,6 @@ struct gc_report_estimate {
 /* The keys "estimate" and "gate"; both null where none was made. */
 void gc_report_estimate_json(struct gc_json *json, const struct gc_report *report);
 /* Nothing where none was made. 80 columns. */
-void gc_report_estimate_text(struct gc_out *out, const struct gc_report *report);
+void gc_report_estimate_text(struct gc_writer *out, const struct gc_report *report);
 
 #endif

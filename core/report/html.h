@@ -13,7 +13,7 @@
 #define GC_HTML_SCHEMA "gpucache-page/1"
 
 /* Up to the list of sides, which is open then; and from its end on. */
-void gc_html_begin(struct gc_json *json, struct gc_out *out);
+void gc_html_begin(struct gc_json *json, struct gc_writer *out);
 void gc_html_end(struct gc_json *json);
 
 #endif

@@ -17,23 +17,23 @@
 /* The one symbol that the module exports: a gc_model_module_entry. */
 #define GC_MODEL_MODULE_ENTRY "gpucache_model_module"
 
-struct gc_gatekeeper;
+struct gc_admission_state;
 
-enum gc_gate_verdict {
-    GC_GATE_FITS,
-    GC_GATE_EXCEEDS,
-    GC_GATE_UNREADABLE, /* there is no estimate: the model could not be read */
+enum gc_admission_verdict {
+    GC_ADMISSION_FITS,
+    GC_ADMISSION_EXCEEDS,
+    GC_ADMISSION_UNREADABLE, /* there is no estimate: the model could not be read */
 };
 
 /* One device that the program sees. */
-struct gc_gate_device {
+struct gc_admission_device {
     uint64_t budget_bytes;  /* UINT64_MAX: without limit */
     uint64_t context_bytes; /* of one context there, stated or measured; 0: unknown */
 };
 
-struct gc_gate_devices {
+struct gc_admission_devices {
     uint32_t count; /* may be less than the model is split over: that does not fit */
-    struct gc_gate_device items[GC_ESTIMATE_DEVICE_MAX];
+    struct gc_admission_device items[GC_ESTIMATE_DEVICE_MAX];
 };
 
 /* Tells two builds apart. Its layout never changes: it is compared before anything else is read. */
@@ -48,18 +48,19 @@ struct gc_model_module_key {
 /* The calls are those of core/estimator/admission.h. */
 struct gc_model_module {
     struct gc_model_module_key key;
-    enum gc_status (*open)(const struct gc_options *options, struct gc_gatekeeper **keeper);
-    uint32_t (*device_count)(const struct gc_gatekeeper *keeper);
-    enum gc_gate_verdict (*judge)(struct gc_gatekeeper *keeper,
-                                  const struct gc_gate_devices *devices, const struct gc_log *log);
-    bool (*tell)(const struct gc_gatekeeper *keeper, struct gc_report_estimate *estimate);
+    enum gc_status (*open)(const struct gc_options *options, struct gc_admission_state **admission);
+    uint32_t (*device_count)(const struct gc_admission_state *admission);
+    enum gc_admission_verdict (*decide)(struct gc_admission_state *admission,
+                                        const struct gc_admission_devices *devices,
+                                        const struct gc_log *log);
+    bool (*describe)(const struct gc_admission_state *admission, struct gc_report_estimate *estimate);
 };
 
 typedef const struct gc_model_module *gc_model_module_entry(void);
 
 #define GC_MODEL_MODULE_KEY                                                                        \
     {                                                                                              \
-        GC_VERSION, sizeof(struct gc_options), sizeof(struct gc_gate_devices),                     \
+        GC_VERSION, sizeof(struct gc_options), sizeof(struct gc_admission_devices),                \
             sizeof(struct gc_report_estimate), sizeof(struct gc_model_module)                      \
     }
 

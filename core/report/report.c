@@ -31,7 +31,7 @@ static enum gc_status write_format(const struct gc_report *report, const char *p
 static enum gc_status write_in_place(const struct gc_report *report, const char *path)
 {
     const int fd =
-        gc_fd_raise(open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+        gc_writer_raise_fd(open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
     if (fd < 0)
         return GC_IO;
     enum gc_status status = write_format(report, path, fd);
@@ -56,7 +56,7 @@ static enum gc_status write_beside(const struct gc_report *report, const char *p
         fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0)
         return GC_IO;
-    fd = gc_fd_raise(fd);
+    fd = gc_writer_raise_fd(fd);
     if (fd < 0) {
         const int refused = errno;
         unlink(beside);

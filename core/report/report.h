@@ -93,7 +93,7 @@ void gc_report_advise(const struct gc_report *report, gc_advice_visit *visit, vo
 /* Write to an open descriptor. GC_IO if a write failed. */
 enum gc_status gc_report_write_json(const struct gc_report *report, int fd) GC_CHECKED;
 /* The same as the value of a key that was written. */
-void gc_report_put_json(const struct gc_report *report, struct gc_json *json);
+void gc_report_write_json_to(const struct gc_report *report, struct gc_json *json);
 /* A page that stands alone: what it needs is in it. */
 enum gc_status gc_report_write_html(const struct gc_report *report, int fd) GC_CHECKED;
 /* Prometheus' text format. */

@@ -220,12 +220,12 @@ enum gc_status gc_report_write_prom(const struct gc_report *report, int fd)
                    {&latency, next_latency, true},
                    {&gc_report_tenant_figures, next_tenant, false},
                    {&ways, next_way, false}};
-    struct gc_out out;
-    gc_out_init(&out, fd);
+    struct gc_writer out;
+    gc_writer_init(&out, fd);
     for (size_t i = 0; i < sizeof(metrics) / sizeof(metrics[0]); i++)
         gc_emit_metrics(&out, metrics[i].figures,
                         &(struct gc_samples){.source = report,
                                              .next = metrics[i].next,
                                              .is_always = metrics[i].is_always});
-    return gc_out_flush(&out);
+    return gc_writer_flush(&out);
 }

@@ -19,37 +19,37 @@
 
 static const char *shown(const char *text, size_t size, char *to)
 {
-    return text != NULL ? gc_text_show(text, strlen(text), to, size) : "?";
+    return text != NULL ? gc_text_printable(text, strlen(text), to, size) : "?";
 }
 
 /* Words from the next column on; lines that follow begin at `indent`. Ends the line. */
-static void write_words(struct gc_out *out, size_t indent, const char *word)
+static void write_words(struct gc_writer *out, size_t indent, const char *word)
 {
     const size_t most = TEXT_COLUMNS - indent;
     while (*word != '\0') {
         const size_t length = strcspn(word, " ");
         if (out->column + 1 + length > TEXT_COLUMNS && out->column > indent) {
-            gc_out_char(out, '\n');
-            gc_out_pad(out, indent - 1);
+            gc_writer_char(out, '\n');
+            gc_writer_pad(out, indent - 1);
         }
-        gc_out_char(out, ' ');
-        gc_out_bytes(out, word, length < most ? length : most);
+        gc_writer_char(out, ' ');
+        gc_writer_bytes(out, word, length < most ? length : most);
         word += length;
         word += *word == ' ';
     }
-    gc_out_char(out, '\n');
+    gc_writer_char(out, '\n');
 }
 
-static void write_head(struct gc_out *out, const struct gc_report_facts *facts)
+static void write_head(struct gc_writer *out, const struct gc_report_facts *facts)
 {
-    gc_out_style(out, GC_STYLE_STRONG);
+    gc_writer_set_style(out, GC_STYLE_STRONG);
     gc_out_print(out, "== gpucache %s: %s, pid %ld", SHOWN(facts->version, 16),
                  SHOWN(facts->process->program, 24), (long)facts->process->pid);
-    gc_out_style(out, GC_STYLE_PLAIN);
+    gc_writer_set_style(out, GC_STYLE_PLAIN);
     gc_out_print(out, "\n   command    %s\n   host       %s\n   ran        ",
                  SHOWN(facts->process->command, COMMAND_COLUMNS - 1),
                  SHOWN(facts->process->host, COMMAND_COLUMNS - 1));
-    gc_out_fixed(out, facts->duration_ns / 1000000, 3);
+    gc_writer_fixed(out, facts->duration_ns / 1000000, 3);
     gc_out_print(out, " s, mode %s, backend %s, reuse %s, driver %d.%d\n", SHOWN(facts->mode, 8),
                  SHOWN(facts->backend, 8), SHOWN(facts->reuse, 8), facts->driver_version / 1000,
                  facts->driver_version % 1000 / 10);
@@ -58,7 +58,7 @@ static void write_head(struct gc_out *out, const struct gc_report_facts *facts)
 /* ---- figures of a device ---- */
 
 /* A gauge or counter that stayed 0 is left out. */
-static void write_gauges(struct gc_out *out, const struct gc_device_snapshot *device)
+static void write_gauges(struct gc_writer *out, const struct gc_device_snapshot *device)
 {
     gc_out_print(out, "   bytes%*s%*s\n", 25, "at exit", 37, "peak");
     for (size_t i = 0; i < gc_report_device_figures.count; i++) {
@@ -66,8 +66,8 @@ static void write_gauges(struct gc_out *out, const struct gc_device_snapshot *de
         const struct gc_gauge *gauge = (const void *)((const char *)device + figure->offset);
         if (figure->type != GC_FIGURE_GAUGE || gauge->peak == 0)
             continue;
-        gc_out_text(out, "   ");
-        gc_out_bytes(out, figure->key, strlen(figure->key) - strlen("_bytes"));
+        gc_writer_text(out, "   ");
+        gc_writer_bytes(out, figure->key, strlen(figure->key) - strlen("_bytes"));
         gc_out_print(out, "%*s%*s  %s\n", 25, GC_TEXT_SIZE(gauge->current), 37,
                      GC_TEXT_SIZE(gauge->peak), figure->text);
     }
@@ -79,22 +79,22 @@ static bool is_failure(const char *key)
            strcmp(key, "invalid_free_count") == 0;
 }
 
-static void write_counters(struct gc_out *out, const struct gc_device_snapshot *device)
+static void write_counters(struct gc_writer *out, const struct gc_device_snapshot *device)
 {
-    gc_out_text(out, "   counts\n");
+    gc_writer_text(out, "   counts\n");
     for (size_t i = 0; i < gc_report_device_figures.count; i++) {
         const struct gc_figure *figure = &gc_report_device_figures.figures[i];
         const uint64_t *count = (const void *)((const char *)device + figure->offset);
         if (figure->type != GC_FIGURE_COUNT || figure->text == NULL || *count == 0)
             continue;
-        gc_out_style(out, is_failure(figure->key) ? GC_STYLE_ALERT : GC_STYLE_PLAIN);
+        gc_writer_set_style(out, is_failure(figure->key) ? GC_STYLE_ALERT : GC_STYLE_PLAIN);
         gc_out_print(out, "%*lu  %s", 15, *count, figure->text);
-        gc_out_style(out, GC_STYLE_PLAIN);
-        gc_out_char(out, '\n');
+        gc_writer_set_style(out, GC_STYLE_PLAIN);
+        gc_writer_char(out, '\n');
     }
 }
 
-static void write_fragmentation(struct gc_out *out, const struct gc_device_snapshot *device)
+static void write_fragmentation(struct gc_writer *out, const struct gc_device_snapshot *device)
 {
     gc_out_print(out, "   idle in the cache %s, free in it %s, largest hole %s",
                  GC_TEXT_SIZE(device->idle_bytes), GC_TEXT_SIZE(device->free_bytes),
@@ -102,19 +102,19 @@ static void write_fragmentation(struct gc_out *out, const struct gc_device_snaps
     if (device->stitchable_bytes > 0)
         gc_out_print(out, "\n   of it in whole pages, which serve any size: %s",
                      GC_TEXT_SIZE(device->stitchable_bytes));
-    gc_out_char(out, '\n');
+    gc_writer_char(out, '\n');
 }
 
-static void write_limit(struct gc_out *out, uint64_t bytes)
+static void write_limit(struct gc_writer *out, uint64_t bytes)
 {
     if (bytes == UINT64_MAX)
-        gc_out_text(out, ", no limit");
+        gc_writer_text(out, ", no limit");
     else
         gc_out_print(out, ", limit %s", GC_TEXT_SIZE(bytes));
 }
 
 /* The process's own, and the group's, whichever there are. */
-static void write_limits(struct gc_out *out, const struct gc_device_snapshot *device)
+static void write_limits(struct gc_writer *out, const struct gc_device_snapshot *device)
 {
     write_limit(out, device->limit_bytes);
     if (device->group[0] != '\0') {
@@ -123,18 +123,18 @@ static void write_limits(struct gc_out *out, const struct gc_device_snapshot *de
                      SHOWN(device->group, 44));
         write_limit(out, device->group_limit_bytes);
     }
-    gc_out_char(out, '\n');
+    gc_writer_char(out, '\n');
 }
 
-static void write_plan(struct gc_out *out, const struct gc_follow_figures *plan)
+static void write_plan(struct gc_writer *out, const struct gc_follow_figures *plan)
 {
     if (plan->entry_count == 0)
         return;
     gc_out_print(out,
                  "   plan       %s, %lu allocations, gone through %lu time%s\n"
                  "     %lu (%s) followed it\n",
-                 GC_TEXT_SIZE(plan->peak_bytes), plan->entry_count, plan->rounds,
-                 plan->rounds == 1 ? "" : "s", plan->followed_count,
+                 GC_TEXT_SIZE(plan->peak_bytes), plan->entry_count, plan->iterations,
+                 plan->iterations == 1 ? "" : "s", plan->followed_count,
                  GC_TEXT_SIZE(plan->followed_bytes));
 #define GC_FOLLOW_REASON(name, key, text)                                                          \
     if (plan->key##_count > 0)                                                                     \
@@ -144,14 +144,14 @@ static void write_plan(struct gc_out *out, const struct gc_follow_figures *plan)
 #undef GC_FOLLOW_REASON
 }
 
-static void write_tenants(struct gc_out *out, const struct gc_device_snapshot *device)
+static void write_tenants(struct gc_writer *out, const struct gc_device_snapshot *device)
 {
     for (uint32_t i = 0; i < device->tenant_count; i++) {
         const struct gc_tenant_figures *tenant = &device->tenants[i];
         if (i == 0) {
-            gc_out_text(out, "   tenant");
+            gc_writer_text(out, "   tenant");
             gc_emit_titles(out, &gc_report_tenant_figures);
-            gc_out_text(out, "  refused\n");
+            gc_writer_text(out, "  refused\n");
         }
         gc_out_print(out, "     %s", SHOWN(tenant->name, TENANT_COLUMNS - 1));
         gc_emit_cells(out, &gc_report_tenant_figures, tenant);
@@ -205,13 +205,13 @@ static uint64_t key_process_calls(const void *figures, int i)
     return ((const uint64_t *)figures)[i];
 }
 
-static void write_more(struct gc_out *out, uint64_t more)
+static void write_more(struct gc_writer *out, uint64_t more)
 {
     if (more > 0)
         gc_out_print(out, "     ... and %lu more\n", more);
 }
 
-static void write_apis(struct gc_out *out, const struct gc_report *report,
+static void write_apis(struct gc_writer *out, const struct gc_report *report,
                        const struct gc_device_snapshot *device)
 {
     struct ranking ranking = {device->apis, report->snapshot->api_count, key_bytes, -1};
@@ -220,18 +220,18 @@ static void write_apis(struct gc_out *out, const struct gc_report *report,
         if (listed++ >= LIST_MAX)
             continue;
         if (listed == 1) {
-            gc_out_text(out, "   entry point");
+            gc_writer_text(out, "   entry point");
             gc_emit_titles(out, &gc_report_api_figures);
-            gc_out_char(out, '\n');
+            gc_writer_char(out, '\n');
         }
         gc_out_print(out, "     %s", SHOWN(report->api_names[i], NAME_COLUMNS - 1));
         gc_emit_cells(out, &gc_report_api_figures, &device->apis[i]);
-        gc_out_char(out, '\n');
+        gc_writer_char(out, '\n');
     }
     write_more(out, listed > LIST_MAX ? listed - LIST_MAX : 0);
 }
 
-static void write_calls(struct gc_out *out, const struct gc_report *report, const char *title,
+static void write_calls(struct gc_writer *out, const struct gc_report *report, const char *title,
                         struct ranking ranking)
 {
     uint64_t listed = 0;
@@ -260,7 +260,7 @@ static const char *direct_text(enum gc_direct_kind kind)
     return texts[kind];
 }
 
-static void write_direct(struct gc_out *out, const struct gc_device_snapshot *device)
+static void write_direct(struct gc_writer *out, const struct gc_device_snapshot *device)
 {
     const char *title = "   outside the pool, at exit\n";
     for (int kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++) {
@@ -272,22 +272,22 @@ static void write_direct(struct gc_out *out, const struct gc_device_snapshot *de
     }
 }
 
-static void write_leaks(struct gc_out *out, const struct gc_report *report,
+static void write_leaks(struct gc_writer *out, const struct gc_report *report,
                         const struct gc_device_snapshot *device,
                         const struct gc_report_leaks *leaks)
 {
     if (device->leak_count == 0)
         return;
-    gc_out_style(out, GC_STYLE_ALERT);
+    gc_writer_set_style(out, GC_STYLE_ALERT);
     gc_out_print(out, "   never freed: %lu allocation%s, %s", device->leak_count,
                  device->leak_count == 1 ? "" : "s", GC_TEXT_SIZE(device->leak_bytes));
-    gc_out_style(out, GC_STYLE_PLAIN);
-    gc_out_char(out, '\n');
+    gc_writer_set_style(out, GC_STYLE_PLAIN);
+    gc_writer_char(out, '\n');
     const uint32_t listed = leaks->count < LIST_MAX ? leaks->count : LIST_MAX;
     for (uint32_t i = 0; i < listed; i++) {
         const struct gc_leak *leak = &leaks->leaks[i];
-        gc_out_text(out, "     ");
-        gc_out_hex(out, leak->address);
+        gc_writer_text(out, "     ");
+        gc_writer_hex(out, leak->address);
         gc_out_print(out, "%*s  %s\n", 37, GC_TEXT_SIZE(leak->bytes),
                      SHOWN(gc_report_api_name(report, leak->api), NAME_COLUMNS));
         gc_report_print_stack(out, report, leak->site);
@@ -297,13 +297,13 @@ static void write_leaks(struct gc_out *out, const struct gc_report *report,
 
 /* ---- devices ---- */
 
-static void write_device(struct gc_out *out, const struct gc_report *report, uint32_t index)
+static void write_device(struct gc_writer *out, const struct gc_report *report, uint32_t index)
 {
     const struct gc_device_snapshot *device = &report->snapshot->devices[index];
     const char *reason = device->info.backend_reason;
-    gc_out_style(out, GC_STYLE_STRONG);
+    gc_writer_set_style(out, GC_STYLE_STRONG);
     gc_out_print(out, "-- device %d", device->info.ordinal);
-    gc_out_style(out, GC_STYLE_PLAIN);
+    gc_writer_set_style(out, GC_STYLE_PLAIN);
     gc_out_print(out, ": %s, %s", SHOWN(device->info.name, 32),
                  GC_TEXT_SIZE(device->info.total_bytes));
     write_limits(out, device);
@@ -333,7 +333,7 @@ static bool comes_before(const struct gc_snapshot *snapshot, uint32_t i, uint32_
 }
 
 /* The devices from the one that most was held of down: each round finds the one behind the last. */
-static void write_devices(struct gc_out *out, const struct gc_report *report)
+static void write_devices(struct gc_writer *out, const struct gc_report *report)
 {
     const struct gc_snapshot *snapshot = report->snapshot;
     const uint32_t none = UINT32_MAX;
@@ -354,7 +354,7 @@ static void write_devices(struct gc_out *out, const struct gc_report *report)
 
 /* ---- the process ---- */
 
-static void write_latency(struct gc_out *out, const char *name, const struct gc_latency *latency)
+static void write_latency(struct gc_writer *out, const char *name, const struct gc_latency *latency)
 {
     if (latency->count > 0)
         gc_out_print(out, "   %s: p50 %s, p99 %s, max %s\n", name, GC_TEXT_SPAN(latency->p50),
@@ -362,7 +362,7 @@ static void write_latency(struct gc_out *out, const char *name, const struct gc_
 }
 
 struct advice {
-    struct gc_out *out;
+    struct gc_writer *out;
     bool any;
 };
 
@@ -371,21 +371,21 @@ static void write_sentence(void *argument, const char *sentence)
 {
     struct advice *advice = argument;
     if (!advice->any) {
-        gc_out_style(advice->out, GC_STYLE_STRONG);
-        gc_out_text(advice->out, "-- what to do\n");
-        gc_out_style(advice->out, GC_STYLE_PLAIN);
+        gc_writer_set_style(advice->out, GC_STYLE_STRONG);
+        gc_writer_text(advice->out, "-- what to do\n");
+        gc_writer_set_style(advice->out, GC_STYLE_PLAIN);
     }
     advice->any = true;
-    gc_out_text(advice->out, "   -");
+    gc_writer_text(advice->out, "   -");
     write_words(advice->out, 5, SHOWN(sentence, SENTENCE_COLUMNS));
 }
 
 enum gc_status gc_report_write_text(const struct gc_report *report, int fd)
 {
     const struct gc_snapshot *snapshot = report->snapshot;
-    struct gc_out out;
-    gc_out_init(&out, fd);
-    out.is_colored = gc_out_wants_color(fd);
+    struct gc_writer out;
+    gc_writer_init(&out, fd);
+    out.is_colored = gc_writer_wants_color(fd);
     write_head(&out, &report->facts);
     write_devices(&out, report);
     write_calls(&out, report, "   calls that reached the driver, of no one device\n",
@@ -395,5 +395,5 @@ enum gc_status gc_report_write_text(const struct gc_report *report, int fd)
     write_latency(&out, "allocations", &snapshot->alloc_latency);
     write_latency(&out, "frees", &snapshot->free_latency);
     gc_report_advise(report, write_sentence, &(struct advice){&out, false});
-    return gc_out_flush(&out);
+    return gc_writer_flush(&out);
 }

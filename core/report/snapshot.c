@@ -17,16 +17,16 @@
 /* The public part and what it takes to free it. */
 struct snapshot_memory {
     struct gc_snapshot snapshot;
-    struct gc_host host;
+    struct gc_host_mem host;
     uint64_t bytes;
 };
 
 /* ---- live allocations ---- */
 
-typedef void see_leak(void *argument, const struct gc_leak *leak);
+typedef void visit_leak(void *argument, const struct gc_leak *leak);
 
 /* Shows every live block of a pool to `see`, under its lock. */
-static void see_blocks(struct gc_pool *pool, see_leak *see, void *argument)
+static void visit_blocks(struct gc_pool *pool, visit_leak *see, void *argument)
 {
     gc_pool_acquire_plain(pool);
     for (const struct gc_segment *segment = pool->content.segments; segment != NULL;
@@ -44,11 +44,11 @@ static void see_blocks(struct gc_pool *pool, see_leak *see, void *argument)
 
 struct direct_filter {
     const struct gc_device *device;
-    see_leak *see;
+    visit_leak *see;
     void *argument;
 };
 
-static void see_direct(void *argument, const struct gc_direct *direct)
+static void visit_direct(void *argument, const struct gc_direct *direct)
 {
     const struct direct_filter *filter = argument;
     if (direct->device != filter->device || !gc_direct_is_allocation(direct->kind))
@@ -61,13 +61,14 @@ static void see_direct(void *argument, const struct gc_direct *direct)
     filter->see(filter->argument, &leak);
 }
 
-static void see_all(struct gc_core *core, struct gc_device *device, see_leak *see, void *argument)
+static void visit_all(struct gc_core *core, struct gc_device *device, visit_leak *see,
+                      void *argument)
 {
     struct direct_filter filter = {device, see, argument};
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context))
-        see_blocks(&context->pool, see, argument);
-    gc_tracker_visit(&core->tracker, see_direct, &filter);
+        visit_blocks(&context->pool, see, argument);
+    gc_tracker_visit(&core->tracker, visit_direct, &filter);
 }
 
 struct leak_sum {
@@ -84,8 +85,8 @@ static void add_leak(void *argument, const struct gc_leak *leak)
 
 /* ---- the snapshot ---- */
 
-void gc_core_read_holes(struct gc_core *core, struct gc_device *device,
-                        struct gc_device_snapshot *to)
+void gc_core_read_free_blocks(struct gc_core *core, struct gc_device *device,
+                              struct gc_device_snapshot *to)
 {
     (void)core;
     to->free_bytes = 0;
@@ -95,7 +96,7 @@ void gc_core_read_holes(struct gc_core *core, struct gc_device *device,
          context = gc_context_next(context)) {
         struct gc_pool *pool = &context->pool;
         gc_pool_acquire_plain(pool);
-        const struct gc_hole_sums sums = gc_pool_measure_locked(pool);
+        const struct gc_free_sums sums = gc_pool_measure_locked(pool);
         to->free_bytes += sums.free_bytes;
         to->largest_free_bytes = gc_max_u64(to->largest_free_bytes, sums.largest_bytes);
         to->stitchable_bytes += pool->pages.idle_count * pool->pages.page_bytes;
@@ -126,7 +127,7 @@ void gc_core_read_device(struct gc_core *core, struct gc_device *device,
         to->group_limit_bytes = gc_account_limit(device->budget.account);
     }
     read_stats(&device->stats, to);
-    to->host_metadata_bytes = gc_host_bytes(&device->host);
+    to->host_metadata_bytes = gc_host_mem_bytes(&device->host);
     to->idle_bytes = gc_device_idle_bytes(device);
     (void)gc_follow_read(device, &to->plan);
     for (unsigned kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++)
@@ -159,13 +160,13 @@ static void read_all(struct gc_core *core, struct gc_device *device, struct gc_d
     struct gc_tenant_figures *tenants = to->tenants;
     struct tenant_reading reading = {device, to, false};
     gc_core_read_device(core, device, to);
-    gc_core_read_holes(core, device, to);
+    gc_core_read_free_blocks(core, device, to);
     to->apis = apis;
     to->tenants = tenants;
     gc_core_visit_tenants(core, read_tenant, &reading);
     reading.of_removed = true;
     gc_core_visit_tenants(core, read_tenant, &reading);
-    see_all(core, device, add_leak, &leaks);
+    visit_all(core, device, add_leak, &leaks);
     to->leak_count = leaks.count;
     to->leak_bytes = leaks.bytes;
     for (uint16_t api = 0; api < core->api_count; api++)
@@ -181,8 +182,8 @@ static struct snapshot_memory *map_snapshot(uint32_t devices, uint16_t apis)
     const uint64_t bytes = sizeof(struct snapshot_memory) +
                            devices * (sizeof(struct gc_device_snapshot) + figures_bytes) +
                            apis * sizeof(uint64_t);
-    struct gc_host host = {0};
-    struct snapshot_memory *memory = gc_host_map(&host, bytes);
+    struct gc_host_mem host = {0};
+    struct snapshot_memory *memory = gc_host_mem_map(&host, bytes);
     if (memory == NULL)
         return NULL;
     memory->bytes = bytes;
@@ -209,20 +210,20 @@ enum gc_status gc_core_snapshot(struct gc_core *core, struct gc_snapshot **snaps
     if (memory == NULL)
         return GC_NO_HOST_MEMORY;
     struct gc_snapshot *to = &memory->snapshot;
-    gc_caches_stop(core); /* all figures are in the devices now, and blocks stand still */
+    gc_tcache_stop_all(core); /* all figures are in the devices now, and blocks stand still */
     /* A device added meanwhile waits for the next snapshot. */
     for (int i = 0; i < GC_DEVICE_MAX && to->device_count < count; i++) {
         struct gc_device *device = gc_core_find_device(core, i);
         if (device != NULL)
             read_all(core, device, &to->devices[to->device_count++]);
     }
-    gc_caches_resume(core);
+    gc_tcache_resume_all(core);
     if (to->device_count > 0) /* what belongs to no device is shown once */
-        to->devices[0].host_metadata_bytes += gc_host_bytes(&core->host);
+        to->devices[0].host_metadata_bytes += gc_host_mem_bytes(&core->host);
     for (uint16_t api = 0; api < core->api_count; api++)
         to->process_driver_calls[api] = gc_counter_read(&core->process_driver_calls[api]);
-    gc_hist_read(&core->alloc_ns, &to->alloc_latency);
-    gc_hist_read(&core->free_ns, &to->free_latency);
+    gc_histogram_read(&core->alloc_ns, &to->alloc_latency);
+    gc_histogram_read(&core->free_ns, &to->free_latency);
     *snapshot = to;
     return GC_OK;
 }
@@ -232,8 +233,8 @@ void gc_snapshot_free(struct gc_snapshot *snapshot)
     if (snapshot == NULL)
         return;
     struct snapshot_memory *memory = (struct snapshot_memory *)snapshot;
-    struct gc_host host = {0};
-    gc_host_unmap(&host, memory, memory->bytes);
+    struct gc_host_mem host = {0};
+    gc_host_mem_unmap(&host, memory, memory->bytes);
 }
 
 /* ---- the largest live allocations ---- */
@@ -293,20 +294,20 @@ enum gc_status gc_core_visit_leaks(struct gc_core *core, struct gc_device *devic
                                    void *argument)
 {
     struct leak_sum sum = {0, 0};
-    gc_caches_stop(core);
-    see_all(core, device, add_leak, &sum);
-    gc_caches_resume(core);
+    gc_tcache_stop_all(core);
+    visit_all(core, device, add_leak, &sum);
+    gc_tcache_resume_all(core);
     struct top_leaks top = {.max = gc_min_u64(sum.count, max)};
     if (top.max == 0)
         return GC_OK;
-    struct gc_host host = {0};
+    struct gc_host_mem host = {0};
     const uint64_t bytes = top.max * sizeof(*top.leaks);
-    top.leaks = gc_host_map(&host, bytes);
+    top.leaks = gc_host_mem_map(&host, bytes);
     if (top.leaks == NULL)
         return GC_NO_HOST_MEMORY;
-    gc_caches_stop(core);
-    see_all(core, device, keep_largest, &top);
-    gc_caches_resume(core);
+    gc_tcache_stop_all(core);
+    visit_all(core, device, keep_largest, &top);
+    gc_tcache_resume_all(core);
     sort_descending(&top);
     for (uint64_t i = 0; i < top.count; i++) {
         if (core->stacks != NULL)
@@ -314,13 +315,13 @@ enum gc_status gc_core_visit_leaks(struct gc_core *core, struct gc_device *devic
                 gc_stacks_find(core->stacks, device->info.ordinal, top.leaks[i].address);
         visit(argument, &top.leaks[i]);
     }
-    gc_host_unmap(&host, top.leaks, bytes);
+    gc_host_mem_unmap(&host, top.leaks, bytes);
     return GC_OK;
 }
 
 void gc_core_reset_peaks(struct gc_core *core, struct gc_device *device)
 {
-    gc_caches_stop(core);
+    gc_tcache_stop_all(core);
 #define GC_GAUGE(field, text) gc_gauge_reset_peak(&device->stats.field);
 #define GC_COUNTER(field, text)
 #include "core/observe/stats.def"
@@ -328,10 +329,10 @@ void gc_core_reset_peaks(struct gc_core *core, struct gc_device *device)
 #undef GC_COUNTER
     for (uint16_t api = 0; api < core->api_count; api++)
         gc_gauge_reset_peak(&device->apis[api].live);
-    gc_caches_resume(core);
+    gc_tcache_resume_all(core);
 }
 
-const char *gc_core_plan_trouble(const struct gc_core *core)
+const char *gc_core_plan_problem(const struct gc_core *core)
 {
     const struct gc_follow *follow = core->follow;
     if (core->plan == NULL)

@@ -49,8 +49,8 @@ struct gc_snapshot {
 void gc_core_read_device(struct gc_core *core, struct gc_device *device,
                          struct gc_device_snapshot *figures);
 /* Fills in the figures of holes. Walks the pools where memory is mapped. */
-void gc_core_read_holes(struct gc_core *core, struct gc_device *device,
-                        struct gc_device_snapshot *figures);
+void gc_core_read_free_blocks(struct gc_core *core, struct gc_device *device,
+                              struct gc_device_snapshot *figures);
 /* The peaks of the device's gauges, of its entry points too, become their current values. */
 void gc_core_reset_peaks(struct gc_core *core, struct gc_device *device);
 

@@ -77,20 +77,20 @@ static const char *shorten(const char *text, char shown[TEXT_COLUMNS + 1])
     const size_t start = path_start(text);
     const size_t name = gc_min_u64(start, TEXT_COLUMNS - gc_min_u64(length - start, PATH_COLUMNS));
     if (length <= TEXT_COLUMNS || start == length)
-        return gc_text_show(text, length, shown, TEXT_COLUMNS + 1);
-    gc_text_show(text, start, shown, name + 1);
+        return gc_text_printable(text, length, shown, TEXT_COLUMNS + 1);
+    gc_text_printable(text, start, shown, name + 1);
     if (name < start && name >= 2)
         memcpy(shown + name - 2, " (", sizeof(" ("));
     if (length - start <= TEXT_COLUMNS - name) {
-        gc_text_show(text + start, length - start, shown + name, TEXT_COLUMNS - name + 1);
+        gc_text_printable(text + start, length - start, shown + name, TEXT_COLUMNS - name + 1);
         return shown;
     }
     const char *tail = text + length - (TEXT_COLUMNS - name - strlen(CUT));
     const char *folder = strchr(tail, '/');
     memcpy(shown + name, CUT, sizeof(CUT));
     tail = folder != NULL ? folder : tail;
-    gc_text_show(tail, strlen(tail), shown + name + strlen(CUT),
-                 TEXT_COLUMNS + 1 - name - strlen(CUT));
+    gc_text_printable(tail, strlen(tail), shown + name + strlen(CUT),
+                      TEXT_COLUMNS + 1 - name - strlen(CUT));
     return shown;
 }
 
@@ -111,7 +111,7 @@ static uint32_t count_inner(const struct gc_report *report, uint32_t site)
     return 0;
 }
 
-void gc_report_print_stack(struct gc_out *out, const struct gc_report *report, uint32_t site)
+void gc_report_print_stack(struct gc_writer *out, const struct gc_report *report, uint32_t site)
 {
     char text[GC_STACK_TEXT_BYTES];
     char shown[TEXT_COLUMNS + 1];
@@ -119,24 +119,24 @@ void gc_report_print_stack(struct gc_out *out, const struct gc_report *report, u
     for (uint32_t i = 0; i < TEXT_FRAMES; i++) {
         if (!frame(report, site, i == 0 ? 0 : i + left_out, text))
             break;
-        gc_out_text(out, "       ");
-        gc_out_text(out, shorten(text, shown));
-        gc_out_char(out, '\n');
+        gc_writer_text(out, "       ");
+        gc_writer_text(out, shorten(text, shown));
+        gc_writer_char(out, '\n');
     }
 }
 
-void gc_report_print_sites(struct gc_out *out, const struct gc_report *report, uint32_t device)
+void gc_report_print_sites(struct gc_writer *out, const struct gc_report *report, uint32_t device)
 {
     const struct gc_report_sites *sites = sites_of(report, device);
     if (sites->count == 0)
         return;
-    gc_out_text(out, "   where most came from");
+    gc_writer_text(out, "   where most came from");
     gc_emit_titles(out, &gc_report_site_figures);
-    gc_out_char(out, '\n');
+    gc_writer_char(out, '\n');
     for (uint32_t i = 0; i < sites->count && i < TEXT_SITES; i++) {
         gc_out_print(out, "     site %u", i + 1);
         gc_emit_cells(out, &gc_report_site_figures, &sites->sites[i]);
-        gc_out_char(out, '\n');
+        gc_writer_char(out, '\n');
         gc_report_print_stack(out, report, sites->sites[i].site);
     }
     if (sites->count > TEXT_SITES)

@@ -81,8 +81,8 @@ static void put_fallback(struct gc_json *json, const void *record, const void *a
 #include "core/observe/unplanned.def"
 #undef GC_FOLLOW_REASON
     gc_json_begin_object(json, GC_JSON_LINE);
-    gc_json_put_uint(json, "count", count);
-    gc_json_put_uint(json, "bytes", bytes);
+    gc_json_write_uint(json, "count", count);
+    gc_json_write_uint(json, "bytes", bytes);
     gc_json_end_object(json);
 }
 
@@ -97,8 +97,8 @@ static const struct gc_figure plan_array[] = {
     PLAN("entries", COUNT, entry_count),
     PLAN("peak_bytes", BYTES, peak_bytes),
     PLAN("used_bytes", BYTES, used_bytes),
-    PLAN("rounds", COUNT, rounds),
-    PLAN("jumps", COUNT, jumps),
+    PLAN("rounds", COUNT, iterations),
+    PLAN("jumps", COUNT, resyncs),
     PAIR("followed", followed),
     GC_FIGURE_WRITTEN("fallback", put_fallback),
     GC_FIGURE_WRITTEN("reasons", put_reasons),
@@ -145,7 +145,7 @@ static void put_driver_calls(struct gc_json *json, const void *record, const voi
         const uint64_t count = device != NULL ? device->apis[i].driver_calls
                                               : report->snapshot->process_driver_calls[i];
         if (count > 0)
-            gc_json_put_uint(json, report->api_names[i], count);
+            gc_json_write_uint(json, report->api_names[i], count);
     }
     gc_json_end_object(json);
 }
@@ -184,9 +184,9 @@ static void put_leaks(struct gc_json *json, const void *record, const void *argu
     for (uint32_t i = 0; i < leaks->count; i++) {
         const struct gc_leak *leak = &leaks->leaks[i];
         gc_json_begin_object(json, GC_JSON_LINE);
-        gc_json_put_hex(json, "address", leak->address);
-        gc_json_put_uint(json, "bytes", leak->bytes);
-        gc_json_put_string(json, "api", gc_report_api_name(report, leak->api));
+        gc_json_write_hex(json, "address", leak->address);
+        gc_json_write_uint(json, "bytes", leak->bytes);
+        gc_json_write_string(json, "api", gc_report_api_name(report, leak->api));
         gc_json_key(json, "stack");
         gc_report_put_stack(json, report, leak->site);
         gc_json_end_object(json);
@@ -220,8 +220,8 @@ static void put_direct(struct gc_json *json, const void *record, const void *arg
     (void)argument;
     gc_json_begin_object(json, GC_JSON_LINES);
     for (int kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++)
-        gc_json_put_uint(json, gc_report_direct_key((enum gc_direct_kind)kind, key),
-                         device->direct_bytes[kind]);
+        gc_json_write_uint(json, gc_report_direct_key((enum gc_direct_kind)kind, key),
+                           device->direct_bytes[kind]);
     gc_json_end_object(json);
 }
 
@@ -309,10 +309,10 @@ const struct gc_figures gc_report_device_figures = GC_FIGURES(device_array);
 static void put_latency(struct gc_json *json, const char *key, const struct gc_latency *latency)
 {
     gc_json_open_object(json, key, GC_JSON_LINE);
-    gc_json_put_uint(json, "p50", latency->p50);
-    gc_json_put_uint(json, "p99", latency->p99);
-    gc_json_put_uint(json, "max", latency->max);
-    gc_json_put_uint(json, "count", latency->count);
+    gc_json_write_uint(json, "p50", latency->p50);
+    gc_json_write_uint(json, "p99", latency->p99);
+    gc_json_write_uint(json, "max", latency->max);
+    gc_json_write_uint(json, "count", latency->count);
     gc_json_open_array(json, "histogram", GC_JSON_LINE); /* [below so many ns, count] */
     for (unsigned i = 0; i < 63; i++) {
         if (latency->powers[i] == 0)
@@ -328,16 +328,16 @@ static void put_latency(struct gc_json *json, const char *key, const struct gc_l
 
 static void put_facts(struct gc_json *json, const struct gc_report_facts *facts)
 {
-    gc_json_put_string(json, "schema", GC_REPORT_SCHEMA);
-    gc_json_put_string(json, "version", facts->version);
+    gc_json_write_string(json, "schema", GC_REPORT_SCHEMA);
+    gc_json_write_string(json, "version", facts->version);
     gc_json_put_int(json, "pid", facts->process->pid);
-    gc_json_put_string(json, "program", facts->process->program);
-    gc_json_put_string(json, "command", facts->process->command);
-    gc_json_put_string(json, "host", facts->process->host);
+    gc_json_write_string(json, "program", facts->process->program);
+    gc_json_write_string(json, "command", facts->process->command);
+    gc_json_write_string(json, "host", facts->process->host);
     gc_json_put_int(json, "start_unix", facts->start_unix);
     gc_json_put_fixed(json, "duration_s", facts->duration_ns, 9);
-    gc_json_put_string(json, "mode", facts->mode);
-    gc_json_put_string(json, "backend", facts->backend);
+    gc_json_write_string(json, "mode", facts->mode);
+    gc_json_write_string(json, "backend", facts->backend);
     gc_json_put_int(json, "driver_version", facts->driver_version);
 }
 
@@ -357,7 +357,7 @@ static void put_sentences(struct gc_json *json, const struct gc_report *report)
     gc_json_end_array(json);
 }
 
-void gc_report_put_json(const struct gc_report *report, struct gc_json *json)
+void gc_report_write_json_to(const struct gc_report *report, struct gc_json *json)
 {
     const struct gc_report_facts *facts = &report->facts;
     const struct gc_snapshot *snapshot = report->snapshot;
@@ -376,11 +376,11 @@ void gc_report_put_json(const struct gc_report *report, struct gc_json *json)
     gc_json_end_object(json);
     gc_report_estimate_json(json, report);
     put_sentences(json, report);
-    gc_json_put_string(json, "reuse", facts->reuse);
-    gc_json_put_uint(json, "stacks_lost", report->stacks.lost);
+    gc_json_write_string(json, "reuse", facts->reuse);
+    gc_json_write_uint(json, "stacks_lost", report->stacks.lost);
     gc_json_open_object(json, "settings", GC_JSON_LINES);
     for (uint32_t i = 0; i < facts->setting_count; i++)
-        gc_json_put_string(json, facts->settings[i].name, facts->settings[i].value);
+        gc_json_write_string(json, facts->settings[i].name, facts->settings[i].value);
     gc_json_end_object(json);
     gc_json_key(json, "driver_calls");
     put_driver_calls(json, NULL, report);
@@ -389,26 +389,26 @@ void gc_report_put_json(const struct gc_report *report, struct gc_json *json)
 
 enum gc_status gc_report_write_json(const struct gc_report *report, int fd)
 {
-    struct gc_out out;
+    struct gc_writer out;
     struct gc_json json;
-    gc_out_init(&out, fd);
+    gc_writer_init(&out, fd);
     gc_json_init(&json, &out);
-    gc_report_put_json(report, &json);
-    return gc_out_flush(&out);
+    gc_report_write_json_to(report, &json);
+    return gc_writer_flush(&out);
 }
 
 enum gc_status gc_report_write_html(const struct gc_report *report, int fd)
 {
-    struct gc_out out;
+    struct gc_writer out;
     struct gc_json json;
-    gc_out_init(&out, fd);
+    gc_writer_init(&out, fd);
     gc_html_begin(&json, &out);
     gc_json_begin_object(&json, GC_JSON_LINES);
-    gc_json_put_string(&json, "name", report->facts.process->program);
+    gc_json_write_string(&json, "name", report->facts.process->program);
     gc_json_key(&json, "report");
-    gc_report_put_json(report, &json);
-    gc_json_put_null(&json, "trace");
+    gc_report_write_json_to(report, &json);
+    gc_json_write_null(&json, "trace");
     gc_json_end_object(&json);
     gc_html_end(&json);
-    return gc_out_flush(&out);
+    return gc_writer_flush(&out);
 }

@@ -4,9 +4,9 @@
 #ifndef GC_REPORT_TABLES_H
 #define GC_REPORT_TABLES_H
 
-#include "core/report/snapshot.h"
 #include "core/io/emitter.h"
 #include "core/report/report.h"
+#include "core/report/snapshot.h"
 
 extern const struct gc_figures gc_report_device_figures; /* of struct gc_device_snapshot */
 extern const struct gc_figures gc_report_api_figures;    /* of struct gc_api_figures */
@@ -27,7 +27,7 @@ void gc_report_put_stack(struct gc_json *json, const struct gc_report *report, u
 /* An array of the device's sites, most held at once first. */
 void gc_report_put_sites(struct gc_json *json, const struct gc_report *report, uint32_t device);
 /* The same for a person: the innermost frames; the first sites. */
-void gc_report_print_stack(struct gc_out *out, const struct gc_report *report, uint32_t site);
-void gc_report_print_sites(struct gc_out *out, const struct gc_report *report, uint32_t device);
+void gc_report_print_stack(struct gc_writer *out, const struct gc_report *report, uint32_t site);
+void gc_report_print_sites(struct gc_writer *out, const struct gc_report *report, uint32_t device);
 
 #endif

@@ -30,10 +30,10 @@ static struct context_record *add_record_locked(CUcontext context, struct gc_dev
     struct context_record *record = find_record_locked(context);
 
     if (record == NULL) {
-        record = gc_handles_take_record_locked();
+        record = gc_handles_alloc_record_locked();
         if (record == NULL)
             return NULL;
-        gc_handles_put_locked(GC_HANDLE_CONTEXT, (uintptr_t)context, (uintptr_t)record, 0);
+        gc_handles_set_locked(GC_HANDLE_CONTEXT, (uintptr_t)context, (uintptr_t)record, 0);
     }
     *record = (struct context_record){.device = device, .usage_count = 1};
     return record;
@@ -77,7 +77,7 @@ void gc_contexts_add(CUcontext handle, struct gc_device *device, enum gc_api api
 struct gc_context *gc_contexts_end_begin(CUcontext handle)
 {
     gc_thread.is_unsettled = 1; /* it may be the current one */
-    return gc_core_end_begin(gc_shim.core, (uintptr_t)handle);
+    return gc_core_teardown_begin(gc_shim.core, (uintptr_t)handle);
 }
 
 /* What is kept here by its handle, which may be another's once core has finished. */
@@ -91,7 +91,7 @@ static void forget_handle(CUcontext handle)
     if (record != NULL) {
         copy = *record;
         gc_handles_remove_locked(GC_HANDLE_CONTEXT, (uintptr_t)handle, NULL);
-        gc_handles_give_record_locked(record);
+        gc_handles_free_record_locked(record);
     }
     gc_handles_unlock();
     gc_direct_adjust(copy.device, -copy.extra_bytes);
@@ -104,34 +104,34 @@ void gc_contexts_end(struct gc_context *context, bool is_gone)
     if (context == NULL)
         return;
     if (!is_gone) {
-        gc_core_end_cancel(context);
+        gc_core_teardown_cancel(context);
         return;
     }
     gc_capture_drop_context(context);
     forget_handle((CUcontext)(uintptr_t)gc_context_handle(context)); /* NOLINT: an integer */
-    gc_core_end_finish(context);
+    gc_core_teardown_finish(context);
     gc_mempool_refresh(gc_context_device(context));
     gc_graph_refresh(gc_context_device(context));
 }
 
 /* ---- what one takes ---- */
 
-bool gc_contexts_expect(struct gc_device *device, uint64_t *expected)
+bool gc_contexts_charge(struct gc_device *device, uint64_t *expected)
 {
     *expected = device == NULL ? 0 : gc_device_context_bytes(device);
-    return *expected == 0 || gc_core_reserve(gc_shim.core, device, NULL, *expected) == GC_OK;
+    return *expected == 0 || gc_core_charge(gc_shim.core, device, NULL, *expected) == GC_OK;
 }
 
-int64_t gc_contexts_settle(struct gc_device *device, uint64_t expected,
+int64_t gc_contexts_commit(struct gc_device *device, uint64_t expected,
                            const struct gc_measure *measure, int64_t taken)
 {
     if (device == NULL || taken < 0)
         taken = 0;
     gc_direct_adjust(device, taken - (int64_t)expected);
     if (taken > 0) {
-        gc_core_confirm(gc_shim.core, device, NULL);
+        gc_core_commit(gc_shim.core, device, NULL);
         if (measure->is_exact)
-            gc_device_note_context_bytes(device, (uint64_t)taken);
+            gc_device_set_context_bytes(device, (uint64_t)taken);
     }
     return taken;
 }

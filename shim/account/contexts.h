@@ -21,10 +21,10 @@ void gc_contexts_end(struct gc_context *context, bool is_gone);
 
 /* In a group a context's memory is reserved before it is made, where members know how much that is.
  * False: there is no room. Device NULL: nothing is. */
-bool gc_contexts_expect(struct gc_device *device, uint64_t *expected);
+bool gc_contexts_charge(struct gc_device *device, uint64_t *expected);
 /* Then what it took, 0 if there is none, stands in the account in place of what was expected: never
  * both. Returns it. */
-int64_t gc_contexts_settle(struct gc_device *device, uint64_t expected,
+int64_t gc_contexts_commit(struct gc_device *device, uint64_t expected,
                            const struct gc_measure *measure, int64_t taken);
 
 /* Remembers what a limit of the context changed, to be given back with the context. */

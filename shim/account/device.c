@@ -98,7 +98,7 @@ static struct gc_context *remember(CUcontext handle, struct gc_context *context)
     if (gc_thread.handle != handle || gc_thread.context != context) {
         gc_thread.handle = handle;
         gc_thread.context = context;
-        gc_tenants_forget_target();
+        gc_tenants_reset_target();
     }
     return context;
 }
@@ -124,7 +124,7 @@ struct gc_context *gc_shim_current_context(void)
         (device = gc_shim_device(ordinal)) == NULL)
         return NULL;
     if (is_green()) {
-        gc_primary_note_green(handle, ordinal);
+        gc_primary_add_green(handle, ordinal);
         handle = primary_of(handle);
     }
     if (gc_core_add_context(gc_shim.core, (uint64_t)(uintptr_t)handle, device, &context) != GC_OK)
@@ -179,7 +179,7 @@ struct gc_context *gc_shim_stream_context(CUstream stream)
  * nothing but memory is served until then. */
 
 /* What needs a working context and takes or gives no memory. */
-static CUresult ask_driver(void)
+static CUresult call_driver(void)
 {
     size_t free_bytes, total_bytes;
     struct gc_capture_guard guard;
@@ -196,8 +196,8 @@ CUresult gc_shim_check_state(bool is_unsafe, struct gc_context **current)
 
     *current = gc_shim_current_context();
     gc_thread.is_unsettled = *current == NULL;
-    if (*current == NULL || gc_context_is_suspect(*current))
-        result = ask_driver();
+    if (*current == NULL || gc_context_is_faulted(*current))
+        result = call_driver();
     if (result == CUDA_SUCCESS && is_unsafe)
         result = gc_capture_check();
     return result;

@@ -22,40 +22,40 @@
 /* How often room is made for one request: other threads may take it first. */
 #define ROOM_ATTEMPTS 4
 
-static atomic_flag record_lost_said = ATOMIC_FLAG_INIT;
+static atomic_flag record_lost_logged = ATOMIC_FLAG_INIT;
 
 void gc_direct_begin(struct gc_direct_request *request, enum gc_api symbol)
 {
     request->api = gc_shim_enter(symbol);
-    gc_core_cache_settle(gc_thread.cache);
+    gc_tcache_flush_stats(gc_thread.tcache);
     request->context = gc_shim_current_context();
     request->device = request->context ? gc_context_device(request->context) : NULL;
-    request->share = NULL;
+    request->quota = NULL;
     request->reserved_bytes = 0;
     request->is_refused = false;
 }
 
 /* Whose memory it is to be is known from the first charge on. False: the account is not to be had.
  */
-static bool find_share(struct gc_direct_request *request)
+static bool find_quota(struct gc_direct_request *request)
 {
     return request->reserved_bytes != 0 ||
-           gc_tenants_share(request->device, &request->share) == GC_OK;
+           gc_tenants_quota(request->device, &request->quota) == GC_OK;
 }
 
 CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes)
 {
     if (request->device == NULL || bytes == 0)
         return CUDA_SUCCESS;
-    if (!find_share(request))
+    if (!find_quota(request))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    bool is_reserved = gc_core_try_reserve(gc_shim.core, request->device, request->share, bytes);
+    bool is_reserved = gc_core_try_charge(gc_shim.core, request->device, request->quota, bytes);
     bool may_fit = bytes <= gc_device_limit_bytes(request->device);
     for (int i = 0;
          !is_reserved && may_fit && i < ROOM_ATTEMPTS && gc_mempool_make_room(request->device); i++)
-        is_reserved = gc_core_try_reserve(gc_shim.core, request->device, request->share, bytes);
+        is_reserved = gc_core_try_charge(gc_shim.core, request->device, request->quota, bytes);
     if (!is_reserved &&
-        gc_core_reserve(gc_shim.core, request->device, request->share, bytes) != GC_OK) {
+        gc_core_charge(gc_shim.core, request->device, request->quota, bytes) != GC_OK) {
         request->is_refused = true;
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -67,7 +67,7 @@ bool gc_direct_should_retry(const struct gc_direct_request *request, CUresult re
                             uint64_t bytes)
 {
     return result == CUDA_ERROR_OUT_OF_MEMORY && request->device != NULL &&
-           gc_direct_relieve(request->device, bytes);
+           gc_direct_reclaim_all(request->device, bytes);
 }
 
 /* The key of a release under way; kinds share the table. */
@@ -107,7 +107,7 @@ void gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kin
         .requested_bytes = requested_bytes,
         .charged_bytes = request->reserved_bytes,
         .device = request->device,
-        .share = request->share,
+        .quota = request->quota,
         .context = outlives_contexts ? 0 : gc_context_handle(request->context),
         .api = (uint16_t)request->api,
     };
@@ -117,7 +117,7 @@ void gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kin
         request->reserved_bytes = 0;
         return;
     }
-    gc_log_once(&gc_shim.log, &record_lost_said, GC_LOG_WARN,
+    gc_log_once(&gc_shim.log, &record_lost_logged, GC_LOG_WARN,
                 "no host memory to record an allocation of %s: it is not counted",
                 gc_api_names[request->api]);
 }
@@ -125,18 +125,18 @@ void gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kin
 CUresult gc_direct_end(struct gc_direct_request *request, CUresult result)
 {
     if (request->device != NULL && request->reserved_bytes != 0)
-        gc_core_unreserve(gc_shim.core, request->device, request->share, request->reserved_bytes);
+        gc_core_uncharge(gc_shim.core, request->device, request->quota, request->reserved_bytes);
     if (result == CUDA_SUCCESS && request->device != NULL)
-        gc_core_confirm(gc_shim.core, request->device, request->share);
+        gc_core_commit(gc_shim.core, request->device, request->quota);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && request->device != NULL && !request->is_refused)
-        gc_core_count_oom(gc_shim.core, request->device, request->share);
+        gc_core_count_oom(gc_shim.core, request->device, request->quota);
     gc_shim_leave();
     return result;
 }
 
 void gc_direct_release_begin(enum gc_direct_kind kind, uint64_t key)
 {
-    (void)gc_handles_put(GC_HANDLE_RELEASING, releasing_key(kind, key), 0, 0);
+    (void)gc_handles_set(GC_HANDLE_RELEASING, releasing_key(kind, key), 0, 0);
 }
 
 void gc_direct_release_end(enum gc_direct_kind kind, uint64_t key, bool is_released)
@@ -149,12 +149,12 @@ void gc_direct_release_end(enum gc_direct_kind kind, uint64_t key, bool is_relea
     gc_handles_remove(GC_HANDLE_RELEASING, releasing_key(kind, key), NULL);
 }
 
-void gc_direct_forget_address(uint64_t address)
+void gc_direct_remove_address(uint64_t address)
 {
     static const enum gc_direct_kind kinds[] = {GC_DIRECT_MANAGED, GC_DIRECT_IMPORT};
     struct gc_direct direct;
 
-    if (gc_mempool_forget(address))
+    if (gc_mempool_remove(address))
         return;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (gc_core_untrack(gc_shim.core, kinds[i], address, &direct) == GC_OK)
@@ -204,7 +204,7 @@ CUresult gc_shim_free_direct(CUdeviceptr dptr, bool first_abi)
     const bool is_freed = result == CUDA_SUCCESS;
     const bool is_ordered = is_known && kind == GC_DIRECT_ASYNC;
     if (is_freed && is_ordered)
-        (void)gc_mempool_forget(dptr); /* core's record too */
+        (void)gc_mempool_remove(dptr); /* core's record too */
     else if (is_freed && !is_known)
         gc_graph_refresh_all();
     if (is_known)
@@ -214,16 +214,16 @@ CUresult gc_shim_free_direct(CUdeviceptr dptr, bool first_abi)
 
 /* ---- room ---- */
 
-bool gc_direct_relieve(struct gc_device *device, uint64_t wanted_bytes)
+bool gc_direct_reclaim_all(struct gc_device *device, uint64_t wanted_bytes)
 {
-    bool is_relieved = gc_core_relieve(gc_shim.core, device, wanted_bytes);
+    bool is_reclaimed = gc_core_reclaim(gc_shim.core, device, wanted_bytes);
 
-    is_relieved |= gc_mempool_trim(device);
-    is_relieved |= gc_graph_trim(device);
-    return is_relieved;
+    is_reclaimed |= gc_mempool_trim(device);
+    is_reclaimed |= gc_graph_trim(device);
+    return is_reclaimed;
 }
 
-static bool relieve(void *self, uint64_t context, uint64_t bytes)
+static bool reclaim(void *self, uint64_t context, uint64_t bytes)
 {
     struct gc_device *device = gc_driver_device(context);
 
@@ -234,5 +234,5 @@ static bool relieve(void *self, uint64_t context, uint64_t bytes)
 
 void gc_direct_driver_init(struct gc_driver *driver)
 {
-    driver->relieve = relieve;
+    driver->reclaim = reclaim;
 }

@@ -21,18 +21,18 @@ CUresult gc_shim_free_direct(CUdeviceptr dptr, bool first_abi);
 
 /* The driver's own cuMemFree of `address` succeeded: if it was managed, stream-ordered or imported
  * memory, its record goes. Unknown addresses are ignored. */
-void gc_direct_forget_address(uint64_t address);
+void gc_direct_remove_address(uint64_t address);
 
 /* Makes room for memory that the driver itself has none for: what it keeps idle
  * (gc_mempool_make_room) and idle cache. True if anything went back: try again. */
-bool gc_direct_relieve(struct gc_device *device, uint64_t wanted_bytes);
+bool gc_direct_reclaim_all(struct gc_device *device, uint64_t wanted_bytes);
 
 /* ---- one request of direct memory, from wrapper entry to exit ---- */
 
 struct gc_direct_request {
     struct gc_context *context; /* NULL: none current; the call is only forwarded */
     struct gc_device *device;   /* NULL: nothing is charged or recorded */
-    struct gc_share *share;     /* what was charged was charged to it too; NULL: to no tenant */
+    struct gc_quota *quota;     /* what was charged was charged to it too; NULL: to no tenant */
     uint64_t reserved_bytes;    /* charged so far */
     enum gc_api api;            /* the entry point to account under */
     bool is_refused;            /* the limit refused it; counted already */

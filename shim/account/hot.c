@@ -11,18 +11,18 @@
 /* Destructors of other keys may still run and use CUDA: without a cache then. */
 static void end_thread(void *unused)
 {
-    struct gc_cache *cache = gc_thread.cache;
+    struct gc_tcache *tcache = gc_thread.tcache;
 
     (void)unused;
     gc_thread.ends_watched = false; /* a destructor may set a tenant again */
-    gc_outside_note_thread();
+    gc_outside_check_thread();
     gc_tenants_end_thread();
     gc_captures_end_thread();
     gc_stream_list_end_thread();
     gc_thread.is_ending = true;
-    gc_thread.cache = NULL;
-    if (cache != NULL && *gc_shim.hot != 0) /* not in a forked child: its parent's accounts */
-        gc_core_cache_retire(gc_shim.core, cache);
+    gc_thread.tcache = NULL;
+    if (tcache != NULL && *gc_shim.hot != 0) /* not in a forked child: its parent's accounts */
+        gc_tcache_destroy(gc_shim.core, tcache);
 }
 
 void gc_hot_start(void)
@@ -32,17 +32,17 @@ void gc_hot_start(void)
 
 void gc_hot_prepare(void)
 {
-    struct gc_cache *cache;
+    struct gc_tcache *tcache;
 
-    if (gc_thread.cache != NULL || gc_thread.is_ending || *gc_shim.hot == 0)
+    if (gc_thread.tcache != NULL || gc_thread.is_ending || *gc_shim.hot == 0)
         return;
-    cache = gc_core_cache_create(gc_shim.core);
-    if (cache == NULL)
+    tcache = gc_tcache_create(gc_shim.core);
+    if (tcache == NULL)
         return;
     if (!gc_thread_watch_end()) {
-        gc_core_cache_retire(gc_shim.core, cache);
+        gc_tcache_destroy(gc_shim.core, tcache);
         gc_thread.is_ending = true;
         return;
     }
-    gc_thread.cache = cache;
+    gc_thread.tcache = tcache;
 }

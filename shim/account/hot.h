@@ -21,7 +21,8 @@ static inline bool gc_hot_is_open(void)
 {
     /* Acquire: pairs with the release in init.c's create_core. */
     const volatile char *hot = __atomic_load_n(&gc_shim.hot, __ATOMIC_ACQUIRE);
-    return GC_LIKELY(*hot != 0 && gc_thread.cache != NULL && !gc_watch_is_asked(&gc_shim.watch));
+    return GC_LIKELY(*hot != 0 && gc_thread.tcache != NULL &&
+                     !gc_doorbell_is_rung(&gc_shim.doorbell));
 }
 
 /* Where the current context's allocations go, if it is the one that the thread used last. */
@@ -40,15 +41,15 @@ static inline bool gc_hot_alloc(struct gc_context *context, size_t bytes, enum g
                                 uint64_t *address)
 {
     if (!GC_LIKELY(context != NULL &&
-                   !atomic_load_explicit(&gc_shim.ipc_seen, memory_order_relaxed)))
+                   !atomic_load_explicit(&gc_shim.ipc_used, memory_order_relaxed)))
         return false;
-    *address = gc_core_take(gc_thread.cache, context, bytes, (uint16_t)api);
+    *address = gc_tcache_alloc_bytes(gc_thread.tcache, context, bytes, (uint16_t)api);
     return GC_LIKELY(*address != GC_ADDRESS_NONE);
 }
 
 static inline bool gc_hot_free(uint64_t address)
 {
-    return gc_core_try_free(gc_shim.core, gc_thread.cache, address);
+    return gc_tcache_free(gc_shim.core, gc_thread.tcache, address);
 }
 
 #endif

@@ -12,14 +12,14 @@
 
 #define PROCESSES_MAX 512
 
-static atomic_flag unmeasured_said = ATOMIC_FLAG_INIT;
+static atomic_flag unmeasured_logged = ATOMIC_FLAG_INIT;
 
 /* ---- NVML ---- */
 
 /* NVML counts its starts: one that is undone leaves it as the program has it. */
 static bool start_nvml(bool may_load)
 {
-    return gc_nvml_resolve(may_load) && GC_REAL(nvmlInit_v2) != NULL &&
+    return gc_nvml_find(may_load) && GC_REAL(nvmlInit_v2) != NULL &&
            GC_REAL(nvmlShutdown) != NULL && GC_REAL(nvmlDeviceGetHandleByUUID) != NULL &&
            GC_REAL(nvmlDeviceGetMemoryInfo) != NULL && GC_REAL(nvmlInit_v2)() == GC_NVML_SUCCESS;
 }
@@ -166,9 +166,9 @@ static bool read_primary(struct gc_device *device, uint64_t *free_bytes)
 {
     CUdevice ordinal = gc_device_get_info(device)->ordinal;
 
-    gc_primary_turn_begin(ordinal);
+    gc_primary_lock(ordinal);
     const bool is_read = read_primary_in_turn(device, ordinal, free_bytes);
-    gc_primary_turn_end(ordinal);
+    gc_primary_unlock(ordinal);
     return is_read;
 }
 
@@ -208,7 +208,7 @@ void gc_measure_begin(struct gc_measure *measure, struct gc_device *device)
     else if (begin_nvml(device, &measure->free_bytes))
         measure->source = GC_MEASURE_NVML;
     else
-        gc_log_once(&gc_shim.log, &unmeasured_said, GC_LOG_INFO,
+        gc_log_once(&gc_shim.log, &unmeasured_logged, GC_LOG_INFO,
                     "device %d: no way to measure what a context takes; it is not counted",
                     gc_device_get_info(device)->ordinal);
 }

@@ -102,7 +102,7 @@ void gc_mempool_trim_one(struct gc_mempool *pool)
     (void)GC_CALL(pool->device, cuMemPoolTrimTo, handle, 0);
     gc_capture_restore(&guard);
     leave(pool);
-    gc_mempool_look(pool);
+    gc_mempool_refresh_one(pool);
 }
 
 /* ---- records ---- */
@@ -112,7 +112,7 @@ static struct gc_mempool *take_record_locked(void)
     for (struct gc_mempool *pool = pools; pool != NULL; pool = pool->next)
         if (pool->is_free)
             return pool;
-    struct gc_mempool *pool = gc_handles_take_record_locked();
+    struct gc_mempool *pool = gc_handles_alloc_record_locked();
     if (pool != NULL) {
         pool->next = pools;
         atomic_store_explicit(&pools, pool, memory_order_release); /* with the loads of walks */
@@ -138,7 +138,7 @@ struct gc_mempool *gc_mempool_find(CUmemoryPool handle, struct gc_device *device
             pool->freed_in = FREED_NOWHERE;
             pool->device = device;
             pool->handle = handle;
-            gc_handles_put_locked(GC_HANDLE_POOL, (uintptr_t)handle, (uintptr_t)pool, 0);
+            gc_handles_set_locked(GC_HANDLE_POOL, (uintptr_t)handle, (uintptr_t)pool, 0);
         }
     }
     gc_handles_unlock();
@@ -187,7 +187,7 @@ struct gc_device *gc_mempool_device(const struct gc_mempool *pool)
  * growth may have got the idle memory another was promised, or the driver may have trimmed that;
  * then the other grows the pool. Returns by how much the account must change. */
 static int64_t set_charged_locked(struct gc_mempool *pool, uint64_t bytes,
-                                  const struct gc_mempool_claim *claim)
+                                  const struct gc_mempool_reservation *claim)
 {
     uint64_t before = pool->charged + pool->ahead;
 
@@ -206,7 +206,7 @@ static int64_t set_charged_locked(struct gc_mempool *pool, uint64_t bytes,
 
 /* Brings the record up to date and ends a claim, if any; returns by how much the account must
  * change. */
-static int64_t follow(struct gc_mempool *pool, const struct gc_mempool_claim *claim)
+static int64_t follow(struct gc_mempool *pool, const struct gc_mempool_reservation *claim)
 {
     for (int attempt = 0;; attempt++) {
         CUmemoryPool handle = pool->handle;
@@ -225,7 +225,7 @@ static int64_t follow(struct gc_mempool *pool, const struct gc_mempool_claim *cl
     }
 }
 
-bool gc_mempool_settle(struct gc_mempool *pool, struct gc_mempool_claim *claim)
+bool gc_mempool_commit(struct gc_mempool *pool, struct gc_mempool_reservation *claim)
 {
     struct gc_device *device = pool->device;
 
@@ -236,13 +236,13 @@ bool gc_mempool_settle(struct gc_mempool *pool, struct gc_mempool_claim *claim)
         gc_direct_adjust(device, excess);
         return true;
     }
-    if (gc_core_try_reserve(gc_shim.core, device, NULL, (uint64_t)excess))
+    if (gc_core_try_charge(gc_shim.core, device, NULL, (uint64_t)excess))
         return true;
     gc_direct_adjust(device, excess);
     return false;
 }
 
-void gc_mempool_look(struct gc_mempool *pool)
+void gc_mempool_refresh_one(struct gc_mempool *pool)
 {
     if (pool->device != NULL)
         gc_direct_adjust(pool->device, follow(pool, NULL));
@@ -264,7 +264,7 @@ void gc_mempool_refresh(const struct gc_device *device)
         return;
     for (struct gc_mempool *pool = first_pool(); pool != NULL; pool = pool->next)
         if (device == NULL || pool->device == device)
-            gc_mempool_look(pool);
+            gc_mempool_refresh_one(pool);
 }
 
 static void trim_all(struct gc_device *device)
@@ -285,7 +285,7 @@ static bool wait_for_frees(struct gc_device *device)
     for (struct gc_mempool *pool = first_pool(); pool != NULL; pool = pool->next)
         if (pool->device == device)
             atomic_store(&pool->freed_in, FREED_NOWHERE);
-    if (gc_driver_await(gc_context_handle(context), WAIT_NS) == CUDA_SUCCESS)
+    if (gc_driver_wait(gc_context_handle(context), WAIT_NS) == CUDA_SUCCESS)
         return true;
     for (struct gc_mempool *pool = first_pool(); pool != NULL; pool = pool->next)
         atomic_store(&pool->freed_in, FREED_ANYWHERE);
@@ -308,7 +308,7 @@ bool gc_mempool_trim(struct gc_device *device)
 }
 
 /* The last trace of a destroyed pool ends its charge; returns what to give back. */
-static int64_t retire_if_done_locked(struct gc_mempool *pool)
+static int64_t free_if_done_locked(struct gc_mempool *pool)
 {
     if (pool->handle != NULL || pool->live_count != 0 || pool->is_free)
         return 0;
@@ -326,7 +326,7 @@ struct gc_mempool *gc_mempool_destroy_begin(CUmemoryPool handle)
     if (!is_known)
         return NULL;
     struct gc_mempool *pool = (struct gc_mempool *)(uintptr_t)removed.value;
-    gc_mempool_look(pool);
+    gc_mempool_refresh_one(pool);
     /* From here on until it is decided no call of ours names the pool. */
     if (gc_gate_claim(&pool->gate))
         gc_gate_close(&pool->gate);
@@ -348,9 +348,9 @@ void gc_mempool_destroy_end(struct gc_mempool *pool, CUmemoryPool handle, bool i
     gc_handles_lock();
     if (is_destroyed) {
         pool->handle = NULL;
-        change = retire_if_done_locked(pool);
+        change = free_if_done_locked(pool);
     } else if (is_prepared) {
-        gc_handles_put_locked(GC_HANDLE_POOL, (uintptr_t)handle, (uintptr_t)pool, 0);
+        gc_handles_set_locked(GC_HANDLE_POOL, (uintptr_t)handle, (uintptr_t)pool, 0);
     }
     gc_handles_unlock();
     gc_direct_adjust(device, change);
@@ -363,12 +363,12 @@ void gc_mempool_remember(struct gc_mempool *pool, uint64_t address)
     const struct gc_handle *stale = gc_handles_find_locked(GC_HANDLE_ASYNC, address);
     if (stale != NULL) /* freed unseen, with its context */
         ((struct gc_mempool *)(uintptr_t)stale->value)->live_count--;
-    if (is_prepared && gc_handles_put_locked(GC_HANDLE_ASYNC, address, (uintptr_t)pool, 0))
+    if (is_prepared && gc_handles_set_locked(GC_HANDLE_ASYNC, address, (uintptr_t)pool, 0))
         pool->live_count++;
     gc_handles_unlock();
 }
 
-bool gc_mempool_forget(uint64_t address)
+bool gc_mempool_remove(uint64_t address)
 {
     struct gc_handle removed;
     struct gc_direct direct;
@@ -380,7 +380,7 @@ bool gc_mempool_forget(uint64_t address)
     struct gc_device *device = pool ? pool->device : NULL;
     if (pool != NULL && pool->live_count != 0) {
         pool->live_count--;
-        change = retire_if_done_locked(pool);
+        change = free_if_done_locked(pool);
     }
     gc_handles_unlock();
     gc_direct_adjust(device, change);
@@ -398,8 +398,8 @@ bool gc_mempool_may_make_room(void)
 
 bool gc_mempool_make_room(struct gc_device *device)
 {
-    bool has_made_room = gc_mempool_trim(device);
-    return gc_graph_trim(device) || has_made_room;
+    bool has_reclaimed = gc_mempool_trim(device);
+    return gc_graph_trim(device) || has_reclaimed;
 }
 
 /* ---- what allocations under way claim ---- */
@@ -412,7 +412,7 @@ static uint64_t stream_key(CUstream stream)
     return stream == CU_STREAM_PER_THREAD ? (uintptr_t)&gc_thread : (uintptr_t)stream;
 }
 
-static void note_freed(struct gc_mempool *pool, uint64_t where)
+static void record_freed(struct gc_mempool *pool, uint64_t where)
 {
     uint64_t seen = FREED_NOWHERE;
 
@@ -420,12 +420,12 @@ static void note_freed(struct gc_mempool *pool, uint64_t where)
         atomic_store(&pool->freed_in, FREED_ANYWHERE);
 }
 
-void gc_mempool_note_free(uint64_t address, CUstream stream)
+void gc_mempool_on_free(uint64_t address, CUstream stream)
 {
     struct gc_handle found;
 
     if (gc_handles_get(GC_HANDLE_ASYNC, address, &found))
-        note_freed((struct gc_mempool *)(uintptr_t)found.value, stream_key(stream));
+        record_freed((struct gc_mempool *)(uintptr_t)found.value, stream_key(stream));
 }
 
 /* Whether the pool's idle memory is there for an allocation in `stream` at once. */
@@ -463,7 +463,7 @@ static uint64_t read_idle_and_lock(struct gc_mempool *pool, CUstream stream)
 
 /* Promises idle memory of the pool, all of `bytes` or (`in_part`) as much as there is. */
 static void promise_idle(struct gc_mempool *pool, uint64_t bytes, bool in_part,
-                         struct gc_mempool_claim *claim)
+                         struct gc_mempool_reservation *claim)
 {
     uint64_t idle = read_idle_and_lock(pool, claim->stream);
 
@@ -475,7 +475,7 @@ static void promise_idle(struct gc_mempool *pool, uint64_t bytes, bool in_part,
     gc_handles_unlock();
 }
 
-static void end_promise(struct gc_mempool *pool, struct gc_mempool_claim *claim)
+static void end_promise(struct gc_mempool *pool, struct gc_mempool_reservation *claim)
 {
     if (claim->promised_bytes == 0)
         return;
@@ -485,7 +485,8 @@ static void end_promise(struct gc_mempool *pool, struct gc_mempool_claim *claim)
     claim->promised_bytes = 0;
 }
 
-static void add_claim(struct gc_mempool *pool, uint64_t bytes, struct gc_mempool_claim *claim)
+static void add_reservation(struct gc_mempool *pool, uint64_t bytes,
+                            struct gc_mempool_reservation *claim)
 {
     gc_handles_lock();
     pool->claimed += bytes;
@@ -494,15 +495,17 @@ static void add_claim(struct gc_mempool *pool, uint64_t bytes, struct gc_mempool
     claim->reserved_bytes = bytes;
 }
 
-static bool try_claim(struct gc_mempool *pool, uint64_t bytes, struct gc_mempool_claim *claim)
+static bool try_reserve(struct gc_mempool *pool, uint64_t bytes,
+                        struct gc_mempool_reservation *claim)
 {
-    if (!gc_core_try_reserve(gc_shim.core, pool->device, NULL, bytes))
+    if (!gc_core_try_charge(gc_shim.core, pool->device, NULL, bytes))
         return false;
-    add_claim(pool, bytes, claim);
+    add_reservation(pool, bytes, claim);
     return true;
 }
 
-bool gc_mempool_claim(struct gc_mempool *pool, uint64_t bytes, struct gc_mempool_claim *claim)
+bool gc_mempool_reserve(struct gc_mempool *pool, uint64_t bytes,
+                        struct gc_mempool_reservation *claim)
 {
     struct gc_device *device = pool->device;
 
@@ -512,17 +515,17 @@ bool gc_mempool_claim(struct gc_mempool *pool, uint64_t bytes, struct gc_mempool
                            ? bytes
                            : (bytes + POOL_GRANULARITY - 1) & ~(POOL_GRANULARITY - 1);
     promise_idle(pool, rounded, false, claim);
-    if (claim->promised_bytes != 0 || try_claim(pool, rounded, claim))
+    if (claim->promised_bytes != 0 || try_reserve(pool, rounded, claim))
         return true;
     bool may_fit = rounded <= gc_device_limit_bytes(device);
     for (int i = 0; may_fit && i < ROOM_ATTEMPTS && gc_mempool_make_room(device); i++)
-        if (try_claim(pool, rounded, claim))
+        if (try_reserve(pool, rounded, claim))
             return true;
     /* What is idle but in one piece with what is in use could not go back. */
     promise_idle(pool, rounded, true, claim);
     uint64_t growth = rounded - claim->promised_bytes;
-    if (growth == 0 || gc_core_reserve(gc_shim.core, device, NULL, growth) == GC_OK) {
-        add_claim(pool, growth, claim);
+    if (growth == 0 || gc_core_charge(gc_shim.core, device, NULL, growth) == GC_OK) {
+        add_reservation(pool, growth, claim);
         return true;
     }
     end_promise(pool, claim);

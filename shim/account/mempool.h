@@ -20,7 +20,7 @@ bool gc_mempool_is_plain(CUmemoryPool pool, const struct gc_device *device);
 /* NULL if not charged. */
 struct gc_device *gc_mempool_device(const struct gc_mempool *pool);
 /* What an allocation under way has claimed. Zeroed at first, but for the stream. */
-struct gc_mempool_claim {
+struct gc_mempool_reservation {
     CUstream stream;         /* explicit */
     uint64_t reserved_bytes; /* charged for what the pool may grow by */
     uint64_t promised_bytes; /* of the pool's idle memory, so that no other counts on it */
@@ -28,13 +28,14 @@ struct gc_mempool_claim {
 /* Before an allocation of `bytes` where a limit is in force. From the idle memory of the pool if it
  * has enough, else charged like any memory, for which idle memory of all pools goes back if that is
  * what it takes. False: there is no room (counted). */
-bool gc_mempool_claim(struct gc_mempool *pool, uint64_t bytes, struct gc_mempool_claim *claim);
+bool gc_mempool_reserve(struct gc_mempool *pool, uint64_t bytes,
+                        struct gc_mempool_reservation *claim);
 /* After the driver's answer: charges what the pool grew by and ends the claim. False if the pool
  * grew by more than was claimed and the limit has no room for that: the caller undoes the
  * allocation. The account is right all the same. */
-bool gc_mempool_settle(struct gc_mempool *pool, struct gc_mempool_claim *claim);
+bool gc_mempool_commit(struct gc_mempool *pool, struct gc_mempool_reservation *claim);
 /* Makes one account agree with the driver. */
-void gc_mempool_look(struct gc_mempool *pool);
+void gc_mempool_refresh_one(struct gc_mempool *pool);
 /* Gives its idle memory back to the driver, where it is not destroyed. */
 void gc_mempool_trim_one(struct gc_mempool *pool);
 /* All pools of a device, or of all (NULL). Cheap while no pool holds memory. */
@@ -59,7 +60,7 @@ void gc_mempool_destroy_end(struct gc_mempool *pool, CUmemoryPool handle, bool i
 void gc_mempool_remember(struct gc_mempool *pool, uint64_t address);
 /* It is about to be freed in `stream` (explicit; NULL: in no stream's order): until all work is
  * known to be done its memory may be of use to that stream alone. */
-void gc_mempool_note_free(uint64_t address, CUstream stream);
-bool gc_mempool_forget(uint64_t address); /* false: not stream-ordered memory */
+void gc_mempool_on_free(uint64_t address, CUstream stream);
+bool gc_mempool_remove(uint64_t address); /* false: not stream-ordered memory */
 
 #endif

@@ -24,7 +24,7 @@ CUresult gc_outside_expect(void)
 {
     int driver_code = 0;
 
-    return gc_shim_result(gc_core_expect_others(gc_shim.core, &driver_code), driver_code);
+    return gc_shim_result(gc_core_leave_single_stream(gc_shim.core, &driver_code), driver_code);
 }
 
 static bool is_any_loaded(void)
@@ -37,14 +37,15 @@ static bool is_any_loaded(void)
     return false;
 }
 
-static bool has_left(void)
+static bool is_multi_stream(void)
 {
-    return atomic_load_explicit(&gc_core_work(gc_shim.core)->has_left, memory_order_relaxed);
+    return atomic_load_explicit(&gc_core_submissions(gc_shim.core)->multi_stream,
+                                memory_order_relaxed);
 }
 
-void gc_outside_look(void)
+void gc_outside_scan(void)
 {
-    if (gc_shim.core != NULL && !has_left() && is_any_loaded())
+    if (gc_shim.core != NULL && !is_multi_stream() && is_any_loaded())
         (void)gc_outside_expect(); /* work that comes before memory is idle is held up */
 }
 
@@ -54,24 +55,24 @@ void gc_outside_end_load(void)
     if (gc_shim_life() != GC_LIFE_READY)
         return; /* a forked child */
     gc_shim_enter(GC_API_COUNT);
-    gc_outside_look();
+    gc_outside_scan();
     gc_shim_leave();
-    gc_work_end_load(gc_core_work(gc_shim.core));
+    gc_submit_end_load(gc_core_submissions(gc_shim.core));
 }
 
 /* In a wrapper the objects are the driver's. So are those that it loads itself, in calls that are
  * not wrapped, with its own locks held. */
-void gc_outside_note_load(const char *path, const void *caller)
+void gc_outside_begin_load(const char *path, const void *caller)
 {
-    if (path == NULL || gc_thread.depth > 0 || gc_shim_life() != GC_LIFE_READY || has_left() ||
-        gc_resolve_is_driver_code(caller))
+    if (path == NULL || gc_thread.depth > 0 || gc_shim_life() != GC_LIFE_READY ||
+        is_multi_stream() || gc_resolve_is_driver_code(caller))
         return;
     gc_shim_enter(GC_API_COUNT);
     (void)gc_thread_watch_end();
     if (!gc_thread.is_loading) {
         gc_thread.is_loading = true;
-        gc_work_begin_load(gc_core_work(gc_shim.core));
+        gc_submit_begin_load(gc_core_submissions(gc_shim.core));
     }
-    (void)gc_work_catch_up(gc_shim.core);
+    (void)gc_submit_wait_reused(gc_shim.core);
     gc_shim_leave();
 }

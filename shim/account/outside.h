@@ -11,13 +11,13 @@ CUresult gc_outside_expect(void);
 
 /* The calling thread is about to load objects, `path` and what it needs; NULL: none. `caller`: who
  * asks for it. */
-void gc_outside_note_load(const char *path, const void *caller);
+void gc_outside_begin_load(const char *path, const void *caller);
 /* Looks at what is loaded; at the start. */
-void gc_outside_look(void);
+void gc_outside_scan(void);
 /* The calling thread has loaded them. */
 void gc_outside_end_load(void);
 /* It is in a call of its own again, or ends. */
-static inline void gc_outside_note_thread(void)
+static inline void gc_outside_check_thread(void)
 {
     if (__builtin_expect(gc_thread.is_loading, 0))
         gc_outside_end_load();

@@ -6,7 +6,7 @@
 
 /* Work of `worker` may reach memory of `owner` from now on: a free in `owner` waits for it too.
  * Either may be NULL, or both the same: nothing is noted then. */
-static inline void gc_peer_note(struct gc_context *owner, struct gc_context *worker)
+static inline void gc_peer_add(struct gc_context *owner, struct gc_context *worker)
 {
     if (owner != NULL && worker != NULL && owner != worker)
         gc_context_add_peer(owner, worker);

@@ -17,7 +17,7 @@ _Static_assert(sizeof(struct physical) <= GC_HANDLE_RECORD_BYTES,
                "a physical handle fits a record");
 
 /* Where entries wait while the driver unmaps them: no address has this bit. */
-#define LEAVING (UINT64_C(1) << 63)
+#define REMOVING (UINT64_C(1) << 63)
 
 static atomic_bool has_tiles; /* sparse arrays are in use */
 
@@ -41,7 +41,7 @@ static void drop_record(struct physical *physical)
 
     (void)!gc_core_untrack(gc_shim.core, physical->kind, physical->key, &direct);
     gc_handles_lock();
-    gc_handles_give_record_locked(physical);
+    gc_handles_free_record_locked(physical);
     gc_handles_unlock();
 }
 
@@ -58,13 +58,13 @@ void gc_physical_add(struct gc_direct_request *request, enum gc_direct_kind kind
         gc_handles_unlock();
         return;
     }
-    physical = is_prepared ? gc_handles_take_record_locked() : NULL;
+    physical = is_prepared ? gc_handles_alloc_record_locked() : NULL;
     if (physical != NULL) {
         /* Core's key stays with the memory even when its handle's number is given away. */
         key = (uintptr_t)physical;
         *physical = (struct physical){.key = key, .references = 1, .kind = kind};
-        if (!gc_handles_put_locked(GC_HANDLE_PHYSICAL, handle, (uintptr_t)physical, 0)) {
-            gc_handles_give_record_locked(physical);
+        if (!gc_handles_set_locked(GC_HANDLE_PHYSICAL, handle, (uintptr_t)physical, 0)) {
+            gc_handles_free_record_locked(physical);
             physical = NULL;
         }
     }
@@ -89,7 +89,7 @@ void gc_physical_retain(uint64_t handle, uint64_t address)
         mapping = gc_handles_search_locked(GC_HANDLE_MAPPING, covers, &address);
     if (mapping != NULL && is_prepared) {
         struct physical *physical = (struct physical *)(uintptr_t)mapping->value;
-        if (gc_handles_put_locked(GC_HANDLE_PHYSICAL, handle, (uintptr_t)physical, 0))
+        if (gc_handles_set_locked(GC_HANDLE_PHYSICAL, handle, (uintptr_t)physical, 0))
             physical->references++;
     }
     gc_handles_unlock();
@@ -123,7 +123,7 @@ void gc_physical_release_end(void *record, uint64_t handle, bool is_released)
     physical->mappings--;
     if (!is_released && is_prepared) {
         physical->references++;
-        gc_handles_put_locked(GC_HANDLE_PHYSICAL, handle, (uintptr_t)physical, 0);
+        gc_handles_set_locked(GC_HANDLE_PHYSICAL, handle, (uintptr_t)physical, 0);
     }
     bool is_unheld = is_unheld_locked(physical);
     gc_handles_unlock();
@@ -140,7 +140,7 @@ static void add_mapping(uint64_t handle, enum gc_handle_kind kind, uint64_t key,
     gc_handles_lock();
     struct physical *physical = find_locked(GC_HANDLE_PHYSICAL, handle);
     if (physical != NULL && is_prepared &&
-        gc_handles_put_locked(kind, key, (uintptr_t)physical, extra))
+        gc_handles_set_locked(kind, key, (uintptr_t)physical, extra))
         physical->mappings++;
     gc_handles_unlock();
 }
@@ -186,16 +186,16 @@ static bool next_mapping_locked(struct walk *walk, struct gc_handle *mapping)
 }
 
 /* Moves the mappings of a range aside, or those that were aside back. */
-static void move_mappings(uint64_t address, uint64_t bytes, bool is_leaving)
+static void move_mappings(uint64_t address, uint64_t bytes, bool is_removing)
 {
     struct walk walk = {.address = address, .bytes = bytes, .next = address};
     struct gc_handle mapping;
 
     gc_handles_lock();
     while (next_mapping_locked(&walk, &mapping)) {
-        uint64_t key = is_leaving ? mapping.key | LEAVING : mapping.key & ~LEAVING;
+        uint64_t key = is_removing ? mapping.key | REMOVING : mapping.key & ~REMOVING;
         gc_handles_remove_locked(GC_HANDLE_MAPPING, mapping.key, NULL);
-        gc_handles_put_locked(GC_HANDLE_MAPPING, key, mapping.value, mapping.extra);
+        gc_handles_set_locked(GC_HANDLE_MAPPING, key, mapping.value, mapping.extra);
     }
     gc_handles_unlock();
 }
@@ -219,11 +219,11 @@ void gc_physical_unmap_begin(uint64_t address, uint64_t bytes)
 
 void gc_physical_unmap_end(uint64_t address, uint64_t bytes, bool is_unmapped)
 {
-    struct walk walk = {.address = address | LEAVING, .bytes = bytes, .next = address | LEAVING};
+    struct walk walk = {.address = address | REMOVING, .bytes = bytes, .next = address | REMOVING};
     bool is_found = is_unmapped;
 
     if (!is_unmapped)
-        move_mappings(address | LEAVING, bytes, false);
+        move_mappings(address | REMOVING, bytes, false);
     while (is_found) {
         struct physical *unheld = NULL;
         struct gc_handle mapping;

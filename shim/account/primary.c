@@ -23,7 +23,7 @@ static bool has_turns(CUdevice ordinal)
 }
 
 /* A thread has to do with one primary context at a time. */
-void gc_primary_turn_begin(CUdevice ordinal)
+void gc_primary_lock(CUdevice ordinal)
 {
     if (!has_turns(ordinal) || gc_thread.primary_turns++ > 0)
         return;
@@ -34,7 +34,7 @@ void gc_primary_turn_begin(CUdevice ordinal)
     pthread_mutex_unlock(&turns.lock);
 }
 
-void gc_primary_turn_end(CUdevice ordinal)
+void gc_primary_unlock(CUdevice ordinal)
 {
     if (!has_turns(ordinal) || --gc_thread.primary_turns > 0)
         return;
@@ -73,23 +73,23 @@ static void learn_primary(CUdevice ordinal)
 
     if (gc_handles_get(GC_HANDLE_PRIMARY, gc_primary_key(ordinal), &known))
         return;
-    gc_primary_turn_begin(ordinal);
+    gc_primary_lock(ordinal);
     if (GC_CALL(NULL, cuDevicePrimaryCtxRetain, &primary, ordinal) == CUDA_SUCCESS) {
-        (void)gc_handles_put(GC_HANDLE_PRIMARY, gc_primary_key(ordinal), (uintptr_t)primary, 0);
+        (void)gc_handles_set(GC_HANDLE_PRIMARY, gc_primary_key(ordinal), (uintptr_t)primary, 0);
         (void)GC_CALL(NULL, cuDevicePrimaryCtxRelease_v2, ordinal);
     }
-    gc_primary_turn_end(ordinal);
+    gc_primary_unlock(ordinal);
 }
 
 /* ---- green contexts ---- */
 
 static atomic_bool has_green; /* for good */
 
-void gc_primary_note_green(CUcontext context, CUdevice ordinal)
+void gc_primary_add_green(CUcontext context, CUdevice ordinal)
 {
     atomic_store_explicit(&has_green, true, memory_order_relaxed);
     learn_primary(ordinal);
-    (void)gc_handles_put(GC_HANDLE_GREEN, (uintptr_t)context, gc_primary_key(ordinal), 0);
+    (void)gc_handles_set(GC_HANDLE_GREEN, (uintptr_t)context, gc_primary_key(ordinal), 0);
 }
 
 bool gc_primary_is_green(void)

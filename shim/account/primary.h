@@ -7,11 +7,11 @@
 /* One at a time retains, releases or resets the primary context of a device: by whether it is
  * active before and after, a thread knows what its own call did. Nests. No lock is held, and
  * nothing but that is waited for. */
-void gc_primary_turn_begin(CUdevice ordinal);
-void gc_primary_turn_end(CUdevice ordinal);
+void gc_primary_lock(CUdevice ordinal);
+void gc_primary_unlock(CUdevice ordinal);
 
 /* The context is a green one of the device: from now on it is taken for the primary context. */
-void gc_primary_note_green(CUcontext context, CUdevice ordinal);
+void gc_primary_add_green(CUcontext context, CUdevice ordinal);
 /* Whether the current context is a green one. */
 bool gc_primary_is_green(void);
 

@@ -117,12 +117,12 @@ struct gc_tenant *gc_tenants_of_work(const void *caller)
     return tenant_of(caller);
 }
 
-enum gc_status gc_tenants_share(struct gc_device *device, struct gc_share **share)
+enum gc_status gc_tenants_quota(struct gc_device *device, struct gc_quota **quota)
 {
     struct gc_tenant *tenant = gc_tenants_of_call();
 
-    *share = NULL;
-    return tenant == NULL ? GC_OK : gc_tenant_share(tenant, device, share);
+    *quota = NULL;
+    return tenant == NULL ? GC_OK : gc_tenant_quota(tenant, device, quota);
 }
 
 /* Addresses that are not used: as far as a figure can tell. */
@@ -139,17 +139,17 @@ static uint64_t free_addresses(struct gc_tenant *tenant, struct gc_device *devic
 void gc_tenants_mem_info(struct gc_device *device, uint64_t *free_bytes, uint64_t *total_bytes)
 {
     struct gc_tenant *tenant = gc_tenants_of_call();
-    struct gc_share *share = NULL;
+    struct gc_quota *quota = NULL;
 
     /* Without an account it has nothing yet. */
     if (tenant != NULL)
-        (void)!gc_tenant_share(tenant, device, &share);
-    gc_core_mem_info(gc_shim.core, device, share, free_bytes, total_bytes);
+        (void)!gc_tenant_quota(tenant, device, &quota);
+    gc_core_mem_info(gc_shim.core, device, quota, free_bytes, total_bytes);
     if (tenant != NULL && free_addresses(tenant, device) < *free_bytes)
         *free_bytes = free_addresses(tenant, device);
 }
 
-void gc_tenants_forget_target(void)
+void gc_tenants_reset_target(void)
 {
     gc_thread.target = is_any_meant() ? NULL : gc_thread.context;
 }
@@ -263,7 +263,7 @@ void gc_tenants_end_thread(void)
         return;
     gc_thread.tenant = NULL;
     gc_thread.tenant_handle = 0;
-    gc_tenants_forget_target();
+    gc_tenants_reset_target();
     let_go(handle);
 }
 
@@ -282,7 +282,7 @@ enum gc_status gc_tenants_set_current(uint64_t handle)
         return status;
     gc_thread.tenant = tenant;
     gc_thread.tenant_handle = handle;
-    gc_tenants_forget_target();
+    gc_tenants_reset_target();
     let_go(before);
     return GC_OK;
 }

@@ -20,7 +20,7 @@ struct gc_tenant *gc_tenants_of_call(void);
  */
 struct gc_tenant *gc_tenants_of_work(const void *caller);
 /* The account that is charged for the call, before the device; NULL: none. GC_NO_HOST_MEMORY. */
-enum gc_status gc_tenants_share(struct gc_device *device, struct gc_share **share) GC_CHECKED;
+enum gc_status gc_tenants_quota(struct gc_device *device, struct gc_quota **quota) GC_CHECKED;
 /* What a malloc of the call's tenant could get, and the most there is for it: see gc_core_mem_info.
  */
 void gc_tenants_mem_info(struct gc_device *device, uint64_t *free_bytes, uint64_t *total_bytes);
@@ -30,7 +30,7 @@ void gc_tenants_mem_info(struct gc_device *device, uint64_t *free_bytes, uint64_
 struct gc_context *gc_shim_target(struct gc_context *context);
 /* The context of the thread, or its tenant, has changed: where its allocations go is to be asked.
  */
-void gc_tenants_forget_target(void);
+void gc_tenants_reset_target(void);
 /* The calling thread ends: it lets its tenant go. */
 void gc_tenants_end_thread(void);
 

@@ -35,7 +35,7 @@ static bool is_wsl(void)
 
     if (access("/dev/dxg", F_OK) == 0)
         return true;
-    fd = gc_fd_raise(open("/proc/sys/kernel/osrelease", O_RDONLY | O_CLOEXEC));
+    fd = gc_writer_raise_fd(open("/proc/sys/kernel/osrelease", O_RDONLY | O_CLOEXEC));
     if (fd >= 0) {
         length = read(fd, release, sizeof(release) - 1);
         close(fd);
@@ -119,7 +119,7 @@ void gc_backend_describe(struct gc_device_info *info)
     info->page_bytes = page_bytes(info->ordinal);
     const char *reason = objection(info, ipc, room, sizeof(room));
     info->has_mapping = reason == NULL;
-    info->is_whole = wanted == GC_BACKEND_WHOLE || (ipc != NULL && reason != NULL);
+    info->is_dedicated = wanted == GC_BACKEND_WHOLE || (ipc != NULL && reason != NULL);
     if (reason == NULL && wanted == GC_BACKEND_VMM)
         reason = "GPUCACHE_BACKEND=vmm";
     else if (reason == NULL)

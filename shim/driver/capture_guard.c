@@ -116,7 +116,7 @@ static uint64_t key_of(CUstream stream)
 static void count_begin(CUstream stream, struct gc_context *context, uint64_t extra)
 {
     if (context == NULL ||
-        !gc_handles_put(GC_HANDLE_CAPTURE, key_of(stream), (uintptr_t)context, extra))
+        !gc_handles_set(GC_HANDLE_CAPTURE, key_of(stream), (uintptr_t)context, extra))
         return;
     atomic_fetch_add_explicit(&capture_count, 1, memory_order_relaxed);
     gc_context_capture_begin(context);

@@ -18,8 +18,8 @@ CUresult gc_driver_place(uint64_t context, CUstream stream);
 /* Wait for all work of the context, and of one of its streams, for about limit_ns:
  * CUDA_ERROR_NOT_READY where that takes longer, CUDA_ERROR_NOT_SUPPORTED where its streams are not
  * all known. Not while something captures. */
-CUresult gc_driver_await(uint64_t context, uint64_t limit_ns);
-CUresult gc_driver_await_stream(uint64_t context, CUstream stream, uint64_t limit_ns);
+CUresult gc_driver_wait(uint64_t context, uint64_t limit_ns);
+CUresult gc_driver_wait_stream(uint64_t context, CUstream stream, uint64_t limit_ns);
 /* The context is gone, and with it its events. */
 void gc_driver_fence_drop(uint64_t context);
 /* Makes `context` current for a call of ours; *pushed says whether leave_context has something to

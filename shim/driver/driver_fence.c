@@ -32,7 +32,7 @@ static struct event_pool *find_pool_locked(uint64_t context)
 }
 
 /* NULL if none is idle. */
-static CUevent take_idle(uint64_t context)
+static CUevent pop_idle(uint64_t context)
 {
     CUevent event = NULL;
 
@@ -45,14 +45,14 @@ static CUevent take_idle(uint64_t context)
 }
 
 /* False if it finds no place. */
-static bool keep_idle(uint64_t context, CUevent event)
+static bool cache_idle(uint64_t context, CUevent event)
 {
     bool is_prepared = gc_handles_prepare(), is_kept;
 
     gc_handles_lock();
     struct event_pool *pool = find_pool_locked(context);
-    if (pool == NULL && is_prepared && (pool = gc_handles_take_record_locked()) != NULL)
-        gc_handles_put_locked(GC_HANDLE_EVENTS, context, (uintptr_t)pool, 0);
+    if (pool == NULL && is_prepared && (pool = gc_handles_alloc_record_locked()) != NULL)
+        gc_handles_set_locked(GC_HANDLE_EVENTS, context, (uintptr_t)pool, 0);
     is_kept = pool != NULL && pool->count < EVENTS_PER_CONTEXT;
     if (is_kept)
         pool->events[pool->count++] = event;
@@ -66,24 +66,24 @@ void gc_driver_fence_drop(uint64_t context)
 
     gc_handles_lock();
     if (gc_handles_remove_locked(GC_HANDLE_EVENTS, context, &removed))
-        gc_handles_give_record_locked((void *)(uintptr_t)removed.value);
+        gc_handles_free_record_locked((void *)(uintptr_t)removed.value);
     gc_handles_unlock();
     gc_stream_list_drop(context);
 }
 
 /* An event of the current context. */
-static CUresult take_event(uint64_t context, CUevent *event)
+static CUresult alloc_event(uint64_t context, CUevent *event)
 {
-    *event = take_idle(context);
+    *event = pop_idle(context);
     if (*event != NULL)
         return CUDA_SUCCESS;
     return GC_CALL(gc_driver_device(context), cuEventCreate, event, CU_EVENT_DISABLE_TIMING);
 }
 
-static void give_event(uint64_t context, CUevent event)
+static void free_event(uint64_t context, CUevent event)
 {
     /* A dropped context took its events along, and its handle may be another's by now. */
-    if (gc_driver_device(context) == NULL || keep_idle(context, event))
+    if (gc_driver_device(context) == NULL || cache_idle(context, event))
         return;
     (void)GC_CALL(gc_driver_device(context), cuEventDestroy_v2, event);
 }
@@ -115,13 +115,13 @@ static CUresult record(uint64_t context, CUstream stream, record_function *how, 
     if (result != CUDA_SUCCESS)
         return result;
     if (event == NULL)
-        result = take_event(context, &event);
+        result = alloc_event(context, &event);
     if (result == CUDA_SUCCESS)
         result = how(context, stream, event);
     if (result == CUDA_SUCCESS)
         *fence = (uintptr_t)event;
     else if (*fence == 0 && event != NULL)
-        give_event(context, event);
+        free_event(context, event);
     gc_driver_leave(&visit);
     return result;
 }
@@ -138,19 +138,19 @@ static int fence_record(void *self, uint64_t context, uint64_t *fence)
 }
 
 /* A capture that another thread begins meanwhile waits for the look's end. */
-static CUresult look_at(uint64_t context, CUevent event)
+static CUresult query(uint64_t context, CUevent event)
 {
-    gc_core_look_begin(gc_shim.core);
+    gc_core_relaxed_begin(gc_shim.core);
     CUresult result = (CUresult)GC_CALL_IF_ENTERED(
         context, GC_CALL(gc_driver_device(context), cuEventQuery, event));
-    gc_core_look_end(gc_shim.core);
+    gc_core_relaxed_end(gc_shim.core);
     return result;
 }
 
 static int fence_query(void *self, uint64_t context, uint64_t fence)
 {
     (void)self;
-    return (int)look_at(context, (CUevent)(uintptr_t)fence); /* NOLINT: handles are integers */
+    return (int)query(context, (CUevent)(uintptr_t)fence); /* NOLINT: handles are integers */
 }
 
 /* Looks again and again, with pauses that grow: an event's own wait has no end, and is no business
@@ -173,7 +173,7 @@ static int fence_wait(void *self, uint64_t context, uint64_t fence, uint64_t lim
 static void fence_release(void *self, uint64_t context, uint64_t fence)
 {
     (void)self;
-    give_event(context, (CUevent)(uintptr_t)fence); /* NOLINT: handles are integers */
+    free_event(context, (CUevent)(uintptr_t)fence); /* NOLINT: handles are integers */
 }
 
 /* ---- the order of one stream ---- */
@@ -215,7 +215,7 @@ static CUresult mark(uint64_t context, CUstream stream, uint64_t *fence)
                                           : record(context, stream, record_stream, fence);
 }
 
-static int stream_mark(void *self, uint64_t context, uint64_t name, uint64_t *fence)
+static int stream_record(void *self, uint64_t context, uint64_t name, uint64_t *fence)
 {
     CUstream stream;
 
@@ -224,7 +224,7 @@ static int stream_mark(void *self, uint64_t context, uint64_t name, uint64_t *fe
                                       : (int)CUDA_ERROR_NOT_SUPPORTED;
 }
 
-static int stream_follow(void *self, uint64_t stream, uint64_t fence)
+static int stream_wait(void *self, uint64_t stream, uint64_t fence)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 
@@ -239,7 +239,7 @@ static int stream_follow(void *self, uint64_t stream, uint64_t fence)
 }
 
 /* Waits for the fence, which was made with `result`, and gives it back. */
-static CUresult await_made(CUresult result, uint64_t context, uint64_t fence, uint64_t limit_ns)
+static CUresult wait_made(CUresult result, uint64_t context, uint64_t fence, uint64_t limit_ns)
 {
     if (result != CUDA_SUCCESS)
         return result;
@@ -248,23 +248,23 @@ static CUresult await_made(CUresult result, uint64_t context, uint64_t fence, ui
     return result;
 }
 
-CUresult gc_driver_await(uint64_t context, uint64_t limit_ns)
+CUresult gc_driver_wait(uint64_t context, uint64_t limit_ns)
 {
     uint64_t fence = 0;
 
-    gc_core_look_begin(gc_shim.core);
+    gc_core_relaxed_begin(gc_shim.core);
     CUresult result =
         gc_capture_is_any() ? CUDA_ERROR_NOT_READY : (CUresult)fence_record(NULL, context, &fence);
-    gc_core_look_end(gc_shim.core);
-    return await_made(result, context, fence, limit_ns);
+    gc_core_relaxed_end(gc_shim.core);
+    return wait_made(result, context, fence, limit_ns);
 }
 
-CUresult gc_driver_await_stream(uint64_t context, CUstream stream, uint64_t limit_ns)
+CUresult gc_driver_wait_stream(uint64_t context, CUstream stream, uint64_t limit_ns)
 {
     uint64_t fence = 0;
     CUresult result = mark(context, stream, &fence);
 
-    return await_made(result, context, fence, limit_ns);
+    return wait_made(result, context, fence, limit_ns);
 }
 
 CUresult gc_driver_place(uint64_t context, CUstream stream)
@@ -285,6 +285,6 @@ void gc_driver_fence_init(struct gc_driver *driver)
     driver->fence_query = fence_query;
     driver->fence_wait = fence_wait;
     driver->fence_release = fence_release;
-    driver->stream_mark = stream_mark;
-    driver->stream_follow = stream_follow;
+    driver->stream_record = stream_record;
+    driver->stream_wait = stream_wait;
 }

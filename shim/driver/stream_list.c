@@ -29,7 +29,7 @@ bool gc_stream_list_is_needed(void)
     return !GC_HAVE(cuCtxRecordEvent) || gc_resolve_driver_version() < CONTEXT_EVENTS_SINCE;
 }
 
-void gc_stream_list_note_own(void)
+void gc_stream_list_add_own(void)
 {
     gc_thread.has_own_stream = true;
     if (gc_stream_list_is_needed() && !gc_thread_watch_end())
@@ -48,7 +48,7 @@ void gc_stream_list_note_green(CUstream stream, CUcontext context)
     struct gc_handle green;
 
     if (gc_handles_get(GC_HANDLE_GREEN, (uintptr_t)context, &green))
-        (void)gc_handles_put(GC_HANDLE_GREEN_STREAM, (uintptr_t)stream, (uintptr_t)context, 0);
+        (void)gc_handles_set(GC_HANDLE_GREEN_STREAM, (uintptr_t)stream, (uintptr_t)context, 0);
 }
 
 void gc_stream_list_add(CUstream stream, const struct gc_context *context)
@@ -60,7 +60,7 @@ void gc_stream_list_add(CUstream stream, const struct gc_context *context)
     if (!gc_stream_list_is_needed())
         return;
     if (context == NULL ||
-        !gc_handles_put(GC_HANDLE_STREAM, (uintptr_t)stream, gc_context_handle(context), 0))
+        !gc_handles_set(GC_HANDLE_STREAM, (uintptr_t)stream, gc_context_handle(context), 0))
         gc_stream_list_set_incomplete();
 }
 
@@ -75,7 +75,7 @@ static CUstream keep_own(enum gc_handle_kind kind, uint64_t context, CUstream st
     const struct gc_handle *found = gc_handles_find_locked(kind, context);
     if (found != NULL)
         stream = (CUstream)(uintptr_t)found->value;
-    else if (!is_prepared || !gc_handles_put_locked(kind, context, (uintptr_t)stream, 0))
+    else if (!is_prepared || !gc_handles_set_locked(kind, context, (uintptr_t)stream, 0))
         stream = NULL;
     gc_handles_unlock();
     return stream;
@@ -133,7 +133,8 @@ static CUresult record_all(uint64_t context, CUevent event, const uint64_t *stre
 static bool may_miss_some(void)
 {
     return atomic_load_explicit(&is_incomplete, memory_order_relaxed) ||
-           atomic_load_explicit(&gc_core_work(gc_shim.core)->is_conservative, memory_order_relaxed);
+           atomic_load_explicit(&gc_core_submissions(gc_shim.core)->is_conservative,
+                                memory_order_relaxed);
 }
 
 CUresult gc_stream_list_record(uint64_t context, CUevent event)

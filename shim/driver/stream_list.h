@@ -7,8 +7,8 @@
  * ones; what one of a thread that ends has queued is not known to be waited for. Streams of green
  * contexts are not listed: once there are such, or a thread with a stream of its own has ended,
  * there is no fence but waiting. Nothing is done here with newer drivers. */
-#ifndef GC_STREAM_LIST_H
-#define GC_STREAM_LIST_H
+#ifndef GC_SHIM_STREAM_LIST_H
+#define GC_SHIM_STREAM_LIST_H
 
 #include "shim/shim.h"
 
@@ -17,7 +17,7 @@ bool gc_stream_list_is_needed(void);
 /* Work went, or may go, to a stream that is not listed. For good. */
 void gc_stream_list_set_incomplete(void);
 /* Work goes to the thread's own default stream for the first time; the thread ends. */
-void gc_stream_list_note_own(void);
+void gc_stream_list_add_own(void);
 void gc_stream_list_end_thread(void);
 /* The driver has made a stream in the current context, whose record is `context`: that of the
  * primary one where the current one is a part of it, NULL: there is none to be had. */

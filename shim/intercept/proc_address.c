@@ -65,7 +65,7 @@ static void *replace(const char *name, int version, cuuint64_t flags, void *real
         variant = GC_VARIANT_PTSZ;
     row = find_abi(name, known, variant);
     if (row == NULL)
-        gc_unknown_note(name, version);
+        gc_unknown_log(name, version);
     if (row == NULL || gc_row_wrapper(row) == real)
         return real;
     if (gc_row_real(row) == real)
@@ -78,7 +78,7 @@ static void *replace(const char *name, int version, cuuint64_t flags, void *real
         gc_row_record(row, real); /* if the symbol itself is not exported */
         return gc_row_wrapper(row);
     }
-    gc_unknown_see(name, version);
+    gc_unknown_check(name, version);
     return real;
 }
 
@@ -131,6 +131,6 @@ CUresult cuGetExportTable(const void **table, const CUuuid *id)
 {
     gc_resolve_driver(true);
     if (gc_thread.depth == 0)
-        gc_unknown_note_export_table(__builtin_return_address(0));
+        gc_unknown_log_export_table(__builtin_return_address(0));
     return GC_FORWARD(cuGetExportTable, table, id);
 }

@@ -38,8 +38,7 @@ static void *find_in_callers_scope(const struct gc_libc *libc, const struct gc_r
     return found == gc_row_wrapper(row) ? NULL : found;
 }
 
-static void *find_behind_us(const struct gc_libc *libc, const struct gc_row *row,
-                            const void *caller)
+static void *find_next(const struct gc_libc *libc, const struct gc_row *row, const void *caller)
 {
     void *found = libc->dlsym(RTLD_NEXT, row->symbol);
 
@@ -71,7 +70,7 @@ static void *substitute(const struct gc_row *row, void *real)
     if (row->type == GC_ROW_TYPE_API)
         return gc_resolve_driver(false) && gc_row_real(row) == real ? gc_row_wrapper(row) : real;
     if (row->type == GC_ROW_TYPE_NVML)
-        return gc_nvml_resolve(false) && gc_row_real(row) == real ? gc_row_wrapper(row) : real;
+        return gc_nvml_find(false) && gc_row_real(row) == real ? gc_row_wrapper(row) : real;
     return gc_runtime_is_code(real) && gc_row_record(row, real) == real ? gc_row_wrapper(row)
                                                                         : real;
 }
@@ -97,7 +96,7 @@ struct gc_route gc_route_dlsym(void *handle, const char *name, const void *calle
     if (gc_thread.is_loading && !gc_resolve_is_driver_code(caller))
         gc_outside_end_load();
     if (row == NULL && name != NULL && is_driver_name(name) && !gc_resolve_is_driver_code(caller))
-        gc_unknown_note_symbol(name);
+        gc_unknown_log_symbol(name);
     if (row == NULL || gc_resolve_is_driver_code(caller))
         return route;
     found = handle == RTLD_NEXT ? gc_row_wrapper(row) : libc->dlsym(handle, name);
@@ -106,9 +105,9 @@ struct gc_route gc_route_dlsym(void *handle, const char *name, const void *calle
     if (found == gc_row_wrapper(row)) {
         const enum gc_elf_place place =
             handle == RTLD_NEXT ? gc_elf_find_definer(caller, name) : GC_ELF_NO_DEFINER;
-        if (place == GC_ELF_BEHIND_US)
+        if (place == GC_ELF_AFTER_US)
             return next_after_another(libc, row);
-        found = find_behind_us(libc, row, caller);
+        found = find_next(libc, row, caller);
         route.jump = NULL;
         if (found != NULL)
             route.answer = place == GC_ELF_BEFORE_US ? gc_row_wrapper(row) : substitute(row, found);
@@ -127,7 +126,7 @@ void *gc_route_dlopen(const char *path, const void *caller)
 {
     const struct gc_libc *libc = gc_elf_libc();
 
-    gc_outside_note_load(path, caller);
+    gc_outside_begin_load(path, caller);
     return libc == NULL ? NULL : (void *)libc->dlopen;
 }
 

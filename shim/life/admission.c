@@ -16,19 +16,19 @@
 /* Written by the start, constant afterwards. */
 static struct {
     const struct gc_model_module *calls; /* NULL: no model is named, or see reason */
-    struct gc_gatekeeper *keeper;
+    struct gc_admission_state *admission;
     atomic_flag was_said; /* the reason */
     char reason[GC_MODULE_REASON_BYTES];
 } gate = {.was_said = ATOMIC_FLAG_INIT};
 
-bool gc_gate_open(const struct gc_module *module)
+bool gc_admission_prepare(const struct gc_module *module)
 {
     gc_shim.has_gate = gc_shim.options->model[0] != '\0';
     if (!gc_shim.has_gate)
         return true;
     memcpy(gate.reason, module->reason, sizeof(gate.reason));
     gate.calls = module->calls;
-    return gate.calls == NULL || gate.calls->open(gc_shim.options, &gate.keeper) == GC_OK;
+    return gate.calls == NULL || gate.calls->open(gc_shim.options, &gate.admission) == GC_OK;
 }
 
 /* A group's limit may have been set by another process: core knows it once it knows the device. */
@@ -44,7 +44,7 @@ static uint64_t group_limit(const struct gc_options *options, CUdevice ordinal)
 
 /* False if there is no such device. */
 static bool describe(const struct gc_options *options, CUdevice ordinal,
-                     struct gc_gate_device *device)
+                     struct gc_admission_device *device)
 {
     char uuid[GC_UUID_BYTES];
     uint64_t total, bytes;
@@ -64,7 +64,7 @@ static bool describe(const struct gc_options *options, CUdevice ordinal,
 
 /* The first ones that the program sees. */
 static void describe_all(const struct gc_options *options, uint32_t wanted,
-                         struct gc_gate_devices *devices)
+                         struct gc_admission_devices *devices)
 {
     int there = 0;
 
@@ -76,11 +76,11 @@ static void describe_all(const struct gc_options *options, uint32_t wanted,
         devices->count++;
 }
 
-static CUresult close_gate(enum gc_admission word, enum gc_gate_verdict verdict)
+static CUresult close_gate(enum gc_admission word, enum gc_admission_verdict verdict)
 {
     if (word == GC_ADMISSION_OFF || word == GC_ADMISSION_WARN)
         return CUDA_SUCCESS;
-    if (verdict == GC_GATE_UNREADABLE)
+    if (verdict == GC_ADMISSION_UNREADABLE)
         return CUDA_ERROR_INVALID_VALUE;
     if (word == GC_ADMISSION_EXIT)
         _exit(
@@ -88,16 +88,16 @@ static CUresult close_gate(enum gc_admission word, enum gc_gate_verdict verdict)
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-struct judgement {
-    struct gc_gate_devices devices;
-    enum gc_gate_verdict verdict;
+struct decision {
+    struct gc_admission_devices devices;
+    enum gc_admission_verdict verdict;
 };
 
-static void judge(void *argument)
+static void check_model(void *argument)
 {
-    struct judgement *it = argument;
+    struct decision *it = argument;
 
-    it->verdict = gate.calls->judge(gate.keeper, &it->devices, &gc_shim.log);
+    it->verdict = gate.calls->decide(gate.admission, &it->devices, &gc_shim.log);
 }
 
 /* As with a model that cannot be read: there is no estimate. */
@@ -105,26 +105,26 @@ static CUresult refuse_without_module(enum gc_admission word)
 {
     gc_log_once(&gc_shim.log, &gate.was_said, word == GC_ADMISSION_OFF ? GC_LOG_INFO : GC_LOG_ERROR,
                 "GPUCACHE_MODEL: %s", gate.reason);
-    return close_gate(word, GC_GATE_UNREADABLE);
+    return close_gate(word, GC_ADMISSION_UNREADABLE);
 }
 
-CUresult gc_gate_pass(void)
+CUresult gc_admission_check(void)
 {
-    struct judgement it;
+    struct decision it;
 
     if (!gc_shim.has_gate)
         return CUDA_SUCCESS;
     if (gate.calls == NULL)
         return refuse_without_module(gc_shim.options->gate);
     gc_shim_enter(GC_API_cuInit);
-    describe_all(gc_shim.options, gate.calls->device_count(gate.keeper), &it.devices);
+    describe_all(gc_shim.options, gate.calls->device_count(gate.admission), &it.devices);
     gc_shim_leave();
-    gc_deep_run(judge, &it);
-    return it.verdict == GC_GATE_FITS ? CUDA_SUCCESS
-                                      : close_gate(gc_shim.options->gate, it.verdict);
+    gc_deep_run(check_model, &it);
+    return it.verdict == GC_ADMISSION_FITS ? CUDA_SUCCESS
+                                           : close_gate(gc_shim.options->gate, it.verdict);
 }
 
-bool gc_gate_tell(struct gc_report_estimate *estimate)
+bool gc_admission_report(struct gc_report_estimate *estimate)
 {
-    return gate.calls != NULL && gate.calls->tell(gate.keeper, estimate);
+    return gate.calls != NULL && gate.calls->describe(gate.admission, estimate);
 }

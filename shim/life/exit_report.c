@@ -30,8 +30,8 @@ static uint32_t list_settings(struct gc_report_setting settings[GC_OPTION_COUNT]
 
     for (int i = 0; i < GC_OPTION_COUNT; i++)
         if (gc_options_is_set(options, (enum gc_option)i))
-            settings[count++] = (struct gc_report_setting){gc_option_row((enum gc_option)i)->name,
-                                                           options->set_texts[i]};
+            settings[count++] = (struct gc_report_setting){
+                gc_options_get_row((enum gc_option)i)->name, options->set_texts[i]};
     return count;
 }
 
@@ -41,7 +41,7 @@ static uint32_t list_warnings(const struct gc_exit_report *report,
 {
     const char *trouble = report->is_plan_refused
                               ? "GPUCACHE_PLAN is not followed: its file was refused"
-                              : gc_core_plan_trouble(gc_shim.core);
+                              : gc_core_plan_problem(gc_shim.core);
     uint32_t count = 0;
 
     for (; count < gc_shim.options->warning_count; count++)
@@ -71,7 +71,7 @@ void gc_exit_report_write(void *argument)
         .warning_count = list_warnings(report, warnings),
     };
 
-    if (gc_gate_tell(&estimate))
+    if (gc_admission_report(&estimate))
         facts.estimate = &estimate;
     facts.duration_ns = gc_clock_ns() - report->start_ns;
     if (gc_report_emit(gc_shim.core, &facts, gc_api_names, gc_shim.options->report, &gc_shim.log) !=

@@ -33,10 +33,10 @@
 #include <unistd.h>
 
 static struct {
-    struct gc_work *_Atomic work; /* set once core is there */
+    struct gc_submissions *_Atomic work; /* set once core is there */
     struct gc_exit_report report;
     struct gc_region plan_memory;
-    struct gc_run_plan plan;
+    struct gc_plan plan;
 } life;
 
 static void open_trace(void)
@@ -48,15 +48,15 @@ static void open_trace(void)
 }
 
 /* NULL: none is to be followed. */
-static const struct gc_run_plan *load_plan(void)
+static const struct gc_plan *load_plan(void)
 {
     const char *path = gc_shim.options->plan;
-    struct gc_run_error error;
+    struct gc_plan_error error;
 
     if (path[0] == '\0')
         return NULL;
-    gc_region_init(&life.plan_memory, GC_RUN_REGION_BYTES_MAX);
-    const enum gc_status status = gc_run_plan_load(&life.plan_memory, path, &life.plan, &error);
+    gc_region_init(&life.plan_memory, GC_PLAN_REGION_BYTES_MAX);
+    const enum gc_status status = gc_plan_load(&life.plan_memory, path, &life.plan, &error);
     if (status == GC_OK)
         return &life.plan;
     gc_log_write(&gc_shim.log, GC_LOG_WARN, "GPUCACHE_PLAN=%s: %s; no plan is followed", path,
@@ -73,7 +73,7 @@ static void leave_in_child(void)
 
 static void join_ledger(void)
 {
-    gc_core_join(gc_shim.core, life.report.process.program, &gc_shim.watch);
+    gc_core_join(gc_shim.core, life.report.process.program, &gc_shim.doorbell);
     pthread_atfork(NULL, NULL, leave_in_child);
 }
 
@@ -115,9 +115,9 @@ static void begin_service(void)
     /* Only called by name: what the program submits does not come by. */
     if (gc_resolve_driver(false) && !gc_resolve_is_interposing())
         (void)gc_core_set_conservative(gc_shim.core);
-    gc_outside_look();
-    /* release: pairs with the acquire in gc_shim_work */
-    atomic_store_explicit(&life.work, gc_core_work(gc_shim.core), memory_order_release);
+    gc_outside_scan();
+    /* release: pairs with the acquire in gc_shim_submissions */
+    atomic_store_explicit(&life.work, gc_core_submissions(gc_shim.core), memory_order_release);
     /* Without a page that is wiped on fork, finding out takes a system call: the long way. */
     if (gc_shim.wiped_on_fork != NULL && gc_shim.options->mode == GC_MODE_CACHE)
         __atomic_store_n(&gc_shim.hot, gc_shim.wiped_on_fork, __ATOMIC_RELEASE);
@@ -147,7 +147,7 @@ static void create_core(const struct gc_module *module)
         goto fail;
     if (!has_work())
         return;
-    if (!gc_gate_open(module))
+    if (!gc_admission_prepare(module))
         goto fail;
     gc_driver_cuda_init(&platform);
     gc_direct_driver_init(&platform);
@@ -200,7 +200,7 @@ static bool start(void)
     gc_thread.is_starting = false;
     if (is_creator) {
         gc_shim_start_reach(GC_START_OVER);
-        atomic_thread_fence(memory_order_seq_cst); /* the partner is in gc_unknown_see */
+        atomic_thread_fence(memory_order_seq_cst); /* the partner is in gc_unknown_check */
         gc_unknown_apply();
     }
     return gc_shim_start_await(GC_START_OVER);
@@ -222,10 +222,10 @@ bool gc_shim_ready(void)
     return true;
 }
 
-struct gc_work *gc_shim_work(void)
+struct gc_submissions *gc_shim_submissions(void)
 {
     /* acquire: pairs with the release in create_core */
-    struct gc_work *work = atomic_load_explicit(&life.work, memory_order_acquire);
+    struct gc_submissions *work = atomic_load_explicit(&life.work, memory_order_acquire);
 
     if (__builtin_expect(work == NULL, 0)) {
         if (gc_shim_is_started() || !gc_shim_ready())

@@ -10,17 +10,17 @@ bool gc_shim_ready(void);
 
 /* The count of submitted work, NULL where nothing is to be counted: passing through, or a forked
  * child. Starts the library if need be. */
-struct gc_work *gc_shim_work(void);
+struct gc_submissions *gc_shim_submissions(void);
 
 /* Whether a program whose CUDA has just been initialised may go on: CUDA_SUCCESS, or what cuInit
  * returns instead. Does not come back where the gate ends the process. */
-CUresult gc_gate_pass(void);
+CUresult gc_admission_check(void);
 /* Opens the model that the options name, by `module`; where that is missing, its reason is kept for
- * gc_gate_pass. False without host memory. Called once, by the start. */
+ * gc_admission_check. False without host memory. Called once, by the start. */
 struct gc_module;
-bool gc_gate_open(const struct gc_module *module);
+bool gc_admission_prepare(const struct gc_module *module);
 /* The estimate, for the report; false if there is none. */
 struct gc_report_estimate;
-bool gc_gate_tell(struct gc_report_estimate *estimate);
+bool gc_admission_report(struct gc_report_estimate *estimate);
 
 #endif

@@ -14,7 +14,7 @@
 
 static const char *show(const char *text, char shown[SHOWN_BYTES])
 {
-    return gc_text_show(text, strlen(text), shown, SHOWN_BYTES);
+    return gc_text_printable(text, strlen(text), shown, SHOWN_BYTES);
 }
 
 /* ---- where it lies ---- */
@@ -74,9 +74,9 @@ static void refuse(struct gc_module *module, const char *path)
     char shown[SHOWN_BYTES];
     char version[sizeof(module->calls->key.version) + 1];
 
-    gc_text_show(module->calls->key.version,
-                 strnlen(module->calls->key.version, sizeof(module->calls->key.version)), version,
-                 sizeof(version));
+    gc_text_printable(module->calls->key.version,
+                      strnlen(module->calls->key.version, sizeof(module->calls->key.version)),
+                      version, sizeof(version));
     snprintf(module->reason, sizeof(module->reason),
              "%s is of another build (version %s) than this library (version " GC_VERSION
              "): install both from one build",

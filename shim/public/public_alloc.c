@@ -115,7 +115,7 @@ static gpucache_status alloc_as(enum gc_api api, void **pointer, size_t bytes, i
         .bytes = bytes,
         .stream = order_of(stream, &call),
         .api = (uint16_t)call.api,
-        .is_whole = atomic_load_explicit(&gc_shim.ipc_seen, memory_order_relaxed),
+        .is_dedicated = atomic_load_explicit(&gc_shim.ipc_used, memory_order_relaxed),
     };
     status = gc_public_alloc_status(alloc_from_pool(&call, &request, &address, &driver_code),
                                     driver_code, gc_context_device(call.context), bytes);
@@ -129,7 +129,7 @@ gpucache_status gpucache_malloc(void **pointer, size_t bytes, int device, gpucac
 {
     if (pointer == NULL)
         return GPUCACHE_INVALID_ARGUMENT;
-    GC_NOTE_CALLER();
+    GC_SET_CALLER();
     return alloc_as(GC_API_gpucache_malloc, pointer, bytes, device, stream);
 }
 
@@ -148,7 +148,7 @@ static void note_stream(struct gc_context *owner, gpucache_stream stream)
 {
     if (stream != NULL && (CUstream)stream != CU_STREAM_LEGACY &&
         (CUstream)stream != CU_STREAM_PER_THREAD)
-        gc_peer_note(owner, gc_shim_stream_context((CUstream)stream));
+        gc_peer_add(owner, gc_shim_stream_context((CUstream)stream));
 }
 
 gpucache_status gpucache_free(void *pointer, gpucache_stream stream)
@@ -181,7 +181,7 @@ gpucache_status gpucache_free(void *pointer, gpucache_stream stream)
                                         &driver_code)
                  : gc_core_free(gc_shim.core, address, (uint16_t)call.api, &driver_code);
     if (status == GC_INVALID_POINTER || status == GC_NOT_OURS)
-        gc_core_note_bad_free(gc_shim.core, address, (uint16_t)call.api);
+        gc_debug_report_bad_free(gc_shim.core, address, (uint16_t)call.api);
     gc_public_leave(&call);
     return gc_public_status(status, driver_code);
 }
@@ -247,7 +247,7 @@ static void free_or_log(const char *name, void *pointer, gpucache_stream stream)
 
 void *gpucache_torch_malloc(ptrdiff_t bytes, int device, gpucache_stream stream)
 {
-    GC_NOTE_CALLER();
+    GC_SET_CALLER();
     return bytes <= 0 ? NULL
                       : alloc_or_null(GC_API_gpucache_torch_malloc, (size_t)bytes, device, stream);
 }
@@ -300,7 +300,7 @@ static gpucache_stream stream_of(const void *param)
 
 void *gpucache_cupy_malloc(void *param, size_t bytes, int device)
 {
-    GC_NOTE_CALLER();
+    GC_SET_CALLER();
     return alloc_or_null(GC_API_gpucache_cupy_malloc, bytes, device, stream_of(param));
 }
 
@@ -323,7 +323,7 @@ static int device_of(const void *device)
 
 void *gpucache_rmm_allocate(size_t bytes, gpucache_stream stream, void *device)
 {
-    GC_NOTE_CALLER();
+    GC_SET_CALLER();
     return alloc_or_null(GC_API_gpucache_rmm_allocate, bytes, device_of(device), stream);
 }
 

@@ -99,7 +99,7 @@ gpucache_status gpucache_get_statistics(int device, struct gpucache_statistics *
     status = gc_public_find_device(device, &found);
     if (status != GPUCACHE_OK)
         return status;
-    gc_core_settle(gc_shim.core);
+    gc_core_flush_stats(gc_shim.core);
     gc_core_read_device(gc_shim.core, found, &snapshot);
     fill(&now, &snapshot);
     /* A program built with another version of the header gets what both know. */
@@ -111,7 +111,7 @@ gpucache_status gpucache_get_statistics(int device, struct gpucache_statistics *
 gpucache_status gpucache_get_fragmentation(int device, struct gpucache_fragmentation *figures)
 {
     struct gpucache_fragmentation now = {.struct_bytes = sizeof(now)};
-    struct gc_device_snapshot holes;
+    struct gc_device_snapshot free_blocks;
     struct gc_device *found;
     gpucache_status status;
 
@@ -120,10 +120,10 @@ gpucache_status gpucache_get_fragmentation(int device, struct gpucache_fragmenta
     status = gc_public_find_device(device, &found);
     if (status != GPUCACHE_OK)
         return status;
-    gc_core_read_holes(gc_shim.core, found, &holes);
-    now.free_bytes = holes.free_bytes;
-    now.largest_free_bytes = holes.largest_free_bytes;
-    now.stitchable_bytes = holes.stitchable_bytes;
+    gc_core_read_free_blocks(gc_shim.core, found, &free_blocks);
+    now.free_bytes = free_blocks.free_bytes;
+    now.largest_free_bytes = free_blocks.largest_free_bytes;
+    now.stitchable_bytes = free_blocks.stitchable_bytes;
     if (now.free_bytes != 0)
         now.ratio = 1.0 - (double)now.largest_free_bytes / (double)now.free_bytes;
     if (figures->struct_bytes < sizeof(now))
@@ -144,7 +144,7 @@ gpucache_status gpucache_reset_peaks(int device)
 
 /* ---- idle memory ---- */
 
-static uint64_t give_back(struct gc_device *device, bool is_all, uint64_t keep_bytes)
+static uint64_t release_memory(struct gc_device *device, bool is_all, uint64_t keep_bytes)
 {
     struct gc_public_call call = {.context = NULL};
     uint64_t bytes;
@@ -160,8 +160,8 @@ static uint64_t give_back(struct gc_device *device, bool is_all, uint64_t keep_b
     return bytes;
 }
 
-static gpucache_status give_back_of(int device, bool is_all, uint64_t keep_bytes,
-                                    uint64_t *given_bytes)
+static gpucache_status release_idle_of(int device, bool is_all, uint64_t keep_bytes,
+                                       uint64_t *given_bytes)
 {
     struct gc_device *found;
     uint64_t given = 0;
@@ -171,13 +171,13 @@ static gpucache_status give_back_of(int device, bool is_all, uint64_t keep_bytes
         for (int i = 0; i < GC_PUBLIC_DEVICES; i++) {
             found = gc_core_find_device(gc_shim.core, i);
             if (found != NULL)
-                given += give_back(found, is_all, keep_bytes);
+                given += release_memory(found, is_all, keep_bytes);
         }
     } else {
         status = gc_public_find_device(device, &found);
         if (status != GPUCACHE_OK)
             return status;
-        given = give_back(found, is_all, keep_bytes);
+        given = release_memory(found, is_all, keep_bytes);
     }
     if (given_bytes != NULL)
         *given_bytes = given;
@@ -186,12 +186,12 @@ static gpucache_status give_back_of(int device, bool is_all, uint64_t keep_bytes
 
 gpucache_status gpucache_empty_cache(int device, uint64_t *given_bytes)
 {
-    return give_back_of(device, true, 0, given_bytes);
+    return release_idle_of(device, true, 0, given_bytes);
 }
 
 gpucache_status gpucache_trim(int device, uint64_t keep_bytes, uint64_t *given_bytes)
 {
-    return give_back_of(device, false, keep_bytes, given_bytes);
+    return release_idle_of(device, false, keep_bytes, given_bytes);
 }
 
 /* ---- limits ---- */
@@ -232,17 +232,17 @@ gpucache_status gpucache_would_fit(int device, uint64_t bytes, int *fits, uint64
     struct gc_device *found;
     uint64_t available = 0;
     int driver_code = 0;
-    struct gc_share *share;
+    struct gc_quota *quota;
     enum gc_status asked;
     const gpucache_status status = gc_public_find_device(device, &found);
 
     if (status != GPUCACHE_OK)
         return status;
-    GC_NOTE_CALLER();
+    GC_SET_CALLER();
     gc_public_enter_context(NULL, NULL, GC_API_COUNT, &call);
-    asked = gc_tenants_share(found, &share);
+    asked = gc_tenants_quota(found, &quota);
     if (asked == GC_OK)
-        asked = gc_core_available(gc_shim.core, found, share, &available, &driver_code);
+        asked = gc_core_available(gc_shim.core, found, quota, &available, &driver_code);
     gc_public_leave(&call);
     if (asked != GC_OK)
         return gc_public_status(asked, driver_code);

@@ -43,12 +43,12 @@ gpucache_status gpucache_elastic_create(int device, uint64_t capacity_bytes, uin
 
     if (pool == NULL || (flags & ~GPUCACHE_ELASTIC_NO_WARM) != 0)
         return GPUCACHE_INVALID_ARGUMENT;
-    GC_NOTE_CALLER();
+    GC_SET_CALLER();
     status = gc_public_enter(device, NULL, GC_API_gpucache_elastic_allocate, &call);
     if (status != GPUCACHE_OK)
         return status;
     setup.api = (uint16_t)call.api;
-    result = gc_tenants_share(gc_context_device(call.context), &setup.share);
+    result = gc_tenants_quota(gc_context_device(call.context), &setup.quota);
     if (result == GC_OK)
         result = gc_elastic_create(gc_shim.core, call.context, &setup, pool, &address, &code);
     status = leave(&call, result, code);

@@ -153,7 +153,7 @@ gpucache_status gpucache_tenant_get_statistics(gpucache_tenant tenant, int devic
         status = gc_public_find_device(device, &found_device);
     if (status != GPUCACHE_OK)
         return status;
-    gc_core_settle(gc_shim.core);
+    gc_core_flush_stats(gc_shim.core);
     (void)gc_tenant_read(found, found_device, &read); /* where it was not used, zeros */
     if (read.capacity_bytes == 0 && found_device != NULL)
         read.capacity_bytes = gc_tenant_capacity_bytes(found, found_device);

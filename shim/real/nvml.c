@@ -19,7 +19,7 @@
 static atomic_bool is_filled;
 static atomic_bool is_missing; /* it cannot be loaded */
 
-bool gc_nvml_resolve(bool load)
+bool gc_nvml_find(bool load)
 {
     const struct gc_libc *libc;
     void *library;

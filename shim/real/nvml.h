@@ -7,7 +7,7 @@
 /* Finds NVML among the loaded objects (`load`: or loads it) and fills its rows. From then on it
  * stays loaded, so that the pointers stay good. Never waits for another thread. False if there is
  * no NVML. */
-bool gc_nvml_resolve(bool load);
+bool gc_nvml_find(bool load);
 
 /* What CUDA's number of this device would be, as far as the environment tells in a process that has
  * not started CUDA; -1 if that is not certain. */

@@ -77,7 +77,7 @@ bool gc_resolve_driver(bool load)
     find_thread_calls(libc, handle);
     /* What later calls would take the lock for. */
     gc_runtime_look_behind();
-    gc_nvml_resolve(false);
+    gc_nvml_find(false);
     libc->dlerror(); /* the program shall not read of symbols that we missed */
     anchor = gc_row_real(&gc_rows[GC_ROW_cuInit]);
     if (anchor == NULL)
@@ -86,8 +86,8 @@ bool gc_resolve_driver(bool load)
         atomic_store_explicit(&driver.high, high, memory_order_relaxed);
         atomic_store_explicit(&driver.low, low, memory_order_relaxed);
     }
-    if (gc_elf_find_definer((void *)libc->dlsym, "dlsym") == GC_ELF_BEHIND_US &&
-        gc_elf_find_definer(anchor, "cuInit") == GC_ELF_BEHIND_US)
+    if (gc_elf_find_definer((void *)libc->dlsym, "dlsym") == GC_ELF_AFTER_US &&
+        gc_elf_find_definer(anchor, "cuInit") == GC_ELF_AFTER_US)
         atomic_store_explicit(&driver.is_interposing, true, memory_order_relaxed);
     atomic_store_explicit(&driver.handle, (uintptr_t)handle, memory_order_relaxed);
     atomic_store_explicit(&driver.is_filled, true, memory_order_release);

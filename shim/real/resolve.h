@@ -41,7 +41,7 @@ bool gc_resolve_is_driver_code(const void *address);
 #define GC_CALL(device, symbol, ...)                                                               \
     (!GC_HAVE(symbol) ? CUDA_ERROR_NOT_SUPPORTED                                                   \
                       : (gc_shim_count((device), GC_API_##symbol),                                 \
-                         gc_shim_note_result(GC_REAL(symbol)(__VA_ARGS__))))
+                         gc_shim_check_result(GC_REAL(symbol)(__VA_ARGS__))))
 /* The same for USE rows: not counted. */
 #define GC_USE(symbol, ...)                                                                        \
     (!GC_HAVE(symbol) ? CUDA_ERROR_NOT_SUPPORTED : GC_REAL(symbol)(__VA_ARGS__))

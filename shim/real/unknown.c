@@ -73,7 +73,7 @@ void gc_unknown_apply(void)
         unknown.name, unknown.version);
 }
 
-void gc_unknown_see(const char *name, int version)
+void gc_unknown_check(const char *name, int version)
 {
     if (atomic_flag_test_and_set_explicit(&unknown.is_taken, memory_order_relaxed))
         return;
@@ -87,16 +87,16 @@ void gc_unknown_see(const char *name, int version)
         gc_unknown_apply();
 }
 
-void gc_unknown_note(const char *name, int version)
+void gc_unknown_log(const char *name, int version)
 {
     if (!is_row(name, true) && !is_neutral(name, true))
-        gc_unknown_see(name, version);
+        gc_unknown_check(name, version);
 }
 
-void gc_unknown_note_symbol(const char *name)
+void gc_unknown_log_symbol(const char *name)
 {
     if (!is_neutral(name, false) && !is_row(name, false) && gc_resolve_driver_exports(name))
-        gc_unknown_see(name, 0);
+        gc_unknown_check(name, 0);
 }
 
 /* By the names of the driver's libraries: any other holds a runtime of its own, maybe. */
@@ -111,11 +111,11 @@ static void note_tables_of(void *unused, const char *path)
         if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0) {
             char what[64];
             snprintf(what, sizeof(what), "the driver's tables (%s)", name);
-            gc_unknown_see(what, 0);
+            gc_unknown_check(what, 0);
         }
 }
 
-void gc_unknown_note_export_table(const void *caller)
+void gc_unknown_log_export_table(const void *caller)
 {
     gc_elf_visit_path(caller, note_tables_of, NULL);
 }

@@ -95,14 +95,14 @@ static CUDA_ARRAY3D_DESCRIPTOR from_3d_v1(const CUDA_ARRAY3D_DESCRIPTOR_v1 *d)
 
 /* Makes the charge agree with what the driver says the array needs. False: the limit has no room
  * for it. */
-static bool settle(struct gc_direct_request *request, CUresult asked, uint64_t needed)
+static bool adjust_charge(struct gc_direct_request *request, CUresult asked, uint64_t needed)
 {
     if (asked != CUDA_SUCCESS || needed == 0 || request->device == NULL)
         return true;
     if (needed > request->reserved_bytes)
         return gc_direct_charge(request, needed - request->reserved_bytes) == CUDA_SUCCESS;
-    gc_core_unreserve(gc_shim.core, request->device, request->share,
-                      request->reserved_bytes - needed);
+    gc_core_uncharge(gc_shim.core, request->device, request->quota,
+                     request->reserved_bytes - needed);
     request->reserved_bytes = needed;
     return true;
 }
@@ -115,7 +115,7 @@ static CUresult finish_array(struct gc_direct_request *request, CUresult result,
     if (result == CUDA_SUCCESS && array != NULL && request->device != NULL && bytes != 0) {
         CUresult asked = GC_USE(cuArrayGetMemoryRequirements, &needs, *array,
                                 gc_device_get_info(request->device)->ordinal);
-        if (!settle(request, asked, needs.size)) {
+        if (!adjust_charge(request, asked, needs.size)) {
             (void)GC_CALL(request->device, cuArrayDestroy, *array);
             return gc_direct_end(request, CUDA_ERROR_OUT_OF_MEMORY);
         }
@@ -132,7 +132,7 @@ static CUresult finish_array(struct gc_direct_request *request, CUresult result,
         const CUDA_ARRAY3D_DESCRIPTOR whole = convert;                                             \
         uint64_t bytes = array_bytes(&whole, 1);                                                   \
         struct gc_direct_request request;                                                          \
-        GC_NOTE_CALLER();                                                                          \
+        GC_SET_CALLER();                                                                           \
         gc_direct_begin(&request, GC_API_##symbol);                                                \
         CUresult result = gc_direct_charge(&request, bytes);                                       \
         if (result == CUDA_SUCCESS)                                                                \
@@ -173,7 +173,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESC
     CUDA_ARRAY_MEMORY_REQUIREMENTS needs = {0};
     uint64_t bytes = array_bytes(descriptor, levels);
     struct gc_direct_request request;
-    GC_NOTE_CALLER();
+    GC_SET_CALLER();
     gc_direct_begin(&request, GC_API_cuMipmappedArrayCreate);
     CUresult result = gc_direct_charge(&request, bytes);
     if (result == CUDA_SUCCESS)
@@ -181,7 +181,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESC
     if (result == CUDA_SUCCESS && array != NULL && request.device != NULL && bytes != 0) {
         CUresult asked = GC_USE(cuMipmappedArrayGetMemoryRequirements, &needs, *array,
                                 gc_device_get_info(request.device)->ordinal);
-        if (!settle(&request, asked, needs.size)) {
+        if (!adjust_charge(&request, asked, needs.size)) {
             (void)GC_CALL(request.device, cuMipmappedArrayDestroy, *array);
             result = CUDA_ERROR_OUT_OF_MEMORY;
         }

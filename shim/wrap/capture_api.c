@@ -12,8 +12,8 @@
             return GC_FORWARD(symbol, __VA_ARGS__);                                                \
         /* What is captured runs later, beside other work: one stream's order is not enough. And   \
          * none begins while memory moves, which would end it. */                                  \
-        struct gc_work *work;                                                                      \
-        CUresult result = gc_submit_enter(GC_STREAM_NONE, &work, GC_CALLER);                       \
+        struct gc_submissions *work;                                                               \
+        CUresult result = gc_shim_submit_enter(GC_STREAM_NONE, &work, GC_CALLER);                  \
         if (result != CUDA_SUCCESS)                                                                \
             return result;                                                                         \
         gc_shim_enter(GC_API_##symbol);                                                            \
@@ -24,7 +24,7 @@
         result = GC_CALL(context ? gc_context_device(context) : NULL, symbol, __VA_ARGS__);        \
         if (result != CUDA_SUCCESS && context != NULL)                                             \
             (void)gc_capture_end(key, NULL);                                                       \
-        gc_submit_leave(work);                                                                     \
+        gc_shim_submit_leave(work);                                                                \
         gc_shim_leave();                                                                           \
         return result;                                                                             \
     } while (0)

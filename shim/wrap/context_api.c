@@ -23,12 +23,12 @@
             (void)gc_outside_expect();                                                             \
         struct gc_measure measure;                                                                 \
         uint64_t expected;                                                                         \
-        if (gc_contexts_expect(device, &expected)) {                                               \
+        if (gc_contexts_charge(device, &expected)) {                                               \
             gc_measure_begin(&measure, device);                                                    \
             result = GC_CALL(device, symbol, __VA_ARGS__);                                         \
             int64_t taken = gc_measure_end(&measure);                                              \
             const bool is_made = result == CUDA_SUCCESS && device != NULL && context != NULL;      \
-            taken = gc_contexts_settle(device, expected, &measure, is_made ? taken : 0);           \
+            taken = gc_contexts_commit(device, expected, &measure, is_made ? taken : 0);           \
             if (is_made)                                                                           \
                 gc_contexts_add(*context, device, GC_API_##symbol, taken);                         \
         }                                                                                          \
@@ -156,7 +156,8 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
     struct gc_measure measure;
     gc_measure_begin_current(&measure);
     CUresult result = GC_CALL(device, cuCtxSetLimit, limit, value);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && device != NULL && gc_direct_relieve(device, value))
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && device != NULL &&
+        gc_direct_reclaim_all(device, value))
         result = GC_CALL(device, cuCtxSetLimit, limit, value);
     if (result == CUDA_SUCCESS && context != NULL)
         gc_contexts_add_extra((CUcontext)(uintptr_t)gc_context_handle(context), device,

@@ -29,7 +29,7 @@ CUresult cuInit(unsigned flags)
         return CUDA_ERROR_NO_DEVICE;
     const CUresult result = GC_FORWARD(cuInit, flags);
 
-    return result == CUDA_SUCCESS && is_ours ? gc_gate_pass() : result;
+    return result == CUDA_SUCCESS && is_ours ? gc_admission_check() : result;
 }
 
 /* CUDA_ERROR_NOT_FOUND: there is no context to allocate in; the driver shall say so itself.
@@ -41,7 +41,7 @@ static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, const struct gc
     struct gc_request request = {
         .bytes = bytes,
         .api = (uint16_t)api,
-        .is_whole = atomic_load_explicit(&gc_shim.ipc_seen, memory_order_relaxed),
+        .is_dedicated = atomic_load_explicit(&gc_shim.ipc_used, memory_order_relaxed),
     };
     int driver_code = CUDA_SUCCESS;
     CUresult result = gc_shim_check_state(true, &head);
@@ -54,9 +54,9 @@ static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, const struct gc
     if (context == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     gc_hot_prepare();
-    gc_outside_note_thread();
+    gc_outside_check_thread();
     gc_core_serve(gc_shim.core);
-    if (context != missed && gc_core_try_alloc(gc_thread.cache, context, &request, address))
+    if (context != missed && gc_tcache_alloc(gc_thread.tcache, context, &request, address))
         return CUDA_SUCCESS;
     request.is_trial = gc_mempool_may_make_room();
     enum gc_status status = gc_core_alloc(gc_shim.core, context, &request, address, &driver_code);
@@ -68,7 +68,7 @@ static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, const struct gc
 }
 
 /* Beneath a call of the runtime: says where that landed. */
-static void note_landing(CUcontext handle)
+static void record_landing(CUcontext handle)
 {
     if (gc_thread.outer_api == GC_API_cudaMalloc || gc_thread.outer_api == GC_API_cudaFree)
         gc_thread.landed = handle;
@@ -83,12 +83,12 @@ static __attribute__((noinline)) CUresult alloc_slowly(CUdeviceptr *dptr, size_t
 
     if (!gc_shim_ready() || dptr == NULL || bytes == 0)
         return GC_FORWARD(cuMemAlloc_v2, dptr, bytes);
-    gc_shim_note_caller(caller);
+    gc_shim_set_caller(caller);
     result = alloc_from_pool(bytes, gc_shim_enter(GC_API_cuMemAlloc_v2), missed, &address);
     if (result == CUDA_ERROR_NOT_FOUND) {
         result = GC_FORWARD(cuMemAlloc_v2, dptr, bytes);
     } else if (result == CUDA_SUCCESS) {
-        note_landing(gc_thread.handle);
+        record_landing(gc_thread.handle);
         *dptr = address;
     }
     gc_shim_leave();
@@ -135,7 +135,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size
 
     if (!gc_shim_ready() || !pitch_is_plain(dptr, pitch, width, height, element))
         return GC_FORWARD(cuMemAllocPitch_v2, dptr, pitch, width, height, element);
-    GC_NOTE_CALLER();
+    GC_SET_CALLER();
     row_bytes = pitch_of(width);
     result = alloc_from_pool(row_bytes * height, gc_shim_enter(GC_API_cuMemAllocPitch_v2), NULL,
                              &address);
@@ -150,7 +150,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size
 }
 
 /* The same for a free, which asks for no context otherwise. */
-static void note_free_landing(void)
+static void record_free_landing(void)
 {
     CUcontext handle;
 
@@ -171,7 +171,7 @@ static CUresult free_in_state(CUdeviceptr dptr, enum gc_api api)
     /* A call of the runtime's that a hit would serve too. */
     if (gc_thread.outer_api != GC_API_COUNT && !gc_thread.has_missed &&
         gc_thread.is_unsettled == 0 && gc_hot_is_open() && gc_hot_free(dptr)) {
-        note_free_landing();
+        record_free_landing();
         return CUDA_SUCCESS;
     }
     result = gc_shim_check_state(true, &current);
@@ -182,7 +182,7 @@ static CUresult free_in_state(CUdeviceptr dptr, enum gc_api api)
     if (status == GC_NOT_OURS)
         return gc_shim_free_direct(dptr, false);
     if (status == GC_OK)
-        note_free_landing();
+        record_free_landing();
     return gc_shim_result(status, driver_code);
 }
 
@@ -195,7 +195,7 @@ static __attribute__((noinline)) CUresult free_slowly(CUdeviceptr dptr)
     enum gc_api api = gc_shim_enter(GC_API_cuMemFree_v2);
     result = free_in_state(dptr, api);
     if (result == CUDA_ERROR_INVALID_VALUE)
-        gc_core_note_bad_free(gc_shim.core, dptr, (uint16_t)api);
+        gc_debug_report_bad_free(gc_shim.core, dptr, (uint16_t)api);
     gc_shim_leave();
     return result;
 }
@@ -203,7 +203,7 @@ static __attribute__((noinline)) CUresult free_slowly(CUdeviceptr dptr)
 GC_EXPORT
 CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
-    if (GC_LIKELY(gc_shim_is_settled() && gc_hot_is_open() && gc_hot_free(dptr)))
+    if (GC_LIKELY(gc_shim_is_ready_outside() && gc_hot_is_open() && gc_hot_free(dptr)))
         return CUDA_SUCCESS;
     return free_slowly(dptr);
 }
@@ -218,7 +218,7 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned bytes)
 
     if (!gc_shim_ready() || dptr == NULL || bytes == 0)
         return GC_FORWARD(cuMemAlloc, dptr, bytes);
-    GC_NOTE_CALLER();
+    GC_SET_CALLER();
     gc_direct_begin(&request, GC_API_cuMemAlloc);
     result = gc_direct_charge(&request, bytes);
     if (result == CUDA_SUCCESS)
@@ -239,7 +239,7 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned *pitch, unsigned width, 
     if (!gc_shim_ready() || !pitch_is_plain(dptr, pitch, width, height, element))
         return GC_FORWARD(cuMemAllocPitch, dptr, pitch, width, height, element);
     bytes = pitch_of(width) * height;
-    GC_NOTE_CALLER();
+    GC_SET_CALLER();
     gc_direct_begin(&request, GC_API_cuMemAllocPitch);
     result = gc_direct_charge(&request, bytes);
     if (result == CUDA_SUCCESS)

@@ -40,7 +40,7 @@ static bool is_memory_node(const CUgraphNodeParams *params)
             return GC_FORWARD(symbol, __VA_ARGS__);                                                \
         if (!is_memory_node(params)) {                                                             \
             gc_shim_enter(GC_API_##symbol);                                                        \
-            gc_reach_note_node(params);                                                            \
+            gc_reach_add_node(params);                                                             \
             gc_shim_leave();                                                                       \
             return GC_FORWARD(symbol, __VA_ARGS__);                                                \
         }                                                                                          \

@@ -4,7 +4,7 @@
  * has no true handle: given away inside a slab, the importer would write over somebody else's
  * block; and the driver gives no such handle for mapped memory. The block cannot be moved, since
  * the program holds its address. So such a request is refused, said once, and from then on every
- * allocation of the process is one of the driver's own (gc_shim.ipc_seen), cached as such: a
+ * allocation of the process is one of the driver's own (gc_shim.ipc_used), cached as such: a
  * program that allocates again and asks again is served. One whose executable imports the call has
  * that from the start (backend.c). What was given away goes back to the driver when it is freed
  * (gc_core_export).
@@ -16,15 +16,15 @@
 #include "shim/real/resolve.h"
 #include "shim/wrap/submit.h"
 
-static atomic_flag refusal_said = ATOMIC_FLAG_INIT;
+static atomic_flag refusal_logged = ATOMIC_FLAG_INIT;
 
 /* Where the device has whole blocks anyhow nothing changes, and threads keep what they cached. */
-static void note_exporter(void)
+static void add_exporter(void)
 {
     struct gc_device *device = gc_shim_current_device();
 
-    if (device == NULL || !gc_device_get_info(device)->is_whole)
-        atomic_store_explicit(&gc_shim.ipc_seen, true, memory_order_relaxed);
+    if (device == NULL || !gc_device_get_info(device)->is_dedicated)
+        atomic_store_explicit(&gc_shim.ipc_used, true, memory_order_relaxed);
 }
 
 static CUresult refuse(CUdeviceptr dptr)
@@ -34,9 +34,9 @@ static CUresult refuse(CUdeviceptr dptr)
     /* The driver has no handle for stream-ordered memory either. */
     if (gc_core_find_block(gc_shim.core, dptr, &block) != GC_OK || block.is_ordered)
         return CUDA_ERROR_INVALID_VALUE;
-    note_exporter();
+    add_exporter();
     gc_log_once(
-        &gc_shim.log, &refusal_said, GC_LOG_WARN,
+        &gc_shim.log, &refusal_logged, GC_LOG_WARN,
         "cuIpcGetMemHandle: 0x%llx %s and cannot be given to another process; allocations made from "
         "now on can be, and with GPUCACHE_BACKEND=whole all can",
         (unsigned long long)dptr,
@@ -56,7 +56,7 @@ static CUresult check_export(CUdeviceptr dptr)
         return CUDA_SUCCESS; /* not the pool's: as the driver says */
     if (status == GC_NOT_SUPPORTED)
         return refuse(dptr);
-    note_exporter();
+    add_exporter();
     return gc_shim_result(status, driver_code);
 }
 
@@ -185,7 +185,7 @@ CUresult cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr *dptr, size_t *bytes,
     GET_MAPPED(cuGraphicsResourceGetMappedPointer_v2);
 }
 
-static void forget_mapped(unsigned count, const CUgraphicsResource *resources)
+static void drop_mapped(unsigned count, const CUgraphicsResource *resources)
 {
     struct gc_direct direct;
 
@@ -203,7 +203,7 @@ static void forget_mapped(unsigned count, const CUgraphicsResource *resources)
             stream, is_per_thread, NOTHING,                                                        \
             GC_CALL(gc_shim_current_device(), symbol, count, resources, stream));                  \
         if (result == CUDA_SUCCESS)                                                                \
-            forget_mapped(count, resources);                                                       \
+            drop_mapped(count, resources);                                                         \
         gc_shim_leave();                                                                           \
         return result;                                                                             \
     } while (0)

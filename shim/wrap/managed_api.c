@@ -10,7 +10,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned flags)
     if (!gc_shim_ready())
         return GC_FORWARD(cuMemAllocManaged, dptr, bytes, flags);
     struct gc_direct_request request;
-    GC_NOTE_CALLER();
+    GC_SET_CALLER();
     gc_direct_begin(&request, GC_API_cuMemAllocManaged);
     CUresult result = GC_DIRECT_CALL(&request, bytes, cuMemAllocManaged, dptr, bytes, flags);
     if (result == CUDA_SUCCESS && dptr != NULL)

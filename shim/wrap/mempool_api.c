@@ -28,7 +28,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
     if (result == CUDA_SUCCESS) {
         struct gc_mempool *record = gc_mempool_find(*pool, device);
         if (record != NULL)
-            gc_mempool_look(record);
+            gc_mempool_refresh_one(record);
     }
     gc_shim_leave();
     return result;
@@ -72,9 +72,9 @@ static uint64_t served(CUmemPool_attribute attribute, const struct gc_device *de
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
         return gc_device_ordered_bytes(device);
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-        return gc_device_ordered_mark_bytes(device, GC_ORDERED_USED);
+        return gc_device_ordered_peak_bytes(device, GC_ORDERED_USED);
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-        return gc_device_ordered_mark_bytes(device, GC_ORDERED_RESERVED);
+        return gc_device_ordered_peak_bytes(device, GC_ORDERED_RESERVED);
     default:
         return 0;
     }
@@ -133,9 +133,9 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
         gc_mempool_refresh(NULL);
         struct gc_device *device = gc_mempool_plain_device(pool);
         if (device != NULL && attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
-            gc_device_reset_ordered_mark(device, GC_ORDERED_USED);
+            gc_device_reset_ordered_peak(device, GC_ORDERED_USED);
         else if (device != NULL && attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
-            gc_device_reset_ordered_mark(device, GC_ORDERED_RESERVED);
+            gc_device_reset_ordered_peak(device, GC_ORDERED_RESERVED);
     }
     gc_shim_leave();
     return result;

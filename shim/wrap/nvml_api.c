@@ -58,7 +58,7 @@ static struct gc_device *find_device(const char *uuid)
     return find_known(uuid);
 }
 
-static void ask_core(struct gc_device *device, struct figures *figures)
+static void query_core(struct gc_device *device, struct figures *figures)
 {
     const uint64_t own_total = figures->total_bytes;
     uint64_t endless = ENDLESS;
@@ -117,24 +117,25 @@ static void put_under(uint64_t limit, uint64_t held, struct figures *figures)
         figures->free_bytes = room;
 }
 
-static bool ask_options(struct nvmlDevice_st *handle, const char *uuid, struct figures *figures)
+static bool query_options(struct nvmlDevice_st *handle, const char *uuid, struct figures *figures)
 {
     const struct gc_options *options = quiet_options();
-    struct gc_ledger_share share;
+    struct gc_ledger_group_use quota;
     const uint64_t own_total = figures->total_bytes;
 
     if (options == NULL || options->mode == GC_MODE_OFF || options->refused)
         return false;
     const int ordinal = gc_nvml_ordinal(handle, uuid);
     put_under(limit_of(&options->limit, ordinal, uuid, own_total), 0, figures);
-    if (options->group[0] == '\0' || !gc_ledger_look(options->ledger, options->group, uuid, &share))
-        share = (struct gc_ledger_share){.member_count = 0};
-    if (share.member_count == 0) /* the limit of a group that has ended is not that of the next */
-        share.limit_bytes = limit_of(&options->group_limit, ordinal, uuid, own_total);
-    put_under(share.limit_bytes, share.held_bytes, figures);
+    if (options->group[0] == '\0' ||
+        !gc_ledger_read_group_use(options->ledger, options->group, uuid, &quota))
+        quota = (struct gc_ledger_group_use){.member_count = 0};
+    if (quota.member_count == 0) /* the limit of a group that has ended is not that of the next */
+        quota.limit_bytes = limit_of(&options->group_limit, ordinal, uuid, own_total);
+    put_under(quota.limit_bytes, quota.held_bytes, figures);
     figures->is_limited = figures->total_bytes < own_total;
     figures->used_bytes =
-        share.held_bytes < figures->total_bytes ? share.held_bytes : figures->total_bytes;
+        quota.held_bytes < figures->total_bytes ? quota.held_bytes : figures->total_bytes;
     return figures->is_limited;
 }
 
@@ -153,11 +154,11 @@ static bool translate(struct nvmlDevice_st *handle, struct figures *figures)
     case GC_LIFE_READY:
         device = find_device(uuid);
         if (device == NULL)
-            return ask_options(handle, uuid, figures);
-        ask_core(device, figures);
+            return query_options(handle, uuid, figures);
+        query_core(device, figures);
         return true;
     case GC_LIFE_NEW:
-        return ask_options(handle, uuid, figures);
+        return query_options(handle, uuid, figures);
     default:
         return false;
     }
@@ -177,7 +178,7 @@ int nvmlDeviceGetMemoryInfo(struct nvmlDevice_st *device, struct gc_nvml_memory 
 {
     struct figures figures;
 
-    if (!gc_nvml_resolve(false))
+    if (!gc_nvml_find(false))
         return GC_NVML_ERROR_LIBRARY_NOT_FOUND;
     if (GC_REAL(nvmlDeviceGetMemoryInfo) == NULL)
         return GC_NVML_ERROR_FUNCTION_NOT_FOUND;
@@ -200,7 +201,7 @@ int nvmlDeviceGetMemoryInfo_v2(struct nvmlDevice_st *device, struct gc_nvml_memo
 {
     struct figures figures;
 
-    if (!gc_nvml_resolve(false))
+    if (!gc_nvml_find(false))
         return GC_NVML_ERROR_LIBRARY_NOT_FOUND;
     if (GC_REAL(nvmlDeviceGetMemoryInfo_v2) == NULL)
         return GC_NVML_ERROR_FUNCTION_NOT_FOUND;

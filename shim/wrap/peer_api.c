@@ -21,24 +21,24 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
     struct gc_device *device = current == NULL ? NULL : gc_context_device(current);
     CUresult result = GC_CALL(device, cuCtxEnablePeerAccess, peer, flags);
     if (result == CUDA_SUCCESS)
-        gc_peer_note(gc_shim_context(peer), current);
+        gc_peer_add(gc_shim_context(peer), current);
     gc_shim_leave();
     return result;
 }
 
 /* The copy runs in its stream, or in one of either side; each side's memory may be freed while it
  * is queued. Noted before the driver is asked: the other thread may free at once. */
-static void note_copy(CUcontext to, CUcontext from, CUstream stream, uint64_t to_address,
-                      uint64_t from_address)
+static void add_copy(CUcontext to, CUcontext from, CUstream stream, uint64_t to_address,
+                     uint64_t from_address)
 {
     struct gc_context *current = gc_shim_current_context();
     struct gc_context *worker = gc_shim_stream_context(stream);
     struct gc_context *sides[] = {gc_shim_context(to), gc_shim_context(from)};
 
     for (int i = 0; i < 2; i++) {
-        gc_peer_note(sides[i], current);
-        gc_peer_note(sides[i], worker);
-        gc_peer_note(sides[i], sides[1 - i]);
+        gc_peer_add(sides[i], current);
+        gc_peer_add(sides[i], worker);
+        gc_peer_add(sides[i], sides[1 - i]);
     }
     /* Either's memory may be another context's of the same device. */
     struct gc_reach reach = gc_reach_of_stream(stream, false);
@@ -48,17 +48,18 @@ static void note_copy(CUcontext to, CUcontext from, CUstream stream, uint64_t to
 #define PEER_COPY(symbol, is_per_thread, stream, to, from, to_address, from_address, ...)          \
     do {                                                                                           \
         const bool is_ours = gc_shim_ready();                                                      \
-        struct gc_work *work;                                                                      \
+        struct gc_submissions *work;                                                               \
         if (is_ours) {                                                                             \
             gc_shim_enter(GC_API_##symbol);                                                        \
-            note_copy(to, from, stream, to_address, from_address);                                 \
+            add_copy(to, from, stream, to_address, from_address);                                  \
         }                                                                                          \
-        CUresult result = gc_submit_enter(gc_submit_key(stream, is_per_thread), &work, GC_CALLER); \
+        CUresult result =                                                                          \
+            gc_shim_submit_enter(gc_shim_submit_key(stream, is_per_thread), &work, GC_CALLER);     \
         if (result == CUDA_SUCCESS) {                                                              \
             if (is_ours && work != NULL)                                                           \
-                gc_submit_await_memory(work, to_address, from_address, GC_CALLER);                 \
+                gc_shim_submit_wait_memory(work, to_address, from_address, GC_CALLER);             \
             result = GC_FORWARD(symbol, __VA_ARGS__);                                              \
-            gc_submit_end(work);                                                                   \
+            gc_shim_submit_end(work);                                                              \
         }                                                                                          \
         if (is_ours)                                                                               \
             gc_shim_leave();                                                                       \

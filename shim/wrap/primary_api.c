@@ -20,7 +20,7 @@ static CUresult retain(CUcontext *context, CUdevice ordinal, struct gc_device *d
     struct gc_measure measure;
     uint64_t expected;
 
-    if (!gc_contexts_expect(is_new ? device : NULL, &expected))
+    if (!gc_contexts_charge(is_new ? device : NULL, &expected))
         return CUDA_ERROR_OUT_OF_MEMORY;
     gc_measure_begin(&measure, is_new ? device : NULL);
     CUresult result = GC_CALL(device, cuDevicePrimaryCtxRetain, context, ordinal);
@@ -29,9 +29,9 @@ static CUresult retain(CUcontext *context, CUdevice ordinal, struct gc_device *d
     if (result == CUDA_SUCCESS)
         gc_primary_count_holds(ordinal, 1);
     if (is_new)
-        taken = gc_contexts_settle(device, expected, &measure, is_had ? taken : 0);
+        taken = gc_contexts_commit(device, expected, &measure, is_had ? taken : 0);
     if (is_had) {
-        (void)gc_handles_put(GC_HANDLE_PRIMARY, gc_primary_key(ordinal), (uintptr_t)*context, 0);
+        (void)gc_handles_set(GC_HANDLE_PRIMARY, gc_primary_key(ordinal), (uintptr_t)*context, 0);
         if (is_new)
             gc_contexts_add(*context, device, GC_API_cuDevicePrimaryCtxRetain, taken);
     }
@@ -45,9 +45,9 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
         return GC_FORWARD(cuDevicePrimaryCtxRetain, context, ordinal);
     gc_shim_enter(GC_API_cuDevicePrimaryCtxRetain);
     struct gc_device *device = gc_shim_device(ordinal);
-    gc_primary_turn_begin(ordinal);
+    gc_primary_lock(ordinal);
     CUresult result = retain(context, ordinal, device);
-    gc_primary_turn_end(ordinal);
+    gc_primary_unlock(ordinal);
     gc_shim_leave();
     return result;
 }
@@ -93,11 +93,11 @@ static void finish_reset(CUdevice ordinal, struct gc_context *ending, CUresult r
             return GC_FORWARD(symbol, ordinal);                                                    \
         gc_shim_enter(GC_API_##symbol);                                                            \
         struct gc_device *device = gc_shim_device(ordinal);                                        \
-        gc_primary_turn_begin(ordinal);                                                            \
+        gc_primary_lock(ordinal);                                                                  \
         struct gc_context *ending = begin(ordinal);                                                \
         CUresult result = GC_CALL(device, symbol, ordinal);                                        \
         finish(ordinal, ending, result);                                                           \
-        gc_primary_turn_end(ordinal);                                                              \
+        gc_primary_unlock(ordinal);                                                                \
         gc_shim_leave();                                                                           \
         return result;                                                                             \
     } while (0)
@@ -133,13 +133,13 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal)
  * each has a default stream of its own, by the same name. */
 
 /* Known by either handle: a stream's context is told by the one, destroyed it is by the other. */
-static void note_created(CUgreenCtx green, CUdevice ordinal)
+static void add_created(CUgreenCtx green, CUdevice ordinal)
 {
     CUcontext context;
 
-    (void)gc_handles_put(GC_HANDLE_GREEN, (uintptr_t)green, gc_primary_key(ordinal), 0);
+    (void)gc_handles_set(GC_HANDLE_GREEN, (uintptr_t)green, gc_primary_key(ordinal), 0);
     if (GC_USE(cuCtxFromGreenCtx, &context, green) == CUDA_SUCCESS)
-        gc_primary_note_green(context, ordinal);
+        gc_primary_add_green(context, ordinal);
 }
 
 /* The primary context is retained for as long as the green one lives: it is made, measured and
@@ -154,7 +154,7 @@ static CUresult create_green(CUgreenCtx *green, CUdevResourceDesc description, C
         return result;
     result = GC_CALL(device, cuGreenCtxCreate, green, description, ordinal, flags);
     if (result == CUDA_SUCCESS) {
-        note_created(*green, ordinal);
+        add_created(*green, ordinal);
         (void)GC_CALL(device, cuDevicePrimaryCtxRelease_v2, ordinal); /* the green one holds it */
     } else {
         struct gc_context *ending = begin_release(ordinal);
@@ -167,18 +167,18 @@ GC_EXPORT
 CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc description, CUdevice ordinal,
                           unsigned flags)
 {
-    struct gc_work *work;
+    struct gc_submissions *work;
 
     if (!gc_shim_ready() || green == NULL || !GC_HAVE(cuGreenCtxCreate))
         return GC_FORWARD(cuGreenCtxCreate, green, description, ordinal, flags);
     /* Two default streams, and one of them cannot be joined from the primary context. */
-    (void)gc_submit_begin(GC_STREAM_NONE, &work);
+    (void)gc_shim_submit_begin(GC_STREAM_NONE, &work);
     gc_stream_list_set_incomplete();
     gc_shim_enter(GC_API_cuGreenCtxCreate);
     struct gc_device *device = gc_shim_device(ordinal);
-    gc_primary_turn_begin(ordinal);
+    gc_primary_lock(ordinal);
     CUresult result = create_green(green, description, ordinal, flags, device);
-    gc_primary_turn_end(ordinal);
+    gc_primary_unlock(ordinal);
     gc_shim_leave();
     return result;
 }
@@ -212,13 +212,13 @@ CUresult cuGreenCtxDestroy(CUgreenCtx green)
     /* Before the driver gives a handle to another. */
     if (GC_USE(cuCtxFromGreenCtx, &context, green) == CUDA_SUCCESS)
         end_green(context);
-    gc_primary_turn_begin(ordinal);
+    gc_primary_lock(ordinal);
     struct gc_context *ending = begin_release(ordinal);
     CUresult result = GC_CALL(gc_shim_device(ordinal), cuGreenCtxDestroy, green);
     if (result == CUDA_SUCCESS)
         (void)gc_handles_remove(GC_HANDLE_GREEN, (uintptr_t)green, NULL);
     finish_release(ordinal, ending, result);
-    gc_primary_turn_end(ordinal);
+    gc_primary_unlock(ordinal);
     gc_shim_leave();
     return result;
 }
@@ -238,7 +238,7 @@ CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
         !gc_handles_get(GC_HANDLE_GREEN, (uintptr_t)*context, &known) &&
         GC_USE(cuCtxPushCurrent_v2, *context) == CUDA_SUCCESS) {
         if (GC_USE(cuCtxGetDevice, &ordinal) == CUDA_SUCCESS)
-            gc_primary_note_green(*context, ordinal);
+            gc_primary_add_green(*context, ordinal);
         (void)GC_USE(cuCtxPopCurrent_v2, &popped);
     }
     gc_shim_leave();

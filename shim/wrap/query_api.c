@@ -45,7 +45,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 
     if (!gc_shim_ready())
         return GC_FORWARD(cuMemGetInfo_v2, free_bytes, total_bytes);
-    GC_NOTE_CALLER();
+    GC_SET_CALLER();
     gc_shim_enter(GC_API_cuMemGetInfo_v2);
     /* Whether one of them may be missing is for the driver to say. */
     if (free_bytes == NULL || total_bytes == NULL)
@@ -70,7 +70,7 @@ CUresult cuMemGetInfo(unsigned *free_bytes, unsigned *total_bytes)
 
     if (!gc_shim_ready())
         return GC_FORWARD(cuMemGetInfo, free_bytes, total_bytes);
-    GC_NOTE_CALLER();
+    GC_SET_CALLER();
     gc_shim_enter(GC_API_cuMemGetInfo);
     /* Whether one of them may be missing is for the driver to say. */
     if (free_bytes == NULL || total_bytes == NULL)
@@ -122,7 +122,7 @@ CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice device)
 /* ---- where an address belongs ---- */
 
 /* The driver knows nothing of memory that is away: who asks about it waits. */
-#define ASK_ABOUT(status, address, symbol, ...)                                                    \
+#define QUERY_ABOUT(status, address, symbol, ...)                                                  \
     ((status) == GC_OK                                                                             \
          ? GC_CALL_WHEN_PRESENT((address), GC_CALL(gc_shim_current_device(), symbol, __VA_ARGS__)) \
          : GC_CALL(gc_shim_current_device(), symbol, __VA_ARGS__))
@@ -138,8 +138,8 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr dp
         return GC_FORWARD(cuMemGetAddressRange_v2, base, size, dptr);
     gc_shim_enter(GC_API_cuMemGetAddressRange_v2);
     status = gc_core_find_block(gc_shim.core, dptr, &block);
-    result = ASK_ABOUT(status, dptr, cuMemGetAddressRange_v2, base, size,
-                       status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
+    result = QUERY_ABOUT(status, dptr, cuMemGetAddressRange_v2, base, size,
+                         status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
     if (result == CUDA_SUCCESS && status == GC_OK) {
         if (base != NULL)
             *base = block.address;
@@ -190,12 +190,12 @@ static void correct_attribute(CUpointer_attribute attribute, const struct gc_blo
         *(CUmemoryPool *)data = pool_of(block);
     else if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         *(int *)data = block->is_synchronous;
-    else if (attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE && !block->is_whole)
+    else if (attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE && !block->is_dedicated)
         *(unsigned char *)data = 0; /* whatever a boolean's size: see ipc_api.c */
 }
 
 /* What the driver tells of plain memory and refuses to tell of mapped memory. */
-static bool is_told_of_plain_memory(CUpointer_attribute attribute)
+static bool asks_about_plain_memory(CUpointer_attribute attribute)
 {
     return attribute == CU_POINTER_ATTRIBUTE_CONTEXT ||
            attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ||
@@ -216,12 +216,12 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS &&
         (result = gc_outside_expect()) != CUDA_SUCCESS)
         goto done;
-    result = ASK_ABOUT(status, dptr, cuPointerGetAttribute, data, attribute,
-                       status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
+    result = QUERY_ABOUT(status, dptr, cuPointerGetAttribute, data, attribute,
+                         status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
     if (result == CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
         gc_core_pin(gc_shim.core, dptr, 1);
     if (result == CUDA_ERROR_INVALID_VALUE && status == GC_OK && data != NULL &&
-        is_told_of_plain_memory(attribute))
+        asks_about_plain_memory(attribute))
         result = CUDA_SUCCESS;
     if (result == CUDA_SUCCESS && status == GC_OK)
         correct_attribute(attribute, &block, data);
@@ -252,8 +252,8 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
     status = gc_core_find_block(gc_shim.core, dptr, &block);
     if (asks_for_token(count, attributes) && (result = gc_outside_expect()) != CUDA_SUCCESS)
         goto done;
-    result = ASK_ABOUT(status, dptr, cuPointerGetAttributes, count, attributes, data,
-                       status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
+    result = QUERY_ABOUT(status, dptr, cuPointerGetAttributes, count, attributes, data,
+                         status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
     if (result == CUDA_SUCCESS && status == GC_OK)
         for (unsigned i = 0; i < count; i++)
             correct_attribute(attributes[i], &block, data[i]);
@@ -264,15 +264,16 @@ done:
 
 /* What the driver says to it. Set on a block it holds for the block's whole slab, which is stricter
  * than asked for, and so it stays there for the blocks that may still have it. */
-static CUresult tell_driver(const struct gc_block_info *block, const void *value, CUdeviceptr dptr)
+static CUresult pass_to_driver(const struct gc_block_info *block, const void *value,
+                               CUdeviceptr dptr)
 {
     int before;
 
-    if (*(const unsigned *)value != 0 || block->is_whole)
-        return ASK_ABOUT(GC_OK, dptr, cuPointerSetAttribute, value,
-                         CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, dptr);
-    return ASK_ABOUT(GC_OK, dptr, cuPointerGetAttribute, &before, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
-                     dptr);
+    if (*(const unsigned *)value != 0 || block->is_dedicated)
+        return QUERY_ABOUT(GC_OK, dptr, cuPointerSetAttribute, value,
+                           CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, dptr);
+    return QUERY_ABOUT(GC_OK, dptr, cuPointerGetAttribute, &before,
+                       CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, dptr);
 }
 
 /* Of mapped memory the driver does not take it. While any block has it the library's own wrappers
@@ -281,7 +282,7 @@ static CUresult set_sync_memops(const struct gc_block_info *block, const void *v
                                 CUdeviceptr dptr)
 {
     const bool is_set = *(const unsigned *)value != 0;
-    const CUresult result = tell_driver(block, value, dptr);
+    const CUresult result = pass_to_driver(block, value, dptr);
 
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE &&
         result != CUDA_ERROR_NOT_SUPPORTED)
@@ -312,8 +313,8 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     if (status == GC_OK && value != NULL && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         result = set_sync_memops(&block, value, dptr);
     else
-        result = ASK_ABOUT(status, dptr, cuPointerSetAttribute, value, attribute,
-                           status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
+        result = QUERY_ABOUT(status, dptr, cuPointerSetAttribute, value, attribute,
+                             status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
 done:
     gc_shim_leave();
     return result;
@@ -324,7 +325,7 @@ GC_EXPORT
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t bytes,
                                        CUmemRangeHandleType type, unsigned long long flags)
 {
-    struct gc_work *work;
+    struct gc_submissions *work;
     CUresult result;
 
     if (!gc_shim_ready())
@@ -333,16 +334,16 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t by
     result = gc_outside_expect();
     if (result != CUDA_SUCCESS)
         goto done;
-    work = gc_shim_work();
+    work = gc_shim_submissions();
     if (work != NULL) {
-        gc_submit_pass(work, GC_CALLER);
-        gc_submit_await_memory(work, dptr, 0, GC_CALLER);
+        gc_shim_submit_enter_gate(work, GC_CALLER);
+        gc_shim_submit_wait_memory(work, dptr, 0, GC_CALLER);
     }
     result = GC_CALL(gc_shim_current_device(), cuMemGetHandleForAddressRange, handle, dptr, bytes,
                      type, flags);
     if (result == CUDA_SUCCESS)
         gc_core_pin(gc_shim.core, dptr, bytes); /* before a pause can look */
-    gc_submit_leave(work);
+    gc_shim_submit_leave(work);
 done:
     gc_shim_leave();
     return result;

@@ -18,7 +18,7 @@ struct gc_reach gc_reach_of_stream(CUstream stream, bool guards)
     if (reach.notes) {
         reach.by[0] = gc_shim_current_context();
         reach.by[1] = gc_shim_stream_context(
-            (uintptr_t)stream == GC_STREAM_OTHER ? NULL : gc_submit_stream(stream));
+            (uintptr_t)stream == GC_STREAM_OTHER ? NULL : gc_shim_submit_stream(stream));
     }
     return reach;
 }
@@ -41,7 +41,7 @@ static void set_roaming(struct gc_context *context, void *unused)
         gc_context_set_roaming(context);
 }
 
-void gc_reach_note_any(struct gc_reach *reach)
+void gc_reach_add_any(struct gc_reach *reach)
 {
     if (!reach->notes)
         return;
@@ -51,46 +51,46 @@ void gc_reach_note_any(struct gc_reach *reach)
         set_roaming(reach->by[i], NULL);
 }
 
-void gc_reach_any(const struct gc_work *work, CUstream stream)
+void gc_reach_any(const struct gc_submissions *work, CUstream stream)
 {
     if (work == NULL || !gc_core_has_several_contexts(gc_shim.core))
         return;
     gc_shim_enter(GC_API_COUNT);
     struct gc_reach reach = gc_reach_of_stream(stream, false);
-    gc_reach_note_any(&reach);
+    gc_reach_add_any(&reach);
     gc_shim_leave();
 }
 
 /* ---- memory at addresses ---- */
 
-static void note_worker(struct gc_context *worker, void *owner)
+static void add_worker(struct gc_context *worker, void *owner)
 {
-    gc_peer_note(owner, worker);
+    gc_peer_add(owner, worker);
 }
 
-static void note_owner(struct gc_reach *reach, struct gc_context *owner)
+static void add_owner(struct gc_reach *reach, struct gc_context *owner)
 {
     if (reach->is_anywhere && owner != NULL)
-        gc_core_each_context(gc_shim.core, note_worker, owner);
+        gc_core_each_context(gc_shim.core, add_worker, owner);
     for (int i = 0; i < 2; i++)
-        gc_peer_note(owner, reach->by[i]);
+        gc_peer_add(owner, reach->by[i]);
 }
 
-void gc_reach_note_address(struct gc_reach *reach, uint64_t address)
+void gc_reach_add_address(struct gc_reach *reach, uint64_t address)
 {
     struct gc_block_info block;
 
     if (address == 0)
         return;
-    if (reach->guards && reach->away == NULL)
-        reach->away = gc_core_find_paused(gc_shim.core, address);
+    if (reach->guards && reach->paused_tenant == NULL)
+        reach->paused_tenant = gc_core_find_paused(gc_shim.core, address);
     if (reach->notes && gc_core_find_block(gc_shim.core, address, &block) == GC_OK)
-        note_owner(reach, gc_core_find_context(gc_shim.core, block.context));
+        add_owner(reach, gc_core_find_context(gc_shim.core, block.context));
 }
 
-static void note_owner_of_any(struct gc_context *owner, void *reach)
+static void add_owner_of_any(struct gc_context *owner, void *reach)
 {
-    note_owner(reach, owner);
+    add_owner(reach, owner);
 }
 
 /* False: the list is not to be read. Its addresses may be any, and their memory is opened. */
@@ -98,20 +98,20 @@ static bool may_read(struct gc_reach *reach, size_t count)
 {
     if (count <= LIST_MAX)
         return true;
-    gc_reach_note_any(reach);
+    gc_reach_add_any(reach);
     if (reach->notes)
-        gc_core_each_context(gc_shim.core, note_owner_of_any, reach);
+        gc_core_each_context(gc_shim.core, add_owner_of_any, reach);
     return false;
 }
 
-void gc_reach_note_batch(struct gc_reach *reach, const CUdeviceptr *to, const CUdeviceptr *from,
-                         size_t count)
+void gc_reach_add_batch(struct gc_reach *reach, const CUdeviceptr *to, const CUdeviceptr *from,
+                        size_t count)
 {
     if (!may_read(reach, count))
         return;
     for (size_t i = 0; i < count; i++) {
-        gc_reach_note_address(reach, to == NULL ? 0 : to[i]);
-        gc_reach_note_address(reach, from == NULL ? 0 : from[i]);
+        gc_reach_add_address(reach, to == NULL ? 0 : to[i]);
+        gc_reach_add_address(reach, from == NULL ? 0 : from[i]);
     }
 }
 
@@ -120,19 +120,18 @@ static uint64_t operand_address(const CUmemcpy3DOperand *operand)
     return operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER ? operand->op.ptr.ptr : 0;
 }
 
-void gc_reach_note_batch_3d(struct gc_reach *reach, const CUDA_MEMCPY3D_BATCH_OP *list,
-                            size_t count)
+void gc_reach_add_batch_3d(struct gc_reach *reach, const CUDA_MEMCPY3D_BATCH_OP *list, size_t count)
 {
     if (!may_read(reach, count))
         return;
     for (size_t i = 0; list != NULL && i < count; i++) {
-        gc_reach_note_address(reach, operand_address(&list[i].src));
-        gc_reach_note_address(reach, operand_address(&list[i].dst));
+        gc_reach_add_address(reach, operand_address(&list[i].src));
+        gc_reach_add_address(reach, operand_address(&list[i].dst));
     }
 }
 
-void gc_reach_note_mem_ops(struct gc_reach *reach, const CUstreamBatchMemOpParams *list,
-                           size_t count)
+void gc_reach_add_mem_ops(struct gc_reach *reach, const CUstreamBatchMemOpParams *list,
+                          size_t count)
 {
     if (!may_read(reach, count))
         return;
@@ -140,35 +139,35 @@ void gc_reach_note_mem_ops(struct gc_reach *reach, const CUstreamBatchMemOpParam
         switch (list[i].operation) {
         case CU_STREAM_MEM_OP_WAIT_VALUE_32:
         case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-            gc_reach_note_address(reach, list[i].waitValue.address);
+            gc_reach_add_address(reach, list[i].waitValue.address);
             break;
         case CU_STREAM_MEM_OP_WRITE_VALUE_32:
         case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-            gc_reach_note_address(reach, list[i].writeValue.address);
+            gc_reach_add_address(reach, list[i].writeValue.address);
             break;
         case CU_STREAM_MEM_OP_BARRIER:
         case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
             break;
         default: /* of a later CUDA */
-            gc_reach_note_any(reach);
+            gc_reach_add_any(reach);
         }
     }
 }
 
-void gc_reach_note_unpacked(struct gc_reach *reach, const CUmemDecompressParams *list, size_t count)
+void gc_reach_add_unpacked(struct gc_reach *reach, const CUmemDecompressParams *list, size_t count)
 {
     if (!may_read(reach, count))
         return;
     for (size_t i = 0; list != NULL && i < count; i++) {
-        gc_reach_note_address(reach, (uintptr_t)list[i].src);
-        gc_reach_note_address(reach, (uintptr_t)list[i].dst);
-        gc_reach_note_address(reach, (uintptr_t)list[i].dstActBytes);
+        gc_reach_add_address(reach, (uintptr_t)list[i].src);
+        gc_reach_add_address(reach, (uintptr_t)list[i].dst);
+        gc_reach_add_address(reach, (uintptr_t)list[i].dstActBytes);
     }
 }
 
 /* ---- nodes ---- */
 
-void gc_reach_note_node(const CUgraphNodeParams *params)
+void gc_reach_add_node(const CUgraphNodeParams *params)
 {
     struct gc_reach reach;
 

@@ -12,7 +12,7 @@
  * before.
  *
  * In a process with several contexts memory at an address is the worker's to be waited for from
- * then on (gc_peer_note), and open to its device. Of ANY the worker is waited for by all contexts,
+ * then on (gc_peer_add), and open to its device. Of ANY the worker is waited for by all contexts,
  * present and future (gc_context_set_roaming). Either happens before the driver is asked. In a
  * process with one context there is nothing to note. */
 #ifndef GC_REACH_H
@@ -21,7 +21,7 @@
 #include "shim/shim.h"
 
 struct gc_tenant;
-struct gc_work;
+struct gc_submissions;
 
 /* What is to be looked for at the addresses of a piece of work, and what was found. */
 struct gc_reach {
@@ -29,7 +29,7 @@ struct gc_reach {
     bool guards;              /* whether a paused tenant has it */
     bool is_anywhere;         /* it may be done in any context, */
     struct gc_context *by[2]; /* or in these: a stream's need not be the current one */
-    const struct gc_tenant *away;
+    const struct gc_tenant *paused_tenant;
 };
 
 /* Of work in a stream. Call inside a wrapper, as all that follows. */
@@ -38,23 +38,22 @@ struct gc_reach gc_reach_of_stream(CUstream stream, bool guards);
 struct gc_reach gc_reach_of_node(CUcontext context);
 
 /* In a process with several contexts: work in the stream reaches what is not wholly known. */
-void gc_reach_any(const struct gc_work *work, CUstream stream);
+void gc_reach_any(const struct gc_submissions *work, CUstream stream);
 
 /* Of cuGraphAddNode and its kin, which tell the node's context with its other parameters. */
-void gc_reach_note_node(const CUgraphNodeParams *params);
+void gc_reach_add_node(const CUgraphNodeParams *params);
 
 /* ---- what the words stand for ---- */
 
-void gc_reach_note_any(struct gc_reach *reach);
-void gc_reach_note_address(struct gc_reach *reach, uint64_t address);
-void gc_reach_note_batch(struct gc_reach *reach, const CUdeviceptr *to, const CUdeviceptr *from,
-                         size_t count);
-void gc_reach_note_batch_3d(struct gc_reach *reach, const CUDA_MEMCPY3D_BATCH_OP *list,
-                            size_t count);
-void gc_reach_note_mem_ops(struct gc_reach *reach, const CUstreamBatchMemOpParams *list,
+void gc_reach_add_any(struct gc_reach *reach);
+void gc_reach_add_address(struct gc_reach *reach, uint64_t address);
+void gc_reach_add_batch(struct gc_reach *reach, const CUdeviceptr *to, const CUdeviceptr *from,
+                        size_t count);
+void gc_reach_add_batch_3d(struct gc_reach *reach, const CUDA_MEMCPY3D_BATCH_OP *list,
                            size_t count);
-void gc_reach_note_unpacked(struct gc_reach *reach, const CUmemDecompressParams *list,
-                            size_t count);
+void gc_reach_add_mem_ops(struct gc_reach *reach, const CUstreamBatchMemOpParams *list,
+                          size_t count);
+void gc_reach_add_unpacked(struct gc_reach *reach, const CUmemDecompressParams *list, size_t count);
 
 /* What a wrapper does for a word: GC_REACH(&reach, WORD, (operands)). */
 #define GC_REACH(reach, word, operands)                                                            \
@@ -64,13 +63,13 @@ void gc_reach_note_unpacked(struct gc_reach *reach, const CUmemDecompressParams 
 
 #define GC_REACH_KERNEL(reach, ...) (void)(reach)
 #define GC_REACH_NOTHING(reach, ...) (void)(reach)
-#define GC_REACH_ANY(reach, ...) gc_reach_note_any(reach)
+#define GC_REACH_ANY(reach, ...) gc_reach_add_any(reach)
 #define GC_REACH_PAIR(reach, to, from)                                                             \
-    (gc_reach_note_address(reach, (uintptr_t)(to)), gc_reach_note_address(reach, (uintptr_t)(from)))
-#define GC_REACH_BATCH(reach, to, from, count) gc_reach_note_batch(reach, to, from, count)
-#define GC_REACH_BATCH_3D(reach, list, count) gc_reach_note_batch_3d(reach, list, count)
-#define GC_REACH_MEM_OPS(reach, list, count) gc_reach_note_mem_ops(reach, list, count)
-#define GC_REACH_UNPACKED(reach, list, count) gc_reach_note_unpacked(reach, list, count)
+    (gc_reach_add_address(reach, (uintptr_t)(to)), gc_reach_add_address(reach, (uintptr_t)(from)))
+#define GC_REACH_BATCH(reach, to, from, count) gc_reach_add_batch(reach, to, from, count)
+#define GC_REACH_BATCH_3D(reach, list, count) gc_reach_add_batch_3d(reach, list, count)
+#define GC_REACH_MEM_OPS(reach, list, count) gc_reach_add_mem_ops(reach, list, count)
+#define GC_REACH_UNPACKED(reach, list, count) gc_reach_add_unpacked(reach, list, count)
 #define GC_REACH_ADDRESS(type, device)                                                             \
     ((type) == CU_MEMORYTYPE_DEVICE || (type) == CU_MEMORYTYPE_UNIFIED ? (device) : 0)
 #define GC_REACH_SHAPED(reach, copy)                                                               \
@@ -78,10 +77,10 @@ void gc_reach_note_unpacked(struct gc_reach *reach, const CUmemDecompressParams 
          ? (void)0                                                                                 \
          : GC_REACH_PAIR(reach, GC_REACH_ADDRESS((copy)->dstMemoryType, (copy)->dstDevice),        \
                          GC_REACH_ADDRESS((copy)->srcMemoryType, (copy)->srcDevice)))
-#define GC_REACH_FILLED(reach, fill) gc_reach_note_address(reach, (fill) == NULL ? 0 : (fill)->dst)
+#define GC_REACH_FILLED(reach, fill) gc_reach_add_address(reach, (fill) == NULL ? 0 : (fill)->dst)
 #define GC_REACH_OPS(reach, ops)                                                                   \
-    ((ops) == NULL ? (void)0 : gc_reach_note_mem_ops(reach, (ops)->paramArray, (ops)->count))
-#define GC_REACH_NODE_PARAMS(reach, params) ((void)(reach), gc_reach_note_node(params))
+    ((ops) == NULL ? (void)0 : gc_reach_add_mem_ops(reach, (ops)->paramArray, (ops)->count))
+#define GC_REACH_NODE_PARAMS(reach, params) ((void)(reach), gc_reach_add_node(params))
 
 /* Whether there is anything to look for at the operands of a word. */
 #define GC_REACH_LOOKS(word) GC_REACH_LOOKS_##word

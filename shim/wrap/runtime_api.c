@@ -128,7 +128,7 @@ static void *find_real(const struct gc_row *row, const void *caller)
  * then may have changed what it would do. */
 static inline bool is_owned(const struct caller *caller)
 {
-    return GC_LIKELY(caller != NULL && gc_shim_is_settled() && gc_hot_is_open() &&
+    return GC_LIKELY(caller != NULL && gc_shim_is_ready_outside() && gc_hot_is_open() &&
                      gc_thread.landed != NULL && gc_thread.runtime == caller->runtime &&
                      caller->runtime != NULL);
 }
@@ -179,7 +179,7 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes)
     __typeof__(gc_shim.real.cudaMalloc) real = (__typeof__(real))find_real(row, address);
     if (real == NULL)
         return cudaErrorInitializationError;
-    GC_NOTE_CALLER();
+    GC_SET_CALLER();
     bool outermost = enter_real(GC_API_cudaMalloc);
     return leave_real(outermost, row, address, real(pointer, bytes));
 }
@@ -233,7 +233,7 @@ cudaError_t cudaFree(void *pointer)
                                                                                                    \
         if (real == NULL)                                                                          \
             return cudaErrorInitializationError;                                                   \
-        GC_NOTE_CALLER();                                                                          \
+        GC_SET_CALLER();                                                                           \
         outermost = gc_shim_enter_runtime(GC_API_##symbol);                                        \
         result = real arguments;                                                                   \
         gc_shim_leave_runtime(outermost);                                                          \

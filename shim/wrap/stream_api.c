@@ -91,7 +91,7 @@ static void undo_alloc(const struct gc_direct_request *request, const struct asy
 {
     (void)GC_CALL(request->device, cuMemFreeAsync, dptr, call->stream);
     if (!gc_capture_is_any() && request->context != NULL)
-        (void)gc_driver_await_stream(gc_context_handle(request->context), call->stream, UNDO_NS);
+        (void)gc_driver_wait_stream(gc_context_handle(request->context), call->stream, UNDO_NS);
     gc_mempool_trim_one(pool);
 }
 
@@ -99,16 +99,16 @@ static void undo_alloc(const struct gc_direct_request *request, const struct asy
 static CUresult try_alloc(struct gc_direct_request *request, const struct async_call *call,
                           struct gc_mempool *pool, CUdeviceptr *dptr, size_t bytes, bool *is_over)
 {
-    struct gc_mempool_claim claim = {.stream = call->stream};
+    struct gc_mempool_reservation claim = {.stream = call->stream};
     CUdeviceptr address = 0;
 
     *is_over = false;
-    if (!gc_mempool_claim(pool, bytes, &claim)) {
+    if (!gc_mempool_reserve(pool, bytes, &claim)) {
         request->is_refused = true;
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = alloc_with_relief(request, call, &address, bytes);
-    bool fits = gc_mempool_settle(pool, &claim);
+    bool fits = gc_mempool_commit(pool, &claim);
     if (result == CUDA_SUCCESS && !fits) {
         undo_alloc(request, call, pool, address);
         *is_over = true;
@@ -168,10 +168,10 @@ static bool find_blocking(CUstream stream, bool *is_blocking)
  * blocking ones against each other, so there has to be one where several streams may have work. */
 static CUresult place_in_order(struct gc_context *context, CUstream stream, bool is_blocking)
 {
-    struct gc_work *work = gc_core_work(gc_shim.core);
+    struct gc_submissions *work = gc_core_submissions(gc_shim.core);
     const uint64_t only = atomic_load_explicit(&work->only_stream, memory_order_relaxed);
 
-    if (!is_blocking || only == GC_STREAM_NONE || gc_work_is_only_stream(work, (uintptr_t)stream))
+    if (!is_blocking || only == GC_STREAM_NONE || gc_submit_is_only_stream(work, (uintptr_t)stream))
         return CUDA_SUCCESS;
     return gc_driver_place(gc_context_handle(context), stream);
 }
@@ -186,7 +186,7 @@ static bool is_served(const struct gc_direct_request *request, const struct asyn
         (options->reuse != GC_REUSE_FENCE && options->debug == 0) || request->context == NULL)
         return false;
     /* A failed context's answer is the driver's. */
-    if (gc_context_ordered(request->context) == NULL || gc_context_is_suspect(request->context))
+    if (gc_context_ordered(request->context) == NULL || gc_context_is_faulted(request->context))
         return false;
     if (!call->names_pool && GC_USE(cuDeviceGetMemPool, &pool,
                                     gc_device_get_info(request->device)->ordinal) != CUDA_SUCCESS)
@@ -200,7 +200,7 @@ static bool is_working(const struct gc_context *context, CUstream stream, bool *
 {
     struct gc_context *current;
 
-    return context != NULL && !gc_context_is_suspect(context) &&
+    return context != NULL && !gc_context_is_faulted(context) &&
            gc_shim_check_state(false, &current) == CUDA_SUCCESS &&
            find_blocking(stream, is_blocking);
 }
@@ -235,7 +235,7 @@ static CUresult serve(const struct gc_direct_request *request, const struct asyn
     if (result == CUDA_SUCCESS)
         *dptr = address;
     else if (gc_core_free(gc_shim.core, address, wanted.api, &driver_code) != GC_OK)
-        gc_core_note_bad_free(gc_shim.core, address, wanted.api);
+        gc_debug_report_bad_free(gc_shim.core, address, wanted.api);
     return result;
 }
 
@@ -272,7 +272,7 @@ static CUresult alloc_async(const struct async_call *call, CUdeviceptr *dptr, si
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \
             return GC_FORWARD(name, dptr, bytes, stream);                                          \
-        GC_NOTE_CALLER();                                                                          \
+        GC_SET_CALLER();                                                                           \
         const struct async_call call = {.symbol = GC_API_##name,                                   \
                                         .stream = gc_stream_explicit(stream, is_per_thread),       \
                                         .given = stream};                                          \
@@ -295,7 +295,7 @@ CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUstream stream)
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \
             return GC_FORWARD(name, dptr, bytes, pool, stream);                                    \
-        GC_NOTE_CALLER();                                                                          \
+        GC_SET_CALLER();                                                                           \
         const struct async_call call = {.symbol = GC_API_##name,                                   \
                                         .stream = gc_stream_explicit(stream, is_per_thread),       \
                                         .given = stream,                                           \
@@ -348,7 +348,7 @@ static CUresult free_cached(enum gc_api api, const struct gc_block_info *block, 
         (gc_context_is_of_device(owner) ? gc_context_device(owner) == gc_context_device(context)
                                         : owner == context);
     if (!is_own)
-        gc_peer_note(owner, context);
+        gc_peer_add(owner, context);
     /* All work that may use the block is ordered before the free, whosever the stream is. */
     const uint64_t order = context == NULL ? 0 : order_key(stream, context);
     enum gc_status status =
@@ -375,13 +375,13 @@ static CUresult free_of_pool(const struct gc_direct_request *request, enum gc_ap
 {
     CUresult result;
 
-    gc_mempool_note_free(dptr, stream);
+    gc_mempool_on_free(dptr, stream);
     gc_direct_release_begin(GC_DIRECT_ASYNC, dptr);
     result = symbol == GC_API_cuMemFreeAsync
                  ? GC_CALL(request->device, cuMemFreeAsync, dptr, given)
                  : GC_CALL(request->device, cuMemFreeAsync_ptsz, dptr, given);
     if (result == CUDA_SUCCESS && dptr != 0)
-        gc_direct_forget_address(dptr);
+        gc_direct_remove_address(dptr);
     gc_direct_release_end(GC_DIRECT_ASYNC, dptr, false);
     return result;
 }
@@ -398,7 +398,7 @@ static CUresult free_async(enum gc_api symbol, CUdeviceptr dptr, CUstream given,
     else
         result = free_of_pool(&request, symbol, dptr, given, stream);
     if (result == CUDA_ERROR_INVALID_VALUE)
-        gc_core_note_bad_free(gc_shim.core, dptr, (uint16_t)request.api);
+        gc_debug_report_bad_free(gc_shim.core, dptr, (uint16_t)request.api);
     return gc_direct_end(&request, result);
 }
 

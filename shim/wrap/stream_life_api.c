@@ -57,7 +57,7 @@ CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx context, unsigned f
         if (!gc_shim_ready())                                                                      \
             return GC_FORWARD(symbol, stream);                                                     \
         gc_shim_enter(GC_API_##symbol);                                                            \
-        gc_work_close_stream(gc_shim.core, gc_submit_key(stream, false));                          \
+        gc_submit_close_stream(gc_shim.core, gc_shim_submit_key(stream, false));                   \
         gc_stream_close(stream);                                                                   \
         struct gc_handle capture;                                                                  \
         bool is_capturing = gc_capture_is_any() && gc_capture_end(stream, &capture);               \

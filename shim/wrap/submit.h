@@ -4,119 +4,122 @@
  * GC_CALL(device, cuX, …)); Also inside other wrappers; not for the library's own work, which uses
  * no memory of the program.
  */
-#ifndef GC_SUBMIT_H
-#define GC_SUBMIT_H
+#ifndef GC_SHIM_SUBMIT_H
+#define GC_SHIM_SUBMIT_H
 
 #include "core/device/submit.h"
 #include "shim/driver/stream_list.h"
 #include "shim/life/life.h"
 #include "shim/wrap/reach.h"
 
-/* A stream, GC_STREAM_LOOSE set in its handle or not. */
-static inline CUstream gc_submit_stream(CUstream stream)
+/* A stream, GC_STREAM_UNORDERED set in its handle or not. */
+static inline CUstream gc_shim_submit_stream(CUstream stream)
 {
-    return (CUstream)((uintptr_t)stream & ~GC_STREAM_LOOSE); /* NOLINT: handles are integers */
+    return (CUstream)((uintptr_t)stream & ~GC_STREAM_UNORDERED); /* NOLINT: handles are integers */
 }
 
 /* The stream a call names, as core/device/submit.h tells streams apart. `is_per_thread`: an entry
  * point of the flavour in which NULL is the thread's own. */
-static inline uint64_t gc_submit_key(CUstream named, bool is_per_thread)
+static inline uint64_t gc_shim_submit_key(CUstream named, bool is_per_thread)
 {
-    const uint64_t loose = (uintptr_t)named & GC_STREAM_LOOSE;
-    CUstream stream = gc_submit_stream(named);
+    const uint64_t unordered = (uintptr_t)named & GC_STREAM_UNORDERED;
+    CUstream stream = gc_shim_submit_stream(named);
 
     if (stream == CU_STREAM_PER_THREAD || (stream == NULL && is_per_thread)) {
         if (!gc_thread.has_own_stream)
-            gc_stream_list_note_own();
-        return GC_STREAM_PER_THREAD | loose;
+            gc_stream_list_add_own();
+        return GC_STREAM_PER_THREAD | unordered;
     }
-    return (stream == NULL ? GC_STREAM_LEGACY : (uintptr_t)stream) | loose;
+    return (stream == NULL ? GC_STREAM_LEGACY : (uintptr_t)stream) | unordered;
 }
 
-/* gc_work_begin for what needs a look: CUDA_SUCCESS, or what the call shall answer. */
-CUresult gc_submit_begin_slowly(uint64_t key);
+/* gc_submit_begin for what needs a look: CUDA_SUCCESS, or what the call shall answer. */
+CUresult gc_shim_submit_begin_slow(uint64_t key);
 
 /* *work is NULL where nothing is to be counted. Anything but CUDA_SUCCESS: memory that the work
  * might use is not known to be idle, and the driver could not wait for it; nothing is submitted. */
-static inline CUresult gc_submit_begin(uint64_t key, struct gc_work **work)
+static inline CUresult gc_shim_submit_begin(uint64_t key, struct gc_submissions **work)
 {
-    *work = gc_shim_work();
-    /* As gc_work_begin, whose answer it is where something is to be done. Sequentially consistent:
-     * the partner is gc_work_ask_for_mark. */
-    if (*work != NULL && !atomic_load_explicit(&(*work)->has_left, memory_order_acquire) &&
+    *work = gc_shim_submissions();
+    /* As gc_submit_begin, whose answer it is where something is to be done. Sequentially
+     * consistent: the partner is gc_submit_request_fence. */
+    if (*work != NULL && !atomic_load_explicit(&(*work)->multi_stream, memory_order_acquire) &&
         atomic_load_explicit(&(*work)->quick_stream, memory_order_seq_cst) != key)
-        return gc_submit_begin_slowly(key);
+        return gc_shim_submit_begin_slow(key);
     return CUDA_SUCCESS;
 }
 
 /* Serves what other processes ask of this one. */
-void gc_submit_serve(void);
+void gc_shim_submit_serve(void);
 
 /* Whose call it is, for tenants that are paused: of a wrapper, not of a function beneath it. */
 #define GC_CALLER __builtin_return_address(0)
 
 /* The gate is not open: inside it when this returns. */
-void gc_submit_pass_slowly(struct gc_work *work, enum gc_gate_mode mode, const void *caller);
+void gc_shim_submit_enter_gate_slow(struct gc_submissions *work, enum gc_gate_mode mode,
+                                    const void *caller);
 
-/* Inside the gate from now on, until gc_submit_leave. */
-static inline void gc_submit_pass(struct gc_work *work, const void *caller)
+/* Inside the gate from now on, until gc_shim_submit_leave. */
+static inline void gc_shim_submit_enter_gate(struct gc_submissions *work, const void *caller)
 {
     const enum gc_gate_mode mode = gc_gate_try_enter(&work->gate);
 
     if (__builtin_expect(mode != GC_GATE_OPEN, 0))
-        gc_submit_pass_slowly(work, mode, caller);
+        gc_shim_submit_enter_gate_slow(work, mode, caller);
 }
 
 /* Whether a tenant is paused: a moment's answer, but inside the gate it holds. */
-static inline bool gc_submit_is_guarded(const struct gc_work *work)
+static inline bool gc_shim_submit_is_guarded(const struct gc_submissions *work)
 {
     return __builtin_expect(gc_gate_mode_of(gc_gate_read(&work->gate)) != GC_GATE_OPEN, 0);
 }
 
 /* Inside the gate: where a paused tenant has the memory at one of the addresses, leaves until
  * it is back. Depth 0 or not, nothing may be held. */
-void gc_submit_await_memory(struct gc_work *work, uint64_t to, uint64_t from, const void *caller);
+void gc_shim_submit_wait_memory(struct gc_submissions *work, uint64_t to, uint64_t from,
+                                const void *caller);
 
-/* The same for who submits now: it is inside the gate until gc_submit_end. Only where there is
+/* The same for who submits now: it is inside the gate until gc_shim_submit_end. Only where there is
  * something to count may it be looked whether anything is asked: a forked child has no ledger. */
-static inline CUresult gc_submit_enter(uint64_t key, struct gc_work **work, const void *caller)
+static inline CUresult gc_shim_submit_enter(uint64_t key, struct gc_submissions **work,
+                                            const void *caller)
 {
-    CUresult result = gc_submit_begin(key, work);
+    CUresult result = gc_shim_submit_begin(key, work);
 
     if (*work == NULL)
         return result;
-    if (__builtin_expect(gc_watch_is_asked(&gc_shim.watch), 0))
-        gc_submit_serve();
+    if (__builtin_expect(gc_doorbell_is_rung(&gc_shim.doorbell), 0))
+        gc_shim_submit_serve();
     if (result == CUDA_SUCCESS)
-        gc_submit_pass(*work, caller);
+        gc_shim_submit_enter_gate(*work, caller);
     return result;
 }
 
 /* Where nothing was submitted. */
-static inline void gc_submit_leave(struct gc_work *work)
+static inline void gc_shim_submit_leave(struct gc_submissions *work)
 {
     if (work != NULL)
         gc_gate_leave(&work->gate);
 }
 
-static inline void gc_submit_end(struct gc_work *work)
+static inline void gc_shim_submit_end(struct gc_submissions *work)
 {
     if (work != NULL)
-        gc_work_end(work);
-    gc_submit_leave(work);
+        gc_submit_end(work);
+    gc_shim_submit_leave(work);
 }
 
 /* A call that looks at the pool's memory at `address` and queues no work. `call` is evaluated once
  * the memory is present: after a wait where it is swapped out. */
 #define GC_CALL_WHEN_PRESENT(address, call)                                                        \
     ({                                                                                             \
-        struct gc_work *held_ = gc_shim_work();                                                    \
+        struct gc_submissions *held_ = gc_shim_submissions();                                      \
         if (held_ != NULL) {                                                                       \
-            gc_submit_pass(held_, GC_CALLER);                                                      \
-            gc_submit_await_memory(held_, (address), 0, GC_CALLER);                                \
+            gc_shim_submit_enter_gate(held_, GC_CALLER);                                           \
+            gc_shim_submit_wait_memory(held_, (address), 0, GC_CALLER);                            \
         }                                                                                          \
         CUresult answer_ = (call);                                                                 \
-        gc_submit_leave(held_);                                                                    \
+        gc_shim_submit_leave(held_);                                                               \
         answer_;                                                                                   \
     })
 
@@ -124,13 +127,13 @@ static inline void gc_submit_end(struct gc_work *work)
  * be submitted: else the value is what the program shall be told. */
 #define GC_SUBMIT_CALL_IF_OPEN(stream, is_per_thread, reach, call)                                 \
     ({                                                                                             \
-        struct gc_work *work_;                                                                     \
-        CUresult submitted_ =                                                                      \
-            gc_submit_enter(gc_submit_key((stream), (is_per_thread)), &work_, GC_CALLER);          \
+        struct gc_submissions *work_;                                                              \
+        CUresult submitted_ = gc_shim_submit_enter(gc_shim_submit_key((stream), (is_per_thread)),  \
+                                                   &work_, GC_CALLER);                             \
         if (submitted_ == CUDA_SUCCESS) {                                                          \
             GC_SUBMIT_REACH_##reach(work_, (stream));                                              \
             submitted_ = (call);                                                                   \
-            gc_submit_end(work_);                                                                  \
+            gc_shim_submit_end(work_);                                                             \
         }                                                                                          \
         submitted_;                                                                                \
     })

@@ -17,19 +17,19 @@
 #include "core/device/wait.h"
 #include "core/pause/pause.h"
 
-CUresult gc_submit_begin_slowly(uint64_t key)
+CUresult gc_shim_submit_begin_slow(uint64_t key)
 {
     int driver_code = 0;
 
     gc_shim_enter(GC_API_COUNT);
-    const bool may = gc_work_begin(gc_shim.core, key, &driver_code);
+    const bool may = gc_submit_begin(gc_shim.core, key, &driver_code);
     gc_shim_leave();
     if (may)
         return CUDA_SUCCESS;
     return driver_code != 0 ? (CUresult)driver_code : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-void gc_submit_serve(void)
+void gc_shim_submit_serve(void)
 {
     if (gc_thread.depth != 0 || !gc_shim_ready())
         return;
@@ -40,18 +40,19 @@ void gc_submit_serve(void)
 
 /* ---- while something is paused ---- */
 
-void gc_submit_pass_slowly(struct gc_work *work, enum gc_gate_mode mode, const void *caller)
+void gc_shim_submit_enter_gate_slow(struct gc_submissions *work, enum gc_gate_mode mode,
+                                    const void *caller)
 {
     gc_shim_enter(GC_API_COUNT); /* a request served meanwhile may call the driver */
     const struct gc_tenant *tenant = gc_tenants_of_work(caller);
     while (mode != GC_GATE_OPEN) {
         if (mode == GC_GATE_CLOSED) {
-            gc_core_await_resume(gc_shim.core);
+            gc_wait_resume(gc_shim.core);
         } else {
             if (tenant == NULL || !gc_tenant_is_paused(tenant))
                 break;
             gc_gate_leave(&work->gate);
-            gc_core_await_tenant(gc_shim.core, tenant);
+            gc_wait_tenant(gc_shim.core, tenant);
         }
         mode = gc_gate_try_enter(&work->gate);
     }
@@ -59,13 +60,14 @@ void gc_submit_pass_slowly(struct gc_work *work, enum gc_gate_mode mode, const v
 }
 
 /* Leaves, waits, and is inside again. */
-static void await_tenant(struct gc_work *work, const struct gc_tenant *tenant, const void *caller)
+static void wait_tenant(struct gc_submissions *work, const struct gc_tenant *tenant,
+                        const void *caller)
 {
     gc_gate_leave(&work->gate);
     gc_shim_enter(GC_API_COUNT);
-    gc_core_await_tenant(gc_shim.core, tenant);
+    gc_wait_tenant(gc_shim.core, tenant);
     gc_shim_leave();
-    gc_submit_pass(work, caller);
+    gc_shim_submit_enter_gate(work, caller);
 }
 
 static const struct gc_tenant *find_paused(uint64_t to, uint64_t from)
@@ -75,12 +77,13 @@ static const struct gc_tenant *find_paused(uint64_t to, uint64_t from)
     return tenant != NULL ? tenant : gc_core_find_paused(gc_shim.core, from);
 }
 
-void gc_submit_await_memory(struct gc_work *work, uint64_t to, uint64_t from, const void *caller)
+void gc_shim_submit_wait_memory(struct gc_submissions *work, uint64_t to, uint64_t from,
+                                const void *caller)
 {
     const struct gc_tenant *tenant;
 
-    while (gc_submit_is_guarded(work) && (tenant = find_paused(to, from)) != NULL)
-        await_tenant(work, tenant, caller);
+    while (gc_shim_submit_is_guarded(work) && (tenant = find_paused(to, from)) != NULL)
+        wait_tenant(work, tenant, caller);
 }
 
 /* ---- which stream ---- */
@@ -94,7 +97,7 @@ static CUstream stream_of(const CUlaunchConfig *config)
     for (unsigned i = 0; config->attrs != NULL && i < config->numAttrs; i++)
         if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION ||
             config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT)
-            return (CUstream)((uintptr_t)config->hStream | GC_STREAM_LOOSE); /* NOLINT */
+            return (CUstream)((uintptr_t)config->hStream | GC_STREAM_UNORDERED); /* NOLINT */
     return config->hStream;
 }
 
@@ -108,19 +111,20 @@ static CUstream stream_at(const CUstream *stream)
 /* ---- whose memory: with several contexts, and while a tenant is paused (reach.h) ---- */
 
 /* Whether there may be anything to look for. */
-static inline bool must_search(const struct gc_work *work)
+static inline bool must_search(const struct gc_submissions *work)
 {
     return work != NULL &&
-           (gc_core_has_several_contexts(gc_shim.core) || gc_submit_is_guarded(work)) &&
+           (gc_core_has_several_contexts(gc_shim.core) || gc_shim_submit_is_guarded(work)) &&
            gc_thread.depth == 0;
 }
 
 /* True: the memory was away, and is to be looked at again. */
-static bool is_still_away(const struct gc_reach *reach, struct gc_work *work, const void *caller)
+static bool is_still_away(const struct gc_reach *reach, struct gc_submissions *work,
+                          const void *caller)
 {
-    if (reach->away == NULL)
+    if (reach->paused_tenant == NULL)
         return false;
-    await_tenant(work, reach->away, caller);
+    wait_tenant(work, reach->paused_tenant, caller);
     return true;
 }
 
@@ -142,9 +146,9 @@ enum { WAIT_ASYNC, WAIT_SYNC };
 /* ---- the wrappers ---- */
 
 /* The driver's answer; a driver that was loaded after the library had started is found here. */
-#define ASK(symbol, arguments)                                                                     \
+#define QUERY(symbol, arguments)                                                                   \
     (!is_there(GC_ROW_##symbol) ? CUDA_ERROR_NOT_SUPPORTED                                         \
-                                : gc_shim_note_result(GC_REAL(symbol) arguments))
+                                : gc_shim_check_result(GC_REAL(symbol) arguments))
 
 static inline bool is_there(enum gc_row_id row)
 {
@@ -159,22 +163,23 @@ static inline bool is_there(enum gc_row_id row)
     GC_EXPORT                                                                                      \
     CUresult symbol parameters                                                                     \
     {                                                                                              \
-        struct gc_work *work;                                                                      \
-        CUresult result = gc_submit_enter(                                                         \
-            gc_submit_key(stream, GC_VARIANT_##variant == GC_VARIANT_PTSZ), &work, GC_CALLER);     \
+        struct gc_submissions *work;                                                               \
+        CUresult result = gc_shim_submit_enter(                                                    \
+            gc_shim_submit_key(stream, GC_VARIANT_##variant == GC_VARIANT_PTSZ), &work,            \
+            GC_CALLER);                                                                            \
                                                                                                    \
         if (__builtin_expect(result != CUDA_SUCCESS, 0))                                           \
             return result;                                                                         \
         bool is_away = GC_REACH_LOOKS(word) && must_search(work);                                  \
         while (__builtin_expect(is_away, 0)) {                                                     \
             gc_shim_enter(GC_API_##symbol);                                                        \
-            struct gc_reach reach = gc_reach_of_stream(stream, gc_submit_is_guarded(work));        \
+            struct gc_reach reach = gc_reach_of_stream(stream, gc_shim_submit_is_guarded(work));   \
             GC_REACH(&reach, word, operands);                                                      \
             gc_shim_leave();                                                                       \
             is_away = is_still_away(&reach, work, GC_CALLER);                                      \
         }                                                                                          \
-        result = ASK(symbol, arguments);                                                           \
-        gc_submit_end(work);                                                                       \
+        result = QUERY(symbol, arguments);                                                         \
+        gc_shim_submit_end(work);                                                                  \
         if (WAIT_##wait == WAIT_SYNC && work != NULL &&                                            \
             atomic_load_explicit(&work->synchronous_count, memory_order_relaxed) != 0)             \
             wait_for_memops(GC_VARIANT_##variant == GC_VARIANT_PTSZ);                              \
@@ -185,6 +190,6 @@ static inline bool is_there(enum gc_row_id row)
     CUresult symbol parameters                                                                     \
     {                                                                                              \
         gc_shim_count(NULL, GC_API_##symbol);                                                      \
-        return ASK(symbol, arguments);                                                             \
+        return QUERY(symbol, arguments);                                                           \
     }
 #include "shim/api.def"

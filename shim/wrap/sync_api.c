@@ -16,7 +16,7 @@ static CUresult retire(struct gc_context *context, uint64_t epoch, CUresult resu
     if (result != CUDA_SUCCESS)
         return result;
     if (context != NULL)
-        gc_core_retire(gc_shim.core, context, epoch);
+        gc_core_complete(gc_shim.core, context, epoch);
     gc_mempool_refresh(NULL); /* the driver trims its pools when it synchronises */
     gc_graph_refresh_all();   /* and drops what graphs that are destroyed had */
     return result;
@@ -78,9 +78,9 @@ CUresult cuCtxSynchronize_v2(CUcontext handle)
 /* Whether all work counted so far went to the stream. */
 static bool is_only_stream(uint64_t key)
 {
-    struct gc_work *work = gc_shim_work();
+    struct gc_submissions *work = gc_shim_submissions();
 
-    return work != NULL && key != GC_STREAM_OTHER && gc_work_is_only_stream(work, key);
+    return work != NULL && key != GC_STREAM_OTHER && gc_submit_is_only_stream(work, key);
 }
 
 #define STREAM_SYNCHRONIZE(symbol, is_per_thread)                                                  \
@@ -91,7 +91,7 @@ static bool is_only_stream(uint64_t key)
         struct gc_context *context = gc_shim_current_context();                                    \
         uint64_t epoch = context == NULL ? 0 : gc_context_epoch(context);                          \
         /* After the mark was read: then it holds for all work in it. */                           \
-        bool proves = is_only_stream(gc_submit_key(stream, is_per_thread));                        \
+        bool proves = is_only_stream(gc_shim_submit_key(stream, is_per_thread));                   \
         CUresult result =                                                                          \
             retire(proves ? context : NULL, epoch,                                                 \
                    GC_CALL(context == NULL ? NULL : gc_context_device(context), symbol, stream));  \

@@ -40,7 +40,7 @@ CUresult cuMemCreate(handle_t *handle, size_t bytes, const CUmemAllocationProp *
     if (device == NULL)
         return GC_FORWARD(cuMemCreate, handle, bytes, prop, flags);
     struct gc_direct_request request;
-    GC_NOTE_CALLER();
+    GC_SET_CALLER();
     gc_direct_begin(&request, GC_API_cuMemCreate);
     request.device = device;
     CUresult result = gc_direct_charge(&request, bytes);

@@ -18,9 +18,10 @@ struct run {
     bool fired;       /* the failure */
 };
 
-static void try_alloc(struct run *run, unsigned i, unsigned context, uint64_t bytes, bool is_whole)
+static void try_alloc(struct run *run, unsigned i, unsigned context, uint64_t bytes,
+                      bool is_dedicated)
 {
-    const struct gc_request request = {.bytes = bytes, .is_whole = is_whole};
+    const struct gc_request request = {.bytes = bytes, .is_dedicated = is_dedicated};
     run->bench.driver_code = 0;
     const enum gc_status status = gc_core_alloc(run->bench.core, run->bench.contexts[context],
                                                 &request, &run->blocks[i], &run->bench.driver_code);
@@ -88,8 +89,8 @@ static void scenario(struct run *run)
     try_alloc(run, 6, 0, GC_MIB(2), false);
     try_free(run, 4);
     gc_core_trim(bench->core, bench->device, 0);
-    if (gc_core_reserve(bench->core, bench->device, NULL, GC_MIB(20)) == GC_OK)
-        gc_core_unreserve(bench->core, bench->device, NULL, GC_MIB(20));
+    if (gc_core_charge(bench->core, bench->device, NULL, GC_MIB(20)) == GC_OK)
+        gc_core_uncharge(bench->core, bench->device, NULL, GC_MIB(20));
     else
         run->refused++;
     workbench_check(bench);
@@ -148,18 +149,18 @@ static void fenced_scenario(struct run *run)
     run->blocks[2] = 0;
 }
 
-static const struct gc_run_entry planned[] = {
+static const struct gc_plan_entry planned[] = {
     {.bytes = GC_MIB(5), .offset = 0, .upper = 2},
     {.bytes = GC_MIB(3), .offset = GC_MIB(5), .upper = 2},
     {.bytes = GC_MIB(7), .offset = GC_MIB(1) / 2, .lower = 2, .upper = 3},
     {.bytes = 4096, .offset = 0, .lower = 2, .upper = 3},
 };
-static const struct gc_run_plan run_plan = {.entries = planned,
-                                            .count = 4,
-                                            .stream_count = 1,
-                                            .end_time = 3,
-                                            .device = GC_RUN_DEVICE_ANY,
-                                            .peak_bytes = GC_MIB(8)};
+static const struct gc_plan run_plan = {.entries = planned,
+                                        .count = 4,
+                                        .stream_count = 1,
+                                        .end_time = 3,
+                                        .device = GC_PLAN_DEVICE_ANY,
+                                        .peak_bytes = GC_MIB(8)};
 
 /* A plan followed, departed from and found again; what it holds is trimmed, its context ends and
  * the next one follows. */

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-static struct gc_out out;
+static struct gc_writer out;
 static struct gc_json json;
 
 static void put_dim(const struct gc_graph *graph, const struct gc_dim *dim)
@@ -52,19 +52,19 @@ static void put_value(const struct gc_graph *graph, uint32_t index)
     const struct gc_graph_value *value = &graph->values[index];
     uint64_t bytes;
     gc_json_begin_object(&json, GC_JSON_LINE);
-    gc_json_put_string(&json, "name", value->name);
-    gc_json_put_uint(&json, "scope", value->scope);
-    gc_json_put_string(&json, "kind", kinds[value->type.kind]);
-    gc_json_put_string(&json, "dtype", gc_dtype_name(value->type.dtype));
+    gc_json_write_string(&json, "name", value->name);
+    gc_json_write_uint(&json, "scope", value->scope);
+    gc_json_write_string(&json, "kind", kinds[value->type.kind]);
+    gc_json_write_string(&json, "dtype", gc_dtype_name(value->type.dtype));
     gc_json_key(&json, "shape");
     if (value->type.shape.is_known)
         put_list(graph, value->type.shape.dims, value->type.shape.rank);
     else
         gc_json_null(&json);
     if (gc_graph_value_bytes(graph, index, &bytes))
-        gc_json_put_uint(&json, "bytes", bytes);
+        gc_json_write_uint(&json, "bytes", bytes);
     if (value->producer != GC_GRAPH_NONE)
-        gc_json_put_string(&json, "op", graph->nodes[value->producer].op);
+        gc_json_write_string(&json, "op", graph->nodes[value->producer].op);
     put_flag("dead", value->producer != GC_GRAPH_NONE && graph->nodes[value->producer].is_dead);
     put_flag("input", value->is_input);
     put_flag("output", value->is_output);
@@ -82,12 +82,12 @@ static void put_value(const struct gc_graph *graph, uint32_t index)
 static void put_coverage(const struct gc_graph *graph)
 {
     const struct gc_graph_coverage *coverage = &graph->coverage;
-    gc_json_put_uint(&json, "values", coverage->values);
-    gc_json_put_uint(&json, "known", coverage->known);
-    gc_json_put_uint(&json, "open", coverage->open);
-    gc_json_put_uint(&json, "unknown", coverage->unknown);
-    gc_json_put_uint(&json, "unknown_nodes", coverage->unknown_nodes);
-    gc_json_put_uint(&json, "failed_nodes", coverage->failed_nodes);
+    gc_json_write_uint(&json, "values", coverage->values);
+    gc_json_write_uint(&json, "known", coverage->known);
+    gc_json_write_uint(&json, "open", coverage->open);
+    gc_json_write_uint(&json, "unknown", coverage->unknown);
+    gc_json_write_uint(&json, "unknown_nodes", coverage->unknown_nodes);
+    gc_json_write_uint(&json, "failed_nodes", coverage->failed_nodes);
 }
 
 static void put_nodes(const struct gc_graph *graph)
@@ -98,10 +98,10 @@ static void put_nodes(const struct gc_graph *graph)
         for (uint32_t k = 0; k < graph->scopes[i].node_count; k++) {
             const struct gc_graph_node *node = &graph->nodes[graph->scopes[i].nodes[k]];
             gc_json_begin_object(&json, GC_JSON_LINE);
-            gc_json_put_string(&json, "name", node->name);
-            gc_json_put_string(&json, "op", node->op);
-            gc_json_put_uint(&json, "scope", node->scope);
-            gc_json_put_uint(&json, "opset", node->opset);
+            gc_json_write_string(&json, "name", node->name);
+            gc_json_write_string(&json, "op", node->op);
+            gc_json_write_uint(&json, "scope", node->scope);
+            gc_json_write_uint(&json, "opset", node->opset);
             put_flag("dead", node->is_dead);
             put_flag("ruled", node->rule != NULL);
             gc_json_end_object(&json);
@@ -113,9 +113,9 @@ static void put_nodes(const struct gc_graph *graph)
 static void put_graph(const struct gc_graph *graph, uint64_t ns, bool is_brief)
 {
     gc_json_begin_object(&json, GC_JSON_LINES);
-    gc_json_put_uint(&json, "ns", ns);
-    gc_json_put_uint(&json, "node_count", graph->node_count);
-    gc_json_put_uint(&json, "scope_count", graph->scope_count);
+    gc_json_write_uint(&json, "ns", ns);
+    gc_json_write_uint(&json, "node_count", graph->node_count);
+    gc_json_write_uint(&json, "scope_count", graph->scope_count);
     put_coverage(graph);
     gc_json_key(&json, "notes");
     gc_json_begin_array(&json, GC_JSON_LINES);
@@ -161,9 +161,9 @@ int main(int argc, char **argv)
         return 1;
     }
     const uint64_t ns = now_ns() - begin;
-    gc_out_init(&out, 1);
+    gc_writer_init(&out, 1);
     gc_json_init(&json, &out);
     put_graph(graph, ns, is_brief);
     gc_graph_close(graph);
-    return gc_out_flush(&out) == GC_OK ? 0 : 1;
+    return gc_writer_flush(&out) == GC_OK ? 0 : 1;
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-static struct gc_out out;
+static struct gc_writer out;
 static struct gc_json json;
 
 static void put_value(const struct gc_meta_value *value)
@@ -78,14 +78,14 @@ static void put_tensors(const struct gc_model *model)
     for (uint32_t i = 0; i < model->tensor_count; i++) {
         const struct gc_model_tensor *tensor = &model->tensors[i];
         gc_json_begin_object(&json, GC_JSON_LINE);
-        gc_json_put_string(&json, "name", tensor->name);
-        gc_json_put_string(&json, "dtype", gc_dtype_name(tensor->dtype));
+        gc_json_write_string(&json, "name", tensor->name);
+        gc_json_write_string(&json, "dtype", gc_dtype_name(tensor->dtype));
         gc_json_key(&json, "shape");
         put_dims(tensor->dims, tensor->dim_count, NULL);
-        gc_json_put_uint(&json, "elements", tensor->elements);
-        gc_json_put_uint(&json, "bytes", tensor->bytes);
-        gc_json_put_uint(&json, "stored_bytes", tensor->stored_bytes);
-        gc_json_put_uint(&json, "file", tensor->file);
+        gc_json_write_uint(&json, "elements", tensor->elements);
+        gc_json_write_uint(&json, "bytes", tensor->bytes);
+        gc_json_write_uint(&json, "stored_bytes", tensor->stored_bytes);
+        gc_json_write_uint(&json, "file", tensor->file);
         gc_json_key(&json, "offset");
         if (tensor->offset == GC_MODEL_NO_OFFSET)
             gc_json_null(&json);
@@ -109,9 +109,9 @@ static void put_ports(const struct gc_model *model)
     for (uint32_t i = 0; i < model->port_count; i++) {
         const struct gc_model_port *port = &model->ports[i];
         gc_json_begin_object(&json, GC_JSON_LINE);
-        gc_json_put_string(&json, "name", port->name);
-        gc_json_put_string(&json, "kind", kinds[port->kind]);
-        gc_json_put_string(&json, "dtype", gc_dtype_name(port->dtype));
+        gc_json_write_string(&json, "name", port->name);
+        gc_json_write_string(&json, "kind", kinds[port->kind]);
+        gc_json_write_string(&json, "dtype", gc_dtype_name(port->dtype));
         gc_json_key(&json, "shape");
         if (port->has_shape)
             put_dims(port->dims, port->dim_count, port->symbols);
@@ -147,17 +147,17 @@ static const char *const format_names[] = {
 static void put_model(const struct gc_model *model, uint64_t ns, uint64_t cpu_ns, bool brief)
 {
     gc_json_begin_object(&json, GC_JSON_LINES);
-    gc_json_put_string(&json, "format", format_names[model->format]);
-    gc_json_put_uint(&json, "weight_bytes", model->totals.weight_bytes);
-    gc_json_put_uint(&json, "parameters", model->totals.parameters);
-    gc_json_put_uint(&json, "stored_bytes", model->totals.stored_bytes);
-    gc_json_put_uint(&json, "alias_bytes", model->totals.alias_bytes);
-    gc_json_put_uint(&json, "tensor_count", model->tensor_count);
-    gc_json_put_uint(&json, "header_bytes", model->header_bytes);
-    gc_json_put_uint(&json, "memory_bytes", model->memory_bytes);
-    gc_json_put_uint(&json, "resident_bytes", peak_resident_bytes());
-    gc_json_put_uint(&json, "ns", ns);
-    gc_json_put_uint(&json, "cpu_ns", cpu_ns);
+    gc_json_write_string(&json, "format", format_names[model->format]);
+    gc_json_write_uint(&json, "weight_bytes", model->totals.weight_bytes);
+    gc_json_write_uint(&json, "parameters", model->totals.parameters);
+    gc_json_write_uint(&json, "stored_bytes", model->totals.stored_bytes);
+    gc_json_write_uint(&json, "alias_bytes", model->totals.alias_bytes);
+    gc_json_write_uint(&json, "tensor_count", model->tensor_count);
+    gc_json_write_uint(&json, "header_bytes", model->header_bytes);
+    gc_json_write_uint(&json, "memory_bytes", model->memory_bytes);
+    gc_json_write_uint(&json, "resident_bytes", peak_resident_bytes());
+    gc_json_write_uint(&json, "ns", ns);
+    gc_json_write_uint(&json, "cpu_ns", cpu_ns);
     gc_json_key(&json, "has_config");
     gc_json_bool(&json, model->has_config);
     gc_json_key(&json, "files");
@@ -202,9 +202,9 @@ int main(int argc, char **argv)
     }
     const uint64_t ns = now_ns(CLOCK_MONOTONIC) - begin;
     const uint64_t cpu_ns = now_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_begin;
-    gc_out_init(&out, 1);
+    gc_writer_init(&out, 1);
     gc_json_init(&json, &out);
     put_model(model, ns, cpu_ns, brief);
     gc_model_close(model);
-    return gc_out_flush(&out) == GC_OK ? 0 : 1;
+    return gc_writer_flush(&out) == GC_OK ? 0 : 1;
 }

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct gc_out out;
+static struct gc_writer out;
 static struct gc_json json;
 
 /* A number, "s" and a number for a symbol, null. */
@@ -49,16 +49,16 @@ static void put_value(const struct gc_graph *graph, uint32_t index)
     const struct gc_graph_value *value = &graph->values[index];
     uint64_t bytes;
     gc_json_begin_object(&json, GC_JSON_LINE);
-    gc_json_put_string(&json, "name", value->name);
-    gc_json_put_uint(&json, "scope", value->scope);
-    gc_json_put_uint(&json, "kind", value->type.kind);
-    gc_json_put_string(&json, "dtype", gc_dtype_name(value->type.dtype));
+    gc_json_write_string(&json, "name", value->name);
+    gc_json_write_uint(&json, "scope", value->scope);
+    gc_json_write_uint(&json, "kind", value->type.kind);
+    gc_json_write_string(&json, "dtype", gc_dtype_name(value->type.dtype));
     if (value->type.shape.is_known)
         put_dims(graph, "dims", value->type.shape.dims, value->type.shape.rank);
     if (value->data != NULL)
         put_dims(graph, "data", value->data->items, value->data->count);
     if (gc_graph_value_bytes(graph, index, &bytes))
-        gc_json_put_uint(&json, "bytes", bytes);
+        gc_json_write_uint(&json, "bytes", bytes);
     gc_json_end_object(&json);
 }
 
@@ -74,8 +74,8 @@ static void put_graph(const struct gc_graph *graph)
     for (uint32_t i = 0; i < graph->note_count; i++)
         gc_json_string(&json, graph->notes[i]);
     gc_json_end_array(&json);
-    gc_json_put_uint(&json, "unknown_nodes", graph->coverage.unknown_nodes);
-    gc_json_put_uint(&json, "failed_nodes", graph->coverage.failed_nodes);
+    gc_json_write_uint(&json, "unknown_nodes", graph->coverage.unknown_nodes);
+    gc_json_write_uint(&json, "failed_nodes", graph->coverage.failed_nodes);
 }
 
 static void put_file(const char *path, const char *dims)
@@ -92,7 +92,7 @@ static void put_file(const char *path, const char *dims)
         gc_graph_close(graph);
     }
     if (status != GC_OK)
-        gc_json_put_string(&json, "error", error.text);
+        gc_json_write_string(&json, "error", error.text);
     gc_json_end_object(&json);
 }
 
@@ -122,12 +122,12 @@ int main(int argc, char **argv)
         fputs("usage: ops_dump [--dims NAME=N,...] FILE...\n       ops_dump --ops\n", stderr);
         return 2;
     }
-    gc_out_init(&out, 1);
+    gc_writer_init(&out, 1);
     if (strcmp(argv[first], "--ops") == 0) {
         put_ops();
-        return gc_out_flush(&out) == GC_OK ? 0 : 1;
+        return gc_writer_flush(&out) == GC_OK ? 0 : 1;
     }
     for (int i = first; i < argc; i++)
         put_file(argv[i], dims);
-    return gc_out_flush(&out) == GC_OK ? 0 : 1;
+    return gc_writer_flush(&out) == GC_OK ? 0 : 1;
 }

@@ -32,7 +32,7 @@ static void start(void)
     require(gc_ledger_open(folder, true, &ledger, reason) == GC_OK);
     unlink(ledger.path);
     rmdir(folder);
-    require(gc_ledger_claim_slot(&ledger));
+    require(gc_ledger_acquire_slot(&ledger));
     atomic_store(&ledger.file->group_keys[ledger.own], gc_ledger_key("g"));
     require(gc_account_open(&account, &ledger, &device, "g"));
 }
@@ -64,8 +64,8 @@ static void read_process(uint32_t slot)
     struct gc_ledger_figures figures;
     struct gc_ledger_tenant tenant;
     struct gc_ledger_ticket ticket;
-    const struct gc_ledger_request request = {.ask = GC_ASK_LIMIT, .device = GC_LEDGER_NONE};
-    char text[GC_LEDGER_ANSWER_BYTES];
+    const struct gc_ledger_request request = {.ask = GC_REQUEST_LIMIT, .device = GC_LEDGER_NONE};
+    char text[GC_LEDGER_RESPONSE_BYTES];
     if (!gc_ledger_read_process(&ledger, slot, &process))
         return;
     require(process.pid > 0 && strlen(process.program) < sizeof(process.program) &&
@@ -77,8 +77,8 @@ static void read_process(uint32_t slot)
         if (gc_ledger_read_tenant(&ledger, slot, i, &tenant))
             require(strlen(tenant.name) < sizeof(tenant.name) &&
                     (tenant.device < GC_LEDGER_DEVICES || tenant.device == GC_LEDGER_NONE));
-    if (gc_ledger_ask(&ledger, slot, process.generation, &request, &ticket))
-        (void)gc_ledger_await(&ledger, &ticket, 0, text);
+    if (gc_ledger_send_request(&ledger, slot, process.generation, &request, &ticket))
+        (void)gc_ledger_wait_response(&ledger, &ticket, 0, text);
 }
 
 static void read_rows(void)
@@ -104,11 +104,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         read_process(i);
     read_rows();
     (void)gc_ledger_limit_group(&ledger, "g", GC_LEDGER_NONE, LIMIT);
-    if (gc_account_try_reserve(&account, LIMIT))
-        gc_account_release(&account, LIMIT);
-    gc_account_charge(&account, UINT64_MAX);
+    if (gc_account_try_charge(&account, LIMIT))
+        gc_account_uncharge(&account, LIMIT);
+    gc_account_force_charge(&account, UINT64_MAX);
     require(gc_account_own(&account) <= GC_LEDGER_BYTES_MASK);
-    gc_account_release(&account, UINT64_MAX);
+    gc_account_uncharge(&account, UINT64_MAX);
     require(gc_account_own(&account) == 0);
     return 0;
 }

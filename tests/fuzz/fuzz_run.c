@@ -32,8 +32,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     struct gc_region region;
     struct gc_run_problem problem;
-    struct gc_run_plan plan;
-    struct gc_run_error error = {.text = ""};
+    struct gc_plan plan;
+    struct gc_plan_error error = {.text = ""};
     struct gc_placement placement;
     const struct gc_placement_options options = {.node_max = 1000};
     struct gc_run_event *events = calloc(bytes + 1, sizeof(*events));
@@ -50,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         if (gc_placement_solve(&region, &places, &options, &placement) != GC_OK)
             abort();
         gc_run_problem_plan(&problem, placement.offsets, -1, &plan);
-        if (gc_run_plan_check(&plan, &error) != GC_OK)
+        if (gc_plan_check(&plan, &error) != GC_OK)
             abort();
     } else if (count > 0) {
         abort();

@@ -16,17 +16,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     static int null = -1;
     struct gc_trace_reader reader;
     struct trace_sum sum;
-    struct gc_out out;
+    struct gc_writer out;
     const char *why;
     if (null < 0)
         null = open("/dev/null", O_WRONLY | O_CLOEXEC);
     if (gc_trace_reader_init(&reader, data, bytes, &why) != GC_OK)
         return 0;
     for (size_t i = 0; i < sizeof(exports) / sizeof(exports[0]); i++) {
-        gc_out_init(&out, null);
+        gc_writer_init(&out, null);
         if (exports[i](reader, &out) != GC_OK)
             return 0;
-        (void)!gc_out_flush(&out);
+        (void)!gc_writer_flush(&out);
     }
     struct gc_trace_reader names = reader;
     if (trace_walk(&reader, NULL, &sum) != GC_OK)

@@ -91,27 +91,27 @@ static void look_at_tensors(const struct gc_model *model)
 }
 
 /* What `write` writes, in a buffer that the next call uses again. */
-static const char *written(void (*write)(struct gc_out *out, const struct gc_answer *answer),
+static const char *written(void (*write)(struct gc_writer *out, const struct gc_answer *answer),
                            const struct gc_answer *answer, size_t *bytes)
 {
     static char text[1 << 20];
-    static struct gc_out out;
+    static struct gc_writer out;
     static FILE *file;
     if (file == NULL)
         file = tmpfile();
     must(file != NULL);
     const int fd = fileno(file);
     must(ftruncate(fd, 0) == 0 && lseek(fd, 0, SEEK_SET) == 0);
-    gc_out_init(&out, fd);
+    gc_writer_init(&out, fd);
     write(&out, answer);
-    must(gc_out_flush(&out) == GC_OK);
+    must(gc_writer_flush(&out) == GC_OK);
     const ssize_t got = pread(fd, text, sizeof(text), 0);
     must(got > 0 && (size_t)got < sizeof(text));
     *bytes = (size_t)got;
     return text;
 }
 
-static void write_json(struct gc_out *out, const struct gc_answer *answer)
+static void write_json(struct gc_writer *out, const struct gc_answer *answer)
 {
     struct gc_json json;
     gc_json_init(&json, out);

@@ -28,8 +28,8 @@ struct model {
     struct workbench bench;
     uint64_t random;
     bool has_plan;
-    struct gc_run_plan plan;
-    struct gc_run_entry entries[ENTRIES];
+    struct gc_plan plan;
+    struct gc_plan_entry entries[ENTRIES];
     uint32_t entry; /* whose size was asked for last */
     struct live live[LIVE_MAX];
     unsigned count;
@@ -65,19 +65,19 @@ static uint64_t draw_bytes(struct model *model)
 static void draw_plan(struct model *model)
 {
     model->has_plan = true;
-    model->plan = (struct gc_run_plan){.entries = model->entries,
-                                       .count = ENTRIES,
-                                       .loop_start = (uint32_t)draw(model, ENTRIES),
-                                       .stream_count = 3,
-                                       .end_time = 2,
-                                       .device = GC_RUN_DEVICE_ANY,
-                                       .peak_bytes = GC_MIB(4) << draw(model, 4)};
+    model->plan = (struct gc_plan){.entries = model->entries,
+                                   .count = ENTRIES,
+                                   .loop_start = (uint32_t)draw(model, ENTRIES),
+                                   .stream_count = 3,
+                                   .end_time = 2,
+                                   .device = GC_PLAN_DEVICE_ANY,
+                                   .peak_bytes = GC_MIB(4) << draw(model, 4)};
     for (uint32_t i = 0; i < ENTRIES; i++) {
-        struct gc_run_entry *entry = &model->entries[i];
+        struct gc_plan_entry *entry = &model->entries[i];
         const uint64_t most = gc_min_u64(model->plan.peak_bytes, draw_bytes(model) + 511);
-        *entry = (struct gc_run_entry){.bytes = gc_max_u64(most & ~UINT64_C(511), 512),
-                                       .upper = 1,
-                                       .stream = (uint32_t)draw(model, 5) == 0 ? 1 : 0};
+        *entry = (struct gc_plan_entry){.bytes = gc_max_u64(most & ~UINT64_C(511), 512),
+                                        .upper = 1,
+                                        .stream = (uint32_t)draw(model, 5) == 0 ? 1 : 0};
         entry->offset = draw(model, model->plan.peak_bytes - entry->bytes + 1) & ~UINT64_C(511);
     }
 }
@@ -111,7 +111,7 @@ static void step_alloc(struct model *model)
     if (model->count == LIVE_MAX)
         return;
     const struct gc_request request = {
-        .bytes = bytes, .api = API_MALLOC, .is_whole = draw(model, 12) == 0};
+        .bytes = bytes, .api = API_MALLOC, .is_dedicated = draw(model, 12) == 0};
     const enum gc_status status = gc_core_alloc(model->bench.core, model->bench.contexts[context],
                                                 &request, &address, &model->bench.driver_code);
     if (status == GC_OUT_OF_MEMORY)
@@ -133,10 +133,10 @@ static void step_free(struct model *model)
     const struct live live = model->live[i];
     /* Work of its own context may still use it: the free must cope. */
     if (draw(model, 2) == 0) {
-        struct gc_work *work = gc_core_work(model->bench.core);
-        (void)gc_work_begin(model->bench.core, GC_STREAM_OTHER, &model->bench.driver_code);
+        struct gc_submissions *work = gc_core_submissions(model->bench.core);
+        (void)gc_submit_begin(model->bench.core, GC_STREAM_OTHER, &model->bench.driver_code);
         sim_driver_submit(&model->bench.sim, live.context + 1, live.address, live.bytes);
-        gc_work_end(work);
+        gc_submit_end(work);
     }
     workbench_free(&model->bench, live.address);
     model->live[i] = model->live[--model->count];
@@ -154,7 +154,7 @@ static void step_export(struct model *model)
     assert_status(gc_core_find_block(model->bench.core, live->address, &info), GC_OK);
     const enum gc_status status =
         gc_core_export(model->bench.core, live->address, &model->bench.driver_code);
-    if (!info.is_whole)
+    if (!info.is_dedicated)
         assert_status(status, GC_NOT_SUPPORTED);
     else if (status != GC_CAPTURING)
         assert_status(status, GC_OK);
@@ -191,7 +191,7 @@ static void step_retire(struct model *model)
         return;
     const uint64_t epoch = gc_context_epoch(model->bench.contexts[context]);
     sim_driver_complete(&model->bench.sim, context + 1);
-    gc_core_retire(model->bench.core, model->bench.contexts[context], epoch);
+    gc_core_complete(model->bench.core, model->bench.contexts[context], epoch);
 }
 
 static void step_drop(struct model *model)
@@ -281,8 +281,8 @@ static void finish(struct model *model)
         step_free(model);
     for (unsigned i = 0; i < WORKBENCH_CONTEXTS; i++) {
         sim_driver_complete(&model->bench.sim, i + 1);
-        gc_core_retire(model->bench.core, model->bench.contexts[i],
-                       gc_context_epoch(model->bench.contexts[i]));
+        gc_core_complete(model->bench.core, model->bench.contexts[i],
+                         gc_context_epoch(model->bench.contexts[i]));
     }
     gc_core_trim(model->bench.core, model->bench.device, 0);
     check(model);

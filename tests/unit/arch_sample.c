@@ -55,8 +55,8 @@ void arch_sample(struct gc_arch *arch, enum gc_arch_names names, const char *tex
 
 struct gc_estimator *arch_sample_open(const struct gc_arch *arch)
 {
-    struct gc_host host = {0};
-    struct gc_estimator *estimator = gc_host_map(&host, sizeof(*estimator));
+    struct gc_host_mem host = {0};
+    struct gc_estimator *estimator = gc_host_mem_map(&host, sizeof(*estimator));
     assert_non_null(estimator);
     estimator->weight_dtype = estimator->main_dtype = GC_DTYPE_NONE;
     estimator->arch = *arch;

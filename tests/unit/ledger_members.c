@@ -47,7 +47,7 @@ static void put_figures(struct gc_ledger_slot *slot, uint32_t row, const struct 
 static void put_tenant(struct gc_ledger_slot *slot, const struct member *member)
 {
     struct gc_ledger_tenant_row *row = &slot->tenants[0];
-    gc_ledger_put_text(row->name, sizeof(row->name), member->tenant);
+    gc_ledger_set_text(row->name, sizeof(row->name), member->tenant);
     row->device = GC_LEDGER_DEVICES;
     row->words[GC_LEDGER_FIGURE_reserved] = member->requested;
     row->words[GC_LEDGER_FIGURE_limit] = UINT64_MAX;
@@ -60,15 +60,15 @@ void member_join(struct gc_ledger *ledger, const struct member *member)
     snprintf(device.uuid, sizeof(device.uuid), MEMBER_UUID);
     snprintf(device.name, sizeof(device.name), "Made up");
     const int pid = member->pid != 0 ? member->pid : (int)getpid();
-    check(gc_ledger_claim_slot(ledger), "no slot");
-    const uint32_t row = gc_ledger_claim_device(ledger, &device);
+    check(gc_ledger_acquire_slot(ledger), "no slot");
+    const uint32_t row = gc_ledger_find_or_add_device(ledger, &device);
     check(row != GC_LEDGER_NONE, "no device row");
-    struct gc_ledger_slot *slot = gc_ledger_slot(ledger, ledger->own);
-    gc_ledger_put_text(slot->program, sizeof(slot->program), member->name);
-    gc_ledger_put_text(slot->tenant, sizeof(slot->tenant), member->name);
+    struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, ledger->own);
+    gc_ledger_set_text(slot->program, sizeof(slot->program), member->name);
+    gc_ledger_set_text(slot->tenant, sizeof(slot->tenant), member->name);
     if (member->group != NULL) {
-        check(gc_ledger_claim_group(ledger, member->group) != GC_LEDGER_NONE, "no group row");
-        gc_ledger_put_text(slot->group, sizeof(slot->group), member->group);
+        check(gc_ledger_find_or_add_group(ledger, member->group) != GC_LEDGER_NONE, "no group row");
+        gc_ledger_set_text(slot->group, sizeof(slot->group), member->group);
         ledger->file->group_keys[ledger->own] = gc_ledger_key(member->group);
         ledger->file->accounts[row][ledger->own] =
             (uint64_t)slot->generation << GC_LEDGER_BYTES_BITS | (member->requested + member->idle);
@@ -88,36 +88,36 @@ void member_join(struct gc_ledger *ledger, const struct member *member)
 /* As a process would that holds its idle memory in one piece. */
 static void trim(struct gc_ledger *ledger, struct member *member)
 {
-    struct gc_ledger_slot *slot = gc_ledger_slot(ledger, ledger->own);
+    struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, ledger->own);
     const uint32_t row = (uint32_t)__builtin_ctzll(slot->device_mask);
     member->idle = 0;
     if (member->group != NULL)
         ledger->file->accounts[row][ledger->own] -= slot->figures[row].words[GC_LEDGER_FIGURE_idle];
 }
 
-static void serve(struct gc_ledger *ledger, struct member *member, uint32_t asked)
+static void serve(struct gc_ledger *ledger, struct member *member, uint32_t requests)
 {
-    struct gc_ledger_slot *slot = gc_ledger_slot(ledger, ledger->own);
+    struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, ledger->own);
     const uint32_t row = (uint32_t)__builtin_ctzll(slot->device_mask);
     const bool refuses = member->manner == MEMBER_REFUSES;
-    for (int ask = 0; ask < GC_ASK_COUNT; ask++) {
-        char text[GC_LEDGER_ANSWER_BYTES] = "because of peers";
-        if ((asked >> ask & 1) == 0)
+    for (int kind = 0; kind < GC_REQUEST_COUNT; kind++) {
+        char text[GC_LEDGER_RESPONSE_BYTES] = "because of peers";
+        if ((requests >> kind & 1) == 0)
             continue;
-        if (!refuses && ask == GC_ASK_LIMIT) {
+        if (!refuses && kind == GC_REQUEST_LIMIT) {
             member->limit = slot->limits[row] == UINT64_MAX ? 0 : slot->limits[row];
             if (member->limit != 0 && member->requested + member->idle > member->limit)
                 trim(ledger, member);
         }
-        if (!refuses && ask == GC_ASK_TRIM)
+        if (!refuses && kind == GC_REQUEST_TRIM)
             trim(ledger, member);
-        if (!refuses && ask == GC_ASK_PAUSE)
-            snprintf(text, sizeof(text), "paused %s%s\x1b[2J", slot->asked_tenant,
-                     slot->asked_drop != 0 ? ", dropped" : "");
-        if (!refuses && ask == GC_ASK_RESUME)
+        if (!refuses && kind == GC_REQUEST_PAUSE)
+            snprintf(text, sizeof(text), "paused %s%s\x1b[2J", slot->request_tenant,
+                     slot->request_drop != 0 ? ", dropped" : "");
+        if (!refuses && kind == GC_REQUEST_RESUME)
             snprintf(text, sizeof(text), "resumed");
-        gc_ledger_answer(ledger, (enum gc_ledger_ask)ask,
-                         refuses ? GC_ANSWER_REFUSED : GC_ANSWER_DONE, text);
+        gc_ledger_respond(ledger, (enum gc_ledger_request_kind)kind,
+                          refuses ? GC_RESPONSE_REFUSED : GC_RESPONSE_DONE, text);
     }
     put_figures(slot, row, member);
 }
@@ -130,23 +130,23 @@ static void live(const char *folder, const struct member *given, int ready)
     uint32_t seen = 0;
     check(gc_ledger_open(folder, true, &ledger, reason) == GC_OK, reason);
     member_join(&ledger, &member);
-    struct gc_ledger_slot *slot = gc_ledger_slot(&ledger, ledger.own);
+    struct gc_ledger_slot *slot = gc_ledger_get_slot(&ledger, ledger.own);
     check(write(ready, "r", 1) == 1, "pipe");
     for (;;) {
         const uint32_t control = slot->control;
         if (control == seen) {
-            gc_ledger_await_request(&ledger, seen);
+            gc_ledger_wait_request(&ledger, seen);
             continue;
         }
         seen = control;
-        const uint32_t asked = atomic_exchange(&slot->asked, 0);
-        const bool only_figures = asked == UINT32_C(1) << GC_ASK_REFRESH;
+        const uint32_t requests = atomic_exchange(&slot->requests, 0);
+        const bool only_figures = requests == UINT32_C(1) << GC_REQUEST_REFRESH;
         if (member.manner == MEMBER_DIES && !only_figures)
             _exit(0);
         if (member.manner == MEMBER_SILENT || member.manner == MEMBER_LATE)
             continue;
-        serve(&ledger, &member, asked);
-        gc_ledger_served(&ledger, control);
+        serve(&ledger, &member, requests);
+        gc_ledger_set_served(&ledger, control);
     }
 }
 

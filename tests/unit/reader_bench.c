@@ -19,8 +19,8 @@ void reader_bench_begin(struct reader_bench *bench)
     model = (struct gc_model){.path = "bench"};
     bench->reader.warnings = warnings;
     gc_region_init(&bench->reader.region, bench->reader.limits.memory_bytes);
-    gc_names_init(&bench->reader.tensor_names);
-    gc_names_init(&bench->reader.meta_names);
+    gc_strmap_init(&bench->reader.tensor_names);
+    gc_strmap_init(&bench->reader.meta_names);
 }
 
 void reader_bench_end(struct reader_bench *bench)

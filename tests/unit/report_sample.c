@@ -105,8 +105,8 @@ static void fill_device(struct gc_device_snapshot *device, int ordinal)
                                                   .unmatched_bytes = 27,
                                                   .pending_count = 28,
                                                   .pending_bytes = 29,
-                                                  .rounds = 30,
-                                                  .jumps = 31};
+                                                  .iterations = 30,
+                                                  .resyncs = 31};
     for (unsigned i = 0; i < REPORT_SAMPLE_API_COUNT; i++) {
         apis[ordinal][i] = (struct gc_api_figures){.count = i == 2 ? 0 : i + 1,
                                                    .bytes = (i + 1) * 1000,

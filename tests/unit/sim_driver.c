@@ -254,7 +254,7 @@ void sim_driver_submit(struct sim_driver *sim, uint64_t context, uint64_t addres
     sim->uses[sim->use_count++] = (struct sim_use){address, bytes, context, ++sim->next_work};
     pthread_mutex_unlock(&sim->lock);
     if (sim->work != NULL)
-        gc_work_end(sim->work);
+        gc_submit_end(sim->work);
 }
 
 void sim_driver_expect_idle(struct sim_driver *sim, uint64_t address, uint64_t bytes)

@@ -131,10 +131,11 @@ struct sim_driver {
     uint64_t next_fence;
     uint64_t last_follower; /* the stream that was made to follow a mark last */
     uint64_t next_work;
-    bool has_no_fences;   /* recording says it is not supported */
-    bool is_endless;      /* waits with an end come to it */
-    bool is_prompt;       /* work is done by the time its fence is asked for */
-    struct gc_work *work; /* of the core: what is submitted is counted there; NULL: it is not */
+    bool has_no_fences; /* recording says it is not supported */
+    bool is_endless;    /* waits with an end come to it */
+    bool is_prompt;     /* work is done by the time its fence is asked for */
+    struct gc_submissions
+        *work; /* of the core: what is submitted is counted there; NULL: it is not */
     uint64_t next_range;
     uint64_t next_handle;
     bool is_capturing[SIM_CONTEXTS]; /* by handle */

@@ -109,7 +109,7 @@ static void fence_release(void *self, uint64_t context, uint64_t handle)
 }
 
 /* Of all work of the context: in tests of the one stream it has no other. */
-static int stream_mark(void *self, uint64_t context, uint64_t stream, uint64_t *handle)
+static int stream_record(void *self, uint64_t context, uint64_t stream, uint64_t *handle)
 {
     uint64_t fresh = 0;
     (void)stream;
@@ -121,7 +121,7 @@ static int stream_mark(void *self, uint64_t context, uint64_t stream, uint64_t *
     return code;
 }
 
-static int stream_follow(void *self, uint64_t stream, uint64_t handle)
+static int stream_wait(void *self, uint64_t stream, uint64_t handle)
 {
     struct sim_driver *sim = self;
     const int code = sim_driver_begin(sim, SIM_STREAM_FOLLOW, 0);
@@ -149,8 +149,8 @@ void sim_fence_init(struct sim_driver *sim)
     sim->table.fence_query = fence_query;
     sim->table.fence_wait = fence_wait;
     sim->table.fence_release = fence_release;
-    sim->table.stream_mark = stream_mark;
-    sim->table.stream_follow = stream_follow;
+    sim->table.stream_record = stream_record;
+    sim->table.stream_wait = stream_wait;
 }
 
 void sim_fence_fini(struct sim_driver *sim)

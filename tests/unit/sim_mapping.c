@@ -261,7 +261,7 @@ static struct sim_page *page_at(struct sim_driver *sim, uint64_t address)
 }
 
 /* Whole mappings that may be used. */
-static bool is_whole(const struct sim_driver *sim, uint64_t address, uint64_t bytes)
+static bool is_dedicated(const struct sim_driver *sim, uint64_t address, uint64_t bytes)
 {
     uint64_t first;
     return is_tiled(sim, address, bytes, &first) && sim_mapping_is_open(sim, address, bytes, -1);
@@ -269,7 +269,7 @@ static bool is_whole(const struct sim_driver *sim, uint64_t address, uint64_t by
 
 bool sim_mapping_copy_out(struct sim_driver *sim, uint64_t address, uint64_t bytes, void *to)
 {
-    if (!is_whole(sim, address, bytes))
+    if (!is_dedicated(sim, address, bytes))
         return false;
     if (sim_driver_is_used(sim, address, bytes))
         sim_driver_violate(sim, "a copy while work uses the memory", address);
@@ -285,7 +285,7 @@ static int write_pages(void *self, uint64_t context, uint64_t address, uint64_t 
     const int injected = begin(sim, SIM_WRITE, context, address);
     if (injected != 0)
         return sim_driver_end(sim, injected);
-    if (!is_whole(sim, address, bytes)) {
+    if (!is_dedicated(sim, address, bytes)) {
         sim_driver_violate(sim, "a copy to what is not mapped", address);
         return sim_driver_end(sim, 1);
     }

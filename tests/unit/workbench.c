@@ -32,11 +32,11 @@ void workbench_open(struct workbench *bench, const struct workbench_setup *setup
         .api_count = WORKBENCH_API_COUNT,
     };
     assert_status(gc_core_create(&config, &bench->core), GC_OK);
-    bench->sim.work = gc_core_work(bench->core);
+    bench->sim.work = gc_core_submissions(bench->core);
     const struct gc_device_info info = {.ordinal = 0,
                                         .total_bytes = setup->capacity_bytes,
                                         .has_mapping = setup->has_mapping,
-                                        .is_whole = setup->is_whole,
+                                        .is_dedicated = setup->is_dedicated,
                                         .page_bytes = setup->has_mapping ? UINT64_C(2) << 20 : 0};
     assert_status(gc_core_add_device(bench->core, &info, &bench->device), GC_OK);
     for (unsigned i = 0; i < WORKBENCH_CONTEXTS; i++)
@@ -185,7 +185,7 @@ struct gc_context *workbench_record(struct workbench *bench, struct gc_tenant *t
 
 uint64_t workbench_alloc_whole(struct workbench *bench, unsigned context, uint64_t bytes)
 {
-    const struct gc_request request = {.bytes = bytes, .api = API_MALLOC, .is_whole = true};
+    const struct gc_request request = {.bytes = bytes, .api = API_MALLOC, .is_dedicated = true};
     uint64_t address = 0;
     assert_status(gc_core_alloc(bench->core, bench->contexts[context], &request, &address,
                                 &bench->driver_code),
@@ -264,23 +264,23 @@ void workbench_retire(struct workbench *bench)
 {
     struct gc_context *context = bench->contexts[0];
     sim_driver_complete(&bench->sim, context->handle);
-    gc_core_retire(bench->core, context, gc_context_epoch(context));
+    gc_core_complete(bench->core, context, gc_context_epoch(context));
 }
 
 void workbench_drop(struct workbench *bench, unsigned context)
 {
-    struct gc_context *ending = gc_core_end_begin(bench->core, context + 1);
+    struct gc_context *ending = gc_core_teardown_begin(bench->core, context + 1);
     sim_driver_drop_context(&bench->sim, context + 1);
     if (ending != NULL)
-        gc_core_end_finish(ending);
+        gc_core_teardown_finish(ending);
 }
 
 void workbench_pretend_one_stream(struct workbench *bench)
 {
-    struct gc_work *work = gc_core_work(bench->core);
-    atomic_store(&work->has_left, false);
-    atomic_store(&work->mark.is_followed, false);
-    atomic_store(&work->hindered, 0);
+    struct gc_submissions *work = gc_core_submissions(bench->core);
+    atomic_store(&work->multi_stream, false);
+    atomic_store(&work->stream_fence.is_awaited, false);
+    atomic_store(&work->reuse_blocked, 0);
     atomic_store(&work->only_stream, GC_STREAM_NONE);
-    atomic_store(&work->quick_stream, GC_STREAM_ASK);
+    atomic_store(&work->quick_stream, GC_STREAM_CHECK);
 }

@@ -15,14 +15,14 @@ enum workbench_api { API_MALLOC, API_OTHER, WORKBENCH_API_COUNT };
 struct workbench_setup {
     enum gc_mode mode;
     uint64_t capacity_bytes;
-    uint64_t limit_bytes;           /* 0: none */
-    double trim_percent;            /* of 100 */
-    bool has_mapping;               /* in pages of 2 MiB */
-    bool is_fenced;                 /* reuse `fence`, else `sync` */
-    unsigned debug;                 /* of GC_DEBUG_ */
-    struct gc_log *log;             /* NULL: none */
-    bool is_whole;                  /* every block a driver allocation of its own */
-    const struct gc_run_plan *plan; /* NULL: none is followed */
+    uint64_t limit_bytes;       /* 0: none */
+    double trim_percent;        /* of 100 */
+    bool has_mapping;           /* in pages of 2 MiB */
+    bool is_fenced;             /* reuse `fence`, else `sync` */
+    unsigned debug;             /* of GC_DEBUG_ */
+    struct gc_log *log;         /* NULL: none */
+    bool is_dedicated;          /* every block a driver allocation of its own */
+    const struct gc_plan *plan; /* NULL: none is followed */
 };
 
 struct workbench {

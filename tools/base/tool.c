@@ -23,22 +23,22 @@ static void print_error(const struct tool_command *command, const char *format, 
                         bool usage)
 {
     char text[2048];
-    struct gc_out out;
-    gc_out_init(&out, STDERR_FILENO);
-    gc_out_text(&out, "gpucache ");
-    gc_out_text(&out, command->name);
-    gc_out_text(&out, ": ");
+    struct gc_writer out;
+    gc_writer_init(&out, STDERR_FILENO);
+    gc_writer_text(&out, "gpucache ");
+    gc_writer_text(&out, command->name);
+    gc_writer_text(&out, ": ");
     if (vsnprintf(text, sizeof(text), format, arguments) < 0)
         text[0] = '\0';
     for (const char *p = text; *p != '\0'; p++)
-        gc_out_char(&out, (unsigned char)*p < ' ' || *p == 0x7f ? '?' : *p);
+        gc_writer_char(&out, (unsigned char)*p < ' ' || *p == 0x7f ? '?' : *p);
     if (usage) {
-        gc_out_text(&out, "; see gpucache ");
-        gc_out_text(&out, command->name);
-        gc_out_text(&out, " --help");
+        gc_writer_text(&out, "; see gpucache ");
+        gc_writer_text(&out, command->name);
+        gc_writer_text(&out, " --help");
     }
-    gc_out_char(&out, '\n');
-    (void)!gc_out_flush(&out);
+    gc_writer_char(&out, '\n');
+    (void)!gc_writer_flush(&out);
 }
 
 int tool_fail(const struct tool_command *command, const char *format, ...)
@@ -64,7 +64,7 @@ int tool_refuse(const struct tool_command *command, const char *option, const ch
 {
     char shown[64];
     return tool_usage(command, "%s %s is not valid; accepted: %s", option,
-                      gc_text_show(value, strlen(value), shown, sizeof(shown)), accepted);
+                      gc_text_printable(value, strlen(value), shown, sizeof(shown)), accepted);
 }
 
 void tool_nearest_offer(struct tool_nearest *nearest, const char *name)
@@ -77,40 +77,40 @@ void tool_nearest_offer(struct tool_nearest *nearest, const char *name)
     nearest->distance = distance;
 }
 
-int tool_finish(const struct tool_command *command, struct gc_out *out)
+int tool_finish(const struct tool_command *command, struct gc_writer *out)
 {
     return tool_output_close(command, "-", out);
 }
 
-void tool_print_wrapped(struct gc_out *out, size_t column, const char *text)
+void tool_print_wrapped(struct gc_writer *out, size_t column, const char *text)
 {
     while (*text != '\0') {
         const size_t length = strcspn(text, " ");
         if (out->column > column && out->column + 1 + length > COLUMNS_MAX)
-            gc_out_char(out, '\n');
+            gc_writer_char(out, '\n');
         if (out->column > column)
-            gc_out_char(out, ' ');
+            gc_writer_char(out, ' ');
         else
-            gc_out_pad(out, column);
-        gc_out_bytes(out, text, length);
+            gc_writer_pad(out, column);
+        gc_writer_bytes(out, text, length);
         text += length;
         text += strspn(text, " ");
     }
-    gc_out_char(out, '\n');
+    gc_writer_char(out, '\n');
 }
 
-void tool_print_help(struct gc_out *out, const struct tool_command *command)
+void tool_print_help(struct gc_writer *out, const struct tool_command *command)
 {
-    gc_out_text(out, "usage: gpucache ");
-    gc_out_text(out, command->name);
-    gc_out_char(out, ' ');
-    gc_out_text(out, command->synopsis);
-    gc_out_text(out, "\n\n");
-    gc_out_text(out, command->summary);
-    gc_out_char(out, '\n');
+    gc_writer_text(out, "usage: gpucache ");
+    gc_writer_text(out, command->name);
+    gc_writer_char(out, ' ');
+    gc_writer_text(out, command->synopsis);
+    gc_writer_text(out, "\n\n");
+    gc_writer_text(out, command->summary);
+    gc_writer_char(out, '\n');
     if (command->help != NULL) {
-        gc_out_char(out, '\n');
-        gc_out_text(out, command->help);
+        gc_writer_char(out, '\n');
+        gc_writer_text(out, command->help);
     }
 }
 
@@ -133,7 +133,7 @@ static int refuse_option(const struct tool_command *command, const struct tool_o
     struct tool_nearest nearest = {.word = word};
     if (length == 1)
         return tool_usage(command, "- is not taken: a name is wanted, standard input is not read");
-    gc_text_show(text, length, word, sizeof(word));
+    gc_text_printable(text, length, word, sizeof(word));
     tool_nearest_offer(&nearest, "--help");
     for (size_t i = 0; i < count; i++)
         tool_nearest_offer(&nearest, options[i].name);
@@ -188,8 +188,8 @@ static bool is_help(const char *text)
 
 static int print_help(const struct tool_command *command)
 {
-    struct gc_out out;
-    gc_out_init(&out, STDOUT_FILENO);
+    struct gc_writer out;
+    gc_writer_init(&out, STDOUT_FILENO);
     tool_print_help(&out, command);
     return tool_finish(command, &out);
 }
@@ -349,7 +349,7 @@ const char *tool_file_hint(const struct tool_file *file, enum tool_kind wanted)
         return "";
     if (wanted == TOOL_REPORT && begins_with(file, GC_TRACE_MAGIC))
         return "; it is a trace, for gpucache trace, replay and plan";
-    if (begins_with(file, GC_RUN_MAGIC))
+    if (begins_with(file, GC_PLAN_MAGIC))
         return "; it is a plan of a run, for GPUCACHE_PLAN and gpucache replay --plan";
     if (wanted != TOOL_REPORT && begins_with(file, "{") &&
         memmem(file->data, head, schema, strlen(schema)) != NULL)
@@ -416,7 +416,7 @@ static const char *output_error(int error)
 }
 
 int tool_output_open(const struct tool_command *command, const char *path,
-                     const struct tool_file *input, struct gc_out *out)
+                     const struct tool_file *input, struct gc_writer *out)
 {
     struct stat info;
     int fd = STDOUT_FILENO;
@@ -438,7 +438,7 @@ int tool_output_open(const struct tool_command *command, const char *path,
     if (S_ISREG(info.st_mode) && ftruncate(fd, 0) != 0)
         goto fail;
 opened:
-    gc_out_init(out, fd);
+    gc_writer_init(out, fd);
     return TOOL_DONE;
 fail:;
     const int error = errno;
@@ -446,9 +446,9 @@ fail:;
     return tool_fail(command, "%s: %s", path, strerror(error));
 }
 
-int tool_output_close(const struct tool_command *command, const char *path, struct gc_out *out)
+int tool_output_close(const struct tool_command *command, const char *path, struct gc_writer *out)
 {
-    const bool is_flushed = gc_out_flush(out) == GC_OK;
+    const bool is_flushed = gc_writer_flush(out) == GC_OK;
     const bool is_ours = out->fd != STDOUT_FILENO;
     int error = errno;
     if (is_ours && close(out->fd) != 0 && is_flushed) {

@@ -55,11 +55,11 @@ void tool_nearest_offer(struct tool_nearest *nearest, const char *name);
 
 /* Flushes what was written on stdout; TOOL_FAILED, with a line, if that failed. Who writes into a
  * pipe that nobody reads any more ends by SIGPIPE, as other programs do. */
-int tool_finish(const struct tool_command *command, struct gc_out *out);
-void tool_print_help(struct gc_out *out, const struct tool_command *command);
+int tool_finish(const struct tool_command *command, struct gc_writer *out);
+void tool_print_help(struct gc_writer *out, const struct tool_command *command);
 /* Words of `text`, broken before column 80, each line begun at `column`, the first where it stands
  * if that is behind; ends the line. */
-void tool_print_wrapped(struct gc_out *out, size_t column, const char *text);
+void tool_print_wrapped(struct gc_writer *out, size_t column, const char *text);
 
 /* One option: --name VALUE or --name=VALUE, or a flag. A value that begins with "--" wants the
  * second form. */
@@ -126,12 +126,12 @@ const char *tool_file_hint(const struct tool_file *file, enum tool_kind wanted);
  * may be NULL, nor what this process opened for writing before. TOOL_FAILED with a line; else `out`
  * is to be closed. */
 int tool_output_open(const struct tool_command *command, const char *path,
-                     const struct tool_file *input, struct gc_out *out) GC_CHECKED;
+                     const struct tool_file *input, struct gc_writer *out) GC_CHECKED;
 /* TOOL_FAILED with a line if the path is that input, which may be empty (not mapped). */
 int tool_output_check(const struct tool_command *command, const char *path,
                       const struct tool_file *input) GC_CHECKED;
 /* TOOL_FAILED with a line if anything since could not be written. */
 int tool_output_close(const struct tool_command *command, const char *path,
-                      struct gc_out *out) GC_CHECKED;
+                      struct gc_writer *out) GC_CHECKED;
 
 #endif

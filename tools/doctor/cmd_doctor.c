@@ -15,40 +15,40 @@
 
 static const struct {
     const char *word;
-    enum gc_out_style style;
+    enum gc_writer_style style;
 } levels[] = {
     [DOCTOR_OK] = {"ok", GC_STYLE_GOOD},
-    [DOCTOR_NOTE] = {"note", GC_STYLE_STRONG},
+    [DOCTOR_INFO] = {"note", GC_STYLE_STRONG},
     [DOCTOR_WARNING] = {"warning", GC_STYLE_CAUTION},
     [DOCTOR_FAILURE] = {"FAILURE", GC_STYLE_ALERT},
 };
 
 /* ---- for people ---- */
 
-static void print_finding(struct gc_out *out, const struct doctor_finding *finding)
+static void print_finding(struct gc_writer *out, const struct doctor_finding *finding)
 {
-    gc_out_style(out, levels[finding->level].style);
-    gc_out_text(out, levels[finding->level].word);
-    gc_out_style(out, GC_STYLE_PLAIN);
-    gc_out_pad(out, 9);
-    gc_out_text(out, finding->topic);
+    gc_writer_set_style(out, levels[finding->level].style);
+    gc_writer_text(out, levels[finding->level].word);
+    gc_writer_set_style(out, GC_STYLE_PLAIN);
+    gc_writer_pad(out, 9);
+    gc_writer_text(out, finding->topic);
     tool_print_wrapped(out, COLUMN_TEXT, finding->text);
     if (finding->advice != NULL) {
-        gc_out_pad(out, COLUMN_TEXT);
-        gc_out_text(out, "->");
+        gc_writer_pad(out, COLUMN_TEXT);
+        gc_writer_text(out, "->");
         tool_print_wrapped(out, COLUMN_TEXT, finding->advice);
     }
 }
 
-static void print_count(struct gc_out *out, size_t count, const char *one, const char *many)
+static void print_count(struct gc_writer *out, size_t count, const char *one, const char *many)
 {
-    gc_out_uint(out, count);
-    gc_out_text(out, count == 1 ? one : many);
+    gc_writer_uint(out, count);
+    gc_writer_text(out, count == 1 ? one : many);
 }
 
-static void print_text(struct gc_out *out, const struct doctor *doctor)
+static void print_text(struct gc_writer *out, const struct doctor *doctor)
 {
-    out->is_colored = gc_out_wants_color(STDOUT_FILENO);
+    out->is_colored = gc_writer_wants_color(STDOUT_FILENO);
     for (size_t i = 0; i < doctor->count; i++)
         print_finding(out, &doctor->findings[i]);
     print_count(out, doctor_count(doctor, DOCTOR_FAILURE), " failure, ", " failures, ");
@@ -57,49 +57,49 @@ static void print_text(struct gc_out *out, const struct doctor *doctor)
 
 /* ---- for programs ---- */
 
-static void print_json(struct gc_out *out, const struct doctor *doctor, const char *program)
+static void print_json(struct gc_writer *out, const struct doctor *doctor, const char *program)
 {
     static const char *const words[] = {"ok", "note", "warning", "failure"};
     struct gc_json json;
     gc_json_init(&json, out);
     gc_json_begin_object(&json, GC_JSON_LINES);
-    gc_json_put_string(&json, "schema", "gpucache-doctor/1");
-    gc_json_put_string(&json, "version", GC_VERSION);
+    gc_json_write_string(&json, "schema", "gpucache-doctor/1");
+    gc_json_write_string(&json, "version", GC_VERSION);
     if (program != NULL)
-        gc_json_put_string(&json, "program", program);
+        gc_json_write_string(&json, "program", program);
     else
-        gc_json_put_null(&json, "program");
-    gc_json_put_uint(&json, "failures", doctor_count(doctor, DOCTOR_FAILURE));
-    gc_json_put_uint(&json, "warnings", doctor_count(doctor, DOCTOR_WARNING));
+        gc_json_write_null(&json, "program");
+    gc_json_write_uint(&json, "failures", doctor_count(doctor, DOCTOR_FAILURE));
+    gc_json_write_uint(&json, "warnings", doctor_count(doctor, DOCTOR_WARNING));
     gc_json_open_array(&json, "findings", GC_JSON_LINES);
     for (size_t i = 0; i < doctor->count; i++) {
         const struct doctor_finding *finding = &doctor->findings[i];
         gc_json_begin_object(&json, GC_JSON_LINE);
-        gc_json_put_string(&json, "level", words[finding->level]);
-        gc_json_put_string(&json, "topic", finding->topic);
-        gc_json_put_string(&json, "text", finding->text);
+        gc_json_write_string(&json, "level", words[finding->level]);
+        gc_json_write_string(&json, "topic", finding->topic);
+        gc_json_write_string(&json, "text", finding->text);
         if (finding->advice != NULL)
-            gc_json_put_string(&json, "advice", finding->advice);
+            gc_json_write_string(&json, "advice", finding->advice);
         else
-            gc_json_put_null(&json, "advice");
+            gc_json_write_null(&json, "advice");
         gc_json_end_object(&json);
     }
     gc_json_end_array(&json);
     gc_json_end_object(&json);
-    gc_out_char(out, '\n');
+    gc_writer_char(out, '\n');
 }
 
 /* What a program under the library finds of it; asked of this one by doctor_library.c. */
 static int answer(void)
 {
     const char *(*version)(void);
-    struct gc_out out;
+    struct gc_writer out;
     *(void **)&version = dlsym(RTLD_DEFAULT, "gpucache_version");
-    gc_out_init(&out, STDOUT_FILENO);
+    gc_writer_init(&out, STDOUT_FILENO);
     if (version != NULL) {
-        gc_out_text(&out, "answer ");
-        gc_out_text(&out, version());
-        gc_out_char(&out, '\n');
+        gc_writer_text(&out, "answer ");
+        gc_writer_text(&out, version());
+        gc_writer_char(&out, '\n');
     }
     return tool_finish(&tool_command_doctor, &out);
 }
@@ -108,7 +108,7 @@ static int doctor(int argc, char **argv)
 {
     struct doctor found = {0};
     bool as_json = false;
-    struct gc_out out;
+    struct gc_writer out;
     const struct tool_option options[] = {{.name = "--json", .flag = &as_json}};
     int next;
     if (argc == 2 && strcmp(argv[1], "--answer") == 0)
@@ -124,7 +124,7 @@ static int doctor(int argc, char **argv)
     doctor_driver(&found);
     if (program != NULL)
         doctor_program(&found, program);
-    gc_out_init(&out, STDOUT_FILENO);
+    gc_writer_init(&out, STDOUT_FILENO);
     if (as_json)
         print_json(&out, &found, program);
     else

@@ -58,8 +58,8 @@ static void add(struct doctor *doctor, enum doctor_level level, const char *topi
         doctor->count++;
 }
 
-void doctor_say(struct doctor *doctor, enum doctor_level level, const char *topic,
-                const char *format, ...)
+void doctor_report(struct doctor *doctor, enum doctor_level level, const char *topic,
+                   const char *format, ...)
 {
     char text[TEXT_BYTES];
     va_list arguments;
@@ -168,7 +168,7 @@ void doctor_apart(struct doctor *doctor, const char *topic, unsigned seconds,
     static char buffer[256 << 10];
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
-        doctor_say(doctor, DOCTOR_FAILURE, topic, "could not be examined: %s", strerror(errno));
+        doctor_report(doctor, DOCTOR_FAILURE, topic, "could not be examined: %s", strerror(errno));
         return;
     }
     const pid_t child = fork();
@@ -189,10 +189,10 @@ void doctor_apart(struct doctor *doctor, const char *topic, unsigned seconds,
     for (char *line; ended && (line = strsep(&rest, "\n")) != NULL;)
         take_line(doctor, line);
     if (!ended)
-        doctor_say(doctor, DOCTOR_FAILURE, topic, "did not answer within %u s", seconds);
+        doctor_report(doctor, DOCTOR_FAILURE, topic, "did not answer within %u s", seconds);
     else if (status == -1 || WIFSIGNALED(status))
-        doctor_say(doctor, DOCTOR_FAILURE, topic, "ended with %s while it was examined",
-                   status == -1 ? "an error" : strsignal(WTERMSIG(status)));
+        doctor_report(doctor, DOCTOR_FAILURE, topic, "ended with %s while it was examined",
+                      status == -1 ? "an error" : strsignal(WTERMSIG(status)));
     if (!ended || status == -1 || WIFSIGNALED(status))
         doctor_advise(doctor,
                       "any CUDA program will fare like this: nvidia-smi and dmesg say more");

@@ -10,7 +10,7 @@
 
 enum doctor_level {
     DOCTOR_OK,
-    DOCTOR_NOTE,    /* worth knowing */
+    DOCTOR_INFO,    /* worth knowing */
     DOCTOR_WARNING, /* something will not be as wished */
     DOCTOR_FAILURE, /* the library cannot do its work */
 };
@@ -31,8 +31,8 @@ struct doctor {
 void doctor_fini(struct doctor *doctor);
 
 /* A finding. Foreign text in it is shown, not interpreted: what is not printable becomes '?'. */
-void doctor_say(struct doctor *doctor, enum doctor_level level, const char *topic,
-                const char *format, ...) __attribute__((format(printf, 4, 5)));
+void doctor_report(struct doctor *doctor, enum doctor_level level, const char *topic,
+                   const char *format, ...) __attribute__((format(printf, 4, 5)));
 /* What to do about the last one. */
 void doctor_advise(struct doctor *doctor, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

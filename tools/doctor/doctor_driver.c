@@ -88,16 +88,16 @@ static void examine_sharing(struct doctor *doctor, const struct driver *driver, 
 {
     const int mode = attribute(driver, ATTRIBUTE_COMPUTE_MODE, device);
     if (mode == MODE_PROHIBITED) {
-        doctor_say(doctor, DOCTOR_FAILURE, topic, "its compute mode lets no program use it");
+        doctor_report(doctor, DOCTOR_FAILURE, topic, "its compute mode lets no program use it");
         doctor_advise(doctor, "nvidia-smi -c DEFAULT");
     } else if (mode == MODE_EXCLUSIVE) {
-        doctor_say(doctor, DOCTOR_NOTE, topic, "one process at a time may use it");
+        doctor_report(doctor, DOCTOR_INFO, topic, "one process at a time may use it");
         doctor_advise(doctor, "nvidia-smi -c DEFAULT, if a group shall share it");
     }
     if (attribute(driver, ATTRIBUTE_MPS, device) != 0)
-        doctor_say(doctor, DOCTOR_NOTE, topic,
-                   "a multi-process server shares it: plain driver allocations back the cache, "
-                   "unless GPUCACHE_BACKEND=vmm");
+        doctor_report(doctor, DOCTOR_INFO, topic,
+                      "a multi-process server shares it: plain driver allocations back the cache, "
+                      "unless GPUCACHE_BACKEND=vmm");
 }
 
 static void examine_device(struct doctor *doctor, const struct driver *driver, int ordinal)
@@ -110,22 +110,23 @@ static void examine_device(struct doctor *doctor, const struct driver *driver, i
     snprintf(topic, sizeof(topic), "device %d", ordinal);
     if (driver->get(&device, ordinal) != 0 || driver->name(name, sizeof(name), device) != 0 ||
         driver->total(&bytes, device) != 0) {
-        doctor_say(doctor, DOCTOR_FAILURE, topic, "the driver does not describe it");
+        doctor_report(doctor, DOCTOR_FAILURE, topic, "the driver does not describe it");
         doctor_advise(doctor, "nvidia-smi says whether it has fallen off the bus");
         return;
     }
-    doctor_say(doctor, DOCTOR_OK, topic, "%s, %s%s", name, gc_text_size(bytes, size),
-               strstr(name, "MIG") != NULL ? ", a MIG instance: its share is what counts" : "");
+    doctor_report(doctor, DOCTOR_OK, topic, "%s, %s%s", name, gc_text_size(bytes, size),
+                  strstr(name, "MIG") != NULL ? ", a MIG instance: its share is what counts" : "");
     if (attribute(driver, ATTRIBUTE_MAPPING, device) != 0) {
-        doctor_say(doctor, DOCTOR_OK, topic, "it maps memory: the cache is elastic");
+        doctor_report(doctor, DOCTOR_OK, topic, "it maps memory: the cache is elastic");
     } else {
-        doctor_say(doctor, DOCTOR_WARNING, topic,
-                   "it cannot map memory (virtual memory management)");
+        doctor_report(doctor, DOCTOR_WARNING, topic,
+                      "it cannot map memory (virtual memory management)");
         doctor_advise(doctor, "plain driver allocations back the cache: fragmentation is possible; "
                               "a newer driver or device has it");
     }
     if (attribute(driver, ATTRIBUTE_POOLS, device) == 0)
-        doctor_say(doctor, DOCTOR_NOTE, topic, "it has no stream-ordered memory (cudaMallocAsync)");
+        doctor_report(doctor, DOCTOR_INFO, topic,
+                      "it has no stream-ordered memory (cudaMallocAsync)");
     examine_sharing(doctor, driver, topic, device);
 }
 
@@ -138,35 +139,36 @@ static void examine_version(struct doctor *doctor, const struct driver *driver)
     if (driver->version(&version) != 0)
         return;
     const char *path = dladdr(*(void *const *)&driver->init, &info) != 0 ? info.dli_fname : "?";
-    doctor_say(doctor, DOCTOR_OK, TOPIC, "%s serves CUDA %d.%d", path, version / 1000,
-               version % 1000 / 10);
+    doctor_report(doctor, DOCTOR_OK, TOPIC, "%s serves CUDA %d.%d", path, version / 1000,
+                  version % 1000 / 10);
     if (version < VERSION_MIN) {
-        doctor_say(doctor, DOCTOR_WARNING, TOPIC,
-                   "it is older than CUDA 11.8, the oldest that is "
-                   "served");
+        doctor_report(doctor, DOCTOR_WARNING, TOPIC,
+                      "it is older than CUDA 11.8, the oldest that is "
+                      "served");
         doctor_advise(doctor, "update the driver");
     } else if (version < VERSION_FENCE) {
-        doctor_say(doctor, DOCTOR_NOTE, TOPIC,
-                   "before CUDA 12.5 a fence is an event on each stream, not one call for all");
+        doctor_report(doctor, DOCTOR_INFO, TOPIC,
+                      "before CUDA 12.5 a fence is an event on each stream, not one call for all");
         doctor_advise(doctor, "with many streams a newer driver is a little faster");
     }
 }
 
-static void ask_driver(struct doctor *doctor)
+static void query_driver(struct doctor *doctor)
 {
     struct driver driver;
     const char *name = NULL;
     int count = 0;
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
     if (library == NULL) {
-        doctor_say(doctor, DOCTOR_WARNING, TOPIC, "%s", dlerror());
+        doctor_report(doctor, DOCTOR_WARNING, TOPIC, "%s", dlerror());
         doctor_advise(doctor,
                       "install NVIDIA's driver, or give the container the host's; without it "
                       "programs under the library run as without it");
         return;
     }
     if (!find_all(library, &driver)) {
-        doctor_say(doctor, DOCTOR_FAILURE, TOPIC, "libcuda.so.1 lacks calls that every driver has");
+        doctor_report(doctor, DOCTOR_FAILURE, TOPIC,
+                      "libcuda.so.1 lacks calls that every driver has");
         doctor_advise(doctor, "is it a stub, for linking only? Look at LD_LIBRARY_PATH");
         return;
     }
@@ -175,8 +177,8 @@ static void ask_driver(struct doctor *doctor)
     if (error != 0 || (driver.count(&count) != 0 || count == 0)) {
         const int shown = error != 0 ? error : 100;
         (void)driver.error_name(shown, &name);
-        doctor_say(doctor, DOCTOR_FAILURE, TOPIC, "cuInit: %s (%d)", name != NULL ? name : "?",
-                   shown);
+        doctor_report(doctor, DOCTOR_FAILURE, TOPIC, "cuInit: %s (%d)", name != NULL ? name : "?",
+                      shown);
         doctor_advise(doctor, "%s", advice_of(shown));
         return;
     }
@@ -193,7 +195,7 @@ struct nvml {
     int (*mig)(void *device, unsigned *current, unsigned *pending);
 };
 
-static void ask_nvml(struct doctor *doctor)
+static void query_nvml(struct doctor *doctor)
 {
     struct nvml nvml;
     unsigned count = 0;
@@ -211,9 +213,9 @@ static void ask_nvml(struct doctor *doctor)
         if (nvml.handle(i, &device) != 0 || nvml.mig(device, &current, &pending) != 0)
             continue;
         if (current != 0 || pending != current)
-            doctor_say(doctor, DOCTOR_NOTE, "MIG", "device %u of NVML is %s instances%s", i,
-                       current != 0 ? "divided into" : "not divided into",
-                       pending != current ? ", which changes at its next reset" : "");
+            doctor_report(doctor, DOCTOR_INFO, "MIG", "device %u of NVML is %s instances%s", i,
+                          current != 0 ? "divided into" : "not divided into",
+                          pending != current ? ", which changes at its next reset" : "");
     }
 }
 
@@ -227,7 +229,7 @@ static void examine_toolkit(struct doctor *doctor)
     char shown[512] = "";
     const char *home = getenv("CUDA_HOME") != NULL ? getenv("CUDA_HOME") : getenv("CUDA_PATH");
     if (home != NULL && access(home, F_OK) != 0) {
-        doctor_say(doctor, DOCTOR_NOTE, "toolkit", "CUDA_HOME is %s, which is not there", home);
+        doctor_report(doctor, DOCTOR_INFO, "toolkit", "CUDA_HOME is %s, which is not there", home);
         doctor_advise(doctor, "it matters only to build programs");
     }
     for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
@@ -243,9 +245,9 @@ static void examine_toolkit(struct doctor *doctor)
         }
         globfree(&found);
     }
-    doctor_say(doctor, DOCTOR_OK, "toolkit", "%s%s",
-               shown[0] != '\0' ? "runtimes: " : "none is installed: programs bring their runtime",
-               shown);
+    doctor_report(
+        doctor, DOCTOR_OK, "toolkit", "%s%s",
+        shown[0] != '\0' ? "runtimes: " : "none is installed: programs bring their runtime", shown);
 }
 
 static void examine_server(struct doctor *doctor)
@@ -255,15 +257,16 @@ static void examine_server(struct doctor *doctor)
     snprintf(control, sizeof(control), "%s/control", folder != NULL ? folder : "/tmp/nvidia-mps");
     if (access(control, F_OK) != 0)
         return;
-    doctor_say(doctor, DOCTOR_NOTE, "MPS", "a multi-process server's daemon is there: %s", control);
+    doctor_report(doctor, DOCTOR_INFO, "MPS", "a multi-process server's daemon is there: %s",
+                  control);
     doctor_advise(doctor, "limits of its own (CUDA_MPS_PINNED_DEVICE_MEM_LIMIT) come on top of "
                           "GPUCACHE_LIMIT");
 }
 
 void doctor_driver(struct doctor *doctor)
 {
-    doctor_apart(doctor, TOPIC, DRIVER_SECONDS, ask_driver);
-    doctor_apart(doctor, "NVML", DRIVER_SECONDS, ask_nvml);
+    doctor_apart(doctor, TOPIC, DRIVER_SECONDS, query_driver);
+    doctor_apart(doctor, "NVML", DRIVER_SECONDS, query_nvml);
     examine_server(doctor);
     examine_toolkit(doctor);
 }

@@ -25,17 +25,18 @@ static void examine_preload(struct doctor *doctor, const char *library)
     const int status = doctor_run(arguments, "LD_PRELOAD", library, output, sizeof(output));
     const char *answer = strstr(output, "answer ");
     if (status == 0 && answer != NULL && sscanf(answer, "answer %63s", version) == 1) {
-        doctor_say(doctor, DOCTOR_OK, TOPIC, "%s, version %s, can be preloaded", library, version);
+        doctor_report(doctor, DOCTOR_OK, TOPIC, "%s, version %s, can be preloaded", library,
+                      version);
         if (strcmp(version, GC_VERSION) != 0) {
-            doctor_say(doctor, DOCTOR_WARNING, TOPIC, "the library is %s, this tool " GC_VERSION,
-                       version);
+            doctor_report(doctor, DOCTOR_WARNING, TOPIC, "the library is %s, this tool " GC_VERSION,
+                          version);
             doctor_advise(doctor, "install both from one build: reports and the ledger may differ");
         }
         return;
     }
     output[strcspn(output, "\n")] = '\0';
-    doctor_say(doctor, DOCTOR_FAILURE, TOPIC, "%s cannot be preloaded: %s", library,
-               output[0] != '\0' ? output : "a program under it ended without a word");
+    doctor_report(doctor, DOCTOR_FAILURE, TOPIC, "%s cannot be preloaded: %s", library,
+                  output[0] != '\0' ? output : "a program under it ended without a word");
     doctor_advise(doctor, "check that it is of this machine's architecture, that its folder can be "
                           "read and is not mounted noexec, and that glibc is 2.31 or newer");
 }
@@ -54,26 +55,27 @@ static void examine_module(struct doctor *doctor, const char *library)
 {
     char path[PATH_MAX];
     if (!gc_model_module_find(library, path)) {
-        doctor_say(doctor, DOCTOR_WARNING, TOPIC,
-                   GC_MODEL_MODULE_FILE " is neither beside %s nor in the folder gpucache there",
-                   library);
+        doctor_report(doctor, DOCTOR_WARNING, TOPIC,
+                      GC_MODEL_MODULE_FILE " is neither beside %s nor in the folder gpucache there",
+                      library);
         doctor_advise(doctor, "install it there: with GPUCACHE_MODEL no model can be read without "
                               "it, and GPUCACHE_GATE=deny and exit refuse CUDA");
         return;
     }
     const struct gc_model_module *module = load_module(path);
     if (module == NULL) {
-        doctor_say(doctor, DOCTOR_FAILURE, TOPIC, "%s cannot be loaded: %s", path, dlerror());
+        doctor_report(doctor, DOCTOR_FAILURE, TOPIC, "%s cannot be loaded: %s", path, dlerror());
         doctor_advise(doctor, "install it anew, from the library's build");
     } else if (!gc_model_module_matches(module)) {
-        doctor_say(doctor, DOCTOR_WARNING, TOPIC,
-                   "%s is of another build (version %.31s) than this tool (version " GC_VERSION ")",
-                   path, module->key.version);
+        doctor_report(doctor, DOCTOR_WARNING, TOPIC,
+                      "%s is of another build (version %.31s) than this tool (version " GC_VERSION
+                      ")",
+                      path, module->key.version);
         doctor_advise(doctor, "install library, module and tool from one build: the library "
                               "refuses a module of another");
     } else {
-        doctor_say(doctor, DOCTOR_OK, TOPIC, "%s, version %.31s, reads models", path,
-                   module->key.version);
+        doctor_report(doctor, DOCTOR_OK, TOPIC, "%s, version %.31s, reads models", path,
+                      module->key.version);
     }
 }
 
@@ -83,23 +85,23 @@ static void examine_settings(struct doctor *doctor)
     struct gc_log log = {.level = GC_LOG_ERROR, .fd = -1};
     struct gc_options *options;
     if (gc_options_load(environ, &log, &options) != GC_OK) {
-        doctor_say(doctor, DOCTOR_FAILURE, "settings", "could not be read: no memory");
+        doctor_report(doctor, DOCTOR_FAILURE, "settings", "could not be read: no memory");
         return;
     }
     for (uint32_t i = 0; i < options->warning_count; i++) {
-        doctor_say(doctor, options->refused ? DOCTOR_FAILURE : DOCTOR_WARNING, "settings", "%s",
-                   options->warnings[i]);
+        doctor_report(doctor, options->refused ? DOCTOR_FAILURE : DOCTOR_WARNING, "settings", "%s",
+                      options->warnings[i]);
         doctor_advise(doctor, "gpucache help options lists names and values");
     }
     if (options->warning_count == 0 && options->set_mask == 0)
-        doctor_say(doctor, DOCTOR_OK, "settings", "none are set: the defaults");
+        doctor_report(doctor, DOCTOR_OK, "settings", "none are set: the defaults");
     for (int i = 0; i < GC_OPTION_COUNT; i++) {
         const char *text = gc_options_is_set(options, (enum gc_option)i)
-                               ? getenv(gc_option_row((enum gc_option)i)->name)
+                               ? getenv(gc_options_get_row((enum gc_option)i)->name)
                                : NULL;
         if (text != NULL)
-            doctor_say(doctor, DOCTOR_OK, "settings", "%s=%s",
-                       gc_option_row((enum gc_option)i)->name, text);
+            doctor_report(doctor, DOCTOR_OK, "settings", "%s=%s",
+                          gc_options_get_row((enum gc_option)i)->name, text);
     }
     gc_options_free(options);
 }
@@ -112,7 +114,7 @@ void doctor_library(struct doctor *doctor)
         examine_preload(doctor, library);
         examine_module(doctor, library);
     } else {
-        doctor_say(doctor, DOCTOR_FAILURE, TOPIC, "%s", reason);
+        doctor_report(doctor, DOCTOR_FAILURE, TOPIC, "%s", reason);
         doctor_advise(doctor, "build it (make) or install it (make install) beside this tool");
     }
     examine_settings(doctor);

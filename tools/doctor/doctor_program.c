@@ -91,8 +91,8 @@ static void examine_privileges(struct doctor *doctor, const char *path)
     const bool is_raised = (facts.st_mode & (S_ISUID | S_ISGID)) != 0;
     if (!is_raised && getxattr(path, "security.capability", NULL, 0) <= 0)
         return;
-    doctor_say(doctor, DOCTOR_FAILURE, TOPIC, "%s has %s: the loader drops LD_PRELOAD", path,
-               is_raised ? "the setuid or setgid bit" : "file capabilities");
+    doctor_report(doctor, DOCTOR_FAILURE, TOPIC, "%s has %s: the loader drops LD_PRELOAD", path,
+                  is_raised ? "the setuid or setgid bit" : "file capabilities");
     doctor_advise(doctor,
                   "run a copy without them, or name the library in /etc/ld.so.preload, from "
                   "where it is loaded everywhere (settings that are paths are then ignored)");
@@ -101,27 +101,27 @@ static void examine_privileges(struct doctor *doctor, const char *path)
 static bool examine_kind(struct doctor *doctor, const char *path, const struct doctor_elf *elf)
 {
     if (!elf->is_64 || !elf->is_of_this_machine) {
-        doctor_say(doctor, DOCTOR_FAILURE, TOPIC, "%s is of another machine than the library",
-                   path);
+        doctor_report(doctor, DOCTOR_FAILURE, TOPIC, "%s is of another machine than the library",
+                      path);
         doctor_advise(doctor,
                       "preload a library that was built for it; 32-bit programs have no CUDA");
         return false;
     }
     if (elf->is_library) {
-        doctor_say(doctor, DOCTOR_FAILURE, TOPIC, "%s is a shared library, no program", path);
+        doctor_report(doctor, DOCTOR_FAILURE, TOPIC, "%s is a shared library, no program", path);
         doctor_advise(doctor, "name the program that loads it: that is what a preload reaches");
         return false;
     }
     if (!elf->is_dynamic || elf->interpreter[0] == '\0') {
-        doctor_say(doctor, DOCTOR_FAILURE, TOPIC,
-                   "%s is statically linked: no loader runs, so nothing can be preloaded", path);
+        doctor_report(doctor, DOCTOR_FAILURE, TOPIC,
+                      "%s is statically linked: no loader runs, so nothing can be preloaded", path);
         doctor_advise(doctor,
                       "link it with libc dynamically (leave -static away); the CUDA runtime "
                       "may stay static");
         return false;
     }
     if (strstr(elf->interpreter, "ld-musl") != NULL) {
-        doctor_say(doctor, DOCTOR_FAILURE, TOPIC, "%s is a program of musl's", path);
+        doctor_report(doctor, DOCTOR_FAILURE, TOPIC, "%s is a program of musl's", path);
         doctor_advise(doctor, "the library needs glibc, as NVIDIA's driver does: use an image that "
                               "is based on glibc");
         return false;
@@ -145,22 +145,23 @@ static void add_object(struct doctor *doctor, const char *path, struct ways *way
         ways->opens_namespaces = true;
     if (elf.runtime[0] != '\0') {
         ways->runtime++;
-        doctor_say(doctor, DOCTOR_OK, TOPIC, "%s uses the shared runtime, %s: served at cudaMalloc",
-                   name, elf.runtime);
+        doctor_report(doctor, DOCTOR_OK, TOPIC,
+                      "%s uses the shared runtime, %s: served at cudaMalloc", name, elf.runtime);
     }
     if (elf.needs_driver) {
         ways->driver++;
-        doctor_say(doctor, DOCTOR_OK, TOPIC, "%s is linked with the driver: served at cuMemAlloc",
-                   name);
+        doctor_report(doctor, DOCTOR_OK, TOPIC,
+                      "%s is linked with the driver: served at cuMemAlloc", name);
     }
     if (doctor_elf_has_static_runtime(&elf)) {
         ways->static_runtime++;
-        doctor_say(doctor, DOCTOR_OK, TOPIC,
-                   "%s has a static runtime: served at the driver's calls that it looks up", name);
+        doctor_report(doctor, DOCTOR_OK, TOPIC,
+                      "%s has a static runtime: served at the driver's calls that it looks up",
+                      name);
     } else if (elf.names_driver && !elf.needs_driver && elf.runtime[0] == '\0') {
         ways->opens++;
-        doctor_say(doctor, DOCTOR_OK, TOPIC, "%s opens the driver itself: served at its look-ups",
-                   name);
+        doctor_report(doctor, DOCTOR_OK, TOPIC,
+                      "%s opens the driver itself: served at its look-ups", name);
     }
 }
 
@@ -171,7 +172,7 @@ static void take_line(struct doctor *doctor, char *line, struct ways *ways)
     char *path = arrow != NULL ? arrow + 4 : line + strspn(line, " \t");
     if (arrow != NULL && strncmp(path, "not found", 9) == 0) {
         *arrow = '\0';
-        doctor_say(doctor, DOCTOR_FAILURE, TOPIC, "%s is not found", line + strspn(line, " \t"));
+        doctor_report(doctor, DOCTOR_FAILURE, TOPIC, "%s is not found", line + strspn(line, " \t"));
         doctor_advise(doctor, "install it, or name its folder in LD_LIBRARY_PATH; the program does "
                               "not start without it");
         return;
@@ -190,13 +191,13 @@ static void examine_objects(struct doctor *doctor, const char *path, const struc
     /* Any other would be a program that the file chose. */
     if (strncmp(elf->interpreter, "/lib", 4) != 0 &&
         strncmp(elf->interpreter, "/usr/lib", 8) != 0) {
-        doctor_say(doctor, DOCTOR_WARNING, TOPIC, "its loader, %s, is not the system's: not asked",
-                   elf->interpreter);
+        doctor_report(doctor, DOCTOR_WARNING, TOPIC,
+                      "its loader, %s, is not the system's: not asked", elf->interpreter);
         return;
     }
     if (doctor_run(arguments, "LD_TRACE_LOADED_OBJECTS", "1", output, sizeof(output)) < 0) {
-        doctor_say(doctor, DOCTOR_WARNING, TOPIC, "%s could not say what it would load",
-                   elf->interpreter);
+        doctor_report(doctor, DOCTOR_WARNING, TOPIC, "%s could not say what it would load",
+                      elf->interpreter);
         return;
     }
     char *rest = output;
@@ -213,8 +214,8 @@ static bool is_python(const char *path)
 static void conclude(struct doctor *doctor, const char *path, const struct ways *ways)
 {
     if (ways->runtime + ways->static_runtime + ways->driver + ways->opens == 0) {
-        doctor_say(doctor, DOCTOR_NOTE, TOPIC,
-                   "no way to CUDA is seen in what %s loads at its start", path);
+        doctor_report(doctor, DOCTOR_INFO, TOPIC,
+                      "no way to CUDA is seen in what %s loads at its start", path);
         doctor_advise(
             doctor, "%s",
             is_python(path)
@@ -226,15 +227,15 @@ static void conclude(struct doctor *doctor, const char *path, const struct ways 
                 : "then the library does nothing in it");
     }
     if (ways->opens_namespaces) {
-        doctor_say(doctor, DOCTOR_WARNING, TOPIC,
-                   "it can open libraries in namespaces of their own "
-                   "(dlmopen), where a preload is not seen");
+        doctor_report(doctor, DOCTOR_WARNING, TOPIC,
+                      "it can open libraries in namespaces of their own "
+                      "(dlmopen), where a preload is not seen");
         doctor_advise(doctor,
                       "compare the report with nvidia-smi; what is loaded that way escapes");
     }
     if (ways->opens_anything) {
-        doctor_say(doctor, DOCTOR_NOTE, TOPIC,
-                   "what it opens with RTLD_DEEPBIND as it runs does not see a preload");
+        doctor_report(doctor, DOCTOR_INFO, TOPIC,
+                      "what it opens with RTLD_DEEPBIND as it runs does not see a preload");
         doctor_advise(doctor,
                       "if the report has less than nvidia-smi: LD_DEBUG=files,bindings shows "
                       "what is opened so");
@@ -251,7 +252,7 @@ void doctor_program(struct doctor *doctor, const char *program)
     snprintf(name, sizeof(name), "%s", program);
     for (unsigned scripts = 0;; scripts++) {
         if (!find_program(name, path)) {
-            doctor_say(doctor, DOCTOR_FAILURE, TOPIC, "%s: %s", name, strerror(ENOENT));
+            doctor_report(doctor, DOCTOR_FAILURE, TOPIC, "%s: %s", name, strerror(ENOENT));
             doctor_advise(doctor, "%s",
                           scripts > 0 ? "install the script's interpreter, or mend its first line"
                                       : "name a program that is in PATH, or its path");
@@ -259,17 +260,17 @@ void doctor_program(struct doctor *doctor, const char *program)
         }
         if (scripts == SCRIPTS_MAX || !script_interpreter(path, name))
             break;
-        doctor_say(doctor, DOCTOR_OK, TOPIC, "%s is a script of %s", path, name);
+        doctor_report(doctor, DOCTOR_OK, TOPIC, "%s is a script of %s", path, name);
     }
     examine_privileges(doctor, path);
     if (!doctor_elf_read(path, &elf, error, sizeof(error))) {
-        doctor_say(doctor, DOCTOR_FAILURE, TOPIC, "%s: %s", path, error);
+        doctor_report(doctor, DOCTOR_FAILURE, TOPIC, "%s: %s", path, error);
         doctor_advise(doctor, "name an executable or a script");
         return;
     }
     if (access(path, X_OK) != 0)
-        doctor_say(doctor, DOCTOR_WARNING, TOPIC, "%s cannot be executed: %s", path,
-                   strerror(errno));
+        doctor_report(doctor, DOCTOR_WARNING, TOPIC, "%s cannot be executed: %s", path,
+                      strerror(errno));
     if (!examine_kind(doctor, path, &elf))
         return;
     examine_objects(doctor, path, &elf, &ways);

@@ -40,29 +40,29 @@ static void examine_preloaded(struct doctor *doctor, const char *where, const ch
     struct doctor_elf elf;
     char error[128];
     if (path[0] == '/' && access(path, F_OK) != 0) {
-        doctor_say(doctor, DOCTOR_WARNING, "loader", "%s names %s: %s", where, path,
-                   strerror(errno));
+        doctor_report(doctor, DOCTOR_WARNING, "loader", "%s names %s: %s", where, path,
+                      strerror(errno));
         doctor_advise(doctor,
                       "take the name out, or install the library: each program complains of "
                       "it at its start and runs without it");
         return;
     }
     if (strstr(path, "libgpucache.so") != NULL) {
-        doctor_say(doctor, DOCTOR_OK, "loader", "%s names %s", where, path);
+        doctor_report(doctor, DOCTOR_OK, "loader", "%s names %s", where, path);
         return;
     }
     if (strchr(path, '/') == NULL || !doctor_elf_read(path, &elf, error, sizeof(error))) {
-        doctor_say(doctor, DOCTOR_NOTE, "loader", "%s names %s too", where, path);
+        doctor_report(doctor, DOCTOR_INFO, "loader", "%s names %s too", where, path);
         return;
     }
     if (elf.defines_allocation) {
-        doctor_say(doctor, DOCTOR_WARNING, "loader", "%s names %s, which takes CUDA's calls too",
-                   where, path);
+        doctor_report(doctor, DOCTOR_WARNING, "loader", "%s names %s, which takes CUDA's calls too",
+                      where, path);
         doctor_advise(doctor, "use one of them: what comes first in the list is called first, and "
                               "two caches or limits over one device count everything twice");
     } else {
-        doctor_say(doctor, DOCTOR_NOTE, "loader", "%s names %s too; it has no call of CUDA's",
-                   where, path);
+        doctor_report(doctor, DOCTOR_INFO, "loader", "%s names %s too; it has no call of CUDA's",
+                      where, path);
     }
 }
 
@@ -85,7 +85,7 @@ static void examine_loader(struct doctor *doctor)
     if (read_text("/etc/ld.so.preload", text, sizeof(text)) > 0)
         examine_list(doctor, "/etc/ld.so.preload", text);
     if (getenv("LD_AUDIT") != NULL) {
-        doctor_say(doctor, DOCTOR_NOTE, "loader", "LD_AUDIT is set: %s", getenv("LD_AUDIT"));
+        doctor_report(doctor, DOCTOR_INFO, "loader", "LD_AUDIT is set: %s", getenv("LD_AUDIT"));
         doctor_advise(doctor, "unset it if programs start slowly or calls do not arrive");
     }
 }
@@ -112,11 +112,11 @@ static void examine_container(struct doctor *doctor)
     const char *visible = getenv("NVIDIA_VISIBLE_DEVICES");
     if (kind == NULL)
         return;
-    doctor_say(doctor, DOCTOR_NOTE, "container", "this is %s", kind);
+    doctor_report(doctor, DOCTOR_INFO, "container", "this is %s", kind);
     if (access("/dev/nvidiactl", F_OK) != 0 && access("/dev/dxg", F_OK) != 0) {
-        doctor_say(doctor, DOCTOR_WARNING, "container", "it has no /dev/nvidiactl%s%s",
-                   visible != NULL ? ", NVIDIA_VISIBLE_DEVICES=" : "",
-                   visible != NULL ? visible : "");
+        doctor_report(doctor, DOCTOR_WARNING, "container", "it has no /dev/nvidiactl%s%s",
+                      visible != NULL ? ", NVIDIA_VISIBLE_DEVICES=" : "",
+                      visible != NULL ? visible : "");
         doctor_advise(doctor, "start it with NVIDIA's runtime (docker run --gpus all, a device "
                               "plugin, or CDI) if it shall use a GPU");
     }
@@ -139,28 +139,28 @@ static void examine_limits(struct doctor *doctor)
     char text[64];
     if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
         limit.rlim_cur < ADDRESS_ROOM_BYTES) {
-        doctor_say(doctor, DOCTOR_WARNING, "limits",
-                   "addresses are limited to %llu MiB (ulimit -v)",
-                   (unsigned long long)limit.rlim_cur >> 20);
+        doctor_report(doctor, DOCTOR_WARNING, "limits",
+                      "addresses are limited to %llu MiB (ulimit -v)",
+                      (unsigned long long)limit.rlim_cur >> 20);
         doctor_advise(doctor, "ulimit -v unlimited: the library and CUDA reserve addresses they "
                               "never use; without room for its table it passes calls through");
     }
     if (read_text("/proc/sys/vm/overcommit_memory", text, sizeof(text)) > 0 && text[0] == '2') {
-        doctor_say(doctor, DOCTOR_NOTE, "limits",
-                   "the kernel commits all memory that is asked for (vm.overcommit_memory = 2)");
+        doctor_report(doctor, DOCTOR_INFO, "limits",
+                      "the kernel commits all memory that is asked for (vm.overcommit_memory = 2)");
         doctor_advise(doctor, "a pause, which moves device memory to the host, may find no room");
     }
     if (statvfs("/dev/shm", &shared) == 0 &&
         (uint64_t)shared.f_bavail * shared.f_frsize < SHARED_ROOM_BYTES) {
-        doctor_say(doctor, DOCTOR_WARNING, "limits", "/dev/shm has %llu KiB left",
-                   (unsigned long long)shared.f_bavail * shared.f_frsize >> 10);
+        doctor_report(doctor, DOCTOR_WARNING, "limits", "/dev/shm has %llu KiB left",
+                      (unsigned long long)shared.f_bavail * shared.f_frsize >> 10);
         doctor_advise(doctor, "groups and gpucache top need 2 MiB there: docker run --shm-size, or "
                               "GPUCACHE_LEDGER=FOLDER elsewhere");
     }
     if (is_wsl())
-        doctor_say(doctor, DOCTOR_NOTE, "system",
-                   "this is the Windows Subsystem for Linux: plain driver allocations back the "
-                   "cache, memory is not mapped page by page");
+        doctor_report(doctor, DOCTOR_INFO, "system",
+                      "this is the Windows Subsystem for Linux: plain driver allocations back the "
+                      "cache, memory is not mapped page by page");
 }
 
 /* ---- the ledger ---- */
@@ -171,13 +171,13 @@ static void examine_ledger(struct doctor *doctor)
     char reason[GC_LEDGER_REASON_BYTES];
     const enum gc_status status = live_open(&ledger, reason);
     if (status == GC_NOT_OURS) {
-        doctor_say(doctor, DOCTOR_OK, "ledger", "not there yet: the first process makes it");
+        doctor_report(doctor, DOCTOR_OK, "ledger", "not there yet: the first process makes it");
     } else if (status != GC_OK) {
-        doctor_say(doctor, DOCTOR_FAILURE, "ledger", "%s", reason);
+        doctor_report(doctor, DOCTOR_FAILURE, "ledger", "%s", reason);
         doctor_advise(doctor, "remove it when nothing uses it, or name another folder in "
                               "GPUCACHE_LEDGER; until then group limits are not held");
     } else {
-        doctor_say(doctor, DOCTOR_OK, "ledger", "%s", ledger.path);
+        doctor_report(doctor, DOCTOR_OK, "ledger", "%s", ledger.path);
         gc_ledger_close(&ledger);
     }
 }

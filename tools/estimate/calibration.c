@@ -30,10 +30,10 @@ static int fill(const struct tool_command *command, const char *path,
         return tool_fail(command, "%s: the run held no device memory", path);
     calibration->measured_bytes = measured;
     calibration->context_bytes = largest_context(&loaded->snapshot);
-    gc_text_show(loaded->process.program, strlen(loaded->process.program), calibration->program,
-                 sizeof(calibration->program));
-    gc_text_show(loaded->process.host, strlen(loaded->process.host), calibration->host,
-                 sizeof(calibration->host));
+    gc_text_printable(loaded->process.program, strlen(loaded->process.program),
+                      calibration->program, sizeof(calibration->program));
+    gc_text_printable(loaded->process.host, strlen(loaded->process.host), calibration->host,
+                      sizeof(calibration->host));
     return TOOL_DONE;
 }
 
@@ -109,35 +109,35 @@ int calibration_measure(const struct tool_command *command, const char *report_p
 
 /* ---- the file ---- */
 
-static void write_factor(struct gc_out *out, uint64_t millionths)
+static void write_factor(struct gc_writer *out, uint64_t millionths)
 {
-    gc_out_fixed(out, MILLION + millionths, 6);
+    gc_writer_fixed(out, MILLION + millionths, 6);
 }
 
-static void write_file(struct gc_out *out, const struct calibration *calibration)
+static void write_file(struct gc_writer *out, const struct calibration *calibration)
 {
-    gc_out_text(out, "# Overhead of ");
-    gc_out_text(out, calibration->program);
-    gc_out_text(out, " on ");
-    gc_out_text(out, calibration->host);
-    gc_out_text(out, ", by gpucache estimate --calibrate: estimated ");
-    gc_out_uint(out, calibration->parts_bytes);
-    gc_out_text(out, " bytes without it, held ");
-    gc_out_uint(out, calibration->measured_bytes);
-    gc_out_text(out, "\nGPUCACHE_OVERHEAD=");
+    gc_writer_text(out, "# Overhead of ");
+    gc_writer_text(out, calibration->program);
+    gc_writer_text(out, " on ");
+    gc_writer_text(out, calibration->host);
+    gc_writer_text(out, ", by gpucache estimate --calibrate: estimated ");
+    gc_writer_uint(out, calibration->parts_bytes);
+    gc_writer_text(out, " bytes without it, held ");
+    gc_writer_uint(out, calibration->measured_bytes);
+    gc_writer_text(out, "\nGPUCACHE_OVERHEAD=");
     write_factor(out, calibration->overhead_millionths);
-    gc_out_char(out, '\n');
+    gc_writer_char(out, '\n');
     if (calibration->context_bytes == 0)
         return;
-    gc_out_text(out, "GPUCACHE_CONTEXT_MEMORY=");
-    gc_out_uint(out, calibration->context_bytes);
-    gc_out_char(out, '\n');
+    gc_writer_text(out, "GPUCACHE_CONTEXT_MEMORY=");
+    gc_writer_uint(out, calibration->context_bytes);
+    gc_writer_char(out, '\n');
 }
 
 int calibration_store(const struct tool_command *command, const struct calibration *calibration,
                       const char *path)
 {
-    struct gc_out out;
+    struct gc_writer out;
     if (path == NULL)
         return TOOL_DONE;
     const int status = tool_output_open(command, path, &calibration->report, &out);
@@ -208,44 +208,45 @@ int calibration_load(const struct tool_command *command, const char *path,
 
 /* ---- said ---- */
 
-void calibration_put_json(struct gc_json *json, const struct calibration *calibration)
+void calibration_write_json(struct gc_json *json, const struct calibration *calibration)
 {
     gc_json_open_object(json, "calibration", GC_JSON_LINE);
-    gc_json_put_string(json, "program", calibration->program);
-    gc_json_put_string(json, "host", calibration->host);
-    gc_json_put_uint(json, "estimated_bytes", calibration->estimated_bytes);
-    gc_json_put_uint(json, "measured_bytes", calibration->measured_bytes);
+    gc_json_write_string(json, "program", calibration->program);
+    gc_json_write_string(json, "host", calibration->host);
+    gc_json_write_uint(json, "estimated_bytes", calibration->estimated_bytes);
+    gc_json_write_uint(json, "measured_bytes", calibration->measured_bytes);
     gc_json_put_fixed(json, "overhead", MILLION + calibration->overhead_millionths, 6);
     if (calibration->context_bytes > 0)
-        gc_json_put_uint(json, "context_bytes", calibration->context_bytes);
+        gc_json_write_uint(json, "context_bytes", calibration->context_bytes);
     else
-        gc_json_put_null(json, "context_bytes");
+        gc_json_write_null(json, "context_bytes");
     gc_json_end_object(json);
 }
 
-void calibration_print_text(struct gc_out *out, const struct calibration *calibration)
+void calibration_print_text(struct gc_writer *out, const struct calibration *calibration)
 {
     char text[GC_TEXT_SIZE_BYTES];
     const uint64_t estimated = calibration->estimated_bytes;
     const uint64_t measured = calibration->measured_bytes;
     const bool is_over = estimated >= measured;
     const uint64_t apart = is_over ? estimated - measured : measured - estimated;
-    gc_out_text(out, "\nAgainst the run of ");
-    gc_out_text(out, calibration->program);
-    gc_out_text(out, ":\n  estimated without context  ");
-    gc_out_text(out, gc_text_size(estimated, text));
-    gc_out_text(out, "\n  measured at most           ");
-    gc_out_text(out, gc_text_size(measured, text));
-    gc_out_text(out, "\n  error                      ");
-    gc_out_char(out, is_over ? '+' : '-');
-    gc_out_fixed(out, (uint64_t)((unsigned __int128)apart * 1000 / measured), 1);
-    gc_out_text(out, "%\n  overhead that follows      ");
+    gc_writer_text(out, "\nAgainst the run of ");
+    gc_writer_text(out, calibration->program);
+    gc_writer_text(out, ":\n  estimated without context  ");
+    gc_writer_text(out, gc_text_size(estimated, text));
+    gc_writer_text(out, "\n  measured at most           ");
+    gc_writer_text(out, gc_text_size(measured, text));
+    gc_writer_text(out, "\n  error                      ");
+    gc_writer_char(out, is_over ? '+' : '-');
+    gc_writer_fixed(out, (uint64_t)((unsigned __int128)apart * 1000 / measured), 1);
+    gc_writer_text(out, "%\n  overhead that follows      ");
     write_factor(out, calibration->overhead_millionths);
-    gc_out_text(out, measured < calibration->parts_bytes
-                         ? ": the run took less than the parts without any\n"
-                         : "\n");
-    gc_out_text(out, "  a context took             ");
-    gc_out_text(out, calibration->context_bytes > 0 ? gc_text_size(calibration->context_bytes, text)
-                                                    : "not measured in that run");
-    gc_out_char(out, '\n');
+    gc_writer_text(out, measured < calibration->parts_bytes
+                            ? ": the run took less than the parts without any\n"
+                            : "\n");
+    gc_writer_text(out, "  a context took             ");
+    gc_writer_text(out, calibration->context_bytes > 0
+                            ? gc_text_size(calibration->context_bytes, text)
+                            : "not measured in that run");
+    gc_writer_char(out, '\n');
 }

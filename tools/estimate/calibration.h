@@ -34,7 +34,7 @@ int calibration_load(const struct tool_command *command, const char *path,
                      uint64_t *overhead_millionths, uint64_t *context_bytes) GC_CHECKED;
 
 /* A member "calibration". */
-void calibration_put_json(struct gc_json *json, const struct calibration *calibration);
-void calibration_print_text(struct gc_out *out, const struct calibration *calibration);
+void calibration_write_json(struct gc_json *json, const struct calibration *calibration);
+void calibration_print_text(struct gc_writer *out, const struct calibration *calibration);
 
 #endif

@@ -66,7 +66,7 @@ static int answer_model(const struct estimate_setup *setup, const char *path, st
 /* ---- one model ---- */
 
 static void print_one(const struct estimate_setup *setup, const struct result *result,
-                      const struct calibration *calibration, struct gc_out *out)
+                      const struct calibration *calibration, struct gc_writer *out)
 {
     struct gc_json json;
     if (!setup->json) {
@@ -79,7 +79,7 @@ static void print_one(const struct estimate_setup *setup, const struct result *r
     gc_json_begin_object(&json, GC_JSON_LINES);
     gc_answer_put_members(&json, &result->answer);
     if (calibration != NULL)
-        calibration_put_json(&json, calibration);
+        calibration_write_json(&json, calibration);
     gc_json_end_object(&json);
 }
 
@@ -87,7 +87,7 @@ static int run_one(const struct estimate_setup *setup)
 {
     static struct result result;
     struct calibration calibration;
-    struct gc_out out;
+    struct gc_writer out;
     int status = answer_model(setup, setup->models.words[0], &result);
     if (status == TOOL_DONE && setup->report != NULL)
         status = calibration_measure(&tool_command_estimate, setup->report, &result.estimate,
@@ -96,7 +96,7 @@ static int run_one(const struct estimate_setup *setup)
         status = calibration_store(&tool_command_estimate, &calibration, setup->output);
     if (status != TOOL_DONE)
         return status;
-    gc_out_init(&out, STDOUT_FILENO);
+    gc_writer_init(&out, STDOUT_FILENO);
     print_one(setup, &result, setup->report != NULL ? &calibration : NULL, &out);
     status = tool_finish(&tool_command_estimate, &out);
     if (status == TOOL_DONE && setup->has_budget && !result.fit.fits)
@@ -111,10 +111,10 @@ static int run_several(const struct estimate_setup *setup)
 {
     static struct result result;
     struct gc_json json;
-    struct gc_out out;
+    struct gc_writer out;
     int worst = TOOL_DONE;
     bool is_partial = false;
-    gc_out_init(&out, STDOUT_FILENO);
+    gc_writer_init(&out, STDOUT_FILENO);
     gc_json_init(&json, &out);
     if (setup->json) {
         gc_json_begin_object(&json, GC_JSON_LINES);

@@ -12,22 +12,22 @@
 
 static int trim(struct live_session *session)
 {
-    const struct gc_ledger_request request = {.ask = GC_ASK_TRIM, .device = GC_LEDGER_NONE};
+    const struct gc_ledger_request request = {.kind = GC_REQUEST_TRIM, .device = GC_LEDGER_NONE};
     struct live_round round;
     char shown[LIVE_SHOWN_BYTES];
     int status = live_round_open(session, &round);
     if (status == TOOL_DONE) {
         for (size_t i = 0; i < session->target.count; i++) {
-            if (live_round_ask(session, i, &request) != TOOL_DONE)
+            if (live_round_request(session, i, &request) != TOOL_DONE)
                 status = TOOL_FAILED;
         }
-        if (live_round_hear(session, &round) != TOOL_DONE)
+        if (live_round_collect(session, &round) != TOOL_DONE)
             status = TOOL_FAILED;
         live_round_print(session, &round, false);
         if (session->target.count == 0) {
-            gc_out_text(&session->out, "group ");
-            gc_out_text(&session->out, live_show(session->target.group, shown));
-            gc_out_text(&session->out, " has no processes\n");
+            gc_writer_text(&session->out, "group ");
+            gc_writer_text(&session->out, live_show(session->target.group, shown));
+            gc_writer_text(&session->out, " has no processes\n");
         }
     }
     live_round_close(&round);
@@ -51,13 +51,13 @@ static bool is_percent(const struct gc_size_spec *size)
 }
 
 /* One request, or for a percentage one for each device that the process uses. */
-static int limit_member(struct live_session *session, const struct gc_size_spec *size)
+static int limit_client(struct live_session *session, const struct gc_size_spec *size)
 {
-    const struct live_member *member = &session->target.members[0];
-    struct gc_ledger_request request = {.ask = GC_ASK_LIMIT, .device = session->device};
+    const struct live_client *member = &session->target.members[0];
+    struct gc_ledger_request request = {.kind = GC_REQUEST_LIMIT, .device = session->device};
     if (!is_percent(size) || session->device != GC_LEDGER_NONE) {
         request.bytes = size_on(session, size, session->device);
-        return live_round_ask(session, 0, &request);
+        return live_round_request(session, 0, &request);
     }
     int status = TOOL_DONE;
     if (member->process.device_mask == 0)
@@ -68,7 +68,7 @@ static int limit_member(struct live_session *session, const struct gc_size_spec 
             continue;
         request.device = i;
         request.bytes = size_on(session, size, i);
-        status = live_round_ask(session, 0, &request);
+        status = live_round_request(session, 0, &request);
     }
     return status;
 }
@@ -78,9 +78,9 @@ static int limit_process(struct live_session *session, const struct gc_size_spec
     struct live_round round;
     int status = live_round_open(session, &round);
     if (status == TOOL_DONE)
-        status = limit_member(session, size);
+        status = limit_client(session, size);
     if (status == TOOL_DONE)
-        status = live_round_hear(session, &round);
+        status = live_round_collect(session, &round);
     live_round_print(session, &round, true);
     live_round_close(&round);
     return status;
@@ -112,10 +112,11 @@ static int set_group(struct live_session *session, const struct gc_size_spec *si
 
 /* Asks the members on devices where the group holds more than it may; *asked says whether there is
  * one. */
-static int ask_members(struct live_session *session, struct live_round *round,
-                       const struct gc_ledger_group *group, enum gc_ledger_ask ask, bool *asked)
+static int request_clients(struct live_session *session, struct live_round *round,
+                           const struct gc_ledger_group *group, enum gc_ledger_request_kind kind,
+                           bool *asked)
 {
-    const struct gc_ledger_request request = {.ask = ask, .device = GC_LEDGER_NONE};
+    const struct gc_ledger_request request = {.kind = kind, .device = GC_LEDGER_NONE};
     int status = TOOL_DONE;
     uint64_t over = 0;
     for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
@@ -125,43 +126,43 @@ static int ask_members(struct live_session *session, struct live_round *round,
         if ((session->target.members[i].process.device_mask & over) == 0)
             continue;
         *asked = true;
-        if (live_round_ask(session, i, &request) != TOOL_DONE)
+        if (live_round_request(session, i, &request) != TOOL_DONE)
             status = TOOL_FAILED;
     }
-    if (live_round_hear(session, round) != TOOL_DONE)
+    if (live_round_collect(session, round) != TOOL_DONE)
         status = TOOL_FAILED;
     return status;
 }
 
 /* A member that looks after its figures gives back what is too much; if that is not enough, all
  * idle memory is asked for. */
-static int settle_members(struct live_session *session, struct live_round *round,
+static int finish_clients(struct live_session *session, struct live_round *round,
                           struct gc_ledger_group *group)
 {
     bool asked;
-    int status = ask_members(session, round, group, GC_ASK_REFRESH, &asked);
+    int status = request_clients(session, round, group, GC_REQUEST_REFRESH, &asked);
     if (status == TOOL_DONE && asked && session->wait.timeout_ms > 0 && read_group(session, group))
-        status = ask_members(session, round, group, GC_ASK_TRIM, &asked);
+        status = request_clients(session, round, group, GC_REQUEST_TRIM, &asked);
     return status;
 }
 
-static void put_group(struct live_session *session, const struct gc_ledger_group *before,
-                      const struct gc_ledger_group *after)
+static void write_group(struct live_session *session, const struct gc_ledger_group *before,
+                        const struct gc_ledger_group *after)
 {
     char shown[LIVE_SHOWN_BYTES];
-    struct gc_out *out = &session->out;
+    struct gc_writer *out = &session->out;
     for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++) {
         struct gc_ledger_device device;
         if (!gc_ledger_read_device(&session->ledger, i, &device) ||
             (session->device != GC_LEDGER_NONE && session->device != i))
             continue;
-        gc_out_text(out, "group ");
-        gc_out_text(out, live_show(session->target.group, shown));
-        gc_out_text(out, ", device ");
-        gc_out_uint(out, i);
-        live_put_change(out, ": limit ", before->limits[i], after->limits[i]);
-        live_put_change(out, ", reserved ", before->held[i], after->held[i]);
-        gc_out_char(out, '\n');
+        gc_writer_text(out, "group ");
+        gc_writer_text(out, live_show(session->target.group, shown));
+        gc_writer_text(out, ", device ");
+        gc_writer_uint(out, i);
+        live_write_change(out, ": limit ", before->limits[i], after->limits[i]);
+        live_write_change(out, ", reserved ", before->held[i], after->held[i]);
+        gc_writer_char(out, '\n');
     }
 }
 
@@ -181,10 +182,10 @@ static int limit_group(struct live_session *session, const struct gc_size_spec *
     if (status == TOOL_DONE)
         status = set_group(session, size);
     if (status == TOOL_DONE && read_group(session, &after)) {
-        status = settle_members(session, &round, &after);
+        status = finish_clients(session, &round, &after);
         live_round_print(session, &round, false);
         if (read_group(session, &after))
-            put_group(session, &before, &after);
+            write_group(session, &before, &after);
     }
     live_round_close(&round);
     return status;
@@ -200,7 +201,7 @@ struct texts {
 static int open_session(struct live_session *session, const char *word, const struct texts *texts)
 {
     session->wait.timeout_ms = LIVE_TIMEOUT_MS;
-    gc_out_init(&session->out, STDOUT_FILENO);
+    gc_writer_init(&session->out, STDOUT_FILENO);
     if (texts->timeout != NULL && !live_parse_seconds(texts->timeout, &session->wait.timeout_ms))
         return tool_usage(session->command,
                           "--timeout %s is not valid; accepted: seconds, 0 to 86400",

@@ -11,50 +11,50 @@
 
 struct move {
     const struct tool_command *command;
-    enum gc_ledger_ask ask;
+    enum gc_ledger_request_kind kind;
     bool drops;
     struct live_wait wait;
 };
 
-static void put_answer(struct gc_out *out, const struct live_member *member, const char *text)
+static void write_answer(struct gc_writer *out, const struct live_client *member, const char *text)
 {
     char who[2 * LIVE_SHOWN_BYTES];
     char said[LIVE_SHOWN_BYTES];
     live_describe(member, who);
-    gc_out_text(out, who);
-    gc_out_text(out, ": ");
-    gc_out_text(out, live_show(text, said));
-    gc_out_char(out, '\n');
+    gc_writer_text(out, who);
+    gc_writer_text(out, ": ");
+    gc_writer_text(out, live_show(text, said));
+    gc_writer_char(out, '\n');
 }
 
 /* Asks all, then hears all: several processes copy at the same time. */
 static int move_all(const struct move *move, const struct gc_ledger *ledger,
-                    struct live_target *target, struct gc_out *out)
+                    struct live_target *target, struct gc_writer *out)
 {
     struct live_wait wait = move->wait;
     int status = TOOL_DONE;
     live_begin(&wait);
     for (size_t i = 0; i < target->count; i++) {
-        struct live_member *member = &target->members[i];
+        struct live_client *member = &target->members[i];
         const struct gc_ledger_request request = {
-            .ask = move->ask,
+            .kind = move->kind,
             .device = GC_LEDGER_NONE,
             .drop = move->drops,
             .tenant = member->tenant[0] != '\0' ? member->tenant : NULL,
         };
-        member->is_asked = live_ask(move->command, ledger, member, &request) == TOOL_DONE;
+        member->is_asked = live_request(move->command, ledger, member, &request) == TOOL_DONE;
         if (!member->is_asked)
             status = TOOL_FAILED;
     }
     for (size_t i = 0; i < target->count; i++) {
-        const struct live_member *member = &target->members[i];
-        char text[GC_LEDGER_ANSWER_BYTES];
+        const struct live_client *member = &target->members[i];
+        char text[GC_LEDGER_RESPONSE_BYTES];
         if (!member->is_asked)
             continue;
         if (wait.timeout_ms == 0)
-            put_answer(out, member, "asked, not waited for");
-        else if (live_await(move->command, ledger, member, &wait, text) == TOOL_DONE)
-            put_answer(out, member, text[0] != '\0' ? text : "done");
+            write_answer(out, member, "asked, not waited for");
+        else if (live_wait_response(move->command, ledger, member, &wait, text) == TOOL_DONE)
+            write_answer(out, member, text[0] != '\0' ? text : "done");
         else
             status = TOOL_FAILED;
     }
@@ -67,7 +67,7 @@ static int run(struct move *move, const struct tool_option *options, size_t coun
     struct tool_words words = {.most = 1, .names = {"a process or tenant"}};
     struct live_target target;
     struct gc_ledger ledger;
-    struct gc_out out;
+    struct gc_writer out;
     int status = tool_parse_words(move->command, options, count, argc, argv, &words);
     if (status != TOOL_DONE || words.helped)
         return status;
@@ -79,7 +79,7 @@ static int run(struct move *move, const struct tool_option *options, size_t coun
     status = live_connect(move->command, words.words[0], LIVE_TENANT, &ledger);
     if (status != TOOL_DONE)
         return status;
-    gc_out_init(&out, STDOUT_FILENO);
+    gc_writer_init(&out, STDOUT_FILENO);
     status = live_find(move->command, &ledger, words.words[0], LIVE_TENANT, &target);
     if (status == TOOL_DONE)
         status = move_all(move, &ledger, &target, &out);
@@ -91,7 +91,7 @@ static int run(struct move *move, const struct tool_option *options, size_t coun
 
 static int run_pause(int argc, char **argv)
 {
-    struct move move = {.command = &tool_command_pause, .ask = GC_ASK_PAUSE};
+    struct move move = {.command = &tool_command_pause, .kind = GC_REQUEST_PAUSE};
     const char *timeout = NULL;
     const struct tool_option options[] = {{.name = "--timeout", .value = &timeout},
                                           {.name = "--drop", .flag = &move.drops}};
@@ -100,7 +100,7 @@ static int run_pause(int argc, char **argv)
 
 static int run_resume(int argc, char **argv)
 {
-    struct move move = {.command = &tool_command_resume, .ask = GC_ASK_RESUME};
+    struct move move = {.command = &tool_command_resume, .kind = GC_REQUEST_RESUME};
     const char *timeout = NULL;
     const struct tool_option options[] = {{.name = "--timeout", .value = &timeout}};
     return run(&move, options, sizeof(options) / sizeof(options[0]), argc, argv, &timeout);

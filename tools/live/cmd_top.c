@@ -42,7 +42,7 @@ static int find_device(const struct top_view *view, const char *text, size_t *in
     return tool_fail(&tool_command_top,
                      count == 0 ? "no device is %s; gpucache top --once lists them"
                                 : "the UUIDs of several devices begin with %s",
-                     gc_text_show(text, strlen(text), shown, sizeof(shown)));
+                     gc_text_printable(text, strlen(text), shown, sizeof(shown)));
 }
 
 static unsigned terminal_width(void)
@@ -56,11 +56,11 @@ static unsigned terminal_width(void)
 static int print(const struct request *request, const struct top_source *source,
                  const struct top_view *view)
 {
-    struct gc_out out;
+    struct gc_writer out;
     struct top_order order = request->order;
     if (request->device != NULL && find_device(view, request->device, &order.device) != TOOL_DONE)
         return TOOL_FAILED;
-    gc_out_init(&out, STDOUT_FILENO);
+    gc_writer_init(&out, STDOUT_FILENO);
     const enum gc_status status =
         request->json
             ? top_json_print(&out, view, &order, top_source_path(source), (uint64_t)time(NULL))
@@ -131,7 +131,7 @@ static bool parse_interval(const char *text, unsigned *ms)
     const char *end;
     if (!gc_text_decimal(text, &end, &decimal) || *end != '\0')
         return false;
-    const double seconds = gc_decimal_value(&decimal);
+    const double seconds = gc_text_decimal_value(&decimal);
     if (seconds < 0.1 || seconds > 60)
         return false;
     *ms = (unsigned)(seconds * 1000 + 0.5);

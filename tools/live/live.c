@@ -35,7 +35,7 @@ const char *live_show(const char *name, char text[LIVE_SHOWN_BYTES])
     return text;
 }
 
-void live_describe(const struct live_member *member, char text[2 * LIVE_SHOWN_BYTES])
+void live_describe(const struct live_client *member, char text[2 * LIVE_SHOWN_BYTES])
 {
     char name[LIVE_SHOWN_BYTES];
     size_t used = 0;
@@ -52,7 +52,7 @@ bool live_parse_seconds(const char *text, uint32_t *ms)
     const char *end;
     if (!gc_text_decimal(text, &end, &decimal) || *end != '\0')
         return false;
-    const double seconds = gc_decimal_value(&decimal);
+    const double seconds = gc_text_decimal_value(&decimal);
     if (seconds > 86400)
         return false;
     *ms = (uint32_t)(seconds * 1000 + 0.5);
@@ -63,14 +63,14 @@ bool live_parse_seconds(const char *text, uint32_t *ms)
 
 static bool is_of_own_namespace(const struct gc_ledger *ledger, uint32_t slot)
 {
-    const struct gc_ledger_slot *row = gc_ledger_slot(ledger, slot);
+    const struct gc_ledger_slot *row = gc_ledger_get_slot(ledger, slot);
     return atomic_load_explicit(&row->pid_namespace, memory_order_relaxed) ==
            gc_ledger_pid_namespace();
 }
 
 bool live_is_stopped(const struct gc_ledger *ledger, uint32_t slot, int pid)
 {
-    const struct gc_ledger_slot *row = gc_ledger_slot(ledger, slot);
+    const struct gc_ledger_slot *row = gc_ledger_get_slot(ledger, slot);
     return is_of_own_namespace(ledger, slot) &&
            gc_ledger_process_is_stopped(
                (uint32_t)pid, atomic_load_explicit(&row->start_ticks, memory_order_relaxed));
@@ -78,16 +78,16 @@ bool live_is_stopped(const struct gc_ledger *ledger, uint32_t slot, int pid)
 
 /* ---- whom a word means ---- */
 
-static bool add_member(struct live_target *target, const struct gc_ledger_process *process,
+static bool add_client(struct live_target *target, const struct gc_ledger_process *process,
                        const char *tenant)
 {
-    struct live_member *members =
+    struct live_client *members =
         reallocarray(target->members, target->count + 1, sizeof(*members));
     if (members == NULL)
         return false;
     target->members = members;
-    struct live_member *member = &members[target->count++];
-    *member = (struct live_member){.process = *process};
+    struct live_client *member = &members[target->count++];
+    *member = (struct live_client){.process = *process};
     snprintf(member->tenant, sizeof(member->tenant), "%s", tenant);
     return true;
 }
@@ -108,19 +108,19 @@ static bool add_by_pid(const struct gc_ledger *ledger, const struct gc_ledger_pr
         return true;
     if (is_of_own_namespace(ledger, process->slot))
         target->count = 0;
-    return add_member(target, process, "");
+    return add_client(target, process, "");
 }
 
 static bool add_by_tenant(const struct gc_ledger *ledger, const struct gc_ledger_process *process,
                           const char *name, struct live_target *target)
 {
     if (strcmp(process->tenant, name) == 0)
-        return add_member(target, process, "");
+        return add_client(target, process, "");
     for (uint32_t i = 0; i < GC_LEDGER_TENANTS; i++) {
         struct gc_ledger_tenant tenant;
         if (gc_ledger_read_tenant(ledger, process->slot, i, &tenant) &&
             strcmp(tenant.name, name) == 0)
-            return add_member(target, process, name);
+            return add_client(target, process, name);
     }
     return true;
 }
@@ -144,7 +144,7 @@ static bool collect(const struct gc_ledger *ledger, const struct wanted *wanted,
         if (wanted->has_pid && !add_by_pid(ledger, &process, wanted->pid, by_pid))
             return false;
         if (wanted->group != NULL && strcmp(process.group, wanted->group) == 0 &&
-            !add_member(by_name, &process, ""))
+            !add_client(by_name, &process, ""))
             return false;
         if (wanted->tenant != NULL && !add_by_tenant(ledger, &process, wanted->tenant, by_name))
             return false;
@@ -322,12 +322,12 @@ uint32_t live_left_ms(const struct live_wait *wait)
     return left > 0 ? (uint32_t)left : 0;
 }
 
-int live_ask(const struct tool_command *command, const struct gc_ledger *ledger,
-             struct live_member *member, const struct gc_ledger_request *request)
+int live_request(const struct tool_command *command, const struct gc_ledger *ledger,
+                 struct live_client *member, const struct gc_ledger_request *request)
 {
     char who[2 * LIVE_SHOWN_BYTES];
-    if (gc_ledger_ask(ledger, member->process.slot, member->process.generation, request,
-                      &member->ticket))
+    if (gc_ledger_send_request(ledger, member->process.slot, member->process.generation, request,
+                               &member->ticket))
         return TOOL_DONE;
     live_describe(member, who);
     return tool_fail(command, "%s ended meanwhile", who);
@@ -335,7 +335,7 @@ int live_ask(const struct tool_command *command, const struct gc_ledger *ledger,
 
 /* Why nothing was heard. */
 static int fail_late(const struct tool_command *command, const struct gc_ledger *ledger,
-                     const struct live_member *member, const struct live_wait *wait)
+                     const struct live_client *member, const struct live_wait *wait)
 {
     const char *why =
         "it has no group, so it answers when it next allocates or submits work; the request stays";
@@ -349,25 +349,25 @@ static int fail_late(const struct tool_command *command, const struct gc_ledger 
                      wait->timeout_ms % 1000 / 100, why);
 }
 
-int live_await(const struct tool_command *command, const struct gc_ledger *ledger,
-               const struct live_member *member, const struct live_wait *wait,
-               char text[GC_LEDGER_ANSWER_BYTES])
+int live_wait_response(const struct tool_command *command, const struct gc_ledger *ledger,
+                       const struct live_client *member, const struct live_wait *wait,
+                       char text[GC_LEDGER_RESPONSE_BYTES])
 {
     char who[2 * LIVE_SHOWN_BYTES];
     char said[LIVE_SHOWN_BYTES];
     text[0] = '\0';
     const enum gc_ledger_result result =
-        gc_ledger_await(ledger, &member->ticket, live_left_ms(wait), text);
+        gc_ledger_wait_response(ledger, &member->ticket, live_left_ms(wait), text);
     live_describe(member, who);
     switch (result) {
-    case GC_ANSWER_DONE:
+    case GC_RESPONSE_DONE:
         return TOOL_DONE;
-    case GC_ANSWER_REFUSED:
-        columns_fit(text, GC_LEDGER_ANSWER_BYTES, columns_is_utf8(), said, sizeof(said));
+    case GC_RESPONSE_REFUSED:
+        columns_fit(text, GC_LEDGER_RESPONSE_BYTES, columns_is_utf8(), said, sizeof(said));
         return tool_fail(command, "%s refused: %s", who, said);
-    case GC_ANSWER_GONE:
+    case GC_RESPONSE_ENDED:
         return tool_fail(command, "%s ended before it answered", who);
-    case GC_ANSWER_NONE:
+    case GC_RESPONSE_NONE:
         break;
     }
     return fail_late(command, ledger, member, wait);
@@ -380,27 +380,29 @@ int live_await(const struct tool_command *command, const struct gc_ledger *ledge
 /* ---- figures before and after ---- */
 
 /* Asks for fresh figures, of all at once, and waits for those that come in time. */
-static void refresh(struct live_session *session, struct live_member *members, size_t count,
+static void refresh(struct live_session *session, struct live_client *members, size_t count,
                     uint32_t timeout_ms)
 {
-    const struct gc_ledger_request request = {.ask = GC_ASK_REFRESH, .device = GC_LEDGER_NONE};
+    const struct gc_ledger_request request = {.kind = GC_REQUEST_REFRESH, .device = GC_LEDGER_NONE};
     struct live_wait wait = {.timeout_ms = timeout_ms > REFRESH_MS ? timeout_ms : REFRESH_MS};
     live_begin(&wait);
     for (size_t i = 0; i < count; i++) {
         const struct gc_ledger_process *process = &members[i].process;
-        members[i].is_asked = !live_is_stopped(&session->ledger, process->slot, process->pid) &&
-                              gc_ledger_ask(&session->ledger, process->slot, process->generation,
-                                            &request, &members[i].ticket) &&
-                              process->has_helper;
+        members[i].is_asked =
+            !live_is_stopped(&session->ledger, process->slot, process->pid) &&
+            gc_ledger_send_request(&session->ledger, process->slot, process->generation, &request,
+                                   &members[i].ticket) &&
+            process->has_helper;
     }
     for (size_t i = 0; i < count; i++) {
         if (members[i].is_asked)
-            (void)gc_ledger_await(&session->ledger, &members[i].ticket, live_left_ms(&wait), NULL);
+            (void)gc_ledger_wait_response(&session->ledger, &members[i].ticket, live_left_ms(&wait),
+                                          NULL);
         members[i].is_asked = false;
     }
 }
 
-static void read_member(struct live_session *session, const struct live_member *member, bool before,
+static void read_client(struct live_session *session, const struct live_client *member, bool before,
                         struct live_change changes[GC_LEDGER_DEVICES])
 {
     for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++) {
@@ -412,21 +414,21 @@ static void read_member(struct live_session *session, const struct live_member *
     }
 }
 
-void live_put_change(struct gc_out *out, const char *name, uint64_t before, uint64_t after)
+void live_write_change(struct gc_writer *out, const char *name, uint64_t before, uint64_t after)
 {
     char text[GC_TEXT_SIZE_BYTES];
-    gc_out_text(out, name);
-    gc_out_text(out, before == UINT64_MAX ? "none" : gc_text_size(before, text));
-    gc_out_text(out, " -> ");
-    gc_out_text(out, after == UINT64_MAX ? "none" : gc_text_size(after, text));
+    gc_writer_text(out, name);
+    gc_writer_text(out, before == UINT64_MAX ? "none" : gc_text_size(before, text));
+    gc_writer_text(out, " -> ");
+    gc_writer_text(out, after == UINT64_MAX ? "none" : gc_text_size(after, text));
 }
 
 /* Says so where the process has no device that is spoken of. */
-static void put_member(struct live_session *session, const struct live_member *member, bool limits,
+static void put_member(struct live_session *session, const struct live_client *member, bool limits,
                        const struct live_change changes[GC_LEDGER_DEVICES])
 {
     char who[2 * LIVE_SHOWN_BYTES];
-    struct gc_out *out = &session->out;
+    struct gc_writer *out = &session->out;
     bool has_device = false;
     live_describe(member, who);
     for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++) {
@@ -434,28 +436,28 @@ static void put_member(struct live_session *session, const struct live_member *m
         if (!change->is_used || (session->device != GC_LEDGER_NONE && session->device != i))
             continue;
         has_device = true;
-        gc_out_text(out, who);
-        gc_out_text(out, ", device ");
-        gc_out_uint(out, i);
+        gc_writer_text(out, who);
+        gc_writer_text(out, ", device ");
+        gc_writer_uint(out, i);
         if (limits)
-            live_put_change(out, ": limit ", change->before.limit, change->after.limit);
-        live_put_change(out, limits ? ", reserved " : ": reserved ", change->before.reserved,
-                        change->after.reserved);
-        live_put_change(out, ", idle ", change->before.idle, change->after.idle);
-        gc_out_char(out, '\n');
+            live_write_change(out, ": limit ", change->before.limit, change->after.limit);
+        live_write_change(out, limits ? ", reserved " : ": reserved ", change->before.reserved,
+                          change->after.reserved);
+        live_write_change(out, ", idle ", change->before.idle, change->after.idle);
+        gc_writer_char(out, '\n');
     }
     if (has_device)
         return;
-    gc_out_text(out, who);
-    gc_out_text(out, ": uses no device yet\n");
+    gc_writer_text(out, who);
+    gc_writer_text(out, ": uses no device yet\n");
 }
 
-static void put_asked(struct live_session *session, const struct live_member *member)
+static void put_asked(struct live_session *session, const struct live_client *member)
 {
     char who[2 * LIVE_SHOWN_BYTES];
     live_describe(member, who);
-    gc_out_text(&session->out, who);
-    gc_out_text(&session->out, ": asked, not waited for\n");
+    gc_writer_text(&session->out, who);
+    gc_writer_text(&session->out, ": asked, not waited for\n");
 }
 
 /* ---- members ---- */
@@ -468,17 +470,17 @@ int live_round_open(struct live_session *session, struct live_round *round)
         return tool_fail(session->command, "%s", gc_status_text(GC_NO_HOST_MEMORY));
     refresh(session, session->target.members, session->target.count, REFRESH_MS);
     for (size_t i = 0; i < session->target.count; i++)
-        read_member(session, &session->target.members[i], true, round->changes[i]);
+        read_client(session, &session->target.members[i], true, round->changes[i]);
     live_begin(&session->wait);
     return TOOL_DONE;
 }
 
-int live_round_hear(struct live_session *session, struct live_round *round)
+int live_round_collect(struct live_session *session, struct live_round *round)
 {
     int status = TOOL_DONE;
     for (size_t i = 0; i < session->target.count; i++) {
-        struct live_member *member = &session->target.members[i];
-        char text[GC_LEDGER_ANSWER_BYTES];
+        struct live_client *member = &session->target.members[i];
+        char text[GC_LEDGER_RESPONSE_BYTES];
         if (!member->is_asked)
             continue;
         if (session->wait.timeout_ms == 0) {
@@ -487,15 +489,15 @@ int live_round_hear(struct live_session *session, struct live_round *round)
         }
         member->is_asked = false;
         const int answer =
-            live_await(session->command, &session->ledger, member, &session->wait, text);
+            live_wait_response(session->command, &session->ledger, member, &session->wait, text);
         if (answer != TOOL_DONE) {
             status = answer;
             continue;
         }
         /* It has just answered: what it holds now is worth the rest of the time. */
         refresh(session, member, 1, live_left_ms(&session->wait));
-        read_member(session, member, false, round->changes[i]);
-        member->is_heard = true;
+        read_client(session, member, false, round->changes[i]);
+        member->has_response = true;
     }
     return status;
 }
@@ -503,7 +505,7 @@ int live_round_hear(struct live_session *session, struct live_round *round)
 void live_round_print(struct live_session *session, const struct live_round *round, bool limits)
 {
     for (size_t i = 0; i < session->target.count; i++)
-        if (session->target.members[i].is_heard)
+        if (session->target.members[i].has_response)
             put_member(session, &session->target.members[i], limits, round->changes[i]);
 }
 
@@ -512,11 +514,11 @@ void live_round_close(struct live_round *round)
     free(round->changes);
 }
 
-int live_round_ask(struct live_session *session, size_t index,
-                   const struct gc_ledger_request *request)
+int live_round_request(struct live_session *session, size_t index,
+                       const struct gc_ledger_request *request)
 {
-    struct live_member *member = &session->target.members[index];
-    const int status = live_ask(session->command, &session->ledger, member, request);
+    struct live_client *member = &session->target.members[index];
+    const int status = live_request(session->command, &session->ledger, member, request);
     member->is_asked = status == TOOL_DONE;
     return status;
 }

@@ -13,18 +13,18 @@
 
 #define LIVE_TIMEOUT_MS 5000
 
-struct live_member {
+struct live_client {
     struct gc_ledger_process process;
     char tenant[GC_LEDGER_NAME_BYTES]; /* inside the process; "": all of it */
     struct gc_ledger_ticket ticket;
     bool is_asked;
-    bool is_heard; /* it has answered */
+    bool has_response; /* it has answered */
 };
 
 struct live_target {
     bool is_group;
     char group[GC_LEDGER_NAME_BYTES];
-    struct live_member *members;
+    struct live_client *members;
     size_t count;
 };
 
@@ -61,13 +61,13 @@ struct live_wait {
 void live_begin(struct live_wait *wait);
 uint32_t live_left_ms(const struct live_wait *wait);
 /* Leaves a request; TOOL_FAILED with a line if the process is gone. */
-int live_ask(const struct tool_command *command, const struct gc_ledger *ledger,
-             struct live_member *member, const struct gc_ledger_request *request) GC_CHECKED;
+int live_request(const struct tool_command *command, const struct gc_ledger *ledger,
+                 struct live_client *member, const struct gc_ledger_request *request) GC_CHECKED;
 /* TOOL_DONE with the answer's text; TOOL_FAILED with a line if it was refused, the process is gone,
  * or did not answer in time. */
-int live_await(const struct tool_command *command, const struct gc_ledger *ledger,
-               const struct live_member *member, const struct live_wait *wait,
-               char text[GC_LEDGER_ANSWER_BYTES]) GC_CHECKED;
+int live_wait_response(const struct tool_command *command, const struct gc_ledger *ledger,
+                       const struct live_client *member, const struct live_wait *wait,
+                       char text[GC_LEDGER_RESPONSE_BYTES]) GC_CHECKED;
 
 /* Whether the process is stopped by a signal, as far as /proc tells. */
 bool live_is_stopped(const struct gc_ledger *ledger, uint32_t slot, int pid);
@@ -76,7 +76,7 @@ bool live_is_stopped(const struct gc_ledger *ledger, uint32_t slot, int pid);
 #define LIVE_SHOWN_BYTES 512
 const char *live_show(const char *name, char text[LIVE_SHOWN_BYTES]);
 /* "process 12 (python)", "tenant llama of process 12 (python)". */
-void live_describe(const struct live_member *member, char text[2 * LIVE_SHOWN_BYTES]);
+void live_describe(const struct live_client *member, char text[2 * LIVE_SHOWN_BYTES]);
 
 /* ---- a round of a command ---- */
 
@@ -97,7 +97,7 @@ struct live_session {
     struct live_target target;
     struct live_wait wait;
     uint32_t device; /* of --device; GC_LEDGER_NONE: all */
-    struct gc_out out;
+    struct gc_writer out;
 };
 
 struct live_round {
@@ -107,13 +107,13 @@ struct live_round {
 /* Reads what is there before; TOOL_FAILED with a line. live_round_close in either case. */
 int live_round_open(struct live_session *session, struct live_round *round) GC_CHECKED;
 void live_round_close(struct live_round *round);
-int live_round_ask(struct live_session *session, size_t index,
-                   const struct gc_ledger_request *request) GC_CHECKED;
+int live_round_request(struct live_session *session, size_t index,
+                       const struct gc_ledger_request *request) GC_CHECKED;
 /* Waits for those that were asked; TOOL_FAILED, with a line each, if one has not done it. */
-int live_round_hear(struct live_session *session, struct live_round *round) GC_CHECKED;
+int live_round_collect(struct live_session *session, struct live_round *round) GC_CHECKED;
 /* A line a device of each that has answered. `limits`: with the limit. */
 void live_round_print(struct live_session *session, const struct live_round *round, bool limits);
 /* "name before -> after"; UINT64_MAX is none. */
-void live_put_change(struct gc_out *out, const char *name, uint64_t before, uint64_t after);
+void live_write_change(struct gc_writer *out, const char *name, uint64_t before, uint64_t after);
 
 #endif

@@ -5,23 +5,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void put_figures(struct gc_json *json, const struct top_figures *figures,
-                        const char *limit_key, bool has_peak)
+static void write_figures(struct gc_json *json, const struct top_figures *figures,
+                          const char *limit_key, bool has_peak)
 {
     const int permille = top_hit_permille(figures);
-    gc_json_put_uint(json, "requested_bytes", figures->requested);
-    gc_json_put_uint(json, "allocated_bytes", figures->allocated);
-    gc_json_put_uint(json, "reserved_bytes", figures->reserved);
-    gc_json_put_uint(json, "idle_bytes", figures->idle);
-    gc_json_put_uint(json, "pending_bytes", figures->pending);
+    gc_json_write_uint(json, "requested_bytes", figures->requested);
+    gc_json_write_uint(json, "allocated_bytes", figures->allocated);
+    gc_json_write_uint(json, "reserved_bytes", figures->reserved);
+    gc_json_write_uint(json, "idle_bytes", figures->idle);
+    gc_json_write_uint(json, "pending_bytes", figures->pending);
     gc_json_put_limit(json, limit_key, figures->limit);
     if (has_peak)
-        gc_json_put_uint(json, "peak_reserved_bytes", figures->peak);
-    gc_json_put_uint(json, "hit_count", figures->hits);
-    gc_json_put_uint(json, "miss_count", figures->misses);
-    gc_json_put_uint(json, "oom_count", figures->ooms);
+        gc_json_write_uint(json, "peak_reserved_bytes", figures->peak);
+    gc_json_write_uint(json, "hit_count", figures->hits);
+    gc_json_write_uint(json, "miss_count", figures->misses);
+    gc_json_write_uint(json, "oom_count", figures->ooms);
     if (permille < 0)
-        gc_json_put_null(json, "hit_ratio");
+        gc_json_write_null(json, "hit_ratio");
     else
         gc_json_put_fixed(json, "hit_ratio", (uint64_t)permille, 3);
 }
@@ -79,8 +79,8 @@ static bool open_walk(struct walk *walk, const struct top_view *view, const stru
 }
 
 /* "devices": the accounts of one subject. */
-static void put_accounts(struct gc_json *json, const struct walk *walk, size_t subject,
-                         bool has_peak)
+static void write_accounts(struct gc_json *json, const struct walk *walk, size_t subject,
+                           bool has_peak)
 {
     gc_json_open_array(json, "devices", GC_JSON_LINES);
     for (size_t i = walk->first_row[subject]; i != TOP_NONE; i = walk->next_row[i]) {
@@ -91,74 +91,74 @@ static void put_accounts(struct gc_json *json, const struct walk *walk, size_t s
         gc_json_begin_object(json, GC_JSON_LINE);
         if (has_device) {
             const struct top_device *device = &walk->view->devices[account->device];
-            gc_json_put_uint(json, "device", device->number);
-            gc_json_put_string(json, "uuid", device->uuid);
+            gc_json_write_uint(json, "device", device->number);
+            gc_json_write_string(json, "uuid", device->uuid);
         } else {
-            gc_json_put_null(json, "device");
-            gc_json_put_null(json, "uuid");
+            gc_json_write_null(json, "device");
+            gc_json_write_null(json, "uuid");
         }
-        put_figures(json, &account->figures, "limit_bytes", has_peak);
+        write_figures(json, &account->figures, "limit_bytes", has_peak);
         gc_json_end_object(json);
     }
     gc_json_end_array(json);
 }
 
-static void put_state(struct gc_json *json, enum top_state state)
+static void write_state(struct gc_json *json, enum top_state state)
 {
     static const char *const words[] = {
         [TOP_RUNNING] = "running", [TOP_PAUSED] = "paused", [TOP_STOPPED] = "stopped"};
-    gc_json_put_string(json, "state", words[state]);
+    gc_json_write_string(json, "state", words[state]);
 }
 
-static void put_group_name(struct gc_json *json, const char *group)
+static void write_group_name(struct gc_json *json, const char *group)
 {
     if (group[0] == '\0')
-        gc_json_put_null(json, "group");
+        gc_json_write_null(json, "group");
     else
-        gc_json_put_string(json, "group", group);
+        gc_json_write_string(json, "group", group);
 }
 
-static void put_tenants(struct gc_json *json, const struct walk *walk, size_t process)
+static void write_tenants(struct gc_json *json, const struct walk *walk, size_t process)
 {
     gc_json_open_array(json, "tenants", GC_JSON_LINES);
     for (size_t i = walk->first_tenant[process]; i != TOP_NONE; i = walk->next_tenant[i]) {
         const struct top_subject *tenant = &walk->view->subjects[i];
         gc_json_begin_object(json, GC_JSON_LINES);
-        gc_json_put_string(json, "name", tenant->name);
-        put_state(json, tenant->state);
-        put_accounts(json, walk, i, true);
+        gc_json_write_string(json, "name", tenant->name);
+        write_state(json, tenant->state);
+        write_accounts(json, walk, i, true);
         gc_json_end_object(json);
     }
     gc_json_end_array(json);
 }
 
-static void put_process(struct gc_json *json, const struct walk *walk, size_t index)
+static void write_process(struct gc_json *json, const struct walk *walk, size_t index)
 {
     const struct top_subject *process = &walk->view->subjects[index];
     gc_json_begin_object(json, GC_JSON_LINES);
     gc_json_put_int(json, "pid", process->pid);
-    gc_json_put_string(json, "name", process->name);
-    gc_json_put_string(json, "program", process->program);
-    put_group_name(json, process->group);
-    put_state(json, process->state);
+    gc_json_write_string(json, "name", process->name);
+    gc_json_write_string(json, "program", process->program);
+    write_group_name(json, process->group);
+    write_state(json, process->state);
     gc_json_put_maybe(json, "age_ms", process->age_ms != UINT32_MAX, process->age_ms);
-    put_accounts(json, walk, index, true);
-    put_tenants(json, walk, index);
+    write_accounts(json, walk, index, true);
+    write_tenants(json, walk, index);
     gc_json_end_object(json);
 }
 
-static void put_group(struct gc_json *json, const struct walk *walk, size_t index)
+static void write_group(struct gc_json *json, const struct walk *walk, size_t index)
 {
     const struct top_subject *group = &walk->view->subjects[index];
     gc_json_begin_object(json, GC_JSON_LINES);
-    gc_json_put_string(json, "name", group->name);
-    gc_json_put_uint(json, "process_count", group->member_count);
-    put_accounts(json, walk, index, false);
+    gc_json_write_string(json, "name", group->name);
+    gc_json_write_uint(json, "process_count", group->member_count);
+    write_accounts(json, walk, index, false);
     gc_json_end_object(json);
 }
 
-static void put_subjects(struct gc_json *json, const struct walk *walk, const char *key,
-                         enum top_kind kind)
+static void write_subjects(struct gc_json *json, const struct walk *walk, const char *key,
+                           enum top_kind kind)
 {
     gc_json_open_array(json, key, GC_JSON_LINES);
     for (size_t i = 0; i < walk->count; i++) {
@@ -166,14 +166,14 @@ static void put_subjects(struct gc_json *json, const struct walk *walk, const ch
         if (walk->view->subjects[index].kind != kind || walk->first_row[index] != i)
             continue;
         if (kind == TOP_PROCESS)
-            put_process(json, walk, index);
+            write_process(json, walk, index);
         else
-            put_group(json, walk, index);
+            write_group(json, walk, index);
     }
     gc_json_end_array(json);
 }
 
-static void put_devices(struct gc_json *json, const struct walk *walk)
+static void write_devices(struct gc_json *json, const struct walk *walk)
 {
     gc_json_open_array(json, "devices", GC_JSON_LINES);
     for (size_t i = 0; i < walk->count; i++) {
@@ -183,17 +183,17 @@ static void put_devices(struct gc_json *json, const struct walk *walk)
             continue;
         const struct top_device *device = &walk->view->devices[account->device];
         gc_json_begin_object(json, GC_JSON_LINE);
-        gc_json_put_uint(json, "device", device->number);
-        gc_json_put_string(json, "uuid", device->uuid);
-        gc_json_put_string(json, "name", device->name);
-        gc_json_put_uint(json, "process_count", subject->member_count);
-        put_figures(json, &account->figures, "total_bytes", false);
+        gc_json_write_uint(json, "device", device->number);
+        gc_json_write_string(json, "uuid", device->uuid);
+        gc_json_write_string(json, "name", device->name);
+        gc_json_write_uint(json, "process_count", subject->member_count);
+        write_figures(json, &account->figures, "total_bytes", false);
         gc_json_end_object(json);
     }
     gc_json_end_array(json);
 }
 
-enum gc_status top_json_print(struct gc_out *out, const struct top_view *view,
+enum gc_status top_json_print(struct gc_writer *out, const struct top_view *view,
                               const struct top_order *order, const char *source, uint64_t time_unix)
 {
     struct gc_json json;
@@ -202,13 +202,13 @@ enum gc_status top_json_print(struct gc_out *out, const struct top_view *view,
         return GC_NO_HOST_MEMORY;
     gc_json_init(&json, out);
     gc_json_begin_object(&json, GC_JSON_LINES);
-    gc_json_put_string(&json, "schema", "gpucache-top/1");
-    gc_json_put_string(&json, "version", GC_VERSION);
-    gc_json_put_uint(&json, "time_unix", time_unix);
-    gc_json_put_string(&json, "ledger", source);
-    put_devices(&json, &walk);
-    put_subjects(&json, &walk, "groups", TOP_GROUP);
-    put_subjects(&json, &walk, "processes", TOP_PROCESS);
+    gc_json_write_string(&json, "schema", "gpucache-top/1");
+    gc_json_write_string(&json, "version", GC_VERSION);
+    gc_json_write_uint(&json, "time_unix", time_unix);
+    gc_json_write_string(&json, "ledger", source);
+    write_devices(&json, &walk);
+    write_subjects(&json, &walk, "groups", TOP_GROUP);
+    write_subjects(&json, &walk, "processes", TOP_PROCESS);
     gc_json_end_object(&json);
     close_walk(&walk);
     return GC_OK;

@@ -28,7 +28,7 @@ const char *top_source_path(const struct top_source *source)
 
 static void refresh(const struct gc_ledger *ledger)
 {
-    const struct gc_ledger_request request = {.ask = GC_ASK_REFRESH, .device = GC_LEDGER_NONE};
+    const struct gc_ledger_request request = {.kind = GC_REQUEST_REFRESH, .device = GC_LEDGER_NONE};
     struct gc_ledger_ticket tickets[GC_LEDGER_SLOTS];
     const uint32_t high = gc_ledger_slot_high(ledger);
     size_t count = 0;
@@ -37,7 +37,7 @@ static void refresh(const struct gc_ledger *ledger)
         struct gc_ledger_ticket ticket;
         if (!gc_ledger_read_process(ledger, slot, &process) ||
             live_is_stopped(ledger, slot, process.pid) ||
-            !gc_ledger_ask(ledger, slot, process.generation, &request, &ticket))
+            !gc_ledger_send_request(ledger, slot, process.generation, &request, &ticket))
             continue;
         if (process.has_helper && count < GC_LEDGER_SLOTS)
             tickets[count++] = ticket;
@@ -45,8 +45,8 @@ static void refresh(const struct gc_ledger *ledger)
     const uint64_t until = gc_clock_ns() + REFRESH_MS * GC_NS_PER_MS;
     for (size_t i = 0; i < count; i++) {
         const uint64_t now = gc_clock_ns();
-        (void)gc_ledger_await(ledger, &tickets[i],
-                              now < until ? (uint32_t)((until - now) / GC_NS_PER_MS) : 0, NULL);
+        (void)gc_ledger_wait_response(
+            ledger, &tickets[i], now < until ? (uint32_t)((until - now) / GC_NS_PER_MS) : 0, NULL);
     }
 }
 

@@ -146,7 +146,7 @@ struct line {
     unsigned taken; /* columns */
 };
 
-static void put_blanks(struct line *line, unsigned count)
+static void write_blanks(struct line *line, unsigned count)
 {
     memset(line->text + line->used, ' ', count);
     line->used += count;
@@ -154,8 +154,8 @@ static void put_blanks(struct line *line, unsigned count)
 }
 
 /* One cell and the gap before it. Cells after the last that has text cost nothing. */
-static void put_cell(struct line *line, const struct top_layout *layout, enum top_column column,
-                     const char *text, unsigned *pending)
+static void write_cell(struct line *line, const struct top_layout *layout, enum top_column column,
+                       const char *text, unsigned *pending)
 {
     char cell[TOP_LINE_BYTES];
     const unsigned width = layout->widths[column];
@@ -168,7 +168,7 @@ static void put_cell(struct line *line, const struct top_layout *layout, enum to
         *pending += width + 1;
         return;
     }
-    put_blanks(line, before);
+    write_blanks(line, before);
     const size_t length = strlen(cell);
     memcpy(line->text + line->used, cell, length);
     line->used += length;
@@ -176,13 +176,13 @@ static void put_cell(struct line *line, const struct top_layout *layout, enum to
     *pending = after + 1;
 }
 
-static unsigned put_line(const struct top_layout *layout, const char *const cells[TOP_COLUMN_COUNT],
-                         char text[TOP_LINE_BYTES])
+static unsigned write_line(const struct top_layout *layout,
+                           const char *const cells[TOP_COLUMN_COUNT], char text[TOP_LINE_BYTES])
 {
     struct line line = {.text = text};
     unsigned pending = 0;
     for (int i = 0; i < TOP_COLUMN_COUNT; i++)
-        put_cell(&line, layout, (enum top_column)i, cells[i], &pending);
+        write_cell(&line, layout, (enum top_column)i, cells[i], &pending);
     text[line.used] = '\0';
     return line.taken;
 }
@@ -192,7 +192,7 @@ unsigned top_text_head(const struct top_layout *layout, char text[TOP_LINE_BYTES
     const char *cells[TOP_COLUMN_COUNT];
     for (int i = 0; i < TOP_COLUMN_COUNT; i++)
         cells[i] = columns[i].title;
-    return put_line(layout, cells, text);
+    return write_line(layout, cells, text);
 }
 
 /* What the first columns say about whom the row is. */
@@ -260,7 +260,7 @@ unsigned top_text_row(const struct top_layout *layout, const struct top_view *vi
         [TOP_COLUMN_HITS] = hits,
         [TOP_COLUMN_HISTORY] = history,
     };
-    return put_line(layout, cells, text);
+    return write_line(layout, cells, text);
 }
 
 void top_text_counts(const struct top_view *view, char *text, size_t size)
@@ -271,7 +271,7 @@ void top_text_counts(const struct top_view *view, char *text, size_t size)
              view->device_count == 1 ? "" : "s");
 }
 
-enum gc_status top_text_print(struct gc_out *out, const struct top_view *view,
+enum gc_status top_text_print(struct gc_writer *out, const struct top_view *view,
                               const struct top_order *order, unsigned width)
 {
     char text[TOP_LINE_BYTES];
@@ -284,12 +284,12 @@ enum gc_status top_text_print(struct gc_out *out, const struct top_view *view,
     /* Nothing was read before: there is no history to show. */
     layout.widths[TOP_COLUMN_HISTORY] = 0;
     top_text_head(&layout, text);
-    gc_out_text(out, text);
-    gc_out_char(out, '\n');
+    gc_writer_text(out, text);
+    gc_writer_char(out, '\n');
     for (size_t i = 0; i < count; i++) {
         top_text_row(&layout, view, rows[i], NULL, text);
-        gc_out_text(out, text);
-        gc_out_char(out, '\n');
+        gc_writer_text(out, text);
+        gc_writer_char(out, '\n');
     }
     free(rows);
     return GC_OK;

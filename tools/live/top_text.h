@@ -45,10 +45,10 @@ unsigned top_text_row(const struct top_layout *layout, const struct top_view *vi
 void top_text_counts(const struct top_view *view, char *text, size_t size);
 
 /* The table whole, on a page that ends nowhere. GC_NO_HOST_MEMORY. */
-enum gc_status top_text_print(struct gc_out *out, const struct top_view *view,
+enum gc_status top_text_print(struct gc_writer *out, const struct top_view *view,
                               const struct top_order *order, unsigned width) GC_CHECKED;
 /* As one JSON object, schema gpucache-top/1. `source`: where it was read from. */
-enum gc_status top_json_print(struct gc_out *out, const struct top_view *view,
+enum gc_status top_json_print(struct gc_writer *out, const struct top_view *view,
                               const struct top_order *order, const char *source,
                               uint64_t time_unix) GC_CHECKED;
 

@@ -32,22 +32,22 @@ static int fail_memory(const char *path)
     return tool_fail(&tool_command_plan, "%s: %s", path, gc_status_text(GC_NO_HOST_MEMORY));
 }
 
-static int write_output(struct gc_out *out, const struct plan_view *view)
+static int write_output(struct gc_writer *out, const struct plan_view *view)
 {
     const struct plan_source *source = view->subject->source;
     const char *path = view->request->output;
     if (ends_in(path, ".json")) {
-        plan_put_json(out, view);
+        plan_write_json(out, view);
         return TOOL_DONE;
     }
     if (source->write != NULL)
         return source->write(view->request, view->subject, view->result, out);
-    return plan_put_csv(out, view) ? TOOL_DONE : fail_memory(path);
+    return plan_write_csv(out, view) ? TOOL_DONE : fail_memory(path);
 }
 
-static int write_picture(struct gc_out *out, const struct plan_view *view)
+static int write_picture(struct gc_writer *out, const struct plan_view *view)
 {
-    return plan_put_svg(out, view) ? TOOL_DONE : fail_memory(view->request->svg);
+    return plan_write_svg(out, view) ? TOOL_DONE : fail_memory(view->request->svg);
 }
 
 /* Both names of one file: the picture would be written over the plan. */
@@ -65,9 +65,9 @@ static bool is_standard_output(const char *path)
 }
 
 static int write_file(const char *path, const struct tool_file *input, const struct plan_view *view,
-                      int (*write)(struct gc_out *, const struct plan_view *))
+                      int (*write)(struct gc_writer *, const struct plan_view *))
 {
-    struct gc_out out;
+    struct gc_writer out;
     int status = tool_output_open(&tool_command_plan, path, input, &out);
     if (status != TOOL_DONE)
         return status;
@@ -94,12 +94,12 @@ static int write_files(const struct tool_file *input, const struct plan_view *vi
 
 static int print(const struct plan_view *view)
 {
-    struct gc_out out;
-    gc_out_init(&out, STDOUT_FILENO);
+    struct gc_writer out;
+    gc_writer_init(&out, STDOUT_FILENO);
     if (view->request->json)
-        plan_put_json(&out, view);
+        plan_write_json(&out, view);
     else
-        plan_put_text(&out, view);
+        plan_write_text(&out, view);
     return tool_finish(&tool_command_plan, &out);
 }
 
@@ -118,8 +118,8 @@ static int show(const struct plan_request *request, const struct tool_file *file
 
 static int refuse_file(const struct plan_request *request, const struct tool_file *file)
 {
-    const size_t length = strlen(GC_RUN_MAGIC);
-    if (file->bytes >= length && memcmp(file->data, GC_RUN_MAGIC, length) == 0)
+    const size_t length = strlen(GC_PLAN_MAGIC);
+    if (file->bytes >= length && memcmp(file->data, GC_PLAN_MAGIC, length) == 0)
         return tool_fail(&tool_command_plan,
                          "%s: is a plan already, for GPUCACHE_PLAN and gpucache replay --plan",
                          request->path);

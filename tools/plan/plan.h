@@ -3,8 +3,8 @@
  * A source reads one kind of file into a subject: buffers with lifetimes, how each is called, and
  * what there is to tell beside them. The rest, solving, checking and showing, is the same for all.
  * Everything of a subject lies in its region and goes with it. */
-#ifndef GC_PLAN_H
-#define GC_PLAN_H
+#ifndef GC_TOOL_PLAN_H
+#define GC_TOOL_PLAN_H
 
 #include "core/config/options.h"
 #include "core/estimator/notes.h"
@@ -97,12 +97,12 @@ struct plan_source {
                 struct plan_subject *subject);
     /* --output, wherever the path does not end in .json; NULL: the solved CSV. */
     int (*write)(const struct plan_request *request, const struct plan_subject *subject,
-                 const struct plan_result *result, struct gc_out *out);
+                 const struct plan_result *result, struct gc_writer *out);
     /* What there is to tell beside the common figures; NULL: nothing. */
-    void (*put_text)(struct gc_out *out, const struct plan_subject *subject,
-                     const struct plan_result *result);
-    void (*put_json)(struct gc_json *json, const struct plan_subject *subject,
-                     const struct plan_result *result);
+    void (*write_text)(struct gc_writer *out, const struct plan_subject *subject,
+                       const struct plan_result *result);
+    void (*write_json)(struct gc_json *json, const struct plan_subject *subject,
+                       const struct plan_result *result);
     /* What is not in the region; NULL: nothing. Called after a failed read too. */
     void (*close)(struct plan_subject *subject);
 };
@@ -146,11 +146,11 @@ struct plan_view {
     struct plan_reuse reuse;
 };
 
-void plan_put_text(struct gc_out *out, const struct plan_view *view);
-void plan_put_json(struct gc_out *out, const struct plan_view *view);
+void plan_write_text(struct gc_writer *out, const struct plan_view *view);
+void plan_write_json(struct gc_writer *out, const struct plan_view *view);
 /* False without memory. */
-bool plan_put_csv(struct gc_out *out, const struct plan_view *view);
-bool plan_put_svg(struct gc_out *out, const struct plan_view *view);
+bool plan_write_csv(struct gc_writer *out, const struct plan_view *view);
+bool plan_write_svg(struct gc_writer *out, const struct plan_view *view);
 
 /* Peak over lower bound in ten-thousandths; 1 where nothing is placed. */
 uint64_t plan_ratio(const struct plan_result *result);

@@ -64,7 +64,7 @@ static int check_dims(const struct plan_request *request, const struct gc_graph 
         if (!names_dimension(graph, dims, length) && !names_input(graph, dims, length)) {
             char shown[64];
             return tool_usage(request->command, "--dim %s: %s has no open dimension of this name",
-                              gc_text_show(dims, length, shown, sizeof(shown)), request->path);
+                              gc_text_printable(dims, length, shown, sizeof(shown)), request->path);
         }
         dims += strcspn(dims, ",");
         dims += *dims == ',';
@@ -77,14 +77,14 @@ static int check_dims(const struct plan_request *request, const struct gc_graph 
 static const char *show_value(const struct gc_graph *graph, uint32_t value, char shown[64])
 {
     const char *name = graph->values[value].name;
-    return gc_text_show(name, strlen(name), shown, 64);
+    return gc_text_printable(name, strlen(name), shown, 64);
 }
 
 static const char *show_maker(const struct gc_graph *graph, uint32_t value, char shown[48])
 {
     const uint32_t node = graph->values[value].producer;
     const char *op = node != GC_GRAPH_NONE ? graph->nodes[node].op : "an input";
-    return gc_text_show(op, strlen(op), shown, 48);
+    return gc_text_printable(op, strlen(op), shown, 48);
 }
 
 /* The first open dimension of the inputs that has a name: a size for it may be all that is missing.
@@ -112,7 +112,7 @@ static int refuse_unknown(const struct plan_request *request, const struct plan_
     const char *open = open_name(own->graph);
     const uint32_t first = own->lifetimes.unknown_value;
     if (open != NULL)
-        gc_text_show(open, strlen(open), dim, sizeof(dim));
+        gc_text_printable(open, strlen(open), dim, sizeof(dim));
     return tool_fail(request->command,
                      "%s: %u of %u tensors have no known size, the first is %s (%s); accepted with "
                      "--strict: all known%s%s%s",
@@ -138,7 +138,8 @@ static void note_unknown(struct plan_subject *subject, const struct plan_graph *
                  NULL);
     if (open != NULL)
         gc_notes_add(&subject->notes, "a dimension is open: --dim ",
-                     gc_text_show(open, strlen(open), dim, sizeof(dim)), "=N gives its size", NULL);
+                     gc_text_printable(open, strlen(open), dim, sizeof(dim)), "=N gives its size",
+                     NULL);
 }
 
 static void note_graph(struct plan_subject *subject, const struct gc_graph *graph)
@@ -146,9 +147,10 @@ static void note_graph(struct plan_subject *subject, const struct gc_graph *grap
     char shown[GC_NOTE_BYTES];
     char count[GC_NOTE_NUMBER_BYTES];
     for (uint32_t i = 0; i < graph->note_count && i < NOTES_OF_GRAPH_MAX; i++)
-        gc_notes_add(&subject->notes,
-                     gc_text_show(graph->notes[i], strlen(graph->notes[i]), shown, sizeof(shown)),
-                     NULL);
+        gc_notes_add(
+            &subject->notes,
+            gc_text_printable(graph->notes[i], strlen(graph->notes[i]), shown, sizeof(shown)),
+            NULL);
     if (graph->note_count > NOTES_OF_GRAPH_MAX)
         gc_notes_add(&subject->notes, "and ",
                      gc_note_number(graph->note_count - NOTES_OF_GRAPH_MAX, count),
@@ -266,12 +268,12 @@ static void close_graph(struct plan_subject *subject)
 
 /* ---- what is shown ---- */
 
-static void put_row(struct gc_out *out, const char *label, uint64_t value, const char *unit)
+static void write_row(struct gc_writer *out, const char *label, uint64_t value, const char *unit)
 {
-    gc_out_text(out, label);
-    gc_out_pad(out, 18);
-    gc_out_right(out, 30, gc_note_number(value, (char[GC_NOTE_NUMBER_BYTES]){0}));
-    gc_out_text(out, unit);
+    gc_writer_text(out, label);
+    gc_writer_pad(out, 18);
+    gc_writer_right(out, 30, gc_note_number(value, (char[GC_NOTE_NUMBER_BYTES]){0}));
+    gc_writer_text(out, unit);
 }
 
 /* How a tensor came to its buffer. */
@@ -281,8 +283,8 @@ static const char *share_name(enum gc_life_share share)
     return names[share];
 }
 
-static void put_text(struct gc_out *out, const struct plan_subject *subject,
-                     const struct plan_result *result)
+static void write_text(struct gc_writer *out, const struct plan_subject *subject,
+                       const struct plan_result *result)
 {
     const struct plan_graph *own = subject->own;
     const struct gc_lifetimes *lifetimes = &own->lifetimes;
@@ -290,57 +292,57 @@ static void put_text(struct gc_out *out, const struct plan_subject *subject,
     char size[GC_TEXT_SIZE_BYTES];
     for (uint32_t i = 0; i < lifetimes->tensor_count; i++)
         shares[lifetimes->tensors[i].share]++;
-    gc_out_text(out, "activations' peak");
-    gc_out_right(out, 30, gc_text_size(result->peak_bytes - subject->base_bytes, size));
-    gc_out_right(
+    gc_writer_text(out, "activations' peak");
+    gc_writer_right(out, 30, gc_text_size(result->peak_bytes - subject->base_bytes, size));
+    gc_writer_right(
         out, 48,
         gc_note_number(result->peak_bytes - subject->base_bytes, (char[GC_NOTE_NUMBER_BYTES]){0}));
-    gc_out_text(out, "\n");
-    put_row(out, "steps", lifetimes->step_count, "\n");
-    put_row(out, "tensors", lifetimes->tensor_count, ": ");
-    gc_out_uint(out, shares[GC_LIFE_VIEW]);
-    gc_out_text(out, " views, ");
-    gc_out_uint(out, shares[GC_LIFE_IN_PLACE]);
-    gc_out_text(out, " in place\n");
+    gc_writer_text(out, "\n");
+    write_row(out, "steps", lifetimes->step_count, "\n");
+    write_row(out, "tensors", lifetimes->tensor_count, ": ");
+    gc_writer_uint(out, shares[GC_LIFE_VIEW]);
+    gc_writer_text(out, " views, ");
+    gc_writer_uint(out, shares[GC_LIFE_IN_PLACE]);
+    gc_writer_text(out, " in place\n");
 }
 
-static void put_tensor(struct gc_json *json, const struct plan_graph *own,
-                       const struct plan_result *result, const struct gc_life_tensor *tensor)
+static void write_tensor(struct gc_json *json, const struct plan_graph *own,
+                         const struct plan_result *result, const struct gc_life_tensor *tensor)
 {
     const struct gc_graph_value *value = &own->graph->values[tensor->value];
     gc_json_begin_object(json, GC_JSON_LINE);
-    gc_json_put_string(json, "name", value->name);
+    gc_json_write_string(json, "name", value->name);
     if (value->producer != GC_GRAPH_NONE)
-        gc_json_put_string(json, "op", own->graph->nodes[value->producer].op);
-    gc_json_put_uint(json, "scope", value->scope);
-    gc_json_put_uint(json, "lower", tensor->lower);
-    gc_json_put_uint(json, "upper", tensor->upper);
-    gc_json_put_uint(json, "bytes", tensor->bytes);
+        gc_json_write_string(json, "op", own->graph->nodes[value->producer].op);
+    gc_json_write_uint(json, "scope", value->scope);
+    gc_json_write_uint(json, "lower", tensor->lower);
+    gc_json_write_uint(json, "upper", tensor->upper);
+    gc_json_write_uint(json, "bytes", tensor->bytes);
     gc_json_put_bool(json, "known", tensor->is_known);
-    gc_json_put_uint(json, "buffer", tensor->buffer);
-    gc_json_put_uint(json, "offset", result->offsets[tensor->buffer]);
-    gc_json_put_string(json, "share", share_name(tensor->share));
+    gc_json_write_uint(json, "buffer", tensor->buffer);
+    gc_json_write_uint(json, "offset", result->offsets[tensor->buffer]);
+    gc_json_write_string(json, "share", share_name(tensor->share));
     gc_json_end_object(json);
 }
 
-static void put_json(struct gc_json *json, const struct plan_subject *subject,
-                     const struct plan_result *result)
+static void write_json(struct gc_json *json, const struct plan_subject *subject,
+                       const struct plan_result *result)
 {
     static const char *const keys[] = {"activation_buffer_bytes", "weight_bytes", "input_bytes",
                                        "output_bytes"};
     const struct plan_graph *own = subject->own;
     const struct gc_lifetimes *lifetimes = &own->lifetimes;
     for (unsigned i = 0; i < GC_LIFE_ROLE_COUNT; i++)
-        gc_json_put_uint(json, keys[i], lifetimes->role_bytes[i]);
-    gc_json_put_uint(json, "activation_bytes", result->peak_bytes - subject->base_bytes);
-    gc_json_put_uint(json, "steps", lifetimes->step_count);
-    gc_json_put_uint(json, "alignment", own->rules.alignment);
-    gc_json_put_uint(json, "known_tensors", lifetimes->known_count);
-    gc_json_put_uint(json, "unknown_tensors", lifetimes->unknown_count);
-    gc_json_put_uint(json, "folded_tensors", lifetimes->folded_count);
+        gc_json_write_uint(json, keys[i], lifetimes->role_bytes[i]);
+    gc_json_write_uint(json, "activation_bytes", result->peak_bytes - subject->base_bytes);
+    gc_json_write_uint(json, "steps", lifetimes->step_count);
+    gc_json_write_uint(json, "alignment", own->rules.alignment);
+    gc_json_write_uint(json, "known_tensors", lifetimes->known_count);
+    gc_json_write_uint(json, "unknown_tensors", lifetimes->unknown_count);
+    gc_json_write_uint(json, "folded_tensors", lifetimes->folded_count);
     gc_json_open_array(json, "tensors", GC_JSON_LINES);
     for (uint32_t i = 0; i < lifetimes->tensor_count; i++)
-        put_tensor(json, own, result, &lifetimes->tensors[i]);
+        write_tensor(json, own, result, &lifetimes->tensors[i]);
     gc_json_end_array(json);
 }
 
@@ -349,6 +351,6 @@ const struct plan_source plan_source_graph = {
     .accepts = accepts,
     .read = read_graph,
     .close = close_graph,
-    .put_text = put_text,
-    .put_json = put_json,
+    .write_text = write_text,
+    .write_json = write_json,
 };

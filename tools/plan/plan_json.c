@@ -6,7 +6,7 @@
 
 /* ---- JSON ---- */
 
-static void put_reused(struct gc_json *json, const struct plan_view *view, uint32_t index)
+static void write_reused(struct gc_json *json, const struct plan_view *view, uint32_t index)
 {
     const struct plan_reuse *reuse = &view->reuse;
     gc_json_open_array(json, "reuses", GC_JSON_LINE);
@@ -15,39 +15,39 @@ static void put_reused(struct gc_json *json, const struct plan_view *view, uint3
     gc_json_end_array(json);
 }
 
-static void put_buffer(struct gc_json *json, const struct plan_view *view, uint32_t index)
+static void write_buffer(struct gc_json *json, const struct plan_view *view, uint32_t index)
 {
     const struct plan_subject *subject = view->subject;
     const struct gc_placement_buffer *buffer = &subject->buffers[index];
     gc_json_begin_object(json, GC_JSON_LINE);
-    gc_json_put_string(json, "id", subject->labels[index].name);
+    gc_json_write_string(json, "id", subject->labels[index].name);
     if (subject->labels[index].kind != NULL)
-        gc_json_put_string(json, "kind", subject->labels[index].kind);
-    gc_json_put_uint(json, "lower", buffer->lower);
-    gc_json_put_uint(json, "upper", buffer->upper);
-    gc_json_put_uint(json, "bytes", buffer->bytes);
-    gc_json_put_uint(json, "offset", view->result->offsets[index]);
-    put_reused(json, view, index);
+        gc_json_write_string(json, "kind", subject->labels[index].kind);
+    gc_json_write_uint(json, "lower", buffer->lower);
+    gc_json_write_uint(json, "upper", buffer->upper);
+    gc_json_write_uint(json, "bytes", buffer->bytes);
+    gc_json_write_uint(json, "offset", view->result->offsets[index]);
+    write_reused(json, view, index);
     gc_json_end_object(json);
 }
 
-static void put_figures(struct gc_json *json, const struct plan_view *view)
+static void write_figures(struct gc_json *json, const struct plan_view *view)
 {
     const struct plan_subject *subject = view->subject;
     const struct plan_result *result = view->result;
-    gc_json_put_string(json, "file", view->request->path);
-    gc_json_put_string(json, "what", subject->source->what);
-    gc_json_put_uint(json, "buffers", subject->count);
-    gc_json_put_uint(json, "lower_bound_bytes", result->lower_bound_bytes);
-    gc_json_put_uint(json, "peak_bytes", result->peak_bytes);
-    gc_json_put_uint(json, "total_bytes", subject->total_bytes);
+    gc_json_write_string(json, "file", view->request->path);
+    gc_json_write_string(json, "what", subject->source->what);
+    gc_json_write_uint(json, "buffers", subject->count);
+    gc_json_write_uint(json, "lower_bound_bytes", result->lower_bound_bytes);
+    gc_json_write_uint(json, "peak_bytes", result->peak_bytes);
+    gc_json_write_uint(json, "total_bytes", subject->total_bytes);
     gc_json_put_fixed(json, "ratio", plan_ratio(result), 4);
     gc_json_put_bool(json, "optimal", result->optimal);
     gc_json_put_fixed(json, "seconds", result->solve_ns / 1000, 6);
     gc_json_put_fixed(json, "coverage", subject->coverage_thousandths, 3);
-    gc_json_put_uint(json, "nodes", result->nodes);
+    gc_json_write_uint(json, "nodes", result->nodes);
     if (view->request->capacity_bytes != GC_PLACEMENT_UNLIMITED) {
-        gc_json_put_uint(json, "capacity_bytes", view->request->capacity_bytes);
+        gc_json_write_uint(json, "capacity_bytes", view->request->capacity_bytes);
         gc_json_put_bool(json, "fits", result->fits);
     }
     gc_json_open_array(json, "warnings", GC_JSON_LINES);
@@ -56,17 +56,17 @@ static void put_figures(struct gc_json *json, const struct plan_view *view)
     gc_json_end_array(json);
 }
 
-void plan_put_json(struct gc_out *out, const struct plan_view *view)
+void plan_write_json(struct gc_writer *out, const struct plan_view *view)
 {
     struct gc_json json;
     gc_json_init(&json, out);
     gc_json_begin_object(&json, GC_JSON_LINES);
-    put_figures(&json, view);
-    if (view->subject->source->put_json != NULL)
-        view->subject->source->put_json(&json, view->subject, view->result);
+    write_figures(&json, view);
+    if (view->subject->source->write_json != NULL)
+        view->subject->source->write_json(&json, view->subject, view->result);
     gc_json_open_array(&json, "placements", GC_JSON_LINES);
     for (uint32_t i = 0; i < view->subject->count; i++)
-        put_buffer(&json, view, i);
+        write_buffer(&json, view, i);
     gc_json_end_array(&json);
     gc_json_end_object(&json);
 }
@@ -95,40 +95,40 @@ static const char *make_id(struct gc_region *region, const char *name, uint32_t 
 }
 
 /* The name, with the buffer's number behind it where it is empty or another buffer's id. */
-static bool put_id(struct gc_out *out, struct gc_region *region, struct gc_names *names,
-                   const char *name, uint32_t index)
+static bool write_id(struct gc_writer *out, struct gc_region *region, struct gc_strmap *names,
+                     const char *name, uint32_t index)
 {
     bool is_new = false;
     for (unsigned marks = name[0] == '\0'; !is_new; marks++) {
         const char *id = make_id(region, name, index, marks);
-        struct gc_name *entry =
-            id != NULL ? gc_names_put(names, region, id, strlen(id), &is_new) : NULL;
+        struct gc_strmap_entry *entry =
+            id != NULL ? gc_strmap_find_or_add(names, region, id, strlen(id), &is_new) : NULL;
         if (entry == NULL)
             return false;
         if (!is_new)
             continue;
         entry->text = id;
-        gc_out_text(out, id);
+        gc_writer_text(out, id);
     }
     return true;
 }
 
-bool plan_put_csv(struct gc_out *out, const struct plan_view *view)
+bool plan_write_csv(struct gc_writer *out, const struct plan_view *view)
 {
     const struct plan_subject *subject = view->subject;
     struct gc_region region;
-    struct gc_names names;
+    struct gc_strmap names;
     bool is_done = true;
     bool has_alignment = false;
     gc_region_init(&region, UINT64_MAX);
-    gc_names_init(&names);
+    gc_strmap_init(&names);
     for (uint32_t i = 0; i < subject->count; i++)
         has_alignment = has_alignment || subject->buffers[i].alignment > 1;
-    gc_out_text(out, has_alignment ? "id,lower,upper,size,alignment,offset\n"
-                                   : "id,lower,upper,size,offset\n");
+    gc_writer_text(out, has_alignment ? "id,lower,upper,size,alignment,offset\n"
+                                      : "id,lower,upper,size,offset\n");
     for (uint32_t i = 0; i < subject->count && is_done; i++) {
         const struct gc_placement_buffer *buffer = &subject->buffers[i];
-        is_done = put_id(out, &region, &names, subject->labels[i].name, i);
+        is_done = write_id(out, &region, &names, subject->labels[i].name, i);
         gc_out_print(out, ",%lu,%lu,%lu,", (uint64_t)buffer->lower, (uint64_t)buffer->upper,
                      buffer->bytes);
         if (has_alignment)

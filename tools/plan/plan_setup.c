@@ -209,6 +209,6 @@ int plan_setup_check(const struct plan_request *request, const struct plan_sourc
     if (source == &plan_source_trace && request->alignment != 0)
         return tool_usage(request->command,
                           "--alignment is not for traces: the places of %s are multiples of %u",
-                          source->what, GC_RUN_UNIT_BYTES);
+                          source->what, GC_PLAN_UNIT_BYTES);
     return TOOL_DONE;
 }

@@ -22,27 +22,27 @@ struct progress {
 static void show(const struct progress *progress, uint64_t lower_bound_bytes, uint64_t peak_bytes,
                  uint64_t nodes, uint64_t elapsed_ns)
 {
-    struct gc_out out;
+    struct gc_writer out;
     char size[GC_TEXT_SIZE_BYTES];
-    gc_out_init(&out, STDERR_FILENO);
-    gc_out_text(&out, "\r\033[K");
-    gc_out_fixed(&out, elapsed_ns / SHOW_EVERY_NS, 1);
-    gc_out_text(&out, " s: lower bound ");
-    gc_out_text(&out, gc_text_size(lower_bound_bytes + progress->base_bytes, size));
+    gc_writer_init(&out, STDERR_FILENO);
+    gc_writer_text(&out, "\r\033[K");
+    gc_writer_fixed(&out, elapsed_ns / SHOW_EVERY_NS, 1);
+    gc_writer_text(&out, " s: lower bound ");
+    gc_writer_text(&out, gc_text_size(lower_bound_bytes + progress->base_bytes, size));
     if (peak_bytes != GC_PLACEMENT_UNLIMITED) {
-        gc_out_text(&out, ", best peak ");
-        gc_out_text(&out, gc_text_size(peak_bytes + progress->base_bytes, size));
+        gc_writer_text(&out, ", best peak ");
+        gc_writer_text(&out, gc_text_size(peak_bytes + progress->base_bytes, size));
     }
-    gc_out_text(&out, ", ");
-    gc_out_uint(&out, nodes);
-    gc_out_text(&out, " steps of search");
-    (void)!gc_out_flush(&out);
+    gc_writer_text(&out, ", ");
+    gc_writer_uint(&out, nodes);
+    gc_writer_text(&out, " steps of search");
+    (void)!gc_writer_flush(&out);
 }
 
 static void wipe(const struct progress *progress)
 {
     if (progress->shown_ns > 0)
-        (void)!gc_write_all(STDERR_FILENO, "\r\033[K", 4);
+        (void)!gc_writer_write_all(STDERR_FILENO, "\r\033[K", 4);
 }
 
 static bool watch(void *argument, uint64_t lower_bound_bytes, uint64_t peak_bytes, uint64_t nodes)
@@ -71,12 +71,13 @@ static int refuse(const struct plan_request *request, struct plan_subject *subje
         char second[48];
         const char *a = subject->labels[fault.first].name;
         const char *b = subject->labels[fault.second].name;
-        return tool_fail(
-            request->command, "%s: buffer %s%s%s: %s", request->path,
-            gc_text_show(a, strlen(a), first, sizeof(first)),
-            fault.first == fault.second ? "" : " and ",
-            fault.first == fault.second ? "" : gc_text_show(b, strlen(b), second, sizeof(second)),
-            fault.what);
+        return tool_fail(request->command, "%s: buffer %s%s%s: %s", request->path,
+                         gc_text_printable(a, strlen(a), first, sizeof(first)),
+                         fault.first == fault.second ? "" : " and ",
+                         fault.first == fault.second
+                             ? ""
+                             : gc_text_printable(b, strlen(b), second, sizeof(second)),
+                         fault.what);
     }
     return tool_fail(request->command, "%s: %s", request->path, gc_status_text(status));
 }

@@ -20,22 +20,22 @@
 
 /* ---- small things ---- */
 
-void svg_number(struct gc_out *out, double value)
+void svg_number(struct gc_writer *out, double value)
 {
     if (value < 0) {
-        gc_out_char(out, '-');
+        gc_writer_char(out, '-');
         value = -value;
     }
-    gc_out_fixed(out, (uint64_t)(value * 10 + 0.5), 1);
+    gc_writer_fixed(out, (uint64_t)(value * 10 + 0.5), 1);
 }
 
-void svg_put(struct gc_out *out, const char *name, double value)
+void svg_put(struct gc_writer *out, const char *name, double value)
 {
-    gc_out_char(out, ' ');
-    gc_out_text(out, name);
-    gc_out_text(out, "=\"");
+    gc_writer_char(out, ' ');
+    gc_writer_text(out, name);
+    gc_writer_text(out, "=\"");
     svg_number(out, value);
-    gc_out_char(out, '"');
+    gc_writer_char(out, '"');
 }
 
 /* Bytes of the character at `text`, which has `left`: 0 for what is no character of XML. */
@@ -51,23 +51,23 @@ static size_t character(const char *text, size_t left)
     return 0;
 }
 
-void svg_text(struct gc_out *out, const char *text, size_t most)
+void svg_text(struct gc_writer *out, const char *text, size_t most)
 {
     size_t left = strlen(text);
     for (size_t shown = 0; left > 0 && shown < most; shown++) {
         const size_t length = character(text, left);
         if (shown + 1 == most && left > (length > 0 ? length : 1))
-            gc_out_text(out, "\xe2\x80\xa6");
+            gc_writer_text(out, "\xe2\x80\xa6");
         else if (length == 0)
-            gc_out_char(out, '?');
+            gc_writer_char(out, '?');
         else if (*text == '<')
-            gc_out_text(out, "&lt;");
+            gc_writer_text(out, "&lt;");
         else if (*text == '>')
-            gc_out_text(out, "&gt;");
+            gc_writer_text(out, "&gt;");
         else if (*text == '&')
-            gc_out_text(out, "&amp;");
+            gc_writer_text(out, "&amp;");
         else
-            gc_out_bytes(out, text, length);
+            gc_writer_bytes(out, text, length);
         text += length > 0 ? length : 1;
         left -= length > 0 ? length : 1;
     }
@@ -118,44 +118,44 @@ static struct box box_of(const struct svg *svg, uint32_t index)
     return (struct box){x, y, svg_x(svg, buffer->upper) - x, svg_y(svg, offset) - y};
 }
 
-static void put_title(const struct svg *svg, uint32_t index)
+static void write_title(const struct svg *svg, uint32_t index)
 {
     const struct plan_subject *subject = svg->view->subject;
     const struct gc_placement_buffer *buffer = &subject->buffers[index];
     char size[GC_TEXT_SIZE_BYTES];
-    gc_out_text(svg->out, "<title>");
+    gc_writer_text(svg->out, "<title>");
     svg_text(svg->out, subject->labels[index].name, 100);
     if (subject->labels[index].kind != NULL) {
-        gc_out_text(svg->out, " (");
+        gc_writer_text(svg->out, " (");
         svg_text(svg->out, subject->labels[index].kind, 40);
-        gc_out_char(svg->out, ')');
+        gc_writer_char(svg->out, ')');
     }
-    gc_out_text(svg->out, ": ");
-    gc_out_text(svg->out, gc_text_size(buffer->bytes, size));
-    gc_out_text(svg->out, " at ");
-    gc_out_uint(svg->out, svg->view->result->offsets[index]);
-    gc_out_text(svg->out, ", from ");
-    gc_out_uint(svg->out, buffer->lower);
-    gc_out_text(svg->out, " to ");
-    gc_out_uint(svg->out, buffer->upper);
-    gc_out_text(svg->out, "</title>");
+    gc_writer_text(svg->out, ": ");
+    gc_writer_text(svg->out, gc_text_size(buffer->bytes, size));
+    gc_writer_text(svg->out, " at ");
+    gc_writer_uint(svg->out, svg->view->result->offsets[index]);
+    gc_writer_text(svg->out, ", from ");
+    gc_writer_uint(svg->out, buffer->lower);
+    gc_writer_text(svg->out, " to ");
+    gc_writer_uint(svg->out, buffer->upper);
+    gc_writer_text(svg->out, "</title>");
 }
 
 /* The name inside, where it has room: along the box, else up it. */
-static void put_name(const struct svg *svg, const struct box *box, const char *name)
+static void write_name(const struct svg *svg, const struct box *box, const char *name)
 {
     const double long_side = box->width > box->height ? box->width : box->height;
     const double short_side = box->width > box->height ? box->height : box->width;
     if (short_side < 12 || long_side < 48)
         return;
-    gc_out_text(svg->out, "<text class=\"in\" transform=\"translate(");
+    gc_writer_text(svg->out, "<text class=\"in\" transform=\"translate(");
     svg_number(svg->out, box->x + box->width / 2);
-    gc_out_char(svg->out, ' ');
+    gc_writer_char(svg->out, ' ');
     svg_number(svg->out, box->y + box->height / 2);
-    gc_out_text(svg->out,
-                box->width >= box->height ? ")\" dy=\"3.5\">" : ") rotate(-90)\" dy=\"3.5\">");
+    gc_writer_text(svg->out,
+                   box->width >= box->height ? ")\" dy=\"3.5\">" : ") rotate(-90)\" dy=\"3.5\">");
     svg_text(svg->out, name, (size_t)(long_side / 6.2));
-    gc_out_text(svg->out, "</text>\n");
+    gc_writer_text(svg->out, "</text>\n");
 }
 
 /* Its number is where its name would be. */
@@ -168,26 +168,26 @@ static bool is_named(const struct svg *svg, uint32_t index)
     return false;
 }
 
-static void put_box(const struct svg *svg, uint32_t index)
+static void write_box(const struct svg *svg, uint32_t index)
 {
     const struct plan_subject *subject = svg->view->subject;
     const uint32_t group = subject->groups != NULL ? subject->groups[index] : 0;
     struct box box = box_of(svg, index);
     if (box.width < 0.6)
         box.width = 0.6;
-    gc_out_text(svg->out, "<rect class=\"b\"");
+    gc_writer_text(svg->out, "<rect class=\"b\"");
     svg_put(svg->out, "x", box.x);
     svg_put(svg->out, "y", box.y);
     svg_put(svg->out, "width", box.width);
     svg_put(svg->out, "height", box.height);
-    gc_out_text(svg->out, " fill=\"");
-    gc_out_text(svg->out, group == 0 ? shade(index) : svg_group_colour(group));
+    gc_writer_text(svg->out, " fill=\"");
+    gc_writer_text(svg->out, group == 0 ? shade(index) : svg_group_colour(group));
     /* A line around a box of a few pixels would be all there is of it. */
-    gc_out_text(svg->out, box.width < 6 || box.height < 6 ? "\" stroke=\"none\">" : "\">");
-    put_title(svg, index);
-    gc_out_text(svg->out, "</rect>\n");
+    gc_writer_text(svg->out, box.width < 6 || box.height < 6 ? "\" stroke=\"none\">" : "\">");
+    write_title(svg, index);
+    gc_writer_text(svg->out, "</rect>\n");
     if (!is_named(svg, index))
-        put_name(svg, &box, subject->labels[index].name);
+        write_name(svg, &box, subject->labels[index].name);
 }
 
 /* ---- those that are painted together ---- */
@@ -208,9 +208,9 @@ static void paint(const struct svg *svg, uint32_t index, unsigned char *cells)
                right - cell_of(box.x, SVG_LEFT, COLUMNS) + 1);
 }
 
-static void put_cells(const struct svg *svg, const unsigned char *cells)
+static void write_cells(const struct svg *svg, const unsigned char *cells)
 {
-    gc_out_text(svg->out, "<path class=\"m\" d=\"");
+    gc_writer_text(svg->out, "<path class=\"m\" d=\"");
     for (unsigned row = 0; row < ROWS; row++) {
         const unsigned char *line = cells + (size_t)row * COLUMNS;
         for (unsigned at = 0; at < COLUMNS;) {
@@ -218,23 +218,23 @@ static void put_cells(const struct svg *svg, const unsigned char *cells)
             while (end < COLUMNS && line[end] != 0)
                 end++;
             if (end > at) {
-                gc_out_char(svg->out, 'M');
-                gc_out_uint(svg->out, SVG_LEFT + at * CELL);
-                gc_out_char(svg->out, ' ');
-                gc_out_uint(svg->out, SVG_TOP + row * CELL);
-                gc_out_char(svg->out, 'h');
-                gc_out_uint(svg->out, (end - at) * CELL);
-                gc_out_text(svg->out, "v3h-");
-                gc_out_uint(svg->out, (end - at) * CELL);
-                gc_out_char(svg->out, 'z');
+                gc_writer_char(svg->out, 'M');
+                gc_writer_uint(svg->out, SVG_LEFT + at * CELL);
+                gc_writer_char(svg->out, ' ');
+                gc_writer_uint(svg->out, SVG_TOP + row * CELL);
+                gc_writer_char(svg->out, 'h');
+                gc_writer_uint(svg->out, (end - at) * CELL);
+                gc_writer_text(svg->out, "v3h-");
+                gc_writer_uint(svg->out, (end - at) * CELL);
+                gc_writer_char(svg->out, 'z');
             }
             at = end + 1;
         }
     }
-    gc_out_text(svg->out, "\"/>\n");
+    gc_writer_text(svg->out, "\"/>\n");
 }
 
-static bool put_merged(struct svg *svg, uint32_t first)
+static bool write_merged(struct svg *svg, uint32_t first)
 {
     unsigned char *cells = calloc((size_t)COLUMNS * ROWS, 1);
     if (cells == NULL)
@@ -243,7 +243,7 @@ static bool put_merged(struct svg *svg, uint32_t first)
         paint(svg, svg->order[i], cells);
     svg->merged_count = svg->order_count - first;
     if (svg->merged_count > 0)
-        put_cells(svg, cells);
+        write_cells(svg, cells);
     free(cells);
     return true;
 }
@@ -325,7 +325,7 @@ static void set_scale(struct svg *svg)
 }
 
 /* What stands at the bottom: a band for each of its groups. */
-static void put_base(const struct svg *svg)
+static void write_base(const struct svg *svg)
 {
     const struct plan_subject *subject = svg->view->subject;
     char size[GC_TEXT_SIZE_BYTES];
@@ -335,47 +335,47 @@ static void put_base(const struct svg *svg)
         if (group->count == 0)
             continue;
         y -= BAND;
-        gc_out_text(svg->out, "<rect class=\"b\"");
+        gc_writer_text(svg->out, "<rect class=\"b\"");
         svg_put(svg->out, "x", SVG_LEFT);
         svg_put(svg->out, "y", y);
         svg_put(svg->out, "width", SVG_RIGHT - SVG_LEFT);
         svg_put(svg->out, "height", BAND);
-        gc_out_text(svg->out, " fill=\"");
-        gc_out_text(svg->out, svg_group_colour(i));
-        gc_out_text(svg->out, "\"/>\n<text class=\"in\"");
+        gc_writer_text(svg->out, " fill=\"");
+        gc_writer_text(svg->out, svg_group_colour(i));
+        gc_writer_text(svg->out, "\"/>\n<text class=\"in\"");
         svg_put(svg->out, "x", (SVG_LEFT + SVG_RIGHT) / 2.0);
         svg_put(svg->out, "y", y + BAND / 2 + 3.5);
-        gc_out_char(svg->out, '>');
+        gc_writer_char(svg->out, '>');
         svg_text(svg->out, group->name, 40);
-        gc_out_text(svg->out, ": ");
-        gc_out_text(svg->out, gc_text_size(group->bytes, size));
-        gc_out_text(svg->out, " in ");
-        gc_out_uint(svg->out, group->count);
-        gc_out_text(svg->out, group->count == 1 ? " buffer" : " buffers");
-        gc_out_text(svg->out, ", not to scale</text>\n");
+        gc_writer_text(svg->out, ": ");
+        gc_writer_text(svg->out, gc_text_size(group->bytes, size));
+        gc_writer_text(svg->out, " in ");
+        gc_writer_uint(svg->out, group->count);
+        gc_writer_text(svg->out, group->count == 1 ? " buffer" : " buffers");
+        gc_writer_text(svg->out, ", not to scale</text>\n");
     }
 }
 
-static void put_heading(const struct svg *svg)
+static void write_heading(const struct svg *svg)
 {
     const struct plan_view *view = svg->view;
     const char *slash = strrchr(view->request->path, '/');
     const char *name = slash != NULL ? slash + 1 : view->request->path;
     char size[GC_TEXT_SIZE_BYTES];
-    gc_out_text(
+    gc_writer_text(
         svg->out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1400 820\" width=\"1400\" "
         "height=\"820\" role=\"img\" aria-labelledby=\"t d\">\n<title id=\"t\">Memory plan of ");
     svg_text(svg->out, name, 80);
-    gc_out_text(svg->out, "</title>\n<desc id=\"d\">");
-    gc_out_uint(svg->out, view->subject->count);
-    gc_out_text(svg->out, " buffers; time goes from left to right, addresses go up. Peak ");
-    gc_out_uint(svg->out, view->result->peak_bytes);
-    gc_out_text(svg->out, " bytes, lower bound ");
-    gc_out_uint(svg->out, view->result->lower_bound_bytes);
-    gc_out_text(svg->out, " bytes, without reuse ");
-    gc_out_uint(svg->out, view->subject->total_bytes);
-    gc_out_text(
+    gc_writer_text(svg->out, "</title>\n<desc id=\"d\">");
+    gc_writer_uint(svg->out, view->subject->count);
+    gc_writer_text(svg->out, " buffers; time goes from left to right, addresses go up. Peak ");
+    gc_writer_uint(svg->out, view->result->peak_bytes);
+    gc_writer_text(svg->out, " bytes, lower bound ");
+    gc_writer_uint(svg->out, view->result->lower_bound_bytes);
+    gc_writer_text(svg->out, " bytes, without reuse ");
+    gc_writer_uint(svg->out, view->subject->total_bytes);
+    gc_writer_text(
         svg->out,
         " bytes.</desc>\n<style>text{font:12px sans-serif;fill:#222}.h{font-size:17px;font-weight:"
         "bold}.in{font-size:10px;text-anchor:middle;pointer-events:none}"
@@ -384,14 +384,14 @@ static void put_heading(const struct svg *svg)
         "stroke-dasharray:6 4}</style>\n<rect width=\"1400\" height=\"820\" fill=\"#fff\"/>\n"
         "<text class=\"h\" x=\"96\" y=\"28\">");
     svg_text(svg->out, name, 80);
-    gc_out_text(svg->out, "</text>\n<text x=\"96\" y=\"48\">peak ");
-    gc_out_text(svg->out, gc_text_size(view->result->peak_bytes, size));
-    gc_out_text(svg->out, ", lower bound ");
-    gc_out_text(svg->out, gc_text_size(view->result->lower_bound_bytes, size));
-    gc_out_text(svg->out, ", without reuse ");
-    gc_out_text(svg->out, gc_text_size(view->subject->total_bytes, size));
-    gc_out_text(svg->out,
-                view->result->optimal ? "; no plan has a lower peak</text>\n" : "</text>\n");
+    gc_writer_text(svg->out, "</text>\n<text x=\"96\" y=\"48\">peak ");
+    gc_writer_text(svg->out, gc_text_size(view->result->peak_bytes, size));
+    gc_writer_text(svg->out, ", lower bound ");
+    gc_writer_text(svg->out, gc_text_size(view->result->lower_bound_bytes, size));
+    gc_writer_text(svg->out, ", without reuse ");
+    gc_writer_text(svg->out, gc_text_size(view->subject->total_bytes, size));
+    gc_writer_text(svg->out,
+                   view->result->optimal ? "; no plan has a lower peak</text>\n" : "</text>\n");
 }
 
 /* Those drawn alone, of which the largest are named. */
@@ -414,21 +414,21 @@ static bool choose(struct svg *svg)
     return true;
 }
 
-bool plan_put_svg(struct gc_out *out, const struct plan_view *view)
+bool plan_write_svg(struct gc_writer *out, const struct plan_view *view)
 {
     struct svg svg = {.out = out, .view = view};
     set_scale(&svg);
     bool is_done = set_order(&svg) && choose(&svg);
-    put_heading(&svg);
+    write_heading(&svg);
     svg_axes(&svg);
-    is_done = is_done && put_merged(&svg, svg.drawn_count);
+    is_done = is_done && write_merged(&svg, svg.drawn_count);
     for (uint32_t i = 0; i < svg.drawn_count; i++)
-        put_box(&svg, svg.order[i]);
-    put_base(&svg);
+        write_box(&svg, svg.order[i]);
+    write_base(&svg);
     is_done = is_done && svg_lines(&svg);
     svg_named(&svg);
     svg_legend(&svg);
-    gc_out_text(out, "</svg>\n");
+    gc_writer_text(out, "</svg>\n");
     free(svg.order);
     return is_done;
 }

@@ -14,7 +14,7 @@
 #define SVG_NAMED_MAX 12
 
 struct svg {
-    struct gc_out *out;
+    struct gc_writer *out;
     const struct plan_view *view;
     uint64_t first_time;
     uint64_t end_time;
@@ -31,11 +31,11 @@ struct svg {
 
 double svg_x(const struct svg *svg, uint64_t time);
 double svg_y(const struct svg *svg, uint64_t byte);
-void svg_number(struct gc_out *out, double value);
+void svg_number(struct gc_writer *out, double value);
 /* ` name="value"`. */
-void svg_put(struct gc_out *out, const char *name, double value);
+void svg_put(struct gc_writer *out, const char *name, double value);
 /* Foreign text, cut to `most` characters, safe within XML. */
-void svg_text(struct gc_out *out, const char *text, size_t most);
+void svg_text(struct gc_writer *out, const char *text, size_t most);
 
 /* Axes with their lines, behind everything. */
 void svg_axes(const struct svg *svg);

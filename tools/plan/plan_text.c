@@ -25,26 +25,26 @@ uint64_t plan_ratio(const struct plan_result *result)
 /* A number in groups of three digits, in memory of the enclosing block. */
 #define NUMBER(value) gc_note_number((value), (char[GC_NOTE_NUMBER_BYTES]){0})
 
-static void put_size(struct gc_out *out, const char *label, uint64_t bytes, const char *note)
+static void write_size(struct gc_writer *out, const char *label, uint64_t bytes, const char *note)
 {
-    gc_out_text(out, label);
-    gc_out_pad(out, LABEL_COLUMN);
+    gc_writer_text(out, label);
+    gc_writer_pad(out, LABEL_COLUMN);
     gc_out_print(out, "%*s%*s%s\n", SIZE_COLUMN, GC_TEXT_SIZE(bytes), BYTES_COLUMN, NUMBER(bytes),
                  note);
 }
 
 /* ---- figures ---- */
 
-static void put_head(struct gc_out *out, const struct plan_view *view)
+static void write_head(struct gc_writer *out, const struct plan_view *view)
 {
     char shown[256];
     const char *path = view->request->path;
     gc_out_print(
-        out, "%s: %s, %u buffer%s\n\n", gc_text_show(path, strlen(path), shown, sizeof(shown)),
+        out, "%s: %s, %u buffer%s\n\n", gc_text_printable(path, strlen(path), shown, sizeof(shown)),
         view->subject->source->what, view->subject->count, view->subject->count == 1 ? "" : "s");
 }
 
-static void put_groups(struct gc_out *out, const struct plan_subject *subject)
+static void write_groups(struct gc_writer *out, const struct plan_subject *subject)
 {
     if (subject->group_count < 2)
         return;
@@ -55,41 +55,41 @@ static void put_groups(struct gc_out *out, const struct plan_subject *subject)
         char note[48];
         (void)snprintf(note, sizeof(note), "   in %u buffer%s", group->count,
                        group->count == 1 ? "" : "s");
-        put_size(out, group->name, group->bytes, note);
+        write_size(out, group->name, group->bytes, note);
     }
 }
 
-static void put_ratio(struct gc_out *out, const struct plan_result *result)
+static void write_ratio(struct gc_writer *out, const struct plan_result *result)
 {
     const unsigned ratio = (unsigned)(plan_ratio(result) % 10000);
-    gc_out_text(out, "peak / bound");
-    gc_out_pad(out, LABEL_COLUMN);
+    gc_writer_text(out, "peak / bound");
+    gc_writer_pad(out, LABEL_COLUMN);
     gc_out_print(out, "%*s.%u%u%u%u%s\n", SIZE_COLUMN - 5, NUMBER(plan_ratio(result) / 10000),
                  ratio / 1000, ratio / 100 % 10, ratio / 10 % 10, ratio % 10,
                  result->optimal ? "   optimal" : "");
 }
 
-static void put_figures(struct gc_out *out, const struct plan_view *view)
+static void write_figures(struct gc_writer *out, const struct plan_view *view)
 {
     const struct plan_subject *subject = view->subject;
     const struct plan_result *result = view->result;
-    put_size(out, "without reuse", subject->total_bytes, "");
-    put_size(out, "lower bound", result->lower_bound_bytes, "");
-    put_size(out, "peak", result->peak_bytes, "");
-    put_ratio(out, result);
-    gc_out_text(out, "coverage");
-    gc_out_pad(out, LABEL_COLUMN + 6);
-    gc_out_fixed(out, subject->coverage_thousandths, 1);
-    gc_out_text(out, "%\nsolved in");
-    gc_out_pad(out, LABEL_COLUMN + 6);
-    gc_out_fixed(out, result->solve_ns / 1000000, 3);
-    gc_out_text(out, " s\n");
+    write_size(out, "without reuse", subject->total_bytes, "");
+    write_size(out, "lower bound", result->lower_bound_bytes, "");
+    write_size(out, "peak", result->peak_bytes, "");
+    write_ratio(out, result);
+    gc_writer_text(out, "coverage");
+    gc_writer_pad(out, LABEL_COLUMN + 6);
+    gc_writer_fixed(out, subject->coverage_thousandths, 1);
+    gc_writer_text(out, "%\nsolved in");
+    gc_writer_pad(out, LABEL_COLUMN + 6);
+    gc_writer_fixed(out, result->solve_ns / 1000000, 3);
+    gc_writer_text(out, " s\n");
     if (view->request->capacity_bytes != GC_PLACEMENT_UNLIMITED)
-        put_size(out, "capacity", view->request->capacity_bytes,
-                 result->fits ? "   it fits" : "   it does not fit");
+        write_size(out, "capacity", view->request->capacity_bytes,
+                   result->fits ? "   it fits" : "   it does not fit");
 }
 
-static void put_notes(struct gc_out *out, const struct gc_notes *notes)
+static void write_notes(struct gc_writer *out, const struct gc_notes *notes)
 {
     for (uint32_t i = 0; i < notes->count; i++)
         gc_out_print(out, "%s  %s\n", i == 0 ? "\n" : "", notes->texts[i]);
@@ -112,7 +112,7 @@ static int compare_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void put_row(struct gc_out *out, const struct plan_view *view, uint32_t index)
+static void write_row(struct gc_writer *out, const struct plan_view *view, uint32_t index)
 {
     const struct gc_placement_buffer *buffer = &view->subject->buffers[index];
     const struct plan_label *label = &view->subject->labels[index];
@@ -126,17 +126,17 @@ static void put_row(struct gc_out *out, const struct plan_view *view, uint32_t i
                  NUMBER(view->result->offsets[index]), 35, NUMBER(buffer->lower), 44,
                  NUMBER(buffer->upper));
     if (label->kind != NULL) {
-        gc_out_text(out, gc_text_show(label->kind, strlen(label->kind), shown, KIND_BYTES));
-        gc_out_pad(out, NAME_COLUMN);
+        gc_writer_text(out, gc_text_printable(label->kind, strlen(label->kind), shown, KIND_BYTES));
+        gc_writer_pad(out, NAME_COLUMN);
     }
     /* Names of one graph begin alike. */
     gc_out_print(out, "%s%s\n", cut > 0 ? "..." : "",
-                 gc_text_show(label->name + cut, length - cut, shown,
-                              label->kind != NULL ? NAME_BYTES : sizeof(shown)));
+                 gc_text_printable(label->name + cut, length - cut, shown,
+                                   label->kind != NULL ? NAME_BYTES : sizeof(shown)));
 }
 
 /* What stands at the bottom all the time is summed up above. */
-static void put_largest(struct gc_out *out, const struct plan_view *view)
+static void write_largest(struct gc_writer *out, const struct plan_view *view)
 {
     const uint32_t first = view->subject->base_count;
     const uint32_t count = view->subject->count - first;
@@ -149,22 +149,22 @@ static void put_largest(struct gc_out *out, const struct plan_view *view)
         order[i] = first + i;
     sorted = view->subject;
     qsort(order, count, sizeof(*order), compare_size);
-    gc_out_text(out, "\n      size          offset     from       to  largest first\n");
+    gc_writer_text(out, "\n      size          offset     from       to  largest first\n");
     for (uint32_t i = 0; i < count && i < ROWS_SHOWN; i++)
-        put_row(out, view, order[i]);
+        write_row(out, view, order[i]);
     if (count > ROWS_SHOWN)
         gc_out_print(out, "and %u more: --output FILE has all of them, --svg FILE draws them\n",
                      count - ROWS_SHOWN);
     free(order);
 }
 
-void plan_put_text(struct gc_out *out, const struct plan_view *view)
+void plan_write_text(struct gc_writer *out, const struct plan_view *view)
 {
-    put_head(out, view);
-    put_groups(out, view->subject);
-    put_figures(out, view);
-    if (view->subject->source->put_text != NULL)
-        view->subject->source->put_text(out, view->subject, view->result);
-    put_notes(out, &view->subject->notes);
-    put_largest(out, view);
+    write_head(out, view);
+    write_groups(out, view->subject);
+    write_figures(out, view);
+    if (view->subject->source->write_text != NULL)
+        view->subject->source->write_text(out, view->subject, view->result);
+    write_notes(out, &view->subject->notes);
+    write_largest(out, view);
 }

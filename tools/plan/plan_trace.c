@@ -33,7 +33,7 @@ static int refuse(const struct plan_request *request, enum gc_status status)
         return tool_fail(request->command,
                          "%s: more than %u events, or than %u allocations in a step; that is the "
                          "most that a plan may have",
-                         request->path, GC_RUN_EVENTS_MAX, GC_RUN_ENTRIES_MAX);
+                         request->path, GC_RUN_EVENTS_MAX, GC_PLAN_ENTRIES_MAX);
     case GC_FORMAT:
         return tool_fail(request->command, "%s: the sizes add up to 2^63 bytes or more",
                          request->path);
@@ -149,61 +149,61 @@ static int read_trace(const struct plan_request *request, const struct tool_file
 /* ---- what comes of it ---- */
 
 static int write_plan(const struct plan_request *request, const struct plan_subject *subject,
-                      const struct plan_result *result, struct gc_out *out)
+                      const struct plan_result *result, struct gc_writer *out)
 {
     struct run *run = subject->own;
-    struct gc_run_plan plan;
-    struct gc_run_error error = {.text = ""};
+    struct gc_plan plan;
+    struct gc_plan_error error = {.text = ""};
     gc_run_problem_plan(&run->problem, result->offsets, run->device, &plan);
-    const enum gc_status status = gc_run_plan_check(&plan, &error);
+    const enum gc_status status = gc_plan_check(&plan, &error);
     if (status != GC_OK)
         return tool_fail(request->command, "%s: %s", request->output,
                          error.text[0] != '\0' ? error.text : gc_status_text(status));
-    gc_run_plan_write(&plan, out);
+    gc_plan_write(&plan, out);
     return TOOL_DONE;
 }
 
-static void put_text(struct gc_out *out, const struct plan_subject *subject,
-                     const struct plan_result *result)
+static void write_text(struct gc_writer *out, const struct plan_subject *subject,
+                       const struct plan_result *result)
 {
     const struct run *run = subject->own;
     const struct gc_run_steps *steps = &run->problem.steps;
     char size[GC_TEXT_SIZE_BYTES];
     (void)result;
-    gc_out_text(out, "steps");
-    gc_out_pad(out, 16);
+    gc_writer_text(out, "steps");
+    gc_writer_pad(out, 16);
     if (steps->period == 0) {
-        gc_out_text(out, "none found: the whole run is one");
+        gc_writer_text(out, "none found: the whole run is one");
     } else {
-        gc_out_text(out, "about ");
-        gc_out_uint(out, steps->count);
-        gc_out_text(out, " of ");
-        gc_out_uint(out, steps->period);
-        gc_out_text(out, " events, behind ");
-        gc_out_uint(out, steps->start);
+        gc_writer_text(out, "about ");
+        gc_writer_uint(out, steps->count);
+        gc_writer_text(out, " of ");
+        gc_writer_uint(out, steps->period);
+        gc_writer_text(out, " events, behind ");
+        gc_writer_uint(out, steps->start);
     }
-    gc_out_text(out, "\nlong-lived");
-    gc_out_pad(out, 16);
-    gc_out_uint(out, run->problem.lasting_count);
-    gc_out_text(out, " of ");
-    gc_out_uint(out, run->problem.count);
-    gc_out_text(out, " allocations, ");
-    gc_out_text(out, gc_text_size(run->problem.lasting_bytes, size));
-    gc_out_char(out, '\n');
+    gc_writer_text(out, "\nlong-lived");
+    gc_writer_pad(out, 16);
+    gc_writer_uint(out, run->problem.lasting_count);
+    gc_writer_text(out, " of ");
+    gc_writer_uint(out, run->problem.count);
+    gc_writer_text(out, " allocations, ");
+    gc_writer_text(out, gc_text_size(run->problem.lasting_bytes, size));
+    gc_writer_char(out, '\n');
 }
 
-static void put_json(struct gc_json *json, const struct plan_subject *subject,
-                     const struct plan_result *result)
+static void write_json(struct gc_json *json, const struct plan_subject *subject,
+                       const struct plan_result *result)
 {
     const struct run *run = subject->own;
     const struct gc_run_steps *steps = &run->problem.steps;
     (void)result;
-    gc_json_put_uint(json, "events", run->event_count);
-    gc_json_put_uint(json, "steps", steps->period == 0 ? 1 : steps->count);
-    gc_json_put_uint(json, "step_events", steps->period == 0 ? run->event_count : steps->period);
-    gc_json_put_uint(json, "step_start", steps->start);
-    gc_json_put_uint(json, "lasting_count", run->problem.lasting_count);
-    gc_json_put_uint(json, "lasting_bytes", run->problem.lasting_bytes);
+    gc_json_write_uint(json, "events", run->event_count);
+    gc_json_write_uint(json, "steps", steps->period == 0 ? 1 : steps->count);
+    gc_json_write_uint(json, "step_events", steps->period == 0 ? run->event_count : steps->period);
+    gc_json_write_uint(json, "step_start", steps->start);
+    gc_json_write_uint(json, "lasting_count", run->problem.lasting_count);
+    gc_json_write_uint(json, "lasting_bytes", run->problem.lasting_bytes);
 }
 
 const struct plan_source plan_source_trace = {
@@ -211,6 +211,6 @@ const struct plan_source plan_source_trace = {
     .accepts = accepts,
     .read = read_trace,
     .write = write_plan,
-    .put_text = put_text,
-    .put_json = put_json,
+    .write_text = write_text,
+    .write_json = write_json,
 };

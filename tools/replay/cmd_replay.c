@@ -22,8 +22,8 @@ static const struct replay_policy policies[] = {
 static int print(const struct replay_request *request, const struct replay_trace *trace,
                  const struct replay_result *results)
 {
-    struct gc_out out;
-    gc_out_init(&out, STDOUT_FILENO);
+    struct gc_writer out;
+    gc_writer_init(&out, STDOUT_FILENO);
     if (request->json)
         replay_print_json(&out, request, trace, results);
     else
@@ -171,11 +171,11 @@ static int parse_values(const struct texts *texts, struct replay_request *reques
     return status;
 }
 
-static int load_plan(const char *path, struct gc_region *region, struct gc_run_plan *plan,
+static int load_plan(const char *path, struct gc_region *region, struct gc_plan *plan,
                      struct replay_request *request)
 {
-    struct gc_run_error error;
-    const enum gc_status status = gc_run_plan_load(region, path, plan, &error);
+    struct gc_plan_error error;
+    const enum gc_status status = gc_plan_load(region, path, plan, &error);
     request->setup.plan = plan;
     if (status == GC_OK)
         return TOOL_DONE;
@@ -189,7 +189,7 @@ static int run(int argc, char **argv)
     struct replay_request request = {.setup = {.passes = DEFAULT_PASSES, .threads = 1}};
     struct tool_file file;
     struct gc_region region;
-    struct gc_run_plan plan;
+    struct gc_plan plan;
     const struct tool_option options[] = {
         {.name = "--policy", .value = &texts.policy},
         {.name = "--backend", .value = &texts.backend},
@@ -210,7 +210,7 @@ static int run(int argc, char **argv)
         status = tool_map(&tool_command_replay, request.path, &file);
     if (status != TOOL_DONE)
         return status;
-    gc_region_init(&region, GC_RUN_REGION_BYTES_MAX);
+    gc_region_init(&region, GC_PLAN_REGION_BYTES_MAX);
     if (texts.plan != NULL)
         status = load_plan(texts.plan, &region, &plan, &request);
     if (status == TOOL_DONE)

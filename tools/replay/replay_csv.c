@@ -27,7 +27,8 @@ static enum gc_status refuse_field(struct replay_error *error, uint64_t line, co
 {
     char shown[48];
     return replay_refuse(error, line, "%s \"%s\" is not valid; accepted: %s", name,
-                         gc_text_show(field->text, field->length, shown, sizeof(shown)), accepted);
+                         gc_text_printable(field->text, field->length, shown, sizeof(shown)),
+                         accepted);
 }
 
 /* ---- ours ---- */

@@ -16,57 +16,57 @@ static uint64_t ns_per_event(const struct replay_trace *trace, const struct repl
     return (uint64_t)((double)pass->ns * 10.0 / (double)trace->count + 0.5);
 }
 
-static void put_name(struct gc_out *out, const char *name)
+static void write_name(struct gc_writer *out, const char *name)
 {
-    gc_out_text(out, name);
-    gc_out_pad(out, 22);
+    gc_writer_text(out, name);
+    gc_writer_pad(out, 22);
 }
 
-static void put_size(struct gc_out *out, const char *name, uint64_t bytes)
+static void write_size(struct gc_writer *out, const char *name, uint64_t bytes)
 {
-    put_name(out, name);
+    write_name(out, name);
     gc_out_print(out, "%lu (%s)\n", bytes, GC_TEXT_SIZE(bytes));
 }
 
-static void put_count(struct gc_out *out, const char *name, uint64_t count, const char *note)
+static void write_count(struct gc_writer *out, const char *name, uint64_t count, const char *note)
 {
-    put_name(out, name);
+    write_name(out, name);
     gc_out_print(out, "%lu%s\n", count, note);
 }
 
-static void print_trace(struct gc_out *out, const struct replay_request *request,
+static void print_trace(struct gc_writer *out, const struct replay_request *request,
                         const struct replay_trace *trace)
 {
-    put_name(out, "trace");
+    write_name(out, "trace");
     gc_out_print(out, "%s (%s", request->path, trace->format);
     if (trace->device >= 0)
         gc_out_print(out, ", device %d", trace->device);
-    gc_out_text(out, ")\n");
-    put_count(out, "events", trace->count - trace->closing, "");
+    gc_writer_text(out, ")\n");
+    write_count(out, "events", trace->count - trace->closing, "");
     if (trace->closing > 0)
-        put_count(out, "live at the end", trace->closing, " (freed at the end of each pass)");
+        write_count(out, "live at the end", trace->closing, " (freed at the end of each pass)");
     if (trace->unknown_frees > 0)
-        put_count(out, "unknown frees", trace->unknown_frees, " (not live: left out)");
+        write_count(out, "unknown frees", trace->unknown_frees, " (not live: left out)");
     if (trace->implied_frees > 0)
-        put_count(out, "implied frees", trace->implied_frees, " (address handed out again)");
+        write_count(out, "implied frees", trace->implied_frees, " (address handed out again)");
     if (trace->left_out > 0)
-        put_count(out, "other records", trace->left_out, " (left out)");
+        write_count(out, "other records", trace->left_out, " (left out)");
     if (trace->torn)
-        gc_out_text(out, "the last record is incomplete: left out\n");
-    put_size(out, "peak live", trace->peak_live_bytes);
-    put_size(out, "device memory", request->setup.memory_bytes);
+        gc_writer_text(out, "the last record is incomplete: left out\n");
+    write_size(out, "peak live", trace->peak_live_bytes);
+    write_size(out, "device memory", request->setup.memory_bytes);
     if (request->setup.threads > 1)
-        put_count(out, "threads", request->setup.threads, " (each replays the whole trace)");
+        write_count(out, "threads", request->setup.threads, " (each replays the whole trace)");
 }
 
-static void print_policy(struct gc_out *out, const struct replay_policy *policy)
+static void print_policy(struct gc_writer *out, const struct replay_policy *policy)
 {
-    gc_out_text(out, policy->name);
+    gc_writer_text(out, policy->name);
     if (policy->backend != NULL)
         gc_out_print(out, ", %s", policy->backend);
 }
 
-static void right_fixed(struct gc_out *out, size_t column, uint64_t value, unsigned digits)
+static void right_fixed(struct gc_writer *out, size_t column, uint64_t value, unsigned digits)
 {
     char text[32];
     char *at = text + sizeof(text) - 1;
@@ -76,17 +76,17 @@ static void right_fixed(struct gc_out *out, size_t column, uint64_t value, unsig
             *--at = '.';
         *--at = (char)('0' + value % 10);
     }
-    gc_out_right(out, column, at);
+    gc_writer_right(out, column, at);
 }
 
-static void print_table_head(struct gc_out *out)
+static void print_table_head(struct gc_writer *out)
 {
     gc_out_print(out, "\npolicy%*s%*s%*s%*s%*s%*s\n", 32, "peak reserved", 41, "ratio", 47, "pass",
                  61, "driver calls", 71, "ns/event", 81, "misses");
 }
 
 /* Allocations that followed the plan, and the reasons of the others. */
-static void print_plan(struct gc_out *out, const struct gc_follow_figures *plan)
+static void print_plan(struct gc_writer *out, const struct gc_follow_figures *plan)
 {
     gc_out_print(out, "  plan of %s: %lu followed (%s)", GC_TEXT_SIZE(plan->peak_bytes),
                  plan->followed_count, GC_TEXT_SIZE(plan->followed_bytes));
@@ -95,10 +95,10 @@ static void print_plan(struct gc_out *out, const struct gc_follow_figures *plan)
         gc_out_print(out, ", %lu " text, plan->key##_count);
 #include "core/observe/unplanned.def"
 #undef GC_FOLLOW_REASON
-    gc_out_char(out, '\n');
+    gc_writer_char(out, '\n');
 }
 
-static void print_passes(struct gc_out *out, const struct replay_request *request,
+static void print_passes(struct gc_writer *out, const struct replay_request *request,
                          const struct replay_trace *trace, const struct replay_policy *policy,
                          const struct replay_result *result)
 {
@@ -107,14 +107,14 @@ static void print_passes(struct gc_out *out, const struct replay_request *reques
         const struct replay_pass *pass = &result->passes[i];
         if (i == 0) {
             print_policy(out, policy);
-            gc_out_right(out, 32, gc_text_size(result->peak_reserved_bytes, size));
+            gc_writer_right(out, 32, gc_text_size(result->peak_reserved_bytes, size));
             right_fixed(out, 41, ratio(result->peak_reserved_bytes, result->peak_live_bytes), 4);
         }
         right_fixed(out, 47, i + 1, 0);
         right_fixed(out, 61, pass->driver_calls, 0);
         right_fixed(out, 71, ns_per_event(trace, pass), 1);
         right_fixed(out, 81, pass->misses, 0);
-        gc_out_char(out, '\n');
+        gc_writer_char(out, '\n');
     }
     if (result->plan.entry_count > 0)
         print_plan(out, &result->plan);
@@ -129,11 +129,11 @@ static void json_passes(struct gc_json *json, const struct replay_request *reque
     for (unsigned i = 0; i < request->setup.passes; i++) {
         const struct replay_pass *pass = &result->passes[i];
         gc_json_begin_object(json, GC_JSON_LINE);
-        gc_json_put_uint(json, "driver_calls", pass->driver_calls);
+        gc_json_write_uint(json, "driver_calls", pass->driver_calls);
         gc_json_put_fixed(json, "ns_per_event", ns_per_event(trace, pass), 1);
-        gc_json_put_uint(json, "hit_count", pass->hits);
-        gc_json_put_uint(json, "miss_count", pass->misses);
-        gc_json_put_uint(json, "oom_count", pass->ooms);
+        gc_json_write_uint(json, "hit_count", pass->hits);
+        gc_json_write_uint(json, "miss_count", pass->misses);
+        gc_json_write_uint(json, "oom_count", pass->ooms);
         gc_json_end_object(json);
     }
     gc_json_end_array(json);
@@ -143,44 +143,44 @@ static void json_policy(struct gc_json *json, const struct replay_request *reque
                         const struct replay_trace *trace, const struct replay_policy *policy,
                         const struct replay_result *result)
 {
-    gc_json_put_string(json, "policy", policy->name);
+    gc_json_write_string(json, "policy", policy->name);
     if (policy->backend != NULL)
-        gc_json_put_string(json, "backend", policy->backend);
+        gc_json_write_string(json, "backend", policy->backend);
     else
-        gc_json_put_null(json, "backend");
-    gc_json_put_uint(json, "peak_live_bytes", result->peak_live_bytes);
-    gc_json_put_uint(json, "peak_reserved_bytes", result->peak_reserved_bytes);
+        gc_json_write_null(json, "backend");
+    gc_json_write_uint(json, "peak_live_bytes", result->peak_live_bytes);
+    gc_json_write_uint(json, "peak_reserved_bytes", result->peak_reserved_bytes);
     gc_json_put_fixed(json, "ratio", ratio(result->peak_reserved_bytes, result->peak_live_bytes),
                       4);
-    gc_json_put_uint(json, "oom_count", result->oom_count);
-    gc_json_put_uint(json, "host_metadata_bytes", result->host_metadata_bytes);
+    gc_json_write_uint(json, "oom_count", result->oom_count);
+    gc_json_write_uint(json, "host_metadata_bytes", result->host_metadata_bytes);
     json_passes(json, request, trace, result);
     gc_json_key(json, "plan");
     gc_report_put_plan(json, &result->plan);
     gc_json_open_object(json, "driver_calls", GC_JSON_LINE);
     for (unsigned call = 0; call < REPLAY_CALL_COUNT; call++) {
         if (result->calls[call] > 0)
-            gc_json_put_uint(json, replay_call_name((enum replay_call)call), result->calls[call]);
+            gc_json_write_uint(json, replay_call_name((enum replay_call)call), result->calls[call]);
     }
     gc_json_end_object(json);
 }
 
-void replay_print_json(struct gc_out *out, const struct replay_request *request,
+void replay_print_json(struct gc_writer *out, const struct replay_request *request,
                        const struct replay_trace *trace, const struct replay_result *results)
 {
     const struct replay_policy *first = request->policies;
     struct gc_json json;
     gc_json_init(&json, out);
     gc_json_begin_object(&json, GC_JSON_LINES);
-    gc_json_put_string(&json, "format", trace->format);
-    gc_json_put_uint(&json, "events", trace->count - trace->closing);
-    gc_json_put_uint(&json, "live_at_end_count", trace->closing);
-    gc_json_put_uint(&json, "unknown_free_count", trace->unknown_frees);
-    gc_json_put_uint(&json, "implied_free_count", trace->implied_frees);
-    gc_json_put_uint(&json, "left_out_count", trace->left_out);
-    gc_json_put_uint(&json, "memory_bytes", request->setup.memory_bytes);
+    gc_json_write_string(&json, "format", trace->format);
+    gc_json_write_uint(&json, "events", trace->count - trace->closing);
+    gc_json_write_uint(&json, "live_at_end_count", trace->closing);
+    gc_json_write_uint(&json, "unknown_free_count", trace->unknown_frees);
+    gc_json_write_uint(&json, "implied_free_count", trace->implied_frees);
+    gc_json_write_uint(&json, "left_out_count", trace->left_out);
+    gc_json_write_uint(&json, "memory_bytes", request->setup.memory_bytes);
     gc_json_put_limit(&json, "limit_bytes", results[0].limit_bytes);
-    gc_json_put_uint(&json, "threads", request->setup.threads);
+    gc_json_write_uint(&json, "threads", request->setup.threads);
     json_policy(&json, request, trace, first, &results[0]);
     if (request->policy_count > 1) {
         gc_json_open_array(&json, "policies", GC_JSON_LINES);
@@ -194,7 +194,7 @@ void replay_print_json(struct gc_out *out, const struct replay_request *request,
     gc_json_end_object(&json);
 }
 
-void replay_print_text(struct gc_out *out, const struct replay_request *request,
+void replay_print_text(struct gc_writer *out, const struct replay_request *request,
                        const struct replay_trace *trace, const struct replay_result *results)
 {
     print_trace(out, request, trace);

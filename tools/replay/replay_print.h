@@ -24,9 +24,9 @@ struct replay_request {
 };
 
 /* `results`: one for each policy. */
-void replay_print_text(struct gc_out *out, const struct replay_request *request,
+void replay_print_text(struct gc_writer *out, const struct replay_request *request,
                        const struct replay_trace *trace, const struct replay_result *results);
-void replay_print_json(struct gc_out *out, const struct replay_request *request,
+void replay_print_json(struct gc_writer *out, const struct replay_request *request,
                        const struct replay_trace *trace, const struct replay_result *results);
 
 #endif

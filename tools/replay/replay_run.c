@@ -29,10 +29,10 @@ struct run {
 struct worker {
     struct run *run;
     pthread_t thread;
-    struct gc_cache *cache; /* the thread's own, as the shim gives each thread one */
-    uint64_t *addresses;    /* by slot; GC_ADDRESS_NONE where the request was refused */
-    uint64_t ns;            /* of the last pass */
-    uint64_t ooms;          /* of the last pass */
+    struct gc_tcache *cache; /* the thread's own, as the shim gives each thread one */
+    uint64_t *addresses;     /* by slot; GC_ADDRESS_NONE where the request was refused */
+    uint64_t ns;             /* of the last pass */
+    uint64_t ooms;           /* of the last pass */
     enum gc_status status;
 };
 
@@ -41,10 +41,11 @@ struct worker {
 /* Work on the stream that uses what was allocated: what makes its free wait. */
 static void submit(struct run *run, uint64_t stream)
 {
-    struct gc_work *work = gc_core_work(run->core);
+    struct gc_submissions *work = gc_core_submissions(run->core);
     int ignored; /* nothing fails on the simulated device */
-    (void)gc_work_begin(run->core, stream != GC_STREAM_NONE ? stream : GC_STREAM_LEGACY, &ignored);
-    gc_work_end(work);
+    (void)gc_submit_begin(run->core, stream != GC_STREAM_NONE ? stream : GC_STREAM_LEGACY,
+                          &ignored);
+    gc_submit_end(work);
 }
 
 static enum gc_status allocate(struct worker *worker, const struct replay_event *event)
@@ -55,8 +56,8 @@ static enum gc_status allocate(struct worker *worker, const struct replay_event 
         .bytes = event->bytes, .stream = event->stream, .api = API_ALLOC};
     int driver_code;
     enum gc_status status = GC_OK;
-    if (!gc_core_try_alloc(worker->cache, run->context, &request, address)) {
-        gc_core_cache_settle(worker->cache);
+    if (!gc_tcache_alloc(worker->cache, run->context, &request, address)) {
+        gc_tcache_flush_stats(worker->cache);
         status = gc_core_alloc(run->core, run->context, &request, address, &driver_code);
     }
     if (status == GC_OUT_OF_MEMORY) {
@@ -74,9 +75,9 @@ static enum gc_status release(struct worker *worker, const struct replay_event *
     struct run *run = worker->run;
     const uint64_t address = worker->addresses[event->slot];
     int driver_code;
-    if (address == GC_ADDRESS_NONE || gc_core_try_free(run->core, worker->cache, address))
+    if (address == GC_ADDRESS_NONE || gc_tcache_free(run->core, worker->cache, address))
         return GC_OK;
-    gc_core_cache_settle(worker->cache);
+    gc_tcache_flush_stats(worker->cache);
     return gc_core_free(run->core, address, API_FREE, &driver_code);
 }
 
@@ -99,7 +100,7 @@ static void *work(void *argument)
     pthread_mutex_unlock(&worker->run->start);
     if (is_abandoned)
         return NULL;
-    worker->cache = gc_core_cache_create(worker->run->core);
+    worker->cache = gc_tcache_create(worker->run->core);
     for (unsigned i = 0; i < worker->run->setup->passes; i++) {
         pthread_barrier_wait(&worker->run->gate);
         worker->ooms = 0;
@@ -107,7 +108,7 @@ static void *work(void *argument)
             pass(worker);
         pthread_barrier_wait(&worker->run->gate);
     }
-    gc_core_cache_retire(worker->run->core, worker->cache);
+    gc_tcache_destroy(worker->run->core, worker->cache);
     return NULL;
 }
 

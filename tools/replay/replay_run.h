@@ -23,7 +23,7 @@ struct replay_setup {
     uint64_t memory_bytes; /* of the device */
     unsigned passes;
     unsigned threads;
-    const struct gc_run_plan *plan; /* that the cache follows; NULL: none */
+    const struct gc_plan *plan; /* that the cache follows; NULL: none */
 };
 
 struct replay_pass {

@@ -13,7 +13,7 @@ typedef enum gc_status writer(const struct gc_report *report, int fd);
 static int write_out(const struct report_loaded *loaded, writer *write, const char *path,
                      const struct tool_file *input)
 {
-    struct gc_out out;
+    struct gc_writer out;
     const int status = tool_output_open(&tool_command_report, path, input, &out);
     if (status != TOOL_DONE)
         return status;
@@ -81,26 +81,26 @@ static void close_side(struct side *side)
     tool_unmap(&side->trace_file);
 }
 
-static enum gc_status put_side(const struct side *side, struct gc_json *json)
+static enum gc_status write_side(const struct side *side, struct gc_json *json)
 {
     enum gc_status status = GC_OK;
     const char *name = strrchr(side->path, '/');
     gc_json_begin_object(json, GC_JSON_LINES);
-    gc_json_put_string(json, "name", name != NULL ? name + 1 : side->path);
+    gc_json_write_string(json, "name", name != NULL ? name + 1 : side->path);
     gc_json_key(json, "report");
-    gc_report_put_json(&side->loaded.report, json);
+    gc_report_write_json_to(&side->loaded.report, json);
     gc_json_key(json, "trace");
     if (side->trace_path == NULL)
         gc_json_null(json);
     else
-        status = trace_page_put(side->trace, json);
+        status = trace_page_write(side->trace, json);
     gc_json_end_object(json);
     return status;
 }
 
 static int write_page(const struct side *sides, size_t count, const char *path)
 {
-    struct gc_out out;
+    struct gc_writer out;
     struct gc_json json;
     enum gc_status put = GC_OK;
     int status = TOOL_DONE;
@@ -114,7 +114,7 @@ static int write_page(const struct side *sides, size_t count, const char *path)
         return status;
     gc_html_begin(&json, &out);
     for (size_t i = 0; put == GC_OK && i < count; i++)
-        put = put_side(&sides[i], &json);
+        put = write_side(&sides[i], &json);
     gc_html_end(&json);
     status = tool_output_close(&tool_command_report, path, &out);
     if (put != GC_OK)

@@ -60,7 +60,7 @@ void report_copy_string(struct report_loader *loader, const json_t *object, cons
                         char *to, size_t size)
 {
     const char *text = report_get_string(loader, object, key);
-    gc_text_show(text, strlen(text), to, size);
+    gc_text_printable(text, strlen(text), to, size);
 }
 
 struct gc_gauge report_get_gauge(struct report_loader *loader, const json_t *object,
@@ -86,7 +86,7 @@ static bool is_noted(const char *list, const char *key)
     return false;
 }
 
-void report_note_absent(struct report_loader *loader, const char *key)
+void report_set_absent(struct report_loader *loader, const char *key)
 {
     char *list = loader->loaded->absent;
     const size_t used = strlen(list);
@@ -99,7 +99,7 @@ uint64_t report_find_uint(struct report_loader *loader, const json_t *object, co
 {
     if (json_object_get(object, key) != NULL)
         return report_get_uint(loader, object, key);
-    report_note_absent(loader, key);
+    report_set_absent(loader, key);
     return 0;
 }
 
@@ -108,7 +108,7 @@ struct gc_gauge report_find_gauge(struct report_loader *loader, const json_t *ob
 {
     if (json_object_get(object, key) != NULL)
         return report_get_gauge(loader, object, key);
-    report_note_absent(loader, key);
+    report_set_absent(loader, key);
     return (struct gc_gauge){0, 0};
 }
 

@@ -46,8 +46,8 @@ struct gc_gauge report_find_gauge(struct report_loader *loader, const json_t *ob
 void report_get_figures(struct report_loader *loader, const json_t *object,
                         const struct gc_figures *figures, void *record, const char *later);
 /* `key` joins loaded->absent, once. */
-void report_note_absent(struct report_loader *loader, const char *key);
-/* As gc_text_show does, into `size` bytes. */
+void report_set_absent(struct report_loader *loader, const char *key);
+/* As gc_text_printable does, into `size` bytes. */
 void report_copy_string(struct report_loader *loader, const json_t *object, const char *key,
                         char *to, size_t size);
 

@@ -193,7 +193,7 @@ static void load_pair(struct report_loader *loader, const json_t *json, const ch
                       uint64_t *count, uint64_t *bytes)
 {
     if (json_object_get(json, key) == NULL) {
-        report_note_absent(loader, key);
+        report_set_absent(loader, key);
         return;
     }
     const json_t *pair = report_get(loader, json, key, JSON_OBJECT);

@@ -56,7 +56,7 @@ static int set_preload(void)
 
 /* A relative path means one in this folder, wherever the program goes. A '%' in the folder is no
  * pattern. */
-static int put_path(const char *name, const char *path)
+static int write_path(const char *name, const char *path)
 {
     char folder[PATH_MAX];
     char full[2 * PATH_MAX + 2];
@@ -85,10 +85,10 @@ static bool is_stream(const char *report)
 static int check_gate(const struct settings *settings)
 {
     struct gc_size_spec budget;
-    const struct gc_option_row *gate = gc_option_row(GC_OPTION_GATE);
+    const struct gc_option_row *gate = gc_options_get_row(GC_OPTION_GATE);
     if (settings->budget != NULL && gc_parse_size_spec(settings->budget, true, &budget) != GC_OK)
         return tool_usage(&tool_command_run, "--budget %s is not valid; accepted: %s",
-                          settings->budget, gc_option_row(GC_OPTION_BUDGET)->accepts);
+                          settings->budget, gc_options_get_row(GC_OPTION_BUDGET)->accepts);
     if (settings->gate != NULL &&
         gc_text_find_word(gate->accepts, settings->gate, strlen(settings->gate)) < 0)
         return tool_usage(&tool_command_run, "--gate %s is not valid; accepted: %s", settings->gate,
@@ -101,10 +101,10 @@ static int check_gate(const struct settings *settings)
 static int check(const struct settings *settings)
 {
     struct gc_size_spec limit;
-    const struct gc_option_row *mode = gc_option_row(GC_OPTION_MODE);
+    const struct gc_option_row *mode = gc_options_get_row(GC_OPTION_MODE);
     if (settings->limit != NULL && gc_parse_size_spec(settings->limit, true, &limit) != GC_OK)
         return tool_usage(&tool_command_run, "--limit %s is not valid; accepted: %s",
-                          settings->limit, gc_option_row(GC_OPTION_LIMIT)->accepts);
+                          settings->limit, gc_options_get_row(GC_OPTION_LIMIT)->accepts);
     if (settings->mode != NULL &&
         gc_text_find_word(mode->accepts, settings->mode, strlen(settings->mode)) < 0)
         return tool_usage(&tool_command_run, "--mode %s is not valid; accepted: %s", settings->mode,
@@ -113,7 +113,7 @@ static int check(const struct settings *settings)
 }
 
 /* A pattern has no meaning in a model's path: it is made absolute, and no more. */
-static int put_model(const char *path)
+static int write_model(const char *path)
 {
     char full[PATH_MAX];
     if (realpath(path, full) == NULL)
@@ -125,7 +125,7 @@ static int apply_gate(const struct settings *settings)
 {
     int status = TOOL_DONE;
     if (settings->model != NULL)
-        status = put_model(settings->model);
+        status = write_model(settings->model);
     if (status == TOOL_DONE && settings->budget != NULL)
         status = put("GPUCACHE_BUDGET", settings->budget);
     if (status == TOOL_DONE && settings->gate != NULL)
@@ -142,9 +142,9 @@ static int apply(const struct settings *settings)
         status = put("GPUCACHE_MODE", settings->mode);
     if (status == TOOL_DONE && settings->report != NULL)
         status = is_stream(settings->report) ? put("GPUCACHE_REPORT", settings->report)
-                                             : put_path("GPUCACHE_REPORT", settings->report);
+                                             : write_path("GPUCACHE_REPORT", settings->report);
     if (status == TOOL_DONE && settings->trace != NULL)
-        status = put_path("GPUCACHE_TRACE", settings->trace);
+        status = write_path("GPUCACHE_TRACE", settings->trace);
     return status == TOOL_DONE ? apply_gate(settings) : status;
 }
 

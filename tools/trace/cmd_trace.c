@@ -9,90 +9,90 @@
 
 /* ---- the summary ---- */
 
-static void put_line(struct gc_out *out, const char *name, uint64_t value, const char *note)
+static void write_line(struct gc_writer *out, const char *name, uint64_t value, const char *note)
 {
-    gc_out_text(out, name);
-    gc_out_pad(out, 22);
-    gc_out_uint(out, value);
-    gc_out_text(out, note);
-    gc_out_char(out, '\n');
+    gc_writer_text(out, name);
+    gc_writer_pad(out, 22);
+    gc_writer_uint(out, value);
+    gc_writer_text(out, note);
+    gc_writer_char(out, '\n');
 }
 
-static void put_bytes(struct gc_out *out, const char *name, uint64_t bytes, uint64_t count)
+static void write_bytes(struct gc_writer *out, const char *name, uint64_t bytes, uint64_t count)
 {
     char size[GC_TEXT_SIZE_BYTES];
-    gc_out_text(out, name);
-    gc_out_pad(out, 22);
-    gc_out_uint(out, bytes);
-    gc_out_text(out, " (");
-    gc_out_text(out, gc_text_size(bytes, size));
-    gc_out_text(out, ") in ");
-    gc_out_uint(out, count);
-    gc_out_text(out, " allocations\n");
+    gc_writer_text(out, name);
+    gc_writer_pad(out, 22);
+    gc_writer_uint(out, bytes);
+    gc_writer_text(out, " (");
+    gc_writer_text(out, gc_text_size(bytes, size));
+    gc_writer_text(out, ") in ");
+    gc_writer_uint(out, count);
+    gc_writer_text(out, " allocations\n");
 }
 
-static void print_text(struct gc_out *out, const struct gc_trace_reader *reader,
+static void print_text(struct gc_writer *out, const struct gc_trace_reader *reader,
                        const struct trace_sum *sum)
 {
-    put_line(out, "pid", reader->pid, "");
-    put_line(out, "events", sum->events, "");
-    gc_out_text(out, "duration");
-    gc_out_pad(out, 22);
-    gc_out_fixed(out, trace_sum_duration_ns(sum) / 1000, 6);
-    gc_out_text(out, " s\n");
-    put_line(out, "allocations", sum->allocs, "");
-    put_line(out, "frees", sum->frees, "");
-    put_line(out, "out of memory", sum->ooms, "");
-    put_bytes(out, "peak live bytes", sum->peak_bytes, sum->peak_count);
-    put_bytes(out, "live at the end", sum->live_bytes, sum->live_count);
+    write_line(out, "pid", reader->pid, "");
+    write_line(out, "events", sum->events, "");
+    gc_writer_text(out, "duration");
+    gc_writer_pad(out, 22);
+    gc_writer_fixed(out, trace_sum_duration_ns(sum) / 1000, 6);
+    gc_writer_text(out, " s\n");
+    write_line(out, "allocations", sum->allocs, "");
+    write_line(out, "frees", sum->frees, "");
+    write_line(out, "out of memory", sum->ooms, "");
+    write_bytes(out, "peak live bytes", sum->peak_bytes, sum->peak_count);
+    write_bytes(out, "live at the end", sum->live_bytes, sum->live_count);
     if (sum->unknown_frees > 0)
-        put_line(out, "unknown frees", sum->unknown_frees, " (address not live: left out)");
+        write_line(out, "unknown frees", sum->unknown_frees, " (address not live: left out)");
     if (sum->implied_frees > 0)
-        put_line(out, "implied frees", sum->implied_frees, " (address handed out again)");
+        write_line(out, "implied frees", sum->implied_frees, " (address handed out again)");
     if (reader->skipped > 0)
-        put_line(out, "damaged records", reader->skipped, " (left out)");
+        write_line(out, "damaged records", reader->skipped, " (left out)");
     if (reader->torn)
-        gc_out_text(out, "the last record is incomplete: the recording was cut off\n");
+        gc_writer_text(out, "the last record is incomplete: the recording was cut off\n");
     for (uint16_t i = 0; i < reader->api_count; i++) {
         if (sum->apis[i].count == 0)
             continue;
-        gc_out_text(out, "  ");
-        gc_out_text(out, gc_trace_reader_api_name(reader, i));
-        gc_out_pad(out, 22);
-        gc_out_uint(out, sum->apis[i].count);
-        gc_out_text(out, " allocations, ");
-        gc_out_uint(out, sum->apis[i].bytes);
-        gc_out_text(out, " bytes\n");
+        gc_writer_text(out, "  ");
+        gc_writer_text(out, gc_trace_reader_api_name(reader, i));
+        gc_writer_pad(out, 22);
+        gc_writer_uint(out, sum->apis[i].count);
+        gc_writer_text(out, " allocations, ");
+        gc_writer_uint(out, sum->apis[i].bytes);
+        gc_writer_text(out, " bytes\n");
     }
 }
 
-static void print_json(struct gc_out *out, const struct gc_trace_reader *reader,
+static void print_json(struct gc_writer *out, const struct gc_trace_reader *reader,
                        const struct trace_sum *sum)
 {
     struct gc_json json;
     gc_json_init(&json, out);
     gc_json_begin_object(&json, GC_JSON_LINES);
-    gc_json_put_uint(&json, "pid", reader->pid);
-    gc_json_put_uint(&json, "start_unix", reader->start_unix);
-    gc_json_put_uint(&json, "events", sum->events);
-    gc_json_put_uint(&json, "duration_ns", trace_sum_duration_ns(sum));
-    gc_json_put_uint(&json, "alloc_count", sum->allocs);
-    gc_json_put_uint(&json, "free_count", sum->frees);
-    gc_json_put_uint(&json, "oom_count", sum->ooms);
-    gc_json_put_uint(&json, "peak_live_bytes", sum->peak_bytes);
-    gc_json_put_uint(&json, "live_bytes", sum->live_bytes);
-    gc_json_put_uint(&json, "live_count", sum->live_count);
-    gc_json_put_uint(&json, "unknown_free_count", sum->unknown_frees);
-    gc_json_put_uint(&json, "implied_free_count", sum->implied_frees);
-    gc_json_put_uint(&json, "damaged_record_count", reader->skipped);
+    gc_json_write_uint(&json, "pid", reader->pid);
+    gc_json_write_uint(&json, "start_unix", reader->start_unix);
+    gc_json_write_uint(&json, "events", sum->events);
+    gc_json_write_uint(&json, "duration_ns", trace_sum_duration_ns(sum));
+    gc_json_write_uint(&json, "alloc_count", sum->allocs);
+    gc_json_write_uint(&json, "free_count", sum->frees);
+    gc_json_write_uint(&json, "oom_count", sum->ooms);
+    gc_json_write_uint(&json, "peak_live_bytes", sum->peak_bytes);
+    gc_json_write_uint(&json, "live_bytes", sum->live_bytes);
+    gc_json_write_uint(&json, "live_count", sum->live_count);
+    gc_json_write_uint(&json, "unknown_free_count", sum->unknown_frees);
+    gc_json_write_uint(&json, "implied_free_count", sum->implied_frees);
+    gc_json_write_uint(&json, "damaged_record_count", reader->skipped);
     gc_json_put_bool(&json, "torn", reader->torn);
     gc_json_open_object(&json, "by_api", GC_JSON_LINES);
     for (uint16_t i = 0; i < reader->api_count; i++) {
         if (sum->apis[i].count == 0)
             continue;
         gc_json_open_object(&json, gc_trace_reader_api_name(reader, i), GC_JSON_LINE);
-        gc_json_put_uint(&json, "count", sum->apis[i].count);
-        gc_json_put_uint(&json, "bytes", sum->apis[i].bytes);
+        gc_json_write_uint(&json, "count", sum->apis[i].count);
+        gc_json_write_uint(&json, "bytes", sum->apis[i].bytes);
         gc_json_end_object(&json);
     }
     gc_json_end_object(&json);
@@ -102,8 +102,8 @@ static void print_json(struct gc_out *out, const struct gc_trace_reader *reader,
 static int print_summary(const struct gc_trace_reader *reader, const struct trace_sum *sum,
                          bool json)
 {
-    struct gc_out out;
-    gc_out_init(&out, STDOUT_FILENO);
+    struct gc_writer out;
+    gc_writer_init(&out, STDOUT_FILENO);
     if (json)
         print_json(&out, reader, sum);
     else
@@ -121,7 +121,7 @@ struct output {
 static int export(const struct tool_file *file, const struct gc_trace_reader *reader,
                   const struct output *output)
 {
-    struct gc_out out;
+    struct gc_writer out;
     int status = tool_output_open(&tool_command_trace, output->path, file, &out);
     if (status != TOOL_DONE)
         return status;

@@ -12,11 +12,11 @@
 #define PICKLE_MEMO_MAX 1024
 
 struct pickle_writer {
-    struct gc_out *out;
+    struct gc_writer *out;
     bool is_kept[PICKLE_MEMO_MAX];
 };
 
-void pickle_begin(struct pickle_writer *writer, struct gc_out *out);
+void pickle_begin(struct pickle_writer *writer, struct gc_writer *out);
 void pickle_end(struct pickle_writer *writer);
 
 void pickle_put_int(struct pickle_writer *writer, uint64_t value);

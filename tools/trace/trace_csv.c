@@ -3,24 +3,24 @@
 
 #include <stdlib.h>
 
-static void put_field(struct gc_out *out, uint64_t value, char end)
+static void write_field(struct gc_writer *out, uint64_t value, char end)
 {
-    gc_out_uint(out, value);
-    gc_out_char(out, end);
+    gc_writer_uint(out, value);
+    gc_writer_char(out, end);
 }
 
 static enum gc_status take_csv(void *self, const struct trace_state *state,
                                const struct trace_step *step)
 {
-    struct gc_out *out = self;
+    struct gc_writer *out = self;
     (void)state;
     if (step->allocation == NULL)
         return GC_OK;
-    gc_out_text(out, step->op == GC_TRACE_ALLOC ? "a," : "f,");
-    put_field(out, step->allocation->id, ',');
-    put_field(out, step->allocation->bytes, ',');
-    put_field(out, step->event->stream, ',');
-    put_field(out, step->time_ns / 1000, '\n');
+    gc_writer_text(out, step->op == GC_TRACE_ALLOC ? "a," : "f,");
+    write_field(out, step->allocation->id, ',');
+    write_field(out, step->allocation->bytes, ',');
+    write_field(out, step->event->stream, ',');
+    write_field(out, step->time_ns / 1000, '\n');
     return GC_OK;
 }
 
@@ -33,63 +33,63 @@ static enum gc_status walk_rows(struct gc_trace_reader *reader, const struct tra
     return status;
 }
 
-enum gc_status trace_export_csv(struct gc_trace_reader reader, struct gc_out *out)
+enum gc_status trace_export_csv(struct gc_trace_reader reader, struct gc_writer *out)
 {
-    gc_out_text(out, "op,id,bytes,stream,time_us\n");
+    gc_writer_text(out, "op,id,bytes,stream,time_us\n");
     return walk_rows(&reader, &(struct trace_sink){.self = out, .take = take_csv});
 }
 
 /* ---- RMM ---- */
 
 struct rmm_log {
-    struct gc_out *out;
+    struct gc_writer *out;
     uint64_t start_s; /* of the day, UTC */
 };
 
-static void put_two(struct gc_out *out, uint64_t value, char end)
+static void write_two(struct gc_writer *out, uint64_t value, char end)
 {
-    gc_out_char(out, (char)('0' + value / 10 % 10));
-    gc_out_char(out, (char)('0' + value % 10));
-    gc_out_char(out, end);
+    gc_writer_char(out, (char)('0' + value / 10 % 10));
+    gc_writer_char(out, (char)('0' + value % 10));
+    gc_writer_char(out, end);
 }
 
 /* Hours, minutes, seconds of the day, microseconds: 13:45:01:000250. */
-static void put_time(const struct rmm_log *log, uint64_t time_ns)
+static void write_time(const struct rmm_log *log, uint64_t time_ns)
 {
     const uint64_t seconds = (log->start_s + time_ns / 1000000000) % 86400;
-    put_two(log->out, seconds / 3600, ':');
-    put_two(log->out, seconds / 60 % 60, ':');
-    put_two(log->out, seconds % 60, ':');
+    write_two(log->out, seconds / 3600, ':');
+    write_two(log->out, seconds / 60 % 60, ':');
+    write_two(log->out, seconds % 60, ':');
     for (uint64_t us = time_ns / 1000 % 1000000, unit = 100000; unit > 0; unit /= 10)
-        gc_out_char(log->out, (char)('0' + us / unit % 10));
-    gc_out_char(log->out, ',');
+        gc_writer_char(log->out, (char)('0' + us / unit % 10));
+    gc_writer_char(log->out, ',');
 }
 
 static enum gc_status take_rmm(void *self, const struct trace_state *state,
                                const struct trace_step *step)
 {
     const struct rmm_log *log = self;
-    struct gc_out *out = log->out;
+    struct gc_writer *out = log->out;
     (void)state;
     if (step->op > GC_TRACE_OOM)
         return GC_OK;
     const bool has_failed = step->op == GC_TRACE_OOM;
-    put_field(out, step->event->thread, ',');
-    put_time(log, step->time_ns);
-    gc_out_text(out, has_failed                   ? "allocate failure,"
-                     : step->op == GC_TRACE_ALLOC ? "allocate,"
-                                                  : "free,");
-    gc_out_hex(out, has_failed ? 0 : step->allocation->address);
-    gc_out_char(out, ',');
-    put_field(out, has_failed ? step->event->bytes : step->allocation->bytes, ',');
-    put_field(out, step->event->stream, '\n');
+    write_field(out, step->event->thread, ',');
+    write_time(log, step->time_ns);
+    gc_writer_text(out, has_failed                   ? "allocate failure,"
+                        : step->op == GC_TRACE_ALLOC ? "allocate,"
+                                                     : "free,");
+    gc_writer_hex(out, has_failed ? 0 : step->allocation->address);
+    gc_writer_char(out, ',');
+    write_field(out, has_failed ? step->event->bytes : step->allocation->bytes, ',');
+    write_field(out, step->event->stream, '\n');
     return GC_OK;
 }
 
-enum gc_status trace_export_rmm(struct gc_trace_reader reader, struct gc_out *out)
+enum gc_status trace_export_rmm(struct gc_trace_reader reader, struct gc_writer *out)
 {
     struct rmm_log log = {out, reader.start_unix % 86400};
-    gc_out_text(out, "Thread,Time,Action,Pointer,Size,Stream\n");
+    gc_writer_text(out, "Thread,Time,Action,Pointer,Size,Stream\n");
     return walk_rows(&reader, &(struct trace_sink){.self = &log, .take = take_rmm});
 }
 

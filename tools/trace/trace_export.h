@@ -12,7 +12,7 @@
 #include "core/io/writer.h"
 #include "tools/trace/trace_walk.h"
 
-typedef enum gc_status trace_export(struct gc_trace_reader reader, struct gc_out *out);
+typedef enum gc_status trace_export(struct gc_trace_reader reader, struct gc_writer *out);
 
 trace_export trace_export_csv;
 trace_export trace_export_rmm;

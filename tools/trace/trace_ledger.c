@@ -50,7 +50,7 @@ enum gc_status trace_ledger_add(struct trace_ledger *ledger,
 }
 
 /* Moves back what would no longer be found once `hole` is empty. */
-static void close_hole(struct trace_ledger *ledger, size_t hole)
+static void close_gap(struct trace_ledger *ledger, size_t hole)
 {
     const size_t mask = ledger->capacity - 1;
     for (size_t slot = (hole + 1) & mask; ledger->slots[slot].id != 0; slot = (slot + 1) & mask) {
@@ -77,7 +77,7 @@ bool trace_ledger_remove(struct trace_ledger *ledger, uint64_t address,
     if (ledger->slots[slot].id == 0)
         return false;
     *allocation = ledger->slots[slot];
-    close_hole(ledger, slot);
+    close_gap(ledger, slot);
     ledger->count--;
     return true;
 }

@@ -122,9 +122,9 @@ static enum gc_status draw(struct page *page, struct device *device,
     for (size_t i = 0; i < page->api_count; i++)
         device->sites[i].at_peak_bytes = device->sites[i].live_bytes;
     gc_json_begin_object(page->json, GC_JSON_LINES);
-    gc_json_put_uint(page->json, "ordinal", ordinal);
-    gc_json_put_uint(page->json, "time_ns", device->peak_ns);
-    const enum gc_status status = trace_picture_put(state, ordinal, page->json);
+    gc_json_write_uint(page->json, "ordinal", ordinal);
+    gc_json_write_uint(page->json, "time_ns", device->peak_ns);
+    const enum gc_status status = trace_picture_write(state, ordinal, page->json);
     gc_json_end_object(page->json);
     return status;
 }
@@ -183,9 +183,9 @@ static enum gc_status note(void *self, const struct trace_state *state,
     const struct gc_trace_event *event = step->event;
     page->event++;
     if (step->op == GC_TRACE_LEVELS) {
-        trace_series_note(series, step->time_ns, TRACE_RESERVED, event->address);
-        trace_series_note(series, step->time_ns, TRACE_PENDING, event->bytes);
-        trace_series_note(series, step->time_ns, TRACE_LIMIT, event->stream);
+        trace_series_add(series, step->time_ns, TRACE_RESERVED, event->address);
+        trace_series_add(series, step->time_ns, TRACE_PENDING, event->bytes);
+        trace_series_add(series, step->time_ns, TRACE_LIMIT, event->stream);
     } else if (step->op == GC_TRACE_OOM) {
         note_failure(device, step);
     } else if (step->allocation != NULL) {
@@ -193,7 +193,7 @@ static enum gc_status note(void *self, const struct trace_state *state,
             note_alloc(device, step);
         else
             note_free(device, step);
-        trace_series_note(series, step->time_ns, TRACE_LIVE, device->live_bytes);
+        trace_series_add(series, step->time_ns, TRACE_LIVE, device->live_bytes);
     }
     if (page->event == device->peak_event)
         return draw(page, device, state);
@@ -225,13 +225,13 @@ static void put_sites(const struct page *page, const struct device *device, stru
         if (site->count == 0)
             continue;
         gc_json_begin_object(json, GC_JSON_LINE);
-        gc_json_put_uint(json, "api", i);
-        gc_json_put_uint(json, "count", site->count);
-        gc_json_put_uint(json, "bytes", site->bytes);
-        gc_json_put_uint(json, "peak_bytes", site->peak_bytes);
-        gc_json_put_uint(json, "at_peak_bytes", site->at_peak_bytes);
-        gc_json_put_uint(json, "live_bytes", site->live_bytes);
-        gc_json_put_uint(json, "live_count", site->live_count);
+        gc_json_write_uint(json, "api", i);
+        gc_json_write_uint(json, "count", site->count);
+        gc_json_write_uint(json, "bytes", site->bytes);
+        gc_json_write_uint(json, "peak_bytes", site->peak_bytes);
+        gc_json_write_uint(json, "at_peak_bytes", site->at_peak_bytes);
+        gc_json_write_uint(json, "live_bytes", site->live_bytes);
+        gc_json_write_uint(json, "live_count", site->live_count);
         gc_json_end_object(json);
     }
     gc_json_end_array(json);
@@ -239,7 +239,7 @@ static void put_sites(const struct page *page, const struct device *device, stru
 
 static void put_failures(const struct device *device, struct gc_json *json)
 {
-    gc_json_put_uint(json, "failure_count", device->failure_count);
+    gc_json_write_uint(json, "failure_count", device->failure_count);
     gc_json_open_array(json, "failures", GC_JSON_LINE);
     for (unsigned i = 0; i < FAILURE_STRETCHES; i++) {
         if (device->failures[i].count == 0)
@@ -278,10 +278,10 @@ static enum gc_status put_leaks(const struct trace_state *state, unsigned number
     gc_json_open_array(json, "leaks", GC_JSON_LINES);
     for (size_t i = 0; i < count && i < LEAKS_MAX; i++) {
         gc_json_begin_object(json, GC_JSON_LINE);
-        gc_json_put_hex(json, "address", live[i]->address);
-        gc_json_put_uint(json, "bytes", live[i]->bytes);
-        gc_json_put_uint(json, "api", live[i]->api);
-        gc_json_put_uint(json, "time_ns", live[i]->begin_ns);
+        gc_json_write_hex(json, "address", live[i]->address);
+        gc_json_write_uint(json, "bytes", live[i]->bytes);
+        gc_json_write_uint(json, "api", live[i]->api);
+        gc_json_write_uint(json, "time_ns", live[i]->begin_ns);
         gc_json_end_object(json);
     }
     gc_json_end_array(json);
@@ -294,14 +294,14 @@ static enum gc_status put_device(struct page *page, const struct trace_state *st
 {
     struct device *device = &page->devices[number];
     gc_json_begin_object(json, GC_JSON_LINES);
-    gc_json_put_uint(json, "ordinal", number);
-    gc_json_put_uint(json, "peak_bytes", device->peak_bytes);
-    gc_json_put_uint(json, "peak_count", device->peak_count);
-    gc_json_put_uint(json, "peak_ns", device->peak_ns);
-    gc_json_put_uint(json, "live_bytes", device->live_bytes);
-    gc_json_put_uint(json, "live_count", device->live_count);
+    gc_json_write_uint(json, "ordinal", number);
+    gc_json_write_uint(json, "peak_bytes", device->peak_bytes);
+    gc_json_write_uint(json, "peak_count", device->peak_count);
+    gc_json_write_uint(json, "peak_ns", device->peak_ns);
+    gc_json_write_uint(json, "live_bytes", device->live_bytes);
+    gc_json_write_uint(json, "live_count", device->live_count);
     gc_json_key(json, "series");
-    trace_series_put(&device->series, json);
+    trace_series_write(&device->series, json);
     put_sites(page, device, json);
     put_tallies(json, "sizes", device->sizes);
     put_tallies(json, "lifetimes", device->lifetimes);
@@ -318,15 +318,15 @@ static enum gc_status end(void *self, const struct trace_state *state)
     const struct trace_sum *sum = state->sum;
     enum gc_status status = GC_OK;
     gc_json_end_array(json); /* of pictures */
-    gc_json_put_uint(json, "pid", state->reader->pid);
-    gc_json_put_uint(json, "start_unix", state->reader->start_unix);
-    gc_json_put_uint(json, "duration_ns", trace_sum_duration_ns(sum));
-    gc_json_put_uint(json, "events", sum->events);
-    gc_json_put_uint(json, "alloc_count", sum->allocs);
-    gc_json_put_uint(json, "free_count", sum->frees);
-    gc_json_put_uint(json, "oom_count", sum->ooms);
-    gc_json_put_uint(json, "unknown_free_count", sum->unknown_frees);
-    gc_json_put_uint(json, "damaged_record_count", state->reader->skipped);
+    gc_json_write_uint(json, "pid", state->reader->pid);
+    gc_json_write_uint(json, "start_unix", state->reader->start_unix);
+    gc_json_write_uint(json, "duration_ns", trace_sum_duration_ns(sum));
+    gc_json_write_uint(json, "events", sum->events);
+    gc_json_write_uint(json, "alloc_count", sum->allocs);
+    gc_json_write_uint(json, "free_count", sum->frees);
+    gc_json_write_uint(json, "oom_count", sum->ooms);
+    gc_json_write_uint(json, "unknown_free_count", sum->unknown_frees);
+    gc_json_write_uint(json, "damaged_record_count", state->reader->skipped);
     gc_json_put_bool(json, "torn", state->reader->torn);
     gc_json_open_array(json, "devices", GC_JSON_LINES);
     for (unsigned i = 0; status == GC_OK && i < TRACE_DEVICES; i++) {
@@ -350,15 +350,15 @@ static enum gc_status put_names(const struct gc_trace_reader *reader, struct gc_
     return GC_OK;
 }
 
-enum gc_status trace_export_html(struct gc_trace_reader reader, struct gc_out *out)
+enum gc_status trace_export_html(struct gc_trace_reader reader, struct gc_writer *out)
 {
     struct gc_json json;
     gc_html_begin(&json, out);
     gc_json_begin_object(&json, GC_JSON_LINES);
-    gc_json_put_string(&json, "name", "");
-    gc_json_put_null(&json, "report");
+    gc_json_write_string(&json, "name", "");
+    gc_json_write_null(&json, "report");
     gc_json_key(&json, "trace");
-    const enum gc_status status = trace_page_put(reader, &json);
+    const enum gc_status status = trace_page_write(reader, &json);
     gc_json_end_object(&json);
     gc_html_end(&json);
     return status;
@@ -375,7 +375,7 @@ static void page_free(struct page *page)
     free(page);
 }
 
-enum gc_status trace_page_put(struct gc_trace_reader reader, struct gc_json *json)
+enum gc_status trace_page_write(struct gc_trace_reader reader, struct gc_json *json)
 {
     struct gc_trace_reader again = reader;
     struct page *page = calloc(1, sizeof(*page));

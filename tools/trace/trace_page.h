@@ -7,6 +7,6 @@
 #include "tools/trace/trace_walk.h"
 
 /* Writes an object. GC_NO_HOST_MEMORY: what was written is no whole JSON then. */
-enum gc_status trace_page_put(struct gc_trace_reader reader, struct gc_json *json) GC_CHECKED;
+enum gc_status trace_page_write(struct gc_trace_reader reader, struct gc_json *json) GC_CHECKED;
 
 #endif

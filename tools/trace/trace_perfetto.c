@@ -18,7 +18,7 @@ struct perfetto {
     bool is_seen[TRACE_DEVICES];
 };
 
-static void put_time(struct gc_json *json, uint64_t time_ns)
+static void write_time(struct gc_json *json, uint64_t time_ns)
 {
     gc_json_put_fixed(json, "ts", time_ns, 3);
 }
@@ -29,10 +29,10 @@ static void begin_event(struct perfetto *perfetto, const char *phase, const char
 {
     struct gc_json *json = &perfetto->json;
     gc_json_begin_object(json, GC_JSON_LINE);
-    gc_json_put_string(json, "ph", phase);
-    gc_json_put_string(json, "name", name);
-    gc_json_put_uint(json, "pid", device + 1);
-    put_time(json, time_ns);
+    gc_json_write_string(json, "ph", phase);
+    gc_json_write_string(json, "name", name);
+    gc_json_write_uint(json, "pid", device + 1);
+    write_time(json, time_ns);
 }
 
 static void end_event(struct perfetto *perfetto)
@@ -40,18 +40,18 @@ static void end_event(struct perfetto *perfetto)
     gc_json_end_object(&perfetto->json);
 }
 
-static void put_counter(struct perfetto *perfetto, const char *name, unsigned device,
-                        uint64_t time_ns, uint64_t bytes)
+static void write_counter(struct perfetto *perfetto, const char *name, unsigned device,
+                          uint64_t time_ns, uint64_t bytes)
 {
     struct gc_json *json = &perfetto->json;
     begin_event(perfetto, "C", name, device, time_ns);
     gc_json_open_object(json, "args", GC_JSON_LINE);
-    gc_json_put_uint(json, "bytes", bytes);
+    gc_json_write_uint(json, "bytes", bytes);
     gc_json_end_object(json);
     end_event(perfetto);
 }
 
-static void put_name(struct perfetto *perfetto, unsigned device, uint64_t time_ns)
+static void write_name(struct perfetto *perfetto, unsigned device, uint64_t time_ns)
 {
     struct gc_json *json = &perfetto->json;
     char name[] = "device 255: memory";
@@ -62,79 +62,79 @@ static void put_name(struct perfetto *perfetto, unsigned device, uint64_t time_n
     memmove(name + 7, digits, strlen(digits) + 1);
     begin_event(perfetto, "M", "process_name", device, time_ns);
     gc_json_open_object(json, "args", GC_JSON_LINE);
-    gc_json_put_string(json, "name", name);
+    gc_json_write_string(json, "name", name);
     gc_json_end_object(json);
     end_event(perfetto);
 }
 
-static void put_id(struct gc_json *json, const struct trace_allocation *allocation)
+static void write_id(struct gc_json *json, const struct trace_allocation *allocation)
 {
-    gc_json_put_string(json, "cat", "allocation");
-    gc_json_put_uint(json, "id", allocation->id);
-    gc_json_put_uint(json, "tid", allocation->thread);
+    gc_json_write_string(json, "cat", "allocation");
+    gc_json_write_uint(json, "id", allocation->id);
+    gc_json_write_uint(json, "tid", allocation->thread);
 }
 
-static void put_begin(struct perfetto *perfetto, const struct trace_allocation *allocation)
+static void write_begin(struct perfetto *perfetto, const struct trace_allocation *allocation)
 {
     struct gc_json *json = &perfetto->json;
     begin_event(perfetto, "b", perfetto->api_names[allocation->api], allocation->device,
                 allocation->begin_ns);
-    put_id(json, allocation);
+    write_id(json, allocation);
     gc_json_open_object(json, "args", GC_JSON_LINE);
-    gc_json_put_uint(json, "bytes", allocation->bytes);
-    gc_json_put_hex(json, "address", allocation->address);
-    gc_json_put_hex(json, "stream", allocation->stream);
-    gc_json_put_uint(json, "thread", allocation->thread);
+    gc_json_write_uint(json, "bytes", allocation->bytes);
+    gc_json_write_hex(json, "address", allocation->address);
+    gc_json_write_hex(json, "stream", allocation->stream);
+    gc_json_write_uint(json, "thread", allocation->thread);
     gc_json_end_object(json);
     end_event(perfetto);
 }
 
-static void put_end(struct perfetto *perfetto, const struct trace_allocation *allocation,
-                    uint64_t time_ns, bool is_freed)
+static void write_end(struct perfetto *perfetto, const struct trace_allocation *allocation,
+                      uint64_t time_ns, bool is_freed)
 {
     struct gc_json *json = &perfetto->json;
     begin_event(perfetto, "e", perfetto->api_names[allocation->api], allocation->device, time_ns);
-    put_id(json, allocation);
+    write_id(json, allocation);
     if (!is_freed) {
         gc_json_open_object(json, "args", GC_JSON_LINE);
-        gc_json_put_string(json, "freed", "never");
+        gc_json_write_string(json, "freed", "never");
         gc_json_end_object(json);
     }
     end_event(perfetto);
 }
 
-static void put_failure(struct perfetto *perfetto, const struct trace_step *step)
+static void write_failure(struct perfetto *perfetto, const struct trace_step *step)
 {
     struct gc_json *json = &perfetto->json;
     begin_event(perfetto, "i", "out of memory", step->event->device, step->time_ns);
-    gc_json_put_uint(json, "tid", step->event->thread);
-    gc_json_put_string(json, "s", "p");
+    gc_json_write_uint(json, "tid", step->event->thread);
+    gc_json_write_string(json, "s", "p");
     gc_json_open_object(json, "args", GC_JSON_LINE);
-    gc_json_put_uint(json, "bytes", step->event->bytes);
-    gc_json_put_string(json, "entry point", perfetto->api_names[step->event->api]);
+    gc_json_write_uint(json, "bytes", step->event->bytes);
+    gc_json_write_string(json, "entry point", perfetto->api_names[step->event->api]);
     gc_json_end_object(json);
     end_event(perfetto);
 }
 
-static void put_levels(struct perfetto *perfetto, const struct trace_step *step)
+static void write_levels(struct perfetto *perfetto, const struct trace_step *step)
 {
     const struct gc_trace_event *event = step->event;
-    put_counter(perfetto, "reserved", event->device, step->time_ns, event->address);
-    put_counter(perfetto, "pending", event->device, step->time_ns, event->bytes);
+    write_counter(perfetto, "reserved", event->device, step->time_ns, event->address);
+    write_counter(perfetto, "pending", event->device, step->time_ns, event->bytes);
     if (event->stream != UINT64_MAX)
-        put_counter(perfetto, "limit", event->device, step->time_ns, event->stream);
+        write_counter(perfetto, "limit", event->device, step->time_ns, event->stream);
 }
 
-static void put_life(struct perfetto *perfetto, const struct trace_step *step, unsigned device)
+static void write_life(struct perfetto *perfetto, const struct trace_step *step, unsigned device)
 {
     if (step->op == GC_TRACE_ALLOC) {
         perfetto->live[device] += step->allocation->bytes;
-        put_begin(perfetto, step->allocation);
+        write_begin(perfetto, step->allocation);
     } else {
         perfetto->live[device] -= step->allocation->bytes;
-        put_end(perfetto, step->allocation, step->time_ns, true);
+        write_end(perfetto, step->allocation, step->time_ns, true);
     }
-    put_counter(perfetto, "live", device, step->time_ns, perfetto->live[device]);
+    write_counter(perfetto, "live", device, step->time_ns, perfetto->live[device]);
 }
 
 static enum gc_status take(void *self, const struct trace_state *state,
@@ -145,14 +145,14 @@ static enum gc_status take(void *self, const struct trace_state *state,
         step->allocation != NULL ? step->allocation->device : step->event->device;
     (void)state;
     if (!perfetto->is_seen[device])
-        put_name(perfetto, device, step->time_ns);
+        write_name(perfetto, device, step->time_ns);
     perfetto->is_seen[device] = true;
     if (step->allocation != NULL)
-        put_life(perfetto, step, device);
+        write_life(perfetto, step, device);
     else if (step->op == GC_TRACE_OOM)
-        put_failure(perfetto, step);
+        write_failure(perfetto, step);
     else if (step->op == GC_TRACE_LEVELS)
-        put_levels(perfetto, step);
+        write_levels(perfetto, step);
     return GC_OK;
 }
 
@@ -162,12 +162,12 @@ static enum gc_status end(void *self, const struct trace_state *state)
     const struct trace_ledger *ledger = state->ledger;
     for (size_t i = 0; i < ledger->capacity; i++) {
         if (ledger->slots[i].id != 0)
-            put_end(perfetto, &ledger->slots[i], trace_sum_duration_ns(state->sum), false);
+            write_end(perfetto, &ledger->slots[i], trace_sum_duration_ns(state->sum), false);
     }
     return GC_OK;
 }
 
-enum gc_status trace_export_perfetto(struct gc_trace_reader reader, struct gc_out *out)
+enum gc_status trace_export_perfetto(struct gc_trace_reader reader, struct gc_writer *out)
 {
     struct perfetto *perfetto = calloc(1, sizeof(*perfetto));
     const char **names = trace_api_names(&reader);
@@ -179,11 +179,11 @@ enum gc_status trace_export_perfetto(struct gc_trace_reader reader, struct gc_ou
     perfetto->api_names = names;
     gc_json_init(json, out);
     gc_json_begin_object(json, GC_JSON_LINES);
-    gc_json_put_string(json, "displayTimeUnit", "ns");
+    gc_json_write_string(json, "displayTimeUnit", "ns");
     gc_json_open_object(json, "otherData", GC_JSON_LINE);
-    gc_json_put_string(json, "recorded by", "gpucache");
-    gc_json_put_uint(json, "pid", reader.pid);
-    gc_json_put_uint(json, "start_unix", reader.start_unix);
+    gc_json_write_string(json, "recorded by", "gpucache");
+    gc_json_write_uint(json, "pid", reader.pid);
+    gc_json_write_uint(json, "start_unix", reader.start_unix);
     gc_json_end_object(json);
     gc_json_open_array(json, "traceEvents", GC_JSON_LINES);
     status = trace_walk(&reader, &(struct trace_sink){perfetto, take, end}, &sum);

@@ -80,7 +80,7 @@ static void put(struct snapshot *snapshot, enum word word)
     pickle_put_word(&snapshot->writer, word, word_texts[word]);
 }
 
-static void put_number(struct snapshot *snapshot, enum word key, uint64_t value)
+static void write_number(struct snapshot *snapshot, enum word key, uint64_t value)
 {
     put(snapshot, key);
     pickle_put_int(&snapshot->writer, value);
@@ -96,7 +96,7 @@ static void begin_member(struct snapshot *snapshot)
 }
 
 /* A call site is the entry point that the program called. */
-static void put_frames(struct snapshot *snapshot, const struct trace_allocation *allocation)
+static void write_frames(struct snapshot *snapshot, const struct trace_allocation *allocation)
 {
     struct pickle_writer *writer = &snapshot->writer;
     const unsigned number = allocation != NULL ? FRAMES_FIRST + allocation->api : NO_FRAMES;
@@ -108,7 +108,7 @@ static void put_frames(struct snapshot *snapshot, const struct trace_allocation 
         pickle_begin_dict(writer);
         put(snapshot, WORD_filename);
         pickle_put_text(writer, "entry point");
-        put_number(snapshot, WORD_line, 0);
+        write_number(snapshot, WORD_line, 0);
         put(snapshot, WORD_name);
         pickle_put_text(writer, snapshot->api_names[allocation->api]);
         pickle_end_dict(writer);
@@ -141,25 +141,25 @@ static const struct trace_allocation **sort_live(const struct trace_ledger *ledg
     return live;
 }
 
-static void put_block(struct snapshot *snapshot, uint64_t address, uint64_t bytes,
-                      const struct trace_allocation *allocation)
+static void write_block(struct snapshot *snapshot, uint64_t address, uint64_t bytes,
+                        const struct trace_allocation *allocation)
 {
     if (bytes == 0)
         return;
     begin_member(snapshot);
-    put_number(snapshot, WORD_address, address);
-    put_number(snapshot, WORD_size, bytes);
-    put_number(snapshot, WORD_requested_size, allocation != NULL ? allocation->bytes : bytes);
+    write_number(snapshot, WORD_address, address);
+    write_number(snapshot, WORD_size, bytes);
+    write_number(snapshot, WORD_requested_size, allocation != NULL ? allocation->bytes : bytes);
     put(snapshot, WORD_state);
     put(snapshot, allocation != NULL ? WORD_active_allocated : WORD_inactive);
-    put_frames(snapshot, allocation);
+    write_frames(snapshot, allocation);
     pickle_end_dict(&snapshot->writer);
 }
 
 /* The blocks tile the segment; of what reaches beyond it, or into the one before, that part is left
  * out. */
-static void put_blocks(struct snapshot *snapshot, const struct trace_range *range,
-                       const struct trace_allocation *const *live, size_t count)
+static void write_blocks(struct snapshot *snapshot, const struct trace_range *range,
+                         const struct trace_allocation *const *live, size_t count)
 {
     const uint64_t end = range->address + range->bytes;
     uint64_t at = range->address;
@@ -169,43 +169,44 @@ static void put_blocks(struct snapshot *snapshot, const struct trace_range *rang
     for (size_t i = 0; i < count; i++) {
         const uint64_t begin = live[i]->address > at ? live[i]->address : at;
         const uint64_t room = end - begin;
-        put_block(snapshot, at, begin - at, NULL);
-        put_block(snapshot, begin, live[i]->bytes < room ? live[i]->bytes : room, live[i]);
+        write_block(snapshot, at, begin - at, NULL);
+        write_block(snapshot, begin, live[i]->bytes < room ? live[i]->bytes : room, live[i]);
         at = begin + (live[i]->bytes < room ? live[i]->bytes : room);
     }
-    put_block(snapshot, at, end - at, NULL);
+    write_block(snapshot, at, end - at, NULL);
     pickle_end_list(&snapshot->writer);
 }
 
-static void put_segment(struct snapshot *snapshot, unsigned device, const struct trace_range *range,
-                        const struct trace_allocation *const *live, size_t count)
+static void write_segment(struct snapshot *snapshot, unsigned device,
+                          const struct trace_range *range,
+                          const struct trace_allocation *const *live, size_t count)
 {
     struct pickle_writer *writer = &snapshot->writer;
     uint64_t bytes = 0;
     for (size_t i = 0; i < count; i++)
         bytes += live[i]->bytes;
     pickle_begin_dict(writer);
-    put_number(snapshot, WORD_device, device);
-    put_number(snapshot, WORD_address, range->address);
-    put_number(snapshot, WORD_total_size, range->bytes);
-    put_number(snapshot, WORD_allocated_size, bytes);
-    put_number(snapshot, WORD_active_size, bytes);
-    put_number(snapshot, WORD_requested_size, bytes);
-    put_number(snapshot, WORD_stream, 0);
+    write_number(snapshot, WORD_device, device);
+    write_number(snapshot, WORD_address, range->address);
+    write_number(snapshot, WORD_total_size, range->bytes);
+    write_number(snapshot, WORD_allocated_size, bytes);
+    write_number(snapshot, WORD_active_size, bytes);
+    write_number(snapshot, WORD_requested_size, bytes);
+    write_number(snapshot, WORD_stream, 0);
     put(snapshot, WORD_segment_type);
     put(snapshot, WORD_large);
     put(snapshot, WORD_segment_pool_id);
     pickle_put_pair(writer, 0, 0);
     put(snapshot, WORD_is_expandable);
     pickle_put_bool(writer, range->is_pages);
-    put_frames(snapshot, NULL);
-    put_blocks(snapshot, range, live, count);
+    write_frames(snapshot, NULL);
+    write_blocks(snapshot, range, live, count);
     pickle_end_dict(writer);
     pickle_flush_list(writer);
 }
 
-static enum gc_status put_device_end(struct snapshot *snapshot, const struct trace_state *state,
-                                     unsigned device)
+static enum gc_status write_device_end(struct snapshot *snapshot, const struct trace_state *state,
+                                       unsigned device)
 {
     const struct trace_space *space = &state->spaces[device];
     size_t count;
@@ -216,7 +217,7 @@ static enum gc_status put_device_end(struct snapshot *snapshot, const struct tra
     for (size_t i = 0; i < count; i++) {
         const struct trace_range own = {live[i]->address, live[i]->bytes, false};
         if (live[i]->is_apart && own.bytes > 0)
-            put_segment(snapshot, device, &own, &live[i], 1);
+            write_segment(snapshot, device, &own, &live[i], 1);
         else if (!live[i]->is_apart)
             live[at++] = live[i];
     }
@@ -229,7 +230,7 @@ static enum gc_status put_device_end(struct snapshot *snapshot, const struct tra
         const size_t first = at;
         while (at < count && live[at]->address < range->address + range->bytes)
             at++;
-        put_segment(snapshot, device, range, live + first, at - first);
+        write_segment(snapshot, device, range, live + first, at - first);
     }
     free(live);
     return GC_OK;
@@ -250,45 +251,45 @@ static enum gc_status end_segments(void *self, const struct trace_state *state)
     struct snapshot *snapshot = self;
     enum gc_status status = GC_OK;
     for (unsigned i = 0; status == GC_OK && i < snapshot->device_count; i++)
-        status = put_device_end(snapshot, state, i);
+        status = write_device_end(snapshot, state, i);
     return status;
 }
 
 /* ---- the history ---- */
 
-static void put_event(struct snapshot *snapshot, enum word action, uint64_t address, uint64_t bytes,
-                      const struct trace_step *step)
+static void write_event(struct snapshot *snapshot, enum word action, uint64_t address,
+                        uint64_t bytes, const struct trace_step *step)
 {
     const bool has_stream = step->op <= GC_TRACE_OOM;
     begin_member(snapshot);
     put(snapshot, WORD_action);
     put(snapshot, action);
     if (action == WORD_oom)
-        put_number(snapshot, WORD_device_free, snapshot->free_bytes);
+        write_number(snapshot, WORD_device_free, snapshot->free_bytes);
     else
-        put_number(snapshot, WORD_addr, address);
-    put_number(snapshot, WORD_size, bytes);
-    put_number(snapshot, WORD_stream, has_stream ? step->event->stream : 0);
-    put_number(snapshot, WORD_time_us, snapshot->start_us + step->time_ns / 1000);
-    put_frames(snapshot, step->allocation);
+        write_number(snapshot, WORD_addr, address);
+    write_number(snapshot, WORD_size, bytes);
+    write_number(snapshot, WORD_stream, has_stream ? step->event->stream : 0);
+    write_number(snapshot, WORD_time_us, snapshot->start_us + step->time_ns / 1000);
+    write_frames(snapshot, step->allocation);
     pickle_end_dict(&snapshot->writer);
 }
 
-static void put_life(struct snapshot *snapshot, const struct trace_step *step)
+static void write_life(struct snapshot *snapshot, const struct trace_step *step)
 {
     const struct trace_allocation *allocation = step->allocation;
     const uint64_t address = allocation->address;
     const uint64_t bytes = allocation->bytes;
     if (step->op == GC_TRACE_ALLOC) {
         if (allocation->is_apart)
-            put_event(snapshot, WORD_segment_alloc, address, bytes, step);
-        put_event(snapshot, WORD_alloc, address, bytes, step);
+            write_event(snapshot, WORD_segment_alloc, address, bytes, step);
+        write_event(snapshot, WORD_alloc, address, bytes, step);
         return;
     }
-    put_event(snapshot, WORD_free_requested, address, bytes, step);
-    put_event(snapshot, WORD_free_completed, address, bytes, step);
+    write_event(snapshot, WORD_free_requested, address, bytes, step);
+    write_event(snapshot, WORD_free_completed, address, bytes, step);
     if (allocation->is_apart)
-        put_event(snapshot, WORD_segment_free, address, bytes, step);
+        write_event(snapshot, WORD_segment_free, address, bytes, step);
 }
 
 static enum gc_status take_history(void *self, const struct trace_state *state,
@@ -301,12 +302,12 @@ static enum gc_status take_history(void *self, const struct trace_state *state,
     if ((step->allocation != NULL ? step->allocation->device : event->device) != snapshot->device)
         return GC_OK;
     if (step->allocation != NULL) {
-        put_life(snapshot, step);
+        write_life(snapshot, step);
         return GC_OK;
     }
     switch (step->op) {
     case GC_TRACE_OOM:
-        put_event(snapshot, WORD_oom, 0, event->bytes, step);
+        write_event(snapshot, WORD_oom, 0, event->bytes, step);
         break;
     case GC_TRACE_LEVELS:
         snapshot->free_bytes = event->stream != UINT64_MAX && event->stream > event->address
@@ -314,12 +315,12 @@ static enum gc_status take_history(void *self, const struct trace_state *state,
                                    : 0;
         break;
     case GC_TRACE_MAP:
-        put_event(snapshot, is_pages ? WORD_segment_map : WORD_segment_alloc, event->address,
-                  event->bytes, step);
+        write_event(snapshot, is_pages ? WORD_segment_map : WORD_segment_alloc, event->address,
+                    event->bytes, step);
         break;
     case GC_TRACE_UNMAP:
-        put_event(snapshot, is_pages ? WORD_segment_unmap : WORD_segment_free, event->address,
-                  event->bytes, step);
+        write_event(snapshot, is_pages ? WORD_segment_unmap : WORD_segment_free, event->address,
+                    event->bytes, step);
         break;
     default:
         break;
@@ -336,7 +337,7 @@ static enum gc_status walk_once(struct gc_trace_reader reader, const struct trac
     return status;
 }
 
-static enum gc_status put_histories(struct snapshot *snapshot, struct gc_trace_reader reader)
+static enum gc_status write_histories(struct snapshot *snapshot, struct gc_trace_reader reader)
 {
     const struct trace_sink history = {snapshot, take_history, NULL};
     enum gc_status status = GC_OK;
@@ -352,7 +353,7 @@ static enum gc_status put_histories(struct snapshot *snapshot, struct gc_trace_r
     return status;
 }
 
-enum gc_status trace_export_pickle(struct gc_trace_reader reader, struct gc_out *out)
+enum gc_status trace_export_pickle(struct gc_trace_reader reader, struct gc_writer *out)
 {
     const struct trace_sink segments = {NULL, take_devices, end_segments};
     struct snapshot snapshot = {.start_us = reader.start_unix % 10000000000 * 1000000,
@@ -370,7 +371,7 @@ enum gc_status trace_export_pickle(struct gc_trace_reader reader, struct gc_out 
     pickle_put_text(&snapshot.writer, "device_traces");
     pickle_begin_list(&snapshot.writer);
     if (status == GC_OK)
-        status = put_histories(&snapshot, reader);
+        status = write_histories(&snapshot, reader);
     pickle_end_list(&snapshot.writer);
     pickle_end_dict(&snapshot.writer);
     pickle_end(&snapshot.writer);

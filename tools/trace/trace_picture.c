@@ -156,8 +156,8 @@ static void thin_out(struct picture *picture)
 }
 
 /* [offset in the segment, span, bytes, entry point, how many] */
-static void put_block(struct gc_json *json, const struct segment *segment,
-                      const struct block *block)
+static void write_block(struct gc_json *json, const struct segment *segment,
+                        const struct block *block)
 {
     gc_json_begin_array(json, GC_JSON_LINE);
     gc_json_uint(json, block->address - segment->range.address);
@@ -170,27 +170,27 @@ static void put_block(struct gc_json *json, const struct segment *segment,
 
 static void put(const struct picture *picture, struct gc_json *json)
 {
-    gc_json_put_uint(json, "merged_below_bytes", picture->merged_below);
-    gc_json_put_uint(json, "segments_left_out", picture->left_out);
+    gc_json_write_uint(json, "merged_below_bytes", picture->merged_below);
+    gc_json_write_uint(json, "segments_left_out", picture->left_out);
     gc_json_open_array(json, "segments", GC_JSON_LINES);
     for (size_t i = 0; i < picture->segment_count; i++) {
         const struct segment *segment = &picture->segments[i];
         gc_json_begin_object(json, GC_JSON_LINE);
-        gc_json_put_hex(json, "address", segment->range.address);
-        gc_json_put_uint(json, "bytes", segment->range.bytes);
-        gc_json_put_uint(json, "live_bytes", segment->live_bytes);
+        gc_json_write_hex(json, "address", segment->range.address);
+        gc_json_write_uint(json, "bytes", segment->range.bytes);
+        gc_json_write_uint(json, "live_bytes", segment->live_bytes);
         gc_json_put_bool(json, "mapped", segment->range.is_pages);
         gc_json_open_array(json, "blocks", GC_JSON_LINE);
         for (size_t at = segment->first; at < segment->first + segment->count; at++)
-            put_block(json, segment, &picture->blocks[at]);
+            write_block(json, segment, &picture->blocks[at]);
         gc_json_end_array(json);
         gc_json_end_object(json);
     }
     gc_json_end_array(json);
 }
 
-enum gc_status trace_picture_put(const struct trace_state *state, unsigned device,
-                                 struct gc_json *json)
+enum gc_status trace_picture_write(const struct trace_state *state, unsigned device,
+                                   struct gc_json *json)
 {
     struct picture picture = {.segments = NULL};
     const enum gc_status status = collect(&picture, state, device);

@@ -11,7 +11,7 @@
 #define TRACE_PICTURE_SEGMENTS 2048
 
 /* The members of an object that was begun. GC_NO_HOST_MEMORY with nothing written. */
-enum gc_status trace_picture_put(const struct trace_state *state, unsigned device,
-                                 struct gc_json *json) GC_CHECKED;
+enum gc_status trace_picture_write(const struct trace_state *state, unsigned device,
+                                   struct gc_json *json) GC_CHECKED;
 
 #endif

@@ -43,8 +43,8 @@ static struct trace_point *point_at(struct trace_series *series, uint64_t time_n
     return point;
 }
 
-void trace_series_note(struct trace_series *series, uint64_t time_ns, enum trace_level level,
-                       uint64_t value)
+void trace_series_add(struct trace_series *series, uint64_t time_ns, enum trace_level level,
+                      uint64_t value)
 {
     struct trace_point *point = point_at(series, time_ns);
     series->now[level] = value;
@@ -58,8 +58,8 @@ void trace_series_note(struct trace_series *series, uint64_t time_ns, enum trace
         point->most[level] = value;
 }
 
-static void put_numbers(const struct trace_series *series, struct gc_json *json, const char *key,
-                        size_t offset, uint64_t none)
+static void write_numbers(const struct trace_series *series, struct gc_json *json, const char *key,
+                          size_t offset, uint64_t none)
 {
     gc_json_open_array(json, key, GC_JSON_LINE);
     for (size_t i = 0; i < series->count; i++) {
@@ -75,24 +75,24 @@ static void put_numbers(const struct trace_series *series, struct gc_json *json,
 
 #define POINT(member) offsetof(struct trace_point, member)
 
-void trace_series_put(const struct trace_series *series, struct gc_json *json)
+void trace_series_write(const struct trace_series *series, struct gc_json *json)
 {
     gc_json_begin_object(json, GC_JSON_LINES);
     gc_json_put_bool(json, "exact", series->is_exact);
-    gc_json_put_uint(json, "stretches", TRACE_SERIES_POINTS);
-    gc_json_put_uint(json, "stretch_ns", series->duration_ns / TRACE_SERIES_POINTS);
-    put_numbers(series, json, "time_ns", POINT(time_ns), UINT64_MAX);
-    put_numbers(series, json, "live", POINT(last[TRACE_LIVE]), UINT64_MAX);
-    put_numbers(series, json, "reserved", POINT(last[TRACE_RESERVED]), UINT64_MAX);
-    put_numbers(series, json, "pending", POINT(last[TRACE_PENDING]), UINT64_MAX);
-    put_numbers(series, json, "limit", POINT(last[TRACE_LIMIT]), UINT64_MAX);
+    gc_json_write_uint(json, "stretches", TRACE_SERIES_POINTS);
+    gc_json_write_uint(json, "stretch_ns", series->duration_ns / TRACE_SERIES_POINTS);
+    write_numbers(series, json, "time_ns", POINT(time_ns), UINT64_MAX);
+    write_numbers(series, json, "live", POINT(last[TRACE_LIVE]), UINT64_MAX);
+    write_numbers(series, json, "reserved", POINT(last[TRACE_RESERVED]), UINT64_MAX);
+    write_numbers(series, json, "pending", POINT(last[TRACE_PENDING]), UINT64_MAX);
+    write_numbers(series, json, "limit", POINT(last[TRACE_LIMIT]), UINT64_MAX);
     if (!series->is_exact) {
-        put_numbers(series, json, "events", POINT(events), UINT64_MAX);
-        put_numbers(series, json, "live_least", POINT(least[TRACE_LIVE]), UINT64_MAX);
-        put_numbers(series, json, "live_most", POINT(most[TRACE_LIVE]), UINT64_MAX);
-        put_numbers(series, json, "reserved_least", POINT(least[TRACE_RESERVED]), UINT64_MAX);
-        put_numbers(series, json, "reserved_most", POINT(most[TRACE_RESERVED]), UINT64_MAX);
-        put_numbers(series, json, "pending_most", POINT(most[TRACE_PENDING]), UINT64_MAX);
+        write_numbers(series, json, "events", POINT(events), UINT64_MAX);
+        write_numbers(series, json, "live_least", POINT(least[TRACE_LIVE]), UINT64_MAX);
+        write_numbers(series, json, "live_most", POINT(most[TRACE_LIVE]), UINT64_MAX);
+        write_numbers(series, json, "reserved_least", POINT(least[TRACE_RESERVED]), UINT64_MAX);
+        write_numbers(series, json, "reserved_most", POINT(most[TRACE_RESERVED]), UINT64_MAX);
+        write_numbers(series, json, "pending_most", POINT(most[TRACE_PENDING]), UINT64_MAX);
     }
     gc_json_end_object(json);
 }

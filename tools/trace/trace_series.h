@@ -35,10 +35,10 @@ struct trace_series {
 enum gc_status trace_series_init(struct trace_series *series, uint64_t events,
                                  uint64_t duration_ns) GC_CHECKED;
 /* The level is `value` from then on; times do not go back by more than threads make them. */
-void trace_series_note(struct trace_series *series, uint64_t time_ns, enum trace_level level,
-                       uint64_t value);
+void trace_series_add(struct trace_series *series, uint64_t time_ns, enum trace_level level,
+                      uint64_t value);
 /* An object: times and levels, an array each. */
-void trace_series_put(const struct trace_series *series, struct gc_json *json);
+void trace_series_write(const struct trace_series *series, struct gc_json *json);
 void trace_series_fini(struct trace_series *series);
 
 #endif

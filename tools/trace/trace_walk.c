@@ -40,7 +40,7 @@ static enum gc_status end_life(struct walk *walk, const struct gc_trace_event *e
     return tell(walk, GC_TRACE_FREE, &allocation, event);
 }
 
-static enum gc_status see_alloc(struct walk *walk, const struct gc_trace_event *event)
+static enum gc_status visit_alloc(struct walk *walk, const struct gc_trace_event *event)
 {
     struct trace_sum *sum = walk->sum;
     const struct trace_allocation begun = {
@@ -73,7 +73,7 @@ static enum gc_status see_alloc(struct walk *walk, const struct gc_trace_event *
     return tell(walk, GC_TRACE_ALLOC, &begun, event);
 }
 
-static enum gc_status see_free(struct walk *walk, const struct gc_trace_event *event)
+static enum gc_status visit_free(struct walk *walk, const struct gc_trace_event *event)
 {
     bool ended;
     const enum gc_status status = end_life(walk, event, &ended);
@@ -84,7 +84,7 @@ static enum gc_status see_free(struct walk *walk, const struct gc_trace_event *e
     return status;
 }
 
-static enum gc_status see_memory(struct walk *walk, const struct gc_trace_event *event)
+static enum gc_status visit_memory(struct walk *walk, const struct gc_trace_event *event)
 {
     struct trace_space *space = &walk->spaces[event->device];
     enum gc_status status = GC_OK;
@@ -100,15 +100,15 @@ static enum gc_status see(struct walk *walk, const struct gc_trace_event *event)
 {
     struct trace_sum *sum = walk->sum;
     if (event->op > GC_TRACE_OOM)
-        return see_memory(walk, event);
+        return visit_memory(walk, event);
     if (sum->events++ == 0)
         sum->first_ns = event->time_ns;
     if (event->time_ns > sum->last_ns)
         sum->last_ns = event->time_ns;
     if (event->op == GC_TRACE_ALLOC)
-        return see_alloc(walk, event);
+        return visit_alloc(walk, event);
     if (event->op == GC_TRACE_FREE)
-        return see_free(walk, event);
+        return visit_free(walk, event);
     sum->ooms++;
     return tell(walk, GC_TRACE_OOM, NULL, event);
 }

@@ -139,7 +139,7 @@ static void whole_request_has_an_allocation_of_its_own(void **state)
     assert_int_equal(info.segment_bytes, 1024);
     assert_int_equal(info.bytes, 1000);
     assert_int_equal(bench.sim.allocations[1].bytes, 1024);
-    assert_true(info.is_whole);
+    assert_true(info.is_dedicated);
     workbench_export(&bench, address);
     sim_driver_submit(&bench.sim, 1, address, 1000);
     workbench_free(&bench, address);

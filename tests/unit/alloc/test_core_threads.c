@@ -60,7 +60,7 @@ static void worker_alloc(struct worker *worker)
     struct workbench *bench = &team->bench;
     const unsigned context = (unsigned)rand_r(&worker->seed) % 2;
     const struct gc_request request = {.bytes = draw_bytes(worker),
-                                       .is_whole = rand_r(&worker->seed) % 50 == 0};
+                                       .is_dedicated = rand_r(&worker->seed) % 50 == 0};
     uint64_t address;
     int code;
     const enum gc_status status =
@@ -306,13 +306,13 @@ static void watch_doomed(void *argument, enum sim_call call, uint64_t context)
 static void destroy_doomed(struct dropper *dropper)
 {
     const struct timespec while_ending = {0, 20000};
-    struct gc_context *ending = gc_core_end_begin(dropper->bench.core, 1);
+    struct gc_context *ending = gc_core_teardown_begin(dropper->bench.core, 1);
     assert_ptr_equal(ending, dropper->bench.contexts[0]);
     atomic_store(&dropper->is_ending, true);
     nanosleep(&while_ending, NULL);
     sim_driver_drop_context(&dropper->bench.sim, 1);
     atomic_store(&dropper->is_ending, false);
-    gc_core_end_finish(ending);
+    gc_core_teardown_finish(ending);
 }
 
 static void *use_doomed(void *argument)

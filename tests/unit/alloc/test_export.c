@@ -10,7 +10,7 @@
 /* Work of the first context uses the block. */
 static void work_on(struct workbench *bench, uint64_t address, uint64_t bytes, uint64_t stream)
 {
-    assert_true(gc_work_begin(bench->core, stream, &bench->driver_code));
+    assert_true(gc_submit_begin(bench->core, stream, &bench->driver_code));
     sim_driver_submit(&bench->sim, 1, address, bytes);
 }
 
@@ -55,7 +55,7 @@ static void whole_block_serves_nearly_its_size_only(void **state)
     assert_status(gc_core_find_block(bench.core, block, &info), GC_OK);
     assert_int_equal(info.bytes, GC_MIB(15));
     assert_int_equal(info.capacity, GC_MIB(16)); /* not cut */
-    assert_true(info.is_whole);
+    assert_true(info.is_dedicated);
     workbench_check(&bench);
     workbench_close(&bench);
 }
@@ -117,7 +117,7 @@ static void exported_block_is_not_taken_while_the_driver_keeps_it(void **state)
     workbench_free(&bench, block);
     sim_driver_complete(&bench.sim, 1);
     sim_driver_fail(&bench.sim, 1, true, SIM_BROKEN);
-    gc_core_retire(bench.core, bench.contexts[0], gc_context_epoch(bench.contexts[0]));
+    gc_core_complete(bench.core, bench.contexts[0], gc_context_epoch(bench.contexts[0]));
     sim_driver_fail(&bench.sim, 0, false, 0);
     assert_int_equal(bench.sim.used_bytes, 5120);
     assert_int_not_equal(workbench_alloc_whole(&bench, 0, 5000), block);
@@ -136,7 +136,7 @@ static void what_shares_an_allocation_is_not_exported(void **state)
     const uint64_t first = workbench_alloc(&bench, 0, 4096);
     assert_status(gc_core_find_block(bench.core, first, &info), GC_OK);
     assert_int_equal(info.address, info.segment_address);
-    assert_false(info.is_whole);
+    assert_false(info.is_dedicated);
     assert_status(export(&bench, first), GC_NOT_SUPPORTED);
     workbench_free(&bench, first);
     assert_status(export(&bench, first), GC_INVALID_POINTER);
@@ -176,20 +176,21 @@ static void threads_keep_whole_blocks(void **state)
                                           .capacity_bytes = UINT64_C(16) << 30,
                                           .trim_percent = 100,
                                           .is_fenced = true,
-                                          .is_whole = true};
+                                          .is_dedicated = true};
     struct workbench bench;
     (void)state;
     workbench_open(&bench, &setup);
-    struct gc_cache *cache = gc_core_cache_create(bench.core);
+    struct gc_tcache *cache = gc_tcache_create(bench.core);
     assert_non_null(cache);
     const uint64_t block = workbench_alloc(&bench, 0, 5000); /* whole without being asked */
-    assert_true(gc_core_try_free(bench.core, cache, block));
-    assert_int_equal(gc_core_take(cache, bench.contexts[0], 4999, API_MALLOC), block);
+    assert_true(gc_tcache_free(bench.core, cache, block));
+    assert_int_equal(gc_tcache_alloc_bytes(cache, bench.contexts[0], 4999, API_MALLOC), block);
     workbench_export(&bench, block);
-    assert_false(gc_core_try_free(bench.core, cache, block));
+    assert_false(gc_tcache_free(bench.core, cache, block));
     workbench_free(&bench, block);
-    assert_int_equal(gc_core_take(cache, bench.contexts[0], 5000, API_MALLOC), GC_ADDRESS_NONE);
-    gc_core_cache_retire(bench.core, cache);
+    assert_int_equal(gc_tcache_alloc_bytes(cache, bench.contexts[0], 5000, API_MALLOC),
+                     GC_ADDRESS_NONE);
+    gc_tcache_destroy(bench.core, cache);
     assert_int_equal(bench.sim.used_bytes, 0);
     workbench_close(&bench);
 }

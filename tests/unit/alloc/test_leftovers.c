@@ -26,7 +26,7 @@ static void open_mapped(struct workbench *bench)
 
 static uint64_t host_bytes(const struct workbench *bench)
 {
-    return gc_host_bytes(&bench->core->host) + gc_host_bytes(&bench->device->host);
+    return gc_host_mem_bytes(&bench->core->host) + gc_host_mem_bytes(&bench->device->host);
 }
 
 static void free_busy(struct workbench *bench, uint64_t handle, uint64_t address)
@@ -44,11 +44,11 @@ static void ask_dropped(struct workbench *bench, struct gc_context *context)
     assert_false(gc_fence_poll(context));
     assert_false(gc_fence_record(context));
     assert_false(gc_fence_wait_oldest(context, GC_FOREVER, &ignored));
-    assert_false(gc_reuse_resolve(context, GC_MIB(1)));
-    assert_false(gc_reuse_wait_oldest(context, GC_FOREVER, &ignored));
-    gc_reuse_note_handed(context);
-    gc_fence_forget(context);
-    gc_core_retire(bench->core, context, gc_context_epoch(context));
+    assert_false(gc_defer_reclaim(context, GC_MIB(1)));
+    assert_false(gc_defer_wait_oldest(context, GC_FOREVER, &ignored));
+    gc_defer_on_flush(context);
+    gc_fence_drop(context);
+    gc_core_complete(bench->core, context, gc_context_epoch(context));
     assert_status(gc_fence_synchronize(context, GC_FOREVER, &code), GC_OK);
     assert_status(workbench_try_alloc_in(bench, context, 4096, &address), GC_INVALID_ARGUMENT);
 }
@@ -117,12 +117,12 @@ static void tenants_leave_little(void **state)
                       (unsigned long long)(host_bytes(&bench) - before) / (ROUNDS / 2));
         assert_true(host_bytes(&bench) - before <= (uint64_t)(ROUNDS / 2) * TENANT_BYTES_MAX);
         /* No graph that may use them outlives the driver's context. */
-        assert_int_equal(atomic_load(&bench.core->given_up_ranges), has_captured ? ROUNDS : 0);
+        assert_int_equal(atomic_load(&bench.core->kept_range_count), has_captured ? ROUNDS : 0);
         assert_int_equal(bench.sim.range_count, has_captured ? ROUNDS : 0);
         workbench_drop(&bench, 1);
         assert_int_equal(bench.sim.range_count, has_captured ? ROUNDS : 0);
         workbench_drop(&bench, 0);
-        assert_int_equal(atomic_load(&bench.core->given_up_ranges), 0);
+        assert_int_equal(atomic_load(&bench.core->kept_range_count), 0);
         assert_int_equal(bench.sim.range_count, 0);
         workbench_close(&bench);
     }

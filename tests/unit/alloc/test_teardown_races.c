@@ -19,7 +19,7 @@
 #define FREEING_THREADS 4
 #define PATIENCE_S 60 /* a hang ends the test */
 
-static void open_bench(struct workbench *bench, bool has_mapping, const struct gc_run_plan *plan)
+static void open_bench(struct workbench *bench, bool has_mapping, const struct gc_plan *plan)
 {
     const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
                                           .capacity_bytes = GC_MIB(512),
@@ -39,7 +39,7 @@ static void pause_a_moment(void)
 static bool is_hidden(struct gc_context *context)
 {
     gc_pool_acquire_plain(&context->pool);
-    const bool is_it = context->pool.hidden != NULL;
+    const bool is_it = context->pool.detached != NULL;
     gc_pool_release(&context->pool);
     return is_it;
 }
@@ -57,13 +57,13 @@ struct ending {
 static void *end_it(void *argument)
 {
     struct ending *ending = argument;
-    struct gc_context *head = gc_core_end_begin(ending->bench.core, 1);
+    struct gc_context *head = gc_core_teardown_begin(ending->bench.core, 1);
     pause_a_moment();
     if (ending->is_gone) {
         sim_driver_drop_context(&ending->bench.sim, 1);
-        gc_core_end_finish(head);
+        gc_core_teardown_finish(head);
     } else {
-        gc_core_end_cancel(head);
+        gc_core_teardown_cancel(head);
     }
     return NULL;
 }
@@ -103,16 +103,16 @@ static void what_was_asked_for_comes_where_the_context_stays(void **state)
 
 static void the_next_context_follows_though_the_places_were_being_made(void **state)
 {
-    static const struct gc_run_entry entries[] = {
+    static const struct gc_plan_entry entries[] = {
         {.bytes = GC_MIB(3), .offset = 0, .lower = 0, .upper = 2},
         {.bytes = GC_MIB(1), .offset = GC_MIB(3), .lower = 1, .upper = 3},
     };
-    static const struct gc_run_plan plan = {.entries = entries,
-                                            .count = 2,
-                                            .stream_count = 1,
-                                            .end_time = 3,
-                                            .device = GC_RUN_DEVICE_ANY,
-                                            .peak_bytes = GC_MIB(4)};
+    static const struct gc_plan plan = {.entries = entries,
+                                        .count = 2,
+                                        .stream_count = 1,
+                                        .end_time = 3,
+                                        .device = GC_PLAN_DEVICE_ANY,
+                                        .peak_bytes = GC_MIB(4)};
     static struct ending ending;
     uint64_t address;
     (void)state;
@@ -150,9 +150,9 @@ static void a_stream_that_goes_meanwhile_orders_nothing(void **state)
     assert_status(
         gc_core_free_ordered(bench.core, busy, NULL, STREAM, API_MALLOC, &bench.driver_code),
         GC_OK);
-    struct gc_context *ending = gc_core_end_begin(bench.core, 1);
+    struct gc_context *ending = gc_core_teardown_begin(bench.core, 1);
     gc_core_close_stream(bench.core, STREAM);
-    gc_core_end_cancel(ending);
+    gc_core_teardown_cancel(ending);
     workbench_check(&bench);
     assert_int_not_equal(alloc_in_stream(&bench), busy);
     sim_driver_complete(&bench.sim, 1);
@@ -168,10 +168,10 @@ struct deed {
 static void do_while_it_may_end(struct deed *deed, void *(*run)(void *))
 {
     pthread_t thread;
-    struct gc_context *ending = gc_core_end_begin(deed->bench->core, 1);
+    struct gc_context *ending = gc_core_teardown_begin(deed->bench->core, 1);
     pthread_create(&thread, NULL, run, deed);
     pause_a_moment();
-    gc_core_end_cancel(ending);
+    gc_core_teardown_cancel(ending);
     pthread_join(thread, NULL);
     workbench_check(deed->bench);
 }
@@ -213,11 +213,11 @@ struct claiming {
 static void *stop_caches(void *argument)
 {
     struct claiming *claiming = argument;
-    gc_caches_stop(claiming->bench.core);
+    gc_tcache_stop_all(claiming->bench.core);
     atomic_store(&claiming->step, 1);
     while (atomic_load(&claiming->step) == 1)
         sched_yield();
-    gc_caches_resume(claiming->bench.core);
+    gc_tcache_resume_all(claiming->bench.core);
     return NULL;
 }
 
@@ -255,7 +255,7 @@ static void fences_stay_until_the_pool_goes(void **state)
     bench->sim.hook = claim_at_fence;
     assert_true(gc_fence_record(claiming.record));
     assert_non_null(claiming.record->fences);
-    (void)gc_reuse_resolve(claiming.record, 4096);
+    (void)gc_defer_reclaim(claiming.record, 4096);
     bench->sim.hook = NULL;
     atomic_store(&claiming.step, 2);
     pthread_join(claiming.stopper, NULL);
@@ -292,7 +292,7 @@ static void *free_again(void *argument)
 }
 
 /* What is in a cache when its context ends is freed again all the while. */
-static void end_while_it_is_freed(struct twice *twice, struct gc_cache *cache, uint64_t handle)
+static void end_while_it_is_freed(struct twice *twice, struct gc_tcache *cache, uint64_t handle)
 {
     struct workbench *bench = &twice->bench;
     const struct gc_request request = {.bytes = 4096, .api = API_MALLOC};
@@ -301,14 +301,14 @@ static void end_while_it_is_freed(struct twice *twice, struct gc_cache *cache, u
     int code;
     assert_status(gc_core_add_context(bench->core, handle, bench->device, &context), GC_OK);
     assert_status(gc_core_alloc(bench->core, context, &request, &address, &code), GC_OK);
-    assert_true(gc_core_try_free(bench->core, cache, address));
+    assert_true(gc_tcache_free(bench->core, cache, address));
     atomic_store(&twice->freed_count, 0);
     atomic_store(&twice->address, address);
     while (atomic_load(&twice->freed_count) < FREEING_THREADS)
         sched_yield();
-    struct gc_context *ending = gc_core_end_begin(bench->core, handle);
+    struct gc_context *ending = gc_core_teardown_begin(bench->core, handle);
     sim_driver_drop_context(&bench->sim, handle);
-    gc_core_end_finish(ending);
+    gc_core_teardown_finish(ending);
     atomic_store(&twice->address, 0);
     while (atomic_load(&twice->inside_count) != 0)
         sched_yield();
@@ -320,7 +320,7 @@ static void a_second_free_does_not_hold_up_an_end(void **state)
     pthread_t threads[FREEING_THREADS];
     (void)state;
     open_bench(&twice.bench, false, NULL);
-    struct gc_cache *cache = gc_core_cache_create(twice.bench.core);
+    struct gc_tcache *cache = gc_tcache_create(twice.bench.core);
     for (unsigned i = 0; i < FREEING_THREADS; i++)
         pthread_create(&threads[i], NULL, free_again, &twice);
     for (uint64_t handle = 100; handle < 200; handle++)
@@ -328,7 +328,7 @@ static void a_second_free_does_not_hold_up_an_end(void **state)
     atomic_store(&twice.is_over, true);
     for (unsigned i = 0; i < FREEING_THREADS; i++)
         pthread_join(threads[i], NULL);
-    gc_core_cache_retire(twice.bench.core, cache);
+    gc_tcache_destroy(twice.bench.core, cache);
     workbench_close(&twice.bench);
 }
 

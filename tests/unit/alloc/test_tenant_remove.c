@@ -60,7 +60,7 @@ static void assert_gone(struct workbench *bench, struct gc_tenant *tenant,
     assert_int_equal(figures.idle_bytes, 0);
     assert_int_equal(figures.base_address, 0);
     assert_int_equal(bench->sim.used_bytes, 0);
-    assert_int_equal(bench->sim.range_count, atomic_load(&bench->core->given_up_ranges));
+    assert_int_equal(bench->sim.range_count, atomic_load(&bench->core->kept_range_count));
     assert_int_equal(bench->sim.fence_count, 0);
     assert_int_equal(gc_device_reserved_bytes(bench->device), 0);
     assert_null(gc_core_find_tenant(bench->core, "one"));
@@ -119,9 +119,9 @@ static void it_is_refused_while_memory_is_in_use(void **state)
     workbench_free(&bench, live);
     assert_status(remove_tenant(&bench, tenant), GC_BUSY);
     workbench_free(&bench, idle);
-    gc_tenant_show_paused(tenant, true);
+    gc_tenant_set_paused(tenant, true);
     assert_status(remove_tenant(&bench, tenant), GC_BUSY);
-    gc_tenant_show_paused(tenant, false);
+    gc_tenant_set_paused(tenant, false);
     assert_status(remove_tenant(&bench, tenant), GC_OK);
     assert_gone(&bench, tenant, record);
     workbench_close(&bench);
@@ -130,19 +130,19 @@ static void it_is_refused_while_memory_is_in_use(void **state)
 static void it_is_refused_while_direct_memory_is_in_use(void **state)
 {
     struct workbench bench;
-    struct gc_share *share;
+    struct gc_quota *quota;
     struct gc_direct direct;
     (void)state;
     open_with(&bench, true, 0);
     struct gc_tenant *tenant = add_tenant(&bench);
-    assert_status(gc_tenant_share(tenant, bench.device, &share), GC_OK);
-    assert_status(gc_core_reserve(bench.core, bench.device, share, GC_MIB(4)), GC_OK);
+    assert_status(gc_tenant_quota(tenant, bench.device, &quota), GC_OK);
+    assert_status(gc_core_charge(bench.core, bench.device, quota, GC_MIB(4)), GC_OK);
     direct = (struct gc_direct){.kind = GC_DIRECT_ARRAY,
                                 .key = 0x1234,
                                 .requested_bytes = GC_MIB(4),
                                 .charged_bytes = GC_MIB(4),
                                 .device = bench.device,
-                                .share = share,
+                                .quota = quota,
                                 .context = 1,
                                 .api = API_OTHER};
     assert_status(gc_core_track(bench.core, &direct), GC_OK);
@@ -160,21 +160,21 @@ static void what_a_thread_keeps_goes_too(void **state)
     struct workbench bench;
     (void)state;
     open_with(&bench, true, 0);
-    struct gc_cache *cache = gc_core_cache_create(bench.core);
+    struct gc_tcache *cache = gc_tcache_create(bench.core);
     struct gc_tenant *tenant = add_tenant(&bench);
     struct gc_context *record = workbench_record(&bench, tenant, 0);
     const uint64_t a = workbench_alloc_in(&bench, record, 4096);
     const uint64_t b = workbench_alloc_in(&bench, record, 4096);
-    assert_true(gc_core_try_free(bench.core, cache, a)); /* ready at once */
-    assert_int_equal(gc_core_take(cache, record, 4096, API_MALLOC), a);
+    assert_true(gc_tcache_free(bench.core, cache, a)); /* ready at once */
+    assert_int_equal(gc_tcache_alloc_bytes(cache, record, 4096, API_MALLOC), a);
     sim_driver_submit(&bench.sim, 1, a, 4096);
-    assert_true(gc_core_try_free(bench.core, cache, a)); /* and not before the work is done */
+    assert_true(gc_tcache_free(bench.core, cache, a)); /* and not before the work is done */
     assert_status(remove_tenant(&bench, tenant), GC_BUSY);
-    assert_true(gc_core_try_free(bench.core, cache, b));
+    assert_true(gc_tcache_free(bench.core, cache, b));
     assert_status(remove_tenant(&bench, tenant), GC_OK);
-    assert_int_equal(gc_core_take(cache, record, 4096, API_MALLOC), GC_ADDRESS_NONE);
+    assert_int_equal(gc_tcache_alloc_bytes(cache, record, 4096, API_MALLOC), GC_ADDRESS_NONE);
     assert_gone(&bench, tenant, record);
-    gc_core_cache_retire(bench.core, cache);
+    gc_tcache_destroy(bench.core, cache);
     workbench_close(&bench);
 }
 
@@ -193,7 +193,7 @@ static void other_kinds_of_memory_go_too(void **state)
         workbench_open(&bench, &setup);
         struct gc_tenant *tenant = add_tenant(&bench);
         struct gc_context *record = workbench_record(&bench, tenant, 0);
-        const struct gc_request request = {.bytes = LARGE, .api = API_MALLOC, .is_whole = true};
+        const struct gc_request request = {.bytes = LARGE, .api = API_MALLOC, .is_dedicated = true};
         for (unsigned i = 0; i < 2; i++)
             assert_status(
                 gc_core_alloc(bench.core, record, &request, &whole[i], &bench.driver_code), GC_OK);
@@ -226,7 +226,7 @@ static void a_capture_puts_it_off(void **state)
         workbench_capture(&bench, 0, false);
         gc_core_empty(bench.core, bench.device);
         assert_int_equal(gc_device_reserved_bytes(bench.device), 0);
-        assert_int_equal(atomic_load(&bench.core->given_up_ranges), 0);
+        assert_int_equal(atomic_load(&bench.core->kept_range_count), 0);
         assert_status(remove_tenant(&bench, tenant), GC_OK);
         assert_gone(&bench, tenant, record);
         /* The addresses stay reserved: the graph may be run though it must not. */
@@ -385,7 +385,7 @@ static bool live(struct workbench *bench, struct gc_context *peer, struct gc_ten
     take(bench, record, GC_MIB(60), left);
     if (captures)
         workbench_capture(bench, 0, false);
-    (void)gc_reuse_drain(record, GC_SHORT_NS);
+    (void)gc_defer_drain(record, GC_RECLAIM_WAIT_NS);
     gc_core_trim(bench->core, bench->device, GC_MIB(8));
     give(bench, left);
     return gc_core_remove_tenant(bench->core, tenant) == GC_OK;
@@ -564,7 +564,7 @@ static void tenants_come_and_go_while_others_work(void **state)
             assert_status(remove_tenant(&town.bench, tenant), GC_OK);
     }
     assert_int_equal(town.bench.sim.used_bytes, 0);
-    assert_int_equal(town.bench.sim.range_count, atomic_load(&town.bench.core->given_up_ranges));
+    assert_int_equal(town.bench.sim.range_count, atomic_load(&town.bench.core->kept_range_count));
     workbench_close(&town.bench);
 }
 
@@ -650,7 +650,7 @@ static void run_handles_come_and_go_under_tenants(bool has_mapping)
     assert_status(remove_tenant(&dropper.bench, atomic_load(&dropper.tenant)), GC_OK);
     assert_int_equal(dropper.bench.sim.used_bytes, 0);
     assert_int_equal(dropper.bench.sim.range_count,
-                     atomic_load(&dropper.bench.core->given_up_ranges));
+                     atomic_load(&dropper.bench.core->kept_range_count));
     assert_int_equal(gc_device_reserved_bytes(dropper.bench.device), 0);
     workbench_close(&dropper.bench);
 }

@@ -136,7 +136,7 @@ static void submit(struct scene *scene, const struct live *live)
     struct workbench *bench = &scene->bench;
     const bool is_of_peer = scene->has_peer && live->context == 0 && draw(scene, 3) == 0;
     if (scene->is_single)
-        assert_true(gc_work_begin(bench->core, STREAM, &bench->driver_code));
+        assert_true(gc_submit_begin(bench->core, STREAM, &bench->driver_code));
     sim_driver_submit(&bench->sim, is_of_peer ? PEER_HANDLE : live->context + 1, live->address,
                       live->bytes);
 }
@@ -193,7 +193,7 @@ static void wait_for(struct scene *scene, unsigned context)
     struct workbench *bench = &scene->bench;
     const uint64_t epoch = gc_context_epoch(bench->contexts[context]);
     sim_driver_complete(&bench->sim, context + 1);
-    gc_core_retire(bench->core, bench->contexts[context], epoch);
+    gc_core_complete(bench->core, bench->contexts[context], epoch);
 }
 
 static void toggle_capture(struct scene *scene)
@@ -217,7 +217,7 @@ static void leave_single(struct scene *scene)
     struct gc_core *core = scene->bench.core;
     if (!scene->is_single || scene->may_fail)
         return;
-    assert_true(gc_work_settle(core, &scene->bench.driver_code));
+    assert_true(gc_submit_end_single_stream(core, &scene->bench.driver_code));
     scene->is_single = false;
 }
 
@@ -268,7 +268,7 @@ static void step(struct scene *scene)
     else if (kind < 920)
         gc_fence_record(draw_record(scene, (unsigned)draw(scene, CONTEXTS)));
     else if (kind < 950)
-        gc_reuse_resolve(draw_record(scene, (unsigned)draw(scene, CONTEXTS)), GC_MIB(2));
+        gc_defer_reclaim(draw_record(scene, (unsigned)draw(scene, CONTEXTS)), GC_MIB(2));
     else if (kind < 970)
         gc_core_trim(bench->core, bench->device, draw(scene, GC_MIB(16)));
     else if (kind < 980 || (scene->is_capturing && draw(scene, 10) == 0))
@@ -306,17 +306,17 @@ static void meanwhile(void *argument, enum sim_call call, uint64_t context)
         give(scene);
     for (uint64_t n = draw(scene, 3); n > 0 && scene->count + 1 < LIVE_MAX; n--) {
         const uint64_t bytes = draw_bytes(scene);
-        struct gc_claim claim = {.requested_bytes = bytes, .api = API_MALLOC};
-        struct gc_segment_plan plan;
+        struct gc_alloc_spec spec = {.requested_bytes = bytes, .api = API_MALLOC};
+        struct gc_segment_spec plan;
         uint64_t address = 0;
-        assert_true(gc_pool_plan(bytes, &claim.bytes, &plan));
+        assert_true(gc_pool_specify(bytes, &spec.bytes, &plan));
         assert_status(gc_pool_acquire(pool), GC_OK);
         const struct gc_block *block =
-            pool->is_closed ? NULL : gc_pool_take_locked(pool, plan.class, &claim);
+            pool->is_closed ? NULL : gc_pool_alloc_locked(pool, plan.size_class, &spec);
         if (block != NULL) {
             const struct gc_entry entry = {block->address, bytes, block->bytes, 0, API_MALLOC};
-            gc_context_note_alloc(record, &entry);
-            gc_share_note_hit(scene->bench.device, record->share, true);
+            gc_context_count_alloc(record, &entry);
+            gc_quota_count_hit(scene->bench.device, record->quota, true);
             address = block->address;
         }
         gc_pool_release(pool);
@@ -365,7 +365,7 @@ static void close_scene(struct scene *scene)
     assert_int_equal(bench->sim.used_bytes, 0);
     assert_int_equal(bench->sim.mapping_count, 0);
     /* Ranges of removed tenants that graphs may know stay reserved. */
-    assert_int_equal(bench->sim.range_count, atomic_load(&bench->core->given_up_ranges));
+    assert_int_equal(bench->sim.range_count, atomic_load(&bench->core->kept_range_count));
     assert_int_equal(gc_device_reserved_bytes(bench->device), 0);
     workbench_close(bench);
 }

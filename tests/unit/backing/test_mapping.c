@@ -245,10 +245,10 @@ static void open_single(struct workbench *bench, uint64_t limit_bytes)
 
 static void use(struct workbench *bench, uint64_t address, uint64_t bytes)
 {
-    struct gc_work *work = gc_core_work(bench->core);
-    assert_true(gc_work_begin(bench->core, GC_STREAM_LEGACY, &bench->driver_code));
+    struct gc_submissions *work = gc_core_submissions(bench->core);
+    assert_true(gc_submit_begin(bench->core, GC_STREAM_LEGACY, &bench->driver_code));
     sim_driver_submit(&bench->sim, 1, address, bytes);
-    gc_work_end(work);
+    gc_submit_end(work);
 }
 
 static void pages_go_back_after_the_work(void **state)
@@ -303,12 +303,13 @@ static void free_and_alloc(void *argument, enum sim_call call, uint64_t context)
     (void)context;
     if (call != SIM_PAGE_UNMAP || newcomer->pair == 0)
         return;
-    const struct gc_claim claim = {.bytes = GC_MIB(1) + 512, .requested_bytes = GC_MIB(1) + 512};
+    const struct gc_alloc_spec spec = {.bytes = GC_MIB(1) + 512,
+                                       .requested_bytes = GC_MIB(1) + 512};
     struct gc_pool *pool = &bench->contexts[0]->pool;
     workbench_free(bench, newcomer->pair);
     newcomer->pair = 0;
     assert_status(gc_pool_acquire(pool), GC_OK);
-    const struct gc_block *block = gc_pool_take_locked(pool, GC_CLASS_LARGE, &claim);
+    const struct gc_block *block = gc_pool_alloc_locked(pool, GC_CLASS_LARGE, &spec);
     newcomer->address = block == NULL ? 0 : block->address;
     gc_pool_release(pool);
 }

@@ -92,30 +92,30 @@ static void falling_rank_is_refused(void **state)
 
 static void host_memory_is_counted_exactly(void **state)
 {
-    struct gc_host host = {0};
+    struct gc_host_mem host = {0};
     (void)state;
-    char *memory = gc_host_map(&host, 4097);
+    char *memory = gc_host_mem_map(&host, 4097);
     assert_non_null(memory);
     assert_int_equal(memory[4096], 0);
-    assert_int_equal(gc_host_bytes(&host) % (uint64_t)sysconf(_SC_PAGESIZE), 0);
-    assert_true(gc_host_bytes(&host) >= 4097);
-    gc_host_unmap(&host, memory, 4097);
-    assert_int_equal(gc_host_bytes(&host), 0);
-    assert_null(gc_host_map(&host, UINT64_MAX));
-    assert_int_equal(gc_host_bytes(&host), 0);
+    assert_int_equal(gc_host_mem_bytes(&host) % (uint64_t)sysconf(_SC_PAGESIZE), 0);
+    assert_true(gc_host_mem_bytes(&host) >= 4097);
+    gc_host_mem_unmap(&host, memory, 4097);
+    assert_int_equal(gc_host_mem_bytes(&host), 0);
+    assert_null(gc_host_mem_map(&host, UINT64_MAX));
+    assert_int_equal(gc_host_mem_bytes(&host), 0);
 }
 
 static void slab_reuses_its_records(void **state)
 {
     enum { COUNT = 5000 };
     static void *records[COUNT];
-    struct gc_host host = {0};
+    struct gc_host_mem host = {0};
     struct gc_slab slab;
     (void)state;
     gc_slab_init(&slab, &host, 64);
-    assert_null(gc_slab_try_take(&slab));
+    assert_null(gc_slab_try_alloc(&slab));
     for (unsigned i = 0; i < COUNT; i++) {
-        records[i] = gc_slab_take(&slab);
+        records[i] = gc_slab_alloc(&slab);
         assert_non_null(records[i]);
         memset(records[i], (int)i, 64);
     }
@@ -123,14 +123,14 @@ static void slab_reuses_its_records(void **state)
         for (unsigned j = 0; j < 64; j++)
             assert_int_equal(((unsigned char *)records[i])[j], i & 255);
     }
-    const uint64_t bytes = gc_host_bytes(&host);
+    const uint64_t bytes = gc_host_mem_bytes(&host);
     for (unsigned i = 0; i < COUNT; i++)
-        gc_slab_put(&slab, records[i]);
+        gc_slab_free(&slab, records[i]);
     for (unsigned i = 0; i < COUNT; i++)
-        assert_non_null(gc_slab_take(&slab));
-    assert_int_equal(gc_host_bytes(&host), bytes);
+        assert_non_null(gc_slab_alloc(&slab));
+    assert_int_equal(gc_host_mem_bytes(&host), bytes);
     gc_slab_fini(&slab);
-    assert_int_equal(gc_host_bytes(&host), 0);
+    assert_int_equal(gc_host_mem_bytes(&host), 0);
 }
 
 static void gauge_remembers_its_peak(void **state)

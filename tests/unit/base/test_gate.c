@@ -43,14 +43,14 @@ static void work_of_a_context_that_does_not_come_to_its_end_is_not_done(void **s
     sim_driver_submit(&bench->sim, 2, address, 4096);
     workbench_free(bench, address);
     assert_true(gc_fence_record(bench->contexts[0]));
-    struct gc_context *ending = gc_core_end_begin(bench->core, 2);
+    struct gc_context *ending = gc_core_teardown_begin(bench->core, 2);
     pthread_create(&asking.threads[0], NULL, ask_fence, &asking);
     pthread_create(&asking.threads[1], NULL, wait_for_peer, &asking);
     pthread_join(asking.threads[0], NULL);
     pthread_join(asking.threads[1], NULL);
     assert_false(asking.is_retired);
     assert_status(asking.waited, GC_DRIVER);
-    gc_core_end_cancel(ending);
+    gc_core_teardown_cancel(ending);
     const uint64_t other = workbench_alloc(bench, 0, 4096);
     assert_int_not_equal(other, address);
     sim_driver_complete(&bench->sim, 2);

@@ -99,31 +99,32 @@ static void names_are_found(void **state)
 {
     (void)state;
     enum { COUNT = 5000 };
-    struct gc_names names;
+    struct gc_strmap names;
     struct scratch_random random = {7};
     static char texts[COUNT][32];
     static bool known[COUNT];
-    gc_names_init(&names);
-    assert_null(gc_names_find(&names, "x", 1));
+    gc_strmap_init(&names);
+    assert_null(gc_strmap_find(&names, "x", 1));
     for (int i = 0; i < COUNT; i++)
         snprintf(texts[i], sizeof(texts[i]), "%.*s%d", i % 20, "layers.weight.a.b.c.d", i);
     for (int round = 0; round < 20000; round++) {
         const int i = (int)(scratch_next(&random) % COUNT);
         bool added;
-        const struct gc_name *found = gc_names_find(&names, texts[i], strlen(texts[i]));
+        const struct gc_strmap_entry *found = gc_strmap_find(&names, texts[i], strlen(texts[i]));
         assert_int_equal(found != NULL, known[i]);
         if (found != NULL)
             assert_int_equal(found->value, i);
-        struct gc_name *put = gc_names_put(&names, &region, texts[i], strlen(texts[i]), &added);
+        struct gc_strmap_entry *put =
+            gc_strmap_find_or_add(&names, &region, texts[i], strlen(texts[i]), &added);
         assert_int_equal(added, !known[i]);
         put->value = (uint32_t)i;
         known[i] = true;
     }
     const uint32_t used = names.used;
-    assert_true(gc_names_add(&names, &region, "", 0, 99));
-    assert_int_equal(gc_names_find(&names, "", 0)->value, 99);
-    assert_null(gc_names_find(&names, "\0", 1));
-    assert_null(gc_names_find(&names, texts[1], strlen(texts[1]) + 1));
+    assert_true(gc_strmap_add(&names, &region, "", 0, 99));
+    assert_int_equal(gc_strmap_find(&names, "", 0)->value, 99);
+    assert_null(gc_strmap_find(&names, "\0", 1));
+    assert_null(gc_strmap_find(&names, texts[1], strlen(texts[1]) + 1));
     assert_int_equal(names.used, used + 1);
     assert_true(names.used <= names.place_count / 3 * 2);
 }

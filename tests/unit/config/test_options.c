@@ -124,7 +124,7 @@ static enum gc_option option_of(const char *name)
     char full[64];
     snprintf(full, sizeof(full), "GPUCACHE_%s", name);
     for (int i = 0; i < GC_OPTION_COUNT; i++) {
-        if (strcmp(gc_option_row((enum gc_option)i)->name, full) == 0)
+        if (strcmp(gc_options_get_row((enum gc_option)i)->name, full) == 0)
             return (enum gc_option)i;
     }
     fail_msg("no option %s", full);
@@ -158,7 +158,7 @@ static void good_values_are_taken(void **state)
     for (size_t i = 0; i < GC_OPTION_COUNT; i++) {
         const enum gc_option option = option_of(samples[i].name);
         for (const char *const *value = samples[i].good; *value != NULL; value++) {
-            read_one(gc_option_row(option)->name, *value);
+            read_one(gc_options_get_row(option)->name, *value);
             if (!gc_options_is_set(options, option))
                 fail_msg("%s=%s was refused: %s", samples[i].name, *value, lines);
             if (strstr(lines, "not valid") != NULL)
@@ -171,7 +171,7 @@ static void good_values_are_taken(void **state)
 
 static void check_bad(enum gc_option option, const char *value)
 {
-    const struct gc_option_row *row = gc_option_row(option);
+    const struct gc_option_row *row = gc_options_get_row(option);
     char wanted[1024];
     const char *kept = row->default_text[0] != '\0' ? row->default_text : "none";
     read_one(row->name, value);
@@ -205,7 +205,7 @@ static void only_limits_budget_and_gate_close(void **state)
     for (int i = 0; i < GC_OPTION_COUNT; i++) {
         const bool closes = i == GC_OPTION_LIMIT || i == GC_OPTION_GROUP_LIMIT ||
                             i == GC_OPTION_BUDGET || i == GC_OPTION_GATE || i == GC_OPTION_TENANTS;
-        assert_int_equal(gc_option_row((enum gc_option)i)->closed, closes);
+        assert_int_equal(gc_options_get_row((enum gc_option)i)->closed, closes);
     }
 }
 
@@ -219,7 +219,7 @@ static void a_gate_that_closes_takes_no_default(void **state)
     unsigned gated = 0;
     (void)state;
     for (int i = 0; i < GC_OPTION_COUNT; i++) {
-        const struct gc_option_row *row = gc_option_row((enum gc_option)i);
+        const struct gc_option_row *row = gc_options_get_row((enum gc_option)i);
         gated += row->gated;
         for (int word = 0; row->gated && word < 4; word++) {
             snprintf(gate, sizeof(gate), "GPUCACHE_GATE=%s", words[word]);

@@ -411,8 +411,8 @@ static void a_fault_tells_the_last_frees_once(void **state)
     open_with(&f, GC_DEBUG_UAF, true);
     for (unsigned i = 0; i < 20; i++)
         workbench_free(&f.bench, workbench_alloc(&f.bench, 0, 1000 + i));
-    gc_core_note_fault(f.bench.core);
-    gc_core_note_fault(f.bench.core);
+    gc_debug_report_fault(f.bench.core);
+    gc_debug_report_fault(f.bench.core);
     assert_int_equal(count_logged(&f, "the program used memory that is not there"), 1);
     assert_int_equal(count_logged(&f, "bytes, taken by malloc, freed by other"), 12);
     const char *newest = strstr(f.text, "1019 bytes");

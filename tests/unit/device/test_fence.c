@@ -61,7 +61,7 @@ static void fence_covers_what_was_submitted_before_it(void **state)
     workbench_free(&bench, b);
     assert_false(gc_fence_poll(bench.contexts[0]));
     assert_true(gc_fence_wait_oldest(bench.contexts[0], GC_FOREVER, &ignored));
-    gc_reuse_collect(bench.contexts[0]);
+    gc_defer_collect(bench.contexts[0]);
     assert_int_equal(workbench_figures(&bench).pending.current, 4096);
     assert_int_equal(workbench_alloc(&bench, 0, 4096), a);
     assert_int_not_equal(workbench_alloc(&bench, 0, 4096), b);
@@ -104,7 +104,7 @@ static void what_is_freed_while_a_fence_is_recorded_waits_for_the_next(void **st
     assert_true(meddler.done);
     assert_int_equal(bench.contexts[0]->pool.unfenced_count, 1);
     assert_true(gc_fence_wait_oldest(bench.contexts[0], GC_FOREVER, &ignored));
-    gc_reuse_collect(bench.contexts[0]);
+    gc_defer_collect(bench.contexts[0]);
     assert_int_equal(workbench_figures(&bench).pending.current, 4096);
     workbench_close(&bench);
 }
@@ -219,7 +219,7 @@ static void late_peer_is_waited_for(void **state)
     workbench_free(&bench, b);
     sim_driver_complete(&bench.sim, 1);
     assert_true(gc_fence_poll(bench.contexts[0]));
-    gc_reuse_collect(bench.contexts[0]);
+    gc_defer_collect(bench.contexts[0]);
     assert_int_equal(workbench_figures(&bench).pending.current, GC_MIB(20));
     assert_int_equal(workbench_alloc(&bench, 0, GC_MIB(20)), a);
     workbench_close(&bench);
@@ -243,7 +243,7 @@ static void roaming_context_is_fenced_by_all(void **state)
     workbench_free(&bench, b); /* the fence of before says nothing of this one */
     sim_driver_complete(&bench.sim, 1);
     assert_true(gc_fence_poll(bench.contexts[0]));
-    gc_reuse_collect(bench.contexts[0]);
+    gc_defer_collect(bench.contexts[0]);
     assert_int_equal(workbench_figures(&bench).pending.current, GC_MIB(20));
     workbench_retire(&bench); /* the owner's own wait neither */
     assert_int_equal(workbench_figures(&bench).pending.current, GC_MIB(20));
@@ -315,7 +315,7 @@ static void crowd_of_peers_is_waited_for(void **state)
         sim_driver_submit(&bench.sim, 2 + i, a, GC_MIB(60));
         workbench_free(&bench, a);
         const uint64_t epoch = gc_context_epoch(bench.contexts[0]);
-        gc_core_retire(bench.core, bench.contexts[0], epoch);
+        gc_core_complete(bench.core, bench.contexts[0], epoch);
         assert_int_equal(workbench_figures(&bench).pending.current, GC_MIB(60));
     }
     uint64_t other;
@@ -357,7 +357,7 @@ static void pass_time(void *argument, enum sim_call call, uint64_t context)
     struct workbench *bench = argument;
     (void)context;
     if (call == SIM_FENCE_WAIT)
-        atomic_fetch_add(&bench->sim.clock_ahead_ns, GC_TURN_NS);
+        atomic_fetch_add(&bench->sim.clock_ahead_ns, GC_RECLAIM_STEP_NS);
 }
 
 /* How many waits a request makes that finds no memory. */
@@ -383,7 +383,8 @@ static void wait_in_vain_is_not_repeated(void **state)
         sim_driver_submit(&bench.sim, 1, a, GC_MIB(60));
         workbench_free(&bench, a);
         const uint64_t waits = count_waits(&bench);
-        assert_in_range(waits, GC_SHORT_NS / GC_TURN_NS / 2, GC_SHORT_NS / GC_TURN_NS + 10);
+        assert_in_range(waits, GC_RECLAIM_WAIT_NS / GC_RECLAIM_STEP_NS / 2,
+                        GC_RECLAIM_WAIT_NS / GC_RECLAIM_STEP_NS + 10);
         assert_in_range(count_waits(&bench), 0, 10);
         sim_driver_complete(&bench.sim, 1); /* from now on it is worth while again */
     }
@@ -404,9 +405,9 @@ static void end_of_a_context_without_fences_waits_for_others(void **state)
     workbench_free(&bench, a);
     workbench_capture(&bench, 0, false);
     assert_true(sim_driver_is_used(&bench.sim, a, GC_MIB(4)));
-    struct gc_context *ending = gc_core_end_begin(bench.core, 1);
+    struct gc_context *ending = gc_core_teardown_begin(bench.core, 1);
     assert_false(sim_driver_is_used(&bench.sim, a, GC_MIB(4)));
-    gc_core_end_cancel(ending);
+    gc_core_teardown_cancel(ending);
     workbench_close(&bench);
 }
 
@@ -422,9 +423,9 @@ static void end_of_a_context_waits_for_what_no_fence_covers(void **state)
     sim_driver_submit(&bench.sim, 2, a, GC_MIB(1));
     workbench_free(&bench, a);
     assert_true(sim_driver_is_used(&bench.sim, a, GC_MIB(1)));
-    struct gc_context *ending = gc_core_end_begin(bench.core, 1);
+    struct gc_context *ending = gc_core_teardown_begin(bench.core, 1);
     assert_false(sim_driver_is_used(&bench.sim, a, GC_MIB(1)));
-    gc_core_end_cancel(ending);
+    gc_core_teardown_cancel(ending);
     workbench_close(&bench);
 }
 
@@ -449,10 +450,10 @@ static void end_of_a_context_waits_for_captures(void **state)
     sim_driver_submit(&bench.sim, 2, a, GC_MIB(1));
     workbench_free(&bench, a);
     assert_int_equal(pthread_create(&thread, NULL, end_capture_later, &bench), 0);
-    struct gc_context *ending = gc_core_end_begin(bench.core, 1);
+    struct gc_context *ending = gc_core_teardown_begin(bench.core, 1);
     pthread_join(thread, NULL);
     assert_false(sim_driver_is_used(&bench.sim, a, GC_MIB(1)));
-    gc_core_end_cancel(ending);
+    gc_core_teardown_cancel(ending);
     workbench_close(&bench);
 }
 
@@ -480,14 +481,14 @@ static void one_stream_reuses_at_once_and_waits_when_it_ends(void **state)
     workbench_open_fenced(&bench, GC_MIB(1024));
     workbench_pretend_one_stream(&bench);
     const uint64_t a = workbench_alloc(&bench, 0, 4096);
-    assert_true(gc_work_begin(bench.core, GC_STREAM_LEGACY, &bench.driver_code));
+    assert_true(gc_submit_begin(bench.core, GC_STREAM_LEGACY, &bench.driver_code));
     sim_driver_submit(&bench.sim, 1, a, 4096);
     workbench_free(&bench, a);
     assert_int_equal(workbench_figures(&bench).pending.current, 0);
     assert_int_equal(bench.sim.calls[SIM_SYNCHRONIZE], 0);
-    assert_true(gc_work_begin(bench.core, GC_STREAM_LEGACY, &bench.driver_code));
+    assert_true(gc_submit_begin(bench.core, GC_STREAM_LEGACY, &bench.driver_code));
     assert_int_equal(bench.sim.calls[SIM_SYNCHRONIZE], 0);
-    assert_true(gc_work_begin(bench.core, GC_STREAM_OTHER, &bench.driver_code));
+    assert_true(gc_submit_begin(bench.core, GC_STREAM_OTHER, &bench.driver_code));
     sim_driver_expect_idle(&bench.sim, a, 4096); /* now it may go to any stream */
     workbench_free_busy(&bench, 1, 4096);
     assert_int_equal(workbench_figures(&bench).pending.current, 4096);
@@ -504,15 +505,15 @@ static void one_stream_holds_others_up_while_the_driver_fails(void **state)
     workbench_open_fenced(&bench, GC_MIB(1024));
     workbench_pretend_one_stream(&bench);
     const uint64_t a = workbench_alloc(&bench, 0, 4096);
-    assert_true(gc_work_begin(bench.core, GC_STREAM_LEGACY, &code));
+    assert_true(gc_submit_begin(bench.core, GC_STREAM_LEGACY, &code));
     sim_driver_submit(&bench.sim, 1, a, 4096);
     workbench_free(&bench, a);
     sim_driver_fail(&bench.sim, 1, true, SIM_BROKEN);
-    assert_false(gc_work_begin(bench.core, GC_STREAM_OTHER, &code));
+    assert_false(gc_submit_begin(bench.core, GC_STREAM_OTHER, &code));
     assert_int_equal(code, SIM_BROKEN);
-    assert_false(gc_work_begin(bench.core, GC_STREAM_LEGACY, &code));
+    assert_false(gc_submit_begin(bench.core, GC_STREAM_LEGACY, &code));
     sim_driver_fail(&bench.sim, 0, false, 0);
-    assert_true(gc_work_begin(bench.core, GC_STREAM_LEGACY, &code));
+    assert_true(gc_submit_begin(bench.core, GC_STREAM_LEGACY, &code));
     sim_driver_expect_idle(&bench.sim, a, 4096);
     workbench_close(&bench);
 }

@@ -31,7 +31,7 @@ struct crew {
 
 struct hand {
     struct crew *crew;
-    struct gc_cache *cache;
+    struct gc_tcache *cache;
     unsigned seed;
 };
 
@@ -53,7 +53,7 @@ static void use_and_free(struct hand *hand)
     struct gc_context *context = bench->contexts[0];
     uint64_t address;
     int code;
-    if (!gc_core_try_alloc(hand->cache, context, &request, &address)) {
+    if (!gc_tcache_alloc(hand->cache, context, &request, &address)) {
         const enum gc_status status =
             gc_core_alloc(bench->core, context, &request, &address, &code);
         if (status == GC_OUT_OF_MEMORY)
@@ -64,11 +64,11 @@ static void use_and_free(struct hand *hand)
     }
     sim_driver_expect_idle(&bench->sim, address, request.bytes);
     sim_driver_submit(&bench->sim, 1 + draw(hand, 2), address, request.bytes);
-    if (!gc_core_try_free(bench->core, hand->cache, address))
+    if (!gc_tcache_free(bench->core, hand->cache, address))
         expect(hand->crew, gc_core_free(bench->core, address, API_OTHER, &code) == GC_OK);
 }
 
-static void ask(struct hand *hand)
+static void kind(struct hand *hand)
 {
     bool ignored = false;
     struct gc_context *context = hand->crew->bench.contexts[0];
@@ -80,15 +80,15 @@ static void ask(struct hand *hand)
         break;
     case 2:
         if (gc_fence_poll(context))
-            gc_reuse_collect(context);
+            gc_defer_collect(context);
         break;
     case 3:
         if (gc_fence_wait_oldest(context, GC_FOREVER, &ignored))
-            gc_reuse_collect(context);
+            gc_defer_collect(context);
         break;
     default:
         if (gc_fence_synchronize(context, GC_FOREVER, &code) == GC_OK)
-            gc_reuse_collect(context);
+            gc_defer_collect(context);
         break;
     }
 }
@@ -96,14 +96,14 @@ static void ask(struct hand *hand)
 static void *work(void *argument)
 {
     struct hand *hand = argument;
-    hand->cache = gc_core_cache_create(hand->crew->bench.core);
+    hand->cache = gc_tcache_create(hand->crew->bench.core);
     for (unsigned i = 0; i < ROUNDS || atomic_load(&hand->crew->recorded) <= 100; i++) {
         if (draw(hand, 3) == 0)
-            ask(hand);
+            kind(hand);
         else
             use_and_free(hand);
     }
-    gc_core_cache_retire(hand->crew->bench.core, hand->cache);
+    gc_tcache_destroy(hand->crew->bench.core, hand->cache);
     return NULL;
 }
 
@@ -119,7 +119,7 @@ static void *capture(void *argument)
     return NULL;
 }
 
-static void run(bool has_captures)
+static void streak(bool has_captures)
 {
     static struct crew crew;
     struct hand hands[THREADS + 1];
@@ -157,13 +157,13 @@ static void run(bool has_captures)
 static void threads_share_a_ring(void **state)
 {
     (void)state;
-    run(false);
+    streak(false);
 }
 
 static void threads_share_a_ring_beside_captures(void **state)
 {
     (void)state;
-    run(true);
+    streak(true);
 }
 
 /* ---- a kernel that declines barriers ---- */
@@ -194,20 +194,20 @@ static void *own_a_cache(void *argument)
 {
     struct owners *owners = argument;
     struct gc_core *core = owners->bench.core;
-    struct gc_cache *cache = gc_core_cache_create(core);
+    struct gc_tcache *cache = gc_tcache_create(core);
     struct gc_context *context = owners->bench.contexts[0];
     const struct gc_request request = {.bytes = 4096, .api = API_MALLOC};
     uint64_t address;
     int code;
     atomic_fetch_add(&owners->ready_count, 1);
     while (!atomic_load_explicit(&owners->is_over, memory_order_relaxed)) {
-        if (!gc_core_try_alloc(cache, context, &request, &address) &&
+        if (!gc_tcache_alloc(cache, context, &request, &address) &&
             gc_core_alloc(core, context, &request, &address, &code) != GC_OK)
             continue;
-        if (!gc_core_try_free(core, cache, address))
+        if (!gc_tcache_free(core, cache, address))
             (void)!gc_core_free(core, address, API_MALLOC, &code);
     }
-    gc_core_cache_retire(core, cache);
+    gc_tcache_destroy(core, cache);
     return NULL;
 }
 
@@ -215,11 +215,11 @@ static void *own_a_cache(void *argument)
 static uint64_t deeds(struct gc_core *core)
 {
     uint64_t count = 0;
-    for (struct gc_cache *cache = atomic_load(&core->caches); cache != NULL;
+    for (struct gc_tcache *cache = atomic_load(&core->tcaches); cache != NULL;
          cache = atomic_load(&cache->next))
-        count += atomic_load(&cache->magazines[0].cached_bytes) +
-                 *(volatile uint64_t *)&cache->magazines[0].free_count +
-                 *(volatile uint64_t *)&cache->magazines[0].run.count;
+        count += atomic_load(&cache->contexts[0].cached_bytes) +
+                 *(volatile uint64_t *)&cache->contexts[0].free_count +
+                 *(volatile uint64_t *)&cache->contexts[0].streak.count;
     return count;
 }
 
@@ -227,13 +227,13 @@ static unsigned count_moves(struct gc_core *core)
 {
     unsigned moves = 0;
     for (unsigned i = 0; i < STOPS; i++) {
-        gc_caches_stop(core);
+        gc_tcache_stop_all(core);
         const uint64_t before = deeds(core);
         bool has_moved = false;
         for (unsigned look = 0; look < LOOKS; look++)
             has_moved |= deeds(core) != before;
         moves += has_moved;
-        gc_caches_resume(core);
+        gc_tcache_resume_all(core);
         /* They come in again, and are met at any point. */
         for (unsigned look = 0; look < i % LOOKS; look++)
             atomic_signal_fence(memory_order_seq_cst);

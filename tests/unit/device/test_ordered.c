@@ -74,7 +74,7 @@ static void expect_waiting_for(struct workbench *bench, struct gc_context *order
     sim_driver_submit(&bench->sim, handle, block, BYTES);
     workbench_free(bench, block);
     sim_driver_complete(&bench->sim, FIRST);
-    gc_core_retire(bench->core, bench->contexts[0], gc_context_epoch(bench->contexts[0]));
+    gc_core_complete(bench->core, bench->contexts[0], gc_context_epoch(bench->contexts[0]));
     (void)gc_core_trim(bench->core, bench->device, 0);
     const uint64_t other = workbench_alloc_in(bench, ordered, BYTES);
     assert_int_not_equal(other, block);
@@ -106,8 +106,8 @@ static void ask_meanwhile(void *argument, enum sim_call call, uint64_t context)
     (void)context;
     if (call != SIM_PAGE_UNMAP)
         return;
-    (void)gc_fence_ask_streams(ordered, 0, &ignored);
-    (void)gc_reuse_collect(ordered);
+    (void)gc_fence_poll_streams(ordered, 0, &ignored);
+    (void)gc_defer_collect(ordered);
 }
 
 /* What a stream was ordered behind may go on in other contexts when its own one ends. */
@@ -122,12 +122,12 @@ static void a_mark_goes_with_its_context(void **state)
     assert_status(gc_core_free_ordered(bench.core, block, bench.contexts[1], STREAM, API_MALLOC,
                                        &bench.driver_code),
                   GC_OK);
-    gc_fence_mark_streams(ordered, GC_STREAM_NONE);
+    gc_fence_record_streams(ordered, GC_STREAM_NONE);
     bench.sim.hook = ask_meanwhile;
     bench.sim.hook_argument = ordered;
     workbench_drop(&bench, 1);
     bench.sim.hook = NULL;
-    gc_reuse_look(ordered);
+    gc_defer_poll(ordered);
     const uint64_t other = workbench_alloc_in(&bench, ordered, BYTES);
     assert_int_not_equal(other, block);
     sim_driver_complete(&bench.sim, FIRST);

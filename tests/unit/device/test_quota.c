@@ -154,25 +154,25 @@ static void what_the_driver_refuses_is_not_charged(void **state)
 static void a_reservation_that_the_device_declines_leaves_no_mark(void **state)
 {
     struct house house;
-    struct gc_held sums;
-    struct gc_decline decline = {0};
+    struct gc_charge sums;
+    struct gc_charge_failure charge_failure = {0};
     (void)state;
     open_plain(&house, GC_MIB(16), false);
     struct gc_device *device = house.bench.device;
-    struct gc_share *share = house.own[0]->share;
-    const uint64_t before = gc_supply_generation(&share->supply);
-    assert_false(gc_share_reserve(device, share, GC_MIB(17), &sums, &decline));
-    assert_false(decline.is_share_short);
-    assert_int_equal(decline.share_rollback_count, 1);
+    struct gc_quota *quota = house.own[0]->quota;
+    const uint64_t before = gc_idle_generation(&quota->idle);
+    assert_false(gc_quota_charge(device, quota, GC_MIB(17), &sums, &charge_failure));
+    assert_false(charge_failure.is_quota_short);
+    assert_int_equal(charge_failure.quota_rollback_count, 1);
     /* For who was declined by what was rolled back. */
-    assert_int_equal(gc_supply_generation(&share->supply), before + 1);
+    assert_int_equal(gc_idle_generation(&quota->idle), before + 1);
     assert_int_equal(held(&house, 0), 0);
-    assert_false(gc_share_reserve(device, share, LIMIT + 1, &sums, &decline));
-    assert_true(decline.is_share_short);
+    assert_false(gc_quota_charge(device, quota, LIMIT + 1, &sums, &charge_failure));
+    assert_true(charge_failure.is_quota_short);
     assert_int_equal(gc_device_reserved_bytes(device), 0);
-    assert_true(gc_share_reserve(device, share, GC_MIB(16), &sums, &decline));
+    assert_true(gc_quota_charge(device, quota, GC_MIB(16), &sums, &charge_failure));
     assert_int_equal(figures_of(&house, 0).reserved.peak, GC_MIB(16)); /* at least what is held */
-    gc_share_release(device, share, GC_MIB(16));
+    gc_quota_uncharge(device, quota, GC_MIB(16));
     assert_int_equal(figures_of(&house, 0).reserved.peak, 0); /* it was never confirmed */
     workbench_close(&house.bench);
 }
@@ -245,7 +245,7 @@ static void only_its_own_pending_memory_is_waited_for(void **state)
     open_plain(&house, 0, false);
     struct workbench *bench = &house.bench;
     int code;
-    (void)gc_work_leave_single(bench->core, &code);
+    (void)gc_submit_leave_single_stream(bench->core, &code);
     const uint64_t kept = alloc(&house, 0, GC_MIB(60));
     const uint64_t other = alloc(&house, 1, GC_MIB(24));
     sim_driver_submit(&bench->sim, 1, other, GC_MIB(24));
@@ -280,13 +280,13 @@ static void a_lower_limit_takes_what_is_idle_and_holds(void **state)
         gc_tenant_set_limit(house.tenants[0], GC_MIB(8)); /* below what is live */
         assert_int_equal(held(&house, 0), GC_MIB(24));
         refuse(&house, house.own[0], 512);
-        assert_int_equal(house.own[0]->magazine_bytes, 0);
+        assert_int_equal(house.own[0]->tcache_bytes, 0);
         workbench_free(&house.bench, alloc(&house, 1, GC_MIB(48)));
         workbench_free(&house.bench, kept);
         workbench_free(&house.bench, alloc(&house, 0, 512));
         assert_true(held(&house, 0) <= GC_MIB(8));
         gc_tenant_set_limit(house.tenants[0], LIMIT);
-        assert_true(house.own[0]->magazine_bytes > 0);
+        assert_true(house.own[0]->tcache_bytes > 0);
         workbench_free(&house.bench, alloc(&house, 0, GC_MIB(48)));
         workbench_close(&house.bench);
     }
@@ -329,10 +329,10 @@ static void what_is_freed_above_the_limit_goes_back(void **state)
 
 /* ---- what a thread is told ---- */
 
-static uint64_t available(struct house *house, const struct gc_share *share)
+static uint64_t available(struct house *house, const struct gc_quota *quota)
 {
     uint64_t bytes = 0;
-    assert_status(gc_core_available(house->bench.core, house->bench.device, share, &bytes,
+    assert_status(gc_core_available(house->bench.core, house->bench.device, quota, &bytes,
                                     &house->bench.driver_code),
                   GC_OK);
     return bytes;
@@ -346,7 +346,7 @@ static void what_could_be_had_is_what_is_given(void **state)
         uint64_t free_bytes = GC_MIB(1000);
         uint64_t total_bytes = GC_MIB(1024);
         open_plain(&house, GC_MIB(100), has_mapping != 0);
-        const struct gc_share *shares[] = {house.own[0]->share, house.own[1]->share};
+        const struct gc_quota *shares[] = {house.own[0]->quota, house.own[1]->quota};
         assert_int_equal(available(&house, shares[0]), LIMIT);
         gc_core_mem_info(house.bench.core, house.bench.device, shares[0], &free_bytes,
                          &total_bytes);

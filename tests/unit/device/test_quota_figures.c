@@ -22,7 +22,7 @@ struct lodger {
     struct workbench bench;
     struct gc_tenant *tenant;
     struct gc_context *own;
-    struct gc_share *share;
+    struct gc_quota *quota;
 };
 
 static void open_lodger(struct lodger *lodger, enum gc_mode mode, bool has_mapping)
@@ -39,9 +39,9 @@ static void open_lodger(struct lodger *lodger, enum gc_mode mode, bool has_mappi
     assert_status(gc_core_add_tenant(lodger->bench.core, &config, &lodger->tenant), GC_OK);
     assert_status(gc_tenant_context(lodger->tenant, lodger->bench.contexts[0], &lodger->own),
                   GC_OK);
-    lodger->share = gc_context_share(lodger->own);
-    assert_non_null(lodger->share);
-    assert_null(gc_context_share(lodger->bench.contexts[0]));
+    lodger->quota = gc_context_quota(lodger->own);
+    assert_non_null(lodger->quota);
+    assert_null(gc_context_quota(lodger->bench.contexts[0]));
 }
 
 static enum gc_status try_alloc(struct lodger *lodger, uint64_t bytes, uint64_t *address)
@@ -98,18 +98,18 @@ static void a_threads_own_cache_counts_for_both(void **state)
     struct lodger lodger;
     (void)state;
     open_lodger(&lodger, GC_MODE_CACHE, true);
-    struct gc_cache *cache = gc_core_cache_create(lodger.bench.core);
+    struct gc_tcache *cache = gc_tcache_create(lodger.bench.core);
     uint64_t block = alloc(&lodger, 1000);
     for (unsigned i = 0; i < 10; i++) {
-        assert_true(gc_core_try_free(lodger.bench.core, cache, block));
-        block = gc_core_take(cache, lodger.own, 1000, API_MALLOC);
+        assert_true(gc_tcache_free(lodger.bench.core, cache, block));
+        block = gc_tcache_alloc_bytes(cache, lodger.own, 1000, API_MALLOC);
         assert_int_not_equal(block, GC_ADDRESS_NONE);
     }
     /* What one tenant's thread keeps serves no other memory than the tenant's. */
-    assert_true(gc_core_try_free(lodger.bench.core, cache, block));
-    assert_int_equal(gc_core_take(cache, lodger.bench.contexts[0], 1000, API_MALLOC),
+    assert_true(gc_tcache_free(lodger.bench.core, cache, block));
+    assert_int_equal(gc_tcache_alloc_bytes(cache, lodger.bench.contexts[0], 1000, API_MALLOC),
                      GC_ADDRESS_NONE);
-    gc_core_cache_settle(cache);
+    gc_tcache_flush_stats(cache);
     const struct gc_tenant_figures figures = figures_of(&lodger);
     const struct gc_device_snapshot device = workbench_figures(&lodger.bench);
     assert_int_equal(figures.alloc_count, 11);
@@ -120,7 +120,7 @@ static void a_threads_own_cache_counts_for_both(void **state)
     assert_int_equal(figures.allocated.peak, 1024);
     assert_int_equal(device.alloc_count, 11);
     assert_int_equal(device.requested.peak, 1000);
-    gc_core_cache_retire(lodger.bench.core, cache);
+    gc_tcache_destroy(lodger.bench.core, cache);
     workbench_close(&lodger.bench);
 }
 
@@ -130,12 +130,12 @@ static void what_threads_keep_follows_the_limit(void **state)
     struct lodger lodger;
     (void)state;
     open_lodger(&lodger, GC_MODE_CACHE, true);
-    const uint64_t most = lodger.own->magazine_bytes;
+    const uint64_t most = lodger.own->tcache_bytes;
     assert_true(most > 0 && most <= LIMIT / 256);
-    assert_true(lodger.bench.contexts[0]->magazine_bytes > most);
+    assert_true(lodger.bench.contexts[0]->tcache_bytes > most);
     lodger.bench.tenant_limit_bytes = GC_MIB(256);
     gc_tenant_set_limit(lodger.tenant, GC_MIB(256));
-    assert_int_equal(lodger.own->magazine_bytes, 4 * most);
+    assert_int_equal(lodger.own->tcache_bytes, 4 * most);
     workbench_close(&lodger.bench);
 }
 
@@ -155,7 +155,7 @@ static void a_context_that_goes_takes_its_part_of_the_share(void **state)
         assert_int_equal(figures.idle_bytes, 0);
         assert_int_equal(figures.reserved.peak >= GC_MIB(30), 1);
         assert_int_equal(figures.free_count, 1);
-        assert_int_equal(lodger.share->mapped_bytes, 0);
+        assert_int_equal(lodger.quota->mapped_bytes, 0);
         workbench_close(&lodger.bench);
     }
 }
@@ -190,7 +190,7 @@ static struct gc_direct record_of(struct lodger *lodger, uint64_t key, uint64_t 
         .requested_bytes = bytes,
         .charged_bytes = bytes,
         .device = lodger->bench.device,
-        .share = lodger->share,
+        .quota = lodger->quota,
         .context = 1,
         .api = API_OTHER,
     };
@@ -200,10 +200,10 @@ static struct gc_direct record_of(struct lodger *lodger, uint64_t key, uint64_t 
 static void take_direct(struct lodger *lodger, uint64_t key, uint64_t bytes)
 {
     const struct gc_direct direct = record_of(lodger, key, bytes);
-    assert_status(gc_core_reserve(lodger->bench.core, lodger->bench.device, lodger->share, bytes),
+    assert_status(gc_core_charge(lodger->bench.core, lodger->bench.device, lodger->quota, bytes),
                   GC_OK);
     assert_status(gc_core_track(lodger->bench.core, &direct), GC_OK);
-    gc_core_confirm(lodger->bench.core, lodger->bench.device, lodger->share);
+    gc_core_commit(lodger->bench.core, lodger->bench.device, lodger->quota);
 }
 
 static void direct_memory_is_charged_to_the_share(void **state)
@@ -222,14 +222,14 @@ static void direct_memory_is_charged_to_the_share(void **state)
     assert_int_equal(figures.reserved.current, GC_MIB(50));
     assert_int_equal(figures.allocated.current, GC_MIB(50));
     assert_int_equal(figures.miss_count, 2);
-    assert_status(gc_core_reserve(core, device, lodger.share, GC_MIB(15)), GC_OUT_OF_MEMORY);
+    assert_status(gc_core_charge(core, device, lodger.quota, GC_MIB(15)), GC_OUT_OF_MEMORY);
     assert_int_equal(figures_of(&lodger).oom_count, 1);
-    assert_false(gc_core_try_reserve(core, device, lodger.share, GC_MIB(15)));
+    assert_false(gc_core_try_charge(core, device, lodger.quota, GC_MIB(15)));
     assert_int_equal(figures_of(&lodger).oom_count, 1);
-    assert_status(gc_core_reserve(core, device, NULL, GC_MIB(15)), GC_OK); /* nobody's */
-    gc_core_unreserve(core, device, NULL, GC_MIB(15));
+    assert_status(gc_core_charge(core, device, NULL, GC_MIB(15)), GC_OK); /* nobody's */
+    gc_core_uncharge(core, device, NULL, GC_MIB(15));
     assert_status(gc_core_untrack(core, GC_DIRECT_ARRAY, 7, &known), GC_OK);
-    assert_ptr_equal(known.share, lodger.share);
+    assert_ptr_equal(known.quota, lodger.quota);
     figures = figures_of(&lodger);
     assert_int_equal(figures.reserved.current, 0);
     assert_int_equal(figures.allocated.current, 0);
@@ -268,11 +268,11 @@ static enum gc_status elastic(struct lodger *lodger, uint64_t pool, uint64_t pag
                                &bench->driver_code);
 }
 
-static uint64_t create_elastic(struct lodger *lodger, struct gc_share *share)
+static uint64_t create_elastic(struct lodger *lodger, struct gc_quota *quota)
 {
     struct workbench *bench = &lodger->bench;
     const struct gc_elastic_setup setup = {
-        .capacity_bytes = STOCK * 8 * PAGE, .share = share, .api = API_OTHER};
+        .capacity_bytes = STOCK * 8 * PAGE, .quota = quota, .api = API_OTHER};
     uint64_t pool;
     uint64_t base;
     assert_status(gc_elastic_create(bench->core, bench->contexts[0], &setup, &pool, &base,
@@ -295,7 +295,7 @@ static void elastic_stock_of_others_stays(void **state)
     open_lodger(&lodger, GC_MODE_CACHE, true);
     struct workbench *bench = &lodger.bench;
     const uint64_t others = create_elastic(&lodger, NULL); /* the first that would be asked */
-    const uint64_t own = create_elastic(&lodger, lodger.share);
+    const uint64_t own = create_elastic(&lodger, lodger.quota);
     assert_status(elastic(&lodger, own, 0, STOCK, true), GC_OK);
     assert_status(elastic(&lodger, own, 0, STOCK, false), GC_OK);
     assert_status(elastic(&lodger, others, 0, STOCK, true), GC_OK);
@@ -318,7 +318,7 @@ static void elastic_pools_are_charged_to_the_share(void **state)
     (void)state;
     open_lodger(&lodger, GC_MODE_CACHE, true);
     struct workbench *bench = &lodger.bench;
-    const uint64_t pool = create_elastic(&lodger, lodger.share);
+    const uint64_t pool = create_elastic(&lodger, lodger.quota);
     workbench_free(bench, workbench_alloc(bench, 0, GC_MIB(16)));
     workbench_free(bench, alloc(&lodger, GC_MIB(16)));
     assert_status(elastic(&lodger, pool, 0, 30, true), GC_OK); /* its own idle memory made room */

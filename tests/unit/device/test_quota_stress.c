@@ -59,26 +59,26 @@ struct worker {
     pthread_t thread;
     unsigned seed;
     unsigned tenant;
-    struct gc_cache *cache;
+    struct gc_tcache *cache;
     uint64_t held[HELD_MAX];
     unsigned count;
 };
 
-static uint64_t read_held(const struct gc_share *share)
+static uint64_t read_held(const struct gc_quota *quota)
 {
-    return atomic_load_explicit(&share->reserved.current, memory_order_relaxed);
+    return atomic_load_explicit(&quota->reserved.current, memory_order_relaxed);
 }
 
 static void look(struct pair *pair)
 {
     for (unsigned i = 0; i < 2; i++)
-        if (read_held(pair->own[i]->share) > LIMIT)
+        if (read_held(pair->own[i]->quota) > LIMIT)
             atomic_fetch_add(&pair->violation, 1);
     if (gc_device_reserved_bytes(pair->bench.device) > DEVICE_LIMIT)
         atomic_fetch_add(&pair->violation, 1);
 }
 
-static void *watch(void *argument)
+static void *doorbell(void *argument)
 {
     struct pair *pair = argument;
     while (!atomic_load(&pair->is_over))
@@ -95,7 +95,7 @@ static void worker_alloc(struct worker *worker)
         .bytes = (uint64_t)rand_r(&worker->seed) % (is_large ? GC_MIB(9) : GC_KIB(64)) + 1};
     uint64_t address;
     int code;
-    if (!gc_core_try_alloc(worker->cache, pair->own[worker->tenant], &request, &address)) {
+    if (!gc_tcache_alloc(worker->cache, pair->own[worker->tenant], &request, &address)) {
         const enum gc_status status =
             gc_core_alloc(bench->core, pair->own[worker->tenant], &request, &address, &code);
         if (status != GC_OK)
@@ -114,7 +114,7 @@ static void worker_free(struct worker *worker)
     struct gc_core *core = worker->pair->bench.core;
     const uint64_t address = worker->held[--worker->count];
     int code;
-    if (!gc_core_try_free(core, worker->cache, address) &&
+    if (!gc_tcache_free(core, worker->cache, address) &&
         gc_core_free(core, address, API_OTHER, &code) != GC_OK)
         atomic_fetch_add(&worker->pair->violation, 1);
 }
@@ -123,10 +123,10 @@ static void worker_reserve(struct worker *worker)
 {
     struct gc_core *core = worker->pair->bench.core;
     struct gc_device *device = worker->pair->bench.device;
-    struct gc_share *share = worker->pair->own[worker->tenant]->share;
+    struct gc_quota *quota = worker->pair->own[worker->tenant]->quota;
     const uint64_t bytes = (uint64_t)rand_r(&worker->seed) % GC_MIB(4) + 1;
-    if (gc_core_try_reserve(core, device, share, bytes))
-        gc_core_unreserve(core, device, share, bytes);
+    if (gc_core_try_charge(core, device, quota, bytes))
+        gc_core_uncharge(core, device, quota, bytes);
     else
         atomic_fetch_add(&worker->pair->refused[1], 1);
 }
@@ -134,7 +134,7 @@ static void worker_reserve(struct worker *worker)
 static void *work(void *argument)
 {
     struct worker *worker = argument;
-    worker->cache = gc_core_cache_create(worker->pair->bench.core);
+    worker->cache = gc_tcache_create(worker->pair->bench.core);
     for (unsigned i = 0; i < ROUNDS; i++) {
         if (worker->count == HELD_MAX || (worker->count > 0 && rand_r(&worker->seed) % 2 == 0))
             worker_free(worker);
@@ -146,7 +146,7 @@ static void *work(void *argument)
     }
     while (worker->count > 0)
         worker_free(worker);
-    gc_core_cache_retire(worker->pair->bench.core, worker->cache);
+    gc_tcache_destroy(worker->pair->bench.core, worker->cache);
     return NULL;
 }
 
@@ -162,7 +162,7 @@ static void assert_empty(struct pair *pair)
         assert_int_equal(figures.idle_bytes, 0);
         assert_int_equal(figures.pending_bytes, 0);
         assert_int_equal(figures.alloc_count, figures.free_count);
-        assert_int_equal(pair->own[i]->share->mapped_bytes, 0);
+        assert_int_equal(pair->own[i]->quota->mapped_bytes, 0);
     }
     assert_int_equal(gc_device_reserved_bytes(pair->bench.device), 0);
     assert_int_equal(pair->bench.sim.used_bytes, 0);
@@ -174,7 +174,7 @@ static void run_threads(bool has_mapping)
     struct worker workers[THREADS];
     pthread_t watcher;
     open_pair(&pair, GC_MIB(512), has_mapping);
-    assert_int_equal(pthread_create(&watcher, NULL, watch, &pair), 0);
+    assert_int_equal(pthread_create(&watcher, NULL, doorbell, &pair), 0);
     for (unsigned i = 0; i < THREADS; i++) {
         workers[i] = (struct worker){.pair = &pair, .seed = i + 1, .tenant = i % 2};
         assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
@@ -244,7 +244,7 @@ static void use_elastic(struct play *play)
     struct workbench *bench = &play->pair.bench;
     struct gc_context *context = bench->contexts[0];
     const struct gc_elastic_setup setup = {
-        .capacity_bytes = GC_MIB(32), .share = play->pair.own[0]->share, .api = API_OTHER};
+        .capacity_bytes = GC_MIB(32), .quota = play->pair.own[0]->quota, .api = API_OTHER};
     uint64_t pool;
     uint64_t base;
     enum gc_status status =
@@ -312,7 +312,7 @@ static void fail_each(bool has_mapping, bool for_good, int code)
         struct play play = {.refused = 0};
         int ignored;
         open_pair(&play.pair, GC_MIB(256), has_mapping);
-        (void)gc_work_leave_single(play.pair.bench.core, &ignored);
+        (void)gc_submit_leave_single_stream(play.pair.bench.core, &ignored);
         sim_driver_fail(&play.pair.bench.sim, n, for_good, code);
         act(&play, has_mapping);
         const bool has_fired = play.has_failed || play.pair.bench.sim.failed_count > 0;

@@ -254,7 +254,7 @@ static void waits_of_the_program_free_all_records(void **state)
     assert_int_equal(workbench_figures(&bench).pending.current, 2 * LARGE);
     const uint64_t epoch = gc_context_epoch(bench.contexts[0]);
     sim_driver_complete(&bench.sim, 1);
-    gc_core_retire(bench.core, bench.contexts[0], epoch);
+    gc_core_complete(bench.core, bench.contexts[0], epoch);
     assert_int_equal(workbench_figures(&bench).pending.current, 0);
     workbench_close(&bench);
 }
@@ -269,14 +269,14 @@ static void a_failure_is_that_of_all_records(void **state)
     sim_driver_submit(&bench.sim, 1, a, LARGE);
     workbench_free(&bench, a);
     sim_driver_fail(&bench.sim, 1, true, SIM_BROKEN);
-    assert_false(gc_reuse_drain(record, GC_SHORT_NS));
+    assert_false(gc_defer_drain(record, GC_RECLAIM_WAIT_NS));
     sim_driver_fail(&bench.sim, 0, false, 0);
-    assert_true(atomic_load(&bench.contexts[0]->is_suspect));
+    assert_true(atomic_load(&bench.contexts[0]->is_faulted));
     struct gc_context *late = workbench_record(&bench, add_tenant(&bench, "two"), 0);
-    assert_true(atomic_load(&late->is_suspect));
+    assert_true(atomic_load(&late->is_faulted));
     workbench_free(&bench, workbench_alloc(&bench, 0, LARGE));
-    assert_false(atomic_load(&record->is_suspect));
-    assert_false(atomic_load(&late->is_suspect));
+    assert_false(atomic_load(&record->is_faulted));
+    assert_false(atomic_load(&late->is_faulted));
     workbench_close(&bench);
 }
 
@@ -307,13 +307,13 @@ static void peers_reach_all_records(void **state)
     workbench_free(&bench, a);
     const uint64_t epoch = gc_context_epoch(bench.contexts[0]);
     sim_driver_complete(&bench.sim, 1);
-    gc_core_retire(bench.core, bench.contexts[0], epoch);
+    gc_core_complete(bench.core, bench.contexts[0], epoch);
     assert_int_equal(workbench_figures(&bench).pending.current, LARGE);
     assert_true(gc_fence_record(record));
     assert_false(gc_fence_poll(record));
     sim_driver_complete(&bench.sim, 10);
     assert_true(gc_fence_poll(record));
-    gc_reuse_collect(record);
+    gc_defer_collect(record);
     assert_int_equal(workbench_figures(&bench).pending.current, 0);
     /* A capture of the peer is one of the owner's, for its tenants too. */
     gc_context_capture_begin(peers[1]);
@@ -337,9 +337,9 @@ static void a_crowd_of_peers_is_one_of_all_records(void **state)
     const uint64_t a = workbench_alloc_in(&bench, record, LARGE);
     sim_driver_submit(&bench.sim, 3, a, LARGE);
     workbench_free(&bench, a);
-    gc_core_retire(bench.core, bench.contexts[0], gc_context_epoch(bench.contexts[0]));
+    gc_core_complete(bench.core, bench.contexts[0], gc_context_epoch(bench.contexts[0]));
     assert_int_equal(workbench_figures(&bench).pending.current, LARGE);
-    assert_true(gc_reuse_drain(record, GC_SHORT_NS));
+    assert_true(gc_defer_drain(record, GC_RECLAIM_WAIT_NS));
     assert_int_equal(bench.sim.use_count, 0);
     workbench_close(&bench);
 }
@@ -355,7 +355,7 @@ static void one_stream_stays_one(void **state)
     const uint32_t contexts = bench.core->live_contexts;
     struct gc_context *record = workbench_record(&bench, add_tenant(&bench, "one"), 0);
     assert_int_equal(bench.core->live_contexts, contexts);
-    assert_true(gc_work_begin(bench.core, 77, &bench.driver_code));
+    assert_true(gc_submit_begin(bench.core, 77, &bench.driver_code));
     const uint64_t a = workbench_alloc_in(&bench, record, LARGE);
     sim_driver_submit(&bench.sim, 1, a, LARGE);
     workbench_free(&bench, a);
@@ -367,7 +367,7 @@ static void one_stream_stays_one(void **state)
     workbench_free(&bench, again);
     assert_int_equal(bench.sim.use_count, 1);
     /* Its end waits for the records too. */
-    assert_true(gc_work_settle(bench.core, &bench.driver_code));
+    assert_true(gc_submit_end_single_stream(bench.core, &bench.driver_code));
     assert_int_equal(bench.sim.use_count, 0);
     workbench_close(&bench);
 }
@@ -427,7 +427,7 @@ static void nobody_lies_between_a_tenants_blocks(void **state)
                 const uint64_t end = figures[i].base_address + 256 * MIB;
                 const bool is_inside =
                     segment->address >= figures[i].base_address && segment->address < end;
-                const bool is_large = segment->class == GC_CLASS_LARGE;
+                const bool is_large = segment->size_class == GC_CLASS_LARGE;
                 assert_int_equal(is_inside, is_large && record->tenant == tenants[i]);
             }
         }
@@ -547,7 +547,7 @@ static void figures_are_those_of_the_tenant(void **state)
     sim_driver_complete(&bench.sim, 2);
     gc_core_empty(bench.core, bench.device);
     workbench_free(&bench, c);
-    gc_core_retire(bench.core, bench.contexts[0], gc_context_epoch(bench.contexts[0]));
+    gc_core_complete(bench.core, bench.contexts[0], gc_context_epoch(bench.contexts[0]));
     assert_true(gc_tenant_read(tenant, bench.device, &figures));
     assert_int_equal(figures.idle_bytes, 20 * MIB);
     assert_int_equal(figures.reserved.current, 20 * MIB);

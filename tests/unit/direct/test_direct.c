@@ -21,9 +21,9 @@ static struct gc_direct record_of(struct workbench *bench, enum gc_direct_kind k
 
 static void add(struct workbench *bench, const struct gc_direct *direct)
 {
-    assert_status(gc_core_reserve(bench->core, bench->device, NULL, direct->charged_bytes), GC_OK);
+    assert_status(gc_core_charge(bench->core, bench->device, NULL, direct->charged_bytes), GC_OK);
     assert_status(gc_core_track(bench->core, direct), GC_OK);
-    gc_core_confirm(bench->core, bench->device, NULL);
+    gc_core_commit(bench->core, bench->device, NULL);
 }
 
 static void charge_lives_as_long_as_the_record(void **state)
@@ -62,13 +62,13 @@ static void reserve_makes_room_and_stops_at_the_limit(void **state)
     (void)state;
     workbench_open(&bench, &setup);
     workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(60)));
-    assert_status(gc_core_reserve(bench.core, bench.device, NULL, GC_MIB(50)), GC_OK);
+    assert_status(gc_core_charge(bench.core, bench.device, NULL, GC_MIB(50)), GC_OK);
     assert_int_equal(bench.sim.used_bytes, 0);
-    assert_status(gc_core_reserve(bench.core, bench.device, NULL, GC_MIB(15)), GC_OUT_OF_MEMORY);
-    assert_status(gc_core_reserve(bench.core, bench.device, NULL, UINT64_MAX), GC_OUT_OF_MEMORY);
-    assert_status(gc_core_reserve(bench.core, bench.device, NULL, 0), GC_OK);
+    assert_status(gc_core_charge(bench.core, bench.device, NULL, GC_MIB(15)), GC_OUT_OF_MEMORY);
+    assert_status(gc_core_charge(bench.core, bench.device, NULL, UINT64_MAX), GC_OUT_OF_MEMORY);
+    assert_status(gc_core_charge(bench.core, bench.device, NULL, 0), GC_OK);
     assert_int_equal(workbench_figures(&bench).oom_count, 2);
-    gc_core_unreserve(bench.core, bench.device, NULL, GC_MIB(50));
+    gc_core_uncharge(bench.core, bench.device, NULL, GC_MIB(50));
     workbench_close(&bench);
 }
 
@@ -77,11 +77,11 @@ static void relieve_says_whether_anything_went_back(void **state)
     struct workbench bench;
     (void)state;
     workbench_open_plain(&bench);
-    assert_false(gc_core_relieve(bench.core, bench.device, 1));
+    assert_false(gc_core_reclaim(bench.core, bench.device, 1));
     workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(60)));
-    assert_true(gc_core_relieve(bench.core, bench.device, 1));
+    assert_true(gc_core_reclaim(bench.core, bench.device, 1));
     assert_int_equal(bench.sim.used_bytes, 0);
-    assert_false(gc_core_relieve(bench.core, bench.device, 1));
+    assert_false(gc_core_reclaim(bench.core, bench.device, 1));
     workbench_close(&bench);
 }
 
@@ -174,7 +174,7 @@ static void tracker_agrees_with_a_model(void **state)
 {
     enum { KEYS = 4000, STEPS = 60000 };
     static uint64_t model[KEYS];
-    struct gc_host host = {0};
+    struct gc_host_mem host = {0};
     static struct gc_tracker tracker;
     unsigned seed = 12345;
     (void)state;
@@ -199,7 +199,7 @@ static void tracker_agrees_with_a_model(void **state)
         }
     }
     gc_tracker_fini(&tracker);
-    assert_int_equal(gc_host_bytes(&host), 0);
+    assert_int_equal(gc_host_mem_bytes(&host), 0);
 }
 
 int main(void)

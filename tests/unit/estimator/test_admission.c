@@ -42,18 +42,18 @@ static int remove_model(void **state)
     return unlink(path);
 }
 
-static struct gc_gatekeeper *open_keeper(void)
+static struct gc_admission_state *open_keeper(void)
 {
-    struct gc_gatekeeper *keeper;
-    assert_int_equal(gc_gatekeeper_open(&options, &keeper), GC_OK);
-    return keeper;
+    struct gc_admission_state *admission;
+    assert_int_equal(gc_admission_open(&options, &admission), GC_OK);
+    return admission;
 }
 
 /* One device with this much, or several. */
-static const struct gc_gate_devices *device_of(uint64_t bytes)
+static const struct gc_admission_devices *device_of(uint64_t bytes)
 {
-    static __thread struct gc_gate_devices devices;
-    devices = (struct gc_gate_devices){.count = 1, .items = {{.budget_bytes = bytes}}};
+    static __thread struct gc_admission_devices devices;
+    devices = (struct gc_admission_devices){.count = 1, .items = {{.budget_bytes = bytes}}};
     return &devices;
 }
 
@@ -68,20 +68,21 @@ static void the_peak_fits_and_a_byte_less_does_not(void **state)
 {
     const uint64_t peak = (UINT64_C(1) << 30) + GC_ESTIMATE_CONTEXT_BYTES;
     struct gc_report_estimate estimate;
-    struct gc_gatekeeper *keeper = open_keeper();
+    struct gc_admission_state *admission = open_keeper();
     (void)state;
-    assert_false(gc_gatekeeper_tell(keeper, &estimate));
-    assert_int_equal(gc_gatekeeper_judge(keeper, device_of(peak), NULL), GC_GATE_FITS);
-    assert_true(gc_gatekeeper_tell(keeper, &estimate));
+    assert_false(gc_admission_describe(admission, &estimate));
+    assert_int_equal(gc_admission_decide(admission, device_of(peak), NULL), GC_ADMISSION_FITS);
+    assert_true(gc_admission_describe(admission, &estimate));
     assert_true(estimate.fits);
     assert_int_equal(estimate.sizes.peak_bytes, peak);
     assert_int_equal(estimate.budget_bytes, peak);
-    keeper = open_keeper();
-    assert_int_equal(gc_gatekeeper_judge(keeper, device_of(peak - 1), NULL), GC_GATE_EXCEEDS);
-    assert_true(gc_gatekeeper_tell(keeper, &estimate));
+    admission = open_keeper();
+    assert_int_equal(gc_admission_decide(admission, device_of(peak - 1), NULL),
+                     GC_ADMISSION_EXCEEDS);
+    assert_true(gc_admission_describe(admission, &estimate));
     assert_false(estimate.fits);
     /* The first answer stands. */
-    assert_int_equal(gc_gatekeeper_judge(keeper, device_of(peak), NULL), GC_GATE_EXCEEDS);
+    assert_int_equal(gc_admission_decide(admission, device_of(peak), NULL), GC_ADMISSION_EXCEEDS);
 }
 
 /* A list of tensors has no layers: more than its weights is not known. */
@@ -91,7 +92,8 @@ static void a_lower_bound_that_fits_is_told(void **state)
     const struct gc_log log = {GC_LOG_WARN, fd};
     size_t bytes;
     (void)state;
-    assert_int_equal(gc_gatekeeper_judge(open_keeper(), device_of(UINT64_MAX), &log), GC_GATE_FITS);
+    assert_int_equal(gc_admission_decide(open_keeper(), device_of(UINT64_MAX), &log),
+                     GC_ADMISSION_FITS);
     char *text = scratch_read(fd, &bytes);
     assert_non_null(strstr(text, " needs at least 1.3 GiB, which fits; not all of it is known"));
     free(text);
@@ -106,25 +108,26 @@ static void an_unreadable_model_is_told(void **state)
     size_t bytes;
     (void)state;
     strcpy(options.model, "/no/such/model");
-    struct gc_gatekeeper *keeper = open_keeper();
-    assert_int_equal(gc_gatekeeper_judge(keeper, device_of(UINT64_MAX), &log), GC_GATE_UNREADABLE);
-    assert_false(gc_gatekeeper_tell(keeper, &estimate));
+    struct gc_admission_state *admission = open_keeper();
+    assert_int_equal(gc_admission_decide(admission, device_of(UINT64_MAX), &log),
+                     GC_ADMISSION_UNREADABLE);
+    assert_false(gc_admission_describe(admission, &estimate));
     char *text = scratch_read(fd, &bytes);
     assert_non_null(strstr(text, "gpucache: GPUCACHE_MODEL: /no/such/model: "));
     free(text);
     close(fd);
 }
 
-static char *judged(const struct gc_gate_devices *devices, enum gc_gate_verdict verdict,
+static char *judged(const struct gc_admission_devices *devices, enum gc_admission_verdict verdict,
                     struct gc_report_estimate *estimate)
 {
     const int fd = scratch_fd();
     const struct gc_log log = {GC_LOG_WARN, fd};
-    struct gc_gatekeeper *keeper = open_keeper();
+    struct gc_admission_state *admission = open_keeper();
     size_t bytes;
-    assert_int_equal(gc_gatekeeper_device_count(keeper), options.devices);
-    assert_int_equal(gc_gatekeeper_judge(keeper, devices, &log), verdict);
-    assert_true(gc_gatekeeper_tell(keeper, estimate));
+    assert_int_equal(gc_admission_device_count(admission), options.devices);
+    assert_int_equal(gc_admission_decide(admission, devices, &log), verdict);
+    assert_true(gc_admission_describe(admission, estimate));
     char *text = scratch_read(fd, &bytes);
     close(fd);
     return text;
@@ -134,22 +137,23 @@ static char *judged(const struct gc_gate_devices *devices, enum gc_gate_verdict 
 static void each_device_has_its_own_budget(void **state)
 {
     const uint64_t peak = (UINT64_C(1) << 29) + GC_ESTIMATE_CONTEXT_BYTES;
-    struct gc_gate_devices devices = {.count = 2, .items = {{.budget_bytes = peak}, {peak, 0}}};
+    struct gc_admission_devices devices = {.count = 2,
+                                           .items = {{.budget_bytes = peak}, {peak, 0}}};
     struct gc_report_estimate estimate;
     (void)state;
     options.devices = 2;
     strcpy(options.split, "tensor");
-    free(judged(&devices, GC_GATE_FITS, &estimate));
+    free(judged(&devices, GC_ADMISSION_FITS, &estimate));
     assert_int_equal(estimate.device_count, 2);
     assert_int_equal(estimate.devices[1].peak_bytes, peak);
     assert_int_equal(estimate.budget_bytes, 2 * peak);
     assert_int_equal(estimate.context_bytes, 2 * GC_ESTIMATE_CONTEXT_BYTES);
     devices.items[1].budget_bytes = peak - 1;
-    char *text = judged(&devices, GC_GATE_EXCEEDS, &estimate);
+    char *text = judged(&devices, GC_ADMISSION_EXCEEDS, &estimate);
     assert_non_null(strstr(text, "on device 1 of 2, which is 1 B more than its budget of "));
     free(text);
     devices.count = 1;
-    text = judged(&devices, GC_GATE_EXCEEDS, &estimate);
+    text = judged(&devices, GC_ADMISSION_EXCEEDS, &estimate);
     assert_non_null(strstr(text, " is split over 2 devices, and 1 is there"));
     assert_int_equal(estimate.devices[1].budget_bytes, 0);
     free(text);
@@ -160,15 +164,15 @@ static void a_context_that_is_known_counts(void **state)
 {
     const uint64_t context = UINT64_C(100) << 20;
     const uint64_t peak = (UINT64_C(1) << 29) + context;
-    struct gc_gate_devices devices = {.count = 2, .items = {{peak, 0}, {peak, context}}};
+    struct gc_admission_devices devices = {.count = 2, .items = {{peak, 0}, {peak, context}}};
     struct gc_report_estimate estimate;
     (void)state;
     options.devices = 2;
     strcpy(options.split, "tensor");
-    free(judged(&devices, GC_GATE_FITS, &estimate));
+    free(judged(&devices, GC_ADMISSION_FITS, &estimate));
     assert_int_equal(estimate.context_bytes, 2 * context);
     devices.items[0].context_bytes = context + 1;
-    free(judged(&devices, GC_GATE_EXCEEDS, &estimate));
+    free(judged(&devices, GC_ADMISSION_EXCEEDS, &estimate));
 }
 
 /* A bare list of tensors: what is not known of it goes with the verdict and into the report. */
@@ -176,27 +180,28 @@ static void what_is_to_know_is_told(void **state)
 {
     struct gc_report_estimate estimate;
     (void)state;
-    char *text = judged(device_of(1000), GC_GATE_EXCEEDS, &estimate);
+    char *text = judged(device_of(1000), GC_ADMISSION_EXCEEDS, &estimate);
     assert_non_null(strstr(text, "gpucache: to know: no configuration beside the weights"));
     assert_true(estimate.notes->count > 0);
     free(text);
     options.gate = GC_ADMISSION_OFF;
-    text = judged(device_of(1000), GC_GATE_EXCEEDS, &estimate);
+    text = judged(device_of(1000), GC_ADMISSION_EXCEEDS, &estimate);
     assert_string_equal(text, "");
     free(text);
 }
 
 struct asker {
-    struct gc_gatekeeper *keeper;
+    struct gc_admission_state *admission;
     const struct gc_log *log;
     uint64_t budget_bytes;
-    enum gc_gate_verdict verdict;
+    enum gc_admission_verdict verdict;
 };
 
 static void *ask(void *argument)
 {
     struct asker *asker = argument;
-    asker->verdict = gc_gatekeeper_judge(asker->keeper, device_of(asker->budget_bytes), asker->log);
+    asker->verdict =
+        gc_admission_decide(asker->admission, device_of(asker->budget_bytes), asker->log);
     return NULL;
 }
 
@@ -204,13 +209,14 @@ static void many_threads_have_one_answer(void **state)
 {
     const int fd = scratch_fd();
     const struct gc_log log = {GC_LOG_WARN, fd};
-    struct gc_gatekeeper *keeper = open_keeper();
+    struct gc_admission_state *admission = open_keeper();
     struct asker askers[THREADS];
     pthread_t threads[THREADS];
     size_t bytes;
     (void)state;
     for (unsigned i = 0; i < THREADS; i++) {
-        askers[i] = (struct asker){keeper, &log, i % 2 == 0 ? 1000 : UINT64_MAX, GC_GATE_FITS};
+        askers[i] =
+            (struct asker){admission, &log, i % 2 == 0 ? 1000 : UINT64_MAX, GC_ADMISSION_FITS};
         assert_int_equal(pthread_create(&threads[i], NULL, ask, &askers[i]), 0);
     }
     for (unsigned i = 0; i < THREADS; i++)
@@ -219,7 +225,7 @@ static void many_threads_have_one_answer(void **state)
         assert_int_equal(askers[i].verdict, askers[0].verdict);
     char *text = scratch_read(fd, &bytes);
     const char *first = strstr(text, "more than the budget");
-    assert_true((first != NULL) == (askers[0].verdict == GC_GATE_EXCEEDS));
+    assert_true((first != NULL) == (askers[0].verdict == GC_ADMISSION_EXCEEDS));
     assert_true(first == NULL || strstr(first + 1, "more than the budget") == NULL);
     free(text);
     close(fd);

@@ -16,39 +16,39 @@
 #define THIRD GC_MIB(2)
 
 /* The third takes the first one's place, over and over. */
-static const struct gc_run_entry entries[] = {
+static const struct gc_plan_entry entries[] = {
     {.bytes = FIRST, .offset = 0, .lower = 0, .upper = 2},
     {.bytes = SECOND, .offset = FIRST, .lower = 1, .upper = 5},
     {.bytes = THIRD, .offset = 512, .lower = 3, .upper = 4},
 };
-static const struct gc_run_plan plan = {.entries = entries,
-                                        .count = 3,
-                                        .stream_count = 1,
-                                        .end_time = 5,
-                                        .device = GC_RUN_DEVICE_ANY,
-                                        .peak_bytes = GC_MIB(4)};
+static const struct gc_plan plan = {.entries = entries,
+                                    .count = 3,
+                                    .stream_count = 1,
+                                    .end_time = 5,
+                                    .device = GC_PLAN_DEVICE_ANY,
+                                    .peak_bytes = GC_MIB(4)};
 
 /* Of stream A. */
-static const struct gc_run_entry ordered_entries[] = {
+static const struct gc_plan_entry ordered_entries[] = {
     {.bytes = SECOND, .offset = 0, .lower = 0, .upper = 1, .stream = 1},
     {.bytes = SECOND, .offset = SECOND, .lower = 0, .upper = 1, .stream = 1},
     {.bytes = THIRD, .offset = 0, .lower = 1, .upper = 2, .stream = 1},
     {.bytes = FIRST, .offset = 0, .lower = 2, .upper = 3},
 };
-static const struct gc_run_plan ordered_plan = {.entries = ordered_entries,
-                                                .count = 4,
-                                                .stream_count = 2,
-                                                .end_time = 3,
-                                                .device = 0,
-                                                .peak_bytes = FIRST};
+static const struct gc_plan ordered_plan = {.entries = ordered_entries,
+                                            .count = 4,
+                                            .stream_count = 2,
+                                            .end_time = 3,
+                                            .device = 0,
+                                            .peak_bytes = FIRST};
 
 static struct gc_follow_figures figures_of(struct workbench *bench)
 {
     return workbench_figures(bench).plan;
 }
 
-static void open_bench(struct workbench *bench, const struct gc_run_plan *followed,
-                       bool has_mapping, bool is_fenced)
+static void open_bench(struct workbench *bench, const struct gc_plan *followed, bool has_mapping,
+                       bool is_fenced)
 {
     const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
                                           .capacity_bytes = GC_MIB(256),
@@ -100,7 +100,7 @@ static void go_round(bool has_mapping)
     assert_int_equal(figures.plan.followed_count, 15);
     assert_int_equal(figures.plan.followed_bytes, 5 * (FIRST + SECOND + THIRD));
     assert_int_equal(figures.plan.used_bytes, GC_MIB(4));
-    assert_int_equal(figures.plan.rounds, 5);
+    assert_int_equal(figures.plan.iterations, 5);
     assert_int_equal(figures.reserved.peak, GC_MIB(4)); /* the plan's peak and not a byte more */
     workbench_close(&bench);
 }
@@ -244,7 +244,7 @@ static void one_context_follows_and_the_next_one_after_it(void **state)
 
 static void other_devices_and_tenants_follow_nothing(void **state)
 {
-    struct gc_run_plan elsewhere = plan;
+    struct gc_plan elsewhere = plan;
     struct workbench bench;
     (void)state;
     elsewhere.device = 3;
@@ -294,8 +294,8 @@ static void whole_blocks_are_not_of_the_plan(void **state)
 /* A block that is the whole of the plan's allocation may be given away; the plan gets another. */
 static void an_exported_segment_is_no_longer_the_plans(void **state)
 {
-    static const struct gc_run_entry whole[] = {{.bytes = GC_MIB(4), .upper = 1}};
-    struct gc_run_plan single = plan;
+    static const struct gc_plan_entry whole[] = {{.bytes = GC_MIB(4), .upper = 1}};
+    struct gc_plan single = plan;
     struct workbench bench;
     (void)state;
     single.entries = whole;
@@ -390,15 +390,15 @@ static void threads_keep_no_blocks(void **state)
     uint64_t address;
     (void)state;
     open_bench(&bench, &plan, true, true);
-    struct gc_cache *cache = gc_core_cache_create(bench.core);
+    struct gc_tcache *cache = gc_tcache_create(bench.core);
     const struct gc_request request = {.bytes = 512, .api = API_MALLOC};
     for (unsigned i = 0; i < 10; i++) {
-        assert_false(gc_core_try_alloc(cache, bench.contexts[0], &request, &address));
+        assert_false(gc_tcache_alloc(cache, bench.contexts[0], &request, &address));
         address = workbench_alloc(&bench, 0, 512);
-        assert_false(gc_core_try_free(bench.core, cache, address));
+        assert_false(gc_tcache_free(bench.core, cache, address));
         workbench_free(&bench, address);
     }
-    gc_core_cache_retire(bench.core, cache);
+    gc_tcache_destroy(bench.core, cache);
     workbench_close(&bench);
 }
 

@@ -12,19 +12,19 @@
 #define LATER_COUNT 80
 
 /* Three in a row, whose borders lie within pages. */
-static const struct gc_run_entry row_entries[] = {
+static const struct gc_plan_entry row_entries[] = {
     {.bytes = ENDS, .offset = 0, .lower = 0, .upper = 3},
     {.bytes = BETWEEN, .offset = ENDS, .lower = 1, .upper = 3},
     {.bytes = ENDS, .offset = ENDS + BETWEEN, .lower = 2, .upper = 3},
 };
-static const struct gc_run_plan row = {.entries = row_entries,
-                                       .count = 3,
-                                       .stream_count = 1,
-                                       .end_time = 3,
-                                       .device = GC_RUN_DEVICE_ANY,
-                                       .peak_bytes = GC_MIB(8)};
+static const struct gc_plan row = {.entries = row_entries,
+                                   .count = 3,
+                                   .stream_count = 1,
+                                   .end_time = 3,
+                                   .device = GC_PLAN_DEVICE_ANY,
+                                   .peak_bytes = GC_MIB(8)};
 
-static void open_bench(struct workbench *bench, const struct gc_run_plan *plan, bool has_mapping)
+static void open_bench(struct workbench *bench, const struct gc_plan *plan, bool has_mapping)
 {
     const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
                                           .capacity_bytes = GC_MIB(256),
@@ -102,25 +102,25 @@ static void small_blocks_keep_off_what_comes_next(void **state)
 }
 
 /* Two places, and many small ones elsewhere that come next. */
-static void make_later(struct gc_run_entry *entries, struct gc_run_plan *plan)
+static void make_later(struct gc_plan_entry *entries, struct gc_plan *plan)
 {
-    entries[0] = (struct gc_run_entry){.bytes = ENDS, .upper = LATER_COUNT};
-    entries[1] = (struct gc_run_entry){.bytes = ENDS, .offset = ENDS, .lower = 1, .upper = 2};
+    entries[0] = (struct gc_plan_entry){.bytes = ENDS, .upper = LATER_COUNT};
+    entries[1] = (struct gc_plan_entry){.bytes = ENDS, .offset = ENDS, .lower = 1, .upper = 2};
     for (uint32_t i = 2; i < LATER_COUNT; i++)
         entries[i] =
-            (struct gc_run_entry){.bytes = 512, .offset = GC_MIB(6), .lower = i, .upper = i + 1};
-    *plan = (struct gc_run_plan){.entries = entries,
-                                 .count = LATER_COUNT,
-                                 .stream_count = 1,
-                                 .end_time = LATER_COUNT,
-                                 .device = GC_RUN_DEVICE_ANY,
-                                 .peak_bytes = GC_MIB(6) + 512};
+            (struct gc_plan_entry){.bytes = 512, .offset = GC_MIB(6), .lower = i, .upper = i + 1};
+    *plan = (struct gc_plan){.entries = entries,
+                             .count = LATER_COUNT,
+                             .stream_count = 1,
+                             .end_time = LATER_COUNT,
+                             .device = GC_PLAN_DEVICE_ANY,
+                             .peak_bytes = GC_MIB(6) + 512};
 }
 
 static void small_blocks_fill_pages_that_the_plan_leaves_for_long(void **state)
 {
-    struct gc_run_entry entries[LATER_COUNT];
-    struct gc_run_plan plan;
+    struct gc_plan_entry entries[LATER_COUNT];
+    struct gc_plan plan;
     struct workbench bench;
     (void)state;
     make_later(entries, &plan);
@@ -139,8 +139,8 @@ static void random_departures_leave_all_in_order(void **state)
 {
     enum { LIVE = 24, ROUNDS = 4000 };
     uint64_t live[LIVE] = {0};
-    struct gc_run_entry entries[LATER_COUNT];
-    struct gc_run_plan plan;
+    struct gc_plan_entry entries[LATER_COUNT];
+    struct gc_plan plan;
     struct workbench bench;
     uint64_t seed = 20;
     (void)state;

@@ -16,23 +16,23 @@
 #define STRAYS 3U
 
 /* In turn one that lasts to the end, and a brief one at the bottom. */
-static struct gc_run_entry entries[COUNT];
-static const struct gc_run_plan plan = {.entries = entries,
-                                        .count = COUNT,
-                                        .stream_count = 1,
-                                        .end_time = COUNT,
-                                        .device = GC_RUN_DEVICE_ANY,
-                                        .peak_bytes = PEAK};
+static struct gc_plan_entry entries[COUNT];
+static const struct gc_plan plan = {.entries = entries,
+                                    .count = COUNT,
+                                    .stream_count = 1,
+                                    .end_time = COUNT,
+                                    .device = GC_PLAN_DEVICE_ANY,
+                                    .peak_bytes = PEAK};
 
 static int make_plan(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < PAIRS; i++) {
         const uint32_t time = 2 * i;
-        entries[time] = (struct gc_run_entry){
+        entries[time] = (struct gc_plan_entry){
             .bytes = LASTING, .offset = BRIEF + i * LASTING, .lower = time, .upper = COUNT};
         entries[time + 1] =
-            (struct gc_run_entry){.bytes = BRIEF, .lower = time + 1, .upper = time + 2};
+            (struct gc_plan_entry){.bytes = BRIEF, .lower = time + 1, .upper = time + 2};
     }
     return 0;
 }
@@ -47,7 +47,7 @@ static void keys_are_sorted(void **state)
         uint64_t sum = 0;
         for (uint32_t i = 0; i < count; i++)
             sum += keys[i] = gc_mix_u64(count + i) % 64;
-        gc_run_sort(keys, count);
+        gc_sort_keys(keys, count);
         for (uint32_t i = 0; i < count; i++) {
             assert_true(i == 0 || keys[i - 1] <= keys[i]);
             sum -= keys[i];
@@ -58,36 +58,36 @@ static void keys_are_sorted(void **state)
 
 static void what_is_alive_at_the_fullest_moment_lasts(void **state)
 {
-    struct gc_host host = {.bytes = 0};
+    struct gc_host_mem host = {.bytes = 0};
     uint32_t fullest;
     (void)state;
-    assert_int_equal(gc_run_find_fullest(&plan, &host, &fullest), GC_OK);
+    assert_int_equal(gc_lifetimes_find_peak(&plan, &host, &fullest), GC_OK);
     assert_int_equal(fullest, COUNT - 1);
     for (uint32_t i = 0; i < COUNT; i++)
-        assert_int_equal(gc_run_entry_lasts(&entries[i], fullest), i % 2 == 0 || i == COUNT - 1);
+        assert_int_equal(gc_lifetimes_is_long(&entries[i], fullest), i % 2 == 0 || i == COUNT - 1);
     /* One that ends when another begins leaves before that. */
-    static const struct gc_run_entry turns[] = {{.bytes = 1024, .lower = 0, .upper = 5},
-                                                {.bytes = 1536, .lower = 5, .upper = 9}};
-    const struct gc_run_plan two = {.entries = turns, .count = 2};
-    assert_int_equal(gc_run_find_fullest(&two, &host, &fullest), GC_OK);
+    static const struct gc_plan_entry turns[] = {{.bytes = 1024, .lower = 0, .upper = 5},
+                                                 {.bytes = 1536, .lower = 5, .upper = 9}};
+    const struct gc_plan two = {.entries = turns, .count = 2};
+    assert_int_equal(gc_lifetimes_find_peak(&two, &host, &fullest), GC_OK);
     assert_int_equal(fullest, 5);
-    assert_int_equal(gc_host_bytes(&host), 0);
+    assert_int_equal(gc_host_mem_bytes(&host), 0);
 }
 
 static void another_size_stands_for_the_next_entry_like_it(void **state)
 {
-    struct gc_host host = {.bytes = 0};
-    struct gc_run_match match;
+    struct gc_host_mem host = {.bytes = 0};
+    struct gc_match match;
     (void)state;
-    assert_int_equal(gc_run_match_init(&match, &plan, &host), GC_OK);
-    assert_int_equal(gc_run_match_guess(&match, LASTING + 512), 0);
-    assert_int_equal(gc_run_match_guess(&match, BRIEF - 4096), 1);
-    assert_int_equal(gc_run_match_guess(&match, 512), GC_RUN_NONE);
-    assert_int_equal(gc_run_match_guess(&match, 4 * BRIEF), GC_RUN_NONE);
-    assert_int_equal(gc_run_match_guess(&match, UINT64_MAX - 511), GC_RUN_NONE);
-    assert_int_equal(gc_run_match_next(&match, LASTING, 0, true), 0);
-    assert_int_equal(gc_run_match_guess(&match, LASTING + 512), 2);
-    gc_run_match_fini(&match);
+    assert_int_equal(gc_match_init(&match, &plan, &host), GC_OK);
+    assert_int_equal(gc_match_guess(&match, LASTING + 512), 0);
+    assert_int_equal(gc_match_guess(&match, BRIEF - 4096), 1);
+    assert_int_equal(gc_match_guess(&match, 512), GC_PLAN_NONE);
+    assert_int_equal(gc_match_guess(&match, 4 * BRIEF), GC_PLAN_NONE);
+    assert_int_equal(gc_match_guess(&match, UINT64_MAX - 511), GC_PLAN_NONE);
+    assert_int_equal(gc_match_next(&match, LASTING, 0, true), 0);
+    assert_int_equal(gc_match_guess(&match, LASTING + 512), 2);
+    gc_match_fini(&match);
 }
 
 /* ---- places ---- */

@@ -131,7 +131,7 @@ static void agrees_with_a_look_at_every_pair(void **state)
         const unsigned long long count = scratch_next(&random) % 12 + 1;
         const unsigned long long unit = scratch_next(&random) % 90 + 10;
         load->tensor_count = 0;
-        gc_names_init(&load->tensor_names);
+        gc_strmap_init(&load->tensor_names);
         for (unsigned long long i = 0; i < count; i++)
             add((uint32_t)(scratch_next(&random) % 2), scratch_next(&random) % (1000 / unit) * unit,
                 scratch_next(&random) % 9 == 0 ? unit * 2

@@ -26,10 +26,10 @@
 static const _Atomic uint32_t nothing;
 static const char *const api_names[] = {"malloc"};
 
-static struct member {
+static struct client {
     struct sim_driver sim;
     struct gc_options *options;
-    struct gc_watch watch;
+    struct gc_doorbell doorbell;
     struct gc_core *core;
     struct gc_device *device;
     struct gc_context *context;
@@ -57,32 +57,32 @@ static struct gc_options *make_options(const char *group, uint64_t group_limit)
     return options;
 }
 
-static void open_member(struct member *member, struct gc_options *options, bool has_mapping)
+static void open_member(struct client *client, struct gc_options *options, bool has_mapping)
 {
-    *member = (struct member){.options = options, .watch = {.control = &nothing}};
-    sim_driver_init(&member->sim, CAPACITY);
+    *client = (struct client){.options = options, .doorbell = {.control = &nothing}};
+    sim_driver_init(&client->sim, CAPACITY);
     const struct gc_core_config config = {
-        .options = options, .driver = &member->sim.table, .api_names = api_names, .api_count = 1};
-    assert_int_equal(gc_core_create(&config, &member->core), GC_OK);
-    member->sim.work = gc_core_work(member->core);
-    gc_core_join(member->core, "program", &member->watch);
+        .options = options, .driver = &client->sim.table, .api_names = api_names, .api_count = 1};
+    assert_int_equal(gc_core_create(&config, &client->core), GC_OK);
+    client->sim.work = gc_core_submissions(client->core);
+    gc_core_join(client->core, "program", &client->doorbell);
     const struct gc_device_info info = {.total_bytes = CAPACITY,
                                         .uuid = "GPU-one",
                                         .has_mapping = has_mapping,
                                         .page_bytes = has_mapping ? MIB(2) : 0};
-    assert_int_equal(gc_core_add_device(member->core, &info, &member->device), GC_OK);
-    assert_int_equal(gc_core_add_context(member->core, 1, member->device, &member->context), GC_OK);
+    assert_int_equal(gc_core_add_device(client->core, &info, &client->device), GC_OK);
+    assert_int_equal(gc_core_add_context(client->core, 1, client->device, &client->context), GC_OK);
 }
 
-static void close_member(struct member *member)
+static void close_member(struct client *client)
 {
-    if (member->core == NULL)
+    if (client->core == NULL)
         return;
-    gc_core_drop_context(member->core, 1);
-    gc_core_destroy(member->core);
-    sim_driver_fini(&member->sim);
-    free(member->options);
-    member->core = NULL;
+    gc_core_drop_context(client->core, 1);
+    gc_core_destroy(client->core);
+    sim_driver_fini(&client->sim);
+    free(client->options);
+    client->core = NULL;
 }
 
 static int set_up(void **state)
@@ -108,24 +108,24 @@ static int tear_down(void **state)
     return 0;
 }
 
-static enum gc_status alloc(struct member *member, uint64_t bytes, uint64_t *address)
+static enum gc_status alloc(struct client *client, uint64_t bytes, uint64_t *address)
 {
     const struct gc_request request = {.bytes = bytes};
     int code;
-    return gc_core_alloc(member->core, member->context, &request, address, &code);
+    return gc_core_alloc(client->core, client->context, &request, address, &code);
 }
 
-static uint64_t must_alloc(struct member *member, uint64_t bytes)
+static uint64_t must_alloc(struct client *client, uint64_t bytes)
 {
     uint64_t address = 0;
-    assert_int_equal(alloc(member, bytes, &address), GC_OK);
+    assert_int_equal(alloc(client, bytes, &address), GC_OK);
     return address;
 }
 
-static void must_free(struct member *member, uint64_t address)
+static void must_free(struct client *client, uint64_t address)
 {
     int code;
-    assert_int_equal(gc_core_free(member->core, address, 0, &code), GC_OK);
+    assert_int_equal(gc_core_free(client->core, address, 0, &code), GC_OK);
 }
 
 static uint64_t held(void)
@@ -134,11 +134,11 @@ static uint64_t held(void)
            gc_device_reserved_bytes(members[1].device);
 }
 
-static uint64_t available(struct member *member, uint64_t *total)
+static uint64_t available(struct client *client, uint64_t *total)
 {
-    uint64_t free_bytes = CAPACITY - gc_device_reserved_bytes(member->device);
+    uint64_t free_bytes = CAPACITY - gc_device_reserved_bytes(client->device);
     *total = CAPACITY;
-    gc_core_mem_info(member->core, member->device, NULL, &free_bytes, total);
+    gc_core_mem_info(client->core, client->device, NULL, &free_bytes, total);
     return free_bytes;
 }
 
@@ -148,28 +148,28 @@ static void wait_for_others(unsigned ms)
         members[i].options->wait_ms = ms;
 }
 
-static void *help(void *member)
+static void *help(void *client)
 {
-    gc_core_help(((struct member *)member)->core);
+    gc_core_help(((struct client *)client)->core);
     return NULL;
 }
 
-static void start_helper(struct member *member)
+static void start_helper(struct client *client)
 {
-    assert_true(gc_core_wants_helper(member->core));
-    pthread_create(&member->helper, NULL, help, member);
+    assert_true(gc_core_wants_helper(client->core));
+    pthread_create(&client->helper, NULL, help, client);
 }
 
 /* A request more, so that the helper sees that it is over. */
-static void end_helper(struct member *member, const struct gc_ledger *ledger, uint32_t slot)
+static void end_helper(struct client *client, const struct gc_ledger *ledger, uint32_t slot)
 {
     struct gc_ledger_process process;
     struct gc_ledger_ticket ticket;
-    const struct gc_ledger_request request = {.ask = GC_ASK_REFRESH};
-    gc_core_end_help(member->core);
+    const struct gc_ledger_request request = {.kind = GC_REQUEST_REFRESH};
+    gc_core_end_help(client->core);
     assert_true(gc_ledger_read_process(ledger, slot, &process));
-    assert_true(gc_ledger_ask(ledger, slot, process.generation, &request, &ticket));
-    pthread_join(member->helper, NULL);
+    assert_true(gc_ledger_send_request(ledger, slot, process.generation, &request, &ticket));
+    pthread_join(client->helper, NULL);
 }
 
 static void open_reader(struct gc_ledger *ledger)
@@ -203,11 +203,11 @@ static void direct_memory_counts(void **state)
 {
     uint64_t address;
     (void)state;
-    assert_int_equal(gc_core_reserve(members[0].core, members[0].device, NULL, MIB(200)), GC_OK);
-    assert_int_equal(gc_core_reserve(members[1].core, members[1].device, NULL, MIB(57)),
+    assert_int_equal(gc_core_charge(members[0].core, members[0].device, NULL, MIB(200)), GC_OK);
+    assert_int_equal(gc_core_charge(members[1].core, members[1].device, NULL, MIB(57)),
                      GC_OUT_OF_MEMORY);
     assert_int_equal(alloc(&members[1], MIB(64), &address), GC_OUT_OF_MEMORY);
-    gc_core_unreserve(members[0].core, members[0].device, NULL, MIB(200));
+    gc_core_uncharge(members[0].core, members[0].device, NULL, MIB(200));
     must_free(&members[1], must_alloc(&members[1], MIB(256)));
 }
 
@@ -308,32 +308,32 @@ static void who_waits_gets_what_is_freed(void **state)
 
 /* ---- requests ---- */
 
-static void ask(const struct gc_ledger *ledger, uint32_t slot,
-                const struct gc_ledger_request *request, struct gc_ledger_ticket *ticket)
+static void kind(const struct gc_ledger *ledger, uint32_t slot,
+                 const struct gc_ledger_request *request, struct gc_ledger_ticket *ticket)
 {
     struct gc_ledger_process process;
     assert_true(gc_ledger_read_process(ledger, slot, &process));
-    assert_true(gc_ledger_ask(ledger, slot, process.generation, request, ticket));
+    assert_true(gc_ledger_send_request(ledger, slot, process.generation, request, ticket));
 }
 
 static void a_limit_is_in_force_with_the_next_call(void **state)
 {
     struct gc_ledger ledger;
     struct gc_ledger_ticket ticket;
-    char text[GC_LEDGER_ANSWER_BYTES];
+    char text[GC_LEDGER_RESPONSE_BYTES];
     uint64_t address;
     (void)state;
     open_reader(&ledger);
     const uint64_t live = must_alloc(&members[0], MIB(20));
     must_free(&members[0], must_alloc(&members[0], MIB(100)));
     const struct gc_ledger_request request = {
-        .ask = GC_ASK_LIMIT, .device = GC_LEDGER_NONE, .bytes = MIB(32)};
-    assert_false(gc_watch_is_asked(&members[0].watch));
-    ask(&ledger, 0, &request, &ticket);
-    assert_true(gc_watch_is_asked(&members[0].watch));
+        .kind = GC_REQUEST_LIMIT, .device = GC_LEDGER_NONE, .bytes = MIB(32)};
+    assert_false(gc_doorbell_is_rung(&members[0].doorbell));
+    kind(&ledger, 0, &request, &ticket);
+    assert_true(gc_doorbell_is_rung(&members[0].doorbell));
     assert_int_equal(alloc(&members[0], MIB(30), &address), GC_OUT_OF_MEMORY);
-    assert_false(gc_watch_is_asked(&members[0].watch));
-    assert_int_equal(gc_ledger_await(&ledger, &ticket, 0, text), GC_ANSWER_DONE);
+    assert_false(gc_doorbell_is_rung(&members[0].doorbell));
+    assert_int_equal(gc_ledger_wait_response(&ledger, &ticket, 0, text), GC_RESPONSE_DONE);
     assert_non_null(strstr(text, "in force"));
     assert_true(gc_device_reserved_bytes(members[0].device) <= MIB(32));
     assert_int_equal(gc_device_own_limit_bytes(members[0].device), MIB(32));
@@ -400,19 +400,19 @@ static void trims_and_what_cannot_be_done_are_answered(void **state)
 {
     struct gc_ledger ledger;
     struct gc_ledger_ticket trim, resume;
-    char text[GC_LEDGER_ANSWER_BYTES];
-    struct gc_ledger_request request = {.ask = GC_ASK_TRIM};
+    char text[GC_LEDGER_RESPONSE_BYTES];
+    struct gc_ledger_request request = {.kind = GC_REQUEST_TRIM};
     (void)state;
     open_reader(&ledger);
     must_free(&members[0], must_alloc(&members[0], MIB(64)));
-    ask(&ledger, 0, &request, &trim);
-    request.ask = GC_ASK_RESUME;
-    ask(&ledger, 0, &request, &resume);
-    assert_int_equal(gc_ledger_await(&ledger, &trim, 0, text), GC_ANSWER_NONE);
+    kind(&ledger, 0, &request, &trim);
+    request.kind = GC_REQUEST_RESUME;
+    kind(&ledger, 0, &request, &resume);
+    assert_int_equal(gc_ledger_wait_response(&ledger, &trim, 0, text), GC_RESPONSE_NONE);
     gc_core_serve(members[0].core);
-    assert_int_equal(gc_ledger_await(&ledger, &trim, 0, text), GC_ANSWER_DONE);
+    assert_int_equal(gc_ledger_wait_response(&ledger, &trim, 0, text), GC_RESPONSE_DONE);
     assert_string_equal(text, "64.0 MiB given back");
-    assert_int_equal(gc_ledger_await(&ledger, &resume, 0, text), GC_ANSWER_REFUSED);
+    assert_int_equal(gc_ledger_wait_response(&ledger, &resume, 0, text), GC_RESPONSE_REFUSED);
     assert_string_equal(text, "it is not paused");
     assert_int_equal(gc_device_reserved_bytes(members[0].device), 0);
     gc_ledger_close(&ledger);

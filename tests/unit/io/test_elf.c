@@ -81,17 +81,17 @@ static void functions_are_found_beside_others(void **unused)
     (void)unused;
     assert_non_null(in_libm);
     assert_ptr_equal(gc_elf_find_function("", "cbrt"), in_libm);
-    assert_ptr_equal(gc_elf_find_beside(in_libm, "cbrt"), in_libm);
-    assert_null(gc_elf_find_beside(in_libm, "fopen"));
+    assert_ptr_equal(gc_elf_find_in_object(in_libm, "cbrt"), in_libm);
+    assert_null(gc_elf_find_in_object(in_libm, "fopen"));
     assert_null(gc_elf_find_function("libc.so", "cbrt"));
     assert_null(gc_elf_find_function("", "nosuch"));
     assert_false(gc_elf_is_same_object(in_libm, gc_elf_find_function("libc.so", "fopen")));
     assert_null(gc_elf_find_in_scope(&object_count, "fopen")); /* the program itself */
 }
 
-static void keep_spot(void *kept, const struct gc_elf_spot *spot)
+static void keep_spot(void *kept, const struct gc_elf_location *spot)
 {
-    *(struct gc_elf_spot *)kept = spot != NULL ? *spot : (struct gc_elf_spot){.path = NULL};
+    *(struct gc_elf_location *)kept = spot != NULL ? *spot : (struct gc_elf_location){.path = NULL};
 }
 
 static void places_are_the_linkers(void **unused)
@@ -99,7 +99,7 @@ static void places_are_the_linkers(void **unused)
     (void)unused;
     for (int i = 0; i < object_count; i++)
         for (uintptr_t at = objects[i].code; at < objects[i].end; at += STEP) {
-            struct gc_elf_spot spot = {.path = NULL};
+            struct gc_elf_location spot = {.path = NULL};
             Dl_info info;
 
             gc_elf_visit_place((const void *)at, keep_spot, &spot);
@@ -110,7 +110,7 @@ static void places_are_the_linkers(void **unused)
                 fail_msg("%p in %s: %s, not %s", (void *)at, objects[i].path,
                          spot.symbol ? spot.symbol : "-", info.dli_sname ? info.dli_sname : "-");
         }
-    struct gc_elf_spot nowhere = {.path = ""};
+    struct gc_elf_location nowhere = {.path = ""};
     gc_elf_visit_place((const void *)1, keep_spot, &nowhere);
     assert_null(nowhere.path);
 }

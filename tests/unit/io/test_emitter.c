@@ -55,17 +55,17 @@ static const struct record records[] = {
     {.limit = 5, .ns = 1, .group = "g"},
 };
 
-static struct gc_out out;
+static struct gc_writer out;
 static char *written;
 
 static void begin(void)
 {
-    gc_out_init(&out, scratch_fd());
+    gc_writer_init(&out, scratch_fd());
 }
 
 static const char *end(void)
 {
-    assert_int_equal(gc_out_flush(&out), GC_OK);
+    assert_int_equal(gc_writer_flush(&out), GC_OK);
     free(written);
     written = scratch_read(out.fd, NULL);
     close(out.fd);
@@ -92,9 +92,9 @@ static void text_has_the_order_of_the_columns(void **state)
     (void)state;
     begin();
     gc_emit_titles(&out, &figures);
-    gc_out_char(&out, '\n');
+    gc_writer_char(&out, '\n');
     gc_emit_cells(&out, &figures, &records[0]);
-    gc_out_char(&out, '\n');
+    gc_writer_char(&out, '\n');
     gc_emit_cells(&out, &figures, &records[1]);
     assert_string_equal(end(), "     bytes     count     limit      peak\n"
                                "   1.5 KiB         3      none   2.0 KiB\n"

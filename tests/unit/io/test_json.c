@@ -16,13 +16,13 @@
 #include <string.h>
 #include <unistd.h>
 
-static struct gc_out out;
+static struct gc_writer out;
 static struct gc_json json;
 
 static int setup(void **state)
 {
     (void)state;
-    gc_out_init(&out, scratch_fd());
+    gc_writer_init(&out, scratch_fd());
     gc_json_init(&json, &out);
     return 0;
 }
@@ -36,7 +36,7 @@ static int teardown(void **state)
 
 static char *written(void)
 {
-    assert_int_equal(gc_out_flush(&out), GC_OK);
+    assert_int_equal(gc_writer_flush(&out), GC_OK);
     return scratch_read(out.fd, NULL);
 }
 
@@ -55,7 +55,7 @@ static void containers_nest(void **state)
 {
     (void)state;
     gc_json_begin_object(&json, GC_JSON_LINES);
-    gc_json_put_uint(&json, "a", UINT64_MAX / 2);
+    gc_json_write_uint(&json, "a", UINT64_MAX / 2);
     gc_json_key(&json, "b");
     gc_json_begin_array(&json, GC_JSON_LINE);
     gc_json_int(&json, INT64_MIN);
@@ -66,7 +66,7 @@ static void containers_nest(void **state)
     gc_json_end_object(&json);
     gc_json_fixed(&json, 1500007, 6);
     gc_json_end_array(&json);
-    gc_json_put_null(&json, "c");
+    gc_json_write_null(&json, "c");
     gc_json_key(&json, "d");
     gc_json_begin_array(&json, GC_JSON_LINES);
     gc_json_end_array(&json);
@@ -156,28 +156,28 @@ static void failed_writes_are_remembered(void **state)
     const int full = open("/dev/full", O_WRONLY);
     (void)state;
     assert_true(full >= 0);
-    gc_out_init(&out, full);
+    gc_writer_init(&out, full);
     for (int i = 0; i < 10000; i++)
-        gc_out_text(&out, "0123456789");
+        gc_writer_text(&out, "0123456789");
     errno = 0;
-    assert_int_equal(gc_out_flush(&out), GC_IO);
+    assert_int_equal(gc_writer_flush(&out), GC_IO);
     assert_int_equal(errno, ENOSPC);
 }
 
 static void columns_line_up(void **state)
 {
     (void)state;
-    gc_out_text(&out, "ab");
-    gc_out_right(&out, 8, "12");
-    gc_out_right(&out, 8, "x");
-    gc_out_char(&out, '\n');
-    gc_out_pad(&out, 2);
-    gc_out_hex(&out, 0);
-    gc_out_char(&out, ' ');
-    gc_out_hex(&out, UINT64_MAX);
-    gc_out_char(&out, ' ');
-    gc_out_fixed(&out, 7, 3);
-    gc_out_fixed(&out, 12, 0);
+    gc_writer_text(&out, "ab");
+    gc_writer_right(&out, 8, "12");
+    gc_writer_right(&out, 8, "x");
+    gc_writer_char(&out, '\n');
+    gc_writer_pad(&out, 2);
+    gc_writer_hex(&out, 0);
+    gc_writer_char(&out, ' ');
+    gc_writer_hex(&out, UINT64_MAX);
+    gc_writer_char(&out, ' ');
+    gc_writer_fixed(&out, 7, 3);
+    gc_writer_fixed(&out, 12, 0);
     char *text = written();
     assert_string_equal(text, "ab    12 x\n  0x0 0xffffffffffffffff 0.00712");
     free(text);

@@ -52,16 +52,16 @@ static int tear_down(void **state)
 static void without_groups_it_is_the_machines(void **state)
 {
     (void)state;
-    assert_int_equal(gc_host_available_under(root), 32 * GIB);
+    assert_int_equal(gc_meminfo_available_under(root), 32 * GIB);
     put("proc/self/cgroup", "0::/\n");
-    assert_int_equal(gc_host_available_under(root), 32 * GIB);
+    assert_int_equal(gc_meminfo_available_under(root), 32 * GIB);
 }
 
 static void the_kernel_that_says_nothing(void **state)
 {
     (void)state;
     put("proc/meminfo", "MemTotal: 67108864 kB\n");
-    assert_int_equal(gc_host_available_under(root), 0);
+    assert_int_equal(gc_meminfo_available_under(root), 0);
 }
 
 static void a_container_sees_its_own_group(void **state)
@@ -70,13 +70,13 @@ static void a_container_sees_its_own_group(void **state)
     put("proc/self/cgroup", "0::/\n");
     put("sys/fs/cgroup/memory.max", "1073741824\n");
     put("sys/fs/cgroup/memory.current", "805306368\n");
-    assert_int_equal(gc_host_available_under(root), 256 * MIB);
+    assert_int_equal(gc_meminfo_available_under(root), 256 * MIB);
     put("sys/fs/cgroup/memory.stat", "anon 1\ninactive_anon 7\ninactive_file 268435456\nx 1\n");
-    assert_int_equal(gc_host_available_under(root), 512 * MIB);
+    assert_int_equal(gc_meminfo_available_under(root), 512 * MIB);
     put("sys/fs/cgroup/memory.current", "2073741824\n"); /* over it: lowered meanwhile */
-    assert_int_equal(gc_host_available_under(root), 0);
+    assert_int_equal(gc_meminfo_available_under(root), 0);
     put("sys/fs/cgroup/memory.max", "max\n");
-    assert_int_equal(gc_host_available_under(root), 32 * GIB);
+    assert_int_equal(gc_meminfo_available_under(root), 32 * GIB);
 }
 
 static void a_group_above_counts(void **state)
@@ -89,9 +89,9 @@ static void a_group_above_counts(void **state)
     put("sys/fs/cgroup/slurm/job_7/memory.current", "1073741824\n");
     put("sys/fs/cgroup/slurm/memory.max", "8589934592\n");
     put("sys/fs/cgroup/slurm/memory.current", "0\n");
-    assert_int_equal(gc_host_available_under(root), 3 * GIB);
+    assert_int_equal(gc_meminfo_available_under(root), 3 * GIB);
     put("sys/fs/cgroup/slurm/job_7/step_0/memory.max", "1073741824\n");
-    assert_int_equal(gc_host_available_under(root), GIB - 4096);
+    assert_int_equal(gc_meminfo_available_under(root), GIB - 4096);
 }
 
 static void the_older_layout(void **state)
@@ -103,7 +103,7 @@ static void the_older_layout(void **state)
     put("sys/fs/cgroup/memory/job/memory.stat", "inactive_file 1\ntotal_inactive_file 1048576\n");
     put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
     put("sys/fs/cgroup/memory/memory.usage_in_bytes", "1\n");
-    assert_int_equal(gc_host_available_under(root), MIB);
+    assert_int_equal(gc_meminfo_available_under(root), MIB);
 }
 
 static void strange_files_are_no_limit(void **state)
@@ -112,20 +112,20 @@ static void strange_files_are_no_limit(void **state)
     put("proc/self/cgroup", "0::/../..//a\n");
     put("sys/fs/cgroup/memory.max", "99999999999999999999999999\n");
     put("sys/fs/cgroup/memory.current", "x\n");
-    assert_int_equal(gc_host_available_under(root), 32 * GIB);
+    assert_int_equal(gc_meminfo_available_under(root), 32 * GIB);
     char longest[6000];
     memset(longest, 'a', sizeof(longest) - 1);
     memcpy(longest, "0::/", 4);
     longest[sizeof(longest) - 1] = '\0';
     put("proc/self/cgroup", longest);
-    assert_int_equal(gc_host_available_under(root), 32 * GIB);
+    assert_int_equal(gc_meminfo_available_under(root), 32 * GIB);
 }
 
 static void this_machine_has_some(void **state)
 {
     (void)state;
-    assert_true(gc_host_available_bytes() > MIB);
-    assert_true(gc_host_available_bytes() < UINT64_C(1) << 60);
+    assert_true(gc_meminfo_available_bytes() > MIB);
+    assert_true(gc_meminfo_available_bytes() < UINT64_C(1) << 60);
 }
 
 int main(void)

@@ -62,11 +62,11 @@ static void shown_text_is_cut_and_printable(void **state)
 {
     char text[8];
     (void)state;
-    assert_string_equal(gc_text_show("abcdefg", 7, text, sizeof(text)), "abcdefg");
-    assert_string_equal(gc_text_show("abcdefgh", 8, text, sizeof(text)), "abcd...");
-    assert_string_equal(gc_text_show("a\n\x7f"
-                                     "b",
-                                     4, text, sizeof(text)),
+    assert_string_equal(gc_text_printable("abcdefg", 7, text, sizeof(text)), "abcdefg");
+    assert_string_equal(gc_text_printable("abcdefgh", 8, text, sizeof(text)), "abcd...");
+    assert_string_equal(gc_text_printable("a\n\x7f"
+                                          "b",
+                                          4, text, sizeof(text)),
                         "a??b");
 }
 

@@ -12,18 +12,18 @@ static void reservation_stops_at_the_limit(void **state)
     (void)state;
     gc_budget_init(&budget, &held, 1000);
     uint64_t sum = 0;
-    assert_true(gc_budget_try_reserve(&budget, 1000, &sum));
-    assert_int_equal(held.peak, 0);  /* the driver has not agreed yet */
-    gc_budget_release(&budget, 300); /* by another thread, before it is confirmed */
-    gc_budget_confirm(&budget, sum);
+    assert_true(gc_budget_try_charge(&budget, 1000, &sum));
+    assert_int_equal(held.peak, 0);   /* the driver has not agreed yet */
+    gc_budget_uncharge(&budget, 300); /* by another thread, before it is confirmed */
+    gc_budget_commit(&budget, sum);
     assert_int_equal(held.peak, 1000);
-    assert_true(gc_budget_try_reserve(&budget, 300, NULL));
-    assert_true(gc_budget_try_reserve(&budget, 0, NULL));
-    assert_false(gc_budget_try_reserve(&budget, 1, NULL));
-    assert_int_equal(gc_budget_room(&budget), 0);
-    gc_budget_release(&budget, 400);
-    assert_int_equal(gc_budget_room(&budget), 400);
-    assert_true(gc_budget_try_reserve(&budget, 400, NULL));
+    assert_true(gc_budget_try_charge(&budget, 300, NULL));
+    assert_true(gc_budget_try_charge(&budget, 0, NULL));
+    assert_false(gc_budget_try_charge(&budget, 1, NULL));
+    assert_int_equal(gc_budget_free_bytes(&budget), 0);
+    gc_budget_uncharge(&budget, 400);
+    assert_int_equal(gc_budget_free_bytes(&budget), 400);
+    assert_true(gc_budget_try_charge(&budget, 400, NULL));
     assert_int_equal(held.peak, 1000);
 }
 
@@ -33,11 +33,11 @@ static void sums_do_not_wrap(void **state)
     struct gc_budget budget;
     (void)state;
     gc_budget_init(&budget, &held, GC_BUDGET_UNLIMITED);
-    assert_true(gc_budget_try_reserve(&budget, 100, NULL));
-    assert_false(gc_budget_try_reserve(&budget, UINT64_MAX, NULL));
-    assert_false(gc_budget_try_reserve(&budget, UINT64_MAX - 99, NULL));
+    assert_true(gc_budget_try_charge(&budget, 100, NULL));
+    assert_false(gc_budget_try_charge(&budget, UINT64_MAX, NULL));
+    assert_false(gc_budget_try_charge(&budget, UINT64_MAX - 99, NULL));
     assert_int_equal(gc_budget_held(&budget), 100);
-    gc_budget_charge(&budget, UINT64_MAX);
+    gc_budget_force_charge(&budget, UINT64_MAX);
     assert_int_equal(gc_budget_held(&budget), UINT64_MAX);
 }
 
@@ -47,14 +47,14 @@ static void limit_may_change_while_memory_is_held(void **state)
     struct gc_budget budget;
     (void)state;
     gc_budget_init(&budget, &held, 1000);
-    assert_true(gc_budget_try_reserve(&budget, 800, NULL));
+    assert_true(gc_budget_try_charge(&budget, 800, NULL));
     gc_budget_set_limit(&budget, 500);
-    assert_false(gc_budget_try_reserve(&budget, 1, NULL));
-    assert_int_equal(gc_budget_room(&budget), 0);
-    gc_budget_release(&budget, 400);
-    assert_true(gc_budget_try_reserve(&budget, 100, NULL));
+    assert_false(gc_budget_try_charge(&budget, 1, NULL));
+    assert_int_equal(gc_budget_free_bytes(&budget), 0);
+    gc_budget_uncharge(&budget, 400);
+    assert_true(gc_budget_try_charge(&budget, 100, NULL));
     gc_budget_set_limit(&budget, GC_BUDGET_UNLIMITED);
-    assert_true(gc_budget_try_reserve(&budget, 10000, NULL));
+    assert_true(gc_budget_try_charge(&budget, 10000, NULL));
 }
 
 static void charge_may_pass_the_limit(void **state)
@@ -63,11 +63,11 @@ static void charge_may_pass_the_limit(void **state)
     struct gc_budget budget;
     (void)state;
     gc_budget_init(&budget, &held, 10);
-    gc_budget_charge(&budget, 30);
+    gc_budget_force_charge(&budget, 30);
     assert_int_equal(gc_budget_held(&budget), 30);
     assert_int_equal(held.peak, 30);
-    assert_false(gc_budget_try_reserve(&budget, 1, NULL));
-    assert_int_equal(gc_budget_room(&budget), 0);
+    assert_false(gc_budget_try_charge(&budget, 1, NULL));
+    assert_int_equal(gc_budget_free_bytes(&budget), 0);
 }
 
 enum { THREADS = 8, ROUNDS = 400000, LIMIT = 1000 };
@@ -89,9 +89,9 @@ static void *reserve_and_release(void *argument)
     pthread_barrier_wait(&contest->start);
     for (unsigned i = 0; i < ROUNDS; i++) {
         uint64_t sum;
-        if (!gc_budget_try_reserve(&contest->budget, bytes, &sum))
+        if (!gc_budget_try_charge(&contest->budget, bytes, &sum))
             continue;
-        gc_budget_confirm(&contest->budget, sum);
+        gc_budget_commit(&contest->budget, sum);
         const uint64_t now = atomic_fetch_add(&contest->held_by_all, bytes) + bytes;
         uint64_t most = atomic_load(&contest->most);
         while (now > most && !atomic_compare_exchange_weak(&contest->most, &most, now))
@@ -99,7 +99,7 @@ static void *reserve_and_release(void *argument)
         if (i % 64 == 0)
             sched_yield();
         atomic_fetch_sub(&contest->held_by_all, bytes);
-        gc_budget_release(&contest->budget, bytes);
+        gc_budget_uncharge(&contest->budget, bytes);
     }
     return NULL;
 }

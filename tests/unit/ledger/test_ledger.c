@@ -227,7 +227,7 @@ static void require(bool condition, int line)
 /* As the library fills its slot in. */
 static void identify(struct gc_ledger *own)
 {
-    struct gc_ledger_slot *slot = gc_ledger_slot(own, own->own);
+    struct gc_ledger_slot *slot = gc_ledger_get_slot(own, own->own);
     atomic_store(&slot->start_ticks, gc_ledger_start_ticks((uint32_t)getpid()));
     atomic_store(&slot->pid_namespace, gc_ledger_pid_namespace());
     atomic_store(&slot->pid, (uint32_t)getpid());
@@ -237,7 +237,7 @@ static void open_and_claim(unsigned number)
 {
     (void)number;
     REQUIRE(gc_ledger_open(folder, true, &ledger, reason) == GC_OK);
-    REQUIRE(gc_ledger_claim_slot(&ledger));
+    REQUIRE(gc_ledger_acquire_slot(&ledger));
 }
 
 static void claim_and_sleep(unsigned number)
@@ -333,10 +333,10 @@ static void slots_are_one_each(void **state)
     struct gc_ledger others[3];
     (void)state;
     open_ledger(&ledger);
-    assert_true(gc_ledger_claim_slot(&ledger));
+    assert_true(gc_ledger_acquire_slot(&ledger));
     for (int i = 0; i < 3; i++) {
         open_ledger(&others[i]);
-        assert_true(gc_ledger_claim_slot(&others[i]));
+        assert_true(gc_ledger_acquire_slot(&others[i]));
         assert_int_equal(others[i].own, ledger.own + (uint32_t)i + 1);
         assert_true(gc_ledger_is_held(&ledger, others[i].own));
         assert_true(gc_ledger_is_held(&others[i], ledger.own));
@@ -353,7 +353,7 @@ static void a_closed_descriptor_is_noticed(void **state)
     struct gc_ledger other;
     (void)state;
     open_ledger(&ledger);
-    assert_true(gc_ledger_claim_slot(&ledger));
+    assert_true(gc_ledger_acquire_slot(&ledger));
     identify(&ledger);
     open_ledger(&other);
     assert_true(gc_ledger_is_intact(&ledger));
@@ -382,23 +382,23 @@ static void a_strangers_descriptor_is_left_alone(void **state)
     char name[400];
     (void)state;
     open_ledger(&ledger);
-    assert_true(gc_ledger_claim_slot(&ledger));
+    assert_true(gc_ledger_acquire_slot(&ledger));
     scratch_path(name, sizeof(name), base, "stranger");
     const int file = open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
     assert_true(file >= 0);
     const int stranger = ledger.fd;
     assert_int_equal(dup2(file, stranger), stranger);
     close(file);
-    assert_int_equal(gc_ledger_claim_device(&ledger, &any), GC_LEDGER_NONE);
+    assert_int_equal(gc_ledger_find_or_add_device(&ledger, &any), GC_LEDGER_NONE);
     for (uint32_t i = 0; i < GC_LEDGER_GROUPS; i++)
         atomic_store(&ledger.file->groups[i].key, 1000 + i);
-    assert_int_equal(gc_ledger_claim_group(&ledger, "g"), GC_LEDGER_NONE);
+    assert_int_equal(gc_ledger_find_or_add_group(&ledger, "g"), GC_LEDGER_NONE);
     assert_int_equal(fstat(stranger, &facts), 0);
     assert_int_equal(facts.st_size, 0);
     assert_int_equal(facts.st_blocks, 0);
     assert_true(gc_ledger_repair(&ledger));
-    assert_int_not_equal(gc_ledger_claim_device(&ledger, &any), GC_LEDGER_NONE);
-    assert_int_not_equal(gc_ledger_claim_group(&ledger, "g"), GC_LEDGER_NONE);
+    assert_int_not_equal(gc_ledger_find_or_add_device(&ledger, &any), GC_LEDGER_NONE);
+    assert_int_not_equal(gc_ledger_find_or_add_group(&ledger, "g"), GC_LEDGER_NONE);
     close(stranger);
     unlink(name);
 }
@@ -429,9 +429,9 @@ static void a_full_ledger_says_so(void **state)
                         .l_len = GC_LEDGER_SLOTS};
     assert_int_equal(fcntl(filler.fd, F_OFD_SETLK, &all), 0);
     open_ledger(&one_more);
-    assert_false(gc_ledger_claim_slot(&one_more));
+    assert_false(gc_ledger_acquire_slot(&one_more));
     gc_ledger_close(&filler);
-    assert_true(gc_ledger_claim_slot(&one_more));
+    assert_true(gc_ledger_acquire_slot(&one_more));
     gc_ledger_close(&one_more);
 }
 
@@ -446,7 +446,7 @@ static void a_thousand_processes_have_room(void **state)
     const size_t count = files.rlim_cur >= 1200 ? 1100 : files.rlim_cur - 64;
     for (size_t i = 0; i < count; i++) {
         open_ledger(&many[i]);
-        assert_true(gc_ledger_claim_slot(&many[i]));
+        assert_true(gc_ledger_acquire_slot(&many[i]));
         assert_int_equal(many[i].own, i);
     }
     for (size_t i = 0; i < count; i++)
@@ -460,7 +460,7 @@ static const struct gc_ledger_device device = {.uuid = "GPU-test", .total_bytes 
 static void open_account(struct gc_ledger *opened, struct gc_account *account)
 {
     open_ledger(opened);
-    assert_true(gc_ledger_claim_slot(opened));
+    assert_true(gc_ledger_acquire_slot(opened));
     identify(opened);
     atomic_store(&opened->file->group_keys[opened->own], gc_ledger_key("g"));
     assert_true(gc_account_open(account, opened, &device, "g"));
@@ -475,18 +475,18 @@ static void members_share_a_limit(void **state)
     open_account(&other, &theirs);
     assert_int_equal(gc_account_limit(&mine), UINT64_MAX);
     gc_account_set_limit(&mine, LIMIT);
-    assert_false(gc_account_offer_limit(&theirs, LIMIT * 2));
+    assert_false(gc_account_set_first_limit(&theirs, LIMIT * 2));
     assert_int_equal(gc_account_limit(&theirs), LIMIT);
-    assert_true(gc_account_try_reserve(&mine, 600));
-    assert_false(gc_account_try_reserve(&theirs, 401));
-    assert_true(gc_account_try_reserve(&theirs, 400));
+    assert_true(gc_account_try_charge(&mine, 600));
+    assert_false(gc_account_try_charge(&theirs, 401));
+    assert_true(gc_account_try_charge(&theirs, 400));
     assert_int_equal(gc_account_held(&mine), LIMIT);
-    gc_account_charge(&theirs, 50);
+    gc_account_force_charge(&theirs, 50);
     assert_int_equal(gc_account_held(&mine), LIMIT + 50);
-    gc_account_release(&mine, 600);
+    gc_account_uncharge(&mine, 600);
     assert_int_equal(gc_account_own(&mine), 0);
     assert_int_equal(gc_account_held(&mine), 450);
-    gc_account_release(&theirs, 1000);
+    gc_account_uncharge(&theirs, 1000);
     assert_int_equal(gc_account_held(&mine), 0);
     gc_ledger_close(&other);
 }
@@ -500,14 +500,14 @@ static void an_announcement_of_another_is_no_shortage(void **state)
     open_account(&ledger, &mine);
     gc_account_set_limit(&mine, LIMIT);
     /* As if it stood still in the middle of a reservation. */
-    gc_account_charge(&theirs, LIMIT);
+    gc_account_force_charge(&theirs, LIMIT);
     gc_ledger_word *tentative = &ledger.file->tentative[atomic_load(&mine.device_row)][other.own];
     atomic_fetch_add(tentative, LIMIT);
-    assert_false(gc_account_try_reserve(&mine, 1)); /* after a bounded number of attempts */
+    assert_false(gc_account_try_charge(&mine, 1)); /* after a bounded number of attempts */
     assert_int_equal(gc_account_own(&mine), 0);
-    gc_account_release(&theirs, LIMIT);
+    gc_account_uncharge(&theirs, LIMIT);
     atomic_fetch_sub(tentative, LIMIT);
-    assert_true(gc_account_try_reserve(&mine, LIMIT));
+    assert_true(gc_account_try_charge(&mine, LIMIT));
     gc_ledger_close(&other);
 }
 
@@ -517,11 +517,11 @@ static void rows_that_were_taken_away_are_taken_again(void **state)
     (void)state;
     open_account(&ledger, &mine);
     gc_account_set_limit(&mine, LIMIT);
-    assert_true(gc_account_try_reserve(&mine, 300));
+    assert_true(gc_account_try_charge(&mine, 300));
     atomic_store(&ledger.file->devices[atomic_load(&mine.device_row)].key, 77);
     atomic_store(&ledger.file->groups[atomic_load(&mine.group_row)].key, 78);
-    assert_false(gc_account_try_reserve(&mine, 701));
-    assert_true(gc_account_try_reserve(&mine, 700));
+    assert_false(gc_account_try_charge(&mine, 701));
+    assert_true(gc_account_try_charge(&mine, 700));
     assert_int_equal(gc_account_limit(&mine), LIMIT);
     assert_int_equal(gc_account_own(&mine), LIMIT);
 }
@@ -538,11 +538,11 @@ static void reserve_at_random(unsigned number)
     REQUIRE(gc_account_open(&account, &ledger, &device, "g"));
     for (int i = 0; i < 20000; i++) {
         const uint64_t bytes = (uint64_t)rand_r(&seed) % (LIMIT / 2) + 1;
-        if (!gc_account_try_reserve(&account, bytes))
+        if (!gc_account_try_charge(&account, bytes))
             continue;
         REQUIRE(atomic_fetch_add(physical, bytes) + bytes <= LIMIT);
         atomic_fetch_sub(physical, bytes);
-        gc_account_release(&account, bytes);
+        gc_account_uncharge(&account, bytes);
     }
     pause();
 }
@@ -572,7 +572,7 @@ static void the_sum_never_exceeds_the_limit(void **state)
         waitpid(pids[i], NULL, 0);
     }
     assert_int_equal(settled_sum(&account), 0);
-    assert_true(gc_account_try_reserve(&account, LIMIT));
+    assert_true(gc_account_try_charge(&account, LIMIT));
     munmap((void *)physical, 4096);
 }
 
@@ -586,8 +586,8 @@ static void reserve_and_be_killed(unsigned number)
     REQUIRE(gc_account_open(&account, &ledger, &device, "g"));
     for (;;) {
         const uint64_t bytes = (uint64_t)rand_r(&seed) % (LIMIT / 2) + 1;
-        if (gc_account_try_reserve(&account, bytes) && rand_r(&seed) % 4 != 0)
-            gc_account_release(&account, bytes);
+        if (gc_account_try_charge(&account, bytes) && rand_r(&seed) % 4 != 0)
+            gc_account_uncharge(&account, bytes);
     }
 }
 
@@ -607,16 +607,16 @@ static void nothing_stays_of_who_is_killed_anywhere(void **state)
             waitpid(pids[i], NULL, 0);
         }
         assert_int_equal(settled_sum(&account), 0);
-        assert_true(gc_account_try_reserve(&account, LIMIT));
-        gc_account_release(&account, LIMIT);
+        assert_true(gc_account_try_charge(&account, LIMIT));
+        gc_account_uncharge(&account, LIMIT);
     }
 }
 
 /* Whose slot it was. */
 static void pretend(uint32_t slot, uint32_t pid)
 {
-    atomic_store(&gc_ledger_slot(&ledger, slot)->start_ticks, gc_ledger_start_ticks(pid));
-    atomic_store(&gc_ledger_slot(&ledger, slot)->pid, pid);
+    atomic_store(&gc_ledger_get_slot(&ledger, slot)->start_ticks, gc_ledger_start_ticks(pid));
+    atomic_store(&gc_ledger_get_slot(&ledger, slot)->pid, pid);
 }
 
 /* The same number, started at the same time, and nobody holds the slot: it was this process. */
@@ -629,11 +629,11 @@ static void what_it_held_before_it_executed_another_program_is_gone(void **state
     open_account(&other, &before);
     open_account(&ledger, &mine);
     gc_account_set_limit(&mine, LIMIT);
-    assert_true(gc_account_try_reserve(&before, LIMIT));
+    assert_true(gc_account_try_charge(&before, LIMIT));
     gc_ledger_close(&other);
     assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), LIMIT);
     assert_false(has_dying);
-    assert_true(gc_account_try_reserve(&mine, LIMIT));
+    assert_true(gc_account_try_charge(&mine, LIMIT));
 }
 
 static void a_death_noted_late_is_not_the_next_owners(void **state)
@@ -644,15 +644,15 @@ static void a_death_noted_late_is_not_the_next_owners(void **state)
     (void)state;
     open_account(&ledger, &mine);
     open_account(&other, &theirs);
-    gc_account_charge(&theirs, 500);
+    gc_account_force_charge(&theirs, 500);
     const uint32_t slot = other.own;
     /* Long ago, of the owner before this one. */
-    atomic_store(&gc_ledger_slot(&ledger, slot)->death_ns, (uint64_t)1 << 17 | 0x7777);
+    atomic_store(&gc_ledger_get_slot(&ledger, slot)->death_ns, (uint64_t)1 << 17 | 0x7777);
     gc_ledger_close(&other);
     pretend(slot, (uint32_t)getppid());
     assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 0);
     assert_true(has_dying);
-    atomic_store(&gc_ledger_slot(&ledger, slot)->start_ticks, 1);
+    atomic_store(&gc_ledger_get_slot(&ledger, slot)->start_ticks, 1);
     assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 500);
 }
 
@@ -664,7 +664,7 @@ static void what_a_new_owner_holds_is_not_reaped(void **state)
     (void)state;
     open_account(&ledger, &mine);
     open_account(&other, &theirs);
-    gc_account_charge(&theirs, 500);
+    gc_account_force_charge(&theirs, 500);
     gc_ledger_close(&other);
     /* The kernel still shows its process: say, the one that runs this. */
     pretend(ledger.own + 1, (uint32_t)getppid());
@@ -672,18 +672,18 @@ static void what_a_new_owner_holds_is_not_reaped(void **state)
     assert_true(has_dying);
     struct gc_ledger third;
     open_ledger(&third);
-    assert_true(gc_ledger_claim_slot(&third));
+    assert_true(gc_ledger_acquire_slot(&third));
     assert_int_equal(third.own, ledger.own + 2); /* not given to others either */
     gc_ledger_close(&third);
-    atomic_store(&gc_ledger_slot(&ledger, ledger.own + 1)->start_ticks, 1); /* it is no more */
+    atomic_store(&gc_ledger_get_slot(&ledger, ledger.own + 1)->start_ticks, 1); /* it is no more */
     open_account(&other, &theirs);
     assert_int_equal(other.own, ledger.own + 1);
     assert_int_equal(gc_account_own(&theirs), 0);
-    gc_account_charge(&theirs, 300);
+    gc_account_force_charge(&theirs, 300);
     assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 0);
     assert_int_equal(gc_account_own(&theirs), 300);
     /* Of another namespace: while it holds its slot it is never given up for dead. */
-    atomic_store(&gc_ledger_slot(&other, other.own)->pid_namespace, 1);
+    atomic_store(&gc_ledger_get_slot(&other, other.own)->pid_namespace, 1);
     assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 0);
     usleep(150000);
     assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 0);
@@ -700,19 +700,19 @@ static void what_a_new_owner_holds_is_not_reaped(void **state)
 static void serve_two_requests(unsigned number)
 {
     open_and_claim(number);
-    struct gc_ledger_slot *slot = gc_ledger_slot(&ledger, ledger.own);
+    struct gc_ledger_slot *slot = gc_ledger_get_slot(&ledger, ledger.own);
     uint32_t served = atomic_load(&slot->served);
     identify(&ledger);
     for (int i = 0; i < 2; i++) {
         while (atomic_load(&slot->control) == served)
-            gc_ledger_await_request(&ledger, served);
+            gc_ledger_wait_request(&ledger, served);
         const uint32_t control = atomic_load(&slot->control);
-        const uint32_t asked = atomic_exchange(&slot->asked, 0);
-        if ((asked & 1U << GC_ASK_TRIM) != 0)
-            gc_ledger_answer(&ledger, GC_ASK_TRIM, GC_ANSWER_DONE, "trimmed");
-        if ((asked & 1U << GC_ASK_PAUSE) != 0)
-            gc_ledger_answer(&ledger, GC_ASK_PAUSE, GC_ANSWER_REFUSED, slot->asked_tenant);
-        gc_ledger_served(&ledger, served = control);
+        const uint32_t requests = atomic_exchange(&slot->requests, 0);
+        if ((requests & 1U << GC_REQUEST_TRIM) != 0)
+            gc_ledger_respond(&ledger, GC_REQUEST_TRIM, GC_RESPONSE_DONE, "trimmed");
+        if ((requests & 1U << GC_REQUEST_PAUSE) != 0)
+            gc_ledger_respond(&ledger, GC_REQUEST_PAUSE, GC_RESPONSE_REFUSED, slot->request_tenant);
+        gc_ledger_set_served(&ledger, served = control);
     }
     pause();
 }
@@ -721,26 +721,29 @@ static void requests_are_answered(void **state)
 {
     struct gc_ledger_process process;
     struct gc_ledger_ticket ticket;
-    struct gc_ledger_request request = {.ask = GC_ASK_TRIM};
-    char text[GC_LEDGER_ANSWER_BYTES];
+    struct gc_ledger_request request = {.kind = GC_REQUEST_TRIM};
+    char text[GC_LEDGER_RESPONSE_BYTES];
     (void)state;
     open_ledger(&ledger);
     const pid_t pid = run_child(serve_two_requests, 0);
     await_process(0, &process);
-    assert_true(gc_ledger_ask(&ledger, 0, process.generation, &request, &ticket));
-    assert_int_equal(gc_ledger_await(&ledger, &ticket, PATIENCE_MS, text), GC_ANSWER_DONE);
+    assert_true(gc_ledger_send_request(&ledger, 0, process.generation, &request, &ticket));
+    assert_int_equal(gc_ledger_wait_response(&ledger, &ticket, PATIENCE_MS, text),
+                     GC_RESPONSE_DONE);
     assert_string_equal(text, "trimmed");
-    request = (struct gc_ledger_request){.ask = GC_ASK_PAUSE, .tenant = "llama"};
-    assert_true(gc_ledger_ask(&ledger, 0, process.generation, &request, &ticket));
-    assert_int_equal(gc_ledger_await(&ledger, &ticket, PATIENCE_MS, text), GC_ANSWER_REFUSED);
+    request = (struct gc_ledger_request){.kind = GC_REQUEST_PAUSE, .tenant = "llama"};
+    assert_true(gc_ledger_send_request(&ledger, 0, process.generation, &request, &ticket));
+    assert_int_equal(gc_ledger_wait_response(&ledger, &ticket, PATIENCE_MS, text),
+                     GC_RESPONSE_REFUSED);
     assert_string_equal(text, "llama");
     /* It listens no more. */
-    assert_true(gc_ledger_ask(&ledger, 0, process.generation, &request, &ticket));
-    assert_int_equal(gc_ledger_await(&ledger, &ticket, 30, text), GC_ANSWER_NONE);
+    assert_true(gc_ledger_send_request(&ledger, 0, process.generation, &request, &ticket));
+    assert_int_equal(gc_ledger_wait_response(&ledger, &ticket, 30, text), GC_RESPONSE_NONE);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
-    assert_int_equal(gc_ledger_await(&ledger, &ticket, PATIENCE_MS, text), GC_ANSWER_GONE);
-    assert_false(gc_ledger_ask(&ledger, 0, process.generation, &request, &ticket));
+    assert_int_equal(gc_ledger_wait_response(&ledger, &ticket, PATIENCE_MS, text),
+                     GC_RESPONSE_ENDED);
+    assert_false(gc_ledger_send_request(&ledger, 0, process.generation, &request, &ticket));
 }
 
 /* ---- garbage ---- */
@@ -788,11 +791,11 @@ static void garbage_harms_nobody(void **state)
                 break;
         }
         read_everything();
-        (void)gc_account_try_reserve(&account, 10);
-        gc_account_charge(&account, UINT64_MAX);
-        gc_account_release(&account, UINT64_MAX);
+        (void)gc_account_try_charge(&account, 10);
+        gc_account_force_charge(&account, UINT64_MAX);
+        gc_account_uncharge(&account, UINT64_MAX);
         assert_true(gc_account_own(&account) <= GC_LEDGER_BYTES_MASK);
-        (void)gc_ledger_claim_group(&ledger, "another");
+        (void)gc_ledger_find_or_add_group(&ledger, "another");
         (void)gc_ledger_limit_group(&ledger, "another", GC_LEDGER_NONE, 1);
     }
 }

@@ -15,24 +15,24 @@
 #define ADDRESSES 8192 /* few, so that they come again */
 #define BASE UINT64_C(0x7f0000000000)
 
-static struct gc_host host;
+static struct gc_host_mem host;
 static struct gc_stack_table *table;
 
 static void start(void)
 {
-    host = (struct gc_host){0};
+    host = (struct gc_host_mem){0};
     assert_int_equal(gc_stacks_create(&host, &table), GC_OK);
 }
 
 static void stop(void)
 {
     gc_stacks_destroy(table);
-    assert_int_equal(gc_host_bytes(&host), 0);
+    assert_int_equal(gc_host_mem_bytes(&host), 0);
 }
 
 __attribute__((noinline)) static uint32_t take_here(void)
 {
-    return gc_stacks_take(table);
+    return gc_stacks_capture(table);
 }
 
 /* Of this process, in memory of its own. */
@@ -72,12 +72,12 @@ static void memory_follows_what_is_live(void **state)
     const long before = resident_kib();
     for (uint64_t i = 0; i < lived + live; i++) {
         if (i < lived)
-            gc_stacks_note_alloc(table, 0, BASE + i * 512, 512, stack);
+            gc_stacks_on_alloc(table, 0, BASE + i * 512, 512, stack);
         if (i >= live)
-            gc_stacks_note_free(table, 0, BASE + (i - live) * 512);
+            gc_stacks_on_free(table, 0, BASE + (i - live) * 512);
     }
     assert_in_range(resident_kib() - before, 0, 2048);
-    assert_in_range(gc_host_bytes(&host), 1, 512 << 10);
+    assert_in_range(gc_host_mem_bytes(&host), 1, 512 << 10);
     assert_int_equal(gc_stacks_lost(table), 0);
     stop();
 }
@@ -89,10 +89,10 @@ static void a_site_has_its_frames_and_counts(void **state)
     (void)state;
     start();
     const uint32_t stack = take_here();
-    gc_stacks_note_alloc(table, 1, 0x1000, 100, stack);
-    gc_stacks_note_alloc(table, 1, 0x2000, 50, stack);
-    gc_stacks_note_free(table, 1, 0x1000);
-    gc_stacks_note_alloc(table, 1, 0x3000, 20, stack);
+    gc_stacks_on_alloc(table, 1, 0x1000, 100, stack);
+    gc_stacks_on_alloc(table, 1, 0x2000, 50, stack);
+    gc_stacks_on_free(table, 1, 0x1000);
+    gc_stacks_on_alloc(table, 1, 0x3000, 20, stack);
     assert_int_equal(gc_stacks_sites(table, 0, sites, 2), 0);
     assert_int_equal(gc_stacks_sites(table, 1, sites, 2), 1);
     assert_int_equal(sites[0].count, 3);
@@ -109,11 +109,11 @@ static void a_site_has_its_frames_and_counts(void **state)
         frames++;
     assert_in_range(frames, 2, GC_STACK_FRAMES_MAX);
     /* Without a stack there is nothing to find, and that is counted. */
-    gc_stacks_note_alloc(table, 1, 0x4000, 20, GC_STACK_NONE);
+    gc_stacks_on_alloc(table, 1, 0x4000, 20, GC_STACK_NONE);
     assert_int_equal(gc_stacks_lost(table), 1);
     /* What nobody told of is no harm; an address that comes again replaces what it was. */
-    gc_stacks_note_free(table, 1, 0x9000);
-    gc_stacks_note_alloc(table, 1, 0x3000, 30, stack);
+    gc_stacks_on_free(table, 1, 0x9000);
+    gc_stacks_on_alloc(table, 1, 0x3000, 30, stack);
     assert_int_equal(gc_stacks_sites(table, 1, sites, 2), 1);
     assert_int_equal(sites[0].live_bytes, 80);
     assert_int_equal(sites[0].live_count, 2);
@@ -144,12 +144,12 @@ static void random_allocations_are_found_as_in_a_list(void **state)
             live[count].address = BASE + at * 512;
             live[count].bytes = seed >> 40;
             bytes += live[count].bytes;
-            gc_stacks_note_alloc(table, 0, live[count].address, live[count].bytes, stack);
+            gc_stacks_on_alloc(table, 0, live[count].address, live[count].bytes, stack);
             count++;
         } else if (count > 0) {
             const uint32_t gone = (uint32_t)(seed >> 20) % count;
             taken[(live[gone].address - BASE) / 512] = false;
-            gc_stacks_note_free(table, 0, live[gone].address);
+            gc_stacks_on_free(table, 0, live[gone].address);
             assert_int_equal(gc_stacks_find(table, 0, live[gone].address), 0);
             bytes -= live[gone].bytes;
             live[gone] = live[--count];
@@ -171,9 +171,9 @@ static void *take_and_note(void *argument)
 {
     const uint64_t base = (uint64_t)(uintptr_t)argument << 32;
     for (uint64_t i = 1; i <= 2000; i++) {
-        gc_stacks_note_alloc(table, 0, base + i * 512, 512, gc_stacks_take(table));
+        gc_stacks_on_alloc(table, 0, base + i * 512, 512, gc_stacks_capture(table));
         if (i % 2 == 0)
-            gc_stacks_note_free(table, 0, base + i * 512);
+            gc_stacks_on_free(table, 0, base + i * 512);
     }
     return NULL;
 }
@@ -201,7 +201,7 @@ static void without_memory_there_is_no_table(void **state)
     (void)state;
     if (getenv("GC_TEST_EMULATED") != NULL)
         skip(); /* qemu's user mode knows no limit on addresses */
-    host = (struct gc_host){0};
+    host = (struct gc_host_mem){0};
     struct rlimit before;
     struct rlimit little;
     assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
@@ -219,7 +219,7 @@ static void without_memory_there_is_no_table(void **state)
         }
     }
     assert_null(none);
-    assert_int_equal(gc_host_bytes(&host), 0);
+    assert_int_equal(gc_host_mem_bytes(&host), 0);
 }
 
 int main(void)

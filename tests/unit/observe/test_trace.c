@@ -316,7 +316,7 @@ static void events_a_second_apart_are_written(void **state)
     event.time_ns += UINT64_C(1100000000);
     gc_trace_record(trace, &event);
     free(scratch_file(path, &after));
-    assert_int_equal(after - before, sizeof(struct gc_trace_record));
+    assert_int_equal(after - before, sizeof(struct gc_trace_file_record));
     gc_trace_close(trace);
 }
 
@@ -413,15 +413,15 @@ static void torn_files_are_read_up_to_the_tear(void **state)
     size_t bytes;
     (void)state;
     char *data = valid_trace(&bytes);
-    const size_t head = bytes - 10 * sizeof(struct gc_trace_record);
+    const size_t head = bytes - 10 * sizeof(struct gc_trace_file_record);
     for (size_t cut = 0; cut <= bytes; cut++) {
         const uint64_t count = count_events(data, cut, &reader);
         if (cut < head) {
             assert_true(count == UINT64_MAX);
             continue;
         }
-        assert_int_equal(count, (cut - head) / sizeof(struct gc_trace_record));
-        assert_int_equal(reader.torn, (cut - head) % sizeof(struct gc_trace_record) != 0);
+        assert_int_equal(count, (cut - head) / sizeof(struct gc_trace_file_record));
+        assert_int_equal(reader.torn, (cut - head) % sizeof(struct gc_trace_file_record) != 0);
     }
     free(data);
 }
@@ -432,10 +432,11 @@ static void damaged_records_are_skipped(void **state)
     size_t bytes;
     (void)state;
     char *data = valid_trace(&bytes);
-    char *records = data + bytes - 10 * sizeof(struct gc_trace_record);
+    char *records = data + bytes - 10 * sizeof(struct gc_trace_file_record);
     records[0] = 0;                                                    /* no op */
-    records[sizeof(struct gc_trace_record)] = GC_TRACE_UNMAP + 1;      /* unknown op */
-    memset(records + 2 * sizeof(struct gc_trace_record) + 2, 0xff, 2); /* unknown entry point */
+    records[sizeof(struct gc_trace_file_record)] = GC_TRACE_UNMAP + 1; /* unknown op */
+    memset(records + 2 * sizeof(struct gc_trace_file_record) + 2, 0xff,
+           2); /* unknown entry point */
     assert_int_equal(count_events(data, bytes, &reader), 7);
     assert_int_equal(reader.skipped, 3);
     free(data);
@@ -461,7 +462,7 @@ static void levels_are_recorded_when_they_change(void **state)
     (void)state;
     struct gc_trace *trace = open_trace();
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        gc_trace_levels(trace, 7, &rows[i].levels, rows[i].time_us * 1000);
+        gc_trace_record_levels(trace, 7, &rows[i].levels, rows[i].time_us * 1000);
     gc_trace_close(trace);
     char *data = scratch_file(path, &bytes);
     assert_int_equal(gc_trace_reader_init(&reader, data, bytes, &why), GC_OK);
@@ -487,10 +488,10 @@ static void levels_and_memory_are_told_apart(void **state)
     size_t bytes;
     (void)state;
     char *data = valid_trace(&bytes);
-    struct gc_trace_record *records =
-        (struct gc_trace_record *)(data + bytes - 10 * sizeof(struct gc_trace_record));
+    struct gc_trace_file_record *records =
+        (struct gc_trace_file_record *)(data + bytes - 10 * sizeof(struct gc_trace_file_record));
     for (size_t i = 0; i < 3; i++)
-        records[i] = (struct gc_trace_record){
+        records[i] = (struct gc_trace_file_record){
             .op = (uint8_t)(GC_TRACE_LEVELS + i), .api = UINT16_MAX, .address = 4096, .bytes = 1};
     assert_int_equal(count_events(data, bytes, &reader), 7);
     assert_int_equal(reader.skipped, 0);

@@ -31,7 +31,7 @@ static void *submit(void *argument)
 {
     struct submitter *submitter = argument;
     while (gc_gate_try_enter(&submitter->core->work.gate) == GC_GATE_CLOSED)
-        gc_core_await_resume(submitter->core);
+        gc_wait_resume(submitter->core);
     atomic_store(&submitter->is_through, true);
     gc_gate_leave(&submitter->core->work.gate);
     return NULL;

@@ -22,59 +22,59 @@
 /* ---- the file ---- */
 
 /* Three places, of which the first and the third are one after the other. */
-static const struct gc_run_entry sample_entries[] = {
+static const struct gc_plan_entry sample_entries[] = {
     {.bytes = 4 * KIB, .offset = 0, .lower = 0, .upper = 2},
     {.bytes = 2 * KIB, .offset = 4 * KIB, .lower = 1, .upper = 5, .stream = 1},
     {.bytes = 3 * KIB, .offset = 512, .lower = 3, .upper = 5},
 };
-static const struct gc_run_plan sample = {.entries = sample_entries,
-                                          .count = 3,
-                                          .loop_start = 1,
-                                          .stream_count = 2,
-                                          .end_time = 5,
-                                          .device = 2,
-                                          .peak_bytes = 6 * KIB};
+static const struct gc_plan sample = {.entries = sample_entries,
+                                      .count = 3,
+                                      .loop_start = 1,
+                                      .stream_count = 2,
+                                      .end_time = 5,
+                                      .device = 2,
+                                      .peak_bytes = 6 * KIB};
 
 struct file {
-    struct gc_run_header header;
-    struct gc_run_entry entries[3];
+    struct gc_plan_header header;
+    struct gc_plan_entry entries[3];
     unsigned char more[8];
 };
-#define FILE_BYTES (sizeof(struct gc_run_header) + 3 * sizeof(struct gc_run_entry))
+#define FILE_BYTES (sizeof(struct gc_plan_header) + 3 * sizeof(struct gc_plan_entry))
 
 static struct file write_sample(void)
 {
     struct file file = {.more = {0}};
-    struct gc_out out;
+    struct gc_writer out;
     int ends[2];
     assert_int_equal(pipe(ends), 0);
-    gc_out_init(&out, ends[1]);
-    gc_run_plan_write(&sample, &out);
-    assert_int_equal(gc_out_flush(&out), GC_OK);
+    gc_writer_init(&out, ends[1]);
+    gc_plan_write(&sample, &out);
+    assert_int_equal(gc_writer_flush(&out), GC_OK);
     assert_int_equal(read(ends[0], &file, sizeof(file)), FILE_BYTES);
     close(ends[0]);
     close(ends[1]);
     return file;
 }
 
-static enum gc_status read_file(const struct file *file, size_t bytes, struct gc_run_error *error)
+static enum gc_status read_file(const struct file *file, size_t bytes, struct gc_plan_error *error)
 {
     struct gc_region region;
-    struct gc_run_plan plan;
-    gc_region_init(&region, GC_RUN_REGION_BYTES_MAX);
-    const enum gc_status status = gc_run_plan_read(&region, file, bytes, &plan, error);
+    struct gc_plan plan;
+    gc_region_init(&region, GC_PLAN_REGION_BYTES_MAX);
+    const enum gc_status status = gc_plan_read(&region, file, bytes, &plan, error);
     gc_region_fini(&region);
     return status;
 }
 
 static void seal(struct file *file)
 {
-    file->header.checksum = gc_run_checksum(&file->header, file->entries);
+    file->header.checksum = gc_plan_checksum(&file->header, file->entries);
 }
 
 static void refuses(struct file *file, const char *why)
 {
-    struct gc_run_error error;
+    struct gc_plan_error error;
     seal(file);
     if (read_file(file, FILE_BYTES, &error) != GC_FORMAT || strstr(error.text, why) == NULL)
         fail_msg("wanted: %s; got: %s", why, error.text);
@@ -84,12 +84,12 @@ static void refuses(struct file *file, const char *why)
 static void what_is_written_is_read(void **state)
 {
     struct gc_region region;
-    struct gc_run_plan plan;
-    struct gc_run_error error;
+    struct gc_plan plan;
+    struct gc_plan_error error;
     (void)state;
     const struct file file = write_sample();
-    gc_region_init(&region, GC_RUN_REGION_BYTES_MAX);
-    assert_int_equal(gc_run_plan_read(&region, &file, FILE_BYTES, &plan, &error), GC_OK);
+    gc_region_init(&region, GC_PLAN_REGION_BYTES_MAX);
+    assert_int_equal(gc_plan_read(&region, &file, FILE_BYTES, &plan, &error), GC_OK);
     assert_int_equal(plan.count, 3);
     assert_int_equal(plan.loop_start, 1);
     assert_int_equal(plan.stream_count, 2);
@@ -114,7 +114,7 @@ static void every_rule_of_the_file_is_checked(void **state)
     refuses(&file, "the header's last word");
     file.header.count = 0xffffffff;
     file.header.checksum = 0;
-    struct gc_run_error error;
+    struct gc_plan_error error;
     assert_int_equal(read_file(&file, FILE_BYTES, &error), GC_FORMAT);
     assert_non_null(strstr(error.text, "160 bytes; with 4294967295 entries it has 137438953504"));
     file = write_sample();
@@ -155,7 +155,7 @@ static void every_rule_of_the_file_is_checked(void **state)
 static void a_file_that_was_cut_or_changed_is_refused(void **state)
 {
     const struct file file = write_sample();
-    struct gc_run_error error;
+    struct gc_plan_error error;
     (void)state;
     assert_int_equal(read_file(&file, FILE_BYTES, &error), GC_OK);
     for (size_t bytes = 0; bytes < FILE_BYTES; bytes++)
@@ -172,15 +172,15 @@ static void a_file_that_was_cut_or_changed_is_refused(void **state)
 static void what_is_no_readable_file_is_refused(void **state)
 {
     struct gc_region region;
-    struct gc_run_plan plan;
-    struct gc_run_error error;
+    struct gc_plan plan;
+    struct gc_plan_error error;
     (void)state;
-    gc_region_init(&region, GC_RUN_REGION_BYTES_MAX);
-    assert_int_equal(gc_run_plan_load(&region, "/nowhere/run.plan", &plan, &error), GC_IO);
+    gc_region_init(&region, GC_PLAN_REGION_BYTES_MAX);
+    assert_int_equal(gc_plan_load(&region, "/nowhere/run.plan", &plan, &error), GC_IO);
     assert_non_null(strstr(error.text, "there is no such file"));
-    assert_int_equal(gc_run_plan_load(&region, "/dev/null", &plan, &error), GC_IO);
+    assert_int_equal(gc_plan_load(&region, "/dev/null", &plan, &error), GC_IO);
     assert_non_null(strstr(error.text, "is no regular file"));
-    assert_int_equal(gc_run_plan_load(&region, "/proc/self/status", &plan, &error), GC_FORMAT);
+    assert_int_equal(gc_plan_load(&region, "/proc/self/status", &plan, &error), GC_FORMAT);
     gc_region_fini(&region);
 }
 
@@ -319,24 +319,24 @@ static void what_lives_into_the_next_step_makes_two_steps_one(void **state)
 
 /* ---- matching ---- */
 
-static struct gc_run_match match;
-static struct gc_host host;
-static struct gc_run_entry entries[100];
-static struct gc_run_plan plan;
+static struct gc_match match;
+static struct gc_host_mem host;
+static struct gc_plan_entry entries[100];
+static struct gc_plan plan;
 
 /* Entries of `sizes` units of 512 bytes each. */
 static void begin_match(const unsigned *sizes, uint32_t count, uint32_t loop_start)
 {
     for (uint32_t i = 0; i < count; i++)
-        entries[i] = (struct gc_run_entry){.bytes = sizes[i] * UINT64_C(512)};
-    plan = (struct gc_run_plan){
+        entries[i] = (struct gc_plan_entry){.bytes = sizes[i] * UINT64_C(512)};
+    plan = (struct gc_plan){
         .entries = entries, .count = count, .loop_start = loop_start, .stream_count = 4};
-    assert_int_equal(gc_run_match_init(&match, &plan, &host), GC_OK);
+    assert_int_equal(gc_match_init(&match, &plan, &host), GC_OK);
 }
 
 static uint32_t next(unsigned size)
 {
-    return gc_run_match_next(&match, size * UINT64_C(512), 0, false);
+    return gc_match_next(&match, size * UINT64_C(512), 0, false);
 }
 
 static void order_is_followed_round_and_round(void **state)
@@ -345,17 +345,17 @@ static void order_is_followed_round_and_round(void **state)
     (void)state;
     begin_match(sizes, 5, 1);
     assert_int_equal(next(9), 0);
-    for (uint32_t round = 0; round < 3; round++) {
+    for (uint32_t iteration = 0; iteration < 3; iteration++) {
         assert_int_equal(next(1), 1);
         assert_int_equal(next(2), 2);
         assert_int_equal(next(1), 3);
         assert_int_equal(next(3), 4);
     }
-    assert_int_equal(match.round_count, 3);
-    assert_int_equal(match.jump_count, 0);
-    assert_int_equal(next(9), GC_RUN_NONE); /* what came before the steps is over */
-    gc_run_match_fini(&match);
-    assert_int_equal(gc_host_bytes(&host), 0);
+    assert_int_equal(match.iteration_count, 3);
+    assert_int_equal(match.resync_count, 0);
+    assert_int_equal(next(9), GC_PLAN_NONE); /* what came before the steps is over */
+    gc_match_fini(&match);
+    assert_int_equal(gc_host_mem_bytes(&host), 0);
 }
 
 static void missing_added_and_swapped_ones_cost_nothing(void **state)
@@ -367,16 +367,16 @@ static void missing_added_and_swapped_ones_cost_nothing(void **state)
     begin_match(sizes, 40, 0);
     assert_int_equal(next(1), 0);
     assert_int_equal(next(3), 2); /* 2 is missing */
-    assert_int_equal(next(50), GC_RUN_NONE);
+    assert_int_equal(next(50), GC_PLAN_NONE);
     assert_int_equal(next(5), 4); /* 4 comes later */
     assert_int_equal(next(4), 3);
     assert_int_equal(next(6), 5);
-    assert_int_equal(next(6), GC_RUN_NONE); /* taken */
+    assert_int_equal(next(6), GC_PLAN_NONE); /* taken */
     assert_int_equal(next(7), 6);
     for (unsigned i = 7; i < 40; i++)
         assert_int_equal(next(i + 1), i);
     assert_int_equal(next(1), 0);
-    gc_run_match_fini(&match);
+    gc_match_fini(&match);
 }
 
 /* Every third one has the same size: one more of them, or one less, is a matter of its own. */
@@ -396,8 +396,8 @@ static void a_surplus_or_missing_one_does_not_shift_the_rest(void **state)
         departed += next(sizes[i]) != i;
     }
     assert_true(departed <= 1);
-    assert_int_equal(match.jump_count, 0);
-    gc_run_match_fini(&match);
+    assert_int_equal(match.resync_count, 0);
+    gc_match_fini(&match);
 }
 
 static void a_place_far_away_is_found_by_three_sizes(void **state)
@@ -408,15 +408,15 @@ static void a_place_far_away_is_found_by_three_sizes(void **state)
         sizes[i] = i + 1;
     begin_match(sizes, 100, 0);
     assert_int_equal(next(1), 0);
-    assert_int_equal(next(60), GC_RUN_NONE);
-    assert_int_equal(next(61), GC_RUN_NONE);
+    assert_int_equal(next(60), GC_PLAN_NONE);
+    assert_int_equal(next(61), GC_PLAN_NONE);
     assert_int_equal(next(62), 61);
     assert_int_equal(next(63), 62);
-    assert_int_equal(match.jump_count, 1);
-    assert_int_equal(next(10), GC_RUN_NONE);
-    assert_int_equal(next(11), GC_RUN_NONE);
+    assert_int_equal(match.resync_count, 1);
+    assert_int_equal(next(10), GC_PLAN_NONE);
+    assert_int_equal(next(11), GC_PLAN_NONE);
     assert_int_equal(next(12), 11);
-    gc_run_match_fini(&match);
+    gc_match_fini(&match);
 }
 
 static void an_idle_run_may_begin_again(void **state)
@@ -428,10 +428,10 @@ static void an_idle_run_may_begin_again(void **state)
     begin_match(sizes, 60, 0);
     for (unsigned i = 0; i < 30; i++)
         assert_int_equal(next(i + 1), i);
-    assert_int_equal(gc_run_match_next(&match, 512, 0, false), GC_RUN_NONE);
-    assert_int_equal(gc_run_match_next(&match, 512, 0, true), 0);
+    assert_int_equal(gc_match_next(&match, 512, 0, false), GC_PLAN_NONE);
+    assert_int_equal(gc_match_next(&match, 512, 0, true), 0);
     assert_int_equal(next(2), 1);
-    gc_run_match_fini(&match);
+    gc_match_fini(&match);
 }
 
 static void streams_are_bound_by_their_first_match(void **state)
@@ -441,15 +441,15 @@ static void streams_are_bound_by_their_first_match(void **state)
     begin_match(sizes, 6, 0);
     entries[0].stream = entries[3].stream = 1;
     entries[1].stream = entries[4].stream = 2;
-    assert_int_equal(gc_run_match_next(&match, 512, 0, false), GC_RUN_NONE);
-    assert_int_equal(gc_run_match_next(&match, 512, 77, false), 0);
-    assert_int_equal(gc_run_match_next(&match, 1024, 77, false), GC_RUN_NONE);
-    assert_int_equal(gc_run_match_next(&match, 1024, 88, false), 1);
+    assert_int_equal(gc_match_next(&match, 512, 0, false), GC_PLAN_NONE);
+    assert_int_equal(gc_match_next(&match, 512, 77, false), 0);
+    assert_int_equal(gc_match_next(&match, 1024, 77, false), GC_PLAN_NONE);
+    assert_int_equal(gc_match_next(&match, 1024, 88, false), 1);
     assert_int_equal(next(3), 2);
-    assert_int_equal(gc_run_match_next(&match, 512, 88, false), GC_RUN_NONE);
-    gc_run_match_close_stream(&match, 77);
-    assert_int_equal(gc_run_match_next(&match, 512, 99, false), 3);
-    gc_run_match_fini(&match);
+    assert_int_equal(gc_match_next(&match, 512, 88, false), GC_PLAN_NONE);
+    gc_match_close_stream(&match, 77);
+    assert_int_equal(gc_match_next(&match, 512, 99, false), 3);
+    gc_match_fini(&match);
 }
 
 /* Whatever is asked for: an entry that comes back has the size, and none comes twice in a round. */
@@ -465,14 +465,14 @@ static void any_requests_get_fitting_entries(void **state)
     for (uint32_t n = 0; n < 200000; n++) {
         random = gc_mix_u64(random + n);
         const unsigned size = 1 + (unsigned)(random % 14);
-        const uint32_t before = match.round;
-        const uint32_t i = gc_run_match_next(&match, size * UINT64_C(512), 0, random % 1000 == 0);
-        assert_true(i == GC_RUN_NONE || (i < 100 && sizes[i] == size));
-        assert_true(match.cursor < 100 && match.round >= before);
-        matched += i != GC_RUN_NONE;
+        const uint32_t before = match.iteration;
+        const uint32_t i = gc_match_next(&match, size * UINT64_C(512), 0, random % 1000 == 0);
+        assert_true(i == GC_PLAN_NONE || (i < 100 && sizes[i] == size));
+        assert_true(match.cursor < 100 && match.iteration >= before);
+        matched += i != GC_PLAN_NONE;
     }
     assert_true(matched > 20000);
-    gc_run_match_fini(&match);
+    gc_match_fini(&match);
 }
 
 int main(void)

@@ -8,7 +8,7 @@
 
 #define BASE UINT64_C(0x7f1240000000)
 
-static struct gc_host host;
+static struct gc_host_mem host;
 static struct gc_pagemap map;
 
 static int open_map(void **state)
@@ -76,15 +76,15 @@ static void memory_is_counted_where_it_is_written(void **state)
 {
     struct gc_block block = {.address = BASE};
     (void)state;
-    const uint64_t before = gc_host_bytes(&host);
+    const uint64_t before = gc_host_mem_bytes(&host);
     assert_int_equal(gc_pagemap_prepare(&map, BASE, UINT64_C(80) << 30), GC_OK);
-    const uint64_t prepared = gc_host_bytes(&host) - before;
+    const uint64_t prepared = gc_host_mem_bytes(&host) - before;
     assert_true(prepared < UINT64_C(80) * 8192);
     gc_pagemap_set(&map, BASE, &block);
-    assert_int_equal(gc_host_bytes(&host) - before - prepared, 2 * 4096);
+    assert_int_equal(gc_host_mem_bytes(&host) - before - prepared, 2 * 4096);
     gc_pagemap_clear(&map, BASE);
     gc_pagemap_set(&map, BASE + GC_GRANULE, &block);
-    assert_int_equal(gc_host_bytes(&host) - before - prepared, 2 * 4096);
+    assert_int_equal(gc_host_mem_bytes(&host) - before - prepared, 2 * 4096);
 }
 
 /* The edges are those of blocks that stay, in a host page of their own or not. */
@@ -99,22 +99,22 @@ static void what_was_written_for_a_range_goes_with_it(void **state)
     assert_int_equal(gc_pagemap_prepare(&map, first - GC_GRANULE, bytes + 2 * GC_GRANULE), GC_OK);
     gc_pagemap_set(&map, first - GC_GRANULE, &block);
     gc_pagemap_set(&map, first + bytes, &block);
-    const uint64_t before = gc_host_bytes(&host);
+    const uint64_t before = gc_host_mem_bytes(&host);
     for (unsigned round = 0; round < 3; round++) {
         for (uint64_t at = first; at < first + bytes; at += UINT64_C(1) << 17)
             gc_pagemap_set(&map, at, &block);
-        assert_true(gc_host_bytes(&host) - before >= bytes / 64);
+        assert_true(gc_host_mem_bytes(&host) - before >= bytes / 64);
         for (uint64_t at = first; at < first + bytes; at += UINT64_C(1) << 17)
             gc_pagemap_clear(&map, at);
-        gc_pagemap_forget(&map, first, bytes);
-        assert_int_equal(gc_host_bytes(&host), before);
+        gc_pagemap_drop(&map, first, bytes);
+        assert_int_equal(gc_host_mem_bytes(&host), before);
         assert_ptr_equal(gc_pagemap_get(&map, first - GC_GRANULE), &block);
         assert_ptr_equal(gc_pagemap_get(&map, first + bytes), &block);
         assert_ptr_equal(gc_pagemap_find(&map, first + bytes - 1, &start), &block);
         assert_int_equal(start, first - GC_GRANULE);
     }
     gc_pagemap_set(&map, first + 7 * GC_GRANULE, &block);
-    gc_pagemap_forget(&map, first + 8 * GC_GRANULE, bytes - 8 * GC_GRANULE);
+    gc_pagemap_drop(&map, first + 8 * GC_GRANULE, bytes - 8 * GC_GRANULE);
     assert_ptr_equal(gc_pagemap_get(&map, first + 7 * GC_GRANULE), &block);
     assert_ptr_equal(gc_pagemap_find(&map, first + bytes - 1, &start), &block);
     assert_int_equal(start, first + 7 * GC_GRANULE);

@@ -136,7 +136,7 @@ static void retire_covers_only_what_was_freed_before(void **state)
     sim_driver_submit(&bench.sim, 1, b, 4096);
     workbench_free(&bench, b);
     assert_int_equal(workbench_figures(&bench).pending.current, 8192);
-    gc_core_retire(bench.core, bench.contexts[0], epoch); /* the capture is in another context */
+    gc_core_complete(bench.core, bench.contexts[0], epoch); /* the capture is in another context */
     assert_int_equal(workbench_figures(&bench).pending.current, 4096);
     workbench_capture(&bench, 0, false);
     assert_int_equal(bench.sim.calls[SIM_SYNCHRONIZE], 0);
@@ -183,7 +183,7 @@ static void peers_are_waited_for(void **state)
     workbench_free(&bench, b);
     assert_int_equal(workbench_figures(&bench).pending.current, 4096);
     workbench_capture(&bench, 1, false);
-    gc_core_retire(bench.core, bench.contexts[0], gc_context_epoch(bench.contexts[0]));
+    gc_core_complete(bench.core, bench.contexts[0], gc_context_epoch(bench.contexts[0]));
     assert_int_equal(workbench_figures(&bench).pending.current,
                      4096); /* the peer was not waited for */
     const uint64_t c = workbench_alloc(&bench, 0, 512);
@@ -356,7 +356,7 @@ static void context_dropped_during_a_driver_call(void **state)
     (void)state;
     for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct workbench bench;
-        const struct gc_request request = {.bytes = 4096, .is_whole = cases[i].is_exported};
+        const struct gc_request request = {.bytes = 4096, .is_dedicated = cases[i].is_exported};
         uint64_t address;
         workbench_open_plain(&bench);
         struct meddler meddler = {.bench = &bench, .when = cases[i].when, .drops = true};

@@ -93,26 +93,26 @@ static void threads_keep_nothing_above_the_limit(void **state)
                                           .is_fenced = true};
     (void)state;
     workbench_open(&bench, &setup);
-    struct gc_cache *cache = gc_core_cache_create(bench.core);
+    struct gc_tcache *tcache = gc_tcache_create(bench.core);
     const uint64_t kept = workbench_alloc(&bench, 0, GC_MIB(64));
     const uint64_t block = workbench_alloc(&bench, 0, GC_KIB(4));
     const uint64_t other = workbench_alloc(&bench, 0, GC_KIB(4));
-    assert_true(gc_core_try_free(bench.core, cache, block));
-    assert_true(gc_core_try_alloc(cache, bench.contexts[0], &request, &address));
-    assert_true(gc_core_try_free(bench.core, cache, address));
+    assert_true(gc_tcache_free(bench.core, tcache, block));
+    assert_true(gc_tcache_alloc(tcache, bench.contexts[0], &request, &address));
+    assert_true(gc_tcache_free(bench.core, tcache, address));
     gc_core_set_limit(bench.core, bench.device, GC_MIB(10));
-    assert_false(gc_core_try_alloc(cache, bench.contexts[0], &request, &address));
-    assert_true(gc_core_try_free(bench.core, cache, other));
-    assert_false(gc_core_try_alloc(cache, bench.contexts[0], &request, &address));
+    assert_false(gc_tcache_alloc(tcache, bench.contexts[0], &request, &address));
+    assert_true(gc_tcache_free(bench.core, tcache, other));
+    assert_false(gc_tcache_alloc(tcache, bench.contexts[0], &request, &address));
     workbench_free(&bench, kept);
     address = workbench_alloc(&bench, 0, GC_KIB(4)); /* within the limit again */
     gc_core_set_limit(bench.core, bench.device, UINT64_MAX);
     workbench_free(&bench, address);
     address = workbench_alloc(&bench, 0, GC_KIB(4));
-    assert_true(gc_core_try_free(bench.core, cache, address));
-    assert_true(gc_core_try_alloc(cache, bench.contexts[0], &request, &address));
-    assert_true(gc_core_try_free(bench.core, cache, address));
-    gc_core_cache_retire(bench.core, cache);
+    assert_true(gc_tcache_free(bench.core, tcache, address));
+    assert_true(gc_tcache_alloc(tcache, bench.contexts[0], &request, &address));
+    assert_true(gc_tcache_free(bench.core, tcache, address));
+    gc_tcache_destroy(bench.core, tcache);
     workbench_close(&bench);
 }
 

@@ -194,14 +194,14 @@ static void marks_are_reset_one_by_one(void **state)
     const uint64_t a = alloc_in(&bench, 8192, STREAM_A);
     const uint64_t b = alloc_in(&bench, 4096, STREAM_A);
     free_in(&bench, a, STREAM_A);
-    gc_device_reset_ordered_mark(device, GC_ORDERED_USED);
-    assert_int_equal(gc_device_ordered_mark_bytes(device, GC_ORDERED_USED), 4096);
-    assert_int_equal(gc_device_ordered_mark_bytes(device, GC_ORDERED_RESERVED), 8192 + 4096);
+    gc_device_reset_ordered_peak(device, GC_ORDERED_USED);
+    assert_int_equal(gc_device_ordered_peak_bytes(device, GC_ORDERED_USED), 4096);
+    assert_int_equal(gc_device_ordered_peak_bytes(device, GC_ORDERED_RESERVED), 8192 + 4096);
     assert_int_equal(workbench_figures(&bench).ordered.peak, 8192 + 4096);
     free_in(&bench, b, STREAM_A);
-    gc_device_reset_ordered_mark(device, GC_ORDERED_RESERVED);
-    assert_int_equal(gc_device_ordered_mark_bytes(device, GC_ORDERED_RESERVED), 0);
-    assert_int_equal(gc_device_ordered_mark_bytes(device, GC_ORDERED_USED), 4096);
+    gc_device_reset_ordered_peak(device, GC_ORDERED_RESERVED);
+    assert_int_equal(gc_device_ordered_peak_bytes(device, GC_ORDERED_RESERVED), 0);
+    assert_int_equal(gc_device_ordered_peak_bytes(device, GC_ORDERED_USED), 4096);
     workbench_close(&bench);
 }
 

@@ -8,18 +8,18 @@ CUresult cuStreamQuery_ptsz(CUstream stream);
 CUresult cuStreamSynchronize_ptsz(CUstream stream);
 CUresult cuLaunchHostFunc_ptsz(CUstream stream, CUhostFn function, void *data);
 
-struct order {
+struct alloc_request {
     pthread_mutex_t lock;
     int count;
     int seen[64];
 };
 
 struct order_step {
-    struct order *order;
+    struct alloc_request *order;
     int number;
 };
 
-static struct order order = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static struct alloc_request order = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void note_order(void *argument)
 {

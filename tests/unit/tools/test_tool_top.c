@@ -314,12 +314,12 @@ static void narrow_screens_keep_what_matters(void **state)
 
 static char *print_table(const struct top_view *view, unsigned width)
 {
-    struct gc_out out;
+    struct gc_writer out;
     const int fd = scratch_fd();
     size_t bytes;
-    gc_out_init(&out, fd);
+    gc_writer_init(&out, fd);
     assert_int_equal(top_text_print(&out, view, &by_reserved, width), GC_OK);
-    assert_int_equal(gc_out_flush(&out), GC_OK);
+    assert_int_equal(gc_writer_flush(&out), GC_OK);
     char *text = scratch_read(fd, &bytes);
     close(fd);
     return text;
@@ -414,13 +414,13 @@ static void thousands_of_rows(void **state)
 
 static json_t *read_json(const struct top_view *view, const struct top_order *order)
 {
-    struct gc_out out;
+    struct gc_writer out;
     json_error_t error;
     const int fd = scratch_fd();
     size_t bytes;
-    gc_out_init(&out, fd);
+    gc_writer_init(&out, fd);
     assert_int_equal(top_json_print(&out, view, order, "/dev/shm/x", 77), GC_OK);
-    assert_int_equal(gc_out_flush(&out), GC_OK);
+    assert_int_equal(gc_writer_flush(&out), GC_OK);
     char *text = scratch_read(fd, &bytes);
     close(fd);
     json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, &error);

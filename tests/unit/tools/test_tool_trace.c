@@ -20,7 +20,7 @@
 static struct {
     struct gc_trace_header header;
     char names[16];
-    struct gc_trace_record records[RECORDS_MAX];
+    struct gc_trace_file_record records[RECORDS_MAX];
 } file;
 static size_t record_count;
 
@@ -30,7 +30,7 @@ static void begin(void)
     memcpy(file.header.magic, GC_TRACE_MAGIC, sizeof(file.header.magic));
     file.header.version = GC_TRACE_VERSION;
     file.header.header_bytes = sizeof(file.header) + sizeof(file.names);
-    file.header.record_bytes = sizeof(struct gc_trace_record);
+    file.header.record_bytes = sizeof(struct gc_trace_file_record);
     file.header.api_count = 2;
     memcpy(file.names, "alloc\0free\0", 12);
     record_count = 0;
@@ -38,25 +38,26 @@ static void begin(void)
 
 static void add(uint8_t op, uint64_t address, uint64_t bytes, uint64_t time_us)
 {
-    file.records[record_count++] = (struct gc_trace_record){.op = op,
-                                                            .api = op == GC_TRACE_FREE,
-                                                            .address = address,
-                                                            .bytes = bytes,
-                                                            .stream = 9,
-                                                            .time_ns = 5000000 + time_us * 1000};
+    file.records[record_count++] =
+        (struct gc_trace_file_record){.op = op,
+                                      .api = op == GC_TRACE_FREE,
+                                      .address = address,
+                                      .bytes = bytes,
+                                      .stream = 9,
+                                      .time_ns = 5000000 + time_us * 1000};
 }
 
 static char *walk(struct trace_sum *sum)
 {
     struct gc_trace_reader reader;
-    struct gc_out csv;
+    struct gc_writer csv;
     const char *why;
-    const size_t bytes =
-        sizeof(file.header) + sizeof(file.names) + record_count * sizeof(struct gc_trace_record);
+    const size_t bytes = sizeof(file.header) + sizeof(file.names) +
+                         record_count * sizeof(struct gc_trace_file_record);
     assert_int_equal(gc_trace_reader_init(&reader, &file, bytes, &why), GC_OK);
-    gc_out_init(&csv, scratch_fd());
+    gc_writer_init(&csv, scratch_fd());
     assert_int_equal(trace_export_csv(reader, &csv), GC_OK);
-    assert_int_equal(gc_out_flush(&csv), GC_OK);
+    assert_int_equal(gc_writer_flush(&csv), GC_OK);
     assert_int_equal(trace_walk(&reader, NULL, sum), GC_OK);
     char *text = scratch_read(csv.fd, NULL);
     close(csv.fd);
