@@ -27,7 +27,7 @@ CUDA_INCLUDE := $(if $(filter /usr,$(CUDA_HOME)),,-isystem $(CUDA_HOME)/include)
 # The simulated device and the tests on it take CUDA 13 headers, whatever the library is built with.
 SIM_CUDA_HOME := $(firstword $(foreach d,$(CUDA_HOME) /usr/local/cuda $(CURDIR)/build/cuda,$(if $(shell \
 	grep -s 'define CUDA_VERSION 13' $(d)/include/cuda.h),$(d))) $(CUDA_HOME))
-BASE_CFLAGS := -std=gnu11 -fvisibility=hidden -fPIC -pthread $(WARN) $(if $(CI),-Werror) -I. -I$(OUT)/gen \
+BASE_CFLAGS := -std=gnu11 -fvisibility=hidden -fPIC -ffunction-sections -fdata-sections -pthread $(WARN) $(if $(CI),-Werror) -I. -I$(OUT)/gen \
 	-DGC_VERSION='"$(VERSION)"'
 # The library is preloaded, never loaded late: its thread-locals live where no call is needed to find them.
 CORE_CFLAGS := $(BASE_CFLAGS) -ftls-model=initial-exec $(CFLAGS) $(CFLAGS_$(BUILD))
@@ -55,12 +55,15 @@ obj = $(patsubst %,$(OUT)/obj/%.o,$(basename $(1)))
 PAGE := $(OUT)/gen/page.h
 PAGE_SRC := core/report/page/page.html core/report/page/page.css $(sort $(wildcard core/report/page/*.js))
 GENERATED += $(PAGE)
+# Comments on lines of their own, indentation and empty lines stay out of it.
+PAGE_STRIP := sed -e '/^ *\/\*.*\*\/ *$$/d' -e '/^ *\/\*/,/\*\/ *$$/d' -e '/^ *\/\//d' -e 's/^ *//' -e '/^$$/d'
 page_array = printf 'static const unsigned char $(1)[] = {\n' && od -An -v -tu1 | sed 's/[0-9][0-9]*/&,/g' && printf '0};\n'
 $(PAGE): $(PAGE_SRC) scripts/rules.mk
 	$(call say,GEN)
 	$(Q)mkdir -p $(@D)
-	$(Q)cat $(filter %.js,$^) > $(OUT)/gen/page.js
-	$(Q)set -e; { sed -e '/^@DATA@/,$$d' -e '/^@STYLE@/{' -e 'r core/report/page/page.css' -e 'd' -e '}' core/report/page/page.html | \
+	$(Q)cat $(filter %.js,$^) | $(PAGE_STRIP) > $(OUT)/gen/page.js
+	$(Q)$(PAGE_STRIP) core/report/page/page.css > $(OUT)/gen/page.css
+	$(Q)set -e; { sed -e '/^@DATA@/,$$d' -e '/^@STYLE@/{' -e 'r $(OUT)/gen/page.css' -e 'd' -e '}' core/report/page/page.html | \
 		{ $(call page_array,page_head); }; \
 		sed -e '1,/^@DATA@/d' -e '/^@SCRIPT@/{' -e 'r $(OUT)/gen/page.js' -e 'd' -e '}' core/report/page/page.html | \
 		{ $(call page_array,page_tail); }; } > $@.new
@@ -75,6 +78,10 @@ $(FLAGS_FILE): force
 	$(Q)printf '%s\n' '$(CC) $(subst ','\'',$(ALL_CFLAGS) $(ALL_LDFLAGS))' > $@.new
 	$(Q)if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
+# Rooms that no allocation, free or submission passes through: small rather than fast.
+SIZE_ROOMS := core/config core/debug core/io core/report shim/intercept shim/life shim/public shim/real
+$(foreach r,$(SIZE_ROOMS),$(OUT)/obj/$(r)/%.o): FOR_SIZE := $(if $(filter -O2,$(CFLAGS) $(CFLAGS_$(BUILD))),-Os)
+
 # C++ is for benchmarks only: structures to compare with.
 $(OUT)/obj/tests/bench/%.o: tests/bench/%.cc $(FLAGS_FILE)
 	$(call say,CXX)
@@ -85,11 +92,11 @@ $(OUT)/obj/tests/bench/%.o: tests/bench/%.cc $(FLAGS_FILE)
 $(OUT)/obj/%.o: %.c $(FLAGS_FILE) | generated
 	$(call say,CC)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(ALL_CFLAGS) $(FOR_SIZE) -MMD -MP -c -o $@ $<
 $(OUT)/obj/core/%.o: core/%.c $(FLAGS_FILE) | generated
 	$(call say,CC)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(CORE_CFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(CORE_CFLAGS) $(FOR_SIZE) -MMD -MP -c -o $@ $<
 $(OUT)/obj/tools/%.o: tools/%.c $(FLAGS_FILE) | generated
 	$(call say,CC)
 	$(Q)mkdir -p $(@D)
@@ -122,7 +129,7 @@ $(EXPORTS): shim/api.def $(wildcard shim/*.def shim/*/*.def) scripts/rules.mk
 	$(Q){ echo '{ global: $(if $(filter asan tsan,$(BUILD)),,dlopen; dlsym; dlvsym;) gpucache_*;'; tr ' ' '\n' < $@.names; echo 'local: *; };'; } > $@
 
 # Its own names bind to itself (and cost nothing at load); programs keep pointers into it, so it stays.
-LIB_LDFLAGS := -Wl,-Bsymbolic-functions -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro
+LIB_LDFLAGS := -Wl,--gc-sections -Wl,-Bsymbolic-functions -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro
 LIB := $(OUT)/libgpucache.so
 # Raised when gpucache.h breaks with programs that were built before (scripts/check-abi.sh).
 SONAME := libgpucache.so.0
