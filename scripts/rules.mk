@@ -75,11 +75,11 @@ $(PAGE): $(PAGE_SRC) scripts/rules.mk
 FLAGS_FILE := $(OUT)/obj/.flags
 $(FLAGS_FILE): force
 	$(Q)mkdir -p $(@D)
-	$(Q)printf '%s\n' '$(CC) $(subst ','\'',$(ALL_CFLAGS) $(ALL_LDFLAGS))' > $@.new
+	$(Q)printf '%s\n' '$(CC) $(subst ','\'',$(ALL_CFLAGS) $(ALL_LDFLAGS) $(SIZE_ROOMS))' > $@.new
 	$(Q)if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
 # Rooms that no allocation, free or submission passes through: small rather than fast.
-SIZE_ROOMS := core/config core/debug core/io core/report shim/intercept shim/life shim/public shim/real
+SIZE_ROOMS := core/config core/debug core/io core/report shim/life shim/public
 $(foreach r,$(SIZE_ROOMS),$(OUT)/obj/$(r)/%.o): FOR_SIZE := $(if $(filter -O2,$(CFLAGS) $(CFLAGS_$(BUILD))),-Os)
 
 # C++ is for benchmarks only: structures to compare with.
