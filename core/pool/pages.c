@@ -270,3 +270,79 @@ void gc_pages_detach_locked(struct gc_pool *pool, struct gc_slot *slot)
     if (was_listed)
         list_add(&pool->pages, page);
 }
+
+/* ---- sums ---- */
+
+/* Whether another slot of the run from `start` to `slot` would take the same page. */
+static bool is_twice(const struct gc_slot *start, const struct gc_slot *slot)
+{
+    const struct gc_slot *other = slot->page->first;
+    while (other != NULL && !(other >= start && other < slot))
+        other = other->next;
+    return other != NULL;
+}
+
+/* The part of [address, address + bytes) in slot `i`. */
+static uint64_t overlap(const struct gc_pool *pool, const struct gc_arena *arena, uint64_t i,
+                        const struct gc_block *free_block)
+{
+    const uint64_t start = arena->segment->address + i * pool->pages.page_bytes;
+    return gc_min_u64(start + pool->pages.page_bytes, free_block->address + free_block->bytes) -
+           gc_max_u64(start, free_block->address);
+}
+
+static void measure_free(const struct gc_pool *pool, const struct gc_arena *arena,
+                         const struct gc_block *free_block, struct gc_free_sums *sums)
+{
+    uint64_t first;
+    uint64_t end;
+    uint64_t run = 0;
+    gc_pages_slots(pool, arena, free_block->address, free_block->bytes, &first, &end);
+    const struct gc_slot *start = &arena->slots[first];
+    for (uint64_t i = first; i < gc_min_u64(end, arena->touched_count); i++) {
+        const struct gc_slot *slot = &arena->slots[i];
+        if (!gc_slot_is_backed(slot) || is_twice(start, slot)) {
+            run = 0;
+            start = slot + 1;
+            continue;
+        }
+        const uint64_t bytes = overlap(pool, arena, i, free_block);
+        run += bytes;
+        sums->largest_bytes = gc_max_u64(sums->largest_bytes, run);
+        if (slot->use_count > 0)
+            sums->free_bytes += bytes; /* of idle pages all is counted below, once */
+    }
+}
+
+static void measure_segment(const struct gc_pool *pool, const struct gc_segment *segment,
+                            struct gc_free_sums *sums)
+{
+    for (const struct gc_block *block = segment->first; block != NULL; block = block->next) {
+        if (block->state != GC_BLOCK_FREE)
+            continue;
+        if (segment->arena != NULL) {
+            measure_free(pool, segment->arena, block, sums);
+        } else {
+            sums->free_bytes += block->bytes;
+            sums->largest_bytes = gc_max_u64(sums->largest_bytes, block->bytes);
+        }
+    }
+}
+
+struct gc_free_sums gc_pool_measure_locked(const struct gc_pool *pool)
+{
+    struct gc_free_sums sums = {0, 0};
+    if (pool->pages.arenas == NULL) {
+        for (unsigned size_class = 0; size_class < GC_CLASS_COUNT; size_class++) {
+            sums.free_bytes += pool->content.bins[size_class].bytes;
+            sums.largest_bytes = gc_max_u64(sums.largest_bytes,
+                                            gc_bins_largest_bytes(&pool->content.bins[size_class]));
+        }
+        return sums;
+    }
+    for (const struct gc_segment *segment = pool->content.segments; segment != NULL;
+         segment = segment->next)
+        measure_segment(pool, segment, &sums);
+    sums.free_bytes += pool->pages.idle_count * pool->pages.page_bytes;
+    return sums;
+}

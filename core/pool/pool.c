@@ -1,5 +1,5 @@
 /* A pool: its lock, the block records at hand, and blocks: cut, merged, in the bins. */
-#include "core/pool/pool_block.h"
+#include "core/pool/pool.h"
 
 #include "core/base/assert.h"
 
