@@ -266,13 +266,10 @@ uint16_t gc_context_number(const struct gc_context *context)
 
 /* ---- contexts of the driver ---- */
 
-enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct gc_device *device,
-                                   struct gc_context **context)
+enum gc_status gc_context_add(struct gc_core *core, uint64_t handle, struct gc_device *device,
+                              struct gc_context **context, bool *is_second)
 {
-    *context = gc_core_find_context(core, handle);
-    if (*context != NULL)
-        return GC_OK;
-    bool is_second = false;
+    *is_second = false;
     struct gc_context *created = create_context(core, handle, device);
     if (created == NULL)
         return GC_NO_HOST_MEMORY;
@@ -285,17 +282,11 @@ enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct
         complete_all(created);
         link_locked(core, created);
         *context = created;
-        is_second = ++core->live_contexts > 1;
+        *is_second = ++core->live_contexts > 1;
     }
     gc_lock_release(&core->registry);
     if (*context != created)
         destroy_context(core, created);
-    /* Sequentially consistent: either gc_core_set_conservative finds it, or this sees the word. */
-    if (atomic_load_explicit(&core->work.is_conservative, memory_order_seq_cst))
-        gc_context_set_roaming(*context);
-    int ignored; /* work that comes before memory is idle is held up */
-    if (is_second)
-        (void)gc_submit_leave_single_stream(core, &ignored);
     return GC_OK;
 }
 
@@ -374,11 +365,6 @@ static bool claim_record_locked(struct gc_context *record)
 }
 
 /* ---- roaming ---- */
-
-struct gc_context *gc_context_first_roaming(const struct gc_core *core)
-{
-    return follow(&core->roaming);
-}
 
 static bool begin_roaming(struct gc_context *head)
 {
@@ -459,11 +445,6 @@ void gc_context_sub_pages(struct gc_context *context, uint64_t bytes)
         atomic_fetch_sub_explicit(&context->quota->mapped_bytes, bytes, memory_order_relaxed);
 }
 
-bool gc_context_is_dropped(const struct gc_context *context)
-{
-    return atomic_load_explicit(&context->is_dropped, memory_order_acquire);
-}
-
 int gc_context_closed_code(const struct gc_context *context)
 {
     const struct gc_driver *driver = &context->core->driver;
@@ -513,4 +494,21 @@ void gc_core_set_faulted(struct gc_core *core)
         for (; context != NULL; context = gc_context_next(context))
             atomic_store_explicit(&context->is_faulted, true, memory_order_relaxed);
     }
+}
+
+/* ---- epochs ---- */
+
+uint64_t gc_context_epoch(struct gc_context *context)
+{
+    /* Acquire: what is counted was submitted before the program's wait begins. */
+    return atomic_load_explicit(&context->core->work.submitted, memory_order_acquire);
+}
+
+void gc_context_raise_completed(struct gc_context *context, uint64_t epoch)
+{
+    uint_fast64_t completed = atomic_load_explicit(&context->completed, memory_order_relaxed);
+    while (completed < epoch &&
+           !atomic_compare_exchange_weak_explicit(&context->completed, &completed, epoch,
+                                                  memory_order_release, memory_order_relaxed))
+        ;
 }

@@ -85,9 +85,6 @@ static inline struct gc_context *gc_context_next(const struct gc_context *contex
     return atomic_load_explicit(&context->next_in_device, memory_order_acquire);
 }
 
-/* The heads of contexts that roam, one after the other, as above. */
-struct gc_context *gc_context_first_roaming(const struct gc_core *core);
-
 static inline struct gc_context *gc_context_next_roaming(const struct gc_context *context)
 {
     return atomic_load_explicit(&context->next_roaming, memory_order_acquire);
@@ -97,6 +94,11 @@ static inline struct gc_context *gc_context_next_roaming(const struct gc_context
 static inline struct gc_context *gc_context_next_record(const struct gc_context *record)
 {
     return atomic_load_explicit(&record->next_record, memory_order_acquire);
+}
+
+static inline bool gc_context_is_dropped(const struct gc_context *context)
+{
+    return atomic_load_explicit(&context->is_dropped, memory_order_acquire);
 }
 
 static inline bool gc_context_is_fenceless(const struct gc_context *context)
@@ -135,6 +137,11 @@ static inline bool gc_context_may_reuse(struct gc_context *context, struct gc_su
 
 void gc_contexts_init(struct gc_core *core);
 void gc_contexts_fini(struct gc_core *core);
+
+/* Finds or adds the head of a handle: for gc_core_add_context. *is_second: this one was added, and
+ * another context is live. */
+enum gc_status gc_context_add(struct gc_core *core, uint64_t handle, struct gc_device *device,
+                              struct gc_context **context, bool *is_second) GC_CHECKED;
 
 /* ---- what its memory is charged to, and counted for ---- */
 
@@ -194,7 +201,6 @@ void gc_device_size_tcaches(struct gc_device *device);
 
 /* All work counted up to `mark` is done, that of peers too. */
 void gc_context_raise_completed(struct gc_context *context, uint64_t epoch);
-bool gc_context_is_dropped(const struct gc_context *context);
 /* The driver's context is gone: a record may be dropped before. */
 static inline bool gc_context_is_gone(const struct gc_context *context)
 {

@@ -5,7 +5,7 @@
 
 #include "core/base/bits.h"
 #include "core/device/registry.h"
-#include "core/device/tenant_record.h"
+#include "core/device/tenant.h"
 
 #include <stddef.h>
 #include <string.h>

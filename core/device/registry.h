@@ -111,6 +111,13 @@ static inline unsigned gc_core_reattach_count(const struct gc_core *core)
     return atomic_load_explicit(&core->reattach_count, memory_order_acquire);
 }
 
+/* The first head whose work may reach any context's memory; gc_context_next_roaming follows.
+ * Acquire: pairs with the release in context.c. */
+static inline struct gc_context *gc_context_first_roaming(const struct gc_core *core)
+{
+    return atomic_load_explicit(&core->roaming, memory_order_acquire);
+}
+
 /* ---- submit.c ---- */
 
 /* Makes sure that what is in the bins of the context is truly idle, not only in the order of the

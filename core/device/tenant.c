@@ -5,7 +5,6 @@
 #include "core/base/bits.h"
 #include "core/config/parse.h"
 #include "core/device/registry.h"
-#include "core/device/tenant_record.h"
 
 #include <stddef.h>
 #include <string.h>
