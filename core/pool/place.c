@@ -1,15 +1,19 @@
-/* Where a block goes: best fit over the free blocks of its class, by addresses alone; and the last
- * resort, any hole that is backed. */
+/* Placement: best fit over the free blocks of a class, by addresses alone; as the last resort any
+ * free block that needs no driver call. And the segments of a pool: added, removed, restored,
+ * exported.
+ *
+ * gc_block.segment and gc_segment.pool are stored with release: the partners are the acquires in
+ * core/device/lookup.c, lock_pool_of, which follows them without a lock. */
 #include "core/pool/pool.h"
 
 #include "core/base/assert.h"
 
 #include <stddef.h>
 
-/* Holes that are looked at because a block might fit between the pages of them. */
+/* Free blocks that are tried where a block may fit between page boundaries only. */
 #define FIT_TRIES 256
 
-/* Where in the hole a block of `bytes` would start; false if it does not fit. */
+/* The address at which `bytes` would start in the free block; false: they do not fit. */
 static bool fit(const struct gc_pool *pool, struct gc_block *free_block, uint64_t bytes,
                 bool is_tight, struct gc_place *place)
 {
@@ -48,7 +52,6 @@ bool gc_pool_find_at_locked(const struct gc_pool *pool, uint64_t address, uint64
     return bytes <= block->bytes && address - block->address <= block->bytes - bytes;
 }
 
-/* A live block at the place, unless it needs the driver. */
 struct gc_block *gc_pool_alloc_at_locked(struct gc_pool *pool, const struct gc_place *place,
                                          const struct gc_alloc_spec *spec)
 {
@@ -75,7 +78,7 @@ struct gc_block *gc_pool_alloc_locked(struct gc_pool *pool, enum gc_size_class s
     return gc_pool_alloc_at_locked(pool, &place, spec);
 }
 
-/* At the hole's start, at its first page and at its end. */
+/* Tries the start of the free block, its first page boundary and its end. */
 static struct gc_block *alloc_in_block(struct gc_pool *pool, struct gc_block *free_block,
                                        const struct gc_alloc_spec *spec)
 {

@@ -1,9 +1,10 @@
-/* The pool's walker: checks every invariant that pool.h names. */
+/* Validators of the invariants that pool.h and pages.h name. For tests and check builds: O(blocks
+ * log blocks + slots). */
 #include "core/pool/pool.h"
 
 #include <stddef.h>
 
-/* Leaves the walker at the first thing that is wrong. */
+/* Returns false from the validator if the condition fails. */
 #define REQUIRE(condition)                                                                         \
     do {                                                                                           \
         if (!(condition))                                                                          \
@@ -41,7 +42,7 @@ static bool check_page(const struct gc_page *page)
     return true;
 }
 
-/* Walks slots and blocks side by side. */
+/* Walks slots and blocks in parallel. */
 static bool check_arena(const struct gc_pool *pool, const struct gc_arena *arena,
                         uint64_t *used_pages)
 {
@@ -73,7 +74,7 @@ bool gc_pages_validate_locked(const struct gc_pool *pool)
     uint64_t idle = 0;
     uint64_t small = 0;
     if (pages->is_changing)
-        return true; /* as told by who changes them */
+        return true; /* the thread that changes mappings is in between */
     for (unsigned list = 0; list < 2; list++) {
         for (const struct gc_page *page = pages->idle[list].oldest; page != NULL;
              page = page->next) {
@@ -93,7 +94,7 @@ bool gc_pages_validate_locked(const struct gc_pool *pool)
 
 /* ---- the pool ---- */
 
-/* What a walk over the segments adds up. */
+/* Sums over the segments. */
 struct sums {
     uint64_t free_count[GC_CLASS_COUNT];
     uint64_t free_bytes[GC_CLASS_COUNT];
@@ -136,7 +137,7 @@ static bool check_segment(const struct gc_pool *pool, const struct gc_segment *s
     return true;
 }
 
-/* A list of pending blocks, by stamp. */
+/* One list of pending blocks, in order of epoch. */
 static bool check_pending(const struct gc_block *first, const struct gc_block *last,
                           struct sums *sums)
 {
