@@ -1,7 +1,7 @@
 /* The history of freed blocks and the checks of their memory: see debug.h.
  *
  * The history is a ring of the last 8192 frees. A record is "filled" while its memory holds poison:
- * until that memory is handed out or released. Memory whose record left the ring is not checked.
+ * until that memory is reused or released. Memory whose record left the ring is not checked.
  * Records are found by address, so poison works with the driver's own memory only; device.c
  * therefore does not let pools remap pages under GPUCACHE_DEBUG. */
 #include "core/debug/debug.h"

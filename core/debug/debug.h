@@ -61,7 +61,7 @@ static inline bool gc_debug_maps_blocks(const struct gc_core *core)
     return (core->debug->flags & (GC_DEBUG_GUARD | GC_DEBUG_UAF)) != 0;
 }
 
-/* A block was handed out: checks the poison of its memory, and fills the bytes that rounding added.
+/* A request got a block: checks the poison of its memory, and fills the bytes that rounding added.
  */
 void gc_debug_on_alloc(struct gc_context *context, uint64_t address, uint64_t bytes,
                        uint64_t requested_bytes);
