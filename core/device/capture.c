@@ -1,19 +1,18 @@
-/* Captures, peers and waits of a context: who may use its memory, and when nothing may be asked of
- * the driver. All records of a handle are of one mind: what is said of one holds for each. A
- * capture may spread to streams of any context, so while one is under way all contexts capture. */
+/* Captures: while one is under way no driver call may wait. A capture may spread to streams of any
+ * context, so all contexts count as capturing. */
 #include "core/base/assert.h"
 #include "core/device/registry.h"
 
 #include <stddef.h>
 #include <time.h>
 
-/* How long a capture waits for a synchronisation under way: 2 s in all. */
+/* A capture waits up to 2 s for waits under way. */
 #define CAPTURE_PAUSE_NS 50000
 #define CAPTURE_PAUSES_MAX 40000
 
 /* ---- captures ---- */
 
-/* Whether a wait of any context's is under way. */
+/* Whether a wait for any context is under way. */
 static bool is_waited_for(struct gc_core *core)
 {
     bool is_waited = atomic_load_explicit(&core->everyone_count, memory_order_seq_cst) != 0;
@@ -25,14 +24,14 @@ static bool is_waited_for(struct gc_core *core)
     return is_waited;
 }
 
-/* Inside the capture no fence can be recorded for what is pending already. */
+/* Records fences for pending blocks: inside the capture none can be recorded. */
 static void record_pending(struct gc_core *core)
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         const struct gc_device *device = gc_core_find_device(core, i);
         struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
         for (; context != NULL; context = gc_context_next(context))
-            gc_fence_mark_pending(context);
+            gc_fence_record_pending(context);
     }
 }
 
@@ -42,18 +41,19 @@ void gc_context_capture_begin(struct gc_context *context)
     struct gc_core *core = context->core;
     int ignored;
     (void)gc_submit_leave_single_stream(core, &ignored); /* inside the capture it could not wait */
-    /* Where calls go unseen the capture may have begun already. */
+    /* If calls bypass the library the capture may have begun already. */
     if (!atomic_load_explicit(&core->work.is_conservative, memory_order_relaxed))
         record_pending(core);
     atomic_store_explicit(&core->has_captured, true, memory_order_relaxed);
-    gc_lock_acquire(&core->registry); /* a record that is made meanwhile has the same count */
+    gc_lock_acquire(&core->registry); /* a record added meanwhile starts with the same count */
     for (struct gc_context *record = core->all_contexts; record != NULL;
          record = record->next_of_all)
         atomic_fetch_add_explicit(&record->capture_count, 1, memory_order_seq_cst);
     atomic_fetch_add_explicit(&core->capture_count, 1, memory_order_seq_cst);
     gc_lock_release(&core->registry);
-    /* A synchronisation of ours that ended inside the capture would invalidate it. No wait begins
-     * any more; those under way are the device's to end, so not for ever. Looks end at once. */
+    /* A wait of the library that ended inside the capture would invalidate it. No wait begins any
+     * more; those under way may depend on the device, so the time is bounded. Queries end at once.
+     */
     for (unsigned i = 0; i < CAPTURE_PAUSES_MAX; i++) {
         if (!is_waited_for(core))
             return;
@@ -76,7 +76,7 @@ void gc_context_capture_end(struct gc_context *context)
 
 bool gc_context_is_capturing(const struct gc_context *context)
 {
-    if (context->is_device) /* any of them may use its memory */
+    if (context->is_device) /* any capturing context may use its memory */
         return atomic_load_explicit(&context->core->capture_count, memory_order_relaxed) > 0;
     return atomic_load_explicit(&context->capture_count, memory_order_relaxed) > 0;
 }

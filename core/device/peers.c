@@ -7,7 +7,7 @@
 
 /* ---- peers ---- */
 
-/* A peer on whose device there is another one. */
+/* The index of a peer whose device has another peer in the list. */
 static uint32_t find_twin_locked(const struct gc_context *context)
 {
     for (uint32_t i = 1; i < context->peer_count; i++) {
@@ -19,8 +19,9 @@ static uint32_t find_twin_locked(const struct gc_context *context)
     return 0;
 }
 
-/* Those that are gone make room. One too many takes the place of another one of its device, so that
- * all devices that use the memory stay listed, and all contexts are waited for from now on. */
+/* Removes dropped peers, then adds the new one. If the list is full, the new peer replaces one
+ * whose device has another peer, so that every device stays listed; waits are for all contexts from
+ * then on. */
 static void list_peer_locked(struct gc_context *context, struct gc_context *peer)
 {
     uint32_t kept = 0;
@@ -48,13 +49,14 @@ static bool is_listed_locked(const struct gc_context *context, const struct gc_c
     return is_listed;
 }
 
-static bool list_new_peer_locked(struct gc_context *context, struct gc_context *peer)
+static bool add_peer_locked(struct gc_context *context, struct gc_context *peer)
 {
     if (is_listed_locked(context, peer))
         return false;
     list_peer_locked(context, peer);
-    /* Fences that do not cover the peer must not answer for what is freed from now on, though
-     * nothing was submitted since. What is still to be taken its work of before does not use. */
+    /* Earlier fences do not cover the peer, so blocks freed from now on need a later epoch, even if
+     * no work was submitted since. An empty pool of a device needs none: earlier work of the peer
+     * does not use memory that is still to be allocated. */
     if (!context->is_device || context->pool.content.segments != NULL)
         gc_submit_end(&context->core->work);
     return true;
@@ -63,7 +65,7 @@ static bool list_new_peer_locked(struct gc_context *context, struct gc_context *
 void gc_context_list_peer(struct gc_context *context, struct gc_context *peer)
 {
     gc_pool_acquire_plain(&context->pool);
-    (void)list_new_peer_locked(context, peer);
+    (void)add_peer_locked(context, peer);
     gc_pool_release(&context->pool);
 }
 
@@ -71,7 +73,7 @@ bool gc_context_begin_opening(struct gc_context *context, struct gc_context *pee
 {
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
-    const bool is_new = list_new_peer_locked(context, peer) && peer->device != context->device;
+    const bool is_new = add_peer_locked(context, peer) && peer->device != context->device;
     while (!is_new && peer->device != context->device && context->opening_count > 0)
         gc_lock_wait(&pool->lock, &pool->pages.changed);
     context->opening_count += is_new;
@@ -90,8 +92,8 @@ void gc_context_end_opening(struct gc_context *context)
 
 /* ---- waits ---- */
 
-/* Announces a wait, unless the context captures. The order of the two words matters: either this
- * sees the capture, or gc_context_capture_begin sees the wait. */
+/* Announces a wait, unless the context captures. Both words are sequentially consistent: either
+ * this thread sees the capture, or gc_context_capture_begin sees the wait. */
 static bool announce_wait(struct gc_context *context, struct gc_wait_set *set)
 {
     atomic_fetch_add_explicit(&context->wait_count, 1, memory_order_seq_cst);
@@ -99,7 +101,7 @@ static bool announce_wait(struct gc_context *context, struct gc_wait_set *set)
     return atomic_load_explicit(&context->capture_count, memory_order_seq_cst) == 0;
 }
 
-static bool is_in(const struct gc_wait_set *set, const struct gc_context *context)
+static bool contains(const struct gc_wait_set *set, const struct gc_context *context)
 {
     for (uint32_t i = 0; i < set->count; i++)
         if (set->contexts[i]->head == context->head)
@@ -127,7 +129,7 @@ bool gc_context_wait_begin_locked(struct gc_context *context, struct gc_wait_set
     const struct gc_core *core = context->core;
     for (struct gc_context *roaming = gc_context_first_roaming(core);
          may_wait && !is_crowded && roaming != NULL; roaming = gc_context_next_roaming(roaming)) {
-        if (gc_context_is_dropped(roaming) || is_in(set, roaming))
+        if (gc_context_is_dropped(roaming) || contains(set, roaming))
             continue;
         is_crowded = set->count > GC_PEER_MAX;
         may_wait = is_crowded || announce_wait(roaming, set);
