@@ -1,5 +1,5 @@
-/* Captures: while one is under way no driver call may wait. A capture may spread to streams of any
- * context, so all contexts count as capturing. */
+/* Captures: while one is under way the library makes no driver call that waits. A capture may
+ * spread to streams of any context, so all contexts count as capturing. */
 #include "core/base/assert.h"
 #include "core/device/registry.h"
 

@@ -29,17 +29,15 @@ struct gc_context {
     struct gc_core *core;
     struct gc_device *device;
     uint64_t handle;
-    struct gc_context
-        /* Links all records ever made, for gc_core_destroy. Guarded by the registry's lock. */
-        *next_of_all;
+    /* Links all records ever made, for gc_core_destroy. Guarded by the registry's lock. */
+    struct gc_context *next_of_all;
     _Atomic(struct gc_context *) next_in_bucket;
     _Atomic(struct gc_context *) next_in_device;
     atomic_bool is_dropped; /* set before the pool is emptied */
     struct gc_gate gate;    /* of a head: closed while the driver destroys the context */
     atomic_uint capture_count;
-    atomic_bool
-        /* Its last wait failed: the driver is queried before the pool serves a request. */
-        is_faulted;
+    /* Its last wait failed: the driver is queried before the pool serves a request. */
+    atomic_bool is_faulted;
     atomic_uint wait_count; /* waits for this context's work under way */
     /* All work counted up to here is completed (core/device/submit.h), that of peers too. Only
      * rises. Release: pairs with the acquire in gc_context_has_completed. */
@@ -50,8 +48,8 @@ struct gc_context {
     /* The driver cannot record a fence of all work: frees wait, as the driver's own do. */
     atomic_bool is_fenceless;
     atomic_uint_fast64_t stuck_epoch; /* epoch of a fence whose wait timed out */
-    atomic_bool
-        follows_plan; /* a plan is followed, so the pool must see every request: see core/follow */
+    /* A plan is followed, so the pool must see every request: see core/follow. */
+    atomic_bool follows_plan;
     atomic_uint_fast64_t tcache_bytes; /* capacity of a thread cache of the context */
     struct gc_context *head;           /* of the handle; the record itself if it is the head */
     bool is_device;           /* of a device, not of a driver context: no work of its own */
@@ -61,14 +59,15 @@ struct gc_context {
     struct gc_context *next_dropped;          /* list of the thread that drops the handle */
     atomic_bool has_peers;                    /* the peers of its head are copied */
     struct gc_pool pool;
-    /* Guarded by the pool's lock. */
-    struct gc_fences
-        *fences; /* from a slab; NULL once the pool is dropped and no query is under way */
+    /* From a slab; NULL once the pool is dropped and no query is under way. Guarded by the pool's
+     * lock, as the fields up to is_crowded. */
+    struct gc_fences *fences;
     uint32_t peer_count;
     struct gc_context *peers[GC_PEER_MAX]; /* if there are more, at least one of each device */
     uint32_t opening_count;                /* threads that grant access to a peer's device */
     bool is_crowded;                       /* more peers than listed: waits are for all contexts */
-    struct gc_range *kept_ranges;          /* of a head: reserved until its teardown */
+    struct gc_range *
+        kept_ranges; /* of a head: ranges reserved until its teardown; guarded by the pool's lock */
     /* Of a head, permanently: it roams. Guarded by the registry's lock. */
     bool is_roaming;
     _Atomic(struct gc_context *) next_roaming; /* gc_core.roaming; read without a lock */

@@ -21,15 +21,15 @@ struct gc_device {
     struct gc_budget budget;
     struct gc_account account; /* in the group; budget.account points here in a group */
     uint32_t ledger_row;       /* GC_LEDGER_NONE: none */
-    atomic_bool is_group_over; /* the group may exceed its limit */
+    atomic_bool is_group_over; /* the group's charges are possibly above its limit */
     atomic_bool is_over_limit; /* set by gc_limit_enforce_device: thread caches are off */
     atomic_flag over_limit_logged;
     /* A request timed out, and no memory became free or pending since. */
     atomic_bool is_exhausted;
     struct gc_stats stats;
-    struct gc_gauge_cell
-        ordered_peaks[GC_ORDERED_PEAK_COUNT]; /* as stats.ordered, with peaks of their own */
-    struct gc_idle idle;                      /* of all pools and elastic pools */
+    /* As stats.ordered, with peaks of their own. */
+    struct gc_gauge_cell ordered_peaks[GC_ORDERED_PEAK_COUNT];
+    struct gc_idle idle; /* of all pools and elastic pools */
     atomic_uint_fast64_t direct_bytes[GC_DIRECT_KIND_COUNT];
     struct gc_api_cell *apis; /* core->api_count */
     struct gc_host_mem host;  /* memory of this device's records */

@@ -352,8 +352,8 @@ void gc_fence_record_streams(struct gc_context *context, uint64_t only)
     end_streams(context);
 }
 
-/* Not true for a destroyed context: work that its stream waited for in other contexts may still
- * run. */
+/* False for a destroyed context: work that its stream waited for in other contexts may still run.
+ */
 static bool is_passed(const struct gc_fence_member *fence, uint64_t limit_ns, bool *is_under_way)
 {
     const struct gc_driver *driver = driver_of(fence->context);

@@ -154,7 +154,8 @@ static void write_quota(struct gc_tenant *tenant, struct gc_quota *quota)
     memcpy(shown.name, figures.name, sizeof(shown.name));
     gc_publish_tenant_row(core, row, &shown);
     if (!gc_tenant_is_open(
-            tenant)) /* the tenant was removed meanwhile; if it is reopened its row comes back */
+            /* The tenant was removed meanwhile. If the removal fails, its row comes back. */
+            tenant))
         gc_publish_remove_tenant(tenant);
 }
 

@@ -46,9 +46,8 @@ struct gc_core {
     struct gc_debugger *debug;  /* GPUCACHE_DEBUG; NULL: none */
     const struct gc_plan *plan; /* NULL: none was given */
     struct gc_follow *follow;   /* NULL: no plan is followed */
-    struct gc_host_mem
-        /* Memory of records without a device: this one, the pagemap, the tracker, contexts. */
-        host;
+    /* Memory of records without a device: this one, the pagemap, the tracker, contexts. */
+    struct gc_host_mem host;
     struct gc_submissions work;
     atomic_bool is_moving; /* a thread pauses or resumes */
     atomic_bool is_paused; /* the whole process, not one tenant */
@@ -92,12 +91,12 @@ struct gc_core {
     atomic_uint capture_count;           /* captures of all contexts */
     atomic_uint everyone_count;          /* waits under way for the work of all contexts */
 
-    gc_shrink_function
-        *shrinkers[GC_SHRINKER_MAX]; /* registered at creation: see core/reclaim/reclaim.h */
+    /* Registered at creation: see core/reclaim/reclaim.h. */
+    gc_shrink_function *shrinkers[GC_SHRINKER_MAX];
     unsigned shrinker_count;
 
-    struct gc_lock
-        elastic_lock; /* guards the table and its references: core/direct/elastic_table.c */
+    /* Guards the table and its references: core/direct/elastic_table.c. */
+    struct gc_lock elastic_lock;
     pthread_cond_t elastic_changed;
     struct gc_elastic_table *elastics; /* created with the first pool */
 };

@@ -28,11 +28,10 @@ struct gc_context;
 struct gc_core;
 
 /* Streams are their handles, or one of these: */
-#define GC_STREAM_NONE UINT64_C(0)   /* no work yet, or no stream named */
-#define GC_STREAM_LEGACY UINT64_C(1) /* CU_STREAM_LEGACY, and NULL where it means that */
-#define GC_STREAM_PER_THREAD                                                                       \
-    UINT64_C(2)                    /* CU_STREAM_PER_THREAD: a different stream in each thread */
-#define GC_STREAM_OTHER UINT64_MAX /* several or unknown streams */
+#define GC_STREAM_NONE UINT64_C(0)       /* no work yet, or no stream named */
+#define GC_STREAM_LEGACY UINT64_C(1)     /* CU_STREAM_LEGACY, and NULL where it means that */
+#define GC_STREAM_PER_THREAD UINT64_C(2) /* CU_STREAM_PER_THREAD: one per thread */
+#define GC_STREAM_OTHER UINT64_MAX       /* several or unknown streams */
 /* Set in a stream's value: the work is not ordered behind the stream's earlier work. */
 #define GC_STREAM_UNORDERED (UINT64_C(1) << 63)
 /* In `quick_stream`: the next work needs gc_submit_begin, in any stream. */
@@ -42,8 +41,8 @@ struct gc_core;
 
 struct gc_submissions {
     _Alignas(64) atomic_uint_fast64_t submitted;
-    _Alignas(64)
-        atomic_uint_fast64_t quick_stream; /* work for this stream needs no gc_submit_begin */
+    /* work for this stream needs no gc_submit_begin */
+    _Alignas(64) atomic_uint_fast64_t quick_stream;
     /* The mode has ended and all memory reused in it is idle: any stream may get work. */
     atomic_bool multi_stream;
     /* Work may be submitted without being counted. */

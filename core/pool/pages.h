@@ -48,8 +48,8 @@ struct gc_slot {
 _Static_assert(sizeof(struct gc_slot) == 32, "two slots a line");
 
 struct gc_page {
-    struct gc_page
-        *previous; /* in an idle list, the longest idle first; also the link of a spare record */
+    /* In an idle list, the longest idle first; also the link of a spare record. */
+    struct gc_page *previous;
     struct gc_page *next;
     uint64_t handle;
     struct gc_slot *user;  /* NULL: idle */

@@ -102,9 +102,8 @@ struct gc_pool {
     uint32_t spare_count;
     /* The context is torn down, or that is undecided; its segments are not here. */
     bool is_dropped;
-    struct gc_pool_hidden
-        /* Its content while a teardown is undecided (core/alloc/teardown.c); else NULL. */
-        *detached;
+    /* Its content while a teardown is undecided (core/alloc/teardown.c); else NULL. */
+    struct gc_pool_hidden *detached;
     bool is_closed;        /* serves no request: its tenant is being removed */
     uint64_t generation;   /* rises when memory becomes free or the pool grows */
     uint64_t pinned_count; /* live blocks with is_pinned: see gc_core_pin */

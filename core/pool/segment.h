@@ -42,9 +42,8 @@ struct gc_segment {
     struct gc_block *first;
     struct gc_segment *idle_previous; /* the pool's idle segments, the longest idle first */
     struct gc_segment *idle_next;
-    struct gc_arena
-        /* Its pages, if the segment is a range of addresses; NULL: driver memory. */
-        *arena;
+    /* Its pages, if the segment is a range of addresses; NULL: driver memory. */
+    struct gc_arena *arena;
     uint8_t size_class; /* enum gc_size_class: the bins of its free blocks */
     bool is_idle;       /* one free block: in the idle list */
     /* Class uncached: the driver's own free decides and waits, as without a cache. */
