@@ -4,9 +4,10 @@
 #include "core/backing/segment.h"
 #include "core/base/bits.h"
 #include "core/debug/debug.h"
+#include "core/debug/guard.h"
 #include "core/device/publish.h"
 #include "core/device/registry.h"
-#include "core/device/tenant_record.h"
+#include "core/device/tenant.h"
 #include "core/device/wait.h"
 #include "core/follow/follow.h"
 #include "core/group/group.h"
@@ -280,7 +281,7 @@ static enum gc_status make_request(struct gc_core *core, struct gc_context *cont
         alloc->segment_spec.driver_bytes = alloc->spec.bytes;
         alloc->segment_spec.bytes = alloc->spec.bytes;
     } else if (core->debug != NULL) {
-        (void)gc_debug_specify(context, &alloc->spec, &alloc->segment_spec);
+        (void)gc_guard_specify(context, &alloc->spec, &alloc->segment_spec);
     }
     return GC_OK;
 }

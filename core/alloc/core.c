@@ -7,7 +7,7 @@
 #include "core/base/bits.h"
 #include "core/debug/debug.h"
 #include "core/device/registry.h"
-#include "core/device/tenant_record.h"
+#include "core/device/tenant.h"
 #include "core/direct/elastic.h"
 #include "core/follow/follow.h"
 #include "core/group/group.h"

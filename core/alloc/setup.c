@@ -59,6 +59,28 @@ enum gc_status gc_core_add_device(struct gc_core *core, const struct gc_device_i
     return GC_OK;
 }
 
+/* ---- contexts of the driver ---- */
+
+enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct gc_device *device,
+                                   struct gc_context **context)
+{
+    bool is_second;
+    *context = gc_core_find_context(core, handle);
+    if (*context != NULL)
+        return GC_OK;
+    const enum gc_status status = gc_context_add(core, handle, device, context, &is_second);
+    if (status != GC_OK)
+        return status;
+    /* Sequentially consistent: either gc_core_set_conservative finds the context, or this thread
+     * sees the flag. */
+    if (atomic_load_explicit(&core->work.is_conservative, memory_order_seq_cst))
+        gc_context_set_roaming(*context);
+    int ignored; /* if this fails, work that is submitted before memory is idle is held up */
+    if (is_second)
+        (void)gc_submit_leave_single_stream(core, &ignored);
+    return GC_OK;
+}
+
 /* ---- tenants ---- */
 
 static enum gc_status add_record(struct gc_context *head, struct gc_tenant *tenant,

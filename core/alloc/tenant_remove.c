@@ -8,7 +8,6 @@
 #include "core/backing/change.h"
 #include "core/base/assert.h"
 #include "core/device/registry.h"
-#include "core/device/tenant_record.h"
 #include "core/reclaim/defer.h"
 #include "core/reclaim/release.h"
 #include "core/reclaim/tcache.h"

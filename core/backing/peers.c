@@ -1,7 +1,7 @@
 /* Peers: devices that get access to the memory of a context, mapped now or later. */
 #include "core/backing/peers.h"
 
-#include "core/debug/debug.h"
+#include "core/debug/guard.h"
 #include "core/device/registry.h"
 #include "core/device/wait.h"
 
@@ -110,7 +110,7 @@ static void add_peer(struct gc_context *context, struct gc_context *peer)
         return;
     share_mappings(context);
     if (context->core->debug != NULL)
-        gc_debug_grant_access(context);
+        gc_guard_grant_access(context);
     gc_context_end_opening(context);
 }
 

@@ -2,6 +2,7 @@
 
 #include "core/base/assert.h"
 #include "core/debug/debug.h"
+#include "core/debug/guard.h"
 #include "core/device/registry.h"
 #include "core/device/wait.h"
 
@@ -16,7 +17,7 @@ static int call_mem_alloc(struct gc_context *context, const struct gc_segment_sp
     const struct gc_driver *driver = &context->core->driver;
     int code;
     *address = 0;
-    if (context->core->debug == NULL || !gc_debug_mem_alloc(context, segment_spec, address, &code))
+    if (context->core->debug == NULL || !gc_guard_mem_alloc(context, segment_spec, address, &code))
         code = GC_CALL_IF_OPEN(context, driver->mem_alloc(driver->self, context->handle,
                                                           segment_spec->driver_bytes, address));
     if (code == 0)
@@ -52,7 +53,7 @@ static int return_memory(struct gc_context *context, uint64_t address, uint64_t 
     int code;
     if (is_debugged)
         gc_debug_on_release(context, address, bytes);
-    if (!is_debugged || !gc_debug_mem_free(context, address, &code))
+    if (!is_debugged || !gc_guard_mem_free(context, address, &code))
         code = mem_free(context, address, manner);
     /* And the memory with it; of a stream's order it may be said of the stream's. */
     if (code == driver->context_is_gone && manner.stream == GC_STREAM_NONE)
@@ -105,7 +106,7 @@ static void uncharge_dropped(struct gc_context *context, const struct gc_segment
 {
     int ignored;
     if (context->core->debug != NULL)
-        (void)gc_debug_mem_free(context, segment->address, &ignored);
+        (void)gc_guard_mem_free(context, segment->address, &ignored);
     gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_SEGMENT, segment->address,
                            segment->bytes);
     gc_context_uncharge(context, segment->bytes);

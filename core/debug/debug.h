@@ -1,66 +1,76 @@
-/* GPUCACHE_DEBUG: aids for finding memory errors of the program. Slow; every free waits for the
- * device, and freed memory is found by its history.
+/* GPUCACHE_DEBUG: aids for finding memory errors of the program. They are slow: every free waits
+ * for the device.
  *
- * poison: freed memory is filled with GC_DEBUG_FREED, and looked at before it is handed out again
- * or given back: what wrote to it in between is reported with the block's history.
- * uaf, guard: each block has pages of its own, with addresses beside them that nothing backs
- * (debug_map.c). A freed block's pages go at once, so that its use faults; with uaf its addresses
- * are kept for long. With guard the bytes that rounding leaves at a block's end are looked at too.
- * A fault cannot be caught where it happens: when the driver tells of it, the last frees are
- * logged. Where memory cannot be mapped, poison takes the place of both. */
+ * poison: freed memory is filled with GC_DEBUG_FREED. It is checked before the pool hands it out
+ * again or releases it; bytes that changed are reported with the history of the freed block.
+ * uaf, guard: each block has pages of its own between unbacked addresses (guard.h). The pages are
+ * unmapped at the free, so that a later use faults; with uaf the addresses stay in quarantine. With
+ * guard the bytes that rounding adds to a block are filled and checked too.
+ * The library cannot catch a fault where it happens: when the driver reports one, the last frees
+ * are logged. Where the device cannot map memory, poison replaces guard and uaf. */
 #ifndef GC_DEBUG_H
 #define GC_DEBUG_H
 
+#include "core/base/lock.h"
 #include "core/base/status.h"
-#include "core/device/context.h"
-#include "core/pool/segment.h"
+#include "core/device/registry.h"
 
 #define GC_DEBUG_FREED 0xdb
 #define GC_DEBUG_EDGE 0xfd
+#define GC_DEBUG_HISTORY_MAX 8192
 
-struct gc_debugger;
+struct gc_guard_table;
 
-/* Makes core->debug if the options ask for it, else leaves it NULL. */
+/* One free in the history. */
+struct gc_debug_freed {
+    uint64_t address;
+    uint64_t bytes; /* of the memory; 0: no record */
+    uint64_t requested_bytes;
+    uint64_t id;
+    uint64_t at_ns;
+    struct gc_context *context;
+    uint32_t thread;
+    uint16_t api;
+    uint16_t free_api;
+    bool is_filled; /* with poison, until the memory is reused or released */
+};
+
+struct gc_debugger {
+    struct gc_lock lock; /* guards the ring */
+    unsigned flags;      /* GC_DEBUG_POISON, _GUARD, _UAF */
+    uint64_t start_ns;
+    struct gc_guard_table *guard;
+    atomic_flag has_reported_fault;
+    atomic_flag has_reported_no_mapping;
+    uint64_t next; /* number of the next record in the ring */
+    uint32_t filled_count;
+    struct gc_debug_freed freed[GC_DEBUG_HISTORY_MAX];
+};
+
+/* Sets core->debug if the options ask for it; else it stays NULL. */
 enum gc_status gc_debug_init(struct gc_core *core) GC_CHECKED;
 void gc_debug_fini(struct gc_core *core);
-/* After a device was added: says once what cannot be done there. */
+/* After a device was added: warns once if it cannot map memory. */
 void gc_debug_add_device(struct gc_core *core, const struct gc_device *device);
 
+/* Below, core->debug is not NULL, no lock is held, and the driver may be called. */
+
 /* Blocks get pages of their own, where the device can map memory. */
-bool gc_debug_maps_blocks(const struct gc_core *core);
+static inline bool gc_debug_maps_blocks(const struct gc_core *core)
+{
+    return (core->debug->flags & (GC_DEBUG_GUARD | GC_DEBUG_UAF)) != 0;
+}
 
-/* All below: core->debug is not NULL, no lock is held, and the driver may be called. */
-
-/* Whether a block gets pages of its own; if so the plan says what they take. */
-bool gc_debug_specify(struct gc_context *context, struct gc_alloc_spec *spec,
-                      struct gc_segment_spec *segment_spec);
-/* The driver's mem_alloc and mem_free; false: not a block of this kind. */
-bool gc_debug_mem_alloc(struct gc_context *context, const struct gc_segment_spec *segment_spec,
-                        uint64_t *address, int *code);
-bool gc_debug_mem_free(struct gc_context *context, uint64_t address, int *code);
-
-/* A block was handed out. */
+/* A request got a block: checks the poison of its memory, and fills the bytes that rounding added.
+ */
 void gc_debug_on_alloc(struct gc_context *context, uint64_t address, uint64_t bytes,
                        uint64_t requested_bytes);
-/* A live block is about to be freed by entry point `api`. */
+/* Entry point `api` is about to free a live block: waits, checks the block's end, fills its memory
+ * and records the free. */
 void gc_debug_before_free(struct gc_core *core, uint64_t address, uint16_t api);
-/* Memory goes back to the driver. */
+/* Memory is about to be released to the driver: checks its poison. */
 void gc_debug_on_release(struct gc_context *context, uint64_t address, uint64_t bytes);
+/* The context is dropped: its records are checked no more, its guarded blocks are unmapped. */
 void gc_debug_drop_context(struct gc_context *context);
-/* The context got a peer: it may use mapped blocks too. */
-void gc_debug_grant_access(struct gc_context *context);
-
-/* ---- debug.c for debug_map.c ---- */
-
-struct gc_debug_maps;
-struct gc_debug_maps *gc_debug_maps_of(struct gc_core *core);
-unsigned gc_debug_flags(const struct gc_core *core);
-enum gc_status gc_debug_maps_create(struct gc_core *core, struct gc_debug_maps **maps) GC_CHECKED;
-void gc_debug_maps_destroy(struct gc_core *core, struct gc_debug_maps *maps);
-bool gc_debug_maps_has(struct gc_core *core, uint64_t address);
-/* What rounding added to the block was filled, and may be looked at. */
-void gc_debug_maps_set_edge(struct gc_core *core, uint64_t address);
-bool gc_debug_maps_has_edge(struct gc_core *core, uint64_t address);
-void gc_debug_maps_drop(struct gc_context *context);
 
 #endif

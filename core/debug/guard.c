@@ -1,13 +1,7 @@
-/* Blocks with pages of their own, for GPUCACHE_DEBUG=guard,uaf.
- *
- * A block's range of addresses is a page that nothing backs, its pages, and another such page. The
- * block lies at the end of its pages, so that what runs past it faults (within the 512 bytes that
- * blocks are rounded to, debug.c looks). Its memory is held by the mapping alone: unmapping it is
- * all it takes to give it back. With uaf the addresses are kept, the oldest given up when there are
- * very many. Such a block costs whole pages, which count as allocated and reserved. */
+/* The table of guarded blocks, their mapping and the quarantine of their addresses: see guard.h. */
+#include "core/debug/guard.h"
+
 #include "core/base/assert.h"
-#include "core/debug/debug.h"
-#include "core/device/registry.h"
 
 #include <stddef.h>
 
@@ -31,19 +25,24 @@ struct quarantined {
     uint64_t bytes;
 };
 
-struct gc_debug_maps {
+struct gc_guard_table {
     struct gc_lock lock; /* guards all below */
     struct gc_slab records;
     uint64_t quarantine_bytes;
-    uint64_t quarantine_first; /* number of the oldest one */
+    uint64_t quarantine_first; /* number of the oldest range */
     uint64_t quarantine_next;
     struct map *buckets[BUCKETS];
     struct quarantined quarantined[QUARANTINE_MAX];
 };
 
-enum gc_status gc_debug_maps_create(struct gc_core *core, struct gc_debug_maps **created)
+static struct gc_guard_table *table_of(const struct gc_core *core)
 {
-    struct gc_debug_maps *maps = gc_host_mem_map(&core->host, sizeof(*maps));
+    return core->debug->guard;
+}
+
+enum gc_status gc_guard_create(struct gc_core *core, struct gc_guard_table **created)
+{
+    struct gc_guard_table *maps = gc_host_mem_map(&core->host, sizeof(*maps));
     if (maps == NULL)
         return GC_NO_HOST_MEMORY;
     gc_lock_init(&maps->lock, GC_RANK_DEBUG);
@@ -52,7 +51,7 @@ enum gc_status gc_debug_maps_create(struct gc_core *core, struct gc_debug_maps *
     return GC_OK;
 }
 
-void gc_debug_maps_destroy(struct gc_core *core, struct gc_debug_maps *maps)
+void gc_guard_destroy(struct gc_core *core, struct gc_guard_table *maps)
 {
     gc_slab_fini(&maps->records);
     gc_lock_fini(&maps->lock);
@@ -61,12 +60,12 @@ void gc_debug_maps_destroy(struct gc_core *core, struct gc_debug_maps *maps)
 
 /* ---- the table ---- */
 
-static struct map **bucket_of(struct gc_debug_maps *maps, uint64_t address)
+static struct map **bucket_of(struct gc_guard_table *maps, uint64_t address)
 {
     return &maps->buckets[(address / GC_GRANULE * UINT64_C(0x9e3779b97f4a7c15) >> 32) % BUCKETS];
 }
 
-static void add_map(struct gc_debug_maps *maps, struct map *map)
+static void add_map(struct gc_guard_table *maps, struct map *map)
 {
     gc_lock_acquire(&maps->lock);
     struct map **bucket = bucket_of(maps, map->address);
@@ -75,7 +74,7 @@ static void add_map(struct gc_debug_maps *maps, struct map *map)
     gc_lock_release(&maps->lock);
 }
 
-static struct map **find_locked(struct gc_debug_maps *maps, uint64_t address)
+static struct map **find_locked(struct gc_guard_table *maps, uint64_t address)
 {
     struct map **link = bucket_of(maps, address);
     while (*link != NULL && (*link)->address != address)
@@ -83,7 +82,7 @@ static struct map **find_locked(struct gc_debug_maps *maps, uint64_t address)
     return link;
 }
 
-static struct map *take_map(struct gc_debug_maps *maps, uint64_t address)
+static struct map *pop_map(struct gc_guard_table *maps, uint64_t address)
 {
     gc_lock_acquire(&maps->lock);
     struct map **link = find_locked(maps, address);
@@ -94,18 +93,18 @@ static struct map *take_map(struct gc_debug_maps *maps, uint64_t address)
     return map;
 }
 
-bool gc_debug_maps_has(struct gc_core *core, uint64_t address)
+bool gc_guard_has(struct gc_core *core, uint64_t address)
 {
-    struct gc_debug_maps *maps = gc_debug_maps_of(core);
+    struct gc_guard_table *maps = table_of(core);
     gc_lock_acquire(&maps->lock);
     const bool has = *find_locked(maps, address) != NULL;
     gc_lock_release(&maps->lock);
     return has;
 }
 
-void gc_debug_maps_set_edge(struct gc_core *core, uint64_t address)
+void gc_guard_set_edge(struct gc_core *core, uint64_t address)
 {
-    struct gc_debug_maps *maps = gc_debug_maps_of(core);
+    struct gc_guard_table *maps = table_of(core);
     gc_lock_acquire(&maps->lock);
     struct map *map = *find_locked(maps, address);
     if (map != NULL)
@@ -113,9 +112,9 @@ void gc_debug_maps_set_edge(struct gc_core *core, uint64_t address)
     gc_lock_release(&maps->lock);
 }
 
-bool gc_debug_maps_has_edge(struct gc_core *core, uint64_t address)
+bool gc_guard_has_edge(struct gc_core *core, uint64_t address)
 {
-    struct gc_debug_maps *maps = gc_debug_maps_of(core);
+    struct gc_guard_table *maps = table_of(core);
     gc_lock_acquire(&maps->lock);
     const struct map *map = *find_locked(maps, address);
     const bool has = map != NULL && map->has_edge;
@@ -125,8 +124,8 @@ bool gc_debug_maps_has_edge(struct gc_core *core, uint64_t address)
 
 /* ---- addresses of freed blocks ---- */
 
-/* Keeps a range; what is to be given up for it, if anything, goes to *old. */
-static bool quarantine(struct gc_debug_maps *maps, const struct quarantined *range,
+/* Adds a range. True if the quarantine was full: *old is the range that left it. */
+static bool quarantine(struct gc_guard_table *maps, const struct quarantined *range,
                        struct quarantined *old)
 {
     gc_lock_acquire(&maps->lock);
@@ -153,20 +152,20 @@ static void release_map(struct gc_context *context, const struct map *map)
 {
     const struct quarantined range = {context, map->range, map->bytes + 2 * map->page_bytes};
     struct quarantined old;
-    if ((gc_debug_flags(context->core) & GC_DEBUG_UAF) == 0)
+    if ((context->core->debug->flags & GC_DEBUG_UAF) == 0)
         free_range(context, range.range, range.bytes);
-    else if (quarantine(gc_debug_maps_of(context->core), &range, &old))
+    else if (quarantine(table_of(context->core), &range, &old))
         free_range(old.context, old.range, old.bytes);
 }
 
 /* ---- memory ---- */
 
-bool gc_debug_specify(struct gc_context *context, struct gc_alloc_spec *spec,
+bool gc_guard_specify(struct gc_context *context, struct gc_alloc_spec *spec,
                       struct gc_segment_spec *segment_spec)
 {
     const struct gc_device *device = context->device;
     uint64_t bytes;
-    /* Nothing is mapped while something captures. */
+    /* No memory is mapped during a capture. */
     if (!gc_debug_maps_blocks(context->core) || !device->info.has_mapping ||
         gc_context_is_capturing(context) ||
         !gc_round_up_u64(spec->bytes, gc_max_u64(device->info.page_bytes, GC_SEGMENT_UNIT), &bytes))
@@ -179,7 +178,7 @@ bool gc_debug_specify(struct gc_context *context, struct gc_alloc_spec *spec,
     return true;
 }
 
-/* For the context's own device and its peers'. */
+/* Gives access to the devices of the context and of its peers. */
 static int set_access(struct gc_context *context, const struct map *map)
 {
     const struct gc_driver *driver = &context->core->driver;
@@ -195,10 +194,10 @@ static int set_access(struct gc_context *context, const struct map *map)
                                                             map->bytes, ordinals, count));
 }
 
-/* A block may be freed meanwhile: what the driver refuses then does not matter. */
-void gc_debug_grant_access(struct gc_context *context)
+/* Another thread may free a block meanwhile; the driver's error for it is ignored. */
+void gc_guard_grant_access(struct gc_context *context)
 {
-    struct gc_debug_maps *maps = gc_debug_maps_of(context->core);
+    struct gc_guard_table *maps = table_of(context->core);
     for (unsigned i = 0; i < BUCKETS; i++) {
         for (unsigned place = 0;; place++) {
             struct map copy;
@@ -217,8 +216,9 @@ void gc_debug_grant_access(struct gc_context *context)
     }
 }
 
-/* Backs the pages of a reserved range. Memory lives on where it is mapped once its handle went. */
-static int back(struct gc_context *context, struct map *map)
+/* Commits the pages of a reserved range. The mapping keeps the memory after its handle is released.
+ */
+static int commit(struct gc_context *context, struct map *map)
 {
     const struct gc_driver *driver = &context->core->driver;
     const uint64_t pages = map->range + map->page_bytes;
@@ -242,8 +242,8 @@ fail_map:
     return code;
 }
 
-/* A peer that came before the map was in the table has not seen it. */
-static void grant_again(struct gc_context *context, const struct map *map)
+/* Covers peers that were added before the map was in the table. */
+static void grant_to_peers(struct gc_context *context, const struct map *map)
 {
     gc_pool_acquire_plain(&context->pool);
     const bool has_peers = context->peer_count > 0;
@@ -252,11 +252,11 @@ static void grant_again(struct gc_context *context, const struct map *map)
         (void)set_access(context, map);
 }
 
-bool gc_debug_mem_alloc(struct gc_context *context, const struct gc_segment_spec *segment_spec,
+bool gc_guard_mem_alloc(struct gc_context *context, const struct gc_segment_spec *segment_spec,
                         uint64_t *address, int *code)
 {
     struct gc_core *core = context->core;
-    struct gc_debug_maps *maps = gc_debug_maps_of(core);
+    struct gc_guard_table *maps = table_of(core);
     const struct gc_driver *driver = &core->driver;
     if (!segment_spec->is_own_mapping)
         return false;
@@ -274,28 +274,28 @@ bool gc_debug_mem_alloc(struct gc_context *context, const struct gc_segment_spec
                                                              map->page_bytes, &map->range));
     if (*code != 0)
         goto fail_reserve;
-    *code = back(context, map);
+    *code = commit(context, map);
     if (*code != 0)
-        goto fail_back;
+        goto fail_commit;
     map->address = map->range + map->page_bytes + map->bytes - segment_spec->driver_bytes;
     *address = map->address;
-    const struct map copy = *map; /* once in the table it is the context's, which may go */
+    const struct map copy = *map; /* a teardown of the context may free the map in the table */
     add_map(maps, map);
-    grant_again(context, &copy);
+    grant_to_peers(context, &copy);
     return true;
 
-fail_back:
+fail_commit:
     free_range(context, map->range, map->bytes + 2 * map->page_bytes);
 fail_reserve:
     gc_slab_free(&maps->records, map);
     return true;
 }
 
-bool gc_debug_mem_free(struct gc_context *context, uint64_t address, int *code)
+bool gc_guard_mem_free(struct gc_context *context, uint64_t address, int *code)
 {
-    struct gc_debug_maps *maps = gc_debug_maps_of(context->core);
+    struct gc_guard_table *maps = table_of(context->core);
     const struct gc_driver *driver = &context->core->driver;
-    struct map *map = take_map(maps, address);
+    struct map *map = pop_map(maps, address);
     if (map == NULL)
         return false;
     *code =
@@ -309,8 +309,8 @@ bool gc_debug_mem_free(struct gc_context *context, uint64_t address, int *code)
     return true;
 }
 
-/* Mapped memory does not go with its context. */
-static struct map *take_any(struct gc_debug_maps *maps, const struct gc_context *context)
+/* Removes any map of the context: mapped memory is not destroyed with a driver context. */
+static struct map *pop_map_of(struct gc_guard_table *maps, const struct gc_context *context)
 {
     struct map *found = NULL;
     gc_lock_acquire(&maps->lock);
@@ -326,11 +326,12 @@ static struct map *take_any(struct gc_debug_maps *maps, const struct gc_context 
     return found;
 }
 
-void gc_debug_maps_drop(struct gc_context *context)
+void gc_guard_drop_context(struct gc_context *context)
 {
-    struct gc_debug_maps *maps = gc_debug_maps_of(context->core);
+    struct gc_guard_table *maps = table_of(context->core);
     const struct gc_driver *driver = &context->core->driver;
-    for (struct map *map = take_any(maps, context); map != NULL; map = take_any(maps, context)) {
+    for (struct map *map = pop_map_of(maps, context); map != NULL;
+         map = pop_map_of(maps, context)) {
         (void)driver->page_unmap(driver->self, context->handle, map->range + map->page_bytes,
                                  map->bytes);
         release_map(context, map);

@@ -1,3 +1,5 @@
+/* Records of contexts: found by handle without a lock, added and claimed under the registry's lock.
+ * Lists are linked by release stores at the front; a record is never reused for another context. */
 #include "core/device/context.h"
 
 #include "core/base/assert.h"
@@ -7,7 +9,7 @@
 
 #include <stddef.h>
 
-/* Whole cache lines: records of different threads lie beside each other. */
+/* Whole cache lines: records of different threads are neighbours. */
 #define RECORD_BYTES ((uint32_t)(sizeof(struct gc_context) + 63) / 64 * 64)
 
 static _Atomic(struct gc_context *) *bucket_of(struct gc_core *core, uint64_t handle)
@@ -15,17 +17,17 @@ static _Atomic(struct gc_context *) *bucket_of(struct gc_core *core, uint64_t ha
     return &core->buckets[gc_mix_u64(handle) % GC_CONTEXT_BUCKETS];
 }
 
-/* Acquire everywhere a link is followed: pairs with the release in push. */
-static struct gc_context *follow(const _Atomic(struct gc_context *) *link)
+/* Acquire at every link: pairs with the release in push. */
+static struct gc_context *load_link(const _Atomic(struct gc_context *) *link)
 {
     return atomic_load_explicit(link, memory_order_acquire);
 }
 
 struct gc_context *gc_core_find_context(struct gc_core *core, uint64_t handle)
 {
-    struct gc_context *context = follow(bucket_of(core, handle));
+    struct gc_context *context = load_link(bucket_of(core, handle));
     while (context != NULL && (context->handle != handle || gc_context_is_dropped(context)))
-        context = follow(&context->next_in_bucket);
+        context = load_link(&context->next_in_bucket);
     return context;
 }
 
@@ -41,14 +43,14 @@ void gc_contexts_fini(struct gc_core *core)
     gc_slab_fini(&core->fence_rings);
 }
 
-/* Work of earlier days does not use memory that this pool is still to take. */
+/* Work submitted so far does not use memory that this pool will allocate. */
 static void complete_all(struct gc_context *context)
 {
     atomic_init(&context->completed,
                 atomic_load_explicit(&context->core->work.submitted, memory_order_acquire));
 }
 
-/* A record that is linked nowhere; its own head. */
+/* A record that is not linked yet; its own head. */
 static struct gc_context *create_context(struct gc_core *core, uint64_t handle,
                                          struct gc_device *device)
 {
@@ -86,7 +88,7 @@ static struct gc_context *create_context(struct gc_core *core, uint64_t handle,
     return context;
 }
 
-/* Before its pool has anything: what it takes is charged to the share too. */
+/* Called while the pool is empty: its memory is charged to the quota too. */
 static void set_quota(struct gc_context *context, struct gc_quota *quota)
 {
     context->quota = quota;
@@ -94,7 +96,7 @@ static void set_quota(struct gc_context *context, struct gc_quota *quota)
     gc_context_size_tcache(context);
 }
 
-/* Nobody has seen it. */
+/* No other thread has seen the record. */
 static void destroy_context(struct gc_core *core, struct gc_context *context)
 {
     gc_pool_fini(&context->pool);
@@ -102,20 +104,20 @@ static void destroy_context(struct gc_core *core, struct gc_context *context)
     gc_slab_free(&core->context_records, context);
 }
 
-/* Release everywhere: a reader that finds the record sees it filled in. */
+/* Release: a reader that finds the record sees it filled in. */
 static void push(_Atomic(struct gc_context *) *list, _Atomic(struct gc_context *) *next,
                  struct gc_context *context)
 {
-    atomic_store_explicit(next, follow(list), memory_order_relaxed);
+    atomic_store_explicit(next, load_link(list), memory_order_relaxed);
     atomic_store_explicit(list, context, memory_order_release);
 }
 
-/* Only heads are found by their handle. */
+/* Only heads are found by handle. */
 static void link_locked(struct gc_core *core, struct gc_context *context)
 {
     if (!context->is_device && core->context_count < GC_TCACHE_UNUSED - 1)
         context->pool.number = ++core->context_count;
-    /* Captures change under this lock only. */
+    /* Captures start and end under this lock only. */
     atomic_init(&context->capture_count,
                 atomic_load_explicit(&core->capture_count, memory_order_relaxed));
     context->next_of_all = core->all_contexts;
@@ -127,24 +129,24 @@ static void link_locked(struct gc_core *core, struct gc_context *context)
     push(&context->device->contexts, &context->next_in_device, context);
 }
 
-/* ---- what threads may keep ---- */
+/* ---- thread caches ---- */
 
 #define CAP_MAX GC_MIB(16)
-#define CAP_SHARE 256 /* of what the device may hold */
-#define TRIM_SHARE 8  /* of what may stay idle */
+#define CAP_DIVISOR 256 /* 1/256 of what the device or quota may hold */
+#define TRIM_DIVISOR 8  /* 1/8 of what may stay idle */
 
 void gc_context_size_tcache(struct gc_context *context)
 {
     const struct gc_device *device = context->device;
     const struct gc_quota *quota = context->quota;
-    uint64_t cap = gc_min_u64(gc_quota_total_bytes(device, quota) / CAP_SHARE, CAP_MAX);
-    cap = gc_min_u64(cap, device->trim_bytes / TRIM_SHARE);
+    uint64_t cap = gc_min_u64(gc_quota_total_bytes(device, quota) / CAP_DIVISOR, CAP_MAX);
+    cap = gc_min_u64(cap, device->trim_bytes / TRIM_DIVISOR);
     if (atomic_load_explicit(&device->is_over_limit, memory_order_relaxed) ||
         (quota != NULL && atomic_load_explicit(&quota->is_over_limit, memory_order_relaxed)))
         cap = 0;
     if (atomic_load_explicit(&context->follows_plan, memory_order_relaxed) ||
         gc_context_is_fenceless(context))
-        cap = 0; /* every request, or free, is to be seen */
+        cap = 0; /* the pool must see every request, or free */
     atomic_store_explicit(&context->tcache_bytes, cap, memory_order_relaxed);
     atomic_store_explicit(&context->pool.tcache_block_bytes,
                           gc_min_u64(cap / 2, GC_TCACHE_BLOCK_MAX), memory_order_relaxed);
@@ -159,7 +161,7 @@ void gc_device_size_tcaches(struct gc_device *device)
 
 /* ---- stream-ordered memory: the device's ---- */
 
-/* Whether work of the context may use the stream-ordered memory of the device. */
+/* Whether the context may use the stream-ordered memory of the device. */
 static bool may_reach(const struct gc_context *context, const struct gc_device *device)
 {
     return context->device == device || gc_device_is_open_to(device, context->device->info.ordinal);
@@ -172,7 +174,7 @@ static void list_in_all(struct gc_context *ordered, struct gc_context *context)
         gc_context_list_peer(record, context);
 }
 
-/* Before the context can be found: nothing of its work is counted yet that a fence could miss. */
+/* Called before the context can be found: a fence cannot miss work of it then. */
 static void join_ordered_locked(struct gc_core *core, struct gc_context *context)
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
@@ -183,7 +185,7 @@ static void join_ordered_locked(struct gc_core *core, struct gc_context *context
     }
 }
 
-/* The contexts of `device` that there are become peers. */
+/* The existing contexts of `device` become peers. */
 static void admit_contexts_locked(struct gc_context *ordered, const struct gc_device *device)
 {
     for (struct gc_context *context = gc_context_first(device); context != NULL;
@@ -202,7 +204,7 @@ void gc_device_add_ordered(struct gc_device *device)
     struct gc_context *created =
         create_context(core, UINT64_MAX - (uint64_t)device->info.ordinal, device);
     if (created == NULL)
-        return; /* the driver's pool will do */
+        return; /* the driver's own pool serves such requests */
     created->is_device = true;
     gc_lock_acquire(&core->registry);
     const bool is_wanted = gc_device_ordered(device) == NULL;
@@ -237,7 +239,7 @@ struct gc_context *gc_device_admit(struct gc_device *device, int ordinal)
 
 struct gc_context *gc_context_ordered(struct gc_context *context)
 {
-    /* The debug aids look at blocks by the context they were asked for in. */
+    /* The debug aids record blocks by the context of their request. */
     return context->core->debug != NULL ? context : gc_device_ordered(context->device);
 }
 
@@ -266,13 +268,10 @@ uint16_t gc_context_number(const struct gc_context *context)
 
 /* ---- contexts of the driver ---- */
 
-enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct gc_device *device,
-                                   struct gc_context **context)
+enum gc_status gc_context_add(struct gc_core *core, uint64_t handle, struct gc_device *device,
+                              struct gc_context **context, bool *is_second)
 {
-    *context = gc_core_find_context(core, handle);
-    if (*context != NULL)
-        return GC_OK;
-    bool is_second = false;
+    *is_second = false;
     struct gc_context *created = create_context(core, handle, device);
     if (created == NULL)
         return GC_NO_HOST_MEMORY;
@@ -285,17 +284,11 @@ enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct
         complete_all(created);
         link_locked(core, created);
         *context = created;
-        is_second = ++core->live_contexts > 1;
+        *is_second = ++core->live_contexts > 1;
     }
     gc_lock_release(&core->registry);
     if (*context != created)
         destroy_context(core, created);
-    /* Sequentially consistent: either gc_core_set_conservative finds it, or this sees the word. */
-    if (atomic_load_explicit(&core->work.is_conservative, memory_order_seq_cst))
-        gc_context_set_roaming(*context);
-    int ignored; /* work that comes before memory is idle is held up */
-    if (is_second)
-        (void)gc_submit_leave_single_stream(core, &ignored);
     return GC_OK;
 }
 
@@ -354,17 +347,17 @@ enum gc_status gc_context_add_record(struct gc_context *head, struct gc_tenant *
     return status;
 }
 
-/* What is unlinked keeps its own links: readers that stand on it go on to what is behind. */
+/* An unlinked record keeps its own link, so that a reader on it continues with the next. */
 static void unlink(_Atomic(struct gc_context *) *link, struct gc_context *context, size_t next)
 {
-    while (follow(link) != context)
-        link = (_Atomic(struct gc_context *) *)(void *)((char *)follow(link) + next);
+    while (load_link(link) != context)
+        link = (_Atomic(struct gc_context *) *)(void *)((char *)load_link(link) + next);
     const _Atomic(struct gc_context *) *behind =
         (const _Atomic(struct gc_context *) *)(const void *)((const char *)context + next);
-    atomic_store_explicit(link, follow(behind), memory_order_release);
+    atomic_store_explicit(link, load_link(behind), memory_order_release);
 }
 
-/* The pool of the record is the caller's to drop; false: it is dropped already. */
+/* The caller drops the record's pool; false: it is dropped already. */
 static bool claim_record_locked(struct gc_context *record)
 {
     if (atomic_exchange_explicit(&record->is_dropped, true, memory_order_acq_rel))
@@ -374,11 +367,6 @@ static bool claim_record_locked(struct gc_context *record)
 }
 
 /* ---- roaming ---- */
-
-struct gc_context *gc_context_first_roaming(const struct gc_core *core)
-{
-    return follow(&core->roaming);
-}
 
 static bool begin_roaming(struct gc_context *head)
 {
@@ -401,8 +389,8 @@ void gc_context_set_roaming(struct gc_context *context)
         known = gc_context_next_roaming(known);
     if (known == head || !begin_roaming(head))
         return;
-    /* Whoever reads a count of work with this in it finds the context in the list: fences of
-     * before do not answer for what is freed from now on. */
+    /* A thread that reads a count of work with this one in it finds the context in the list:
+     * earlier fences do not cover blocks freed from now on. */
     gc_submit_end(&head->core->work);
 }
 
@@ -459,11 +447,6 @@ void gc_context_sub_pages(struct gc_context *context, uint64_t bytes)
         atomic_fetch_sub_explicit(&context->quota->mapped_bytes, bytes, memory_order_relaxed);
 }
 
-bool gc_context_is_dropped(const struct gc_context *context)
-{
-    return atomic_load_explicit(&context->is_dropped, memory_order_acquire);
-}
-
 int gc_context_closed_code(const struct gc_context *context)
 {
     const struct gc_driver *driver = &context->core->driver;
@@ -513,4 +496,21 @@ void gc_core_set_faulted(struct gc_core *core)
         for (; context != NULL; context = gc_context_next(context))
             atomic_store_explicit(&context->is_faulted, true, memory_order_relaxed);
     }
+}
+
+/* ---- epochs ---- */
+
+uint64_t gc_context_epoch(struct gc_context *context)
+{
+    /* Acquire: counted work was submitted before the program's wait begins. */
+    return atomic_load_explicit(&context->core->work.submitted, memory_order_acquire);
+}
+
+void gc_context_raise_completed(struct gc_context *context, uint64_t epoch)
+{
+    uint_fast64_t completed = atomic_load_explicit(&context->completed, memory_order_relaxed);
+    while (completed < epoch &&
+           !atomic_compare_exchange_weak_explicit(&context->completed, &completed, epoch,
+                                                  memory_order_release, memory_order_relaxed))
+        ;
 }

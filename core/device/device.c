@@ -1,3 +1,5 @@
+/* One device: its backend, its limits, releases under way, trace events and figures by entry point.
+ */
 #include "core/device/device.h"
 
 #include "core/base/bits.h"
@@ -8,8 +10,8 @@
 
 #include <stdio.h>
 
-/* The share of `bytes` that a percentage of 0 to 100 says. */
-static uint64_t quota_of(uint64_t bytes, double percent)
+/* The given percentage of `bytes`, 0 to 100. */
+static uint64_t percent_of(uint64_t bytes, double percent)
 {
     if (percent >= 100.0)
         return bytes;
@@ -21,19 +23,19 @@ static uint64_t apis_bytes(const struct gc_core *core)
     return gc_max_u64(core->api_count, 1) * sizeof(struct gc_api_cell);
 }
 
-/* The page of mapped memory, or 0 for the driver's own allocations. */
+/* The page size for mapped memory; 0: use driver allocations. */
 static uint64_t choose_backend(struct gc_core *core, const struct gc_device_info *info)
 {
     if (core->mode != GC_MODE_CACHE || core->options->backend == GC_BACKEND_DRIVER ||
         core->options->backend == GC_BACKEND_WHOLE)
         return 0;
     if (core->debug != NULL)
-        return 0; /* pages must not be lent where their content is looked at */
+        return 0; /* poison is checked by address, so pages must not be remapped */
     if (info->has_mapping)
         return gc_max_u64(info->page_bytes, GC_PAGE_BYTES_MIN);
     if (core->options->backend == GC_BACKEND_VMM)
         gc_log_write(core->log, GC_LOG_WARN,
-                     "GPUCACHE_BACKEND=vmm: device %d cannot map memory (%s); driver is used",
+                     "GPUCACHE_BACKEND=vmm: device %d cannot map memory (%s); using backend driver",
                      info->ordinal, info->backend_reason);
     return 0;
 }
@@ -56,11 +58,11 @@ struct gc_device *gc_device_create(struct gc_core *core, const struct gc_device_
         gc_size_spec_resolve(&core->options->limit, info->ordinal, info->uuid, info->total_bytes);
     if (limit == UINT64_MAX && core->options->limit.count > 0)
         gc_log_write(core->log, GC_LOG_WARN,
-                     "GPUCACHE_LIMIT says nothing of device %d (%s): it has no limit",
+                     "GPUCACHE_LIMIT has no entry for device %d (%s): it has no limit",
                      info->ordinal, info->uuid);
     gc_budget_init(&device->budget, &device->stats.reserved, limit);
     atomic_init(&device->trim_bytes,
-                quota_of(gc_min_u64(limit, info->total_bytes), core->options->trim_percent));
+                percent_of(gc_min_u64(limit, info->total_bytes), core->options->trim_percent));
     gc_slab_init(&device->blocks, &device->host, sizeof(struct gc_block));
     gc_slab_init(&device->segments, &device->host, sizeof(struct gc_segment));
     gc_slab_init(&device->page_records, &device->host, sizeof(struct gc_page));
@@ -124,8 +126,8 @@ void gc_device_set_limit(struct gc_device *device, uint64_t limit_bytes)
 {
     gc_budget_set_limit(&device->budget, limit_bytes);
     atomic_store_explicit(&device->trim_bytes,
-                          quota_of(gc_min_u64(limit_bytes, device->info.total_bytes),
-                                   device->core->options->trim_percent),
+                          percent_of(gc_min_u64(limit_bytes, device->info.total_bytes),
+                                     device->core->options->trim_percent),
                           memory_order_relaxed);
 }
 
@@ -144,7 +146,7 @@ uint64_t gc_device_reserved_bytes(const struct gc_device *device)
     return gc_budget_held(&device->budget);
 }
 
-/* ---- give-backs ---- */
+/* ---- releases ---- */
 
 void gc_device_release_begin(struct gc_device *device, struct gc_quota *quota)
 {
@@ -172,7 +174,7 @@ bool gc_device_wait_releases(struct gc_device *device, const struct gc_quota *qu
     const uint32_t *count = quota != NULL ? &quota->release_count : &device->release_count;
     gc_lock_acquire(&device->release_lock);
     bool waited = *count > 0;
-    while (waited && *count > 0) /* not for ever: the driver may hold the thread that gives back */
+    while (waited && *count > 0) /* bounded: the driver may block the thread that releases */
         waited = gc_lock_wait_for(&device->release_lock, &device->release_done, limit_ns);
     gc_lock_release(&device->release_lock);
     return waited;
@@ -195,7 +197,7 @@ uint64_t gc_device_idle_bytes(const struct gc_device *device)
     return gc_idle_bytes(&device->idle);
 }
 
-/* ---- accounts ---- */
+/* ---- trace and figures ---- */
 
 static void trace_levels(struct gc_device *device, uint64_t time_ns)
 {
@@ -291,7 +293,7 @@ bool gc_device_is_mapped(const struct gc_device *device)
     return device->is_mapped;
 }
 
-/* ---- counts that others report ---- */
+/* ---- process figures ---- */
 
 void gc_core_count_driver_call(struct gc_core *core, struct gc_device *device, uint16_t api)
 {
@@ -306,7 +308,7 @@ void gc_core_count_oom(struct gc_core *core, struct gc_device *device, struct gc
     gc_counter_add(&device->stats.oom_count, 1);
     if (quota != NULL)
         gc_counter_add(&quota->oom_count, 1);
-    gc_core_set_used(core); /* what a program could not have is worth a report too */
+    gc_core_set_used(core); /* a refused request makes a report worthwhile too */
 }
 
 void gc_core_set_used(struct gc_core *core)

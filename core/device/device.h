@@ -1,5 +1,5 @@
-/* A device: its budget, figures, record stores and contexts. Lives from gc_core_add_device until
- * the core is destroyed. */
+/* A device: its budget, figures, slabs of records, and contexts. It lives from gc_core_add_device
+ * until the core is destroyed. */
 #ifndef GC_DEVICE_H
 #define GC_DEVICE_H
 
@@ -17,38 +17,40 @@
 struct gc_device {
     struct gc_core *core;
     struct gc_device_info info;
-    atomic_uint_fast64_t trim_bytes; /* more idle memory than this is given back at once */
+    atomic_uint_fast64_t trim_bytes; /* idle memory above this is released at once */
     struct gc_budget budget;
-    struct gc_account account; /* in the group: budget.account points here, if there is one */
+    struct gc_account account; /* in the group; budget.account points here in a group */
     uint32_t ledger_row;       /* GC_LEDGER_NONE: none */
-    atomic_bool is_group_over; /* the group may hold more than its limit */
-    atomic_bool is_over_limit; /* as gc_limit_enforce_device found it: threads keep nothing then */
+    atomic_bool is_group_over; /* the group's charges are possibly above its limit */
+    atomic_bool is_over_limit; /* set by gc_limit_enforce_device: thread caches are off */
     atomic_flag over_limit_logged;
-    atomic_bool is_exhausted; /* a request waited in vain; nothing became free or pending since */
+    /* A request timed out, and no memory became free or pending since. */
+    atomic_bool is_exhausted;
     struct gc_stats stats;
-    struct gc_gauge_cell ordered_peaks[GC_ORDERED_PEAK_COUNT]; /* as stats.ordered but for peaks */
-    struct gc_idle idle;                                       /* of all pools and elastic pools */
+    /* As stats.ordered, with peaks of their own. */
+    struct gc_gauge_cell ordered_peaks[GC_ORDERED_PEAK_COUNT];
+    struct gc_idle idle; /* of all pools and elastic pools */
     atomic_uint_fast64_t direct_bytes[GC_DIRECT_KIND_COUNT];
     struct gc_api_cell *apis; /* core->api_count */
-    struct gc_host_mem host;  /* what this device's records take */
+    struct gc_host_mem host;  /* memory of this device's records */
     struct gc_slab blocks;
     struct gc_slab segments;
     struct gc_slab page_records;
-    uint64_t page_bytes; /* of mapped memory; 0: pools have the driver's memory only */
-    bool is_mapped;      /* what the report calls vmm: by pools, or by the debug aids */
+    uint64_t page_bytes;               /* size of a mapped page; 0: pools use driver memory only */
+    bool is_mapped;                    /* "vmm" in reports: pools or the debug aids map memory */
     atomic_uint_fast64_t mapped_bytes; /* physical pages of all pools */
     atomic_uint_fast64_t most_needed;
-    /* Linked by next_in_device. Dropped ones are unlinked but keep their link, so that a reader
-     * that stands on one goes on. */
+    /* Linked by next_in_device. A dropped context is unlinked but keeps its link, so that a reader
+     * on it continues. */
     _Atomic(struct gc_context *) contexts;
-    /* Serves the stream-ordered requests of all of them (context.h); NULL: the driver does. Changes
-     * under the registry's lock, as the next. */
+    /* Serves stream-ordered requests of all contexts (context.h); NULL: the driver does. Changes
+     * under the registry's lock, as does the next. */
     _Atomic(struct gc_context *) ordered;
-    atomic_bool is_open_to[GC_DEVICE_MAX]; /* by ordinal: for good */
+    atomic_bool is_open_to[GC_DEVICE_MAX]; /* by ordinal, permanently */
 
     struct gc_lock release_lock; /* guards release_count */
     pthread_cond_t release_done;
-    uint32_t release_count; /* segments on their way back to the driver at this moment */
+    uint32_t release_count; /* releases under way */
 };
 
 /* The head that serves stream-ordered requests; NULL: none. Acquire: pairs with the release in
@@ -63,60 +65,59 @@ static inline bool gc_device_is_open_to(const struct gc_device *device, int ordi
     return atomic_load_explicit(&device->is_open_to[ordinal], memory_order_relaxed);
 }
 
-/* Brackets a give-back: from before its segment leaves the pool until its bytes are released, so
- * that a thread that finds neither idle memory nor room can wait for what is under way. `share`:
- * whose it is, or NULL. */
+/* Brackets a release: from before the segment leaves its pool until its bytes are uncharged, so
+ * that a thread that finds neither idle memory nor budget can wait for it. `quota`: charged for it,
+ * or NULL. */
 void gc_device_release_begin(struct gc_device *device, struct gc_quota *quota);
 void gc_device_release_end(struct gc_device *device, struct gc_quota *quota);
-/* Waits until no give-back is under way, of a share if one is named, for about limit_ns; false if
- * none was, or one still is. The caller has none of its own, and no lock. */
+/* Waits until no release is under way, of one quota if it is not NULL, for about limit_ns. False if
+ * none was, or one still is. The caller has none of its own under way and holds no lock. */
 bool gc_device_wait_releases(struct gc_device *device, const struct gc_quota *quota,
                              uint64_t limit_ns);
-/* Memory became free or pending: requests that are short wait again. */
+/* Memory became free or pending: requests may wait for memory again. */
 static inline void gc_device_clear_exhausted(struct gc_device *device)
 {
     if (atomic_load_explicit(&device->is_exhausted, memory_order_relaxed))
         atomic_store_explicit(&device->is_exhausted, false, memory_order_relaxed);
 }
-/* Releases budget and makes those look again who found none. */
+/* Uncharges and wakes requests that wait for budget. */
 void gc_device_uncharge(struct gc_device *device, uint64_t bytes);
-/* The same for an amount that was measured by difference and may be more than is held. */
+/* Uncharges an amount measured by difference, which may exceed the charge. */
 void gc_device_uncharge_measured(struct gc_device *device, uint64_t bytes);
-/* By how much more is held than the limit allows, the process's own or the group's. */
+/* The bytes held above the limit of the process or the group. */
 uint64_t gc_device_excess_bytes(const struct gc_device *device);
 uint64_t gc_device_idle_bytes(const struct gc_device *device);
-/* The process's own limit, and how much may stay idle under it. */
+/* Sets the process's own limit, and with it the idle memory that may stay. */
 void gc_device_set_limit(struct gc_device *device, uint64_t limit_bytes);
-/* How much idle memory may stay: GPUCACHE_TRIM's share, less where the limit was set below what is
- * held. */
+/* The idle memory that may stay: GPUCACHE_TRIM's percentage, less if the limit is exceeded. */
 uint64_t gc_device_idle_limit_bytes(const struct gc_device *device);
-/* Adds the head that serves stream-ordered requests, where memory is mapped. (context.c) */
+/* Adds the head that serves stream-ordered requests, if the device maps memory. (context.c) */
 void gc_device_add_ordered(struct gc_device *device);
-/* NULL: there is no host memory. Nobody has seen it. */
+/* NULL: no host memory. The device is not published yet. */
 struct gc_device *gc_device_create(struct gc_core *core, const struct gc_device_info *info);
 void gc_device_fini(struct gc_device *device);
 
-/* ---- accounts of one allocation: share.h ---- */
+/* ---- figures of one allocation: see quota.h ---- */
 
 #define GC_API_NONE UINT16_MAX
 
-/* A live or lately live allocation, as the accounts see it. */
+/* An allocation, live or just freed, for the figures. */
 struct gc_entry {
     uint64_t address;
     uint64_t requested_bytes;
-    uint64_t bytes; /* after rounding */
+    uint64_t bytes; /* rounded up */
     uint64_t stream;
     uint16_t api;
 };
 
-/* Figures of its entry point, which are all there is of memory that is no allocation. */
+/* Figures of the entry point alone, for memory that is no allocation. */
 void gc_device_count_other(struct gc_device *device, const struct gc_entry *entry);
 void gc_device_uncount_other(struct gc_device *device, const struct gc_entry *entry);
 void gc_device_recount_other(struct gc_device *device, const struct gc_entry *entry);
-/* Writes an event if there is a trace, notes where it came from if stacks are taken. Under no lock.
- * A free is observed before its memory can be handed out again. */
+/* Writes a trace event and records the call stack, if either is on. Under no lock. A free is
+ * observed before its memory can be reused. */
 void gc_device_observe(struct gc_device *device, enum gc_trace_op op, const struct gc_entry *entry);
-/* The same for memory of a pool that has come (GC_TRACE_MAP) or gone (GC_TRACE_UNMAP). */
+/* Traces pool memory that was mapped (GC_TRACE_MAP) or unmapped (GC_TRACE_UNMAP). */
 void gc_device_trace_memory(struct gc_device *device, enum gc_trace_op op,
                             enum gc_trace_memory memory, uint64_t address, uint64_t bytes);
 

@@ -1,11 +1,10 @@
-/* The platform under core: a table of functions and a clock. Core reaches hardware through this and
- * nothing else. Two implementations: the real driver (shim/driver/driver_cuda.c) and a simulated
- * one for unit tests (tests/unit/sim_driver.c).
+/* The platform below core: a table of functions and a clock, core's only way to the hardware. Two
+ * implementations: the CUDA driver (shim/driver/driver_cuda.c) and a simulated one for unit tests
+ * (tests/unit/sim_driver.c).
  *
- * Conventions: `self` is the implementation's own state. A context is an opaque handle. An int
- * result is the driver's own code, 0 for success; core compares it with `out_of_memory` and
- * otherwise only passes it on. Every function may be called from any thread, may block, and is
- * never called under a lock. */
+ * Conventions: `self` is the implementation's state. A context is an opaque handle. An int result
+ * is the driver's own code, 0 for success; core compares it with the codes below and otherwise
+ * passes it on. Any thread may call any function; it may block, and no lock is held. */
 #ifndef GC_DRIVER_H
 #define GC_DRIVER_H
 
@@ -16,83 +15,81 @@
 
 struct gc_driver {
     void *self;
-    int out_of_memory;   /* the code that says memory ran out */
-    int context_is_gone; /* core's own answer instead of a call, where the context has ended */
+    int out_of_memory;   /* the code for out of memory */
+    int context_is_gone; /* core's own code where the context is destroyed */
 
-    /* Takes `bytes` of device memory in `context`. Sets *address (aligned to 512 at least) on
+    /* Allocates `bytes` of device memory in `context`. Sets *address (aligned to at least 512) on
      * success. */
     int (*mem_alloc)(void *self, uint64_t context, uint64_t bytes, uint64_t *address);
-    /* The program's free of what mem_alloc returned: waits for work that may use it. */
+    /* The program's free of an address from mem_alloc: waits for work that may use it. */
     int (*mem_free)(void *self, uint64_t context, uint64_t address);
-    /* The same for memory that is known to be idle: waits for nothing. NULL: as mem_free. */
+    /* Frees idle memory, without a wait. NULL: as mem_free. */
     int (*mem_free_idle)(void *self, uint64_t context, uint64_t address);
-    /* The program's free in the order of `stream`, a handle of its own, without a wait. */
+    /* The program's free in stream order, without a wait. `stream` is the driver's handle. */
     int (*mem_free_ordered)(void *self, uint64_t context, uint64_t address, uint64_t stream);
-    /* The device's own free and total bytes, as seen from `context`. */
+    /* The free and total bytes of the device, as seen from `context`. */
     int (*mem_info)(void *self, uint64_t context, uint64_t *free_bytes, uint64_t *total_bytes);
-    /* Returns once all work submitted to `context` before the call is done. Illegal while one of
-     * its streams captures: core never asks then. */
+    /* Returns once all work submitted to `context` before the call is completed. Illegal during a
+     * capture of one of its streams: core never calls it then. */
     int (*synchronize)(void *self, uint64_t context);
-    /* Memory ran out for `bytes`: gives back what the driver itself keeps idle (stream-ordered
-     * pools). True if something went back, so that trying again may help. NULL: there is no such
-     * memory. */
+    /* Out of memory for `bytes`: releases the idle memory of the driver's own pools. True if memory
+     * was released, so that a retry may succeed. NULL: there is no such memory. */
     bool (*reclaim)(void *self, uint64_t context, uint64_t bytes);
     /* Monotonic nanoseconds. */
     uint64_t (*clock_ns)(void *self);
 
-    /* ---- fences: NULL where there are none, core then synchronises ---- */
+    /* ---- fences: NULL where there are none; core synchronises then ---- */
 
-    int not_ready;     /* fence_query's code for work that is still under way */
-    int not_supported; /* fence_record's code where it cannot mark all work of the context */
-    /* Marks the end of all work submitted to `context` so far, by whatever stream. Illegal while
-     * one of its streams captures. *fence is given back by fence_release. */
+    int not_ready;     /* fence_query's code for work under way */
+    int not_supported; /* fence_record's code where it cannot cover all work of the context */
+    /* Records a fence of all work submitted to `context` so far, in all streams. Illegal during a
+     * capture of one of its streams. *fence is released with fence_release. */
     int (*fence_record)(void *self, uint64_t context, uint64_t *fence);
-    /* 0 once everything before the mark is done. Captures, of whatever thread, take no harm; nor by
-     * fence_wait, in which one may begin. */
+    /* 0 once all work before the fence is completed. Does not disturb a capture of any thread; nor
+     * does fence_wait, during which one may begin. */
     int (*fence_query)(void *self, uint64_t context, uint64_t fence);
-    /* Returns 0 once everything before the mark is done, not_ready where that takes longer than
-     * about limit_ns. GC_FOREVER: no end. */
+    /* Returns 0 once all work before the fence is completed, not_ready after about limit_ns.
+     * GC_FOREVER: unbounded. */
     int (*fence_wait)(void *self, uint64_t context, uint64_t fence, uint64_t limit_ns);
-    /* The mark is used no more; its event serves another. May be called while something captures.
-     */
+    /* The fence is unused from now on; its event may be reused. Allowed during a capture. */
     void (*fence_release)(void *self, uint64_t context, uint64_t fence);
 
-    /* ---- the order of one stream, named as in work.h; NULL where there are no fences ---- */
+    /* ---- stream order: streams are named as in submit.h; NULL where there are no fences ---- */
 
-    /* Marks the end of the work that `stream`, one of the context's, has so far. *fence: 0, or a
-     * mark of the same context that is used anew. Not while the stream captures: an error. */
+    /* Records a fence of the work submitted so far to `stream`, one of the context's. *fence: 0, or
+     * a fence of the same context to reuse. An error during a capture of the stream. */
     int (*stream_record)(void *self, uint64_t context, uint64_t stream, uint64_t *fence);
-    /* Work submitted to `stream`, of whichever context, starts after the mark from now on. Does not
-     * wait. Nothing is done to a stream that captures: its work runs later, in others. */
+    /* Work submitted to `stream`, of any context, starts after the fence from now on. Does not
+     * wait. A stream that captures is left alone: its work runs later, in other streams. */
     int (*stream_wait)(void *self, uint64_t stream, uint64_t fence);
 
-    /* ---- mapped memory: used for devices whose info says has_mapping. It outlives contexts:
-     * unmap, release and free are asked of a context that is gone, too. ---- */
+    /* ---- mapped memory: for devices whose info has has_mapping. It outlives contexts: unmap,
+     * release and free are called with a destroyed context too. ---- */
 
-    /* A range of addresses, backed by nothing; `bytes` and `alignment` are multiples of the
+    /* Reserves a range of addresses without memory; `bytes` and `alignment` are multiples of the
      * device's page. */
     int (*address_reserve)(void *self, uint64_t context, uint64_t bytes, uint64_t alignment,
                            uint64_t *address);
     int (*address_free)(void *self, uint64_t context, uint64_t address, uint64_t bytes);
-    /* One page of physical memory of the context's device. */
+    /* Creates one page of physical memory of the context's device. */
     int (*page_create)(void *self, uint64_t context, uint64_t bytes, uint64_t *handle);
-    /* Gives it back to the device once nothing maps it. */
+    /* Releases a page to the device once it is mapped nowhere. */
     int (*page_release)(void *self, uint64_t context, uint64_t handle);
-    /* A page may be mapped at several addresses at once. */
+    /* Maps a page; it may be mapped at several addresses at once. */
     int (*page_map)(void *self, uint64_t context, uint64_t address, uint64_t bytes,
                     uint64_t handle);
-    /* Makes a range of mapped pages usable by the context's device and by `peers`. */
+    /* Grants the context's device and `peers` access to a range of mapped pages. */
     int (*page_set_access)(void *self, uint64_t context, uint64_t address, uint64_t bytes,
                            const int *peers, uint32_t peer_count);
-    /* Unmaps a range that consists of whole mapped pages. No work may use it any more. */
+    /* Unmaps a range of whole mapped pages that no work uses any more. */
     int (*page_unmap)(void *self, uint64_t context, uint64_t address, uint64_t bytes);
 
-    /* ---- contents: complete when they return; never asked while something captures ---- */
+    /* ---- contents: complete when the call returns; never called during a capture ---- */
 
     int (*fill)(void *self, uint64_t context, uint64_t address, uint64_t bytes, uint8_t value);
-    /* Copies `bytes` of device memory to `to`. */
+    /* Copies from the device to host memory `to`. */
     int (*read)(void *self, uint64_t context, uint64_t address, uint64_t bytes, void *to);
-    /* And from there to the device. */
+    /* Copies from host memory `from` to the device. */
     int (*write)(void *self, uint64_t context, uint64_t address, uint64_t bytes, const void *from);
 };
 

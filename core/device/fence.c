@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <time.h>
 
-#define STREAMS_PAUSE_NS 50000
+#define STREAMS_POLL_NS 50000
 
 static const struct gc_driver *driver_of(const struct gc_context *context)
 {
@@ -19,7 +19,7 @@ static void record_failure(struct gc_context *context)
         gc_context_set_faulted(context, true);
 }
 
-/* Goes back to the driver; that of a context that is gone went with it. */
+/* Releases a fence to the driver; a fence of a destroyed context was destroyed with it. */
 static void release_member(const struct gc_fence_member *member)
 {
     const struct gc_driver *driver = driver_of(member->context);
@@ -35,22 +35,23 @@ static void release_members(const struct gc_fence *fence)
         release_member(&fence->members[i]);
 }
 
-/* ---- one thread at the driver ---- */
+/* ---- ownership of the ring ---- */
 
-/* Takes the ring for the calling thread and reads the count of work. False: another has it, the
- * context is gone, or a context of the set captures; without a set captures are not asked for.
+/* Makes the calling thread the owner of the ring and reads the count of work. False: another thread
+ * owns it, the context is dropped, or a context of the set captures. Captures are not checked
+ * without a set.
  *
- * The count comes before the set, under one lock: a peer whose work is in the count was added
- * before that work was submitted, so it is in the set. */
-static bool begin_asking(struct gc_context *context, struct gc_wait_set *set, uint64_t *epoch)
+ * The count is read before the set, under one lock: a peer whose work is in the count was listed
+ * before it submitted that work, so the peer is in the set. */
+static bool begin_driver_calls(struct gc_context *context, struct gc_wait_set *set, uint64_t *epoch)
 {
     gc_pool_acquire_plain(&context->pool);
     struct gc_fences *fences = context->fences;
     *epoch = gc_submit_count(&context->core->work);
-    const bool is_free = !context->pool.is_dropped && !fences->is_asking &&
+    const bool is_free = !context->pool.is_dropped && !fences->is_ring_owned &&
                          (set == NULL || gc_context_wait_begin_locked(context, set));
     if (is_free) {
-        fences->is_asking = true;
+        fences->is_ring_owned = true;
         fences->covered_bytes = context->pool.unfenced_bytes;
         fences->covered_count = context->pool.unfenced_count;
     }
@@ -58,22 +59,22 @@ static bool begin_asking(struct gc_context *context, struct gc_wait_set *set, ui
     return is_free;
 }
 
-static void end_asking(struct gc_context *context, bool is_recorded)
+static void end_driver_calls(struct gc_context *context, bool is_recorded)
 {
     struct gc_pool *pool = &context->pool;
     struct gc_fences *fences = context->fences;
     gc_pool_acquire_plain(pool);
     if (is_recorded) {
-        /* What became pending since the mark was read is not covered. */
+        /* The fence does not cover blocks that became pending after its epoch was read. */
         fences->count++;
         pool->unfenced_bytes -= fences->covered_bytes;
         pool->unfenced_count -= fences->covered_count;
         fences->considered_bytes = 0;
         fences->considered_count = 0;
     }
-    fences->is_asking = false;
-    /* For good, and who drops the pool has been there or comes: until then others look at the ring.
-     */
+    fences->is_ring_owned = false;
+    /* Both flags are permanent. If the pool is not dropped yet, the thread that drops it calls
+     * gc_fence_drop; until then others read the ring. */
     const bool is_dropped = gc_context_is_dropped(context) && pool->is_dropped;
     gc_pool_release(pool);
     if (is_dropped)
@@ -92,13 +93,13 @@ static int record_member(struct gc_context *member, struct gc_fence *fence)
     if (code == 0)
         fence->members[fence->count++] = (struct gc_fence_member){member, handle};
     else if (code == driver->context_is_gone)
-        return 0; /* its work went with it */
+        return 0; /* its work was destroyed with it */
     else if (code != driver->not_supported && code != driver->out_of_memory)
         record_failure(member);
     return code;
 }
 
-/* The mark was read first: what is submitted while the driver is asked is not counted in it. */
+/* The epoch was read first: work submitted during the driver call is not counted in it. */
 static int record_all(const struct gc_wait_set *set, uint64_t epoch, struct gc_fence *fence)
 {
     int code = 0;
@@ -113,7 +114,7 @@ static int record_all(const struct gc_wait_set *set, uint64_t epoch, struct gc_f
     return code;
 }
 
-/* What a thread frees must come to the pool from now on, where it waits. */
+/* From now on every free must reach the pool, which waits for it. */
 static void set_fenceless(struct gc_context *context)
 {
     atomic_store_explicit(&context->is_fenceless, true, memory_order_relaxed);
@@ -125,12 +126,12 @@ bool gc_fence_record(struct gc_context *context)
     const struct gc_driver *driver = driver_of(context);
     struct gc_wait_set set = {.count = 0};
     uint64_t epoch;
-    if (driver->fence_record == NULL || !begin_asking(context, &set, &epoch))
+    if (driver->fence_record == NULL || !begin_driver_calls(context, &set, &epoch))
         return false;
     GC_ASSERT(gc_lock_held_count() == 0);
     struct gc_fences *fences = context->fences;
     bool is_recorded = false;
-    /* More contexts than a fence has room for are waited for. */
+    /* A fence has a fixed number of members; waits cover larger sets. */
     if (!gc_context_is_fenceless(context) && set.everyone == NULL &&
         fences->count < GC_FENCES_MAX) {
         struct gc_fence *fence = &fences->ring[(fences->first + fences->count) % GC_FENCES_MAX];
@@ -141,20 +142,20 @@ bool gc_fence_record(struct gc_context *context)
             set_fenceless(context);
     }
     gc_context_wait_end(&set);
-    end_asking(context, is_recorded);
+    end_driver_calls(context, is_recorded);
     return is_recorded;
 }
 
-/* ---- asking ---- */
+/* ---- queries ---- */
 
-/* `limit_ns`: 0 asks, anything else waits. */
+/* `limit_ns`: 0 queries, any other value waits. */
 static int poll(const struct gc_driver *driver, uint64_t context, uint64_t fence, uint64_t limit_ns)
 {
     return limit_ns == 0 ? driver->fence_query(driver->self, context, fence)
                          : driver->fence_wait(driver->self, context, fence, limit_ns);
 }
 
-/* Whether all members of the fence are through. A context that is gone took its work along. */
+/* Whether all members of the fence have completed; those of a destroyed context have. */
 static bool is_complete(const struct gc_fence *fence, uint64_t limit_ns, bool *is_under_way)
 {
     for (uint32_t i = 0; i < fence->count; i++) {
@@ -174,7 +175,7 @@ static bool is_complete(const struct gc_fence *fence, uint64_t limit_ns, bool *i
     return true;
 }
 
-/* Takes the completed oldest fence out of the ring. */
+/* Removes the completed oldest fence from the ring. */
 static void complete_oldest(struct gc_context *context)
 {
     struct gc_fences *fences = context->fences;
@@ -187,26 +188,25 @@ static void complete_oldest(struct gc_context *context)
     gc_pool_release(&context->pool);
 }
 
-/* Whether there is anything to ask about, or another thread may be recording it; a moment's answer.
- */
+/* Whether a fence is open, or another thread may be recording one. A hint. */
 static bool has_open(struct gc_context *context)
 {
     gc_pool_acquire_plain(&context->pool);
     const struct gc_fences *fences = context->fences;
-    const bool any = !context->pool.is_dropped && (fences->count > 0 || fences->is_asking);
+    const bool any = !context->pool.is_dropped && (fences->count > 0 || fences->is_ring_owned);
     gc_pool_release(&context->pool);
     return any;
 }
 
-/* Another thread is at it: a moment goes by, for one that waits. False: the pool is dropped. */
-static bool wait_briefly(struct gc_context *context, uint64_t limit_ns)
+/* Another thread owns the ring: sleeps 1 ms if the caller waits. False: the pool is dropped. */
+static bool sleep_if_waiting(struct gc_context *context, uint64_t limit_ns)
 {
-    const struct timespec moment = {0, 1000000};
+    const struct timespec pause = {0, 1000000};
     gc_pool_acquire_plain(&context->pool);
     const bool is_there = !context->pool.is_dropped;
     gc_pool_release(&context->pool);
     if (is_there && limit_ns != 0)
-        nanosleep(&moment, NULL);
+        nanosleep(&pause, NULL);
     return is_there;
 }
 
@@ -216,22 +216,22 @@ static bool poll_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_
     bool any = false;
     if (!has_open(context))
         return false;
-    if (!begin_asking(context, NULL, &epoch)) {
-        *is_under_way |= wait_briefly(context, limit_ns);
+    if (!begin_driver_calls(context, NULL, &epoch)) {
+        *is_under_way |= sleep_if_waiting(context, limit_ns);
         return false;
     }
     GC_ASSERT(gc_lock_held_count() == 0);
     struct gc_fences *fences = context->fences;
     while (fences->count > 0) {
         const struct gc_fence *fence = &fences->ring[fences->first];
-        /* A wait since then may have answered already. */
+        /* Another wait may have completed it since. */
         const bool is_known = gc_context_has_completed(context, fence->epoch);
         if (!is_known && ((any && limit_ns != 0) || !is_complete(fence, limit_ns, is_under_way)))
             break;
         any |= !is_known;
         complete_oldest(context);
     }
-    end_asking(context, false);
+    end_driver_calls(context, false);
     return any;
 }
 
@@ -257,17 +257,17 @@ bool gc_fence_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *i
     return poll_oldest(context, limit_ns, is_under_way);
 }
 
-/* ---- single streams ---- */
+/* ---- stream fences ---- */
 
-/* False: another thread is at it, the context is gone, or a context of the set captures; without a
- * set captures are not asked for. */
+/* False: another thread owns the stream fences, the context is dropped, or a context of the set
+ * captures. Captures are not checked without a set. */
 static bool begin_streams(struct gc_context *context, struct gc_wait_set *set)
 {
     gc_pool_acquire_plain(&context->pool);
-    const bool is_free = !context->pool.is_dropped && !context->fences->is_at_streams &&
+    const bool is_free = !context->pool.is_dropped && !context->fences->are_streams_owned &&
                          (set == NULL || gc_context_wait_begin_locked(context, set));
     if (is_free)
-        context->fences->is_at_streams = true;
+        context->fences->are_streams_owned = true;
     gc_pool_release(&context->pool);
     return is_free;
 }
@@ -275,7 +275,7 @@ static bool begin_streams(struct gc_context *context, struct gc_wait_set *set)
 static void end_streams(struct gc_context *context)
 {
     gc_pool_acquire_plain(&context->pool);
-    context->fences->is_at_streams = false;
+    context->fences->are_streams_owned = false;
     const bool is_dropped = gc_context_is_dropped(context) && context->pool.is_dropped;
     gc_pool_release(&context->pool);
     if (is_dropped)
@@ -284,16 +284,16 @@ static void end_streams(struct gc_context *context)
 
 void gc_fence_wait_streams_locked(struct gc_context *context)
 {
-    const struct timespec moment = {0, STREAMS_PAUSE_NS};
-    while (!context->pool.is_dropped && context->fences->is_at_streams) {
+    const struct timespec pause = {0, STREAMS_POLL_NS};
+    while (!context->pool.is_dropped && context->fences->are_streams_owned) {
         gc_pool_release(&context->pool);
-        nanosleep(&moment, NULL);
+        nanosleep(&pause, NULL);
         gc_pool_acquire_plain(&context->pool);
     }
 }
 
-/* What a mark that is made now covers: a block that is freed after this has a higher stamp. False:
- * the list has nothing to be marked. */
+/* Sets the epoch that a fence recorded now covers: a block freed later has a higher epoch. False:
+ * the list needs no fence. */
 static bool begin_stream_fences(struct gc_context *context, const struct gc_stream_list *list,
                                 uint64_t only, struct gc_stream_list *seen)
 {
@@ -310,7 +310,7 @@ static bool begin_stream_fences(struct gc_context *context, const struct gc_stre
     return is_wanted;
 }
 
-/* The list may be another stream's by now. */
+/* The list may serve another stream now: compare the serial. */
 static void end_stream_fences(struct gc_context *context, struct gc_stream_list *list,
                               const struct gc_stream_list *seen)
 {
@@ -322,18 +322,18 @@ static void end_stream_fences(struct gc_context *context, struct gc_stream_list 
     gc_pool_release(&context->pool);
 }
 
-/* What is at hand serves again where it is of the stream's context. */
-static bool record_stream(const struct gc_stream_list *list, struct gc_fence_member *epoch)
+/* Reuses the list's fence if it belongs to the stream's context. */
+static bool record_stream(const struct gc_stream_list *list, struct gc_fence_member *fence)
 {
     struct gc_context *worker = list->worker;
     const struct gc_driver *driver = driver_of(worker);
-    if (epoch->handle != 0 && epoch->context != worker) {
-        release_member(epoch);
-        epoch->handle = 0;
+    if (fence->handle != 0 && fence->context != worker) {
+        release_member(fence);
+        fence->handle = 0;
     }
-    epoch->context = worker;
+    fence->context = worker;
     return GC_CALL_IF_OPEN(worker, driver->stream_record(driver->self, worker->handle, list->stream,
-                                                         &epoch->handle)) == 0;
+                                                         &fence->handle)) == 0;
 }
 
 void gc_fence_record_streams(struct gc_context *context, uint64_t only)
@@ -352,12 +352,13 @@ void gc_fence_record_streams(struct gc_context *context, uint64_t only)
     end_streams(context);
 }
 
-/* Not where the context is gone: what its stream waited for in others may go on. */
-static bool is_passed(const struct gc_fence_member *epoch, uint64_t limit_ns, bool *is_under_way)
+/* False for a destroyed context: work that its stream waited for in other contexts may still run.
+ */
+static bool is_passed(const struct gc_fence_member *fence, uint64_t limit_ns, bool *is_under_way)
 {
-    const struct gc_driver *driver = driver_of(epoch->context);
-    const int code = GC_CALL_IF_OPEN(epoch->context,
-                                     poll(driver, epoch->context->handle, epoch->handle, limit_ns));
+    const struct gc_driver *driver = driver_of(fence->context);
+    const int code = GC_CALL_IF_OPEN(fence->context,
+                                     poll(driver, fence->context->handle, fence->handle, limit_ns));
     *is_under_way |= code == driver->not_ready;
     return code == 0;
 }
@@ -390,7 +391,7 @@ bool gc_fence_poll_streams(struct gc_context *context, uint64_t limit_ns, bool *
     if (driver_of(context)->stream_record == NULL)
         return false;
     if (!begin_streams(context, NULL)) {
-        *is_under_way |= wait_briefly(context, limit_ns);
+        *is_under_way |= sleep_if_waiting(context, limit_ns);
         return false;
     }
     for (unsigned i = 0; i < context->pool.stream_count; i++) {
@@ -406,12 +407,12 @@ bool gc_fence_poll_streams(struct gc_context *context, uint64_t limit_ns, bool *
     return any;
 }
 
-/* The oldest open fence leaves the ring; without any the ring goes. False: there is none, or
- * somebody is asking, who comes here when he has done. */
+/* Pops the oldest open fence; frees the ring if there is none. False: no fence is left, or another
+ * thread owns the ring and calls gc_fence_drop when it ends. */
 static bool pop_oldest_locked(struct gc_context *context, struct gc_fence *fence)
 {
     struct gc_fences *fences = context->fences;
-    if (fences == NULL || fences->is_asking || fences->is_at_streams)
+    if (fences == NULL || fences->is_ring_owned || fences->are_streams_owned)
         return false;
     if (fences->count == 0) {
         context->fences = NULL;
@@ -425,29 +426,29 @@ static bool pop_oldest_locked(struct gc_context *context, struct gc_fence *fence
     return true;
 }
 
-/* False: there is no mark of the lists any more. */
-static bool remove_stream_fence(struct gc_context *context, struct gc_fence_member *epoch)
+/* Pops a fence of the stream lists; false: none is left. */
+static bool pop_stream_fence(struct gc_context *context, struct gc_fence_member *fence)
 {
-    epoch->handle = 0;
+    fence->handle = 0;
     gc_pool_acquire_plain(&context->pool);
     struct gc_fences *fences = context->fences;
-    for (unsigned i = 0; fences != NULL && !fences->is_at_streams && i < GC_STREAM_LISTS; i++) {
+    for (unsigned i = 0; fences != NULL && !fences->are_streams_owned && i < GC_STREAM_LISTS; i++) {
         if (fences->stream_fences[i].handle == 0)
             continue;
-        *epoch = fences->stream_fences[i];
+        *fence = fences->stream_fences[i];
         fences->stream_fences[i].handle = 0;
         break;
     }
     gc_pool_release(&context->pool);
-    return epoch->handle != 0;
+    return fence->handle != 0;
 }
 
 void gc_fence_drop(struct gc_context *context)
 {
     struct gc_fence fence;
-    struct gc_fence_member epoch;
-    while (remove_stream_fence(context, &epoch))
-        release_member(&epoch);
+    struct gc_fence_member stream_fence;
+    while (pop_stream_fence(context, &stream_fence))
+        release_member(&stream_fence);
     for (;;) {
         gc_pool_acquire_plain(&context->pool);
         const bool any = pop_oldest_locked(context, &fence);
@@ -458,7 +459,7 @@ void gc_fence_drop(struct gc_context *context)
     }
 }
 
-void gc_fence_mark_pending(struct gc_context *context)
+void gc_fence_record_pending(struct gc_context *context)
 {
     gc_pool_acquire_plain(&context->pool);
     const bool is_fenced = context->pool.unfenced_count == 0;
@@ -469,9 +470,9 @@ void gc_fence_mark_pending(struct gc_context *context)
     gc_fence_record(context);
 }
 
-/* ---- waiting for everything ---- */
+/* ---- waits for all work ---- */
 
-/* Of the driver's waits those for fences have an end. */
+/* Only the driver's fence waits are bounded. */
 static int wait_by_fence(struct gc_context *context, uint64_t limit_ns)
 {
     const struct gc_driver *driver = driver_of(context);
@@ -538,7 +539,8 @@ enum gc_status gc_fence_synchronize(struct gc_context *context, uint64_t limit_n
 {
     struct gc_wait_set set = {.count = 0};
     gc_pool_acquire_plain(&context->pool);
-    const uint64_t epoch = gc_submit_count(&context->core->work); /* before the set, as above */
+    const uint64_t epoch =
+        gc_submit_count(&context->core->work); /* before the set, as in begin_driver_calls */
     const bool may_wait = gc_context_wait_begin_locked(context, &set);
     gc_pool_release(&context->pool);
     if (!may_wait)

@@ -1,10 +1,11 @@
-/* Fences: marks in the work of a context and its peers, by which core learns how far that work has
- * come without waiting for it. A context has a short ring of open ones, oldest first, guarded by
- * its pool's lock; the driver is asked outside it, by one thread at a time.
+/* Fences: events in the work of a context and its peers, from which core learns without waiting how
+ * far the work has come. A context has a ring of up to four open fences, oldest first, guarded by
+ * its pool's lock. One thread at a time calls the driver for it, without the lock.
  *
- * A fence's mark is the count of work (work.h) read before the driver was asked: when the fence has
- * completed, all work counted up to the mark is done and the context's `retired` rises to it. While
- * a context of the set captures, nothing is recorded or waited for. */
+ * Epoch-based reclamation on the device: a fence's epoch is the count of work (submit.h) read
+ * before it was recorded. When the fence has completed, all work up to the epoch is done and the
+ * context's `completed` rises to it. While a context of the set captures, no fence is recorded or
+ * waited for. */
 #ifndef GC_FENCE_H
 #define GC_FENCE_H
 
@@ -22,71 +23,76 @@ struct gc_wait_set;
 
 struct gc_fence_member {
     struct gc_context *context;
-    uint64_t handle; /* the driver's */
+    uint64_t handle; /* the driver's fence */
 };
 
 struct gc_fence {
     uint64_t epoch;
-    uint32_t count; /* of members: the context itself and its peers */
+    uint32_t count; /* members: the context and its peers */
     struct gc_fence_member members[1 + GC_PEER_MAX];
 };
 
 struct gc_fences {
-    bool is_asking;        /* a thread is at the driver; the ring is its own */
-    bool is_at_streams;    /* a thread is at the driver with the lists' marks; never for long */
-    bool is_tried;         /* one was recorded, or could not be */
-    uint64_t missed_bytes; /* asked for in vain since fences were last asked */
+    /* A thread calls the driver for the ring, and owns it. */
+    bool is_ring_owned;
+    /* A thread calls the driver for the stream fences; never for long. */
+    bool are_streams_owned;
+    bool is_tried; /* a fence was recorded, or failed */
+    /* Requested bytes that found no free block since the fences were last queried. */
+    uint64_t missed_bytes;
     uint32_t first;
     uint32_t count;
-    uint64_t covered_bytes; /* of the pool's unfenced memory, by a fence recorded now */
+    uint64_t covered_bytes; /* pool.unfenced_bytes that a fence recorded now covers */
     uint64_t covered_count;
-    uint64_t considered_bytes; /* of it, when a fence for it was last thought of */
+    /* pool.unfenced_bytes when recording a fence was last considered. */
+    uint64_t considered_bytes;
     uint64_t considered_count;
     struct gc_fence ring[GC_FENCES_MAX];
     struct gc_stream_list streams[GC_STREAM_LISTS];        /* the pool's */
-    struct gc_fence_member stream_fences[GC_STREAM_LISTS]; /* of the pool's lists; handle 0: none */
+    struct gc_fence_member stream_fences[GC_STREAM_LISTS]; /* of the stream lists; handle 0: none */
 };
 
-/* Records a fence unless the ring is full or another thread is at it. False if none was recorded.
- * May call the driver; no lock may be held, here and below. */
+/* Records a fence unless the ring is full or another thread owns it. False: none was recorded. May
+ * call the driver; no lock is held, here and below. */
 bool gc_fence_record(struct gc_context *context);
-/* Asks how far the open fences have come. True if `retired` has risen. */
+/* Queries the open fences. True if `completed` has risen. */
 bool gc_fence_poll(struct gc_context *context);
-/* Waits for the oldest open fence, for about limit_ns. True if `retired` has risen; false if there
- * is none, the wait failed, or, with *is_under_way set, it came to its end or another thread is at
- * it. */
+/* Waits for the oldest open fence, for about limit_ns. True if `completed` has risen. False: no
+ * fence is open, or the wait failed; or, with *is_under_way set, it timed out or another thread
+ * owns the ring. */
 bool gc_fence_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way);
-/* The mark of the oldest open fence; 0: there is none. */
+/* The epoch of the oldest open fence; 0: none. */
 uint64_t gc_fence_oldest_epoch(struct gc_context *context);
-/* No thread is about to mark a stream, or to ask for a mark: one that is destroyed is not touched
- * after this. The pool's lock is held, and released meanwhile. */
+/* Waits until no thread records or queries stream fences: a stream that is then destroyed is not
+ * used. The pool's lock is held, and released meanwhile. */
 void gc_fence_wait_streams_locked(struct gc_context *context);
-/* Marks the streams in whose order memory was freed, each by itself: for memory that a fence of the
- * whole context does not free, since other streams of it go on. `only`: that stream, which is about
- * to be destroyed, even if it is marked already; GC_STREAM_NONE: all. */
+/* Records a fence in each stream in whose order memory was freed: a fence of the whole context
+ * would wait for its other streams too. `only`: that stream alone, which is about to be destroyed,
+ * even if it has a fence; GC_STREAM_NONE: all. */
 void gc_fence_record_streams(struct gc_context *context, uint64_t only);
-/* Asks how far these have come, and waits for one, for about limit_ns. True if any was passed;
- * *is_under_way is set if one was not. */
+/* Queries these fences and waits for one, for about limit_ns. True if any has completed; sets
+ * *is_under_way if one has not. */
 bool gc_fence_poll_streams(struct gc_context *context, uint64_t limit_ns, bool *is_under_way);
-/* Waits for all work of the contexts of the set, which is announced. GC_DRIVER: the wait failed,
- * the context is suspect. */
+/* Waits for all work of the contexts of an announced set. GC_DRIVER: the wait failed; the context
+ * is faulted. */
 enum gc_status gc_fence_wait_set(const struct gc_wait_set *set, int *driver_code) GC_CHECKED;
-/* Waits for all work submitted so far, for about limit_ns in each context; GC_FOREVER: no end.
- * GC_CAPTURING: a capture forbids it. GC_BUSY: some goes on, or it cannot be waited for with an
- * end. GC_DRIVER: the wait failed, the context is suspect. */
+/* Waits for all work submitted so far, for about limit_ns per context; GC_FOREVER: unbounded.
+ * GC_CAPTURING: a capture forbids it. GC_BUSY: timed out, or the driver has no bounded wait.
+ * GC_DRIVER: the wait failed; the context is faulted. */
 enum gc_status gc_fence_synchronize(struct gc_context *context, uint64_t limit_ns,
                                     int *driver_code) GC_CHECKED;
-/* Before a capture, in which none can be recorded: a fence for what is pending and has none. */
-void gc_fence_mark_pending(struct gc_context *context);
-/* The context was dropped: its open fences are forgotten. */
+/* Before a capture, in which no fence can be recorded: records one for pending blocks without a
+ * fence. */
+void gc_fence_record_pending(struct gc_context *context);
+/* The context was dropped: releases its fences. */
 void gc_fence_drop(struct gc_context *context);
 
-/* ---- patience ---- */
+/* ---- timeouts ---- */
 
-/* How long a request that is short waits while nothing becomes free. Work may wait for the very
- * thread that asks, which a plain driver would have refused. */
+/* The longest wait of a request that is out of memory, while no memory becomes free. Work may
+ * depend on the very thread that requests; the plain driver would have refused at once. */
 #define GC_RECLAIM_WAIT_NS UINT64_C(30000000000)
-/* And how long one fence is waited for before something else is looked at. */
+/* The wait for one fence before other sources of memory are tried. */
 #define GC_RECLAIM_STEP_NS UINT64_C(10000000)
 
 #endif

@@ -1,6 +1,5 @@
-/* Blocks by their address, found while other threads allocate and free. The pagemap is read
- * without a lock; the pool's lock then makes the candidate stand still, and it is looked up again.
- */
+/* Blocks by address. The pagemap gives a candidate without a lock; the candidate is checked again
+ * under its pool's lock. */
 #include "core/device/lookup.h"
 
 #include "core/device/registry.h"
@@ -8,8 +7,8 @@
 
 #include <stddef.h>
 
-/* A candidate that was found without a lock: takes its pool's lock. NULL if it is stale. The
- * acquires pair with the releases in pool.c, where a record is put to a new use. */
+/* Takes the lock of the candidate's pool; NULL: the candidate is stale. The acquires pair with the
+ * releases in core/pool, where a record is reused. */
 static struct gc_pool *lock_pool_of(struct gc_block *block)
 {
     struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_acquire);
@@ -32,10 +31,11 @@ static struct gc_block *nearest(const struct gc_core *core, uint64_t address, ui
     return block != NULL ? block : gc_pagemap_find(&core->pagemap, address, start);
 }
 
-/* What to make of an address that was not found: GC_OK where it may be known now, GC_BUSY where it
- * is of a context of which nobody knows whether it goes: the driver may still free what lies around
- * it. `reattach_count` was read before. May wait. */
-static enum gc_status ask_hidden(struct gc_core *core, uint64_t address, unsigned reattach_count)
+/* For an address that was not found. GC_OK: look it up again. GC_BUSY: its context has an undecided
+ * teardown, and the driver may still destroy the memory around it. `reattach_count` was read before
+ * the look-up. May wait. */
+static enum gc_status resolve_detached(struct gc_core *core, uint64_t address,
+                                       unsigned reattach_count)
 {
     const enum gc_detached detached = gc_wait_detached(core, address);
     if (detached == GC_DETACHED_STILL)
@@ -45,9 +45,9 @@ static enum gc_status ask_hidden(struct gc_core *core, uint64_t address, unsigne
                : GC_NOT_OURS;
 }
 
-/* Who has stopped the caches waits for no context to end, which needs them: nor does any begin to.
- */
-static bool must_come_again(struct gc_core *core, bool waits)
+/* A thread that has stopped the thread caches does not wait for a teardown, which needs them; no
+ * teardown starts meanwhile. */
+static bool must_retry(struct gc_core *core, bool waits)
 {
     return !waits && atomic_load_explicit(&core->detached_count, memory_order_acquire) != 0;
 }
@@ -61,15 +61,15 @@ enum gc_status gc_lookup_lock(struct gc_core *core, uint64_t address, bool inter
         struct gc_block *found = nearest(core, address, &start);
         if (found == NULL) {
             const enum gc_status status =
-                must_come_again(core, waits) ? GC_BUSY : ask_hidden(core, address, reattach_count);
+                must_retry(core, waits) ? GC_BUSY : resolve_detached(core, address, reattach_count);
             if (status != GC_OK)
                 return status;
             continue;
         }
         struct gc_pool *pool = lock_pool_of(found);
         if (pool == NULL)
-            continue; /* it is vanishing this moment */
-        /* With the lock the pool's blocks stand still; is it the nearest one now? */
+            continue; /* another thread is removing it */
+        /* Under the lock the pool's blocks are stable; is it still the nearest? */
         uint64_t start_now;
         const bool is_stable =
             nearest(core, address, &start_now) == found && start_now == found->address;
@@ -84,7 +84,7 @@ enum gc_status gc_lookup_lock(struct gc_core *core, uint64_t address, bool inter
         if (is_inside)
             return GC_INVALID_POINTER;
         const enum gc_status status =
-            must_come_again(core, waits) ? GC_BUSY : ask_hidden(core, address, reattach_count);
+            must_retry(core, waits) ? GC_BUSY : resolve_detached(core, address, reattach_count);
         if (status != GC_OK)
             return status;
     }
@@ -97,8 +97,8 @@ enum gc_status gc_lookup_lock_block(struct gc_core *core, uint64_t address, bool
     return status == GC_BUSY ? GC_INVALID_POINTER : status;
 }
 
-/* Threads free and allocate without the pool's lock: what was read counts if the block was the same
- * live one before and after. */
+/* Threads free and allocate without the pool's lock: the values read are valid if the block was
+ * live with one id before and after. */
 static bool read_claim(struct gc_block *block, uint64_t *requested_bytes, uint64_t *id)
 {
     if (!gc_lookup_is_live(block))
@@ -119,7 +119,7 @@ enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address,
     const struct gc_segment *segment = gc_block_segment(block);
     uint64_t requested_bytes, id;
     const bool is_live = read_claim(block, &requested_bytes, &id);
-    /* What rounding added is nobody's. */
+    /* The bytes that rounding added belong to no allocation. */
     if (is_live && address - block->address < requested_bytes) {
         *info = (struct gc_block_info){
             .address = block->address,

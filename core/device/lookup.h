@@ -1,22 +1,22 @@
-/* Blocks by their address. */
+/* Blocks by address, found while other threads allocate and free. */
 #ifndef GC_LOOKUP_H
 #define GC_LOOKUP_H
 
 #include "core/core.h"
 #include "core/pool/block.h"
 
-/* The block that starts at `address`, with its pool's lock held; or none, with no lock held.
- * `interior`: any address inside it will do. GC_NOT_OURS; GC_INVALID_POINTER: inside a segment, but
- * no block starts there. */
+/* Finds the block that starts at `address` and takes its pool's lock; on failure no lock is held.
+ * `interior`: any address inside the block will do. GC_NOT_OURS. GC_INVALID_POINTER: inside a
+ * segment, but no block starts there. */
 enum gc_status gc_lookup_lock_block(struct gc_core *core, uint64_t address, bool interior,
                                     struct gc_block **block) GC_CHECKED;
-/* The same. GC_BUSY: it is not known whether a block is there, since its context may be about to
- * end; with `waits` even after waiting for that. A thread that holds the stopped caches must not
- * wait: the end of a context needs them. */
+/* As above. GC_BUSY: unknown, since a teardown of the block's context is undecided; with `waits`,
+ * even after a wait for it. A thread that has stopped the thread caches must not wait: the teardown
+ * needs them. */
 enum gc_status gc_lookup_lock(struct gc_core *core, uint64_t address, bool interior, bool waits,
                               struct gc_block **block) GC_CHECKED;
 
-/* Whether the program still has the block. */
+/* Whether the program has not freed the block. */
 static inline bool gc_lookup_is_live(struct gc_block *block)
 {
     const uint8_t state = atomic_load_explicit(&block->state, memory_order_acquire);

@@ -1,11 +1,11 @@
-/* Figures of the process, its devices and its tenants, written into its slot of the ledger for
- * other processes to read: relaxed stores by one process, a few dozen a call. Without a ledger
- * every function here does nothing. */
+/* Figures of the process, its devices and its tenants, written into the process's slot of the
+ * ledger for other processes: relaxed stores by one process, a few dozen per call. Without a ledger
+ * these functions do nothing. */
 #include "core/device/publish.h"
 
 #include "core/base/bits.h"
 #include "core/device/registry.h"
-#include "core/device/tenant_record.h"
+#include "core/device/tenant.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -73,7 +73,7 @@ void gc_publish_tenant_row(struct gc_core *core, uint32_t index,
         atomic_store_explicit(&row->in_use, 0, memory_order_relaxed);
         return;
     }
-    if (!gc_ledger_is_text(row->name, sizeof(row->name), tenant->name)) /* most often it is */
+    if (!gc_ledger_is_text(row->name, sizeof(row->name), tenant->name)) /* usually unchanged */
         gc_ledger_set_text(row->name, sizeof(row->name), tenant->name);
     atomic_store_explicit(&row->device,
                           tenant->device < GC_LEDGER_DEVICES ? tenant->device : GC_LEDGER_DEVICES,
@@ -88,9 +88,9 @@ void gc_publish_tenant_row(struct gc_core *core, uint32_t index,
     atomic_store_explicit(&row->in_use, 1, memory_order_release);
 }
 
-/* ---- tenants: a row for what each has of each device, while there are rows ---- */
+/* ---- tenants: a row for each tenant and device, while rows are free ---- */
 
-static bool take_row(struct gc_core *core, uint32_t *row)
+static bool alloc_row(struct gc_core *core, uint32_t *row)
 {
     for (*row = 0; *row < GC_LEDGER_TENANTS; ++*row) {
         const unsigned bit = 1U << *row;
@@ -100,13 +100,13 @@ static bool take_row(struct gc_core *core, uint32_t *row)
     return false;
 }
 
-static void give_row(struct gc_core *core, uint32_t row)
+static void free_row(struct gc_core *core, uint32_t row)
 {
     gc_publish_tenant_row(core, row, NULL);
     atomic_fetch_and_explicit(&core->ledger_rows, ~(1U << row), memory_order_relaxed);
 }
 
-/* The row of the share; false: there are no more. */
+/* The row of the quota; false: no row is free. */
 static bool find_row(struct gc_core *core, struct gc_quota *quota, uint32_t *row)
 {
     unsigned index = atomic_load_explicit(&quota->ledger_index, memory_order_relaxed);
@@ -114,12 +114,12 @@ static bool find_row(struct gc_core *core, struct gc_quota *quota, uint32_t *row
         *row = index - 1;
         return true;
     }
-    if (!take_row(core, row))
+    if (!alloc_row(core, row))
         return false;
     if (atomic_compare_exchange_strong_explicit(&quota->ledger_index, &index, *row + 1,
                                                 memory_order_relaxed, memory_order_relaxed))
         return true;
-    give_row(core, *row);
+    free_row(core, *row);
     *row = index - 1;
     return true;
 }
@@ -153,7 +153,9 @@ static void write_quota(struct gc_tenant *tenant, struct gc_quota *quota)
     };
     memcpy(shown.name, figures.name, sizeof(shown.name));
     gc_publish_tenant_row(core, row, &shown);
-    if (!gc_tenant_is_open(tenant)) /* it went meanwhile; if it comes back, so does its row */
+    if (!gc_tenant_is_open(
+            /* The tenant was removed meanwhile. If the removal fails, its row comes back. */
+            tenant))
         gc_publish_remove_tenant(tenant);
 }
 
@@ -181,7 +183,7 @@ void gc_publish_remove_tenant(struct gc_tenant *tenant)
             quota == NULL ? 0
                           : atomic_exchange_explicit(&quota->ledger_index, 0, memory_order_relaxed);
         if (index != 0)
-            give_row(core, index - 1);
+            free_row(core, index - 1);
     }
 }
 

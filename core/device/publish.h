@@ -1,24 +1,24 @@
-/* Figures in the process's slot of the ledger: see publish.c. */
+/* The figures that other processes read: see publish.c. */
 #ifndef GC_PUBLISH_H
 #define GC_PUBLISH_H
 
 #include "core/device/tenant.h"
 #include "core/ledger/ledger.h"
 
-/* Writes the device's figures into the own slot. A few dozen stores. */
+/* Writes the device's figures into the process's slot: a few dozen stores. */
 void gc_publish_device(struct gc_device *device, uint64_t now_ns);
-/* The same for what a tenant has of the device: a row for each such pair, while there are rows.
- * Does nothing for records of no tenant. Takes the pools' locks. */
+/* Writes a tenant's figures of a device, a row for each pair while rows are free. Nothing for
+ * records of no tenant. Takes the pools' locks. */
 void gc_publish_record(struct gc_context *record);
 void gc_publish_tenant(struct gc_tenant *tenant);
-/* The tenant is gone: so are its rows. */
+/* Frees the rows of a removed tenant. */
 void gc_publish_remove_tenant(struct gc_tenant *tenant);
-/* Shown in the process's row. */
+/* Sets the paused flag of the process's row. */
 void gc_publish_paused(struct gc_core *core, bool is_paused);
-/* Row `index` of the tenants inside the process; NULL takes it away. */
+/* Writes tenant row `index` of the process; NULL frees it. */
 void gc_publish_tenant_row(struct gc_core *core, uint32_t index,
                            const struct gc_ledger_tenant *tenant);
-/* What came of it. */
+/* The tenant is paused or resumed: sets its flag and publishes it. */
 void gc_tenant_set_paused(struct gc_tenant *tenant, bool is_paused);
 
 #endif

@@ -1,3 +1,4 @@
+/* Charges of a quota and its device, and the figures of an allocation in both: see quota.h. */
 #include "core/device/quota.h"
 
 #include "core/base/bits.h"
@@ -25,7 +26,7 @@ bool gc_quota_charge(struct gc_device *device, struct gc_quota *quota, uint64_t 
         return true;
     if (quota != NULL) {
         gc_budget_uncharge(&quota->budget, bytes);
-        gc_idle_advance(&quota->idle); /* for who was declined meanwhile */
+        gc_idle_advance(&quota->idle); /* for requests whose charge failed meanwhile */
         charge_failure->quota_rollback_count++;
     }
     return false;
@@ -87,7 +88,7 @@ uint64_t gc_quota_mapped_bytes(const struct gc_device *device, const struct gc_q
                                 memory_order_relaxed);
 }
 
-/* ---- accounts ---- */
+/* ---- figures ---- */
 
 static void add_live(struct gc_device *device, struct gc_quota *quota, const struct gc_entry *entry)
 {

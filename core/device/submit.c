@@ -1,4 +1,4 @@
-/* The end of the time of the one stream, and of counting that misses nothing: see work.h. */
+/* Single-stream mode, its end, and the fence in the single stream: see submit.h. */
 #include "core/device/submit.h"
 
 #include "core/base/assert.h"
@@ -9,11 +9,11 @@
 #include <stddef.h>
 #include <time.h>
 
-/* How long memory that need not go back is waited for. */
+/* The longest wait for memory whose release can be postponed. */
 #define TRIM_NS UINT64_C(10000000)
-/* A turn is short, unless the driver holds its thread. */
-#define TURN_YIELDS 100
-#define TURN_PAUSE_NS 50000
+/* The stream fence is owned for a short time, unless the driver blocks its owner. */
+#define LOCK_YIELDS 100
+#define LOCK_PAUSE_NS 50000
 
 static bool may_be_only(uint64_t stream)
 {
@@ -21,18 +21,18 @@ static bool may_be_only(uint64_t stream)
            (stream & GC_STREAM_UNORDERED) == 0;
 }
 
-/* ---- the mark ---- */
+/* ---- the stream fence ---- */
 
-/* No lock of core's is held across the driver's calls, so threads take turns. */
+/* A spin lock with back-off: no ranked lock is held across driver calls. */
 static void lock_fence(struct gc_submissions *work)
 {
-    const struct timespec moment = {0, TURN_PAUSE_NS};
+    const struct timespec pause = {0, LOCK_PAUSE_NS};
     for (unsigned i = 0;
          atomic_exchange_explicit(&work->stream_fence.is_locked, true, memory_order_acquire); i++) {
-        if (i < TURN_YIELDS)
+        if (i < LOCK_YIELDS)
             sched_yield();
         else
-            nanosleep(&moment, NULL);
+            nanosleep(&pause, NULL);
     }
 }
 
@@ -51,8 +51,8 @@ static void raise_reused(struct gc_context *head, uint64_t *reused_epoch)
     }
 }
 
-/* The context whose memory, or its device's, was handed out in the order of the one stream and is
- * not known to be idle, and the highest stamp of such memory; NULL: there is none. */
+/* The context whose memory, or whose device's memory, was reused in the order of the single stream
+ * and is not known to be idle, and the highest epoch of such memory; NULL: none. */
 static struct gc_context *find_reused(struct gc_submissions *work, uint64_t *reused_epoch)
 {
     struct gc_context *freed_context =
@@ -67,9 +67,9 @@ static struct gc_context *find_reused(struct gc_submissions *work, uint64_t *reu
     return *reused_epoch == 0 ? NULL : freed_context->head;
 }
 
-/* In the caller's turn. Marks the one stream if something was given that the last mark does not
- * cover. False: there is no such mark. */
-static bool mark(struct gc_core *core, bool *is_needed)
+/* The caller owns the stream fence. Records it if memory was reused that the last one does not
+ * cover. False: the fence could not be recorded. */
+static bool record_fence(struct gc_core *core, bool *is_needed)
 {
     struct gc_submissions *work = &core->work;
     const struct gc_driver *driver = &core->driver;
@@ -96,7 +96,7 @@ static bool mark(struct gc_core *core, bool *is_needed)
     return true;
 }
 
-/* All work before the mark is done: of the whole process, since it went to the one stream. */
+/* All work before the fence is completed, that of the whole process: it went to the one stream. */
 static void complete_fence(struct gc_core *core, uint64_t covered)
 {
     struct gc_submissions *work = &core->work;
@@ -106,20 +106,20 @@ static void complete_fence(struct gc_core *core, uint64_t covered)
         for (; context != NULL; context = gc_context_next(context))
             gc_context_raise_completed(context, covered);
     }
-    /* No mark is made after the one that is followed. Release: pairs with the acquire in
-     * gc_submit_begin. */
+    /* No fence is recorded after the one that other work waits for. Release: pairs with the acquire
+     * in gc_submit_begin. */
     if (atomic_load_explicit(&work->stream_fence.is_awaited, memory_order_acquire) &&
         covered == atomic_load_explicit(&work->stream_fence.covered, memory_order_relaxed))
         atomic_store_explicit(&work->multi_stream, true, memory_order_release);
 }
 
-/* Asks for the mark, or waits for it for limit_ns: the driver's code; 0: all work before it is
- * done, and noted so. */
+/* Queries the fence, or waits for it for limit_ns. Returns the driver's code; 0: all work before
+ * the fence is completed, and `completed` has been raised. */
 static int poll_fence(struct gc_core *core, uint64_t limit_ns)
 {
     const struct gc_driver *driver = &core->driver;
     struct gc_submissions *work = &core->work;
-    /* The three belong together, and the mark may be made anew while the driver is asked. */
+    /* A consistent copy: another thread may record the fence anew during the driver call. */
     lock_fence(work);
     struct gc_context *context =
         atomic_load_explicit(&work->stream_fence.context, memory_order_relaxed);
@@ -136,7 +136,7 @@ static int poll_fence(struct gc_core *core, uint64_t limit_ns)
     return 0;
 }
 
-/* False: it failed with *driver_code, or 0 where it took too long. */
+/* False: the driver failed with *driver_code, or 0: it timed out. */
 static bool wait_fence(struct gc_core *core, uint64_t limit_ns, int *driver_code)
 {
     const int code = poll_fence(core, limit_ns);
@@ -144,7 +144,7 @@ static bool wait_fence(struct gc_core *core, uint64_t limit_ns, int *driver_code
     return code == 0;
 }
 
-/* ---- the end ---- */
+/* ---- the end of the mode ---- */
 
 static bool quiesce_device(struct gc_device *device, int *driver_code)
 {
@@ -155,15 +155,15 @@ static bool quiesce_device(struct gc_device *device, int *driver_code)
     return is_idle;
 }
 
-/* No stream is the only one any more: its handle may come to be another's, and NULL is a stream in
- * each context. */
+/* No stream is the only one any more: handles are reused, and NULL is a different stream in each
+ * context. */
 static void drop_only_stream(struct gc_submissions *work)
 {
     atomic_store_explicit(&work->only_stream, GC_STREAM_OTHER, memory_order_relaxed);
     atomic_store_explicit(&work->quick_stream, GC_STREAM_CHECK, memory_order_relaxed);
 }
 
-/* Where there is no mark. */
+/* Without a stream fence. */
 static bool wait_for_all(struct gc_core *core, int *driver_code)
 {
     struct gc_submissions *work = &core->work;
@@ -173,7 +173,7 @@ static bool wait_for_all(struct gc_core *core, int *driver_code)
         if (device != NULL)
             is_idle &= quiesce_device(device, driver_code);
     }
-    if (!is_idle) /* another thread may have been luckier */
+    if (!is_idle) /* another thread may have succeeded */
         return atomic_load_explicit(&work->multi_stream, memory_order_acquire);
     /* Release: pairs with the acquire in gc_submit_begin. */
     atomic_store_explicit(&work->multi_stream, true, memory_order_release);
@@ -197,7 +197,7 @@ bool gc_submit_leave_single_stream(struct gc_core *core, int *driver_code)
     lock_fence(work);
     /* Sequentially consistent: the partner is gc_context_may_reuse. */
     atomic_fetch_or_explicit(&work->reuse_blocked, GC_SUBMIT_MULTI_STREAM, memory_order_seq_cst);
-    if (!is_over(work) && mark(core, &is_needed))
+    if (!is_over(work) && record_fence(core, &is_needed))
         atomic_store_explicit(is_needed ? &work->stream_fence.is_awaited : &work->multi_stream,
                               true, memory_order_release);
     drop_only_stream(work);
@@ -207,7 +207,7 @@ bool gc_submit_leave_single_stream(struct gc_core *core, int *driver_code)
 
 void gc_submit_close_stream(struct gc_core *core, uint64_t stream)
 {
-    int ignored; /* where that fails, work for any stream is held up */
+    int ignored; /* if this fails, gc_submit_begin holds work for other streams up */
     if (atomic_load_explicit(&core->work.only_stream, memory_order_relaxed) == stream)
         (void)gc_submit_leave_single_stream(core, &ignored);
 }
@@ -222,14 +222,14 @@ bool gc_submit_end_single_stream(struct gc_core *core, int *driver_code)
     return wait_fence(core, GC_FOREVER, driver_code);
 }
 
-/* Nothing of the context's that was handed out in the order of the one stream is busy. */
-static bool is_quiet(const struct gc_context *context, uint64_t reused_epoch)
+/* All memory of the context that was reused in stream order is idle. */
+static bool is_reuse_idle(const struct gc_context *context, uint64_t reused_epoch)
 {
     return gc_context_has_completed(context, reused_epoch) ||
            atomic_load_explicit(&context->core->work.multi_stream, memory_order_acquire);
 }
 
-/* Where no mark can be made all work is waited for. */
+/* Waits for all work if no stream fence can be recorded. */
 static bool quiesce(struct gc_context *context, uint64_t limit_ns, int *driver_code)
 {
     struct gc_core *core = context->core;
@@ -238,17 +238,17 @@ static bool quiesce(struct gc_context *context, uint64_t limit_ns, int *driver_c
     const uint64_t reused_epoch =
         atomic_load_explicit(&context->reused_epoch, memory_order_seq_cst);
     bool is_needed = false;
-    if (is_quiet(context, reused_epoch) || gc_context_is_dropped(context))
+    if (is_reuse_idle(context, reused_epoch) || gc_context_is_dropped(context))
         return true;
     lock_fence(work);
-    const bool is_marked = is_over(work) || mark(core, &is_needed);
+    const bool has_fence = is_over(work) || record_fence(core, &is_needed);
     unlock_fence(work);
-    if (is_marked &&
+    if (has_fence &&
         atomic_load_explicit(&work->stream_fence.context, memory_order_relaxed) != NULL)
-        return wait_fence(core, limit_ns, driver_code) && is_quiet(context, reused_epoch);
+        return wait_fence(core, limit_ns, driver_code) && is_reuse_idle(context, reused_epoch);
     if (gc_fence_synchronize(context, limit_ns, driver_code) != GC_OK)
         return false;
-    return is_quiet(context, reused_epoch);
+    return is_reuse_idle(context, reused_epoch);
 }
 
 bool gc_submit_quiesce(struct gc_context *context, int *driver_code)
@@ -256,7 +256,7 @@ bool gc_submit_quiesce(struct gc_context *context, int *driver_code)
     return quiesce(context, GC_RECLAIM_WAIT_NS, driver_code);
 }
 
-static bool catch_up(struct gc_core *core, uint64_t limit_ns)
+static bool wait_reused(struct gc_core *core, uint64_t limit_ns)
 {
     uint64_t ignored_epoch;
     int ignored;
@@ -266,17 +266,17 @@ static bool catch_up(struct gc_core *core, uint64_t limit_ns)
 
 bool gc_submit_wait_reused(struct gc_core *core)
 {
-    return catch_up(core, GC_RECLAIM_WAIT_NS);
+    return wait_reused(core, GC_RECLAIM_WAIT_NS);
 }
 
 bool gc_submit_try_wait_reused(struct gc_core *core)
 {
-    return catch_up(core, TRIM_NS);
+    return wait_reused(core, TRIM_NS);
 }
 
-/* ---- before work ---- */
+/* ---- before work is submitted ---- */
 
-/* Whether the stream is the one to which all work went so far, and no other is. */
+/* Whether all work so far went to this stream. The first work sets it. */
 static bool is_only(struct gc_submissions *work, uint64_t stream)
 {
     uint64_t only = GC_STREAM_NONE;
@@ -286,7 +286,7 @@ static bool is_only(struct gc_submissions *work, uint64_t stream)
             only == stream);
 }
 
-/* Work for the one stream comes. A mark that fails is tried again at the end. */
+/* Before work for the single stream. If recording fails, the end of the mode retries it. */
 static void record_before_work(struct gc_core *core, uint64_t stream)
 {
     struct gc_submissions *work = &core->work;
@@ -295,12 +295,12 @@ static void record_before_work(struct gc_core *core, uint64_t stream)
     if (!is_over(work)) {
         /* Sequentially consistent, as in gc_submit_request_fence. */
         atomic_store_explicit(&work->quick_stream, stream, memory_order_seq_cst);
-        (void)mark(core, &ignored);
+        (void)record_fence(core, &ignored);
     }
     unlock_fence(work);
 }
 
-/* Work for any other stream comes, while the mark may not be passed yet. */
+/* Before work for another stream, while the fence may not be completed. */
 static bool wait_on_fence(struct gc_core *core, uint64_t stream, int *driver_code)
 {
     struct gc_submissions *work = &core->work;
@@ -324,7 +324,7 @@ bool gc_submit_begin(struct gc_core *core, uint64_t stream, int *driver_code)
     /* Acquire: pairs with the release in complete_fence and wait_for_all. */
     if (atomic_load_explicit(&work->multi_stream, memory_order_acquire))
         return true;
-    /* While another thread ends the time, work for the one stream goes on. */
+    /* Work for the single stream is submitted also while another thread ends the mode. */
     if (is_only(work, stream)) {
         record_before_work(core, stream);
         return true;
@@ -336,7 +336,7 @@ bool gc_submit_begin(struct gc_core *core, uint64_t stream, int *driver_code)
            wait_on_fence(core, stream, driver_code);
 }
 
-/* Nothing is known of what goes unseen. */
+/* The reach of work that is not counted is unknown. */
 static void set_roaming(struct gc_context *context, void *unused)
 {
     (void)unused;
@@ -347,7 +347,7 @@ bool gc_core_set_conservative(struct gc_core *core)
 {
     const bool was =
         atomic_exchange_explicit(&core->work.is_conservative, true, memory_order_seq_cst);
-    int ignored; /* work that comes before it is idle is held up */
+    int ignored; /* if this fails, gc_submit_begin holds work for other streams up */
     (void)gc_submit_leave_single_stream(core, &ignored);
     gc_core_each_context(core, set_roaming, NULL);
     return !was;

@@ -1,21 +1,20 @@
-/* The tenants of a process, and their records in its contexts. */
+/* The tenants of a process, their quotas and their figures. */
 #include "core/device/tenant.h"
 
 #include "core/base/assert.h"
 #include "core/base/bits.h"
 #include "core/config/parse.h"
 #include "core/device/registry.h"
-#include "core/device/tenant_record.h"
 
 #include <stddef.h>
 #include <string.h>
 
-/* Addresses of a tenant that names no capacity: this often what it may hold. */
+/* The addresses of a tenant without a capacity, as a multiple of its limit. */
 #define CAPACITY_TIMES 4
 
 /* ---- registry ---- */
 
-static struct gc_tenant *follow(const _Atomic(struct gc_tenant *) *link)
+static struct gc_tenant *load_link(const _Atomic(struct gc_tenant *) *link)
 {
     /* Acquire: pairs with the release in gc_core_add_tenant. */
     return atomic_load_explicit(link, memory_order_acquire);
@@ -29,21 +28,21 @@ static bool is_removed(const struct gc_tenant *tenant)
 static uint32_t count_locked(const struct gc_core *core)
 {
     uint32_t count = 0;
-    for (struct gc_tenant *tenant = follow(&core->tenants); tenant != NULL;
-         tenant = follow(&tenant->next))
+    for (struct gc_tenant *tenant = load_link(&core->tenants); tenant != NULL;
+         tenant = load_link(&tenant->next))
         count += !is_removed(tenant);
     return count;
 }
 
 struct gc_tenant *gc_core_find_tenant(struct gc_core *core, const char *name)
 {
-    struct gc_tenant *tenant = follow(&core->tenants);
+    struct gc_tenant *tenant = load_link(&core->tenants);
     while (tenant != NULL && (is_removed(tenant) || strcmp(tenant->name, name) != 0))
-        tenant = follow(&tenant->next);
+        tenant = load_link(&tenant->next);
     return tenant;
 }
 
-/* *status says why there is none. */
+/* NULL: *status is the reason. */
 static struct gc_tenant *create(struct gc_core *core, const struct gc_tenant_config *config,
                                 enum gc_status *status)
 {
@@ -65,12 +64,12 @@ static struct gc_tenant *create(struct gc_core *core, const struct gc_tenant_con
     return tenant;
 }
 
-/* Behind all others: a visit goes from the oldest on. */
+/* Appends the tenant: visits run from the oldest on. */
 static void link_locked(struct gc_core *core, struct gc_tenant *tenant)
 {
     _Atomic(struct gc_tenant *) *link = &core->tenants;
-    while (follow(link) != NULL)
-        link = &follow(link)->next;
+    while (load_link(link) != NULL)
+        link = &load_link(link)->next;
     atomic_store_explicit(link, tenant, memory_order_release);
 }
 
@@ -98,8 +97,8 @@ enum gc_status gc_core_add_tenant(struct gc_core *core, const struct gc_tenant_c
 
 void gc_core_visit_tenants(struct gc_core *core, gc_visit_tenant *visit, void *argument)
 {
-    for (struct gc_tenant *tenant = follow(&core->tenants); tenant != NULL;
-         tenant = follow(&tenant->next))
+    for (struct gc_tenant *tenant = load_link(&core->tenants); tenant != NULL;
+         tenant = load_link(&tenant->next))
         visit(argument, tenant);
 }
 
@@ -192,7 +191,7 @@ uint64_t gc_tenant_capacity_bytes(const struct gc_tenant *tenant, const struct g
 
 /* ---- figures ---- */
 
-/* What only the pool knows. */
+/* Figures of the pool. */
 static void add_pool(struct gc_context *record, struct gc_tenant_figures *figures)
 {
     struct gc_pool *pool = &record->pool;
@@ -211,7 +210,7 @@ static void add_gauge(const struct gc_gauge_cell *cell, struct gc_gauge *sum)
     sum->peak += gauge.peak;
 }
 
-/* The peaks of several devices add up to what there was at most, at one time or another. */
+/* The sum of several devices' peaks is an upper bound, since they need not coincide. */
 static bool add_device(struct gc_tenant *tenant, struct gc_device *device,
                        struct gc_tenant_figures *figures)
 {

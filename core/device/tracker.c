@@ -49,7 +49,7 @@ static struct gc_tracker_shard *shard_of(struct gc_tracker *tracker, uint64_t ha
     return &tracker->shards[(hash >> 58) % GC_TRACKER_SHARDS];
 }
 
-/* Where the record hangs, or the end of its chain. */
+/* The link to the record, or the end of its chain. */
 static struct gc_tracker_record **link_of(const struct gc_tracker_shard *shard, uint64_t hash,
                                           enum gc_direct_kind kind, uint64_t key)
 {
@@ -77,8 +77,8 @@ static void rehash_locked(struct gc_tracker_shard *shard, struct gc_tracker_reco
     shard->bucket_count = count;
 }
 
-/* Takes the shard's lock with room for one record more; false if there are no buckets at all. */
-static bool acquire_roomy(struct gc_tracker *tracker, struct gc_tracker_shard *shard)
+/* Takes the shard's lock with space for one record more; false: there are no buckets. */
+static bool acquire_grown(struct gc_tracker *tracker, struct gc_tracker_shard *shard)
 {
     gc_lock_acquire(&shard->lock);
     const uint64_t count = shard->bucket_count;
@@ -113,7 +113,7 @@ enum gc_status gc_tracker_add(struct gc_tracker *tracker, const struct gc_direct
     record->direct = *direct;
     const uint64_t hash = hash_of(direct->kind, direct->key);
     struct gc_tracker_shard *shard = shard_of(tracker, hash);
-    if (!acquire_roomy(tracker, shard)) {
+    if (!acquire_grown(tracker, shard)) {
         gc_slab_free(&tracker->records, record);
         return GC_NO_HOST_MEMORY;
     }
@@ -132,7 +132,7 @@ enum gc_status gc_tracker_add(struct gc_tracker *tracker, const struct gc_direct
     return GC_OK;
 }
 
-static struct gc_tracker_record *unhang_locked(struct gc_tracker_shard *shard,
+static struct gc_tracker_record *unlink_locked(struct gc_tracker_shard *shard,
                                                struct gc_tracker_record **link)
 {
     struct gc_tracker_record *record = *link;
@@ -141,9 +141,9 @@ static struct gc_tracker_record *unhang_locked(struct gc_tracker_shard *shard,
     return record;
 }
 
-/* Hands out a copy and recycles the record. No lock is held. */
-static bool surrender(struct gc_tracker *tracker, struct gc_tracker_record *record,
-                      struct gc_direct *direct)
+/* Copies the record and frees it. No lock is held. */
+static bool copy_and_free(struct gc_tracker *tracker, struct gc_tracker_record *record,
+                          struct gc_direct *direct)
 {
     if (record == NULL)
         return false;
@@ -163,10 +163,10 @@ bool gc_tracker_remove(struct gc_tracker *tracker, enum gc_direct_kind kind, uin
     if (shard->bucket_count != 0) {
         struct gc_tracker_record **link = link_of(shard, hash, kind, key);
         if (*link != NULL)
-            record = unhang_locked(shard, link);
+            record = unlink_locked(shard, link);
     }
     gc_lock_release(&shard->lock);
-    return surrender(tracker, record, direct);
+    return copy_and_free(tracker, record, direct);
 }
 
 bool gc_tracker_find(struct gc_tracker *tracker, enum gc_direct_kind kind, uint64_t key,
@@ -186,8 +186,8 @@ bool gc_tracker_find(struct gc_tracker *tracker, enum gc_direct_kind kind, uint6
     return found;
 }
 
-/* Unhangs the context's records and returns them as a list. */
-static struct gc_tracker_record *unhang_context_locked(struct gc_tracker_shard *shard,
+/* Unlinks the context's records and returns them as a list. */
+static struct gc_tracker_record *unlink_context_locked(struct gc_tracker_shard *shard,
                                                        uint64_t context)
 {
     struct gc_tracker_record *list = NULL;
@@ -198,7 +198,7 @@ static struct gc_tracker_record *unhang_context_locked(struct gc_tracker_shard *
                 link = &(*link)->next;
                 continue;
             }
-            struct gc_tracker_record *record = unhang_locked(shard, link);
+            struct gc_tracker_record *record = unlink_locked(shard, link);
             record->next = list;
             list = record;
         }
@@ -213,7 +213,7 @@ void gc_tracker_remove_context(struct gc_tracker *tracker, uint64_t context,
     for (unsigned i = 0; i < GC_TRACKER_SHARDS; i++) {
         struct gc_tracker_shard *shard = &tracker->shards[i];
         gc_lock_acquire(&shard->lock);
-        struct gc_tracker_record *list = unhang_context_locked(shard, context);
+        struct gc_tracker_record *list = unlink_context_locked(shard, context);
         gc_lock_release(&shard->lock);
         while (list != NULL) {
             struct gc_tracker_record *record = list;

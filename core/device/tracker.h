@@ -1,9 +1,8 @@
-/* Records of direct memory, found by (kind, key).
+/* Records of non-pool allocations, found by (kind, key).
  *
- * A hash table in 64 shards, each with its lock, its chains and its own bucket array, doubled when
- * it holds more records than buckets: O(1) expected. Records come from a slab, arrays from the
- * kernel outside the lock; where a larger array cannot be had, the chains grow longer and nothing
- * fails. */
+ * A hash table in 64 shards, each with a lock, chains and a bucket array that doubles when there
+ * are more records than buckets: O(1) expected. Records come from a slab; arrays are mapped outside
+ * the lock. If a larger array cannot be mapped, the chains grow longer and no call fails. */
 #ifndef GC_TRACKER_H
 #define GC_TRACKER_H
 
@@ -31,20 +30,20 @@ struct gc_tracker {
 
 void gc_tracker_init(struct gc_tracker *tracker, struct gc_host_mem *host);
 void gc_tracker_fini(struct gc_tracker *tracker);
-/* Adds a copy. If there was a record of this kind and key it is replaced, *replaced is true and
- * *old has it: the program gave it back by a way not seen. GC_NO_HOST_MEMORY. */
+/* Adds a copy. It replaces a record of the same kind and key, which *old gets, with *replaced set:
+ * the program freed that memory by a call that the library did not see. GC_NO_HOST_MEMORY. */
 enum gc_status gc_tracker_add(struct gc_tracker *tracker, const struct gc_direct *direct,
                               bool *replaced, struct gc_direct *old) GC_CHECKED;
-/* False if there is none. `direct` may be NULL. */
+/* False: no such record. `direct` may be NULL. */
 bool gc_tracker_remove(struct gc_tracker *tracker, enum gc_direct_kind kind, uint64_t key,
                        struct gc_direct *direct);
 bool gc_tracker_find(struct gc_tracker *tracker, enum gc_direct_kind kind, uint64_t key,
                      struct gc_direct *direct);
-/* Removes every record that belongs to the context and shows each to `visit`, under no lock. */
+/* Removes every record of the context and calls `visit` with each, under no lock. */
 void gc_tracker_remove_context(struct gc_tracker *tracker, uint64_t context,
                                void (*visit)(void *argument, const struct gc_direct *direct),
                                void *argument);
-/* Shows every record to `visit`, which runs under a shard's lock and takes no other. */
+/* Calls `visit` with every record, under a shard's lock; `visit` takes no other lock. */
 void gc_tracker_visit(struct gc_tracker *tracker,
                       void (*visit)(void *argument, const struct gc_direct *direct),
                       void *argument);

@@ -1,5 +1,4 @@
-/* Waits that end with a decision of another thread: whether a context that is about to end does,
- * and when what is paused is resumed. */
+/* Waits for a decision of another thread: the outcome of a context teardown, or a resume. */
 #include "core/device/wait.h"
 
 #include "core/base/assert.h"
@@ -10,26 +9,26 @@
 #include <time.h>
 
 #define PAUSE_NS 50000
-/* How long others wait for the end of a context: at a process's end the thread that ends it may be
- * stuck in a driver that is no more. */
-#define PATIENCE_NS UINT64_C(10000000000)
-/* How often a thread that waits for a resume looks for requests, where no helper does. */
+/* The longest wait for a teardown: at process exit its thread may be stuck in a driver that is shut
+ * down. */
+#define TEARDOWN_WAIT_NS UINT64_C(10000000000)
+/* How often a waiting thread polls for requests if no helper thread listens. */
 #define LISTEN_MS 20
 
-/* ---- the end of a context ---- */
+/* ---- teardown ---- */
 
-/* Most often the driver destroys the context. Where it declines, or somebody holds a primary
- * context unseen, others may use it as ever, and must not be told that it is gone. */
+/* Usually the driver destroys the context. If it refuses, or another user holds the primary
+ * context, the context stays usable; callers must not treat it as destroyed. */
 void gc_wait_lock_after_teardown(struct gc_context *context)
 {
-    const struct timespec moment = {0, PAUSE_NS};
+    const struct timespec pause = {0, PAUSE_NS};
     const struct gc_driver *driver = &context->core->driver;
-    GC_ASSERT(gc_lock_held_count() == 0); /* who ends it needs them */
-    const uint64_t end_ns = driver->clock_ns(driver->self) + PATIENCE_NS;
+    GC_ASSERT(gc_lock_held_count() == 0); /* the thread that tears the context down needs locks */
+    const uint64_t end_ns = driver->clock_ns(driver->self) + TEARDOWN_WAIT_NS;
     gc_pool_acquire_plain(&context->pool);
     while (context->pool.detached != NULL) {
         gc_pool_release(&context->pool);
-        nanosleep(&moment, NULL);
+        nanosleep(&pause, NULL);
         const bool is_over = driver->clock_ns(driver->self) >= end_ns;
         gc_pool_acquire_plain(&context->pool);
         if (is_over)
@@ -45,7 +44,7 @@ bool gc_wait_teardown(struct gc_context *context, unsigned reattach_count)
     return stays && gc_core_reattach_count(context->core) != reattach_count;
 }
 
-static bool hides_locked(const struct gc_pool *pool, uint64_t address)
+static bool has_detached_locked(const struct gc_pool *pool, uint64_t address)
 {
     const struct gc_segment *segment =
         pool->detached == NULL ? NULL : pool->detached->content.segments;
@@ -57,12 +56,12 @@ static bool hides_locked(const struct gc_pool *pool, uint64_t address)
 static enum gc_detached wait_address(struct gc_context *context, uint64_t address)
 {
     gc_pool_acquire_plain(&context->pool);
-    const bool is_hidden = hides_locked(&context->pool, address);
+    const bool is_detached = has_detached_locked(&context->pool, address);
     gc_pool_release(&context->pool);
-    if (!is_hidden)
+    if (!is_detached)
         return GC_DETACHED_NOT;
     gc_wait_lock_after_teardown(context);
-    const bool is_decided = !hides_locked(&context->pool, address);
+    const bool is_decided = !has_detached_locked(&context->pool, address);
     gc_pool_release(&context->pool);
     return is_decided ? GC_DETACHED_RESOLVED : GC_DETACHED_STILL;
 }
@@ -83,13 +82,13 @@ enum gc_detached gc_wait_detached(struct gc_core *core, uint64_t address)
     return GC_DETACHED_NOT;
 }
 
-/* ---- what is paused ---- */
+/* ---- pause ---- */
 
 static void await_change(struct gc_core *core, uint32_t word)
 {
-    const bool hears = gc_core_serves_in_threads(core);
-    gc_gate_wait(&core->work.gate, word, hears ? LISTEN_MS : GC_GATE_FOREVER);
-    if (hears)
+    const bool is_listener = gc_core_serves_in_threads(core);
+    gc_gate_wait(&core->work.gate, word, is_listener ? LISTEN_MS : GC_GATE_FOREVER);
+    if (is_listener)
         (void)core->serve(core);
 }
 

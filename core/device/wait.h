@@ -1,29 +1,27 @@
-/* Waits for a decision of another thread: whether a context that is about to end does, and when
- * what is paused is resumed. */
+/* Waits for a decision of another thread: the outcome of a context teardown, or a resume. */
 #ifndef GC_WAIT_H
 #define GC_WAIT_H
 
 #include "core/device/context.h"
 
-/* ---- the end of a context ---- */
+/* ---- teardown ---- */
 
-/* Takes the pool's lock once it is known whether a context that may end does; where that takes
- * longer than 10 s it counts as gone. */
+/* Takes the pool's lock once no teardown of the context is undecided; after 10 s the context counts
+ * as destroyed. */
 void gc_wait_lock_after_teardown(struct gc_context *context);
-/* What was asked of the context while it may have been about to end was refused: true if it stays,
- * so that it is to be asked again. `reattach_count`: of gc_core_reattach_count, read before. No
- * lock. */
+/* For a call that was refused during an undecided teardown. True: the context stays, so the call is
+ * to be retried. `reattach_count`: of gc_core_reattach_count, read before. No lock is held. */
 bool gc_wait_teardown(struct gc_context *context, unsigned reattach_count);
-/* An address is unknown: it may be of a pool that is about to go. STILL: it is, and after 10 s
- * nobody knows yet whether that goes; the address is no one else's to free. */
+/* For an address that was not found: it may belong to a pool whose teardown is undecided. STILL: it
+ * does, and after 10 s there is no decision; no other free of the address is correct. */
 enum gc_detached { GC_DETACHED_NOT, GC_DETACHED_RESOLVED, GC_DETACHED_STILL };
 enum gc_detached gc_wait_detached(struct gc_core *core, uint64_t address);
 
-/* ---- what is paused ---- */
+/* ---- pause ---- */
 
-/* Each waits until what is paused there is not. Where no helper hears the requests of others the
- * thread answers them meanwhile, so that it can be resumed at all. No lock may be held, and nobody
- * who is inside the gate may wait here. */
+/* Each waits until the process, or the tenant, is resumed. If no helper thread listens, the calling
+ * thread serves requests meanwhile, so that a resume can arrive. No lock is held, and the thread is
+ * not inside the gate. */
 void gc_wait_resume(struct gc_core *core);
 void gc_wait_tenant(struct gc_core *core, const struct gc_tenant *tenant);
 

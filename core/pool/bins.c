@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* `by_address` is a constant wherever this is used: the order is chosen once an operation. */
+/* Callers pass `by_address` as a constant, so that the order is chosen once per operation. */
 static inline bool is_before(const struct gc_block *a, const struct gc_block *b, bool by_address)
 {
     if (by_address)
@@ -18,7 +18,7 @@ static uint64_t priority(const struct gc_block *block)
     return gc_mix_u64(block->address);
 }
 
-/* Hangs the blocks of `tree` before `block` into *before, the others into *after. */
+/* Splits `tree`: the blocks before `block` go to *before, the others to *after. */
 static inline void split(struct gc_block *tree, const struct gc_block *block, bool by_address,
                          struct gc_block **before, struct gc_block **after)
 {
@@ -176,7 +176,7 @@ uint64_t gc_bins_largest_bytes(const struct gc_bins *bins)
     return block == NULL ? 0 : block->bytes;
 }
 
-/* What a walk has seen. */
+/* State of a validating walk. */
 struct walk {
     const struct gc_block *last;
     uint64_t count;

@@ -1,10 +1,10 @@
-/* A block: a piece of a segment, live or free. 64 bytes on the host; the memory it speaks of is
- * never touched. The blocks of a segment tile it and are linked in order of address.
+/* A block: a range of a segment, live or free. The 64-byte record is in host memory; the memory it
+ * describes is never accessed. The blocks of a segment tile it and are linked in order of address.
  *
- * All fields belong to the lock of the pool that owns the segment, but for two. `segment` is what
- * lock-free readers load to find that lock; it is NULL while the record is in no segment. `state`
- * leaves LIVE by compare-and-swap only, by whoever frees the block, with or without the lock; while
- * it is CACHED the record's union, `api` and `slack` belong to the thread whose magazine has it. */
+ * The lock of the pool that owns the segment guards all fields but two. Lock-free readers load
+ * `segment` to find that lock; it is NULL while the record is in no segment. `state` leaves LIVE by
+ * compare-and-swap only: the thread that frees the block does it, with or without the lock. While
+ * `state` is CACHED, the thread whose cache holds the block owns the union, `api` and `slack`. */
 #ifndef GC_BLOCK_H
 #define GC_BLOCK_H
 
@@ -17,16 +17,16 @@
 struct gc_segment;
 
 enum gc_block_state {
-    GC_BLOCK_FREE,    /* idle; in the bins */
-    GC_BLOCK_LIVE,    /* the program has it */
-    GC_BLOCK_FREEING, /* one thread is waiting until it is idle */
-    GC_BLOCK_PENDING, /* freed, waits in the pool's list for a fence or a synchronisation */
-    GC_BLOCK_CACHED,  /* freed, in a thread's magazine */
+    GC_BLOCK_FREE,    /* idle, in the bins */
+    GC_BLOCK_LIVE,    /* allocated to the program */
+    GC_BLOCK_FREEING, /* one thread waits until its work has completed */
+    GC_BLOCK_PENDING, /* freed; in the pool's list until a fence or a synchronisation completes */
+    GC_BLOCK_CACHED,  /* freed; in a thread's cache */
     GC_BLOCK_MAPPING, /* one thread is mapping its pages */
 };
 
 struct gc_block {
-    struct gc_block *previous; /* in the segment; a free record's link */
+    struct gc_block *previous; /* in the segment; also the link of a spare record */
     struct gc_block *next;
     _Atomic(struct gc_segment *) segment;
     uint64_t address;
@@ -37,34 +37,39 @@ struct gc_block {
             uint64_t id;
         } live; /* and freeing */
         struct {
-            struct gc_block *left; /* smaller or lower */
+            struct gc_block *left; /* smaller, or as large and lower */
             struct gc_block *right;
         } bin;
         struct {
             struct gc_block *next;
-            uint64_t epoch; /* of work.h */
-        } pending;          /* and cached, while it is not idle */
+            uint64_t epoch; /* see core/device/submit.h */
+        } pending;          /* also CACHED, while its work has not completed */
         struct {
             struct gc_block *next;
-            uint64_t size; /* that it was last asked for, rounded */
-        } ready;           /* cached and idle */
+            uint64_t size; /* of its last request, rounded up */
+        } ready;           /* CACHED and idle */
     };
     uint16_t api;
     _Atomic uint8_t state; /* enum gc_block_state */
-    uint8_t slack;         /* while cached and not idle: granules beyond that size */
-    /* These three while live. */
-    bool is_shared : 1; /* other streams use it too */
-    /* These two while freeing, too; with either it is never in a magazine. */
-    bool is_pinned : 1;      /* others reach its memory by ways that no pause sees */
-    bool is_synchronous : 1; /* copies and fills of it are done when they return */
-    bool is_ordered;         /* while live: counted as stream-ordered; never in a magazine */
-    /* While live: the number of its context; 0: a freed block is not for a magazine. Lock-free
-     * readers take it as a hint. */
+    /* While CACHED and not idle: granules beyond the rounded request. */
+    uint8_t slack;
+    /* While LIVE. */
+    bool is_shared : 1; /* other streams use the block too */
+    /* While LIVE or FREEING. A block with either flag is never in a thread cache. */
+    /* Other processes or devices access its memory in ways that a pause cannot stop. */
+    bool is_pinned : 1;
+    /* Copies and fills of the block are complete when their calls return. */
+    bool is_synchronous : 1;
+    /* While LIVE: counted as stream-ordered. Never in a thread cache. */
+    bool is_ordered;
+    /* While LIVE: the number of its context; 0: no thread cache may take the block once it is
+     * freed. Lock-free readers use it as a hint. */
     _Atomic uint16_t tcache_number;
 };
 _Static_assert(sizeof(struct gc_block) == 64, "a block record is one cache line");
 
-/* Under the pool's lock. Release: who finds it live without the lock sees what it is. */
+/* Under the pool's lock. Release: a thread that finds the block LIVE without the lock sees the
+ * record's other fields. */
 static inline void gc_block_set_state(struct gc_block *block, enum gc_block_state state)
 {
     atomic_store_explicit(&block->state, (uint8_t)state, memory_order_release);
@@ -72,13 +77,13 @@ static inline void gc_block_set_state(struct gc_block *block, enum gc_block_stat
 
 #define GC_BLOCK_IDS_BATCH 1024
 
-/* Ids at hand: a range taken from the process's, who owns it takes them without atomics. */
+/* A batch of ids reserved from the process's counter. Its owner hands them out without atomics. */
 struct gc_block_ids {
     uint64_t next;
     uint64_t end;
 };
 
-/* There is one at hand after it. */
+/* Afterwards the batch has at least one id. */
 static inline void gc_block_refill_ids(struct gc_block_ids *ids, atomic_uint_fast64_t *process_ids)
 {
     if (GC_LIKELY(ids->next != ids->end))

@@ -13,7 +13,7 @@
 #define PAGE_GRANULES (UINT64_C(1) << (PAGE_BITS - GC_GRANULE_BITS))
 #define LEAF_PAGES (LEAF_GRANULES / PAGE_GRANULES)
 
-/* The unit in which written host memory is counted, and how many table entries it holds. */
+/* Written host memory is counted in these units; the number of table entries per unit. */
 #define HOST_PAGE UINT64_C(4096)
 #define POINTERS_PER_HOST_PAGE (HOST_PAGE / sizeof(void *))
 #define STARTS_PER_HOST_PAGE (HOST_PAGE * 8)
@@ -21,7 +21,7 @@
 struct gc_pagemap_leaf {
     _Atomic(struct gc_block *) blocks[LEAF_GRANULES];
     atomic_uint_fast64_t starts[LEAF_GRANULES / 64];
-    /* The rest is counted when the leaf is made. */
+    /* Counted when the leaf is created, from here on. */
     atomic_uint_fast64_t blocks_written[LEAF_GRANULES / POINTERS_PER_HOST_PAGE / 64];
     atomic_uint_fast64_t starts_written[LEAF_GRANULES / STARTS_PER_HOST_PAGE / 64];
     atomic_uint_fast32_t page_starts[LEAF_PAGES];
@@ -32,7 +32,7 @@ _Static_assert(offsetof(struct gc_pagemap_leaf, blocks) == 0, "as gc_pagemap_get
     (sizeof(struct gc_pagemap_leaf) - offsetof(struct gc_pagemap_leaf, blocks_written))
 #define ROOT_WRITTEN_BYTES (ROOT_COUNT / POINTERS_PER_HOST_PAGE / 8)
 
-/* Counts a host page the first time it is written. */
+/* Counts a host page at its first write. */
 static void count_written(struct gc_host_mem *host, atomic_uint_fast64_t *bits, uint64_t index)
 {
     atomic_uint_fast64_t *word = &bits[index / 64];
@@ -126,14 +126,14 @@ void gc_pagemap_set(struct gc_pagemap *map, uint64_t address, struct gc_block *b
     const uint64_t granule = address >> GC_GRANULE_BITS & (LEAF_GRANULES - 1);
     const uint64_t bit = UINT64_C(1) << (granule % 64);
     count_written(map->host, leaf->blocks_written, granule / POINTERS_PER_HOST_PAGE);
-    /* Release: whoever finds the block sees its record filled in. */
+    /* Release: a thread that finds the block sees its record filled in. */
     atomic_store_explicit(&leaf->blocks[granule], block, memory_order_release);
     if ((atomic_load_explicit(&leaf->starts[granule / 64], memory_order_relaxed) & bit) != 0)
         return;
     count_written(map->host, leaf->starts_written, granule / STARTS_PER_HOST_PAGE);
     atomic_fetch_add_explicit(&leaf->leaf_starts, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&leaf->page_starts[granule / PAGE_GRANULES], 1, memory_order_relaxed);
-    /* Release: a finder that sees the bit sees the pointer. */
+    /* Release: a thread that sees the bit sees the pointer. */
     atomic_fetch_or_explicit(&leaf->starts[granule / 64], bit, memory_order_release);
 }
 
@@ -143,7 +143,7 @@ void gc_pagemap_clear(struct gc_pagemap *map, uint64_t address)
     GC_ASSERT(leaf != NULL && address % GC_GRANULE == 0);
     const uint64_t granule = address >> GC_GRANULE_BITS & (LEAF_GRANULES - 1);
     const uint64_t bit = UINT64_C(1) << (granule % 64);
-    /* Counts are lowered after the bit is gone, so that they never miss one. */
+    /* The counts are lowered after the bit is cleared, so that they are never too low. */
     const uint64_t before =
         atomic_fetch_and_explicit(&leaf->starts[granule / 64], ~bit, memory_order_release);
     GC_ASSERT((before & bit) != 0);
@@ -155,7 +155,7 @@ void gc_pagemap_clear(struct gc_pagemap *map, uint64_t address)
     }
 }
 
-/* Gives back the written ones of the host pages [first, end) of a table. */
+/* Discards the host pages [first, end) of a table that were written. */
 static void drop_pages(struct gc_host_mem *host, void *table, atomic_uint_fast64_t *bits,
                        uint64_t first, uint64_t end)
 {
@@ -169,7 +169,7 @@ static void drop_pages(struct gc_host_mem *host, void *table, atomic_uint_fast64
     }
 }
 
-/* Host pages that are for granules [first, end) and no others. */
+/* Discards the host pages that serve only granules [first, end). */
 static void drop_granules(struct gc_host_mem *host, struct gc_pagemap_leaf *leaf, uint64_t first,
                           uint64_t end)
 {
@@ -193,7 +193,7 @@ void gc_pagemap_drop(struct gc_pagemap *map, uint64_t address, uint64_t bytes)
     }
 }
 
-/* The last granule of [first, last] in a leaf that starts a block; false if none does. */
+/* The last granule of [first, last] in a leaf that starts a block; false: none does. */
 static bool last_start(const struct gc_pagemap_leaf *leaf, uint64_t first, uint64_t last,
                        uint64_t *granule)
 {
@@ -212,7 +212,7 @@ static bool last_start(const struct gc_pagemap_leaf *leaf, uint64_t first, uint6
     }
 }
 
-/* The last block start at or below granule `last` of a leaf, skipping pages without any. */
+/* The last block start at or below granule `last` of a leaf. Skips pages without a start. */
 static struct gc_block *last_in_leaf(const struct gc_pagemap_leaf *leaf, uint64_t last,
                                      uint64_t *granule)
 {
@@ -226,7 +226,7 @@ static struct gc_block *last_in_leaf(const struct gc_pagemap_leaf *leaf, uint64_
                     atomic_load_explicit(&leaf->blocks[*granule], memory_order_acquire);
                 if (block != NULL)
                     return block;
-                if (*granule == first) /* being cleared this moment: the one below is meant */
+                if (*granule == first) /* another thread is clearing this start: go on below it */
                     break;
                 last = *granule - 1;
             }

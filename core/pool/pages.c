@@ -1,3 +1,4 @@
+/* Bookkeeping of mapped memory: idle pages, uses of slots, victims, mappings, figures. */
 #include "core/pool/pages.h"
 
 #include "core/base/assert.h"
@@ -61,7 +62,7 @@ void gc_pages_make_idle_locked(struct gc_pool *pool, struct gc_page *page)
     list_add(&pool->pages, page);
 }
 
-static void take(struct gc_pages *pages, struct gc_page *page, struct gc_slot *user)
+static void set_user(struct gc_pages *pages, struct gc_page *page, struct gc_slot *user)
 {
     list_remove(pages, page);
     page->user = user;
@@ -81,13 +82,13 @@ bool gc_pages_publish_idle_locked(struct gc_pool *pool, uint64_t before)
 
 /* ---- use ---- */
 
-/* One slot more in use. False if its page is not there. */
+/* Counts a use of the slot. False if it is not backed. */
 static bool try_use(struct gc_pages *pages, struct gc_slot *slot)
 {
     if (!gc_slot_is_backed(slot))
         return false;
     if (slot->use_count++ == 0)
-        take(pages, slot->page, slot);
+        set_user(pages, slot->page, slot);
     return true;
 }
 
@@ -112,7 +113,7 @@ bool gc_pages_try_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint6
     if (i < end) {
         while (i-- > first)
             unuse(pool, &arena->slots[i]);
-        return false; /* the same pages are idle as before */
+        return false; /* the idle pages are the same as before */
     }
     gc_pages_publish_idle_locked(pool, before);
     return true;
@@ -169,9 +170,9 @@ bool gc_pages_unuse_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_
     return gc_pages_publish_idle_locked(pool, before);
 }
 
-/* ---- lending ---- */
+/* ---- victims ---- */
 
-/* The idle page at slot `i` of any arena, if it has the mappings that are looked for. */
+/* The idle page at slot `i` of any arena that has the wanted number of mappings. */
 static struct gc_page *idle_at(const struct gc_pages *pages, uint64_t i,
                                struct gc_victim_search *search)
 {
@@ -195,15 +196,15 @@ static uint64_t highest_touched(const struct gc_pages *pages)
     return highest;
 }
 
-/* The slots are walked from the top, once for each number of mappings that occurs: a search that
- * lends many pages passes each slot a few times in all. */
+/* Walks the slots from the top, once per number of mappings that occurs: a search for many victims
+ * passes each slot a few times in all. */
 static struct gc_page *find_mapped(const struct gc_pages *pages, struct gc_victim_search *search)
 {
     for (;;) {
         while (search->below > 0) {
             struct gc_page *page = idle_at(pages, search->below - 1, search);
             if (page != NULL)
-                return page; /* other arenas may have one at the same place: looked at again */
+                return page; /* another arena may have a victim at the same index: keep `below` */
             search->below--;
         }
         GC_ASSERT(search->fewest != UINT32_MAX || !search->takes_small);
@@ -223,7 +224,7 @@ struct gc_page *gc_pages_remap_locked(struct gc_pool *pool, struct gc_victim_sea
     struct gc_page *page = pages->idle[0].oldest;
     if (page == NULL)
         page = find_mapped(pages, search);
-    take(pages, page, slot);
+    set_user(pages, page, slot);
     return page;
 }
 
@@ -234,7 +235,7 @@ struct gc_page *gc_pages_pop_idle_locked(struct gc_pool *pool)
     if (page == NULL)
         page = pages->idle[1].oldest;
     if (page != NULL)
-        take(pages, page, &pages->purge);
+        set_user(pages, page, &pages->purge);
     return page;
 }
 
@@ -257,7 +258,7 @@ void gc_pages_detach_locked(struct gc_pool *pool, struct gc_slot *slot)
     struct gc_page *page = slot->page;
     const bool was_listed = page->is_listed;
     struct gc_slot **link = &page->first;
-    if (was_listed) /* which list it belongs to may change */
+    if (was_listed) /* the detach may move it to the other list */
         list_remove(&pool->pages, page);
     while (*link != slot)
         link = &(*link)->next;
@@ -269,4 +270,80 @@ void gc_pages_detach_locked(struct gc_pool *pool, struct gc_slot *slot)
     slot->has_access = false;
     if (was_listed)
         list_add(&pool->pages, page);
+}
+
+/* ---- figures ---- */
+
+/* Whether another slot of the run from `start` to `slot` needs the same page. */
+static bool is_twice(const struct gc_slot *start, const struct gc_slot *slot)
+{
+    const struct gc_slot *other = slot->page->first;
+    while (other != NULL && !(other >= start && other < slot))
+        other = other->next;
+    return other != NULL;
+}
+
+/* The bytes of the free block in slot `i`. */
+static uint64_t overlap(const struct gc_pool *pool, const struct gc_arena *arena, uint64_t i,
+                        const struct gc_block *free_block)
+{
+    const uint64_t start = arena->segment->address + i * pool->pages.page_bytes;
+    return gc_min_u64(start + pool->pages.page_bytes, free_block->address + free_block->bytes) -
+           gc_max_u64(start, free_block->address);
+}
+
+static void measure_free(const struct gc_pool *pool, const struct gc_arena *arena,
+                         const struct gc_block *free_block, struct gc_free_sums *sums)
+{
+    uint64_t first;
+    uint64_t end;
+    uint64_t run = 0;
+    gc_pages_slots(pool, arena, free_block->address, free_block->bytes, &first, &end);
+    const struct gc_slot *start = &arena->slots[first];
+    for (uint64_t i = first; i < gc_min_u64(end, arena->touched_count); i++) {
+        const struct gc_slot *slot = &arena->slots[i];
+        if (!gc_slot_is_backed(slot) || is_twice(start, slot)) {
+            run = 0;
+            start = slot + 1;
+            continue;
+        }
+        const uint64_t bytes = overlap(pool, arena, i, free_block);
+        run += bytes;
+        sums->largest_bytes = gc_max_u64(sums->largest_bytes, run);
+        if (slot->use_count > 0)
+            sums->free_bytes += bytes; /* idle pages are counted as a whole below */
+    }
+}
+
+static void measure_segment(const struct gc_pool *pool, const struct gc_segment *segment,
+                            struct gc_free_sums *sums)
+{
+    for (const struct gc_block *block = segment->first; block != NULL; block = block->next) {
+        if (block->state != GC_BLOCK_FREE)
+            continue;
+        if (segment->arena != NULL) {
+            measure_free(pool, segment->arena, block, sums);
+        } else {
+            sums->free_bytes += block->bytes;
+            sums->largest_bytes = gc_max_u64(sums->largest_bytes, block->bytes);
+        }
+    }
+}
+
+struct gc_free_sums gc_pool_measure_locked(const struct gc_pool *pool)
+{
+    struct gc_free_sums sums = {0, 0};
+    if (pool->pages.arenas == NULL) {
+        for (unsigned size_class = 0; size_class < GC_CLASS_COUNT; size_class++) {
+            sums.free_bytes += pool->content.bins[size_class].bytes;
+            sums.largest_bytes = gc_max_u64(sums.largest_bytes,
+                                            gc_bins_largest_bytes(&pool->content.bins[size_class]));
+        }
+        return sums;
+    }
+    for (const struct gc_segment *segment = pool->content.segments; segment != NULL;
+         segment = segment->next)
+        measure_segment(pool, segment, &sums);
+    sums.free_bytes += pool->pages.idle_count * pool->pages.page_bytes;
+    return sums;
 }

@@ -1,16 +1,16 @@
-/* Mapped memory: physical pages and the addresses they are lent to.
+/* Mapped memory: physical pages and the addresses where they are mapped.
  *
  * An arena is a segment that is a range of addresses; a slot is one page of those addresses. A
- * physical page is created once and lent: it stays mapped at every slot that ever had it, and at
- * most one of them uses it. A slot is in use while a block that is not free touches it. So a hole
- * whose slots have kept pages that nobody uses now is backed: it becomes a block without a driver
- * call. Everything else is mapped by lend.c, given back by unlend.c; here is the bookkeeping, under
- * the pool's lock and without the driver.
+ * physical page is created once and remapped: it stays mapped at every slot that ever had it, and
+ * at most one of them uses it. A slot is in use while a block that is not free overlaps it. So a
+ * free block whose slots still have idle pages is backed: it becomes live without a driver call.
+ * core/backing/map.c maps all other pages, core/backing/unmap.c unmaps them; the bookkeeping is
+ * here, under the pool's lock and without the driver.
  *
- * Invariants (gc_pages_validate): use counts are those of the blocks; a used slot has its page,
- * accessible, and the page names that slot as its user; each page's list of slots is exact; idle
- * pages and no others are in the two idle lists. `planned` and `stage` belong to who makes a
- * change, one thread at a time (is_changing). */
+ * Invariants (gc_pages_validate_locked): use counts match the blocks; a used slot has its page,
+ * accessible, and the page names that slot as its user; each page's list of slots is exact; the two
+ * idle lists hold the idle pages and no others. `planned` and `stage` belong to the one thread that
+ * changes mappings (is_changing). */
 #ifndef GC_PAGES_H
 #define GC_PAGES_H
 
@@ -26,7 +26,7 @@ struct gc_swap;
 
 #define GC_PAGE_BYTES_MIN (UINT64_C(2) << 20)
 
-/* How far the change of a slot has come. */
+/* Progress of a change of a slot's mapping. */
 enum gc_slot_stage {
     GC_SLOT_NONE,
     GC_SLOT_PENDING,
@@ -36,27 +36,29 @@ enum gc_slot_stage {
 };
 
 struct gc_slot {
-    struct gc_page *page;    /* mapped here, maybe lent to another slot; NULL: none */
-    struct gc_page *planned; /* is to be mapped here */
-    struct gc_slot *next;    /* another one where `page` is mapped */
-    uint32_t use_count;      /* blocks that are not free and touch it */
-    bool has_access;         /* of `page`: usable, not only mapped */
+    struct gc_page *page;    /* mapped here, maybe used by another slot; NULL: none */
+    struct gc_page *planned; /* to be mapped here */
+    struct gc_slot *next;    /* the next slot where `page` is mapped */
+    uint32_t use_count;      /* blocks that are not free and overlap the slot */
+    bool has_access;         /* `page` is accessible, not only mapped */
     uint8_t stage;           /* enum gc_slot_stage */
-    bool is_changing;        /* who makes the change has it: no block may come in meanwhile */
+    /* A thread changes its mapping: no other block may use it meanwhile. */
+    bool is_changing;
 };
 _Static_assert(sizeof(struct gc_slot) == 32, "two slots a line");
 
 struct gc_page {
-    struct gc_page *previous; /* among the idle, the longest idle first; a free record's link */
+    /* In an idle list, the longest idle first; also the link of a spare record. */
+    struct gc_page *previous;
     struct gc_page *next;
     uint64_t handle;
     struct gc_slot *user;  /* NULL: idle */
-    struct gc_slot *first; /* where it is mapped */
+    struct gc_slot *first; /* the slots where it is mapped */
     uint32_t mapping_count;
-    bool is_fresh; /* created by the change under way */
+    bool is_fresh; /* created by the current change */
     bool is_small; /* mapped in an arena of small blocks */
     bool is_listed;
-    bool is_stuck; /* its context is gone, and a mapping of it would not go */
+    bool is_stuck; /* its context is destroyed, and an unmap of the page failed */
 };
 
 struct gc_arena {
@@ -64,11 +66,11 @@ struct gc_arena {
     struct gc_segment *segment;
     struct gc_slot *slots;
     uint64_t slot_count;
-    uint64_t touched_count; /* slots from here on were never used */
-    uint64_t prepared_end;  /* the pagemap knows addresses below */
+    uint64_t touched_count; /* slots from here on have never been used */
+    uint64_t prepared_end;  /* the pagemap is prepared below this address */
 };
 
-/* Host memory for a record and the slots behind it, in whole host pages. */
+/* Host memory for an arena record and the slots behind it, in whole host pages. */
 static inline uint64_t gc_arena_host_bytes(uint64_t slot_count)
 {
     const uint64_t bytes = sizeof(struct gc_arena) + slot_count * sizeof(struct gc_slot);
@@ -81,28 +83,31 @@ struct gc_page_list {
 };
 
 struct gc_pages {
-    uint64_t page_bytes; /* 0: the pool has plain segments only */
+    uint64_t page_bytes; /* 0: the pool has driver memory only */
     struct gc_arena *arenas;
-    uint64_t range_address; /* which all arenas share, of a tenant's pool; 0 bytes: none */
+    /* The range that contains all arenas of a tenant's pool; 0 bytes: none. */
+    uint64_t range_address;
     uint64_t range_bytes;
-    struct gc_page_list idle[2]; /* [0]: mapped nowhere */
+    struct gc_page_list idle[2]; /* [0]: mapped nowhere; [1]: the others */
     uint64_t idle_count;
-    uint64_t small_idle_count; /* those of small blocks among them */
+    uint64_t small_idle_count; /* pages with is_small among them */
     uint64_t count;
-    struct gc_slot purge;   /* the user of pages that are on their way out */
-    atomic_bool is_refused; /* the driver gives no range of addresses */
-    bool is_changing;       /* one thread changes mappings, or what was swapped out is away */
-    struct gc_swap *swap;   /* what is away; NULL: nothing is */
-    bool is_access_due;     /* a peer did not get access to all of them; of who changes them */
-    pthread_cond_t changed; /* it has ended */
+    struct gc_slot purge;   /* the user of pages that are being purged */
+    atomic_bool is_refused; /* the driver failed to reserve addresses */
+    /* A thread changes mappings, or the pool's memory is swapped out. */
+    bool is_changing;
+    struct gc_swap *swap; /* memory that is swapped out; NULL: none */
+    /* A peer lacks access to some pages. Owned by the thread that changes mappings. */
+    bool is_access_due;
+    pthread_cond_t changed; /* signalled when is_changing ends */
 };
 
-/* The slots that a range touches: [*first, *end). */
+/* The slots that a range overlaps: [*first, *end). */
 void gc_pages_slots(const struct gc_pool *pool, const struct gc_arena *arena, uint64_t address,
                     uint64_t bytes, uint64_t *first, uint64_t *end);
 
-/* Whether a block could use the slot without a driver call. A page that is to be replaced there may
- * become idle elsewhere meanwhile: it is of no use here any more. */
+/* Whether a block can use the slot without a driver call. Not while its mapping changes: a page
+ * that is to be replaced there may become idle elsewhere meanwhile. */
 static inline bool gc_slot_is_backed(const struct gc_slot *slot)
 {
     return slot->page != NULL && slot->has_access && !slot->is_changing &&
@@ -112,11 +117,11 @@ static inline bool gc_slot_is_backed(const struct gc_slot *slot)
 /* Counts a use of each slot of the range if all are backed. False with nothing changed. */
 bool gc_pages_try_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
                              uint64_t bytes);
-/* Counts the use in any case, takes the idle pages of the slots that have them and marks the others
- * GC_SLOT_PENDING. Returns how many those are. */
+/* Counts a use of each slot of the range, takes the idle pages of backed slots and sets the other
+ * slots to GC_SLOT_PENDING. Returns the number of those. */
 uint64_t gc_pages_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
                              uint64_t bytes);
-/* The block that used the range is free; pages become idle with their last use. True if one did. */
+/* The block of the range becomes free; a page becomes idle with its last use. True if one did. */
 bool gc_pages_unuse_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
                            uint64_t bytes);
 
@@ -124,29 +129,30 @@ bool gc_pages_unuse_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_
 bool gc_pages_are_backed_locked(const struct gc_pool *pool, const struct gc_arena *arena,
                                 uint64_t address, uint64_t bytes);
 
-/* Where the search for pages to lend goes on, under one hold of the lock. */
+/* State of a search for victim pages, valid while the lock is held. */
 struct gc_victim_search {
-    uint64_t below;         /* slots from here on were looked at */
-    uint32_t mapping_count; /* of the pages it looks for */
-    uint32_t fewest;        /* above that, of those it passed */
-    bool takes_small;       /* and those of small blocks, when there are no others */
+    uint64_t below;         /* slots from here on were searched */
+    uint32_t mapping_count; /* of the pages searched for */
+    uint32_t fewest;        /* the least larger count among the pages it passed */
+    bool takes_small;       /* also pages with is_small, when there are no others */
 };
 #define GC_VICTIM_SEARCH_START ((struct gc_victim_search){0, 0, 1, false})
-/* Takes the idle page that is missed least: one mapped nowhere, else with the fewest mappings, the
- * highest of those, and none of small blocks before all others: which of those are in use is a
- * matter of a moment. There is one: idle_count > 0. Its user is `slot` from now on. The caller
- * tells the accounts by gc_pages_publish_idle_locked. */
+/* Takes a victim: an idle page mapped nowhere; else one with the fewest mappings and, of those, at
+ * the highest slot. Pages of small blocks come last, since their slots come into use often. There
+ * must be one (idle_count > 0). Its user becomes `slot`. The caller accounts for it with
+ * gc_pages_publish_idle_locked. */
 struct gc_page *gc_pages_remap_locked(struct gc_pool *pool, struct gc_victim_search *search,
                                       struct gc_slot *slot);
-/* Idle again, or for the first time. */
+/* The page becomes idle. */
 void gc_pages_make_idle_locked(struct gc_pool *pool, struct gc_page *page);
-/* Takes the longest idle page out of the lists, `leaving`; NULL if there is none. */
+/* Removes the longest idle page from its list, with the purge slot as its user; NULL: there is
+ * none. */
 struct gc_page *gc_pages_pop_idle_locked(struct gc_pool *pool);
 void gc_pages_attach_locked(struct gc_slot *slot, struct gc_page *page, bool has_access,
                             bool is_small);
 void gc_pages_detach_locked(struct gc_pool *pool, struct gc_slot *slot);
-/* Makes the device's idle bytes agree with what the pool has idle now and had `before`. True if it
- * rose, which the device's generation shows. */
+/* Updates the idle bytes of the device and the quota from `before` idle pages to the current
+ * number. True if the number rose. */
 bool gc_pages_publish_idle_locked(struct gc_pool *pool, uint64_t before);
 
 bool gc_pages_validate_locked(const struct gc_pool *pool);

@@ -6,14 +6,14 @@
 
 #include <stddef.h>
 
-/* Blocks of a list looked at for one request: programs that repeat themselves find theirs early. */
+/* Blocks of a list that one request checks. A program that repeats itself finds its block early. */
 #define SEARCH_MAX 32
-/* A block may be longer than what is asked for by this share. */
+/* A block may exceed the request by 1/16 of the request. */
 #define WASTE_SHARE 16
-/* And for one place of a plan. */
+/* Blocks of a list that a request for a planned place checks. */
 #define RANGE_SEARCH_MAX 256
 
-/* 0: one that is unused. */
+/* The list of a stream; stream 0: an unused list. */
 static struct gc_stream_list *find_list(struct gc_pool *pool, uint64_t stream)
 {
     for (unsigned i = 0; i < pool->stream_count; i++) {
@@ -42,7 +42,7 @@ bool gc_stream_list_push_locked(struct gc_pool *pool, struct gc_context *worker,
     list->worker = worker;
     gc_block_set_state(block, GC_BLOCK_PENDING);
     block->pending.next = NULL;
-    /* Stamps may come late; in order, a block waits a little longer. */
+    /* A late epoch is raised to keep the list in order: the block waits a little longer. */
     block->pending.epoch =
         list->last == NULL ? epoch : gc_max_u64(epoch, list->last->pending.epoch);
     if (list->last != NULL)
@@ -54,7 +54,7 @@ bool gc_stream_list_push_locked(struct gc_pool *pool, struct gc_context *worker,
     return true;
 }
 
-/* Places of a plan are kept for it, whole allocations for those who ask for such. */
+/* Planned places serve their plan only, dedicated segments only requests for such. */
 static bool fits(const struct gc_block *block, uint64_t bytes)
 {
     const struct gc_segment *segment = gc_block_segment(block);
@@ -110,10 +110,10 @@ bool gc_stream_list_remove_range_locked(struct gc_pool *pool, uint64_t stream, u
 {
     struct gc_stream_list *list = stream == 0 ? NULL : find_list(pool, stream);
     uint64_t found_bytes = 0;
-    unsigned looked = 0;
+    unsigned checked = 0;
     if (list == NULL)
         return false;
-    for (const struct gc_block *block = list->first; block != NULL && looked++ < RANGE_SEARCH_MAX;
+    for (const struct gc_block *block = list->first; block != NULL && checked++ < RANGE_SEARCH_MAX;
          block = block->pending.next)
         found_bytes += lies_in(block, address, bytes) ? block->bytes : 0;
     if (found_bytes != pending_bytes)
@@ -188,7 +188,7 @@ void gc_stream_list_drop_worker_locked(struct gc_pool *pool, const struct gc_con
     }
 }
 
-/* ---- the list of all streams, by stamp ---- */
+/* ---- the common list, by epoch ---- */
 
 void gc_pool_count_pending_locked(struct gc_pool *pool, const struct gc_block *block)
 {
@@ -209,8 +209,7 @@ void gc_pool_push_pending_locked(struct gc_pool *pool, struct gc_block *block, u
     struct gc_block *last = pool->content.pending_last;
     gc_block_set_state(block, GC_BLOCK_PENDING);
     block->pending.next = NULL;
-    /* A stamp that comes late is raised, so that the list stays in order: it waits a little longer.
-     */
+    /* A late epoch is raised to keep the list in order: the block waits a little longer. */
     block->pending.epoch = last == NULL ? epoch : gc_max_u64(epoch, last->pending.epoch);
     if (last != NULL)
         last->pending.next = block;

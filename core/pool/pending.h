@@ -1,13 +1,16 @@
-/* Blocks freed in the order of a stream. Such a block may serve the same stream at once, because
- * its new use is ordered behind the old one; everybody else gets it once its stamp is retired, as
- * any pending block, or once the stream has passed a mark that was made behind the free
- * (fence.h): all work that may use the block was ordered before the free, by the program.
+/* Freed blocks whose work may not have completed.
  *
- * A pool keeps lists for up to GC_STREAM_LISTS streams, each by stamp; the blocks in them are
- * pending and counted as such. What finds no list is ordinarily pending. All under the pool's lock.
+ * Stream lists: blocks freed in stream order. Such a block may serve the same stream at once,
+ * because its new use is ordered behind the old one. Other requests get it once its epoch is
+ * completed, as any pending block, or once the stream has passed a fence recorded behind the free
+ * (core/device/fence.h): the program ordered all work that may use the block before the free.
  *
- * The key of a stream is its handle. A list must be closed before its stream is destroyed, since
- * the driver uses handles again. */
+ * A pool has lists for up to GC_STREAM_LISTS streams, each in order of epoch; their blocks are
+ * PENDING and counted as such. A block that finds no list goes to the pool's common list. All calls
+ * need the pool's lock.
+ *
+ * The key of a stream is its handle. Its list must be closed before the stream is destroyed, since
+ * the driver reuses handles. */
 #ifndef GC_PENDING_H
 #define GC_PENDING_H
 
@@ -23,36 +26,36 @@ struct gc_pool;
 
 struct gc_stream_list {
     uint64_t stream;           /* 0: unused */
-    struct gc_context *worker; /* whose stream it is: a head */
-    uint64_t serial;           /* of the list: the place may come to be another's */
+    struct gc_context *worker; /* the stream's context: a head */
+    uint64_t serial;           /* changes with each new use of this array element */
     struct gc_block *first;
     struct gc_block *last;
-    bool is_marked;   /* the stream was marked behind all stamps up to `covered` */
-    bool is_ended;    /* the stream is gone: it gets nothing from here */
-    uint64_t covered; /* with is_marked */
-    uint64_t passed;  /* stamps up to this are idle */
+    bool is_marked;   /* a fence of the stream covers all epochs up to `covered` */
+    bool is_ended;    /* the stream is destroyed: it gets no block from this list */
+    uint64_t covered; /* valid with is_marked */
+    uint64_t passed;  /* blocks with epochs up to this one are idle */
 };
 
-/* False: there is no list to be had; the block is untouched. */
+/* False: all lists are used; the block is unchanged. */
 bool gc_stream_list_push_locked(struct gc_pool *pool, struct gc_context *worker, uint64_t stream,
                                 struct gc_block *block, uint64_t epoch);
-/* A block of just about `bytes` that was freed in this stream, in no list any more; NULL: none. */
+/* A block of about `bytes` that was freed in this stream, removed from its list; NULL: none. */
 struct gc_block *gc_stream_list_alloc_locked(struct gc_pool *pool, uint64_t stream, uint64_t bytes);
-/* Takes the blocks of this stream that lie in a range, if they have `pending_bytes` together: all
+/* Removes the blocks of this stream that lie in a range, if together they have `pending_bytes`, all
  * that is pending there. False with nothing changed. */
 bool gc_stream_list_remove_range_locked(struct gc_pool *pool, uint64_t stream, uint64_t address,
                                         uint64_t bytes, uint64_t pending_bytes,
                                         struct gc_pending *taken);
-/* Adds what is retired in any list to `taken`; a list that becomes empty is free for another
- * stream. */
+/* Removes the blocks with completed epochs from all lists and appends them to `taken`. A list that
+ * becomes empty is free for another stream. */
 void gc_stream_list_remove_completed_locked(struct gc_pool *pool, uint64_t completed,
                                             struct gc_pending *taken);
 bool gc_stream_list_exists_locked(struct gc_pool *pool, uint64_t stream);
-/* The stream is about to be destroyed: its blocks wait for its mark, or, where it has none that
- * covers them, are ordinarily pending from now on. */
+/* The stream is about to be destroyed. Its blocks stay until the stream passes its fence; without a
+ * fence that covers them all they move to the common list. */
 void gc_stream_list_close_locked(struct gc_pool *pool, uint64_t stream);
-/* The context is about to end, and with it its streams and their marks: their blocks are ordinarily
- * pending from now on, since what they waited for in other contexts' streams may go on. */
+/* The context is about to be torn down, with its streams and their fences. Its streams' blocks move
+ * to the common list, since work they waited for in other contexts' streams may still run. */
 void gc_stream_list_drop_worker_locked(struct gc_pool *pool, const struct gc_context *worker);
 
 #endif

@@ -1,16 +1,15 @@
-/* A pool: its lock, the block records at hand, and blocks: cut, merged, in the bins. */
-#include "core/pool/pool_block.h"
+/* A pool: its lock, its spare block records, and its blocks: split, coalesced, binned. */
+#include "core/pool/pool.h"
 
 #include "core/base/assert.h"
 
 #include <stddef.h>
 
-/* Records needed under one lock: a segment's first block and what is split off before and behind.
- */
+/* Records that one hold of the lock needs: a segment's first block, and one for each split. */
 #define SPARES_NEEDED 3
-/* Taken from and put back to the device's store in this number. */
+/* Records move to and from the device's slab in batches of this size. */
 #define SPARES_BATCH 32
-/* What a block that a thread keeps may be longer than it was asked for: gc_block.slack. */
+/* The most that a block in a thread cache may exceed its request by: gc_block.slack. */
 #define SLACK_MAX ((uint64_t)UINT8_MAX << GC_GRANULE_BITS)
 
 void gc_pool_content_init(struct gc_pool_content *content)
@@ -195,7 +194,7 @@ static uint64_t least_remainder(const struct gc_segment *segment)
                                                                            : GC_LARGE_REMAINDER;
 }
 
-/* Cuts a block in two; the second half is in no bin. */
+/* Splits a block; the second half is in no bin. */
 static struct gc_block *split_at(struct gc_pool *pool, struct gc_block *block, uint64_t bytes)
 {
     struct gc_block *rest = gc_pool_pop_record_locked(pool);
@@ -256,8 +255,8 @@ void gc_pool_clear_flags_locked(struct gc_pool *pool, struct gc_block *block)
 }
 
 /* The number of the context whose thread caches may take the block once it is freed; 0: none may.
- * A thread keeps blocks of one kind of a context. */
-static uint16_t magazine_of(const struct gc_pool *pool, const struct gc_block *block)
+ * Thread caches hold one kind of block per context, dedicated or not. */
+static uint16_t tcache_number_of(const struct gc_pool *pool, const struct gc_block *block)
 {
     const struct gc_segment *segment = gc_block_segment(block);
     const bool is_dedicated = segment->size_class == GC_CLASS_DEDICATED;
@@ -280,7 +279,8 @@ void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
     block->is_ordered = spec->is_ordered;
     if (spec->is_ordered)
         count_ordered(&pool->shared, spec->requested_bytes);
-    atomic_store_explicit(&block->tcache_number, spec->is_ordered ? 0 : magazine_of(pool, block),
+    atomic_store_explicit(&block->tcache_number,
+                          spec->is_ordered ? 0 : tcache_number_of(pool, block),
                           memory_order_relaxed);
     gc_block_set_state(block, GC_BLOCK_LIVE);
 }
@@ -300,7 +300,7 @@ struct gc_block *gc_pool_split_locked(struct gc_pool *pool, const struct gc_plac
     return block;
 }
 
-/* `block` takes over its free neighbour `next`, whose record becomes spare. */
+/* Coalesces `block` with the neighbour `next`, whose record becomes spare. */
 static void merge_next(struct gc_pool *pool, struct gc_block *block, struct gc_block *next)
 {
     block->bytes += next->bytes;
@@ -309,7 +309,7 @@ static void merge_next(struct gc_pool *pool, struct gc_block *block, struct gc_b
     gc_pool_free_record_locked(pool, next);
 }
 
-/* Into the bins, one with its free neighbours. */
+/* Coalesces the block with its free neighbours and bins the result. */
 static void merge_and_bin(struct gc_pool *pool, struct gc_block *block)
 {
     struct gc_block *next = block->next;

@@ -1,29 +1,29 @@
-/* A pool: the segments of one context and the blocks in them. Everything here happens under the
- * pool's lock and without the driver: what needs the driver is in segment.c, reuse.c and
- * shortage.c.
+/* A pool: the segments of one context and their blocks. A best-fit allocator with coalescing; all
+ * calls need the pool's lock and make no driver call: core/backing and core/reclaim make those.
  *
- * Policy: requests are rounded to 512 bytes. Up to 1 MiB they are carved from segments of 2 MiB
- * (class small), larger ones from segments of 20 MiB or, above 10 MiB, of their own size in whole 2
- * MiB (class large). Best fit within the class; what remains is split off if it is worth a record.
- * Freed blocks merge with free neighbours of their segment. A wholly free segment is idle: kept,
- * and first to be given back.
+ * Policy: requests are rounded up to 512 bytes. Requests up to 1 MiB are split from segments of 2
+ * MiB (class small); larger ones from segments of 20 MiB or, above 10 MiB, of their own size in
+ * whole 2 MiB (class large). Best fit within the class; a remainder that is worth a record is split
+ * off. Freed blocks coalesce with free neighbours of their segment. A wholly free segment is idle:
+ * cached, and released first.
  *
- * Blocks that other processes may be given are whole segments (class whole): one block of the size
- * asked for, used again for requests of nearly that size, never cut. One that was given away (class
- * once) goes back to the driver when it is free, and so does what the debug aids map for one block.
+ * Class dedicated: blocks that other processes can open are whole segments, one block of the
+ * requested size. They are reused for requests of nearly that size and never split. Class uncached:
+ * an exported block is released to the driver when it is freed, and so is a mapping of the debug
+ * aids.
  *
- * Where a plan of the run is followed (follow.h) its places are a segment or arena of their own
- * (class planned), from which others are served last.
+ * Class planned: the places of a followed plan (core/follow) are a segment or arena of their own,
+ * which serves other requests last.
  *
- * With mapped memory a class has arenas (page.h) beside its segments: one huge free block at first,
- * cut to the granule. Where a block goes depends on the free blocks alone, never on what is mapped,
- * so that a program that repeats itself finds its holes backed. Blocks of 2 MiB and more are placed
- * so that they touch no more pages than their size needs.
+ * With mapped memory a class has arenas (pages.h) beside its segments: one huge free block at
+ * first, split by granules. Placement depends on the free blocks alone, never on mappings, so that
+ * a program that repeats itself finds its free blocks backed. Blocks of 2 MiB and more are placed
+ * so that they overlap as few pages as their size allows.
  *
- * Invariants (gc_pool_validate): the blocks of a segment tile it; no two neighbours are free; free
- * blocks and no others are in the bins of their segment's class; the pagemap knows exactly the
- * starts of the blocks; a segment is in the idle list exactly if its first block is free and spans
- * it, and it may be given back. */
+ * Invariants (gc_pool_validate): the blocks of a segment tile it; no two neighbours are free; the
+ * bins of a class hold the free blocks of its segments and no others; the pagemap has exactly the
+ * starts of the blocks; a segment of driver memory is in the idle list exactly if one free block
+ * spans it. */
 #ifndef GC_POOL_H
 #define GC_POOL_H
 
@@ -42,18 +42,17 @@
 #define GC_SMALL_MAX GC_MIB(1)
 #define GC_SMALL_SEGMENT GC_MIB(2)
 #define GC_LARGE_SEGMENT GC_MIB(20)
-#define GC_LARGE_SHARED_MAX GC_MIB(10) /* above: a segment of its own */
+#define GC_LARGE_SHARED_MAX GC_MIB(10) /* larger: a segment of its own */
 #define GC_SEGMENT_UNIT GC_MIB(2)
-/* The smallest remainder that becomes a block; below, it stays with the block it would be cut from.
- */
+/* The smallest remainder that is split off; a smaller one stays in the block. */
 #define GC_SMALL_REMAINDER GC_GRANULE
 #define GC_LARGE_REMAINDER GC_KIB(16)
-/* A whole segment serves a request that leaves less than this share of it unused. */
+/* A dedicated segment serves a request that leaves at most 1/16 of it unused. */
 #define GC_DEDICATED_WASTE_SHARE 16
 
 struct gc_context;
 
-/* What the pools of one device, or all, have in common. */
+/* References that the pools of one device, or of all, have in common. */
 struct gc_pool_shared {
     struct gc_host_mem *host; /* of the device */
     struct gc_pagemap *pagemap;
@@ -61,133 +60,136 @@ struct gc_pool_shared {
     struct gc_slab *segments;
     atomic_uint_fast64_t *next_block_id; /* of the process */
     struct gc_idle *idle;                /* of the device */
-    struct gc_idle *quota_idle;          /* of the tenant's share of it; NULL: none */
-    struct gc_gauge_cell *pending;       /* of the device, as the next */
+    struct gc_idle *quota_idle;          /* of the tenant's quota; NULL: none */
+    struct gc_gauge_cell *pending;       /* of the device, as the next two */
     struct gc_gauge_cell *ordered;
     struct gc_gauge_cell *ordered_peaks; /* GC_ORDERED_PEAK_COUNT */
-    atomic_uint *synchronous_count;      /* of the process: see gc_core_set_synchronous */
-    uint64_t page_bytes;                 /* of mapped memory; 0: there is none */
-    bool is_dedicated; /* of the device: every block is a driver allocation of its own */
+    atomic_uint *synchronous_count;      /* of the process; see gc_core_set_synchronous */
+    uint64_t page_bytes;                 /* size of a mapped page; 0: no mapped memory */
+    /* Every block is a driver allocation of its own; a property of the device. */
+    bool is_dedicated;
 };
 
-/* The segments of a pool and the lists of their blocks: detached from it while its context may be
- * about to end. */
+/* The segments of a pool and the lists of their blocks; detached from the pool while a teardown of
+ * its context is undecided. */
 struct gc_pool_content {
     struct gc_bins bins[GC_CLASS_COUNT];
     struct gc_segment *segments;
-    struct gc_segment *planned; /* the one of class planned, if there is one */
+    struct gc_segment *planned; /* of class planned; NULL: none */
     struct gc_segment *idle_oldest;
     struct gc_segment *idle_newest;
-    struct gc_block *pending_first; /* lowest stamp first */
+    struct gc_block *pending_first; /* lowest epoch first */
     struct gc_block *pending_last;
-    uint64_t pending_bytes; /* of the streams' lists too */
+    uint64_t pending_bytes; /* those in stream lists included */
 };
 
-/* Detached content. The lists of the streams are copied: threads hold pointers to the pool's. */
+/* Detached content, with a copy of the stream lists: threads hold pointers to the pool's own. */
 struct gc_pool_hidden {
     struct gc_pool_content content;
     struct gc_stream_list streams[GC_STREAM_LISTS];
 };
 
 struct gc_pool {
-    struct gc_lock lock; /* guards all below and the segments and blocks of this pool */
+    struct gc_lock lock; /* guards all below, and the segments and blocks of this pool */
     struct gc_pool_shared shared;
     struct gc_context *context;
     struct gc_pool_content content;
-    uint64_t unfenced_bytes; /* became pending since the last fence was recorded */
+    uint64_t unfenced_bytes; /* became pending since the last fence */
     uint64_t unfenced_count;
-    struct gc_stream_list *streams; /* GC_STREAM_LISTS, of the fences of its context */
-    unsigned stream_count;          /* of them that were ever used: the first ones */
-    struct gc_block *spares;        /* block records at hand, linked by `next` */
+    struct gc_stream_list *streams; /* GC_STREAM_LISTS; part of the context's gc_fences */
+    unsigned stream_count;          /* the first ones, which have been used */
+    struct gc_block *spares;        /* spare block records, linked by `next` */
     uint32_t spare_count;
-    bool is_dropped; /* the context is gone, or about to be, and with it every segment */
-    struct gc_pool_hidden
-        *detached;         /* what it had, while that is about to be (core/alloc/teardown.c) */
-    bool is_closed;        /* hands nothing out: its tenant is about to be removed */
-    uint64_t generation;   /* rises whenever memory becomes free or the pool grows */
-    uint64_t pinned_count; /* live blocks that others reach: see gc_core_pin */
+    /* The context is torn down, or that is undecided; its segments are not here. */
+    bool is_dropped;
+    /* Its content while a teardown is undecided (core/alloc/teardown.c); else NULL. */
+    struct gc_pool_hidden *detached;
+    bool is_closed;        /* serves no request: its tenant is being removed */
+    uint64_t generation;   /* rises when memory becomes free or the pool grows */
+    uint64_t pinned_count; /* live blocks with is_pinned: see gc_core_pin */
     struct gc_pages pages;
     struct gc_block_ids ids;
-    uint16_t number; /* of the context, from 1; 0: one too many for threads to keep its blocks */
-    atomic_uint_fast64_t tcache_block_bytes; /* the largest that a thread may keep; 0: none */
+    uint16_t number; /* of the context, from 1; 0: no thread cache takes its blocks */
+    atomic_uint_fast64_t tcache_block_bytes; /* the largest block of a thread cache; 0: none */
 };
 
 void gc_pool_init(struct gc_pool *pool, struct gc_context *context,
                   const struct gc_pool_shared *shared);
 void gc_pool_fini(struct gc_pool *pool);
-/* No segments, empty lists. */
+/* Empty content. */
 void gc_pool_content_init(struct gc_pool_content *content);
 
-/* Rounds a request and chooses its class and the segment it would like. False if 64 bits overflow.
- */
+/* Rounds a request, and chooses its class and the preferred segment. False if 64 bits overflow. */
 bool gc_pool_specify(uint64_t requested_bytes, uint64_t *bytes,
                      struct gc_segment_spec *segment_spec);
 
-/* Takes the lock, with enough spare records that nothing done under it needs host memory.
+/* Takes the lock, with enough spare records that nothing under it needs host memory.
  * GC_NO_HOST_MEMORY: not taken. */
 enum gc_status gc_pool_acquire(struct gc_pool *pool) GC_CHECKED;
-/* Takes the lock where records are only put back. */
+/* Takes the lock where no record is needed. */
 void gc_pool_acquire_plain(struct gc_pool *pool);
 void gc_pool_release(struct gc_pool *pool);
 
-/* A live block for the claim from the free blocks of `class`, or NULL: the place that best fit
- * names, if it needs no driver call. */
+/* Allocates the best fit of the class: a live block; NULL if there is none or it needs a driver
+ * call. */
 struct gc_block *gc_pool_alloc_locked(struct gc_pool *pool, enum gc_size_class size_class,
                                       const struct gc_alloc_spec *spec);
-/* The same from any hole of any class that needs no driver call, however it fits: the last resort.
- * For class whole, from any whole segment. */
+/* The last resort: any free block of any class that needs no driver call, however it fits. For
+ * class dedicated: any dedicated segment. */
 struct gc_block *gc_pool_alloc_any_locked(struct gc_pool *pool, enum gc_size_class size_class,
                                           const struct gc_alloc_spec *spec);
 
-/* Where a block would go. */
+/* A place for a block. */
 struct gc_place {
     struct gc_block *free_block;
-    uint64_t address; /* in the hole */
+    uint64_t address; /* in the free block */
 };
-/* Best fit. `is_tight`: smaller blocks too touch no more pages than they must. False: no hole. */
+/* Best fit. `is_tight`: blocks below 2 MiB overlap as few pages as possible too. False: no free
+ * block is large enough. */
 bool gc_pool_find_place_locked(const struct gc_pool *pool, enum gc_size_class size_class,
                                uint64_t bytes, bool is_tight, struct gc_place *place);
-/* The place at an address of the planned segment. False if it is not all free. */
+/* The place at an address of the planned segment. False if it is not wholly free. */
 bool gc_pool_find_at_locked(const struct gc_pool *pool, uint64_t address, uint64_t bytes,
                             struct gc_place *place);
-/* A live block at the place, or NULL where that needs the driver. */
+/* Allocates the place: a live block; NULL if it needs a driver call. */
 struct gc_block *gc_pool_alloc_at_locked(struct gc_pool *pool, const struct gc_place *place,
                                          const struct gc_alloc_spec *spec);
-/* Takes a block out of the hole: in no bin, state MAPPING. Its pages are the caller's business. */
+/* Splits a block from the free block: in no bin, state MAPPING. The caller counts the use of its
+ * pages. */
 struct gc_block *gc_pool_split_locked(struct gc_pool *pool, const struct gc_place *place,
                                       uint64_t bytes);
 void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
                               const struct gc_alloc_spec *spec);
-/* A live block: see gc_core_pin. */
+/* Pins a live block: see gc_core_pin. */
 void gc_pool_pin_locked(struct gc_pool *pool, struct gc_block *block);
-/* The same: see gc_core_set_synchronous. */
+/* Sets the flag of a live block: see gc_core_set_synchronous. */
 void gc_pool_set_synchronous_locked(struct gc_pool *pool, struct gc_block *block, bool is_it);
-/* The block is freed, whatever comes of its memory: neither holds any more. */
+/* Clears both flags of a block that is freed. */
 void gc_pool_clear_flags_locked(struct gc_pool *pool, struct gc_block *block);
-/* Puts back what was carved and never became live. */
+/* Coalesces a split block that never became live. */
 void gc_pool_unsplit_locked(struct gc_pool *pool, struct gc_block *block);
-/* Adds an arena, one free block. */
+/* Adds an arena as one free block. */
 void gc_pool_add_arena_locked(struct gc_pool *pool, struct gc_arena *arena);
-/* An idle block becomes free: merged and put into the bins. */
+/* Frees an idle block: coalesces and bins it. */
 void gc_pool_free_locked(struct gc_pool *pool, struct gc_block *block);
 
-/* Adds a prepared segment and carves a live block from its start. */
+/* Adds a prepared segment and splits a live block from its start. */
 struct gc_block *gc_pool_add_locked(struct gc_pool *pool, struct gc_segment *segment,
                                     const struct gc_alloc_spec *spec);
-/* The same without a block: one free one. */
+/* Adds a prepared segment as one free block. */
 void gc_pool_add_free_locked(struct gc_pool *pool, struct gc_segment *segment);
-/* Takes out a segment that consists of one block, which is returned, no longer anywhere. */
+/* Removes a segment that consists of one block, and returns that block. */
 struct gc_block *gc_pool_remove_locked(struct gc_pool *pool, struct gc_segment *segment);
 /* Whether the block is a driver allocation of its own. */
 bool gc_pool_is_dedicated_locked(const struct gc_block *block);
-/* Such a live block is given to other processes. */
+/* Makes a dedicated live block uncached: another process is about to open it. */
 void gc_pool_export_locked(struct gc_block *block);
-/* Puts back what gc_pool_remove_locked took. */
+/* Undoes gc_pool_remove_locked. */
 void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,
                             struct gc_block *block, enum gc_block_state state);
 void gc_pool_free_record_locked(struct gc_pool *pool, struct gc_block *block);
 
-/* Memory of the pool has become idle, or is no more. */
+/* Counts idle memory of the pool, for the device and the quota. */
 static inline void gc_pool_add_idle(const struct gc_pool_shared *shared, uint64_t bytes)
 {
     gc_idle_add(shared->idle, bytes);
@@ -202,35 +204,49 @@ static inline void gc_pool_sub_idle(const struct gc_pool_shared *shared, uint64_
         gc_idle_sub(shared->quota_idle, bytes);
 }
 
-/* A stream-ordered block is live no more. */
+/* A stream-ordered block is no longer live. */
 void gc_pool_uncount_ordered(const struct gc_pool_shared *shared, uint64_t bytes);
 
-/* Pending blocks, by stamp. */
+/* Pending blocks, in order of epoch. */
 struct gc_pending {
     struct gc_block *first;
     struct gc_block *last;
 };
-/* `stamp` is the count of work.h that the block's free was stamped with; stamps need not come in
- * order. */
+/* Adds a block to the common list. `epoch`: of its free (core/device/submit.h). Epochs may arrive
+ * out of order. */
 void gc_pool_push_pending_locked(struct gc_pool *pool, struct gc_block *block, uint64_t epoch);
-/* A block has come into a list of pending ones, or left it. */
+/* Counts a block that enters or leaves a list of pending blocks. */
 void gc_pool_count_pending_locked(struct gc_pool *pool, const struct gc_block *block);
 void gc_pool_uncount_pending_locked(struct gc_pool *pool, const struct gc_block *block);
-/* Takes out all with stamps up to `retired`, of the streams' lists too; they stay in state pending.
+/* Removes all blocks with epochs up to `completed`, those in stream lists too. They stay PENDING.
  */
 struct gc_pending gc_pool_remove_pending_locked(struct gc_pool *pool, uint64_t completed);
-/* They are idle: gives them all. True if a segment is to go back for it. */
+/* Frees all blocks of the list, which are idle. True if one is uncached: its segment is to be
+ * released. */
 bool gc_pool_free_pending_locked(struct gc_pool *pool, struct gc_pending pending);
 
-/* Free memory that is there, and the longest piece of it that needs no driver call. Walks all
- * blocks where there are arenas. */
+/* Free memory, and the longest piece of it that needs no driver call. Walks all blocks where there
+ * are arenas. */
 struct gc_free_sums {
     uint64_t free_bytes;
     uint64_t largest_bytes;
 };
 struct gc_free_sums gc_pool_measure_locked(const struct gc_pool *pool);
 
-/* Walks everything, O(blocks log blocks): true if all invariants hold. */
+/* Validates, O(blocks log blocks): true if all invariants hold. */
 bool gc_pool_validate(struct gc_pool *pool);
+
+/* ---- inside the room: pool.c for place.c; the pool's lock is held ---- */
+
+/* Pops a spare record; gc_pool_acquire made sure that there are enough. */
+struct gc_block *gc_pool_pop_record_locked(struct gc_pool *pool);
+/* Bins a block without coalescing. If it spans its segment, the segment becomes idle. */
+void gc_pool_bin_locked(struct gc_pool *pool, struct gc_block *block);
+/* Unbins a free block; its segment is idle no longer. */
+void gc_pool_unbin_locked(struct gc_pool *pool, struct gc_block *block);
+/* Splits off and bins the end of a block that is in no bin, if it is worth a record. */
+void gc_pool_split_off_locked(struct gc_pool *pool, struct gc_block *block, uint64_t bytes);
+/* Appends a segment to the idle list. */
+void gc_pool_set_idle_locked(struct gc_pool *pool, struct gc_segment *segment);
 
 #endif

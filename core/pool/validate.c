@@ -1,16 +1,100 @@
-/* The pool's walker: checks every invariant that pool.h names. */
+/* Validators of the invariants that pool.h and pages.h name. For tests and check builds: O(blocks
+ * log blocks + slots). */
 #include "core/pool/pool.h"
 
 #include <stddef.h>
 
-/* Leaves the walker at the first thing that is wrong. */
+/* Returns false from the validator if the condition fails. */
 #define REQUIRE(condition)                                                                         \
     do {                                                                                           \
         if (!(condition))                                                                          \
             return false;                                                                          \
     } while (0)
 
-/* What a walk over the segments adds up. */
+/* ---- mapped memory ---- */
+
+static bool check_slot(const struct gc_slot *slot, uint64_t uses)
+{
+    const struct gc_page *page = slot->page;
+    REQUIRE(slot->use_count == uses);
+    if (page == NULL) {
+        REQUIRE(!slot->has_access && slot->use_count == 0);
+        return true;
+    }
+    REQUIRE((slot->use_count > 0) == (page->user == slot));
+    REQUIRE(slot->use_count == 0 || slot->has_access);
+    const struct gc_slot *listed = page->first;
+    while (listed != NULL && listed != slot)
+        listed = listed->next;
+    REQUIRE(listed == slot);
+    return true;
+}
+
+static bool check_page(const struct gc_page *page)
+{
+    uint32_t mappings = 0;
+    for (const struct gc_slot *slot = page->first; slot != NULL; slot = slot->next) {
+        REQUIRE(slot->page == page);
+        mappings++;
+    }
+    REQUIRE(mappings == page->mapping_count);
+    REQUIRE(page->is_listed == (page->user == NULL));
+    return true;
+}
+
+/* Walks slots and blocks in parallel. */
+static bool check_arena(const struct gc_pool *pool, const struct gc_arena *arena,
+                        uint64_t *used_pages)
+{
+    const uint64_t page_bytes = pool->pages.page_bytes;
+    const struct gc_block *block = arena->segment->first;
+    for (uint64_t i = 0; i < arena->slot_count; i++) {
+        const uint64_t start = arena->segment->address + i * page_bytes;
+        uint64_t uses = 0;
+        for (const struct gc_block *touch = block;
+             touch != NULL && touch->address < start + page_bytes; touch = touch->next)
+            uses += touch->state != GC_BLOCK_FREE;
+        while (block != NULL && block->address + block->bytes <= start + page_bytes)
+            block = block->next;
+        if (i >= arena->touched_count) {
+            REQUIRE(uses == 0);
+            return block == NULL || block->next == NULL;
+        }
+        REQUIRE(check_slot(&arena->slots[i], uses));
+        REQUIRE(arena->slots[i].page == NULL || check_page(arena->slots[i].page));
+        *used_pages += arena->slots[i].use_count > 0;
+    }
+    return true;
+}
+
+bool gc_pages_validate_locked(const struct gc_pool *pool)
+{
+    const struct gc_pages *pages = &pool->pages;
+    uint64_t used = 0;
+    uint64_t idle = 0;
+    uint64_t small = 0;
+    if (pages->is_changing)
+        return true; /* the thread that changes mappings is in between */
+    for (unsigned list = 0; list < 2; list++) {
+        for (const struct gc_page *page = pages->idle[list].oldest; page != NULL;
+             page = page->next) {
+            REQUIRE(page->is_listed && (page->mapping_count != 0) == (list != 0));
+            REQUIRE(check_page(page));
+            idle++;
+            small += page->is_small;
+        }
+    }
+    for (const struct gc_arena *arena = pages->arenas; arena != NULL; arena = arena->next)
+        REQUIRE(check_arena(pool, arena, &used));
+    REQUIRE(idle == pages->idle_count);
+    REQUIRE(small == pages->small_idle_count);
+    REQUIRE(used + idle == pages->count);
+    return true;
+}
+
+/* ---- the pool ---- */
+
+/* Sums over the segments. */
 struct sums {
     uint64_t free_count[GC_CLASS_COUNT];
     uint64_t free_bytes[GC_CLASS_COUNT];
@@ -53,7 +137,7 @@ static bool check_segment(const struct gc_pool *pool, const struct gc_segment *s
     return true;
 }
 
-/* A list of pending blocks, by stamp. */
+/* One list of pending blocks, in order of epoch. */
 static bool check_pending(const struct gc_block *first, const struct gc_block *last,
                           struct sums *sums)
 {

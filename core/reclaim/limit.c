@@ -4,7 +4,7 @@
 
 #include "core/base/bits.h"
 #include "core/device/registry.h"
-#include "core/device/tenant_record.h"
+#include "core/device/tenant.h"
 #include "core/reclaim/defer.h"
 #include "core/reclaim/reclaim.h"
 #include "core/reclaim/release.h"

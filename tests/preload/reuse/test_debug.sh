@@ -4,7 +4,7 @@
 . "$(dirname "$0")/../../lib.sh"
 program=$BUILD_DIR/tests/preload/misuse
 report=$TMP/report.json
-history='block [0-9]+ at 0x[0-9a-f]+, 100000 bytes, taken by cuMemAlloc_v2, freed by cuMemFree_v2 in thread [0-9]+ after [0-9.]+ s'
+history='block [0-9]+ at 0x[0-9a-f]+, 100000 bytes, allocated by cuMemAlloc_v2, freed by cuMemFree_v2 in thread [0-9]+ after [0-9.]+ s'
 
 # misused FLAGS ARGUMENT…: runs it; what it and the library say.
 misused() {
@@ -26,7 +26,7 @@ for flags in poison guard uaf poison,guard,uaf; do
         like "$flags: a second free is refused ${order:+(stream)}" "$(misused $flags twice $order)" '^second free 1$'
         like "  and told" "$(misused $flags twice $order)" \
             "gpucache: $freed was given 0x[0-9a-f]+, which was freed already:"
-        like "  with the block's history" "$(misused $flags twice $order)" "100000 bytes, taken by $taken, freed by $freed in"
+        like "  with the block's history" "$(misused $flags twice $order)" "100000 bytes, allocated by $taken, freed by $freed in"
         like "$flags: so is a free of what lies inside ${order:+(stream)}" "$(misused $flags inside $order)" \
             "gpucache: $freed was given 0x[0-9a-f]+, which is not the start of"
     done
@@ -40,7 +40,7 @@ for flags in uaf guard guard,uaf poison,uaf; do
     for what in write-after-free read-after-free; do
         output=$(misused $flags $what)
         like "$flags: $what faults" "$output" '^result 700$'
-        like "$flags: $what is told" "$output" 'gpucache: the program used memory that is not there; the last blocks that were freed:'
+        like "$flags: $what is told" "$output" 'gpucache: the program accessed memory that is not mapped; the blocks freed last:'
         like "$flags: $what, with the block's history" "$output" "$history"
     done
 done

@@ -115,7 +115,7 @@ static void a_write_after_the_free_is_told_with_the_history(void **state)
     sim_driver_write(&f.bench.sim, a + 5, 3, 0x07);
     assert_int_equal(workbench_alloc(&f.bench, 0, BYTES), a);
     assert_logged(&f, "3 bytes were written after they were freed, the first 0x07 at byte 5 of");
-    assert_logged(&f, "100000 bytes, taken by malloc, freed by other in thread");
+    assert_logged(&f, "100000 bytes, allocated by malloc, freed by other in thread");
     assert_int_equal(misuses(&f), 1);
     workbench_free(&f.bench, a); /* told once */
     assert_int_equal(workbench_alloc(&f.bench, 0, BYTES), a);
@@ -413,8 +413,8 @@ static void a_fault_tells_the_last_frees_once(void **state)
         workbench_free(&f.bench, workbench_alloc(&f.bench, 0, 1000 + i));
     gc_debug_report_fault(f.bench.core);
     gc_debug_report_fault(f.bench.core);
-    assert_int_equal(count_logged(&f, "the program used memory that is not there"), 1);
-    assert_int_equal(count_logged(&f, "bytes, taken by malloc, freed by other"), 12);
+    assert_int_equal(count_logged(&f, "the program accessed memory that is not mapped"), 1);
+    assert_int_equal(count_logged(&f, "bytes, allocated by malloc, freed by other"), 12);
     const char *newest = strstr(f.text, "1019 bytes");
     assert_non_null(newest);
     assert_true(newest < strstr(f.text, "1008 bytes"));
