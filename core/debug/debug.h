@@ -42,8 +42,12 @@ bool gc_debug_mem_free(struct gc_context *context, uint64_t address, int *code);
 /* A block was handed out. */
 void gc_debug_on_alloc(struct gc_context *context, uint64_t address, uint64_t bytes,
                        uint64_t requested_bytes);
-/* A live block is about to be freed by entry point `api`. */
-void gc_debug_before_free(struct gc_core *core, uint64_t address, uint16_t api);
+/* Entry point `api` frees the block, which is FREEING. */
+void gc_debug_before_free(const struct gc_block_info *info, uint16_t api);
+/* Entry point `api` was refused the free of `address`. `live`: the live block that contains the
+ * address; NULL: none does. */
+void gc_debug_report_refused_free(struct gc_core *core, uint64_t address, uint16_t api,
+                                  const struct gc_block_info *live);
 /* Memory goes back to the driver. */
 void gc_debug_on_release(struct gc_context *context, uint64_t address, uint64_t bytes);
 void gc_debug_drop_context(struct gc_context *context);
