@@ -1,5 +1,5 @@
-/* Waits that end with a decision of another thread: whether a context that is about to end does,
- * and when what is paused is resumed. */
+/* Waits for another thread's decision. A teardown is polled, every PAUSE_NS for at most
+ * PATIENCE_NS; a resume is waited for on the gate's futex. */
 #include "core/device/wait.h"
 
 #include "core/base/assert.h"
@@ -10,21 +10,22 @@
 #include <time.h>
 
 #define PAUSE_NS 50000
-/* How long others wait for the end of a context: at a process's end the thread that ends it may be
- * stuck in a driver that is no more. */
+/* The longest wait for a teardown: at process exit the tearing thread may be stuck in a driver that
+ * is unloaded. */
 #define PATIENCE_NS UINT64_C(10000000000)
-/* How often a thread that waits for a resume looks for requests, where no helper does. */
+/* The interval in which a thread that waits for a resume serves requests, without a helper thread.
+ */
 #define LISTEN_MS 20
 
-/* ---- the end of a context ---- */
+/* ---- context teardown ---- */
 
-/* Most often the driver destroys the context. Where it declines, or somebody holds a primary
- * context unseen, others may use it as ever, and must not be told that it is gone. */
+/* Most teardowns finish. If the driver refuses, or an unseen owner retains a primary context, other
+ * threads may go on using it and must not get an error. */
 void gc_wait_lock_after_teardown(struct gc_context *context)
 {
     const struct timespec moment = {0, PAUSE_NS};
     const struct gc_driver *driver = &context->core->driver;
-    GC_ASSERT(gc_lock_held_count() == 0); /* who ends it needs them */
+    GC_ASSERT(gc_lock_held_count() == 0); /* the tearing thread needs them */
     const uint64_t end_ns = driver->clock_ns(driver->self) + PATIENCE_NS;
     gc_pool_acquire_plain(&context->pool);
     while (context->pool.detached != NULL) {
@@ -40,12 +41,12 @@ void gc_wait_lock_after_teardown(struct gc_context *context)
 bool gc_wait_teardown(struct gc_context *context, unsigned reattach_count)
 {
     gc_wait_lock_after_teardown(context);
-    const bool stays = !context->pool.is_dropped;
+    const bool is_alive = !context->pool.is_dropped;
     gc_pool_release(&context->pool);
-    return stays && gc_core_reattach_count(context->core) != reattach_count;
+    return is_alive && gc_core_reattach_count(context->core) != reattach_count;
 }
 
-static bool hides_locked(const struct gc_pool *pool, uint64_t address)
+static bool is_detached_locked(const struct gc_pool *pool, uint64_t address)
 {
     const struct gc_segment *segment =
         pool->detached == NULL ? NULL : pool->detached->content.segments;
@@ -57,12 +58,12 @@ static bool hides_locked(const struct gc_pool *pool, uint64_t address)
 static enum gc_detached wait_address(struct gc_context *context, uint64_t address)
 {
     gc_pool_acquire_plain(&context->pool);
-    const bool is_hidden = hides_locked(&context->pool, address);
+    const bool is_detached = is_detached_locked(&context->pool, address);
     gc_pool_release(&context->pool);
-    if (!is_hidden)
+    if (!is_detached)
         return GC_DETACHED_NOT;
     gc_wait_lock_after_teardown(context);
-    const bool is_decided = !hides_locked(&context->pool, address);
+    const bool is_decided = !is_detached_locked(&context->pool, address);
     gc_pool_release(&context->pool);
     return is_decided ? GC_DETACHED_RESOLVED : GC_DETACHED_STILL;
 }
@@ -83,13 +84,13 @@ enum gc_detached gc_wait_detached(struct gc_core *core, uint64_t address)
     return GC_DETACHED_NOT;
 }
 
-/* ---- what is paused ---- */
+/* ---- pause ---- */
 
 static void await_change(struct gc_core *core, uint32_t word)
 {
-    const bool hears = gc_core_serves_in_threads(core);
-    gc_gate_wait(&core->work.gate, word, hears ? LISTEN_MS : GC_GATE_FOREVER);
-    if (hears)
+    const bool is_server = gc_core_serves_in_threads(core);
+    gc_gate_wait(&core->work.gate, word, is_server ? LISTEN_MS : GC_GATE_FOREVER);
+    if (is_server)
         (void)core->serve(core);
 }
 

@@ -1,29 +1,29 @@
-/* Waits for a decision of another thread: whether a context that is about to end does, and when
- * what is paused is resumed. */
+/* Waits for another thread's decision: a context teardown, a resume. */
 #ifndef GC_WAIT_H
 #define GC_WAIT_H
 
 #include "core/device/context.h"
 
-/* ---- the end of a context ---- */
+/* ---- context teardown ---- */
 
-/* Takes the pool's lock once it is known whether a context that may end does; where that takes
- * longer than 10 s it counts as gone. */
+/* Waits until a teardown of this context has finished or was cancelled, then locks the pool. After
+ * 10 s the context counts as destroyed (pool.is_dropped). */
 void gc_wait_lock_after_teardown(struct gc_context *context);
-/* What was asked of the context while it may have been about to end was refused: true if it stays,
- * so that it is to be asked again. `reattach_count`: of gc_core_reattach_count, read before. No
- * lock. */
+/* After a call on the context failed that may have met a teardown: waits for the decision. True:
+ * the teardown was cancelled, call again. `reattach_count`: gc_core_reattach_count, read before
+ * that call. No lock may be held. */
 bool gc_wait_teardown(struct gc_context *context, unsigned reattach_count);
-/* An address is unknown: it may be of a pool that is about to go. STILL: it is, and after 10 s
- * nobody knows yet whether that goes; the address is no one else's to free. */
+/* The pagemap has no block at the address: waits if a detached pool contains it. NOT: none does.
+ * RESOLVED: the teardown has finished or was cancelled. STILL: it lasts more than 10 s; the address
+ * must not be freed by another allocator. */
 enum gc_detached { GC_DETACHED_NOT, GC_DETACHED_RESOLVED, GC_DETACHED_STILL };
 enum gc_detached gc_wait_detached(struct gc_core *core, uint64_t address);
 
-/* ---- what is paused ---- */
+/* ---- pause ---- */
 
-/* Each waits until what is paused there is not. Where no helper hears the requests of others the
- * thread answers them meanwhile, so that it can be resumed at all. No lock may be held, and nobody
- * who is inside the gate may wait here. */
+/* Waits until the process, or the tenant, is resumed. Without a helper thread the waiting thread
+ * serves the requests of other processes meanwhile, else none could resume it. No lock may be held;
+ * a thread inside the gate must not wait here (deadlock). */
 void gc_wait_resume(struct gc_core *core);
 void gc_wait_tenant(struct gc_core *core, const struct gc_tenant *tenant);
 
