@@ -108,34 +108,35 @@ static struct gc_entry live_entry(const struct gc_block *block)
     };
 }
 
-/* Traces that a live block, or a segment of driver memory, is destroyed with its context (`goes`),
- * or exists again after a cancelled teardown. */
-static void trace_block(struct gc_context *context, const struct gc_block *block, bool goes)
+/* Traces that a live block, or a segment of driver memory, is destroyed with its context
+ * (`is_destroyed`), or exists again after a cancelled teardown. */
+static void trace_block(struct gc_context *context, const struct gc_block *block, bool is_destroyed)
 {
     const struct gc_entry entry = live_entry(block);
-    gc_device_observe(context->device, goes ? GC_TRACE_FREE : GC_TRACE_ALLOC, &entry);
+    gc_device_observe(context->device, is_destroyed ? GC_TRACE_FREE : GC_TRACE_ALLOC, &entry);
 }
 
-static void trace_segment(struct gc_context *context, const struct gc_segment *segment, bool goes)
+static void trace_segment(struct gc_context *context, const struct gc_segment *segment,
+                          bool is_destroyed)
 {
-    gc_device_trace_memory(context->device, goes ? GC_TRACE_UNMAP : GC_TRACE_MAP, GC_TRACE_SEGMENT,
-                           segment->address, segment->bytes);
+    gc_device_trace_memory(context->device, is_destroyed ? GC_TRACE_UNMAP : GC_TRACE_MAP,
+                           GC_TRACE_SEGMENT, segment->address, segment->bytes);
 }
 
 /* Emits the trace events of a detached pool, which nothing changes. Must run before the driver can
  * reuse its addresses, so that the trace has the free before the next alloc. */
 static void trace_detached(struct gc_context *context, const struct gc_pool_hidden *detached,
-                           bool goes)
+                           bool is_destroyed)
 {
     for (const struct gc_segment *segment = detached->content.segments; segment != NULL;
          segment = segment->next) {
-        if (!goes && segment->arena == NULL)
-            trace_segment(context, segment, goes);
+        if (!is_destroyed && segment->arena == NULL)
+            trace_segment(context, segment, is_destroyed);
         for (const struct gc_block *block = segment->first; block != NULL; block = block->next)
             if (block->state == GC_BLOCK_LIVE)
-                trace_block(context, block, goes);
-        if (goes && segment->arena == NULL)
-            trace_segment(context, segment, goes);
+                trace_block(context, block, is_destroyed);
+        if (is_destroyed && segment->arena == NULL)
+            trace_segment(context, segment, is_destroyed);
     }
 }
 
