@@ -351,10 +351,9 @@ void gc_core_complete(struct gc_core *core, struct gc_context *context, uint64_t
 /* The driver told of an access to memory that is not there: with GPUCACHE_DEBUG says once what was
  * freed last. */
 void gc_debug_report_fault(struct gc_core *core);
-/* Entry point `api` was refused the free of `address`: with GPUCACHE_DEBUG says what is known of
- * it.
- */
-void gc_debug_report_bad_free(struct gc_core *core, uint64_t address, uint16_t api);
+/* Entry point `api` freed `address`, which gc_core_free called GC_NOT_OURS and the driver refused:
+ * with GPUCACHE_DEBUG logs what is known of the address. */
+void gc_debug_report_unknown_free(struct gc_core *core, uint64_t address, uint16_t api);
 /* Gives idle segments back until at most `keep_bytes` of idle memory remain; returns bytes given
  * back. */
 uint64_t gc_core_trim(struct gc_core *core, struct gc_device *device, uint64_t keep_bytes);

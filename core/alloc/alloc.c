@@ -1,5 +1,6 @@
-/* The path of one request for memory: everything it passes is in this order here: round, bins,
- * driver, shortage. */
+/* The path of one allocation after a miss of the thread cache: round, planned place, free blocks,
+ * then pending blocks, the driver, reclaim. Best fit with coalescing (core/pool/); the bounds are
+ * those of core/reclaim/reclaim.c. */
 #include "core/backing/change.h"
 #include "core/backing/segment.h"
 #include "core/base/bits.h"
@@ -20,25 +21,25 @@
 
 #include <stddef.h>
 
-/* Idle whole segments that stay where others are wanted: this share of the most that was live, and
- * this much. */
+/* Idle dedicated segments kept while another size is wanted: this fraction of the peak, plus an
+ * amount. */
 #define DEDICATED_IDLE_SHARE 2
 #define DEDICATED_IDLE_MIN GC_MIB(128)
-/* Others may take what was given back. */
+/* Other threads may take the memory that was released. */
 #define PLAIN_ATTEMPTS 8
 
-/* One request on its way. */
+/* One allocation request. */
 struct alloc_request {
     struct gc_context *context;
     struct gc_alloc_spec spec;
-    struct gc_segment_spec segment_spec; /* the segment it would like */
+    struct gc_segment_spec segment_spec; /* the preferred segment */
     uint64_t address;
     bool is_hit;
     bool is_trial;
-    struct gc_segment_failure refusal;
+    struct gc_segment_failure refusal; /* of the last attempt */
 };
 
-/* What was freed in the request's own stream comes first: it is of use to no other. */
+/* A block freed in the request's own stream comes first: no other stream can use it yet. */
 static struct gc_block *alloc_ordered_or_free(struct alloc_request *alloc)
 {
     struct gc_pool *pool = &alloc->context->pool;
@@ -83,8 +84,8 @@ typedef enum gc_status create_memory(struct gc_context *context,
                                      const struct gc_alloc_spec *spec, uint64_t *address,
                                      struct gc_segment_failure *refusal);
 
-/* No room for comfort: just what is needed, in the units in which the driver gives larger amounts
- * anyhow. */
+/* The smallest segment for the request, in the driver's own units. False: no smaller than the
+ * preferred one. */
 static bool make_exact(const struct alloc_request *alloc, struct gc_segment_spec *exact)
 {
     *exact = alloc->segment_spec;
@@ -108,7 +109,7 @@ static enum gc_status alloc_new(struct alloc_request *alloc, create_memory *crea
     return create(alloc->context, &exact, &alloc->spec, &alloc->address, &alloc->refusal);
 }
 
-/* The place that a plan of the run has for it. GC_OUT_OF_MEMORY: none, or not now. */
+/* The request's planned place. GC_OUT_OF_MEMORY: there is none, or it is in use. */
 static enum gc_status follow_plan(struct alloc_request *alloc)
 {
     if (alloc->context->core->follow == NULL || alloc->segment_spec.size_class > GC_CLASS_LARGE)
@@ -116,8 +117,8 @@ static enum gc_status follow_plan(struct alloc_request *alloc)
     return gc_follow_alloc(alloc->context, &alloc->spec, &alloc->address, &alloc->is_hit);
 }
 
-/* A context whose work has failed may be beyond repair. The plain driver says so at every call, so
- * nothing is served from the cache until it has given memory again. */
+/* The context's work failed, perhaps permanently. The driver itself then fails every call, so
+ * nothing is served from the cache until the driver has allocated again. */
 static bool is_faulted(const struct alloc_request *alloc)
 {
     return atomic_load_explicit(&alloc->context->is_faulted, memory_order_relaxed);
@@ -131,8 +132,9 @@ static enum gc_status call_driver_first(struct alloc_request *alloc)
     return status;
 }
 
-/* Whole segments serve one size each, so a program whose sizes vary would collect idle ones of all
- * sizes: beyond half of what it needed at its peak the longest idle go back first. */
+/* A dedicated segment serves one size, so a program with varying sizes would collect idle ones of
+ * all sizes: above half of its peak (plus DEDICATED_IDLE_MIN) the longest idle are released first.
+ */
 static enum gc_status alloc_dedicated(struct alloc_request *alloc)
 {
     struct gc_device *device = alloc->context->device;
@@ -141,11 +143,11 @@ static enum gc_status alloc_dedicated(struct alloc_request *alloc)
     const uint64_t idle = gc_quota_idle_bytes(device, quota);
     const uint64_t keep = need / DEDICATED_IDLE_SHARE + DEDICATED_IDLE_MIN;
     if (idle > keep)
-        gc_reclaim_release(device, quota, keep, idle - keep);
+        gc_release_idle(device, quota, keep, idle - keep);
     return alloc_new(alloc, gc_segment_create);
 }
 
-/* One attempt: free memory, what is pending, the driver. */
+/* One attempt: free blocks, completed pending blocks, thread caches, the driver. */
 static enum gc_status attempt(struct alloc_request *alloc)
 {
     if (is_faulted(alloc) && alloc->segment_spec.size_class != GC_CLASS_UNCACHED)
@@ -156,13 +158,13 @@ static enum gc_status attempt(struct alloc_request *alloc)
     enum gc_status status = alloc_free(alloc, false);
     if (status == GC_OUT_OF_MEMORY && gc_defer_reclaim(alloc->context, alloc->segment_spec.bytes))
         status = alloc_free(alloc, false);
-    /* What other threads keep for themselves is better than new memory. */
+    /* Blocks in other threads' caches before new memory. */
     if (status == GC_OUT_OF_MEMORY &&
         gc_tcache_flush_device(alloc->context->device, alloc->context->quota)) {
         gc_defer_reclaim(alloc->context, alloc->segment_spec.bytes);
         status = alloc_free(alloc, false);
     }
-    /* A plan's places are there already, as long as it does not want them itself. */
+    /* Planned memory that the plan does not use now. */
     if (status == GC_OUT_OF_MEMORY && gc_follow_has_segment(alloc->context))
         status = alloc_free(alloc, true);
     if (status != GC_OUT_OF_MEMORY)
@@ -180,9 +182,9 @@ static bool reclaim_driver(const struct alloc_request *alloc)
            driver->reclaim(driver->self, alloc->context->handle, alloc->segment_spec.bytes);
 }
 
-/* While something captures nothing that is freed becomes free memory. So that memory comes and goes
- * as without us, it is the driver's: an allocation of its own, which the driver frees. What is
- * stream-ordered has the order of its stream, or comes from the driver's pool. */
+/* During a capture no freed block becomes free. Allocations then are the driver's own, which the
+ * driver frees, as without the library; not stream-ordered ones, which have their stream's order or
+ * come from the driver's pool. */
 static bool is_beside_capture(const struct alloc_request *alloc)
 {
     const struct gc_context *context = alloc->context;
@@ -211,12 +213,13 @@ static enum gc_status serve(struct alloc_request *alloc)
 {
     struct gc_device *device = alloc->context->device;
     struct gc_reclaim reclaim;
-    struct gc_borrow room = {.is_short = alloc->is_trial};
+    struct gc_borrow borrow = {.is_short = alloc->is_trial};
     enum gc_status status = GC_OUT_OF_MEMORY;
-    /* A limit was set below what is held. Where it is the group's, others may have idle memory. */
-    while (!gc_reclaim_enforce_limit(alloc->context))
+    /* A limit was set below the bytes held. If it is the group's, other processes may have idle
+     * memory. */
+    while (!gc_limit_enforce(alloc->context))
         if (gc_device_excess_bytes(device) == 0 ||
-            !gc_borrow_step(device, alloc->segment_spec.bytes, &room))
+            !gc_borrow_step(device, alloc->segment_spec.bytes, &borrow))
             return GC_OUT_OF_MEMORY;
     if (alloc->segment_spec.size_class != GC_CLASS_UNCACHED && !is_faulted(alloc)) {
         status = follow_plan(alloc);
@@ -237,17 +240,18 @@ static enum gc_status serve(struct alloc_request *alloc)
     }
     if (status == GC_OUT_OF_MEMORY && reclaim_driver(alloc))
         status = attempt(alloc);
-    /* A hole that fits badly, or among blocks of the other class, is better than none. */
+    /* Last resort: a free block of any size class that needs no driver call. */
     if (status == GC_OUT_OF_MEMORY && alloc->segment_spec.size_class != GC_CLASS_UNCACHED)
         status = alloc_free(alloc, true);
     while (status == GC_OUT_OF_MEMORY && !alloc->refusal.charge_failure.is_quota_short &&
-           gc_borrow_step(device, alloc->segment_spec.bytes, &room))
+           gc_borrow_step(device, alloc->segment_spec.bytes, &borrow))
         status = attempt(alloc);
     return status;
 }
 
-/* A context that may end serves nothing; it may stay. */
-static enum gc_status serve_while_it_stays(struct alloc_request *alloc)
+/* A context that is being torn down serves nothing; if the teardown is cancelled the request is
+ * served again. */
+static enum gc_status serve_across_teardown(struct alloc_request *alloc)
 {
     enum gc_status status;
     unsigned reattach_count;
@@ -266,7 +270,7 @@ static enum gc_status make_request(struct gc_core *core, struct gc_context *cont
         return GC_OUT_OF_MEMORY;
     if (alloc->spec.bytes > context->device->info.total_bytes ||
         (context->quota != NULL && alloc->spec.bytes > gc_budget_limit(&context->quota->budget)))
-        return GC_OUT_OF_MEMORY; /* it could never fit: no idle memory is given up for it */
+        return GC_OUT_OF_MEMORY; /* it can never fit: no idle memory is released for it */
     alloc->spec.requested_bytes = request->bytes;
     alloc->spec.stream = request->stream;
     alloc->spec.api = request->api;
@@ -299,7 +303,7 @@ enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context,
         gc_wait_tenant(core, context->tenant);
     enum gc_status status = make_request(core, context, request, &alloc);
     if (status == GC_OK)
-        status = serve_while_it_stays(&alloc);
+        status = serve_across_teardown(&alloc);
     if (status == GC_DRIVER)
         *driver_code = alloc.refusal.driver_code;
     struct gc_entry entry = {.requested_bytes = request->bytes,

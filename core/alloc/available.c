@@ -1,6 +1,7 @@
-/* What a malloc could get now: room in the limit and on the device, idle memory, and what will be
- * idle once pending work is done. Pending blocks beside live ones, in a segment or a page, are not
- * counted: they serve again, but give no room to others. */
+/* The bytes that an allocation could get now, for cuMemGetInfo: free room in the limits and on the
+ * device, idle memory, and memory that becomes idle once pending work has completed. A pending
+ * block next to a live one in its segment or page does not count: its memory cannot be released.
+ * O(pending blocks and their free neighbours). */
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "core/reclaim/tcache.h"
@@ -12,7 +13,7 @@ static bool is_unused(const struct gc_block *block)
     return block->state == GC_BLOCK_FREE || block->state == GC_BLOCK_PENDING;
 }
 
-/* The whole pages of [start, end) that are in use, so by pending blocks only. */
+/* The bytes of the whole pages in [start, end) that are in use, by pending blocks only. */
 static uint64_t pages_between(const struct gc_pool *pool, const struct gc_arena *arena,
                               uint64_t start, uint64_t end)
 {
@@ -25,8 +26,8 @@ static uint64_t pages_between(const struct gc_pool *pool, const struct gc_arena 
     return count * page_bytes;
 }
 
-/* What becomes idle with the pending blocks of the run that `block` is in. The first pending one
- * speaks for all. */
+/* The bytes that become idle with the run of pending and free blocks around `block`: counted at the
+ * first pending block of the run, 0 at the others. */
 static uint64_t run_bytes(const struct gc_pool *pool, const struct gc_block *block)
 {
     const struct gc_segment *segment = gc_block_segment(block);
@@ -63,7 +64,7 @@ static uint64_t pool_bytes(struct gc_pool *pool)
     return bytes;
 }
 
-/* Idle now, or once pending work is done; at most what is held. */
+/* Idle now, or once pending work has completed; at most the bytes held. */
 static uint64_t spare_bytes(struct gc_device *device, const struct gc_quota *quota)
 {
     const struct gc_budget *budget = quota == NULL ? &device->budget : &quota->budget;
@@ -75,7 +76,7 @@ static uint64_t spare_bytes(struct gc_device *device, const struct gc_quota *quo
     return gc_min_u64(bytes, gc_budget_held(budget));
 }
 
-/* What a budget still allows, once `spare` of what it holds has gone back. */
+/* The bytes that a budget still allows, with `spare` of its bytes released. */
 static uint64_t room_of(const struct gc_budget *budget, uint64_t spare)
 {
     const uint64_t used = gc_sub_or_zero_u64(gc_budget_held(budget), spare);
@@ -86,9 +87,9 @@ void gc_core_mem_info(struct gc_core *core, struct gc_device *device, const stru
                       uint64_t *free_bytes, uint64_t *total_bytes)
 {
     (void)core;
-    gc_tcache_flush_device(device, NULL); /* what is idle there shall count as idle */
+    gc_tcache_flush_device(device, NULL); /* cached blocks count as idle */
     struct gc_account *account = device->budget.account;
-    /* A malloc that is short waits for what is pending, so that counts as free too. */
+    /* An allocation waits for pending blocks before it fails, so they count as free. */
     const uint64_t spare = spare_bytes(device, NULL);
     uint64_t available;
     if (!gc_add_u64(*free_bytes, spare, &available))

@@ -1,4 +1,4 @@
-/* Core as a whole: beginning and end, and what concerns all pools of a device. */
+/* Creates and destroys core, and forwards calls that concern all pools of a device. */
 #include "core/core.h"
 #include "core/backing/range.h"
 
@@ -23,7 +23,7 @@ static uint64_t counters_bytes(const struct gc_core *core)
     return gc_max_u64(core->api_count, 1) * sizeof(*core->process_driver_calls);
 }
 
-/* Without room for them a program runs as well. */
+/* Without host memory for call stacks the program runs without them. */
 static void start_stacks(struct gc_core *core)
 {
     if (core->options->stacks == GC_STACKS_OFF)
@@ -128,10 +128,10 @@ void gc_core_destroy(struct gc_core *core)
     gc_host_mem_unmap(&host, core, sizeof(*core));
 }
 
-void gc_core_join(struct gc_core *core, const char *program, struct gc_doorbell *watch)
+void gc_core_join(struct gc_core *core, const char *program, struct gc_doorbell *doorbell)
 {
     core->serve = gc_group_serve;
-    gc_member_join(core, program, watch);
+    gc_member_join(core, program, doorbell);
     gc_pause_join(core);
 }
 
@@ -150,7 +150,7 @@ struct gc_submissions *gc_core_submissions(struct gc_core *core)
     return &core->work;
 }
 
-/* ---- streams, epochs, idle memory: of all pools of a device ---- */
+/* ---- streams and epochs, of all pools of a device ---- */
 
 uint64_t gc_device_ordered_bytes(const struct gc_device *device)
 {

@@ -1,6 +1,6 @@
-/* Blocks that other processes are given by handle. Such a handle opens the driver's whole
- * allocation, at its base, so only a block that is one by itself may be given away; and whoever
- * opened it may keep it open beyond the block's life, so its memory never serves again. */
+/* Blocks that other processes reach: by an exported handle, or by ways that a pause must respect.
+ * An exported handle opens the driver's whole allocation, from its base, so only a dedicated block
+ * may be exported; a process may keep it open after the free, so its memory is never reused. */
 #include "core/base/assert.h"
 #include "core/device/lookup.h"
 #include "core/device/registry.h"
@@ -10,8 +10,9 @@ static bool is_live(struct gc_block *block)
     return atomic_load_explicit(&block->state, memory_order_acquire) == GC_BLOCK_LIVE;
 }
 
-/* Memory that serves again in a stream's order may still be used by work of its former life, which
- * others do not wait for. `is_cut`: in whichever stream's order, else that of the one stream. */
+/* Memory reused in a stream's order may still be used by work of its former block, for which other
+ * processes do not wait. `is_cut`: of a segment that is split, where any stream's order may be
+ * used; else only that of the single stream. */
 static enum gc_status wait_former_use(struct gc_context *context, bool is_cut, int *driver_code)
 {
     struct gc_core *core = context->core;
@@ -34,7 +35,7 @@ enum gc_status gc_core_leave_single_stream(struct gc_core *core, int *driver_cod
 enum gc_status gc_core_export(struct gc_core *core, uint64_t address, int *driver_code)
 {
     struct gc_block *block;
-    enum gc_status status = gc_lookup_lock_block(core, address, true, &block);
+    enum gc_status status = gc_lookup_lock_block(core, address, &block);
     if (status != GC_OK)
         return status;
     struct gc_pool *pool = gc_block_pool(block);
@@ -52,7 +53,7 @@ enum gc_status gc_core_export(struct gc_core *core, uint64_t address, int *drive
 enum gc_status gc_core_set_synchronous(struct gc_core *core, uint64_t address, bool is_it)
 {
     struct gc_block *block;
-    enum gc_status status = gc_lookup_lock_block(core, address, true, &block);
+    enum gc_status status = gc_lookup_lock_block(core, address, &block);
     if (status != GC_OK)
         return status;
     struct gc_pool *pool = gc_block_pool(block);
@@ -64,11 +65,11 @@ enum gc_status gc_core_set_synchronous(struct gc_core *core, uint64_t address, b
     return status;
 }
 
-/* One block; *next is behind it. */
+/* Pins one block; *next is its end. */
 static enum gc_status pin_block(struct gc_core *core, uint64_t address, uint64_t *next)
 {
     struct gc_block *block;
-    const enum gc_status status = gc_lookup_lock_block(core, address, true, &block);
+    const enum gc_status status = gc_lookup_lock_block(core, address, &block);
     if (status != GC_OK)
         return status;
     struct gc_pool *pool = gc_block_pool(block);

@@ -1,74 +1,120 @@
-/* Frees: a block is taken from the program by its address, and given to reclaim. */
+/* The path of one free: one look-up by address, a claim by compare-and-swap under the pool's lock,
+ * then reclaim (core/reclaim/defer.h). The result of the look-up goes along: to the debug aid, to
+ * the count of invalid frees and to the free. */
 #include "core/debug/debug.h"
 #include "core/device/lookup.h"
 #include "core/device/publish.h"
 #include "core/device/registry.h"
+#include "core/device/wait.h"
 #include "core/reclaim/defer.h"
 #include "core/reclaim/tcache.h"
 
 #include <stddef.h>
 
-static enum gc_status refuse_free(struct gc_core *core, uint64_t address)
+/* One free on its way. */
+struct free_request {
+    struct gc_core *core;
+    uint64_t address;
+    uint16_t api;
+    struct gc_block *block;     /* claimed: FREEING, no other thread frees it */
+    bool is_cached;             /* refused: the block that starts there is in a thread cache */
+    bool is_described;          /* `found` is set; with GPUCACHE_DEBUG only */
+    struct gc_block_info found; /* the live block that contains the address */
+};
+
+/* The only look-up of a free: claims the live block that starts at the address and returns with its
+ * pool's lock held, or counts an invalid free. GC_BUSY: undecided (lookup.h). `is_final`: the
+ * caches are stopped, so a cached block is really freed. */
+static enum gc_status claim(struct free_request *request, bool is_final)
 {
+    struct gc_core *core = request->core;
     struct gc_block *block;
-    if (gc_lookup_lock_block(core, address, true, &block) == GC_OK) {
-        struct gc_pool *pool = gc_block_pool(block);
-        gc_pool_release(pool);
-        gc_counter_add(&pool->context->device->stats.invalid_free_count, 1);
-    }
-    return GC_INVALID_POINTER;
-}
-
-/* Takes a live block from the program, with its pool's lock; *is_cached: it is in a magazine.
- * `waits`: as for gc_lookup_lock. */
-static enum gc_status take_live(struct gc_core *core, uint64_t address, bool waits,
-                                struct gc_block **block, bool *is_cached)
-{
-    const enum gc_status status = gc_lookup_lock(core, address, false, waits, block);
     uint8_t state = GC_BLOCK_LIVE;
-    *is_cached = false;
-    if (status != GC_OK)
-        return status;
-    /* Against a thread that frees it without the lock. */
-    if (atomic_compare_exchange_strong_explicit(&(*block)->state, &state, GC_BLOCK_FREEING,
-                                                memory_order_acq_rel, memory_order_relaxed))
+    const enum gc_lookup found = gc_lookup_lock(core, request->address, !is_final, &block);
+    request->is_cached = false;
+    if (found == GC_LOOKUP_NOT_OURS || found == GC_LOOKUP_UNDECIDED)
+        return found == GC_LOOKUP_NOT_OURS ? GC_NOT_OURS : GC_BUSY;
+    struct gc_pool *pool = gc_block_pool(block);
+    if (core->debug != NULL)
+        request->is_described = gc_lookup_describe_locked(block, request->address, &request->found);
+    /* Against a thread that frees the block into its cache, without the lock. */
+    if (found == GC_LOOKUP_START &&
+        atomic_compare_exchange_strong_explicit(&block->state, &state, GC_BLOCK_FREEING,
+                                                memory_order_acq_rel, memory_order_relaxed)) {
+        request->block = block;
         return GC_OK;
-    *is_cached = state == GC_BLOCK_CACHED;
-    gc_pool_release(gc_block_pool(*block));
+    }
+    request->is_cached = found == GC_LOOKUP_START && state == GC_BLOCK_CACHED;
+    if (is_final || !request->is_cached)
+        gc_counter_add(&pool->context->device->stats.invalid_free_count, 1);
+    gc_pool_release(pool);
     return GC_INVALID_POINTER;
 }
 
-/* One that is in a magazine may be there for a moment only: another thread, that frees an address
- * twice, had found a record which is this block's by now. It gives way. */
-static enum gc_status take_freed(struct gc_core *core, uint64_t address, struct gc_block **block)
+/* A live block may be CACHED for a moment: a thread that frees another address twice found this
+ * record before it was reused, claims it and lets go. With the caches stopped no thread is between
+ * the two. */
+static enum gc_status claim_or_refuse(struct free_request *request)
 {
     for (;;) {
-        bool is_cached;
-        enum gc_status status = take_live(core, address, true, block, &is_cached);
-        if (!is_cached)
-            return status;
-        gc_tcache_stop_all(core);
-        status = take_live(core, address, false, block, &is_cached);
-        gc_tcache_resume_all(core);
+        enum gc_status status = claim(request, false);
+        if (!request->is_cached)
+            return status == GC_BUSY ? GC_INVALID_POINTER : status;
+        gc_tcache_stop_all(request->core);
+        status = claim(request, true);
+        gc_tcache_resume_all(request->core);
         if (status != GC_BUSY)
             return status;
     }
 }
 
+/* The debug aid waits for the device and fills the block, without the pool's lock; the block stays
+ * FREEING. False: its context was torn down meanwhile, and no lock is held. */
+static bool inspect(const struct free_request *request)
+{
+    const struct gc_block_info *found = &request->found;
+    struct gc_context *context = found->owner;
+    const struct gc_entry entry = {.address = found->address,
+                                   .requested_bytes = found->bytes,
+                                   .bytes = found->capacity,
+                                   .api = found->api};
+    gc_pool_release(&context->pool);
+    gc_debug_before_free(found, request->api);
+    gc_wait_lock_after_teardown(context);
+    if (!context->pool.is_dropped)
+        return true;
+    if (found->is_ordered)
+        gc_pool_uncount_ordered(&context->pool.shared, found->bytes);
+    gc_pool_release(&context->pool);
+    gc_context_count_destroyed(context, &entry);
+    return false;
+}
+
+/* The claimed block, in the hands of the debug aid; or why there is none. */
+static enum gc_status claim_with_debug(struct free_request *request)
+{
+    const enum gc_status status = claim_or_refuse(request);
+    if (request->core->debug == NULL)
+        return status;
+    if (status == GC_OK)
+        return inspect(request) ? GC_OK : GC_NOT_OURS;
+    const bool is_interior = request->is_described && request->found.address != request->address;
+    if (status == GC_INVALID_POINTER)
+        gc_debug_report_refused_free(request->core, request->address, request->api,
+                                     is_interior ? &request->found : NULL);
+    return status;
+}
+
 static enum gc_status free_block(struct gc_core *core, uint64_t address, struct gc_context *worker,
-                                 uint64_t stream, int *driver_code)
+                                 uint64_t stream, uint16_t api, int *driver_code)
 {
     const uint64_t start_ns = gc_core_now_ns(core);
-    struct gc_block *block;
-    enum gc_status status = take_freed(core, address, &block);
-    if (status == GC_BUSY)
-        return GC_INVALID_POINTER;
-    if (status == GC_INVALID_POINTER)
-        return refuse_free(core, address);
+    struct free_request request = {.core = core, .address = address, .api = api};
+    enum gc_status status = claim_with_debug(&request);
     if (status != GC_OK)
         return status;
-    struct gc_context *context = gc_block_pool(block)->context;
-    status = gc_defer_free_unlock(context, block, worker, stream, driver_code);
+    struct gc_context *context = gc_block_pool(request.block)->context;
+    status = gc_defer_free_unlock(context, request.block, worker, stream, driver_code);
     if (status == GC_OK) {
         const uint64_t end_ns = gc_core_now_ns(core);
         gc_histogram_add(&core->free_ns, end_ns - start_ns);
@@ -81,32 +127,28 @@ static enum gc_status free_block(struct gc_core *core, uint64_t address, struct 
 /* A free is counted for the device; figures by entry point are those of allocations. */
 enum gc_status gc_core_free(struct gc_core *core, uint64_t address, uint16_t api, int *driver_code)
 {
-    if (core->debug != NULL)
-        gc_debug_before_free(core, address, api);
-    return free_block(core, address, NULL, GC_STREAM_NONE, driver_code);
+    return free_block(core, address, NULL, GC_STREAM_NONE, api, driver_code);
 }
 
 enum gc_status gc_core_free_ordered(struct gc_core *core, uint64_t address,
                                     struct gc_context *worker, uint64_t stream, uint16_t api,
                                     int *driver_code)
 {
-    /* What is looked at when it is idle must not serve before. */
+    /* A block that the debug aid checks once it is idle must not serve before that. */
     const bool is_inspected = core->debug != NULL && core->mode == GC_MODE_CACHE;
     const bool is_named = stream != GC_STREAM_NONE && !is_inspected;
-    if (core->debug != NULL)
-        gc_debug_before_free(core, address, api);
-    return free_block(core, address, worker, is_named ? stream : GC_STREAM_OTHER, driver_code);
+    return free_block(core, address, worker, is_named ? stream : GC_STREAM_OTHER, api, driver_code);
 }
 
 enum gc_status gc_core_record_stream(struct gc_core *core, uint64_t address, uint64_t stream)
 {
     struct gc_block *block;
-    (void)stream; /* which one does not matter: the free waits for all */
-    const enum gc_status status = gc_lookup_lock_block(core, address, false, &block);
+    (void)stream; /* the free waits for all streams */
+    const enum gc_status status = gc_lookup_lock_block(core, address, &block);
     if (status != GC_OK)
         return status;
     struct gc_pool *pool = gc_block_pool(block);
-    const bool is_live = gc_lookup_is_live(block);
+    const bool is_live = block->address == address && gc_lookup_is_live(block);
     if (is_live)
         block->is_shared = true;
     gc_pool_release(pool);

@@ -1,5 +1,5 @@
-/* Devices and the records of tenants come: each is made known to all rooms that keep something of
- * it, the debug aids, the group, the peers. */
+/* Adds devices and records of tenants, and registers each with the rooms that keep state for it:
+ * the debug aid, the group, the peers. */
 #include "core/backing/peers.h"
 #include "core/debug/debug.h"
 #include "core/device/registry.h"
@@ -11,7 +11,8 @@
 
 /* ---- devices ---- */
 
-/* What the report shall say where the debug aids decide, not the device. */
+/* With GPUCACHE_DEBUG the debug aid decides how memory is backed, and gives the report the reason.
+ */
 static void describe_debug(struct gc_device *device)
 {
     char *reason = device->info.backend_reason;

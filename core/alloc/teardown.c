@@ -1,10 +1,10 @@
-/* Context teardown, in two phases.
+/* Context teardown, in two phases around the driver's call.
  *
- * Begun before the driver is asked: the content of the context's pools is detached, so that no
- * address of theirs is known when the driver gives it to another context; then the gate of the
- * context is closed. A thread that allocates, frees or asks meanwhile finds nothing, and waits for
- * the decision (core/device/wait.h). Finished after the driver did it: all goes. Cancelled where it
- * declined: the content is put back. */
+ * begin, before the call: detaches the content of the context's pools, so that none of their
+ * addresses is known when the driver reuses them for another context; then closes the context's
+ * gate and drains it (as percpu_ref does). A thread that allocates, frees or looks up meanwhile
+ * finds nothing and waits for the decision (core/device/wait.h). finish, after the driver
+ * succeeded: destroys everything. cancel, after it refused: reattaches the content. */
 #include "core/alloc/teardown.h"
 
 #include "core/backing/change.h"
@@ -20,7 +20,7 @@
 
 #include <stddef.h>
 
-/* ---- detaching, and back ---- */
+/* ---- detach and reattach ---- */
 
 static void empty_lists_locked(struct gc_pool *pool)
 {
@@ -44,7 +44,7 @@ static void move_back_locked(struct gc_pool *pool, const struct gc_pool_hidden *
         pool->streams[i] = detached->streams[i];
 }
 
-static void discard_hidden(struct gc_core *core, struct gc_pool_hidden *detached)
+static void free_detached(struct gc_core *core, struct gc_pool_hidden *detached)
 {
     if (detached == NULL)
         return;
@@ -52,8 +52,8 @@ static void discard_hidden(struct gc_core *core, struct gc_pool_hidden *detached
     gc_host_mem_unmap(&core->host, detached, sizeof(*detached));
 }
 
-/* Takes every block of the pool out of the pagemap, or puts it back. Where the pool could not be
- * detached before the driver was asked, an address may be another pool's by now. */
+/* Enters every block of the pool into the pagemap, or removes it. If the pool could not be detached
+ * before the driver's call, an address may belong to another pool already: that entry stays. */
 static void set_known_locked(struct gc_pool *pool, bool is_known)
 {
     for (struct gc_segment *segment = pool->content.segments; segment != NULL;
@@ -67,8 +67,8 @@ static void set_known_locked(struct gc_pool *pool, bool is_known)
     }
 }
 
-/* Stops the caches, so that no thread has a block of the pool in hand, and takes the pool's lock. A
- * change of mappings is waited for meanwhile, without either. */
+/* Stops the thread caches, so that no thread is between finding and claiming a block of the pool,
+ * and locks the pool. Waits for a change of mappings without either. */
 static void stop_and_lock(struct gc_context *context,
                           bool (*is_quiet_locked)(struct gc_pool *, void *), void *argument)
 {
@@ -97,7 +97,7 @@ static bool is_unchanged_locked(struct gc_pool *pool, void *unused)
     return !gc_change_is_active_locked(pool);
 }
 
-/* What the accounts know of a live block. */
+/* The entry of a live block. */
 static struct gc_entry live_entry(const struct gc_block *block)
 {
     return (struct gc_entry){
@@ -108,41 +108,42 @@ static struct gc_entry live_entry(const struct gc_block *block)
     };
 }
 
-/* A live block, or a segment of the driver's own memory, goes with its context, or is there as
- * before. */
-static void trace_block(struct gc_context *context, const struct gc_block *block, bool goes)
+/* Traces that a live block, or a segment of driver memory, is destroyed with its context
+ * (`is_destroyed`), or exists again after a cancelled teardown. */
+static void trace_block(struct gc_context *context, const struct gc_block *block, bool is_destroyed)
 {
     const struct gc_entry entry = live_entry(block);
-    gc_device_observe(context->device, goes ? GC_TRACE_FREE : GC_TRACE_ALLOC, &entry);
+    gc_device_observe(context->device, is_destroyed ? GC_TRACE_FREE : GC_TRACE_ALLOC, &entry);
 }
 
-static void trace_segment(struct gc_context *context, const struct gc_segment *segment, bool goes)
+static void trace_segment(struct gc_context *context, const struct gc_segment *segment,
+                          bool is_destroyed)
 {
-    gc_device_trace_memory(context->device, goes ? GC_TRACE_UNMAP : GC_TRACE_MAP, GC_TRACE_SEGMENT,
-                           segment->address, segment->bytes);
+    gc_device_trace_memory(context->device, is_destroyed ? GC_TRACE_UNMAP : GC_TRACE_MAP,
+                           GC_TRACE_SEGMENT, segment->address, segment->bytes);
 }
 
-/* What is hidden stands still. Told before the driver gives its addresses to others, that are to be
- * told of later. */
-static void trace_hidden(struct gc_context *context, const struct gc_pool_hidden *detached,
-                         bool goes)
+/* Emits the trace events of a detached pool, which nothing changes. Must run before the driver can
+ * reuse its addresses, so that the trace has the free before the next alloc. */
+static void trace_detached(struct gc_context *context, const struct gc_pool_hidden *detached,
+                           bool is_destroyed)
 {
     for (const struct gc_segment *segment = detached->content.segments; segment != NULL;
          segment = segment->next) {
-        if (!goes && segment->arena == NULL)
-            trace_segment(context, segment, goes);
+        if (!is_destroyed && segment->arena == NULL)
+            trace_segment(context, segment, is_destroyed);
         for (const struct gc_block *block = segment->first; block != NULL; block = block->next)
             if (block->state == GC_BLOCK_LIVE)
-                trace_block(context, block, goes);
-        if (goes && segment->arena == NULL)
-            trace_segment(context, segment, goes);
+                trace_block(context, block, is_destroyed);
+        if (is_destroyed && segment->arena == NULL)
+            trace_segment(context, segment, is_destroyed);
     }
 }
 
-/* Detaches the pool: it is as if it were dropped, hands nothing out, takes nothing back, nothing of
- * it is found, and the trace has no more of it. Without host memory it stays as it is, and its
- * addresses are forgotten a moment too late. */
-static void hide(struct gc_context *context)
+/* Detaches the pool: it serves nothing, takes no frees, and no address of it is found. Without host
+ * memory the pool stays attached, and its addresses leave the pagemap only after the driver's call.
+ */
+static void detach(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
     struct gc_pool_hidden *detached = gc_host_mem_map(&context->core->host, sizeof(*detached));
@@ -151,7 +152,8 @@ static void hide(struct gc_context *context)
     stop_and_lock(context, is_unchanged_locked, NULL);
     const bool is_detached = !pool->is_dropped;
     if (is_detached) {
-        /* First: who does not find a block looks at this, then for the hidden. */
+        /* First: a thread that finds no block reads this count, then searches the detached pools.
+         */
         atomic_fetch_add_explicit(&context->core->detached_count, 1, memory_order_seq_cst);
         set_known_locked(pool, false);
         move_content_locked(pool, detached);
@@ -160,19 +162,19 @@ static void hide(struct gc_context *context)
     }
     unlock_and_resume(context);
     if (is_detached)
-        trace_hidden(context, detached, true);
+        trace_detached(context, detached, true);
     else
         gc_host_mem_unmap(&context->core->host, detached, sizeof(*detached));
 }
 
-/* All is as it was. */
-static void show(struct gc_context *context)
+/* Undoes detach. */
+static void reattach(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
-    struct gc_pool_hidden *detached = pool->detached; /* whose end it is alone changes it */
+    struct gc_pool_hidden *detached = pool->detached; /* only the tearing thread changes it */
     if (detached == NULL)
         return;
-    trace_hidden(context, detached, false);
+    trace_detached(context, detached, false);
     gc_pool_acquire_plain(pool);
     move_back_locked(pool, detached);
     set_known_locked(pool, true);
@@ -180,10 +182,10 @@ static void show(struct gc_context *context)
     pool->detached = NULL;
     pool->is_dropped = false;
     gc_pool_release(pool);
-    discard_hidden(context->core, detached);
+    free_detached(context->core, detached);
 }
 
-static void forget_worker(struct gc_context *context, const struct gc_context *worker)
+static void drop_worker(struct gc_context *context, const struct gc_context *worker)
 {
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
@@ -195,21 +197,21 @@ static void forget_worker(struct gc_context *context, const struct gc_context *w
     gc_pool_release(pool);
 }
 
-static void forget_streams_of_device(struct gc_device *device, const struct gc_context *worker)
+static void drop_streams_of_device(struct gc_device *device, const struct gc_context *worker)
 {
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context))
-        forget_worker(context, worker);
+        drop_worker(context, worker);
 }
 
-/* Nothing that was freed in the order of the streams of the context, whosever the memory is, waits
- * for their marks, which go with it. */
-static void forget_streams(const struct gc_context *head)
+/* Blocks of any context that were freed in the order of this context's streams no longer wait for
+ * the fences of those streams, which are destroyed with it. */
+static void drop_streams(const struct gc_context *head)
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         struct gc_device *device = gc_core_find_device(head->core, i);
         if (device != NULL)
-            forget_streams_of_device(device, head);
+            drop_streams_of_device(device, head);
     }
 }
 
@@ -217,7 +219,7 @@ void gc_context_close_stream(struct gc_context *context, uint64_t stream)
 {
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
-    gc_fence_wait_streams_locked(context); /* or its mark would not be made */
+    gc_fence_wait_streams_locked(context); /* else the stream's fence would not be recorded */
     const bool is_listed = gc_stream_list_exists_locked(pool, stream);
     gc_pool_release(pool);
     if (is_listed)
@@ -235,8 +237,8 @@ void gc_context_close_stream(struct gc_context *context, uint64_t stream)
 
 /* ---- dropping ---- */
 
-/* Takes a block out of all accounts; the next of its segment is returned. What was live is kept
- * in `vanished`, linked by `previous`, until the lock is not held. */
+/* Removes a block from all accounts and returns the next of its segment. A live block is pushed on
+ * `destroyed`, linked by `previous`, to be traced without the lock. */
 static struct gc_block *drop_block_locked(struct gc_context *context, struct gc_block *block,
                                           struct gc_block **destroyed)
 {
@@ -245,7 +247,7 @@ static struct gc_block *drop_block_locked(struct gc_context *context, struct gc_
     gc_pool_clear_flags_locked(pool, block);
     if (block->state == GC_BLOCK_PENDING)
         gc_gauge_sub(pool->shared.pending, block->bytes);
-    /* A block that is being freed is settled by the thread that frees it. */
+    /* The thread that frees a FREEING block counts it. */
     if (block->state != GC_BLOCK_LIVE) {
         gc_pool_free_record_locked(pool, block);
         return next;
@@ -260,11 +262,11 @@ static struct gc_block *drop_block_locked(struct gc_context *context, struct gc_
     return next;
 }
 
-static void free_destroyed(struct gc_context *context, struct gc_block *block, bool is_told)
+static void free_destroyed(struct gc_context *context, struct gc_block *block, bool was_traced)
 {
     while (block != NULL) {
         struct gc_block *next = block->previous;
-        if (!is_told)
+        if (!was_traced)
             trace_block(context, block, true);
         gc_slab_free(context->pool.shared.blocks, block);
         block = next;
@@ -276,25 +278,24 @@ static bool detach_leftovers_locked(struct gc_pool *pool, void *leftovers)
     return gc_change_detach_leftovers_locked(pool, leftovers);
 }
 
-/* Their memory went with the driver's context. */
-static void free_segments(struct gc_context *context, struct gc_segment *segment, bool is_told)
+/* The memory was destroyed with the driver's context. */
+static void free_segments(struct gc_context *context, struct gc_segment *segment, bool was_traced)
 {
     while (segment != NULL) {
         struct gc_segment *next = segment->next;
-        if (!is_told)
+        if (!was_traced)
             trace_segment(context, segment, true);
         gc_slab_free(&context->device->segments, segment);
         segment = next;
     }
 }
 
-/* Takes all segments out of the pool and the accounts; those of the driver's own memory are
- * returned. */
+/* Removes all segments from the pool and the accounts. Returns those of driver memory. */
 static struct gc_segment *drop_segments_locked(struct gc_context *context,
                                                struct gc_block **destroyed)
 {
     struct gc_pool *pool = &context->pool;
-    struct gc_segment *gone = NULL;
+    struct gc_segment *removed = NULL;
     struct gc_segment *next;
     for (struct gc_segment *segment = pool->content.segments; segment != NULL; segment = next) {
         next = segment->next;
@@ -304,13 +305,13 @@ static struct gc_segment *drop_segments_locked(struct gc_context *context,
             block = drop_block_locked(context, block, destroyed);
         atomic_store_explicit(&segment->pool, NULL, memory_order_release);
         if (segment->arena != NULL)
-            continue; /* buried with the pages */
+            continue; /* destroyed with its arena: gc_change_destroy_leftovers */
         gc_context_uncharge(context, segment->bytes);
-        segment->next = gone;
-        gone = segment;
+        segment->next = removed;
+        removed = segment;
     }
     empty_lists_locked(pool);
-    return gone;
+    return removed;
 }
 
 static void free_spares_locked(struct gc_pool *pool)
@@ -323,7 +324,8 @@ static void free_spares_locked(struct gc_pool *pool)
     pool->spare_count = 0;
 }
 
-/* Empties the pool for good. Mapped memory does not go with the driver's context. */
+/* Empties the pool permanently. Mapped memory is not destroyed with the driver's context: it is
+ * unmapped and released here. */
 static void drop_pool(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
@@ -337,14 +339,14 @@ static void drop_pool(struct gc_context *context)
     pool->detached = NULL;
     pool->is_dropped = true;
     struct gc_block *destroyed = NULL;
-    struct gc_segment *gone = drop_segments_locked(context, &destroyed);
+    struct gc_segment *removed = drop_segments_locked(context, &destroyed);
     free_spares_locked(pool);
     context->peer_count = 0;
     unlock_and_resume(context);
-    discard_hidden(context->core, detached);
+    free_detached(context->core, detached);
     free_destroyed(context, destroyed, detached != NULL);
     gc_fence_drop(context);
-    free_segments(context, gone, detached != NULL);
+    free_segments(context, removed, detached != NULL);
     gc_change_destroy_leftovers(context, &leftovers);
 }
 
@@ -361,7 +363,7 @@ static void drop_record(struct gc_context *record)
         gc_debug_drop_context(record);
 }
 
-/* Nobody means to end the context meanwhile, who would hide what goes here. */
+/* The claimed gate keeps a teardown of the handle, which would detach this pool, out. */
 bool gc_context_drop_record(struct gc_context *record)
 {
     struct gc_gate *gate = &record->head->gate;
@@ -374,9 +376,10 @@ bool gc_context_drop_record(struct gc_context *record)
     return is_mine;
 }
 
-/* ---- the end ---- */
+/* ---- the two phases ---- */
 
-/* Nothing has to be waited for: all work that could use it went with its contexts. */
+/* Releases the idle memory of device-owned pools that no context uses any more: all work that could
+ * use it was destroyed with its contexts. */
 static void empty_ordered(struct gc_context *ordered)
 {
     for (struct gc_context *record = ordered; record != NULL;
@@ -390,13 +393,12 @@ static void empty_ordered(struct gc_context *ordered)
         int ignored;
         if (is_unused && gc_fence_synchronize(record, GC_FOREVER, &ignored) == GC_OK) {
             gc_defer_collect(record);
-            gc_reclaim_empty_pool(record);
+            gc_release_pool(record);
         }
     }
 }
 
-/* The end of a context took peers away: memory of devices that no context uses any more goes back.
- */
+/* A teardown removes peers: device-owned pools may have become unused. */
 static void empty_all_ordered(struct gc_core *core)
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
@@ -410,29 +412,29 @@ struct gc_context *gc_core_teardown_begin(struct gc_core *core, uint64_t handle)
 {
     struct gc_context *head = gc_core_find_context(core, handle);
     while (head != NULL && !gc_gate_claim(&head->gate))
-        head = gc_core_find_context(core, handle); /* it went; another may have the handle now */
+        head = gc_core_find_context(core, handle); /* destroyed; the handle may be reused */
     if (head == NULL)
         return NULL;
     for (struct gc_context *record = head; record != NULL; record = gc_context_next_record(record))
         if (!head->is_device)
             gc_defer_wait_peers(record);
-    /* First, since who changes mappings may have to go in to end it. */
+    /* Before the gate closes: a thread that changes mappings may have to enter it to finish. */
     for (struct gc_context *record = head; record != NULL; record = gc_context_next_record(record))
-        hide(record);
+        detach(record);
     gc_gate_close(&head->gate);
-    forget_streams(head);
+    drop_streams(head);
     return head;
 }
 
 void gc_core_teardown_cancel(struct gc_context *head)
 {
     for (struct gc_context *record = head; record != NULL; record = gc_context_next_record(record))
-        show(record);
+        reattach(record);
     gc_gate_set(&head->gate, GC_GATE_OPEN);
 }
 
-/* The driver may give the handle to another context at any moment: what goes by the handle goes
- * while it is still known for this one, whose gate other threads wait at. */
+/* The driver may reuse the handle at any moment: records keyed by the handle are removed while it
+ * still names this context, at whose gate other threads wait. */
 void gc_core_teardown_finish(struct gc_context *head)
 {
     if (head->handle != 0) /* 0 marks records that outlive contexts */

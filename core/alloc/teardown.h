@@ -1,15 +1,14 @@
-/* Records of contexts, and streams, that go. */
+/* Teardown of contexts, of single records, of streams: see teardown.c. */
 #ifndef GC_TEARDOWN_H
 #define GC_TEARDOWN_H
 
 #include "core/device/context.h"
 
-/* The stream is gone: what was freed in its order waits for all work, also where the pool is
- * hidden.
- */
+/* The stream is destroyed: blocks freed in its order wait for all work from now on, also those of a
+ * detached pool. */
 void gc_context_close_stream(struct gc_context *context, uint64_t stream);
-/* The record goes, its handle stays: drops its pool, what is mapped is unmapped. False: it went
- * with its handle already. */
+/* Drops the pool of one record, mapped memory included; the handle stays. False: a teardown of the
+ * handle has dropped it already. */
 bool gc_context_drop_record(struct gc_context *record);
 
 #endif

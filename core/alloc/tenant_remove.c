@@ -1,6 +1,6 @@
-/* The end of a tenant. Its pools are closed first, so that nothing of them is in use and nothing
- * comes into use; then what is pending is waited for, everything goes back to the driver, and the
- * records go with their addresses. Where a step fails the pools are opened again. */
+/* Removes a tenant: closes its pools, so that no block is or becomes live; waits for pending
+ * blocks; releases all memory to the driver; drops the records with their address ranges. If a step
+ * fails the pools are opened again. */
 #include "core/device/publish.h"
 #include "core/device/tenant.h"
 
@@ -16,7 +16,7 @@
 
 typedef enum gc_status step(struct gc_context *record);
 
-/* All records of the tenant on all devices, until one says no. */
+/* Visits all records of the tenant on all devices; stops at the first failure. */
 static enum gc_status visit_records(struct gc_tenant *tenant, step *visit)
 {
     enum gc_status status = GC_OK;
@@ -32,7 +32,7 @@ static enum gc_status visit_records(struct gc_tenant *tenant, step *visit)
 
 /* ---- closing ---- */
 
-/* Whether any block is the program's, or on its way to or from it. */
+/* Whether any block is live, or being allocated or freed. */
 static bool is_used_locked(const struct gc_pool *pool)
 {
     for (const struct gc_segment *segment = pool->content.segments; segment != NULL;
@@ -44,7 +44,7 @@ static bool is_used_locked(const struct gc_pool *pool)
     return false;
 }
 
-/* What threads keep goes to the pool, which hands nothing out from then on. */
+/* Flushes the thread caches and closes the pool, which serves nothing from then on. */
 static enum gc_status close_record(struct gc_context *record)
 {
     struct gc_pool *pool = &record->pool;
@@ -67,7 +67,7 @@ static enum gc_status open_record(struct gc_context *record)
     return GC_OK;
 }
 
-/* ---- giving back ---- */
+/* ---- releasing ---- */
 
 static enum gc_status drain_record(struct gc_context *record)
 {
@@ -79,7 +79,7 @@ static enum gc_status drain_record(struct gc_context *record)
     return GC_OK;
 }
 
-/* Whether the driver's memory is all away: addresses may be left. */
+/* Whether all driver memory is released; reserved addresses may be left. */
 static bool is_empty(struct gc_pool *pool)
 {
     gc_pool_acquire_plain(pool);
@@ -94,17 +94,17 @@ static bool is_empty(struct gc_pool *pool)
 static enum gc_status empty_record(struct gc_context *record)
 {
     struct gc_pool *pool = &record->pool;
-    gc_reclaim_empty_pool(record);
-    /* What another thread was giving back may have been refused. */
+    gc_release_pool(record);
+    /* The driver may have refused a release of another thread. */
     if (gc_device_wait_releases(record->device, record->quota, GC_RECLAIM_WAIT_NS))
-        gc_reclaim_empty_pool(record);
+        gc_release_pool(record);
     if (!is_empty(pool) && !gc_context_is_dropped(record))
         return gc_context_is_capturing(record) ? GC_CAPTURING : GC_DRIVER;
     const enum gc_status status = gc_range_release(record);
-    return status == GC_INVALID_ARGUMENT ? GC_OK : status; /* dropped: it went with its handle */
+    return status == GC_INVALID_ARGUMENT ? GC_OK : status; /* dropped: destroyed with its handle */
 }
 
-/* It has nothing of the driver's any more. */
+/* The record holds no memory of the driver. */
 static enum gc_status drop_record(struct gc_context *record)
 {
     if (gc_context_drop_record(record))
@@ -137,8 +137,7 @@ static void end_removal(struct gc_tenant *tenant, enum gc_tenant_state state)
     gc_lock_release(&tenant->core->registry);
 }
 
-/* Whether it has allocations that are in no pool. Its pools are closed, so the figures are exact.
- */
+/* Whether the tenant has non-pool allocations. Its pools are closed, so the figures are exact. */
 static bool has_direct(const struct gc_tenant *tenant)
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
@@ -153,7 +152,7 @@ static bool has_direct(const struct gc_tenant *tenant)
     return false;
 }
 
-static enum gc_status leave(struct gc_tenant *tenant)
+static enum gc_status remove_records(struct gc_tenant *tenant)
 {
     static step *const steps[] = {drain_record, empty_record, drop_record};
     enum gc_status status = visit_records(tenant, close_record);
@@ -171,7 +170,7 @@ enum gc_status gc_core_remove_tenant(struct gc_core *core, struct gc_tenant *ten
     enum gc_status status = begin_removal(tenant);
     if (status != GC_OK)
         return status;
-    status = leave(tenant);
+    status = remove_records(tenant);
     if (status != GC_OK)
         (void)visit_records(tenant, open_record);
     end_removal(tenant, status == GC_OK ? GC_TENANT_REMOVED : GC_TENANT_OPEN);

@@ -1,4 +1,5 @@
-/* The right to change what is mapped, and the end of a pool whose memory is. */
+/* Serialises changes of a pool's mappings (one flag and a condition variable per pool), and
+ * destroys the mapped memory of a dropped pool. */
 #include "core/backing/change.h"
 
 #include "core/backing/swapped.h"
@@ -26,44 +27,45 @@ void gc_change_read_peers_locked(struct gc_change *change)
         if (!gc_context_is_dropped(context->peers[i]))
             add_device(change, context->peers[i]->device->info.ordinal);
     }
-    /* Also where no context is there yet. */
+    /* Also devices that have no context yet. */
     for (int i = 0; context->is_device && i < GC_DEVICE_MAX; i++) {
         if (gc_device_is_open_to(context->device, i))
             add_device(change, i);
     }
 }
 
-/* Whether a thread swaps it in. */
-static bool is_coming_locked(const struct gc_swap *swap)
+/* Whether a thread swaps the memory in. */
+static bool is_swapping_in_locked(const struct gc_swap *swap)
 {
     return swap->is_swapping_in;
 }
 
-/* What a change does beside changing mappings. */
-#define WAITS_FOR_SWAP 1U    /* until what is swapped out is back */
-#define WAITS_FOR_WORK 2U    /* so that captures forbid it */
-#define WAITS_FOR_SWAP_IN 4U /* until what comes back has come */
+/* Events that a change waits for. */
+#define WAITS_FOR_SWAP 1U    /* all swapped-out memory is swapped in */
+#define WAITS_FOR_WORK 2U    /* submitted work completes: a capture forbids the change */
+#define WAITS_FOR_SWAP_IN 4U /* a swap-in that is under way ends */
 
 static bool must_wait_locked(const struct gc_pages *pages, unsigned kind)
 {
     return pages->is_changing &&
            (pages->swap == NULL || (kind & WAITS_FOR_SWAP) != 0 ||
-            ((kind & WAITS_FOR_SWAP_IN) != 0 && is_coming_locked(pages->swap)));
+            ((kind & WAITS_FOR_SWAP_IN) != 0 && is_swapping_in_locked(pages->swap)));
 }
 
-/* Whether it waits for memory that is away until somebody asks for it. */
+/* Whether the change waits for swapped-out memory that nobody swaps in yet. */
 static bool waits_for_resume_locked(const struct gc_pages *pages, unsigned kind)
 {
-    return pages->swap != NULL && (kind & WAITS_FOR_SWAP) != 0 && !is_coming_locked(pages->swap);
+    return pages->swap != NULL && (kind & WAITS_FOR_SWAP) != 0 &&
+           !is_swapping_in_locked(pages->swap);
 }
 
-/* *must_serve, where set: the caller is to hear what is asked meanwhile, and come again. */
+/* *must_serve: GC_BUSY, the caller must serve requests of other processes and try again. */
 static enum gc_status begin_locked(struct gc_change *change, unsigned kind, bool *must_serve)
 {
     struct gc_pool *pool = &change->context->pool;
-    const bool hears = gc_core_serves_in_threads(change->context->core);
+    const bool is_server = gc_core_serves_in_threads(change->context->core);
     while (must_wait_locked(&pool->pages, kind)) {
-        *must_serve = hears && waits_for_resume_locked(&pool->pages, kind);
+        *must_serve = is_server && waits_for_resume_locked(&pool->pages, kind);
         if (*must_serve)
             return GC_BUSY;
         gc_lock_wait(&pool->lock, &pool->pages.changed);
@@ -122,11 +124,11 @@ void gc_change_end(struct gc_change *change)
     gc_context_wait_end(&change->set);
 }
 
-/* ---- the end ---- */
+/* ---- teardown ---- */
 
 static bool is_being_changed_locked(const struct gc_pages *pages)
 {
-    return pages->is_changing && (pages->swap == NULL || is_coming_locked(pages->swap));
+    return pages->is_changing && (pages->swap == NULL || is_swapping_in_locked(pages->swap));
 }
 
 bool gc_change_is_active_locked(const struct gc_pool *pool)
@@ -142,9 +144,9 @@ void gc_change_wait(struct gc_pool *pool)
     gc_pool_release(pool);
 }
 
-/* What a dropped pool had swapped out, or NULL; the change that it was is over. Nobody swaps it in.
- */
-static struct gc_swap *take_swapped_locked(struct gc_pool *pool)
+/* Detaches the swapped-out memory of a dropped pool (NULL: none) and ends its change. No thread
+ * swaps it in. */
+static struct gc_swap *detach_swap_locked(struct gc_pool *pool)
 {
     struct gc_pages *pages = &pool->pages;
     struct gc_swap *swap = pages->swap;
@@ -170,7 +172,7 @@ bool gc_change_detach_leftovers_locked(struct gc_pool *pool, struct gc_leftovers
     struct gc_pages *pages = &pool->pages;
     if (is_being_changed_locked(pages))
         return false;
-    struct gc_swap *swap = take_swapped_locked(pool);
+    struct gc_swap *swap = detach_swap_locked(pool);
     const uint64_t before = pages->idle_count;
     *leftovers = (struct gc_leftovers){.swap = swap,
                                        .arenas = pages->arenas,
@@ -196,7 +198,7 @@ void gc_arena_destroy(struct gc_context *context, struct gc_arena *arena)
     gc_host_mem_unreserve(arena, gc_arena_host_bytes(arena->slot_count));
 }
 
-/* False: the device still has it. */
+/* False: the device still holds the page. */
 static bool destroy_page(struct gc_context *context, struct gc_page *page)
 {
     const struct gc_driver *driver = &context->core->driver;
@@ -206,7 +208,7 @@ static bool destroy_page(struct gc_context *context, struct gc_page *page)
     return is_gone;
 }
 
-/* The end of the run of slots with pages that starts at `i`. */
+/* The end of the run of mapped slots that starts at `i`. */
 static uint64_t mapped_end(const struct gc_arena *arena, uint64_t i)
 {
     while (i < arena->touched_count && arena->slots[i].page != NULL)
@@ -214,7 +216,7 @@ static uint64_t mapped_end(const struct gc_arena *arena, uint64_t i)
     return i;
 }
 
-/* A run that the driver does not take as one is tried page by page. */
+/* Unmaps a run in one call; if the driver refuses, page by page. */
 static void unmap_slots(struct gc_context *context, const struct gc_arena *arena, uint64_t i,
                         uint64_t end)
 {
@@ -233,8 +235,8 @@ static void unmap_slots(struct gc_context *context, const struct gc_arena *arena
     }
 }
 
-/* Unmaps everything first, so that no page is mapped when it is given back. What will not be
- * unmapped stays with the device: returns how many pages. */
+/* Unmaps each page everywhere before it is released. Returns the number of pages that the driver
+ * did not unmap or release: they stay charged. */
 static uint64_t destroy_arena(struct gc_context *context, struct gc_arena *arena)
 {
     uint64_t stuck = 0;

@@ -1,9 +1,10 @@
-/* A request whose place is not backed: its block is carved, its slots get pages, and it becomes
- * live; or all is as it was.
+/* The slow path of an allocation in mapped memory: splits a block off a free block whose slots lack
+ * pages, maps pages there and makes the block live; on failure everything is undone.
  *
- * Under the lock: choose the place, count the use, take idle pages, reserve the budget of the
- * others. Without it (gc_map_call_driver): create pages, unmap what was lent, map, give access.
- * Under the lock again: make pages and slots say what the driver did. */
+ * Under the pool's lock: choose the place (best fit), pin its slots, pop idle pages, charge the
+ * pages to create. Without it (gc_map_call_driver): create pages, unmap, map, grant access. Under
+ * it again: commit the result to the records. At most one driver call per run of like slots, plus
+ * one create and one map call per page. */
 #include "core/backing/map.h"
 
 #include "core/backing/peers.h"
@@ -18,15 +19,14 @@ static bool is_small(const struct gc_map_op *map_op)
     return map_op->arena->segment->size_class == GC_CLASS_SMALL;
 }
 
-/* ---- the driver's part: slots go from stage to stage, neighbours that are alike in one call ----
- */
+/* ---- the driver's part: slots advance by stages, a run of like neighbours in one call ---- */
 
 static uint64_t address_of(const struct gc_map_op *map_op, uint64_t i)
 {
     return map_op->arena->segment->address + i * map_op->pool->pages.page_bytes;
 }
 
-static enum gc_status refuse(struct gc_map_op *map_op, int code)
+static enum gc_status fail(struct gc_map_op *map_op, int code)
 {
     map_op->refusal->driver_code = code;
     map_op->is_device_full = code == map_op->context->core->driver.out_of_memory;
@@ -51,7 +51,7 @@ static enum gc_status create_pages(struct gc_map_op *map_op)
                                          map_op->pool->pages.page_bytes, &page->handle));
         if (code != 0) {
             gc_slab_free(&context->device->page_records, page);
-            return refuse(map_op, code);
+            return fail(map_op, code);
         }
         slot->planned = page;
         map_op->create_count--;
@@ -60,7 +60,7 @@ static enum gc_status create_pages(struct gc_map_op *map_op)
     return GC_OK;
 }
 
-/* The end of the run of slots in `stage` that starts at `i`, all with a page or all without. */
+/* The end of the run of slots in `stage` that starts at `i`: all with a page, or all without. */
 static uint64_t run_end(const struct gc_map_op *map_op, uint64_t i, enum gc_slot_stage stage)
 {
     const bool has_page = gc_map_slot(map_op, i)->page != NULL;
@@ -127,7 +127,7 @@ static int grant_run(struct gc_map_op *map_op, uint64_t i, uint64_t end)
 
 typedef int step_run(struct gc_map_op *map_op, uint64_t i, uint64_t end);
 
-/* Takes each run of slots from one stage to the next. */
+/* Advances each run of slots from one stage to the next. */
 static enum gc_status advance(struct gc_map_op *map_op, enum gc_slot_stage from, step_run *step)
 {
     for (uint64_t i = map_op->first; i < map_op->end; i++) {
@@ -136,7 +136,7 @@ static enum gc_status advance(struct gc_map_op *map_op, enum gc_slot_stage from,
         const uint64_t end = run_end(map_op, i, from);
         const int code = step(map_op, i, end);
         if (code != 0)
-            return refuse(map_op, code);
+            return fail(map_op, code);
         set_stage(map_op, i, end, from + 1);
         i = end - 1;
     }
@@ -148,7 +148,7 @@ enum gc_status gc_map_call_driver(struct gc_map_op *map_op)
     GC_ASSERT(gc_lock_held_count() == 0);
     int code = 0;
     if (map_op->must_unmap && !gc_submit_quiesce(map_op->context, &code))
-        return code != 0 ? refuse(map_op, code) : GC_OUT_OF_MEMORY;
+        return code != 0 ? fail(map_op, code) : GC_OUT_OF_MEMORY;
     enum gc_status status = create_pages(map_op);
     if (status == GC_OK)
         status = advance(map_op, GC_SLOT_PENDING, unmap_run);
@@ -177,7 +177,7 @@ uint64_t gc_map_undo_create(struct gc_map_op *map_op)
         }
         if (slot->stage >= GC_SLOT_MAPPED ||
             driver->page_release(driver->self, context->handle, page->handle) != 0)
-            continue; /* it stays, idle */
+            continue; /* the page stays, idle */
         slot->planned = NULL;
         gc_slab_free(&context->device->page_records, page);
         map_op->create_count++;
@@ -186,10 +186,10 @@ uint64_t gc_map_undo_create(struct gc_map_op *map_op)
     return map_op->create_count;
 }
 
-/* ---- the plan ---- */
+/* ---- the choice of pages ---- */
 
-/* More than the peak that may be held. A plan is to save memory, and what departs from it is not
- * known to come again. */
+/* Bytes above the peak that the pool may hold. Less with a plan: a plan is there to save memory,
+ * and an allocation that deviates from it may never recur. */
 static uint64_t slack_bytes(const struct gc_map_op *map_op, uint64_t peak)
 {
     return map_op->pool->content.planned != NULL
@@ -197,8 +197,8 @@ static uint64_t slack_bytes(const struct gc_map_op *map_op, uint64_t peak)
                : (peak >> GC_PAGE_SLACK_SHIFT) + GC_PAGE_SLACK_BYTES;
 }
 
-/* Chooses for each slot whether it gets an idle page or a new one. What was chosen before stays. */
-static void plan_pages_locked(struct gc_map_op *map_op, bool is_thrifty)
+/* Chooses an idle or a new page for each slot. An earlier choice stays. */
+static void choose_pages_locked(struct gc_map_op *map_op, bool is_thrifty)
 {
     struct gc_pages *pages = &map_op->pool->pages;
     struct gc_device *device = map_op->context->device;
@@ -228,31 +228,31 @@ static void plan_pages_locked(struct gc_map_op *map_op, bool is_thrifty)
     gc_pages_publish_idle_locked(map_op->pool, before);
 }
 
-static bool reserve_budget(struct gc_map_op *map_op)
+static bool charge_new_pages(struct gc_map_op *map_op)
 {
     return gc_context_charge(map_op->context, map_op->create_count * map_op->pool->pages.page_bytes,
                              &map_op->held, &map_op->refusal->charge_failure);
 }
 
-static enum gc_status plan_locked(struct gc_map_op *map_op, bool is_thrifty)
+static enum gc_status choose_and_charge_locked(struct gc_map_op *map_op, bool is_thrifty)
 {
     map_op->must_unmap = false;
     for (uint64_t i = map_op->first; i < map_op->end; i++)
         map_op->must_unmap |= gc_map_slot(map_op, i)->stage == GC_SLOT_PENDING &&
                               gc_map_slot(map_op, i)->page != NULL;
-    plan_pages_locked(map_op, is_thrifty);
-    if (reserve_budget(map_op))
+    choose_pages_locked(map_op, is_thrifty);
+    if (charge_new_pages(map_op))
         return GC_OK;
-    plan_pages_locked(map_op, true);
-    if (reserve_budget(map_op))
+    choose_pages_locked(map_op, true);
+    if (charge_new_pages(map_op))
         return GC_OK;
     map_op->create_count = 0;
     return GC_OUT_OF_MEMORY;
 }
 
-/* ---- what came of it ---- */
+/* ---- the result ---- */
 
-/* Pages and slots say what the driver did. */
+/* Makes the records of the slot and its page match the driver. */
 static void commit_slot_locked(struct gc_map_op *map_op, struct gc_slot *slot, bool is_done)
 {
     struct gc_pool *pool = map_op->pool;
@@ -293,7 +293,7 @@ static void abort_locked(struct gc_map_op *map_op)
     map_op->block = NULL;
 }
 
-static void release_budget(struct gc_map_op *map_op, uint64_t count)
+static void uncharge_unused(struct gc_map_op *map_op, uint64_t count)
 {
     if (count == 0)
         return;
@@ -313,7 +313,8 @@ static void make_live_locked(struct gc_map_op *map_op)
 
 /* ---- the place ---- */
 
-/* What lies behind a block in its last page, and the block after it, must be in the pagemap too. */
+/* The pagemap must know the addresses up to the end of the block's last page, and the start of the
+ * block after it. */
 static uint64_t end_to_prepare(const struct gc_pool *pool, const struct gc_arena *arena,
                                uint64_t end)
 {
@@ -323,7 +324,7 @@ static uint64_t end_to_prepare(const struct gc_pool *pool, const struct gc_arena
     return gc_min_u64(rounded + GC_GRANULE, arena->segment->address + arena->segment->bytes);
 }
 
-/* Comes with the lock and goes without: the place must be looked for again. */
+/* Called with the lock, returns without it: the caller must search the place again. */
 static enum gc_status prepare_unlock(struct gc_map_op *map_op, const struct gc_place *place)
 {
     struct gc_pool *pool = map_op->pool;
@@ -333,12 +334,12 @@ static enum gc_status prepare_unlock(struct gc_map_op *map_op, const struct gc_p
     gc_pool_release(pool);
     const enum gc_status status =
         gc_pagemap_prepare(&map_op->context->core->pagemap, start, end - start);
-    if (status == GC_OK) /* the holder's own */
+    if (status == GC_OK) /* only the thread that has the change writes it */
         arena->prepared_end = gc_max_u64(arena->prepared_end, end);
     return status;
 }
 
-/* Where addresses cannot be added those of the other class are better than none. */
+/* A pool that cannot add addresses also uses those of the other class. */
 static bool find_place_locked(const struct gc_map_op *map_op, struct gc_place *place)
 {
     const struct gc_pool *pool = map_op->pool;
@@ -353,7 +354,7 @@ static bool find_place_locked(const struct gc_map_op *map_op, struct gc_place *p
             gc_pool_find_place_locked(pool, other, bytes, map_op->segment_spec->is_tight, place));
 }
 
-/* Carves the block: with GC_OK the lock is held, else not. */
+/* Splits the block off. GC_OK: the lock is held; else not. */
 static enum gc_status split_and_lock(struct gc_map_op *map_op)
 {
     struct gc_pool *pool = map_op->pool;
@@ -383,7 +384,7 @@ static enum gc_status split_and_lock(struct gc_map_op *map_op)
             gc_pool_release(pool);
             status = gc_range_add(map_op->context, map_op->segment_spec->size_class,
                                   map_op->spec->bytes);
-            /* Its addresses are all in use: only what the tenant frees itself makes room. */
+            /* All addresses of the tenant are in use: only its own frees help. */
             map_op->refusal->charge_failure.is_quota_short = status == GC_OUT_OF_MEMORY;
         }
         if (status != GC_OK)
@@ -403,7 +404,7 @@ static void finish_locked(struct gc_map_op *map_op, enum gc_status status)
     gc_pool_release(map_op->pool);
 }
 
-/* The driver does its part. */
+/* Without the lock: the driver's part, then the result. */
 static enum gc_status map_block_unlocked(struct gc_map_op *map_op)
 {
     uint64_t unused = 0;
@@ -414,11 +415,11 @@ static enum gc_status map_block_unlocked(struct gc_map_op *map_op)
         unused = gc_map_undo_create(map_op);
     gc_pool_acquire_plain(map_op->pool);
     finish_locked(map_op, status);
-    release_budget(map_op, unused);
+    uncharge_unused(map_op, unused);
     return status;
 }
 
-/* One attempt; the change is begun. */
+/* One attempt; the caller has the change. `is_thrifty`: creates no page while one is idle. */
 static enum gc_status map_block(struct gc_map_op *map_op, bool is_thrifty, uint64_t *address)
 {
     struct gc_pool *pool = map_op->pool;
@@ -427,7 +428,7 @@ static enum gc_status map_block(struct gc_map_op *map_op, bool is_thrifty, uint6
     if (status != GC_OK)
         return status;
     *address = map_op->block->address;
-    map_op->first = 0; /* a second attempt may find a hole of a plain segment */
+    map_op->first = 0; /* a second attempt may find a free block of a plain segment */
     map_op->end = 0;
     if (map_op->arena != NULL) {
         gc_pages_slots(pool, map_op->arena, *address, map_op->block->bytes, &map_op->first,
@@ -435,7 +436,7 @@ static enum gc_status map_block(struct gc_map_op *map_op, bool is_thrifty, uint6
         needed = gc_pages_use_locked(pool, map_op->arena, *address, map_op->block->bytes);
     }
     if (needed > 0)
-        status = plan_locked(map_op, is_thrifty);
+        status = choose_and_charge_locked(map_op, is_thrifty);
     if (needed == 0 || status != GC_OK) {
         finish_locked(map_op, status);
         return status;
@@ -471,7 +472,7 @@ enum gc_status gc_map_alloc(struct gc_context *context, const struct gc_segment_
             status = map_block(&map_op, true, address);
         gc_change_end(&map_op.change);
     }
-    /* A capture, or a driver that maps no more: plain memory still has its chance. */
+    /* A capture, or a driver that maps nothing more: a segment may still succeed. */
     return status == GC_DRIVER && segment_spec->at == 0
                ? gc_segment_create(context, segment_spec, spec, address, refusal)
                : status;

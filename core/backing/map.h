@@ -1,6 +1,6 @@
-/* Pages for slots that need them, step by step: for map.c and for pause/swap_in.c. A change is
- * begun; slots are GC_SLOT_PENDING, with a page that is planned for them or without: then one is
- * created, whose budget is reserved. */
+/* The driver's part of a map operation, for map.c and pause/swap_in.c. The caller has the change
+ * and has set the slots to GC_SLOT_PENDING, each with an idle page planned for it or without one:
+ * then a page is created, which is charged already. */
 #ifndef GC_MAP_H
 #define GC_MAP_H
 
@@ -16,13 +16,13 @@ struct gc_map_op {
     struct gc_segment_failure *refusal;
     struct gc_block *block;
     struct gc_arena *arena;
-    uint64_t first; /* slots of the block: [first, end) */
+    uint64_t first; /* the block's slots: [first, end) */
     uint64_t end;
-    uint64_t create_count; /* pages that are to be created; their budget is reserved */
-    struct gc_charge held; /* of the budget, to be confirmed */
+    uint64_t create_count; /* pages to create; charged */
+    struct gc_charge held; /* that charge, until it is committed */
     bool must_unmap;
-    bool is_device_full; /* the driver had no page more */
-    bool may_be_thrifty; /* and idle pages were left */
+    bool is_device_full; /* the driver was out of memory */
+    bool may_be_thrifty; /* and there are idle pages to remap: try again with those */
 };
 
 static inline struct gc_slot *gc_map_slot(const struct gc_map_op *map_op, uint64_t i)
@@ -30,14 +30,14 @@ static inline struct gc_slot *gc_map_slot(const struct gc_map_op *map_op, uint64
     return &map_op->arena->slots[i];
 }
 
-/* Creates, unmaps what is in the way, maps, gives access. No lock. What the driver did shows in the
- * stages of the slots. */
+/* Creates pages, unmaps the slots' old pages, maps, grants access. No lock may be held. The stage
+ * of each slot records how far the driver got. */
 enum gc_status gc_map_call_driver(struct gc_map_op *map_op) GC_CHECKED;
-/* After a failure: pages that were created go back, as far as the driver takes them. Returns how
- * many went, with those that never came. No lock. */
+/* After a failure: releases the created pages, as far as the driver does. Returns the number of
+ * pages to uncharge: released or never created. No lock may be held. */
 uint64_t gc_map_undo_create(struct gc_map_op *map_op);
 
-/* Pages and slots say what the driver did; no slot is changing any more. */
+/* Makes the records of pages and slots match the driver; no slot is changing any more. */
 void gc_map_commit_locked(struct gc_map_op *map_op, bool is_done);
 
 #endif

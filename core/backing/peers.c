@@ -1,4 +1,5 @@
-/* Peers: devices that get access to the memory of a context, mapped now or later. */
+/* Peers of a context: their devices get access to its memory, that which is mapped and that which
+ * will be. */
 #include "core/backing/peers.h"
 
 #include "core/debug/guard.h"
@@ -7,10 +8,10 @@
 
 #include <stddef.h>
 
-/* ---- what is mapped already ---- */
+/* ---- memory that is mapped already ---- */
 
-/* The run of mapped slots that starts at `i` or after; false if there is none. The change under
- * way is the caller's, so the slots stand still. */
+/* The first run of mapped slots at or after `i`; false if there is none. The caller has the change,
+ * so the slots do not change. */
 static bool next_run(const struct gc_arena *arena, uint64_t *i, uint64_t *end)
 {
     while (*i < arena->touched_count && arena->slots[*i].page == NULL)
@@ -21,7 +22,7 @@ static bool next_run(const struct gc_arena *arena, uint64_t *i, uint64_t *end)
     return *i < *end;
 }
 
-/* The driver's code of the last refusal, or 0. */
+/* Returns the driver's code of the last refusal, or 0. */
 static int grant_arena(struct gc_change *change, const struct gc_arena *arena)
 {
     const struct gc_context *context = change->context;
@@ -39,7 +40,7 @@ static int grant_arena(struct gc_change *change, const struct gc_arena *arena)
     return refused;
 }
 
-/* The same for all arenas. */
+/* As grant_arena, for all arenas. */
 static int grant_all(struct gc_change *change)
 {
     struct gc_pages *pages = &change->context->pool.pages;
@@ -52,8 +53,8 @@ static int grant_all(struct gc_change *change)
     return refused;
 }
 
-/* What is away comes back open to all peers there are then. What has come back already, where the
- * rest could not, is shared with it. */
+/* Memory is swapped out: the swap-in grants access to the peers of that time. This covers a part
+ * that was swapped in before the swap-in failed. */
 static void grant_later(struct gc_context *context)
 {
     gc_pool_acquire_plain(&context->pool);
@@ -61,10 +62,10 @@ static void grant_later(struct gc_context *context)
     gc_pool_release(&context->pool);
 }
 
-/* A device more gets access to all that is mapped, also in a capture. GC_DRIVER with the driver's
- * code; what comes after the refusal is shared all the same, and it is tried again when something
- * is mapped. */
-static enum gc_status share_mapped(struct gc_context *context, int *driver_code)
+/* Grants a new peer's device access to everything mapped, also in a capture. GC_DRIVER with the
+ * driver's code: the runs after a refused one are granted all the same, and the refused one is
+ * tried again at the next map operation. */
+static enum gc_status grant_mapped(struct gc_context *context, int *driver_code)
 {
     struct gc_change change;
     if (context->pool.pages.page_bytes == 0)
@@ -90,31 +91,31 @@ void gc_peers_grant_rest(struct gc_change *change)
         (void)grant_all(change);
 }
 
-/* What is mapped from now on is shared anyhow. */
-static void share_mappings(struct gc_context *context)
+/* Later map operations grant access themselves. */
+static void grant_mappings(struct gc_context *context)
 {
     int code = 0;
-    if (share_mapped(context, &code) != GC_OK)
+    if (grant_mapped(context, &code) != GC_OK)
         gc_log_write(context->core->log, GC_LOG_WARN,
                      "memory of device %d that is mapped already is not open to a peer (driver "
                      "code %d)",
                      context->device->info.ordinal, code);
 }
 
-/* ---- who becomes a peer ---- */
+/* ---- new peers ---- */
 
-/* For one record; `peer` is a head. */
+/* Of one record; `peer` is a head. */
 static void add_peer(struct gc_context *context, struct gc_context *peer)
 {
     if (!gc_context_begin_opening(context, peer))
         return;
-    share_mappings(context);
+    grant_mappings(context);
     if (context->core->debug != NULL)
         gc_guard_grant_access(context);
     gc_context_end_opening(context);
 }
 
-/* The head first: who makes a record meanwhile copies it from there. */
+/* The head first: a thread that creates a record meanwhile copies the head's peers. */
 static void add_peer_to_all(struct gc_context *head, struct gc_context *peer)
 {
     for (struct gc_context *record = head; record != NULL; record = gc_context_next_record(record))
@@ -128,7 +129,8 @@ void gc_context_add_peer(struct gc_context *context, struct gc_context *peer)
         return;
     (void)gc_submit_leave_single_stream(context->core, &ignored);
     add_peer_to_all(context->head, peer->head);
-    /* Stream-ordered memory is asked for by its contexts, which hand it on as they do their own. */
+    /* The context uses stream-ordered memory, of the device's pool, as its own: its peers may, too.
+     */
     struct gc_context *ordered = gc_device_ordered(context->device);
     if (ordered != NULL && ordered != context->head)
         add_peer_to_all(ordered, peer->head);
@@ -156,5 +158,5 @@ void gc_device_open_ordered(struct gc_device *device, int ordinal)
 {
     struct gc_context *ordered = gc_device_admit(device, ordinal);
     for (; ordered != NULL; ordered = gc_context_next_record(ordered))
-        share_mappings(ordered);
+        grant_mappings(ordered);
 }

@@ -1,5 +1,5 @@
-/* Ranges of addresses: from the driver, filled with arenas, and back. An ordinary pool takes as
- * many as it needs, one arena each; a tenant's takes one, which its arenas tile. */
+/* Address ranges: reserved from the driver, filled with arenas, freed. A pool reserves as many as
+ * it needs, one arena each; a tenant's pool reserves one, which its arenas tile. */
 #include "core/backing/range.h"
 
 #include "core/backing/change.h"
@@ -14,7 +14,7 @@ static uint64_t whole_pages(uint64_t bytes, uint64_t page_bytes)
     return (bytes + page_bytes - 1) / page_bytes * page_bytes;
 }
 
-/* As many addresses as the driver gives: fewer are tried where it refuses. */
+/* Reserves as many addresses as the driver allows: halves the size while it refuses. */
 static int reserve_range(struct gc_context *context, uint64_t needed, uint64_t *address,
                          uint64_t *bytes)
 {
@@ -31,7 +31,7 @@ static int reserve_range(struct gc_context *context, uint64_t needed, uint64_t *
     }
 }
 
-/* Over reserved addresses, ready to be added; NULL: no host memory. */
+/* Creates an arena over reserved addresses, not yet in the pool. NULL: no host memory. */
 static struct gc_arena *create_arena(struct gc_context *context, enum gc_size_class size_class,
                                      uint64_t address, uint64_t bytes)
 {
@@ -51,29 +51,29 @@ static struct gc_arena *create_arena(struct gc_context *context, enum gc_size_cl
     segment->address = address;
     segment->bytes = bytes;
     segment->size_class = (uint8_t)size_class;
-    /* Where its one free block starts. */
+    /* For the start of its one free block. */
     if (gc_pagemap_prepare(&context->core->pagemap, address, GC_GRANULE) == GC_OK)
         return arena;
     gc_arena_destroy(context, arena);
     return NULL;
 }
 
-/* A driver that gives no addresses at all is not asked again. Only the holder of the change adds
- * arenas. */
+/* A driver that reserves no addresses at all is not called again. Only the thread that has the
+ * change adds arenas. */
 static enum gc_status record_failure(struct gc_context *context)
 {
     struct gc_pages *pages = &context->pool.pages;
     if (pages->arenas == NULL) {
         atomic_store_explicit(&pages->is_refused, true, memory_order_relaxed);
         gc_log_write(context->core->log, GC_LOG_WARN,
-                     "device %d gives no range of addresses to map memory in: plain "
+                     "device %d reserves no address range to map memory in: plain "
                      "allocations are used",
                      context->device->info.ordinal);
     }
     return GC_DRIVER;
 }
 
-/* The arenas tile the range, which is the pool's only one if `is_only`. */
+/* Adds arenas, which tile a range, to the pool. `is_only`: the pool has no other range. */
 static enum gc_status add_arenas(struct gc_context *context, struct gc_arena *const *arenas,
                                  uint32_t count, bool is_only)
 {
@@ -93,8 +93,7 @@ static enum gc_status add_arenas(struct gc_context *context, struct gc_arena *co
     return GC_OK;
 }
 
-/* Arenas for `sizes` of bytes beside each other in a range that was reserved; the range is given
- * back where that fails. */
+/* Fills a reserved range with neighbouring arenas of `sizes` bytes; on failure frees the range. */
 static enum gc_status fill_range(struct gc_context *context, uint64_t address,
                                  const uint64_t *sizes, const enum gc_size_class *classes,
                                  uint32_t count, bool is_only)
@@ -119,13 +118,13 @@ static enum gc_status fill_range(struct gc_context *context, uint64_t address,
         if (count <= made)
             gc_arena_destroy(context, arenas[count - 1]);
     }
-    /* A range that the driver keeps is addresses, not memory. */
+    /* If the driver refuses, addresses are lost, no memory. */
     (void)driver->address_free(driver->self, context->handle, address, bytes);
     return GC_NO_HOST_MEMORY;
 }
 
-/* A tenant's addresses are all reserved at first. The part of small blocks lies beside: they are
- * to leave no holes between large ones. */
+/* Reserves all addresses of a tenant at once. Small blocks have an arena of their own, so that they
+ * do not fragment that of the large ones. */
 static enum gc_status add_only_range(struct gc_context *context)
 {
     static const enum gc_size_class classes[] = {GC_CLASS_LARGE, GC_CLASS_SMALL};
@@ -155,7 +154,7 @@ enum gc_status gc_range_add(struct gc_context *context, enum gc_size_class size_
     return fill_range(context, address, &range_bytes, &size_class, 1, false);
 }
 
-/* Twice the bytes of the places, or at least those. */
+/* Reserves twice the planned bytes, or else just those. */
 static int reserve_planned(struct gc_context *context, uint64_t places_bytes, uint64_t *address,
                            uint64_t *bytes)
 {
@@ -191,8 +190,7 @@ enum gc_status gc_range_add_planned(struct gc_context *context, uint64_t bytes)
     return GC_NO_HOST_MEMORY;
 }
 
-/* The addresses of a pool that has no pages any more leave it: its arenas, with their one free
- * block each. */
+/* Removes the arenas of a pool that has no pages; each has one free block. */
 static struct gc_arena *remove_arenas_locked(struct gc_pool *pool, struct gc_block **blocks)
 {
     struct gc_arena *arenas = pool->pages.arenas;
@@ -228,7 +226,7 @@ static void drop_range(struct gc_context *context, struct gc_arena *arenas,
     }
 }
 
-/* Without host memory for a record it stays reserved for good. */
+/* Without host memory for the record the range stays reserved permanently. */
 static void keep_range(struct gc_context *head, uint64_t address, uint64_t bytes)
 {
     struct gc_core *core = head->core;
@@ -259,8 +257,8 @@ void gc_range_release_kept(struct gc_context *head)
     }
 }
 
-/* A graph that was captured with memory of the range may still be run. The driver must not give the
- * addresses to anybody else then: it would write there. Where nothing is mapped it fails. */
+/* A graph captured with memory of the range may still run. The driver must not reuse the addresses
+ * then: the graph would write to other memory. With nothing mapped there its launch fails. */
 static int free_range(struct gc_context *context, uint64_t address, uint64_t bytes)
 {
     struct gc_core *core = context->core;

@@ -1,3 +1,5 @@
+/* Segments of driver memory: the budget is charged before the driver allocates and uncharged after
+ * it has freed, so that the account never is below the memory held. */
 #include "core/backing/segment.h"
 
 #include "core/base/assert.h"
@@ -8,7 +10,7 @@
 
 #include <stddef.h>
 
-/* Instead of the driver's code: it was not asked. */
+/* In place of a driver code: the driver was not called. */
 #define NOT_IDLE (-1)
 
 static int call_mem_alloc(struct gc_context *context, const struct gc_segment_spec *segment_spec,
@@ -26,27 +28,26 @@ static int call_mem_alloc(struct gc_context *context, const struct gc_segment_sp
     return code;
 }
 
-/* How memory goes back: in the order of a stream, or in none; known to be idle, or as the program's
- * own free, which waits. */
-struct manner {
-    uint64_t stream; /* GC_STREAM_NONE: in none */
-    bool is_idle;
+/* How the driver frees. */
+struct free_mode {
+    uint64_t stream; /* in the order of this stream; GC_STREAM_NONE: of none */
+    bool is_idle;    /* no work uses the memory; else the free waits, as the program's own */
 };
 
-static int mem_free(struct gc_context *context, uint64_t address, struct manner manner)
+static int mem_free(struct gc_context *context, uint64_t address, struct free_mode mode)
 {
     const struct gc_driver *driver = &context->core->driver;
     const uint64_t handle = context->handle;
-    if (manner.stream != GC_STREAM_NONE && driver->mem_free_ordered != NULL)
+    if (mode.stream != GC_STREAM_NONE && driver->mem_free_ordered != NULL)
         return GC_CALL_IF_OPEN(
-            context, driver->mem_free_ordered(driver->self, handle, address, manner.stream));
-    if (manner.is_idle && driver->mem_free_idle != NULL)
+            context, driver->mem_free_ordered(driver->self, handle, address, mode.stream));
+    if (mode.is_idle && driver->mem_free_idle != NULL)
         return GC_CALL_IF_OPEN(context, driver->mem_free_idle(driver->self, handle, address));
     return GC_CALL_IF_OPEN(context, driver->mem_free(driver->self, handle, address));
 }
 
-static int return_memory(struct gc_context *context, uint64_t address, uint64_t bytes,
-                         struct manner manner)
+static int release_memory(struct gc_context *context, uint64_t address, uint64_t bytes,
+                          struct free_mode mode)
 {
     const struct gc_driver *driver = &context->core->driver;
     const bool is_debugged = context->core->debug != NULL;
@@ -54,25 +55,25 @@ static int return_memory(struct gc_context *context, uint64_t address, uint64_t 
     if (is_debugged)
         gc_debug_on_release(context, address, bytes);
     if (!is_debugged || !gc_guard_mem_free(context, address, &code))
-        code = mem_free(context, address, manner);
-    /* And the memory with it; of a stream's order it may be said of the stream's. */
-    if (code == driver->context_is_gone && manner.stream == GC_STREAM_NONE)
+        code = mem_free(context, address, mode);
+    /* The memory went with its context. For a free in a stream the code may mean the stream's
+     * context, which is another. */
+    if (code == driver->context_is_gone && mode.stream == GC_STREAM_NONE)
         code = 0;
     if (code == 0)
         gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_SEGMENT, address, bytes);
     return code;
 }
 
-/* The reserved bytes stay charged where the driver does not take the memory back: it is still held.
- */
+/* The bytes stay charged if the driver does not free the memory: it is still held. */
 static void undo_mem_alloc(struct gc_context *context, uint64_t address, uint64_t bytes)
 {
-    const struct manner unused = {.stream = GC_STREAM_NONE, .is_idle = true};
-    if (return_memory(context, address, bytes, unused) == 0)
+    const struct free_mode unused = {.stream = GC_STREAM_NONE, .is_idle = true};
+    if (release_memory(context, address, bytes, unused) == 0)
         gc_context_uncharge(context, bytes);
 }
 
-/* Reserves and asks the driver. */
+/* Charges, then allocates from the driver. */
 static enum gc_status alloc_memory(struct gc_context *context,
                                    const struct gc_segment_spec *segment_spec, uint64_t *address,
                                    struct gc_segment_failure *refusal)
@@ -80,7 +81,7 @@ static enum gc_status alloc_memory(struct gc_context *context,
     struct gc_core *core = context->core;
     struct gc_charge held;
     GC_ASSERT(gc_lock_held_count() == 0);
-    if (context->is_device) /* such memory would go with a context */
+    if (context->is_device) /* driver memory would be destroyed with some context */
         return GC_NOT_SUPPORTED;
     if (!gc_context_charge(context, segment_spec->bytes, &held, &refusal->charge_failure))
         return GC_OUT_OF_MEMORY;
@@ -101,7 +102,7 @@ static enum gc_status alloc_memory(struct gc_context *context,
     return GC_OK;
 }
 
-/* The memory went with the context, but for a block with pages of its own. */
+/* The memory was destroyed with the context, except a debug block with pages of its own. */
 static void uncharge_dropped(struct gc_context *context, const struct gc_segment *segment)
 {
     int ignored;
@@ -112,7 +113,7 @@ static void uncharge_dropped(struct gc_context *context, const struct gc_segment
     gc_context_uncharge(context, segment->bytes);
 }
 
-/* A block for the claim, or without one a free one. */
+/* With `spec` one live block for it, without it one free block. */
 static void add_locked(struct gc_context *context, struct gc_segment *segment,
                        const struct gc_alloc_spec *spec)
 {
@@ -185,37 +186,37 @@ enum gc_status gc_segment_create_free(struct gc_context *context,
     return gc_segment_create(context, segment_spec, NULL, &ignored, refusal);
 }
 
-/* The driver kept it: back into the pool, unless the context, and the memory with it, went
- * meanwhile. */
+/* The driver refused: puts the segment back into the pool. False: the context, and the memory with
+ * it, was destroyed meanwhile. */
 static bool restore(struct gc_context *context, struct gc_segment *segment, struct gc_block *block,
-                    const struct gc_entry *noted)
+                    const struct gc_entry *freed)
 {
     struct gc_pool *pool = &context->pool;
     gc_wait_lock_after_teardown(context);
     const bool alive = !pool->is_dropped;
     if (alive) {
-        gc_pool_restore_locked(pool, segment, block, noted != NULL ? GC_BLOCK_LIVE : GC_BLOCK_FREE);
-        if (noted != NULL)
-            gc_context_uncount_free(context, noted);
+        gc_pool_restore_locked(pool, segment, block, freed != NULL ? GC_BLOCK_LIVE : GC_BLOCK_FREE);
+        if (freed != NULL)
+            gc_context_uncount_free(context, freed);
     }
     gc_pool_release(pool);
     return alive;
 }
 
 int gc_segment_release(struct gc_context *context, struct gc_segment *segment,
-                       struct gc_block *block, const struct gc_entry *noted)
+                       struct gc_block *block, const struct gc_entry *freed)
 {
     struct gc_device *device = context->device;
     GC_ASSERT(gc_lock_held_count() == 0);
-    /* What comes from the bins may be idle in the order of the one stream only. */
+    /* A block from the bins may be idle in the order of the single stream only. */
     int ignored;
-    const bool is_idle = noted != NULL || gc_submit_quiesce(context, &ignored);
+    const bool is_idle = freed != NULL || gc_submit_quiesce(context, &ignored);
     const bool is_driven = context->core->mode != GC_MODE_CACHE || segment->is_plain;
-    const struct manner manner = {.stream = noted != NULL ? noted->stream : GC_STREAM_NONE,
-                                  .is_idle = noted == NULL || !is_driven};
+    const struct free_mode mode = {.stream = freed != NULL ? freed->stream : GC_STREAM_NONE,
+                                   .is_idle = freed == NULL || !is_driven};
     const int code =
-        is_idle ? return_memory(context, segment->address, segment->bytes, manner) : NOT_IDLE;
-    if (code != 0 && restore(context, segment, block, noted))
+        is_idle ? release_memory(context, segment->address, segment->bytes, mode) : NOT_IDLE;
+    if (code != 0 && restore(context, segment, block, freed))
         return code;
     gc_context_uncharge(context, segment->bytes);
     gc_slab_free(&device->segments, segment);

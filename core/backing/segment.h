@@ -1,4 +1,4 @@
-/* Segments and the driver: how one is allocated, budget included, and how it goes back. */
+/* Segments of driver memory: charge and allocate, release and uncharge. */
 #ifndef GC_BACKING_SEGMENT_H
 #define GC_BACKING_SEGMENT_H
 
@@ -8,31 +8,31 @@
 struct gc_context;
 struct gc_entry;
 
-/* What an attempt that failed leaves to say. */
+/* Why an attempt failed. */
 struct gc_segment_failure {
     int driver_code;
     struct gc_charge_failure charge_failure;
 };
 
-/* Reserves, asks the driver, adds the segment to the context's pool and carves a live block from it
- * at once. GC_OUT_OF_MEMORY: budget or driver; GC_DRIVER with refusal->driver_code;
- * GC_INVALID_ARGUMENT: the context was dropped meanwhile; GC_NO_HOST_MEMORY. Nothing is held after
- * a failure. No lock may be held. */
+/* Charges the budget, allocates from the driver, adds the segment to the context's pool and splits
+ * a live block off it. GC_OUT_OF_MEMORY: budget or driver; GC_DRIVER with refusal->driver_code;
+ * GC_INVALID_ARGUMENT: the context was dropped meanwhile; GC_NO_HOST_MEMORY. A failure leaves
+ * nothing allocated or charged. No lock may be held. */
 enum gc_status gc_segment_create(struct gc_context *context,
                                  const struct gc_segment_spec *segment_spec,
                                  const struct gc_alloc_spec *spec, uint64_t *address,
                                  struct gc_segment_failure *refusal) GC_CHECKED;
 
-/* The same without a block: all of it is free. For class planned. */
+/* As gc_segment_create, without a live block: all of the segment is free. For class planned. */
 enum gc_status gc_segment_create_free(struct gc_context *context,
                                       const struct gc_segment_spec *segment_spec,
                                       struct gc_segment_failure *refusal) GC_CHECKED;
 
-/* Gives a segment that was removed from its pool, and whose memory is idle, back to the driver.
- * Returns the driver's code, or -1 where the memory turned out not to be idle; on refusal the
- * segment is in the pool again, its one block live as it was if `noted` says what was, else free.
- * No lock may be held; the caller has begun a give-back of the device. */
+/* Releases an idle segment that was removed from its pool. Returns the driver's code, or -1 if the
+ * memory was not idle after all. On failure the segment is in the pool again; its one block is live
+ * if `freed` is its entry (the program's own free), else free (NULL). No lock may be held; the
+ * caller is in gc_device_release_begin. */
 int gc_segment_release(struct gc_context *context, struct gc_segment *segment,
-                       struct gc_block *block, const struct gc_entry *noted);
+                       struct gc_block *block, const struct gc_entry *freed);
 
 #endif

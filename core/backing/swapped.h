@@ -1,15 +1,15 @@
-/* What is swapped out of a pool: the record of a change that lasts until all is back. */
+/* Swapped-out memory of a pool: the record of a change that lasts until all of it is swapped in. */
 #ifndef GC_SWAPPED_H
 #define GC_SWAPPED_H
 
 #include "core/backing/change.h"
 #include "core/backing/segment.h"
 
-/* A slot whose page is away. */
+/* A slot whose page is swapped out. */
 struct gc_swapped_slot {
     struct gc_slot *slot;
     struct gc_arena *arena;
-    uint64_t number; /* of its copy */
+    uint64_t number; /* of the page in the copy */
 };
 
 struct gc_swap {
@@ -19,11 +19,11 @@ struct gc_swap {
     uint64_t host_bytes; /* of this record with the list */
     uint64_t count;      /* in the list, by arena and slot; their slots are GC_SLOT_PENDING */
     bool is_swapping_in; /* one thread swaps it in */
-    struct gc_segment_failure refusal; /* its attempts */
+    struct gc_segment_failure refusal; /* of the attempts to swap in */
     struct gc_swapped_slot list[];
 };
 
-/* Frees host memory only. NULL is ignored. No lock. (change.c) */
+/* Frees host memory only; ignores NULL. No lock may be held. Defined in change.c. */
 void gc_swapped_free(struct gc_context *context, struct gc_swap *swap);
 
 #endif

@@ -1,4 +1,5 @@
-/* Pages that go back, and mappings that others get access to. */
+/* Releases idle pages, the longest idle first: pop them, unmap, release; pages that the driver
+ * refuses become idle again. Neighbouring slots are unmapped in one call. */
 #include "core/backing/unmap.h"
 
 #include "core/base/assert.h"
@@ -7,7 +8,7 @@
 
 #include <stddef.h>
 
-/* ---- giving back ---- */
+/* ---- release ---- */
 
 static void choose_locked(struct gc_purge_list *purge, uint64_t enough_bytes)
 {
@@ -36,7 +37,7 @@ static const struct gc_arena *arena_of(const struct gc_pool *pool, const struct 
     return arena;
 }
 
-/* Unmaps what is to go at the slot and beside it, in one call. */
+/* Unmaps the run of pending slots around `slot` in one call. */
 static bool unmap_around(struct gc_context *context, struct gc_slot *slot)
 {
     const struct gc_driver *driver = &context->core->driver;
@@ -152,7 +153,7 @@ uint64_t gc_unmap_release_idle(struct gc_context *context, uint64_t enough_bytes
     gc_pool_acquire_plain(pool);
     choose_locked(&purge, enough_bytes);
     gc_pool_release(pool);
-    const uint64_t given = release_chosen(&purge);
+    const uint64_t released = release_chosen(&purge);
     gc_change_end(&purge.change);
-    return given;
+    return released;
 }

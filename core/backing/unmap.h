@@ -1,28 +1,29 @@
-/* Pages that leave, step by step: for who gives idle ones back (unlend.c) and who swaps out
- * (swap.c). A change is begun; no work uses the pages any more. */
+/* Unmaps and releases pages, step by step, for the release of idle pages (unmap.c) and for swap-out
+ * (core/pause/). The caller has the change; no work uses the pages any more. */
 #ifndef GC_UNMAP_H
 #define GC_UNMAP_H
 
 #include "core/backing/change.h"
 
-/* Pages on their way out, linked by `next`; their slots are GC_SLOT_PENDING. */
+/* Pages to release; their slots are GC_SLOT_PENDING. */
 struct gc_purge_list {
     struct gc_change change;
-    struct gc_page *first;
-    bool is_mapped; /* one of them is */
+    struct gc_page *first; /* linked by `next` */
+    bool is_mapped;        /* at least one page is mapped */
 };
 
-/* Unmaps the pages everywhere; the first refusal ends it. No lock. Slots that came free are
- * GC_SLOT_UNMAPPED. */
+/* Unmaps the pages from all their slots, which become GC_SLOT_UNMAPPED; stops at the first slot
+ * that the driver refuses. No lock may be held. */
 void gc_unmap_pages(const struct gc_purge_list *purge);
-/* Pages and slots say what was unmapped; all those slots are GC_SLOT_NONE. No lock. */
+/* Makes the records of pages and slots match the driver; all slots become GC_SLOT_NONE. No lock may
+ * be held. */
 void gc_unmap_detach(const struct gc_purge_list *purge);
-/* The same for one page. */
+/* As gc_unmap_detach, for one page. */
 void gc_unmap_detach_locked(struct gc_pool *pool, const struct gc_page *page);
-/* The pages that are mapped nowhere go, up to the first one that the driver does not take; the
- * others are left in the list. Returns how many went. No lock. */
+/* Releases the pages that are mapped nowhere, up to the first one that the driver refuses; the rest
+ * stays in the list. Returns the number of pages released. No lock may be held. */
 uint64_t gc_unmap_release(struct gc_purge_list *purge);
-/* The pages, linked by `next`, are idle. */
+/* Makes the pages, linked by `next`, idle. */
 void gc_unmap_make_idle_locked(struct gc_pool *pool, struct gc_page *page);
 
 #endif

@@ -111,25 +111,28 @@ static bool find_freed(struct gc_debugger *debug, uint64_t address, struct gc_de
     return is_found;
 }
 
-void gc_debug_report_bad_free(struct gc_core *core, uint64_t address, uint16_t api)
+void gc_debug_report_refused_free(struct gc_core *core, uint64_t address, uint16_t api,
+                                  const struct gc_block_info *live)
 {
-    struct gc_block_info live;
     struct gc_debug_freed freed;
-    if (core->debug == NULL)
-        return;
-    const bool is_live = gc_core_find_block(core, address, &live) == GC_OK;
-    const bool is_freed = !is_live && find_freed(core->debug, address, &freed);
+    const bool is_freed = live == NULL && find_freed(core->debug, address, &freed);
     gc_log_write(core->log, GC_LOG_ERROR, "%s was given 0x%llx, which %s", api_name(core, api),
                  (unsigned long long)address,
-                 is_live    ? "is not the start of"
-                 : is_freed ? "was freed already:"
-                            : "is no block");
-    if (is_live)
+                 live != NULL ? "is not the start of"
+                 : is_freed   ? "was freed already:"
+                              : "is no block");
+    if (live != NULL)
         gc_log_write(core->log, GC_LOG_ERROR, "  block %llu at 0x%llx, %llu bytes, allocated by %s",
-                     (unsigned long long)live.id, (unsigned long long)live.address,
-                     (unsigned long long)live.bytes, api_name(core, live.api));
+                     (unsigned long long)live->id, (unsigned long long)live->address,
+                     (unsigned long long)live->bytes, api_name(core, live->api));
     if (is_freed)
         log_history(core, &freed, " ");
+}
+
+void gc_debug_report_unknown_free(struct gc_core *core, uint64_t address, uint16_t api)
+{
+    if (core->debug != NULL)
+        gc_debug_report_refused_free(core, address, api, NULL);
 }
 
 void gc_debug_report_fault(struct gc_core *core)
@@ -300,25 +303,23 @@ static void record_free(struct gc_debugger *debug, const struct gc_debug_freed *
     gc_lock_release(&debug->lock);
 }
 
-void gc_debug_before_free(struct gc_core *core, uint64_t address, uint16_t api)
+void gc_debug_before_free(const struct gc_block_info *info, uint16_t api)
 {
-    struct gc_debugger *debug = core->debug;
+    struct gc_context *context = info->owner;
+    struct gc_core *core = context->core;
     const struct gc_driver *driver = &core->driver;
-    struct gc_block_info info;
-    if (gc_core_find_block(core, address, &info) != GC_OK || info.address != address)
-        return;
-    struct gc_context *context = info.owner;
+    const uint64_t address = info->address;
     if (gc_context_is_dropped(context))
         return;
     struct gc_debug_freed freed = {
         .address = address,
-        .bytes = info.capacity,
-        .requested_bytes = info.bytes,
-        .id = info.id,
+        .bytes = info->capacity,
+        .requested_bytes = info->bytes,
+        .id = info->id,
         .at_ns = driver->clock_ns(driver->self),
         .context = context,
         .thread = (uint32_t)syscall(SYS_gettid),
-        .api = info.api,
+        .api = info->api,
         .free_api = api,
     };
     struct gc_wait_set set;
@@ -329,10 +330,10 @@ void gc_debug_before_free(struct gc_core *core, uint64_t address, uint16_t api)
         freed.is_filled =
             !gc_guard_has(core, address) &&
             GC_CALL_IF_OPEN(context, driver->fill(driver->self, context->handle, address,
-                                                  info.capacity, GC_DEBUG_FREED)) == 0;
+                                                  info->capacity, GC_DEBUG_FREED)) == 0;
     }
     gc_context_wait_end(&set);
-    record_free(debug, &freed);
+    record_free(core->debug, &freed);
 }
 
 void gc_debug_on_release(struct gc_context *context, uint64_t address, uint64_t bytes)

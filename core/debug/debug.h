@@ -65,10 +65,13 @@ static inline bool gc_debug_maps_blocks(const struct gc_core *core)
  */
 void gc_debug_on_alloc(struct gc_context *context, uint64_t address, uint64_t bytes,
                        uint64_t requested_bytes);
-/* Entry point `api` is about to free a live block: waits, checks the block's end, fills its memory
- * and records the free. */
-void gc_debug_before_free(struct gc_core *core, uint64_t address, uint16_t api);
-/* Memory is about to be released to the driver: checks its poison. */
+/* Entry point `api` frees the block, which is FREEING. */
+void gc_debug_before_free(const struct gc_block_info *info, uint16_t api);
+/* Entry point `api` was refused the free of `address`. `live`: the live block that contains the
+ * address; NULL: none does. */
+void gc_debug_report_refused_free(struct gc_core *core, uint64_t address, uint16_t api,
+                                  const struct gc_block_info *live);
+/* Memory goes back to the driver. */
 void gc_debug_on_release(struct gc_context *context, uint64_t address, uint64_t bytes);
 /* The context is dropped: its records are checked no more, its guarded blocks are unmapped. */
 void gc_debug_drop_context(struct gc_context *context);

@@ -1,4 +1,5 @@
-/* Waits for a decision of another thread: the outcome of a context teardown, or a resume. */
+/* Waits for another thread's decision. A teardown is polled, every PAUSE_NS for at most
+ * PATIENCE_NS; a resume is waited for on the gate's futex. */
 #include "core/device/wait.h"
 
 #include "core/base/assert.h"
@@ -9,26 +10,27 @@
 #include <time.h>
 
 #define PAUSE_NS 50000
-/* The longest wait for a teardown: at process exit its thread may be stuck in a driver that is shut
- * down. */
-#define TEARDOWN_WAIT_NS UINT64_C(10000000000)
-/* How often a waiting thread polls for requests if no helper thread listens. */
+/* The longest wait for a teardown: at process exit the tearing thread may be stuck in a driver that
+ * is unloaded. */
+#define PATIENCE_NS UINT64_C(10000000000)
+/* The interval in which a thread that waits for a resume serves requests, without a helper thread.
+ */
 #define LISTEN_MS 20
 
-/* ---- teardown ---- */
+/* ---- context teardown ---- */
 
-/* Usually the driver destroys the context. If it refuses, or another user holds the primary
- * context, the context stays usable; callers must not treat it as destroyed. */
+/* Most teardowns finish. If the driver refuses, or an unseen owner retains a primary context, other
+ * threads may go on using it and must not get an error. */
 void gc_wait_lock_after_teardown(struct gc_context *context)
 {
-    const struct timespec pause = {0, PAUSE_NS};
+    const struct timespec moment = {0, PAUSE_NS};
     const struct gc_driver *driver = &context->core->driver;
-    GC_ASSERT(gc_lock_held_count() == 0); /* the thread that tears the context down needs locks */
-    const uint64_t end_ns = driver->clock_ns(driver->self) + TEARDOWN_WAIT_NS;
+    GC_ASSERT(gc_lock_held_count() == 0); /* the tearing thread needs them */
+    const uint64_t end_ns = driver->clock_ns(driver->self) + PATIENCE_NS;
     gc_pool_acquire_plain(&context->pool);
     while (context->pool.detached != NULL) {
         gc_pool_release(&context->pool);
-        nanosleep(&pause, NULL);
+        nanosleep(&moment, NULL);
         const bool is_over = driver->clock_ns(driver->self) >= end_ns;
         gc_pool_acquire_plain(&context->pool);
         if (is_over)
@@ -39,12 +41,12 @@ void gc_wait_lock_after_teardown(struct gc_context *context)
 bool gc_wait_teardown(struct gc_context *context, unsigned reattach_count)
 {
     gc_wait_lock_after_teardown(context);
-    const bool stays = !context->pool.is_dropped;
+    const bool is_alive = !context->pool.is_dropped;
     gc_pool_release(&context->pool);
-    return stays && gc_core_reattach_count(context->core) != reattach_count;
+    return is_alive && gc_core_reattach_count(context->core) != reattach_count;
 }
 
-static bool has_detached_locked(const struct gc_pool *pool, uint64_t address)
+static bool is_detached_locked(const struct gc_pool *pool, uint64_t address)
 {
     const struct gc_segment *segment =
         pool->detached == NULL ? NULL : pool->detached->content.segments;
@@ -56,12 +58,12 @@ static bool has_detached_locked(const struct gc_pool *pool, uint64_t address)
 static enum gc_detached wait_address(struct gc_context *context, uint64_t address)
 {
     gc_pool_acquire_plain(&context->pool);
-    const bool is_detached = has_detached_locked(&context->pool, address);
+    const bool is_detached = is_detached_locked(&context->pool, address);
     gc_pool_release(&context->pool);
     if (!is_detached)
         return GC_DETACHED_NOT;
     gc_wait_lock_after_teardown(context);
-    const bool is_decided = !has_detached_locked(&context->pool, address);
+    const bool is_decided = !is_detached_locked(&context->pool, address);
     gc_pool_release(&context->pool);
     return is_decided ? GC_DETACHED_RESOLVED : GC_DETACHED_STILL;
 }
@@ -86,9 +88,9 @@ enum gc_detached gc_wait_detached(struct gc_core *core, uint64_t address)
 
 static void await_change(struct gc_core *core, uint32_t word)
 {
-    const bool is_listener = gc_core_serves_in_threads(core);
-    gc_gate_wait(&core->work.gate, word, is_listener ? LISTEN_MS : GC_GATE_FOREVER);
-    if (is_listener)
+    const bool is_server = gc_core_serves_in_threads(core);
+    gc_gate_wait(&core->work.gate, word, is_server ? LISTEN_MS : GC_GATE_FOREVER);
+    if (is_server)
         (void)core->serve(core);
 }
 

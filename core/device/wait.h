@@ -1,27 +1,29 @@
-/* Waits for a decision of another thread: the outcome of a context teardown, or a resume. */
+/* Waits for another thread's decision: a context teardown, a resume. */
 #ifndef GC_WAIT_H
 #define GC_WAIT_H
 
 #include "core/device/context.h"
 
-/* ---- teardown ---- */
+/* ---- context teardown ---- */
 
-/* Takes the pool's lock once no teardown of the context is undecided; after 10 s the context counts
- * as destroyed. */
+/* Waits until a teardown of this context has finished or was cancelled, then locks the pool. After
+ * 10 s the context counts as destroyed (pool.is_dropped). */
 void gc_wait_lock_after_teardown(struct gc_context *context);
-/* For a call that was refused during an undecided teardown. True: the context stays, so the call is
- * to be retried. `reattach_count`: of gc_core_reattach_count, read before. No lock is held. */
+/* After a call on the context failed that may have met a teardown: waits for the decision. True:
+ * the teardown was cancelled, call again. `reattach_count`: gc_core_reattach_count, read before
+ * that call. No lock may be held. */
 bool gc_wait_teardown(struct gc_context *context, unsigned reattach_count);
-/* For an address that was not found: it may belong to a pool whose teardown is undecided. STILL: it
- * does, and after 10 s there is no decision; no other free of the address is correct. */
+/* The pagemap has no block at the address: waits if a detached pool contains it. NOT: none does.
+ * RESOLVED: the teardown has finished or was cancelled. STILL: it lasts more than 10 s; the address
+ * must not be freed by another allocator. */
 enum gc_detached { GC_DETACHED_NOT, GC_DETACHED_RESOLVED, GC_DETACHED_STILL };
 enum gc_detached gc_wait_detached(struct gc_core *core, uint64_t address);
 
 /* ---- pause ---- */
 
-/* Each waits until the process, or the tenant, is resumed. If no helper thread listens, the calling
- * thread serves requests meanwhile, so that a resume can arrive. No lock is held, and the thread is
- * not inside the gate. */
+/* Waits until the process, or the tenant, is resumed. Without a helper thread the waiting thread
+ * serves the requests of other processes meanwhile, else none could resume it. No lock may be held;
+ * a thread inside the gate must not wait here (deadlock). */
 void gc_wait_resume(struct gc_core *core);
 void gc_wait_tenant(struct gc_core *core, const struct gc_tenant *tenant);
 

@@ -66,9 +66,9 @@ static uint64_t release_room(struct gc_device *device, uint64_t wanted)
     if (wanted == 0)
         return 0;
     gc_tcache_flush_device(device, NULL);
-    uint64_t given = gc_reclaim_release(device, NULL, 0, wanted);
+    uint64_t given = gc_release_idle(device, NULL, 0, wanted);
     if (given < wanted && gc_reclaim_collect(device, NULL, SERVE_NS))
-        given += gc_reclaim_release(device, NULL, 0, wanted - given);
+        given += gc_release_idle(device, NULL, 0, wanted - given);
     return given;
 }
 

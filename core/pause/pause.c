@@ -106,7 +106,7 @@ struct gc_tenant *gc_core_find_paused(struct gc_core *core, uint64_t address)
 {
     struct gc_block *block;
     struct gc_tenant *tenant = NULL;
-    if (address == 0 || gc_lookup_lock_block(core, address, true, &block) != GC_OK)
+    if (address == 0 || gc_lookup_lock_block(core, address, &block) != GC_OK)
         return NULL;
     struct gc_pool *pool = gc_block_pool(block);
     tenant = pool->context->tenant;

@@ -304,7 +304,7 @@ bool gc_core_swap_out(struct gc_context *context, bool keeps_content, struct gc_
         return false;
     /* What threads keep for themselves is used until it is in the pool. */
     (void)gc_reclaim_collect(context->device, context->quota, GC_RECLAIM_WAIT_NS);
-    (void)gc_reclaim_release(context->device, context->quota, 0, UINT64_MAX);
+    (void)gc_release_idle(context->device, context->quota, 0, UINT64_MAX);
     const enum gc_status status = gc_change_begin(context, &change);
     if (status == GC_DRIVER)
         return refuse(result, GC_SWAP_CAPTURES);

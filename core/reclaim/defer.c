@@ -1,17 +1,19 @@
-/* How freed memory becomes free memory.
+/* Deferred frees: epoch-based reclamation, where an epoch is a count of submitted work and
+ * completes when fences (device events) behind that work do.
  *
- * Reuse `fence`: a free never waits. The block is stamped with the count of work (work.h). If that
- * is retired, or all work goes to one stream, the block goes into the bins at once, else to the
- * pool's pending list, by stamp. Fences (fence.h) are recorded when enough is pending, or when
- * memory is wanted; what they retire is collected into the bins.
+ * Reuse `fence`: a free never waits. The block gets the current epoch (core/device/submit.h). If
+ * that has completed, or in single-stream mode, the block goes into the bins at once, else to the
+ * pool's pending list, by epoch. Fences (core/device/fence.h) are recorded when enough is pending
+ * or memory is wanted; blocks whose epoch they complete are collected into the bins. Bound: one
+ * fence per FENCE_COUNT blocks or 1/FENCE_SHARE of the device.
  *
- * Reuse `sync`: a free marks its block FREEING, so that no second free of it gets through, and
- * waits outside the lock until all work submitted to the context and its peers before is done. If
- * the wait fails the block is live as before. In a capture nothing may be waited for, and a free in
- * a stream's order never waits: the block is pending.
+ * Reuse `sync`: a free sets its block FREEING, so that a second free is refused, and waits without
+ * the lock until all work submitted before to the context and its peers has completed. If the wait
+ * fails the block is live again. The block is pending instead during a capture, when nothing may be
+ * waited for, and after a free in a stream's order, which never waits.
  *
- * Without a cache, and of what is taken while something captures (alloc.c), each block is an
- * allocation of the driver's, whose own free does what it does without us. */
+ * In mode `track`, and for memory allocated beside a capture (core/alloc/alloc.c), each block is a
+ * driver allocation, and the driver's own free has its usual effect. */
 #include "core/reclaim/defer.h"
 #include "core/backing/segment.h"
 #include "core/base/assert.h"
@@ -24,19 +26,18 @@
 #include <stddef.h>
 #include <time.h>
 
-/* A fence is recorded once this much became pending since the last one: often enough that pending
- * memory stays small beside the device, seldom enough that a program which frees at every step
- * makes less than one call for a hundred of them. */
+/* A fence is recorded once so many blocks, or this fraction of the device, became pending since the
+ * last one: pending memory stays small, and a program makes less than one call per 100 frees. */
 #define FENCE_COUNT 512
 #define FENCE_SHARE 16
-/* Beyond this share of the device pending memory is waited for rather than more taken: for a while,
- * since the work may go on for as long as the program does. */
+/* Above this fraction of the device an allocation waits for pending blocks rather than take more
+ * memory; for a bounded time, since the work may last as long as the program. */
 #define PENDING_SHARE 8
 #define PENDING_WAIT_NS UINT64_C(250000000)
-/* And fences are asked again each time this share was missed. */
+/* Fences are polled again after misses of this fraction of the device in all. */
 #define POLL_SHARE 2048
 
-/* The longest idle segment that serves once, out of the pool. */
+/* Removes the longest idle uncached segment from the pool. */
 static struct gc_segment *remove_uncached(struct gc_context *context, struct gc_block **block)
 {
     struct gc_pool *pool = &context->pool;
@@ -50,7 +51,7 @@ static struct gc_segment *remove_uncached(struct gc_context *context, struct gc_
     return segment;
 }
 
-/* Gives back what serves once and became idle with what was pending. */
+/* Releases uncached segments that became idle with their pending blocks. */
 static void release_uncached(struct gc_context *context)
 {
     bool goes_on = true;
@@ -82,11 +83,11 @@ bool gc_defer_collect(struct gc_context *context)
     if (pending.first == NULL)
         return false;
     gc_device_clear_exhausted(context->device);
-    gc_reclaim_trim(context);
+    gc_release_trim(context);
     return true;
 }
 
-/* A moment's view. */
+/* A snapshot. */
 struct backlog {
     uint64_t bytes;
     uint64_t unfenced_bytes;
@@ -108,8 +109,8 @@ static struct backlog poll(struct gc_context *context)
     return backlog;
 }
 
-/* Of what the context's memory may come to. */
-static uint64_t part_of(const struct gc_context *context, uint64_t parts)
+/* A fraction of the most that the context may hold. */
+static uint64_t fraction_of(const struct gc_context *context, uint64_t parts)
 {
     return gc_quota_total_bytes(context->device, context->quota) / parts;
 }
@@ -128,7 +129,7 @@ void gc_defer_poll(struct gc_context *context)
         gc_defer_collect(context);
 }
 
-/* Streams are looked at one by one where a fence of all of them is not passed. */
+/* Polls the streams one by one, while a fence behind all of them has not completed. */
 static bool poll_streams(struct gc_context *context)
 {
     bool ignored;
@@ -158,12 +159,12 @@ bool gc_defer_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *i
     const bool is_passed = gc_fence_wait_oldest(context, limit_ns, is_under_way);
     if (is_passed && gc_defer_collect(context))
         return true;
-    *is_under_way |= is_passed; /* what is pending is behind it */
+    *is_under_way |= is_passed; /* the pending blocks are behind it */
     return wait_for_streams(context, *is_under_way ? 0 : gc_min_u64(limit_ns, GC_RECLAIM_STEP_NS),
                             is_under_way);
 }
 
-/* Waits for all that is pending, for about limit_ns. *is_exhausted: that took longer. */
+/* Waits for all pending blocks, for about limit_ns. *is_exhausted: that was not enough. */
 static bool wait_out(struct gc_context *context, uint64_t limit_ns, bool *is_exhausted)
 {
     const uint64_t start_ns = gc_core_now_ns(context->core);
@@ -197,7 +198,7 @@ bool gc_defer_drain(struct gc_context *context, uint64_t limit_ns)
     return gc_fence_synchronize(context, limit_ns, &ignored) == GC_OK && gc_defer_collect(context);
 }
 
-/* Without fences all that is pending is waited for, as a plain driver's free does. */
+/* Without fences: waits for all work, as the driver's own free does. */
 static enum gc_status wait_all(struct gc_context *context, int *driver_code)
 {
     const enum gc_status status = gc_fence_synchronize(context, GC_FOREVER, driver_code);
@@ -206,7 +207,7 @@ static enum gc_status wait_all(struct gc_context *context, int *driver_code)
     return status;
 }
 
-/* Whether the work of `waited` is all that may use the context's memory. A moment's answer. */
+/* Whether no work but that of `waited` may use the context's memory. A snapshot. */
 static bool is_all_of(struct gc_context *context, const struct gc_context *waited)
 {
     gc_pool_acquire_plain(&context->pool);
@@ -221,8 +222,8 @@ static bool is_all_of(struct gc_context *context, const struct gc_context *waite
     return is_all;
 }
 
-/* While anything captures no fence is made for what was freed since. Not for ever: the thread that
- * waits may be the one that captures. */
+/* During a capture no fence can be recorded behind later frees: waits until it ends. Bounded, since
+ * the waiting thread may be the one that captures. */
 static void wait_captures(struct gc_context *context)
 {
     const struct timespec moment = {0, 1000000};
@@ -248,8 +249,8 @@ void gc_defer_wait_peers(struct gc_context *context)
         (void)wait_all(context, &ignored);
 }
 
-/* Too much is pending: waits for the oldest of it, once. If its work goes on for longer there is
- * fresh memory, or the request waits where it is short (shortage.c). */
+/* Too much is pending: waits for the oldest blocks, once per epoch. If their work lasts longer the
+ * request gets new memory, or waits in reclaim (reclaim.c). */
 static bool wait_a_while(struct gc_context *context)
 {
     const uint64_t oldest = gc_fence_oldest_epoch(context);
@@ -263,9 +264,9 @@ static bool wait_a_while(struct gc_context *context)
     return any || (!is_under_way && gc_defer_drain(context, PENDING_WAIT_NS));
 }
 
-/* Asking is dear where many small requests miss while the device lags behind: it is done again once
- * what has missed since makes a difference. */
-static bool is_worth_asking(struct gc_context *context, uint64_t wanted_bytes)
+/* Polling is expensive if many small requests miss while the device lags behind: fences are polled
+ * again once 1/POLL_SHARE of the device has been missed. */
+static bool is_poll_due(struct gc_context *context, uint64_t wanted_bytes)
 {
     gc_pool_acquire_plain(&context->pool);
     struct gc_fences *fences = context->fences;
@@ -275,11 +276,11 @@ static bool is_worth_asking(struct gc_context *context, uint64_t wanted_bytes)
     }
     fences->missed_bytes = gc_min_u64(UINT64_MAX - wanted_bytes, fences->missed_bytes);
     fences->missed_bytes += wanted_bytes;
-    const bool is_worth = fences->missed_bytes >= part_of(context, POLL_SHARE);
-    if (is_worth)
+    const bool is_due = fences->missed_bytes >= fraction_of(context, POLL_SHARE);
+    if (is_due)
         fences->missed_bytes = 0;
     gc_pool_release(&context->pool);
-    return is_worth;
+    return is_due;
 }
 
 bool gc_defer_reclaim(struct gc_context *context, uint64_t wanted_bytes)
@@ -289,32 +290,32 @@ bool gc_defer_reclaim(struct gc_context *context, uint64_t wanted_bytes)
         return false;
     if (gc_defer_collect(context))
         return true;
-    if (backlog.open_fences > 0 && is_worth_asking(context, wanted_bytes) &&
+    if (backlog.open_fences > 0 && is_poll_due(context, wanted_bytes) &&
         ((gc_fence_poll(context) && gc_defer_collect(context)) || poll_streams(context)))
         return true;
     backlog = poll(context);
-    if (backlog.bytes > part_of(context, PENDING_SHARE))
+    if (backlog.bytes > fraction_of(context, PENDING_SHARE))
         return wait_a_while(context);
     if (backlog.open_fences == 0 && backlog.unfenced_count > 0)
-        gc_fence_record(context); /* for the next one that misses */
+        gc_fence_record(context); /* for the next miss */
     return false;
 }
 
-/* Whether so much became pending since this was last asked. Where no fence can be recorded, since
- * the ring is full or something captures, asking again at each free would be dear. */
+/* Whether enough became pending since the last time this was true. If no fence can be recorded
+ * (the ring is full, or a capture is on) trying at each free would be expensive. */
 static bool is_fence_due(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
     struct gc_fences *fences = context->fences;
-    /* The first one finds out whether there are fences: not where captures go unseen. */
+    /* The first fence shows whether fences work; not tried where captures may be unseen. */
     const bool is_first =
         !pool->is_dropped && !fences->is_tried &&
         !atomic_load_explicit(&context->core->work.is_conservative, memory_order_relaxed);
     const bool is_due =
         !pool->is_dropped &&
         (is_first || pool->unfenced_count - fences->considered_count >= FENCE_COUNT ||
-         pool->unfenced_bytes - fences->considered_bytes >= part_of(context, FENCE_SHARE));
+         pool->unfenced_bytes - fences->considered_bytes >= fraction_of(context, FENCE_SHARE));
     if (is_due) {
         fences->considered_count = pool->unfenced_count;
         fences->considered_bytes = pool->unfenced_bytes;
@@ -323,7 +324,7 @@ static bool is_fence_due(struct gc_context *context)
     return is_due;
 }
 
-/* Blocks became pending: what their number calls for. */
+/* Blocks became pending: records a fence if one is due. */
 static void consider_fence(struct gc_context *context)
 {
     if (!is_fence_due(context))
@@ -339,10 +340,11 @@ void gc_defer_on_flush(struct gc_context *context)
 {
     gc_device_clear_exhausted(context->device);
     consider_fence(context);
-    gc_reclaim_trim(context);
+    gc_release_trim(context);
 }
 
-/* A wait that the driver let through counts in a capture too: what is captured is no work yet. */
+/* A synchronisation that succeeded counts during a capture, too: captured work is not submitted
+ * yet. */
 void gc_defer_complete(struct gc_context *context, const struct gc_context *waited, uint64_t epoch)
 {
     const bool has_completed = is_all_of(context, waited);
@@ -354,7 +356,7 @@ void gc_defer_complete(struct gc_context *context, const struct gc_context *wait
 
 /* ---- frees ---- */
 
-/* The program's free is done, whenever the memory becomes idle. */
+/* The free is counted at once; the memory becomes idle later. */
 static enum gc_status free_pending(struct gc_context *context, struct gc_block *block,
                                    const struct gc_entry *entry, struct gc_context *worker,
                                    uint64_t epoch)
@@ -364,7 +366,7 @@ static enum gc_status free_pending(struct gc_context *context, struct gc_block *
     gc_wait_lock_after_teardown(context);
     if (!pool->is_dropped)
         gc_pool_clear_flags_locked(pool, block);
-    /* Of a stream: where the block was freed in its order, and no other stream uses it. */
+    /* Into the stream's list if it was freed in its order and no other stream uses it. */
     if (!pool->is_dropped && (entry->stream == 0 || !gc_stream_list_push_locked(
                                                         pool, worker, entry->stream, block, epoch)))
         gc_pool_push_pending_locked(pool, block, epoch);
@@ -374,7 +376,7 @@ static enum gc_status free_pending(struct gc_context *context, struct gc_block *
     return GC_OK;
 }
 
-/* The block is idle, or the driver waits itself: its segment goes back. */
+/* The block is idle, or the driver's free waits: releases its segment. */
 static enum gc_status free_uncached(struct gc_context *context, struct gc_block *block,
                                     const struct gc_entry *entry, int *driver_code)
 {
@@ -414,7 +416,7 @@ static void free_pooled(struct gc_context *context, struct gc_block *block,
     gc_pool_release(pool);
 }
 
-/* The wait failed: the program still has the block, unless its context went. */
+/* The wait failed: the block is live again, unless its context was destroyed. */
 static void revive(struct gc_context *context, struct gc_block *block, const struct gc_entry *entry)
 {
     struct gc_pool *pool = &context->pool;
@@ -441,12 +443,12 @@ static enum gc_status free_waiting(struct gc_context *context, struct gc_block *
     if (is_uncached)
         return free_uncached(context, block, entry, driver_code);
     free_pooled(context, block, entry);
-    gc_reclaim_trim(context);
+    gc_release_trim(context);
     return GC_OK;
 }
 
-/* Of memory of a device the mark (work.h) is made in the context that uses it now: a later one does
- * not know the one stream. */
+/* Device-owned memory: the single-stream record (core/device/submit.h) names the context that works
+ * on it now; a later context does not know that stream. */
 static bool may_reuse(struct gc_context *context, uint64_t epoch)
 {
     struct gc_submissions *work = &context->core->work;
@@ -473,10 +475,9 @@ enum gc_status gc_defer_free_unlock(struct gc_context *context, struct gc_block 
         .stream = is_named ? stream : GC_STREAM_NONE,
         .api = block->api,
     };
-    gc_block_set_state(block, GC_BLOCK_FREEING); /* keeps it away from others while it is noted */
     if (block->is_ordered)
         gc_pool_uncount_ordered(&context->pool.shared, entry.requested_bytes);
-    block->is_ordered = false; /* if the free fails the block stays, plain from now on */
+    block->is_ordered = false; /* if the free fails the block stays live, as a plain one */
     gc_pool_release(&context->pool);
     if (is_driven)
         return free_uncached(context, block, &entry, driver_code);
@@ -485,20 +486,20 @@ enum gc_status gc_defer_free_unlock(struct gc_context *context, struct gc_block 
     const uint64_t epoch = gc_submit_free_epoch(&context->core->work);
     if (is_uncached && gc_context_has_completed(context, epoch))
         return free_uncached(context, block, &entry, driver_code);
-    /* In the order of a stream it serves that stream: who gets it otherwise would have to follow. A
-     * plain driver waits for nothing then. */
+    /* A block freed in a stream's order is reused in that stream; other streams would have to wait
+     * for it. The driver's own free does not wait either. */
     const bool is_in_order = stream != GC_STREAM_NONE && !gc_context_has_completed(context, epoch);
     if (is_uncached || is_in_order || !may_reuse(context, epoch)) {
         if (gc_context_is_fenceless(context) && stream == GC_STREAM_NONE)
             return free_waiting(context, block, &entry, is_uncached, driver_code);
         const enum gc_status status = free_pending(
             context, block, &entry, worker == NULL ? context->head : worker->head, epoch);
-        int ignored; /* it stays pending */
+        int ignored; /* on failure the block stays pending */
         if (gc_context_is_fenceless(context) && stream == GC_STREAM_NONE)
-            (void)wait_all(context, &ignored); /* it turned out to be so just now */
+            (void)wait_all(context, &ignored); /* recording a fence failed just now */
         return status;
     }
     free_pooled(context, block, &entry);
-    gc_reclaim_trim(context);
+    gc_release_trim(context);
     return GC_OK;
 }

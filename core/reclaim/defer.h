@@ -1,39 +1,38 @@
-/* Deferred frees: freed memory becomes free memory once the work that may use it is done. */
+/* Deferred frees: a freed block becomes free once the work that may use it has completed. */
 #ifndef GC_DEFER_H
 #define GC_DEFER_H
 
 #include "core/device/context.h"
 
-/* Frees a live block of the context's pool, whose lock is held and is released here. `stream`, of
- * `worker` (NULL: of the context): in its order, without a wait; GC_STREAM_OTHER: of one that is
- * not named; GC_STREAM_NONE: a plain free. */
+/* Frees a claimed block of the context's pool, whose lock is held and is released here. `stream`,
+ * of `worker` (NULL: the context): in its order, without a wait; GC_STREAM_OTHER: in the order of
+ * an unnamed stream; GC_STREAM_NONE: a plain free. */
 enum gc_status gc_defer_free_unlock(struct gc_context *context, struct gc_block *block,
                                     struct gc_context *worker, uint64_t stream,
                                     int *driver_code) GC_CHECKED;
-/* An allocation of `wanted_bytes` misses: makes pending memory free as far as that costs no wait;
- * beyond the share of the device that may be pending it waits rather than let the pool grow. True
- * if memory became free.
- */
+/* An allocation of `wanted_bytes` missed: frees pending blocks that have completed. Waits only
+ * while more than 1/8 of the device is pending, rather than let the pool grow. True if memory
+ * became free. */
 bool gc_defer_reclaim(struct gc_context *context, uint64_t wanted_bytes);
-/* What is pending and is done by now becomes free; waits for nothing. */
+/* Frees pending blocks that have completed; waits for nothing. */
 void gc_defer_poll(struct gc_context *context);
-/* Waits for all that is pending, if there is any and no capture forbids it, for about limit_ns.
- * True if memory became free. */
+/* Waits for all pending blocks, unless a capture forbids it, for about limit_ns. True if memory
+ * became free. */
 bool gc_defer_drain(struct gc_context *context, uint64_t limit_ns);
-/* The same for the oldest pending memory only, where fences can tell it from the rest, and for
- * about limit_ns. *is_under_way: set if there is more to wait for. */
+/* As gc_defer_drain, for the oldest pending blocks only, as far as fences separate them from the
+ * rest. *is_under_way: set if there is more to wait for. */
 bool gc_defer_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way);
-/* The context is about to end, and its memory with it: what was freed is waited for as the plain
- * driver's free would have, where work of other contexts may use it. */
+/* Before a context teardown, which destroys its memory: waits for pending blocks that work of other
+ * contexts may use, as the driver's own free would have. */
 void gc_defer_wait_peers(struct gc_context *context);
-/* `retired` may have risen: what is pending and idle now goes into the bins. True if anything did.
- */
+/* `completed` may have risen: moves pending blocks that have completed into the bins. True if there
+ * were any. */
 bool gc_defer_collect(struct gc_context *context);
-/* The program itself waited for the work of `waited`: what was freed before `epoch` is idle, unless
- * others' work may use it. */
+/* The program synchronised `waited`: blocks freed before `epoch` have completed, unless work of
+ * other contexts may use them. */
 void gc_defer_complete(struct gc_context *context, const struct gc_context *waited, uint64_t epoch);
-/* Blocks of the context went from a magazine to its pool: what their number calls for is done. May
- * call the driver. */
+/* Blocks of the context were flushed from a thread cache to its pool: records a fence if enough are
+ * pending, and trims. May call the driver. */
 void gc_defer_on_flush(struct gc_context *context);
 
 #endif

@@ -1,5 +1,6 @@
-/* More is held than a limit allows, or than is to stay idle: threads keep nothing then, idle memory
- * goes back to the driver, and pending memory is waited for. Nothing live is taken away. */
+/* Enforces the limits of devices and tenants. While a device or quota is over its limit, thread
+ * caches keep nothing, idle memory is released to the driver and pending blocks are waited for;
+ * live blocks stay. At most one bounded wait (GC_RECLAIM_STEP_NS) per call. */
 #include "core/reclaim/limit.h"
 
 #include "core/base/bits.h"
@@ -17,8 +18,8 @@ static uint64_t excess_of(const struct gc_device *device, const struct gc_quota 
     return quota == NULL ? gc_device_excess_bytes(device) : gc_quota_excess_bytes(quota);
 }
 
-/* While too much is held, what threads free goes to the pool, and from there back to the driver. */
-static void log_over_limit(struct gc_device *device, atomic_bool *is_known, bool is_over)
+/* While over the limit, threads free to the pool, which releases to the driver. */
+static void set_over_limit(struct gc_device *device, atomic_bool *is_known, bool is_over)
 {
     if (atomic_load_explicit(is_known, memory_order_relaxed) == is_over)
         return;
@@ -32,16 +33,16 @@ static void trim_all(struct gc_device *device, struct gc_quota *quota)
     gc_release_excess(device, quota);
 }
 
-/* False if more is still held. */
+/* False: still over the limit. */
 static bool enforce(struct gc_device *device, struct gc_quota *quota, atomic_bool *is_known)
 {
-    log_over_limit(device, is_known, excess_of(device, quota) > 0);
+    set_over_limit(device, is_known, excess_of(device, quota) > 0);
     if (!atomic_load_explicit(is_known, memory_order_relaxed))
         return true;
     trim_all(device, quota);
     if (excess_of(device, quota) > 0 && gc_reclaim_collect(device, quota, GC_RECLAIM_STEP_NS))
         trim_all(device, quota);
-    log_over_limit(device, is_known, excess_of(device, quota) > 0);
+    set_over_limit(device, is_known, excess_of(device, quota) > 0);
     return excess_of(device, quota) == 0;
 }
 
@@ -59,7 +60,7 @@ bool gc_limit_enforce_quota(struct gc_quota *quota)
     return enforce(quota->device, quota, &quota->is_over_limit);
 }
 
-bool gc_reclaim_enforce_limit(struct gc_context *context)
+bool gc_limit_enforce(struct gc_context *context)
 {
     return gc_limit_enforce_device(context->device) &&
            (context->quota == NULL || gc_limit_enforce_quota(context->quota));
@@ -75,7 +76,7 @@ uint64_t gc_core_trim(struct gc_core *core, struct gc_device *device, uint64_t k
         gc_defer_poll(context);
     if (!gc_submit_try_wait_reused(core))
         return 0;
-    return gc_reclaim_release(device, NULL, keep_bytes, UINT64_MAX);
+    return gc_release_idle(device, NULL, keep_bytes, UINT64_MAX);
 }
 
 uint64_t gc_core_empty(struct gc_core *core, struct gc_device *device)
@@ -90,13 +91,13 @@ void gc_core_set_limit(struct gc_core *core, struct gc_device *device, uint64_t 
 {
     (void)core;
     gc_device_set_limit(device, limit_bytes);
-    (void)gc_limit_enforce_device(device); /* what is live stays */
+    (void)gc_limit_enforce_device(device); /* live blocks stay */
     gc_device_size_tcaches(device);
 }
 
 static void apply_limit(struct gc_quota *quota)
 {
-    (void)gc_limit_enforce_quota(quota); /* what is live stays */
+    (void)gc_limit_enforce_quota(quota); /* live blocks stay */
     gc_device_size_tcaches(quota->device);
 }
 

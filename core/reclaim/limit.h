@@ -1,19 +1,19 @@
-/* What is held beyond a limit goes back: see limit.c. No lock may be held by a caller of any
- * function here; all may call the driver. */
+/* Enforces limits: see limit.c. The functions here may call the driver; their callers hold no lock.
+ */
 #ifndef GC_LIMIT_H
 #define GC_LIMIT_H
 
 #include "core/device/context.h"
 
-/* Gives idle memory back where more is held than the limit allows, waiting for what is pending if
- * it must; false if more still is. Cheap where it is not. */
+/* Releases idle memory while the device is over its limit, and waits for pending blocks if idle
+ * memory is not enough. False: the device is still over it. Cheap while it is not. */
 bool gc_limit_enforce_device(struct gc_device *device);
-/* As gc_limit_enforce_device. */
+/* As gc_limit_enforce_device, for a tenant's quota. */
 bool gc_limit_enforce_quota(struct gc_quota *quota);
-/* gc_limit_enforce_device, and gc_limit_enforce_quota where the context has a share. */
-bool gc_reclaim_enforce_limit(struct gc_context *context);
-/* On each device. Idle memory beyond it goes back, what is live stays, and new requests fail until
- * less is held. May call the driver; no lock may be held. */
+/* As gc_limit_enforce_device, and for the context's quota, if it has one. */
+bool gc_limit_enforce(struct gc_context *context);
+/* Sets the tenant's limit on each device. Idle memory above it is released, live memory stays, and
+ * new requests fail until the tenant holds less. */
 void gc_tenant_set_limit(struct gc_tenant *tenant, uint64_t limit_bytes);
 
 #endif

@@ -1,10 +1,10 @@
-/* What is done before a request fails, so that memory which nobody uses never causes an
- * out-of-memory. The caller has looked at free memory and at fences that have completed; then: give
- * idle memory back, as much as is wanted; wait for what is pending, the oldest first; give
- * everything idle back, as the driver may be fragmented; wait for give-backs that other threads
- * have under way. The caller tries again after each step that changed something.
+/* Direct reclaim, so that unused memory never causes an out-of-memory. The caller has tried the
+ * free blocks and polled the fences. The steps, after each of which that changed something it tries
+ * again: release idle memory, as much as is wanted; wait for pending blocks, the oldest first;
+ * release all idle memory, as the driver's may be fragmented; wait for releases of other threads.
  *
- * A tenant whose own limit is what is short asks and waits for nobody but itself. */
+ * A request that exceeds its tenant's own limit reclaims from and waits for that tenant only.
+ * Bound: ATTEMPTS_MAX steps and GC_RECLAIM_WAIT_NS of waiting in all. */
 #include "core/reclaim/reclaim.h"
 #include "core/backing/change.h"
 #include "core/backing/segment.h"
@@ -17,15 +17,16 @@
 
 #include <stddef.h>
 
-/* At first idle memory is given back as far as is wanted. */
+/* The first attempts release only the wanted bytes. */
 #define PARTIAL_ATTEMPTS 1
-/* From here on everything is waited for and given back each time: others take what comes. */
+/* From this attempt on each one waits for and releases everything: other threads take what becomes
+ * free. */
 #define PATIENT_ATTEMPTS 8
-/* Others may take every time what was made free; then the request fails, as it might without a
- * cache. */
+/* Other threads may take each time what became free; then the request fails, as it might without
+ * the library. */
 #define ATTEMPTS_MAX 64
 
-/* Whether the context is one of those that are asked. */
+/* Whether the quota, or with NULL the device, includes the context. */
 static bool is_of_quota(const struct gc_context *context, const struct gc_quota *quota)
 {
     return quota == NULL || context->quota == quota;
@@ -34,14 +35,14 @@ static bool is_of_quota(const struct gc_context *context, const struct gc_quota 
 bool gc_reclaim_release_wanted(struct gc_device *device, struct gc_quota *quota,
                                uint64_t wanted_bytes)
 {
-    if (gc_reclaim_release(device, quota, 0, wanted_bytes) > 0)
+    if (gc_release_idle(device, quota, 0, wanted_bytes) > 0)
         return true;
     (void)gc_tcache_flush_device(device, quota);
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context))
         if (is_of_quota(context, quota))
             gc_defer_poll(context);
-    return gc_reclaim_release(device, quota, 0, wanted_bytes) > 0;
+    return gc_release_idle(device, quota, 0, wanted_bytes) > 0;
 }
 
 static uint64_t left_ns(const struct gc_device *device, uint64_t end_ns)
@@ -59,7 +60,7 @@ bool gc_reclaim_collect(struct gc_device *device, struct gc_quota *quota, uint64
     return any;
 }
 
-/* ---- a request that is short ---- */
+/* ---- a request that is out of memory ---- */
 
 static bool update(uint64_t *known, uint64_t now)
 {
@@ -68,8 +69,7 @@ static bool update(uint64_t *known, uint64_t now)
     return has_risen;
 }
 
-/* Reads the generations, and says whether one that matters to `scope` has risen since the last
- * time. */
+/* Reads the generations. True if one that matters to `scope` has risen since the last call. */
 static bool record_generations(struct gc_reclaim *reclaim, const struct gc_quota *scope)
 {
     uint64_t of_pool = 0;
@@ -98,7 +98,7 @@ void gc_reclaim_begin(struct gc_reclaim *reclaim, struct gc_device *device, stru
     record_generations(reclaim, NULL);
 }
 
-/* What the request itself released is no news. */
+/* A rollback of the request itself raises the generations, too: not a change. */
 static void discount(struct gc_reclaim *reclaim, const struct gc_charge_failure *charge_failure)
 {
     const uint64_t both = charge_failure->rollback_count - reclaim->seen.rollback_count;
@@ -110,8 +110,8 @@ static void discount(struct gc_reclaim *reclaim, const struct gc_charge_failure 
     reclaim->seen = *charge_failure;
 }
 
-/* How long the request may still wait. Where one waited in vain none waits until more becomes free
- * or pending: its call may ask several times, and so may those that come. */
+/* How long the request may still wait. After one request waited to the end without result, no
+ * request waits until more becomes free or pending. */
 static uint64_t patience_ns(const struct gc_reclaim *reclaim)
 {
     const struct gc_device *device = reclaim->device;
@@ -126,8 +126,8 @@ static void set_exhausted(const struct gc_reclaim *reclaim, const struct gc_quot
         atomic_store_explicit(&reclaim->device->is_exhausted, true, memory_order_relaxed);
 }
 
-/* Of all contexts a little each, the request's own first, so that one whose work goes on for ever
- * does not hold the others up. */
+/* Waits a little for each context, the request's own first, so that one whose work never ends does
+ * not delay the others. */
 static bool wait_step(const struct gc_reclaim *reclaim, struct gc_quota *scope, uint64_t limit_ns,
                       bool *is_under_way)
 {
@@ -139,13 +139,13 @@ static bool wait_step(const struct gc_reclaim *reclaim, struct gc_quota *scope, 
     return any;
 }
 
-/* Waits no longer than it takes until something becomes free. */
+/* Waits until something becomes free, or the request's time is over. */
 static bool wait_for_oldest(const struct gc_reclaim *reclaim, struct gc_quota *scope)
 {
     struct gc_device *device = reclaim->device;
     bool any = gc_tcache_flush_device(device, scope);
     bool is_under_way = true;
-    if (any) /* it may be pending now */
+    if (any) /* flushed blocks may be pending */
         gc_device_clear_exhausted(device);
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context))
@@ -159,25 +159,24 @@ static bool wait_for_oldest(const struct gc_reclaim *reclaim, struct gc_quota *s
     }
     if (is_over && !any)
         set_exhausted(reclaim, scope);
-    /* Where there are no fences. */
+    /* Contexts without fences. */
     for (struct gc_context *context = gc_context_first(device); !any && !is_over && context != NULL;
          context = gc_context_next(context))
         any = is_of_quota(context, scope) && gc_defer_drain(context, patience_ns(reclaim));
     return any;
 }
 
-/* One step; false if it changed nothing. */
-static bool make_room(const struct gc_reclaim *reclaim, struct gc_quota *scope,
-                      uint64_t wanted_bytes)
+/* False: nothing changed. */
+static bool reclaim_once(const struct gc_reclaim *reclaim, struct gc_quota *scope,
+                         uint64_t wanted_bytes)
 {
     struct gc_device *device = reclaim->device;
     if (reclaim->attempts >= PATIENT_ATTEMPTS)
         return gc_reclaim_collect(device, scope, patience_ns(reclaim)) |
-               (gc_reclaim_release(device, scope, 0, UINT64_MAX) > 0);
-    if (reclaim->attempts < PARTIAL_ATTEMPTS &&
-        gc_reclaim_release(device, scope, 0, wanted_bytes) > 0)
+               (gc_release_idle(device, scope, 0, UINT64_MAX) > 0);
+    if (reclaim->attempts < PARTIAL_ATTEMPTS && gc_release_idle(device, scope, 0, wanted_bytes) > 0)
         return true;
-    return wait_for_oldest(reclaim, scope) || gc_reclaim_release(device, scope, 0, UINT64_MAX) > 0;
+    return wait_for_oldest(reclaim, scope) || gc_release_idle(device, scope, 0, UINT64_MAX) > 0;
 }
 
 bool gc_reclaim_step(struct gc_reclaim *reclaim, uint64_t wanted_bytes,
@@ -188,7 +187,7 @@ bool gc_reclaim_step(struct gc_reclaim *reclaim, uint64_t wanted_bytes,
     if (reclaim->attempts >= ATTEMPTS_MAX)
         return false;
     discount(reclaim, charge_failure);
-    bool changed = make_room(reclaim, scope, wanted_bytes);
+    bool changed = reclaim_once(reclaim, scope, wanted_bytes);
     if (!changed)
         changed = gc_device_wait_releases(device, scope, left_ns(device, reclaim->end_ns));
     if (!changed)

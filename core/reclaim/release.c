@@ -1,6 +1,6 @@
-/* Idle memory goes back to the driver: of each pool the segment that is idle longest, then its idle
- * pages; then what registered shrinkers have. Waits for nothing, and takes no block from anybody.
- */
+/* Releases idle memory to the driver, least recently used first: the idle segments of each pool,
+ * then its idle pages, then the registered shrinkers (the pattern of Linux). Waits for nothing;
+ * live and cached blocks stay. */
 #include "core/reclaim/release.h"
 
 #include "core/backing/change.h"
@@ -17,14 +17,14 @@ void gc_core_add_shrinker(struct gc_core *core, gc_shrink_function *shrink)
     core->shrinkers[core->shrinker_count++] = shrink;
 }
 
-/* Whether the context is one of those that are asked. */
+/* Whether the quota, or with NULL the device, includes the context. */
 static bool is_of_quota(const struct gc_context *context, const struct gc_quota *quota)
 {
     return quota == NULL || context->quota == quota;
 }
 
-/* Gives back the longest idle segment of a pool, or up to `enough_bytes` of idle pages: its bytes,
- * or 0 if there is none or the driver refused. */
+/* Releases the longest idle segment of a pool, or up to `enough_bytes` of idle pages. Returns the
+ * bytes released: 0 if there are none or the driver refused. */
 static uint64_t release_oldest(struct gc_context *context, uint64_t enough_bytes)
 {
     struct gc_device *device = context->device;
@@ -51,8 +51,8 @@ static uint64_t release_oldest(struct gc_context *context, uint64_t enough_bytes
     return bytes;
 }
 
-uint64_t gc_reclaim_release(struct gc_device *device, struct gc_quota *quota, uint64_t keep_bytes,
-                            uint64_t enough_bytes)
+uint64_t gc_release_idle(struct gc_device *device, struct gc_quota *quota, uint64_t keep_bytes,
+                         uint64_t enough_bytes)
 {
     uint64_t released = 0;
     for (struct gc_context *context = gc_context_first(device); context != NULL;
@@ -74,13 +74,13 @@ uint64_t gc_reclaim_release(struct gc_device *device, struct gc_quota *quota, ui
     return released;
 }
 
-void gc_reclaim_empty_pool(struct gc_context *context)
+void gc_release_pool(struct gc_context *context)
 {
     while (release_oldest(context, UINT64_MAX) > 0)
         ;
 }
 
-/* ---- more is held than a limit allows ---- */
+/* ---- limits ---- */
 
 static uint64_t idle_limit_of(const struct gc_device *device, const struct gc_quota *quota)
 {
@@ -95,10 +95,10 @@ void gc_release_excess(struct gc_device *device, struct gc_quota *quota)
 {
     const uint64_t keep_bytes = idle_limit_of(device, quota);
     if (gc_quota_idle_bytes(device, quota) > keep_bytes && gc_submit_try_wait_reused(device->core))
-        gc_reclaim_release(device, quota, keep_bytes, UINT64_MAX);
+        gc_release_idle(device, quota, keep_bytes, UINT64_MAX);
 }
 
-void gc_reclaim_trim(struct gc_context *context)
+void gc_release_trim(struct gc_context *context)
 {
     gc_release_excess(context->device, NULL);
     if (context->quota != NULL)

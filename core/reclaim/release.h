@@ -1,28 +1,27 @@
-/* Idle memory goes back to the driver: see release.c. No lock may be held by a caller of any
- * function here; all may call the driver. `share`: only what is its own; NULL: all of the device.
- */
+/* Releases idle memory to the driver: see release.c. The functions here may call the driver; their
+ * callers hold no lock. `quota`: only its own memory; NULL: all of the device. */
 #ifndef GC_RELEASE_H
 #define GC_RELEASE_H
 
 #include "core/device/context.h"
 #include "core/device/registry.h"
 
-/* Memory that is idle outside the pools: `shrink` is asked for it after them. At creation only;
- * GC_SHRINKER_MAX of them. */
+/* Registers a source of idle memory outside the pools, called after them. During gc_core_create
+ * only; at most GC_SHRINKER_MAX. */
 void gc_core_add_shrinker(struct gc_core *core, gc_shrink_function *shrink);
 
-/* Gives idle segments back, the longest idle of each pool first, until at most `keep_bytes` are
- * idle or `enough_bytes` went back. Returns bytes given back. */
-uint64_t gc_reclaim_release(struct gc_device *device, struct gc_quota *quota, uint64_t keep_bytes,
-                            uint64_t enough_bytes);
+/* Releases idle segments and pages, the longest idle of each pool first, until at most `keep_bytes`
+ * are idle or `enough_bytes` are released. Returns the bytes released. */
+uint64_t gc_release_idle(struct gc_device *device, struct gc_quota *quota, uint64_t keep_bytes,
+                         uint64_t enough_bytes);
 
-/* Gives everything idle of one record back. */
-void gc_reclaim_empty_pool(struct gc_context *context);
+/* Releases all idle memory of one record. */
+void gc_release_pool(struct gc_context *context);
 
-/* Gives idle memory back where more is held than the limit allows, or more is idle than may be. */
+/* Releases idle memory above the limit, or above the permitted idle bytes. */
 void gc_release_excess(struct gc_device *device, struct gc_quota *quota);
-/* The same for the device of the context and for its share; after a free. Cheap where there is
- * nothing. */
-void gc_reclaim_trim(struct gc_context *context);
+/* After a free: gc_release_excess for the context's device and its quota. Cheap if there is none.
+ */
+void gc_release_trim(struct gc_context *context);
 
 #endif

@@ -1,10 +1,10 @@
-/* The hot path: see magazine.h; its other side is tcache_flush.c. Everything between enter and
- * leave belongs to the owner alone.
+/* The hot path of the thread caches (tcache.h). Between enter and leave only the owner uses the
+ * cache.
  *
- * gc_tcache_alloc_bytes and gc_tcache_free serve what is plain: the magazine and the entry point of
- * the time before, the size at hand, a block that is idle. They call nothing, so that they save no
- * registers, and ask everything before they change anything; what is not plain goes to a function
- * that does the same without hurry, as does what is traced and what is timed. */
+ * gc_tcache_alloc_bytes and gc_tcache_free are the fast path: same magazine and entry point as the
+ * last call, exact size at the head of its bin, block already reusable. They call nothing, so that
+ * they save no registers, and check everything before they change anything. Everything else, traced
+ * and timed calls included, takes the slow path: *_inside, *_timed. */
 #include "core/device/publish.h"
 #include "core/device/registry.h"
 #include "core/reclaim/defer.h"
@@ -12,15 +12,15 @@
 
 #include <stddef.h>
 
-#define LARGE_STREAK 2 /* times in a row that a large block goes to the pool before it may stay */
-/* What may wait here for its stamp before the pool takes it over and fences it. */
+#define LARGE_STREAK 2 /* consecutive frees of a large block to the pool before it is cached */
+/* Pending blocks of a magazine, before they are flushed to the pool, which records a fence. */
 #define PENDING_MAX 64
-#define PENDING_SHARE 4 /* of the magazine's bytes */
-#define SEARCH_MAX 8    /* blocks looked at in one bin */
+#define PENDING_SHARE 4 /* fraction of the magazine's bytes */
+#define SEARCH_MAX 8    /* blocks compared in one bin */
 #define DRAIN_MAX 64
-#define SAMPLE_EVERY 256 /* hits of which one is timed */
+#define SAMPLE_EVERY 256 /* one hit of so many is timed */
 
-/* ---- in and out ---- */
+/* ---- enter and leave ---- */
 
 /* The owner's half where there is no membarrier. */
 static bool enter_fenced(struct gc_tcache *tcache)
@@ -34,13 +34,14 @@ static bool enter_fenced(struct gc_tcache *tcache)
     return false;
 }
 
-/* False: another thread has stopped the caches, or a signal handler came in between. */
+/* False: another thread has stopped the caches, or this is a signal handler inside its own thread's
+ * cache. */
 static inline bool enter(struct gc_tcache *tcache)
 {
     if (!GC_LIKELY(!atomic_load_explicit(&tcache->is_busy, memory_order_relaxed)))
         return false;
     atomic_store_explicit(&tcache->is_busy, true, memory_order_relaxed);
-    /* The processor's part is the membarrier in gc_tcache_stop_all. */
+    /* For the compiler only; the processor's barrier is the membarrier in gc_tcache_stop_all. */
     atomic_signal_fence(memory_order_seq_cst);
     /* Acquire: pairs with the release in gc_tcache_resume_all. */
     return GC_LIKELY(atomic_load_explicit(&tcache->gate, memory_order_acquire) == GC_TCACHE_OPEN) ||
@@ -49,11 +50,11 @@ static inline bool enter(struct gc_tcache *tcache)
 
 static inline void leave(struct gc_tcache *tcache)
 {
-    /* Release: pairs with the acquire in cache.c's wait_owner. */
+    /* Release: pairs with the load in tcache_all.c's wait_owner. */
     atomic_store_explicit(&tcache->is_busy, false, memory_order_release);
 }
 
-/* What must be left to the pool for the moment, or for good. */
+/* Whether the context must use the pool, for now or permanently. */
 static inline bool is_closed(const struct gc_context *context)
 {
     return ((unsigned)atomic_load_explicit(&context->is_dropped, memory_order_acquire) |
@@ -91,7 +92,7 @@ void gc_tcache_flush_stats(struct gc_tcache *tcache)
 static uint64_t sample_begin(struct gc_tcache *tcache)
 {
     const struct gc_driver *driver = &tcache->core->driver;
-    tcache->until_sample = SAMPLE_EVERY + 1; /* this one counts itself once more */
+    tcache->until_sample = SAMPLE_EVERY + 1; /* the timed call decrements it again */
     return driver->clock_ns(driver->self);
 }
 
@@ -102,7 +103,7 @@ static void sample_end(const struct gc_tcache *tcache, struct gc_histogram *hist
     gc_histogram_add_many(histogram, driver->clock_ns(driver->self) - start_ns, SAMPLE_EVERY);
 }
 
-/* For other processes to read. */
+/* Publishes the figures for other processes. */
 static void publish_figures(struct gc_tcache *tcache, struct gc_context *context, uint64_t now_ns)
 {
     if (tcache->core->ledger == NULL)
@@ -123,8 +124,8 @@ static inline unsigned bin_of(uint64_t bytes)
 }
 _Static_assert(GC_TCACHE_LARGE == 1U << (64 - 57), "bin_of's shift");
 
-/* What its bin finds a block by, the rounded size it was last asked for: it may be longer by a
- * remainder too short to split. A live block of a magazine never is by more than that. */
+/* The key of a block in its bin: the last requested size, rounded. The block may be longer by a
+ * remainder too short to split; a live block that a magazine may keep never is by more. */
 static inline uint64_t size_of_live(const struct gc_block *block)
 {
     return (block->live.requested_bytes + GC_GRANULE - 1) & ~(GC_GRANULE - 1);
@@ -167,7 +168,7 @@ static void push_pending(struct gc_tcache_context *tctx, struct gc_block *block,
     tctx->pending_bytes += block->bytes;
 }
 
-/* What has become idle is ready. True if anything has. */
+/* Makes pending blocks whose epoch has completed ready. True if there were any. */
 static bool drain(struct gc_tcache_context *tctx)
 {
     unsigned count = 0;
@@ -180,7 +181,7 @@ static bool drain(struct gc_tcache_context *tctx)
     return count > 0;
 }
 
-/* ---- handing over ---- */
+/* ---- flushing ---- */
 
 static inline uint64_t cap_of(const struct gc_context *context)
 {
@@ -192,7 +193,7 @@ static inline bool is_over(const struct gc_tcache_context *tctx)
     return gc_tcache_cached_bytes(tctx) - tctx->pending_bytes > cap_of(tctx->context);
 }
 
-/* Hands ready blocks over until the magazine is within its bytes. True if it was not. */
+/* Flushes ready blocks until the magazine is within its bytes. True if it was not. */
 static bool shrink(struct gc_tcache_context *tctx)
 {
     if (!is_over(tctx))
@@ -216,11 +217,11 @@ static inline void make_live(struct gc_tcache *tcache, struct gc_tcache_context 
     block->live.id = tcache->ids.next++;
     block->api = tctx->streak.api;
     block->is_shared = false;
-    /* Release: pairs with the exchange of who frees it. */
+    /* Release: pairs with the exchange of the thread that frees the block. */
     atomic_store_explicit(&block->state, GC_BLOCK_LIVE, memory_order_release);
 }
 
-static struct gc_block *take(struct gc_tcache_context *tctx, uint64_t size)
+static struct gc_block *pop_block(struct gc_tcache_context *tctx, uint64_t size)
 {
     struct gc_block *block = pop_ready(tctx, size);
     if (block == NULL && tctx->pending_first != NULL && drain(tctx))
@@ -228,8 +229,8 @@ static struct gc_block *take(struct gc_tcache_context *tctx, uint64_t size)
     return block;
 }
 
-/* Gives the large blocks to the pool. True if there were any. */
-static bool hand_over_large(struct gc_tcache_context *tctx)
+/* Flushes the large blocks to the pool. True if there were any. */
+static bool flush_large(struct gc_tcache_context *tctx)
 {
     const uint64_t before = gc_tcache_cached_bytes(tctx);
     if (tctx->pending_bytes > GC_SMALL_MAX) {
@@ -241,19 +242,18 @@ static bool hand_over_large(struct gc_tcache_context *tctx)
     return gc_tcache_cached_bytes(tctx) != before;
 }
 
-/* The pool's turn: it finds this thread's figures complete. */
-static void leave_to_pool(struct gc_tcache *tcache, struct gc_tcache_context *tctx,
+/* A miss: the pool serves the request and finds this thread's figures merged. */
+static void leave_on_miss(struct gc_tcache *tcache, struct gc_tcache_context *tctx,
                           struct gc_context *context, uint64_t size)
 {
     gc_tcache_merge_stats(tctx);
-    const bool handed_over =
-        size > GC_SMALL_MAX && tctx->context == context && hand_over_large(tctx);
+    const bool has_flushed = size > GC_SMALL_MAX && tctx->context == context && flush_large(tctx);
     leave(tcache);
-    if (handed_over)
+    if (has_flushed)
         gc_defer_on_flush(context);
 }
 
-/* An allocation that is not plain; inside, and outside when it returns. */
+/* The slow path of an allocation. Called inside, returns outside. */
 static __attribute__((noinline)) uint64_t alloc_inside(struct gc_tcache *tcache,
                                                        struct gc_context *context, uint64_t bytes,
                                                        uint16_t api)
@@ -262,9 +262,9 @@ static __attribute__((noinline)) uint64_t alloc_inside(struct gc_tcache *tcache,
     struct gc_tcache_context *tctx = &tcache->contexts[context->pool.number % GC_TCACHE_CONTEXTS];
     struct gc_block *block = NULL;
     if (tctx->context == context && !is_closed(context))
-        block = take(tctx, size);
+        block = pop_block(tctx, size);
     if (block == NULL) {
-        leave_to_pool(tcache, tctx, context, size);
+        leave_on_miss(tcache, tctx, context, size);
         return GC_ADDRESS_NONE;
     }
     const uint64_t address = block->address;
@@ -296,7 +296,7 @@ uint64_t gc_tcache_alloc_bytes(struct gc_tcache *tcache, struct gc_context *cont
                                uint16_t api)
 {
     const uint64_t size = (bytes + GC_GRANULE - 1) & ~(GC_GRANULE - 1);
-    /* No bytes wrap to more than there may be. */
+    /* 0 bytes wrap to more than the maximum. */
     if (!GC_LIKELY(bytes - 1 < GC_TCACHE_BLOCK_MAX))
         return GC_ADDRESS_NONE;
     if (!GC_LIKELY(--tcache->until_sample != 0))
@@ -340,9 +340,9 @@ static void unclaim(struct gc_block *block)
     atomic_store_explicit(&block->state, GC_BLOCK_LIVE, memory_order_release);
 }
 
-/* The magazine for a claimed block, empty if it was another context's; NULL: the block is not for
- * one, or not the one that was meant. No context is dropped while the caller is inside, so what the
- * address leads to, and is live, stays a record. */
+/* The magazine for a claimed block; if it was another context's it is flushed first. NULL: the
+ * block may not be cached, or its record was reused for another address. No context is dropped
+ * while the caller is inside, so a live block that the pagemap names stays a valid record. */
 static struct gc_tcache_context *tctx_for(struct gc_tcache *tcache, const struct gc_block *block,
                                           uint64_t address)
 {
@@ -358,9 +358,9 @@ static struct gc_tcache_context *tctx_for(struct gc_tcache *tcache, const struct
     return is_closed(tctx->context) ? NULL : tctx;
 }
 
-/* Whether a block that is freed may stay. A large one only if it comes again and again: then it is
- * what the pool would choose, too. Any other large one is better placed by the pool, which must
- * know all that is free: a program that repeats itself then finds its pages where they were. */
+/* Whether a freed block may be cached. A large one only after several frees in a row: then the pool
+ * would choose it, too. Other large blocks are placed by the pool, which must know all free memory
+ * so that a program that repeats itself finds its pages mapped. */
 static bool may_cache(struct gc_tcache_context *tctx, const struct gc_block *block)
 {
     if (block->bytes <= GC_SMALL_MAX)
@@ -372,8 +372,8 @@ static bool may_cache(struct gc_tcache_context *tctx, const struct gc_block *blo
     return ++tctx->large_streak > LARGE_STREAK;
 }
 
-/* Puts it into the thread's magazine. True if blocks went to the pool: what that calls for must not
- * be done in here. */
+/* Inserts the block into the magazine. True if blocks were flushed to the pool: then the caller
+ * calls gc_defer_on_flush after it has left. */
 static bool cache_block(struct gc_tcache_context *tctx, struct gc_block *block)
 {
     struct gc_context *context = tctx->context;
@@ -398,30 +398,30 @@ static bool cache_block(struct gc_tcache_context *tctx, struct gc_block *block)
     return true;
 }
 
-/* A free that is not plain, of a claimed block; inside, and outside when it returns. */
+/* The slow path of a free, of a claimed block. Called inside, returns outside. */
 static __attribute__((noinline)) bool free_inside(struct gc_tcache *tcache, struct gc_block *block,
                                                   uint64_t address)
 {
     struct gc_tcache_context *tctx = tctx_for(tcache, block, address);
     struct gc_context *context = tctx != NULL ? tctx->context : NULL;
-    const bool is_kept = tctx != NULL && may_cache(tctx, block);
-    bool handed_over = false;
-    if (is_kept) {
+    const bool is_cached = tctx != NULL && may_cache(tctx, block);
+    bool has_flushed = false;
+    if (is_cached) {
         tcache->last = tctx;
-        handed_over = cache_block(tctx, block);
+        has_flushed = cache_block(tctx, block);
     } else {
-        handed_over = tctx != NULL && hand_over_large(tctx);
+        has_flushed = tctx != NULL && flush_large(tctx);
         unclaim(block);
     }
     leave(tcache);
-    if (handed_over)
+    if (has_flushed)
         gc_defer_on_flush(context);
-    if (!is_kept)
+    if (!is_cached)
         gc_tcache_flush_stats(tcache);
-    return is_kept;
+    return is_cached;
 }
 
-/* It is no block's, or not live. */
+/* No block starts at the address, or it is not live. */
 static __attribute__((noinline)) bool miss(struct gc_tcache *tcache)
 {
     leave(tcache);
@@ -450,7 +450,7 @@ bool gc_tcache_free(struct gc_core *core, struct gc_tcache *tcache, uint64_t add
     struct gc_block *block = gc_pagemap_get(&core->pagemap, address);
     if (!GC_LIKELY(block != NULL && claim(block)))
         return miss(tcache);
-    /* Nobody else changes the record now. It may have come to be another block's just before. */
+    /* No other thread changes the claimed record. It may have been reused just before the claim. */
     struct gc_tcache_context *tctx = tcache->last;
     struct gc_context *context = tctx->context;
     if (!GC_LIKELY(block->address == address &&

@@ -1,17 +1,17 @@
-/* Magazines: freed blocks that a thread keeps for itself, one magazine per context, so that a free
- * and the next allocation of that size take no lock and make no call. A thread's magazines and
- * figures are in its struct gc_tcache.
+/* Thread caches (Bonwick's magazines): freed blocks that a thread keeps, one magazine per context,
+ * so that a free and the next allocation of that size take no lock and call nothing. A thread's
+ * magazines and figures are in its struct gc_tcache.
  *
- * A magazine holds blocks in state CACHED: ready ones in bins by size, matched by exact size, and
- * pending ones in a list by stamp, which become ready once their stamp is retired. What exceeds the
- * magazine's bytes goes to the pool in batches.
+ * A magazine holds blocks in state CACHED: ready ones in bins, matched by exact size, and pending
+ * ones in a list by epoch, which become ready once their epoch has completed. Blocks above the
+ * magazine's bytes are flushed to the pool in batches.
  *
- * Ownership: the owner raises is_busy for the moment it is inside and gives way if the gate is
- * claimed. Who wants to look into the caches of others stops them all: it holds
- * gc_core.tcaches_lock, claims every gate, makes every processor see it (membarrier) and waits
- * until none is busy. Meanwhile owners take the way through the pool. Where the kernel declines the
- * barrier, at the start or later, owners make a fence of their own each time (GC_TCACHE_FENCED).
- * The owner takes a pool's lock while busy, so nobody stops caches with a pool's lock held. */
+ * Ownership: the owner sets is_busy while it is inside, and leaves again if its gate is closed. A
+ * thread that needs the caches of others stops them all (an asymmetric barrier): it holds
+ * gc_core.tcaches_lock, closes every gate, makes every processor see that (membarrier) and waits
+ * until no owner is busy. Meanwhile owners use the pools. If the kernel refuses membarrier, at the
+ * start or later, each owner makes a fence of its own (GC_TCACHE_FENCED). An owner takes a pool's
+ * lock while busy, so a thread that holds a pool's lock must not stop the caches (deadlock). */
 #ifndef GC_TCACHE_H
 #define GC_TCACHE_H
 
@@ -29,7 +29,7 @@
 #define GC_TCACHE_APIS 8
 #define GC_TCACHE_CONTEXTS 4
 
-/* What a gauge gained since it was last merged, and the most it had gained meanwhile. */
+/* A gauge's change since it was last merged, and its highest change meanwhile. */
 struct gc_local_gauge {
     int64_t delta;
     int64_t peak;
@@ -42,44 +42,43 @@ struct gc_local_api {
     struct gc_local_gauge live;
 };
 
-/* Allocations and frees in a row that were all of one entry point: all that a hit counts. */
+/* Consecutive allocations and frees of one entry point: a hit counts here only. */
 struct gc_streak {
-    uint64_t alloc_bytes; /* asked for by its allocations */
-    uint64_t freed_bytes; /* by what was freed */
-    int64_t peak;         /* the most that taken less given came to */
+    uint64_t alloc_bytes; /* requested by its allocations */
+    uint64_t freed_bytes; /* requested by the blocks it freed */
+    int64_t peak;         /* highest alloc_bytes - freed_bytes */
     uint64_t count;       /* of allocations */
     uint16_t api;
 };
 
-/* What the owner's allocations and frees come to, `allocated`, needs no count of its own: each
- * takes a block out of cached_bytes or puts it there, so it is base_bytes less these. */
+/* One magazine. `allocated` is not counted separately: its change is base_bytes - cached_bytes,
+ * since each hit moves one block out of the cache and each free moves one into it. */
 struct gc_tcache_context {
     struct gc_context *context;        /* NULL: unused */
-    atomic_uint_fast64_t cached_bytes; /* of all blocks here; others read it as a hint */
-    int64_t
-        base_bytes;    /* of them when figures were merged last, less what went to the pool since */
-    int64_t min_bytes; /* the least they were since, counted alike */
+    atomic_uint_fast64_t cached_bytes; /* of all blocks here; other threads read it as a hint */
+    int64_t base_bytes; /* cached_bytes at the last merge, less the bytes flushed since */
+    int64_t min_bytes;  /* lowest cached_bytes since, less the bytes flushed */
     struct gc_streak streak;
     uint64_t free_count;
     uint16_t number;                /* of the context; GC_TCACHE_UNUSED */
-    struct gc_block *pending_first; /* lowest stamp first */
+    struct gc_block *pending_first; /* lowest epoch first */
     struct gc_block *pending_last;
     uint64_t pending_bytes;
-    uint64_t merged_pending_bytes; /* the part of them that the device's gauge knows of */
+    uint64_t merged_pending_bytes; /* the part that the device's gauge includes */
     uint32_t pending_count;
-    uint32_t victim;        /* the bin that overflows next */
+    uint32_t victim;        /* the bin to flush next */
     uint64_t large_address; /* the large block freed last */
-    uint32_t large_streak;  /* how often in a row it was that one */
-    uint64_t alloc_count;   /* before the run, as are the next two */
+    uint32_t large_streak;  /* consecutive frees of that block */
+    uint64_t alloc_count;   /* before the streak, as the next two */
     struct gc_local_gauge requested;
-    uint32_t api_mask; /* a bit for each of `apis` that counts anything */
+    uint32_t api_mask; /* a bit for each of `apis` that has figures */
     struct gc_local_api apis[GC_TCACHE_APIS];
     struct gc_block *bins[GC_TCACHE_BINS];
 };
 
 enum gc_tcache_gate {
     GC_TCACHE_OPEN,
-    GC_TCACHE_FENCED,  /* open, but there is no membarrier: the owner makes its own */
+    GC_TCACHE_FENCED,  /* open; without membarrier: the owner makes a fence of its own */
     GC_TCACHE_STOPPED, /* the caches are stopped */
 };
 
@@ -88,7 +87,7 @@ struct gc_tcache {
     _Atomic uint8_t gate; /* enum gc_tcache_gate */
     bool is_observed;     /* as of the core */
     uint32_t until_sample;
-    struct gc_tcache_context *last; /* of its magazines, the one that served last */
+    struct gc_tcache_context *last; /* the magazine that served last */
     struct gc_block_ids ids;
     struct gc_core *core;
     pthread_t owner;
@@ -97,29 +96,29 @@ struct gc_tcache {
     struct gc_tcache_context contexts[GC_TCACHE_CONTEXTS];
 };
 
-/* ---- life of the whole, for gc_core_create and gc_core_destroy ---- */
+/* ---- for gc_core_create and gc_core_destroy ---- */
 
 void gc_tcache_init(struct gc_core *core);
 void gc_tcache_fini(struct gc_core *core);
 
-/* ---- others' magazines; no lock of rank POOL or above may be held ---- */
+/* ---- caches of all threads; no lock of rank POOL or above may be held ---- */
 
-/* From stop to resume no thread allocates or frees but through the pools: blocks change their state
- * under the pools' locks only, and all figures are in the devices' gauges. */
+/* From stop to resume all threads allocate and free through the pools: blocks change state under
+ * the pools' locks only, and all figures are in the devices' gauges. */
 void gc_tcache_stop_all(struct gc_core *core);
 void gc_tcache_resume_all(struct gc_core *core);
-/* Everything in the magazines goes to the pools: what is ready to the bins, the rest to their
- * pending lists. `share`: what belongs to it only; NULL: all. True if anything went. Cheap where
- * the magazines are empty. */
+/* Flushes the device's blocks from all caches to the pools: ready ones into the bins, the others
+ * into the pending lists. `quota`: only its blocks; NULL: all. True if there were any. Cheap while
+ * the caches are empty. */
 bool gc_tcache_flush_device(struct gc_device *device, const struct gc_quota *quota);
-/* The same for one context, with the caches stopped: it is about to be dropped. */
+/* The same for one context that is about to be dropped; the caches are stopped. */
 void gc_tcache_flush_context(struct gc_context *context);
 
-/* ---- for magazine*.c and cache.c; the owner is inside, or the caches are stopped ---- */
+/* ---- for tcache*.c; the owner is inside, or the caches are stopped ---- */
 
-/* The figures go to the device. */
+/* Merges the figures into the device's. */
 void gc_tcache_merge_stats(struct gc_tcache_context *tctx);
-/* Hands everything over and forgets the context. True if there was anything. */
+/* Flushes all blocks and detaches the magazine from its context. True if there were blocks. */
 bool gc_tcache_flush(struct gc_tcache_context *tctx);
 
 #endif

@@ -1,5 +1,6 @@
-/* Caches of threads: their life, and how one thread stops all others' to look inside. The list of
- * caches only grows; a thread that ends leaves its record to the next one. */
+/* All thread caches: their creation, and how one thread stops all of them (asymmetric barrier by
+ * membarrier(2), as in liburcu). The list of caches only grows; the record of a thread that ended
+ * is reused by the next one. Bound: one membarrier per stop. */
 #define _GNU_SOURCE
 #include "core/base/assert.h"
 #include "core/base/bits.h"
@@ -16,18 +17,18 @@
 
 #define SPINS_BEFORE_SLEEP 64
 #define PAUSE_NS 20000
-/* Longer than any processor keeps a store to itself: those that run drain their store buffers
- * within microseconds, and those that are interrupted or change threads do so at once. */
+/* Longer than a store stays in any processor's store buffer: a running processor drains it within
+ * microseconds, an interrupt or a thread switch at once. */
 #define STORES_ARE_SEEN_NS 20000000
 
-/* The thread sanitizer knows nothing of barriers that are made elsewhere. */
+/* The thread sanitizer does not model membarrier. */
 #ifdef __SANITIZE_THREAD__
 #define MAY_USE_MEMBARRIER false
 #else
 #define MAY_USE_MEMBARRIER true
 #endif
 
-/* False: the kernel has none, or a filter refuses it; errno is the program's. */
+/* False: the kernel has no membarrier, or a filter refuses it. Preserves errno. */
 static bool make_barrier(int command)
 {
     const int saved_errno = errno;
@@ -36,7 +37,7 @@ static bool make_barrier(int command)
     return is_made;
 }
 
-/* ---- life ---- */
+/* ---- create and destroy ---- */
 
 void gc_tcache_init(struct gc_core *core)
 {
@@ -60,7 +61,7 @@ void gc_tcache_fini(struct gc_core *core)
 
 static struct gc_tcache *first_tcache(struct gc_core *core)
 {
-    /* Acquire: pairs with the release in add_cache. */
+    /* Acquire: pairs with the release in add_tcache_locked. */
     return atomic_load_explicit(&core->tcaches, memory_order_acquire);
 }
 
@@ -69,7 +70,7 @@ static struct gc_tcache *next_tcache(struct gc_tcache *tcache)
     return atomic_load_explicit(&tcache->next, memory_order_relaxed);
 }
 
-/* A record that no thread has. */
+/* A record of a thread that ended. */
 static struct gc_tcache *find_unused_locked(struct gc_core *core)
 {
     struct gc_tcache *tcache = first_tcache(core);
@@ -120,11 +121,12 @@ struct gc_tcache *gc_tcache_create(struct gc_core *core)
 
 void gc_tcache_destroy(struct gc_core *core, struct gc_tcache *tcache)
 {
-    /* Where a signal handler ends its thread in the middle of an allocation all stays as it is. */
+    /* A signal handler ended its thread in the middle of an allocation: the cache stays as it is.
+     */
     if (tcache == NULL || gc_lock_held_count() > 0 ||
         atomic_load_explicit(&tcache->is_busy, memory_order_relaxed))
         return;
-    /* Who stops the caches holds the lock all the while, so nobody else is inside. */
+    /* A thread that stops the caches holds the lock until it resumes them: none is inside now. */
     gc_lock_acquire(&core->tcaches_lock);
     for (unsigned i = 0; i < GC_TCACHE_CONTEXTS; i++)
         gc_tcache_flush(&tcache->contexts[i]);
@@ -134,10 +136,10 @@ void gc_tcache_destroy(struct gc_core *core, struct gc_tcache *tcache)
 
 /* ---- stopping ---- */
 
-/* Every thread that is inside has been seen to be, and every one that enters sees its gate. Where
- * the kernel declines (a filter of system calls that was set since the start), owners make their
- * own fences from now on; those that run have passed the gate without one, once more at most, and
- * what they stored then is waited for. */
+/* After this every thread that is inside shows is_busy, and every one that enters sees its gate
+ * closed. If the kernel refuses membarrier (a seccomp filter set since the start), owners make
+ * their own fences from now on; each may pass the gate without one once more, and
+ * STORES_ARE_SEEN_NS waits for its stores. */
 static void publish_stops_locked(struct gc_core *core)
 {
     struct timespec left = {0, STORES_ARE_SEEN_NS};
@@ -151,8 +153,8 @@ static void publish_stops_locked(struct gc_core *core)
 static void wait_owner(struct gc_tcache *tcache)
 {
     struct timespec pause = {0, PAUSE_NS};
-    /* Acquire: pairs with the release in magazine.c's leave. An owner that was interrupted by a
-     * signal handler which came here is this thread: it does not go on before. */
+    /* Acquire: pairs with the release in tcache.c's leave. An owner that a signal handler
+     * interrupted to come here is this thread: it cannot leave before the handler returns. */
     for (unsigned i = 0; atomic_load_explicit(&tcache->is_busy, memory_order_seq_cst); i++) {
         if (pthread_equal(tcache->owner, pthread_self()))
             return;
@@ -163,7 +165,7 @@ static void wait_owner(struct gc_tcache *tcache)
     }
 }
 
-/* Not the cache in whose middle a signal handler came here. */
+/* False: this is a signal handler that interrupted the owner of this cache inside. */
 static bool may_scan(const struct gc_tcache *tcache)
 {
     return !atomic_load_explicit(&tcache->is_busy, memory_order_relaxed);
@@ -186,7 +188,7 @@ void gc_tcache_stop_all(struct gc_core *core)
 
 void gc_tcache_resume_all(struct gc_core *core)
 {
-    /* Release: pairs with the acquire in magazine.c's enter. */
+    /* Release: pairs with the acquire in tcache.c's enter. */
     for (struct gc_tcache *tcache = first_tcache(core); tcache != NULL;
          tcache = next_tcache(tcache))
         atomic_store_explicit(&tcache->gate, open_gate(core), memory_order_release);

@@ -1,5 +1,5 @@
-/* What leaves a thread's magazine: its figures for the device and the tenant's share of it, its
- * blocks for the pool. */
+/* Flushes a magazine: its figures into those of the device and of the tenant's quota, its blocks
+ * into the pool, BATCH_MAX under one lock. */
 #include "core/reclaim/tcache_flush.h"
 
 #include "core/base/bits.h"
@@ -8,9 +8,9 @@
 
 #include <stddef.h>
 
-#define BATCH_MAX 64 /* blocks handed over under one lock */
+#define BATCH_MAX 64 /* blocks flushed under one lock */
 
-/* ---- figures, within the thread ---- */
+/* ---- figures of the thread ---- */
 
 static void shift(struct gc_local_gauge *local, int64_t delta, int64_t peak)
 {
@@ -44,7 +44,7 @@ static void merge_api(struct gc_device *device, struct gc_local_api *local)
     merge_gauge(&cell->live, &local->live);
 }
 
-/* The one of that entry point. */
+/* The local figures of that entry point; a colliding entry point's are merged first. */
 static struct gc_local_api *local_api_of(struct gc_tcache_context *tctx, uint16_t api)
 {
     struct gc_local_api *local = &tctx->apis[api % GC_TCACHE_APIS];
@@ -55,7 +55,7 @@ static struct gc_local_api *local_api_of(struct gc_tcache_context *tctx, uint16_
     return local;
 }
 
-/* What the run counted is in the sums. */
+/* Adds the streak to the sums. */
 static void end_streak(struct gc_tcache_context *tctx)
 {
     struct gc_streak *streak = &tctx->streak;
@@ -80,9 +80,9 @@ void gc_tcache_begin_streak(struct gc_tcache_context *tctx, uint16_t api)
     tctx->streak.api = api;
 }
 
-/* ---- figures, into the device's ---- */
+/* ---- figures of the device ---- */
 
-/* Before the device's, which empties the tallies. */
+/* Before the device's merge, which resets the local figures. */
 static void merge_quota(const struct gc_tcache_context *tctx,
                         const struct gc_local_gauge *allocated, struct gc_quota *quota)
 {
@@ -98,8 +98,8 @@ static void merge_quota(const struct gc_tcache_context *tctx,
         gc_gauge_merge(&quota->allocated, allocated->delta, allocated->peak);
 }
 
-/* What was allocated and freed since this was asked last. */
-static struct gc_local_gauge take_allocated(struct gc_tcache_context *tctx)
+/* The change of `allocated` since the last call. */
+static struct gc_local_gauge reset_allocated(struct gc_tcache_context *tctx)
 {
     const int64_t cached_bytes = (int64_t)gc_tcache_cached_bytes(tctx);
     const struct gc_local_gauge allocated = {tctx->base_bytes - cached_bytes,
@@ -125,7 +125,7 @@ void gc_tcache_merge_stats(struct gc_tcache_context *tctx)
     struct gc_device *device = tctx->context->device;
     struct gc_stats *stats = &device->stats;
     end_streak(tctx);
-    struct gc_local_gauge allocated = take_allocated(tctx);
+    struct gc_local_gauge allocated = reset_allocated(tctx);
     if (tctx->context->quota != NULL)
         merge_quota(tctx, &allocated, tctx->context->quota);
     if (tctx->alloc_count != 0)
@@ -139,7 +139,7 @@ void gc_tcache_merge_stats(struct gc_tcache_context *tctx)
         merge_api(device, &tctx->apis[__builtin_ctz(tctx->api_mask)]);
 }
 
-/* ---- blocks, to the pool ---- */
+/* ---- blocks ---- */
 
 void gc_tcache_flush_batch(struct gc_tcache_context *tctx, struct gc_block **bin)
 {

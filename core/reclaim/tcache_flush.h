@@ -1,5 +1,5 @@
-/* What leaves a magazine. Its figures are kept without atomics at each allocation and free, and
- * merged into the device's when the magazine is: at most what a magazine may hold is not merged.
+/* Flushes a magazine's figures and blocks. The owner counts without atomics and merges into the
+ * device's figures when it flushes: the unmerged part is bounded by the bytes a magazine may hold.
  * The owner is inside, or the caches are stopped. */
 #ifndef GC_TCACHE_FLUSH_H
 #define GC_TCACHE_FLUSH_H
@@ -9,9 +9,9 @@
 #include "core/pool/block.h"
 #include "core/reclaim/tcache.h"
 
-/* Takes some blocks off a bin and gives them to the pool. */
+/* Flushes up to one batch of blocks from a bin to the pool. */
 void gc_tcache_flush_batch(struct gc_tcache_context *tctx, struct gc_block **bin);
-/* Gives all pending blocks to the pool's list. */
+/* Flushes all pending blocks to the pool's list. */
 void gc_tcache_flush_pending(struct gc_tcache_context *tctx);
 
 static inline void gc_tcache_set_cached_bytes(struct gc_tcache_context *tctx, uint64_t bytes)
@@ -24,7 +24,7 @@ static inline uint64_t gc_tcache_cached_bytes(const struct gc_tcache_context *tc
     return atomic_load_explicit(&tctx->cached_bytes, memory_order_relaxed);
 }
 
-/* The one with the lowest stamp; there is one. */
+/* Pops the block with the lowest epoch; the list is not empty. */
 static inline struct gc_block *gc_tcache_pop_pending(struct gc_tcache_context *tctx)
 {
     struct gc_block *block = tctx->pending_first;
@@ -36,10 +36,10 @@ static inline struct gc_block *gc_tcache_pop_pending(struct gc_tcache_context *t
     return block;
 }
 
-/* The run is of that entry point from now on. */
+/* Starts a streak of entry point `api`, if the current one is another's. */
 void gc_tcache_begin_streak(struct gc_tcache_context *tctx, uint16_t api);
 
-/* The next two: of the run's entry point. */
+/* Count one allocation, one free, of the streak's entry point. */
 static inline void gc_tcache_count_alloc(struct gc_tcache_context *tctx, uint64_t requested_bytes,
                                          uint64_t bytes)
 {
@@ -63,7 +63,7 @@ static inline void gc_tcache_count_free(struct gc_tcache_context *tctx, uint64_t
     gc_tcache_set_cached_bytes(tctx, gc_tcache_cached_bytes(tctx) + bytes);
 }
 
-/* Blocks went to the pool. */
+/* Blocks were flushed to the pool. */
 static inline void gc_tcache_count_flushed(struct gc_tcache_context *tctx, uint64_t bytes)
 {
     gc_tcache_set_cached_bytes(tctx, gc_tcache_cached_bytes(tctx) - bytes);

@@ -53,7 +53,8 @@ struct gc_model_module {
     enum gc_admission_verdict (*decide)(struct gc_admission_state *admission,
                                         const struct gc_admission_devices *devices,
                                         const struct gc_log *log);
-    bool (*describe)(const struct gc_admission_state *admission, struct gc_report_estimate *estimate);
+    bool (*describe)(const struct gc_admission_state *admission,
+                     struct gc_report_estimate *estimate);
 };
 
 typedef const struct gc_model_module *gc_model_module_entry(void);

@@ -180,8 +180,8 @@ gpucache_status gpucache_free(void *pointer, gpucache_stream stream)
                  ? gc_core_free_ordered(gc_shim.core, address, NULL, order, (uint16_t)call.api,
                                         &driver_code)
                  : gc_core_free(gc_shim.core, address, (uint16_t)call.api, &driver_code);
-    if (status == GC_INVALID_POINTER || status == GC_NOT_OURS)
-        gc_debug_report_bad_free(gc_shim.core, address, (uint16_t)call.api);
+    if (status == GC_NOT_OURS)
+        gc_debug_report_unknown_free(gc_shim.core, address, (uint16_t)call.api);
     gc_public_leave(&call);
     return gc_public_status(status, driver_code);
 }

@@ -179,8 +179,12 @@ static CUresult free_in_state(CUdeviceptr dptr, enum gc_api api)
         return result;
     gc_hot_prepare();
     enum gc_status status = gc_core_free(gc_shim.core, dptr, (uint16_t)api, &driver_code);
-    if (status == GC_NOT_OURS)
-        return gc_shim_free_direct(dptr, false);
+    if (status == GC_NOT_OURS) {
+        result = gc_shim_free_direct(dptr, false);
+        if (result == CUDA_ERROR_INVALID_VALUE)
+            gc_debug_report_unknown_free(gc_shim.core, dptr, (uint16_t)api);
+        return result;
+    }
     if (status == GC_OK)
         record_free_landing();
     return gc_shim_result(status, driver_code);
@@ -194,8 +198,6 @@ static __attribute__((noinline)) CUresult free_slowly(CUdeviceptr dptr)
         return GC_FORWARD(cuMemFree_v2, dptr);
     enum gc_api api = gc_shim_enter(GC_API_cuMemFree_v2);
     result = free_in_state(dptr, api);
-    if (result == CUDA_ERROR_INVALID_VALUE)
-        gc_debug_report_bad_free(gc_shim.core, dptr, (uint16_t)api);
     gc_shim_leave();
     return result;
 }

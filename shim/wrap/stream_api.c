@@ -235,8 +235,8 @@ static CUresult serve(const struct gc_direct_request *request, const struct asyn
     CUresult result = place_in_order(request->context, call->stream, is_blocking);
     if (result == CUDA_SUCCESS)
         *dptr = address;
-    else if (gc_core_free(gc_shim.core, address, wanted.api, &driver_code) != GC_OK)
-        gc_debug_report_bad_free(gc_shim.core, address, wanted.api);
+    else
+        (void)!gc_core_free(gc_shim.core, address, wanted.api, &driver_code);
     return result;
 }
 
@@ -394,12 +394,13 @@ static CUresult free_async(enum gc_api symbol, CUdeviceptr dptr, CUstream given,
     CUresult result;
 
     gc_direct_begin(&request, symbol);
-    if (dptr != 0 && gc_core_find_block(gc_shim.core, dptr, &block) != GC_NOT_OURS)
+    if (dptr != 0 && gc_core_find_block(gc_shim.core, dptr, &block) != GC_NOT_OURS) {
         result = free_block(request.api, &block, dptr, stream);
-    else
+    } else {
         result = free_of_pool(&request, symbol, dptr, given, stream);
-    if (result == CUDA_ERROR_INVALID_VALUE)
-        gc_debug_report_bad_free(gc_shim.core, dptr, (uint16_t)request.api);
+        if (result == CUDA_ERROR_INVALID_VALUE)
+            gc_debug_report_unknown_free(gc_shim.core, dptr, (uint16_t)request.api);
+    }
     return gc_direct_end(&request, result);
 }
 
