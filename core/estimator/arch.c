@@ -369,6 +369,46 @@ static bool is_needed(const struct gc_arch *arch, enum gc_arch_key key)
     return key != GC_ARCH_MULTI_QUERY || !gc_arch_known(arch, GC_ARCH_KV_HEADS);
 }
 
+/* ---- encoder and decoder ---- */
+
+bool gc_arch_is_pair(const struct gc_arch *arch)
+{
+    static const char types[] =
+        "t5, mt5, umt5, bart, mbart, plbart, blenderbot, blenderbot-small, pegasus, marian, "
+        "m2m_100, whisper";
+    const size_t length = strlen(arch->type);
+    return gc_arch_number(arch, GC_ARCH_ENCODER_DECODER, 0) != 0 && length > 0 &&
+           gc_text_find_word(types, arch->type, length) >= 0;
+}
+
+/* Sets `shared` to the decoder's own value where the configuration has one. */
+static void override_from(struct gc_arch *arch, enum gc_arch_key shared, enum gc_arch_key own)
+{
+    if (gc_arch_known(arch, own))
+        arch->fields[shared] =
+            (struct gc_arch_field){.value = arch->fields[own].value, .known = true};
+}
+
+/* A value given once for both is the encoder's too. */
+static void default_to(struct gc_arch *arch, enum gc_arch_key own, enum gc_arch_key shared)
+{
+    if (!gc_arch_known(arch, own) && gc_arch_known(arch, shared))
+        arch->fields[own] =
+            (struct gc_arch_field){.value = arch->fields[shared].value, .known = true};
+}
+
+static void complete_pair(struct gc_arch *arch)
+{
+    if (!gc_arch_is_pair(arch))
+        return;
+    default_to(arch, GC_ARCH_ENCODER_HEADS, GC_ARCH_HEADS);
+    default_to(arch, GC_ARCH_ENCODER_INTERMEDIATE, GC_ARCH_INTERMEDIATE);
+    override_from(arch, GC_ARCH_LAYER_COUNT, GC_ARCH_DECODER_LAYERS);
+    override_from(arch, GC_ARCH_HEADS, GC_ARCH_DECODER_HEADS);
+    override_from(arch, GC_ARCH_INTERMEDIATE, GC_ARCH_DECODER_INTERMEDIATE);
+    override_from(arch, GC_ARCH_POSITIONS, GC_ARCH_TARGET_POSITIONS);
+}
+
 void gc_arch_complete(struct gc_arch *arch, struct gc_notes *notes)
 {
     const size_t length = strlen(arch->type);
@@ -382,7 +422,7 @@ void gc_arch_complete(struct gc_arch *arch, struct gc_notes *notes)
         gc_notes_add(notes, gc_arch_key_row(row->key)->text, ": not told, ",
                      gc_note_number(row->value, number), " as ", arch->type, " has it", NULL);
     }
-    gc_arch_complete_pair(arch);
+    complete_pair(arch);
 }
 
 /* ---- the whole ---- */

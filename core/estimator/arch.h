@@ -167,8 +167,8 @@ void gc_arch_note_adapters(const struct gc_model *model, struct gc_notes *notes)
 /* The family's meaning alone; for configurations that were made by hand. */
 void gc_arch_complete(struct gc_arch *arch, struct gc_notes *notes);
 
-/* Inside: where encoder and decoder are told apart, the decoder's values become those of the model.
- */
-void gc_arch_complete_pair(struct gc_arch *arch);
+/* True for families of an encoder and a decoder whose decoder is a plain stack with cross attention
+ * of as many heads in each layer, as their configuration classes have it. */
+bool gc_arch_is_pair(const struct gc_arch *arch);
 
 #endif

@@ -22,11 +22,6 @@ struct gc_estimator {
     struct gc_weights weights;
 };
 
-/* The types of the work: as asked for, else as the model says. Adds a note for each that had to be
- * assumed; GC_DTYPE_NONE where nothing says it. */
-void gc_estimate_dtypes(const struct gc_estimator *estimator,
-                        const struct gc_estimate_request *request, struct gc_estimate *estimate);
-
 /* All parts but overhead of one device. GC_OVERFLOW with estimate->overflowed. */
 enum gc_status gc_estimate_device(const struct gc_estimator *estimator,
                                   const struct gc_estimate_request *request,

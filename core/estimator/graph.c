@@ -34,35 +34,35 @@ static bool known_dim(const struct gc_estimate_request *request, const char *nam
 }
 
 /* "INPUT.AXIS=N", as gc_graph_infer takes it. */
-static bool is_axis_of(const struct gc_model_port *port, const char *name, size_t length,
+static bool is_axis_of(const struct gc_model_value *declared, const char *name, size_t length,
                        uint64_t *axis)
 {
-    const size_t own = strlen(port->name);
-    return port->kind == GC_MODEL_INPUT && length > own && name[own] == '.' &&
-           memcmp(name, port->name, own) == 0 &&
-           gc_text_uint(name + own + 1, length - own - 1, axis) && *axis < port->dim_count &&
-           port->dims[*axis] == GC_MODEL_UNKNOWN_DIM;
+    const size_t own = strlen(declared->name);
+    return declared->kind == GC_MODEL_INPUT && length > own && name[own] == '.' &&
+           memcmp(name, declared->name, own) == 0 &&
+           gc_text_uint(name + own + 1, length - own - 1, axis) && *axis < declared->dim_count &&
+           declared->dims[*axis] == GC_MODEL_UNKNOWN_DIM;
 }
 
-static bool find_axis(const char *dims, const struct gc_model_port *port, uint32_t index,
+static bool find_axis(const char *dims, const struct gc_model_value *declared, uint32_t index,
                       uint64_t *value)
 {
     for (uint64_t axis; dims != NULL && *dims != '\0'; dims += *dims == ',') {
         const size_t here = strcspn(dims, ",");
         const size_t length = strcspn(dims, "=,");
-        if (length < here && is_axis_of(port, dims, length, &axis) && axis == index)
+        if (length < here && is_axis_of(declared, dims, length, &axis) && axis == index)
             return gc_text_uint(dims + length + 1, here - length - 1, value);
         dims += here;
     }
     return false;
 }
 
-static bool dim_value(const struct gc_estimate_request *request, const struct gc_model_port *port,
-                      uint32_t index, uint64_t *value)
+static bool dim_value(const struct gc_estimate_request *request,
+                      const struct gc_model_value *declared, uint32_t index, uint64_t *value)
 {
-    const char *name = port->symbols != NULL ? port->symbols[index] : NULL;
-    *value = port->dims[index];
-    if (*value != GC_MODEL_UNKNOWN_DIM || find_axis(request->dims, port, index, value))
+    const char *name = declared->symbols != NULL ? declared->symbols[index] : NULL;
+    *value = declared->dims[index];
+    if (*value != GC_MODEL_UNKNOWN_DIM || find_axis(request->dims, declared, index, value))
         return true;
     return name != NULL &&
            (find_dim(request->dims, name, value) || known_dim(request, name, value));
@@ -70,19 +70,19 @@ static bool dim_value(const struct gc_estimate_request *request, const struct gc
 
 /* False if the shape or type is not known, or is of no fixed size; sum->overflowed if it is too
  * large. */
-static bool port_bytes(struct gc_sum *sum, const struct gc_estimate_request *request,
-                       const struct gc_model_port *port, uint64_t *bytes)
+static bool declared_bytes(struct gc_sum *sum, const struct gc_estimate_request *request,
+                           const struct gc_model_value *declared, uint64_t *bytes)
 {
     uint64_t elements = 1;
-    if (!port->has_shape || gc_dtype_get_info(port->dtype)->block_bytes == 0)
+    if (!declared->has_shape || gc_dtype_get_info(declared->dtype)->block_bytes == 0)
         return false;
-    for (uint32_t i = 0; i < port->dim_count; i++) {
+    for (uint32_t i = 0; i < declared->dim_count; i++) {
         uint64_t value;
-        if (!dim_value(request, port, i, &value))
+        if (!dim_value(request, declared, i, &value))
             return false;
         elements = gc_sum_mul(sum, elements, value);
     }
-    *bytes = gc_sum_typed(sum, port->dtype, elements);
+    *bytes = gc_sum_typed(sum, declared->dtype, elements);
     return true;
 }
 
@@ -91,7 +91,7 @@ struct graph_sizes {
     uint64_t output_bytes;
     uint64_t largest_bytes; /* of inner values */
     uint64_t second_bytes;
-    const struct gc_model_port *open; /* the first input that is not known */
+    const struct gc_model_value *open; /* the first input that is not known */
 };
 
 static void add_inner(struct graph_sizes *sizes, uint64_t bytes)
@@ -104,34 +104,35 @@ static void add_inner(struct graph_sizes *sizes, uint64_t bytes)
     }
 }
 
-static void add_port(struct gc_sum *sum, const struct gc_estimate_request *request,
-                     const struct gc_model_port *port, struct graph_sizes *sizes)
+static void add_declared(struct gc_sum *sum, const struct gc_estimate_request *request,
+                         const struct gc_model_value *declared, struct graph_sizes *sizes)
 {
     uint64_t bytes;
-    if (!port_bytes(sum, request, port, &bytes)) {
-        if (port->kind == GC_MODEL_INPUT && sizes->open == NULL)
-            sizes->open = port;
+    if (!declared_bytes(sum, request, declared, &bytes)) {
+        if (declared->kind == GC_MODEL_INPUT && sizes->open == NULL)
+            sizes->open = declared;
         return;
     }
-    if (port->kind == GC_MODEL_INPUT)
+    if (declared->kind == GC_MODEL_INPUT)
         sizes->input_bytes = gc_sum_add(sum, sizes->input_bytes, bytes);
-    else if (port->kind == GC_MODEL_OUTPUT)
+    else if (declared->kind == GC_MODEL_OUTPUT)
         sizes->output_bytes = gc_sum_add(sum, sizes->output_bytes, bytes);
     else
         add_inner(sizes, bytes);
 }
 
-static void note_open(const struct gc_estimate_request *request, const struct gc_model_port *port,
-                      struct gc_notes *notes)
+static void note_open(const struct gc_estimate_request *request,
+                      const struct gc_model_value *declared, struct gc_notes *notes)
 {
     char shown[48];
     char dim[48];
     uint64_t value;
     uint32_t i = 0;
-    gc_text_printable(port->name, strlen(port->name), shown, sizeof(shown));
-    while (i < port->dim_count && dim_value(request, port, i, &value))
+    gc_text_printable(declared->name, strlen(declared->name), shown, sizeof(shown));
+    while (i < declared->dim_count && dim_value(request, declared, i, &value))
         i++;
-    const char *name = i < port->dim_count && port->symbols != NULL ? port->symbols[i] : NULL;
+    const char *name =
+        i < declared->dim_count && declared->symbols != NULL ? declared->symbols[i] : NULL;
     if (name != NULL)
         gc_notes_add(notes, "input ", shown, ": its size is open; --dim ",
                      gc_text_printable(name, strlen(name), dim, sizeof(dim)), "=N names it", NULL);
@@ -141,17 +142,17 @@ static void note_open(const struct gc_estimate_request *request, const struct gc
 
 static bool has_dim(const struct gc_model *graph, const char *name, size_t length)
 {
-    for (uint32_t i = 0; i < graph->port_count; i++) {
-        const struct gc_model_port *port = &graph->ports[i];
+    for (uint32_t i = 0; i < graph->value_count; i++) {
+        const struct gc_model_value *declared = &graph->values[i];
         /* An input that is a number is given as one. */
-        if (port->kind == GC_MODEL_INPUT && strlen(port->name) == length &&
-            memcmp(port->name, name, length) == 0)
+        if (declared->kind == GC_MODEL_INPUT && strlen(declared->name) == length &&
+            memcmp(declared->name, name, length) == 0)
             return true;
         uint64_t axis;
-        if (is_axis_of(port, name, length, &axis))
+        if (is_axis_of(declared, name, length, &axis))
             return true;
-        for (uint32_t j = 0; port->symbols != NULL && j < port->dim_count; j++) {
-            const char *symbol = port->symbols[j];
+        for (uint32_t j = 0; declared->symbols != NULL && j < declared->dim_count; j++) {
+            const char *symbol = declared->symbols[j];
             if (symbol != NULL && strlen(symbol) == length && memcmp(symbol, name, length) == 0)
                 return true;
         }
@@ -179,13 +180,13 @@ void gc_estimate_note_dims(const struct gc_estimator *estimator, const char *dim
 static bool has_meaning(const struct gc_model *graph, enum gc_dim_meaning meaning, const char *dims)
 {
     uint64_t value;
-    for (uint32_t i = 0; i < graph->port_count; i++) {
-        const struct gc_model_port *port = &graph->ports[i];
-        for (uint32_t j = 0; port->symbols != NULL && j < port->dim_count; j++) {
-            const char *symbol = port->symbols[j];
-            if (port->kind == GC_MODEL_INPUT && symbol != NULL &&
+    for (uint32_t i = 0; i < graph->value_count; i++) {
+        const struct gc_model_value *declared = &graph->values[i];
+        for (uint32_t j = 0; declared->symbols != NULL && j < declared->dim_count; j++) {
+            const char *symbol = declared->symbols[j];
+            if (declared->kind == GC_MODEL_INPUT && symbol != NULL &&
                 gc_graph_dim_meaning(symbol) == meaning && !find_dim(dims, symbol, &value) &&
-                !find_axis(dims, port, j, &value))
+                !find_axis(dims, declared, j, &value))
                 return true;
         }
     }
@@ -345,8 +346,8 @@ enum gc_status gc_estimate_graph(const struct gc_estimator *estimator,
     struct graph_sizes found = {0};
     struct gc_graph_need need;
     struct gc_sum sum = {false};
-    for (uint32_t i = 0; i < graph->port_count; i++)
-        add_port(&sum, request, &graph->ports[i], &found);
+    for (uint32_t i = 0; i < graph->value_count; i++)
+        add_declared(&sum, request, &graph->values[i], &found);
     estimate->overflowed = GC_ESTIMATE_input;
     if (sum.overflowed)
         return GC_OVERFLOW;

@@ -6,7 +6,7 @@
 #ifndef GC_FORMATS_DESCRIPTION_H
 #define GC_FORMATS_DESCRIPTION_H
 
-#include "core/formats/source.h"
+#include "core/reader/source.h"
 
 enum gc_status gc_description_read(struct gc_source *source) GC_CHECKED;
 

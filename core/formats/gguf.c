@@ -1,9 +1,9 @@
 #include "core/formats/gguf.h"
 
 #include "core/base/bits.h"
-#include "core/formats/json_meta.h"
-#include "core/formats/ranges.h"
-#include "core/formats/source.h"
+#include "core/reader/json_meta.h"
+#include "core/reader/ranges.h"
+#include "core/reader/source.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef GC_FORMATS_GGUF_H
 #define GC_FORMATS_GGUF_H
 
-#include "core/formats/source.h"
+#include "core/reader/source.h"
 
 /* Takes the file's tensors and keys; if its keys say that it is one of several, the others' tensors
  * too, from `folder`. `name` is the file's own name there. */

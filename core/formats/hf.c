@@ -1,7 +1,7 @@
 #include "core/formats/hf.h"
 
-#include "core/formats/json_meta.h"
 #include "core/io/text.h"
+#include "core/reader/json_meta.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 #ifndef GC_FORMATS_HF_H
 #define GC_FORMATS_HF_H
 
-#include "core/formats/source.h"
+#include "core/reader/source.h"
 
 /* Which file of a folder holds the weights, and of what kind it is. */
 enum gc_hf_kind { GC_HF_INDEX, GC_HF_SAFETENSORS, GC_HF_GGUF, GC_HF_ONNX };

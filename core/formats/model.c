@@ -3,11 +3,11 @@
 
 #include "core/base/bits.h"
 #include "core/formats/description.h"
-#include "core/formats/detect.h"
 #include "core/formats/gguf.h"
 #include "core/formats/hf.h"
-#include "core/formats/onnx.h"
 #include "core/formats/safetensors.h"
+#include "core/onnx/onnx.h"
+#include "core/reader/detect.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -154,8 +154,8 @@ static void hand_over(struct gc_reader *reader, void *memory)
     model->file_count = reader->file_count;
     model->metas = reader->metas;
     model->meta_count = reader->meta_count;
-    model->ports = reader->ports;
-    model->port_count = reader->port_count;
+    model->values = reader->values;
+    model->value_count = reader->value_count;
     model->warnings = reader->warnings;
     model->warning_count = reader->warning_count;
     model->header_bytes = reader->header_bytes;

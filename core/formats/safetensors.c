@@ -1,10 +1,11 @@
 #include "core/formats/safetensors.h"
 
 #include "core/base/bits.h"
-#include "core/formats/json_meta.h"
-#include "core/formats/json_reader.h"
-#include "core/formats/ranges.h"
 #include "core/io/text.h"
+#include "core/reader/detect.h"
+#include "core/reader/json_meta.h"
+#include "core/reader/json_reader.h"
+#include "core/reader/ranges.h"
 
 #include <string.h>
 

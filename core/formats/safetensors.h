@@ -2,9 +2,7 @@
 #ifndef GC_FORMATS_SAFETENSORS_H
 #define GC_FORMATS_SAFETENSORS_H
 
-#include "core/formats/source.h"
-
-#define GC_SAFETENSORS_HEADER_BYTES_MAX UINT64_C(100000000) /* the format's own bound */
+#include "core/reader/source.h"
 
 /* Takes a file's tensors. `shard` is what its names are promised under, GC_MODEL_NONE without an
  * index: a name that is not promised is then taken with a warning. */

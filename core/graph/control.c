@@ -116,7 +116,7 @@ static enum gc_status begin_if(struct gc_infer *infer, uint32_t index)
     struct gc_infer_frame frame = {.node = index};
     bool is_dead[2] = {scopes[0] == GC_GRAPH_NONE, scopes[1] == GC_GRAPH_NONE};
     if (condition != NULL && condition->data != NULL && condition->data->count == 1 &&
-        condition->data->is_dedicated)
+        condition->data->is_complete)
         is_dead[condition->data->items[0].number != 0] = true;
     for (uint32_t i = 0; i < 2; i++) {
         if (scopes[i] != GC_GRAPH_NONE)
@@ -384,7 +384,7 @@ static enum gc_status loop_begin(struct gc_infer *infer, uint32_t index)
     const struct gc_infer_frame frame = {
         .node = index, .scope = control_graph(node, "body"), .round = 1};
     static const struct gc_dim truth = {.kind = GC_DIM_NUMBER, .number = 1};
-    static const struct gc_data is_true = {.count = 1, .is_dedicated = true, .items = &truth};
+    static const struct gc_data is_true = {.count = 1, .is_complete = true, .items = &truth};
     if (frame.scope == GC_GRAPH_NONE)
         return GC_OK;
     enum gc_status status = body_clear(infer, frame.scope);

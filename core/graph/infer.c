@@ -317,12 +317,12 @@ enum gc_status gc_infer_set_data(struct gc_infer *infer, uint32_t output,
     if (data == NULL || copy == NULL)
         return gc_infer_no_memory(infer);
     data->count = count;
-    data->is_dedicated = true;
+    data->is_complete = true;
     data->items = copy;
     for (uint32_t i = 0; i < count; i++) {
         copy[i] = items[i];
-        data->is_dedicated =
-            data->is_dedicated && (items[i].kind == GC_DIM_NUMBER || items[i].kind == GC_DIM_REAL);
+        data->is_complete =
+            data->is_complete && (items[i].kind == GC_DIM_NUMBER || items[i].kind == GC_DIM_REAL);
     }
     infer->data_items += count;
     value->data = data;
@@ -382,10 +382,10 @@ bool gc_infer_ints(const struct gc_infer *infer, const char *name, const int64_t
                    uint32_t *count)
 {
     const struct gc_graph_attribute *attribute = find(infer, name, GC_ATTRIBUTE_INTS);
-    const bool is_dedicated = attribute != NULL && attribute->count <= GC_GRAPH_DATA_MAX;
-    *ints = is_dedicated ? attribute->integers : NULL;
-    *count = is_dedicated ? (uint32_t)attribute->count : 0;
-    return is_dedicated;
+    const bool is_complete = attribute != NULL && attribute->count <= GC_GRAPH_DATA_MAX;
+    *ints = is_complete ? attribute->integers : NULL;
+    *count = is_complete ? (uint32_t)attribute->count : 0;
+    return is_complete;
 }
 
 const struct gc_tensor *gc_infer_tensor(const struct gc_infer *infer, const char *name)
@@ -454,5 +454,15 @@ enum gc_status gc_infer_axes(struct gc_infer *infer, const char *attribute, uint
     if (shape->is_known && shape->rank == 1 && shape->dims[0].kind == GC_DIM_NUMBER &&
         shape->dims[0].number <= GC_GRAPH_RANK_MAX)
         axes->count = (uint32_t)shape->dims[0].number; /* how many, not which */
+    return GC_OK;
+}
+
+enum gc_status gc_infer_push(struct gc_infer *infer, const struct gc_infer_frame *frame)
+{
+    if (infer->depth == GC_INFER_NEST_MAX) {
+        gc_infer_note(infer, "graphs nested deeper than %d are not looked at", GC_INFER_NEST_MAX);
+        return GC_OK;
+    }
+    infer->frames[infer->depth++] = *frame;
     return GC_OK;
 }

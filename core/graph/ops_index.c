@@ -317,7 +317,7 @@ enum gc_status gc_rule_slice(struct gc_infer *infer)
     struct gc_dim dims[GC_GRAPH_RANK_MAX];
     struct cuts cuts = {.start = {0}};
     uint32_t count = 0;
-    bool is_dedicated = true;
+    bool is_complete = true;
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status != GC_OK || !shape->is_known)
         return status;
@@ -335,9 +335,9 @@ enum gc_status gc_rule_slice(struct gc_infer *infer)
             return gc_infer_set_open(infer, 0, shape->rank);
     }
     for (uint32_t i = 0; i < shape->rank; i++)
-        is_dedicated = is_dedicated && !cuts.is_open[i];
+        is_complete = is_complete && !cuts.is_open[i];
     status = gc_infer_set_shape(infer, 0, dims, shape->rank);
-    return status == GC_OK && is_dedicated && gc_infer_has_output(infer, 0)
+    return status == GC_OK && is_complete && gc_infer_has_output(infer, 0)
                ? slice_content(infer, &cuts)
                : status;
 }

@@ -97,7 +97,7 @@ static enum gc_status give_content(struct gc_infer *infer, struct gc_graph_value
     if (data == NULL || item == NULL)
         return gc_infer_no_memory(infer);
     *item = gc_dim_number(number);
-    *data = (struct gc_data){.count = 1, .is_dedicated = true, .items = item};
+    *data = (struct gc_data){.count = 1, .is_complete = true, .items = item};
     value->data = data;
     return GC_OK;
 }
@@ -185,16 +185,6 @@ static enum gc_status begin_nodes(struct gc_infer *infer)
 }
 
 /* ---- the walk ---- */
-
-enum gc_status gc_infer_push(struct gc_infer *infer, const struct gc_infer_frame *frame)
-{
-    if (infer->depth == GC_INFER_NEST_MAX) {
-        gc_infer_note(infer, "graphs nested deeper than %d are not looked at", GC_INFER_NEST_MAX);
-        return GC_OK;
-    }
-    infer->frames[infer->depth++] = *frame;
-    return GC_OK;
-}
 
 static void clear_outputs(struct gc_infer *infer)
 {

@@ -66,7 +66,7 @@ struct gc_type {
 /* The elements of a small tensor, row by row; as many as its shape says. */
 struct gc_data {
     uint32_t count;
-    bool is_dedicated; /* all of them are NUMBER or REAL */
+    bool is_complete; /* all of them are NUMBER or REAL */
     const struct gc_dim *items;
 };
 

@@ -1,4 +1,4 @@
-/* What a graph lies in: shared by those who build one (core/formats/) and those who complete it
+/* What a graph lies in: shared by those who build one (core/onnx/) and those who complete it
  * (core/graph/), nobody else's. */
 #ifndef GC_GRAPH_STORE_H
 #define GC_GRAPH_STORE_H

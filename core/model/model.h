@@ -72,12 +72,12 @@ struct gc_meta {
     struct gc_meta_value value;
 };
 
-enum gc_model_port_kind { GC_MODEL_INPUT, GC_MODEL_OUTPUT, GC_MODEL_INNER };
+enum gc_model_value_kind { GC_MODEL_INPUT, GC_MODEL_OUTPUT, GC_MODEL_INNER };
 
 /* A value of an ONNX graph's main graph: input, output, or one whose shape the file tells. */
-struct gc_model_port {
+struct gc_model_value {
     const char *name;
-    enum gc_model_port_kind kind;
+    enum gc_model_value_kind kind;
     enum gc_dtype dtype; /* GC_DTYPE_NONE: no tensor, or not told */
     bool has_shape;      /* else dims are unknown and dim_count is 0 */
     uint32_t dim_count;
@@ -106,8 +106,8 @@ struct gc_model {
     const struct gc_meta *metas; /* config.json, GGUF keys, ONNX properties; in the file's order */
     uint32_t meta_count;
     bool has_config; /* metas are a config's: HF's config.json or GGUF's keys */
-    const struct gc_model_port *ports;
-    uint32_t port_count;
+    const struct gc_model_value *values;
+    uint32_t value_count;
     const char *const *warnings; /* a line each */
     uint32_t warning_count;
     struct gc_model_totals totals;

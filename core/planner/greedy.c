@@ -379,10 +379,10 @@ enum gc_status gc_place_greedy_pass(struct gc_place_greedy *greedy, uint64_t lim
             return GC_NO_HOST_MEMORY;
     }
     gc_place_run_step(run, placed);
-    const bool is_dedicated = placed == component->count;
-    if (*peak > limit || (!is_dedicated && !is_first))
+    const bool is_complete = placed == component->count;
+    if (*peak > limit || (!is_complete && !is_first))
         *peak = UINT64_MAX;
-    else if (!is_dedicated)
+    else if (!is_complete)
         return stack_rest(greedy, placed, peak);
     return GC_OK;
 }

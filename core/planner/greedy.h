@@ -11,7 +11,7 @@
 
 #include "core/base/region.h"
 #include "core/planner/order.h"
-#include "core/planner/run.h"
+#include "core/planner/place.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -115,7 +115,7 @@ static bool is_known_node(const struct gc_life *life, const struct gc_graph_node
         if (output == GC_GRAPH_NONE)
             continue;
         const struct gc_data *data = life->graph->values[output].data;
-        if (data == NULL || !data->is_dedicated || life->values[output].role == GC_LIFE_OUTPUT)
+        if (data == NULL || !data->is_complete || life->values[output].role == GC_LIFE_OUTPUT)
             return false;
         has_output = true;
     }

@@ -1,4 +1,4 @@
-#include "core/planner/model.h"
+#include "core/planner/search.h"
 
 #include "core/base/bits.h"
 #include "core/planner/order.h"

@@ -10,6 +10,7 @@
 #ifndef GC_PLANNER_PLACE_H
 #define GC_PLANNER_PLACE_H
 
+#include "core/base/region.h"
 #include "core/plan/placement.h"
 
 #include <stdbool.h>
@@ -40,8 +41,6 @@ struct gc_place_component {
     uint64_t peak;
 };
 
-/* ---- prepare.c ---- */
-
 struct gc_place_components {
     struct gc_place_component *components;
     uint32_t count;
@@ -66,5 +65,27 @@ static inline uint64_t gc_place_end(const struct gc_place_item *item, uint64_t o
 {
     return offset + item->bytes - item->slack;
 }
+
+/* ---- one run of the solver: the state of its components, and when it has to stop ---- */
+
+struct gc_place_run {
+    struct gc_region *region;
+    const struct gc_placement_problem *problem;
+    const struct gc_placement_options *options;
+    struct gc_place_components components;
+    uint64_t bound;  /* the highest of the components: no placement has a lower peak */
+    uint64_t target; /* a peak that is good enough: the bound, or the capacity */
+    uint64_t nodes;
+    uint64_t watch_at; /* nodes */
+    bool stopped;
+    bool is_late; /* the watch said so: there is no time for more than what must be */
+};
+
+/* The highest peak of the components. */
+uint64_t gc_place_run_peak(const struct gc_place_run *run);
+/* Asks the watch; false: it is late. */
+bool gc_place_run_look(struct gc_place_run *run);
+/* Counts steps, and looks now and then; false: the budget is spent or it is late. */
+bool gc_place_run_step(struct gc_place_run *run, uint64_t nodes);
 
 #endif

@@ -8,9 +8,27 @@
 #ifndef GC_PLANNER_RUN_PROBLEM_H
 #define GC_PLANNER_RUN_PROBLEM_H
 
+#include "core/base/region.h"
+#include "core/base/status.h"
 #include "core/plan/placement.h"
 #include "core/plan/plan.h"
-#include "core/planner/run_steps.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct gc_run_event {
+    uint64_t bytes; /* 0: a free */
+    uint64_t stream;
+    uint32_t slot; /* of the allocation, from its making to its free */
+};
+
+#define GC_RUN_EVENTS_MAX (1U << 24)
+
+struct gc_run_steps {
+    uint32_t start;  /* event at which the step that is planned begins */
+    uint32_t period; /* its events; 0: nothing repeats */
+    uint32_t count;  /* about how many steps there are */
+};
 
 struct gc_run_problem {
     struct gc_placement_buffer *buffers; /* as many as entries */

@@ -5,7 +5,7 @@
 #include "core/plan/placement.h"
 #include "core/planner/exact.h"
 #include "core/planner/improve.h"
-#include "core/planner/run.h"
+#include "core/planner/place.h"
 
 #define LEEWAY                                                                                     \
     16 /* a fraction of the peak by which an order may be worse and still be improved              \

@@ -190,10 +190,10 @@ static void open_model(const char *name)
         seen += look_at_value(&model->metas[i].value);
         must(gc_model_find_meta(model, model->metas[i].key) == &model->metas[i].value);
     }
-    for (uint32_t i = 0; i < model->port_count; i++) {
-        for (uint32_t k = 0; k < model->ports[i].dim_count; k++)
-            seen += model->ports[i].symbols[k] != NULL ? strlen(model->ports[i].symbols[k])
-                                                       : model->ports[i].dims[k] & 1;
+    for (uint32_t i = 0; i < model->value_count; i++) {
+        for (uint32_t k = 0; k < model->values[i].dim_count; k++)
+            seen += model->values[i].symbols[k] != NULL ? strlen(model->values[i].symbols[k])
+                                                        : model->values[i].dims[k] & 1;
     }
     for (uint32_t i = 0; i < model->warning_count; i++)
         must(strchr(model->warnings[i], '\n') == NULL);
