@@ -312,8 +312,8 @@ static struct gc_arch_value value_of(const struct gc_meta_value *meta)
     return value;
 }
 
-static enum gc_status take(struct gc_arch *arch, const struct gc_arch_place *place,
-                           const struct gc_meta_value *meta)
+static enum gc_status set_from_meta(struct gc_arch *arch, const struct gc_arch_place *place,
+                                    const struct gc_meta_value *meta)
 {
     if (meta->kind != GC_META_ARRAY) {
         const struct gc_arch_value value = value_of(meta);
@@ -330,7 +330,7 @@ static enum gc_status take(struct gc_arch *arch, const struct gc_arch_place *pla
     return GC_OK;
 }
 
-static void note_refused(struct gc_notes *notes, const char *name, enum gc_arch_key key)
+static void note_rejected(struct gc_notes *notes, const char *name, enum gc_arch_key key)
 {
     char shown[80];
     char accepts[GC_ARCH_ACCEPTS_BYTES];
@@ -517,8 +517,8 @@ void gc_arch_read(const struct gc_model *model, struct gc_arch *arch, struct gc_
         const struct gc_meta *meta = &model->metas[i];
         struct gc_arch_place place;
         if (gc_arch_key_find(names, meta->key, strlen(meta->key), &place) &&
-            take(arch, &place, &meta->value) != GC_OK)
-            note_refused(notes, meta->key, place.key);
+            set_from_meta(arch, &place, &meta->value) != GC_OK)
+            note_rejected(notes, meta->key, place.key);
     }
     read_vocabulary(model, arch);
     gc_arch_complete(arch, notes);

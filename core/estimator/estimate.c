@@ -45,11 +45,11 @@ void gc_estimator_close(struct gc_estimator *estimator)
 static void note_layers(struct gc_estimator *estimator)
 {
     const uint32_t named = estimator->weights.layer_count;
-    char told[GC_NOTE_NUMBER_BYTES];
+    char given[GC_NOTE_NUMBER_BYTES];
     char found[GC_NOTE_NUMBER_BYTES];
     if (estimator->has_layers && named > 0 && named < estimator->layers.count)
         gc_notes_add(&estimator->notes, "the configuration tells of ",
-                     gc_note_number(estimator->layers.count, told), " layers, the tensors of ",
+                     gc_note_number(estimator->layers.count, given), " layers, the tensors of ",
                      gc_note_number(named, found), NULL);
 }
 
@@ -309,9 +309,9 @@ static bool can_be_activations(enum gc_dtype asked)
 static enum gc_dtype own_dtype(const struct gc_estimator *estimator)
 {
     const char *word = estimator->arch.dtype;
-    const enum gc_dtype told = gc_dtype_from_word(word, strlen(word));
-    if (word[0] != '\0' && can_be_activations(told))
-        return told;
+    const enum gc_dtype given = gc_dtype_from_word(word, strlen(word));
+    if (word[0] != '\0' && can_be_activations(given))
+        return given;
     return is_computed_in(estimator->main_dtype) ? estimator->main_dtype : GC_DTYPE_NONE;
 }
 

@@ -23,34 +23,34 @@ struct gc_fit {
 };
 
 /* Pure. Sums are saturated. */
-void gc_fits(const struct gc_estimate *estimate, const struct gc_estimate_budget *budget,
-             struct gc_fit *fit);
+void gc_fit_check(const struct gc_estimate *estimate, const struct gc_estimate_budget *budget,
+                  struct gc_fit *fit);
 
 /* What would fit, each with all else as asked for. */
-enum gc_offer_state {
-    GC_OFFER_NONE,    /* does not apply, or changes nothing */
-    GC_OFFER_NOT_ANY, /* not even the smallest fits */
-    GC_OFFER_SOME,    /* `value` fits and value + 1 does not */
-    GC_OFFER_ALL,     /* as much as the model, or this program, knows */
+enum gc_suggestion_state {
+    GC_SUGGESTION_NONE,         /* does not apply, or changes nothing */
+    GC_SUGGESTION_NOTHING_FITS, /* not even the smallest fits */
+    GC_SUGGESTION_SOME,         /* `value` fits and value + 1 does not */
+    GC_SUGGESTION_ALL,          /* as much as the model, or this program, knows */
 };
 
-struct gc_offer {
-    enum gc_offer_state state;
+struct gc_suggestion {
+    enum gc_suggestion_state state;
     uint64_t value;
 };
 
-struct gc_offers {
-    struct gc_offer batch;
-    struct gc_offer seq_len;
-    struct gc_offer resident_experts; /* of each layer */
-    struct gc_offer kv_dtype;         /* SOME: `value` is the widest enum gc_dtype that fits */
+struct gc_suggestions {
+    struct gc_suggestion batch;
+    struct gc_suggestion seq_len;
+    struct gc_suggestion resident_experts; /* of each layer */
+    struct gc_suggestion kv_dtype;         /* SOME: `value` is the widest enum gc_dtype that fits */
 };
 
 /* By trying whole estimates, which grow with each of these; both sides are verified.
  * An estimate that overflows does not fit. GC_INVALID_ARGUMENT as gc_estimator_run. */
-enum gc_status gc_offers_find(const struct gc_estimator *estimator,
+enum gc_status gc_fit_suggest(const struct gc_estimator *estimator,
                               const struct gc_estimate_request *request,
                               const struct gc_estimate_budget *budget,
-                              struct gc_offers *offers) GC_CHECKED;
+                              struct gc_suggestions *suggestions) GC_CHECKED;
 
 #endif

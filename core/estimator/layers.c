@@ -144,11 +144,11 @@ static bool is_window_unclear(const struct gc_arch *arch)
     static const char everywhere[] =
         "mistral, ministral, mixtral, phi3, phimoe, starcoder2, moshi, qwen2, qwen2_moe, qwen3, "
         "qwen3_moe, qwen2_vl, qwen2_5_vl, recurrent_gemma, recurrentgemma, griffin";
-    static const enum gc_arch_key said[] = {GC_ARCH_KINDS,       GC_ARCH_WINDOW_PATTERN,
-                                            GC_ARCH_WINDOW_USED, GC_ARCH_WINDOW_FROM,
-                                            GC_ARCH_CHUNK,       GC_ARCH_NO_ROPE_LAYERS};
-    for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++) {
-        if (gc_arch_known(arch, said[i]))
+    static const enum gc_arch_key keys_with_layers[] = {
+        GC_ARCH_KINDS,       GC_ARCH_WINDOW_PATTERN, GC_ARCH_WINDOW_USED,
+        GC_ARCH_WINDOW_FROM, GC_ARCH_CHUNK,          GC_ARCH_NO_ROPE_LAYERS};
+    for (size_t i = 0; i < sizeof(keys_with_layers) / sizeof(keys_with_layers[0]); i++) {
+        if (gc_arch_known(arch, keys_with_layers[i]))
             return false;
     }
     return gc_arch_number(arch, GC_ARCH_WINDOW, 0) > 0 && !is_type(arch, everywhere);

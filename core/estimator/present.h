@@ -9,9 +9,9 @@
 struct gc_answer {
     const char *model; /* its path */
     const struct gc_estimate *estimate;
-    const struct gc_fit *fit;                /* NULL: there is no budget */
-    const struct gc_estimate_budget *budget; /* NULL with fit */
-    const struct gc_offers *offers;          /* NULL with fit */
+    const struct gc_fit *fit;                 /* NULL: there is no budget */
+    const struct gc_estimate_budget *budget;  /* NULL with fit */
+    const struct gc_suggestions *suggestions; /* NULL with fit */
 };
 
 /* One object, keys as in the contract. */

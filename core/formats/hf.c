@@ -51,8 +51,8 @@ static enum gc_status remember(struct gc_reader *reader, const struct gc_folder 
     return *first != NULL ? GC_OK : gc_reader_no_memory(reader, folder->path);
 }
 
-static enum gc_status look_at(struct gc_reader *reader, const struct gc_folder *folder,
-                              const char *name, struct listing *listing)
+static enum gc_status classify(struct gc_reader *reader, const struct gc_folder *folder,
+                               const char *name, struct listing *listing)
 {
     if (gc_text_has_ending(name, strlen(name), ".safetensors.index.json"))
         return remember(reader, folder, name, &listing->index, &listing->index_count);
@@ -103,7 +103,7 @@ static enum gc_status list(struct gc_reader *reader, const struct gc_folder *fol
                                         "the folder has more than %d files; name the model's",
                                         ENTRIES_MAX);
             else if (entry->type != DT_DIR)
-                status = look_at(reader, folder, entry->name, listing);
+                status = classify(reader, folder, entry->name, listing);
         }
     }
     close(fd);

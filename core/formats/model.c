@@ -144,7 +144,7 @@ static enum gc_status check_content(struct gc_reader *reader)
                           "no tensors and no configuration: nothing is known of a model");
 }
 
-static void hand_over(struct gc_reader *reader, void *memory)
+static void move_results(struct gc_reader *reader, void *memory)
 {
     struct owner *owner = memory;
     struct gc_model *model = &owner->model;
@@ -179,7 +179,7 @@ static enum gc_status read_model(struct gc_reader *reader, void *memory)
 enum gc_status gc_model_open(const char *path, const struct gc_model_limits *limits,
                              struct gc_model **model, struct gc_model_error *error)
 {
-    static const struct gc_reading reading = {sizeof(struct owner), read_model, hand_over};
+    static const struct gc_reading reading = {sizeof(struct owner), read_model, move_results};
     void *memory;
     const enum gc_status status = gc_reader_run(&reading, path, limits, error, &memory);
     *model = memory == NULL ? NULL : &((struct owner *)memory)->model;

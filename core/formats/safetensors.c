@@ -337,7 +337,7 @@ enum gc_status gc_safetensors_read(struct gc_source *source, uint32_t shard)
     const struct gc_ranges ranges = {
         .first = first,
         .begin = header.data,
-        .holes_refused = true,
+        .gaps_are_errors = true,
     };
     return gc_ranges_check(reader, &ranges);
 }
@@ -457,7 +457,7 @@ static enum gc_status each_member(struct index *index, const char *what,
     return status;
 }
 
-static enum gc_status take_metadata(struct index *index, const struct gc_json_token *key)
+static enum gc_status read_metadata(struct index *index, const struct gc_json_token *key)
 {
     struct gc_json_token token;
     const bool is_total = gc_json_token_is(key, "total_size");
@@ -467,11 +467,11 @@ static enum gc_status take_metadata(struct index *index, const struct gc_json_to
     return status != GC_OK ? status : gc_json_reader_skip(&index->json, &token);
 }
 
-static enum gc_status take_top(struct index *index, const struct gc_json_token *key)
+static enum gc_status read_top_member(struct index *index, const struct gc_json_token *key)
 {
     struct gc_json_token token;
     if (gc_json_token_is(key, "metadata"))
-        return each_member(index, "metadata", take_metadata);
+        return each_member(index, "metadata", read_metadata);
     if (gc_json_token_is(key, "weight_map")) {
         if (index->has_map)
             return gc_source_fail(index->json.source, key->offset, "weight_map is there twice");
@@ -534,7 +534,7 @@ enum gc_status gc_safetensors_read_index(struct gc_source *source, const struct 
     struct gc_json_token token;
     gc_strmap_init(&index.shards);
     gc_json_reader_init(&index.json, source, 0, source->bytes);
-    enum gc_status status = each_member(&index, "the index", take_top);
+    enum gc_status status = each_member(&index, "the index", read_top_member);
     if (status == GC_OK)
         status = gc_json_reader_next(&index.json, &token);
     if (status == GC_OK && !index.has_map)

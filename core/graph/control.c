@@ -86,7 +86,7 @@ static enum gc_status body_clear(struct gc_infer *infer, uint32_t scope)
     const struct gc_graph_scope *body = &infer->graph->scopes[scope];
     for (uint32_t i = 0; i < body->input_count; i++) {
         struct gc_graph_value *value = &infer->graph->values[body->inputs[i]];
-        value->type = infer->untold;
+        value->type = infer->unknown_type;
         value->data = NULL;
         value->is_constant = false;
         const enum gc_status status = gc_infer_merge_declared(infer, body->inputs[i]);
@@ -305,8 +305,8 @@ static enum gc_status carry_in(struct gc_infer *infer, const struct gc_graph_nod
 
 /* Forgets what the last iteration changed. From the third round on nothing of it is kept, from the
  * fourth on nothing at all. */
-static enum gc_status forget(struct gc_infer *infer, struct gc_graph_value *to,
-                             const struct gc_graph_value *from, uint32_t round, bool *changed)
+static enum gc_status widen(struct gc_infer *infer, struct gc_graph_value *to,
+                            const struct gc_graph_value *from, uint32_t round, bool *changed)
 {
     bool differs = false;
     const enum gc_status status = gc_infer_join(infer, &to->type, &from->type, &differs);
@@ -332,7 +332,7 @@ static enum gc_status carry_over(struct gc_infer *infer, const struct gc_infer_f
         const struct gc_graph_value *from =
             body_output(infer, frame->scope, carried->first_body_output + i);
         if (to != NULL && from != NULL)
-            status = forget(infer, to, from, frame->round, changed);
+            status = widen(infer, to, from, frame->round, changed);
     }
     return status;
 }

@@ -38,10 +38,10 @@ struct gc_infer {
     uint64_t data_items; /* kept so far */
     struct gc_dim *scratch;
     uint32_t scratch_used;
-    struct gc_type untold; /* what inputs that are left out have */
-    uint8_t *states;       /* of nodes, enum gc_infer_state */
-    uint64_t steps;        /* nodes looked at */
-    uint64_t steps_max;    /* beyond it loops are run once, with nothing known */
+    struct gc_type unknown_type; /* what inputs that are left out have */
+    uint8_t *states;             /* of nodes, enum gc_infer_state */
+    uint64_t steps;              /* nodes looked at */
+    uint64_t steps_max;          /* beyond it loops are run once, with nothing known */
     uint32_t depth;
     struct gc_infer_frame frames[GC_INFER_NEST_MAX];
 };

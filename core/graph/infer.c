@@ -156,7 +156,7 @@ bool gc_infer_has_output(const struct gc_infer *infer, uint32_t output)
 const struct gc_type *gc_infer_type(const struct gc_infer *infer, uint32_t input)
 {
     const struct gc_graph_value *value = input_value(infer, input);
-    return value != NULL ? &value->type : &infer->untold;
+    return value != NULL ? &value->type : &infer->unknown_type;
 }
 
 enum gc_dtype gc_infer_dtype(const struct gc_infer *infer, uint32_t input)
@@ -414,8 +414,8 @@ enum gc_status gc_infer_axis(struct gc_infer *infer, int64_t axis, uint32_t rank
     return GC_OK;
 }
 
-static enum gc_status take_axes(struct gc_infer *infer, const int64_t *list, uint32_t count,
-                                uint32_t rank, struct gc_axes *axes)
+static enum gc_status normalise_axes(struct gc_infer *infer, const int64_t *list, uint32_t count,
+                                     uint32_t rank, struct gc_axes *axes)
 {
     bool seen[GC_GRAPH_RANK_MAX] = {false};
     axes->is_given = count > 0;
@@ -443,11 +443,11 @@ enum gc_status gc_infer_axes(struct gc_infer *infer, const char *attribute, uint
     if (rank > GC_GRAPH_RANK_MAX)
         return gc_infer_fail(infer, "axes of a tensor of %u dimensions", rank);
     if (attribute != NULL && gc_infer_ints(infer, attribute, &ints, &count))
-        return take_axes(infer, ints, count, rank, axes);
+        return normalise_axes(infer, ints, count, rank, axes);
     if (input == GC_GRAPH_NONE || !gc_infer_has_input(infer, input))
         return GC_OK;
     if (numbers_of(infer, input, numbers, GC_GRAPH_RANK_MAX, &count))
-        return take_axes(infer, numbers, count, rank, axes);
+        return normalise_axes(infer, numbers, count, rank, axes);
     const struct gc_shape *shape = gc_infer_shape(infer, input);
     axes->is_given = !shape->is_known || shape->rank != 1 || !gc_dim_is(shape->dims[0], 0);
     axes->is_known = false;

@@ -150,12 +150,13 @@ enum gc_status gc_rule_split_to_sequence(struct gc_infer *infer)
 
 enum gc_status gc_rule_optional(struct gc_infer *infer)
 {
-    const struct gc_graph_attribute *told = gc_graph_find_attribute(gc_infer_node(infer), "type");
+    const struct gc_graph_attribute *attribute =
+        gc_graph_find_attribute(gc_infer_node(infer), "type");
     struct gc_type type = {.dtype = GC_DTYPE_NONE};
     if (gc_infer_has_input(infer, 0))
         type = *gc_infer_type(infer, 0);
-    else if (told != NULL && told->kind == GC_ATTRIBUTE_TYPE)
-        type = *told->type;
+    else if (attribute != NULL && attribute->kind == GC_ATTRIBUTE_TYPE)
+        type = *attribute->type;
     if (type.kind == GC_TYPE_UNKNOWN)
         return GC_OK;
     type.kind = type.kind == GC_TYPE_SEQUENCE ? GC_TYPE_OPTIONAL_SEQUENCE : GC_TYPE_OPTIONAL;

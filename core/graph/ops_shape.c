@@ -30,7 +30,7 @@ static void multiply(struct product *product, struct gc_dim dim)
 }
 
 /* Takes one factor out; false if it is not there. */
-static bool take_out(struct product *product, struct gc_dim dim)
+static bool divide_out(struct product *product, struct gc_dim dim)
 {
     for (uint32_t i = 0; i < product->count; i++) {
         if (gc_dim_same(product->others[i], dim)) {
@@ -45,7 +45,7 @@ static bool take_out(struct product *product, struct gc_dim dim)
 static struct gc_dim quotient(struct product *all, const struct product *part)
 {
     for (uint32_t i = 0; i < part->count; i++) {
-        if (!take_out(all, part->others[i]))
+        if (!divide_out(all, part->others[i]))
             return gc_dim_unknown();
     }
     if (all->number.kind != GC_DIM_NUMBER || part->number.kind != GC_DIM_NUMBER ||

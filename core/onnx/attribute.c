@@ -47,7 +47,7 @@ static enum gc_status no_memory(struct gc_onnx_builder *builder)
 }
 
 /* What is no text, as a Constant's may be, is "". */
-static enum gc_status take_text(struct gc_onnx_builder *builder, const struct gc_protobuf *message,
+static enum gc_status read_text(struct gc_onnx_builder *builder, const struct gc_protobuf *message,
                                 const struct gc_protobuf_field *field, const char **text)
 {
     const unsigned char *view;
@@ -63,7 +63,7 @@ static enum gc_status take_text(struct gc_onnx_builder *builder, const struct gc
 }
 
 /* Room for one more of a list, up to GC_GRAPH_DATA_MAX; NULL: no memory. */
-static void *one_more(struct reading *reading, void *list, size_t element_bytes)
+static void *grow_list(struct reading *reading, void *list, size_t element_bytes)
 {
     const uint64_t count = reading->attribute->count;
     if (count < reading->room)
@@ -81,14 +81,14 @@ static enum gc_status add_int(struct reading *reading, uint64_t value)
         reading->attribute->count++;
         return GC_OK;
     }
-    reading->integers = one_more(reading, reading->integers, sizeof(*reading->integers));
+    reading->integers = grow_list(reading, reading->integers, sizeof(*reading->integers));
     if (reading->integers == NULL)
         return no_memory(reading->builder);
     reading->integers[reading->attribute->count++] = (int64_t)value;
     return GC_OK;
 }
 
-static enum gc_status take_ints(struct reading *reading, const struct gc_protobuf *message,
+static enum gc_status read_ints(struct reading *reading, const struct gc_protobuf *message,
                                 const struct gc_protobuf_field *field)
 {
     struct gc_protobuf packed = gc_protobuf_inner(message, field);
@@ -121,14 +121,14 @@ static enum gc_status add_real(struct reading *reading, uint64_t bits)
         reading->attribute->count++;
         return GC_OK;
     }
-    reading->reals = one_more(reading, reading->reals, sizeof(*reading->reals));
+    reading->reals = grow_list(reading, reading->reals, sizeof(*reading->reals));
     if (reading->reals == NULL)
         return no_memory(reading->builder);
     reading->reals[reading->attribute->count++] = as_real(bits);
     return GC_OK;
 }
 
-static enum gc_status take_reals(struct reading *reading, const struct gc_protobuf *message,
+static enum gc_status read_reals(struct reading *reading, const struct gc_protobuf *message,
                                  const struct gc_protobuf_field *field)
 {
     const unsigned char *view;
@@ -158,33 +158,33 @@ static enum gc_status add_text(struct reading *reading, const struct gc_protobuf
         reading->attribute->count++;
         return GC_OK;
     }
-    reading->texts = one_more(reading, reading->texts, sizeof(*reading->texts));
+    reading->texts = grow_list(reading, reading->texts, sizeof(*reading->texts));
     if (reading->texts == NULL)
         return no_memory(reading->builder);
-    const enum gc_status status = take_text(reading->builder, message, field, &text);
+    const enum gc_status status = read_text(reading->builder, message, field, &text);
     if (status == GC_OK)
         reading->texts[reading->attribute->count++] = text;
     return status;
 }
 
 /* A file of old may not say which kind it is: the field that is there does. */
-static void saw(struct reading *reading, enum gc_attribute_kind kind)
+static void set_default_kind(struct reading *reading, enum gc_attribute_kind kind)
 {
     if (reading->attribute->kind == GC_ATTRIBUTE_NONE)
         reading->attribute->kind = kind;
 }
 
-static bool counts(const struct reading *reading, enum gc_attribute_kind kind)
+static bool is_of_kind(const struct reading *reading, enum gc_attribute_kind kind)
 {
     return reading->attribute->kind == kind;
 }
 
-static enum gc_status take_value(struct reading *reading, const struct gc_protobuf *message,
+static enum gc_status read_value(struct reading *reading, const struct gc_protobuf *message,
                                  const struct gc_protobuf_field *field, enum gc_attribute_kind kind)
 {
     struct gc_graph_attribute *attribute = reading->attribute;
-    saw(reading, kind);
-    if (!counts(reading, kind))
+    set_default_kind(reading, kind);
+    if (!is_of_kind(reading, kind))
         return GC_OK;
     switch (kind) {
     case GC_ATTRIBUTE_REAL:
@@ -194,11 +194,11 @@ static enum gc_status take_value(struct reading *reading, const struct gc_protob
         attribute->integer = (int64_t)field->value;
         return GC_OK;
     case GC_ATTRIBUTE_TEXT:
-        return take_text(reading->builder, message, field, &attribute->text);
+        return read_text(reading->builder, message, field, &attribute->text);
     case GC_ATTRIBUTE_INTS:
-        return take_ints(reading, message, field);
+        return read_ints(reading, message, field);
     case GC_ATTRIBUTE_REALS:
-        return take_reals(reading, message, field);
+        return read_reals(reading, message, field);
     case GC_ATTRIBUTE_TEXTS:
         return add_text(reading, message, field);
     default:
@@ -237,7 +237,7 @@ static enum gc_attribute_kind kind_of(const struct gc_protobuf_field *field)
 }
 
 /* First what it is, then its value: its kind stands behind it in the file. */
-static enum gc_status look_at(struct reading *reading, struct gc_protobuf message)
+static enum gc_status scan_kind(struct reading *reading, struct gc_protobuf message)
 {
     struct gc_protobuf_field field;
     bool more;
@@ -259,7 +259,7 @@ static enum gc_status look_at(struct reading *reading, struct gc_protobuf messag
     }
 }
 
-static enum gc_status take_values(struct reading *reading, struct gc_protobuf message)
+static enum gc_status read_all_values(struct reading *reading, struct gc_protobuf message)
 {
     struct gc_protobuf_field field;
     bool more;
@@ -269,13 +269,13 @@ static enum gc_status take_values(struct reading *reading, struct gc_protobuf me
             return status;
         const enum gc_attribute_kind kind = kind_of(&field);
         if (kind != GC_ATTRIBUTE_NONE)
-            status = take_value(reading, &message, &field, kind);
+            status = read_value(reading, &message, &field, kind);
         if (status != GC_OK)
             return status;
     }
 }
 
-static enum gc_status take_tensor(struct reading *reading)
+static enum gc_status read_tensor(struct reading *reading)
 {
     struct gc_tensor *tensor = gc_onnx_alloc(reading->builder, sizeof(*tensor));
     const char *name;
@@ -287,7 +287,7 @@ static enum gc_status take_tensor(struct reading *reading)
                : gc_onnx_small_tensor(reading->builder, reading->body, &name, tensor);
 }
 
-static enum gc_status take_type(struct reading *reading)
+static enum gc_status read_type(struct reading *reading)
 {
     struct gc_onnx_value declared = {.declared = {.name = "", .dtype = GC_DTYPE_NONE}};
     struct gc_type *type = gc_onnx_alloc(reading->builder, sizeof(*type));
@@ -325,9 +325,9 @@ static enum gc_status end(struct reading *reading, struct gc_protobuf *graph)
             return GC_OK;
         }
         if (attribute->kind == GC_ATTRIBUTE_TYPE)
-            return take_type(reading);
+            return read_type(reading);
         if (attribute->kind != GC_ATTRIBUTE_GRAPH)
-            return take_tensor(reading);
+            return read_tensor(reading);
         *graph = reading->body;
         return GC_OK;
     default:
@@ -357,13 +357,13 @@ enum gc_status gc_onnx_read_attribute(struct gc_onnx_builder *builder, uint32_t 
 {
     struct reading reading = {.builder = builder, .attribute = attribute};
     *attribute = (struct gc_graph_attribute){0};
-    enum gc_status status = look_at(&reading, message);
+    enum gc_status status = scan_kind(&reading, message);
     if (status != GC_OK)
         return status;
     if (reading.reference != NULL) {
         refer(&builder->spaces[space], reading.reference, attribute);
         return GC_OK;
     }
-    status = take_values(&reading, message);
+    status = read_all_values(&reading, message);
     return status == GC_OK ? end(&reading, graph) : status;
 }

@@ -56,7 +56,7 @@ struct gc_onnx_function *gc_onnx_find_function(const struct gc_onnx_builder *bui
     return found != NULL ? &builder->functions[found->value] : NULL;
 }
 
-enum gc_status gc_onnx_take_import(struct gc_onnx_builder *builder, struct gc_protobuf message,
+enum gc_status gc_onnx_read_import(struct gc_onnx_builder *builder, struct gc_protobuf message,
                                    struct gc_onnx_imports *imports)
 {
     struct gc_onnx_import import = {.domain = ""};
@@ -98,7 +98,7 @@ static enum gc_status read_head(struct gc_onnx_builder *builder, struct gc_proto
         else if (status == GC_OK && gc_protobuf_is(&field, FUNCTION_OVERLOAD, GC_PROTOBUF_BYTES))
             status = gc_protobuf_text(&message, &field, "a function's overload", &overload);
         else if (status == GC_OK && gc_protobuf_is(&field, FUNCTION_OPSET, GC_PROTOBUF_BYTES))
-            status = gc_onnx_take_import(builder, gc_protobuf_inner(&message, &field),
+            status = gc_onnx_read_import(builder, gc_protobuf_inner(&message, &field),
                                          &function->imports);
         if (status != GC_OK)
             return status;
@@ -333,7 +333,7 @@ struct scope_reading {
 
 /* ---- tensors ---- */
 
-static enum gc_status take_initializer(struct gc_onnx_builder *builder, uint32_t space,
+static enum gc_status read_initializer(struct gc_onnx_builder *builder, uint32_t space,
                                        struct gc_protobuf message, bool is_sparse)
 {
     struct gc_tensor tensor;
@@ -378,7 +378,7 @@ static enum gc_status declare(struct gc_onnx_builder *builder, struct scope_read
     return GC_OK;
 }
 
-static enum gc_status take_input(struct gc_onnx_builder *builder, struct scope_reading *reading,
+static enum gc_status read_input(struct gc_onnx_builder *builder, struct scope_reading *reading,
                                  struct gc_protobuf message)
 {
     uint32_t index;
@@ -394,7 +394,7 @@ static enum gc_status take_input(struct gc_onnx_builder *builder, struct scope_r
     return GC_OK;
 }
 
-static enum gc_status take_output(struct gc_onnx_builder *builder, struct scope_reading *reading,
+static enum gc_status read_output(struct gc_onnx_builder *builder, struct scope_reading *reading,
                                   struct gc_protobuf message)
 {
     uint32_t index;
@@ -414,7 +414,7 @@ static enum gc_status take_output(struct gc_onnx_builder *builder, struct scope_
     return status;
 }
 
-static enum gc_status take_field(struct gc_onnx_builder *builder, struct scope_reading *reading,
+static enum gc_status read_field(struct gc_onnx_builder *builder, struct scope_reading *reading,
                                  const struct gc_protobuf *message,
                                  const struct gc_protobuf_field *field)
 {
@@ -426,13 +426,13 @@ static enum gc_status take_field(struct gc_onnx_builder *builder, struct scope_r
     case GRAPH_NAME:
         return gc_protobuf_text(message, field, "a graph's name", &reading->scope.name);
     case GRAPH_INITIALIZER:
-        return take_initializer(builder, reading->space, inner, false);
+        return read_initializer(builder, reading->space, inner, false);
     case GRAPH_SPARSE:
-        return take_initializer(builder, reading->space, inner, true);
+        return read_initializer(builder, reading->space, inner, true);
     case GRAPH_INPUT:
-        return take_input(builder, reading, inner);
+        return read_input(builder, reading, inner);
     case GRAPH_OUTPUT:
-        return take_output(builder, reading, inner);
+        return read_output(builder, reading, inner);
     case GRAPH_VALUE_INFO:
         return declare(builder, reading, inner, GC_MODEL_INNER, &index);
     default:
@@ -471,7 +471,7 @@ static enum gc_status read_values(struct gc_onnx_builder *builder, struct gc_pro
     for (;;) {
         enum gc_status status = gc_protobuf_next(&message, &field, &more);
         if (status == GC_OK && more)
-            status = take_field(builder, reading, &message, &field);
+            status = read_field(builder, reading, &message, &field);
         if (status != GC_OK || !more)
             return status;
     }

@@ -47,7 +47,7 @@ static bool is_signed(enum gc_dtype dtype)
            dtype == GC_DTYPE_I64;
 }
 
-static struct gc_dim whole(enum gc_dtype dtype, uint64_t bits)
+static struct gc_dim whole_item(enum gc_dtype dtype, uint64_t bits)
 {
     if (dtype == GC_DTYPE_BOOL)
         return (struct gc_dim){.kind = GC_DIM_NUMBER, .number = bits != 0};
@@ -80,10 +80,10 @@ static struct gc_dim item_at(const unsigned char *view, uint32_t bytes, enum gc_
         return real_item(bits, bytes);
     if (is_signed(dtype) && bytes < 8 && (bits >> (8 * bytes - 1)) != 0)
         bits |= UINT64_MAX << (8 * bytes);
-    return whole(dtype, bits);
+    return whole_item(dtype, bits);
 }
 
-static enum gc_status take_raw(struct gc_source *source, const struct gc_model_tensor *tensor,
+static enum gc_status read_raw(struct gc_source *source, const struct gc_model_tensor *tensor,
                                struct gc_dim *items)
 {
     const uint32_t bytes = gc_dtype_get_info(tensor->dtype)->block_bytes;
@@ -95,7 +95,7 @@ static enum gc_status take_raw(struct gc_source *source, const struct gc_model_t
     return status;
 }
 
-static enum gc_status take_external(struct gc_onnx *onnx, const struct gc_onnx_content *content,
+static enum gc_status read_external(struct gc_onnx *onnx, const struct gc_onnx_content *content,
                                     struct gc_dim *items)
 {
     struct gc_source source;
@@ -103,20 +103,20 @@ static enum gc_status take_external(struct gc_onnx *onnx, const struct gc_onnx_c
                                               onnx->source->path, "a tensor", &source);
     if (status != GC_OK)
         return status;
-    status = take_raw(&source, &content->tensor, items);
+    status = read_raw(&source, &content->tensor, items);
     gc_source_close(&source);
     return status;
 }
 
 /* One field's numbers: packed, or one of them. */
-static enum gc_status take_field(const struct gc_protobuf *message,
+static enum gc_status read_field(const struct gc_protobuf *message,
                                  const struct gc_protobuf_field *field, enum gc_dtype dtype,
                                  struct gc_dim *items, uint64_t count, uint64_t *filled)
 {
     struct gc_protobuf packed = gc_protobuf_inner(message, field);
     const uint32_t bytes = dtype == GC_DTYPE_F32 ? 4 : 8;
     if (field->type == GC_PROTOBUF_VARINT && *filled < count)
-        items[(*filled)++] = whole(dtype, field->value);
+        items[(*filled)++] = whole_item(dtype, field->value);
     if (field->type == GC_PROTOBUF_VARINT)
         return GC_OK;
     while (packed.position < packed.end && *filled < count) {
@@ -126,7 +126,7 @@ static enum gc_status take_field(const struct gc_protobuf *message,
         if (!is_real(dtype)) {
             status = gc_protobuf_varint(&packed, &value);
             if (status == GC_OK)
-                items[(*filled)++] = whole(dtype, value);
+                items[(*filled)++] = whole_item(dtype, value);
         } else {
             if (packed.end - packed.position < bytes)
                 return GC_OK;
@@ -142,7 +142,7 @@ static enum gc_status take_field(const struct gc_protobuf *message,
 }
 
 /* *whole is false where the message holds fewer than its shape says. */
-static enum gc_status take_typed(struct gc_protobuf message, const struct gc_model_tensor *tensor,
+static enum gc_status read_typed(struct gc_protobuf message, const struct gc_model_tensor *tensor,
                                  struct gc_dim *items, bool *is_complete)
 {
     const uint32_t number = field_of(tensor->dtype);
@@ -152,7 +152,7 @@ static enum gc_status take_typed(struct gc_protobuf message, const struct gc_mod
     for (;;) {
         enum gc_status status = gc_protobuf_next(&message, &field, &more);
         if (status == GC_OK && more && field.number == number)
-            status = take_field(&message, &field, tensor->dtype, items, tensor->elements, &filled);
+            status = read_field(&message, &field, tensor->dtype, items, tensor->elements, &filled);
         if (status != GC_OK)
             return status;
         if (!more)
@@ -181,11 +181,11 @@ static enum gc_status read_data(struct gc_onnx_builder *builder, struct gc_proto
     if (tensor->elements == 0)
         is_complete = true;
     else if (content->is_external)
-        status = take_external(&builder->onnx, content, items);
+        status = read_external(&builder->onnx, content, items);
     else if (content->has_raw)
-        status = take_raw(builder->onnx.source, tensor, items);
+        status = read_raw(builder->onnx.source, tensor, items);
     else
-        status = take_typed(message, tensor, items, &is_complete);
+        status = read_typed(message, tensor, items, &is_complete);
     if (status != GC_OK || !is_complete)
         return status;
     builder->data_items += tensor->elements;

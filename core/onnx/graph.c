@@ -23,7 +23,7 @@ enum {
     NODE_OVERLOAD = 8,
 };
 
-struct look {
+struct scan_result {
     const char *name;
     const char *op;
     const char *domain;
@@ -42,43 +42,44 @@ static enum gc_status push_frame(struct gc_onnx_builder *builder, const struct g
     return GC_OK;
 }
 
-static enum gc_status look_field(const struct gc_protobuf *message,
-                                 const struct gc_protobuf_field *field, struct look *look)
+static enum gc_status scan_field(const struct gc_protobuf *message,
+                                 const struct gc_protobuf_field *field,
+                                 struct scan_result *scan_result)
 {
     if (field->type != GC_PROTOBUF_BYTES)
         return GC_OK;
     switch (field->number) {
     case NODE_INPUT:
-        look->inputs++;
+        scan_result->inputs++;
         return GC_OK;
     case NODE_OUTPUT:
-        look->outputs++;
+        scan_result->outputs++;
         return GC_OK;
     case NODE_ATTRIBUTE:
-        look->attributes++;
+        scan_result->attributes++;
         return GC_OK;
     case NODE_NAME:
-        return gc_protobuf_text(message, field, "a node's name", &look->name);
+        return gc_protobuf_text(message, field, "a node's name", &scan_result->name);
     case NODE_OP_TYPE:
-        return gc_protobuf_text(message, field, "a node's type", &look->op);
+        return gc_protobuf_text(message, field, "a node's type", &scan_result->op);
     case NODE_DOMAIN:
-        return gc_protobuf_text(message, field, "a node's domain", &look->domain);
+        return gc_protobuf_text(message, field, "a node's domain", &scan_result->domain);
     case NODE_OVERLOAD:
-        return gc_protobuf_text(message, field, "a node's overload", &look->overload);
+        return gc_protobuf_text(message, field, "a node's overload", &scan_result->overload);
     default:
         return GC_OK;
     }
 }
 
-static enum gc_status look_at(struct gc_protobuf message, struct look *look)
+static enum gc_status scan(struct gc_protobuf message, struct scan_result *scan_result)
 {
     struct gc_protobuf_field field;
     bool more;
-    *look = (struct look){.name = "", .op = "", .domain = "", .overload = ""};
+    *scan_result = (struct scan_result){.name = "", .op = "", .domain = "", .overload = ""};
     for (;;) {
         enum gc_status status = gc_protobuf_next(&message, &field, &more);
         if (status == GC_OK && more)
-            status = look_field(&message, &field, look);
+            status = scan_field(&message, &field, scan_result);
         if (status != GC_OK || !more)
             return status;
     }
@@ -93,19 +94,19 @@ static uint32_t import_of(const struct gc_onnx_imports *imports, const char *dom
     return 1;
 }
 
-static enum gc_status begin_node(struct gc_onnx_builder *builder, const struct look *look,
-                                 struct gc_onnx_frame *frame)
+static enum gc_status begin_node(struct gc_onnx_builder *builder,
+                                 const struct scan_result *scan_result, struct gc_onnx_frame *frame)
 {
     const struct gc_onnx_space *space = &builder->spaces[frame->space];
     const enum gc_status status = gc_onnx_add_node(builder, &frame->node);
     if (status != GC_OK)
         return status;
     builder->graph->nodes[frame->node] = (struct gc_graph_node){
-        .name = look->name,
-        .op = look->op,
-        .domain = look->domain,
+        .name = scan_result->name,
+        .op = scan_result->op,
+        .domain = scan_result->domain,
         .scope = space->scope,
-        .opset = import_of(space->imports, look->domain),
+        .opset = import_of(space->imports, scan_result->domain),
         .inputs = frame->inputs,
         .outputs = frame->outputs,
         .attributes = frame->attributes.list,
@@ -116,31 +117,32 @@ static enum gc_status begin_node(struct gc_onnx_builder *builder, const struct l
 static enum gc_status open_node(struct gc_onnx_builder *builder, struct gc_protobuf message,
                                 uint32_t space)
 {
-    struct look look;
+    struct scan_result scan_result;
     struct gc_onnx_frame frame = {
         .kind = GC_ONNX_FRAME_NODE, .message = message, .space = space, .node = GC_GRAPH_NONE};
     if (++builder->steps > GC_ONNX_NODES_MAX)
         return gc_reader_fail(builder->onnx.reader, GC_OUT_OF_RANGE, builder->onnx.source->path,
                               "more than %u nodes and calls", GC_ONNX_NODES_MAX);
-    enum gc_status status = look_at(message, &look);
+    enum gc_status status = scan(message, &scan_result);
     if (status != GC_OK)
         return status;
-    if (strcmp(look.domain, "ai.onnx") == 0)
-        look.domain = "";
-    frame.name = look.name[0] != '\0' ? look.name : look.op;
-    frame.inputs = gc_onnx_alloc(builder, look.inputs * sizeof(*frame.inputs));
-    frame.outputs = gc_onnx_alloc(builder, look.outputs * sizeof(*frame.outputs));
+    if (strcmp(scan_result.domain, "ai.onnx") == 0)
+        scan_result.domain = "";
+    frame.name = scan_result.name[0] != '\0' ? scan_result.name : scan_result.op;
+    frame.inputs = gc_onnx_alloc(builder, scan_result.inputs * sizeof(*frame.inputs));
+    frame.outputs = gc_onnx_alloc(builder, scan_result.outputs * sizeof(*frame.outputs));
     frame.attributes.list =
-        gc_onnx_alloc(builder, look.attributes * sizeof(*frame.attributes.list));
+        gc_onnx_alloc(builder, scan_result.attributes * sizeof(*frame.attributes.list));
     if (frame.inputs == NULL || frame.outputs == NULL || frame.attributes.list == NULL)
         return gc_reader_no_memory(builder->onnx.reader, builder->onnx.source->path);
-    frame.function = gc_onnx_find_function(builder, look.domain, look.op, look.overload);
+    frame.function =
+        gc_onnx_find_function(builder, scan_result.domain, scan_result.op, scan_result.overload);
     if (frame.function == NULL)
-        status = begin_node(builder, &look, &frame);
+        status = begin_node(builder, &scan_result, &frame);
     return status == GC_OK ? push_frame(builder, &frame) : status;
 }
 
-static enum gc_status take_output(struct gc_onnx_builder *builder, struct gc_onnx_frame *frame,
+static enum gc_status read_output(struct gc_onnx_builder *builder, struct gc_onnx_frame *frame,
                                   const struct gc_protobuf_field *field)
 {
     const char *name = "";
@@ -164,7 +166,7 @@ static enum gc_status take_output(struct gc_onnx_builder *builder, struct gc_onn
     return GC_OK;
 }
 
-static enum gc_status take_attribute(struct gc_onnx_builder *builder, struct gc_onnx_frame *frame,
+static enum gc_status read_attribute(struct gc_onnx_builder *builder, struct gc_onnx_frame *frame,
                                      struct gc_protobuf message)
 {
     struct gc_graph_attribute *attribute = &frame->attributes.list[frame->attributes.count++];
@@ -202,9 +204,9 @@ static enum gc_status node_field(struct gc_onnx_builder *builder, struct gc_onnx
         return gc_onnx_use_value(builder, frame->space, &frame->message, field,
                                  &frame->inputs[frame->input_count - 1]);
     case NODE_OUTPUT:
-        return take_output(builder, frame, field);
+        return read_output(builder, frame, field);
     case NODE_ATTRIBUTE:
-        return take_attribute(builder, frame, gc_protobuf_inner(&frame->message, field));
+        return read_attribute(builder, frame, gc_protobuf_inner(&frame->message, field));
     default:
         return GC_OK;
     }
@@ -431,7 +433,7 @@ enum {
     FUNCTION_NODE = 7,
 };
 
-static enum gc_status take_field(struct gc_onnx_builder *builder, struct gc_onnx_frame *frame,
+static enum gc_status read_field(struct gc_onnx_builder *builder, struct gc_onnx_frame *frame,
                                  const struct gc_protobuf_field *field)
 {
     const uint32_t number = frame->kind == GC_ONNX_FRAME_CALL ? FUNCTION_NODE : GRAPH_NODE;
@@ -464,7 +466,7 @@ static enum gc_status walk(struct gc_onnx_builder *builder)
         bool more;
         enum gc_status status = gc_protobuf_next(&frame->message, &field, &more);
         if (status == GC_OK)
-            status = more ? take_field(builder, frame, &field) : end_frame(builder, frame);
+            status = more ? read_field(builder, frame, &field) : end_frame(builder, frame);
         if (status != GC_OK)
             return status;
     }
@@ -492,7 +494,7 @@ static enum gc_status read_model(struct gc_onnx_builder *builder, struct gc_prot
         if (field.number == MODEL_GRAPH)
             *graph = inner;
         else if (field.number == MODEL_OPSET)
-            status = gc_onnx_take_import(builder, inner, &builder->imports);
+            status = gc_onnx_read_import(builder, inner, &builder->imports);
         else if (field.number == MODEL_FUNCTION)
             status = gc_onnx_add_function(builder, inner);
         if (status != GC_OK)
@@ -562,7 +564,7 @@ static enum gc_status read_path(struct gc_reader *reader, const char *path,
     return status;
 }
 
-static void hand_over(struct gc_reader *reader, void *memory)
+static void move_results(struct gc_reader *reader, void *memory)
 {
     struct gc_graph_store *store = memory;
     struct gc_graph *graph = &store->graph;
@@ -587,7 +589,8 @@ static enum gc_status read_store(struct gc_reader *reader, void *memory)
 enum gc_status gc_graph_open(const char *path, const struct gc_model_limits *limits,
                              struct gc_graph **graph, struct gc_model_error *error)
 {
-    static const struct gc_reading reading = {sizeof(struct gc_graph_store), read_store, hand_over};
+    static const struct gc_reading reading = {sizeof(struct gc_graph_store), read_store,
+                                              move_results};
     void *memory;
     const enum gc_status status = gc_reader_run(&reading, path, limits, error, &memory);
     *graph = memory == NULL ? NULL : &((struct gc_graph_store *)memory)->graph;

@@ -140,7 +140,7 @@ enum gc_status gc_onnx_read_attribute(struct gc_onnx_builder *builder, uint32_t 
 
 enum gc_status gc_onnx_add_function(struct gc_onnx_builder *builder,
                                     struct gc_protobuf message) GC_CHECKED;
-enum gc_status gc_onnx_take_import(struct gc_onnx_builder *builder, struct gc_protobuf message,
+enum gc_status gc_onnx_read_import(struct gc_onnx_builder *builder, struct gc_protobuf message,
                                    struct gc_onnx_imports *imports) GC_CHECKED;
 /* NULL: none. */
 struct gc_onnx_function *gc_onnx_find_function(const struct gc_onnx_builder *builder,

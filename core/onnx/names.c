@@ -36,8 +36,8 @@ enum gc_status gc_onnx_open_space(struct gc_onnx_builder *builder, const struct 
     return GC_OK;
 }
 
-static void settle(struct gc_onnx_builder *builder, uint32_t value,
-                   const struct gc_onnx_pending *use)
+static void resolve_use(struct gc_onnx_builder *builder, uint32_t value,
+                        const struct gc_onnx_pending *use)
 {
     *use->slot = value;
     if (value != GC_GRAPH_NONE && builder->graph->values[value].scope != use->scope)
@@ -59,7 +59,7 @@ enum gc_status gc_onnx_close_space(struct gc_onnx_builder *builder)
         const size_t length = strlen(use->name);
         const struct gc_strmap_entry *name = gc_strmap_find(&space->names, use->name, length);
         if (is_there(builder, name))
-            settle(builder, name->value, use);
+            resolve_use(builder, name->value, use);
         else if (space->parent == GC_GRAPH_NONE)
             return gc_reader_fail(builder->onnx.reader, GC_FORMAT, builder->onnx.source->path,
                                   "value \"%s\" is used, and no node makes it; nor is it an input "
@@ -146,7 +146,7 @@ enum gc_status gc_onnx_use_value(struct gc_onnx_builder *builder, uint32_t space
             const struct gc_strmap_entry *name = gc_strmap_find(
                 &builder->spaces[at].names, (const char *)view, (size_t)field->bytes);
             if (is_there(builder, name)) {
-                settle(builder, name->value, &use);
+                resolve_use(builder, name->value, &use);
                 return GC_OK;
             }
             /* Declared here: it may still be made here, and then hides one from around. */

@@ -105,7 +105,7 @@ static enum gc_status payload_is(const struct gc_protobuf *message,
 }
 
 /* Is it a Constant of ONNX's own, and what is its output called? */
-static enum gc_status look_at_node(struct frame *frame)
+static enum gc_status scan_node(struct frame *frame)
 {
     struct gc_protobuf message = frame->message;
     struct gc_protobuf_field field;
@@ -140,11 +140,11 @@ static enum gc_status look_at_node(struct frame *frame)
 static enum gc_status push_node(struct walk *walk, struct gc_protobuf message)
 {
     const enum gc_status status = push(walk, FRAME_NODE, message);
-    return status != GC_OK ? status : look_at_node(&walk->stack[walk->depth - 1]);
+    return status != GC_OK ? status : scan_node(&walk->stack[walk->depth - 1]);
 }
 
 /* Other nodes keep small tensors in attributes, on the host; their bytes are told, not counted. */
-static enum gc_status take_foreign(struct walk *walk, struct gc_protobuf message)
+static enum gc_status count_foreign(struct walk *walk, struct gc_protobuf message)
 {
     uint64_t bytes;
     const enum gc_status status = gc_onnx_tensor_bytes(&walk->onnx, message, &bytes);
@@ -172,7 +172,7 @@ static enum gc_status count_varints(struct gc_protobuf payload, uint64_t *count)
     return GC_OK;
 }
 
-static enum gc_status take_attribute_field(struct walk *walk, struct frame *frame,
+static enum gc_status read_attribute_field(struct walk *walk, struct frame *frame,
                                            const struct gc_protobuf_field *field)
 {
     const struct gc_protobuf inner = gc_protobuf_inner(&frame->message, field);
@@ -197,7 +197,7 @@ static enum gc_status take_attribute_field(struct walk *walk, struct frame *fram
         if (!is_bytes)
             return GC_OK;
         return frame->is_constant ? gc_onnx_add_tensor(&walk->onnx, inner, frame->output)
-                                  : take_foreign(walk, inner);
+                                  : count_foreign(walk, inner);
     case ATTRIBUTE_SPARSE:
         return is_bytes && frame->is_constant
                    ? gc_onnx_add_sparse(&walk->onnx, inner, frame->output)
@@ -229,7 +229,7 @@ static enum gc_status end_attribute(struct walk *walk, const struct frame *frame
 
 /* ---- graphs and the model ---- */
 
-static enum gc_status take_graph_field(struct walk *walk, const struct gc_protobuf *message,
+static enum gc_status read_graph_field(struct walk *walk, const struct gc_protobuf *message,
                                        const struct gc_protobuf_field *field)
 {
     const struct gc_protobuf inner = gc_protobuf_inner(message, field);
@@ -266,7 +266,7 @@ static enum gc_status add_number(struct walk *walk, const char *key, uint64_t nu
     return gc_reader_add_meta(reader, walk->onnx.source->path, &meta);
 }
 
-static enum gc_status take_opset(struct walk *walk, struct gc_protobuf message)
+static enum gc_status read_opset(struct walk *walk, struct gc_protobuf message)
 {
     struct gc_protobuf_field field;
     uint64_t version = 0;
@@ -288,7 +288,7 @@ static enum gc_status take_opset(struct walk *walk, struct gc_protobuf message)
     return own ? add_number(walk, "onnx.opset", version) : GC_OK;
 }
 
-static enum gc_status take_producer(struct walk *walk, const struct gc_protobuf *message,
+static enum gc_status read_producer(struct walk *walk, const struct gc_protobuf *message,
                                     const struct gc_protobuf_field *field)
 {
     static const char key[] = "onnx.producer";
@@ -301,7 +301,7 @@ static enum gc_status take_producer(struct walk *walk, const struct gc_protobuf 
     return status != GC_OK ? status : gc_reader_add_meta(reader, walk->onnx.source->path, &meta);
 }
 
-static enum gc_status take_model_field(struct walk *walk, const struct gc_protobuf *message,
+static enum gc_status read_model_field(struct walk *walk, const struct gc_protobuf *message,
                                        const struct gc_protobuf_field *field)
 {
     const struct gc_protobuf inner = gc_protobuf_inner(message, field);
@@ -311,9 +311,9 @@ static enum gc_status take_model_field(struct walk *walk, const struct gc_protob
         return GC_OK;
     switch (field->number) {
     case MODEL_PRODUCER:
-        return take_producer(walk, message, field);
+        return read_producer(walk, message, field);
     case MODEL_OPSET:
-        return take_opset(walk, inner);
+        return read_opset(walk, inner);
     case MODEL_FUNCTION:
         return push(walk, FRAME_FUNCTION, inner);
     case MODEL_GRAPH:
@@ -327,15 +327,15 @@ static enum gc_status take_model_field(struct walk *walk, const struct gc_protob
     }
 }
 
-static enum gc_status take_field(struct walk *walk, struct frame *frame,
+static enum gc_status read_field(struct walk *walk, struct frame *frame,
                                  const struct gc_protobuf_field *field)
 {
     const struct gc_protobuf inner = gc_protobuf_inner(&frame->message, field);
     switch (frame->kind) {
     case FRAME_MODEL:
-        return take_model_field(walk, &frame->message, field);
+        return read_model_field(walk, &frame->message, field);
     case FRAME_GRAPH:
-        return take_graph_field(walk, &frame->message, field);
+        return read_graph_field(walk, &frame->message, field);
     case FRAME_FUNCTION:
         return gc_protobuf_is(field, FUNCTION_NODE, GC_PROTOBUF_BYTES) ? push_node(walk, inner)
                                                                        : GC_OK;
@@ -344,11 +344,11 @@ static enum gc_status take_field(struct walk *walk, struct frame *frame,
                    ? push(walk, FRAME_ATTRIBUTE, inner)
                    : GC_OK;
     default:
-        return take_attribute_field(walk, frame, field);
+        return read_attribute_field(walk, frame, field);
     }
 }
 
-static enum gc_status go(struct walk *walk)
+static enum gc_status run_walk(struct walk *walk)
 {
     while (walk->depth > 0) {
         struct frame *frame = &walk->stack[walk->depth - 1];
@@ -360,7 +360,7 @@ static enum gc_status go(struct walk *walk)
                                     "byte %llu: more than %u fields of nodes and attributes",
                                     (unsigned long long)field.offset, FIELDS_MAX);
         if (status == GC_OK && more) {
-            status = take_field(walk, frame, &field);
+            status = read_field(walk, frame, &field);
         } else if (status == GC_OK) {
             walk->depth--;
             walk->graphs -= frame->kind == FRAME_GRAPH;
@@ -374,7 +374,7 @@ static enum gc_status go(struct walk *walk)
     return GC_OK;
 }
 
-static void tell(const struct gc_onnx *onnx)
+static void warn_of_omissions(const struct gc_onnx *onnx)
 {
     if (onnx->empty > 0)
         gc_reader_warn(onnx->reader, onnx->source->path,
@@ -402,14 +402,14 @@ enum gc_status gc_onnx_read(struct gc_source *source, const struct gc_folder *fo
         (struct frame){.kind = FRAME_MODEL, .message = {.source = source, .end = source->bytes}};
     enum gc_status status = gc_reader_add_file(reader, source->path, source->bytes, &source->file);
     if (status == GC_OK)
-        status = go(walk);
+        status = run_walk(walk);
     if (status != GC_OK)
         return status;
     if (!walk->has_graph)
         return gc_reader_fail(reader, GC_FORMAT, source->path,
                               "no graph: an ONNX model has one, whole files are accepted");
     gc_onnx_drop_weight_values(&walk->onnx);
-    tell(&walk->onnx);
+    warn_of_omissions(&walk->onnx);
     const struct gc_ranges ranges = {.slack = UINT64_MAX};
     return gc_ranges_check(reader, &ranges);
 }

@@ -39,7 +39,7 @@ enum gc_status gc_protobuf_varint(struct gc_protobuf *message, uint64_t *value)
                                             : "a number that its message cuts off");
 }
 
-static enum gc_status take_fixed(struct gc_protobuf *message, struct gc_protobuf_field *field,
+static enum gc_status read_fixed(struct gc_protobuf *message, struct gc_protobuf_field *field,
                                  size_t bytes)
 {
     const unsigned char *view;
@@ -76,11 +76,11 @@ enum gc_status gc_protobuf_next(struct gc_protobuf *message, struct gc_protobuf_
         return gc_protobuf_varint(message, &field->value);
     case GC_PROTOBUF_FIXED64:
         field->bytes = 8;
-        status = take_fixed(message, field, 8);
+        status = read_fixed(message, field, 8);
         break;
     case GC_PROTOBUF_FIXED32:
         field->bytes = 4;
-        status = take_fixed(message, field, 4);
+        status = read_fixed(message, field, 4);
         break;
     case GC_PROTOBUF_BYTES:
         status = gc_protobuf_varint(message, &field->bytes);

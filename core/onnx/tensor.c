@@ -29,7 +29,7 @@ enum {
 };
 
 /* A repeated number: one of it, or packed. Adds to at most GC_ONNX_DIMS_MAX. */
-static enum gc_status take_dims(struct gc_onnx *onnx, const struct gc_protobuf *message,
+static enum gc_status read_dims(struct gc_onnx *onnx, const struct gc_protobuf *message,
                                 const struct gc_protobuf_field *field, uint64_t *dims,
                                 uint32_t *count)
 {
@@ -58,7 +58,7 @@ static enum gc_status take_dims(struct gc_onnx *onnx, const struct gc_protobuf *
 
 /* ---- external data ---- */
 
-static enum gc_status take_entry(struct gc_onnx *onnx, struct gc_protobuf message,
+static enum gc_status read_entry(struct gc_onnx *onnx, struct gc_protobuf message,
                                  struct gc_onnx_content *content)
 {
     const char *key = "";
@@ -143,7 +143,7 @@ static enum gc_status place_external(struct gc_onnx *onnx, const struct gc_onnx_
 
 /* ---- one tensor ---- */
 
-static enum gc_status take_field(struct gc_onnx *onnx, const struct gc_protobuf *message,
+static enum gc_status read_field(struct gc_onnx *onnx, const struct gc_protobuf *message,
                                  const struct gc_protobuf_field *field,
                                  struct gc_onnx_content *content)
 {
@@ -151,7 +151,7 @@ static enum gc_status take_field(struct gc_onnx *onnx, const struct gc_protobuf 
     const bool is_bytes = field->type == GC_PROTOBUF_BYTES;
     switch (field->number) {
     case TENSOR_DIMS:
-        return take_dims(onnx, message, field, content->dims, &tensor->dim_count);
+        return read_dims(onnx, message, field, content->dims, &tensor->dim_count);
     case TENSOR_DATA_TYPE:
         tensor->dtype = gc_dtype_from_onnx(field->value);
         if (tensor->dtype == GC_DTYPE_NONE)
@@ -179,7 +179,7 @@ static enum gc_status take_field(struct gc_onnx *onnx, const struct gc_protobuf 
         content->typed_bytes += is_bytes ? field->bytes : 1;
         return GC_OK;
     case TENSOR_EXTERNAL_DATA:
-        return is_bytes ? take_entry(onnx, gc_protobuf_inner(message, field), content) : GC_OK;
+        return is_bytes ? read_entry(onnx, gc_protobuf_inner(message, field), content) : GC_OK;
     case TENSOR_DATA_LOCATION:
         content->is_external = field->value == LOCATION_EXTERNAL;
         return GC_OK;
@@ -232,7 +232,7 @@ enum gc_status gc_onnx_read_content(struct gc_onnx *onnx, struct gc_protobuf mes
     for (;;) {
         enum gc_status status = gc_protobuf_next(&message, &field, &more);
         if (status == GC_OK && more)
-            status = take_field(onnx, &message, &field, content);
+            status = read_field(onnx, &message, &field, content);
         if (status != GC_OK)
             return status;
         if (!more)
@@ -307,7 +307,7 @@ static enum gc_status read_sparse(struct gc_onnx *onnx, struct gc_protobuf messa
             sparse->has_indices = true;
             status = gc_onnx_read_content(onnx, inner, name, &sparse->indices);
         } else if (field.number == SPARSE_DIMS) {
-            status = take_dims(onnx, &message, &field, sparse->dims, &sparse->dim_count);
+            status = read_dims(onnx, &message, &field, sparse->dims, &sparse->dim_count);
         }
         if (status != GC_OK)
             return status;

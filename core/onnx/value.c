@@ -19,7 +19,7 @@ enum {
     DIM_PARAM = 2,
 };
 
-static enum gc_status take_dim(struct gc_protobuf message, uint64_t *dim, const char **symbol)
+static enum gc_status read_dim(struct gc_protobuf message, uint64_t *dim, const char **symbol)
 {
     struct gc_protobuf_field field;
     bool more;
@@ -39,7 +39,7 @@ static enum gc_status take_dim(struct gc_protobuf message, uint64_t *dim, const 
     }
 }
 
-static enum gc_status take_shape(struct gc_onnx *onnx, struct gc_protobuf message,
+static enum gc_status read_shape(struct gc_onnx *onnx, struct gc_protobuf message,
                                  struct gc_onnx_value *content)
 {
     struct gc_model_value *declared = &content->declared;
@@ -56,7 +56,7 @@ static enum gc_status take_shape(struct gc_onnx *onnx, struct gc_protobuf messag
         if (declared->dim_count == GC_ONNX_DIMS_MAX)
             return gc_source_fail(onnx->source, field.offset, "more than %d dimensions",
                                   GC_ONNX_DIMS_MAX);
-        status = take_dim(gc_protobuf_inner(&message, &field), &content->dims[declared->dim_count],
+        status = read_dim(gc_protobuf_inner(&message, &field), &content->dims[declared->dim_count],
                           &content->symbols[declared->dim_count]);
         if (status != GC_OK)
             return status;
@@ -64,7 +64,7 @@ static enum gc_status take_shape(struct gc_onnx *onnx, struct gc_protobuf messag
     }
 }
 
-static enum gc_status take_tensor_type(struct gc_onnx *onnx, struct gc_protobuf message,
+static enum gc_status read_tensor_type(struct gc_onnx *onnx, struct gc_protobuf message,
                                        struct gc_onnx_value *content)
 {
     struct gc_protobuf_field field;
@@ -76,14 +76,14 @@ static enum gc_status take_tensor_type(struct gc_onnx *onnx, struct gc_protobuf 
         if (gc_protobuf_is(&field, TENSOR_ELEM_TYPE, GC_PROTOBUF_VARINT))
             content->declared.dtype = gc_dtype_from_onnx(field.value);
         if (gc_protobuf_is(&field, TENSOR_SHAPE, GC_PROTOBUF_BYTES))
-            status = take_shape(onnx, gc_protobuf_inner(&message, &field), content);
+            status = read_shape(onnx, gc_protobuf_inner(&message, &field), content);
         if (status != GC_OK)
             return status;
     }
 }
 
 /* The next type of a nest of sequences and optionals: *inner is its message, empty at the end. */
-static enum gc_status take_type_level(struct gc_onnx *onnx, struct gc_protobuf message,
+static enum gc_status read_type_level(struct gc_onnx *onnx, struct gc_protobuf message,
                                       struct gc_onnx_value *content, struct gc_protobuf *inner)
 {
     struct gc_protobuf_field field;
@@ -98,7 +98,7 @@ static enum gc_status take_type_level(struct gc_onnx *onnx, struct gc_protobuf m
         if (field.number == TYPE_TENSOR || field.number == TYPE_SPARSE) {
             if (content->kind == GC_TYPE_UNKNOWN)
                 content->kind = field.number == TYPE_TENSOR ? GC_TYPE_TENSOR : GC_TYPE_SPARSE;
-            status = take_tensor_type(onnx, held, content);
+            status = read_tensor_type(onnx, held, content);
         } else if (field.number == TYPE_SEQUENCE) {
             content->kind =
                 content->kind == GC_TYPE_OPTIONAL ? GC_TYPE_OPTIONAL_SEQUENCE : GC_TYPE_SEQUENCE;
@@ -115,7 +115,7 @@ static enum gc_status take_type_level(struct gc_onnx *onnx, struct gc_protobuf m
 }
 
 /* Sequences and optionals name the type of what they hold in a field of their own. */
-static enum gc_status take_held(struct gc_protobuf message, struct gc_protobuf *type)
+static enum gc_status read_element_type(struct gc_protobuf message, struct gc_protobuf *type)
 {
     struct gc_protobuf_field field;
     bool more;
@@ -135,9 +135,9 @@ enum gc_status gc_onnx_read_type(struct gc_onnx *onnx, struct gc_protobuf messag
     enum { LEVELS = 4 }; /* optional, sequence, tensor; deeper ones are of no use */
     for (int level = 0; level < LEVELS && message.position < message.end; level++) {
         struct gc_protobuf inner = {0};
-        enum gc_status status = take_type_level(onnx, message, content, &inner);
+        enum gc_status status = read_type_level(onnx, message, content, &inner);
         if (status == GC_OK && inner.position < inner.end)
-            status = take_held(inner, &inner);
+            status = read_element_type(inner, &inner);
         if (status != GC_OK)
             return status;
         message = inner;
@@ -145,7 +145,7 @@ enum gc_status gc_onnx_read_type(struct gc_onnx *onnx, struct gc_protobuf messag
     return GC_OK;
 }
 
-static enum gc_status keep(struct gc_onnx *onnx, const struct gc_onnx_value *content)
+static enum gc_status add_to_model(struct gc_onnx *onnx, const struct gc_onnx_value *content)
 {
     struct gc_model_value declared = content->declared;
     const char *path = onnx->source->path;
@@ -217,7 +217,7 @@ enum gc_status gc_onnx_add_value(struct gc_onnx *onnx, struct gc_protobuf messag
         content.declared.has_shape = false;
         content.declared.dim_count = 0;
     }
-    return keep(onnx, &content);
+    return add_to_model(onnx, &content);
 }
 
 void gc_onnx_drop_weight_values(struct gc_onnx *onnx)

@@ -129,7 +129,7 @@ static void begin(struct gc_place_exact *exact, unsigned search)
     gc_place_search_begin(exact->searches[search], exact->capacities[search], &preference);
 }
 
-static void take_found(struct gc_place_exact *exact, unsigned search)
+static void accept_found(struct gc_place_exact *exact, unsigned search)
 {
     struct gc_place_component *component = exact->component;
     uint64_t peak = 0;
@@ -142,7 +142,7 @@ static void take_found(struct gc_place_exact *exact, unsigned search)
 }
 
 /* Nothing fits in what was tried: the least that may is the next end there can be. */
-static void take_none(struct gc_place_exact *exact, unsigned search)
+static void accept_none(struct gc_place_exact *exact, unsigned search)
 {
     struct gc_place_component *component = exact->component;
     component->bound = gc_max_u64(component->bound, exact->capacities[search] + 1);
@@ -174,10 +174,10 @@ static bool run_slice(struct gc_place_exact *exact, unsigned search)
         begin(exact, search);
     switch (gc_place_search_slice(exact->searches[search], exact->run, exact->slice)) {
     case GC_PLACE_FOUND:
-        take_found(exact, search);
+        accept_found(exact, search);
         return true;
     case GC_PLACE_NONE:
-        take_none(exact, search);
+        accept_none(exact, search);
         return true;
     case GC_PLACE_GIVEN_UP:
         if (search != LOWERING)

@@ -144,7 +144,7 @@ static uint64_t index_find(const struct gc_place_index *index, uint32_t first, u
 /* ---- adding ---- */
 
 /* A free one keeps the address of the next in its first bytes. */
-static struct gc_place_span *take_spans(struct gc_place_index *index, unsigned room_log2)
+static struct gc_place_span *alloc_spans(struct gc_place_index *index, unsigned room_log2)
 {
     const uint64_t room = UINT64_C(1) << room_log2;
     struct gc_place_span *spans = index->free[room_log2];
@@ -178,7 +178,7 @@ static bool grow(struct gc_place_index *index, struct gc_place_set *set)
 {
     const unsigned room_log2 = set->count == 0 ? ROOM_LOG2_MIN : set->room_log2 + 1;
     struct gc_place_span *spans =
-        room_log2 < GC_PLACE_ROOM_LOG2_MAX ? take_spans(index, room_log2) : NULL;
+        room_log2 < GC_PLACE_ROOM_LOG2_MAX ? alloc_spans(index, room_log2) : NULL;
     if (spans == NULL)
         return false;
     if (set->count > 0) {
@@ -307,7 +307,7 @@ enum gc_status gc_place_greedy_init(struct gc_place_greedy *greedy, struct gc_pl
     return GC_OK;
 }
 
-void gc_place_greedy_use(struct gc_place_greedy *greedy, struct gc_place_component *component)
+void gc_place_greedy_select(struct gc_place_greedy *greedy, struct gc_place_component *component)
 {
     greedy->component = component;
 }
@@ -367,7 +367,7 @@ enum gc_status gc_place_greedy_pass(struct gc_place_greedy *greedy, uint64_t lim
     for (; placed < component->count && *peak <= limit; placed++) {
         const uint32_t i = greedy->order[placed];
         const struct gc_place_item *item = &component->items[i];
-        if (placed % LOOK_ITEMS == LOOK_ITEMS - 1 && !gc_place_run_look(run))
+        if (placed % LOOK_ITEMS == LOOK_ITEMS - 1 && !gc_place_run_poll(run))
             break;
         if (item->fixed != GC_PLACEMENT_FREE)
             continue;
@@ -387,7 +387,7 @@ enum gc_status gc_place_greedy_pass(struct gc_place_greedy *greedy, uint64_t lim
     return GC_OK;
 }
 
-bool gc_place_greedy_keep(struct gc_place_greedy *greedy, uint64_t peak)
+bool gc_place_greedy_save(struct gc_place_greedy *greedy, uint64_t peak)
 {
     struct gc_place_component *component = greedy->component;
     if (peak >= component->peak)

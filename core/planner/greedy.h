@@ -55,13 +55,13 @@ struct gc_place_greedy {
 enum gc_status gc_place_greedy_init(struct gc_place_greedy *greedy,
                                     struct gc_place_run *run) GC_CHECKED;
 /* The component it works on from here. */
-void gc_place_greedy_use(struct gc_place_greedy *greedy, struct gc_place_component *component);
+void gc_place_greedy_select(struct gc_place_greedy *greedy, struct gc_place_component *component);
 /* One pass in greedy->order, given up once the peak would exceed `limit` or it is late: *peak is
  * then UINT64_MAX. A component that has no placement yet gets one all the same: when it is late
  * what is left is put on top. */
 enum gc_status gc_place_greedy_pass(struct gc_place_greedy *greedy, uint64_t limit,
                                     uint64_t *peak) GC_CHECKED;
 /* Keeps the latest pass if it is better than what the component has. */
-bool gc_place_greedy_keep(struct gc_place_greedy *greedy, uint64_t peak);
+bool gc_place_greedy_save(struct gc_place_greedy *greedy, uint64_t peak);
 
 #endif

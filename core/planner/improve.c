@@ -139,7 +139,7 @@ static void change_order(struct improve *improve)
     bring_forward(improve);
 }
 
-static void keep_best(struct improve *improve, uint64_t peak)
+static void save_best(struct improve *improve, uint64_t peak)
 {
     const struct gc_place_greedy *greedy = improve->greedy;
     const uint32_t count = greedy->component->count;
@@ -148,7 +148,7 @@ static void keep_best(struct improve *improve, uint64_t peak)
     improve->best_peak = peak;
 }
 
-static void go_back_to_best(const struct improve *improve)
+static void restore_best(const struct improve *improve)
 {
     const struct gc_place_greedy *greedy = improve->greedy;
     const uint32_t count = greedy->component->count;
@@ -180,8 +180,8 @@ enum gc_status gc_place_improve(struct gc_place_greedy *greedy, unsigned rounds)
     enum gc_status status = gc_place_greedy_pass(greedy, UINT64_MAX - 1, &peak);
     if (status != GC_OK)
         return status;
-    gc_place_greedy_keep(greedy, peak);
-    keep_best(&improve, peak);
+    gc_place_greedy_save(greedy, peak);
+    save_best(&improve, peak);
     for (unsigned idle = 0; idle < rounds && !run->stopped && improve.best_peak > run->target;
          idle++) {
         const uint64_t best = improve.best_peak;
@@ -191,10 +191,10 @@ enum gc_status gc_place_improve(struct gc_place_greedy *greedy, unsigned rounds)
             break;
         if (peak <= best) {
             idle = peak < best ? 0 : idle;
-            gc_place_greedy_keep(greedy, peak);
-            keep_best(&improve, peak);
+            gc_place_greedy_save(greedy, peak);
+            save_best(&improve, peak);
         } else if (peak == UINT64_MAX || idle % PATIENCE == PATIENCE - 1) {
-            go_back_to_best(&improve);
+            restore_best(&improve);
         }
     }
     return status;

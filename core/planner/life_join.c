@@ -187,7 +187,7 @@ static bool is_dying(struct gc_life *life, uint32_t value, uint32_t step, uint32
            (root->held_for != GC_GRAPH_NONE && gc_life_root(life, root->held_for) == taker);
 }
 
-static void take_over(struct gc_life *life, const struct gc_life_event *event)
+static void reuse_input(struct gc_life *life, const struct gc_life_event *event)
 {
     const struct gc_graph_node *node = &life->graph->nodes[event->node];
     const uint32_t output = node->output_count > 0 ? node->outputs[0] : GC_GRAPH_NONE;
@@ -305,7 +305,7 @@ static enum gc_status join(struct gc_life *life, const struct gc_life_event *eve
 {
     const bool is_if = gc_life_is_if(&life->graph->nodes[event->node]);
     if (event->kind == GC_LIFE_RUN)
-        take_over(life, event);
+        reuse_input(life, event);
     else if (event->kind == GC_LIFE_OPEN && !is_if)
         begin_loop(life, event);
     else if (event->kind == GC_LIFE_CLOSE && !is_if)

@@ -282,7 +282,7 @@ uint64_t gc_place_run_peak(const struct gc_place_run *run)
     return peak;
 }
 
-bool gc_place_run_look(struct gc_place_run *run)
+bool gc_place_run_poll(struct gc_place_run *run)
 {
     const struct gc_placement_options *options = run->options;
     run->watch_at = run->nodes + WATCH_NODES;
@@ -300,6 +300,6 @@ bool gc_place_run_step(struct gc_place_run *run, uint64_t nodes)
     if (node_max != GC_PLACEMENT_NODES_UNLIMITED && run->nodes >= node_max)
         run->stopped = true;
     if (!run->stopped && run->nodes >= run->watch_at)
-        (void)gc_place_run_look(run);
+        (void)gc_place_run_poll(run);
     return !run->stopped;
 }

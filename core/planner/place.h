@@ -84,7 +84,7 @@ struct gc_place_run {
 /* The highest peak of the components. */
 uint64_t gc_place_run_peak(const struct gc_place_run *run);
 /* Asks the watch; false: it is late. */
-bool gc_place_run_look(struct gc_place_run *run);
+bool gc_place_run_poll(struct gc_place_run *run);
 /* Counts steps, and looks now and then; false: the budget is spent or it is late. */
 bool gc_place_run_step(struct gc_place_run *run, uint64_t nodes);
 

@@ -45,7 +45,7 @@ static enum gc_status solve_greedily(struct gc_place_greedy *greedy,
 {
     struct gc_place_run *run = greedy->run;
     uint64_t peaks[GC_PLACE_ORDER_COUNT];
-    gc_place_greedy_use(greedy, component);
+    gc_place_greedy_select(greedy, component);
     /* By size is the best on large graphs, which may have time for few. */
     for (unsigned n = 0; n < GC_PLACE_ORDER_COUNT; n++) {
         const unsigned by = (GC_PLACE_BY_BYTES + n) % GC_PLACE_ORDER_COUNT;
@@ -57,7 +57,7 @@ static enum gc_status solve_greedily(struct gc_place_greedy *greedy,
             gc_place_greedy_pass(greedy, component->peak - 1 + leeway, &peaks[by]);
         if (status != GC_OK)
             return status;
-        gc_place_greedy_keep(greedy, peaks[by]);
+        gc_place_greedy_save(greedy, peaks[by]);
     }
     return improve_best(greedy, peaks);
 }
@@ -91,7 +91,7 @@ struct exact_slot {
 static bool search_round(struct gc_place_greedy *greedy, struct gc_place_component *component,
                          struct gc_place_memo *memo, struct exact_slot *slot)
 {
-    gc_place_greedy_use(greedy, component);
+    gc_place_greedy_select(greedy, component);
     if (!slot->is_made)
         slot->exact = gc_place_exact_create(greedy, memo);
     slot->is_made = true;

@@ -83,8 +83,8 @@ static enum gc_status scalar_value(struct flattener *flat, const struct gc_json_
 }
 
 /* Puts a value where it belongs: among an array's items, or in the list under its key. */
-static enum gc_status put(struct flattener *flat, uint64_t offset,
-                          const struct gc_meta_value *value)
+static enum gc_status add_value(struct flattener *flat, uint64_t offset,
+                                const struct gc_meta_value *value)
 {
     struct level *level = &flat->levels[flat->depth];
     const char *path = flat->json->source->path;
@@ -121,19 +121,19 @@ static enum gc_status close_level(struct flattener *flat, uint64_t offset)
     flat->key_length = closed.key_length;
     /* Within an array a container leaves an empty item; an array within one is in the list too. */
     if (level->is_array) {
-        const enum gc_status status = put(flat, offset, &nothing);
+        const enum gc_status status = add_value(flat, offset, &nothing);
         if (status != GC_OK || !closed.is_array)
             return status;
         struct level *outer = &flat->levels[flat->depth];
         outer->is_array = false;
-        const enum gc_status listed = put(flat, offset, &value);
+        const enum gc_status listed = add_value(flat, offset, &value);
         outer->is_array = true;
         return listed;
     }
-    return closed.is_array ? put(flat, offset, &value) : GC_OK;
+    return closed.is_array ? add_value(flat, offset, &value) : GC_OK;
 }
 
-static enum gc_status take(struct flattener *flat, const struct gc_json_token *token)
+static enum gc_status add_token(struct flattener *flat, const struct gc_json_token *token)
 {
     const struct level *level = &flat->levels[flat->depth];
     struct gc_meta_value value;
@@ -158,7 +158,7 @@ static enum gc_status take(struct flattener *flat, const struct gc_json_token *t
         return close_level(flat, token->offset);
     default:
         status = scalar_value(flat, token, &value);
-        return status != GC_OK ? status : put(flat, token->offset, &value);
+        return status != GC_OK ? status : add_value(flat, token->offset, &value);
     }
 }
 
@@ -186,7 +186,7 @@ enum gc_status gc_json_meta_read(struct gc_json_reader *json, const char *prefix
         status = gc_json_reader_next(json, &token);
         if (status != GC_OK || json->depth < outer)
             return status;
-        status = take(flat, &token);
+        status = add_token(flat, &token);
         if (status != GC_OK)
             return status;
     }

@@ -95,8 +95,8 @@ static size_t plain_run(const unsigned char *at, const unsigned char *limit)
 }
 
 /* Adds to the scratch text; what has no room is dropped and the token cut. */
-static enum gc_status keep(struct gc_json_reader *reader, struct gc_json_token *token,
-                           const void *bytes, size_t count)
+static enum gc_status retain_text(struct gc_json_reader *reader, struct gc_json_token *token,
+                                  const void *bytes, size_t count)
 {
     const uint64_t wanted = (uint64_t)token->length + count;
     if (token->cut || wanted > GC_JSON_READER_TEXT_MAX) {
@@ -194,9 +194,9 @@ static enum gc_status read_escape(struct gc_json_reader *reader, struct gc_json_
         return fail_at(reader, c, "one of \"\\/bfnrtu behind \\");
     advance(reader, 1);
     if (found != NULL)
-        return keep(reader, token, &to[found - from], 1);
+        return retain_text(reader, token, &to[found - from], 1);
     status = read_unicode(reader, &code);
-    return status != GC_OK ? status : keep(reader, token, bytes, encode(code, bytes));
+    return status != GC_OK ? status : retain_text(reader, token, bytes, encode(code, bytes));
 }
 
 /* A character above ASCII, which may lie across two windows. */
@@ -218,7 +218,7 @@ static enum gc_status read_sequence(struct gc_json_reader *reader, struct gc_jso
     }
     if (!gc_reader_is_utf8(bytes, count))
         return gc_source_fail(reader->source, offset, "no valid UTF-8");
-    return keep(reader, token, bytes, count);
+    return retain_text(reader, token, bytes, count);
 }
 
 /* What is left of a string that is not plain or not at hand in one piece. */
@@ -233,7 +233,7 @@ static enum gc_status read_rest(struct gc_json_reader *reader, struct gc_json_to
             return gc_source_fail(reader->source, token->offset, "a string without an end");
         const size_t run = plain_run(reader->at, reader->limit);
         if (run > 0) {
-            status = keep(reader, token, reader->at, run);
+            status = retain_text(reader, token, reader->at, run);
             advance(reader, run);
         } else if (c == '"') {
             advance(reader, 1);
@@ -490,7 +490,7 @@ static enum gc_status read_key(struct gc_json_reader *reader, int c, struct gc_j
 }
 
 /* What follows a key's text is looked at when its value is read: the text is valid until then. */
-static enum gc_status take_colon(struct gc_json_reader *reader, int *c)
+static enum gc_status read_colon(struct gc_json_reader *reader, int *c)
 {
     if (reader->depth == 0 || !in_object(reader))
         return GC_OK;
@@ -524,7 +524,7 @@ enum gc_status gc_json_reader_next(struct gc_json_reader *reader, struct gc_json
     *token = (struct gc_json_token){.event = GC_JSON_END};
     enum gc_status status = skip_blanks(reader, &c);
     if (status == GC_OK && reader->expect == GC_JSON_EXPECT_VALUE)
-        status = take_colon(reader, &c);
+        status = read_colon(reader, &c);
     if (status != GC_OK)
         return status;
     token->offset = reader->position;

@@ -52,13 +52,13 @@ static void sort(const struct gc_model_tensor *tensors, uint32_t *order, uint32_
 
 #define SHOWN_NAME(tensor) GC_READER_SHOWN((tensor)->name, strlen((tensor)->name))
 
-static enum gc_status take_hole(struct gc_reader *reader, const struct gc_ranges *ranges,
+static enum gc_status check_gap(struct gc_reader *reader, const struct gc_ranges *ranges,
                                 uint32_t file, uint64_t from, uint64_t to)
 {
     const char *path = reader->files[file].path;
     if (to - from <= ranges->slack)
         return GC_OK;
-    if (ranges->holes_refused)
+    if (ranges->gaps_are_errors)
         return gc_reader_fail(reader, GC_FORMAT, path,
                               "byte %llu: %llu bytes up to byte %llu belong to no tensor; tensors "
                               "without holes between them are accepted",
@@ -96,7 +96,7 @@ static enum gc_status walk(struct gc_reader *reader, const struct gc_ranges *ran
         enum gc_status status = check_bounds(reader, ranges, tensor);
         if (status == GC_OK && before != NULL && before->file != tensor->file) {
             status =
-                take_hole(reader, ranges, before->file, end, reader->files[before->file].bytes);
+                check_gap(reader, ranges, before->file, end, reader->files[before->file].bytes);
             before = NULL;
             end = ranges->begin;
         }
@@ -113,7 +113,7 @@ static enum gc_status walk(struct gc_reader *reader, const struct gc_ranges *ran
                 "tensors \"%s\" and \"%s\" overlap at byte %llu; tensors apart, or "
                 "the very same bytes, are accepted",
                 SHOWN_NAME(before), SHOWN_NAME(tensor), (unsigned long long)tensor->offset);
-        status = take_hole(reader, ranges, tensor->file, end, tensor->offset);
+        status = check_gap(reader, ranges, tensor->file, end, tensor->offset);
         if (status != GC_OK)
             return status;
         end = tensor->offset + tensor->stored_bytes;
@@ -121,7 +121,7 @@ static enum gc_status walk(struct gc_reader *reader, const struct gc_ranges *ran
     }
     return before == NULL
                ? GC_OK
-               : take_hole(reader, ranges, before->file, end, reader->files[before->file].bytes);
+               : check_gap(reader, ranges, before->file, end, reader->files[before->file].bytes);
 }
 
 enum gc_status gc_ranges_check(struct gc_reader *reader, const struct gc_ranges *ranges)

@@ -5,10 +5,10 @@
 #include "core/reader/reader.h"
 
 struct gc_ranges {
-    uint32_t first;     /* the tensors looked at: from this one to the last */
-    uint64_t begin;     /* where tensors may begin in their file */
-    uint64_t slack;     /* unused bytes between two tensors that are not worth a word */
-    bool holes_refused; /* more than that: GC_FORMAT, else a warning */
+    uint32_t first;       /* the tensors looked at: from this one to the last */
+    uint64_t begin;       /* where tensors may begin in their file */
+    uint64_t slack;       /* unused bytes between two tensors that are not worth a word */
+    bool gaps_are_errors; /* more than that: GC_FORMAT, else a warning */
 };
 
 /* Takes tensors by file and offset; those without an offset or of no bytes are left out. Marks what

@@ -187,7 +187,7 @@ enum gc_status gc_reader_run(const struct gc_reading *reading, const char *path,
         status = reading->read(&reader, memory);
     gc_reader_end(&reader);
     if (status == GC_OK) {
-        reading->hand_over(&reader, memory);
+        reading->move_results(&reader, memory);
         *owner = memory;
     } else {
         gc_region_fini(&reader.region);

@@ -42,11 +42,11 @@ struct gc_reader {
 };
 
 /* A kind of reading. `owner` is zeroed memory of the region, for the result. `read` gathers;
- * `hand_over`, which cannot fail, moves the region and what is gathered into the owner. */
+ * `move_results`, which cannot fail, moves the region and what is gathered into the owner. */
 struct gc_reading {
     size_t owner_bytes;
     enum gc_status (*read)(struct gc_reader *reader, void *owner);
-    void (*hand_over)(struct gc_reader *reader, void *owner);
+    void (*move_results)(struct gc_reader *reader, void *owner);
 };
 
 /* Reads `path`. `limits`, NULL too, are the defaults where they say nothing. errno is kept. After

@@ -138,7 +138,7 @@ static void estimate_model(const struct gc_model *model, enum gc_dtype dtype)
     struct gc_estimator *estimator;
     struct gc_estimate_request request;
     struct gc_estimate_budget budget;
-    struct gc_offers offers;
+    struct gc_suggestions offers;
     struct gc_fit fit;
     uint64_t sum = 0;
     if (gc_estimator_open(model, dtype, &estimator) != GC_OK)
@@ -154,8 +154,8 @@ static void estimate_model(const struct gc_model *model, enum gc_dtype dtype)
         sum += estimate.total.parts[part];
     must(status != GC_OK || sum == estimate.total.peak_bytes);
     gc_estimate_budget_set_all(&budget, UINT64_C(1) << 33);
-    gc_fits(&estimate, &budget, &fit);
-    must(gc_offers_find(estimator, &request, &budget, &offers) == GC_OK);
+    gc_fit_check(&estimate, &budget, &fit);
+    must(gc_fit_suggest(estimator, &request, &budget, &offers) == GC_OK);
     if (status == GC_OK)
         look_at_answer(&(struct gc_answer){.model = model->path,
                                            .estimate = &estimate,

@@ -45,7 +45,7 @@ static void add(uint32_t file, uint64_t offset, uint64_t bytes)
 static void overlaps_and_holes_are_named(void **state)
 {
     (void)state;
-    struct gc_ranges ranges = {.begin = 100, .holes_refused = true};
+    struct gc_ranges ranges = {.begin = 100, .gaps_are_errors = true};
     add(0, 600, 400);
     add(0, 100, 200);
     add(0, 300, 300);
@@ -68,7 +68,7 @@ static void overlaps_and_holes_are_named(void **state)
     ranges.slack = 10;
     assert_int_equal(gc_ranges_check(load, &ranges), GC_OK);
     ranges.slack = 9;
-    ranges.holes_refused = false;
+    ranges.gaps_are_errors = false;
     assert_int_equal(gc_ranges_check(load, &ranges), GC_OK);
     assert_int_equal(load->warning_count, 1);
     load->tensors[1].offset = 99;

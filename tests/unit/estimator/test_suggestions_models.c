@@ -209,7 +209,7 @@ static void tighten(const struct gc_estimator *estimator, struct gc_estimate_req
         budget->device_bytes[i] = estimate.devices[i].peak_bytes / 100 * (30 + random_below(80));
 }
 
-/* Device by device, not by gc_fits. */
+/* Device by device, not by gc_fit_check. */
 static bool fits(const struct gc_estimator *estimator, const struct gc_estimate_request *request,
                  const struct gc_estimate_budget *budget)
 {
@@ -230,18 +230,19 @@ static bool fits_with(const struct gc_estimator *estimator, struct gc_estimate_r
 /* `smallest`: the first number that is tried; `most`: the largest there is. */
 static void check_offer(const struct gc_estimator *estimator,
                         const struct gc_estimate_request *request,
-                        const struct gc_estimate_budget *budget, const struct gc_offer *offer,
-                        size_t field, uint64_t smallest, uint64_t most)
+                        const struct gc_estimate_budget *budget,
+                        const struct gc_suggestion *suggestion, size_t field, uint64_t smallest,
+                        uint64_t most)
 {
-    uint64_t first = offer->value + 1;
-    if (offer->state == GC_OFFER_NONE)
+    uint64_t first = suggestion->value + 1;
+    if (suggestion->state == GC_SUGGESTION_NONE)
         return;
-    if (offer->state == GC_OFFER_NOT_ANY)
+    if (suggestion->state == GC_SUGGESTION_NOTHING_FITS)
         first = smallest;
     else
-        assert_true(fits_with(estimator, *request, budget, field, offer->value));
-    if (offer->state == GC_OFFER_ALL) {
-        assert_int_equal(offer->value, most);
+        assert_true(fits_with(estimator, *request, budget, field, suggestion->value));
+    if (suggestion->state == GC_SUGGESTION_ALL) {
+        assert_int_equal(suggestion->value, most);
         return;
     }
     assert_true(first <= most);
@@ -254,7 +255,8 @@ static void check_offer(const struct gc_estimator *estimator,
 /* The type offered fits and no wider one of those that are offered does. */
 static void check_type(const struct gc_estimator *estimator,
                        const struct gc_estimate_request *request,
-                       const struct gc_estimate_budget *budget, const struct gc_offer *offer)
+                       const struct gc_estimate_budget *budget,
+                       const struct gc_suggestion *suggestion)
 {
     static const enum gc_dtype widest_first[] = {GC_DTYPE_F16,  GC_DTYPE_Q8_0, GC_DTYPE_F8_E4M3,
                                                  GC_DTYPE_Q5_1, GC_DTYPE_Q5_0, GC_DTYPE_Q4_1,
@@ -264,23 +266,25 @@ static void check_type(const struct gc_estimator *estimator,
     if (gc_estimator_run(estimator, request, &estimate) != GC_OK)
         return;
     const uint64_t now = estimate.total.parts[GC_ESTIMATE_kv_cache];
-    if (offer->state == GC_OFFER_ALL)
+    if (suggestion->state == GC_SUGGESTION_ALL)
         assert_true(fits(estimator, request, budget));
-    if (offer->state == GC_OFFER_SOME || offer->state == GC_OFFER_NOT_ANY)
+    if (suggestion->state == GC_SUGGESTION_SOME || suggestion->state == GC_SUGGESTION_NOTHING_FITS)
         assert_false(fits(estimator, request, budget));
     for (size_t i = 0; i < sizeof(widest_first) / sizeof(widest_first[0]); i++) {
-        if (offer->state != GC_OFFER_SOME && offer->state != GC_OFFER_NOT_ANY)
+        if (suggestion->state != GC_SUGGESTION_SOME &&
+            suggestion->state != GC_SUGGESTION_NOTHING_FITS)
             return;
         changed.kv_dtype = widest_first[i];
         const bool fit = fits(estimator, &changed, budget);
-        if (offer->state == GC_OFFER_SOME && (enum gc_dtype)offer->value == widest_first[i]) {
+        if (suggestion->state == GC_SUGGESTION_SOME &&
+            (enum gc_dtype)suggestion->value == widest_first[i]) {
             assert_true(fit);
             return;
         }
         assert_int_equal(gc_estimator_run(estimator, &changed, &estimate), GC_OK);
         assert_false(fit && estimate.total.parts[GC_ESTIMATE_kv_cache] < now);
     }
-    assert_int_equal(offer->state, GC_OFFER_NOT_ANY);
+    assert_int_equal(suggestion->state, GC_SUGGESTION_NOTHING_FITS);
 }
 
 static void check_model(enum kind kind, unsigned seen[4][4])
@@ -289,29 +293,29 @@ static void check_model(enum kind kind, unsigned seen[4][4])
     struct gc_estimate_request request;
     struct gc_estimate estimate;
     struct gc_estimate_budget budget;
-    struct gc_offers offers;
+    struct gc_suggestions suggestions;
     make_model(kind);
     make_request(&request, &budget);
     assert_int_equal(
         gc_estimator_open(&model, one_in(4) ? GC_DTYPE_F16 : GC_DTYPE_NONE, &estimator), GC_OK);
     tighten(estimator, &request, &budget);
-    assert_int_equal(gc_offers_find(estimator, &request, &budget, &offers), GC_OK);
+    assert_int_equal(gc_fit_suggest(estimator, &request, &budget, &suggestions), GC_OK);
     const bool ran = gc_estimator_run(estimator, &request, &estimate) == GC_OK;
     const uint64_t positions = ran && estimate.positions > 0 ? estimate.positions : 0;
-    check_offer(estimator, &request, &budget, &offers.batch,
+    check_offer(estimator, &request, &budget, &suggestions.batch,
                 offsetof(struct gc_estimate_request, batch), 1, GC_ESTIMATE_COUNT_MAX);
     if (ran)
-        check_offer(estimator, &request, &budget, &offers.seq_len,
+        check_offer(estimator, &request, &budget, &suggestions.seq_len,
                     offsetof(struct gc_estimate_request, seq_len), 1,
                     positions > 0 ? positions : GC_ESTIMATE_COUNT_MAX);
     if (ran)
-        check_offer(estimator, &request, &budget, &offers.resident_experts,
+        check_offer(estimator, &request, &budget, &suggestions.resident_experts,
                     offsetof(struct gc_estimate_request, resident_experts), 0, estimate.experts);
-    check_type(estimator, &request, &budget, &offers.kv_dtype);
-    seen[0][offers.batch.state]++;
-    seen[1][offers.seq_len.state]++;
-    seen[2][offers.resident_experts.state]++;
-    seen[3][offers.kv_dtype.state]++;
+    check_type(estimator, &request, &budget, &suggestions.kv_dtype);
+    seen[0][suggestions.batch.state]++;
+    seen[1][suggestions.seq_len.state]++;
+    seen[2][suggestions.resident_experts.state]++;
+    seen[3][suggestions.kv_dtype.state]++;
     gc_estimator_close(estimator);
 }
 
@@ -325,10 +329,10 @@ static void offers_are_the_largest_that_fit(void **state)
     for (unsigned i = 0; i < ROUNDS; i++)
         check_model((enum kind)(i % KIND_COUNT), seen);
     for (unsigned i = 0; i < 4; i++)
-        print_message("# offer %u: none %u, not any %u, some %u, all %u\n", i, seen[i][0],
+        print_message("# suggestion %u: none %u, not any %u, some %u, all %u\n", i, seen[i][0],
                       seen[i][1], seen[i][2], seen[i][3]);
     for (unsigned i = 0; i < 4; i++)
-        assert_true(seen[i][GC_OFFER_NOT_ANY] > 10 && seen[i][GC_OFFER_SOME] > 10);
+        assert_true(seen[i][GC_SUGGESTION_NOTHING_FITS] > 10 && seen[i][GC_SUGGESTION_SOME] > 10);
 }
 
 int main(void)

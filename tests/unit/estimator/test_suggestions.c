@@ -33,22 +33,22 @@ static void deficits(void **state)
         estimate.devices[i].peak_bytes = MIB(100) * (i + 1);
     estimate.devices[2].parts[GC_ESTIMATE_kv_cache] = 5;
     gc_estimate_budget_set_all(&budget, MIB(300));
-    gc_fits(&estimate, &budget, &fit);
+    gc_fit_check(&estimate, &budget, &fit);
     assert_true(fit.fits);
     assert_int_equal(fit.budget_bytes, MIB(900));
     budget.device_bytes[1] = MIB(150);
     budget.device_bytes[2] = MIB(300) - 1;
-    gc_fits(&estimate, &budget, &fit);
+    gc_fit_check(&estimate, &budget, &fit);
     assert_false(fit.fits);
     assert_int_equal(fit.deficit_bytes, MIB(50) + 1);
     assert_int_equal(fit.device, 1);
     assert_int_equal(fit.device_deficit_bytes, MIB(50));
     budget.device_bytes[2] = 0;
-    gc_fits(&estimate, &budget, &fit);
+    gc_fit_check(&estimate, &budget, &fit);
     assert_int_equal(fit.device, 2);
     assert_int_equal(fit.largest, GC_ESTIMATE_kv_cache);
     gc_estimate_budget_set_all(&budget, GC_ESTIMATE_NO_BUDGET);
-    gc_fits(&estimate, &budget, &fit);
+    gc_fit_check(&estimate, &budget, &fit);
     assert_true(fit.fits);
     assert_int_equal(fit.budget_bytes, GC_ESTIMATE_NO_BUDGET);
 }
@@ -101,46 +101,47 @@ static bool fits(const struct gc_estimator *estimator, const struct gc_estimate_
     struct gc_fit fit;
     if (gc_estimator_run(estimator, request, &estimate) != GC_OK)
         return false;
-    gc_fits(&estimate, budget, &fit);
+    gc_fit_check(&estimate, budget, &fit);
     return fit.fits;
 }
 
 /* The offer fits and one more does not; "not any" means that 1 does not, "all" that the most does.
  */
 static void check_offer(const struct gc_estimator *estimator, struct gc_estimate_request *request,
-                        const struct gc_estimate_budget *budget, const struct gc_offer *offer,
-                        uint64_t *field)
+                        const struct gc_estimate_budget *budget,
+                        const struct gc_suggestion *suggestion, uint64_t *field)
 {
-    *field = offer->state == GC_OFFER_NOT_ANY ? 1 : offer->value;
+    *field = suggestion->state == GC_SUGGESTION_NOTHING_FITS ? 1 : suggestion->value;
     const bool now = fits(estimator, request, budget);
     (*field)++;
     const bool more = fits(estimator, request, budget);
-    switch (offer->state) {
-    case GC_OFFER_NOT_ANY:
+    switch (suggestion->state) {
+    case GC_SUGGESTION_NOTHING_FITS:
         assert_false(now);
         break;
-    case GC_OFFER_SOME:
+    case GC_SUGGESTION_SOME:
         assert_true(now);
         assert_false(more);
         break;
-    case GC_OFFER_ALL:
+    case GC_SUGGESTION_ALL:
         assert_true(now);
         break;
-    case GC_OFFER_NONE:
+    case GC_SUGGESTION_NONE:
         break;
     }
 }
 
 static void check_kv_offer(const struct gc_estimator *estimator,
                            const struct gc_estimate_request *request,
-                           const struct gc_estimate_budget *budget, const struct gc_offer *offer)
+                           const struct gc_estimate_budget *budget,
+                           const struct gc_suggestion *suggestion)
 {
     struct gc_estimate_request smaller = *request;
-    smaller.kv_dtype = (enum gc_dtype)offer->value;
-    if (offer->state == GC_OFFER_SOME) {
+    smaller.kv_dtype = (enum gc_dtype)suggestion->value;
+    if (suggestion->state == GC_SUGGESTION_SOME) {
         assert_false(fits(estimator, request, budget));
         assert_true(fits(estimator, &smaller, budget));
-    } else if (offer->state == GC_OFFER_ALL) {
+    } else if (suggestion->state == GC_SUGGESTION_ALL) {
         assert_true(fits(estimator, request, budget));
     }
 }
@@ -150,7 +151,7 @@ static void check_random(unsigned *seen)
     char text[512];
     struct gc_estimate_request request;
     struct gc_estimate_budget budget;
-    struct gc_offers offers;
+    struct gc_suggestions suggestions;
     random_arch(text, sizeof(text));
     struct gc_estimator *estimator = open_arch(text);
     gc_estimate_request_init(&request);
@@ -161,15 +162,15 @@ static void check_random(unsigned *seen)
     request.device_count = (uint32_t)(random_below(2) == 0 ? 1 : 1 + random_below(8));
     request.split = random_below(2) == 0 ? GC_SPLIT_LAYERS : GC_SPLIT_TENSOR;
     gc_estimate_budget_set_all(&budget, random_power(28, 40) + random_below(1U << 28));
-    assert_int_equal(gc_offers_find(estimator, &request, &budget, &offers), GC_OK);
+    assert_int_equal(gc_fit_suggest(estimator, &request, &budget, &suggestions), GC_OK);
     struct gc_estimate_request changed = request;
-    check_offer(estimator, &changed, &budget, &offers.batch, &changed.batch);
+    check_offer(estimator, &changed, &budget, &suggestions.batch, &changed.batch);
     changed = request;
-    check_offer(estimator, &changed, &budget, &offers.seq_len, &changed.seq_len);
-    check_kv_offer(estimator, &request, &budget, &offers.kv_dtype);
-    seen[offers.batch.state]++;
-    seen[4 + offers.seq_len.state]++;
-    seen[8 + offers.kv_dtype.state]++;
+    check_offer(estimator, &changed, &budget, &suggestions.seq_len, &changed.seq_len);
+    check_kv_offer(estimator, &request, &budget, &suggestions.kv_dtype);
+    seen[suggestions.batch.state]++;
+    seen[4 + suggestions.seq_len.state]++;
+    seen[8 + suggestions.kv_dtype.state]++;
     gc_estimator_close(estimator);
 }
 
@@ -182,9 +183,9 @@ static void offers_are_exact_over_random_configurations(void **state)
     print_message("# GC_TEST_SEED=%llu\n", (unsigned long long)seed);
     for (int i = 0; i < 1000; i++)
         check_random(seen);
-    assert_true(seen[GC_OFFER_NOT_ANY] > 10 && seen[GC_OFFER_SOME] > 100);
-    assert_true(seen[4 + GC_OFFER_SOME] > 100 && seen[4 + GC_OFFER_ALL] > 10);
-    assert_true(seen[8 + GC_OFFER_SOME] > 10 && seen[8 + GC_OFFER_ALL] > 100);
+    assert_true(seen[GC_SUGGESTION_NOTHING_FITS] > 10 && seen[GC_SUGGESTION_SOME] > 100);
+    assert_true(seen[4 + GC_SUGGESTION_SOME] > 100 && seen[4 + GC_SUGGESTION_ALL] > 10);
+    assert_true(seen[8 + GC_SUGGESTION_SOME] > 10 && seen[8 + GC_SUGGESTION_ALL] > 100);
 }
 
 /* ---- values at the ends of their ranges ---- */
