@@ -17,12 +17,12 @@ struct gc_admission_state {
     const struct gc_options *options;
     struct gc_estimate_request request;
     struct gc_model *model;
-    struct gc_estimator *estimator; /* NULL: no estimate, see why */
+    struct gc_estimator *estimator; /* NULL: no estimate; the reason is in `why` */
     struct gc_estimate estimate;
     struct gc_fit fit;
     struct gc_suggestions suggestions;
     struct gc_estimate_budget budget;
-    uint32_t seen_devices; /* of those it is split over */
+    uint32_t seen_devices; /* devices found, of those it is split over */
     char why[GC_MODEL_ERROR_BYTES];
 };
 
@@ -135,7 +135,7 @@ static const char *shown(const struct gc_admission_state *admission, char text[S
     return gc_text_printable(path, strlen(path), text, SHOWN_BYTES);
 }
 
-/* Nothing is silently left out: what is not known of the model goes with the verdict. */
+/* The verdict comes with everything that is unknown about the model. */
 static void log_notes(const struct gc_admission_state *admission, const struct gc_log *log)
 {
     const struct gc_notes *notes = &admission->estimate.notes;
@@ -144,13 +144,13 @@ static void log_notes(const struct gc_admission_state *admission, const struct g
         return;
     gc_text_printable(notes->texts[0], strlen(notes->texts[0]), text, sizeof(text));
     if (notes->count == 1)
-        gc_log_write(log, GC_LOG_WARN, "to know: %s", text);
+        gc_log_write(log, GC_LOG_WARN, "note: %s", text);
     else
-        gc_log_write(log, GC_LOG_WARN, "to know: %s; and %u more: gpucache estimate tells all",
-                     text, notes->count + notes->lost - 1);
+        gc_log_write(log, GC_LOG_WARN, "note: %s; and %u more: see gpucache estimate", text,
+                     notes->count + notes->lost - 1);
 }
 
-/* A program that is held back is told why at any level that tells anything. */
+/* A program that is stopped gets the reason at any log level above silence. */
 static enum gc_log_level level_of(const struct gc_admission_state *admission)
 {
     const enum gc_admission gate = admission->options->gate;
@@ -162,7 +162,7 @@ static void log_missing_devices(const struct gc_admission_state *admission,
 {
     char text[SHOWN_BYTES];
     if (admission->request.device_count == 1)
-        gc_log_write(log, level_of(admission), "%s: there is no device that tells its memory",
+        gc_log_write(log, level_of(admission), "%s: no device reports its memory size",
                      shown(admission, text));
     else
         gc_log_write(log, level_of(admission), "%s is split over %u devices, and %u %s there",
@@ -197,7 +197,7 @@ static void log_lower_bound(const struct gc_admission_state *admission, const st
     char peak[GC_TEXT_SIZE_BYTES];
     gc_log_write(
         log, GC_LOG_WARN,
-        "%s needs at least %s, which fits; not all of it is known: gpucache estimate says what",
+        "%s needs at least %s, which fits; parts of the model are unknown: see gpucache estimate",
         shown(admission, text), gc_text_size(admission->estimate.total.peak_bytes, peak));
 }
 
@@ -221,7 +221,7 @@ static void log_decision(struct gc_admission_state *admission, const struct gc_l
 
 /* ---- the decision ---- */
 
-/* A device that is not there has no room. */
+/* A missing device has a budget of 0. */
 static void set_budgets(struct gc_admission_state *admission,
                         const struct gc_admission_devices *devices)
 {

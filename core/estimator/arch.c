@@ -1,5 +1,5 @@
-/* Names to keys, values into their places, a model's metadata into its configuration; then what a
- * family means by an absent value. */
+/* Reads a model's metadata into its configuration: names to keys, values to fields; then the
+ * family's defaults for absent values. */
 #include "core/estimator/arch.h"
 
 #include "core/estimator/notes.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Which list a key has; rows without one say GC_ARCH_LIST_COUNT. */
+/* The list of each key; GC_ARCH_LIST_COUNT for keys without one. */
 #define LIST_INDEX_NUMBER(name) GC_ARCH_LIST_COUNT
 #define LIST_INDEX_FLAG(name) GC_ARCH_LIST_COUNT
 #define LIST_INDEX_WORD(name) GC_ARCH_LIST_COUNT
@@ -39,11 +39,11 @@ const struct gc_arch_key_row *gc_arch_key_row(enum gc_arch_key key)
 #define TEXT_OBJECTS                                                                               \
     "config, text_config, llm_config, language_config, language_model, thinker_config, decoder"
 
-/* What counts most is a name in the deepest object; then its place in the table's row. */
+/* Rank of a name: the deepest object counts most, then the position in the table's row. */
 #define RANK_OBJECT 64
 #define RANK_NAME 32
 
-/* Drops the objects of a language model from the front, and says how many there were. */
+/* Strips a language model's objects from the front; returns their number. */
 static unsigned strip_objects(const char **name, size_t *length)
 {
     unsigned depth = 0;
@@ -57,8 +57,7 @@ static unsigned strip_objects(const char **name, size_t *length)
     }
 }
 
-/* GGUF's names begin with the architecture, which may be any word; those of all begin with
- * "general". */
+/* GGUF names begin with the architecture, which may be any word; general ones with "general". */
 static bool strip_architecture(const char **name, size_t *length)
 {
     static const char general[] = "general.";
@@ -105,7 +104,7 @@ static const struct kind_word kind_words[] = {
     {"full_attention", GC_ARCH_KIND_FULL},
     {"sliding_attention", GC_ARCH_KIND_WINDOW},
     {"chunked_attention", GC_ARCH_KIND_CHUNK},
-    {"indexed_attention", GC_ARCH_KIND_FULL}, /* reads few of the tokens, keeps all */
+    {"indexed_attention", GC_ARCH_KIND_FULL}, /* reads few tokens but keeps all */
     {"attention", GC_ARCH_KIND_ATTENTION},
     {"mamba", GC_ARCH_KIND_STATE},
     {"mamba2", GC_ARCH_KIND_STATE},
@@ -215,8 +214,7 @@ enum gc_status gc_arch_config_set(struct gc_arch *config, const struct gc_arch_p
     enum gc_status status;
     if (place->rank < field->rank || value->type == GC_ARCH_VALUE_NULL)
         return GC_OK;
-    /* A decoder that stands in an object of its own says that it is no encoder: what is around it
-     * has one all the same. */
+    /* A decoder's own object has is_encoder_decoder false; the outer model still has an encoder. */
     if (place->key == GC_ARCH_ENCODER_DECODER && field->known && field->value != 0)
         return GC_OK;
     field->rank = place->rank;
@@ -353,7 +351,7 @@ static const struct family_row family_rows[] = {
 #undef GC_ARCH_FAMILY
 };
 
-/* A pattern means nothing without its window, or where the layers are named one by one. */
+/* A pattern has no meaning without its window, or if each layer is named. */
 static bool is_needed(const struct gc_arch *arch, enum gc_arch_key key)
 {
     if (gc_arch_known(arch, key))
@@ -419,7 +417,7 @@ void gc_arch_complete(struct gc_arch *arch, struct gc_notes *notes)
             !is_needed(arch, row->key))
             continue;
         arch->fields[row->key] = (struct gc_arch_field){.value = row->value, .known = true};
-        gc_notes_add(notes, gc_arch_key_row(row->key)->text, ": not told, ",
+        gc_notes_add(notes, gc_arch_key_row(row->key)->text, ": not given, ",
                      gc_note_number(row->value, number), " as ", arch->type, " has it", NULL);
     }
     complete_pair(arch);
@@ -435,9 +433,9 @@ static void note_dtype(const struct gc_arch *arch, struct gc_notes *notes)
     const struct gc_dtype_info *info = gc_dtype_get_info(dtype);
     if (length > 0 &&
         (dtype == GC_DTYPE_NONE || info->kind != GC_DTYPE_CLASS_FLOAT || info->block_elements != 1))
-        gc_notes_add(
-            notes, "torch_dtype ", gc_text_printable(arch->dtype, length, shown, sizeof(shown)),
-            ": no type that one computes in; the weights' own is taken, if it is one", NULL);
+        gc_notes_add(notes, "torch_dtype ",
+                     gc_text_printable(arch->dtype, length, shown, sizeof(shown)),
+                     ": not a type to compute in; the weights' type is taken, if it is one", NULL);
 }
 
 static void read_vocabulary(const struct gc_model *model, struct gc_arch *arch)
@@ -449,7 +447,7 @@ static void read_vocabulary(const struct gc_model *model, struct gc_arch *arch)
     arch->fields[GC_ARCH_VOCAB] = (struct gc_arch_field){.value = words->count, .known = true};
 }
 
-/* The keys are of nested objects: "vision_config.hidden_size". */
+/* True if there are keys of a nested object: "vision_config.hidden_size". */
 static bool has_section(const struct gc_model *model, const char *prefix)
 {
     const size_t length = strlen(prefix);
@@ -473,14 +471,14 @@ static bool has_packed_weights(const struct gc_model *model)
     return false;
 }
 
-/* Values of single layers: "per_layer_config.05.head_dim". */
+/* True if there are values of single layers: "per_layer_config.05.head_dim". */
 static bool has_own_layers(const struct gc_model *model)
 {
     return has_section(model, "per_layer_config.") ||
            has_section(model, "text_config.per_layer_config.");
 }
 
-/* What the figures do not say by themselves. */
+/* Notes on parts of the model that the figures do not cover. */
 static void note_beyond(const struct gc_model *model, struct gc_notes *notes)
 {
     if (has_section(model, "vision_config.") || has_section(model, "audio_config."))

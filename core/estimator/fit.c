@@ -1,7 +1,7 @@
-/* The fit, and suggestions of what would fit. Every part of an estimate grows with batch, context
- * and resident experts, so what fits is a range from the smallest value on. Its end is found by
- * interpolation, then steps that double, then bisection (exponential search): O(log n) estimates,
- * few where the peak grows evenly, since an estimate of a large graph takes its time. */
+/* Whether an estimate fits, and suggestions that would fit. Every part of an estimate grows with
+ * batch, context and resident experts, so the fitting values are a range from the smallest on. Its
+ * end is found by interpolation, then doubling steps, then bisection (exponential search): O(log n)
+ * estimates, fewer where the peak grows evenly, because an estimate of a large graph is slow. */
 #include "core/estimator/fit.h"
 
 #include "core/base/bits.h"
@@ -60,7 +60,7 @@ struct point {
     uint64_t value;
     bool is_known; /* else the estimate passes 64 bits */
     bool fits;
-    __int128_t room; /* on the device that has least, below 0 where it does not fit */
+    __int128_t room; /* on the device with the least; negative if it does not fit */
 };
 
 static __attribute__((noinline)) struct point try_value(struct search *search, uint64_t value)
@@ -147,7 +147,7 @@ static struct search search_for(const struct gc_estimator *estimator,
     return (struct search){.estimator = estimator, .budget = budget, .request = *request};
 }
 
-/* What does not change the peak is no offer: bounds that fit alike say nothing. */
+/* No suggestion if the value does not change the peak: both ends fit alike. */
 static struct gc_suggestion suggest_batch(const struct gc_estimator *estimator,
                                           const struct gc_estimate_request *request,
                                           const struct gc_estimate_budget *budget)
@@ -187,7 +187,7 @@ static struct gc_suggestion suggest_experts(const struct gc_estimator *estimator
     return largest(&search, 0, estimator->layers.experts);
 }
 
-/* Types that caches are kept in, from the widest: those of llama.cpp, and 8-bit floats. */
+/* Types of KV caches, widest first: those of llama.cpp, and 8-bit floats. */
 static const enum gc_dtype kv_types[] = {
     GC_DTYPE_F16,  GC_DTYPE_Q8_0, GC_DTYPE_F8_E4M3, GC_DTYPE_Q5_1,
     GC_DTYPE_Q5_0, GC_DTYPE_Q4_1, GC_DTYPE_Q4_0,
@@ -201,7 +201,7 @@ static bool is_smaller(enum gc_dtype a, enum gc_dtype b)
            (uint64_t)other->block_bytes * one->block_elements;
 }
 
-/* What is asked for, as it is. Apart from the search: an estimate takes much of a small stack. */
+/* The request itself. In a function of its own: an estimate takes much of a small stack. */
 struct request_fit {
     enum gc_status status;
     bool has_cache;

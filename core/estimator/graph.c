@@ -1,6 +1,6 @@
-/* An ONNX graph: inputs by the shapes its file tells; outputs and what lies between by the plan of
- * its memory, and so are weights that it makes out of constants. Where the graph cannot be
- * followed, the outputs and the two largest values that the file tells of are a lower bound. */
+/* An ONNX graph: inputs by their declared shapes; outputs, intermediate values and weights computed
+ * from constants by the plan of its memory. If the graph cannot be planned, the outputs and the two
+ * largest declared values are a lower bound. */
 #include "core/estimator/checked.h"
 #include "core/estimator/estimator.h"
 #include "core/io/text.h"
@@ -68,7 +68,7 @@ static bool dim_value(const struct gc_estimate_request *request,
            (find_dim(request->dims, name, value) || known_dim(request, name, value));
 }
 
-/* False if the shape or type is not known, or is of no fixed size; sum->overflowed if it is too
+/* False if the shape or type is unknown or has no fixed size; sets sum->overflowed if it is too
  * large. */
 static bool declared_bytes(struct gc_sum *sum, const struct gc_estimate_request *request,
                            const struct gc_model_value *declared, uint64_t *bytes)
@@ -91,7 +91,7 @@ struct graph_sizes {
     uint64_t output_bytes;
     uint64_t largest_bytes; /* of inner values */
     uint64_t second_bytes;
-    const struct gc_model_value *open; /* the first input that is not known */
+    const struct gc_model_value *open; /* the first input of unknown size */
 };
 
 static void add_inner(struct graph_sizes *sizes, uint64_t bytes)
@@ -137,14 +137,14 @@ static void note_open(const struct gc_estimate_request *request,
         gc_notes_add(notes, "input ", shown, ": its size is open; --dim ",
                      gc_text_printable(name, strlen(name), dim, sizeof(dim)), "=N names it", NULL);
     else
-        gc_notes_add(notes, "input ", shown, ": its shape or type is not told", NULL);
+        gc_notes_add(notes, "input ", shown, ": its shape or type is unknown", NULL);
 }
 
 static bool has_dim(const struct gc_model *graph, const char *name, size_t length)
 {
     for (uint32_t i = 0; i < graph->value_count; i++) {
         const struct gc_model_value *declared = &graph->values[i];
-        /* An input that is a number is given as one. */
+        /* "INPUT=N" sets an input that is a number. */
         if (declared->kind == GC_MODEL_INPUT && strlen(declared->name) == length &&
             memcmp(declared->name, name, length) == 0)
             return true;
@@ -160,7 +160,7 @@ static bool has_dim(const struct gc_model *graph, const char *name, size_t lengt
     return false;
 }
 
-/* A name that is misspelt would be taken for one that is given. */
+/* Without a note a misspelt name would go unnoticed. */
 void gc_estimate_note_dims(const struct gc_estimator *estimator, const char *dims,
                            struct gc_notes *notes)
 {
@@ -176,7 +176,7 @@ void gc_estimate_note_dims(const struct gc_estimator *estimator, const char *dim
     }
 }
 
-/* Whether a dimension of an input has a name of this meaning, and so follows the request. */
+/* True if a dimension of an input has a name of this meaning, and so follows the request. */
 static bool has_meaning(const struct gc_model *graph, enum gc_dim_meaning meaning, const char *dims)
 {
     uint64_t value;
@@ -193,7 +193,7 @@ static bool has_meaning(const struct gc_model *graph, enum gc_dim_meaning meanin
     return false;
 }
 
-/* What is asked of sequences in vain: the figures are not of what was asked for. */
+/* Notes for a requested batch or context that the graph does not use. */
 static void note_sequences(const struct gc_model *graph, const struct gc_estimate_request *request,
                            struct gc_estimate *estimate)
 {
@@ -213,27 +213,27 @@ static void note_sequences(const struct gc_model *graph, const struct gc_estimat
         estimate->unknown_parts |= GRAPH_WORK_PARTS;
 }
 
-/* What a graph settles itself. */
+/* Notes for request values that the graph itself decides. */
 static void note_request(const struct gc_estimator *estimator,
                          const struct gc_estimate_request *request, struct gc_estimate *estimate)
 {
     struct gc_notes *notes = &estimate->notes;
     note_sequences(estimator->graph, request, estimate);
     if (estimator->weight_dtype != GC_DTYPE_NONE)
-        gc_notes_add(notes,
-                     "the type asked for is that of the file's weights alone: the graph says what "
-                     "it computes in",
-                     NULL);
+        gc_notes_add(
+            notes,
+            "the requested type applies to the file's weights only: the graph has the types it computes in",
+            NULL);
     if (request->kv_dtype != GC_DTYPE_NONE || request->chunk_tokens > 0 ||
         request->scores_materialised)
-        gc_notes_add(notes,
-                     "a graph says itself how it attends and what it keeps: KV type, chunk and "
-                     "attention are not used",
-                     NULL);
+        gc_notes_add(
+            notes,
+            "a graph defines its own attention and cache: KV type, chunk and attention are not used",
+            NULL);
     if (request->device_count > 1) {
         estimate->unknown_parts |= GRAPH_WORK_PARTS;
         gc_notes_add(notes,
-                     "how a graph is split over devices is not told: all but the file's weights is "
+                     "the split of a graph over devices is unknown: all but the file's weights is "
                      "counted on the first",
                      NULL);
     }
@@ -259,7 +259,7 @@ static void note_unknown(struct gc_notes *notes, const struct gc_graph *network,
                  ")", NULL);
 }
 
-/* The first remark on the graph. A node whose shapes its operator does not allow does not run. */
+/* Adds the first note on the graph. A node whose shapes contradict its operator cannot run. */
 static void note_odd(const struct gc_graph *network, struct gc_estimate *estimate)
 {
     char count[GC_NOTE_NUMBER_BYTES];
@@ -281,7 +281,7 @@ static void note_made(struct gc_notes *notes, const struct gc_graph_need *need)
                      " weights are not in the file: the graph makes them out of constants", NULL);
 }
 
-/* False, with a note, if the graph cannot be followed. */
+/* False, with a note, if the graph cannot be planned. */
 static bool plan_graph(const struct gc_estimator *estimator,
                        const struct gc_estimate_request *request, struct gc_estimate *estimate,
                        struct gc_graph_need *need)
@@ -315,10 +315,10 @@ static void add_plan(struct gc_sum *sum, const struct gc_estimator *estimator,
     note_made(&estimate->notes, need);
     note_odd(estimator->network, estimate);
     if (!need->is_planned)
-        gc_notes_add(&estimate->notes,
-                     "activations are what lives at one time: too many live together to plan their "
-                     "places here (gpucache plan does)",
-                     NULL);
+        gc_notes_add(
+            &estimate->notes,
+            "activations are the most bytes live at one time: too many buffers to plan their offsets here (gpucache plan does)",
+            NULL);
     if (need->unknown_count == 0)
         return;
     estimate->unknown_parts |= 1U << GC_ESTIMATE_activation;

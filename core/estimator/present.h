@@ -16,13 +16,13 @@ struct gc_answer {
 
 /* One object, keys as in the contract. */
 void gc_answer_write_json(struct gc_json *json, const struct gc_answer *answer);
-/* Its members alone, into an object that is open. */
+/* Only its members, into an open object. */
 void gc_answer_put_members(struct gc_json *json, const struct gc_answer *answer);
-/* Part by part, then the budget and what would fit, then what is not known. 80 columns. */
+/* Part by part, then the budget and suggestions, then the notes. 80 columns. */
 void gc_answer_write_text(struct gc_writer *out, const struct gc_answer *answer);
-/* Several beside each other: a line each, with a head before the first. */
+/* For several estimates: a line each, under a head. */
 void gc_answer_write_head(struct gc_writer *out);
-void gc_answer_write_foot(struct gc_writer *out); /* below lines of which one is a lower bound */
+void gc_answer_write_foot(struct gc_writer *out); /* if one of the lines is a lower bound */
 void gc_answer_write_line(struct gc_writer *out, const struct gc_answer *answer);
 
 #endif

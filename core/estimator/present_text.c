@@ -105,7 +105,7 @@ static void write_offers(struct gc_writer *out, const struct gc_suggestions *sug
         suggestions->resident_experts.state == GC_SUGGESTION_NONE &&
         suggestions->kv_dtype.state == GC_SUGGESTION_NONE)
         return;
-    gc_writer_text(out, "\nWhat fits, each with all else as it is:\n");
+    gc_writer_text(out, "\nLargest values that fit, each with all else unchanged:\n");
     write_offer(out, "largest batch", &suggestions->batch, "");
     write_offer(out, "largest context", &suggestions->seq_len, " tokens");
     write_offer(out, "resident experts", &suggestions->resident_experts, " of each layer");
@@ -123,13 +123,13 @@ static void write_fit(struct gc_writer *out, const struct gc_answer *answer)
 {
     const struct gc_fit *fit = answer->fit;
     if (fit == NULL) {
-        gc_writer_text(out, "\nNo budget is named: --budget SIZE says whether it fits.\n");
+        gc_writer_text(out, "\nNo budget given: --budget SIZE checks whether it fits.\n");
         return;
     }
     if (fit->budget_bytes != GC_ESTIMATE_NO_BUDGET)
         write_row(out, "budget", fit->budget_bytes, false);
     if (fit->fits) {
-        gc_writer_text(out, fit->lower_bound ? "\nWhat is known of it fits.\n" : "\nIt fits.\n");
+        gc_writer_text(out, fit->lower_bound ? "\nThe known parts fit.\n" : "\nIt fits.\n");
     } else {
         gc_out_print(out, "\nIt does not fit: %s short", GC_TEXT_SIZE(fit->deficit_bytes));
         if (answer->estimate->device_count > 1)
@@ -147,7 +147,7 @@ void gc_answer_write_text(struct gc_writer *out, const struct gc_answer *answer)
     write_devices(out, answer);
     write_fit(out, answer);
     if (notes->count > 0)
-        gc_writer_text(out, "\nTo know:\n");
+        gc_writer_text(out, "\nNotes:\n");
     for (uint32_t i = 0; i < notes->count; i++)
         gc_out_print(out, "  %s\n", notes->texts[i]);
     if (notes->lost > 0)
@@ -164,8 +164,8 @@ void gc_answer_write_head(struct gc_writer *out)
 
 void gc_answer_write_foot(struct gc_writer *out)
 {
-    gc_writer_text(out,
-                   "\n+ at least: not all of the model is known; alone it is told what is not\n");
+    gc_writer_text(
+        out, "\n+ at least: parts of the model are unknown; an estimate of it alone lists them\n");
 }
 
 void gc_answer_write_line(struct gc_writer *out, const struct gc_answer *answer)

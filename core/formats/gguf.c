@@ -20,7 +20,7 @@ struct gc_gguf {
     uint64_t alignment;
     uint64_t split_count; /* 0: no shards */
     uint64_t split_number;
-    uint64_t split_tensors; /* of all shards; 0: not told */
+    uint64_t split_tensors; /* of all shards; 0: unknown */
 };
 
 #define ARRAY_DEPTH_MAX 8
@@ -81,7 +81,7 @@ static enum gc_status read_u64(struct gc_gguf *gguf, uint64_t *value)
     return read_word(gguf, 8, value);
 }
 
-/* Goes past `bytes` that need not be looked at. */
+/* Skips `bytes`. */
 static enum gc_status pass(struct gc_gguf *gguf, uint64_t bytes)
 {
     if (bytes > gguf->source->bytes - gguf->position)
@@ -110,7 +110,7 @@ static enum gc_status read_text(struct gc_gguf *gguf, const char **text, size_t 
     return status;
 }
 
-/* A text value: as much of it as metas keep. What is no UTF-8 is left out. */
+/* A text value, cut to the length that metas keep. Text that is not UTF-8 is dropped. */
 static enum gc_status read_text_value(struct gc_gguf *gguf, bool keep, struct gc_meta_value *value)
 {
     const unsigned char *view;
@@ -126,7 +126,7 @@ static enum gc_status read_text_value(struct gc_gguf *gguf, bool keep, struct gc
         return status;
     size_t length = strnlen((const char *)view, (size_t)kept);
     while (length > 0 && length < bytes && (view[length - 1] & 0x80) != 0)
-        length--; /* no half a character at the end */
+        length--; /* never cut inside a character */
     if (!gc_reader_is_utf8((const char *)view, length))
         length = 0;
     value->cut = length < bytes;
@@ -208,7 +208,8 @@ static enum gc_status read_array_head(struct gc_gguf *gguf, struct array *array)
         status = read_u64(gguf, &array->count);
     if (status != GC_OK)
         return status;
-    /* Each element takes some bytes: what cannot be there is not counted through. */
+    /* Each element takes at least this many bytes: a count beyond the file's end fails before the
+     * loop. */
     const uint64_t least = array->type == TYPE_TEXT    ? 8
                            : array->type == TYPE_ARRAY ? 12
                                                        : type_bytes[array->type];
@@ -231,7 +232,7 @@ static enum gc_status pass_texts(struct gc_gguf *gguf, uint64_t count)
     return status;
 }
 
-/* Goes past the elements of an array, arrays within it included. */
+/* Skips the elements of an array, nested arrays included. */
 static enum gc_status pass_array(struct gc_gguf *gguf, const struct array *array)
 {
     uint64_t left[ARRAY_DEPTH_MAX];
@@ -332,7 +333,7 @@ static enum gc_status record_alignment(struct gc_gguf *gguf, uint64_t offset,
     return GC_OK;
 }
 
-/* The few keys that reading itself needs. */
+/* Records the few keys that the reader itself needs. */
 static enum gc_status record_key(struct gc_gguf *gguf, const char *key, size_t length,
                                  uint64_t offset, const struct gc_meta_value *value)
 {
@@ -400,7 +401,7 @@ static enum gc_status read_keys(struct gc_gguf *gguf, bool keep)
 #define DIMS_MAX 4 /* ggml's own */
 #define NAME_BYTES_MAX 255
 
-/* The file's dimensions, innermost first, as everywhere else: outermost first. */
+/* Reverses the file's dimensions, which are innermost first, to outermost first. */
 static enum gc_status read_dims(struct gc_gguf *gguf, struct gc_model_tensor *tensor,
                                 const char *shown)
 {
@@ -483,7 +484,7 @@ static enum gc_status read_tensor(struct gc_gguf *gguf)
     return gc_reader_add_tensor(reader, gguf->source->path, &tensor, true);
 }
 
-/* Offsets count from where the data begins, which is known only now. */
+/* Offsets are relative to the start of the data, which is known only now. */
 static enum gc_status place_tensors(struct gc_gguf *gguf, uint32_t first)
 {
     struct gc_reader *reader = gguf->reader;
@@ -532,11 +533,11 @@ static void write_tail(char tail[TAIL_BYTES + 16], uint64_t number, uint64_t cou
 struct shards {
     struct gc_reader *reader;
     const struct gc_folder *folder;
-    const char *named_by; /* the file that was asked for */
+    const char *named_by; /* the file given by the caller */
     char name[NAME_BYTES_MAX + 1];
     size_t stem; /* bytes of the name before the tail */
     uint64_t count;
-    uint64_t number; /* of the file that was asked for */
+    uint64_t number; /* of the file given by the caller */
     uint64_t tensors;
 };
 

@@ -9,11 +9,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define ENTRIES_MAX 100000 /* of a folder, looked at */
+#define ENTRIES_MAX 100000 /* entries of a folder that are read */
 
 static const char config_name[] = "config.json";
 
-/* What stands in a folder, as far as it matters here. */
+/* The files of a folder that this reader knows. */
 struct listing {
     const char *safetensors; /* the first by name */
     const char *gguf;
@@ -27,7 +27,7 @@ struct listing {
     bool has_pipeline; /* a diffusion pipeline's model_index.json */
 };
 
-/* "NAME-00002-of-00003.gguf" and the like: not the first of its kind. */
+/* True for "NAME-00002-of-00003.gguf": a shard, but not the first. */
 static bool is_later_shard(const char *name)
 {
     const char *of = strstr(name, "-of-");
@@ -71,7 +71,7 @@ static enum gc_status classify(struct gc_reader *reader, const struct gc_folder 
     return GC_OK;
 }
 
-/* As the kernel gives them: readdir would call malloc. */
+/* Directory entries in the kernel's format (getdents64): readdir would call malloc. */
 struct kernel_entry {
     uint64_t inode;
     int64_t next;
@@ -191,7 +191,7 @@ enum gc_status gc_hf_read_config(struct gc_reader *reader, const struct gc_folde
     reader->model->has_config = status == GC_OK;
     if (status != GC_FORMAT || required)
         return status;
-    /* A stranger's config beside the file that was asked for. */
+    /* The config beside a single file may belong to another model. */
     char text[GC_MODEL_ERROR_BYTES];
     memcpy(text, reader->error->text, sizeof(text));
     reader->failed = false;

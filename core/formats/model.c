@@ -1,4 +1,4 @@
-/* Opening a model: what is it, who reads it, and what it comes to. */
+/* Opens a model: detects the format, calls its reader, adds up the totals. */
 #include "core/model/model.h"
 
 #include "core/base/bits.h"
@@ -18,7 +18,7 @@ struct gc_model_lookup {
     struct gc_strmap metas;
 };
 
-/* In its own region, which goes with it. */
+/* The model and its region; the region contains this struct. */
 struct owner {
     struct gc_model model;
     struct gc_region region;
@@ -108,7 +108,7 @@ static enum gc_status read_path(struct gc_reader *reader, const char *path)
 {
     uint32_t mode;
     uint64_t bytes;
-    if (gc_source_look(AT_FDCWD, path, 0, &mode, &bytes) == 0 && S_ISDIR(mode))
+    if (gc_source_stat(AT_FDCWD, path, 0, &mode, &bytes) == 0 && S_ISDIR(mode))
         return read_folder(reader, path);
     return read_file(reader, path);
 }
@@ -134,7 +134,8 @@ static enum gc_status add_up(struct gc_reader *reader, struct gc_model_totals *t
     return GC_OK;
 }
 
-/* Operators alone can be a model; tensors or a configuration that are not there are a mistake. */
+/* An ONNX model may have operators only; in other formats a file without tensors and configuration
+ * is an error. */
 static enum gc_status check_content(struct gc_reader *reader)
 {
     const struct gc_model *model = reader->model;
@@ -190,7 +191,7 @@ void gc_model_close(struct gc_model *model)
 {
     if (model == NULL)
         return;
-    /* The region lies in itself. */
+    /* The region contains its own struct: copy it before unmapping. */
     struct gc_region region = ((struct owner *)model)->region;
     gc_region_fini(&region);
 }

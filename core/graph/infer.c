@@ -187,7 +187,7 @@ static bool as_number(struct gc_dim item, int64_t *number)
     return true;
 }
 
-/* All elements as numbers. False if one is not known or there are more than `max`. */
+/* All elements as numbers. False if one is unknown or there are more than `max`. */
 static bool numbers_of(const struct gc_infer *infer, uint32_t input, int64_t *numbers, uint32_t max,
                        uint32_t *count)
 {
@@ -278,7 +278,7 @@ enum gc_status gc_infer_pass_dtype(struct gc_infer *infer, uint32_t output, uint
     return GC_OK;
 }
 
-/* Shapes and contents never change once they are set: they are shared. */
+/* Shapes and contents never change once set, so they are shared. */
 enum gc_status gc_infer_pass_shape(struct gc_infer *infer, uint32_t output, uint32_t input)
 {
     const struct gc_graph_value *from = input_value(infer, input);
@@ -342,7 +342,7 @@ struct gc_dim *gc_infer_scratch(struct gc_infer *infer, uint32_t count)
     return part;
 }
 
-/* Attributes, as rules ask for them. */
+/* Attributes, for the rules. */
 
 const struct gc_graph_attribute *gc_graph_find_attribute(const struct gc_graph_node *node,
                                                          const char *name)
@@ -453,14 +453,14 @@ enum gc_status gc_infer_axes(struct gc_infer *infer, const char *attribute, uint
     axes->is_known = false;
     if (shape->is_known && shape->rank == 1 && shape->dims[0].kind == GC_DIM_NUMBER &&
         shape->dims[0].number <= GC_GRAPH_RANK_MAX)
-        axes->count = (uint32_t)shape->dims[0].number; /* how many, not which */
+        axes->count = (uint32_t)shape->dims[0].number; /* their number; which ones is unknown */
     return GC_OK;
 }
 
 enum gc_status gc_infer_push(struct gc_infer *infer, const struct gc_infer_frame *frame)
 {
     if (infer->depth == GC_INFER_NEST_MAX) {
-        gc_infer_note(infer, "graphs nested deeper than %d are not looked at", GC_INFER_NEST_MAX);
+        gc_infer_note(infer, "graphs nested deeper than %d are not analysed", GC_INFER_NEST_MAX);
         return GC_OK;
     }
     infer->frames[infer->depth++] = *frame;

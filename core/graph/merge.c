@@ -1,5 +1,5 @@
-/* Two sources of knowledge about one value: what the file declares and what was inferred, or what
- * two branches make. */
+/* Merges two sources of knowledge about one value: the declared and the inferred type, or the types
+ * of two branches. */
 #include "core/graph/engine.h"
 
 #include "core/io/text.h"
@@ -36,7 +36,8 @@ static const char *name_of(const struct gc_graph_value *value, char shown[80])
     return gc_text_printable(value->name, strlen(value->name), shown, 80);
 }
 
-/* The file's dims where they say more: a number for a symbol, a name for one without. */
+/* Takes the file's dims where they are more precise: a number for a symbol, a named symbol for one
+ * without. */
 static enum gc_status merge_dims(struct gc_infer *infer, struct gc_graph_value *value)
 {
     const struct gc_graph *graph = infer->graph;

@@ -403,7 +403,8 @@ enum gc_status gc_rule_gather_elements(struct gc_infer *infer)
     return status != GC_OK ? status : gc_infer_pass_shape(infer, 0, 1);
 }
 
-/* The last dimension of the indices says how many of the data's, behind the batch, one picks by. */
+/* The last dimension of the indices is the number of data dimensions, after the batch, that one
+ * index tuple selects. */
 enum gc_status gc_rule_gather_nd(struct gc_infer *infer)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);
@@ -516,13 +517,13 @@ static enum gc_status set_places(struct gc_infer *infer, const struct gc_shape *
     return gc_infer_set_data(infer, 0, places, columns * x->rank);
 }
 
-/* Exporters count with it: of a tensor that is known the places are. */
+/* Exporters use it to count: for known content the positions are known. */
 enum gc_status gc_rule_non_zero(struct gc_infer *infer)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);
     const struct gc_data *data = gc_infer_data(infer, 0);
     const struct gc_dim count = count_set(data);
-    /* Of a scalar implementations make one row or none. */
+    /* For a scalar, implementations return one row or none. */
     const struct gc_dim rows =
         x->is_known && x->rank > 0 ? gc_dim_number(x->rank) : gc_dim_unknown();
     const struct gc_dim dims[] = {rows, count};
@@ -533,7 +534,7 @@ enum gc_status gc_rule_non_zero(struct gc_infer *infer)
     return set_places(infer, x, data, count.number);
 }
 
-/* Outputs: elements or slices, where each first was, which of them each is, how often. */
+/* Outputs: the unique elements or slices, their first positions, the inverse map, their counts. */
 enum gc_status gc_rule_unique(struct gc_infer *infer)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* numpy.matmul: a vector on the left is a row, on the right a column, and that dimension goes. */
+/* numpy.matmul: a vector on the left is a row, on the right a column, and that dimension is dropped
+ * from the result. */
 struct operand {
     struct gc_shape batch;
     struct gc_dim outer; /* rows of the left, columns of the right; not of a vector */
@@ -297,7 +298,7 @@ static uint32_t append_ellipsis(const struct einsum *einsum, struct gc_dim *dims
     return rank;
 }
 
-/* Behind "->". A rank above the limit is cut, and refused by who looks at it. */
+/* Behind "->". The rank may exceed the limit: the caller checks it. */
 static enum gc_status make_explicit(const struct einsum *einsum, const char *text,
                                     struct gc_dim *dims, uint32_t *rank)
 {

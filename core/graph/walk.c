@@ -1,4 +1,5 @@
-/* Inference: every node once in its order, graphs within nodes where the node stands. */
+/* Inference by abstract interpretation: visits every node once in its order, and inner graphs at
+ * their node. */
 #include "core/graph/engine.h"
 
 #include "core/base/bits.h"
@@ -26,7 +27,8 @@ struct binding {
     int64_t value;
 };
 
-/* Takes the next one off the list; false at its end, with an empty name where it is none. */
+/* Reads the next binding of the list; false at its end. The name is empty if the text is malformed.
+ */
 static bool next_binding(const char **dims, struct binding *binding)
 {
     const char *at = *dims;
@@ -45,7 +47,7 @@ static bool next_binding(const char **dims, struct binding *binding)
     return true;
 }
 
-/* Names that the graph does not have are the caller's to tell of. */
+/* Ignores names that the graph does not have; the caller reports them. */
 static enum gc_status bind_dims(struct gc_infer *infer, const char *dims)
 {
     struct gc_graph *graph = infer->graph;
@@ -83,7 +85,7 @@ static enum gc_status set_axis(struct gc_infer *infer, struct gc_graph_value *va
     return GC_OK;
 }
 
-/* "INPUT=N": what a whole number that the model is given will be. */
+/* "INPUT=N": the value of an input that is one integer. */
 static enum gc_status set_content(struct gc_infer *infer, struct gc_graph_value *value,
                                   int64_t number)
 {
@@ -198,7 +200,7 @@ static void clear_outputs(struct gc_infer *infer)
     }
 }
 
-/* After a contradiction the types still hold. */
+/* After a contradiction the dtypes still hold. */
 static void clear_shapes(struct gc_infer *infer)
 {
     for (uint32_t i = 0; i < infer->node->output_count; i++) {
@@ -210,7 +212,8 @@ static void clear_shapes(struct gc_infer *infer)
     }
 }
 
-/* The same in every run: of a node that makes the same of the same, and all it takes is. */
+/* True if the node's outputs are the same in every run: the operator is deterministic and all
+ * inputs are constant. */
 static bool is_constant(const struct gc_infer *infer)
 {
     const struct gc_graph_node *node = infer->node;
@@ -283,7 +286,7 @@ static enum gc_status step(struct gc_infer *infer)
 
 /* ---- after ---- */
 
-/* A branch's fate is its inner nodes' too. */
+/* The inner nodes of a dead branch are dead, too. */
 static void propagate_dead(struct gc_graph *graph)
 {
     for (uint32_t i = 0; i < graph->scope_count; i++) {

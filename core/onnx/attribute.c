@@ -29,7 +29,7 @@ static const enum gc_attribute_kind kinds[] = {
 };
 #define KIND_COUNT (sizeof(kinds) / sizeof(kinds[0]))
 
-/* What the message has, before it is known which of it counts. */
+/* The fields read so far; the attribute's kind decides which of them counts. */
 struct reading {
     struct gc_onnx_builder *builder;
     struct gc_graph_attribute *attribute;
@@ -46,7 +46,7 @@ static enum gc_status no_memory(struct gc_onnx_builder *builder)
     return gc_reader_no_memory(builder->onnx.reader, builder->onnx.source->path);
 }
 
-/* What is no text, as a Constant's may be, is "". */
+/* A value that is not text (a Constant may have one) becomes "". */
 static enum gc_status read_text(struct gc_onnx_builder *builder, const struct gc_protobuf *message,
                                 const struct gc_protobuf_field *field, const char **text)
 {
@@ -62,7 +62,7 @@ static enum gc_status read_text(struct gc_onnx_builder *builder, const struct gc
     return *text != NULL ? GC_OK : no_memory(builder);
 }
 
-/* Room for one more of a list, up to GC_GRAPH_DATA_MAX; NULL: no memory. */
+/* Grows a list for one more element, up to GC_GRAPH_DATA_MAX; NULL: no memory. */
 static void *grow_list(struct reading *reading, void *list, size_t element_bytes)
 {
     const uint64_t count = reading->attribute->count;
@@ -100,7 +100,7 @@ static enum gc_status read_ints(struct reading *reading, const struct gc_protobu
         status = gc_protobuf_varint(&packed, &value);
         if (status == GC_OK)
             status = add_int(reading, value);
-        /* A list too long to be kept: how long does not matter. */
+        /* The list is too long to be kept; its length does not matter. */
         if (reading->attribute->count > GC_GRAPH_DATA_MAX)
             break;
     }
@@ -167,7 +167,7 @@ static enum gc_status add_text(struct reading *reading, const struct gc_protobuf
     return status;
 }
 
-/* A file of old may not say which kind it is: the field that is there does. */
+/* Old files may lack the kind: the first value field decides it. */
 static void set_default_kind(struct reading *reading, enum gc_attribute_kind kind)
 {
     if (reading->attribute->kind == GC_ATTRIBUTE_NONE)
@@ -236,7 +236,7 @@ static enum gc_attribute_kind kind_of(const struct gc_protobuf_field *field)
     }
 }
 
-/* First what it is, then its value: its kind stands behind it in the file. */
+/* First pass, for the kind: in the file it follows the value, which the second pass reads. */
 static enum gc_status scan_kind(struct reading *reading, struct gc_protobuf message)
 {
     struct gc_protobuf_field field;
@@ -335,7 +335,8 @@ static enum gc_status end(struct reading *reading, struct gc_protobuf *graph)
     }
 }
 
-/* The attribute of the call that a function's node refers to; without one it is not there. */
+/* Resolves a reference of a function's node to an attribute of the call; if the call has none, the
+ * attribute is absent. */
 static void refer(const struct gc_onnx_space *space, const char *reference,
                   struct gc_graph_attribute *attribute)
 {

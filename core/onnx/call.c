@@ -1,6 +1,6 @@
-/* Local functions and scopes. A call is replaced by its function's nodes (inlining). A scope is all
- * of a graph but its nodes: initializers, inputs, outputs, declared types. It stands behind the
- * nodes in the file and is read first, since nodes use it. */
+/* Local functions and scopes. A call is replaced by its function's nodes (inlining). A scope is a
+ * graph without its nodes: initializers, inputs, outputs, declared types. In the file it follows
+ * the nodes; it is read first, because nodes use it. */
 #include "core/onnx/graph.h"
 
 #include <string.h>
@@ -26,7 +26,7 @@ static enum gc_status no_memory(struct gc_onnx_builder *builder)
     return gc_reader_no_memory(builder->onnx.reader, builder->onnx.source->path);
 }
 
-/* "domain\nname\noverload"; false if it is too long to be one. */
+/* "domain\nname\noverload"; false if it is too long for a key. */
 static bool make_key(char key[KEY_BYTES], const char *domain, const char *name,
                      const char *overload)
 {
@@ -142,7 +142,7 @@ enum gc_status gc_onnx_add_function(struct gc_onnx_builder *builder, struct gc_p
 
 /* ---- calls ---- */
 
-/* "PREFIX/CALL", while that is not too long. */
+/* "PREFIX/CALL"; the prefix alone if that is too long. */
 static const char *longer_prefix(struct gc_onnx_builder *builder, const char *prefix,
                                  const char *call)
 {
@@ -166,7 +166,7 @@ static enum gc_status name_input(struct gc_onnx_builder *builder, const struct g
     return GC_OK;
 }
 
-/* An output that is an input as it stands: a node that passes it on. */
+/* Adds an Identity node for a function's output that is one of its inputs. */
 static enum gc_status add_identity(struct gc_onnx_builder *builder,
                                    const struct gc_onnx_frame *call, uint32_t from, uint32_t to)
 {
@@ -234,7 +234,7 @@ static enum gc_status name_ends(struct gc_onnx_builder *builder, const struct gc
     }
 }
 
-/* The function's own values for attributes come behind the call's, which are found first. */
+/* Appends the function's default attributes to the call's; a look-up finds the call's first. */
 static enum gc_status add_defaults(struct gc_onnx_builder *builder,
                                    const struct gc_onnx_frame *call,
                                    struct gc_onnx_attributes *attributes)
@@ -372,7 +372,7 @@ static enum gc_status declare(struct gc_onnx_builder *builder, struct scope_read
     if (status != GC_OK)
         return status;
     struct gc_graph_value *value = &builder->graph->values[*index];
-    /* An initializer is what its tensor says. */
+    /* An initializer keeps the type of its tensor. */
     if (!value->is_initializer && type.kind != GC_TYPE_UNKNOWN)
         value->declared = type;
     return GC_OK;

@@ -1,14 +1,13 @@
-/* Attributes of nodes, and the content of small tensors: shapes, axes, scales. Weights are never
- * read. */
+/* The content of small tensors: shapes, axes, scales. Weights are never read. */
 #include "core/base/bits.h"
 #include "core/onnx/graph.h"
 
 #include <string.h>
 
-/* Fields of TensorProto, and where each type's elements stand if they are not raw. */
+/* Fields of TensorProto: where each type's elements are if they are not raw. */
 enum { FLOAT_DATA = 4, INT32_DATA = 5, INT64_DATA = 7, DOUBLE_DATA = 10, UINT64_DATA = 11 };
 
-/* Floats are scales and limits, of which there are few; whole numbers are shapes and indices. */
+/* Floats are scales and limits, which are few; integers are shapes and indices. */
 #define REALS_MAX 256
 #define ITEMS_TOTAL (1U << 19)
 
@@ -70,7 +69,7 @@ static struct gc_dim real_item(uint64_t bits, uint32_t bytes)
     return item;
 }
 
-/* An element of `bytes` bytes, least significant first. */
+/* An element of `bytes` bytes, little-endian. */
 static struct gc_dim item_at(const unsigned char *view, uint32_t bytes, enum gc_dtype dtype)
 {
     uint64_t bits = 0;
@@ -108,7 +107,7 @@ static enum gc_status read_external(struct gc_onnx *onnx, const struct gc_onnx_c
     return status;
 }
 
-/* One field's numbers: packed, or one of them. */
+/* Reads one field: packed numbers, or a single one. */
 static enum gc_status read_field(const struct gc_protobuf *message,
                                  const struct gc_protobuf_field *field, enum gc_dtype dtype,
                                  struct gc_dim *items, uint64_t count, uint64_t *filled)
@@ -141,7 +140,7 @@ static enum gc_status read_field(const struct gc_protobuf *message,
     return GC_OK;
 }
 
-/* *whole is false where the message holds fewer than its shape says. */
+/* *is_complete is false if the message has fewer elements than its shape. */
 static enum gc_status read_typed(struct gc_protobuf message, const struct gc_model_tensor *tensor,
                                  struct gc_dim *items, bool *is_complete)
 {
@@ -162,7 +161,7 @@ static enum gc_status read_typed(struct gc_protobuf message, const struct gc_mod
     return GC_OK;
 }
 
-/* Elements as dims, and NULL where they are not kept. */
+/* The elements as dims; NULL if they are not kept. */
 static enum gc_status read_data(struct gc_onnx_builder *builder, struct gc_protobuf message,
                                 const struct gc_onnx_content *content, const struct gc_data **data)
 {

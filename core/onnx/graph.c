@@ -1,7 +1,7 @@
-/* Reads an ONNX file's graph in three passes: the model's functions and opsets, which stand behind
- * the main graph; then the graph, with a stack of fixed size, so that no file decides how deep the
- * host's goes; then the order of the nodes (topological sort, Kahn 1962). Linear in the file,
- * except that calls of functions multiply: GC_ONNX_NODES_MAX limits them.
+/* Reads an ONNX file's graph in three passes: first the functions and opsets, which follow the main
+ * graph in the file; then the graph, with a stack of fixed size, so that no file can overflow the
+ * host's; then the order of the nodes (topological sort, Kahn 1962). Linear in the file, but nested
+ * calls of functions multiply: GC_ONNX_NODES_MAX limits them.
  *
  * A node is read twice: for its operator and counts, then for its inputs, outputs and attributes.
  */
@@ -177,7 +177,7 @@ static enum gc_status read_attribute(struct gc_onnx_builder *builder, struct gc_
     if (status != GC_OK || attribute->kind != GC_ATTRIBUTE_GRAPH)
         return status;
     if (graph.source == NULL) {
-        /* The caller's, claimed by the first node that refers to it. */
+        /* A graph attribute of the call; the first node that refers to it owns it. */
         struct gc_graph_scope *scope = &builder->graph->scopes[attribute->scope];
         if (scope->node != GC_GRAPH_NONE) {
             attribute->kind = GC_ATTRIBUTE_NONE;
@@ -225,8 +225,8 @@ static enum gc_status end_node(struct gc_onnx_builder *builder, struct gc_onnx_f
     return GC_OK;
 }
 
-/* The order in which nodes can run. Files list them so; where one does not, they are sorted, those
- * of the file's order first (Kahn 1962). A node that holds graphs uses what its inner nodes use. */
+/* The order in which nodes can run. Files should list them so; else they are sorted, ties by the
+ * file's order (Kahn 1962). A node with inner graphs depends on everything its inner nodes use. */
 
 struct edge {
     uint32_t next; /* edge, or GC_GRAPH_NONE */
@@ -239,14 +239,15 @@ struct order {
     uint32_t *nodes; /* by scope */
 
     bool is_unsorted;
-    uint32_t *waits; /* for so many values of its scope */
+    uint32_t *waits; /* count of values of its scope that it still needs */
     uint32_t *first; /* edge of a node */
     struct edge *edges;
     uint32_t edge_count;
     uint32_t edge_room;
 };
 
-/* The node of `scope` that `node` is, or is in; GC_GRAPH_NONE: it is elsewhere. */
+/* The ancestor of `node` in `scope`, or `node` itself; GC_GRAPH_NONE if `node` is not in `scope`.
+ */
 static uint32_t climb(const struct gc_graph *graph, uint32_t node, uint32_t scope)
 {
     while (node != GC_GRAPH_NONE && graph->nodes[node].scope != scope)
@@ -336,7 +337,7 @@ static enum gc_status fail_cycle(struct order *order, const bool *is_done)
                           GC_READER_SHOWN(name, strlen(name)));
 }
 
-/* A heap of the nodes that can run, lowest first. */
+/* A min-heap of the nodes that can run. */
 static void push(uint32_t *heap, uint32_t *count, uint32_t node)
 {
     uint32_t at = (*count)++;

@@ -1,4 +1,4 @@
-/* Building a struct gc_graph while an ONNX file is walked: inside the reader of graphs. */
+/* Internal to the reader of graphs: builds a struct gc_graph while it walks an ONNX file. */
 #ifndef GC_ONNX_GRAPH_H
 #define GC_ONNX_GRAPH_H
 
@@ -7,8 +7,8 @@
 #include "core/onnx/tensor.h"
 #include "core/onnx/value.h"
 
-#define GC_ONNX_NEST_MAX 66          /* nodes, graphs and calls that are open at once */
-#define GC_ONNX_NODES_MAX (1U << 18) /* of nodes and calls: calls of calls multiply */
+#define GC_ONNX_NEST_MAX 66          /* depth of open nodes, graphs and calls */
+#define GC_ONNX_NODES_MAX (1U << 18) /* nodes and calls: nested calls multiply */
 
 struct gc_onnx_import {
     const char *domain; /* "" for ONNX's own */
@@ -34,10 +34,10 @@ struct gc_onnx_attributes {
     uint32_t count;
 };
 
-/* Where names are looked up: one for each open graph and call. */
+/* A name space: one for each open graph and call. */
 struct gc_onnx_space {
-    struct gc_strmap names; /* → value; GC_GRAPH_NONE: left out by the caller */
-    uint32_t parent;        /* space; GC_GRAPH_NONE for calls, which see nothing around them */
+    struct gc_strmap names; /* → value; GC_GRAPH_NONE: omitted by the caller */
+    uint32_t parent;        /* space; GC_GRAPH_NONE for calls, which see no outer names */
     uint32_t scope;
     const struct gc_onnx_imports *imports;
     struct gc_onnx_attributes attributes; /* of the call */
@@ -46,7 +46,7 @@ struct gc_onnx_space {
     uint32_t pending_begin;
 };
 
-/* A use of a name that nobody has made so far. */
+/* A use of a name without a producer so far. */
 struct gc_onnx_pending {
     uint32_t *slot;
     const char *name;
@@ -59,7 +59,7 @@ struct gc_onnx_frame {
     enum gc_onnx_frame_kind kind;
     struct gc_protobuf message;
     uint32_t space;
-    struct gc_onnx_function *function; /* of NODE: it is a call of that */
+    struct gc_onnx_function *function; /* of NODE: the function it calls */
     uint32_t node;                     /* of NODE, GC_GRAPH_NONE for a call */
     const char *name;                  /* of the node */
     uint32_t *inputs;
@@ -102,12 +102,12 @@ void *gc_onnx_alloc(struct gc_onnx_builder *builder, uint64_t bytes);
 const char *gc_onnx_join(struct gc_onnx_builder *builder, const char *prefix, const char *name);
 enum gc_status gc_onnx_open_space(struct gc_onnx_builder *builder, const struct gc_onnx_space *like,
                                   uint32_t *space) GC_CHECKED;
-/* Uses that are still pending go to the space around it. GC_FORMAT: there is none. */
+/* Moves unresolved uses to the outer space. GC_FORMAT: there is no outer space. */
 enum gc_status gc_onnx_close_space(struct gc_onnx_builder *builder) GC_CHECKED;
-/* The value of that name in the space itself; made if it is not there. */
+/* The value of that name in this space; added if absent. */
 enum gc_status gc_onnx_put_value(struct gc_onnx_builder *builder, uint32_t space, const char *name,
                                  uint32_t *value) GC_CHECKED;
-/* The value a use of the name means, now or when the space is closed; "" is GC_GRAPH_NONE. */
+/* Resolves a use of a name into *slot, now or when the space is closed; "" is GC_GRAPH_NONE. */
 enum gc_status gc_onnx_use_value(struct gc_onnx_builder *builder, uint32_t space,
                                  const struct gc_protobuf *message,
                                  const struct gc_protobuf_field *field, uint32_t *slot) GC_CHECKED;
@@ -122,7 +122,7 @@ enum gc_status gc_onnx_open_scope(struct gc_onnx_builder *builder, struct gc_pro
                                   uint32_t parent_space, uint32_t node, uint32_t *space) GC_CHECKED;
 /* ---- content.c: small tensors with their elements ---- */
 
-/* A TensorProto, its content where it is small. */
+/* A TensorProto, with content if it is small. */
 enum gc_status gc_onnx_small_tensor(struct gc_onnx_builder *builder, struct gc_protobuf message,
                                     const char **name, struct gc_tensor *tensor) GC_CHECKED;
 enum gc_status gc_onnx_sparse_tensor(struct gc_onnx_builder *builder, struct gc_protobuf message,
@@ -130,7 +130,7 @@ enum gc_status gc_onnx_sparse_tensor(struct gc_onnx_builder *builder, struct gc_
 
 /* ---- attribute.c ---- */
 
-/* `graph` is the message of an attribute that is a graph, else empty. */
+/* `graph` is the message of a graph attribute, else empty. */
 enum gc_status gc_onnx_read_attribute(struct gc_onnx_builder *builder, uint32_t space,
                                       struct gc_protobuf message,
                                       struct gc_graph_attribute *attribute,

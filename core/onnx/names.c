@@ -1,6 +1,6 @@
-/* Names of a graph being read, and what they stand for. A use is looked up at once; where nobody
- * has made the value so far, again when the graph it stands in is closed: then everything there is
- * known, and what is left must come from around it. */
+/* Name resolution of a graph being read. A use is looked up at once. If the value has no producer
+ * so far, it is looked up again when its graph is closed: by then all names of the graph are known,
+ * and an unresolved one must come from the outer graph. */
 #include "core/base/bits.h"
 #include "core/onnx/graph.h"
 
@@ -95,7 +95,7 @@ enum gc_status gc_onnx_put_value(struct gc_onnx_builder *builder, uint32_t space
     if (entry == NULL)
         return no_memory(builder);
     entry->text = added ? name : entry->text;
-    /* What the caller left out is the body's own here. */
+    /* For an input that the caller omitted the body makes its own value. */
     if (!added && entry->value != GC_GRAPH_NONE) {
         *value = entry->value;
         return GC_OK;
@@ -149,7 +149,8 @@ enum gc_status gc_onnx_use_value(struct gc_onnx_builder *builder, uint32_t space
                 resolve_use(builder, name->value, &use);
                 return GC_OK;
             }
-            /* Declared here: it may still be made here, and then hides one from around. */
+            /* Declared in this graph: it may still get a producer here, and then shadows an outer
+             * value. */
             if (name != NULL)
                 break;
         }

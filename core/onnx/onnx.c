@@ -1,7 +1,7 @@
-/* The walk over an ONNX model: graphs hold nodes, nodes attributes, attributes graphs again. What
- * is open stands on a stack of our own, so that no file decides how deep the host's goes.
+/* The walk over an ONNX model: graphs contain nodes, nodes attributes, attributes graphs. Open
+ * messages are on a stack of fixed size, so that no file can overflow the host's.
  *
- * A node is read twice: once for what it is, which its first attribute may need to know, and once
+ * A node is read twice: once for its operator, which its first attribute may depend on, and once
  * for its attributes. */
 #include "core/onnx/onnx.h"
 
@@ -44,9 +44,9 @@ enum {
     FUNCTION_NODE = 7,
 };
 
-#define STACK_MAX 100 /* a graph in a graph takes three places */
+#define STACK_MAX 100 /* a nested graph takes three entries */
 #define FIELDS_MAX                                                                                 \
-    (1U << 24) /* of graphs, nodes and attributes: more is no model, but a long wait */
+    (1U << 24) /* of graphs, nodes and attributes: a bound on time, above any real model */
 
 enum frame_kind { FRAME_MODEL, FRAME_GRAPH, FRAME_FUNCTION, FRAME_NODE, FRAME_ATTRIBUTE };
 
@@ -54,7 +54,7 @@ struct frame {
     enum frame_kind kind;
     struct gc_protobuf message;
     bool is_constant;   /* of NODE and ATTRIBUTE: the node is a Constant */
-    const char *output; /* of them: what a Constant's value is called */
+    const char *output; /* of NODE and ATTRIBUTE: the name of a Constant's value */
     uint64_t floats;    /* of ATTRIBUTE: numbers seen */
     uint64_t ints;
     bool has_float;
@@ -65,7 +65,7 @@ struct walk {
     struct gc_onnx onnx;
     bool has_graph;
     uint32_t graphs;    /* open ones */
-    uint32_t functions; /* 1 within one */
+    uint32_t functions; /* 1 inside a function */
     uint32_t fields;    /* seen so far */
     uint32_t depth;
     struct frame stack[STACK_MAX];
@@ -104,7 +104,7 @@ static enum gc_status payload_is(const struct gc_protobuf *message,
     return status;
 }
 
-/* Is it a Constant of ONNX's own, and what is its output called? */
+/* Finds whether the node is ONNX's own Constant, and the name of its output. */
 static enum gc_status scan_node(struct frame *frame)
 {
     struct gc_protobuf message = frame->message;
@@ -143,7 +143,8 @@ static enum gc_status push_node(struct walk *walk, struct gc_protobuf message)
     return status != GC_OK ? status : scan_node(&walk->stack[walk->depth - 1]);
 }
 
-/* Other nodes keep small tensors in attributes, on the host; their bytes are told, not counted. */
+/* Tensors in attributes of other nodes are small and stay on the host: their bytes are reported in
+ * a warning, not counted. */
 static enum gc_status count_foreign(struct walk *walk, struct gc_protobuf message)
 {
     uint64_t bytes;
@@ -153,7 +154,7 @@ static enum gc_status count_foreign(struct walk *walk, struct gc_protobuf messag
     return status;
 }
 
-/* How many numbers a packed field holds: varints end where the top bit is clear. */
+/* Counts the numbers of a packed field: the last byte of a varint has a clear top bit. */
 static enum gc_status count_varints(struct gc_protobuf payload, uint64_t *count)
 {
     while (payload.position < payload.end) {
@@ -190,7 +191,7 @@ static enum gc_status read_attribute_field(struct walk *walk, struct frame *fram
     case ATTRIBUTE_INTS:
         if (!is_bytes)
             frame->ints++;
-        /* Only a Constant's are counted: others' need not be read. */
+        /* Only a Constant's numbers are counted; those of other nodes are not read. */
         return is_bytes && frame->is_constant ? count_varints(inner, &frame->ints) : GC_OK;
     case ATTRIBUTE_TENSOR:
     case ATTRIBUTE_TENSORS:
@@ -378,10 +379,10 @@ static void warn_of_omissions(const struct gc_onnx *onnx)
 {
     if (onnx->empty > 0)
         gc_reader_warn(onnx->reader, onnx->source->path,
-                       "%llu tensors without data, \"%s\" among them; counted as their shapes say",
+                       "%llu tensors without data, \"%s\" among them; counted by their shapes",
                        (unsigned long long)onnx->empty,
                        GC_READER_SHOWN(onnx->empty_name, strlen(onnx->empty_name)));
-    /* Scalars, as ConstantOfShape has, are not worth a word. */
+    /* No warning for scalars, as in ConstantOfShape. */
     if (onnx->foreign_bytes > 4096)
         gc_reader_warn(
             onnx->reader, onnx->source->path,

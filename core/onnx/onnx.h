@@ -5,7 +5,7 @@
 
 #include "core/reader/source.h"
 
-/* Takes the model's tensors, its inputs and outputs, and as keys ir_version, opset, producer. */
+/* Reads the model's tensors, its inputs and outputs, and the keys ir_version, opset, producer. */
 enum gc_status gc_onnx_read(struct gc_source *source, const struct gc_folder *folder) GC_CHECKED;
 
 #endif

@@ -1,14 +1,14 @@
-/* The wire format of protocol buffers, walked over a source: one field a call, payloads skipped.
- * No schema, no memory.
+/* A pull parser of the protocol buffers wire format over a source: one field per call, payloads
+ * skipped. No schema, no memory.
  *
- * Why not a library: those that read a schema build the whole message in memory, weights included,
- * and call malloc; what is needed here is to find a few fields and step over the rest. */
+ * Why not a library: they build the whole message in memory, weights included, and call malloc.
+ * This reader needs a few fields and skips the rest. */
 #ifndef GC_ONNX_PROTOBUF_H
 #define GC_ONNX_PROTOBUF_H
 
 #include "core/reader/source.h"
 
-/* A message, or what is left of it. */
+/* A message, or its unread rest. */
 struct gc_protobuf {
     struct gc_source *source;
     uint64_t position;
@@ -30,22 +30,22 @@ struct gc_protobuf_field {
     uint64_t bytes;  /* of the payload */
 };
 
-/* The next field; *more is false at the message's end. GC_FORMAT: a field that is none or leaves
- * the message. */
+/* The next field; *more is false at the message's end. GC_FORMAT: the field is malformed or ends
+ * beyond the message. */
 enum gc_status gc_protobuf_next(struct gc_protobuf *message, struct gc_protobuf_field *field,
                                 bool *more) GC_CHECKED;
-/* The message that a BYTES field is. */
+/* A BYTES field as a message. */
 struct gc_protobuf gc_protobuf_inner(const struct gc_protobuf *message,
                                      const struct gc_protobuf_field *field);
 /* Is it this field? */
 bool gc_protobuf_is(const struct gc_protobuf_field *field, uint32_t number,
                     enum gc_protobuf_type type);
-/* The payload as a text in the region. GC_FORMAT: longer than 64 KiB, or no text; `what` names it.
- */
+/* The payload as a text in the region. GC_FORMAT: longer than 64 KiB, or not a text; `what` names
+ * it. */
 enum gc_status gc_protobuf_text(const struct gc_protobuf *message,
                                 const struct gc_protobuf_field *field, const char *what,
                                 const char **text) GC_CHECKED;
-/* Takes the next varint of a packed field's payload, a message of its own. */
+/* Reads the next varint of a packed field, given as a message (gc_protobuf_inner). */
 enum gc_status gc_protobuf_varint(struct gc_protobuf *payload, uint64_t *value) GC_CHECKED;
 
 #endif

@@ -28,7 +28,7 @@ enum {
     LOCATION_EXTERNAL = 1,
 };
 
-/* A repeated number: one of it, or packed. Adds to at most GC_ONNX_DIMS_MAX. */
+/* Reads a repeated number, single or packed. At most GC_ONNX_DIMS_MAX in all. */
 static enum gc_status read_dims(struct gc_onnx *onnx, const struct gc_protobuf *message,
                                 const struct gc_protobuf_field *field, uint64_t *dims,
                                 uint32_t *count)
@@ -100,7 +100,7 @@ static enum gc_status read_entry(struct gc_onnx *onnx, struct gc_protobuf messag
     return GC_OK;
 }
 
-/* The file's index, looked up once for all the tensors in it. */
+/* The file's index; the file is checked once for all tensors in it. */
 static enum gc_status find_file(struct gc_onnx *onnx, const char *name, const char *place,
                                 uint32_t *file)
 {
@@ -194,7 +194,7 @@ static bool has_fixed_data(enum gc_dtype dtype)
            dtype == GC_DTYPE_C128;
 }
 
-/* Data within the message: is it as much as it must be? */
+/* Checks the size of data inside the message. */
 static enum gc_status check_inner(struct gc_onnx *onnx, const struct gc_onnx_content *content,
                                   struct gc_model_tensor *tensor)
 {
@@ -280,7 +280,7 @@ enum gc_status gc_onnx_tensor_bytes(struct gc_onnx *onnx, struct gc_protobuf mes
     return status;
 }
 
-/* What three messages say of one tensor. */
+/* The three messages of one sparse tensor. */
 struct sparse {
     struct gc_onnx_content values;
     struct gc_onnx_content indices;

@@ -29,7 +29,7 @@ static enum gc_status read_dim(struct gc_protobuf message, uint64_t *dim, const 
         enum gc_status status = gc_protobuf_next(&message, &field, &more);
         if (status != GC_OK || !more)
             return status;
-        /* Negative ones are somebody's "unknown". */
+        /* Some writers use a negative number for "unknown". */
         if (gc_protobuf_is(&field, DIM_VALUE, GC_PROTOBUF_VARINT) && field.value <= INT64_MAX)
             *dim = field.value;
         if (gc_protobuf_is(&field, DIM_PARAM, GC_PROTOBUF_BYTES))
@@ -82,7 +82,8 @@ static enum gc_status read_tensor_type(struct gc_onnx *onnx, struct gc_protobuf 
     }
 }
 
-/* The next type of a nest of sequences and optionals: *inner is its message, empty at the end. */
+/* Reads one level of nested sequences and optionals: *inner is the next level's message, empty at
+ * the end. */
 static enum gc_status read_type_level(struct gc_onnx *onnx, struct gc_protobuf message,
                                       struct gc_onnx_value *content, struct gc_protobuf *inner)
 {
@@ -114,7 +115,7 @@ static enum gc_status read_type_level(struct gc_onnx *onnx, struct gc_protobuf m
     }
 }
 
-/* Sequences and optionals name the type of what they hold in a field of their own. */
+/* The element type of a sequence or optional, a field of its message. */
 static enum gc_status read_element_type(struct gc_protobuf message, struct gc_protobuf *type)
 {
     struct gc_protobuf_field field;
@@ -132,7 +133,7 @@ static enum gc_status read_element_type(struct gc_protobuf message, struct gc_pr
 enum gc_status gc_onnx_read_type(struct gc_onnx *onnx, struct gc_protobuf message,
                                  struct gc_onnx_value *content)
 {
-    enum { LEVELS = 4 }; /* optional, sequence, tensor; deeper ones are of no use */
+    enum { LEVELS = 4 }; /* optional, sequence, tensor; deeper levels are not used */
     for (int level = 0; level < LEVELS && message.position < message.end; level++) {
         struct gc_protobuf inner = {0};
         enum gc_status status = read_type_level(onnx, message, content, &inner);
@@ -161,7 +162,7 @@ static enum gc_status add_to_model(struct gc_onnx *onnx, const struct gc_onnx_va
     return gc_reader_add_value(onnx->reader, path, &declared);
 }
 
-/* An open dimension of an input that has no name is called by the input's: "input.0". */
+/* Names an open dimension of an input that has no name: "input.0". */
 static enum gc_status name_axes(struct gc_onnx *onnx, struct gc_onnx_value *content)
 {
     const size_t length = strlen(content->declared.name);
@@ -204,7 +205,7 @@ enum gc_status gc_onnx_read_value(struct gc_onnx *onnx, struct gc_protobuf messa
     }
 }
 
-/* Sequences, maps and optionals have no shape: they stay untold. */
+/* Sequences, maps and optionals have no shape: their type stays unknown. */
 enum gc_status gc_onnx_add_value(struct gc_onnx *onnx, struct gc_protobuf message,
                                  enum gc_model_value_kind kind)
 {

@@ -13,7 +13,7 @@
 struct prepare {
     struct gc_region *region;
     const struct gc_placement_problem *problem;
-    uint32_t *live; /* buffers that take room; later by component */
+    uint32_t *live; /* buffers with bytes; later sorted by component */
     uint32_t count;
     uint32_t *first; /* of each, over all sections */
     uint32_t *last;
@@ -40,8 +40,8 @@ static enum gc_status check_sums(const struct gc_placement_problem *problem)
     return gc_add_u64(sum, top, &sum) ? GC_OK : GC_OVERFLOW;
 }
 
-/* Starts and ends in one order; at the same time ends come first. A section is complete where an
- * end follows a start. */
+/* Merges starts and ends in order of time; at equal times ends come first. A section is complete
+ * where an end follows a start. */
 static enum gc_status cut_time(struct prepare *prepare)
 {
     const struct gc_placement_buffer *buffers = prepare->problem->buffers;
@@ -78,7 +78,7 @@ static enum gc_status cut_time(struct prepare *prepare)
     return GC_OK;
 }
 
-/* section → component: a component ends where no item goes on. */
+/* section → component: a component ends where no item lives on. */
 static enum gc_status cut_components(struct prepare *prepare, uint32_t *component_count)
 {
     uint32_t *reach = gc_region_alloc(prepare->region, prepare->section_count * sizeof(*reach));
@@ -146,7 +146,7 @@ static void add_item(struct gc_place_component *component, uint32_t buffer_index
     };
 }
 
-/* Only the topmost may lack its slack: at most the largest of the component. */
+/* Only the topmost item of a section saves its slack: at most the component's largest. */
 static void measure(struct gc_place_component *component)
 {
     uint64_t most_slack = 0;
@@ -180,7 +180,7 @@ static void measure(struct gc_place_component *component)
         component->unit = 1;
 }
 
-/* What is alive in the fullest section of each life: a segment tree of the greatest loads. */
+/* The load of the fullest section of each item's life, by a segment tree of maxima. */
 static enum gc_status measure_contention(struct gc_region *region,
                                          struct gc_place_component *component)
 {

@@ -34,9 +34,9 @@ struct gc_place_component {
     uint32_t section_count;
     uint32_t fixed_count;
     uint64_t granule;
-    uint64_t unit;     /* ends, as far as they rest on others, are multiples of it less a slack */
-    uint64_t *loads;   /* bytes alive in each section */
-    uint64_t bound;    /* no placement has a lower peak */
+    uint64_t unit;   /* the end of an item that rests on others is a multiple of it, less a slack */
+    uint64_t *loads; /* bytes alive in each section */
+    uint64_t bound;  /* no placement has a lower peak */
     uint64_t *offsets; /* the best known */
     uint64_t peak;
 };
@@ -78,14 +78,14 @@ struct gc_place_run {
     uint64_t nodes;
     uint64_t watch_at; /* nodes */
     bool stopped;
-    bool is_late; /* the watch said so: there is no time for more than what must be */
+    bool is_late; /* set by the watch: no time for optional work */
 };
 
 /* The highest peak of the components. */
 uint64_t gc_place_run_peak(const struct gc_place_run *run);
-/* Asks the watch; false: it is late. */
+/* Polls the watch; false: time is up. */
 bool gc_place_run_poll(struct gc_place_run *run);
-/* Counts steps, and looks now and then; false: the budget is spent or it is late. */
+/* Counts steps and polls the watch periodically; false: the budget is spent or time is up. */
 bool gc_place_run_step(struct gc_place_run *run, uint64_t nodes);
 
 #endif

@@ -1,4 +1,4 @@
-/* The reader is strict: a file that is taken at all is taken as it was meant. */
+/* The reader is strict: it accepts no file whose meaning is in doubt. */
 #include "core/planner/placement_csv.h"
 
 #include "core/base/strmap.h"
@@ -95,7 +95,7 @@ static enum gc_status read_header(struct reader *reader)
     return GC_OK;
 }
 
-/* Where the next buffer goes, or NULL. */
+/* Memory for the next buffer, or NULL. */
 static struct gc_placement_buffer *reserve(struct reader *reader)
 {
     struct gc_placement_csv *csv = reader->csv;

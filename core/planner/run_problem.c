@@ -1,11 +1,11 @@
 /* The repeating part of a run: the steps of a training loop, the requests of a server.
  *
- * A run is a sequence of events: allocations and frees of one device. Its steps are found by where
- * short pieces of it come again: the distances that occur most are candidates for the length of a
- * step. A candidate holds where two neighbouring windows of that length agree almost everywhere,
- * nearly all that follows is made of pieces of the first of them, and memory does not grow from
- * step to step. Of those that hold the one that explains the run with the fewest events is taken,
- * as by minimum description length (Rissanen 1978). Where none holds the whole run is one step.
+ * A run is a sequence of events: allocations and frees of one device. Its steps are found by
+ * repeated short pieces (n-grams): the most frequent distances between equal pieces are candidates
+ * for a step's length. A candidate is valid if two neighbouring windows of that length agree almost
+ * everywhere, nearly all later pieces occur in the first window, and memory does not grow from step
+ * to step. Of the valid candidates the one that describes the run with the fewest events wins
+ * (minimum description length, Rissanen 1978). If none is valid the whole run is one step.
  *
  * The step begins where the least memory is live, so that few allocations live across its border.
  */
@@ -21,16 +21,16 @@
 #define PIECE 4 /* events that are compared as one */
 #define CANDIDATES 48
 #define STEP_EVENTS_MIN 4
-/* Of a window and the next one, this many of 100 events must agree. */
+/* Of 100 events, this many must agree with the next window. */
 #define AGREE_PCT 95
-/* Of what follows the first step, this many of 100 pieces must be its own. */
+/* Of 100 pieces after the first step, this many must occur in it. */
 #define COVER_PCT 80
-/* Memory that steps may leave behind altogether: this share of the most that is live. */
-#define GROWTH_SHARE 32
-/* A plan with steps must be shorter than the whole run by this share. */
-#define GAIN_SHARE 8
+/* Steps may leak at most this fraction (1/n) of the peak, all together. */
+#define GROWTH_DIVISOR 32
+/* A plan with steps must be shorter than the whole run by this fraction (1/n). */
+#define GAIN_DIVISOR 8
 
-/* What is known of each event. */
+/* The search for the step's length. */
 struct search {
     struct gc_region *region;
     uint32_t count;
@@ -101,7 +101,7 @@ static void clear_table(struct search *search)
     memset(search->table, 0, ((uint64_t)search->table_mask + 1) * sizeof(*search->table));
 }
 
-/* Where a piece like the one at `at` is kept, or would be. */
+/* The table's entry for a piece equal to the one at `at`, or the empty entry for it. */
 static uint32_t *find_piece(const struct search *search, uint32_t at)
 {
     uint32_t i = (uint32_t)piece_hash(search, at) & search->table_mask;
@@ -112,7 +112,7 @@ static uint32_t *find_piece(const struct search *search, uint32_t at)
 
 /* ---- candidates ---- */
 
-/* The distances at which pieces come again, the most frequent first. Returns how many. */
+/* Finds the distances between equal pieces, the most frequent first. */
 static enum gc_status find_candidates(struct search *search, uint32_t *found, uint32_t *found_count)
 {
     const uint32_t longest = search->count / 2;
@@ -153,7 +153,7 @@ static bool find_start(const struct search *search, uint32_t period, uint32_t *s
         if (i + 1 < period || agreeing < needed)
             continue;
         *start = i + 1 - period;
-        /* What stands before the steps is not to count as one's beginning. */
+        /* The events before the first step are not part of a step. */
         while ((uint64_t)*start + 2 * (uint64_t)period < search->count &&
                search->tokens[*start] != search->tokens[*start + period])
             (*start)++;
@@ -162,7 +162,7 @@ static bool find_start(const struct search *search, uint32_t period, uint32_t *s
     return false;
 }
 
-/* The pieces behind the first step that it does not have. */
+/* Counts the pieces after the first step that do not occur in it. */
 static uint32_t count_foreign(struct search *search, uint32_t start, uint32_t period)
 {
     uint32_t foreign = 0;
@@ -190,10 +190,10 @@ static bool is_growing(const struct search *search, uint32_t start, uint32_t per
     uint32_t ignored;
     const uint64_t first = least_live(search, start, period, &ignored);
     const uint64_t last = least_live(search, start + (steps - 1) * period, period, &ignored);
-    return last > first && last - first > search->peak_bytes / GROWTH_SHARE;
+    return last > first && last - first > search->peak_bytes / GROWTH_DIVISOR;
 }
 
-/* How many events tell the run with steps of that length; UINT32_MAX: it has none. */
+/* The number of events that describe the run with steps of that length; UINT32_MAX: not valid. */
 static uint32_t cost_of(struct search *search, uint32_t period, uint32_t *start)
 {
     if (!find_start(search, period, start) || is_growing(search, *start, period))
@@ -208,7 +208,7 @@ static uint32_t cost_of(struct search *search, uint32_t period, uint32_t *start)
 static void choose(struct search *search, const uint32_t *candidates, uint32_t count,
                    struct gc_run_steps *steps)
 {
-    uint32_t least = search->count - search->count / GAIN_SHARE;
+    uint32_t least = search->count - search->count / GAIN_DIVISOR;
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t period = candidates[i];
         uint32_t start = 0;
@@ -225,7 +225,7 @@ static void choose(struct search *search, const uint32_t *candidates, uint32_t c
     const uint64_t least_bytes = least_live(search, steps->start, steps->period, &lowest);
     steps->count = (search->count - steps->start) / steps->period;
     if (least_bytes < before)
-        steps->start = lowest + 1; /* behind the event that leaves the least */
+        steps->start = lowest + 1; /* after the event with the least live memory */
 }
 
 /* Slots are below `slot_count`. O(n) for each of a few dozen candidates; memory from `region`. */
@@ -259,7 +259,7 @@ struct making {
     uint64_t streams[GC_PLAN_STREAMS_MAX];
 };
 
-/* By first appearance; none has number 0. */
+/* Numbers streams by first use; the null stream is 0. */
 static uint32_t number_of(struct making *making, uint64_t stream)
 {
     uint32_t *count = &making->problem->stream_count;
@@ -298,7 +298,7 @@ static void end_life(struct making *making, uint32_t time)
     making->entry_of[slot] = NO_ENTRY;
 }
 
-/* What the step leaves to the next one has its place all the time. */
+/* An allocation that the step leaves to the next one keeps its offset for the whole step. */
 static void stretch(struct gc_run_problem *problem)
 {
     for (uint32_t i = 0; i < problem->count; i++) {
@@ -332,8 +332,8 @@ static enum gc_status make_buffers(struct gc_region *region, struct gc_run_probl
     return GC_OK;
 }
 
-/* Something that a step makes is freed only after the next step has made its own: two places are
- * needed in turn, so two steps are planned as one where the run has as many. */
+/* True if an allocation of a step is freed after the next step made its own: two buffers are needed
+ * in turn, so two steps are planned as one if the run has two. */
 static bool overlaps_itself(const struct making *making, size_t count)
 {
     const struct gc_run_steps *steps = &making->problem->steps;
@@ -356,7 +356,7 @@ static void clear_slots(struct making *making, uint32_t slot_count)
     memset(making->entry_of, 0xff, ((uint64_t)slot_count + 1) * sizeof(uint32_t));
 }
 
-/* How much of the run is in the plan, and room for it. */
+/* Finds the planned part of the run, and allocates its lists. */
 static enum gc_status prepare(struct gc_region *region, struct making *making, size_t count,
                               uint32_t slot_count)
 {
@@ -400,7 +400,7 @@ enum gc_status gc_run_problem_make(struct gc_region *region, const struct gc_run
     if (status != GC_OK)
         return status;
     if (problem->loop_start == problem->count)
-        problem->loop_start = 0; /* a step that makes nothing */
+        problem->loop_start = 0; /* a step without allocations */
     stretch(problem);
     return make_buffers(region, problem);
 }

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Files that people try and that are no answer. */
+/* Unsupported files that users try, by their first bytes. */
 static const struct {
     const char *bytes;
     uint8_t offset;
@@ -34,7 +34,7 @@ static bool begins_json(const unsigned char *view, size_t count)
     return false;
 }
 
-/* What only one format begins with. */
+/* By a signature that only one format has. */
 static enum gc_file_kind kind_by_content(const unsigned char *view, size_t count, uint64_t bytes)
 {
     uint64_t length = 0;

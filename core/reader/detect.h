@@ -1,4 +1,4 @@
-/* What a file is: by its content, and by its name where the content says nothing. */
+/* Detects a file's format: by its content, else by its name. */
 #ifndef GC_READER_DETECT_H
 #define GC_READER_DETECT_H
 
@@ -15,10 +15,10 @@ enum gc_file_kind {
     GC_FILE_UNKNOWN,
 };
 
-/* GC_FORMAT, with what it is instead, for files that are no model. */
+/* GC_FORMAT, with the detected kind in the message, for files that are not models. */
 enum gc_status gc_detect_format(struct gc_source *source, const char *name,
                                 enum gc_file_kind *kind) GC_CHECKED;
-/* Of JSON: an index, or a description? Told by the first key that only one of them has. */
+/* Is this JSON an index or a description? Decided by the first key that only one of them has. */
 enum gc_status gc_detect_is_index(struct gc_source *source, bool *index) GC_CHECKED;
 
 #endif

@@ -10,8 +10,8 @@
 /* A container that is open. */
 struct level {
     bool is_array;
-    uint32_t key_length;         /* of the key that leads to it */
-    struct gc_meta_value *items; /* of an array: what is kept */
+    uint32_t key_length;         /* of the key of the container */
+    struct gc_meta_value *items; /* of an array: the kept items */
     uint32_t room;
     uint64_t count;
     uint64_t kept;
@@ -22,7 +22,7 @@ struct flattener {
     struct gc_reader *reader;
     bool keep;
     uint32_t depth;
-    uint32_t key_length; /* of the value that comes next */
+    uint32_t key_length; /* of the next value */
     char key[KEY_BYTES_MAX];
     struct level levels[GC_JSON_READER_DEPTH_MAX + 1];
 };
@@ -82,7 +82,7 @@ static enum gc_status scalar_value(struct flattener *flat, const struct gc_json_
     return GC_OK;
 }
 
-/* Puts a value where it belongs: among an array's items, or in the list under its key. */
+/* Adds a value to the open array's items, or to the list under its key. */
 static enum gc_status add_value(struct flattener *flat, uint64_t offset,
                                 const struct gc_meta_value *value)
 {
@@ -119,7 +119,8 @@ static enum gc_status close_level(struct flattener *flat, uint64_t offset)
     };
     const struct gc_meta_value nothing = {.kind = GC_META_NULL};
     flat->key_length = closed.key_length;
-    /* Within an array a container leaves an empty item; an array within one is in the list too. */
+    /* A container in an array leaves an empty item there; an array in an array is in the list too.
+     */
     if (level->is_array) {
         const enum gc_status status = add_value(flat, offset, &nothing);
         if (status != GC_OK || !closed.is_array)

@@ -14,7 +14,7 @@ static void advance(struct gc_json_reader *reader, size_t count)
     reader->position += count;
 }
 
-/* The next character, or -1 at the end; it is not taken. */
+/* The next character, or -1 at the end; it is not consumed. */
 static enum gc_status peek(struct gc_json_reader *reader, int *c)
 {
     if (reader->at == reader->limit) {
@@ -72,7 +72,8 @@ static enum gc_status fail_at(const struct gc_json_reader *reader, int c, const 
 
 /* ---- strings ---- */
 
-/* How many characters from `at` can be taken as they are: printable ASCII but '"' and '\'. */
+/* Length of the run of characters at `at` that need no decoding: printable ASCII except '"' and
+ * '\'. */
 static size_t plain_run(const unsigned char *at, const unsigned char *limit)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101);
@@ -83,8 +84,8 @@ static size_t plain_run(const unsigned char *at, const unsigned char *limit)
         memcpy(&word, p, sizeof(word));
         const uint64_t quote = word ^ ones * '"';
         const uint64_t slash = word ^ ones * '\\';
-        /* A byte's top bit is set if it is '"', '\', below ' ' or above 0x7f; borrows can only
-         * add bytes behind a true one, and then the loop below looks closely. */
+        /* A byte's top bit is set if it is '"', '\', below ' ' or above 0x7f; a borrow can only
+         * flag bytes after a true match, and the loop below checks each byte. */
         if (((quote - ones) & ~quote & tops) | ((slash - ones) & ~slash & tops) |
             ((word - ones * ' ') & ~word & tops) | (word & tops))
             break;
@@ -94,7 +95,7 @@ static size_t plain_run(const unsigned char *at, const unsigned char *limit)
     return (size_t)(p - at);
 }
 
-/* Adds to the scratch text; what has no room is dropped and the token cut. */
+/* Appends to the scratch text; text beyond its end is dropped and the token marked as cut. */
 static enum gc_status retain_text(struct gc_json_reader *reader, struct gc_json_token *token,
                                   const void *bytes, size_t count)
 {
@@ -152,7 +153,7 @@ static size_t encode(uint32_t code, unsigned char *to)
     return tail + 1;
 }
 
-/* Behind "\u": the code, of a surrogate pair both halves. */
+/* After "\u": the code point, from both halves of a surrogate pair. */
 static enum gc_status read_unicode(struct gc_json_reader *reader, uint32_t *code)
 {
     uint32_t low = 0;
@@ -221,7 +222,7 @@ static enum gc_status read_sequence(struct gc_json_reader *reader, struct gc_jso
     return retain_text(reader, token, bytes, count);
 }
 
-/* What is left of a string that is not plain or not at hand in one piece. */
+/* The rest of a string that has escapes or crosses a window. */
 static enum gc_status read_rest(struct gc_json_reader *reader, struct gc_json_token *token)
 {
     for (;;) {
@@ -337,7 +338,7 @@ static double number_value(const struct number *number)
     uint64_t left = (uint64_t)(number->exponent < 0 ? -number->exponent : number->exponent);
     if (left == 0)
         return (double)number->mantissa;
-    /* Beyond this all is zero or infinite. */
+    /* Beyond this every result is zero or infinite. */
     left = gc_min_u64(left, 8192);
     for (; left != 0 && value != 0; left >>= 1) {
         if ((left & 1) != 0)
@@ -489,7 +490,7 @@ static enum gc_status read_key(struct gc_json_reader *reader, int c, struct gc_j
     return read_string(reader, token);
 }
 
-/* What follows a key's text is looked at when its value is read: the text is valid until then. */
+/* The bytes after a key are read with its value, so the key's text stays valid until then. */
 static enum gc_status read_colon(struct gc_json_reader *reader, int *c)
 {
     if (reader->depth == 0 || !in_object(reader))

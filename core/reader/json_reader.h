@@ -1,9 +1,9 @@
 /* A strict pull reader of JSON (RFC 8259) over a stretch of a source: one event a call, no
  * recursion, memory bounded. UTF-8 is checked; comments, trailing commas, NaN, a byte order mark
- * and anything behind the value are refused. Duplicate keys are its caller's to see.
+ * and text after the value are errors. The caller detects duplicate keys.
  *
- * Why not a library: readers that are well kept build the whole text in memory or call malloc,
- * which a preloaded library must not do in its host, and 100 MB of header may not cost more than a
+ * Why not a library: the maintained ones build the whole text in memory or call malloc. A preloaded
+ * library must not call its host's malloc, and a header of 100 MB must not cost more memory than a
  * window. */
 #ifndef GC_READER_JSON_READER_H
 #define GC_READER_JSON_READER_H
@@ -11,7 +11,7 @@
 #include "core/reader/source.h"
 
 #define GC_JSON_READER_DEPTH_MAX 64
-#define GC_JSON_READER_TEXT_MAX (64 << 10) /* of one string; what is longer is cut */
+#define GC_JSON_READER_TEXT_MAX (64 << 10) /* of one string; longer ones are cut */
 
 enum gc_json_event {
     GC_JSON_BEGIN_OBJECT,
@@ -24,7 +24,7 @@ enum gc_json_event {
     GC_JSON_REAL,
     GC_JSON_BOOL,
     GC_JSON_NULL,
-    GC_JSON_END, /* the value is complete and nothing stands behind it */
+    GC_JSON_END, /* the value is complete and nothing follows it */
 };
 
 struct gc_json_token {
@@ -44,8 +44,8 @@ struct gc_json_reader {
     uint64_t end;      /* where the stretch ends in the file */
     uint64_t position; /* in the file, of `at` */
     const unsigned char *at;
-    const unsigned char *limit; /* of what is at hand */
-    char *scratch;              /* strings that are not in one piece at hand */
+    const unsigned char *limit; /* end of the window */
+    char *scratch;              /* strings with escapes, or across windows */
     uint32_t scratch_room;
     bool takes_python; /* NaN, Infinity and -Infinity too, as Python's json writes them */
     uint32_t depth;
@@ -64,7 +64,7 @@ void gc_json_reader_init(struct gc_json_reader *reader, struct gc_source *source
                          uint64_t end);
 enum gc_status gc_json_reader_next(struct gc_json_reader *reader,
                                    struct gc_json_token *token) GC_CHECKED;
-/* Goes past the value that `token` begins: nothing for a scalar, to its end for a container. */
+/* Skips the value that `token` begins: a container to its end, a scalar needs nothing. */
 enum gc_status gc_json_reader_skip(struct gc_json_reader *reader,
                                    const struct gc_json_token *token) GC_CHECKED;
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* By file, offset, size, and then as they came. */
+/* By file, offset, size, then original order. */
 static bool comes_before(const struct gc_model_tensor *tensors, uint32_t a, uint32_t b)
 {
     const struct gc_model_tensor *x = &tensors[a];
@@ -32,7 +32,7 @@ static void sift_down(const struct gc_model_tensor *tensors, uint32_t *order, ui
     order[at] = moved;
 }
 
-/* Heapsort: in place, and no order that a file may have makes it slow. */
+/* Heapsort: in place, and O(n log n) for every input a file can contain. */
 static void sort(const struct gc_model_tensor *tensors, uint32_t *order, uint32_t count)
 {
     bool sorted = true;
@@ -61,7 +61,7 @@ static enum gc_status check_gap(struct gc_reader *reader, const struct gc_ranges
     if (ranges->gaps_are_errors)
         return gc_reader_fail(reader, GC_FORMAT, path,
                               "byte %llu: %llu bytes up to byte %llu belong to no tensor; tensors "
-                              "without holes between them are accepted",
+                              "without gaps between them are accepted",
                               (unsigned long long)from, (unsigned long long)(to - from),
                               (unsigned long long)to);
     gc_reader_warn(reader, path, "byte %llu: %llu bytes belong to no tensor",

@@ -1,19 +1,20 @@
-/* Where tensors lie in a file: no two may share bytes, unless they are the same bytes. */
+/* Checks the ranges of tensors in their files: two ranges may be equal, but not overlap otherwise.
+ */
 #ifndef GC_READER_RANGES_H
 #define GC_READER_RANGES_H
 
 #include "core/reader/reader.h"
 
 struct gc_ranges {
-    uint32_t first;       /* the tensors looked at: from this one to the last */
-    uint64_t begin;       /* where tensors may begin in their file */
-    uint64_t slack;       /* unused bytes between two tensors that are not worth a word */
-    bool gaps_are_errors; /* more than that: GC_FORMAT, else a warning */
+    uint32_t first;       /* the first tensor to check; the last is the reader's last */
+    uint64_t begin;       /* the lowest offset a tensor may have in its file */
+    uint64_t slack;       /* gap between two tensors that is accepted silently */
+    bool gaps_are_errors; /* a larger gap is GC_FORMAT; else a warning */
 };
 
-/* Takes tensors by file and offset; those without an offset or of no bytes are left out. Marks what
- * is the same stretch as an earlier tensor as its alias. GC_FORMAT: one reaches beyond its file's
- * end, two overlap, or there is a hole. */
+/* Sorts tensors by file and offset, without those that have no offset or no bytes. Marks a tensor
+ * with the same range as an earlier one as its alias. GC_FORMAT: a tensor ends beyond its file, two
+ * overlap, or there is a gap. O(n log n). */
 enum gc_status gc_ranges_check(struct gc_reader *reader, const struct gc_ranges *ranges) GC_CHECKED;
 
 #endif

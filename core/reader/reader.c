@@ -28,7 +28,7 @@ static struct gc_model_limits limits_or_default(const struct gc_model_limits *li
     return result;
 }
 
-/* As much of a path as fits, its end rather than its beginning. */
+/* The path, cut at its front to fit a message. */
 static const char *path_end(const char *path)
 {
     const size_t length = strlen(path);
@@ -76,7 +76,7 @@ bool gc_reader_is_utf8(const char *text, size_t length)
     return true;
 }
 
-/* Cut between characters, and what is no UTF-8 as '?': the message stays one line of text. */
+/* Cuts between characters and prints invalid UTF-8 as '?': the message stays one line of text. */
 const char *gc_reader_show(const char *from, size_t length, char *to, size_t size)
 {
     size_t used = 0;
@@ -143,7 +143,7 @@ void gc_reader_warn(struct gc_reader *reader, const char *path, const char *form
         gc_text_copy(line, sizeof(line), "further warnings are left out",
                      strlen("further warnings are left out"));
     const char *copy = gc_region_text(&reader->region, line, strlen(line));
-    /* A warning without memory is left out; the model's own need fails where it arises. */
+    /* Without memory a warning is dropped; an allocation that the model needs fails on its own. */
     if (copy != NULL && reader->warnings != NULL)
         reader->warnings[reader->warning_count++] = copy;
 }
@@ -272,7 +272,7 @@ enum gc_status gc_reader_size_tensor(struct gc_reader *reader, const char *path,
 enum gc_status gc_reader_expect_tensors(struct gc_reader *reader, const char *path, uint64_t count)
 {
     if (count > reader->limits.tensors || reader->tensor_room != 0)
-        return GC_OK; /* too many are refused one by one */
+        return GC_OK; /* adding one too many fails later */
     reader->tensors = gc_reader_alloc(reader, path, count * sizeof(*reader->tensors));
     reader->tensor_room = (uint32_t)count;
     return reader->tensors != NULL ? GC_OK : gc_reader_no_memory(reader, path);

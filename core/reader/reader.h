@@ -1,5 +1,5 @@
-/* One reading of a model file: what is gathered, the limits on its cost, and the first error. The
- * readers of the formats work on it; it is theirs alone.
+/* The state of one reading of a model file: its results so far, its limits, its first error. Only
+ * the format readers use it.
  *
  * Every call that can fail writes its message to the error, once, and returns a status to pass on.
  */
@@ -13,14 +13,14 @@
 #include <stdarg.h>
 
 struct gc_reader {
-    struct gc_region region; /* holds what is read and, until the end, what is needed to read it */
-    const char *path;        /* that was asked for, in the region */
+    struct gc_region region; /* results and, until the end, scratch */
+    const char *path;        /* the path given by the caller, in the region */
     struct gc_model *model;
     struct gc_model_limits limits;
     struct gc_model_error *error;
     uint64_t header_bytes; /* read so far */
     bool failed;
-    unsigned char *spare_window; /* of the source that was closed last, for the next one */
+    unsigned char *spare_window; /* of the last closed source, for the next one */
 
     struct gc_model_tensor *tensors;
     uint32_t tensor_count;
@@ -41,23 +41,23 @@ struct gc_reader {
     struct gc_strmap meta_names;
 };
 
-/* A kind of reading. `owner` is zeroed memory of the region, for the result. `read` gathers;
- * `move_results`, which cannot fail, moves the region and what is gathered into the owner. */
+/* A kind of reading. `owner` is zeroed memory of the region, for the result. `read` fills the
+ * reader; `move_results`, which cannot fail, moves the region and the results into the owner. */
 struct gc_reading {
     size_t owner_bytes;
     enum gc_status (*read)(struct gc_reader *reader, void *owner);
     void (*move_results)(struct gc_reader *reader, void *owner);
 };
 
-/* Reads `path`. `limits`, NULL too, are the defaults where they say nothing. errno is kept. After
- * a failure *owner is NULL and nothing is left. */
+/* Reads `path`. Zero fields of `limits`, or NULL, mean the defaults. Keeps errno. After a failure
+ * *owner is NULL and all memory is released. */
 enum gc_status gc_reader_run(const struct gc_reading *reading, const char *path,
                              const struct gc_model_limits *limits, struct gc_model_error *error,
                              void **owner) GC_CHECKED;
 /* After the last source is closed: releases the window kept for another. */
 void gc_reader_end(struct gc_reader *reader);
 
-/* Foreign text for a message: printable, cut. */
+/* Untrusted text for a message: printable, cut. */
 #define GC_READER_SHOWN_BYTES 112
 #define GC_READER_SHOWN(text, length)                                                              \
     gc_reader_show((text), (length), (char[GC_READER_SHOWN_BYTES]){0}, GC_READER_SHOWN_BYTES)
@@ -72,9 +72,9 @@ enum gc_status gc_reader_no_memory(struct gc_reader *reader, const char *path);
 void gc_reader_warn(struct gc_reader *reader, const char *path, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Memory of the region; NULL with the error written. */
+/* Memory from the region; NULL after writing the error. */
 void *gc_reader_alloc(struct gc_reader *reader, const char *path, uint64_t bytes);
-/* A copy closed by NUL. GC_FORMAT if the text holds a NUL or is no UTF-8; `what` names it. */
+/* A copy that ends in NUL. GC_FORMAT if the text contains NUL or is not UTF-8; `what` names it. */
 enum gc_status gc_reader_text(struct gc_reader *reader, const char *path, const char *what,
                               const char *text, size_t length, const char **copy) GC_CHECKED;
 bool gc_reader_is_utf8(const char *text, size_t length);
@@ -86,25 +86,27 @@ enum gc_status gc_reader_add_file(struct gc_reader *reader, const char *path, ui
 /* Computes elements and bytes from dims and dtype. GC_FORMAT: they overflow. */
 enum gc_status gc_reader_size_tensor(struct gc_reader *reader, const char *path,
                                      struct gc_model_tensor *tensor) GC_CHECKED;
-/* In tensor_names, instead of an index: somebody named this tensor, and it is still to be found. */
+/* In tensor_names, in place of an index: an index file named this tensor, and no shard has shown it
+ * yet. */
 #define GC_READER_PROMISED UINT32_C(0x80000000)
-/* Takes a copy. With `unique`, a name that is there already is GC_FORMAT. */
+/* Takes a copy. With `unique`, a duplicate name is GC_FORMAT. */
 enum gc_status gc_reader_add_tensor(struct gc_reader *reader, const char *path,
                                     const struct gc_model_tensor *tensor, bool unique) GC_CHECKED;
-/* The same for a tensor whose promised name was found: its entry, which did not move since. */
+/* As gc_reader_add_tensor, for a tensor with a promised name; `name` is the entry found for it,
+ * still valid. */
 enum gc_status gc_reader_redeem(struct gc_reader *reader, const char *path,
                                 const struct gc_model_tensor *tensor,
                                 struct gc_strmap_entry *name) GC_CHECKED;
-/* There will be about that many: makes room for them at once. */
+/* Allocates space for `count` tensors at once. */
 enum gc_status gc_reader_expect_tensors(struct gc_reader *reader, const char *path,
                                         uint64_t count) GC_CHECKED;
-/* A key that is there already is GC_FORMAT. */
+/* A duplicate key is GC_FORMAT. */
 enum gc_status gc_reader_add_meta(struct gc_reader *reader, const char *path,
                                   const struct gc_meta *meta) GC_CHECKED;
 enum gc_status gc_reader_add_value(struct gc_reader *reader, const char *path,
                                    const struct gc_model_value *declared) GC_CHECKED;
 
-/* Room for one more element of a growing list. */
+/* Grows the list for one more element. */
 enum gc_status gc_reader_grow(struct gc_reader *reader, const char *path, void **list,
                               uint32_t count, uint32_t *room, size_t element_bytes) GC_CHECKED;
 

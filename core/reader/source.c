@@ -1,7 +1,7 @@
-/* Windowed reading with pread; and the folder a model's files must lie in: each file is opened one
- * folder of its name after the other (openat), links not followed. A link in the last place is
- * followed only where it leads to a file of the same folder or, in a snapshot of a Hugging Face
- * cache, to one of its blobs. */
+/* Windowed reading with pread, and the folder a model's files must lie in. A file is opened
+ * component by component (openat), without following links. A link as the last component is
+ * followed only to a file of the same folder or, in a snapshot of a Hugging Face cache, to one of
+ * its blobs. */
 #define _GNU_SOURCE /* statx, AT_EMPTY_PATH */
 #include "core/reader/source.h"
 
@@ -19,7 +19,7 @@
 
 #define STEP_BYTES_MIN (4U << 10)
 
-int gc_source_look(int at, const char *name, int flags, uint32_t *mode, uint64_t *bytes)
+int gc_source_stat(int at, const char *name, int flags, uint32_t *mode, uint64_t *bytes)
 {
     struct statx info;
     if (statx(at, name, flags, STATX_TYPE | STATX_SIZE, &info) != 0)
@@ -58,7 +58,7 @@ void gc_source_close(struct gc_source *source)
 static enum gc_status prepare(struct gc_source *source)
 {
     uint32_t mode;
-    if (gc_source_look(source->fd, "", AT_EMPTY_PATH, &mode, &source->bytes) != 0)
+    if (gc_source_stat(source->fd, "", AT_EMPTY_PATH, &mode, &source->bytes) != 0)
         return gc_reader_fail(source->reader, GC_IO, source->path, "cannot be looked at (errno %d)",
                               errno);
     if (!S_ISREG(mode))
@@ -75,7 +75,7 @@ static enum gc_status prepare(struct gc_source *source)
     return GC_OK;
 }
 
-enum gc_status gc_source_take(struct gc_reader *reader, const char *path, int fd,
+enum gc_status gc_source_open_fd(struct gc_reader *reader, const char *path, int fd,
                               struct gc_source *source)
 {
     *source = (struct gc_source){.reader = reader, .path = path, .fd = fd, .file = GC_MODEL_NONE};
@@ -91,8 +91,8 @@ static enum gc_status open_source(struct gc_reader *reader, const char *path,
     uint32_t mode;
     uint64_t bytes;
     *source = (struct gc_source){.reader = reader, .path = path, .fd = -1, .file = GC_MODEL_NONE};
-    /* Looked at first: opening a device can do something. */
-    if (gc_source_look(AT_FDCWD, path, 0, &mode, &bytes) != 0)
+    /* Check with statx first: opening a device can have side effects. */
+    if (gc_source_stat(AT_FDCWD, path, 0, &mode, &bytes) != 0)
         return gc_reader_fail(reader, GC_IO, path, "%s",
                               errno == ENOENT ? "there is no such file or folder"
                                               : "cannot be looked at: permission or path");
@@ -102,10 +102,11 @@ static enum gc_status open_source(struct gc_reader *reader, const char *path,
     if (fd < 0)
         return gc_reader_fail(reader, GC_IO, path, "cannot be opened for reading (errno %d)",
                               errno);
-    return gc_source_take(reader, path, fd, source);
+    return gc_source_open_fd(reader, path, fd, source);
 }
 
-/* Reads at `offset` into the window's free part, as much as the step says and the file has. */
+/* Reads at `offset` into the free part of the window: `step` bytes, or less at the end of the file.
+ */
 static enum gc_status fill(struct gc_source *source, uint64_t offset, uint32_t used,
                            uint32_t wanted)
 {
@@ -140,7 +141,7 @@ static enum gc_status move_to(struct gc_source *source, uint64_t offset, size_t 
     uint32_t kept = 0;
     const uint64_t end = source->window_start + source->window_bytes;
     if (offset >= source->window_start && offset <= end) {
-        /* Going on: what is still wanted moves to the front, and the step grows. */
+        /* Sequential reading: the bytes still needed move to the front, and the step grows. */
         kept = (uint32_t)(end - offset);
         memmove(source->window, source->window + (offset - source->window_start), kept);
         if (source->step < GC_SOURCE_WINDOW_BYTES / 2)
@@ -198,8 +199,8 @@ enum gc_status gc_source_more(struct gc_source *source, uint64_t offset, const u
 #define OPEN_FILE (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW)
 #define OPEN_FOLDER (O_RDONLY | O_CLOEXEC | O_DIRECTORY)
 
-/* "models--…/snapshots/<revision>" has "models--…/blobs" beside it. Looked for from the folder
- * itself, whatever path led there. */
+/* "models--…/snapshots/<revision>" has "models--…/blobs" beside it. It is found from the folder
+ * itself, so the path that led there does not matter. */
 static int open_blobs(int folder)
 {
     char path[64];
@@ -254,7 +255,7 @@ bool gc_folder_has(const struct gc_folder *folder, const char *name)
 {
     uint32_t mode;
     uint64_t bytes;
-    return gc_source_look(folder->fd, name, AT_SYMLINK_NOFOLLOW, &mode, &bytes) == 0;
+    return gc_source_stat(folder->fd, name, AT_SYMLINK_NOFOLLOW, &mode, &bytes) == 0;
 }
 
 static bool is_plain_part(const char *part, size_t length)
@@ -263,7 +264,8 @@ static bool is_plain_part(const char *part, size_t length)
            !(length == 2 && part[0] == '.' && part[1] == '.');
 }
 
-/* Why a name cannot be within the folder, or NULL. "./" before it is common and means nothing. */
+/* The reason why a name cannot be inside the folder, or NULL. A leading "./" is common and skipped.
+ */
 static const char *name_fault(const char *name)
 {
     if (*name == '/')
@@ -283,12 +285,12 @@ static const char *name_fault(const char *name)
     return NULL;
 }
 
-/* Opens a regular file, which is looked at first. */
+/* Opens a regular file, after checking with statx that it is one. */
 static int open_file(int folder, const char *name)
 {
     uint32_t mode;
     uint64_t bytes;
-    if (gc_source_look(folder, name, AT_SYMLINK_NOFOLLOW, &mode, &bytes) != 0)
+    if (gc_source_stat(folder, name, AT_SYMLINK_NOFOLLOW, &mode, &bytes) != 0)
         return -1;
     if (S_ISLNK(mode)) {
         errno = ELOOP;
@@ -301,7 +303,7 @@ static int open_file(int folder, const char *name)
     return openat(folder, name, OPEN_FILE);
 }
 
-/* The file behind a link in `parent`, if it is one that is obeyed; else -1 with ELOOP. */
+/* Opens the target of a link in `parent` if the link is allowed; else -1 with ELOOP. */
 static int open_link(const struct gc_folder *folder, int parent, const char *name)
 {
     static const char blobs[] = "../../blobs/";
@@ -382,7 +384,7 @@ static const char *join(struct gc_reader *reader, const struct gc_folder *folder
     return path;
 }
 
-/* A descriptor, or -1 with the error written. */
+/* A descriptor, or -1 after writing the error. */
 static int open_named(struct gc_reader *reader, const struct gc_folder *folder, const char *name,
                       const char *named_by, const char *place)
 {
@@ -433,7 +435,7 @@ enum gc_status gc_source_open_in(struct gc_reader *reader, const struct gc_folde
     if (path == NULL)
         return GC_NO_HOST_MEMORY;
     const int fd = open_named(reader, folder, name, named_by, place);
-    return fd < 0 ? GC_FORMAT : gc_source_take(reader, path, fd, source);
+    return fd < 0 ? GC_FORMAT : gc_source_open_fd(reader, path, fd, source);
 }
 
 enum gc_status gc_source_size_in(struct gc_reader *reader, const struct gc_folder *folder,
@@ -447,7 +449,7 @@ enum gc_status gc_source_size_in(struct gc_reader *reader, const struct gc_folde
     const int fd = open_named(reader, folder, name, named_by, place);
     if (fd < 0)
         return GC_FORMAT;
-    const int got = gc_source_look(fd, "", AT_EMPTY_PATH, &mode, bytes);
+    const int got = gc_source_stat(fd, "", AT_EMPTY_PATH, &mode, bytes);
     close(fd);
     if (got != 0 || !S_ISREG(mode))
         return gc_reader_fail(reader, GC_FORMAT, named_by,
