@@ -106,7 +106,7 @@ uint32_t gc_admission_device_count(const struct gc_admission_state *admission)
     return admission->request.device_count;
 }
 
-/* ---- what is said ---- */
+/* ---- the log lines of a decision ---- */
 
 static void log_suggestions(const struct gc_admission_state *admission, const struct gc_log *log)
 {

@@ -310,8 +310,7 @@ enum gc_status gc_onnx_end_call(struct gc_onnx_builder *builder, const struct gc
     return status;
 }
 
-/* All of a graph but its nodes: initializers, inputs, outputs, what it tells of values. It stands
- * behind the nodes in the file and is read first, since nodes use it. */
+/* ---- scopes ---- */
 
 /* Fields of GraphProto. */
 enum {
