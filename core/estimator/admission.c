@@ -17,12 +17,12 @@ struct gc_admission_state {
     const struct gc_options *options;
     struct gc_estimate_request request;
     struct gc_model *model;
-    struct gc_estimator *estimator; /* NULL: no estimate, see why */
+    struct gc_estimator *estimator; /* NULL: no estimate; the reason is in `why` */
     struct gc_estimate estimate;
     struct gc_fit fit;
-    struct gc_offers offers;
+    struct gc_suggestions suggestions;
     struct gc_estimate_budget budget;
-    uint32_t seen_devices; /* of those it is split over */
+    uint32_t seen_devices; /* devices found, of those it is split over */
     char why[GC_MODEL_ERROR_BYTES];
 };
 
@@ -61,7 +61,7 @@ static void set_why(struct gc_admission_state *admission, enum gc_status status)
     stpcpy(at, gc_status_text(status));
 }
 
-static void give_up(struct gc_admission_state *admission, enum gc_status status)
+static void fail(struct gc_admission_state *admission, enum gc_status status)
 {
     set_why(admission, status);
     gc_estimator_close(admission->estimator);
@@ -81,7 +81,7 @@ static void read_model(struct gc_admission_state *admission, const struct gc_opt
         status = gc_estimator_run(admission->estimator, &admission->request, &admission->estimate);
     if (status == GC_OK)
         return;
-    give_up(admission, status);
+    fail(admission, status);
 }
 
 enum gc_status gc_admission_open(const struct gc_options *options,
@@ -106,23 +106,24 @@ uint32_t gc_admission_device_count(const struct gc_admission_state *admission)
     return admission->request.device_count;
 }
 
-/* ---- what is said ---- */
+/* ---- the log lines of a decision ---- */
 
-static void say_offers(const struct gc_admission_state *admission, const struct gc_log *log)
+static void log_suggestions(const struct gc_admission_state *admission, const struct gc_log *log)
 {
-    const struct gc_offers *offers = &admission->offers;
-    if (offers->batch.state == GC_OFFER_SOME && offers->batch.value < admission->request.batch)
+    const struct gc_suggestions *suggestions = &admission->suggestions;
+    if (suggestions->batch.state == GC_SUGGESTION_SOME &&
+        suggestions->batch.value < admission->request.batch)
         gc_log_write(log, GC_LOG_WARN, "a batch of %llu would fit",
-                     (unsigned long long)offers->batch.value);
-    if (offers->seq_len.state == GC_OFFER_SOME)
+                     (unsigned long long)suggestions->batch.value);
+    if (suggestions->seq_len.state == GC_SUGGESTION_SOME)
         gc_log_write(log, GC_LOG_WARN, "a context of %llu tokens would fit",
-                     (unsigned long long)offers->seq_len.value);
-    if (offers->kv_dtype.state == GC_OFFER_SOME)
+                     (unsigned long long)suggestions->seq_len.value);
+    if (suggestions->kv_dtype.state == GC_SUGGESTION_SOME)
         gc_log_write(log, GC_LOG_WARN, "a KV cache of %s would fit",
-                     gc_dtype_name((enum gc_dtype)offers->kv_dtype.value));
-    if (offers->resident_experts.state == GC_OFFER_SOME)
+                     gc_dtype_name((enum gc_dtype)suggestions->kv_dtype.value));
+    if (suggestions->resident_experts.state == GC_SUGGESTION_SOME)
         gc_log_write(log, GC_LOG_WARN, "%llu of %llu experts of each layer would fit",
-                     (unsigned long long)offers->resident_experts.value,
+                     (unsigned long long)suggestions->resident_experts.value,
                      (unsigned long long)admission->estimate.experts);
 }
 
@@ -134,8 +135,8 @@ static const char *shown(const struct gc_admission_state *admission, char text[S
     return gc_text_printable(path, strlen(path), text, SHOWN_BYTES);
 }
 
-/* Nothing is silently left out: what is not known of the model goes with the verdict. */
-static void say_notes(const struct gc_admission_state *admission, const struct gc_log *log)
+/* The verdict comes with everything that is unknown about the model. */
+static void log_notes(const struct gc_admission_state *admission, const struct gc_log *log)
 {
     const struct gc_notes *notes = &admission->estimate.notes;
     char text[GC_NOTE_BYTES];
@@ -143,25 +144,25 @@ static void say_notes(const struct gc_admission_state *admission, const struct g
         return;
     gc_text_printable(notes->texts[0], strlen(notes->texts[0]), text, sizeof(text));
     if (notes->count == 1)
-        gc_log_write(log, GC_LOG_WARN, "to know: %s", text);
+        gc_log_write(log, GC_LOG_WARN, "note: %s", text);
     else
-        gc_log_write(log, GC_LOG_WARN, "to know: %s; and %u more: gpucache estimate tells all",
-                     text, notes->count + notes->lost - 1);
+        gc_log_write(log, GC_LOG_WARN, "note: %s; and %u more: see gpucache estimate", text,
+                     notes->count + notes->lost - 1);
 }
 
-/* A program that is held back is told why at any level that tells anything. */
+/* A program that is stopped gets the reason at any log level above silence. */
 static enum gc_log_level level_of(const struct gc_admission_state *admission)
 {
     const enum gc_admission gate = admission->options->gate;
     return gate == GC_ADMISSION_DENY || gate == GC_ADMISSION_EXIT ? GC_LOG_ERROR : GC_LOG_WARN;
 }
 
-static void say_missing_devices(const struct gc_admission_state *admission,
+static void log_missing_devices(const struct gc_admission_state *admission,
                                 const struct gc_log *log)
 {
     char text[SHOWN_BYTES];
     if (admission->request.device_count == 1)
-        gc_log_write(log, level_of(admission), "%s: there is no device that tells its memory",
+        gc_log_write(log, level_of(admission), "%s: no device reports its memory size",
                      shown(admission, text));
     else
         gc_log_write(log, level_of(admission), "%s is split over %u devices, and %u %s there",
@@ -169,7 +170,7 @@ static void say_missing_devices(const struct gc_admission_state *admission,
                      admission->seen_devices, admission->seen_devices == 1 ? "is" : "are");
 }
 
-static void say_exceeds(const struct gc_admission_state *admission, const struct gc_log *log)
+static void log_exceeds(const struct gc_admission_state *admission, const struct gc_log *log)
 {
     const struct gc_fit *fit = &admission->fit;
     char text[SHOWN_BYTES];
@@ -190,39 +191,39 @@ static void say_exceeds(const struct gc_admission_state *admission, const struct
                      deficit, budget);
 }
 
-static void say_lower_bound(const struct gc_admission_state *admission, const struct gc_log *log)
+static void log_lower_bound(const struct gc_admission_state *admission, const struct gc_log *log)
 {
     char text[SHOWN_BYTES];
     char peak[GC_TEXT_SIZE_BYTES];
     gc_log_write(
         log, GC_LOG_WARN,
-        "%s needs at least %s, which fits; not all of it is known: gpucache estimate says what",
+        "%s needs at least %s, which fits; parts of the model are unknown: see gpucache estimate",
         shown(admission, text), gc_text_size(admission->estimate.total.peak_bytes, peak));
 }
 
-static void say(struct gc_admission_state *admission, const struct gc_log *log)
+static void log_decision(struct gc_admission_state *admission, const struct gc_log *log)
 {
     const uint32_t wanted = admission->request.device_count;
     if (admission->fit.fits) {
         if (!admission->fit.lower_bound)
             return;
-        say_lower_bound(admission, log);
+        log_lower_bound(admission, log);
     } else if (admission->seen_devices < wanted) {
-        say_missing_devices(admission, log);
+        log_missing_devices(admission, log);
     } else {
-        say_exceeds(admission, log);
-        if (gc_offers_find(admission->estimator, &admission->request, &admission->budget,
-                           &admission->offers) == GC_OK)
-            say_offers(admission, log);
+        log_exceeds(admission, log);
+        if (gc_fit_suggest(admission->estimator, &admission->request, &admission->budget,
+                           &admission->suggestions) == GC_OK)
+            log_suggestions(admission, log);
     }
-    say_notes(admission, log);
+    log_notes(admission, log);
 }
 
 /* ---- the decision ---- */
 
-/* A device that is not there has no room. */
-static void take_devices(struct gc_admission_state *admission,
-                         const struct gc_admission_devices *devices)
+/* A missing device has a budget of 0. */
+static void set_budgets(struct gc_admission_state *admission,
+                        const struct gc_admission_devices *devices)
 {
     uint64_t context = 0;
     gc_estimate_budget_set_all(&admission->budget, 0);
@@ -241,21 +242,21 @@ static enum gc_admission_verdict decide(struct gc_admission_state *admission,
 {
     const bool is_silent = admission->options->gate == GC_ADMISSION_OFF;
     const uint64_t context = admission->request.context_bytes;
-    take_devices(admission, devices);
+    set_budgets(admission, devices);
     if (admission->estimator != NULL && admission->request.context_bytes != context) {
         const enum gc_status status =
             gc_estimator_run(admission->estimator, &admission->request, &admission->estimate);
         if (status != GC_OK)
-            give_up(admission, status);
+            fail(admission, status);
     }
     if (admission->estimator == NULL) {
         gc_log_write(log, is_silent ? GC_LOG_INFO : GC_LOG_ERROR, "GPUCACHE_MODEL: %s",
                      admission->why);
         return GC_ADMISSION_UNREADABLE;
     }
-    gc_fits(&admission->estimate, &admission->budget, &admission->fit);
+    gc_fit_check(&admission->estimate, &admission->budget, &admission->fit);
     if (!is_silent)
-        say(admission, log);
+        log_decision(admission, log);
     return admission->fit.fits ? GC_ADMISSION_FITS : GC_ADMISSION_EXCEEDS;
 }
 
@@ -301,4 +302,19 @@ bool gc_admission_describe(const struct gc_admission_state *admission,
         estimate->devices[i].budget_bytes = admission->budget.device_bytes[i];
     }
     return true;
+}
+
+/* The entry point of libgpucache-model.so. */
+__attribute__((visibility("default"))) gc_model_module_entry gpucache_model_module;
+
+const struct gc_model_module *gpucache_model_module(void)
+{
+    static const struct gc_model_module module = {
+        .key = GC_MODEL_MODULE_KEY,
+        .open = gc_admission_open,
+        .device_count = gc_admission_device_count,
+        .decide = gc_admission_decide,
+        .describe = gc_admission_describe,
+    };
+    return &module;
 }

@@ -1,5 +1,5 @@
-/* Names to keys, values into their places, a model's metadata into its configuration; then what a
- * family means by an absent value. */
+/* Reads a model's metadata into its configuration: names to keys, values to fields; then the
+ * family's defaults for absent values. */
 #include "core/estimator/arch.h"
 
 #include "core/estimator/notes.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Which list a key has; rows without one say GC_ARCH_LIST_COUNT. */
+/* The list of each key; GC_ARCH_LIST_COUNT for keys without one. */
 #define LIST_INDEX_NUMBER(name) GC_ARCH_LIST_COUNT
 #define LIST_INDEX_FLAG(name) GC_ARCH_LIST_COUNT
 #define LIST_INDEX_WORD(name) GC_ARCH_LIST_COUNT
@@ -39,11 +39,11 @@ const struct gc_arch_key_row *gc_arch_key_row(enum gc_arch_key key)
 #define TEXT_OBJECTS                                                                               \
     "config, text_config, llm_config, language_config, language_model, thinker_config, decoder"
 
-/* What counts most is a name in the deepest object; then its place in the table's row. */
+/* Rank of a name: the deepest object counts most, then the position in the table's row. */
 #define RANK_OBJECT 64
 #define RANK_NAME 32
 
-/* Drops the objects of a language model from the front, and says how many there were. */
+/* Strips a language model's objects from the front; returns their number. */
 static unsigned strip_objects(const char **name, size_t *length)
 {
     unsigned depth = 0;
@@ -57,8 +57,7 @@ static unsigned strip_objects(const char **name, size_t *length)
     }
 }
 
-/* GGUF's names begin with the architecture, which may be any word; those of all begin with
- * "general". */
+/* GGUF names begin with the architecture, which may be any word; general ones with "general". */
 static bool strip_architecture(const char **name, size_t *length)
 {
     static const char general[] = "general.";
@@ -105,7 +104,7 @@ static const struct kind_word kind_words[] = {
     {"full_attention", GC_ARCH_KIND_FULL},
     {"sliding_attention", GC_ARCH_KIND_WINDOW},
     {"chunked_attention", GC_ARCH_KIND_CHUNK},
-    {"indexed_attention", GC_ARCH_KIND_FULL}, /* reads few of the tokens, keeps all */
+    {"indexed_attention", GC_ARCH_KIND_FULL}, /* reads few tokens but keeps all */
     {"attention", GC_ARCH_KIND_ATTENTION},
     {"mamba", GC_ARCH_KIND_STATE},
     {"mamba2", GC_ARCH_KIND_STATE},
@@ -215,8 +214,7 @@ enum gc_status gc_arch_config_set(struct gc_arch *config, const struct gc_arch_p
     enum gc_status status;
     if (place->rank < field->rank || value->type == GC_ARCH_VALUE_NULL)
         return GC_OK;
-    /* A decoder that stands in an object of its own says that it is no encoder: what is around it
-     * has one all the same. */
+    /* A decoder's own object has is_encoder_decoder false; the outer model still has an encoder. */
     if (place->key == GC_ARCH_ENCODER_DECODER && field->known && field->value != 0)
         return GC_OK;
     field->rank = place->rank;
@@ -312,8 +310,8 @@ static struct gc_arch_value value_of(const struct gc_meta_value *meta)
     return value;
 }
 
-static enum gc_status take(struct gc_arch *arch, const struct gc_arch_place *place,
-                           const struct gc_meta_value *meta)
+static enum gc_status set_from_meta(struct gc_arch *arch, const struct gc_arch_place *place,
+                                    const struct gc_meta_value *meta)
 {
     if (meta->kind != GC_META_ARRAY) {
         const struct gc_arch_value value = value_of(meta);
@@ -330,7 +328,7 @@ static enum gc_status take(struct gc_arch *arch, const struct gc_arch_place *pla
     return GC_OK;
 }
 
-static void note_refused(struct gc_notes *notes, const char *name, enum gc_arch_key key)
+static void note_rejected(struct gc_notes *notes, const char *name, enum gc_arch_key key)
 {
     char shown[80];
     char accepts[GC_ARCH_ACCEPTS_BYTES];
@@ -353,7 +351,7 @@ static const struct family_row family_rows[] = {
 #undef GC_ARCH_FAMILY
 };
 
-/* A pattern means nothing without its window, or where the layers are named one by one. */
+/* A pattern has no meaning without its window, or if each layer is named. */
 static bool is_needed(const struct gc_arch *arch, enum gc_arch_key key)
 {
     if (gc_arch_known(arch, key))
@@ -369,6 +367,46 @@ static bool is_needed(const struct gc_arch *arch, enum gc_arch_key key)
     return key != GC_ARCH_MULTI_QUERY || !gc_arch_known(arch, GC_ARCH_KV_HEADS);
 }
 
+/* ---- encoder and decoder ---- */
+
+bool gc_arch_is_pair(const struct gc_arch *arch)
+{
+    static const char types[] =
+        "t5, mt5, umt5, bart, mbart, plbart, blenderbot, blenderbot-small, pegasus, marian, "
+        "m2m_100, whisper";
+    const size_t length = strlen(arch->type);
+    return gc_arch_number(arch, GC_ARCH_ENCODER_DECODER, 0) != 0 && length > 0 &&
+           gc_text_find_word(types, arch->type, length) >= 0;
+}
+
+/* Sets `shared` to the decoder's own value where the configuration has one. */
+static void override_from(struct gc_arch *arch, enum gc_arch_key shared, enum gc_arch_key own)
+{
+    if (gc_arch_known(arch, own))
+        arch->fields[shared] =
+            (struct gc_arch_field){.value = arch->fields[own].value, .known = true};
+}
+
+/* A value given once for both is the encoder's too. */
+static void default_to(struct gc_arch *arch, enum gc_arch_key own, enum gc_arch_key shared)
+{
+    if (!gc_arch_known(arch, own) && gc_arch_known(arch, shared))
+        arch->fields[own] =
+            (struct gc_arch_field){.value = arch->fields[shared].value, .known = true};
+}
+
+static void complete_pair(struct gc_arch *arch)
+{
+    if (!gc_arch_is_pair(arch))
+        return;
+    default_to(arch, GC_ARCH_ENCODER_HEADS, GC_ARCH_HEADS);
+    default_to(arch, GC_ARCH_ENCODER_INTERMEDIATE, GC_ARCH_INTERMEDIATE);
+    override_from(arch, GC_ARCH_LAYER_COUNT, GC_ARCH_DECODER_LAYERS);
+    override_from(arch, GC_ARCH_HEADS, GC_ARCH_DECODER_HEADS);
+    override_from(arch, GC_ARCH_INTERMEDIATE, GC_ARCH_DECODER_INTERMEDIATE);
+    override_from(arch, GC_ARCH_POSITIONS, GC_ARCH_TARGET_POSITIONS);
+}
+
 void gc_arch_complete(struct gc_arch *arch, struct gc_notes *notes)
 {
     const size_t length = strlen(arch->type);
@@ -379,10 +417,10 @@ void gc_arch_complete(struct gc_arch *arch, struct gc_notes *notes)
             !is_needed(arch, row->key))
             continue;
         arch->fields[row->key] = (struct gc_arch_field){.value = row->value, .known = true};
-        gc_notes_add(notes, gc_arch_key_row(row->key)->text, ": not told, ",
+        gc_notes_add(notes, gc_arch_key_row(row->key)->text, ": not given, ",
                      gc_note_number(row->value, number), " as ", arch->type, " has it", NULL);
     }
-    gc_arch_complete_pair(arch);
+    complete_pair(arch);
 }
 
 /* ---- the whole ---- */
@@ -395,9 +433,9 @@ static void note_dtype(const struct gc_arch *arch, struct gc_notes *notes)
     const struct gc_dtype_info *info = gc_dtype_get_info(dtype);
     if (length > 0 &&
         (dtype == GC_DTYPE_NONE || info->kind != GC_DTYPE_CLASS_FLOAT || info->block_elements != 1))
-        gc_notes_add(
-            notes, "torch_dtype ", gc_text_printable(arch->dtype, length, shown, sizeof(shown)),
-            ": no type that one computes in; the weights' own is taken, if it is one", NULL);
+        gc_notes_add(notes, "torch_dtype ",
+                     gc_text_printable(arch->dtype, length, shown, sizeof(shown)),
+                     ": not a type to compute in; the weights' type is taken, if it is one", NULL);
 }
 
 static void read_vocabulary(const struct gc_model *model, struct gc_arch *arch)
@@ -409,7 +447,7 @@ static void read_vocabulary(const struct gc_model *model, struct gc_arch *arch)
     arch->fields[GC_ARCH_VOCAB] = (struct gc_arch_field){.value = words->count, .known = true};
 }
 
-/* The keys are of nested objects: "vision_config.hidden_size". */
+/* True if there are keys of a nested object: "vision_config.hidden_size". */
 static bool has_section(const struct gc_model *model, const char *prefix)
 {
     const size_t length = strlen(prefix);
@@ -433,14 +471,14 @@ static bool has_packed_weights(const struct gc_model *model)
     return false;
 }
 
-/* Values of single layers: "per_layer_config.05.head_dim". */
+/* True if there are values of single layers: "per_layer_config.05.head_dim". */
 static bool has_own_layers(const struct gc_model *model)
 {
     return has_section(model, "per_layer_config.") ||
            has_section(model, "text_config.per_layer_config.");
 }
 
-/* What the figures do not say by themselves. */
+/* Notes on parts of the model that the figures do not cover. */
 static void note_beyond(const struct gc_model *model, struct gc_notes *notes)
 {
     if (has_section(model, "vision_config.") || has_section(model, "audio_config."))
@@ -477,8 +515,8 @@ void gc_arch_read(const struct gc_model *model, struct gc_arch *arch, struct gc_
         const struct gc_meta *meta = &model->metas[i];
         struct gc_arch_place place;
         if (gc_arch_key_find(names, meta->key, strlen(meta->key), &place) &&
-            take(arch, &place, &meta->value) != GC_OK)
-            note_refused(notes, meta->key, place.key);
+            set_from_meta(arch, &place, &meta->value) != GC_OK)
+            note_rejected(notes, meta->key, place.key);
     }
     read_vocabulary(model, arch);
     gc_arch_complete(arch, notes);

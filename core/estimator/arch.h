@@ -1,10 +1,10 @@
-/* A model's configuration as its file says it: each value with a flag whether it was said at all.
+/* A model's configuration as in its file: each value with a flag whether the file has it.
  *
- * The names that config.json and GGUF metadata use stand in arch_keys.def. Nothing is derived or
- * assumed here; layers.h makes layers of it.
+ * arch_keys.def has the names in config.json and in GGUF metadata. Only arch_families.def adds
+ * defaults; layers.h derives the layers.
  *
  * A plain structure without pointers, about 50 KiB: too large for a stack. Nothing here allocates;
- * all is thread-safe as far as the structure is not shared. */
+ * thread-safe if the structure is not shared. */
 #ifndef GC_ESTIMATOR_ARCH_H
 #define GC_ESTIMATOR_ARCH_H
 
@@ -26,7 +26,7 @@ enum gc_arch_key {
     GC_ARCH_KEY_COUNT
 };
 
-/* Lists and words have room of their own. */
+/* Lists and words are stored outside the fields. */
 #define GC_ARCH_LIST_NUMBER(name)
 #define GC_ARCH_LIST_FLAG(name)
 #define GC_ARCH_LIST_WORD(name)
@@ -49,17 +49,17 @@ enum gc_arch_key_type {
     GC_ARCH_TYPE_WORD,
 };
 
-/* What a layer is, of the words that configurations use. */
+/* The kind of a layer, from the words in configurations. */
 enum gc_arch_kind {
-    GC_ARCH_KIND_UNKNOWN,   /* a word that is not known here */
+    GC_ARCH_KIND_UNKNOWN,   /* an unknown word */
     GC_ARCH_KIND_FULL,      /* attention to the whole context */
     GC_ARCH_KIND_WINDOW,    /* attention to a sliding window */
     GC_ARCH_KIND_CHUNK,     /* attention within a chunk */
-    GC_ARCH_KIND_ATTENTION, /* attention; the windows' keys say which */
+    GC_ARCH_KIND_ATTENTION, /* attention; the window keys decide the kind */
     GC_ARCH_KIND_STATE, /* a state of fixed size: state space, linear attention, a recurrent unit */
     GC_ARCH_KIND_CONVOLUTION,
-    GC_ARCH_KIND_DENSE,   /* feed-forward alone */
-    GC_ARCH_KIND_EXPERTS, /* experts alone */
+    GC_ARCH_KIND_DENSE,   /* feed-forward only */
+    GC_ARCH_KIND_EXPERTS, /* experts only */
     GC_ARCH_KIND_HYBRID,  /* state and attention in one layer */
 };
 
@@ -95,21 +95,21 @@ enum gc_arch_names {
     GC_ARCH_NAMES_GGUF, /* "llama.block_count" */
 };
 
-/* Where a value belongs, and how much its name counts: a name in the language model's own object
- * counts more than the same one outside, an earlier one in the table more than a later one. */
+/* The key of a name, and the name's rank: a name in the language model's own object outranks the
+ * same name outside, an earlier name in the table outranks a later one. */
 struct gc_arch_place {
     enum gc_arch_key key;
     uint8_t rank;
 };
 
-/* False if nobody here wants to know this name. Thread-safe, as are all here. */
+/* False if no key has this name. */
 bool gc_arch_key_find(enum gc_arch_names names, const char *name, size_t length,
                       struct gc_arch_place *place);
 enum gc_arch_value_type {
     GC_ARCH_VALUE_UINT,
     GC_ARCH_VALUE_BOOL,
-    GC_ARCH_VALUE_TEXT,  /* not closed by NUL */
-    GC_ARCH_VALUE_NULL,  /* said to be none: the value stays unknown */
+    GC_ARCH_VALUE_TEXT,  /* not NUL-terminated */
+    GC_ARCH_VALUE_NULL,  /* null in the file: the value stays unknown */
     GC_ARCH_VALUE_OTHER, /* a negative number, a fraction, an object */
 };
 
@@ -122,12 +122,11 @@ struct gc_arch_value {
 
 #define GC_ARCH_SINGLE UINT32_MAX
 
-/* Takes one value, or item `index` of a list, counted from 0 and given in order (the first drops
- * what was there); GC_ARCH_SINGLE for a value outside a list. What a name of higher rank said
- * stays.
- * GC_FORMAT if the value is of a kind that the key does not take, GC_OUT_OF_RANGE if it leaves the
- * row's range or the list is too long; the key is unknown then. The caller says so with its place:
- * gc_arch_key_accepts tells what would have been taken. */
+/* Sets one value, or item `index` of a list, counted from 0 and given in order (item 0 clears the
+ * list); GC_ARCH_SINGLE for a value outside a list. A value from a name of higher rank stays.
+ * GC_FORMAT if the key does not accept this type of value, GC_OUT_OF_RANGE if the value is out of
+ * the row's range or the list is too long; the key is then unknown. The caller reports it, with
+ * gc_arch_key_accepts for the accepted form. */
 enum gc_status gc_arch_config_set(struct gc_arch *config, const struct gc_arch_place *place,
                                   uint32_t index, const struct gc_arch_value *value) GC_CHECKED;
 
@@ -140,7 +139,7 @@ static inline bool gc_arch_known(const struct gc_arch *config, enum gc_arch_key 
     return config->fields[key].known;
 }
 
-/* The value; `otherwise` where it is not known. A list's value is 0. */
+/* The value; `otherwise` if unknown. A list's value is 0. */
 static inline uint64_t gc_arch_number(const struct gc_arch *config, enum gc_arch_key key,
                                       uint64_t otherwise)
 {
@@ -150,25 +149,25 @@ static inline uint64_t gc_arch_number(const struct gc_arch *config, enum gc_arch
 /* The items of a LAYERS, INDEXES or KINDS key, *count of them; NULL and 0 if there is no list. */
 const uint32_t *gc_arch_items(const struct gc_arch *config, enum gc_arch_key key, uint32_t *count);
 
-/* What a LAYERS key says of layer `index`; false if it is unknown or its list is too short. */
+/* The value of a LAYERS key for layer `index`; false if it is unknown or its list is too short. */
 bool gc_arch_layer_number(const struct gc_arch *config, enum gc_arch_key key, uint32_t index,
                           uint64_t *value);
 
 /* A model's metadata into its configuration. */
 
-/* `arch` must be zeroed. Values that cannot be taken are left out, each with a note: its name, what
- * is accepted. Then the family's own meaning of what is absent is filled in (arch_families.def),
- * with a note each. */
+/* `arch` must be zeroed. Invalid values are skipped, each with a note of its name and the accepted
+ * form. Then the family's defaults for absent values are set (arch_families.def), with a note each.
+ */
 void gc_arch_read(const struct gc_model *model, struct gc_arch *arch, struct gc_notes *notes);
 
-/* A note where all tensors are of adapters (LoRA, IA3): the base model is another file's. */
+/* Adds a note if all tensors are of adapters (LoRA, IA3): the base model is in another file. */
 void gc_arch_note_adapters(const struct gc_model *model, struct gc_notes *notes);
 
-/* The family's meaning alone; for configurations that were made by hand. */
+/* Sets the family's defaults only; for configurations made by hand. */
 void gc_arch_complete(struct gc_arch *arch, struct gc_notes *notes);
 
-/* Inside: where encoder and decoder are told apart, the decoder's values become those of the model.
- */
-void gc_arch_complete_pair(struct gc_arch *arch);
+/* True for families of an encoder and a decoder whose decoder is a plain stack with cross attention
+ * of as many heads in each layer, as their configuration classes have it. */
+bool gc_arch_is_pair(const struct gc_arch *arch);
 
 #endif

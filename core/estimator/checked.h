@@ -1,4 +1,4 @@
-/* Products and sums that remember whether one of them passed 64 bits. */
+/* Saturating products and sums that remember whether one of them overflowed 64 bits. */
 #ifndef GC_CHECKED_SUM_H
 #define GC_CHECKED_SUM_H
 

@@ -1,4 +1,4 @@
-/* The estimate: types, work, devices one by one, overhead, what is not known. */
+/* The estimate: types, load, devices one by one, overhead, unknown parts. */
 #include "core/estimator/estimate.h"
 #include "core/base/host_mem.h"
 #include "core/estimator/arch.h"
@@ -45,15 +45,15 @@ void gc_estimator_close(struct gc_estimator *estimator)
 static void note_layers(struct gc_estimator *estimator)
 {
     const uint32_t named = estimator->weights.layer_count;
-    char told[GC_NOTE_NUMBER_BYTES];
+    char given[GC_NOTE_NUMBER_BYTES];
     char found[GC_NOTE_NUMBER_BYTES];
     if (estimator->has_layers && named > 0 && named < estimator->layers.count)
-        gc_notes_add(&estimator->notes, "the configuration tells of ",
-                     gc_note_number(estimator->layers.count, told), " layers, the tensors of ",
+        gc_notes_add(&estimator->notes, "the configuration has ",
+                     gc_note_number(estimator->layers.count, given), " layers, the tensors have ",
                      gc_note_number(named, found), NULL);
 }
 
-/* The file that is the graph: of a folder the one in it, not the external data beside it. */
+/* The ONNX file itself: in a folder the one model file, not its external data. */
 static const char *network_path(const struct gc_model *model)
 {
     static const char ending[] = ".onnx";
@@ -67,13 +67,13 @@ static const char *network_path(const struct gc_model *model)
     return model->path;
 }
 
-/* What is wrong with it is a note: weights and inputs are known all the same. */
+/* A graph that cannot be read is a note: weights and inputs are still known. */
 static void open_network(struct gc_estimator *estimator)
 {
     struct gc_model_error error;
     if (estimator->graph != NULL &&
         gc_graph_open(network_path(estimator->graph), NULL, &estimator->network, &error) != GC_OK)
-        gc_notes_add(&estimator->notes, "the graph cannot be followed: ", error.text, NULL);
+        gc_notes_add(&estimator->notes, "the graph cannot be read: ", error.text, NULL);
 }
 
 enum gc_status gc_estimator_open(const struct gc_model *model, enum gc_dtype dtype,
@@ -121,15 +121,15 @@ struct unknown_rule {
 
 static const struct unknown_rule unknown_rules[] = {
     {GC_UNKNOWN_LAYERS, WORK_PARTS | BIT(GC_ESTIMATE_state),
-     "how many layers there are is not told: KV cache, state and activations are not counted"},
+     "the number of layers is unknown: KV cache, state and activations are not counted"},
     {GC_UNKNOWN_KV, BIT(GC_ESTIMATE_kv_cache),
-     "what the layers keep of keys and values is not wholly told: the KV cache is a lower bound"},
+     "keys and values of some layers are unknown: the KV cache is a lower bound"},
     {GC_UNKNOWN_STATE, BIT(GC_ESTIMATE_state),
-     "the size of the layers' state is not told: state is a lower bound"},
+     "the size of the layers' state is unknown: state is a lower bound"},
     {GC_UNKNOWN_WIDTHS, BIT(GC_ESTIMATE_activation) | BIT(GC_ESTIMATE_attention_workspace),
-     "widths of the layers are not told: activations are a lower bound"},
+     "widths of the layers are unknown: activations are a lower bound"},
     {GC_UNKNOWN_VOCAB, BIT(GC_ESTIMATE_activation),
-     "the size of the vocabulary is not told: logits are not counted"},
+     "the size of the vocabulary is unknown: logits are not counted"},
     {GC_UNKNOWN_KINDS, WORK_PARTS | BIT(GC_ESTIMATE_state), NULL},
     {GC_UNKNOWN_ENCODER, WORK_PARTS, NULL},
 };
@@ -146,7 +146,7 @@ static void add_unknown(const struct gc_estimator *estimator, struct gc_estimate
     }
 }
 
-/* A model without layers that are known: only its weights. */
+/* A model without known layers: only its weights count. */
 static void add_unknown_model(struct gc_estimate *estimate)
 {
     estimate->unknown_parts |= WORK_PARTS | BIT(GC_ESTIMATE_state) | BIT(GC_ESTIMATE_input);
@@ -157,7 +157,7 @@ static void add_unknown_model(struct gc_estimate *estimate)
         NULL);
 }
 
-/* Overhead is a share of the rest: it is not counted as known or unknown. */
+/* Overhead is a fraction of the other parts: it counts neither as known nor as unknown. */
 static void set_coverage(struct gc_estimate *estimate)
 {
     uint32_t known = 0;
@@ -186,7 +186,7 @@ static void set_tokens(const struct gc_estimator *estimator,
     if (estimate->seq_len == 0 && estimator->has_layers && positions == 0 &&
         estimator->layers.has_kv_cache) {
         estimate->unknown_parts |= WORK_PARTS | BIT(GC_ESTIMATE_input);
-        gc_notes_add(&estimate->notes, "the largest context is not told: name one", NULL);
+        gc_notes_add(&estimate->notes, "the largest context is unknown: name one", NULL);
     }
     if (positions > 0 && request->seq_len > positions)
         gc_notes_add(&estimate->notes, "the context is longer than the model's own", NULL);
@@ -243,7 +243,7 @@ static void note_experts(const struct gc_estimator *estimator,
         return;
     gc_notes_add(&estimate->notes,
                  estimator->weights.expert_bytes > 0
-                     ? "how many experts a layer has is not told: all are counted as resident"
+                     ? "the number of experts of a layer is unknown: all are counted as resident"
                      : "there are no experts: all weights are resident",
                  NULL);
 }
@@ -287,6 +287,102 @@ static enum gc_status run_devices(const struct gc_estimator *estimator,
     return GC_OK;
 }
 
+/* ---- the types a model runs in: the requested ones, else its own ---- */
+
+static bool is_computed_in(enum gc_dtype dtype)
+{
+    return dtype == GC_DTYPE_F16 || dtype == GC_DTYPE_BF16 || dtype == GC_DTYPE_F32 ||
+           dtype == GC_DTYPE_F64;
+}
+
+/* Weights in fewer bits, in blocks or as integers are unpacked for computation. */
+static bool can_be_activations(enum gc_dtype asked)
+{
+    if (asked == GC_DTYPE_NONE)
+        return false;
+    const struct gc_dtype_info *info = gc_dtype_get_info(asked);
+    return info->kind == GC_DTYPE_CLASS_FLOAT && info->block_elements == 1;
+}
+
+/* The configuration's type, else that of most weights, if it is a type for computation. */
+static enum gc_dtype own_dtype(const struct gc_estimator *estimator)
+{
+    const char *word = estimator->arch.dtype;
+    const enum gc_dtype given = gc_dtype_from_word(word, strlen(word));
+    if (word[0] != '\0' && can_be_activations(given))
+        return given;
+    return is_computed_in(estimator->main_dtype) ? estimator->main_dtype : GC_DTYPE_NONE;
+}
+
+#define DTYPE_PARTS                                                                                \
+    (1U << GC_ESTIMATE_state | 1U << GC_ESTIMATE_activation | 1U << GC_ESTIMATE_attention_workspace)
+
+static void set_dtype(const struct gc_estimator *estimator, enum gc_dtype asked,
+                      struct gc_estimate *estimate)
+{
+    const bool is_taken = can_be_activations(asked) && estimator->graph == NULL;
+    estimate->dtype = asked;
+    if (!is_taken)
+        estimate->dtype = estimator->is_gguf ? GC_DTYPE_F32 : own_dtype(estimator);
+    if (!estimator->has_layers || is_taken)
+        return;
+    if (asked != GC_DTYPE_NONE && estimate->dtype != GC_DTYPE_NONE) {
+        gc_notes_add(&estimate->notes, gc_dtype_name(asked),
+                     ": not a type to compute in; activations are taken as ",
+                     gc_dtype_name(estimate->dtype), NULL);
+    } else if (estimator->is_gguf) {
+        gc_notes_add(&estimate->notes,
+                     "activations are taken as f32, as llama.cpp computes them; --dtype names "
+                     "another type",
+                     NULL);
+    } else if (estimate->dtype == GC_DTYPE_NONE) {
+        estimate->unknown_parts |= DTYPE_PARTS;
+        gc_notes_add(&estimate->notes,
+                     "the type of activations is unknown: they are not counted; --dtype names one",
+                     NULL);
+    }
+}
+
+static void set_kv_dtype(const struct gc_estimator *estimator,
+                         const struct gc_estimate_request *request, enum gc_dtype asked,
+                         struct gc_estimate *estimate)
+{
+    estimate->kv_dtype = request->kv_dtype != GC_DTYPE_NONE ? request->kv_dtype : asked;
+    if (estimate->kv_dtype != GC_DTYPE_NONE) {
+        if (request->kv_dtype == GC_DTYPE_NONE && estimator->has_layers &&
+            !can_be_activations(asked))
+            gc_notes_add(&estimate->notes, "keys and values are taken as ", gc_dtype_name(asked),
+                         ", as the weights are; --kv-dtype names another type", NULL);
+        return;
+    }
+    estimate->kv_dtype = estimator->is_gguf ? GC_DTYPE_F16 : own_dtype(estimator);
+    if (!estimator->has_layers)
+        return;
+    if (estimator->is_gguf) {
+        gc_notes_add(&estimate->notes,
+                     "keys and values are taken as f16, as llama.cpp keeps them; --kv-dtype names "
+                     "another type",
+                     NULL);
+    } else if (estimate->kv_dtype == GC_DTYPE_NONE) {
+        estimate->unknown_parts |= 1U << GC_ESTIMATE_kv_cache;
+        gc_notes_add(&estimate->notes,
+                     "the type of keys and values is unknown: they are not counted; --kv-dtype "
+                     "names one",
+                     NULL);
+    }
+}
+
+static void set_dtypes(const struct gc_estimator *estimator,
+                       const struct gc_estimate_request *request, struct gc_estimate *estimate)
+{
+    const enum gc_dtype asked =
+        request->dtype != GC_DTYPE_NONE ? request->dtype : estimator->weight_dtype;
+    set_dtype(estimator, asked, estimate);
+    set_kv_dtype(estimator, request, asked, estimate);
+}
+
+/* ---- the whole ---- */
+
 enum gc_status gc_estimator_run(const struct gc_estimator *estimator,
                                 const struct gc_estimate_request *request,
                                 struct gc_estimate *estimate)
@@ -296,7 +392,7 @@ enum gc_status gc_estimator_run(const struct gc_estimator *estimator,
         return status;
     set_facts(estimator, request, estimate);
     set_tokens(estimator, request, estimate);
-    gc_estimate_dtypes(estimator, request, estimate);
+    set_dtypes(estimator, request, estimate);
     if (estimator->has_no_weights && estimator->graph == NULL) {
         estimate->unknown_parts |= BIT(GC_ESTIMATE_weight);
         gc_notes_add(&estimate->notes, "there are no tensors: weights are not counted", NULL);

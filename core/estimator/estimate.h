@@ -1,12 +1,12 @@
 /* The device memory that a model needs to run, part by part.
  *
- * An estimator is made once for a model and asked many times; asking takes a pass over the layers
- * and no memory, of an ONNX graph a plan of its memory. Weights, KV cache and states are exact for
- * what is known; activations, inputs and overhead follow the stated rules of parts.h. What is not
- * known is a bit in `unknown` and a note, and the figure is then a lower bound. All arithmetic is
+ * An estimator is made once for a model and run many times; a run takes one pass over the layers
+ * and no memory, or for an ONNX graph a plan of its memory. Weights, KV cache and states are exact
+ * for known parts; activations, inputs and overhead follow the rules in formulas.h. An unknown part
+ * is a bit in `unknown_parts` and a note, and the figure is then a lower bound. All arithmetic is
  * checked.
  *
- * Thread-safe as far as each thread has its own results; of an ONNX graph one thread asks at a
+ * Thread-safe with a result per thread; an ONNX graph's estimator may be run by one thread at a
  * time. Needs no device. */
 #ifndef GC_ESTIMATE_H
 #define GC_ESTIMATE_H
@@ -19,28 +19,28 @@
 #define GC_ESTIMATE_COUNT_MAX UINT64_C(1000000000) /* sequences, tokens */
 #define GC_ESTIMATE_ALL_EXPERTS UINT64_MAX
 
-/* What a context takes with lazy loading, where it has not been measured. */
+/* Size of a CUDA context with lazy loading, if it has not been measured. */
 #define GC_ESTIMATE_CONTEXT_BYTES (UINT64_C(300) << 20)
-/* 1.1, as millionths above 1. */
+/* A factor of 1.1, as millionths above 1. */
 #define GC_ESTIMATE_OVERHEAD_MILLIONTHS 100000
 
 enum gc_split {
-    GC_SPLIT_LAYERS, /* each device has as many layers as the others, or one less */
-    GC_SPLIT_TENSOR, /* each device has a share of every layer */
+    GC_SPLIT_LAYERS, /* whole layers; devices differ by at most one layer */
+    GC_SPLIT_TENSOR, /* each device has a part of every layer */
 };
 
 struct gc_estimate_request {
     uint64_t batch;           /* sequences; at least 1 */
     uint64_t seq_len;         /* tokens of each, those to come included; 0: the model's largest */
-    uint64_t chunk_tokens;    /* computed at once of each; 0: all */
+    uint64_t chunk_tokens;    /* tokens of each computed at once; 0: all */
     enum gc_dtype dtype;      /* of activations; GC_DTYPE_NONE: the model's own */
     enum gc_dtype kv_dtype;   /* GC_DTYPE_NONE: dtype, else the model's own */
     bool scores_materialised; /* attention writes out its scores */
     enum gc_split split;
     uint32_t device_count;        /* at least 1 */
-    uint64_t overhead_millionths; /* of the other parts' sum, added to it */
-    uint64_t context_bytes;       /* on each device, before anything is allocated */
-    uint64_t resident_experts;    /* of each layer; the rest is kept elsewhere */
+    uint64_t overhead_millionths; /* fraction of the other parts' sum, added to it */
+    uint64_t context_bytes;       /* on each device, before any allocation */
+    uint64_t resident_experts;    /* of each layer; the others are not on the device */
     const char *dims;             /* "name=N,…": open dimensions of an ONNX graph; NULL: none */
 };
 
@@ -52,27 +52,27 @@ struct gc_estimate {
     struct gc_estimate_sizes devices[GC_ESTIMATE_DEVICE_MAX];
     uint32_t device_count;
     unsigned unknown_parts;           /* bit i: part i is a lower bound */
-    uint32_t coverage_thousandths;    /* known parts of those that a run has */
+    uint32_t coverage_thousandths;    /* fraction of the parts of a run that is known */
     enum gc_estimate_part overflowed; /* where GC_OVERFLOW happened; else unspecified */
     uint64_t batch;
-    uint64_t seq_len; /* 0: not told by anyone */
+    uint64_t seq_len; /* 0: unknown */
     enum gc_dtype dtype;
     enum gc_dtype kv_dtype;
-    uint64_t experts; /* of each layer that has them; 0: none */
+    uint64_t experts; /* of each layer with experts; 0: none */
     uint64_t resident_experts;
     uint32_t expert_layer_count;
     uint64_t parameters;
     uint64_t tensor_count;
-    uint64_t positions; /* the model's largest context; 0: not told */
+    uint64_t positions; /* the model's largest context; 0: unknown */
     struct gc_notes notes;
 };
 
 struct gc_estimator;
 
-/* `dtype`: what floating-point weights are taken to be, GC_DTYPE_NONE for what they are. The model
- * may be closed before the estimator only if it is no ONNX graph.
- * GC_NO_HOST_MEMORY; GC_OVERFLOW: the weights do not fit in 64 bits; GC_NOT_SUPPORTED: that type
- * has no fixed size. The model's warnings are among the notes of every estimate. */
+/* `dtype`: the type floating-point weights are counted in; GC_DTYPE_NONE for their own. The model
+ * may be closed before the estimator, unless it is an ONNX graph. GC_NO_HOST_MEMORY; GC_OVERFLOW:
+ * the weights do not fit in 64 bits; GC_NOT_SUPPORTED: that type has no fixed size. The model's
+ * warnings are among the notes of every estimate. */
 enum gc_status gc_estimator_open(const struct gc_model *model, enum gc_dtype dtype,
                                  struct gc_estimator **estimator) GC_CHECKED;
 void gc_estimator_close(struct gc_estimator *estimator); /* NULL: nothing */

@@ -1,4 +1,4 @@
-/* Inside the estimator: what is kept of a model between questions. */
+/* Internal to the estimator: the state kept between runs. */
 #ifndef GC_ESTIMATOR_H
 #define GC_ESTIMATOR_H
 
@@ -10,22 +10,17 @@
 
 struct gc_estimator {
     const struct gc_model *graph; /* of an ONNX model; else NULL */
-    struct gc_graph *network;     /* the same, node by node; NULL where it cannot be followed */
-    bool has_layers;              /* a configuration was there */
+    struct gc_graph *network;     /* its graph of nodes; NULL if it could not be read */
+    bool has_layers;              /* the model has a configuration */
     bool is_gguf;
     bool has_no_weights;        /* the file has no tensors */
     enum gc_dtype main_dtype;   /* of the weights; GC_DTYPE_NONE */
-    enum gc_dtype weight_dtype; /* asked for; GC_DTYPE_NONE */
+    enum gc_dtype weight_dtype; /* requested by the caller; GC_DTYPE_NONE */
     struct gc_notes notes;
     struct gc_arch arch;
     struct gc_layers layers;
     struct gc_weights weights;
 };
-
-/* The types of the work: as asked for, else as the model says. Adds a note for each that had to be
- * assumed; GC_DTYPE_NONE where nothing says it. */
-void gc_estimate_dtypes(const struct gc_estimator *estimator,
-                        const struct gc_estimate_request *request, struct gc_estimate *estimate);
 
 /* All parts but overhead of one device. GC_OVERFLOW with estimate->overflowed. */
 enum gc_status gc_estimate_device(const struct gc_estimator *estimator,
@@ -33,14 +28,14 @@ enum gc_status gc_estimate_device(const struct gc_estimator *estimator,
                                   const struct gc_estimate_load *work, uint32_t device,
                                   struct gc_estimate *estimate) GC_CHECKED;
 
-/* Inputs, activations and weights that are made of an ONNX graph into the first device's sizes, the
- * open dimensions filled in from the request.
- * Bits of the parts that are not wholly known are set in estimate->unknown_parts. */
+/* Sets the first device's inputs, activations and computed weights of an ONNX graph, with open
+ * dimensions taken from the request. Sets the bits of parts that are not fully known in
+ * estimate->unknown_parts. */
 enum gc_status gc_estimate_graph(const struct gc_estimator *estimator,
                                  const struct gc_estimate_request *request,
                                  struct gc_estimate *estimate) GC_CHECKED;
 
-/* Notes for values of dimensions that the model does not have. `dims` may be NULL. */
+/* Adds notes for values of dimensions that the model does not have. `dims` may be NULL. */
 void gc_estimate_note_dims(const struct gc_estimator *estimator, const char *dims,
                            struct gc_notes *notes);
 

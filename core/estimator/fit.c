@@ -1,7 +1,7 @@
-/* The fit, and suggestions of what would fit. Every part of an estimate grows with batch, context
- * and resident experts, so what fits is a range from the smallest value on. Its end is found by
- * interpolation, then steps that double, then bisection (exponential search): O(log n) estimates,
- * few where the peak grows evenly, since an estimate of a large graph takes its time. */
+/* Whether an estimate fits, and suggestions that would fit. Every part of an estimate grows with
+ * batch, context and resident experts, so the fitting values are a range from the smallest on. Its
+ * end is found by interpolation, then doubling steps, then bisection (exponential search): O(log n)
+ * estimates, fewer where the peak grows evenly, because an estimate of a large graph is slow. */
 #include "core/estimator/fit.h"
 
 #include "core/base/bits.h"
@@ -29,8 +29,8 @@ static enum gc_estimate_part largest_part(const struct gc_estimate_sizes *sizes)
     return (enum gc_estimate_part)largest;
 }
 
-void gc_fits(const struct gc_estimate *estimate, const struct gc_estimate_budget *budget,
-             struct gc_fit *fit)
+void gc_fit_check(const struct gc_estimate *estimate, const struct gc_estimate_budget *budget,
+                  struct gc_fit *fit)
 {
     *fit = (struct gc_fit){.fits = true, .lower_bound = estimate->unknown_parts != 0};
     for (uint32_t i = 0; i < estimate->device_count; i++) {
@@ -60,10 +60,10 @@ struct point {
     uint64_t value;
     bool is_known; /* else the estimate passes 64 bits */
     bool fits;
-    __int128_t room; /* on the device that has least, below 0 where it does not fit */
+    __int128_t room; /* on the device with the least; negative if it does not fit */
 };
 
-static __attribute__((noinline)) struct point look_at(struct search *search, uint64_t value)
+static __attribute__((noinline)) struct point try_value(struct search *search, uint64_t value)
 {
     struct gc_estimate estimate;
     struct point point = {.value = value};
@@ -83,7 +83,7 @@ static __attribute__((noinline)) struct point look_at(struct search *search, uin
 
 static bool fits_at(struct search *search, uint64_t value)
 {
-    return look_at(search, value).fits;
+    return try_value(search, value).fits;
 }
 
 /* `low` fits and `high` does not. */
@@ -99,7 +99,7 @@ static uint64_t width(const struct range *range)
 
 static bool narrow(struct search *search, struct range *range, uint64_t value)
 {
-    const struct point point = look_at(search, value);
+    const struct point point = try_value(search, value);
     *(point.fits ? &range->low : &range->high) = point;
     return point.fits;
 }
@@ -125,19 +125,19 @@ static void gallop(struct search *search, struct range *range)
 }
 
 /* The largest value from `low` to `high` that fits. */
-static struct gc_offer largest(struct search *search, uint64_t low, uint64_t high)
+static struct gc_suggestion largest(struct search *search, uint64_t low, uint64_t high)
 {
-    struct range range = {.low = look_at(search, low)};
+    struct range range = {.low = try_value(search, low)};
     if (!range.low.fits)
-        return (struct gc_offer){.state = GC_OFFER_NOT_ANY};
-    range.high = look_at(search, high);
+        return (struct gc_suggestion){.state = GC_SUGGESTION_NOTHING_FITS};
+    range.high = try_value(search, high);
     if (range.high.fits)
-        return (struct gc_offer){.state = GC_OFFER_ALL, .value = high};
+        return (struct gc_suggestion){.state = GC_SUGGESTION_ALL, .value = high};
     if (width(&range) > 1)
         gallop(search, &range);
     while (width(&range) > 1)
         narrow(search, &range, range.low.value + width(&range) / 2);
-    return (struct gc_offer){.state = GC_OFFER_SOME, .value = range.low.value};
+    return (struct gc_suggestion){.state = GC_SUGGESTION_SOME, .value = range.low.value};
 }
 
 static struct search search_for(const struct gc_estimator *estimator,
@@ -147,46 +147,47 @@ static struct search search_for(const struct gc_estimator *estimator,
     return (struct search){.estimator = estimator, .budget = budget, .request = *request};
 }
 
-/* What does not change the peak is no offer: bounds that fit alike say nothing. */
-static struct gc_offer offer_batch(const struct gc_estimator *estimator,
-                                   const struct gc_estimate_request *request,
-                                   const struct gc_estimate_budget *budget)
+/* No suggestion if the value does not change the peak: both ends fit alike. */
+static struct gc_suggestion suggest_batch(const struct gc_estimator *estimator,
+                                          const struct gc_estimate_request *request,
+                                          const struct gc_estimate_budget *budget)
 {
     struct search search = search_for(estimator, request, budget);
     search.field = &search.request.batch;
-    struct gc_offer offer = largest(&search, 1, GC_ESTIMATE_COUNT_MAX);
-    if (offer.state == GC_OFFER_ALL)
-        offer.state = GC_OFFER_NONE;
-    return offer;
+    struct gc_suggestion suggestion = largest(&search, 1, GC_ESTIMATE_COUNT_MAX);
+    if (suggestion.state == GC_SUGGESTION_ALL)
+        suggestion.state = GC_SUGGESTION_NONE;
+    return suggestion;
 }
 
-static struct gc_offer offer_seq_len(const struct gc_estimator *estimator,
-                                     const struct gc_estimate_request *request,
-                                     const struct gc_estimate_budget *budget)
+static struct gc_suggestion suggest_seq_len(const struct gc_estimator *estimator,
+                                            const struct gc_estimate_request *request,
+                                            const struct gc_estimate_budget *budget)
 {
     struct search search = search_for(estimator, request, budget);
     const uint64_t positions = estimator->layers.positions;
     search.field = &search.request.seq_len;
     if (!estimator->has_layers || estimator->layers.count == 0)
-        return (struct gc_offer){.state = GC_OFFER_NONE};
-    struct gc_offer offer = largest(&search, 1, positions > 0 ? positions : GC_ESTIMATE_COUNT_MAX);
-    if (offer.state == GC_OFFER_ALL && positions == 0)
-        offer.state = GC_OFFER_NONE;
-    return offer;
+        return (struct gc_suggestion){.state = GC_SUGGESTION_NONE};
+    struct gc_suggestion suggestion =
+        largest(&search, 1, positions > 0 ? positions : GC_ESTIMATE_COUNT_MAX);
+    if (suggestion.state == GC_SUGGESTION_ALL && positions == 0)
+        suggestion.state = GC_SUGGESTION_NONE;
+    return suggestion;
 }
 
-static struct gc_offer offer_experts(const struct gc_estimator *estimator,
-                                     const struct gc_estimate_request *request,
-                                     const struct gc_estimate_budget *budget)
+static struct gc_suggestion suggest_experts(const struct gc_estimator *estimator,
+                                            const struct gc_estimate_request *request,
+                                            const struct gc_estimate_budget *budget)
 {
     struct search search = search_for(estimator, request, budget);
     search.field = &search.request.resident_experts;
     if (estimator->layers.experts == 0 || estimator->weights.expert_bytes == 0)
-        return (struct gc_offer){.state = GC_OFFER_NONE};
+        return (struct gc_suggestion){.state = GC_SUGGESTION_NONE};
     return largest(&search, 0, estimator->layers.experts);
 }
 
-/* Types that caches are kept in, from the widest: those of llama.cpp, and 8-bit floats. */
+/* Types of KV caches, widest first: those of llama.cpp, and 8-bit floats. */
 static const enum gc_dtype kv_types[] = {
     GC_DTYPE_F16,  GC_DTYPE_Q8_0, GC_DTYPE_F8_E4M3, GC_DTYPE_Q5_1,
     GC_DTYPE_Q5_0, GC_DTYPE_Q4_1, GC_DTYPE_Q4_0,
@@ -200,63 +201,64 @@ static bool is_smaller(enum gc_dtype a, enum gc_dtype b)
            (uint64_t)other->block_bytes * one->block_elements;
 }
 
-/* What is asked for, as it is. Apart from the search: an estimate takes much of a small stack. */
-struct asked {
+/* The request itself. In a function of its own: an estimate takes much of a small stack. */
+struct request_fit {
     enum gc_status status;
     bool has_cache;
     bool fits;
     enum gc_dtype kv_dtype;
 };
 
-static __attribute__((noinline)) struct asked look_at_request(
+static __attribute__((noinline)) struct request_fit try_request(
     const struct gc_estimator *estimator, const struct gc_estimate_request *request,
     const struct gc_estimate_budget *budget)
 {
     struct gc_estimate estimate;
     struct gc_fit fit;
-    struct asked asked = {.status = gc_estimator_run(estimator, request, &estimate)};
-    if (asked.status != GC_OK)
-        return asked;
-    gc_fits(&estimate, budget, &fit);
-    asked.has_cache = estimate.total.parts[GC_ESTIMATE_kv_cache] > 0;
-    asked.fits = fit.fits;
-    asked.kv_dtype = estimate.kv_dtype;
-    return asked;
+    struct request_fit request_fit = {.status = gc_estimator_run(estimator, request, &estimate)};
+    if (request_fit.status != GC_OK)
+        return request_fit;
+    gc_fit_check(&estimate, budget, &fit);
+    request_fit.has_cache = estimate.total.parts[GC_ESTIMATE_kv_cache] > 0;
+    request_fit.fits = fit.fits;
+    request_fit.kv_dtype = estimate.kv_dtype;
+    return request_fit;
 }
 
-static struct gc_offer offer_kv_dtype(const struct gc_estimator *estimator,
-                                      const struct gc_estimate_request *request,
-                                      const struct gc_estimate_budget *budget,
-                                      const struct asked *asked)
+static struct gc_suggestion suggest_kv_dtype(const struct gc_estimator *estimator,
+                                             const struct gc_estimate_request *request,
+                                             const struct gc_estimate_budget *budget,
+                                             const struct request_fit *request_fit)
 {
     struct search search = search_for(estimator, request, budget);
-    struct gc_offer offer = {.state = GC_OFFER_NONE};
-    if (asked->status != GC_OK || !asked->has_cache)
-        return offer;
-    if (asked->fits)
-        return (struct gc_offer){.state = GC_OFFER_ALL, .value = asked->kv_dtype};
+    struct gc_suggestion suggestion = {.state = GC_SUGGESTION_NONE};
+    if (request_fit->status != GC_OK || !request_fit->has_cache)
+        return suggestion;
+    if (request_fit->fits)
+        return (struct gc_suggestion){.state = GC_SUGGESTION_ALL, .value = request_fit->kv_dtype};
     search.field = &search.request.batch;
     for (size_t i = 0; i < sizeof(kv_types) / sizeof(kv_types[0]); i++) {
-        if (!is_smaller(kv_types[i], asked->kv_dtype))
+        if (!is_smaller(kv_types[i], request_fit->kv_dtype))
             continue;
         search.request.kv_dtype = kv_types[i];
-        offer.state = GC_OFFER_NOT_ANY;
+        suggestion.state = GC_SUGGESTION_NOTHING_FITS;
         if (fits_at(&search, request->batch))
-            return (struct gc_offer){.state = GC_OFFER_SOME, .value = kv_types[i]};
+            return (struct gc_suggestion){.state = GC_SUGGESTION_SOME, .value = kv_types[i]};
     }
-    return offer;
+    return suggestion;
 }
 
-enum gc_status gc_offers_find(const struct gc_estimator *estimator,
+enum gc_status gc_fit_suggest(const struct gc_estimator *estimator,
                               const struct gc_estimate_request *request,
-                              const struct gc_estimate_budget *budget, struct gc_offers *offers)
+                              const struct gc_estimate_budget *budget,
+                              struct gc_suggestions *suggestions)
 {
-    const struct asked asked = look_at_request(estimator, request, budget);
-    if (asked.status != GC_OK && asked.status != GC_OVERFLOW)
-        return asked.status;
-    offers->batch = offer_batch(estimator, request, budget);
-    offers->seq_len = offer_seq_len(estimator, request, budget);
-    offers->resident_experts = offer_experts(estimator, request, budget);
-    offers->kv_dtype = offer_kv_dtype(estimator, request, budget, &asked);
+    const struct request_fit request_fit = try_request(estimator, request, budget);
+    if (request_fit.status != GC_OK && request_fit.status != GC_OVERFLOW)
+        return request_fit.status;
+    suggestions->batch = suggest_batch(estimator, request, budget);
+    suggestions->seq_len = suggest_seq_len(estimator, request, budget);
+    suggestions->resident_experts = suggest_experts(estimator, request, budget);
+    suggestions->kv_dtype = suggest_kv_dtype(estimator, request, budget, &request_fit);
     return GC_OK;
 }

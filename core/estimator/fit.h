@@ -1,4 +1,4 @@
-/* Whether an estimate fits, by how much not, and what would. */
+/* Whether an estimate fits, its deficit, and suggestions that would fit. */
 #ifndef GC_ESTIMATOR_FIT_H
 #define GC_ESTIMATOR_FIT_H
 
@@ -14,43 +14,44 @@ void gc_estimate_budget_set_all(struct gc_estimate_budget *budget, uint64_t byte
 
 struct gc_fit {
     bool fits;
-    bool lower_bound;       /* parts are not known: it may need more */
+    bool lower_bound;       /* some parts are unknown: it may need more */
     uint64_t budget_bytes;  /* of all devices; GC_ESTIMATE_NO_BUDGET if one has no limit */
-    uint64_t deficit_bytes; /* what is short, of all devices */
-    uint32_t device;        /* the one that is short of most */
+    uint64_t deficit_bytes; /* missing bytes, summed over devices */
+    uint32_t device;        /* the device with the largest deficit */
     uint64_t device_deficit_bytes;
-    enum gc_estimate_part largest; /* the part that takes most there */
+    enum gc_estimate_part largest; /* the largest part on that device */
 };
 
 /* Pure. Sums are saturated. */
-void gc_fits(const struct gc_estimate *estimate, const struct gc_estimate_budget *budget,
-             struct gc_fit *fit);
+void gc_fit_check(const struct gc_estimate *estimate, const struct gc_estimate_budget *budget,
+                  struct gc_fit *fit);
 
-/* What would fit, each with all else as asked for. */
-enum gc_offer_state {
-    GC_OFFER_NONE,    /* does not apply, or changes nothing */
-    GC_OFFER_NOT_ANY, /* not even the smallest fits */
-    GC_OFFER_SOME,    /* `value` fits and value + 1 does not */
-    GC_OFFER_ALL,     /* as much as the model, or this program, knows */
+/* The largest value that would fit, with everything else as requested. */
+enum gc_suggestion_state {
+    GC_SUGGESTION_NONE,         /* does not apply, or changes nothing */
+    GC_SUGGESTION_NOTHING_FITS, /* not even the smallest fits */
+    GC_SUGGESTION_SOME,         /* `value` fits and value + 1 does not */
+    GC_SUGGESTION_ALL, /* everything fits, up to the limit of the model or of this program */
 };
 
-struct gc_offer {
-    enum gc_offer_state state;
+struct gc_suggestion {
+    enum gc_suggestion_state state;
     uint64_t value;
 };
 
-struct gc_offers {
-    struct gc_offer batch;
-    struct gc_offer seq_len;
-    struct gc_offer resident_experts; /* of each layer */
-    struct gc_offer kv_dtype;         /* SOME: `value` is the widest enum gc_dtype that fits */
+struct gc_suggestions {
+    struct gc_suggestion batch;
+    struct gc_suggestion seq_len;
+    struct gc_suggestion resident_experts; /* of each layer */
+    struct gc_suggestion kv_dtype;         /* SOME: `value` is the widest enum gc_dtype that fits */
 };
 
-/* By trying whole estimates, which grow with each of these; both sides are verified.
- * An estimate that overflows does not fit. GC_INVALID_ARGUMENT as gc_estimator_run. */
-enum gc_status gc_offers_find(const struct gc_estimator *estimator,
+/* Runs whole estimates, which are monotonic in each value; verifies that the value fits and the
+ * next does not. An estimate that overflows does not fit. GC_INVALID_ARGUMENT as gc_estimator_run.
+ */
+enum gc_status gc_fit_suggest(const struct gc_estimator *estimator,
                               const struct gc_estimate_request *request,
                               const struct gc_estimate_budget *budget,
-                              struct gc_offers *offers) GC_CHECKED;
+                              struct gc_suggestions *suggestions) GC_CHECKED;
 
 #endif

@@ -1,5 +1,5 @@
-/* The formulas of formulas.h: what is kept from token to token (keys and values, states), and what
- * a step works in (attention, a layer's working set, logits, inputs). */
+/* The formulas of formulas.h: memory kept from token to token (keys and values, states), and memory
+ * of a step (attention, a layer's working set, logits, inputs). */
 #include "core/estimator/formulas.h"
 
 #include "core/estimator/checked.h"
@@ -59,7 +59,7 @@ enum gc_status gc_state_layer_bytes(const struct gc_layers *layers, const struct
     return gc_sum_status(&sum);
 }
 
-/* What a step works in: attention, a layer's working set, logits, inputs. */
+/* Memory of a step: attention, a layer's working set, logits, inputs. */
 
 #define INPUTS_PER_TOKEN 3
 

@@ -6,13 +6,12 @@
 #include "core/estimator/layers.h"
 #include "core/model/dtype.h"
 
-/* The work of one step and how it is done. */
+/* The load of one step. */
 struct gc_estimate_load {
     uint64_t batch;          /* sequences at once */
-    uint64_t context_tokens; /* of each sequence, those to come included */
-    uint64_t
-        step_tokens;     /* of each sequence that one step computes: the whole prompt, or a chunk */
-    enum gc_dtype dtype; /* of activations */
+    uint64_t context_tokens; /* of each sequence, future ones included */
+    uint64_t step_tokens; /* of each sequence, computed in one step: the whole prompt, or a chunk */
+    enum gc_dtype dtype;  /* of activations */
     enum gc_dtype kv_dtype;   /* of keys and values */
     bool scores_materialised; /* attention writes out its scores */
     uint32_t shards;          /* devices that share each layer: tensor parallel; 1: none */
@@ -41,14 +40,14 @@ static inline struct gc_estimate_load gc_encoder_work(const struct gc_layers *la
 enum gc_status gc_kv_token_bytes(const struct gc_layers *layers, const struct gc_layer *layer,
                                  enum gc_dtype dtype, uint32_t shards, uint64_t *bytes) GC_CHECKED;
 
-/* The same for all tokens that the layer keeps, of all sequences: batch · min(tokens, window) ·
- * bytes of a token; and, with an encoder, as much for each token that it sees: cross attention has
- * keys and values of its own (Vaswani et al., 2017, section 3.2.3). */
+/* Keys and values of one layer for all tokens it keeps, of all sequences: batch · min(tokens,
+ * window) · bytes of a token; and, with an encoder, as much for each token that it sees: cross
+ * attention has keys and values of its own (Vaswani et al., 2017, section 3.2.3). */
 enum gc_status gc_kv_layer_bytes(const struct gc_layers *layers, const struct gc_layer *layer,
                                  const struct gc_estimate_load *work, uint64_t *bytes) GC_CHECKED;
 
-/* What a layer keeps of a sequence however long it is: convolutions in the type of activations,
- * states in 32 bits; see layers.h for their sizes. */
+/* A layer's state, of fixed size per sequence: convolutions in the type of activations, states in
+ * 32 bits; see layers.h for their sizes. */
 enum gc_status gc_state_layer_bytes(const struct gc_layers *layers, const struct gc_layer *layer,
                                     const struct gc_estimate_load *work,
                                     uint64_t *bytes) GC_CHECKED;
@@ -67,7 +66,7 @@ enum gc_status gc_attention_scores_bytes(const struct gc_layer *layer,
  *   feed-forward: gate, up, their product    3·T·width, or for experts 3·T·(used·width + shared)
  *                                            and the tokens sorted to them, T·used·H
  *   a state's input, gate, and result        3·T·channels
- * Heads, widths and channels are divided over shards. One layer's is reused by the next. */
+ * Heads, widths and channels are divided over shards. The next layer reuses it. */
 enum gc_status gc_activation_layer_bytes(const struct gc_layers *layers,
                                          const struct gc_layer *layer,
                                          const struct gc_estimate_load *work,

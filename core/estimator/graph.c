@@ -1,6 +1,6 @@
-/* An ONNX graph: inputs by the shapes its file tells; outputs and what lies between by the plan of
- * its memory, and so are weights that it makes out of constants. Where the graph cannot be
- * followed, the outputs and the two largest values that the file tells of are a lower bound. */
+/* An ONNX graph: inputs by their declared shapes; outputs, intermediate values and weights computed
+ * from constants by the plan of its memory. If the graph cannot be planned, the outputs and the two
+ * largest declared values are a lower bound. */
 #include "core/estimator/checked.h"
 #include "core/estimator/estimator.h"
 #include "core/io/text.h"
@@ -34,55 +34,55 @@ static bool known_dim(const struct gc_estimate_request *request, const char *nam
 }
 
 /* "INPUT.AXIS=N", as gc_graph_infer takes it. */
-static bool is_axis_of(const struct gc_model_port *port, const char *name, size_t length,
+static bool is_axis_of(const struct gc_model_value *declared, const char *name, size_t length,
                        uint64_t *axis)
 {
-    const size_t own = strlen(port->name);
-    return port->kind == GC_MODEL_INPUT && length > own && name[own] == '.' &&
-           memcmp(name, port->name, own) == 0 &&
-           gc_text_uint(name + own + 1, length - own - 1, axis) && *axis < port->dim_count &&
-           port->dims[*axis] == GC_MODEL_UNKNOWN_DIM;
+    const size_t own = strlen(declared->name);
+    return declared->kind == GC_MODEL_INPUT && length > own && name[own] == '.' &&
+           memcmp(name, declared->name, own) == 0 &&
+           gc_text_uint(name + own + 1, length - own - 1, axis) && *axis < declared->dim_count &&
+           declared->dims[*axis] == GC_MODEL_UNKNOWN_DIM;
 }
 
-static bool find_axis(const char *dims, const struct gc_model_port *port, uint32_t index,
+static bool find_axis(const char *dims, const struct gc_model_value *declared, uint32_t index,
                       uint64_t *value)
 {
     for (uint64_t axis; dims != NULL && *dims != '\0'; dims += *dims == ',') {
         const size_t here = strcspn(dims, ",");
         const size_t length = strcspn(dims, "=,");
-        if (length < here && is_axis_of(port, dims, length, &axis) && axis == index)
+        if (length < here && is_axis_of(declared, dims, length, &axis) && axis == index)
             return gc_text_uint(dims + length + 1, here - length - 1, value);
         dims += here;
     }
     return false;
 }
 
-static bool dim_value(const struct gc_estimate_request *request, const struct gc_model_port *port,
-                      uint32_t index, uint64_t *value)
+static bool dim_value(const struct gc_estimate_request *request,
+                      const struct gc_model_value *declared, uint32_t index, uint64_t *value)
 {
-    const char *name = port->symbols != NULL ? port->symbols[index] : NULL;
-    *value = port->dims[index];
-    if (*value != GC_MODEL_UNKNOWN_DIM || find_axis(request->dims, port, index, value))
+    const char *name = declared->symbols != NULL ? declared->symbols[index] : NULL;
+    *value = declared->dims[index];
+    if (*value != GC_MODEL_UNKNOWN_DIM || find_axis(request->dims, declared, index, value))
         return true;
     return name != NULL &&
            (find_dim(request->dims, name, value) || known_dim(request, name, value));
 }
 
-/* False if the shape or type is not known, or is of no fixed size; sum->overflowed if it is too
+/* False if the shape or type is unknown or has no fixed size; sets sum->overflowed if it is too
  * large. */
-static bool port_bytes(struct gc_sum *sum, const struct gc_estimate_request *request,
-                       const struct gc_model_port *port, uint64_t *bytes)
+static bool declared_bytes(struct gc_sum *sum, const struct gc_estimate_request *request,
+                           const struct gc_model_value *declared, uint64_t *bytes)
 {
     uint64_t elements = 1;
-    if (!port->has_shape || gc_dtype_get_info(port->dtype)->block_bytes == 0)
+    if (!declared->has_shape || gc_dtype_get_info(declared->dtype)->block_bytes == 0)
         return false;
-    for (uint32_t i = 0; i < port->dim_count; i++) {
+    for (uint32_t i = 0; i < declared->dim_count; i++) {
         uint64_t value;
-        if (!dim_value(request, port, i, &value))
+        if (!dim_value(request, declared, i, &value))
             return false;
         elements = gc_sum_mul(sum, elements, value);
     }
-    *bytes = gc_sum_typed(sum, port->dtype, elements);
+    *bytes = gc_sum_typed(sum, declared->dtype, elements);
     return true;
 }
 
@@ -91,7 +91,7 @@ struct graph_sizes {
     uint64_t output_bytes;
     uint64_t largest_bytes; /* of inner values */
     uint64_t second_bytes;
-    const struct gc_model_port *open; /* the first input that is not known */
+    const struct gc_model_value *open; /* the first input of unknown size */
 };
 
 static void add_inner(struct graph_sizes *sizes, uint64_t bytes)
@@ -104,54 +104,55 @@ static void add_inner(struct graph_sizes *sizes, uint64_t bytes)
     }
 }
 
-static void add_port(struct gc_sum *sum, const struct gc_estimate_request *request,
-                     const struct gc_model_port *port, struct graph_sizes *sizes)
+static void add_declared(struct gc_sum *sum, const struct gc_estimate_request *request,
+                         const struct gc_model_value *declared, struct graph_sizes *sizes)
 {
     uint64_t bytes;
-    if (!port_bytes(sum, request, port, &bytes)) {
-        if (port->kind == GC_MODEL_INPUT && sizes->open == NULL)
-            sizes->open = port;
+    if (!declared_bytes(sum, request, declared, &bytes)) {
+        if (declared->kind == GC_MODEL_INPUT && sizes->open == NULL)
+            sizes->open = declared;
         return;
     }
-    if (port->kind == GC_MODEL_INPUT)
+    if (declared->kind == GC_MODEL_INPUT)
         sizes->input_bytes = gc_sum_add(sum, sizes->input_bytes, bytes);
-    else if (port->kind == GC_MODEL_OUTPUT)
+    else if (declared->kind == GC_MODEL_OUTPUT)
         sizes->output_bytes = gc_sum_add(sum, sizes->output_bytes, bytes);
     else
         add_inner(sizes, bytes);
 }
 
-static void note_open(const struct gc_estimate_request *request, const struct gc_model_port *port,
-                      struct gc_notes *notes)
+static void note_open(const struct gc_estimate_request *request,
+                      const struct gc_model_value *declared, struct gc_notes *notes)
 {
     char shown[48];
     char dim[48];
     uint64_t value;
     uint32_t i = 0;
-    gc_text_printable(port->name, strlen(port->name), shown, sizeof(shown));
-    while (i < port->dim_count && dim_value(request, port, i, &value))
+    gc_text_printable(declared->name, strlen(declared->name), shown, sizeof(shown));
+    while (i < declared->dim_count && dim_value(request, declared, i, &value))
         i++;
-    const char *name = i < port->dim_count && port->symbols != NULL ? port->symbols[i] : NULL;
+    const char *name =
+        i < declared->dim_count && declared->symbols != NULL ? declared->symbols[i] : NULL;
     if (name != NULL)
         gc_notes_add(notes, "input ", shown, ": its size is open; --dim ",
                      gc_text_printable(name, strlen(name), dim, sizeof(dim)), "=N names it", NULL);
     else
-        gc_notes_add(notes, "input ", shown, ": its shape or type is not told", NULL);
+        gc_notes_add(notes, "input ", shown, ": its shape or type is unknown", NULL);
 }
 
 static bool has_dim(const struct gc_model *graph, const char *name, size_t length)
 {
-    for (uint32_t i = 0; i < graph->port_count; i++) {
-        const struct gc_model_port *port = &graph->ports[i];
-        /* An input that is a number is given as one. */
-        if (port->kind == GC_MODEL_INPUT && strlen(port->name) == length &&
-            memcmp(port->name, name, length) == 0)
+    for (uint32_t i = 0; i < graph->value_count; i++) {
+        const struct gc_model_value *declared = &graph->values[i];
+        /* "INPUT=N" sets an input that is a number. */
+        if (declared->kind == GC_MODEL_INPUT && strlen(declared->name) == length &&
+            memcmp(declared->name, name, length) == 0)
             return true;
         uint64_t axis;
-        if (is_axis_of(port, name, length, &axis))
+        if (is_axis_of(declared, name, length, &axis))
             return true;
-        for (uint32_t j = 0; port->symbols != NULL && j < port->dim_count; j++) {
-            const char *symbol = port->symbols[j];
+        for (uint32_t j = 0; declared->symbols != NULL && j < declared->dim_count; j++) {
+            const char *symbol = declared->symbols[j];
             if (symbol != NULL && strlen(symbol) == length && memcmp(symbol, name, length) == 0)
                 return true;
         }
@@ -159,7 +160,7 @@ static bool has_dim(const struct gc_model *graph, const char *name, size_t lengt
     return false;
 }
 
-/* A name that is misspelt would be taken for one that is given. */
+/* Without a note a misspelt name would go unnoticed. */
 void gc_estimate_note_dims(const struct gc_estimator *estimator, const char *dims,
                            struct gc_notes *notes)
 {
@@ -175,24 +176,24 @@ void gc_estimate_note_dims(const struct gc_estimator *estimator, const char *dim
     }
 }
 
-/* Whether a dimension of an input has a name of this meaning, and so follows the request. */
+/* True if a dimension of an input has a name of this meaning, and so follows the request. */
 static bool has_meaning(const struct gc_model *graph, enum gc_dim_meaning meaning, const char *dims)
 {
     uint64_t value;
-    for (uint32_t i = 0; i < graph->port_count; i++) {
-        const struct gc_model_port *port = &graph->ports[i];
-        for (uint32_t j = 0; port->symbols != NULL && j < port->dim_count; j++) {
-            const char *symbol = port->symbols[j];
-            if (port->kind == GC_MODEL_INPUT && symbol != NULL &&
+    for (uint32_t i = 0; i < graph->value_count; i++) {
+        const struct gc_model_value *declared = &graph->values[i];
+        for (uint32_t j = 0; declared->symbols != NULL && j < declared->dim_count; j++) {
+            const char *symbol = declared->symbols[j];
+            if (declared->kind == GC_MODEL_INPUT && symbol != NULL &&
                 gc_graph_dim_meaning(symbol) == meaning && !find_dim(dims, symbol, &value) &&
-                !find_axis(dims, port, j, &value))
+                !find_axis(dims, declared, j, &value))
                 return true;
         }
     }
     return false;
 }
 
-/* What is asked of sequences in vain: the figures are not of what was asked for. */
+/* Notes for a requested batch or context that the graph does not use. */
 static void note_sequences(const struct gc_model *graph, const struct gc_estimate_request *request,
                            struct gc_estimate *estimate)
 {
@@ -212,27 +213,27 @@ static void note_sequences(const struct gc_model *graph, const struct gc_estimat
         estimate->unknown_parts |= GRAPH_WORK_PARTS;
 }
 
-/* What a graph settles itself. */
+/* Notes for request values that the graph itself decides. */
 static void note_request(const struct gc_estimator *estimator,
                          const struct gc_estimate_request *request, struct gc_estimate *estimate)
 {
     struct gc_notes *notes = &estimate->notes;
     note_sequences(estimator->graph, request, estimate);
     if (estimator->weight_dtype != GC_DTYPE_NONE)
-        gc_notes_add(notes,
-                     "the type asked for is that of the file's weights alone: the graph says what "
-                     "it computes in",
-                     NULL);
+        gc_notes_add(
+            notes,
+            "the requested type applies to the file's weights only: the graph has the types it computes in",
+            NULL);
     if (request->kv_dtype != GC_DTYPE_NONE || request->chunk_tokens > 0 ||
         request->scores_materialised)
-        gc_notes_add(notes,
-                     "a graph says itself how it attends and what it keeps: KV type, chunk and "
-                     "attention are not used",
-                     NULL);
+        gc_notes_add(
+            notes,
+            "a graph defines its own attention and cache: KV type, chunk and attention are not used",
+            NULL);
     if (request->device_count > 1) {
         estimate->unknown_parts |= GRAPH_WORK_PARTS;
         gc_notes_add(notes,
-                     "how a graph is split over devices is not told: all but the file's weights is "
+                     "the split of a graph over devices is unknown: all but the file's weights is "
                      "counted on the first",
                      NULL);
     }
@@ -258,7 +259,7 @@ static void note_unknown(struct gc_notes *notes, const struct gc_graph *network,
                  ")", NULL);
 }
 
-/* The first remark on the graph. A node whose shapes its operator does not allow does not run. */
+/* Adds the first note on the graph. A node whose shapes contradict its operator cannot run. */
 static void note_odd(const struct gc_graph *network, struct gc_estimate *estimate)
 {
     char count[GC_NOTE_NUMBER_BYTES];
@@ -280,7 +281,7 @@ static void note_made(struct gc_notes *notes, const struct gc_graph_need *need)
                      " weights are not in the file: the graph makes them out of constants", NULL);
 }
 
-/* False, with a note, if the graph cannot be followed. */
+/* False, with a note, if the graph cannot be planned. */
 static bool plan_graph(const struct gc_estimator *estimator,
                        const struct gc_estimate_request *request, struct gc_estimate *estimate,
                        struct gc_graph_need *need)
@@ -314,10 +315,10 @@ static void add_plan(struct gc_sum *sum, const struct gc_estimator *estimator,
     note_made(&estimate->notes, need);
     note_odd(estimator->network, estimate);
     if (!need->is_planned)
-        gc_notes_add(&estimate->notes,
-                     "activations are what lives at one time: too many live together to plan their "
-                     "places here (gpucache plan does)",
-                     NULL);
+        gc_notes_add(
+            &estimate->notes,
+            "activations are the most bytes live at one time: too many buffers to plan their offsets here (gpucache plan does)",
+            NULL);
     if (need->unknown_count == 0)
         return;
     estimate->unknown_parts |= 1U << GC_ESTIMATE_activation;
@@ -345,8 +346,8 @@ enum gc_status gc_estimate_graph(const struct gc_estimator *estimator,
     struct graph_sizes found = {0};
     struct gc_graph_need need;
     struct gc_sum sum = {false};
-    for (uint32_t i = 0; i < graph->port_count; i++)
-        add_port(&sum, request, &graph->ports[i], &found);
+    for (uint32_t i = 0; i < graph->value_count; i++)
+        add_declared(&sum, request, &graph->values[i], &found);
     estimate->overflowed = GC_ESTIMATE_input;
     if (sum.overflowed)
         return GC_OVERFLOW;

@@ -1,5 +1,5 @@
-/* Which layer is what: by a word for each layer, else by period and offset, else by the family;
- * which layers with attention have a window; experts and states; encoder and decoder. */
+/* The kind of each layer: by a word for each layer, else by period and offset, else by the family;
+ * windows of attention layers; experts and states; encoder and decoder. */
 #include "core/estimator/layers.h"
 
 #include "core/base/bits.h"
@@ -14,7 +14,7 @@ static bool is_type(const struct gc_arch *arch, const char *types)
     return length > 0 && gc_text_find_word(types, arch->type, length) >= 0;
 }
 
-/* What "state" means in this model. */
+/* The kind of state that this model has. */
 static enum gc_state_kind state_kind(const struct gc_arch *arch)
 {
     if (is_type(arch, "rwkv, rwkv5, rwkv6, rwkv7, rwkv6qwen2, arwkv7"))
@@ -33,8 +33,8 @@ static bool has_index(const struct gc_arch *arch, enum gc_arch_key key, uint32_t
     return false;
 }
 
-/* GGUF says by 0 heads of keys and values that a layer has no attention. Nemotron-H's feed-forward
- * layers are such too; they have a width where its state layers have none. */
+/* In GGUF, 0 KV heads mean a layer without attention. Nemotron-H's feed-forward layers have 0, too;
+ * they have a width, its state layers have none. */
 static enum gc_arch_kind kind_without_heads(const struct gc_arch *arch, uint32_t index)
 {
     uint64_t width;
@@ -55,7 +55,7 @@ static enum gc_arch_kind kind_by_period(const struct gc_arch *arch, uint32_t ind
     return index % period == offset % period ? GC_ARCH_KIND_ATTENTION : GC_ARCH_KIND_STATE;
 }
 
-/* Where no word says it. */
+/* The kind of a layer without a word. */
 static enum gc_arch_kind kind_by_rule(const struct gc_arch *arch, uint32_t index)
 {
     uint64_t heads;
@@ -77,7 +77,7 @@ static enum gc_arch_kind kind_by_rule(const struct gc_arch *arch, uint32_t index
                                                               : GC_ARCH_KIND_STATE;
     }
     if (is_type(arch, "bamba"))
-        return GC_ARCH_KIND_STATE; /* none of its layers is named as one with attention */
+        return GC_ARCH_KIND_STATE; /* no layer is listed as an attention layer */
     if (gc_arch_layer_number(arch, GC_ARCH_KV_HEADS, index, &heads) && heads == 0)
         return kind_without_heads(arch, index);
     if (gc_arch_known(arch, GC_ARCH_ATTENTION_PERIOD))
@@ -97,8 +97,8 @@ static enum gc_arch_kind kind_of(const struct gc_arch *arch, uint32_t index)
     return kind_by_rule(arch, index);
 }
 
-/* Whether the window holds in a layer whose word does not say. A pattern n leaves every n-th layer
- * without one (0: none), as transformers and llama.cpp have it; a list says it for each layer. */
+/* True if a layer whose word does not decide it has the window. A pattern n leaves every n-th layer
+ * without one (0: none), as in transformers and llama.cpp; a list has a flag for each layer. */
 static bool has_window(const struct gc_arch *arch, uint32_t index)
 {
     uint32_t count;
@@ -137,24 +137,25 @@ static uint32_t window_of(const struct gc_arch *arch, enum gc_arch_kind kind, ui
     return window > 0 && has_window(arch, index) ? window : 0;
 }
 
-/* A window that is told without a word in which layers, in a family that is not known to have it in
- * all: its layers may as well take turns. */
+/* True if the configuration has a window but does not list its layers, and the family is not known
+ * to have it in all: the layers may alternate. */
 static bool is_window_unclear(const struct gc_arch *arch)
 {
     static const char everywhere[] =
         "mistral, ministral, mixtral, phi3, phimoe, starcoder2, moshi, qwen2, qwen2_moe, qwen3, "
         "qwen3_moe, qwen2_vl, qwen2_5_vl, recurrent_gemma, recurrentgemma, griffin";
-    static const enum gc_arch_key said[] = {GC_ARCH_KINDS,       GC_ARCH_WINDOW_PATTERN,
-                                            GC_ARCH_WINDOW_USED, GC_ARCH_WINDOW_FROM,
-                                            GC_ARCH_CHUNK,       GC_ARCH_NO_ROPE_LAYERS};
-    for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++) {
-        if (gc_arch_known(arch, said[i]))
+    static const enum gc_arch_key keys_with_layers[] = {
+        GC_ARCH_KINDS,       GC_ARCH_WINDOW_PATTERN, GC_ARCH_WINDOW_USED,
+        GC_ARCH_WINDOW_FROM, GC_ARCH_CHUNK,          GC_ARCH_NO_ROPE_LAYERS};
+    for (size_t i = 0; i < sizeof(keys_with_layers) / sizeof(keys_with_layers[0]); i++) {
+        if (gc_arch_known(arch, keys_with_layers[i]))
             return false;
     }
     return gc_arch_number(arch, GC_ARCH_WINDOW, 0) > 0 && !is_type(arch, everywhere);
 }
 
-/* A state that is told without a word in which layers: hybrids say that by names of their own. */
+/* True if the configuration has a state but does not list its layers: hybrids use keys of their own
+ * for that. */
 static bool is_state_unclear(const struct gc_arch *arch, const struct gc_layers *layers)
 {
     for (uint32_t i = 0; i < layers->count; i++) {
@@ -202,26 +203,28 @@ static void set_kinds(const struct gc_arch *arch, struct gc_layers *layers, stru
         layers->items[i].shares_kv = true;
     if (is_state_unclear(arch, layers)) {
         layers->unknown |= GC_UNKNOWN_KV | GC_UNKNOWN_STATE;
-        gc_notes_add(notes, "a state is told, but not in which layers: attention is taken for all",
-                     NULL);
+        gc_notes_add(
+            notes, "the configuration has a state but not its layers: attention is assumed for all",
+            NULL);
     }
     if (is_window_unclear(arch)) {
         layers->unknown |= GC_UNKNOWN_KV;
-        gc_notes_add(notes, "a window is told, but not in which layers: taken for all", NULL);
+        gc_notes_add(notes, "the configuration has a window but not its layers: assumed for all",
+                     NULL);
     }
     if (gc_arch_items(arch, GC_ARCH_CROSS_LAYERS, &count) != NULL && count > 0) {
         layers->unknown |= GC_UNKNOWN_KV;
-        gc_notes_add(notes,
-                     "layers that attend to images keep keys and values of those, how many is not "
-                     "told: they are taken as the others are",
-                     NULL);
+        gc_notes_add(
+            notes,
+            "layers that attend to images keep keys and values of them, how many is unknown: they are counted like the others",
+            NULL);
     }
     if (gc_arch_items(arch, GC_ARCH_KINDS, &count) != NULL && count != layers->count)
-        gc_notes_add(notes, "the kinds of layers are not as many as the layers", NULL);
+        gc_notes_add(notes, "the number of layer kinds differs from the number of layers", NULL);
     if ((layers->unknown & GC_UNKNOWN_KINDS) != 0)
         gc_notes_add(
             notes,
-            "some layers are of a kind that is not known here: what they keep is not counted",
+            "some layers are of an unknown kind: their keys, values and states are not counted",
             NULL);
 }
 
@@ -263,7 +266,7 @@ static bool has_experts(const struct gc_arch *arch, uint32_t index)
     return step > 0 && (index + 1) % step == 0;
 }
 
-/* Where every layer is named, only some of the names leave room for experts. */
+/* If every layer is named, only some of the names allow experts. */
 static bool may_have_experts(const struct gc_arch *arch, uint32_t index)
 {
     uint32_t count;
@@ -341,7 +344,7 @@ static bool set_wkv(const struct gc_arch *arch, struct gc_state_size *size)
     return hidden > 0;
 }
 
-/* Griffin (De et al., 2024): a vector and a convolution of four tokens unless told otherwise. */
+/* Griffin (De et al., 2024): a vector and a convolution, by default of four tokens. */
 static bool set_recurrent(const struct gc_arch *arch, struct gc_state_size *size)
 {
     const uint64_t width = gc_arch_number(arch, GC_ARCH_RECURRENT_WIDTH, 0);
@@ -377,46 +380,6 @@ static void set_states(const struct gc_arch *arch, struct gc_layers *layers)
 /* Encoder and decoder: the decoder's layers are the model's, each with cross attention to what the
  * encoder made of its input (Vaswani et al., 2017, section 3.2.3; Raffel et al., 2020 for T5). */
 
-/* Families whose decoder is a plain stack with cross attention of as many heads in each layer, as
- * their configuration classes have it. */
-static bool is_pair(const struct gc_arch *arch)
-{
-    static const char types[] =
-        "t5, mt5, umt5, bart, mbart, plbart, blenderbot, blenderbot-small, pegasus, marian, "
-        "m2m_100, whisper";
-    const size_t length = strlen(arch->type);
-    return gc_arch_number(arch, GC_ARCH_ENCODER_DECODER, 0) != 0 && length > 0 &&
-           gc_text_find_word(types, arch->type, length) >= 0;
-}
-
-/* `own` where it is told stands for `shared`. */
-static void take(struct gc_arch *arch, enum gc_arch_key shared, enum gc_arch_key own)
-{
-    if (gc_arch_known(arch, own))
-        arch->fields[shared] =
-            (struct gc_arch_field){.value = arch->fields[own].value, .known = true};
-}
-
-/* What is told of both is the encoder's too. */
-static void keep(struct gc_arch *arch, enum gc_arch_key own, enum gc_arch_key shared)
-{
-    if (!gc_arch_known(arch, own) && gc_arch_known(arch, shared))
-        arch->fields[own] =
-            (struct gc_arch_field){.value = arch->fields[shared].value, .known = true};
-}
-
-void gc_arch_complete_pair(struct gc_arch *arch)
-{
-    if (!is_pair(arch))
-        return;
-    keep(arch, GC_ARCH_ENCODER_HEADS, GC_ARCH_HEADS);
-    keep(arch, GC_ARCH_ENCODER_INTERMEDIATE, GC_ARCH_INTERMEDIATE);
-    take(arch, GC_ARCH_LAYER_COUNT, GC_ARCH_DECODER_LAYERS);
-    take(arch, GC_ARCH_HEADS, GC_ARCH_DECODER_HEADS);
-    take(arch, GC_ARCH_INTERMEDIATE, GC_ARCH_DECODER_INTERMEDIATE);
-    take(arch, GC_ARCH_POSITIONS, GC_ARCH_TARGET_POSITIONS);
-}
-
 static void set_encoder(const struct gc_arch *arch, struct gc_layers *layers)
 {
     struct gc_layer *layer = &layers->encoder;
@@ -439,17 +402,17 @@ static void set_pair(const struct gc_arch *arch, struct gc_layers *layers, struc
 {
     if (gc_arch_number(arch, GC_ARCH_ENCODER_DECODER, 0) == 0)
         return;
-    if (!is_pair(arch)) {
+    if (!gc_arch_is_pair(arch)) {
         layers->unknown |= GC_UNKNOWN_ENCODER;
-        gc_notes_add(
-            notes, "encoder and decoder: one of them and what lies between are not counted", NULL);
+        gc_notes_add(notes, "encoder and decoder: one of them and cross attention are not counted",
+                     NULL);
         return;
     }
     layers->has_cross_attention = true;
     layers->source_tokens = gc_arch_number(arch, GC_ARCH_SOURCE_POSITIONS, 0);
     set_encoder(arch, layers);
     if (layers->source_tokens == 0)
-        gc_notes_add(notes, "the encoder's input is taken to be as long as the context", NULL);
+        gc_notes_add(notes, "the encoder's input is assumed to be as long as the context", NULL);
 }
 
 /* ---- attention ---- */
@@ -482,7 +445,8 @@ static void set_dims(const struct gc_arch *arch, struct gc_layer *layer)
 }
 
 /* Without a key of their own there are as many heads of keys and values as heads: so in both
- * formats. Falcon's first architecture has one where it says multi_query, whatever else it says. */
+ * formats. Falcon's first architecture has one head if multi_query is set, whatever its other keys.
+ */
 static void set_heads(const struct gc_arch *arch, struct gc_layer *layer, uint32_t index)
 {
     uint64_t heads = 0;
@@ -514,7 +478,7 @@ static void set_attention(const struct gc_arch *arch, struct gc_layers *layers, 
 }
 
 /* Multi-head latent attention (DeepSeek-V2, section 2.1): a token's keys and values are one latent
- * and one rotary key for all heads. GGUF tells keys as rotary + other part. */
+ * and one rotary key for all heads. GGUF's key length is rotary + other part. */
 static void set_latent(const struct gc_arch *arch, struct gc_layers *layers)
 {
     const uint64_t nope = gc_arch_number(arch, GC_ARCH_NOPE_DIM, 0);
@@ -538,7 +502,7 @@ static bool has_type(const struct gc_arch *arch, const char *types)
     return length > 0 && gc_text_find_word(types, arch->type, length) >= 0;
 }
 
-/* Families that see their whole input at once and keep nothing of it. */
+/* Families of encoders: the whole input at once, nothing kept. */
 static bool is_encoder(const struct gc_arch *arch)
 {
     static const char types[] =
@@ -554,8 +518,8 @@ static bool is_encoder(const struct gc_arch *arch)
     return has_type(arch, types);
 }
 
-/* Where only their kinds are told, there are as many layers. GGUF counts the layers that predict
- * further tokens among the layers; runs without that prediction keep nothing for them. */
+/* Without a count there are as many layers as kinds. GGUF counts layers for multi-token prediction
+ * among the layers; runs without it keep nothing for them. */
 static uint32_t layer_count(const struct gc_arch *arch)
 {
     uint32_t kinds;
@@ -575,8 +539,8 @@ static void set_widths(const struct gc_arch *arch, struct gc_layers *layers)
         layers->unknown |= GC_UNKNOWN_VOCAB;
 }
 
-/* GPT-2, Falcon, BLOOM and MPT have no width of their own unless told: four times the hidden size,
- * as their classes have it. */
+/* GPT-2, Falcon, BLOOM and MPT without a width have four times the hidden size, as in their
+ * configuration classes. */
 static void set_intermediate(const struct gc_arch *arch, struct gc_layers *layers)
 {
     static const char fourfold[] =

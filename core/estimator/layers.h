@@ -1,8 +1,7 @@
-/* What each layer of a model keeps and computes, worked out of its configuration: heads, windows,
- * state, experts. Rules that belong to a family stand in arch_families.def; the rest is said where
- * it is done, with its source.
+/* The layers of a model, derived from its configuration: heads, windows, state, experts.
+ * arch_families.def has the rules of single families; layers.c the others, each with its source.
  *
- * What cannot be told stays unknown: a bit in `unknown`, never a guess. */
+ * A value that cannot be derived stays unknown: a bit in `unknown`, never a guess. */
 #ifndef GC_ESTIMATOR_LAYERS_H
 #define GC_ESTIMATOR_LAYERS_H
 
@@ -24,14 +23,14 @@ enum gc_unknown {
     GC_UNKNOWN_STATE = 4,    /* a state's size */
     GC_UNKNOWN_WIDTHS = 8,   /* hidden size, heads or feed-forward width: activations */
     GC_UNKNOWN_VOCAB = 16,   /* logits */
-    GC_UNKNOWN_KINDS = 32,   /* what a layer is */
+    GC_UNKNOWN_KINDS = 32,   /* the kind of a layer */
     GC_UNKNOWN_ENCODER = 64, /* encoder and cross attention are not counted */
 };
 
 struct gc_layer {
     bool has_attention;
     bool is_mla;    /* keys and values as one latent of rank kv_rank with a rotary part */
-    bool shares_kv; /* uses what an earlier layer keeps */
+    bool shares_kv; /* uses an earlier layer's keys and values */
     bool experts;
     bool dense; /* has a feed-forward part of its own */
     uint8_t state;
@@ -56,7 +55,7 @@ struct gc_layers {
     bool has_kv_cache; /* false: an encoder, which keeps nothing for the next token */
     uint64_t hidden;
     uint64_t vocab;
-    uint64_t positions; /* 0: not told */
+    uint64_t positions; /* 0: unknown */
     uint64_t kv_rank;
     uint64_t attention_count; /* of a layer with attention, each with keys and values of its own */
     uint64_t rope_dim;
@@ -70,13 +69,13 @@ struct gc_layers {
     uint64_t shared_intermediate;
     struct gc_state_size states[GC_STATE_KIND_COUNT];
     uint64_t state_channels[GC_STATE_KIND_COUNT]; /* that a token passes through there */
-    bool has_cross_attention;                     /* each layer also sees what an encoder made */
-    uint64_t source_tokens;  /* that the encoder always sees; 0: as many as the context has */
-    struct gc_layer encoder; /* one of its layers */
+    bool has_cross_attention; /* each layer also attends to the encoder's output */
+    uint64_t source_tokens;   /* fixed length of the encoder's input; 0: as long as the context */
+    struct gc_layer encoder;  /* one of its layers */
     struct gc_layer items[GC_ARCH_LAYER_MAX];
 };
 
-/* Never fails: what is missing shows in `unknown` and in the notes. */
+/* Never fails: missing values show in `unknown` and in the notes. */
 void gc_layers_make(const struct gc_arch *arch, struct gc_layers *layers, struct gc_notes *notes);
 
 #endif

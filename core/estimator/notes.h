@@ -1,5 +1,5 @@
-/* Short remarks for people, kept while something is worked out: what is not known, what was taken
- * instead. A fixed number; those beyond it are counted. */
+/* Short remarks for people, collected during an estimate: unknown values and assumptions. A fixed
+ * number; further ones are only counted. */
 #ifndef GC_NOTES_H
 #define GC_NOTES_H
 
@@ -7,8 +7,7 @@
 
 #include <stdint.h>
 
-/* The parts one after another, up to a NULL; cut to fit. What is there already is not added again.
- */
+/* Adds the parts, joined, up to a NULL; cut to fit. A duplicate is not added. */
 void gc_notes_add(struct gc_notes *notes, ...) __attribute__((sentinel));
 
 /* The number in decimal, for a part. */

@@ -9,20 +9,20 @@
 struct gc_answer {
     const char *model; /* its path */
     const struct gc_estimate *estimate;
-    const struct gc_fit *fit;                /* NULL: there is no budget */
-    const struct gc_estimate_budget *budget; /* NULL with fit */
-    const struct gc_offers *offers;          /* NULL with fit */
+    const struct gc_fit *fit;                 /* NULL: there is no budget */
+    const struct gc_estimate_budget *budget;  /* NULL with fit */
+    const struct gc_suggestions *suggestions; /* NULL with fit */
 };
 
 /* One object, keys as in the contract. */
 void gc_answer_write_json(struct gc_json *json, const struct gc_answer *answer);
-/* Its members alone, into an object that is open. */
+/* Only its members, into an open object. */
 void gc_answer_put_members(struct gc_json *json, const struct gc_answer *answer);
-/* Part by part, then the budget and what would fit, then what is not known. 80 columns. */
+/* Part by part, then the budget and suggestions, then the notes. 80 columns. */
 void gc_answer_write_text(struct gc_writer *out, const struct gc_answer *answer);
-/* Several beside each other: a line each, with a head before the first. */
+/* For several estimates: a line each, under a head. */
 void gc_answer_write_head(struct gc_writer *out);
-void gc_answer_write_foot(struct gc_writer *out); /* below lines of which one is a lower bound */
+void gc_answer_write_foot(struct gc_writer *out); /* if one of the lines is a lower bound */
 void gc_answer_write_line(struct gc_writer *out, const struct gc_answer *answer);
 
 #endif

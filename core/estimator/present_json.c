@@ -41,24 +41,27 @@ static void put_fit(struct gc_json *json, const struct gc_answer *answer)
 }
 
 /* null: does not apply. 0: not even one fits. */
-static void put_offer(struct gc_json *json, const char *key, const struct gc_offer *offer)
+static void put_suggestion(struct gc_json *json, const char *key,
+                           const struct gc_suggestion *suggestion)
 {
-    const bool is_there = offer != NULL && offer->state != GC_OFFER_NONE;
-    gc_json_put_maybe(json, key, is_there,
-                      is_there && offer->state != GC_OFFER_NOT_ANY ? offer->value : 0);
+    const bool is_there = suggestion != NULL && suggestion->state != GC_SUGGESTION_NONE;
+    gc_json_put_maybe(
+        json, key, is_there,
+        is_there && suggestion->state != GC_SUGGESTION_NOTHING_FITS ? suggestion->value : 0);
 }
 
-static void put_offers(struct gc_json *json, const struct gc_answer *answer)
+static void put_suggestions(struct gc_json *json, const struct gc_answer *answer)
 {
-    const struct gc_offers *offers = answer->offers;
-    put_offer(json, "largest_batch", offers != NULL ? &offers->batch : NULL);
-    put_offer(json, "largest_seq_len", offers != NULL ? &offers->seq_len : NULL);
-    put_offer(json, "resident_experts_per_layer",
-              offers != NULL ? &offers->resident_experts : NULL);
-    const bool has_type = offers != NULL && (offers->kv_dtype.state == GC_OFFER_SOME ||
-                                             offers->kv_dtype.state == GC_OFFER_ALL);
+    const struct gc_suggestions *suggestions = answer->suggestions;
+    put_suggestion(json, "largest_batch", suggestions != NULL ? &suggestions->batch : NULL);
+    put_suggestion(json, "largest_seq_len", suggestions != NULL ? &suggestions->seq_len : NULL);
+    put_suggestion(json, "resident_experts_per_layer",
+                   suggestions != NULL ? &suggestions->resident_experts : NULL);
+    const bool has_type =
+        suggestions != NULL && (suggestions->kv_dtype.state == GC_SUGGESTION_SOME ||
+                                suggestions->kv_dtype.state == GC_SUGGESTION_ALL);
     put_dtype(json, "fitting_kv_dtype",
-              has_type ? (enum gc_dtype)offers->kv_dtype.value : GC_DTYPE_NONE);
+              has_type ? (enum gc_dtype)suggestions->kv_dtype.value : GC_DTYPE_NONE);
 }
 
 static void put_unknown(struct gc_json *json, const struct gc_estimate *estimate)
@@ -108,7 +111,7 @@ void gc_answer_put_members(struct gc_json *json, const struct gc_answer *answer)
     put_sizes(json, &estimate->total);
     put_fit(json, answer);
     put_unknown(json, estimate);
-    put_offers(json, answer);
+    put_suggestions(json, answer);
     gc_json_put_maybe(json, "experts_per_layer", estimate->experts > 0, estimate->experts);
     put_devices(json, answer);
     put_warnings(json, &estimate->notes);

@@ -84,36 +84,38 @@ static void write_devices(struct gc_writer *out, const struct gc_answer *answer)
     }
 }
 
-static void write_offer(struct gc_writer *out, const char *label, const struct gc_offer *offer,
-                        const char *unit)
+static void write_offer(struct gc_writer *out, const char *label,
+                        const struct gc_suggestion *suggestion, const char *unit)
 {
-    if (offer->state == GC_OFFER_NONE)
+    if (suggestion->state == GC_SUGGESTION_NONE)
         return;
     gc_out_print(out, "  %s", label);
     gc_writer_pad(out, OFFER_COLUMN);
-    if (offer->state == GC_OFFER_NOT_ANY)
+    if (suggestion->state == GC_SUGGESTION_NOTHING_FITS)
         gc_writer_text(out, "not even the smallest fits\n");
     else
-        gc_out_print(out, "%lu%s%s\n", offer->value, unit,
-                     offer->state == GC_OFFER_ALL ? ", all" : "");
+        gc_out_print(out, "%lu%s%s\n", suggestion->value, unit,
+                     suggestion->state == GC_SUGGESTION_ALL ? ", all" : "");
 }
 
-static void write_offers(struct gc_writer *out, const struct gc_offers *offers)
+static void write_offers(struct gc_writer *out, const struct gc_suggestions *suggestions)
 {
-    if (offers->batch.state == GC_OFFER_NONE && offers->seq_len.state == GC_OFFER_NONE &&
-        offers->resident_experts.state == GC_OFFER_NONE && offers->kv_dtype.state == GC_OFFER_NONE)
+    if (suggestions->batch.state == GC_SUGGESTION_NONE &&
+        suggestions->seq_len.state == GC_SUGGESTION_NONE &&
+        suggestions->resident_experts.state == GC_SUGGESTION_NONE &&
+        suggestions->kv_dtype.state == GC_SUGGESTION_NONE)
         return;
-    gc_writer_text(out, "\nWhat fits, each with all else as it is:\n");
-    write_offer(out, "largest batch", &offers->batch, "");
-    write_offer(out, "largest context", &offers->seq_len, " tokens");
-    write_offer(out, "resident experts", &offers->resident_experts, " of each layer");
-    if (offers->kv_dtype.state == GC_OFFER_NONE)
+    gc_writer_text(out, "\nLargest values that fit, each with all else unchanged:\n");
+    write_offer(out, "largest batch", &suggestions->batch, "");
+    write_offer(out, "largest context", &suggestions->seq_len, " tokens");
+    write_offer(out, "resident experts", &suggestions->resident_experts, " of each layer");
+    if (suggestions->kv_dtype.state == GC_SUGGESTION_NONE)
         return;
     gc_writer_text(out, "  type of KV cache");
     gc_writer_pad(out, OFFER_COLUMN);
-    gc_writer_text(out, offers->kv_dtype.state == GC_OFFER_NOT_ANY
+    gc_writer_text(out, suggestions->kv_dtype.state == GC_SUGGESTION_NOTHING_FITS
                             ? "not even the smallest fits"
-                            : gc_dtype_name((enum gc_dtype)offers->kv_dtype.value));
+                            : gc_dtype_name((enum gc_dtype)suggestions->kv_dtype.value));
     gc_writer_char(out, '\n');
 }
 
@@ -121,20 +123,20 @@ static void write_fit(struct gc_writer *out, const struct gc_answer *answer)
 {
     const struct gc_fit *fit = answer->fit;
     if (fit == NULL) {
-        gc_writer_text(out, "\nNo budget is named: --budget SIZE says whether it fits.\n");
+        gc_writer_text(out, "\nNo budget given: --budget SIZE checks whether it fits.\n");
         return;
     }
     if (fit->budget_bytes != GC_ESTIMATE_NO_BUDGET)
         write_row(out, "budget", fit->budget_bytes, false);
     if (fit->fits) {
-        gc_writer_text(out, fit->lower_bound ? "\nWhat is known of it fits.\n" : "\nIt fits.\n");
+        gc_writer_text(out, fit->lower_bound ? "\nThe known parts fit.\n" : "\nIt fits.\n");
     } else {
         gc_out_print(out, "\nIt does not fit: %s short", GC_TEXT_SIZE(fit->deficit_bytes));
         if (answer->estimate->device_count > 1)
             gc_out_print(out, ", most on device %u", fit->device);
         gc_out_print(out, "; most of it is %s.\n", gc_estimate_part_label(fit->largest));
     }
-    write_offers(out, answer->offers);
+    write_offers(out, answer->suggestions);
 }
 
 void gc_answer_write_text(struct gc_writer *out, const struct gc_answer *answer)
@@ -145,7 +147,7 @@ void gc_answer_write_text(struct gc_writer *out, const struct gc_answer *answer)
     write_devices(out, answer);
     write_fit(out, answer);
     if (notes->count > 0)
-        gc_writer_text(out, "\nTo know:\n");
+        gc_writer_text(out, "\nNotes:\n");
     for (uint32_t i = 0; i < notes->count; i++)
         gc_out_print(out, "  %s\n", notes->texts[i]);
     if (notes->lost > 0)
@@ -162,8 +164,8 @@ void gc_answer_write_head(struct gc_writer *out)
 
 void gc_answer_write_foot(struct gc_writer *out)
 {
-    gc_writer_text(out,
-                   "\n+ at least: not all of the model is known; alone it is told what is not\n");
+    gc_writer_text(
+        out, "\n+ at least: parts of the model are unknown; an estimate of it alone lists them\n");
 }
 
 void gc_answer_write_line(struct gc_writer *out, const struct gc_answer *answer)

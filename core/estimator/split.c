@@ -1,10 +1,10 @@
-/* What one device has of a model: some of the layers, or a share of each. */
+/* One device's part of a model: some of the layers, or a part of each. */
 #include "core/estimator/checked.h"
 #include "core/estimator/estimator.h"
 
 #include <string.h>
 
-/* In order, and no device has more than one layer more than another. */
+/* In order; devices differ by at most one layer. */
 static uint32_t device_of_layer(uint32_t layer, uint32_t layer_count, uint32_t device_count)
 {
     return (uint32_t)((uint64_t)layer * device_count / layer_count);
@@ -50,7 +50,7 @@ static uint64_t share_bytes(struct device_view *view, const struct gc_weight_sha
                       gc_divide_up_u64(experts, shards));
 }
 
-/* Where one tensor is the embedding and the output, the last device has a copy of it. */
+/* If one tensor is both embedding and output, the last device has a copy of it. */
 static uint64_t tied_bytes(const struct device_view *view)
 {
     const struct gc_weights *weights = &view->estimator->weights;
@@ -87,7 +87,7 @@ static enum gc_status scores_bytes(const struct gc_layers *layers, const struct 
     return gc_attention_scores_bytes(layer, work, bytes);
 }
 
-/* A layer of the encoder, which works before the decoder does and in the same memory. */
+/* A layer of the encoder, which runs before the decoder and in the same memory. */
 static uint64_t encoder_bytes(struct device_view *view, layer_bytes *part)
 {
     const struct gc_layers *layers = &view->estimator->layers;
@@ -98,7 +98,7 @@ static uint64_t encoder_bytes(struct device_view *view, layer_bytes *part)
     return bytes;
 }
 
-/* What the encoder made, kept while the decoder works. */
+/* The encoder's output, kept while the decoder runs. */
 static uint64_t encoded_bytes(struct device_view *view)
 {
     const struct gc_layers *layers = &view->estimator->layers;
@@ -121,7 +121,8 @@ static uint64_t input_bytes(struct device_view *view)
     return gc_sum_add(&view->sum, bytes, source);
 }
 
-/* What a part takes: the sum of the device's layers, or the largest one where it is used again. */
+/* The size of a part: the sum over the device's layers, or the largest layer if the memory is
+ * reused. */
 static uint64_t over_layers(struct device_view *view, layer_bytes *part, bool reused)
 {
     const struct gc_layers *layers = &view->estimator->layers;

@@ -75,7 +75,7 @@ static bool is_expert(const struct word *before, const struct word *word, bool i
     return is_number && is_one_of(before, numbered_words, COUNT(numbered_words));
 }
 
-/* Called for each of many tensors: nothing here is slow. */
+/* Called for each of many tensors, so it must be fast. */
 struct gc_weight_place gc_weight_find_place(const char *name)
 {
     struct gc_weight_place place = {.layer = GC_WEIGHT_NO_LAYER};
@@ -130,7 +130,7 @@ static struct gc_weight_share *share_of(struct gc_weights *weights,
     return &weights->layers[place->layer];
 }
 
-/* The total is checked; the shares are parts of it. */
+/* The total is checked; the parts are below it. */
 static enum gc_status add(struct gc_weights *weights, const struct gc_model_tensor *tensor,
                           uint64_t bytes)
 {

@@ -1,5 +1,5 @@
-/* Tensors by where they belong: to a layer or to none, to an expert or to all tokens. Names decide,
- * as Hugging Face's transformers and GGUF spell them. Aliases are left out. */
+/* Weights by layer and expert. Decided by tensor names, as in Hugging Face's transformers and GGUF.
+ * Aliases are not counted. */
 #ifndef GC_WEIGHTS_H
 #define GC_WEIGHTS_H
 
@@ -11,13 +11,13 @@
 struct gc_weight_place {
     uint32_t layer; /* GC_WEIGHT_NO_LAYER: of the whole */
     bool expert;    /* one of a layer's experts, or all of them in one tensor */
-    bool last;      /* of the whole, behind the layers: final norm, output */
+    bool last;      /* of the whole model, after the layers: final norm, output */
 };
 
-/* By its name alone. Pure. */
+/* Decided by the name alone. Pure. */
 struct gc_weight_place gc_weight_find_place(const char *name);
 
-/* Bytes of one layer, or of what belongs to none. */
+/* Bytes of one layer, or of the tensors outside the layers. */
 struct gc_weight_share {
     uint64_t dense_bytes;      /* of tensors with at least two dimensions */
     uint64_t replicated_bytes; /* of those with fewer: every device of a tensor-parallel group has
@@ -31,13 +31,13 @@ struct gc_weights {
     uint64_t parameters;
     uint64_t tensors;
     uint32_t layer_count;         /* one more than the highest layer named */
-    struct gc_weight_share first; /* before the layers: embeddings, and what cannot be told */
+    struct gc_weight_share first; /* before the layers: embeddings, and unrecognised tensors */
     struct gc_weight_share last;  /* behind them */
     struct gc_weight_share layers[GC_ARCH_LAYER_MAX];
 };
 
-/* `dtype`: what floating-point tensors are taken to be, GC_DTYPE_NONE for what they are; quantised
- * and integer ones stay. GC_OVERFLOW if a sum does not fit in 64 bits. */
+/* `dtype`: the type floating-point tensors are counted in, GC_DTYPE_NONE for their own; quantised
+ * and integer ones keep theirs. GC_OVERFLOW if a sum does not fit in 64 bits. */
 enum gc_status gc_weights_count(const struct gc_model *model, enum gc_dtype dtype,
                                 struct gc_weights *weights) GC_CHECKED;
 

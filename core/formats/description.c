@@ -1,6 +1,6 @@
 #include "core/formats/description.h"
 
-#include "core/formats/json_meta.h"
+#include "core/reader/json_meta.h"
 
 #include <string.h>
 

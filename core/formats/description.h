@@ -1,12 +1,12 @@
-/* A plain description, for what no other format says:
+/* A JSON description, for models without a file of another format:
  *   {"tensors": [{"name": "w", "dtype": "bf16", "shape": [4096, 4096]}, …],
  *    "config": {"num_hidden_layers": 32, …}}
- * dtype by any of its spellings; config, which may be left out, with the keys of a Hugging Face
- * config.json. "alias_of": the name of a tensor before it that is the same memory. */
+ * "dtype" takes any spelling. "config" is optional and has the keys of a Hugging Face config.json.
+ * "alias_of" names an earlier tensor of the same memory. */
 #ifndef GC_FORMATS_DESCRIPTION_H
 #define GC_FORMATS_DESCRIPTION_H
 
-#include "core/formats/source.h"
+#include "core/reader/source.h"
 
 enum gc_status gc_description_read(struct gc_source *source) GC_CHECKED;
 

@@ -1,9 +1,9 @@
 #include "core/formats/gguf.h"
 
 #include "core/base/bits.h"
-#include "core/formats/json_meta.h"
-#include "core/formats/ranges.h"
-#include "core/formats/source.h"
+#include "core/reader/json_meta.h"
+#include "core/reader/ranges.h"
+#include "core/reader/source.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +20,7 @@ struct gc_gguf {
     uint64_t alignment;
     uint64_t split_count; /* 0: no shards */
     uint64_t split_number;
-    uint64_t split_tensors; /* of all shards; 0: not told */
+    uint64_t split_tensors; /* of all shards; 0: unknown */
 };
 
 #define ARRAY_DEPTH_MAX 8
@@ -49,7 +49,7 @@ static const uint8_t type_bytes[TYPE_COUNT] = {
 
 /* ---- values ---- */
 
-static enum gc_status take(struct gc_gguf *gguf, size_t bytes, const unsigned char **view)
+static enum gc_status read_view(struct gc_gguf *gguf, size_t bytes, const unsigned char **view)
 {
     const enum gc_status status =
         gc_source_view(gguf->source, gguf->position, bytes, gguf->what, view);
@@ -58,10 +58,10 @@ static enum gc_status take(struct gc_gguf *gguf, size_t bytes, const unsigned ch
     return status;
 }
 
-static enum gc_status take_word(struct gc_gguf *gguf, size_t bytes, uint64_t *value)
+static enum gc_status read_word(struct gc_gguf *gguf, size_t bytes, uint64_t *value)
 {
     const unsigned char *view;
-    const enum gc_status status = take(gguf, bytes, &view);
+    const enum gc_status status = read_view(gguf, bytes, &view);
     *value = 0;
     for (size_t i = 0; status == GC_OK && i < bytes; i++)
         *value |= (uint64_t)view[i] << (8 * i);
@@ -71,17 +71,17 @@ static enum gc_status take_word(struct gc_gguf *gguf, size_t bytes, uint64_t *va
 static enum gc_status read_u32(struct gc_gguf *gguf, uint32_t *value)
 {
     uint64_t word;
-    const enum gc_status status = take_word(gguf, 4, &word);
+    const enum gc_status status = read_word(gguf, 4, &word);
     *value = (uint32_t)word;
     return status;
 }
 
 static enum gc_status read_u64(struct gc_gguf *gguf, uint64_t *value)
 {
-    return take_word(gguf, 8, value);
+    return read_word(gguf, 8, value);
 }
 
-/* Goes past `bytes` that need not be looked at. */
+/* Skips `bytes`. */
 static enum gc_status pass(struct gc_gguf *gguf, uint64_t bytes)
 {
     if (bytes > gguf->source->bytes - gguf->position)
@@ -104,14 +104,14 @@ static enum gc_status read_text(struct gc_gguf *gguf, const char **text, size_t 
         return gc_source_fail(gguf->source, offset,
                               "%s: a name of %llu bytes; 1 to %d are accepted", gguf->what,
                               (unsigned long long)bytes, GC_GGUF_TEXT_MAX);
-    status = take(gguf, (size_t)bytes, &view);
+    status = read_view(gguf, (size_t)bytes, &view);
     *text = (const char *)view;
     *length = (size_t)bytes;
     return status;
 }
 
-/* A text value: as much of it as metas keep. What is no UTF-8 is left out. */
-static enum gc_status take_text_value(struct gc_gguf *gguf, bool keep, struct gc_meta_value *value)
+/* A text value, cut to the length that metas keep. Text that is not UTF-8 is dropped. */
+static enum gc_status read_text_value(struct gc_gguf *gguf, bool keep, struct gc_meta_value *value)
 {
     const unsigned char *view;
     uint64_t bytes;
@@ -121,12 +121,12 @@ static enum gc_status take_text_value(struct gc_gguf *gguf, bool keep, struct gc
         return pass(gguf, bytes);
     const uint64_t kept = gc_min_u64(bytes, GC_META_TEXT_MAX);
     if (status == GC_OK)
-        status = take(gguf, (size_t)kept, &view);
+        status = read_view(gguf, (size_t)kept, &view);
     if (status != GC_OK)
         return status;
     size_t length = strnlen((const char *)view, (size_t)kept);
     while (length > 0 && length < bytes && (view[length - 1] & 0x80) != 0)
-        length--; /* no half a character at the end */
+        length--; /* never cut inside a character */
     if (!gc_reader_is_utf8((const char *)view, length))
         length = 0;
     value->cut = length < bytes;
@@ -146,11 +146,11 @@ static void set_integer(struct gc_meta_value *value, uint64_t word, unsigned bit
     value->real = value->negative ? -(double)value->unsigned_value : (double)value->unsigned_value;
 }
 
-static enum gc_status take_scalar(struct gc_gguf *gguf, uint32_t type, struct gc_meta_value *value)
+static enum gc_status read_scalar(struct gc_gguf *gguf, uint32_t type, struct gc_meta_value *value)
 {
     uint64_t word;
     float narrow;
-    const enum gc_status status = take_word(gguf, type_bytes[type], &word);
+    const enum gc_status status = read_word(gguf, type_bytes[type], &word);
     if (status != GC_OK)
         return status;
     switch ((enum type)type) {
@@ -198,7 +198,7 @@ static enum gc_status check_type(const struct gc_gguf *gguf, uint64_t offset, ui
                           gguf->what, type, TYPE_COUNT - 1);
 }
 
-static enum gc_status take_array_head(struct gc_gguf *gguf, struct array *array)
+static enum gc_status read_array_head(struct gc_gguf *gguf, struct array *array)
 {
     const uint64_t offset = gguf->position;
     enum gc_status status = read_u32(gguf, &array->type);
@@ -208,7 +208,8 @@ static enum gc_status take_array_head(struct gc_gguf *gguf, struct array *array)
         status = read_u64(gguf, &array->count);
     if (status != GC_OK)
         return status;
-    /* Each element takes some bytes: what cannot be there is not counted through. */
+    /* Each element takes at least this many bytes: a count beyond the file's end fails before the
+     * loop. */
     const uint64_t least = array->type == TYPE_TEXT    ? 8
                            : array->type == TYPE_ARRAY ? 12
                                                        : type_bytes[array->type];
@@ -231,7 +232,7 @@ static enum gc_status pass_texts(struct gc_gguf *gguf, uint64_t count)
     return status;
 }
 
-/* Goes past the elements of an array, arrays within it included. */
+/* Skips the elements of an array, nested arrays included. */
 static enum gc_status pass_array(struct gc_gguf *gguf, const struct array *array)
 {
     uint64_t left[ARRAY_DEPTH_MAX];
@@ -255,16 +256,16 @@ static enum gc_status pass_array(struct gc_gguf *gguf, const struct array *array
         if (status != GC_OK || depth == 0)
             return status;
         left[depth - 1]--;
-        status = take_array_head(gguf, &here);
+        status = read_array_head(gguf, &here);
         if (status != GC_OK)
             return status;
     }
 }
 
-static enum gc_status take_array(struct gc_gguf *gguf, bool keep, struct gc_meta_value *value)
+static enum gc_status read_array(struct gc_gguf *gguf, bool keep, struct gc_meta_value *value)
 {
     struct array array;
-    enum gc_status status = take_array_head(gguf, &array);
+    enum gc_status status = read_array_head(gguf, &array);
     if (status != GC_OK)
         return status;
     value->kind = GC_META_ARRAY;
@@ -278,8 +279,8 @@ static enum gc_status take_array(struct gc_gguf *gguf, bool keep, struct gc_meta
     if (items == NULL)
         return gc_reader_no_memory(gguf->reader, gguf->source->path);
     for (uint64_t i = 0; i < array.count && status == GC_OK; i++)
-        status = array.type == TYPE_TEXT ? take_text_value(gguf, true, &items[i])
-                                         : take_scalar(gguf, array.type, &items[i]);
+        status = array.type == TYPE_TEXT ? read_text_value(gguf, true, &items[i])
+                                         : read_scalar(gguf, array.type, &items[i]);
     value->items = items;
     value->kept = array.count;
     return status;
@@ -293,7 +294,7 @@ static enum gc_status read_head(struct gc_gguf *gguf)
     uint32_t version;
     gguf->what = "the header";
     gguf->alignment = 32;
-    enum gc_status status = take(gguf, 4, &magic);
+    enum gc_status status = read_view(gguf, 4, &magic);
     if (status == GC_OK && memcmp(magic, "GGUF", 4) != 0)
         return gc_source_fail(gguf->source, 0, "no GGUF file: it does not begin with \"GGUF\"");
     if (status == GC_OK)
@@ -321,8 +322,8 @@ static enum gc_status read_head(struct gc_gguf *gguf)
     return GC_OK;
 }
 
-static enum gc_status note_alignment(struct gc_gguf *gguf, uint64_t offset,
-                                     const struct gc_meta_value *value)
+static enum gc_status record_alignment(struct gc_gguf *gguf, uint64_t offset,
+                                       const struct gc_meta_value *value)
 {
     uint64_t number;
     if (!gc_meta_uint(value, &number) || number == 0 || (number & (number - 1)) != 0 ||
@@ -332,9 +333,9 @@ static enum gc_status note_alignment(struct gc_gguf *gguf, uint64_t offset,
     return GC_OK;
 }
 
-/* The few keys that reading itself needs. */
-static enum gc_status note(struct gc_gguf *gguf, const char *key, size_t length, uint64_t offset,
-                           const struct gc_meta_value *value)
+/* Records the few keys that the reader itself needs. */
+static enum gc_status record_key(struct gc_gguf *gguf, const char *key, size_t length,
+                                 uint64_t offset, const struct gc_meta_value *value)
 {
     static const char alignment[] = "general.alignment";
     static const char count[] = "split.count";
@@ -342,7 +343,7 @@ static enum gc_status note(struct gc_gguf *gguf, const char *key, size_t length,
     static const char tensors[] = "split.tensors.count";
     uint64_t *to = NULL;
     if (length == sizeof(alignment) - 1 && memcmp(key, alignment, length) == 0)
-        return note_alignment(gguf, offset, value);
+        return record_alignment(gguf, offset, value);
     if (length == sizeof(count) - 1 && memcmp(key, count, length) == 0)
         to = &gguf->split_count;
     else if (length == sizeof(number) - 1 && memcmp(key, number, length) == 0)
@@ -378,11 +379,11 @@ static enum gc_status read_key(struct gc_gguf *gguf, bool keep)
     if (status == GC_OK)
         status = check_type(gguf, offset, type);
     if (status == GC_OK)
-        status = type == TYPE_TEXT    ? take_text_value(gguf, keep, &meta.value)
-                 : type == TYPE_ARRAY ? take_array(gguf, keep, &meta.value)
-                                      : take_scalar(gguf, type, &meta.value);
+        status = type == TYPE_TEXT    ? read_text_value(gguf, keep, &meta.value)
+                 : type == TYPE_ARRAY ? read_array(gguf, keep, &meta.value)
+                                      : read_scalar(gguf, type, &meta.value);
     if (status == GC_OK)
-        status = note(gguf, name, short_length, offset, &meta.value);
+        status = record_key(gguf, name, short_length, offset, &meta.value);
     if (status == GC_OK && keep)
         status = gc_reader_add_meta(gguf->reader, gguf->source->path, &meta);
     gguf->what = "a key";
@@ -400,7 +401,7 @@ static enum gc_status read_keys(struct gc_gguf *gguf, bool keep)
 #define DIMS_MAX 4 /* ggml's own */
 #define NAME_BYTES_MAX 255
 
-/* The file's dimensions, innermost first, as everywhere else: outermost first. */
+/* Reverses the file's dimensions, which are innermost first, to outermost first. */
 static enum gc_status read_dims(struct gc_gguf *gguf, struct gc_model_tensor *tensor,
                                 const char *shown)
 {
@@ -483,7 +484,7 @@ static enum gc_status read_tensor(struct gc_gguf *gguf)
     return gc_reader_add_tensor(reader, gguf->source->path, &tensor, true);
 }
 
-/* Offsets count from where the data begins, which is known only now. */
+/* Offsets are relative to the start of the data, which is known only now. */
 static enum gc_status place_tensors(struct gc_gguf *gguf, uint32_t first)
 {
     struct gc_reader *reader = gguf->reader;
@@ -532,11 +533,11 @@ static void write_tail(char tail[TAIL_BYTES + 16], uint64_t number, uint64_t cou
 struct shards {
     struct gc_reader *reader;
     const struct gc_folder *folder;
-    const char *named_by; /* the file that was asked for */
+    const char *named_by; /* the file given by the caller */
     char name[NAME_BYTES_MAX + 1];
     size_t stem; /* bytes of the name before the tail */
     uint64_t count;
-    uint64_t number; /* of the file that was asked for */
+    uint64_t number; /* of the file given by the caller */
     uint64_t tensors;
 };
 

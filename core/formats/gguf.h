@@ -3,10 +3,10 @@
 #ifndef GC_FORMATS_GGUF_H
 #define GC_FORMATS_GGUF_H
 
-#include "core/formats/source.h"
+#include "core/reader/source.h"
 
-/* Takes the file's tensors and keys; if its keys say that it is one of several, the others' tensors
- * too, from `folder`. `name` is the file's own name there. */
+/* Reads the file's tensors and keys. If its keys make it a shard of several, reads the tensors of
+ * all shards from `folder`. `name` is the file's own name there. */
 enum gc_status gc_gguf_read(struct gc_source *source, const struct gc_folder *folder,
                             const char *name) GC_CHECKED;
 

@@ -1,7 +1,7 @@
 #include "core/formats/hf.h"
 
-#include "core/formats/json_meta.h"
 #include "core/io/text.h"
+#include "core/reader/json_meta.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -9,11 +9,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define ENTRIES_MAX 100000 /* of a folder, looked at */
+#define ENTRIES_MAX 100000 /* entries of a folder that are read */
 
 static const char config_name[] = "config.json";
 
-/* What stands in a folder, as far as it matters here. */
+/* The files of a folder that this reader knows. */
 struct listing {
     const char *safetensors; /* the first by name */
     const char *gguf;
@@ -27,7 +27,7 @@ struct listing {
     bool has_pipeline; /* a diffusion pipeline's model_index.json */
 };
 
-/* "NAME-00002-of-00003.gguf" and the like: not the first of its kind. */
+/* True for "NAME-00002-of-00003.gguf": a shard, but not the first. */
 static bool is_later_shard(const char *name)
 {
     const char *of = strstr(name, "-of-");
@@ -51,8 +51,8 @@ static enum gc_status remember(struct gc_reader *reader, const struct gc_folder 
     return *first != NULL ? GC_OK : gc_reader_no_memory(reader, folder->path);
 }
 
-static enum gc_status look_at(struct gc_reader *reader, const struct gc_folder *folder,
-                              const char *name, struct listing *listing)
+static enum gc_status classify(struct gc_reader *reader, const struct gc_folder *folder,
+                               const char *name, struct listing *listing)
 {
     if (gc_text_has_ending(name, strlen(name), ".safetensors.index.json"))
         return remember(reader, folder, name, &listing->index, &listing->index_count);
@@ -71,7 +71,7 @@ static enum gc_status look_at(struct gc_reader *reader, const struct gc_folder *
     return GC_OK;
 }
 
-/* As the kernel gives them: readdir would call malloc. */
+/* Directory entries in the kernel's format (getdents64): readdir would call malloc. */
 struct kernel_entry {
     uint64_t inode;
     int64_t next;
@@ -103,7 +103,7 @@ static enum gc_status list(struct gc_reader *reader, const struct gc_folder *fol
                                         "the folder has more than %d files; name the model's",
                                         ENTRIES_MAX);
             else if (entry->type != DT_DIR)
-                status = look_at(reader, folder, entry->name, listing);
+                status = classify(reader, folder, entry->name, listing);
         }
     }
     close(fd);
@@ -191,7 +191,7 @@ enum gc_status gc_hf_read_config(struct gc_reader *reader, const struct gc_folde
     reader->model->has_config = status == GC_OK;
     if (status != GC_FORMAT || required)
         return status;
-    /* A stranger's config beside the file that was asked for. */
+    /* The config beside a single file may belong to another model. */
     char text[GC_MODEL_ERROR_BYTES];
     memcpy(text, reader->error->text, sizeof(text));
     reader->failed = false;

@@ -2,23 +2,23 @@
 #ifndef GC_FORMATS_HF_H
 #define GC_FORMATS_HF_H
 
-#include "core/formats/source.h"
+#include "core/reader/source.h"
 
-/* Which file of a folder holds the weights, and of what kind it is. */
+/* The file of a folder that has the weights, and its kind. */
 enum gc_hf_kind { GC_HF_INDEX, GC_HF_SAFETENSORS, GC_HF_GGUF, GC_HF_ONNX };
 
-/* The one to read: safetensors before all others, by index before the single file. GC_FORMAT if
- * there is none that can be read, or several and no telling which. `name` is in the region. */
+/* Selects the file to read: safetensors first, an index before a single file. GC_FORMAT if there is
+ * no supported file, or several candidates. `name` is in the region. */
 enum gc_status gc_hf_find(struct gc_reader *reader, const struct gc_folder *folder,
                           const char **name, enum gc_hf_kind *kind) GC_CHECKED;
 
-/* Takes config.json's keys. `required`: GC_FORMAT where it is damaged; else that is a warning. A
- * folder without one is GC_OK. */
+/* Reads config.json's keys. A damaged file is GC_FORMAT if `required`, else a warning. A missing
+ * file is GC_OK. */
 enum gc_status gc_hf_read_config(struct gc_reader *reader, const struct gc_folder *folder,
                                  bool required) GC_CHECKED;
 
-/* With "tie_word_embeddings" an output layer that is stored all the same is the embedding once
- * more: it becomes its alias, which is told. */
+/* With "tie_word_embeddings" a stored output layer repeats the embedding: makes it an alias and
+ * adds a warning. */
 void gc_hf_tie(struct gc_reader *reader, const char *path);
 
 #endif

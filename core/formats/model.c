@@ -1,13 +1,13 @@
-/* Opening a model: what is it, who reads it, and what it comes to. */
+/* Opens a model: detects the format, calls its reader, adds up the totals. */
 #include "core/model/model.h"
 
 #include "core/base/bits.h"
 #include "core/formats/description.h"
-#include "core/formats/detect.h"
 #include "core/formats/gguf.h"
 #include "core/formats/hf.h"
-#include "core/formats/onnx.h"
 #include "core/formats/safetensors.h"
+#include "core/onnx/onnx.h"
+#include "core/reader/detect.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -18,7 +18,7 @@ struct gc_model_lookup {
     struct gc_strmap metas;
 };
 
-/* In its own region, which goes with it. */
+/* The model and its region; the region contains this struct. */
 struct owner {
     struct gc_model model;
     struct gc_region region;
@@ -108,7 +108,7 @@ static enum gc_status read_path(struct gc_reader *reader, const char *path)
 {
     uint32_t mode;
     uint64_t bytes;
-    if (gc_source_look(AT_FDCWD, path, 0, &mode, &bytes) == 0 && S_ISDIR(mode))
+    if (gc_source_stat(AT_FDCWD, path, 0, &mode, &bytes) == 0 && S_ISDIR(mode))
         return read_folder(reader, path);
     return read_file(reader, path);
 }
@@ -134,7 +134,8 @@ static enum gc_status add_up(struct gc_reader *reader, struct gc_model_totals *t
     return GC_OK;
 }
 
-/* Operators alone can be a model; tensors or a configuration that are not there are a mistake. */
+/* An ONNX model may have operators only; in other formats a file without tensors and configuration
+ * is an error. */
 static enum gc_status check_content(struct gc_reader *reader)
 {
     const struct gc_model *model = reader->model;
@@ -144,7 +145,7 @@ static enum gc_status check_content(struct gc_reader *reader)
                           "no tensors and no configuration: nothing is known of a model");
 }
 
-static void hand_over(struct gc_reader *reader, void *memory)
+static void move_results(struct gc_reader *reader, void *memory)
 {
     struct owner *owner = memory;
     struct gc_model *model = &owner->model;
@@ -154,8 +155,8 @@ static void hand_over(struct gc_reader *reader, void *memory)
     model->file_count = reader->file_count;
     model->metas = reader->metas;
     model->meta_count = reader->meta_count;
-    model->ports = reader->ports;
-    model->port_count = reader->port_count;
+    model->values = reader->values;
+    model->value_count = reader->value_count;
     model->warnings = reader->warnings;
     model->warning_count = reader->warning_count;
     model->header_bytes = reader->header_bytes;
@@ -179,7 +180,7 @@ static enum gc_status read_model(struct gc_reader *reader, void *memory)
 enum gc_status gc_model_open(const char *path, const struct gc_model_limits *limits,
                              struct gc_model **model, struct gc_model_error *error)
 {
-    static const struct gc_reading reading = {sizeof(struct owner), read_model, hand_over};
+    static const struct gc_reading reading = {sizeof(struct owner), read_model, move_results};
     void *memory;
     const enum gc_status status = gc_reader_run(&reading, path, limits, error, &memory);
     *model = memory == NULL ? NULL : &((struct owner *)memory)->model;
@@ -190,7 +191,7 @@ void gc_model_close(struct gc_model *model)
 {
     if (model == NULL)
         return;
-    /* The region lies in itself. */
+    /* The region contains its own struct: copy it before unmapping. */
     struct gc_region region = ((struct owner *)model)->region;
     gc_region_fini(&region);
 }

@@ -1,10 +1,11 @@
 #include "core/formats/safetensors.h"
 
 #include "core/base/bits.h"
-#include "core/formats/json_meta.h"
-#include "core/formats/json_reader.h"
-#include "core/formats/ranges.h"
 #include "core/io/text.h"
+#include "core/reader/detect.h"
+#include "core/reader/json_meta.h"
+#include "core/reader/json_reader.h"
+#include "core/reader/ranges.h"
 
 #include <string.h>
 
@@ -17,7 +18,7 @@ struct header {
     uint64_t data; /* where the tensors' bytes begin */
     uint64_t data_bytes;
     uint32_t shard;
-    uint64_t foreign; /* tensors that the index does not know */
+    uint64_t foreign; /* tensors missing from the index */
     const char *foreign_name;
 };
 
@@ -127,7 +128,7 @@ static enum gc_status read_member(struct header *header, struct entry *entry,
     return read_numbers(header, entry, shape, entry->dims, DIMS_MAX, &entry->tensor.dim_count);
 }
 
-/* The size that dtype and shape give against the one that the offsets give. */
+/* Checks the size from dtype and shape against the size from the offsets. */
 static enum gc_status check_entry(struct header *header, struct entry *entry)
 {
     struct gc_reader *reader = header->source->reader;
@@ -155,7 +156,7 @@ static enum gc_status check_entry(struct header *header, struct entry *entry)
     return GC_OK;
 }
 
-/* What the index says of the tensor whose name was read. */
+/* Checks the tensor's name against the index. */
 static enum gc_status check_promise(struct header *header, const struct entry *entry,
                                     const struct gc_strmap_entry *known)
 {
@@ -175,7 +176,7 @@ static enum gc_status check_promise(struct header *header, const struct entry *e
                               : "it is there twice");
 }
 
-/* Everything is known: into the list, under a name that stays. */
+/* Adds a complete entry to the list, with a copy of its name. */
 static enum gc_status add_entry(struct header *header, struct entry *entry, size_t length,
                                 uint32_t hash)
 {
@@ -243,7 +244,8 @@ static enum gc_status read_entry(struct header *header, const struct gc_json_tok
     if (key->cut)
         return gc_source_fail(header->json.source, key->offset, "a name longer than %d bytes",
                               GC_JSON_READER_TEXT_MAX);
-    /* The key's own text goes with the next token. A name that is long, or bad, is copied now. */
+    /* The next token overwrites the key's text. A long or invalid name is copied to the region now.
+     */
     if (length < sizeof(name) && memchr(key->text, '\0', length) == NULL)
         gc_text_copy(name, sizeof(name), key->text, length);
     else
@@ -274,12 +276,12 @@ static enum gc_status read_header(struct header *header)
             return gc_source_fail(header->json.source, token.offset, "__metadata__ twice");
         } else {
             has_metadata = true;
-            /* Shards repeat it: the first one's is kept. */
+            /* Shards repeat it: only the first shard's is kept. */
             status = gc_json_meta_read(&header->json, "__metadata__",
                                        header->shard == GC_MODEL_NONE || header->shard == 0);
         }
     }
-    /* Blanks may follow, nothing else. */
+    /* Only blanks may follow. */
     return status != GC_OK ? status : gc_json_reader_next(&header->json, &token);
 }
 
@@ -336,13 +338,13 @@ enum gc_status gc_safetensors_read(struct gc_source *source, uint32_t shard)
     const struct gc_ranges ranges = {
         .first = first,
         .begin = header.data,
-        .holes_refused = true,
+        .gaps_are_errors = true,
     };
     return gc_ranges_check(reader, &ranges);
 }
 
-/* Shards by an index. Each name the index gives is promised to its file; reading the file's own
- * header redeems it. What is promised and not there, or elsewhere, refuses the model. */
+/* Shards by an index. The index promises each name to a shard; the shard's own header redeems it. A
+ * promised tensor that is missing or in another shard is an error. */
 
 struct index {
     struct gc_json_reader json;
@@ -357,7 +359,7 @@ struct index {
     uint64_t total_bytes;
 };
 
-/* The number of the file a tensor is said to be in. */
+/* The number of the shard that the index gives for a tensor. */
 static enum gc_status number_shard(struct index *index, const struct gc_json_token *token,
                                    uint32_t *number)
 {
@@ -436,7 +438,7 @@ static enum gc_status read_promise(struct index *index, const struct gc_json_tok
     return GC_OK;
 }
 
-/* The members of an object, each given to `take`. */
+/* Calls `take` for each member of an object. */
 static enum gc_status each_member(struct index *index, const char *what,
                                   enum gc_status (*take)(struct index *,
                                                          const struct gc_json_token *))
@@ -456,7 +458,7 @@ static enum gc_status each_member(struct index *index, const char *what,
     return status;
 }
 
-static enum gc_status take_metadata(struct index *index, const struct gc_json_token *key)
+static enum gc_status read_metadata(struct index *index, const struct gc_json_token *key)
 {
     struct gc_json_token token;
     const bool is_total = gc_json_token_is(key, "total_size");
@@ -466,11 +468,11 @@ static enum gc_status take_metadata(struct index *index, const struct gc_json_to
     return status != GC_OK ? status : gc_json_reader_skip(&index->json, &token);
 }
 
-static enum gc_status take_top(struct index *index, const struct gc_json_token *key)
+static enum gc_status read_top_member(struct index *index, const struct gc_json_token *key)
 {
     struct gc_json_token token;
     if (gc_json_token_is(key, "metadata"))
-        return each_member(index, "metadata", take_metadata);
+        return each_member(index, "metadata", read_metadata);
     if (gc_json_token_is(key, "weight_map")) {
         if (index->has_map)
             return gc_source_fail(index->json.source, key->offset, "weight_map is there twice");
@@ -512,13 +514,13 @@ static enum gc_status check_promises(struct index *index)
     return GC_OK;
 }
 
-/* A total that is wrong misleads no json of the headers: it is told, no more. */
+/* A wrong total does not affect the headers: a warning only. */
 static enum gc_status check_total(struct index *index)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < index->reader->tensor_count; i++) {
         if (!gc_add_u64(bytes, index->reader->tensors[i].bytes, &bytes))
-            return GC_OK; /* and said where all is summed up */
+            return GC_OK; /* the sum of all fails later, with a message */
     }
     if (index->has_total && bytes != index->total_bytes)
         gc_reader_warn(index->reader, index->path,
@@ -533,7 +535,7 @@ enum gc_status gc_safetensors_read_index(struct gc_source *source, const struct 
     struct gc_json_token token;
     gc_strmap_init(&index.shards);
     gc_json_reader_init(&index.json, source, 0, source->bytes);
-    enum gc_status status = each_member(&index, "the index", take_top);
+    enum gc_status status = each_member(&index, "the index", read_top_member);
     if (status == GC_OK)
         status = gc_json_reader_next(&index.json, &token);
     if (status == GC_OK && !index.has_map)

@@ -2,16 +2,14 @@
 #ifndef GC_FORMATS_SAFETENSORS_H
 #define GC_FORMATS_SAFETENSORS_H
 
-#include "core/formats/source.h"
+#include "core/reader/source.h"
 
-#define GC_SAFETENSORS_HEADER_BYTES_MAX UINT64_C(100000000) /* the format's own bound */
-
-/* Takes a file's tensors. `shard` is what its names are promised under, GC_MODEL_NONE without an
- * index: a name that is not promised is then taken with a warning. */
+/* Reads a file's tensors. `shard` is its number in the index, GC_MODEL_NONE without one. A name
+ * that the index does not promise is added with a warning. */
 enum gc_status gc_safetensors_read(struct gc_source *source, uint32_t shard) GC_CHECKED;
 
-/* Reads an index ("weight_map": tensor → file) and then every file it names, from `folder`. What
- * counts is each file's own header; where the index says something else the model is refused. */
+/* Reads an index ("weight_map": tensor → file) and then every file it names, from `folder`. Each
+ * file's own header counts; an index that contradicts it is GC_FORMAT. */
 enum gc_status gc_safetensors_read_index(struct gc_source *index,
                                          const struct gc_folder *folder) GC_CHECKED;
 

@@ -1,14 +1,14 @@
-/* Nodes whose work is a graph. If: both branches are walked, then joined. Loop and Scan: the body
- * is walked until the types of the carried values reach a fixed point. Each walk only forgets, so
- * it ends soon; after GC_INFER_ROUNDS_MAX rounds nothing carried is known. */
+/* Nodes with inner graphs. If: both branches are walked, then joined. Loop and Scan: the body is
+ * walked until the types of the carried values reach a fixed point. Each walk only widens types, so
+ * it ends; after GC_INFER_ROUNDS_MAX rounds no carried type is known. */
 #include "core/graph/engine.h"
 
 #include <string.h>
 
 enum control { CONTROL_IF, CONTROL_LOOP, CONTROL_SCAN, CONTROL_OTHER };
 
-/* Begin: the first walk of the body. End: after each walk; *again if the body is to be walked once
- * more. */
+/* Begin: the first walk of the body. End: after each walk; sets *again if the body must be walked
+ * once more. */
 static enum gc_status loop_begin(struct gc_infer *infer, uint32_t node) GC_CHECKED;
 static enum gc_status loop_end(struct gc_infer *infer, struct gc_infer_frame *frame,
                                bool *again) GC_CHECKED;
@@ -23,7 +23,7 @@ static enum control control_of(const struct gc_graph_node *node)
     return node->op[0] == 'I' ? CONTROL_IF : node->op[0] == 'L' ? CONTROL_LOOP : CONTROL_SCAN;
 }
 
-/* The n-th graph among the attributes; GC_GRAPH_NONE if there are fewer. */
+/* The n-th graph attribute; GC_GRAPH_NONE if there are fewer. */
 static uint32_t graph_of(const struct gc_graph_node *node, uint32_t n)
 {
     for (uint32_t i = 0; i < node->attribute_count; i++) {
@@ -86,7 +86,7 @@ static enum gc_status body_clear(struct gc_infer *infer, uint32_t scope)
     const struct gc_graph_scope *body = &infer->graph->scopes[scope];
     for (uint32_t i = 0; i < body->input_count; i++) {
         struct gc_graph_value *value = &infer->graph->values[body->inputs[i]];
-        value->type = infer->untold;
+        value->type = infer->unknown_type;
         value->data = NULL;
         value->is_constant = false;
         const enum gc_status status = gc_infer_merge_declared(infer, body->inputs[i]);
@@ -116,7 +116,7 @@ static enum gc_status begin_if(struct gc_infer *infer, uint32_t index)
     struct gc_infer_frame frame = {.node = index};
     bool is_dead[2] = {scopes[0] == GC_GRAPH_NONE, scopes[1] == GC_GRAPH_NONE};
     if (condition != NULL && condition->data != NULL && condition->data->count == 1 &&
-        condition->data->is_dedicated)
+        condition->data->is_complete)
         is_dead[condition->data->items[0].number != 0] = true;
     for (uint32_t i = 0; i < 2; i++) {
         if (scopes[i] != GC_GRAPH_NONE)
@@ -129,7 +129,7 @@ static enum gc_status begin_if(struct gc_infer *infer, uint32_t index)
     return gc_infer_push(infer, &frame);
 }
 
-/* Both branches are known, or the one that is taken. */
+/* Both branches have been walked, or the one that is taken. */
 static enum gc_status end_if(struct gc_infer *infer, const struct gc_infer_frame *frame)
 {
     const struct gc_graph_node *node = &infer->graph->nodes[frame->node];
@@ -258,13 +258,13 @@ static bool is_exhausted(const struct gc_infer *infer)
     return infer->steps > infer->steps_max;
 }
 
-/* Scan had batches at first: everything that goes in and out has one more dimension in front. */
+/* Scan before opset 9 has batches: every input and output has one more dimension in front. */
 static bool is_batched(const struct gc_graph_node *node)
 {
     return control_of(node) == CONTROL_SCAN && node->opset < 9;
 }
 
-/* The type without `count` dimensions from `first` on; of unknown rank if it has not so many. */
+/* The type without `count` dimensions from `first` on; of unknown rank if it has fewer. */
 static enum gc_status without_dims(struct gc_infer *infer, const struct gc_type *from,
                                    uint32_t first, uint32_t count, struct gc_type *to)
 {
@@ -279,7 +279,7 @@ static enum gc_status without_dims(struct gc_infer *infer, const struct gc_type 
     return gc_infer_import_type(infer, &type, to);
 }
 
-/* Opens the body for the first iteration. */
+/* Sets the body's inputs for the first iteration. */
 static enum gc_status carry_in(struct gc_infer *infer, const struct gc_graph_node *node,
                                uint32_t scope, const struct carried *carried)
 {
@@ -303,10 +303,10 @@ static enum gc_status carry_in(struct gc_infer *infer, const struct gc_graph_nod
     return status;
 }
 
-/* Forgets what the last iteration changed. From the third round on nothing of it is kept, from the
- * fourth on nothing at all. */
-static enum gc_status forget(struct gc_infer *infer, struct gc_graph_value *to,
-                             const struct gc_graph_value *from, uint32_t round, bool *changed)
+/* Widening: drops the parts of the type that the last iteration changed. From the third round on a
+ * changed value loses its whole shape, from the fourth on every value does. */
+static enum gc_status widen(struct gc_infer *infer, struct gc_graph_value *to,
+                            const struct gc_graph_value *from, uint32_t round, bool *changed)
 {
     bool differs = false;
     const enum gc_status status = gc_infer_join(infer, &to->type, &from->type, &differs);
@@ -332,12 +332,12 @@ static enum gc_status carry_over(struct gc_infer *infer, const struct gc_infer_f
         const struct gc_graph_value *from =
             body_output(infer, frame->scope, carried->first_body_output + i);
         if (to != NULL && from != NULL)
-            status = forget(infer, to, from, frame->round, changed);
+            status = widen(infer, to, from, frame->round, changed);
     }
     return status;
 }
 
-/* After the last round what goes into the body holds for what leaves the loop too. */
+/* After the last round the types of the body's inputs hold for the loop's outputs, too. */
 static void carry_out(struct gc_infer *infer, const struct gc_infer_frame *frame,
                       const struct carried *carried)
 {
@@ -351,7 +351,7 @@ static void carry_out(struct gc_infer *infer, const struct gc_infer_frame *frame
     }
 }
 
-/* A body's output, one for each iteration, along a new axis. */
+/* Stacks a body's output of all iterations along a new axis. */
 static enum gc_status stack_up(struct gc_infer *infer, struct gc_graph_value *to,
                                const struct gc_graph_value *from, struct gc_dim iterations,
                                int64_t axis)
@@ -384,7 +384,7 @@ static enum gc_status loop_begin(struct gc_infer *infer, uint32_t index)
     const struct gc_infer_frame frame = {
         .node = index, .scope = control_graph(node, "body"), .round = 1};
     static const struct gc_dim truth = {.kind = GC_DIM_NUMBER, .number = 1};
-    static const struct gc_data is_true = {.count = 1, .is_dedicated = true, .items = &truth};
+    static const struct gc_data is_true = {.count = 1, .is_complete = true, .items = &truth};
     if (frame.scope == GC_GRAPH_NONE)
         return GC_OK;
     enum gc_status status = body_clear(infer, frame.scope);
@@ -409,7 +409,7 @@ static enum gc_status loop_begin(struct gc_infer *infer, uint32_t index)
     return status == GC_OK ? gc_infer_push(infer, &frame) : status;
 }
 
-/* How often the body runs: the given count, if the condition is true throughout. */
+/* The number of iterations: the given count, if the condition is true throughout. */
 static struct gc_dim iterations_of(const struct gc_infer *infer, const struct gc_infer_frame *frame)
 {
     const struct gc_graph_node *node = &infer->graph->nodes[frame->node];
@@ -427,7 +427,7 @@ static struct gc_dim iterations_of(const struct gc_infer *infer, const struct gc
                                                                      : iterations;
 }
 
-/* The loop has one iteration: its results leave the loop. */
+/* The loop has one iteration: the body's outputs are the loop's. */
 static void leave_after_one(struct gc_infer *infer, const struct gc_infer_frame *frame,
                             const struct carried *carried)
 {
@@ -485,7 +485,7 @@ static int64_t axis_of(const struct gc_graph_node *node, const char *name, uint3
     return axes->integers[index];
 }
 
-/* How a Scan's inputs are cut up. */
+/* The slicing of a Scan's inputs. */
 struct scan {
     struct gc_dim iterations;
     struct gc_dim batch; /* where is_batched */

@@ -88,7 +88,7 @@ enum gc_status gc_infer_merge_dim(struct gc_infer *infer, const char *what, stru
         return gc_infer_fail(infer, "%s: %lld and %lld, which must be equal", what,
                              (long long)a.number, (long long)b.number);
     }
-    /* A number says most; of two symbols that must be equal either will do. */
+    /* A number is the most precise; of two equal symbols either will do. */
     *merged = a.kind == GC_DIM_UNKNOWN || b.kind == GC_DIM_NUMBER ? b : a;
     return GC_OK;
 }

@@ -1,4 +1,4 @@
-/* What can be asked of a graph that is there. */
+/* Queries on a finished graph, and its end. */
 #include "core/graph/engine.h"
 
 void gc_graph_close(struct gc_graph *graph)
@@ -6,7 +6,7 @@ void gc_graph_close(struct gc_graph *graph)
     if (graph == NULL)
         return;
     struct gc_graph_store *store = (struct gc_graph_store *)graph;
-    /* The region holds the store. */
+    /* The region contains the store: copy it before unmapping. */
     struct gc_region region = store->region;
     gc_region_fini(&store->results);
     gc_region_fini(&region);

@@ -156,7 +156,7 @@ bool gc_infer_has_output(const struct gc_infer *infer, uint32_t output)
 const struct gc_type *gc_infer_type(const struct gc_infer *infer, uint32_t input)
 {
     const struct gc_graph_value *value = input_value(infer, input);
-    return value != NULL ? &value->type : &infer->untold;
+    return value != NULL ? &value->type : &infer->unknown_type;
 }
 
 enum gc_dtype gc_infer_dtype(const struct gc_infer *infer, uint32_t input)
@@ -187,7 +187,7 @@ static bool as_number(struct gc_dim item, int64_t *number)
     return true;
 }
 
-/* All elements as numbers. False if one is not known or there are more than `max`. */
+/* All elements as numbers. False if one is unknown or there are more than `max`. */
 static bool numbers_of(const struct gc_infer *infer, uint32_t input, int64_t *numbers, uint32_t max,
                        uint32_t *count)
 {
@@ -278,7 +278,7 @@ enum gc_status gc_infer_pass_dtype(struct gc_infer *infer, uint32_t output, uint
     return GC_OK;
 }
 
-/* Shapes and contents never change once they are set: they are shared. */
+/* Shapes and contents never change once set, so they are shared. */
 enum gc_status gc_infer_pass_shape(struct gc_infer *infer, uint32_t output, uint32_t input)
 {
     const struct gc_graph_value *from = input_value(infer, input);
@@ -317,12 +317,12 @@ enum gc_status gc_infer_set_data(struct gc_infer *infer, uint32_t output,
     if (data == NULL || copy == NULL)
         return gc_infer_no_memory(infer);
     data->count = count;
-    data->is_dedicated = true;
+    data->is_complete = true;
     data->items = copy;
     for (uint32_t i = 0; i < count; i++) {
         copy[i] = items[i];
-        data->is_dedicated =
-            data->is_dedicated && (items[i].kind == GC_DIM_NUMBER || items[i].kind == GC_DIM_REAL);
+        data->is_complete =
+            data->is_complete && (items[i].kind == GC_DIM_NUMBER || items[i].kind == GC_DIM_REAL);
     }
     infer->data_items += count;
     value->data = data;
@@ -342,7 +342,7 @@ struct gc_dim *gc_infer_scratch(struct gc_infer *infer, uint32_t count)
     return part;
 }
 
-/* Attributes, as rules ask for them. */
+/* Attributes, for the rules. */
 
 const struct gc_graph_attribute *gc_graph_find_attribute(const struct gc_graph_node *node,
                                                          const char *name)
@@ -382,10 +382,10 @@ bool gc_infer_ints(const struct gc_infer *infer, const char *name, const int64_t
                    uint32_t *count)
 {
     const struct gc_graph_attribute *attribute = find(infer, name, GC_ATTRIBUTE_INTS);
-    const bool is_dedicated = attribute != NULL && attribute->count <= GC_GRAPH_DATA_MAX;
-    *ints = is_dedicated ? attribute->integers : NULL;
-    *count = is_dedicated ? (uint32_t)attribute->count : 0;
-    return is_dedicated;
+    const bool is_complete = attribute != NULL && attribute->count <= GC_GRAPH_DATA_MAX;
+    *ints = is_complete ? attribute->integers : NULL;
+    *count = is_complete ? (uint32_t)attribute->count : 0;
+    return is_complete;
 }
 
 const struct gc_tensor *gc_infer_tensor(const struct gc_infer *infer, const char *name)
@@ -414,8 +414,8 @@ enum gc_status gc_infer_axis(struct gc_infer *infer, int64_t axis, uint32_t rank
     return GC_OK;
 }
 
-static enum gc_status take_axes(struct gc_infer *infer, const int64_t *list, uint32_t count,
-                                uint32_t rank, struct gc_axes *axes)
+static enum gc_status normalise_axes(struct gc_infer *infer, const int64_t *list, uint32_t count,
+                                     uint32_t rank, struct gc_axes *axes)
 {
     bool seen[GC_GRAPH_RANK_MAX] = {false};
     axes->is_given = count > 0;
@@ -443,16 +443,26 @@ enum gc_status gc_infer_axes(struct gc_infer *infer, const char *attribute, uint
     if (rank > GC_GRAPH_RANK_MAX)
         return gc_infer_fail(infer, "axes of a tensor of %u dimensions", rank);
     if (attribute != NULL && gc_infer_ints(infer, attribute, &ints, &count))
-        return take_axes(infer, ints, count, rank, axes);
+        return normalise_axes(infer, ints, count, rank, axes);
     if (input == GC_GRAPH_NONE || !gc_infer_has_input(infer, input))
         return GC_OK;
     if (numbers_of(infer, input, numbers, GC_GRAPH_RANK_MAX, &count))
-        return take_axes(infer, numbers, count, rank, axes);
+        return normalise_axes(infer, numbers, count, rank, axes);
     const struct gc_shape *shape = gc_infer_shape(infer, input);
     axes->is_given = !shape->is_known || shape->rank != 1 || !gc_dim_is(shape->dims[0], 0);
     axes->is_known = false;
     if (shape->is_known && shape->rank == 1 && shape->dims[0].kind == GC_DIM_NUMBER &&
         shape->dims[0].number <= GC_GRAPH_RANK_MAX)
-        axes->count = (uint32_t)shape->dims[0].number; /* how many, not which */
+        axes->count = (uint32_t)shape->dims[0].number; /* their number; which ones is unknown */
+    return GC_OK;
+}
+
+enum gc_status gc_infer_push(struct gc_infer *infer, const struct gc_infer_frame *frame)
+{
+    if (infer->depth == GC_INFER_NEST_MAX) {
+        gc_infer_note(infer, "graphs nested deeper than %d are not analysed", GC_INFER_NEST_MAX);
+        return GC_OK;
+    }
+    infer->frames[infer->depth++] = *frame;
     return GC_OK;
 }

@@ -1,5 +1,5 @@
-/* Two sources of knowledge about one value: what the file declares and what was inferred, or what
- * two branches make. */
+/* Merges two sources of knowledge about one value: the declared and the inferred type, or the types
+ * of two branches. */
 #include "core/graph/engine.h"
 
 #include "core/io/text.h"
@@ -36,8 +36,9 @@ static const char *name_of(const struct gc_graph_value *value, char shown[80])
     return gc_text_printable(value->name, strlen(value->name), shown, 80);
 }
 
-/* The file's dims where they say more: a number for a symbol, a name for one without. */
-static enum gc_status take_dims(struct gc_infer *infer, struct gc_graph_value *value)
+/* Takes the file's dims where they are more precise: a number for a symbol, a named symbol for one
+ * without. */
+static enum gc_status merge_dims(struct gc_infer *infer, struct gc_graph_value *value)
 {
     const struct gc_graph *graph = infer->graph;
     const struct gc_shape *declared = &value->declared.shape;
@@ -45,19 +46,19 @@ static enum gc_status take_dims(struct gc_infer *infer, struct gc_graph_value *v
     char shown[80];
     bool is_better = false;
     for (uint32_t i = 0; i < declared->rank; i++) {
-        const struct gc_dim told = bound(graph, declared->dims[i]);
+        const struct gc_dim given_dim = bound(graph, declared->dims[i]);
         dims[i] = value->type.shape.dims[i];
         if (dims[i].kind == GC_DIM_NUMBER) {
-            if (told.kind == GC_DIM_NUMBER && told.number != dims[i].number)
+            if (given_dim.kind == GC_DIM_NUMBER && given_dim.number != dims[i].number)
                 gc_infer_note(infer, "dimension %u of %s: %lld by its inputs, %lld by the file", i,
                               name_of(value, shown), (long long)dims[i].number,
-                              (long long)told.number);
+                              (long long)given_dim.number);
             continue;
         }
-        if (told.kind != GC_DIM_NUMBER &&
-            (told.kind != GC_DIM_SYMBOL || graph->symbols[dims[i].symbol].name != NULL))
+        if (given_dim.kind != GC_DIM_NUMBER &&
+            (given_dim.kind != GC_DIM_SYMBOL || graph->symbols[dims[i].symbol].name != NULL))
             continue;
-        dims[i] = told;
+        dims[i] = given_dim;
         is_better = true;
     }
     if (!is_better)
@@ -98,7 +99,7 @@ enum gc_status gc_infer_merge_declared(struct gc_infer *infer, uint32_t index)
         return status;
     }
     if (declared->shape.rank == value->type.shape.rank)
-        return take_dims(infer, value);
+        return merge_dims(infer, value);
     gc_infer_note(infer, "%s has %u dimensions by its inputs, %u by the file",
                   name_of(value, shown), value->type.shape.rank, declared->shape.rank);
     return GC_OK;
@@ -136,7 +137,7 @@ enum gc_status gc_infer_join(struct gc_infer *infer, struct gc_type *into,
     if (into->kind == GC_TYPE_UNKNOWN)
         return GC_OK;
     if (into->kind != other->kind) {
-        *into = infer->untold;
+        *into = infer->unknown_type;
         *changed = true;
         return GC_OK;
     }

@@ -18,7 +18,7 @@ const struct gc_op *gc_ops(uint32_t *count)
     return table;
 }
 
-/* FNV-1a. The names in the table are ours: nobody can make them collide. */
+/* FNV-1a. The table's names are fixed, so no file can make them collide. */
 static uint32_t hash_name(const char *name)
 {
     uint32_t hash = UINT32_C(2166136261);

@@ -1,4 +1,4 @@
-/* The table of operators, ops.def, and how one is found in it. */
+/* The table of operators, ops.def, and its index. */
 #ifndef GC_GRAPH_OPS_H
 #define GC_GRAPH_OPS_H
 

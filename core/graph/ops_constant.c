@@ -121,7 +121,7 @@ enum gc_status gc_rule_constant(struct gc_infer *infer)
 
 /* ---- ConstantOfShape, Range ---- */
 
-/* Reals are of no use as shapes: no more of them are kept than a scale or a limit has. */
+/* Reals are not used as shapes: only as many are kept as a scale or a limit has. */
 #define REALS_MAX 256
 
 static enum gc_status fill(struct gc_infer *infer, const struct gc_tensor *tensor)
@@ -161,7 +161,7 @@ static const struct gc_dim *only_item(const struct gc_infer *infer, uint32_t inp
     return gc_infer_items(infer, input, 1);
 }
 
-/* How many there are from start to limit; and with whole numbers they are known. */
+/* The number of elements from start to limit; for integers also their values. */
 static enum gc_status count_up(struct gc_infer *infer, int64_t start, int64_t limit, int64_t delta)
 {
     uint64_t count = 0;
@@ -240,7 +240,8 @@ enum gc_status gc_rule_random(struct gc_infer *infer)
     return gc_infer_set_shape(infer, 0, dims, rank);
 }
 
-/* RandomNormalLike, RandomUniformLike, Bernoulli, EyeLike: the input's type, unless told. */
+/* RandomNormalLike, RandomUniformLike, Bernoulli, EyeLike: the input's type, unless an attribute
+ * gives one. */
 enum gc_status gc_rule_like(struct gc_infer *infer)
 {
     gc_infer_set_dtype(infer, 0,

@@ -92,7 +92,7 @@ static enum gc_status window_read(struct gc_infer *infer, uint32_t rank,
     return status;
 }
 
-/* What the kernel covers, its holes included. */
+/* The extent of the dilated kernel. */
 static int64_t extent(const struct gc_window *window, uint32_t index)
 {
     return window->dilation[index] * (window->kernel[index] - 1) + 1;
@@ -314,7 +314,7 @@ enum gc_status gc_rule_pool(struct gc_infer *infer)
     return pool(infer, 2);
 }
 
-/* The contrib domain's, with the channels last if it says so. */
+/* The contrib domain's pool: channels last if an attribute is set. */
 enum gc_status gc_rule_pool_nhwc(struct gc_infer *infer)
 {
     return pool(infer, 1);
@@ -377,8 +377,8 @@ enum gc_status gc_rule_max_unpool(struct gc_infer *infer)
     return status != GC_OK ? status : gc_infer_set_shape(infer, 0, dims, x->rank);
 }
 
-/* A region of interest each: boxes are the rows of input 1; RoiAlign's input 2 says of which image
- * each is. */
+/* A region of interest each: boxes are the rows of input 1; RoiAlign's input 2 gives the image each
+ * is. */
 static enum gc_status set_regions(struct gc_infer *infer, const struct gc_dim *sizes)
 {
     struct gc_dim dims[] = {gc_dim_unknown(), gc_shape_dim(gc_infer_shape(infer, 0), 1), sizes[0],
@@ -482,7 +482,7 @@ static enum gc_status set_sizes(struct gc_infer *infer, const struct gc_axes *ax
     return GC_OK;
 }
 
-/* A list that is empty says nothing, as one that is left out. */
+/* An empty list counts as an omitted one. */
 static bool is_told(const struct gc_infer *infer, uint32_t input)
 {
     return gc_infer_has_input(infer, input) &&

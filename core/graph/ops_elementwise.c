@@ -40,7 +40,7 @@ struct gc_dim gc_fold_mul(struct gc_dim a, struct gc_dim b)
     return are_reals(a, b) ? gc_dim_real(a.real * b.real) : gc_dim_mul(a, b);
 }
 
-/* Of whole numbers towards zero, as runtimes do. */
+/* Integer division truncates towards zero, as in runtimes. */
 static struct gc_dim divide(struct gc_dim a, struct gc_dim b)
 {
     if (are_reals(a, b))
@@ -246,7 +246,7 @@ static struct gc_dim deny(struct gc_dim a)
 
 /* ---- rules ---- */
 
-/* Before opset 7 the second input was stretched to the first, if an attribute said so. */
+/* Before opset 7 an attribute enables broadcasting of the second input to the first. */
 static enum gc_status set_broadcast(struct gc_infer *infer)
 {
     if (gc_infer_opset(infer) < 7 && gc_infer_input_count(infer) == 2)
@@ -423,7 +423,7 @@ enum gc_status gc_rule_gate(struct gc_infer *infer)
     return status != GC_OK ? status : gc_infer_merge_inputs(infer);
 }
 
-/* The same bits as another type of as many. */
+/* Reinterprets the bits as another type of equal size. */
 enum gc_status gc_rule_bit_cast(struct gc_infer *infer)
 {
     gc_infer_set_dtype(infer, 0, gc_infer_dtype_attribute(infer, "to", GC_DTYPE_NONE));
@@ -526,7 +526,7 @@ enum gc_status gc_rule_identity(struct gc_infer *infer)
 
 /* Into whole numbers with a scale, and back. */
 
-/* Type of the zero point, input 2; else what the attribute says, else u8. */
+/* The type of the zero point, input 2; else the attribute's, else u8. */
 enum gc_status gc_rule_quantize(struct gc_infer *infer)
 {
     if (gc_infer_has_input(infer, 2))
@@ -536,7 +536,7 @@ enum gc_status gc_rule_quantize(struct gc_infer *infer)
     return gc_infer_pass_shape(infer, 0, 0);
 }
 
-/* Type of the scale, input 1, unless an attribute says another. */
+/* The type of the scale, input 1, unless an attribute has another. */
 enum gc_status gc_rule_dequantize(struct gc_infer *infer)
 {
     gc_infer_set_dtype(infer, 0,

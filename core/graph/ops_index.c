@@ -317,7 +317,7 @@ enum gc_status gc_rule_slice(struct gc_infer *infer)
     struct gc_dim dims[GC_GRAPH_RANK_MAX];
     struct cuts cuts = {.start = {0}};
     uint32_t count = 0;
-    bool is_dedicated = true;
+    bool is_complete = true;
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status != GC_OK || !shape->is_known)
         return status;
@@ -335,9 +335,9 @@ enum gc_status gc_rule_slice(struct gc_infer *infer)
             return gc_infer_set_open(infer, 0, shape->rank);
     }
     for (uint32_t i = 0; i < shape->rank; i++)
-        is_dedicated = is_dedicated && !cuts.is_open[i];
+        is_complete = is_complete && !cuts.is_open[i];
     status = gc_infer_set_shape(infer, 0, dims, shape->rank);
-    return status == GC_OK && is_dedicated && gc_infer_has_output(infer, 0)
+    return status == GC_OK && is_complete && gc_infer_has_output(infer, 0)
                ? slice_content(infer, &cuts)
                : status;
 }
@@ -403,7 +403,8 @@ enum gc_status gc_rule_gather_elements(struct gc_infer *infer)
     return status != GC_OK ? status : gc_infer_pass_shape(infer, 0, 1);
 }
 
-/* The last dimension of the indices says how many of the data's, behind the batch, one picks by. */
+/* The last dimension of the indices is the number of data dimensions, after the batch, that one
+ * index tuple selects. */
 enum gc_status gc_rule_gather_nd(struct gc_infer *infer)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);
@@ -516,13 +517,13 @@ static enum gc_status set_places(struct gc_infer *infer, const struct gc_shape *
     return gc_infer_set_data(infer, 0, places, columns * x->rank);
 }
 
-/* Exporters count with it: of a tensor that is known the places are. */
+/* Exporters use it to count: for known content the positions are known. */
 enum gc_status gc_rule_non_zero(struct gc_infer *infer)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);
     const struct gc_data *data = gc_infer_data(infer, 0);
     const struct gc_dim count = count_set(data);
-    /* Of a scalar implementations make one row or none. */
+    /* For a scalar, implementations return one row or none. */
     const struct gc_dim rows =
         x->is_known && x->rank > 0 ? gc_dim_number(x->rank) : gc_dim_unknown();
     const struct gc_dim dims[] = {rows, count};
@@ -533,7 +534,7 @@ enum gc_status gc_rule_non_zero(struct gc_infer *infer)
     return set_places(infer, x, data, count.number);
 }
 
-/* Outputs: elements or slices, where each first was, which of them each is, how often. */
+/* Outputs: the unique elements or slices, their first positions, the inverse map, their counts. */
 enum gc_status gc_rule_unique(struct gc_infer *infer)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);

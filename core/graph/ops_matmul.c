@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* numpy.matmul: a vector on the left is a row, on the right a column, and that dimension goes. */
+/* numpy.matmul: a vector on the left is a row, on the right a column, and that dimension is dropped
+ * from the result. */
 struct operand {
     struct gc_shape batch;
     struct gc_dim outer; /* rows of the left, columns of the right; not of a vector */
@@ -11,7 +12,7 @@ struct operand {
     bool is_vector;
 };
 
-static struct operand take_operand(const struct gc_shape *shape, bool is_left, bool is_transposed)
+static struct operand make_operand(const struct gc_shape *shape, bool is_left, bool is_transposed)
 {
     struct operand operand = {.batch = {.is_known = true, .dims = shape->dims},
                               .outer = gc_dim_unknown(),
@@ -60,8 +61,8 @@ static enum gc_status product(struct gc_infer *infer, uint32_t left, uint32_t ri
         status = gc_infer_want_rank(infer, right, 1, GC_GRAPH_RANK_MAX);
     if (status != GC_OK || !a->is_known || !b->is_known)
         return status;
-    const struct operand x = take_operand(a, true, is_left_transposed);
-    const struct operand y = take_operand(b, false, is_right_transposed);
+    const struct operand x = make_operand(a, true, is_left_transposed);
+    const struct operand y = make_operand(b, false, is_right_transposed);
     return multiply(infer, &x, &y, 0);
 }
 
@@ -217,7 +218,7 @@ static const char *measure(const char *text, uint32_t *letters, bool *has_rest)
     return text;
 }
 
-static enum gc_status take_rest(struct einsum *einsum, const struct gc_dim *dims, uint32_t rank)
+static enum gc_status bind_ellipsis(struct einsum *einsum, const struct gc_dim *dims, uint32_t rank)
 {
     struct gc_dim merged[GC_GRAPH_RANK_MAX];
     const struct gc_shape old = {.is_known = true, .rank = einsum->rest_rank, .dims = einsum->rest};
@@ -229,7 +230,7 @@ static enum gc_status take_rest(struct einsum *einsum, const struct gc_dim *dims
     return status;
 }
 
-static enum gc_status take_letter(struct einsum *einsum, char letter, struct gc_dim size)
+static enum gc_status bind_letter(struct einsum *einsum, char letter, struct gc_dim size)
 {
     struct gc_dim *known = &einsum->sizes[(unsigned char)letter];
     einsum->seen[(unsigned char)letter]++;
@@ -237,7 +238,7 @@ static enum gc_status take_letter(struct einsum *einsum, char letter, struct gc_
     return gc_infer_broadcast_dim(einsum->infer, *known, size, known);
 }
 
-static enum gc_status take_term(struct einsum *einsum, const char *text, const char *end,
+static enum gc_status bind_term(struct einsum *einsum, const char *text, const char *end,
                                 const struct gc_shape *shape, uint32_t rest)
 {
     uint32_t at = 0;
@@ -245,13 +246,13 @@ static enum gc_status take_term(struct einsum *einsum, const char *text, const c
     while (text < end && status == GC_OK) {
         if (is_letter(*text)) {
             const struct gc_dim size = gc_shape_dim(shape, at);
-            status = take_letter(einsum, *text, size);
+            status = bind_letter(einsum, *text, size);
             at++;
             text++;
         } else if (*text == '.') {
             einsum->has_rest = true;
             if (shape->is_known)
-                status = take_rest(einsum, &shape->dims[at], rest);
+                status = bind_ellipsis(einsum, &shape->dims[at], rest);
             at += rest;
             text += 3;
         } else {
@@ -262,7 +263,7 @@ static enum gc_status take_term(struct einsum *einsum, const char *text, const c
 }
 
 /* All terms; *text is left at the arrow or the end. */
-static enum gc_status take_terms(struct einsum *einsum, const char **text)
+static enum gc_status bind_terms(struct einsum *einsum, const char **text)
 {
     struct gc_infer *infer = einsum->infer;
     const uint32_t inputs = gc_infer_input_count(infer);
@@ -278,7 +279,7 @@ static enum gc_status take_terms(struct einsum *einsum, const char **text)
                                  letters);
         einsum->is_open = einsum->is_open || (has_rest && !shape->is_known);
         const enum gc_status status =
-            take_term(einsum, *text, end, shape, shape->is_known ? shape->rank - letters : 0);
+            bind_term(einsum, *text, end, shape, shape->is_known ? shape->rank - letters : 0);
         if (status != GC_OK)
             return status;
         *text = end;
@@ -290,16 +291,16 @@ static enum gc_status take_terms(struct einsum *einsum, const char **text)
     }
 }
 
-static uint32_t put_rest(const struct einsum *einsum, struct gc_dim *dims, uint32_t rank)
+static uint32_t append_ellipsis(const struct einsum *einsum, struct gc_dim *dims, uint32_t rank)
 {
     for (uint32_t i = 0; i < einsum->rest_rank && rank < GC_GRAPH_RANK_MAX; i++)
         dims[rank++] = einsum->rest[i];
     return rank;
 }
 
-/* Behind "->". A rank above the limit is cut, and refused by who looks at it. */
-static enum gc_status put_named(const struct einsum *einsum, const char *text, struct gc_dim *dims,
-                                uint32_t *rank)
+/* Behind "->". The rank may exceed the limit: the caller checks it. */
+static enum gc_status make_explicit(const struct einsum *einsum, const char *text,
+                                    struct gc_dim *dims, uint32_t *rank)
 {
     uint32_t letters;
     bool has_rest;
@@ -309,7 +310,7 @@ static enum gc_status put_named(const struct einsum *einsum, const char *text, s
         return gc_infer_fail(einsum->infer, "the equation's result is none");
     for (; text < end; text++) {
         if (*text == '.') {
-            *rank = put_rest(einsum, dims, *rank);
+            *rank = append_ellipsis(einsum, dims, *rank);
             text += 2;
         } else if (is_letter(*text)) {
             if (einsum->seen[(unsigned char)*text] == 0)
@@ -320,9 +321,9 @@ static enum gc_status put_named(const struct einsum *einsum, const char *text, s
     return GC_OK;
 }
 
-static uint32_t put_implied(const struct einsum *einsum, struct gc_dim *dims)
+static uint32_t make_implicit(const struct einsum *einsum, struct gc_dim *dims)
 {
-    uint32_t rank = put_rest(einsum, dims, 0);
+    uint32_t rank = append_ellipsis(einsum, dims, 0);
     for (uint32_t i = 0; i < LETTERS && rank < GC_GRAPH_RANK_MAX; i++) {
         if (einsum->seen[i] == 1)
             dims[rank++] = einsum->sizes[i];
@@ -340,13 +341,13 @@ enum gc_status gc_rule_einsum(struct gc_infer *infer)
         einsum.sizes[i] = gc_dim_number(1);
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status == GC_OK)
-        status = take_terms(&einsum, &text);
+        status = bind_terms(&einsum, &text);
     if (status != GC_OK)
         return status;
     if (*text == '\0')
-        rank = put_implied(&einsum, dims);
+        rank = make_implicit(&einsum, dims);
     else if (text[1] == '>')
-        status = put_named(&einsum, text + 2, dims, &rank);
+        status = make_explicit(&einsum, text + 2, dims, &rank);
     else
         status = gc_infer_fail(infer, "the equation has a \"-\" that is no arrow");
     if (status != GC_OK || (einsum.is_open && einsum.has_rest))

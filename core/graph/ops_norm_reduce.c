@@ -363,7 +363,7 @@ static enum gc_status check_sum(struct gc_infer *infer, const struct split *spli
     return gc_infer_merge_dim(infer, "the sum of the sizes and the dimension", sum, whole, &merged);
 }
 
-/* Of a vector whose elements are known a piece's are. */
+/* If a vector's elements are known, so are its pieces'. */
 static enum gc_status pass_elements(struct gc_infer *infer, uint32_t piece, struct gc_dim size,
                                     uint32_t *at)
 {

@@ -12,7 +12,7 @@ static void element_dims(const struct gc_shape *shape, struct gc_dim *dims)
         dims[i] = shape->dims[i].kind == GC_DIM_NUMBER ? shape->dims[i] : gc_dim_unknown();
 }
 
-/* What holds for both types; dims: where those of the result are kept. */
+/* The join of both types; `dims` is memory for the result's. */
 static void unite(struct gc_type *type, const struct gc_type *other, struct gc_dim *dims)
 {
     const struct gc_shape *shape = &other->shape;
@@ -150,12 +150,13 @@ enum gc_status gc_rule_split_to_sequence(struct gc_infer *infer)
 
 enum gc_status gc_rule_optional(struct gc_infer *infer)
 {
-    const struct gc_graph_attribute *told = gc_graph_find_attribute(gc_infer_node(infer), "type");
+    const struct gc_graph_attribute *attribute =
+        gc_graph_find_attribute(gc_infer_node(infer), "type");
     struct gc_type type = {.dtype = GC_DTYPE_NONE};
     if (gc_infer_has_input(infer, 0))
         type = *gc_infer_type(infer, 0);
-    else if (told != NULL && told->kind == GC_ATTRIBUTE_TYPE)
-        type = *told->type;
+    else if (attribute != NULL && attribute->kind == GC_ATTRIBUTE_TYPE)
+        type = *attribute->type;
     if (type.kind == GC_TYPE_UNKNOWN)
         return GC_OK;
     type.kind = type.kind == GC_TYPE_SEQUENCE ? GC_TYPE_OPTIONAL_SEQUENCE : GC_TYPE_OPTIONAL;
@@ -220,8 +221,7 @@ enum gc_status gc_rule_recurrent(struct gc_infer *infer)
     return status != GC_OK ? status : set_states(infer, batch_first, count, batch, hidden);
 }
 
-/* The contrib domain's DynamicQuantizeLSTM: its weights lie the other way round, and do not tell.
- */
+/* The contrib domain's DynamicQuantizeLSTM: its weights are transposed and do not give the size. */
 enum gc_status gc_rule_recurrent_quantised(struct gc_infer *infer)
 {
     return gc_infer_int(infer, "hidden_size", 0) > 0 ? gc_rule_recurrent(infer) : GC_OK;
@@ -229,7 +229,7 @@ enum gc_status gc_rule_recurrent_quantised(struct gc_infer *infer)
 
 /* Signals: windows, Fourier transforms, filter banks. */
 
-/* HannWindow and its like: as many elements as the input says. */
+/* HannWindow and its like: the input is the number of elements. */
 enum gc_status gc_rule_signal_window(struct gc_infer *infer)
 {
     const struct gc_dim *items = gc_infer_items(infer, 0, 1);
@@ -238,7 +238,7 @@ enum gc_status gc_rule_signal_window(struct gc_infer *infer)
     return gc_infer_set_shape(infer, 0, &size, 1);
 }
 
-/* Of a real signal the second half mirrors the first. */
+/* For a real signal the second half of the spectrum mirrors the first. */
 static struct gc_dim one_side(struct gc_dim length)
 {
     return gc_dim_add(gc_dim_div(length, gc_dim_number(2)), gc_dim_number(1));
@@ -253,7 +253,7 @@ static bool dft_axis(const struct gc_infer *infer, int64_t *axis)
            gc_infer_scalar(infer, 2, axis);
 }
 
-/* Of the axis, or of any that it may be. */
+/* Sets the length of the axis; if the axis is unknown, of every candidate. */
 static enum gc_status set_length(struct gc_infer *infer, bool is_onesided, struct gc_dim *dims,
                                  uint32_t rank)
 {

@@ -1,4 +1,4 @@
-/* The same elements under another shape or in another order: Reshape, Flatten, Squeeze, Unsqueeze,
+/* Operators that keep the elements but change shape or order: Reshape, Flatten, Squeeze, Unsqueeze,
  * Transpose, Pad, Tile, depth and space. */
 #include "core/graph/engine.h"
 #include "core/graph/fold.h"
@@ -29,8 +29,8 @@ static void multiply(struct product *product, struct gc_dim dim)
         product->others[product->count++] = dim;
 }
 
-/* Takes one factor out; false if it is not there. */
-static bool take_out(struct product *product, struct gc_dim dim)
+/* Removes one factor; false if it is not one. */
+static bool divide_out(struct product *product, struct gc_dim dim)
 {
     for (uint32_t i = 0; i < product->count; i++) {
         if (gc_dim_same(product->others[i], dim)) {
@@ -41,11 +41,11 @@ static bool take_out(struct product *product, struct gc_dim dim)
     return false;
 }
 
-/* What is left of `all` when it is divided by `part`: the dimension that the file leaves out. */
+/* The quotient of `all` and `part`: the value of Reshape's -1. */
 static struct gc_dim quotient(struct product *all, const struct product *part)
 {
     for (uint32_t i = 0; i < part->count; i++) {
-        if (!take_out(all, part->others[i]))
+        if (!divide_out(all, part->others[i]))
             return gc_dim_unknown();
     }
     if (all->number.kind != GC_DIM_NUMBER || part->number.kind != GC_DIM_NUMBER ||
@@ -70,7 +70,7 @@ static enum gc_status check_total(struct gc_infer *infer, const struct gc_dim *d
     return GC_OK;
 }
 
-/* The one that is left out, `open`, follows from the others and the input. */
+/* The value of dimension `open`, the -1, from the other dimensions and the input. */
 static struct gc_dim left_out(const struct gc_shape *from, const struct gc_dim *dims, uint32_t rank,
                               uint32_t open)
 {
@@ -171,7 +171,8 @@ enum gc_status gc_rule_flatten(struct gc_infer *infer)
 
 /* ---- Squeeze, Unsqueeze ---- */
 
-/* Without axes all dimensions of 1 go: which those are is not known where one is open. */
+/* Without axes all dimensions of 1 are removed; if a dimension is open, the result's rank is
+ * unknown. */
 static enum gc_status squeeze_all(struct gc_infer *infer, const struct gc_shape *shape)
 {
     struct gc_dim dims[GC_GRAPH_RANK_MAX];
@@ -336,7 +337,7 @@ enum gc_status gc_rule_transpose(struct gc_infer *infer)
 
 /* ---- Pad ---- */
 
-/* What is added before dimension `axes[i]`, and at `count + i` behind it. */
+/* `pads[i]` is the padding before dimension `axes[i]`, `pads[count + i]` after it. */
 static enum gc_status pad_dims(struct gc_infer *infer, const struct gc_axes *axes,
                                const struct gc_dim *pads, struct gc_dim *dims)
 {
@@ -462,7 +463,7 @@ enum gc_status gc_rule_space_to_depth(struct gc_infer *infer)
     return move_blocks(infer, true);
 }
 
-/* Axes, all by default, become what the second input says. */
+/* The axes, by default all, get the sizes in the second input. */
 enum gc_status gc_rule_center_crop_pad(struct gc_infer *infer)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);

@@ -1,4 +1,5 @@
-/* Inference: every node once in its order, graphs within nodes where the node stands. */
+/* Inference by abstract interpretation: visits every node once in its order, and inner graphs at
+ * their node. */
 #include "core/graph/engine.h"
 
 #include "core/base/bits.h"
@@ -10,7 +11,7 @@
 
 /* ---- before ---- */
 
-static enum gc_status refuse(struct gc_infer *infer, const char *dims)
+static enum gc_status fail_dims(struct gc_infer *infer, const char *dims)
 {
     char shown[112];
     gc_text_printable(dims, strlen(dims), shown, sizeof(shown));
@@ -20,18 +21,19 @@ static enum gc_status refuse(struct gc_infer *infer, const char *dims)
 }
 
 /* One of "name=N,…". */
-struct given {
+struct binding {
     const char *name;
     size_t length;
     int64_t value;
 };
 
-/* Takes the next one off the list; false at its end, with an empty name where it is none. */
-static bool next_given(const char **dims, struct given *given)
+/* Reads the next binding of the list; false at its end. The name is empty if the text is malformed.
+ */
+static bool next_binding(const char **dims, struct binding *binding)
 {
     const char *at = *dims;
     uint64_t value;
-    *given = (struct given){.name = at};
+    *binding = (struct binding){.name = at};
     if (at == NULL || *at == '\0')
         return false;
     const size_t length = strcspn(at, ",");
@@ -39,26 +41,26 @@ static bool next_given(const char **dims, struct given *given)
     *dims = at + length + (at[length] == ',');
     if (equals != NULL && gc_text_uint(equals + 1, (size_t)(at + length - equals - 1), &value) &&
         value <= INT64_MAX) {
-        given->length = (size_t)(equals - at);
-        given->value = (int64_t)value;
+        binding->length = (size_t)(equals - at);
+        binding->value = (int64_t)value;
     }
     return true;
 }
 
-/* Names that the graph does not have are the caller's to tell of. */
+/* Ignores names that the graph does not have; the caller reports them. */
 static enum gc_status bind_dims(struct gc_infer *infer, const char *dims)
 {
     struct gc_graph *graph = infer->graph;
-    struct given given;
-    while (next_given(&dims, &given)) {
-        if (given.length == 0)
-            return refuse(infer, given.name);
+    struct binding binding;
+    while (next_binding(&dims, &binding)) {
+        if (binding.length == 0)
+            return fail_dims(infer, binding.name);
         for (uint32_t i = 0; i < graph->symbol_count; i++) {
             struct gc_graph_symbol *symbol = &graph->symbols[i];
-            if (strlen(symbol->name) == given.length &&
-                memcmp(symbol->name, given.name, given.length) == 0) {
+            if (strlen(symbol->name) == binding.length &&
+                memcmp(symbol->name, binding.name, binding.length) == 0) {
                 symbol->is_bound = true;
-                symbol->value = (uint64_t)given.value;
+                symbol->value = (uint64_t)binding.value;
             }
         }
     }
@@ -66,26 +68,26 @@ static enum gc_status bind_dims(struct gc_infer *infer, const char *dims)
 }
 
 /* "INPUT.AXIS=N": a dimension without a name of its own. */
-static enum gc_status give_axis(struct gc_infer *infer, struct gc_graph_value *value,
-                                const struct given *given, size_t length)
+static enum gc_status set_axis(struct gc_infer *infer, struct gc_graph_value *value,
+                               const struct binding *binding, size_t length)
 {
     const struct gc_shape *shape = &value->type.shape;
     uint64_t axis;
-    if (!gc_text_uint(given->name + length + 1, given->length - length - 1, &axis) ||
+    if (!gc_text_uint(binding->name + length + 1, binding->length - length - 1, &axis) ||
         axis >= shape->rank || shape->dims[axis].kind == GC_DIM_NUMBER)
         return GC_OK;
     struct gc_dim *dims = gc_infer_alloc(infer, shape->rank * sizeof(*dims));
     if (dims == NULL)
         return gc_infer_no_memory(infer);
     memcpy(dims, shape->dims, shape->rank * sizeof(*dims));
-    dims[axis] = gc_dim_number(given->value);
+    dims[axis] = gc_dim_number(binding->value);
     value->type.shape.dims = dims;
     return GC_OK;
 }
 
-/* "INPUT=N": what a whole number that the model is given will be. */
-static enum gc_status give_content(struct gc_infer *infer, struct gc_graph_value *value,
-                                   int64_t number)
+/* "INPUT=N": the value of an input that is one integer. */
+static enum gc_status set_content(struct gc_infer *infer, struct gc_graph_value *value,
+                                  int64_t number)
 {
     const enum gc_dtype_class dtype_class = gc_dtype_get_info(value->type.dtype)->kind;
     uint64_t elements;
@@ -97,27 +99,27 @@ static enum gc_status give_content(struct gc_infer *infer, struct gc_graph_value
     if (data == NULL || item == NULL)
         return gc_infer_no_memory(infer);
     *item = gc_dim_number(number);
-    *data = (struct gc_data){.count = 1, .is_dedicated = true, .items = item};
+    *data = (struct gc_data){.count = 1, .is_complete = true, .items = item};
     value->data = data;
     return GC_OK;
 }
 
-static enum gc_status give_inputs(struct gc_infer *infer, const char *dims)
+static enum gc_status set_inputs(struct gc_infer *infer, const char *dims)
 {
     const struct gc_graph_scope *scope = &infer->graph->scopes[0];
-    struct given given;
+    struct binding binding;
     enum gc_status status = GC_OK;
-    while (status == GC_OK && next_given(&dims, &given)) {
+    while (status == GC_OK && next_binding(&dims, &binding)) {
         for (uint32_t i = 0; status == GC_OK && i < scope->input_count; i++) {
             struct gc_graph_value *value = &infer->graph->values[scope->inputs[i]];
             const size_t length = strlen(value->name);
-            if (value->is_initializer || length > given.length ||
-                memcmp(value->name, given.name, length) != 0)
+            if (value->is_initializer || length > binding.length ||
+                memcmp(value->name, binding.name, length) != 0)
                 continue;
-            if (length == given.length)
-                status = give_content(infer, value, given.value);
-            else if (given.name[length] == '.')
-                status = give_axis(infer, value, &given, length);
+            if (length == binding.length)
+                status = set_content(infer, value, binding.value);
+            else if (binding.name[length] == '.')
+                status = set_axis(infer, value, &binding, length);
         }
     }
     return status;
@@ -156,7 +158,7 @@ static enum gc_status begin_values(struct gc_infer *infer)
     for (uint32_t i = 0; status == GC_OK && i < graph->value_count; i++) {
         struct gc_graph_value *value = &graph->values[i];
         value->is_constant = value->is_initializer;
-        value->type = infer->untold;
+        value->type = infer->unknown_type;
         if (value->is_initializer) {
             value->type = value->declared;
             continue;
@@ -186,30 +188,20 @@ static enum gc_status begin_nodes(struct gc_infer *infer)
 
 /* ---- the walk ---- */
 
-enum gc_status gc_infer_push(struct gc_infer *infer, const struct gc_infer_frame *frame)
-{
-    if (infer->depth == GC_INFER_NEST_MAX) {
-        gc_infer_note(infer, "graphs nested deeper than %d are not looked at", GC_INFER_NEST_MAX);
-        return GC_OK;
-    }
-    infer->frames[infer->depth++] = *frame;
-    return GC_OK;
-}
-
 static void clear_outputs(struct gc_infer *infer)
 {
     for (uint32_t i = 0; i < infer->node->output_count; i++) {
         struct gc_graph_value *value = gc_infer_output(infer, i);
         if (value == NULL)
             continue;
-        value->type = infer->untold;
+        value->type = infer->unknown_type;
         value->data = NULL;
         value->is_constant = false;
     }
 }
 
-/* After a contradiction the types still hold. */
-static void forget_shapes(struct gc_infer *infer)
+/* After a contradiction the dtypes still hold. */
+static void clear_shapes(struct gc_infer *infer)
 {
     for (uint32_t i = 0; i < infer->node->output_count; i++) {
         struct gc_graph_value *value = gc_infer_output(infer, i);
@@ -220,7 +212,8 @@ static void forget_shapes(struct gc_infer *infer)
     }
 }
 
-/* The same in every run: of a node that makes the same of the same, and all it takes is. */
+/* True if the node's outputs are the same in every run: the operator is deterministic and all
+ * inputs are constant. */
 static bool is_constant(const struct gc_infer *infer)
 {
     const struct gc_graph_node *node = infer->node;
@@ -247,7 +240,7 @@ static enum gc_status run_rule(struct gc_infer *infer, uint32_t index)
         status = infer->node->rule->rule(infer);
     if (status == GC_FORMAT) {
         infer->states[index] = GC_INFER_FAILED;
-        forget_shapes(infer);
+        clear_shapes(infer);
         status = GC_OK;
     }
     const bool constant = is_constant(infer);
@@ -293,8 +286,8 @@ static enum gc_status step(struct gc_infer *infer)
 
 /* ---- after ---- */
 
-/* A branch's fate is its inner nodes' too. */
-static void spread_death(struct gc_graph *graph)
+/* The inner nodes of a dead branch are dead, too. */
+static void propagate_dead(struct gc_graph *graph)
 {
     for (uint32_t i = 0; i < graph->scope_count; i++) {
         uint32_t at = i;
@@ -352,7 +345,7 @@ static enum gc_status infer_all(struct gc_infer *infer, const char *dims)
     if (status == GC_OK)
         status = begin_values(infer);
     if (status == GC_OK)
-        status = give_inputs(infer, dims);
+        status = set_inputs(infer, dims);
     const struct gc_infer_frame frame = {.node = GC_GRAPH_NONE};
     if (status == GC_OK)
         status = gc_infer_push(infer, &frame);
@@ -379,18 +372,18 @@ enum gc_status gc_graph_infer(struct gc_graph *graph, const char *dims,
         .graph = graph,
         .region = &store->results,
         .error = error,
-        .untold.dtype = GC_DTYPE_NONE,
+        .unknown_type.dtype = GC_DTYPE_NONE,
         .steps_max = 16 * (uint64_t)graph->node_count + 10000,
     };
     const enum gc_status status = infer_all(infer, dims);
     for (uint32_t i = 0; status != GC_OK && i < graph->value_count; i++) {
-        graph->values[i].type = infer->untold;
+        graph->values[i].type = infer->unknown_type;
         graph->values[i].data = NULL;
     }
     graph->notes = infer->notes;
     graph->note_count = infer->note_count;
     if (status == GC_OK) {
-        spread_death(graph);
+        propagate_dead(graph);
         cover(graph, infer->states);
     }
     errno = saved_errno;

@@ -13,7 +13,7 @@ static const struct gc_dtype_info infos[] = {
 #undef GC_DTYPE
 };
 
-/* Blocks are multiplied and rounded below: none may be empty of elements. */
+/* The code below multiplies and rounds by blocks: none may have 0 elements. */
 #define GC_DTYPE(id, name, elements, ...) _Static_assert((elements) > 0, name);
 #include "core/model/dtype.def"
 #undef GC_DTYPE

@@ -34,11 +34,11 @@ struct gc_dtype_info {
     enum gc_dtype_class kind;
 };
 
-/* Never NULL: GC_DTYPE_NONE and worse have the name "?" and no size. */
+/* Never NULL: GC_DTYPE_NONE and values out of range have the name "?" and no size. */
 const struct gc_dtype_info *gc_dtype_get_info(enum gc_dtype dtype);
 const char *gc_dtype_name(enum gc_dtype dtype);
 
-/* Bytes that `elements` take, packed: rounded up to whole bytes, of QUANTISED types to whole
+/* Size of `elements` packed elements, rounded up to whole bytes; for QUANTISED types to whole
  * blocks. False if that does not fit in 64 bits or the type has no fixed size. */
 bool gc_dtype_bytes(enum gc_dtype dtype, uint64_t elements, uint64_t *bytes);
 
@@ -46,7 +46,7 @@ bool gc_dtype_bytes(enum gc_dtype dtype, uint64_t elements, uint64_t *bytes);
 enum gc_dtype gc_dtype_from_safetensors(const char *name, size_t length);
 enum gc_dtype gc_dtype_from_gguf(uint32_t type);
 enum gc_dtype gc_dtype_from_onnx(uint64_t type);
-/* By any spelling of it, case ignored, "torch." before it too. */
+/* Accepts any spelling, in any case, with or without "torch.". */
 enum gc_dtype gc_dtype_from_word(const char *word, size_t length);
 
 #endif

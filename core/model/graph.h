@@ -1,13 +1,13 @@
 /* An ONNX model as a graph: nodes, the values between them, and what is known of their types,
- * shapes and content. Read from the file by core/formats/, completed by core/graph/; planner and
- * estimator see it through this header.
+ * shapes and content. core/onnx/ reads it, core/graph/ completes it, core/planner/ and
+ * core/estimator/ use it.
  *
  * All indices are into the graph's own lists; GC_GRAPH_NONE is none. Calls of local functions are
  * inlined, each call with nodes and values of its own. A graph within a node (If, Loop, Scan) is a
  * scope; its nodes name values of the scopes around it by their indices.
  *
- * A graph is one piece of memory, owned by gc_graph_open's caller; every pointer in it goes with
- * gc_graph_close. Texts are foreign: show them through gc_text_printable. */
+ * A graph is one piece of memory, owned by gc_graph_open's caller; gc_graph_close ends every
+ * pointer in it. Texts are untrusted: print them through gc_text_printable. */
 #ifndef GC_GRAPH_H
 #define GC_GRAPH_H
 
@@ -21,12 +21,12 @@
 
 #define GC_GRAPH_NONE UINT32_MAX
 #define GC_GRAPH_RANK_MAX 64
-#define GC_GRAPH_DATA_MAX 4096 /* elements; of larger tensors the content is not kept */
+#define GC_GRAPH_DATA_MAX 4096 /* elements; the content of larger tensors is not kept */
 
-/* A dimension, or an element of a small tensor. Two of one symbol are equal, whatever they are. */
+/* A dimension, or an element of a small tensor. Two dimensions with the same symbol are equal. */
 enum gc_dim_kind {
     GC_DIM_UNKNOWN,
-    GC_DIM_NUMBER, /* of elements also negative; bool is 0 or 1 */
+    GC_DIM_NUMBER, /* elements may be negative; bool is 0 or 1 */
     GC_DIM_SYMBOL,
     GC_DIM_REAL, /* an element of a floating type */
 };
@@ -40,7 +40,7 @@ struct gc_dim {
     };
 };
 
-/* Without a known rank `rank` is 0 and dims are none. */
+/* If the rank is unknown, `rank` is 0 and there are no dims. */
 struct gc_shape {
     bool is_known;
     uint32_t rank;
@@ -52,7 +52,7 @@ enum gc_type_kind {
     GC_TYPE_TENSOR,
     GC_TYPE_SPARSE,
     GC_TYPE_SEQUENCE, /* dtype and shape are those of its tensors */
-    GC_TYPE_OPTIONAL, /* the same of what it may hold */
+    GC_TYPE_OPTIONAL, /* dtype and shape are those of its content */
     GC_TYPE_OPTIONAL_SEQUENCE,
     GC_TYPE_MAP,
 };
@@ -63,14 +63,14 @@ struct gc_type {
     struct gc_shape shape;
 };
 
-/* The elements of a small tensor, row by row; as many as its shape says. */
+/* The elements of a small tensor in row-major order; `count` agrees with its shape. */
 struct gc_data {
     uint32_t count;
-    bool is_dedicated; /* all of them are NUMBER or REAL */
+    bool is_complete; /* all of them are NUMBER or REAL */
     const struct gc_dim *items;
 };
 
-/* A tensor that stands in the file: an initializer, or the value of an attribute. */
+/* A tensor stored in the file: an initializer, or the value of an attribute. */
 struct gc_tensor {
     struct gc_type type;        /* all numbers */
     const struct gc_data *data; /* NULL: too large, or of a type that is not kept */
@@ -80,14 +80,14 @@ struct gc_graph_value {
     const char *name; /* "" for none */
     uint32_t scope;
     uint32_t producer; /* node, or GC_GRAPH_NONE */
-    bool is_input;     /* of its scope; an initializer that is one too may be overridden */
+    bool is_input;     /* of its scope; an initializer that is also an input may be overridden */
     bool is_output;    /* of its scope; it may be one of several scopes' */
     bool is_initializer;
-    bool is_captured;        /* used in a scope within its own */
-    bool is_constant;        /* the same in every run: made of initializers and Constants alone */
-    bool is_repeated;        /* a Constant of a local function, in another call than its first */
-    struct gc_type declared; /* what the file says; UNKNOWN where it is silent */
-    struct gc_type type;     /* what is known after inference */
+    bool is_captured; /* used in a scope within its own */
+    bool is_constant; /* the same in every run: computed from initializers and Constants only */
+    bool is_repeated; /* a Constant of a local function, in a call after its first */
+    struct gc_type declared;    /* the file's type; UNKNOWN if it has none */
+    struct gc_type type;        /* the type after inference */
     const struct gc_data *data; /* NULL: not known */
 };
 
@@ -108,11 +108,11 @@ enum gc_attribute_kind {
 struct gc_graph_attribute {
     const char *name;
     enum gc_attribute_kind kind;
-    uint64_t count; /* of a list; kept are the first GC_GRAPH_DATA_MAX */
+    uint64_t count; /* of a list; the first GC_GRAPH_DATA_MAX are kept */
     union {
         int64_t integer;
         double real;
-        const char *text; /* "" where it is no text */
+        const char *text; /* "" if it is not a text */
         const struct gc_tensor *tensor;
         const struct gc_type *type;
         uint32_t scope;
@@ -134,21 +134,21 @@ struct gc_graph_node {
     uint32_t input_count;
     uint32_t output_count;
     uint32_t attribute_count;
-    const uint32_t *inputs;  /* values; GC_GRAPH_NONE where one is left out */
+    const uint32_t *inputs;  /* values; GC_GRAPH_NONE for an omitted one */
     const uint32_t *outputs; /* the same */
     const struct gc_graph_attribute *attributes;
     bool is_dead; /* in a branch that is never taken; set by inference */
 };
 
-/* Scope 0 is the main graph; a scope comes after the one around it. */
+/* Scope 0 is the main graph; a scope has a higher number than its parent. */
 struct gc_graph_scope {
     const char *name;
     uint32_t parent; /* GC_GRAPH_NONE for the main graph */
-    uint32_t node;   /* whose attribute it is */
+    uint32_t node;   /* the node that has it as an attribute */
     uint32_t node_count;
     uint32_t input_count;
     uint32_t output_count;
-    const uint32_t *nodes; /* in an order in which they can run */
+    const uint32_t *nodes; /* in a valid order of execution */
     const uint32_t *inputs;
     const uint32_t *outputs;
     bool is_dead; /* a branch that is never taken; set by inference */
@@ -157,18 +157,18 @@ struct gc_graph_scope {
 struct gc_graph_symbol {
     const char *name; /* as in the file; NULL: found during inference */
     bool is_bound;    /* by gc_graph_infer's dims */
-    bool is_loose;    /* stands for several sizes: one of a value that a loop carries */
+    bool is_loose;    /* several sizes: a dimension of a loop-carried value */
     uint64_t value;
 };
 
-/* How far inference came, of values that are not dead and are made by nodes. */
+/* The coverage of inference, over values that are not dead and have a producer. */
 struct gc_graph_coverage {
     uint32_t values;
     uint32_t known;         /* type, and every dimension a number */
     uint32_t open;          /* rank known, a dimension is not a number */
     uint32_t unknown;       /* rank or type are not known */
-    uint32_t unknown_nodes; /* of operators that ops.def does not have */
-    uint32_t failed_nodes;  /* whose shapes contradict their operator; each has a note */
+    uint32_t unknown_nodes; /* of operators missing from ops.def */
+    uint32_t failed_nodes;  /* their shapes contradict the operator; each has a note */
 };
 
 struct gc_graph {
@@ -183,14 +183,14 @@ struct gc_graph {
     uint32_t symbol_count;
     uint32_t opset; /* of ONNX's own domain */
     struct gc_graph_coverage coverage;
-    const char *const *notes; /* a line each: what is odd, contradictory or not known */
+    const char *const *notes; /* a line each: contradictions, unusual and unknown things */
     uint32_t note_count;
 };
 
-/* Reads an ONNX file's graph; of weights no more than the shapes, save small tensors, which may lie
- * in files of the same folder. As gc_model_open: blocks on the file system alone, allocates with
- * the kernel only, keeps errno, same limits and errors. Thread-safe.
- * GC_FORMAT also: a cycle, a value made twice, one that nobody makes. */
+/* Reads an ONNX file's graph. Reads the shapes of weights only, and the content of small tensors,
+ * which may lie in files of the same folder. As gc_model_open: blocks on the file system only,
+ * allocates from the kernel only, keeps errno; same limits and errors. Thread-safe. GC_FORMAT also:
+ * a cycle, a value with two producers, or with none. */
 enum gc_status gc_graph_open(const char *path, const struct gc_model_limits *limits,
                              struct gc_graph **graph, struct gc_model_error *error) GC_CHECKED;
 void gc_graph_close(struct gc_graph *graph); /* NULL: nothing */
@@ -198,26 +198,26 @@ void gc_graph_close(struct gc_graph *graph); /* NULL: nothing */
 /* Fills in types, shapes, content, symbols, coverage and notes. `dims`, "name=N,…", gives numbers
  * to named dimensions, as "INPUT.AXIS=N" to dimensions of inputs without a name, and as "INPUT=N"
  * to inputs that are one whole number; NULL for none. A node that contradicts its operator is a
- * note, and what the file declares of its outputs stays. May be called again with other dims.
+ * note, and the declared types of its outputs stay. May be called again with other dims.
  * GC_INVALID_ARGUMENT: dims are not of that form; GC_NO_HOST_MEMORY, GC_OUT_OF_RANGE: it needs more
  * than the limits given to open. Not thread-safe. */
 enum gc_status gc_graph_infer(struct gc_graph *graph, const char *dims,
                               struct gc_model_error *error) GC_CHECKED;
 
-/* Bytes of the value; false if they are not known (or pass 64 bits). Of a sequence: one element. */
+/* Bytes of the value; false if unknown or above 64 bits. For a sequence: one element. */
 bool gc_graph_value_bytes(const struct gc_graph *graph, uint32_t value, uint64_t *bytes);
 /* NULL if there is none. */
 const struct gc_graph_attribute *gc_graph_find_attribute(const struct gc_graph_node *node,
                                                          const char *name);
 
-/* What an operator's outputs are in memory. */
+/* The memory of an operator's outputs. */
 enum gc_op_memory {
     GC_OP_NONE,    /* memory of their own */
-    GC_OP_VIEW,    /* the first output is the bytes of the first input */
-    GC_OP_INPLACE, /* element by element: may take over an input of as many bytes that dies here */
-    GC_OP_RANDOM,  /* their own, and different in every run */
+    GC_OP_VIEW,    /* the first output shares the first input's bytes */
+    GC_OP_INPLACE, /* element-wise: may overwrite an input of equal size that dies here */
+    GC_OP_RANDOM,  /* memory of their own; the content differs in every run */
 };
-/* GC_OP_NONE for operators that are not known. */
+/* GC_OP_NONE for unknown operators. */
 enum gc_op_memory gc_graph_node_memory(const struct gc_graph_node *node);
 
 #endif

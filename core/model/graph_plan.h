@@ -1,5 +1,5 @@
-/* What a graph needs on a device when its memory is planned: for those who only ask how much.
- * core/planner/ has the plan itself. */
+/* The device memory a graph needs when its memory is planned: sizes only. core/planner/ makes the
+ * plan. */
 #ifndef GC_GRAPH_PLAN_H
 #define GC_GRAPH_PLAN_H
 
@@ -10,24 +10,24 @@
 #include <stdint.h>
 
 struct gc_graph_need {
-    /* Outputs, and the planned peak of what lies between; where buffers are too many for that, or
-     * too many live together, the most that is live at once. */
+    /* Outputs, plus the planned peak of intermediate values. Where buffers are too many to plan, or
+     * too many live together: the most bytes live at once. */
     uint64_t activation_bytes;
     bool is_planned;
-    uint64_t made_bytes; /* weights that the graph makes out of constants */
+    uint64_t made_bytes; /* weights computed from constants */
     uint64_t made_elements;
     uint32_t made_count;
-    uint32_t tensor_count;  /* all that take memory */
-    uint32_t unknown_count; /* those of no known size: the figures are lower bounds */
-    uint32_t unknown_value; /* the first of them, or GC_GRAPH_NONE */
+    uint32_t tensor_count;  /* tensors that take memory */
+    uint32_t unknown_count; /* tensors of unknown size: the figures are then lower bounds */
+    uint32_t unknown_value; /* the first of these, or GC_GRAPH_NONE */
 };
 
-/* After gc_graph_infer. Weights, inputs and outputs are there throughout; what is planned stands at
+/* Call after gc_graph_infer. Weights, inputs and outputs live throughout; planned offsets are
  * multiples of 256. GC_NO_HOST_MEMORY; GC_OVERFLOW: the sizes pass 64 bits. */
 enum gc_status gc_graph_need_find(const struct gc_graph *graph,
                                   struct gc_graph_need *need) GC_CHECKED;
 
-/* What exporters mean by a dimension of this name. */
+/* The meaning exporters give a dimension of this name. */
 enum gc_dim_meaning { GC_DIM_MEANS_NOTHING, GC_DIM_MEANS_BATCH, GC_DIM_MEANS_TOKENS };
 enum gc_dim_meaning gc_graph_dim_meaning(const char *name);
 

@@ -1,5 +1,5 @@
-/* What a graph lies in: shared by those who build one (core/formats/) and those who complete it
- * (core/graph/), nobody else's. */
+/* The memory of a graph. Only core/onnx/, which builds graphs, and core/graph/, which completes
+ * them, include it. */
 #ifndef GC_GRAPH_STORE_H
 #define GC_GRAPH_STORE_H
 
@@ -10,10 +10,10 @@
 
 struct gc_graph_store {
     struct gc_graph graph;
-    struct gc_region region;  /* what the file says; holds this too */
-    struct gc_region results; /* what inference finds; anew with each of its runs */
-    uint64_t memory_max;      /* for each of the two */
-    const struct gc_graph_symbol *file_symbols; /* those that the file names */
+    struct gc_region region;                    /* the file's content, and this struct */
+    struct gc_region results;                   /* results of inference; replaced by each run */
+    uint64_t memory_max;                        /* for each of the two */
+    const struct gc_graph_symbol *file_symbols; /* named in the file */
     uint32_t file_symbol_count;
     const char *const *file_notes;
     uint32_t file_note_count;

@@ -1,9 +1,9 @@
-/* What a model file or folder says of itself, read from its headers alone: tensors, key-value
- * metadata, inputs and outputs. Reading lives in core/formats/; this is all that others see of it.
+/* A model file or folder as data, read from its headers alone: tensors, key-value metadata, inputs
+ * and outputs. core/formats/ reads it; other rooms see this header only.
  *
- * A model is one piece of memory, owned by gc_model_open's caller; every pointer in it goes with
- * gc_model_close. Texts are closed by NUL and hold none; they are foreign: show them through
- * gc_text_printable. Nothing here changes once it is open, so threads may share it. */
+ * A model is one piece of memory, owned by gc_model_open's caller; gc_model_close ends every
+ * pointer in it. Texts end in NUL and contain none; they are untrusted: print them through
+ * gc_text_printable. An open model never changes, so threads may share it. */
 #ifndef GC_MODEL_H
 #define GC_MODEL_H
 
@@ -23,8 +23,8 @@ enum gc_model_format {
 };
 
 #define GC_MODEL_NONE UINT32_MAX        /* no tensor, no file */
-#define GC_MODEL_NO_OFFSET UINT64_MAX   /* the bytes are not one stretch of a file */
-#define GC_MODEL_UNKNOWN_DIM UINT64_MAX /* a dimension that the file leaves open */
+#define GC_MODEL_NO_OFFSET UINT64_MAX   /* the bytes are not one range of a file */
+#define GC_MODEL_UNKNOWN_DIM UINT64_MAX /* a dimension without a number in the file */
 
 struct gc_model_tensor {
     const char *name;
@@ -32,15 +32,15 @@ struct gc_model_tensor {
     uint32_t dim_count;
     enum gc_dtype dtype;
     uint64_t elements;
-    uint64_t bytes;        /* in memory: elements times the type's size, whole blocks */
-    uint64_t stored_bytes; /* in the file; differs where it is stored sparse or unpacked */
+    uint64_t bytes;        /* in memory: elements times element size, rounded up to blocks */
+    uint64_t stored_bytes; /* in the file; differs for sparse or unpacked storage */
     uint64_t offset;       /* in its file, or GC_MODEL_NO_OFFSET */
     uint32_t file;         /* index into files, or GC_MODEL_NONE */
-    uint32_t alias_of;     /* an earlier tensor that is the same bytes, or GC_MODEL_NONE */
+    uint32_t alias_of;     /* an earlier tensor of the same bytes, or GC_MODEL_NONE */
 };
 
 struct gc_model_file {
-    const char *path; /* as a message would show it */
+    const char *path; /* for messages */
     uint64_t bytes;
 };
 
@@ -53,18 +53,18 @@ enum gc_meta_kind {
     GC_META_ARRAY,
 };
 
-/* One value. Objects have no value of their own: their members stand in the list under
- * "outer.inner". So do arrays' elements that are objects or arrays: "outer.0.inner". */
+/* One value. An object has no value of its own: its members are in the list as "outer.inner". Array
+ * elements that are objects or arrays are in it too, as "outer.0.inner". */
 struct gc_meta_value {
     enum gc_meta_kind kind;
     bool negative;
-    bool cut; /* text or array: there is more than is kept */
+    bool cut; /* the text or array is longer than kept */
     uint64_t unsigned_value;
     double real;                       /* of INTEGER and REAL */
-    const char *text;                  /* of TEXT; without what stands behind a NUL */
+    const char *text;                  /* of TEXT, up to its first NUL */
     const struct gc_meta_value *items; /* of ARRAY: scalars and texts; NULL elements for others */
     uint64_t count;                    /* of ARRAY: all elements, kept or not */
-    uint64_t kept;                     /* of ARRAY: how many `items` has */
+    uint64_t kept;                     /* of ARRAY: length of `items` */
 };
 
 struct gc_meta {
@@ -72,26 +72,27 @@ struct gc_meta {
     struct gc_meta_value value;
 };
 
-enum gc_model_port_kind { GC_MODEL_INPUT, GC_MODEL_OUTPUT, GC_MODEL_INNER };
+enum gc_model_value_kind { GC_MODEL_INPUT, GC_MODEL_OUTPUT, GC_MODEL_INNER };
 
-/* A value of an ONNX graph's main graph: input, output, or one whose shape the file tells. */
-struct gc_model_port {
+/* A value of an ONNX file's main graph: an input, an output, or an intermediate value with a
+ * declared shape. */
+struct gc_model_value {
     const char *name;
-    enum gc_model_port_kind kind;
-    enum gc_dtype dtype; /* GC_DTYPE_NONE: no tensor, or not told */
+    enum gc_model_value_kind kind;
+    enum gc_dtype dtype; /* GC_DTYPE_NONE: no tensor, or not declared */
     bool has_shape;      /* else dims are unknown and dim_count is 0 */
     uint32_t dim_count;
     const uint64_t *dims;       /* GC_MODEL_UNKNOWN_DIM where open */
     const char *const *symbols; /* a name for each open dimension; NULL where there is none */
 };
 
-/* Counts and bytes are of what is needed once: aliases are left out. */
+/* Aliases are not counted. */
 struct gc_model_totals {
     uint64_t weight_bytes;
     uint64_t
         parameters; /* elements of FLOAT, QUANTISED and COMPLEX tensors, and of packed integers */
     uint64_t stored_bytes;
-    uint64_t alias_bytes; /* what aliases would have taken */
+    uint64_t alias_bytes; /* size of the aliases, had they memory of their own */
 };
 
 struct gc_model_lookup;
@@ -106,8 +107,8 @@ struct gc_model {
     const struct gc_meta *metas; /* config.json, GGUF keys, ONNX properties; in the file's order */
     uint32_t meta_count;
     bool has_config; /* metas are a config's: HF's config.json or GGUF's keys */
-    const struct gc_model_port *ports;
-    uint32_t port_count;
+    const struct gc_model_value *values;
+    uint32_t value_count;
     const char *const *warnings; /* a line each */
     uint32_t warning_count;
     struct gc_model_totals totals;
@@ -116,31 +117,32 @@ struct gc_model {
     const struct gc_model_lookup *lookup; /* NULL: names are searched one by one */
 };
 
-/* What reading may cost; a file that needs more is refused. 0 or NULL: the defaults. */
+/* Limits of one reading; a file that needs more fails with GC_OUT_OF_RANGE. 0 or NULL: the
+ * defaults. */
 struct gc_model_limits {
     uint64_t memory_bytes; /* 256 MiB */
-    uint64_t header_bytes; /* read in all; 256 MiB */
+    uint64_t header_bytes; /* bytes read, all files together; 256 MiB */
     uint32_t tensors;      /* 2^20 */
     uint32_t files;        /* 4096 */
 };
 
 #define GC_MODEL_ERROR_BYTES 768
-/* One line, closed by NUL: file, place, what was wrong, what is accepted. */
+/* One line, closed by NUL: file, position, the fault, the accepted form. */
 struct gc_model_error {
     char text[GC_MODEL_ERROR_BYTES];
 };
 
 /* Reads the headers of a file (safetensors, its index, GGUF, ONNX, a JSON description) or of a
- * Hugging Face folder. What it is is told by its content. Shards and external data are looked for
- * in the same folder only. Blocks on the file system alone; never maps a file, allocates with the
- * kernel only, keeps errno. Thread-safe.
- * GC_IO: a file could not be read; GC_FORMAT: its content; GC_NO_HOST_MEMORY; GC_OUT_OF_RANGE: it
- * needs more than `limits`. On any of them *model is NULL and *error says why. */
+ * Hugging Face folder. The content decides the format. Shards and external data must lie in the
+ * same folder. Blocks on the file system only; never maps a file; allocates from the kernel only;
+ * keeps errno. Thread-safe. GC_IO: a file could not be read; GC_FORMAT: its content;
+ * GC_NO_HOST_MEMORY; GC_OUT_OF_RANGE: it needs more than `limits`. After a failure *model is NULL
+ * and *error has the reason. */
 enum gc_status gc_model_open(const char *path, const struct gc_model_limits *limits,
                              struct gc_model **model, struct gc_model_error *error) GC_CHECKED;
 void gc_model_close(struct gc_model *model); /* NULL: nothing */
 
-/* NULL if there is none; of several tensors of one name the first. */
+/* NULL if there is none. With duplicate tensor names: the first. */
 const struct gc_meta_value *gc_model_find_meta(const struct gc_model *model, const char *key);
 const struct gc_model_tensor *gc_model_find_tensor(const struct gc_model *model, const char *name);
 

@@ -4,16 +4,16 @@
 
 #define PAIRS_MAX (UINT64_C(1) << 20)
 #define SLICE_NODES 256
-#define STEPS_MAX 8 /* from the middle between bound and peak towards the peak */
+#define STEPS_MAX 8 /* steps of LOWERING from the middle of bound and peak towards the peak */
 
-/* Beside one search for each order at the target: PRIORITY restarts each round, the items first
- * that were left without a place most often (squeaky wheels); LOWERING brings the peak down. */
+/* Two searches beside the one per order at the target: PRIORITY restarts each round with the items
+ * first that failed most often (squeaky wheels); LOWERING lowers the best peak. */
 #define PRIORITY GC_PLACE_ORDER_COUNT
 #define LOWERING (GC_PLACE_ORDER_COUNT + 1)
 #define FORCED (GC_PLACE_ORDER_COUNT + 2)
 #define SEARCH_COUNT (FORCED + (unsigned)(sizeof(FORCED_ORDERS) / sizeof(FORCED_ORDERS[0])))
 
-/* Perfect packings are found where what must be filled at once is. */
+/* Orders that fill forced sections first: these searches find perfect packings. */
 static const enum gc_place_order FORCED_ORDERS[] = {GC_PLACE_BY_CONTENTION_LENGTH,
                                                     GC_PLACE_BY_BYTES};
 
@@ -26,7 +26,7 @@ struct gc_place_exact {
     uint32_t *by_priority;
     uint32_t *priority;
     struct gc_place_search *searches[SEARCH_COUNT]; /* NULL: none of that kind */
-    uint64_t capacities[SEARCH_COUNT];              /* each is at work on; 0: none yet */
+    uint64_t capacities[SEARCH_COUNT]; /* the capacity each search tries; 0: none yet */
     uint64_t slice;
     unsigned lowering_order;
     unsigned lowering_step;
@@ -88,7 +88,7 @@ static uint64_t target_of(const struct gc_place_exact *exact)
     return gc_max_u64(exact->component->bound, exact->run->target);
 }
 
-/* What the search is to try now. */
+/* The capacity that the search tries next. */
 static uint64_t capacity_for(const struct gc_place_exact *exact, unsigned search)
 {
     const uint64_t target = target_of(exact);
@@ -99,7 +99,7 @@ static uint64_t capacity_for(const struct gc_place_exact *exact, unsigned search
     return gc_max_u64(target, below_peak - below_peak % exact->component->unit);
 }
 
-/* The higher the priority the earlier; older failures count less. */
+/* Ranks items by priority, highest first; older failures decay. */
 static void rank_by_priority(struct gc_place_exact *exact)
 {
     const uint32_t count = exact->model.count;
@@ -129,7 +129,7 @@ static void begin(struct gc_place_exact *exact, unsigned search)
     gc_place_search_begin(exact->searches[search], exact->capacities[search], &preference);
 }
 
-static void take_found(struct gc_place_exact *exact, unsigned search)
+static void accept_found(struct gc_place_exact *exact, unsigned search)
 {
     struct gc_place_component *component = exact->component;
     uint64_t peak = 0;
@@ -141,8 +141,8 @@ static void take_found(struct gc_place_exact *exact, unsigned search)
     exact->lowering_step = 1;
 }
 
-/* Nothing fits in what was tried: the least that may is the next end there can be. */
-static void take_none(struct gc_place_exact *exact, unsigned search)
+/* The tried capacity is refuted: the bound rises to the next possible end. */
+static void accept_none(struct gc_place_exact *exact, unsigned search)
 {
     struct gc_place_component *component = exact->component;
     component->bound = gc_max_u64(component->bound, exact->capacities[search] + 1);
@@ -150,11 +150,13 @@ static void take_none(struct gc_place_exact *exact, unsigned search)
         component->bound += component->unit - component->bound % component->unit;
     component->bound = gc_min_u64(component->bound, component->peak);
     exact->capacities[search] = 0;
-    /* What is seen at the root takes no node, and a bound may rise for ever in small steps. */
+    /* A refutation at the root takes no node; count a step, so that a bound rising in small steps
+     * ends with the budget. */
     (void)gc_place_run_step(exact->run, 1);
 }
 
-/* A lowering that comes to nothing in its slice makes way for another order, nearer to the peak. */
+/* A LOWERING that fails in its slice continues with another order, at a capacity nearer to the
+ * peak. */
 static void move_lowering(struct gc_place_exact *exact)
 {
     exact->capacities[LOWERING] = 0;
@@ -174,10 +176,10 @@ static bool run_slice(struct gc_place_exact *exact, unsigned search)
         begin(exact, search);
     switch (gc_place_search_slice(exact->searches[search], exact->run, exact->slice)) {
     case GC_PLACE_FOUND:
-        take_found(exact, search);
+        accept_found(exact, search);
         return true;
     case GC_PLACE_NONE:
-        take_none(exact, search);
+        accept_none(exact, search);
         return true;
     case GC_PLACE_GIVEN_UP:
         if (search != LOWERING)

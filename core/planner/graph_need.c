@@ -6,9 +6,9 @@
 #include <string.h>
 
 #define REGION_BYTES_MAX GC_MIB(512)
-#define NODE_MAX 1000     /* steps of search: graphs of models are at their bound before */
-#define PLANNED_MAX 10000 /* buffers that are placed: a program's start does not wait for more */
-/* Steps that they live, taken together: what a pass of the solver takes grows with them. */
+#define NODE_MAX 1000     /* steps of search: graphs of real models reach their bound sooner */
+#define PLANNED_MAX 10000 /* more buffers are not placed: a program's start waits for this */
+/* Sum of the buffers' lifetimes in steps: a pass of the solver is linear in it. */
 #define PLANNED_STEPS_MAX (1U << 20)
 #define DIGITS_MAX 20
 
@@ -78,8 +78,8 @@ bool gc_graph_name_dims(const struct gc_graph *graph, const char *given, uint64_
 
 /* ---- the need ---- */
 
-/* Constants are weights of the file, those of a local function once; what else is there before the
- * first step the graph made. */
+/* A buffer that lives before the first step and is not a constant of the file was computed by the
+ * graph. A local function's constants count once. */
 static bool is_made(const struct gc_graph *graph, const struct gc_lifetimes *lifetimes,
                     const struct gc_life_tensor *tensor)
 {
@@ -108,8 +108,7 @@ static bool add_made(const struct gc_graph *graph, const struct gc_lifetimes *li
     return fits;
 }
 
-/* The most bytes that are live in one step: what a placement of very many small buffers comes close
- * to. */
+/* The most bytes live in one step; a placement of very many small buffers comes close to it. */
 static enum gc_status find_live(struct gc_region *region, const struct gc_lifetimes *lifetimes,
                                 uint64_t *peak_bytes)
 {

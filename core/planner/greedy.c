@@ -9,19 +9,19 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The top of what is placed, as one maximum over ranges of sections: for items that go on top. A
- * segment tree; O(log n) for each call. */
+/* The skyline: the top of the placed items over sections, for items stacked on top. A segment tree;
+ * O(log n) per call. */
 struct skyline {
-    uint64_t *whole; /* over all of a node; node 1 is the root, n has 2n and 2n + 1 */
-    uint64_t *most;  /* over any of it */
+    uint64_t *whole; /* over the whole node; node 1 is the root, n has children 2n and 2n + 1 */
+    uint64_t *most;  /* the maximum over any part of it */
     uint32_t leaf_count;
 };
 
 #define ROOM_LOG2_MIN 2
 #define BLOCK_SPANS 4096U
-#define NODES_MAX 128 /* two ways up a tree of 2^32 leaves, and what hangs on them */
+#define NODES_MAX 128 /* two paths up a tree of 2^32 leaves, and their children */
 
-/* Memory of spans, kept when the index is cleared. */
+/* Memory for spans; kept when the index is cleared. */
 struct gc_place_block {
     struct gc_place_block *next;
     uint64_t room;
@@ -29,7 +29,7 @@ struct gc_place_block {
     struct gc_place_span spans[];
 };
 
-/* The sets that matter to one item: `whole` nodes make up its life, `above` are over them. */
+/* The sets relevant to one item: `whole` nodes cover its life, `above` are their ancestors. */
 struct nodes {
     uint32_t whole[NODES_MAX];
     uint32_t above[NODES_MAX];
@@ -97,8 +97,8 @@ static void find_nodes(const struct gc_place_index *index, uint32_t first, uint3
     }
 }
 
-/* The first span that ends above `offset`. Which way each step goes cannot be foretold, so none
- * branches. */
+/* The first span that ends above `offset`. A branchless binary search: its steps are unpredictable.
+ */
 static uint32_t find_span(const struct gc_place_set *set, uint64_t offset)
 {
     uint32_t first = 0;
@@ -123,7 +123,7 @@ static uint64_t find_gap(const struct gc_place_set *set, uint64_t offset, uint64
     return offset;
 }
 
-/* The sets take turns to push the offset up, until none does. */
+/* Each set pushes the offset up in turn, until none does. */
 static uint64_t index_find(const struct gc_place_index *index, uint32_t first, uint32_t last,
                            uint64_t bytes, uint64_t alignment)
 {
@@ -143,8 +143,8 @@ static uint64_t index_find(const struct gc_place_index *index, uint32_t first, u
 
 /* ---- adding ---- */
 
-/* A free one keeps the address of the next in its first bytes. */
-static struct gc_place_span *take_spans(struct gc_place_index *index, unsigned room_log2)
+/* A free list, linked through the first bytes of each free array. */
+static struct gc_place_span *alloc_spans(struct gc_place_index *index, unsigned room_log2)
 {
     const uint64_t room = UINT64_C(1) << room_log2;
     struct gc_place_span *spans = index->free[room_log2];
@@ -178,7 +178,7 @@ static bool grow(struct gc_place_index *index, struct gc_place_set *set)
 {
     const unsigned room_log2 = set->count == 0 ? ROOM_LOG2_MIN : set->room_log2 + 1;
     struct gc_place_span *spans =
-        room_log2 < GC_PLACE_ROOM_LOG2_MAX ? take_spans(index, room_log2) : NULL;
+        room_log2 < GC_PLACE_ROOM_LOG2_MAX ? alloc_spans(index, room_log2) : NULL;
     if (spans == NULL)
         return false;
     if (set->count > 0) {
@@ -191,7 +191,7 @@ static bool grow(struct gc_place_index *index, struct gc_place_set *set)
     return true;
 }
 
-/* Joins [begin, end) with what it meets or touches. */
+/* Coalesces [begin, end) with the spans it overlaps or touches. */
 static bool add_span(struct gc_place_index *index, struct gc_place_set *set, uint64_t begin,
                      uint64_t end)
 {
@@ -285,7 +285,7 @@ static void skyline_raise(struct skyline *skyline, uint32_t first, uint32_t last
     }
 }
 
-#define LOOK_ITEMS 32U /* between two looks at the clock */
+#define LOOK_ITEMS 32U /* items between two polls of the clock */
 
 enum gc_status gc_place_greedy_init(struct gc_place_greedy *greedy, struct gc_place_run *run)
 {
@@ -307,7 +307,7 @@ enum gc_status gc_place_greedy_init(struct gc_place_greedy *greedy, struct gc_pl
     return GC_OK;
 }
 
-void gc_place_greedy_use(struct gc_place_greedy *greedy, struct gc_place_component *component)
+void gc_place_greedy_select(struct gc_place_greedy *greedy, struct gc_place_component *component)
 {
     greedy->component = component;
 }
@@ -327,7 +327,7 @@ static bool place_fixed(struct gc_place_greedy *greedy, uint64_t *peak)
     return true;
 }
 
-/* What is left of the order goes on top of all it meets. */
+/* Stacks the rest of the order on top of everything. */
 static enum gc_status stack_rest(struct gc_place_greedy *greedy, uint32_t placed, uint64_t *peak)
 {
     const struct gc_place_component *component = greedy->component;
@@ -367,7 +367,7 @@ enum gc_status gc_place_greedy_pass(struct gc_place_greedy *greedy, uint64_t lim
     for (; placed < component->count && *peak <= limit; placed++) {
         const uint32_t i = greedy->order[placed];
         const struct gc_place_item *item = &component->items[i];
-        if (placed % LOOK_ITEMS == LOOK_ITEMS - 1 && !gc_place_run_look(run))
+        if (placed % LOOK_ITEMS == LOOK_ITEMS - 1 && !gc_place_run_poll(run))
             break;
         if (item->fixed != GC_PLACEMENT_FREE)
             continue;
@@ -379,15 +379,15 @@ enum gc_status gc_place_greedy_pass(struct gc_place_greedy *greedy, uint64_t lim
             return GC_NO_HOST_MEMORY;
     }
     gc_place_run_step(run, placed);
-    const bool is_dedicated = placed == component->count;
-    if (*peak > limit || (!is_dedicated && !is_first))
+    const bool is_complete = placed == component->count;
+    if (*peak > limit || (!is_complete && !is_first))
         *peak = UINT64_MAX;
-    else if (!is_dedicated)
+    else if (!is_complete)
         return stack_rest(greedy, placed, peak);
     return GC_OK;
 }
 
-bool gc_place_greedy_keep(struct gc_place_greedy *greedy, uint64_t peak)
+bool gc_place_greedy_save(struct gc_place_greedy *greedy, uint64_t peak)
 {
     struct gc_place_component *component = greedy->component;
     if (peak >= component->peak)

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define PATIENCE 8 /* rounds without a gain before it goes on from the best order again */
+#define PATIENCE 8 /* rounds without a gain before it restarts from the best order */
 #define LEEWAY                                                                                     \
     64 /* a fraction of the peak by which a pass may be worse and still be continued from */
 
@@ -14,7 +14,7 @@ struct improve {
     uint64_t *best_offsets;
     uint64_t best_peak;
     bool *is_prioritized; /* items */
-    uint32_t *stack;      /* those alive in the section looked at */
+    uint32_t *stack;      /* items alive in the current section */
     uint64_t random;
 };
 
@@ -53,7 +53,7 @@ static uint32_t critical_section(const struct gc_place_greedy *greedy)
     return section;
 }
 
-/* What left a gap below itself in the fullest section of those that reach the peak. */
+/* Prioritizes items with a gap below them in the fullest section at the peak. */
 static void prioritize_gaps(struct improve *improve)
 {
     struct gc_place_greedy *greedy = improve->greedy;
@@ -76,7 +76,7 @@ static void prioritize_gaps(struct improve *improve)
     }
 }
 
-/* Those of that section that live for a short time only: they are packed among themselves. */
+/* Prioritizes the short-lived items of that section: they pack well together. */
 static void prioritize_short(struct improve *improve)
 {
     const struct gc_place_component *component = improve->greedy->component;
@@ -90,7 +90,7 @@ static void prioritize_short(struct improve *improve)
     }
 }
 
-/* Prioritized items come first, those that end early before the others. */
+/* Moves prioritized items to the front, earlier ends first. */
 static void bring_to_front(struct improve *improve)
 {
     struct gc_place_greedy *greedy = improve->greedy;
@@ -102,8 +102,8 @@ static void bring_to_front(struct improve *improve)
     gc_place_sort(&greedy->sorter, greedy->order, greedy->component->count);
 }
 
-/* Prioritized items move towards the front, all together or each for itself by a component of its
- * way; the others keep their order. */
+/* Moves prioritized items towards the front, all by one distance or each by a fraction of its own;
+ * the others keep their order. */
 static void bring_forward(struct improve *improve)
 {
     struct gc_place_greedy *greedy = improve->greedy;
@@ -139,7 +139,7 @@ static void change_order(struct improve *improve)
     bring_forward(improve);
 }
 
-static void keep_best(struct improve *improve, uint64_t peak)
+static void save_best(struct improve *improve, uint64_t peak)
 {
     const struct gc_place_greedy *greedy = improve->greedy;
     const uint32_t count = greedy->component->count;
@@ -148,7 +148,7 @@ static void keep_best(struct improve *improve, uint64_t peak)
     improve->best_peak = peak;
 }
 
-static void go_back_to_best(const struct improve *improve)
+static void restore_best(const struct improve *improve)
 {
     const struct gc_place_greedy *greedy = improve->greedy;
     const uint32_t count = greedy->component->count;
@@ -180,8 +180,8 @@ enum gc_status gc_place_improve(struct gc_place_greedy *greedy, unsigned rounds)
     enum gc_status status = gc_place_greedy_pass(greedy, UINT64_MAX - 1, &peak);
     if (status != GC_OK)
         return status;
-    gc_place_greedy_keep(greedy, peak);
-    keep_best(&improve, peak);
+    gc_place_greedy_save(greedy, peak);
+    save_best(&improve, peak);
     for (unsigned idle = 0; idle < rounds && !run->stopped && improve.best_peak > run->target;
          idle++) {
         const uint64_t best = improve.best_peak;
@@ -191,10 +191,10 @@ enum gc_status gc_place_improve(struct gc_place_greedy *greedy, unsigned rounds)
             break;
         if (peak <= best) {
             idle = peak < best ? 0 : idle;
-            gc_place_greedy_keep(greedy, peak);
-            keep_best(&improve, peak);
+            gc_place_greedy_save(greedy, peak);
+            save_best(&improve, peak);
         } else if (peak == UINT64_MAX || idle % PATIENCE == PATIENCE - 1) {
-            go_back_to_best(&improve);
+            restore_best(&improve);
         }
     }
     return status;

@@ -1,4 +1,5 @@
-/* Inside gc_lifetimes_find: events in the order of execution, and what is known of each value. */
+/* Internal to gc_lifetimes_find: the events in the order of execution, and the state of each value.
+ */
 #ifndef GC_PLANNER_LIFE_H
 #define GC_PLANNER_LIFE_H
 
@@ -8,10 +9,10 @@
 
 /* Each event but FOLDED is a step. */
 enum gc_life_event_kind {
-    GC_LIFE_FOLDED, /* a node whose outputs take no memory of a run, or none of their own */
+    GC_LIFE_FOLDED, /* a node whose outputs take no memory in a run, or share another's */
     GC_LIFE_RUN,
-    GC_LIFE_OPEN,  /* a node with graphs within begins */
-    GC_LIFE_CLOSE, /* one of its graphs is done: a branch, or an iteration of a loop */
+    GC_LIFE_OPEN,  /* a node with inner graphs begins */
+    GC_LIFE_CLOSE, /* one of its graphs ends: a branch, or an iteration of a loop */
 };
 
 struct gc_life_event {
@@ -28,11 +29,11 @@ struct gc_life_scope {
 };
 
 struct gc_life_value {
-    uint32_t parent; /* another value of its group, or itself: the root, which has the group's */
+    uint32_t parent; /* union-find: another value of the group, or itself for the root */
     uint8_t role;
     uint8_t share;
     bool is_planned;
-    bool is_constant; /* made when the model is loaded */
+    bool is_constant; /* computed when the model is loaded */
     bool is_known;
     uint64_t bytes; /* of the group: of the largest */
     uint64_t own_bytes;
@@ -42,12 +43,12 @@ struct gc_life_value {
     uint32_t group_last;
     uint32_t held_until; /* a loop writes its next iteration's value here; 0: not held */
     uint32_t held_for;   /* the value it writes */
-    uint32_t joined_at;  /* the step that left a branch's result here; 0: none */
+    uint32_t joined_at;  /* the step that left a branch's result in it; 0: none */
     uint32_t first_use;  /* of weights */
 };
 
-/* What a loop writes at the end of an iteration, when a value that it carries moves to where
- * another is still needed. */
+/* A copy at the end of an iteration: a carried value moves to a buffer whose old value is still
+ * needed. */
 struct gc_life_spare {
     uint32_t step;
     uint64_t bytes;
@@ -67,19 +68,17 @@ struct gc_life {
     uint32_t spare_room;
 };
 
-/* Roles, sizes, what is constant and what is folded; then the events. */
+/* Sets roles, sizes, constant and folded values; then the events. */
 enum gc_status gc_life_order(struct gc_life *life) GC_CHECKED;
-/* Views, uses, in place, branches and loops. */
+/* Joins views, in-place results, branches and loops; sets uses. */
 enum gc_status gc_life_join(struct gc_life *life) GC_CHECKED;
 
-/* Values that a loop carries from iteration to iteration: `count` of them, from these places of the
- * lists on.
- */
+/* Loop-carried values: `count` of them, from these indices on. */
 struct gc_life_carry {
     uint32_t count;
     uint32_t node_input;
     uint32_t body_input;
-    uint32_t body_output; /* those of the node begin at 0 */
+    uint32_t body_output; /* the node's outputs begin at 0 */
 };
 struct gc_life_carry gc_life_carried(const struct gc_life *life, uint32_t node, uint32_t scope);
 

@@ -1,9 +1,8 @@
-/* Which values share a buffer, and from when to when each buffer is needed.
+/* Decides which values share a buffer, and the lifetime of each buffer.
  *
- * Three passes over the events: views, which share whatever happens; uses; then what may write over
- * what it reads, and where branches and loops leave their results, for which the last use of all
- * views must be known. Groups of values are trees of parents; the root is a value that was made
- * first. */
+ * Three passes over the events: views, which always share; uses; then in-place results and the
+ * results of branches and loops, which need the last use of all views. Groups are union-find trees;
+ * the root is the value made first. */
 #include "core/planner/life.h"
 
 #include <string.h>
@@ -26,7 +25,7 @@ static struct gc_life_value *planned(struct gc_life *life, uint32_t value)
     return value != GC_GRAPH_NONE && life->values[value].is_planned ? &life->values[value] : NULL;
 }
 
-/* A step that is not there yet is the latest to begin at, and the earliest to end at. */
+/* GC_LIFE_NEVER, a step not set yet, is the maximum for earlier() and the minimum for later(). */
 static uint32_t earlier(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
@@ -39,7 +38,7 @@ static uint32_t later(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* `value`, a root, goes into the group of `root`. */
+/* Merges `value`, a root, into the group of `root`. */
 static void unite(struct gc_life *life, uint32_t root, uint32_t value, enum gc_life_share share)
 {
     struct gc_life_value *to = &life->values[root];
@@ -61,7 +60,7 @@ static void unite(struct gc_life *life, uint32_t root, uint32_t value, enum gc_l
 
 /* ---- views ---- */
 
-/* What the caller of the model owns is not given to him as an output. */
+/* An output is never a view of a buffer that the model's caller owns. */
 static void view(struct gc_life *life, uint32_t output, uint32_t input)
 {
     const struct gc_life_value *to = planned(life, input);
@@ -94,7 +93,7 @@ static void find_views(struct gc_life *life, const struct gc_life_event *event)
 
 /* ---- uses ---- */
 
-/* What is read in a loop but made outside is read again in the last iteration. */
+/* A value made outside a loop and read in it lives until the loop's last iteration. */
 static void extend(const struct gc_life *life, uint32_t scope, uint32_t made, uint32_t *first,
                    uint32_t *last)
 {
@@ -146,7 +145,7 @@ static void find_uses(struct gc_life *life, const struct gc_life_event *event)
     use_list(life, scope->outputs, scope->output_count, event->step, event->scope);
     if (gc_life_is_if(node) || strcmp(node->op, "Loop") == 0)
         return;
-    /* A slice of what is scanned is read in each iteration. */
+    /* Each iteration reads a slice of the scanned inputs. */
     const struct gc_life_carry carry = gc_life_carried(life, event->node, event->scope);
     const uint32_t skipped = carry.node_input + carry.count;
     use_list(life, node->inputs + skipped, gc_life_less(node->input_count, skipped), event->step,
@@ -176,7 +175,7 @@ static bool is_same_width(const struct gc_life *life, uint32_t a, uint32_t b)
     return one->block_bytes == other->block_bytes && one->block_elements == other->block_elements;
 }
 
-/* May `taker`, a root, have the buffer of `value`, which is read for the last time in `step`? */
+/* May `taker`, a root, reuse the buffer of `value`, whose last read is in `step`? */
 static bool is_dying(struct gc_life *life, uint32_t value, uint32_t step, uint32_t taker)
 {
     const struct gc_life_value *root = &life->values[gc_life_root(life, value)];
@@ -187,7 +186,7 @@ static bool is_dying(struct gc_life *life, uint32_t value, uint32_t step, uint32
            (root->held_for != GC_GRAPH_NONE && gc_life_root(life, root->held_for) == taker);
 }
 
-static void take_over(struct gc_life *life, const struct gc_life_event *event)
+static void reuse_input(struct gc_life *life, const struct gc_life_event *event)
 {
     const struct gc_graph_node *node = &life->graph->nodes[event->node];
     const uint32_t output = node->output_count > 0 ? node->outputs[0] : GC_GRAPH_NONE;
@@ -208,8 +207,8 @@ static void take_over(struct gc_life *life, const struct gc_life_event *event)
 
 /* ---- loops ---- */
 
-/* The place of a carried value stays, from iteration to iteration. Its first content is left where
- * it was made if nothing else needs that. */
+/* A carried value keeps its buffer across iterations. Its initial value is used in place if nothing
+ * else needs it. */
 static void begin_loop(struct gc_life *life, const struct gc_life_event *event)
 {
     const struct gc_graph_node *node = &life->graph->nodes[event->node];
@@ -245,7 +244,7 @@ static enum gc_status add_spare(struct gc_life *life, uint32_t step, uint64_t by
     return GC_OK;
 }
 
-/* After the last iteration the result is where the carried value is. */
+/* After the last iteration the loop's output is the carried value's buffer. */
 static enum gc_status end_loop(struct gc_life *life, const struct gc_life_event *event)
 {
     const struct gc_graph_node *node = &life->graph->nodes[event->node];
@@ -274,8 +273,8 @@ static enum gc_status end_loop(struct gc_life *life, const struct gc_life_event 
 
 /* ---- branches ---- */
 
-/* A result that a branch makes itself, and that nothing else needs, is made where the node leaves
- * it; any other is copied there. */
+/* A result that a branch makes and nothing else needs is made in the node's output buffer; any
+ * other is copied there. */
 static void end_branch(struct gc_life *life, const struct gc_life_event *event)
 {
     const struct gc_graph_node *node = &life->graph->nodes[event->node];
@@ -305,7 +304,7 @@ static enum gc_status join(struct gc_life *life, const struct gc_life_event *eve
 {
     const bool is_if = gc_life_is_if(&life->graph->nodes[event->node]);
     if (event->kind == GC_LIFE_RUN)
-        take_over(life, event);
+        reuse_input(life, event);
     else if (event->kind == GC_LIFE_OPEN && !is_if)
         begin_loop(life, event);
     else if (event->kind == GC_LIFE_CLOSE && !is_if)
@@ -316,8 +315,7 @@ static enum gc_status join(struct gc_life *life, const struct gc_life_event *eve
     return GC_OK;
 }
 
-/* What is neither made nor there from the start has no place: it is in a branch that is not taken.
- */
+/* A value neither made nor present at the start is in a dead branch: it gets no buffer. */
 static void begin_values(struct gc_life *life)
 {
     for (uint32_t i = 0; i < life->graph->value_count; i++) {
@@ -330,7 +328,7 @@ static void begin_values(struct gc_life *life)
     }
 }
 
-/* A value that nobody reads is there while it is made. */
+/* A value without readers lives in the step that makes it. */
 static void end_values(struct gc_life *life)
 {
     for (uint32_t i = 0; i < life->graph->value_count; i++) {

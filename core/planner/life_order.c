@@ -1,5 +1,5 @@
-/* The order of execution: what runs at all, and when. Graphs within graphs are walked with a stack
- * of as many places as there are scopes. */
+/* The order of execution: the nodes that run, and their steps. Nested graphs are walked with a
+ * stack of one entry per scope. */
 #include "core/planner/life.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@ struct frame {
     uint32_t next;      /* of its nodes */
     uint32_t node;      /* whose graphs are being walked; GC_GRAPH_NONE */
     uint32_t attribute; /* the next of its attributes */
-    uint32_t second;    /* of an If the branch that goes second; GC_GRAPH_NONE */
+    uint32_t second;    /* of an If: the second branch; GC_GRAPH_NONE */
 };
 
 static bool is_own(const struct gc_graph_node *node, const char *op)
@@ -24,7 +24,7 @@ bool gc_life_is_if(const struct gc_graph_node *node)
 
 /* ---- values ---- */
 
-/* The product of the dimensions that are known: no more than a lower bound where one is not. */
+/* The product of the known dimensions: a lower bound if one is unknown. */
 static uint64_t least_bytes(const struct gc_type *type)
 {
     uint64_t elements = 1;
@@ -89,8 +89,8 @@ static void set_outputs(const struct gc_life *life)
 
 /* ---- what does not run ---- */
 
-/* Is it made once, when the model is loaded? Runtimes leave DequantizeLinear of weights for the
- * run: its result is several times as large as they. */
+/* Is the node computed once, at load? Runtimes compute DequantizeLinear of weights in the run,
+ * because its result is several times as large. */
 static bool is_constant_node(const struct gc_life *life, const struct gc_graph_node *node)
 {
     if (node->output_count == 0 || is_own(node, "DequantizeLinear"))
@@ -115,14 +115,14 @@ static bool is_known_node(const struct gc_life *life, const struct gc_graph_node
         if (output == GC_GRAPH_NONE)
             continue;
         const struct gc_data *data = life->graph->values[output].data;
-        if (data == NULL || !data->is_dedicated || life->values[output].role == GC_LIFE_OUTPUT)
+        if (data == NULL || !data->is_complete || life->values[output].role == GC_LIFE_OUTPUT)
             return false;
         has_output = true;
     }
     return has_output;
 }
 
-/* A constant that is an output is copied to where outputs are. */
+/* A constant that is an output is copied to an output buffer. */
 static bool has_main_output(const struct gc_life *life, const struct gc_graph_node *node)
 {
     for (uint32_t i = 0; i < node->output_count; i++) {
@@ -238,7 +238,7 @@ static void begin_node(struct gc_life *life, struct frame *frame, uint32_t index
         return;
     }
     const uint32_t step = add_event(life, GC_LIFE_OPEN, index, scope);
-    /* What is collected over the iterations of a loop is there from the first on. */
+    /* A loop's stacked outputs live from the first iteration on. */
     if (!gc_life_is_if(node)) {
         const uint32_t carried = gc_life_carried(life, index, scope).count;
         set_made(life, node->output_count - carried, node->outputs + carried, step);
@@ -261,8 +261,8 @@ static uint64_t weigh(const struct gc_life *life, uint32_t index)
     return bytes;
 }
 
-/* The graph to walk next of the node that is being walked. The heavier branch of an If goes first:
- * a result that has the same place in both is there from the end of the first on. */
+/* The next graph to walk of the current node. The heavier branch of an If goes first: a result
+ * shared by both branches lives from the end of the first on. */
 static bool next_inner(const struct gc_life *life, struct frame *frame, uint32_t *scope)
 {
     uint32_t other;

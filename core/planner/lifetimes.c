@@ -11,7 +11,7 @@ void gc_lifetimes_rules_init(struct gc_lifetimes_rules *rules)
     };
 }
 
-/* False if it passes 64 bits. */
+/* False if the result exceeds 64 bits. */
 static bool round_up(uint64_t bytes, uint64_t alignment, uint64_t *rounded)
 {
     const uint64_t rest = bytes % alignment;
@@ -50,7 +50,7 @@ static void add_buffer(struct maker *maker, enum gc_life_role role, uint32_t own
         maker->overflowed = true;
 }
 
-/* Those that are there throughout: one role after the other, from the bottom. */
+/* Adds the buffers that live throughout: one role after the other, from offset 0. */
 static void add_kept(struct maker *maker)
 {
     static const enum gc_life_role order[] = {GC_LIFE_WEIGHT, GC_LIFE_INPUT, GC_LIFE_OUTPUT};

@@ -1,13 +1,13 @@
-/* What of a graph takes device memory, and from when to when: the buffers of a placement problem.
+/* The buffers of a graph as a placement problem: sizes and lifetimes in device memory.
  *
- * The graph's nodes run one after the other, each in a step of its own; a branch or the body of a
- * loop has the steps within its node's. A value lives from the step that makes it to the last that
- * reads it; what a loop's body reads from outside lives as long as the loop. Values share a buffer
- * where an operator only gives a view of what it reads, or may write over it. The rules are told in
- * docs/planner.md.
+ * The graph's nodes run one after the other, each in its own step; the steps of a branch or a
+ * loop's body are within its node's. A value lives from the step that makes it to the last step
+ * that reads it; a value from outside that a loop's body reads lives as long as the loop. Values
+ * share a buffer where an operator returns a view of its input, or may overwrite it.
+ * docs/planner.md has the rules.
  *
- * No memory is planned for what a graph computes out of constants alone on the way to another
- * constant, for values whose content inference has found (shapes), and for texts. */
+ * No memory is planned for intermediate constants, for values whose content inference knows
+ * (shapes), or for texts. */
 #ifndef GC_PLANNER_LIFETIMES_H
 #define GC_PLANNER_LIFETIMES_H
 
@@ -20,39 +20,39 @@
 enum gc_life_role { GC_LIFE_ACTIVATION, GC_LIFE_WEIGHT, GC_LIFE_INPUT, GC_LIFE_OUTPUT };
 #define GC_LIFE_ROLE_COUNT 4
 
-/* The buffers of a role: there in all steps; from when they are made, or first read, to the last
- * step that reads them (outputs: to the end); not planned at all. */
+/* The lifetime of a role's buffers. KEEP: all steps. USE: from the step that makes or first reads
+ * it to the last that reads it (outputs: to the end). LEAVE: not planned. */
 enum gc_life_keep { GC_LIFE_KEEP, GC_LIFE_USE, GC_LIFE_LEAVE };
 
 struct gc_lifetimes_rules {
-    uint64_t alignment;                         /* of offsets and sizes, from 1 */
+    uint64_t alignment;                         /* of offsets and sizes; at least 1 */
     enum gc_life_keep keep[GC_LIFE_ROLE_COUNT]; /* of ACTIVATION: always USE */
     bool no_in_place;
 };
 
 enum gc_life_share {
-    GC_LIFE_OWN,      /* the buffer is made for it */
+    GC_LIFE_OWN,      /* owns the buffer */
     GC_LIFE_VIEW,     /* the bytes of another value */
     GC_LIFE_IN_PLACE, /* written over another value */
-    GC_LIFE_JOINED,   /* where a branch or a loop leaves its result */
+    GC_LIFE_JOINED,   /* the result buffer of a branch or loop */
 };
 
 struct gc_life_tensor {
     uint32_t value;
     uint32_t buffer;
-    uint64_t lower; /* of the value itself, within its buffer's */
+    uint64_t lower; /* lifetime of the value, within its buffer's */
     uint64_t upper;
-    uint64_t bytes; /* not rounded; where is_known is false no more than a lower bound */
+    uint64_t bytes; /* not rounded; a lower bound if is_known is false */
     bool is_known;
     enum gc_life_share share;
 };
 
 struct gc_lifetimes {
-    /* Those of KEEP come first, one after the other from offset 0; the rest is free and lies from
-     * base_bytes on, which is a multiple of the alignment. */
+    /* Buffers of KEEP come first, contiguous from offset 0; the others are free to be placed from
+     * base_bytes on, a multiple of the alignment. */
     struct gc_placement_buffer *buffers; /* sizes are multiples of the alignment */
     uint8_t *roles;                      /* as many: enum gc_life_role */
-    uint32_t *owners;                    /* as many: the value each was made for; GC_GRAPH_NONE */
+    uint32_t *owners;                    /* as many: the value that owns each; GC_GRAPH_NONE */
     uint32_t count;
     uint32_t base_count;
     uint64_t base_bytes;
@@ -65,7 +65,8 @@ struct gc_lifetimes {
     uint32_t known_count;   /* tensors whose size is known */
     uint32_t unknown_count; /* the others */
     uint32_t unknown_value; /* the first of them, GC_GRAPH_NONE */
-    uint32_t folded_count;  /* values without memory: constants on the way, contents, texts */
+    uint32_t
+        folded_count; /* values without memory: intermediate constants, known contents, texts */
 };
 
 void gc_lifetimes_rules_init(struct gc_lifetimes_rules *rules);

@@ -1,4 +1,4 @@
-#include "core/planner/model.h"
+#include "core/planner/search.h"
 
 #include "core/base/bits.h"
 #include "core/planner/order.h"
@@ -19,7 +19,7 @@ static enum gc_status sort_items(struct gc_place_model *model, struct gc_region 
     return GC_OK;
 }
 
-/* Who begins while item i lives comes behind it in the order; each such pair counts for both. */
+/* Items that begin while item i lives follow it in the order; each such pair counts for both. */
 static uint64_t count_pairs(const struct gc_place_model *model, uint64_t pair_max)
 {
     uint64_t pairs = 0;
@@ -46,7 +46,7 @@ static void fill_neighbours(struct gc_place_model *model)
             }
         if (pass == 1)
             break;
-        /* From counts to where each begins; filling moves them to where each ends. */
+        /* Counts to begin indices (prefix sums); filling then moves each to its end. */
         uint32_t sum = 0;
         for (uint32_t i = 0; i < model->count; i++) {
             const uint32_t here = ends[i];
@@ -152,7 +152,7 @@ bool gc_place_memo_has(const struct gc_place_memo *memo, struct gc_place_key key
     return false;
 }
 
-/* The newest comes first, the oldest goes. */
+/* Inserts at the front of the set; evicts the oldest. */
 void gc_place_memo_add(struct gc_place_memo *memo, struct gc_place_key key)
 {
     if (memo->count == 0)

@@ -1,5 +1,5 @@
-/* Radix sort, eight bits at a time from the lowest: linear, stable, the same everywhere. Digits
- * that all keys share are skipped. */
+/* Radix sort, eight bits at a time from the lowest: linear, stable, the same on every machine.
+ * Digits that all keys share are skipped. */
 #include "core/planner/order.h"
 
 #include "core/base/bits.h"
@@ -85,7 +85,8 @@ static const enum key ORDERS[GC_PLACE_ORDER_COUNT][KEY_COUNT] = {
 #undef GC_PLACE_ORDER
 };
 
-/* What is smallest comes first: the largest, the longest-lived, those of the fullest section. */
+/* Sort keys: the smallest key is the largest item, the longest-lived, the one in the fullest
+ * section. */
 static uint64_t key_of(const struct gc_place_item *item, enum key key)
 {
     uint64_t area;

@@ -7,18 +7,18 @@
 #include "core/planner/place.h"
 
 struct gc_place_sorter {
-    uint64_t *keys; /* two of each: from one to the other, digit by digit */
+    uint64_t *keys; /* double buffers: each digit sorts from one into the other */
     uint64_t *other_keys;
     uint32_t *other_order;
 };
 
 bool gc_place_sorter_init(struct gc_place_sorter *sorter, struct gc_region *region, uint32_t count);
-/* Sorts `order` by sorter->keys, its neighbours, from low to high; equal ones stay as they are. The
- * keys are sorted with it. */
+/* Sorts `order` by sorter->keys, its neighbours, from low to high; stable. The keys are sorted with
+ * it. */
 void gc_place_sort(struct gc_place_sorter *sorter, uint32_t *order, uint32_t count);
 
-/* GC_PLACE_ORDER(name, first, second, third): none of them solves all, so many are tried, these
- * from the most to the least successful. */
+/* GC_PLACE_ORDER(name, first, second, third): no order solves every problem, so all are tried, the
+ * most successful first. */
 #define GC_PLACE_ORDERS                                                                            \
     GC_PLACE_ORDER(CONTENTION_LENGTH, CONTENTION, LENGTH, AREA)                                    \
     GC_PLACE_ORDER(AREA, AREA, LENGTH, CONTENTION)                                                 \
@@ -41,7 +41,7 @@ void gc_place_order(const struct gc_place_component *component, struct gc_place_
                     enum gc_place_order by, uint32_t *order);
 /* Its first property is the load, which changes as items are placed. */
 bool gc_place_order_is_by_load(enum gc_place_order by);
-/* As if the load were the same everywhere. */
+/* As gc_place_order, with equal loads everywhere. */
 void gc_place_order_ties(const struct gc_place_component *component, struct gc_place_sorter *sorter,
                          enum gc_place_order by, uint32_t *order);
 

@@ -10,6 +10,7 @@
 #ifndef GC_PLANNER_PLACE_H
 #define GC_PLANNER_PLACE_H
 
+#include "core/base/region.h"
 #include "core/plan/placement.h"
 
 #include <stdbool.h>
@@ -33,14 +34,12 @@ struct gc_place_component {
     uint32_t section_count;
     uint32_t fixed_count;
     uint64_t granule;
-    uint64_t unit;     /* ends, as far as they rest on others, are multiples of it less a slack */
-    uint64_t *loads;   /* bytes alive in each section */
-    uint64_t bound;    /* no placement has a lower peak */
+    uint64_t unit;   /* the end of an item that rests on others is a multiple of it, less a slack */
+    uint64_t *loads; /* bytes alive in each section */
+    uint64_t bound;  /* no placement has a lower peak */
     uint64_t *offsets; /* the best known */
     uint64_t peak;
 };
-
-/* ---- prepare.c ---- */
 
 struct gc_place_components {
     struct gc_place_component *components;
@@ -66,5 +65,27 @@ static inline uint64_t gc_place_end(const struct gc_place_item *item, uint64_t o
 {
     return offset + item->bytes - item->slack;
 }
+
+/* ---- one run of the solver: the state of its components, and when it has to stop ---- */
+
+struct gc_place_run {
+    struct gc_region *region;
+    const struct gc_placement_problem *problem;
+    const struct gc_placement_options *options;
+    struct gc_place_components components;
+    uint64_t bound;  /* the highest of the components: no placement has a lower peak */
+    uint64_t target; /* a peak that is good enough: the bound, or the capacity */
+    uint64_t nodes;
+    uint64_t watch_at; /* nodes */
+    bool stopped;
+    bool is_late; /* set by the watch: no time for optional work */
+};
+
+/* The highest peak of the components. */
+uint64_t gc_place_run_peak(const struct gc_place_run *run);
+/* Polls the watch; false: time is up. */
+bool gc_place_run_poll(struct gc_place_run *run);
+/* Counts steps and polls the watch periodically; false: the budget is spent or time is up. */
+bool gc_place_run_step(struct gc_place_run *run, uint64_t nodes);
 
 #endif

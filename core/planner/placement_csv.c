@@ -1,4 +1,4 @@
-/* The reader is strict: a file that is taken at all is taken as it was meant. */
+/* The reader is strict: it accepts no file whose meaning is in doubt. */
 #include "core/planner/placement_csv.h"
 
 #include "core/base/strmap.h"
@@ -41,13 +41,13 @@ __attribute__((format(printf, 2, 3))) static enum gc_status refuse(struct reader
     return GC_FORMAT;
 }
 
-static enum gc_status refuse_memory(struct reader *reader)
+static enum gc_status fail_no_memory(struct reader *reader)
 {
     (void)refuse(reader, "no memory for this many buffers");
     return GC_NO_HOST_MEMORY;
 }
 
-static const char *show(const struct gc_csv_field *field, char shown[FIELD_SHOWN])
+static const char *printable(const struct gc_csv_field *field, char shown[FIELD_SHOWN])
 {
     return gc_text_printable(field->text, field->length, shown, FIELD_SHOWN);
 }
@@ -78,7 +78,7 @@ static enum gc_status read_header(struct reader *reader)
         enum column column;
         if (i == COLUMN_COUNT || !find_column(&fields[i], &column) || seen[column])
             return refuse(reader, "the header's column %zu, \"%s\", is %s; accepted: %s", i + 1,
-                          i == COLUMN_COUNT ? "..." : show(&fields[i], shown),
+                          i == COLUMN_COUNT ? "..." : printable(&fields[i], shown),
                           i < COLUMN_COUNT && find_column(&fields[i], &column) ? "there already"
                                                                                : "not known",
                           GC_PLACEMENT_CSV_HEADER);
@@ -95,7 +95,7 @@ static enum gc_status read_header(struct reader *reader)
     return GC_OK;
 }
 
-/* Where the next buffer goes, or NULL. */
+/* Memory for the next buffer, or NULL. */
 static struct gc_placement_buffer *reserve(struct reader *reader)
 {
     struct gc_placement_csv *csv = reader->csv;
@@ -122,16 +122,16 @@ static enum gc_status read_id(struct reader *reader, const struct gc_csv_field *
     bool added;
     if (field->length == 0 || memchr(field->text, '\0', field->length) != NULL)
         return refuse(reader, "id \"%s\" is not valid; accepted: a number or a name",
-                      show(field, shown));
+                      printable(field, shown));
     const char *id = gc_region_text(reader->region, field->text, field->length);
     struct gc_strmap_entry *name =
         id == NULL ? NULL
                    : gc_strmap_find_or_add(&reader->ids, reader->region, id, field->length, &added);
     if (name == NULL)
-        return refuse_memory(reader);
+        return fail_no_memory(reader);
     if (!added)
         return refuse(reader, "id \"%s\" is there already; accepted: each id once",
-                      show(field, shown));
+                      printable(field, shown));
     name->text = id;
     reader->csv->ids[reader->csv->count] = id;
     return GC_OK;
@@ -152,10 +152,10 @@ static enum gc_status read_field(struct reader *reader, enum column column,
         return GC_OK;
     if (!gc_text_uint(field->text, field->length, values[column]))
         return refuse(reader, "%s \"%s\" is not valid; accepted: a decimal number%s",
-                      COLUMN_NAMES[column], show(field, shown),
+                      COLUMN_NAMES[column], printable(field, shown),
                       column >= REQUIRED_COUNT ? " or nothing" : "");
     if (column == OFFSET && buffer->fixed == GC_PLACEMENT_FREE)
-        return refuse(reader, "offset \"%s\" is too large", show(field, shown));
+        return refuse(reader, "offset \"%s\" is too large", printable(field, shown));
     return GC_OK;
 }
 
@@ -172,7 +172,7 @@ static enum gc_status read_row(struct reader *reader, const struct gc_csv_field 
     }
     struct gc_placement_buffer *buffer = reserve(reader);
     if (buffer == NULL)
-        return refuse_memory(reader);
+        return fail_no_memory(reader);
     for (size_t i = 0; i < count; i++) {
         const enum gc_status status = read_field(reader, reader->columns[i], &fields[i], buffer);
         if (status != GC_OK)

@@ -1,7 +1,6 @@
 /* Placement problems as lines of text: id,lower,upper,size and, where the header names them,
- * alignment and offset. A buffer lives in [lower, upper). An offset is where the buffer must be; an
- * empty one is to be found. Columns come in any order, each at most once; blank lines are skipped.
- */
+ * alignment and offset. A buffer lives in [lower, upper). An offset fixes the buffer there; an
+ * empty one is free. Columns come in any order, each at most once; blank lines are skipped. */
 #ifndef GC_PLANNER_PLACEMENT_CSV_H
 #define GC_PLANNER_PLACEMENT_CSV_H
 
@@ -24,12 +23,12 @@ struct gc_placement_csv {
 };
 
 struct gc_placement_csv_error {
-    uint64_t line; /* from 1; 0: not a matter of a line */
+    uint64_t line; /* from 1; 0: the error has no line */
     char text[256];
 };
 
-/* Memory comes from `region`; the text may go afterwards. GC_FORMAT, GC_NO_HOST_MEMORY,
- * GC_TOO_MANY: more buffers than 32 bits count; *error then says why. Thread-safe. */
+/* Memory comes from `region`; the text is not needed afterwards. GC_FORMAT, GC_NO_HOST_MEMORY,
+ * GC_TOO_MANY: more buffers than 32 bits count; *error has the reason. Thread-safe. */
 enum gc_status gc_placement_csv_read(struct gc_region *region, const char *text, size_t bytes,
                                      struct gc_placement_csv *csv,
                                      struct gc_placement_csv_error *error) GC_CHECKED;

@@ -1,16 +1,34 @@
 /* A recorded run as a placement problem, and its solution as a plan.
  *
- * Time is the run up to the end of the step that is planned (run_steps.h), event by event. What was
- * made before the step lives until it is freed, or to the end: long-lived memory and the step's own
- * share one arena. What a step leaves to the next one takes its place for the whole step. Where
- * that lives on while the next step makes its own, two steps are planned as one, so that each has a
- * place. What the run made behind that step is not in the plan. */
+ * Time is the run up to the end of the planned step, event by event. An allocation made before the
+ * step lives until its free, or to the end: long-lived memory and the step's own share one address
+ * range. An allocation that a step leaves to the next one keeps its offset for the whole step. If
+ * it lives on while the next step makes its own, two steps are planned as one, so that each has a
+ * buffer. Allocations after that step are not in the plan. */
 #ifndef GC_PLANNER_RUN_PROBLEM_H
 #define GC_PLANNER_RUN_PROBLEM_H
 
+#include "core/base/region.h"
+#include "core/base/status.h"
 #include "core/plan/placement.h"
 #include "core/plan/plan.h"
-#include "core/planner/run_steps.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct gc_run_event {
+    uint64_t bytes; /* 0: a free */
+    uint64_t stream;
+    uint32_t slot; /* of the allocation, until its free */
+};
+
+#define GC_RUN_EVENTS_MAX (1U << 24)
+
+struct gc_run_steps {
+    uint32_t start;  /* first event of the planned step */
+    uint32_t period; /* its events; 0: nothing repeats */
+    uint32_t count;  /* approximate number of steps */
+};
 
 struct gc_run_problem {
     struct gc_placement_buffer *buffers; /* as many as entries */

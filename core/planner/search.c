@@ -1,5 +1,6 @@
-/* Three parts: inference of lower bounds for a node; the choice of candidates; going down and back.
- * An item's offset bound only rises within a node, at most ROUNDS_MAX times over all items. */
+/* Three parts: inference of lower bounds for a node; the choice of candidates; descent and
+ * backtracking. An item's offset bound only rises within a node, at most ROUNDS_MAX times over all
+ * items. */
 #include "core/planner/search.h"
 
 #include "core/base/bits.h"
@@ -8,16 +9,16 @@
 
 #define NONE UINT32_MAX
 
-/* Items that meet each other and nobody else who is not placed: those from `head` on, in the list
- * of what is not placed, that begin before `end`. */
+/* Unplaced items that overlap in time with each other and no other unplaced item: those from `head`
+ * on, in the list of unplaced items, that begin before `end`. */
 struct subproblem {
-    uint64_t level; /* nothing goes below any more */
+    uint64_t level; /* no item is placed below it any more */
     uint32_t head;
     uint32_t end;    /* section */
     uint32_t parent; /* the frame whose choice it depends on */
     uint32_t next;   /* the subproblem to be searched after it */
-    uint32_t rank;   /* nor at the level, of those that rank lower */
-    bool is_new;     /* not all that its parent had: ranks are to be looked at again */
+    uint32_t rank;   /* nor, at the level, an item of lower rank */
+    bool is_new;     /* a proper subset of its parent's items: recompute ranks */
 };
 
 struct frame {
@@ -30,11 +31,12 @@ struct frame {
     uint32_t trail_mark;
     uint32_t pool_mark;
     uint32_t rerank_mark;
-    bool is_forced; /* the candidates exclude each other: none is passed by */
-    bool is_cut;    /* candidates were left out: no verdict */
+    bool is_forced; /* the candidates exclude each other: none is skipped */
+    bool is_cut;    /* candidates were skipped: no verdict */
 };
 
-/* The least and the second least end in a section, of one placed next; whose the first is. */
+/* The least and second least end in a section of an item placed next, and the item with the least.
+ */
 struct ends {
     uint64_t first;
     uint64_t second;
@@ -57,27 +59,28 @@ struct gc_place_search {
     struct gc_place_memo *memo;
     uint32_t *priority; /* of each item: how often it was left without a place */
     uint64_t limit;     /* no end above it */
-    uint64_t capacity;  /* the same in whole granules */
+    uint64_t capacity;  /* the limit in whole granules */
     uint64_t salt;
     struct gc_place_preference preference;
-    uint32_t *ranks; /* of what is in one subproblem */
+    uint32_t *ranks; /* of the items of one subproblem */
     struct gc_place_sorter *sorter;
-    uint32_t *order; /* what is sorted */
+    uint32_t *order; /* the sorted items */
     bool is_cut;     /* a frame gave up its claim */
     enum gc_place_verdict verdict;
 
-    uint64_t *levels; /* where each item would rest now */
+    uint64_t *levels; /* the offset where each item would rest now */
     uint64_t *offsets;
-    uint32_t *next; /* what is not placed, by first section; the last is the list's end */
+    uint32_t *next; /* list of unplaced items, by first section; the last entry ends it */
     uint32_t *previous;
-    uint64_t *latest; /* of each section: where the next must begin for all that is left to fit */
+    uint64_t *latest; /* of each section: the highest offset of the next item with which the rest
+                         still fits */
 
     uint64_t
         *bounds; /* of each item at this node: its offset is no less; of placed ones: the most */
     uint64_t *least;   /* of `latest` over ranges of powers of two */
     struct ends *ends; /* of sections */
     uint64_t round;    /* of inference */
-    uint32_t *witness; /* of each section: one that may be next, when it was last looked for */
+    uint32_t *witness; /* of each section: an item that may be next, from the last search */
 
     struct frame *frames;
     uint32_t depth;
@@ -100,7 +103,7 @@ static inline bool is_in(const struct gc_place_search *search, const struct subp
     return item < search->model->count && search->model->items[item].first < subproblem->end;
 }
 
-/* Its level will not be its offset: it is to rest on another that is still to come. */
+/* True if the item was skipped at its level: it must rest on an item placed later. */
 static inline bool is_passed(const struct gc_place_search *search,
                              const struct subproblem *subproblem, uint32_t item)
 {
@@ -111,7 +114,7 @@ static inline bool is_passed(const struct gc_place_search *search,
 
 #define ROUNDS_MAX 4
 
-/* Something that may come next in the section, as far as its bound says; NONE if nothing may. */
+/* An item that its bound allows to be next in the section; NONE if there is none. */
 static uint32_t find_next(const struct gc_place_search *search, uint32_t section)
 {
     const struct gc_place_model *model = search->model;
@@ -130,7 +133,7 @@ static void raise_priority(struct gc_place_search *search, uint32_t section)
             search->offsets[model->section_items[n]] == GC_PLACEMENT_FREE;
 }
 
-/* Every section has something left that may come next, or nothing left. */
+/* True if every section has an item that may be next, or no unplaced item. */
 static bool sections_go_on(struct gc_place_search *search, uint32_t begin, uint32_t end)
 {
     for (uint32_t s = begin; s < end; s++) {
@@ -201,8 +204,7 @@ static inline uint64_t least_end(const struct gc_place_search *search, uint32_t 
     return ends->item == but ? ends->second : ends->first;
 }
 
-/* An item whose level was passed by will rest on another that is still to come, and ends no lower.
- */
+/* The least end of an item that a skipped item can rest on. */
 static uint64_t least_support(struct gc_place_search *search, uint32_t item)
 {
     uint64_t least = UINT64_MAX;
@@ -211,8 +213,8 @@ static uint64_t least_support(struct gc_place_search *search, uint32_t item)
     return least;
 }
 
-/* An item that would leave too little above it is not the next in that section: it comes after the
- * end of another. False: an item has no place. */
+/* Raises bounds: an item that leaves too little space above it is not the next in that section, so
+ * it begins at another's end or later. False: an item has no offset left. */
 static bool raise_bounds(struct gc_place_search *search, const struct subproblem *subproblem,
                          bool *raised)
 {
@@ -267,7 +269,7 @@ static bool infer(struct gc_place_search *search, const struct subproblem *subpr
     return true;
 }
 
-/* Whom an exact search places next: who may be, and in which order they are tried. */
+/* The candidates of a node, and the order in which they are tried. */
 
 static bool comes_before(const struct gc_place_search *search, uint32_t a, uint32_t b)
 {
@@ -321,8 +323,8 @@ static uint32_t count_next(const struct gc_place_search *search, uint32_t sectio
     return count;
 }
 
-/* A section that must be filled from the lowest offset that is left, or NONE; of several the one
- * for which there are the fewest. */
+/* A section with no slack left, which must be filled from its lowest free offset; of several the
+ * one with the fewest candidates; or NONE. */
 static uint32_t forced_section(const struct gc_place_search *search,
                                const struct subproblem *subproblem)
 {
@@ -534,7 +536,7 @@ static bool place(struct gc_place_search *search, struct frame *frame, uint32_t 
     return is_free;
 }
 
-/* Below which rank nothing is to be at the level of the frame's choice any more. */
+/* The rank below which no item may be placed at the level of the frame's choice any more. */
 static uint32_t rank_after(const struct gc_place_search *search, const struct frame *frame)
 {
     if (!frame->is_forced)
@@ -542,7 +544,7 @@ static uint32_t rank_after(const struct gc_place_search *search, const struct fr
     return frame->subproblem.level == search->offsets[frame->item] ? frame->subproblem.rank : 0;
 }
 
-/* What the frame's choice leaves falls into subproblems, which wait to be searched. */
+/* Splits the items that the frame's choice leaves into subproblems, and queues them. */
 static void split(struct gc_place_search *search, const struct frame *frame)
 {
     const struct gc_place_item *items = search->model->items;
@@ -575,7 +577,7 @@ static void split(struct gc_place_search *search, const struct frame *frame)
     }
 }
 
-/* Back to a frame that has another choice, and down by it. */
+/* Backtracks to a frame with another choice, and descends by it. */
 static enum gc_place_verdict advance(struct gc_place_search *search, uint32_t at)
 {
     for (;;) {
@@ -624,7 +626,7 @@ static struct gc_place_key key_of(const struct gc_place_search *search,
     return key;
 }
 
-/* Opens the subproblem that waits first. */
+/* Opens the first queued subproblem. */
 static enum gc_place_verdict step(struct gc_place_search *search)
 {
     if (search->pending == NONE)

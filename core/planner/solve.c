@@ -5,13 +5,13 @@
 #include "core/plan/placement.h"
 #include "core/planner/exact.h"
 #include "core/planner/improve.h"
-#include "core/planner/run.h"
+#include "core/planner/place.h"
 
 #define LEEWAY                                                                                     \
     16 /* a fraction of the peak by which an order may be worse and still be improved              \
         */
 #define IMPROVE_ORDERS 3
-#define IMPROVE_ROUNDS 32 /* in vain before an order is left */
+#define IMPROVE_ROUNDS 32 /* without a gain before an order is dropped */
 #define EXACT_ALONE 16    /* components with fewer items need no local search, */
 #define EXACT_FIRST 512   /* those with fewer a little */
 #define MEMO_BYTES_MAX GC_MIB(32)
@@ -45,8 +45,8 @@ static enum gc_status solve_greedily(struct gc_place_greedy *greedy,
 {
     struct gc_place_run *run = greedy->run;
     uint64_t peaks[GC_PLACE_ORDER_COUNT];
-    gc_place_greedy_use(greedy, component);
-    /* By size is the best on large graphs, which may have time for few. */
+    gc_place_greedy_select(greedy, component);
+    /* The order by size is the best on large graphs, which may have time for few orders. */
     for (unsigned n = 0; n < GC_PLACE_ORDER_COUNT; n++) {
         const unsigned by = (GC_PLACE_BY_BYTES + n) % GC_PLACE_ORDER_COUNT;
         if (component->peak <= run->target || (run->stopped && component->peak != UINT64_MAX))
@@ -57,12 +57,12 @@ static enum gc_status solve_greedily(struct gc_place_greedy *greedy,
             gc_place_greedy_pass(greedy, component->peak - 1 + leeway, &peaks[by]);
         if (status != GC_OK)
             return status;
-        gc_place_greedy_keep(greedy, peaks[by]);
+        gc_place_greedy_save(greedy, peaks[by]);
     }
     return improve_best(greedy, peaks);
 }
 
-/* The component that makes the peak, unless it is good enough. */
+/* The component with the highest peak; NULL if it is good enough. */
 static struct gc_place_component *worst_component(struct gc_place_run *run)
 {
     struct gc_place_component *worst = NULL;
@@ -81,7 +81,7 @@ static void raise_bound(struct gc_place_run *run, const struct gc_place_componen
     run->target = gc_max_u64(run->target, run->bound);
 }
 
-/* An exact search of one component, made at its first round. */
+/* An exact search of one component, created in its first round. */
 struct exact_slot {
     struct gc_place_exact *exact; /* NULL: the component is too large for it */
     bool is_made;
@@ -91,14 +91,15 @@ struct exact_slot {
 static bool search_round(struct gc_place_greedy *greedy, struct gc_place_component *component,
                          struct gc_place_memo *memo, struct exact_slot *slot)
 {
-    gc_place_greedy_use(greedy, component);
+    gc_place_greedy_select(greedy, component);
     if (!slot->is_made)
         slot->exact = gc_place_exact_create(greedy, memo);
     slot->is_made = true;
     return slot->exact != NULL && gc_place_exact_round(slot->exact);
 }
 
-/* Rounds of search for the component that makes the peak, until every peak is good enough. */
+/* Runs rounds of search for the component with the highest peak, until every peak is good enough.
+ */
 static enum gc_status solve_exactly(struct gc_place_greedy *greedy)
 {
     struct gc_place_run *run = greedy->run;
@@ -167,7 +168,7 @@ static enum gc_status solve(struct gc_place_run *run, const struct gc_placement_
     return solve_components(run);
 }
 
-/* What is needed on the way is given back; the offsets alone stay in the caller's region. */
+/* Scratch memory is released; only the offsets stay in the caller's region. */
 enum gc_status gc_placement_solve(struct gc_region *region,
                                   const struct gc_placement_problem *problem,
                                   const struct gc_placement_options *options,

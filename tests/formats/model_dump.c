@@ -101,20 +101,20 @@ static void put_tensors(const struct gc_model *model)
     gc_json_end_array(&json);
 }
 
-static void put_ports(const struct gc_model *model)
+static void put_values(const struct gc_model *model)
 {
     static const char *const kinds[] = {"input", "output", "inner"};
     gc_json_key(&json, "ports");
     gc_json_begin_array(&json, GC_JSON_LINES);
-    for (uint32_t i = 0; i < model->port_count; i++) {
-        const struct gc_model_port *port = &model->ports[i];
+    for (uint32_t i = 0; i < model->value_count; i++) {
+        const struct gc_model_value *declared = &model->values[i];
         gc_json_begin_object(&json, GC_JSON_LINE);
-        gc_json_write_string(&json, "name", port->name);
-        gc_json_write_string(&json, "kind", kinds[port->kind]);
-        gc_json_write_string(&json, "dtype", gc_dtype_name(port->dtype));
+        gc_json_write_string(&json, "name", declared->name);
+        gc_json_write_string(&json, "kind", kinds[declared->kind]);
+        gc_json_write_string(&json, "dtype", gc_dtype_name(declared->dtype));
         gc_json_key(&json, "shape");
-        if (port->has_shape)
-            put_dims(port->dims, port->dim_count, port->symbols);
+        if (declared->has_shape)
+            put_dims(declared->dims, declared->dim_count, declared->symbols);
         else
             gc_json_null(&json);
         gc_json_end_object(&json);
@@ -172,7 +172,7 @@ static void put_model(const struct gc_model *model, uint64_t ns, uint64_t cpu_ns
     gc_json_end_array(&json);
     if (!brief) {
         put_metas(model);
-        put_ports(model);
+        put_values(model);
         put_tensors(model);
     }
     gc_json_end_object(&json);

@@ -31,7 +31,7 @@ static void look_at_data(const struct gc_graph *graph, const struct gc_graph_val
     for (uint32_t i = 0; i < value->data->count; i++) {
         const struct gc_dim item = value->data->items[i];
         must(item.kind != GC_DIM_SYMBOL || item.symbol < graph->symbol_count);
-        must(!value->data->is_dedicated || item.kind == GC_DIM_NUMBER || item.kind == GC_DIM_REAL);
+        must(!value->data->is_complete || item.kind == GC_DIM_NUMBER || item.kind == GC_DIM_REAL);
     }
 }
 

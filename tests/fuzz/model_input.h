@@ -138,7 +138,7 @@ static void estimate_model(const struct gc_model *model, enum gc_dtype dtype)
     struct gc_estimator *estimator;
     struct gc_estimate_request request;
     struct gc_estimate_budget budget;
-    struct gc_offers offers;
+    struct gc_suggestions offers;
     struct gc_fit fit;
     uint64_t sum = 0;
     if (gc_estimator_open(model, dtype, &estimator) != GC_OK)
@@ -154,8 +154,8 @@ static void estimate_model(const struct gc_model *model, enum gc_dtype dtype)
         sum += estimate.total.parts[part];
     must(status != GC_OK || sum == estimate.total.peak_bytes);
     gc_estimate_budget_set_all(&budget, UINT64_C(1) << 33);
-    gc_fits(&estimate, &budget, &fit);
-    must(gc_offers_find(estimator, &request, &budget, &offers) == GC_OK);
+    gc_fit_check(&estimate, &budget, &fit);
+    must(gc_fit_suggest(estimator, &request, &budget, &offers) == GC_OK);
     if (status == GC_OK)
         look_at_answer(&(struct gc_answer){.model = model->path,
                                            .estimate = &estimate,
@@ -190,10 +190,10 @@ static void open_model(const char *name)
         seen += look_at_value(&model->metas[i].value);
         must(gc_model_find_meta(model, model->metas[i].key) == &model->metas[i].value);
     }
-    for (uint32_t i = 0; i < model->port_count; i++) {
-        for (uint32_t k = 0; k < model->ports[i].dim_count; k++)
-            seen += model->ports[i].symbols[k] != NULL ? strlen(model->ports[i].symbols[k])
-                                                       : model->ports[i].dims[k] & 1;
+    for (uint32_t i = 0; i < model->value_count; i++) {
+        for (uint32_t k = 0; k < model->values[i].dim_count; k++)
+            seen += model->values[i].symbols[k] != NULL ? strlen(model->values[i].symbols[k])
+                                                        : model->values[i].dims[k] & 1;
     }
     for (uint32_t i = 0; i < model->warning_count; i++)
         must(strchr(model->warnings[i], '\n') == NULL);

@@ -72,11 +72,11 @@ said 2 '--budget 1=8GiB says nothing of device 0: name it, or --memory' llama --
 is "without a budget it is done" $? 0
 like "weights" "$(cat out)" '^  weights +586\.0 MiB +614465536$'
 like "KV cache" "$(cat out)" '^  KV cache +2\.0 GiB +2147483648$'
-like "no budget is told" "$(cat out)" 'No budget is named'
+like "no budget is told" "$(cat out)" 'No budget given'
 for type in q4_0 int4 i8; do
     "$TOOL" estimate llama --dtype $type > out
     like "weights in $type: activations as before" "$(cat out)" '^  activations +[0-9.]+ MiB +'"$("$TOOL" estimate llama --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["activation_bytes"])')"'$'
-    like "weights in $type: told" "$(cat out)" '^  one does not compute in .*: activations are taken as f16$'
+    like "weights in $type: told" "$(cat out)" '^  .*: not a type to compute in; activations are taken as f16$'
     like "weights in $type: the cache is told" "$(cat out)" '^  keys and values are taken as .*; --kv-dtype names another type$'
 done
 "$TOOL" estimate llama --devices 2 --budget 1=8GiB --memory 16GiB > out
@@ -86,7 +86,7 @@ like "a dimension that is not there: told" "$(cat out)" '^  no dimension is name
 "$TOOL" estimate llama bare.safetensors --budget 64GiB > out
 like "compared: known" "$(cat out)" '^llama .* GiB  yes$'
 like "compared: a lower bound" "$(cat out)" '^bare\.safetensors .* MiB\+ yes$'
-like "compared: told what that is" "$(cat out)" '^\+ at least: not all of the model is known'
+like "compared: told what that is" "$(cat out)" '^\+ at least: parts of the model are unknown'
 "$TOOL" estimate bare.safetensors --budget 1GiB > out
 is "nothing to offer: no heading" "$(grep -c 'What fits' out)" 0
 LD_LIBRARY_PATH=$SIM_DIR SIMCUDA_SHARED=context$$ "$TOOL" estimate bare.safetensors --overhead 1 --context-memory measured --json > out.json
@@ -106,7 +106,7 @@ architecture llama-3-8b | sed 's/"bfloat16"/"int8"/' > odd/config.json
 safetensors odd/model.safetensors model.layers.0.mlp.up_proj.weight:F16:117440512:14336x4096
 "$TOOL" estimate odd > out
 like "a type that one does not compute in: the weights' is taken" "$(cat out)" 'activations f16, KV cache f16'
-like "a type that one does not compute in: told" "$(cat out)" '^  torch_dtype int8: no type that one computes in'
+like "a type that one does not compute in: told" "$(cat out)" '^  torch_dtype int8: not a type to compute in'
 mkdir beyond
 architecture llama-3-8b | python3 -c 'import json, sys; config = json.load(sys.stdin); config["vision_config"] = {"hidden_size": 1152}
 config["quantization_config"] = {"quant_method": "gptq", "bits": 4}; print(json.dumps(config))' > beyond/config.json
@@ -171,10 +171,10 @@ END
     "$TOOL" estimate open.json --json > out.json
     like "open: $1" "$(json out.json 'r["warnings"]')" "$2"
 }
-tells '{"torch_dtype": "float4"}' 'float4: no type that one computes in'
+tells '{"torch_dtype": "float4"}' 'float4: not a type to compute in'
 tells '{"text_config": {"cross_attention_layers": [1]}}' 'layers that attend to images'
 like "open: its cache is a lower bound" "$(json out.json 'r["lower_bounds"]')" kv_cache
-tells '{"sliding_window": 512}' 'what the layers keep of keys and values is not wholly told'
+tells '{"sliding_window": 512}' 'keys and values of some layers are unknown'
 
 # ---- several ----
 "$TOOL" estimate llama bare.safetensors --budget 2GiB > out
@@ -224,7 +224,7 @@ noted() { # OPTIONS… -- ERE: a remark, and the figures are not all known
 }
 noted fixed.onnx --batch 8 -- 'the batch is not used'
 noted fixed.onnx --seq-len 8 -- 'the context is not used'
-noted fixed.onnx --devices 2 -- 'how a graph is split .* is not told'
+noted fixed.onnx --devices 2 -- 'the split of a graph .* is unknown'
 noted odd.onnx --batch 8 -- 'node .*Add'
 noted bare.onnx -- '--dim x\.0=N names it'
 "$TOOL" estimate led.onnx --batch 8 --json > out.json
@@ -241,7 +241,7 @@ is "graph: one more does not" $? 3
 # A second on a machine of its own.
 timeout 30 "$TOOL" estimate many.onnx --budget 400MiB --batch 1000000 --json > out.json
 is "many nodes that live together: an answer in time" $? 3
-like "many nodes: how it was counted is told" "$(json out.json 'r["warnings"]')" 'what lives at one time'
+like "many nodes: how it was counted is told" "$(json out.json 'r["warnings"]')" 'most bytes live at one time'
 
 data=$ROOT/../shared/data/models
 if [ -f "$data/ch_PP-OCRv4_det_infer.onnx" ]; then

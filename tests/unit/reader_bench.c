@@ -35,7 +35,7 @@ void reader_bench_source(struct reader_bench *bench, const void *data, size_t by
 {
     const int fd = scratch_fd();
     assert_int_equal(write(fd, data, bytes), bytes);
-    assert_int_equal(gc_source_take(&bench->reader, "bench", fd, source), GC_OK);
+    assert_int_equal(gc_source_open_fd(&bench->reader, "bench", fd, source), GC_OK);
 }
 
 void reader_bench_forget(struct reader_bench *bench)

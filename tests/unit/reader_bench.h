@@ -2,7 +2,7 @@
 #ifndef GC_TEST_READER_BENCH_H
 #define GC_TEST_READER_BENCH_H
 
-#include "core/formats/source.h"
+#include "core/reader/source.h"
 
 struct reader_bench {
     struct gc_reader reader;

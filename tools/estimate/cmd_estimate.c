@@ -13,7 +13,7 @@ struct result {
     struct gc_answer answer;
     struct gc_estimate estimate;
     struct gc_fit fit;
-    struct gc_offers offers;
+    struct gc_suggestions suggestions;
 };
 
 static int explain(const char *path, enum gc_status status, const struct gc_estimate *estimate)
@@ -33,13 +33,13 @@ static int answer_estimator(const struct estimate_setup *setup, const char *path
     result->answer = (struct gc_answer){.model = path, .estimate = &result->estimate};
     if (!setup->has_budget)
         return TOOL_DONE;
-    gc_fits(&result->estimate, &setup->budget, &result->fit);
-    status = gc_offers_find(estimator, &setup->request, &setup->budget, &result->offers);
+    gc_fit_check(&result->estimate, &setup->budget, &result->fit);
+    status = gc_fit_suggest(estimator, &setup->request, &setup->budget, &result->suggestions);
     if (status != GC_OK)
         return explain(path, status, &result->estimate);
     result->answer.fit = &result->fit;
     result->answer.budget = &setup->budget;
-    result->answer.offers = &result->offers;
+    result->answer.suggestions = &result->suggestions;
     return TOOL_DONE;
 }
 

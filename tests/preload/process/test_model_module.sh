@@ -112,8 +112,8 @@ like "doctor: there" "$(diagnosis)" "$TMP/tool/libgpucache-model.so, version $(c
 # The names that objects define for others; in a shared object they may be local.
 defined() { nm --defined-only "$@" 2> /dev/null | awk 'NF == 3 {print $3}' | sort -u; }
 objects_of() { for source; do source=${source#"$ROOT/"}; echo "$BUILD_DIR/obj/${source%.c}.o"; done; }
-mapfile -t rooms < <(objects_of "$ROOT"/core/{model,formats,graph,planner,estimator}/*.c)
-mapfile -t preloaded < <(objects_of "$ROOT"/core/*/*.c | grep -vE '/core/(model|formats|graph|planner|estimator)/')
+mapfile -t rooms < <(objects_of "$ROOT"/core/{model,reader,onnx,formats,graph,planner,estimator}/*.c)
+mapfile -t preloaded < <(objects_of "$ROOT"/core/*/*.c | grep -vE '/core/(model|reader|onnx|formats|graph|planner|estimator)/')
 foreign() { comm -12 <(nm -g --defined-only "${rooms[@]}" | awk 'NF == 3 {print $3}' | sort -u) <(defined "$1"); }
 is "the preloaded library: nothing of the rooms that read models" "$(foreign "$LIB")" ""
 ok "the module: it has them" test "$(foreign "$MODULE" | wc -l)" -gt 200

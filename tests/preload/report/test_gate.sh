@@ -80,7 +80,7 @@ said "exit: said" 'more than the budget'
 gated 3 GPUCACHE_BUDGET=15GiB GPUCACHE_GATE=exit GPUCACHE_LOG=error -- "$PROGRAM"
 said "exit: said whatever the log's level" 'more than the budget'
 gated 1 GPUCACHE_GATE=deny SIMCUDA_FAIL=cuDeviceGetCount@1+ -- "$PROGRAM"
-said "no device: said" 'there is no device that tells its memory$'
+said "no device: said" 'no device reports its memory size$'
 gated 0 GPUCACHE_BUDGET=15GiB GPUCACHE_GATE=off -- "$PROGRAM"
 is "off: nothing is said" "$(cat err)" ""
 is "off: in the report all the same" "$(json run.json 'r["gate"]')" exceeds
@@ -161,14 +161,14 @@ printf 'GPUCACHE_GATE=deny\n' > site.conf
 env GPUCACHE_REPORT=none GPUCACHE_CONFIG="$TMP/site.conf" LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$PROGRAM" > out 2> err
 is "the configuration of all programs: not said" "$(cat err)" ""
 
-# ---- what is to know of the model ----
+# ---- notes on the model ----
 python3 - << 'END'
 import json
 description = {"tensors": [{"name": "w", "dtype": "F16", "shape": [4096, 4096]}]}
 json.dump(description, open("bare.json", "w"))
 END
 gated 3 GPUCACHE_MODEL="$TMP/bare.json" GPUCACHE_BUDGET=100MiB GPUCACHE_GATE=exit -- "$PROGRAM"
-said "what is not known goes with the verdict" '^gpucache: to know: no configuration beside the weights'
+said "what is not known goes with the verdict" '^gpucache: note: no configuration beside the weights'
 gated 0 GPUCACHE_MODEL="$TMP/bare.json" -- "$PROGRAM"
 like "and into the report" "$(json run.json 'r["estimate"]["warnings"]')" 'no configuration beside the weights'
 

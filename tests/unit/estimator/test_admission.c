@@ -95,7 +95,7 @@ static void a_lower_bound_that_fits_is_told(void **state)
     assert_int_equal(gc_admission_decide(open_keeper(), device_of(UINT64_MAX), &log),
                      GC_ADMISSION_FITS);
     char *text = scratch_read(fd, &bytes);
-    assert_non_null(strstr(text, " needs at least 1.3 GiB, which fits; not all of it is known"));
+    assert_non_null(strstr(text, " needs at least 1.3 GiB, which fits; parts of the model are unknown"));
     free(text);
     close(fd);
 }
@@ -181,7 +181,7 @@ static void what_is_to_know_is_told(void **state)
     struct gc_report_estimate estimate;
     (void)state;
     char *text = judged(device_of(1000), GC_ADMISSION_EXCEEDS, &estimate);
-    assert_non_null(strstr(text, "gpucache: to know: no configuration beside the weights"));
+    assert_non_null(strstr(text, "gpucache: note: no configuration beside the weights"));
     assert_true(estimate.notes->count > 0);
     free(text);
     options.gate = GC_ADMISSION_OFF;

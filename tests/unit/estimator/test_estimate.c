@@ -387,18 +387,18 @@ static void resident_experts_by_the_formula(void **state)
     for (uint64_t beyond = 0; beyond < 60000; beyond += 1777) {
         const uint64_t want = beyond / (LAYERS * EXPERT_ELEMENTS * 2);
         struct gc_estimate_budget budget;
-        struct gc_offers offers;
+        struct gc_suggestions suggestions;
         gc_estimate_budget_set_all(&budget, none.total.peak_bytes + beyond);
-        assert_int_equal(gc_offers_find(estimator, &request, &budget, &offers), GC_OK);
-        assert_int_equal(offers.resident_experts.value, gc_min_u64(want, EXPERTS));
-        assert_int_equal(offers.resident_experts.state,
-                         want >= EXPERTS ? GC_OFFER_ALL : GC_OFFER_SOME);
+        assert_int_equal(gc_fit_suggest(estimator, &request, &budget, &suggestions), GC_OK);
+        assert_int_equal(suggestions.resident_experts.value, gc_min_u64(want, EXPERTS));
+        assert_int_equal(suggestions.resident_experts.state,
+                         want >= EXPERTS ? GC_SUGGESTION_ALL : GC_SUGGESTION_SOME);
     }
     struct gc_estimate_budget budget;
-    struct gc_offers offers;
+    struct gc_suggestions suggestions;
     gc_estimate_budget_set_all(&budget, none.total.peak_bytes - 1);
-    assert_int_equal(gc_offers_find(estimator, &request, &budget, &offers), GC_OK);
-    assert_int_equal(offers.resident_experts.state, GC_OFFER_NOT_ANY);
+    assert_int_equal(gc_fit_suggest(estimator, &request, &budget, &suggestions), GC_OK);
+    assert_int_equal(suggestions.resident_experts.state, GC_SUGGESTION_NOTHING_FITS);
     gc_estimator_close(estimator);
 }
 

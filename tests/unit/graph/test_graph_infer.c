@@ -179,7 +179,7 @@ static void shapes_are_computed(void **state)
     assert_int_equal(gc_graph_infer(read, "N=6", &error), GC_OK);
     assert_string_equal(onnx_shape(read, "y"), "6,2,2");
     assert_int_equal(item(read, "w", 0), 6);
-    assert_true(onnx_find(read, "w")->data->is_dedicated);
+    assert_true(onnx_find(read, "w")->data->is_complete);
     gc_graph_close(read);
 }
 

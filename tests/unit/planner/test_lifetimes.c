@@ -483,7 +483,7 @@ static void weights_are_dequantised_in_the_run(void **state)
 static void contents_that_are_known_take_nothing(void **state)
 {
     static const struct gc_dim items[] = {{.kind = GC_DIM_NUMBER, .number = 7}};
-    static const struct gc_data data = {.count = 1, .is_dedicated = true, .items = items};
+    static const struct gc_data data = {.count = 1, .is_complete = true, .items = items};
     (void)state;
     begin();
     const uint32_t a = step(&op_none, input(8), 100);
