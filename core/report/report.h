@@ -36,7 +36,7 @@ struct gc_report_facts {
     const char *mode; /* "cache", "track", "off" */
     const char *backend;
     const char *reuse;
-    int64_t start_unix; /* seconds */
+    uint64_t start_unix; /* seconds */
     uint64_t duration_ns;
     int driver_version; /* as cuDriverGetVersion says: 13000 */
     const char *const *warnings;

@@ -334,7 +334,7 @@ static void put_facts(struct gc_json *json, const struct gc_report_facts *facts)
     gc_json_write_string(json, "program", facts->process->program);
     gc_json_write_string(json, "command", facts->process->command);
     gc_json_write_string(json, "host", facts->process->host);
-    gc_json_put_int(json, "start_unix", facts->start_unix);
+    gc_json_write_uint(json, "start_unix", facts->start_unix);
     gc_json_put_fixed(json, "duration_s", facts->duration_ns, 9);
     gc_json_write_string(json, "mode", facts->mode);
     gc_json_write_string(json, "backend", facts->backend);
