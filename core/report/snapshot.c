@@ -340,7 +340,7 @@ const char *gc_core_plan_problem(const struct gc_core *core)
     if (core->mode != GC_MODE_CACHE)
         return "GPUCACHE_PLAN is not followed: GPUCACHE_MODE leaves all places to the driver";
     if (follow == NULL)
-        return "GPUCACHE_PLAN is not followed: GPUCACHE_DEBUG places blocks by itself";
+        return "GPUCACHE_PLAN is not followed: GPUCACHE_DEBUG places blocks itself";
     if (atomic_load_explicit(&follow->owner, memory_order_relaxed) == NULL)
         return "GPUCACHE_PLAN is not followed: nothing was allocated on the device it is for";
     return NULL;
