@@ -1,15 +1,13 @@
-/* libgpucache for programs that know of it. C99 or C11, and C++ from C++98 on; needs no CUDA
- * header.
+/* The public interface of libgpucache. C99 or C11, and C++ from C++98 on; needs no CUDA header.
  *
  * A program need not link the library: with GPUCACHE_WANT_LOADER defined, gpucache_load() fills a
  * table of functions with dlsym, from a library that is preloaded, linked or opened by the program;
- * GPUCACHE_NO_PROTOTYPES leaves the declarations away. See examples/.
+ * GPUCACHE_NO_PROTOTYPES leaves out the declarations. See examples/.
  *
  * Conventions. Sizes are bytes. Devices are driver ordinals (CUDA_VISIBLE_DEVICES applies, as it
  * does to cuDeviceGet). Streams are CUstream or cudaStream_t values. Functions are thread-safe and
- * keep no pointer they are given. They return a status and write their results only with
- * GPUCACHE_OK, but where they say otherwise. They leave the thread's current context as it was.
- */
+ * keep no pointer argument. They return a status and write their results only with GPUCACHE_OK,
+ * unless their comment has an exception. They do not change the thread's current context. */
 #ifndef GPUCACHE_H
 #define GPUCACHE_H
 
@@ -24,13 +22,13 @@
 extern "C" {
 #endif
 
-/* Without a preload (or a link order that is as good: gpucache_get_mode says) the library does not
- * see what the program submits. It then takes every freed block for used until a fence or a wait
- * says otherwise, but for the stream it was freed on. Not seen either: captures on other streams
- * than the one a call names; the reset of a device; work of other devices, so synchronise that
- * before the free. The report at exit is written as ever (GPUCACHE_REPORT). */
+/* Without a preload (or an equivalent link order: gpucache_get_mode) the library does not see the
+ * work that the program submits. A freed block is then in use until a fence or a wait proves
+ * otherwise, except for the stream it was freed on. Also unseen: captures on streams other than the
+ * argument of a call; the reset of a device; work of other devices: synchronise it before the free.
+ * The report at exit is written as usual (GPUCACHE_REPORT). */
 
-/* Rises with every addition to this header. What was there keeps its name, meaning and layout. */
+/* Rises with every addition to this header. Older parts keep their name, meaning and layout. */
 #define GPUCACHE_API_VERSION 3
 
 /* ---- status ---- */
@@ -47,8 +45,8 @@ extern "C" {
     X(GPUCACHE_INVALID_HANDLE, 7, "there is no elastic pool or tenant with this handle")           \
     X(GPUCACHE_OUT_OF_MEMORY, 8, "the device has no room")                                         \
     X(GPUCACHE_LIMIT_REACHED, 9, "the limit has no room")                                          \
-    X(GPUCACHE_NO_HOST_MEMORY, 10, "host memory for bookkeeping could not be had")                 \
-    X(GPUCACHE_DRIVER_ERROR, 11, "the driver refused; gpucache_driver_error() has its code")       \
+    X(GPUCACHE_NO_HOST_MEMORY, 10, "no host memory for bookkeeping")                               \
+    X(GPUCACHE_DRIVER_ERROR, 11, "a driver call failed; gpucache_driver_error() has its code")     \
     X(GPUCACHE_NOT_SUPPORTED, 12, "the device or the driver cannot do this")                       \
     X(GPUCACHE_CAPTURING, 13, "a stream capture is under way")                                     \
     X(GPUCACHE_OUT_OF_RANGE, 14, "the range leaves the pool")                                      \
@@ -75,25 +73,25 @@ typedef enum gpucache_status {
 /* A CUstream or cudaStream_t. NULL and 1 are the legacy default stream, 2 is the thread's own. */
 typedef void *gpucache_stream;
 
-/* Names an elastic pool; 0 names none. Handles are never used again, so a stale or wild one is an
- * error and nothing worse. */
+/* An elastic pool; 0: none. Handles are never reused, so a stale or invalid one only gives an
+ * error. */
 typedef uint64_t gpucache_elastic;
 
-/* Names a tenant; 0 names none. Handles are never used again, as those of pools. */
+/* A tenant; 0: none. Handles are never reused. */
 typedef uint64_t gpucache_tenant;
 
 #define GPUCACHE_NO_LIMIT ((uint64_t)-1)
 #define GPUCACHE_ALL_DEVICES (-1)
 
-/* What gpucache_get_mode says. */
+/* Modes of gpucache_get_mode. */
 #define GPUCACHE_MODE_CACHE 0
 #define GPUCACHE_MODE_TRACK 1 /* counts and limits, caches nothing */
 #define GPUCACHE_MODE_OFF 2
 
 /* Figures of one device. Set struct_bytes to sizeof(struct gpucache_statistics) before the call;
- * later versions add fields at the end. What threads did before the call is in the figures; two of
- * them may be a moment apart. The peaks of requested and allocated bytes may be off by what several
- * threads did at one time, by 16 MiB each at most. */
+ * later versions add fields at the end. The figures include everything before the call; they are
+ * not read at one instant. With several threads the peaks of requested and allocated bytes may be
+ * off by at most 16 MiB for each thread. */
 struct gpucache_statistics {
     uint64_t struct_bytes;
     uint64_t total_bytes;     /* of the device */
@@ -106,9 +104,9 @@ struct gpucache_statistics {
     uint64_t reserved_peak_bytes;
     uint64_t pending_bytes; /* freed, not yet proven idle */
     uint64_t pending_peak_bytes;
-    uint64_t idle_bytes;     /* reserved, and can go back to the driver at once */
+    uint64_t idle_bytes;     /* part of reserved that can be released to the driver at once */
     uint64_t elastic_bytes;  /* physical pages of elastic pools: part of reserved */
-    uint64_t metadata_bytes; /* host memory the library takes for it */
+    uint64_t metadata_bytes; /* the library's host memory for the device */
     uint64_t alloc_count;
     uint64_t free_count;
     uint64_t hit_count;
@@ -123,8 +121,8 @@ struct gpucache_statistics {
 /* Free memory inside the cache of one device; struct_bytes as above. */
 struct gpucache_fragmentation {
     uint64_t struct_bytes;
-    uint64_t free_bytes;         /* all holes */
-    uint64_t largest_free_bytes; /* the largest that serves a request without a driver call */
+    uint64_t free_bytes;         /* all free blocks */
+    uint64_t largest_free_bytes; /* the largest one that needs no driver call */
     uint64_t stitchable_bytes;   /* idle pages that can be mapped side by side for any request */
     double ratio;                /* 1 - largest / free; 0 where nothing is free */
 };
@@ -134,7 +132,7 @@ struct gpucache_elastic_statistics {
     uint64_t struct_bytes;
     uint64_t capacity_bytes; /* of the address range, in whole pages */
     uint64_t page_bytes;
-    uint64_t mapped_bytes; /* what the program may use */
+    uint64_t mapped_bytes; /* in use by the program */
     uint64_t mapped_peak_bytes;
     uint64_t warm_bytes;         /* idle physical pages kept for the next allocate */
     uint64_t free_bytes;         /* addresses not mapped */
@@ -142,18 +140,18 @@ struct gpucache_elastic_statistics {
     double fragmentation;        /* 1 - largest free / free; 0 where nothing is free */
     uint64_t allocate_count;     /* calls that succeeded */
     uint64_t deallocate_count;
-    uint64_t map_count;    /* pages mapped by the driver: what was not warm in its place */
+    uint64_t map_count;    /* pages mapped by the driver: those that were not warm in place */
     uint64_t unmap_count;  /* pages unmapped by the driver */
-    uint64_t create_count; /* physical pages taken from the device */
+    uint64_t create_count; /* physical pages created */
     void *base;            /* first address of the range */
 };
 
-/* Figures of one tenant on one device, or their sum over all; struct_bytes as above. Exact; but the
- * peaks of requested and allocated bytes may be off by what several threads did at one time, by
- * 16 MiB each at most. */
+/* Figures of one tenant on one device, or their sum over all; struct_bytes as above. Exact, except
+ * that with several threads the peaks of requested and allocated bytes may be off by at most 16 MiB
+ * for each thread. */
 struct gpucache_tenant_statistics {
     uint64_t struct_bytes;
-    uint64_t capacity_bytes; /* addresses on a device; of all devices: the most of any */
+    uint64_t capacity_bytes; /* addresses on a device; of all devices: the maximum */
     uint64_t limit_bytes;    /* on each device; GPUCACHE_NO_LIMIT: none */
     uint64_t requested_bytes;
     uint64_t requested_peak_bytes;
@@ -175,14 +173,13 @@ struct gpucache_tenant_statistics {
 /* Flags of gpucache_elastic_create. */
 #define GPUCACHE_ELASTIC_NO_WARM 1u /* keep no idle physical pages */
 
-/* What gpucache_elastic_deallocate waits for before the pages may serve something else. */
+/* Waits of gpucache_elastic_deallocate before the pages can be reused. */
 #define GPUCACHE_WAIT_DEVICE 0 /* all work submitted to the device before the call: always safe */
 #define GPUCACHE_WAIT_STREAM                                                                       \
-    1                        /* work in `stream` only: the caller says no other uses the range     \
-                              */
-#define GPUCACHE_WAIT_NONE 2 /* nothing: the caller knows that no work uses the range */
+    1                        /* work in `stream`: the caller ensures that no other uses the range */
+#define GPUCACHE_WAIT_NONE 2 /* nothing: the caller ensures that no work uses the range */
 
-/* For gpucache_cupy_malloc: what `param` may point to. */
+/* `param` of gpucache_cupy_malloc may point to one. */
 struct gpucache_cupy_param {
     gpucache_stream stream; /* where memory is used; the owner may change it between calls */
 };
@@ -257,109 +254,110 @@ struct gpucache_cupy_param {
 
 /* The library's version, as "1.2.3". Static. Always available. */
 const char *gpucache_version(void);
-/* The GPUCACHE_API_VERSION it was built with. */
+/* The GPUCACHE_API_VERSION that the library was built with. */
 int gpucache_api_version(void);
 /* A short text for a status; static, never NULL. */
 const char *gpucache_status_text(gpucache_status status);
-/* The CUresult behind the calling thread's last GPUCACHE_DRIVER_ERROR. */
+/* The CUresult of the calling thread's last GPUCACHE_DRIVER_ERROR. */
 int gpucache_driver_error(void);
-/* What the library does in this process. *is_interposing: 1 where the program's CUDA calls pass
- * through it (it is preloaded, or stands before CUDA in the link order), 0 where it serves only
- * calls of this header. Either may be NULL. GPUCACHE_NOT_READY before the first CUDA call. */
+/* The library's mode in this process. *is_interposing: 1 if the program's CUDA calls pass through
+ * the library (it is preloaded, or precedes CUDA in the link order), 0 if it serves only calls of
+ * this header. Either may be NULL. GPUCACHE_NOT_READY before the first CUDA call. */
 gpucache_status gpucache_get_mode(int *mode, int *is_interposing);
 
 /* ---- figures and limits: of a device that this process has used; else GPUCACHE_NOT_READY ----
  *
  * None of these starts CUDA. */
 
-/* Makes no driver call, and takes no time that grows with what is allocated; but it holds up the
- * caches of all threads for a moment: not for every allocation. */
+/* Makes no driver call, and its time does not grow with the number of allocations. It stops all
+ * thread caches briefly, so do not call it for every allocation. */
 gpucache_status gpucache_get_statistics(int device, struct gpucache_statistics *figures);
 /* Walks the cache: its time grows with the number of blocks, and allocations wait meanwhile. */
 gpucache_status gpucache_get_fragmentation(int device, struct gpucache_fragmentation *figures);
 /* Every peak becomes the current value. The report at exit then shows peaks since the last reset.
  */
 gpucache_status gpucache_reset_peaks(int device);
-/* Gives back to the driver what the cache holds idle, of one device or GPUCACHE_ALL_DEVICES; waits
- * for freed memory that is still pending. *given_bytes may be NULL. Memory of a context that
- * captures stays. */
+/* Releases the cache's idle memory to the driver, of one device or GPUCACHE_ALL_DEVICES; waits for
+ * freed memory that is still pending. *given_bytes (may be NULL): the bytes released. Keeps memory
+ * of a context that captures. */
 gpucache_status gpucache_empty_cache(int device, uint64_t *given_bytes);
-/* The same, until at most keep_bytes of idle memory remain; waits for nothing. */
+/* Releases idle memory until at most keep_bytes of it remain; does not wait. */
 gpucache_status gpucache_trim(int device, uint64_t keep_bytes, uint64_t *given_bytes);
 
-/* Takes the physical memory of the process out of its devices: copies it to host memory if
- * `keep_content` is not 0, unmaps it and gives it back; addresses stay. Until gpucache_resume every
- * thread that submits work waits in that call, and so does one whose allocation needs pages. Only
- * mapped memory of the cache goes: plain driver allocations, elastic pools and what the program
- * maps itself stay. `timeout_ms`: what work under way may take to end. *moved_bytes (may be NULL):
- * what the devices have back. From outside: gpucache pause, gpucache resume.
+/* Swaps the physical memory of the process out of its devices: copies it to host memory if
+ * `keep_content` is not 0, unmaps and releases it; addresses stay. Until gpucache_resume every
+ * thread that submits work waits in that call, as does one whose allocation needs pages. Only
+ * mapped memory of the cache is swapped: plain driver allocations, elastic pools and the program's
+ * own mappings stay. `timeout_ms`: the longest wait for work under way. *moved_bytes (may be NULL):
+ * the bytes released to the devices. From outside: gpucache pause, gpucache resume.
  *
  * PINNED, CAPTURING, BUSY, NO_HOST_MEMORY (for the copy), NOT_SUPPORTED (work may be submitted that
  * the library does not see), DRIVER_ERROR: nothing has changed. PAUSED: it is paused. Without a
- * preload no work is seen: then the program sees to it that none is submitted. */
+ * preload the library sees no work: the program must ensure that none is submitted. */
 gpucache_status gpucache_pause(int keep_content, uint32_t timeout_ms, uint64_t *moved_bytes);
-/* And back, at the same addresses. OUT_OF_MEMORY: the devices, or a limit, have no room; it is
- * paused as before, or part of it: try again. PAUSED: it is not paused. BUSY, DRIVER_ERROR. */
+/* Swaps it in again, at the same addresses. OUT_OF_MEMORY: the devices are full, or a limit would
+ * be exceeded; all or part of it is still paused: try again. PAUSED: it is not paused. BUSY,
+ * DRIVER_ERROR. */
 gpucache_status gpucache_resume(uint64_t *moved_bytes);
-/* The hard limit on what this process holds of the device. GPUCACHE_NO_LIMIT: none. */
+/* The hard limit on this process's reserved memory of the device. GPUCACHE_NO_LIMIT: none. */
 gpucache_status gpucache_get_limit(int device, uint64_t *limit_bytes);
-/* Sets it, at once. Below what is held, idle memory goes back and nothing else is taken away: new
- * allocations fail until less is held. Zero is not a limit (GPUCACHE_INVALID_ARGUMENT). */
+/* Sets it at once. If more is reserved, idle memory is released, live memory is not: allocations
+ * fail until less is reserved. Zero is not a limit (GPUCACHE_INVALID_ARGUMENT). */
 gpucache_status gpucache_set_limit(int device, uint64_t limit_bytes);
-/* Whether `bytes` could be allocated now, in one or more pieces, and how much could: the smaller of
- * what the limit leaves and what the device has, idle cache counted as free. An answer of the
- * moment: other threads and processes allocate too. Makes a driver call. Either result may be NULL.
+/* Whether `bytes` could be allocated now, in one or more pieces, and how many bytes could: the
+ * lower of the limit's rest and the device's free memory, the idle cache counted as free. Other
+ * threads and processes may change the result at any time. Makes a driver call. Either result may
+ * be NULL.
  */
 gpucache_status gpucache_would_fit(int device, uint64_t bytes, int *fits,
                                    uint64_t *available_bytes);
 
 /* ---- memory in the order of a stream ----
  *
- * These start CUDA where that is needed, and work whatever context is current: in the current one
- * if it is of `device`, else in the device's primary context, which the first such call retains for
- * the life of the process. */
+ * These start CUDA if needed. They use the current context if it is of `device`, else the device's
+ * primary context, which the first such call retains for the life of the process. */
 
 /* `bytes` of device memory for work in `stream`, aligned to 512. Zero bytes: *pointer is NULL and
  * the status GPUCACHE_OK. On failure *pointer is NULL. Also: GPUCACHE_LIMIT_REACHED,
- * GPUCACHE_OUT_OF_MEMORY, both after idle memory was given back. In mode off the driver serves it.
- */
+ * GPUCACHE_OUT_OF_MEMORY, both after idle memory was released. In mode off the driver serves it. */
 gpucache_status gpucache_malloc(void **pointer, size_t bytes, int device, gpucache_stream stream);
-/* Frees it in the order of `stream`: work submitted to `stream` later may get the memory at once,
- * all other work once what was submitted before is done. Never waits in mode cache. Work of other
- * streams that uses it must be ordered before `stream`, or be told of by gpucache_record_stream.
- * Frees what gpucache_malloc and, where the library interposes, cudaMalloc gave. NULL is freed
- * with success. GPUCACHE_INVALID_POINTER: freed already, or not the library's. */
+/* Frees it in the order of `stream`: later work of `stream` can reuse the memory at once, other
+ * work after all work submitted before the free has completed. Never waits in mode cache. Work of
+ * other streams that uses the memory must be ordered before `stream`, or recorded by
+ * gpucache_record_stream. Frees memory of gpucache_malloc and, if the library interposes, of
+ * cudaMalloc. NULL is freed with success. GPUCACHE_INVALID_POINTER: freed already, or not the
+ * library's. */
 gpucache_status gpucache_free(void *pointer, gpucache_stream stream);
-/* The live allocation at `pointer` is used by work of `stream` too: once freed it serves nobody
- * before all work submitted until then is done. Needed once. */
+/* Records that work of `stream`, too, uses the live allocation at `pointer`: after its free the
+ * memory is not reused before all work submitted until then has completed. Needed once. */
 gpucache_status gpucache_record_stream(void *pointer, gpucache_stream stream);
 
-/* ---- elastic pools: a range of addresses, backed page by page as the program says ----
+/* ---- elastic pools: a range of addresses that the program backs page by page ----
  *
- * For programs that lay out their memory themselves, such as caches of keys and values. Physical
- * pages count against the limit while a pool has them; idle cache gives way to them. A page that is
- * deallocated stays mapped, warm, while the pool has few of these: an allocate of the same place
- * then costs no driver call, one of another place no new physical page. Warm pages count as idle:
- * they go back to the driver when memory is short, when the cache is emptied and when the pool is
+ * For programs that lay out their memory themselves, such as KV caches. Physical pages count
+ * against the limit while a pool has them; idle cache is released for them. A deallocated page
+ * stays mapped (warm) while the pool has few of these: an allocate at the same place then costs no
+ * driver call, one at another place no new physical page. Warm pages count as idle: they are
+ * released to the driver when memory is short, when the cache is emptied and when the pool is
  * compacted.
  *
- * Whatever fails leaves a pool as it was. During a capture in the current context or the device's
- * others these are refused with GPUCACHE_CAPTURING, but for the questions. Only the pool's device
- * may use the memory. A process that resets the device destroys its pools first. */
+ * A call that fails leaves the pool as it was. During a capture in a context of the device all
+ * calls but queries fail with GPUCACHE_CAPTURING. Only the pool's device may use the memory. A
+ * process that resets the device destroys its pools first. */
 
 /* Reserves capacity_bytes of addresses (rounded up to whole pages) and no memory. page_bytes: a
- * multiple of 2 MiB (of what the device's own page is), 0 for the smallest. *base (may be NULL) is
+ * multiple of the device's page size (2 MiB), 0 for the smallest. *base (may be NULL) is
  * the first address. GPUCACHE_NOT_SUPPORTED: the device cannot map memory, or mode is off. */
 gpucache_status gpucache_elastic_create(int device, uint64_t capacity_bytes, uint64_t page_bytes,
                                         unsigned flags, gpucache_elastic *pool, void **base);
-/* Waits for the device, then gives back pages and addresses; the handle is invalid once this
- * succeeds. With GPUCACHE_CAPTURING, or if the wait fails, nothing has changed. If the driver
- * refuses to take something back, nothing is mapped any more and destroy may be called again. */
+/* Waits for the device, then releases pages and addresses; the handle is invalid once this
+ * succeeds. With GPUCACHE_CAPTURING, or if the wait fails, nothing has changed. If the driver fails
+ * to release something, nothing is mapped any more and destroy may be called again. */
 gpucache_status gpucache_elastic_destroy(gpucache_elastic pool);
-/* Backs [offset, offset + bytes) with memory; whole pages. Content is undefined. */
+/* Backs [offset, offset + bytes) with memory; whole pages. The content is undefined. */
 gpucache_status gpucache_elastic_allocate(gpucache_elastic pool, uint64_t offset, uint64_t bytes);
-/* Ends the use of whole pages, whatever allocate they came from. `wait`: a GPUCACHE_WAIT_ value;
- * `stream` matters for GPUCACHE_WAIT_STREAM only. */
+/* Frees whole pages, of any allocate. `wait`: a GPUCACHE_WAIT_ value; `stream` is used with
+ * GPUCACHE_WAIT_STREAM only. */
 gpucache_status gpucache_elastic_deallocate(gpucache_elastic pool, uint64_t offset, uint64_t bytes,
                                             int wait, gpucache_stream stream);
 /* *is_mapped: 1 if all of [offset, offset + bytes) may be used; any offset and size > 0 inside. */
@@ -367,56 +365,58 @@ gpucache_status gpucache_elastic_is_mapped(gpucache_elastic pool, uint64_t offse
                                            int *is_mapped);
 gpucache_status gpucache_elastic_get_statistics(gpucache_elastic pool,
                                                 struct gpucache_elastic_statistics *figures);
-/* Gives every idle page back to the driver. Moves nothing: what is mapped keeps its address and its
- * memory, and with pages no physical memory is lost between them. *given_bytes may be NULL. */
+/* Releases every warm page to the driver. Moves nothing: mapped pages keep their address and
+ * memory, and pages leave no unused physical memory between them. *given_bytes (may be NULL): the
+ * bytes released. */
 gpucache_status gpucache_elastic_compact(gpucache_elastic pool, uint64_t *given_bytes);
 
 /* ---- tenants: parts of a program with a limit, addresses and figures of their own ----
  *
- * A tenant is current on the threads that make it so. What they allocate then comes from its own
- * range of addresses, or is charged to it, and counts for the device's limit besides: both hold.
- * Whose a block is, its address says: any thread may use it and free it. docs/tenants.md says which
- * calls are served and what is not told apart. None of these starts CUDA; mode off is
+ * A thread makes a tenant current. Its allocations then come from the tenant's own range of
+ * addresses, or are charged to the tenant, and also count against the device's limit: both hold. A
+ * block's address determines its tenant: any thread may use and free it. docs/tenants.md lists the
+ * calls that are served and what is not separated. None of these starts CUDA; mode off is
  * GPUCACHE_DISABLED. */
 
 /* `name`: letters, digits, '.', '_' and '-', 63 at most. `capacity_bytes`: addresses on each
- * device, for good; 0: four times what it may hold there at its first use. `limit_bytes`: memory on
- * each device, GPUCACHE_NO_LIMIT: none but the device's. ALREADY_EXISTS; TOO_MANY: 64 at a time;
- * INVALID_ARGUMENT: no such name, a limit of 0, a capacity above 64 TiB. */
+ * device, fixed; 0: four times the bytes that it may hold there at its first use. `limit_bytes`:
+ * memory on each device, GPUCACHE_NO_LIMIT: only the device's limit. ALREADY_EXISTS; TOO_MANY: 64
+ * at a time; INVALID_ARGUMENT: not such a name, a limit of 0, a capacity above 64 TiB. */
 gpucache_status gpucache_tenant_register(const char *name, uint64_t capacity_bytes,
                                          uint64_t limit_bytes, gpucache_tenant *tenant);
-/* Gives its idle memory and its addresses back; waits for what it freed. BUSY, with nothing
- * changed: it has live allocations, is current on a thread (the calling one too), or is paused.
- * NOT_SUPPORTED: GPUCACHE_TENANTS made it, and it stays. Graphs that were captured with its memory
- * must not run after it: they find no memory where it was. */
+/* Releases its idle memory and its addresses; waits for its pending frees. BUSY, with nothing
+ * changed: it has live allocations, is current on a thread (even the calling one), or is paused.
+ * NOT_SUPPORTED: it is of GPUCACHE_TENANTS, and stays. Graphs that were captured with its memory
+ * must not run afterwards: that memory is unmapped. */
 gpucache_status gpucache_tenant_unregister(gpucache_tenant tenant);
-/* By its name; those of GPUCACHE_TENANTS are there from the start. NOT_FOUND. */
+/* Finds a tenant by name; those of GPUCACHE_TENANTS exist from the start. NOT_FOUND. */
 gpucache_status gpucache_tenant_find(const char *name, gpucache_tenant *tenant);
-/* Makes it current on the calling thread, in the place of the one that was, whose handle comes back
- * in *previous (may be NULL): set that again at the end of the scope. 0: none; then what
- * GPUCACHE_TENANTS says holds, if anything. A thread that ends lets its tenant go. BUSY: it is
- * being unregistered. INVALID_HANDLE. */
+/* Makes it current on the calling thread. *previous (may be NULL) is the former one's handle: set
+ * that again at the end of the scope. 0: none; then the rules of GPUCACHE_TENANTS apply, if any. A
+ * thread that ends has no current tenant any more. BUSY: it is being unregistered. INVALID_HANDLE.
+ */
 gpucache_status gpucache_tenant_set_current(gpucache_tenant tenant, gpucache_tenant *previous);
-/* What was set on the calling thread; 0: nothing. */
+/* The calling thread's current tenant; 0: none. */
 gpucache_status gpucache_tenant_get_current(gpucache_tenant *tenant);
-/* At once. Below what is held nothing is taken away: new allocations fail until less is held. */
+/* Takes effect at once. If more is reserved nothing is revoked: allocations fail until less is. */
 gpucache_status gpucache_tenant_set_limit(gpucache_tenant tenant, uint64_t limit_bytes);
-/* Of one device, or GPUCACHE_ALL_DEVICES: the sum. Zeros where it was not used. */
+/* Figures of one device, or with GPUCACHE_ALL_DEVICES their sum. Zeros for unused devices. */
 gpucache_status gpucache_tenant_get_statistics(gpucache_tenant tenant, int device,
                                                struct gpucache_tenant_statistics *figures);
-/* As gpucache_pause and gpucache_resume, for the memory of one tenant. Until it is resumed threads
- * that have it current, or whose objects GPUCACHE_TENANTS gives it, wait where they submit work or
- * need pages; so does whoever copies or fills by an address of it, or asks about one. All others go
- * on: what their kernels and graphs use is not known, none may use that memory meanwhile. Also
- * PAUSED: it is paused already, about to be unregistered, or was not paused. INVALID_HANDLE. */
+/* As gpucache_pause and gpucache_resume, for the memory of one tenant. Until the resume a thread
+ * waits when it submits work or needs pages if the tenant is current on it or GPUCACHE_TENANTS
+ * assigns the object to the tenant, and when it copies, fills or queries an address of the tenant.
+ * Other threads go on: the library does not know the memory that their kernels and graphs use, so
+ * none may use the tenant's. Also PAUSED: it is paused already, being unregistered, or was not
+ * paused. INVALID_HANDLE. */
 gpucache_status gpucache_tenant_pause(gpucache_tenant tenant, int keep_content, uint32_t timeout_ms,
                                       uint64_t *moved_bytes);
 gpucache_status gpucache_tenant_resume(gpucache_tenant tenant, uint64_t *moved_bytes);
 
-/* ---- for allocators of others: signatures as they expect them; NULL means out of memory ----
+/* ---- for PyTorch, CuPy and RMM: signatures as they expect them; NULL means out of memory ----
  *
  * They need no preload: PyTorch's CUDAPluggableAllocator takes the path of libgpucache.so and two
- * names, CuPy and RMM take addresses. Failures are logged: PyTorch and CuPy do not look for NULL
+ * names, CuPy and RMM take addresses. Failures are logged: PyTorch and CuPy do not check for NULL
  * and fail later, where the memory is used. */
 
 /* PyTorch: torch.cuda.memory.CUDAPluggableAllocator(path, "gpucache_torch_malloc",
@@ -434,7 +434,7 @@ void *gpucache_cupy_malloc(void *param, size_t bytes, int device);
 void gpucache_cupy_free(void *param, void *pointer, int device);
 
 /* RMM: callback_memory_resource; its stream view converts to the stream. `device` is NULL for the
- * current context's, or points to an int with the ordinal. RMM wants an exception where there is no
+ * current context's, or points to an int with the ordinal. RMM expects an exception when out of
  * memory: see examples/rmm_resource.cpp. */
 void *gpucache_rmm_allocate(size_t bytes, gpucache_stream stream, void *device);
 void gpucache_rmm_deallocate(void *pointer, size_t bytes, gpucache_stream stream, void *device);
@@ -443,7 +443,7 @@ void gpucache_rmm_deallocate(void *pointer, size_t bytes, gpucache_stream stream
 
 /* ---- without linking: a table of the functions ---- */
 
-/* A pointer for each, of the same name; NULL where an older library lacks the function. */
+/* A pointer of each function's name; NULL if an older library lacks the function. */
 struct gpucache_functions {
 #define GPUCACHE_FIELD_(result, name, parameters) result(*name) parameters;
     GPUCACHE_FUNCTIONS(GPUCACHE_FIELD_)
@@ -452,8 +452,8 @@ struct gpucache_functions {
 
 #ifdef GPUCACHE_WANT_LOADER
 
-/* Fills the table. `library`: what dlopen gave, or NULL for a library that is in the process
- * already, however it came there. GPUCACHE_NO_LIBRARY: it is not, and every pointer is NULL. */
+/* Fills the table. `library`: a handle of dlopen, or NULL for a library that is already loaded.
+ * GPUCACHE_NO_LIBRARY: it is not loaded, and every pointer is NULL. */
 static inline gpucache_status gpucache_load(void *library, struct gpucache_functions *table)
 {
     void *scope = library != NULL ? library : dlopen(NULL, RTLD_LAZY);
@@ -474,7 +474,7 @@ static inline gpucache_status gpucache_load(void *library, struct gpucache_funct
     GPUCACHE_FUNCTIONS(GPUCACHE_LOAD_)
 #undef GPUCACHE_LOAD_
     if (library == NULL)
-        dlclose(scope); /* what gave it stays */
+        dlclose(scope); /* the library stays loaded */
     return table->gpucache_api_version != NULL ? GPUCACHE_OK : GPUCACHE_NO_LIBRARY;
 }
 #endif

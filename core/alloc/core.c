@@ -131,7 +131,7 @@ void gc_core_destroy(struct gc_core *core)
 void gc_core_join(struct gc_core *core, const char *program, struct gc_doorbell *doorbell)
 {
     core->serve = gc_group_serve;
-    gc_member_join(core, program, doorbell);
+    gc_group_join(core, program, doorbell);
     gc_pause_join(core);
 }
 

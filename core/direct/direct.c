@@ -1,6 +1,6 @@
-/* Direct memory: what the program takes from the driver by other ways than the pool. The caller
- * charges it before it asks the driver and records it afterwards; the record carries the charge
- * until it goes. */
+/* Direct memory: non-pool allocations, which the program makes with the driver itself. The caller
+ * charges the bytes before it calls the driver and records the allocation afterwards; the record
+ * holds the charge until it is removed. */
 #include "core/direct/direct.h"
 #include "core/base/bits.h"
 #include "core/device/publish.h"
@@ -33,7 +33,7 @@ bool gc_direct_is_allocation(enum gc_direct_kind kind)
     return false;
 }
 
-/* What the record occupies: its charge, or what was asked for where nothing is charged. */
+/* The size of the record: its charge, or the requested size where nothing is charged. */
 static uint64_t bytes_of(const struct gc_direct *direct)
 {
     return direct->charged_bytes != 0 ? direct->charged_bytes : direct->requested_bytes;
@@ -52,20 +52,20 @@ static struct gc_entry entry_of(const struct gc_direct *direct)
 
 /* ---- charges ---- */
 
-/* To other processes. */
-static void show(struct gc_device *device)
+/* Publishes the figures to other processes. */
+static void publish(struct gc_device *device)
 {
     if (device != NULL && device->core->client != NULL)
         gc_publish_device(device, gc_core_now_ns(device->core));
 }
 
-static bool try_reserve(struct gc_core *core, struct gc_device *device, struct gc_quota *quota,
-                        uint64_t bytes, bool is_trial)
+static bool try_charge(struct gc_core *core, struct gc_device *device, struct gc_quota *quota,
+                       uint64_t bytes, bool is_trial)
 {
     struct gc_reclaim reclaim;
     struct gc_charge held;
     struct gc_charge_failure charge_failure = {0};
-    struct gc_borrow room = {.is_short = is_trial};
+    struct gc_borrow borrow = {.is_short = is_trial};
     gc_core_serve(core);
     if (gc_quota_charge(device, quota, bytes, &held, &charge_failure))
         return true;
@@ -80,7 +80,7 @@ static bool try_reserve(struct gc_core *core, struct gc_device *device, struct g
         do {
             if (gc_quota_charge(device, quota, bytes, &held, &charge_failure))
                 return true;
-        } while (!charge_failure.is_quota_short && gc_borrow_step(device, bytes, &room));
+        } while (!charge_failure.is_quota_short && gc_borrow_step(device, bytes, &borrow));
     }
     return false;
 }
@@ -88,17 +88,17 @@ static bool try_reserve(struct gc_core *core, struct gc_device *device, struct g
 bool gc_core_try_charge(struct gc_core *core, struct gc_device *device, struct gc_quota *quota,
                         uint64_t bytes)
 {
-    return try_reserve(core, device, quota, bytes, true);
+    return try_charge(core, device, quota, bytes, true);
 }
 
 enum gc_status gc_core_charge(struct gc_core *core, struct gc_device *device,
                               struct gc_quota *quota, uint64_t bytes)
 {
     const struct gc_entry entry = {.requested_bytes = bytes, .api = GC_API_NONE};
-    if (try_reserve(core, device, quota, bytes, false))
+    if (try_charge(core, device, quota, bytes, false))
         return GC_OK;
     gc_quota_count_oom(device, quota, &entry);
-    show(device);
+    publish(device);
     return GC_OUT_OF_MEMORY;
 }
 
@@ -127,7 +127,7 @@ void gc_core_adjust(struct gc_core *core, struct gc_device *device, int64_t byte
         if (gc_budget_held(&device->budget) > gc_budget_limit(&device->budget))
             gc_log_once(core->log, &device->over_limit_logged, GC_LOG_WARN,
                         "device %d: a context, module or graph took the process above its limit of "
-                        "%s; nothing more is given until it is below",
+                        "%s; allocations fail until it is below",
                         device->info.ordinal,
                         gc_text_size(gc_budget_limit(&device->budget), limit));
     } else
@@ -148,7 +148,7 @@ bool gc_core_reclaim(struct gc_core *core, struct gc_device *device, uint64_t wa
 
 /* ---- records ---- */
 
-/* Takes the record's figures, but for its charge, out of the accounts. */
+/* Takes the record out of the figures, but does not uncharge it. */
 static void uncount(const struct gc_direct *direct, bool is_freed)
 {
     struct gc_device *device = direct->device;
@@ -186,7 +186,7 @@ enum gc_status gc_core_track(struct gc_core *core, const struct gc_direct *direc
     bool replaced;
     if ((unsigned)direct->kind >= GC_DIRECT_KIND_COUNT)
         return GC_INVALID_ARGUMENT;
-    /* Counted first: another thread may untrack it as soon as it is in the table. */
+    /* Count first: another thread may untrack the record as soon as it is in the table. */
     const struct gc_entry entry = entry_of(direct);
     if (device != NULL) {
         atomic_fetch_add_explicit(&device->direct_bytes[direct->kind], bytes_of(direct),
@@ -209,7 +209,7 @@ enum gc_status gc_core_track(struct gc_core *core, const struct gc_direct *direc
         uncharge_record(&old, false);
     if (device != NULL && gc_direct_is_allocation(direct->kind))
         gc_device_observe(device, GC_TRACE_ALLOC, &entry);
-    show(device);
+    publish(device);
     return GC_OK;
 }
 
@@ -220,7 +220,7 @@ enum gc_status gc_core_untrack(struct gc_core *core, enum gc_direct_kind kind, u
     if (!gc_tracker_remove(&core->tracker, kind, key, &removed))
         return GC_NOT_OURS;
     uncharge_record(&removed, true);
-    show(removed.device);
+    publish(removed.device);
     if (direct != NULL)
         *direct = removed;
     return GC_OK;

@@ -1,9 +1,9 @@
 /* Allocating and deallocating in an elastic pool.
  *
- * An allocation makes its pages busy, takes what they lack from the stock (loose pages, then the
- * longest warm ones of other places, the donors), creates the rest, binds, and makes the whole
- * mapped at once. A failure on the way stows everything as it then is: pages that were bound are
- * warm, the others' physical pages loose, and the excess goes back to the driver. */
+ * An allocation makes its pages busy. Physical pages that they lack come from the cache, unmapped
+ * ones first, then those of the pages that have been idle longest (the victims); the rest is
+ * created. Then all are bound and become mapped at once. After a failure the pages go into the
+ * cache as they are then, and pages above the cache's bound are released. */
 #include "core/direct/elastic.h"
 
 #include "core/base/assert.h"
@@ -13,7 +13,7 @@
 
 #include <stddef.h>
 
-/* How often the driver is asked again after idle memory went back to it. */
+/* Attempts to create a page, each after idle memory was released. */
 #define CREATE_ATTEMPTS 8
 
 /* Pages of one operation. */
@@ -22,14 +22,14 @@ struct range {
     uint32_t count;
 };
 
-/* An allocation on its way. */
+/* An allocation under way. */
 struct alloc_request {
     struct gc_elastic *pool;
     struct gc_context *context;
     struct range range;
-    uint32_t victims;        /* chained by `next` */
-    uint32_t create_count;   /* pages neither there nor in the stock */
-    uint64_t reserved_bytes; /* for those not created yet */
+    uint32_t victims;       /* chained by `next` */
+    uint32_t create_count;  /* pages to create */
+    uint64_t charged_bytes; /* for pages that are not created yet */
     uint32_t bound_count;
     uint32_t unbound_count;
     uint32_t created_count;
@@ -51,9 +51,9 @@ static enum gc_status range_of(const struct gc_elastic *pool, uint64_t offset, u
     return GC_OK;
 }
 
-/* The pool, to be released, and its pages that the range names. */
-static enum gc_status enter(struct gc_core *core, uint64_t handle, uint64_t offset, uint64_t bytes,
-                            struct gc_elastic **pool, struct range *range)
+/* Takes a reference on the pool, to be released, and finds the pages of the range. */
+static enum gc_status acquire_range(struct gc_core *core, uint64_t handle, uint64_t offset,
+                                    uint64_t bytes, struct gc_elastic **pool, struct range *range)
 {
     *pool = gc_elastic_acquire(core, handle);
     if (*pool == NULL)
@@ -73,7 +73,7 @@ static bool has_busy_locked(const struct gc_elastic *pool, struct range range)
     return false;
 }
 
-/* Once no page of the range is busy: whether the mapped ones are all (`wanted`) or none of it. */
+/* Waits until no page of the range is busy. Whether all of them are mapped (`wanted`) or none. */
 static bool wait_locked(struct gc_elastic *pool, struct range range, bool wanted)
 {
     while (has_busy_locked(pool, range))
@@ -99,7 +99,7 @@ static void count_mapped_locked(struct gc_elastic *pool, struct range range)
 
 /* ---- allocate ---- */
 
-/* Takes a donor: the longest warm page, which is none of the range, since those are busy. */
+/* Takes the page that has been idle longest as a victim. It is not of the range: those are busy. */
 static bool pop_victim_locked(struct alloc_request *alloc)
 {
     struct gc_elastic *pool = alloc->pool;
@@ -136,7 +136,7 @@ static enum gc_status fail_driver(struct alloc_request *alloc, int code)
     return code == alloc->context->core->driver.out_of_memory ? GC_OUT_OF_MEMORY : GC_DRIVER;
 }
 
-/* The donor's physical page becomes the page's. */
+/* Moves the victim's physical page to the page. */
 static enum gc_status remap_victim(struct alloc_request *alloc, struct gc_elastic_page *page)
 {
     struct gc_elastic *pool = alloc->pool;
@@ -168,9 +168,9 @@ static bool reclaim_memory(const struct alloc_request *alloc)
 {
     struct gc_device *device = alloc->pool->device;
     const struct gc_driver *driver = &device->core->driver;
-    return gc_core_reclaim(device->core, device, alloc->reserved_bytes) ||
+    return gc_core_reclaim(device->core, device, alloc->charged_bytes) ||
            (driver->reclaim != NULL &&
-            driver->reclaim(driver->self, alloc->context->handle, alloc->reserved_bytes));
+            driver->reclaim(driver->self, alloc->context->handle, alloc->charged_bytes));
 }
 
 static enum gc_status create_page(struct alloc_request *alloc, struct gc_elastic_page *page)
@@ -188,7 +188,7 @@ static enum gc_status create_page(struct alloc_request *alloc, struct gc_elastic
     if (code != 0)
         return fail_driver(alloc, code);
     page->has_handle = true;
-    alloc->reserved_bytes -= pool->page_bytes;
+    alloc->charged_bytes -= pool->page_bytes;
     alloc->created_count++;
     gc_elastic_count_created(pool);
     return GC_OK;
@@ -218,8 +218,8 @@ static enum gc_status bind_page(struct alloc_request *alloc, uint32_t index)
     return GC_OK;
 }
 
-/* One call for each run of pages that were bound anew. */
-static enum gc_status open_access(struct alloc_request *alloc)
+/* One driver call for each run of newly bound pages. */
+static enum gc_status set_access(struct alloc_request *alloc)
 {
     struct gc_elastic *pool = alloc->pool;
     const struct gc_driver *driver = &alloc->context->core->driver;
@@ -248,16 +248,16 @@ static enum gc_status serve(struct alloc_request *alloc)
     enum gc_status status = GC_OK;
     if (bytes != 0 && !gc_core_try_charge(pool->device->core, pool->device, pool->quota, bytes))
         return GC_OUT_OF_MEMORY;
-    alloc->reserved_bytes = bytes;
+    alloc->charged_bytes = bytes;
     for (uint32_t i = 0; i < alloc->range.count && status == GC_OK; i++)
         status = bind_page(alloc, alloc->range.first + i);
-    return status == GC_OK ? open_access(alloc) : status;
+    return status == GC_OK ? set_access(alloc) : status;
 }
 
 static void finish(struct alloc_request *alloc, bool is_served)
 {
     struct gc_elastic *pool = alloc->pool;
-    gc_core_uncharge(pool->device->core, pool->device, pool->quota, alloc->reserved_bytes);
+    gc_core_uncharge(pool->device->core, pool->device, pool->quota, alloc->charged_bytes);
     gc_lock_acquire(&pool->lock);
     pool->figures.map_count += alloc->bound_count;
     pool->figures.unmap_count += alloc->unbound_count;
@@ -312,7 +312,7 @@ enum gc_status gc_elastic_allocate(struct gc_core *core, struct gc_context *cont
 {
     struct gc_elastic *pool;
     struct range range;
-    enum gc_status status = enter(core, handle, offset, bytes, &pool, &range);
+    enum gc_status status = acquire_range(core, handle, offset, bytes, &pool, &range);
     if (status != GC_OK)
         return status;
     status = allocate(pool, context, range, driver_code);
@@ -364,7 +364,7 @@ static enum gc_status deallocate(struct gc_elastic *pool, struct gc_context *con
         status = gc_elastic_wait_device(pool->device, driver_code);
     if (is_mapped)
         end_use(pool, range, status == GC_OK);
-    /* A refusal here leaves pages in the stock, nothing worse. */
+    /* A driver error here only leaves pages in the cache. */
     if (status == GC_OK)
         gc_elastic_shrink(pool, context, pool->cache_max, UINT64_MAX, &ignored);
     gc_context_wait_end(&gate);
@@ -377,7 +377,7 @@ enum gc_status gc_elastic_deallocate(struct gc_core *core, struct gc_context *co
 {
     struct gc_elastic *pool;
     struct range range;
-    enum gc_status status = enter(core, handle, offset, bytes, &pool, &range);
+    enum gc_status status = acquire_range(core, handle, offset, bytes, &pool, &range);
     if (status != GC_OK)
         return status;
     status = deallocate(pool, context, range, is_idle, driver_code);
@@ -385,7 +385,7 @@ enum gc_status gc_elastic_deallocate(struct gc_core *core, struct gc_context *co
     return status;
 }
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
 enum gc_status gc_elastic_is_mapped(struct gc_core *core, uint64_t handle, uint64_t offset,
                                     uint64_t bytes, bool *is_mapped)

@@ -1,14 +1,15 @@
-/* Elastic pools: a range of addresses that the program backs with physical pages as it likes.
+/* Elastic pools: a range of addresses that the program backs with physical pages itself, as
+ * PyTorch's expandable segments are backed.
  *
- * A page of the range is free, mapped (the program has it), warm (idle, but its physical page is
- * still there) or busy (one thread is at work on it). Warm pages and physical pages that are mapped
- * nowhere are the pool's stock: counted as reserved and as idle, used before new ones are created,
- * bounded, and given back on shortage. No driver call is made under a lock; whoever needs a busy
- * page waits for it.
+ * A page of the range is free, mapped (in use), idle (freed, its physical page still mapped) or
+ * busy (one thread changes it). Idle pages and physical pages that are mapped nowhere are the
+ * pool's cache: counted as reserved and as idle, used before new pages are created, bounded
+ * (elastic_pool.c), and released to the driver by reclaim. No driver call is made under a lock. A
+ * thread that needs a busy page waits for it.
  *
- * A pool has a handle, which is never used again. `context` is any context of the pool's device, to
- * make driver calls in. All functions are thread-safe. An operation that fails leaves the pool as
- * it was, but for its stock. */
+ * A pool's handle is never used again. `context` is any context of the pool's device; driver calls
+ * are made in it. All functions are thread-safe. An operation that fails leaves the pool as it was,
+ * except for its cache. */
 #ifndef GC_ELASTIC_H
 #define GC_ELASTIC_H
 
@@ -19,9 +20,9 @@ struct gc_elastic_table;
 struct gc_elastic_setup {
     uint64_t capacity_bytes; /* rounded up to whole pages */
     uint64_t page_bytes;     /* a multiple of the device's; 0: the device's */
-    bool keeps_none;         /* no stock */
-    struct gc_quota *quota;  /* that its pages are charged to beside the device; NULL: none */
-    uint16_t api;            /* what its pages are counted under */
+    bool keeps_none;         /* no cache */
+    struct gc_quota *quota;  /* charged for its pages, besides the device; NULL: none */
+    uint16_t api;            /* entry point under which its pages are counted */
 };
 
 struct gc_elastic_figures {
@@ -30,8 +31,8 @@ struct gc_elastic_figures {
     uint64_t page_bytes;
     uint64_t mapped_bytes;
     uint64_t mapped_peak_bytes;
-    uint64_t warm_bytes; /* the stock */
-    uint64_t free_bytes; /* of addresses, warm ones too */
+    uint64_t warm_bytes; /* the cache */
+    uint64_t free_bytes; /* addresses that are not mapped, those of idle pages too */
     uint64_t largest_free_bytes;
     uint64_t allocate_count;
     uint64_t deallocate_count;
@@ -40,21 +41,21 @@ struct gc_elastic_figures {
     uint64_t create_count;
 };
 
-/* GC_NOT_SUPPORTED: the device has no mapped memory. GC_CAPTURING, here and below: nothing may be
- * asked of the driver now. GC_INVALID_ARGUMENT: no capacity, too many pages, a page size that is no
- * multiple of the device's. */
+/* GC_NOT_SUPPORTED: the device has no mapped memory. GC_CAPTURING, here and below: a capture
+ * forbids driver calls now. GC_INVALID_ARGUMENT: no capacity, too many pages, a page size that is
+ * no multiple of the device's. */
 enum gc_status gc_elastic_create(struct gc_core *core, struct gc_context *context,
                                  const struct gc_elastic_setup *setup, uint64_t *handle,
                                  uint64_t *base, int *driver_code) GC_CHECKED;
-/* Waits for the device, then gives everything back. If that fails the pool lives on with what the
- * driver did not take. */
+/* Waits for the device, then releases everything. On failure the pool stays, with the pages that
+ * the driver did not release. */
 enum gc_status gc_elastic_destroy(struct gc_core *core, struct gc_context *context, uint64_t handle,
                                   int *driver_code) GC_CHECKED;
-/* GC_OUT_OF_MEMORY after idle memory was given back. */
+/* GC_OUT_OF_MEMORY after idle memory was released. */
 enum gc_status gc_elastic_allocate(struct gc_core *core, struct gc_context *context,
                                    uint64_t handle, uint64_t offset, uint64_t bytes,
                                    int *driver_code) GC_CHECKED;
-/* `is_idle`: no work uses the range. Else this waits for all work of the device's contexts. */
+/* `is_idle`: no work uses the range. Otherwise waits for all work of the device's contexts. */
 enum gc_status gc_elastic_deallocate(struct gc_core *core, struct gc_context *context,
                                      uint64_t handle, uint64_t offset, uint64_t bytes, bool is_idle,
                                      int *driver_code) GC_CHECKED;
@@ -63,18 +64,18 @@ enum gc_status gc_elastic_is_mapped(struct gc_core *core, uint64_t handle, uint6
                                     uint64_t bytes, bool *is_mapped) GC_CHECKED;
 enum gc_status gc_elastic_read(struct gc_core *core, uint64_t handle,
                                struct gc_elastic_figures *figures) GC_CHECKED;
-/* Gives the stock back; *given_bytes is what went. GC_DRIVER: some of it did not. */
+/* Releases the cache; *released_bytes is its size. GC_DRIVER: the driver kept some of it. */
 enum gc_status gc_elastic_compact(struct gc_core *core, struct gc_context *context, uint64_t handle,
-                                  uint64_t *given_bytes, int *driver_code) GC_CHECKED;
+                                  uint64_t *released_bytes, int *driver_code) GC_CHECKED;
 /* The device of a pool; GC_INVALID_HANDLE. */
 enum gc_status gc_elastic_find_device(struct gc_core *core, uint64_t handle,
                                       struct gc_device **device) GC_CHECKED;
 
 /* ---- for core ---- */
 
-/* With the core. What the pools keep in stock is given back where memory is short. */
+/* With the core. Registers a shrinker: reclaim releases the pools' caches. */
 void gc_elastic_init(struct gc_core *core);
-/* With the core: host memory only. */
+/* With the core. Frees host memory only. */
 void gc_elastic_fini(struct gc_core *core);
 
 #endif

@@ -1,6 +1,6 @@
-/* Elastic pools, each as a whole: beginning and end, figures, and its stock. The stock is idle
- * physical pages, bound where they were last used (warm) or mapped nowhere (loose); the longest
- * idle go back to the driver first. */
+/* Elastic pools: create and destroy, figures, and the cache of physical pages. A cached page is
+ * still bound where it was last used (idle), or mapped nowhere. Unmapped ones are used and released
+ * first, then idle ones in the order in which they became idle (FIFO). */
 #include "core/direct/elastic_pool.h"
 
 #include "core/base/assert.h"
@@ -10,8 +10,8 @@
 
 #include <stddef.h>
 
-/* The stock's bound: a share of the capacity, and not more than this. */
-#define CACHE_SHARE 8
+/* The cache's bound: a fraction of the capacity, and at most so many bytes. */
+#define CACHE_FRACTION 8
 #define CACHE_MAX_BYTES GC_MIB(256)
 
 /* ---- gates ---- */
@@ -45,7 +45,7 @@ enum gc_status gc_elastic_wait_device(struct gc_device *device, int *driver_code
     return status;
 }
 
-/* ---- the stock: accounts ---- */
+/* ---- the cache: figures ---- */
 
 static void add_idle(struct gc_elastic *pool, uint64_t pages)
 {
@@ -75,7 +75,7 @@ static void count_released(struct gc_elastic *pool)
     gc_quota_uncharge(pool->device, pool->quota, pool->page_bytes);
 }
 
-/* ---- the stock: in and out ---- */
+/* ---- the cache: insert and remove ---- */
 
 static void push_unmapped_locked(struct gc_elastic *pool, uint64_t handle)
 {
@@ -131,16 +131,16 @@ bool gc_elastic_pop_unmapped_locked(struct gc_elastic *pool, uint64_t *handle)
     return true;
 }
 
-/* ---- the stock: back to the driver ---- */
+/* ---- the cache: release to the driver ---- */
 
-/* What one step gives back: pages bound in a row, or one loose handle. */
+/* Released in one step: a run of bound pages, or one unmapped handle. */
 struct outgoing {
     uint32_t first;
-    uint32_t count; /* of bound pages; 0: the loose handle */
+    uint32_t count; /* of bound pages; 0: the unmapped handle */
     uint64_t unmapped;
 };
 
-/* The longest warm page and those that follow it in the list and in memory. */
+/* The page that has been idle longest and those that follow it in the list and in memory. */
 static void pop_run_locked(struct gc_elastic *pool, uint64_t most, struct outgoing *out)
 {
     *out = (struct outgoing){.first = pool->idle_first};
@@ -163,7 +163,7 @@ static bool pop_outgoing_locked(struct gc_elastic *pool, uint64_t keep, uint64_t
     return true;
 }
 
-/* Releases a physical page that is mapped nowhere; on refusal it stays, loose. */
+/* Releases a physical page that is mapped nowhere; on an error it stays in the cache. */
 static int release_page(struct gc_elastic *pool, struct gc_context *context, uint64_t handle)
 {
     const struct gc_driver *driver = &context->core->driver;
@@ -178,7 +178,7 @@ static int release_page(struct gc_elastic *pool, struct gc_context *context, uin
     return code;
 }
 
-/* Unbinds a run and releases its pages; those that the driver keeps stay in the stock. */
+/* Unmaps a run and releases its pages; those that the driver keeps stay in the cache. */
 static int release_run(struct gc_elastic *pool, struct gc_context *context,
                        const struct outgoing *out, uint64_t *released)
 {
@@ -236,7 +236,7 @@ uint64_t gc_elastic_shrink(struct gc_elastic *pool, struct gc_context *context, 
     return released;
 }
 
-/* ---- beginning and end ---- */
+/* ---- create and destroy ---- */
 
 static enum gc_status plan_pages(const struct gc_device *device,
                                  const struct gc_elastic_setup *setup, uint64_t *page_bytes,
@@ -255,10 +255,10 @@ static enum gc_status plan_pages(const struct gc_device *device,
     return GC_OK;
 }
 
-static uint32_t cached_bytes_of(const struct gc_elastic *pool)
+static uint32_t cache_max_of(const struct gc_elastic *pool)
 {
-    const uint64_t quota = gc_max_u64(pool->page_count / CACHE_SHARE, 1);
-    return (uint32_t)gc_min_u64(quota, gc_max_u64(CACHE_MAX_BYTES / pool->page_bytes, 1));
+    const uint64_t fraction = gc_max_u64(pool->page_count / CACHE_FRACTION, 1);
+    return (uint32_t)gc_min_u64(fraction, gc_max_u64(CACHE_MAX_BYTES / pool->page_bytes, 1));
 }
 
 static enum gc_status reserve(struct gc_elastic *pool, struct gc_context *context, int *driver_code)
@@ -299,7 +299,7 @@ enum gc_status gc_elastic_create(struct gc_core *core, struct gc_context *contex
     struct gc_elastic *pool = gc_elastic_create_record(context->device, page_count, page_bytes);
     if (pool == NULL)
         return GC_NO_HOST_MEMORY;
-    pool->cache_max = setup->keeps_none ? 0 : cached_bytes_of(pool);
+    pool->cache_max = setup->keeps_none ? 0 : cache_max_of(pool);
     pool->api = setup->api;
     pool->quota = setup->quota;
     if (pool->quota != NULL)
@@ -310,18 +310,18 @@ enum gc_status gc_elastic_create(struct gc_core *core, struct gc_context *contex
     *base = pool->base;
     status = gc_elastic_add(core, pool, handle);
     if (status != GC_OK)
-        goto fail_enter;
+        goto fail_add;
     return GC_OK;
 
-fail_enter:
+fail_add:
     (void)unreserve(pool, context); /* addresses cost nothing */
 fail_reserve:
     gc_elastic_destroy_record(pool);
     return status;
 }
 
-/* All of it is idle: what was mapped joins the stock, and the stock goes. What the driver keeps is
- * warm afterwards. */
+/* No work uses the pool. Mapped pages join the cache, and the cache is released. Pages that the
+ * driver keeps are idle afterwards. */
 static enum gc_status tear_down(struct gc_elastic *pool, struct gc_context *context,
                                 int *driver_code)
 {
@@ -366,7 +366,7 @@ enum gc_status gc_elastic_destroy(struct gc_core *core, struct gc_context *conte
     return status;
 }
 
-/* ---- what concerns a whole pool ---- */
+/* ---- figures, release ---- */
 
 enum gc_status gc_elastic_read(struct gc_core *core, uint64_t handle,
                                struct gc_elastic_figures *figures)
@@ -394,7 +394,7 @@ enum gc_status gc_elastic_read(struct gc_core *core, uint64_t handle,
 }
 
 enum gc_status gc_elastic_compact(struct gc_core *core, struct gc_context *context, uint64_t handle,
-                                  uint64_t *given_bytes, int *driver_code)
+                                  uint64_t *released_bytes, int *driver_code)
 {
     struct gc_elastic *pool = gc_elastic_acquire(core, handle);
     struct gc_wait_set gate;
@@ -403,7 +403,7 @@ enum gc_status gc_elastic_compact(struct gc_core *core, struct gc_context *conte
         return GC_INVALID_HANDLE;
     enum gc_status status = GC_CAPTURING;
     if (gc_elastic_begin_calls(context, &gate)) {
-        *given_bytes = gc_elastic_shrink(pool, context, 0, UINT64_MAX, &code) * pool->page_bytes;
+        *released_bytes = gc_elastic_shrink(pool, context, 0, UINT64_MAX, &code) * pool->page_bytes;
         gc_context_wait_end(&gate);
         status = code == 0 ? GC_OK : GC_DRIVER;
     }
@@ -413,7 +413,7 @@ enum gc_status gc_elastic_compact(struct gc_core *core, struct gc_context *conte
     return status;
 }
 
-/* A context of the device to make calls in, with its gate open; NULL: none, or all capture. */
+/* A context of the device to make driver calls in, its gate entered; NULL: none, or all capture. */
 static struct gc_context *enter_any_context(struct gc_device *device, struct gc_wait_set *gate)
 {
     for (struct gc_context *context = gc_context_first(device); context != NULL;
@@ -425,8 +425,8 @@ static struct gc_context *enter_any_context(struct gc_device *device, struct gc_
     return NULL;
 }
 
-static uint64_t give_back_of(struct gc_elastic *pool, const struct gc_quota *quota,
-                             uint64_t keep_bytes, uint64_t enough_bytes)
+static uint64_t shrink_pool(struct gc_elastic *pool, const struct gc_quota *quota,
+                            uint64_t keep_bytes, uint64_t enough_bytes)
 {
     struct gc_device *device = pool->device;
     const uint64_t idle_bytes = gc_quota_idle_bytes(device, quota);
@@ -445,9 +445,9 @@ static uint64_t give_back_of(struct gc_elastic *pool, const struct gc_quota *quo
     return released * pool->page_bytes;
 }
 
-/* The shrinker of reclaim.h. */
-static uint64_t give_back(struct gc_device *device, const struct gc_quota *quota,
-                          uint64_t keep_bytes, uint64_t enough_bytes)
+/* The shrinker (core/reclaim/release.h). */
+static uint64_t shrink(struct gc_device *device, const struct gc_quota *quota, uint64_t keep_bytes,
+                       uint64_t enough_bytes)
 {
     struct gc_core *core = device->core;
     uint64_t released = 0;
@@ -456,7 +456,7 @@ static uint64_t give_back(struct gc_device *device, const struct gc_quota *quota
         struct gc_elastic *pool = gc_elastic_acquire_next(core, device, quota, &slot);
         if (pool == NULL)
             break;
-        released += give_back_of(pool, quota, keep_bytes, enough_bytes - released);
+        released += shrink_pool(pool, quota, keep_bytes, enough_bytes - released);
         gc_elastic_release(core, pool);
     }
     return released;
@@ -465,5 +465,5 @@ static uint64_t give_back(struct gc_device *device, const struct gc_quota *quota
 void gc_elastic_init(struct gc_core *core)
 {
     gc_elastic_init_table(core);
-    gc_core_add_shrinker(core, give_back);
+    gc_core_add_shrinker(core, shrink);
 }

@@ -1,4 +1,4 @@
-/* An elastic pool from inside: what elastic*.c share. */
+/* An elastic pool's record, its table and its cache, for elastic*.c. */
 #ifndef GC_ELASTIC_POOL_H
 #define GC_ELASTIC_POOL_H
 
@@ -16,12 +16,12 @@ enum gc_elastic_state { GC_ELASTIC_FREE, GC_ELASTIC_MAPPED, GC_ELASTIC_IDLE, GC_
 
 struct gc_elastic_page {
     uint64_t handle;    /* of the physical page, if has_handle */
-    uint32_t previous;  /* among the warm ones, oldest first */
-    uint32_t next;      /* the same; of a busy page: whatever its thread makes of it */
+    uint32_t previous;  /* in the list of idle pages, oldest first */
+    uint32_t next;      /* in that list; of a busy page: for its thread's use */
     uint8_t state;      /* enum gc_elastic_state */
-    bool has_handle;    /* a physical page is lent to it */
-    bool is_bound;      /* and mapped here */
-    bool is_accessible; /* and usable by the device */
+    bool has_handle;    /* it has a physical page */
+    bool is_bound;      /* which is mapped here */
+    bool is_accessible; /* and which the device may access */
 };
 
 struct gc_elastic {
@@ -34,64 +34,66 @@ struct gc_elastic {
     uint32_t slot;      /* in the table; guarded by its lock */
     uint16_t api;
 
-    struct gc_lock lock;    /* guards all below; of a busy page its thread owns all but the state */
+    /* Guards the fields below. A busy page's fields, except its state, belong to its thread. */
+    struct gc_lock lock;
     pthread_cond_t changed; /* a page is no longer busy */
     struct gc_elastic_page *pages;
     uint64_t *unmapped; /* handles of physical pages that are mapped nowhere; room for page_count */
     uint32_t unmapped_count;
-    uint32_t idle_first; /* the longest warm */
+    uint32_t idle_first; /* the page that has been idle longest */
     uint32_t idle_last;
     uint32_t idle_count;
-    struct gc_elastic_figures figures; /* but what is derived */
+    struct gc_elastic_figures figures; /* without those that gc_elastic_read derives */
 };
 
 /* ---- the table: elastic_table.c ---- */
 
-/* A pool of the device without memory of the device; NULL: no host memory. */
+/* A pool record without device memory; NULL: no host memory. */
 struct gc_elastic *gc_elastic_create_record(struct gc_device *device, uint64_t page_count,
                                             uint64_t page_bytes);
-/* Frees the record, no memory of the device. */
+/* Frees the record, not device memory. */
 void gc_elastic_destroy_record(struct gc_elastic *pool);
-/* With the core: the lock of the table. */
+/* With the core: makes the table's lock. */
 void gc_elastic_init_table(struct gc_core *core);
 
-/* Sees to it that there is one. GC_NO_HOST_MEMORY. */
+/* Maps the table if there is none. GC_NO_HOST_MEMORY. */
 enum gc_status gc_elastic_make_table(struct gc_core *core) GC_CHECKED;
-/* The pool can be found by the handle from now on. GC_NO_HOST_MEMORY: every slot is in use. */
+/* Enters the pool into the table and sets its handle. GC_NO_HOST_MEMORY: every slot is in use. */
 enum gc_status gc_elastic_add(struct gc_core *core, struct gc_elastic *pool,
                               uint64_t *handle) GC_CHECKED;
-/* Makes the pool the caller's alone: nobody finds it, and who is in it has left. NULL: there is no
- * such pool. */
+/* Makes the pool invisible to other threads and waits until they have released it. NULL: there is
+ * no such pool. */
 struct gc_elastic *gc_elastic_begin_close(struct gc_core *core, uint64_t handle);
-/* `is_gone`: its handle is free; else others find it again. */
-void gc_elastic_end_close(struct gc_core *core, uint64_t handle, bool is_gone);
-/* Takes a reference: NULL if there is no such pool. Release it. */
+/* `is_destroyed`: frees its slot. Otherwise makes the pool visible again. */
+void gc_elastic_end_close(struct gc_core *core, uint64_t handle, bool is_destroyed);
+/* Takes a reference, to be released; NULL if there is no such pool. */
 struct gc_elastic *gc_elastic_acquire(struct gc_core *core, uint64_t handle);
 void gc_elastic_release(struct gc_core *core, struct gc_elastic *pool);
-/* The same for the next pool of the device, or only of a share of it, from slot *index on, which
- * moves past it: NULL at the end. */
+/* Takes a reference on the next pool of the device, or only of the quota, from slot *index on, and
+ * moves *index past its slot. NULL at the end. */
 struct gc_elastic *gc_elastic_acquire_next(struct gc_core *core, const struct gc_device *device,
                                            const struct gc_quota *quota, uint32_t *index);
 
-/* ---- the stock: elastic_pool.c ---- */
+/* ---- the cache: elastic_pool.c ---- */
 
-/* An idle page, or one whose physical page is to be kept, joins the stock as it is: warm if bound,
- * else its handle becomes loose. It is busy or mapped before. */
+/* Puts a busy or mapped page, which no work uses, into the cache: into the idle list if it is
+ * bound, else its handle into the list of unmapped ones. */
 void gc_elastic_cache_locked(struct gc_elastic *pool, uint32_t page);
-/* Takes a warm page out of the stock: busy, as it is. */
+/* Takes an idle page out of the cache and makes it busy. */
 void gc_elastic_remove_idle_locked(struct gc_elastic *pool, uint32_t page);
-/* Takes a loose handle; false if there is none. */
+/* Takes a handle that is mapped nowhere; false if there is none. */
 bool gc_elastic_pop_unmapped_locked(struct gc_elastic *pool, uint64_t *handle);
-/* Gives the stock back, the oldest first, until `keep` pages remain or `enough` went; returns the
- * pages that went. *driver_code: of the refusal that ended it, else unchanged. */
+/* Releases cached pages, the longest idle first, until `keep` remain or `enough` are released;
+ * returns their count. *driver_code: of the driver's error that ended it, else unchanged. */
 uint64_t gc_elastic_shrink(struct gc_elastic *pool, struct gc_context *context, uint64_t keep,
                            uint64_t enough, int *driver_code);
-/* A new physical page, whose bytes are reserved already, is there. */
+/* Counts a new physical page, whose bytes are charged already. */
 void gc_elastic_count_created(struct gc_elastic *pool);
 
 /* ---- gates ---- */
 
-/* Announces driver calls in the context that a capture forbids. False: a capture is under way. */
+/* Enters the context's gate for driver calls that a capture forbids. False: a capture is under way.
+ */
 bool gc_elastic_begin_calls(struct gc_context *context, struct gc_wait_set *set);
 /* Waits for all work of the device. GC_CAPTURING, GC_DRIVER. */
 enum gc_status gc_elastic_wait_device(struct gc_device *device, int *driver_code) GC_CHECKED;

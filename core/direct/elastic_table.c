@@ -1,6 +1,6 @@
-/* Which elastic pools there are: records, handles and references. A handle is a slot's number and
- * how often the slot was used; an operation holds a reference while it runs, so a pool that is
- * being destroyed waits for it. */
+/* The table of elastic pools: records, handles and references. A handle is a slot's number and its
+ * generation, so it is never used again. An operation holds a reference while it runs; destroying a
+ * pool waits for all references. */
 #include "core/device/registry.h"
 #include "core/direct/elastic_pool.h"
 
@@ -14,7 +14,7 @@ struct slot {
     struct gc_elastic *pool; /* NULL: not in use */
     uint64_t generation;
     uint32_t reference_count;
-    bool is_closing; /* one thread is destroying it; others do not find it */
+    bool is_closing; /* one thread destroys the pool; others do not find it */
 };
 
 struct gc_elastic_table {
@@ -61,12 +61,12 @@ struct gc_elastic *gc_elastic_create_record(struct gc_device *device, uint64_t p
         goto fail_pages;
     pool->unmapped = gc_host_mem_map(&device->host, unmapped_bytes(pool));
     if (pool->unmapped == NULL)
-        goto fail_loose;
+        goto fail_unmapped;
     gc_lock_init(&pool->lock, GC_RANK_ELASTIC);
     pthread_cond_init(&pool->changed, NULL);
     return pool;
 
-fail_loose:
+fail_unmapped:
     gc_host_mem_unmap(&device->host, pool->pages, pages_bytes(pool));
 fail_pages:
     gc_host_mem_unmap(&device->host, pool, sizeof(*pool));
@@ -80,7 +80,7 @@ static uint64_t handle_of(uint32_t index, const struct slot *slot)
     return (slot->generation << SLOT_BITS) | (index + 1);
 }
 
-/* The slot a handle names, NULL if it names none. */
+/* The slot of the handle; NULL if there is none. */
 static struct slot *slot_of_locked(struct gc_core *core, uint64_t handle)
 {
     const uint64_t number = handle & SLOT_MASK;
@@ -112,8 +112,8 @@ void gc_elastic_release(struct gc_core *core, struct gc_elastic *pool)
     gc_lock_release(&core->elastic_lock);
 }
 
-static bool is_asked(const struct slot *slot, const struct gc_device *device,
-                     const struct gc_quota *quota)
+static bool matches(const struct slot *slot, const struct gc_device *device,
+                    const struct gc_quota *quota)
 {
     return slot->pool != NULL && !slot->is_closing && slot->pool->device == device &&
            (quota == NULL || slot->pool->quota == quota);
@@ -126,7 +126,7 @@ struct gc_elastic *gc_elastic_acquire_next(struct gc_core *core, const struct gc
     gc_lock_acquire(&core->elastic_lock);
     for (; core->elastics != NULL && pool == NULL && *index < GC_ELASTIC_MAX; ++*index) {
         struct slot *slot = &core->elastics->slots[*index];
-        if (is_asked(slot, device, quota)) {
+        if (matches(slot, device, quota)) {
             slot->reference_count++;
             pool = slot->pool;
         }
@@ -196,12 +196,12 @@ struct gc_elastic *gc_elastic_begin_close(struct gc_core *core, uint64_t handle)
     return pool;
 }
 
-void gc_elastic_end_close(struct gc_core *core, uint64_t handle, bool is_gone)
+void gc_elastic_end_close(struct gc_core *core, uint64_t handle, bool is_destroyed)
 {
     gc_lock_acquire(&core->elastic_lock);
     struct slot *slot = slot_of_locked(core, handle);
     slot->is_closing = false;
-    if (is_gone)
+    if (is_destroyed)
         slot->pool = NULL;
     gc_lock_release(&core->elastic_lock);
 }

@@ -11,24 +11,24 @@
 
 #include <stddef.h>
 
-/* A run that finds more than one in so many allocations elsewhere does not keep to the plan. */
-#define KEPT_SHARE 32
+/* A run with more than one fallback in so many planned allocations does not follow the plan. */
+#define FALLBACK_FRACTION 32
 
-/* A round has departed from the plan with this many requests, and one in so many. */
+/* An iteration has deviated with more than this many requests and one in so many matched ones. */
 #define DEVIATED_MIN 2
-#define DEVIATED_SHARE 16
+#define DEVIATED_FRACTION 16
 
-/* One request on its way to a place: its entry in the plan and the place of that. */
+/* The plan look-up of one request: its entry and the entry's place. */
 struct lookup {
     struct gc_context *context;
     struct gc_follow *follow;
     const struct gc_alloc_spec *spec;
     uint32_t entry;   /* GC_PLAN_NONE: none */
-    uint32_t similar; /* whose lifetime it is thought to have; GC_PLAN_NONE: not known */
+    uint32_t similar; /* an entry whose lifetime is assumed; GC_PLAN_NONE: none */
     uint64_t address;
-    enum gc_follow_reason reason; /* where it ends without a place */
+    enum gc_follow_reason reason; /* of the fallback, if it gets no place */
     bool needs_driver;
-    bool is_waiting; /* something pending is in the way */
+    bool is_waiting; /* only pending blocks occupy the place */
 };
 
 /* ---- life ---- */
@@ -47,7 +47,7 @@ enum gc_status gc_follow_init(struct gc_core *core)
         return GC_OK;
     if (core->options->debug != 0) {
         gc_log_write(core->log, GC_LOG_WARN,
-                     "GPUCACHE_PLAN is not followed: GPUCACHE_DEBUG places blocks by itself");
+                     "GPUCACHE_PLAN is not followed: GPUCACHE_DEBUG places blocks itself");
         return GC_OK;
     }
     struct gc_follow *follow = gc_host_mem_map(&core->host, sizeof(*follow));
@@ -98,31 +98,31 @@ bool gc_follow_has_segment(struct gc_context *context)
     return has_segment;
 }
 
-/* For good. The owner's pool is locked. */
-static bool is_over(const struct gc_context *owner)
+/* Whether the owner's teardown is final. Its pool is locked. */
+static bool is_torn_down(const struct gc_context *owner)
 {
     return owner->pool.is_dropped && owner->pool.detached == NULL;
 }
 
-static bool check_over(struct gc_context *owner)
+static bool lock_is_torn_down(struct gc_context *owner)
 {
     gc_pool_acquire_plain(&owner->pool);
-    const bool is_it = is_over(owner);
+    const bool is_it = is_torn_down(owner);
     gc_pool_release(&owner->pool);
     return is_it;
 }
 
-/* Stream-ordered memory has a pool of its own, so a program may have two on a device: the one that
- * most of the plan is for follows it. */
-static bool is_for(const struct gc_follow *follow, const struct gc_context *context,
-                   const struct gc_alloc_spec *spec)
+/* Stream-ordered memory has its own pool, so a program may use two on a device. The pool that
+ * serves most bytes of the plan replays it. */
+static bool serves_plan(const struct gc_follow *follow, const struct gc_context *context,
+                        const struct gc_alloc_spec *spec)
 {
     return gc_device_ordered(context->device) == NULL ||
            follow->names_streams == (spec->stream != 0);
 }
 
-/* Nothing has departed yet. */
-static void begin_round_locked(struct gc_follow *follow)
+/* No request has deviated yet. */
+static void begin_iteration_locked(struct gc_follow *follow)
 {
     follow->iteration = follow->match.iteration_count;
     follow->matched_count = 0;
@@ -130,8 +130,8 @@ static void begin_round_locked(struct gc_follow *follow)
     follow->has_deviated = false;
 }
 
-/* The context follows the plan if nobody does. Where the former owner's pool is dropped nobody but
- * this thread touches the match. */
+/* Makes the context the owner if there is none. Once the former owner's pool is dropped, no other
+ * thread uses the match. */
 static bool acquire_plan(struct gc_follow *follow, struct gc_context *context)
 {
     struct gc_core *core = context->core;
@@ -144,14 +144,13 @@ static bool acquire_plan(struct gc_follow *follow, struct gc_context *context)
         return false;
     gc_lock_acquire(&core->registry);
     owner = owner_of(follow);
-    const bool is_mine = owner == NULL || check_over(owner);
+    const bool is_mine = owner == NULL || lock_is_torn_down(owner);
     if (is_mine) {
         gc_match_restart(&follow->match);
         follow->refused_iteration = 0;
-        follow->is_opening = false; /* the former owner's thread leaves it alone by now */
-        begin_round_locked(follow);
-        /* Release: pairs with the acquire in owner_of, whose reader finds the match as it is now.
-         */
+        follow->is_opening = false; /* no thread of the former owner clears it later */
+        begin_iteration_locked(follow);
+        /* Release: pairs with the acquire in owner_of; its reader sees the match restarted. */
         atomic_store_explicit(&follow->owner, context, memory_order_release);
         if (owner != NULL)
             atomic_store_explicit(&owner->follows_plan, false, memory_order_relaxed);
@@ -165,7 +164,7 @@ static bool acquire_plan(struct gc_follow *follow, struct gc_context *context)
 
 void gc_follow_close_stream_locked(struct gc_context *context, uint64_t stream)
 {
-    if (is_owner(context) && !is_over(context))
+    if (is_owner(context) && !is_torn_down(context))
         gc_match_close_stream(&context->core->follow->match, stream);
 }
 
@@ -211,7 +210,7 @@ bool gc_follow_read(const struct gc_device *device, struct gc_follow_figures *fi
     return true;
 }
 
-/* ---- the memory of the places: addresses where memory is mapped, else one allocation ---- */
+/* ---- memory for the places: addresses with mapped memory, else one driver allocation ---- */
 
 static enum gc_status open_arena(struct gc_context *context, uint64_t bytes)
 {
@@ -219,7 +218,7 @@ static enum gc_status open_arena(struct gc_context *context, uint64_t bytes)
     enum gc_status status = gc_change_begin(context, &change);
     if (status != GC_OK)
         return status;
-    /* Another thread may have been here before. */
+    /* Another thread may have added it. */
     gc_pool_acquire_plain(&context->pool);
     const bool is_there = context->pool.content.planned != NULL;
     gc_pool_release(&context->pool);
@@ -265,7 +264,7 @@ static void open_places(struct gc_context *context)
     gc_pool_release(&context->pool);
 }
 
-/* Mapped memory that the plan needs, in whole pages; 0: the run does not keep to it so far. */
+/* Mapped memory that the plan needs, in whole pages; 0: the run has not followed it so far. */
 static uint64_t expected_bytes(const struct gc_context *context)
 {
     const struct gc_follow *follow = context->core->follow;
@@ -275,17 +274,17 @@ static uint64_t expected_bytes(const struct gc_context *context)
         return 0;
     for (unsigned i = 0; i < GC_FOLLOW_REASON_COUNT; i++)
         fallback += gc_counter_read(&follow->fallback_count[i]);
-    return fallback > 1 + gc_counter_read(&follow->followed_count) / KEPT_SHARE
+    return fallback > 1 + gc_counter_read(&follow->followed_count) / FALLBACK_FRACTION
                ? 0
                : (follow->plan->peak_bytes + page - 1) / page * page;
 }
 
 /* ---- one place ---- */
 
-/* What stands at a place. */
+/* The blocks at a place. */
 struct view {
     bool is_occupied;
-    uint64_t pending_bytes; /* of blocks that touch it, whole */
+    uint64_t pending_bytes; /* of the pending blocks that overlap it, in full */
 };
 
 static struct view view_place_locked(const struct gc_pool *pool, uint64_t address, uint64_t bytes)
@@ -303,10 +302,10 @@ static struct view view_place_locked(const struct gc_pool *pool, uint64_t addres
     return view;
 }
 
-/* The stream's own pending blocks, if they are all that is in the way and none reaches beyond it.
- * They are free for this moment only: the place is taken under the same hold of the lock. */
-static bool clear_by_stream_locked(struct gc_pool *pool, uint64_t address,
-                                   const struct gc_alloc_spec *spec, const struct view *view)
+/* Frees the request's stream's own pending blocks at the place, if only they occupy it and none
+ * extends beyond it. The caller must allocate the place before it releases the lock. */
+static bool free_by_stream_locked(struct gc_pool *pool, uint64_t address,
+                                  const struct gc_alloc_spec *spec, const struct view *view)
 {
     const struct gc_arena *arena = pool->content.planned->arena;
     struct gc_pending taken = {NULL, NULL};
@@ -319,7 +318,7 @@ static bool clear_by_stream_locked(struct gc_pool *pool, uint64_t address,
     return true;
 }
 
-/* The claim has its block. */
+/* Counts the block and sets the request's address. */
 static void commit_locked(struct lookup *lookup, const struct gc_block *block)
 {
     const struct gc_alloc_spec *spec = lookup->spec;
@@ -338,7 +337,7 @@ static bool alloc_locked(struct lookup *lookup)
         const struct view view = view_place_locked(pool, lookup->address, spec->bytes);
         lookup->reason = view.is_occupied ? GC_FOLLOW_OCCUPIED : GC_FOLLOW_PENDING;
         lookup->is_waiting = !view.is_occupied;
-        if (!clear_by_stream_locked(pool, lookup->address, spec, &view) ||
+        if (!free_by_stream_locked(pool, lookup->address, spec, &view) ||
             !gc_pool_find_at_locked(pool, lookup->address, spec->bytes, &place))
             return false;
     }
@@ -351,7 +350,7 @@ static bool alloc_locked(struct lookup *lookup)
     return block != NULL;
 }
 
-/* In plain memory all that is there is there: a place is as good as any. */
+/* Only with mapped memory: a driver allocation is held in any case, so any place costs the same. */
 static bool uses_lifetime_locked(const struct lookup *lookup)
 {
     const struct gc_pool *pool = &lookup->context->pool;
@@ -364,7 +363,7 @@ static void match_entry_locked(struct lookup *lookup, bool is_idle)
     struct gc_follow *follow = lookup->follow;
     const struct gc_alloc_spec *spec = lookup->spec;
     if (is_idle || follow->iteration != follow->match.iteration_count)
-        begin_round_locked(follow);
+        begin_iteration_locked(follow);
     lookup->entry = gc_match_next(&follow->match, spec->bytes, spec->stream, is_idle);
     lookup->similar =
         lookup->entry != GC_PLAN_NONE ? lookup->entry : gc_match_guess(&follow->match, spec->bytes);
@@ -373,7 +372,7 @@ static void match_entry_locked(struct lookup *lookup, bool is_idle)
     atomic_store_explicit(&follow->resyncs, follow->match.resync_count, memory_order_relaxed);
 }
 
-/* The entry of the claim, and whether its place is asked for. */
+/* Finds the request's entry. Whether its place is to be used. */
 static bool match_locked(struct lookup *lookup)
 {
     struct gc_pool *pool = &lookup->context->pool;
@@ -384,7 +383,7 @@ static bool match_locked(struct lookup *lookup)
     lookup->reason = GC_FOLLOW_UNMATCHED;
     if (lookup->entry == GC_PLAN_NONE)
         return false;
-    /* What a graph uses stays in use when it is freed. */
+    /* A graph keeps using memory after it is freed. */
     lookup->reason = GC_FOLLOW_CAPTURE;
     if (gc_context_is_capturing(lookup->context))
         return false;
@@ -392,7 +391,7 @@ static bool match_locked(struct lookup *lookup)
     return !uses_lifetime_locked(lookup);
 }
 
-/* The place is taken, if it can be without the driver. */
+/* Allocates the place if no driver call is needed. */
 static bool try_alloc_locked(struct lookup *lookup)
 {
     const struct gc_pool *pool = &lookup->context->pool;
@@ -411,13 +410,13 @@ static bool try_alloc(struct lookup *lookup)
     struct gc_pool *pool = &lookup->context->pool;
     if (gc_pool_acquire(pool) != GC_OK)
         return false;
-    const bool is_taken = try_alloc_locked(lookup);
+    const bool is_served = try_alloc_locked(lookup);
     gc_pool_release(pool);
-    return is_taken;
+    return is_served;
 }
 
-/* Finds the entry and, where nothing more is to be done, takes its place: one lock. False: it has
- * none. */
+/* Finds the entry and tries to allocate its place, under one hold of the lock. False: the request
+ * gets no place. */
 static bool begin(struct lookup *lookup, bool *must_open, bool *is_hit)
 {
     struct gc_pool *pool = &lookup->context->pool;
@@ -425,19 +424,19 @@ static bool begin(struct lookup *lookup, bool *must_open, bool *is_hit)
     *is_hit = false;
     if (gc_pool_acquire(pool) != GC_OK)
         return false;
-    bool goes_on = !pool->is_dropped && !pool->is_closed && match_locked(lookup);
-    if (goes_on && pool->content.planned == NULL) {
+    bool has_place = !pool->is_dropped && !pool->is_closed && match_locked(lookup);
+    if (has_place && pool->content.planned == NULL) {
         lookup->reason = GC_FOLLOW_MEMORY;
-        goes_on = *must_open = begin_opening_locked(lookup->follow);
-    } else if (goes_on) {
+        has_place = *must_open = begin_opening_locked(lookup->follow);
+    } else if (has_place) {
         *is_hit = try_alloc_locked(lookup);
     }
     gc_pool_release(pool);
-    return goes_on;
+    return has_place;
 }
 
-/* The place has no pages, or not all of them. */
-static enum gc_status call_driver(struct lookup *lookup)
+/* Maps the pages that the place lacks. */
+static enum gc_status map_place(struct lookup *lookup)
 {
     struct gc_segment_failure refusal = {.driver_code = 0};
     const struct gc_segment_spec plan = {.size_class = GC_CLASS_PLANNED,
@@ -448,7 +447,7 @@ static enum gc_status call_driver(struct lookup *lookup)
     return gc_map_alloc(lookup->context, &plan, lookup->spec, &lookup->address, &refusal);
 }
 
-static bool take_planned(struct lookup *lookup, bool *is_hit)
+static bool alloc_planned(struct lookup *lookup, bool *is_hit)
 {
     bool must_open;
     if (!begin(lookup, &must_open, is_hit))
@@ -459,23 +458,22 @@ static bool take_planned(struct lookup *lookup, bool *is_hit)
     }
     if (!*is_hit && lookup->is_waiting && gc_defer_reclaim(lookup->context, lookup->spec->bytes))
         *is_hit = try_alloc(lookup);
-    return *is_hit || (lookup->needs_driver && call_driver(lookup) == GC_OK);
+    return *is_hit || (lookup->needs_driver && map_place(lookup) == GC_OK);
 }
 
-/* ---- what departs ---- */
+/* ---- deviations ---- */
 
 static void count_deviation_locked(const struct lookup *lookup)
 {
     struct gc_follow *follow = lookup->follow;
     follow->deviated_count +=
         lookup->reason == GC_FOLLOW_UNMATCHED || lookup->reason == GC_FOLLOW_OCCUPIED;
-    if (follow->deviated_count > DEVIATED_MIN + follow->matched_count / DEVIATED_SHARE)
+    if (follow->deviated_count > DEVIATED_MIN + follow->matched_count / DEVIATED_FRACTION)
         follow->has_deviated = true;
 }
 
-/* Among the places it would stand in their way, or leave gaps behind, so it goes where its like
- * are.
- */
+/* A free block for a request that has no place. Among the places a long-lived block would occupy
+ * them, and a short-lived one elsewhere would leave a gap: blocks of like lifetime lie together. */
 static bool find_free_block_locked(const struct lookup *lookup, struct gc_place *place)
 {
     const struct gc_pool *pool = &lookup->context->pool;
@@ -489,7 +487,7 @@ static bool find_free_block_locked(const struct lookup *lookup, struct gc_place 
     return gc_unplanned_find_by_lifetime_locked(pool, follow->plan, bytes, is_long, place);
 }
 
-/* What the stream freed itself comes first, as in the pool: it is of use to no other. */
+/* Blocks that the stream freed itself come first, as in the pool: only it can reuse them yet. */
 static bool try_unplanned_locked(struct lookup *lookup)
 {
     struct gc_pool *pool = &lookup->context->pool;
@@ -519,21 +517,21 @@ static bool try_unplanned(struct lookup *lookup, bool is_first)
         return false;
     if (is_first && !pool->is_dropped)
         count_deviation_locked(lookup);
-    const bool is_taken = try_unplanned_locked(lookup);
+    const bool is_served = try_unplanned_locked(lookup);
     gc_pool_release(pool);
-    return is_taken;
+    return is_served;
 }
 
-static bool depart(struct lookup *lookup, bool *is_hit)
+static bool alloc_unplanned(struct lookup *lookup, bool *is_hit)
 {
     *is_hit = false;
     if (lookup->reason == GC_FOLLOW_CAPTURE || lookup->reason == GC_FOLLOW_MEMORY)
         return false;
     *is_hit = try_unplanned(lookup, true);
-    /* What is pending may have become idle, and is there already. */
+    /* Pending blocks may have become idle, and their pages are mapped. */
     if (lookup->needs_driver && gc_defer_reclaim(lookup->context, lookup->spec->bytes))
         *is_hit = try_unplanned(lookup, false);
-    return *is_hit || (lookup->needs_driver && call_driver(lookup) == GC_OK);
+    return *is_hit || (lookup->needs_driver && map_place(lookup) == GC_OK);
 }
 
 /* ---- one request ---- */
@@ -545,13 +543,13 @@ enum gc_status gc_follow_alloc(struct gc_context *context, const struct gc_alloc
     struct lookup lookup = {
         .context = context, .follow = follow, .spec = spec, .reason = GC_FOLLOW_MEMORY};
     if (owner_of(follow) != context &&
-        (!is_for(follow, context, spec) || !acquire_plan(follow, context)))
+        (!serves_plan(follow, context, spec) || !acquire_plan(follow, context)))
         return GC_OUT_OF_MEMORY;
-    if (take_planned(&lookup, is_hit)) {
+    if (alloc_planned(&lookup, is_hit)) {
         count_followed(follow, &follow->plan->entries[lookup.entry]);
     } else {
         count_fallback(follow, lookup.reason, spec->bytes);
-        if (!depart(&lookup, is_hit))
+        if (!alloc_unplanned(&lookup, is_hit))
             return GC_OUT_OF_MEMORY;
     }
     *address = lookup.address;

@@ -1,25 +1,26 @@
-/* A plan of the run, followed: allocations that are in it get their places in one segment or arena
- * of the pool (class planned), all others what the pool gives.
+/* Plan replay: allocations that are in the plan get their planned places, in one segment or arena
+ * of the pool (class planned); all others are served by the pool. The plan is an offline placement
+ * (dynamic storage allocation) of a recorded run.
  *
- * The plan says where a block would go, never that it may: a place is taken as any hole is, out of
- * the free blocks of the pool, under its lock. What is live there, or freed and not yet idle, is no
- * free block, so nothing overlaps and nothing serves too early, whatever a plan says. Blocks that
- * were freed in the stream that asks may serve again at once, as in stream.h.
+ * A plan is only a hint. A place is allocated as any free block of the pool is, under the pool's
+ * lock. Memory that is live there, or freed and not yet idle, is no free block, so blocks never
+ * overlap and memory is never reused too early, even with a wrong plan. Blocks that were freed in
+ * the request's stream can be reused at once (stream_list.h).
  *
- * With mapped memory the places are addresses, which get pages when they are first used: limits,
- * shortages, pauses and peers reach them as they do any page. Else they are one allocation of the
- * plan's peak, made with the first block and given back when it is wholly free and memory is short.
+ * With mapped memory the places are addresses that get pages at their first use: limits, reclaim,
+ * pauses and peers treat them as any page. Otherwise the places are one driver allocation of the
+ * plan's peak. It is made with the first block; reclaim releases it when it is wholly free.
  *
- * What departs from the plan is served from what is free between its places, where that takes less
- * new memory than the pool's own does (stray.h). Where more than a few do, places lose their sense:
- * what would have had one stays empty, in pages of which others use the rest. With mapped memory
- * the plan then gives lifetimes only, up to the end of the round: what lasts is packed behind the
- * places, what is brief goes among them.
+ * A request that deviates from the plan gets a free block between the places if that takes less new
+ * memory than the pool (unplanned.h). If more than a few deviate, the places stop fitting: places
+ * of missing requests stay empty in pages that other blocks use. With mapped memory the plan then
+ * gives only lifetimes, until the iteration ends: long-lived blocks are packed behind the places,
+ * short-lived ones go between them.
  *
- * One record follows the plan: the first context of the plan's device that allocates, and when that
- * has ended the next one. Its threads keep no blocks for themselves, so that every request is seen.
- * Tenants, blocks of their own for other processes, captures, GPUCACHE_DEBUG and the modes without
- * a cache take nothing from the plan. */
+ * One context replays the plan (the owner): the first one of the plan's device that allocates, and
+ * after its teardown the next one. Its threads have no thread caches, so that the replay sees every
+ * request. Not planned: tenants, dedicated blocks, captures, GPUCACHE_DEBUG, modes without a
+ * cache. */
 #ifndef GC_FOLLOW_H
 #define GC_FOLLOW_H
 
@@ -41,34 +42,34 @@ enum gc_follow_reason {
 
 struct gc_follow {
     const struct gc_plan *plan;         /* borrowed */
-    _Atomic(struct gc_context *) owner; /* who follows it; changes under the registry's lock */
-    struct gc_match match;              /* guarded by the owner's pool's lock, as the next */
-    bool names_streams;         /* most bytes of the plan were asked for in a stream's order */
-    uint32_t fullest;           /* the plan's time of the most bytes */
-    uint64_t iteration;         /* of the match's, that the next three are of */
+    _Atomic(struct gc_context *) owner; /* replays it; changes under the registry's lock */
+    struct gc_match match; /* guarded by the owner's pool's lock, as are the fields to is_opening */
+    bool names_streams;    /* most bytes of the plan are stream-ordered */
+    uint32_t fullest;      /* the plan's time of the most bytes */
+    uint64_t iteration;    /* the match's iteration that the next three fields are for */
     uint32_t matched_count;     /* requests that are in the plan */
-    uint32_t deviated_count;    /* that are not, or whose place is in use */
-    bool has_deviated;          /* too many: what comes in this round is placed by its lifetime */
-    uint64_t refused_iteration; /* in which there was no memory for the segment, plus one; or 0 */
-    bool is_opening;            /* a thread makes the segment */
+    uint32_t deviated_count;    /* requests that are not, or whose place is in use */
+    bool has_deviated;          /* too many deviated: place by lifetime until the iteration ends */
+    uint64_t refused_iteration; /* 1 + the iteration that had no memory for the segment; or 0 */
+    bool is_opening;            /* a thread creates the segment */
     gc_counter followed_count;
     gc_counter followed_bytes;
     gc_counter fallback_count[GC_FOLLOW_REASON_COUNT];
     gc_counter fallback_bytes[GC_FOLLOW_REASON_COUNT];
     atomic_uint_fast64_t used_bytes; /* the end of the highest place that was taken */
-    atomic_uint_fast64_t iterations; /* copies of the match's, for who takes no lock */
+    atomic_uint_fast64_t iterations; /* of the match, for readers without the lock; as resyncs */
     atomic_uint_fast64_t resyncs;
 };
 
-/* Where core->plan is to be followed: sets core->follow. GC_NO_HOST_MEMORY. */
+/* Sets core->follow if core->plan is to be followed. GC_NO_HOST_MEMORY. */
 enum gc_status gc_follow_init(struct gc_core *core) GC_CHECKED;
 void gc_follow_fini(struct gc_core *core);
 
-/* The claim's planned place, or, which is counted, memory that lies between the places. `is_hit`:
- * without a driver call. GC_OUT_OF_MEMORY: the pool serves it better. No lock may be held. */
+/* Serves the request at its planned place, or, counted as a fallback, between the places. `is_hit`:
+ * no driver call was made. GC_OUT_OF_MEMORY: let the pool serve it. No lock may be held. */
 enum gc_status gc_follow_alloc(struct gc_context *context, const struct gc_alloc_spec *spec,
                                uint64_t *address, bool *is_hit) GC_CHECKED;
-/* Whether the places are memory of the driver's, held whether the plan uses it or not. */
+/* Whether the places are a driver allocation, which is held even while it is free. */
 bool gc_follow_has_segment(struct gc_context *context);
 /* The stream is destroyed. */
 void gc_follow_close_stream_locked(struct gc_context *context, uint64_t stream);

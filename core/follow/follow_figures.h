@@ -1,4 +1,4 @@
-/* How the plan of a run is followed, for the report. */
+/* The figures of a plan replay, for the report. */
 #ifndef GC_FOLLOW_FIGURES_H
 #define GC_FOLLOW_FIGURES_H
 
@@ -8,14 +8,14 @@
 struct gc_follow_figures {
     uint64_t entry_count;
     uint64_t peak_bytes; /* of the plan */
-    uint64_t used_bytes; /* the end of the highest place that was taken */
+    uint64_t used_bytes; /* the end of the highest place that was allocated */
     uint64_t followed_count;
     uint64_t followed_bytes;
 #define GC_FOLLOW_REASON(name, key, text) uint64_t key##_count, key##_bytes;
 #include "core/observe/unplanned.def"
 #undef GC_FOLLOW_REASON
-    uint64_t iterations; /* times that the plan was gone through to its end */
-    uint64_t resyncs;    /* times that the place in it was found again after a departure */
+    uint64_t iterations; /* times that the replay reached the plan's end */
+    uint64_t resyncs;    /* times that it found its position again after a deviation */
 };
 
 #endif

@@ -2,14 +2,14 @@
 
 #include <stddef.h>
 
-#define UNPLANNED_BEST 16   /* of those, places that are compared with the plan */
-#define UNPLANNED_WINDOW 64 /* entries of the plan that they are compared with */
+#define UNPLANNED_BEST 16   /* the cheapest places, which are compared with the plan */
+#define UNPLANNED_WINDOW 64 /* the next entries of the plan, which they are compared with */
 
 struct option {
     struct gc_place place;
-    uint64_t cost;    /* pages that come into use */
-    uint64_t rest;    /* of the hole, in bytes */
-    uint32_t pending; /* entries until the plan comes there; UNPLANNED_WINDOW: not soon */
+    uint64_t cost;     /* pages that come into use */
+    uint64_t rest;     /* bytes of the free block that stay free */
+    uint32_t distance; /* entries until the plan needs the place; UNPLANNED_WINDOW: not soon */
 };
 
 struct choice {
@@ -17,9 +17,10 @@ struct choice {
     struct option best[UNPLANNED_BEST]; /* the best first */
 };
 
-/* ---- what a place costs ---- */
+/* ---- the cost of a place ---- */
 
-/* Pages that come into use with a block of `bytes` at the place, whose neighbours are not free. */
+/* Pages that come into use with a block of `bytes` at the place. The free block's neighbours are in
+ * use. */
 static uint64_t page_cost(const struct gc_place *place, uint64_t bytes, uint64_t page)
 {
     const uint64_t start = place->free_block->address;
@@ -32,7 +33,7 @@ static uint64_t page_cost(const struct gc_place *place, uint64_t bytes, uint64_t
     return count - gc_min_u64(count, (uint64_t)is_first_used + (uint64_t)is_last_used);
 }
 
-/* The end of the places; behind it in the arena is room for long-lived blocks. */
+/* The end of the places. The arena behind it is for long-lived blocks. */
 static uint64_t end_of_places(const struct gc_pool *pool, const struct gc_plan *plan)
 {
     const struct gc_segment *planned = pool->content.planned;
@@ -42,15 +43,15 @@ static uint64_t end_of_places(const struct gc_pool *pool, const struct gc_plan *
     return planned->address + (plan->peak_bytes + page - 1) / page * page;
 }
 
-/* `room`: of the hole, as far as it may be filled. */
+/* `usable`: bytes of the free block that may be used. */
 static struct option option_at(const struct gc_pool *pool, const struct gc_place *place,
-                               uint64_t room, uint64_t bytes)
+                               uint64_t usable, uint64_t bytes)
 {
     const struct gc_segment *segment =
         atomic_load_explicit(&place->free_block->segment, memory_order_relaxed);
     const uint64_t cost =
         segment->arena == NULL ? 0 : page_cost(place, bytes, pool->pages.page_bytes);
-    return (struct option){.place = *place, .cost = cost, .rest = room - bytes};
+    return (struct option){.place = *place, .cost = cost, .rest = usable - bytes};
 }
 
 /* ---- the choice ---- */
@@ -59,8 +60,8 @@ static bool is_better(const struct option *option, const struct option *other)
 {
     if (option->cost != other->cost)
         return option->cost < other->cost;
-    if (option->pending != other->pending)
-        return option->pending > other->pending;
+    if (option->distance != other->distance)
+        return option->distance > other->distance;
     return option->rest < other->rest;
 }
 
@@ -78,24 +79,24 @@ static void add_candidate(struct choice *choice, const struct option *option)
     choice->best[i] = *option;
 }
 
-/* At its start, and at its end, as far as it lies among the places. */
+/* Adds the free block's start, and its end as far as it lies between the places. */
 static void add_free_block(struct choice *choice, const struct gc_pool *pool,
                            struct gc_block *free_block, uint64_t places_end, uint64_t bytes)
 {
-    const uint64_t room =
+    const uint64_t usable =
         gc_min_u64(free_block->bytes, gc_sub_or_zero_u64(places_end, free_block->address));
-    if (room < bytes)
+    if (usable < bytes)
         return;
-    const uint64_t rest = room - bytes;
+    const uint64_t rest = usable - bytes;
     for (unsigned i = 0; i < (rest == 0 ? 1 : 2); i++) {
         const struct gc_place place = {free_block, free_block->address + (i == 0 ? 0 : rest)};
-        const struct option option = option_at(pool, &place, room, bytes);
+        const struct option option = option_at(pool, &place, usable, bytes);
         add_candidate(choice, &option);
     }
 }
 
-/* How many entries come before one that wants the place. */
-static uint32_t count_pending(const struct gc_match *match, uint64_t offset, uint64_t bytes)
+/* The number of entries before the next one that needs the place. */
+static uint32_t count_entries_before(const struct gc_match *match, uint64_t offset, uint64_t bytes)
 {
     const struct gc_plan *plan = match->plan;
     uint32_t at = match->cursor;
@@ -121,15 +122,15 @@ static bool choose_planned(const struct gc_pool *pool, const struct gc_match *ma
     }
     for (uint32_t i = 0; i < choice.count; i++) {
         struct option *option = &choice.best[i];
-        option->pending =
-            count_pending(match, option->place.address - pool->content.planned->address, bytes);
+        option->distance = count_entries_before(
+            match, option->place.address - pool->content.planned->address, bytes);
         if (i == 0 || is_better(option, best))
             *best = *option;
     }
     return choice.count > 0;
 }
 
-/* ---- beside the pool ---- */
+/* ---- compared with the pool ---- */
 
 static bool is_backed(const struct gc_pool *pool, const struct gc_place *place, uint64_t bytes)
 {
@@ -158,7 +159,7 @@ bool gc_unplanned_find_locked(const struct gc_pool *pool, const struct gc_match 
 {
     struct option best = {.cost = 0};
     if (!choose_planned(pool, match, bytes, &best) ||
-        (bytes <= GC_SMALL_MAX && best.pending < UNPLANNED_WINDOW) ||
+        (bytes <= GC_SMALL_MAX && best.distance < UNPLANNED_WINDOW) ||
         is_pool_better(pool, bytes, &best))
         return false;
     *place = best.place;
@@ -167,30 +168,31 @@ bool gc_unplanned_find_locked(const struct gc_pool *pool, const struct gc_match 
 
 /* ---- by lifetime ---- */
 
-/* Among which addresses; a hole that goes on beyond the end is filled from its start. */
+/* The addresses to use. In a free block that extends beyond the end only the start is used. */
 struct span {
     uint64_t start;
     uint64_t end;
 };
 
-struct life_choice {
-    struct gc_place place; /* hole NULL: none yet */
+struct lifetime_choice {
+    struct gc_place place; /* free_block NULL: none yet */
     uint64_t cost;
-    uint64_t rest; /* of the hole, in bytes */
+    uint64_t rest; /* bytes of the free block that stay free */
 };
 
-static void offer_by_life(struct life_choice *choice, const struct gc_place *place, uint64_t cost,
-                          uint64_t rest)
+static void add_by_lifetime(struct lifetime_choice *choice, const struct gc_place *place,
+                            uint64_t cost, uint64_t rest)
 {
     if (choice->place.free_block != NULL &&
         (cost > choice->cost || (cost == choice->cost && rest >= choice->rest)))
         return;
-    *choice = (struct life_choice){.place = *place, .cost = cost, .rest = rest};
+    *choice = (struct lifetime_choice){.place = *place, .cost = cost, .rest = rest};
 }
 
-/* At its start, and at its end. */
-static void offer_hole_by_life(struct life_choice *choice, const struct gc_pool *pool,
-                               struct gc_block *free_block, const struct span *span, uint64_t bytes)
+/* Adds the free block's start and its end, within the span. */
+static void add_free_block_by_lifetime(struct lifetime_choice *choice, const struct gc_pool *pool,
+                                       struct gc_block *free_block, const struct span *span,
+                                       uint64_t bytes)
 {
     const uint64_t page = pool->pages.page_bytes;
     const uint64_t start = gc_max_u64(free_block->address, span->start);
@@ -200,12 +202,12 @@ static void offer_hole_by_life(struct life_choice *choice, const struct gc_pool 
     const uint64_t rest = end - start - bytes;
     const struct gc_place low = {free_block, start};
     const struct gc_place high = {free_block, end - bytes};
-    offer_by_life(choice, &low, page_cost(&low, bytes, page), rest);
+    add_by_lifetime(choice, &low, page_cost(&low, bytes, page), rest);
     if (end < span->end && rest > 0)
-        offer_by_life(choice, &high, page_cost(&high, bytes, page), rest);
+        add_by_lifetime(choice, &high, page_cost(&high, bytes, page), rest);
 }
 
-/* The hole that holds `address`, or the next one. */
+/* The free block that contains `address`, or the next one. */
 static struct gc_block *first_free_block(const struct gc_bins *bins, uint64_t address)
 {
     const struct gc_block key = {.address = address};
@@ -215,7 +217,7 @@ static struct gc_block *first_free_block(const struct gc_bins *bins, uint64_t ad
                : gc_bins_next(bins, &key);
 }
 
-/* The hole at the end is looked at however many there are before it. */
+/* The last free block of the span is always compared, even after GC_UNPLANNED_CANDIDATES others. */
 bool gc_unplanned_find_by_lifetime_locked(const struct gc_pool *pool, const struct gc_plan *plan,
                                           uint64_t bytes, bool is_long, struct gc_place *place)
 {
@@ -225,15 +227,15 @@ bool gc_unplanned_find_by_lifetime_locked(const struct gc_pool *pool, const stru
         is_long
             ? (struct span){border, pool->content.planned->address + pool->content.planned->bytes}
             : (struct span){pool->content.planned->address, border};
-    struct life_choice choice = {.place = {NULL, 0}};
+    struct lifetime_choice choice = {.place = {NULL, 0}};
     struct gc_block *free_block = first_free_block(bins, span.start);
     for (unsigned n = 0;
          free_block != NULL && free_block->address < span.end && n < GC_UNPLANNED_CANDIDATES; n++) {
-        offer_hole_by_life(&choice, pool, free_block, &span, bytes);
+        add_free_block_by_lifetime(&choice, pool, free_block, &span, bytes);
         free_block = gc_bins_next(bins, free_block);
     }
     if (free_block != NULL && free_block->address < span.end)
-        offer_hole_by_life(&choice, pool, gc_bins_at(bins, span.end - 1), &span, bytes);
+        add_free_block_by_lifetime(&choice, pool, gc_bins_at(bins, span.end - 1), &span, bytes);
     *place = choice.place;
     return choice.place.free_block != NULL;
 }

@@ -1,16 +1,18 @@
-/* A request that departs from a plan, or comes after others did: a hole of class planned.
+/* A free block of class planned for a request that deviates from the plan, or that follows others
+ * which did.
  *
- * With mapped memory what counts is how many pages come into use: at the end of a hole that lies
- * within a page its neighbour uses, that page costs nothing. With plain memory all of the segment
- * is there and costs nothing. It is a hole like any: free, idle. HOLES of them are looked at.
+ * With mapped memory a place costs the pages that come into use: a page that a neighbour of the
+ * free block uses already costs nothing. A driver allocation is held in any case and costs nothing.
+ * A bounded best fit: at most GC_UNPLANNED_CANDIDATES free blocks are compared.
  *
- * Between the places: of the holes that cost least one that the plan does not come to for
- * longest, and of those the one that is filled best. The pool's own best fit serves where it costs
- * less; with blocks of a page and more, less only: what is at hand between the places is better
- * filled.
+ * Between the places: least cost first, then the place that the plan needs latest, then the
+ * tightest fit. A small block never gets a place that the plan needs soon. The pool's own best fit
+ * serves the request if it costs less. At equal cost it also serves small blocks, and large ones if
+ * only its place is mapped already.
  *
- * By lifetime, in mapped memory: what lasts beyond the plan's fullest moment goes
- * behind the places, where it is packed without gaps, and what is brief among them. */
+ * By lifetime, with mapped memory: long-lived blocks, which outlast the plan's time of the most
+ * bytes, go behind the places, where they are packed without gaps; short-lived ones go between
+ * them. */
 #ifndef GC_UNPLANNED_H
 #define GC_UNPLANNED_H
 
@@ -19,11 +21,11 @@
 
 #define GC_UNPLANNED_CANDIDATES 512
 
-/* A place of class planned for a block of `bytes`, which may need the driver. False: the pool
- * serves it better, or there is none. There is a planned segment; the match is its plan's. */
+/* A place of class planned for a block of `bytes`; mapping it may need the driver. False: there is
+ * none, or the pool's is better. There is a planned segment; the match is of its plan. */
 bool gc_unplanned_find_locked(const struct gc_pool *pool, const struct gc_match *match,
                               uint64_t bytes, struct gc_place *place);
-/* The same by lifetime; the planned segment is an arena. False: no hole. */
+/* The same by lifetime; the planned segment is an arena. False: no free block. */
 bool gc_unplanned_find_by_lifetime_locked(const struct gc_pool *pool, const struct gc_plan *plan,
                                           uint64_t bytes, bool is_long, struct gc_place *place);
 

@@ -1,5 +1,5 @@
-/* Making room in a group: see member.h. Idle memory of others is asked for, most idle first; a
- * member that is stopped or dead is not waited for beyond GPUCACHE_WAIT. */
+/* Asks other processes of the group to release idle memory (see group.h), those with most idle
+ * memory first. A process that is stopped or dead delays a request by GPUCACHE_WAIT at most. */
 #define _GNU_SOURCE
 #include "core/base/assert.h"
 #include "core/base/bits.h"
@@ -10,10 +10,10 @@
 #include <time.h>
 
 #define TRIES_AT_ONCE 3 /* attempts of a request that does not wait */
-#define REQUESTS_MAX 16 /* members asked for what they show as idle, each time */
-#define REQUEST_AGAIN_NS (20 * GC_NS_PER_MS) /* what is idle changes */
-#define POLL_NS UINT64_C(500000)             /* between two looks */
-#define DYING_WAIT_NS (100 * GC_NS_PER_MS)   /* waited in any case for memory of a dying member */
+#define REQUESTS_MAX 16 /* processes asked at a time for the idle memory they publish */
+#define REQUEST_AGAIN_NS (20 * GC_NS_PER_MS) /* their idle memory changes */
+#define POLL_NS UINT64_C(500000)             /* between two checks */
+#define DYING_WAIT_NS (100 * GC_NS_PER_MS)   /* least wait for memory of a process that is dying */
 
 static void sleep_poll(void)
 {
@@ -32,7 +32,7 @@ static bool fits(struct gc_account *account, uint64_t bytes)
     return gc_add_u64(gc_account_held(account), bytes, &sum) && sum <= gc_account_limit(account);
 }
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
 static uint64_t idle_of(const struct gc_account *account, uint32_t slot)
 {
@@ -62,8 +62,8 @@ static void send_request(const struct gc_account *account, uint32_t slot, uint64
     (void)gc_ledger_send_request(account->ledger, slot, generation, &request, &ticket);
 }
 
-/* The member that shows the most idle memory, less than `below` or as much with a higher slot than
- * `after`. */
+/* The process that publishes the most idle memory, less than `below`, or as much and its slot is
+ * above `after`. */
 static uint32_t most_idle(const struct gc_account *account, uint64_t below, uint32_t after,
                           uint64_t *idle)
 {
@@ -80,7 +80,8 @@ static uint32_t most_idle(const struct gc_account *account, uint64_t below, uint
     return found;
 }
 
-/* Figures are of their owners' last calls: what they do not show is asked of all. */
+/* Figures are as of each process's last call. Bytes that they do not cover are requested from all
+ * processes. */
 static void send_requests(const struct gc_account *account, uint64_t wanted)
 {
     const uint32_t high = gc_ledger_slot_high(account->ledger);
@@ -100,7 +101,7 @@ static void send_requests(const struct gc_account *account, uint64_t wanted)
             send_request(account, i, wanted);
 }
 
-/* What is lacking of the limit; of the device, all of it. */
+/* The bytes to request: the excess over the group's limit; all of them if the device is full. */
 static uint64_t lacking(struct gc_account *account, uint64_t bytes)
 {
     uint64_t sum;
@@ -112,47 +113,47 @@ static uint64_t lacking(struct gc_account *account, uint64_t bytes)
 
 /* ---- waiting ---- */
 
-static void begin(struct gc_account *account, const struct gc_core *core, struct gc_borrow *room)
+static void begin(struct gc_account *account, const struct gc_core *core, struct gc_borrow *borrow)
 {
-    const uint64_t wait_ms = room->is_short ? 0 : core->options->wait_ms;
+    const uint64_t wait_ms = borrow->is_short ? 0 : core->options->wait_ms;
     bool has_dying;
     (void)gc_account_reap(account->ledger, row_of(account), account->group_key, &has_dying);
-    room->end_ns = gc_clock_ns() + wait_ms * GC_NS_PER_MS;
-    if (has_dying && !room->is_short)
-        room->end_ns = gc_max_u64(room->end_ns, gc_clock_ns() + DYING_WAIT_NS);
+    borrow->end_ns = gc_clock_ns() + wait_ms * GC_NS_PER_MS;
+    if (has_dying && !borrow->is_short)
+        borrow->end_ns = gc_max_u64(borrow->end_ns, gc_clock_ns() + DYING_WAIT_NS);
 }
 
-static void send_rarely(struct gc_account *account, uint64_t bytes, struct gc_borrow *room)
+static void send_rarely(struct gc_account *account, uint64_t bytes, struct gc_borrow *borrow)
 {
     const uint64_t now = gc_clock_ns();
     bool has_dying;
-    if (room->requested_ns != 0 && now - room->requested_ns < REQUEST_AGAIN_NS)
+    if (borrow->requested_ns != 0 && now - borrow->requested_ns < REQUEST_AGAIN_NS)
         return;
-    room->requested_ns = now;
+    borrow->requested_ns = now;
     (void)gc_account_reap(account->ledger, row_of(account), account->group_key, &has_dying);
     send_requests(account, lacking(account, bytes));
 }
 
-bool gc_borrow_step(struct gc_device *device, uint64_t bytes, struct gc_borrow *room)
+bool gc_borrow_step(struct gc_device *device, uint64_t bytes, struct gc_borrow *borrow)
 {
     struct gc_account *account = device->budget.account;
     GC_ASSERT(gc_lock_held_count() == 0);
     if (account == NULL || bytes > gc_device_limit_bytes(device))
         return false;
-    const bool is_first = room->count++ == 0;
+    const bool is_first = borrow->count++ == 0;
     if (is_first) {
-        begin(account, device->core, room);
+        begin(account, device->core, borrow);
         if (fits(account, bytes) && gc_account_limit(account) != UINT64_MAX)
             return true;
     }
     do {
         gc_core_serve(device->core);
-        send_rarely(account, bytes, room);
+        send_rarely(account, bytes, borrow);
         if (gc_budget_free_bytes(&device->budget) < bytes)
-            return false; /* its own limit is what is short */
-        if (gc_clock_ns() < room->end_ns)
+            return false; /* the process's own limit is too low */
+        if (gc_clock_ns() < borrow->end_ns)
             sleep_poll();
-        else if (room->count > TRIES_AT_ONCE || !fits(account, bytes))
+        else if (borrow->count > TRIES_AT_ONCE || !fits(account, bytes))
             return false;
         else
             return true;

@@ -54,7 +54,7 @@ static bool acquire_slot(struct gc_group_client *client)
     return true;
 }
 
-void gc_member_join(struct gc_core *core, const char *program, struct gc_doorbell *doorbell)
+void gc_group_join(struct gc_core *core, const char *program, struct gc_doorbell *doorbell)
 {
     struct gc_group_client *client = gc_host_mem_map(&core->host, sizeof(*client));
     if (client == NULL)
@@ -69,7 +69,7 @@ void gc_member_join(struct gc_core *core, const char *program, struct gc_doorbel
     fill_slot(client, program);
     const struct gc_ledger_slot *slot = gc_ledger_get_slot(&client->ledger, client->ledger.own);
     doorbell->control = &slot->control;
-    /* What was asked since the slot was claimed is served with the first call. */
+    /* The first call serves requests that arrived since the slot was claimed. */
     atomic_store_explicit(&doorbell->seen,
                           atomic_load_explicit(&slot->served, memory_order_relaxed),
                           memory_order_relaxed);
@@ -112,26 +112,28 @@ static uint64_t group_limit_of(const struct gc_device *device)
                                                 device->info.uuid, device->info.total_bytes);
     if (limit == UINT64_MAX && options->group_limit.count > 0)
         gc_log_write(device->core->log, GC_LOG_WARN,
-                     "GPUCACHE_GROUP_LIMIT says nothing of device %d (%s): no limit from it",
+                     "GPUCACHE_GROUP_LIMIT has no entry for device %d (%s): it sets no limit there",
                      device->info.ordinal, device->info.uuid);
     return limit;
 }
 
-/* There is no group to hold the limit: the process holds it alone. */
+/* Without a group, or without its account, the limit applies to this process alone. */
 static void limit_alone(struct gc_device *device, uint64_t limit)
 {
     if (limit >= gc_budget_limit(&device->budget))
         return;
     gc_log_write(device->core->log, GC_LOG_WARN,
                  "GPUCACHE_GROUP_LIMIT: %s, so this process alone is held to %llu MiB on device %d",
-                 device->core->options->group[0] == '\0' ? "there is no GPUCACHE_GROUP"
-                                                         : "the group's account is not to be had",
+                 device->core->options->group[0] == '\0'
+                     ? "there is no GPUCACHE_GROUP"
+                     : "the group's account could not be opened",
                  (unsigned long long)(limit >> 20), device->info.ordinal);
     gc_budget_set_limit(&device->budget, limit);
 }
 
-/* Whether members hold a limit on the device, their own or one that was set from outside. Not
- * counting those that are just joining: of them each brings its limit, and the last one's holds. */
+/* Whether a process of the group has applied a limit on the device, its own or one set by a tool.
+ * Processes that are still joining do not count: each sets its own limit, and the last one holds.
+ */
 static bool is_agreed(const struct gc_ledger *ledger, uint64_t key, uint32_t row)
 {
     const uint32_t high = gc_ledger_slot_high(ledger);
@@ -145,20 +147,23 @@ static bool is_agreed(const struct gc_ledger *ledger, uint64_t key, uint32_t row
     return false;
 }
 
-/* The first member's limit holds, or what was set since; it goes with the last member. */
+/* The limit of the group's first process holds, or a later one set by a tool; it ends with the
+ * group's last process. */
 static void limit_group(struct gc_device *device, uint64_t limit)
 {
     struct gc_account *account = &device->account;
-    const uint64_t present = gc_account_limit(account);
+    const uint64_t old_limit = gc_account_limit(account);
     struct gc_ledger *ledger = account->ledger;
     if (!is_agreed(ledger, account->group_key, device->ledger_row))
         gc_account_set_limit(account, limit);
-    else if (present != limit && limit != UINT64_MAX && !gc_account_set_first_limit(account, limit))
-        gc_log_write(device->core->log, GC_LOG_INFO,
-                     "group %s keeps its limit on device %d, which is %llu MiB, or was taken away; "
-                     "GPUCACHE_GROUP_LIMIT changes nothing",
-                     account->group, device->info.ordinal,
-                     (unsigned long long)(gc_account_limit(account) >> 20));
+    else if (old_limit != limit && limit != UINT64_MAX &&
+             !gc_account_set_first_limit(account, limit))
+        gc_log_write(
+            device->core->log, GC_LOG_INFO,
+            "group %s keeps its limit on device %d (%llu MiB, unless it was removed): this "
+            "process's GPUCACHE_GROUP_LIMIT is ignored",
+            account->group, device->info.ordinal,
+            (unsigned long long)(gc_account_limit(account) >> 20));
     atomic_fetch_or_explicit(&gc_ledger_get_slot(ledger, ledger->own)->agreed_mask,
                              UINT64_C(1) << device->ledger_row, memory_order_seq_cst);
 }
@@ -169,22 +174,23 @@ static void join_group(struct gc_device *device, const struct gc_ledger_device *
     struct gc_group_client *client = device->core->client;
     if (!gc_account_open(&device->account, &client->ledger, described,
                          device->core->options->group)) {
-        gc_log_write(device->core->log, GC_LOG_WARN,
-                     "%s has no room for device %d and group %s (accepted: %d devices, %d groups); "
-                     "limits hold in this process alone",
-                     client->ledger.path, device->info.ordinal, device->core->options->group,
-                     GC_LEDGER_DEVICES, GC_LEDGER_GROUPS);
+        gc_log_write(
+            device->core->log, GC_LOG_WARN,
+            "%s is full: no row for device %d and group %s (at most %d devices, %d groups); "
+            "limits hold in this process alone",
+            client->ledger.path, device->info.ordinal, device->core->options->group,
+            GC_LEDGER_DEVICES, GC_LEDGER_GROUPS);
         limit_alone(device, limit);
         return;
     }
     device->ledger_row = atomic_load_explicit(&device->account.device_row, memory_order_relaxed);
-    /* What the dead held, this process before it executed another program among them. */
+    /* Also uncharges memory of this process from before an exec. */
     bool has_dying;
     (void)gc_account_reap(&client->ledger, device->ledger_row, device->account.group_key,
                           &has_dying);
     limit_group(device, limit);
     device->budget.account = &device->account;
-    atomic_store_explicit(&device->is_group_over, true, memory_order_relaxed); /* to be looked at */
+    atomic_store_explicit(&device->is_group_over, true, memory_order_relaxed); /* check it */
 }
 
 static void write_device(struct gc_device *device, const struct gc_ledger_device *described)
@@ -232,9 +238,8 @@ void gc_group_attach(struct gc_core *core, struct gc_device *device)
 
 /* ---- contexts ---- */
 
-#define CONTEXT_SHARE                                                                              \
-    8 /* of the device: no context takes more, so no figure of one is believed                     \
-       */
+/* No context takes more than this part of the device: a larger figure is not believed. */
+#define CONTEXT_SHARE 8
 
 bool gc_device_is_shared(const struct gc_device *device)
 {
@@ -244,7 +249,7 @@ bool gc_device_is_shared(const struct gc_device *device)
     const struct gc_ledger *ledger = &client->ledger;
     const uint32_t high = gc_ledger_slot_high(ledger);
     if (client->has_group)
-        return true; /* others may come any moment */
+        return true; /* others may join at any time */
     for (uint32_t i = 0; i < high; i++)
         if (i != ledger->own &&
             (atomic_load_explicit(&ledger->file->slots[i].device_mask, memory_order_relaxed) >>

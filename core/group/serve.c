@@ -1,4 +1,5 @@
-/* Requests from outside: see member.h. */
+/* Serves the requests of other processes and of the tool (see group.h). One thread at a time:
+ * is_serving is a try-lock, so a thread of the program never waits for another one. */
 #define _GNU_SOURCE
 #include "core/base/assert.h"
 #include "core/base/bits.h"
@@ -17,12 +18,14 @@
 #include <time.h>
 
 #define BIT(kind) (UINT32_C(1) << (kind))
-#define HELPER_REQUESTS                                                                            \
-    (~BIT(GC_REQUEST_LIMIT)) /* what threads of the program leave to the helper */
-#define PAUSE_NS 1000000     /* while another thread serves */
-#define CHECK_EVERY 64       /* calls; a system call each time */
-#define END_PAUSES 100       /* so often at most when the process ends */
-#define ROUNDS_MAX 16        /* of a thread of the program */
+/* Requests that threads of the program leave to the helper. */
+#define HELPER_REQUESTS (~BIT(GC_REQUEST_LIMIT))
+#define PAUSE_NS 1000000 /* between two attempts while another thread serves */
+#define END_PAUSES 100   /* of them at most when the process ends */
+#define CHECK_EVERY 64   /* calls of gc_core_serve; a check is a system call */
+#define SERVE_MAX 16     /* times that a thread of the program serves in one call */
+/* Longest wait of the thread that serves: it has its own work, and the requester asks again. */
+#define SERVE_NS UINT64_C(250000000)
 
 static struct gc_ledger_slot *own_slot(const struct gc_group_client *client)
 {
@@ -40,25 +43,22 @@ static void respond_released(struct gc_group_client *client, enum gc_ledger_requ
 {
     char text[GC_LEDGER_RESPONSE_BYTES];
     char size[GC_TEXT_SIZE_BYTES];
-    snprintf(text, sizeof(text), "%s given back", gc_text_size(bytes, size));
+    snprintf(text, sizeof(text), "%s released", gc_text_size(bytes, size));
     respond(client, kind, GC_RESPONSE_DONE, text);
 }
-
-/* The thread that answers has its own work to do; who asked asks again. */
-#define SERVE_NS UINT64_C(250000000)
 
 /* ---- each kind ---- */
 
 static void serve_trim(struct gc_group_client *client)
 {
     struct gc_core *core = client->core;
-    uint64_t given = 0;
+    uint64_t released = 0;
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         struct gc_device *device = gc_core_find_device(core, i);
         if (device != NULL)
-            given += gc_core_empty(core, device);
+            released += gc_core_empty(core, device);
     }
-    respond_released(client, GC_REQUEST_TRIM, given);
+    respond_released(client, GC_REQUEST_TRIM, released);
 }
 
 static uint64_t release_room(struct gc_device *device, uint64_t wanted)
@@ -66,23 +66,24 @@ static uint64_t release_room(struct gc_device *device, uint64_t wanted)
     if (wanted == 0)
         return 0;
     gc_tcache_flush_device(device, NULL);
-    uint64_t given = gc_release_idle(device, NULL, 0, wanted);
-    if (given < wanted && gc_reclaim_collect(device, NULL, SERVE_NS))
-        given += gc_release_idle(device, NULL, 0, wanted - given);
-    return given;
+    uint64_t released = gc_release_idle(device, NULL, 0, wanted);
+    if (released < wanted && gc_reclaim_collect(device, NULL, SERVE_NS))
+        released += gc_release_idle(device, NULL, 0, wanted - released);
+    return released;
 }
 
 static void serve_room(struct gc_group_client *client)
 {
     struct gc_ledger_slot *slot = own_slot(client);
-    uint64_t given = 0;
+    uint64_t released = 0;
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         struct gc_device *device = gc_core_find_device(client->core, i);
         if (device != NULL && device->ledger_row != GC_LEDGER_NONE)
-            given += release_room(device, atomic_exchange_explicit(&slot->room[device->ledger_row],
-                                                                   0, memory_order_relaxed));
+            released +=
+                release_room(device, atomic_exchange_explicit(&slot->room[device->ledger_row], 0,
+                                                              memory_order_relaxed));
     }
-    respond_released(client, GC_REQUEST_ROOM, given);
+    respond_released(client, GC_REQUEST_ROOM, released);
 }
 
 static void store_late_limits(struct gc_group_client *client, const struct gc_ledger_slot *slot,
@@ -93,15 +94,15 @@ static void store_late_limits(struct gc_group_client *client, const struct gc_le
             atomic_store_explicit(&client->late_limits[row],
                                   atomic_load_explicit(&slot->limits[row], memory_order_relaxed),
                                   memory_order_relaxed);
-    /* Release: pairs with the acquire in member.c's apply_late_limit. */
+    /* Release: pairs with the acquire in group.c's apply_late_limit. */
     atomic_fetch_or_explicit(&client->late_mask, mask, memory_order_release);
 }
 
-/* No limit is UINT64_MAX, here as there; nothing at all is as good as a byte. */
+/* UINT64_MAX means no limit in the ledger and in core. A limit of 0 becomes one byte. */
 static void serve_limit(struct gc_group_client *client)
 {
     struct gc_ledger_slot *slot = own_slot(client);
-    /* Acquire: pairs with the release of who asked. */
+    /* Acquire: pairs with the release in gc_ledger_send_request. */
     uint64_t mask = atomic_exchange_explicit(&slot->limit_mask, 0, memory_order_acquire);
     uint64_t excess = 0;
     char text[GC_LEDGER_RESPONSE_BYTES] = "the limit is in force";
@@ -119,7 +120,7 @@ static void serve_limit(struct gc_group_client *client)
     }
     store_late_limits(client, slot, mask);
     if (excess > 0)
-        snprintf(text, sizeof(text), "the limit is in force; %s more than that are in use",
+        snprintf(text, sizeof(text), "the limit is in force; %s above it are in use",
                  gc_text_size(excess, size));
     respond(client, GC_REQUEST_LIMIT, GC_RESPONSE_DONE, text);
 }
@@ -149,7 +150,7 @@ static void write_tenant(void *argument, struct gc_tenant *tenant)
     gc_publish_tenant(tenant);
 }
 
-/* Figures; and where the group's limit may have been changed, what it takes to keep it. */
+/* Publishes the figures. Where the group's limit may have changed, enforces it first. */
 static void flush_all(struct gc_group_client *client, bool may_be_over)
 {
     struct gc_core *core = client->core;
@@ -174,7 +175,8 @@ static void flush_all(struct gc_group_client *client, bool may_be_over)
 static void serve_once(struct gc_group_client *client, uint32_t mine)
 {
     struct gc_ledger_slot *slot = own_slot(client);
-    /* Acquire: pairs with the releases of who asks; the bits of every bump read here are there. */
+    /* Acquire: pairs with the releases in gc_ledger_send_request. The request bits of every count
+     * read here are visible. */
     const uint32_t control = atomic_load_explicit(&slot->control, memory_order_acquire);
     const uint32_t all = atomic_fetch_and_explicit(&slot->requests, ~mine, memory_order_acquire);
     const uint32_t requests = all & mine;
@@ -196,32 +198,32 @@ static void serve_once(struct gc_group_client *client, uint32_t mine)
         gc_ledger_set_served(&client->ledger, control);
 }
 
-/* False: another thread is at it. */
+/* False: another thread serves. */
 static bool serve(struct gc_group_client *client, uint32_t mine)
 {
     GC_ASSERT(gc_lock_held_count() == 0);
     if (atomic_exchange_explicit(&client->is_serving, true, memory_order_acquire))
         return false;
-    for (int i = 0; i < ROUNDS_MAX && gc_doorbell_is_rung(client->doorbell); i++)
+    for (int i = 0; i < SERVE_MAX && gc_doorbell_is_rung(client->doorbell); i++)
         serve_once(client, mine);
     atomic_store_explicit(&client->is_serving, false, memory_order_release);
     return true;
 }
 
-/* Somebody removes the file, or at the user's last logout the system does (RemoveIPC). Members go
- * on with what they have open; those that come later make a new one. */
+/* The file may be removed, by hand or by the system at the user's last logout (RemoveIPC).
+ * Processes of the group go on with the file they have open; later ones make a new file. */
 static void check_name(struct gc_group_client *client)
 {
     if (gc_ledger_is_removed(&client->ledger))
         gc_log_once(client->core->log, &client->removal_logged,
                     client->has_group ? GC_LOG_WARN : GC_LOG_INFO,
-                    "%s was removed or replaced: programs that start from now on do not know of "
-                    "this one, and its group's limit does not hold with them",
+                    "%s was removed or replaced: programs that start from now on do not see "
+                    "this one, and the group's limit does not include them",
                     client->ledger.path);
 }
 
-/* A program may close descriptors that it does not know. The slot stays ours, but the dead could
- * not be told from the living. */
+/* A program may close descriptors that it did not open. The process keeps its slot, but without
+ * the descriptor processes that died look alive: their locks cannot be tested. */
 static void check_descriptor(struct gc_group_client *client)
 {
     if (gc_ledger_is_intact(&client->ledger) ||
@@ -230,8 +232,8 @@ static void check_descriptor(struct gc_group_client *client)
     if (!gc_ledger_is_intact(&client->ledger) && !gc_ledger_repair(&client->ledger))
         gc_log_once(
             client->core->log, &client->loss_logged, GC_LOG_WARN,
-            "the program closed the descriptor of %s, which is not to be had again: what dead "
-            "members held stays counted",
+            "the program closed %s and it could not be reopened: memory of processes that died "
+            "stays charged to the group",
             client->ledger.path);
     atomic_store_explicit(&client->is_serving, false, memory_order_release);
 }
@@ -303,7 +305,8 @@ void gc_core_help(struct gc_core *core)
     }
 }
 
-/* Whoever is in the middle of it keeps `is_serving`, which is not given back after that. */
+/* Waits until no thread serves. A thread that is still at work after the last pause keeps
+ * `is_serving`. */
 void gc_core_end_help(struct gc_core *core)
 {
     struct gc_group_client *client = core->client;

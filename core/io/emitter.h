@@ -11,12 +11,14 @@
 
 #include <stddef.h>
 
+struct gc_gauge; /* core/observe/stats.h */
+
 enum gc_figure_type {
     GC_FIGURE_COUNT, /* uint64_t */
     GC_FIGURE_BYTES, /* uint64_t; in text "1.5 GiB" */
     GC_FIGURE_LIMIT, /* bytes; UINT64_MAX: null, "none", no sample */
     GC_FIGURE_NS,    /* uint64_t; a sample is in seconds */
-    GC_FIGURE_GAUGE, /* two uint64_t, bytes: the current value and the peak */
+    GC_FIGURE_GAUGE, /* struct gc_gauge, in bytes */
     GC_FIGURE_INT,   /* int */
     GC_FIGURE_BOOL,  /* bool */
     GC_FIGURE_NAME,  /* char[] */
@@ -46,11 +48,29 @@ struct gc_figure {
     void (*put)(struct gc_json *json, const void *record, const void *argument);
 };
 
+/* Whether a figure of the type can read the field. */
+#define GC_FIGURE_READS(type, field) __builtin_types_compatible_p(__typeof__(field), type)
+#define GC_FIGURE_COUNT_READS(field) GC_FIGURE_READS(uint64_t, field)
+#define GC_FIGURE_BYTES_READS(field) GC_FIGURE_READS(uint64_t, field)
+#define GC_FIGURE_LIMIT_READS(field) GC_FIGURE_READS(uint64_t, field)
+#define GC_FIGURE_NS_READS(field) GC_FIGURE_READS(uint64_t, field)
+#define GC_FIGURE_GAUGE_READS(field) GC_FIGURE_READS(struct gc_gauge *, &(field))
+#define GC_FIGURE_INT_READS(field) GC_FIGURE_READS(int, field)
+#define GC_FIGURE_BOOL_READS(field) GC_FIGURE_READS(bool, field)
+#define GC_FIGURE_NAME_READS(field) GC_FIGURE_READS(char[], field)
+#define GC_FIGURE_GROUP_READS(field) GC_FIGURE_READS(char[], field)
+
 /* A row of a table: GC_FIGURE("limit_bytes", LIMIT, struct record, limit_bytes, GC_METRIC(…),
- * GC_CELL(…)), behind the member what else it has. */
+ * GC_CELL(…)). The initialisers after the member are optional. A member that is not of the figure's
+ * type does not compile. The struct in the sum is empty: it only holds that assertion. */
 #define GC_FIGURE(key_, type_, record, member, ...)                                                \
     {                                                                                              \
-        .key = (key_), .type = GC_FIGURE_##type_, .offset = offsetof(record, member), __VA_ARGS__  \
+        .key = (key_), .type = GC_FIGURE_##type_,                                                  \
+        .offset = offsetof(record, member) + sizeof(struct {                                       \
+                      _Static_assert(GC_FIGURE_##type_##_READS(((record *)NULL)->member),          \
+                                     #member " is not of the figure's type, " #type_);             \
+                  }),                                                                              \
+        __VA_ARGS__                                                                                \
     }
 #define GC_FIGURE_WRITTEN(key_, put_)                                                              \
     {                                                                                              \

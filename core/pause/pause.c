@@ -12,15 +12,15 @@
 #include <time.h>
 
 #define POLL_NS 200000
-#define DRAIN_SLICE_MS 10 /* between two looks at the deadline */
+#define DRAIN_SLICE_MS 10 /* between two checks of the deadline */
 
 /* ---- all contexts ---- */
 
 /* False ends the walk. */
 typedef bool visit_context(struct gc_context *context, void *argument);
 
-/* Those of one tenant, or all. False if a visit said so. Contexts that end meanwhile are left out
- * or visited. */
+/* Visits the contexts of one tenant, or all. False if a visit returned false. A context that is
+ * torn down meanwhile may or may not be visited. */
 static bool visit_scope(struct gc_core *core, const struct gc_tenant *tenant, visit_context *visit,
                         void *argument)
 {
@@ -35,7 +35,7 @@ static bool visit_scope(struct gc_core *core, const struct gc_tenant *tenant, vi
     return true;
 }
 
-/* ---- waiting with an end ---- */
+/* ---- waits with a deadline ---- */
 
 struct deadline {
     const struct gc_driver *driver;
@@ -47,7 +47,7 @@ static bool is_over(const struct deadline *deadline)
     return deadline->driver->clock_ns(deadline->driver->self) >= deadline->end_ns;
 }
 
-/* The driver's code once the fence is reached; not_ready: it was not in time. */
+/* The driver's code once the fence has completed; not_ready: the deadline passed. */
 static int wait_fence(struct gc_context *context, uint64_t fence, const struct deadline *deadline)
 {
     const struct gc_driver *driver = &context->core->driver;
@@ -70,7 +70,7 @@ static void release_fence(struct gc_context *context, uint64_t fence)
     gc_gate_leave(&context->head->gate);
 }
 
-/* Whether all work of the context is done. A driver that cannot mark it is asked to wait. */
+/* Waits for all work of the context: with a fence, or if the driver has none, by synchronising. */
 static bool wait_idle(struct gc_context *context, const struct deadline *deadline,
                       struct gc_swap_result *result)
 {
@@ -87,7 +87,7 @@ static bool wait_idle(struct gc_context *context, const struct deadline *deadlin
         code = GC_CALL_IF_OPEN(context, driver->synchronize(driver->self, context->handle));
     }
     if (code == driver->context_is_gone)
-        code = 0; /* its work went with it */
+        code = 0; /* its work was destroyed with it */
     result->driver_code = code == driver->not_ready ? 0 : code;
     if (code == 0)
         return true;
@@ -95,7 +95,7 @@ static bool wait_idle(struct gc_context *context, const struct deadline *deadlin
     return false;
 }
 
-/* ---- what is paused ---- */
+/* ---- state ---- */
 
 bool gc_core_is_paused(const struct gc_core *core)
 {
@@ -114,7 +114,7 @@ struct gc_tenant *gc_core_find_paused(struct gc_core *core, uint64_t address)
     return tenant != NULL && gc_tenant_is_paused(tenant) ? tenant : NULL;
 }
 
-/* ---- out ---- */
+/* ---- pause ---- */
 
 struct pausing {
     struct gc_core *core;
@@ -123,19 +123,20 @@ struct pausing {
     struct gc_swap_result *result;
 };
 
-static bool refuse(struct gc_swap_result *result, enum gc_swap_refusal refusal)
+static bool fail(struct gc_swap_result *result, enum gc_swap_refusal refusal)
 {
     result->refusal = refusal;
     return false;
 }
 
-/* The process's pause finds the pools of paused tenants away, and its resume leaves them there. */
+/* The pools of paused tenants are swapped out before the process's pause and stay so after its
+ * resume. */
 static bool is_of_paused_tenant(const struct gc_context *context)
 {
     return context->tenant != NULL && gc_tenant_is_paused(context->tenant);
 }
 
-static bool is_left_alone(const struct gc_context *context, const struct gc_tenant *tenant)
+static bool is_skipped(const struct gc_context *context, const struct gc_tenant *tenant)
 {
     return tenant == NULL && is_of_paused_tenant(context);
 }
@@ -143,20 +144,20 @@ static bool is_left_alone(const struct gc_context *context, const struct gc_tena
 static bool check(struct gc_context *context, void *argument)
 {
     struct pausing *pausing = argument;
-    if (is_left_alone(context, pausing->request->tenant))
+    if (is_skipped(context, pausing->request->tenant))
         return true;
     pausing->result->refusal = gc_swap_check(context);
     return pausing->result->refusal == GC_SWAP_OK;
 }
 
-/* Its work could not be waited for: that would end the capture. */
+/* Waiting for the context's work would invalidate the capture. */
 static bool check_capture(struct gc_context *context, void *argument)
 {
     struct pausing *pausing = argument;
-    return !gc_context_is_capturing(context) || refuse(pausing->result, GC_SWAP_CAPTURES);
+    return !gc_context_is_capturing(context) || fail(pausing->result, GC_SWAP_CAPTURES);
 }
 
-/* What may go, and what is to be waited for. */
+/* Checks that the pools can be swapped out and that all work can be waited for. */
 static bool check_all(struct pausing *pausing)
 {
     struct gc_core *core = pausing->core;
@@ -164,8 +165,7 @@ static bool check_all(struct pausing *pausing)
            visit_scope(core, NULL, check_capture, pausing);
 }
 
-/* Whoever's work it is: it may use the memory. The records of a handle have their work in common.
- */
+/* Work of any tenant may use the memory. Records of one handle share their work: the head waits. */
 static bool wait_context(struct gc_context *context, void *argument)
 {
     struct pausing *pausing = argument;
@@ -173,9 +173,9 @@ static bool wait_context(struct gc_context *context, void *argument)
            wait_idle(context, &pausing->deadline, pausing->result);
 }
 
-/* What a context that ended meanwhile had is no longer to be moved. */
-static bool is_done_or_gone(const struct gc_context *context, bool is_done,
-                            struct gc_swap_result *result)
+/* Memory of a context that was destroyed meanwhile need not be moved. */
+static bool is_done_or_destroyed(const struct gc_context *context, bool is_done,
+                                 struct gc_swap_result *result)
 {
     if (is_done || !gc_context_is_gone(context))
         return is_done;
@@ -184,20 +184,20 @@ static bool is_done_or_gone(const struct gc_context *context, bool is_done,
     return true;
 }
 
-static bool move_out(struct gc_context *context, void *argument)
+static bool swap_out(struct gc_context *context, void *argument)
 {
     struct pausing *pausing = argument;
     struct gc_swap_result one;
-    if (is_left_alone(context, pausing->request->tenant))
+    if (is_skipped(context, pausing->request->tenant))
         return true;
     const bool is_done = gc_core_swap_out(context, pausing->request->keeps_content, &one);
     pausing->result->refusal = one.refusal;
     pausing->result->driver_code = one.driver_code;
     pausing->result->moved_bytes += one.moved_bytes;
-    return is_done_or_gone(context, is_done, pausing->result);
+    return is_done_or_destroyed(context, is_done, pausing->result);
 }
 
-static bool move_in(struct gc_context *context, void *argument)
+static bool swap_in(struct gc_context *context, void *argument)
 {
     struct gc_swap_result *result = argument;
     struct gc_swap_result one;
@@ -207,22 +207,22 @@ static bool move_in(struct gc_context *context, void *argument)
     result->refusal = one.refusal;
     result->driver_code = one.driver_code;
     result->moved_bytes += one.moved_bytes;
-    return is_done_or_gone(context, is_done, result);
+    return is_done_or_destroyed(context, is_done, result);
 }
 
-static bool move_in_unless_paused(struct gc_context *context, void *argument)
+static bool swap_in_unless_paused(struct gc_context *context, void *argument)
 {
-    return is_of_paused_tenant(context) || move_in(context, argument);
+    return is_of_paused_tenant(context) || swap_in(context, argument);
 }
 
-static bool bring_back(struct gc_core *core, const struct gc_tenant *tenant,
-                       struct gc_swap_result *result)
+static bool swap_in_scope(struct gc_core *core, const struct gc_tenant *tenant,
+                          struct gc_swap_result *result)
 {
-    return visit_scope(core, tenant, tenant == NULL ? move_in_unless_paused : move_in, result);
+    return visit_scope(core, tenant, tenant == NULL ? swap_in_unless_paused : swap_in, result);
 }
 
-/* What is held though all that can go is away. */
-static uint64_t held_bytes(struct gc_core *core, struct gc_tenant *tenant)
+/* Bytes that are still reserved after the swap. */
+static uint64_t reserved_bytes(struct gc_core *core, struct gc_tenant *tenant)
 {
     struct gc_tenant_figures figures;
     uint64_t bytes = 0;
@@ -235,8 +235,8 @@ static uint64_t held_bytes(struct gc_core *core, struct gc_tenant *tenant)
     return bytes;
 }
 
-/* Waits until nobody is inside. */
-static bool wait_drained(struct gc_core *core, const struct deadline *deadline)
+/* Waits until no thread is inside the gate. */
+static bool drain_gate(struct gc_core *core, const struct deadline *deadline)
 {
     while (!gc_gate_drain(&core->work.gate, DRAIN_SLICE_MS))
         if (is_over(deadline))
@@ -249,7 +249,7 @@ static void set_paused(void *argument, struct gc_tenant *tenant)
     *(bool *)argument |= gc_tenant_is_paused(tenant);
 }
 
-/* As is fit for what is paused now. Who waits looks again. */
+/* Sets the mode for what is paused now. Threads that wait at the gate check it again. */
 static void set_gate(struct gc_core *core)
 {
     bool is_any_paused = false;
@@ -259,7 +259,7 @@ static void set_gate(struct gc_core *core)
                                                           : GC_GATE_OPEN);
 }
 
-static void show(struct gc_core *core, struct gc_tenant *tenant, bool is_paused)
+static void publish_paused(struct gc_core *core, struct gc_tenant *tenant, bool is_paused)
 {
     if (tenant != NULL) {
         gc_tenant_set_paused(tenant, is_paused);
@@ -269,19 +269,19 @@ static void show(struct gc_core *core, struct gc_tenant *tenant, bool is_paused)
     gc_publish_paused(core, is_paused);
 }
 
-/* The gate is closed. True: all of it is away. */
-static bool empty(struct pausing *pausing)
+/* The gate is closed. True: all memory of the scope is swapped out. */
+static bool swap_out_scope(struct pausing *pausing)
 {
     struct gc_core *core = pausing->core;
     const struct gc_tenant *tenant = pausing->request->tenant;
-    if (!wait_drained(core, &pausing->deadline))
-        return refuse(pausing->result, GC_SWAP_BUSY);
+    if (!drain_gate(core, &pausing->deadline))
+        return fail(pausing->result, GC_SWAP_BUSY);
     return check_all(pausing) && visit_scope(core, NULL, wait_context, pausing) &&
-           visit_scope(core, tenant, move_out, pausing);
+           visit_scope(core, tenant, swap_out, pausing);
 }
 
-/* True: it is paused; that is also so where part of it is away and finds no room any more: it is to
- * be resumed when there is. */
+/* True: it is paused. Also true if a part was swapped out and finds no memory to return: the caller
+ * resumes it later. */
 static bool pause_scope(struct pausing *pausing)
 {
     struct gc_core *core = pausing->core;
@@ -290,16 +290,16 @@ static bool pause_scope(struct pausing *pausing)
     if (!check_all(pausing))
         return false;
     gc_gate_set(&core->work.gate, GC_GATE_CLOSED);
-    if (!empty(pausing)) {
+    if (!swap_out_scope(pausing)) {
         const struct gc_swap_result why = *result;
-        if (bring_back(core, tenant, result)) {
+        if (swap_in_scope(core, tenant, result)) {
             *result = why;
             result->moved_bytes = 0;
             return false;
         }
         result->refusal = GC_SWAP_OK;
     }
-    result->stays_bytes = held_bytes(core, tenant);
+    result->stays_bytes = reserved_bytes(core, tenant);
     return true;
 }
 
@@ -308,15 +308,15 @@ static bool begin_pause(struct gc_core *core, const struct gc_pause_request *req
 {
     if (!request->is_vouched &&
         atomic_load_explicit(&core->work.is_conservative, memory_order_relaxed))
-        return refuse(result, GC_SWAP_UNSEEN);
+        return fail(result, GC_SWAP_UNSEEN);
     if (request->tenant == NULL && gc_core_is_paused(core))
-        return refuse(result, GC_SWAP_AGAIN);
+        return fail(result, GC_SWAP_AGAIN);
     return request->tenant == NULL || gc_tenant_begin_pause(request->tenant) == GC_OK ||
-           refuse(result, GC_SWAP_AGAIN);
+           fail(result, GC_SWAP_AGAIN);
 }
 
-static bool pause_it(struct gc_core *core, const struct gc_pause_request *request,
-                     struct gc_swap_result *result)
+static bool pause_alone(struct gc_core *core, const struct gc_pause_request *request,
+                        struct gc_swap_result *result)
 {
     const struct gc_driver *driver = &core->driver;
     struct pausing pausing = {.core = core, .request = request, .result = result};
@@ -326,27 +326,28 @@ static bool pause_it(struct gc_core *core, const struct gc_pause_request *reques
         return false;
     pausing.deadline = (struct deadline){driver, driver->clock_ns(driver->self) +
                                                      request->timeout_ms * UINT64_C(1000000)};
-    /* With the process all of it is away already. */
+    /* A pause of the process has swapped out the tenant's pools, too. */
     const bool is_swapped_out = request->tenant != NULL && gc_core_is_paused(core);
     const bool is_done = is_swapped_out || pause_scope(&pausing);
-    show(core, request->tenant, is_done);
+    publish_paused(core, request->tenant, is_done);
     set_gate(core);
     return is_done;
 }
 
-/* ---- in ---- */
+/* ---- resume ---- */
 
-static bool resume_it(struct gc_core *core, struct gc_tenant *tenant, struct gc_swap_result *result)
+static bool resume_alone(struct gc_core *core, struct gc_tenant *tenant,
+                         struct gc_swap_result *result)
 {
     GC_ASSERT(gc_lock_held_count() == 0);
     *result = (struct gc_swap_result){.refusal = GC_SWAP_OK};
     if (!(tenant == NULL ? gc_core_is_paused(core) : gc_tenant_is_paused(tenant)))
-        return refuse(result, GC_SWAP_AGAIN);
-    /* While the process is paused the tenant's memory comes back with it. */
+        return fail(result, GC_SWAP_AGAIN);
+    /* While the process is paused, its resume swaps the tenant's memory in. */
     const bool is_later = tenant != NULL && gc_core_is_paused(core);
-    if (!is_later && !bring_back(core, tenant, result))
+    if (!is_later && !swap_in_scope(core, tenant, result))
         return false;
-    show(core, tenant, false);
+    publish_paused(core, tenant, false);
     set_gate(core);
     return true;
 }
@@ -368,10 +369,10 @@ static bool end_moving(struct gc_core *core, bool is_done)
 bool gc_core_pause(struct gc_core *core, const struct gc_pause_request *request,
                    struct gc_swap_result *result)
 {
-    return begin_moving(core, result) && end_moving(core, pause_it(core, request, result));
+    return begin_moving(core, result) && end_moving(core, pause_alone(core, request, result));
 }
 
 bool gc_core_resume(struct gc_core *core, struct gc_tenant *tenant, struct gc_swap_result *result)
 {
-    return begin_moving(core, result) && end_moving(core, resume_it(core, tenant, result));
+    return begin_moving(core, result) && end_moving(core, resume_alone(core, tenant, result));
 }

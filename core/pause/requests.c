@@ -1,4 +1,4 @@
-/* Requests to pause and resume that come through the ledger, and what is answered. */
+/* Requests to pause and resume from the ledger, and the texts of their responses. */
 #include "core/device/tenant.h"
 #include "core/group/group.h"
 #include "core/io/text.h"
@@ -9,10 +9,10 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* What a request lets work under way take to finish. */
+/* The deadline for work under way. */
 #define WORK_MS 5000
 
-/* `again`: what it means that it is so already. */
+/* `again`: the text for GC_SWAP_AGAIN. */
 static enum gc_ledger_result format_refusal(const struct gc_swap_result *result, const char *again,
                                             char *text)
 {

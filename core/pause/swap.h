@@ -1,46 +1,45 @@
-/* Physical memory of a context's pool, out of the device and back: its addresses stay, and so do
- * its blocks. What blocks use is copied to host memory, or dropped where the caller says so; what
- * is idle is given back.
+/* Swaps the physical memory of a context's pool out of the device and in again. Addresses and
+ * blocks stay. Pages in use are copied to host memory, or dropped if the caller wants that; idle
+ * pages are released.
  *
- * Swapping out is a change of mappings (arena.h) that lasts until all is back: blocks whose pages
- * are away are freed as ever, but a request that needs pages waits. The program must submit no work
- * meanwhile that uses the memory; the caller sees to that (core/base/gate.h). Captures are held up
- * while pages move, not while they are away.
+ * A swapped pool is under one change of mappings (core/backing/change.h) until all pages are back:
+ * its blocks can be freed, but a request that needs pages waits. The caller ensures that no work
+ * which uses the memory is submitted meanwhile (core/base/gate.h). Captures wait while pages move,
+ * not while they are swapped out.
  *
- * Memory that is not mapped page by page stays where it is: driver allocations, elastic pools. A
- * context that captures, or whose memory others reach, is refused. */
+ * Only mapped memory is swapped; driver allocations and elastic pools stay. The swap fails for a
+ * context that captures, and for memory that other contexts or processes can access. */
 #ifndef GC_SWAP_H
 #define GC_SWAP_H
 
 #include "core/backing/swapped.h"
 #include "core/core.h"
 
-/* Whether a swap would be refused now; GC_SWAP_OK: not for these reasons. No driver call. */
+/* The reason why a swap would fail now; GC_SWAP_OK: none of those known without a driver call. */
 enum gc_swap_refusal gc_swap_check(struct gc_context *context);
 
 /* A short text; static storage. */
 const char *gc_swap_refusal_text(enum gc_swap_refusal refusal);
-/* Takes the physical memory of the context's pool away, its content to host memory if
- * `keeps_content`. No work of the program may be under way that no wait of the context covers, none
- * may be submitted until it is back. True if it did, though pages may stay that the driver did not
- * unmap; else nothing has changed. */
+/* Releases the physical memory of the context's pool, after a copy of its content to host memory if
+ * `keeps_content`. A wait for the context must cover all work of the program, and none may be
+ * submitted until the memory is back. True: done, but pages that the driver did not unmap stay.
+ * False: nothing has changed. */
 bool gc_core_swap_out(struct gc_context *context, bool keeps_content,
                       struct gc_swap_result *result);
-/* And back, at the same addresses. False: it is away as before, or part of it; try again.
- * GC_SWAP_CAPTURES: when the capture is over. */
+/* Swaps it in again, at the same addresses. False: all or part of it is still swapped out; try
+ * again, with GC_SWAP_CAPTURES after the capture. */
 bool gc_core_swap_in(struct gc_context *context, struct gc_swap_result *result);
 bool gc_context_is_swapped(struct gc_context *context);
 
 /* ---- for swap_out.c and swap_in.c ---- */
 
-/* The context in which contents are copied: of memory of the device, one of the device. */
+/* The context in which contents are copied. For the device's own pool: any of the device. */
 struct gc_context *gc_swap_worker(struct gc_context *context);
-/* The address of its slot. */
+/* The address of the slot. */
 uint64_t gc_swap_address(const struct gc_pool *pool, const struct gc_swapped_slot *swapped);
 /* The end of the run of neighbours that starts at `i`. */
 uint64_t gc_swap_run_end(const struct gc_swap *swap, uint64_t i);
-/* The page is the slot's again. One that is not in use after all, or whose block was freed
- * meanwhile, is idle. */
+/* Returns the page to the slot. It becomes idle if no block uses the slot any more. */
 void gc_swap_commit_page_locked(struct gc_pool *pool, struct gc_slot *slot, struct gc_page *page);
 
 #endif

@@ -1,5 +1,5 @@
-/* In: reserve, create, map, copy back, an arena at a time. Every step may fail; what has come so
- * far is then told from the slots. */
+/* Swap-in: charge, create, map, copy back, one arena at a time. Every step may fail; the slots then
+ * record which pages are back. */
 #include "core/backing/map.h"
 #include "core/backing/peers.h"
 #include "core/backing/segment.h"
@@ -13,8 +13,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* GC_SWAP_OK: the caller is the one who swaps in, and captures wait. GC_SWAP_AGAIN: there is
- * nothing, or another one is at it. */
+/* GC_SWAP_OK: the calling thread swaps in, and captures wait. GC_SWAP_AGAIN: nothing is swapped
+ * out, or another thread swaps it in. */
 static enum gc_swap_refusal acquire_locked(struct gc_context *context, struct gc_swap **swap)
 {
     *swap = context->pool.pages.swap;
@@ -35,7 +35,7 @@ static enum gc_swap_refusal acquire(struct gc_context *context, struct gc_swap *
     return refusal;
 }
 
-/* Slots whose blocks were freed meanwhile need nothing. */
+/* Drops slots whose blocks were freed meanwhile. */
 static void drop_unused(struct gc_swap *swap)
 {
     struct gc_pool *pool = &swap->change.context->pool;
@@ -73,14 +73,14 @@ static int restore(const struct gc_swap *swap, uint64_t first, uint64_t end)
     return code;
 }
 
-/* Pages and slots say what came of it: a slot that still has no page is away as before. */
+/* Records the result in pages and slots. A slot without a page stays swapped out. */
 static void commit(const struct gc_swap *swap, struct gc_map_op *map_op, uint64_t first,
                    uint64_t end, bool is_done)
 {
     struct gc_pool *pool = map_op->pool;
     gc_pool_acquire_plain(pool);
     gc_map_commit_locked(map_op, is_done);
-    const uint64_t before = pool->pages.idle_count; /* what that made idle it has told */
+    const uint64_t before = pool->pages.idle_count; /* gc_map_commit_locked published its own */
     for (uint64_t i = first; i < end; i++) {
         struct gc_slot *slot = swap->list[i].slot;
         if (is_done) {
@@ -94,9 +94,9 @@ static void commit(const struct gc_swap *swap, struct gc_map_op *map_op, uint64_
     gc_pool_release(pool);
 }
 
-/* The slots [first, end) of the list, all of one arena. */
-static enum gc_status bring(struct gc_swap *swap, uint64_t first, uint64_t end,
-                            struct gc_swap_result *result)
+/* Swaps in the slots [first, end) of the list, all of one arena. */
+static enum gc_status swap_in_range(struct gc_swap *swap, uint64_t first, uint64_t end,
+                                    struct gc_swap_result *result)
 {
     struct gc_context *context = swap->change.context;
     const uint64_t page_bytes = context->pool.pages.page_bytes;
@@ -142,14 +142,14 @@ static uint64_t arena_end(const struct gc_swap *swap)
     return end;
 }
 
-/* Arena by arena: what has come needs not come again. */
-static enum gc_status bring_all(struct gc_swap *swap, struct gc_swap_result *result)
+/* Arena by arena: an arena that is back leaves the list. */
+static enum gc_status swap_in_all(struct gc_swap *swap, struct gc_swap_result *result)
 {
     enum gc_status status = GC_OK;
     drop_unused(swap);
     while (status == GC_OK && swap->count > 0) {
         const uint64_t end = arena_end(swap);
-        status = bring(swap, 0, end, result);
+        status = swap_in_range(swap, 0, end, result);
         if (status != GC_OK)
             break;
         swap->count -= end;
@@ -158,7 +158,7 @@ static enum gc_status bring_all(struct gc_swap *swap, struct gc_swap_result *res
     return status;
 }
 
-/* The change goes on, with what is still away; or ends. */
+/* Ends the change if all is back; otherwise it goes on with the rest. */
 static void end_swap_in(struct gc_swap *swap, bool is_over)
 {
     struct gc_context *context = swap->change.context;
@@ -176,21 +176,21 @@ static void end_swap_in(struct gc_swap *swap, bool is_over)
         gc_swapped_free(context, swap);
 }
 
-/* What there must be room for before the next attempt. */
+/* Memory to reclaim before the next attempt. */
 struct missing {
     uint64_t bytes;
     struct gc_segment_failure refusal; /* of all attempts so far */
 };
 
-static enum gc_swap_refusal come(struct gc_context *context, struct missing *missing,
-                                 struct gc_swap_result *result)
+static enum gc_swap_refusal try_swap_in(struct gc_context *context, struct missing *missing,
+                                        struct gc_swap_result *result)
 {
     struct gc_swap *swap;
     const enum gc_swap_refusal refusal = acquire(context, &swap);
     if (refusal != GC_SWAP_OK)
         return refusal;
     swap->refusal = missing->refusal;
-    const enum gc_status status = bring_all(swap, result);
+    const enum gc_status status = swap_in_all(swap, result);
     if (status == GC_OK)
         gc_peers_grant_rest(&swap->change);
     missing->bytes = arena_end(swap) * context->pool.pages.page_bytes;
@@ -203,26 +203,26 @@ static enum gc_swap_refusal come(struct gc_context *context, struct missing *mis
     return status == GC_OK ? GC_SWAP_OK : GC_SWAP_DRIVER;
 }
 
-/* What this process can do itself, then what others of its group can. Not while the pages come: who
- * ends the context waits for that, and room may be what it has in hand. */
-static bool reclaim_memory(struct gc_reclaim *reclaim, struct gc_borrow *room,
+/* Reclaims in this process, then borrows from its group. Not during an attempt: a thread that tears
+ * the context down waits for the attempt, and may itself hold the memory that is needed. */
+static bool reclaim_memory(struct gc_reclaim *reclaim, struct gc_borrow *borrow,
                            const struct missing *missing)
 {
     const struct gc_charge_failure *charge_failure = &missing->refusal.charge_failure;
     return gc_reclaim_step(reclaim, missing->bytes, charge_failure) ||
            (!charge_failure->is_quota_short &&
-            gc_borrow_step(reclaim->device, missing->bytes, room));
+            gc_borrow_step(reclaim->device, missing->bytes, borrow));
 }
 
 bool gc_core_swap_in(struct gc_context *context, struct gc_swap_result *result)
 {
     struct gc_reclaim reclaim;
-    struct gc_borrow room = {0};
+    struct gc_borrow borrow = {0};
     struct missing missing = {0};
     *result = (struct gc_swap_result){.refusal = GC_SWAP_OK};
     gc_reclaim_begin(&reclaim, context->device, context->quota, &context->pool);
     do
-        result->refusal = come(context, &missing, result);
-    while (result->refusal == GC_SWAP_FULL && reclaim_memory(&reclaim, &room, &missing));
+        result->refusal = try_swap_in(context, &missing, result);
+    while (result->refusal == GC_SWAP_FULL && reclaim_memory(&reclaim, &borrow, &missing));
     return result->refusal == GC_SWAP_OK;
 }

@@ -1,6 +1,5 @@
-/* What may go, and out: choose what is used, wait for the context's work, copy, unmap, release.
- * Every step may fail; what has gone so far is then told from the slots. The way back: swap_in.c.
- */
+/* Swap-out: check, choose the pages in use, wait for the context's work, copy, unmap, release.
+ * Every step may fail; the slots then record which pages are swapped out. */
 #include "core/backing/unmap.h"
 #include "core/base/assert.h"
 #include "core/device/registry.h"
@@ -10,8 +9,8 @@
 
 #include <stddef.h>
 
-/* Of the host memory that is available, copies may take this share. */
-#define HOST_SHARE_PERCENT 90
+/* Copies may take this much of the available host memory. */
+#define HOST_MAX_PERCENT 90
 
 const char *gc_swap_refusal_text(enum gc_swap_refusal refusal)
 {
@@ -22,11 +21,11 @@ const char *gc_swap_refusal_text(enum gc_swap_refusal refusal)
         [GC_SWAP_PEERS] = "other devices or contexts have access to the memory",
         [GC_SWAP_EXPORTED] = "other processes or devices may have the memory open",
         [GC_SWAP_NOT_MAPPED] = "the memory is not mapped page by page (backend `driver`)",
-        [GC_SWAP_HOST] = "no host memory for a copy",
-        [GC_SWAP_FULL] = "no room for it on the device, or within a limit",
-        [GC_SWAP_BUSY] = "work under way did not end in time",
+        [GC_SWAP_HOST] = "not enough host memory for the copy",
+        [GC_SWAP_FULL] = "not enough free memory on the device, or within a limit",
+        [GC_SWAP_BUSY] = "work under way did not complete in time",
         [GC_SWAP_UNSEEN] = "work may be submitted that the library does not see",
-        [GC_SWAP_DRIVER] = "the driver refused",
+        [GC_SWAP_DRIVER] = "a driver call failed",
     };
     return (unsigned)refusal < GC_SWAP_REFUSAL_COUNT ? texts[refusal] : "?";
 }
@@ -39,12 +38,12 @@ bool gc_context_is_swapped(struct gc_context *context)
     return is_swapped;
 }
 
-/* ---- may it go? ---- */
+/* ---- checks ---- */
 
 static bool has_peers_locked(const struct gc_context *context)
 {
     bool has_peers = context->is_crowded;
-    /* Contexts of one device are held up and waited for together, whatever they share. */
+    /* A pause waits for all contexts of a device, so those may access the device's own pool. */
     for (uint32_t i = 0; i < context->peer_count; i++)
         has_peers |= !gc_context_is_dropped(context->peers[i]) &&
                      (!context->is_device || context->peers[i]->device != context->device);
@@ -81,18 +80,18 @@ enum gc_swap_refusal gc_swap_check(struct gc_context *context)
     return refusal;
 }
 
-/* ---- out ---- */
+/* ---- swap-out ---- */
 
-static struct gc_swap *create_swap(struct gc_context *context, uint64_t room)
+static struct gc_swap *create_swap(struct gc_context *context, uint64_t slots)
 {
-    const uint64_t bytes = sizeof(struct gc_swap) + room * sizeof(struct gc_swapped_slot);
+    const uint64_t bytes = sizeof(struct gc_swap) + slots * sizeof(struct gc_swapped_slot);
     struct gc_swap *swap = gc_host_mem_map(&context->core->host, bytes);
     if (swap != NULL)
         swap->host_bytes = bytes;
     return swap;
 }
 
-/* All slots in use and their pages are on their way out. */
+/* Adds all slots in use to the swap and their pages to the purge list. */
 static void choose_arena_locked(struct gc_swap *swap, struct gc_arena *arena,
                                 struct gc_purge_list *purge)
 {
@@ -154,7 +153,7 @@ static enum gc_swap_refusal save(struct gc_swap *swap, struct gc_swap_result *re
     swap->copy_bytes = swap->count * page_bytes;
     if (swap->count == 0)
         return GC_SWAP_OK;
-    if (swap->copy_bytes > gc_meminfo_available_bytes() / 100 * HOST_SHARE_PERCENT)
+    if (swap->copy_bytes > gc_meminfo_available_bytes() / 100 * HOST_MAX_PERCENT)
         return GC_SWAP_HOST;
     swap->copy = gc_host_mem_map(&context->core->host, swap->copy_bytes);
     if (swap->copy == NULL)
@@ -178,8 +177,8 @@ void gc_swap_commit_page_locked(struct gc_pool *pool, struct gc_slot *slot, stru
         gc_pages_make_idle_locked(pool, page);
 }
 
-/* Pages that stay are their slots' own again, and leave the list. */
-static void reclaim_locked(const struct gc_swap *swap, struct gc_purge_list *purge)
+/* Returns pages that stay to their slots and takes them off the purge list. */
+static void return_pages_locked(const struct gc_swap *swap, struct gc_purge_list *purge)
 {
     const struct gc_pages *pages = &swap->change.context->pool.pages;
     struct gc_page **link = &purge->first;
@@ -196,14 +195,14 @@ static void reclaim_locked(const struct gc_swap *swap, struct gc_purge_list *pur
     }
 }
 
-/* Takes the slots whose pages could not be unmapped there off the list. */
-static void keep_refused(struct gc_swap *swap, struct gc_purge_list *purge)
+/* Takes slots whose pages are still mapped off the swap's list. */
+static void drop_mapped(struct gc_swap *swap, struct gc_purge_list *purge)
 {
     struct gc_pool *pool = &swap->change.context->pool;
     uint64_t kept = 0;
     gc_pool_acquire_plain(pool);
     const uint64_t before = pool->pages.idle_count;
-    reclaim_locked(swap, purge);
+    return_pages_locked(swap, purge);
     for (uint64_t i = 0; i < swap->count; i++) {
         struct gc_slot *slot = swap->list[i].slot;
         if (slot->stage == GC_SLOT_UNMAPPED) {
@@ -219,7 +218,7 @@ static void keep_refused(struct gc_swap *swap, struct gc_purge_list *purge)
     gc_pool_release(pool);
 }
 
-/* What the driver let go of is released; what it did not is idle. */
+/* Releases the unmapped pages. Those that the driver does not release become idle. */
 static uint64_t release(struct gc_swap *swap, struct gc_purge_list *purge)
 {
     struct gc_pool *pool = &swap->change.context->pool;
@@ -236,14 +235,14 @@ static uint64_t release(struct gc_swap *swap, struct gc_purge_list *purge)
     return count * pool->pages.page_bytes;
 }
 
-/* Nothing was unmapped: all is as it was. */
+/* Undoes `choose`: nothing was unmapped. */
 static void undo(struct gc_swap *swap, struct gc_purge_list *purge)
 {
-    keep_refused(swap, purge);
+    drop_mapped(swap, purge);
     GC_ASSERT(purge->first == NULL && swap->count == 0);
 }
 
-static enum gc_swap_refusal move_out(struct gc_swap *swap, bool keeps_content,
+static enum gc_swap_refusal swap_out(struct gc_swap *swap, bool keeps_content,
                                      struct gc_swap_result *result)
 {
     struct gc_context *context = swap->change.context;
@@ -260,37 +259,37 @@ static enum gc_swap_refusal move_out(struct gc_swap *swap, bool keeps_content,
         return refusal;
     }
     gc_unmap_pages(&purge);
-    keep_refused(swap, &purge);
+    drop_mapped(swap, &purge);
     result->moved_bytes += release(swap, &purge);
     return GC_SWAP_OK;
 }
 
-static bool refuse(struct gc_swap_result *result, enum gc_swap_refusal refusal)
+static bool fail(struct gc_swap_result *result, enum gc_swap_refusal refusal)
 {
     result->refusal = refusal;
     return false;
 }
 
-/* A change is begun, and is the swap's from now on if it succeeds. */
+/* Swaps out under a change that has begun; on success the change belongs to the swap. */
 static enum gc_swap_refusal swap_out_changing(struct gc_change *change, bool keeps_content,
                                               struct gc_swap_result *result)
 {
     struct gc_context *context = change->context;
     struct gc_pool *pool = &context->pool;
-    /* Only the change's holder makes pages. */
+    /* Only the thread that holds the change creates pages: their count is stable. */
     struct gc_swap *swap = create_swap(context, pool->pages.count);
     if (swap == NULL)
         return GC_SWAP_HOST;
     swap->change = *change;
     swap->change.set = (struct gc_wait_set){.count = 0}; /* the caller's */
-    const enum gc_swap_refusal refusal = move_out(swap, keeps_content, result);
+    const enum gc_swap_refusal refusal = swap_out(swap, keeps_content, result);
     if (refusal != GC_SWAP_OK) {
         gc_swapped_free(context, swap);
         return refusal;
     }
     gc_pool_acquire_plain(pool);
     pool->pages.swap = swap;
-    pthread_cond_broadcast(&pool->pages.changed); /* who does not wait for a swap goes on */
+    pthread_cond_broadcast(&pool->pages.changed); /* requests that need no page go on */
     gc_pool_release(pool);
     gc_context_wait_end(&change->set);
     return GC_SWAP_OK;
@@ -302,14 +301,14 @@ bool gc_core_swap_out(struct gc_context *context, bool keeps_content, struct gc_
     *result = (struct gc_swap_result){.refusal = gc_swap_check(context)};
     if (result->refusal != GC_SWAP_OK)
         return false;
-    /* What threads keep for themselves is used until it is in the pool. */
+    /* Blocks in thread caches count as used until they are in the pool. */
     (void)gc_reclaim_collect(context->device, context->quota, GC_RECLAIM_WAIT_NS);
     (void)gc_release_idle(context->device, context->quota, 0, UINT64_MAX);
     const enum gc_status status = gc_change_begin(context, &change);
     if (status == GC_DRIVER)
-        return refuse(result, GC_SWAP_CAPTURES);
+        return fail(result, GC_SWAP_CAPTURES);
     if (status != GC_OK)
-        return refuse(result, GC_SWAP_AGAIN);
+        return fail(result, GC_SWAP_AGAIN);
     result->refusal = swap_out_changing(&change, keeps_content, result);
     if (result->refusal != GC_SWAP_OK)
         gc_change_end(&change);

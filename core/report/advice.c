@@ -1,4 +1,4 @@
-/* What the figures ask to be done: a sentence each, in the order of what hurts most. */
+/* Advice from the figures: a sentence each, the most urgent first. */
 #include "core/base/bits.h"
 #include "core/device/tenant.h"
 #include "core/io/text.h"
@@ -8,14 +8,15 @@
 #include <string.h>
 
 #define SENTENCE_BYTES 400
-/* Room that a peak needs beyond what is live: rounding to pages, and holes where memory is not
- * mapped. In hundredths; docs/report.md says where they are from. */
+/* Memory that a peak needs beyond live blocks: rounding to pages, and fragmentation where memory is
+ * not mapped. In percent; docs/report.md has their derivation. */
 #define SLACK_MAPPED 5
 #define SLACK_SEGMENTS 25
 #define SLACK_MAPPED_BYTES (UINT64_C(32) << 20) /* at least */
 #define SLACK_SEGMENTS_BYTES (UINT64_C(64) << 20)
 #define FRAGMENTED_BYTES_MIN (UINT64_C(64) << 20)
-#define LESS_SHARE 8 /* an eighth of what was held, and so many bytes, are worth a word */
+/* A saving of one in so many reserved bytes, and of so many bytes, is worth a sentence. */
+#define LESS_FRACTION 8
 #define LESS_BYTES_MIN (UINT64_C(16) << 20)
 #define WAIT_NS_MIN 10000
 
@@ -68,7 +69,7 @@ static void add_device(struct sentence *sentence, const struct gc_device_snapsho
     add_number(sentence, (uint64_t)device->info.ordinal);
 }
 
-static void give(const struct advising *advising, struct sentence *sentence)
+static void emit(const struct advising *advising, struct sentence *sentence)
 {
     advising->visit(advising->argument, sentence->text);
     sentence->used = 0;
@@ -76,7 +77,7 @@ static void give(const struct advising *advising, struct sentence *sentence)
 
 /* ---- sentences ---- */
 
-/* Up to a tenth of its unit. */
+/* Rounded up to a tenth of its unit. */
 static uint64_t rounded_up(uint64_t bytes)
 {
     unsigned shift = 0;
@@ -89,7 +90,7 @@ static uint64_t rounded_up(uint64_t bytes)
     return rounded / step * step;
 }
 
-/* What the pools held at the end: the rest of what is reserved is direct memory. */
+/* Memory of the pools at exit: reserved memory without direct memory. */
 static uint64_t pooled_at_exit(const struct gc_device_snapshot *device)
 {
     uint64_t pooled = device->reserved.current;
@@ -101,22 +102,22 @@ static uint64_t pooled_at_exit(const struct gc_device_snapshot *device)
     return pooled;
 }
 
-/* A limit that the peak would have kept to. What the pools do not account for of the most that was
- * held, such as contexts, modules and graphs, is taken to be needed. */
+/* A limit that would have sufficed. Assumes that the part of the peak outside the pools, such as
+ * contexts, modules and graphs, is needed. */
 static uint64_t fitting_limit(const struct gc_device_snapshot *device)
 {
     const uint64_t pooled = gc_min_u64(pooled_at_exit(device), device->reserved.peak);
     const uint64_t others = gc_max_u64(device->context.peak, device->reserved.peak - pooled);
-    const unsigned share = device->is_mapped ? SLACK_MAPPED : SLACK_SEGMENTS;
+    const unsigned percent = device->is_mapped ? SLACK_MAPPED : SLACK_SEGMENTS;
     const uint64_t least = device->is_mapped ? SLACK_MAPPED_BYTES : SLACK_SEGMENTS_BYTES;
-    const uint64_t slack = gc_max_u64(device->allocated.peak / 100 * share, least);
+    const uint64_t slack = gc_max_u64(device->allocated.peak / 100 * percent, least);
     const unsigned __int128 wanted = (unsigned __int128)device->allocated.peak + slack + others;
     if (wanted > UINT64_MAX / 2)
         return UINT64_MAX / 2;
     return rounded_up((uint64_t)wanted);
 }
 
-/* Requests that a tenant's own limit may have refused: how many of the device's. */
+/* Requests that may have failed at a tenant's own limit. Returns their count. */
 static uint64_t advise_tenants(const struct advising *advising,
                                const struct gc_device_snapshot *device)
 {
@@ -131,11 +132,11 @@ static uint64_t advise_tenants(const struct advising *advising,
         add_count(&sentence, tenant->oom_count, " request", " requests");
         add(&sentence, " of tenant ");
         add(&sentence, gc_text_printable(tenant->name, strlen(tenant->name), name, sizeof(name)));
-        add(&sentence, " found no room");
+        add(&sentence, " ran out of memory");
         add_device(&sentence, device);
         add(&sentence, ": its limit is ");
         add_size(&sentence, tenant->limit_bytes);
-        give(advising, &sentence);
+        emit(advising, &sentence);
     }
     return count;
 }
@@ -148,30 +149,30 @@ static void advise_failures(const struct advising *advising,
     if (device->oom_count <= of_tenants)
         return;
     add_count(&sentence, device->oom_count - of_tenants, " request", " requests");
-    add(&sentence, " found no room");
+    add(&sentence, " ran out of memory");
     add_device(&sentence, device);
     if (device->limit_bytes != UINT64_MAX) {
         add(&sentence, ": raise GPUCACHE_LIMIT above ");
         add_size(&sentence, device->limit_bytes);
-        add(&sentence, ", or ask for less");
+        add(&sentence, ", or request less");
     } else if (device->group_limit_bytes != UINT64_MAX) {
-        add(&sentence, ": its group is held to ");
+        add(&sentence, ": the limit of its group is ");
         add_size(&sentence, device->group_limit_bytes);
-        add(&sentence, "; `gpucache limit` raises that, GPUCACHE_WAIT lets them wait");
+        add(&sentence, "; raise it with `gpucache limit`, or let requests wait with GPUCACHE_WAIT");
     } else {
         add(&sentence, ": the program held at most ");
         add_size(&sentence, device->reserved.peak);
         add(&sentence, " of ");
         add_size(&sentence, device->info.total_bytes);
-        add(&sentence, "; too much was asked for, or other programs hold the rest");
+        add(&sentence, "; the program requested too much, or other programs use the rest");
     }
-    give(advising, &sentence);
+    emit(advising, &sentence);
 }
 
-/* Whether it is worth a word that less would do. */
+/* Whether a lower limit would have saved enough memory to mention. */
 static bool could_be_less(const struct gc_device_snapshot *device, uint64_t fitting)
 {
-    const uint64_t least = gc_max_u64(device->reserved.peak / LESS_SHARE, LESS_BYTES_MIN);
+    const uint64_t least = gc_max_u64(device->reserved.peak / LESS_FRACTION, LESS_BYTES_MIN);
     return device->oom_count == 0 && device->allocated.peak > 0 && least <= device->reserved.peak &&
            fitting <= device->reserved.peak - least;
 }
@@ -182,10 +183,10 @@ static void add_fitting(struct sentence *sentence, const struct gc_device_snapsh
     add(sentence, "; the peak would fit in about ");
     add_size(sentence, fitting);
     if (device->context.peak == 0)
-        add(sentence, " and what the context takes");
+        add(sentence, " plus the context");
 }
 
-/* The limit was met and held: how often, and what would have done. */
+/* How often the limit was reached, and a limit that would have sufficed. */
 static void advise_limit(const struct advising *advising, const struct gc_device_snapshot *device)
 {
     struct sentence sentence = {.used = 0};
@@ -196,12 +197,12 @@ static void advise_limit(const struct advising *advising, const struct gc_device
         add(&sentence, is_limited ? "the limit was reached " : "the device was full ");
         add_count(&sentence, device->retry_count, " time", " times");
         add_device(&sentence, device);
-        add(&sentence, "; idle cache was trimmed");
+        add(&sentence, "; idle memory was released");
         if (device->oom_count == 0 && device->allocated.peak > 0 && fitting < device->reserved.peak)
             add_fitting(&sentence, device, fitting);
     } else if (could_be_less(device, fitting)) {
         add_size(&sentence, device->reserved.peak);
-        add(&sentence, " were held");
+        add(&sentence, " were reserved");
         add_device(&sentence, device);
         add(&sentence, ", of which ");
         add_size(&sentence, device->allocated.peak);
@@ -209,10 +210,10 @@ static void advise_limit(const struct advising *advising, const struct gc_device
         add_fitting(&sentence, device, fitting);
     }
     if (sentence.used > 0)
-        give(advising, &sentence);
+        emit(advising, &sentence);
 }
 
-/* More than one in ten of its allocations went elsewhere. */
+/* More than one in ten allocations did not follow the plan. */
 static void advise_plan(const struct advising *advising, const struct gc_device_snapshot *device)
 {
     const struct gc_follow_figures *plan = &device->plan;
@@ -237,8 +238,8 @@ static void advise_plan(const struct advising *advising, const struct gc_device_
     add_device(&sentence, device);
     add(&sentence, ", most of them: ");
     add(&sentence, why);
-    add(&sentence, "; GPUCACHE_TRACE and gpucache plan make a plan of this run");
-    give(advising, &sentence);
+    add(&sentence, "; make a plan of this run with GPUCACHE_TRACE and gpucache plan");
+    emit(advising, &sentence);
 }
 
 static bool is_set(const struct gc_report_facts *facts, const char *name)
@@ -250,7 +251,7 @@ static bool is_set(const struct gc_report_facts *facts, const char *name)
     return false;
 }
 
-/* Frees that wait, where nothing but the setting asks them to. */
+/* Frees that wait only because of GPUCACHE_REUSE=sync. */
 static void advise_waits(const struct advising *advising)
 {
     const struct gc_report_facts *facts = &advising->report->facts;
@@ -260,10 +261,10 @@ static void advise_waits(const struct advising *advising)
     if (facts->reuse == NULL || strcmp(facts->reuse, "sync") != 0 ||
         is_set(facts, "GPUCACHE_DEBUG") || frees->count == 0 || frees->p50 < WAIT_NS_MIN)
         return;
-    add(&sentence, "frees wait for the device (GPUCACHE_REUSE=sync), half of them for more than ");
+    add(&sentence, "frees wait for the device (GPUCACHE_REUSE=sync), p50 ");
     add(&sentence, gc_text_span(frees->p50, span));
-    add(&sentence, "; fence, the default, waits for none");
-    give(advising, &sentence);
+    add(&sentence, "; GPUCACHE_REUSE=fence, the default, does not wait");
+    emit(advising, &sentence);
 }
 
 static void advise_fragmentation(const struct advising *advising,
@@ -276,10 +277,10 @@ static void advise_fragmentation(const struct advising *advising,
     add_size(&sentence, device->free_bytes);
     add(&sentence, " are free in the cache");
     add_device(&sentence, device);
-    add(&sentence, ", the largest hole ");
+    add(&sentence, ", the largest free block ");
     add_size(&sentence, device->largest_free_bytes);
-    add(&sentence, ": GPUCACHE_BACKEND=vmm makes one of them, where the device can");
-    give(advising, &sentence);
+    add(&sentence, ": GPUCACHE_BACKEND=vmm avoids that on devices that support it");
+    emit(advising, &sentence);
 }
 
 static void advise_misuse(const struct advising *advising, const struct gc_device_snapshot *device)
@@ -287,14 +288,14 @@ static void advise_misuse(const struct advising *advising, const struct gc_devic
     struct sentence sentence = {.used = 0};
     if (device->invalid_free_count > 0) {
         add_count(&sentence, device->invalid_free_count, " free", " frees");
-        add(&sentence, " of what was no live allocation: freed twice, or a wrong address; "
-                       "GPUCACHE_DEBUG=uaf finds out");
-        give(advising, &sentence);
+        add(&sentence, " of addresses without a live allocation: a double free or a wrong "
+                       "address; GPUCACHE_DEBUG=uaf reports which");
+        emit(advising, &sentence);
     }
     if (device->misuse_count > 0) {
         add_count(&sentence, device->misuse_count, " write", " writes");
         add(&sentence, " to freed memory or past an end: the log on stderr names the blocks");
-        give(advising, &sentence);
+        emit(advising, &sentence);
     }
 }
 
@@ -327,8 +328,8 @@ static void advise_leaks(const struct advising *advising, uint32_t index)
     add(&sentence, " never freed");
     add_device(&sentence, device);
     if (!has_stacks(advising->report, index) && is_first_with_leaks(advising->report, index))
-        add(&sentence, "; GPUCACHE_STACKS=leaks shows where such come from");
-    give(advising, &sentence);
+        add(&sentence, "; GPUCACHE_STACKS=leaks shows their call stacks");
+    emit(advising, &sentence);
 }
 
 static void advise_stacks(const struct advising *advising)
@@ -338,8 +339,9 @@ static void advise_stacks(const struct advising *advising)
     if (lost == 0)
         return;
     add_count(&sentence, lost, " allocation has", " allocations have");
-    add(&sentence, " no call stack: the room for stacks was full, or none could be taken");
-    give(advising, &sentence);
+    add(&sentence,
+        " no call stack: the table of stacks was full, or the stack could not be captured");
+    emit(advising, &sentence);
 }
 
 void gc_report_advise(const struct gc_report *report, gc_advice_visit *visit, void *argument)

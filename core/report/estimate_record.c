@@ -1,5 +1,5 @@
-/* The estimate beside what really happened: what was held at most, and the error. Contexts are left
- * out on both sides of it: what they take is not the model's, and cannot be measured everywhere. */
+/* The estimate beside the measured peak, and the error. Both exclude contexts: those are not the
+ * model's memory and cannot be measured everywhere. */
 #include "core/report/estimate_record.h"
 #include "core/base/bits.h"
 #include "core/io/text.h"
@@ -9,7 +9,7 @@
 
 #define MODEL_COLUMNS 62
 
-/* Estimated and held, both without contexts. */
+/* Estimated and measured peak, both without contexts. */
 struct comparison {
     uint64_t estimated_bytes;
     uint64_t measured_bytes;
@@ -38,7 +38,7 @@ static const struct gc_device_snapshot *find_device(const struct gc_report *repo
 
 /* ---- JSON ---- */
 
-/* Thousandths that the estimate is above what was measured. */
+/* How far the estimate is above the measured peak, in thousandths of that. */
 static int64_t error_thousandths(const struct comparison *sides)
 {
     const bool is_over = sides->estimated_bytes >= sides->measured_bytes;
@@ -169,10 +169,10 @@ static void write_warnings(struct gc_writer *out, const struct gc_notes *notes)
     char text[GC_NOTE_BYTES];
     if (notes == NULL || notes->count == 0)
         return;
-    gc_out_print(out, "   to know    %s",
+    gc_out_print(out, "   notes      %s",
                  gc_text_printable(notes->texts[0], strlen(notes->texts[0]), text, MODEL_COLUMNS));
     if (notes->count > 1)
-        gc_out_print(out, "\n              and %lu more: gpucache estimate tells all",
+        gc_out_print(out, "\n              and %lu more: gpucache estimate lists all",
                      (uint64_t)notes->count + notes->lost - 1);
     gc_writer_char(out, '\n');
 }

@@ -1,5 +1,5 @@
-/* The estimate of a model's memory as the report shows it: its parts, its notes, one record. The
- * estimator fills the record; the report writes it beside the figures that were measured. */
+/* The estimate of a model's memory for the report: sizes, notes, devices. The estimator fills the
+ * record; the report writes it beside the measured figures. */
 #ifndef GC_ESTIMATE_RECORD_H
 #define GC_ESTIMATE_RECORD_H
 
@@ -20,7 +20,7 @@ struct gc_report;
 /* Short remarks for people: facts of the model that are unknown, values that were assumed. */
 struct gc_notes {
     uint32_t count; /* of texts */
-    uint32_t lost;  /* remarks that had no room */
+    uint32_t lost;  /* remarks beyond GC_NOTES_MAX */
     char texts[GC_NOTES_MAX][GC_NOTE_BYTES];
 };
 
@@ -45,9 +45,9 @@ struct gc_report_estimate {
     const struct gc_notes *notes;
 };
 
-/* The keys "estimate" and "gate"; both null where none was made. */
+/* The keys "estimate" and "gate"; both null without an estimate. */
 void gc_report_estimate_json(struct gc_json *json, const struct gc_report *report);
-/* Nothing where none was made. 80 columns. */
+/* Writes nothing without an estimate. 80 columns. */
 void gc_report_estimate_text(struct gc_writer *out, const struct gc_report *report);
 
 #endif

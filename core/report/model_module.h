@@ -1,5 +1,5 @@
-/* The module that reads models, libgpucache-model.so, as the preloaded library and the tool see it:
- * where it lies, how its build is compared, which calls it answers.
+/* The module that reads models, libgpucache-model.so, for the preloaded library and the tool: its
+ * path, its build key, its calls.
  *
  * The module has copies of its own of the lower rooms' code and shares no variable with the
  * library. Everything that crosses is an argument: the options, the devices, a log, the record for
@@ -32,11 +32,12 @@ struct gc_admission_device {
 };
 
 struct gc_admission_devices {
-    uint32_t count; /* may be less than the model is split over: that does not fit */
+    uint32_t count; /* fewer than the model is split over: it does not fit */
     struct gc_admission_device items[GC_ESTIMATE_DEVICE_MAX];
 };
 
-/* Tells two builds apart. Its layout never changes: it is compared before anything else is read. */
+/* Distinguishes two builds. Its layout never changes: it is compared before anything else is read.
+ */
 struct gc_model_module_key {
     char version[32];
     uint32_t options_bytes; /* sizes of the structs that cross */

@@ -1,4 +1,5 @@
-/* Where the report goes, and how it gets there whole. */
+/* Collects the report and writes it to its destination: a file is written beside its path and
+ * renamed, so it appears whole or not at all. */
 #define _GNU_SOURCE
 #include "core/report/report.h"
 #include "core/io/text.h"
@@ -14,7 +15,7 @@
 
 #define PATH_BYTES 4096
 
-/* ---- to its place ---- */
+/* ---- the destination ---- */
 
 static enum gc_status write_format(const struct gc_report *report, const char *path, int fd)
 {
@@ -27,7 +28,7 @@ static enum gc_status write_format(const struct gc_report *report, const char *p
     return gc_report_write_text(report, fd);
 }
 
-/* A device or a fifo takes the report as it comes. */
+/* A device or a fifo: written directly. */
 static enum gc_status write_in_place(const struct gc_report *report, const char *path)
 {
     const int fd =
@@ -143,14 +144,14 @@ static void collect(void *argument, const struct gc_leak *leak)
         collector->leaks[collector->count++] = *leak;
 }
 
-/* Leaks of all devices: the lists' heads, then room for each list, in one mapping. */
+/* Leaks of all devices, in one mapping: the heads of the lists, then the lists. */
 static enum gc_status collect_leaks(struct gc_core *core, const struct gc_snapshot *snapshot,
                                     void *memory)
 {
     struct gc_report_leaks *heads = memory;
-    struct gc_leak *room = (struct gc_leak *)(heads + snapshot->device_count);
+    struct gc_leak *entries = (struct gc_leak *)(heads + snapshot->device_count);
     for (uint32_t i = 0; i < snapshot->device_count; i++) {
-        struct collector collector = {.leaks = room + (size_t)i * GC_REPORT_LEAK_MAX};
+        struct collector collector = {.leaks = entries + (size_t)i * GC_REPORT_LEAK_MAX};
         struct gc_device *device = gc_core_find_device(core, snapshot->devices[i].info.ordinal);
         if (device == NULL)
             continue;
@@ -173,9 +174,9 @@ static void collect_sites(struct gc_stack_table *stacks, const struct gc_snapsho
                           void *memory)
 {
     struct gc_report_sites *heads = memory;
-    struct gc_stack_site *room = (struct gc_stack_site *)(heads + snapshot->device_count);
+    struct gc_stack_site *entries = (struct gc_stack_site *)(heads + snapshot->device_count);
     for (uint32_t i = 0; i < snapshot->device_count; i++) {
-        struct gc_stack_site *sites = room + (size_t)i * GC_REPORT_SITE_MAX;
+        struct gc_stack_site *sites = entries + (size_t)i * GC_REPORT_SITE_MAX;
         heads[i] = (struct gc_report_sites){
             .sites = sites,
             .count = gc_stacks_sites(stacks, snapshot->devices[i].info.ordinal, sites,
@@ -183,7 +184,7 @@ static void collect_sites(struct gc_stack_table *stacks, const struct gc_snapsho
     }
 }
 
-/* What a report has beside a snapshot: leaks and sites of each device, in one mapping. */
+/* The leaks and sites of each device, in one mapping. */
 struct lists {
     void *memory;
     size_t bytes;
@@ -214,9 +215,9 @@ static struct gc_report_stacks collect_stacks(struct gc_core *core,
     collected.frame = frame_of_core;
     collected.lost = gc_stacks_lost(stacks);
     if (gc_core_lists_sites(core)) {
-        void *room = (char *)lists->memory + lists->leaks_bytes;
-        collect_sites(stacks, snapshot, room);
-        collected.sites = room;
+        void *memory = (char *)lists->memory + lists->leaks_bytes;
+        collect_sites(stacks, snapshot, memory);
+        collected.sites = memory;
     }
     return collected;
 }

@@ -1,5 +1,6 @@
-/* The report in Prometheus' text format, version 0.0.4, by its conventions: base units; each sample
- * names its program, pid and device. For node_exporter's textfile collector: a file a process. */
+/* The report in Prometheus' text format, version 0.0.4, in base units. Each sample has labels of
+ * its program, pid and device. For node_exporter's textfile collector: one file for each process.
+ */
 #include "core/device/tenant.h"
 #include "core/report/tables.h"
 
@@ -99,7 +100,7 @@ static const void *next_api(struct gc_samples *samples)
     return NULL;
 }
 
-/* Calls of each device, then, if there are any, those that belong to none. */
+/* Calls of each device, then those that belong to no device, if there are any. */
 static const void *next_calls(struct gc_samples *samples)
 {
     const struct gc_report *report = samples->source;
@@ -181,7 +182,7 @@ static const void *next_way(struct gc_samples *samples)
 }
 
 static const struct gc_figure info_array[] = {
-    {GC_METRIC(0, "info", "What the process is and how it ran.")}};
+    {GC_METRIC(0, "info", "Facts and settings of the process.")}};
 #define FACT(type, ...) GC_FIGURE(NULL, type, struct gc_report_facts, __VA_ARGS__)
 static const struct gc_figure fact_array[] = {
     FACT(COUNT, start_unix,
@@ -193,11 +194,10 @@ static const struct gc_figure calls_array[] = {
     {GC_METRIC(0, "driver_calls_count", "Calls that reached the driver by entry point.")}};
 static const struct gc_figure latency_array[] = {
     {.type = GC_FIGURE_NS,
-     GC_METRIC(0, "latency_seconds",
-               "How long allocations and frees took: half, 99 in 100, all within.")}};
+     GC_METRIC(0, "latency_seconds", "Latency of allocations and frees: p50, p99, maximum.")}};
 static const struct gc_figure way_array[] = {
     {GC_METRIC(0, "plan_allocations_count",
-               "Allocations that followed the plan, and that did not, by the reason.")}};
+               "Allocations that followed the plan, and those that did not, by reason.")}};
 
 enum gc_status gc_report_write_prom(const struct gc_report *report, int fd)
 {

@@ -1,4 +1,4 @@
-/* The report as text for people: 80 columns, the largest things first, then what to do. */
+/* The report as text: 80 columns, the largest figures first, then the advice. */
 #include "core/base/bits.h"
 #include "core/device/tenant.h"
 #include "core/io/text.h"
@@ -7,14 +7,15 @@
 
 #include <string.h>
 
-#define LIST_MAX 10 /* entry points and leaks shown of each device */
+#define LIST_MAX 10 /* entry points and leaks listed for each device */
 #define NAME_COLUMNS 34
 #define TENANT_COLUMNS 21
 #define COMMAND_COLUMNS 66
 #define TEXT_COLUMNS 80
 #define SENTENCE_COLUMNS 400
 
-/* A foreign text in at most so many columns, in memory of the enclosing block. NULL is "?". */
+/* A text of the program or the system in at most so many columns, in memory of the enclosing block.
+ * NULL is "?". */
 #define SHOWN(text, columns) shown(text, (columns) + 1, (char[(columns) + 1]){0})
 
 static const char *shown(const char *text, size_t size, char *to)
@@ -22,7 +23,8 @@ static const char *shown(const char *text, size_t size, char *to)
     return text != NULL ? gc_text_printable(text, strlen(text), to, size) : "?";
 }
 
-/* Words from the next column on; lines that follow begin at `indent`. Ends the line. */
+/* Writes the words from the next column on and breaks lines, which begin at `indent`. Ends the
+ * line. */
 static void write_words(struct gc_writer *out, size_t indent, const char *word)
 {
     const size_t most = TEXT_COLUMNS - indent;
@@ -96,7 +98,7 @@ static void write_counters(struct gc_writer *out, const struct gc_device_snapsho
 
 static void write_fragmentation(struct gc_writer *out, const struct gc_device_snapshot *device)
 {
-    gc_out_print(out, "   idle in the cache %s, free in it %s, largest hole %s",
+    gc_out_print(out, "   idle in the cache %s, free %s, largest free block %s",
                  GC_TEXT_SIZE(device->idle_bytes), GC_TEXT_SIZE(device->free_bytes),
                  GC_TEXT_SIZE(device->largest_free_bytes));
     if (device->stitchable_bytes > 0)
@@ -113,7 +115,7 @@ static void write_limit(struct gc_writer *out, uint64_t bytes)
         gc_out_print(out, ", limit %s", GC_TEXT_SIZE(bytes));
 }
 
-/* The process's own, and the group's, whichever there are. */
+/* The process's own limit, and its group's if it has one. */
 static void write_limits(struct gc_writer *out, const struct gc_device_snapshot *device)
 {
     write_limit(out, device->limit_bytes);
@@ -131,7 +133,7 @@ static void write_plan(struct gc_writer *out, const struct gc_follow_figures *pl
     if (plan->entry_count == 0)
         return;
     gc_out_print(out,
-                 "   plan       %s, %lu allocations, gone through %lu time%s\n"
+                 "   plan       %s, %lu allocations, %lu iteration%s\n"
                  "     %lu (%s) followed it\n",
                  GC_TEXT_SIZE(plan->peak_bytes), plan->entry_count, plan->iterations,
                  plan->iterations == 1 ? "" : "s", plan->followed_count,
@@ -167,7 +169,7 @@ struct ranking {
     const void *figures;
     uint16_t count;
     uint64_t (*key)(const void *figures, int i);
-    int last; /* the one given before, -1 at first */
+    int last; /* the last result, -1 at first */
 };
 
 static int rank_next(struct ranking *ranking)
@@ -323,8 +325,8 @@ static void write_device(struct gc_writer *out, const struct gc_report *report, 
     write_leaks(out, report, device, &report->leaks[index]);
 }
 
-/* Whether the device comes before the other: more was held of it, or as much and its number is
- * lower. */
+/* Whether the device comes before the other: its peak is higher, or as high and its number lower.
+ */
 static bool comes_before(const struct gc_snapshot *snapshot, uint32_t i, uint32_t other)
 {
     const uint64_t peak = snapshot->devices[i].reserved.peak;
@@ -332,7 +334,7 @@ static bool comes_before(const struct gc_snapshot *snapshot, uint32_t i, uint32_
     return peak > other_peak || (peak == other_peak && i < other);
 }
 
-/* The devices from the one that most was held of down: each round finds the one behind the last. */
+/* The devices by their peak, the highest first (selection sort). */
 static void write_devices(struct gc_writer *out, const struct gc_report *report)
 {
     const struct gc_snapshot *snapshot = report->snapshot;
@@ -388,7 +390,7 @@ enum gc_status gc_report_write_text(const struct gc_report *report, int fd)
     out.is_colored = gc_writer_wants_color(fd);
     write_head(&out, &report->facts);
     write_devices(&out, report);
-    write_calls(&out, report, "   calls that reached the driver, of no one device\n",
+    write_calls(&out, report, "   calls that reached the driver, of no device\n",
                 (struct ranking){snapshot->process_driver_calls, snapshot->api_count,
                                  key_process_calls, -1});
     gc_report_estimate_text(&out, report);

@@ -1,6 +1,6 @@
-/* The figures of all devices in one piece of memory, and the largest live allocations. Takes one
- * lock at a time, none while it visits, and never enters libc's allocator: a report is written in
- * processes that end in any state. */
+/* The figures of all devices in one mapping, and the largest live allocations. Takes one lock at a
+ * time, none while it visits, and never calls libc's allocator, since a process may exit in any
+ * state. */
 #include "core/report/snapshot.h"
 
 #include "core/base/bits.h"
@@ -14,7 +14,7 @@
 
 #include <stddef.h>
 
-/* The public part and what it takes to free it. */
+/* A snapshot and the size of its mapping. */
 struct snapshot_memory {
     struct gc_snapshot snapshot;
     struct gc_host_mem host;
@@ -25,7 +25,7 @@ struct snapshot_memory {
 
 typedef void visit_leak(void *argument, const struct gc_leak *leak);
 
-/* Shows every live block of a pool to `see`, under its lock. */
+/* Calls `see` for every live block of the pool, under its lock. */
 static void visit_blocks(struct gc_pool *pool, visit_leak *see, void *argument)
 {
     gc_pool_acquire_plain(pool);
@@ -173,8 +173,8 @@ static void read_all(struct gc_core *core, struct gc_device *device, struct gc_d
         gc_api_cell_read(&device->apis[api], &to->apis[api]);
 }
 
-/* One mapping: the head, the devices, their tenants, their figures by entry point, the process's
- * calls. */
+/* One mapping: the head, the devices, their tenants, their figures by entry point, the calls of the
+ * process. */
 static struct snapshot_memory *map_snapshot(uint32_t devices, uint16_t apis)
 {
     const uint64_t figures_bytes = (uint64_t)apis * sizeof(struct gc_api_figures) +
@@ -210,15 +210,15 @@ enum gc_status gc_core_snapshot(struct gc_core *core, struct gc_snapshot **snaps
     if (memory == NULL)
         return GC_NO_HOST_MEMORY;
     struct gc_snapshot *to = &memory->snapshot;
-    gc_tcache_stop_all(core); /* all figures are in the devices now, and blocks stand still */
-    /* A device added meanwhile waits for the next snapshot. */
+    gc_tcache_stop_all(core); /* the devices have all figures now, and no thread cache changes */
+    /* The snapshot leaves out a device that is added meanwhile. */
     for (int i = 0; i < GC_DEVICE_MAX && to->device_count < count; i++) {
         struct gc_device *device = gc_core_find_device(core, i);
         if (device != NULL)
             read_all(core, device, &to->devices[to->device_count++]);
     }
     gc_tcache_resume_all(core);
-    if (to->device_count > 0) /* what belongs to no device is shown once */
+    if (to->device_count > 0) /* memory of no device is counted once */
         to->devices[0].host_metadata_bytes += gc_host_mem_bytes(&core->host);
     for (uint16_t api = 0; api < core->api_count; api++)
         to->process_driver_calls[api] = gc_counter_read(&core->process_driver_calls[api]);
@@ -239,7 +239,7 @@ void gc_snapshot_free(struct gc_snapshot *snapshot)
 
 /* ---- the largest live allocations ---- */
 
-/* The largest seen so far: a heap with the smallest on top. */
+/* The largest leaks so far: a binary heap with the smallest on top. */
 struct top_leaks {
     struct gc_leak *leaks;
     uint64_t count;
@@ -260,7 +260,7 @@ static void sift_down(struct top_leaks *top, uint64_t i)
     top->leaks[i] = moved;
 }
 
-static void keep_largest(void *argument, const struct gc_leak *leak)
+static void insert_largest(void *argument, const struct gc_leak *leak)
 {
     struct top_leaks *top = argument;
     if (top->count == top->max) {
@@ -276,7 +276,7 @@ static void keep_largest(void *argument, const struct gc_leak *leak)
     top->leaks[i] = *leak;
 }
 
-/* Takes the smallest off until none is left, which leaves the array largest first. */
+/* Heap sort: takes off the smallest until the array is in descending order. */
 static void sort_descending(struct top_leaks *top)
 {
     const uint64_t all = top->count;
@@ -306,7 +306,7 @@ enum gc_status gc_core_visit_leaks(struct gc_core *core, struct gc_device *devic
     if (top.leaks == NULL)
         return GC_NO_HOST_MEMORY;
     gc_tcache_stop_all(core);
-    visit_all(core, device, keep_largest, &top);
+    visit_all(core, device, insert_largest, &top);
     gc_tcache_resume_all(core);
     sort_descending(&top);
     for (uint64_t i = 0; i < top.count; i++) {
@@ -340,7 +340,7 @@ const char *gc_core_plan_problem(const struct gc_core *core)
     if (core->mode != GC_MODE_CACHE)
         return "GPUCACHE_PLAN is not followed: GPUCACHE_MODE leaves all places to the driver";
     if (follow == NULL)
-        return "GPUCACHE_PLAN is not followed: GPUCACHE_DEBUG places blocks by itself";
+        return "GPUCACHE_PLAN is not followed: GPUCACHE_DEBUG places blocks itself";
     if (atomic_load_explicit(&follow->owner, memory_order_relaxed) == NULL)
         return "GPUCACHE_PLAN is not followed: nothing was allocated on the device it is for";
     return NULL;

@@ -1,5 +1,5 @@
-/* A consistent-enough copy of all figures, for the report and the public API. Each number is exact;
- * two numbers may be a moment apart. */
+/* A copy of all figures, for the report and the public API. Each number is exact; they are not read
+ * at one instant. */
 #ifndef GC_SNAPSHOT_H
 #define GC_SNAPSHOT_H
 
@@ -8,13 +8,13 @@
 #include "core/follow/follow_figures.h"
 #include "core/observe/stats.h"
 
-struct gc_tenant_figures; /* tenant.h */
+struct gc_tenant_figures; /* core/device/tenant.h */
 
 struct gc_device_snapshot {
     struct gc_device_info info;
-    bool is_mapped;             /* its memory is mapped, not the driver's own allocations */
+    bool is_mapped;             /* its memory is mapped, not driver allocations */
     uint64_t limit_bytes;       /* UINT64_MAX: none; of the process alone */
-    char group[64];             /* whose account the device's memory is in, too; "": none */
+    char group[64];             /* the group that is charged, too; "": none */
     uint64_t group_limit_bytes; /* UINT64_MAX: none */
 #define GC_GAUGE(field, text) struct gc_gauge field;
 #define GC_COUNTER(field, text) uint64_t field;
@@ -23,16 +23,16 @@ struct gc_device_snapshot {
 #undef GC_COUNTER
     uint64_t host_metadata_bytes;
     uint64_t idle_bytes;         /* cached and free at once: part of reserved */
-    uint64_t free_bytes;         /* all free memory of the pools that is there */
-    uint64_t largest_free_bytes; /* the largest single hole that needs no driver call */
-    uint64_t stitchable_bytes;   /* idle pages: they serve any request, however they lie */
+    uint64_t free_bytes;         /* all free memory of the pools that has pages */
+    uint64_t largest_free_bytes; /* the largest free block that needs no driver call */
+    uint64_t stitchable_bytes;   /* idle pages: they serve any request, wherever they are */
     uint64_t direct_bytes[GC_DIRECT_KIND_COUNT];
     uint64_t leak_count; /* live blocks and direct records now */
     uint64_t leak_bytes;
     struct gc_api_figures *apis; /* api_count entries, owned by the snapshot */
     struct gc_follow_figures plan;
-    uint32_t tenant_count; /* that used it: those there are, then those removed, as many as
-                              there is room for */
+    /* Tenants that used it: present ones, then removed ones, GC_TENANT_MAX at most. */
+    uint32_t tenant_count;
     struct gc_tenant_figures *tenants; /* owned by the snapshot */
 };
 
@@ -45,10 +45,11 @@ struct gc_snapshot {
     struct gc_latency free_latency;
 };
 
-/* The figures of one device without those by entry point, of holes and of what is live: cheap. */
+/* The figures of one device, without those by entry point, of free blocks and of live ones: cheap.
+ */
 void gc_core_read_device(struct gc_core *core, struct gc_device *device,
                          struct gc_device_snapshot *figures);
-/* Fills in the figures of holes. Walks the pools where memory is mapped. */
+/* Fills in the figures of free blocks. Walks the pools if memory is mapped. */
 void gc_core_read_free_blocks(struct gc_core *core, struct gc_device *device,
                               struct gc_device_snapshot *figures);
 /* The peaks of the device's gauges, of its entry points too, become their current values. */
@@ -63,7 +64,7 @@ struct gc_leak {
     uint16_t api;
     bool direct;
     enum gc_direct_kind kind; /* if direct */
-    uint32_t site;            /* of gc_core_stacks; 0: not known */
+    uint32_t site;            /* of gc_core_stacks; 0: unknown */
 };
 
 /* Calls `visit` for each live allocation of the device, largest first, at most `max`. Takes no lock

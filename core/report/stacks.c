@@ -1,4 +1,4 @@
-/* Where memory came from, in the report: the frames of a leak, and the sites with most at once. */
+/* Call stacks in the report: the frames of a leak, and the call sites with the largest peaks. */
 #include "core/report/tables.h"
 
 #include "core/base/bits.h"
@@ -9,7 +9,7 @@
 #define TEXT_SITES 5
 #define TEXT_FRAMES 4
 #define TEXT_COLUMNS 72
-#define PATH_COLUMNS 40 /* at most, where a name is long too */
+#define PATH_COLUMNS 40 /* at most, if the name is long, too */
 #define CUT "..."
 
 #define SITE(key, type, ...) GC_FIGURE(key, type, struct gc_stack_site, __VA_ARGS__)
@@ -59,7 +59,7 @@ void gc_report_put_sites(struct gc_json *json, const struct gc_report *report, u
     gc_json_end_array(json);
 }
 
-/* Where the path begins: "name (PATH:LINE)", "name+0x1 (PATH+0x2)" or "PATH+0x2". */
+/* The index of the path: "name (PATH:LINE)", "name+0x1 (PATH+0x2)" or "PATH+0x2". */
 static size_t path_start(const char *text)
 {
     const char *open = NULL;
@@ -70,7 +70,7 @@ static size_t path_start(const char *text)
     return (size_t)(open - text) + 2;
 }
 
-/* Fits a line. A name keeps its beginning, a path its end. */
+/* Shortens a frame to a line. A name keeps its beginning, a path its end. */
 static const char *shorten(const char *text, char shown[TEXT_COLUMNS + 1])
 {
     const size_t length = strlen(text);
@@ -100,8 +100,9 @@ static bool is_python(const char *text)
     return strstr(path, ".py:") != NULL || path[0] == '<';
 }
 
-/* How many of the first frames are left out, so that the program's own are seen: below the first
- * frame of Python lie the interpreter's and its extensions', of which the innermost is shown. */
+/* The number of inner frames to leave out, so that the program's own are shown. Below the first
+ * Python frame lie frames of the interpreter and its extensions; only the innermost of them is
+ * shown. */
 static uint32_t count_inner(const struct gc_report *report, uint32_t site)
 {
     char text[GC_STACK_TEXT_BYTES];
@@ -130,7 +131,7 @@ void gc_report_print_sites(struct gc_writer *out, const struct gc_report *report
     const struct gc_report_sites *sites = sites_of(report, device);
     if (sites->count == 0)
         return;
-    gc_writer_text(out, "   where most came from");
+    gc_writer_text(out, "   largest call sites");
     gc_emit_titles(out, &gc_report_site_figures);
     gc_writer_char(out, '\n');
     for (uint32_t i = 0; i < sites->count && i < TEXT_SITES; i++) {

@@ -15,8 +15,8 @@ _Static_assert(offsetof(struct gc_gauge, peak) == sizeof(uint64_t), "GC_FIGURE_G
 static const struct gc_figure api_array[] = {
     API("count", COUNT, count, GC_CELL(46, "calls"),
         GC_METRIC(0, "api_allocations_count", "Allocations by entry point.")),
-    API("bytes", BYTES, bytes, GC_CELL(57, "asked for"),
-        GC_METRIC(1, "api_requested_bytes_count", "Bytes ever asked for by entry point.")),
+    API("bytes", BYTES, bytes, GC_CELL(57, "requested"),
+        GC_METRIC(1, "api_requested_bytes_count", "Bytes ever requested by entry point.")),
     API("current_bytes", BYTES, current_bytes, GC_CELL(79, "at exit"),
         GC_METRIC(2, "api_live_bytes", "Bytes not yet freed by entry point.")),
     API("peak_bytes", BYTES, peak_bytes, GC_CELL(68, "peak"),
@@ -34,14 +34,14 @@ static const struct gc_figure tenant_array[] = {
            GC_METRIC(2, "tenant_limit_bytes", "A tenant's limit, where it has one.")),
     TENANT(
         "requested_bytes", GAUGE, requested, GC_CELL(69, "at exit"),
-        GC_METRIC(1, "tenant_requested_bytes", "Bytes that a tenant asked for and has not freed."),
+        GC_METRIC(1, "tenant_requested_bytes", "Bytes that a tenant requested and has not freed."),
         GC_PEAK_METRIC(1, "tenant_requested_peak_bytes",
                        "The most of a tenant's requested bytes.")),
     TENANT("allocated_bytes", GAUGE, allocated),
-    TENANT(
-        "reserved_bytes", GAUGE, reserved, GC_CELL(48, "reserved"), GC_PEAK_CELL(58, "peak"),
-        GC_METRIC(0, "tenant_reserved_bytes", "Bytes held for a tenant."),
-        GC_PEAK_METRIC(0, "tenant_reserved_peak_bytes", "The most bytes ever held for a tenant.")),
+    TENANT("reserved_bytes", GAUGE, reserved, GC_CELL(48, "reserved"), GC_PEAK_CELL(58, "peak"),
+           GC_METRIC(0, "tenant_reserved_bytes", "Bytes reserved for a tenant."),
+           GC_PEAK_METRIC(0, "tenant_reserved_peak_bytes",
+                          "The most bytes ever reserved for a tenant.")),
     TENANT("pending_bytes", BYTES, pending_bytes),
     TENANT("idle_bytes", BYTES, idle_bytes),
     TENANT("alloc_count", COUNT, alloc_count,
@@ -50,11 +50,11 @@ static const struct gc_figure tenant_array[] = {
     TENANT("hit_count", COUNT, hit_count),
     TENANT("miss_count", COUNT, miss_count),
     TENANT("oom_count", COUNT, oom_count,
-           GC_METRIC(4, "tenant_oom_count", "Requests of a tenant that found no room.")),
+           GC_METRIC(4, "tenant_oom_count", "Requests of a tenant that ran out of memory.")),
 };
 const struct gc_figures gc_report_tenant_figures = GC_FIGURES(tenant_array);
 
-/* ---- a plan that is followed ---- */
+/* ---- plan replay ---- */
 
 #define PLAN(key, type, ...) GC_FIGURE(key, type, struct gc_follow_figures, __VA_ARGS__)
 #define PAIR(name, prefix)                                                                         \
@@ -247,7 +247,7 @@ static void put_tenants(struct gc_json *json, const void *record, const void *ar
 /* ---- a device ---- */
 
 #define DEVICE(key, type, ...) GC_FIGURE(key, type, struct gc_device_snapshot, __VA_ARGS__)
-#define STATS_RANK 10 /* metrics of stats.def follow each other as its lines do */
+#define STATS_RANK 10 /* metrics of stats.def are in the order of its lines */
 
 static const struct gc_figure device_array[] = {
     DEVICE("ordinal", INT, info.ordinal),
@@ -286,7 +286,7 @@ static const struct gc_figure device_array[] = {
     DEVICE("free_bytes", BYTES, free_bytes,
            GC_METRIC(5, "free_bytes", "Free memory in the pools.")),
     DEVICE("largest_free_bytes", BYTES, largest_free_bytes,
-           GC_METRIC(6, "largest_free_bytes", "The largest hole in the pools.")),
+           GC_METRIC(6, "largest_free_bytes", "The largest free block of the pools.")),
     GC_FIGURE_WRITTEN("ratio", put_fragmentation),
     DEVICE("stitchable_bytes", BYTES, stitchable_bytes),
     {.type = GC_FIGURE_CLOSE},
@@ -297,7 +297,7 @@ static const struct gc_figure device_array[] = {
            GC_METRIC(7, "leaked_bytes", "Never freed when the process ended.")),
     GC_FIGURE_WRITTEN("call_sites", put_call_sites),
     DEVICE("idle_bytes", BYTES, idle_bytes,
-           GC_METRIC(4, "idle_bytes", "Cached and free at once, part of reserved.")),
+           GC_METRIC(4, "idle_bytes", "Idle memory of the cache, part of reserved.")),
     GC_FIGURE_WRITTEN("direct_bytes", put_direct),
     GC_FIGURE_WRITTEN("plan", put_plan),
     GC_FIGURE_WRITTEN("tenants", put_tenants),
@@ -334,7 +334,7 @@ static void put_facts(struct gc_json *json, const struct gc_report_facts *facts)
     gc_json_write_string(json, "program", facts->process->program);
     gc_json_write_string(json, "command", facts->process->command);
     gc_json_write_string(json, "host", facts->process->host);
-    gc_json_put_int(json, "start_unix", facts->start_unix);
+    gc_json_write_uint(json, "start_unix", facts->start_unix);
     gc_json_put_fixed(json, "duration_s", facts->duration_ns, 9);
     gc_json_write_string(json, "mode", facts->mode);
     gc_json_write_string(json, "backend", facts->backend);

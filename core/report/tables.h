@@ -1,6 +1,6 @@
-/* What the report says of devices, entry points, tenants, call sites and plans: each figure once,
- * with its JSON key, its column of text and its Prometheus metric. A report is read back by the
- * same tables. */
+/* The report's figures of devices, entry points, tenants, call sites and plans. Each figure is
+ * declared once, with its JSON key, its column of text and its Prometheus metric; the tool reads a
+ * report back by the same tables. */
 #ifndef GC_REPORT_TABLES_H
 #define GC_REPORT_TABLES_H
 
@@ -14,19 +14,19 @@ extern const struct gc_figures gc_report_tenant_figures; /* of struct gc_tenant_
 extern const struct gc_figures gc_report_site_figures;   /* of struct gc_stack_site */
 extern const struct gc_figures gc_report_plan_figures;   /* of struct gc_follow_figures */
 
-/* The name of an entry point; "?" where there is none of this number. */
+/* The name of an entry point; "?" if there is none of this number. */
 const char *gc_report_api_name(const struct gc_report *report, uint16_t api);
 
-/* An object; null where no plan is followed. */
+/* An object; null if no plan is followed. */
 void gc_report_put_plan(struct gc_json *json, const struct gc_follow_figures *plan);
 
 /* ---- call stacks ---- */
 
-/* An array of a site's frames, innermost first; empty if it is not known. */
+/* An array of a site's frames, innermost first; empty if the site is unknown. */
 void gc_report_put_stack(struct gc_json *json, const struct gc_report *report, uint32_t site);
-/* An array of the device's sites, most held at once first. */
+/* An array of the device's sites, the largest peak first. */
 void gc_report_put_sites(struct gc_json *json, const struct gc_report *report, uint32_t device);
-/* The same for a person: the innermost frames; the first sites. */
+/* The text form: the innermost frames; the first sites. */
 void gc_report_print_stack(struct gc_writer *out, const struct gc_report *report, uint32_t site);
 void gc_report_print_sites(struct gc_writer *out, const struct gc_report *report, uint32_t device);
 

@@ -9,7 +9,7 @@
 
 struct gc_exit_report {
     struct gc_process process;
-    int64_t start_unix;   /* seconds */
+    uint64_t start_unix;  /* seconds */
     uint64_t start_ns;    /* of CLOCK_MONOTONIC */
     bool is_plan_refused; /* GPUCACHE_PLAN could not be read */
 };

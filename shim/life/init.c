@@ -100,7 +100,7 @@ static void gather(struct gc_core_config *config)
     const struct gc_driver *driver = config->driver;
 
     gc_process_describe(&life.report.process);
-    life.report.start_unix = (int64_t)time(NULL);
+    life.report.start_unix = (uint64_t)time(NULL);
     life.report.start_ns = driver->clock_ns(driver->self);
     open_trace();
     config->trace = gc_shim.trace;

@@ -101,10 +101,10 @@ def every_part_is_there(_):
         part = f"#device-{device['ordinal']} "
         tiles = dict(PAGE.value(f"[...document.querySelectorAll('{part}.tiles > div')].map(t => [t.querySelector('dt').textContent, "
                                 "t.querySelector('dd').firstChild.textContent])"))
-        tap.equal(tiles["Asked for at most"], size(device["requested_bytes"]["peak"]), "asked for")
+        tap.equal(tiles["Requested at most"], size(device["requested_bytes"]["peak"]), "asked for")
         tap.equal(tiles["Reserved at most"], size(device["reserved_bytes"]["peak"]), "reserved")
         tap.equal(tiles["Limit"], size(device["limit_bytes"]), "limit")
-        tap.equal(tiles["No room found"], f"{device['oom_count']:,}", "no room")
+        tap.equal(tiles["Out of memory"], f"{device['oom_count']:,}", "no room")
         for line in ("live", "reserved", "reserved-edge"):
             if not PAGE.value(f"document.querySelector('{part}svg.time path.{line}').getAttribute('d')").startswith("M"):
                 raise AssertionError(f"no line of {line}")
@@ -120,7 +120,7 @@ def every_part_is_there(_):
     settings = dict(rows_of("#settings tbody tr"))
     tap.equal((settings["mode"], settings["GPUCACHE_LIMIT"], settings["GPUCACHE_TRACE"]), ("cache", "0=160MiB,1=2GiB", path("small")), "settings")
     latency = PAGE.text("#latency p")
-    if not latency.startswith("Half within "):
+    if not latency.startswith("p50 "):
         raise AssertionError(latency)
     if PAGE.value("document.querySelectorAll('#device-0 .failure').length") == 0:
         raise AssertionError("no mark where no room was found")

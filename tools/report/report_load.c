@@ -96,7 +96,7 @@ static void load_facts(struct report_loader *loader, const json_t *root)
     report_copy_string(loader, root, "command", loaded->process.command,
                        sizeof(loaded->process.command));
     report_copy_string(loader, root, "host", loaded->process.host, sizeof(loaded->process.host));
-    facts->start_unix = (int64_t)report_get_uint(loader, root, "start_unix");
+    facts->start_unix = report_get_uint(loader, root, "start_unix");
     if (!json_is_number(duration) ||
         !(json_number_value(duration) >= 0 && json_number_value(duration) < 1e10))
         report_fail(loader, "\"duration_s\" is missing or no duration");

@@ -1,5 +1,5 @@
 "use strict";
-/* What all parts of the page use: the data, elements, and how figures are written. Foreign text only ever becomes a text node. */
+/* Shared by all parts of the page: the data, elements, and formats of figures. Text of the data only becomes text nodes. */
 
 const page = JSON.parse(document.getElementById("data").textContent);
 
@@ -61,7 +61,7 @@ function ticks(from, to, wanted, binary) {
     return found;
 }
 
-/* How wide a text of a picture is. */
+/* The width of a text in a picture. */
 const measured = document.createElement("canvas").getContext("2d");
 measured.font = "12px " + getComputedStyle(document.body).fontFamily;
 
@@ -84,7 +84,7 @@ function table(caption, columns, rows, label) {
             make("tbody", null, rows.map(row => make("tr", null, row.map(cell))))));
 }
 
-/* What can be scrolled is a stop of the Tab key and has a name; what cannot is neither. */
+/* A scrollable element is a stop of the Tab key and has a name; any other one is neither. */
 function watchScrolling() {
     const look = node => {
         const scrolls = node.scrollWidth > node.clientWidth || node.scrollHeight > node.clientHeight;
@@ -105,7 +105,7 @@ function asTable(node) {
     return make("details", null, make("summary", null, "As a table"), node);
 }
 
-/* A note that follows the pointer inside `host`, which is positioned: beside it and below, or where there is room for it in the host and
+/* A note that follows the pointer inside `host`, which is positioned: beside it and below, or where it fits into the host and
  * in the window. */
 function tip(host) {
     const node = make("div", {class: "tip", hidden: true});
@@ -123,7 +123,7 @@ function tip(host) {
     };
 }
 
-/* Where the pointer is in `node`, for tip.show. */
+/* The pointer's position in `node`, for tip.show. */
 function inside(node, event) {
     const box = node.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];

@@ -43,15 +43,15 @@ class Chart {
         this.draw();
     }
 
-    /* Of what there is. */
+    /* Of the lines that are drawn. */
     legend() {
         const s = this.series;
         const entry = (name, kind) => make("li", null, make("span", {class: "key-" + kind}), name);
-        return make("ul", {class: "legend", "aria-hidden": "true"}, entry((s.exact ? "live" : "most live") + " (asked for, not yet freed)", "live"),
+        return make("ul", {class: "legend", "aria-hidden": "true"}, entry((s.exact ? "live" : "most live") + " (requested, not yet freed)", "live"),
             s.exact ? null : entry("between the least and the most live", "band"), entry("reserved (held from the driver)", "reserved"),
             this.isPending() ? entry("pending (freed, not yet idle)", "pending") : null,
             s.limit.some(limit => limit !== null) ? entry("limit", "limit") : null,
-            this.device.failure_count ? make("li", {class: "bad"}, "\u25bc no room found") : null);
+            this.device.failure_count ? make("li", {class: "bad"}, "\u25bc out of memory") : null);
     }
 
     isPending() { return (this.series.exact ? this.series.pending : this.series.pending_most).some(bytes => bytes > 0); }
@@ -60,7 +60,7 @@ class Chart {
         const points = this.series.time_ns.length;
         if (this.series.exact) return counted(points, "point", "points") + ": every event is drawn.";
         return count(trace.events) + " events of all devices are drawn as " + count(points) + " stretches of up to " + span(this.series.stretch_ns) +
-            ", each with the least and the most in it: the band is what lies between. Zooming in does not show more than these.";
+            ", each with the least and the most in it: the band lies between them. Zooming in does not show more than these.";
     }
 
     listen() {
@@ -106,7 +106,7 @@ class Chart {
         acts[event.key]();
     }
 
-    /* ---- where things are ---- */
+    /* ---- coordinates ---- */
 
     x(ns) { return this.left + (ns - this.from) / (this.to - this.from) * (this.width - this.left - 8); }
     timeAt(x) { return Math.min(this.end, Math.max(0, this.from + (x - this.left) / (this.width - this.left - 8) * (this.to - this.from))); }
@@ -165,7 +165,7 @@ class Chart {
         this.spoken.textContent = this.describe(at).replaceAll("\n", ", ");
     }
 
-    /* ---- what it says ---- */
+    /* ---- texts ---- */
 
     describe(i) {
         const s = this.series;
@@ -254,7 +254,7 @@ class Chart {
         const highest = levels => indexes.reduce((found, i) => Math.max(found, levels[i] || 0), 0);
         const held = Math.max(highest(s.exact ? s.live : s.live_most), highest(s.exact ? s.reserved : s.reserved_most), 1);
         const limit = highest(s.limit);
-        /* A limit far above all that was held would press the rest flat: then it is not drawn, and said. */
+        /* A limit far above the peak would flatten the rest: it is not drawn, but named in the text. */
         const limitShown = limit > 0 && limit <= 4 * held;
         this.top = Math.max(held, limitShown ? limit : 0) * 1.06;
         const parts = [make("title", null, "Memory over time"), ...this.axes()];
@@ -309,7 +309,7 @@ class Chart {
             else marks.push({from: x, to: x, number, most});
         }
         return marks.map(({from, to, number, most}) => make("polygon", {class: "failure", points: [from - 5, 2, to + 5, 2, to, 12, from, 12].join(" ")},
-            make("title", null, number === 1 ? "No room for " + size(most) : "No room for " + count(number) + " requests of up to " + size(most))));
+            make("title", null, number === 1 ? "Out of memory: " + size(most) : "Out of memory: " + count(number) + " requests of up to " + size(most))));
     }
 
     fillTable(details) {

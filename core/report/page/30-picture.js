@@ -21,7 +21,7 @@ class Picture {
         this.tip = tip(this.host);
         this.listen();
         this.node = make("div", null, make("p", null, "At " + moment(picture.time_ns, 1e3) + ": " + counted(picture.segments.length, "segment", "segments") + " of together " +
-            size(this.total) + "; in use " + size(live) + ". A line of the picture is ", this.lineText = make("span"), "; what is empty is free memory of the pools."),
+            size(this.total) + "; in use " + size(live) + ". A line of the picture is ", this.lineText = make("span"), "; empty parts are free memory of the pools."),
         this.legend(), this.host, this.honesty(), asTable(this.table()));
         fitted(this, 640);
         this.draw();

@@ -1,6 +1,6 @@
-/* Figures of a report: tiles, tables, and what differs between two. */
+/* Figures of a report: tiles, tables, and differences between two. */
 
-/* One device of a side: what the report and the trace say of the same ordinal. */
+/* One device of a side: the report's and the trace's figures of one ordinal. */
 function devicesOf(side) {
     const found = new Map();
     const entry = ordinal => found.get(ordinal) || found.set(ordinal, {ordinal, report: null, trace: null, picture: null}).get(ordinal);
@@ -27,16 +27,16 @@ function tiles(device) {
     const list = [];
     if (report) {
         const requests = report.hit_count + report.miss_count;
-        list.push(tile("Asked for at most", size(report.requested_bytes.peak), size(report.requested_bytes.current) + " at exit"),
+        list.push(tile("Requested at most", size(report.requested_bytes.peak), size(report.requested_bytes.current) + " at exit"),
             tile("Reserved at most", size(report.reserved_bytes.peak), size(report.reserved_bytes.current) + " at exit"),
             tile("Limit", size(report.limit_bytes), report.group ? "group " + report.group + ": " + size(report.group_limit_bytes) : "device has " + size(report.total_bytes)),
             tile("Served by the cache", requests ? (report.hit_count / requests * 100).toFixed(1) + " %" : "\u2013", count(report.hit_count) + " of " + count(requests)),
-            tile("No room found", count(report.oom_count), counted(report.retry_count, "time trimmed", "times trimmed"), report.oom_count ? "bad" : null),
+            tile("Out of memory", count(report.oom_count), counted(report.retry_count, "time trimmed", "times trimmed"), report.oom_count ? "bad" : null),
             tile("Never freed", size(report.leak_bytes), counted(report.leak_count, "allocation", "allocations"), report.leak_count ? "bad" : null));
     } else {
         list.push(tile("Live at most", size(trace.peak_bytes), counted(trace.peak_count, "allocation", "allocations")),
             tile("Allocations", count(trace.sites.reduce((sum, site) => sum + site.count, 0)), null),
-            tile("No room found", count(trace.failure_count), null, trace.failure_count ? "bad" : null),
+            tile("Out of memory", count(trace.failure_count), null, trace.failure_count ? "bad" : null),
             tile("Live at the end", size(trace.live_bytes), counted(trace.live_count, "allocation", "allocations"), trace.live_count ? "bad" : null));
     }
     return make("dl", {class: "tiles"}, list);
@@ -46,19 +46,19 @@ function tiles(device) {
 function siteName(name, stack) {
     if (!stack || stack.length === 0) return make("code", null, name);
     const frames = make("ol", {class: "stack"}, stack.map(frame => make("li", null, make("code", null, String(frame)))));
-    /* A frame that bears no name says nothing of itself. */
+    /* A frame without a name is not informative alone. */
     const named = stack.map(String).find(frame => !/^\S*\+0x[0-9a-f]+$/.test(frame)) || String(stack[0]);
     return make("span", null, name ? make("code", null, name) : null,
         make("details", {class: "frames"}, make("summary", null, make("code", null, named)), frames));
 }
 
-/* Where memory came from, by stack: GPUCACHE_STACKS=all. */
+/* Allocations by call stack: GPUCACHE_STACKS=all. */
 function stackSites(report) {
     if (!report || !report.call_sites || report.call_sites.length === 0) return null;
     const rows = [...report.call_sites].sort((a, b) => b.peak_bytes - a.peak_bytes);
     const most = Math.max(1, rows[0].peak_bytes);
-    const columns = [{name: "stack", text: true}, {name: "calls"}, {name: "asked for"}, {name: "its peak"}, {name: "at exit"}, {name: "share", bar: true}];
-    return table("Stacks with most at once, the largest first", columns, rows.map(site => [siteName("", site.stack), count(site.count), size(site.bytes),
+    const columns = [{name: "stack", text: true}, {name: "calls"}, {name: "requested"}, {name: "its peak"}, {name: "at exit"}, {name: "share", bar: true}];
+    return table("Call stacks by peak, the largest first", columns, rows.map(site => [siteName("", site.stack), count(site.count), size(site.bytes),
         size(site.peak_bytes), size(site.current_bytes), bar(site.peak_bytes / most)]), "Stacks");
 }
 
@@ -73,7 +73,7 @@ function sites(device, apis) {
     }
     rows.sort((a, b) => (b.at - a.at) || (b.peak - a.peak));
     const most = Math.max(1, ...rows.map(row => row.at === null ? row.peak : row.at));
-    const columns = [{name: "call site", text: true}, {name: "calls"}, {name: "asked for"}, {name: "its peak"},
+    const columns = [{name: "call site", text: true}, {name: "calls"}, {name: "requested"}, {name: "its peak"},
         ...(device.trace ? [{name: "at the peak"}] : []), {name: "at exit"}, {name: "share", bar: true}];
     return table("Largest first" + (device.trace ? ", by what each had at the device's peak" : ""), columns, rows.map(row => [siteName(row.name, row.stack), count(row.count),
         size(row.bytes), size(row.peak), ...(device.trace ? [size(row.at)] : []), size(row.left), bar((row.at === null ? row.peak : row.at) / most)]), "Call sites");
@@ -98,7 +98,7 @@ function settings(report) {
         ...report.devices.flatMap(device => [["limit of device " + device.ordinal, size(device.limit_bytes)],
             ["backend of device " + device.ordinal, (device.backend || "") + (device.backend_reason ? ": " + device.backend_reason : "")]]),
         ...Object.entries(report.settings || {})];
-    return table("What held, and what was set", [{name: "setting", text: true}, {name: "value", text: true}],
+    return table("Limits, backends and settings", [{name: "setting", text: true}, {name: "value", text: true}],
         rows.map(([name, value]) => [make("code", null, name), make("code", null, value)]), "Settings");
 }
 
@@ -114,12 +114,12 @@ function driverCalls(report) {
 
 /* ---- two reports ---- */
 
-/* [name, how it is written, figure, whether less is better] */
+/* [name, format, figure, whether less is better] */
 const compared = [
-    ["asked for at most", size, d => d.requested_bytes.peak, null], ["reserved at most", size, d => d.reserved_bytes.peak, true],
+    ["requested at most", size, d => d.requested_bytes.peak, null], ["reserved at most", size, d => d.reserved_bytes.peak, true],
     ["pending at most", size, d => d.pending_bytes.peak, true], ["reserved at exit", size, d => d.reserved_bytes.current, true],
     ["allocations", count, d => d.alloc_count, null], ["frees", count, d => d.free_count, null], ["served by the cache", count, d => d.hit_count, false],
-    ["needed the driver", count, d => d.miss_count, true], ["no room found", count, d => d.oom_count, true], ["times trimmed", count, d => d.retry_count, true],
+    ["needed the driver", count, d => d.miss_count, true], ["out of memory", count, d => d.oom_count, true], ["times trimmed", count, d => d.retry_count, true],
     ["fences", count, d => d.fence_count, true], ["never freed", size, d => d.leak_bytes, true], ["driver calls", count, d => Object.values(d.driver_calls).reduce((a, b) => a + b, 0), true],
 ];
 
@@ -134,9 +134,9 @@ function difference(name, write, before, after, less) {
 function comparison(sides) {
     const [a, b] = sides.map(side => side.report);
     const rows = [difference("run time", value => span(Math.round(value)), a.duration_s * 1e9, b.duration_s * 1e9, true),
-        difference("allocation, half within", span, a.latency_ns.alloc.p50, b.latency_ns.alloc.p50, true),
-        difference("allocation, 99 in 100 within", span, a.latency_ns.alloc.p99, b.latency_ns.alloc.p99, true),
-        difference("free, 99 in 100 within", span, a.latency_ns.free.p99, b.latency_ns.free.p99, true)];
+        difference("allocation, p50", span, a.latency_ns.alloc.p50, b.latency_ns.alloc.p50, true),
+        difference("allocation, p99", span, a.latency_ns.alloc.p99, b.latency_ns.alloc.p99, true),
+        difference("free, p99", span, a.latency_ns.free.p99, b.latency_ns.free.p99, true)];
     for (const before of a.devices) {
         const after = b.devices.find(device => device.ordinal === before.ordinal);
         if (!after) continue;

@@ -1,4 +1,4 @@
-/* Parts of a report that not every run has: tenants, what the pools held, a plan, an estimate. */
+/* Parts of a report that not every run has: tenants, memory at exit, a plan, an estimate. */
 
 function tenants(report) {
     if (!report || !report.tenants || report.tenants.length === 0) return null;
@@ -14,12 +14,12 @@ const directNames = {memory: "plain driver allocations", managed: "managed memor
     pool: "stream-ordered pools", handle: "physical memory handles", array: "arrays", graph: "memory of graph nodes", context: "contexts, as measured",
     module: "modules, as measured", host: "page-locked host memory", import: "imported from elsewhere", elastic: "pages of elastic pools"};
 
-/* What was there when the process ended. */
+/* Memory at exit. */
 function held(report) {
     if (!report) return null;
     const pools = report.fragmentation;
-    const rows = [["in use", report.allocated_bytes.current], ["free in the pools", pools.free_bytes], ["the largest hole among it", pools.largest_free_bytes],
-        ...(pools.stitchable_bytes ? [["whole pages among it, which serve any size", pools.stitchable_bytes]] : []),
+    const rows = [["in use", report.allocated_bytes.current], ["free in the pools", pools.free_bytes], ["the largest free block of it", pools.largest_free_bytes],
+        ...(pools.stitchable_bytes ? [["whole pages of it, which serve any size", pools.stitchable_bytes]] : []),
         ["freed, not yet idle", report.pending_bytes.current],
         ...Object.entries(report.direct_bytes || {}).filter(entry => entry[1] > 0).map(([kind, bytes]) => ["outside the pools: " + (directNames[kind] || kind), bytes])];
     if (!rows.some(row => row[1] > 0)) return null;
@@ -28,14 +28,14 @@ function held(report) {
 }
 
 const reasons = {unmatched: "not in the plan", occupied: "place in use", pending: "place not idle yet", capture: "in a capture", memory: "no memory for it",
-    departed: "others departed, placed by lifetime"};
+    departed: "placed by lifetime after others deviated"};
 
 function plan(report) {
     if (!report || !report.plan) return null;
     const of = report.plan;
     const all = of.followed.count + of.fallback.count;
     const row = (name, pair) => [name, count(pair.count), size(pair.bytes), bar(all ? pair.count / all : 0)];
-    return table("A plan of " + counted(of.entries, "allocation", "allocations") + " in " + size(of.peak_bytes) + ", gone through " + counted(of.rounds, "time", "times"),
+    return table("A plan of " + counted(of.entries, "allocation", "allocations") + " in " + size(of.peak_bytes) + ", " + counted(of.rounds, "iteration", "iterations"),
         [{name: "allocations", text: true}, {name: "count"}, {name: "bytes"}, {name: "share", bar: true}],
         [row("followed it", of.followed), ...Object.entries(of.reasons).filter(entry => entry[1].count > 0).map(([why, pair]) => row("did not: " + (reasons[why] || why), pair))],
         "Plan");
@@ -44,7 +44,7 @@ function plan(report) {
 const estimated = {weight_bytes: "weights", kv_cache_bytes: "KV cache", state_bytes: "state", activation_bytes: "activations",
     attention_workspace_bytes: "attention workspace", input_bytes: "inputs", overhead_bytes: "overhead"};
 
-/* What GPUCACHE_MODEL was estimated to need, beside what was held. */
+/* The estimate of GPUCACHE_MODEL beside the measured peak. */
 function estimate(report) {
     const of = report.estimate;
     if (!of) return null;

@@ -4,7 +4,7 @@ function section(id, title, ...content) {
     return make("section", {id, "aria-labelledby": id + "-h"}, make("h2", {id: id + "-h"}, title), content);
 }
 
-/* Entry points by the bytes that were asked for by them. */
+/* Entry points by requested bytes. */
 function ranking(trace) {
     const sums = new Map();
     for (const site of trace.devices.flatMap(device => device.sites)) sums.set(site.api, (sums.get(site.api) || 0) + site.bytes);
@@ -28,7 +28,7 @@ function deviceParts(side, suffix) {
             parts.push(make("div", {class: "pair"}, make("div", null, make("h3", {id: id("sizes")}, "Sizes"), histogram("Sizes of allocations", device.trace.sizes, sizeEdge, "allocations")),
                 make("div", null, make("h3", {id: id("lives")}, "Lifetimes"), histogram("Lifetimes", device.trace.lifetimes, timeEdge, "allocations"))));
         parts.push(make("h3", {id: id("leaks")}, "Never freed"), leaks(device, apis));
-        for (const [name, title, of] of [["tenants", "Tenants", tenants], ["plan", "Plan", plan], ["held", "What was held", held]]) {
+        for (const [name, title, of] of [["tenants", "Tenants", tenants], ["plan", "Plan", plan], ["held", "At exit", held]]) {
             const found = of(device.report);
             if (found) parts.push(make("h3", {id: id(name)}, title), found);
         }
@@ -40,7 +40,7 @@ function latency(report) {
     const part = (name, of) => {
         if (of.max === 0 && !of.count) return make("div", null, make("h3", null, name), make("p", {class: "dim"}, "None."));
         const rows = (of.histogram || []).map(([below, number]) => [Math.round(Math.log2(below)) - 1, number]);
-        return make("div", null, make("h3", null, name), make("p", null, "Half within " + span(of.p50) + ", 99 in 100 within " + span(of.p99) + ", longest " + span(of.max) + "."),
+        return make("div", null, make("h3", null, name), make("p", null, "p50 " + span(of.p50) + ", p99 " + span(of.p99) + ", max " + span(of.max) + "."),
             histogram(name + " latency", rows, timeEdge, "calls"));
     };
     return make("div", {class: "pair"}, part("Allocations", report.latency_ns.alloc), part("Frees", report.latency_ns.free));
@@ -55,12 +55,12 @@ function head(side, label) {
     const notes = [];
     if (trace) {
         notes.push(count(trace.events) + " events: " + counted(trace.alloc_count, "allocation", "allocations") + ", " + counted(trace.free_count, "free", "frees") +
-            ", " + count(trace.oom_count) + " without room");
-        if (trace.unknown_free_count) notes.push(counted(trace.unknown_free_count, "free", "frees") + " of what was not live, left out");
+            ", " + count(trace.oom_count) + " out of memory");
+        if (trace.unknown_free_count) notes.push(counted(trace.unknown_free_count, "free", "frees") + " of addresses without a live allocation, left out");
         if (trace.damaged_record_count) notes.push(counted(trace.damaged_record_count, "damaged record", "damaged records") + ", left out");
         if (trace.torn) notes.push("the recording was cut off");
     } else {
-        notes.push("No trace: what happened over time, where blocks lay and their sizes are not known. GPUCACHE_TRACE records one; gpucache report FILE --html OUT --trace TRACE shows both");
+        notes.push("No trace: memory over time, addresses and sizes of blocks are unknown. GPUCACHE_TRACE records one; gpucache report FILE --html OUT --trace TRACE shows both");
     }
     return make("header", null, make("h1", null, (label ? label + ": " : "") + (report ? report.program : "Trace of process " + trace.pid)), report ? make("p", null, make("code", null, report.command)) : null,
         make("p", {class: "dim"}, facts.join(" \u00b7 ")), make("p", {class: "dim"}, notes.join("; ") + "."));

@@ -31,28 +31,28 @@ ok "a program that fits has nothing to do" advises quiet.json 'r["advice"] == []
 
 # Streams whose work takes a while: more is held than is in use.
 run large.json GPUCACHE_LIMIT=8GiB SIMCUDA_WORK_US=20 -- "$progs/steps" 60 3 20 4
-ok "more was held than the peak needs" advises large.json 'said("were held on device 0, of which")'
+ok "more was held than the peak needs" advises large.json 'said("were reserved on device 0, of which")'
 fits=$(python3 -c 'import json, re, sys
 print(re.search(r"would fit in about ([\d.]+) MiB$", json.load(open(sys.argv[1]))["advice"][0]).group(1))' "$TMP/large.json")
 ok "and it does fit in $fits MiB" run small.json "GPUCACHE_LIMIT=${fits}MiB" SIMCUDA_WORK_US=20 -- "$progs/steps" 60 3 20 4
 ok "where no request is refused" advises small.json \
     "d['oom_count'] == 0 and d['limit_bytes'] == int(float($fits) * 1048576) and d['reserved_bytes']['peak'] <= d['limit_bytes']"
 run unmeasured.json SIMCUDA_WORK_US=20 -- "$progs/steps" 60 3 20 4
-ok "a context that was not measured comes on top" advises unmeasured.json 'said("MiB and what the context takes$") and d["context_bytes"]["peak"] == 0'
+ok "a context that was not measured comes on top" advises unmeasured.json 'said("MiB plus the context$") and d["context_bytes"]["peak"] == 0'
 
 run refused.json GPUCACHE_LIMIT=1GiB -- "$progs/fragment" 3000 5
 ok "requests that found no room are counted" advises refused.json \
-    'int(said(r"^(\d+) requests found no room on device 0: raise GPUCACHE_LIMIT above 1.0 GiB").group(1)) == d["oom_count"]'
+    'int(said(r"^(\d+) requests ran out of memory on device 0: raise GPUCACHE_LIMIT above 1.0 GiB").group(1)) == d["oom_count"]'
 ok "and how often the limit was met" advises refused.json \
-    'int(said(r"limit was reached (\d+) times on device 0; idle cache was trimmed").group(1)) == d["retry_count"]'
+    'int(said(r"limit was reached (\d+) times on device 0; idle memory was released").group(1)) == d["retry_count"]'
 run holes.json GPUCACHE_LIMIT=1GiB GPUCACHE_BACKEND=driver -- "$progs/fragment" 3000 5
 ok "holes are named where memory is not mapped" advises holes.json \
-    'said("are free in the cache on device 0, the largest hole .*GPUCACHE_BACKEND=vmm") and d["fragmentation"]["free_bytes"] > 64 << 20'
+    'said("are free in the cache on device 0, the largest free block .*GPUCACHE_BACKEND=vmm") and d["fragmentation"]["free_bytes"] > 64 << 20'
 
 GPUCACHE_BACKEND=auto run tenants.json SIMCUDA_MEMORY=2GiB -- "$progs/tenants" limits
 ok "tenants that met their own limit" advises tenants.json \
-    'sum(t["oom_count"] for t in d["tenants"]) == d["oom_count"] > 0 and not said("too much was asked for")
-     and all(said("%d requests? of tenant %s found no room" % (t["oom_count"], t["name"])) for t in d["tenants"])'
+    'sum(t["oom_count"] for t in d["tenants"]) == d["oom_count"] > 0 and not said("requested too much")
+     and all(said("%d requests? of tenant %s ran out of memory" % (t["oom_count"], t["name"])) for t in d["tenants"])'
 
 GPUCACHE_STACKS=off run leaks.json -- "$progs/stacks"
 ok "a leak: how to see from where" advises leaks.json 'said("1 allocation of 1.0 MiB was never freed on device 0; GPUCACHE_STACKS=leaks")'

@@ -165,7 +165,7 @@ is "report: the leak" "$(json r.json '[l["bytes"] for l in d["leaks"] if l["api"
 "$TOOL" report r.json > text
 like "report as text" "$(cat text)" '^== gpucache .*: tools_client, pid [0-9]+$'
 like "report as text: the limit" "$(cat text)" 'limit 72.0 MiB'
-like "report as text: what to do" "$(cat text)" '1 request found no room on device 0'
+like "report as text: what to do" "$(cat text)" '1 request ran out of memory on device 0'
 is "report as text: 80 columns" "$(awk 'length > 80' text)" ""
 # On a terminal it has colour, unless the user or the terminal has none.
 shown() { env "$@" script -qec "$TOOL report r.json" /dev/null < /dev/null | grep -c "$(printf '\033')"; }

@@ -411,7 +411,7 @@ static void trims_and_what_cannot_be_done_are_answered(void **state)
     assert_int_equal(gc_ledger_wait_response(&ledger, &trim, 0, text), GC_RESPONSE_NONE);
     gc_core_serve(members[0].core);
     assert_int_equal(gc_ledger_wait_response(&ledger, &trim, 0, text), GC_RESPONSE_DONE);
-    assert_string_equal(text, "64.0 MiB given back");
+    assert_string_equal(text, "64.0 MiB released");
     assert_int_equal(gc_ledger_wait_response(&ledger, &resume, 0, text), GC_RESPONSE_REFUSED);
     assert_string_equal(text, "it is not paused");
     assert_int_equal(gc_device_reserved_bytes(members[0].device), 0);

@@ -1,5 +1,6 @@
 /* Figures of a table in JSON, text and Prometheus' format; and gc_out_print. */
 #include "core/io/emitter.h"
+#include "core/observe/stats.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/scratch.h"
 
@@ -10,7 +11,7 @@ struct record {
     uint64_t count;
     uint64_t bytes;
     uint64_t limit;
-    uint64_t live[2];
+    struct gc_gauge live;
     uint64_t ns;
     int number;
     bool flag;

@@ -42,21 +42,23 @@ static void advice_says_what_would_have_fitted(void **state)
     device.reserved = (struct gc_gauge){UINT64_C(10) << 30, UINT64_C(10) << 30};
     device.retry_count = 12;
     device.context.peak = device.direct_bytes[GC_DIRECT_CONTEXT] = UINT64_C(50) << 20;
-    assert_advice(&device, "the limit was reached 12 times on device 0; idle cache was trimmed; "
+    assert_advice(&device, "the limit was reached 12 times on device 0; idle memory was released; "
                            "the peak would fit in about 9.5 GiB\n");
     /* What is no pool's is needed beside it. */
     device.direct_bytes[GC_DIRECT_POOL] = UINT64_C(350) << 20;
-    assert_advice(&device, "the limit was reached 12 times on device 0; idle cache was trimmed; "
+    assert_advice(&device, "the limit was reached 12 times on device 0; idle memory was released; "
                            "the peak would fit in about 9.9 GiB\n");
     device.direct_bytes[GC_DIRECT_POOL] = 0;
     device.retry_count = 0; /* an eighth less, or not worth a word */
     assert_advice(&device, "");
     device.allocated.peak = UINT64_C(8) << 30;
-    assert_advice(&device, "10.0 GiB were held on device 0, of which 8.0 GiB were in use at most; "
-                           "the peak would fit in about 8.5 GiB\n");
+    assert_advice(&device,
+                  "10.0 GiB were reserved on device 0, of which 8.0 GiB were in use at most; "
+                  "the peak would fit in about 8.5 GiB\n");
     device.context.peak = device.direct_bytes[GC_DIRECT_CONTEXT] = 0;
-    assert_advice(&device, "10.0 GiB were held on device 0, of which 8.0 GiB were in use at most; "
-                           "the peak would fit in about 8.4 GiB and what the context takes\n");
+    assert_advice(&device,
+                  "10.0 GiB were reserved on device 0, of which 8.0 GiB were in use at most; "
+                  "the peak would fit in about 8.4 GiB plus the context\n");
     device.reserved.current = UINT64_C(1) << 30; /* graphs may have had the rest */
     assert_advice(&device, "");
     device.reserved.current = device.reserved.peak;
@@ -73,12 +75,13 @@ static void advice_says_that_the_device_was_full(void **state)
     device.info.total_bytes = UINT64_C(16) << 30;
     device.is_mapped = false;
     device.retry_count = 1;
-    assert_advice(&device, "the device was full 1 time on device 0; idle cache was trimmed\n");
+    assert_advice(&device, "the device was full 1 time on device 0; idle memory was released\n");
     device.is_mapped = true;
     device.oom_count = 2; /* who knows what it needed */
-    assert_advice(&device, "2 requests found no room on device 0: the program held at most 9.0 GiB "
-                           "of 16.0 GiB; too much was asked for, or other programs hold the rest\n"
-                           "the device was full 1 time on device 0; idle cache was trimmed\n");
+    assert_advice(&device,
+                  "2 requests ran out of memory on device 0: the program held at most 9.0 GiB "
+                  "of 16.0 GiB; the program requested too much, or other programs use the rest\n"
+                  "the device was full 1 time on device 0; idle memory was released\n");
 }
 
 static void advice_names_the_tenants_that_were_refused(void **state)
@@ -93,13 +96,15 @@ static void advice_names_the_tenants_that_were_refused(void **state)
     device.tenant_count = 3;
     device.oom_count = 3;
     device.limit_bytes = UINT64_C(1) << 30;
-    assert_advice(&device, "2 requests of tenant one found no room on device 0: its limit is 1.0 "
-                           "MiB\n1 request found no room on device 0: raise GPUCACHE_LIMIT above "
-                           "1.0 GiB, or ask for less\n");
+    assert_advice(&device,
+                  "2 requests of tenant one ran out of memory on device 0: its limit is 1.0 "
+                  "MiB\n1 request ran out of memory on device 0: raise GPUCACHE_LIMIT above "
+                  "1.0 GiB, or request less\n");
     device.oom_count = 2;
     tenants[1].oom_count = 0;
-    assert_advice(&device, "2 requests of tenant one found no room on device 0: its limit is 1.0 "
-                           "MiB\n");
+    assert_advice(&device,
+                  "2 requests of tenant one ran out of memory on device 0: its limit is 1.0 "
+                  "MiB\n");
 }
 
 static void advice_on_plans_that_are_not_followed(void **state)
@@ -112,9 +117,10 @@ static void advice_on_plans_that_are_not_followed(void **state)
     device.plan.occupied_count = 40;
     assert_advice(&device, "");
     device.plan.occupied_count = 80;
-    assert_advice(&device, "140 of 1040 allocations did not follow the plan on device 0, most of "
-                           "them: place in use; GPUCACHE_TRACE and gpucache plan make a plan of "
-                           "this run\n");
+    assert_advice(
+        &device,
+        "140 of 1040 allocations did not follow the plan on device 0, most of "
+        "them: place in use; make a plan of this run with GPUCACHE_TRACE and gpucache plan\n");
 }
 
 static void advice_on_frees_that_wait(void **state)
@@ -125,8 +131,9 @@ static void advice_on_frees_that_wait(void **state)
     char got[4096] = "";
     (void)state;
     gc_report_advise(&report, note_sentence, got);
-    assert_string_equal(got, "frees wait for the device (GPUCACHE_REUSE=sync), half of them for "
-                             "more than 720.0 us; fence, the default, waits for none\n");
+    assert_string_equal(
+        got,
+        "frees wait for the device (GPUCACHE_REUSE=sync), p50 720.0 us; GPUCACHE_REUSE=fence, the default, does not wait\n");
     got[0] = '\0';
     report.facts.settings = &debug; /* which wants it so */
     report.facts.setting_count = 1;
@@ -145,18 +152,19 @@ static void advice_on_holes_and_misuse(void **state)
     device.largest_free_bytes = UINT64_C(10) << 20;
     assert_advice(&device, "");
     device.is_mapped = false;
-    assert_advice(&device, "1.0 GiB are free in the cache on device 0, the largest hole 10.0 MiB: "
-                           "GPUCACHE_BACKEND=vmm makes one of them, where the device can\n");
+    assert_advice(&device,
+                  "1.0 GiB are free in the cache on device 0, the largest free block 10.0 MiB: "
+                  "GPUCACHE_BACKEND=vmm avoids that on devices that support it\n");
     device = quiet;
     device.invalid_free_count = 2;
     device.misuse_count = 1;
     device.leak_count = 1;
     device.leak_bytes = 2048;
     assert_advice(
-        &device, "2 frees of what was no live allocation: freed twice, or a wrong address; "
-                 "GPUCACHE_DEBUG=uaf finds out\n1 write to freed memory or past an end: the log on "
-                 "stderr names the blocks\n1 allocation of 2.0 KiB was never freed on device "
-                 "0; GPUCACHE_STACKS=leaks shows where such come from\n");
+        &device,
+        "2 frees of addresses without a live allocation: a double free or a wrong address; GPUCACHE_DEBUG=uaf reports which\n1 write to freed memory or past an end: the log on "
+        "stderr names the blocks\n1 allocation of 2.0 KiB was never freed on device "
+        "0; GPUCACHE_STACKS=leaks shows their call stacks\n");
 }
 
 int main(void)

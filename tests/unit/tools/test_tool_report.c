@@ -125,8 +125,8 @@ static void an_estimate_stands_beside_what_was_measured(void **state)
     assert_non_null(strstr(text, "within the budget of 1.0 GiB"));
     assert_non_null(strstr(text, "too little by"));
     assert_non_null(strstr(text, "   device 1   7.8 KiB of 1.0 MiB, held at most "));
-    assert_non_null(strstr(text, "   to know    what the first remark says\n"));
-    assert_non_null(strstr(text, " and 1 more: gpucache estimate tells all\n"));
+    assert_non_null(strstr(text, "   notes      what the first remark says\n"));
+    assert_non_null(strstr(text, " and 1 more: gpucache estimate lists all\n"));
     json_decref(root);
     free(first);
     free(second);
