@@ -47,7 +47,7 @@ extern "C" {
     X(GPUCACHE_INVALID_HANDLE, 7, "there is no elastic pool or tenant with this handle")           \
     X(GPUCACHE_OUT_OF_MEMORY, 8, "the device has no room")                                         \
     X(GPUCACHE_LIMIT_REACHED, 9, "the limit has no room")                                          \
-    X(GPUCACHE_NO_HOST_MEMORY, 10, "host memory for bookkeeping could not be had")                 \
+    X(GPUCACHE_NO_HOST_MEMORY, 10, "no host memory for bookkeeping")                               \
     X(GPUCACHE_DRIVER_ERROR, 11, "the driver refused; gpucache_driver_error() has its code")       \
     X(GPUCACHE_NOT_SUPPORTED, 12, "the device or the driver cannot do this")                       \
     X(GPUCACHE_CAPTURING, 13, "a stream capture is under way")                                     \
