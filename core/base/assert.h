@@ -1,6 +1,6 @@
-/* Asserts. GC_ASSERT is for builds with GC_CHECK: it ends the process, so release builds never
- * contain it. A condition that must also hold in release is tested there and answered with a
- * status. */
+/* Asserts for builds with GC_CHECK. A failed GC_ASSERT ends the process, so release builds do not
+ * contain it. Code that must also survive a broken condition in release tests the condition and
+ * returns a status. */
 #ifndef GC_ASSERT_H
 #define GC_ASSERT_H
 

@@ -8,7 +8,7 @@
 #define GC_KIB(n) ((uint64_t)(n) << 10)
 #define GC_MIB(n) ((uint64_t)(n) << 20)
 
-/* The condition, for the hot path: code is laid out for it to hold. */
+/* The compiler lays out the code of the hot path for a true condition. */
 #define GC_LIKELY(condition) __builtin_expect(!!(condition), 1)
 
 /* False if the sum does not fit; *sum is then unspecified. */
@@ -32,7 +32,7 @@ static inline bool gc_round_up_u64(uint64_t value, uint64_t unit, uint64_t *roun
     return true;
 }
 
-/* 0 instead of a wrapped difference. */
+/* a - b, or 0 where that would wrap. */
 static inline uint64_t gc_sub_or_zero_u64(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;

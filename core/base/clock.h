@@ -1,6 +1,6 @@
-/* The system's clock that never goes back, the same in all processes of a machine. What core
- * decides by goes through gc_driver.clock_ns, which tests can set; this is for what other processes
- * take part in, and for the driver behind that table. Thread-safe; leaves errno alone. */
+/* The monotonic clock of the machine, the same in all processes. Core takes its decisions by
+ * gc_driver.clock_ns, which tests can set. This clock is for times that processes share, and for
+ * the driver behind that table. Thread-safe; keeps errno. */
 #ifndef GC_CLOCK_H
 #define GC_CLOCK_H
 

@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define DRAIN_MS 2000   /* for the threads inside */
-#define CLOSED_MS 10000 /* for the thread that closed the gate */
+#define DRAIN_MS 2000   /* how long a closer waits for the threads inside */
+#define CLOSED_MS 10000 /* how long a thread waits at a closed gate */
 
 static void futex(atomic_uint *word, int operation, unsigned value, const struct timespec *timeout)
 {

@@ -1,9 +1,11 @@
 #include "core/base/histogram.h"
 
+#include "core/base/bits.h"
+
 #define SUB_COUNT (UINT64_C(1) << GC_HISTOGRAM_SUB_BITS)
 
-/* Values below 2 * SUB_COUNT have a bucket each; above, the top SUB_BITS + 1 bits of the value
- * choose. */
+/* Values below 2 * SUB_COUNT have one bucket each. Above, the top SUB_BITS + 1 bits of a value
+ * select its bucket. */
 static unsigned bucket_of(uint64_t ns)
 {
     if (ns < SUB_COUNT)
@@ -13,7 +15,7 @@ static unsigned bucket_of(uint64_t ns)
     return ((shift + 1) << GC_HISTOGRAM_SUB_BITS) + (unsigned)((ns >> shift) & (SUB_COUNT - 1));
 }
 
-/* The largest value that falls into the bucket. */
+/* The largest value of the bucket. */
 static uint64_t bucket_end(unsigned bucket)
 {
     if (bucket < SUB_COUNT)
@@ -37,7 +39,7 @@ void gc_histogram_add_many(struct gc_histogram *histogram, uint64_t ns, uint64_t
         ;
 }
 
-/* The smallest bucket end that at least `rank` of the recorded values do not exceed. */
+/* The smallest bucket end that is no less than `rank` of the recorded values. */
 static uint64_t value_at(const uint64_t *counts, uint64_t rank)
 {
     uint64_t seen = 0;
@@ -47,11 +49,6 @@ static uint64_t value_at(const uint64_t *counts, uint64_t rank)
             return bucket_end(i);
     }
     return UINT64_MAX;
-}
-
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
 }
 
 void gc_histogram_read(const struct gc_histogram *histogram, struct gc_latency *latency)
@@ -68,6 +65,6 @@ void gc_histogram_read(const struct gc_histogram *histogram, struct gc_latency *
     for (unsigned i = 0; i < GC_HISTOGRAM_BUCKETS; i++)
         latency->powers[63U - (unsigned)__builtin_clzll(bucket_end(i) | 1)] += counts[i];
     latency->max = atomic_load_explicit(&histogram->max, memory_order_relaxed);
-    latency->p50 = min_u64(value_at(counts, total - total / 2), latency->max);
-    latency->p99 = min_u64(value_at(counts, total - total / 100), latency->max);
+    latency->p50 = gc_min_u64(value_at(counts, total - total / 2), latency->max);
+    latency->p99 = gc_min_u64(value_at(counts, total - total / 100), latency->max);
 }

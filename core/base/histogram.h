@@ -1,9 +1,9 @@
-/* A lock-free histogram of nanoseconds with log-linear buckets: values below 32 exactly, above that
- * 16 buckets per power of two. A percentile is the upper end of the bucket that holds it, so it is
- * at most 1/16 (6.25 %) above a value that was recorded and never below it; the maximum is exact.
+/* A lock-free histogram of nanoseconds with log-linear buckets (as in HdrHistogram): exact below
+ * 32, 16 buckets per power of two above. A percentile is the upper end of its bucket: at most 1/16
+ * (6.25 %) above a recorded value and never below it. The maximum is exact.
  *
- * Zero bytes are an empty histogram. Adding is two relaxed atomics; reading is wait-free and may
- * miss what is added meanwhile. */
+ * Zero bytes are an empty histogram. An addition is two relaxed atomics. Reading is wait-free and
+ * may miss concurrent additions. */
 #ifndef GC_HISTOGRAM_H
 #define GC_HISTOGRAM_H
 
@@ -20,14 +20,14 @@ struct gc_histogram {
 
 struct gc_latency {
     uint64_t count;
-    uint64_t p50; /* ns, as are the next two; all 0 when nothing was recorded */
+    uint64_t p50; /* ns, as are the next two; all 0 if nothing was recorded */
     uint64_t p99;
     uint64_t max;
-    uint64_t powers[64]; /* [i]: values below 2^(i+1), but not below 2^i; 0 with 1 */
+    uint64_t powers[64]; /* [i]: values of at least 2^i and below 2^(i+1); 0 counts with 1 */
 };
 
 void gc_histogram_add(struct gc_histogram *histogram, uint64_t ns);
-/* The same value `count` times: a sample that stands for so many. */
+/* Records the value `count` times: a sample that represents so many. */
 void gc_histogram_add_many(struct gc_histogram *histogram, uint64_t ns, uint64_t count);
 void gc_histogram_read(const struct gc_histogram *histogram, struct gc_latency *latency);
 

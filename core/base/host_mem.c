@@ -13,7 +13,7 @@ static uint64_t round_up_to_pages(uint64_t bytes)
     return gc_round_up_u64(bytes, (uint64_t)sysconf(_SC_PAGESIZE), &rounded) ? rounded : 0;
 }
 
-/* The caller's errno is the program's own and stays as it is. */
+/* Keeps errno: it is the program's. */
 static void *map_pages(uint64_t bytes, int flags)
 {
     const int saved_errno = errno;
@@ -50,7 +50,7 @@ void *gc_host_mem_reserve(uint64_t bytes)
 {
     void *memory = map_pages(bytes, MAP_NORESERVE);
     if (memory != NULL) {
-        /* A huge page behind one written entry would cost 512 times what is counted. */
+        /* A huge page behind one written entry would cost 512 times the counted bytes. */
         const int saved_errno = errno;
         madvise(memory, bytes, MADV_NOHUGEPAGE);
         errno = saved_errno;

@@ -1,5 +1,6 @@
-/* Host memory for bookkeeping, straight from the kernel: libc's allocator is never entered from a
- * wrapped call. Counts what is taken, so that the report can say what the library itself costs. */
+/* Host memory for bookkeeping, mapped from the kernel: a wrapped call never enters libc's
+ * allocator. Counts the mapped bytes, so that the report can show the cost of the library
+ * itself. */
 #ifndef GC_HOST_MEM_H
 #define GC_HOST_MEM_H
 
@@ -11,7 +12,8 @@ struct gc_host_mem {
     atomic_uint_fast64_t bytes;
 };
 
-/* Zeroed pages for at least `bytes`; NULL if there are none. Thread-safe, as are all here. */
+/* Zeroed pages for at least `bytes`; NULL if the kernel has none. Thread-safe, as every function
+ * here. */
 void *gc_host_mem_map(struct gc_host_mem *host, uint64_t bytes);
 void gc_host_mem_unmap(struct gc_host_mem *host, void *memory, uint64_t bytes);
 
@@ -19,16 +21,12 @@ void gc_host_mem_unmap(struct gc_host_mem *host, void *memory, uint64_t bytes);
  * owner calls gc_host_mem_count for the pages it writes. */
 void *gc_host_mem_reserve(uint64_t bytes);
 void gc_host_mem_unreserve(void *memory, uint64_t bytes);
-/* Whole pages of what was reserved read as zero again and cost nothing until they are written.
- * False, with nothing changed: the kernel's pages are others, or are locked in memory. */
+/* Whole pages of reserved memory read as zero again and cost nothing until they are written. False,
+ * with nothing changed: the kernel's page size is another one, or the pages are locked in
+ * memory. */
 bool gc_host_mem_discard(void *memory, uint64_t bytes);
 void gc_host_mem_count(struct gc_host_mem *host, uint64_t bytes);
 void gc_host_mem_uncount(struct gc_host_mem *host, uint64_t bytes);
-/* What the host could give without swapping, as the kernel says, and the control groups of the
- * process leave (host_room.c); 0 where the kernel does not say. */
-uint64_t gc_meminfo_available_bytes(void);
-/* The same of the files in /proc and /sys below a folder. */
-uint64_t gc_meminfo_available_under(const char *root);
 uint64_t gc_host_mem_bytes(const struct gc_host_mem *host);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define UNIT 16U /* numbers count these */
+#define UNIT 16U /* bytes that one step of a number stands for */
 
 struct entry {
     uint64_t hash;
@@ -26,7 +26,7 @@ enum gc_status gc_intern_init(struct gc_intern *intern, struct gc_host_mem *host
         .host = host,
         .slot_count = slot_count,
         .room_bytes = gc_min_u64(room_bytes, (uint64_t)UNIT << 32),
-        .used = UNIT, /* so that no string is number 0 */
+        .used = UNIT, /* so that no string has number 0 */
     };
     intern->room = gc_host_mem_reserve(intern->room_bytes);
     if (intern->room == NULL)
@@ -76,7 +76,7 @@ static bool is_same(const struct entry *entry, uint64_t hash, const void *string
            memcmp(entry->string, string, bytes) == 0;
 }
 
-/* A copy that nobody sees yet; 0: there is no room. */
+/* A copy that no other thread can find yet; 0: the table is full. */
 static uint32_t write_entry(struct gc_intern *intern, uint64_t hash, const void *string,
                             uint32_t bytes)
 {
@@ -103,7 +103,7 @@ uint32_t gc_intern_add(struct gc_intern *intern, const void *string, uint32_t by
     uint32_t written = 0;
     for (uint32_t probe = 0; probe <= mask; probe++) {
         _Atomic uint32_t *slot = &intern->slots[(hash + probe) & mask];
-        /* Acquire: pairs with the exchange below, so that the entry is seen whole. */
+        /* Acquire: pairs with the exchange below, so that the entry is complete. */
         uint32_t number = atomic_load_explicit(slot, memory_order_acquire);
         if (number == 0) {
             if (written == 0 && (atomic_load_explicit(&intern->count, memory_order_relaxed) >

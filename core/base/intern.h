@@ -1,8 +1,9 @@
-/* Byte strings kept once each, found by their content, never removed. Each has a number and a few
- * counters of its owner's beside it.
+/* An interning table: each byte string is stored once, is found by its content and is never
+ * removed. A string has a number, and beside it a few counters for the table's owner.
  *
- * Lock-free: a look-up that finds costs a probe or two; one that adds races for a slot, and the
- * loser's copy is lost. Memory is address space, taken as it is written. */
+ * Lock-free. A look-up that finds the string costs a probe or two. Threads that add race for a
+ * slot, and the loser's copy is lost. Memory is reserved address space that costs where it is
+ * written. */
 #ifndef GC_INTERN_H
 #define GC_INTERN_H
 
@@ -23,14 +24,14 @@ struct gc_intern {
     _Atomic uint32_t count;
 };
 
-/* For about half as many strings as there are slots. GC_NO_HOST_MEMORY. */
+/* The table holds about half as many strings as it has slots. GC_NO_HOST_MEMORY. */
 enum gc_status gc_intern_init(struct gc_intern *intern, struct gc_host_mem *host,
                               uint32_t slot_count, uint64_t room_bytes) GC_CHECKED;
 void gc_intern_fini(struct gc_intern *intern);
 
-/* The string's number, 0 if there is no room for it. */
+/* The string's number; 0 if the table is full. */
 uint32_t gc_intern_add(struct gc_intern *intern, const void *string, uint32_t bytes);
-/* Of a number that put gave. */
+/* The string of a number that gc_intern_add returned. */
 const void *gc_intern_string(const struct gc_intern *intern, uint32_t number, uint32_t *bytes);
 _Atomic uint64_t *gc_intern_counters(const struct gc_intern *intern, uint32_t number);
 /* Calls `visit` for every string. */

@@ -6,8 +6,8 @@
 
 #include <stdatomic.h>
 
-/* Bit r: the thread holds a lock of rank r, or is about to or just did. Never two of one rank, so
- * the bits are the whole truth, for a signal handler too. */
+/* Bit r: the thread holds a lock of rank r, is about to take one, or has just released one. A
+ * thread never holds two locks of one rank, so the bits are exact, for a signal handler too. */
 static __thread unsigned held_ranks __attribute__((tls_model("initial-exec")));
 
 void gc_lock_init(struct gc_lock *lock, enum gc_lock_rank rank)

@@ -1,9 +1,9 @@
-/* Mutexes with ranks. A thread takes locks in rising order of rank, so no two threads can wait for
- * each other; builds with GC_CHECK abort where the order is broken.
+/* Mutexes with ranks. A thread takes locks in rising order of rank, so no two threads can deadlock;
+ * builds with GC_CHECK abort where the order is broken.
  *
- * No driver call, host allocation or stdio happens while a lock is held: gc_lock_held_count() lets
- * the code that leaves core, and the simulated driver of the tests, check it. Locks that are held
- * across fork() do not matter: a child passes every call through. */
+ * No driver call, host allocation or stdio happens while a lock is held. Code that leaves core, and
+ * the simulated driver of the tests, check that with gc_lock_held_count(). Locks that are held
+ * across fork() do no harm: a child passes every call through. */
 #ifndef GC_LOCK_H
 #define GC_LOCK_H
 
@@ -11,18 +11,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What each guards is said in README.md of this folder. */
+/* The README.md of each room names the data that its lock guards. */
 enum gc_lock_rank {
     GC_RANK_REGISTRY = 1, /* lists of devices and contexts */
-    GC_RANK_TCACHES,      /* the threads' caches, and who stops them */
-    GC_RANK_POOL,         /* one context's pool */
-    GC_RANK_DEVICE,       /* one device's give-backs under way */
-    GC_RANK_TRACKER,      /* one shard of the direct records */
-    GC_RANK_SLAB,         /* one store of records */
-    GC_RANK_ELASTIC_LIST, /* which elastic pools there are */
-    GC_RANK_ELASTIC,      /* one elastic pool */
-    GC_RANK_DEBUG,        /* what the debug aids remember */
-    GC_RANK_STACKS,       /* one shard of where live allocations came from */
+    GC_RANK_TCACHES,      /* all thread caches, and stopping them */
+    GC_RANK_POOL,         /* a pool, its peers included */
+    GC_RANK_DEVICE,       /* segments of a device that are being released */
+    GC_RANK_TRACKER,      /* a shard of the non-pool allocations */
+    GC_RANK_SLAB,         /* a store of records */
+    GC_RANK_ELASTIC_LIST, /* the table of elastic pools */
+    GC_RANK_ELASTIC,      /* an elastic pool */
+    GC_RANK_DEBUG,        /* history and guard pages of GPUCACHE_DEBUG */
+    GC_RANK_STACKS,       /* a shard of the stacks of live allocations */
 };
 
 struct gc_lock {
@@ -34,11 +34,12 @@ void gc_lock_init(struct gc_lock *lock, enum gc_lock_rank rank);
 void gc_lock_fini(struct gc_lock *lock);
 void gc_lock_acquire(struct gc_lock *lock);
 void gc_lock_release(struct gc_lock *lock);
-/* Waits for `condition` with `lock` held, which must be the only one. */
+/* Waits for `condition` with `lock` held, which must be the thread's only lock. */
 void gc_lock_wait(struct gc_lock *lock, pthread_cond_t *condition);
-/* The same, but for limit_ns at most; false: that long. */
+/* Like gc_lock_wait, up to `limit_ns`. False: the time is up. */
 bool gc_lock_wait_for(struct gc_lock *lock, pthread_cond_t *condition, uint64_t limit_ns);
-/* How many locks of this kind the calling thread holds. In a signal handler: or is about to. */
+/* How many of these locks the calling thread holds; in a signal handler, locks it is about to take
+ * count too. */
 unsigned gc_lock_held_count(void);
 
 #endif

@@ -10,12 +10,12 @@
 #define CHUNK_BYTES_MIN GC_KIB(64)
 #define CHUNK_BYTES_MAX GC_MIB(2)
 
-/* At the start of its own memory; `used` and `bytes` count it. */
+/* The head of a chunk, inside the chunk; `used` and `bytes` include it. */
 struct gc_region_chunk {
     struct gc_region_chunk *next;
     uint64_t bytes;
     uint64_t used;
-    uint64_t last; /* where the latest allocation begins */
+    uint64_t last; /* where the last allocation begins */
 };
 
 #define HEAD_BYTES ((sizeof(struct gc_region_chunk) + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1))
@@ -34,7 +34,8 @@ void gc_region_fini(struct gc_region *region)
     }
 }
 
-/* All pages at once cost a fraction of a fault each. Kernels before 5.14 do not know it. */
+/* Populating all pages at once costs a fraction of a fault each. Kernels before 5.14 lack the
+ * call. */
 static void populate(void *memory, uint64_t bytes)
 {
 #ifdef MADV_POPULATE_WRITE
@@ -49,7 +50,7 @@ static void populate(void *memory, uint64_t bytes)
 #endif
 }
 
-/* A chunk for at least `bytes`: each as large as all before it, within bounds. */
+/* Adds a chunk for at least `bytes`, as large as all earlier ones together, within bounds. */
 static struct gc_region_chunk *add_chunk(struct gc_region *region, uint64_t bytes)
 {
     const uint64_t held = gc_host_mem_bytes(&region->host);

@@ -55,7 +55,7 @@ static void *pop_locked(struct gc_slab *slab)
     return link;
 }
 
-/* Cuts a chunk into records; its first record's place holds the link of the chunks. */
+/* Splits a chunk into records. The first record's memory holds the link between chunks. */
 static void *grow(struct gc_slab *slab)
 {
     char *chunk = gc_host_mem_map(slab->host, slab->chunk_bytes);

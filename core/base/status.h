@@ -1,5 +1,5 @@
-/* Status codes: declared once in status.def. A function that can fail returns one and takes its
- * outputs last; ignoring the result is a warning. */
+/* Status codes, declared once in status.def. A function that can fail returns one and takes its
+ * outputs last. Ignoring the result is a warning. */
 #ifndef GC_STATUS_H
 #define GC_STATUS_H
 

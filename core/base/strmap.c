@@ -8,7 +8,7 @@
 void gc_strmap_init(struct gc_strmap *map)
 {
     *map = (struct gc_strmap){0};
-    /* 16 bytes that the kernel drew for this process. */
+    /* 16 random bytes that the kernel gave this process. */
     const unsigned long address = getauxval(AT_RANDOM);
     if (address != 0)
         memcpy(map->key, (const void *)address, sizeof(map->key));
@@ -65,26 +65,26 @@ static bool is_text(const char *known, const char *text, size_t length)
     return strnlen(known, length + 1) == length && memcmp(known, text, length) == 0;
 }
 
-/* Where the name is or would be. */
-static struct gc_strmap_entry *place_of(const struct gc_strmap *map, const char *text,
-                                        size_t length, uint32_t hash)
+/* The slot of the name, or the empty slot where it belongs. */
+static struct gc_strmap_entry *slot_of(const struct gc_strmap *map, const char *text, size_t length,
+                                       uint32_t hash)
 {
-    uint32_t at = hash & (map->place_count - 1);
+    uint32_t at = hash & (map->slot_count - 1);
     for (;;) {
-        struct gc_strmap_entry *place = &map->places[at];
-        if (place->text == NULL || (place->hash == hash && is_text(place->text, text, length)))
-            return place;
-        at = (at + 1) & (map->place_count - 1);
+        struct gc_strmap_entry *slot = &map->slots[at];
+        if (slot->text == NULL || (slot->hash == hash && is_text(slot->text, text, length)))
+            return slot;
+        at = (at + 1) & (map->slot_count - 1);
     }
 }
 
 struct gc_strmap_entry *gc_strmap_find_hashed(const struct gc_strmap *map, const char *text,
                                               size_t length, uint32_t hash)
 {
-    if (map->place_count == 0)
+    if (map->slot_count == 0)
         return NULL;
-    struct gc_strmap_entry *place = place_of(map, text, length, hash);
-    return place->text != NULL ? place : NULL;
+    struct gc_strmap_entry *slot = slot_of(map, text, length, hash);
+    return slot->text != NULL ? slot : NULL;
 }
 
 struct gc_strmap_entry *gc_strmap_find(const struct gc_strmap *map, const char *text, size_t length)
@@ -94,39 +94,39 @@ struct gc_strmap_entry *gc_strmap_find(const struct gc_strmap *map, const char *
 
 void gc_strmap_prefetch(const struct gc_strmap *map, uint32_t hash)
 {
-    if (map->place_count != 0)
-        __builtin_prefetch(&map->places[hash & (map->place_count - 1)]);
+    if (map->slot_count != 0)
+        __builtin_prefetch(&map->slots[hash & (map->slot_count - 1)]);
 }
 
 void gc_strmap_prefetch_text(const struct gc_strmap *map, uint32_t hash)
 {
-    if (map->place_count != 0)
-        __builtin_prefetch(map->places[hash & (map->place_count - 1)].text);
+    if (map->slot_count != 0)
+        __builtin_prefetch(map->slots[hash & (map->slot_count - 1)].text);
 }
 
-static struct gc_strmap_entry *empty_place(const struct gc_strmap *map, uint32_t hash)
+static struct gc_strmap_entry *empty_slot(const struct gc_strmap *map, uint32_t hash)
 {
-    uint32_t at = hash & (map->place_count - 1);
-    while (map->places[at].text != NULL)
-        at = (at + 1) & (map->place_count - 1);
-    return &map->places[at];
+    uint32_t at = hash & (map->slot_count - 1);
+    while (map->slots[at].text != NULL)
+        at = (at + 1) & (map->slot_count - 1);
+    return &map->slots[at];
 }
 
-static bool make_room(struct gc_strmap *map, struct gc_region *region)
+static bool grow_if_full(struct gc_strmap *map, struct gc_region *region)
 {
-    if (map->place_count != 0 && map->used + 1 <= map->place_count / 3 * 2)
+    if (map->slot_count != 0 && map->used + 1 <= map->slot_count / 3 * 2)
         return true;
-    if (map->place_count > UINT32_MAX / 4)
+    if (map->slot_count > UINT32_MAX / 4)
         return false;
     struct gc_strmap larger = *map;
-    larger.place_count = map->place_count == 0 ? PLACES_MIN : map->place_count * 4;
-    larger.places = gc_region_alloc(region, (uint64_t)larger.place_count * sizeof(*larger.places));
-    if (larger.places == NULL)
+    larger.slot_count = map->slot_count == 0 ? PLACES_MIN : map->slot_count * 4;
+    larger.slots = gc_region_alloc(region, (uint64_t)larger.slot_count * sizeof(*larger.slots));
+    if (larger.slots == NULL)
         return false;
-    for (uint32_t i = 0; i < map->place_count; i++) {
-        const struct gc_strmap_entry *from = &map->places[i];
+    for (uint32_t i = 0; i < map->slot_count; i++) {
+        const struct gc_strmap_entry *from = &map->slots[i];
         if (from->text != NULL)
-            *empty_place(&larger, from->hash) = *from;
+            *empty_slot(&larger, from->hash) = *from;
     }
     *map = larger;
     return true;
@@ -137,15 +137,15 @@ struct gc_strmap_entry *gc_strmap_find_or_add_hashed(struct gc_strmap *map,
                                                      size_t length, uint32_t hash, bool *added)
 {
     *added = false;
-    if (!make_room(map, region))
+    if (!grow_if_full(map, region))
         return NULL;
-    struct gc_strmap_entry *place = place_of(map, text, length, hash);
-    if (place->text != NULL)
-        return place;
-    *place = (struct gc_strmap_entry){.text = text, .hash = hash};
+    struct gc_strmap_entry *slot = slot_of(map, text, length, hash);
+    if (slot->text != NULL)
+        return slot;
+    *slot = (struct gc_strmap_entry){.text = text, .hash = hash};
     map->used++;
     *added = true;
-    return place;
+    return slot;
 }
 
 struct gc_strmap_entry *gc_strmap_find_or_add(struct gc_strmap *map, struct gc_region *region,
@@ -159,8 +159,8 @@ bool gc_strmap_add(struct gc_strmap *map, struct gc_region *region, const char *
                    uint32_t value)
 {
     bool added;
-    struct gc_strmap_entry *place = gc_strmap_find_or_add(map, region, text, length, &added);
-    if (place != NULL)
-        place->value = value;
-    return place != NULL;
+    struct gc_strmap_entry *slot = gc_strmap_find_or_add(map, region, text, length, &added);
+    if (slot != NULL)
+        slot->value = value;
+    return slot != NULL;
 }

@@ -1,7 +1,8 @@
-/* The configuration file: KEY=value lines, read whole into a private mapping. Opened without
- * blocking and without creating anything, so that a fifo or a device in its place harms nothing. */
+/* The configuration file is read whole into a private mapping. It is opened without blocking and
+ * without being created, so a fifo or a device at its path does no harm. */
 #define _GNU_SOURCE
-#include "core/config/parse.h"
+#include "core/config/file.h"
+
 #include "core/io/writer.h"
 
 #include <errno.h>

@@ -25,7 +25,7 @@ static bool is_name(const struct gc_hami_value *value, const char *name)
     return value->name_length == strlen(name) && memcmp(value->name, name, value->name_length) == 0;
 }
 
-/* -1 for a name that is no limit of HAMi's. */
+/* The slot of a limit variable; -1: the name is none. */
 static int limit_slot(const char *name, size_t length)
 {
     const size_t head = sizeof(LIMIT_NAME) - 1;
@@ -65,7 +65,7 @@ bool gc_hami_set(struct gc_hami *hami, const struct gc_hami_value *value)
 
 /* ---- values ---- */
 
-static bool says(const struct gc_hami *hami, enum gc_hami_other other, const char *word)
+static bool equals(const struct gc_hami *hami, enum gc_hami_other other, const char *word)
 {
     const char *text = hami->others[other].text;
     return text != NULL && strlen(text) == strlen(word) &&
@@ -74,7 +74,7 @@ static bool says(const struct gc_hami *hami, enum gc_hami_other other, const cha
 
 static bool is_true(const struct gc_hami *hami, enum gc_hami_other other)
 {
-    return says(hami, other, "true") || says(hami, other, "t") || says(hami, other, "1");
+    return equals(hami, other, "true") || equals(hami, other, "t") || equals(hami, other, "1");
 }
 
 static bool has_limit(const struct gc_hami *hami)
@@ -94,7 +94,7 @@ static void apply_limits(const struct gc_hami *hami, struct gc_size_spec *limit,
         uint64_t bytes;
         if (value->text == NULL)
             continue;
-        if (slot == GC_HAMI_BAD || gc_parse_size(value->text, &bytes) != GC_OK ||
+        if (slot == GC_HAMI_BAD || gc_size_parse(value->text, &bytes) != GC_OK ||
             limit->count == GC_SIZE_SPEC_MAX) {
             visitor->refuse(visitor->argument, value);
             continue;
@@ -104,8 +104,8 @@ static void apply_limits(const struct gc_hami *hami, struct gc_size_spec *limit,
     }
 }
 
-/* A group's name from the path: the file's name, so that people know it, and a hash of the whole
- * path, so that no two share one. */
+/* A group's name from a path: the file's name, which people recognise, and a hash of the whole
+ * path, so that two paths never have one name. */
 static void name_group(const char *path, char *name, size_t size)
 {
     const char *file = strrchr(path, '/');
@@ -132,7 +132,7 @@ static bool limits_time(const struct gc_hami *hami)
     const char *text = hami->others[GC_HAMI_SM_LIMIT].text;
     uint64_t share;
     return text != NULL && gc_text_uint(text, strlen(text), &share) && share > 0 && share < 100 &&
-           !says(hami, GC_HAMI_CORE_POLICY, "disable");
+           !equals(hami, GC_HAMI_CORE_POLICY, "disable");
 }
 
 static void log_unserved(const struct gc_hami *hami, const struct gc_hami_visitor *visitor)
@@ -143,10 +143,10 @@ static void log_unserved(const struct gc_hami *hami, const struct gc_hami_visito
                         "only memory is limited, not the time on the device");
     if (is_true(hami, GC_HAMI_OVERSUBSCRIBE))
         visitor->ignore(argument, &hami->others[GC_HAMI_OVERSUBSCRIBE],
-                        "what does not fit the limit is out of memory, nothing goes to the host");
+                        "an allocation beyond the limit fails; nothing moves to host memory");
     if (hami->others[GC_HAMI_TASK_PRIORITY].text != NULL)
         visitor->ignore(argument, &hami->others[GC_HAMI_TASK_PRIORITY],
-                        "no process goes before another");
+                        "all processes have the same priority");
 }
 
 void gc_hami_apply(const struct gc_hami *hami, struct gc_options *options,

@@ -1,11 +1,11 @@
 /* Options: the table of options.def, filled from the environment and the configuration file.
  *
- * First every source only says which text each option has (struct reading); then the texts are
- * parsed in the table's order, the log level before all others. So the environment wins without its
- * being parsed twice, and what the configuration file says about an option that the environment
- * sets is never judged. */
+ * First every source records the text of each option (struct reading). Then the texts are parsed in
+ * the table's order, the log level before all others. So the environment wins without a second
+ * parse, and an option that the environment sets is never validated from the configuration file. */
 #include "core/config/options.h"
 
+#include "core/config/file.h"
 #include "core/config/hami.h"
 #include "core/config/parse.h"
 #include "core/io/text.h"
@@ -60,15 +60,16 @@ static const size_t offsets[GC_OPTION_COUNT] = {
 
 _Static_assert(GC_OPTION_COUNT <= 64, "set_mask has a bit for each option");
 
-/* Where each option's text came from; everything borrowed. */
+/* The source of each option's text; everything borrowed. */
 struct reading {
     const struct gc_options_source *source;
     struct gc_options *options;
     const struct gc_log *log;
-    const char *config_path;            /* while the file is visited, and after if it was read */
+    const char *config_path; /* set while the file is visited; afterwards if it was read */
     const char *texts[GC_OPTION_COUNT]; /* NULL: not set */
     bool from_config[GC_OPTION_COUNT];
-    const struct gc_option_row *misled; /* a row that the gate needs and that kept its default */
+    /* a row that the admission check needs and that kept its default */
+    const struct gc_option_row *invalid_gated;
     struct gc_hami hami;
 };
 
@@ -77,11 +78,11 @@ const struct gc_option_row *gc_options_get_row(enum gc_option option)
     return &rows[option];
 }
 
-static void say(struct reading *reading, enum gc_log_level level, const char *format, ...)
+static void log_line(struct reading *reading, enum gc_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Says a line and keeps it for the report. */
-static void say(struct reading *reading, enum gc_log_level level, const char *format, ...)
+/* Logs a line and keeps it for the report. */
+static void log_line(struct reading *reading, enum gc_log_level level, const char *format, ...)
 {
     struct gc_options *options = reading->options;
     char line[768];
@@ -121,7 +122,7 @@ static const struct gc_option_row *nearest_option(const char *name, size_t lengt
     return nearest;
 }
 
-/* `what`: what comes of it. */
+/* `what`: the consequence. */
 static void log_unknown(struct reading *reading, const char *name, size_t length, const char *value,
                         bool from_config, const char *what)
 {
@@ -130,14 +131,14 @@ static void log_unknown(struct reading *reading, const char *name, size_t length
     const struct gc_option_row *nearest = nearest_option(name, length);
     gc_text_printable(name, length, shown_name, sizeof(shown_name));
     gc_text_printable(value, strlen(value), shown_value, sizeof(shown_value));
-    say(reading, GC_LOG_ERROR, "%s=%s%s%s: unknown name, %s; nearest: %s (%s)", shown_name,
-        shown_value, from_config ? " in " : "", from_config ? reading->config_path : "", what,
-        nearest->name, nearest->accepts);
+    log_line(reading, GC_LOG_ERROR, "%s=%s%s%s: unknown name, %s; nearest: %s (%s)", shown_name,
+             shown_value, from_config ? " in " : "", from_config ? reading->config_path : "", what,
+             nearest->name, nearest->accepts);
 }
 
-/* ---- which text each option has ---- */
+/* ---- the text of each option ---- */
 
-/* True if the name is one of ours or HAMi's. The first text an option gets stays. */
+/* True if the name is one of the library's or HAMi's. The first text of an option stays. */
 static bool set_text(struct reading *reading, const char *name, size_t length, const char *value,
                      bool from_config)
 {
@@ -165,7 +166,7 @@ static void read_environment(struct reading *reading)
     }
 }
 
-/* After the log level is known. */
+/* Call once the log level is known. */
 static void log_unknown_environment(struct reading *reading)
 {
     const size_t head = sizeof(PREFIX) - 1;
@@ -186,19 +187,19 @@ static void config_entry(void *argument, const char *key, const char *value)
     struct reading *reading = argument;
     if (set_text(reading, key, strlen(key), value, true))
         return;
-    /* Most likely a limit, written so that it is none: running without it is not what was meant. */
+    /* Most likely a misspelled limit: running without it is not intended. */
     const bool is_refused = strstr(key, "LIMIT") != NULL || strstr(key, "BUDGET") != NULL ||
                             strstr(key, "GATE") != NULL;
     log_unknown(reading, key, strlen(key), value, true,
-                is_refused ? "perhaps a limit: CUDA is refused" : "ignored");
+                is_refused ? "it may be a limit, so cuInit fails" : "ignored");
     reading->options->refused |= is_refused;
 }
 
 static void config_bad_line(void *argument, unsigned line)
 {
     struct reading *reading = argument;
-    say(reading, GC_LOG_ERROR, "%s: line %u is no KEY=value line, ignored", reading->config_path,
-        line);
+    log_line(reading, GC_LOG_ERROR, "%s: line %u is not KEY=value; ignored", reading->config_path,
+             line);
 }
 
 static void read_config(struct reading *reading, struct gc_config *config)
@@ -214,19 +215,20 @@ static void read_config(struct reading *reading, struct gc_config *config)
     if (reading->config_path != NULL &&
         gc_config_read(reading->config_path, &visitor, config) != GC_OK) {
         if (!config->is_missing)
-            say(reading, GC_LOG_ERROR,
-                "%s: not a readable file of KEY=value lines below 64 KiB; what it says does not "
-                "hold",
-                reading->config_path);
+            log_line(reading, GC_LOG_ERROR,
+                     "%s: not a readable file of KEY=value lines below 64 KiB; its options are not "
+                     "applied",
+                     reading->config_path);
         reading->config_path = NULL;
     }
     if (named == NULL)
         return;
     char shown[SHOWN_BYTES];
-    say(reading, GC_LOG_ERROR, "%s=%s: not valid; accepted: %s; keeping the default: %s",
-        rows[GC_OPTION_CONFIG].name, gc_text_printable(named, strlen(named), shown, sizeof(shown)),
-        rows[GC_OPTION_CONFIG].accepts,
-        reading->config_path != NULL ? reading->config_path : "none");
+    log_line(reading, GC_LOG_ERROR, "%s=%s: not valid; accepted: %s; keeping the default: %s",
+             rows[GC_OPTION_CONFIG].name,
+             gc_text_printable(named, strlen(named), shown, sizeof(shown)),
+             rows[GC_OPTION_CONFIG].accepts,
+             reading->config_path != NULL ? reading->config_path : "none");
     reading->texts[GC_OPTION_CONFIG] = NULL;
 }
 
@@ -237,7 +239,7 @@ static void *member(struct gc_options *options, int option)
     return (char *)options + offsets[option];
 }
 
-/* " in FILE" for what the configuration file said. */
+/* " in FILE" for a value from the configuration file. */
 static const char *origin(const struct reading *reading, bool from_config, char *text, size_t size)
 {
     if (!from_config || reading->config_path == NULL)
@@ -269,19 +271,19 @@ static void apply(struct reading *reading, int option)
                        gc_parse_length_max(&rules[option]));
     if (row->closed) {
         options->refused = true;
-        say(reading, GC_LOG_ERROR, "%s=%s%s: %s; accepted: %s; CUDA is refused", row->name, shown,
-            in_file, why, row->accepts);
+        log_line(reading, GC_LOG_ERROR, "%s=%s%s: %s; accepted: %s; cuInit fails", row->name, shown,
+                 in_file, why, row->accepts);
     } else {
-        say(reading, GC_LOG_ERROR, "%s=%s%s: %s; accepted: %s; keeping the default: %s", row->name,
-            shown, in_file, why, row->accepts,
-            row->default_text[0] != '\0' ? row->default_text : "none");
+        log_line(reading, GC_LOG_ERROR, "%s=%s%s: %s; accepted: %s; keeping the default: %s",
+                 row->name, shown, in_file, why, row->accepts,
+                 row->default_text[0] != '\0' ? row->default_text : "none");
         if (row->gated)
-            reading->misled = row;
+            reading->invalid_gated = row;
     }
 }
 
-/* A gate without a model lets everything pass. Most likely that is not what was meant; in a
- * configuration file it is what programs without a model get as well. */
+/* A gate without a model lets everything pass, which is most likely not intended. From a
+ * configuration file it is no mistake: programs without a model read that file, too. */
 static void log_idle_gate(struct reading *reading)
 {
     static const enum gc_option asked[] = {GC_OPTION_GATE, GC_OPTION_BUDGET};
@@ -295,25 +297,26 @@ static void log_idle_gate(struct reading *reading)
         if (is_open || reading->from_config[asked[i]] ||
             !gc_options_is_set(reading->options, asked[i]))
             continue;
-        say(reading, GC_LOG_WARN, "%s is set and no %s is named: nothing is estimated or held back",
-            rows[asked[i]].name, rows[GC_OPTION_MODEL].name);
+        log_line(reading, GC_LOG_WARN, "%s is set and no %s is named: no model is checked",
+                 rows[asked[i]].name, rows[GC_OPTION_MODEL].name);
         return;
     }
 }
 
-/* A gate that closes must not judge something else than what was meant. */
+/* A gate that closes must not compare another estimate than the intended one. */
 static void check_gate(struct reading *reading)
 {
     struct gc_options *options = reading->options;
-    if (reading->misled == NULL) {
+    if (reading->invalid_gated == NULL) {
         log_idle_gate(reading);
         return;
     }
     if (options->gate != GC_ADMISSION_DENY && options->gate != GC_ADMISSION_EXIT)
         return;
     options->refused = true;
-    say(reading, GC_LOG_ERROR, "%s is not valid and %s is %s: CUDA is refused",
-        reading->misled->name, rows[GC_OPTION_GATE].name, reading->texts[GC_OPTION_GATE]);
+    log_line(reading, GC_LOG_ERROR, "%s is not valid and %s is %s: cuInit fails",
+             reading->invalid_gated->name, rows[GC_OPTION_GATE].name,
+             reading->texts[GC_OPTION_GATE]);
 }
 
 /* ---- HAMi's variables ---- */
@@ -325,9 +328,10 @@ static void refuse_hami(void *argument, const struct gc_hami_value *value)
     char shown[SHOWN_BYTES];
     char where[SHOWN_BYTES];
     reading->options->refused = true;
-    say(reading, GC_LOG_ERROR,
+    log_line(
+        reading, GC_LOG_ERROR,
         "%s=%s%s: not valid; accepted: a size, for all devices, or for one with its number behind the name; "
-        "CUDA is refused",
+        "cuInit fails",
         gc_text_printable(value->name, value->name_length, name, sizeof(name)),
         gc_text_printable(value->text, strlen(value->text), shown, sizeof(shown)),
         origin(reading, value->from_config, where, sizeof(where)));
@@ -339,10 +343,10 @@ static void ignore_hami(void *argument, const struct gc_hami_value *value, const
     char name[SHOWN_BYTES];
     char shown[SHOWN_BYTES];
     char where[SHOWN_BYTES];
-    say(reading, GC_LOG_WARN, "%s=%s%s: not served: %s",
-        gc_text_printable(value->name, value->name_length, name, sizeof(name)),
-        gc_text_printable(value->text, strlen(value->text), shown, sizeof(shown)),
-        origin(reading, value->from_config, where, sizeof(where)), why);
+    log_line(reading, GC_LOG_WARN, "%s=%s%s: not served: %s",
+             gc_text_printable(value->name, value->name_length, name, sizeof(name)),
+             gc_text_printable(value->text, strlen(value->text), shown, sizeof(shown)),
+             origin(reading, value->from_config, where, sizeof(where)), why);
 }
 
 /* ---- all of it ---- */

@@ -1,9 +1,9 @@
 /* Options: names, types, ranges, defaults and help are declared once, in options.def. Values come
- * from the environment, then from the file GPUCACHE_CONFIG names; the environment wins. An invalid
- * value or an unknown GPUCACHE_* name gives one line with the name, the value, the accepted values
- * and the nearest name.
+ * from the environment, then from the file that GPUCACHE_CONFIG names; the environment wins. An
+ * invalid value or an unknown GPUCACHE_* name is logged in one line with the name, the value, the
+ * accepted values and the nearest name.
  *
- * Sizes that are percentages or per device stay symbolic (struct gc_size_spec) until a device is
+ * A size that is a percentage or per device stays symbolic (struct gc_size_spec) until a device is
  * known.
  *
  * Everything here is independent of the locale, keeps errno, and takes one block of host memory. */
@@ -11,6 +11,7 @@
 #define GC_OPTIONS_H
 
 #include "core/base/status.h"
+#include "core/config/size.h"
 #include "core/io/log.h"
 
 #include <stdbool.h>
@@ -24,21 +25,6 @@ enum gc_stacks { GC_STACKS_OFF, GC_STACKS_LEAKS, GC_STACKS_ALL };
 enum gc_admission { GC_ADMISSION_OFF, GC_ADMISSION_WARN, GC_ADMISSION_DENY, GC_ADMISSION_EXIT };
 /* Bits of GPUCACHE_DEBUG. */
 enum gc_debug { GC_DEBUG_POISON = 1, GC_DEBUG_GUARD = 2, GC_DEBUG_UAF = 4 };
-
-#define GC_SIZE_SPEC_MAX 64
-
-/* "8GiB", "80%", "0=8GiB,GPU-…=50%": an entry without a key is for every device no other entry
- * names. */
-struct gc_size_spec {
-    uint32_t count; /* 0: unset */
-    struct gc_size_entry {
-        int ordinal;   /* -1: none given */
-        char uuid[48]; /* "" : none given */
-        bool is_percent;
-        uint64_t bytes; /* if !is_percent */
-        double percent; /* if is_percent */
-    } entries[GC_SIZE_SPEC_MAX];
-};
 
 #define GC_OPTION_NAME_BYTES 64
 #define GC_OPTION_PATH_BYTES 4096
@@ -74,26 +60,27 @@ struct gc_options {
 #include "core/config/options.def"
 #undef GC_OPTION
     bool refused;      /* CUDA initialisation must return CUDA_ERROR_INVALID_VALUE */
-    uint64_t set_mask; /* bit i: option i was given a good value */
-    char set_texts[GC_OPTION_COUNT][GC_OPTION_PRINTED_BYTES]; /* as it was given, for showing */
-    /* What was said about options, for the report's "warnings". */
+    uint64_t set_mask; /* bit i: option i has a valid value */
+    char set_texts[GC_OPTION_COUNT][GC_OPTION_PRINTED_BYTES]; /* the given texts, for messages */
+    /* The log lines about options, for the report's "warnings". */
     uint32_t warning_count;
     char warnings[GC_OPTIONS_WARNING_MAX][GC_OPTIONS_WARNING_BYTES];
 };
 
-/* Reads everything, from `environment` (environ or a test's), GPUCACHE_CONFIG or
- * /etc/gpucache.conf. Sets log->level. Invalid values never fail it: they keep their default, and
- * in a CLOSED row set options->refused, which makes cuInit fail. GC_NO_HOST_MEMORY only. In a
- * process with raised privileges (AT_SECURE) the environment and every path are ignored. */
+/* Reads everything from `environment` (environ or a test's) and from GPUCACHE_CONFIG or
+ * /etc/gpucache.conf. Sets log->level. Invalid values are no failure: they keep their default and,
+ * in a CLOSED row, set options->refused, which makes cuInit fail. Returns no error but
+ * GC_NO_HOST_MEMORY. In a process with raised privileges (AT_SECURE) the environment and every path
+ * are ignored. */
 enum gc_status gc_options_load(char *const *environment, struct gc_log *log,
                                struct gc_options **options) GC_CHECKED;
 void gc_options_free(struct gc_options *options);
 
-/* The same with everything that gc_options_load finds out by itself spelled out. */
+/* gc_options_load with its surroundings as arguments. */
 struct gc_options_source {
     char *const *environment;
     const char
-        *default_config; /* read if GPUCACHE_CONFIG is unset and the file is there; may be NULL */
+        *default_config; /* read if GPUCACHE_CONFIG is unset and the file exists; may be NULL */
     bool secure;
 };
 void gc_options_read(const struct gc_options_source *source, struct gc_log *log,
@@ -111,20 +98,8 @@ struct gc_option_row {
     const char *accepts;
     const char *help;
     bool closed;
-    bool gated; /* closed where GPUCACHE_GATE is deny or exit */
+    bool gated; /* an invalid value makes cuInit fail where GPUCACHE_GATE is deny or exit */
 };
 const struct gc_option_row *gc_options_get_row(enum gc_option option);
-
-/* UINT64_MAX if the spec says nothing about this device. A percentage is of total_bytes. A UUID
- * counts before an ordinal, an ordinal before an entry without a key. `uuid` may be NULL. */
-uint64_t gc_size_spec_resolve(const struct gc_size_spec *spec, int ordinal, const char *uuid,
-                              uint64_t total_bytes);
-
-/* "4GiB", "1.5 g", "512": bytes. GC_FORMAT with nothing written if it is no size, is zero, or
- * overflows 64 bits. */
-enum gc_status gc_parse_size(const char *text, uint64_t *bytes) GC_CHECKED;
-/* A whole GPUCACHE_LIMIT value. GC_FORMAT if it is none. `per_device` allows keys. */
-enum gc_status gc_parse_size_spec(const char *text, bool per_device,
-                                  struct gc_size_spec *spec) GC_CHECKED;
 
 #endif

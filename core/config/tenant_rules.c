@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "core/config/tenant_rules.h"
 
+#include "core/config/size.h"
 #include "core/io/text.h"
 
 #include <string.h>
@@ -21,7 +22,7 @@ bool gc_tenant_rules_is_name(const char *text, size_t length)
     return true;
 }
 
-/* The name's index, the name added if it is new; -1: it has another size already. */
+/* Returns the name's index; a new name is added. -1: the name has another size already. */
 static int find_name(struct gc_tenant_rules *rules, const char *text, size_t length, uint64_t bytes)
 {
     for (uint32_t i = 0; i < rules->name_count; i++) {
@@ -39,11 +40,11 @@ static bool is_size(const char *text, size_t length)
 {
     char size[SIZE_TEXT_BYTES];
     uint64_t bytes;
-    return gc_text_copy(size, sizeof(size), text, length) && gc_parse_size(size, &bytes) == GC_OK;
+    return gc_text_copy(size, sizeof(size), text, length) && gc_size_parse(size, &bytes) == GC_OK;
 }
 
-/* What is no object's name but a slip, which would leave its object without a limit: a pattern, an
- * entry that a ';' was to end, a size too many, a blank at an end. */
+/* Rejects mistakes that would leave an object without a limit: a pattern, an entry that a ';'
+ * should end, a second size, a blank at either end. */
 static bool is_object(const char *text, size_t length)
 {
     const char *colon = memrchr(text, ':', length);
@@ -54,7 +55,7 @@ static bool is_object(const char *text, size_t length)
            (colon == NULL || !is_size(colon + 1, length - (size_t)(colon + 1 - text)));
 }
 
-/* Whether an entry before takes all that the object could be. */
+/* Whether an earlier entry matches every path that this object could have. */
 static bool is_taken(const struct gc_tenant_rules *rules, const char *object, size_t length)
 {
     for (uint32_t i = 0; i < rules->rule_count; i++) {
@@ -66,7 +67,7 @@ static bool is_taken(const struct gc_tenant_rules *rules, const char *object, si
     return false;
 }
 
-/* name=object:size; the object's name is followed by the last ':'. */
+/* name=object:size; the last ':' ends the object's name. */
 static bool add_rule(struct gc_tenant_rules *rules, const char *text, size_t length)
 {
     const char *equals = memchr(text, '=', length);
@@ -80,7 +81,7 @@ static bool add_rule(struct gc_tenant_rules *rules, const char *text, size_t len
     const char *colon = rest == 0 ? NULL : memrchr(object, ':', rest);
     if (colon == NULL || colon == object ||
         !gc_text_copy(size, sizeof(size), colon + 1, rest - (size_t)(colon - object) - 1) ||
-        gc_parse_size(size, &bytes) != GC_OK)
+        gc_size_parse(size, &bytes) != GC_OK)
         return false;
     const size_t object_length = (size_t)(colon - object);
     if (!is_object(object, object_length) || is_taken(rules, object, object_length))
@@ -106,7 +107,7 @@ enum gc_status gc_tenant_rules_parse(const char *text, struct gc_tenant_rules *r
     }
 }
 
-/* ".1", ".1.2": what follows the name of a shared object. */
+/* ".1", ".1.2": the version after the name of a shared object. */
 static bool is_version(const char *text)
 {
     while (*text == '.') {

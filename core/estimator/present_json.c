@@ -19,15 +19,15 @@ static void put_sizes(struct gc_json *json, const struct gc_estimate_sizes *size
 static void put_fit(struct gc_json *json, const struct gc_answer *answer)
 {
     const struct gc_fit *fit = answer->fit;
-    gc_json_put_maybe(json, "budget_bytes",
-                      fit != NULL && fit->budget_bytes != GC_ESTIMATE_NO_BUDGET,
-                      fit != NULL ? fit->budget_bytes : 0);
+    gc_json_write_maybe(json, "budget_bytes",
+                        fit != NULL && fit->budget_bytes != GC_ESTIMATE_NO_BUDGET,
+                        fit != NULL ? fit->budget_bytes : 0);
     gc_json_key(json, "fits");
     if (fit != NULL)
         gc_json_bool(json, fit->fits);
     else
         gc_json_null(json);
-    gc_json_put_maybe(json, "deficit_bytes", fit != NULL, fit != NULL ? fit->deficit_bytes : 0);
+    gc_json_write_maybe(json, "deficit_bytes", fit != NULL, fit != NULL ? fit->deficit_bytes : 0);
     gc_json_key(json, "deficit");
     if (fit == NULL || fit->fits) {
         gc_json_null(json);
@@ -45,7 +45,7 @@ static void put_suggestion(struct gc_json *json, const char *key,
                            const struct gc_suggestion *suggestion)
 {
     const bool is_there = suggestion != NULL && suggestion->state != GC_SUGGESTION_NONE;
-    gc_json_put_maybe(
+    gc_json_write_maybe(
         json, key, is_there,
         is_there && suggestion->state != GC_SUGGESTION_NOTHING_FITS ? suggestion->value : 0);
 }
@@ -66,7 +66,7 @@ static void put_suggestions(struct gc_json *json, const struct gc_answer *answer
 
 static void put_unknown(struct gc_json *json, const struct gc_estimate *estimate)
 {
-    gc_json_put_fixed(json, "coverage", estimate->coverage_thousandths, 3);
+    gc_json_write_fixed(json, "coverage", estimate->coverage_thousandths, 3);
     gc_json_open_array(json, "lower_bounds", GC_JSON_LINE);
     for (unsigned part = 0; part < GC_ESTIMATE_PART_COUNT; part++) {
         if ((estimate->unknown_parts >> part & 1) != 0)
@@ -84,7 +84,7 @@ static void put_devices(struct gc_json *json, const struct gc_answer *answer)
             answer->budget != NULL ? answer->budget->device_bytes[i] : GC_ESTIMATE_NO_BUDGET;
         gc_json_begin_object(json, GC_JSON_LINE);
         put_sizes(json, &estimate->devices[i]);
-        gc_json_put_maybe(json, "budget_bytes", budget != GC_ESTIMATE_NO_BUDGET, budget);
+        gc_json_write_maybe(json, "budget_bytes", budget != GC_ESTIMATE_NO_BUDGET, budget);
         gc_json_end_object(json);
     }
     gc_json_end_array(json);
@@ -105,14 +105,14 @@ void gc_answer_put_members(struct gc_json *json, const struct gc_answer *answer)
     gc_json_write_uint(json, "parameters", estimate->parameters);
     gc_json_write_uint(json, "tensors", estimate->tensor_count);
     gc_json_write_uint(json, "batch", estimate->batch);
-    gc_json_put_maybe(json, "seq_len", estimate->seq_len > 0, estimate->seq_len);
+    gc_json_write_maybe(json, "seq_len", estimate->seq_len > 0, estimate->seq_len);
     put_dtype(json, "dtype", estimate->dtype);
     put_dtype(json, "kv_dtype", estimate->kv_dtype);
     put_sizes(json, &estimate->total);
     put_fit(json, answer);
     put_unknown(json, estimate);
     put_suggestions(json, answer);
-    gc_json_put_maybe(json, "experts_per_layer", estimate->experts > 0, estimate->experts);
+    gc_json_write_maybe(json, "experts_per_layer", estimate->experts > 0, estimate->experts);
     put_devices(json, answer);
     put_warnings(json, &estimate->notes);
 }

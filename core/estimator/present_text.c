@@ -37,23 +37,23 @@ static void write_head(struct gc_writer *out, const struct gc_answer *answer)
                    gc_text_printable(answer->model, strlen(answer->model), shown, sizeof(shown)));
     gc_writer_text(out, ": ");
     write_count(out, estimate->parameters);
-    gc_out_print(out, " parameters in %lu tensors\n  batch %lu", estimate->tensor_count,
-                 estimate->batch);
+    gc_writer_print(out, " parameters in %lu tensors\n  batch %lu", estimate->tensor_count,
+                    estimate->batch);
     if (estimate->seq_len > 0)
-        gc_out_print(out, ", context %lu", estimate->seq_len);
+        gc_writer_print(out, ", context %lu", estimate->seq_len);
     if (estimate->dtype != GC_DTYPE_NONE)
-        gc_out_print(out, ", activations %s", gc_dtype_name(estimate->dtype));
+        gc_writer_print(out, ", activations %s", gc_dtype_name(estimate->dtype));
     if (estimate->kv_dtype != GC_DTYPE_NONE && estimate->total.parts[GC_ESTIMATE_kv_cache] > 0)
-        gc_out_print(out, ", KV cache %s", gc_dtype_name(estimate->kv_dtype));
+        gc_writer_print(out, ", KV cache %s", gc_dtype_name(estimate->kv_dtype));
     if (estimate->experts > 0)
-        gc_out_print(out, ", %lu of %lu experts", estimate->resident_experts, estimate->experts);
+        gc_writer_print(out, ", %lu of %lu experts", estimate->resident_experts, estimate->experts);
     gc_writer_text(out, "\n\n");
 }
 
 static void write_row(struct gc_writer *out, const char *label, uint64_t bytes, bool at_least)
 {
-    gc_out_print(out, "  %s%*s%*s%s\n", label, SIZE_COLUMN, GC_TEXT_SIZE(bytes), BYTES_COLUMN,
-                 NUMBER(bytes), at_least ? "  at least" : "");
+    gc_writer_print(out, "  %s%*s%*s%s\n", label, SIZE_COLUMN, GC_TEXT_SIZE(bytes), BYTES_COLUMN,
+                    NUMBER(bytes), at_least ? "  at least" : "");
 }
 
 static void write_parts(struct gc_writer *out, const struct gc_estimate *estimate)
@@ -75,11 +75,11 @@ static void write_devices(struct gc_writer *out, const struct gc_answer *answer)
     gc_writer_char(out, '\n');
     for (uint32_t i = 0; i < estimate->device_count; i++) {
         const uint64_t peak = estimate->devices[i].peak_bytes;
-        gc_out_print(out, "  device %u%*s%*s", i, SIZE_COLUMN, GC_TEXT_SIZE(peak), BYTES_COLUMN,
-                     NUMBER(peak));
+        gc_writer_print(out, "  device %u%*s%*s", i, SIZE_COLUMN, GC_TEXT_SIZE(peak), BYTES_COLUMN,
+                        NUMBER(peak));
         if (answer->budget != NULL && answer->budget->device_bytes[i] != GC_ESTIMATE_NO_BUDGET)
-            gc_out_print(out, "  of%*s", BYTES_COLUMN + 15,
-                         GC_TEXT_SIZE(answer->budget->device_bytes[i]));
+            gc_writer_print(out, "  of%*s", BYTES_COLUMN + 15,
+                            GC_TEXT_SIZE(answer->budget->device_bytes[i]));
         gc_writer_char(out, '\n');
     }
 }
@@ -89,13 +89,13 @@ static void write_offer(struct gc_writer *out, const char *label,
 {
     if (suggestion->state == GC_SUGGESTION_NONE)
         return;
-    gc_out_print(out, "  %s", label);
+    gc_writer_print(out, "  %s", label);
     gc_writer_pad(out, OFFER_COLUMN);
     if (suggestion->state == GC_SUGGESTION_NOTHING_FITS)
         gc_writer_text(out, "not even the smallest fits\n");
     else
-        gc_out_print(out, "%lu%s%s\n", suggestion->value, unit,
-                     suggestion->state == GC_SUGGESTION_ALL ? ", all" : "");
+        gc_writer_print(out, "%lu%s%s\n", suggestion->value, unit,
+                        suggestion->state == GC_SUGGESTION_ALL ? ", all" : "");
 }
 
 static void write_offers(struct gc_writer *out, const struct gc_suggestions *suggestions)
@@ -131,10 +131,10 @@ static void write_fit(struct gc_writer *out, const struct gc_answer *answer)
     if (fit->fits) {
         gc_writer_text(out, fit->lower_bound ? "\nThe known parts fit.\n" : "\nIt fits.\n");
     } else {
-        gc_out_print(out, "\nIt does not fit: %s short", GC_TEXT_SIZE(fit->deficit_bytes));
+        gc_writer_print(out, "\nIt does not fit: %s short", GC_TEXT_SIZE(fit->deficit_bytes));
         if (answer->estimate->device_count > 1)
-            gc_out_print(out, ", most on device %u", fit->device);
-        gc_out_print(out, "; most of it is %s.\n", gc_estimate_part_label(fit->largest));
+            gc_writer_print(out, ", most on device %u", fit->device);
+        gc_writer_print(out, "; most of it is %s.\n", gc_estimate_part_label(fit->largest));
     }
     write_offers(out, answer->suggestions);
 }
@@ -149,7 +149,7 @@ void gc_answer_write_text(struct gc_writer *out, const struct gc_answer *answer)
     if (notes->count > 0)
         gc_writer_text(out, "\nNotes:\n");
     for (uint32_t i = 0; i < notes->count; i++)
-        gc_out_print(out, "  %s\n", notes->texts[i]);
+        gc_writer_print(out, "  %s\n", notes->texts[i]);
     if (notes->lost > 0)
         gc_writer_text(out, "  and more\n");
 }
@@ -158,8 +158,8 @@ void gc_answer_write_text(struct gc_writer *out, const struct gc_answer *answer)
 
 void gc_answer_write_head(struct gc_writer *out)
 {
-    gc_out_print(out, "model%*s%*s%*s%*s  fits\n", 38, "weights", 50, "KV cache", 62, "rest", 74,
-                 "peak");
+    gc_writer_print(out, "model%*s%*s%*s%*s  fits\n", 38, "weights", 50, "KV cache", 62, "rest", 74,
+                    "peak");
 }
 
 void gc_answer_write_foot(struct gc_writer *out)
@@ -176,13 +176,13 @@ void gc_answer_write_line(struct gc_writer *out, const struct gc_answer *answer)
     const size_t length = strlen(answer->model);
     const size_t skip = length > 26 ? length - 26 : 0;
     char shown[32];
-    gc_out_print(out, "%s%*s%*s%*s%*s%s%s\n",
-                 gc_text_printable(answer->model + skip, length - skip, shown, sizeof(shown)), 38,
-                 GC_TEXT_SIZE(weights), 50, GC_TEXT_SIZE(kv), 62,
-                 GC_TEXT_SIZE(total->peak_bytes - weights - kv), 74,
-                 GC_TEXT_SIZE(total->peak_bytes),
-                 answer->estimate->unknown_parts != 0 ? "+ " : "  ",
-                 answer->fit == NULL ? "-"
-                 : answer->fit->fits ? "yes"
-                                     : "no");
+    gc_writer_print(out, "%s%*s%*s%*s%*s%s%s\n",
+                    gc_text_printable(answer->model + skip, length - skip, shown, sizeof(shown)),
+                    38, GC_TEXT_SIZE(weights), 50, GC_TEXT_SIZE(kv), 62,
+                    GC_TEXT_SIZE(total->peak_bytes - weights - kv), 74,
+                    GC_TEXT_SIZE(total->peak_bytes),
+                    answer->estimate->unknown_parts != 0 ? "+ " : "  ",
+                    answer->fit == NULL ? "-"
+                    : answer->fit->fits ? "yes"
+                                        : "no");
 }

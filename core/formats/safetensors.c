@@ -502,8 +502,8 @@ static enum gc_status read_shards(struct index *index, const struct gc_folder *f
 static enum gc_status check_promises(struct index *index)
 {
     const struct gc_strmap *names = &index->reader->tensor_names;
-    for (uint32_t i = 0; i < names->place_count; i++) {
-        const struct gc_strmap_entry *name = &names->places[i];
+    for (uint32_t i = 0; i < names->slot_count; i++) {
+        const struct gc_strmap_entry *name = &names->slots[i];
         if (name->text == NULL || (name->value & GC_READER_PROMISED) == 0)
             continue;
         const char *shard = index->shard_names[name->value & ~GC_READER_PROMISED];

@@ -1,5 +1,5 @@
-/* Lines of comma-separated fields, without quotes: what our own files and RMM's log are made of.
- * Fields point into the text. */
+/* Reads lines of comma-separated fields without quotes: the format of the library's own files and
+ * of RMM's log. Fields point into the text. */
 #ifndef GC_CSV_H
 #define GC_CSV_H
 
@@ -8,19 +8,19 @@
 #include <stdint.h>
 
 struct gc_csv_field {
-    const char *text; /* not closed by NUL */
+    const char *text; /* does not end with NUL */
     size_t length;
 };
 
 struct gc_csv {
     const char *next;
     const char *end;
-    uint64_t line; /* read last, from 1; 0 before the first */
+    uint64_t line; /* number of the last line read, from 1; 0 before the first */
 };
 
 /* The next line that is not empty, without its end (LF or CRLF); false when there is none. */
 bool gc_csv_next(struct gc_csv *csv, struct gc_csv_field *line);
-/* How many fields the line has; those beyond `max` are counted only. */
+/* Returns the number of the line's fields; stores up to `max` of them. */
 size_t gc_csv_split(const struct gc_csv_field *line, struct gc_csv_field *fields, size_t max);
 
 #endif

@@ -1,6 +1,5 @@
 /* Loaded objects: see elf.h. The lookup reads DT_GNU_HASH alone: every libc that a CUDA driver runs
- * on has it. A symbol counts only if it is a defined function. Tables are read in place; nothing is
- * allocated. */
+ * on has it. Only defined functions count. Tables are read in place; nothing is allocated. */
 #define _GNU_SOURCE
 #include "core/io/elf.h"
 
@@ -19,7 +18,7 @@ struct object {
     const char *soname;
 };
 
-/* Some dynamic linkers relocate the pointers of the dynamic section in place, some do not. */
+/* Some dynamic linkers relocate the pointers of the dynamic section in place, others do not. */
 static const void *table_at(uintptr_t base, uintptr_t value)
 {
     return (const void *)(value < base ? base + value : value);
@@ -120,7 +119,8 @@ const struct gc_libc *gc_elf_libc(void)
         known = own;
         atomic_store_explicit(&state, KNOWN, memory_order_release);
     }
-    return &own; /* nobody waits for another thread here: it may hold the dynamic linker's lock */
+    /* no thread waits for another one here: that one may hold the dynamic linker's lock */
+    return &own;
 }
 
 struct range {
@@ -164,7 +164,7 @@ bool gc_elf_find_range(const void *address, uintptr_t *low, uintptr_t *high)
 
 /* ---- an object's path ---- */
 
-/* The beginning of glibc's own, which may grow. */
+/* The first members of glibc's struct dl_find_object, which may grow. */
 struct found_object {
     unsigned long long flags;
     void *start;
@@ -174,7 +174,7 @@ struct found_object {
 };
 typedef int find_object_function(void *address, struct found_object *result);
 
-/* Any object may export it: glibc's dynamic linker does. */
+/* Any object may export _dl_find_object: glibc's dynamic linker does. */
 static int find_finder(struct dl_phdr_info *info, size_t size, void *argument)
 {
     struct object object;
@@ -185,7 +185,7 @@ static int find_finder(struct dl_phdr_info *info, size_t size, void *argument)
     return *(void **)argument != NULL;
 }
 
-/* NULL before glibc 2.35. Every thread may look: they find the same. */
+/* NULL before glibc 2.35. Any thread may search: all find the same function. */
 static find_object_function *object_finder(void)
 {
     static _Atomic(void *) known;
@@ -240,7 +240,7 @@ struct definer {
     bool is_behind_us, is_found;
 };
 
-/* Objects come in the order in which names are looked up. */
+/* Objects come in the order of symbol lookup. */
 static int find_definer(struct dl_phdr_info *info, size_t size, void *argument)
 {
     struct definer *definer = argument;
@@ -350,9 +350,9 @@ bool gc_elf_is_same_object(const void *a, const void *b)
 
 /* ---- an object's own scope ---- */
 
-#define SCOPE_MAX 256 /* the nearest ones */
+#define SCOPE_MAX 256 /* the nearest objects count */
 
-/* The objects that one needs, directly or not, nearest first, as dlsym goes through them. */
+/* The objects that an object needs, directly or not, nearest first: the order of dlsym. */
 struct scope {
     struct range holder;
     const char *name;
@@ -364,7 +364,7 @@ struct scope {
     } members[SCOPE_MAX];
 };
 
-/* Whether the name is found now. */
+/* Returns whether the name is found in the added object. */
 static bool scope_add(struct scope *scope, const struct object *object)
 {
     for (uint32_t i = 0; i < scope->count; i++)
@@ -413,7 +413,7 @@ static void add_needed(struct scope *scope, uint32_t member)
     }
 }
 
-/* The lock is recursive: while it is held here, no object goes. */
+/* Runs under the dynamic linker's recursive lock: no object is unloaded meanwhile. */
 static int search_scope(struct dl_phdr_info *info, size_t size, void *argument)
 {
     struct scope *scope = argument;
@@ -431,7 +431,7 @@ static int search_scope(struct dl_phdr_info *info, size_t size, void *argument)
 
 void *gc_elf_find_in_scope(const void *address, const char *name)
 {
-    struct scope scope; /* not all of it set to zero: it is large */
+    struct scope scope; /* not zeroed as a whole: it is large */
 
     scope.holder.address = (uintptr_t)address;
     scope.name = name;
@@ -449,7 +449,8 @@ struct place_search {
     void *argument;
 };
 
-/* The function, as dladdr finds it: of those that hold the address the one that begins last. */
+/* Finds the function as dladdr does: of the functions that contain the address, the one that begins
+ * last. */
 static void name_place(const struct object *object, uintptr_t address,
                        struct gc_elf_location *location)
 {
@@ -520,8 +521,8 @@ static bool relocations_name(const struct object *object, const ElfW(Rela) * rel
     return false;
 }
 
-/* The program itself comes first. An import is a relocation that names an undefined symbol: the
- * hash table need not count those. */
+/* The program itself comes first. An import is a relocation that names an undefined symbol; the
+ * hash table need not list undefined symbols. */
 static int find_import(struct dl_phdr_info *info, size_t size, void *argument)
 {
     const ElfW(Rela) * tables[2] = {NULL, NULL};

@@ -1,13 +1,13 @@
-/* Reads the loaded objects' own symbol tables. Nothing here takes the dynamic linker's lock that is
- * held while constructors run: a thread that a constructor waits for gets its answer. dlsym, dladdr
- * and their kin take it, so who asks while a program's call is served asks here
- * (scripts/check-layers.sh).
+/* Reads the symbol tables of the loaded objects. Nothing here takes the dynamic linker's lock that
+ * is held while constructors run, so a thread that a constructor waits for is not blocked. dlsym,
+ * dladdr and their kin take that lock: code that runs inside a program's call uses this module
+ * instead (scripts/check-layers.sh).
  *
- * The library exports dlsym and dlvsym, so it cannot ask either for the real ones: a reference by
- * name, with a version or without, binds to our own unversioned definition. libc's table is read
- * instead, the way the dynamic linker does: dl_iterate_phdr, PT_DYNAMIC, DT_GNU_HASH. dlopen and
- * dladdr are found the same way, which also keeps newer symbol versions (GLIBC_2.34) out of our
- * requirements. */
+ * The library exports dlsym and dlvsym, so it cannot look up the real ones by either: a reference
+ * by name, with or without a version, binds to the library's own unversioned definition. libc's
+ * table is read as the dynamic linker does: dl_iterate_phdr, PT_DYNAMIC, DT_GNU_HASH. dlopen and
+ * dladdr are found in the same way, which also keeps newer symbol versions (GLIBC_2.34) out of the
+ * library's requirements. */
 #ifndef GC_ELF_H
 #define GC_ELF_H
 
@@ -26,7 +26,7 @@ struct gc_libc {
 };
 
 /* The real functions of libc (of libdl before glibc 2.34). NULL while libdl is not loaded.
- * Thread-safe, cheap once found, takes no lock but the dynamic linker's own. */
+ * Thread-safe; cheap once found; takes no lock but the dynamic linker's own. */
 const struct gc_libc *gc_elf_libc(void);
 
 /* The address range of the loaded object that contains `address`; false if there is none. */
@@ -37,42 +37,44 @@ bool gc_elf_find_range(const void *address, uintptr_t *low, uintptr_t *high);
 bool gc_elf_find_path(const char *prefix, char *path, size_t bytes);
 
 /* Calls `visit` with the path of the loaded object that contains `address`: "" is the program
- * itself, NULL code of no object. The path lives as long as the object, which may end with the call
- * where the address is none that is being executed. Takes the dynamic linker's lock for a moment
- * before glibc 2.35, and none since; never the one that is held while constructors run. */
+ * itself, NULL is code of no object. The path is valid while the object is loaded; without code
+ * running in the object, that may end with the call. Before glibc 2.35 it briefly takes the dynamic
+ * linker's lock, since then no lock; never the lock that is held while constructors run. */
 typedef void gc_elf_visit(void *argument, const char *path);
 void gc_elf_visit_path(const void *address, gc_elf_visit *visit, void *argument);
 
-/* Whether the loaded object that contains `address` defines a function of that name itself, and
- * where it stands: behind us it may be what called us, before us we are its next one. */
+/* Whether the loaded object that contains `address` itself defines a function of that name, and its
+ * place in the lookup order. An object after the library may have called the library; for an object
+ * before it, the library is the next definition. */
 enum gc_elf_place { GC_ELF_NO_DEFINER, GC_ELF_BEFORE_US, GC_ELF_AFTER_US };
 enum gc_elf_place gc_elf_find_definer(const void *address, const char *name);
 
-/* The function of that name that the first loaded object defines whose file name begins with
- * `prefix` ("": any); that the object which contains `address` defines; NULL: there is none.
- * Versions of symbols and the scopes of objects do not count. The object may be unloaded once it is
- * not used. */
+/* gc_elf_find_function: the function of that name in the first loaded object that defines it and
+ * has a file name with `prefix` ("": any object). gc_elf_find_in_object: in the object that
+ * contains `address`. NULL: there is none. Symbol versions and the scopes of objects are ignored.
+ * An object may be unloaded unless it is in use. */
 void *gc_elf_find_function(const char *prefix, const char *name);
 void *gc_elf_find_in_object(const void *address, const char *name);
-/* The function of that name that the object which contains `address` finds first in itself and in
- * what it needs, as dlsym on its handle does; NULL: it has none, or is the program itself. */
+/* The function of that name as dlsym on an object's handle finds it: first in the object that
+ * contains `address`, then in the objects that it needs. NULL: there is none, or the object is the
+ * program itself. */
 void *gc_elf_find_in_scope(const void *address, const char *name);
 /* Whether one loaded object contains both addresses. */
 bool gc_elf_is_same_object(const void *a, const void *b);
 
-/* Where an address lies. */
+/* The place of an address. */
 struct gc_elf_location {
     const char *path;   /* "": the program itself */
-    uintptr_t start;    /* of the object */
-    const char *symbol; /* NULL: none that is exported */
+    uintptr_t start;    /* first address of the object */
+    const char *symbol; /* NULL: no exported symbol */
     uintptr_t symbol_start;
 };
 
-/* Calls `visit` while the object cannot be unloaded; NULL: it is code of no object. */
+/* Calls `visit` while the object cannot be unloaded. NULL: the address is code of no object. */
 typedef void gc_elf_visit_place_function(void *argument, const struct gc_elf_location *location);
 void gc_elf_visit_place(const void *address, gc_elf_visit_place_function *visit, void *argument);
 
-/* Whether the program's own executable asks for that name from another object. */
+/* Whether the program's executable imports that name from another object. */
 bool gc_elf_program_imports(const char *name);
 
 #endif

@@ -13,7 +13,7 @@ static uint64_t read_number(const struct gc_figure *figure, const void *record, 
 
 /* ---- JSON ---- */
 
-static void put_gauge(struct gc_json *json, const struct gc_figure *figure, const void *record)
+static void write_gauge(struct gc_json *json, const struct gc_figure *figure, const void *record)
 {
     gc_json_begin_object(json, GC_JSON_LINE);
     gc_json_write_uint(json, "current", read_number(figure, record, false));
@@ -21,8 +21,8 @@ static void put_gauge(struct gc_json *json, const struct gc_figure *figure, cons
     gc_json_end_object(json);
 }
 
-static void put_value(struct gc_json *json, const struct gc_figure *figure, const void *record,
-                      const void *argument)
+static void write_value(struct gc_json *json, const struct gc_figure *figure, const void *record,
+                        const void *argument)
 {
     const void *at = (const char *)record + figure->offset;
     switch (figure->type) {
@@ -35,7 +35,7 @@ static void put_value(struct gc_json *json, const struct gc_figure *figure, cons
         gc_json_limit(json, read_number(figure, record, false));
         break;
     case GC_FIGURE_GAUGE:
-        put_gauge(json, figure, record);
+        write_gauge(json, figure, record);
         break;
     case GC_FIGURE_INT:
         gc_json_int(json, *(const int *)at);
@@ -72,7 +72,7 @@ void gc_emit_members(struct gc_json *json, const struct gc_figures *figures, con
             gc_json_end_object(json);
         } else if (figure->key != NULL) {
             gc_json_key(json, figure->key);
-            put_value(json, figure, record, argument);
+            write_value(json, figure, record, argument);
         }
     }
 }
@@ -87,7 +87,7 @@ void gc_emit_object(struct gc_json *json, const char *key, enum gc_json_style st
 
 /* ---- the order of faces ---- */
 
-/* The faces of all figures, one after the other: of figure i, faces 2 * i and 2 * i + 1. */
+/* The faces of all figures in one sequence: figure i has faces 2 * i and 2 * i + 1. */
 static const struct gc_figure_face *face_of(const struct gc_figures *figures, size_t index)
 {
     const struct gc_figure *figure = &figures->figures[index / 2];
@@ -106,8 +106,8 @@ static unsigned rank_of(const struct gc_figure_face *face)
 
 #define NO_FACE SIZE_MAX
 
-/* The face behind `last` by its place, then by its index; NO_FACE at the end. A place of 0 is none.
- * Tables have some 40 figures: a search each time needs no memory. */
+/* The face after `last`, ordered by `place` (0: not listed), then by index; NO_FACE at the end.
+ * Tables have some 40 figures: a linear search for each step needs no memory. */
 static size_t next_face(const struct gc_figures *figures, size_t last,
                         unsigned (*place)(const struct gc_figure_face *face))
 {
@@ -147,7 +147,7 @@ void gc_emit_cells(struct gc_writer *out, const struct gc_figures *figures, cons
 
 /* ---- Prometheus ---- */
 
-static bool put_name(struct gc_writer *out, const char *name)
+static bool write_name(struct gc_writer *out, const char *name)
 {
     const bool is_count = gc_text_ends_with(name, "_count");
     gc_writer_text(out, "gpucache_");
@@ -159,13 +159,13 @@ static bool put_name(struct gc_writer *out, const char *name)
 static void begin_metric(struct gc_writer *out, const struct gc_figure_face *face)
 {
     gc_writer_text(out, "# HELP ");
-    (void)put_name(out, face->metric);
-    gc_out_print(out, " %s\n# TYPE ", face->help);
-    gc_writer_text(out, put_name(out, face->metric) ? " counter\n" : " gauge\n");
+    (void)write_name(out, face->metric);
+    gc_writer_print(out, " %s\n# TYPE ", face->help);
+    gc_writer_text(out, write_name(out, face->metric) ? " counter\n" : " gauge\n");
 }
 
 /* A backslash, a quote and a line break are escaped; a byte that is no UTF-8 is replaced. */
-static void put_escaped(struct gc_writer *out, const char *text)
+static void write_escaped(struct gc_writer *out, const char *text)
 {
     while (*text != '\0') {
         const size_t length = gc_json_sequence_length(text);
@@ -181,14 +181,14 @@ static void put_escaped(struct gc_writer *out, const char *text)
     }
 }
 
-static void put_sample(struct gc_writer *out, const struct gc_figure_face *face,
-                       const struct gc_label *labels, uint64_t value, unsigned digits)
+static void write_sample(struct gc_writer *out, const struct gc_figure_face *face,
+                         const struct gc_label *labels, uint64_t value, unsigned digits)
 {
-    (void)put_name(out, face->metric);
+    (void)write_name(out, face->metric);
     for (unsigned i = 0; i < GC_LABEL_MAX && labels[i].name != NULL; i++) {
-        gc_out_print(out, "%s%s=\"", i == 0 ? "{" : ",", labels[i].name);
+        gc_writer_print(out, "%s%s=\"", i == 0 ? "{" : ",", labels[i].name);
         if (labels[i].text != NULL)
-            put_escaped(out, labels[i].text);
+            write_escaped(out, labels[i].text);
         else
             gc_writer_uint(out, labels[i].number);
         gc_writer_char(out, '"');
@@ -198,8 +198,8 @@ static void put_sample(struct gc_writer *out, const struct gc_figure_face *face,
     gc_writer_char(out, '\n');
 }
 
-static void put_metric(struct gc_writer *out, const struct gc_figures *figures, size_t index,
-                       struct gc_samples samples)
+static void write_metric(struct gc_writer *out, const struct gc_figures *figures, size_t index,
+                         struct gc_samples samples)
 {
     const struct gc_figure *figure = &figures->figures[index / 2];
     const struct gc_figure_face *face = face_of(figures, index);
@@ -214,7 +214,7 @@ static void put_metric(struct gc_writer *out, const struct gc_figures *figures, 
         if (!has_begun)
             begin_metric(out, face);
         has_begun = true;
-        put_sample(out, face, samples.labels, value, figure->type == GC_FIGURE_NS ? 9 : 0);
+        write_sample(out, face, samples.labels, value, figure->type == GC_FIGURE_NS ? 9 : 0);
     }
 }
 
@@ -222,5 +222,5 @@ void gc_emit_metrics(struct gc_writer *out, const struct gc_figures *figures,
                      const struct gc_samples *samples)
 {
     for (size_t i = NO_FACE; (i = next_face(figures, i, rank_of)) != NO_FACE;)
-        put_metric(out, figures, i, *samples);
+        write_metric(out, figures, i, *samples);
 }

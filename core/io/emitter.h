@@ -1,9 +1,8 @@
-/* Figures that are declared once and written in three notations, as jemalloc's emitter does:
- * members of a JSON object, cells of a table's row, and metrics in Prometheus' text format (version
- * 0.0.4).
+/* Figures are declared once and written in three notations, as in jemalloc's emitter: members of a
+ * JSON object, cells of a table's row, and metrics in Prometheus' text format (version 0.0.4).
  *
- * A table of figures describes a record. Its order is the order of the JSON keys; `column` is the
- * order in a row of text, `rank` the order of the metrics. Allocates nothing. */
+ * A table of figures describes a record. JSON keys come in the table's order; `column` orders the
+ * cells of a text row, `rank` the metrics. Allocates nothing. */
 #ifndef GC_EMITTER_H
 #define GC_EMITTER_H
 
@@ -28,14 +27,15 @@ enum gc_figure_type {
     GC_FIGURE_CLOSE,
 };
 
-/* How one number of a figure is written outside JSON. */
+/* The form of one number of a figure outside JSON. */
 struct gc_figure_face {
-    const char *metric; /* Prometheus, behind "gpucache_"; NULL: none. A counter's name ends in
-                           _count, written as _total */
+    /* Prometheus name after "gpucache_"; NULL: no metric. A counter's name ends in _count, written
+     * as _total */
+    const char *metric;
     const char *help;
     uint16_t rank;
     uint16_t column;   /* the cell ends before it; 0: no cell */
-    const char *title; /* of the column */
+    const char *title; /* title of the column */
 };
 
 struct gc_figure {
@@ -43,7 +43,7 @@ struct gc_figure {
     enum gc_figure_type type;
     size_t offset; /* in the record */
     struct gc_figure_face face;
-    struct gc_figure_face peak; /* of a gauge */
+    struct gc_figure_face peak; /* peak of a gauge */
     const char *text;           /* the meaning, for people */
     void (*put)(struct gc_json *json, const void *record, const void *argument);
 };
@@ -99,30 +99,31 @@ void gc_emit_members(struct gc_json *json, const struct gc_figures *figures, con
 void gc_emit_object(struct gc_json *json, const char *key, enum gc_json_style style,
                     const struct gc_figures *figures, const void *record);
 
-/* The titles, or one record's cells, behind what stands in the line; without a line break. */
+/* Writes the titles, or one record's cells, after the text that the line has; no line break. */
 void gc_emit_titles(struct gc_writer *out, const struct gc_figures *figures);
 void gc_emit_cells(struct gc_writer *out, const struct gc_figures *figures, const void *record);
 
 #define GC_LABEL_MAX 8
 struct gc_label {
-    const char *name; /* NULL: the last */
+    const char *name; /* NULL: end of the list */
     const char *text; /* NULL: the number */
     uint64_t number;
 };
 
-/* Goes over the records of a metric: a record with its labels each time, NULL at the end. */
+/* Iterates over the records of a metric: each call returns a record with its labels, NULL at the
+ * end. */
 struct gc_samples {
     const void *source;
     const void *(*next)(struct gc_samples *samples);
-    uint32_t outer; /* where `next` stands: all 0 before the first */
+    uint32_t outer; /* position of `next`; all 0 before the first record */
     uint32_t inner;
     bool has_any;
-    bool is_always; /* HELP and TYPE are written without a sample, too */
+    bool is_always; /* HELP and TYPE are written even without a sample */
     struct gc_label labels[GC_LABEL_MAX];
 };
 
-/* The metrics of a table: each with HELP and TYPE before its first sample, nothing for one without
- * a sample. A value of UINT64_MAX is none. */
+/* Writes the metrics of a table. HELP and TYPE precede a metric's first sample; a metric without
+ * samples is omitted. A value of UINT64_MAX is no sample. */
 void gc_emit_metrics(struct gc_writer *out, const struct gc_figures *figures,
                      const struct gc_samples *samples);
 

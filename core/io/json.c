@@ -14,7 +14,7 @@ static void line_break(struct gc_json *json)
         gc_writer_text(json->out, "  ");
 }
 
-/* What stands between the member before and this one. */
+/* Writes the separator between the last member and this one. */
 static void begin_member(struct gc_json *json)
 {
     struct gc_json_level *level = &json->levels[json->depth];
@@ -131,7 +131,8 @@ static void write_string(struct gc_writer *out, const char *text)
             gc_writer_text(out, "\\n");
         } else if (*p == '\t') {
             gc_writer_text(out, "\\t");
-        } else if (*p < ' ' || *p == 0x7f || *p == '<') { /* a page may hold it: no "</script>" */
+            /* safe inside an HTML page: no "</script>" */
+        } else if (*p < ' ' || *p == 0x7f || *p == '<') {
             write_control(out, *p);
         } else {
             gc_writer_bytes(out, (const char *)p, length);
@@ -232,31 +233,31 @@ void gc_json_write_null(struct gc_json *json, const char *key)
     gc_json_null(json);
 }
 
-void gc_json_put_int(struct gc_json *json, const char *key, int64_t value)
+void gc_json_write_int(struct gc_json *json, const char *key, int64_t value)
 {
     gc_json_key(json, key);
     gc_json_int(json, value);
 }
 
-void gc_json_put_bool(struct gc_json *json, const char *key, bool value)
+void gc_json_write_bool(struct gc_json *json, const char *key, bool value)
 {
     gc_json_key(json, key);
     gc_json_bool(json, value);
 }
 
-void gc_json_put_fixed(struct gc_json *json, const char *key, uint64_t value, unsigned digits)
+void gc_json_write_fixed(struct gc_json *json, const char *key, uint64_t value, unsigned digits)
 {
     gc_json_key(json, key);
     gc_json_fixed(json, value, digits);
 }
 
-void gc_json_put_limit(struct gc_json *json, const char *key, uint64_t value)
+void gc_json_write_limit(struct gc_json *json, const char *key, uint64_t value)
 {
     gc_json_key(json, key);
     gc_json_limit(json, value);
 }
 
-void gc_json_put_maybe(struct gc_json *json, const char *key, bool is_there, uint64_t value)
+void gc_json_write_maybe(struct gc_json *json, const char *key, bool is_there, uint64_t value)
 {
     gc_json_key(json, key);
     if (is_there)

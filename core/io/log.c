@@ -12,9 +12,8 @@
 
 static const char prefix[] = "gpucache: ";
 
-/* One write(2) a line, so that lines of several threads and processes do not mix. A line that does
- * not fit is cut, a line break or control character inside it becomes a space: one call, one line.
- */
+/* One write(2) a line, so that lines of several threads and processes do not mix. A longer line is
+ * cut. A line break or control character becomes a space: one call, one line. */
 static void write_line(const struct gc_log *log, const char *format, va_list arguments)
 {
     char line[LINE_BYTES];
@@ -51,12 +50,12 @@ void gc_log_write(const struct gc_log *log, enum gc_log_level level, const char 
     va_end(arguments);
 }
 
-void gc_log_once(const struct gc_log *log, atomic_flag *said, enum gc_log_level level,
+void gc_log_once(const struct gc_log *log, atomic_flag *logged, enum gc_log_level level,
                  const char *format, ...)
 {
     va_list arguments;
     if (log == NULL || level > log->level ||
-        atomic_flag_test_and_set_explicit(said, memory_order_relaxed))
+        atomic_flag_test_and_set_explicit(logged, memory_order_relaxed))
         return;
     va_start(arguments, format);
     write_keeping_errno(log, format, arguments);

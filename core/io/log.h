@@ -1,4 +1,4 @@
-/* Lines to stderr, each `gpucache: text`, one write(2) a line, no allocation, no stdio. */
+/* Log lines on stderr, `gpucache: text`: one write(2) each, no allocation, no stdio. */
 #ifndef GC_LOG_H
 #define GC_LOG_H
 
@@ -12,14 +12,14 @@ struct gc_log {
     int fd; /* 2 unless a test redirects it */
 };
 
-/* printf-like (vsnprintf into a 1 KiB stack buffer); log NULL: nothing. Keeps errno. Thread-safe.
- */
+/* printf-like (vsnprintf into a 1 KiB stack buffer). A NULL log drops the line. Keeps errno.
+ * Thread-safe. */
 void gc_log_write(const struct gc_log *log, enum gc_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The same, the first time only: `said` is the caller's flag, kept beside the state it speaks of.
- */
-void gc_log_once(const struct gc_log *log, atomic_flag *said, enum gc_log_level level,
+/* Like gc_log_write, on the first call with this flag only. The caller keeps `logged` beside the
+ * state that the line is about. */
+void gc_log_once(const struct gc_log *log, atomic_flag *logged, enum gc_log_level level,
                  const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 #endif

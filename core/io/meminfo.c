@@ -1,12 +1,8 @@
-/* How much host memory there is to take: what the machine has available, and what the control
- * groups of the process leave, in containers and batch jobs. Both layouts of the group files (v2:
- * "0::PATH" in /proc/self/cgroup and memory.max; v1: "N:memory:PATH" and memory.limit_in_bytes). A
- * group's own limit and those of all above it count; its page cache that nobody uses counts as
- * free. */
-#include "core/base/host_mem.h"
-#include "core/io/writer.h"
+#include "core/io/meminfo.h"
 
 #include "core/base/bits.h"
+#include "core/base/host_mem.h"
+#include "core/io/writer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,13 +13,13 @@
 #define PATH_BYTES 1024
 #define FILE_BYTES 4096
 
-/* The files of one layout. */
+/* The files of one cgroup layout. */
 struct layout {
-    const char *mark; /* stands before the path in /proc/self/cgroup */
+    const char *mark; /* precedes the path in /proc/self/cgroup */
     const char *folder;
     const char *limit;
     const char *usage;
-    const char *cache; /* in memory.stat */
+    const char *cache; /* key in memory.stat */
 };
 
 static const struct layout layouts[] = {
@@ -32,15 +28,15 @@ static const struct layout layouts[] = {
      "\ntotal_inactive_file "},
 };
 
-/* More than a small thread's stack has. */
-struct room_work {
+/* Buffers: too large for a small thread's stack. */
+struct scratch {
     char path[2 * PATH_BYTES];
     char folder[PATH_BYTES];
     char groups[FILE_BYTES];
     char text[FILE_BYTES];
 };
 
-/* A text file's beginning, behind a line's end; false: there is none. */
+/* Reads the beginning of a text file, after a line break. False: the file cannot be read. */
 static bool read_text(const char *path, char *text)
 {
     const int saved_errno = errno;
@@ -54,7 +50,7 @@ static bool read_text(const char *path, char *text)
     return got > 0;
 }
 
-/* The number behind `name`; false: there is none ("max"). */
+/* Finds the number after `name`. False: there is none ("max"). */
 static bool find_number(const char *text, const char *name, uint64_t *number)
 {
     const char *at = strstr(text, name);
@@ -74,34 +70,35 @@ static bool find_number(const char *text, const char *name, uint64_t *number)
     return true;
 }
 
-/* Of a file in `folder`. */
-static bool read_number(struct room_work *work, const char *file, const char *name,
+/* Finds a number in a file of the group's folder. */
+static bool read_number(struct scratch *scratch, const char *file, const char *name,
                         uint64_t *number)
 {
-    const int length = snprintf(work->path, sizeof(work->path), "%s/%s", work->folder, file);
-    return length > 0 && (size_t)length < sizeof(work->path) && read_text(work->path, work->text) &&
-           find_number(work->text, name, number);
+    const int length =
+        snprintf(scratch->path, sizeof(scratch->path), "%s/%s", scratch->folder, file);
+    return length > 0 && (size_t)length < sizeof(scratch->path) &&
+           read_text(scratch->path, scratch->text) && find_number(scratch->text, name, number);
 }
 
-/* What the group of `folder` leaves. */
-static uint64_t room_of(struct room_work *work, const struct layout *layout)
+/* The bytes that the limit of the group in `folder` leaves. */
+static uint64_t left_by_group(struct scratch *scratch, const struct layout *layout)
 {
     uint64_t limit;
     uint64_t usage;
     uint64_t cache = 0;
-    if (!read_number(work, layout->limit, "\n", &limit) ||
-        !read_number(work, layout->usage, "\n", &usage))
+    if (!read_number(scratch, layout->limit, "\n", &limit) ||
+        !read_number(scratch, layout->usage, "\n", &usage))
         return UINT64_MAX;
-    (void)read_number(work, "memory.stat", layout->cache, &cache);
+    (void)read_number(scratch, "memory.stat", layout->cache, &cache);
     return gc_sub_or_zero_u64(limit, gc_sub_or_zero_u64(usage, cache));
 }
 
-/* The least that the group and those above it leave. */
-static uint64_t room_below(struct room_work *work, const char *root, const struct layout *layout)
+/* The minimum over the group and all groups above it. */
+static uint64_t least_left(struct scratch *scratch, const char *root, const struct layout *layout)
 {
-    char *folder = work->folder;
+    char *folder = scratch->folder;
     uint64_t least = UINT64_MAX;
-    const char *path = strstr(work->groups, layout->mark);
+    const char *path = strstr(scratch->groups, layout->mark);
     if (path == NULL)
         return least;
     path += strlen(layout->mark);
@@ -114,7 +111,7 @@ static uint64_t room_below(struct room_work *work, const char *root, const struc
     for (char *end = folder + base + length;;) {
         while (end > folder + base && end[-1] == '/')
             *--end = '\0';
-        least = gc_min_u64(least, room_of(work, layout));
+        least = gc_min_u64(least, left_by_group(scratch, layout));
         if (end == folder + base)
             return least;
         while (end > folder + base && end[-1] != '/')
@@ -122,30 +119,30 @@ static uint64_t room_below(struct room_work *work, const char *root, const struc
     }
 }
 
-static uint64_t available_under(struct room_work *work, const char *root)
+static uint64_t available_under(struct scratch *scratch, const char *root)
 {
     uint64_t kilobytes = 0;
-    (void)snprintf(work->path, sizeof(work->path), "%s/proc/meminfo", root);
-    if (!read_text(work->path, work->text) ||
-        !find_number(work->text, "\nMemAvailable:", &kilobytes))
+    (void)snprintf(scratch->path, sizeof(scratch->path), "%s/proc/meminfo", root);
+    if (!read_text(scratch->path, scratch->text) ||
+        !find_number(scratch->text, "\nMemAvailable:", &kilobytes))
         return 0;
     uint64_t least = kilobytes > UINT64_MAX / 1024 ? UINT64_MAX : kilobytes * 1024;
-    (void)snprintf(work->path, sizeof(work->path), "%s/proc/self/cgroup", root);
-    if (!read_text(work->path, work->groups))
+    (void)snprintf(scratch->path, sizeof(scratch->path), "%s/proc/self/cgroup", root);
+    if (!read_text(scratch->path, scratch->groups))
         return least;
     for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)
-        least = gc_min_u64(least, room_below(work, root, &layouts[i]));
+        least = gc_min_u64(least, least_left(scratch, root, &layouts[i]));
     return least;
 }
 
 uint64_t gc_meminfo_available_under(const char *root)
 {
     struct gc_host_mem host = {0};
-    struct room_work *work = gc_host_mem_map(&host, sizeof(*work));
-    if (work == NULL)
+    struct scratch *scratch = gc_host_mem_map(&host, sizeof(*scratch));
+    if (scratch == NULL)
         return 0;
-    const uint64_t least = available_under(work, root);
-    gc_host_mem_unmap(&host, work, sizeof(*work));
+    const uint64_t least = available_under(scratch, root);
+    gc_host_mem_unmap(&host, scratch, sizeof(*scratch));
     return least;
 }
 

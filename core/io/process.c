@@ -9,7 +9,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-static void unknown(char *text)
+static void set_unknown(char *text)
 {
     memcpy(text, "?", 2);
 }
@@ -19,7 +19,7 @@ static void describe_program(char *program, size_t size)
     static const char deleted[] = " (deleted)";
     char path[4096];
     const ssize_t got = readlink("/proc/self/exe", path, sizeof(path) - 1);
-    unknown(program);
+    set_unknown(program);
     if (got <= 0)
         return;
     size_t length = (size_t)got;
@@ -29,7 +29,7 @@ static void describe_program(char *program, size_t size)
     const char *slash = strrchr(path, '/');
     const char *name = slash != NULL ? slash + 1 : path;
     if (!gc_text_copy(program, size, name, strlen(name)))
-        unknown(program);
+        set_unknown(program);
 }
 
 static void describe_command(char *command, size_t size)
@@ -54,7 +54,7 @@ static void describe_command(char *command, size_t size)
     }
     command[used] = '\0';
     if (used == 0)
-        unknown(command);
+        set_unknown(command);
 }
 
 void gc_process_describe(struct gc_process *process)
@@ -65,7 +65,7 @@ void gc_process_describe(struct gc_process *process)
     describe_command(process->command, sizeof(process->command));
     if (uname(&system) != 0 || !gc_text_copy(process->host, sizeof(process->host), system.nodename,
                                              strlen(system.nodename)))
-        unknown(process->host);
+        set_unknown(process->host);
     process->pid = getpid();
     errno = saved_errno;
 }

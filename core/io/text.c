@@ -103,7 +103,8 @@ static unsigned min_unsigned(unsigned a, unsigned b)
     return a < b ? a : b;
 }
 
-/* Optimal string alignment, three rows at a time. */
+/* Optimal string alignment (Damerau-Levenshtein without overlapping edits), with three rows in
+ * memory. */
 unsigned gc_text_distance(const char *a, size_t a_length, const char *b, size_t b_length)
 {
     unsigned rows[3][GC_TEXT_DISTANCE_MAX + 1];
@@ -131,7 +132,7 @@ unsigned gc_text_distance(const char *a, size_t a_length, const char *b, size_t 
 }
 
 /* Writes `value` and returns how many characters that took. */
-static size_t put_uint(char *text, uint64_t value)
+static size_t write_uint(char *text, uint64_t value)
 {
     char digits[20];
     size_t count = 0;
@@ -148,7 +149,7 @@ const char *gc_text_size(uint64_t bytes, char text[GC_TEXT_SIZE_BYTES])
 {
     static const char units[][4] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     if (bytes < 1024) {
-        const size_t used = put_uint(text, bytes);
+        const size_t used = write_uint(text, bytes);
         memcpy(text + used, " B", 3);
         return text;
     }
@@ -160,7 +161,7 @@ const char *gc_text_size(uint64_t bytes, char text[GC_TEXT_SIZE_BYTES])
     uint64_t tenths =
         (uint64_t)(((unsigned __int128)rest * 10 + (UINT64_C(1) << (shift - 1))) >> shift);
     tenths += (bytes >> shift) * 10;
-    size_t used = put_uint(text, tenths / 10);
+    size_t used = write_uint(text, tenths / 10);
     text[used++] = '.';
     text[used++] = (char)('0' + tenths % 10);
     text[used++] = ' ';
@@ -175,16 +176,16 @@ const char *gc_text_span(uint64_t ns, char text[GC_TEXT_SPAN_BYTES])
         const char *name;
     } units[] = {{1000000000, " s"}, {1000000, " ms"}, {1000, " us"}, {1, " ns"}};
     size_t unit = 0;
-    /* A tenth less than a half rounds up to the next unit: 999,950 ns are 1.0 ms. */
+    /* A value that rounds up to the next unit uses it: 999,950 ns are 1.0 ms. */
     while (unit < 3 && ns < units[unit].ns - units[unit].ns / 20000)
         unit++;
     size_t used = 0;
     if (unit == 3) {
-        used = put_uint(text, ns);
+        used = write_uint(text, ns);
     } else {
         const uint64_t tenth = units[unit].ns / 10;
         const uint64_t tenths = ns / tenth + (ns % tenth >= tenth / 2);
-        used = put_uint(text, tenths / 10);
+        used = write_uint(text, tenths / 10);
         text[used++] = '.';
         text[used++] = (char)('0' + tenths % 10);
     }

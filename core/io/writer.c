@@ -29,7 +29,7 @@ int gc_writer_raise_fd(int fd)
 }
 
 /* A write to a pipe without a reader, or beyond the process's file size limit, must not end the
- * program: the signal it raises is blocked for the thread and taken off before it is unblocked. */
+ * program: its signal is blocked for the thread and discarded before it is unblocked. */
 struct signal_guard {
     sigset_t before;
     sigset_t pending_before;
@@ -44,7 +44,7 @@ static void guard_begin(struct signal_guard *guard)
     sigaddset(&raised, SIGXFSZ);
     sigemptyset(&guard->pending_before);
     sigpending(&guard->pending_before);
-    /* On Linux sigprocmask is the thread's; pthread_sigmask would ask for a newer glibc. */
+    /* On Linux sigprocmask is per thread; pthread_sigmask would require a newer glibc. */
     guard->active = sigprocmask(SIG_BLOCK, &raised, &guard->before) == 0;
 }
 
@@ -163,7 +163,8 @@ void gc_writer_text(struct gc_writer *out, const char *text)
     gc_writer_bytes(out, text, strlen(text));
 }
 
-/* Digits of `value`, at least `least`, into the end of `to`; returns where they begin. */
+/* Writes the digits of `value`, at least `least` of them, at the end of `to`; returns their
+ * beginning. */
 static char *digits_of(uint64_t value, unsigned base, unsigned least, char *to, size_t size)
 {
     char *p = to + size - 1;
@@ -237,7 +238,7 @@ void gc_writer_right_size(struct gc_writer *out, size_t column, uint64_t bytes)
     gc_writer_right(out, column, gc_text_size(bytes, text));
 }
 
-/* The text of a number, its sign before it. */
+/* The text of a number with its sign. */
 static const char *number_text(uint64_t value, bool is_negative, char *to, size_t size)
 {
     char *digits = digits_of(value, 10, 1, to + 1, size - 1);
@@ -246,7 +247,7 @@ static const char *number_text(uint64_t value, bool is_negative, char *to, size_
     return digits;
 }
 
-/* One directive of gc_out_print, from behind its '%'; returns its end. */
+/* Writes one directive, from after its '%'; returns the directive's end. */
 static const char *print_one(struct gc_writer *out, const char *format, va_list *arguments)
 {
     char digits[24];
@@ -274,7 +275,7 @@ static const char *print_one(struct gc_writer *out, const char *format, va_list 
     return format + 1;
 }
 
-void gc_out_print(struct gc_writer *out, const char *format, ...)
+void gc_writer_print(struct gc_writer *out, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);

@@ -6,10 +6,11 @@
 #include <sched.h>
 #include <string.h>
 
-/* Two that announce at once refuse each other at most this often; then it is a refusal. */
+/* Bounds of a retry: two processes that announce at once make each other fail at most ATTEMPTS_MAX
+ * times, then the charge fails. */
 #define ATTEMPTS_MAX 64
-#define ATTEMPTS_BUSY 4 /* so often without giving the processor away */
-#define LOWER_WAITS 8   /* and so long is waited for lower slots each time */
+#define ATTEMPTS_BUSY 4 /* attempts before the thread yields the processor */
+#define LOWER_WAITS 8   /* yields per attempt while lower slots decide */
 
 static uint64_t bytes_of(uint64_t word)
 {
@@ -32,8 +33,8 @@ static uint64_t add_sum(uint64_t a, uint64_t b)
     return gc_add_u64(a, b, &sum) ? sum : UINT64_MAX;
 }
 
-/* Sequentially consistent: what is added here is in the sum of whoever adds later. A word that
- * carries another generation was written by mistake: it counts as nothing. */
+/* Sequentially consistent: bytes added here are in the sum of every process that adds later. A word
+ * with another generation was written by mistake and counts as 0. */
 static void change(gc_ledger_word *word, uint32_t generation, uint64_t plus, uint64_t minus)
 {
     uint64_t now = load(word);
@@ -117,7 +118,7 @@ bool gc_account_open(struct gc_account *account, struct gc_ledger *ledger,
     return true;
 }
 
-/* The device's row is another device's by now: what is held moves along. */
+/* The device's row was given to another device: the held bytes move to the new row. */
 static void move_device(struct gc_account *account)
 {
     gc_ledger_word *old = own_word(account);
@@ -189,17 +190,12 @@ uint64_t gc_account_held(struct gc_account *account)
                           account->group_key);
 }
 
-uint64_t gc_account_own(struct gc_account *account)
-{
-    return bytes_of(load(own_word(account)));
-}
+/* ---- charge ---- */
 
-/* ---- reserve ---- */
+enum verdict { CHARGED, OVER_LIMIT, CONFLICT };
 
-enum verdict { AGREED, SHORT, CONFLICT };
-
-/* Whether there would be room, were it not for announcements that are not decided. */
-static bool has_room_but_for_others(struct gc_account *account, uint64_t bytes, uint64_t limit)
+/* Whether the charge would fit without the announcements that are not decided. */
+static bool would_fit_alone(struct gc_account *account, uint64_t bytes, uint64_t limit)
 {
     const uint32_t row = atomic_load_explicit(&account->device_row, memory_order_relaxed);
     const uint32_t high = gc_ledger_slot_high(account->ledger);
@@ -221,12 +217,12 @@ static enum verdict try_once(struct gc_account *account, uint64_t bytes, uint64_
         change(word, account->generation, 0, bytes);
     change(tentative, account->generation, 0, bytes);
     if (fits)
-        return AGREED;
-    return has_room_but_for_others(account, bytes, limit) ? CONFLICT : SHORT;
+        return CHARGED;
+    return would_fit_alone(account, bytes, limit) ? CONFLICT : OVER_LIMIT;
 }
 
-/* Whoever has a lower slot goes first. */
-static void let_lower_pass(struct gc_account *account)
+/* Waits for processes with a lower slot, which go first. */
+static void wait_for_lower_slots(struct gc_account *account)
 {
     const struct gc_ledger_file *file = account->ledger->file;
     const uint32_t row = atomic_load_explicit(&account->device_row, memory_order_relaxed);
@@ -251,9 +247,9 @@ bool gc_account_try_charge(struct gc_account *account, uint64_t bytes)
     for (int i = 0; i < ATTEMPTS_MAX; i++) {
         const enum verdict verdict = try_once(account, bytes, limit);
         if (verdict != CONFLICT)
-            return verdict == AGREED;
+            return verdict == CHARGED;
         if (i >= ATTEMPTS_BUSY)
-            let_lower_pass(account);
+            wait_for_lower_slots(account);
     }
     return false;
 }
@@ -276,8 +272,8 @@ static void clear_word(gc_ledger_word *word, uint64_t whole)
                                                   memory_order_relaxed);
 }
 
-/* What is read before the kernel is asked is swapped afterwards: a new owner changes the generation
- * in the words first, so nothing of its own can go. */
+/* Reads the words before it asks the kernel, and swaps them afterwards: a new owner changes the
+ * generation in the words first, so none of its bytes can be lost. */
 static uint64_t reap_slot(const struct gc_ledger *ledger, uint32_t device, uint32_t slot,
                           bool *dying)
 {
@@ -286,7 +282,7 @@ static uint64_t reap_slot(const struct gc_ledger *ledger, uint32_t device, uint3
     const uint64_t tentative = load(&file->tentative[device][slot]);
     if ((bytes_of(word) | bytes_of(tentative)) == 0 || gc_ledger_is_held(ledger, slot) ||
         !gc_ledger_is_intact(ledger))
-        return 0; /* the last: the program may have closed the descriptor this moment */
+        return 0; /* intact is checked last: the program may just have closed the descriptor */
     if (gc_ledger_process_is_dying(&file->slots[slot])) {
         *dying = true;
         return 0;

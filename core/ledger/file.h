@@ -1,15 +1,16 @@
-/* The ledger's file, as all processes of one user map it. A file of zeroes behind the head is an
- * empty ledger. Nothing moves; whoever changes this layout raises GC_LEDGER_VERSION.
+/* The layout of the ledger's file, as all processes of one user map it. A file of zeroes after the
+ * head is an empty ledger. Nothing moves; a change of the layout raises GC_LEDGER_VERSION.
  *
- * Everything here was written by another process, perhaps a hostile one, and may change while it is
+ * All content was written by another process, perhaps a hostile one, and may change while it is
  * read: indices are bounded, numbers compared or added with saturation, texts copied with a bound.
  *
- * A slot is held by an open-file-description write lock on byte GC_LEDGER_LOCK_BASE + slot, behind
+ * A slot is held by an open-file-description write lock on byte GC_LEDGER_LOCK_BASE + slot, after
  * the content. Device and group rows are published by one compare-and-swap of their key; the text
- * beside it is the same whoever writes it.
+ * beside the key is the same from every writer.
  *
- * An account's word is generation << GC_LEDGER_BYTES_BITS | bytes. The generation is its slot's: a
- * word of an earlier one belongs to nobody and may be swapped for 0 once that owner is dead. */
+ * An account's word is generation << GC_LEDGER_BYTES_BITS | bytes. The generation is that of its
+ * slot: a word of an earlier generation has no owner and may be swapped for 0 once its owner is
+ * dead. */
 #ifndef GC_LEDGER_FILE_H
 #define GC_LEDGER_FILE_H
 
@@ -21,7 +22,7 @@
 #define GC_LEDGER_SLOTS 2048
 #define GC_LEDGER_DEVICES 64
 #define GC_LEDGER_GROUPS 256
-#define GC_LEDGER_TENANTS 16 /* of one process */
+#define GC_LEDGER_TENANTS 16 /* tenants of one process */
 #define GC_LEDGER_NAME_BYTES 64
 #define GC_LEDGER_UUID_BYTES 48
 #define GC_LEDGER_RESPONSE_BYTES 156
@@ -32,12 +33,12 @@
 typedef _Atomic uint64_t gc_ledger_word;
 typedef _Atomic uint32_t gc_ledger_half;
 
-/* What may be asked of a process; bit 1 << ask of a slot's `asked`. */
+/* Requests to a process; bit 1 << kind of a slot's `requests`. */
 enum gc_ledger_request_kind {
-    GC_REQUEST_REFRESH, /* write the figures */
-    GC_REQUEST_TRIM,    /* give all idle memory back */
-    GC_REQUEST_ROOM,    /* give idle memory back: as much as `room` says */
-    GC_REQUEST_LIMIT,   /* the limits in `limits` are the process's own from now on */
+    GC_REQUEST_REFRESH, /* write the figures to the slot */
+    GC_REQUEST_TRIM,    /* release all idle memory */
+    GC_REQUEST_ROOM,    /* release idle memory, up to `room` bytes */
+    GC_REQUEST_LIMIT,   /* apply `limits` as the process's own limits */
     GC_REQUEST_PAUSE,
     GC_REQUEST_RESUME,
     GC_REQUEST_COUNT
@@ -60,7 +61,8 @@ struct gc_ledger_figure_row {
 };
 _Static_assert(GC_LEDGER_FIGURE_COUNT <= 16, "a figure row has room for all");
 
-/* A tenant inside the process: its figures summed over devices, unless it is bound to one. */
+/* A tenant inside the process: its figures summed over all devices, or of the one it is bound
+ * to. */
 struct gc_ledger_tenant_row {
     gc_ledger_half in_use;
     gc_ledger_half is_paused;
@@ -72,27 +74,30 @@ struct gc_ledger_tenant_row {
 };
 
 struct gc_ledger_slot {
-    _Alignas(4096) gc_ledger_half control; /* a futex: bumped by who asks, after the bits below */
-    gc_ledger_half served;                 /* a futex: the control value all of which is answered */
+    /* a futex: a requester increments it after it has set the bits below */
+    _Alignas(4096) gc_ledger_half control;
+    gc_ledger_half served; /* a futex: the last control value with all requests answered */
     gc_ledger_half requests;
-    gc_ledger_half generation; /* 16 bits of it count */
-    gc_ledger_half pid;        /* as its own namespace has it; 0: not filled in */
+    gc_ledger_half generation; /* its low 16 bits count */
+    gc_ledger_half pid;        /* in its own PID namespace; 0: not filled in */
     gc_ledger_half mode;       /* enum gc_mode */
     gc_ledger_half is_paused;
     gc_ledger_half flags;        /* GC_LEDGER_HAS_… */
-    gc_ledger_half request_drop; /* of a pause: 1: the content need not survive */
-    gc_ledger_word device_mask;  /* the device rows it uses */
-    gc_ledger_word start_ticks;  /* of the process, as /proc/PID/stat has it */
+    gc_ledger_half request_drop; /* argument of a pause: 1: the content need not survive */
+    gc_ledger_word device_mask;  /* bit i: uses device row i */
+    gc_ledger_word start_ticks;  /* start time from /proc/PID/stat */
     gc_ledger_word pid_namespace;
     gc_ledger_word start_unix;
-    gc_ledger_word figures_ns;  /* CLOCK_MONOTONIC, when figures were last written */
-    gc_ledger_word death_ns;    /* when somebody first found it dead with bytes in its account */
-    gc_ledger_word agreed_mask; /* the device rows whose limit of the group it has seen to */
-    gc_ledger_word limit_mask;  /* which of `limits` were asked for */
+    gc_ledger_word figures_ns; /* CLOCK_MONOTONIC of the last write of the figures */
+    /* when a process first found the owner dead with bytes in its account */
+    gc_ledger_word death_ns;
+    gc_ledger_word agreed_mask; /* device rows whose group limit the process has applied */
+    gc_ledger_word limit_mask;  /* bit i: limits[i] is requested */
     char program[GC_LEDGER_NAME_BYTES];
     char tenant[GC_LEDGER_NAME_BYTES];
     char group[GC_LEDGER_NAME_BYTES];
-    char request_tenant[GC_LEDGER_NAME_BYTES]; /* of a pause or resume; "": the whole process */
+    /* argument of a pause or resume; "": the whole process */
+    char request_tenant[GC_LEDGER_NAME_BYTES];
     gc_ledger_word limits[GC_LEDGER_DEVICES];
     gc_ledger_word room[GC_LEDGER_DEVICES];
     struct gc_ledger_response_row responses[GC_REQUEST_COUNT];
@@ -101,12 +106,12 @@ struct gc_ledger_slot {
 };
 
 #define GC_LEDGER_HAS_HELPER                                                                       \
-    1U /* asks are answered at once, else when it next allocates or submits */
+    1U /* requests are answered at once, else at the next allocation or submission */
 
 struct gc_ledger_device_row {
     gc_ledger_word key; /* 0: free */
     gc_ledger_word total_bytes;
-    gc_ledger_word context_bytes; /* what a context takes; 0: not known */
+    gc_ledger_word context_bytes; /* measured bytes of a context; 0: not known */
     char uuid[GC_LEDGER_UUID_BYTES];
     char name[GC_LEDGER_NAME_BYTES];
 };
@@ -114,7 +119,7 @@ struct gc_ledger_device_row {
 struct gc_ledger_group_row {
     gc_ledger_word key; /* 0: free */
     char name[GC_LEDGER_NAME_BYTES];
-    /* 0: none, and the next member may bring one; UINT64_MAX: none, as somebody said. */
+    /* 0: none, and the next process may set one; UINT64_MAX: none by request. */
     gc_ledger_word limits[GC_LEDGER_DEVICES];
 };
 
@@ -126,17 +131,17 @@ struct gc_ledger_file {
     uint32_t slot_count;
     uint32_t device_count;
     uint32_t group_count;
-    gc_ledger_half slot_high; /* no slot from here on was ever used */
+    gc_ledger_half slot_high; /* slots from this one on were never used */
     struct gc_ledger_device_row devices[GC_LEDGER_DEVICES];
     struct gc_ledger_group_row groups[GC_LEDGER_GROUPS];
-    _Alignas(4096) gc_ledger_word group_keys[GC_LEDGER_SLOTS]; /* of each slot; 0: none */
+    _Alignas(4096) gc_ledger_word group_keys[GC_LEDGER_SLOTS]; /* group of each slot; 0: none */
     gc_ledger_word accounts[GC_LEDGER_DEVICES][GC_LEDGER_SLOTS];
-    /* Of an account: announced, and not yet decided. */
+    /* Bytes of an account that are announced and not yet decided. */
     gc_ledger_word tentative[GC_LEDGER_DEVICES][GC_LEDGER_SLOTS];
     struct gc_ledger_slot slots[GC_LEDGER_SLOTS];
 };
 
-/* The bytes that locks are on lie behind the content. */
+/* The locked bytes lie after the content. */
 #define GC_LEDGER_LOCK_BASE ((int64_t)sizeof(struct gc_ledger_file))
 
 static inline uint64_t gc_ledger_load(const gc_ledger_word *word)

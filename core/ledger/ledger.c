@@ -1,4 +1,4 @@
-/* Slots and rows, and how they are taken: see ledger.h. */
+/* Slots and rows of the ledger: see ledger.h. */
 #define _GNU_SOURCE
 #include "core/ledger/ledger.h"
 
@@ -82,7 +82,7 @@ bool gc_ledger_lock_byte(const struct gc_ledger *ledger, uint32_t slot, int comm
     return code == 0;
 }
 
-/* Where the kernel cannot be asked, nobody is declared dead. */
+/* If the kernel cannot be asked, no process counts as dead. */
 bool gc_ledger_is_held(const struct gc_ledger *ledger, uint32_t slot)
 {
     struct flock lock;
@@ -97,8 +97,8 @@ bool gc_ledger_is_held(const struct gc_ledger *ledger, uint32_t slot)
     return is_held;
 }
 
-/* Of a file that took the descriptor's number meanwhile nothing is asked, and if it did so this
- * moment its size stays. */
+/* Does nothing if another file has the descriptor's number. If that file took the number just now,
+ * fallocate does not change its size. */
 bool gc_ledger_has_memory(const struct gc_ledger *ledger, const void *part, size_t bytes)
 {
     const off_t offset = (const char *)part - (const char *)ledger->file;

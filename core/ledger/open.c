@@ -1,7 +1,7 @@
-/* The ledger's file: found or made, and looked at from all sides before a byte of it is believed.
- * The folder is opened first and all else is done relative to it, so that nothing can be exchanged
- * on the way. A new file is filled under another name and then given its own: nobody sees half of
- * one. */
+/* The ledger's file: opened or created, and checked completely before any content is used. The
+ * folder is opened first and everything else is relative to it, so that nothing can be exchanged in
+ * between. A new file is filled under a temporary name and then linked to its own: no process sees
+ * it half filled. */
 #define _GNU_SOURCE
 #include "core/ledger/ledger.h"
 
@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #define FILE_NAME_BYTES 96
-#define OPEN_ATTEMPTS 8 /* others may make or remove the file meanwhile */
+#define OPEN_ATTEMPTS 8 /* others may create or remove the file concurrently */
 
 struct opening {
     struct gc_ledger *ledger;
@@ -31,9 +31,9 @@ struct opening {
     bool create;
 };
 
-__attribute__((format(printf, 3, 4))) static enum gc_status refuse(struct opening *opening,
-                                                                   enum gc_status status,
-                                                                   const char *format, ...)
+__attribute__((format(printf, 3, 4))) static enum gc_status fail(struct opening *opening,
+                                                                 enum gc_status status,
+                                                                 const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -42,25 +42,24 @@ __attribute__((format(printf, 3, 4))) static enum gc_status refuse(struct openin
     return status;
 }
 
-static enum gc_status refuse_folder(struct opening *opening, const char *what)
+static enum gc_status fail_folder(struct opening *opening, const char *what)
 {
-    return refuse(
-        opening, GC_IO,
-        "%.256s: %.80s (accepted: a folder of your own that only you can enter, mode 0700)",
-        opening->folder, what);
+    return fail(opening, GC_IO,
+                "%.256s: %.80s (accepted: a folder of your own that only you can enter, mode 0700)",
+                opening->folder, what);
 }
 
-static enum gc_status refuse_file(struct opening *opening, enum gc_status status, const char *what)
+static enum gc_status fail_file(struct opening *opening, enum gc_status status, const char *what)
 {
-    return refuse(opening, status,
-                  "%.256s/%s: %.80s (accepted: a regular file of your own, mode 0600, made by this "
-                  "version; remove it when no program uses it)",
-                  opening->folder, opening->name, what);
+    return fail(opening, status,
+                "%.256s/%s: %.80s (accepted: a regular file of your own, mode 0600, made by this "
+                "version; remove it when no program uses it)",
+                opening->folder, opening->name, what);
 }
 
 /* ---- the folder ---- */
 
-/* statx: of libc since long, where fstat is a newer symbol. */
+/* statx is an old libc symbol; fstat is a newer one. */
 static int read_facts(int fd, struct statx *facts)
 {
     return statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, facts);
@@ -75,30 +74,30 @@ static enum gc_status open_folder(struct opening *opening)
 {
     struct statx facts;
     if (opening->create && mkdir(opening->folder, 0700) != 0 && errno != EEXIST)
-        return refuse_folder(opening, strerror(errno));
+        return fail_folder(opening, strerror(errno));
     opening->folder_fd =
         open(opening->folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (opening->folder_fd < 0 && errno == ENOENT && !opening->create)
         return GC_NOT_OURS;
     if (opening->folder_fd < 0)
-        return refuse_folder(opening, errno == ELOOP || errno == ENOTDIR
-                                          ? "it is a symbolic link, or no folder"
-                                          : strerror(errno));
+        return fail_folder(opening, errno == ELOOP || errno == ENOTDIR
+                                        ? "it is a symbolic link, or not a folder"
+                                        : strerror(errno));
     if (read_facts(opening->folder_fd, &facts) != 0)
-        return refuse_folder(opening, strerror(errno));
+        return fail_folder(opening, strerror(errno));
     if (facts.stx_uid != geteuid())
-        return refuse_folder(opening, "it belongs to another user");
+        return fail_folder(opening, "it belongs to another user");
     if ((facts.stx_mode & 077) != 0)
-        return refuse_folder(opening, "others may enter or read it");
+        return fail_folder(opening, "others may enter or read it");
     return GC_OK;
 }
 
-/* ---- what a file must be ---- */
+/* ---- the required properties ---- */
 
 static const char *wrong_with(const struct statx *facts)
 {
     if (!S_ISREG(facts->stx_mode))
-        return "it is no regular file";
+        return "it is not a regular file";
     if (facts->stx_uid != geteuid())
         return "it belongs to another user";
     if ((facts->stx_mode & 07777) != 0600)
@@ -113,13 +112,13 @@ static const char *wrong_with(const struct statx *facts)
 static const char *find_fault(const struct gc_ledger_file *file)
 {
     if (file->magic != GC_LEDGER_MAGIC)
-        return "it is no ledger";
+        return "it is not a ledger";
     if (file->version != GC_LEDGER_VERSION)
         return "it is of another version";
     if (file->slot_bytes != sizeof(struct gc_ledger_slot) || file->file_bytes != sizeof(*file) ||
         file->slot_count != GC_LEDGER_SLOTS || file->device_count != GC_LEDGER_DEVICES ||
         file->group_count != GC_LEDGER_GROUPS)
-        return "it is laid out in another way";
+        return "it has another layout";
     return NULL;
 }
 
@@ -136,19 +135,19 @@ static enum gc_status accept_file(struct opening *opening, int fd)
 {
     struct statx facts;
     if (read_facts(fd, &facts) != 0)
-        return refuse_file(opening, GC_IO, strerror(errno));
+        return fail_file(opening, GC_IO, strerror(errno));
     const char *wrong = wrong_with(&facts);
     if (wrong != NULL)
-        return refuse_file(opening, GC_FORMAT, wrong);
+        return fail_file(opening, GC_FORMAT, wrong);
     struct gc_ledger_file *file = map_file(fd);
     if (file == NULL)
-        return refuse_file(opening, GC_IO, strerror(errno));
+        return fail_file(opening, GC_IO, strerror(errno));
     wrong = find_fault(file);
     if (wrong != NULL) {
         munmap(file, sizeof(*file));
-        return refuse_file(opening, GC_FORMAT, wrong);
+        return fail_file(opening, GC_FORMAT, wrong);
     }
-    /* A mapping keeps the file open, and so its locks: a child must not have it. */
+    /* A mapping keeps the file open, and with it the locks: a child must not inherit it. */
     (void)madvise(file, sizeof(*file), MADV_DONTFORK);
     opening->ledger->file = file;
     opening->ledger->device_number = device_number(&facts);
@@ -156,7 +155,7 @@ static enum gc_status accept_file(struct opening *opening, int fd)
     return GC_OK;
 }
 
-/* GC_NOT_OURS: there is none. */
+/* GC_NOT_OURS: there is no file. */
 static enum gc_status open_existing(struct opening *opening)
 {
     const int fd =
@@ -165,8 +164,8 @@ static enum gc_status open_existing(struct opening *opening)
     if (fd < 0 && errno == ENOENT)
         return GC_NOT_OURS;
     if (fd < 0)
-        return refuse_file(opening, GC_IO,
-                           errno == ELOOP ? "it is a symbolic link" : strerror(errno));
+        return fail_file(opening, GC_IO,
+                         errno == ELOOP ? "it is a symbolic link" : strerror(errno));
     const enum gc_status status = accept_file(opening, fd);
     if (status == GC_OK)
         opening->ledger->fd = fd;
@@ -177,7 +176,7 @@ static enum gc_status open_existing(struct opening *opening)
 
 /* ---- a new file ---- */
 
-/* Memory for the head and its tables comes now, so that running out of it is an error here and not
+/* Allocates the memory of the head and its tables here, so that exhaustion is an error now and not
  * a signal later. */
 static const char *fill(int fd)
 {
@@ -204,7 +203,7 @@ static const char *fill(int fd)
     return NULL;
 }
 
-/* Success, too, where another process was faster. */
+/* Also succeeds where another process was faster. */
 static enum gc_status make_file(struct opening *opening)
 {
     char temporary[FILE_NAME_BYTES];
@@ -215,9 +214,9 @@ static enum gc_status make_file(struct opening *opening)
     const int fd = gc_writer_raise_fd(openat(
         opening->folder_fd, temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (fd < 0) {
-        const int error = errno; /* where it cannot be moved there is a file */
+        const int error = errno; /* raise_fd failed: the file exists nevertheless */
         unlinkat(opening->folder_fd, temporary, 0);
-        return refuse_file(opening, GC_IO, strerror(error));
+        return fail_file(opening, GC_IO, strerror(error));
     }
     const char *wrong = fill(fd);
     close(fd);
@@ -228,7 +227,7 @@ static enum gc_status make_file(struct opening *opening)
     if (wrong == NULL)
         wrong = strerror(errno);
     unlinkat(opening->folder_fd, temporary, 0);
-    return was_faster ? GC_OK : refuse_file(opening, GC_IO, wrong);
+    return was_faster ? GC_OK : fail_file(opening, GC_IO, wrong);
 }
 
 static enum gc_status open_or_make(struct opening *opening)
@@ -240,7 +239,7 @@ static enum gc_status open_or_make(struct opening *opening)
             status = open_existing(opening);
     }
     if (status == GC_NOT_OURS && opening->create)
-        return refuse_file(opening, GC_IO, "somebody keeps removing it");
+        return fail_file(opening, GC_IO, "another process keeps removing it");
     return status;
 }
 
@@ -256,7 +255,7 @@ enum gc_status gc_ledger_open(const char *folder, bool create, struct gc_ledger 
         snprintf(opening.folder, sizeof(opening.folder), "/dev/shm/gpucache-%lu",
                  (unsigned long)geteuid());
     else if (!gc_text_copy(opening.folder, sizeof(opening.folder), folder, strlen(folder)))
-        return refuse(&opening, GC_IO, "%.80s...: the path is too long", folder);
+        return fail(&opening, GC_IO, "%.80s...: the path is too long", folder);
     snprintf(opening.name, sizeof(opening.name), "ledger-%d", GC_LEDGER_VERSION);
     snprintf(ledger->path, sizeof(ledger->path), "%.4090s/%s", opening.folder, opening.name);
     enum gc_status status = open_folder(&opening);
@@ -309,7 +308,7 @@ bool gc_ledger_repair(struct gc_ledger *ledger)
     if (!is_repaired) {
         if (ledger->fd >= 0)
             close(ledger->fd);
-        ledger->fd = lost; /* not ours to close */
+        ledger->fd = lost; /* another file's number: do not close it */
     }
     errno = saved_errno;
     return is_repaired;

@@ -1,4 +1,4 @@
-/* What the ledger's rows say. Another process may be writing them: each field is read once. */
+/* Readers of the ledger's rows. Other processes may be writing them: each field is read once. */
 #include "core/ledger/ledger.h"
 
 #include "core/ledger/account.h"
@@ -13,10 +13,10 @@ bool gc_ledger_read_process(const struct gc_ledger *ledger, uint32_t number,
     if (number >= gc_ledger_slot_high(ledger) || !gc_ledger_is_held(ledger, number))
         return false;
     const struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, number);
-    /* Acquire: pairs with the release of who filled the slot in. */
+    /* Acquire: pairs with the release of the process that filled the slot in. */
     const uint32_t pid = atomic_load_explicit(&slot->pid, memory_order_acquire);
     if (pid == 0 || pid > INT32_MAX)
-        return false; /* this moment being filled in */
+        return false; /* the slot is just being filled in */
     *process = (struct gc_ledger_process){
         .slot = number,
         .generation = gc_ledger_load_half(&slot->generation),
@@ -59,7 +59,7 @@ bool gc_ledger_read_tenant(const struct gc_ledger *ledger, uint32_t slot, uint32
     if (slot >= gc_ledger_slot_high(ledger) || index >= GC_LEDGER_TENANTS)
         return false;
     const struct gc_ledger_tenant_row *row = &gc_ledger_get_slot(ledger, slot)->tenants[index];
-    /* Acquire: pairs with the release of who filled the row in. */
+    /* Acquire: pairs with the release of the process that filled the row in. */
     if (atomic_load_explicit(&row->in_use, memory_order_acquire) == 0)
         return false;
     const uint32_t device = gc_ledger_load_half(&row->device);

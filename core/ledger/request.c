@@ -1,5 +1,6 @@
-/* Requests from process to process: arguments first, then the bit, then the bump of the control
- * word and the wake. One that dies in between leaves a bit that is seen with the next bump. */
+/* Requests between processes: the arguments are written first, then the bit, then the control word
+ * is incremented and its futex woken. A requester that dies in between leaves a bit that is seen at
+ * the next increment. */
 #define _GNU_SOURCE
 #include "core/ledger/ledger.h"
 
@@ -13,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define POLL_MS 50 /* between two looks whether the process still lives */
+#define POLL_MS 50 /* between two checks whether the process is alive */
 
 /* Not private: the word is in a mapped file. */
 static void futex_wake(gc_ledger_half *word)
@@ -73,7 +74,7 @@ bool gc_ledger_send_request(const struct gc_ledger *ledger, uint32_t number, uin
                            request->tenant != NULL ? request->tenant : "");
     if (request->kind == GC_REQUEST_PAUSE)
         atomic_store_explicit(&slot->request_drop, request->drop, memory_order_relaxed);
-    /* Release: pairs with the acquire of who serves; it sees the arguments. */
+    /* Release: pairs with the acquire of the serving thread, which then sees the arguments. */
     atomic_fetch_or_explicit(&slot->requests, UINT32_C(1) << request->kind, memory_order_release);
     const uint32_t bumped = atomic_fetch_add_explicit(&slot->control, 1, memory_order_release) + 1;
     futex_wake(&slot->control);
@@ -83,7 +84,7 @@ bool gc_ledger_send_request(const struct gc_ledger *ledger, uint32_t number, uin
 
 static bool is_served(struct gc_ledger_slot *slot, uint32_t number)
 {
-    /* Acquire: pairs with the release of who served; the answer is there. */
+    /* Acquire: pairs with the release in gc_ledger_set_served: the response is complete. */
     const uint32_t served = atomic_load_explicit(&slot->served, memory_order_acquire);
     return (int32_t)(served - number) >= 0;
 }
@@ -122,7 +123,7 @@ enum gc_ledger_result gc_ledger_wait_response(const struct gc_ledger *ledger,
     }
 }
 
-/* ---- the other side ---- */
+/* ---- the serving process ---- */
 
 void gc_ledger_wait_request(const struct gc_ledger *ledger, uint32_t seen)
 {
@@ -148,7 +149,7 @@ void gc_ledger_set_served(const struct gc_ledger *ledger, uint32_t control)
 
 /* ---- the limit of a group ---- */
 
-/* A member that uses one of the devices only later finds the limit agreed to. */
+/* A process that starts to use one of the devices later finds the limit already applied. */
 static void wake_clients(const struct gc_ledger *ledger, uint64_t key, uint64_t device_mask)
 {
     const struct gc_ledger_request request = {.kind = GC_REQUEST_REFRESH};
@@ -171,7 +172,7 @@ bool gc_ledger_limit_group(const struct gc_ledger *ledger, const char *name, uin
     if (row == GC_LEDGER_NONE || (device >= GC_LEDGER_DEVICES && device != GC_LEDGER_NONE))
         return false;
     const uint64_t mask = device == GC_LEDGER_NONE ? UINT64_MAX : UINT64_C(1) << device;
-    /* A limit of nothing at all: as near as the table comes to it. */
+    /* A limit of 0 is stored as 1: 0 means none. */
     for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
         if ((mask >> i & 1) != 0)
             atomic_store_explicit(&ledger->file->groups[row].limits[i], gc_max_u64(bytes, 1),

@@ -1,5 +1,5 @@
-/* A process takes a slot of the ledger: the first whose lock it gets and whose former owner no
- * longer counts. The kernel drops the lock with the process. */
+/* A process claims a slot of the ledger: the first one whose lock it gets and whose former owner's
+ * memory is free. The kernel drops the lock when the process ends. */
 #define _GNU_SOURCE
 #include "core/ledger/ledger.h"
 #include "core/ledger/process.h"
@@ -18,7 +18,7 @@ static void raise_high(struct gc_ledger_file *file, uint32_t high)
         ;
 }
 
-/* The words of a slot's accounts on a device get its new owner's generation. A device without a key
+/* The words of a slot's accounts on a device get the new owner's generation. A device without a key
  * has none, and its pages may not be backed. */
 static void reset_accounts(struct gc_ledger_file *file, uint32_t device, uint32_t slot,
                            uint32_t generation)
@@ -42,8 +42,8 @@ static bool is_dying(const struct gc_ledger *ledger, uint32_t slot)
            gc_ledger_process_is_dying(&ledger->file->slots[slot]);
 }
 
-/* All of it but the generation, which was raised before: what a former owner left means nothing
- * from then on. */
+/* Clears all but the generation, which was raised before: fields of a former owner are void from
+ * then on. */
 static void clear_slot(struct gc_ledger *ledger, uint32_t number, uint32_t generation)
 {
     struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, number);
@@ -64,8 +64,8 @@ static void unlock_slot(const struct gc_ledger *ledger, uint32_t slot)
     (void)fcntl(ledger->fd, F_OFD_SETLK, &lock);
 }
 
-/* Its lock is ours. False: what was there counts on for a while, or there is no memory for it. */
-static bool take_slot(struct gc_ledger *ledger, uint32_t number)
+/* The caller has the lock. False: the former owner's memory still counts, or there is no memory. */
+static bool claim_slot(struct gc_ledger *ledger, uint32_t number)
 {
     struct gc_ledger_slot *slot = &ledger->file->slots[number];
     if (!gc_ledger_has_memory(ledger, slot, sizeof(*slot)) || is_dying(ledger, number))
@@ -87,11 +87,11 @@ bool gc_ledger_acquire_slot(struct gc_ledger *ledger)
     for (uint32_t i = 0; i < GC_LEDGER_SLOTS && !is_taken; i++) {
         struct flock lock;
         if (gc_ledger_lock_byte(ledger, i, F_OFD_SETLK, &lock)) {
-            is_taken = take_slot(ledger, i);
+            is_taken = claim_slot(ledger, i);
             if (!is_taken)
                 unlock_slot(ledger, i);
         } else if (errno != EAGAIN && errno != EACCES) {
-            break; /* no locks to be had at all */
+            break; /* the file system has no locks */
         }
     }
     errno = saved_errno;

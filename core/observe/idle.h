@@ -1,5 +1,6 @@
-/* Idle memory, which can go back to the driver at once, and whether it is worth looking for some
- * again. Of a device, and of a tenant's share of it. Relaxed but where it says more. */
+/* Counters of idle memory, of a device and of a tenant's quota of it: how much can be released to
+ * the driver at once, and whether a new search for it is worthwhile. Relaxed unless a function
+ * names its order. */
 #ifndef GC_IDLE_H
 #define GC_IDLE_H
 
@@ -11,7 +12,8 @@ struct gc_idle {
     atomic_uint_fast64_t generation; /* rises when budget is released or memory becomes idle */
 };
 
-/* Release: pairs with the acquire in gc_idle_generation; who sees the new one sees the room. */
+/* Release: pairs with the acquire in gc_idle_generation. A thread that reads the new generation
+ * sees the released memory. */
 static inline void gc_idle_advance(struct gc_idle *idle)
 {
     atomic_fetch_add_explicit(&idle->generation, 1, memory_order_release);
@@ -22,7 +24,8 @@ static inline uint64_t gc_idle_generation(const struct gc_idle *idle)
     return atomic_load_explicit(&idle->generation, memory_order_acquire);
 }
 
-/* Who went over the pools for idle memory may have passed this already: it looks again. */
+/* Advances the generation: a thread that searched the pools may have passed this memory already,
+ * and searches again. */
 static inline void gc_idle_add(struct gc_idle *idle, uint64_t bytes)
 {
     atomic_fetch_add_explicit(&idle->idle_bytes, bytes, memory_order_relaxed);

@@ -1,6 +1,6 @@
-/* An entry is whole before `count` has it; then its time is all that changes. An object that comes
- * back as it was has its old entry again; where two had an address, the one that came last is
- * meant. */
+/* An entry is complete before `count` includes it; afterwards only its times change. An object that
+ * is loaded again unchanged gets its old entry again. Several objects may have had one address: the
+ * last one loaded counts. */
 #define _GNU_SOURCE
 #include "core/observe/objects.h"
 
@@ -14,7 +14,7 @@ struct scan {
     gc_stack_intern_path *intern;
     void *argument;
     uint32_t number;
-    uint32_t next; /* where the next one is, if nothing changed */
+    uint32_t next; /* expected index of the next object */
 };
 
 static struct gc_object_record extent_of(const struct dl_phdr_info *info)
@@ -34,10 +34,11 @@ static struct gc_object_record extent_of(const struct dl_phdr_info *info)
 
 static uint32_t count_of(const struct gc_objects *objects)
 {
-    return atomic_load_explicit(&objects->count, memory_order_acquire); /* with add's release */
+    /* acquire: pairs with the release in add */
+    return atomic_load_explicit(&objects->count, memory_order_acquire);
 }
 
-/* The entry of such an object, or NULL. */
+/* The entry of an object with this extent, or NULL. */
 static struct gc_object_record *entry_of(struct scan *scan, const struct gc_object_record *extent)
 {
     const uint32_t count = count_of(scan->objects);
@@ -53,7 +54,7 @@ static struct gc_object_record *entry_of(struct scan *scan, const struct gc_obje
     return NULL;
 }
 
-/* Marks those that overlap the new one, and it. */
+/* Marks the new object and those that it overlaps. */
 static void set_shared(struct gc_objects *objects, struct gc_object_record *added, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -86,7 +87,7 @@ static int add_object(struct dl_phdr_info *info, size_t size, void *argument)
     struct scan *scan = argument;
     struct gc_object_record extent = extent_of(info);
     (void)size;
-    /* The program itself has no name here, and stays. */
+    /* The program itself has no name here and is never unloaded. */
     if (extent.start >= extent.end || info->dlpi_name == NULL || info->dlpi_name[0] == '\0')
         return 0;
     extent.name = scan->intern(scan->argument, info->dlpi_name);
@@ -105,7 +106,7 @@ void gc_objects_refresh(struct gc_objects *objects, unsigned long long loads,
 {
     struct scan scan = {.objects = objects, .intern = intern, .argument = argument};
     if (atomic_load_explicit(&objects->loads, memory_order_relaxed) == loads ||
-        atomic_flag_test_and_set_explicit(&objects->is_looking, memory_order_acquire))
+        atomic_flag_test_and_set_explicit(&objects->is_scanning, memory_order_acquire))
         return;
     scan.number = atomic_load_explicit(&objects->scan, memory_order_relaxed) + 1;
     dl_iterate_phdr(add_object, &scan);
@@ -118,7 +119,7 @@ void gc_objects_refresh(struct gc_objects *objects, unsigned long long loads,
     }
     atomic_store_explicit(&objects->scan, scan.number, memory_order_release);
     atomic_store_explicit(&objects->loads, loads, memory_order_relaxed);
-    atomic_flag_clear_explicit(&objects->is_looking, memory_order_release);
+    atomic_flag_clear_explicit(&objects->is_scanning, memory_order_release);
 }
 
 static bool has_any(const struct gc_object_record *past, const uint64_t *frames, uint32_t count)
@@ -132,7 +133,7 @@ static bool has_any(const struct gc_object_record *past, const uint64_t *frames,
 
 uint64_t gc_objects_key(const struct gc_objects *objects, const uint64_t *frames, uint32_t count)
 {
-    uint64_t meant = 0;
+    uint64_t key = 0;
     if (!atomic_load_explicit(&objects->has_shared, memory_order_relaxed))
         return 0;
     const uint32_t past_count = count_of(objects);
@@ -141,9 +142,9 @@ uint64_t gc_objects_key(const struct gc_objects *objects, const uint64_t *frames
         if (atomic_load_explicit(&past->is_shared, memory_order_relaxed) &&
             atomic_load_explicit(&past->until, memory_order_relaxed) == 0 &&
             has_any(past, frames, count))
-            meant += gc_mix_u64(i + 1);
+            key += gc_mix_u64(i + 1);
     }
-    return meant;
+    return key;
 }
 
 const struct gc_object_record *gc_objects_find(const struct gc_objects *objects, uintptr_t address,
@@ -171,7 +172,7 @@ struct search {
     unsigned long long loads;
 };
 
-static int look_at(struct dl_phdr_info *info, size_t size, void *argument)
+static int visit_object(struct dl_phdr_info *info, size_t size, void *argument)
 {
     struct search *search = argument;
     struct gc_stack_object object = {UINTPTR_MAX, 0};
@@ -186,17 +187,17 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *argument)
         object.end = gc_max_u64(object.end, start + header->p_memsz);
     }
     if (search->address < object.start || search->address >= object.end)
-        return search->address == 0; /* the count alone was asked for */
+        return search->address == 0; /* address 0: only the count is wanted */
     search->object = object;
     search->found = true;
     return 1;
 }
 
-bool gc_unwind_find_object(uintptr_t address, struct gc_stack_object *object,
-                           unsigned long long *loads)
+bool gc_objects_find_loaded(uintptr_t address, struct gc_stack_object *object,
+                            unsigned long long *loads)
 {
     struct search search = {.address = address};
-    dl_iterate_phdr(look_at, &search);
+    dl_iterate_phdr(visit_object, &search);
     if (loads != NULL)
         *loads = search.loads;
     if (search.found && object != NULL)

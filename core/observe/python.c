@@ -1,12 +1,14 @@
-/* Frames of Python code, by the interpreter's own functions, which are looked for in the process:
- * nothing is linked. They are those of CPython 3.10 and later, and one that says which thread's
- * state is in force: that it is the calling thread's means that it holds the interpreter's lock.
+/* Frames of Python code, read by the interpreter's own functions, which are looked up in the
+ * process: nothing is linked. They are the functions of CPython 3.10 and later, and one that
+ * returns the current thread state: if that is the calling thread's, the thread holds the
+ * interpreter's lock (GIL).
  *
- * Modules give that lock back before they call into CUDA, and whoever takes it again inside an
- * allocation may wait for a thread that waits for the program's own locks. So a thread of ours
- * takes it and reads the frames of the one that asks, which waits for a bounded time: if it is not
- * served by then it goes on without, and after a few such times nobody asks any more. Python's
- * collector is held off meanwhile, so that no code of the program runs in here. */
+ * Extension modules release that lock before they call CUDA. A thread that took it again inside an
+ * allocation could wait for a thread that waits for the program's own locks. Therefore a reader
+ * thread of the library takes the lock and reads the frames of the requesting thread, which waits
+ * for a bounded time. If that time is up it continues without Python frames; after several timeouts
+ * in a row no thread requests frames any more. Python's collector is disabled meanwhile, so that no
+ * code of the program runs here. */
 #define _GNU_SOURCE
 #include "core/observe/unwind.h"
 
@@ -26,10 +28,10 @@ typedef int create_thread(pthread_t *, const pthread_attr_t *, void *(*)(void *)
 
 enum request_state { REQUEST_WAITS, REQUEST_TAKEN, REQUEST_DONE };
 
-/* On the stack of the thread that asks. */
+/* On the stack of the requesting thread. */
 struct request {
     enum request_state state;
-    void *thread; /* its state in the interpreter */
+    void *thread; /* its thread state in the interpreter */
     uint64_t *frames;
     uint32_t max;
     uint32_t count;
@@ -43,10 +45,10 @@ struct gc_python {
     void *(*this_state)(void);
     void *(*current_state)(void);
     int (*is_initialised)(void);
-    int (*is_finalising)(void); /* NULL: cannot be asked */
+    int (*is_finalising)(void); /* NULL: this version has no such function */
     void *(*interpreter_of)(void *state);
     void *(*main_interpreter)(void);
-    void *(*frame_of)(void *state); /* the three give a reference */
+    void *(*frame_of)(void *state); /* these three return a new reference */
     void *(*back)(void *frame);
     void *(*code)(void *frame);
     int (*line)(void *frame);
@@ -55,12 +57,12 @@ struct gc_python {
     void (*release)(void *object);
     void (*fetch)(void **type, void **value, void **trace);
     void (*restore)(void *type, void *value, void *trace);
-    int (*stop_collector)(void); /* whether it ran */
+    int (*stop_collector)(void); /* returns whether it was enabled */
     int (*start_collector)(void);
     int (*take_lock)(void);
     void (*leave_lock)(int before);
 
-    pthread_mutex_t lock; /* guards all below */
+    pthread_mutex_t lock; /* guards the fields below */
     pthread_cond_t changed;
     struct request *request;
     bool has_reader;
@@ -68,8 +70,8 @@ struct gc_python {
     unsigned late;
 };
 
-/* All of one interpreter: a process may hold two. Every thread may look, whatever it is called
- * from: see core/io/elf.h. */
+/* Takes all functions from one interpreter: a process may hold two. Any thread may call it, from
+ * any state: see core/io/elf.h. */
 static bool find(struct gc_python *python, const char *name, void *function)
 {
     *(void **)function = gc_elf_find_in_object(*(void **)&python->frame_of, name);
@@ -80,7 +82,7 @@ static bool find_all(struct gc_python *python)
 {
     *(void **)&python->frame_of = gc_elf_find_function("", "PyThreadState_GetFrame");
     if (python->frame_of == NULL ||
-        !gc_unwind_find_object((uintptr_t)python->frame_of, &python->object, NULL))
+        !gc_objects_find_loaded((uintptr_t)python->frame_of, &python->object, NULL))
         return false;
     if (!find(python, "Py_IsFinalizing", &python->is_finalising))
         (void)find(python, "_Py_IsFinalizing", &python->is_finalising);
@@ -113,7 +115,7 @@ struct gc_python *gc_python_find(struct gc_unwind_scope *scope, struct gc_host_m
     if (python != NULL || atomic_load_explicit(&scope->searched_at, memory_order_relaxed) == loads)
         return python;
     if (!find_all(&found)) {
-        /* Whatever is loaded next may be it. */
+        /* The next loaded object may be the interpreter. */
         atomic_store_explicit(&scope->searched_at, loads, memory_order_relaxed);
         return NULL;
     }
@@ -130,7 +132,8 @@ struct gc_python *gc_python_find(struct gc_unwind_scope *scope, struct gc_host_m
     return python;
 }
 
-/* It may have been unloaded, and another object be where it was; while it runs it stays. */
+/* False if the interpreter was unloaded and another object is at its address. While it runs it
+ * stays loaded. */
 bool gc_python_has(const struct gc_python *python, uintptr_t address)
 {
     const void *frame_of = *(void *const *)&python->frame_of;
@@ -138,13 +141,13 @@ bool gc_python_has(const struct gc_python *python, uintptr_t address)
            gc_elf_find_in_object(frame_of, "PyThreadState_GetFrame") == frame_of;
 }
 
-/* The text of an attribute, alive as long as the code it is of; "?" if it has none. */
+/* The text of an attribute, valid as long as its code object; "?" if there is none. */
 static const char *text_of(const struct gc_python *python, void *code, const char *name)
 {
     void *attribute = python->attribute(code, name);
     const char *text = attribute != NULL ? python->text(attribute, NULL) : NULL;
     if (attribute != NULL)
-        python->release(attribute); /* the code has it still */
+        python->release(attribute); /* the code object still owns it */
     return text != NULL ? text : "?";
 }
 
@@ -160,7 +163,7 @@ static uint64_t frame_of(const struct gc_python *python, void *frame, gc_stack_i
            ((uint64_t)(line > 0 ? line : 0) & ((UINT64_C(1) << GC_FRAME_LINE_BITS) - 1));
 }
 
-/* With the interpreter's lock held. */
+/* The caller holds the interpreter's lock. */
 static uint32_t read_frames(const struct gc_python *python, void *thread, uint64_t *frames,
                             uint32_t max, gc_stack_intern *intern, void *argument)
 {
@@ -168,7 +171,7 @@ static uint32_t read_frames(const struct gc_python *python, void *thread, uint64
     void *value;
     void *trace;
     uint32_t count = 0;
-    /* The program's own exception stays what it is, whatever happens here. */
+    /* The program's own exception is saved and restored. */
     python->fetch(&type, &value, &trace);
     const int collects = python->stop_collector();
     void *frame = python->frame_of(thread);
@@ -186,13 +189,13 @@ static uint32_t read_frames(const struct gc_python *python, void *thread, uint64
     return count;
 }
 
-/* ---- the thread that reads for others ---- */
+/* ---- the reader thread ---- */
 
 static void serve(struct gc_python *python)
 {
     struct request *request = python->request;
     if (request == NULL || request->state != REQUEST_WAITS)
-        return; /* it waited long enough */
+        return; /* the request timed out */
     request->state = REQUEST_TAKEN;
     pthread_mutex_unlock(&python->lock);
     request->count = read_frames(python, request->thread, request->frames, request->max,
@@ -203,7 +206,7 @@ static void serve(struct gc_python *python)
     pthread_cond_broadcast(&python->changed);
 }
 
-static void *read_for_others(void *argument)
+static void *reader_thread(void *argument)
 {
     struct gc_python *python = argument;
     for (;;) {
@@ -220,7 +223,7 @@ static void *read_for_others(void *argument)
     return NULL;
 }
 
-/* Not linked against: its symbol has another version in newer C libraries. */
+/* Not linked: its symbol has another version in newer C libraries. */
 static bool start_reader(struct gc_python *python)
 {
     create_thread *create;
@@ -234,7 +237,7 @@ static bool start_reader(struct gc_python *python)
     pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &before);
-    const bool started = create(&thread, &detached, read_for_others, python) == 0;
+    const bool started = create(&thread, &detached, reader_thread, python) == 0;
     sigprocmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&detached);
     return started;
@@ -243,7 +246,7 @@ static bool start_reader(struct gc_python *python)
 static struct timespec deadline(void)
 {
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until); /* as conditions wait */
+    clock_gettime(CLOCK_REALTIME, &until); /* the clock of condition variables */
     until.tv_nsec += WAIT_NS;
     if (until.tv_nsec >= NANOSECONDS) {
         until.tv_nsec -= NANOSECONDS;
@@ -252,12 +255,12 @@ static struct timespec deadline(void)
     return until;
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static void wait_for_reader(struct gc_python *python, struct request *request)
 {
     const struct timespec until = deadline();
     int error = 0;
-    while (python->request != NULL && error != ETIMEDOUT) /* another thread's */
+    while (python->request != NULL && error != ETIMEDOUT) /* another thread's request */
         error = pthread_cond_timedwait(&python->changed, &python->lock, &until);
     if (python->request != NULL)
         return;
@@ -296,7 +299,8 @@ uint32_t gc_python_frames(struct gc_python *python, uint64_t *frames, uint32_t m
         return 0;
     if (python->current_state() == own)
         return read_frames(python, own, frames, max, intern, argument);
-    /* The reader has the main interpreter's lock: others' objects may be in use under their own. */
+    /* The reader has the main interpreter's lock. Objects of a subinterpreter may have a lock of
+     * their own. */
     if (python->interpreter_of(own) != python->main_interpreter())
         return 0;
     struct request request = {.state = REQUEST_WAITS,

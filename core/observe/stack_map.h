@@ -1,10 +1,10 @@
-/* Which stack a live allocation has: a table from address to stack, in 64 shards, each with a lock
- * that is the last in rank. Open addressing; a removal moves the entries behind it forward, so that
- * no marks of removed ones add up.
+/* The stacks of live allocations: a hash table from address to stack number, in 64 shards, each
+ * with a lock of the last rank. Open addressing; a removal shifts the following entries back, so no
+ * tombstones accumulate.
  *
- * A shard begins small and doubles, up to a fixed number of entries: what it costs follows what is
- * live. The tables of all sizes lie one behind the other in addresses that were reserved, so it
- * grows under its lock without a system call. */
+ * A shard begins small and doubles, up to a fixed number of entries, so its cost follows the number
+ * of live allocations. The tables of all sizes are consecutive in reserved addresses: a shard grows
+ * under its lock without a system call. */
 #ifndef GC_STACK_MAP_H
 #define GC_STACK_MAP_H
 
@@ -26,9 +26,9 @@ struct gc_stack_map_entry {
 
 struct gc_stack_map_shard {
     struct gc_lock lock;
-    struct gc_stack_map_entry *room;   /* tables of all sizes, the smallest first */
-    struct gc_stack_map_entry *places; /* the one in use */
-    uint32_t slot_count;               /* of it; a power of two */
+    struct gc_stack_map_entry *tables; /* tables of all sizes, the smallest first */
+    struct gc_stack_map_entry *slots;  /* the table in use */
+    uint32_t slot_count;               /* its size, a power of two */
     uint32_t count;
 };
 
@@ -37,17 +37,17 @@ struct gc_stack_map {
     struct gc_stack_map_shard shards[GC_STACK_MAP_SHARDS];
 };
 
-/* In memory that is all zero. GC_NO_HOST_MEMORY; fini is called then too. */
-enum gc_status gc_stack_map_init(struct gc_stack_map *places, struct gc_host_mem *host) GC_CHECKED;
-void gc_stack_map_fini(struct gc_stack_map *places);
+/* The map is in zeroed memory. GC_NO_HOST_MEMORY; call fini then, too. */
+enum gc_status gc_stack_map_init(struct gc_stack_map *map, struct gc_host_mem *host) GC_CHECKED;
+void gc_stack_map_fini(struct gc_stack_map *map);
 
-/* Thread-safe. The entry that the key had comes back in *replaced, with stack 0 if none. False:
- * there is no room. */
-bool gc_stack_map_set(struct gc_stack_map *places, const struct gc_stack_map_entry *place,
+/* Thread-safe. *replaced is the former entry of the key, with stack 0 if none. False: the shard is
+ * full. */
+bool gc_stack_map_set(struct gc_stack_map *map, const struct gc_stack_map_entry *entry,
                       struct gc_stack_map_entry *replaced);
-/* Takes the key's entry out; stack 0: it has none. */
-struct gc_stack_map_entry gc_stack_map_remove(struct gc_stack_map *places, uint64_t key);
+/* Removes and returns the key's entry; stack 0: there is none. */
+struct gc_stack_map_entry gc_stack_map_remove(struct gc_stack_map *map, uint64_t key);
 /* The stack of the key, 0: none. */
-uint32_t gc_stack_map_find(struct gc_stack_map *places, uint64_t key);
+uint32_t gc_stack_map_find(struct gc_stack_map *map, uint64_t key);
 
 #endif

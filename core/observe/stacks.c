@@ -1,5 +1,6 @@
-/* Stacks and the texts of Python's frames are interned. A stack's string is its device and its
- * frames, so each device has sites of its own; its counters are the site's figures. */
+/* Stacks and the texts of Python's frames are interned. A stack's byte string is its device and its
+ * frames, so each device has call sites of its own. The counters of a string are the site's
+ * figures. */
 #include "core/observe/stacks.h"
 
 #include "core/base/bits.h"
@@ -20,17 +21,17 @@
 enum { SITE_COUNT, SITE_BYTES, SITE_LIVE_COUNT, SITE_LIVE_BYTES, SITE_PEAK, SITE_SCAN };
 _Static_assert(SITE_SCAN < GC_INTERN_COUNTERS, "a counter for each figure");
 
-/* What is interned for a stack. */
+/* The byte string of a stack. */
 struct record {
     int32_t ordinal;
     uint32_t frame_count;
-    uint64_t meant; /* of addresses that several objects had: of which */
+    uint64_t object_key; /* gc_objects_key of the frames */
     uint64_t frames[GC_STACK_FRAMES_MAX];
 };
 
 struct gc_stack_table {
     struct gc_host_mem *host;
-    struct gc_intern stacks; /* without the device: what take gives */
+    struct gc_intern stacks; /* without the device: the numbers that gc_stacks_capture returns */
     struct gc_intern sites;
     struct gc_intern texts;
     struct gc_unwind_scope scope;
@@ -75,15 +76,15 @@ void gc_stacks_destroy(struct gc_stack_table *stacks)
     gc_host_mem_unmap(stacks->host, stacks, sizeof(*stacks));
 }
 
-/* ---- taking ---- */
+/* ---- capture ---- */
 
-/* The two texts, each closed by NUL, one behind the other. */
+/* Both texts, each ending with NUL, one after the other. */
 static uint32_t intern_text(void *argument, const char *function, const char *file)
 {
     struct gc_stack_table *stacks = argument;
     char text[TEXT_MAX];
     const size_t function_length = strnlen(function, TEXT_MAX / 4);
-    /* The end of a path says more than its beginning. */
+    /* A long path keeps its end, which is more specific. */
     const size_t room = TEXT_MAX - function_length - 2;
     const size_t whole = strlen(file);
     const size_t skipped = whole > room ? whole - room : 0;
@@ -100,11 +101,11 @@ uint32_t gc_stacks_capture(struct gc_stack_table *stacks)
                                           GC_STACK_FRAMES_MAX, intern_text, stacks);
     if (record.frame_count == 0)
         return GC_STACK_NONE;
-    record.meant = gc_objects_key(&stacks->scope.objects, record.frames, record.frame_count);
+    record.object_key = gc_objects_key(&stacks->scope.objects, record.frames, record.frame_count);
     return gc_intern_add(&stacks->stacks, &record, record_bytes(&record));
 }
 
-/* The same stack as a site of the device. */
+/* The stack as a site of the device. */
 static uint32_t site_of(struct gc_stack_table *stacks, int ordinal, uint32_t stack)
 {
     struct record record;
@@ -142,7 +143,7 @@ static void count_down(_Atomic uint64_t *counters, uint64_t bytes)
     atomic_fetch_sub_explicit(&counters[SITE_LIVE_BYTES], bytes, memory_order_relaxed);
 }
 
-/* When the site was first seen: its addresses mean what they meant then. */
+/* Records the scan in which the site was first seen, and so the objects of its addresses. */
 static void record_scan(struct gc_stack_table *stacks, uint32_t site)
 {
     _Atomic uint64_t *scan = &gc_intern_counters(&stacks->sites, site)[SITE_SCAN];
@@ -155,7 +156,7 @@ static void record_scan(struct gc_stack_table *stacks, uint32_t site)
 void gc_stacks_on_alloc(struct gc_stack_table *stacks, int ordinal, uint64_t address,
                         uint64_t bytes, uint32_t stack)
 {
-    struct gc_stack_map_entry replaced; /* went by a way not seen */
+    struct gc_stack_map_entry replaced; /* its free was not seen */
     const struct gc_stack_map_entry place = {
         .key = key_of(ordinal, address),
         .bytes = bytes,
@@ -189,7 +190,7 @@ uint64_t gc_stacks_lost(const struct gc_stack_table *stacks)
     return atomic_load_explicit(&stacks->lost, memory_order_relaxed);
 }
 
-/* ---- showing ---- */
+/* ---- print ---- */
 
 static void describe(const struct gc_stack_table *stacks, uint32_t site, uint64_t frame,
                      char text[GC_STACK_TEXT_BYTES])
@@ -201,7 +202,7 @@ static void describe(const struct gc_stack_table *stacks, uint32_t site, uint64_
         gc_objects_find(&stacks->scope.objects, (uintptr_t)frame - 1, scan);
     uint32_t bytes;
     const char *name = NULL;
-    /* A path is interned as a Python file is, of a function without a name. */
+    /* A path is interned as a Python file of a function without a name. */
     if (past != NULL && past->name != 0)
         name = (const char *)gc_intern_string(&stacks->texts, past->name, &bytes) + 1;
     gc_unwind_describe(frame, past != NULL ? past->start : 0, name, text, GC_STACK_TEXT_BYTES);
@@ -234,7 +235,7 @@ struct listing {
     uint32_t max;
 };
 
-/* Sorted in; the smallest falls off the end. */
+/* Inserts in order; the smallest entry drops out. */
 static void list_site(void *argument, uint32_t number)
 {
     struct listing *listing = argument;

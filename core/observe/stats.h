@@ -14,7 +14,7 @@ struct gc_gauge {
 
 struct gc_api_figures {
     uint64_t count; /* successful allocations */
-    uint64_t bytes; /* sum of requested bytes */
+    uint64_t bytes; /* sum of the requested bytes */
     uint64_t current_bytes;
     uint64_t peak_bytes;
     uint64_t driver_calls; /* calls of this entry point that reached the driver */
@@ -38,7 +38,7 @@ struct gc_stats {
 #undef GC_COUNTER
 };
 
-/* What one entry point did on one device; a cache line of its own. */
+/* Figures of one entry point on one device; a cache line of its own. */
 struct gc_api_cell {
     gc_counter count;
     gc_counter bytes;
@@ -58,14 +58,14 @@ static inline uint64_t gc_counter_read(const gc_counter *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* A gauge whose owners add what they have gained and lost in turns may be below 0 in between, as a
- * word that wraps. */
+/* A gauge to which threads merge their gains and losses at different times may be below 0 in
+ * between, as a word that wraps. */
 static inline bool gc_gauge_is_negative(uint64_t value)
 {
-    return value >> 63 != 0 && value != UINT64_MAX; /* which a saturated account is */
+    return value >> 63 != 0 && value != UINT64_MAX; /* the value of a saturated account */
 }
 
-/* Every value the gauge takes is seen by the thread that set it, so the peak is exact. */
+/* Each value of the gauge is seen by the thread that sets it, so the peak is exact. */
 static inline void gc_gauge_raise_peak(struct gc_gauge_cell *gauge, uint64_t value)
 {
     uint64_t peak = atomic_load_explicit(&gauge->peak, memory_order_relaxed);
@@ -83,20 +83,20 @@ static inline void gc_gauge_add(struct gc_gauge_cell *gauge, uint64_t bytes)
         gc_gauge_raise_peak(gauge, value);
 }
 
-/* For gauges of which some changes are known late (magazine.h): may pass below 0 for a while. */
+/* For gauges that get some changes late (thread caches): may pass below 0 for a while. */
 static inline void gc_gauge_sub_unchecked(struct gc_gauge_cell *gauge, uint64_t bytes)
 {
     atomic_fetch_sub_explicit(&gauge->current, bytes, memory_order_relaxed);
 }
 
-/* Changes that were kept apart: in all `delta`, at most `peak` above where they began. */
+/* Merges changes that were counted locally: `delta` in all, at most `peak` above their start. */
 void gc_gauge_merge(struct gc_gauge_cell *gauge, int64_t delta, int64_t peak);
 
-/* Never below 0, whatever it is asked: a wrapped gauge would poison the report. */
+/* Stops at 0 and asserts: a wrapped gauge would corrupt the report. */
 void gc_gauge_sub(struct gc_gauge_cell *gauge, uint64_t bytes);
-/* The same where more than there is may be asked for: amounts measured by difference. */
+/* Like gc_gauge_sub for amounts measured by difference, which may exceed the gauge. */
 void gc_gauge_sub_saturating(struct gc_gauge_cell *gauge, uint64_t bytes);
-/* The peak becomes the current value; a value that is set meanwhile is not lost. */
+/* Sets the peak to the current value; a concurrent higher value is not lost. */
 void gc_gauge_reset_peak(struct gc_gauge_cell *gauge);
 void gc_gauge_read(const struct gc_gauge_cell *cell, struct gc_gauge *gauge);
 

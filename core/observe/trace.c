@@ -1,9 +1,9 @@
-/* The recorder: events are copied into one of two buffers under a lock; the thread that fills a
- * buffer swaps in the other one and writes the full one after unlocking. Others go on meanwhile,
- * and wait only if they fill their buffer before that write is done. So records are in the file in
- * the order in which they were taken, memory is bounded, and no lock is held across a write.
+/* The recorder. Events are copied into one of two buffers under a lock. The thread that fills a
+ * buffer swaps in the other one, unlocks and writes the full one. Other threads continue meanwhile;
+ * they wait only if they fill their buffer before that write is done. So the file has the records
+ * in the order in which they were recorded, memory is bounded, and no lock is held across a write.
  *
- * A buffer is also written when its last write is a second ago, so that a killed process loses
+ * A buffer is also written one second after the last write, so that a killed process loses
  * little. */
 #define _GNU_SOURCE
 #include "core/observe/trace.h"
@@ -33,8 +33,8 @@ struct file_identity {
     uint64_t inode;
 };
 
-/* What was recorded of a device last. Each is read and written alone: two threads that see the same
- * change record it twice, which says nothing wrong. */
+/* The last recorded levels of a device. Each is read and written alone: two threads that see the
+ * same change record it twice, which is harmless. */
 struct last_levels {
     _Atomic uint64_t reserved_bytes;
     _Atomic uint64_t pending_bytes;
@@ -44,16 +44,16 @@ struct last_levels {
 
 struct gc_trace {
     pthread_mutex_t
-        lock; /* guards everything below up to the blank line; a leaf: nothing is taken under it */
+        lock; /* guards everything up to the blank line; a leaf: no lock is taken under it */
     pthread_cond_t written;
     struct gc_trace_file_record *active;
     struct gc_trace_file_record *spare;
     size_t used;  /* records in active */
-    bool writing; /* a thread writes what was active; spare is not free */
+    bool writing; /* a thread writes the full buffer; spare is not free */
     uint64_t last_write_ns;
 
     int fd;
-    struct file_identity identity; /* of the file behind fd, while fd is still ours */
+    struct file_identity identity; /* identity of the file behind fd while fd is the recorder's */
     const struct gc_log *log;
     atomic_bool stopped;
     _Atomic uint32_t thread_count;
@@ -62,8 +62,9 @@ struct gc_trace {
     struct gc_trace_file_record buffers[2][BUFFER_RECORDS];
 };
 
-/* Programs close descriptors they did not open (daemons, closefrom), and the number may be another
- * file's then: ours is moved out of the way, and looked at before each write. */
+/* Programs close descriptors that they did not open (daemons, closefrom), and the number may then
+ * belong to another file. The recorder's descriptor is moved to a high number and checked before
+ * each write. */
 #define FD_LOWEST 512
 
 static bool identify(int fd, struct file_identity *identity)
@@ -89,14 +90,14 @@ static int move_high(int fd)
     const int high = fcntl(fd, F_DUPFD_CLOEXEC, FD_LOWEST);
 
     if (high < 0)
-        return fd; /* few descriptors are allowed here */
+        return fd; /* RLIMIT_NOFILE is low */
     close(fd);
     return high;
 }
 
 /* The calling thread's number, the same in every trace. */
 static __thread uint32_t thread_number;
-/* It records: what a signal handler on it must not wait for. */
+/* The thread is recording: a signal handler on it must not wait for the lock. */
 static __thread bool is_recording;
 
 static void stop(struct gc_trace *trace, int error)
@@ -108,7 +109,7 @@ static void stop(struct gc_trace *trace, int error)
 
 /* ---- the file ---- */
 
-/* Empty, or a trace that may be written anew. */
+/* Accepts an empty file, or a trace, which may be overwritten. */
 static enum gc_status check_file(int fd, const char **why)
 {
     struct statx info; /* older than glibc's fstat symbol */
@@ -124,7 +125,7 @@ static enum gc_status check_file(int fd, const char **why)
         return GC_OK;
     if (pread(fd, magic, sizeof(magic), 0) != (ssize_t)sizeof(magic) ||
         memcmp(magic, GC_TRACE_MAGIC, sizeof(magic)) != 0) {
-        *why = "exists and is no trace; left alone";
+        *why = "exists and is not a trace; not overwritten";
         return GC_IO;
     }
     return GC_OK;
@@ -243,8 +244,9 @@ fail:
 
 /* ---- recording ---- */
 
-/* Takes the active buffer away to be written; the caller holds the lock and has seen !writing. */
-static size_t take_active_locked(struct gc_trace *trace, struct gc_trace_file_record **records)
+/* Swaps the buffers; returns the full one for writing. The caller holds the lock and has seen
+ * !writing. */
+static size_t swap_buffers_locked(struct gc_trace *trace, struct gc_trace_file_record **records)
 {
     const size_t count = trace->used;
     *records = trace->active;
@@ -255,8 +257,8 @@ static size_t take_active_locked(struct gc_trace *trace, struct gc_trace_file_re
     return count;
 }
 
-static void write_taken(struct gc_trace *trace, const struct gc_trace_file_record *records,
-                        size_t count)
+static void write_full(struct gc_trace *trace, const struct gc_trace_file_record *records,
+                       size_t count)
 {
     const int saved_errno = errno;
     if (count > 0 && !fd_is_ours(trace))
@@ -315,13 +317,13 @@ void gc_trace_record(struct gc_trace *trace, const struct gc_trace_event *event)
     const bool due = trace->used > 0 && !trace->writing &&
                      record.time_ns > trace->last_write_ns + WRITE_INTERVAL_NS;
     if (full || due)
-        count = take_active_locked(trace, &records);
+        count = swap_buffers_locked(trace, &records);
     if (count > 0 || trace->last_write_ns == 0)
         trace->last_write_ns = record.time_ns;
     trace->active[trace->used++] = record;
     pthread_mutex_unlock(&trace->lock);
     if (count > 0)
-        write_taken(trace, records, count);
+        write_full(trace, records, count);
     set_recording(false);
 }
 
@@ -370,9 +372,9 @@ void gc_trace_flush(struct gc_trace *trace)
     pthread_mutex_lock(&trace->lock);
     while (trace->writing)
         pthread_cond_wait(&trace->written, &trace->lock);
-    const size_t count = take_active_locked(trace, &records);
+    const size_t count = swap_buffers_locked(trace, &records);
     pthread_mutex_unlock(&trace->lock);
-    write_taken(trace, records, count);
+    write_full(trace, records, count);
 }
 
 void gc_trace_close(struct gc_trace *trace)

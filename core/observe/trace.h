@@ -1,5 +1,5 @@
-/* The recorder of allocation events: a versioned binary file, written in order, flushed at exit;
- * what is in the file after a crash up to the last flush is readable. */
+/* The recorder of allocation events: a versioned binary file, written in order and flushed at exit.
+ * After a crash the file is readable up to the last flush. */
 #ifndef GC_TRACE_H
 #define GC_TRACE_H
 
@@ -15,10 +15,10 @@ enum gc_trace_op {
     GC_TRACE_ALLOC = 1, /* pool or plain memory: exported as `a` */
     GC_TRACE_FREE = 2,  /* exported as `f` */
     GC_TRACE_OOM = 3,   /* a request that failed */
-    /* How much is held, when that has changed: `address` is the bytes reserved, `bytes` those
-     * pending, `stream` the limit, UINT64_MAX for none. */
+    /* The levels of a device have changed: `address` is the bytes reserved, `bytes` those pending,
+     * `stream` the limit (UINT64_MAX: none). */
     GC_TRACE_LEVELS = 4,
-    /* Memory of the pools that is there from now on, and no more: a segment, or pages. */
+    /* Memory was added to the pools, or removed: a segment, or pages. */
     GC_TRACE_MAP = 5, /* `stream` is enum gc_trace_memory */
     GC_TRACE_UNMAP = 6,
 };
@@ -29,25 +29,24 @@ struct gc_trace_event {
     uint8_t op;
     uint8_t device;
     uint16_t api;
-    uint32_t thread; /* small number given by the recorder if 0 */
+    uint32_t thread; /* small number; 0: the recorder assigns it */
     uint64_t address;
     uint64_t bytes;
     uint64_t stream;
     uint64_t time_ns; /* driver clock */
 };
 
-/* Creates the file at `path`, in which %p, %h and %n are expanded as core/io/process.h says; never
- * follows a symlink at its last component, never truncates a file that is not a trace of ours.
- * api_names go into its header so that the file stands alone. A failure gives one line in `log`,
+/* Creates the file at `path`; %p, %h and %n are expanded as core/io/process.h describes. Never
+ * follows a symlink as the last component, never truncates a file that is not a gpucache trace.
+ * api_names go into the header, so that the file is self-contained. A failure is one line in `log`,
  * which is borrowed until close and may be NULL. */
 enum gc_status gc_trace_open(const char *path, const char *const *api_names, uint16_t api_count,
                              const struct gc_log *log, struct gc_trace **trace) GC_CHECKED;
-/* Thread-safe, no allocation; a failed write stops the recording once, is logged once, harms
- * nothing. `trace` may be NULL here and below. */
+/* Thread-safe, no allocation. After a failed write recording stops; one line is logged and the
+ * program is not affected. `trace` may be NULL here and below. */
 void gc_trace_record(struct gc_trace *trace, const struct gc_trace_event *event);
-/* Records the levels of a device if they differ from those recorded last. Where only what is
- * pending changed, at most once in a millisecond, so that a record of levels stays rare beside its
- * events. */
+/* Records the levels of a device if they differ from the last recorded ones. If only the pending
+ * bytes changed, at most once a millisecond: records of levels stay rare beside events. */
 struct gc_trace_levels {
     uint64_t reserved_bytes;
     uint64_t pending_bytes;
@@ -55,7 +54,7 @@ struct gc_trace_levels {
 };
 void gc_trace_record_levels(struct gc_trace *trace, uint8_t device,
                             const struct gc_trace_levels *levels, uint64_t time_ns);
-/* In a signal handler: whether its thread was in the middle of the above. */
+/* For signal handlers: whether the interrupted thread is inside one of the functions above. */
 bool gc_trace_is_recording(void);
 void gc_trace_flush(struct gc_trace *trace);
 /* Flushes and frees. Not thread-safe. */

@@ -1,11 +1,11 @@
-/* The native trace file, version 2. Little-endian, as the machines it is made on.
+/* The native trace file, version 2. Little-endian, as all supported machines.
  *
- *   header   struct gc_trace_header, then api_count names, each closed by NUL, then zeros up to
+ *   header   struct gc_trace_header, then api_count names, each ending with NUL, then zeros up to
  *            header_bytes (a multiple of 8)
  *   records  struct gc_trace_file_record, one after the other, to the end of the file
  *
- * Version 1 had GC_TRACE_ALLOC, _FREE and _OOM alone, and is still read.
- * A recorder that was killed may leave part of a record at the end: readers ignore it. */
+ * Version 1 had GC_TRACE_ALLOC, _FREE and _OOM alone; it is still read.
+ * A recorder that was killed may leave a partial record at the end: readers ignore it. */
 #ifndef GC_TRACE_FORMAT_H
 #define GC_TRACE_FORMAT_H
 
@@ -33,7 +33,7 @@ struct gc_trace_header {
 struct gc_trace_file_record {
     uint8_t op; /* enum gc_trace_op */
     uint8_t device;
-    uint16_t api; /* of ALLOC, FREE, OOM; else 0 */
+    uint16_t api; /* entry point of ALLOC, FREE, OOM; else 0 */
     uint32_t thread;
     uint64_t address;
     uint64_t bytes;

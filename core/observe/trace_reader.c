@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* True if `count` closed names fit into the bytes between the header's fixed part and its end. */
+/* True if `count` names that end with NUL fit between the header's fixed part and its end. */
 static bool names_fit(const char *names, size_t bytes, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -52,7 +52,7 @@ enum gc_status gc_trace_reader_init(struct gc_trace_reader *reader, const void *
     return GC_OK;
 }
 
-/* Whether the record is of a kind that its version knows, and whole. */
+/* Whether the record has a kind of the file's version and valid fields. */
 static bool makes_sense(const struct gc_trace_reader *reader,
                         const struct gc_trace_file_record *record)
 {

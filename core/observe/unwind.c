@@ -1,6 +1,7 @@
-/* The native part of a stack is walked by glibc's backtrace, which has libgcc's unwinder do it: it
+/* The native part of a stack is walked by glibc's backtrace, by means of libgcc's unwinder. It
  * reads the unwind tables that every object has for its exceptions, so code needs no frame
- * pointers. It opens libgcc_s on its first call, which is made when nothing is held. */
+ * pointers. backtrace opens libgcc_s on its first call, which the library makes while it holds no
+ * lock. */
 #define _GNU_SOURCE
 #include "core/observe/unwind.h"
 
@@ -26,14 +27,14 @@ void gc_unwind_scope_init(struct gc_unwind_scope *scope)
 {
     void *walked[4];
     *scope = (struct gc_unwind_scope){.own = {0, 0}};
-    if (!gc_unwind_find_object((uintptr_t)&gc_unwind_scope_init, &scope->own, NULL))
+    if (!gc_objects_find_loaded((uintptr_t)&gc_unwind_scope_init, &scope->own, NULL))
         scope->own = (struct gc_stack_object){0, 0};
     (void)!backtrace(walked, 4); /* opens the unwinder */
 }
 
-/* What the program called is this library's outermost frame; a runtime may lie within. Where
- * nothing lies outside, because the library is part of the program, the innermost ones are left
- * out. */
+/* The program's call entered this library at the library's outermost frame; a CUDA runtime may be
+ * in between. If the library is part of the program, no frame is outside it: then the innermost
+ * frames are dropped. */
 static int first_of_program(const struct gc_unwind_scope *scope, void *const *walked, int depth)
 {
     int first = depth;
@@ -65,7 +66,7 @@ uint32_t gc_unwind_frames(struct gc_unwind_scope *scope, struct gc_host_mem *hos
     uint32_t count = 0;
     const int depth = backtrace(walked, WALK_MAX);
     const int first = first_of_program(scope, walked, depth);
-    (void)gc_unwind_find_object(0, NULL, &loads);
+    (void)gc_objects_find_loaded(0, NULL, &loads);
     gc_objects_refresh(&scope->objects, loads, intern_path, &(struct naming){intern, argument});
     struct gc_python *python = gc_python_find(scope, host, loads);
     for (int i = first; i < depth && count < max; i++) {
@@ -81,7 +82,7 @@ uint32_t gc_unwind_frames(struct gc_unwind_scope *scope, struct gc_host_mem *hos
     return count;
 }
 
-/* The program itself goes by no name. */
+/* The program itself has no name. */
 static const char *file_of(const struct gc_elf_location *location, char *path, size_t size)
 {
     if (location->path[0] == '/')
@@ -95,7 +96,7 @@ static const char *file_of(const struct gc_elf_location *location, char *path, s
 
 struct description {
     uint64_t address;
-    uintptr_t start; /* of the object that had it */
+    uintptr_t start; /* start of the object at capture */
     const char *name;
     char *text;
     size_t size;
@@ -106,7 +107,7 @@ static void describe(void *argument, const struct gc_elf_location *location)
     const struct description *of = argument;
     const uintptr_t page = (uintptr_t)getpagesize() - 1;
     const uintptr_t start = location != NULL ? location->start & ~page : 0;
-    /* Long names are kept by their ends. */
+    /* A long name keeps its end. */
     if (of->name != NULL &&
         (location == NULL || start != of->start || !gc_text_ends_with(location->path, of->name))) {
         snprintf(of->text, of->size, "%s+0x%llx", of->name,
@@ -131,6 +132,6 @@ void gc_unwind_describe(uint64_t address, uintptr_t start, const char *name, cha
                         size_t size)
 {
     struct description of = {address, start, name, text, size};
-    /* A return address may be behind its function's end: the call is before it. */
+    /* A return address may be past its function's end: the call is before it. */
     gc_elf_visit_place((const void *)(uintptr_t)(address - 1), describe, &of);
 }

@@ -3,6 +3,7 @@
 #include "core/backing/unmap.h"
 #include "core/base/assert.h"
 #include "core/device/registry.h"
+#include "core/io/meminfo.h"
 #include "core/pause/swap.h"
 #include "core/reclaim/reclaim.h"
 #include "core/reclaim/release.h"

@@ -1,4 +1,4 @@
-/* Plan files: written, read and held against every rule that they have. */
+/* Plan files: writes and reads them, and checks every rule of the format. */
 #define _GNU_SOURCE /* statx */
 #include "core/base/bits.h"
 #include "core/plan/placement.h"
@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* While a plan is checked. */
+/* Bound of the memory for a check. */
 #define SCRATCH_BYTES_MAX (UINT64_C(1) << 30)
 #define FILE_BYTES_MAX                                                                             \
     (sizeof(struct gc_plan_header) + (uint64_t)GC_PLAN_ENTRIES_MAX * sizeof(struct gc_plan_entry))
@@ -21,9 +21,9 @@
 #error "the plan file is little-endian"
 #endif
 
-__attribute__((format(printf, 3, 4))) static enum gc_status refuse(struct gc_plan_error *error,
-                                                                   enum gc_status status,
-                                                                   const char *format, ...)
+__attribute__((format(printf, 3, 4))) static enum gc_status fail(struct gc_plan_error *error,
+                                                                 enum gc_status status,
+                                                                 const char *format, ...)
 {
     va_list list;
     va_start(list, format);
@@ -81,21 +81,20 @@ void gc_plan_write(const struct gc_plan *plan, struct gc_writer *out)
 static enum gc_status check_head(const struct gc_plan *plan, struct gc_plan_error *error)
 {
     if (plan->count == 0 || plan->count > GC_PLAN_ENTRIES_MAX)
-        return refuse(error, GC_FORMAT, "%u entries; accepted: 1 to %u", plan->count,
-                      GC_PLAN_ENTRIES_MAX);
+        return fail(error, GC_FORMAT, "%u entries; accepted: 1 to %u", plan->count,
+                    GC_PLAN_ENTRIES_MAX);
     if (plan->loop_start >= plan->count)
-        return refuse(error, GC_FORMAT, "repeats from entry %u on; there are %u", plan->loop_start,
-                      plan->count);
+        return fail(error, GC_FORMAT, "repeats from entry %u on; there are %u", plan->loop_start,
+                    plan->count);
     if (plan->stream_count == 0 || plan->stream_count > GC_PLAN_STREAMS_MAX)
-        return refuse(error, GC_FORMAT, "%u streams; accepted: 1 to %u", plan->stream_count,
-                      GC_PLAN_STREAMS_MAX);
+        return fail(error, GC_FORMAT, "%u streams; accepted: 1 to %u", plan->stream_count,
+                    GC_PLAN_STREAMS_MAX);
     if (plan->device < GC_PLAN_DEVICE_ANY || plan->device > 255)
-        return refuse(error, GC_FORMAT, "device %d; accepted: 0 to 255, or -1 for any",
-                      plan->device);
+        return fail(error, GC_FORMAT, "device %d; accepted: 0 to 255, or -1 for any", plan->device);
     if (plan->peak_bytes == 0 || plan->peak_bytes % GC_PLAN_UNIT_BYTES != 0 ||
         plan->peak_bytes > INT64_MAX)
-        return refuse(error, GC_FORMAT, "a peak of %llu bytes; accepted: multiples of %u, above 0",
-                      (unsigned long long)plan->peak_bytes, GC_PLAN_UNIT_BYTES);
+        return fail(error, GC_FORMAT, "a peak of %llu bytes; accepted: multiples of %u, above 0",
+                    (unsigned long long)plan->peak_bytes, GC_PLAN_UNIT_BYTES);
     return GC_OK;
 }
 
@@ -104,27 +103,27 @@ static enum gc_status check_entry(const struct gc_plan *plan, uint32_t i,
 {
     const struct gc_plan_entry *entry = &plan->entries[i];
     if (entry->bytes == 0 || entry->bytes % GC_PLAN_UNIT_BYTES != 0)
-        return refuse(error, GC_FORMAT, "entry %u: %llu bytes; accepted: multiples of %u, above 0",
-                      i, (unsigned long long)entry->bytes, GC_PLAN_UNIT_BYTES);
+        return fail(error, GC_FORMAT, "entry %u: %llu bytes; accepted: multiples of %u, above 0", i,
+                    (unsigned long long)entry->bytes, GC_PLAN_UNIT_BYTES);
     if (entry->offset % GC_PLAN_UNIT_BYTES != 0)
-        return refuse(error, GC_FORMAT, "entry %u: at offset %llu, which is no multiple of %u", i,
-                      (unsigned long long)entry->offset, GC_PLAN_UNIT_BYTES);
+        return fail(error, GC_FORMAT, "entry %u: at offset %llu, which is no multiple of %u", i,
+                    (unsigned long long)entry->offset, GC_PLAN_UNIT_BYTES);
     if (entry->offset > plan->peak_bytes || entry->bytes > plan->peak_bytes - entry->offset)
-        return refuse(error, GC_FORMAT, "entry %u: reaches beyond the peak of %llu bytes", i,
-                      (unsigned long long)plan->peak_bytes);
+        return fail(error, GC_FORMAT, "entry %u: reaches beyond the peak of %llu bytes", i,
+                    (unsigned long long)plan->peak_bytes);
     if (entry->lower >= entry->upper || entry->upper > plan->end_time)
-        return refuse(error, GC_FORMAT, "entry %u: alive from %u to %u, of %u", i, entry->lower,
-                      entry->upper, plan->end_time);
+        return fail(error, GC_FORMAT, "entry %u: alive from %u to %u, of %u", i, entry->lower,
+                    entry->upper, plan->end_time);
     if (entry->stream >= plan->stream_count)
-        return refuse(error, GC_FORMAT, "entry %u: stream %u; there are %u", i, entry->stream,
-                      plan->stream_count);
+        return fail(error, GC_FORMAT, "entry %u: stream %u; there are %u", i, entry->stream,
+                    plan->stream_count);
     if (entry->unused != 0)
-        return refuse(error, GC_FORMAT, "entry %u: its last word is %u; accepted: 0", i,
-                      entry->unused);
+        return fail(error, GC_FORMAT, "entry %u: its last word is %u; accepted: 0", i,
+                    entry->unused);
     return GC_OK;
 }
 
-/* By the validator of placements. */
+/* Checks the offsets by the validator of placements. */
 static enum gc_status check_overlap(struct gc_region *region, const struct gc_plan *plan,
                                     struct gc_plan_error *error)
 {
@@ -150,11 +149,12 @@ static enum gc_status check_overlap(struct gc_region *region, const struct gc_pl
     if (status == GC_NO_HOST_MEMORY)
         return status;
     if (status != GC_OK)
-        return refuse(error, GC_FORMAT, "entries %u and %u: %s", fault.first, fault.second,
-                      fault.what);
+        return fail(error, GC_FORMAT, "entries %u and %u: %s", fault.first, fault.second,
+                    fault.what);
     if (peak_bytes != plan->peak_bytes)
-        return refuse(error, GC_FORMAT, "the peak is said to be %llu bytes; it is %llu",
-                      (unsigned long long)plan->peak_bytes, (unsigned long long)peak_bytes);
+        return fail(error, GC_FORMAT,
+                    "the header's peak is %llu bytes; that of the entries is %llu",
+                    (unsigned long long)plan->peak_bytes, (unsigned long long)peak_bytes);
     return GC_OK;
 }
 
@@ -178,22 +178,21 @@ static enum gc_status check_frame(const struct gc_plan_header *header, const uns
                                   size_t bytes, struct gc_plan_error *error)
 {
     if (header->version != GC_PLAN_VERSION)
-        return refuse(error, GC_FORMAT, "a plan of version %u; accepted: %u", header->version,
-                      GC_PLAN_VERSION);
+        return fail(error, GC_FORMAT, "a plan of version %u; accepted: %u", header->version,
+                    GC_PLAN_VERSION);
     if (header->header_bytes != sizeof(*header) ||
         header->entry_bytes != sizeof(struct gc_plan_entry))
-        return refuse(error, GC_FORMAT,
-                      "a header of %u bytes and entries of %u; accepted: %zu, %zu",
-                      header->header_bytes, header->entry_bytes, sizeof(*header),
-                      sizeof(struct gc_plan_entry));
+        return fail(error, GC_FORMAT, "a header of %u bytes and entries of %u; accepted: %zu, %zu",
+                    header->header_bytes, header->entry_bytes, sizeof(*header),
+                    sizeof(struct gc_plan_entry));
     if (header->unused != 0)
-        return refuse(error, GC_FORMAT, "the header's last word is not 0");
+        return fail(error, GC_FORMAT, "the header's last word is not 0");
     const uint64_t whole = sizeof(*header) + (uint64_t)header->count * sizeof(struct gc_plan_entry);
     if (whole != bytes)
-        return refuse(error, GC_FORMAT, "%zu bytes; with %u entries it has %llu", bytes,
-                      header->count, (unsigned long long)whole);
+        return fail(error, GC_FORMAT, "%zu bytes; with %u entries it has %llu", bytes,
+                    header->count, (unsigned long long)whole);
     if (gc_plan_checksum(header, data + sizeof(*header)) != header->checksum)
-        return refuse(error, GC_FORMAT, "its content does not agree with its checksum");
+        return fail(error, GC_FORMAT, "its content does not agree with its checksum");
     return GC_OK;
 }
 
@@ -203,8 +202,7 @@ enum gc_status gc_plan_read(struct gc_region *region, const void *data, size_t b
     struct gc_plan_header header;
     *error = (struct gc_plan_error){.text = ""};
     if (bytes < sizeof(header) || memcmp(data, GC_PLAN_MAGIC, sizeof(header.magic)) != 0)
-        return refuse(error, GC_FORMAT,
-                      "no plan of a run: `gpucache plan TRACE --output` makes one");
+        return fail(error, GC_FORMAT, "no plan of a run: `gpucache plan TRACE --output` makes one");
     memcpy(&header, data, sizeof(header));
     enum gc_status status = check_frame(&header, data, bytes, error);
     if (status != GC_OK)
@@ -232,13 +230,13 @@ enum gc_status gc_plan_read(struct gc_region *region, const void *data, size_t b
 
 static enum gc_status fail_file(struct gc_plan_error *error)
 {
-    return refuse(error, GC_IO, "cannot be read: %s",
-                  errno == ENOENT   ? "there is no such file"
-                  : errno == EACCES ? "permission"
-                                    : "it is no file");
+    return fail(error, GC_IO, "cannot be read: %s",
+                errno == ENOENT   ? "there is no such file"
+                : errno == EACCES ? "permission"
+                                  : "it is no file");
 }
 
-/* A regular file, whole, into the region. */
+/* Reads a whole regular file into the region. */
 static enum gc_status read_whole(struct gc_region *region, int fd, void **data, size_t *bytes,
                                  struct gc_plan_error *error)
 {
@@ -246,10 +244,10 @@ static enum gc_status read_whole(struct gc_region *region, int fd, void **data, 
     if (statx(fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_SIZE, &info) != 0)
         return fail_file(error);
     if (!S_ISREG(info.stx_mode))
-        return refuse(error, GC_IO, "is no regular file");
+        return fail(error, GC_IO, "is no regular file");
     if (info.stx_size > FILE_BYTES_MAX)
-        return refuse(error, GC_FORMAT, "%llu bytes; no plan has more than %llu",
-                      (unsigned long long)info.stx_size, (unsigned long long)FILE_BYTES_MAX);
+        return fail(error, GC_FORMAT, "%llu bytes; no plan has more than %llu",
+                    (unsigned long long)info.stx_size, (unsigned long long)FILE_BYTES_MAX);
     *data = gc_region_alloc(region, info.stx_size);
     if (*data == NULL)
         return GC_NO_HOST_MEMORY;
@@ -261,7 +259,7 @@ static enum gc_status read_whole(struct gc_region *region, int fd, void **data, 
         if (got < 0)
             return fail_file(error);
         if (got == 0)
-            break; /* cut short meanwhile: the reader says what is missing */
+            break; /* truncated meanwhile: the reader reports it */
         *bytes += (size_t)got;
     }
     return GC_OK;

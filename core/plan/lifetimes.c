@@ -1,8 +1,9 @@
 #include "core/plan/lifetimes.h"
 
-#include "core/plan/match.h"
+#include "core/base/sort.h"
 
-/* A key is a moment of an entry: its time, whether it begins, its index. What ends goes first. */
+/* A key is the begin or end of an entry: its time, whether it begins, its index. Ends sort before
+ * begins. */
 #define INDEX_BITS 20U
 #define BEGINS (UINT64_C(1) << INDEX_BITS)
 #define TIME_SHIFT (INDEX_BITS + 1)

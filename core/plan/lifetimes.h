@@ -1,6 +1,6 @@
-/* How long the entries of a plan live, seen from its fullest moment: what is alive then lasts, all
- * else is brief. Blocks that last, packed apart from the brief ones, leave no holes at that moment.
- */
+/* Classes of lifetime, relative to the plan's fullest time point: entries alive then are
+ * long-lived, all others short-lived. Long-lived blocks that are packed apart from short-lived ones
+ * leave no gaps at that time. */
 #ifndef GC_LIFETIMES_H
 #define GC_LIFETIMES_H
 
@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-/* The first time at which the most bytes are alive. O(n log n). GC_NO_HOST_MEMORY. */
+/* Finds the first time at which the most bytes are alive. O(n log n). GC_NO_HOST_MEMORY. */
 enum gc_status gc_lifetimes_find_peak(const struct gc_plan *plan, struct gc_host_mem *host,
                                       uint32_t *time) GC_CHECKED;
 

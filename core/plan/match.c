@@ -1,48 +1,21 @@
 #include "core/plan/match.h"
 
 #include "core/base/bits.h"
+#include "core/base/sort.h"
 
 #define ANY_STREAM (GC_PLAN_STREAMS_MAX - 1)
 #define HASH_MASK (UINT64_MAX << 32)
-#define GUESS_WINDOW 4 /* entries that an allocation of another size may stand for */
-#define GUESS_STEP 20  /* thousandths of the size that the next one must be nearer */
+#define GUESS_WINDOW 4 /* number of next entries that gc_match_guess considers */
+#define GUESS_STEP 20  /* a later entry must be nearer by so many thousandths of the size */
 
-/* ---- heapsort: O(n log n) for every order of keys, in place ---- */
-
-static void sift(uint64_t *heap, uint32_t at, uint32_t count)
-{
-    const uint64_t key = heap[at];
-    for (uint32_t child = 2 * at + 1; child < count; child = 2 * at + 1) {
-        if (child + 1 < count && heap[child + 1] > heap[child])
-            child++;
-        if (heap[child] <= key)
-            break;
-        heap[at] = heap[child];
-        at = child;
-    }
-    heap[at] = key;
-}
-
-void gc_sort_keys(uint64_t *keys, uint32_t count)
-{
-    for (uint32_t i = count / 2; i-- > 0;)
-        sift(keys, i, count);
-    for (uint32_t i = count; i-- > 1;) {
-        const uint64_t key = keys[0];
-        keys[0] = keys[i];
-        keys[i] = key;
-        sift(keys, 0, i);
-    }
-}
-
-/* ---- tracks ---- */
+/* ---- tracks: runs of GC_MATCH_TRACK sizes ---- */
 
 static uint64_t track_hash(uint64_t first, uint64_t second, uint64_t third)
 {
     return gc_mix_u64(gc_mix_u64(gc_mix_u64(first) + second) + third) & HASH_MASK;
 }
 
-/* The entry before `i` as the run goes on; GC_PLAN_NONE before the first. */
+/* The entry before `i` in the run's order, across the loop; GC_PLAN_NONE before the first. */
 static uint32_t before(const struct gc_plan *plan, uint32_t i)
 {
     if (i == plan->loop_start && i != 0)
@@ -55,7 +28,8 @@ static uint32_t after(const struct gc_plan *plan, uint32_t i)
     return i + 1 < plan->count ? i + 1 : plan->loop_start;
 }
 
-/* Tracks that begin in a round and end in the next are told apart by the loop, not from outside. */
+/* The predecessors cross the loop's start: a track may begin in one iteration and end in the
+ * next. */
 static bool make_track(const struct gc_plan *plan, uint32_t i, uint64_t *key)
 {
     const uint32_t second = before(plan, i);
@@ -71,7 +45,7 @@ static bool make_track(const struct gc_plan *plan, uint32_t i, uint64_t *key)
 static void drop_ahead(struct gc_match *match)
 {
     for (uint32_t i = 0; i < GC_MATCH_AHEAD; i++)
-        match->taken_ahead[i] = GC_PLAN_NONE;
+        match->matched_ahead[i] = GC_PLAN_NONE;
 }
 
 static uint64_t iterations_bytes(const struct gc_plan *plan)
@@ -114,7 +88,7 @@ void gc_match_fini(struct gc_match *match)
 void gc_match_restart(struct gc_match *match)
 {
     match->cursor = 0;
-    match->iteration += 2; /* what was taken ahead is not of this one either */
+    match->iteration += 2; /* entries matched ahead do not belong to the new iteration */
     match->missed_count = 0;
     match->other = GC_PLAN_NONE;
     drop_ahead(match);
@@ -158,7 +132,7 @@ struct wanted {
     uint64_t stream;
 };
 
-/* A position, and the round that it is in. */
+/* A position and its iteration. */
 struct position {
     uint32_t entry;
     uint32_t iteration;
@@ -179,8 +153,8 @@ static struct position step(const struct gc_plan *plan, struct position position
     return (struct position){next, position.iteration + (next <= position.entry)};
 }
 
-/* Those that were taken out of order are passed. */
-static struct position skip_taken(const struct gc_match *match, struct position position)
+/* Skips entries that were matched out of order. */
+static struct position skip_matched(const struct gc_match *match, struct position position)
 {
     for (uint32_t n = 0;
          n <= 2 * GC_MATCH_WINDOW && match->iterations[position.entry] == position.iteration; n++)
@@ -188,7 +162,8 @@ static struct position skip_taken(const struct gc_match *match, struct position 
     return position;
 }
 
-static void set_taken(struct gc_match *match, struct position position, const struct wanted *wanted)
+static void set_matched(struct gc_match *match, struct position position,
+                        const struct wanted *wanted)
 {
     const uint32_t number = match->plan->entries[position.entry].stream;
     match->iterations[position.entry] = position.iteration;
@@ -197,11 +172,12 @@ static void set_taken(struct gc_match *match, struct position position, const st
     match->missed_count = 0;
 }
 
-/* The cursor goes behind it. */
-static uint32_t take(struct gc_match *match, struct position position, const struct wanted *wanted)
+/* Matches the entry and moves the cursor behind it. */
+static uint32_t match_entry(struct gc_match *match, struct position position,
+                            const struct wanted *wanted)
 {
-    set_taken(match, position, wanted);
-    const struct position next = skip_taken(match, position);
+    set_matched(match, position, wanted);
+    const struct position next = skip_matched(match, position);
     match->iteration_count += next.iteration - match->iteration;
     match->cursor = next.entry;
     match->iteration = next.iteration;
@@ -209,60 +185,62 @@ static uint32_t take(struct gc_match *match, struct position position, const str
     return position.entry;
 }
 
-/* It is either one that was not in the plan, and the cursor's entry is still to come, or what stood
- * before it is missing, and the one behind it comes next: the cursor stays until one of them does.
- */
-static uint32_t take_ahead(struct gc_match *match, struct position position,
-                           const struct wanted *wanted)
+/* Matches an entry ahead of the cursor and leaves the cursor. Either the allocation is not in the
+ * plan and the cursor's entry is still to come, or the entries up to this one are missing and the
+ * next one follows it (`other`). The next match decides. */
+static uint32_t match_ahead(struct gc_match *match, struct position position,
+                            const struct wanted *wanted)
 {
-    set_taken(match, position, wanted);
-    const struct position next = skip_taken(match, position);
-    match->taken_ahead[match->taken_ahead_next++ % GC_MATCH_AHEAD] = position.entry;
+    set_matched(match, position, wanted);
+    const struct position next = skip_matched(match, position);
+    match->matched_ahead[match->matched_ahead_next++ % GC_MATCH_AHEAD] = position.entry;
     match->other = next.entry;
     match->other_iteration = next.iteration;
     return position.entry;
 }
 
-/* The cursor has passed an entry like this one that was taken before its time: by one that was not
- * in the plan, it seems, and this is the one it was for. Each such entry is asked about once. */
-static bool was_forestalled(struct gc_match *match, const struct wanted *wanted)
+/* Whether the cursor has passed an entry of this size that was matched ahead: probably by an
+ * allocation that is not in the plan, so that this one has lost its entry. Each such entry counts
+ * once. */
+static bool was_matched_ahead(struct gc_match *match, const struct wanted *wanted)
 {
     for (uint32_t i = 0; i < GC_MATCH_AHEAD; i++) {
-        const uint32_t entry = match->taken_ahead[i];
+        const uint32_t entry = match->matched_ahead[i];
         if (entry >= match->cursor || match->cursor - entry > 2 * GC_MATCH_WINDOW ||
             match->plan->entries[entry].bytes != wanted->bytes)
             continue;
-        match->taken_ahead[i] = GC_PLAN_NONE;
+        match->matched_ahead[i] = GC_PLAN_NONE;
         return true;
     }
     return false;
 }
 
-/* What was taken ahead was in its order after all. */
-static void trust_ahead(struct gc_match *match)
+/* The entries matched ahead were in order after all. */
+static void confirm_ahead(struct gc_match *match)
 {
     for (uint32_t i = 0; i < GC_MATCH_AHEAD; i++) {
-        if (match->taken_ahead[i] != GC_PLAN_NONE && match->taken_ahead[i] >= match->cursor)
-            match->taken_ahead[i] = GC_PLAN_NONE;
+        if (match->matched_ahead[i] != GC_PLAN_NONE && match->matched_ahead[i] >= match->cursor)
+            match->matched_ahead[i] = GC_PLAN_NONE;
     }
 }
 
-/* The nearest to the cursor, which fits not; what lies ahead before what lies as far behind. */
+/* Finds the entry nearest to the cursor, which does not fit itself; of two equally near ones the
+ * one ahead. */
 static uint32_t find_around(struct gc_match *match, const struct wanted *wanted)
 {
     const struct gc_plan *plan = match->plan;
     struct position ahead = {match->cursor, match->iteration};
     struct position behind = ahead;
-    /* What came before the steps is over. */
+    /* Entries before the loop do not come again. */
     const uint32_t lowest = match->cursor >= plan->loop_start ? plan->loop_start : 0;
     for (uint32_t n = 1; n < GC_MATCH_WINDOW; n++) {
         ahead = step(plan, ahead);
         if (fits(match, ahead, wanted))
-            return take_ahead(match, ahead, wanted);
+            return match_ahead(match, ahead, wanted);
         if (behind.entry > lowest)
             behind.entry--;
         if (fits(match, behind, wanted)) {
-            set_taken(match, behind, wanted);
+            set_matched(match, behind, wanted);
             return behind.entry;
         }
     }
@@ -274,20 +252,20 @@ static uint32_t find_near(struct gc_match *match, const struct wanted *wanted)
     const struct position cursor = {match->cursor, match->iteration};
     const struct position other = {match->other, match->other_iteration};
     if (fits(match, cursor, wanted))
-        return take(match, cursor, wanted);
+        return match_entry(match, cursor, wanted);
     if (other.entry != GC_PLAN_NONE && fits(match, other, wanted)) {
-        trust_ahead(match);
-        return take(match, other, wanted);
+        confirm_ahead(match);
+        return match_entry(match, other, wanted);
     }
-    return was_forestalled(match, wanted) ? GC_PLAN_NONE : find_around(match, wanted);
+    return was_matched_ahead(match, wanted) ? GC_PLAN_NONE : find_around(match, wanted);
 }
 
-/* A new round from entry `i` on: nothing of it counts as taken. */
+/* Begins a new iteration at entry `i`: none of its entries is matched yet. */
 static uint32_t resync(struct gc_match *match, uint32_t i, const struct wanted *wanted)
 {
     const uint64_t iterations = match->iteration_count;
     match->resync_count++;
-    (void)take(match, (struct position){i, match->iteration + 2}, wanted);
+    (void)match_entry(match, (struct position){i, match->iteration + 2}, wanted);
     match->iteration_count = iterations;
     drop_ahead(match);
     return i;
@@ -307,8 +285,8 @@ static uint32_t first_track(const struct gc_match *match, uint64_t key)
     return low;
 }
 
-/* The next place, from the cursor on and round, at which the sizes missed lately and this one stand
- * in a row. */
+/* Finds the next position, from the cursor on and across the loop, at which the last missed sizes
+ * and this one are consecutive. */
 static uint32_t find_track(struct gc_match *match, const struct wanted *wanted)
 {
     const uint64_t hash = track_hash(match->missed[0], match->missed[1], wanted->bytes);
@@ -348,7 +326,7 @@ uint32_t gc_match_next(struct gc_match *match, uint64_t bytes, uint64_t stream, 
     return found;
 }
 
-/* How far apart two sizes are, in thousandths of the second. */
+/* The difference of two sizes, in thousandths of the second. */
 static uint64_t difference(uint64_t bytes, uint64_t planned)
 {
     const uint64_t apart = bytes > planned ? bytes - planned : planned - bytes;

@@ -1,9 +1,9 @@
-/* The validator sweeps over time with the set of live buffers ordered by address: a buffer that
- * begins is held against its two neighbours in it. The set is a tree of bitmaps over the ranks that
- * the buffers have by offset, 64 children to a word, so a neighbour is a few words away.
+/* The validator: a sweep over time with the set of live buffers ordered by address. Each beginning
+ * buffer is compared with its two neighbours in the set. The set is a tree of bitmaps over the
+ * buffers' ranks by offset, 64 children to a word: a neighbour is a few words away. O(n log n).
  *
- * Until the first fault the live ones are apart, so the nearest below is the one that reaches up
- * highest. Buffers of 0 bytes take no room and are in nobody's way. */
+ * Before the first fault live buffers are disjoint, so the nearest one below also reaches up
+ * highest. Buffers of 0 bytes take no space and overlap nothing. */
 #include "core/base/bits.h"
 #include "core/plan/placement.h"
 
@@ -13,19 +13,19 @@
 #define NO_RANK UINT32_MAX
 
 struct live_set {
-    uint64_t *words[LEVELS_MAX]; /* the lowest first */
+    uint64_t *words[LEVELS_MAX]; /* the lowest level first */
     unsigned level_count;
 };
 
 struct checker {
     const struct gc_placement_problem *problem;
-    const uint64_t *offsets; /* NULL: the fixed ones alone */
+    const uint64_t *offsets; /* NULL: only the fixed ones */
     struct gc_placement_fault *fault;
     uint32_t *by_offset; /* rank → buffer */
     uint32_t *ranks;     /* buffer → rank */
     uint32_t *by_lower;
     uint32_t *by_upper;
-    uint32_t count; /* of buffers that take room */
+    uint32_t count; /* of buffers that take space */
     struct live_set live;
 };
 
@@ -78,7 +78,7 @@ static void sift(const struct checker *checker, uint32_t *order, uint64_t root, 
     order[root] = moving;
 }
 
-/* Heapsort: in place, and no input makes it slow. */
+/* Heapsort: in place, O(n log n) for every input. */
 static void sort(const struct checker *checker, uint32_t *order, before *is_before)
 {
     const uint64_t count = checker->count;
@@ -162,7 +162,7 @@ static uint32_t live_above(const struct live_set *live, uint32_t rank)
 
 /* ---- the rules ---- */
 
-static bool refuse(struct checker *checker, uint32_t first, uint32_t second, const char *what)
+static bool fail(struct checker *checker, uint32_t first, uint32_t second, const char *what)
 {
     *checker->fault = (struct gc_placement_fault){first, second, what};
     return false;
@@ -175,19 +175,19 @@ static bool buffer_is_right(struct checker *checker, uint32_t i)
     const uint64_t offset = offset_of(checker, i);
     uint64_t end;
     if (buffer->lower >= buffer->upper)
-        return refuse(checker, i, i, "no lifetime");
+        return fail(checker, i, i, "no lifetime");
     if (checker->offsets == NULL && !is_fixed)
         return true;
     if (is_fixed && offset != buffer->fixed)
-        return refuse(checker, i, i, "not at its fixed offset");
+        return fail(checker, i, i, "not at its fixed offset");
     if (buffer->alignment > 1 && offset % buffer->alignment != 0)
-        return refuse(checker, i, i, "its offset is no multiple of its alignment");
+        return fail(checker, i, i, "its offset is no multiple of its alignment");
     if (!gc_add_u64(offset, buffer->bytes, &end))
-        return refuse(checker, i, i, "beyond 64 bits");
+        return fail(checker, i, i, "beyond 64 bits");
     return true;
 }
 
-/* Every buffer by itself; the peak; who takes room. */
+/* Checks every buffer by itself; computes the peak; collects the buffers that take space. */
 static bool gather(struct checker *checker, uint64_t *peak_bytes)
 {
     for (uint32_t i = 0; i < checker->problem->count; i++) {
@@ -213,7 +213,7 @@ static bool is_apart(struct checker *checker, uint32_t below, uint32_t above)
     const uint32_t high = checker->by_offset[above];
     if (offset_of(checker, low) + checker->problem->buffers[low].bytes <= offset_of(checker, high))
         return true;
-    return refuse(checker, low < high ? low : high, low < high ? high : low, "overlap");
+    return fail(checker, low < high ? low : high, low < high ? high : low, "overlap");
 }
 
 static bool sweep(struct checker *checker)

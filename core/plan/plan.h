@@ -1,13 +1,13 @@
-/* The plan of a run: its allocations in the order in which they were made, each with its place in
- * one arena; and the file it is kept in.
+/* The plan of a run, and its file: the run's allocations in the order in which they were made, each
+ * with its place in one arena.
  *
- * The entries from `loop_start` on repeat: behind the last one comes entry `loop_start` again.
- * Where nothing repeats that is the first. Lifetimes are those of the recorded run, in events; no
- * two entries that are alive at once overlap, and none reaches beyond the peak: the reader checks
- * that, whoever wrote the file. The library relies on it for nothing but what it costs.
+ * The entries from `loop_start` on repeat: entry `loop_start` follows the last one. If nothing
+ * repeats it is the first. Lifetimes are those of the recorded run, in events. No two entries that
+ * are alive at once overlap, and none reaches beyond the peak: the reader checks both, whatever the
+ * source of the file. A wrong plan can cost time or memory, never correctness.
  *
  * The file, version 1, little-endian: struct gc_plan_header, then `count` of struct gc_plan_entry,
- * and nothing behind. docs/plan-file.md says what each field is. */
+ * and nothing else. docs/plan-file.md describes each field. */
 #ifndef GC_PLAN_H
 #define GC_PLAN_H
 
@@ -21,10 +21,10 @@
 #define GC_PLAN_MAGIC "GPUCPLN\n"
 #define GC_PLAN_VERSION 1U
 #define GC_PLAN_ENTRIES_MAX (1U << 20)
-#define GC_PLAN_UNIT_BYTES 512U /* what sizes and offsets are multiples of */
-#define GC_PLAN_STREAMS_MAX 64U /* numbers of streams; the last stands for all further ones */
+#define GC_PLAN_UNIT_BYTES 512U /* sizes and offsets are multiples of it */
+#define GC_PLAN_STREAMS_MAX 64U /* stream numbers; the last one stands for all further streams */
 #define GC_PLAN_DEVICE_ANY (-1)
-/* What a region for the entries of a plan may need. */
+/* The largest region that the entries of a plan need. */
 #define GC_PLAN_REGION_BYTES_MAX (UINT64_C(64) << 20)
 
 struct gc_plan_header {
@@ -38,7 +38,7 @@ struct gc_plan_header {
     uint32_t end_time;
     int32_t device;
     uint64_t peak_bytes;
-    uint64_t checksum; /* of the file with this field 0: gc_plan_checksum */
+    uint64_t checksum; /* of the file with this field as 0: gc_plan_checksum */
     uint64_t unused;   /* 0 */
 };
 _Static_assert(sizeof(struct gc_plan_header) == 64, "the header is packed");
@@ -48,7 +48,7 @@ struct gc_plan_entry {
     uint64_t offset;
     uint32_t lower; /* alive in [lower, upper) */
     uint32_t upper;
-    uint32_t stream; /* by first appearance, from 1; 0: none was named */
+    uint32_t stream; /* by first appearance, from 1; 0: no stream was given */
     uint32_t unused; /* 0 */
 };
 _Static_assert(sizeof(struct gc_plan_entry) == 32, "an entry is packed");
@@ -57,28 +57,28 @@ struct gc_plan {
     const struct gc_plan_entry *entries;
     uint32_t count;
     uint32_t loop_start;
-    uint32_t stream_count; /* streams are numbered below */
+    uint32_t stream_count; /* stream numbers are lower */
     uint32_t end_time;     /* no lifetime ends later */
     int32_t device;        /* ordinal, or GC_PLAN_DEVICE_ANY */
     uint64_t peak_bytes;
 };
 
 struct gc_plan_error {
-    char text[256]; /* place, what is wrong, what is accepted */
+    char text[256]; /* place, fault, accepted values */
 };
 
-/* Reads a file's content; the entries are a copy in `region`. GC_FORMAT with *error; GC_TOO_MANY;
+/* Reads a file's content; copies the entries into `region`. GC_FORMAT with *error; GC_TOO_MANY;
  * GC_NO_HOST_MEMORY. */
 enum gc_status gc_plan_read(struct gc_region *region, const void *data, size_t bytes,
                             struct gc_plan *plan, struct gc_plan_error *error) GC_CHECKED;
-/* The same of a path. GC_IO too, with *error. */
+/* Reads the file at a path. Also GC_IO, with *error. */
 enum gc_status gc_plan_load(struct gc_region *region, const char *path, struct gc_plan *plan,
                             struct gc_plan_error *error) GC_CHECKED;
-/* All rules that the reader checks, of a plan at hand. */
+/* Checks a plan in memory by all rules of the reader. */
 enum gc_status gc_plan_check(const struct gc_plan *plan, struct gc_plan_error *error) GC_CHECKED;
 void gc_plan_write(const struct gc_plan *plan, struct gc_writer *out);
 
-/* Of a file with header->count entries, which need not be aligned. */
+/* The checksum of a file with header->count entries, which need not be aligned. */
 uint64_t gc_plan_checksum(const struct gc_plan_header *header, const void *entries);
 
 #endif

@@ -76,7 +76,7 @@ static enum gc_status prepare(struct gc_source *source)
 }
 
 enum gc_status gc_source_open_fd(struct gc_reader *reader, const char *path, int fd,
-                              struct gc_source *source)
+                                 struct gc_source *source)
 {
     *source = (struct gc_source){.reader = reader, .path = path, .fd = fd, .file = GC_MODEL_NONE};
     const enum gc_status status = prepare(source);

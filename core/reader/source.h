@@ -47,7 +47,7 @@ enum gc_status gc_source_open_with_folder(struct gc_reader *reader, const char *
                                           const char **name) GC_CHECKED;
 /* Takes ownership of an open descriptor; closes it on failure. */
 enum gc_status gc_source_open_fd(struct gc_reader *reader, const char *path, int fd,
-                              struct gc_source *source) GC_CHECKED;
+                                 struct gc_source *source) GC_CHECKED;
 /* Opens a file that a model names: `name`, relative to the model's folder, must stay in it. ".."
  * and absolute names fail. Links fail, except to a file of the same folder or, in a Hugging Face
  * cache, to a blob. `named_by` and `place` are for messages: the file and its part that name it. */

@@ -56,9 +56,9 @@ static void write_parts(struct gc_json *json, const struct gc_report_estimate *e
                            estimate->sizes.parts[part]);
     gc_json_write_uint(json, "peak_bytes", estimate->sizes.peak_bytes);
     gc_json_write_uint(json, "context_bytes", estimate->context_bytes);
-    gc_json_put_fixed(json, "coverage", estimate->coverage_thousandths, 3);
-    gc_json_put_limit(json, "budget_bytes", estimate->budget_bytes);
-    gc_json_put_bool(json, "fits", estimate->fits);
+    gc_json_write_fixed(json, "coverage", estimate->coverage_thousandths, 3);
+    gc_json_write_limit(json, "budget_bytes", estimate->budget_bytes);
+    gc_json_write_bool(json, "fits", estimate->fits);
 }
 
 static void write_measured(struct gc_json *json, const struct gc_report *report)
@@ -66,7 +66,7 @@ static void write_measured(struct gc_json *json, const struct gc_report *report)
     const struct comparison sides = compare(report);
     const uint64_t contexts = gc_report_context_bytes(report->snapshot);
     gc_json_write_uint(json, "measured_peak_bytes", gc_report_measured_bytes(report->snapshot));
-    gc_json_put_maybe(json, "measured_context_bytes", contexts > 0, contexts);
+    gc_json_write_maybe(json, "measured_context_bytes", contexts > 0, contexts);
     gc_json_key(json, "error_thousandths");
     if (sides.measured_bytes > 0)
         gc_json_int(json, error_thousandths(&sides));
@@ -84,9 +84,9 @@ static void put_devices(struct gc_json *json, const struct gc_report *report)
         gc_json_begin_object(json, GC_JSON_LINE);
         gc_json_write_uint(json, "ordinal", i);
         gc_json_write_uint(json, "peak_bytes", device->peak_bytes);
-        gc_json_put_limit(json, "budget_bytes", device->budget_bytes);
-        gc_json_put_maybe(json, "measured_peak_bytes", used != NULL,
-                          used != NULL ? used->reserved.peak : 0);
+        gc_json_write_limit(json, "budget_bytes", device->budget_bytes);
+        gc_json_write_maybe(json, "measured_peak_bytes", used != NULL,
+                            used != NULL ? used->reserved.peak : 0);
         gc_json_end_object(json);
     }
     gc_json_end_array(json);
@@ -124,10 +124,10 @@ void gc_report_estimate_json(struct gc_json *json, const struct gc_report *repor
 
 static void write_peak(struct gc_writer *out, const struct gc_report_estimate *estimate)
 {
-    gc_out_print(out, "\n   peak       %s", GC_TEXT_SIZE(estimate->sizes.peak_bytes));
+    gc_writer_print(out, "\n   peak       %s", GC_TEXT_SIZE(estimate->sizes.peak_bytes));
     if (estimate->budget_bytes != UINT64_MAX)
-        gc_out_print(out, ", %s the budget of %s", estimate->fits ? "within" : "above",
-                     GC_TEXT_SIZE(estimate->budget_bytes));
+        gc_writer_print(out, ", %s the budget of %s", estimate->fits ? "within" : "above",
+                        GC_TEXT_SIZE(estimate->budget_bytes));
     gc_writer_char(out, '\n');
 }
 
@@ -139,11 +139,11 @@ static void write_devices(struct gc_writer *out, const struct gc_report *report)
     for (uint32_t i = 0; i < estimate->device_count; i++) {
         const struct gc_report_estimate_device *device = &estimate->devices[i];
         const struct gc_device_snapshot *used = find_device(report, i);
-        gc_out_print(out, "   device %u   %s", i, GC_TEXT_SIZE(device->peak_bytes));
+        gc_writer_print(out, "   device %u   %s", i, GC_TEXT_SIZE(device->peak_bytes));
         if (device->budget_bytes != UINT64_MAX)
-            gc_out_print(out, " of %s", GC_TEXT_SIZE(device->budget_bytes));
+            gc_writer_print(out, " of %s", GC_TEXT_SIZE(device->budget_bytes));
         if (used != NULL)
-            gc_out_print(out, ", held at most %s", GC_TEXT_SIZE(used->reserved.peak));
+            gc_writer_print(out, ", held at most %s", GC_TEXT_SIZE(used->reserved.peak));
         gc_writer_char(out, '\n');
     }
 }
@@ -153,8 +153,8 @@ static void write_error(struct gc_writer *out, const struct comparison *sides)
     const bool is_over = sides->estimated_bytes >= sides->measured_bytes;
     const uint64_t apart = is_over ? sides->estimated_bytes - sides->measured_bytes
                                    : sides->measured_bytes - sides->estimated_bytes;
-    gc_out_print(out, "   without contexts %s, held at most %s",
-                 GC_TEXT_SIZE(sides->estimated_bytes), GC_TEXT_SIZE(sides->measured_bytes));
+    gc_writer_print(out, "   without contexts %s, held at most %s",
+                    GC_TEXT_SIZE(sides->estimated_bytes), GC_TEXT_SIZE(sides->measured_bytes));
     if (sides->measured_bytes > 0) {
         gc_writer_text(out, is_over ? ": too much by " : ": too little by ");
         gc_writer_fixed(out, (uint64_t)((unsigned __int128)apart * 1000 / sides->measured_bytes),
@@ -169,11 +169,12 @@ static void write_warnings(struct gc_writer *out, const struct gc_notes *notes)
     char text[GC_NOTE_BYTES];
     if (notes == NULL || notes->count == 0)
         return;
-    gc_out_print(out, "   notes      %s",
-                 gc_text_printable(notes->texts[0], strlen(notes->texts[0]), text, MODEL_COLUMNS));
+    gc_writer_print(
+        out, "   notes      %s",
+        gc_text_printable(notes->texts[0], strlen(notes->texts[0]), text, MODEL_COLUMNS));
     if (notes->count > 1)
-        gc_out_print(out, "\n              and %lu more: gpucache estimate lists all",
-                     (uint64_t)notes->count + notes->lost - 1);
+        gc_writer_print(out, "\n              and %lu more: gpucache estimate lists all",
+                        (uint64_t)notes->count + notes->lost - 1);
     gc_writer_char(out, '\n');
 }
 
@@ -186,13 +187,13 @@ void gc_report_estimate_text(struct gc_writer *out, const struct gc_report *repo
         return;
     const struct comparison sides = compare(report);
     const char *model = estimate->model != NULL ? estimate->model : "?";
-    gc_out_print(out, "-- estimate of %s",
-                 gc_text_printable(model, strlen(model), text, sizeof(text)));
+    gc_writer_print(out, "-- estimate of %s",
+                    gc_text_printable(model, strlen(model), text, sizeof(text)));
     write_peak(out, estimate);
     write_devices(out, report);
     write_error(out, &sides);
-    gc_out_print(out, "   contexts   %s, %s%s\n", GC_TEXT_SIZE(estimate->context_bytes),
-                 contexts > 0 ? "measured " : "not measured",
-                 contexts > 0 ? GC_TEXT_SIZE(contexts) : "");
+    gc_writer_print(out, "   contexts   %s, %s%s\n", GC_TEXT_SIZE(estimate->context_bytes),
+                    contexts > 0 ? "measured " : "not measured",
+                    contexts > 0 ? GC_TEXT_SIZE(contexts) : "");
     write_warnings(out, estimate->notes);
 }

@@ -45,16 +45,16 @@ static void write_words(struct gc_writer *out, size_t indent, const char *word)
 static void write_head(struct gc_writer *out, const struct gc_report_facts *facts)
 {
     gc_writer_set_style(out, GC_STYLE_STRONG);
-    gc_out_print(out, "== gpucache %s: %s, pid %ld", SHOWN(facts->version, 16),
-                 SHOWN(facts->process->program, 24), (long)facts->process->pid);
+    gc_writer_print(out, "== gpucache %s: %s, pid %ld", SHOWN(facts->version, 16),
+                    SHOWN(facts->process->program, 24), (long)facts->process->pid);
     gc_writer_set_style(out, GC_STYLE_PLAIN);
-    gc_out_print(out, "\n   command    %s\n   host       %s\n   ran        ",
-                 SHOWN(facts->process->command, COMMAND_COLUMNS - 1),
-                 SHOWN(facts->process->host, COMMAND_COLUMNS - 1));
+    gc_writer_print(out, "\n   command    %s\n   host       %s\n   ran        ",
+                    SHOWN(facts->process->command, COMMAND_COLUMNS - 1),
+                    SHOWN(facts->process->host, COMMAND_COLUMNS - 1));
     gc_writer_fixed(out, facts->duration_ns / 1000000, 3);
-    gc_out_print(out, " s, mode %s, backend %s, reuse %s, driver %d.%d\n", SHOWN(facts->mode, 8),
-                 SHOWN(facts->backend, 8), SHOWN(facts->reuse, 8), facts->driver_version / 1000,
-                 facts->driver_version % 1000 / 10);
+    gc_writer_print(out, " s, mode %s, backend %s, reuse %s, driver %d.%d\n", SHOWN(facts->mode, 8),
+                    SHOWN(facts->backend, 8), SHOWN(facts->reuse, 8), facts->driver_version / 1000,
+                    facts->driver_version % 1000 / 10);
 }
 
 /* ---- figures of a device ---- */
@@ -62,7 +62,7 @@ static void write_head(struct gc_writer *out, const struct gc_report_facts *fact
 /* A gauge or counter that stayed 0 is left out. */
 static void write_gauges(struct gc_writer *out, const struct gc_device_snapshot *device)
 {
-    gc_out_print(out, "   bytes%*s%*s\n", 25, "at exit", 37, "peak");
+    gc_writer_print(out, "   bytes%*s%*s\n", 25, "at exit", 37, "peak");
     for (size_t i = 0; i < gc_report_device_figures.count; i++) {
         const struct gc_figure *figure = &gc_report_device_figures.figures[i];
         const struct gc_gauge *gauge = (const void *)((const char *)device + figure->offset);
@@ -70,8 +70,8 @@ static void write_gauges(struct gc_writer *out, const struct gc_device_snapshot 
             continue;
         gc_writer_text(out, "   ");
         gc_writer_bytes(out, figure->key, strlen(figure->key) - strlen("_bytes"));
-        gc_out_print(out, "%*s%*s  %s\n", 25, GC_TEXT_SIZE(gauge->current), 37,
-                     GC_TEXT_SIZE(gauge->peak), figure->text);
+        gc_writer_print(out, "%*s%*s  %s\n", 25, GC_TEXT_SIZE(gauge->current), 37,
+                        GC_TEXT_SIZE(gauge->peak), figure->text);
     }
 }
 
@@ -90,7 +90,7 @@ static void write_counters(struct gc_writer *out, const struct gc_device_snapsho
         if (figure->type != GC_FIGURE_COUNT || figure->text == NULL || *count == 0)
             continue;
         gc_writer_set_style(out, is_failure(figure->key) ? GC_STYLE_ALERT : GC_STYLE_PLAIN);
-        gc_out_print(out, "%*lu  %s", 15, *count, figure->text);
+        gc_writer_print(out, "%*lu  %s", 15, *count, figure->text);
         gc_writer_set_style(out, GC_STYLE_PLAIN);
         gc_writer_char(out, '\n');
     }
@@ -98,12 +98,12 @@ static void write_counters(struct gc_writer *out, const struct gc_device_snapsho
 
 static void write_fragmentation(struct gc_writer *out, const struct gc_device_snapshot *device)
 {
-    gc_out_print(out, "   idle in the cache %s, free %s, largest free block %s",
-                 GC_TEXT_SIZE(device->idle_bytes), GC_TEXT_SIZE(device->free_bytes),
-                 GC_TEXT_SIZE(device->largest_free_bytes));
+    gc_writer_print(out, "   idle in the cache %s, free %s, largest free block %s",
+                    GC_TEXT_SIZE(device->idle_bytes), GC_TEXT_SIZE(device->free_bytes),
+                    GC_TEXT_SIZE(device->largest_free_bytes));
     if (device->stitchable_bytes > 0)
-        gc_out_print(out, "\n   of it in whole pages, which serve any size: %s",
-                     GC_TEXT_SIZE(device->stitchable_bytes));
+        gc_writer_print(out, "\n   of it in whole pages, which serve any size: %s",
+                        GC_TEXT_SIZE(device->stitchable_bytes));
     gc_writer_char(out, '\n');
 }
 
@@ -112,7 +112,7 @@ static void write_limit(struct gc_writer *out, uint64_t bytes)
     if (bytes == UINT64_MAX)
         gc_writer_text(out, ", no limit");
     else
-        gc_out_print(out, ", limit %s", GC_TEXT_SIZE(bytes));
+        gc_writer_print(out, ", limit %s", GC_TEXT_SIZE(bytes));
 }
 
 /* The process's own limit, and its group's if it has one. */
@@ -120,9 +120,9 @@ static void write_limits(struct gc_writer *out, const struct gc_device_snapshot 
 {
     write_limit(out, device->limit_bytes);
     if (device->group[0] != '\0') {
-        gc_out_print(out, "%s\n   group      %s",
-                     device->limit_bytes != UINT64_MAX ? "" : " of its own",
-                     SHOWN(device->group, 44));
+        gc_writer_print(out, "%s\n   group      %s",
+                        device->limit_bytes != UINT64_MAX ? "" : " of its own",
+                        SHOWN(device->group, 44));
         write_limit(out, device->group_limit_bytes);
     }
     gc_writer_char(out, '\n');
@@ -132,16 +132,16 @@ static void write_plan(struct gc_writer *out, const struct gc_follow_figures *pl
 {
     if (plan->entry_count == 0)
         return;
-    gc_out_print(out,
-                 "   plan       %s, %lu allocations, %lu iteration%s\n"
-                 "     %lu (%s) followed it\n",
-                 GC_TEXT_SIZE(plan->peak_bytes), plan->entry_count, plan->iterations,
-                 plan->iterations == 1 ? "" : "s", plan->followed_count,
-                 GC_TEXT_SIZE(plan->followed_bytes));
+    gc_writer_print(out,
+                    "   plan       %s, %lu allocations, %lu iteration%s\n"
+                    "     %lu (%s) followed it\n",
+                    GC_TEXT_SIZE(plan->peak_bytes), plan->entry_count, plan->iterations,
+                    plan->iterations == 1 ? "" : "s", plan->followed_count,
+                    GC_TEXT_SIZE(plan->followed_bytes));
 #define GC_FOLLOW_REASON(name, key, text)                                                          \
     if (plan->key##_count > 0)                                                                     \
-        gc_out_print(out, "     %lu (%s) did not: " text "\n", plan->key##_count,                  \
-                     GC_TEXT_SIZE(plan->key##_bytes));
+        gc_writer_print(out, "     %lu (%s) did not: " text "\n", plan->key##_count,               \
+                        GC_TEXT_SIZE(plan->key##_bytes));
 #include "core/observe/unplanned.def"
 #undef GC_FOLLOW_REASON
 }
@@ -155,10 +155,10 @@ static void write_tenants(struct gc_writer *out, const struct gc_device_snapshot
             gc_emit_titles(out, &gc_report_tenant_figures);
             gc_writer_text(out, "  refused\n");
         }
-        gc_out_print(out, "     %s", SHOWN(tenant->name, TENANT_COLUMNS - 1));
+        gc_writer_print(out, "     %s", SHOWN(tenant->name, TENANT_COLUMNS - 1));
         gc_emit_cells(out, &gc_report_tenant_figures, tenant);
-        gc_out_print(out, "  %lu\n%s", tenant->oom_count,
-                     tenant->is_paused ? "       (paused)\n" : "");
+        gc_writer_print(out, "  %lu\n%s", tenant->oom_count,
+                        tenant->is_paused ? "       (paused)\n" : "");
     }
 }
 
@@ -210,7 +210,7 @@ static uint64_t key_process_calls(const void *figures, int i)
 static void write_more(struct gc_writer *out, uint64_t more)
 {
     if (more > 0)
-        gc_out_print(out, "     ... and %lu more\n", more);
+        gc_writer_print(out, "     ... and %lu more\n", more);
 }
 
 static void write_apis(struct gc_writer *out, const struct gc_report *report,
@@ -226,7 +226,7 @@ static void write_apis(struct gc_writer *out, const struct gc_report *report,
             gc_emit_titles(out, &gc_report_api_figures);
             gc_writer_char(out, '\n');
         }
-        gc_out_print(out, "     %s", SHOWN(report->api_names[i], NAME_COLUMNS - 1));
+        gc_writer_print(out, "     %s", SHOWN(report->api_names[i], NAME_COLUMNS - 1));
         gc_emit_cells(out, &gc_report_api_figures, &device->apis[i]);
         gc_writer_char(out, '\n');
     }
@@ -244,12 +244,12 @@ static void write_calls(struct gc_writer *out, const struct gc_report *report, c
             rest += calls;
             continue;
         }
-        gc_out_print(out, "%s     %s%*lu\n", listed == 1 ? title : "",
-                     SHOWN(report->api_names[i], NAME_COLUMNS - 1), 46, calls);
+        gc_writer_print(out, "%s     %s%*lu\n", listed == 1 ? title : "",
+                        SHOWN(report->api_names[i], NAME_COLUMNS - 1), 46, calls);
     }
     if (rest > 0)
-        gc_out_print(out, "     ... and %lu more entry point%s%*lu\n", listed - LIST_MAX,
-                     listed == LIST_MAX + 1 ? "" : "s", 46, rest);
+        gc_writer_print(out, "     ... and %lu more entry point%s%*lu\n", listed - LIST_MAX,
+                        listed == LIST_MAX + 1 ? "" : "s", 46, rest);
 }
 
 static const char *direct_text(enum gc_direct_kind kind)
@@ -268,8 +268,8 @@ static void write_direct(struct gc_writer *out, const struct gc_device_snapshot 
     for (int kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++) {
         if (device->direct_bytes[kind] == 0)
             continue;
-        gc_out_print(out, "%s     %s%*s\n", title, direct_text((enum gc_direct_kind)kind), 68,
-                     GC_TEXT_SIZE(device->direct_bytes[kind]));
+        gc_writer_print(out, "%s     %s%*s\n", title, direct_text((enum gc_direct_kind)kind), 68,
+                        GC_TEXT_SIZE(device->direct_bytes[kind]));
         title = "";
     }
 }
@@ -281,8 +281,8 @@ static void write_leaks(struct gc_writer *out, const struct gc_report *report,
     if (device->leak_count == 0)
         return;
     gc_writer_set_style(out, GC_STYLE_ALERT);
-    gc_out_print(out, "   never freed: %lu allocation%s, %s", device->leak_count,
-                 device->leak_count == 1 ? "" : "s", GC_TEXT_SIZE(device->leak_bytes));
+    gc_writer_print(out, "   never freed: %lu allocation%s, %s", device->leak_count,
+                    device->leak_count == 1 ? "" : "s", GC_TEXT_SIZE(device->leak_bytes));
     gc_writer_set_style(out, GC_STYLE_PLAIN);
     gc_writer_char(out, '\n');
     const uint32_t listed = leaks->count < LIST_MAX ? leaks->count : LIST_MAX;
@@ -290,8 +290,8 @@ static void write_leaks(struct gc_writer *out, const struct gc_report *report,
         const struct gc_leak *leak = &leaks->leaks[i];
         gc_writer_text(out, "     ");
         gc_writer_hex(out, leak->address);
-        gc_out_print(out, "%*s  %s\n", 37, GC_TEXT_SIZE(leak->bytes),
-                     SHOWN(gc_report_api_name(report, leak->api), NAME_COLUMNS));
+        gc_writer_print(out, "%*s  %s\n", 37, GC_TEXT_SIZE(leak->bytes),
+                        SHOWN(gc_report_api_name(report, leak->api), NAME_COLUMNS));
         gc_report_print_stack(out, report, leak->site);
     }
     write_more(out, device->leak_count > listed ? device->leak_count - listed : 0);
@@ -304,13 +304,13 @@ static void write_device(struct gc_writer *out, const struct gc_report *report, 
     const struct gc_device_snapshot *device = &report->snapshot->devices[index];
     const char *reason = device->info.backend_reason;
     gc_writer_set_style(out, GC_STYLE_STRONG);
-    gc_out_print(out, "-- device %d", device->info.ordinal);
+    gc_writer_print(out, "-- device %d", device->info.ordinal);
     gc_writer_set_style(out, GC_STYLE_PLAIN);
-    gc_out_print(out, ": %s, %s", SHOWN(device->info.name, 32),
-                 GC_TEXT_SIZE(device->info.total_bytes));
+    gc_writer_print(out, ": %s, %s", SHOWN(device->info.name, 32),
+                    GC_TEXT_SIZE(device->info.total_bytes));
     write_limits(out, device);
-    gc_out_print(out, "   backend    %s%s", device->is_mapped ? "vmm" : "driver",
-                 reason[0] != '\0' ? ":" : "");
+    gc_writer_print(out, "   backend    %s%s", device->is_mapped ? "vmm" : "driver",
+                    reason[0] != '\0' ? ":" : "");
     write_words(out, 14, SHOWN(reason, sizeof(device->info.backend_reason) - 1));
     write_gauges(out, device);
     write_counters(out, device);
@@ -359,8 +359,8 @@ static void write_devices(struct gc_writer *out, const struct gc_report *report)
 static void write_latency(struct gc_writer *out, const char *name, const struct gc_latency *latency)
 {
     if (latency->count > 0)
-        gc_out_print(out, "   %s: p50 %s, p99 %s, max %s\n", name, GC_TEXT_SPAN(latency->p50),
-                     GC_TEXT_SPAN(latency->p99), GC_TEXT_SPAN(latency->max));
+        gc_writer_print(out, "   %s: p50 %s, p99 %s, max %s\n", name, GC_TEXT_SPAN(latency->p50),
+                        GC_TEXT_SPAN(latency->p99), GC_TEXT_SPAN(latency->max));
 }
 
 struct advice {

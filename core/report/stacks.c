@@ -135,12 +135,12 @@ void gc_report_print_sites(struct gc_writer *out, const struct gc_report *report
     gc_emit_titles(out, &gc_report_site_figures);
     gc_writer_char(out, '\n');
     for (uint32_t i = 0; i < sites->count && i < TEXT_SITES; i++) {
-        gc_out_print(out, "     site %u", i + 1);
+        gc_writer_print(out, "     site %u", i + 1);
         gc_emit_cells(out, &gc_report_site_figures, &sites->sites[i]);
         gc_writer_char(out, '\n');
         gc_report_print_stack(out, report, sites->sites[i].site);
     }
     if (sites->count > TEXT_SITES)
-        gc_out_print(out, "     ... and %u%s sites\n", sites->count - TEXT_SITES,
-                     sites->count == GC_REPORT_SITE_MAX ? " or more" : " more");
+        gc_writer_print(out, "     ... and %u%s sites\n", sites->count - TEXT_SITES,
+                        sites->count == GC_REPORT_SITE_MAX ? " or more" : " more");
 }

@@ -330,15 +330,15 @@ static void put_facts(struct gc_json *json, const struct gc_report_facts *facts)
 {
     gc_json_write_string(json, "schema", GC_REPORT_SCHEMA);
     gc_json_write_string(json, "version", facts->version);
-    gc_json_put_int(json, "pid", facts->process->pid);
+    gc_json_write_int(json, "pid", facts->process->pid);
     gc_json_write_string(json, "program", facts->process->program);
     gc_json_write_string(json, "command", facts->process->command);
     gc_json_write_string(json, "host", facts->process->host);
     gc_json_write_uint(json, "start_unix", facts->start_unix);
-    gc_json_put_fixed(json, "duration_s", facts->duration_ns, 9);
+    gc_json_write_fixed(json, "duration_s", facts->duration_ns, 9);
     gc_json_write_string(json, "mode", facts->mode);
     gc_json_write_string(json, "backend", facts->backend);
-    gc_json_put_int(json, "driver_version", facts->driver_version);
+    gc_json_write_int(json, "driver_version", facts->driver_version);
 }
 
 static void put_sentence(void *json, const char *sentence)

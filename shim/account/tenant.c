@@ -69,7 +69,7 @@ static bool make_tenant(uint32_t name)
     const enum gc_status status = gc_core_add_tenant(gc_shim.core, &config, &tenant);
 
     if (status != GC_OK) {
-        gc_log_write(&gc_shim.log, GC_LOG_ERROR, "tenant %s: %s; CUDA is refused", config.name,
+        gc_log_write(&gc_shim.log, GC_LOG_ERROR, "tenant %s: %s; cuInit fails", config.name,
                      gc_status_text(status));
         return false;
     }

@@ -107,8 +107,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (gc_account_try_charge(&account, LIMIT))
         gc_account_uncharge(&account, LIMIT);
     gc_account_force_charge(&account, UINT64_MAX);
-    require(gc_account_own(&account) <= GC_LEDGER_BYTES_MASK);
+    require(gc_account_of(&account, account.ledger->own) <= GC_LEDGER_BYTES_MASK);
     gc_account_uncharge(&account, UINT64_MAX);
-    require(gc_account_own(&account) == 0);
+    require(gc_account_of(&account, account.ledger->own) == 0);
     return 0;
 }

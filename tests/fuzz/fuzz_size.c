@@ -17,9 +17,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         return 0;
     memcpy(text, data, bytes);
     text[bytes] = '\0';
-    if (gc_parse_size(text, &size) == GC_OK && size == 0)
+    if (gc_size_parse(text, &size) == GC_OK && size == 0)
         abort();
-    if (gc_parse_size_spec(text, true, &spec) == GC_OK) {
+    if (gc_size_spec_parse(text, true, &spec) == GC_OK) {
         if (spec.count == 0 || spec.count > GC_SIZE_SPEC_MAX)
             abort();
         for (int ordinal = 0; ordinal < 3; ordinal++)

@@ -1,6 +1,7 @@
 #include "tools/estimate/calibration.h"
 #include "core/base/bits.h"
-#include "core/config/parse.h"
+#include "core/config/file.h"
+#include "core/config/size.h"
 #include "core/io/text.h"
 #include "core/report/snapshot.h"
 #include "tools/report/report_load.h"
@@ -173,7 +174,7 @@ static void take_entry(void *argument, const char *key, const char *value)
     if (strcmp(key, "GPUCACHE_OVERHEAD") == 0)
         take_factor(found, value);
     else if (strcmp(key, "GPUCACHE_CONTEXT_MEMORY") == 0)
-        found->is_context_good = gc_parse_size(value, &found->context_bytes) == GC_OK;
+        found->is_context_good = gc_size_parse(value, &found->context_bytes) == GC_OK;
 }
 
 static void skip_line(void *argument, unsigned line)
@@ -215,7 +216,7 @@ void calibration_write_json(struct gc_json *json, const struct calibration *cali
     gc_json_write_string(json, "host", calibration->host);
     gc_json_write_uint(json, "estimated_bytes", calibration->estimated_bytes);
     gc_json_write_uint(json, "measured_bytes", calibration->measured_bytes);
-    gc_json_put_fixed(json, "overhead", MILLION + calibration->overhead_millionths, 6);
+    gc_json_write_fixed(json, "overhead", MILLION + calibration->overhead_millionths, 6);
     if (calibration->context_bytes > 0)
         gc_json_write_uint(json, "context_bytes", calibration->context_bytes);
     else

@@ -130,7 +130,7 @@ static int parse_context(const struct tool_command *command, const char *text, u
     }
     if (strcmp(text, "measured") == 0)
         return context_memory_measure(command, bytes);
-    return gc_parse_size(text, bytes) == GC_OK
+    return gc_size_parse(text, bytes) == GC_OK
                ? TOOL_DONE
                : tool_refuse(command, "--context-memory", text, "a size, 0, or measured");
 }
@@ -171,14 +171,14 @@ static int parse_budget(const struct tool_command *command, const struct texts *
 {
     struct gc_size_spec spec;
     uint64_t memory = 0;
-    if (texts->memory != NULL && gc_parse_size(texts->memory, &memory) != GC_OK)
+    if (texts->memory != NULL && gc_size_parse(texts->memory, &memory) != GC_OK)
         return tool_refuse(command, "--memory", texts->memory, "a size");
     setup->has_budget = texts->budget != NULL || texts->memory != NULL;
     gc_estimate_budget_set_all(&setup->budget,
                                texts->memory != NULL ? memory : GC_ESTIMATE_NO_BUDGET);
     if (texts->budget == NULL)
         return TOOL_DONE;
-    if (gc_parse_size_spec(texts->budget, true, &spec) != GC_OK)
+    if (gc_size_spec_parse(texts->budget, true, &spec) != GC_OK)
         return tool_refuse(command, "--budget", texts->budget,
                            "a size (8GiB, 500MB) or percentage (80%), or per device: 0=8GiB,1=50%");
     const uint32_t device_count = setup->request.device_count;

@@ -239,7 +239,7 @@ static int run_limit(int argc, char **argv)
     if (status != TOOL_DONE || words.helped)
         return status;
     if (strcmp(words.words[1], "none") != 0 &&
-        gc_parse_size_spec(words.words[1], false, &size) != GC_OK)
+        gc_size_spec_parse(words.words[1], false, &size) != GC_OK)
         return tool_usage(session.command,
                           "%s is no limit; accepted: a size or percentage above 0, none",
                           words.words[1]);

@@ -14,7 +14,7 @@ static void write_figures(struct gc_json *json, const struct top_figures *figure
     gc_json_write_uint(json, "reserved_bytes", figures->reserved);
     gc_json_write_uint(json, "idle_bytes", figures->idle);
     gc_json_write_uint(json, "pending_bytes", figures->pending);
-    gc_json_put_limit(json, limit_key, figures->limit);
+    gc_json_write_limit(json, limit_key, figures->limit);
     if (has_peak)
         gc_json_write_uint(json, "peak_reserved_bytes", figures->peak);
     gc_json_write_uint(json, "hit_count", figures->hits);
@@ -23,7 +23,7 @@ static void write_figures(struct gc_json *json, const struct top_figures *figure
     if (permille < 0)
         gc_json_write_null(json, "hit_ratio");
     else
-        gc_json_put_fixed(json, "hit_ratio", (uint64_t)permille, 3);
+        gc_json_write_fixed(json, "hit_ratio", (uint64_t)permille, 3);
 }
 
 /* The accounts in order, linked by whom they belong to. */
@@ -136,12 +136,12 @@ static void write_process(struct gc_json *json, const struct walk *walk, size_t 
 {
     const struct top_subject *process = &walk->view->subjects[index];
     gc_json_begin_object(json, GC_JSON_LINES);
-    gc_json_put_int(json, "pid", process->pid);
+    gc_json_write_int(json, "pid", process->pid);
     gc_json_write_string(json, "name", process->name);
     gc_json_write_string(json, "program", process->program);
     write_group_name(json, process->group);
     write_state(json, process->state);
-    gc_json_put_maybe(json, "age_ms", process->age_ms != UINT32_MAX, process->age_ms);
+    gc_json_write_maybe(json, "age_ms", process->age_ms != UINT32_MAX, process->age_ms);
     write_accounts(json, walk, index, true);
     write_tenants(json, walk, index);
     gc_json_end_object(json);

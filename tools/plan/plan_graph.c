@@ -318,7 +318,7 @@ static void write_tensor(struct gc_json *json, const struct plan_graph *own,
     gc_json_write_uint(json, "lower", tensor->lower);
     gc_json_write_uint(json, "upper", tensor->upper);
     gc_json_write_uint(json, "bytes", tensor->bytes);
-    gc_json_put_bool(json, "known", tensor->is_known);
+    gc_json_write_bool(json, "known", tensor->is_known);
     gc_json_write_uint(json, "buffer", tensor->buffer);
     gc_json_write_uint(json, "offset", result->offsets[tensor->buffer]);
     gc_json_write_string(json, "share", share_name(tensor->share));

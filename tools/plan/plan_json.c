@@ -41,14 +41,14 @@ static void write_figures(struct gc_json *json, const struct plan_view *view)
     gc_json_write_uint(json, "lower_bound_bytes", result->lower_bound_bytes);
     gc_json_write_uint(json, "peak_bytes", result->peak_bytes);
     gc_json_write_uint(json, "total_bytes", subject->total_bytes);
-    gc_json_put_fixed(json, "ratio", plan_ratio(result), 4);
-    gc_json_put_bool(json, "optimal", result->optimal);
-    gc_json_put_fixed(json, "seconds", result->solve_ns / 1000, 6);
-    gc_json_put_fixed(json, "coverage", subject->coverage_thousandths, 3);
+    gc_json_write_fixed(json, "ratio", plan_ratio(result), 4);
+    gc_json_write_bool(json, "optimal", result->optimal);
+    gc_json_write_fixed(json, "seconds", result->solve_ns / 1000, 6);
+    gc_json_write_fixed(json, "coverage", subject->coverage_thousandths, 3);
     gc_json_write_uint(json, "nodes", result->nodes);
     if (view->request->capacity_bytes != GC_PLACEMENT_UNLIMITED) {
         gc_json_write_uint(json, "capacity_bytes", view->request->capacity_bytes);
-        gc_json_put_bool(json, "fits", result->fits);
+        gc_json_write_bool(json, "fits", result->fits);
     }
     gc_json_open_array(json, "warnings", GC_JSON_LINES);
     for (uint32_t i = 0; i < subject->notes.count; i++)
@@ -129,11 +129,11 @@ bool plan_write_csv(struct gc_writer *out, const struct plan_view *view)
     for (uint32_t i = 0; i < subject->count && is_done; i++) {
         const struct gc_placement_buffer *buffer = &subject->buffers[i];
         is_done = write_id(out, &region, &names, subject->labels[i].name, i);
-        gc_out_print(out, ",%lu,%lu,%lu,", (uint64_t)buffer->lower, (uint64_t)buffer->upper,
-                     buffer->bytes);
+        gc_writer_print(out, ",%lu,%lu,%lu,", (uint64_t)buffer->lower, (uint64_t)buffer->upper,
+                        buffer->bytes);
         if (has_alignment)
-            gc_out_print(out, "%lu,", (uint64_t)buffer->alignment);
-        gc_out_print(out, "%lu\n", view->result->offsets[i]);
+            gc_writer_print(out, "%lu,", (uint64_t)buffer->alignment);
+        gc_writer_print(out, "%lu\n", view->result->offsets[i]);
     }
     gc_region_fini(&region);
     return is_done;

@@ -73,10 +73,10 @@ static int parse_counts(const struct texts *texts, struct plan_request *request)
 static int parse_sizes(const struct texts *texts, struct plan_request *request)
 {
     if (texts->capacity != NULL &&
-        gc_parse_size(texts->capacity, &request->capacity_bytes) != GC_OK)
+        gc_size_parse(texts->capacity, &request->capacity_bytes) != GC_OK)
         return tool_refuse(request->command, "--capacity", texts->capacity, "a size above 0");
     if (texts->alignment != NULL &&
-        (gc_parse_size(texts->alignment, &request->alignment) != GC_OK ||
+        (gc_size_parse(texts->alignment, &request->alignment) != GC_OK ||
          request->alignment > ALIGNMENT_MAX))
         return tool_refuse(request->command, "--alignment", texts->alignment, "a size, 1 to 1GiB");
     return TOOL_DONE;

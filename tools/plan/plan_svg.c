@@ -5,8 +5,8 @@
  * BOXES_MAX, are painted together on a grid of cells and said to be so. The largest are numbered
  * and named beside the picture. */
 #include "tools/plan/plan_svg.h"
-#include "core/reader/reader.h"
 #include "core/io/text.h"
+#include "core/reader/reader.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -29,8 +29,8 @@ static void write_size(struct gc_writer *out, const char *label, uint64_t bytes,
 {
     gc_writer_text(out, label);
     gc_writer_pad(out, LABEL_COLUMN);
-    gc_out_print(out, "%*s%*s%s\n", SIZE_COLUMN, GC_TEXT_SIZE(bytes), BYTES_COLUMN, NUMBER(bytes),
-                 note);
+    gc_writer_print(out, "%*s%*s%s\n", SIZE_COLUMN, GC_TEXT_SIZE(bytes), BYTES_COLUMN,
+                    NUMBER(bytes), note);
 }
 
 /* ---- figures ---- */
@@ -39,7 +39,7 @@ static void write_head(struct gc_writer *out, const struct plan_view *view)
 {
     char shown[256];
     const char *path = view->request->path;
-    gc_out_print(
+    gc_writer_print(
         out, "%s: %s, %u buffer%s\n\n", gc_text_printable(path, strlen(path), shown, sizeof(shown)),
         view->subject->source->what, view->subject->count, view->subject->count == 1 ? "" : "s");
 }
@@ -64,9 +64,9 @@ static void write_ratio(struct gc_writer *out, const struct plan_result *result)
     const unsigned ratio = (unsigned)(plan_ratio(result) % 10000);
     gc_writer_text(out, "peak / bound");
     gc_writer_pad(out, LABEL_COLUMN);
-    gc_out_print(out, "%*s.%u%u%u%u%s\n", SIZE_COLUMN - 5, NUMBER(plan_ratio(result) / 10000),
-                 ratio / 1000, ratio / 100 % 10, ratio / 10 % 10, ratio % 10,
-                 result->optimal ? "   optimal" : "");
+    gc_writer_print(out, "%*s.%u%u%u%u%s\n", SIZE_COLUMN - 5, NUMBER(plan_ratio(result) / 10000),
+                    ratio / 1000, ratio / 100 % 10, ratio / 10 % 10, ratio % 10,
+                    result->optimal ? "   optimal" : "");
 }
 
 static void write_figures(struct gc_writer *out, const struct plan_view *view)
@@ -92,9 +92,9 @@ static void write_figures(struct gc_writer *out, const struct plan_view *view)
 static void write_notes(struct gc_writer *out, const struct gc_notes *notes)
 {
     for (uint32_t i = 0; i < notes->count; i++)
-        gc_out_print(out, "%s  %s\n", i == 0 ? "\n" : "", notes->texts[i]);
+        gc_writer_print(out, "%s  %s\n", i == 0 ? "\n" : "", notes->texts[i]);
     if (notes->lost > 0)
-        gc_out_print(out, "  and %u more remarks\n", notes->lost);
+        gc_writer_print(out, "  and %u more remarks\n", notes->lost);
 }
 
 /* ---- the largest ---- */
@@ -122,17 +122,17 @@ static void write_row(struct gc_writer *out, const struct plan_view *view, uint3
     /* Not within a character. */
     while (cut > 0 && ((unsigned char)label->name[cut] & 0xc0) == 0x80)
         cut++;
-    gc_out_print(out, "%*s%*s%*s%*s  ", 10, GC_TEXT_SIZE(buffer->bytes), 26,
-                 NUMBER(view->result->offsets[index]), 35, NUMBER(buffer->lower), 44,
-                 NUMBER(buffer->upper));
+    gc_writer_print(out, "%*s%*s%*s%*s  ", 10, GC_TEXT_SIZE(buffer->bytes), 26,
+                    NUMBER(view->result->offsets[index]), 35, NUMBER(buffer->lower), 44,
+                    NUMBER(buffer->upper));
     if (label->kind != NULL) {
         gc_writer_text(out, gc_text_printable(label->kind, strlen(label->kind), shown, KIND_BYTES));
         gc_writer_pad(out, NAME_COLUMN);
     }
     /* Names of one graph begin alike. */
-    gc_out_print(out, "%s%s\n", cut > 0 ? "..." : "",
-                 gc_text_printable(label->name + cut, length - cut, shown,
-                                   label->kind != NULL ? NAME_BYTES : sizeof(shown)));
+    gc_writer_print(out, "%s%s\n", cut > 0 ? "..." : "",
+                    gc_text_printable(label->name + cut, length - cut, shown,
+                                      label->kind != NULL ? NAME_BYTES : sizeof(shown)));
 }
 
 /* What stands at the bottom all the time is summed up above. */
@@ -153,8 +153,8 @@ static void write_largest(struct gc_writer *out, const struct plan_view *view)
     for (uint32_t i = 0; i < count && i < ROWS_SHOWN; i++)
         write_row(out, view, order[i]);
     if (count > ROWS_SHOWN)
-        gc_out_print(out, "and %u more: --output FILE has all of them, --svg FILE draws them\n",
-                     count - ROWS_SHOWN);
+        gc_writer_print(out, "and %u more: --output FILE has all of them, --svg FILE draws them\n",
+                        count - ROWS_SHOWN);
     free(order);
 }
 

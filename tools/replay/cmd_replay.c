@@ -154,11 +154,11 @@ static int parse_values(const struct texts *texts, struct replay_request *reques
 {
     int status = choose_policies(texts, request);
     if (status == TOOL_DONE && texts->limit != NULL &&
-        gc_parse_size_spec(texts->limit, false, &request->setup.limit) != GC_OK)
+        gc_size_spec_parse(texts->limit, false, &request->setup.limit) != GC_OK)
         status = tool_refuse(&tool_command_replay, "--limit", texts->limit,
                              "a size or percentage, above 0");
     if (status == TOOL_DONE && texts->memory != NULL &&
-        gc_parse_size(texts->memory, &request->memory_bytes) != GC_OK)
+        gc_size_parse(texts->memory, &request->memory_bytes) != GC_OK)
         status = tool_refuse(&tool_command_replay, "--memory", texts->memory, "a size above 0");
     if (status == TOOL_DONE)
         status = parse_count("--passes", texts->passes, REPLAY_PASSES_MAX, "1 to 1000",

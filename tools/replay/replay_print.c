@@ -25,22 +25,22 @@ static void write_name(struct gc_writer *out, const char *name)
 static void write_size(struct gc_writer *out, const char *name, uint64_t bytes)
 {
     write_name(out, name);
-    gc_out_print(out, "%lu (%s)\n", bytes, GC_TEXT_SIZE(bytes));
+    gc_writer_print(out, "%lu (%s)\n", bytes, GC_TEXT_SIZE(bytes));
 }
 
 static void write_count(struct gc_writer *out, const char *name, uint64_t count, const char *note)
 {
     write_name(out, name);
-    gc_out_print(out, "%lu%s\n", count, note);
+    gc_writer_print(out, "%lu%s\n", count, note);
 }
 
 static void print_trace(struct gc_writer *out, const struct replay_request *request,
                         const struct replay_trace *trace)
 {
     write_name(out, "trace");
-    gc_out_print(out, "%s (%s", request->path, trace->format);
+    gc_writer_print(out, "%s (%s", request->path, trace->format);
     if (trace->device >= 0)
-        gc_out_print(out, ", device %d", trace->device);
+        gc_writer_print(out, ", device %d", trace->device);
     gc_writer_text(out, ")\n");
     write_count(out, "events", trace->count - trace->closing, "");
     if (trace->closing > 0)
@@ -63,7 +63,7 @@ static void print_policy(struct gc_writer *out, const struct replay_policy *poli
 {
     gc_writer_text(out, policy->name);
     if (policy->backend != NULL)
-        gc_out_print(out, ", %s", policy->backend);
+        gc_writer_print(out, ", %s", policy->backend);
 }
 
 static void right_fixed(struct gc_writer *out, size_t column, uint64_t value, unsigned digits)
@@ -81,18 +81,18 @@ static void right_fixed(struct gc_writer *out, size_t column, uint64_t value, un
 
 static void print_table_head(struct gc_writer *out)
 {
-    gc_out_print(out, "\npolicy%*s%*s%*s%*s%*s%*s\n", 32, "peak reserved", 41, "ratio", 47, "pass",
-                 61, "driver calls", 71, "ns/event", 81, "misses");
+    gc_writer_print(out, "\npolicy%*s%*s%*s%*s%*s%*s\n", 32, "peak reserved", 41, "ratio", 47,
+                    "pass", 61, "driver calls", 71, "ns/event", 81, "misses");
 }
 
 /* Allocations that followed the plan, and the reasons of the others. */
 static void print_plan(struct gc_writer *out, const struct gc_follow_figures *plan)
 {
-    gc_out_print(out, "  plan of %s: %lu followed (%s)", GC_TEXT_SIZE(plan->peak_bytes),
-                 plan->followed_count, GC_TEXT_SIZE(plan->followed_bytes));
+    gc_writer_print(out, "  plan of %s: %lu followed (%s)", GC_TEXT_SIZE(plan->peak_bytes),
+                    plan->followed_count, GC_TEXT_SIZE(plan->followed_bytes));
 #define GC_FOLLOW_REASON(name, key, text)                                                          \
     if (plan->key##_count > 0)                                                                     \
-        gc_out_print(out, ", %lu " text, plan->key##_count);
+        gc_writer_print(out, ", %lu " text, plan->key##_count);
 #include "core/observe/unplanned.def"
 #undef GC_FOLLOW_REASON
     gc_writer_char(out, '\n');
@@ -119,7 +119,7 @@ static void print_passes(struct gc_writer *out, const struct replay_request *req
     if (result->plan.entry_count > 0)
         print_plan(out, &result->plan);
     if (result->oom_count > 0)
-        gc_out_print(out, "  %lu requests found no memory\n", result->oom_count);
+        gc_writer_print(out, "  %lu requests found no memory\n", result->oom_count);
 }
 
 static void json_passes(struct gc_json *json, const struct replay_request *request,
@@ -130,7 +130,7 @@ static void json_passes(struct gc_json *json, const struct replay_request *reque
         const struct replay_pass *pass = &result->passes[i];
         gc_json_begin_object(json, GC_JSON_LINE);
         gc_json_write_uint(json, "driver_calls", pass->driver_calls);
-        gc_json_put_fixed(json, "ns_per_event", ns_per_event(trace, pass), 1);
+        gc_json_write_fixed(json, "ns_per_event", ns_per_event(trace, pass), 1);
         gc_json_write_uint(json, "hit_count", pass->hits);
         gc_json_write_uint(json, "miss_count", pass->misses);
         gc_json_write_uint(json, "oom_count", pass->ooms);
@@ -150,8 +150,8 @@ static void json_policy(struct gc_json *json, const struct replay_request *reque
         gc_json_write_null(json, "backend");
     gc_json_write_uint(json, "peak_live_bytes", result->peak_live_bytes);
     gc_json_write_uint(json, "peak_reserved_bytes", result->peak_reserved_bytes);
-    gc_json_put_fixed(json, "ratio", ratio(result->peak_reserved_bytes, result->peak_live_bytes),
-                      4);
+    gc_json_write_fixed(json, "ratio", ratio(result->peak_reserved_bytes, result->peak_live_bytes),
+                        4);
     gc_json_write_uint(json, "oom_count", result->oom_count);
     gc_json_write_uint(json, "host_metadata_bytes", result->host_metadata_bytes);
     json_passes(json, request, trace, result);
@@ -179,7 +179,7 @@ void replay_print_json(struct gc_writer *out, const struct replay_request *reque
     gc_json_write_uint(&json, "implied_free_count", trace->implied_frees);
     gc_json_write_uint(&json, "left_out_count", trace->left_out);
     gc_json_write_uint(&json, "memory_bytes", request->setup.memory_bytes);
-    gc_json_put_limit(&json, "limit_bytes", results[0].limit_bytes);
+    gc_json_write_limit(&json, "limit_bytes", results[0].limit_bytes);
     gc_json_write_uint(&json, "threads", request->setup.threads);
     json_policy(&json, request, trace, first, &results[0]);
     if (request->policy_count > 1) {

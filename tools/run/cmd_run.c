@@ -86,7 +86,7 @@ static int check_gate(const struct settings *settings)
 {
     struct gc_size_spec budget;
     const struct gc_option_row *gate = gc_options_get_row(GC_OPTION_GATE);
-    if (settings->budget != NULL && gc_parse_size_spec(settings->budget, true, &budget) != GC_OK)
+    if (settings->budget != NULL && gc_size_spec_parse(settings->budget, true, &budget) != GC_OK)
         return tool_usage(&tool_command_run, "--budget %s is not valid; accepted: %s",
                           settings->budget, gc_options_get_row(GC_OPTION_BUDGET)->accepts);
     if (settings->gate != NULL &&
@@ -102,7 +102,7 @@ static int check(const struct settings *settings)
 {
     struct gc_size_spec limit;
     const struct gc_option_row *mode = gc_options_get_row(GC_OPTION_MODE);
-    if (settings->limit != NULL && gc_parse_size_spec(settings->limit, true, &limit) != GC_OK)
+    if (settings->limit != NULL && gc_size_spec_parse(settings->limit, true, &limit) != GC_OK)
         return tool_usage(&tool_command_run, "--limit %s is not valid; accepted: %s",
                           settings->limit, gc_options_get_row(GC_OPTION_LIMIT)->accepts);
     if (settings->mode != NULL &&

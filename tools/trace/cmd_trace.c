@@ -85,7 +85,7 @@ static void print_json(struct gc_writer *out, const struct gc_trace_reader *read
     gc_json_write_uint(&json, "unknown_free_count", sum->unknown_frees);
     gc_json_write_uint(&json, "implied_free_count", sum->implied_frees);
     gc_json_write_uint(&json, "damaged_record_count", reader->skipped);
-    gc_json_put_bool(&json, "torn", reader->torn);
+    gc_json_write_bool(&json, "torn", reader->torn);
     gc_json_open_object(&json, "by_api", GC_JSON_LINES);
     for (uint16_t i = 0; i < reader->api_count; i++) {
         if (sum->apis[i].count == 0)

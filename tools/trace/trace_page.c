@@ -327,7 +327,7 @@ static enum gc_status end(void *self, const struct trace_state *state)
     gc_json_write_uint(json, "oom_count", sum->ooms);
     gc_json_write_uint(json, "unknown_free_count", sum->unknown_frees);
     gc_json_write_uint(json, "damaged_record_count", state->reader->skipped);
-    gc_json_put_bool(json, "torn", state->reader->torn);
+    gc_json_write_bool(json, "torn", state->reader->torn);
     gc_json_open_array(json, "devices", GC_JSON_LINES);
     for (unsigned i = 0; status == GC_OK && i < TRACE_DEVICES; i++) {
         if (page->devices[i].is_seen)

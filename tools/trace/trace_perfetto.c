@@ -20,7 +20,7 @@ struct perfetto {
 
 static void write_time(struct gc_json *json, uint64_t time_ns)
 {
-    gc_json_put_fixed(json, "ts", time_ns, 3);
+    gc_json_write_fixed(json, "ts", time_ns, 3);
 }
 
 /* Up to its arguments, which follow. */

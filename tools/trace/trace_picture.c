@@ -179,7 +179,7 @@ static void put(const struct picture *picture, struct gc_json *json)
         gc_json_write_hex(json, "address", segment->range.address);
         gc_json_write_uint(json, "bytes", segment->range.bytes);
         gc_json_write_uint(json, "live_bytes", segment->live_bytes);
-        gc_json_put_bool(json, "mapped", segment->range.is_pages);
+        gc_json_write_bool(json, "mapped", segment->range.is_pages);
         gc_json_open_array(json, "blocks", GC_JSON_LINE);
         for (size_t at = segment->first; at < segment->first + segment->count; at++)
             write_block(json, segment, &picture->blocks[at]);

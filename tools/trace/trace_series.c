@@ -78,7 +78,7 @@ static void write_numbers(const struct trace_series *series, struct gc_json *jso
 void trace_series_write(const struct trace_series *series, struct gc_json *json)
 {
     gc_json_begin_object(json, GC_JSON_LINES);
-    gc_json_put_bool(json, "exact", series->is_exact);
+    gc_json_write_bool(json, "exact", series->is_exact);
     gc_json_write_uint(json, "stretches", TRACE_SERIES_POINTS);
     gc_json_write_uint(json, "stretch_ns", series->duration_ns / TRACE_SERIES_POINTS);
     write_numbers(series, json, "time_ns", POINT(time_ns), UINT64_MAX);

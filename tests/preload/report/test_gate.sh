@@ -153,7 +153,7 @@ for gate in deny exit; do
     env GPUCACHE_REPORT=none GPUCACHE_GATE=$gate LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$PROGRAM" > out 2> err
     is "$gate without a model: the program runs" $? 0
     is "$gate without a model: said in one line" "$(cat err)" \
-        "gpucache: GPUCACHE_GATE is set and no GPUCACHE_MODEL is named: nothing is estimated or held back"
+        "gpucache: GPUCACHE_GATE is set and no GPUCACHE_MODEL is named: no model is checked"
     env GPUCACHE_GATE=$gate LD_PRELOAD="$LIB" true 2> err
     is "$gate without a model: not in a program without CUDA" "$(cat err)" ""
 done
@@ -197,7 +197,7 @@ for bad in GPUCACHE_SEQ_LEN=4k GPUCACHE_DTYPE=f17 GPUCACHE_MODEL=; do
     gated 0 GPUCACHE_BUDGET=100GiB "$bad" -- "$PROGRAM"
     for gate in deny exit; do
         gated 1 GPUCACHE_BUDGET=100GiB "$bad" GPUCACHE_GATE=$gate -- "$PROGRAM"
-        said "$bad, $gate: said" "^gpucache: ${bad%%=*} is not valid and GPUCACHE_GATE is $gate: CUDA is refused$"
+        said "$bad, $gate: said" "^gpucache: ${bad%%=*} is not valid and GPUCACHE_GATE is $gate: cuInit fails$"
     done
 done
 

@@ -126,7 +126,7 @@ static void names_are_found(void **state)
     assert_null(gc_strmap_find(&names, "\0", 1));
     assert_null(gc_strmap_find(&names, texts[1], strlen(texts[1]) + 1));
     assert_int_equal(names.used, used + 1);
-    assert_true(names.used <= names.place_count / 3 * 2);
+    assert_true(names.used <= names.slot_count / 3 * 2);
 }
 
 int main(void)

@@ -146,7 +146,7 @@ static bool guards_nothing(enum gc_option option)
         options->gate == GC_ADMISSION_DENY || options->gate == GC_ADMISSION_EXIT;
     if (option != GC_OPTION_BUDGET && !(option == GC_OPTION_GATE && is_closing))
         return false;
-    assert_non_null(strstr(lines, " is set and no GPUCACHE_MODEL is named: nothing is estimated"));
+    assert_non_null(strstr(lines, " is set and no GPUCACHE_MODEL is named: no model is checked"));
     assert_int_equal(options->warning_count, 1);
     assert_false(options->refused);
     return true;
@@ -176,9 +176,8 @@ static void check_bad(enum gc_option option, const char *value)
     const char *kept = row->default_text[0] != '\0' ? row->default_text : "none";
     read_one(row->name, value);
     if (row->closed)
-        snprintf(wanted, sizeof(wanted),
-                 "gpucache: %s=%s: not valid; accepted: %s; CUDA is refused\n", row->name, value,
-                 row->accepts);
+        snprintf(wanted, sizeof(wanted), "gpucache: %s=%s: not valid; accepted: %s; cuInit fails\n",
+                 row->name, value, row->accepts);
     else
         snprintf(wanted, sizeof(wanted),
                  "gpucache: %s=%s: not valid; accepted: %s; keeping the default: %s\n", row->name,
@@ -388,7 +387,7 @@ static void bad_foreign_limits_close(void **state)
             snprintf(
                 wanted, sizeof(wanted),
                 "gpucache: %s=%s: not valid; accepted: a size, for all devices, or for one with its number "
-                "behind the name; CUDA is refused\n",
+                "behind the name; cuInit fails\n",
                 names[i], values[j]);
             assert_string_equal(lines, wanted);
             assert_true(options->refused);
@@ -464,13 +463,13 @@ static void what_is_not_served_of_hami_is_said_once(void **state)
                    "LIBCUDA_LOG_LEVEL=3",
                    NULL};
     read_environment(all);
-    assert_string_equal(
-        lines, "gpucache: CUDA_DEVICE_SM_LIMIT_0=30: not served: only memory is limited, "
-               "not the time on the device\n"
-               "gpucache: CUDA_OVERSUBSCRIBE=true: not served: what does not fit the limit "
-               "is out of memory, nothing goes to the host\n"
-               "gpucache: CUDA_TASK_PRIORITY=1: not served: no process goes before "
-               "another\n");
+    assert_string_equal(lines,
+                        "gpucache: CUDA_DEVICE_SM_LIMIT_0=30: not served: only memory is limited, "
+                        "not the time on the device\n"
+                        "gpucache: CUDA_OVERSUBSCRIBE=true: not served: an allocation beyond the "
+                        "limit fails; nothing moves to host memory\n"
+                        "gpucache: CUDA_TASK_PRIORITY=1: not served: all processes have the same "
+                        "priority\n");
     assert_false(options->refused);
     char *harmless[] = {"CUDA_DEVICE_SM_LIMIT=0", "CUDA_OVERSUBSCRIBE=false", NULL};
     read_environment(harmless);
@@ -548,13 +547,13 @@ static void config_file_mistakes_give_one_line_each(void **state)
     read_default_config(NULL, false);
     snprintf(
         wanted, sizeof(wanted),
-        "gpucache: %s: line 2 is no KEY=value line, ignored\n"
+        "gpucache: %s: line 2 is not KEY=value; ignored\n"
         "gpucache: GPUCACHE_LOGG=1 in %s: unknown name, ignored; nearest: GPUCACHE_LOG (error, warn, info, "
         "debug)\n",
         config_path, config_path);
     assert_memory_equal(lines, wanted, strlen(wanted));
     assert_int_equal(line_count(), 5);
-    assert_non_null(strstr(lines, "line 5 is no KEY=value line"));
+    assert_non_null(strstr(lines, "line 5 is not KEY=value"));
     assert_non_null(strstr(lines, "GPUCACHE_CONFIG=/x in "));
     snprintf(wanted, sizeof(wanted), "GPUCACHE_TRIM=7 in %s: not valid; accepted: a percentage",
              config_path);
@@ -582,7 +581,7 @@ static void config_file_that_cannot_be_read_keeps_the_default(void **state)
     assert_int_equal(mkdir(config_path, 0700), 0);
     read_default_config(environment, false);
     assert_int_equal(line_count(), 1);
-    assert_non_null(strstr(lines, "what it says does not hold"));
+    assert_non_null(strstr(lines, "its options are not applied"));
     assert_int_equal(rmdir(config_path), 0);
     /* A fifo must neither block nor be read. */
     scratch_path(named, sizeof(named), folder, "fifo");
@@ -672,7 +671,7 @@ static void sizes_are_exact(void **state)
     uint64_t bytes = 7;
     (void)state;
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-        const enum gc_status status = gc_parse_size(good[i].text, &bytes);
+        const enum gc_status status = gc_size_parse(good[i].text, &bytes);
         if (good[i].bytes == 0)
             assert_int_equal(status, GC_FORMAT);
         else if (status != GC_OK || bytes != good[i].bytes)
@@ -680,7 +679,7 @@ static void sizes_are_exact(void **state)
     }
     bytes = 7;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        if (gc_parse_size(bad[i], &bytes) != GC_FORMAT)
+        if (gc_size_parse(bad[i], &bytes) != GC_FORMAT)
             fail_msg("\"%s\" was taken", bad[i]);
     }
     assert_int_equal(bytes, 7);
@@ -693,15 +692,15 @@ static void the_most_particular_entry_counts(void **state)
     const uint64_t total = UINT64_C(1000);
     (void)state;
     assert_int_equal(
-        gc_parse_size_spec("25%,GPU-00000000-1111-2222-3333-44444444ABCD=1k,0=50%", true, &spec),
+        gc_size_spec_parse("25%,GPU-00000000-1111-2222-3333-44444444ABCD=1k,0=50%", true, &spec),
         GC_OK);
     assert_int_equal(spec.count, 3);
     assert_int_equal(gc_size_spec_resolve(&spec, 0, uuid, total), 1024);
     assert_int_equal(gc_size_spec_resolve(&spec, 0, NULL, total), 500);
     assert_int_equal(gc_size_spec_resolve(&spec, 1, "GPU-other", total), 250);
-    assert_int_equal(gc_parse_size_spec("0=1g", true, &spec), GC_OK);
+    assert_int_equal(gc_size_spec_parse("0=1g", true, &spec), GC_OK);
     assert_true(gc_size_spec_resolve(&spec, 1, uuid, total) == UINT64_MAX);
-    assert_int_equal(gc_parse_size_spec("100%", true, &spec), GC_OK);
+    assert_int_equal(gc_size_spec_parse("100%", true, &spec), GC_OK);
     assert_true(gc_size_spec_resolve(&spec, 0, NULL, UINT64_MAX - 1) == UINT64_MAX - 1);
 }
 
@@ -712,9 +711,9 @@ static void too_many_entries_are_refused(void **state)
     (void)state;
     for (int i = 0; i < GC_SIZE_SPEC_MAX; i++)
         sprintf(text + strlen(text), "%s%d=1g", i > 0 ? "," : "", i);
-    assert_int_equal(gc_parse_size_spec(text, true, &spec), GC_OK);
+    assert_int_equal(gc_size_spec_parse(text, true, &spec), GC_OK);
     strcat(text, ",99=1g");
-    assert_int_equal(gc_parse_size_spec(text, true, &spec), GC_FORMAT);
+    assert_int_equal(gc_size_spec_parse(text, true, &spec), GC_FORMAT);
 }
 
 static void errno_is_kept(void **state)

@@ -95,7 +95,8 @@ static void a_lower_bound_that_fits_is_told(void **state)
     assert_int_equal(gc_admission_decide(open_keeper(), device_of(UINT64_MAX), &log),
                      GC_ADMISSION_FITS);
     char *text = scratch_read(fd, &bytes);
-    assert_non_null(strstr(text, " needs at least 1.3 GiB, which fits; parts of the model are unknown"));
+    assert_non_null(
+        strstr(text, " needs at least 1.3 GiB, which fits; parts of the model are unknown"));
     free(text);
     close(fd);
 }

@@ -1,6 +1,7 @@
 /* A round that departs from its plan goes on by lifetimes: which entries last, what a request of
  * another size stands for, and where both kinds are placed. */
 #include "core/base/bits.h"
+#include "core/base/sort.h"
 #include "core/device/registry.h"
 #include "core/plan/lifetimes.h"
 #include "core/plan/match.h"

@@ -1,4 +1,4 @@
-/* Figures of a table in JSON, text and Prometheus' format; and gc_out_print. */
+/* Figures of a table in JSON, text and Prometheus' format; and gc_writer_print. */
 #include "core/io/emitter.h"
 #include "core/observe/stats.h"
 #include "tests/unit/cmocka_all.h"
@@ -170,9 +170,9 @@ static void print_writes_each_directive(void **state)
 {
     (void)state;
     begin();
-    gc_out_print(&out, "%s|%d|%ld|%u|%lu|%%|%d\n", "text", -12, INT64_MIN, UINT32_MAX, UINT64_MAX,
-                 INT32_MIN);
-    gc_out_print(&out, "a%*s%*lu%*u.\n", 5, "b", 10, (uint64_t)7, 11, 12345678U);
+    gc_writer_print(&out, "%s|%d|%ld|%u|%lu|%%|%d\n", "text", -12, INT64_MIN, UINT32_MAX,
+                    UINT64_MAX, INT32_MIN);
+    gc_writer_print(&out, "a%*s%*lu%*u.\n", 5, "b", 10, (uint64_t)7, 11, 12345678U);
     assert_string_equal(end(), "text|-12|-9223372036854775808|4294967295|18446744073709551615|%|"
                                "-2147483648\n"
                                "a   b    7 12345678.\n");

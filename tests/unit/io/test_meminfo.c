@@ -1,5 +1,5 @@
-/* What the host and the control groups leave, from files of both layouts. */
-#include "core/base/host_mem.h"
+/* Available host memory, from files of both layouts. */
+#include "core/io/meminfo.h"
 #include "tests/unit/cmocka_all.h"
 
 #include <stdio.h>

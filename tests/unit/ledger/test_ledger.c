@@ -126,7 +126,7 @@ static void folders_of_others_are_refused(void **state)
     unlink(folder);
     rmdir(other);
     scratch_write(folder, "x", 1);
-    expect_refused("no folder");
+    expect_refused("not a folder");
 }
 
 static void files_that_are_no_ledger_are_refused(void **state)
@@ -147,7 +147,7 @@ static void files_that_are_no_ledger_are_refused(void **state)
     unlink(path);
     unlink(other);
     assert_int_equal(mkfifo(path, 0600), 0);
-    expect_refused("no regular file");
+    expect_refused("not a regular file");
     unlink(path);
     assert_int_equal(mkdir(path, 0600), 0);
     expect_refused("accepted");
@@ -160,13 +160,13 @@ static void files_of_another_layout_are_refused(void **state)
         size_t offset;
         const char *word;
     } fields[] = {
-        {offsetof(struct gc_ledger_file, magic), "no ledger"},
+        {offsetof(struct gc_ledger_file, magic), "not a ledger"},
         {offsetof(struct gc_ledger_file, version), "another version"},
-        {offsetof(struct gc_ledger_file, slot_bytes), "another way"},
-        {offsetof(struct gc_ledger_file, file_bytes), "another way"},
-        {offsetof(struct gc_ledger_file, slot_count), "another way"},
-        {offsetof(struct gc_ledger_file, device_count), "another way"},
-        {offsetof(struct gc_ledger_file, group_count), "another way"},
+        {offsetof(struct gc_ledger_file, slot_bytes), "another layout"},
+        {offsetof(struct gc_ledger_file, file_bytes), "another layout"},
+        {offsetof(struct gc_ledger_file, slot_count), "another layout"},
+        {offsetof(struct gc_ledger_file, device_count), "another layout"},
+        {offsetof(struct gc_ledger_file, group_count), "another layout"},
     };
     const off_t size = sizeof(struct gc_ledger_file);
     (void)state;
@@ -484,7 +484,7 @@ static void members_share_a_limit(void **state)
     gc_account_force_charge(&theirs, 50);
     assert_int_equal(gc_account_held(&mine), LIMIT + 50);
     gc_account_uncharge(&mine, 600);
-    assert_int_equal(gc_account_own(&mine), 0);
+    assert_int_equal(gc_account_of(&mine, mine.ledger->own), 0);
     assert_int_equal(gc_account_held(&mine), 450);
     gc_account_uncharge(&theirs, 1000);
     assert_int_equal(gc_account_held(&mine), 0);
@@ -504,7 +504,7 @@ static void an_announcement_of_another_is_no_shortage(void **state)
     gc_ledger_word *tentative = &ledger.file->tentative[atomic_load(&mine.device_row)][other.own];
     atomic_fetch_add(tentative, LIMIT);
     assert_false(gc_account_try_charge(&mine, 1)); /* after a bounded number of attempts */
-    assert_int_equal(gc_account_own(&mine), 0);
+    assert_int_equal(gc_account_of(&mine, mine.ledger->own), 0);
     gc_account_uncharge(&theirs, LIMIT);
     atomic_fetch_sub(tentative, LIMIT);
     assert_true(gc_account_try_charge(&mine, LIMIT));
@@ -523,7 +523,7 @@ static void rows_that_were_taken_away_are_taken_again(void **state)
     assert_false(gc_account_try_charge(&mine, 701));
     assert_true(gc_account_try_charge(&mine, 700));
     assert_int_equal(gc_account_limit(&mine), LIMIT);
-    assert_int_equal(gc_account_own(&mine), LIMIT);
+    assert_int_equal(gc_account_of(&mine, mine.ledger->own), LIMIT);
 }
 
 static atomic_uint_fast64_t *physical; /* what all hold now, shared with the children */
@@ -678,10 +678,10 @@ static void what_a_new_owner_holds_is_not_reaped(void **state)
     atomic_store(&gc_ledger_get_slot(&ledger, ledger.own + 1)->start_ticks, 1); /* it is no more */
     open_account(&other, &theirs);
     assert_int_equal(other.own, ledger.own + 1);
-    assert_int_equal(gc_account_own(&theirs), 0);
+    assert_int_equal(gc_account_of(&theirs, theirs.ledger->own), 0);
     gc_account_force_charge(&theirs, 300);
     assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 0);
-    assert_int_equal(gc_account_own(&theirs), 300);
+    assert_int_equal(gc_account_of(&theirs, theirs.ledger->own), 300);
     /* Of another namespace: while it holds its slot it is never given up for dead. */
     atomic_store(&gc_ledger_get_slot(&other, other.own)->pid_namespace, 1);
     assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 0);
@@ -794,7 +794,7 @@ static void garbage_harms_nobody(void **state)
         (void)gc_account_try_charge(&account, 10);
         gc_account_force_charge(&account, UINT64_MAX);
         gc_account_uncharge(&account, UINT64_MAX);
-        assert_true(gc_account_own(&account) <= GC_LEDGER_BYTES_MASK);
+        assert_true(gc_account_of(&account, account.ledger->own) <= GC_LEDGER_BYTES_MASK);
         (void)gc_ledger_find_or_add_group(&ledger, "another");
         (void)gc_ledger_limit_group(&ledger, "another", GC_LEDGER_NONE, 1);
     }

@@ -190,7 +190,7 @@ static void files_of_others_are_left_alone(void **state)
     size_t bytes;
     (void)state;
     scratch_write(path, "precious", 8);
-    assert_refused(path, "exists and is no trace; left alone");
+    assert_refused(path, "exists and is not a trace; not overwritten");
     char *text = scratch_file(path, &bytes);
     assert_int_equal(bytes, 8);
     assert_memory_equal(text, "precious", 8);

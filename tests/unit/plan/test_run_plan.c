@@ -129,7 +129,7 @@ static void every_rule_of_the_file_is_checked(void **state)
     file.header.peak_bytes = 6 * KIB + 1;
     refuses(&file, "a peak of 6145 bytes; accepted: multiples of 512");
     file.header.peak_bytes = 7 * KIB;
-    refuses(&file, "the peak is said to be 7168 bytes; it is 6144");
+    refuses(&file, "the header's peak is 7168 bytes; that of the entries is 6144");
     file.header.peak_bytes = 5 * KIB;
     refuses(&file, "entry 1: reaches beyond the peak of 5120 bytes");
     file.entries[0].bytes = 4000;
