@@ -79,7 +79,7 @@ bool gc_resolve_driver(bool load)
     gc_runtime_look_behind();
     gc_nvml_find(false);
     libc->dlerror(); /* the program shall not read of symbols that we missed */
-    anchor = gc_row_real(&gc_rows[GC_ROW_cuInit]);
+    anchor = gc_row_real_at(GC_ROW_cuInit);
     if (anchor == NULL)
         return false;
     if (gc_elf_find_range(anchor, &low, &high)) {

@@ -47,11 +47,6 @@ static void **slot_of(const struct gc_row *row)
     return (void **)&gc_shim.real + (row - gc_rows);
 }
 
-void *gc_row_real(const struct gc_row *row)
-{
-    return __atomic_load_n(slot_of(row), __ATOMIC_RELAXED);
-}
-
 void *gc_row_record(const struct gc_row *row, void *real)
 {
     void *current = NULL;

@@ -23,7 +23,14 @@ extern const struct gc_row gc_rows[GC_ROW_COUNT];
 /* The row that wraps exactly this exported name; NULL if none does. */
 const struct gc_row *gc_row_find(const char *symbol);
 /* The real pointer of a row, NULL if not known. */
-void *gc_row_real(const struct gc_row *row);
+static inline void *gc_row_real_at(enum gc_row_id id)
+{
+    return __atomic_load_n((void **)&gc_shim.real + id, __ATOMIC_RELAXED);
+}
+static inline void *gc_row_real(const struct gc_row *row)
+{
+    return gc_row_real_at((enum gc_row_id)(row - gc_rows));
+}
 /* Remembers a real pointer the program was given; the first one stays. Returns the one in force. */
 void *gc_row_record(const struct gc_row *row, void *real);
 

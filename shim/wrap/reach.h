@@ -72,29 +72,16 @@ void gc_reach_add_unpacked(struct gc_reach *reach, const CUmemDecompressParams *
 #define GC_REACH_UNPACKED(reach, list, count) gc_reach_add_unpacked(reach, list, count)
 #define GC_REACH_ADDRESS(type, device)                                                             \
     ((type) == CU_MEMORYTYPE_DEVICE || (type) == CU_MEMORYTYPE_UNIFIED ? (device) : 0)
+#define GC_REACH_SHAPED_TO(copy)                                                                   \
+    ((copy) == NULL ? 0 : GC_REACH_ADDRESS((copy)->dstMemoryType, (copy)->dstDevice))
+#define GC_REACH_SHAPED_FROM(copy)                                                                 \
+    ((copy) == NULL ? 0 : GC_REACH_ADDRESS((copy)->srcMemoryType, (copy)->srcDevice))
 #define GC_REACH_SHAPED(reach, copy)                                                               \
-    ((copy) == NULL                                                                                \
-         ? (void)0                                                                                 \
-         : GC_REACH_PAIR(reach, GC_REACH_ADDRESS((copy)->dstMemoryType, (copy)->dstDevice),        \
-                         GC_REACH_ADDRESS((copy)->srcMemoryType, (copy)->srcDevice)))
+    GC_REACH_PAIR(reach, GC_REACH_SHAPED_TO(copy), GC_REACH_SHAPED_FROM(copy))
 #define GC_REACH_FILLED(reach, fill) gc_reach_add_address(reach, (fill) == NULL ? 0 : (fill)->dst)
 #define GC_REACH_OPS(reach, ops)                                                                   \
     ((ops) == NULL ? (void)0 : gc_reach_add_mem_ops(reach, (ops)->paramArray, (ops)->count))
 #define GC_REACH_NODE_PARAMS(reach, params) ((void)(reach), gc_reach_add_node(params))
-
-/* Whether there is anything to look for at the operands of a word. */
-#define GC_REACH_LOOKS(word) GC_REACH_LOOKS_##word
-enum {
-    GC_REACH_LOOKS_KERNEL = 0,
-    GC_REACH_LOOKS_NOTHING = 0,
-    GC_REACH_LOOKS_ANY = 1,
-    GC_REACH_LOOKS_PAIR = 1,
-    GC_REACH_LOOKS_BATCH = 1,
-    GC_REACH_LOOKS_BATCH_3D = 1,
-    GC_REACH_LOOKS_SHAPED = 1,
-    GC_REACH_LOOKS_MEM_OPS = 1,
-    GC_REACH_LOOKS_UNPACKED = 1,
-};
 
 /* The words of wrappers of their own (GC_SUBMIT_CALL_IF_OPEN). */
 #define GC_SUBMIT_REACH_ANY(work, stream) gc_reach_any(work, stream)

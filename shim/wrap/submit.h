@@ -81,19 +81,7 @@ void gc_shim_submit_wait_memory(struct gc_submissions *work, uint64_t to, uint64
 
 /* The same for who submits now: it is inside the gate until gc_shim_submit_end. Only where there is
  * something to count may it be looked whether anything is asked: a forked child has no ledger. */
-static inline CUresult gc_shim_submit_enter(uint64_t key, struct gc_submissions **work,
-                                            const void *caller)
-{
-    CUresult result = gc_shim_submit_begin(key, work);
-
-    if (*work == NULL)
-        return result;
-    if (__builtin_expect(gc_doorbell_is_rung(&gc_shim.doorbell), 0))
-        gc_shim_submit_serve();
-    if (result == CUDA_SUCCESS)
-        gc_shim_submit_enter_gate(*work, caller);
-    return result;
-}
+CUresult gc_shim_submit_enter(uint64_t key, struct gc_submissions **work, const void *caller);
 
 /* Where nothing was submitted. */
 static inline void gc_shim_submit_leave(struct gc_submissions *work)
