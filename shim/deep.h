@@ -3,8 +3,8 @@
 #ifndef GC_SHIM_DEEP_H
 #define GC_SHIM_DEEP_H
 
-/* Calls run(argument) on 256 KiB of fresh stack below which nothing is mapped; on the caller's
- * where that cannot be had, and under a sanitizer, which takes a thread to have one stack. */
+/* Calls run(argument) on 256 KiB of fresh stack below which nothing is mapped. Uses the caller's
+ * stack where none can be mapped, and under a sanitizer, which assumes one stack per thread. */
 void gc_deep_run(void (*run)(void *argument), void *argument);
 
 #endif

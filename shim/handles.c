@@ -151,19 +151,19 @@ bool gc_handles_set_locked(enum gc_handle_kind kind, uint64_t key, uint64_t valu
     return true;
 }
 
-/* Closes the hole at `hole` by shifting back what probing would no longer reach. */
-static void close_hole_locked(size_t hole)
+/* Closes the gap at `gap` by shifting back the entries that probing would no longer reach. */
+static void close_gap_locked(size_t gap)
 {
     size_t mask = table.slot_count - 1;
 
-    for (size_t i = (hole + 1) & mask; table.slots[i].kind != GC_HANDLE_NONE; i = (i + 1) & mask) {
+    for (size_t i = (gap + 1) & mask; table.slots[i].kind != GC_HANDLE_NONE; i = (i + 1) & mask) {
         size_t home = hash_of(table.slots[i].kind, table.slots[i].key) & mask;
-        if (((i - home) & mask) >= ((i - hole) & mask)) {
-            table.slots[hole] = table.slots[i];
-            hole = i;
+        if (((i - home) & mask) >= ((i - gap) & mask)) {
+            table.slots[gap] = table.slots[i];
+            gap = i;
         }
     }
-    memset(&table.slots[hole], 0, sizeof(table.slots[hole]));
+    memset(&table.slots[gap], 0, sizeof(table.slots[gap]));
 }
 
 bool gc_handles_remove_locked(enum gc_handle_kind kind, uint64_t key, struct gc_handle *removed)
@@ -174,7 +174,7 @@ bool gc_handles_remove_locked(enum gc_handle_kind kind, uint64_t key, struct gc_
         return false;
     if (removed != NULL)
         *removed = *found;
-    close_hole_locked((size_t)(found - table.slots));
+    close_gap_locked((size_t)(found - table.slots));
     table.used--;
     return true;
 }

@@ -38,7 +38,7 @@ struct gc_handle {
     enum gc_handle_kind kind;
 };
 
-/* What a record holds is its user's business; it is zeroed when taken. */
+/* The contents of a record belong to its user; a new record is zeroed. */
 #define GC_HANDLE_RECORD_BYTES 128
 
 /* Makes sure that two more entries and one more record fit. False: no host memory. Call unlocked.
@@ -67,7 +67,7 @@ size_t gc_handles_collect_locked(enum gc_handle_kind kind, uint64_t value, uint6
 void *gc_handles_alloc_record_locked(void);
 void gc_handles_free_record_locked(void *record);
 
-/* The same, locking; for single steps. */
+/* The calls above with the lock taken; for single steps. */
 bool gc_handles_set(enum gc_handle_kind kind, uint64_t key, uint64_t value, uint64_t extra);
 bool gc_handles_get(enum gc_handle_kind kind, uint64_t key, struct gc_handle *found);
 bool gc_handles_remove(enum gc_handle_kind kind, uint64_t key, struct gc_handle *removed);

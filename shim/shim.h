@@ -1,16 +1,16 @@
-/* The shim: knows the CUDA ABI, no policy. What its files share.
+/* The shim knows the CUDA ABI and no policy. Shared by all its files.
  *
  * Every wrapper does four things: guard against re-entry, translate, one core call, translate the
  * status. All mutable state is in `struct gc_shim gc_shim` and the thread-local `gc_thread`.
  *
- * Life: nothing happens in a process until its first CUDA call; gc_shim_ready() then loads the
- * options, creates core and finds the real driver, once, lazily, re-entrantly. After fork the child
- * passes through.
+ * Life: the library does nothing until the process's first CUDA call; gc_shim_ready() then loads
+ * the options, creates core and finds the real driver, once, lazily, re-entrantly. After fork the
+ * child passes through.
  *
  * A wrapper reads:
  *     GC_EXPORT CUresult cuX(args)
  *     {
- *         if (!gc_shim_ready() || args are for the driver to judge)
+ *         if (!gc_shim_ready() || the driver must check args)
  *             return GC_FORWARD(cuX, args);
  *         enum gc_api api = gc_shim_enter(GC_API_cuX);
  *         … one core call, or the real call and one core call …
@@ -37,7 +37,7 @@
 /* The newest CUDA version whose entry points api.def and neutral.def were checked against. */
 #define GC_API_TABLE_VERSION 13000
 
-/* What a program can call: the index core counts under. */
+/* The entry points that a program can call: the index under which core counts. */
 enum gc_api {
 #define API(symbol, ...) GC_API_##symbol,
 #define RUNTIME(symbol, ...) GC_API_##symbol,
@@ -108,23 +108,23 @@ struct gc_thread {
             uint16_t depth; /* > 0: inside a wrapper; calls that come back pass straight through */
             uint16_t
                 outer_api; /* the outermost entry point the program called; GC_API_COUNT: none */
-            /* Not 0: the driver has not said yet, since it may have changed, that a context is
-             * current. What needs one asks first (state.c). */
+            /* Not 0: the driver has not confirmed a current context since it may have changed. A
+             * call that needs one queries the driver first (state.c). */
             uint32_t is_unsettled;
         };
         uint32_t entered;         /* the first two at once: see gc_shim_is_outside */
         uint64_t entered_settled; /* all three: see gc_shim_is_ready_outside */
     };
     bool is_starting;         /* this thread is in the middle of the lazy start */
-    bool is_ending;           /* its cache was handed back */
+    bool is_ending;           /* its cache was released */
     bool has_missed;          /* in cudaFree, and the thread's cache does not serve that free */
     bool has_own_stream;      /* work went to its own default stream */
-    struct gc_tcache *tcache; /* NULL: none yet, or none to be had */
+    struct gc_tcache *tcache; /* NULL: none yet, or it could not be made */
     /* The context that was current when core last looked one up, and its record. */
     CUcontext handle;
     struct gc_context *context;
-    /* Where an allocation there is served without a question: the record, or that of the thread's
-     * tenant. NULL: gc_shim_target says. */
+    /* The record that serves an allocation there without a query: the context's, or that of the
+     * thread's tenant. NULL: call gc_shim_target. */
     struct gc_context *target;
     struct gc_tenant *tenant;      /* current by the program's word; NULL: none */
     uint64_t tenant_handle;        /* its handle; 0: none */
@@ -135,7 +135,7 @@ struct gc_thread {
     uint64_t number;               /* its own; 0: not given yet (capture_api.c) */
     unsigned primary_turns;        /* > 0: it has to do with a primary context (contexts.h) */
     /* The context in which the last cudaMalloc or cudaFree of `runtime` was served beneath; NULL:
-     * what it will do next is for it to say (runtime_api.c). */
+     * only the runtime knows its next target (runtime_api.c). */
     CUcontext landed;
     const void *runtime;
 };
@@ -168,7 +168,8 @@ bool gc_shim_start_await(enum gc_start state);
 bool gc_shim_is_starter(void);
 /* Whether this process is another one than the one that began the start. A system call. */
 bool gc_shim_is_forked(void);
-/* The same once the library has started: without a system call where the kernel wipes pages. */
+/* As gc_shim_is_forked once the library has started: without a system call where the kernel wipes
+ * pages. */
 static inline bool gc_shim_is_child(void)
 {
     const volatile char *page = gc_shim.wiped_on_fork;
@@ -185,8 +186,8 @@ void gc_shim_close_hot(void);
 enum gc_api gc_shim_enter(enum gc_api api);
 void gc_shim_leave(void);
 
-/* The same for a wrapper of the runtime: names the entry point, but lets the driver wrappers
- * beneath work. Returns true if it was the outermost; hand that to gc_shim_leave_runtime. */
+/* Enters a wrapper of the runtime: records the entry point, but lets the driver wrappers beneath
+ * work. Returns true if it was the outermost; pass that to gc_shim_leave_runtime. */
 bool gc_shim_enter_runtime(enum gc_api api);
 void gc_shim_leave_runtime(bool outermost);
 
@@ -198,7 +199,7 @@ static inline bool gc_shim_is_outside(void)
     return gc_thread.entered == outside.entered;
 }
 
-/* The same, and a context is current. */
+/* As gc_shim_is_outside, and a context is current. */
 static inline bool gc_shim_is_ready_outside(void)
 {
     const struct gc_thread outside = {.outer_api = GC_API_COUNT};
@@ -206,8 +207,8 @@ static inline bool gc_shim_is_ready_outside(void)
     return gc_thread.entered_settled == outside.entered_settled;
 }
 
-/* Who called the wrapper, for GPUCACHE_TENANTS: in wrappers that take device memory or say how much
- * there is, before they enter, and in no function beneath them. */
+/* Records the wrapper's caller, for GPUCACHE_TENANTS: in wrappers that take device memory or return
+ * its size, before they enter, and in no function beneath them. */
 #define GC_SET_CALLER() gc_shim_set_caller(__builtin_return_address(0))
 static inline void gc_shim_set_caller(const void *address)
 {
@@ -226,8 +227,8 @@ CUresult gc_shim_result(enum gc_status status, int driver_code);
 /* The calling thread's number, from 1, which no other has or had. */
 uint64_t gc_shim_thread_number(void);
 
-/* What the driver answered to any call: where it says that a context can do no more, nothing is
- * served from then on before the driver was asked. */
+/* Checks the driver's result of any call: after an error that ends a context, nothing is served
+ * before the driver was queried. */
 void gc_shim_on_error(CUresult result);
 static inline CUresult gc_shim_check_result(CUresult result)
 {

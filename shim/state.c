@@ -1,8 +1,8 @@
 /* The ground of the shim: the process's state and the thread's, how a wrapper is entered and left,
- * and how far the library has come. Nothing here calls the driver.
+ * and the state of the start. Nothing here calls the driver.
  *
- * A forked child must not touch its parent's accounts: a page that the kernel wipes on fork tells
- * the two apart without a system call; without such a page the process ids are compared. */
+ * A forked child must not touch its parent's accounts: a page that the kernel wipes on fork
+ * distinguishes the two without a system call; without such a page the process ids are compared. */
 #define _GNU_SOURCE
 #include "shim/shim.h"
 
@@ -123,7 +123,7 @@ enum gc_api gc_shim_enter(enum gc_api api)
     return gc_thread.outer_api != GC_API_COUNT ? (enum gc_api)gc_thread.outer_api : api;
 }
 
-/* Who calls next is another one. */
+/* The next call has another caller. */
 static void forget_caller(void)
 {
     if (gc_thread.depth == 0 && gc_thread.outer_api == GC_API_COUNT)
@@ -152,7 +152,7 @@ void gc_shim_leave_runtime(bool outermost)
     forget_caller();
 }
 
-/* Threads are told apart by a number of their own: addresses and ids come again. */
+/* A thread has a number of its own: addresses and ids are reused. */
 uint64_t gc_shim_thread_number(void)
 {
     static atomic_uint_fast64_t last;
@@ -231,7 +231,7 @@ void gc_shim_on_error(CUresult result)
 {
     if (!is_lasting(result) || gc_shim_life() != GC_LIFE_READY)
         return;
-    gc_core_set_faulted(gc_shim.core); /* whose work it was, nobody said */
+    gc_core_set_faulted(gc_shim.core); /* the error names no context */
     if (result == CUDA_ERROR_ILLEGAL_ADDRESS)
         gc_debug_report_fault(gc_shim.core);
 }

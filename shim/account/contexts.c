@@ -1,7 +1,7 @@
-/* Contexts as they come and go: see contexts.h.
+/* Contexts from creation to destruction: see contexts.h.
  *
- * What a context takes is charged by difference and given back when it is gone; everything that
- * belonged to it vanishes from the accounts then, after the driver did it. */
+ * A context's own memory is charged by difference and uncharged when the context is destroyed.
+ * Everything that belonged to it leaves the accounts then, after the driver destroyed it. */
 #include "shim/account/contexts.h"
 #include "shim/account/direct.h"
 #include "shim/account/graph_memory.h"
@@ -11,7 +11,7 @@
 #include "shim/driver/driver.h"
 #include "shim/handles.h"
 
-/* What is known of a context beyond core's own record. */
+/* The facts about a context that core's record does not hold. */
 struct context_record {
     struct gc_device *device;
     int64_t extra_bytes;  /* charged for cuCtxSetLimit */
@@ -39,7 +39,7 @@ static struct context_record *add_record_locked(CUcontext context, struct gc_dev
     return record;
 }
 
-/* What a context takes and is charged for, beside core's record of it. */
+/* Records the memory that a context takes and is charged for, beside core's record of it. */
 static void track(CUcontext handle, struct gc_device *device, enum gc_api api, int64_t taken)
 {
     struct gc_direct direct = {
@@ -80,7 +80,8 @@ struct gc_context *gc_contexts_end_begin(CUcontext handle)
     return gc_core_teardown_begin(gc_shim.core, (uintptr_t)handle);
 }
 
-/* What is kept here by its handle, which may be another's once core has finished. */
+/* Removes the entries kept under the handle, which may belong to another context once core has
+ * finished. */
 static void forget_handle(CUcontext handle)
 {
     struct context_record copy = {0};

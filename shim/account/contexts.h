@@ -16,7 +16,7 @@ void gc_contexts_add(CUcontext handle, struct gc_device *device, enum gc_api api
 
 /* NULL if it is not known: then there is nothing to end. */
 struct gc_context *gc_contexts_end_begin(CUcontext handle);
-/* All that was of it goes, or, if the driver declined, nothing. */
+/* Ends a teardown: removes all that belonged to the context, or, if the driver refused, nothing. */
 void gc_contexts_end(struct gc_context *context, bool is_gone);
 
 /* In a group a context's memory is reserved before it is made, where members know how much that is.
@@ -27,7 +27,7 @@ bool gc_contexts_charge(struct gc_device *device, uint64_t *expected);
 int64_t gc_contexts_commit(struct gc_device *device, uint64_t expected,
                            const struct gc_measure *measure, int64_t taken);
 
-/* Remembers what a limit of the context changed, to be given back with the context. */
+/* Records the bytes that a limit of the context changed; they are uncharged with the context. */
 void gc_contexts_add_extra(CUcontext context, struct gc_device *device, int64_t bytes);
 /* Changes the usage count by `change` and returns it; of contexts whose beginning was not seen it
  * is never 0. */

@@ -23,7 +23,7 @@ static void format_uuid(const CUuuid *uuid, char *text, size_t bytes)
              b[15]);
 }
 
-/* v2 tells the parts of a split device apart. */
+/* The v2 call distinguishes the parts of a split device. */
 static void get_uuid(CUdevice ordinal, char *text, size_t bytes)
 {
     CUuuid uuid;
@@ -115,7 +115,7 @@ struct gc_context *gc_shim_current_context(void)
     context = gc_core_find_context(gc_shim.core, (uint64_t)(uintptr_t)handle);
     if (context != NULL)
         return remember(handle, context);
-    /* What is remembered is looked up by the current handle: not for green ones. */
+    /* The cached record is found by the current handle, which a green context does not have. */
     handle = primary_of(handle);
     context = gc_core_find_context(gc_shim.core, (uint64_t)(uintptr_t)handle);
     if (context != NULL)
@@ -168,17 +168,17 @@ struct gc_context *gc_shim_stream_context(CUstream stream)
     return context != NULL ? context : gc_shim_current_context();
 }
 
-/* ---- in what state the program's thread and context are ----
+/* ---- the state of the program's thread and context ----
  *
- * A call that core serves answers as the plain driver would in that state; the driver itself is
- * asked, by calls that change nothing. Two things are known without a question, so that hits stay
- * cheap. A thread is settled while the driver said that a context is current to it, and no call
- * since then may have changed that. And a context is suspect once any call told of an error that
- * does not go away: magazines and pools of suspect contexts are closed, so every call comes by
- * here. An error of queued work is known as soon as any call reports it; a program that asks for
- * nothing but memory is served until then. */
+ * A call that core serves returns the result that the plain driver would return in that state; the
+ * driver itself is queried, by calls that change nothing. Two facts are cached, so that hits stay
+ * cheap. A thread is settled while the driver reported a current context for it and no call since
+ * then may have changed that. A context is faulted once any call reported a lasting error: thread
+ * caches and pools of faulted contexts are closed, so every call takes this path. An error of
+ * queued work is known as soon as any call reports it; a program that only allocates and frees is
+ * served until then. */
 
-/* What needs a working context and takes or gives no memory. */
+/* Calls the driver with a call that needs a working context and takes or releases no memory. */
 static CUresult call_driver(void)
 {
     size_t free_bytes, total_bytes;

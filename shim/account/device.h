@@ -9,8 +9,8 @@
  * reaches the program. */
 struct gc_context *gc_shim_current_context(void);
 struct gc_device *gc_shim_current_device(void);
-/* The same for any context, and for that of a stream, of whatever flavour: most often the current
- * one. */
+/* As above for any context, and for the context of a stream, green ones included: most often the
+ * current one. */
 struct gc_context *gc_shim_context(CUcontext handle);
 struct gc_context *gc_shim_stream_context(CUstream stream);
 /* Core's device for a driver ordinal, added on first sight; NULL if the driver objects. */

@@ -1,11 +1,12 @@
-/* Direct memory: what every wrapper of a driver allocation outside the pool does.
+/* Non-pool ("direct") memory: the steps common to every wrapper of a driver allocation outside the
+ * pool. The charge follows the kernel's memcg: charge first, then commit or uncharge.
  *
- *     begin → charge (before the driver is asked) → driver call → record, or nothing → end
+ *     begin → charge (before the driver call) → driver call → record, or nothing → end
  *
- * end gives back whatever was charged and not recorded, so a refusal leaves the account as it was.
- * A release keeps its charge until the driver has done it; meanwhile its key is marked as being
- * released, since the driver may give the same address or handle to another thread before the
- * record is gone. */
+ * end uncharges all that was charged and not recorded, so a refusal leaves the account unchanged. A
+ * release keeps its charge until the driver has released the memory; meanwhile its key is marked as
+ * being released, since the driver may give the same address or handle to another thread before the
+ * record is removed. */
 #include "shim/account/direct.h"
 #include "shim/account/device.h"
 #include "shim/account/graph_memory.h"
@@ -35,8 +36,8 @@ void gc_direct_begin(struct gc_direct_request *request, enum gc_api symbol)
     request->is_refused = false;
 }
 
-/* Whose memory it is to be is known from the first charge on. False: the account is not to be had.
- */
+/* Finds the quota, which is known from the first charge on. False: the account could not be
+ * opened. */
 static bool find_quota(struct gc_direct_request *request)
 {
     return request->reserved_bytes != 0 ||
@@ -162,10 +163,11 @@ void gc_direct_remove_address(uint64_t address)
     gc_graph_refresh_all();
 }
 
-/* ---- a free of what is not the pool's ----
+/* ---- a free of memory outside the pool ----
  *
- * The driver frees it and says what there is to say; the record goes once that has succeeded. The
- * kind is found once, before the driver may give the address to another. */
+ * The driver frees the memory and returns its result; the record is removed once that has
+ * succeeded. The kind is found once, before the driver may give the address to another
+ * allocation. */
 
 static bool is_of_kind(enum gc_direct_kind kind, CUdeviceptr dptr)
 {

@@ -1,9 +1,9 @@
-/* What the wrappers of direct memory share, and what they offer to the rest of the shim.
+/* The interface of direct memory to the wrappers and to the rest of the shim.
  *
- * direct.c     reservation before the driver is asked, record after it, roll-back, shortage
- * handles.c    the table behind it all: handles, mappings, captures
- * measure.c    free memory of a device around a call, for what can only be charged by difference
- * mempool.c    accounts of stream-ordered pools; graph_api.c: of graph memory
+ *     direct.c     charge before the driver call, record after it, roll-back, reclaim
+ *     handles.c    the table behind it: handles, mappings, captures
+ *     measure.c    free memory of a device around a call, for memory that can only be charged by
+ * difference mempool.c    accounts of stream-ordered pools; graph_api.c: of graph memory
  *
  * All functions are thread-safe. No lock is held across a driver call. */
 #ifndef GC_DIRECT_H
@@ -12,7 +12,8 @@
 #include "shim/real/resolve.h"
 #include "shim/shim.h"
 
-/* Core's way to make room (struct gc_driver): what the driver keeps idle goes back to it. */
+/* Registers the reclaim step of core (struct gc_driver): the driver releases the memory that it
+ * caches. */
 void gc_direct_driver_init(struct gc_driver *driver);
 
 /* Forwards a free of memory that is not the pool's to the driver (cuMemFree_v2, or the first ABI's
@@ -42,16 +43,17 @@ struct gc_direct_request {
 void gc_direct_begin(struct gc_direct_request *request, enum gc_api symbol);
 /* Charges `bytes` more before the driver is asked: CUDA_SUCCESS, or CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes);
-/* The driver said OUT_OF_MEMORY: gives idle memory back; true if trying once more may help. */
+/* After OUT_OF_MEMORY of the driver: releases idle memory. True if a retry may help. */
 bool gc_direct_should_retry(const struct gc_direct_request *request, CUresult result,
                             uint64_t bytes);
 /* After success: records the allocation with what is charged. Before gc_direct_end. */
 void gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kind, uint64_t key,
                       uint64_t requested_bytes);
-/* Leaves the wrapper: gives back what is still charged, counts a refusal; returns `result`. */
+/* Leaves the wrapper: uncharges the bytes that were not recorded, counts a refusal; returns
+ * `result`. */
 CUresult gc_direct_end(struct gc_direct_request *request, CUresult result);
 
-/* The driver call with one retry after relief. */
+/* The driver call, retried once after a reclaim. */
 #define GC_DIRECT_CALL(request, bytes, symbol, ...)                                                \
     ({                                                                                             \
         CUresult result_ = GC_CALL((request)->device, symbol, __VA_ARGS__);                        \

@@ -1,9 +1,9 @@
 /* Graph memory: memory nodes and captured stream-ordered allocations take memory when the graph
  * first runs, and the driver keeps it for the next run until it is trimmed.
  *
- * A device's graph memory is charged by what the driver says is reserved for it, looked at after
- * every call that can change it, and only once the program is known to use such nodes. The charge
- * follows by difference: a look at the driver's figure charges or gives back what changed. */
+ * A device's graph memory is charged by the driver's figure of reserved bytes. The figure is read
+ * after every call that can change it, and only once the program is known to use such nodes. The
+ * account is charged or uncharged by the difference to the last reading. */
 #include "shim/account/graph_memory.h"
 #include "shim/account/direct.h"
 #include "shim/driver/capture_guard.h"

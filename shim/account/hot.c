@@ -1,5 +1,5 @@
-/* What a thread has of the library's: its cache, made at the first allocation or free that needs
- * one, its tenant, and captures in its own stream. Handed back when the thread ends
+/* The library's state of one thread: its cache, made at the first allocation or free that needs
+ * one, its tenant, and captures in its own stream. All are released when the thread ends
  * (real/thread_end.h). */
 #include "shim/account/hot.h"
 #include "shim/account/outside.h"

@@ -1,9 +1,9 @@
-/* The hot path of the shim: an allocation or a free that the thread's own cache serves, before
- * anything else is looked at. No lock, no system call, and of the driver only cuCtxGetCurrent,
- * which is asked each time: there are ways to change the current context that pass by every
- * wrapper.
+/* The hot path of the shim: an allocation or a free that the thread's own cache serves, before any
+ * other check. No lock, no system call, and one driver call, cuCtxGetCurrent. It is made each time,
+ * since the current context can change without any wrapper being called.
  *
- * False means nothing: the caller goes the ordinary way, which says what there is to say. */
+ * False means nothing: the caller takes the ordinary path, which returns the error if there is
+ * one. */
 #ifndef GC_HOT_H
 #define GC_HOT_H
 
@@ -36,7 +36,7 @@ static inline struct gc_context *gc_hot_target(CUcontext *handle)
     return GC_LIKELY(*handle == gc_thread.handle) ? gc_thread.target : NULL;
 }
 
-/* For a call that gc_shim_is_outside says is the program's own. */
+/* Only for the program's own call (gc_shim_is_outside). */
 static inline bool gc_hot_alloc(struct gc_context *context, size_t bytes, enum gc_api api,
                                 uint64_t *address)
 {

@@ -60,8 +60,8 @@ struct search {
     bool is_found;
 };
 
-/* Of this process, which may not be listed: before its first context, and in another namespace.
- * NVML is started. */
+/* NVML may not list this process: before its first context, and in another namespace. NVML is
+ * started. */
 static void find_process(void *argument)
 {
     struct search *search = argument;
@@ -190,7 +190,8 @@ static bool read_driver(struct gc_device *device, uint64_t *free_bytes)
 
 static void begin_shared(struct gc_measure *measure)
 {
-    /* What stands beside an estimate, and in the next one, has nobody else's memory in it. */
+    /* A measurement that is compared with an estimate, or kept for the next one, must hold no
+     * memory of other processes. */
     measure->is_shared = gc_shim.has_gate || gc_device_is_shared(measure->device);
     if (measure->is_shared && !read_process(measure->device, &measure->process_bytes))
         measure->process_bytes = 0; /* it has no context there, or else is not found at the end */

@@ -1,11 +1,13 @@
-/* What a call takes from a device when nothing says so but the free memory before and after it.
+/* Measures the memory that a call takes from a device by the free memory before and after it, for
+ * calls that report no size.
  *
- * Asked of the driver in a context of that device that is certain to live (the current one, or the
- * primary one while it is retained for the question), else of NVML: if it is loaded already, a
- * limit is in force or a model is named; NVML is started before and stopped after. By UUID, never
- * by ordinal. Where other processes use the device, NVML's figure for this process goes before.
- * What the account itself changed meanwhile is taken out; what other processes did can only be
- * where that figure is not to be had, and then is not. No lock is held. */
+ * The driver is queried in a context of that device that cannot be destroyed meanwhile (the current
+ * one, or the primary one while it is retained for the query). Otherwise NVML is: if it is loaded
+ * already, a limit is in force or a model is named; NVML is started before and stopped after.
+ * Devices are matched by UUID, never by ordinal. Where other processes use the device, NVML's
+ * figure for this process is preferred. Changes of the account itself in the meantime are
+ * subtracted. Changes by other processes can be excluded only with NVML's figure; without it they
+ * are not. No lock is held. */
 #ifndef GC_MEASURE_H
 #define GC_MEASURE_H
 
@@ -20,15 +22,15 @@ struct gc_measure {
     uint64_t reserved_bytes;
     bool is_shared;         /* NVML's figure for this process is asked: others may use the device */
     bool is_exact;          /* of the end: nobody else's memory is in it */
-    uint64_t process_bytes; /* what NVML says this process uses */
+    uint64_t process_bytes; /* NVML's figure for this process */
 };
 
 /* Before the call. `device` NULL measures nothing. An end must follow, however the call went. */
 void gc_measure_begin(struct gc_measure *measure, struct gc_device *device);
-/* The same where only the calling thread's current context may be asked: for what needs one anyway.
- */
+/* As gc_measure_begin, but queries only the calling thread's current context: for calls that need
+ * one anyway. */
 void gc_measure_begin_current(struct gc_measure *measure);
-/* After the call: bytes taken, negative if given back; 0 where it could not be measured. */
+/* After the call: bytes taken, negative if released; 0 if they could not be measured. */
 int64_t gc_measure_end(struct gc_measure *measure);
 
 #endif

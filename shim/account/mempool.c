@@ -73,7 +73,7 @@ static void leave(struct gc_mempool *pool)
     gc_gate_leave(&pool->gate);
 }
 
-/* False: the pool is gone or the driver does not say; *bytes is as it was. No lock. */
+/* False: the pool is destroyed or the driver returns no figure; *bytes is unchanged. No lock. */
 static bool read_figure(struct gc_mempool *pool, CUmemPool_attribute attribute, uint64_t *bytes)
 {
     struct gc_capture_guard guard;
@@ -182,10 +182,11 @@ struct gc_device *gc_mempool_device(const struct gc_mempool *pool)
 
 /* ---- looks ---- */
 
-/* Sets what is charged to `bytes` under the lock, and ends a claim. What was charged and is not in
- * the pool stays charged ahead, as far as the allocations under way may need it: one that claimed
- * growth may have got the idle memory another was promised, or the driver may have trimmed that;
- * then the other grows the pool. Returns by how much the account must change. */
+/* Sets the pool's charge to `bytes` under the lock, and ends a claim. Bytes that are charged and
+ * not in the pool stay charged ahead, as far as the allocations under way may need them: an
+ * allocation that claimed growth may have used the idle memory that another one was promised, or
+ * the driver may have trimmed that memory; then the other allocation grows the pool. Returns the
+ * change of the account. */
 static int64_t set_charged_locked(struct gc_mempool *pool, uint64_t bytes,
                                   const struct gc_mempool_reservation *claim)
 {
@@ -212,7 +213,7 @@ static int64_t follow(struct gc_mempool *pool, const struct gc_mempool_reservati
         CUmemoryPool handle = pool->handle;
         gc_handles_lock();
         uint64_t sequence = pool->sequence;
-        uint64_t bytes = pool->charged; /* unchanged where the driver does not say */
+        uint64_t bytes = pool->charged; /* unchanged if the driver returns no figure */
         gc_handles_unlock();
         (void)read_figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes);
         gc_handles_lock();
@@ -307,7 +308,7 @@ bool gc_mempool_trim(struct gc_device *device)
     return atomic_load_explicit(&charged_total, memory_order_relaxed) < before;
 }
 
-/* The last trace of a destroyed pool ends its charge; returns what to give back. */
+/* Ends the charge of a destroyed pool with its last record; returns the bytes to uncharge. */
 static int64_t free_if_done_locked(struct gc_mempool *pool)
 {
     if (pool->handle != NULL || pool->live_count != 0 || pool->is_free)
@@ -435,8 +436,8 @@ static bool is_idle_for(const struct gc_mempool *pool, CUstream stream)
     return where == FREED_NOWHERE || where == stream_key(stream);
 }
 
-/* The pool's idle memory that is of use in `stream`, by figures between which no allocation was
- * settled; 0 if that cannot be said, or if some of it was freed in another stream. Returns with the
+/* The pool's idle memory that is usable in `stream`, from figures between which no allocation was
+ * committed; 0 if it is unknown, or if some of it was freed in another stream. Returns with the
  * lock held. */
 static uint64_t read_idle_and_lock(struct gc_mempool *pool, CUstream stream)
 {
@@ -521,7 +522,7 @@ bool gc_mempool_reserve(struct gc_mempool *pool, uint64_t bytes,
     for (int i = 0; may_fit && i < ROOM_ATTEMPTS && gc_mempool_make_room(device); i++)
         if (try_reserve(pool, rounded, claim))
             return true;
-    /* What is idle but in one piece with what is in use could not go back. */
+    /* Idle memory that shares a segment with memory in use could not be released. */
     promise_idle(pool, rounded, true, claim);
     uint64_t growth = rounded - claim->promised_bytes;
     if (growth == 0 || gc_core_charge(gc_shim.core, device, NULL, growth) == GC_OK) {

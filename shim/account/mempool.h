@@ -19,7 +19,7 @@ bool gc_mempool_is_plain(CUmemoryPool pool, const struct gc_device *device);
 
 /* NULL if not charged. */
 struct gc_device *gc_mempool_device(const struct gc_mempool *pool);
-/* What an allocation under way has claimed. Zeroed at first, but for the stream. */
+/* The claim of an allocation under way. Zeroed at first, except for the stream. */
 struct gc_mempool_reservation {
     CUstream stream;         /* explicit */
     uint64_t reserved_bytes; /* charged for what the pool may grow by */
@@ -49,7 +49,7 @@ bool gc_mempool_trim(struct gc_device *device);
  * driver. For a request that core refused for want of room. True if anything went back: try
  * again. */
 bool gc_mempool_make_room(struct gc_device *device);
-/* False: there is no such memory, so nothing to make room with. */
+/* False: there is no such memory, so nothing to reclaim. */
 bool gc_mempool_may_make_room(void);
 
 /* Around the driver's destruction of a pool. Its charge ends with its last allocation. */

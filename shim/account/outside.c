@@ -1,13 +1,13 @@
-/* Who reaches device memory outside all streams. Some say so by a call: a context or an allocation
- * with SYNC_MEMOPS, a token, an exported range. Others register addresses with the kernel, by
- * libraries that make no call of CUDA: these are known by name, when the program starts and
- * whenever a thread has loaded objects.
+/* Finds the libraries that reach device memory outside all streams. Some are known by a call: a
+ * context or an allocation with SYNC_MEMOPS, a token, an exported range. Others register addresses
+ * with the kernel, by libraries that make no CUDA call: these are known by name, checked when the
+ * program starts and whenever a thread has loaded objects.
  *
- * dlopen (dlsym.S) comes here before it goes on, and nobody is called when it returns: until the
- * thread is seen again, or ends, nothing is reused in the order of the one stream.
+ * dlopen (dlsym.S) calls this file before it goes on, and there is no call-back when it returns:
+ * until the thread's next call, or its end, nothing is reused in the order of the one stream.
  *
- * dlopen waits then for memory that was reused so already: for work before its free, for which the
- * free itself would have waited, and never for the host. */
+ * dlopen then waits for memory that was already reused so: for the work before its free, as the
+ * free itself would have, and never for the host. */
 #define _GNU_SOURCE
 #include "shim/account/outside.h"
 #include "shim/real/resolve.h"

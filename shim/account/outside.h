@@ -1,5 +1,5 @@
-/* What reaches device memory outside all streams: network cards, storage, other processes. Their
- * order is not that of the one stream (core/device/submit.h). */
+/* Devices and processes that reach device memory outside all streams: network cards, storage, other
+ * processes. Their order is not the order of the one stream (core/device/submit.h). */
 #ifndef GC_OUTSIDE_H
 #define GC_OUTSIDE_H
 

@@ -200,7 +200,8 @@ static void move_mappings(uint64_t address, uint64_t bytes, bool is_removing)
     gc_handles_unlock();
 }
 
-/* What was held only by this mapping; NULL if others hold it, or there is no such mapping. */
+/* Returns the record that only this mapping held; NULL if others hold it, or there is no such
+ * mapping. */
 static struct physical *end_mapping_locked(enum gc_handle_kind kind, uint64_t key)
 {
     struct gc_handle removed;

@@ -1,5 +1,5 @@
-/* Primary contexts, and the green ones, which are parts of them: whose turn it is to change one,
- * who holds it, and which handles stand for it. */
+/* Primary contexts, and the green contexts, which are parts of them: the turn to change one, its
+ * holders, and the handles that stand for it. */
 #include "shim/account/primary.h"
 #include "shim/handles.h"
 #include "shim/real/resolve.h"
@@ -83,7 +83,7 @@ static void learn_primary(CUdevice ordinal)
 
 /* ---- green contexts ---- */
 
-static atomic_bool has_green; /* for good */
+static atomic_bool has_green; /* never cleared */
 
 void gc_primary_add_green(CUcontext context, CUdevice ordinal)
 {

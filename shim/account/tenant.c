@@ -125,7 +125,7 @@ enum gc_status gc_tenants_quota(struct gc_device *device, struct gc_quota **quot
     return tenant == NULL ? GC_OK : gc_tenant_quota(tenant, device, quota);
 }
 
-/* Addresses that are not used: as far as a figure can tell. */
+/* Addresses that are unused, as far as one figure can show. */
 static uint64_t free_addresses(struct gc_tenant *tenant, struct gc_device *device)
 {
     const uint64_t capacity = gc_tenant_capacity_bytes(tenant, device);
@@ -208,8 +208,8 @@ enum gc_status gc_tenants_find(uint64_t handle, struct gc_tenant **tenant)
 
     if (!is_handle_of(place, handle))
         return GC_INVALID_HANDLE;
-    /* Another one's, if the handle went meanwhile: records stay, and this one is told as removed.
-     */
+    /* The record may be another tenant's, if the handle was removed meanwhile: records stay, and
+     * this tenant is reported as removed. */
     *tenant = atomic_load_explicit(&place->tenant, memory_order_relaxed);
     return is_handle_of(place, handle) ? GC_OK : GC_INVALID_HANDLE;
 }
@@ -242,7 +242,7 @@ static enum gc_status hold(uint64_t handle, struct gc_tenant **tenant)
             return is_handle_of(place, handle) ? GC_BUSY : GC_INVALID_HANDLE;
     } while (!atomic_compare_exchange_weak_explicit(&place->users, &users, users + 1,
                                                     memory_order_seq_cst, memory_order_relaxed));
-    /* The place may serve another one by now. */
+    /* The record may already serve another tenant. */
     if (gc_tenants_find(handle, tenant) == GC_OK)
         return GC_OK;
     atomic_fetch_sub_explicit(&place->users, 1, memory_order_seq_cst);

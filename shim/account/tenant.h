@@ -15,18 +15,16 @@
 bool gc_tenants_start(void) GC_CHECKED;
 /* Whom the call of this thread that is under way is for; NULL: nobody. */
 struct gc_tenant *gc_tenants_of_call(void);
-/* Whose work a call from `caller` submits; NULL: nobody's. A runtime that several objects share
- * says nothing of who called it: then it is whose memory the thread allocated last, by the rules.
- */
+/* The tenant whose work a call from `caller` submits; NULL: none. A runtime that several objects
+ * share hides its caller: then it is the tenant, by the rules, of the thread's last allocation. */
 struct gc_tenant *gc_tenants_of_work(const void *caller);
 /* The account that is charged for the call, before the device; NULL: none. GC_NO_HOST_MEMORY. */
 enum gc_status gc_tenants_quota(struct gc_device *device, struct gc_quota **quota) GC_CHECKED;
-/* What a malloc of the call's tenant could get, and the most there is for it: see gc_core_mem_info.
- */
+/* The most that a malloc of the call's tenant could get, and its total: see gc_core_mem_info. */
 void gc_tenants_mem_info(struct gc_device *device, uint64_t *free_bytes, uint64_t *total_bytes);
-/* Where a request in `context` (a record of a handle, not of a tenant) is served: by the record of
- * the calling thread's tenant, or of the one whose object called, else by `context` itself. NULL:
- * the tenant's record is not to be had; the request must fail. */
+/* The record that serves a request in `context` (a record of a handle, not of a tenant): that of
+ * the calling thread's tenant, or of the tenant whose object called, else `context` itself. NULL:
+ * the tenant's record could not be made; the request must fail. */
 struct gc_context *gc_shim_target(struct gc_context *context);
 /* The context of the thread, or its tenant, has changed: where its allocations go is to be asked.
  */
@@ -46,9 +44,9 @@ uint64_t gc_tenants_find_name(const char *name);
  * none. */
 enum gc_status gc_tenants_set_current(uint64_t handle) GC_CHECKED;
 
-/* Takes the handle away from all others, before the tenant is removed: GC_BUSY where a thread has
- * it current, GC_NOT_SUPPORTED where a rule made it. close_end gives it back, or ends it for good.
- */
+/* Revokes the handle from all other threads, before the tenant is removed: GC_BUSY while a thread
+ * has the tenant current, GC_NOT_SUPPORTED where a rule made it. close_end restores the handle, or
+ * ends it permanently. */
 enum gc_status gc_tenants_close_begin(uint64_t handle, struct gc_tenant **tenant) GC_CHECKED;
 void gc_tenants_close_end(uint64_t handle, bool is_removed);
 

@@ -1,8 +1,9 @@
-/* Which backend a device gets: mapped memory where the driver and the device have it, unless
- * something is known to go wrong with it, or the program is going to hand its memory to others by
- * handles that mapped memory does not have. GPUCACHE_BACKEND=vmm takes it wherever it exists.
+/* Selects the backend of a device: mapped memory where the driver and the device support it, unless
+ * it is known to fail there, or the program is going to export its memory by handles that mapped
+ * memory does not have. GPUCACHE_BACKEND=vmm selects it wherever it exists.
  *
- * Where handles are to be had every block is a whole allocation of the driver's: see ipc_api.c. */
+ * Where a program may export handles every block is a whole allocation of the driver's: see
+ * ipc_api.c. */
 #define _GNU_SOURCE
 #include "shim/driver/backend.h"
 #include "core/io/writer.h"
@@ -44,7 +45,8 @@ static bool is_wsl(void)
     return strstr(release, "microsoft") != NULL || strstr(release, "Microsoft") != NULL;
 }
 
-/* The driver says so since CUDA 12.4; before, a control daemon that this process would find. */
+/* The driver reports MPS since CUDA 12.4; before, a control daemon that this process would find
+ * shows it. */
 static bool is_under_mps(CUdevice ordinal)
 {
     const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");

@@ -1,5 +1,5 @@
-/* Where a device's pool memory can come from: asked of the driver and the system once per device.
- */
+/* The possible sources of a device's pool memory: queried from the driver and the system once per
+ * device. */
 #ifndef GC_BACKEND_H
 #define GC_BACKEND_H
 

@@ -12,7 +12,7 @@
 
 static atomic_uint capture_count; /* streams capturing in the process */
 
-/* What a capture's entry says besides its context: GC_HANDLE_CAPTURE's `extra`. */
+/* The fields of a capture's entry besides its context: GC_HANDLE_CAPTURE's `extra`. */
 #define MODE_BITS 2 /* CUstreamCaptureMode */
 #define MODE_MASK ((1U << MODE_BITS) - 1)
 #define OWN_STREAM (UINT64_C(1) << MODE_BITS) /* it is in the thread's own default stream */
@@ -82,7 +82,7 @@ CUresult gc_capture_check(void)
 
     if (!gc_capture_is_any())
         return CUDA_SUCCESS;
-    gc_capture_relax(&guard); /* tells the thread's mode */
+    gc_capture_relax(&guard); /* reads the thread's mode */
     gc_capture_restore(&guard);
     if (!guard.is_exchanged || guard.before == CU_STREAM_CAPTURE_MODE_RELAXED)
         return CUDA_SUCCESS;
@@ -145,7 +145,7 @@ void gc_capture_put_back(CUstream stream, const struct gc_handle *removed)
     count_begin(stream, (struct gc_context *)(uintptr_t)removed->value, removed->extra);
 }
 
-/* Those that `matches` says are over. */
+/* Ends the captures for which `matches` returns true. */
 static void end_all(bool (*matches)(const struct gc_handle *, const void *), const void *argument)
 {
     struct gc_handle removed;

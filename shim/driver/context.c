@@ -12,7 +12,7 @@ CUresult gc_driver_enter_context(uint64_t context, bool *pushed)
 
     *pushed = false;
     if (gc_core_is_of_device(context))
-        return CUDA_SUCCESS; /* mapping needs no context, and nothing else is asked of a device */
+        return CUDA_SUCCESS; /* mapping needs no context, and the device has no other call */
     result = GC_USE(cuCtxGetCurrent, &current);
     if (result != CUDA_SUCCESS || current == wanted)
         return result;

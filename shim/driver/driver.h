@@ -9,9 +9,9 @@
 void gc_driver_cuda_init(struct gc_driver *driver);  /* driver_cuda.c */
 void gc_driver_fence_init(struct gc_driver *driver); /* driver_fence.c */
 void gc_driver_map_init(struct gc_driver *driver);   /* driver_map.c */
-/* The legacy stream of a context, or the calling thread's own in it, as core tells streams apart:
- * by the number of the context, and that of the thread, which no other has or had. 0: the context
- * has no number. */
+/* The key by which core distinguishes the legacy stream of a context, or the calling thread's own
+ * stream in it: made from the number of the context, and that of the thread, neither of which is
+ * reused. 0: the context has no number. */
 uint64_t gc_driver_name_stream(CUstream stream, uint16_t number);
 /* Puts an operation that does nothing into a stream of the context. */
 CUresult gc_driver_place(uint64_t context, CUstream stream);
@@ -22,13 +22,13 @@ CUresult gc_driver_wait(uint64_t context, uint64_t limit_ns);
 CUresult gc_driver_wait_stream(uint64_t context, CUstream stream, uint64_t limit_ns);
 /* The context is gone, and with it its events. */
 void gc_driver_fence_drop(uint64_t context);
-/* Makes `context` current for a call of ours; *pushed says whether leave_context has something to
- * undo. */
+/* Makes `context` current for a call of the library; *pushed is true if leave_context must undo
+ * it. */
 CUresult gc_driver_enter_context(uint64_t context, bool *pushed);
 void gc_driver_leave_context(bool pushed);
 
-/* The same, relaxed for captures: those in other contexts are none of our calls' business. Nothing
- * is to be left where entering fails. */
+/* As gc_driver_enter_context, relaxed for captures: captures in other contexts do not concern the
+ * library's calls. Where entering fails, do not leave. */
 struct gc_driver_visit {
     struct gc_capture_guard guard;
     bool is_pushed;

@@ -24,8 +24,8 @@ static CUresult free_waiting(uint64_t context, CUdeviceptr address)
     return GC_CALL(gc_driver_device(context), cuMemFree_v2, address);
 }
 
-/* cuMemFree waits for whatever the device is doing, and that may be waiting for the program. What
- * is idle is freed in a stream that has nothing to wait for. */
+/* cuMemFree waits for all work of the device, which may itself wait for the program. An idle block
+ * is freed in a stream that has no work to wait for. */
 static CUresult free_idle(uint64_t context, CUdeviceptr address)
 {
     struct gc_device *device = gc_driver_device(context);
@@ -49,7 +49,8 @@ static int mem_free_idle(void *self, uint64_t context, uint64_t address)
     return GC_CALL_IF_ENTERED(context, free_idle(context, (CUdeviceptr)address));
 }
 
-/* Of the thread's own current context, as the program's call: the stream says where it belongs. */
+/* In the thread's own current context, like a call of the program: the stream implies its
+ * context. */
 static int mem_free_ordered(void *self, uint64_t context, uint64_t address, uint64_t stream)
 {
     (void)self;

@@ -1,9 +1,9 @@
 /* Fences over the real driver: an event that covers all work of a context (cuCtxRecordEvent, from
  * CUDA 12.5). Before that, an event that follows one on each of the context's streams
- * (stream_list.h); where they are not all known core is told so, and synchronises.
+ * (stream_list.h); where some streams are unknown core is notified, and synchronises.
  *
- * Idle events are kept per context and go with it. Core asks for nothing here while the context
- * captures; giving an event back makes a driver call only where enough are kept already. */
+ * Idle events are kept per context and destroyed with it. Core requests no fence while the context
+ * captures; releasing an event makes a driver call only where enough are kept already. */
 #include "core/base/clock.h"
 #include "core/device/submit.h"
 #include "shim/driver/capture_guard.h"
@@ -82,13 +82,14 @@ static CUresult alloc_event(uint64_t context, CUevent *event)
 
 static void free_event(uint64_t context, CUevent event)
 {
-    /* A dropped context took its events along, and its handle may be another's by now. */
+    /* A destroyed context took its events along, and its handle may already belong to another
+     * context. */
     if (gc_driver_device(context) == NULL || cache_idle(context, event))
         return;
     (void)GC_CALL(gc_driver_device(context), cuEventDestroy_v2, event);
 }
 
-/* What an event is put behind: all work of the context, which is current, or of one stream. */
+/* Records an event behind all work of the context, which is current, or of one stream. */
 typedef CUresult record_function(uint64_t context, CUstream stream, CUevent event);
 
 static CUresult record_all_work(uint64_t context, CUstream unused, CUevent event)
@@ -229,7 +230,7 @@ static int stream_wait(void *self, uint64_t stream, uint64_t fence)
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 
     (void)self;
-    /* The program's own call says what is wrong with the stream. */
+    /* The program's own call returns the stream's error. */
     if (gc_capture_is_any() &&
         (GC_USE(cuStreamIsCapturing, stream_of(stream), &status) != CUDA_SUCCESS ||
          status != CU_STREAM_CAPTURE_STATUS_NONE))
@@ -238,7 +239,7 @@ static int stream_wait(void *self, uint64_t stream, uint64_t fence)
                        0); /* NOLINT: as above */
 }
 
-/* Waits for the fence, which was made with `result`, and gives it back. */
+/* Waits for the fence, which was made with `result`, and releases it. */
 static CUresult wait_made(CUresult result, uint64_t context, uint64_t fence, uint64_t limit_ns)
 {
     if (result != CUDA_SUCCESS)

@@ -1,7 +1,7 @@
-/* Mapped memory over the real driver, and what the debug aids need. The calls go to the driver
+/* Mapped memory over the real driver, and the calls that the debug aids need. They go to the driver
  * itself: core charges the pages, so the accounts of the program's own handles (physical.c) never
- * see them. Captures under way survive, as in driver_cuda.c; core asks for nothing here then but to
- * give back what is left of a context that is gone. */
+ * see them. Captures under way survive, as in driver_cuda.c; during a capture core only releases
+ * the leftovers of a destroyed context. */
 #include "shim/driver/backend.h"
 #include "shim/driver/driver.h"
 #include "shim/real/resolve.h"
@@ -29,7 +29,7 @@ static int address_reserve(void *self, uint64_t context, uint64_t bytes, uint64_
     return code;
 }
 
-/* What is left of a context that is gone needs none to be undone. */
+/* The leftovers of a destroyed context are unmapped without a context. */
 static int address_free(void *self, uint64_t context, uint64_t address, uint64_t bytes)
 {
     (void)self;

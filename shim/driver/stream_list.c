@@ -66,7 +66,7 @@ void gc_stream_list_add(CUstream stream, const struct gc_context *context)
 
 /* ---- streams of ours in a context ---- */
 
-/* Of two threads that make one at once the first one's stays; all must use the same. */
+/* If two threads make one at the same time the first one stays; all threads must use the same. */
 static CUstream keep_own(enum gc_handle_kind kind, uint64_t context, CUstream stream)
 {
     bool is_prepared = gc_handles_prepare();
@@ -156,7 +156,8 @@ CUresult gc_stream_list_record(uint64_t context, CUevent event)
 
 /* ---- the end of a stream, and of a context ---- */
 
-/* What a stream that goes has queued is done before what is recorded from now on. */
+/* Work queued on the stream that is being destroyed completes before anything that is recorded from
+ * now on. */
 static CUresult join_last(uint64_t context, CUstream stream)
 {
     CUstream joining = joining_stream(context);

@@ -19,8 +19,8 @@ void gc_stream_list_set_incomplete(void);
 /* Work goes to the thread's own default stream for the first time; the thread ends. */
 void gc_stream_list_add_own(void);
 void gc_stream_list_end_thread(void);
-/* The driver has made a stream in the current context, whose record is `context`: that of the
- * primary one where the current one is a part of it, NULL: there is none to be had. */
+/* The driver has made a stream in the current context, whose record is `context`; for a green
+ * context that of its primary one. NULL: there is no record. */
 void gc_stream_list_add(CUstream stream, const struct gc_context *context);
 /* The stream is one of `context`, and goes when that does, if that is a green one. */
 void gc_stream_list_note_green(CUstream stream, CUcontext context);
@@ -33,8 +33,8 @@ void gc_stream_list_remove(CUstream stream);
 /* Records `event` behind all work of the current context, whose handle this is.
  * CUDA_ERROR_NOT_SUPPORTED: not all of its streams are known. */
 CUresult gc_stream_list_record(uint64_t context, CUevent event);
-/* A stream of ours in the current context, whose handle this is, in which there is never work to
- * wait for; NULL: none is to be had. */
+/* A stream of the library in the current context, whose handle this is, in which no work is ever
+ * queued; NULL: it could not be made. */
 CUstream gc_stream_idle(uint64_t context);
 /* The context is gone. */
 void gc_stream_list_drop(uint64_t context);

@@ -1,6 +1,6 @@
-/* Which wrapper stands for which row, and cuGetProcAddress, both ABIs: the real one answers first;
- * what it handed out is replaced only where it is an entry point of api.def in exactly the ABI
- * asked for. Look-ups made by libcuda itself are left alone.
+/* The wrapper of each row, and cuGetProcAddress, both ABIs: the real function is called first; its
+ * pointer is replaced only where it is an entry point of api.def in exactly the requested ABI.
+ * Look-ups by libcuda itself are left alone.
  *
  * A look-up does not start the library: programs look names up when they load and fork before they
  * use any. */
@@ -39,7 +39,7 @@ static const struct gc_row *find_abi(const char *name, int version, enum gc_vari
     return best;
 }
 
-/* Of either variant: a driver without a per-thread flavour of a name hands out the plain one. */
+/* Accepts either variant: a driver without a per-thread flavour of a name returns the plain one. */
 static const struct gc_row *find_same(const char *name, const void *real)
 {
     for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++)
@@ -49,8 +49,8 @@ static const struct gc_row *find_same(const char *name, const void *real)
     return NULL;
 }
 
-/* What to hand a program that cuGetProcAddress gave `real` for (name, version, flags): our wrapper
- * for exactly that ABI, or `real` itself. */
+/* The pointer that the program gets when cuGetProcAddress returned `real` for (name, version,
+ * flags): the wrapper for exactly that ABI, or `real` itself. */
 static void *replace(const char *name, int version, cuuint64_t flags, void *real)
 {
     const struct gc_row *row = NULL, *same;
@@ -70,7 +70,7 @@ static void *replace(const char *name, int version, cuuint64_t flags, void *real
         return real;
     if (gc_row_real(row) == real)
         return gc_row_wrapper(row);
-    /* The driver may be newer than this table: its pointer tells. */
+    /* The driver may be newer than this table: its pointer decides. */
     same = find_same(name, real);
     if (same != NULL)
         return gc_row_wrapper(same);

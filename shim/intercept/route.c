@@ -1,13 +1,13 @@
-/* What dlsym and dlvsym do with a name: see dlsym.S.
+/* Routes the names that dlsym and dlvsym get: see dlsym.S.
  *
- * Names that are not in api.def, exactly, go to the real function untouched. For a name of ours the
- * real look-up is done first, and the wrapper is handed out only where it found the driver's (or
- * the runtime's) own function: whoever asks another library for its own function of that name gets
- * that function.
+ * Names that are not in api.def, exactly, go to the real function untouched. For a name of the
+ * table the real look-up comes first, and the wrapper is returned only where that found the
+ * driver's (or the runtime's) own function: a caller that looks up another library's own function
+ * of that name gets that function.
  *
- * Look-ups in the scopes (RTLD_DEFAULT, RTLD_NEXT, the main program's handle) would find our own
- * export even where there is no CUDA at all, so what lies behind us is what counts. Look-ups made
- * by libcuda itself are never touched. */
+ * Look-ups in the scopes (RTLD_DEFAULT, RTLD_NEXT, the main program's handle) would find the
+ * library's own export even where there is no CUDA at all, so the object behind the library
+ * decides. Look-ups by libcuda itself are never touched. */
 #define _GNU_SOURCE
 #include "shim/intercept/route.h"
 #include "core/io/elf.h"
@@ -45,13 +45,13 @@ static void *find_next(const struct gc_libc *libc, const struct gc_row *row, con
     if (found == NULL)
         found = find_in_callers_scope(libc, row, caller);
     if (found == NULL)
-        found = libc->dlsym(RTLD_NEXT, row->symbol); /* once more, for dlerror to say it */
+        found = libc->dlsym(RTLD_NEXT, row->symbol); /* once more, so that dlerror reports it */
     return found;
 }
 
-/* What an object behind us that defines the name itself finds next. For the driver's own names that
- * is our wrapper, which goes straight to the driver; of the runtime's calls ours has been passed
- * already, so the real dlsym answers, from where that object stands. */
+/* The next definition for an object behind the library that defines the name itself. For the
+ * driver's names that is the wrapper, which goes straight to the driver; a runtime call has passed
+ * the wrapper already, so the real dlsym searches, from where that object stands. */
 static struct gc_route next_after_another(const struct gc_libc *libc, const struct gc_row *row)
 {
     struct gc_route route = {(void *)libc->dlsym, NULL};

@@ -13,7 +13,7 @@ struct gc_route {
 struct gc_route gc_route_dlsym(void *handle, const char *name, const void *caller);
 struct gc_route gc_route_dlvsym(void *handle, const char *name, const char *version,
                                 const void *caller);
-/* What dlopen goes on with. */
+/* The path that dlopen goes on with. */
 void *gc_route_dlopen(const char *path, const void *caller);
 
 #endif

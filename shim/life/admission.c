@@ -1,6 +1,6 @@
-/* The gate: a program that asks for CUDA with a model named gets it where the model's estimate
- * fits. The estimate was made at the start (init.c); what it must fit in is known once the driver
- * is up: the budget, else the limit, else the device; and a group's limit whatever else is said. */
+/* Admission: a program that starts CUDA with a model named may go on if the model's estimate fits.
+ * The estimate was made at the start (init.c); its bound is known once the driver is up: the
+ * budget, else the limit, else the device; and a group's limit in any case. */
 #include "core/base/bits.h"
 #include "shim/account/device.h"
 #include "shim/deep.h"

@@ -35,7 +35,7 @@ static uint32_t list_settings(struct gc_report_setting settings[GC_OPTION_COUNT]
     return count;
 }
 
-/* What the options were warned of, and of the plan. Returns how many. */
+/* Lists the warnings about the options and the plan. Returns their number. */
 static uint32_t list_warnings(const struct gc_exit_report *report,
                               const char *warnings[GC_OPTIONS_WARNING_MAX + 1])
 {

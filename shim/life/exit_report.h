@@ -1,4 +1,4 @@
-/* What a report says of this process beside core's figures. */
+/* The report's figures about this process beside those of core. */
 #ifndef GC_EXIT_REPORT_H
 #define GC_EXIT_REPORT_H
 
@@ -14,8 +14,8 @@ struct gc_exit_report {
     bool is_plan_refused; /* GPUCACHE_PLAN could not be read */
 };
 
-/* Writes the report where GPUCACHE_REPORT says; a failure is logged. `report`: a const struct
- * gc_exit_report. For gc_deep_run, once core is there; not thread-safe. */
+/* Writes the report to the place that GPUCACHE_REPORT names; a failure is logged. `report`: a const
+ * struct gc_exit_report. For gc_deep_run, once core exists; not thread-safe. */
 void gc_exit_report_write(void *report);
 
 #endif

@@ -77,8 +77,8 @@ static void join_ledger(void)
     pthread_atfork(NULL, NULL, leave_in_child);
 }
 
-/* Without memory to judge with, a gate that closes is closed: also where there is none for the
- * options, and only the environment can be asked. */
+/* Without memory for the check, an admission that refuses by default refuses: also where there is
+ * no memory for the options, and only the environment can be read. */
 static bool is_gate_closed(void)
 {
     const struct gc_options *options = gc_shim.options;
@@ -93,7 +93,8 @@ static bool is_gate_closed(void)
            (strcmp(gate, "deny") == 0 || strcmp(gate, "exit") == 0);
 }
 
-/* What core needs beside options and driver, and what the report will say of the start. */
+/* Collects core's configuration beside options and driver, and the report's facts about the
+ * start. */
 static void gather(struct gc_core_config *config)
 {
     const struct gc_driver *driver = config->driver;

@@ -1,6 +1,6 @@
-/* What the files behind core/gpucache.h share. Their functions are no wrappers: the program calls
- * them by name, perhaps before CUDA, perhaps without a preload, so each begins by asking what state
- * the library is in. */
+/* Shared by the files behind core/gpucache.h. Their functions are no wrappers: the program calls
+ * them by name, perhaps before CUDA, perhaps without a preload, so each begins with a check of the
+ * library's state. */
 #ifndef GC_PUBLIC_H
 #define GC_PUBLIC_H
 
@@ -20,13 +20,13 @@ GPUCACHE_FUNCTIONS(GC_PUBLIC_PROTOTYPE)
 /* Whether calls can be served, without starting anything: GPUCACHE_OK, NOT_READY, DISABLED, FORKED.
  */
 gpucache_status gc_public_state(void);
-/* The same, but the library is started first. */
+/* As gc_public_state, but starts the library first. */
 gpucache_status gc_public_start(void);
 /* Core's device for an ordinal this process has used. Starts nothing. */
 gpucache_status gc_public_find_device(int ordinal, struct gc_device **device);
 /* Core's status as a public one; a driver code is kept for gpucache_driver_error. */
 gpucache_status gc_public_status(enum gc_status status, int driver_code);
-/* The same for a request of `bytes`: tells the limit from the device. */
+/* As above for a request of `bytes`: distinguishes the limit from the device. */
 gpucache_status gc_public_alloc_status(enum gc_status status, int driver_code,
                                        struct gc_device *device, uint64_t bytes);
 
@@ -48,7 +48,7 @@ struct gc_public_call {
  * success gc_public_leave follows. `stream`: whose capture the call must respect, or NULL. */
 gpucache_status gc_public_enter(int ordinal, CUstream stream, enum gc_api api,
                                 struct gc_public_call *call);
-/* The same for memory that exists, whose context core finds; `context` may be NULL. */
+/* As above for memory that exists, whose context core finds; `context` may be NULL. */
 void gc_public_enter_context(struct gc_context *context, CUstream stream, enum gc_api api,
                              struct gc_public_call *call);
 void gc_public_leave(struct gc_public_call *call);

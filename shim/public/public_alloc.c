@@ -9,14 +9,14 @@
 #include "shim/public/public.h"
 #include "shim/real/resolve.h"
 
-#define ROOM_ATTEMPTS 4 /* how often other kinds of memory make room for one request */
+#define ROOM_ATTEMPTS 4 /* reclaims from other kinds of memory per request */
 
 #define IS_STREAM_ID (UINT64_C(1) << 63) /* no handle has this bit */
 
-/* What core takes for a stream; 0: nothing is known of its order. The per-thread default stream is
- * another one in every thread, so it orders nothing by its name. Where streams may be destroyed
- * unseen, their numbers tell them apart: the driver gives handles again, numbers never. What a
- * stream captures runs elsewhere, and not behind what the stream has queued. */
+/* Core's key for a stream; 0: its order is unknown. The per-thread default stream is a different
+ * one in every thread, so its name implies no order. Where streams may be destroyed unseen, their
+ * numbers distinguish them: the driver reuses handles, never numbers. Work that a stream captures
+ * runs elsewhere, and not behind the work that the stream has queued. */
 static uint64_t order_of(gpucache_stream stream, const struct gc_public_call *call)
 {
     unsigned long long id;
@@ -213,9 +213,8 @@ gpucache_status gpucache_record_stream(void *pointer, gpucache_stream stream)
 
 /* ---- signatures of others ---- */
 
-/* PyTorch and CuPy take NULL for memory and go on: the line is all that tells why the program
- * fails.
- */
+/* PyTorch and CuPy accept NULL and go on: the log line is the only record of why the program
+ * fails. */
 static enum gc_log_level level_of(enum gc_api api, gpucache_status status)
 {
     const bool is_short = status == GPUCACHE_OUT_OF_MEMORY || status == GPUCACHE_LIMIT_REACHED;

@@ -1,8 +1,9 @@
-/* NVML's functions, and what they tell of the order of devices.
+/* NVML's functions, and the order of devices that follows from them.
  *
- * NVML numbers devices by their place on the bus, CUDA by its own rule and by what the program may
- * see. In a process that has started CUDA the UUID connects the two; in one that has not, only what
- * the environment says for certain counts: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER. */
+ * NVML numbers devices by their place on the bus, CUDA by its own rule and by the devices visible
+ * to the program. In a process that has started CUDA the UUID connects the two; in one that has
+ * not, only the facts that the environment proves count: CUDA_VISIBLE_DEVICES and
+ * CUDA_DEVICE_ORDER. */
 #define _GNU_SOURCE
 #include "shim/real/nvml.h"
 #include "shim/real/rows.h"

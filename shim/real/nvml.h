@@ -9,8 +9,8 @@
  * no NVML. */
 bool gc_nvml_find(bool load);
 
-/* What CUDA's number of this device would be, as far as the environment tells in a process that has
- * not started CUDA; -1 if that is not certain. */
+/* CUDA's number of this device, as far as the environment proves it in a process that has not
+ * started CUDA; -1 if it is uncertain. */
 int gc_nvml_ordinal(struct nvmlDevice_st *device, const char *uuid);
 
 /* The real entry points, or NULL: GC_REAL(nvmlDeviceGetUUID). */

@@ -75,7 +75,7 @@ bool gc_resolve_driver(bool load)
             gc_row_record(row, real);
     }
     find_thread_calls(libc, handle);
-    /* What later calls would take the lock for. */
+    /* Resolves now the names for which later calls would take the lock. */
     gc_runtime_look_behind();
     gc_nvml_find(false);
     libc->dlerror(); /* the program shall not read of symbols that we missed */

@@ -24,7 +24,7 @@ bool gc_resolve_driver(bool load);
 /* The slow half of GC_HAVE: asks the driver's own cuGetProcAddress for a row whose symbol it does
  * not export. */
 bool gc_resolve_row(enum gc_row_id row);
-/* What cuDriverGetVersion says, asked once; 0 without a driver. */
+/* The version that cuDriverGetVersion returns, queried once; 0 without a driver. */
 int gc_resolve_driver_version(void);
 /* True if the program's CUDA calls come to this library first: it stands before libc (so before
  * every look-up) and before the driver, preloaded or linked. Else it is only called by name. */
@@ -42,10 +42,10 @@ bool gc_resolve_is_driver_code(const void *address);
     (!GC_HAVE(symbol) ? CUDA_ERROR_NOT_SUPPORTED                                                   \
                       : (gc_shim_count((device), GC_API_##symbol),                                 \
                          gc_shim_check_result(GC_REAL(symbol)(__VA_ARGS__))))
-/* The same for USE rows: not counted. */
+/* As GC_CALL for USE rows: not counted. */
 #define GC_USE(symbol, ...)                                                                        \
     (!GC_HAVE(symbol) ? CUDA_ERROR_NOT_SUPPORTED : GC_REAL(symbol)(__VA_ARGS__))
-/* A call the library has nothing to say about: the driver's answer, counted for no device. */
+/* A call that the library leaves to the driver: the driver's result, counted for no device. */
 #define GC_FORWARD(symbol, ...) GC_CALL(NULL, symbol, ##__VA_ARGS__)
 
 #endif

@@ -9,10 +9,10 @@
 /* Whether `code` belongs to a shared CUDA runtime. */
 bool gc_runtime_is_code(const void *code);
 
-/* What the row's name meant behind us in the program's scope when the library started, or first
- * asked; NULL: nothing. */
+/* The definition of the row's name behind the library in the program's scope when the library
+ * started, or at the first query; NULL: none. */
 void *gc_runtime_behind_us(const struct gc_row *row);
-/* What it means now: takes the dynamic linker's lock. */
+/* Its definition now: takes the dynamic linker's lock. */
 void *gc_runtime_behind_us_now(const struct gc_row *row);
 /* Looks once, and keeps what it finds and the first of the runtimes. Takes that lock; never waits
  * for another thread. */

@@ -1,8 +1,8 @@
-/* Entry points of the driver that neither api.def nor neutral.def knows. What a program does with
- * one of those goes past every wrapper, so core is told that work may be submitted unseen
- * (gc_core_set_conservative), once, with a line that names it.
+/* Entry points of the driver that neither api.def nor neutral.def knows. Calls of those pass no
+ * wrapper, so core must assume that work is submitted unseen (gc_core_set_conservative); set once,
+ * with a log line that names the entry point.
  *
- * Names are looked up before the library starts, so what was seen is kept until core is there. */
+ * Names are looked up before the library starts, so the first one is kept until core exists. */
 #define _GNU_SOURCE
 #include "shim/real/unknown.h"
 #include "shim/real/resolve.h"

@@ -7,9 +7,9 @@
 /* The program was handed the driver's own function for (name, version). If no table knows the name,
  * every free needs a fence from now on. Any thread, before the start too. */
 void gc_unknown_log(const char *name, int version);
-/* The same where the name is known, but not that ABI of it; version 0: by its symbol. */
+/* As gc_unknown_log where the name is known, but not that ABI of it; version 0: by its symbol. */
 void gc_unknown_check(const char *name, int version);
-/* dlsym hands out `name`, which is no row's. The same, if it is the driver's. */
+/* For a `name` without a row that dlsym returns: as gc_unknown_log, if it is the driver's. */
 void gc_unknown_log_symbol(const char *name);
 /* The code at `caller` asked for one of the driver's own tables. */
 void gc_unknown_log_export_table(const void *caller);

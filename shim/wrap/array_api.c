@@ -1,5 +1,5 @@
-/* Arrays: charged the size their descriptor gives, then what the driver says they need where it
- * does. Sparse arrays and those whose mapping is deferred take no memory of their own. */
+/* Arrays: charged by their descriptor, then by the driver's figure where it returns one. Sparse
+ * arrays and those whose mapping is deferred take no memory of their own. */
 #include "shim/account/direct.h"
 #include "shim/account/physical.h"
 #include "shim/life/life.h"
@@ -20,8 +20,7 @@ static uint64_t add(uint64_t a, uint64_t b)
     return sum < a || sum > (uint64_t)INT64_MAX ? (uint64_t)INT64_MAX : sum;
 }
 
-/* 0 for block-compressed, planar and newer formats: those are charged once the driver says what
- * they need. */
+/* 0 for block-compressed, planar and newer formats: those are charged by the driver's figure. */
 static unsigned format_bytes(CUarray_format format)
 {
     switch (format) {
@@ -46,7 +45,7 @@ static uint64_t at_least_one(uint64_t extent)
     return extent ? extent : 1;
 }
 
-/* Of one level; layers and cube faces are counted in depth. */
+/* The bytes of one level; layers and cube faces are counted in depth. */
 static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
     uint64_t texel = (uint64_t)format_bytes(d->Format) * d->NumChannels;
@@ -93,8 +92,7 @@ static CUDA_ARRAY3D_DESCRIPTOR from_3d_v1(const CUDA_ARRAY3D_DESCRIPTOR_v1 *d)
                                      .Flags = d->Flags};
 }
 
-/* Makes the charge agree with what the driver says the array needs. False: the limit has no room
- * for it. */
+/* Sets the charge to the driver's figure for the array. False: the limit has no room for it. */
 static bool adjust_charge(struct gc_direct_request *request, CUresult asked, uint64_t needed)
 {
     if (asked != CUDA_SUCCESS || needed == 0 || request->device == NULL)

@@ -72,8 +72,8 @@ CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
                   count, mode);
 }
 
-/* After EndCapture: the capture is over unless the driver says the stream still captures (it was
- * asked by the wrong thread, or with a fork unjoined). */
+/* After EndCapture: the capture is over unless the driver reports that the stream still captures
+ * (EndCapture was called by the wrong thread, or with a fork unjoined). */
 static void end_unless_capturing(CUstream stream, CUresult result)
 {
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||

@@ -1,7 +1,7 @@
 /* Contexts: created, destroyed, their limits. Primary ones: primary_api.c.
  *
- * What a context takes is charged by difference and given back when it is gone; everything that
- * belonged to it vanishes from the accounts then, after the driver did it. */
+ * A context's own memory is charged by difference and uncharged when the context is destroyed.
+ * Everything that belonged to it leaves the accounts then, after the driver destroyed it. */
 #include "shim/account/contexts.h"
 #include "shim/account/device.h"
 #include "shim/account/direct.h"
@@ -19,7 +19,7 @@
         gc_shim_enter(GC_API_##symbol);                                                            \
         struct gc_device *device = gc_shim_device(ordinal);                                        \
         CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                                \
-        if (flags & GC_CTX_SYNC_MEMOPS) /* it may still fail: then the driver says so */           \
+        if (flags & GC_CTX_SYNC_MEMOPS) /* it may still fail: then the driver returns the error */ \
             (void)gc_outside_expect();                                                             \
         struct gc_measure measure;                                                                 \
         uint64_t expected;                                                                         \

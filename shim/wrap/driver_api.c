@@ -14,8 +14,8 @@
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
 
-#define ROOM_ATTEMPTS 4 /* how often other kinds of memory make room for one request */
-#define PITCH_BYTES 512 /* what the driver rounds a row up to */
+#define ROOM_ATTEMPTS 4                /* reclaims from other kinds of memory per request */
+#define PITCH_BYTES 512                /* what the driver rounds a row up to */
 #define PITCH_MAX UINT64_C(2147483647) /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of every device */
 
 GC_EXPORT
@@ -32,8 +32,8 @@ CUresult cuInit(unsigned flags)
     return result == CUDA_SUCCESS && is_ours ? gc_admission_check() : result;
 }
 
-/* CUDA_ERROR_NOT_FOUND: there is no context to allocate in; the driver shall say so itself.
- * `missed`: whose part of the thread's cache has just been asked; NULL: none. */
+/* CUDA_ERROR_NOT_FOUND: there is no context to allocate in; the driver returns the error itself.
+ * `missed`: the context whose part of the thread's cache has just missed; NULL: none. */
 static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, const struct gc_context *missed,
                                 uint64_t *address)
 {
@@ -67,7 +67,7 @@ static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, const struct gc
     return gc_shim_result(status, driver_code);
 }
 
-/* Beneath a call of the runtime: says where that landed. */
+/* Beneath a call of the runtime: records the context that served it. */
 static void record_landing(CUcontext handle)
 {
     if (gc_thread.outer_api == GC_API_cudaMalloc || gc_thread.outer_api == GC_API_cudaFree)
@@ -149,7 +149,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size
     return result;
 }
 
-/* The same for a free, which asks for no context otherwise. */
+/* As record_landing for a free, which needs no context otherwise. */
 static void record_free_landing(void)
 {
     CUcontext handle;
@@ -161,7 +161,7 @@ static void record_free_landing(void)
         gc_thread.landed = handle;
 }
 
-/* What cannot be freed in the thread's state stays the program's. */
+/* A block that cannot be freed in the thread's state stays allocated. */
 static CUresult free_in_state(CUdeviceptr dptr, enum gc_api api)
 {
     int driver_code = CUDA_SUCCESS;

@@ -66,8 +66,8 @@ CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *
     ADD_NODE(cuGraphAddNode_v2, node, graph, dependencies, edges, count, params);
 }
 
-/* ---- calls that take or give graph memory: retried once after relief, then the account is looked
- * at ---- */
+/* ---- calls that take or release graph memory: retried once after a reclaim, then the account is
+ * updated ---- */
 
 #define GRAPH_CALL(symbol, ...)                                                                    \
     do {                                                                                           \
@@ -86,7 +86,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
     GRAPH_CALL(cuGraphInstantiateWithFlags, exec, graph, flags);
 }
 
-/* The same for calls that submit work: the graph itself, or what prepares it. */
+/* As GRAPH_CALL for calls that submit work: the graph itself, or its preparation. */
 #define GRAPH_SUBMIT(symbol, is_per_thread, stream, ...)                                           \
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \

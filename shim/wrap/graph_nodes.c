@@ -1,6 +1,7 @@
 /* Graph nodes that name memory by its address: the NODE rows, from which the wrappers are made. The
- * launch of a graph looks at no address: it reaches any memory (graph_api.c). But memory that a
- * node uses on another device must be open to that device by then, and which it is is told here. */
+ * launch of a graph checks no address: it reaches any memory (graph_api.c). But memory that a node
+ * uses on another device must be open to that device by then, and the NODE wrappers note that
+ * memory. */
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
 #include "shim/wrap/reach.h"

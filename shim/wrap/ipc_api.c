@@ -1,15 +1,15 @@
 /* Memory shared with other processes and other APIs.
  *
- * A handle of plain memory opens at the base of the driver's allocation. A block that is not there
- * has no true handle: given away inside a slab, the importer would write over somebody else's
- * block; and the driver gives no such handle for mapped memory. The block cannot be moved, since
- * the program holds its address. So such a request is refused, said once, and from then on every
- * allocation of the process is one of the driver's own (gc_shim.ipc_used), cached as such: a
- * program that allocates again and asks again is served. One whose executable imports the call has
- * that from the start (backend.c). What was given away goes back to the driver when it is freed
- * (gc_core_export).
+ * A handle of plain memory opens at the base of the driver's allocation. A block inside a larger
+ * allocation therefore has no true handle: the importer of a slab's handle would write over another
+ * block; and the driver returns no such handle for mapped memory. The block cannot be moved, since
+ * the program holds its address. So the first such request is refused and logged once, and from
+ * then on every allocation of the process is one of the driver's own (gc_shim.ipc_used), cached as
+ * such: a program that allocates and exports again is served. A program whose executable imports
+ * the call starts in that mode (backend.c). Exported memory is released to the driver when it is
+ * freed (gc_core_export).
  *
- * What comes from elsewhere is recorded (IMPORT) and not charged: its owner pays for it. */
+ * Imported memory is recorded (IMPORT) and not charged: its owner is charged for it. */
 #include "shim/account/device.h"
 #include "shim/account/direct.h"
 #include "shim/life/life.h"
@@ -44,7 +44,7 @@ static CUresult refuse(CUdeviceptr dptr)
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* What an exporter is to be told for `dptr`: success is to ask the driver. */
+/* The result that an exporter of `dptr` gets; CUDA_SUCCESS: call the driver. */
 static CUresult check_export(CUdeviceptr dptr)
 {
     int driver_code = CUDA_SUCCESS;
@@ -53,7 +53,7 @@ static CUresult check_export(CUdeviceptr dptr)
     if (status == GC_INVALID_POINTER)
         return CUDA_ERROR_INVALID_VALUE;
     if (status == GC_NOT_OURS)
-        return CUDA_SUCCESS; /* not the pool's: as the driver says */
+        return CUDA_SUCCESS; /* not the pool's: the driver decides */
     if (status == GC_NOT_SUPPORTED)
         return refuse(dptr);
     add_exporter();

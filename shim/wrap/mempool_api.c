@@ -64,7 +64,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
     return result;
 }
 
-/* What the cache serves in the default pool's name is in the pool's figures. */
+/* The allocations that the cache serves for the default pool count in the pool's figures. */
 static uint64_t served(CUmemPool_attribute attribute, const struct gc_device *device)
 {
     switch (attribute) {
@@ -95,8 +95,8 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
     return result;
 }
 
-/* What is served in the pool's name is as open as the pool. Access that is withdrawn stays: work
- * that was queued before may still use the memory. */
+/* Opens the allocations served for the pool as far as the pool itself is open. Access that is
+ * withdrawn stays: work that was queued before may still use the memory. */
 static void open_served(struct gc_device *device, const CUmemAccessDesc *access, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -119,8 +119,8 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, si
     return result;
 }
 
-/* A lower release threshold may give memory back. A high one needs no clamp: idle pool memory is
- * trimmed as soon as it stands in anybody's way. */
+/* A lower release threshold may release memory. A high one needs no clamp: idle pool memory is
+ * trimmed as soon as other memory needs the space. */
 GC_EXPORT
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {

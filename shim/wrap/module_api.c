@@ -1,4 +1,4 @@
-/* Modules and libraries: charged by difference, given back at unload or with their context.
+/* Modules and libraries: charged by difference, uncharged at unload or with their context.
  *
  * With lazy loading (the default since CUDA 12) code reaches the device at a function's first
  * launch: that is not seen here. */

@@ -1,14 +1,15 @@
-/* NVML's answer to how much memory a device has, in terms of the limit: what cuMemGetInfo and
- * cuDeviceTotalMem say. Nothing else of NVML's is touched, and NVML is never started from here.
+/* NVML's figures of a device's memory, in terms of the limit, as cuMemGetInfo and cuDeviceTotalMem
+ * return them. No other call of NVML is wrapped, and NVML is never started from here.
  *
- * total  min(limit, the device's own)
- * free   what a malloc could get: idle cache is free
- * used   the rest; of the second ABI what this process holds of its limit, and `reserved` is then
- *        what others hold of the device so that the limit cannot be had in full
+ *     total  min(limit, the device's own)
+ *     free   the most that a malloc could get: idle cache is free
+ *     used   the rest; of the second ABI the bytes that this process holds of its limit, and
+ * `reserved` is then the bytes that others hold of the device, so that the limit cannot be used in
+ * full
  *
- * Devices are told apart by their UUID. A process that has not started CUDA (nvidia-smi, a monitor)
- * has no accounts: there the limit is what the options say, read once, without a word, and what is
- * used is what the group holds, as the ledger says. */
+ * Devices are identified by their UUID. A process that has not started CUDA (nvidia-smi, a monitor)
+ * has no accounts: there the limit comes from the options, read once, without a log line, and the
+ * used bytes are those of the group, from the ledger. */
 #define _GNU_SOURCE
 #include "shim/account/device.h"
 #include "shim/real/nvml.h"
@@ -65,7 +66,7 @@ static void query_core(struct gc_device *device, struct figures *figures)
 
     gc_core_mem_info(gc_shim.core, device, NULL, &figures->free_bytes, &figures->total_bytes);
     figures->is_limited = figures->total_bytes < own_total;
-    /* What would be free if the device had no end: the limit less what is held. */
+    /* Bytes that would be free if the device were unbounded: the limit less the held bytes. */
     figures->used_bytes = own_total;
     gc_core_mem_info(gc_shim.core, device, NULL, &endless, &figures->used_bytes);
     figures->used_bytes -= endless;
@@ -141,7 +142,7 @@ static bool query_options(struct nvmlDevice_st *handle, const char *uuid, struct
 
 /* ---- both ---- */
 
-/* False: what NVML said stands. */
+/* False: NVML's result stands. */
 static bool translate(struct nvmlDevice_st *handle, struct figures *figures)
 {
     char uuid[GC_NVML_UUID_BYTES];

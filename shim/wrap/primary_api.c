@@ -1,7 +1,7 @@
 /* Primary contexts and green ones, which are parts of them.
  *
- * A primary context is gone when the driver says it is inactive: other holders keep it. Which
- * holders there are is counted as far as their calls come by. */
+ * A primary context is destroyed when the driver reports it inactive: other holders keep it.
+ * Holders are counted as far as their calls pass the wrappers. */
 #include "shim/account/contexts.h"
 #include "shim/account/device.h"
 #include "shim/account/measure.h"
@@ -74,8 +74,8 @@ static void finish_release(CUdevice ordinal, struct gc_context *ending, CUresult
     gc_contexts_end(ending, is_gone);
 }
 
-/* What is inside the context is waited for only where it may end: a release that leaves it to
- * others comes back at once. */
+/* Waits for calls inside the context only where the context may be destroyed: a release that leaves
+ * it to other holders returns at once. */
 static struct gc_context *begin_release(CUdevice ordinal)
 {
     return gc_primary_count_holds(ordinal, -1) <= 0 ? begin_end(ordinal) : NULL;
@@ -132,7 +132,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal)
  * either may touch any of it. So what happens in it happens, for core, in the primary context. But
  * each has a default stream of its own, by the same name. */
 
-/* Known by either handle: a stream's context is told by the one, destroyed it is by the other. */
+/* Recorded under either handle: a stream reports the one, the other destroys it. */
 static void add_created(CUgreenCtx green, CUdevice ordinal)
 {
     CUcontext context;

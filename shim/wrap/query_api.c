@@ -1,6 +1,6 @@
-/* What a program may ask about memory. Sizes agree with the limit. Inside the pool an address keeps
- * the meaning it has with the plain driver: a block is an allocation of its own, and what lies
- * between blocks is no allocation. The driver is asked first, so that its errors come first. */
+/* Queries about memory. Sizes agree with the limit. Inside the pool an address keeps the meaning it
+ * has with the plain driver: a block is an allocation of its own, and the space between blocks is
+ * no allocation. The driver is called first, so that its errors come first. */
 #include "shim/account/device.h"
 #include "shim/account/outside.h"
 #include "shim/account/tenant.h"
@@ -8,7 +8,7 @@
 #include "shim/real/resolve.h"
 #include "shim/wrap/submit.h"
 
-/* An address no allocation can hold: asking about it makes the driver say what it says of such
+/* An address that no allocation can have: a query about it returns the driver's error for such
  * addresses. */
 #define ADDRESS_NOWHERE ((CUdeviceptr)8)
 /* Keeps our buffer numbers apart from the driver's. */
@@ -47,7 +47,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
         return GC_FORWARD(cuMemGetInfo_v2, free_bytes, total_bytes);
     GC_SET_CALLER();
     gc_shim_enter(GC_API_cuMemGetInfo_v2);
-    /* Whether one of them may be missing is for the driver to say. */
+    /* The driver decides whether one of them may be NULL. */
     if (free_bytes == NULL || total_bytes == NULL)
         result = GC_FORWARD(cuMemGetInfo_v2, free_bytes, total_bytes);
     if (result == CUDA_SUCCESS && !mem_info(&available, &total, &result)) {
@@ -72,7 +72,7 @@ CUresult cuMemGetInfo(unsigned *free_bytes, unsigned *total_bytes)
         return GC_FORWARD(cuMemGetInfo, free_bytes, total_bytes);
     GC_SET_CALLER();
     gc_shim_enter(GC_API_cuMemGetInfo);
-    /* Whether one of them may be missing is for the driver to say. */
+    /* The driver decides whether one of them may be NULL. */
     if (free_bytes == NULL || total_bytes == NULL)
         result = GC_FORWARD(cuMemGetInfo, free_bytes, total_bytes);
     if (result == CUDA_SUCCESS && !mem_info(&available, &total, &result)) {
@@ -121,7 +121,7 @@ CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice device)
 
 /* ---- where an address belongs ---- */
 
-/* The driver knows nothing of memory that is away: who asks about it waits. */
+/* The driver does not know memory that is swapped out: a query about it waits. */
 #define QUERY_ABOUT(status, address, symbol, ...)                                                  \
     ((status) == GC_OK                                                                             \
          ? GC_CALL_WHEN_PRESENT((address), GC_CALL(gc_shim_current_device(), symbol, __VA_ARGS__)) \
@@ -184,7 +184,7 @@ static void correct_attribute(CUpointer_attribute attribute, const struct gc_blo
     else if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID)
         *(unsigned long long *)data = block->id | BUFFER_ID_OURS;
     else if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT)
-        /* Of a pool's memory the driver names none. NOLINTNEXTLINE: an integer in core */
+        /* For a pool's memory the driver names none. NOLINTNEXTLINE: an integer in core */
         *(CUcontext *)data = block->is_ordered ? NULL : (CUcontext)(uintptr_t)block->context;
     else if (attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE)
         *(CUmemoryPool *)data = pool_of(block);
@@ -194,7 +194,7 @@ static void correct_attribute(CUpointer_attribute attribute, const struct gc_blo
         *(unsigned char *)data = 0; /* whatever a boolean's size: see ipc_api.c */
 }
 
-/* What the driver tells of plain memory and refuses to tell of mapped memory. */
+/* The attributes that the driver returns for plain memory and refuses for mapped memory. */
 static bool asks_about_plain_memory(CUpointer_attribute attribute)
 {
     return attribute == CU_POINTER_ATTRIBUTE_CONTEXT ||
@@ -262,8 +262,8 @@ done:
     return result;
 }
 
-/* What the driver says to it. Set on a block it holds for the block's whole slab, which is stricter
- * than asked for, and so it stays there for the blocks that may still have it. */
+/* Passes the attribute to the driver. Set on a block it holds for the block's whole slab, which is
+ * stricter than requested, and so it stays there for the blocks that may still have it. */
 static CUresult pass_to_driver(const struct gc_block_info *block, const void *value,
                                CUdeviceptr dptr)
 {
@@ -276,8 +276,8 @@ static CUresult pass_to_driver(const struct gc_block_info *block, const void *va
                        CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, dptr);
 }
 
-/* Of mapped memory the driver does not take it. While any block has it the library's own wrappers
- * wait, after every call that is synchronous by name (submit_api.c). */
+/* The driver does not accept it for mapped memory. While any block has it the library's own
+ * wrappers wait, after every call that is synchronous by name (submit_api.c). */
 static CUresult set_sync_memops(const struct gc_block_info *block, const void *value,
                                 CUdeviceptr dptr)
 {
@@ -289,7 +289,7 @@ static CUresult set_sync_memops(const struct gc_block_info *block, const void *v
         return result;
     if (gc_core_set_synchronous(gc_shim.core, dptr, is_set) != GC_OK)
         return CUDA_ERROR_INVALID_VALUE; /* freed meanwhile */
-    /* Who sets it lets network cards use the memory. */
+    /* The attribute lets network cards use the memory. */
     if (is_set)
         gc_core_pin(gc_shim.core, dptr, 1);
     return CUDA_SUCCESS;

@@ -1,4 +1,4 @@
-/* Whose memory a piece of work may reach: the words of api.def's `reach` column, a closed set. A
+/* The memory that a piece of work may reach: the words of api.def's `reach` column, a closed set. A
  * row without one of them does not build, and tests/preload/routes/check_coverage.py holds each
  * word against the types of the function's parameters in the toolkit's headers.
  *
@@ -6,15 +6,16 @@
  *                             it (peer_api.c notes that when it happens)
  *     NOTHING                 no memory of the pools
  *     PAIR, BATCH, BATCH_3D, SHAPED, MEM_OPS, UNPACKED, FILLED, OPS, NODE_PARAMS
- *                             the memory at the addresses of the parameters that it names
+ *                             the memory at the addresses of the named parameters
  *     ANY                     not wholly known: memory of every context
- * Wrappers of their own (GC_SUBMIT_CALL_IF_OPEN) say ANY, NOTHING, or NOTED: noted by the wrapper
+ *
+ * Wrappers of their own (GC_SUBMIT_CALL_IF_OPEN) use ANY, NOTHING, or NOTED: noted by the wrapper
  * before.
  *
- * In a process with several contexts memory at an address is the worker's to be waited for from
- * then on (gc_peer_add), and open to its device. Of ANY the worker is waited for by all contexts,
- * present and future (gc_context_set_roaming). Either happens before the driver is asked. In a
- * process with one context there is nothing to note. */
+ * In a process with several contexts a free of memory at an address waits from then on for the
+ * context that works on it (gc_peer_add), and the memory is opened to its device. For ANY all
+ * contexts, present and future, wait for the working context (gc_context_set_roaming). Either
+ * happens before the driver call. In a process with one context there is nothing to note. */
 #ifndef GC_REACH_H
 #define GC_REACH_H
 
@@ -23,7 +24,7 @@
 struct gc_tenant;
 struct gc_submissions;
 
-/* What is to be looked for at the addresses of a piece of work, and what was found. */
+/* One search of the memory at a piece of work's addresses: its task and its result. */
 struct gc_reach {
     bool notes;               /* whose memory it is, for those that may do the work: */
     bool guards;              /* whether a paused tenant has it */
@@ -32,15 +33,15 @@ struct gc_reach {
     const struct gc_tenant *paused_tenant;
 };
 
-/* Of work in a stream. Call inside a wrapper, as all that follows. */
+/* For work in a stream. Call inside a wrapper, like all functions below. */
 struct gc_reach gc_reach_of_stream(CUstream stream, bool guards);
-/* Of a graph's node that runs in the context; NULL: that is not told. */
+/* For a graph's node that runs in the context; NULL: the context is unknown. */
 struct gc_reach gc_reach_of_node(CUcontext context);
 
 /* In a process with several contexts: work in the stream reaches what is not wholly known. */
 void gc_reach_any(const struct gc_submissions *work, CUstream stream);
 
-/* Of cuGraphAddNode and its kin, which tell the node's context with its other parameters. */
+/* For cuGraphAddNode and its kin, which give the node's context with its other parameters. */
 void gc_reach_add_node(const CUgraphNodeParams *params);
 
 /* ---- what the words stand for ---- */
@@ -55,7 +56,7 @@ void gc_reach_add_mem_ops(struct gc_reach *reach, const CUstreamBatchMemOpParams
                           size_t count);
 void gc_reach_add_unpacked(struct gc_reach *reach, const CUmemDecompressParams *list, size_t count);
 
-/* What a wrapper does for a word: GC_REACH(&reach, WORD, (operands)). */
+/* The step of a wrapper for a word: GC_REACH(&reach, WORD, (operands)). */
 #define GC_REACH(reach, word, operands)                                                            \
     GC_REACH_WITH(GC_REACH_##word, reach, GC_REACH_LIST operands)
 #define GC_REACH_LIST(...) __VA_ARGS__

@@ -1,17 +1,17 @@
-/* The shared runtime's allocation calls. The work is done in the driver's calls beneath; most of
- * these wrappers only say which entry point the program called, and are made from their rows.
+/* The shared runtime's allocation calls. The driver's calls beneath do the work; most of these
+ * wrappers only record the entry point that the program called, and are made from their rows.
  *
- * cudaMalloc and cudaFree are served here where that cannot be told from what the runtime does: a
- * hit in the thread's cache, in the context in which this thread's last real call of that runtime
- * landed, still current now. Everything else goes to the runtime: errors, which it remembers, its
- * lazy start, and a device that was chosen meanwhile (calls that may choose one are wrapped to know
- * of that).
+ * cudaMalloc and cudaFree are served here where the result is the same as the runtime's: a hit in
+ * the thread's cache, in the context in which this thread's last real call of that runtime landed,
+ * still current now. Everything else goes to the runtime: errors, which it remembers, its lazy
+ * start, and a device that was chosen meanwhile (calls that may choose one are wrapped for that
+ * reason).
  *
  * A process may hold several runtimes (libcudart.so.12 and .13), each bound to some objects by
- * symbol version, which our unversioned names take the place of. So each call goes to the runtime
- * that the calling object is bound to: the one in its own scope of dependencies, else the first
- * behind us, else one that is loaded. Answers are kept in a table by return address; the runtimes
- * themselves are held so that they stay. */
+ * symbol version; the library's unversioned names take their place. So each call goes to the
+ * runtime that the calling object is bound to: the one in its own scope of dependencies, else the
+ * first behind the library, else one that is loaded. Answers are kept in a table by return address;
+ * the runtimes themselves are held so that they stay loaded. */
 #define _GNU_SOURCE
 #include "core/io/elf.h"
 #include "shim/account/hot.h"
@@ -57,7 +57,7 @@ static inline const struct caller *find_caller(const struct gc_row *row, const v
     return NULL;
 }
 
-/* What the object that holds `caller` sees under the row's name in its own dependencies. */
+/* The definition of the row's name in the dependencies of the object that holds `caller`. */
 static void *find_in_scope_of(const struct gc_row *row, const void *caller)
 {
     void *found = gc_elf_find_in_scope(caller, row->symbol);
@@ -191,7 +191,7 @@ cudaError_t cudaFree(void *pointer)
     const void *address = __builtin_return_address(0);
     const struct caller *caller = find_caller(row, address);
 
-    /* Whichever context is current: an address says where it belongs. */
+    /* Whichever context is current: an address implies its owner. */
     const bool is_tried = is_owned(caller);
     if (is_tried && gc_hot_free((uint64_t)(uintptr_t)pointer))
         return cudaSuccess;
@@ -209,7 +209,7 @@ cudaError_t cudaFree(void *pointer)
 #define USE(...)
 #define RUNTIME(symbol, kind, ...) RUNTIME_##kind(symbol, __VA_ARGS__)
 #define RUNTIME_OWNED(...) /* above */
-/* May choose another device: what the runtime will do next is for it to say. */
+/* A call that may choose another device: only the runtime knows its next target. */
 #define RUNTIME_DEVICE(symbol, type, parameters, arguments)                                        \
     GC_EXPORT                                                                                      \
     type symbol parameters                                                                         \

@@ -1,10 +1,11 @@
 /* Stream-ordered allocation: cuMemAllocAsync and its kin.
  *
  * The device's default pool is served from the cache: a block that is freed in a stream's order may
- * serve that stream at once, all others when a fence says so (core/pool/pending.h). Other
- * pools, and the default one where more was asked of it, are the driver's: an allocation is
- * recorded (ASYNC, not charged), its pool is charged for what the driver reserves, see mempool.c.
- * An allocation in a capturing stream is a graph node: graph_api.c looks after its memory. */
+ * serve that stream at once, all others when a fence has passed (core/pool/pending.h). Other pools,
+ * and the default one where the program set properties that the cache lacks, are the driver's: an
+ * allocation is recorded (ASYNC, not charged), its pool is charged for the bytes that the driver
+ * reserves, see mempool.c. An allocation in a capturing stream is a graph node: graph_api.c
+ * accounts for its memory. */
 #include "core/device/submit.h"
 #include "shim/account/device.h"
 #include "shim/account/direct.h"
@@ -21,7 +22,7 @@
 /* How long an allocation that is undone is waited for. */
 #define UNDO_NS UINT64_C(2000000000)
 
-/* What the wrappers of one kind differ in. */
+/* The differences between the wrappers of one kind. */
 struct async_call {
     enum gc_api symbol;
     CUstream stream;   /* explicit */
@@ -138,8 +139,8 @@ static CUresult alloc_from_pool(struct gc_direct_request *request, const struct 
 
 /* ---- served from the cache ---- */
 
-/* The stream of `context` as core tells it apart; 0: no order is known. A green context's legacy
- * stream has the handle of the primary one's. */
+/* Core's key for the stream of `context`; 0: its order is unknown. A green context's legacy stream
+ * has the handle of the primary one's. */
 static uint64_t order_key(CUstream stream, const struct gc_context *context)
 {
     const uint16_t number = gc_context_number(context);
@@ -194,8 +195,8 @@ static bool is_served(const struct gc_direct_request *request, const struct asyn
     return gc_mempool_is_plain(pool, request->device);
 }
 
-/* Whether a call of the thread in the stream, whose context is `context`, may be served: else the
- * driver has something to say, which it says to a call that takes or gives no memory. */
+/* Whether a call of the thread in the stream, whose context is `context`, may be served. If not,
+ * the driver has an error, which it returns from a call that takes or releases no memory. */
 static bool is_working(const struct gc_context *context, CUstream stream, bool *is_blocking)
 {
     struct gc_context *current;
@@ -205,7 +206,7 @@ static bool is_working(const struct gc_context *context, CUstream stream, bool *
            find_blocking(stream, is_blocking);
 }
 
-/* *is_answered: false where memory that outlives contexts cannot be had now. */
+/* *is_answered: false where memory that outlives contexts cannot be allocated now. */
 static CUresult serve(const struct gc_direct_request *request, const struct async_call *call,
                       CUdeviceptr *dptr, size_t bytes, bool is_blocking, bool *is_answered)
 {
@@ -338,7 +339,7 @@ static CUresult free_cached(enum gc_api api, const struct gc_block_info *block, 
         if (!find_blocking(stream, &is_blocking))
             is_blocking = false;
     }
-    /* What the stream of another context has queued is waited for as well. */
+    /* Work queued on the stream of another context is waited for as well. */
     CUresult result = context == NULL ? CUDA_SUCCESS : place_in_order(context, stream, is_blocking);
     if (result != CUDA_SUCCESS)
         return result;
@@ -356,8 +357,8 @@ static CUresult free_cached(enum gc_api api, const struct gc_block_info *block, 
     return gc_shim_result(status, driver_code);
 }
 
-/* Without a cache, or of memory taken while something captured, each block is an allocation of the
- * driver's, which judges and frees it. */
+/* Without a cache, or for memory taken while a capture was open, each block is an allocation of the
+ * driver's, which checks and frees it. */
 static CUresult free_block(enum gc_api api, const struct gc_block_info *block, CUdeviceptr dptr,
                            CUstream stream)
 {

@@ -1,9 +1,12 @@
-/* Work that the program submits, counted (core/device/submit.h). A wrapper that submits says for
- * which stream before the driver is asked, and whose memory the work may reach (a word of reach.h),
- * and counts after it: CUresult result = GC_SUBMIT_CALL_IF_OPEN(stream, is_per_thread, ANY,
- * GC_CALL(device, cuX, …)); Also inside other wrappers; not for the library's own work, which uses
- * no memory of the program.
- */
+/* Counts the work that the program submits (core/device/submit.h). A wrapper that submits names the
+ * stream before the driver call, and the memory that the work may reach (a word of reach.h), and
+ * counts after it:
+ *
+ *     CUresult result = GC_SUBMIT_CALL_IF_OPEN(stream, is_per_thread, ANY, GC_CALL(device, cuX,
+ * …));
+ *
+ * Also inside other wrappers; not for the library's own work, which uses no memory of the
+ * program. */
 #ifndef GC_SHIM_SUBMIT_H
 #define GC_SHIM_SUBMIT_H
 
@@ -18,8 +21,8 @@ static inline CUstream gc_shim_submit_stream(CUstream stream)
     return (CUstream)((uintptr_t)stream & ~GC_STREAM_UNORDERED); /* NOLINT: handles are integers */
 }
 
-/* The stream a call names, as core/device/submit.h tells streams apart. `is_per_thread`: an entry
- * point of the flavour in which NULL is the thread's own. */
+/* The stream a call names, as a key of core/device/submit.h. `is_per_thread`: an entry point of the
+ * flavour in which NULL is the thread's own stream. */
 static inline uint64_t gc_shim_submit_key(CUstream named, bool is_per_thread)
 {
     const uint64_t unordered = (uintptr_t)named & GC_STREAM_UNORDERED;
@@ -68,7 +71,7 @@ static inline void gc_shim_submit_enter_gate(struct gc_submissions *work, const 
         gc_shim_submit_enter_gate_slow(work, mode, caller);
 }
 
-/* Whether a tenant is paused: a moment's answer, but inside the gate it holds. */
+/* Whether a tenant is paused: stale at once, but valid while the thread is inside the gate. */
 static inline bool gc_shim_submit_is_guarded(const struct gc_submissions *work)
 {
     return __builtin_expect(gc_gate_mode_of(gc_gate_read(&work->gate)) != GC_GATE_OPEN, 0);
@@ -79,8 +82,8 @@ static inline bool gc_shim_submit_is_guarded(const struct gc_submissions *work)
 void gc_shim_submit_wait_memory(struct gc_submissions *work, uint64_t to, uint64_t from,
                                 const void *caller);
 
-/* The same for who submits now: it is inside the gate until gc_shim_submit_end. Only where there is
- * something to count may it be looked whether anything is asked: a forked child has no ledger. */
+/* For a thread that submits now: begins, and is inside the gate until gc_shim_submit_end. Where
+ * *work is NULL the doorbell is not read: a forked child has no ledger. */
 CUresult gc_shim_submit_enter(uint64_t key, struct gc_submissions **work, const void *caller);
 
 /* Where nothing was submitted. */
@@ -112,7 +115,7 @@ static inline void gc_shim_submit_end(struct gc_submissions *work)
     })
 
 /* Counts `call` as work submitted to the stream. `call` is evaluated last, and only where work may
- * be submitted: else the value is what the program shall be told. */
+ * be submitted; otherwise the value is the error for the program. */
 #define GC_SUBMIT_CALL_IF_OPEN(stream, is_per_thread, reach, call)                                 \
     ({                                                                                             \
         struct gc_submissions *work_;                                                              \

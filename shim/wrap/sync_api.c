@@ -1,9 +1,9 @@
-/* Waits of the program that prove freed memory idle. What is submitted while the wait runs is not
- * covered by it, so the mark is taken first. After each the driver trims its own pools.
+/* Waits of the program that prove freed memory idle. Work submitted while the wait runs is not
+ * covered by it, so the epoch is read first. After each wait the driver trims its own pools.
  *
  * A context's wait covers all its streams. A stream's wait proves something only while all work of
- * the process goes to that stream. An event's wait proves nothing here: when it was recorded is not
- * known. */
+ * the process goes to that stream. An event's wait proves nothing here: the time of its record is
+ * unknown. */
 #include "shim/account/device.h"
 #include "shim/account/graph_memory.h"
 #include "shim/account/mempool.h"

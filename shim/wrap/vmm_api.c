@@ -20,7 +20,8 @@ static struct gc_device *device_of(const CUmemAllocationProp *prop)
                                                               : NULL;
 }
 
-/* What such calls say of an address that no mapping can hold; of pool memory they say the same. */
+/* An address that no mapping can have: such calls return the same error for it as for pool
+ * memory. */
 #define ADDRESS_PLAIN ((CUdeviceptr)1 << 20)
 
 static bool is_pool_memory(CUdeviceptr dptr)
@@ -159,7 +160,7 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return hash ^ (hash >> 32);
 }
 
-/* Names a tile by all that says where it is. */
+/* Names a tile by its array, level, layer and offset. */
 static uint64_t tile_of(const CUarrayMapInfo *info)
 {
     uint64_t hash = mix((uint64_t)info->subresourceType, (uintptr_t)info->resource.array);
