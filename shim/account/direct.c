@@ -18,9 +18,9 @@
 
 #include <sched.h>
 
-/* How often a thread yields to another that is about to drop the record of the same key. */
+/* How often a thread yields to another that is about to remove the record of the same key. */
 #define RELEASE_YIELDS 10000
-/* How often room is made for one request: other threads may take it first. */
+/* Reclaims per request: other threads may take the memory first. */
 #define ROOM_ATTEMPTS 4
 
 static atomic_flag record_lost_logged = ATOMIC_FLAG_INIT;
@@ -77,8 +77,8 @@ static uint64_t releasing_key(enum gc_direct_kind kind, uint64_t key)
     return key * GC_DIRECT_KIND_COUNT + (uint64_t)kind;
 }
 
-/* A record with this key is there although the driver has just given the key away: wait for the
- * thread that releases it, or drop what was released in a way unseen. */
+/* A record has this key although the driver has just returned the key: waits for the thread that
+ * releases it, or removes the record of memory that was released unseen. */
 static void clear_key(enum gc_direct_kind kind, uint64_t key)
 {
     struct gc_direct stale;

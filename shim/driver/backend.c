@@ -86,8 +86,8 @@ static uint64_t page_bytes(CUdevice ordinal)
     return bytes;
 }
 
-/* Why pool memory is not mapped although it could be; NULL: it is mapped. `ipc`: the call by which
- * the program gives memory to others, or NULL. */
+/* The reason why pool memory is not mapped although it could be; NULL: it is mapped. `ipc`: the
+ * call by which the program exports memory, or NULL. */
 static const char *objection(const struct gc_device_info *info, const char *ipc, char *room,
                              size_t room_bytes)
 {
@@ -131,7 +131,7 @@ void gc_backend_describe(struct gc_device_info *info)
 
 bool gc_backend_has_rdma(CUdevice ordinal)
 {
-    static atomic_int known[64]; /* 0: not asked, 1: no, 2: yes */
+    static atomic_int known[64]; /* 0: unknown, 1: no, 2: yes */
     const unsigned slot = (unsigned)ordinal % 64;
     int answer = atomic_load_explicit(&known[slot], memory_order_relaxed);
 

@@ -1,9 +1,9 @@
-/* Which streams capture: see capture_guard.h. Core synchronises nothing meanwhile, our own driver
- * calls relax the thread's capture mode, and calls that a capture forbids are refused though core
- * would serve them.
+/* The streams that capture: see capture_guard.h. Core synchronises nothing meanwhile, the library's
+ * own driver calls relax the thread's capture mode, and calls that a capture forbids are refused
+ * though core would serve them.
  *
- * A capture ends by EndCapture (also of an invalidated one), its stream destroyed, its context
- * gone, or the thread gone whose own stream it is in. */
+ * A capture ends by EndCapture (also of an invalidated one), with its stream or its context
+ * destroyed, or with the thread in whose own stream it is. */
 #include "shim/driver/capture_guard.h"
 #include "core/base/bits.h"
 #include "shim/handles.h"
@@ -56,7 +56,7 @@ bool gc_stream_is_capturing(CUstream stream)
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* ---- what captures forbid ---- */
+/* ---- calls that captures forbid ---- */
 
 struct asker {
     uint64_t thread;
@@ -93,7 +93,7 @@ CUresult gc_capture_check(void)
     gc_handles_unlock();
     if (!is_forbidden)
         return CUDA_SUCCESS;
-    /* The driver refuses it, and does to the captures what goes with that. */
+    /* The driver refuses the call, and changes the captures accordingly. */
     CUresult result = GC_CALL(NULL, cuMemAlloc_v2, &refused, 1);
     if (result == CUDA_SUCCESS)
         (void)GC_CALL(NULL, cuMemFree_v2, refused);

@@ -1,5 +1,5 @@
-/* A driver call of ours in a context that may not be the thread's current one: it is pushed for the
- * moment of the call. */
+/* A driver call of the library in a context that may not be the thread's current one: it is pushed
+ * for the duration of the call. */
 #include "shim/driver/capture_guard.h"
 #include "shim/driver/driver.h"
 #include "shim/real/resolve.h"

@@ -83,8 +83,8 @@ static CUresult close_gate(enum gc_admission word, enum gc_admission_verdict ver
     if (verdict == GC_ADMISSION_UNREADABLE)
         return CUDA_ERROR_INVALID_VALUE;
     if (word == GC_ADMISSION_EXIT)
-        _exit(
-            EXIT_DOES_NOT_FIT); /* asked for; the program's own handlers expect a CUDA that works */
+        _exit(EXIT_DOES_NOT_FIT); /* by the user's choice; the program's own handlers expect a
+                                     working CUDA */
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 

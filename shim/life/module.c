@@ -1,5 +1,5 @@
-/* The module is opened by its path, which the library's own path gives: LD_LIBRARY_PATH and the
- * working folder do not decide where foreign code comes from. */
+/* The module is opened by its path, which follows from the library's own path: LD_LIBRARY_PATH and
+ * the working folder have no influence on the code that is loaded. */
 #define _GNU_SOURCE
 #include "shim/life/module.h"
 

@@ -142,8 +142,8 @@ static gpucache_status fail(CUresult result)
     return gc_public_status(GC_DRIVER, (int)result);
 }
 
-/* By our own wrappers, so that a context that is made here is measured and known as any other. One
- * reference stays; that of a later call goes again once the context is current. */
+/* Made through the library's own wrappers, so that the context is measured and recorded as any
+ * other. One reference stays; that of a later call is dropped once the context is current. */
 static gpucache_status push_primary(int ordinal)
 {
     CUcontext context = NULL;

@@ -1,6 +1,6 @@
-/* core/gpucache.h: memory in the order of a stream, and the same with the signatures that PyTorch,
- * CuPy and RMM call. In mode off the driver serves them, so that a program that uses the library as
- * its allocator runs all the same. */
+/* core/gpucache.h: memory in the order of a stream, also with the signatures that PyTorch, CuPy and
+ * RMM call. In mode off the driver serves them, so that a program that uses the library as its
+ * allocator still runs. */
 #include "shim/account/device.h"
 #include "shim/account/mempool.h"
 #include "shim/account/peer.h"
@@ -133,7 +133,7 @@ gpucache_status gpucache_malloc(void **pointer, size_t bytes, int device, gpucac
     return alloc_as(GC_API_gpucache_malloc, pointer, bytes, device, stream);
 }
 
-/* The context of a live block, or what stands for its device; NULL if it is none. */
+/* The context of a live block, or the record that stands for its device; NULL if there is none. */
 static struct gc_context *owner_of(uint64_t address)
 {
     struct gc_block_info info;

@@ -1,10 +1,10 @@
 /* Real pointers: one per row of api.def, keyed by the exact exported symbol, found in libcuda
  * itself.
  *
- * Filling the table needs the dynamic linker's lock, which a caller of ours may hold (a constructor
- * run by dlopen calls CUDA). So nobody waits here: threads that arrive together each fill the whole
- * table with the same values. The handle of libcuda that we keep is never closed: the pointers stay
- * good. */
+ * Filling the table needs the dynamic linker's lock, which a caller may already hold (a constructor
+ * run by dlopen calls CUDA). So no thread waits here: threads that arrive together each fill the
+ * whole table with the same values. The library's handle of libcuda is never closed: the pointers
+ * stay valid. */
 #define _GNU_SOURCE
 #include "shim/real/resolve.h"
 #include "shim/real/nvml.h"

@@ -29,7 +29,7 @@ const struct gc_row gc_rows[GC_ROW_COUNT] = {
 
 bool gc_row_is_own(const void *address)
 {
-    static atomic_uintptr_t own_low, own_high; /* the library's own code; high goes first */
+    static atomic_uintptr_t own_low, own_high; /* the library's own code; high is stored first */
     uintptr_t low = atomic_load_explicit(&own_low, memory_order_acquire), high;
 
     if (low == 0) {

@@ -1,5 +1,5 @@
-/* The shared runtimes that are loaded: which objects they are, what stands behind us under their
- * names, and that they stay. */
+/* The shared runtimes that are loaded: their objects, and the definitions behind the library under
+ * their names. Keeps them loaded. */
 #define _GNU_SOURCE
 #include "shim/real/runtime.h"
 #include "shim/real/rows.h"

@@ -15,7 +15,7 @@
 #include "shim/real/resolve.h"
 
 #define ROOM_ATTEMPTS 4                /* reclaims from other kinds of memory per request */
-#define PITCH_BYTES 512                /* what the driver rounds a row up to */
+#define PITCH_BYTES 512                /* the driver rounds a row up to a multiple of this */
 #define PITCH_MAX UINT64_C(2147483647) /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of every device */
 
 GC_EXPORT

@@ -18,7 +18,7 @@
 
 static atomic_flag refusal_logged = ATOMIC_FLAG_INIT;
 
-/* Where the device has whole blocks anyhow nothing changes, and threads keep what they cached. */
+/* A device that uses whole blocks anyhow is not affected, and threads keep their caches. */
 static void add_exporter(void)
 {
     struct gc_device *device = gc_shim_current_device();
@@ -161,7 +161,7 @@ CUresult cuDestroyExternalMemory(CUexternalMemory memory)
         return gc_direct_end(&request, result);                                                    \
     } while (0)
 
-/* A resource may be asked for its pointer any number of times while it is mapped. */
+/* A program may query a resource's pointer any number of times while it is mapped. */
 static void record_mapped(struct gc_direct_request *request, CUgraphicsResource resource,
                           uint64_t bytes)
 {

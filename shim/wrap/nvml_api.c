@@ -28,7 +28,7 @@
 struct figures {
     uint64_t total_bytes;
     uint64_t free_bytes;
-    uint64_t used_bytes; /* by what the limit counts */
+    uint64_t used_bytes; /* as the limit counts */
     bool is_limited;
 };
 
@@ -74,7 +74,7 @@ static void query_core(struct gc_device *device, struct figures *figures)
 
 /* ---- a process that has not ---- */
 
-/* Read when first asked for, and kept. NULL: no host memory. */
+/* Read at the first query, and kept. NULL: no host memory. */
 static const struct gc_options *quiet_options(void)
 {
     static _Atomic(struct gc_options *) kept;
@@ -91,7 +91,8 @@ static const struct gc_options *quiet_options(void)
     return present;
 }
 
-/* A limit for a device whose number is not certain holds where all numbers have the same. */
+/* A limit for a device whose number is uncertain applies only if all numbers have the same
+ * limit. */
 static uint64_t limit_of(const struct gc_size_spec *spec, int ordinal, const char *uuid,
                          uint64_t total_bytes)
 {

@@ -171,7 +171,7 @@ static CUmemoryPool pool_of(const struct gc_block_info *block)
     return pool;
 }
 
-/* The attributes whose value is the block's rather than its slab's or its mapping's. */
+/* The attributes whose value is the block's, not that of its slab or its mapping. */
 static void correct_attribute(CUpointer_attribute attribute, const struct gc_block_info *block,
                               void *data)
 {

@@ -26,7 +26,7 @@ struct gc_submissions;
 
 /* One search of the memory at a piece of work's addresses: its task and its result. */
 struct gc_reach {
-    bool notes;               /* whose memory it is, for those that may do the work: */
+    bool notes;               /* note the owner for the contexts that may run the work: */
     bool guards;              /* whether a paused tenant has it */
     bool is_anywhere;         /* it may be done in any context, */
     struct gc_context *by[2]; /* or in these: a stream's need not be the current one */
@@ -38,13 +38,13 @@ struct gc_reach gc_reach_of_stream(CUstream stream, bool guards);
 /* For a graph's node that runs in the context; NULL: the context is unknown. */
 struct gc_reach gc_reach_of_node(CUcontext context);
 
-/* In a process with several contexts: work in the stream reaches what is not wholly known. */
+/* In a process with several contexts: work in the stream may reach any memory. */
 void gc_reach_any(const struct gc_submissions *work, CUstream stream);
 
 /* For cuGraphAddNode and its kin, which give the node's context with its other parameters. */
 void gc_reach_add_node(const CUgraphNodeParams *params);
 
-/* ---- what the words stand for ---- */
+/* ---- the words ---- */
 
 void gc_reach_add_any(struct gc_reach *reach);
 void gc_reach_add_address(struct gc_reach *reach, uint64_t address);

@@ -182,7 +182,7 @@ static bool is_served(const struct gc_direct_request *request, const struct asyn
     const struct gc_options *options = gc_shim.options;
     CUmemoryPool pool = call->pool;
 
-    /* The debug aids look at this memory too, though their frees wait. */
+    /* The debug aids check this memory too, though its frees wait. */
     if (options->mode != GC_MODE_CACHE ||
         (options->reuse != GC_REUSE_FENCE && options->debug == 0) || request->context == NULL)
         return false;

@@ -50,8 +50,8 @@ CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx context, unsigned f
     return result;
 }
 
-/* A destroyed stream takes its capture along. The count goes first: the driver may give the handle
- * to another thread's new stream at once. */
+/* A destroyed stream ends its capture. The count is dropped first: the driver may reuse the handle
+ * for another thread's new stream at once. */
 #define DESTROY_STREAM(symbol)                                                                     \
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \

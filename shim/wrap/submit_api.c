@@ -1,12 +1,12 @@
 /* Calls that do nothing but submit work: kernels, copies, fills and the rest of the SUBMIT rows,
- * from which all wrappers are made. Each counts, and does nothing else in a process with one
- * context.
+ * from which all wrappers are made. In a process with one context each call only counts.
  *
  * "Synchronous" calls count like the others: a fill or a copy within the device returns before it
  * is done.
  *
- * With several contexts it is noted whose memory the work may reach (reach.h). While a tenant is
- * paused the addresses that it names are looked at too: what is of the tenant waits. */
+ * With several contexts the owners of the memory that the work may reach are noted (reach.h). While
+ * a tenant is paused the addresses that the call names are checked too: work on the tenant's memory
+ * waits. */
 #include "shim/account/tenant.h"
 #include "shim/driver/capture_guard.h"
 #include "shim/life/life.h"
@@ -129,9 +129,10 @@ static CUstream stream_at(const CUstream *stream)
     return stream == NULL ? NULL : *stream;
 }
 
-/* ---- whose memory: with several contexts, and while a tenant is paused (reach.h) ---- */
+/* ---- the memory that work may reach: with several contexts, and while a tenant is paused
+ * (reach.h) ---- */
 
-/* Whether there may be anything to look for. */
+/* Whether a search may find anything. */
 static inline bool must_search(const struct gc_submissions *work)
 {
     return work != NULL &&
@@ -139,7 +140,7 @@ static inline bool must_search(const struct gc_submissions *work)
            gc_thread.depth == 0;
 }
 
-/* True: the memory was away, and is to be looked at again. */
+/* True: the memory was swapped out, and must be searched again. */
 static bool is_still_away(const struct gc_reach *reach, struct gc_submissions *work,
                           const void *caller)
 {
@@ -149,7 +150,7 @@ static bool is_still_away(const struct gc_reach *reach, struct gc_submissions *w
     return true;
 }
 
-/* ---- waiting where the program asked for it ---- */
+/* ---- calls that are synchronous by request ---- */
 
 /* While a block has SYNC_MEMOPS, which the driver does not take for mapped memory, calls that are
  * synchronous by name are so. */
@@ -171,8 +172,8 @@ struct call {
     CUresult result; /* where the driver must not be called */
 };
 
-/* The driver's function of a row that has none yet; NULL: the driver has none. A driver that was
- * loaded after the library had started is found here. */
+/* Finds the driver's function of a row whose slot is empty; NULL: the driver has none. This finds a
+ * driver that was loaded after the library had started. */
 static __attribute__((cold)) void *find_real(enum gc_row_id row)
 {
     return gc_resolve_driver(true) && gc_resolve_row(row) ? gc_row_real_at(row) : NULL;
@@ -224,8 +225,8 @@ static __attribute__((hot)) CUresult end_synchronous_call(const struct call *cal
 #define END_CALL_ASYNC(call, result, is_per_thread) end_call(call, result)
 #define END_CALL_SYNC(call, result, is_per_thread) end_synchronous_call(call, result, is_per_thread)
 
-/* A function for each word of the rows' `reach` column: notes whose memory the operands name, and
- * waits while a paused tenant has it. */
+/* A function for each word of the rows' `reach` column: notes the owners of the memory that the
+ * operands name, and waits while a paused tenant has it. */
 #define SEARCH(name, word, parameters, ...)                                                        \
     static __attribute__((hot)) void name parameters                                               \
     {                                                                                              \
