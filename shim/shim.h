@@ -95,7 +95,7 @@ struct gc_shim {
     volatile char *wiped_on_fork; /* 1 here, 0 in a forked child; NULL: process ids are compared */
     struct gc_doorbell doorbell;  /* rung by other processes with a request */
     bool is_refused;              /* a setting is so wrong that cuInit must fail */
-    bool has_gate;                /* a model is named: its estimate is held against a budget */
+    bool has_model;               /* a model is named: its estimate is held against a budget */
     atomic_bool ipc_used;      /* the program exports IPC handles: whole allocations from now on */
     atomic_int driver_version; /* known once a device was seen: the report makes no driver call */
 };

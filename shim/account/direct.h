@@ -25,7 +25,7 @@ CUresult gc_shim_free_direct(CUdeviceptr dptr, bool first_abi);
 void gc_direct_remove_address(uint64_t address);
 
 /* Reclaims device memory after the driver itself ran out: idle memory of the driver's pools
- * (gc_mempool_make_room) and idle cache. True if anything was released: retry. */
+ * (gc_mempool_reclaim) and idle cache. True if anything was released: retry. */
 bool gc_direct_reclaim_all(struct gc_device *device, uint64_t wanted_bytes);
 
 /* ---- one request of direct memory, from wrapper entry to exit ---- */

@@ -34,8 +34,9 @@ void gc_helper_start(void)
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &before);
     if (create(&thread, &detached, help, gc_shim.core) != 0)
-        gc_log_write(&gc_shim.log, GC_LOG_INFO,
-                     "no thread to answer the group with: this process answers when it allocates");
+        gc_log_write(
+            &gc_shim.log, GC_LOG_INFO,
+            "could not start the group's helper thread: this process serves requests of others only when it allocates");
     sigprocmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&detached);
 }

@@ -24,7 +24,7 @@
 #define DEVICES_MAX 64
 #define POOL_GRANULARITY (UINT64_C(2) << 20)
 /* Reclaims per request: other threads may take the memory first. */
-#define ROOM_ATTEMPTS 4
+#define RECLAIM_ATTEMPTS 4
 /* How long a request waits for memory that was freed in the order of streams. */
 #define WAIT_NS UINT64_C(2000000000)
 
@@ -107,7 +107,7 @@ void gc_mempool_trim_one(struct gc_mempool *pool)
 
 /* ---- records ---- */
 
-static struct gc_mempool *take_record_locked(void)
+static struct gc_mempool *alloc_record_locked(void)
 {
     for (struct gc_mempool *pool = pools; pool != NULL; pool = pool->next)
         if (pool->is_free)
@@ -130,7 +130,7 @@ struct gc_mempool *gc_mempool_find(CUmemoryPool handle, struct gc_device *device
     if (found != NULL) {
         pool = (struct gc_mempool *)(uintptr_t)found->value;
     } else if (is_prepared) {
-        pool = take_record_locked();
+        pool = alloc_record_locked();
         if (pool != NULL) {
             pool->is_free = false;
             gc_gate_set(&pool->gate, GC_GATE_OPEN);
@@ -251,7 +251,7 @@ void gc_mempool_refresh_one(struct gc_mempool *pool)
 
 static struct gc_mempool *first_pool(void)
 {
-    return atomic_load_explicit(&pools, memory_order_acquire); /* with take_record_locked */
+    return atomic_load_explicit(&pools, memory_order_acquire); /* with alloc_record_locked */
 }
 
 bool gc_mempool_holds_memory(void)
@@ -392,12 +392,12 @@ bool gc_mempool_remove(uint64_t address)
 
 /* ---- room for others ---- */
 
-bool gc_mempool_may_make_room(void)
+bool gc_mempool_may_reclaim(void)
 {
     return gc_mempool_holds_memory() || gc_graph_is_expected();
 }
 
-bool gc_mempool_make_room(struct gc_device *device)
+bool gc_mempool_reclaim(struct gc_device *device)
 {
     bool has_reclaimed = gc_mempool_trim(device);
     return gc_graph_trim(device) || has_reclaimed;
@@ -519,7 +519,7 @@ bool gc_mempool_reserve(struct gc_mempool *pool, uint64_t bytes,
     if (claim->promised_bytes != 0 || try_reserve(pool, rounded, claim))
         return true;
     bool may_fit = rounded <= gc_device_limit_bytes(device);
-    for (int i = 0; may_fit && i < ROOM_ATTEMPTS && gc_mempool_make_room(device); i++)
+    for (int i = 0; may_fit && i < RECLAIM_ATTEMPTS && gc_mempool_reclaim(device); i++)
         if (try_reserve(pool, rounded, claim))
             return true;
     /* Idle memory that shares a segment with memory in use could not be released. */

@@ -47,9 +47,9 @@ bool gc_mempool_trim(struct gc_device *device);
 
 /* Reclaims in the account: idle stream-ordered pools and graph memory are released to the driver.
  * For a request that core refused over the limit. True if anything was released: retry. */
-bool gc_mempool_make_room(struct gc_device *device);
+bool gc_mempool_reclaim(struct gc_device *device);
 /* False: there is no such memory, so nothing to reclaim. */
-bool gc_mempool_may_make_room(void);
+bool gc_mempool_may_reclaim(void);
 
 /* Around the driver's destruction of a pool. Its charge ends with its last allocation. */
 struct gc_mempool *gc_mempool_destroy_begin(CUmemoryPool pool);

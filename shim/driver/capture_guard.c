@@ -58,7 +58,7 @@ bool gc_stream_is_capturing(CUstream stream)
 
 /* ---- calls that captures forbid ---- */
 
-struct asker {
+struct capture_caller {
     uint64_t thread;
     CUstreamCaptureMode mode;
 };
@@ -66,13 +66,13 @@ struct asker {
 /* The rules of cuThreadExchangeStreamCaptureMode, for a thread that is not relaxed. */
 static bool is_in_the_way(const struct gc_handle *capture, const void *argument)
 {
-    const struct asker *asker = argument;
+    const struct capture_caller *capture_caller = argument;
     const unsigned mode = capture->extra & MODE_MASK;
 
-    return capture->extra >> THREAD_SHIFT == asker->thread
+    return capture->extra >> THREAD_SHIFT == capture_caller->thread
                ? mode != CU_STREAM_CAPTURE_MODE_RELAXED
                : mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
-                     asker->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+                     capture_caller->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
 }
 
 CUresult gc_capture_check(void)
@@ -86,10 +86,10 @@ CUresult gc_capture_check(void)
     gc_capture_restore(&guard);
     if (!guard.is_exchanged || guard.before == CU_STREAM_CAPTURE_MODE_RELAXED)
         return CUDA_SUCCESS;
-    const struct asker asker = {gc_shim_thread_number(), guard.before};
+    const struct capture_caller capture_caller = {gc_shim_thread_number(), guard.before};
     gc_handles_lock();
     const bool is_forbidden =
-        gc_handles_search_locked(GC_HANDLE_CAPTURE, is_in_the_way, &asker) != NULL;
+        gc_handles_search_locked(GC_HANDLE_CAPTURE, is_in_the_way, &capture_caller) != NULL;
     gc_handles_unlock();
     if (!is_forbidden)
         return CUDA_SUCCESS;

@@ -44,7 +44,7 @@ void gc_stream_list_end_thread(void)
     gc_thread.has_own_stream = false;
 }
 
-void gc_stream_list_note_green(CUstream stream, CUcontext context)
+void gc_stream_list_add_green(CUstream stream, CUcontext context)
 {
     struct gc_handle green;
 
@@ -57,7 +57,7 @@ void gc_stream_list_add(CUstream stream, const struct gc_context *context)
     CUcontext handle = NULL;
 
     if (GC_USE(cuCtxGetCurrent, &handle) == CUDA_SUCCESS)
-        gc_stream_list_note_green(stream, handle);
+        gc_stream_list_add_green(stream, handle);
     if (!gc_stream_list_is_needed())
         return;
     if (context == NULL ||
@@ -68,7 +68,7 @@ void gc_stream_list_add(CUstream stream, const struct gc_context *context)
 /* ---- the library's own streams in a context ---- */
 
 /* If two threads make one at the same time the first one stays; all threads must use the same. */
-static CUstream keep_own(enum gc_handle_kind kind, uint64_t context, CUstream stream)
+static CUstream insert_own(enum gc_handle_kind kind, uint64_t context, CUstream stream)
 {
     bool is_prepared = gc_handles_prepare();
 
@@ -92,7 +92,7 @@ static CUstream own_stream(enum gc_handle_kind kind, uint64_t context)
     if (GC_CALL(gc_driver_device(context), cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING) !=
         CUDA_SUCCESS)
         return NULL;
-    CUstream kept = keep_own(kind, context, stream);
+    CUstream kept = insert_own(kind, context, stream);
     if (kept != stream)
         (void)GC_CALL(gc_driver_device(context), cuStreamDestroy_v2, stream);
     return kept;

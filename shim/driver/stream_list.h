@@ -23,7 +23,7 @@ void gc_stream_list_end_thread(void);
  * context that of its primary one. NULL: there is no record. */
 void gc_stream_list_add(CUstream stream, const struct gc_context *context);
 /* The stream belongs to `context`, and is destroyed with it if that is a green one. */
-void gc_stream_list_note_green(CUstream stream, CUcontext context);
+void gc_stream_list_add_green(CUstream stream, CUcontext context);
 /* The stream is about to be destroyed: memory freed in its order waits for a fence. */
 void gc_stream_close(CUstream stream);
 /* The stream is destroyed with its context: its records are removed. */

@@ -79,7 +79,7 @@ static void join_ledger(void)
 
 /* Without memory for the check, an admission that refuses by default refuses: also where there is
  * no memory for the options, and only the environment can be read. */
-static bool is_gate_closed(void)
+static bool refuses_by_default(void)
 {
     const struct gc_options *options = gc_shim.options;
     const char *gate, *model;
@@ -167,9 +167,9 @@ fail_tenants:
     gc_shim.is_refused = true;
     return;
 fail:
-    gc_shim.is_refused = is_gate_closed();
+    gc_shim.is_refused = refuses_by_default();
     gc_log_write(&gc_shim.log, GC_LOG_ERROR,
-                 "no host memory to start with: memory is not cached or limited");
+                 "no host memory for the start: memory is not cached or limited");
 }
 
 /* `argument`: bool, whether it was this thread that created core. */

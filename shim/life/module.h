@@ -1,4 +1,4 @@
-/* Opens libgpucache-model.so, which reads models for the gate (core/report/model_module.h). */
+/* Opens libgpucache-model.so, which reads models for admission (core/report/model_module.h). */
 #ifndef GC_SHIM_MODULE_H
 #define GC_SHIM_MODULE_H
 

@@ -184,7 +184,9 @@ void gc_public_pop(bool is_pushed)
     CUcontext popped;
 
     if (is_pushed && GC_USE(cuCtxPopCurrent_v2, &popped) != CUDA_SUCCESS)
-        gc_log_write(&gc_shim.log, GC_LOG_WARN, "the driver did not take a context back");
+        gc_log_write(
+            &gc_shim.log, GC_LOG_WARN,
+            "cuCtxPopCurrent failed: a context of the library's may stay current in this thread");
 }
 
 static bool captures_unseen(CUstream stream)

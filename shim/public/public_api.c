@@ -152,7 +152,7 @@ static uint64_t release_memory(struct gc_device *device, bool is_all, uint64_t k
     gc_public_enter_context(NULL, NULL, GC_API_COUNT, &call);
     if (is_all) {
         bytes = gc_core_empty(gc_shim.core, device);
-        gc_mempool_make_room(device); /* idle memory of stream-ordered pools and graphs */
+        gc_mempool_reclaim(device); /* idle memory of stream-ordered pools and graphs */
     } else {
         bytes = gc_core_trim(gc_shim.core, device, keep_bytes);
     }

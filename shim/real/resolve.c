@@ -76,7 +76,7 @@ bool gc_resolve_driver(bool load)
     }
     find_thread_calls(libc, handle);
     /* Resolves now the names for which later calls would take the lock. */
-    gc_runtime_look_behind();
+    gc_runtime_scan();
     gc_nvml_find(false);
     libc->dlerror(); /* the program shall not read of symbols that we missed */
     anchor = gc_row_real_at(GC_ROW_cuInit);

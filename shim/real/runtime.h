@@ -16,7 +16,7 @@ void *gc_runtime_behind_us(const struct gc_row *row);
 void *gc_runtime_behind_us_now(const struct gc_row *row);
 /* Searches once, and keeps the result and the first of the runtimes. Takes that lock; never waits
  * for another thread. */
-void gc_runtime_look_behind(void);
+void gc_runtime_scan(void);
 /* The object that holds `code` stays loaded from now on. The first time it takes that lock. */
 void gc_runtime_keep(const void *code);
 

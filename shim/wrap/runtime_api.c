@@ -91,7 +91,7 @@ static void remember(const struct gc_row *row, const void *address, void *real)
 
 /* A new call site takes no lock of the dynamic linker's, once the library has started: only a
  * runtime's first call does, as the runtime itself does to find the driver. */
-static void *look_up(const struct gc_row *row, const void *caller)
+static void *resolve_real(const struct gc_row *row, const void *caller)
 {
     void *real = find_in_scope_of(row, caller);
 
@@ -119,7 +119,7 @@ static void *find_real(const struct gc_row *row, const void *caller)
 {
     const struct caller *known = find_caller(row, caller);
 
-    return known != NULL ? known->real : look_up(row, caller);
+    return known != NULL ? known->real : resolve_real(row, caller);
 }
 
 /* ---- cudaMalloc and cudaFree ---- */

@@ -45,7 +45,7 @@ CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx context, unsigned f
     CUresult result =
         GC_CALL(gc_shim_current_device(), cuGreenCtxStreamCreate, stream, context, flags, priority);
     if (result == CUDA_SUCCESS && GC_USE(cuCtxFromGreenCtx, &handle, context) == CUDA_SUCCESS)
-        gc_stream_list_note_green(*stream, handle);
+        gc_stream_list_add_green(*stream, handle);
     gc_shim_leave();
     return result;
 }

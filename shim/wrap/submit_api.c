@@ -141,8 +141,8 @@ static inline bool must_search(const struct gc_submissions *work)
 }
 
 /* True: the memory was swapped out, and must be searched again. */
-static bool is_still_away(const struct gc_reach *reach, struct gc_submissions *work,
-                          const void *caller)
+static bool wait_paused(const struct gc_reach *reach, struct gc_submissions *work,
+                        const void *caller)
 {
     if (reach->paused_tenant == NULL)
         return false;
@@ -238,7 +238,7 @@ static __attribute__((hot)) CUresult end_synchronous_call(const struct call *cal
                 gc_reach_of_stream(stream, gc_shim_submit_is_guarded(call->work));                 \
             word(&reach, ##__VA_ARGS__);                                                           \
             gc_shim_leave();                                                                       \
-            is_away = is_still_away(&reach, call->work, call->caller);                             \
+            is_away = wait_paused(&reach, call->work, call->caller);                               \
         }                                                                                          \
     }
 SEARCH(search_any, GC_REACH_ANY, (const struct call *call, CUstream stream))
