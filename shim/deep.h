@@ -1,5 +1,6 @@
-/* Work that goes deep runs on a stack of its own: the start, the estimate, the report. A program's
- * thread may have as little as PTHREAD_STACK_MIN, and the first call or the exit may be its. */
+/* Runs work that needs much stack on a stack of its own: the start, the estimate, the report. A
+ * program's thread may have as little as PTHREAD_STACK_MIN, and may make the first call or the
+ * last. */
 #ifndef GC_SHIM_DEEP_H
 #define GC_SHIM_DEEP_H
 

@@ -60,7 +60,7 @@ static bool is_crowded_locked(void)
     return (table.used + RESERVED_SLOTS) * 2 > table.slot_count;
 }
 
-/* Moves the table into `slots` if it is still too small; what is to be unmapped comes back. */
+/* Moves the table into `slots` if it is still too small; returns the memory to unmap. */
 static void *grow_locked(struct gc_handle *slots, size_t count, size_t *unmap_bytes)
 {
     struct gc_handle *old = table.slots;

@@ -1,8 +1,8 @@
 /* The table behind direct memory: small records by (kind, key), all under one lock.
  *
- * An open-addressing hash with linear probing and backward-shift deletion, and a pool of fixed-size
- * records for what several keys share. Memory comes from mmap, never from libc malloc, and only in
- * gc_handles_prepare(), which is called without the lock.
+ * An open-addressing hash with linear probing and backward-shift deletion (Knuth, TAOCP 6.4,
+ * algorithm R), and a pool of fixed-size records that several keys share. Memory comes from mmap,
+ * never from libc malloc, and only in gc_handles_prepare(), which is called without the lock.
  *
  * The lock guards the table and every record in it. No driver call is made under it. */
 #ifndef GC_HANDLES_H
@@ -24,10 +24,10 @@ enum gc_handle_kind {
     GC_HANDLE_PHYSICAL,     /* physical memory handle → record */
     GC_HANDLE_MAPPING,      /* mapped address → record, length */
     GC_HANDLE_SPARSE,       /* hash of a sparse tile → record, array */
-    GC_HANDLE_EVENTS,       /* context → idle events of ours */
+    GC_HANDLE_EVENTS,       /* context → idle events of the library */
     GC_HANDLE_STREAM,       /* stream of the program → its context */
-    GC_HANDLE_JOIN,         /* context → stream of ours that follows all of its streams */
-    GC_HANDLE_IDLE,         /* context → stream of ours in which nothing is ever waited for */
+    GC_HANDLE_JOIN,         /* context → the library's stream that joins all of its streams */
+    GC_HANDLE_IDLE,         /* context → the library's stream that never has work */
     GC_HANDLE_RELEASING     /* hash of (direct kind, key): the driver is releasing it now */
 };
 
@@ -49,7 +49,7 @@ void gc_handles_unlock(void);
 
 /* NULL if absent. Valid until the next put or remove. */
 struct gc_handle *gc_handles_find_locked(enum gc_handle_kind kind, uint64_t key);
-/* Replaces what is there. False if the table is full (gc_handles_prepare failed before). */
+/* Replaces an existing entry. False if the table is full (gc_handles_prepare failed before). */
 bool gc_handles_set_locked(enum gc_handle_kind kind, uint64_t key, uint64_t value, uint64_t extra);
 /* Copies it out if `removed` is not NULL. False if absent. */
 bool gc_handles_remove_locked(enum gc_handle_kind kind, uint64_t key, struct gc_handle *removed);

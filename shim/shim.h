@@ -93,11 +93,11 @@ struct gc_shim {
      * and where there are no such caches. */
     const volatile char *hot;
     volatile char *wiped_on_fork; /* 1 here, 0 in a forked child; NULL: process ids are compared */
-    struct gc_doorbell doorbell;  /* whether other processes ask something */
+    struct gc_doorbell doorbell;  /* rung by other processes with a request */
     bool is_refused;              /* a setting is so wrong that cuInit must fail */
-    bool has_gate;                /* a model is named: its estimate is held against a budget */
-    atomic_bool ipc_used;      /* the program asks for IPC handles: whole allocations from now on */
-    atomic_int driver_version; /* once a device was seen: the report asks the driver nothing */
+    bool has_model;               /* a model is named: its estimate is held against a budget */
+    atomic_bool ipc_used;      /* the program exports IPC handles: whole allocations from now on */
+    atomic_int driver_version; /* known once a device was seen: the report makes no driver call */
 };
 extern struct gc_shim gc_shim;
 extern const char *const gc_api_names[GC_API_COUNT];
@@ -126,14 +126,14 @@ struct gc_thread {
     /* The record that serves an allocation there without a query: the context's, or that of the
      * thread's tenant. NULL: call gc_shim_target. */
     struct gc_context *target;
-    struct gc_tenant *tenant;      /* current by the program's word; NULL: none */
+    struct gc_tenant *tenant;      /* made current by the program; NULL: none */
     uint64_t tenant_handle;        /* its handle; 0: none */
-    struct gc_tenant *last_tenant; /* whom the rules last named for a call of the thread's */
-    const void *caller;            /* who called the outermost entry point; NULL: not noted */
-    bool is_loading;               /* it was about to load objects (outside.h) */
-    bool ends_watched;             /* at its end the thread hands back what it has (hot.c) */
-    uint64_t number;               /* its own; 0: not given yet (capture_api.c) */
-    unsigned primary_turns;        /* > 0: it has to do with a primary context (contexts.h) */
+    struct gc_tenant *last_tenant; /* the rules' last result for a call of the thread */
+    const void *caller;     /* code that called the outermost entry point; NULL: not recorded */
+    bool is_loading;        /* it was about to load objects (outside.h) */
+    bool ends_watched;      /* the thread's end releases its state (hot.c) */
+    uint64_t number;        /* its own; 0: not assigned yet (capture_api.c) */
+    unsigned primary_turns; /* > 0: it has to do with a primary context (contexts.h) */
     /* The context in which the last cudaMalloc or cudaFree of `runtime` was served beneath; NULL:
      * only the runtime knows its next target (runtime_api.c). */
     CUcontext landed;
@@ -159,7 +159,8 @@ enum gc_start {
     GC_START_CREATING, /* core */
     GC_START_OVER,
 };
-/* True for one thread only, of the process that began the start; it goes on to the next state. */
+/* True for one thread only, of the process that began the start: that thread moves on to the next
+ * state. */
 bool gc_shim_start_claim(enum gc_start from, enum gc_start to);
 void gc_shim_start_reach(enum gc_start state);
 /* Waits until the start has come so far; false in a child that was forked meanwhile. */
@@ -218,13 +219,13 @@ static inline void gc_shim_set_caller(const void *address)
 
 /* Counts a driver call of `device`, NULL: of no one device. */
 void gc_shim_count(struct gc_device *device, enum gc_api api);
-/* Hands over to core what was counted before core was there. */
+/* Adds the calls counted before core existed to core's counters. */
 void gc_shim_count_early(void);
 
 /* Core's status as CUDA's code: `driver_code` for GC_DRIVER. */
 CUresult gc_shim_result(enum gc_status status, int driver_code);
 
-/* The calling thread's number, from 1, which no other has or had. */
+/* The calling thread's number, from 1, never reused. */
 uint64_t gc_shim_thread_number(void);
 
 /* Checks the driver's result of any call: after an error that ends a context, nothing is served

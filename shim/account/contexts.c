@@ -115,7 +115,7 @@ void gc_contexts_end(struct gc_context *context, bool is_gone)
     gc_graph_refresh(gc_context_device(context));
 }
 
-/* ---- what one takes ---- */
+/* ---- the memory of a context ---- */
 
 bool gc_contexts_charge(struct gc_device *device, uint64_t *expected)
 {

@@ -1,5 +1,5 @@
 /* Devices and contexts as core knows them, added when they are first seen. Every driver call here
- * is made from inside a wrapper, by the thread whose context is in question. */
+ * is made from inside a wrapper, by the thread whose context it concerns. */
 #include "shim/account/device.h"
 #include "shim/account/helper.h"
 #include "shim/account/primary.h"
@@ -92,7 +92,7 @@ static bool is_green(void)
     return GC_USE(cuStreamGetGreenCtx, CU_STREAM_LEGACY, &green) == CUDA_SUCCESS && green != NULL;
 }
 
-/* For the hot path, which asks core whether the record is still good. */
+/* For the hot path, which checks with core that the record is still valid. */
 static struct gc_context *remember(CUcontext handle, struct gc_context *context)
 {
     if (gc_thread.handle != handle || gc_thread.context != context) {

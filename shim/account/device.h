@@ -20,11 +20,11 @@ struct gc_device *gc_shim_device(CUdevice ordinal);
 #define GC_UUID_BYTES 48
 bool gc_shim_describe_device(CUdevice ordinal, uint64_t *total_bytes, char uuid[GC_UUID_BYTES]);
 
-/* Before the program's call is served by core, inside its wrapper: CUDA_SUCCESS, or what the plain
- * driver answers in the thread's state whatever is asked for: no context, a context that is gone or
- * has failed, a host function, the end of the driver. With `is_unsafe` (the call is one that
- * captures forbid) also that a capture forbids it, which ends that capture as the plain call
- * does. *current: as gc_shim_current_context. */
+/* Called before core serves the program's call, inside its wrapper: CUDA_SUCCESS, or the error that
+ * the plain driver returns in the thread's state for any request: no context, a destroyed or failed
+ * context, a host function, the end of the driver. With `is_unsafe` (a call that captures forbid)
+ * also the error of a capture, which ends that capture as the plain call does. *current: as
+ * gc_shim_current_context. */
 CUresult gc_shim_check_state(bool is_unsafe, struct gc_context **current);
 
 #endif

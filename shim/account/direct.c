@@ -18,10 +18,10 @@
 
 #include <sched.h>
 
-/* How often a thread yields to another that is about to drop the record of the same key. */
+/* How often a thread yields to another that is about to remove the record of the same key. */
 #define RELEASE_YIELDS 10000
-/* How often room is made for one request: other threads may take it first. */
-#define ROOM_ATTEMPTS 4
+/* Reclaims per request: other threads may take the memory first. */
+#define RECLAIM_ATTEMPTS 4
 
 static atomic_flag record_lost_logged = ATOMIC_FLAG_INIT;
 
@@ -53,7 +53,8 @@ CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes)
     bool is_reserved = gc_core_try_charge(gc_shim.core, request->device, request->quota, bytes);
     bool may_fit = bytes <= gc_device_limit_bytes(request->device);
     for (int i = 0;
-         !is_reserved && may_fit && i < ROOM_ATTEMPTS && gc_mempool_make_room(request->device); i++)
+         !is_reserved && may_fit && i < RECLAIM_ATTEMPTS && gc_mempool_reclaim(request->device);
+         i++)
         is_reserved = gc_core_try_charge(gc_shim.core, request->device, request->quota, bytes);
     if (!is_reserved &&
         gc_core_charge(gc_shim.core, request->device, request->quota, bytes) != GC_OK) {
@@ -77,8 +78,8 @@ static uint64_t releasing_key(enum gc_direct_kind kind, uint64_t key)
     return key * GC_DIRECT_KIND_COUNT + (uint64_t)kind;
 }
 
-/* A record with this key is there although the driver has just given the key away: wait for the
- * thread that releases it, or drop what was released in a way unseen. */
+/* A record has this key although the driver has just returned the key: waits for the thread that
+ * releases it, or removes the record of memory that was released unseen. */
 static void clear_key(enum gc_direct_kind kind, uint64_t key)
 {
     struct gc_direct stale;
@@ -93,7 +94,8 @@ static void clear_key(enum gc_direct_kind kind, uint64_t key)
     }
     if (gc_core_untrack(gc_shim.core, kind, key, &stale) == GC_OK)
         gc_log_write(&gc_shim.log, GC_LOG_DEBUG,
-                     "0x%llx was released unseen; its record is replaced", (unsigned long long)key);
+                     "0x%llx was released by a call that was not seen; its record is replaced",
+                     (unsigned long long)key);
 }
 
 void gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kind, uint64_t key,
@@ -119,7 +121,7 @@ void gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kin
         return;
     }
     gc_log_once(&gc_shim.log, &record_lost_logged, GC_LOG_WARN,
-                "no host memory to record an allocation of %s: it is not counted",
+                "no host memory to record an allocation of %s: it is not charged",
                 gc_api_names[request->api]);
 }
 
@@ -145,7 +147,7 @@ void gc_direct_release_end(enum gc_direct_kind kind, uint64_t key, bool is_relea
     struct gc_direct direct;
 
     if (is_released && gc_core_untrack(gc_shim.core, kind, key, &direct) != GC_OK)
-        gc_log_write(&gc_shim.log, GC_LOG_DEBUG, "release of 0x%llx, never seen allocated",
+        gc_log_write(&gc_shim.log, GC_LOG_DEBUG, "release of 0x%llx, which has no record",
                      (unsigned long long)key);
     gc_handles_remove(GC_HANDLE_RELEASING, releasing_key(kind, key), NULL);
 }
@@ -231,7 +233,7 @@ static bool reclaim(void *self, uint64_t context, uint64_t bytes)
 
     (void)self;
     (void)bytes;
-    return device != NULL && gc_mempool_make_room(device);
+    return device != NULL && gc_mempool_reclaim(device);
 }
 
 void gc_direct_driver_init(struct gc_driver *driver)

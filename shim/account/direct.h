@@ -21,11 +21,11 @@ void gc_direct_driver_init(struct gc_driver *driver);
 CUresult gc_shim_free_direct(CUdeviceptr dptr, bool first_abi);
 
 /* The driver's own cuMemFree of `address` succeeded: if it was managed, stream-ordered or imported
- * memory, its record goes. Unknown addresses are ignored. */
+ * memory, its record is removed. Unknown addresses are ignored. */
 void gc_direct_remove_address(uint64_t address);
 
-/* Makes room for memory that the driver itself has none for: what it keeps idle
- * (gc_mempool_make_room) and idle cache. True if anything went back: try again. */
+/* Reclaims device memory after the driver itself ran out: idle memory of the driver's pools
+ * (gc_mempool_reclaim) and idle cache. True if anything was released: retry. */
 bool gc_direct_reclaim_all(struct gc_device *device, uint64_t wanted_bytes);
 
 /* ---- one request of direct memory, from wrapper entry to exit ---- */
@@ -33,7 +33,7 @@ bool gc_direct_reclaim_all(struct gc_device *device, uint64_t wanted_bytes);
 struct gc_direct_request {
     struct gc_context *context; /* NULL: none current; the call is only forwarded */
     struct gc_device *device;   /* NULL: nothing is charged or recorded */
-    struct gc_quota *quota;     /* what was charged was charged to it too; NULL: to no tenant */
+    struct gc_quota *quota;     /* charged with every charge of the request; NULL: no tenant */
     uint64_t reserved_bytes;    /* charged so far */
     enum gc_api api;            /* the entry point to account under */
     bool is_refused;            /* the limit refused it; counted already */
@@ -41,12 +41,12 @@ struct gc_direct_request {
 
 /* Enters the wrapper of `symbol` in the current context. Always followed by gc_direct_end. */
 void gc_direct_begin(struct gc_direct_request *request, enum gc_api symbol);
-/* Charges `bytes` more before the driver is asked: CUDA_SUCCESS, or CUDA_ERROR_OUT_OF_MEMORY. */
+/* Charges `bytes` more before the driver call: CUDA_SUCCESS, or CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes);
 /* After OUT_OF_MEMORY of the driver: releases idle memory. True if a retry may help. */
 bool gc_direct_should_retry(const struct gc_direct_request *request, CUresult result,
                             uint64_t bytes);
-/* After success: records the allocation with what is charged. Before gc_direct_end. */
+/* After success: records the allocation with its charge. Before gc_direct_end. */
 void gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kind, uint64_t key,
                       uint64_t requested_bytes);
 /* Leaves the wrapper: uncharges the bytes that were not recorded, counts a refusal; returns
@@ -63,8 +63,8 @@ CUresult gc_direct_end(struct gc_direct_request *request, CUresult result);
         result_;                                                                                   \
     })
 
-/* Around the driver's own release of `key`: the record goes when the release succeeded, and a new
- * allocation that the driver gave the same key meanwhile waits for that. */
+/* Around the driver's own release of `key`: the record is removed once the release succeeded, and a
+ * new allocation that gets the same key from the driver waits for that. */
 void gc_direct_release_begin(enum gc_direct_kind kind, uint64_t key);
 void gc_direct_release_end(enum gc_direct_kind kind, uint64_t key, bool is_released);
 

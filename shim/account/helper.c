@@ -1,6 +1,6 @@
 /* The thread that answers other processes, in processes with a group: started when a device is
- * first used, so after CUDA, and never in a forked child. It blocks all signals, sleeps until
- * something is asked, and only makes calls that the program's threads might make. */
+ * first used, so after CUDA, and never in a forked child. It blocks all signals, sleeps until a
+ * request arrives, and only makes calls that the program's threads might make. */
 #define _GNU_SOURCE
 #include "shim/account/helper.h"
 #include "shim/real/resolve.h"
@@ -13,7 +13,7 @@ static atomic_flag is_started = ATOMIC_FLAG_INIT;
 static void *help(void *core)
 {
     prctl(PR_SET_NAME, "gpucache", 0, 0, 0);
-    gc_shim_enter(GC_API_COUNT); /* what the driver calls on our behalf passes through */
+    gc_shim_enter(GC_API_COUNT); /* calls from inside the driver pass through */
     gc_core_help(core);
     gc_shim_leave();
     return NULL;
@@ -34,8 +34,9 @@ void gc_helper_start(void)
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &before);
     if (create(&thread, &detached, help, gc_shim.core) != 0)
-        gc_log_write(&gc_shim.log, GC_LOG_INFO,
-                     "no thread to answer the group with: this process answers when it allocates");
+        gc_log_write(
+            &gc_shim.log, GC_LOG_INFO,
+            "could not start the group's helper thread: this process serves requests of others only when it allocates");
     sigprocmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&detached);
 }

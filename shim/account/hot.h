@@ -16,7 +16,7 @@ void gc_hot_prepare(void);
 /* Once, at the start. */
 void gc_hot_start(void);
 
-/* Started, not a forked child, nobody asks anything, and the thread has a cache. */
+/* Started, not a forked child, no request of another process, and the thread has a cache. */
 static inline bool gc_hot_is_open(void)
 {
     /* Acquire: pairs with the release in init.c's create_core. */

@@ -86,7 +86,7 @@ static void find_process(void *argument)
  * it. */
 static bool may_load(const struct gc_device *device)
 {
-    return gc_shim.has_gate || gc_device_limit_bytes(device) != UINT64_MAX;
+    return gc_shim.has_model || gc_device_limit_bytes(device) != UINT64_MAX;
 }
 
 static bool read_process(const struct gc_device *device, uint64_t *bytes)
@@ -192,7 +192,7 @@ static void begin_shared(struct gc_measure *measure)
 {
     /* A measurement that is compared with an estimate, or kept for the next one, must hold no
      * memory of other processes. */
-    measure->is_shared = gc_shim.has_gate || gc_device_is_shared(measure->device);
+    measure->is_shared = gc_shim.has_model || gc_device_is_shared(measure->device);
     if (measure->is_shared && !read_process(measure->device, &measure->process_bytes))
         measure->process_bytes = 0; /* it has no context there, or else is not found at the end */
 }
@@ -210,7 +210,7 @@ void gc_measure_begin(struct gc_measure *measure, struct gc_device *device)
         measure->source = GC_MEASURE_NVML;
     else
         gc_log_once(&gc_shim.log, &unmeasured_logged, GC_LOG_INFO,
-                    "device %d: no way to measure what a context takes; it is not counted",
+                    "device %d: the memory of a context cannot be measured; it is not charged",
                     gc_device_get_info(device)->ordinal);
 }
 

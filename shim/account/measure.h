@@ -20,8 +20,8 @@ struct gc_measure {
     enum gc_measure_source source; /* NONE: it cannot be measured */
     uint64_t free_bytes;
     uint64_t reserved_bytes;
-    bool is_shared;         /* NVML's figure for this process is asked: others may use the device */
-    bool is_exact;          /* of the end: nobody else's memory is in it */
+    bool is_shared;         /* NVML's figure for this process is read: others may use the device */
+    bool is_exact;          /* of the end: it holds no memory of other processes */
     uint64_t process_bytes; /* NVML's figure for this process */
 };
 

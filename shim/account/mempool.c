@@ -1,16 +1,16 @@
 /* Accounts of stream-ordered pools, by difference. The driver's
- * CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT is what a pool holds; a record keeps what of it is charged.
- * A look reads the driver's figure without the lock and applies the difference under it, unless
- * another look came between: then it reads again.
+ * CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT is the size of a pool; a record keeps its charge. An update
+ * reads the driver's figure without the lock and applies the difference under it; if another update
+ * came between, it reads again.
  *
- * Calls of ours that name the pool are made inside its gate (core/base/gate.h), which whoever
- * destroys the pool closes first.
+ * Calls of the library that name the pool are made inside its gate (core/base/gate.h); the thread
+ * that destroys the pool closes the gate first.
  *
- * Records are linked once and never unlinked, so that a walk needs no lock; the record of a pool
- * that is gone serves the next new one.
+ * Records are linked once and never unlinked, so that a walk needs no lock; the record of a
+ * destroyed pool is reused for the next new one.
  *
- * An allocation under way claims what it may take of a pool: idle memory, as far as that is there
- * for its stream at once, and what the pool may grow by. */
+ * An allocation under way claims the part of a pool that it may take: idle memory, as far as its
+ * stream may use that at once, and the growth of the pool. */
 #include "shim/account/mempool.h"
 #include "core/base/gate.h"
 #include "shim/account/device.h"
@@ -23,8 +23,8 @@
 
 #define DEVICES_MAX 64
 #define POOL_GRANULARITY (UINT64_C(2) << 20)
-/* How often room is made for one request: other threads may take it first. */
-#define ROOM_ATTEMPTS 4
+/* Reclaims per request: other threads may take the memory first. */
+#define RECLAIM_ATTEMPTS 4
 /* How long a request waits for memory that was freed in the order of streams. */
 #define WAIT_NS UINT64_C(2000000000)
 
@@ -36,12 +36,12 @@
 struct gc_mempool {
     struct gc_mempool *next;
     _Atomic(CUmemoryPool) handle; /* NULL once destroyed */
-    struct gc_gate gate;          /* closed while the driver is asked to destroy it */
+    struct gc_gate gate;          /* closed during the driver call that destroys it */
     struct gc_device *_Atomic device;
     /* These six: under the handles' lock. */
     uint64_t charged;
-    uint64_t ahead;    /* charged besides, for what allocations under way may grow the pool by */
-    uint64_t claimed;  /* what those allocations claimed of it */
+    uint64_t ahead;    /* charged besides, for the growth that allocations under way may cause */
+    uint64_t claimed;  /* the part of it that those allocations claimed */
     uint64_t promised; /* idle memory they count on */
     uint64_t sequence;
     uint64_t live_count;
@@ -53,11 +53,11 @@ struct gc_mempool {
 _Static_assert(sizeof(struct gc_mempool) <= GC_HANDLE_RECORD_BYTES, "a pool fits a record");
 
 static _Atomic(struct gc_mempool *) pools;
-static atomic_uint_fast64_t charged_total; /* of all pools: nothing to look at while 0 */
+static atomic_uint_fast64_t charged_total; /* of all pools: nothing to update while 0 */
 
 /* ---- the driver's pool, which another thread may be about to destroy ---- */
 
-/* The handle stays good until leave. NULL: the pool is gone, and there is nothing to leave. */
+/* The handle stays valid until leave. NULL: the pool is destroyed; do not leave. */
 static CUmemoryPool enter(struct gc_mempool *pool)
 {
     if (pool->handle == NULL || !gc_gate_enter(&pool->gate))
@@ -107,7 +107,7 @@ void gc_mempool_trim_one(struct gc_mempool *pool)
 
 /* ---- records ---- */
 
-static struct gc_mempool *take_record_locked(void)
+static struct gc_mempool *alloc_record_locked(void)
 {
     for (struct gc_mempool *pool = pools; pool != NULL; pool = pool->next)
         if (pool->is_free)
@@ -130,7 +130,7 @@ struct gc_mempool *gc_mempool_find(CUmemoryPool handle, struct gc_device *device
     if (found != NULL) {
         pool = (struct gc_mempool *)(uintptr_t)found->value;
     } else if (is_prepared) {
-        pool = take_record_locked();
+        pool = alloc_record_locked();
         if (pool != NULL) {
             pool->is_free = false;
             gc_gate_set(&pool->gate, GC_GATE_OPEN);
@@ -251,7 +251,7 @@ void gc_mempool_refresh_one(struct gc_mempool *pool)
 
 static struct gc_mempool *first_pool(void)
 {
-    return atomic_load_explicit(&pools, memory_order_acquire); /* with take_record_locked */
+    return atomic_load_explicit(&pools, memory_order_acquire); /* with alloc_record_locked */
 }
 
 bool gc_mempool_holds_memory(void)
@@ -328,7 +328,7 @@ struct gc_mempool *gc_mempool_destroy_begin(CUmemoryPool handle)
         return NULL;
     struct gc_mempool *pool = (struct gc_mempool *)(uintptr_t)removed.value;
     gc_mempool_refresh_one(pool);
-    /* From here on until it is decided no call of ours names the pool. */
+    /* From here until the driver's result no call of the library names the pool. */
     if (gc_gate_claim(&pool->gate))
         gc_gate_close(&pool->gate);
     return pool;
@@ -392,18 +392,18 @@ bool gc_mempool_remove(uint64_t address)
 
 /* ---- room for others ---- */
 
-bool gc_mempool_may_make_room(void)
+bool gc_mempool_may_reclaim(void)
 {
     return gc_mempool_holds_memory() || gc_graph_is_expected();
 }
 
-bool gc_mempool_make_room(struct gc_device *device)
+bool gc_mempool_reclaim(struct gc_device *device)
 {
     bool has_reclaimed = gc_mempool_trim(device);
     return gc_graph_trim(device) || has_reclaimed;
 }
 
-/* ---- what allocations under way claim ---- */
+/* ---- the claims of allocations under way ---- */
 
 /* A stream's identity; the per-thread stream is another one in each thread. Never a
  * FREED_ value.
@@ -519,7 +519,7 @@ bool gc_mempool_reserve(struct gc_mempool *pool, uint64_t bytes,
     if (claim->promised_bytes != 0 || try_reserve(pool, rounded, claim))
         return true;
     bool may_fit = rounded <= gc_device_limit_bytes(device);
-    for (int i = 0; may_fit && i < ROOM_ATTEMPTS && gc_mempool_make_room(device); i++)
+    for (int i = 0; may_fit && i < RECLAIM_ATTEMPTS && gc_mempool_reclaim(device); i++)
         if (try_reserve(pool, rounded, claim))
             return true;
     /* Idle memory that shares a segment with memory in use could not be released. */

@@ -10,8 +10,8 @@ struct gc_mempool; /* record of a pool; never unmapped, used again once pool and
 /* The record of a pool, made on first sight; NULL if there is no host memory for one. `device`
  * NULL: a pool that is not charged (imported, on the host, managed). */
 struct gc_mempool *gc_mempool_find(CUmemoryPool pool, struct gc_device *device);
-/* The device whose default pool it is, for which the cache serves; NULL: none's. Only devices that
- * were used are looked at. */
+/* The device whose default pool it is, which the cache serves; NULL: none. Searches only devices
+ * that were used. */
 struct gc_device *gc_mempool_plain_device(CUmemoryPool pool);
 /* Whether allocations from the pool may come from the cache: it is the default pool of the device.
  */
@@ -22,17 +22,17 @@ struct gc_device *gc_mempool_device(const struct gc_mempool *pool);
 /* The claim of an allocation under way. Zeroed at first, except for the stream. */
 struct gc_mempool_reservation {
     CUstream stream;         /* explicit */
-    uint64_t reserved_bytes; /* charged for what the pool may grow by */
+    uint64_t reserved_bytes; /* charged for the growth of the pool */
     uint64_t promised_bytes; /* of the pool's idle memory, so that no other counts on it */
 };
-/* Before an allocation of `bytes` where a limit is in force. From the idle memory of the pool if it
- * has enough, else charged like any memory, for which idle memory of all pools goes back if that is
- * what it takes. False: there is no room (counted). */
+/* Before an allocation of `bytes` where a limit is in force. Claims the pool's idle memory if that
+ * suffices; otherwise charges as for any memory, and reclaims idle memory of all pools if it must.
+ * False: over the limit (counted). */
 bool gc_mempool_reserve(struct gc_mempool *pool, uint64_t bytes,
                         struct gc_mempool_reservation *claim);
-/* After the driver's answer: charges what the pool grew by and ends the claim. False if the pool
- * grew by more than was claimed and the limit has no room for that: the caller undoes the
- * allocation. The account is right all the same. */
+/* After the driver's result: charges the growth of the pool and ends the claim. False if the pool
+ * grew by more than the claim and the limit has no room for that: the caller undoes the allocation.
+ * The account is right in either case. */
 bool gc_mempool_commit(struct gc_mempool *pool, struct gc_mempool_reservation *claim);
 /* Makes one account agree with the driver. */
 void gc_mempool_refresh_one(struct gc_mempool *pool);
@@ -41,16 +41,15 @@ void gc_mempool_trim_one(struct gc_mempool *pool);
 /* All pools of a device, or of all (NULL). Cheap while no pool holds memory. */
 void gc_mempool_refresh(const struct gc_device *device);
 bool gc_mempool_holds_memory(void);
-/* Gives idle pool memory back to the driver, at the cost of a synchronisation where that is what it
- * takes and no stream captures. True if the account shrank. */
+/* Releases idle pool memory to the driver, with a synchronisation where it must and no stream
+ * captures. True if the account shrank. */
 bool gc_mempool_trim(struct gc_device *device);
 
-/* Makes room in the account: stream-ordered pools and graph memory that are idle go back to the
- * driver. For a request that core refused for want of room. True if anything went back: try
- * again. */
-bool gc_mempool_make_room(struct gc_device *device);
+/* Reclaims in the account: idle stream-ordered pools and graph memory are released to the driver.
+ * For a request that core refused over the limit. True if anything was released: retry. */
+bool gc_mempool_reclaim(struct gc_device *device);
 /* False: there is no such memory, so nothing to reclaim. */
-bool gc_mempool_may_make_room(void);
+bool gc_mempool_may_reclaim(void);
 
 /* Around the driver's destruction of a pool. Its charge ends with its last allocation. */
 struct gc_mempool *gc_mempool_destroy_begin(CUmemoryPool pool);

@@ -5,14 +5,14 @@
 
 #include "shim/shim.h"
 
-/* The program lets something reach its memory so. Inside a wrapper, before the driver is asked.
- * Anything but CUDA_SUCCESS: memory is not known to be idle, and the call must not go on. */
+/* The program exports its memory in this way. Inside a wrapper, before the driver call. Any result
+ * but CUDA_SUCCESS: memory is not known to be idle, and the call must not go on. */
 CUresult gc_outside_expect(void);
 
-/* The calling thread is about to load objects, `path` and what it needs; NULL: none. `caller`: who
- * asks for it. */
+/* The calling thread is about to load objects, `path` and its dependencies; NULL: none. `caller`:
+ * the code that loads them. */
 void gc_outside_begin_load(const char *path, const void *caller);
-/* Looks at what is loaded; at the start. */
+/* Scans the loaded objects; at the start. */
 void gc_outside_scan(void);
 /* The calling thread has loaded them. */
 void gc_outside_end_load(void);

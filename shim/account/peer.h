@@ -1,11 +1,11 @@
-/* Whose work may reach whose memory: noted for frees. */
+/* Notes for frees that the work of one context may reach the memory of another. */
 #ifndef GC_PEER_H
 #define GC_PEER_H
 
 #include "shim/shim.h"
 
 /* Work of `worker` may reach memory of `owner` from now on: a free in `owner` waits for it too.
- * Either may be NULL, or both the same: nothing is noted then. */
+ * Does nothing if either is NULL, or both are equal. */
 static inline void gc_peer_add(struct gc_context *owner, struct gc_context *worker)
 {
     if (owner != NULL && worker != NULL && owner != worker)

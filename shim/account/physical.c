@@ -1,8 +1,8 @@
 /* Physical memory handles: see physical.h.
  *
- * A release or an unmapping is done in two steps, because the driver may give the number or the
- * address to another thread before the call has returned: before it, the entry is marked as leaving
- * (moved aside under another key); after it, dropped or put back. */
+ * A release or an unmapping is done in two steps, because the driver may return the number or the
+ * address to another thread before the call has returned: before the call the entry is marked as
+ * leaving (moved to another key); after it, removed or restored. */
 #include "shim/account/physical.h"
 #include "shim/account/direct.h"
 #include "shim/handles.h"
@@ -33,8 +33,8 @@ static bool is_unheld_locked(const struct physical *physical)
     return physical->references == 0 && physical->mappings == 0;
 }
 
-/* Core's record goes first: its key is the record's address, which is free for another after this.
- */
+/* Core's record is removed first: its key is the record's address, which may be reused after
+ * this. */
 static void drop_record(struct physical *physical)
 {
     struct gc_direct direct;
@@ -60,7 +60,7 @@ void gc_physical_add(struct gc_direct_request *request, enum gc_direct_kind kind
     }
     physical = is_prepared ? gc_handles_alloc_record_locked() : NULL;
     if (physical != NULL) {
-        /* Core's key stays with the memory even when its handle's number is given away. */
+        /* Core's key stays with the memory even when the number of its handle is reused. */
         key = (uintptr_t)physical;
         *physical = (struct physical){.key = key, .references = 1, .kind = kind};
         if (!gc_handles_set_locked(GC_HANDLE_PHYSICAL, handle, (uintptr_t)physical, 0)) {
@@ -97,8 +97,8 @@ void gc_physical_retain(uint64_t handle, uint64_t address)
 
 /* ---- references ---- */
 
-/* The reference goes at once, so that of two releases one is the last; a hold, counted as a
- * mapping, keeps the record until the driver has answered. */
+/* The reference is dropped at once, so that of two releases one is the last; a hold, counted as a
+ * mapping, keeps the record until the driver has returned. */
 void *gc_physical_release_begin(uint64_t handle)
 {
     gc_handles_lock();

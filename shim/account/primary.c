@@ -14,7 +14,7 @@ static struct {
     pthread_mutex_t lock; /* guards the rest; nothing is called under it */
     pthread_cond_t changed;
     bool is_taken[DEVICES_MAX];
-    int64_t hold_count[DEVICES_MAX]; /* by whose turn it is */
+    int64_t hold_count[DEVICES_MAX]; /* guarded by the turn */
 } turns = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static bool has_turns(CUdevice ordinal)
@@ -49,7 +49,7 @@ int64_t gc_primary_count_holds(CUdevice ordinal, int change)
     return has_turns(ordinal) ? turns.hold_count[ordinal] += change : 0;
 }
 
-/* ---- what is known ---- */
+/* ---- the table of primary contexts ---- */
 
 uint64_t gc_primary_key(CUdevice ordinal)
 {

@@ -4,9 +4,9 @@
 
 #include "shim/shim.h"
 
-/* One at a time retains, releases or resets the primary context of a device: by whether it is
- * active before and after, a thread knows what its own call did. Nests. No lock is held, and
- * nothing but that is waited for. */
+/* Serialises retain, release and reset of a device's primary context: by its state before and
+ * after, a thread knows the effect of its own call. Nests. The caller holds no lock, and waits only
+ * for that. */
 void gc_primary_lock(CUdevice ordinal);
 void gc_primary_unlock(CUdevice ordinal);
 

@@ -93,7 +93,7 @@ bool gc_tenants_start(void)
     return true;
 }
 
-/* ---- what a call is for ---- */
+/* ---- the tenant of a call ---- */
 
 /* Whether a call of this thread may be for one: cheap, false in programs without. */
 static bool is_any_meant(void)

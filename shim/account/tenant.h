@@ -1,19 +1,19 @@
-/* Tenants, as the program's threads have them: which one a call is for.
+/* The tenants of the program's threads: the tenant that a call is for.
  *
- * A thread may make one current by the API; else GPUCACHE_TENANTS decides by the object that called
- * the outermost entry point. Handles are a number and a place in a table of GC_TENANT_MAX; places
- * serve again, numbers never. A place knows how many threads have its tenant current, and a tenant
- * goes only where none has. */
+ * A thread may make a tenant current by the API; otherwise GPUCACHE_TENANTS decides by the object
+ * that called the outermost entry point. Handles are a number and a place in a table of
+ * GC_TENANT_MAX; places are reused, numbers never. A place counts the threads that have its tenant
+ * current, and a tenant is removed only when that is 0. */
 #ifndef GC_SHIM_TENANT_H
 #define GC_SHIM_TENANT_H
 
 #include "core/device/tenant.h"
 #include "shim/shim.h"
 
-/* Makes the tenants that GPUCACHE_TENANTS names. Once, at the start. False: not all of them; what
- * follows would be limited by nothing. */
+/* Makes the tenants that GPUCACHE_TENANTS names. Once, at the start. False: some failed; their
+ * calls would have no limit. */
 bool gc_tenants_start(void) GC_CHECKED;
-/* Whom the call of this thread that is under way is for; NULL: nobody. */
+/* The tenant that this thread's call is for; NULL: none. */
 struct gc_tenant *gc_tenants_of_call(void);
 /* The tenant whose work a call from `caller` submits; NULL: none. A runtime that several objects
  * share hides its caller: then it is the tenant, by the rules, of the thread's last allocation. */
@@ -26,8 +26,7 @@ void gc_tenants_mem_info(struct gc_device *device, uint64_t *free_bytes, uint64_
  * the calling thread's tenant, or of the tenant whose object called, else `context` itself. NULL:
  * the tenant's record could not be made; the request must fail. */
 struct gc_context *gc_shim_target(struct gc_context *context);
-/* The context of the thread, or its tenant, has changed: where its allocations go is to be asked.
- */
+/* The context of the thread, or its tenant, has changed: its target must be looked up again. */
 void gc_tenants_reset_target(void);
 /* The calling thread ends: it lets its tenant go. */
 void gc_tenants_end_thread(void);

@@ -86,10 +86,10 @@ static uint64_t page_bytes(CUdevice ordinal)
     return bytes;
 }
 
-/* Why pool memory is not mapped although it could be; NULL: it is mapped. `ipc`: the call by which
- * the program gives memory to others, or NULL. */
-static const char *objection(const struct gc_device_info *info, const char *ipc, char *room,
-                             size_t room_bytes)
+/* The reason why pool memory is not mapped although it could be; NULL: it is mapped. `ipc`: the
+ * call by which the program exports memory, or NULL. */
+static const char *reason_not_mapped(const struct gc_device_info *info, const char *ipc, char *room,
+                                     size_t room_bytes)
 {
     if (gc_shim.options->mode == GC_MODE_TRACK)
         return "GPUCACHE_MODE=track";
@@ -98,7 +98,7 @@ static const char *objection(const struct gc_device_info *info, const char *ipc,
     if (gc_shim.options->backend == GC_BACKEND_DRIVER)
         return "GPUCACHE_BACKEND=driver";
     if (ipc != NULL && gc_shim.options->backend == GC_BACKEND_AUTO) {
-        snprintf(room, room_bytes, "the program gives memory to others: it imports %s", ipc);
+        snprintf(room, room_bytes, "the program exports memory: it imports %s", ipc);
         return room;
     }
     if (info->page_bytes == 0)
@@ -119,7 +119,7 @@ void gc_backend_describe(struct gc_device_info *info)
     char room[sizeof(info->backend_reason)];
 
     info->page_bytes = page_bytes(info->ordinal);
-    const char *reason = objection(info, ipc, room, sizeof(room));
+    const char *reason = reason_not_mapped(info, ipc, room, sizeof(room));
     info->has_mapping = reason == NULL;
     info->is_dedicated = wanted == GC_BACKEND_WHOLE || (ipc != NULL && reason != NULL);
     if (reason == NULL && wanted == GC_BACKEND_VMM)
@@ -131,7 +131,7 @@ void gc_backend_describe(struct gc_device_info *info)
 
 bool gc_backend_has_rdma(CUdevice ordinal)
 {
-    static atomic_int known[64]; /* 0: not asked, 1: no, 2: yes */
+    static atomic_int known[64]; /* 0: unknown, 1: no, 2: yes */
     const unsigned slot = (unsigned)ordinal % 64;
     int answer = atomic_load_explicit(&known[slot], memory_order_relaxed);
 

@@ -7,7 +7,7 @@
 
 /* Fills in has_mapping, page_bytes and backend_reason. */
 void gc_backend_describe(struct gc_device_info *info);
-/* Whether mapped memory of the device may be given to network cards. */
+/* Whether network cards may reach mapped memory of the device. */
 bool gc_backend_has_rdma(CUdevice ordinal);
 
 #endif

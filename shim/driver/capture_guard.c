@@ -1,9 +1,9 @@
-/* Which streams capture: see capture_guard.h. Core synchronises nothing meanwhile, our own driver
- * calls relax the thread's capture mode, and calls that a capture forbids are refused though core
- * would serve them.
+/* The streams that capture: see capture_guard.h. Core synchronises nothing meanwhile, the library's
+ * own driver calls relax the thread's capture mode, and calls that a capture forbids are refused
+ * though core would serve them.
  *
- * A capture ends by EndCapture (also of an invalidated one), its stream destroyed, its context
- * gone, or the thread gone whose own stream it is in. */
+ * A capture ends by EndCapture (also of an invalidated one), with its stream or its context
+ * destroyed, or with the thread in whose own stream it is. */
 #include "shim/driver/capture_guard.h"
 #include "core/base/bits.h"
 #include "shim/handles.h"
@@ -56,9 +56,9 @@ bool gc_stream_is_capturing(CUstream stream)
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* ---- what captures forbid ---- */
+/* ---- calls that captures forbid ---- */
 
-struct asker {
+struct capture_caller {
     uint64_t thread;
     CUstreamCaptureMode mode;
 };
@@ -66,13 +66,13 @@ struct asker {
 /* The rules of cuThreadExchangeStreamCaptureMode, for a thread that is not relaxed. */
 static bool is_in_the_way(const struct gc_handle *capture, const void *argument)
 {
-    const struct asker *asker = argument;
+    const struct capture_caller *capture_caller = argument;
     const unsigned mode = capture->extra & MODE_MASK;
 
-    return capture->extra >> THREAD_SHIFT == asker->thread
+    return capture->extra >> THREAD_SHIFT == capture_caller->thread
                ? mode != CU_STREAM_CAPTURE_MODE_RELAXED
                : mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
-                     asker->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+                     capture_caller->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
 }
 
 CUresult gc_capture_check(void)
@@ -86,14 +86,14 @@ CUresult gc_capture_check(void)
     gc_capture_restore(&guard);
     if (!guard.is_exchanged || guard.before == CU_STREAM_CAPTURE_MODE_RELAXED)
         return CUDA_SUCCESS;
-    const struct asker asker = {gc_shim_thread_number(), guard.before};
+    const struct capture_caller capture_caller = {gc_shim_thread_number(), guard.before};
     gc_handles_lock();
     const bool is_forbidden =
-        gc_handles_search_locked(GC_HANDLE_CAPTURE, is_in_the_way, &asker) != NULL;
+        gc_handles_search_locked(GC_HANDLE_CAPTURE, is_in_the_way, &capture_caller) != NULL;
     gc_handles_unlock();
     if (!is_forbidden)
         return CUDA_SUCCESS;
-    /* The driver refuses it, and does to the captures what goes with that. */
+    /* The driver refuses the call, and changes the captures accordingly. */
     CUresult result = GC_CALL(NULL, cuMemAlloc_v2, &refused, 1);
     if (result == CUDA_SUCCESS)
         (void)GC_CALL(NULL, cuMemFree_v2, refused);

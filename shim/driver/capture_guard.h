@@ -17,19 +17,19 @@ struct gc_capture_guard {
 };
 void gc_capture_relax(struct gc_capture_guard *guard);
 void gc_capture_restore(struct gc_capture_guard *guard);
-/* Whether the thread may make calls that captures forbid: CUDA_SUCCESS, or what the driver answers,
- * with the captures ended that it ends. */
+/* Whether the thread may make calls that captures forbid: CUDA_SUCCESS, or the driver's error, with
+ * the captures ended that it ends. */
 CUresult gc_capture_check(void);
 
-/* The explicit handle of what a wrapper was given: NULL is the legacy stream, or the thread's own
- * in a _ptsz entry. */
+/* The explicit handle of a wrapper's stream argument: NULL is the legacy stream, or the thread's
+ * own in a _ptsz entry. */
 CUstream gc_stream_explicit(CUstream stream, bool is_per_thread);
 /* True if this stream captures now. Costs one load when nothing captures. */
 bool gc_stream_is_capturing(CUstream stream);
 bool gc_capture_is_any(void);
 /* The thread ends, and with it the captures in its own stream. */
 void gc_captures_end_thread(void);
-/* The context is gone, its captures with it. */
+/* The context is destroyed, its captures with it. */
 void gc_capture_drop_context(struct gc_context *context);
 
 /* ---- for the wrappers of captures ---- */
@@ -37,8 +37,8 @@ void gc_capture_drop_context(struct gc_context *context);
 /* Counts a capture in the stream (explicit) that the calling thread is about to begin. Context
  * NULL: none is counted. */
 void gc_capture_begin(CUstream stream, struct gc_context *context, CUstreamCaptureMode mode);
-/* It is over; false if none was counted. `removed`, if not NULL, is what gc_capture_put_back
- * takes. */
+/* The capture is over; false if none was counted. `removed`, if not NULL, is for
+ * gc_capture_put_back. */
 bool gc_capture_end(CUstream stream, struct gc_handle *removed);
 /* It is not over after all. */
 void gc_capture_put_back(CUstream stream, const struct gc_handle *removed);

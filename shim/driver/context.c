@@ -1,5 +1,5 @@
-/* A driver call of ours in a context that may not be the thread's current one: it is pushed for the
- * moment of the call. */
+/* A driver call of the library in a context that may not be the thread's current one: it is pushed
+ * for the duration of the call. */
 #include "shim/driver/capture_guard.h"
 #include "shim/driver/driver.h"
 #include "shim/real/resolve.h"
@@ -26,7 +26,9 @@ void gc_driver_leave_context(bool pushed)
     CUcontext popped;
 
     if (pushed && GC_USE(cuCtxPopCurrent_v2, &popped) != CUDA_SUCCESS)
-        gc_log_write(&gc_shim.log, GC_LOG_WARN, "the driver did not take a context back");
+        gc_log_write(
+            &gc_shim.log, GC_LOG_WARN,
+            "cuCtxPopCurrent failed: a context of the library's may stay current in this thread");
 }
 
 CUresult gc_driver_enter(uint64_t context, struct gc_driver_visit *visit)

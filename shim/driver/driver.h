@@ -1,4 +1,4 @@
-/* The platform table over the real driver, and what else asks it in a context's name. */
+/* The platform table over the real driver, and the other driver calls made in a context's name. */
 #ifndef GC_SHIM_DRIVER_H
 #define GC_SHIM_DRIVER_H
 
@@ -20,7 +20,7 @@ CUresult gc_driver_place(uint64_t context, CUstream stream);
  * all known. Not while something captures. */
 CUresult gc_driver_wait(uint64_t context, uint64_t limit_ns);
 CUresult gc_driver_wait_stream(uint64_t context, CUstream stream, uint64_t limit_ns);
-/* The context is gone, and with it its events. */
+/* The context is destroyed, and with it its events. */
 void gc_driver_fence_drop(uint64_t context);
 /* Makes `context` current for a call of the library; *pushed is true if leave_context must undo
  * it. */

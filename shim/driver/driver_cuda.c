@@ -1,7 +1,7 @@
 /* core/device/driver.h over the real CUDA driver. A call for a context that is not the thread's
- * current one pushes it for the moment of the call. A capture under way survives our own calls:
- * they are made in relaxed mode, and core asks for no synchronisation then. Core calls from inside
- * a wrapper, so nothing here is wrapped again. */
+ * current one pushes it for the duration of the call. A capture under way survives the library's
+ * own calls: they are made in relaxed mode, and core requests no synchronisation then. Core calls
+ * from inside a wrapper, so nothing here is wrapped again. */
 #include "core/base/clock.h"
 #include "shim/driver/driver.h"
 #include "shim/driver/stream_list.h"

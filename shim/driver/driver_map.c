@@ -69,7 +69,7 @@ static int page_map(void *self, uint64_t context, uint64_t address, uint64_t byt
  */
 static bool can_access(int peer, int ordinal)
 {
-    static atomic_uchar known[PEERS_MAX][PEERS_MAX]; /* 0: not asked, 1: no, 2: yes */
+    static atomic_uchar known[PEERS_MAX][PEERS_MAX]; /* 0: unknown, 1: no, 2: yes */
     atomic_uchar *slot = &known[(unsigned)peer % PEERS_MAX][(unsigned)ordinal % PEERS_MAX];
     unsigned char answer = atomic_load_explicit(slot, memory_order_relaxed);
     int can = 0;

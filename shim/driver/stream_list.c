@@ -1,7 +1,8 @@
-/* Which streams there are: see stream_list.h.
+/* The list of streams: see stream_list.h.
  *
- * A record reads the list, then asks the driver about its streams without the lock; who destroys
- * one takes it off the list and then waits until no record that may know of it is under way. */
+ * A record reads the list, then calls the driver for its streams without the lock; a thread that
+ * destroys a stream takes it off the list and then waits until no record that may know of it is
+ * under way. */
 #include "shim/driver/stream_list.h"
 #include "shim/driver/capture_guard.h"
 #include "shim/driver/driver.h"
@@ -43,7 +44,7 @@ void gc_stream_list_end_thread(void)
     gc_thread.has_own_stream = false;
 }
 
-void gc_stream_list_note_green(CUstream stream, CUcontext context)
+void gc_stream_list_add_green(CUstream stream, CUcontext context)
 {
     struct gc_handle green;
 
@@ -56,7 +57,7 @@ void gc_stream_list_add(CUstream stream, const struct gc_context *context)
     CUcontext handle = NULL;
 
     if (GC_USE(cuCtxGetCurrent, &handle) == CUDA_SUCCESS)
-        gc_stream_list_note_green(stream, handle);
+        gc_stream_list_add_green(stream, handle);
     if (!gc_stream_list_is_needed())
         return;
     if (context == NULL ||
@@ -64,10 +65,10 @@ void gc_stream_list_add(CUstream stream, const struct gc_context *context)
         gc_stream_list_set_incomplete();
 }
 
-/* ---- streams of ours in a context ---- */
+/* ---- the library's own streams in a context ---- */
 
 /* If two threads make one at the same time the first one stays; all threads must use the same. */
-static CUstream keep_own(enum gc_handle_kind kind, uint64_t context, CUstream stream)
+static CUstream insert_own(enum gc_handle_kind kind, uint64_t context, CUstream stream)
 {
     bool is_prepared = gc_handles_prepare();
 
@@ -91,7 +92,7 @@ static CUstream own_stream(enum gc_handle_kind kind, uint64_t context)
     if (GC_CALL(gc_driver_device(context), cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING) !=
         CUDA_SUCCESS)
         return NULL;
-    CUstream kept = keep_own(kind, context, stream);
+    CUstream kept = insert_own(kind, context, stream);
     if (kept != stream)
         (void)GC_CALL(gc_driver_device(context), cuStreamDestroy_v2, stream);
     return kept;
@@ -187,8 +188,8 @@ void gc_stream_list_remove(CUstream stream)
         gc_driver_leave_context(pushed);
     }
     if (result != CUDA_SUCCESS)
-        gc_stream_list_set_incomplete(); /* what it has queued would not be waited for */
-    /* Only now: a record meanwhile must find what it has queued here or there. */
+        gc_stream_list_set_incomplete(); /* its queued work would not be waited for */
+    /* Only now: a concurrent record must find the stream's queued work here or there. */
     (void)gc_handles_remove(GC_HANDLE_STREAM, (uintptr_t)stream, &found);
     while (atomic_load_explicit(&recording_count, memory_order_seq_cst) != 0)
         sched_yield();

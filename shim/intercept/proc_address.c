@@ -58,7 +58,7 @@ static void *replace(const char *name, int version, cuuint64_t flags, void *real
 
     const int newest = gc_resolve_driver_version();
     const int known =
-        version < newest ? version : newest; /* no driver hands out what is newer than itself */
+        version < newest ? version : newest; /* no driver returns an ABI newer than itself */
 
     if (flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM &&
         find_abi(name, known, GC_VARIANT_PTSZ))

@@ -63,8 +63,8 @@ static struct gc_route next_after_another(const struct gc_libc *libc, const stru
     return route;
 }
 
-/* The wrapper if `real` is the very function it wraps, the driver's, NVML's or the first runtime's
- * seen; else what was found: another library's function of that name is its own business. */
+/* The wrapper if `real` is the very function it wraps, the driver's, NVML's or that of the first
+ * runtime seen; otherwise `real`: another library's own function of that name. */
 static void *substitute(const struct gc_row *row, void *real)
 {
     if (row->type == GC_ROW_TYPE_API)
@@ -113,7 +113,7 @@ struct gc_route gc_route_dlsym(void *handle, const char *name, const void *calle
             route.answer = place == GC_ELF_BEFORE_US ? gc_row_wrapper(row) : substitute(row, found);
         return route;
     }
-    /* Found in the object asked for, or before us in the scope. */
+    /* Found in the given object, or before the library in the scope. */
     found = substitute(row, found);
     if (found == gc_row_wrapper(row)) {
         route.jump = NULL;

@@ -17,18 +17,18 @@
 static struct {
     const struct gc_model_module *calls; /* NULL: no model is named, or see reason */
     struct gc_admission_state *admission;
-    atomic_flag was_said; /* the reason */
+    atomic_flag is_logged; /* the reason */
     char reason[GC_MODULE_REASON_BYTES];
-} gate = {.was_said = ATOMIC_FLAG_INIT};
+} state = {.is_logged = ATOMIC_FLAG_INIT};
 
 bool gc_admission_prepare(const struct gc_module *module)
 {
-    gc_shim.has_gate = gc_shim.options->model[0] != '\0';
-    if (!gc_shim.has_gate)
+    gc_shim.has_model = gc_shim.options->model[0] != '\0';
+    if (!gc_shim.has_model)
         return true;
-    memcpy(gate.reason, module->reason, sizeof(gate.reason));
-    gate.calls = module->calls;
-    return gate.calls == NULL || gate.calls->open(gc_shim.options, &gate.admission) == GC_OK;
+    memcpy(state.reason, module->reason, sizeof(state.reason));
+    state.calls = module->calls;
+    return state.calls == NULL || state.calls->open(gc_shim.options, &state.admission) == GC_OK;
 }
 
 /* A group's limit may have been set by another process: core knows it once it knows the device. */
@@ -76,15 +76,15 @@ static void describe_all(const struct gc_options *options, uint32_t wanted,
         devices->count++;
 }
 
-static CUresult close_gate(enum gc_admission word, enum gc_admission_verdict verdict)
+static CUresult admission_result(enum gc_admission word, enum gc_admission_verdict verdict)
 {
     if (word == GC_ADMISSION_OFF || word == GC_ADMISSION_WARN)
         return CUDA_SUCCESS;
     if (verdict == GC_ADMISSION_UNREADABLE)
         return CUDA_ERROR_INVALID_VALUE;
     if (word == GC_ADMISSION_EXIT)
-        _exit(
-            EXIT_DOES_NOT_FIT); /* asked for; the program's own handlers expect a CUDA that works */
+        _exit(EXIT_DOES_NOT_FIT); /* by the user's choice; the program's own handlers expect a
+                                     working CUDA */
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -97,34 +97,35 @@ static void check_model(void *argument)
 {
     struct decision *it = argument;
 
-    it->verdict = gate.calls->decide(gate.admission, &it->devices, &gc_shim.log);
+    it->verdict = state.calls->decide(state.admission, &it->devices, &gc_shim.log);
 }
 
 /* As with a model that cannot be read: there is no estimate. */
 static CUresult refuse_without_module(enum gc_admission word)
 {
-    gc_log_once(&gc_shim.log, &gate.was_said, word == GC_ADMISSION_OFF ? GC_LOG_INFO : GC_LOG_ERROR,
-                "GPUCACHE_MODEL: %s", gate.reason);
-    return close_gate(word, GC_ADMISSION_UNREADABLE);
+    gc_log_once(&gc_shim.log, &state.is_logged,
+                word == GC_ADMISSION_OFF ? GC_LOG_INFO : GC_LOG_ERROR, "GPUCACHE_MODEL: %s",
+                state.reason);
+    return admission_result(word, GC_ADMISSION_UNREADABLE);
 }
 
 CUresult gc_admission_check(void)
 {
     struct decision it;
 
-    if (!gc_shim.has_gate)
+    if (!gc_shim.has_model)
         return CUDA_SUCCESS;
-    if (gate.calls == NULL)
+    if (state.calls == NULL)
         return refuse_without_module(gc_shim.options->gate);
     gc_shim_enter(GC_API_cuInit);
-    describe_all(gc_shim.options, gate.calls->device_count(gate.admission), &it.devices);
+    describe_all(gc_shim.options, state.calls->device_count(state.admission), &it.devices);
     gc_shim_leave();
     gc_deep_run(check_model, &it);
     return it.verdict == GC_ADMISSION_FITS ? CUDA_SUCCESS
-                                           : close_gate(gc_shim.options->gate, it.verdict);
+                                           : admission_result(gc_shim.options->gate, it.verdict);
 }
 
 bool gc_admission_report(struct gc_report_estimate *estimate)
 {
-    return gate.calls != NULL && gate.calls->describe(gate.admission, estimate);
+    return state.calls != NULL && state.calls->describe(state.admission, estimate);
 }

@@ -1,4 +1,4 @@
-/* The report at exit: what the shim knows of the process and of its settings, handed to core. */
+/* The report at exit: the shim's facts about the process and its settings, passed to core. */
 #include "shim/life/exit_report.h"
 
 #include "core/base/clock.h"

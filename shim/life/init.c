@@ -47,7 +47,7 @@ static void open_trace(void)
         gc_shim.trace = NULL;
 }
 
-/* NULL: none is to be followed. */
+/* NULL: no plan is followed. */
 static const struct gc_plan *load_plan(void)
 {
     const char *path = gc_shim.options->plan;
@@ -79,7 +79,7 @@ static void join_ledger(void)
 
 /* Without memory for the check, an admission that refuses by default refuses: also where there is
  * no memory for the options, and only the environment can be read. */
-static bool is_gate_closed(void)
+static bool refuses_by_default(void)
 {
     const struct gc_options *options = gc_shim.options;
     const char *gate, *model;
@@ -113,7 +113,7 @@ static void begin_service(void)
     gc_hot_start();
     gc_shim_count_early();
     join_ledger();
-    /* Only called by name: what the program submits does not come by. */
+    /* Only called by name: the program's submissions pass no wrapper. */
     if (gc_resolve_driver(false) && !gc_resolve_is_interposing())
         (void)gc_core_set_conservative(gc_shim.core);
     gc_outside_scan();
@@ -167,9 +167,9 @@ fail_tenants:
     gc_shim.is_refused = true;
     return;
 fail:
-    gc_shim.is_refused = is_gate_closed();
+    gc_shim.is_refused = refuses_by_default();
     gc_log_write(&gc_shim.log, GC_LOG_ERROR,
-                 "no host memory to start with: memory is not cached or limited");
+                 "no host memory for the start: memory is not cached or limited");
 }
 
 /* `argument`: bool, whether it was this thread that created core. */
@@ -236,7 +236,7 @@ struct gc_submissions *gc_shim_submissions(void)
     return gc_shim_is_child() ? NULL : work;
 }
 
-/* A signal handler called exit while its thread held a lock: nobody gives that back. */
+/* A signal handler called exit while its thread held a lock: no thread will release it. */
 static bool is_interrupted(void)
 {
     if (gc_lock_held_count() == 0 && !gc_trace_is_recording())
@@ -256,6 +256,6 @@ __attribute__((destructor)) static void finish(void)
     gc_trace_flush(gc_shim.trace);
     if (gc_core_was_used(gc_shim.core))
         gc_deep_run(gc_exit_report_write, &life.report);
-    /* The driver goes too: each call asks from now on whether it is there. */
+    /* The driver shuts down too: each call checks from now on that it still works. */
     gc_shim_close_hot();
 }

@@ -8,12 +8,12 @@
  * driver either way, so that GC_CALL works after it. */
 bool gc_shim_ready(void);
 
-/* The count of submitted work, NULL where nothing is to be counted: passing through, or a forked
- * child. Starts the library if need be. */
+/* The count of submitted work, NULL where nothing is counted: passing through, or a forked child.
+ * Starts the library if need be. */
 struct gc_submissions *gc_shim_submissions(void);
 
-/* Whether a program whose CUDA has just been initialised may go on: CUDA_SUCCESS, or what cuInit
- * returns instead. Does not come back where the gate ends the process. */
+/* Whether a program whose CUDA has just been initialised may go on: CUDA_SUCCESS, or the result
+ * that cuInit returns instead. Does not return where admission ends the process. */
 CUresult gc_admission_check(void);
 /* Opens the model that the options name, by `module`; where that is missing, its reason is kept for
  * gc_admission_check. False without host memory. Called once, by the start. */

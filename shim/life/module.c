@@ -1,5 +1,5 @@
-/* The module is opened by its path, which the library's own path gives: LD_LIBRARY_PATH and the
- * working folder do not decide where foreign code comes from. */
+/* The module is opened by its path, which follows from the library's own path: LD_LIBRARY_PATH and
+ * the working folder have no influence on the code that is loaded. */
 #define _GNU_SOURCE
 #include "shim/life/module.h"
 
@@ -12,7 +12,7 @@
 
 #define SHOWN_BYTES 256
 
-static const char *show(const char *text, char shown[SHOWN_BYTES])
+static const char *make_printable(const char *text, char shown[SHOWN_BYTES])
 {
     return gc_text_printable(text, strlen(text), shown, SHOWN_BYTES);
 }
@@ -42,14 +42,14 @@ static bool find(char path[PATH_MAX], struct gc_module *module)
     if (!find_library(library)) {
         snprintf(
             module->reason, sizeof(module->reason),
-            "the path that the library was preloaded by leads nowhere now, so " GC_MODEL_MODULE_FILE
+            "the path by which the library was preloaded does not exist now, so " GC_MODEL_MODULE_FILE
             " is not found: preload it by its absolute path");
         return false;
     }
     if (gc_model_module_find(library, path))
         return true;
     *strrchr(library, '/') = '\0';
-    show(library, shown);
+    make_printable(library, shown);
     snprintf(module->reason, sizeof(module->reason),
              GC_MODEL_MODULE_FILE ", which reads models, is neither in %s nor in %s/gpucache: "
                                   "install it beside the library",
@@ -69,7 +69,7 @@ static gc_model_module_entry *load(const struct gc_libc *libc, const char *path)
     return entry;
 }
 
-static void refuse(struct gc_module *module, const char *path)
+static void refuse_build(struct gc_module *module, const char *path)
 {
     char shown[SHOWN_BYTES];
     char version[sizeof(module->calls->key.version) + 1];
@@ -80,7 +80,7 @@ static void refuse(struct gc_module *module, const char *path)
     snprintf(module->reason, sizeof(module->reason),
              "%s is of another build (version %s) than this library (version " GC_VERSION
              "): install both from one build",
-             show(path, shown), version);
+             make_printable(path, shown), version);
     module->calls = NULL;
 }
 
@@ -101,10 +101,10 @@ void gc_module_open(struct gc_module *module)
 
         snprintf(module->reason, sizeof(module->reason),
                  "the module that reads models cannot be loaded: %s",
-                 show(error != NULL ? error : path, shown));
+                 make_printable(error != NULL ? error : path, shown));
         return;
     }
     module->calls = entry();
     if (!gc_model_module_matches(module->calls))
-        refuse(module, path);
+        refuse_build(module, path);
 }

@@ -1,4 +1,4 @@
-/* Opens libgpucache-model.so, which reads models for the gate (core/report/model_module.h). */
+/* Opens libgpucache-model.so, which reads models for admission (core/report/model_module.h). */
 #ifndef GC_SHIM_MODULE_H
 #define GC_SHIM_MODULE_H
 
@@ -11,7 +11,7 @@ struct gc_module {
     char reason[GC_MODULE_REASON_BYTES]; /* why the module is missing or refused, and the remedy */
 };
 
-/* Looks beside the file that this library was loaded from, and nowhere else. The module stays
+/* Searches beside the file that this library was loaded from, and nowhere else. The module stays
  * loaded. Takes the dynamic linker's lock: no other thread may be waiting for the caller. Several
  * threads may call it at once; they get the same module. Needs 13 KiB of stack. */
 void gc_module_open(struct gc_module *module);

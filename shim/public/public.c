@@ -142,8 +142,8 @@ static gpucache_status fail(CUresult result)
     return gc_public_status(GC_DRIVER, (int)result);
 }
 
-/* By our own wrappers, so that a context that is made here is measured and known as any other. One
- * reference stays; that of a later call goes again once the context is current. */
+/* Made through the library's own wrappers, so that the context is measured and recorded as any
+ * other. One reference stays; that of a later call is dropped once the context is current. */
 static gpucache_status push_primary(int ordinal)
 {
     CUcontext context = NULL;
@@ -184,7 +184,9 @@ void gc_public_pop(bool is_pushed)
     CUcontext popped;
 
     if (is_pushed && GC_USE(cuCtxPopCurrent_v2, &popped) != CUDA_SUCCESS)
-        gc_log_write(&gc_shim.log, GC_LOG_WARN, "the driver did not take a context back");
+        gc_log_write(
+            &gc_shim.log, GC_LOG_WARN,
+            "cuCtxPopCurrent failed: a context of the library's may stay current in this thread");
 }
 
 static bool captures_unseen(CUstream stream)

@@ -36,7 +36,7 @@ void gc_public_pop(bool is_pushed);
 
 /* One call that may reach the driver. */
 struct gc_public_call {
-    struct gc_context *context; /* of the device asked for; NULL: none was */
+    struct gc_context *context; /* of the requested device; NULL: none was requested */
     enum gc_api api;            /* to account under */
     bool is_pushed;             /* the context was made current for the call */
     bool is_capture;            /* the stream captures, which no wrapper has seen */
@@ -45,7 +45,7 @@ struct gc_public_call {
 };
 
 /* Starts the library and CUDA, makes a context of the device current and enters the shim. On
- * success gc_public_leave follows. `stream`: whose capture the call must respect, or NULL. */
+ * success gc_public_leave follows. `stream`: its capture must be respected; may be NULL. */
 gpucache_status gc_public_enter(int ordinal, CUstream stream, enum gc_api api,
                                 struct gc_public_call *call);
 /* As above for memory that exists, whose context core finds; `context` may be NULL. */

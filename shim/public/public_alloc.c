@@ -1,6 +1,6 @@
-/* core/gpucache.h: memory in the order of a stream, and the same with the signatures that PyTorch,
- * CuPy and RMM call. In mode off the driver serves them, so that a program that uses the library as
- * its allocator runs all the same. */
+/* core/gpucache.h: memory in the order of a stream, also with the signatures that PyTorch, CuPy and
+ * RMM call. In mode off the driver serves them, so that a program that uses the library as its
+ * allocator still runs. */
 #include "shim/account/device.h"
 #include "shim/account/mempool.h"
 #include "shim/account/peer.h"
@@ -9,7 +9,7 @@
 #include "shim/public/public.h"
 #include "shim/real/resolve.h"
 
-#define ROOM_ATTEMPTS 4 /* reclaims from other kinds of memory per request */
+#define RECLAIM_ATTEMPTS 4 /* reclaims from other kinds of memory per request */
 
 #define IS_STREAM_ID (UINT64_C(1) << 63) /* no handle has this bit */
 
@@ -85,11 +85,11 @@ static enum gc_status alloc_from_pool(const struct gc_public_call *call, struct 
 
     if (target == NULL)
         return GC_NO_HOST_MEMORY;
-    request->is_trial = gc_mempool_may_make_room();
+    request->is_trial = gc_mempool_may_reclaim();
     enum gc_status status = gc_core_alloc(gc_shim.core, target, request, address, driver_code);
     for (int i = 0; status == GC_OUT_OF_MEMORY && request->is_trial; i++) {
         request->is_trial =
-            i < ROOM_ATTEMPTS && gc_mempool_make_room(gc_context_device(call->context));
+            i < RECLAIM_ATTEMPTS && gc_mempool_reclaim(gc_context_device(call->context));
         status = gc_core_alloc(gc_shim.core, target, request, address, driver_code);
     }
     return status;
@@ -133,7 +133,7 @@ gpucache_status gpucache_malloc(void **pointer, size_t bytes, int device, gpucac
     return alloc_as(GC_API_gpucache_malloc, pointer, bytes, device, stream);
 }
 
-/* The context of a live block, or what stands for its device; NULL if it is none. */
+/* The context of a live block, or the record that stands for its device; NULL if there is none. */
 static struct gc_context *owner_of(uint64_t address)
 {
     struct gc_block_info info;
@@ -144,7 +144,7 @@ static struct gc_context *owner_of(uint64_t address)
 }
 
 /* A stream of another context works on the memory: its work is waited for as well. */
-static void note_stream(struct gc_context *owner, gpucache_stream stream)
+static void record_stream(struct gc_context *owner, gpucache_stream stream)
 {
     if (stream != NULL && (CUstream)stream != CU_STREAM_LEGACY &&
         (CUstream)stream != CU_STREAM_PER_THREAD)
@@ -172,7 +172,7 @@ gpucache_status gpucache_free(void *pointer, gpucache_stream stream)
     const bool is_of_device = owner != NULL && gc_context_is_of_device(owner);
     gc_public_enter_context(is_of_device ? NULL : owner, (CUstream)stream, GC_API_gpucache_malloc,
                             &call);
-    note_stream(owner, stream);
+    record_stream(owner, stream);
     if (!is_of_device)
         order = order_of(stream, &call);
     /* Without a cache the driver's own free in a stream would want a context of the program's. */
@@ -202,7 +202,7 @@ gpucache_status gpucache_record_stream(void *pointer, gpucache_stream stream)
     gc_public_enter_context(NULL, (CUstream)stream, GC_API_gpucache_malloc, &call);
     status = gc_core_find_block(gc_shim.core, (uintptr_t)pointer, &info);
     if (status == GC_OK)
-        note_stream(gc_core_find_context(gc_shim.core, info.context), stream);
+        record_stream(gc_core_find_context(gc_shim.core, info.context), stream);
     if (status == GC_OK && info.address != (uintptr_t)pointer)
         status = GC_INVALID_POINTER;
     if (status == GC_OK)

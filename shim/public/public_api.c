@@ -1,4 +1,4 @@
-/* core/gpucache.h: what the library is, figures, limits. Nothing here starts CUDA. */
+/* core/gpucache.h: identity, figures, limits. Nothing here starts CUDA. */
 #include "core/report/snapshot.h"
 #include "shim/account/mempool.h"
 #include "shim/account/tenant.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Layout is what programs were compiled with: fields are added at the end, never moved. */
+/* Programs were compiled with this layout: fields are added at the end, never moved. */
 _Static_assert(sizeof(struct gpucache_statistics) == 23 * 8, "its size is part of the interface");
 _Static_assert(offsetof(struct gpucache_statistics, elastic_bytes) == 12 * 8, "and its layout");
 _Static_assert(offsetof(struct gpucache_statistics, invalid_free_count) == 22 * 8, "to the end");
@@ -102,7 +102,7 @@ gpucache_status gpucache_get_statistics(int device, struct gpucache_statistics *
     gc_core_flush_stats(gc_shim.core);
     gc_core_read_device(gc_shim.core, found, &snapshot);
     fill(&now, &snapshot);
-    /* A program built with another version of the header gets what both know. */
+    /* A program built with another version of the header gets the fields that both know. */
     now.struct_bytes = figures->struct_bytes < sizeof(now) ? figures->struct_bytes : sizeof(now);
     memcpy(figures, &now, now.struct_bytes);
     return GPUCACHE_OK;
@@ -152,7 +152,7 @@ static uint64_t release_memory(struct gc_device *device, bool is_all, uint64_t k
     gc_public_enter_context(NULL, NULL, GC_API_COUNT, &call);
     if (is_all) {
         bytes = gc_core_empty(gc_shim.core, device);
-        gc_mempool_make_room(device); /* what stream-ordered pools and graphs hold idle */
+        gc_mempool_reclaim(device); /* idle memory of stream-ordered pools and graphs */
     } else {
         bytes = gc_core_trim(gc_shim.core, device, keep_bytes);
     }

@@ -1,10 +1,10 @@
 /* Real pointers: one per row of api.def, keyed by the exact exported symbol, found in libcuda
  * itself.
  *
- * Filling the table needs the dynamic linker's lock, which a caller of ours may hold (a constructor
- * run by dlopen calls CUDA). So nobody waits here: threads that arrive together each fill the whole
- * table with the same values. The handle of libcuda that we keep is never closed: the pointers stay
- * good. */
+ * Filling the table needs the dynamic linker's lock, which a caller may already hold (a constructor
+ * run by dlopen calls CUDA). So no thread waits here: threads that arrive together each fill the
+ * whole table with the same values. The library's handle of libcuda is never closed: the pointers
+ * stay valid. */
 #define _GNU_SOURCE
 #include "shim/real/resolve.h"
 #include "shim/real/nvml.h"
@@ -76,10 +76,10 @@ bool gc_resolve_driver(bool load)
     }
     find_thread_calls(libc, handle);
     /* Resolves now the names for which later calls would take the lock. */
-    gc_runtime_look_behind();
+    gc_runtime_scan();
     gc_nvml_find(false);
     libc->dlerror(); /* the program shall not read of symbols that we missed */
-    anchor = gc_row_real(&gc_rows[GC_ROW_cuInit]);
+    anchor = gc_row_real_at(GC_ROW_cuInit);
     if (anchor == NULL)
         return false;
     if (gc_elf_find_range(anchor, &low, &high)) {

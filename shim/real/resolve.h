@@ -21,8 +21,8 @@ bool gc_resolve_driver_exports(const char *name);
 /* Finds libcuda among the loaded objects (`load`: or loads it) and fills the table. Idempotent,
  * never waits for another thread. False if there is no driver. */
 bool gc_resolve_driver(bool load);
-/* The slow half of GC_HAVE: asks the driver's own cuGetProcAddress for a row whose symbol it does
- * not export. */
+/* The slow half of GC_HAVE: queries the driver's own cuGetProcAddress for a row whose symbol it
+ * does not export. */
 bool gc_resolve_row(enum gc_row_id row);
 /* The version that cuDriverGetVersion returns, queried once; 0 without a driver. */
 int gc_resolve_driver_version(void);
@@ -32,7 +32,7 @@ bool gc_resolve_is_interposing(void);
 /* True if `address` is code of libcuda itself. */
 bool gc_resolve_is_driver_code(const void *address);
 
-/* Whether the driver has such an entry point: it is asked for once. */
+/* Whether the driver has such an entry point: queried once. */
 #define GC_HAVE(symbol) (GC_REAL(symbol) != NULL || gc_resolve_row(GC_ROW_##symbol))
 
 /* Calls the real driver entry point and counts the call for `device` (struct gc_device *, NULL:

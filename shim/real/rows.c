@@ -29,7 +29,7 @@ const struct gc_row gc_rows[GC_ROW_COUNT] = {
 
 bool gc_row_is_own(const void *address)
 {
-    static atomic_uintptr_t own_low, own_high; /* the library's own code; high goes first */
+    static atomic_uintptr_t own_low, own_high; /* the library's own code; high is stored first */
     uintptr_t low = atomic_load_explicit(&own_low, memory_order_acquire), high;
 
     if (low == 0) {
@@ -45,11 +45,6 @@ bool gc_row_is_own(const void *address)
 static void **slot_of(const struct gc_row *row)
 {
     return (void **)&gc_shim.real + (row - gc_rows);
-}
-
-void *gc_row_real(const struct gc_row *row)
-{
-    return __atomic_load_n(slot_of(row), __ATOMIC_RELAXED);
 }
 
 void *gc_row_record(const struct gc_row *row, void *real)

@@ -23,13 +23,20 @@ extern const struct gc_row gc_rows[GC_ROW_COUNT];
 /* The row that wraps exactly this exported name; NULL if none does. */
 const struct gc_row *gc_row_find(const char *symbol);
 /* The real pointer of a row, NULL if not known. */
-void *gc_row_real(const struct gc_row *row);
-/* Remembers a real pointer the program was given; the first one stays. Returns the one in force. */
+static inline void *gc_row_real_at(enum gc_row_id id)
+{
+    return __atomic_load_n((void **)&gc_shim.real + id, __ATOMIC_RELAXED);
+}
+static inline void *gc_row_real(const struct gc_row *row)
+{
+    return gc_row_real_at((enum gc_row_id)(row - gc_rows));
+}
+/* Records a real pointer that the program got; the first one stays. Returns the one in force. */
 void *gc_row_record(const struct gc_row *row, void *real);
 
 /* True if `address` is in this library itself: a look-up went round in a circle. */
 bool gc_row_is_own(const void *address);
-/* Typed, safe read of a slot; NULL if the driver has no such entry point or it was not looked for
+/* Typed, safe read of a slot; NULL if the driver has no such entry point or it was not looked up
  * yet. */
 #define GC_REAL(symbol) __atomic_load_n(&gc_shim.real.symbol, __ATOMIC_RELAXED)
 

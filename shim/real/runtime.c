@@ -1,5 +1,5 @@
-/* The shared runtimes that are loaded: which objects they are, what stands behind us under their
- * names, and that they stay. */
+/* The shared runtimes that are loaded: their objects, and the definitions behind the library under
+ * their names. Keeps them loaded. */
 #define _GNU_SOURCE
 #include "shim/real/runtime.h"
 #include "shim/real/rows.h"
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-static void look_for_runtime(void *is_it, const char *path)
+static void match_runtime(void *is_it, const char *path)
 {
     static const char prefix[] = GC_RUNTIME_FILES;
     const char *slash = path == NULL ? NULL : strrchr(path, '/');
@@ -21,7 +21,7 @@ bool gc_runtime_is_code(const void *code)
 {
     bool is_it = false;
 
-    gc_elf_visit_path(code, look_for_runtime, &is_it);
+    gc_elf_visit_path(code, match_runtime, &is_it);
     return is_it;
 }
 
@@ -66,7 +66,7 @@ void *gc_runtime_behind_us_now(const struct gc_row *row)
     return found;
 }
 
-void gc_runtime_look_behind(void)
+void gc_runtime_scan(void)
 {
     /* acquire: pairs with the release at the end */
     if (atomic_load_explicit(&is_behind_known, memory_order_acquire))
@@ -86,6 +86,6 @@ void gc_runtime_look_behind(void)
 
 void *gc_runtime_behind_us(const struct gc_row *row)
 {
-    gc_runtime_look_behind();
+    gc_runtime_scan();
     return atomic_load_explicit(&behind_us[row - gc_rows], memory_order_relaxed);
 }

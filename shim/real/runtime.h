@@ -14,9 +14,9 @@ bool gc_runtime_is_code(const void *code);
 void *gc_runtime_behind_us(const struct gc_row *row);
 /* Its definition now: takes the dynamic linker's lock. */
 void *gc_runtime_behind_us_now(const struct gc_row *row);
-/* Looks once, and keeps what it finds and the first of the runtimes. Takes that lock; never waits
+/* Searches once, and keeps the result and the first of the runtimes. Takes that lock; never waits
  * for another thread. */
-void gc_runtime_look_behind(void);
+void gc_runtime_scan(void);
 /* The object that holds `code` stays loaded from now on. The first time it takes that lock. */
 void gc_runtime_keep(const void *code);
 

@@ -100,7 +100,7 @@ void gc_unknown_log_symbol(const char *name)
 }
 
 /* By the names of the driver's libraries: any other holds a runtime of its own, maybe. */
-static void note_tables_of(void *unused, const char *path)
+static void check_tables_of(void *unused, const char *path)
 {
     static const char *const prefixes[] = {"libnvcuvid.", "libnvidia-", "libnvoptix."};
     const char *slash = path == NULL ? NULL : strrchr(path, '/');
@@ -117,5 +117,5 @@ static void note_tables_of(void *unused, const char *path)
 
 void gc_unknown_log_export_table(const void *caller)
 {
-    gc_elf_visit_path(caller, note_tables_of, NULL);
+    gc_elf_visit_path(caller, check_tables_of, NULL);
 }

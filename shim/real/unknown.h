@@ -11,9 +11,9 @@ void gc_unknown_log(const char *name, int version);
 void gc_unknown_check(const char *name, int version);
 /* For a `name` without a row that dlsym returns: as gc_unknown_log, if it is the driver's. */
 void gc_unknown_log_symbol(const char *name);
-/* The code at `caller` asked for one of the driver's own tables. */
+/* The code at `caller` fetched one of the driver's own tables. */
 void gc_unknown_log_export_table(const void *caller);
-/* Core is there: what was noted before counts from now on. */
+/* Core exists: applies a name that was recorded before. */
 void gc_unknown_apply(void);
 
 #endif

@@ -7,7 +7,7 @@
 
 #define NO_MEMORY_FLAGS (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)
 
-/* Sizes are computed saturating: what overflows is for the limit, or the driver, to refuse. */
+/* Saturating: the limit, or the driver, refuses an overflow. */
 static uint64_t multiply(uint64_t a, uint64_t b)
 {
     uint64_t product;

@@ -200,7 +200,7 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags)
     SET_FLAGS(cuDevicePrimaryCtxSetFlags_v2, ordinal, flags);
 }
 
-/* ---- what makes another context current ---- */
+/* ---- calls that make another context current ---- */
 
 #define SWITCH(symbol, ...)                                                                        \
     do {                                                                                           \

@@ -14,8 +14,8 @@
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
 
-#define ROOM_ATTEMPTS 4                /* reclaims from other kinds of memory per request */
-#define PITCH_BYTES 512                /* what the driver rounds a row up to */
+#define RECLAIM_ATTEMPTS 4             /* reclaims from other kinds of memory per request */
+#define PITCH_BYTES 512                /* the driver rounds a row up to a multiple of this */
 #define PITCH_MAX UINT64_C(2147483647) /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of every device */
 
 GC_EXPORT
@@ -58,10 +58,10 @@ static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, const struct gc
     gc_core_serve(gc_shim.core);
     if (context != missed && gc_tcache_alloc(gc_thread.tcache, context, &request, address))
         return CUDA_SUCCESS;
-    request.is_trial = gc_mempool_may_make_room();
+    request.is_trial = gc_mempool_may_reclaim();
     enum gc_status status = gc_core_alloc(gc_shim.core, context, &request, address, &driver_code);
     for (int i = 0; status == GC_OUT_OF_MEMORY && request.is_trial; i++) {
-        request.is_trial = i < ROOM_ATTEMPTS && gc_mempool_make_room(gc_context_device(context));
+        request.is_trial = i < RECLAIM_ATTEMPTS && gc_mempool_reclaim(gc_context_device(context));
         status = gc_core_alloc(gc_shim.core, context, &request, address, &driver_code);
     }
     return gc_shim_result(status, driver_code);

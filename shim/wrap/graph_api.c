@@ -1,4 +1,4 @@
-/* Graphs: calls that can take or give graph memory; account/graph_memory.c has the account. A
+/* Graphs: calls that can take or release graph memory; account/graph_memory.c has the account. A
  * launch cannot be undone: it may take the account past a limit, and then the next request is
  * refused. */
 #include "shim/account/device.h"

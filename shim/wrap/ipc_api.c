@@ -18,7 +18,7 @@
 
 static atomic_flag refusal_logged = ATOMIC_FLAG_INIT;
 
-/* Where the device has whole blocks anyhow nothing changes, and threads keep what they cached. */
+/* A device that uses whole blocks anyhow is not affected, and threads keep their caches. */
 static void add_exporter(void)
 {
     struct gc_device *device = gc_shim_current_device();
@@ -27,7 +27,7 @@ static void add_exporter(void)
         atomic_store_explicit(&gc_shim.ipc_used, true, memory_order_relaxed);
 }
 
-static CUresult refuse(CUdeviceptr dptr)
+static CUresult refuse_export(CUdeviceptr dptr)
 {
     struct gc_block_info block;
 
@@ -37,8 +37,8 @@ static CUresult refuse(CUdeviceptr dptr)
     add_exporter();
     gc_log_once(
         &gc_shim.log, &refusal_logged, GC_LOG_WARN,
-        "cuIpcGetMemHandle: 0x%llx %s and cannot be given to another process; allocations made from "
-        "now on can be, and with GPUCACHE_BACKEND=whole all can",
+        "cuIpcGetMemHandle: 0x%llx %s and cannot be exported; later allocations can be, and with "
+        "GPUCACHE_BACKEND=whole all can",
         (unsigned long long)dptr,
         block.is_mapped ? "is mapped memory" : "shares a driver allocation with other blocks");
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -55,7 +55,7 @@ static CUresult check_export(CUdeviceptr dptr)
     if (status == GC_NOT_OURS)
         return CUDA_SUCCESS; /* not the pool's: the driver decides */
     if (status == GC_NOT_SUPPORTED)
-        return refuse(dptr);
+        return refuse_export(dptr);
     add_exporter();
     return gc_shim_result(status, driver_code);
 }
@@ -161,7 +161,7 @@ CUresult cuDestroyExternalMemory(CUexternalMemory memory)
         return gc_direct_end(&request, result);                                                    \
     } while (0)
 
-/* A resource may be asked for its pointer any number of times while it is mapped. */
+/* A program may query a resource's pointer any number of times while it is mapped. */
 static void record_mapped(struct gc_direct_request *request, CUgraphicsResource resource,
                           uint64_t bytes)
 {

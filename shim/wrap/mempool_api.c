@@ -1,6 +1,6 @@
-/* Stream-ordered pools: made, destroyed, trimmed, imported. A pool on a device is charged for what
- * the driver reserves in it; pools of other processes, on the host or of managed memory are only
- * known, so that allocations from them are not charged. */
+/* Stream-ordered pools: made, destroyed, trimmed, imported. A pool on a device is charged for the
+ * bytes that the driver reserves in it; pools of other processes, on the host or of managed memory
+ * are only recorded, so that allocations from them are not charged. */
 #include "shim/account/device.h"
 #include "shim/account/direct.h"
 #include "shim/account/mempool.h"
@@ -8,7 +8,7 @@
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
 
-/* The device whose memory the pool takes; NULL: none's. */
+/* The device whose memory the pool takes; NULL: none. */
 static struct gc_device *device_of(const CUmemPoolProps *props)
 {
     if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||

@@ -7,7 +7,7 @@
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
 
-/* Charges and records what loading `key` took. */
+/* Charges and records the memory that loading `key` took. */
 static void record_load(struct gc_direct_request *request, struct gc_measure *measure, uint64_t key)
 {
     int64_t taken = gc_measure_end(measure);

@@ -28,7 +28,7 @@
 struct figures {
     uint64_t total_bytes;
     uint64_t free_bytes;
-    uint64_t used_bytes; /* by what the limit counts */
+    uint64_t used_bytes; /* as the limit counts */
     bool is_limited;
 };
 
@@ -74,7 +74,7 @@ static void query_core(struct gc_device *device, struct figures *figures)
 
 /* ---- a process that has not ---- */
 
-/* Read when first asked for, and kept. NULL: no host memory. */
+/* Read at the first query, and kept. NULL: no host memory. */
 static const struct gc_options *quiet_options(void)
 {
     static _Atomic(struct gc_options *) kept;
@@ -91,7 +91,8 @@ static const struct gc_options *quiet_options(void)
     return present;
 }
 
-/* A limit for a device whose number is not certain holds where all numbers have the same. */
+/* A limit for a device whose number is uncertain applies only if all numbers have the same
+ * limit. */
 static uint64_t limit_of(const struct gc_size_spec *spec, int ordinal, const char *uuid,
                          uint64_t total_bytes)
 {
@@ -108,7 +109,7 @@ static uint64_t limit_of(const struct gc_size_spec *spec, int ordinal, const cha
     return limit;
 }
 
-static void put_under(uint64_t limit, uint64_t held, struct figures *figures)
+static void clamp_to_limit(uint64_t limit, uint64_t held, struct figures *figures)
 {
     const uint64_t room = limit > held ? limit - held : 0;
 
@@ -127,13 +128,13 @@ static bool query_options(struct nvmlDevice_st *handle, const char *uuid, struct
     if (options == NULL || options->mode == GC_MODE_OFF || options->refused)
         return false;
     const int ordinal = gc_nvml_ordinal(handle, uuid);
-    put_under(limit_of(&options->limit, ordinal, uuid, own_total), 0, figures);
+    clamp_to_limit(limit_of(&options->limit, ordinal, uuid, own_total), 0, figures);
     if (options->group[0] == '\0' ||
         !gc_ledger_read_group_use(options->ledger, options->group, uuid, &quota))
         quota = (struct gc_ledger_group_use){.member_count = 0};
     if (quota.member_count == 0) /* the limit of a group that has ended is not that of the next */
         quota.limit_bytes = limit_of(&options->group_limit, ordinal, uuid, own_total);
-    put_under(quota.limit_bytes, quota.held_bytes, figures);
+    clamp_to_limit(quota.limit_bytes, quota.held_bytes, figures);
     figures->is_limited = figures->total_bytes < own_total;
     figures->used_bytes =
         quota.held_bytes < figures->total_bytes ? quota.held_bytes : figures->total_bytes;

@@ -2,8 +2,8 @@
  * contexts, which needs none. A free in the one then waits for the other too (core:
  * gc_context_add_peer).
  *
- * Once a peer, always a peer: work that was queued before cuCtxDisablePeerAccess may still run, so
- * that call is not even looked at. */
+ * A peer stays a peer: work that was queued before cuCtxDisablePeerAccess may still run, so that
+ * call is not wrapped. */
 #include "shim/account/device.h"
 #include "shim/account/peer.h"
 #include "shim/life/life.h"
@@ -27,7 +27,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 }
 
 /* The copy runs in its stream, or in one of either side; each side's memory may be freed while it
- * is queued. Noted before the driver is asked: the other thread may free at once. */
+ * is queued. Noted before the driver call: the other thread may free at once. */
 static void add_copy(CUcontext to, CUcontext from, CUstream stream, uint64_t to_address,
                      uint64_t from_address)
 {
@@ -40,7 +40,7 @@ static void add_copy(CUcontext to, CUcontext from, CUstream stream, uint64_t to_
         gc_peer_add(sides[i], worker);
         gc_peer_add(sides[i], sides[1 - i]);
     }
-    /* Either's memory may be another context's of the same device. */
+    /* Either address may belong to another context of its device. */
     struct gc_reach reach = gc_reach_of_stream(stream, false);
     GC_REACH_PAIR(&reach, to_address, from_address);
 }

@@ -62,7 +62,7 @@ static struct gc_context *begin_end(CUdevice ordinal)
                : NULL;
 }
 
-/* Where others were thought to hold it, what is inside is waited for only now. */
+/* If other holders were assumed, calls inside the context are waited for only now. */
 static void finish_release(CUdevice ordinal, struct gc_context *ending, CUresult result)
 {
     const bool is_gone = result == CUDA_SUCCESS && !gc_primary_is_active(ordinal);
@@ -129,8 +129,8 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal)
 /* ---- green contexts ----
  *
  * A green context is a part of a device's primary context: it uses the same memory, and work in
- * either may touch any of it. So what happens in it happens, for core, in the primary context. But
- * each has a default stream of its own, by the same name. */
+ * either may touch any of it. So core treats it as the primary context. But each has a default
+ * stream of its own, by the same name. */
 
 /* Recorded under either handle: a stream reports the one, the other destroys it. */
 static void add_created(CUgreenCtx green, CUdevice ordinal)
@@ -209,7 +209,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx green)
         return GC_FORWARD(cuGreenCtxDestroy, green);
     gc_shim_enter(GC_API_cuGreenCtxDestroy);
     const CUdevice ordinal = (CUdevice)(known.value - 1);
-    /* Before the driver gives a handle to another. */
+    /* Before the driver reuses the handle. */
     if (GC_USE(cuCtxFromGreenCtx, &context, green) == CUDA_SUCCESS)
         end_green(context);
     gc_primary_lock(ordinal);

@@ -171,7 +171,7 @@ static CUmemoryPool pool_of(const struct gc_block_info *block)
     return pool;
 }
 
-/* The attributes whose value is the block's rather than its slab's or its mapping's. */
+/* The attributes whose value is the block's, not that of its slab or its mapping. */
 static void correct_attribute(CUpointer_attribute attribute, const struct gc_block_info *block,
                               void *data)
 {
@@ -195,7 +195,7 @@ static void correct_attribute(CUpointer_attribute attribute, const struct gc_blo
 }
 
 /* The attributes that the driver returns for plain memory and refuses for mapped memory. */
-static bool asks_about_plain_memory(CUpointer_attribute attribute)
+static bool is_plain_memory_attribute(CUpointer_attribute attribute)
 {
     return attribute == CU_POINTER_ATTRIBUTE_CONTEXT ||
            attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ||
@@ -221,7 +221,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     if (result == CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
         gc_core_pin(gc_shim.core, dptr, 1);
     if (result == CUDA_ERROR_INVALID_VALUE && status == GC_OK && data != NULL &&
-        asks_about_plain_memory(attribute))
+        is_plain_memory_attribute(attribute))
         result = CUDA_SUCCESS;
     if (result == CUDA_SUCCESS && status == GC_OK)
         correct_attribute(attribute, &block, data);
@@ -230,7 +230,7 @@ done:
     return result;
 }
 
-static bool asks_for_token(unsigned count, const CUpointer_attribute *attributes)
+static bool requests_token(unsigned count, const CUpointer_attribute *attributes)
 {
     for (unsigned i = 0; attributes != NULL && i < count; i++)
         if (attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
@@ -250,7 +250,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
         return GC_FORWARD(cuPointerGetAttributes, count, attributes, data, dptr);
     gc_shim_enter(GC_API_cuPointerGetAttributes);
     status = gc_core_find_block(gc_shim.core, dptr, &block);
-    if (asks_for_token(count, attributes) && (result = gc_outside_expect()) != CUDA_SUCCESS)
+    if (requests_token(count, attributes) && (result = gc_outside_expect()) != CUDA_SUCCESS)
         goto done;
     result = QUERY_ABOUT(status, dptr, cuPointerGetAttributes, count, attributes, data,
                          status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);

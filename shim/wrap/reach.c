@@ -1,6 +1,6 @@
-/* Whose memory work may reach: see reach.h. Under unified addressing the driver finds out whose
- * memory an address is in, and needs no peer access: a stream of one context then reads or writes
- * memory of another, and a free in the owner has to wait for that stream's context. */
+/* Notes the contexts whose memory work may reach: see reach.h. Under unified addressing the driver
+ * finds the owner of an address, and needs no peer access: a stream of one context then reads or
+ * writes memory of another, and a free in the owner has to wait for that stream's context. */
 #include "shim/wrap/reach.h"
 #include "shim/account/device.h"
 #include "shim/account/peer.h"
@@ -186,7 +186,7 @@ void gc_reach_add_node(const CUgraphNodeParams *params)
         reach = gc_reach_of_node(params->memOp.ctx);
         GC_REACH_MEM_OPS(&reach, params->memOp.paramArray, params->memOp.count);
         break;
-    default: /* names no memory, or what its kernel may reach */
+    default: /* names no memory, or a kernel */
         break;
     }
 }

@@ -26,7 +26,7 @@ struct gc_submissions;
 
 /* One search of the memory at a piece of work's addresses: its task and its result. */
 struct gc_reach {
-    bool notes;               /* whose memory it is, for those that may do the work: */
+    bool notes;               /* note the owner for the contexts that may run the work: */
     bool guards;              /* whether a paused tenant has it */
     bool is_anywhere;         /* it may be done in any context, */
     struct gc_context *by[2]; /* or in these: a stream's need not be the current one */
@@ -38,13 +38,13 @@ struct gc_reach gc_reach_of_stream(CUstream stream, bool guards);
 /* For a graph's node that runs in the context; NULL: the context is unknown. */
 struct gc_reach gc_reach_of_node(CUcontext context);
 
-/* In a process with several contexts: work in the stream reaches what is not wholly known. */
+/* In a process with several contexts: work in the stream may reach any memory. */
 void gc_reach_any(const struct gc_submissions *work, CUstream stream);
 
 /* For cuGraphAddNode and its kin, which give the node's context with its other parameters. */
 void gc_reach_add_node(const CUgraphNodeParams *params);
 
-/* ---- what the words stand for ---- */
+/* ---- the words ---- */
 
 void gc_reach_add_any(struct gc_reach *reach);
 void gc_reach_add_address(struct gc_reach *reach, uint64_t address);
@@ -73,29 +73,16 @@ void gc_reach_add_unpacked(struct gc_reach *reach, const CUmemDecompressParams *
 #define GC_REACH_UNPACKED(reach, list, count) gc_reach_add_unpacked(reach, list, count)
 #define GC_REACH_ADDRESS(type, device)                                                             \
     ((type) == CU_MEMORYTYPE_DEVICE || (type) == CU_MEMORYTYPE_UNIFIED ? (device) : 0)
+#define GC_REACH_SHAPED_TO(copy)                                                                   \
+    ((copy) == NULL ? 0 : GC_REACH_ADDRESS((copy)->dstMemoryType, (copy)->dstDevice))
+#define GC_REACH_SHAPED_FROM(copy)                                                                 \
+    ((copy) == NULL ? 0 : GC_REACH_ADDRESS((copy)->srcMemoryType, (copy)->srcDevice))
 #define GC_REACH_SHAPED(reach, copy)                                                               \
-    ((copy) == NULL                                                                                \
-         ? (void)0                                                                                 \
-         : GC_REACH_PAIR(reach, GC_REACH_ADDRESS((copy)->dstMemoryType, (copy)->dstDevice),        \
-                         GC_REACH_ADDRESS((copy)->srcMemoryType, (copy)->srcDevice)))
+    GC_REACH_PAIR(reach, GC_REACH_SHAPED_TO(copy), GC_REACH_SHAPED_FROM(copy))
 #define GC_REACH_FILLED(reach, fill) gc_reach_add_address(reach, (fill) == NULL ? 0 : (fill)->dst)
 #define GC_REACH_OPS(reach, ops)                                                                   \
     ((ops) == NULL ? (void)0 : gc_reach_add_mem_ops(reach, (ops)->paramArray, (ops)->count))
 #define GC_REACH_NODE_PARAMS(reach, params) ((void)(reach), gc_reach_add_node(params))
-
-/* Whether there is anything to look for at the operands of a word. */
-#define GC_REACH_LOOKS(word) GC_REACH_LOOKS_##word
-enum {
-    GC_REACH_LOOKS_KERNEL = 0,
-    GC_REACH_LOOKS_NOTHING = 0,
-    GC_REACH_LOOKS_ANY = 1,
-    GC_REACH_LOOKS_PAIR = 1,
-    GC_REACH_LOOKS_BATCH = 1,
-    GC_REACH_LOOKS_BATCH_3D = 1,
-    GC_REACH_LOOKS_SHAPED = 1,
-    GC_REACH_LOOKS_MEM_OPS = 1,
-    GC_REACH_LOOKS_UNPACKED = 1,
-};
 
 /* The words of wrappers of their own (GC_SUBMIT_CALL_IF_OPEN). */
 #define GC_SUBMIT_REACH_ANY(work, stream) gc_reach_any(work, stream)

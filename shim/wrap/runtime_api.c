@@ -91,7 +91,7 @@ static void remember(const struct gc_row *row, const void *address, void *real)
 
 /* A new call site takes no lock of the dynamic linker's, once the library has started: only a
  * runtime's first call does, as the runtime itself does to find the driver. */
-static void *look_up(const struct gc_row *row, const void *caller)
+static void *resolve_real(const struct gc_row *row, const void *caller)
 {
     void *real = find_in_scope_of(row, caller);
 
@@ -99,8 +99,8 @@ static void *look_up(const struct gc_row *row, const void *caller)
         real = gc_row_real(row);
     if (real == NULL)
         real = gc_runtime_behind_us(row);
-    /* A library that nobody else sees may call the runtime as its last act: its own return address
-     * is not what we see. */
+    /* A library that no scope shows may call the runtime in tail position: its own return address
+     * is not visible here. */
     if (real == NULL)
         real = gc_elf_find_function(GC_RUNTIME_FILES, row->symbol);
     if (real == NULL) /* loaded since for all to see: rather with the lock than not at all */
@@ -119,13 +119,13 @@ static void *find_real(const struct gc_row *row, const void *caller)
 {
     const struct caller *known = find_caller(row, caller);
 
-    return known != NULL ? known->real : look_up(row, caller);
+    return known != NULL ? known->real : resolve_real(row, caller);
 }
 
 /* ---- cudaMalloc and cudaFree ---- */
 
-/* Whether the runtime that this call is for has been seen at work in this thread, and nothing since
- * then may have changed what it would do. */
+/* Whether the runtime that this call is for has already worked in this thread, and nothing since
+ * then may have changed its target. */
 static inline bool is_owned(const struct caller *caller)
 {
     return GC_LIKELY(caller != NULL && gc_shim_is_ready_outside() && gc_hot_is_open() &&
@@ -133,7 +133,7 @@ static inline bool is_owned(const struct caller *caller)
                      caller->runtime != NULL);
 }
 
-/* Where to allocate; NULL: the runtime has to be asked. */
+/* The context to allocate in; NULL: the runtime must be called. */
 static inline struct gc_context *owned_target(const struct caller *caller)
 {
     CUcontext handle;
@@ -144,7 +144,7 @@ static inline struct gc_context *owned_target(const struct caller *caller)
     return GC_LIKELY(handle == gc_thread.landed) ? target : NULL;
 }
 
-/* Before and after a call that goes to the runtime: where will it land? */
+/* Before and after a call that goes to the runtime: finds the context that serves it. */
 static bool enter_real(enum gc_api api)
 {
     gc_thread.landed = NULL;

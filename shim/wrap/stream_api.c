@@ -182,7 +182,7 @@ static bool is_served(const struct gc_direct_request *request, const struct asyn
     const struct gc_options *options = gc_shim.options;
     CUmemoryPool pool = call->pool;
 
-    /* The debug aids look at this memory too, though their frees wait. */
+    /* The debug aids check this memory too, though its frees wait. */
     if (options->mode != GC_MODE_CACHE ||
         (options->reuse != GC_REUSE_FENCE && options->debug == 0) || request->context == NULL)
         return false;
@@ -222,10 +222,10 @@ static CUresult serve(const struct gc_direct_request *request, const struct asyn
     *is_answered = true;
     if (target == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    wanted.is_trial = gc_mempool_may_make_room();
+    wanted.is_trial = gc_mempool_may_reclaim();
     enum gc_status status = gc_core_alloc(gc_shim.core, target, &wanted, &address, &driver_code);
     if (status == GC_OUT_OF_MEMORY && wanted.is_trial) {
-        (void)gc_mempool_make_room(request->device);
+        (void)gc_mempool_reclaim(request->device);
         wanted.is_trial = false;
         status = gc_core_alloc(gc_shim.core, target, &wanted, &address, &driver_code);
     }

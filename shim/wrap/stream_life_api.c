@@ -45,13 +45,13 @@ CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx context, unsigned f
     CUresult result =
         GC_CALL(gc_shim_current_device(), cuGreenCtxStreamCreate, stream, context, flags, priority);
     if (result == CUDA_SUCCESS && GC_USE(cuCtxFromGreenCtx, &handle, context) == CUDA_SUCCESS)
-        gc_stream_list_note_green(*stream, handle);
+        gc_stream_list_add_green(*stream, handle);
     gc_shim_leave();
     return result;
 }
 
-/* A destroyed stream takes its capture along. The count goes first: the driver may give the handle
- * to another thread's new stream at once. */
+/* A destroyed stream ends its capture. The count is dropped first: the driver may reuse the handle
+ * for another thread's new stream at once. */
 #define DESTROY_STREAM(symbol)                                                                     \
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \

@@ -36,23 +36,23 @@ static inline uint64_t gc_shim_submit_key(CUstream named, bool is_per_thread)
     return (stream == NULL ? GC_STREAM_LEGACY : (uintptr_t)stream) | unordered;
 }
 
-/* gc_submit_begin for what needs a look: CUDA_SUCCESS, or what the call shall answer. */
+/* The slow path of gc_submit_begin: CUDA_SUCCESS, or the error that the call must return. */
 CUresult gc_shim_submit_begin_slow(uint64_t key);
 
-/* *work is NULL where nothing is to be counted. Anything but CUDA_SUCCESS: memory that the work
- * might use is not known to be idle, and the driver could not wait for it; nothing is submitted. */
+/* *work is NULL where nothing is counted. Any result but CUDA_SUCCESS: memory that the work might
+ * use is not known to be idle, and the driver could not wait for it; nothing is submitted. */
 static inline CUresult gc_shim_submit_begin(uint64_t key, struct gc_submissions **work)
 {
     *work = gc_shim_submissions();
-    /* As gc_submit_begin, whose answer it is where something is to be done. Sequentially
-     * consistent: the partner is gc_submit_request_fence. */
+    /* The fast path of gc_submit_begin, which handles all other cases. Sequentially consistent: the
+     * partner is gc_submit_request_fence. */
     if (*work != NULL && !atomic_load_explicit(&(*work)->multi_stream, memory_order_acquire) &&
         atomic_load_explicit(&(*work)->quick_stream, memory_order_seq_cst) != key)
         return gc_shim_submit_begin_slow(key);
     return CUDA_SUCCESS;
 }
 
-/* Serves what other processes ask of this one. */
+/* Serves the requests of other processes. */
 void gc_shim_submit_serve(void);
 
 /* Whose call it is, for tenants that are paused: of a wrapper, not of a function beneath it. */
@@ -84,19 +84,7 @@ void gc_shim_submit_wait_memory(struct gc_submissions *work, uint64_t to, uint64
 
 /* For a thread that submits now: begins, and is inside the gate until gc_shim_submit_end. Where
  * *work is NULL the doorbell is not read: a forked child has no ledger. */
-static inline CUresult gc_shim_submit_enter(uint64_t key, struct gc_submissions **work,
-                                            const void *caller)
-{
-    CUresult result = gc_shim_submit_begin(key, work);
-
-    if (*work == NULL)
-        return result;
-    if (__builtin_expect(gc_doorbell_is_rung(&gc_shim.doorbell), 0))
-        gc_shim_submit_serve();
-    if (result == CUDA_SUCCESS)
-        gc_shim_submit_enter_gate(*work, caller);
-    return result;
-}
+CUresult gc_shim_submit_enter(uint64_t key, struct gc_submissions **work, const void *caller);
 
 /* Where nothing was submitted. */
 static inline void gc_shim_submit_leave(struct gc_submissions *work)
@@ -112,8 +100,8 @@ static inline void gc_shim_submit_end(struct gc_submissions *work)
     gc_shim_submit_leave(work);
 }
 
-/* A call that looks at the pool's memory at `address` and queues no work. `call` is evaluated once
- * the memory is present: after a wait where it is swapped out. */
+/* A call that reads the pool's memory at `address` and queues no work. `call` is evaluated once the
+ * memory is present: after a wait where it is swapped out. */
 #define GC_CALL_WHEN_PRESENT(address, call)                                                        \
     ({                                                                                             \
         struct gc_submissions *held_ = gc_shim_submissions();                                      \

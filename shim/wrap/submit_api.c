@@ -1,12 +1,12 @@
 /* Calls that do nothing but submit work: kernels, copies, fills and the rest of the SUBMIT rows,
- * from which all wrappers are made. Each counts, and does nothing else in a process with one
- * context.
+ * from which all wrappers are made. In a process with one context each call only counts.
  *
  * "Synchronous" calls count like the others: a fill or a copy within the device returns before it
  * is done.
  *
- * With several contexts it is noted whose memory the work may reach (reach.h). While a tenant is
- * paused the addresses that it names are looked at too: what is of the tenant waits. */
+ * With several contexts the owners of the memory that the work may reach are noted (reach.h). While
+ * a tenant is paused the addresses that the call names are checked too: work on the tenant's memory
+ * waits. */
 #include "shim/account/tenant.h"
 #include "shim/driver/capture_guard.h"
 #include "shim/life/life.h"
@@ -17,7 +17,7 @@
 #include "core/device/wait.h"
 #include "core/pause/pause.h"
 
-CUresult gc_shim_submit_begin_slow(uint64_t key)
+__attribute__((cold)) CUresult gc_shim_submit_begin_slow(uint64_t key)
 {
     int driver_code = 0;
 
@@ -29,7 +29,7 @@ CUresult gc_shim_submit_begin_slow(uint64_t key)
     return driver_code != 0 ? (CUresult)driver_code : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-void gc_shim_submit_serve(void)
+__attribute__((cold)) void gc_shim_submit_serve(void)
 {
     if (gc_thread.depth != 0 || !gc_shim_ready())
         return;
@@ -38,10 +38,31 @@ void gc_shim_submit_serve(void)
     gc_shim_leave();
 }
 
+static inline __attribute__((always_inline)) CUresult enter(uint64_t key,
+                                                            struct gc_submissions **work,
+                                                            const void *caller)
+{
+    CUresult result = gc_shim_submit_begin(key, work);
+
+    if (*work == NULL)
+        return result;
+    if (__builtin_expect(gc_doorbell_is_rung(&gc_shim.doorbell), 0))
+        gc_shim_submit_serve();
+    if (result == CUDA_SUCCESS)
+        gc_shim_submit_enter_gate(*work, caller);
+    return result;
+}
+
+CUresult gc_shim_submit_enter(uint64_t key, struct gc_submissions **work, const void *caller)
+{
+    return enter(key, work, caller);
+}
+
 /* ---- while something is paused ---- */
 
-void gc_shim_submit_enter_gate_slow(struct gc_submissions *work, enum gc_gate_mode mode,
-                                    const void *caller)
+__attribute__((cold)) void gc_shim_submit_enter_gate_slow(struct gc_submissions *work,
+                                                          enum gc_gate_mode mode,
+                                                          const void *caller)
 {
     gc_shim_enter(GC_API_COUNT); /* a request served meanwhile may call the driver */
     const struct gc_tenant *tenant = gc_tenants_of_work(caller);
@@ -60,8 +81,8 @@ void gc_shim_submit_enter_gate_slow(struct gc_submissions *work, enum gc_gate_mo
 }
 
 /* Leaves, waits, and is inside again. */
-static void wait_tenant(struct gc_submissions *work, const struct gc_tenant *tenant,
-                        const void *caller)
+static __attribute__((cold)) void wait_tenant(struct gc_submissions *work,
+                                              const struct gc_tenant *tenant, const void *caller)
 {
     gc_gate_leave(&work->gate);
     gc_shim_enter(GC_API_COUNT);
@@ -108,9 +129,10 @@ static CUstream stream_at(const CUstream *stream)
     return stream == NULL ? NULL : *stream;
 }
 
-/* ---- whose memory: with several contexts, and while a tenant is paused (reach.h) ---- */
+/* ---- the memory that work may reach: with several contexts, and while a tenant is paused
+ * (reach.h) ---- */
 
-/* Whether there may be anything to look for. */
+/* Whether a search may find anything. */
 static inline bool must_search(const struct gc_submissions *work)
 {
     return work != NULL &&
@@ -118,9 +140,9 @@ static inline bool must_search(const struct gc_submissions *work)
            gc_thread.depth == 0;
 }
 
-/* True: the memory was away, and is to be looked at again. */
-static bool is_still_away(const struct gc_reach *reach, struct gc_submissions *work,
-                          const void *caller)
+/* True: the memory was swapped out, and must be searched again. */
+static bool wait_paused(const struct gc_reach *reach, struct gc_submissions *work,
+                        const void *caller)
 {
     if (reach->paused_tenant == NULL)
         return false;
@@ -128,11 +150,11 @@ static bool is_still_away(const struct gc_reach *reach, struct gc_submissions *w
     return true;
 }
 
-/* ---- waiting where the program asked for it ---- */
+/* ---- calls that are synchronous by request ---- */
 
 /* While a block has SYNC_MEMOPS, which the driver does not take for mapped memory, calls that are
  * synchronous by name are so. */
-static void wait_for_memops(bool is_per_thread)
+static __attribute__((cold)) void wait_for_memops(bool is_per_thread)
 {
     CUstream stream = is_per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 
@@ -140,20 +162,119 @@ static void wait_for_memops(bool is_per_thread)
         (void)GC_CALL(NULL, cuStreamSynchronize, stream);
 }
 
+/* ---- one call of a SUBMIT row ---- */
+
+/* Kept by the wrapper on its stack. The functions below do everything but the call itself, so that
+ * a wrapper is small: there are 160. */
+struct call {
+    struct gc_submissions *work; /* NULL: the call is not counted */
+    const void *caller;
+    CUresult result; /* where the driver must not be called */
+};
+
+/* Finds the driver's function of a row whose slot is empty; NULL: the driver has none. This finds a
+ * driver that was loaded after the library had started. */
+static __attribute__((cold)) void *find_real(enum gc_row_id row)
+{
+    return gc_resolve_driver(true) && gc_resolve_row(row) ? gc_row_real_at(row) : NULL;
+}
+
+/* Enters the gate and returns the driver's function. NULL: the wrapper returns call->result. */
+static __attribute__((hot)) void *begin_call(struct call *call, CUstream stream, bool is_per_thread,
+                                             enum gc_row_id row)
+{
+    struct gc_submissions *work;
+    void *real;
+    const CUresult result = enter(gc_shim_submit_key(stream, is_per_thread), &work, call->caller);
+
+    if (__builtin_expect(result != CUDA_SUCCESS, 0)) {
+        call->result = result;
+        return NULL;
+    }
+    call->work = work;
+    real = gc_row_real_at(row);
+    if (__builtin_expect(real == NULL, 0)) {
+        real = find_real(row);
+        if (real == NULL) {
+            gc_shim_submit_end(work);
+            call->result = CUDA_ERROR_NOT_SUPPORTED;
+        }
+    }
+    return real;
+}
+
+static __attribute__((hot)) CUresult end_call(const struct call *call, CUresult result)
+{
+    (void)gc_shim_check_result(result);
+    gc_shim_submit_end(call->work);
+    return result;
+}
+
+/* For a call that is synchronous by its name. */
+static __attribute__((hot)) CUresult end_synchronous_call(const struct call *call, CUresult result,
+                                                          bool is_per_thread)
+{
+    (void)end_call(call, result);
+    if (call->work != NULL &&
+        atomic_load_explicit(&call->work->synchronous_count, memory_order_relaxed) != 0)
+        wait_for_memops(is_per_thread);
+    return result;
+}
+
 /* The rows' `wait` column. */
-enum { WAIT_ASYNC, WAIT_SYNC };
+#define END_CALL_ASYNC(call, result, is_per_thread) end_call(call, result)
+#define END_CALL_SYNC(call, result, is_per_thread) end_synchronous_call(call, result, is_per_thread)
+
+/* A function for each word of the rows' `reach` column: notes the owners of the memory that the
+ * operands name, and waits while a paused tenant has it. */
+#define SEARCH(name, word, parameters, ...)                                                        \
+    static __attribute__((hot)) void name parameters                                               \
+    {                                                                                              \
+        bool is_away = must_search(call->work);                                                    \
+                                                                                                   \
+        while (__builtin_expect(is_away, 0)) {                                                     \
+            gc_shim_enter(GC_API_COUNT);                                                           \
+            struct gc_reach reach =                                                                \
+                gc_reach_of_stream(stream, gc_shim_submit_is_guarded(call->work));                 \
+            word(&reach, ##__VA_ARGS__);                                                           \
+            gc_shim_leave();                                                                       \
+            is_away = wait_paused(&reach, call->work, call->caller);                               \
+        }                                                                                          \
+    }
+SEARCH(search_any, GC_REACH_ANY, (const struct call *call, CUstream stream))
+SEARCH(search_pair, GC_REACH_PAIR,
+       (const struct call *call, CUstream stream, uint64_t to, uint64_t from), to, from)
+SEARCH(search_batch, GC_REACH_BATCH,
+       (const struct call *call, CUstream stream, const CUdeviceptr *to, const CUdeviceptr *from,
+        size_t count),
+       to, from, count)
+SEARCH(search_batch_3d, GC_REACH_BATCH_3D,
+       (const struct call *call, CUstream stream, const CUDA_MEMCPY3D_BATCH_OP *list, size_t count),
+       list, count)
+SEARCH(search_mem_ops, GC_REACH_MEM_OPS,
+       (const struct call *call, CUstream stream, const CUstreamBatchMemOpParams *list,
+        size_t count),
+       list, count)
+SEARCH(search_unpacked, GC_REACH_UNPACKED,
+       (const struct call *call, CUstream stream, const CUmemDecompressParams *list, size_t count),
+       list, count)
+
+/* SEARCH_CALL(call, stream, WORD, (operands)) */
+#define SEARCH_CALL(call, stream, word, operands)                                                  \
+    GC_REACH_WITH(SEARCH_##word, call, stream, GC_REACH_LIST operands)
+#define SEARCH_KERNEL(call, stream, ...) (void)0
+#define SEARCH_NOTHING(call, stream, ...) (void)0
+#define SEARCH_ANY(call, stream, ...) search_any(call, stream)
+#define SEARCH_PAIR(call, stream, to, from)                                                        \
+    search_pair(call, stream, (uintptr_t)(to), (uintptr_t)(from))
+#define SEARCH_SHAPED(call, stream, copy)                                                          \
+    search_pair(call, stream, GC_REACH_SHAPED_TO(copy), GC_REACH_SHAPED_FROM(copy))
+#define SEARCH_BATCH(call, stream, ...) search_batch(call, stream, __VA_ARGS__)
+#define SEARCH_BATCH_3D(call, stream, ...) search_batch_3d(call, stream, __VA_ARGS__)
+#define SEARCH_MEM_OPS(call, stream, ...) search_mem_ops(call, stream, __VA_ARGS__)
+#define SEARCH_UNPACKED(call, stream, ...) search_unpacked(call, stream, __VA_ARGS__)
 
 /* ---- the wrappers ---- */
-
-/* The driver's answer; a driver that was loaded after the library had started is found here. */
-#define QUERY(symbol, arguments)                                                                   \
-    (!is_there(GC_ROW_##symbol) ? CUDA_ERROR_NOT_SUPPORTED                                         \
-                                : gc_shim_check_result(GC_REAL(symbol) arguments))
-
-static inline bool is_there(enum gc_row_id row)
-{
-    return gc_row_real(&gc_rows[row]) != NULL || (gc_resolve_driver(true) && gc_resolve_row(row));
-}
 
 #define API(...)
 #define USE(...)
@@ -161,35 +282,26 @@ static inline bool is_there(enum gc_row_id row)
 #define SUBMIT(symbol, base, version, variant, stream, wait, word, operands, parameters,           \
                arguments)                                                                          \
     GC_EXPORT                                                                                      \
-    CUresult symbol parameters                                                                     \
+    __attribute__((cold)) CUresult symbol parameters                                               \
     {                                                                                              \
-        struct gc_submissions *work;                                                               \
-        CUresult result = gc_shim_submit_enter(                                                    \
-            gc_shim_submit_key(stream, GC_VARIANT_##variant == GC_VARIANT_PTSZ), &work,            \
-            GC_CALLER);                                                                            \
+        struct call call;                                                                          \
+        const CUstream target = (stream);                                                          \
+        call.caller = GC_CALLER;                                                                   \
+        CUresult(*real) parameters =                                                               \
+            begin_call(&call, target, GC_VARIANT_##variant == GC_VARIANT_PTSZ, GC_ROW_##symbol);   \
                                                                                                    \
-        if (__builtin_expect(result != CUDA_SUCCESS, 0))                                           \
-            return result;                                                                         \
-        bool is_away = GC_REACH_LOOKS(word) && must_search(work);                                  \
-        while (__builtin_expect(is_away, 0)) {                                                     \
-            gc_shim_enter(GC_API_##symbol);                                                        \
-            struct gc_reach reach = gc_reach_of_stream(stream, gc_shim_submit_is_guarded(work));   \
-            GC_REACH(&reach, word, operands);                                                      \
-            gc_shim_leave();                                                                       \
-            is_away = is_still_away(&reach, work, GC_CALLER);                                      \
-        }                                                                                          \
-        result = QUERY(symbol, arguments);                                                         \
-        gc_shim_submit_end(work);                                                                  \
-        if (WAIT_##wait == WAIT_SYNC && work != NULL &&                                            \
-            atomic_load_explicit(&work->synchronous_count, memory_order_relaxed) != 0)             \
-            wait_for_memops(GC_VARIANT_##variant == GC_VARIANT_PTSZ);                              \
-        return result;                                                                             \
+        if (__builtin_expect(real == NULL, 0))                                                     \
+            return call.result;                                                                    \
+        SEARCH_CALL(&call, target, word, operands);                                                \
+        return END_CALL_##wait(&call, real arguments, GC_VARIANT_##variant == GC_VARIANT_PTSZ);    \
     }
 #define PASS(symbol, base, version, variant, parameters, arguments)                                \
     GC_EXPORT                                                                                      \
     CUresult symbol parameters                                                                     \
     {                                                                                              \
         gc_shim_count(NULL, GC_API_##symbol);                                                      \
-        return QUERY(symbol, arguments);                                                           \
+        if (gc_row_real_at(GC_ROW_##symbol) == NULL && find_real(GC_ROW_##symbol) == NULL)         \
+            return CUDA_ERROR_NOT_SUPPORTED;                                                       \
+        return gc_shim_check_result(GC_REAL(symbol) arguments);                                    \
     }
 #include "shim/api.def"

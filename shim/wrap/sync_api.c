@@ -18,11 +18,11 @@ static CUresult retire(struct gc_context *context, uint64_t epoch, CUresult resu
     if (context != NULL)
         gc_core_complete(gc_shim.core, context, epoch);
     gc_mempool_refresh(NULL); /* the driver trims its pools when it synchronises */
-    gc_graph_refresh_all();   /* and drops what graphs that are destroyed had */
+    gc_graph_refresh_all();   /* and uncharges the memory of destroyed graphs */
     return result;
 }
 
-/* The context that cuCtxSynchronize waits for. A green context's wait is not one for all of the
+/* The context that cuCtxSynchronize waits for. A green context's wait does not cover all of the
  * context whose memory it uses. */
 static struct gc_context *waited_context(void)
 {

@@ -2,8 +2,8 @@
  * are gone (physical.c); imported and multicast ones are recorded and not charged. Address ranges
  * cost nothing.
  *
- * Memory of the pool is plain memory to the program, also where mappings lie beneath: calls about
- * mappings get the answer that they get about plain memory. */
+ * The program sees the pool's memory as plain memory, also where mappings lie beneath: calls about
+ * mappings return the result that they return for plain memory. */
 #include "shim/account/device.h"
 #include "shim/account/direct.h"
 #include "shim/account/physical.h"
@@ -13,7 +13,7 @@
 
 typedef CUmemGenericAllocationHandle handle_t;
 
-/* The device whose memory the handle takes; NULL: none's. */
+/* The device whose memory the handle takes; NULL: none. */
 static struct gc_device *device_of(const CUmemAllocationProp *prop)
 {
     return prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? gc_shim_device(prop->location.id)
@@ -213,8 +213,8 @@ CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *list, unsigned count, CUstream 
 
 /* ---- shared with others ---- */
 
-/* Memory that was exported lives on in its importers after it is released here; what this process
- * holds ends with its own references and mappings all the same. */
+/* Memory that was exported lives on in its importers after it is released here; this process's
+ * charge still ends with its own references and mappings. */
 GC_EXPORT
 CUresult cuMemExportToShareableHandle(void *shareable, handle_t handle,
                                       CUmemAllocationHandleType type, unsigned long long flags)

@@ -25,7 +25,7 @@ is "not under a multi-process server" "$(backend SIMCUDA_ATTRIBUTES=133=1 "$prog
 is "but if the setting says so" "$(backend GPUCACHE_BACKEND=vmm SIMCUDA_ATTRIBUTES=133=1 "$program")" \
     "vmm, vmm, GPUCACHE_BACKEND=vmm"
 is "not for a program that exports memory" "$(backend "$BUILD_DIR/tests/preload/exporter")" \
-    "driver, driver, the program gives memory to others: it imports cuIpcGetMemHandle"
+    "driver, driver, the program exports memory: it imports cuIpcGetMemHandle"
 is "but if the setting says so" "$(backend GPUCACHE_BACKEND=vmm "$BUILD_DIR/tests/preload/exporter" mapped)" \
     "vmm, vmm, GPUCACHE_BACKEND=vmm"
 done_testing
