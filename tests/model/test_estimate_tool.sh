@@ -91,7 +91,7 @@ like "compared: told what that is" "$(cat out)" '^\+ at least: not all of the mo
 is "nothing to offer: no heading" "$(grep -c 'What fits' out)" 0
 LD_LIBRARY_PATH=$SIM_DIR SIMCUDA_SHARED=context$$ "$TOOL" estimate bare.safetensors --overhead 1 --context-memory measured --json > out.json
 is "a context measured, of 64 MiB" "$(python3 -c 'import json; print(json.load(open("out.json"))["overhead_bytes"] >> 20)')" 64
-LD_LIBRARY_PATH=$SIM_DIR said 1 'the device had no less free' bare.safetensors --context-memory measured
+LD_LIBRARY_PATH=$SIM_DIR said 1 'a second context did not reduce' bare.safetensors --context-memory measured
 LD_LIBRARY_PATH=$SIM_DIR SIMCUDA_SHARED=small$$ SIMCUDA_MEMORY=100MiB said 1 'no CUDA device, or not enough free memory' bare.safetensors --context-memory measured
 rm -f "/dev/shm/simcuda-$(id -u)-context$$" "/dev/shm/simcuda-$(id -u)-small$$"
 said 2 '--context-memory much is not valid; accepted: a size, 0, or measured' llama --context-memory much
@@ -313,7 +313,7 @@ if [ -f run.json ]; then
     python3 report.py own.json 5000 little.json
     like "calibrate: a lower bound is told" "$("$TOOL" estimate bare.safetensors --calibrate little.json)" 'lower bounds: the overhead below'
     python3 report.py run.json $((parts / 2)) shorter.json
-    like "calibrate: less than the parts is 1" "$("$TOOL" estimate llama --calibrate shorter.json)" 'follows +1\.000000'
+    like "calibrate: less than the parts is 1" "$("$TOOL" estimate llama --calibrate shorter.json)" 'derived overhead +1\.000000'
     python3 report.py run.json $((parts * 200)) other.json
     said 1 'it may be of another model' llama --calibrate other.json
     said 1 'mine.conf: not JSON' llama --calibrate mine.conf

@@ -31,7 +31,7 @@ finding() {
 }
 
 finding ok library "can be preloaded"
-finding ok driver "serves CUDA 13.0"
+finding ok driver "supports CUDA 13.0"
 finding ok "device 0" "Simulated H200"
 finding ok "device 0" "it maps memory"
 before='GPUCACHE_LIMIT=4XB' finding failure settings "GPUCACHE_LIMIT=4XB"

@@ -62,7 +62,7 @@ static const char *advice_of(int error)
 {
     switch (error) {
     case 100:
-        return "no device is seen: CUDA_VISIBLE_DEVICES, the container's devices, nvidia-smi -L";
+        return "no device is visible: check CUDA_VISIBLE_DEVICES, the container's devices, nvidia-smi -L";
     case 803:
         return "the kernel driver's version differs from libcuda.so.1: reboot after an update, or "
                "mount the host's library into the container";
@@ -88,7 +88,7 @@ static void examine_sharing(struct doctor *doctor, const struct driver *driver, 
 {
     const int mode = attribute(driver, ATTRIBUTE_COMPUTE_MODE, device);
     if (mode == MODE_PROHIBITED) {
-        doctor_report(doctor, DOCTOR_FAILURE, topic, "its compute mode lets no program use it");
+        doctor_report(doctor, DOCTOR_FAILURE, topic, "its compute mode prohibits all programs");
         doctor_advise(doctor, "nvidia-smi -c DEFAULT");
     } else if (mode == MODE_EXCLUSIVE) {
         doctor_report(doctor, DOCTOR_INFO, topic, "only one process at a time may use it");
@@ -142,7 +142,7 @@ static void examine_version(struct doctor *doctor, const struct driver *driver)
     if (driver->version(&version) != 0)
         return;
     const char *path = dladdr(*(void *const *)&driver->init, &info) != 0 ? info.dli_fname : "?";
-    doctor_report(doctor, DOCTOR_OK, TOPIC, "%s serves CUDA %d.%d", path, version / 1000,
+    doctor_report(doctor, DOCTOR_OK, TOPIC, "%s supports CUDA %d.%d", path, version / 1000,
                   version % 1000 / 10);
     if (version < VERSION_MIN) {
         doctor_report(doctor, DOCTOR_WARNING, TOPIC,

@@ -159,7 +159,7 @@ static int run(int argc, char **argv)
     if (status != TOOL_DONE || next == 0)
         return status;
     if (next < argc)
-        return tool_usage(&tool_command_top, "no argument is expected, not %s", argv[next]);
+        return tool_usage(&tool_command_top, "unexpected argument %s", argv[next]);
     if (interval != NULL && !parse_interval(interval, &request.interval_ms))
         return tool_refuse(&tool_command_top, "--interval", interval, "seconds, 0.1 to 60");
     if (sort != NULL && !top_sort_find(sort, &request.order.sort))

@@ -37,7 +37,7 @@ struct screen {
     size_t *rows;
     size_t row_count;
     size_t first_row; /* on the screen */
-    bool is_held;
+    bool is_frozen;
     bool shows_keys;
     bool has_colors;
     bool quits;
@@ -133,7 +133,7 @@ static void draw_status(const struct screen *screen)
     else
         snprintf(text, sizeof(text), "gpucache top: %s; by %s%s; %s%u.%us", counts,
                  top_sort_word(screen->order->sort), screen->order->reverse ? " reversed" : "",
-                 screen->is_held ? "held, " : "", screen->interval_ms / 1000,
+                 screen->is_frozen ? "frozen, " : "", screen->interval_ms / 1000,
                  screen->interval_ms % 1000 / 100);
     draw_text(0, text);
 }
@@ -293,7 +293,7 @@ static void press(struct screen *screen, int key)
     else if (key == '+' || key == '-')
         change_interval(screen, key == '-');
     else if (key == ' ')
-        screen->is_held = !screen->is_held;
+        screen->is_frozen = !screen->is_frozen;
     else if (!press_sort(screen, key))
         press_move(screen, key);
 }
@@ -321,7 +321,7 @@ static void loop(struct screen *screen, const sigset_t *unblocked)
     int64_t next = gc_clock_ms();
     while (!screen->quits && ending_signal == 0) {
         if (gc_clock_ms() >= next) {
-            if (!screen->is_held)
+            if (!screen->is_frozen)
                 read_view(screen);
             next = gc_clock_ms() + screen->interval_ms;
         }

@@ -120,7 +120,7 @@ static void add_missing_note(const struct replay_trace *trace, struct gc_notes *
                      " events of other devices are left out: the plan is device ",
                      gc_note_number((uint64_t)trace->device, device), "'s", NULL);
     if (trace->torn)
-        gc_notes_add(notes, "the trace breaks off: what came later is not in the plan", NULL);
+        gc_notes_add(notes, "the trace is incomplete: later events are not in the plan", NULL);
 }
 
 static int read_trace(const struct plan_request *request, const struct tool_file *file,

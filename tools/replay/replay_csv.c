@@ -67,9 +67,9 @@ static enum gc_status read_csv_row(struct replay_builder *builder, const struct 
 {
     const bool is_live = replay_builder_is_live(builder, row->id);
     if (row->op == 'a' && is_live)
-        return replay_refuse(error, number,
-                             "allocation %llu is live already; an id serves again once it is freed",
-                             (unsigned long long)row->id);
+        return replay_refuse(
+            error, number, "allocation %llu is live already; an id can be reused once it is freed",
+            (unsigned long long)row->id);
     if (row->op == 'f' && !is_live)
         return replay_refuse(error, number, "a free of %llu, which is not live",
                              (unsigned long long)row->id);

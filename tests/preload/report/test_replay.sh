@@ -165,9 +165,9 @@ hostile long_integer 'the file ends too early' "b'\\x80\\x02\\x8b\\xff\\xff\\xff
 hostile wild_memo 'malformed' "b'\\x80\\x02]r\\xff\\xff\\xff\\xff.'"
 hostile unset_memo 'malformed' "b'\\x80\\x02h\\x07.'"
 hostile frame 'a frame beyond the file' "b'\\x80\\x04\\x95' + struct.pack('<Q', 1 << 62) + b'].'"
-hostile nested 'no PyTorch memory snapshot' "b'\\x80\\x02' + b']' + b']' * 1000000 + b'a' * 1000000 + b'.'"
+hostile nested 'not a PyTorch memory snapshot' "b'\\x80\\x02' + b']' + b']' * 1000000 + b'a' * 1000000 + b'.'"
 hostile other 'not a PyTorch memory snapshot: it has no device_traces' "pickle.dumps([1, 2], 2)"
-hostile no_history 'the snapshot holds no history' "pickle.dumps({'device_traces': [[], []]}, 2)"
+hostile no_history 'the snapshot has no history' "pickle.dumps({'device_traces': [[], []]}, 2)"
 hostile action 'event 1 of the snapshot.s history has no action' \
     "pickle.dumps({'device_traces': [[{'action': 'oom'}, {'addr': 5}]]}, 2)"
 hostile address 'event 0 of the snapshot.s history has no valid addr' \

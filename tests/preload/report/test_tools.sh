@@ -48,7 +48,7 @@ is "standard output that nobody reads" "$(python3 -c "$unread" "$TOOL" help opti
 export GPUCACHE_LEDGER=$TMP/ledger
 said 2 '--interval 0 is not valid; accepted: seconds, 0.1 to 60' top --interval 0
 said 2 '--sort size is not valid; accepted: reserved, live' top --sort size
-said 2 'no argument is expected, not x' top x
+said 2 'unexpected argument x' top x
 said 1 'no device is 3; gpucache top --once lists them' top --once --device 3
 is "top: nobody there: the head alone" "$("$TOOL" top --once | wc -l)" 1
 is "top: nobody there: JSON" "$("$TOOL" top --json | tr -d ' \n' | sed 's/.*"devices"/"devices"/')" \

@@ -76,7 +76,7 @@ static void a_csv_with_a_mistake_names_its_line(void **state)
     refuses(HEAD "a,1,5,0,\n", 2, "time_us \"\"");
     refuses(HEAD "a,1,5,0,0\na,1,5,0,0\n", 3, "allocation 1 is live already");
     refuses(HEAD "a,1,5,0,0\nf,1,5,0,0\nf,1,5,0,0\n", 4, "a free of 1, which is not live");
-    refuses(HEAD "a,1,18446744073709551615,0,0\na,2,1,0,0\n", 0, "do not fit 64 bits");
+    refuses(HEAD "a,1,18446744073709551615,0,0\na,2,1,0,0\n", 0, "exceed 64 bits");
 }
 
 /* ---- RMM's log ---- */
