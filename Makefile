@@ -14,8 +14,8 @@ PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 T ?=
 RUN := python3 tests/run --build $(OUT)
-# Every processor, unless -j says otherwise. Several goals go one after another where one of them calls make itself
-# or removes files: two makes at once would build the same files.
+# All processors, unless -j is given. Several goals run one after another if one of them calls make itself or removes
+# files: two makes at once would build the same files.
 ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(shell nproc)
 endif
@@ -38,9 +38,9 @@ all: has-headers $(if $(CORE_SRC),$(LIB) $(MODULE)) $(if $(TOOL_SRC),$(TOOL)) si
 .PHONY: has-headers
 has-headers:
 	@[ -e $(CUDA_HOME)/include/cuda.h ] || \
-		{ echo 'no CUDA headers in $(CUDA_HOME): make demo fetches some, as does make deps with what the tests need; CUDA_HOME=FOLDER names others' >&2; exit 1; }
+		{ echo 'no CUDA headers in $(CUDA_HOME): make demo and make deps fetch them; or set CUDA_HOME=FOLDER' >&2; exit 1; }
 
-# What goes where, below DESTDIR: install takes its files from here, uninstall its names.
+# The installed files, below DESTDIR, for install and uninstall.
 # The library is preloaded as libgpucache.so and linked as $(SONAME): all three names are needed to run.
 SHARE := $(PREFIX)/share
 MAN := $(wildcard tools/man/*.[157])
@@ -51,7 +51,7 @@ INSTALLED := $(LIBDIR)/libgpucache.so $(LIBDIR)/$(SONAME) $(LIBDIR)/libgpucache.
 	$(foreach m,$(MAN),$(SHARE)/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))) \
 	$(if $(COMPLETION),$(SHARE)/bash-completion/completions/gpucache)
 
-# One path each, of plain characters: a space would make two of it, for uninstall too.
+# Each is one path of plain characters: a space would split it.
 PLACES := PREFIX LIBDIR DESTDIR
 PLAIN := a b c d e f g h i j k l m n o p q r s t u v w x y z A B C D E F G H I J K L M N O P Q R S T U V W X Y Z \
 	0 1 2 3 4 5 6 7 8 9 / . _ - + @ ~ : =
@@ -79,7 +79,7 @@ install: check-places $(LIB) $(MODULE) $(TOOL) ## into PREFIX (/usr/local), its 
 	@$(if $(DESTDIR),,echo 'ldconfig lets the loader find libgpucache.so by its name, where it looks into $(LIBDIR); gpucache run finds it by itself')
 
 .PHONY: uninstall
-uninstall: check-places ## remove what install put there
+uninstall: check-places ## remove the installed files
 	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
 	rmdir --ignore-fail-on-non-empty $(DESTDIR)$(LIBDIR)/gpucache 2> /dev/null || true
 
@@ -114,7 +114,7 @@ demo-programs: $(filter $(OUT)/tests/demo/%,$(PROG_PROGRAMS) $(CU_PROGRAMS))
 
 ##@ Check
 .PHONY: test
-test: ## every test that needs no GPU; T=words runs those whose name has one of them
+test: ## every test that needs no GPU; T=words runs the tests with one of the words in their names
 	$(Q)scripts/deps.sh test
 	$(Q)$(MAKE) --no-print-directory all programs
 	$(Q)$(RUN) $(T)
@@ -129,8 +129,8 @@ test-clients: ## real programs on the simulated device: ffmpeg, cuda-bindings, c
 fresh: ## demo, test and deb on bare Debian and Ubuntu systems; SUITE=, TARGET=, WHO=, FROM= choose (scripts/fresh-machine.sh)
 	$(Q)scripts/fresh-machine.sh $(or $(SUITE),all) $(or $(TARGET),all) $(or $(WHO),all) $(or $(FROM),all)
 
-# Under a sanitizer the programs that link core or the simulated driver run; under that for threads the
-# torture test too, with the sanitizer's own library preloaded before ours.
+# Under a sanitizer the programs that link core or the simulated driver run; under the thread sanitizer the torture test
+# too, with the sanitizer's library preloaded before ours.
 .PHONY: test-asan test-tsan test-debug test-cov
 test-asan test-tsan test-debug test-cov: test-%: ## the unit, model and fault tests of that variant
 	$(Q)scripts/deps.sh test
@@ -141,7 +141,7 @@ test-asan test-tsan test-debug test-cov: test-%: ## the unit, model and fault te
 test-programs: $(TEST_PROGRAMS)
 
 .PHONY: test-aarch64
-test-aarch64: ## the library cross-built for aarch64, core's unit tests under qemu; skips where packages lack
+test-aarch64: ## the library cross-built for aarch64, core's unit tests under qemu; skipped if packages are missing
 	$(Q)scripts/aarch64.sh
 
 .PHONY: torture
@@ -155,7 +155,7 @@ torture-tsan: ## the torture test under the thread sanitizer, for TORTURE_SECOND
 	$(Q)BUILD_DIR=$(CURDIR)/build/tsan tests/preload/reuse/torture_tsan.sh
 
 .PHONY: soak
-soak: all ## everything at once for SOAK_SECONDS (3600): accounts held against the device's own, nothing may grow
+soak: all ## everything at once for SOAK_SECONDS (3600): accounts compared with the device's own, no growth
 	$(Q)$(MAKE) --no-print-directory $(OUT)/tests/soak/soak $(OUT)/tests/preload/libtenant.so $(OUT)/tests/preload/libplugin.so
 	$(Q)python3 tests/soak/soak.py --build $(abspath $(OUT)) --seconds $(or $(SOAK_SECONDS),3600)
 
@@ -166,12 +166,12 @@ lint: ## format, clang-tidy, cppcheck, shellcheck, layers, rooms, exports, inter
 	$(Q)BUILD_DIR=$(abspath $(OUT)) CUDA_HOME=$(CUDA_HOME) scripts/lint.sh
 
 .PHONY: format
-format: ## rewrite the sources as .clang-format says
+format: ## rewrite the sources by .clang-format
 	$(Q)scripts/deps.sh lint
 	git ls-files -co --exclude-standard '*.c' '*.h' | xargs -r clang-format -i
 
 .PHONY: bench
-bench: ## what an allocation costs, beside other allocators; under 90 seconds
+bench: ## the cost of an allocation, compared with other allocators; under 90 seconds
 	$(Q)scripts/deps.sh bench
 	$(Q)$(MAKE) --no-print-directory all bench-programs
 	$(Q)python3 tests/bench/bench.py --build $(OUT)
@@ -189,7 +189,7 @@ gpu-test: ## the tests that need an NVIDIA GPU
 	$(Q)$(RUN) --folder gpu $(T)
 
 .PHONY: gpu-bench
-gpu-bench: ## measure on an NVIDIA GPU what the driver's calls cost
+gpu-bench: ## measure the cost of the driver's calls on an NVIDIA GPU
 	$(Q)$(MAKE) --no-print-directory gpu-programs
 	$(Q)BUILD_DIR=$(abspath $(OUT)) tests/gpu/bench.sh
 .PHONY: gpu-programs

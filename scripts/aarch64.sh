@@ -1,9 +1,9 @@
 #!/bin/bash
-# The library built for aarch64 with a cross compiler, looked at as any build is, and core's unit tests run under
-# qemu's user mode. What this needs beyond a compiler and qemu, cmocka and jansson for arm64, is fetched from Debian's
-# archive into build/aarch64/root; the system keeps its architectures.
+# The library built for aarch64 with a cross compiler and checked like any build; core's unit tests run under qemu's user
+# mode. cmocka and jansson for arm64 are fetched from Debian's archive into build/aarch64/root; the system's architectures
+# do not change.
 #
-# Says why and ends with 0 where something it needs is not there.
+# Prints the reason and exits with 0 if a prerequisite is missing.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 out=build/aarch64
@@ -23,7 +23,7 @@ if ! [ -e "$root/usr/include/cmocka.h" ]; then
     options=(-qq -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Dir::State::Lists="$root/lists"
         -o Dir::Cache="$root/cache" -o Dir::State::status=/dev/null -o APT::Sandbox::User=root)
     (cd "$root" && apt-get "${options[@]}" update && apt-get "${options[@]}" download libcmocka0 libcmocka-dev \
-        libjansson4 libjansson-dev) > "$root/log" 2>&1 || lacks "cmocka for arm64 could not be had: $(tail -n 1 "$root/log")"
+        libjansson4 libjansson-dev) > "$root/log" 2>&1 || lacks "cmocka for arm64 could not be fetched: $(tail -n 1 "$root/log")"
     for package in "$root"/*.deb; do dpkg-deb -x "$package" "$root" || exit 1; done
 fi
 

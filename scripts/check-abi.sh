@@ -45,7 +45,7 @@ if [ "${1:-}" != --update ]; then
     echo "gpucache.h differs from $record or $values; scripts/check-abi.sh --update records what was added"
     exit 1
 fi
-# Bit 3 of abidiff's status: incompatible whatever a program does. A structure may grow at its end, it tells its size.
+# Bit 3 of abidiff's status: incompatible in any case. A structure may grow at its end, since it contains its size.
 moved=$(printf '%s\n' "$difference" | grep -E 'offset changed|deletion|type changed from|from value|^ *type of ')
 if { [ $((status & 8)) -ne 0 ] || [ -n "$moved$changed" ]; } && grep -q "soname='$soname'" "$record"; then
     printf '%s\n' "$difference" "$changed"

@@ -1,6 +1,7 @@
 #!/bin/bash
-# What the built library shows to a process: only names of the table, dlopen, dlsym, dlvsym and those of gpucache.h; no CUDA
-# library needed; nothing undefined but libc. No symbol of a glibc newer than 2.31. The module beside it shows its entry point alone.
+# Checks the dynamic symbols of the built library: it exports only names of the table, dlopen, dlsym, dlvsym and those of
+# gpucache.h; it needs no CUDA library, imports only from libc, and no symbol of a glibc newer than 2.31. The module beside
+# it exports its entry point alone.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 BUILD_DIR=${BUILD_DIR:-$PWD/build}
@@ -10,7 +11,7 @@ complain() {
     echo "$lib: $*"
     status=1
 }
-# What holds for both.
+# The checks of both objects.
 check_object() {
     local name needed foreign locking newer
     needed=$(readelf -d "$lib" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
@@ -22,16 +23,17 @@ check_object() {
     done
     foreign=$(nm -D --undefined-only "$lib" | awk '{print $NF}' | grep -E '^(cu|cuda|nvml)[A-Z]')
     [ -z "$foreign" ] || complain "leaves undefined: ${foreign//$'\n'/ }"
-    # What takes the dynamic linker's lock is asked for where scripts/check-layers.sh says, by pointers of core/io/elf.c.
+    # Functions that take the dynamic linker's lock are called by pointers of core/io/elf.c, where scripts/check-layers.sh
+    # allows it.
     locking=$(nm -D --undefined-only "$lib" | awk '{print $NF}' |
         grep -E '^(dl(v?sym|m?open|close|addr1?|info)|__cxa_thread_atexit_impl|__tls_get_addr|pthread_exit)(@|$)')
-    [ -z "$locking" ] || complain "imports what takes the dynamic linker's lock: ${locking//$'\n'/ }"
+    [ -z "$locking" ] || complain "imports functions that take the dynamic linker's lock: ${locking//$'\n'/ }"
     readelf -d "$lib" | grep -q 'BIND_NOW\|NOW' || complain "is not bound at load"
     readelf -lW "$lib" | grep -q 'GNU_STACK.*RWE' && complain "has an executable stack"
     readelf -d "$lib" | grep -q TEXTREL && complain "has text relocations"
     newer=$(nm -D --undefined-only "$lib" | grep -oE '[A-Za-z0-9_]+@GLIBC_[0-9.]+' | sort -u |
         awk -F'@GLIBC_' '{split($2, v, "."); if (v[1] > 2 || v[2] > 31) print $1 "@" $2}')
-    [ -z "$newer" ] || complain "asks for a newer glibc than 2.31: ${newer//$'\n'/ }"
+    [ -z "$newer" ] || complain "needs a newer glibc than 2.31: ${newer//$'\n'/ }"
     readelf -d "$lib" | grep -q NODELETE || complain "can be unloaded while pointers into it are held"
 }
 [ -f "$lib" ] || { echo "$lib is not built"; exit 1; }
@@ -44,7 +46,7 @@ own=$(printf '#include "core/gpucache.h"\n#define NAME(result, name, parameters)
 [ -n "$own" ] || complain "gpucache.h lists no functions"
 allowed=$(printf '%s\n%s\ndlopen\ndlsym\ndlvsym\n' "$table" "$own" | sort -u)
 extra=$(comm -23 <(printf '%s\n' "$exported") <(printf '%s\n' "$allowed"))
-[ -z "$extra" ] || complain "exports what is not in the table: ${extra//$'\n'/ }"
+[ -z "$extra" ] || complain "exports names that are not in the table: ${extra//$'\n'/ }"
 lacking=$(comm -13 <(printf '%s\n' "$exported") <(printf '%s\n' "$allowed"))
 [ -z "$lacking" ] || complain "does not export: ${lacking//$'\n'/ }"
 

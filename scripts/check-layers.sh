@@ -23,29 +23,30 @@ forbid core '#[[:space:]]*include[[:space:]]*[<"](cuda|nvml|cu[A-Z])' 'core incl
 forbid core '(^|[^A-Za-z0-9_".])(cu|cuda|nvml)[A-Z][A-Za-z0-9]*(_v[0-9]+)?[[:space:]]*\(' 'core calls no CUDA function:'
 forbid core '#[[:space:]]*include[[:space:]]*"(shim|tools|tests)/' 'core includes only core:'
 forbid shim '#[[:space:]]*include[[:space:]]*"(tools|tests)/' 'the shim includes only core and shim:'
-forbid shim '#[[:space:]]*include[[:space:]]*"core/(model|reader|onnx|formats|graph|planner|estimator)/' 'what reads models is not preloaded:'
+forbid shim '#[[:space:]]*include[[:space:]]*"core/(model|reader|onnx|formats|graph|planner|estimator)/' 'rooms that read models are not preloaded:'
 forbid tools '#[[:space:]]*include[[:space:]]*"(shim|tests)/' 'tools include only core and tools:'
 forbid tools '#[[:space:]]*include[[:space:]]*[<"](cuda|nvml)' 'tools include no CUDA header:'
 forbid tests/simcuda '#[[:space:]]*include[[:space:]]*"(core|shim|tools)/' 'the simulated device shares nothing with the library:'
-# Host programs are not ours to end. The one abort is GC_ASSERT's, which is in check builds only.
+# The library must not end its host program. The one abort is GC_ASSERT's, which is in check builds only.
 for folder in core shim; do
     forbid $folder '(^|[^A-Za-z0-9_.>])(exit|abort|quick_exit|assert|__assert_fail)[[:space:]]*\(' \
         "$folder never ends the host program:" core/base/assert.c
 done
-# What takes the dynamic linker's lock, which a thread may hold that waits for the one we serve (a constructor). Only there:
-# shim/real/resolve.c      the driver, when the library starts; what the program looks up by dlsym itself
+# Functions that take the dynamic linker's lock: its holder may wait for the calling thread (a constructor). Allowed in:
+# shim/real/resolve.c      the driver, when the library starts; look-ups of the program's own dlsym
 # shim/real/nvml.c         NVML, when the library starts, or when its first context does
 # shim/life/module.c       the module that reads models, when the library starts: each thread by itself, none waits
 # shim/intercept/route.c  what the program looks up by dlsym itself
 # shim/real/runtime.c      what stands behind us, when the library starts; once for each runtime
 # core/observe/unwind.c backtrace, which opens the unwinder when the library starts
 # core/io/elf.c          the pointers to them; core/gpucache.h: runs in programs
-# All else asks core/io/elf.h. scripts/check-exports.sh: what the library imports; tests/preload/routes/test_loader.sh: that nothing hangs.
+# All other code uses core/io/elf.h. scripts/check-exports.sh checks the imports, tests/preload/routes/test_loader.sh for
+# hangs.
 takes_lock='(^|[^A-Za-z0-9_"])((libc->|gc_elf_libc\(\)->)?(dl(v?sym|m?open|close|addr1?|info)|backtrace(_symbols(_fd)?)?|__cxa_thread_atexit_impl)'
 takes_lock+='|pthread_(exit|cancel)|thrd_exit|iconv_open|getaddrinfo|get(pw|gr)[a-z_]+)[[:space:]]*\(|libc->dl'
 for folder in core shim; do
     forbid $folder "$takes_lock" "$folder takes the dynamic linker's lock only where it is known to be free:" \
         shim/real/resolve.c shim/real/nvml.c shim/real/runtime.c shim/life/module.c shim/intercept/route.c core/observe/unwind.c core/io/elf.c core/gpucache.h
 done
-forbid core '(^|[^A-Za-z0-9_"])gc_elf_libc[[:space:]]*\(' 'core asks core/io/elf.h, not libc, for symbols:' core/io/elf.c core/io/elf.h
+forbid core '(^|[^A-Za-z0-9_"])gc_elf_libc[[:space:]]*\(' 'core looks up symbols by core/io/elf.h, not libc:' core/io/elf.c core/io/elf.h
 exit $status

@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""The rooms of core/ (core/ROOMS): which may include and call which, how large one may be, and that no files inside a
-room call each other in a circle.
+"""The rooms of core/, shim/ and tools/: which room may include and call which, how large a room may be, and that the
+files of a room do not call each other in a circle.
 
-    check-rooms.py [--objects DIR] [--known FILE]
+    check-rooms.py [--objects DIR] [TREE…]
 
-Includes are read from the sources, calls from the symbol tables of the objects (BUILD_DIR/obj), so a finished build is
-needed. FILE lists findings that are known, one a line: they are printed, and do not fail; one that is gone fails, so
-that the list only shrinks.
+TREE/ROOMS has a line for each room, lower rooms first: `room: rooms it may use`. The room `.` is the files of TREE/
+itself; where it has no line, those files are the face of the tree: all rooms may use them, and they may use all. A line
+`halves: room/a.c room/b.c  # reason` names files which are one module.
 
-Circles are Tarjan's strongly connected components of the graph of a room's .c files, and of all headers' includes."""
+Includes are read from the sources, calls from the symbol tables of the objects (BUILD_DIR/obj/TREE), so a finished
+build is needed. References from one tree to another are scripts/check-layers.sh's.
+
+Circles are the strongly connected components (Tarjan 1972) of two graphs: the symbols of a room's sources, and all
+includes of a tree."""
 import argparse
 import collections
 import os
@@ -17,13 +21,18 @@ import re
 import subprocess
 import sys
 
+TREES = ("core", "shim", "tools")
 FILES_MAX = 25
-INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"(core/[^"]+)"', re.M)
+# A room with more files has a README.md.
+PLAIN_FILES_MAX = {"core": 0, "shim": 3, "tools": 3}
+SOURCES = (".c", ".S")
+SUFFIXES = (*SOURCES, ".h", ".def")
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.M)
 
 
-def read_rules(path):
+def read_rules(tree):
     """Allowed rooms by room, and for each file that is one half of a module the name of the module."""
-    allowed, halves = {}, {}
+    allowed, halves, path = {}, {}, pathlib.Path(tree, "ROOMS")
     for number, line in enumerate(path.read_text().splitlines(), 1):
         text, _, reason = (part.strip() for part in line.partition("#"))
         if not text:
@@ -31,11 +40,11 @@ def read_rules(path):
         name, colon, rest = text.partition(":")
         words = rest.split()
         if colon and name == "halves":
-            missing = [word for word in words if not (path.parent / word).is_file()]
+            missing = [word for word in words if not pathlib.Path(tree, word).is_file()]
             if len(words) < 2 or missing or not reason:
-                sys.exit(f"{path}:{number}: halves: two or more files of core/, then # and the reason")
+                sys.exit(f"{path}:{number}: halves: two or more files of {tree}/, then # and the reason")
             for word in words:
-                halves["core/" + word] = "core/" + words[0]
+                halves[f"{tree}/{word}"] = f"{tree}/{words[0]}"
         elif not colon or any(word not in allowed for word in words):
             sys.exit(f"{path}:{number}: a room may name only rooms of the lines above")
         else:
@@ -44,14 +53,18 @@ def read_rules(path):
 
 
 def room_of(path):
-    """None for the files in core/ itself: they are the face of all rooms."""
     parts = path.split("/")
-    return parts[1] if len(parts) > 2 else None
+    return parts[1] if len(parts) > 2 else "."
+
+
+def may_use(room, other, allowed):
+    """The root's files are free where the table has no line for them."""
+    return room == other or other in allowed.get(room, ()) or ("." in (room, other) and "." not in allowed)
 
 
 def read_symbols(objects, sources):
     """For each source the symbols it needs, and for each symbol the source that has it."""
-    paths = {str(objects / source.removesuffix(".c")) + ".o": source for source in sources}
+    paths = {str(objects / pathlib.Path(source).with_suffix(".o")): source for source in sources}
     missing = [source for path, source in paths.items() if not os.path.exists(path)]
     if missing:
         sys.exit(f"{missing[0]} has no object in {objects}: build first")
@@ -68,7 +81,7 @@ def read_symbols(objects, sources):
 
 
 def components(edges):
-    """The strongly connected components of more than one node (Tarjan 1972)."""
+    """The strongly connected components of more than one node."""
     index, low, stack, on_stack, found = {}, {}, [], set(), []
 
     def visit(node):
@@ -95,23 +108,22 @@ def components(edges):
     return found
 
 
-def check_includes(files, allowed):
-    edges = {path: set(INCLUDE.findall(pathlib.Path(path).read_text())) for path in files}
+def check_includes(tree, files, allowed):
+    edges = {path: {other for other in INCLUDE.findall(pathlib.Path(path).read_text()) if other.startswith(f"{tree}/")}
+             for path in files}
     for path, included in edges.items():
         room = room_of(path)
-        if room is None:
-            continue
-        if room not in allowed:
-            yield f"{path}: room {room} is not in core/ROOMS"
+        if room not in allowed and room != ".":
+            yield f"{path}: room {room} is not in {tree}/ROOMS"
             continue
         for other in sorted(included):
-            if room_of(other) not in allowed[room] | {room, None}:
+            if not may_use(room, room_of(other), allowed):
                 yield f"{path} includes {other}: {room} may not use {room_of(other)}"
     for circle in components(edges):
         yield f"include each other: {' '.join(circle)}"
 
 
-def check_symbols(needs, owner, allowed, halves):
+def check_symbols(tree, needs, owner, allowed, halves):
     inside = collections.defaultdict(lambda: collections.defaultdict(set))
     for source, names in sorted(needs.items()):
         room = room_of(source)
@@ -121,36 +133,42 @@ def check_symbols(needs, owner, allowed, halves):
                 ends = halves.get(source, source), halves.get(other, other)
                 if ends[0] != ends[1]:
                     inside[room][ends[0]].add(ends[1])
-            elif room_of(other) not in allowed.get(room, ()):
+            elif not may_use(room, room_of(other), allowed):
                 yield f"{source} uses {name} of {other}: {room} may not use {room_of(other)}"
     for room, edges in sorted(inside.items()):
         for circle in components(edges):
-            yield f"call each other in room {room}: {' '.join(os.path.basename(path) for path in circle)}"
+            yield (f"call each other in {os.path.normpath(f'{tree}/{room}')}: "
+                   f"{' '.join(os.path.basename(path) for path in circle)}")
 
 
-def check_sizes(files):
-    counts = collections.Counter(room_of(path) for path in files if room_of(path))
+def check_sizes(tree, files):
+    counts = collections.Counter(room_of(path) for path in files)
     for room, count in sorted(counts.items()):
+        folder = pathlib.Path(tree, room)
         if count > FILES_MAX:
-            yield f"core/{room}: {count} files, at most {FILES_MAX}"
+            yield f"{folder}: {count} files, at most {FILES_MAX}"
+        if count > PLAIN_FILES_MAX[tree] and not (folder / "README.md").is_file():
+            yield f"{folder}: {count} files and no README.md"
+
+
+def check_tree(tree, objects):
+    allowed, halves = read_rules(tree)
+    files = sorted(str(path) for path in pathlib.Path(tree).rglob("*") if path.suffix in SUFFIXES)
+    needs, owner = read_symbols(objects, [path for path in files if path.endswith(SOURCES)])
+    yield from check_includes(tree, files, allowed)
+    yield from check_symbols(tree, needs, owner, allowed, halves)
+    yield from check_sizes(tree, files)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--objects", type=pathlib.Path,
                         default=pathlib.Path(os.environ.get("BUILD_DIR", "build")) / "obj")
-    parser.add_argument("--known", type=pathlib.Path)
+    parser.add_argument("trees", nargs="*", metavar="TREE", default=TREES)
     arguments = parser.parse_args()
-    allowed, halves = read_rules(pathlib.Path("core/ROOMS"))
-    files = sorted(str(path) for pattern in ("*.[ch]", "*.def") for path in pathlib.Path("core").rglob(pattern))
-    needs, owner = read_symbols(arguments.objects, [path for path in files if path.endswith(".c")])
-    findings = [*check_includes(files, allowed), *check_symbols(needs, owner, allowed, halves), *check_sizes(files)]
-    known = set(arguments.known.read_text().splitlines()) if arguments.known else set()
-    print(*(("known: " if finding in known else "") + finding for finding in findings), sep="\n", end="\n"[:len(findings)])
-    gone = sorted(known - set(findings))
-    if gone:
-        print(*("no longer so, take it off the list: " + finding for finding in gone), sep="\n")
-    return 1 if gone or set(findings) - known else 0
+    findings = [finding for tree in arguments.trees for finding in check_tree(tree, arguments.objects)]
+    print(*findings, sep="\n", end="\n"[:len(findings)])
+    return 1 if findings else 0
 
 
 sys.setrecursionlimit(10000)

@@ -1,20 +1,19 @@
 #!/bin/bash
-# Installs what building, testing or checking needs and this machine lacks.
+# Installs the missing packages for building, testing or checking.
 #
 # usage: scripts/deps.sh [build|demo|test|bench|lint|deb|aarch64|readers|fresh|all]
 #
-# One table says what each set needs, and everything that is missing is found before anything is installed: the
-# CUDA headers too, which come from CUDA_HOME, /usr/local/cuda, /usr, or, as a last resort, from PyPI into build/cuda
-# (headers are all that is needed), and then Python is among what is missing.
+# One table has the needs of each set; all missing packages are found before any is installed. The CUDA headers come from
+# CUDA_HOME, /usr/local/cuda, /usr, or, as a last resort, from PyPI into build/cuda, which needs Python.
 #
 # A set that is complete costs a few milliseconds and prints nothing. Missing Debian/Ubuntu packages are installed if
-# we are root, else the one line to run is printed and the status is 1. Never asks anything.
+# we are root, else the one line to run is printed and the status is 1. Asks no questions.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 set_name=${1:-all}
 cc=${CC:-gcc} cxx=${CXX:-g++}
 
-# What a set is made of: groups of the table.
+# The groups of the table in each set.
 case $set_name in
 build) groups="build" ;;
 demo) groups="build python" ;;
@@ -33,7 +32,7 @@ all) groups="build python test bench lint deb fresh" ;;
 esac
 
 # `readers` is in no other set: promtool, which Debian has in `prometheus` only, a package that starts a server.
-# A package is looked for itself only where its presence is what is asked: dpkg-buildpackage asks so.
+# A package itself is looked for only if dpkg-buildpackage checks for the package.
 table() {
     cat << END
 build    command ${cc%% *}                 gcc
@@ -77,11 +76,10 @@ fresh    command debootstrap               debootstrap
 fresh    command git                       git
 fresh    command unshare                   util-linux
 END
-    # What the Debian packages are built with is declared where dpkg-buildpackage reads it.
+    # The build dependencies of the Debian packages, from where dpkg-buildpackage reads them.
     sed -n 's/^Build-Depends: //p' debian/control | tr ',' '\n' | sed 's/-compat//; s/(.*//' |
         while read -r package; do echo "deb package $package $package"; done
-    # The report's page is looked at in a browser. Debian has one as a package like others; Ubuntu has not, and there
-    # its tests are skipped.
+    # The tests of the report's page need a browser. Debian has it as a normal package; Ubuntu does not, and skips them.
     if grep -qs '^ID=debian$' /etc/os-release && ! command -v chromium-browser google-chrome google-chrome-stable > /dev/null; then
         echo "test command chromium chromium"
     fi
@@ -116,7 +114,7 @@ while read -r group kind name package; do
     is_there "$kind" "$name" || missing+=("$package")
 done < <(table)
 
-# Shows how far apt-get is: each package is unpacked, then set up.
+# Shows the progress of apt-get: each package is unpacked, then set up.
 show_progress() {
     awk '/ newly installed/ { sub(/.*upgraded, /, ""); steps = 2 * $1 }
         /^(Unpacking|Setting up) / && steps { done++; tenth = int(10 * done / steps)
@@ -138,7 +136,7 @@ if [ ${#missing[@]} -gt 0 ]; then
     export DEBIAN_FRONTEND=noninteractive LC_ALL=C
     log=$(mktemp)
     trap 'rm -f "$log"' EXIT
-    # The package lists are fetched only where the installed ones do not do.
+    # Package lists are fetched only if the installed ones are not enough.
     install_packages "${missing[@]}" ||
         { apt-get update -qq < /dev/null 2> "$log" && install_packages "${missing[@]}"; } ||
         { tail -n 20 "$log" >&2; echo "could not install: ${missing[*]}" >&2; exit 1; }
@@ -147,7 +145,7 @@ fi
 if [ -n "$wants_headers" ]; then
     echo "fetching the CUDA 13.0 headers from PyPI into build/cuda"
     scripts/cuda-headers.sh 13.0 "$PWD/build/cuda" || {
-        echo "no CUDA 13 headers: none in /usr/local/cuda, and PyPI's nvidia-cuda-runtime could not be had; set CUDA_HOME" >&2
+        echo "no CUDA 13 headers: none in /usr/local/cuda, and PyPI's nvidia-cuda-runtime could not be fetched; set CUDA_HOME" >&2
         exit 1
     }
 fi

@@ -45,12 +45,12 @@ system_name() {
 
 [ "$(id -u)" -eq 0 ] || die "needs root: debootstrap and chroot do"
 scripts/deps.sh fresh
-unshare --mount --pid --fork true 2> /dev/null || die "namespaces of its own for mounts and processes cannot be had here"
-git rev-parse -q --verify HEAD > /dev/null || die "needs a clone with a commit: that is what is tried"
-[ -z "$(git status --porcelain)" ] || echo "note: HEAD is tried, without what is not committed"
+unshare --mount --pid --fork true 2> /dev/null || die "cannot create mount and process namespaces here"
+git rev-parse -q --verify HEAD > /dev/null || die "needs a clone with a commit to try"
+[ -z "$(git status --porcelain)" ] || echo "note: HEAD is tried, without uncommitted changes"
 mkdir -p "$cache" "$logs"
 exec 9> "$cache/lock"
-flock -n 9 || { echo "waiting for another run, which has the lock of $cache"; flock 9; }
+flock -n 9 || { echo "waiting for another run, which holds the lock of $cache"; flock 9; }
 work=$cache/run
 # A killed run leaves its folder.
 rm -rf --one-file-system "$work"
@@ -62,7 +62,7 @@ mkdir -p "$work"
 
 # ---- the network, as it is here ----
 
-# Where certificates of our own are trusted pip must be told of them: a bare system has none.
+# pip needs our own certificates, if any: a bare system has none.
 certificates=${PIP_CERT:-${SSL_CERT_FILE:-}}
 network=()
 for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY PIP_INDEX_URL PIP_DEFAULT_TIMEOUT; do

@@ -1,7 +1,6 @@
 #!/bin/bash
-# Builds the fuzzers of tests/fuzz with clang and runs each for FUZZ_SECONDS (30). New inputs stay under the
-# build folder, from where later runs go on, and so does each run's log; a crash leaves its input there too
-# and fails the run.
+# Builds the fuzzers of tests/fuzz with clang and runs each for FUZZ_SECONDS (30). New inputs stay in the
+# build folder for later runs, as does each run's log and the input of a crash, which fails the run.
 # usage: scripts/fuzz.sh [NAME…]
 set -eu
 cd "$(dirname "$0")/.." || exit 1

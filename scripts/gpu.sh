@@ -1,6 +1,6 @@
 #!/bin/bash
 # Everything this project does on a machine with an NVIDIA GPU: builds there, runs the tests that need the GPU,
-# measures the driver. What it finds lies under $OUT (default build/gpu): test.txt, costs.json, machine.txt.
+# measures the driver. Results go to $OUT (default build/gpu): test.txt, costs.json, machine.txt.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 RESULTS=${OUT:-$PWD/build/gpu}

@@ -1,9 +1,9 @@
 # How things are compiled. Sources are found by wildcard, so a new file needs no line here.
 #
 # Variables: BUILD chooses the variant and with it OUT, the folder everything goes to. Objects mirror the
-# tree under $(OUT)/obj, generated headers stand in $(OUT)/gen, test programs in $(OUT)/tests/<folder>/.
+# tree under $(OUT)/obj, generated headers are in $(OUT)/gen, test programs in $(OUT)/tests/<folder>/.
 #
-# A test program may name what it links beyond the usual in a comment among its first 30 lines:
+# A test program may name further inputs of its link in a comment among its first 30 lines:
 #     /* link: -lcuda */        added to its link line (the simulated device's folder is on the search path)
 #     /* build: tests/x.c */    more sources, compiled into it
 #
@@ -22,14 +22,14 @@ ifeq ($(filter $(BUILD),release debug asan tsan cov),)
 $(error BUILD=$(BUILD) is unknown: release, debug, asan, tsan or cov)
 endif
 VERSION := $(shell cat VERSION)
-# Core and tools are compiled without the CUDA headers in reach.
+# Core and tools are compiled without the CUDA headers on the include path.
 CUDA_INCLUDE := $(if $(filter /usr,$(CUDA_HOME)),,-isystem $(CUDA_HOME)/include)
 # The simulated device and the tests on it take CUDA 13 headers, whatever the library is built with.
 SIM_CUDA_HOME := $(firstword $(foreach d,$(CUDA_HOME) /usr/local/cuda $(CURDIR)/build/cuda,$(if $(shell \
 	grep -s 'define CUDA_VERSION 13' $(d)/include/cuda.h),$(d))) $(CUDA_HOME))
 BASE_CFLAGS := -std=gnu11 -fvisibility=hidden -fPIC -ffunction-sections -fdata-sections -pthread $(WARN) $(if $(CI),-Werror) -I. -I$(OUT)/gen \
 	-DGC_VERSION='"$(VERSION)"'
-# The library is preloaded, never loaded late: its thread-locals live where no call is needed to find them.
+# The library is preloaded, never loaded late, so its thread-locals can use the initial-exec model.
 CORE_CFLAGS := $(BASE_CFLAGS) -ftls-model=initial-exec $(CFLAGS) $(CFLAGS_$(BUILD))
 ALL_CFLAGS := $(BASE_CFLAGS) $(CUDA_INCLUDE) $(CFLAGS) $(CFLAGS_$(BUILD))
 ALL_LDFLAGS := -pthread $(LDFLAGS_$(BUILD))
@@ -71,7 +71,7 @@ $(PAGE): $(PAGE_SRC) scripts/rules.mk
 
 # ---- objects ----
 
-# Changes when the flags do, and with it every object is out of date.
+# Changes with the flags, which makes every object out of date.
 FLAGS_FILE := $(OUT)/obj/.flags
 $(FLAGS_FILE): force
 	$(Q)mkdir -p $(@D)
@@ -116,10 +116,10 @@ $(OUT)/obj/%.o: %.S $(FLAGS_FILE)
 # The tool alone draws on terminals.
 TOOL_LIBS := -ljansson -ldw -lelf -lncursesw -ltinfo -lm -ldl
 
-# What the library exports: every wrapped entry point of the table, the two resolvers, its own names. The
+# The exports of the library: every wrapped entry point of the table, the two resolvers, its own names. The
 # node is anonymous on purpose: it interposes versioned symbols (cudaMalloc@libcudart.so.13) too.
-# Not so under a sanitizer, which looks names up by dlsym before instrumented code can run: there only linked
-# symbols lead to us.
+# Not the resolvers under a sanitizer, which calls dlsym before instrumented code can run: there only linked symbols
+# lead to the library.
 EXPORTS := $(OUT)/gen/exports.map
 $(EXPORTS): shim/api.def $(wildcard shim/*.def shim/*/*.def) scripts/rules.mk
 	$(call say,GEN)
@@ -133,7 +133,7 @@ LIB_LDFLAGS := -Wl,--gc-sections -Wl,-Bsymbolic-functions -Wl,-z,nodelete -Wl,-z
 LIB := $(OUT)/libgpucache.so
 # Raised when gpucache.h breaks with programs that were built before (scripts/check-abi.sh).
 SONAME := libgpucache.so.0
-# The rooms that may be preloaded, as an archive: the library takes from it what the shim uses.
+# The rooms that may be preloaded, as an archive: the library links the objects that the shim uses.
 PRELOADED_ARCHIVE := $(OUT)/obj/preloaded.a
 $(PRELOADED_ARCHIVE): $(call obj,$(PRELOADED_SRC))
 	$(call say,AR)
@@ -147,15 +147,15 @@ $(LIB): $(call obj,$(SHIM_SRC)) $(PRELOADED_ARCHIVE) $(EXPORTS)
 		-o $@ $(filter %.o,$^) $(PRELOADED_ARCHIVE) -ldl
 	$(Q)ln -sf $(@F) $(OUT)/$(SONAME)
 
-# Core as an archive: the tool and the tests take from it what they use.
+# Core as an archive: the tool and the tests link the objects that they use.
 CORE_ARCHIVE := $(OUT)/obj/core.a
 $(CORE_ARCHIVE): $(call obj,$(CORE_SRC))
 	$(call say,AR)
 	$(Q)mkdir -p $(@D)
 	$(Q)rm -f $@ && ar rcsD $@ $^
 
-# The module that the library opens where a model is named: what its one entry point needs of core's archive, with copies
-# of its own of the lower rooms' code. It exports the entry point alone, so that no variable of the library's is shared.
+# The module that the library opens to read a model: the part of core's archive that its one entry point needs, with
+# copies of its own of the lower rooms' code. It exports only the entry point, so that it shares no variable with the library.
 MODULE := $(OUT)/libgpucache-model.so
 MODULE_ENTRY := gpucache_model_module
 $(MODULE): $(CORE_ARCHIVE) scripts/rules.mk
@@ -187,14 +187,14 @@ TOOL_TEST_SRC := $(wildcard tests/unit/tools/test_*.c)
 CORE_TEST_SRC := $(filter-out $(SIM_TEST_SRC) $(TOOL_TEST_SRC),$(TEST_SRC))
 TEST_HELPERS := $(call obj,$(filter-out tests/unit/test_%,$(wildcard tests/unit/*.c)))
 # Programs that scripts start: tests/<folder>/*.c not named test_*, and tests/<folder>/progs/*.c, in tests/preload also
-# those of its rooms. lib*.c # becomes a shared object. *.cu is built where nvcc is there: NAME-shared, with the toolkit's shared runtime,
-# NAME-static, with the stand-in's archive, and for a GPU NAME-nvidia, with NVIDIA's static runtime.
+# those of its rooms. lib*.c becomes a shared object. With nvcc *.cu is built as NAME-shared, with the toolkit's shared
+# runtime, NAME-static, with the simulated runtime's archive, and for a GPU NAME-nvidia, with NVIDIA's static runtime.
 PROG_DIRS := preload clients formats gpu bench soak
 PROG_SRC := $(foreach d,$(PROG_DIRS),$(filter-out tests/$(d)/test_%,$(wildcard tests/$(d)/*.c)) $(wildcard tests/$(d)/progs/*.c tests/$(d)/*/progs/*.c)) \
 	$(wildcard demo/*.c)
 TORTURE_SRC := $(wildcard tests/preload/reuse/progs/torture_*.c)
 PROG_SRC := $(filter-out $(TORTURE_SRC),$(PROG_SRC))
-# Where there is no C++ compiler the one program that needs it is left out.
+# Without a C++ compiler the one program that needs it is left out.
 PROG_SRC := $(if $(shell command -v $(firstword $(CXX))),$(PROG_SRC),$(filter-out tests/bench/pairs_tree.c,$(PROG_SRC)))
 CU_SRC := $(foreach d,$(PROG_DIRS),$(wildcard tests/$(d)/*.cu tests/$(d)/progs/*.cu tests/$(d)/*/progs/*.cu)) $(wildcard demo/*.cu)
 NVCC ?= $(firstword $(wildcard $(SIM_CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
@@ -208,11 +208,11 @@ TEST_PROGRAMS := $(call test_program,$(CORE_TEST_SRC) $(TOOL_TEST_SRC) $(SIM_TES
 PROG_PROGRAMS := $(foreach s,$(PROG_SRC),$(if $(filter lib%,$(notdir $(s))),$(patsubst %.c,$(OUT)/%.so,$(call flatten,$(s))),$(patsubst %.c,$(OUT)/%,$(call flatten,$(s)))))
 CU_PROGRAMS := $(if $(NVCC),$(foreach s,$(CU_SRC),$(patsubst %.cu,$(OUT)/%-shared,$(call flatten,$(s))) $(patsubst %.cu,$(OUT)/%-static,$(call flatten,$(s)))))
 
-# What the tests on a GPU start: nothing of it needs the simulated device, cmocka or jansson.
+# The programs of the tests on a GPU: they need no simulated device, cmocka or jansson.
 GPU_PROGRAMS := $(filter $(OUT)/tests/gpu/%,$(PROG_PROGRAMS)) $(filter $(OUT)/tests/demo/%,$(PROG_PROGRAMS)) \
 	$(filter %-shared,$(CU_PROGRAMS)) $(patsubst %-shared,%-nvidia,$(filter %-shared,$(CU_PROGRAMS)))
 
-# What a source's own `link:` and `build:` comments say.
+# The `link:` and `build:` comments of a source.
 source_says = $$(sed -n '1,30s,.*/\* $(1): \(.*\) \*/.*,\1,p' $(2))
 SIM_LINK = -L$(OUT)/simcuda -Wl,-rpath,'$$ORIGIN/../../../simcuda:$$ORIGIN/../../simcuda'
 
@@ -265,7 +265,7 @@ $(foreach s,$(CU_SRC),$(eval $(call cu_rule,$(s),$(patsubst %.cu,$(OUT)/%,$(call
 
 # ---- examples ----
 
-# As a program outside builds them: the header, the library, a plain language standard.
+# Built as by a program outside of the tree: the header, the library, a plain language standard.
 CXX := $(if $(filter default undefined,$(origin CXX)),g++,$(CXX))
 EXAMPLE_SRC := $(wildcard examples/*.c) $(if $(shell command -v $(CXX)),$(wildcard examples/*.cpp))
 EXAMPLES := $(patsubst examples/%,$(OUT)/examples/%,$(basename $(EXAMPLE_SRC)))
@@ -283,7 +283,7 @@ $(OUT)/examples/%: examples/%.cpp core/gpucache.h $(LIB) | sim
 .PHONY: force generated sim programs examples page
 page: $(PAGE)
 examples: $(EXAMPLES)
-# Those that need core and nothing else, for another machine.
+# Tests that need only core, for another machine.
 .PHONY: core-test-programs
 core-test-programs: $(call test_program,$(CORE_TEST_SRC))
 generated: $(GENERATED)

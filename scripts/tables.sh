@@ -1,6 +1,6 @@
 #!/bin/bash
-# Tables in documents that come from a list in the sources. Without an argument writes them, with --check says
-# which are stale. A table stands between `<!-- NAME begin … -->` and `<!-- NAME end -->`.
+# Tables in documents that come from a list in the sources. Without an argument writes them, with --check lists
+# the stale ones. A table stands between `<!-- NAME begin … -->` and `<!-- NAME end -->`.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 BUILD_DIR=${BUILD_DIR:-$PWD/build}

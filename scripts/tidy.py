@@ -2,8 +2,8 @@
 """Runs clang-tidy over compile_commands.json, two files at a time.
 
 usage: tidy.py CACHE_FOLDER
-A file that passed is remembered by what it preprocesses to, by the checks and by the tool's version, so that only
-what changed is checked again.
+A file that passed is recorded by a hash of its preprocessed text, the checks and the tool's version, so that only
+changed files are checked again.
 """
 import concurrent.futures
 import hashlib

@@ -1,5 +1,5 @@
 # Helpers for test scripts, for bash: `. "$(dirname "$0")/../lib.sh"` at the top, `done_testing` at the end.
-# Prints TAP on stdout. A script that ends before done_testing has failed, so every script is checked whole.
+# Prints TAP on stdout. A script that ends before done_testing has failed.
 #
 # Gives: ROOT, BUILD_DIR, SIM_DIR, LIB, TOOL, TMP (a folder of this run, removed at exit).
 # shellcheck shell=bash disable=SC2034
@@ -11,7 +11,7 @@ LIB=$BUILD_DIR/libgpucache.so
 TOOL=$BUILD_DIR/gpucache
 TMP=$(mktemp -d "${TMPDIR:-/tmp/gpucache-test.}${TMPDIR:+/}XXXXXX")
 trap 'rm -rf "$TMP"' EXIT
-export GPUCACHE_LEDGER=${GPUCACHE_LEDGER-$TMP/ledger} # tests do not see each other's processes
+export GPUCACHE_LEDGER=${GPUCACHE_LEDGER-$TMP/ledger} # tests do not share a ledger
 tap_count=0
 tap_failed=0
 
@@ -33,7 +33,7 @@ ok() {
     return 1
 }
 
-# not_ok NAME COMMAND…: passes if the command fails as a program should: by its exit status, not a signal.
+# not_ok NAME COMMAND…: passes if the command fails by its exit status, not by a signal.
 not_ok() {
     local name=$1
     shift
@@ -75,7 +75,7 @@ like() {
     return 1
 }
 
-# skip NAME WHY: counts a test that cannot be done here.
+# skip NAME REASON: counts a test that cannot run here.
 skip() {
     tap_count=$((tap_count + 1))
     echo "ok $tap_count - $1 # SKIP $2"

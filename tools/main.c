@@ -1,4 +1,4 @@
-/* The gpucache command: finds the sub-command and leaves the rest to it. */
+/* The gpucache command: finds the subcommand and calls it. */
 #include "core/config/options.h"
 #include "core/io/text.h"
 #include "tools/base/tool.h"
@@ -40,11 +40,11 @@ static void print_overview(struct gc_writer *out)
         gc_writer_text(out, commands[i]->summary);
         gc_writer_char(out, '\n');
     }
-    gc_writer_text(
-        out, "\n"
-             "gpucache COMMAND --help tells more; gpucache help options lists the environment\n"
-             "variables of the library; gpucache --version prints the version.\n"
-             "Exit status: 0 done, 1 it failed, 2 usage, 3 does not fit.\n");
+    gc_writer_text(out,
+                   "\n"
+                   "gpucache COMMAND --help lists its options; gpucache help options lists the\n"
+                   "environment variables of the library; gpucache --version prints the version.\n"
+                   "Exit status: 0 done, 1 it failed, 2 usage, 3 does not fit.\n");
 }
 
 static void print_options(struct gc_writer *out)
@@ -85,11 +85,11 @@ static int unknown_command(const char *name)
     struct tool_nearest nearest = {.word = shown};
     struct gc_writer out;
     gc_text_printable(name, strlen(name), shown, sizeof(shown));
-    tool_nearest_offer(&nearest, "help");
-    tool_nearest_offer(&nearest, "--version");
-    tool_nearest_offer(&nearest, "--help");
+    tool_nearest_add(&nearest, "help");
+    tool_nearest_add(&nearest, "--version");
+    tool_nearest_add(&nearest, "--help");
     for (size_t i = 0; i < COMMAND_COUNT; i++)
-        tool_nearest_offer(&nearest, commands[i]->name);
+        tool_nearest_add(&nearest, commands[i]->name);
     gc_writer_init(&out, STDERR_FILENO);
     gc_writer_text(&out, "gpucache: unknown command ");
     gc_writer_text(&out, shown);

@@ -55,17 +55,17 @@ said 2 '--attention none is not valid; accepted: flash, full' llama --attention 
 said 2 '--overhead 0.9 is not valid; accepted: a factor, 1 to 100' llama --overhead 0.9
 said 2 '--overhead 100.5 is not valid' llama --overhead 100.5
 said 2 '--budget 0m is not valid' llama --budget 0m
-said 2 '--budget 50% is a share: --memory SIZE says of what' llama --budget 50%
+said 2 '--budget 50% is a percentage: add --memory SIZE' llama --budget 50%
 said 2 'devices by number' llama --budget GPU-12345678-1234-1234-1234-123456789012=1GiB
 said 2 '--dim N is not valid; accepted: name=N' llama --dim N
 said 2 '--dim N=0 is not valid' llama --dim N=0
-said 2 '--output is where --calibrate writes to' llama --output x
-said 2 '--calibrate takes one model' llama bare.safetensors --calibrate r.json
+said 2 '--output needs --calibrate' llama --output x
+said 2 '--calibrate accepts one model' llama bare.safetensors --calibrate r.json
 said 1 'missing' missing
 said 1 '99999999' llama --calibration 99999999
 
-said 2 '--budget 0=8GiB,2=8GiB names device 2, and there are 2' llama --devices 2 --budget 0=8GiB,2=8GiB
-said 2 '--budget 1=8GiB says nothing of device 0: name it, or --memory' llama --devices 2 --budget 1=8GiB
+said 2 '--budget 0=8GiB,2=8GiB names device 2, but there are 2 devices' llama --devices 2 --budget 0=8GiB,2=8GiB
+said 2 '--budget 1=8GiB has no entry for device 0: add one, or --memory' llama --devices 2 --budget 1=8GiB
 
 # ---- what it says ----
 "$TOOL" estimate llama > out
@@ -91,8 +91,8 @@ like "compared: told what that is" "$(cat out)" '^\+ at least: parts of the mode
 is "nothing to offer: no heading" "$(grep -c 'What fits' out)" 0
 LD_LIBRARY_PATH=$SIM_DIR SIMCUDA_SHARED=context$$ "$TOOL" estimate bare.safetensors --overhead 1 --context-memory measured --json > out.json
 is "a context measured, of 64 MiB" "$(python3 -c 'import json; print(json.load(open("out.json"))["overhead_bytes"] >> 20)')" 64
-LD_LIBRARY_PATH=$SIM_DIR said 1 'the device had no less free' bare.safetensors --context-memory measured
-LD_LIBRARY_PATH=$SIM_DIR SIMCUDA_SHARED=small$$ SIMCUDA_MEMORY=100MiB said 1 'no CUDA device, or no room' bare.safetensors --context-memory measured
+LD_LIBRARY_PATH=$SIM_DIR said 1 'a second context did not reduce' bare.safetensors --context-memory measured
+LD_LIBRARY_PATH=$SIM_DIR SIMCUDA_SHARED=small$$ SIMCUDA_MEMORY=100MiB said 1 'no CUDA device, or not enough free memory' bare.safetensors --context-memory measured
 rm -f "/dev/shm/simcuda-$(id -u)-context$$" "/dev/shm/simcuda-$(id -u)-small$$"
 said 2 '--context-memory much is not valid; accepted: a size, 0, or measured' llama --context-memory much
 safetensors adapter.safetensors base.layers.0.q_proj.lora_A.weight:F32:2048:8x64 base.layers.0.q_proj.lora_B.weight:F32:2048:64x8
@@ -296,7 +296,7 @@ if [ -f run.json ]; then
     "$TOOL" estimate llama --calibrate context.json --output both.conf > out
     is "calibrate: the context is apart" "$(grep OVERHEAD= mine.conf)" "$(grep OVERHEAD= both.conf)"
     is "calibrate: the context is kept" "$(grep CONTEXT both.conf)" GPUCACHE_CONTEXT_MEMORY=123456789
-    like "calibrate: the context is told" "$(cat out)" '^  a context took +117\.7 MiB$'
+    like "calibrate: the context is told" "$(cat out)" '^  memory of a context +117\.7 MiB$'
     "$TOOL" estimate llama --calibration both.conf --json > out.json
     ok "calibration: overhead and context" test "$(($(json out.json 'r["peak_bytes"]') - parts * 5 / 4 - 123456789))" -lt 5000
     "$TOOL" estimate llama --calibration both.conf --context-memory 300MiB --json > out.json
@@ -311,14 +311,14 @@ if [ -f run.json ]; then
     like "calibrate: another batch than the run's is told" "$("$TOOL" estimate llama --calibrate own.json --json | tr '\n' ' ')" 'the run was estimated with another model or other options: batch 3, '
     is "calibrate: the run's own is not" "$("$TOOL" estimate llama --batch 3 --calibrate own.json --json | grep -c 'other options')" 0
     python3 report.py own.json 5000 little.json
-    like "calibrate: a lower bound is told" "$("$TOOL" estimate bare.safetensors --calibrate little.json)" 'lower bounds: the overhead that follows'
+    like "calibrate: a lower bound is told" "$("$TOOL" estimate bare.safetensors --calibrate little.json)" 'lower bounds: the overhead below'
     python3 report.py run.json $((parts / 2)) shorter.json
-    like "calibrate: less than the parts is 1" "$("$TOOL" estimate llama --calibrate shorter.json)" 'follows +1\.000000'
+    like "calibrate: less than the parts is 1" "$("$TOOL" estimate llama --calibrate shorter.json)" 'derived overhead +1\.000000'
     python3 report.py run.json $((parts * 200)) other.json
-    said 1 'is it of this model?' llama --calibrate other.json
-    said 1 'mine.conf: no JSON' llama --calibrate mine.conf
+    said 1 'it may be of another model' llama --calibrate other.json
+    said 1 'mine.conf: not JSON' llama --calibrate mine.conf
     said 1 'No such file or directory' llama --calibrate longer.json --output no/such/folder
-    said 1 'longer.json: is what is read' llama --calibrate longer.json --output longer.json
+    said 1 'longer.json: is the input file' llama --calibrate longer.json --output longer.json
     said 1 '/dev/full: No space left on device' llama --calibrate longer.json --output /dev/full
     ok "calibrate: a device stays one" test -c /dev/full
     ln -s mine.conf link.conf

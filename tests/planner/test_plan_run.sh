@@ -154,7 +154,7 @@ END
 ok "a trace is spoilt" python3 spoil.py run.trace spoilt.trace "$ROOT/tests/formats"
 ok "a trace that is not whole is planned" sh -c '"$0" plan spoilt.trace --json > spoilt.json' "$TOOL"
 is "what is missing of it is told" "$(json spoilt.json 'r["warnings"]')" \
-    '["4 events of other devices are left out: the plan is device 0'"'"'s", "the trace breaks off: what came later is not in the plan"]'
+    '["4 events of other devices are left out: the plan is device 0'"'"'s", "the trace is incomplete: later events are not in the plan"]'
 
 # ---- recorded runs ----
 if [ ! -d "$SHARED/data/traces" ]; then

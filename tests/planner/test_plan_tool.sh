@@ -54,8 +54,8 @@ done
 said 1 'missing.csv: No such file or directory' missing.csv
 said 1 '.: not a regular file' .
 said 1 'no/such/folder.csv: No such file or directory' three.csv --output no/such/folder.csv
-said 1 'three.csv: is what is read' three.csv --output three.csv
-said 1 'three.csv: is what is read' three.csv --svg ./three.csv
+said 1 'three.csv: is the input file' three.csv --output three.csv
+said 1 'three.csv: is the input file' three.csv --svg ./three.csv
 is "the problem is whole" "$(wc -l < three.csv)" 4
 said 1 '/dev/full: No space left on device' three.csv --output /dev/full
 ln -s three.csv link.csv
@@ -64,12 +64,12 @@ for name in both ./both both2; do
     rm -f both both2
     touch both
     ln both both2
-    said 1 "$name: is what --output wrote" three.csv --output both --svg $name
+    said 1 "$name: was already written by --output" three.csv --output both --svg $name
     is "the plan is whole in $name" "$(head -1 both)" "id,lower,upper,size,offset"
 done
 ok "nothing is nobody's file" "$TOOL" plan three.csv --output /dev/null --svg /dev/null
-said 2 'two of them both print on standard output' three.csv --output - --svg -
-said 2 'two of them both print on standard output' three.csv --output=- --json
+said 2 'only one of --json, --output - and --svg - can write' three.csv --output - --svg -
+said 2 'only one of --json, --output - and --svg - can write' three.csv --output=- --json
 is "--output -: the plan alone, on standard output" "$("$TOOL" plan three.csv --output - | cut -d, -f1)" $'id\na\nb\nc'
 # shellcheck disable=SC2016 # for the inner shell
 ok "--svg -: the picture alone" sh -c '"$0" plan three.csv --svg - | python3 -c "import sys, xml.dom.minidom as m; m.parse(sys.stdin)"' "$TOOL"

@@ -31,7 +31,7 @@ finding() {
 }
 
 finding ok library "can be preloaded"
-finding ok driver "serves CUDA 13.0"
+finding ok driver "supports CUDA 13.0"
 finding ok "device 0" "Simulated H200"
 finding ok "device 0" "it maps memory"
 before='GPUCACHE_LIMIT=4XB' finding failure settings "GPUCACHE_LIMIT=4XB"
@@ -56,9 +56,9 @@ make_program() { gcc -o "$TMP/$1" "$TMP/main.c" "${@:2}"; }
 ok "programs are built" eval 'make_program plain && make_program static -static && make_program setuid &&
     make_program musl -Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1'
 make_program chosen -Wl,--dynamic-linker="$TMP/lib/ld-linux-x86-64.so.2"
-finding warning program "is not the system's: not asked" "$TMP/chosen"
+finding warning program "is not the system's and was not run" "$TMP/chosen"
 chmod u+s "$TMP/setuid"
-finding note program "no way to CUDA" "$TMP/plain"
+finding note program "none of the objects that" "$TMP/plain"
 finding failure program "statically linked" "$TMP/static"
 finding failure program "setuid" "$TMP/setuid"
 finding failure program "musl" "$TMP/musl"
@@ -71,12 +71,12 @@ chmod +x "$TMP/cut"
 ok "a file that is cut does not crash it" bash -c "LD_LIBRARY_PATH='$SIM_DIR' '$TOOL' doctor '$TMP/cut'; [ \$? -le 1 ]"
 printf '#!/usr/bin/env -S FOO=1 python3\n' > "$TMP/script"
 chmod +x "$TMP/script"
-finding ok program "is a script of python3" "$TMP/script"
+finding ok program "is a script for python3" "$TMP/script"
 finding failure program "No such file" "$TMP/nothing"
-finding failure program "no ELF file" "$TMP/main.c"
+finding failure program "not an ELF file" "$TMP/main.c"
 finding failure program "a folder" "$TMP"
-finding failure program "no regular file" /dev/null
-finding failure program "is a shared library, no program" "$LIB"
+finding failure program "not a regular file" /dev/null
+finding failure program "is a shared library, not a program" "$LIB"
 if make_program static-pie -static-pie 2> "$TMP/log"; then
     finding failure program "statically linked" "$TMP/static-pie"
 else
@@ -90,7 +90,7 @@ chmod +x "$TMP/lost"
 finding failure program "/no/such/interpreter: No such file" "$TMP/lost"
 printf '#!%s/lost\n' "$TMP" > "$TMP/through"
 chmod +x "$TMP/through"
-finding ok program "through is a script of $TMP/lost" "$TMP/through"
+finding ok program "through is a script for $TMP/lost" "$TMP/through"
 # Programs of other machines, as their own tools make them.
 printf '.globl _start\n_start: int3\n' > "$TMP/i386.s"
 if as --32 -o "$TMP/i386.o" "$TMP/i386.s" 2> "$TMP/log" && ld -m elf_i386 -o "$TMP/i386" "$TMP/i386.o" 2> "$TMP/log"; then
@@ -109,14 +109,14 @@ cat > "$TMP/deep.c" << 'END'
 int main(void) { return dlopen("libcuda.so.1", RTLD_NOW | RTLD_DEEPBIND) == 0; }
 END
 gcc -o "$TMP/deep" "$TMP/deep.c" -ldl
-finding note program "RTLD_DEEPBIND as it runs does not see a preload" "$TMP/deep"
+finding note program "RTLD_DEEPBIND bypass a preload" "$TMP/deep"
 gcc -shared -fPIC -o "$TMP/libgone.so" "$TMP/main.c"
 make_program needs -Wl,--no-as-needed -L"$TMP" -lgone
 rm "$TMP/libgone.so"
 finding failure program "libgone.so is not found" "$TMP/needs"
 echo 'int cuMemAlloc_v2(void) { return 0; }' > "$TMP/other.c"
 gcc -shared -fPIC -o "$TMP/libother.so" "$TMP/other.c"
-before="LD_PRELOAD=$TMP/libother.so" finding warning loader "takes CUDA's calls too"
+before="LD_PRELOAD=$TMP/libother.so" finding warning loader "intercepts CUDA calls too"
 
 before="LD_PRELOAD=/no/such/lib.so" finding warning loader "LD_PRELOAD names /no/such/lib.so: No such file"
 # Another /etc, seen by these processes alone.

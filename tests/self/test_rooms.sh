@@ -1,43 +1,47 @@
 #!/bin/bash
-# scripts/check-rooms.py refuses what core/ROOMS does not allow: an include, a call, a circle, a room too large.
+# scripts/check-rooms.py refuses what a tree's ROOMS does not allow: an include, a call, a circle, a room too large,
+# a room without a README.
 . "$(dirname "$0")/../lib.sh"
 tree=$TMP/tree
-mkdir -p "$tree/core/low" "$tree/core/high" "$tree/obj/core/low" "$tree/obj/core/high"
+for room in core/low core/high shim/real tools/base; do mkdir -p "$tree/$room" "$tree/obj/$room"; done
 cd "$tree" || exit 1
 printf 'low:\nhigh: low\n' > core/ROOMS
+printf '.:\nreal: .\n' > shim/ROOMS
+printf 'base:\n.: base\n' > tools/ROOMS
+touch core/{,low,high}/README.md
 echo 'int gc_low(void);' > core/low/low.h
 echo 'int gc_high(void);' > core/high/high.h
 source_file() { # source_file PATH TEXT: the source, and its object
-    printf '%s\n' "$2" > "core/$1"
-    "${CC:-gcc}" -I. -c -o "obj/core/${1%.c}.o" "core/$1"
+    printf '%s\n' "$2" > "$1"
+    "${CC:-gcc}" -I. -c -o "obj/${1%.*}.o" "$1"
 }
-low() { source_file low/low.c "int gc_low(void); int gc_low(void) { return 1; }"; }
+low() { source_file core/low/low.c "int gc_low(void); int gc_low(void) { return 1; }"; }
 low
-source_file high/high.c '#include "core/low/low.h"
+source_file shim/root.c 'int gc_root(void); int gc_root(void) { return 0; }'
+source_file tools/main.c 'int main(void) { return 0; }'
+source_file core/high/high.c '#include "core/low/low.h"
 int gc_high(void); int gc_high(void) { return gc_low(); }'
 check() { "$ROOT/scripts/check-rooms.py" --objects obj "$@" > found; }
-refuses() { # refuses WHAT TEXT: the check fails, and says so
+refuses() { # refuses WHAT TEXT: the check fails with that finding
     not_ok "$1 is refused" check
     ok "and named" grep -qF "$2" found
 }
-ok "calls and includes that go down" check
-ok "of which nothing is said" test ! -s found
+ok "calls and includes that go down pass" check
+ok "without a word" test ! -s found
 
-source_file low/low.c '#include "core/high/high.h"
+source_file core/low/low.c '#include "core/high/high.h"
 int gc_low(void); int gc_low(void) { return 1; }'
 refuses "an include that goes up" "core/low/low.c includes core/high/high.h: low may not use high"
-cp found known
-ok "unless it is known" check --known known
+ok "a tree that is not named is not checked" check shim tools
 low
-not_ok "which fails once it is gone" check --known known
 
-source_file low/low.c 'int gc_high(void); int gc_low(void); int gc_low(void) { return gc_high(); }'
+source_file core/low/low.c 'int gc_high(void); int gc_low(void); int gc_low(void) { return gc_high(); }'
 refuses "a call that goes up" "core/low/low.c uses gc_high of core/high/high.c: low may not use high"
 low
 
-source_file low/one.c 'int gc_one(void); int gc_two(void); int gc_one(void) { return gc_two(); }'
-source_file low/two.c 'int gc_one(void); int gc_two(void); int gc_two(void) { return gc_one(); }'
-refuses "a circle inside a room" "call each other in room low: one.c two.c"
+source_file core/low/one.c 'int gc_one(void); int gc_two(void); int gc_one(void) { return gc_two(); }'
+source_file core/low/two.c 'int gc_one(void); int gc_two(void); int gc_two(void) { return gc_one(); }'
+refuses "a circle inside a room" "call each other in core/low: one.c two.c"
 echo 'halves: low/one.c low/two.c' >> core/ROOMS
 not_ok "two halves without a reason are refused" check
 sed -i '$s/$/  # one structure, its cold half/' core/ROOMS
@@ -49,13 +53,43 @@ refuses "a circle of headers" "include each other: core/low/high_too.h core/low/
 rm core/low/high_too.h
 sed -i '$d' core/low/low.h
 
+echo '#include "core/high/high.h"' > core/core.h
+sed -i '1i #include "core/core.h"' core/low/low.h
+ok "the face of a tree uses all rooms, and they use it" check
+sed -i '1d' core/low/low.h
+
 mkdir core/lost
 echo > core/lost/lost.h
 refuses "a room without a line" "core/lost/lost.h: room lost is not in core/ROOMS"
 rm -r core/lost
+rm core/low/README.md
+refuses "a room of core without a README" "core/low: 4 files and no README.md"
+touch core/low/README.md
 for ((i = 0; i < 26; i++)); do echo > "core/high/more$i.h"; done
 refuses "a room of more than 25 files" "core/high: 28 files, at most 25"
 rm core/high/more*.h
+
+# The other trees, where the root is a room with a line, and assembly is a source like any other.
+source_file shim/root.c 'int gc_real(void); int gc_root(void); int gc_root(void) { return gc_real(); }'
+source_file shim/real/real.S '.globl gc_real
+gc_real: ret
+.section .note.GNU-stack,"",%progbits'
+refuses "a call from the root into a room above it" "shim/root.c uses gc_real of shim/real/real.S: . may not use real"
+source_file shim/root.c 'int gc_root(void); int gc_root(void) { return 0; }'
+source_file shim/real/real.S '.globl gc_real
+gc_real: jmp gc_root
+.section .note.GNU-stack,"",%progbits'
+ok "the other way round passes" check
+echo '#include "tools/main.h"' > tools/base/tool.h
+echo > tools/main.h
+refuses "an include of the root's" "tools/base/tool.h includes tools/main.h: base may not use ."
+echo > tools/base/tool.h
+touch tools/base/{a,b}.h
+ok "three files need no README" check
+touch tools/base/c.def
+refuses "four files without a README" "tools/base: 4 files and no README.md"
+touch tools/base/README.md
+ok "and with one they pass" check
 
 rm obj/core/low/low.o
 not_ok "a source without its object is refused" check

@@ -1,4 +1,4 @@
-/* Foreign text in columns of a terminal. */
+/* Untrusted text in the columns of a terminal. */
 #define _GNU_SOURCE
 #include "tools/base/columns.h"
 
@@ -12,8 +12,8 @@ bool columns_is_utf8(void)
     return strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 }
 
-/* Reads one character of well-formed UTF-8; its length in bytes, 0 if it is none. Overlong forms,
- * surrogates and what lies above U+10FFFF are none. */
+/* Reads one character of well-formed UTF-8 and returns its length in bytes, 0 if it is
+ * malformed: overlong forms, surrogates and code points above U+10FFFF. */
 static size_t decode(const char *from, uint32_t *character)
 {
     const unsigned char *bytes = (const unsigned char *)from;
@@ -43,7 +43,8 @@ static size_t decode(const char *from, uint32_t *character)
     return length;
 }
 
-/* Whether it may change what is around it: control characters, marks of direction, separators. */
+/* True for characters that change their surroundings: control characters, marks of direction,
+ * separators. */
 static bool is_harmful(uint32_t character)
 {
     return character < ' ' || (character >= 0x7f && character < 0xa0) || character == 0xad ||
@@ -53,7 +54,8 @@ static bool is_harmful(uint32_t character)
            character == 0x061c || character >= 0xe0000;
 }
 
-/* The next character of `name`: its bytes as they are shown, its width; returns bytes read. */
+/* Reads the next character of `name` into the bytes that are shown and their width; returns the
+ * bytes read. */
 static size_t next_character(const char *name, bool utf8, const char **shown, size_t *length,
                              unsigned *width)
 {
@@ -78,7 +80,7 @@ unsigned columns_fit(const char *name, unsigned columns, bool utf8, char *to, si
     const char *shown;
     size_t length, used = 0;
     unsigned taken = 0, width;
-    /* What stands if the name has to be cut: one column is kept for the mark. */
+    /* The length so far, with one column kept for the mark of a cut name. */
     size_t cut_used = 0;
     unsigned cut_taken = 0;
     while (*name != '\0') {

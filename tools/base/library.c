@@ -8,7 +8,7 @@
 
 #define REASON_BYTES (PATH_MAX + 128)
 
-/* Seen from the folder of this program. */
+/* Candidates, relative to the folder of this program. */
 static const char *const places[] = {
     "libgpucache.so",
     "../lib/libgpucache.so",

@@ -1,4 +1,4 @@
-/* Where the library to preload lies, seen from this program. */
+/* Finds the library to preload, relative to this program. */
 #ifndef GC_TOOL_LIBRARY_H
 #define GC_TOOL_LIBRARY_H
 
@@ -6,8 +6,8 @@
 
 #include <limits.h>
 
-/* Beside this program, as built, or in a folder for libraries beside its own. False, with `reason`
- * of PATH_MAX + 128 bytes, if it is nowhere. */
+/* Looks beside this program (a build), then in a folder for libraries beside its own. False with
+ * `reason` (PATH_MAX + 128 bytes) if the library is in neither. */
 bool library_find(char path[PATH_MAX], char *reason);
 
 #endif

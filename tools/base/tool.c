@@ -18,7 +18,7 @@
 
 #define COLUMNS_MAX 79
 
-/* One line, whatever names of files and words it tells. */
+/* The message is one line: control characters of file names and words are replaced. */
 static void print_error(const struct tool_command *command, const char *format, va_list arguments,
                         bool usage)
 {
@@ -67,7 +67,7 @@ int tool_refuse(const struct tool_command *command, const char *option, const ch
                       gc_text_printable(value, strlen(value), shown, sizeof(shown)), accepted);
 }
 
-void tool_nearest_offer(struct tool_nearest *nearest, const char *name)
+void tool_nearest_add(struct tool_nearest *nearest, const char *name)
 {
     const size_t length = strlen(nearest->word);
     const unsigned distance = gc_text_distance(nearest->word, length, name, strlen(name));
@@ -132,11 +132,11 @@ static int refuse_option(const struct tool_command *command, const struct tool_o
     char word[GC_TEXT_DISTANCE_MAX];
     struct tool_nearest nearest = {.word = word};
     if (length == 1)
-        return tool_usage(command, "- is not taken: a name is wanted, standard input is not read");
+        return tool_usage(command, "- is not accepted: name a file; standard input is not read");
     gc_text_printable(text, length, word, sizeof(word));
-    tool_nearest_offer(&nearest, "--help");
+    tool_nearest_add(&nearest, "--help");
     for (size_t i = 0; i < count; i++)
-        tool_nearest_offer(&nearest, options[i].name);
+        tool_nearest_add(&nearest, options[i].name);
     if (nearest.name == NULL)
         return tool_usage(command, "unknown option %s", word);
     return tool_usage(command, "unknown option %s; nearest: %s", word, nearest.name);
@@ -239,7 +239,7 @@ int tool_parse_words(const struct tool_command *command, const struct tool_optio
             return tool_usage(command, "one %s, not also %s", words->names[words->most - 1] + 2,
                               argv[at]);
         } else if (argv[at][0] == '\0') {
-            return tool_usage(command, "an empty word is no %s",
+            return tool_usage(command, "an empty word is not a %s",
                               words->names[words->one_is_enough ? 0 : words->count] + 2);
         } else {
             words->words[words->count++] = argv[at++];
@@ -370,7 +370,7 @@ static bool is_input(const struct stat *info, const struct tool_file *input)
 
 static int refuse_input(const struct tool_command *command, const char *path)
 {
-    return tool_fail(command, "%s: is what is read", path);
+    return tool_fail(command, "%s: is the input file; name another output", path);
 }
 
 int tool_output_check(const struct tool_command *command, const char *path,
@@ -382,9 +382,9 @@ int tool_output_check(const struct tool_command *command, const char *path,
     return refuse_input(command, path);
 }
 
-/* Notes a file that is written; false if it was before: the second content would lie in the first.
- */
-static bool note_output(const struct stat *info)
+/* Records a file as written; false if it was before: the second content would overwrite the
+ * first. */
+static bool record_output(const struct stat *info)
 {
     static struct {
         dev_t device;
@@ -431,9 +431,10 @@ int tool_output_open(const struct tool_command *command, const char *path,
         close(fd);
         return refuse_input(command, path);
     }
-    if (!note_output(&info)) {
+    if (!record_output(&info)) {
         close(fd);
-        return tool_fail(command, "%s: is what another option wrote", path);
+        return tool_fail(command, "%s: was already written by another option; name another file",
+                         path);
     }
     if (S_ISREG(info.st_mode) && ftruncate(fd, 0) != 0)
         goto fail;

@@ -1,4 +1,4 @@
-/* What the commands of the tool share: exit statuses, messages, options, files. */
+/* Shared by the commands of the tool: exit statuses, messages, options, files. */
 #ifndef GC_TOOL_H
 #define GC_TOOL_H
 
@@ -16,7 +16,7 @@ enum tool_status {
 
 struct tool_command {
     const char *name;
-    const char *synopsis;              /* behind the name */
+    const char *synopsis;              /* printed after the name */
     const char *summary;               /* one line */
     const char *help;                  /* lines about options; NULL if there are none */
     int (*run)(int argc, char **argv); /* argv[0] is the command's name */
@@ -35,40 +35,39 @@ extern const struct tool_command tool_command_trim;
 extern const struct tool_command tool_command_pause;
 extern const struct tool_command tool_command_resume;
 
-/* A line on stderr, "gpucache COMMAND: text"; returns TOOL_FAILED. */
+/* Prints "gpucache COMMAND: text" on stderr; returns TOOL_FAILED. */
 int tool_fail(const struct tool_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* The same with a pointer to the help behind it; returns TOOL_USAGE. */
+/* As tool_fail, followed by a pointer to the help; returns TOOL_USAGE. */
 int tool_usage(const struct tool_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* The same for the value of an option; `accepted` names those that are. */
+/* As tool_usage, for the value of an option; `accepted` lists the valid values. */
 int tool_refuse(const struct tool_command *command, const char *option, const char *value,
                 const char *accepted);
-/* The name that a misspelt word may have meant: offered one after the other, the nearest stays;
- * NULL while none is near. */
+/* The candidate nearest to a misspelt word; NULL while none is near. Add candidates one by one. */
 struct tool_nearest {
     const char *word;
     const char *name;
     unsigned distance;
 };
-void tool_nearest_offer(struct tool_nearest *nearest, const char *name);
+void tool_nearest_add(struct tool_nearest *nearest, const char *name);
 
-/* Flushes what was written on stdout; TOOL_FAILED, with a line, if that failed. Who writes into a
- * pipe that nobody reads any more ends by SIGPIPE, as other programs do. */
+/* Flushes stdout; TOOL_FAILED, with a line, if that failed. A write to a closed pipe ends the
+ * tool by SIGPIPE, as in other programs. */
 int tool_finish(const struct tool_command *command, struct gc_writer *out);
 void tool_print_help(struct gc_writer *out, const struct tool_command *command);
-/* Words of `text`, broken before column 80, each line begun at `column`, the first where it stands
- * if that is behind; ends the line. */
+/* Prints the words of `text` with lines broken before column 80 and indented to `column`, then
+ * ends the line. A first line that is already past `column` goes on where it is. */
 void tool_print_wrapped(struct gc_writer *out, size_t column, const char *text);
 
-/* One option: --name VALUE or --name=VALUE, or a flag. A value that begins with "--" wants the
+/* One option: --name VALUE or --name=VALUE, or a flag. A value that begins with "--" needs the
  * second form. */
 struct tool_option {
     const char *name;       /* with its dashes */
     const char **value;     /* set for an option with a value */
     bool *flag;             /* set for a flag */
-    const char *bare;       /* what the value is where none follows; NULL: one must */
-    struct tool_list *list; /* set for an option that may be given again and again */
+    const char *bare;       /* value if none follows; NULL: a value is required */
+    struct tool_list *list; /* set for an option that may be repeated */
 };
 
 #define TOOL_LIST_MAX 16
@@ -77,18 +76,18 @@ struct tool_list {
     const char *values[TOOL_LIST_MAX];
 };
 
-/* The values of --dim, "name=N" each or several with commas between them, as one list in `dims`, ""
- * for none. Returns the value that is not of that form, or has no room; NULL if all are. */
+/* Joins the values of --dim, each "name=N" or several separated by commas, in `dims`, "" for
+ * none. Returns the first value that is malformed or does not fit; NULL if all are joined. */
 const char *tool_join_dims(const struct tool_list *list, char *dims, size_t size);
 
 /* Reads options until the first argument that is none, or "--", which is skipped. *next is the
- * index of the argument after them. TOOL_USAGE, with a line, for an unknown, repeated or incomplete
- * option; TOOL_DONE with *next == 0 after --help, which it printed. */
+ * index of the argument after them. TOOL_USAGE, with a line, for an unknown, repeated or
+ * incomplete option; TOOL_DONE with *next == 0 after --help, whose text was printed. */
 int tool_parse(const struct tool_command *command, const struct tool_option *options, size_t count,
                int argc, char **argv, int *next) GC_CHECKED;
 
-/* The same where options may stand before, between and behind the arguments, `most` of which are
- * wanted, or from one to `most`. TOOL_DONE with `helped` after --help. */
+/* As tool_parse, with options before, between and after the arguments. `most` arguments are
+ * required, or one to `most` with one_is_enough. TOOL_DONE with `helped` after --help. */
 #define TOOL_WORDS_MAX 32
 struct tool_words {
     size_t most;
@@ -101,36 +100,36 @@ struct tool_words {
 int tool_parse_words(const struct tool_command *command, const struct tool_option *options,
                      size_t count, int argc, char **argv, struct tool_words *words) GC_CHECKED;
 
-/* The same for one argument, the file; NULL after --help. */
+/* As tool_parse_words, for one argument, the file; NULL after --help. */
 int tool_parse_file(const struct tool_command *command, const struct tool_option *options,
                     size_t count, int argc, char **argv, const char **file) GC_CHECKED;
 
-/* A regular file's content, read-only. Unmapped with tool_unmap. */
+/* A regular file mapped read-only, until tool_unmap. */
 struct tool_file {
     const char *path;
     void *data; /* NULL if the file is empty */
     size_t bytes;
-    unsigned long long device; /* identity, so that an output can be kept from being the input */
+    unsigned long long device; /* identity, to compare outputs with */
     unsigned long long inode;
 };
-/* TOOL_FAILED with a line if it is no readable regular file. */
+/* TOOL_FAILED with a line if the path is not a readable regular file. */
 int tool_map(const struct tool_command *command, const char *path,
              struct tool_file *file) GC_CHECKED;
 void tool_unmap(struct tool_file *file);
-/* What a file is where another kind was wanted, to be set behind the message: "; it is a report,
- * for gpucache report". "" for what is of the wanted kind, or none of ours. */
+/* A hint to append to the message about a file of another kind than `wanted`: "; it is a report,
+ * for gpucache report". "" for a file of the wanted kind or of an unknown one. */
 enum tool_kind { TOOL_REPORT, TOOL_TRACE };
 const char *tool_file_hint(const struct tool_file *file, enum tool_kind wanted);
 
-/* A file to write, emptied if it is there; "-" is standard output. It must not be `input`, which
- * may be NULL, nor what this process opened for writing before. TOOL_FAILED with a line; else `out`
- * is to be closed. */
+/* Opens a file for writing and truncates it; "-" is standard output. The file must not be
+ * `input`, which may be NULL, nor one that this process already opened for writing. On TOOL_DONE
+ * the caller closes `out`; else a line was printed. */
 int tool_output_open(const struct tool_command *command, const char *path,
                      const struct tool_file *input, struct gc_writer *out) GC_CHECKED;
-/* TOOL_FAILED with a line if the path is that input, which may be empty (not mapped). */
+/* TOOL_FAILED with a line if the path is the input file, which may be empty (not mapped). */
 int tool_output_check(const struct tool_command *command, const char *path,
                       const struct tool_file *input) GC_CHECKED;
-/* TOOL_FAILED with a line if anything since could not be written. */
+/* TOOL_FAILED with a line if a write since the opening failed. */
 int tool_output_close(const struct tool_command *command, const char *path,
                       struct gc_writer *out) GC_CHECKED;
 

@@ -1,5 +1,5 @@
-/* gpucache doctor: examines the library, the system, the driver and a program, and says of each
- * finding what to do. */
+/* gpucache doctor: examines the library, the system, the driver and a program. Each problem
+ * comes with advice. */
 #define _GNU_SOURCE
 #include "core/io/json.h"
 #include "core/io/text.h"
@@ -89,7 +89,7 @@ static void print_json(struct gc_writer *out, const struct doctor *doctor, const
     gc_writer_char(out, '\n');
 }
 
-/* What a program under the library finds of it; asked of this one by doctor_library.c. */
+/* Prints the version of the library that is preloaded into this process, for doctor_library.c. */
 static int answer(void)
 {
     const char *(*version)(void);
@@ -131,7 +131,7 @@ static int doctor(int argc, char **argv)
         print_text(&out, &found);
     status = tool_finish(&tool_command_doctor, &out);
     if (status == TOOL_DONE && found.no_memory)
-        status = tool_fail(&tool_command_doctor, "no memory for all findings");
+        status = tool_fail(&tool_command_doctor, "out of memory: findings are missing");
     if (status == TOOL_DONE && doctor_count(&found, DOCTOR_FAILURE) > 0)
         status = TOOL_FAILED;
     doctor_fini(&found);
@@ -141,12 +141,11 @@ static int doctor(int argc, char **argv)
 const struct tool_command tool_command_doctor = {
     .name = "doctor",
     .synopsis = "[--json] [PROGRAM]",
-    .summary = "is the library loadable, the driver fit, PROGRAM's CUDA reached",
+    .summary = "check the library, the driver, the system and PROGRAM",
     .help = "  --json          one JSON object\n"
             "\n"
-            "Looks at the library, its settings, the system, the driver, the devices and,\n"
-            "without running it, at PROGRAM: how it gets to CUDA and whether the library is\n"
-            "in that way. Each finding says what to do. Exit status 1 if one of them is a\n"
-            "failure.\n",
+            "Checks the library, its settings, the system, the driver, the devices and,\n"
+            "without running it, PROGRAM: its path to CUDA and whether the library intercepts it.\n"
+            "Each problem comes with advice. Exit status 1 if one of them is a failure.\n",
     .run = doctor,
 };

@@ -1,4 +1,4 @@
-/* The list of findings, and processes that find some. */
+/* The list of findings, and examinations in child processes. */
 #define _GNU_SOURCE
 #include "tools/doctor/doctor.h"
 
@@ -103,7 +103,7 @@ static void send_all(const struct doctor *doctor, int fd)
     }
 }
 
-static void take_line(struct doctor *doctor, char *line)
+static void add_line(struct doctor *doctor, char *line)
 {
     char *fields[4];
     for (size_t i = 0; i < 4; i++) {
@@ -116,8 +116,8 @@ static void take_line(struct doctor *doctor, char *line)
         doctor_advise(doctor, "%s", fields[3]);
 }
 
-/* Everything until the other end is closed; false if it is not within the time. Beyond `size` what
- * comes is read and dropped. */
+/* Reads until the other end is closed; false if that takes too long. Bytes beyond `size` are
+ * read and dropped. */
 static bool drain(int fd, char *buffer, size_t size, unsigned seconds)
 {
     const int64_t until = gc_clock_ms() + seconds * INT64_C(1000);
@@ -152,7 +152,7 @@ static int wait_for(pid_t child)
     return status;
 }
 
-/* Standard streams lead nowhere, but for output to `fd` where `captured`. */
+/* Redirects the standard streams to /dev/null, or output to `fd` if `captured`. */
 static void redirect(int fd, bool captured)
 {
     const int nowhere = open("/dev/null", O_RDWR);
@@ -187,15 +187,14 @@ void doctor_apart(struct doctor *doctor, const char *topic, unsigned seconds,
     const int status = child > 0 ? wait_for(child) : -1;
     char *rest = buffer;
     for (char *line; ended && (line = strsep(&rest, "\n")) != NULL;)
-        take_line(doctor, line);
+        add_line(doctor, line);
     if (!ended)
         doctor_report(doctor, DOCTOR_FAILURE, topic, "did not answer within %u s", seconds);
     else if (status == -1 || WIFSIGNALED(status))
         doctor_report(doctor, DOCTOR_FAILURE, topic, "ended with %s while it was examined",
                       status == -1 ? "an error" : strsignal(WTERMSIG(status)));
     if (!ended || status == -1 || WIFSIGNALED(status))
-        doctor_advise(doctor,
-                      "any CUDA program will fare like this: nvidia-smi and dmesg say more");
+        doctor_advise(doctor, "any CUDA program will fail like this: see nvidia-smi and dmesg");
 }
 
 int doctor_run(const char *const *arguments, const char *name, const char *value, char *output,

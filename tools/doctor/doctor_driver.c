@@ -1,4 +1,4 @@
-/* The driver, the toolkit and the devices. The driver is asked in a process of its own. */
+/* The driver, the toolkit and the devices. The driver runs in a child process. */
 #define _GNU_SOURCE
 #include "core/io/text.h"
 #include "tools/doctor/doctor.h"
@@ -13,12 +13,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DRIVER_SECONDS 30 /* a cold start of many devices takes its time */
+#define DRIVER_SECONDS 30 /* a cold start of many devices takes long */
 #define TOPIC "driver"
 #define VERSION_MIN 11080
-#define VERSION_FENCE 12050 /* one call marks all of a context's work */
+#define VERSION_FENCE 12050 /* from here on one call fences all work of a context */
 
-/* As cuda.h has them; core and tools are built without it. */
+/* Values from cuda.h, which core and tools do not include. */
 enum {
     ATTRIBUTE_COMPUTE_MODE = 20,
     ATTRIBUTE_MAPPING = 102,
@@ -62,16 +62,16 @@ static const char *advice_of(int error)
 {
     switch (error) {
     case 100:
-        return "no device is seen: CUDA_VISIBLE_DEVICES, the container's devices, nvidia-smi -L";
+        return "no device is visible: check CUDA_VISIBLE_DEVICES, the container's devices, nvidia-smi -L";
     case 803:
-        return "the kernel's driver is another version than libcuda.so.1: reboot after an update, "
-               "or take the host's library into the container";
+        return "the kernel driver's version differs from libcuda.so.1: reboot after an update, or "
+               "mount the host's library into the container";
     case 804:
         return "the forward compatibility package does not fit this device: remove it";
     case 999:
         return "reload nvidia_uvm (modprobe -r nvidia_uvm; modprobe nvidia_uvm) or reboot";
     default:
-        return "nvidia-smi and dmesg say more";
+        return "see nvidia-smi and dmesg";
     }
 }
 
@@ -88,11 +88,11 @@ static void examine_sharing(struct doctor *doctor, const struct driver *driver, 
 {
     const int mode = attribute(driver, ATTRIBUTE_COMPUTE_MODE, device);
     if (mode == MODE_PROHIBITED) {
-        doctor_report(doctor, DOCTOR_FAILURE, topic, "its compute mode lets no program use it");
+        doctor_report(doctor, DOCTOR_FAILURE, topic, "its compute mode prohibits all programs");
         doctor_advise(doctor, "nvidia-smi -c DEFAULT");
     } else if (mode == MODE_EXCLUSIVE) {
-        doctor_report(doctor, DOCTOR_INFO, topic, "one process at a time may use it");
-        doctor_advise(doctor, "nvidia-smi -c DEFAULT, if a group shall share it");
+        doctor_report(doctor, DOCTOR_INFO, topic, "only one process at a time may use it");
+        doctor_advise(doctor, "nvidia-smi -c DEFAULT lets several processes share it");
     }
     if (attribute(driver, ATTRIBUTE_MPS, device) != 0)
         doctor_report(doctor, DOCTOR_INFO, topic,
@@ -110,19 +110,22 @@ static void examine_device(struct doctor *doctor, const struct driver *driver, i
     snprintf(topic, sizeof(topic), "device %d", ordinal);
     if (driver->get(&device, ordinal) != 0 || driver->name(name, sizeof(name), device) != 0 ||
         driver->total(&bytes, device) != 0) {
-        doctor_report(doctor, DOCTOR_FAILURE, topic, "the driver does not describe it");
-        doctor_advise(doctor, "nvidia-smi says whether it has fallen off the bus");
+        doctor_report(doctor, DOCTOR_FAILURE, topic, "the driver does not return its properties");
+        doctor_advise(doctor, "nvidia-smi shows whether it has fallen off the bus");
         return;
     }
     doctor_report(doctor, DOCTOR_OK, topic, "%s, %s%s", name, gc_text_size(bytes, size),
-                  strstr(name, "MIG") != NULL ? ", a MIG instance: its share is what counts" : "");
+                  strstr(name, "MIG") != NULL ? ", a MIG instance: percentages are of its memory"
+                                              : "");
     if (attribute(driver, ATTRIBUTE_MAPPING, device) != 0) {
         doctor_report(doctor, DOCTOR_OK, topic, "it maps memory: the cache is elastic");
     } else {
         doctor_report(doctor, DOCTOR_WARNING, topic,
                       "it cannot map memory (virtual memory management)");
-        doctor_advise(doctor, "plain driver allocations back the cache: fragmentation is possible; "
-                              "a newer driver or device has it");
+        doctor_advise(
+            doctor,
+            "plain driver allocations back the cache: fragmentation is possible; newer drivers "
+            "and devices can map memory");
     }
     if (attribute(driver, ATTRIBUTE_POOLS, device) == 0)
         doctor_report(doctor, DOCTOR_INFO, topic,
@@ -139,12 +142,11 @@ static void examine_version(struct doctor *doctor, const struct driver *driver)
     if (driver->version(&version) != 0)
         return;
     const char *path = dladdr(*(void *const *)&driver->init, &info) != 0 ? info.dli_fname : "?";
-    doctor_report(doctor, DOCTOR_OK, TOPIC, "%s serves CUDA %d.%d", path, version / 1000,
+    doctor_report(doctor, DOCTOR_OK, TOPIC, "%s supports CUDA %d.%d", path, version / 1000,
                   version % 1000 / 10);
     if (version < VERSION_MIN) {
         doctor_report(doctor, DOCTOR_WARNING, TOPIC,
-                      "it is older than CUDA 11.8, the oldest that is "
-                      "served");
+                      "it is older than CUDA 11.8, the oldest supported version");
         doctor_advise(doctor, "update the driver");
     } else if (version < VERSION_FENCE) {
         doctor_report(doctor, DOCTOR_INFO, TOPIC,
@@ -161,15 +163,16 @@ static void query_driver(struct doctor *doctor)
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
     if (library == NULL) {
         doctor_report(doctor, DOCTOR_WARNING, TOPIC, "%s", dlerror());
-        doctor_advise(doctor,
-                      "install NVIDIA's driver, or give the container the host's; without it "
-                      "programs under the library run as without it");
+        doctor_advise(
+            doctor,
+            "install NVIDIA's driver, or mount the host's into the container; without a driver "
+            "the library does nothing");
         return;
     }
     if (!find_all(library, &driver)) {
         doctor_report(doctor, DOCTOR_FAILURE, TOPIC,
                       "libcuda.so.1 lacks calls that every driver has");
-        doctor_advise(doctor, "is it a stub, for linking only? Look at LD_LIBRARY_PATH");
+        doctor_advise(doctor, "it may be a stub for linking only: check LD_LIBRARY_PATH");
         return;
     }
     examine_version(doctor, &driver);
@@ -186,7 +189,7 @@ static void query_driver(struct doctor *doctor)
         examine_device(doctor, &driver, i);
 }
 
-/* ---- MIG: what NVML says; CUDA shows a process one instance only ---- */
+/* ---- MIG, from NVML: CUDA shows a process one instance only ---- */
 
 struct nvml {
     int (*init)(void);
@@ -229,7 +232,8 @@ static void examine_toolkit(struct doctor *doctor)
     char shown[512] = "";
     const char *home = getenv("CUDA_HOME") != NULL ? getenv("CUDA_HOME") : getenv("CUDA_PATH");
     if (home != NULL && access(home, F_OK) != 0) {
-        doctor_report(doctor, DOCTOR_INFO, "toolkit", "CUDA_HOME is %s, which is not there", home);
+        doctor_report(doctor, DOCTOR_INFO, "toolkit", "CUDA_HOME is %s, which does not exist",
+                      home);
         doctor_advise(doctor, "it matters only to build programs");
     }
     for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
@@ -245,9 +249,9 @@ static void examine_toolkit(struct doctor *doctor)
         }
         globfree(&found);
     }
-    doctor_report(
-        doctor, DOCTOR_OK, "toolkit", "%s%s",
-        shown[0] != '\0' ? "runtimes: " : "none is installed: programs bring their runtime", shown);
+    doctor_report(doctor, DOCTOR_OK, "toolkit", "%s%s",
+                  shown[0] != '\0' ? "runtimes: " : "none is installed: programs bring their own",
+                  shown);
 }
 
 static void examine_server(struct doctor *doctor)
@@ -257,10 +261,10 @@ static void examine_server(struct doctor *doctor)
     snprintf(control, sizeof(control), "%s/control", folder != NULL ? folder : "/tmp/nvidia-mps");
     if (access(control, F_OK) != 0)
         return;
-    doctor_report(doctor, DOCTOR_INFO, "MPS", "a multi-process server's daemon is there: %s",
+    doctor_report(doctor, DOCTOR_INFO, "MPS", "a multi-process server's daemon is running: %s",
                   control);
-    doctor_advise(doctor, "limits of its own (CUDA_MPS_PINNED_DEVICE_MEM_LIMIT) come on top of "
-                          "GPUCACHE_LIMIT");
+    doctor_advise(doctor,
+                  "its own limits (CUDA_MPS_PINNED_DEVICE_MEM_LIMIT) apply besides GPUCACHE_LIMIT");
 }
 
 void doctor_driver(struct doctor *doctor)

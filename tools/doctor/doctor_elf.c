@@ -19,7 +19,7 @@
 #define MACHINE EM_AARCH64
 #endif
 
-static void take_needed(struct doctor_elf *elf, const char *name)
+static void read_needed(struct doctor_elf *elf, const char *name)
 {
     if (strncmp(name, "libcudart.so", 12) == 0)
         snprintf(elf->runtime, sizeof(elf->runtime), "%s", name);
@@ -38,7 +38,7 @@ static void read_dynamic(Elf *file, Elf_Scn *section, const GElf_Shdr *header,
                                ? elf_strptr(file, header->sh_link, (size_t)entry.d_un.d_val)
                                : NULL;
         if (name != NULL)
-            take_needed(elf, name);
+            read_needed(elf, name);
         elf->is_pie |= entry.d_tag == DT_FLAGS_1 && (entry.d_un.d_val & DF_1_PIE) != 0;
     }
 }
@@ -62,7 +62,7 @@ static void read_symbols(Elf *file, Elf_Scn *section, const GElf_Shdr *header,
     }
 }
 
-/* Texts lie in sections of data that is only read. */
+/* Strings lie in read-only data sections. */
 static void read_texts(Elf_Scn *section, struct doctor_elf *elf)
 {
     static const char driver[] = "libcuda.so";
@@ -136,7 +136,7 @@ bool doctor_elf_read(const char *path, struct doctor_elf *elf, char *error, size
         snprintf(error, error_bytes, "%s",
                  fd < 0                   ? strerror(errno)
                  : S_ISDIR(facts.st_mode) ? "a folder"
-                                          : "no regular file");
+                                          : "not a regular file");
         if (fd >= 0)
             close(fd);
         return false;
@@ -147,7 +147,7 @@ bool doctor_elf_read(const char *path, struct doctor_elf *elf, char *error, size
         read_file(file, &header, elf);
         done = true;
     } else {
-        snprintf(error, error_bytes, "no ELF file");
+        snprintf(error, error_bytes, "not an ELF file");
     }
     elf_end(file);
     close(fd);

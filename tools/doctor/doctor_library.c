@@ -1,5 +1,5 @@
-/* The library itself: where it is, whether it can be preloaded here, whether the module that reads
- * models is there, and what settings it gets. */
+/* The library itself: its file, whether it can be preloaded here, the module that reads models,
+ * and its settings. */
 #include "core/config/options.h"
 #include "core/report/model_module.h"
 #include "tools/base/library.h"
@@ -16,7 +16,7 @@
 
 extern char **environ;
 
-/* A program under the library that says which version it finds: this one. */
+/* Runs this tool under the library to learn the version that is preloaded. */
 static void examine_preload(struct doctor *doctor, const char *library)
 {
     const char *const arguments[] = {"/proc/self/exe", "doctor", "--answer", NULL};
@@ -36,9 +36,11 @@ static void examine_preload(struct doctor *doctor, const char *library)
     }
     output[strcspn(output, "\n")] = '\0';
     doctor_report(doctor, DOCTOR_FAILURE, TOPIC, "%s cannot be preloaded: %s", library,
-                  output[0] != '\0' ? output : "a program under it ended without a word");
-    doctor_advise(doctor, "check that it is of this machine's architecture, that its folder can be "
-                          "read and is not mounted noexec, and that glibc is 2.31 or newer");
+                  output[0] != '\0' ? output : "a program under it ended without output");
+    doctor_advise(
+        doctor,
+        "check that it is built for this machine's architecture, that its folder is readable and "
+        "not mounted noexec, and that glibc is 2.31 or newer");
 }
 
 static const struct gc_model_module *load_module(const char *path)
@@ -50,7 +52,7 @@ static const struct gc_model_module *load_module(const char *path)
     return entry != NULL ? entry() : NULL;
 }
 
-/* The file that the library would open where GPUCACHE_MODEL is set. It stays loaded. */
+/* The file that the library opens if GPUCACHE_MODEL is set. It stays loaded. */
 static void examine_module(struct doctor *doctor, const char *library)
 {
     char path[PATH_MAX];
@@ -65,7 +67,7 @@ static void examine_module(struct doctor *doctor, const char *library)
     const struct gc_model_module *module = load_module(path);
     if (module == NULL) {
         doctor_report(doctor, DOCTOR_FAILURE, TOPIC, "%s cannot be loaded: %s", path, dlerror());
-        doctor_advise(doctor, "install it anew, from the library's build");
+        doctor_advise(doctor, "install it again, from the library's build");
     } else if (!gc_model_module_matches(module)) {
         doctor_report(doctor, DOCTOR_WARNING, TOPIC,
                       "%s is of another build (version %.31s) than this tool (version " GC_VERSION
@@ -79,13 +81,13 @@ static void examine_module(struct doctor *doctor, const char *library)
     }
 }
 
-/* Every line the library would write about its settings. */
+/* Adds every line that the library would log about its settings. */
 static void examine_settings(struct doctor *doctor)
 {
     struct gc_log log = {.level = GC_LOG_ERROR, .fd = -1};
     struct gc_options *options;
     if (gc_options_load(environ, &log, &options) != GC_OK) {
-        doctor_report(doctor, DOCTOR_FAILURE, "settings", "could not be read: no memory");
+        doctor_report(doctor, DOCTOR_FAILURE, "settings", "could not be read: out of memory");
         return;
     }
     for (uint32_t i = 0; i < options->warning_count; i++) {
@@ -94,7 +96,7 @@ static void examine_settings(struct doctor *doctor)
         doctor_advise(doctor, "gpucache help options lists names and values");
     }
     if (options->warning_count == 0 && options->set_mask == 0)
-        doctor_report(doctor, DOCTOR_OK, "settings", "none are set: the defaults");
+        doctor_report(doctor, DOCTOR_OK, "settings", "none set: the defaults apply");
     for (int i = 0; i < GC_OPTION_COUNT; i++) {
         const char *text = gc_options_is_set(options, (enum gc_option)i)
                                ? getenv(gc_options_get_row((enum gc_option)i)->name)

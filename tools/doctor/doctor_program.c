@@ -1,5 +1,5 @@
-/* A program's way to CUDA, found without running it: the loader alone is asked what it would load.
- */
+/* A program's path to CUDA, found without running the program: only the loader runs, to list the
+ * objects it would load. */
 #define _GNU_SOURCE
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/doctor_elf.h"
@@ -17,7 +17,7 @@
 #define TOPIC "program"
 #define SCRIPTS_MAX 4 /* interpreters that are scripts themselves */
 
-/* How CUDA is reached, over all objects of the program. */
+/* Ways to CUDA over all objects of the program. */
 struct ways {
     unsigned runtime;
     unsigned static_runtime;
@@ -54,7 +54,8 @@ static bool find_program(const char *name, char path[PATH_MAX])
     return access(name, F_OK) == 0;
 }
 
-/* "#!/usr/bin/env python3" gives python3, "#!/bin/sh" /bin/sh. False if it is no script. */
+/* The interpreter: "#!/usr/bin/env python3" gives python3, "#!/bin/sh" /bin/sh. False if the
+ * file is not a script. */
 static bool script_interpreter(const char *path, char name[PATH_MAX])
 {
     char line[512];
@@ -70,7 +71,7 @@ static bool script_interpreter(const char *path, char name[PATH_MAX])
     char *word = NULL;
     while ((word = strsep(&rest, " \t")) != NULL) {
         const char *base = strrchr(word, '/') != NULL ? strrchr(word, '/') + 1 : word;
-        /* Behind env stand its own options, variables, and then the program. */
+        /* env is followed by its own options, variables, and then the program. */
         if (word[0] != '\0' && strcmp(base, "env") != 0 && word[0] != '-' &&
             strchr(word, '=') == NULL)
             break;
@@ -81,7 +82,7 @@ static bool script_interpreter(const char *path, char name[PATH_MAX])
     return true;
 }
 
-/* ---- what the loader makes of it ---- */
+/* ---- the loader ---- */
 
 static void examine_privileges(struct doctor *doctor, const char *path)
 {
@@ -93,23 +94,24 @@ static void examine_privileges(struct doctor *doctor, const char *path)
         return;
     doctor_report(doctor, DOCTOR_FAILURE, TOPIC, "%s has %s: the loader drops LD_PRELOAD", path,
                   is_raised ? "the setuid or setgid bit" : "file capabilities");
-    doctor_advise(doctor,
-                  "run a copy without them, or name the library in /etc/ld.so.preload, from "
-                  "where it is loaded everywhere (settings that are paths are then ignored)");
+    doctor_advise(
+        doctor,
+        "run a copy without them, or name the library in /etc/ld.so.preload, which loads it into "
+        "every program (settings that are paths are then ignored)");
 }
 
 static bool examine_kind(struct doctor *doctor, const char *path, const struct doctor_elf *elf)
 {
     if (!elf->is_64 || !elf->is_of_this_machine) {
-        doctor_report(doctor, DOCTOR_FAILURE, TOPIC, "%s is of another machine than the library",
-                      path);
+        doctor_report(doctor, DOCTOR_FAILURE, TOPIC,
+                      "%s is built for another architecture than the library", path);
         doctor_advise(doctor,
                       "preload a library that was built for it; 32-bit programs have no CUDA");
         return false;
     }
     if (elf->is_library) {
-        doctor_report(doctor, DOCTOR_FAILURE, TOPIC, "%s is a shared library, no program", path);
-        doctor_advise(doctor, "name the program that loads it: that is what a preload reaches");
+        doctor_report(doctor, DOCTOR_FAILURE, TOPIC, "%s is a shared library, not a program", path);
+        doctor_advise(doctor, "name the program that loads it: LD_PRELOAD acts on programs");
         return false;
     }
     if (!elf->is_dynamic || elf->interpreter[0] == '\0') {
@@ -121,9 +123,10 @@ static bool examine_kind(struct doctor *doctor, const char *path, const struct d
         return false;
     }
     if (strstr(elf->interpreter, "ld-musl") != NULL) {
-        doctor_report(doctor, DOCTOR_FAILURE, TOPIC, "%s is a program of musl's", path);
-        doctor_advise(doctor, "the library needs glibc, as NVIDIA's driver does: use an image that "
-                              "is based on glibc");
+        doctor_report(doctor, DOCTOR_FAILURE, TOPIC, "%s is built with musl", path);
+        doctor_advise(
+            doctor,
+            "the library needs glibc, as NVIDIA's driver does: use an image based on glibc");
         return false;
     }
     return true;
@@ -139,34 +142,36 @@ static void add_object(struct doctor *doctor, const char *path, struct ways *way
         return;
     if (!doctor_elf_read(path, &elf, error, sizeof(error)))
         return;
-    /* A static runtime opens the driver, and that plainly. */
+    /* A static runtime opens the driver by dlopen. */
     ways->opens_anything |= elf.imports_dlopen && !doctor_elf_has_static_runtime(&elf);
     if (elf.imports_dlmopen && strncmp(name, "lib", 3) != 0)
         ways->opens_namespaces = true;
     if (elf.runtime[0] != '\0') {
         ways->runtime++;
         doctor_report(doctor, DOCTOR_OK, TOPIC,
-                      "%s uses the shared runtime, %s: served at cudaMalloc", name, elf.runtime);
+                      "%s uses the shared runtime, %s: intercepted at cudaMalloc", name,
+                      elf.runtime);
     }
     if (elf.needs_driver) {
         ways->driver++;
         doctor_report(doctor, DOCTOR_OK, TOPIC,
-                      "%s is linked with the driver: served at cuMemAlloc", name);
+                      "%s is linked with the driver: intercepted at cuMemAlloc", name);
     }
     if (doctor_elf_has_static_runtime(&elf)) {
         ways->static_runtime++;
-        doctor_report(doctor, DOCTOR_OK, TOPIC,
-                      "%s has a static runtime: served at the driver's calls that it looks up",
-                      name);
+        doctor_report(
+            doctor, DOCTOR_OK, TOPIC,
+            "%s has a static runtime: intercepted at the driver's functions that it looks up",
+            name);
     } else if (elf.names_driver && !elf.needs_driver && elf.runtime[0] == '\0') {
         ways->opens++;
         doctor_report(doctor, DOCTOR_OK, TOPIC,
-                      "%s opens the driver itself: served at its look-ups", name);
+                      "%s opens the driver itself: intercepted at its symbol look-ups", name);
     }
 }
 
 /* "	libm.so.6 => /lib/libm.so.6 (0x…)", "	/lib64/ld.so (0x…)", "	libx.so => not found" */
-static void take_line(struct doctor *doctor, char *line, struct ways *ways)
+static void add_line(struct doctor *doctor, char *line, struct ways *ways)
 {
     char *arrow = strstr(line, " => ");
     char *path = arrow != NULL ? arrow + 4 : line + strspn(line, " \t");
@@ -188,21 +193,21 @@ static void examine_objects(struct doctor *doctor, const char *path, const struc
     static char output[64 << 10];
     const char *const arguments[] = {elf->interpreter, path, NULL};
     add_object(doctor, path, ways);
-    /* Any other would be a program that the file chose. */
+    /* Any other loader would be a program chosen by the file. */
     if (strncmp(elf->interpreter, "/lib", 4) != 0 &&
         strncmp(elf->interpreter, "/usr/lib", 8) != 0) {
         doctor_report(doctor, DOCTOR_WARNING, TOPIC,
-                      "its loader, %s, is not the system's: not asked", elf->interpreter);
+                      "its loader, %s, is not the system's and was not run", elf->interpreter);
         return;
     }
     if (doctor_run(arguments, "LD_TRACE_LOADED_OBJECTS", "1", output, sizeof(output)) < 0) {
-        doctor_report(doctor, DOCTOR_WARNING, TOPIC, "%s could not say what it would load",
+        doctor_report(doctor, DOCTOR_WARNING, TOPIC, "%s did not list the objects it would load",
                       elf->interpreter);
         return;
     }
     char *rest = output;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;)
-        take_line(doctor, line, ways);
+        add_line(doctor, line, ways);
 }
 
 static bool is_python(const char *path)
@@ -215,30 +220,33 @@ static void conclude(struct doctor *doctor, const char *path, const struct ways 
 {
     if (ways->runtime + ways->static_runtime + ways->driver + ways->opens == 0) {
         doctor_report(doctor, DOCTOR_INFO, TOPIC,
-                      "no way to CUDA is seen in what %s loads at its start", path);
+                      "none of the objects that %s loads at its start uses CUDA", path);
         doctor_advise(
             doctor, "%s",
             is_python(path)
-                ? "modules are loaded as it runs, and reached then: python -c 'import torch' "
+                ? "modules that it imports later are intercepted too: python -c 'import torch' "
                   "under gpucache run with GPUCACHE_LOG=info shows them"
             : ways->opens_anything
-                ? "it may open CUDA as it runs, which is reached too: run it once with "
-                  "gpucache run --report FILE and look at the entry points"
-                : "then the library does nothing in it");
+                ? "if it opens CUDA later, that is intercepted too: run it once with gpucache run "
+                  "--report FILE and check the entry points"
+                : "without CUDA the library does nothing in it");
     }
     if (ways->opens_namespaces) {
-        doctor_report(doctor, DOCTOR_WARNING, TOPIC,
-                      "it can open libraries in namespaces of their own "
-                      "(dlmopen), where a preload is not seen");
-        doctor_advise(doctor,
-                      "compare the report with nvidia-smi; what is loaded that way escapes");
+        doctor_report(
+            doctor, DOCTOR_WARNING, TOPIC,
+            "it can open libraries in separate namespaces (dlmopen), which a preload does not "
+            "reach");
+        doctor_advise(
+            doctor,
+            "compare the report with nvidia-smi; libraries loaded that way are not intercepted");
     }
     if (ways->opens_anything) {
         doctor_report(doctor, DOCTOR_INFO, TOPIC,
-                      "what it opens with RTLD_DEEPBIND as it runs does not see a preload");
-        doctor_advise(doctor,
-                      "if the report has less than nvidia-smi: LD_DEBUG=files,bindings shows "
-                      "what is opened so");
+                      "libraries that it opens with RTLD_DEEPBIND bypass a preload");
+        doctor_advise(
+            doctor,
+            "if the report shows less memory than nvidia-smi: LD_DEBUG=files,bindings lists those "
+            "libraries");
     }
 }
 
@@ -254,13 +262,14 @@ void doctor_program(struct doctor *doctor, const char *program)
         if (!find_program(name, path)) {
             doctor_report(doctor, DOCTOR_FAILURE, TOPIC, "%s: %s", name, strerror(ENOENT));
             doctor_advise(doctor, "%s",
-                          scripts > 0 ? "install the script's interpreter, or mend its first line"
-                                      : "name a program that is in PATH, or its path");
+                          scripts > 0
+                              ? "install the script's interpreter, or correct its first line"
+                              : "name a program that is in PATH, or its path");
             return;
         }
         if (scripts == SCRIPTS_MAX || !script_interpreter(path, name))
             break;
-        doctor_report(doctor, DOCTOR_OK, TOPIC, "%s is a script of %s", path, name);
+        doctor_report(doctor, DOCTOR_OK, TOPIC, "%s is a script for %s", path, name);
     }
     examine_privileges(doctor, path);
     if (!doctor_elf_read(path, &elf, error, sizeof(error))) {

@@ -1,4 +1,4 @@
-/* What stands between the library and a program: the loader's settings, the container, limits on
+/* Obstacles between the library and a program: the loader's settings, the container, limits on
  * host memory, the ledger. */
 #define _GNU_SOURCE
 #include "core/ledger/ledger.h"
@@ -16,7 +16,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* What the library reserves of addresses for its table; memory is taken only as it is written. */
+/* Address space that the library reserves for its table; pages are committed as they are
+ * written. */
 #define ADDRESS_ROOM_BYTES (UINT64_C(64) << 30)
 #define SHARED_ROOM_BYTES (UINT64_C(4) << 20)
 
@@ -34,7 +35,7 @@ static size_t read_text(const char *path, char *text, size_t size)
 
 /* ---- the loader ---- */
 
-/* Another library that has the same names: which one a program meets depends on their order. */
+/* Another library that exports the same names: the order decides which one a program calls. */
 static void examine_preloaded(struct doctor *doctor, const char *where, const char *path)
 {
     struct doctor_elf elf;
@@ -42,9 +43,10 @@ static void examine_preloaded(struct doctor *doctor, const char *where, const ch
     if (path[0] == '/' && access(path, F_OK) != 0) {
         doctor_report(doctor, DOCTOR_WARNING, "loader", "%s names %s: %s", where, path,
                       strerror(errno));
-        doctor_advise(doctor,
-                      "take the name out, or install the library: each program complains of "
-                      "it at its start and runs without it");
+        doctor_advise(
+            doctor,
+            "remove the name, or install the library: the loader warns at each program's start "
+            "and goes on without it");
         return;
     }
     if (strstr(path, "libgpucache.so") != NULL) {
@@ -56,12 +58,14 @@ static void examine_preloaded(struct doctor *doctor, const char *where, const ch
         return;
     }
     if (elf.defines_allocation) {
-        doctor_report(doctor, DOCTOR_WARNING, "loader", "%s names %s, which takes CUDA's calls too",
-                      where, path);
-        doctor_advise(doctor, "use one of them: what comes first in the list is called first, and "
-                              "two caches or limits over one device count everything twice");
+        doctor_report(doctor, DOCTOR_WARNING, "loader",
+                      "%s names %s, which intercepts CUDA calls too", where, path);
+        doctor_advise(
+            doctor,
+            "use one of them: the first in the list is called first, and two caches or limits on "
+            "one device count everything twice");
     } else {
-        doctor_report(doctor, DOCTOR_INFO, "loader", "%s names %s too; it has no call of CUDA's",
+        doctor_report(doctor, DOCTOR_INFO, "loader", "%s names %s too; it intercepts no CUDA call",
                       where, path);
     }
 }
@@ -86,7 +90,7 @@ static void examine_loader(struct doctor *doctor)
         examine_list(doctor, "/etc/ld.so.preload", text);
     if (getenv("LD_AUDIT") != NULL) {
         doctor_report(doctor, DOCTOR_INFO, "loader", "LD_AUDIT is set: %s", getenv("LD_AUDIT"));
-        doctor_advise(doctor, "unset it if programs start slowly or calls do not arrive");
+        doctor_advise(doctor, "unset it if programs start slowly or calls are not intercepted");
     }
 }
 
@@ -117,8 +121,9 @@ static void examine_container(struct doctor *doctor)
         doctor_report(doctor, DOCTOR_WARNING, "container", "it has no /dev/nvidiactl%s%s",
                       visible != NULL ? ", NVIDIA_VISIBLE_DEVICES=" : "",
                       visible != NULL ? visible : "");
-        doctor_advise(doctor, "start it with NVIDIA's runtime (docker run --gpus all, a device "
-                              "plugin, or CDI) if it shall use a GPU");
+        doctor_advise(
+            doctor, "to use a GPU, start it with NVIDIA's runtime (docker run --gpus all, a device "
+                    "plugin, or CDI)");
     }
 }
 
@@ -142,13 +147,16 @@ static void examine_limits(struct doctor *doctor)
         doctor_report(doctor, DOCTOR_WARNING, "limits",
                       "addresses are limited to %llu MiB (ulimit -v)",
                       (unsigned long long)limit.rlim_cur >> 20);
-        doctor_advise(doctor, "ulimit -v unlimited: the library and CUDA reserve addresses they "
-                              "never use; without room for its table it passes calls through");
+        doctor_advise(
+            doctor,
+            "ulimit -v unlimited: the library and CUDA reserve addresses that they never use; if "
+            "its table does not fit, the library passes calls through");
     }
     if (read_text("/proc/sys/vm/overcommit_memory", text, sizeof(text)) > 0 && text[0] == '2') {
         doctor_report(doctor, DOCTOR_INFO, "limits",
-                      "the kernel commits all memory that is asked for (vm.overcommit_memory = 2)");
-        doctor_advise(doctor, "a pause, which moves device memory to the host, may find no room");
+                      "the kernel commits all requested memory (vm.overcommit_memory = 2)");
+        doctor_advise(
+            doctor, "a pause moves device memory to the host and may fail for lack of host memory");
     }
     if (statvfs("/dev/shm", &shared) == 0 &&
         (uint64_t)shared.f_bavail * shared.f_frsize < SHARED_ROOM_BYTES) {
@@ -158,9 +166,10 @@ static void examine_limits(struct doctor *doctor)
                               "GPUCACHE_LEDGER=FOLDER elsewhere");
     }
     if (is_wsl())
-        doctor_report(doctor, DOCTOR_INFO, "system",
-                      "this is the Windows Subsystem for Linux: plain driver allocations back the "
-                      "cache, memory is not mapped page by page");
+        doctor_report(
+            doctor, DOCTOR_INFO, "system",
+            "this is the Windows Subsystem for Linux: plain driver allocations back the cache; "
+            "memory is not mapped page by page");
 }
 
 /* ---- the ledger ---- */
@@ -171,11 +180,14 @@ static void examine_ledger(struct doctor *doctor)
     char reason[GC_LEDGER_REASON_BYTES];
     const enum gc_status status = live_open(&ledger, reason);
     if (status == GC_NOT_OURS) {
-        doctor_report(doctor, DOCTOR_OK, "ledger", "not there yet: the first process makes it");
+        doctor_report(doctor, DOCTOR_OK, "ledger",
+                      "does not exist yet: the first process creates it");
     } else if (status != GC_OK) {
         doctor_report(doctor, DOCTOR_FAILURE, "ledger", "%s", reason);
-        doctor_advise(doctor, "remove it when nothing uses it, or name another folder in "
-                              "GPUCACHE_LEDGER; until then group limits are not held");
+        doctor_advise(
+            doctor,
+            "remove it when no process uses it, or name another folder in GPUCACHE_LEDGER; until "
+            "then group limits are not enforced");
     } else {
         doctor_report(doctor, DOCTOR_OK, "ledger", "%s", ledger.path);
         gc_ledger_close(&ledger);

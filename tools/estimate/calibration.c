@@ -13,7 +13,7 @@
 
 /* ---- measured ---- */
 
-/* On the device where they took most. */
+/* The largest over the devices. */
 static uint64_t largest_context(const struct gc_snapshot *snapshot)
 {
     uint64_t bytes = 0;
@@ -38,8 +38,8 @@ static int fill(const struct tool_command *command, const char *path,
     return TOOL_DONE;
 }
 
-/* A gated run has an estimate of its own: another one is of another model or other options. */
-static void note_odds(const struct gc_report_estimate *own, struct gc_estimate *estimate)
+/* A gated run has its own estimate; a different one is of another model or other options. */
+static void add_doubts(const struct gc_report_estimate *own, struct gc_estimate *estimate)
 {
     char batch[GC_NOTE_NUMBER_BYTES];
     char tokens[GC_NOTE_NUMBER_BYTES];
@@ -52,11 +52,10 @@ static void note_odds(const struct gc_report_estimate *own, struct gc_estimate *
             &estimate->notes, "the run was estimated with another model or other options: batch ",
             gc_note_number(own->batch, batch), ", context ", gc_note_number(own->seq_len, tokens),
             ", weights ", gc_text_size(own->sizes.parts[GC_ESTIMATE_weight], weights),
-            ": the overhead that follows is not its own", NULL);
+            ": the overhead below is not for this model and these options", NULL);
     if (estimate->unknown_parts != 0)
         gc_notes_add(&estimate->notes,
-                     "parts are lower bounds: the overhead that follows has in it what they lack",
-                     NULL);
+                     "parts are lower bounds: the overhead below includes what they omit", NULL);
 }
 
 static int read_report(const struct tool_command *command, const char *path,
@@ -74,7 +73,7 @@ static int read_report(const struct tool_command *command, const char *path,
         status = tool_fail(command, "%s: %s", path, why);
     } else {
         status = fill(command, path, &loaded, calibration);
-        note_odds(loaded.report.facts.estimate, estimate);
+        add_doubts(loaded.report.facts.estimate, estimate);
         report_unload(&loaded);
     }
     tool_unmap(file);
@@ -94,16 +93,17 @@ int calibration_measure(const struct tool_command *command, const char *report_p
     if (status != TOOL_DONE)
         return status;
     if (calibration->parts_bytes == 0)
-        return tool_fail(command, "the estimate is nothing: there is no overhead");
+        return tool_fail(command, "the estimate is 0 bytes: no overhead follows");
     const uint64_t beyond =
         gc_sub_or_zero_u64(calibration->measured_bytes, calibration->parts_bytes);
     const unsigned __int128 share =
         ((unsigned __int128)beyond * MILLION + calibration->parts_bytes - 1) /
         calibration->parts_bytes;
     if (share > OVERHEAD_MAX)
-        return tool_fail(command,
-                         "%s: more than 100 times the estimate was held: is it of this model?",
-                         report_path);
+        return tool_fail(
+            command,
+            "%s: the run held more than 100 times the estimate: it may be of another model",
+            report_path);
     calibration->overhead_millionths = (uint64_t)share;
     return TOOL_DONE;
 }
@@ -153,10 +153,10 @@ struct found {
     bool is_factor_good;
     bool is_context_good;
     uint64_t millionths;
-    uint64_t context_bytes; /* 0: there is none */
+    uint64_t context_bytes; /* 0: none */
 };
 
-static void take_factor(struct found *found, const char *value)
+static void read_factor(struct found *found, const char *value)
 {
     struct gc_decimal number;
     const char *end;
@@ -168,11 +168,11 @@ static void take_factor(struct found *found, const char *value)
                             (uint64_t)((unsigned __int128)number.fraction * MILLION / number.scale);
 }
 
-static void take_entry(void *argument, const char *key, const char *value)
+static void read_entry(void *argument, const char *key, const char *value)
 {
     struct found *found = argument;
     if (strcmp(key, "GPUCACHE_OVERHEAD") == 0)
-        take_factor(found, value);
+        read_factor(found, value);
     else if (strcmp(key, "GPUCACHE_CONTEXT_MEMORY") == 0)
         found->is_context_good = gc_size_parse(value, &found->context_bytes) == GC_OK;
 }
@@ -189,9 +189,10 @@ int calibration_load(const struct tool_command *command, const char *path,
     struct found found = {.is_context_good = true};
     struct gc_config config = {NULL};
     const struct gc_config_visitor visitor = {
-        .argument = &found, .entry = take_entry, .bad = skip_line};
+        .argument = &found, .entry = read_entry, .bad = skip_line};
     if (gc_config_read(path, &visitor, &config) != GC_OK)
-        return tool_fail(command, "%s: not a readable file of KEY=value lines below 64 KiB", path);
+        return tool_fail(command, "%s: not a readable file of KEY=value lines, at most 64 KiB",
+                         path);
     gc_config_close(&config);
     if (!found.has_factor)
         return tool_fail(command, "%s: there is no GPUCACHE_OVERHEAD in it", path);
@@ -207,7 +208,7 @@ int calibration_load(const struct tool_command *command, const char *path,
     return TOOL_DONE;
 }
 
-/* ---- said ---- */
+/* ---- output ---- */
 
 void calibration_write_json(struct gc_json *json, const struct calibration *calibration)
 {
@@ -235,17 +236,17 @@ void calibration_print_text(struct gc_writer *out, const struct calibration *cal
     gc_writer_text(out, calibration->program);
     gc_writer_text(out, ":\n  estimated without context  ");
     gc_writer_text(out, gc_text_size(estimated, text));
-    gc_writer_text(out, "\n  measured at most           ");
+    gc_writer_text(out, "\n  measured peak              ");
     gc_writer_text(out, gc_text_size(measured, text));
     gc_writer_text(out, "\n  error                      ");
     gc_writer_char(out, is_over ? '+' : '-');
     gc_writer_fixed(out, (uint64_t)((unsigned __int128)apart * 1000 / measured), 1);
-    gc_writer_text(out, "%\n  overhead that follows      ");
+    gc_writer_text(out, "%\n  derived overhead           ");
     write_factor(out, calibration->overhead_millionths);
     gc_writer_text(out, measured < calibration->parts_bytes
-                            ? ": the run took less than the parts without any\n"
+                            ? ": the run used less than the parts without overhead\n"
                             : "\n");
-    gc_writer_text(out, "  a context took             ");
+    gc_writer_text(out, "  memory of a context        ");
     gc_writer_text(out, calibration->context_bytes > 0
                             ? gc_text_size(calibration->context_bytes, text)
                             : "not measured in that run");

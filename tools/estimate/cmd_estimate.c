@@ -1,4 +1,4 @@
-/* gpucache estimate: what memory a model needs, whether it fits, and what would. */
+/* gpucache estimate: the memory that a model needs, whether it fits, and options that fit. */
 #include "core/estimator/present.h"
 #include "core/io/text.h"
 #include "tools/base/tool.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* One model's answer, with room for what it points to. */
+/* One model's answer, with the storage it points to. */
 struct result {
     struct gc_answer answer;
     struct gc_estimate estimate;
@@ -106,7 +106,7 @@ static int run_one(const struct estimate_setup *setup)
 
 /* ---- several ---- */
 
-/* One that cannot be read is told, and the others are compared all the same. */
+/* A model that cannot be read gets a line; the others are still compared. */
 static int run_several(const struct estimate_setup *setup)
 {
     static struct result result;
@@ -158,34 +158,34 @@ static int run(int argc, char **argv)
 const struct tool_command tool_command_estimate = {
     .name = "estimate",
     .synopsis = "MODEL... [OPTIONS]",
-    .summary = "say what memory a model needs, and what fits",
+    .summary = "estimate the memory a model needs, and what fits",
     .help = "MODEL is a safetensors, GGUF or ONNX file, an index of shards, a Hugging Face\n"
             "folder, or a JSON description of tensors. Only headers are read.\n"
             "\n"
-            "  --budget S             what it must fit in: a size, a share of --memory, or\n"
-            "                         per device (0=8GiB,1=50%)\n"
-            "  --memory S             a device's memory: what shares are of, and the budget\n"
+            "  --budget S             memory it must fit in: a size, a percentage of\n"
+            "                         --memory, or per device (0=8GiB,1=50%)\n"
+            "  --memory S             a device's memory: for percentages, and the budget\n"
             "                         without --budget\n"
             "  --batch N              sequences at once (1)\n"
-            "  --seq-len N            tokens of each, those to come included (the model's\n"
-            "                         largest)\n"
+            "  --seq-len N            tokens of each, generated ones included (the\n"
+            "                         model's largest)\n"
             "  --chunk N              tokens of each that are computed at once (all)\n"
             "  --dtype T              type of floating-point weights and of activations (the\n"
             "                         model's)\n"
             "  --kv-dtype T           type of keys and values (--dtype, else the model's)\n"
             "  --dim name=N           an open dimension of an ONNX graph; may be repeated\n"
             "  --devices N            devices that share the model (1)\n"
-            "  --split layers|tensor  each has some of the layers, or a share of each\n"
-            "                         (layers)\n"
+            "  --split layers|tensor  each device has some of the layers, or a part of\n"
+            "                         each layer (layers)\n"
             "  --attention flash|full whether scores are written out: full (flash)\n"
             "  --resident-experts N   experts of each layer that stay on the device (all)\n"
             "  --overhead F           the sum is multiplied by it (1.1)\n"
-            "  --context-memory S     what a context takes on each device (300 MiB);\n"
-            "                         measured: found out on the first device here\n"
-            "  --calibrate REPORT     compare with what a run took, by its JSON report, and\n"
-            "                         derive the overhead, and what a context took\n"
-            "  --output FILE          where --calibrate keeps them\n"
-            "  --calibration FILE     overhead and context kept so\n"
-            "  --json                 print JSON; of several models an object with \"models\"\n",
+            "  --context-memory S     memory of a context on each device (300 MiB);\n"
+            "                         measured: measure it on the first device here\n"
+            "  --calibrate REPORT     compare with a run, by its JSON report, and derive the\n"
+            "                         overhead and the memory of a context\n"
+            "  --output FILE          file for the result of --calibrate\n"
+            "  --calibration FILE     read overhead and context from such a file\n"
+            "  --json                 print JSON; for several models an object with \"models\"\n",
     .run = run,
 };

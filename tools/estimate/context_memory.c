@@ -1,6 +1,6 @@
-/* With a context each, two processes see what the device has free: what the second sees less is its
- * context, since the first one's was there before. One process would not do: its contexts share a
- * part of what they take. Only the driver's library is asked, and only where it is there. */
+/* Measured by two processes with a context each: the second's context is the decrease of free
+ * memory, since the first's was already there. One process is not enough, since its contexts share
+ * a part of their memory. Only the driver's library is used, if it is installed. */
 #include "tools/estimate/context_memory.h"
 #include "tools/base/tool.h"
 
@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- in a process of its own: CUDA does not survive a fork ---- */
+/* ---- the child process: CUDA does not survive a fork ---- */
 
 struct cuda {
     int (*init)(unsigned flags);
@@ -35,7 +35,7 @@ static bool load(struct cuda *cuda)
            find(library, "cuMemGetInfo_v2", &cuda->memory);
 }
 
-/* What the first device has free beside a context of ours; 0: there is none. */
+/* Free bytes of the first device while this process has a context; 0: no device. */
 static uint64_t free_with_context(void)
 {
     struct cuda cuda;
@@ -48,63 +48,63 @@ static uint64_t free_with_context(void)
     return free_bytes;
 }
 
-/* ---- the two of them ---- */
+/* ---- the two processes ---- */
 
 struct holder {
     pid_t process;
-    int says;  /* what it has free */
-    int until; /* it keeps its context until this is closed */
+    int output;  /* what it has free */
+    int release; /* it keeps its context until this is closed */
 };
 
-static void hold(int says, int until)
+static void hold(int output, int release)
 {
     char nothing;
     const uint64_t bytes = free_with_context();
-    if (write(says, &bytes, sizeof(bytes)) == (ssize_t)sizeof(bytes))
-        (void)!read(until, &nothing, 1);
+    if (write(output, &bytes, sizeof(bytes)) == (ssize_t)sizeof(bytes))
+        (void)!read(release, &nothing, 1);
     _exit(0);
 }
 
 static bool begin(struct holder *holder)
 {
-    int says[2];
-    int until[2];
-    if (pipe(says) != 0)
+    int output[2];
+    int release[2];
+    if (pipe(output) != 0)
         return false;
-    if (pipe(until) != 0)
-        goto fail_until;
+    if (pipe(release) != 0)
+        goto fail_release;
     holder->process = fork();
     if (holder->process < 0)
         goto fail_fork;
     if (holder->process == 0) {
-        close(says[0]);
-        close(until[1]);
-        hold(says[1], until[0]);
+        close(output[0]);
+        close(release[1]);
+        hold(output[1], release[0]);
     }
-    close(says[1]);
-    close(until[0]);
-    holder->says = says[0];
-    holder->until = until[1];
+    close(output[1]);
+    close(release[0]);
+    holder->output = output[0];
+    holder->release = release[1];
     return true;
 fail_fork:
-    close(until[0]);
-    close(until[1]);
-fail_until:
-    close(says[0]);
-    close(says[1]);
+    close(release[0]);
+    close(release[1]);
+fail_release:
+    close(output[0]);
+    close(output[1]);
     return false;
 }
 
-static uint64_t ask(const struct holder *holder)
+static uint64_t read_free(const struct holder *holder)
 {
     uint64_t bytes;
-    return read(holder->says, &bytes, sizeof(bytes)) == (ssize_t)sizeof(bytes) ? bytes : 0;
+    return read(holder->output, &bytes, sizeof(bytes)) == (ssize_t)sizeof(bytes) ? bytes : 0;
 }
 
 static void end(const struct holder *holder)
 {
-    close(holder->until);
-    close(holder->says);
+    close(holder->release);
+    close(holder->output);
     while (waitpid(holder->process, NULL, 0) < 0 && errno == EINTR)
         ;
 }
@@ -116,22 +116,23 @@ int context_memory_measure(const struct tool_command *command, uint64_t *bytes)
     uint64_t before = 0;
     uint64_t after = 0;
     if (begin(&first)) {
-        before = ask(&first);
-        /* The second has the first one's pipe too, so it ends before it. */
+        before = read_free(&first);
+        /* The second process inherits the first one's pipe, so it must end first. */
         if (before > 0 && begin(&second)) {
-            after = ask(&second);
+            after = read_free(&second);
             end(&second);
         }
         end(&first);
     }
     if (after == 0)
-        return tool_fail(command,
-                         "--context-memory measured: no CUDA device, or no room on it for two "
-                         "contexts");
+        return tool_fail(
+            command, "--context-memory measured: no CUDA device, or not enough free memory for two "
+                     "contexts");
     if (after >= before)
-        return tool_fail(command,
-                         "--context-memory measured: the device had no less free with a context "
-                         "more: others give memory back, or it is not told across processes");
+        return tool_fail(
+            command,
+            "--context-memory measured: a second context did not reduce the device's free memory: "
+            "other processes release memory, or the driver does not report it across processes");
     *bytes = before - after;
     return TOOL_DONE;
 }

@@ -1,4 +1,4 @@
-/* What a CUDA context takes of a device, found by making two. */
+/* The memory of a CUDA context, measured with two. */
 #ifndef CONTEXT_MEMORY_H
 #define CONTEXT_MEMORY_H
 
@@ -6,9 +6,9 @@
 
 #include <stdint.h>
 
-/* A context each in two processes of its own: the second one's is what the device has less once it
- * is there. Others that allocate meanwhile are counted too. TOOL_FAILED, with a line, where there
- * is no device or it has no room. Takes as long as CUDA's start, twice. */
+/* Creates a context in each of two child processes; the result is the decrease of free memory by
+ * the second. Allocations of other programs meanwhile are counted too. TOOL_FAILED, with a line, if
+ * there is no device or it is full. Takes twice as long as CUDA's start. */
 int context_memory_measure(const struct tool_command *command, uint64_t *bytes);
 
 #endif

@@ -29,7 +29,7 @@ struct texts {
 
 struct count_rule {
     const char *option;
-    const char *text; /* NULL: not given */
+    const char *text; /* NULL: absent */
     uint64_t minimum;
     uint64_t maximum;
     const char *accepted;
@@ -119,7 +119,7 @@ static int parse_overhead(const struct tool_command *command, const char *text,
     return TOOL_DONE;
 }
 
-/* 0 is a size here: no context at all. */
+/* 0 is a valid size: no context. */
 static int parse_context(const struct tool_command *command, const char *text, uint64_t *bytes)
 {
     if (text == NULL)
@@ -156,12 +156,13 @@ static int check_budget(const struct tool_command *command, const struct gc_size
         if (spec->entries[i].uuid[0] != '\0')
             return tool_refuse(command, "--budget", text, "devices by number: 0=8GiB,1=50%");
         if (spec->entries[i].ordinal >= (int)device_count)
-            return tool_usage(command,
-                              "--budget %s names device %d, and there are %u: --devices N says how "
-                              "many",
-                              text, spec->entries[i].ordinal, (unsigned)device_count);
+            return tool_usage(
+                command, "--budget %s names device %d, but there are %u devices: set --devices N",
+                text, spec->entries[i].ordinal, (unsigned)device_count);
         if (spec->entries[i].is_percent && memory == NULL)
-            return tool_usage(command, "--budget %s is a share: --memory SIZE says of what", text);
+            return tool_usage(command,
+                              "--budget %s is a percentage: add --memory SIZE, the device's memory",
+                              text);
     }
     return TOOL_DONE;
 }
@@ -195,16 +196,16 @@ static int parse_budget(const struct tool_command *command, const struct texts *
         else if (texts->memory == NULL)
             return tool_usage(
                 command,
-                "--budget %s says nothing of device %u: name it, or --memory SIZE for "
-                "those not named",
+                "--budget %s has no entry for device %u: add one, or --memory SIZE for the "
+                "devices without one",
                 texts->budget, (unsigned)i);
     }
     return TOOL_DONE;
 }
 
-/* ---- the whole ---- */
+/* ---- the command line ---- */
 
-/* A stored calibration stands where no --overhead and no --context-memory do. */
+/* A stored calibration applies unless --overhead and --context-memory are given. */
 static int parse_factors(const struct tool_command *command, const struct texts *texts,
                          struct estimate_setup *setup)
 {
@@ -240,9 +241,9 @@ static int parse_values(const struct tool_command *command, const struct texts *
 static int check_use(const struct tool_command *command, const struct estimate_setup *setup)
 {
     if (setup->output != NULL && setup->report == NULL)
-        return tool_usage(command, "--output is where --calibrate writes to");
+        return tool_usage(command, "--output needs --calibrate");
     if (setup->report != NULL && setup->models.count > 1)
-        return tool_usage(command, "--calibrate takes one model");
+        return tool_usage(command, "--calibrate accepts one model");
     return TOOL_DONE;
 }
 

@@ -9,7 +9,7 @@
 struct estimate_setup {
     struct tool_words models;
     struct gc_estimate_request request;
-    enum gc_dtype weight_dtype; /* what floating-point weights are taken to be; GC_DTYPE_NONE */
+    enum gc_dtype weight_dtype; /* type assumed for floating-point weights; GC_DTYPE_NONE */
     bool has_budget;
     struct gc_estimate_budget budget;
     bool json;
@@ -18,8 +18,8 @@ struct estimate_setup {
     char dims[GC_OPTION_LIST_BYTES];
 };
 
-/* TOOL_USAGE or TOOL_FAILED, with a line. setup->models.helped after --help. The setup holds
- * pointers into itself: it stays where it is. */
+/* TOOL_USAGE or TOOL_FAILED, with a line. After --help setup->models.helped is set. The setup holds
+ * pointers into itself: do not move it. */
 int estimate_setup_parse(const struct tool_command *command, int argc, char **argv,
                          struct estimate_setup *setup) GC_CHECKED;
 

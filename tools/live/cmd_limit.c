@@ -1,5 +1,5 @@
-/* gpucache limit, gpucache trim: change a limit or give idle memory back, in a running process or
- * in a whole group; what was and what came of it is printed, a line a device. */
+/* gpucache limit, gpucache trim: change a limit, or release idle memory to the driver, in a
+ * running process or in a whole group. They print a line for each device: before -> after. */
 #include "core/config/options.h"
 #include "tools/live/live.h"
 
@@ -36,7 +36,7 @@ static int trim(struct live_session *session)
 
 /* ---- limit ---- */
 
-/* What the size is on a device; UINT64_MAX: none. */
+/* The size as bytes on a device; UINT64_MAX: no limit. */
 static uint64_t size_on(const struct live_session *session, const struct gc_size_spec *size,
                         uint32_t device)
 {
@@ -50,21 +50,22 @@ static bool is_percent(const struct gc_size_spec *size)
     return size->count > 0 && size->entries[0].is_percent;
 }
 
-/* One request, or for a percentage one for each device that the process uses. */
+/* Sends one request, or for a percentage one for each device that the process uses. */
 static int limit_client(struct live_session *session, const struct gc_size_spec *size)
 {
-    const struct live_client *member = &session->target.members[0];
+    const struct live_client *client = &session->target.clients[0];
     struct gc_ledger_request request = {.kind = GC_REQUEST_LIMIT, .device = session->device};
     if (!is_percent(size) || session->device != GC_LEDGER_NONE) {
         request.bytes = size_on(session, size, session->device);
         return live_round_request(session, 0, &request);
     }
     int status = TOOL_DONE;
-    if (member->process.device_mask == 0)
-        return tool_fail(session->command, "process %d uses no device yet: a percentage of none",
-                         member->process.pid);
+    if (client->process.device_mask == 0)
+        return tool_fail(session->command,
+                         "process %d uses no device yet, so a percentage has no size: give a size",
+                         client->process.pid);
     for (uint32_t i = 0; i < GC_LEDGER_DEVICES && status == TOOL_DONE; i++) {
-        if ((member->process.device_mask >> i & 1) == 0)
+        if ((client->process.device_mask >> i & 1) == 0)
             continue;
         request.device = i;
         request.bytes = size_on(session, size, i);
@@ -107,11 +108,12 @@ static int set_group(struct live_session *session, const struct gc_size_spec *si
                        done;
         }
     }
-    return done ? TOOL_DONE : tool_fail(session->command, "the group is gone meanwhile");
+    return done ? TOOL_DONE
+                : tool_fail(session->command, "the group's last process ended meanwhile");
 }
 
-/* Asks the members on devices where the group holds more than it may; *asked says whether there is
- * one. */
+/* Sends requests to the processes on devices where the group is above its limit; *asked: there
+ * is one. */
 static int request_clients(struct live_session *session, struct live_round *round,
                            const struct gc_ledger_group *group, enum gc_ledger_request_kind kind,
                            bool *asked)
@@ -123,7 +125,7 @@ static int request_clients(struct live_session *session, struct live_round *roun
         over |= (uint64_t)(group->held[i] > group->limits[i]) << i;
     *asked = false;
     for (size_t i = 0; i < session->target.count; i++) {
-        if ((session->target.members[i].process.device_mask & over) == 0)
+        if ((session->target.clients[i].process.device_mask & over) == 0)
             continue;
         *asked = true;
         if (live_round_request(session, i, &request) != TOOL_DONE)
@@ -134,8 +136,8 @@ static int request_clients(struct live_session *session, struct live_round *roun
     return status;
 }
 
-/* A member that looks after its figures gives back what is too much; if that is not enough, all
- * idle memory is asked for. */
+/* The helper thread of a process releases the excess. If the group is still above its limit, all
+ * idle memory is requested. */
 static int finish_clients(struct live_session *session, struct live_round *round,
                           struct gc_ledger_group *group)
 {
@@ -172,12 +174,12 @@ static int limit_group(struct live_session *session, const struct gc_size_spec *
     struct gc_ledger_group before, after;
     char shown[LIVE_SHOWN_BYTES];
     if (session->target.count == 0)
-        return tool_fail(session->command,
-                         "group %s has no processes; the first to come sets its limit, by "
-                         "GPUCACHE_GROUP_LIMIT",
-                         live_show(session->target.group, shown));
+        return tool_fail(
+            session->command,
+            "group %s has no processes; its first process sets the limit, by GPUCACHE_GROUP_LIMIT",
+            live_show(session->target.group, shown));
     if (!read_group(session, &before))
-        return tool_fail(session->command, "the group is gone meanwhile");
+        return tool_fail(session->command, "the group's last process ended meanwhile");
     int status = live_round_open(session, &round);
     if (status == TOOL_DONE)
         status = set_group(session, size);
@@ -241,7 +243,7 @@ static int run_limit(int argc, char **argv)
     if (strcmp(words.words[1], "none") != 0 &&
         gc_size_spec_parse(words.words[1], false, &size) != GC_OK)
         return tool_usage(session.command,
-                          "%s is no limit; accepted: a size or percentage above 0, none",
+                          "%s is not a limit; accepted: a size or percentage above 0, none",
                           words.words[1]);
     status = open_session(&session, words.words[0], &texts);
     if (status == TOOL_DONE)
@@ -268,9 +270,8 @@ static int run_trim(int argc, char **argv)
 
 #define TARGET_HELP                                                                                \
     "A number is the PID of a process, another word the name of a group; pid:N and\n"              \
-    "group:NAME say which is meant where a number is both. A process of a group\n"                 \
-    "answers at once, one without a group when it next allocates or submits work; a\n"             \
-    "request not answered stays.\n"                                                                \
+    "group:NAME are unambiguous. A process of a group answers at once, one without a\n"            \
+    "group when it next allocates or submits work; an unanswered request stays.\n"                 \
     "\n"                                                                                           \
     "Exit status 1: there is no such process or group, or not all answered in time.\n"
 
@@ -282,10 +283,10 @@ const struct tool_command tool_command_limit = {
             "                 its beginning\n"
             "  --timeout S    seconds to wait for the answer (5); 0: not at all\n"
             "\n"
-            "SIZE is a size or a percentage of the device's memory; none takes the limit\n"
-            "away. Nothing is taken from the program: where it holds more, idle memory goes\n"
-            "back and new requests fail until it holds less. Prints a line a device: before\n"
-            "-> after.\n"
+            "SIZE is a size or a percentage of the device's memory; none removes the\n"
+            "limit. Live memory is never taken: if the usage is above the limit, idle memory\n"
+            "is released and new requests fail until it is below. Prints a line for each\n"
+            "device: before -> after.\n"
             "\n" TARGET_HELP,
     .run = run_limit,
 };
@@ -293,10 +294,10 @@ const struct tool_command tool_command_limit = {
 const struct tool_command tool_command_trim = {
     .name = "trim",
     .synopsis = "PID|GROUP [--timeout S]",
-    .summary = "give the idle memory of a running process or group back",
+    .summary = "release the idle memory of a running process or group to the driver",
     .help = "  --timeout S    seconds to wait for the answer (5); 0: not at all\n"
             "\n"
-            "Prints a line a device of each process: before -> after.\n"
+            "Prints a line for each device of each process: before -> after.\n"
             "\n" TARGET_HELP,
     .run = run_trim,
 };

@@ -1,12 +1,12 @@
-/* gpucache pause, gpucache resume: a process's or tenant's device memory out of the device and
- * back. What moves, and what cannot, is the process's to say; the answer is printed. */
+/* gpucache pause, gpucache resume: move the device memory of a process or tenant to host memory
+ * and back. The process decides what can move; its answer is printed. */
 #include "tools/live/live.h"
 
 #include <locale.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Copies of many GiB take their time. */
+/* Copies of many GiB take this long. */
 #define MOVE_TIMEOUT_MS 60000
 
 struct move {
@@ -16,18 +16,18 @@ struct move {
     struct live_wait wait;
 };
 
-static void write_answer(struct gc_writer *out, const struct live_client *member, const char *text)
+static void write_answer(struct gc_writer *out, const struct live_client *client, const char *text)
 {
-    char who[2 * LIVE_SHOWN_BYTES];
-    char said[LIVE_SHOWN_BYTES];
-    live_describe(member, who);
-    gc_writer_text(out, who);
+    char name[2 * LIVE_SHOWN_BYTES];
+    char shown[LIVE_SHOWN_BYTES];
+    live_describe(client, name);
+    gc_writer_text(out, name);
     gc_writer_text(out, ": ");
-    gc_writer_text(out, live_show(text, said));
+    gc_writer_text(out, live_show(text, shown));
     gc_writer_char(out, '\n');
 }
 
-/* Asks all, then hears all: several processes copy at the same time. */
+/* Sends all requests before the first answer is awaited, so that processes copy in parallel. */
 static int move_all(const struct move *move, const struct gc_ledger *ledger,
                     struct live_target *target, struct gc_writer *out)
 {
@@ -35,26 +35,26 @@ static int move_all(const struct move *move, const struct gc_ledger *ledger,
     int status = TOOL_DONE;
     live_begin(&wait);
     for (size_t i = 0; i < target->count; i++) {
-        struct live_client *member = &target->members[i];
+        struct live_client *client = &target->clients[i];
         const struct gc_ledger_request request = {
             .kind = move->kind,
             .device = GC_LEDGER_NONE,
             .drop = move->drops,
-            .tenant = member->tenant[0] != '\0' ? member->tenant : NULL,
+            .tenant = client->tenant[0] != '\0' ? client->tenant : NULL,
         };
-        member->is_asked = live_request(move->command, ledger, member, &request) == TOOL_DONE;
-        if (!member->is_asked)
+        client->is_asked = live_request(move->command, ledger, client, &request) == TOOL_DONE;
+        if (!client->is_asked)
             status = TOOL_FAILED;
     }
     for (size_t i = 0; i < target->count; i++) {
-        const struct live_client *member = &target->members[i];
+        const struct live_client *client = &target->clients[i];
         char text[GC_LEDGER_RESPONSE_BYTES];
-        if (!member->is_asked)
+        if (!client->is_asked)
             continue;
         if (wait.timeout_ms == 0)
-            write_answer(out, member, "asked, not waited for");
-        else if (live_wait_response(move->command, ledger, member, &wait, text) == TOOL_DONE)
-            write_answer(out, member, text[0] != '\0' ? text : "done");
+            write_answer(out, client, "request left, answer not awaited");
+        else if (live_wait_response(move->command, ledger, client, &wait, text) == TOOL_DONE)
+            write_answer(out, client, text[0] != '\0' ? text : "done");
         else
             status = TOOL_FAILED;
     }
@@ -109,20 +109,20 @@ static int run_resume(int argc, char **argv)
 #define TARGET_HELP                                                                                \
     "A number is the PID of a process, another word the name of a tenant, inside a\n"              \
     "process or the one a process is shown under (GPUCACHE_TENANT, else the\n"                     \
-    "program's name); all that have it are meant. pid:N and tenant:NAME say which\n"               \
-    "where a number is both.\n"                                                                    \
+    "program's name); all with that name are meant. pid:N and tenant:NAME are\n"                   \
+    "unambiguous.\n"                                                                               \
     "\n"                                                                                           \
-    "Exit status 1: there is none, it was refused (the reason is told), or there was\n"            \
-    "no answer.\n"
+    "Exit status 1: no such process or tenant, the request was refused (the reason is\n"           \
+    "printed), or there was no answer.\n"
 
 const struct tool_command tool_command_pause = {
     .name = "pause",
     .synopsis = "PID|TENANT [--drop] [--timeout S]",
     .summary = "move the device memory of a process or tenant to host memory",
-    .help = "  --drop         the content need not survive: nothing is copied\n"
+    .help = "  --drop         discard the content: nothing is copied\n"
             "  --timeout S    seconds to wait for the answer (60); 0: not at all\n"
             "\n"
-            "Addresses stay; what is submitted meanwhile waits until gpucache resume.\n"
+            "Addresses stay; work submitted meanwhile waits until gpucache resume.\n"
             "\n" TARGET_HELP,
     .run = run_pause,
 };
@@ -130,7 +130,7 @@ const struct tool_command tool_command_pause = {
 const struct tool_command tool_command_resume = {
     .name = "resume",
     .synopsis = "PID|TENANT [--timeout S]",
-    .summary = "bring the memory of a paused process or tenant back",
+    .summary = "move the memory of a paused process or tenant back to the device",
     .help = "  --timeout S    seconds to wait for the answer (60); 0: not at all\n"
             "\n" TARGET_HELP,
     .run = run_resume,

@@ -1,4 +1,5 @@
-/* gpucache top: who holds device memory, live on a terminal, once as text, or as JSON. */
+/* gpucache top: device memory by process and group, live on a terminal, once as text, or as
+ * JSON. */
 #include "core/io/text.h"
 #include "tools/base/tool.h"
 #include "tools/live/top_source.h"
@@ -22,7 +23,7 @@ struct request {
     bool json;
 };
 
-/* The device of --device: its number, its UUID or how that begins. TOOL_FAILED with a line. */
+/* Finds the device of --device: its number, its UUID or a prefix of it. TOOL_FAILED with a line. */
 static int find_device(const struct top_view *view, const char *text, size_t *index)
 {
     char shown[64];
@@ -82,7 +83,7 @@ static int print_once(const struct request *request, struct top_source *source)
     return printed;
 }
 
-/* A terminal on which the cursor cannot be moved: one table after the other, until it is ended. */
+/* A terminal without cursor movement: prints one table after the other. */
 static int print_on(const struct request *request, struct top_source *source)
 {
     for (;;) {
@@ -158,7 +159,7 @@ static int run(int argc, char **argv)
     if (status != TOOL_DONE || next == 0)
         return status;
     if (next < argc)
-        return tool_usage(&tool_command_top, "no argument is expected, not %s", argv[next]);
+        return tool_usage(&tool_command_top, "unexpected argument %s", argv[next]);
     if (interval != NULL && !parse_interval(interval, &request.interval_ms))
         return tool_refuse(&tool_command_top, "--interval", interval, "seconds, 0.1 to 60");
     if (sort != NULL && !top_sort_find(sort, &request.order.sort))
@@ -183,12 +184,12 @@ const struct tool_command tool_command_top = {
             "  --interval S     seconds between readings, 0.1 to 60 (1)\n"
             "  --sort WORD      reserved, live, idle, limit, peak, hits, pid, name, group,\n"
             "                   device\n"
-            "  --reverse        the other way round\n"
+            "  --reverse        reverse the order\n"
             "  --device D       only this device: its number in the table, its UUID or its\n"
             "                   beginning\n"
             "  --group NAME     only this group\n"
             "\n"
-            "LIVE is what programs asked for and did not free, RESVD what they hold from the\n"
-            "driver, IDLE what of it is cached. The key ? lists the keys.\n",
+            "LIVE is requested and not freed, RESVD is reserved from the driver, IDLE is the\n"
+            "cached part of RESVD. The key ? lists the keys.\n",
     .run = run,
 };

@@ -16,7 +16,7 @@ extern char **environ;
 
 enum gc_status live_open(struct gc_ledger *ledger, char reason[GC_LEDGER_REASON_BYTES])
 {
-    /* What is wrong with other settings is for the library to say. */
+    /* Errors in other settings are reported by the library. */
     struct gc_log log = {.level = GC_LOG_ERROR, .fd = -1};
     struct gc_options *options;
     enum gc_status status = gc_options_load(environ, &log, &options);
@@ -35,15 +35,15 @@ const char *live_show(const char *name, char text[LIVE_SHOWN_BYTES])
     return text;
 }
 
-void live_describe(const struct live_client *member, char text[2 * LIVE_SHOWN_BYTES])
+void live_describe(const struct live_client *client, char text[2 * LIVE_SHOWN_BYTES])
 {
     char name[LIVE_SHOWN_BYTES];
     size_t used = 0;
-    if (member->tenant[0] != '\0')
+    if (client->tenant[0] != '\0')
         used = (size_t)snprintf(text, LIVE_SHOWN_BYTES, "tenant %s of ",
-                                live_show(member->tenant, name));
-    snprintf(text + used, 2 * LIVE_SHOWN_BYTES - used, "process %d (%s)", member->process.pid,
-             live_show(member->process.tenant, name));
+                                live_show(client->tenant, name));
+    snprintf(text + used, 2 * LIVE_SHOWN_BYTES - used, "process %d (%s)", client->process.pid,
+             live_show(client->process.tenant, name));
 }
 
 bool live_parse_seconds(const char *text, uint32_t *ms)
@@ -59,7 +59,7 @@ bool live_parse_seconds(const char *text, uint32_t *ms)
     return true;
 }
 
-/* ---- what /proc knows ---- */
+/* ---- /proc ---- */
 
 static bool is_of_own_namespace(const struct gc_ledger *ledger, uint32_t slot)
 {
@@ -76,26 +76,26 @@ bool live_is_stopped(const struct gc_ledger *ledger, uint32_t slot, int pid)
                (uint32_t)pid, atomic_load_explicit(&row->start_ticks, memory_order_relaxed));
 }
 
-/* ---- whom a word means ---- */
+/* ---- the processes that a word means ---- */
 
 static bool add_client(struct live_target *target, const struct gc_ledger_process *process,
                        const char *tenant)
 {
-    struct live_client *members =
-        reallocarray(target->members, target->count + 1, sizeof(*members));
-    if (members == NULL)
+    struct live_client *clients =
+        reallocarray(target->clients, target->count + 1, sizeof(*clients));
+    if (clients == NULL)
         return false;
-    target->members = members;
-    struct live_client *member = &members[target->count++];
-    *member = (struct live_client){.process = *process};
-    snprintf(member->tenant, sizeof(member->tenant), "%s", tenant);
+    target->clients = clients;
+    struct live_client *client = &clients[target->count++];
+    *client = (struct live_client){.process = *process};
+    snprintf(client->tenant, sizeof(client->tenant), "%s", tenant);
     return true;
 }
 
 void live_target_fini(struct live_target *target)
 {
-    free(target->members);
-    *target = (struct live_target){.members = NULL};
+    free(target->clients);
+    *target = (struct live_target){.clients = NULL};
 }
 
 static bool add_by_pid(const struct gc_ledger *ledger, const struct gc_ledger_process *process,
@@ -103,8 +103,8 @@ static bool add_by_pid(const struct gc_ledger *ledger, const struct gc_ledger_pr
 {
     if ((uint64_t)process->pid != pid)
         return true;
-    /* The one of our own PID namespace is the one that is meant. */
-    if (target->count > 0 && is_of_own_namespace(ledger, target->members[0].process.slot))
+    /* The process of our own PID namespace takes precedence. */
+    if (target->count > 0 && is_of_own_namespace(ledger, target->clients[0].process.slot))
         return true;
     if (is_of_own_namespace(ledger, process->slot))
         target->count = 0;
@@ -132,7 +132,7 @@ struct wanted {
     const char *tenant; /* NULL: not a tenant */
 };
 
-/* Collects all live processes that fit. False without host memory. */
+/* Collects all live processes that match. False if memory runs out. */
 static bool collect(const struct gc_ledger *ledger, const struct wanted *wanted,
                     struct live_target *by_pid, struct live_target *by_name)
 {
@@ -152,8 +152,8 @@ static bool collect(const struct gc_ledger *ledger, const struct wanted *wanted,
     return true;
 }
 
-/* Why there is no such process under the library. */
-static int refuse_pid(const struct tool_command *command, uint64_t pid)
+/* Reports why no process under the library has the PID. */
+static int fail_pid(const struct tool_command *command, uint64_t pid)
 {
     char path[64];
     struct stat info;
@@ -166,7 +166,7 @@ static int refuse_pid(const struct tool_command *command, uint64_t pid)
                      (unsigned long long)pid);
 }
 
-/* The process that is shown under the name; 0: none, or several. */
+/* The process that is listed under the name; 0: none, or several. */
 static int pid_by_name(const struct gc_ledger *ledger, const char *name)
 {
     const uint32_t high = gc_ledger_slot_high(ledger);
@@ -182,17 +182,17 @@ static int pid_by_name(const struct gc_ledger *ledger, const char *name)
     return pid;
 }
 
-/* `ledger` is NULL where there is none. */
-static int refuse(const struct tool_command *command, const struct gc_ledger *ledger,
-                  const struct wanted *wanted)
+/* `ledger` is NULL if there is no ledger. */
+static int fail_name(const struct tool_command *command, const struct gc_ledger *ledger,
+                     const struct wanted *wanted)
 {
     char shown[LIVE_SHOWN_BYTES];
     if (wanted->has_pid)
-        return refuse_pid(command, wanted->pid);
+        return fail_pid(command, wanted->pid);
     const int pid =
         ledger != NULL && wanted->group != NULL ? pid_by_name(ledger, wanted->group) : 0;
     if (pid != 0)
-        return tool_fail(command, "no group is called %s; process %d is: say its PID",
+        return tool_fail(command, "no group is called %s, but process %d is: give its PID",
                          live_show(wanted->group, shown), pid);
     return tool_fail(command, "no %s is called %s", wanted->group != NULL ? "group" : "tenant",
                      live_show(wanted->group != NULL ? wanted->group : wanted->tenant, shown));
@@ -210,18 +210,18 @@ static int choose(const struct tool_command *command, const struct gc_ledger *le
         return tool_fail(command, "%zu processes have the PID %llu, none in this PID namespace",
                          by_pid->count, (unsigned long long)wanted->pid);
     if (by_pid->count > 0 && has_name)
-        return tool_fail(command, "%s is a process and a %s: say pid:%s or %s:%s", word, kind, word,
-                         kind, word);
+        return tool_fail(command, "%s is a process and a %s: write pid:%s or %s:%s", word, kind,
+                         word, kind, word);
     if (has_name && wanted->group != NULL) {
         by_name->is_group = true;
         snprintf(by_name->group, sizeof(by_name->group), "%s", wanted->group);
     }
     if (by_pid->count > 0 || has_name)
         return TOOL_DONE;
-    return refuse(command, ledger, wanted);
+    return fail_name(command, ledger, wanted);
 }
 
-/* What the word can mean, from its prefix or its digits. */
+/* The kinds that the word can mean, by its prefix or its digits. */
 static int read_word(const struct tool_command *command, const char *word, enum live_kind kind,
                      struct wanted *wanted)
 {
@@ -231,7 +231,7 @@ static int read_word(const struct tool_command *command, const char *word, enum 
     if (strncmp(word, "pid:", 4) == 0) {
         wanted->has_pid = gc_text_uint(word + 4, strlen(word + 4), &wanted->pid);
         if (!wanted->has_pid)
-            return tool_usage(command, "%s is no PID", word);
+            return tool_usage(command, "%s is not a PID", word);
     } else if (strncmp(word, prefix, strlen(prefix)) == 0) {
         name = word + strlen(prefix);
     } else {
@@ -258,7 +258,7 @@ int live_connect(const struct tool_command *command, const char *word, enum live
     const enum gc_status opened = live_open(ledger, reason);
     if (opened == GC_OK)
         return TOOL_DONE;
-    return opened == GC_NOT_OURS ? refuse(command, NULL, &wanted)
+    return opened == GC_NOT_OURS ? fail_name(command, NULL, &wanted)
                                  : tool_fail(command, "%s", reason);
 }
 
@@ -266,8 +266,8 @@ int live_find(const struct tool_command *command, const struct gc_ledger *ledger
               enum live_kind kind, struct live_target *target)
 {
     struct wanted wanted;
-    struct live_target by_name = {.members = NULL};
-    *target = (struct live_target){.members = NULL};
+    struct live_target by_name = {.clients = NULL};
+    *target = (struct live_target){.clients = NULL};
     int status = read_word(command, word, kind, &wanted);
     if (status != TOOL_DONE)
         return status;
@@ -276,7 +276,7 @@ int live_find(const struct tool_command *command, const struct gc_ledger *ledger
     else
         status = choose(command, ledger, word, &wanted, target, &by_name);
     if (target->count == 0) {
-        free(target->members);
+        free(target->clients);
         *target = by_name;
     } else {
         live_target_fini(&by_name);
@@ -309,7 +309,7 @@ int live_find_device(const struct tool_command *command, const struct gc_ledger 
                      word);
 }
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
 void live_begin(struct live_wait *wait)
 {
@@ -323,54 +323,54 @@ uint32_t live_left_ms(const struct live_wait *wait)
 }
 
 int live_request(const struct tool_command *command, const struct gc_ledger *ledger,
-                 struct live_client *member, const struct gc_ledger_request *request)
+                 struct live_client *client, const struct gc_ledger_request *request)
 {
-    char who[2 * LIVE_SHOWN_BYTES];
-    if (gc_ledger_send_request(ledger, member->process.slot, member->process.generation, request,
-                               &member->ticket))
+    char described[2 * LIVE_SHOWN_BYTES];
+    if (gc_ledger_send_request(ledger, client->process.slot, client->process.generation, request,
+                               &client->ticket))
         return TOOL_DONE;
-    live_describe(member, who);
-    return tool_fail(command, "%s ended meanwhile", who);
+    live_describe(client, described);
+    return tool_fail(command, "%s ended meanwhile", described);
 }
 
-/* Why nothing was heard. */
+/* Reports why there is no answer. */
 static int fail_late(const struct tool_command *command, const struct gc_ledger *ledger,
-                     const struct live_client *member, const struct live_wait *wait)
+                     const struct live_client *client, const struct live_wait *wait)
 {
     const char *why =
         "it has no group, so it answers when it next allocates or submits work; the request stays";
-    char who[2 * LIVE_SHOWN_BYTES];
-    live_describe(member, who);
-    if (live_is_stopped(ledger, member->process.slot, member->process.pid))
+    char described[2 * LIVE_SHOWN_BYTES];
+    live_describe(client, described);
+    if (live_is_stopped(ledger, client->process.slot, client->process.pid))
         why = "it is stopped by a signal, and answers when it goes on; the request stays";
-    else if (member->process.has_helper)
+    else if (client->process.has_helper)
         why = "it is busy, and the request stays";
-    return tool_fail(command, "%s did not answer within %u.%u s: %s", who, wait->timeout_ms / 1000,
-                     wait->timeout_ms % 1000 / 100, why);
+    return tool_fail(command, "%s did not answer within %u.%u s: %s", described,
+                     wait->timeout_ms / 1000, wait->timeout_ms % 1000 / 100, why);
 }
 
 int live_wait_response(const struct tool_command *command, const struct gc_ledger *ledger,
-                       const struct live_client *member, const struct live_wait *wait,
+                       const struct live_client *client, const struct live_wait *wait,
                        char text[GC_LEDGER_RESPONSE_BYTES])
 {
-    char who[2 * LIVE_SHOWN_BYTES];
-    char said[LIVE_SHOWN_BYTES];
+    char described[2 * LIVE_SHOWN_BYTES];
+    char shown[LIVE_SHOWN_BYTES];
     text[0] = '\0';
     const enum gc_ledger_result result =
-        gc_ledger_wait_response(ledger, &member->ticket, live_left_ms(wait), text);
-    live_describe(member, who);
+        gc_ledger_wait_response(ledger, &client->ticket, live_left_ms(wait), text);
+    live_describe(client, described);
     switch (result) {
     case GC_RESPONSE_DONE:
         return TOOL_DONE;
     case GC_RESPONSE_REFUSED:
-        columns_fit(text, GC_LEDGER_RESPONSE_BYTES, columns_is_utf8(), said, sizeof(said));
-        return tool_fail(command, "%s refused: %s", who, said);
+        columns_fit(text, GC_LEDGER_RESPONSE_BYTES, columns_is_utf8(), shown, sizeof(shown));
+        return tool_fail(command, "%s refused: %s", described, shown);
     case GC_RESPONSE_ENDED:
-        return tool_fail(command, "%s ended before it answered", who);
+        return tool_fail(command, "%s ended before it answered", described);
     case GC_RESPONSE_NONE:
         break;
     }
-    return fail_late(command, ledger, member, wait);
+    return fail_late(command, ledger, client, wait);
 }
 
 /* ---- a round of a command ---- */
@@ -380,36 +380,36 @@ int live_wait_response(const struct tool_command *command, const struct gc_ledge
 /* ---- figures before and after ---- */
 
 /* Asks for fresh figures, of all at once, and waits for those that come in time. */
-static void refresh(struct live_session *session, struct live_client *members, size_t count,
+static void refresh(struct live_session *session, struct live_client *clients, size_t count,
                     uint32_t timeout_ms)
 {
     const struct gc_ledger_request request = {.kind = GC_REQUEST_REFRESH, .device = GC_LEDGER_NONE};
     struct live_wait wait = {.timeout_ms = timeout_ms > REFRESH_MS ? timeout_ms : REFRESH_MS};
     live_begin(&wait);
     for (size_t i = 0; i < count; i++) {
-        const struct gc_ledger_process *process = &members[i].process;
-        members[i].is_asked =
+        const struct gc_ledger_process *process = &clients[i].process;
+        clients[i].is_asked =
             !live_is_stopped(&session->ledger, process->slot, process->pid) &&
             gc_ledger_send_request(&session->ledger, process->slot, process->generation, &request,
-                                   &members[i].ticket) &&
+                                   &clients[i].ticket) &&
             process->has_helper;
     }
     for (size_t i = 0; i < count; i++) {
-        if (members[i].is_asked)
-            (void)gc_ledger_wait_response(&session->ledger, &members[i].ticket, live_left_ms(&wait),
+        if (clients[i].is_asked)
+            (void)gc_ledger_wait_response(&session->ledger, &clients[i].ticket, live_left_ms(&wait),
                                           NULL);
-        members[i].is_asked = false;
+        clients[i].is_asked = false;
     }
 }
 
-static void read_client(struct live_session *session, const struct live_client *member, bool before,
+static void read_client(struct live_session *session, const struct live_client *client, bool before,
                         struct live_change changes[GC_LEDGER_DEVICES])
 {
     for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++) {
         struct live_change *change = &changes[i];
         struct gc_ledger_figures *figures = before ? &change->before : &change->after;
         const bool is_used =
-            gc_ledger_read_figures(&session->ledger, member->process.slot, i, figures);
+            gc_ledger_read_figures(&session->ledger, client->process.slot, i, figures);
         change->is_used = before ? is_used : change->is_used && is_used;
     }
 }
@@ -423,20 +423,20 @@ void live_write_change(struct gc_writer *out, const char *name, uint64_t before,
     gc_writer_text(out, after == UINT64_MAX ? "none" : gc_text_size(after, text));
 }
 
-/* Says so where the process has no device that is spoken of. */
-static void put_member(struct live_session *session, const struct live_client *member, bool limits,
-                       const struct live_change changes[GC_LEDGER_DEVICES])
+/* Prints a line too for a process that uses none of the devices. */
+static void write_client(struct live_session *session, const struct live_client *client,
+                         bool limits, const struct live_change changes[GC_LEDGER_DEVICES])
 {
-    char who[2 * LIVE_SHOWN_BYTES];
+    char described[2 * LIVE_SHOWN_BYTES];
     struct gc_writer *out = &session->out;
     bool has_device = false;
-    live_describe(member, who);
+    live_describe(client, described);
     for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++) {
         const struct live_change *change = &changes[i];
         if (!change->is_used || (session->device != GC_LEDGER_NONE && session->device != i))
             continue;
         has_device = true;
-        gc_writer_text(out, who);
+        gc_writer_text(out, described);
         gc_writer_text(out, ", device ");
         gc_writer_uint(out, i);
         if (limits)
@@ -448,19 +448,19 @@ static void put_member(struct live_session *session, const struct live_client *m
     }
     if (has_device)
         return;
-    gc_writer_text(out, who);
+    gc_writer_text(out, described);
     gc_writer_text(out, ": uses no device yet\n");
 }
 
-static void put_asked(struct live_session *session, const struct live_client *member)
+static void write_unanswered(struct live_session *session, const struct live_client *client)
 {
-    char who[2 * LIVE_SHOWN_BYTES];
-    live_describe(member, who);
-    gc_writer_text(&session->out, who);
-    gc_writer_text(&session->out, ": asked, not waited for\n");
+    char described[2 * LIVE_SHOWN_BYTES];
+    live_describe(client, described);
+    gc_writer_text(&session->out, described);
+    gc_writer_text(&session->out, ": request left, answer not awaited\n");
 }
 
-/* ---- members ---- */
+/* ---- processes of a session ---- */
 
 int live_round_open(struct live_session *session, struct live_round *round)
 {
@@ -468,9 +468,9 @@ int live_round_open(struct live_session *session, struct live_round *round)
     round->changes = calloc(count, sizeof(*round->changes));
     if (round->changes == NULL)
         return tool_fail(session->command, "%s", gc_status_text(GC_NO_HOST_MEMORY));
-    refresh(session, session->target.members, session->target.count, REFRESH_MS);
+    refresh(session, session->target.clients, session->target.count, REFRESH_MS);
     for (size_t i = 0; i < session->target.count; i++)
-        read_client(session, &session->target.members[i], true, round->changes[i]);
+        read_client(session, &session->target.clients[i], true, round->changes[i]);
     live_begin(&session->wait);
     return TOOL_DONE;
 }
@@ -479,25 +479,25 @@ int live_round_collect(struct live_session *session, struct live_round *round)
 {
     int status = TOOL_DONE;
     for (size_t i = 0; i < session->target.count; i++) {
-        struct live_client *member = &session->target.members[i];
+        struct live_client *client = &session->target.clients[i];
         char text[GC_LEDGER_RESPONSE_BYTES];
-        if (!member->is_asked)
+        if (!client->is_asked)
             continue;
         if (session->wait.timeout_ms == 0) {
-            put_asked(session, member);
+            write_unanswered(session, client);
             continue;
         }
-        member->is_asked = false;
+        client->is_asked = false;
         const int answer =
-            live_wait_response(session->command, &session->ledger, member, &session->wait, text);
+            live_wait_response(session->command, &session->ledger, client, &session->wait, text);
         if (answer != TOOL_DONE) {
             status = answer;
             continue;
         }
-        /* It has just answered: what it holds now is worth the rest of the time. */
-        refresh(session, member, 1, live_left_ms(&session->wait));
-        read_client(session, member, false, round->changes[i]);
-        member->has_response = true;
+        /* The process has just answered, so its new figures are worth the rest of the time. */
+        refresh(session, client, 1, live_left_ms(&session->wait));
+        read_client(session, client, false, round->changes[i]);
+        client->has_response = true;
     }
     return status;
 }
@@ -505,8 +505,8 @@ int live_round_collect(struct live_session *session, struct live_round *round)
 void live_round_print(struct live_session *session, const struct live_round *round, bool limits)
 {
     for (size_t i = 0; i < session->target.count; i++)
-        if (session->target.members[i].has_response)
-            put_member(session, &session->target.members[i], limits, round->changes[i]);
+        if (session->target.clients[i].has_response)
+            write_client(session, &session->target.clients[i], limits, round->changes[i]);
 }
 
 void live_round_close(struct live_round *round)
@@ -517,8 +517,8 @@ void live_round_close(struct live_round *round)
 int live_round_request(struct live_session *session, size_t index,
                        const struct gc_ledger_request *request)
 {
-    struct live_client *member = &session->target.members[index];
-    const int status = live_request(session->command, &session->ledger, member, request);
-    member->is_asked = status == TOOL_DONE;
+    struct live_client *client = &session->target.clients[index];
+    const int status = live_request(session->command, &session->ledger, client, request);
+    client->is_asked = status == TOOL_DONE;
     return status;
 }

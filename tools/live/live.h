@@ -1,10 +1,10 @@
-/* What `gpucache top`, `limit`, `trim`, `pause` and `resume` share: the user's ledger, the
- * processes that a word of the command line means, and asking them.
+/* Shared by `gpucache top`, `limit`, `trim`, `pause` and `resume`: the user's ledger, the processes
+ * that a word of the command line means, and requests to them.
  *
  * A word of digits is the PID of a process under the library, any other word the name of a group or
- * tenant; `pid:N`, `group:NAME` and `tenant:NAME` say which is meant. Where a number is both it is
- * refused. Where processes of several PID namespaces have the same PID, the one of our own is
- * meant. Names are foreign text: they are shown through live_show only. */
+ * tenant. `pid:N`, `group:NAME` and `tenant:NAME` are explicit; a number which is both a PID and a
+ * name needs one of them. If processes of several PID namespaces have the PID, the one of our own
+ * namespace is meant. Names are untrusted text: print them with live_show only. */
 #ifndef GC_LIVE_H
 #define GC_LIVE_H
 
@@ -15,75 +15,72 @@
 
 struct live_client {
     struct gc_ledger_process process;
-    char tenant[GC_LEDGER_NAME_BYTES]; /* inside the process; "": all of it */
+    char tenant[GC_LEDGER_NAME_BYTES]; /* tenant inside the process; "": the whole process */
     struct gc_ledger_ticket ticket;
     bool is_asked;
-    bool has_response; /* it has answered */
+    bool has_response; /* the process has answered */
 };
 
 struct live_target {
     bool is_group;
     char group[GC_LEDGER_NAME_BYTES];
-    struct live_client *members;
+    struct live_client *clients;
     size_t count;
 };
 
-/* What a name may mean, beside a PID. */
+/* The kinds that a name may mean, besides a PID. */
 enum live_kind { LIVE_GROUP, LIVE_TENANT };
 
 /* Opens the ledger that GPUCACHE_LEDGER names, or the user's own. GC_NOT_OURS: there is none.
  * GC_IO, GC_FORMAT, with `reason`. */
 enum gc_status live_open(struct gc_ledger *ledger, char reason[GC_LEDGER_REASON_BYTES]) GC_CHECKED;
 
-/* The same for a command about `word`: TOOL_FAILED with a line, also where there is no ledger: then
- * nobody is called so. */
+/* As live_open, for a command about `word`: TOOL_FAILED with a line, also if there is no ledger,
+ * since no process can match then. */
 int live_connect(const struct tool_command *command, const char *word, enum live_kind kind,
                  struct gc_ledger *ledger) GC_CHECKED;
 
-/* Finds whom `word` means; TOOL_FAILED or TOOL_USAGE with a line. live_target_fini in either case.
- */
+/* Finds the processes that `word` means; TOOL_FAILED or TOOL_USAGE with a line. Call
+ * live_target_fini in either case. */
 int live_find(const struct tool_command *command, const struct gc_ledger *ledger, const char *word,
               enum live_kind kind, struct live_target *target) GC_CHECKED;
 void live_target_fini(struct live_target *target);
 
-/* The device row of --device: its number in `top`, its UUID or how that begins; GC_LEDGER_NONE for
- * NULL. TOOL_FAILED with a line. */
+/* The device row of --device: its number in `top`, its UUID or a prefix of it; GC_LEDGER_NONE
+ * for NULL. TOOL_FAILED with a line. */
 int live_find_device(const struct tool_command *command, const struct gc_ledger *ledger,
                      const char *word, uint32_t *device) GC_CHECKED;
 
-/* Seconds with decimals, up to a day. */
+/* Parses seconds with decimals, up to a day. */
 bool live_parse_seconds(const char *text, uint32_t *ms);
 
 struct live_wait {
-    uint32_t timeout_ms; /* 0: nobody is waited for */
+    uint32_t timeout_ms; /* 0: answers are not awaited */
     int64_t until_ms;    /* set by live_begin */
 };
 void live_begin(struct live_wait *wait);
 uint32_t live_left_ms(const struct live_wait *wait);
-/* Leaves a request; TOOL_FAILED with a line if the process is gone. */
+/* Writes a request into the ledger; TOOL_FAILED with a line if the process has ended. */
 int live_request(const struct tool_command *command, const struct gc_ledger *ledger,
-                 struct live_client *member, const struct gc_ledger_request *request) GC_CHECKED;
-/* TOOL_DONE with the answer's text; TOOL_FAILED with a line if it was refused, the process is gone,
- * or did not answer in time. */
+                 struct live_client *client, const struct gc_ledger_request *request) GC_CHECKED;
+/* TOOL_DONE with the answer's text; TOOL_FAILED with a line if the request was refused, the
+ * process has ended, or the time is over. */
 int live_wait_response(const struct tool_command *command, const struct gc_ledger *ledger,
-                       const struct live_client *member, const struct live_wait *wait,
+                       const struct live_client *client, const struct live_wait *wait,
                        char text[GC_LEDGER_RESPONSE_BYTES]) GC_CHECKED;
 
-/* Whether the process is stopped by a signal, as far as /proc tells. */
+/* True if /proc shows that the process is stopped by a signal. */
 bool live_is_stopped(const struct gc_ledger *ledger, uint32_t slot, int pid);
 
-/* A name as it may be printed. */
+/* A name made safe to print. */
 #define LIVE_SHOWN_BYTES 512
 const char *live_show(const char *name, char text[LIVE_SHOWN_BYTES]);
 /* "process 12 (python)", "tenant llama of process 12 (python)". */
-void live_describe(const struct live_client *member, char text[2 * LIVE_SHOWN_BYTES]);
+void live_describe(const struct live_client *client, char text[2 * LIVE_SHOWN_BYTES]);
 
-/* ---- a round of a command ---- */
+/* ---- a round of requests ---- */
 
-/* One round of a command: figures before, a request to every member that is meant, their answers,
- * figures after, a line a device. Members are asked all at once and heard one after the other. */
-
-/* What a device's figures of a process or group were, and are. */
+/* Figures of a process or group on a device, before and after. */
 struct live_change {
     bool is_used;
     struct gc_ledger_figures before;
@@ -100,20 +97,24 @@ struct live_session {
     struct gc_writer out;
 };
 
+/* One round of a command: figures before, a request to every process of the target, their answers,
+ * figures after, a line for each device. All requests are written before the first answer is
+ * awaited. */
 struct live_round {
-    struct live_change (*changes)[GC_LEDGER_DEVICES]; /* by member */
+    struct live_change (*changes)[GC_LEDGER_DEVICES]; /* by client */
 };
 
-/* Reads what is there before; TOOL_FAILED with a line. live_round_close in either case. */
+/* Reads the figures before the requests; TOOL_FAILED with a line. Call live_round_close in either
+ * case. */
 int live_round_open(struct live_session *session, struct live_round *round) GC_CHECKED;
 void live_round_close(struct live_round *round);
 int live_round_request(struct live_session *session, size_t index,
                        const struct gc_ledger_request *request) GC_CHECKED;
-/* Waits for those that were asked; TOOL_FAILED, with a line each, if one has not done it. */
+/* Waits for the answers; TOOL_FAILED, with a line each, if a process failed to do it. */
 int live_round_collect(struct live_session *session, struct live_round *round) GC_CHECKED;
-/* A line a device of each that has answered. `limits`: with the limit. */
+/* Prints a line for each device of each process that has answered. `limits`: with the limit. */
 void live_round_print(struct live_session *session, const struct live_round *round, bool limits);
-/* "name before -> after"; UINT64_MAX is none. */
+/* Prints "name before -> after"; UINT64_MAX is "none". */
 void live_write_change(struct gc_writer *out, const char *name, uint64_t before, uint64_t after);
 
 #endif

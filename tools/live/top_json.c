@@ -26,7 +26,7 @@ static void write_figures(struct gc_json *json, const struct top_figures *figure
         gc_json_write_fixed(json, "hit_ratio", (uint64_t)permille, 3);
 }
 
-/* The accounts in order, linked by whom they belong to. */
+/* The accounts in order, linked by subject. */
 struct walk {
     const struct top_view *view;
     size_t *rows;
@@ -35,7 +35,7 @@ struct walk {
     size_t *next_row;     /* by row: the next of the same subject */
     size_t *first_tenant; /* by subject: a process's */
     size_t *next_tenant;  /* by subject */
-    size_t *memory;       /* of these four */
+    size_t *memory;       /* the arrays above */
 };
 
 static void close_walk(struct walk *walk)
@@ -44,7 +44,7 @@ static void close_walk(struct walk *walk)
     free(walk->memory);
 }
 
-/* False without host memory. */
+/* False if memory runs out. */
 static bool open_walk(struct walk *walk, const struct top_view *view, const struct top_order *order)
 {
     const size_t subjects = view->subject_count;
@@ -152,7 +152,7 @@ static void write_group(struct gc_json *json, const struct walk *walk, size_t in
     const struct top_subject *group = &walk->view->subjects[index];
     gc_json_begin_object(json, GC_JSON_LINES);
     gc_json_write_string(json, "name", group->name);
-    gc_json_write_uint(json, "process_count", group->member_count);
+    gc_json_write_uint(json, "process_count", group->process_count);
     write_accounts(json, walk, index, false);
     gc_json_end_object(json);
 }
@@ -186,7 +186,7 @@ static void write_devices(struct gc_json *json, const struct walk *walk)
         gc_json_write_uint(json, "device", device->number);
         gc_json_write_string(json, "uuid", device->uuid);
         gc_json_write_string(json, "name", device->name);
-        gc_json_write_uint(json, "process_count", subject->member_count);
+        gc_json_write_uint(json, "process_count", subject->process_count);
         write_figures(json, &account->figures, "total_bytes", false);
         gc_json_end_object(json);
     }

@@ -1,8 +1,8 @@
-/* The live screen: a line of counts, the table, a line of keys; less where there is no room.
+/* The live screen: a line of counts, the table, a line of keys; fewer lines on a low terminal.
  *
- * Signals that end it are blocked except while it waits, so the terminal is never left in the
- * middle of something: the handler notes the signal, the loop ends, endwin restores the terminal.
- * Nothing foreign reaches the terminal but through top_text, which makes it harmless. */
+ * Signals that end the tool are blocked except while it waits, so the terminal is never left half-
+ * drawn: the handler records the signal, the loop ends, endwin restores the terminal. Untrusted
+ * text reaches the terminal only through top_text, which escapes it. */
 #define _GNU_SOURCE
 #include "tools/live/top_screen.h"
 #include "core/base/clock.h"
@@ -33,20 +33,20 @@ struct screen {
     unsigned interval_ms;
     struct top_view view;
     struct top_history history;
-    const char *why; /* there is no view; NULL: there is one */
+    const char *why; /* reason why there is no view; NULL: there is one */
     size_t *rows;
     size_t row_count;
     size_t first_row; /* on the screen */
-    bool is_held;
+    bool is_frozen;
     bool shows_keys;
     bool has_colors;
     bool quits;
 };
 
-/* The signal that came last; 0: none. */
+/* The last signal; 0: none. */
 static volatile sig_atomic_t ending_signal;
 
-static void note_signal(int number)
+static void record_signal(int number)
 {
     ending_signal = number;
 }
@@ -133,7 +133,7 @@ static void draw_status(const struct screen *screen)
     else
         snprintf(text, sizeof(text), "gpucache top: %s; by %s%s; %s%u.%us", counts,
                  top_sort_word(screen->order->sort), screen->order->reverse ? " reversed" : "",
-                 screen->is_held ? "held, " : "", screen->interval_ms / 1000,
+                 screen->is_frozen ? "frozen, " : "", screen->interval_ms / 1000,
                  screen->interval_ms % 1000 / 100);
     draw_text(0, text);
 }
@@ -143,20 +143,20 @@ static void draw_keys(void)
     static const char *const lines[] = {
         "q, Ctrl-C            quit",
         "arrows, page keys    move; Home and End too",
-        "< >                  sort by the column before, the next",
+        "< >                  sort by the previous, the next column",
         "R                    reverse the order",
         "t                    tenants on and off",
-        "d                    one device after the other, then all",
-        "+ -                  read more often, less often",
-        "space                hold, go on",
-        "Ctrl-L               draw the screen anew",
+        "d                    show one device after the other, then all",
+        "+ -                  refresh more often, less often",
+        "space                freeze, resume",
+        "Ctrl-L               redraw the screen",
         "",
-        "LIVE asked for and not freed; RESVD held from the driver; IDLE of it cached;",
+        "LIVE requested, not freed; RESVD reserved from the driver; IDLE cached part of it;",
         "HIT% requests served from the cache; S: P paused, T stopped by a signal.",
         "Sizes in powers of 1024.",
     };
     int line = 0;
-    draw_text(line++, "gpucache top: keys; any key goes back");
+    draw_text(line++, "gpucache top: keys; any key returns");
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]) && line < LINES; i++)
         draw_text(line++, lines[i]);
     for (int i = 0; i < TOP_SORT_COUNT && line < LINES; i++) {
@@ -167,7 +167,7 @@ static void draw_keys(void)
     }
 }
 
-/* Lines for rows: all but the counts, the head, and the keys where there is room for them. */
+/* Lines for rows: all but the counts, the head, and the keys if they fit. */
 static size_t page_lines(void)
 {
     const int lines = LINES - 2 - (LINES >= 6);
@@ -202,7 +202,7 @@ static void draw(struct screen *screen)
         draw_row(screen, &layout, 2 + (int)i, screen->first_row + i);
     if (LINES >= 6)
         draw_text(LINES - 1,
-                  "q quit  ? keys  < > sort  R reverse  t tenants  d device  space hold");
+                  "q quit  ? keys  < > sort  R reverse  t tenants  d device  space freeze");
     refresh();
 }
 
@@ -265,8 +265,8 @@ static void press_move(struct screen *screen, int key)
         screen->first_row = screen->row_count;
 }
 
-/* Alone: back from the keys. Else the beginning of a key that the terminal library does not know,
- * whose rest means nothing. */
+/* Escape alone leaves the list of keys. Else it begins a key that the terminal library does not
+ * know, whose remaining bytes are dropped. */
 static void press_escape(struct screen *screen)
 {
     while (getch() != ERR)
@@ -293,20 +293,20 @@ static void press(struct screen *screen, int key)
     else if (key == '+' || key == '-')
         change_interval(screen, key == '-');
     else if (key == ' ')
-        screen->is_held = !screen->is_held;
+        screen->is_frozen = !screen->is_frozen;
     else if (!press_sort(screen, key))
         press_move(screen, key);
 }
 
 /* ---- the loop ---- */
 
-/* Until a key, a signal, or `until`. False if the terminal is gone. */
+/* Waits for a key, a signal, or the time `until`. False if the terminal is closed. */
 static bool wait_for_input(const sigset_t *unblocked, bool has_keys, int64_t until)
 {
     int64_t left = until - gc_clock_ms();
     left = left > 0 ? left : 0;
     const struct timespec wait = {.tv_sec = left / 1000, .tv_nsec = left % 1000 * 1000000};
-    /* Without keys only the end of the terminal is of interest: poll tells that unasked. */
+    /* Without keys only the closing of the terminal matters, which poll always reports. */
     struct pollfd input = {.fd = has_keys ? STDIN_FILENO : STDOUT_FILENO,
                            .events = has_keys ? POLLIN : 0};
     const int count = ppoll(&input, 1, &wait, unblocked);
@@ -321,7 +321,7 @@ static void loop(struct screen *screen, const sigset_t *unblocked)
     int64_t next = gc_clock_ms();
     while (!screen->quits && ending_signal == 0) {
         if (gc_clock_ms() >= next) {
-            if (!screen->is_held)
+            if (!screen->is_frozen)
                 read_view(screen);
             next = gc_clock_ms() + screen->interval_ms;
         }
@@ -362,7 +362,7 @@ enum top_screen_end top_screen_run(struct top_reader *reader, struct top_order *
                                    unsigned interval_ms, int *signal_number)
 {
     struct screen screen = {.reader = reader, .order = order, .interval_ms = interval_ms};
-    struct sigaction note = {.sa_handler = note_signal};
+    struct sigaction note = {.sa_handler = record_signal};
     sigset_t blocked, unblocked;
     if (!top_terminal_can_show())
         return TOP_SCREEN_NO_TERMINAL;

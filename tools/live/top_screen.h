@@ -6,21 +6,21 @@
 
 #include <stdbool.h>
 
-/* Fills a fresh view; GC_OK or why there is none, then *why says so (static or the reader's). */
+/* Fills a new view; else a status, with *why as its text (static or the reader's). */
 struct top_reader {
     enum gc_status (*read)(struct top_reader *reader, struct top_view *view, const char **why);
 };
 
 enum top_screen_end {
     TOP_SCREEN_QUIT,
-    TOP_SCREEN_SIGNAL,      /* *signal_number: the terminal is restored, die of it */
-    TOP_SCREEN_NO_TERMINAL, /* this one cannot show a screen: nothing was changed */
+    TOP_SCREEN_SIGNAL,      /* *signal_number: the terminal is restored; the caller raises it */
+    TOP_SCREEN_NO_TERMINAL, /* this terminal cannot show a screen: nothing was changed */
 };
 
 /* Standard output is a terminal, of a known type, on which the cursor can be moved. */
 bool top_terminal_can_show(void);
 
-/* Shows it until the user quits or a signal says so. `order` is changed by keys. */
+/* Shows the screen until the user quits or a signal arrives. Keys change `order`. */
 enum top_screen_end top_screen_run(struct top_reader *reader, struct top_order *order,
                                    unsigned interval_ms, int *signal_number);
 

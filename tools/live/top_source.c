@@ -1,6 +1,6 @@
-/* One reading of the ledger for `gpucache top`. Figures are asked for first, so that they are of
- * now; who does not answer at once (a process without a helper, a stopped one) is shown with the
- * figures it wrote last, and their age. */
+/* One reading of the ledger for `gpucache top`. It first requests fresh figures from all
+ * processes. A process that does not answer in time (one without a helper thread, a stopped one)
+ * is shown with the figures that it published last, and their age. */
 #include "tools/live/top_source.h"
 
 #include "core/base/clock.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* For all together. */
+/* For all processes together. */
 #define REFRESH_MS 100
 
 void top_source_fini(struct top_source *source)
@@ -24,7 +24,7 @@ const char *top_source_path(const struct top_source *source)
     return source->is_open ? source->ledger.path : "";
 }
 
-/* ---- asking for figures ---- */
+/* ---- requests for figures ---- */
 
 static void refresh(const struct gc_ledger *ledger)
 {
@@ -52,7 +52,7 @@ static void refresh(const struct gc_ledger *ledger)
 
 /* ---- from the ledger to the view ---- */
 
-/* A device row's index in the view; TOP_NONE: it is not there. */
+/* A device row's index in the view; TOP_NONE: none. */
 struct devices {
     size_t index[GC_LEDGER_DEVICES];
 };
@@ -91,7 +91,7 @@ static void add_groups(struct top_view *view, const struct gc_ledger *ledger,
 {
     struct gc_ledger_group row;
     for (uint32_t i = 0; i < GC_LEDGER_GROUPS; i++) {
-        /* A group nobody is in has nothing to show. */
+        /* A group without processes is not shown. */
         if (!gc_ledger_read_group(ledger, i, &row) || row.member_count == 0)
             continue;
         struct top_subject subject = {.kind = TOP_GROUP, .key = UINT64_C(1) << 62 | i};
@@ -180,8 +180,8 @@ static void add_process(struct top_view *view, const struct gc_ledger *ledger,
     add_tenants(view, ledger, devices, process->slot, index);
 }
 
-/* Whether its path still leads to it: the folder may have been removed, and another ledger begun.
- */
+/* True if the ledger's path still leads to it: the folder may have been removed, and another
+ * ledger created. */
 static bool is_current(const struct gc_ledger *ledger)
 {
     struct stat here, there;

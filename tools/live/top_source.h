@@ -1,4 +1,4 @@
-/* Where `gpucache top` reads from: the user's ledger. */
+/* The source of `gpucache top`: the user's ledger. */
 #ifndef GC_TOP_SOURCE_H
 #define GC_TOP_SOURCE_H
 
@@ -12,8 +12,8 @@ struct top_source {
     char why[GC_LEDGER_REASON_BYTES];
 };
 
-/* Opens nothing yet: each reading does, until there is a ledger. A user who has none has no
- * processes either, which is no error. */
+/* Opens nothing yet: each reading tries to until there is a ledger. A user without a ledger has
+ * no processes, which is not an error. */
 void top_source_init(struct top_source *source);
 void top_source_fini(struct top_source *source);
 /* The ledger's path; "" if there is none. */

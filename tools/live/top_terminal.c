@@ -1,4 +1,4 @@
-/* Whether the terminal can show a screen at all. */
+/* Finds out whether the terminal can show a screen. */
 #include "tools/live/top_screen.h"
 
 #include <stdint.h>

@@ -37,7 +37,7 @@ void top_spark(const struct top_samples *samples, uint64_t full, unsigned column
             full = samples->values[i] > full ? samples->values[i] : full;
     }
     for (unsigned i = 0; i < count && used + 4 < size; i++) {
-        /* The lowest bar is nothing at all, so that something always shows. */
+        /* A value above 0 has at least the lowest bar. */
         const double share = full > 0 ? (double)values[i] / (double)full : 0;
         int bar = values[i] == 0 ? 0 : 1 + (int)(share * 7);
         bar = bar > 7 ? 7 : bar;
@@ -70,8 +70,8 @@ static unsigned total_width(const struct top_layout *layout)
     return total;
 }
 
-/* False if none is left that may go. */
-static bool drop_one(struct top_layout *layout)
+/* False if no column is left that may be dropped. */
+static bool drop_column(struct top_layout *layout)
 {
     int worst = 0;
     for (int i = 1; i < TOP_COLUMN_COUNT; i++) {
@@ -125,7 +125,7 @@ void top_layout_init(struct top_layout *layout, const struct top_view *view, uns
         layout->widths[TOP_COLUMN_HISTORY] = 0;
     } else {
         width = width < TOP_WIDTH_MAX ? width : TOP_WIDTH_MAX;
-        while (total_width(layout) > width && drop_one(layout))
+        while (total_width(layout) > width && drop_column(layout))
             continue;
         if (total_width(layout) > width)
             layout->widths[TOP_COLUMN_PID] = width;
@@ -195,7 +195,7 @@ unsigned top_text_head(const struct top_layout *layout, char text[TOP_LINE_BYTES
     return write_line(layout, cells, text);
 }
 
-/* What the first columns say about whom the row is. */
+/* The first columns, which identify the row's subject. */
 struct identity {
     char pid[16];
     char device[8];
@@ -218,8 +218,8 @@ static void identify(const struct top_layout *layout, const struct top_view *vie
         snprintf(identity->device, sizeof(identity->device), "%u",
                  view->devices[account->device].number);
     if (subject->kind == TOP_GROUP)
-        snprintf(identity->name, sizeof(identity->name), "%u process%s", subject->member_count,
-                 subject->member_count == 1 ? "" : "es");
+        snprintf(identity->name, sizeof(identity->name), "%u process%s", subject->process_count,
+                 subject->process_count == 1 ? "" : "es");
     else
         snprintf(identity->name, sizeof(identity->name), "%s%.*s",
                  subject->kind == TOP_TENANT ? branch : "", TOP_NAME_BYTES - 1, subject->name);
@@ -281,7 +281,7 @@ enum gc_status top_text_print(struct gc_writer *out, const struct top_view *view
     if (rows == NULL)
         return GC_NO_HOST_MEMORY;
     top_layout_init(&layout, view, width, columns_is_utf8());
-    /* Nothing was read before: there is no history to show. */
+    /* Text and JSON are one reading: there is no history. */
     layout.widths[TOP_COLUMN_HISTORY] = 0;
     top_text_head(&layout, text);
     gc_writer_text(out, text);

@@ -1,8 +1,7 @@
-/* `gpucache top`'s table as lines of text, for a screen of any width or none.
+/* `gpucache top`'s table as lines of text, for a screen of a given width or without one.
  *
- * Widths are counted in columns of the terminal (a wide character takes two). Whatever a name
- * holds, a line has no control character, no escape and no broken UTF-8; outside UTF-8 it is plain
- * ASCII. */
+ * Widths are columns of the terminal (a wide character takes two). A line has no control character,
+ * no escape and no broken UTF-8, whatever the names contain; outside UTF-8 it is plain ASCII. */
 #ifndef GC_TOP_TEXT_H
 #define GC_TOP_TEXT_H
 
@@ -11,7 +10,7 @@
 #include "tools/live/top_view.h"
 
 #define TOP_WIDTH_MAX 512
-/* Of a line: four bytes a character, and characters of no width with each. */
+/* Bytes of a line: four a character, and combining characters with each. */
 #define TOP_LINE_BYTES (TOP_WIDTH_MAX * 8 + 1)
 #define TOP_SAMPLES 24
 
@@ -33,21 +32,21 @@ struct top_samples {
     uint64_t values[TOP_SAMPLES];
 };
 
-/* Which columns fit, and how wide. `width` 0: no limit, as wide as what is shown needs, without
- * history. */
+/* Chooses the columns that fit, and their widths. `width` 0: no limit; columns are as wide as
+ * their content, without history. */
 void top_layout_init(struct top_layout *layout, const struct top_view *view, unsigned width,
                      bool utf8);
-/* Lines without a line break; the text's columns are returned. */
+/* Each writes a line without a line break and returns its columns. */
 unsigned top_text_head(const struct top_layout *layout, char text[TOP_LINE_BYTES]);
 unsigned top_text_row(const struct top_layout *layout, const struct top_view *view, size_t account,
                       const struct top_samples *samples, char text[TOP_LINE_BYTES]);
 /* "3 processes, 1 group, 2 devices". */
 void top_text_counts(const struct top_view *view, char *text, size_t size);
 
-/* The table whole, on a page that ends nowhere. GC_NO_HOST_MEMORY. */
+/* Writes the whole table without a height limit. GC_NO_HOST_MEMORY. */
 enum gc_status top_text_print(struct gc_writer *out, const struct top_view *view,
                               const struct top_order *order, unsigned width) GC_CHECKED;
-/* As one JSON object, schema gpucache-top/1. `source`: where it was read from. */
+/* Writes one JSON object, schema gpucache-top/1. `source`: the ledger that was read. */
 enum gc_status top_json_print(struct gc_writer *out, const struct top_view *view,
                               const struct top_order *order, const char *source,
                               uint64_t time_unix) GC_CHECKED;
@@ -57,7 +56,7 @@ enum gc_status top_json_print(struct gc_writer *out, const struct top_view *view
 /* "0", "512B", "1.50G": at most 5 characters. */
 #define TOP_SIZE_BYTES 8
 const char *top_size(uint64_t bytes, char text[TOP_SIZE_BYTES]);
-/* The last `columns` samples as bars; the full height is `full`, or the largest of them where it is
+/* The last `columns` samples as bars, scaled to `full`, or to the largest sample if `full` is
  * TOP_NO_LIMIT. */
 void top_spark(const struct top_samples *samples, uint64_t full, unsigned columns, bool utf8,
                char *to, size_t size);
@@ -76,8 +75,8 @@ struct top_history {
     size_t count;
 };
 
-/* Takes a sample of every account of a closed view; rows that are gone are forgotten. Without host
- * memory nothing changes. */
+/* Adds a sample of every account of a closed view and drops rows that no longer exist. If memory
+ * runs out nothing changes. */
 void top_history_add(struct top_history *history, const struct top_view *view);
 /* NULL if it has none. */
 const struct top_samples *top_history_find(const struct top_history *history,

@@ -16,7 +16,7 @@ void top_view_fini(struct top_view *view)
     top_view_init(view);
 }
 
-/* Room for one more of `bytes` in `items`; false without host memory. */
+/* Makes `items` hold one more element of `bytes`; false if memory runs out. */
 static bool make_room(void **items, size_t *room, size_t count, size_t bytes)
 {
     if (count < *room)
@@ -87,7 +87,7 @@ static void add_figures(struct top_figures *sum, const struct top_figures *figur
     add_saturating(&sum->ooms, figures->ooms);
 }
 
-/* The accounts of groups and devices by (subject, device), while sums are made. */
+/* Index of the accounts of groups and devices by (subject, device), while sums are made. */
 struct sums {
     size_t *accounts; /* [subject of a group][device], TOP_NONE: none yet */
     size_t *rows;     /* [subject] → row in accounts; TOP_NONE: no group */
@@ -110,7 +110,7 @@ static void add_device_subjects(struct top_view *view, struct sums *sums)
     }
 }
 
-/* The group's account on that device, made if it has none. */
+/* The group's account on that device, created if there is none. */
 static size_t group_account(struct top_view *view, struct sums *sums, size_t group, size_t device)
 {
     size_t *slot = &sums->accounts[sums->rows[group] * TOP_DEVICES_MAX + device];
@@ -173,7 +173,7 @@ static size_t find_group(const struct top_view *view, const size_t *groups, cons
     return TOP_NONE;
 }
 
-/* A process's account into its device's and its group's. */
+/* Adds a process's account to those of its device and its group. */
 static void sum_up(struct top_view *view, struct sums *sums, const size_t *groups, size_t index)
 {
     const size_t device = view->accounts[index].device;
@@ -183,7 +183,7 @@ static void sum_up(struct top_view *view, struct sums *sums, const size_t *group
         return;
     struct top_account *total = &view->accounts[sums->devices[device]];
     add_figures(&total->figures, &figures);
-    view->subjects[total->subject].member_count++;
+    view->subjects[total->subject].process_count++;
     const char *name = view->subjects[subject].group;
     const size_t group = name[0] != '\0' ? find_group(view, groups, name) : TOP_NONE;
     if (group == TOP_NONE)
@@ -193,7 +193,7 @@ static void sum_up(struct top_view *view, struct sums *sums, const size_t *group
         add_figures(&view->accounts[account].figures, &figures);
 }
 
-/* Tenants beneath their process's account on the same device. */
+/* Links tenants to their process's account on the same device. */
 static bool set_anchors(struct top_view *view)
 {
     size_t *first = malloc((view->subject_count + 1) * sizeof(size_t));
@@ -234,7 +234,7 @@ enum gc_status top_view_close(struct top_view *view)
                                      ? find_group(view, groups, subject->group)
                                      : TOP_NONE;
             if (group != TOP_NONE)
-                view->subjects[group].member_count++;
+                view->subjects[group].process_count++;
         }
         add_device_subjects(view, &sums);
         for (size_t i = 0; i < given && !view->failed; i++)
@@ -290,7 +290,7 @@ static int compare_numbers(uint64_t a, uint64_t b)
     return (a > b) - (a < b);
 }
 
-/* Larger first. No limit is the largest, yet it limits nothing: last. */
+/* Larger limits first, accounts without a limit last. */
 static uint64_t limit_rank(uint64_t limit)
 {
     return limit == TOP_NO_LIMIT ? 0 : limit;
@@ -339,7 +339,7 @@ static int compare_by(const struct sorting *sorting, const struct top_account *a
     }
 }
 
-/* Devices before groups before processes; a tenant stands where its process does, behind it. */
+/* Devices before groups before processes; a tenant follows its process. */
 static int compare_accounts(const void *left, const void *right, void *context)
 {
     const struct sorting *sorting = context;

@@ -1,9 +1,9 @@
-/* What `gpucache top` shows: subjects (devices, groups, processes, tenants) with an account on each
- * device they use. One reading of the ledger fills a view; nothing in it points elsewhere.
+/* The data of `gpucache top`: subjects (devices, groups, processes, tenants) with an account on
+ * each device they use. One reading of the ledger fills a view, which owns its data.
  *
  * A reader adds devices, processes, their tenants, groups with their limits, and accounts (those of
- * one subject one after another); top_view_close then sums them up for devices and groups. Names
- * are foreign text of any bytes: whoever prints one makes it harmless first. Sums saturate. */
+ * one subject consecutively); top_view_close then computes the sums of devices and groups. Names
+ * are untrusted bytes: escape them before printing. Sums saturate. */
 #ifndef GC_TOP_VIEW_H
 #define GC_TOP_VIEW_H
 
@@ -19,10 +19,10 @@
 #define TOP_DEVICES_MAX 64
 
 struct top_figures {
-    uint64_t requested; /* live: asked for by the program and not freed */
-    uint64_t allocated; /* the same after rounding */
+    uint64_t requested; /* live: requested by the program and not freed */
+    uint64_t allocated; /* live, after rounding */
     uint64_t reserved;  /* physical memory held */
-    uint64_t idle;      /* of it: cached, can be given back */
+    uint64_t idle;      /* of reserved: cached, can be released */
     uint64_t pending;   /* freed, not yet proven idle */
     uint64_t limit;     /* TOP_NO_LIMIT: none */
     uint64_t peak;      /* of reserved; of sums: 0 */
@@ -38,27 +38,28 @@ struct top_subject {
     enum top_kind kind;
     enum top_state state;
     int pid;
-    uint64_t key; /* the same in every reading while it lives; of groups and devices too */
+    /* constant over readings while the subject exists; groups and devices have one too */
+    uint64_t key;
     char name[TOP_NAME_BYTES];
     char program[TOP_NAME_BYTES]; /* of a process */
     char group[TOP_NAME_BYTES];   /* "": none */
     size_t parent;                /* of a tenant: its process */
-    uint32_t member_count;        /* processes of a group, on a device */
-    uint32_t age_ms;              /* since its figures were written; UINT32_MAX: not known */
+    uint32_t process_count;       /* processes of a group, on a device */
+    uint32_t age_ms;              /* since its figures were published; UINT32_MAX: unknown */
 };
 
 struct top_account {
     size_t subject;
-    size_t device; /* index in `devices`; TOP_NONE: it uses none yet */
-    size_t anchor; /* the account it is listed beneath: its process's; itself for all but tenants */
+    size_t device; /* index in `devices`; TOP_NONE: no device yet */
+    size_t anchor; /* row under which it is listed: the process's for a tenant, else its own */
     struct top_figures figures;
 };
 
 struct top_device {
     char uuid[48];
-    char name[TOP_NAME_BYTES]; /* "": not known */
-    unsigned number;           /* what --device takes */
-    uint64_t total_bytes;      /* the device's own; 0: not known */
+    char name[TOP_NAME_BYTES]; /* "": unknown */
+    unsigned number;           /* the number that --device takes */
+    uint64_t total_bytes;      /* capacity; 0: unknown */
 };
 
 struct top_view {
@@ -72,20 +73,21 @@ struct top_view {
     size_t account_room;
     size_t process_count;
     size_t group_count;
-    bool failed; /* no host memory for something */
+    bool failed; /* an allocation failed */
 };
 
 void top_view_init(struct top_view *view);
 void top_view_fini(struct top_view *view);
 
-/* Index of the new one, TOP_NONE without host memory (remembered in `failed`). */
+/* Index of the new one; TOP_NONE if memory runs out (recorded in `failed`). */
 size_t top_view_add(struct top_view *view, const struct top_subject *subject);
 /* TOP_NONE if there are TOP_DEVICES_MAX already. */
 size_t top_view_add_device(struct top_view *view, const struct top_device *device);
 void top_view_add_account(struct top_view *view, size_t subject, size_t device,
                           const struct top_figures *figures);
 
-/* Sums up. Call once, when all was added. GC_NO_HOST_MEMORY, also for what failed before. */
+/* Computes the sums. Call it once, after everything was added. GC_NO_HOST_MEMORY, also for
+ * earlier failures. */
 enum gc_status top_view_close(struct top_view *view) GC_CHECKED;
 
 /* ---- order ---- */
@@ -105,14 +107,14 @@ struct top_order {
     const char *group; /* only this one; NULL: all */
 };
 
-/* The order's word of the command line, and its key on the screen. */
+/* The order's word on the command line, and its key on the screen. */
 const char *top_sort_word(enum top_sort sort);
 char top_sort_key(enum top_sort sort);
 /* False if there is no such word. */
 bool top_sort_find(const char *word, enum top_sort *sort);
 
-/* Accounts to show, in order, as indices; tenants beneath their process. NULL without host memory.
- * The caller frees it. */
+/* Indices of the accounts to show, in order, tenants after their process. NULL if memory runs
+ * out. The caller frees it. */
 size_t *top_view_sort(const struct top_view *view, const struct top_order *order, size_t *count);
 
 /* Hits of all requests, in tenths of a percent; -1: there were none. */

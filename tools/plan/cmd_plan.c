@@ -1,4 +1,4 @@
-/* gpucache plan: memory whose lifetimes are known, placed before it is used. */
+/* gpucache plan: places buffers with known lifetimes before the run. */
 #include "core/io/text.h"
 #include "core/plan/plan.h"
 #include "tools/plan/plan.h"
@@ -9,7 +9,7 @@
 
 #define REGION_BYTES_MAX (UINT64_C(8) << 30)
 
-/* The first that accepts a file reads it. */
+/* The first source that accepts a file reads it. */
 static const struct plan_source *const sources[] = {
     &plan_source_trace,
     &plan_source_graph,
@@ -50,7 +50,7 @@ static int write_picture(struct gc_writer *out, const struct plan_view *view)
     return plan_write_svg(out, view) ? TOOL_DONE : fail_memory(view->request->svg);
 }
 
-/* Both names of one file: the picture would be written over the plan. */
+/* True if both paths name one file: the picture would overwrite the plan. */
 static bool is_same_file(const char *a, const char *b)
 {
     struct stat first;
@@ -86,7 +86,8 @@ static int write_files(const struct tool_file *input, const struct plan_view *vi
         return status;
     if (request->output != NULL && !is_standard_output(request->output) &&
         !is_standard_output(request->svg) && is_same_file(request->output, request->svg))
-        return tool_fail(&tool_command_plan, "%s: is what --output wrote", request->svg);
+        return tool_fail(&tool_command_plan,
+                         "%s: was already written by --output; name another file", request->svg);
     return write_file(request->svg, input, view, write_picture);
 }
 
@@ -103,8 +104,8 @@ static int print(const struct plan_view *view)
     return tool_finish(&tool_command_plan, &out);
 }
 
-static int show(const struct plan_request *request, const struct tool_file *file,
-                struct plan_subject *subject, const struct plan_result *result)
+static int print_result(const struct plan_request *request, const struct tool_file *file,
+                        struct plan_subject *subject, const struct plan_result *result)
 {
     struct plan_view view = {.request = request, .subject = subject, .result = result};
     if (!plan_reuse_find(subject, result, &view.reuse))
@@ -126,7 +127,7 @@ static int refuse_file(const struct plan_request *request, const struct tool_fil
     return tool_fail(&tool_command_plan,
                      "%s: %s; accepted: an ONNX model, a placement problem "
                      "(id,lower,upper,size), a trace%s",
-                     request->path, file->bytes == 0 ? "the file is empty" : "not known",
+                     request->path, file->bytes == 0 ? "the file is empty" : "unknown format",
                      tool_file_hint(file, TOOL_TRACE));
 }
 
@@ -148,7 +149,7 @@ static int plan(const struct plan_request *request, const struct tool_file *file
     if (status == TOOL_DONE)
         status = plan_solve(request, &subject, &result);
     if (status == TOOL_DONE)
-        status = show(request, file, &subject, &result);
+        status = print_result(request, file, &subject, &result);
     if (subject.source->close != NULL)
         subject.source->close(&subject);
     gc_region_fini(&subject.region);
@@ -173,33 +174,33 @@ static int run(int argc, char **argv)
 const struct tool_command tool_command_plan = {
     .name = "plan",
     .synopsis = "FILE [OPTIONS]",
-    .summary = "place memory whose lifetimes are known",
+    .summary = "place buffers with known lifetimes",
     .help = "FILE, by its content: an ONNX model; a placement problem, CSV with the columns\n"
             "id,lower,upper,size (a buffer lives in [lower, upper); alignment and offset,\n"
             "where it must be, may be columns too); a trace.\n"
             "\n"
-            "  --capacity S    any placement within it will do; exit status 3 if none was\n"
+            "  --capacity S    accept any placement within S; exit status 3 if none was\n"
             "                  found\n"
             "  --output F      the plan: JSON if F ends in .json, else the problem's CSV with\n"
-            "                  offsets; of a trace what GPUCACHE_PLAN follows; - is\n"
-            "                  standard output, which has nothing else then\n"
+            "                  offsets; of a trace a plan for GPUCACHE_PLAN; - is standard\n"
+            "                  output, which then has nothing else\n"
             "  --svg F         a picture: time across, address up\n"
-            "  --deadline SEC  how long to search for a better placement (10)\n"
+            "  --deadline SEC  time to search for a better placement (10)\n"
             "  --threads N     threads that search (1)\n"
-            "  --seed N        where the search starts (0)\n"
-            "  --nodes N       how many steps it takes at most: with one thread the same plan\n"
-            "                  comes out each time\n"
-            "  --alignment N   of each offset (256 in graphs, 1 in problems)\n"
+            "  --seed N        seed of the search (0)\n"
+            "  --nodes N       at most N search steps: with one thread the plan is\n"
+            "                  reproducible\n"
+            "  --alignment N   alignment of each offset (256 in graphs, 1 in problems)\n"
             "  --json          print one JSON object\n"
             "\n"
-            "Of graphs:\n"
+            "For graphs:\n"
             "  --dim name=N    an open dimension; may be repeated\n"
-            "  --batch N       dimensions that are named batch, N and the like (1)\n"
-            "  --seq-len N     dimensions that are named seq_len and the like\n"
+            "  --batch N       dimensions named batch, N and the like (1)\n"
+            "  --seq-len N     dimensions named seq_len and the like\n"
             "  --strict        refuse a graph that has a tensor of unknown size\n"
             "  --weights W, --inputs W, --outputs W\n"
-            "                  keep: they are there throughout; use: from when they are made\n"
-            "                  or first read to their last use; leave: not planned (keep)\n"
-            "  --no-in-place   no operator writes over what it reads\n",
+            "                  keep: live throughout; use: from their creation or first read\n"
+            "                  to their last use; leave: not planned (keep)\n"
+            "  --no-in-place   no operator overwrites its inputs\n",
     .run = run,
 };

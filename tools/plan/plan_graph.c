@@ -1,4 +1,4 @@
-/* An ONNX graph as a subject of gpucache plan: its tensors' lifetimes become the buffers. */
+/* An ONNX graph as a subject of gpucache plan: the buffers are its tensors with their lifetimes. */
 #include "core/io/text.h"
 #include "core/model/graph_plan.h"
 #include "core/planner/lifetimes.h"
@@ -15,7 +15,8 @@ struct plan_graph {
     struct gc_lifetimes_rules rules;
 };
 
-/* By its name, or as models begin: the version of the format, a number below 32. */
+/* Accepts by file name, or by the first field of models: the version of the format, a number
+ * below 32. */
 static bool accepts(const struct tool_file *file)
 {
     static const char ending[] = ".onnx";
@@ -28,7 +29,7 @@ static bool accepts(const struct tool_file *file)
 
 /* ---- dimensions ---- */
 
-/* An input by its name, which gives it a number, or by name and axis. */
+/* Finds an open dimension by its name, or by the name and axis of an input. */
 static bool names_input(const struct gc_graph *graph, const char *name, size_t length)
 {
     const struct gc_graph_scope *main = &graph->scopes[0];
@@ -56,7 +57,7 @@ static bool names_dimension(const struct gc_graph *graph, const char *name, size
     return false;
 }
 
-/* A name that is misspelt would be taken for one that is given. */
+/* A misspelt name would go unnoticed. */
 static int check_dims(const struct plan_request *request, const struct gc_graph *graph)
 {
     for (const char *dims = request->dims; *dims != '\0';) {
@@ -72,7 +73,7 @@ static int check_dims(const struct plan_request *request, const struct gc_graph 
     return TOOL_DONE;
 }
 
-/* ---- what is not known ---- */
+/* ---- unknown sizes ---- */
 
 static const char *show_value(const struct gc_graph *graph, uint32_t value, char shown[64])
 {
@@ -87,8 +88,7 @@ static const char *show_maker(const struct gc_graph *graph, uint32_t value, char
     return gc_text_printable(op, strlen(op), shown, 48);
 }
 
-/* The first open dimension of the inputs that has a name: a size for it may be all that is missing.
- */
+/* The first named open dimension of the inputs: its size may be all that is missing. */
 static const char *open_name(const struct gc_graph *graph)
 {
     const struct gc_graph_scope *main = &graph->scopes[0];
@@ -104,7 +104,7 @@ static const char *open_name(const struct gc_graph *graph)
     return NULL;
 }
 
-static int refuse_unknown(const struct plan_request *request, const struct plan_graph *own)
+static int fail_unknown(const struct plan_request *request, const struct plan_graph *own)
 {
     char value[64];
     char maker[48];
@@ -122,7 +122,7 @@ static int refuse_unknown(const struct plan_request *request, const struct plan_
                      open != NULL ? dim : "", open != NULL ? "=N" : "");
 }
 
-static void note_unknown(struct plan_subject *subject, const struct plan_graph *own)
+static void add_unknown_note(struct plan_subject *subject, const struct plan_graph *own)
 {
     char value[64];
     char maker[48];
@@ -142,7 +142,7 @@ static void note_unknown(struct plan_subject *subject, const struct plan_graph *
                      NULL);
 }
 
-static void note_graph(struct plan_subject *subject, const struct gc_graph *graph)
+static void add_graph_notes(struct plan_subject *subject, const struct gc_graph *graph)
 {
     char shown[GC_NOTE_BYTES];
     char count[GC_NOTE_NUMBER_BYTES];
@@ -223,7 +223,7 @@ static int find_lifetimes(const struct plan_request *request, struct plan_subjec
     if (status != GC_OK)
         return tool_fail(request->command, "%s: %s", request->path, gc_status_text(status));
     if (request->strict && own->lifetimes.unknown_count > 0)
-        return refuse_unknown(request, own);
+        return fail_unknown(request, own);
     return TOOL_DONE;
 }
 
@@ -243,7 +243,7 @@ static int read_graph(const struct plan_request *request, const struct tool_file
     int status = check_dims(request, own->graph);
     if (status == TOOL_DONE && !gc_graph_name_dims(own->graph, request->dims, request->batch,
                                                    request->seq_len, dims, sizeof(dims)))
-        status = tool_usage(request->command, "--dim: more names than have room");
+        status = tool_usage(request->command, "--dim: too many names");
     if (status == TOOL_DONE && gc_graph_infer(own->graph, dims, &error) != GC_OK)
         status = tool_fail(request->command, "%s", error.text);
     if (status == TOOL_DONE)
@@ -254,8 +254,8 @@ static int read_graph(const struct plan_request *request, const struct tool_file
         return tool_fail(request->command, "%s: %s", request->path,
                          gc_status_text(GC_NO_HOST_MEMORY));
     set_subject(subject, own);
-    note_unknown(subject, own);
-    note_graph(subject, own->graph);
+    add_unknown_note(subject, own);
+    add_graph_notes(subject, own->graph);
     return TOOL_DONE;
 }
 
@@ -266,7 +266,7 @@ static void close_graph(struct plan_subject *subject)
         gc_graph_close(own->graph);
 }
 
-/* ---- what is shown ---- */
+/* ---- output ---- */
 
 static void write_row(struct gc_writer *out, const char *label, uint64_t value, const char *unit)
 {
@@ -276,7 +276,7 @@ static void write_row(struct gc_writer *out, const char *label, uint64_t value, 
     gc_writer_text(out, unit);
 }
 
-/* How a tensor came to its buffer. */
+/* The way a tensor got its buffer. */
 static const char *share_name(enum gc_life_share share)
 {
     static const char *const names[] = {"own", "view", "in place", "joined"};

@@ -73,8 +73,8 @@ void plan_write_json(struct gc_writer *out, const struct plan_view *view)
 
 /* ---- CSV ---- */
 
-/* Names of graphs may have anything in them, and be there twice; an id is not empty and has no
- * comma, quote or control character. */
+/* Names in graphs may hold any characters and repeat; an id is not empty and has no comma, quote
+ * or control character. */
 static const char *make_id(struct gc_region *region, const char *name, uint32_t index,
                            unsigned marks)
 {
@@ -94,7 +94,7 @@ static const char *make_id(struct gc_region *region, const char *name, uint32_t 
     return id;
 }
 
-/* The name, with the buffer's number behind it where it is empty or another buffer's id. */
+/* Writes the name, followed by the buffer's number if the name is empty or another buffer's id. */
 static bool write_id(struct gc_writer *out, struct gc_region *region, struct gc_strmap *names,
                      const char *name, uint32_t index)
 {

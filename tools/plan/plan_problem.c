@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-/* By its header: no other file that is planned begins with a line of which one column is `lower`.
- */
+/* Accepts by the header: no other file that is planned begins with a line with a column `lower`. */
 static bool accepts(const struct tool_file *file)
 {
     char line[128];
@@ -21,8 +20,8 @@ static bool accepts(const struct tool_file *file)
     return strstr(line, "lower") != NULL;
 }
 
-static int refuse_csv(const struct tool_command *command, const char *path, enum gc_status status,
-                      const struct gc_placement_csv_error *error)
+static int fail_csv(const struct tool_command *command, const char *path, enum gc_status status,
+                    const struct gc_placement_csv_error *error)
 {
     if (error->line > 0)
         return tool_fail(command, "%s: line %llu: %s", path, (unsigned long long)error->line,
@@ -31,7 +30,7 @@ static int refuse_csv(const struct tool_command *command, const char *path, enum
                      error->text[0] != '\0' ? error->text : gc_status_text(status));
 }
 
-static int take_buffers(const struct plan_request *request, const struct gc_placement_csv *csv,
+static int read_buffers(const struct plan_request *request, const struct gc_placement_csv *csv,
                         struct plan_subject *subject)
 {
     subject->buffers = csv->buffers;
@@ -47,7 +46,7 @@ static int take_buffers(const struct plan_request *request, const struct gc_plac
         if (buffer->alignment == 0)
             buffer->alignment = request->alignment;
         if (!gc_add_u64(subject->total_bytes, buffer->bytes, &subject->total_bytes))
-            return tool_fail(request->command, "%s: the buffers together: %s", request->path,
+            return tool_fail(request->command, "%s: sum of the buffers: %s", request->path,
                              gc_status_text(GC_OVERFLOW));
     }
     return TOOL_DONE;
@@ -61,8 +60,8 @@ static int read_problem(const struct plan_request *request, const struct tool_fi
     const enum gc_status status =
         gc_placement_csv_read(&subject->region, file->data, file->bytes, &csv, &error);
     if (status != GC_OK)
-        return refuse_csv(request->command, request->path, status, &error);
-    const int taken = take_buffers(request, &csv, subject);
+        return fail_csv(request->command, request->path, status, &error);
+    const int taken = read_buffers(request, &csv, subject);
     if (taken != TOOL_DONE)
         return taken;
     subject->group[0] = (struct plan_group){"buffer", subject->total_bytes, subject->count};

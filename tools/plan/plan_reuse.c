@@ -1,10 +1,10 @@
-/* Who held a buffer's bytes before it.
+/* The buffers whose bytes a buffer reuses.
  *
- * Buffers are painted over the addresses in the order of their start, and what a buffer paints over
- * are those whose place it takes. The painted addresses are runs of one colour, cut at the ends of
- * buffers alone; where runs begin is a set of small numbers, kept as a tree of bits with 64
- * children a node, so that the run at an address is found in a few steps. Every run that is painted
- * over is gone: n buffers take O(n log n). */
+ * Buffers are painted over the addresses in the order of their start; a buffer reuses the bytes of
+ * those that it paints over. The painted addresses are runs of one colour, cut only at the ends of
+ * buffers. The starts of runs are a set of small numbers, a bitmap tree with 64 children a node,
+ * which finds the run at an address in a few steps. Each run that is painted over disappears: O(n
+ * log n) for n buffers. */
 #include "tools/plan/plan.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ struct canvas {
     struct gc_region *region;
     uint64_t *cuts; /* addresses, ascending */
     uint32_t cut_count;
-    uint32_t *owners; /* of the run that begins at a cut */
+    uint32_t *owners; /* owner of the run that begins at a cut */
     struct marks starts;
 };
 
@@ -68,7 +68,7 @@ static void add_mark(struct marks *marks, uint32_t at)
         marks->levels[i][at / 64] |= UINT64_C(1) << (at % 64);
 }
 
-static void drop_mark(struct marks *marks, uint32_t at)
+static void remove_mark(struct marks *marks, uint32_t at)
 {
     for (unsigned i = 0; i < marks->level_count; i++, at /= 64) {
         marks->levels[i][at / 64] &= ~(UINT64_C(1) << (at % 64));
@@ -102,7 +102,7 @@ static uint32_t mark_before(const struct marks *marks, uint32_t at)
     return 0;
 }
 
-/* The first mark behind `at`, or `none`. */
+/* The first mark after `at`, or `none`. */
 static uint32_t mark_after(const struct marks *marks, uint32_t at, uint32_t none)
 {
     for (unsigned i = 0; i < marks->level_count; i++) {
@@ -163,8 +163,7 @@ static void cut_run(struct canvas *canvas, uint32_t at)
     add_mark(&canvas->starts, at);
 }
 
-/* Lists are built from back to front of one growing array: who is written there is who was painted
- * over. */
+/* The lists are consecutive in one growing array. */
 struct lists {
     uint32_t *items;
     uint64_t count;
@@ -200,7 +199,7 @@ static bool paint(struct canvas *canvas, struct lists *lists, uint32_t index, ui
     for (uint32_t at = first; at < end; at = mark_after(&canvas->starts, at, end)) {
         const uint32_t owner = canvas->owners[at];
         if (at != first)
-            drop_mark(&canvas->starts, at);
+            remove_mark(&canvas->starts, at);
         if (owner == NOBODY || lists->seen_by[owner] == index)
             continue;
         lists->seen_by[owner] = index;
@@ -211,7 +210,7 @@ static bool paint(struct canvas *canvas, struct lists *lists, uint32_t index, ui
     return true;
 }
 
-/* ---- the whole ---- */
+/* ---- the entry point ---- */
 
 static struct order *order_by_start(struct plan_subject *subject)
 {
@@ -225,7 +224,7 @@ static struct order *order_by_start(struct plan_subject *subject)
     return order;
 }
 
-/* Lists stand in the order of painting; here they get the order of the buffers. */
+/* Copies the lists from the order of painting into the order of the buffers. */
 static bool sort_lists(struct gc_region *region, const struct order *order, uint32_t count,
                        const struct lists *lists, const uint64_t *begins, struct plan_reuse *reuse)
 {

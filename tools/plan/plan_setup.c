@@ -31,7 +31,7 @@ struct texts {
 
 struct count_rule {
     const char *option;
-    const char *text; /* NULL: not given */
+    const char *text; /* NULL: absent */
     uint64_t *value;
     uint64_t minimum;
     uint64_t maximum;
@@ -118,7 +118,7 @@ static int parse_dims(const struct tool_list *list, struct plan_request *request
                        : tool_refuse(request->command, "--dim", bad, "name=N, N from 1");
 }
 
-/* ---- the whole ---- */
+/* ---- the request ---- */
 
 static int parse_values(const struct texts *texts, struct plan_request *request)
 {
@@ -136,7 +136,7 @@ static int parse_values(const struct texts *texts, struct plan_request *request)
     return status == TOOL_DONE ? parse_dims(&texts->dims, request) : status;
 }
 
-/* The first that was given of those that mean nothing but to graphs; NULL. */
+/* The first option that applies to graphs only; NULL: none. */
 static const char *find_graph_option(const struct texts *texts, const struct plan_request *request)
 {
     const struct {
@@ -155,8 +155,8 @@ static const char *find_graph_option(const struct texts *texts, const struct pla
     return NULL;
 }
 
-/* Standard output takes one thing. */
-static bool is_crowded(const struct plan_request *request)
+/* Only one output can go to standard output. */
+static bool has_output_conflict(const struct plan_request *request)
 {
     const bool has_plan = request->output != NULL && strcmp(request->output, "-") == 0;
     const bool has_picture = request->svg != NULL && strcmp(request->svg, "-") == 0;
@@ -195,8 +195,10 @@ int plan_setup_parse(const struct tool_command *command, int argc, char **argv,
                         &request->path);
     if (status != TOOL_DONE || request->path == NULL)
         return status;
-    if (is_crowded(request))
-        return tool_usage(request->command, "two of them both print on standard output");
+    if (has_output_conflict(request))
+        return tool_usage(
+            request->command,
+            "only one of --json, --output - and --svg - can write to standard output");
     request->graph_option = find_graph_option(&texts, request);
     return parse_values(&texts, request);
 }

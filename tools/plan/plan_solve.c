@@ -1,4 +1,4 @@
-/* Solving, with a clock and a line on the terminal; then the check. */
+/* Solving, with a deadline and a progress line on the terminal; then the check. */
 #include "core/base/bits.h"
 #include "core/base/clock.h"
 #include "core/io/text.h"
@@ -19,8 +19,8 @@ struct progress {
 
 /* ---- the line ---- */
 
-static void show(const struct progress *progress, uint64_t lower_bound_bytes, uint64_t peak_bytes,
-                 uint64_t nodes, uint64_t elapsed_ns)
+static void print_progress(const struct progress *progress, uint64_t lower_bound_bytes,
+                           uint64_t peak_bytes, uint64_t nodes, uint64_t elapsed_ns)
 {
     struct gc_writer out;
     char size[GC_TEXT_SIZE_BYTES];
@@ -50,7 +50,7 @@ static bool watch(void *argument, uint64_t lower_bound_bytes, uint64_t peak_byte
     struct progress *progress = argument;
     const uint64_t elapsed_ns = gc_clock_ns() - progress->begin_ns;
     if (progress->is_shown && elapsed_ns >= progress->shown_ns + SHOW_EVERY_NS) {
-        show(progress, lower_bound_bytes, peak_bytes, nodes, elapsed_ns);
+        print_progress(progress, lower_bound_bytes, peak_bytes, nodes, elapsed_ns);
         progress->shown_ns = elapsed_ns;
     }
     return elapsed_ns < progress->deadline_ns;
@@ -58,8 +58,8 @@ static bool watch(void *argument, uint64_t lower_bound_bytes, uint64_t peak_byte
 
 /* ---- solving ---- */
 
-static int refuse(const struct plan_request *request, struct plan_subject *subject,
-                  enum gc_status status)
+static int fail_solve(const struct plan_request *request, struct plan_subject *subject,
+                      enum gc_status status)
 {
     const struct gc_placement_problem problem = {subject->buffers, subject->count,
                                                  GC_PLACEMENT_UNLIMITED};
@@ -100,10 +100,10 @@ static int solve_rest(const struct plan_request *request, struct plan_subject *s
     const enum gc_status status =
         plan_threads_solve(&subject->region, &problem, &options, request->threads, placement);
     wipe(progress);
-    return status == GC_OK ? TOOL_DONE : refuse(request, subject, status);
+    return status == GC_OK ? TOOL_DONE : fail_solve(request, subject, status);
 }
 
-/* The whole, by code that shares nothing with the solver. */
+/* Checks the whole placement with code that shares nothing with the solver. */
 static int check(const struct plan_request *request, struct plan_subject *subject,
                  struct plan_result *result)
 {
@@ -138,7 +138,7 @@ int plan_solve(const struct plan_request *request, struct plan_subject *subject,
         .optimal = placement.optimal,
     };
     if (result->offsets == NULL)
-        return refuse(request, subject, GC_NO_HOST_MEMORY);
+        return fail_solve(request, subject, GC_NO_HOST_MEMORY);
     for (uint32_t i = 0; i < subject->count; i++)
         result->offsets[i] = i < subject->base_count
                                  ? subject->buffers[i].fixed

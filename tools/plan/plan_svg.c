@@ -1,9 +1,8 @@
-/* The picture: time across, address up.
+/* The picture of a plan: time across, address up.
  *
- * Each buffer is a box; what stands at the bottom all the time is a band of its own, not to scale
- * where it would leave no room for the rest. Boxes too small to be seen, and those beyond
- * BOXES_MAX, are painted together on a grid of cells and said to be so. The largest are numbered
- * and named beside the picture. */
+ * Each buffer is a box. The buffers that live all the time are bands at the bottom, not to scale.
+ * Boxes too small to be seen, and those beyond BOXES_MAX, are painted together on a grid of cells;
+ * the legend counts them. The largest buffers are numbered and listed beside the picture. */
 #include "tools/plan/plan_svg.h"
 #include "core/io/text.h"
 #include "core/reader/reader.h"
@@ -18,89 +17,14 @@
 #define ROWS ((SVG_BOTTOM - SVG_TOP) / CELL + 1)
 #define BAND 22.0 /* height of a group at the bottom */
 
-/* ---- small things ---- */
+/* ---- boxes ---- */
 
-void svg_number(struct gc_writer *out, double value)
-{
-    if (value < 0) {
-        gc_writer_char(out, '-');
-        value = -value;
-    }
-    gc_writer_fixed(out, (uint64_t)(value * 10 + 0.5), 1);
-}
-
-void svg_put(struct gc_writer *out, const char *name, double value)
-{
-    gc_writer_char(out, ' ');
-    gc_writer_text(out, name);
-    gc_writer_text(out, "=\"");
-    svg_number(out, value);
-    gc_writer_char(out, '"');
-}
-
-/* Bytes of the character at `text`, which has `left`: 0 for what is no character of XML. */
-static size_t character(const char *text, size_t left)
-{
-    const unsigned char first = (unsigned char)text[0];
-    if (first < 0x80)
-        return first >= ' ' && first != 0x7f;
-    for (size_t length = 2; length <= 4 && length <= left; length++) {
-        if (gc_reader_is_utf8(text, length))
-            return memcmp(text, "\xef\xbf", 2) != 0 ? length : 0;
-    }
-    return 0;
-}
-
-void svg_text(struct gc_writer *out, const char *text, size_t most)
-{
-    size_t left = strlen(text);
-    for (size_t shown = 0; left > 0 && shown < most; shown++) {
-        const size_t length = character(text, left);
-        if (shown + 1 == most && left > (length > 0 ? length : 1))
-            gc_writer_text(out, "\xe2\x80\xa6");
-        else if (length == 0)
-            gc_writer_char(out, '?');
-        else if (*text == '<')
-            gc_writer_text(out, "&lt;");
-        else if (*text == '>')
-            gc_writer_text(out, "&gt;");
-        else if (*text == '&')
-            gc_writer_text(out, "&amp;");
-        else
-            gc_writer_bytes(out, text, length);
-        text += length > 0 ? length : 1;
-        left -= length > 0 ? length : 1;
-    }
-}
-
-double svg_x(const struct svg *svg, uint64_t time)
-{
-    return SVG_LEFT + (double)(time - svg->first_time) * (SVG_RIGHT - SVG_LEFT) /
-                          (double)(svg->end_time - svg->first_time);
-}
-
-double svg_y(const struct svg *svg, uint64_t byte)
-{
-    const uint64_t above = byte > svg->from_byte ? byte - svg->from_byte : 0;
-    return svg->floor -
-           (double)above * (svg->floor - SVG_TOP) / (double)(svg->end_byte - svg->from_byte);
-}
-
-/* Activations, weights, inputs, outputs: told apart by most eyes, in grey too. */
-const char *svg_group_colour(uint32_t group)
-{
-    static const char *const colours[PLAN_GROUP_MAX] = {"#8fbce6", "#c9c9c9", "#a8d5a2", "#f2c078"};
-    return colours[group % PLAN_GROUP_MAX];
-}
-
-/* Neighbours are told apart by shades of one colour. */
+/* Shades of one colour distinguish neighbours. */
 static const char *shade(uint32_t index)
 {
     static const char *const shades[] = {"#8fbce6", "#a9d0f0", "#7aa9d6", "#bcd9ef", "#94b4d4"};
     return shades[(index * 2654435761U >> 16) % (sizeof(shades) / sizeof(shades[0]))];
 }
-
-/* ---- boxes ---- */
 
 struct box {
     double x;
@@ -141,7 +65,7 @@ static void write_title(const struct svg *svg, uint32_t index)
     gc_writer_text(svg->out, "</title>");
 }
 
-/* The name inside, where it has room: along the box, else up it. */
+/* Writes the name inside the box, along its longer side, if it fits. */
 static void write_name(const struct svg *svg, const struct box *box, const char *name)
 {
     const double long_side = box->width > box->height ? box->width : box->height;
@@ -158,7 +82,7 @@ static void write_name(const struct svg *svg, const struct box *box, const char 
     gc_writer_text(svg->out, "</text>\n");
 }
 
-/* Its number is where its name would be. */
+/* A named buffer has its number where its name would be. */
 static bool is_named(const struct svg *svg, uint32_t index)
 {
     for (uint32_t i = 0; i < svg->named_count; i++) {
@@ -176,13 +100,13 @@ static void write_box(const struct svg *svg, uint32_t index)
     if (box.width < 0.6)
         box.width = 0.6;
     gc_writer_text(svg->out, "<rect class=\"b\"");
-    svg_put(svg->out, "x", box.x);
-    svg_put(svg->out, "y", box.y);
-    svg_put(svg->out, "width", box.width);
-    svg_put(svg->out, "height", box.height);
+    svg_attribute(svg->out, "x", box.x);
+    svg_attribute(svg->out, "y", box.y);
+    svg_attribute(svg->out, "width", box.width);
+    svg_attribute(svg->out, "height", box.height);
     gc_writer_text(svg->out, " fill=\"");
     gc_writer_text(svg->out, group == 0 ? shade(index) : svg_group_colour(group));
-    /* A line around a box of a few pixels would be all there is of it. */
+    /* An outline would fill a box of a few pixels. */
     gc_writer_text(svg->out, box.width < 6 || box.height < 6 ? "\" stroke=\"none\">" : "\">");
     write_title(svg, index);
     gc_writer_text(svg->out, "</rect>\n");
@@ -190,7 +114,7 @@ static void write_box(const struct svg *svg, uint32_t index)
         write_name(svg, &box, subject->labels[index].name);
 }
 
-/* ---- those that are painted together ---- */
+/* ---- small boxes, painted together ---- */
 
 static unsigned cell_of(double value, unsigned origin, unsigned most)
 {
@@ -293,7 +217,7 @@ static bool set_order(struct svg *svg)
     return true;
 }
 
-/* ---- the whole ---- */
+/* ---- the picture ---- */
 
 static void set_scale(struct svg *svg)
 {
@@ -311,7 +235,7 @@ static void set_scale(struct svg *svg)
         svg->end_time = svg->first_time + 1;
     svg->from_byte = subject->base_bytes;
     svg->end_byte = result->peak_bytes;
-    /* One that is far away would press the plan to the floor. */
+    /* A capacity far above the peak would flatten the plan. */
     if (has_capacity && svg->view->request->capacity_bytes / 2 < svg->end_byte &&
         svg->view->request->capacity_bytes > svg->end_byte)
         svg->end_byte = svg->view->request->capacity_bytes;
@@ -324,7 +248,7 @@ static void set_scale(struct svg *svg)
     }
 }
 
-/* What stands at the bottom: a band for each of its groups. */
+/* Writes a band for each group of the buffers at the bottom. */
 static void write_base(const struct svg *svg)
 {
     const struct plan_subject *subject = svg->view->subject;
@@ -336,15 +260,15 @@ static void write_base(const struct svg *svg)
             continue;
         y -= BAND;
         gc_writer_text(svg->out, "<rect class=\"b\"");
-        svg_put(svg->out, "x", SVG_LEFT);
-        svg_put(svg->out, "y", y);
-        svg_put(svg->out, "width", SVG_RIGHT - SVG_LEFT);
-        svg_put(svg->out, "height", BAND);
+        svg_attribute(svg->out, "x", SVG_LEFT);
+        svg_attribute(svg->out, "y", y);
+        svg_attribute(svg->out, "width", SVG_RIGHT - SVG_LEFT);
+        svg_attribute(svg->out, "height", BAND);
         gc_writer_text(svg->out, " fill=\"");
         gc_writer_text(svg->out, svg_group_colour(i));
         gc_writer_text(svg->out, "\"/>\n<text class=\"in\"");
-        svg_put(svg->out, "x", (SVG_LEFT + SVG_RIGHT) / 2.0);
-        svg_put(svg->out, "y", y + BAND / 2 + 3.5);
+        svg_attribute(svg->out, "x", (SVG_LEFT + SVG_RIGHT) / 2.0);
+        svg_attribute(svg->out, "y", y + BAND / 2 + 3.5);
         gc_writer_char(svg->out, '>');
         svg_text(svg->out, group->name, 40);
         gc_writer_text(svg->out, ": ");
@@ -394,7 +318,7 @@ static void write_heading(const struct svg *svg)
                    view->result->optimal ? "; no plan has a lower peak</text>\n" : "</text>\n");
 }
 
-/* Those drawn alone, of which the largest are named. */
+/* Chooses the boxes that are drawn alone, and those with a number. */
 static bool choose(struct svg *svg)
 {
     uint32_t *by_size;

@@ -1,4 +1,4 @@
-/* The picture of a plan, inside: where things stand on it. */
+/* The picture of a plan, internal: its measures and its parts. */
 #ifndef GC_PLAN_SVG_H
 #define GC_PLAN_SVG_H
 
@@ -18,7 +18,7 @@ struct svg {
     const struct plan_view *view;
     uint64_t first_time;
     uint64_t end_time;
-    uint64_t from_byte; /* what the upper part begins with: the base is drawn apart */
+    uint64_t from_byte; /* lowest byte of the scaled part; the base is drawn apart */
     uint64_t end_byte;
     double floor;    /* y of from_byte */
     uint32_t *order; /* buffers above the base, the largest area first */
@@ -29,22 +29,24 @@ struct svg {
     uint32_t named_count;
 };
 
+/* plan_svg_draw.c */
 double svg_x(const struct svg *svg, uint64_t time);
 double svg_y(const struct svg *svg, uint64_t byte);
 void svg_number(struct gc_writer *out, double value);
-/* ` name="value"`. */
-void svg_put(struct gc_writer *out, const char *name, double value);
-/* Foreign text, cut to `most` characters, safe within XML. */
+/* Writes ` name="value"`. */
+void svg_attribute(struct gc_writer *out, const char *name, double value);
+/* Text from a file, cut to `most` characters and escaped for XML. */
 void svg_text(struct gc_writer *out, const char *text, size_t most);
-
-/* Axes with their lines, behind everything. */
-void svg_axes(const struct svg *svg);
-/* Lines over everything: live bytes, lower bound, capacity. False without memory. */
-bool svg_lines(const struct svg *svg);
-/* The legend below and the largest buffers beside the picture. */
-void svg_legend(const struct svg *svg);
-void svg_named(const struct svg *svg);
-
 const char *svg_group_colour(uint32_t group);
+
+/* plan_svg_axes.c */
+/* The axes and their grid, behind everything. */
+void svg_axes(const struct svg *svg);
+/* Live bytes, lower bound and capacity, over everything. False if memory runs out. */
+bool svg_lines(const struct svg *svg);
+/* The legend below the picture. */
+void svg_legend(const struct svg *svg);
+/* The list of the largest buffers beside the picture. */
+void svg_named(const struct svg *svg);
 
 #endif

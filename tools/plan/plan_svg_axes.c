@@ -1,4 +1,4 @@
-/* What stands around a picture and over it: axes, lines, legend, the list of the largest. */
+/* The frame of the picture: axes, lines, legend, the list of the largest buffers. */
 #include "core/io/text.h"
 #include "tools/plan/plan_svg.h"
 
@@ -17,10 +17,10 @@ static void write_line(const struct svg *svg, const char *kind, double x1, doubl
     gc_writer_text(svg->out, "<line class=\"");
     gc_writer_text(svg->out, kind);
     gc_writer_char(svg->out, '"');
-    svg_put(svg->out, "x1", x1);
-    svg_put(svg->out, "y1", y1);
-    svg_put(svg->out, "x2", x2);
-    svg_put(svg->out, "y2", y2);
+    svg_attribute(svg->out, "x1", x1);
+    svg_attribute(svg->out, "y1", y1);
+    svg_attribute(svg->out, "x2", x2);
+    svg_attribute(svg->out, "y2", y2);
     gc_writer_text(svg->out, "/>\n");
 }
 
@@ -32,8 +32,8 @@ static void begin_text(const struct svg *svg, const char *kind, double x, double
         gc_writer_text(svg->out, kind);
         gc_writer_char(svg->out, '"');
     }
-    svg_put(svg->out, "x", x);
-    svg_put(svg->out, "y", y);
+    svg_attribute(svg->out, "x", x);
+    svg_attribute(svg->out, "y", y);
     gc_writer_char(svg->out, '>');
 }
 
@@ -108,11 +108,12 @@ void svg_axes(const struct svg *svg)
 
 /* ---- lines ---- */
 
-/* What is live in each column of pixels at most, from what comes and goes in the order of time. */
+/* A begin or an end of a buffer, in the order of time; live bytes are the maximum in each column of
+ * pixels. */
 struct change {
     uint64_t time;
     uint64_t bytes;
-    bool comes;
+    bool begins;
 };
 
 static int compare_change(const void *a, const void *b)
@@ -121,7 +122,7 @@ static int compare_change(const void *a, const void *b)
     const struct change *y = b;
     if (x->time != y->time)
         return x->time < y->time ? -1 : 1;
-    return (int)x->comes - (int)y->comes;
+    return (int)x->begins - (int)y->begins;
 }
 
 static unsigned column_of(const struct svg *svg, uint64_t time)
@@ -135,7 +136,7 @@ static void fill_columns(const struct svg *svg, const struct change *changes, si
 {
     uint64_t live = svg->from_byte;
     for (size_t i = 0; i < count; i++) {
-        live = changes[i].comes ? live + changes[i].bytes : live - changes[i].bytes;
+        live = changes[i].begins ? live + changes[i].bytes : live - changes[i].bytes;
         if (i + 1 < count && changes[i + 1].time == changes[i].time)
             continue;
         const uint64_t end = i + 1 < count ? changes[i + 1].time : svg->end_time;
@@ -205,8 +206,8 @@ bool svg_lines(const struct svg *svg)
 static double write_swatch(const struct svg *svg, double x, const char *colour, const char *text)
 {
     gc_writer_text(svg->out, "<rect class=\"b\"");
-    svg_put(svg->out, "x", x);
-    svg_put(svg->out, "y", LEGEND_Y - 10);
+    svg_attribute(svg->out, "x", x);
+    svg_attribute(svg->out, "y", LEGEND_Y - 10);
     gc_writer_text(svg->out, " width=\"14\" height=\"12\" fill=\"");
     gc_writer_text(svg->out, colour);
     gc_writer_text(svg->out, "\"/>\n");
@@ -242,7 +243,7 @@ void svg_legend(const struct svg *svg)
     gc_writer_text(svg->out,
                    svg->drawn_count == 1 ? " buffer is drawn alone" : " buffers are drawn alone");
     if (subject->group_count > 0 && subject->group[0].count > 1)
-        gc_writer_text(svg->out, ", in shades that tell neighbours apart");
+        gc_writer_text(svg->out, ", in shades that distinguish neighbours");
     if (svg->merged_count > 0) {
         gc_writer_text(svg->out, "; ");
         gc_writer_uint(svg->out, svg->merged_count);
@@ -263,8 +264,8 @@ void svg_legend(const struct svg *svg)
 static void write_badge(const struct svg *svg, uint32_t number, double x, double y)
 {
     gc_writer_text(svg->out, "<circle r=\"8\" fill=\"#fff\" stroke=\"#222\"");
-    svg_put(svg->out, "cx", x);
-    svg_put(svg->out, "cy", y);
+    svg_attribute(svg->out, "cx", x);
+    svg_attribute(svg->out, "cy", y);
     gc_writer_text(svg->out, "/>\n");
     begin_text(svg, "in", x, y + 3.5);
     gc_writer_uint(svg->out, number);

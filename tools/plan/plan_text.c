@@ -119,7 +119,7 @@ static void write_row(struct gc_writer *out, const struct plan_view *view, uint3
     const size_t length = strlen(label->name);
     size_t cut = label->kind != NULL && length >= NAME_BYTES ? length - NAME_BYTES + 4 : 0;
     char shown[NAME_BYTES + KIND_BYTES];
-    /* Not within a character. */
+    /* Do not cut inside a character. */
     while (cut > 0 && ((unsigned char)label->name[cut] & 0xc0) == 0x80)
         cut++;
     gc_writer_print(out, "%*s%*s%*s%*s  ", 10, GC_TEXT_SIZE(buffer->bytes), 26,
@@ -129,13 +129,13 @@ static void write_row(struct gc_writer *out, const struct plan_view *view, uint3
         gc_writer_text(out, gc_text_printable(label->kind, strlen(label->kind), shown, KIND_BYTES));
         gc_writer_pad(out, NAME_COLUMN);
     }
-    /* Names of one graph begin alike. */
+    /* Names in a graph share prefixes. */
     gc_writer_print(out, "%s%s\n", cut > 0 ? "..." : "",
                     gc_text_printable(label->name + cut, length - cut, shown,
                                       label->kind != NULL ? NAME_BYTES : sizeof(shown)));
 }
 
-/* What stands at the bottom all the time is summed up above. */
+/* Buffers that live all the time are in the sums above. */
 static void write_largest(struct gc_writer *out, const struct plan_view *view)
 {
     const uint32_t first = view->subject->base_count;

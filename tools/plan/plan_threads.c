@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SHARES_MAX 4 /* of the searches; more threads differ by their seed */
+#define SHARES_MAX 4 /* search orders; further threads differ by their seed */
 
 struct shared {
     const struct gc_placement_problem *problem;
     const struct gc_placement_options *options;
-    atomic_bool done;     /* relaxed: late news cost a few steps */
-    pthread_mutex_t lock; /* guards what follows, and calls of the watch */
+    atomic_bool done;     /* relaxed: a late read costs a few search steps */
+    pthread_mutex_t lock; /* guards the fields below and calls of the watch */
     uint64_t bound_bytes;
     uint64_t peak_bytes;
     uint64_t nodes;
@@ -36,7 +36,7 @@ static bool is_enough(const struct gc_placement_problem *problem,
            (problem->capacity_bytes != GC_PLACEMENT_UNLIMITED && placement->fits);
 }
 
-/* What all know together goes to the caller's watch. */
+/* Reports the best of all threads to the caller's watch. */
 static bool watch(void *argument, uint64_t bound_bytes, uint64_t peak_bytes, uint64_t nodes)
 {
     struct worker *worker = argument;
@@ -49,7 +49,7 @@ static bool watch(void *argument, uint64_t bound_bytes, uint64_t peak_bytes, uin
     shared->peak_bytes = gc_min_u64(shared->peak_bytes, peak_bytes);
     shared->nodes += nodes - worker->nodes;
     worker->nodes = nodes;
-    /* One has the peak that another has shown to be the least. */
+    /* One thread has a peak equal to another's lower bound: a proof. */
     bool go_on = shared->bound_bytes < shared->peak_bytes;
     if (go_on && options->watch != NULL)
         go_on = options->watch(options->watch_argument, shared->bound_bytes, shared->peak_bytes,
@@ -71,8 +71,8 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* The best of the plans, with the highest of the bounds and all steps; the worst status if there is
- * none. */
+/* The best plan, the highest bound and the sum of all steps; the worst status if there is no
+ * plan. */
 static enum gc_status choose(struct gc_region *region, const struct worker *workers,
                              unsigned threads, const struct gc_placement_problem *problem,
                              struct gc_placement *placement)
@@ -129,7 +129,7 @@ enum gc_status plan_threads_solve(struct gc_region *region,
         workers[i].options.watch_argument = &workers[i];
         gc_region_init(&workers[i].region, bytes_max);
     }
-    /* As many as there may be; this thread is one of them. */
+    /* Starts as many threads as possible, besides this one. */
     while (started < threads &&
            pthread_create(&workers[started].thread, NULL, work, &workers[started]) == 0)
         started++;

@@ -1,5 +1,5 @@
-/* Traces for gpucache plan: the run is read as replay reads it, its steps are found, and what was
- * placed is written as a plan that the library follows. */
+/* Traces for gpucache plan: the trace is read as by replay, its steps are found, and the
+ * placement is written as a plan that the library follows. */
 #include "tools/plan/plan.h"
 
 #include "core/io/text.h"
@@ -26,14 +26,14 @@ static bool accepts(const struct tool_file *file)
            (file->bytes > 0 && replay_trace_is_pickle(file->data));
 }
 
-static int refuse(const struct plan_request *request, enum gc_status status)
+static int fail_status(const struct plan_request *request, enum gc_status status)
 {
     switch (status) {
     case GC_TOO_MANY:
-        return tool_fail(request->command,
-                         "%s: more than %u events, or than %u allocations in a step; that is the "
-                         "most that a plan may have",
-                         request->path, GC_RUN_EVENTS_MAX, GC_PLAN_ENTRIES_MAX);
+        return tool_fail(
+            request->command,
+            "%s: more than %u events, or more than %u allocations in a step: too many for a plan",
+            request->path, GC_RUN_EVENTS_MAX, GC_PLAN_ENTRIES_MAX);
     case GC_FORMAT:
         return tool_fail(request->command, "%s: the sizes add up to 2^63 bytes or more",
                          request->path);
@@ -64,7 +64,7 @@ struct run {
     uint64_t event_count;
 };
 
-/* Called by their number in the plan: a trace knows no names. */
+/* Named by their number in the plan: a trace has no names. */
 static enum gc_status label(struct plan_subject *subject, const struct gc_run_problem *problem)
 {
     subject->labels = gc_region_alloc(&subject->region, problem->count * sizeof(*subject->labels));
@@ -110,8 +110,8 @@ static enum gc_status make_subject(const struct replay_trace *trace, struct plan
     return label(subject, &run->problem);
 }
 
-/* What of the file is not in the plan. */
-static void note_missing(const struct replay_trace *trace, struct gc_notes *notes)
+/* Events of the file that are not in the plan. */
+static void add_missing_note(const struct replay_trace *trace, struct gc_notes *notes)
 {
     char number[GC_NOTE_NUMBER_BYTES];
     char device[GC_NOTE_NUMBER_BYTES];
@@ -120,7 +120,7 @@ static void note_missing(const struct replay_trace *trace, struct gc_notes *note
                      " events of other devices are left out: the plan is device ",
                      gc_note_number((uint64_t)trace->device, device), "'s", NULL);
     if (trace->torn)
-        gc_notes_add(notes, "the trace breaks off: what came later is not in the plan", NULL);
+        gc_notes_add(notes, "the trace is incomplete: later events are not in the plan", NULL);
 }
 
 static int read_trace(const struct plan_request *request, const struct tool_file *file,
@@ -137,16 +137,16 @@ static int read_trace(const struct plan_request *request, const struct tool_file
         result = tool_fail(request->command, "%s: %s", request->path,
                            status == GC_FORMAT ? error.text : gc_status_text(status));
     } else {
-        note_missing(&trace, &subject->notes);
+        add_missing_note(&trace, &subject->notes);
         status = make_subject(&trace, subject);
         if (status != GC_OK)
-            result = refuse(request, status);
+            result = fail_status(request, status);
     }
     replay_trace_fini(&trace);
     return result;
 }
 
-/* ---- what comes of it ---- */
+/* ---- output ---- */
 
 static int write_plan(const struct plan_request *request, const struct plan_subject *subject,
                       const struct plan_result *result, struct gc_writer *out)

@@ -1,4 +1,4 @@
-/* gpucache replay: a trace through core, on a device that is only simulated. */
+/* gpucache replay: runs a trace through core on a simulated device. */
 #include "core/base/bits.h"
 #include "core/io/text.h"
 #include "core/plan/plan.h"
@@ -54,7 +54,7 @@ static int run_policies(const struct replay_request *request, const struct repla
     return printed != TOOL_DONE || fits ? printed : TOOL_DOES_NOT_FIT;
 }
 
-/* Twice what is live at most, in whole GiB: more than any policy needs. */
+/* Twice the peak of live bytes, in whole GiB: more than any policy needs. */
 static uint64_t default_memory(const struct replay_trace *trace, unsigned threads)
 {
     uint64_t bytes;
@@ -115,7 +115,7 @@ static int parse_count(const char *option, const char *text, unsigned maximum, c
     return TOOL_DONE;
 }
 
-/* No --policy and no --backend: all of them, compared; with a plan, those that follow it. */
+/* Without --policy and --backend all are run and compared; with a plan, those that follow it. */
 static int choose_policies(const struct texts *texts, struct replay_request *request)
 {
     const bool is_open = texts->policy == NULL && texts->backend == NULL;
@@ -229,13 +229,13 @@ const struct tool_command tool_command_replay = {
             "  --backend B     vmm (mapped memory, the default), driver (plain driver\n"
             "                  allocations)\n"
             "  --limit S       a limit, as GPUCACHE_LIMIT would set it\n"
-            "  --memory S      memory of the simulated device; default: twice what is live\n"
-            "                  at most\n"
+            "  --memory S      memory of the simulated device; default: twice the peak of\n"
+            "                  live bytes\n"
             "  --passes N      how often the trace is run, one after the other; default 2\n"
             "  --threads N     N threads run the whole trace at once; default 1\n"
-            "  --device N      whose events to take; default: the device that has most\n"
-            "  --plan F        follow a plan that `gpucache plan TRACE --output F` made; the\n"
-            "                  cache alone\n"
+            "  --device N      replay this device; default: the one with the most events\n"
+            "  --plan F        follow a plan made by `gpucache plan TRACE --output F`; only\n"
+            "                  with the cache\n"
             "  --json          one JSON object\n"
             "\n"
             "TRACE, by its content: a record of GPUCACHE_TRACE; a CSV,\n"
@@ -244,11 +244,11 @@ const struct tool_command tool_command_replay = {
             "is executed); an RMM log CSV. In recorded logs a free of an address that is not\n"
             "live is left out and counted.\n"
             "\n"
-            "What is live at the end of a pass is freed before the next one. Work follows\n"
-            "each allocation on its stream; it is done at once. peak reserved is what was\n"
-            "held from the device, ratio that over peak live; ns/event is a thread's time\n"
-            "over its events.\n"
+            "Live allocations are freed at the end of a pass. Each allocation is followed by\n"
+            "work on its stream, which completes at once. peak reserved: bytes reserved from\n"
+            "the device; ratio: peak reserved over peak live; ns/event: a thread's time over\n"
+            "its events.\n"
             "\n"
-            "Exit status 3: some request found no memory.\n",
+            "Exit status 3: a request failed for lack of memory.\n",
     .run = run,
 };

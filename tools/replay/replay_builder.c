@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A slot and the empty one are told apart by slot + 1 in the ledger's id. */
+/* The ledger's id is slot + 1; 0 is an empty entry. */
 #define SLOT_MAX (UINT32_MAX - 1)
 
 void replay_builder_init(struct replay_builder *builder, struct replay_trace *trace)
@@ -29,8 +29,8 @@ static enum gc_status append(struct replay_builder *builder, const struct replay
     return GC_OK;
 }
 
-/* As many entries as there are slots, so that handing one back cannot fail. */
-static enum gc_status take_slot(struct replay_builder *builder, uint32_t *slot)
+/* One entry for each slot, so that a push cannot fail. */
+static enum gc_status pop_slot(struct replay_builder *builder, uint32_t *slot)
 {
     struct replay_trace *trace = builder->trace;
     if (builder->free_count > 0) {
@@ -50,7 +50,7 @@ static enum gc_status take_slot(struct replay_builder *builder, uint32_t *slot)
     return GC_OK;
 }
 
-/* The free of what the ledger held under a key. */
+/* Appends the free of an allocation that the ledger held under a key. */
 static enum gc_status end_life(struct replay_builder *builder, const struct trace_allocation *ended,
                                uint64_t stream)
 {
@@ -80,7 +80,7 @@ enum gc_status replay_builder_alloc(struct replay_builder *builder, uint64_t key
     if (status == GC_OK && __builtin_add_overflow(builder->live_bytes, bytes, &live))
         status = GC_FORMAT;
     if (status == GC_OK)
-        status = take_slot(builder, &slot);
+        status = pop_slot(builder, &slot);
     if (status != GC_OK)
         return status;
     const struct trace_allocation begun = {

@@ -1,9 +1,9 @@
 /* Traces in lines of text: our CSV (op,id,bytes,stream,time_us) and RMM's log
  * (Thread,Time,Action,Pointer,Size,Stream).
  *
- * Our CSV is strict: it is made by `gpucache trace --csv` or by hand, where a mistake should show.
- * RMM's log is what happened: one that begins late has frees of what it never saw, which are left
- * out and counted, as in our native traces. */
+ * Our CSV is strict: `gpucache trace --csv` or a person writes it, and mistakes should show. RMM's
+ * log is a recording: one that begins late has frees of unseen allocations, which are left out and
+ * counted, as in native traces. */
 #include "core/io/csv.h"
 #include "core/io/text.h"
 #include "tools/replay/replay_trace.h"
@@ -22,8 +22,8 @@ static bool read_uint(const struct gc_csv_field *field, uint64_t *value)
     return gc_text_uint(field->text, field->length, value);
 }
 
-static enum gc_status refuse_field(struct replay_error *error, uint64_t line, const char *name,
-                                   const struct gc_csv_field *field, const char *accepted)
+static enum gc_status fail_field(struct replay_error *error, uint64_t line, const char *name,
+                                 const struct gc_csv_field *field, const char *accepted)
 {
     char shown[48];
     return replay_refuse(error, line, "%s \"%s\" is not valid; accepted: %s", name,
@@ -49,27 +49,27 @@ static enum gc_status parse_csv(const struct gc_csv_field *line, uint64_t number
     if (count != 5)
         return replay_refuse(error, number, "%zu fields; accepted: " REPLAY_CSV_HEADER, count);
     if (!is_word(&fields[0], "a") && !is_word(&fields[0], "f"))
-        return refuse_field(error, number, "op", &fields[0], "a (allocated), f (freed)");
+        return fail_field(error, number, "op", &fields[0], "a (allocated), f (freed)");
     row->op = fields[0].text[0];
     if (!read_uint(&fields[1], &row->id))
-        return refuse_field(error, number, "id", &fields[1], "a decimal number");
+        return fail_field(error, number, "id", &fields[1], "a decimal number");
     if (!read_uint(&fields[2], &row->bytes) || (row->op == 'a' && row->bytes == 0))
-        return refuse_field(error, number, "bytes", &fields[2], "a decimal number, at least 1");
+        return fail_field(error, number, "bytes", &fields[2], "a decimal number, at least 1");
     if (!read_uint(&fields[3], &row->stream))
-        return refuse_field(error, number, "stream", &fields[3], "a decimal number, 0 for none");
+        return fail_field(error, number, "stream", &fields[3], "a decimal number, 0 for none");
     if (!read_uint(&fields[4], &time_us))
-        return refuse_field(error, number, "time_us", &fields[4], "a decimal number");
+        return fail_field(error, number, "time_us", &fields[4], "a decimal number");
     return GC_OK;
 }
 
-static enum gc_status take_csv(struct replay_builder *builder, const struct csv_row *row,
-                               uint64_t number, struct replay_error *error)
+static enum gc_status read_csv_row(struct replay_builder *builder, const struct csv_row *row,
+                                   uint64_t number, struct replay_error *error)
 {
     const bool is_live = replay_builder_is_live(builder, row->id);
     if (row->op == 'a' && is_live)
-        return replay_refuse(error, number,
-                             "allocation %llu is live already; an id serves again once it is freed",
-                             (unsigned long long)row->id);
+        return replay_refuse(
+            error, number, "allocation %llu is live already; an id can be reused once it is freed",
+            (unsigned long long)row->id);
     if (row->op == 'f' && !is_live)
         return replay_refuse(error, number, "a free of %llu, which is not live",
                              (unsigned long long)row->id);
@@ -89,7 +89,7 @@ enum gc_status replay_read_csv(const char *text, size_t bytes, struct replay_bui
     while (gc_csv_next(&lines, &line)) {
         enum gc_status status = parse_csv(&line, lines.line, &row, error);
         if (status == GC_OK)
-            status = take_csv(builder, &row, lines.line, error);
+            status = read_csv_row(builder, &row, lines.line, error);
         if (status != GC_OK)
             return status;
     }
@@ -160,21 +160,20 @@ static enum gc_status parse_rmm(const struct gc_csv_field *line, uint64_t number
     else if (is_word(&fields[2], "allocate failure"))
         row->action = RMM_OTHER;
     else
-        return refuse_field(error, number, "action", &fields[2],
-                            "allocate, allocate failure, free");
+        return fail_field(error, number, "action", &fields[2], "allocate, allocate failure, free");
     if (!read_hex(&fields[3], &row->pointer))
-        return refuse_field(error, number, "pointer", &fields[3], "a number of base 16");
+        return fail_field(error, number, "pointer", &fields[3], "a number of base 16");
     if (!read_uint(&fields[4], &row->bytes))
-        return refuse_field(error, number, "size", &fields[4], "a decimal number");
+        return fail_field(error, number, "size", &fields[4], "a decimal number");
     if (!read_stream(&fields[5], &row->stream))
-        return refuse_field(error, number, "stream", &fields[5],
-                            "a decimal number, or one of base 16 with 0x");
+        return fail_field(error, number, "stream", &fields[5],
+                          "a decimal number, or one of base 16 with 0x");
     return GC_OK;
 }
 
-static enum gc_status take_rmm(struct replay_builder *builder, const struct rmm_row *row)
+static enum gc_status read_rmm_row(struct replay_builder *builder, const struct rmm_row *row)
 {
-    /* An allocation of nothing has no pointer, and its free frees nothing. */
+    /* An allocation of 0 bytes has no pointer, and its free frees nothing. */
     const bool is_empty = row->action == RMM_ALLOCATE && row->bytes == 0;
     if (row->action == RMM_OTHER || row->pointer == 0 || is_empty) {
         builder->trace->left_out++;
@@ -197,7 +196,7 @@ enum gc_status replay_read_rmm(const char *text, size_t bytes, struct replay_bui
     while (gc_csv_next(&lines, &line)) {
         enum gc_status status = parse_rmm(&line, lines.line, &row, error);
         if (status == GC_OK)
-            status = take_rmm(builder, &row);
+            status = read_rmm_row(builder, &row);
         if (status != GC_OK)
             return status;
     }

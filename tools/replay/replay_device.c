@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The codes CUDA has for these. */
+/* Error codes of CUDA. */
 #define OUT_OF_MEMORY 2
 #define CONTEXT_IS_GONE 709
 #define INVALID_VALUE 1
@@ -43,7 +43,7 @@ static int end(struct replay_device *device, int code)
     return code;
 }
 
-/* The caller asked for what no driver allows. */
+/* Counts a call that no driver allows. */
 static int fault(struct replay_device *device, const char *what)
 {
     if (device->fault_count++ == 0)
@@ -65,8 +65,8 @@ static bool hold(struct replay_device *device, uint64_t bytes)
 
 /* ---- addresses ---- */
 
-/* Takes a free range of exactly this size off its list. */
-static bool take_used_range(struct replay_device *device, uint64_t bytes, uint64_t *address)
+/* Pops a free range of exactly this size. */
+static bool pop_range(struct replay_device *device, uint64_t bytes, uint64_t *address)
 {
     struct trace_allocation list;
     if (!trace_ledger_remove(&device->free_ranges, bytes, &list))
@@ -77,16 +77,16 @@ static bool take_used_range(struct replay_device *device, uint64_t bytes, uint64
     list.id = node->next;
     node->next = device->spare_nodes;
     device->spare_nodes = index;
-    /* There is room: one was just removed. */
+    /* The add cannot fail: an entry was just removed. */
     return list.id == 0 || trace_ledger_add(&device->free_ranges, &list) == GC_OK;
 }
 
-/* `alignment` is a power of two; ranges of one size are all asked for with the same. */
-static bool take_range(struct replay_device *device, uint64_t bytes, uint64_t alignment,
-                       uint64_t *address)
+/* `alignment` is a power of two, the same for all ranges of one size. */
+static bool alloc_range(struct replay_device *device, uint64_t bytes, uint64_t alignment,
+                        uint64_t *address)
 {
     uint64_t start;
-    if (!take_used_range(device, bytes, address) || (*address & (alignment - 1)) != 0) {
+    if (!pop_range(device, bytes, address) || (*address & (alignment - 1)) != 0) {
         if (!gc_round_up_u64(device->next_address, alignment, &start) || start > LAST_ADDRESS ||
             bytes > LAST_ADDRESS - start)
             return false;
@@ -98,8 +98,7 @@ static bool take_range(struct replay_device *device, uint64_t bytes, uint64_t al
                &(struct trace_allocation){.address = *address, .id = 1, .bytes = bytes}) == GC_OK;
 }
 
-/* A node for a free range: index + 1, or 0 if there is no host memory, and the addresses are lost.
- */
+/* A node for a free range: index + 1; 0 if memory runs out, and the addresses are leaked. */
 static size_t new_node(struct replay_device *device)
 {
     if (device->spare_nodes != 0) {
@@ -118,8 +117,8 @@ static size_t new_node(struct replay_device *device)
     return ++device->free_node_count;
 }
 
-/* Its bytes, or 0 if no range was handed out at that address. */
-static uint64_t give_range(struct replay_device *device, uint64_t address)
+/* Frees the range; returns its bytes, or 0 if no range begins at the address. */
+static uint64_t free_range(struct replay_device *device, uint64_t address)
 {
     struct trace_allocation range;
     struct trace_allocation list = {.id = 0};
@@ -143,11 +142,11 @@ static int mem_alloc(void *self, uint64_t context, uint64_t bytes, uint64_t *add
     uint64_t rounded;
     (void)context;
     if (bytes == 0)
-        return end(device, fault(device, "an allocation of nothing"));
+        return end(device, fault(device, "an allocation of 0 bytes"));
     if (!gc_round_up_u64(bytes, GC_GRANULE, &rounded) || !hold(device, rounded))
         return end(device, OUT_OF_MEMORY);
-    if (!take_range(device, rounded, rounded < REPLAY_PAGE_BYTES ? GC_GRANULE : REPLAY_PAGE_BYTES,
-                    address)) {
+    if (!alloc_range(device, rounded, rounded < REPLAY_PAGE_BYTES ? GC_GRANULE : REPLAY_PAGE_BYTES,
+                     address)) {
         device->held_bytes -= rounded;
         return end(device, OUT_OF_MEMORY);
     }
@@ -157,10 +156,10 @@ static int mem_alloc(void *self, uint64_t context, uint64_t bytes, uint64_t *add
 static int mem_free(void *self, uint64_t context, uint64_t address)
 {
     struct replay_device *device = begin(self, REPLAY_CALL_FREE);
-    const uint64_t bytes = give_range(device, address);
+    const uint64_t bytes = free_range(device, address);
     (void)context;
     device->held_bytes -= bytes;
-    return end(device, bytes > 0 ? 0 : fault(device, "a free of no allocation"));
+    return end(device, bytes > 0 ? 0 : fault(device, "a free of an unknown address"));
 }
 
 static int mem_info(void *self, uint64_t context, uint64_t *free_bytes, uint64_t *total_bytes)
@@ -203,7 +202,7 @@ static int fence_wait(void *self, uint64_t context, uint64_t fence, uint64_t lim
     return end(begin(self, REPLAY_CALL_FENCE_WAIT), 0);
 }
 
-/* Its event goes back to a list of the platform's: no call. */
+/* The platform keeps the event in a list: no driver call. */
 static void fence_release(void *self, uint64_t context, uint64_t fence)
 {
     (void)self;
@@ -225,17 +224,17 @@ static int address_reserve(void *self, uint64_t context, uint64_t bytes, uint64_
     struct replay_device *device = begin(self, REPLAY_CALL_ADDRESS_RESERVE);
     (void)context;
     if (bytes == 0 || bytes % REPLAY_PAGE_BYTES != 0 || (alignment & (alignment - 1)) != 0)
-        return end(device, fault(device, "a reservation of no whole pages"));
+        return end(device, fault(device, "a reservation that is not whole pages"));
     const uint64_t aligned = alignment < REPLAY_PAGE_BYTES ? REPLAY_PAGE_BYTES : alignment;
-    return end(device, take_range(device, bytes, aligned, address) ? 0 : OUT_OF_MEMORY);
+    return end(device, alloc_range(device, bytes, aligned, address) ? 0 : OUT_OF_MEMORY);
 }
 
 static int address_free(void *self, uint64_t context, uint64_t address, uint64_t bytes)
 {
     struct replay_device *device = begin(self, REPLAY_CALL_ADDRESS_FREE);
     (void)context;
-    if (give_range(device, address) != bytes)
-        return end(device, fault(device, "a reservation given back that was not made"));
+    if (free_range(device, address) != bytes)
+        return end(device, fault(device, "a free of an unknown reservation"));
     return end(device, 0);
 }
 
@@ -260,7 +259,7 @@ static int page_create(void *self, uint64_t context, uint64_t bytes, uint64_t *h
     return end(device, 0);
 }
 
-/* NULL, and a fault, if there is no such page that the caller still has. */
+/* NULL, and a fault, if the caller has no such page. */
 static struct replay_page *find_page(struct replay_device *device, uint64_t handle)
 {
     if (handle == 0 || handle > device->page_count || device->pages[handle - 1].is_released) {
@@ -291,7 +290,7 @@ static int page_map(void *self, uint64_t context, uint64_t address, uint64_t byt
     if (page == NULL)
         return end(device, INVALID_VALUE);
     if (bytes != REPLAY_PAGE_BYTES || address % REPLAY_PAGE_BYTES != 0)
-        return end(device, fault(device, "a mapping of no whole page"));
+        return end(device, fault(device, "a mapping that is not a whole page"));
     if (trace_ledger_has(&device->mapped, address))
         return end(device, fault(device, "a page mapped over another"));
     const struct trace_allocation mapping = {.address = address, .id = handle};
@@ -317,9 +316,8 @@ static int page_set_access(void *self, uint64_t context, uint64_t address, uint6
     (void)context;
     (void)peers;
     (void)peer_count;
-    return end(device, is_mapped(device, address, bytes)
-                           ? 0
-                           : fault(device, "access to what is not mapped"));
+    return end(device,
+               is_mapped(device, address, bytes) ? 0 : fault(device, "access to an unmapped page"));
 }
 
 static int page_unmap(void *self, uint64_t context, uint64_t address, uint64_t bytes)
@@ -328,7 +326,7 @@ static int page_unmap(void *self, uint64_t context, uint64_t address, uint64_t b
     struct trace_allocation mapping;
     (void)context;
     if (!is_mapped(device, address, bytes))
-        return end(device, fault(device, "an unmapping of what is not mapped"));
+        return end(device, fault(device, "an unmap of an unmapped page"));
     for (uint64_t at = address; at < address + bytes; at += REPLAY_PAGE_BYTES) {
         (void)trace_ledger_remove(&device->mapped, at, &mapping);
         struct replay_page *page = &device->pages[mapping.id - 1];
@@ -338,7 +336,7 @@ static int page_unmap(void *self, uint64_t context, uint64_t address, uint64_t b
     return end(device, 0);
 }
 
-/* ---- contents: there is no memory to fill ---- */
+/* ---- contents: there is no memory behind the addresses ---- */
 
 static int fill(void *self, uint64_t context, uint64_t address, uint64_t bytes, uint8_t value)
 {

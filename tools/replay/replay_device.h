@@ -1,11 +1,11 @@
-/* A device for replaying traces: struct gc_driver over an address space with nothing behind it.
+/* A device for replaying traces: a struct gc_driver over an address space without memory.
  *
- * It keeps what decides a replay: how much is held against a capacity, which pages are mapped
- * where, and how often it was called, by kind. Work is done as soon as it is submitted, so fences
- * are always complete. Calls that a driver would refuse (a page mapped over another, memory that is
- * not there given back) are refused and counted as faults.
+ * It models everything that decides a replay: bytes held against a capacity, the mapping of pages,
+ * and the number of calls by kind. Work completes when it is submitted, so fences are always
+ * complete. Calls that a driver would refuse (a page mapped over another, a free of an unknown
+ * address) are refused and counted as faults.
  *
- * Addresses of one size serve again before new ones are taken. Thread-safe. */
+ * Freed address ranges are reused by size before new ones are created. Thread-safe. */
 #ifndef GC_REPLAY_DEVICE_H
 #define GC_REPLAY_DEVICE_H
 
@@ -16,8 +16,8 @@
 
 #define REPLAY_PAGE_BYTES (UINT64_C(2) << 20)
 
-/* REPLAY_CALL(name, text): the calls that are counted, one for each function of struct gc_driver
- * but its clock. */
+/* REPLAY_CALL(name, text): the counted calls, one for each function of struct gc_driver except
+ * its clock. */
 #define REPLAY_CALLS(REPLAY_CALL)                                                                  \
     REPLAY_CALL(ALLOC, "mem_alloc")                                                                \
     REPLAY_CALL(FREE, "mem_free")                                                                  \
@@ -46,22 +46,22 @@ enum replay_call {
 
 struct replay_page {
     uint64_t map_count;
-    bool is_released; /* lives on until it is mapped nowhere */
+    bool is_released; /* released by the caller, alive while it is mapped */
 };
 
 struct replay_range {
     uint64_t address;
-    size_t next; /* index + 1 of another one of its size that is free */
+    size_t next; /* index + 1 of the next free range of its size */
 };
 
 struct replay_device {
     struct gc_driver table;
     pthread_mutex_t lock; /* guards all below */
     uint64_t capacity_bytes;
-    uint64_t held_bytes; /* physical */
+    uint64_t held_bytes; /* physical bytes */
     uint64_t peak_bytes;
-    uint64_t next_address;           /* above all ranges handed out so far */
-    struct trace_ledger ranges;      /* taken: address → bytes */
+    uint64_t next_address;           /* above all ranges used so far */
+    struct trace_ledger ranges;      /* used ranges: address → bytes */
     struct trace_ledger free_ranges; /* size → index + 1 of the first free one */
     struct replay_range *free_nodes;
     size_t free_node_count;

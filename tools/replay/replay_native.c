@@ -1,10 +1,10 @@
-/* Our own trace, as GPUCACHE_TRACE leaves it: one device's events. */
+/* The native format (GPUCACHE_TRACE): the events of one device. */
 #include "core/observe/trace_reader.h"
 #include "tools/replay/replay_trace.h"
 
 #define DEVICES 256
 
-/* The device with most events, the lowest of equals; -1 if there are none. */
+/* The device with the most events, the lowest of equals; -1: no events. */
 static int busiest_device(struct gc_trace_reader reader)
 {
     uint64_t counts[DEVICES] = {0};
@@ -19,7 +19,7 @@ static int busiest_device(struct gc_trace_reader reader)
     return busiest;
 }
 
-static enum gc_status take(struct replay_builder *builder, const struct gc_trace_event *event)
+static enum gc_status read_event(struct replay_builder *builder, const struct gc_trace_event *event)
 {
     if (event->op == GC_TRACE_FREE)
         return replay_builder_free(builder, event->address, event->stream);
@@ -43,7 +43,7 @@ enum gc_status replay_read_native(const void *data, size_t bytes, int device,
     while (gc_trace_reader_next(&reader, &event)) {
         enum gc_status status = GC_OK;
         if (event.device == trace->device) {
-            status = take(builder, &event);
+            status = read_event(builder, &event);
         } else {
             trace->left_out++;
             trace->elsewhere += event.op == GC_TRACE_ALLOC || event.op == GC_TRACE_FREE;

@@ -48,7 +48,8 @@ static void print_trace(struct gc_writer *out, const struct replay_request *requ
     if (trace->unknown_frees > 0)
         write_count(out, "unknown frees", trace->unknown_frees, " (not live: left out)");
     if (trace->implied_frees > 0)
-        write_count(out, "implied frees", trace->implied_frees, " (address handed out again)");
+        write_count(out, "implied frees", trace->implied_frees,
+                    " (address reused: its free was not recorded)");
     if (trace->left_out > 0)
         write_count(out, "other records", trace->left_out, " (left out)");
     if (trace->torn)
@@ -85,7 +86,7 @@ static void print_table_head(struct gc_writer *out)
                     "pass", 61, "driver calls", 71, "ns/event", 81, "misses");
 }
 
-/* Allocations that followed the plan, and the reasons of the others. */
+/* Prints the number of allocations that followed the plan, and the reasons for the others. */
 static void print_plan(struct gc_writer *out, const struct gc_follow_figures *plan)
 {
     gc_writer_print(out, "  plan of %s: %lu followed (%s)", GC_TEXT_SIZE(plan->peak_bytes),

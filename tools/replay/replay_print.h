@@ -1,14 +1,14 @@
-/* What `gpucache replay` shows: text for people, or one JSON object. */
+/* The output of `gpucache replay`: text, or one JSON object. */
 #ifndef GC_REPLAY_PRINT_H
 #define GC_REPLAY_PRINT_H
 
 #include "core/io/writer.h"
 #include "tools/replay/replay_run.h"
 
-/* What requests may be served by: a row of the table. */
+/* A way to serve requests: a row of the table. */
 struct replay_policy {
-    const char *name;    /* of --policy */
-    const char *backend; /* of --backend; NULL: it has no meaning */
+    const char *name;    /* value of --policy */
+    const char *backend; /* value of --backend; NULL: does not apply */
     enum gc_mode mode;
     enum gc_backend gc_backend;
 };
@@ -17,8 +17,8 @@ struct replay_request {
     const char *path;
     const struct replay_policy *policies; /* those to run */
     size_t policy_count;
-    int device;            /* -1: the busiest */
-    uint64_t memory_bytes; /* 0: by the trace */
+    int device;            /* -1: the one with the most events */
+    uint64_t memory_bytes; /* 0: derived from the trace */
     struct replay_setup setup;
     bool json;
 };

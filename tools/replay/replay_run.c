@@ -22,15 +22,15 @@ struct run {
     struct gc_core *core;
     struct gc_context *context;
     pthread_mutex_t start; /* held until all threads exist; guards is_abandoned */
-    bool is_abandoned;     /* they do not all exist */
+    bool is_abandoned;     /* a thread could not be started */
     pthread_barrier_t gate;
 };
 
 struct worker {
     struct run *run;
     pthread_t thread;
-    struct gc_tcache *cache; /* the thread's own, as the shim gives each thread one */
-    uint64_t *addresses;     /* by slot; GC_ADDRESS_NONE where the request was refused */
+    struct gc_tcache *cache; /* per thread, as in the shim */
+    uint64_t *addresses;     /* by slot; GC_ADDRESS_NONE after a failed request */
     uint64_t ns;             /* of the last pass */
     uint64_t ooms;           /* of the last pass */
     enum gc_status status;
@@ -38,11 +38,11 @@ struct worker {
 
 /* ---- one thread ---- */
 
-/* Work on the stream that uses what was allocated: what makes its free wait. */
+/* Submits work that uses the allocation, so that its free depends on a fence. */
 static void submit(struct run *run, uint64_t stream)
 {
     struct gc_submissions *work = gc_core_submissions(run->core);
-    int ignored; /* nothing fails on the simulated device */
+    int ignored; /* the simulated device does not fail */
     (void)gc_submit_begin(run->core, stream != GC_STREAM_NONE ? stream : GC_STREAM_LEGACY,
                           &ignored);
     gc_submit_end(work);
@@ -112,7 +112,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* ---- the passes, as the thread that leads them sees them ---- */
+/* ---- the passes, in the leading thread ---- */
 
 struct totals {
     uint64_t driver_calls;
@@ -168,7 +168,7 @@ static enum gc_status lead(struct run *run, struct worker *workers)
     return status;
 }
 
-/* All threads or none: those that exist would wait at the gate for as many as it was made for. */
+/* Starts all threads or none: the barrier waits for all of them. */
 static enum gc_status start_and_lead(struct run *run, struct worker *workers)
 {
     const unsigned threads = run->setup->threads;
@@ -213,7 +213,7 @@ end:
 
 /* ---- a core over a device ---- */
 
-/* The library's defaults and what the setup says: nothing of this process's environment. */
+/* The library's defaults and the setup; this process's environment is not read. */
 static struct gc_options *make_options(const struct replay_setup *setup)
 {
     char *const environment[] = {NULL};

@@ -1,9 +1,9 @@
-/* Runs a trace through core over a replay device, several passes, by one thread or several at once.
+/* Runs a trace through core over a replay device, in several passes, on one or several threads.
  *
- * Each allocation is followed by work on its stream, as a program would submit it, so that frees
- * are judged as in a program: with one stream they serve again at once, with several they need
- * fences, which are counted. A stream of 0 is one that the trace does not name: a plain malloc and
- * free; others are allocated and freed in their stream's order. */
+ * Each allocation is followed by work on its stream, as in a program, so that frees have the cost
+ * of a program: with one stream a block is reusable at once, with several a free needs fences,
+ * which are counted. Stream 0 means that the trace names no stream: a plain malloc and free; others
+ * are stream-ordered. */
 #ifndef GC_REPLAY_RUN_H
 #define GC_REPLAY_RUN_H
 
@@ -23,7 +23,7 @@ struct replay_setup {
     uint64_t memory_bytes; /* of the device */
     unsigned passes;
     unsigned threads;
-    const struct gc_plan *plan; /* that the cache follows; NULL: none */
+    const struct gc_plan *plan; /* the plan that the cache replays; NULL: none */
 };
 
 struct replay_pass {
@@ -35,18 +35,18 @@ struct replay_pass {
 };
 
 struct replay_result {
-    uint64_t peak_live_bytes;     /* asked for, of what was served */
-    uint64_t peak_reserved_bytes; /* held from the device */
+    uint64_t peak_live_bytes;     /* requested, of served allocations */
+    uint64_t peak_reserved_bytes; /* reserved from the device */
     uint64_t limit_bytes;         /* UINT64_MAX: none */
-    uint64_t oom_count;           /* requests that found no memory; their frees are left out */
+    uint64_t oom_count;           /* failed requests; their frees are left out */
     uint64_t host_metadata_bytes;
     uint64_t calls[REPLAY_CALL_COUNT];
     struct gc_follow_figures plan;
-    const char *fault; /* what the device had to refuse, NULL for nothing: a defect of ours */
+    const char *fault; /* first refused call, a defect of ours; NULL: none */
     struct replay_pass passes[REPLAY_PASSES_MAX];
 };
 
-/* GC_NO_HOST_MEMORY; GC_DRIVER and others that core said where it should not: also a defect. */
+/* GC_NO_HOST_MEMORY; GC_DRIVER and other statuses are defects. */
 enum gc_status replay_run(const struct replay_trace *trace, const struct replay_setup *setup,
                           struct replay_result *result) GC_CHECKED;
 

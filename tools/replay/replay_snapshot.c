@@ -1,12 +1,12 @@
 /* A PyTorch memory snapshot: the allocation history of one device.
  *
  * root["device_traces"] has a list of events for each device: {action, addr, size, stream, …}. The
- * program's free is free_requested; free_completed follows when PyTorch's own streams are done, and
- * stands for the free where the history lost the request. The history may begin late, as a ring
- * does: what is freed and was never seen is left out and counted.
+ * program's free is free_requested. free_completed follows when PyTorch's own streams are done, and
+ * counts as the free if the history lost the request. The history may begin late, as a ring does:
+ * frees of unseen allocations are left out and counted.
  *
- * A pickle can hold one value at many places, but one list is read, once: there are no more events
- * than the file has bytes, and each has few keys. */
+ * A pickle can hold one value at many places, but only one list is read, once: there are at most as
+ * many events as the file has bytes, and each has few keys. */
 #include "tools/replay/replay_trace.h"
 #include "tools/trace/pickle.h"
 
@@ -17,7 +17,7 @@ struct snapshot {
     struct replay_error *error;
 };
 
-/* A number of the event that is not negative. */
+/* A non-negative number of the event. */
 static bool read_uint(const struct pickle_value *event, const char *key, uint64_t *number)
 {
     const struct pickle_value *value = pickle_find(event, key);
@@ -27,21 +27,21 @@ static bool read_uint(const struct pickle_value *event, const char *key, uint64_
     return true;
 }
 
-static enum gc_status refuse_event(const struct snapshot *snapshot, size_t index, const char *what)
+static enum gc_status fail_event(const struct snapshot *snapshot, size_t index, const char *what)
 {
     return replay_refuse(snapshot->error, 0, "event %zu of the snapshot's history %s", index, what);
 }
 
-static enum gc_status take_free(struct replay_builder *builder, const struct pickle_value *action,
+static enum gc_status read_free(struct replay_builder *builder, const struct pickle_value *action,
                                 uint64_t address, uint64_t stream)
 {
-    /* Behind its request it says nothing new. */
+    /* After its free_requested it adds nothing. */
     if (pickle_is_text(action, "free_completed") && !replay_builder_is_live(builder, address))
         return GC_OK;
     return replay_builder_free(builder, address, stream);
 }
 
-static enum gc_status take_event(struct snapshot *snapshot, const struct pickle_value *event,
+static enum gc_status read_event(struct snapshot *snapshot, const struct pickle_value *event,
                                  size_t index)
 {
     struct replay_builder *builder = snapshot->builder;
@@ -50,10 +50,10 @@ static enum gc_status take_event(struct snapshot *snapshot, const struct pickle_
     uint64_t bytes = 0;
     uint64_t stream = 0;
     if (event->kind != PICKLE_DICT || event->items->count > 2 * (size_t)EVENT_KEYS_MAX)
-        return refuse_event(snapshot, index, "is no dictionary of a few keys");
+        return fail_event(snapshot, index, "is not a dictionary of a few keys");
     action = pickle_find(event, "action");
     if (action == NULL || action->kind != PICKLE_TEXT)
-        return refuse_event(snapshot, index, "has no action");
+        return fail_event(snapshot, index, "has no action");
     const bool is_alloc = pickle_is_text(action, "alloc");
     if (!is_alloc && !pickle_is_text(action, "free_requested") &&
         !pickle_is_text(action, "free_completed")) {
@@ -61,31 +61,31 @@ static enum gc_status take_event(struct snapshot *snapshot, const struct pickle_
         return GC_OK;
     }
     if (!read_uint(event, "addr", &address))
-        return refuse_event(snapshot, index, "has no addr that is an address");
+        return fail_event(snapshot, index, "has no valid addr");
     if (pickle_find(event, "stream") != NULL && !read_uint(event, "stream", &stream))
-        return refuse_event(snapshot, index, "has a stream that is none");
+        return fail_event(snapshot, index, "has an invalid stream");
     if (!is_alloc)
-        return take_free(builder, action, address, stream);
+        return read_free(builder, action, address, stream);
     if (!read_uint(event, "size", &bytes))
-        return refuse_event(snapshot, index, "has no size");
+        return fail_event(snapshot, index, "has no size");
     if (bytes > 0)
         return replay_builder_alloc(builder, address, bytes, stream);
     builder->trace->left_out++;
     return GC_OK;
 }
 
-static enum gc_status take_history(struct snapshot *snapshot, const struct pickle_value *history)
+static enum gc_status read_history(struct snapshot *snapshot, const struct pickle_value *history)
 {
     const struct pickle_items *events = history->items;
     for (size_t i = 0; i < events->count; i++) {
-        const enum gc_status status = take_event(snapshot, &events->values[i], i);
+        const enum gc_status status = read_event(snapshot, &events->values[i], i);
         if (status != GC_OK)
             return status;
     }
     return GC_OK;
 }
 
-/* The device with most events, the lowest of equals; -1 if there are none. */
+/* The device with the most events, the lowest of equals; -1: no events. */
 static int busiest_device(const struct pickle_items *devices)
 {
     size_t most = 0;
@@ -99,28 +99,29 @@ static int busiest_device(const struct pickle_items *devices)
     return busiest;
 }
 
-static enum gc_status take_device(struct snapshot *snapshot, const struct pickle_value *root,
+static enum gc_status read_device(struct snapshot *snapshot, const struct pickle_value *root,
                                   int device)
 {
     const struct pickle_value *devices = pickle_find(root, "device_traces");
     if (devices == NULL || devices->kind != PICKLE_LIST)
-        return replay_refuse(snapshot->error, 0,
-                             "the pickle is no PyTorch memory snapshot: it has "
-                             "no device_traces");
+        return replay_refuse(
+            snapshot->error, 0,
+            "the pickle is not a PyTorch memory snapshot: it has no device_traces");
     const int chosen = device >= 0 ? device : busiest_device(devices->items);
     if (chosen < 0)
-        return replay_refuse(snapshot->error, 0,
-                             "the snapshot holds no history; it is recorded after "
-                             "torch.cuda.memory._record_memory_history()");
+        return replay_refuse(
+            snapshot->error, 0,
+            "the snapshot has no history; torch.cuda.memory._record_memory_history() starts its "
+            "recording");
     if ((size_t)chosen >= devices->items->count)
         return replay_refuse(snapshot->error, 0, "the snapshot has %zu devices, numbered from 0",
                              devices->items->count);
     const struct pickle_value *history = &devices->items->values[chosen];
     if (history->kind != PICKLE_LIST)
-        return replay_refuse(snapshot->error, 0, "the snapshot's history of device %d is no list",
-                             chosen);
+        return replay_refuse(snapshot->error, 0,
+                             "the snapshot's history of device %d is not a list", chosen);
     snapshot->builder->trace->device = chosen;
-    return take_history(snapshot, history);
+    return read_history(snapshot, history);
 }
 
 enum gc_status replay_read_snapshot(const void *data, size_t bytes, int device,
@@ -134,7 +135,7 @@ enum gc_status replay_read_snapshot(const void *data, size_t bytes, int device,
     if (status == GC_FORMAT)
         status = replay_refuse(error, 0, "byte %zu of the pickle: %s", why.offset, why.text);
     if (status == GC_OK)
-        status = take_device(&snapshot, &pickle.root, device);
+        status = read_device(&snapshot, &pickle.root, device);
     pickle_fini(&pickle);
     return status;
 }

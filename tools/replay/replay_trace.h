@@ -4,10 +4,10 @@
 
 #include "tools/replay/replay_builder.h"
 
-/* By its first opcode, of which there is one. */
+/* True if the data begins with the first opcode of a pickle. */
 bool replay_trace_is_pickle(const void *data);
-/* Reads `data`, whose format is found by its content. `device`: whose events to take, -1 for those
- * of the device that has most. GC_FORMAT with *error; GC_NO_HOST_MEMORY. */
+/* Reads `data`; its content decides the format. `device`: the device to read, -1 for the one
+ * with the most events. GC_FORMAT with *error; GC_NO_HOST_MEMORY. */
 enum gc_status replay_trace_read(const void *data, size_t bytes, int device,
                                  struct replay_trace *trace, struct replay_error *error) GC_CHECKED;
 

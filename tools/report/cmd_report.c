@@ -1,4 +1,4 @@
-/* gpucache report: a JSON report for people, by the code that the library writes reports with. */
+/* gpucache report: shows a JSON report, with the code that the library writes reports with. */
 #include "core/report/html.h"
 #include "tools/base/tool.h"
 #include "tools/report/report_load.h"
@@ -37,7 +37,7 @@ static int load(const struct tool_file *file, struct report_loaded *loaded)
 
 #define SIDES_MAX 2
 
-/* A report, and the trace of the same run if there is one. */
+/* A report, and the trace of the same run if given. */
 struct side {
     const char *path;
     const char *trace_path; /* NULL: none */
@@ -126,7 +126,7 @@ static int write_page(const struct side *sides, size_t count, const char *path)
 
 struct request {
     bool json;
-    bool symbols; /* stacks are to have the names of functions */
+    bool symbols; /* name the functions in stacks */
     const char *prom;
     const char *html;
 };
@@ -154,9 +154,11 @@ static bool is_standard(const char *path)
 static int check(const struct request *request, const struct tool_list *traces, size_t count)
 {
     if (request->json + is_standard(request->prom) + is_standard(request->html) > 1)
-        return tool_usage(&tool_command_report, "two of them both print on standard output");
+        return tool_usage(&tool_command_report,
+                          "only one of --json, --prom -, --html - can write to standard output");
     if (request->html == NULL && count > 1)
-        return tool_usage(&tool_command_report, "two reports are compared on a page: --html OUT");
+        return tool_usage(&tool_command_report,
+                          "two reports can only be compared on a page: add --html OUT");
     if (request->html == NULL && traces->count > 0)
         return tool_usage(&tool_command_report, "--trace goes with --html");
     if (traces->count > count)
@@ -199,16 +201,16 @@ const struct tool_command tool_command_report = {
     .name = "report",
     .synopsis = "FILE [OTHER] [OPTIONS]",
     .summary = "show a JSON report as text, as a page or in another format",
-    .help = "  --html OUT      a page to look at, in any browser, without a network; of two\n"
+    .help = "  --html OUT      a page for any browser, which needs no network; with two\n"
             "                  reports it compares them\n"
-            "  --trace FILE    with --html: the trace of the same run, for what happened\n"
-            "                  over time; given again it is the second report's\n"
+            "  --trace FILE    with --html: the trace of the same run, for memory over\n"
+            "                  time; repeated: that of the second report\n"
             "  --symbols       call stacks with the names and lines that the programs' files\n"
             "                  have\n"
             "  --json          print it as JSON again, checked, keys in the schema's order\n"
             "  --prom [OUT]    as Prometheus' text format, for node_exporter's textfile\n"
             "                  collector\n"
             "\n"
-            "With - for OUT it goes to standard output.\n",
+            "OUT - is standard output.\n",
     .run = run,
 };

@@ -1,4 +1,4 @@
-/* The first thing that is wrong is the one that is told: later ones are often its consequence. */
+/* Only the first error is reported: later ones are often its consequence. */
 #include "tools/report/report_keys.h"
 
 #include "core/io/text.h"
@@ -26,7 +26,7 @@ json_t *report_get(struct report_loader *loader, const json_t *object, const cha
     if (value == NULL)
         report_fail(loader, "\"%s\" is missing", key);
     else if (json_typeof(value) != type)
-        report_fail(loader, "\"%s\" is not of its type", key);
+        report_fail(loader, "\"%s\" has the wrong type", key);
     else
         return value;
     return NULL;
@@ -73,7 +73,7 @@ struct gc_gauge report_get_gauge(struct report_loader *loader, const json_t *obj
                              report_get_uint(loader, gauge, "peak")};
 }
 
-/* ---- keys that an earlier version may not have written ---- */
+/* ---- keys that were added after the schema's first version ---- */
 
 static bool is_noted(const char *list, const char *key)
 {
@@ -114,7 +114,7 @@ struct gc_gauge report_find_gauge(struct report_loader *loader, const json_t *ob
 
 /* ---- latencies ---- */
 
-/* Beyond the schema: [below so many ns, count]. */
+/* Beyond the schema: [upper bound in ns, count]. */
 static void load_histogram(struct report_loader *loader, const json_t *json,
                            struct gc_latency *latency)
 {
@@ -126,7 +126,7 @@ static void load_histogram(struct report_loader *loader, const json_t *json,
         const json_int_t below = json_integer_value(json_array_get(row, 0));
         const json_int_t count = json_integer_value(json_array_get(row, 1));
         if (below < 2 || count < 0)
-            report_fail(loader, "\"histogram\" is none");
+            report_fail(loader, "\"histogram\" is malformed");
         else
             latency->powers[62 - __builtin_clzll((uint64_t)below)] = (uint64_t)count;
     }

@@ -1,5 +1,5 @@
-/* The keys of a JSON report, each asked for by its name and type. What the schema has and is
- * missing, and what is of another type, fails the reading; what comes after that reads as empty. */
+/* The keys of a JSON report, each read by its name and type. A missing key of the schema and a key
+ * of another type fail the reading; keys after that read as empty. */
 #ifndef GC_REPORT_KEYS_H
 #define GC_REPORT_KEYS_H
 
@@ -13,7 +13,7 @@
 
 struct report_loaded;
 
-/* One reading. */
+/* The state of one reading. */
 struct report_loader {
     struct report_loaded *loaded;
     json_t *api_numbers; /* name → number */
@@ -35,17 +35,18 @@ struct gc_gauge report_get_gauge(struct report_loader *loader, const json_t *obj
                                  const char *key);
 struct gc_latency report_get_latency(struct report_loader *loader, const json_t *object,
                                      const char *key);
-/* Beyond the schema: absent means false. */
+/* Beyond the schema: an absent key means false. */
 bool report_get_flag(struct report_loader *loader, const json_t *object, const char *key);
-/* What an earlier version of the library may not have written: absent means 0, and is noted. */
+/* Keys that earlier versions of the library did not write: an absent key means 0, and is
+ * recorded. */
 uint64_t report_find_uint(struct report_loader *loader, const json_t *object, const char *key);
 struct gc_gauge report_find_gauge(struct report_loader *loader, const json_t *object,
                                   const char *key);
-/* The numbers and flags of a table, into a record of it; strings and parts are left alone. From the
- * key `later` on, NULL: none, figures may be absent and are noted. */
+/* Reads the numbers and flags of a table into a record; strings and parts are not changed. From the
+ * key `later` on (NULL: none) keys may be absent and are recorded. */
 void report_get_figures(struct report_loader *loader, const json_t *object,
                         const struct gc_figures *figures, void *record, const char *later);
-/* `key` joins loaded->absent, once. */
+/* Adds `key` to loaded->absent, once. */
 void report_set_absent(struct report_loader *loader, const char *key);
 /* As gc_text_printable does, into `size` bytes. */
 void report_copy_string(struct report_loader *loader, const json_t *object, const char *key,

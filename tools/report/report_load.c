@@ -1,6 +1,6 @@
-/* Every key of the schema is asked for by name and type; the first that is missing or of another
- * type ends the reading (struct report_loader.failed), and is named. Keys that the library learned
- * to write later may be missing, and are named in a warning. */
+/* Every key of the schema is read by name and type; the first that is missing or has another type
+ * ends the reading (struct report_loader.failed) and is named. Keys that the library wrote only
+ * from a later version on may be missing, and are named in a warning. */
 #include "tools/report/report_load.h"
 
 #include "core/estimator/notes.h"
@@ -20,7 +20,7 @@ static void load_estimate_devices(struct report_loader *loader, const json_t *js
     if (list == NULL)
         return;
     if (!json_is_array(list) || json_array_size(list) > GC_ESTIMATE_DEVICE_MAX) {
-        report_fail(loader, "the estimate's \"devices\" are no list of at most 64");
+        report_fail(loader, "the estimate's \"devices\" is not a list of at most 64");
         return;
     }
     estimate->device_count = (uint32_t)json_array_size(list);
@@ -42,7 +42,7 @@ static void load_estimate_warnings(struct report_loader *loader, const json_t *j
         if (json_is_string(text))
             gc_notes_add(&loader->loaded->estimate_notes, json_string_value(text), NULL);
         else
-            report_fail(loader, "a warning of the estimate is no text");
+            report_fail(loader, "a warning of the estimate is not a string");
     }
     loader->loaded->estimate.notes = &loader->loaded->estimate_notes;
 }
@@ -58,7 +58,7 @@ static void report_load_estimate(struct report_loader *loader, const json_t *roo
         return;
     if (!json_is_object(json) || !json_is_number(coverage) ||
         !json_is_boolean(json_object_get(json, "fits"))) {
-        report_fail(loader, "\"estimate\" is no estimate");
+        report_fail(loader, "\"estimate\" is malformed");
         return;
     }
     estimate->model = report_get_string(loader, json, "model");
@@ -77,7 +77,7 @@ static void report_load_estimate(struct report_loader *loader, const json_t *roo
     load_estimate_warnings(loader, json);
     const double share = json_number_value(coverage);
     if (!(share >= 0 && share <= 1))
-        report_fail(loader, "\"coverage\" is no share");
+        report_fail(loader, "\"coverage\" is not a fraction");
     else
         estimate->coverage_thousandths = (uint32_t)(share * 1000 + 0.5);
     loaded->report.facts.estimate = estimate;
@@ -99,7 +99,7 @@ static void load_facts(struct report_loader *loader, const json_t *root)
     facts->start_unix = report_get_uint(loader, root, "start_unix");
     if (!json_is_number(duration) ||
         !(json_number_value(duration) >= 0 && json_number_value(duration) < 1e10))
-        report_fail(loader, "\"duration_s\" is missing or no duration");
+        report_fail(loader, "\"duration_s\" is missing or not a duration");
     else
         facts->duration_ns = (uint64_t)(json_number_value(duration) * 1e9 + 0.5);
     facts->mode = report_get_string(loader, root, "mode");
@@ -123,7 +123,7 @@ static void load_settings(struct report_loader *loader, const json_t *root)
     if (settings == NULL)
         return;
     if (!json_is_object(settings)) {
-        report_fail(loader, "\"settings\" is not of its type");
+        report_fail(loader, "\"settings\" has the wrong type");
         return;
     }
     loaded->settings = calloc(json_object_size(settings) + 1, sizeof(*loaded->settings));
@@ -134,14 +134,14 @@ static void load_settings(struct report_loader *loader, const json_t *root)
     json_object_foreach(settings, name, value)
     {
         if (!json_is_string(value))
-            report_fail(loader, "a setting is no text");
+            report_fail(loader, "a setting is not a string");
         loaded->settings[count++] = (struct gc_report_setting){name, json_string_value(value)};
     }
     loaded->report.facts.settings = loaded->settings;
     loaded->report.facts.setting_count = count;
 }
 
-/* There is room for one warning more than the report has. */
+/* The list has space for one warning more than the report has. */
 static void warn_of_absent(struct report_loaded *loaded)
 {
     struct gc_report_facts *facts = &loaded->report.facts;
@@ -155,7 +155,7 @@ static void load_root(struct report_loader *loader, const json_t *root)
 {
     const json_t *schema = json_object_get(root, "schema");
     if (!json_is_string(schema)) {
-        report_fail(loader, "no gpucache report");
+        report_fail(loader, "not a gpucache report");
         return;
     }
     if (strcmp(json_string_value(schema), GC_REPORT_SCHEMA) != 0) {
@@ -176,7 +176,7 @@ static void describe_error(const json_error_t *error, char *why, size_t why_byte
     if (json_error_code(error) == json_error_premature_end_of_input)
         snprintf(why, why_bytes, "it ends in the middle of line %d: was it cut off?", error->line);
     else
-        snprintf(why, why_bytes, "no JSON: line %d: %.100s", error->line, error->text);
+        snprintf(why, why_bytes, "not JSON: line %d: %.100s", error->line, error->text);
 }
 
 enum gc_status report_load(const char *text, size_t bytes, struct report_loaded *loaded, char *why,

@@ -1,5 +1,5 @@
-/* Entry points get numbers in the order they are met, before the figures that are kept by number.
- */
+/* Entry points are numbered in the order they are met, before the figures that are kept by
+ * number. */
 #include "tools/report/report_keys.h"
 #include "tools/report/report_load.h"
 
@@ -19,7 +19,7 @@ static void number_api(struct report_loader *loader, const char *name)
     if (json_object_get(loader->api_numbers, name) != NULL)
         return;
     if (count >= UINT16_MAX)
-        report_fail(loader, "more entry points than there can be");
+        report_fail(loader, "too many entry points");
     else if (json_object_set_new(loader->api_numbers, name, json_integer((json_int_t)count)) != 0)
         report_fail(loader, "out of memory");
 }
@@ -140,7 +140,7 @@ static void load_leaks(struct report_loader *loader, const json_t *json,
         if (i >= count || loader->failed)
             break;
         if (!parse_address(report_get_string(loader, leak, "address"), &loaded[i].address))
-            report_fail(loader, "the address of a leak is none");
+            report_fail(loader, "a leak has an invalid address");
         loaded[i].bytes = report_get_uint(loader, leak, "bytes");
         loaded[i].api = api_number(loader, report_get_string(loader, leak, "api"));
         loaded[i].site = load_stack(loader, leak);
@@ -177,7 +177,7 @@ static void load_tenants(struct report_loader *loader, const json_t *json,
     if (list == NULL || (list = report_get(loader, json, "tenants", JSON_ARRAY)) == NULL)
         return;
     if (json_array_size(list) > GC_TENANT_MAX) {
-        report_fail(loader, "more tenants than there can be");
+        report_fail(loader, "too many tenants");
         return;
     }
     device->tenants = calloc(json_array_size(list) + 1, sizeof(*device->tenants));
@@ -201,7 +201,7 @@ static void load_pair(struct report_loader *loader, const json_t *json, const ch
     *bytes = report_get_uint(loader, pair, "bytes");
 }
 
-/* Beyond the schema too; null where no plan is followed. */
+/* Beyond the schema too; null without a plan. */
 static void load_plan(struct report_loader *loader, const json_t *json,
                       struct gc_follow_figures *plan)
 {
@@ -218,7 +218,7 @@ static void load_plan(struct report_loader *loader, const json_t *json,
 #undef GC_FOLLOW_REASON
 }
 
-/* Keys beyond the schema: another version may not have written them. */
+/* Keys beyond the schema: earlier versions did not write them. */
 static void load_extra(struct report_loader *loader, const json_t *json,
                        struct gc_device_snapshot *device)
 {
@@ -242,7 +242,7 @@ static void load_extra(struct report_loader *loader, const json_t *json,
     }
 }
 
-/* The statistics that the schema began with; each later one may be missing. */
+/* The statistics of the schema's first version; later ones may be missing. */
 static bool is_of_schema(const char *key)
 {
     static const char *const keys[] = {
@@ -329,7 +329,7 @@ void report_load_devices(struct report_loader *loader, const json_t *root)
     json_t *value;
     size_t i;
     if (json_array_size(devices) > DEVICES_MAX)
-        report_fail(loader, "more devices than there can be");
+        report_fail(loader, "too many devices");
     if (loader->failed)
         return;
     number_apis(loader, root, devices);
@@ -355,7 +355,7 @@ void report_load_devices(struct report_loader *loader, const json_t *root)
     json_array_foreach(warnings, i, value)
     {
         if (!json_is_string(value))
-            report_fail(loader, "a warning is no text");
+            report_fail(loader, "a warning is not a string");
         else
             loaded->warnings[i] = json_string_value(value);
     }

@@ -11,7 +11,7 @@ bool report_stacks_add(struct report_stacks *stacks, const void *list, uint32_t 
     const json_t *text;
     size_t i;
     *site = 0;
-    *why = "a stack is no list of texts";
+    *why = "a stack is not a list of strings";
     if (list == NULL)
         return true;
     if (!json_is_array((const json_t *)list))

@@ -5,16 +5,16 @@
 #include "core/report/report.h"
 
 struct report_stacks {
-    const void **lists; /* JSON arrays of texts; of the report they were read from */
+    const void **lists; /* JSON arrays of strings, owned by the report */
     uint32_t count;
-    struct symbols *symbols; /* NULL: frames as they were written */
+    struct symbols *symbols; /* NULL: frames are kept as written */
 };
 
-/* The number of a JSON array of texts, 0 if it is empty or missing; false with `why` if it is none
- * or there is no memory. */
+/* The number of a JSON array of strings, 0 if it is empty or missing; false with `why` if it is
+ * malformed or memory runs out. */
 bool report_stacks_add(struct report_stacks *stacks, const void *list, uint32_t *site,
                        const char **why);
-/* From now on frames have the names that their files say. False: no memory. */
+/* Names frames by the symbols of their files from now on. False if memory runs out. */
 bool report_stacks_name(struct report_stacks *stacks);
 void report_stacks_fini(struct report_stacks *stacks);
 /* For struct gc_report_stacks. */

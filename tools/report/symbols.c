@@ -1,4 +1,5 @@
-/* By elfutils' libdwfl, which finds separate debug files too. Each object is opened once. */
+/* Symbolizes with elfutils' libdwfl, which finds separate debug files too. Each object is opened
+ * once. */
 #include "tools/report/symbols.h"
 
 #include <elfutils/libdwfl.h>
@@ -9,7 +10,7 @@
 
 struct object {
     char *path;
-    Dwfl_Module *module; /* NULL: it could not be read */
+    Dwfl_Module *module; /* NULL: not readable */
 };
 
 struct symbols {
@@ -20,7 +21,7 @@ struct symbols {
 
 struct symbols *symbols_open(void)
 {
-    static char *debug_path; /* NULL: where debug files usually are */
+    static char *debug_path; /* NULL: the default folders of debug files */
     static const Dwfl_Callbacks callbacks = {
         .find_elf = dwfl_build_id_find_elf,
         .find_debuginfo = dwfl_standard_find_debuginfo,
@@ -70,7 +71,7 @@ static struct object *find_object(struct symbols *symbols, const char *path)
     return object;
 }
 
-/* "…(/path+0x12)" and "/path+0x12": the path, and the offset in what is loaded of it. */
+/* Splits "…(/path+0x12)" or "/path+0x12" into the path and the offset in the object. */
 static bool split(const char *frame, char path[PATH_MAX], unsigned long long *offset)
 {
     const char *open = strrchr(frame, '(');
@@ -98,7 +99,7 @@ bool symbols_name(struct symbols *symbols, const char *frame, char *text, size_t
     if (object == NULL || object->module == NULL ||
         dwfl_module_info(object->module, NULL, &start, NULL, NULL, NULL, NULL, NULL) == NULL)
         return false;
-    const Dwarf_Addr address = start + offset - 1; /* the call, not what is behind it */
+    const Dwarf_Addr address = start + offset - 1; /* the call itself, not the return address */
     const char *function = dwfl_module_addrname(object->module, address);
     Dwfl_Line *source = dwfl_module_getsrc(object->module, address);
     const char *file = source != NULL ? dwfl_lineinfo(source, NULL, &line, NULL, NULL, NULL) : NULL;

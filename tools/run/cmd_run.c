@@ -23,7 +23,7 @@ struct settings {
     const char *gate;
 };
 
-static int put(const char *name, const char *value)
+static int set_variable(const char *name, const char *value)
 {
     if (setenv(name, value, 1) == 0)
         return TOOL_DONE;
@@ -43,26 +43,26 @@ static int set_preload(void)
                          library);
     const char *before = getenv("LD_PRELOAD");
     if (before == NULL || before[0] == '\0')
-        return put("LD_PRELOAD", library);
+        return set_variable("LD_PRELOAD", library);
     const size_t bytes = strlen(library) + strlen(before) + 2;
     char *joined = malloc(bytes);
     if (joined == NULL)
         return tool_fail(&tool_command_run, "%s", strerror(ENOMEM));
     snprintf(joined, bytes, "%s:%s", library, before);
-    const int status = put("LD_PRELOAD", joined);
+    const int status = set_variable("LD_PRELOAD", joined);
     free(joined);
     return status;
 }
 
-/* A relative path means one in this folder, wherever the program goes. A '%' in the folder is no
- * pattern. */
+/* Makes a relative path absolute, since the program may change its folder. A '%' in the current
+ * folder is escaped: it is not a pattern. */
 static int write_path(const char *name, const char *path)
 {
     char folder[PATH_MAX];
     char full[2 * PATH_MAX + 2];
     size_t used = 0;
     if (path[0] == '/')
-        return put(name, path);
+        return set_variable(name, path);
     if (getcwd(folder, sizeof(folder)) == NULL)
         return tool_fail(&tool_command_run, "the current folder: %s", strerror(errno));
     for (const char *p = folder; *p != '\0'; p++) {
@@ -74,7 +74,7 @@ static int write_path(const char *name, const char *path)
         return tool_fail(&tool_command_run, "%s: the path is too long", path);
     full[used++] = '/';
     memcpy(full + used, path, strlen(path) + 1);
-    return put(name, full);
+    return set_variable(name, full);
 }
 
 static bool is_stream(const char *report)
@@ -94,7 +94,7 @@ static int check_gate(const struct settings *settings)
         return tool_usage(&tool_command_run, "--gate %s is not valid; accepted: %s", settings->gate,
                           gate->accepts);
     if (settings->model == NULL && (settings->budget != NULL || settings->gate != NULL))
-        return tool_usage(&tool_command_run, "--budget and --gate are about a --model");
+        return tool_usage(&tool_command_run, "--budget and --gate need --model");
     return TOOL_DONE;
 }
 
@@ -112,13 +112,13 @@ static int check(const struct settings *settings)
     return check_gate(settings);
 }
 
-/* A pattern has no meaning in a model's path: it is made absolute, and no more. */
+/* A model's path has no patterns: it is only made absolute. */
 static int write_model(const char *path)
 {
     char full[PATH_MAX];
     if (realpath(path, full) == NULL)
         return tool_fail(&tool_command_run, "%s: %s", path, strerror(errno));
-    return put("GPUCACHE_MODEL", full);
+    return set_variable("GPUCACHE_MODEL", full);
 }
 
 static int apply_gate(const struct settings *settings)
@@ -127,9 +127,9 @@ static int apply_gate(const struct settings *settings)
     if (settings->model != NULL)
         status = write_model(settings->model);
     if (status == TOOL_DONE && settings->budget != NULL)
-        status = put("GPUCACHE_BUDGET", settings->budget);
+        status = set_variable("GPUCACHE_BUDGET", settings->budget);
     if (status == TOOL_DONE && settings->gate != NULL)
-        status = put("GPUCACHE_GATE", settings->gate);
+        status = set_variable("GPUCACHE_GATE", settings->gate);
     return status;
 }
 
@@ -137,11 +137,11 @@ static int apply(const struct settings *settings)
 {
     int status = set_preload();
     if (status == TOOL_DONE && settings->limit != NULL)
-        status = put("GPUCACHE_LIMIT", settings->limit);
+        status = set_variable("GPUCACHE_LIMIT", settings->limit);
     if (status == TOOL_DONE && settings->mode != NULL)
-        status = put("GPUCACHE_MODE", settings->mode);
+        status = set_variable("GPUCACHE_MODE", settings->mode);
     if (status == TOOL_DONE && settings->report != NULL)
-        status = is_stream(settings->report) ? put("GPUCACHE_REPORT", settings->report)
+        status = is_stream(settings->report) ? set_variable("GPUCACHE_REPORT", settings->report)
                                              : write_path("GPUCACHE_REPORT", settings->report);
     if (status == TOOL_DONE && settings->trace != NULL)
         status = write_path("GPUCACHE_TRACE", settings->trace);
@@ -163,9 +163,9 @@ static int parse(int argc, char **argv, struct settings *settings, int *next)
                       next);
 }
 
-/* What did not start, and why. Before a "--" that comes later stands no command, but what was meant
- * as an option's value ("--limit 8 GB -- PROGRAM"). */
-static int refuse_command(char **words, bool is_marked, int error)
+/* Reports the command that did not start, and why. Words before the "--" that look like a
+ * command are usually an option's value in two words ("--limit 8 GB -- PROGRAM"). */
+static int fail_command(char **words, bool is_marked, int error)
 {
     bool is_marked_later = false;
     for (char **word = words; *word != NULL; word++)
@@ -175,7 +175,7 @@ static int refuse_command(char **words, bool is_marked, int error)
                              : strerror(error);
     tool_fail(&tool_command_run, "%s: %s%s", words[0], reason,
               error == ENOENT && !is_marked && is_marked_later
-                  ? "; before -- stand options with their values, one word each"
+                  ? "; only options with one-word values may come before --"
                   : "");
     return error == ENOENT ? STATUS_NOT_FOUND : STATUS_CANNOT_START;
 }
@@ -195,7 +195,7 @@ static int run(int argc, char **argv)
     if (status != TOOL_DONE)
         return status;
     execvp(argv[next], argv + next);
-    return refuse_command(argv + next, strcmp(argv[next - 1], "--") == 0, errno);
+    return fail_command(argv + next, strcmp(argv[next - 1], "--") == 0, errno);
 }
 
 const struct tool_command tool_command_run = {
@@ -208,9 +208,9 @@ const struct tool_command tool_command_run = {
             "                  .html, .prom, else text\n"
             "  --trace FILE    record every allocation event\n"
             "  --model FILE    estimate this model's memory when CUDA is initialised\n"
-            "  --budget SIZE   what it must fit in, per device too; else the limit, else the\n"
-            "                  device\n"
-            "  --gate GATE     where it does not: off, warn, deny (CUDA) or exit (with 3)\n"
+            "  --budget SIZE   memory it must fit in, per device too; default: the limit,\n"
+            "                  else the device\n"
+            "  --gate GATE     if it does not fit: off, warn, deny (CUDA) or exit (with 3)\n"
             "\n"
             "They set GPUCACHE_LIMIT, GPUCACHE_MODE and so on; see gpucache help options for\n"
             "these and the others. The exit status is the program's, or as a shell's: 127 not\n"

@@ -1,4 +1,4 @@
-/* gpucache trace: what is in a native trace, or the trace in another format. */
+/* gpucache trace: summarises a native trace or converts it to another format. */
 #include "core/io/json.h"
 #include "core/io/text.h"
 #include "tools/base/tool.h"
@@ -48,7 +48,8 @@ static void print_text(struct gc_writer *out, const struct gc_trace_reader *read
     if (sum->unknown_frees > 0)
         write_line(out, "unknown frees", sum->unknown_frees, " (address not live: left out)");
     if (sum->implied_frees > 0)
-        write_line(out, "implied frees", sum->implied_frees, " (address handed out again)");
+        write_line(out, "implied frees", sum->implied_frees,
+                   " (address reused: its free was not recorded)");
     if (reader->skipped > 0)
         write_line(out, "damaged records", reader->skipped, " (left out)");
     if (reader->torn)
@@ -115,7 +116,7 @@ static int print_summary(const struct gc_trace_reader *reader, const struct trac
 
 struct output {
     trace_export *write;
-    const char *path; /* NULL: not asked for; "-": standard output */
+    const char *path; /* NULL: not requested; "-": standard output */
 };
 
 static int export(const struct tool_file *file, const struct gc_trace_reader *reader,
@@ -159,8 +160,8 @@ static int show(const struct tool_file *file, const struct output *outputs, size
     return status;
 }
 
-/* Standard output takes one thing. */
-static bool is_crowded(const struct output *outputs, size_t count, bool json)
+/* Only one output can go to standard output. */
+static bool has_output_conflict(const struct output *outputs, size_t count, bool json)
 {
     unsigned writers = json;
     for (size_t i = 0; i < count; i++)
@@ -191,8 +192,9 @@ static int run(int argc, char **argv)
                                  argc, argv, &path);
     if (status != TOOL_DONE || path == NULL)
         return status;
-    if (is_crowded(outputs, count, json))
-        return tool_usage(&tool_command_trace, "two of them both print on standard output");
+    if (has_output_conflict(outputs, count, json))
+        return tool_usage(&tool_command_trace,
+                          "only one of --json and the exports to - can write to standard output");
     status = tool_map(&tool_command_trace, path, &file);
     if (status != TOOL_DONE)
         return status;
@@ -204,14 +206,14 @@ static int run(int argc, char **argv)
 const struct tool_command tool_command_trace = {
     .name = "trace",
     .synopsis = "FILE [OPTIONS]",
-    .summary = "sum up a recorded trace, or export it",
+    .summary = "summarise a recorded trace, or export it",
     .help = "  --csv [OUT]       op,id,bytes,stream,time_us rows\n"
             "  --rmm [OUT]       RMM's log, as its logging resource writes it\n"
             "  --perfetto [OUT]  Chrome's trace JSON, for ui.perfetto.dev: counters of live,\n"
             "                    reserved and pending bytes and of the limit, a slice for\n"
             "                    each allocation\n"
             "  --pickle OUT      a PyTorch memory snapshot, for pytorch.org/memory_viz\n"
-            "  --html OUT        a page to look at, in any browser, without a network\n"
+            "  --html OUT        a page for any browser, which needs no network\n"
             "  --json            the summary as one JSON object\n"
             "\n"
             "A record of GPUCACHE_TRACE. Without OUT, or with -, an export goes to standard\n"

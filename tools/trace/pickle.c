@@ -10,7 +10,7 @@
 
 #define PROTOCOL_MAX 4
 
-/* Opcodes that are not read, by name: for the message. */
+/* Names of the refused opcodes, for the message. */
 static const struct {
     unsigned char op;
     const char *name;
@@ -26,12 +26,12 @@ struct pickle_reader {
     const unsigned char *data;
     size_t bytes;
     size_t at;
-    size_t op_at; /* of the opcode under way */
+    size_t op_at; /* of the current opcode */
     struct pickle_machine machine;
     struct pickle_error *error;
 };
 
-/* Says what is wrong with the opcode under way; returns GC_FORMAT. */
+/* Writes the error of the current opcode; returns GC_FORMAT. */
 __attribute__((format(printf, 2, 3))) static enum gc_status refuse(struct pickle_reader *reader,
                                                                    const char *format, ...)
 {
@@ -68,8 +68,8 @@ static enum gc_status read_number(struct pickle_reader *reader, unsigned width, 
     return status;
 }
 
-/* Up to the end of the line, which is skipped. */
-/* Up to the end of the line, which is skipped. */
+/* Reads up to the end of the line, and skips that. */
+/* Reads up to the end of the line, and skips that. */
 static enum gc_status read_line(struct pickle_reader *reader, const char **line, size_t *length)
 {
     const void *begin = reader->data + reader->at;
@@ -90,8 +90,7 @@ static enum gc_status push_int(struct pickle_reader *reader, enum pickle_kind ki
     return pickle_push(&reader->machine, &pushed);
 }
 
-/* The decimal lines of protocol 0: "-12", with an L behind it for a long; 00 and 01 are booleans.
- */
+/* Decimal lines of protocol 0: "-12", with a final L for a long; 00 and 01 are booleans. */
 static enum gc_status push_decimal(struct pickle_reader *reader, bool may_be_bool)
 {
     const char *line = NULL;
@@ -151,7 +150,7 @@ static enum gc_status push_float(struct pickle_reader *reader)
     return push_real(reader, real);
 }
 
-/* Floats decide nothing in what is read here: of a text one only the place is kept. */
+/* No reader uses floats: of a float in text only the position is kept. */
 static enum gc_status push_text_float(struct pickle_reader *reader)
 {
     const char *line = NULL;
@@ -170,7 +169,7 @@ static enum gc_status push_bytes(struct pickle_reader *reader, enum pickle_kind 
     return pickle_push(&reader->machine, &pushed);
 }
 
-/* Text or bytes behind a length of `width` bytes. */
+/* Text or bytes after a length of `width` bytes. */
 static enum gc_status push_counted(struct pickle_reader *reader, enum pickle_kind kind,
                                    unsigned width)
 {
@@ -223,7 +222,7 @@ static enum gc_status make_tuple(struct pickle_reader *reader, size_t count)
     return pickle_make(&reader->machine, PICKLE_TUPLE, values, count);
 }
 
-/* Puts values into the list or dictionary on top. */
+/* Appends values to the list or dictionary on top. */
 static enum gc_status add(struct pickle_reader *reader, enum pickle_kind kind,
                           const struct pickle_value *values, size_t count)
 {
@@ -267,7 +266,7 @@ static enum gc_status read_memo_line(struct pickle_reader *reader, uint64_t *num
     return gc_text_uint(line, length, number) ? GC_OK : refuse(reader, "a malformed memo number");
 }
 
-/* `width` 0: a line of text. A file of n bytes has no need of more than n numbers. */
+/* `width` 0: a line of text. A file of n bytes needs at most n memo numbers. */
 static enum gc_status memo_put(struct pickle_reader *reader, unsigned width)
 {
     uint64_t number;
@@ -328,7 +327,7 @@ static enum gc_status run_stack_op(struct pickle_reader *reader, unsigned char o
         return begin_frame(reader);
     case OP_MARK:
         return pickle_mark(machine);
-    case OP_POP: /* a mark is popped as anything else is */
+    case OP_POP: /* a mark is popped like a value */
         return pickle_height(machine) > 0 ? pickle_pop(machine, &value)
                                           : pickle_pop_mark(machine, &values, &count);
     case OP_POP_MARK:
@@ -485,7 +484,7 @@ void pickle_fini(struct pickle *pickle)
     }
 }
 
-/* ---- what was read ---- */
+/* ---- access ---- */
 
 bool pickle_is_text(const struct pickle_value *value, const char *text)
 {

@@ -1,11 +1,10 @@
 /* Reads a pickle of plain data, protocol 4 or lower: None, booleans, integers, floats, text, bytes,
- * lists, tuples, dictionaries. Nothing is ever executed: an opcode that names, makes or calls
- * anything is refused.
+ * lists, tuples, dictionaries. Nothing is ever executed: opcodes that name, create or call objects
+ * are refused.
  *
- * Bounds: host memory is at most 16 times the file and 64 MiB; nothing here recurses, however deep
- * the data. Text and bytes are borrowed from the buffer, which must outlive what was read. A value
- * may be reached by several ways, itself included: walks need bounds of their own. Not thread-safe.
- */
+ * Bounds: host memory is at most 16 times the file and 64 MiB; nothing recurses. Text and bytes
+ * point into the buffer, which must outlive the result. A value may be reachable by several paths,
+ * from itself too: walks need their own bounds. Not thread-safe. */
 #ifndef GC_PICKLE_H
 #define GC_PICKLE_H
 
@@ -21,7 +20,7 @@ enum pickle_kind {
     PICKLE_INT,
     PICKLE_BIG, /* an integer beyond 64 bits: its value is not kept */
     PICKLE_FLOAT,
-    PICKLE_TEXT, /* as it stands in the file: UTF-8 but in protocol 0, where escapes stay */
+    PICKLE_TEXT, /* as in the file: UTF-8 except in protocol 0, whose escapes are kept */
     PICKLE_BYTES,
     PICKLE_LIST,
     PICKLE_TUPLE,
@@ -64,7 +63,8 @@ enum gc_status pickle_load(const void *data, size_t bytes, struct pickle *pickle
                            struct pickle_error *error) GC_CHECKED;
 void pickle_fini(struct pickle *pickle);
 
-/* The value of a dictionary's text key; NULL if it is no dictionary or has none such. O(keys). */
+/* The value of a dictionary's text key; NULL if the value is not a dictionary or has no such key.
+ * O(keys). */
 const struct pickle_value *pickle_find(const struct pickle_value *dict, const char *key);
 bool pickle_is_text(const struct pickle_value *value, const char *text);
 

@@ -29,7 +29,7 @@ static enum gc_status spend(struct pickle_machine *machine, size_t bytes)
     return GC_OK;
 }
 
-/* Room for `count` elements of `size` bytes. What is outgrown goes back to the budget. */
+/* Grows to `count` elements of `size` bytes. The old array returns to the budget. */
 static enum gc_status resize(struct pickle_machine *machine, void **elements, size_t *room,
                              size_t count, size_t size)
 {
@@ -67,7 +67,7 @@ static enum gc_status grow_array(struct pickle_machine *machine, struct pickle_a
 
 enum gc_status pickle_push(struct pickle_machine *machine, const struct pickle_value *value)
 {
-    const struct pickle_value copy = *value; /* it may lie in the stack */
+    const struct pickle_value copy = *value; /* the value may lie in the stack */
     const enum gc_status status = grow_array(machine, &machine->stack, machine->stack.count + 1);
     if (status == GC_OK)
         machine->stack.values[machine->stack.count++] = copy;

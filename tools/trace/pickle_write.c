@@ -30,7 +30,7 @@ void pickle_end(struct pickle_writer *writer)
     write_op(writer, OP_STOP);
 }
 
-/* Two's complement in as few bytes as do, the sign's among them. */
+/* Two's complement in the fewest bytes that include the sign. */
 static void write_long(struct pickle_writer *writer, uint64_t value)
 {
     unsigned count = 8;
@@ -65,7 +65,7 @@ void pickle_put_bool(struct pickle_writer *writer, bool value)
     write_op(writer, value ? OP_NEWTRUE : OP_NEWFALSE);
 }
 
-/* The names of foreign files: what is not plain ASCII is left to a '?', so that it is UTF-8. */
+/* Untrusted text: bytes that are not printable ASCII become '?', so that the text is UTF-8. */
 void pickle_put_text(struct pickle_writer *writer, const char *text)
 {
     const size_t length = strlen(text);

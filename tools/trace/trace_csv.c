@@ -1,4 +1,4 @@
-/* Exports of a row an event: our CSV and RMM's log. */
+/* Exports with a row for each event: our CSV and RMM's log. */
 #include "tools/trace/trace_export.h"
 
 #include <stdlib.h>
@@ -9,8 +9,8 @@ static void write_field(struct gc_writer *out, uint64_t value, char end)
     gc_writer_char(out, end);
 }
 
-static enum gc_status take_csv(void *self, const struct trace_state *state,
-                               const struct trace_step *step)
+static enum gc_status write_csv_row(void *self, const struct trace_state *state,
+                                    const struct trace_step *step)
 {
     struct gc_writer *out = self;
     (void)state;
@@ -36,7 +36,7 @@ static enum gc_status walk_rows(struct gc_trace_reader *reader, const struct tra
 enum gc_status trace_export_csv(struct gc_trace_reader reader, struct gc_writer *out)
 {
     gc_writer_text(out, "op,id,bytes,stream,time_us\n");
-    return walk_rows(&reader, &(struct trace_sink){.self = out, .take = take_csv});
+    return walk_rows(&reader, &(struct trace_sink){.self = out, .on_step = write_csv_row});
 }
 
 /* ---- RMM ---- */
@@ -65,8 +65,8 @@ static void write_time(const struct rmm_log *log, uint64_t time_ns)
     gc_writer_char(log->out, ',');
 }
 
-static enum gc_status take_rmm(void *self, const struct trace_state *state,
-                               const struct trace_step *step)
+static enum gc_status write_rmm_row(void *self, const struct trace_state *state,
+                                    const struct trace_step *step)
 {
     const struct rmm_log *log = self;
     struct gc_writer *out = log->out;
@@ -90,10 +90,10 @@ enum gc_status trace_export_rmm(struct gc_trace_reader reader, struct gc_writer 
 {
     struct rmm_log log = {out, reader.start_unix % 86400};
     gc_writer_text(out, "Thread,Time,Action,Pointer,Size,Stream\n");
-    return walk_rows(&reader, &(struct trace_sink){.self = &log, .take = take_rmm});
+    return walk_rows(&reader, &(struct trace_sink){.self = &log, .on_step = write_rmm_row});
 }
 
-/* ---- what the exports share ---- */
+/* ---- shared by the exports ---- */
 
 const char **trace_api_names(const struct gc_trace_reader *reader)
 {

@@ -1,11 +1,11 @@
-/* A native trace in the formats of others. Each writer walks a copy of the reader; a failed write
- * shows in `out`, else GC_NO_HOST_MEMORY.
+/* Converters of a native trace. Each walks a copy of the reader. A failed write is recorded in
+ * `out`; other failures are GC_NO_HOST_MEMORY.
  *
- *   CSV       op,id,bytes,stream,time_us
- *   RMM       the log of RMM's logging_resource_adaptor, as its replay benchmark reads it
- *   Perfetto  Chrome's trace event JSON: counters of each device, a slice for each allocation
- *   HTML      the report's page, of the trace alone
- *   pickle    a PyTorch memory snapshot, protocol 2, of those opcodes that its viewer knows */
+ * CSV: op,id,bytes,stream,time_us
+ * RMM: the log of RMM's logging_resource_adaptor, for its replay benchmark
+ * Perfetto: Chrome's trace event JSON: counters of each device, a slice for each allocation
+ * HTML: the report's page, of the trace alone
+ * pickle: a PyTorch memory snapshot, protocol 2, with the opcodes that its viewer knows */
 #ifndef GC_TRACE_EXPORT_H
 #define GC_TRACE_EXPORT_H
 
@@ -20,7 +20,8 @@ trace_export trace_export_perfetto;
 trace_export trace_export_pickle;
 trace_export trace_export_html;
 
-/* The names of a trace's entry points by number, for inner loops; free it. NULL: no memory. */
+/* The names of a trace's entry points by number, for inner loops. The caller frees the array; NULL
+ * if memory runs out. */
 const char **trace_api_names(const struct gc_trace_reader *reader);
 
 #endif

@@ -49,18 +49,18 @@ enum gc_status trace_ledger_add(struct trace_ledger *ledger,
     return GC_OK;
 }
 
-/* Moves back what would no longer be found once `hole` is empty. */
-static void close_gap(struct trace_ledger *ledger, size_t hole)
+/* Moves back the entries whose probe sequence crosses the empty slot (Knuth's algorithm R). */
+static void close_gap(struct trace_ledger *ledger, size_t empty)
 {
     const size_t mask = ledger->capacity - 1;
-    for (size_t slot = (hole + 1) & mask; ledger->slots[slot].id != 0; slot = (slot + 1) & mask) {
+    for (size_t slot = (empty + 1) & mask; ledger->slots[slot].id != 0; slot = (slot + 1) & mask) {
         const size_t wanted = home(ledger, ledger->slots[slot].address);
-        if (((slot - wanted) & mask) < ((slot - hole) & mask))
+        if (((slot - wanted) & mask) < ((slot - empty) & mask))
             continue;
-        ledger->slots[hole] = ledger->slots[slot];
-        hole = slot;
+        ledger->slots[empty] = ledger->slots[slot];
+        empty = slot;
     }
-    ledger->slots[hole].id = 0;
+    ledger->slots[empty].id = 0;
 }
 
 bool trace_ledger_has(const struct trace_ledger *ledger, uint64_t address)

@@ -1,4 +1,4 @@
-/* What is live while a trace is walked: address → what was asked for. Open addressing with
+/* The live allocations during a walk: address → allocation. Open addressing with linear probing and
  * backward-shift deletion, so look-ups stay short however long the trace is. */
 #ifndef GC_TRACE_LEDGER_H
 #define GC_TRACE_LEDGER_H
@@ -18,7 +18,7 @@ struct trace_allocation {
     uint32_t thread;
     uint16_t api;
     uint8_t device;
-    bool is_apart; /* in no memory of a pool that is known */
+    bool is_apart; /* outside the known memory of the pools */
 };
 
 struct trace_ledger {
@@ -27,11 +27,11 @@ struct trace_ledger {
     size_t count;
 };
 
-/* The address must not be in it. */
+/* The address must not be present. */
 enum gc_status trace_ledger_add(struct trace_ledger *ledger,
                                 const struct trace_allocation *allocation) GC_CHECKED;
 bool trace_ledger_has(const struct trace_ledger *ledger, uint64_t address);
-/* False if the address is not in it. */
+/* False if the address is not present. */
 bool trace_ledger_remove(struct trace_ledger *ledger, uint64_t address,
                          struct trace_allocation *allocation);
 void trace_ledger_fini(struct trace_ledger *ledger);

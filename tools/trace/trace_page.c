@@ -1,6 +1,6 @@
-/* Two walks: the first finds how much there is of each device and when it peaks, the second takes
- * note of everything. Each device's picture is written as the second walk passes its peak, so
- * pictures stand apart from the devices, in the order of the peaks. */
+/* Two walks: the first counts the events of each device and finds its peak, the second collects the
+ * data. Each device's picture is written when the second walk passes its peak, so the pictures are
+ * separate from the devices, in the order of the peaks. */
 #include "tools/trace/trace_page.h"
 
 #include "core/report/html.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #define LEAKS_MAX 200
-#define FAILURE_STRETCHES 512 /* failed requests are drawn as so many at most */
+#define FAILURE_STRETCHES 512 /* failed requests are merged into at most this many */
 #define POWERS 64
 
 struct site {
@@ -19,16 +19,16 @@ struct site {
     uint64_t bytes;
     uint64_t live_bytes;
     uint64_t live_count;
-    uint64_t peak_bytes;    /* its own */
+    uint64_t peak_bytes;    /* peak of the entry point */
     uint64_t at_peak_bytes; /* when the device's live bytes peaked */
 };
 
-struct tally {
+struct bucket {
     uint64_t count;
     uint64_t bytes;
 };
 
-/* Those in one stretch of time. */
+/* The failures in one interval of time. */
 struct failure {
     uint64_t time_ns; /* of the first */
     uint64_t count;
@@ -37,24 +37,24 @@ struct failure {
 
 struct device {
     bool is_seen;
-    uint64_t events; /* that change a level */
+    uint64_t events; /* events that change a level */
     uint64_t live_bytes;
     uint64_t live_count;
     uint64_t peak_bytes;
     uint64_t peak_count;
-    uint64_t peak_event; /* the number of the event, of all, that brought it */
+    uint64_t peak_event; /* index of the event that reached the peak */
     uint64_t peak_ns;
     struct trace_series series;
-    struct site *sites;             /* one for each entry point */
-    struct tally sizes[POWERS];     /* [i]: of 2^i bytes and more */
-    struct tally lifetimes[POWERS]; /* [i]: of 2^i ns and more */
+    struct site *sites;              /* one for each entry point */
+    struct bucket sizes[POWERS];     /* [i]: of 2^i bytes and more */
+    struct bucket lifetimes[POWERS]; /* [i]: of 2^i ns and more */
     struct failure *failures;
     uint64_t failure_count;
 };
 
 struct page {
     struct device devices[TRACE_DEVICES];
-    uint64_t event; /* the number of the one at hand */
+    uint64_t event; /* index of the current event */
     size_t api_count;
     struct gc_json *json;
 };
@@ -74,8 +74,8 @@ static struct device *device_of(struct page *page, const struct trace_step *step
     return device;
 }
 
-static enum gc_status look(void *self, const struct trace_state *state,
-                           const struct trace_step *step)
+static enum gc_status count_step(void *self, const struct trace_state *state,
+                                 const struct trace_step *step)
 {
     struct page *page = self;
     struct device *device = device_of(page, step);
@@ -112,7 +112,7 @@ static enum gc_status prepare(struct page *page, uint64_t duration_ns)
     return GC_OK;
 }
 
-/* ---- the second ---- */
+/* ---- the second walk ---- */
 
 static enum gc_status draw(struct page *page, struct device *device,
                            const struct trace_state *state)
@@ -129,11 +129,11 @@ static enum gc_status draw(struct page *page, struct device *device,
     return status;
 }
 
-static void note_alloc(struct device *device, const struct trace_step *step)
+static void record_alloc(struct device *device, const struct trace_step *step)
 {
     const uint64_t bytes = step->allocation->bytes;
     struct site *site = &device->sites[step->allocation->api];
-    struct tally *size = &device->sizes[power_of(bytes)];
+    struct bucket *size = &device->sizes[power_of(bytes)];
     device->live_bytes += bytes;
     device->live_count++;
     site->count++;
@@ -146,13 +146,13 @@ static void note_alloc(struct device *device, const struct trace_step *step)
     size->bytes += bytes;
 }
 
-static void note_free(struct device *device, const struct trace_step *step)
+static void record_free(struct device *device, const struct trace_step *step)
 {
     const struct trace_allocation *allocation = step->allocation;
     struct site *site = &device->sites[allocation->api];
     const uint64_t life_ns =
         step->time_ns > allocation->begin_ns ? step->time_ns - allocation->begin_ns : 0;
-    struct tally *lifetime = &device->lifetimes[power_of(life_ns)];
+    struct bucket *lifetime = &device->lifetimes[power_of(life_ns)];
     device->live_bytes -= allocation->bytes;
     device->live_count--;
     site->live_count--;
@@ -161,7 +161,7 @@ static void note_free(struct device *device, const struct trace_step *step)
     lifetime->bytes += allocation->bytes;
 }
 
-static void note_failure(struct device *device, const struct trace_step *step)
+static void record_failure(struct device *device, const struct trace_step *step)
 {
     const uint64_t duration_ns = device->series.duration_ns;
     const uint64_t at = step->time_ns < duration_ns ? step->time_ns : duration_ns - 1;
@@ -174,8 +174,8 @@ static void note_failure(struct device *device, const struct trace_step *step)
     device->failure_count++;
 }
 
-static enum gc_status note(void *self, const struct trace_state *state,
-                           const struct trace_step *step)
+static enum gc_status record_step(void *self, const struct trace_state *state,
+                                  const struct trace_step *step)
 {
     struct page *page = self;
     struct device *device = device_of(page, step);
@@ -187,12 +187,12 @@ static enum gc_status note(void *self, const struct trace_state *state,
         trace_series_add(series, step->time_ns, TRACE_PENDING, event->bytes);
         trace_series_add(series, step->time_ns, TRACE_LIMIT, event->stream);
     } else if (step->op == GC_TRACE_OOM) {
-        note_failure(device, step);
+        record_failure(device, step);
     } else if (step->allocation != NULL) {
         if (step->op == GC_TRACE_ALLOC)
-            note_alloc(device, step);
+            record_alloc(device, step);
         else
-            note_free(device, step);
+            record_free(device, step);
         trace_series_add(series, step->time_ns, TRACE_LIVE, device->live_bytes);
     }
     if (page->event == device->peak_event)
@@ -202,22 +202,22 @@ static enum gc_status note(void *self, const struct trace_state *state,
 
 /* ---- writing ---- */
 
-static void put_tallies(struct gc_json *json, const char *key, const struct tally *tallies)
+static void write_buckets(struct gc_json *json, const char *key, const struct bucket *buckets)
 {
     gc_json_open_array(json, key, GC_JSON_LINE);
     for (unsigned i = 0; i < POWERS; i++) {
-        if (tallies[i].count == 0)
+        if (buckets[i].count == 0)
             continue;
         gc_json_begin_array(json, GC_JSON_LINE);
         gc_json_uint(json, i);
-        gc_json_uint(json, tallies[i].count);
-        gc_json_uint(json, tallies[i].bytes);
+        gc_json_uint(json, buckets[i].count);
+        gc_json_uint(json, buckets[i].bytes);
         gc_json_end_array(json);
     }
     gc_json_end_array(json);
 }
 
-static void put_sites(const struct page *page, const struct device *device, struct gc_json *json)
+static void write_sites(const struct page *page, const struct device *device, struct gc_json *json)
 {
     gc_json_open_array(json, "sites", GC_JSON_LINES);
     for (size_t i = 0; i < page->api_count; i++) {
@@ -237,7 +237,7 @@ static void put_sites(const struct page *page, const struct device *device, stru
     gc_json_end_array(json);
 }
 
-static void put_failures(const struct device *device, struct gc_json *json)
+static void write_failures(const struct device *device, struct gc_json *json)
 {
     gc_json_write_uint(json, "failure_count", device->failure_count);
     gc_json_open_array(json, "failures", GC_JSON_LINE);
@@ -262,8 +262,8 @@ static int by_bytes_down(const void *a, const void *b)
     return ((*left)->id > (*right)->id) - ((*left)->id < (*right)->id);
 }
 
-static enum gc_status put_leaks(const struct trace_state *state, unsigned number,
-                                struct gc_json *json)
+static enum gc_status write_leaks(const struct trace_state *state, unsigned number,
+                                  struct gc_json *json)
 {
     const struct trace_ledger *ledger = state->ledger;
     const struct trace_allocation **live = malloc((ledger->count + 1) * sizeof(*live));
@@ -289,8 +289,8 @@ static enum gc_status put_leaks(const struct trace_state *state, unsigned number
     return GC_OK;
 }
 
-static enum gc_status put_device(struct page *page, const struct trace_state *state,
-                                 unsigned number, struct gc_json *json)
+static enum gc_status write_device(struct page *page, const struct trace_state *state,
+                                   unsigned number, struct gc_json *json)
 {
     struct device *device = &page->devices[number];
     gc_json_begin_object(json, GC_JSON_LINES);
@@ -302,11 +302,11 @@ static enum gc_status put_device(struct page *page, const struct trace_state *st
     gc_json_write_uint(json, "live_count", device->live_count);
     gc_json_key(json, "series");
     trace_series_write(&device->series, json);
-    put_sites(page, device, json);
-    put_tallies(json, "sizes", device->sizes);
-    put_tallies(json, "lifetimes", device->lifetimes);
-    put_failures(device, json);
-    const enum gc_status status = put_leaks(state, number, json);
+    write_sites(page, device, json);
+    write_buckets(json, "sizes", device->sizes);
+    write_buckets(json, "lifetimes", device->lifetimes);
+    write_failures(device, json);
+    const enum gc_status status = write_leaks(state, number, json);
     gc_json_end_object(json);
     return status;
 }
@@ -331,13 +331,13 @@ static enum gc_status end(void *self, const struct trace_state *state)
     gc_json_open_array(json, "devices", GC_JSON_LINES);
     for (unsigned i = 0; status == GC_OK && i < TRACE_DEVICES; i++) {
         if (page->devices[i].is_seen)
-            status = put_device(page, state, i, json);
+            status = write_device(page, state, i, json);
     }
     gc_json_end_array(json);
     return status;
 }
 
-static enum gc_status put_names(const struct gc_trace_reader *reader, struct gc_json *json)
+static enum gc_status write_names(const struct gc_trace_reader *reader, struct gc_json *json)
 {
     const char **names = trace_api_names(reader);
     if (names == NULL)
@@ -385,16 +385,16 @@ enum gc_status trace_page_write(struct gc_trace_reader reader, struct gc_json *j
     page->api_count = reader.api_count;
     page->json = json;
     gc_json_begin_object(json, GC_JSON_LINES);
-    enum gc_status status = put_names(&reader, json);
+    enum gc_status status = write_names(&reader, json);
     if (status == GC_OK)
-        status = trace_walk(&reader, &(struct trace_sink){page, look, NULL}, &sum);
+        status = trace_walk(&reader, &(struct trace_sink){page, count_step, NULL}, &sum);
     if (status == GC_OK) {
         status = prepare(page, trace_sum_duration_ns(&sum));
         trace_sum_fini(&sum);
     }
     gc_json_open_array(json, "pictures", GC_JSON_LINES);
     if (status == GC_OK)
-        status = trace_walk(&again, &(struct trace_sink){page, note, end}, &sum);
+        status = trace_walk(&again, &(struct trace_sink){page, record_step, end}, &sum);
     if (status == GC_OK)
         trace_sum_fini(&sum);
     gc_json_end_object(json);

@@ -1,8 +1,8 @@
-/* Chrome's trace event JSON, as ui.perfetto.dev and chrome://tracing read it.
+/* Chrome's trace event JSON, for ui.perfetto.dev and chrome://tracing.
  *
- * A process stands for a device, so that each has a group of tracks: counters of live, reserved and
- * pending bytes and of the limit, and an asynchronous slice for each allocation, from its request
- * to its free. What is never freed ends with the trace, marked so. Times are microseconds since the
+ * A process stands for a device and groups its tracks: counters of live, reserved and pending bytes
+ * and of the limit, and an asynchronous slice for each allocation, from request to free.
+ * Allocations that are never freed end with the trace, marked so. Times are microseconds since the
  * first event. */
 #include "core/io/json.h"
 #include "core/io/text.h"
@@ -23,7 +23,7 @@ static void write_time(struct gc_json *json, uint64_t time_ns)
     gc_json_write_fixed(json, "ts", time_ns, 3);
 }
 
-/* Up to its arguments, which follow. */
+/* Begins an event; its arguments follow. */
 static void begin_event(struct perfetto *perfetto, const char *phase, const char *name,
                         unsigned device, uint64_t time_ns)
 {
@@ -137,8 +137,8 @@ static void write_life(struct perfetto *perfetto, const struct trace_step *step,
     write_counter(perfetto, "live", device, step->time_ns, perfetto->live[device]);
 }
 
-static enum gc_status take(void *self, const struct trace_state *state,
-                           const struct trace_step *step)
+static enum gc_status on_step(void *self, const struct trace_state *state,
+                              const struct trace_step *step)
 {
     struct perfetto *perfetto = self;
     const unsigned device =
@@ -186,7 +186,7 @@ enum gc_status trace_export_perfetto(struct gc_trace_reader reader, struct gc_wr
     gc_json_write_uint(json, "start_unix", reader.start_unix);
     gc_json_end_object(json);
     gc_json_open_array(json, "traceEvents", GC_JSON_LINES);
-    status = trace_walk(&reader, &(struct trace_sink){perfetto, take, end}, &sum);
+    status = trace_walk(&reader, &(struct trace_sink){perfetto, on_step, end}, &sum);
     gc_json_end_array(json);
     gc_json_end_object(json);
     if (status == GC_OK)

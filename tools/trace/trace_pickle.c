@@ -1,10 +1,10 @@
-/* A PyTorch memory snapshot: what is there at the end (segments and their blocks), and the history
- * of each device. The trace is walked once for the end and once for each device's history.
+/* A PyTorch memory snapshot: the state at the end (segments and their blocks), and the history of
+ * each device. The trace is walked once for the end and once for each device's history.
  *
- * The viewer goes back from the end, and looks up each block's segment. So each block stands in
- * one: an allocation outside the pools' memory gets a segment of its own, which comes and goes with
- * it. A free is a free_requested and a free_completed at once: when it completed, the trace does
- * not know. */
+ * The viewer goes back from the end, and looks up each block's segment. So each block needs one: an
+ * allocation outside the pools' memory gets its own segment, which begins and ends with it. A free
+ * is written as free_requested and free_completed at once: the trace does not record when it
+ * completed. */
 #include "tools/trace/pickle_write.h"
 #include "tools/trace/trace_export.h"
 
@@ -13,7 +13,7 @@
 
 #define LIST_FLUSH 500
 
-/* Words that are written again and again, and the numbers they are kept under. */
+/* Repeated words, and their memo numbers. */
 #define WORDS(X)                                                                                   \
     X(action)                                                                                      \
     X(addr)                                                                                        \
@@ -61,7 +61,8 @@ static const char *const word_texts[] = {
 #undef X
 };
 
-/* Entry points follow the words; those of a number too high are written out each time. */
+/* Memo numbers of entry points follow those of the words; an entry point with too high a number is
+ * written in full each time. */
 #define NO_FRAMES WORD_COUNT
 #define FRAMES_FIRST (WORD_COUNT + 1)
 
@@ -69,20 +70,20 @@ struct snapshot {
     struct pickle_writer writer;
     const char **api_names;
     uint64_t start_us;
-    unsigned device;  /* whose history is written */
+    unsigned device;  /* device of the history */
     unsigned pending; /* members of the list since it was flushed */
     unsigned device_count;
-    uint64_t free_bytes; /* under the limit, as far as the trace tells; 0: it does not */
+    uint64_t free_bytes; /* capacity or limit recorded in the trace; 0: none */
 };
 
-static void put(struct snapshot *snapshot, enum word word)
+static void write_word(struct snapshot *snapshot, enum word word)
 {
     pickle_put_word(&snapshot->writer, word, word_texts[word]);
 }
 
 static void write_number(struct snapshot *snapshot, enum word key, uint64_t value)
 {
-    put(snapshot, key);
+    write_word(snapshot, key);
     pickle_put_int(&snapshot->writer, value);
 }
 
@@ -100,16 +101,16 @@ static void write_frames(struct snapshot *snapshot, const struct trace_allocatio
 {
     struct pickle_writer *writer = &snapshot->writer;
     const unsigned number = allocation != NULL ? FRAMES_FIRST + allocation->api : NO_FRAMES;
-    put(snapshot, WORD_frames);
+    write_word(snapshot, WORD_frames);
     if (pickle_recall(writer, number))
         return;
     pickle_begin_list(writer);
     if (allocation != NULL) {
         pickle_begin_dict(writer);
-        put(snapshot, WORD_filename);
+        write_word(snapshot, WORD_filename);
         pickle_put_text(writer, "entry point");
         write_number(snapshot, WORD_line, 0);
-        put(snapshot, WORD_name);
+        write_word(snapshot, WORD_name);
         pickle_put_text(writer, snapshot->api_names[allocation->api]);
         pickle_end_dict(writer);
     }
@@ -126,7 +127,7 @@ static int by_address(const void *a, const void *b)
     return ((*left)->address > (*right)->address) - ((*left)->address < (*right)->address);
 }
 
-/* What is live on the device by rising address; NULL: no memory. */
+/* The live allocations of the device by rising address; NULL if memory runs out. */
 static const struct trace_allocation **sort_live(const struct trace_ledger *ledger, unsigned device,
                                                  size_t *count)
 {
@@ -150,20 +151,20 @@ static void write_block(struct snapshot *snapshot, uint64_t address, uint64_t by
     write_number(snapshot, WORD_address, address);
     write_number(snapshot, WORD_size, bytes);
     write_number(snapshot, WORD_requested_size, allocation != NULL ? allocation->bytes : bytes);
-    put(snapshot, WORD_state);
-    put(snapshot, allocation != NULL ? WORD_active_allocated : WORD_inactive);
+    write_word(snapshot, WORD_state);
+    write_word(snapshot, allocation != NULL ? WORD_active_allocated : WORD_inactive);
     write_frames(snapshot, allocation);
     pickle_end_dict(&snapshot->writer);
 }
 
-/* The blocks tile the segment; of what reaches beyond it, or into the one before, that part is left
- * out. */
+/* The blocks tile the segment; the part of an allocation beyond the segment, or inside the block
+ * before it, is left out. */
 static void write_blocks(struct snapshot *snapshot, const struct trace_range *range,
                          const struct trace_allocation *const *live, size_t count)
 {
     const uint64_t end = range->address + range->bytes;
     uint64_t at = range->address;
-    put(snapshot, WORD_blocks);
+    write_word(snapshot, WORD_blocks);
     pickle_begin_list(&snapshot->writer);
     snapshot->pending = 0;
     for (size_t i = 0; i < count; i++) {
@@ -193,11 +194,11 @@ static void write_segment(struct snapshot *snapshot, unsigned device,
     write_number(snapshot, WORD_active_size, bytes);
     write_number(snapshot, WORD_requested_size, bytes);
     write_number(snapshot, WORD_stream, 0);
-    put(snapshot, WORD_segment_type);
-    put(snapshot, WORD_large);
-    put(snapshot, WORD_segment_pool_id);
+    write_word(snapshot, WORD_segment_type);
+    write_word(snapshot, WORD_large);
+    write_word(snapshot, WORD_segment_pool_id);
     pickle_put_pair(writer, 0, 0);
-    put(snapshot, WORD_is_expandable);
+    write_word(snapshot, WORD_is_expandable);
     pickle_put_bool(writer, range->is_pages);
     write_frames(snapshot, NULL);
     write_blocks(snapshot, range, live, count);
@@ -236,8 +237,8 @@ static enum gc_status write_device_end(struct snapshot *snapshot, const struct t
     return GC_OK;
 }
 
-static enum gc_status take_devices(void *self, const struct trace_state *state,
-                                   const struct trace_step *step)
+static enum gc_status write_devices(void *self, const struct trace_state *state,
+                                    const struct trace_step *step)
 {
     struct snapshot *snapshot = self;
     (void)state;
@@ -262,8 +263,8 @@ static void write_event(struct snapshot *snapshot, enum word action, uint64_t ad
 {
     const bool has_stream = step->op <= GC_TRACE_OOM;
     begin_member(snapshot);
-    put(snapshot, WORD_action);
-    put(snapshot, action);
+    write_word(snapshot, WORD_action);
+    write_word(snapshot, action);
     if (action == WORD_oom)
         write_number(snapshot, WORD_device_free, snapshot->free_bytes);
     else
@@ -292,8 +293,8 @@ static void write_life(struct snapshot *snapshot, const struct trace_step *step)
         write_event(snapshot, WORD_segment_free, address, bytes, step);
 }
 
-static enum gc_status take_history(void *self, const struct trace_state *state,
-                                   const struct trace_step *step)
+static enum gc_status write_history_step(void *self, const struct trace_state *state,
+                                         const struct trace_step *step)
 {
     struct snapshot *snapshot = self;
     const struct gc_trace_event *event = step->event;
@@ -339,7 +340,7 @@ static enum gc_status walk_once(struct gc_trace_reader reader, const struct trac
 
 static enum gc_status write_histories(struct snapshot *snapshot, struct gc_trace_reader reader)
 {
-    const struct trace_sink history = {snapshot, take_history, NULL};
+    const struct trace_sink history = {snapshot, write_history_step, NULL};
     enum gc_status status = GC_OK;
     for (unsigned i = 0; status == GC_OK && i < snapshot->device_count; i++) {
         snapshot->device = i;
@@ -355,7 +356,7 @@ static enum gc_status write_histories(struct snapshot *snapshot, struct gc_trace
 
 enum gc_status trace_export_pickle(struct gc_trace_reader reader, struct gc_writer *out)
 {
-    const struct trace_sink segments = {NULL, take_devices, end_segments};
+    const struct trace_sink segments = {NULL, write_devices, end_segments};
     struct snapshot snapshot = {.start_us = reader.start_unix % 10000000000 * 1000000,
                                 .api_names = trace_api_names(&reader)};
     struct trace_sink sink = segments;

@@ -7,7 +7,7 @@ struct block {
     uint64_t span; /* from the first of its allocations to the end of the last */
     uint64_t bytes;
     uint64_t count;
-    uint16_t api; /* of the largest */
+    uint16_t api; /* bytes of the largest */
     uint64_t largest;
 };
 
@@ -49,7 +49,7 @@ static int by_bytes_down(const void *a, const void *b)
     return (left->range.bytes < right->range.bytes) - (left->range.bytes > right->range.bytes);
 }
 
-/* The memory of the pools, and of what lies outside a segment for each. */
+/* Makes a segment for each range of the pools, and for each allocation outside them. */
 static enum gc_status collect(struct picture *picture, const struct trace_state *state,
                               unsigned device)
 {
@@ -75,7 +75,7 @@ static enum gc_status collect(struct picture *picture, const struct trace_state 
     return GC_OK;
 }
 
-/* Those that matter most, where there are too many. */
+/* Keeps the largest segments if there are too many. */
 static void choose_segments(struct picture *picture)
 {
     if (picture->segment_count > TRACE_PICTURE_SEGMENTS) {
@@ -87,7 +87,7 @@ static void choose_segments(struct picture *picture)
           by_segment_address);
 }
 
-/* Each segment's blocks; those in none that is drawn are in no segment's range. */
+/* Assigns blocks to the drawn segments; blocks outside of them are not drawn. */
 static void assign_blocks(struct picture *picture)
 {
     size_t at = 0;
@@ -124,7 +124,7 @@ static void merge(struct block *into, const struct block *block)
     }
 }
 
-/* One round; the number of blocks left. */
+/* One pass of merging; returns the number of blocks left. */
 static size_t merge_blocks(struct picture *picture, uint64_t below)
 {
     size_t kept = 0;
@@ -168,7 +168,7 @@ static void write_block(struct gc_json *json, const struct segment *segment,
     gc_json_end_array(json);
 }
 
-static void put(const struct picture *picture, struct gc_json *json)
+static void write_segments(const struct picture *picture, struct gc_json *json)
 {
     gc_json_write_uint(json, "merged_below_bytes", picture->merged_below);
     gc_json_write_uint(json, "segments_left_out", picture->left_out);
@@ -198,7 +198,7 @@ enum gc_status trace_picture_write(const struct trace_state *state, unsigned dev
         choose_segments(&picture);
         assign_blocks(&picture);
         thin_out(&picture);
-        put(&picture, json);
+        write_segments(&picture, json);
     }
     free(picture.segments);
     free(picture.blocks);

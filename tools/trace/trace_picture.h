@@ -1,6 +1,6 @@
-/* What lies where on a device at one moment: segments and the blocks in them, for drawing. Many
- * small blocks that are neighbours are drawn as one, so that there are at most so many; each says
- * for how many it stands. */
+/* The layout of a device's memory at one moment: segments and the blocks in them, for drawing.
+ * Small neighbouring blocks are merged, so that the number of blocks is bounded; a merged block has
+ * the number of its parts. */
 #ifndef GC_TRACE_PICTURE_H
 #define GC_TRACE_PICTURE_H
 
@@ -10,7 +10,7 @@
 #define TRACE_PICTURE_BLOCKS 8192
 #define TRACE_PICTURE_SEGMENTS 2048
 
-/* The members of an object that was begun. GC_NO_HOST_MEMORY with nothing written. */
+/* Writes the members of an object that was begun. GC_NO_HOST_MEMORY with nothing written. */
 enum gc_status trace_picture_write(const struct trace_state *state, unsigned device,
                                    struct gc_json *json) GC_CHECKED;
 

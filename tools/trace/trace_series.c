@@ -16,14 +16,14 @@ enum gc_status trace_series_init(struct trace_series *series, uint64_t events, u
     return series->points != NULL ? GC_OK : GC_NO_HOST_MEMORY;
 }
 
-/* Of the stretches of equal length; those without an event are not there. */
+/* Points of intervals of equal length; intervals without an event have none. */
 static uint64_t stretch_of(const struct trace_series *series, uint64_t time_ns)
 {
     const uint64_t at = time_ns < series->duration_ns ? time_ns : series->duration_ns - 1;
     return (uint64_t)((unsigned __int128)at * TRACE_SERIES_POINTS / series->duration_ns);
 }
 
-/* The point that the event is in: the last one, or a new one behind it. */
+/* The point of the event's interval: the last one, or a new one after it. */
 static struct trace_point *point_at(struct trace_series *series, uint64_t time_ns)
 {
     struct trace_point *last = series->count > 0 ? &series->points[series->count - 1] : NULL;
@@ -33,7 +33,7 @@ static struct trace_point *point_at(struct trace_series *series, uint64_t time_n
     if (series->points == NULL || is_full || !is_new)
         return last;
     struct trace_point *point = &series->points[series->count++];
-    /* A stretch begins with the levels it finds. */
+    /* An interval begins with the current levels. */
     *point = (struct trace_point){.time_ns = time_ns};
     memcpy(point->last, series->now, sizeof(point->last));
     if (!series->is_exact) {

@@ -1,5 +1,5 @@
-/* Levels over time, for drawing: at most so many points, however many events there are. Where there
- * are more, a point stands for a stretch of time, with the least and the most in it. */
+/* Levels over time, for drawing, with a bounded number of points. In a longer trace a point stands
+ * for an interval, with its least and its greatest level. */
 #ifndef GC_TRACE_SERIES_H
 #define GC_TRACE_SERIES_H
 
@@ -31,13 +31,13 @@ struct trace_series {
     uint64_t now[TRACE_LEVEL_COUNT];
 };
 
-/* `events`: how many will be noted, over so much time. */
+/* `events`: the number of updates that follow, over `duration_ns`. */
 enum gc_status trace_series_init(struct trace_series *series, uint64_t events,
                                  uint64_t duration_ns) GC_CHECKED;
-/* The level is `value` from then on; times do not go back by more than threads make them. */
+/* Sets the level from then on; times decrease only by the jitter between threads. */
 void trace_series_add(struct trace_series *series, uint64_t time_ns, enum trace_level level,
                       uint64_t value);
-/* An object: times and levels, an array each. */
+/* Writes an object with an array of times and one for each level. */
 void trace_series_write(const struct trace_series *series, struct gc_json *json);
 void trace_series_fini(struct trace_series *series);
 

@@ -88,7 +88,7 @@ enum gc_status trace_space_add(struct trace_space *space, uint64_t address, uint
                                bool is_pages)
 {
     struct trace_range added = {address, bytes, is_pages};
-    /* What is there already was not seen to go. */
+    /* A range that is already there overlaps: its removal was not recorded. */
     const enum gc_status status = trace_space_remove(space, address, bytes);
     if (status != GC_OK)
         return status;

@@ -1,7 +1,7 @@
-/* Which addresses of a device have memory behind them, while a trace is walked: disjoint ranges by
- * rising address. Pages that touch are one range, as they are one piece of address space; segments
- * of the driver stay apart. At most TRACE_SPACE_MAX ranges: what comes beyond is left out and
- * counted, so that a hostile trace costs bounded time. */
+/* The address ranges of a device with memory, during a walk: disjoint, by rising address. Adjacent
+ * pages are one range, as one piece of address space; segments of the driver stay apart. At most
+ * TRACE_SPACE_MAX ranges: further ones are left out and counted, so that a hostile trace costs
+ * bounded time. */
 #ifndef GC_TRACE_SPACE_H
 #define GC_TRACE_SPACE_H
 

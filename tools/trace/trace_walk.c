@@ -12,7 +12,7 @@ struct walk {
     uint64_t next_id;
 };
 
-static enum gc_status tell(const struct walk *walk, enum gc_trace_op op,
+static enum gc_status emit(const struct walk *walk, enum gc_trace_op op,
                            const struct trace_allocation *allocation,
                            const struct gc_trace_event *event)
 {
@@ -24,12 +24,12 @@ static enum gc_status tell(const struct walk *walk, enum gc_trace_op op,
         .allocation = allocation,
         .time_ns = has_begun ? event->time_ns - first_ns : 0,
     };
-    if (walk->sink == NULL || walk->sink->take == NULL)
+    if (walk->sink == NULL || walk->sink->on_step == NULL)
         return GC_OK;
-    return walk->sink->take(walk->sink->self, &walk->state, &step);
+    return walk->sink->on_step(walk->sink->self, &walk->state, &step);
 }
 
-/* Takes the address out of the ledger if it is live. */
+/* Removes the address from the ledger if it is live. */
 static enum gc_status end_life(struct walk *walk, const struct gc_trace_event *event, bool *ended)
 {
     struct trace_allocation allocation;
@@ -37,7 +37,7 @@ static enum gc_status end_life(struct walk *walk, const struct gc_trace_event *e
     if (!*ended)
         return GC_OK;
     walk->sum->live_bytes -= allocation.bytes;
-    return tell(walk, GC_TRACE_FREE, &allocation, event);
+    return emit(walk, GC_TRACE_FREE, &allocation, event);
 }
 
 static enum gc_status visit_alloc(struct walk *walk, const struct gc_trace_event *event)
@@ -70,7 +70,7 @@ static enum gc_status visit_alloc(struct walk *walk, const struct gc_trace_event
         sum->peak_bytes = sum->live_bytes;
         sum->peak_count = walk->ledger.count;
     }
-    return tell(walk, GC_TRACE_ALLOC, &begun, event);
+    return emit(walk, GC_TRACE_ALLOC, &begun, event);
 }
 
 static enum gc_status visit_free(struct walk *walk, const struct gc_trace_event *event)
@@ -93,7 +93,7 @@ static enum gc_status visit_memory(struct walk *walk, const struct gc_trace_even
             trace_space_add(space, event->address, event->bytes, event->stream == GC_TRACE_PAGES);
     else if (event->op == GC_TRACE_UNMAP)
         status = trace_space_remove(space, event->address, event->bytes);
-    return status == GC_OK ? tell(walk, event->op, NULL, event) : status;
+    return status == GC_OK ? emit(walk, event->op, NULL, event) : status;
 }
 
 static enum gc_status see(struct walk *walk, const struct gc_trace_event *event)
@@ -110,7 +110,7 @@ static enum gc_status see(struct walk *walk, const struct gc_trace_event *event)
     if (event->op == GC_TRACE_FREE)
         return visit_free(walk, event);
     sum->ooms++;
-    return tell(walk, GC_TRACE_OOM, NULL, event);
+    return emit(walk, GC_TRACE_OOM, NULL, event);
 }
 
 enum gc_status trace_walk(struct gc_trace_reader *reader, const struct trace_sink *sink,

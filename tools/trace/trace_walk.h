@@ -1,5 +1,5 @@
-/* Walks a native trace once: numbers allocations from 1, matches frees, sums up, and hands each
- * step to who exports or draws it. */
+/* Walks a native trace once: numbers allocations from 1, matches frees, computes sums, and passes
+ * each step to an exporter. */
 #ifndef GC_TRACE_WALK_H
 #define GC_TRACE_WALK_H
 
@@ -19,8 +19,8 @@ struct trace_sum {
     uint64_t allocs;
     uint64_t frees;
     uint64_t ooms;
-    uint64_t unknown_frees; /* of an address that was not live: skipped */
-    uint64_t implied_frees; /* the address was handed out again: its free was not recorded */
+    uint64_t unknown_frees; /* frees of addresses that are not live: skipped */
+    uint64_t implied_frees; /* the address was allocated again: its free was not recorded */
     uint64_t first_ns;
     uint64_t last_ns;
     uint64_t live_bytes;
@@ -30,8 +30,8 @@ struct trace_sum {
     struct trace_api_sum *apis; /* reader->api_count entries */
 };
 
-/* One thing that happened: an allocation, a free of what was live, a failed request, or what became
- * of the memory behind them. */
+/* One step: an allocation, a free of a live address, a failed request, or a change of the memory
+ * behind them. */
 struct trace_step {
     enum gc_trace_op op;
     const struct gc_trace_event *event;
@@ -39,24 +39,24 @@ struct trace_step {
     uint64_t time_ns;                          /* since the first event */
 };
 
-/* What a walk has come to: valid during a call of the sink. */
+/* The state of a walk, valid during a call of the sink. */
 struct trace_state {
     const struct gc_trace_reader *reader;
     const struct trace_sum *sum;
-    const struct trace_ledger *ledger; /* what is live */
+    const struct trace_ledger *ledger; /* live allocations */
     const struct trace_space *spaces;  /* TRACE_DEVICES of them */
 };
 
 struct trace_sink {
     void *self;
     /* Either may be NULL. A status other than GC_OK ends the walk. */
-    enum gc_status (*take)(void *self, const struct trace_state *state,
-                           const struct trace_step *step);
+    enum gc_status (*on_step)(void *self, const struct trace_state *state,
+                              const struct trace_step *step);
     enum gc_status (*end)(void *self, const struct trace_state *state);
 };
 
-/* Reads `reader`, a copy of which may be walked again, to its end. `sink` may be NULL.
- * GC_NO_HOST_MEMORY, or what the sink returned. */
+/* Reads `reader` to its end; a copy of it may be walked again. `sink` may be NULL.
+ * GC_NO_HOST_MEMORY, or the sink's status. */
 enum gc_status trace_walk(struct gc_trace_reader *reader, const struct trace_sink *sink,
                           struct trace_sum *sum) GC_CHECKED;
 void trace_sum_fini(struct trace_sum *sum);

@@ -104,7 +104,7 @@ def check_limit(base):
                   f"process {client.pid} (limited), device 0: limit 320.0 MiB -> 576.0 MiB, reserved 264.0 MiB -> "
                   "264.0 MiB, idle 0 B -> 0 B\n")
         else:
-            equal(f"{kind}: not waited for", out, f"process {client.pid} (limited): asked, not waited for\n")
+            equal(f"{kind}: not waited for", out, f"process {client.pid} (limited): request left, answer not awaited\n")
         equal(f"{kind}: raised: the very next allocation", client.say("alloc 100"), "0")
         equal(f"{kind}: raised: cuMemGetInfo", client.say("info"), f"{212 * MIB} {576 * MIB}")
         lower = f"{310 + CONTEXT}MiB"
@@ -148,7 +148,7 @@ def check_idle(base):
           (1, "", f"gpucache limit: process {client.pid} (quiet) did not answer within 0.2 s: it has no group, so it "
            "answers when it next allocates or submits work; the request stays\n"))
     equal("without a group: its name is no group", tool(base, "trim", "quiet"),
-          (1, "", f"gpucache trim: no group is called quiet; process {client.pid} is: say its PID\n"))
+          (1, "", f"gpucache trim: no group is called quiet, but process {client.pid} is: give its PID\n"))
     equal("without a group: and is in force then", client.say("alloc 60"), OUT_OF_MEMORY)
     device = top(base)[1]["quiet"]["devices"][0]
     equal("without a group: what it held idle is back, and the miss is shown", (device["reserved_bytes"], device["oom_count"]), (100 * MIB, 1))
@@ -185,7 +185,7 @@ def check_group(base):
     equal("group: the report has its limit beside the own", (device["group_limit_bytes"], device["limit_bytes"]),
           (2048 * MIB, None))
     equal("group: nobody is left to limit", tool(base, "limit", "train", "1GiB"),
-          (1, "", "gpucache limit: group train has no processes; the first to come sets its limit, by GPUCACHE_GROUP_LIMIT\n"))
+          (1, "", "gpucache limit: group train has no processes; its first process sets the limit, by GPUCACHE_GROUP_LIMIT\n"))
     client = Client(base, "later", GPUCACHE_GROUP="train", GPUCACHE_GROUP_LIMIT="200MiB", SIMCUDA_DEVICES="2")
     equal("group: limited anew", client.say("alloc 300"), OUT_OF_MEMORY)
     equal("group: raised for all devices", tool(base, "limit", "train", "1GiB")[0], 0)

@@ -144,7 +144,7 @@ done
 python3 snapshot.py small.csv p5.pickle 5
 said 1 'pickle protocol 5; accepted: 4 and lower' p5.pickle
 said 1 'the snapshot has 2 devices, numbered from 0' p4.pickle --device 2
-said 1 'the trace holds no allocation' p4.pickle --device 0
+said 1 'the trace has no allocation' p4.pickle --device 0
 # hostile NAME REGEX PYTHON: bytes that Python prints are refused with that line, in a second.
 hostile() {
     python3 -c "import os, pickle, struct, sys; sys.stdout.buffer.write($3)" > "$1.pickle"
@@ -165,14 +165,14 @@ hostile long_integer 'the file ends too early' "b'\\x80\\x02\\x8b\\xff\\xff\\xff
 hostile wild_memo 'malformed' "b'\\x80\\x02]r\\xff\\xff\\xff\\xff.'"
 hostile unset_memo 'malformed' "b'\\x80\\x02h\\x07.'"
 hostile frame 'a frame beyond the file' "b'\\x80\\x04\\x95' + struct.pack('<Q', 1 << 62) + b'].'"
-hostile nested 'no PyTorch memory snapshot' "b'\\x80\\x02' + b']' + b']' * 1000000 + b'a' * 1000000 + b'.'"
-hostile other 'no PyTorch memory snapshot: it has no device_traces' "pickle.dumps([1, 2], 2)"
-hostile no_history 'the snapshot holds no history' "pickle.dumps({'device_traces': [[], []]}, 2)"
+hostile nested 'not a PyTorch memory snapshot' "b'\\x80\\x02' + b']' + b']' * 1000000 + b'a' * 1000000 + b'.'"
+hostile other 'not a PyTorch memory snapshot: it has no device_traces' "pickle.dumps([1, 2], 2)"
+hostile no_history 'the snapshot has no history' "pickle.dumps({'device_traces': [[], []]}, 2)"
 hostile action 'event 1 of the snapshot.s history has no action' \
     "pickle.dumps({'device_traces': [[{'action': 'oom'}, {'addr': 5}]]}, 2)"
-hostile address 'event 0 of the snapshot.s history has no addr that is an address' \
+hostile address 'event 0 of the snapshot.s history has no valid addr' \
     "pickle.dumps({'device_traces': [[{'action': 'alloc', 'addr': -5, 'size': 5}]]}, 2)"
-hostile keys 'event 0 of the snapshot.s history is no dictionary of a few keys' \
+hostile keys 'event 0 of the snapshot.s history is not a dictionary of a few keys' \
     "pickle.dumps({'device_traces': [[{str(i): 1 for i in range(100)}]]}, 2)"
 is "nothing was executed" "$(ls executed.oh 2> /dev/null)" ""
 

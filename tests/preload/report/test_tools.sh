@@ -48,7 +48,7 @@ is "standard output that nobody reads" "$(python3 -c "$unread" "$TOOL" help opti
 export GPUCACHE_LEDGER=$TMP/ledger
 said 2 '--interval 0 is not valid; accepted: seconds, 0.1 to 60' top --interval 0
 said 2 '--sort size is not valid; accepted: reserved, live' top --sort size
-said 2 'no argument is expected, not x' top x
+said 2 'unexpected argument x' top x
 said 1 'no device is 3; gpucache top --once lists them' top --once --device 3
 is "top: nobody there: the head alone" "$("$TOOL" top --once | wc -l)" 1
 is "top: nobody there: JSON" "$("$TOOL" top --json | tr -d ' \n' | sed 's/.*"devices"/"devices"/')" \
@@ -57,13 +57,13 @@ said 2 'a process or group is missing' limit
 said 2 'a size is missing' limit train
 said 2 'one size, not also y' limit train 4g y
 for size in 0 4x -1 0=4g,1=5g; do
-    said 2 "($size is no limit; accepted: a size or percentage above 0, none|unknown option)" limit train $size
+    said 2 "($size is not a limit; accepted: a size or percentage above 0, none|unknown option)" limit train $size
 done
 said 2 '--timeout x is not valid; accepted: seconds' limit train 4g --timeout x
 for command in trim pause resume; do
     said 2 'is missing' $command
     said 2 '--timeout -1 is not valid; accepted: seconds, 0 to 86400' $command x --timeout=-1
-    said 2 'pid:x is no PID' $command pid:x
+    said 2 'pid:x is not a PID' $command pid:x
     said 1 'no process has the PID 4194999' $command 4194999
     said 1 'no (group|tenant) is called nobody' $command nobody
 done
@@ -83,7 +83,7 @@ said 2 '--limit is given twice' run --limit 1g --limit 2g -- true
 said 2 '--mode fast is not valid; accepted: cache, track, off' run --mode fast -- true
 said 2 '--gate shut is not valid; accepted: off, warn, deny, exit' run --model m --gate shut -- true
 said 2 '--budget x is not valid' run --model m --budget x -- true
-said 2 'are about a --model' run --gate deny -- true
+said 2 'need --model' run --gate deny -- true
 said 1 'no-model: No such file or directory' run --model no-model -- true
 said 2 'unknown option --bogus' run --bogus -- true
 said 2 'unknown option --limt; nearest: --limit' run --limt 1g -- true
@@ -93,7 +93,7 @@ ok "no option is taken for a file" test ! -e ./--limit -a ! -e ./--
 said 2 'a command is missing' run ''
 said 127 'no-such-program: no such program in PATH$' run -- no-such-program
 said 127 'no/such: No such file or directory$' run -- no/such
-said 127 'GB: no such program in PATH; before -- stand options' run --limit 8 GB -- true
+said 127 'GB: no such program in PATH; only options with one-word values may come before --' run --limit 8 GB -- true
 touch not-executable
 said 126 'not-executable: Permission denied' run -- ./not-executable
 "$TOOL" run -- sh -c 'exit 37'
@@ -132,17 +132,17 @@ for command in report trace; do
     said 1 'empty: the file is empty' $command empty
     said 1 "$TMP: not a regular file" $command "$TMP"
     said 1 'fifo: not a regular file' $command fifo
-    said 2 'an empty word is no file' $command ''
+    said 2 'an empty word is not a file' $command ''
     said 2 'standard input is not read' $command -
     said 1 '^gpucache [a-z]+: a\?\[31mb\?c: No such' $command $'a\e[31mb\nc'
 done
 said 2 'one file, not also noise' trace empty noise
 said 2 'at most 2 files, not also c' report a b c
-said 2 'two reports are compared on a page: --html OUT' report empty noise
+said 2 'two reports can only be compared on a page' report empty noise
 said 2 '--trace goes with --html' report noise --trace empty
 said 2 'more traces than reports' report noise --trace a --trace b --html x
 ok "nothing was written" test ! -e x
-said 1 'noise: no JSON' report noise
+said 1 'noise: not JSON' report noise
 said 1 'noise: not a gpucache trace' trace noise
 echo '{"schema": "other"}' > other.json
 said 1 'other.json: its schema is other, not gpucache-report/1' report other.json
@@ -197,20 +197,20 @@ is "trace --perfetto, --rmm, --pickle: each into its file" \
     "$("$TOOL" trace t --perfetto t.perfetto --rmm t.rmm --pickle t.pickle && ls t.perfetto t.rmm t.pickle)" \
     "$(printf 't.perfetto\nt.pickle\nt.rmm')"
 said 2 '--pickle needs a value' trace t --pickle
-said 1 'both: is what another option wrote' trace t --csv both --rmm both
-said 1 'both: is what another option wrote' report r.json --prom both --html ./both
+said 1 'both: was already written by another option' trace t --csv both --rmm both
+said 1 'both: was already written by another option' report r.json --prom both --html ./both
 said 1 'r.json: not a gpucache trace; it is a report, for gpucache report' trace r.json
-said 1 't: no JSON.*; it is a trace, for gpucache trace' report t
+said 1 't: not JSON.*; it is a trace, for gpucache trace' report t
 said 1 'it is a report, for gpucache report' replay r.json
 said 1 'a trace; it is a report, for gpucache report' plan r.json
-said 1 't: the trace holds no allocation of device 3' replay t --device 3
-said 1 't.csv: tells no devices: --device is not for it' replay t.csv --device 0
+said 1 't: the trace has no allocation of device 3' replay t --device 3
+said 1 't.csv: has no devices: --device does not apply' replay t.csv --device 0
 said 2 'both print on standard output' trace t --csv --rmm
 "$TOOL" report r.json --prom r.prom
 like "report --prom" "$(cat r.prom)" '^gpucache_oom_total\{program="tools_client",pid="[0-9]+",device="0"\} 1$'
-said 1 'r.json: is what is read' report r.json --prom r.json
+said 1 'r.json: is the input file' report r.json --prom r.json
 for input in r.json t again.json; do
-    said 1 "$input: is what is read" report r.json again.json --trace t --html $input
+    said 1 "$input: is the input file" report r.json again.json --trace t --html $input
 done
 said 1 'r.json: not a gpucache trace' report r.json --trace r.json --html page.html
 ok "the report is still whole" "$TOOL" report r.json
@@ -222,7 +222,7 @@ is "report --html: asks for nothing from elsewhere" "$(grep -cE '(src|href|url)[
 is "report --html to a full disk: status" $? 1
 said 2 'both print on standard output' report r.json --prom --json
 like "trace: the summary" "$("$TOOL" trace t)" '^peak live bytes +7340032 \(7.0 MiB\) in 2 allocations$'
-said 1 't: is what is read' trace t --csv t
+said 1 't: is the input file' trace t --csv t
 ok "the trace is still whole" "$TOOL" trace t
 said 1 'No such file or directory' trace t --csv missing/t.csv
 "$TOOL" trace t --csv /dev/full 2> err

@@ -87,7 +87,7 @@ def check_view(folder):
     press("t", "without tenants", lambda screen: screen.text()[9].startswith(" 100001"))
     press("?", "the keys", lambda screen: screen.text()[1].startswith("q, Ctrl-C"))
     press("x", "and back", lambda screen: screen.text()[9].startswith(" 100001"))
-    press(" -", "held, and slower", lambda screen: "held, 2.0s" in screen.text()[0])
+    press(" -", "frozen, and slower", lambda screen: "frozen, 2.0s" in screen.text()[0])
     session.type("q")
     ok("q ends it", session.end() == 0)
     ok("the terminal is as it was", session.is_restored())

@@ -176,7 +176,7 @@ static void a_number_that_is_both_is_refused(void **state)
     snprintf(name, sizeof(name), "%d", (int)pid);
     start_plain(MEMBER_ANSWERS, "two", name);
     assert_int_equal(run(&tool_command_trim, name, NULL, NULL, NULL), TOOL_FAILED);
-    is_said(complained, "gpucache trim: %d is a process and a group: say pid:%d or group:%d\n",
+    is_said(complained, "gpucache trim: %d is a process and a group: write pid:%d or group:%d\n",
             pid);
     snprintf(word, sizeof(word), "pid:%s", name);
     assert_int_equal(run(&tool_command_trim, word, NULL, NULL, NULL), TOOL_DONE);
@@ -255,7 +255,7 @@ static void no_answer_is_told_within_the_time(void **state)
             "answers when it next allocates or submits work; the request stays\n",
             late);
     assert_int_equal(run(&tool_command_trim, text_of(late), "--timeout=0", NULL, NULL), TOOL_DONE);
-    is_said(said, "process %d (quiet): asked, not waited for\n", late);
+    is_said(said, "process %d (quiet): request left, answer not awaited\n", late);
     const pid_t stopped = start_plain(MEMBER_ANSWERS, "stopped", "g");
     kill(stopped, SIGSTOP);
     waitpid(stopped, NULL, WUNTRACED);

@@ -63,9 +63,9 @@ static void a_csv_with_a_mistake_names_its_line(void **state)
 {
     (void)state;
     refuses("", 0, "the file is empty");
-    refuses("hello\n", 0, "no trace");
+    refuses("hello\n", 0, "not a trace");
     refuses(REPLAY_CSV_HEADER ",more\n", 1, "the header is not");
-    refuses(HEAD, 0, "holds no allocation");
+    refuses(HEAD, 0, "has no allocation");
     refuses(HEAD "a,1,5,0\n", 2, "4 fields; accepted: op,id,bytes,stream,time_us");
     refuses(HEAD "a,1,5,0,0,0,0,0\n", 2, "8 fields");
     refuses(HEAD "b,1,5,0,0\n", 2, "op \"b\" is not valid; accepted: a (allocated), f (freed)");
@@ -76,7 +76,7 @@ static void a_csv_with_a_mistake_names_its_line(void **state)
     refuses(HEAD "a,1,5,0,\n", 2, "time_us \"\"");
     refuses(HEAD "a,1,5,0,0\na,1,5,0,0\n", 3, "allocation 1 is live already");
     refuses(HEAD "a,1,5,0,0\nf,1,5,0,0\nf,1,5,0,0\n", 4, "a free of 1, which is not live");
-    refuses(HEAD "a,1,18446744073709551615,0,0\na,2,1,0,0\n", 0, "do not fit 64 bits");
+    refuses(HEAD "a,1,18446744073709551615,0,0\na,2,1,0,0\n", 0, "exceed 64 bits");
 }
 
 /* ---- RMM's log ---- */

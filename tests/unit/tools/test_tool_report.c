@@ -148,10 +148,10 @@ static void other_files_are_refused(void **state)
     (void)state;
     assert_refused("", "was it cut off?");
     assert_refused("{\"schema\": \"gpucache-report/1\",\n\"pid\"", "in the middle of line 2");
-    assert_refused("root:x:0", "no JSON: line 1");
-    assert_refused("[]", "no gpucache report");
-    assert_refused("{}", "no gpucache report");
-    assert_refused("{\"schema\": 1}", "no gpucache report");
+    assert_refused("root:x:0", "not JSON: line 1");
+    assert_refused("[]", "not a gpucache report");
+    assert_refused("{}", "not a gpucache report");
+    assert_refused("{\"schema\": 1}", "not a gpucache report");
     assert_refused("{\"schema\": \"gpucache-report/2\"}", "its schema is gpucache-report/2");
     assert_refused("{\"schema\": \"gpucache-report/1\"}", "\"latency_ns\" is missing");
 }

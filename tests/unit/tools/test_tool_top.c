@@ -116,12 +116,12 @@ static void sums_are_of_processes_not_of_tenants(void **state)
     assert_int_equal(group->figures.reserved, 300 * MIB);
     assert_int_equal(group->figures.limit, 1024 * MIB);
     assert_int_equal(group->figures.hits, 900);
-    assert_int_equal(view.subjects[group->subject].member_count, 2);
+    assert_int_equal(view.subjects[group->subject].process_count, 2);
     assert_int_equal(find_account(&view, "train", 1)->figures.reserved, 300 * MIB);
     assert_int_equal(find_account(&view, "train", 1)->figures.limit, TOP_NO_LIMIT);
     const struct top_account *device = find_account(&view, "GPU-1", 1);
     assert_int_equal(device->figures.reserved, 350 * MIB);
-    assert_int_equal(view.subjects[device->subject].member_count, 2);
+    assert_int_equal(view.subjects[device->subject].process_count, 2);
     assert_int_equal(find_account(&view, "First", 0)->figures.idle, 75 * MIB);
     top_view_fini(&view);
 }
