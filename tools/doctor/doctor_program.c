@@ -166,7 +166,7 @@ static void add_object(struct doctor *doctor, const char *path, struct ways *way
     } else if (elf.names_driver && !elf.needs_driver && elf.runtime[0] == '\0') {
         ways->opens++;
         doctor_report(doctor, DOCTOR_OK, TOPIC,
-                      "%s opens the driver itself: intercepted at its symbol look-ups", name);
+                      "%s opens the driver itself: intercepted at its look-ups", name);
     }
 }
 
