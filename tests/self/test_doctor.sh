@@ -65,7 +65,7 @@ finding failure program "musl" "$TMP/musl"
 # The machine's number is at byte 18.
 cp "$TMP/plain" "$TMP/foreign"
 printf '\363\000' | dd of="$TMP/foreign" bs=1 seek=18 conv=notrunc status=none
-finding failure program "another machine" "$TMP/foreign"
+finding failure program "another architecture" "$TMP/foreign"
 head -c 100 "$TMP/plain" > "$TMP/cut"
 chmod +x "$TMP/cut"
 ok "a file that is cut does not crash it" bash -c "LD_LIBRARY_PATH='$SIM_DIR' '$TOOL' doctor '$TMP/cut'; [ \$? -le 1 ]"
@@ -94,12 +94,12 @@ finding ok program "through is a script for $TMP/lost" "$TMP/through"
 # Programs of other machines, as their own tools make them.
 printf '.globl _start\n_start: int3\n' > "$TMP/i386.s"
 if as --32 -o "$TMP/i386.o" "$TMP/i386.s" 2> "$TMP/log" && ld -m elf_i386 -o "$TMP/i386" "$TMP/i386.o" 2> "$TMP/log"; then
-    finding failure program "another machine" "$TMP/i386"
+    finding failure program "another architecture" "$TMP/i386"
 else
     skip "a program of 32 bits" "$(tail -n 1 "$TMP/log")"
 fi
 if command -v aarch64-linux-gnu-gcc > /dev/null && aarch64-linux-gnu-gcc -o "$TMP/aarch64" "$TMP/main.c" 2> "$TMP/log"; then
-    finding failure program "another machine" "$TMP/aarch64"
+    finding failure program "another architecture" "$TMP/aarch64"
 else
     skip "a program of aarch64" "no cross compiler (Debian: gcc-aarch64-linux-gnu)"
 fi

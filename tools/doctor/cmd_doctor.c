@@ -145,7 +145,7 @@ const struct tool_command tool_command_doctor = {
     .help = "  --json          one JSON object\n"
             "\n"
             "Checks the library, its settings, the system, the driver, the devices and,\n"
-            "without running it, PROGRAM: its path to CUDA and whether the library intercepts it.\n"
+            "without running it, PROGRAM: its path to CUDA and if the library intercepts it.\n"
             "Each problem comes with advice. Exit status 1 if one of them is a failure.\n",
     .run = doctor,
 };

@@ -23,7 +23,7 @@ is "without arguments: usage" $? 2
 like "without arguments: says how" "$(cat err)" '^usage: gpucache COMMAND'
 is "--version" "$("$TOOL" --version)" "gpucache $(cat "$ROOT/VERSION")"
 ok "--help" "$TOOL" --help
-like "--help names every command" "$("$TOOL" --help)" '^  doctor  +is the library loadable'
+like "--help names every command" "$("$TOOL" --help)" '^  doctor  +check the library'
 is "--help fits 80 columns" "$("$TOOL" --help | awk 'length > 80')" ""
 like "help options lists variables" "$("$TOOL" help options)" '^GPUCACHE_LIMIT$'
 is "help options fits 84 columns" "$("$TOOL" help options | awk 'length > 84 && NR > 5')" ""
@@ -146,7 +146,7 @@ said 1 'noise: not JSON' report noise
 said 1 'noise: not a gpucache trace' trace noise
 echo '{"schema": "other"}' > other.json
 said 1 'other.json: its schema is other, not gpucache-report/1' report other.json
-said 2 'both print on standard output' trace noise --csv - --json
+said 2 'can write to standard output' trace noise --csv - --json
 
 # ---- from start to report ----
 client=$BUILD_DIR/tests/preload/tools_client
@@ -205,7 +205,7 @@ said 1 'it is a report, for gpucache report' replay r.json
 said 1 'a trace; it is a report, for gpucache report' plan r.json
 said 1 't: the trace has no allocation of device 3' replay t --device 3
 said 1 't.csv: has no devices: --device does not apply' replay t.csv --device 0
-said 2 'both print on standard output' trace t --csv --rmm
+said 2 'can write to standard output' trace t --csv --rmm
 "$TOOL" report r.json --prom r.prom
 like "report --prom" "$(cat r.prom)" '^gpucache_oom_total\{program="tools_client",pid="[0-9]+",device="0"\} 1$'
 said 1 'r.json: is the input file' report r.json --prom r.json
@@ -220,7 +220,7 @@ is "report --html -: the same" "$("$TOOL" report r.json --html - --trace t | cks
 is "report --html: asks for nothing from elsewhere" "$(grep -cE '(src|href|url)[=(] *.?(https?:)?//' page.html)" 0
 "$TOOL" report r.json --html /dev/full 2> err
 is "report --html to a full disk: status" $? 1
-said 2 'both print on standard output' report r.json --prom --json
+said 2 'can write to standard output' report r.json --prom --json
 like "trace: the summary" "$("$TOOL" trace t)" '^peak live bytes +7340032 \(7.0 MiB\) in 2 allocations$'
 said 1 't: is the input file' trace t --csv t
 ok "the trace is still whole" "$TOOL" trace t
