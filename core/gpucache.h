@@ -365,7 +365,7 @@ gpucache_status gpucache_elastic_is_mapped(gpucache_elastic pool, uint64_t offse
                                            int *is_mapped);
 gpucache_status gpucache_elastic_get_statistics(gpucache_elastic pool,
                                                 struct gpucache_elastic_statistics *figures);
-/* Releases every warm page to the driver. Moves nothing: mapped pages keep their address and
+/* Releases every cached idle page to the driver. Moves nothing: mapped pages keep their address and
  * memory, and pages leave no unused physical memory between them. *given_bytes (may be NULL): the
  * bytes released. */
 gpucache_status gpucache_elastic_compact(gpucache_elastic pool, uint64_t *given_bytes);

@@ -104,7 +104,7 @@ static void grant_mappings(struct gc_context *context)
 
 /* ---- new peers ---- */
 
-/* Of one record; `peer` is a head. */
+/* For one record; `peer` is a head. */
 static void add_peer(struct gc_context *context, struct gc_context *peer)
 {
     if (!gc_context_begin_opening(context, peer))

@@ -68,7 +68,7 @@ struct gc_context {
     bool is_crowded;                       /* more peers than listed: waits are for all contexts */
     struct gc_range *
         kept_ranges; /* of a head: ranges reserved until its teardown; guarded by the pool's lock */
-    /* Of a head, permanently: it roams. Guarded by the registry's lock. */
+    /* In a head, permanently: the context roams. Guarded by the registry's lock. */
     bool is_roaming;
     _Atomic(struct gc_context *) next_roaming; /* gc_core.roaming; read without a lock */
 };

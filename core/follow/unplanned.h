@@ -25,7 +25,7 @@
  * none, or the pool's is better. There is a planned segment; the match is of its plan. */
 bool gc_unplanned_find_locked(const struct gc_pool *pool, const struct gc_match *match,
                               uint64_t bytes, struct gc_place *place);
-/* The same by lifetime; the planned segment is an arena. False: no free block. */
+/* Places by lifetime instead; the planned segment is an arena. False: no free block. */
 bool gc_unplanned_find_by_lifetime_locked(const struct gc_pool *pool, const struct gc_plan *plan,
                                           uint64_t bytes, bool is_long, struct gc_place *place);
 

@@ -111,7 +111,7 @@ void gc_tcache_resume_all(struct gc_core *core);
  * into the pending lists. `quota`: only its blocks; NULL: all. True if there were any. Cheap while
  * the caches are empty. */
 bool gc_tcache_flush_device(struct gc_device *device, const struct gc_quota *quota);
-/* The same for one context that is about to be dropped; the caches are stopped. */
+/* Flushes one context that is about to be dropped; the caches are stopped. */
 void gc_tcache_flush_context(struct gc_context *context);
 
 /* ---- for tcache*.c; the owner is inside, or the caches are stopped ---- */

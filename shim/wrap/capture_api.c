@@ -10,7 +10,7 @@
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \
             return GC_FORWARD(symbol, __VA_ARGS__);                                                \
-        /* What is captured runs later, beside other work: one stream's order is not enough. And   \
+        /* Captured work runs later, beside other work: one stream's order is not enough. And      \
          * none begins while memory moves, which would end it. */                                  \
         struct gc_submissions *work;                                                               \
         CUresult result = gc_shim_submit_enter(GC_STREAM_NONE, &work, GC_CALLER);                  \
