@@ -1,6 +1,6 @@
-/* The tables, and the report as JSON (schema gpucache-report/1: keys and their order are the
- * schema's; later keys stand behind those of its part) and in Prometheus' text format (base units,
- * a sample names its program, pid and device; for node_exporter's textfile collector). */
+/* The tables of the report's figures, and the report as JSON, which walks them (schema
+ * gpucache-report/1: keys and their order are the schema's; later keys stand behind those of its
+ * part). */
 #include "core/report/tables.h"
 
 #include "core/device/tenant.h"

@@ -117,7 +117,7 @@ def check_turns(base, group):
         first.ask("fill 2")
     equal(f"{what}: the first waits", first.hears(0.3), None)
     status, answer = first.move("resume")
-    ok(f"{what}: there is no room for it to resume", status == 1 and "no room" in answer, answer)
+    ok(f"{what}: there is no room for it to resume", status == 1 and "not enough free memory" in answer, answer)
     equal(f"{what}: the second is not disturbed", second.say("check 7"), "same")
     (status, answer), held = pause(second, group)
     equal(f"{what}: the second is paused", status, 0)

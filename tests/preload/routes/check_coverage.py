@@ -293,16 +293,33 @@ def check_headers(include, wrapped, used, runtime, neutral):
     return set(rows) | functions | others
 
 
+def check_sections():
+    """Each wrapper written by hand stands in a file that the comment above its rows names."""
+    sources = {path.name: path.read_text() for path in (ROOT / "shim").rglob("*.c")}
+    files, misplaced = [], []
+    for line in (ROOT / "shim/api.def").read_text().split("*/", 1)[1].splitlines():
+        row = re.match(r"API\((\w+),", line)
+        if line.startswith("/* "):
+            files = re.findall(r"\w+\.c\b", line)
+        elif row:
+            wrapper = re.compile(rf"^(CUresult |[A-Z_]+\(){row[1]}\b", re.M)
+            places = [name for name, text in sources.items() if wrapper.search(text)]
+            if not set(places) & set(files):
+                misplaced.append(f"{row[1]}: in {places}, not in {files}")
+    return misplaced
+
+
 def main():
     wrapped, used, runtime = read_rows()
     neutral, problems = read_neutral()
     seen = set()
 
-    print(f"1..{2 + 9 * len(sys.argv[1:]) + 1}")
+    print(f"1..{3 + 9 * len(sys.argv[1:]) + 1}")
     check("no symbol stands in the tables twice",
           problems + [s for s in [*wrapped, *used] if "twice" in s] +
           sorted(f"{s} is wrapped and neutral" for s in (set(wrapped) | runtime) & neutral))
     check("tables are not empty", [] if len(wrapped) > 250 and len(neutral) > 400 else ["they are"])
+    check("each section of the table names the files of its wrappers", check_sections())
     for include in sys.argv[1:]:
         seen |= check_headers(include, wrapped, used, runtime, neutral)
     # Older functions live in older headers only, so this can be told only where all are at hand.
