@@ -81,16 +81,21 @@ static bool is_failure(const char *key)
            strcmp(key, "invalid_free_count") == 0;
 }
 
+/* Figures with a meaning that are no gauges; one that is 0, or no limit, is left out. */
 static void write_counters(struct gc_writer *out, const struct gc_device_snapshot *device)
 {
     gc_writer_text(out, "   counts\n");
     for (size_t i = 0; i < gc_report_device_figures.count; i++) {
         const struct gc_figure *figure = &gc_report_device_figures.figures[i];
-        const uint64_t *count = (const void *)((const char *)device + figure->offset);
-        if (figure->type != GC_FIGURE_COUNT || figure->text == NULL || *count == 0)
+        const uint64_t *value = (const void *)((const char *)device + figure->offset);
+        if (figure->type == GC_FIGURE_GAUGE || figure->text == NULL || *value == 0 ||
+            *value == UINT64_MAX)
             continue;
         gc_writer_set_style(out, is_failure(figure->key) ? GC_STYLE_ALERT : GC_STYLE_PLAIN);
-        gc_writer_print(out, "%*lu  %s", 15, *count, figure->text);
+        if (figure->type == GC_FIGURE_COUNT)
+            gc_writer_print(out, "%*lu  %s", 15, *value, figure->text);
+        else
+            gc_writer_print(out, "%*s  %s", 15, GC_TEXT_SIZE(*value), figure->text);
         gc_writer_set_style(out, GC_STYLE_PLAIN);
         gc_writer_char(out, '\n');
     }

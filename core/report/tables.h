@@ -1,6 +1,6 @@
 /* The report's figures of devices, entry points, tenants, call sites and plans. Each figure is
- * declared once, with its JSON key, its column of text and its Prometheus metric; the tool reads a
- * report back by the same tables. */
+ * declared once, with its JSON key, its place in the text and its Prometheus metric. The tool reads
+ * a report back by the same tables, except for a device's own figures. */
 #ifndef GC_REPORT_TABLES_H
 #define GC_REPORT_TABLES_H
 
