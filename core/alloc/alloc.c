@@ -25,7 +25,7 @@
  * amount. */
 #define DEDICATED_IDLE_SHARE 2
 #define DEDICATED_IDLE_MIN GC_MIB(128)
-/* Other threads may take the memory that was released. */
+/* Attempts at a plain driver allocation: other threads may take the memory released before each. */
 #define PLAIN_ATTEMPTS 8
 
 /* One allocation request. */
@@ -182,9 +182,9 @@ static bool reclaim_driver(const struct alloc_request *alloc)
            driver->reclaim(driver->self, alloc->context->handle, alloc->segment_spec.bytes);
 }
 
-/* During a capture no freed block becomes free. Allocations then are the driver's own, which the
- * driver frees, as without the library; not stream-ordered ones, which have their stream's order or
- * come from the driver's pool. */
+/* During a capture no pending block completes. The driver then serves a request and later frees it,
+ * as without the library. Exception: a stream-ordered request has its stream's order or comes from
+ * the driver's pool. */
 static bool is_beside_capture(const struct alloc_request *alloc)
 {
     const struct gc_context *context = alloc->context;

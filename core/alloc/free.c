@@ -1,5 +1,5 @@
 /* The path of one free: one look-up by address, a claim by compare-and-swap under the pool's lock,
- * then reclaim (core/reclaim/defer.h). The result of the look-up goes along: to the debug aid, to
+ * then reclaim (core/reclaim/defer.h). The result of the look-up is passed on to the debug aid, to
  * the count of invalid frees and to the free. */
 #include "core/debug/debug.h"
 #include "core/device/lookup.h"
@@ -23,8 +23,9 @@ struct free_request {
 };
 
 /* The only look-up of a free: claims the live block that starts at the address and returns with its
- * pool's lock held, or counts an invalid free. GC_BUSY: undecided (lookup.h). `is_final`: the
- * caches are stopped, so a cached block is really freed. */
+ * pool's lock held, or counts an invalid free. GC_BUSY: not known whether a pool being torn down
+ * contains the address (lookup.h). `is_final`: the caches are stopped, so a cached block is really
+ * freed. */
 static enum gc_status claim(struct free_request *request, bool is_final)
 {
     struct gc_core *core = request->core;
@@ -51,9 +52,9 @@ static enum gc_status claim(struct free_request *request, bool is_final)
     return GC_INVALID_POINTER;
 }
 
-/* A live block may be CACHED for a moment: a thread that frees another address twice found this
- * record before it was reused, claims it and lets go. With the caches stopped no thread is between
- * the two. */
+/* A live block may be CACHED briefly: a thread that frees another address a second time may have
+ * found this record before its reuse; it claims the record, sees another address in it and unclaims
+ * it. While the caches are stopped no thread is between claim and unclaim. */
 static enum gc_status claim_or_refuse(struct free_request *request)
 {
     for (;;) {
@@ -90,7 +91,8 @@ static bool inspect(const struct free_request *request)
     return false;
 }
 
-/* The claimed block, in the hands of the debug aid; or why there is none. */
+/* Claims the block; with GPUCACHE_DEBUG the debug aid then inspects it. Not GC_OK: no block is
+ * claimed. */
 static enum gc_status claim_with_debug(struct free_request *request)
 {
     const enum gc_status status = claim_or_refuse(request);
@@ -124,7 +126,7 @@ static enum gc_status free_block(struct gc_core *core, uint64_t address, struct 
     return status;
 }
 
-/* A free is counted for the device; figures by entry point are those of allocations. */
+/* A free is counted for the device only: the figures of an entry point count allocations. */
 enum gc_status gc_core_free(struct gc_core *core, uint64_t address, uint16_t api, int *driver_code)
 {
     return free_block(core, address, NULL, GC_STREAM_NONE, api, driver_code);
@@ -134,7 +136,7 @@ enum gc_status gc_core_free_ordered(struct gc_core *core, uint64_t address,
                                     struct gc_context *worker, uint64_t stream, uint16_t api,
                                     int *driver_code)
 {
-    /* A block that the debug aid checks once it is idle must not serve before that. */
+    /* The debug aid checks a block once its work has completed: no reuse before that. */
     const bool is_inspected = core->debug != NULL && core->mode == GC_MODE_CACHE;
     const bool is_named = stream != GC_STREAM_NONE && !is_inspected;
     return free_block(core, address, worker, is_named ? stream : GC_STREAM_OTHER, api, driver_code);

@@ -5,10 +5,11 @@
  * their own over the same handle. Driver work belongs to the handle, so captures, peers, faults and
  * the teardown apply to all of its records; a fence or a wait of one record covers the work of all.
  *
- * A device that maps memory has one head more, of no driver context: stream-ordered memory belongs
- * to the device, not to the context of the request. Every context of the device is a peer of that
- * head, and so is every context of a device that the memory was opened to, before work of the
- * context can be submitted. That head is never torn down: a reset leaves its memory alone.
+ * A device that maps memory has one additional head, which belongs to no driver context:
+ * stream-ordered memory belongs to the device, not to the context of the request. Every context of
+ * the device is a peer of that head, and so is every context of a device that the memory was opened
+ * to, before work of the context can be submitted. That head is never torn down: a reset leaves its
+ * memory alone.
  *
  * Peer: a context whose work may access the memory. Roaming: a context whose work may access the
  * memory of any context. */
@@ -38,12 +39,12 @@ struct gc_context {
     atomic_uint capture_count;
     /* Its last wait failed: the driver is queried before the pool serves a request. */
     atomic_bool is_faulted;
-    atomic_uint wait_count; /* waits for this context's work under way */
+    atomic_uint wait_count; /* waits in progress for this context's work */
     /* All work counted up to here is completed (core/device/submit.h), that of peers too. Only
      * rises. Release: pairs with the acquire in gc_context_has_completed. */
     atomic_uint_fast64_t completed;
-    /* The highest epoch of a block that was reused or binned in the order of the single stream
-     * before the epoch was completed. Only rises. */
+    /* The highest epoch among the blocks that were reused or binned in single-stream mode before
+     * their epoch had completed. Only rises. */
     atomic_uint_fast64_t reused_epoch;
     /* The driver cannot record a fence of all work: frees wait, as the driver's own do. */
     atomic_bool is_fenceless;
@@ -57,7 +58,7 @@ struct gc_context {
     struct gc_quota *quota;   /* the tenant's quota of the device; NULL: none */
     _Atomic(struct gc_context *) next_record; /* of the handle; the head is the first */
     struct gc_context *next_dropped;          /* list of the thread that drops the handle */
-    atomic_bool has_peers;                    /* the peers of its head are copied */
+    atomic_bool has_peers;                    /* the head's peers have been copied to this record */
     struct gc_pool pool;
     /* From a slab; NULL once the pool is dropped and no query is under way. Guarded by the pool's
      * lock, as the fields up to is_crowded. */
@@ -75,7 +76,7 @@ struct gc_context {
 
 /* The contexts whose work a free must wait for: its own, its peers, and roaming ones. */
 struct gc_wait_set {
-    struct gc_core *everyone; /* not NULL: all contexts of the process too */
+    struct gc_core *everyone; /* the core, if all contexts belong to the set; else NULL */
     uint32_t count;
     struct gc_context *contexts[1 + GC_PEER_MAX];
 };
@@ -114,7 +115,7 @@ static inline bool gc_context_is_fenceless(const struct gc_context *context)
     return atomic_load_explicit(&context->is_fenceless, memory_order_relaxed);
 }
 
-/* Whether a block that was freed with `epoch` is idle. */
+/* Whether all work up to `epoch`, the epoch of a freed block, has completed. */
 static inline bool gc_context_has_completed(const struct gc_context *context, uint64_t epoch)
 {
     return epoch <= atomic_load_explicit(&context->completed, memory_order_acquire);
@@ -219,9 +220,9 @@ static inline bool gc_context_is_gone(const struct gc_context *context)
 void gc_context_set_faulted(struct gc_context *context, bool is_faulted);
 
 /* The driver's code of `call`, a call of struct gc_driver on an object of the context; or
- * gc_context_closed_code, without a call. No teardown of the context starts during the call, even
- * if the calling thread's program does not use the context. Calls that work without a context need
- * no gate: unmap, release of pages, free of addresses. */
+ * gc_context_closed_code, without a call. No teardown of the context starts during the call: core
+ * may use a context that the program is about to destroy in another thread. Calls that work without
+ * a context need no gate: unmap, release of pages, free of addresses. */
 #define GC_CALL_IF_OPEN(context, call)                                                             \
     (gc_gate_enter(&(context)->head->gate) ? gc_context_leave((context), (call))                   \
                                            : gc_context_closed_code(context))
@@ -257,8 +258,9 @@ void gc_context_list_peer(struct gc_context *record, struct gc_context *peer);
 /* Opens the stream-ordered memory of `device` to device `ordinal`: its contexts become peers of the
  * head that serves such memory, which is returned; NULL: there is none. (context.c) */
 struct gc_context *gc_device_admit(struct gc_device *device, int ordinal);
-/* Lists the peer and starts to grant its device access. False: access is granted already; a thread
- * that finds another one granting it waits, since its work may follow. */
+/* Lists the peer and starts to grant its device access. False: access is granted already. If
+ * another thread is granting access, this call waits until it is granted: the caller's work may
+ * follow at once. */
 bool gc_context_begin_opening(struct gc_context *context, struct gc_context *peer);
 void gc_context_end_opening(struct gc_context *context);
 /* A driver context that uses the memory: the context itself or, for a device's head, one of the

@@ -16,7 +16,7 @@
 struct gc_driver {
     void *self;
     int out_of_memory;   /* the code for out of memory */
-    int context_is_gone; /* core's own code where the context is destroyed */
+    int context_is_gone; /* the code for a destroyed context; core returns it as well */
 
     /* Allocates `bytes` of device memory in `context`. Sets *address (aligned to at least 512) on
      * success. */

@@ -73,8 +73,8 @@ static void end_driver_calls(struct gc_context *context, bool is_recorded)
         fences->considered_count = 0;
     }
     fences->is_ring_owned = false;
-    /* Both flags are permanent. If the pool is not dropped yet, the thread that drops it calls
-     * gc_fence_drop; until then others read the ring. */
+    /* Once both flags are set neither is cleared. If the pool's is not set yet, the thread that
+     * sets it calls gc_fence_drop; until then other threads read the ring. */
     const bool is_dropped = gc_context_is_dropped(context) && pool->is_dropped;
     gc_pool_release(pool);
     if (is_dropped)
@@ -114,7 +114,8 @@ static int record_all(const struct gc_wait_set *set, uint64_t epoch, struct gc_f
     return code;
 }
 
-/* From now on every free must reach the pool, which waits for it. */
+/* From now on the thread caches keep no block: every free reaches the pool, which waits for the
+ * work that may use the block. */
 static void set_fenceless(struct gc_context *context)
 {
     atomic_store_explicit(&context->is_fenceless, true, memory_order_relaxed);
@@ -292,8 +293,8 @@ void gc_fence_wait_streams_locked(struct gc_context *context)
     }
 }
 
-/* Sets the epoch that a fence recorded now covers: a block freed later has a higher epoch. False:
- * the list needs no fence. */
+/* Sets seen->covered to the count of work, which a fence recorded now covers, and raises the count,
+ * so that a block freed later has a higher epoch. False: the list needs no fence. */
 static bool begin_stream_fences(struct gc_context *context, const struct gc_stream_list *list,
                                 uint64_t only, struct gc_stream_list *seen)
 {

@@ -4,8 +4,8 @@
  *
  * Epoch-based reclamation on the device: a fence's epoch is the count of work (submit.h) read
  * before it was recorded. When the fence has completed, all work up to the epoch is done and the
- * context's `completed` rises to it. While a context of the set captures, no fence is recorded or
- * waited for. */
+ * context's `completed` rises to it. While the context, a peer or a roaming context captures, no
+ * fence is recorded or waited for. */
 #ifndef GC_FENCE_H
 #define GC_FENCE_H
 
@@ -63,8 +63,8 @@ bool gc_fence_poll(struct gc_context *context);
 bool gc_fence_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way);
 /* The epoch of the oldest open fence; 0: none. */
 uint64_t gc_fence_oldest_epoch(struct gc_context *context);
-/* Waits until no thread records or queries stream fences: a stream that is then destroyed is not
- * used. The pool's lock is held, and released meanwhile. */
+/* Waits until no thread records or queries stream fences, so that the caller may destroy a stream.
+ * The pool's lock is held; it is released during the wait. */
 void gc_fence_wait_streams_locked(struct gc_context *context);
 /* Records a fence in each stream in whose order memory was freed: a fence of the whole context
  * would wait for its other streams too. `only`: that stream alone, which is about to be destroyed,

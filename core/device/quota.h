@@ -45,14 +45,14 @@ struct gc_charge {
     uint64_t quota;
 };
 
-/* Why a charge failed, for gc_reclaim_step. Adds up over attempts. */
+/* Why a charge failed, for gc_reclaim_step. The two counts add up over attempts. */
 struct gc_charge_failure {
     bool is_quota_short;           /* the last failure was the quota's; else the device's */
     uint64_t rollback_count;       /* charges rolled back because the driver refused */
     uint64_t quota_rollback_count; /* in the quota alone, because the device's charge failed */
 };
 
-/* False: no budget; only *charge_failure has changed. */
+/* False: a limit has no room; only *charge_failure has changed. */
 bool gc_quota_charge(struct gc_device *device, struct gc_quota *quota, uint64_t bytes,
                      struct gc_charge *held, struct gc_charge_failure *charge_failure);
 /* The driver succeeded: updates the peaks with `held` and with the bytes held now. */

@@ -4,17 +4,18 @@
  * after the driver took the work and before the program learns of it. So a thread that frees a
  * block afterwards reads a count, the block's epoch, that includes all work that may use the block;
  * and a fence recorded after the count was read covers all work in the count. A context's
- * `completed` is the highest count known to be done there: a block is idle once epoch <= completed.
+ * `completed` is the highest count known to be done there: a block's work has completed once its
+ * epoch <= `completed`.
  *
  * Single-stream mode: while all work of the process goes to one stream of one context, new work is
  * ordered behind old work, and a freed block may be reused at once. The first work for another
  * stream ends the mode permanently; so do a second context, a peer, a capture, and anything that
  * may access memory outside all streams.
  *
- * The end of the mode does not wait. Before the first work behind such a free, a fence is recorded
- * in the one stream (struct gc_driver, stream_record): it covers the work before the free, for
- * which a plain free would have waited, and none of the later work. After the end, work for other
- * streams is made to wait for that fence until it is known to be completed. */
+ * The end of the mode does not wait. Before the first work after a free in single-stream mode, a
+ * fence is recorded in the one stream (struct gc_driver, stream_record): it covers the work before
+ * the free, for which a plain free would have waited, and none of the later work. After the end,
+ * work for other streams is made to wait for that fence until it is known to be completed. */
 #ifndef GC_SUBMIT_H
 #define GC_SUBMIT_H
 
@@ -57,7 +58,7 @@ struct gc_submissions {
     /* Blocks whose copies and fills are complete when their calls return. */
     atomic_uint synchronous_count;
     _Alignas(64) struct gc_gate gate; /* a thread that submits work is inside during the call */
-    /* The fence in the single stream. One thread at a time records it; it is kept after a wait. */
+    /* The fence in the single stream. One thread at a time records it; a wait keeps it. */
     struct {
         atomic_bool is_locked;
         atomic_bool is_awaited; /* the mode has ended: other work waits for the fence */
@@ -68,14 +69,15 @@ struct gc_submissions {
 };
 
 /* Ends single-stream mode. Waits only if the driver has no fences. False: work for other streams
- * must not be submitted. The driver failed with *driver_code, or 0: a capture forbids to wait; the
- * next thread that submits retries. May call the driver; no lock is held. */
+ * must not be submitted. *driver_code is then the driver's error, or 0 if a capture forbids the
+ * wait; the next thread that submits retries. May call the driver; no lock is held. */
 bool gc_submit_leave_single_stream(struct gc_core *core, int *driver_code);
 /* Ends the mode for memory that becomes accessible outside all streams (exported memory, network
  * cards): waits on the host until all blocks reused in stream order are idle. */
 bool gc_submit_end_single_stream(struct gc_core *core, int *driver_code);
 
-/* Called before code is loaded, before gc_submit_wait_reused; and afterwards. */
+/* gc_submit_begin_load: before code is loaded, followed by gc_submit_wait_reused.
+ * gc_submit_end_load: after the code is loaded. */
 static inline void gc_submit_begin_load(struct gc_submissions *work)
 {
     /* Sequentially consistent: the partner is gc_context_may_reuse. */
@@ -95,16 +97,16 @@ bool gc_submit_try_wait_reused(struct gc_core *core);
  * ordered behind this stream's queued work. */
 void gc_submit_close_stream(struct gc_core *core, uint64_t stream);
 
-/* Before work is submitted to `stream`; GC_STREAM_NONE: to none now. False: the work must not be
- * submitted. */
+/* Before work is submitted to `stream`. GC_STREAM_NONE: only ends single-stream mode. False: the
+ * work must not be submitted. */
 bool gc_submit_begin(struct gc_core *core, uint64_t stream, int *driver_code);
 
 /* Memory of the context that is not known to be idle was freed in the order of the single stream:
  * requests a fence in the stream before its next work. */
 static inline void gc_submit_request_fence(struct gc_submissions *work, struct gc_context *context)
 {
-    /* Sequentially consistent: the partner is gc_submit_begin. It sees the free, or this comes
-     * after it. */
+    /* Sequentially consistent: the partner is gc_submit_begin. Either it sees freed_context, or
+     * this store of quick_stream follows its own. */
     atomic_store_explicit(&work->freed_context, context, memory_order_seq_cst);
     atomic_store_explicit(&work->quick_stream, GC_STREAM_CHECK, memory_order_seq_cst);
 }
@@ -124,8 +126,8 @@ static inline uint64_t gc_submit_count(struct gc_submissions *work)
     return atomic_load_explicit(&work->submitted, memory_order_acquire);
 }
 
-/* Whether all work counted so far went to `stream`. Called after a count was read, the result holds
- * for all work in that count. */
+/* Whether all work counted so far went to `stream`. If gc_submit_count was read before, the result
+ * holds for all work in that count. */
 static inline bool gc_submit_is_only_stream(struct gc_submissions *work, uint64_t stream)
 {
     return (atomic_load_explicit(&work->reuse_blocked, memory_order_acquire) &

@@ -9,9 +9,9 @@
 /* Waits until a teardown of this context has finished or was cancelled, then locks the pool. After
  * 10 s the context counts as destroyed (pool.is_dropped). */
 void gc_wait_lock_after_teardown(struct gc_context *context);
-/* After a call on the context failed that may have met a teardown: waits for the decision. True:
- * the teardown was cancelled, call again. `reattach_count`: gc_core_reattach_count, read before
- * that call. No lock may be held. */
+/* For a call on the context that failed, perhaps because of a teardown: waits until the teardown
+ * has finished or was cancelled. True: the teardown was cancelled, call again. `reattach_count`:
+ * gc_core_reattach_count, read before that call. No lock may be held. */
 bool gc_wait_teardown(struct gc_context *context, unsigned reattach_count);
 /* The pagemap has no block at the address: waits if a detached pool contains it. NOT: none does.
  * RESOLVED: the teardown has finished or was cancelled. STILL: it lasts more than 10 s; the address

@@ -62,8 +62,8 @@ static void send_request(const struct gc_account *account, uint32_t slot, uint64
     (void)gc_ledger_send_request(account->ledger, slot, generation, &request, &ticket);
 }
 
-/* The process that publishes the most idle memory, less than `below`, or as much and its slot is
- * above `after`. */
+/* The next process after (`below`, `after`), ordered by published idle memory, most first, then by
+ * slot. */
 static uint32_t most_idle(const struct gc_account *account, uint64_t below, uint32_t after,
                           uint64_t *idle)
 {
@@ -80,8 +80,8 @@ static uint32_t most_idle(const struct gc_account *account, uint64_t below, uint
     return found;
 }
 
-/* Figures are as of each process's last call. Bytes that they do not cover are requested from all
- * processes. */
+/* Published figures may be old. If they sum to less than `wanted`, the rest is requested from every
+ * process. */
 static void send_requests(const struct gc_account *account, uint64_t wanted)
 {
     const uint32_t high = gc_ledger_slot_high(account->ledger);
@@ -101,7 +101,8 @@ static void send_requests(const struct gc_account *account, uint64_t wanted)
             send_request(account, i, wanted);
 }
 
-/* The bytes to request: the excess over the group's limit; all of them if the device is full. */
+/* The bytes to request: the excess over the group's limit; `bytes` if there is no excess, for then
+ * the device itself is full. */
 static uint64_t lacking(struct gc_account *account, uint64_t bytes)
 {
     uint64_t sum;

@@ -21,7 +21,7 @@
 /* Requests that threads of the program leave to the helper. */
 #define HELPER_REQUESTS (~BIT(GC_REQUEST_LIMIT))
 #define PAUSE_NS 1000000 /* between two attempts while another thread serves */
-#define END_PAUSES 100   /* of them at most when the process ends */
+#define END_PAUSES 100   /* pauses at most, when the process ends */
 #define CHECK_EVERY 64   /* calls of gc_core_serve; a check is a system call */
 #define SERVE_MAX 16     /* times that a thread of the program serves in one call */
 /* Longest wait of the thread that serves: it has its own work, and the requester asks again. */

@@ -27,7 +27,7 @@ enum gc_figure_type {
     GC_FIGURE_CLOSE,
 };
 
-/* The form of one number of a figure outside JSON. */
+/* How text and Prometheus show one number of a figure. */
 struct gc_figure_face {
     /* Prometheus name after "gpucache_"; NULL: no metric. A counter's name ends in _count, written
      * as _total */

@@ -13,8 +13,9 @@
 #include "core/ledger/ledger.h"
 
 /* A process's own account in its group on one device. The tables are small, so a process may take
- * over the row of another that does not use it. A process that finds another key in its row takes a
- * row again and restores the limit that it saw last. */
+ * over a device's or group's row that no live process seems to use. A process that finds another
+ * key in its row finds or adds its row again; it restores the limit that it last read if the
+ * group's row has none. */
 struct gc_account {
     struct gc_ledger *ledger;
     struct gc_ledger_device device;
@@ -27,14 +28,15 @@ struct gc_account {
     _Atomic uint64_t limit_seen; /* 0: none */
 };
 
-/* The own slot is claimed, and group_keys has its group. False: a table is full, or there is no
- * memory. */
+/* Requires a claimed slot whose element of group_keys is set. False: a table is full, or there is
+ * no memory. */
 bool gc_account_open(struct gc_account *account, struct gc_ledger *ledger,
                      const struct gc_ledger_device *device, const char *group);
 
 /* The group's limit on the device; UINT64_MAX: none. */
 uint64_t gc_account_limit(struct gc_account *account);
-/* False, with nothing changed, if the group's limit has no room; takes no lock and never sleeps. */
+/* False, with nothing changed, if the group's limit has no room. Takes no lock and does not block:
+ * for processes with lower slots it yields the processor, a bounded number of times. */
 bool gc_account_try_charge(struct gc_account *account, uint64_t bytes);
 /* Charges even beyond the limit. */
 void gc_account_force_charge(struct gc_account *account, uint64_t bytes);

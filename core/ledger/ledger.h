@@ -21,14 +21,16 @@
 struct gc_ledger {
     struct gc_ledger_file *file;
     int fd;
-    uint32_t own; /* the slot held through it; GC_LEDGER_NONE: it only reads and sends requests */
+    /* The slot that this process holds; GC_LEDGER_NONE: none, the ledger is open only to read it
+     * and to send requests. */
+    uint32_t own;
     uint64_t device_number; /* device number of the file behind fd, to detect another file */
     uint64_t file_number;
     char path[GC_LEDGER_PATH_BYTES];
 };
 
 /* Opens the ledger in `folder` ("": /dev/shm/gpucache-UID). `create`: creates a missing folder and
- * file; otherwise returns GC_NOT_OURS for them, and no process takes part. GC_IO, GC_FORMAT:
+ * file; otherwise returns GC_NOT_OURS if one is missing: there is no ledger. GC_IO, GC_FORMAT:
  * `reason` has the fault, its place and the accepted state; nothing is changed. */
 enum gc_status gc_ledger_open(const char *folder, bool create, struct gc_ledger *ledger,
                               char reason[GC_LEDGER_REASON_BYTES]) GC_CHECKED;
@@ -131,9 +133,11 @@ uint32_t gc_ledger_find_or_add_group(struct gc_ledger *ledger, const char *name)
 struct gc_ledger_slot *gc_ledger_get_slot(const struct gc_ledger *ledger, uint32_t slot);
 /* Whether another process holds the slot. */
 bool gc_ledger_is_held(const struct gc_ledger *ledger, uint32_t slot);
-/* Copy a text into the file, cut where it does not fit; and out of it. */
+/* Copies a text into the file, cut to size. */
 void gc_ledger_set_text(char *to, size_t size, const char *from);
+/* Whether `stored` is the text as gc_ledger_set_text stores it. */
 bool gc_ledger_is_text(const char *stored, size_t size, const char *text);
+/* Copies a text out of the file, cut to size. */
 void gc_ledger_get_text(char *to, size_t size, const char *from);
 
 /* ---- requests to a process ---- */

@@ -62,7 +62,8 @@ static inline uint64_t gc_counter_read(const gc_counter *counter)
  * between, as a word that wraps. */
 static inline bool gc_gauge_is_negative(uint64_t value)
 {
-    return value >> 63 != 0 && value != UINT64_MAX; /* the value of a saturated account */
+    /* UINT64_MAX is a saturated account, not a negative gauge. */
+    return value >> 63 != 0 && value != UINT64_MAX;
 }
 
 /* Each value of the gauge is seen by the thread that sets it, so the peak is exact. */

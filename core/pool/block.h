@@ -55,7 +55,8 @@ struct gc_block {
     uint8_t slack;
     /* While LIVE. */
     bool is_shared : 1; /* other streams use the block too */
-    /* While LIVE or FREEING. A block with either flag is never in a thread cache. */
+    /* The next two are valid while LIVE or FREEING. A block with is_pinned or is_synchronous is
+     * never in a thread cache. */
     /* Other processes or devices access its memory in ways that a pause cannot stop. */
     bool is_pinned : 1;
     /* Copies and fills of the block are complete when their calls return. */

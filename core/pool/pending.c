@@ -54,7 +54,7 @@ bool gc_stream_list_push_locked(struct gc_pool *pool, struct gc_context *worker,
     return true;
 }
 
-/* Planned places serve their plan only, dedicated segments only requests for such. */
+/* Planned places serve only their plan, dedicated segments only requests for dedicated memory. */
 static bool fits(const struct gc_block *block, uint64_t bytes)
 {
     const struct gc_segment *segment = gc_block_segment(block);

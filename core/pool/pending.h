@@ -26,14 +26,14 @@ struct gc_pool;
 
 struct gc_stream_list {
     uint64_t stream;           /* 0: unused */
-    struct gc_context *worker; /* the stream's context: a head */
+    struct gc_context *worker; /* head of the driver context that owns the stream */
     uint64_t serial;           /* changes with each new use of this array element */
     struct gc_block *first;
     struct gc_block *last;
     bool is_marked;   /* a fence of the stream covers all epochs up to `covered` */
     bool is_ended;    /* the stream is destroyed: it gets no block from this list */
     uint64_t covered; /* valid with is_marked */
-    uint64_t passed;  /* blocks with epochs up to this one are idle */
+    uint64_t passed;  /* epochs up to this one have completed in this stream */
 };
 
 /* False: all lists are used; the block is unchanged. */
@@ -41,8 +41,8 @@ bool gc_stream_list_push_locked(struct gc_pool *pool, struct gc_context *worker,
                                 struct gc_block *block, uint64_t epoch);
 /* A block of about `bytes` that was freed in this stream, removed from its list; NULL: none. */
 struct gc_block *gc_stream_list_alloc_locked(struct gc_pool *pool, uint64_t stream, uint64_t bytes);
-/* Removes the blocks of this stream that lie in a range, if together they have `pending_bytes`, all
- * that is pending there. False with nothing changed. */
+/* Removes this stream's blocks that lie in a range, if their bytes sum to `pending_bytes`, all
+ * pending bytes of the range. Else returns false and changes nothing. */
 bool gc_stream_list_remove_range_locked(struct gc_pool *pool, uint64_t stream, uint64_t address,
                                         uint64_t bytes, uint64_t pending_bytes,
                                         struct gc_pending *taken);

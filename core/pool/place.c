@@ -1,6 +1,6 @@
 /* Placement: best fit over the free blocks of a class, by addresses alone; as the last resort any
- * free block that needs no driver call. And the segments of a pool: added, removed, restored,
- * exported.
+ * free block that needs no driver call. The second half of the file adds, removes, restores and
+ * exports segments.
  *
  * gc_block.segment and gc_segment.pool are stored with release: the partners are the acquires in
  * core/device/lookup.c, lock_pool_of, which follows them without a lock. */
@@ -13,7 +13,7 @@
 /* Free blocks that are tried where a block may fit between page boundaries only. */
 #define FIT_TRIES 256
 
-/* The address at which `bytes` would start in the free block; false: they do not fit. */
+/* Sets *place to where a block of `bytes` would start in the free block. False: it does not fit. */
 static bool fit(const struct gc_pool *pool, struct gc_block *free_block, uint64_t bytes,
                 bool is_tight, struct gc_place *place)
 {

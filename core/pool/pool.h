@@ -61,9 +61,9 @@ struct gc_pool_shared {
     atomic_uint_fast64_t *next_block_id; /* of the process */
     struct gc_idle *idle;                /* of the device */
     struct gc_idle *quota_idle;          /* of the tenant's quota; NULL: none */
-    struct gc_gauge_cell *pending;       /* of the device, as the next two */
-    struct gc_gauge_cell *ordered;
-    struct gc_gauge_cell *ordered_peaks; /* GC_ORDERED_PEAK_COUNT */
+    struct gc_gauge_cell *pending;       /* of the device */
+    struct gc_gauge_cell *ordered;       /* of the device */
+    struct gc_gauge_cell *ordered_peaks; /* of the device: GC_ORDERED_PEAK_COUNT */
     atomic_uint *synchronous_count;      /* of the process; see gc_core_set_synchronous */
     uint64_t page_bytes;                 /* size of a mapped page; 0: no mapped memory */
     /* Every block is a driver allocation of its own; a property of the device. */
@@ -100,7 +100,7 @@ struct gc_pool {
     unsigned stream_count;          /* the first ones, which have been used */
     struct gc_block *spares;        /* spare block records, linked by `next` */
     uint32_t spare_count;
-    /* The context is torn down, or that is undecided; its segments are not here. */
+    /* The context's teardown has finished or is undecided; meanwhile the pool has no segments. */
     bool is_dropped;
     /* Its content while a teardown is undecided (core/alloc/teardown.c); else NULL. */
     struct gc_pool_hidden *detached;
@@ -139,7 +139,7 @@ struct gc_block *gc_pool_alloc_locked(struct gc_pool *pool, enum gc_size_class s
 struct gc_block *gc_pool_alloc_any_locked(struct gc_pool *pool, enum gc_size_class size_class,
                                           const struct gc_alloc_spec *spec);
 
-/* A place for a block. */
+/* A free block, and the address in it at which a new block would start. */
 struct gc_place {
     struct gc_block *free_block;
     uint64_t address; /* in the free block */
@@ -162,15 +162,15 @@ void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
                               const struct gc_alloc_spec *spec);
 /* Pins a live block: see gc_core_pin. */
 void gc_pool_pin_locked(struct gc_pool *pool, struct gc_block *block);
-/* Sets the flag of a live block: see gc_core_set_synchronous. */
+/* Sets or clears is_synchronous of a live block: see gc_core_set_synchronous. */
 void gc_pool_set_synchronous_locked(struct gc_pool *pool, struct gc_block *block, bool is_it);
-/* Clears both flags of a block that is freed. */
+/* Clears is_pinned and is_synchronous of a block that is freed. */
 void gc_pool_clear_flags_locked(struct gc_pool *pool, struct gc_block *block);
 /* Coalesces a split block that never became live. */
 void gc_pool_unsplit_locked(struct gc_pool *pool, struct gc_block *block);
 /* Adds an arena as one free block. */
 void gc_pool_add_arena_locked(struct gc_pool *pool, struct gc_arena *arena);
-/* Frees an idle block: coalesces and bins it. */
+/* Frees a block whose work has completed: coalesces it with free neighbours and bins it. */
 void gc_pool_free_locked(struct gc_pool *pool, struct gc_block *block);
 
 /* Adds a prepared segment and splits a live block from its start. */
@@ -212,8 +212,8 @@ struct gc_pending {
     struct gc_block *first;
     struct gc_block *last;
 };
-/* Adds a block to the common list. `epoch`: of its free (core/device/submit.h). Epochs may arrive
- * out of order. */
+/* Adds a block to the common list. `epoch`: the epoch at which the block was freed
+ * (core/device/submit.h). Epochs may arrive out of order. */
 void gc_pool_push_pending_locked(struct gc_pool *pool, struct gc_block *block, uint64_t epoch);
 /* Counts a block that enters or leaves a list of pending blocks. */
 void gc_pool_count_pending_locked(struct gc_pool *pool, const struct gc_block *block);
@@ -221,8 +221,8 @@ void gc_pool_uncount_pending_locked(struct gc_pool *pool, const struct gc_block 
 /* Removes all blocks with epochs up to `completed`, those in stream lists too. They stay PENDING.
  */
 struct gc_pending gc_pool_remove_pending_locked(struct gc_pool *pool, uint64_t completed);
-/* Frees all blocks of the list, which are idle. True if one is uncached: its segment is to be
- * released. */
+/* Frees all blocks of the list, whose work has completed. True if one is uncached: its segment is
+ * to be released. */
 bool gc_pool_free_pending_locked(struct gc_pool *pool, struct gc_pending pending);
 
 /* Free memory, and the longest piece of it that needs no driver call. Walks all blocks where there

@@ -159,12 +159,13 @@ bool gc_defer_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *i
     const bool is_passed = gc_fence_wait_oldest(context, limit_ns, is_under_way);
     if (is_passed && gc_defer_collect(context))
         return true;
-    *is_under_way |= is_passed; /* the pending blocks are behind it */
+    /* A fence completed, but the pending blocks have later epochs. */
+    *is_under_way |= is_passed;
     return wait_for_streams(context, *is_under_way ? 0 : gc_min_u64(limit_ns, GC_RECLAIM_STEP_NS),
                             is_under_way);
 }
 
-/* Waits for all pending blocks, for about limit_ns. *is_exhausted: that was not enough. */
+/* Waits for all pending blocks, for about limit_ns. *is_exhausted: limit_ns has passed. */
 static bool wait_out(struct gc_context *context, uint64_t limit_ns, bool *is_exhausted)
 {
     const uint64_t start_ns = gc_core_now_ns(context->core);
@@ -207,7 +208,7 @@ static enum gc_status wait_all(struct gc_context *context, int *driver_code)
     return status;
 }
 
-/* Whether no work but that of `waited` may use the context's memory. A snapshot. */
+/* Whether only work of `waited`'s driver context may use the context's memory. A snapshot. */
 static bool is_all_of(struct gc_context *context, const struct gc_context *waited)
 {
     gc_pool_acquire_plain(&context->pool);
@@ -249,8 +250,9 @@ void gc_defer_wait_peers(struct gc_context *context)
         (void)wait_all(context, &ignored);
 }
 
-/* Too much is pending: waits for the oldest blocks, once per epoch. If their work lasts longer the
- * request gets new memory, or waits in reclaim (reclaim.c). */
+/* Too much is pending: waits for the oldest blocks, but only once while the same fence is the
+ * oldest (stuck_epoch). If their work lasts longer the request gets new memory, or waits in reclaim
+ * (reclaim.c). */
 static bool wait_a_while(struct gc_context *context)
 {
     const uint64_t oldest = gc_fence_oldest_epoch(context);
@@ -301,14 +303,15 @@ bool gc_defer_reclaim(struct gc_context *context, uint64_t wanted_bytes)
     return false;
 }
 
-/* Whether enough became pending since the last time this was true. If no fence can be recorded
+/* Whether enough became pending since this function last returned true. If no fence can be recorded
  * (the ring is full, or a capture is on) trying at each free would be expensive. */
 static bool is_fence_due(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
     struct gc_fences *fences = context->fences;
-    /* The first fence shows whether fences work; not tried where captures may be unseen. */
+    /* The first fence shows whether fences work; not tried in conservative mode, in which a capture
+     * may go unnoticed. */
     const bool is_first =
         !pool->is_dropped && !fences->is_tried &&
         !atomic_load_explicit(&context->core->work.is_conservative, memory_order_relaxed);
@@ -447,8 +450,9 @@ static enum gc_status free_waiting(struct gc_context *context, struct gc_block *
     return GC_OK;
 }
 
-/* Device-owned memory: the single-stream record (core/device/submit.h) names the context that works
- * on it now; a later context does not know that stream. */
+/* Memory in a device's pool: freed_context (core/device/submit.h) is set to a driver context of the
+ * device that exists now, for a fence in the single stream; a context made later does not know that
+ * stream. */
 static bool may_reuse(struct gc_context *context, uint64_t epoch)
 {
     struct gc_submissions *work = &context->core->work;

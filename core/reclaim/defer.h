@@ -4,9 +4,9 @@
 
 #include "core/device/context.h"
 
-/* Frees a claimed block of the context's pool, whose lock is held and is released here. `stream`,
- * of `worker` (NULL: the context): in its order, without a wait; GC_STREAM_OTHER: in the order of
- * an unnamed stream; GC_STREAM_NONE: a plain free. */
+/* Frees a claimed block of the context's pool, whose lock is held and is released here. `stream`:
+ * the block is freed in the order of this stream of `worker` (NULL: of the context), without a
+ * wait; GC_STREAM_OTHER: in the order of an unnamed stream; GC_STREAM_NONE: a plain free. */
 enum gc_status gc_defer_free_unlock(struct gc_context *context, struct gc_block *block,
                                     struct gc_context *worker, uint64_t stream,
                                     int *driver_code) GC_CHECKED;

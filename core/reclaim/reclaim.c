@@ -1,7 +1,8 @@
 /* Direct reclaim, so that unused memory never causes an out-of-memory. The caller has tried the
- * free blocks and polled the fences. The steps, after each of which that changed something it tries
- * again: release idle memory, as much as is wanted; wait for pending blocks, the oldest first;
- * release all idle memory, as the driver's may be fragmented; wait for releases of other threads.
+ * free blocks and polled the fences. The steps, with a new attempt by the caller after each that
+ * changed something: release idle memory, as much as is wanted; wait for pending blocks, the oldest
+ * first; release all idle memory, as the driver's may be fragmented; wait for releases of other
+ * threads.
  *
  * A request that exceeds its tenant's own limit reclaims from and waits for that tenant only.
  * Bound: ATTEMPTS_MAX steps and GC_RECLAIM_WAIT_NS of waiting in all. */

@@ -25,7 +25,7 @@ struct gc_reclaim {
     uint64_t device_generation;
     uint64_t quota_generation;
     uint64_t pool_generation;
-    /* The request's own rollbacks: they free nothing that it did not have before. */
+    /* Rollbacks of this request's own charges: they raise the generations but free no memory. */
     struct gc_charge_failure seen;
 };
 void gc_reclaim_begin(struct gc_reclaim *reclaim, struct gc_device *device, struct gc_quota *quota,

@@ -22,7 +22,7 @@
 
 /* ---- enter and leave ---- */
 
-/* The owner's half where there is no membarrier. */
+/* The owner's side of the barrier on a kernel without membarrier. */
 static bool enter_fenced(struct gc_tcache *tcache)
 {
     if (atomic_load_explicit(&tcache->gate, memory_order_relaxed) == GC_TCACHE_FENCED) {
@@ -124,8 +124,9 @@ static inline unsigned bin_of(uint64_t bytes)
 }
 _Static_assert(GC_TCACHE_LARGE == 1U << (64 - 57), "bin_of's shift");
 
-/* The key of a block in its bin: the last requested size, rounded. The block may be longer by a
- * remainder too short to split; a live block that a magazine may keep never is by more. */
+/* The key of a block in its bin: the last requested size, rounded. The block may be longer than its
+ * key by a remainder too small to split; a block with an excess above SLACK_MAX (core/pool/pool.c)
+ * never enters a magazine. */
 static inline uint64_t size_of_live(const struct gc_block *block)
 {
     return (block->live.requested_bytes + GC_GRANULE - 1) & ~(GC_GRANULE - 1);
@@ -193,7 +194,7 @@ static inline bool is_over(const struct gc_tcache_context *tctx)
     return gc_tcache_cached_bytes(tctx) - tctx->pending_bytes > cap_of(tctx->context);
 }
 
-/* Flushes ready blocks until the magazine is within its bytes. True if it was not. */
+/* Flushes ready blocks until the magazine is within its capacity. True if blocks were flushed. */
 static bool shrink(struct gc_tcache_context *tctx)
 {
     if (!is_over(tctx))
@@ -358,9 +359,10 @@ static struct gc_tcache_context *tctx_for(struct gc_tcache *tcache, const struct
     return is_closed(tctx->context) ? NULL : tctx;
 }
 
-/* Whether a freed block may be cached. A large one only after several frees in a row: then the pool
- * would choose it, too. Other large blocks are placed by the pool, which must know all free memory
- * so that a program that repeats itself finds its pages mapped. */
+/* Whether a freed block may be cached. A large one only after LARGE_STREAK consecutive frees of the
+ * same block: then best fit in the pool would return it as well. Other large blocks are placed by
+ * the pool, which must know all free memory so that a program that repeats itself finds its pages
+ * mapped. */
 static bool may_cache(struct gc_tcache_context *tctx, const struct gc_block *block)
 {
     if (block->bytes <= GC_SMALL_MAX)

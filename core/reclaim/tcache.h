@@ -42,7 +42,7 @@ struct gc_local_api {
     struct gc_local_gauge live;
 };
 
-/* Consecutive allocations and frees of one entry point: a hit counts here only. */
+/* Consecutive allocations and frees of one entry point: a hit updates only these figures. */
 struct gc_streak {
     uint64_t alloc_bytes; /* requested by its allocations */
     uint64_t freed_bytes; /* requested by the blocks it freed */
@@ -57,7 +57,7 @@ struct gc_tcache_context {
     struct gc_context *context;        /* NULL: unused */
     atomic_uint_fast64_t cached_bytes; /* of all blocks here; other threads read it as a hint */
     int64_t base_bytes; /* cached_bytes at the last merge, less the bytes flushed since */
-    int64_t min_bytes;  /* lowest cached_bytes since, less the bytes flushed */
+    int64_t min_bytes;  /* lowest cached_bytes since that merge, less the bytes flushed since */
     struct gc_streak streak;
     uint64_t free_count;
     uint16_t number;                /* of the context; GC_TCACHE_UNUSED */
@@ -69,7 +69,7 @@ struct gc_tcache_context {
     uint32_t victim;        /* the bin to flush next */
     uint64_t large_address; /* the large block freed last */
     uint32_t large_streak;  /* consecutive frees of that block */
-    uint64_t alloc_count;   /* before the streak, as the next two */
+    uint64_t alloc_count;   /* before the current streak; so are `requested` and `apis` */
     struct gc_local_gauge requested;
     uint32_t api_mask; /* a bit for each of `apis` that has figures */
     struct gc_local_api apis[GC_TCACHE_APIS];
@@ -85,7 +85,7 @@ enum gc_tcache_gate {
 struct gc_tcache {
     _Alignas(64) atomic_bool is_busy;
     _Atomic uint8_t gate; /* enum gc_tcache_gate */
-    bool is_observed;     /* as of the core */
+    bool is_observed;     /* copy of gc_core.is_observed */
     uint32_t until_sample;
     struct gc_tcache_context *last; /* the magazine that served last */
     struct gc_block_ids ids;

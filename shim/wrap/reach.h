@@ -9,13 +9,13 @@
  *                             the memory at the addresses of the named parameters
  *     ANY                     not wholly known: memory of every context
  *
- * Wrappers of their own (GC_SUBMIT_CALL_IF_OPEN) use ANY, NOTHING, or NOTED: noted by the wrapper
- * before.
+ * Wrappers of their own (GC_SUBMIT_CALL_IF_OPEN) use ANY or NOTHING.
  *
- * In a process with several contexts a free of memory at an address waits from then on for the
- * context that works on it (gc_peer_add), and the memory is opened to its device. For ANY all
- * contexts, present and future, wait for the working context (gc_context_set_roaming). Either
- * happens before the driver call. In a process with one context there is nothing to note. */
+ * In a process with several contexts, once work reaches memory at an address, frees in the context
+ * of that memory also wait for the context of the work (gc_peer_add), and the memory is opened to
+ * the device of the work. For ANY, all contexts, present and future, wait for the context of the
+ * work (gc_context_set_roaming). Either happens before the driver call. In a process with one
+ * context there is nothing to note. */
 #ifndef GC_REACH_H
 #define GC_REACH_H
 
@@ -26,10 +26,11 @@ struct gc_submissions;
 
 /* One search of the memory at a piece of work's addresses: its task and its result. */
 struct gc_reach {
-    bool notes;               /* note the owner for the contexts that may run the work: */
-    bool guards;              /* whether a paused tenant has it */
-    bool is_anywhere;         /* it may be done in any context, */
-    struct gc_context *by[2]; /* or in these: a stream's need not be the current one */
+    bool notes;       /* make the work's contexts peers of the context that owns the memory */
+    bool guards;      /* find whether a paused tenant owns the memory */
+    bool is_anywhere; /* the work may run in any context */
+    /* The contexts in which the work may run: a stream's need not be the current one. */
+    struct gc_context *by[2];
     const struct gc_tenant *paused_tenant;
 };
 

@@ -55,10 +55,12 @@ static inline CUresult gc_shim_submit_begin(uint64_t key, struct gc_submissions 
 /* Serves the requests of other processes. */
 void gc_shim_submit_serve(void);
 
-/* Whose call it is, for tenants that are paused: of a wrapper, not of a function beneath it. */
+/* The return address of a wrapper, which identifies the calling tenant: a paused one waits. Use it
+ * in wrappers only. */
 #define GC_CALLER __builtin_return_address(0)
 
-/* The gate is not open: inside it when this returns. */
+/* The gate is not open: waits while it is closed or the calling tenant is paused. The thread is
+ * inside it on return. */
 void gc_shim_submit_enter_gate_slow(struct gc_submissions *work, enum gc_gate_mode mode,
                                     const void *caller);
 
@@ -77,8 +79,9 @@ static inline bool gc_shim_submit_is_guarded(const struct gc_submissions *work)
     return __builtin_expect(gc_gate_mode_of(gc_gate_read(&work->gate)) != GC_GATE_OPEN, 0);
 }
 
-/* Inside the gate: where a paused tenant has the memory at one of the addresses, leaves until
- * it is back. Depth 0 or not, nothing may be held. */
+/* Inside the gate: while a paused tenant owns the memory at `to` or `from`, leaves the gate, waits
+ * until the tenant is resumed, and enters again. The caller holds no lock, at any depth of
+ * wrappers. */
 void gc_shim_submit_wait_memory(struct gc_submissions *work, uint64_t to, uint64_t from,
                                 const void *caller);
 

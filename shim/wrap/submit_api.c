@@ -152,8 +152,8 @@ static bool wait_paused(const struct gc_reach *reach, struct gc_submissions *wor
 
 /* ---- calls that are synchronous by request ---- */
 
-/* While a block has SYNC_MEMOPS, which the driver does not take for mapped memory, calls that are
- * synchronous by name are so. */
+/* While a block has SYNC_MEMOPS, which the driver refuses for mapped memory, the library waits
+ * after each call whose name is synchronous. */
 static __attribute__((cold)) void wait_for_memops(bool is_per_thread)
 {
     CUstream stream = is_per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
