@@ -36,12 +36,14 @@ static enum gc_status claim(struct free_request *request, bool is_final)
     if (found == GC_LOOKUP_NOT_OURS || found == GC_LOOKUP_UNDECIDED)
         return found == GC_LOOKUP_NOT_OURS ? GC_NOT_OURS : GC_BUSY;
     struct gc_pool *pool = gc_block_pool(block);
+    /* Against a thread that frees the block into its cache, without the lock. */
+    const bool is_claimed =
+        found == GC_LOOKUP_START &&
+        atomic_compare_exchange_strong_explicit(&block->state, &state, GC_BLOCK_FREEING,
+                                                memory_order_acq_rel, memory_order_relaxed);
     if (core->debug != NULL)
         request->is_described = gc_lookup_describe_locked(block, request->address, &request->found);
-    /* Against a thread that frees the block into its cache, without the lock. */
-    if (found == GC_LOOKUP_START &&
-        atomic_compare_exchange_strong_explicit(&block->state, &state, GC_BLOCK_FREEING,
-                                                memory_order_acq_rel, memory_order_relaxed)) {
+    if (is_claimed) {
         request->block = block;
         return GC_OK;
     }
@@ -74,7 +76,7 @@ static enum gc_status claim_or_refuse(struct free_request *request)
 static bool inspect(const struct free_request *request)
 {
     const struct gc_block_info *found = &request->found;
-    struct gc_context *context = found->owner;
+    struct gc_context *context = gc_block_pool(request->block)->context;
     const struct gc_entry entry = {.address = found->address,
                                    .requested_bytes = found->bytes,
                                    .bytes = found->capacity,

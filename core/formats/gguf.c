@@ -457,8 +457,8 @@ static enum gc_status read_tensor(struct gc_gguf *gguf)
 {
     struct gc_reader *reader = gguf->reader;
     struct gc_model_tensor tensor = {.file = gguf->source->file, .alias_of = GC_MODEL_NONE};
-    const char *text;
-    size_t length;
+    const char *text = NULL;
+    size_t length = 0;
     gguf->what = "a tensor's description";
     enum gc_status status = read_text(gguf, &text, &length);
     if (status == GC_OK)

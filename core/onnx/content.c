@@ -77,7 +77,7 @@ static struct gc_dim item_at(const unsigned char *view, uint32_t bytes, enum gc_
         bits |= (uint64_t)view[i] << (8 * i);
     if (is_real(dtype))
         return real_item(bits, bytes);
-    if (is_signed(dtype) && bytes < 8 && (bits >> (8 * bytes - 1)) != 0)
+    if (is_signed(dtype) && bytes > 0 && bytes < 8 && (bits >> (8 * bytes - 1)) != 0)
         bits |= UINT64_MAX << (8 * bytes);
     return whole_item(dtype, bits);
 }
