@@ -12,6 +12,7 @@
 #include "core/base/status.h"
 #include "core/pool/pending.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -37,7 +38,7 @@ struct gc_fences {
     bool is_ring_owned;
     /* A thread calls the driver for the stream fences; never for long. */
     bool are_streams_owned;
-    bool is_tried; /* a fence was recorded, or failed */
+    atomic_bool is_tried; /* a fence was recorded, or failed */
     /* Requested bytes that found no free block since the fences were last queried. */
     uint64_t missed_bytes;
     uint32_t first;

@@ -313,7 +313,7 @@ static bool is_fence_due(struct gc_context *context)
     /* The first fence shows whether fences work; not tried in conservative mode, in which a capture
      * may go unnoticed. */
     const bool is_first =
-        !pool->is_dropped && !fences->is_tried &&
+        !pool->is_dropped && !atomic_load_explicit(&fences->is_tried, memory_order_relaxed) &&
         !atomic_load_explicit(&context->core->work.is_conservative, memory_order_relaxed);
     const bool is_due =
         !pool->is_dropped &&
