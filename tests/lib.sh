@@ -9,7 +9,8 @@ BUILD_DIR=${BUILD_DIR:-$ROOT/build}
 SIM_DIR=$BUILD_DIR/simcuda
 LIB=$BUILD_DIR/libgpucache.so
 TOOL=$BUILD_DIR/gpucache
-TMP=$(mktemp -d "${TMPDIR:-/tmp/gpucache-test.}${TMPDIR:+/}XXXXXX")
+# Without a folder of its own a script would write below /.
+TMP=$(mktemp -d "${TMPDIR:-/tmp/gpucache-test.}${TMPDIR:+/}XXXXXX") || exit 1
 trap 'rm -rf "$TMP"' EXIT
 export GPUCACHE_LEDGER=${GPUCACHE_LEDGER-$TMP/ledger} # tests do not share a ledger
 tap_count=0
