@@ -165,8 +165,6 @@ bool gc_shim_start_claim(enum gc_start from, enum gc_start to);
 void gc_shim_start_reach(enum gc_start state);
 /* Waits until the start has come so far; false in a child that was forked meanwhile. */
 bool gc_shim_start_await(enum gc_start state);
-/* Whether the process that began the start is this one, or none has. */
-bool gc_shim_is_starter(void);
 /* Whether this process is another one than the one that began the start. A system call. */
 bool gc_shim_is_forked(void);
 /* As gc_shim_is_forked once the library has started: without a system call where the kernel wipes

@@ -51,11 +51,19 @@ static void mark_process(void)
     munmap(page, bytes);
 }
 
+/* Whether the process that began the start is this one, or none has. */
+static bool is_starter(void)
+{
+    const int starter = atomic_load_explicit(&life.starter, memory_order_relaxed);
+
+    return starter == 0 || starter == getpid();
+}
+
 bool gc_shim_start_claim(enum gc_start from, enum gc_start to)
 {
     int expected = (int)from;
 
-    if (!gc_shim_is_starter() ||
+    if (!is_starter() ||
         !atomic_compare_exchange_strong_explicit(&life.state, &expected, (int)to,
                                                  memory_order_relaxed, memory_order_relaxed))
         return false;
@@ -77,7 +85,7 @@ bool gc_shim_start_await(enum gc_start state)
     const struct timespec pause = {0, 50000};
 
     while (atomic_load_explicit(&life.state, memory_order_acquire) < (int)state) {
-        if (!gc_shim_is_starter())
+        if (!is_starter())
             return false;
         nanosleep(&pause, NULL);
     }
@@ -87,13 +95,6 @@ bool gc_shim_start_await(enum gc_start state)
 void gc_shim_close_hot(void)
 {
     __atomic_store_n(&gc_shim.hot, &closed, __ATOMIC_RELEASE);
-}
-
-bool gc_shim_is_starter(void)
-{
-    const int starter = atomic_load_explicit(&life.starter, memory_order_relaxed);
-
-    return starter == 0 || starter == getpid();
 }
 
 bool gc_shim_is_started(void)

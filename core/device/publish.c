@@ -63,8 +63,9 @@ void gc_publish_paused(struct gc_core *core, bool is_paused)
                               memory_order_relaxed);
 }
 
-void gc_publish_tenant_row(struct gc_core *core, uint32_t index,
-                           const struct gc_ledger_tenant *tenant)
+/* Writes tenant row `index` of the process; NULL frees it. */
+static void publish_tenant_row(struct gc_core *core, uint32_t index,
+                               const struct gc_ledger_tenant *tenant)
 {
     if (core->ledger == NULL || index >= GC_LEDGER_TENANTS)
         return;
@@ -102,7 +103,7 @@ static bool alloc_row(struct gc_core *core, uint32_t *row)
 
 static void free_row(struct gc_core *core, uint32_t row)
 {
-    gc_publish_tenant_row(core, row, NULL);
+    publish_tenant_row(core, row, NULL);
     atomic_fetch_and_explicit(&core->ledger_rows, ~(1U << row), memory_order_relaxed);
 }
 
@@ -152,7 +153,7 @@ static void write_quota(struct gc_tenant *tenant, struct gc_quota *quota)
             },
     };
     memcpy(shown.name, figures.name, sizeof(shown.name));
-    gc_publish_tenant_row(core, row, &shown);
+    publish_tenant_row(core, row, &shown);
     if (!gc_tenant_is_open(
             /* The tenant was removed meanwhile. If the removal fails, its row comes back. */
             tenant))

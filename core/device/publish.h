@@ -15,9 +15,6 @@ void gc_publish_tenant(struct gc_tenant *tenant);
 void gc_publish_remove_tenant(struct gc_tenant *tenant);
 /* Sets the paused flag of the process's row. */
 void gc_publish_paused(struct gc_core *core, bool is_paused);
-/* Writes tenant row `index` of the process; NULL frees it. */
-void gc_publish_tenant_row(struct gc_core *core, uint32_t index,
-                           const struct gc_ledger_tenant *tenant);
 /* The tenant is paused or resumed: sets its flag and publishes it. */
 void gc_tenant_set_paused(struct gc_tenant *tenant, bool is_paused);
 

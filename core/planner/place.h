@@ -81,8 +81,6 @@ struct gc_place_run {
     bool is_late; /* set by the watch: no time for optional work */
 };
 
-/* The highest peak of the components. */
-uint64_t gc_place_run_peak(const struct gc_place_run *run);
 /* Polls the watch; false: time is up. */
 bool gc_place_run_poll(struct gc_place_run *run);
 /* Counts steps and polls the watch periodically; false: the budget is spent or time is up. */

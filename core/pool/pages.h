@@ -7,7 +7,7 @@
  * core/backing/map.c maps all other pages, core/backing/unmap.c unmaps them; the bookkeeping is
  * here, under the pool's lock and without the driver.
  *
- * Invariants (gc_pages_validate_locked): use counts match the blocks; a used slot has its page,
+ * Invariants (gc_pool_validate): use counts match the blocks; a used slot has its page,
  * accessible, and the page names that slot as its user; each page's list of slots is exact; the two
  * idle lists hold the idle pages and no others. `planned` and `stage` belong to the one thread that
  * changes mappings (is_changing). */
@@ -154,7 +154,5 @@ void gc_pages_detach_locked(struct gc_pool *pool, struct gc_slot *slot);
 /* Updates the idle bytes of the device and the quota from `before` idle pages to the current
  * number. True if the number rose. */
 bool gc_pages_publish_idle_locked(struct gc_pool *pool, uint64_t before);
-
-bool gc_pages_validate_locked(const struct gc_pool *pool);
 
 #endif

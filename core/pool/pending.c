@@ -13,6 +13,36 @@
 /* Blocks of a list that a request for a planned place checks. */
 #define RANGE_SEARCH_MAX 256
 
+static void count_pending_locked(struct gc_pool *pool, const struct gc_block *block)
+{
+    pool->content.pending_bytes += block->bytes;
+    pool->unfenced_bytes += block->bytes;
+    pool->unfenced_count++;
+    gc_gauge_add(pool->shared.pending, block->bytes);
+}
+
+static void uncount_pending_locked(struct gc_pool *pool, const struct gc_block *block)
+{
+    pool->content.pending_bytes -= block->bytes;
+    gc_gauge_sub(pool->shared.pending, block->bytes);
+}
+
+/* Appends a block to a list, and counts it. A late epoch is raised to keep the list in order: the
+ * block waits a little longer. */
+static void push_locked(struct gc_pool *pool, struct gc_block **first, struct gc_block **last,
+                        struct gc_block *block, uint64_t epoch)
+{
+    gc_block_set_state(block, GC_BLOCK_PENDING);
+    block->pending.next = NULL;
+    block->pending.epoch = *last == NULL ? epoch : gc_max_u64(epoch, (*last)->pending.epoch);
+    if (*last != NULL)
+        (*last)->pending.next = block;
+    else
+        *first = block;
+    *last = block;
+    count_pending_locked(pool, block);
+}
+
 /* The list of a stream; stream 0: an unused list. */
 static struct gc_stream_list *find_list(struct gc_pool *pool, uint64_t stream)
 {
@@ -40,17 +70,7 @@ bool gc_stream_list_push_locked(struct gc_pool *pool, struct gc_context *worker,
         return false;
     list->stream = stream;
     list->worker = worker;
-    gc_block_set_state(block, GC_BLOCK_PENDING);
-    block->pending.next = NULL;
-    /* A late epoch is raised to keep the list in order: the block waits a little longer. */
-    block->pending.epoch =
-        list->last == NULL ? epoch : gc_max_u64(epoch, list->last->pending.epoch);
-    if (list->last != NULL)
-        list->last->pending.next = block;
-    else
-        list->first = block;
-    list->last = block;
-    gc_pool_count_pending_locked(pool, block);
+    push_locked(pool, &list->first, &list->last, block, epoch);
     return true;
 }
 
@@ -84,7 +104,7 @@ struct gc_block *gc_stream_list_alloc_locked(struct gc_pool *pool, uint64_t stre
         list->last = previous;
     if (list->first == NULL)
         empty_list(list);
-    gc_pool_uncount_pending_locked(pool, block);
+    uncount_pending_locked(pool, block);
     return block;
 }
 
@@ -136,8 +156,10 @@ bool gc_stream_list_remove_range_locked(struct gc_pool *pool, uint64_t stream, u
     return true;
 }
 
-void gc_stream_list_remove_completed_locked(struct gc_pool *pool, uint64_t completed,
-                                            struct gc_pending *taken)
+/* Removes the blocks with completed epochs from all lists of streams and appends them to `taken`. A
+ * list that becomes empty is free for another stream. */
+static void remove_completed_locked(struct gc_pool *pool, uint64_t completed,
+                                    struct gc_pending *taken)
 {
     for (unsigned i = 0; i < pool->stream_count; i++) {
         struct gc_stream_list *list = &pool->streams[i];
@@ -163,7 +185,7 @@ static void dissolve(struct gc_pool *pool, struct gc_stream_list *list)
     empty_list(list);
     while (block != NULL) {
         struct gc_block *next = block->pending.next;
-        gc_pool_uncount_pending_locked(pool, block);
+        uncount_pending_locked(pool, block);
         gc_pool_push_pending_locked(pool, block, block->pending.epoch);
         block = next;
     }
@@ -190,33 +212,9 @@ void gc_stream_list_drop_worker_locked(struct gc_pool *pool, const struct gc_con
 
 /* ---- the common list, by epoch ---- */
 
-void gc_pool_count_pending_locked(struct gc_pool *pool, const struct gc_block *block)
-{
-    pool->content.pending_bytes += block->bytes;
-    pool->unfenced_bytes += block->bytes;
-    pool->unfenced_count++;
-    gc_gauge_add(pool->shared.pending, block->bytes);
-}
-
-void gc_pool_uncount_pending_locked(struct gc_pool *pool, const struct gc_block *block)
-{
-    pool->content.pending_bytes -= block->bytes;
-    gc_gauge_sub(pool->shared.pending, block->bytes);
-}
-
 void gc_pool_push_pending_locked(struct gc_pool *pool, struct gc_block *block, uint64_t epoch)
 {
-    struct gc_block *last = pool->content.pending_last;
-    gc_block_set_state(block, GC_BLOCK_PENDING);
-    block->pending.next = NULL;
-    /* A late epoch is raised to keep the list in order: the block waits a little longer. */
-    block->pending.epoch = last == NULL ? epoch : gc_max_u64(epoch, last->pending.epoch);
-    if (last != NULL)
-        last->pending.next = block;
-    else
-        pool->content.pending_first = block;
-    pool->content.pending_last = block;
-    gc_pool_count_pending_locked(pool, block);
+    push_locked(pool, &pool->content.pending_first, &pool->content.pending_last, block, epoch);
 }
 
 struct gc_pending gc_pool_remove_pending_locked(struct gc_pool *pool, uint64_t completed)
@@ -234,7 +232,7 @@ struct gc_pending gc_pool_remove_pending_locked(struct gc_pool *pool, uint64_t c
         if (block == NULL)
             pool->content.pending_last = NULL;
     }
-    gc_stream_list_remove_completed_locked(pool, completed, &taken);
+    remove_completed_locked(pool, completed, &taken);
     return taken;
 }
 
@@ -245,7 +243,7 @@ bool gc_pool_free_pending_locked(struct gc_pool *pool, struct gc_pending pending
     while (block != NULL) {
         struct gc_block *next = block->pending.next;
         any_uncached |= gc_block_segment(block)->size_class == GC_CLASS_UNCACHED;
-        gc_pool_uncount_pending_locked(pool, block);
+        uncount_pending_locked(pool, block);
         gc_pool_free_locked(pool, block);
         block = next;
     }

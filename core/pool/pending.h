@@ -46,10 +46,6 @@ struct gc_block *gc_stream_list_alloc_locked(struct gc_pool *pool, uint64_t stre
 bool gc_stream_list_remove_range_locked(struct gc_pool *pool, uint64_t stream, uint64_t address,
                                         uint64_t bytes, uint64_t pending_bytes,
                                         struct gc_pending *taken);
-/* Removes the blocks with completed epochs from all lists and appends them to `taken`. A list that
- * becomes empty is free for another stream. */
-void gc_stream_list_remove_completed_locked(struct gc_pool *pool, uint64_t completed,
-                                            struct gc_pending *taken);
 bool gc_stream_list_exists_locked(struct gc_pool *pool, uint64_t stream);
 /* The stream is about to be destroyed. Its blocks stay until the stream passes its fence; without a
  * fence that covers them all they move to the common list. */

@@ -115,7 +115,8 @@ void gc_pool_free_record_locked(struct gc_pool *pool, struct gc_block *block)
 
 /* ---- blocks ---- */
 
-void gc_pool_set_idle_locked(struct gc_pool *pool, struct gc_segment *segment)
+/* Appends a segment to the idle list. */
+static void set_idle_locked(struct gc_pool *pool, struct gc_segment *segment)
 {
     GC_ASSERT(!segment->is_idle);
     segment->is_idle = true;
@@ -150,7 +151,7 @@ void gc_pool_bin_locked(struct gc_pool *pool, struct gc_block *block)
     gc_block_set_state(block, GC_BLOCK_FREE);
     gc_bins_insert(&pool->content.bins[segment->size_class], block);
     if (gc_block_spans_segment(block) && segment->arena == NULL)
-        gc_pool_set_idle_locked(pool, segment);
+        set_idle_locked(pool, segment);
 }
 
 void gc_pool_unbin_locked(struct gc_pool *pool, struct gc_block *block)

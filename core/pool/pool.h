@@ -215,9 +215,6 @@ struct gc_pending {
 /* Adds a block to the common list. `epoch`: the epoch at which the block was freed
  * (core/device/submit.h). Epochs may arrive out of order. */
 void gc_pool_push_pending_locked(struct gc_pool *pool, struct gc_block *block, uint64_t epoch);
-/* Counts a block that enters or leaves a list of pending blocks. */
-void gc_pool_count_pending_locked(struct gc_pool *pool, const struct gc_block *block);
-void gc_pool_uncount_pending_locked(struct gc_pool *pool, const struct gc_block *block);
 /* Removes all blocks with epochs up to `completed`, those in stream lists too. They stay PENDING.
  */
 struct gc_pending gc_pool_remove_pending_locked(struct gc_pool *pool, uint64_t completed);
@@ -246,7 +243,5 @@ void gc_pool_bin_locked(struct gc_pool *pool, struct gc_block *block);
 void gc_pool_unbin_locked(struct gc_pool *pool, struct gc_block *block);
 /* Splits off and bins the end of a block that is in no bin, if it is worth a record. */
 void gc_pool_split_off_locked(struct gc_pool *pool, struct gc_block *block, uint64_t bytes);
-/* Appends a segment to the idle list. */
-void gc_pool_set_idle_locked(struct gc_pool *pool, struct gc_segment *segment);
 
 #endif

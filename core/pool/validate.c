@@ -67,7 +67,7 @@ static bool check_arena(const struct gc_pool *pool, const struct gc_arena *arena
     return true;
 }
 
-bool gc_pages_validate_locked(const struct gc_pool *pool)
+static bool validate_pages_locked(const struct gc_pool *pool)
 {
     const struct gc_pages *pages = &pool->pages;
     uint64_t used = 0;
@@ -172,7 +172,7 @@ static bool validate_locked(const struct gc_pool *pool)
         sums.idle_count--;
     }
     REQUIRE(sums.idle_count == 0);
-    REQUIRE(gc_pages_validate_locked(pool));
+    REQUIRE(validate_pages_locked(pool));
     REQUIRE(check_pending(pool->content.pending_first, pool->content.pending_last, &sums));
     for (unsigned i = 0; i < pool->stream_count; i++) {
         const struct gc_stream_list *list = &pool->streams[i];

@@ -55,7 +55,8 @@ bool gc_limit_enforce_device(struct gc_device *device)
     return true;
 }
 
-bool gc_limit_enforce_quota(struct gc_quota *quota)
+/* As gc_limit_enforce_device, for a tenant's quota. */
+static bool enforce_quota(struct gc_quota *quota)
 {
     return enforce(quota->device, quota, &quota->is_over_limit);
 }
@@ -63,7 +64,7 @@ bool gc_limit_enforce_quota(struct gc_quota *quota)
 bool gc_limit_enforce(struct gc_context *context)
 {
     return gc_limit_enforce_device(context->device) &&
-           (context->quota == NULL || gc_limit_enforce_quota(context->quota));
+           (context->quota == NULL || enforce_quota(context->quota));
 }
 
 /* ---- on demand ---- */
@@ -97,7 +98,7 @@ void gc_core_set_limit(struct gc_core *core, struct gc_device *device, uint64_t 
 
 static void apply_limit(struct gc_quota *quota)
 {
-    (void)gc_limit_enforce_quota(quota); /* live blocks stay */
+    (void)enforce_quota(quota); /* live blocks stay */
     gc_device_size_tcaches(quota->device);
 }
 

@@ -8,8 +8,6 @@
 /* Releases idle memory while the device is over its limit, and waits for pending blocks if idle
  * memory is not enough. False: the device is still over it. Cheap while it is not. */
 bool gc_limit_enforce_device(struct gc_device *device);
-/* As gc_limit_enforce_device, for a tenant's quota. */
-bool gc_limit_enforce_quota(struct gc_quota *quota);
 /* As gc_limit_enforce_device, and for the context's quota, if it has one. */
 bool gc_limit_enforce(struct gc_context *context);
 /* Sets the tenant's limit on each device. Idle memory above it is released, live memory stays, and

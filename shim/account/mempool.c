@@ -254,14 +254,14 @@ static struct gc_mempool *first_pool(void)
     return atomic_load_explicit(&pools, memory_order_acquire); /* with alloc_record_locked */
 }
 
-bool gc_mempool_holds_memory(void)
+static bool holds_memory(void)
 {
     return atomic_load_explicit(&charged_total, memory_order_relaxed) != 0;
 }
 
 void gc_mempool_refresh(const struct gc_device *device)
 {
-    if (!gc_mempool_holds_memory())
+    if (!holds_memory())
         return;
     for (struct gc_mempool *pool = first_pool(); pool != NULL; pool = pool->next)
         if (device == NULL || pool->device == device)
@@ -394,7 +394,7 @@ bool gc_mempool_remove(uint64_t address)
 
 bool gc_mempool_may_reclaim(void)
 {
-    return gc_mempool_holds_memory() || gc_graph_is_expected();
+    return holds_memory() || gc_graph_is_expected();
 }
 
 bool gc_mempool_reclaim(struct gc_device *device)

@@ -40,7 +40,6 @@ void gc_mempool_refresh_one(struct gc_mempool *pool);
 void gc_mempool_trim_one(struct gc_mempool *pool);
 /* All pools of a device, or of all (NULL). Cheap while no pool holds memory. */
 void gc_mempool_refresh(const struct gc_device *device);
-bool gc_mempool_holds_memory(void);
 /* Releases idle pool memory to the driver, with a synchronisation where it must and no stream
  * captures. True if the account shrank. */
 bool gc_mempool_trim(struct gc_device *device);

@@ -52,9 +52,6 @@ static inline CUresult gc_shim_submit_begin(uint64_t key, struct gc_submissions 
     return CUDA_SUCCESS;
 }
 
-/* Serves the requests of other processes. */
-void gc_shim_submit_serve(void);
-
 /* The return address of a wrapper, which identifies the calling tenant: a paused one waits. Use it
  * in wrappers only. */
 #define GC_CALLER __builtin_return_address(0)

@@ -29,7 +29,8 @@ __attribute__((cold)) CUresult gc_shim_submit_begin_slow(uint64_t key)
     return driver_code != 0 ? (CUresult)driver_code : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-__attribute__((cold)) void gc_shim_submit_serve(void)
+/* Serves the requests of other processes. */
+static __attribute__((cold)) void serve(void)
 {
     if (gc_thread.depth != 0 || !gc_shim_ready())
         return;
@@ -47,7 +48,7 @@ static inline __attribute__((always_inline)) CUresult enter(uint64_t key,
     if (*work == NULL)
         return result;
     if (__builtin_expect(gc_doorbell_is_rung(&gc_shim.doorbell), 0))
-        gc_shim_submit_serve();
+        serve();
     if (result == CUDA_SUCCESS)
         gc_shim_submit_enter_gate(*work, caller);
     return result;

@@ -316,7 +316,7 @@ void live_begin(struct live_wait *wait)
     wait->until_ms = gc_clock_ms() + wait->timeout_ms;
 }
 
-uint32_t live_left_ms(const struct live_wait *wait)
+static uint32_t left_ms(const struct live_wait *wait)
 {
     const int64_t left = wait->until_ms - gc_clock_ms();
     return left > 0 ? (uint32_t)left : 0;
@@ -357,7 +357,7 @@ int live_wait_response(const struct tool_command *command, const struct gc_ledge
     char shown[LIVE_SHOWN_BYTES];
     text[0] = '\0';
     const enum gc_ledger_result result =
-        gc_ledger_wait_response(ledger, &client->ticket, live_left_ms(wait), text);
+        gc_ledger_wait_response(ledger, &client->ticket, left_ms(wait), text);
     live_describe(client, described);
     switch (result) {
     case GC_RESPONSE_DONE:
@@ -396,7 +396,7 @@ static void refresh(struct live_session *session, struct live_client *clients, s
     }
     for (size_t i = 0; i < count; i++) {
         if (clients[i].is_asked)
-            (void)gc_ledger_wait_response(&session->ledger, &clients[i].ticket, live_left_ms(&wait),
+            (void)gc_ledger_wait_response(&session->ledger, &clients[i].ticket, left_ms(&wait),
                                           NULL);
         clients[i].is_asked = false;
     }
@@ -495,7 +495,7 @@ int live_round_collect(struct live_session *session, struct live_round *round)
             continue;
         }
         /* The process has just answered, so its new figures are worth the rest of the time. */
-        refresh(session, client, 1, live_left_ms(&session->wait));
+        refresh(session, client, 1, left_ms(&session->wait));
         read_client(session, client, false, round->changes[i]);
         client->has_response = true;
     }

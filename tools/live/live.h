@@ -59,7 +59,6 @@ struct live_wait {
     int64_t until_ms;    /* set by live_begin */
 };
 void live_begin(struct live_wait *wait);
-uint32_t live_left_ms(const struct live_wait *wait);
 /* Writes a request into the ledger; TOOL_FAILED with a line if the process has ended. */
 int live_request(const struct tool_command *command, const struct gc_ledger *ledger,
                  struct live_client *client, const struct gc_ledger_request *request) GC_CHECKED;

@@ -150,7 +150,8 @@ struct gc_latency report_get_latency(struct report_loader *loader, const json_t 
     return found;
 }
 
-bool report_get_flag(struct report_loader *loader, const json_t *object, const char *key)
+/* Beyond the schema: an absent key means false. */
+static bool get_flag(struct report_loader *loader, const json_t *object, const char *key)
 {
     const json_t *flag = json_object_get(object, key);
     if (flag != NULL && !json_is_boolean(flag))
@@ -180,7 +181,7 @@ static void get_figure(struct report_loader *loader, const json_t *object,
                                           : report_get_gauge(loader, object, key);
         break;
     case GC_FIGURE_BOOL:
-        *(bool *)at = report_get_flag(loader, object, key);
+        *(bool *)at = get_flag(loader, object, key);
         break;
     default:
         break;

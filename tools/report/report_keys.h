@@ -35,8 +35,6 @@ struct gc_gauge report_get_gauge(struct report_loader *loader, const json_t *obj
                                  const char *key);
 struct gc_latency report_get_latency(struct report_loader *loader, const json_t *object,
                                      const char *key);
-/* Beyond the schema: an absent key means false. */
-bool report_get_flag(struct report_loader *loader, const json_t *object, const char *key);
 /* Keys that earlier versions of the library did not write: an absent key means 0, and is
  * recorded. */
 uint64_t report_find_uint(struct report_loader *loader, const json_t *object, const char *key);
