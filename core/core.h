@@ -70,24 +70,25 @@ static inline bool gc_doorbell_is_rung(const struct gc_doorbell *doorbell)
  * device is added. */
 void gc_core_join(struct gc_core *core, const char *program, struct gc_doorbell *doorbell);
 /* For a forked child: detaches it from the parent's slot. Async-signal-safe. */
-void gc_core_leave_child(struct gc_core *core);
+void gc_group_leave_child(struct gc_core *core);
 /* Serves pending requests. May call the driver. No lock may be held. */
-void gc_core_serve(struct gc_core *core);
+void gc_serve_requests(struct gc_core *core);
 /* Whether other processes of the ledger use the device, or may use it soon. */
-bool gc_device_is_shared(const struct gc_device *device);
+bool gc_group_shares_device(const struct gc_device *device);
 /* Size of a context on the device, as processes of the group measured it; 0: unknown, or no group.
  */
-uint64_t gc_device_context_bytes(const struct gc_device *device);
+uint64_t gc_group_context_bytes(const struct gc_device *device);
 /* Publishes it to all processes of the ledger, in a group or not. */
-void gc_device_set_context_bytes(struct gc_device *device, uint64_t bytes);
+void gc_group_set_context_bytes(struct gc_device *device, uint64_t bytes);
 /* As any process of the ledger measured it; the device need not be added yet. */
-uint64_t gc_core_context_bytes(const struct gc_core *core, const char *uuid, uint64_t total_bytes);
-/* Whether the process has a group and needs a helper thread, which runs gc_core_help. */
-bool gc_core_wants_helper(const struct gc_core *core);
-/* Serves requests until gc_core_end_help. */
-void gc_core_help(struct gc_core *core);
+uint64_t gc_group_measured_context_bytes(const struct gc_core *core, const char *uuid,
+                                         uint64_t total_bytes);
+/* Whether the process has a group and needs a helper thread, which runs gc_serve_help. */
+bool gc_serve_wants_helper(const struct gc_core *core);
+/* Serves requests until gc_serve_end_help. */
+void gc_serve_help(struct gc_core *core);
 /* Stops the helper; waits for a request under way, 100 ms at most. */
-void gc_core_end_help(struct gc_core *core);
+void gc_serve_end_help(struct gc_core *core);
 
 /* ---- devices ---- */
 
@@ -104,10 +105,10 @@ struct gc_device_info {
 
 /* Adds a device (idempotent) and resolves its limit from the options. *device lives as long as
  * core. */
-enum gc_status gc_core_add_device(struct gc_core *core, const struct gc_device_info *info,
-                                  struct gc_device **device) GC_CHECKED;
+enum gc_status gc_setup_add_device(struct gc_core *core, const struct gc_device_info *info,
+                                   struct gc_device **device) GC_CHECKED;
 /* NULL if not added. Lock-free. */
-struct gc_device *gc_core_find_device(struct gc_core *core, int ordinal);
+struct gc_device *gc_device_find(struct gc_core *core, int ordinal);
 /* min(limit, the group's limit, the device's own total). */
 uint64_t gc_device_total_bytes(const struct gc_device *device);
 /* The info that it was added with. Lives as long as core. */
@@ -116,7 +117,7 @@ const struct gc_device_info *gc_device_get_info(const struct gc_device *device);
 bool gc_device_is_mapped(const struct gc_device *device);
 /* Sets the limit (GC_BUDGET_UNLIMITED: none). If more is reserved, idle memory is released, and
  * requests fail until less is reserved. */
-void gc_core_set_limit(struct gc_core *core, struct gc_device *device, uint64_t limit_bytes);
+void gc_limit_set(struct gc_core *core, struct gc_device *device, uint64_t limit_bytes);
 /* Bytes charged now: segments, direct memory and charges under way. A snapshot. */
 uint64_t gc_device_reserved_bytes(const struct gc_device *device);
 /* The lower of the process's own limit and the group's; UINT64_MAX: none. */
@@ -127,30 +128,30 @@ uint64_t gc_device_own_limit_bytes(const struct gc_device *device);
 /* ---- contexts ---- */
 
 /* Adds a context (idempotent for one handle). *context stays readable until core is destroyed. */
-enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct gc_device *device,
-                                   struct gc_context **context) GC_CHECKED;
+enum gc_status gc_setup_add_context(struct gc_core *core, uint64_t handle, struct gc_device *device,
+                                    struct gc_context **context) GC_CHECKED;
 /* NULL if unknown or dropped. Lock-free. */
-struct gc_context *gc_core_find_context(struct gc_core *core, uint64_t handle);
+struct gc_context *gc_context_find(struct gc_core *core, uint64_t handle);
 /* Calls `function` for every context: the record of the handle, not of a tenant. No lock is held.
  * A context that is added or torn down meanwhile may be left out, or destroyed already. */
-void gc_core_each_context(struct gc_core *core,
-                          void (*function)(struct gc_context *context, void *argument),
-                          void *argument);
+void gc_contexts_visit(struct gc_core *core,
+                       void (*function)(struct gc_context *context, void *argument),
+                       void *argument);
 /* Whether more than one was ever added. One relaxed load. */
-bool gc_core_has_several_contexts(const struct gc_core *core);
+bool gc_contexts_are_several(const struct gc_core *core);
 /* Context teardown: begin before the driver destroys or resets the context, then finish, or cancel
  * if the driver fails. In between no thread makes a driver call of core's in the context; begin
  * waits for calls under way, and for another thread's teardown of the same handle. NULL: the handle
  * is unknown. Finish destroys its blocks and direct records and uncharges them; mapped memory is
  * unmapped and released. */
-struct gc_context *gc_core_teardown_begin(struct gc_core *core, uint64_t handle);
-void gc_core_teardown_cancel(struct gc_context *context);
-void gc_core_teardown_finish(struct gc_context *context);
+struct gc_context *gc_teardown_begin(struct gc_core *core, uint64_t handle);
+void gc_teardown_cancel(struct gc_context *context);
+void gc_teardown_finish(struct gc_context *context);
 /* Both at once, for a context that was destroyed unseen. Ignores unknown handles. */
-void gc_core_drop_context(struct gc_core *core, uint64_t handle);
+void gc_teardown_drop_context(struct gc_core *core, uint64_t handle);
 /* The driver returned a sticky error, of any context: caches serve nothing until a driver
  * allocation has succeeded again. */
-void gc_core_set_faulted(struct gc_core *core);
+void gc_contexts_set_faulted(struct gc_core *core);
 bool gc_context_is_faulted(const struct gc_context *context);
 struct gc_device *gc_context_device(const struct gc_context *context);
 uint64_t gc_context_handle(const struct gc_context *context);
@@ -164,28 +165,28 @@ struct gc_context *gc_context_ordered(struct gc_context *context);
 /* Whether the record is the device's own, of no driver context; whether the handle is of such one.
  */
 bool gc_context_is_of_device(const struct gc_context *context);
-bool gc_core_is_of_device(uint64_t handle);
+bool gc_context_handle_is_of_device(uint64_t handle);
 /* Opens the device's stream-ordered memory, present and future, to all contexts of another device,
  * present and future. Permanent: work that they queued may run long after they lost access. */
-void gc_device_open_ordered(struct gc_device *device, int ordinal);
+void gc_backing_open_ordered(struct gc_device *device, int ordinal);
 /* A number for each context, from 1; 0: the numbers are used up. */
 uint16_t gc_context_number(const struct gc_context *context);
 
 /* Begin and end (nested, counted) of a capture in the context. In between no context is
  * synchronised, since the capture may spread: frees stay pending, and allocations get idle or new
  * memory. The last end does not synchronise either; the next free or allocation miss does. */
-void gc_context_capture_begin(struct gc_context *context);
-void gc_context_capture_end(struct gc_context *context);
+void gc_capture_begin_context(struct gc_context *context);
+void gc_capture_end_context(struct gc_context *context);
 /* Around driver calls that, during a capture, are made in relaxed mode and so do not invalidate it.
  * Without a capture the mode is not changed, so a capture that begins meanwhile waits for the end
  * of the calls. */
-void gc_core_relaxed_begin(struct gc_core *core);
-void gc_core_relaxed_end(struct gc_core *core);
-bool gc_context_is_capturing(const struct gc_context *context);
+void gc_capture_relax_begin(struct gc_core *core);
+void gc_capture_relax_end(struct gc_core *core);
+bool gc_capture_is_of_context(const struct gc_context *context);
 /* Work of `peer` may use memory of `context` from now on: frees in `context` wait for it, too.
  * Permanent: queued work may run long after access was lost. Call before its work is submitted, or
  * at the latest before the free. */
-void gc_context_add_peer(struct gc_context *context, struct gc_context *peer);
+void gc_backing_add_peer(struct gc_context *context, struct gc_context *peer);
 /* Work of `context` may use memory of any context: frees in every context, present and future, wait
  * for it, too. Permanent; call before such work is submitted. Opens no memory to other devices:
  * work cannot access memory that is not open to its device. Cheap if it is set already. */
@@ -226,7 +227,7 @@ struct gc_stack_table *gc_core_stacks(struct gc_core *core);
 bool gc_core_lists_sites(const struct gc_core *core);
 /* The program got an entry point that may submit work and that no wrapper counts: from now on every
  * free needs a fence or a synchronisation. Permanent. True the first time. */
-bool gc_core_set_conservative(struct gc_core *core);
+bool gc_submit_set_conservative(struct gc_core *core);
 
 /* ---- pool memory ---- */
 
@@ -242,15 +243,15 @@ struct gc_request {
 /* Serves a request, in mode `cache` from the pool, in mode `track` from the driver directly.
  * GC_OUT_OF_MEMORY after every step of reclaim has failed; GC_DRIVER with *driver_code for any
  * other error of the driver. */
-enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context,
-                             const struct gc_request *request, uint64_t *address,
-                             int *driver_code) GC_CHECKED;
+enum gc_status gc_alloc(struct gc_core *core, struct gc_context *context,
+                        const struct gc_request *request, uint64_t *address,
+                        int *driver_code) GC_CHECKED;
 
-/* Frees a block of gc_core_alloc, from any thread and in any current context. GC_NOT_OURS: forward
+/* Frees a block of gc_alloc, from any thread and in any current context. GC_NOT_OURS: forward
  * the free to the driver. GC_INVALID_POINTER: inside the pool, but no live block (double free,
  * interior pointer); counted. GC_DRIVER: the wait failed, the block stays live. */
-enum gc_status gc_core_free(struct gc_core *core, uint64_t address, uint16_t api,
-                            int *driver_code) GC_CHECKED;
+enum gc_status gc_free(struct gc_core *core, uint64_t address, uint16_t api,
+                       int *driver_code) GC_CHECKED;
 
 struct gc_block_info {
     uint64_t address;
@@ -266,35 +267,35 @@ struct gc_block_info {
     uint16_t api;
     bool is_plain; /* its free is the driver's, as without a cache */
     bool is_ordered;
-    bool is_synchronous; /* see gc_core_set_synchronous */
+    bool is_synchronous; /* see gc_export_set_synchronous */
 };
 
 /* The live block that contains `address`. GC_NOT_OURS; GC_INVALID_POINTER inside a segment but in
  * no live block. */
-enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address,
-                                  struct gc_block_info *info) GC_CHECKED;
+enum gc_status gc_lookup_block(struct gc_core *core, uint64_t address,
+                               struct gc_block_info *info) GC_CHECKED;
 
 /* Prepares the live block that contains `address` for export to other processes: its memory is not
  * reused but released to the driver when it is freed. Waits for work that used the memory before,
  * since other processes do not keep the order of streams here. GC_NOT_SUPPORTED: it is not its own
- * driver allocation (info.is_dedicated). GC_NOT_OURS, GC_INVALID_POINTER as gc_core_find_block.
+ * driver allocation (info.is_dedicated). GC_NOT_OURS, GC_INVALID_POINTER as gc_lookup_block.
  * GC_CAPTURING, GC_DRIVER: the wait is not possible. */
-enum gc_status gc_core_export(struct gc_core *core, uint64_t address, int *driver_code) GC_CHECKED;
+enum gc_status gc_export_block(struct gc_core *core, uint64_t address, int *driver_code) GC_CHECKED;
 
 /* Device memory may be accessed outside all streams from now on: memory is no longer reused in the
  * order of the single stream (core/device/submit.h), and memory that was is idle when this returns.
  * GC_CAPTURING, GC_DRIVER: the wait is not possible. */
-enum gc_status gc_core_leave_single_stream(struct gc_core *core, int *driver_code) GC_CHECKED;
+enum gc_status gc_export_leave_single_stream(struct gc_core *core, int *driver_code) GC_CHECKED;
 
 /* Pins the live blocks in the range for as long as they live: a network card or another process may
  * access their memory unseen, so it must not be swapped out (pause.h). */
-void gc_core_pin(struct gc_core *core, uint64_t address, uint64_t bytes);
+void gc_export_pin(struct gc_core *core, uint64_t address, uint64_t bytes);
 
 /* Sets whether copies and fills of the live block that contains `address` complete before they
  * return. Such blocks are counted in gc_submissions.synchronous_count while they live. GC_NOT_OURS,
- * GC_INVALID_POINTER as gc_core_find_block. */
-enum gc_status gc_core_set_synchronous(struct gc_core *core, uint64_t address,
-                                       bool is_it) GC_CHECKED;
+ * GC_INVALID_POINTER as gc_lookup_block. */
+enum gc_status gc_export_set_synchronous(struct gc_core *core, uint64_t address,
+                                         bool is_it) GC_CHECKED;
 
 /* ---- thread caches: core/reclaim/tcache.c ---- */
 
@@ -303,40 +304,39 @@ struct gc_tcache;
 struct gc_tcache *gc_tcache_create(struct gc_core *core);
 /* When the thread ends: its blocks return to their pools, its figures are kept. */
 void gc_tcache_destroy(struct gc_core *core, struct gc_tcache *tcache);
-/* A hit in the thread cache: no lock, no driver call, no system call. False: call gc_core_alloc;
+/* A hit in the thread cache: no lock, no driver call, no system call. False: call gc_alloc;
  * nothing is counted. `tcache` may be NULL. */
 bool gc_tcache_alloc(struct gc_tcache *tcache, struct gc_context *context,
                      const struct gc_request *request, uint64_t *address);
 /* The short form, for a request without options: the address, or GC_ADDRESS_NONE. */
 uint64_t gc_tcache_alloc_bytes(struct gc_tcache *tcache, struct gc_context *context, uint64_t bytes,
                                uint16_t api);
-/* Frees the block into the thread cache. False: call gc_core_free. */
+/* Frees the block into the thread cache. False: call gc_free. */
 bool gc_tcache_free(struct gc_core *core, struct gc_tcache *tcache, uint64_t address);
 /* Merges the thread's figures before the thread changes figures in another way: a peak that one
  * thread makes is exact. With several threads a peak may lack recent allocations of the others, at
  * most 20 MiB each. */
 void gc_tcache_flush_stats(struct gc_tcache *tcache);
 /* Merges the figures of all threads. No lock may be held. */
-void gc_core_flush_stats(struct gc_core *core);
+void gc_tcache_flush_all_stats(struct gc_core *core);
 
 /* ---- stream order: core/pool/stream_list.c ---- */
 
 /* Frees in the order of `stream` (as request.stream): the same stream can reuse the block at once,
  * all others after a fence. Never waits. Without a cache the driver frees it in that stream, and
  * `stream` is its handle. `worker`: the stream's context; NULL: the context of the memory. As
- * gc_core_free otherwise. */
-enum gc_status gc_core_free_ordered(struct gc_core *core, uint64_t address,
-                                    struct gc_context *worker, uint64_t stream, uint16_t api,
-                                    int *driver_code) GC_CHECKED;
+ * gc_free otherwise. */
+enum gc_status gc_free_ordered(struct gc_core *core, uint64_t address, struct gc_context *worker,
+                               uint64_t stream, uint16_t api, int *driver_code) GC_CHECKED;
 /* Records that `stream`, too, uses the live block at `address`. */
-enum gc_status gc_core_record_stream(struct gc_core *core, uint64_t address,
+enum gc_status gc_free_record_stream(struct gc_core *core, uint64_t address,
                                      uint64_t stream) GC_CHECKED;
 
 /* Stream-ordered memory in use on the device, and its peak since `mark` was reset. The program
  * resets each mark itself; the report's peak is separate. */
-uint64_t gc_device_ordered_bytes(const struct gc_device *device);
-uint64_t gc_device_ordered_peak_bytes(const struct gc_device *device, enum gc_ordered_peak mark);
-void gc_device_reset_ordered_peak(struct gc_device *device, enum gc_ordered_peak mark);
+uint64_t gc_core_ordered_bytes(const struct gc_device *device);
+uint64_t gc_core_ordered_peak_bytes(const struct gc_device *device, enum gc_ordered_peak mark);
+void gc_core_reset_ordered_peak(struct gc_device *device, enum gc_ordered_peak mark);
 /* Call before the stream is destroyed, since its handle may be reused. Applies to every context:
  * the stream's own need not be known. */
 void gc_core_close_stream(struct gc_core *core, uint64_t stream);
@@ -350,28 +350,29 @@ void gc_core_complete(struct gc_core *core, struct gc_context *context, uint64_t
 /* The driver returned an illegal address error: with GPUCACHE_DEBUG, logs once what was freed last.
  */
 void gc_debug_report_fault(struct gc_core *core);
-/* Entry point `api` freed `address`, which gc_core_free called GC_NOT_OURS and the driver refused:
+/* Entry point `api` freed `address`, which gc_free called GC_NOT_OURS and the driver refused:
  * with GPUCACHE_DEBUG, logs what is known about it. */
 void gc_debug_report_unknown_free(struct gc_core *core, uint64_t address, uint16_t api);
 /* Releases idle segments until at most `keep_bytes` of idle memory remain; returns the bytes
  * released. */
-uint64_t gc_core_trim(struct gc_core *core, struct gc_device *device, uint64_t keep_bytes);
+uint64_t gc_reclaim_trim(struct gc_core *core, struct gc_device *device, uint64_t keep_bytes);
 
 /* Waits for pending frees where no capture forbids it, and releases all idle memory; returns the
  * bytes released. */
-uint64_t gc_core_empty(struct gc_core *core, struct gc_device *device);
+uint64_t gc_reclaim_empty(struct gc_core *core, struct gc_device *device);
 
 /* The results of cuMemGetInfo for a thread whose memory is charged to `quota` (NULL: none). In: the
  * driver's results; out: total = min(limits, total), free = bytes that a malloc could get (the idle
  * cache is free), never negative. */
-void gc_core_mem_info(struct gc_core *core, struct gc_device *device, const struct gc_quota *quota,
-                      uint64_t *free_bytes, uint64_t *total_bytes);
+void gc_available_mem_info(struct gc_core *core, struct gc_device *device,
+                           const struct gc_quota *quota, uint64_t *free_bytes,
+                           uint64_t *total_bytes);
 
-/* Bytes that a malloc could get on the device now, as in gc_core_mem_info. Calls the driver if the
- * device has a context. GC_DRIVER. */
-enum gc_status gc_core_available(struct gc_core *core, struct gc_device *device,
-                                 const struct gc_quota *quota, uint64_t *available_bytes,
-                                 int *driver_code) GC_CHECKED;
+/* Bytes that a malloc could get on the device now, as in gc_available_mem_info. Calls the driver if
+ * the device has a context. GC_DRIVER. */
+enum gc_status gc_available_bytes(struct gc_core *core, struct gc_device *device,
+                                  const struct gc_quota *quota, uint64_t *available_bytes,
+                                  int *driver_code) GC_CHECKED;
 
 /* ---- direct memory: non-pool allocations ---- */
 
@@ -395,44 +396,44 @@ struct gc_direct {
 
 /* Charges `bytes` to the device, and to a quota of it (NULL: none, here and below), before the
  * driver is called; reclaims idle memory if that is needed. GC_OUT_OF_MEMORY (counted) if a limit
- * would be exceeded. Undo with gc_core_uncharge. */
-enum gc_status gc_core_charge(struct gc_core *core, struct gc_device *device,
-                              struct gc_quota *quota, uint64_t bytes) GC_CHECKED;
+ * would be exceeded. Undo with gc_direct_uncharge. */
+enum gc_status gc_direct_charge_device(struct gc_core *core, struct gc_device *device,
+                                       struct gc_quota *quota, uint64_t bytes) GC_CHECKED;
 /* For a caller that can reclaim memory itself: a failure is not counted, and other processes are
  * not waited for. */
-bool gc_core_try_charge(struct gc_core *core, struct gc_device *device, struct gc_quota *quota,
-                        uint64_t bytes) GC_CHECKED;
+bool gc_direct_try_charge(struct gc_core *core, struct gc_device *device, struct gc_quota *quota,
+                          uint64_t bytes) GC_CHECKED;
 /* The driver allocated the charged bytes: they count for the peak. */
-void gc_core_commit(struct gc_core *core, struct gc_device *device, struct gc_quota *quota);
-void gc_core_uncharge(struct gc_core *core, struct gc_device *device, struct gc_quota *quota,
-                      uint64_t bytes);
+void gc_direct_commit(struct gc_core *core, struct gc_device *device, struct gc_quota *quota);
+void gc_direct_uncharge(struct gc_core *core, struct gc_device *device, struct gc_quota *quota,
+                        uint64_t bytes);
 /* Charges or uncharges memory that exists already (a context, a module: measured by difference).
  * May exceed the limit; requests then fail. */
-void gc_core_adjust(struct gc_core *core, struct gc_device *device, int64_t bytes);
+void gc_direct_adjust_device(struct gc_core *core, struct gc_device *device, int64_t bytes);
 /* Releases idle memory after the driver ran out of memory. True if anything was released: try
  * again. */
-bool gc_core_reclaim(struct gc_core *core, struct gc_device *device, uint64_t wanted_bytes);
+bool gc_direct_reclaim(struct gc_core *core, struct gc_device *device, uint64_t wanted_bytes);
 
 /* Records an allocation that is charged already; counted as an allocation of `direct->api`. */
-enum gc_status gc_core_track(struct gc_core *core, const struct gc_direct *direct) GC_CHECKED;
+enum gc_status gc_direct_track(struct gc_core *core, const struct gc_direct *direct) GC_CHECKED;
 /* Removes a record, counts a free and uncharges it. GC_NOT_OURS if there is none. */
-enum gc_status gc_core_untrack(struct gc_core *core, enum gc_direct_kind kind, uint64_t key,
-                               struct gc_direct *direct) GC_CHECKED;
+enum gc_status gc_direct_untrack(struct gc_core *core, enum gc_direct_kind kind, uint64_t key,
+                                 struct gc_direct *direct) GC_CHECKED;
 /* A copy of the record; GC_NOT_OURS if there is none. */
-enum gc_status gc_core_find_direct(struct gc_core *core, enum gc_direct_kind kind, uint64_t key,
-                                   struct gc_direct *direct) GC_CHECKED;
+enum gc_status gc_direct_find(struct gc_core *core, enum gc_direct_kind kind, uint64_t key,
+                              struct gc_direct *direct) GC_CHECKED;
 
 /* ---- figures ---- */
 
 /* A call that reached the driver. `device` NULL: it belongs to no device. */
-void gc_core_count_driver_call(struct gc_core *core, struct gc_device *device, uint16_t api);
+void gc_device_count_driver_call(struct gc_core *core, struct gc_device *device, uint16_t api);
 /* Counts a request that failed outside core (a limit on direct memory, an error of the driver). */
-void gc_core_count_oom(struct gc_core *core, struct gc_device *device, struct gc_quota *quota);
+void gc_device_count_oom(struct gc_core *core, struct gc_device *device, struct gc_quota *quota);
 /* The program allocated device memory that leaves no record: a report is due nevertheless. */
-void gc_core_set_used(struct gc_core *core);
+void gc_device_set_used(struct gc_core *core);
 /* True once any device memory was allocated: a report is due. */
-bool gc_core_was_used(const struct gc_core *core);
+bool gc_device_was_used(const struct gc_core *core);
 /* Why no allocation has followed the plan, a sentence; NULL: one has, or there is no plan. */
-const char *gc_core_plan_problem(const struct gc_core *core);
+const char *gc_snapshot_plan_problem(const struct gc_core *core);
 
 #endif

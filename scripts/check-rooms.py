@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """The rooms of core/, shim/ and tools/: which room may include and call which, how large a room may be, and that the
-files of a room do not call each other in a circle.
+files of a room do not call each other in a circle, and that a function is found by its name.
 
     check-rooms.py [--objects DIR] [TREE…]
 
 TREE/ROOMS has a line for each room, lower rooms first: `room: rooms it may use`. The room `.` is the files of TREE/
 itself; where it has no line, those files are the face of the tree: all rooms may use them, and they may use all. A line
 `halves: room/a.c room/b.c  # reason` names files which are one module.
+
+What a file exports is named for it: gc_FILE_…, where FILE may be cut at an underscore and singular or plural, or
+gc_ROOM_…, each also as gc_TREE_FILE_…. A line `names: room/a_*.c word…  # reason` adds words for the files of a pattern.
 
 Includes are read from the sources, calls from the symbol tables of the objects (BUILD_DIR/obj/TREE), so a finished
 build is needed. References from one tree to another are scripts/check-layers.sh's.
@@ -31,8 +34,9 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.M)
 
 
 def read_rules(tree):
-    """Allowed rooms by room, and for each file that is one half of a module the name of the module."""
-    allowed, halves, path = {}, {}, pathlib.Path(tree, "ROOMS")
+    """Allowed rooms by room, for each file that is one half of a module the name of the module, and for each file with
+    further words for its names those words."""
+    allowed, halves, words_of, path = {}, {}, {}, pathlib.Path(tree, "ROOMS")
     for number, line in enumerate(path.read_text().splitlines(), 1):
         text, _, reason = (part.strip() for part in line.partition("#"))
         if not text:
@@ -45,11 +49,16 @@ def read_rules(tree):
                 sys.exit(f"{path}:{number}: halves: two or more files of {tree}/, then # and the reason")
             for word in words:
                 halves[f"{tree}/{word}"] = f"{tree}/{words[0]}"
+        elif colon and name == "names":
+            matches = sorted(pathlib.Path(tree).glob(words[0])) if words else []
+            if len(words) < 2 or not matches or not reason:
+                sys.exit(f"{path}:{number}: names: files of {tree}/, one word or more, then # and the reason")
+            words_of.update((str(match), words[1:]) for match in matches)
         elif not colon or any(word not in allowed for word in words):
             sys.exit(f"{path}:{number}: a room may name only rooms of the lines above")
         else:
             allowed[name] = set(words)
-    return allowed, halves
+    return allowed, halves, words_of
 
 
 def room_of(path):
@@ -141,6 +150,17 @@ def check_symbols(tree, needs, owner, allowed, halves):
                    f"{' '.join(os.path.basename(path) for path in circle)}")
 
 
+def check_names(tree, owner, words_of):
+    for name, source in sorted(owner.items(), key=lambda item: item[::-1]):
+        parts = pathlib.Path(source).stem.split("_")
+        stems = {"_".join(parts[:count]) for count in range(1, len(parts) + 1)} | {room_of(source)}
+        stems |= {f"{tree}_{stem}" for stem in stems} | ({tree} if room_of(source) == "." else set())
+        stems |= {stem.removesuffix("s") for stem in stems} | {f"{stem}s" for stem in stems}
+        stems.update(words_of.get(source, ()))
+        if name.startswith("gc_") and not any(f"{name}_".startswith(f"gc_{stem}_") for stem in stems):
+            yield f"{source} exports {name}: a name begins with gc_ and its file or room"
+
+
 def check_sizes(tree, files):
     counts = collections.Counter(room_of(path) for path in files)
     for room, count in sorted(counts.items()):
@@ -152,11 +172,12 @@ def check_sizes(tree, files):
 
 
 def check_tree(tree, objects):
-    allowed, halves = read_rules(tree)
+    allowed, halves, words_of = read_rules(tree)
     files = sorted(str(path) for path in pathlib.Path(tree).rglob("*") if path.suffix in SUFFIXES)
     needs, owner = read_symbols(objects, [path for path in files if path.endswith(SOURCES)])
     yield from check_includes(tree, files, allowed)
     yield from check_symbols(tree, needs, owner, allowed, halves)
+    yield from check_names(tree, owner, words_of)
     yield from check_sizes(tree, files)
 
 

@@ -3,14 +3,14 @@
  * Every wrapper does four things: guard against re-entry, translate, one core call, translate the
  * status. All mutable state is in `struct gc_shim gc_shim` and the thread-local `gc_thread`.
  *
- * Life: the library does nothing until the process's first CUDA call; gc_shim_ready() then loads
+ * Life: the library does nothing until the process's first CUDA call; gc_life_ready() then loads
  * the options, creates core and finds the real driver, once, lazily, re-entrantly. After fork the
  * child passes through.
  *
  * A wrapper reads:
  *     GC_EXPORT CUresult cuX(args)
  *     {
- *         if (!gc_shim_ready() || the driver must check args)
+ *         if (!gc_life_ready() || the driver must check args)
  *             return GC_FORWARD(cuX, args);
  *         enum gc_api api = gc_shim_enter(GC_API_cuX);
  *         … one core call, or the real call and one core call …
@@ -100,7 +100,7 @@ struct gc_shim {
     atomic_int driver_version; /* known once a device was seen: the report makes no driver call */
 };
 extern struct gc_shim gc_shim;
-extern const char *const gc_api_names[GC_API_COUNT];
+extern const char *const gc_shim_api_names[GC_API_COUNT];
 
 struct gc_thread {
     union {
@@ -124,7 +124,7 @@ struct gc_thread {
     CUcontext handle;
     struct gc_context *context;
     /* The record that serves an allocation there without a query: the context's, or that of the
-     * thread's tenant. NULL: call gc_shim_target. */
+     * thread's tenant. NULL: call gc_tenants_target. */
     struct gc_context *target;
     struct gc_tenant *tenant;      /* made current by the program; NULL: none */
     uint64_t tenant_handle;        /* its handle; 0: none */

@@ -17,7 +17,7 @@ struct gc_shim gc_shim = {
 __thread struct gc_thread gc_thread
     __attribute__((tls_model("initial-exec"))) = {.outer_api = GC_API_COUNT, .is_unsettled = 1};
 
-const char *const gc_api_names[GC_API_COUNT] = {
+const char *const gc_shim_api_names[GC_API_COUNT] = {
 #define API(symbol, ...) #symbol,
 #define RUNTIME(symbol, ...) #symbol,
 #include "shim/api.def"
@@ -168,7 +168,7 @@ void gc_shim_count(struct gc_device *device, enum gc_api api)
     if (!gc_shim_is_started())
         atomic_fetch_add_explicit(&life.early_calls[api], 1, memory_order_relaxed);
     else if (gc_shim.core != NULL && !gc_shim_is_child())
-        gc_core_count_driver_call(gc_shim.core, device, (uint16_t)api);
+        gc_device_count_driver_call(gc_shim.core, device, (uint16_t)api);
 }
 
 void gc_shim_count_early(void)
@@ -176,7 +176,7 @@ void gc_shim_count_early(void)
     for (unsigned api = 0; api < GC_API_COUNT; api++)
         for (unsigned n = atomic_exchange_explicit(&life.early_calls[api], 0, memory_order_relaxed);
              n > 0; n--)
-            gc_core_count_driver_call(gc_shim.core, NULL, (uint16_t)api);
+            gc_device_count_driver_call(gc_shim.core, NULL, (uint16_t)api);
 }
 
 CUresult gc_shim_result(enum gc_status status, int driver_code)
@@ -232,7 +232,7 @@ void gc_shim_on_error(CUresult result)
 {
     if (!is_lasting(result) || gc_shim_life() != GC_LIFE_READY)
         return;
-    gc_core_set_faulted(gc_shim.core); /* the error names no context */
+    gc_contexts_set_faulted(gc_shim.core); /* the error names no context */
     if (result == CUDA_ERROR_ILLEGAL_ADDRESS)
         gc_debug_report_fault(gc_shim.core);
 }

@@ -45,7 +45,7 @@ static struct gc_block *alloc_ordered_or_free(struct alloc_request *alloc)
     struct gc_pool *pool = &alloc->context->pool;
     struct gc_block *block = NULL;
     if (alloc->segment_spec.size_class != GC_CLASS_DEDICATED)
-        block = gc_stream_list_alloc_locked(pool, alloc->spec.stream, alloc->spec.bytes);
+        block = gc_pending_alloc_locked(pool, alloc->spec.stream, alloc->spec.bytes);
     if (block == NULL)
         return gc_pool_alloc_locked(pool, alloc->segment_spec.size_class, &alloc->spec);
     gc_pool_make_live_locked(pool, block, &alloc->spec);
@@ -188,7 +188,7 @@ static bool reclaim_driver(const struct alloc_request *alloc)
 static bool is_beside_capture(const struct alloc_request *alloc)
 {
     const struct gc_context *context = alloc->context;
-    return gc_context_is_capturing(context) && context->core->debug == NULL &&
+    return gc_capture_is_of_context(context) && context->core->debug == NULL &&
            !alloc->spec.is_ordered;
 }
 
@@ -290,15 +290,15 @@ static enum gc_status make_request(struct gc_core *core, struct gc_context *cont
     return GC_OK;
 }
 
-enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context,
-                             const struct gc_request *request, uint64_t *address, int *driver_code)
+enum gc_status gc_alloc(struct gc_core *core, struct gc_context *context,
+                        const struct gc_request *request, uint64_t *address, int *driver_code)
 {
     struct gc_device *device = context->device;
     const uint64_t start_ns = gc_core_now_ns(core);
     struct alloc_request alloc;
     if (request->bytes == 0)
         return GC_INVALID_ARGUMENT;
-    gc_core_serve(core);
+    gc_serve_requests(core);
     if (context->tenant != NULL)
         gc_wait_tenant(core, context->tenant);
     enum gc_status status = make_request(core, context, request, &alloc);

@@ -83,8 +83,9 @@ static uint64_t room_of(const struct gc_budget *budget, uint64_t spare)
     return gc_sub_or_zero_u64(gc_budget_limit(budget), used);
 }
 
-void gc_core_mem_info(struct gc_core *core, struct gc_device *device, const struct gc_quota *quota,
-                      uint64_t *free_bytes, uint64_t *total_bytes)
+void gc_available_mem_info(struct gc_core *core, struct gc_device *device,
+                           const struct gc_quota *quota, uint64_t *free_bytes,
+                           uint64_t *total_bytes)
 {
     (void)core;
     gc_tcache_flush_device(device, NULL); /* cached blocks count as idle */
@@ -106,9 +107,9 @@ void gc_core_mem_info(struct gc_core *core, struct gc_device *device, const stru
     *free_bytes = gc_min_u64(available, *total_bytes);
 }
 
-enum gc_status gc_core_available(struct gc_core *core, struct gc_device *device,
-                                 const struct gc_quota *quota, uint64_t *available_bytes,
-                                 int *driver_code)
+enum gc_status gc_available_bytes(struct gc_core *core, struct gc_device *device,
+                                  const struct gc_quota *quota, uint64_t *available_bytes,
+                                  int *driver_code)
 {
     uint64_t free_bytes =
         gc_sub_or_zero_u64(device->info.total_bytes, gc_budget_held(&device->budget));
@@ -128,7 +129,7 @@ enum gc_status gc_core_available(struct gc_core *core, struct gc_device *device,
         *driver_code = code;
         return GC_DRIVER;
     }
-    gc_core_mem_info(core, device, quota, &free_bytes, &total_bytes);
+    gc_available_mem_info(core, device, quota, &free_bytes, &total_bytes);
     *available_bytes = free_bytes;
     return GC_OK;
 }

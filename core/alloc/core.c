@@ -108,7 +108,7 @@ void gc_core_destroy(struct gc_core *core)
         gc_pool_fini(&context->pool);
     }
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        struct gc_device *device = gc_core_find_device(core, i);
+        struct gc_device *device = gc_device_find(core, i);
         if (device != NULL)
             gc_device_fini(device);
     }
@@ -152,32 +152,32 @@ struct gc_submissions *gc_core_submissions(struct gc_core *core)
 
 /* ---- streams and epochs, of all pools of a device ---- */
 
-uint64_t gc_device_ordered_bytes(const struct gc_device *device)
+uint64_t gc_core_ordered_bytes(const struct gc_device *device)
 {
     return atomic_load_explicit(&device->stats.ordered.current, memory_order_relaxed);
 }
 
-uint64_t gc_device_ordered_peak_bytes(const struct gc_device *device, enum gc_ordered_peak mark)
+uint64_t gc_core_ordered_peak_bytes(const struct gc_device *device, enum gc_ordered_peak mark)
 {
     return atomic_load_explicit(&device->ordered_peaks[mark].peak, memory_order_relaxed);
 }
 
-void gc_device_reset_ordered_peak(struct gc_device *device, enum gc_ordered_peak mark)
+void gc_core_reset_ordered_peak(struct gc_device *device, enum gc_ordered_peak mark)
 {
-    gc_gauge_reset_peak(&device->ordered_peaks[mark]);
+    gc_stats_reset_gauge_peak(&device->ordered_peaks[mark]);
 }
 
 static void close_stream_of_device(struct gc_device *device, uint64_t stream)
 {
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context))
-        gc_context_close_stream(context, stream);
+        gc_teardown_close_stream(context, stream);
 }
 
 void gc_core_close_stream(struct gc_core *core, uint64_t stream)
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        struct gc_device *device = gc_core_find_device(core, i);
+        struct gc_device *device = gc_device_find(core, i);
         if (device != NULL)
             close_stream_of_device(device, stream);
     }

@@ -19,20 +19,20 @@ static enum gc_status wait_former_use(struct gc_context *context, bool is_cut, i
     if (core->mode != GC_MODE_CACHE)
         return GC_OK;
     if (!is_cut)
-        return gc_core_leave_single_stream(core, driver_code);
+        return gc_export_leave_single_stream(core, driver_code);
     if (gc_context_has_completed(context, gc_submit_free_epoch(&core->work)))
         return GC_OK;
     return gc_fence_synchronize(context, GC_FOREVER, driver_code);
 }
 
-enum gc_status gc_core_leave_single_stream(struct gc_core *core, int *driver_code)
+enum gc_status gc_export_leave_single_stream(struct gc_core *core, int *driver_code)
 {
     if (gc_submit_end_single_stream(core, driver_code))
         return GC_OK;
     return *driver_code == 0 ? GC_CAPTURING : GC_DRIVER;
 }
 
-enum gc_status gc_core_export(struct gc_core *core, uint64_t address, int *driver_code)
+enum gc_status gc_export_block(struct gc_core *core, uint64_t address, int *driver_code)
 {
     struct gc_block *block;
     enum gc_status status = gc_lookup_lock_block(core, address, &block);
@@ -50,7 +50,7 @@ enum gc_status gc_core_export(struct gc_core *core, uint64_t address, int *drive
     return status == GC_OK ? wait_former_use(pool->context, is_cut, driver_code) : status;
 }
 
-enum gc_status gc_core_set_synchronous(struct gc_core *core, uint64_t address, bool is_it)
+enum gc_status gc_export_set_synchronous(struct gc_core *core, uint64_t address, bool is_it)
 {
     struct gc_block *block;
     enum gc_status status = gc_lookup_lock_block(core, address, &block);
@@ -80,7 +80,7 @@ static enum gc_status pin_block(struct gc_core *core, uint64_t address, uint64_t
     return GC_OK;
 }
 
-void gc_core_pin(struct gc_core *core, uint64_t address, uint64_t bytes)
+void gc_export_pin(struct gc_core *core, uint64_t address, uint64_t bytes)
 {
     const uint64_t end = address + bytes;
     while (address < end && pin_block(core, address, &address) == GC_OK)

@@ -129,14 +129,13 @@ static enum gc_status free_block(struct gc_core *core, uint64_t address, struct 
 }
 
 /* A free is counted for the device only: the figures of an entry point count allocations. */
-enum gc_status gc_core_free(struct gc_core *core, uint64_t address, uint16_t api, int *driver_code)
+enum gc_status gc_free(struct gc_core *core, uint64_t address, uint16_t api, int *driver_code)
 {
     return free_block(core, address, NULL, GC_STREAM_NONE, api, driver_code);
 }
 
-enum gc_status gc_core_free_ordered(struct gc_core *core, uint64_t address,
-                                    struct gc_context *worker, uint64_t stream, uint16_t api,
-                                    int *driver_code)
+enum gc_status gc_free_ordered(struct gc_core *core, uint64_t address, struct gc_context *worker,
+                               uint64_t stream, uint16_t api, int *driver_code)
 {
     /* The debug aid checks a block once its work has completed: no reuse before that. */
     const bool is_inspected = core->debug != NULL && core->mode == GC_MODE_CACHE;
@@ -144,7 +143,7 @@ enum gc_status gc_core_free_ordered(struct gc_core *core, uint64_t address,
     return free_block(core, address, worker, is_named ? stream : GC_STREAM_OTHER, api, driver_code);
 }
 
-enum gc_status gc_core_record_stream(struct gc_core *core, uint64_t address, uint64_t stream)
+enum gc_status gc_free_record_stream(struct gc_core *core, uint64_t address, uint64_t stream)
 {
     struct gc_block *block;
     (void)stream; /* the free waits for all streams */

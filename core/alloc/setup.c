@@ -36,19 +36,19 @@ static struct gc_device *create_device(struct gc_core *core, const struct gc_dev
     return device;
 }
 
-enum gc_status gc_core_add_device(struct gc_core *core, const struct gc_device_info *info,
-                                  struct gc_device **device)
+enum gc_status gc_setup_add_device(struct gc_core *core, const struct gc_device_info *info,
+                                   struct gc_device **device)
 {
     if (info->ordinal < 0 || info->ordinal >= GC_DEVICE_MAX)
         return GC_INVALID_ARGUMENT;
-    *device = gc_core_find_device(core, info->ordinal);
+    *device = gc_device_find(core, info->ordinal);
     if (*device != NULL)
         return GC_OK;
     struct gc_device *created = create_device(core, info);
     if (created == NULL)
         return GC_NO_HOST_MEMORY;
     struct gc_device *present = NULL;
-    /* Release: pairs with gc_core_find_device. */
+    /* Release: pairs with gc_device_find. */
     if (atomic_compare_exchange_strong_explicit(&core->devices[info->ordinal], &present, created,
                                                 memory_order_acq_rel, memory_order_acquire)) {
         *device = created;
@@ -62,17 +62,17 @@ enum gc_status gc_core_add_device(struct gc_core *core, const struct gc_device_i
 
 /* ---- contexts of the driver ---- */
 
-enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct gc_device *device,
-                                   struct gc_context **context)
+enum gc_status gc_setup_add_context(struct gc_core *core, uint64_t handle, struct gc_device *device,
+                                    struct gc_context **context)
 {
     bool is_second;
-    *context = gc_core_find_context(core, handle);
+    *context = gc_context_find(core, handle);
     if (*context != NULL)
         return GC_OK;
     const enum gc_status status = gc_context_add(core, handle, device, context, &is_second);
     if (status != GC_OK)
         return status;
-    /* Sequentially consistent: either gc_core_set_conservative finds the context, or this thread
+    /* Sequentially consistent: either gc_submit_set_conservative finds the context, or this thread
      * sees the flag. */
     if (atomic_load_explicit(&core->work.is_conservative, memory_order_seq_cst))
         gc_context_set_roaming(*context);
@@ -93,8 +93,8 @@ static enum gc_status add_record(struct gc_context *head, struct gc_tenant *tena
     return status;
 }
 
-enum gc_status gc_tenant_context(struct gc_tenant *tenant, struct gc_context *head,
-                                 struct gc_context **own)
+enum gc_status gc_setup_tenant_context(struct gc_tenant *tenant, struct gc_context *head,
+                                       struct gc_context **own)
 {
     if (tenant == NULL) {
         *own = head;

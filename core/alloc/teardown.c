@@ -191,7 +191,7 @@ static void drop_worker(struct gc_context *context, const struct gc_context *wor
     gc_pool_acquire_plain(pool);
     if (pool->detached != NULL)
         move_back_locked(pool, pool->detached);
-    gc_stream_list_drop_worker_locked(pool, worker);
+    gc_pending_drop_worker_locked(pool, worker);
     if (pool->detached != NULL)
         move_content_locked(pool, pool->detached);
     gc_pool_release(pool);
@@ -209,18 +209,18 @@ static void drop_streams_of_device(struct gc_device *device, const struct gc_con
 static void drop_streams(const struct gc_context *head)
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        struct gc_device *device = gc_core_find_device(head->core, i);
+        struct gc_device *device = gc_device_find(head->core, i);
         if (device != NULL)
             drop_streams_of_device(device, head);
     }
 }
 
-void gc_context_close_stream(struct gc_context *context, uint64_t stream)
+void gc_teardown_close_stream(struct gc_context *context, uint64_t stream)
 {
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
     gc_fence_wait_streams_locked(context); /* else the stream's fence would not be recorded */
-    const bool is_listed = gc_stream_list_exists_locked(pool, stream);
+    const bool is_listed = gc_pending_has_stream_locked(pool, stream);
     gc_pool_release(pool);
     if (is_listed)
         gc_fence_record_streams(context, stream);
@@ -228,7 +228,7 @@ void gc_context_close_stream(struct gc_context *context, uint64_t stream)
     gc_fence_wait_streams_locked(context);
     if (pool->detached != NULL)
         move_back_locked(pool, pool->detached);
-    gc_stream_list_close_locked(pool, stream);
+    gc_pending_close_stream_locked(pool, stream);
     gc_follow_close_stream_locked(context, stream);
     if (pool->detached != NULL)
         move_content_locked(pool, pool->detached);
@@ -246,7 +246,7 @@ static struct gc_block *drop_block_locked(struct gc_context *context, struct gc_
     struct gc_block *next = block->next;
     gc_pool_clear_flags_locked(pool, block);
     if (block->state == GC_BLOCK_PENDING)
-        gc_gauge_sub(pool->shared.pending, block->bytes);
+        gc_stats_sub_gauge(pool->shared.pending, block->bytes);
     /* The thread that frees a FREEING block counts it. */
     if (block->state != GC_BLOCK_LIVE) {
         gc_pool_free_record_locked(pool, block);
@@ -364,7 +364,7 @@ static void drop_record(struct gc_context *record)
 }
 
 /* The claimed gate keeps a teardown of the handle, which would detach this pool, out. */
-bool gc_context_drop_record(struct gc_context *record)
+bool gc_teardown_drop_record(struct gc_context *record)
 {
     struct gc_gate *gate = &record->head->gate;
     if (!gc_gate_claim(gate))
@@ -387,8 +387,8 @@ static void empty_ordered(struct gc_context *ordered)
         struct gc_wait_set set;
         gc_pool_acquire_plain(&record->pool);
         const bool is_unused =
-            gc_context_wait_begin_locked(record, &set) && set.count == 0 && set.everyone == NULL;
-        gc_context_wait_end(&set);
+            gc_peers_wait_begin_locked(record, &set) && set.count == 0 && set.everyone == NULL;
+        gc_peers_wait_end(&set);
         gc_pool_release(&record->pool);
         int ignored;
         if (is_unused && gc_fence_synchronize(record, GC_FOREVER, &ignored) == GC_OK) {
@@ -402,17 +402,17 @@ static void empty_ordered(struct gc_context *ordered)
 static void empty_all_ordered(struct gc_core *core)
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        const struct gc_device *device = gc_core_find_device(core, i);
+        const struct gc_device *device = gc_device_find(core, i);
         if (device != NULL)
             empty_ordered(gc_device_ordered(device));
     }
 }
 
-struct gc_context *gc_core_teardown_begin(struct gc_core *core, uint64_t handle)
+struct gc_context *gc_teardown_begin(struct gc_core *core, uint64_t handle)
 {
-    struct gc_context *head = gc_core_find_context(core, handle);
+    struct gc_context *head = gc_context_find(core, handle);
     while (head != NULL && !gc_gate_claim(&head->gate))
-        head = gc_core_find_context(core, handle); /* destroyed; the handle may be reused */
+        head = gc_context_find(core, handle); /* destroyed; the handle may be reused */
     if (head == NULL)
         return NULL;
     for (struct gc_context *record = head; record != NULL; record = gc_context_next_record(record))
@@ -426,7 +426,7 @@ struct gc_context *gc_core_teardown_begin(struct gc_core *core, uint64_t handle)
     return head;
 }
 
-void gc_core_teardown_cancel(struct gc_context *head)
+void gc_teardown_cancel(struct gc_context *head)
 {
     for (struct gc_context *record = head; record != NULL; record = gc_context_next_record(record))
         reattach(record);
@@ -435,7 +435,7 @@ void gc_core_teardown_cancel(struct gc_context *head)
 
 /* The driver may reuse the handle at any moment: records keyed by the handle are removed while it
  * still names this context, at whose gate other threads wait. */
-void gc_core_teardown_finish(struct gc_context *head)
+void gc_teardown_finish(struct gc_context *head)
 {
     if (head->handle != 0) /* 0 marks records that outlive contexts */
         gc_tracker_remove_context(&head->core->tracker, head->handle, drop_direct, NULL);
@@ -448,9 +448,9 @@ void gc_core_teardown_finish(struct gc_context *head)
         empty_all_ordered(head->core);
 }
 
-void gc_core_drop_context(struct gc_core *core, uint64_t handle)
+void gc_teardown_drop_context(struct gc_core *core, uint64_t handle)
 {
-    struct gc_context *head = gc_core_teardown_begin(core, handle);
+    struct gc_context *head = gc_teardown_begin(core, handle);
     if (head != NULL)
-        gc_core_teardown_finish(head);
+        gc_teardown_finish(head);
 }

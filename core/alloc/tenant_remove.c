@@ -21,7 +21,7 @@ static enum gc_status visit_records(struct gc_tenant *tenant, step *visit)
 {
     enum gc_status status = GC_OK;
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        const struct gc_device *device = gc_core_find_device(tenant->core, i);
+        const struct gc_device *device = gc_device_find(tenant->core, i);
         struct gc_context *record = device == NULL ? NULL : gc_context_first(device);
         for (; record != NULL && status == GC_OK; record = gc_context_next(record))
             if (record->tenant == tenant && !gc_context_is_dropped(record))
@@ -99,7 +99,7 @@ static enum gc_status empty_record(struct gc_context *record)
     if (gc_device_wait_releases(record->device, record->quota, GC_RECLAIM_WAIT_NS))
         gc_release_pool(record);
     if (!is_empty(pool) && !gc_context_is_dropped(record))
-        return gc_context_is_capturing(record) ? GC_CAPTURING : GC_DRIVER;
+        return gc_capture_is_of_context(record) ? GC_CAPTURING : GC_DRIVER;
     const enum gc_status status = gc_range_release(record);
     return status == GC_INVALID_ARGUMENT ? GC_OK : status; /* dropped: destroyed with its handle */
 }
@@ -107,7 +107,7 @@ static enum gc_status empty_record(struct gc_context *record)
 /* The record holds no memory of the driver. */
 static enum gc_status drop_record(struct gc_context *record)
 {
-    if (gc_context_drop_record(record))
+    if (gc_teardown_drop_record(record))
         gc_context_unlink_record(record);
     return GC_OK;
 }
@@ -163,7 +163,7 @@ static enum gc_status remove_records(struct gc_tenant *tenant)
     return status;
 }
 
-enum gc_status gc_core_remove_tenant(struct gc_core *core, struct gc_tenant *tenant)
+enum gc_status gc_tenant_remove(struct gc_core *core, struct gc_tenant *tenant)
 {
     (void)core;
     GC_ASSERT(gc_lock_held_count() == 0);

@@ -74,8 +74,7 @@ static enum gc_status begin_locked(struct gc_change *change, unsigned kind, bool
         return GC_INVALID_ARGUMENT;
     if (pool->pages.is_changing)
         return GC_DRIVER;
-    if ((kind & WAITS_FOR_WORK) != 0 &&
-        !gc_context_wait_begin_locked(change->context, &change->set))
+    if ((kind & WAITS_FOR_WORK) != 0 && !gc_peers_wait_begin_locked(change->context, &change->set))
         return GC_DRIVER;
     pool->pages.is_changing = true;
     gc_change_read_peers_locked(change);
@@ -121,7 +120,7 @@ void gc_change_end(struct gc_change *change)
     pool->pages.is_changing = false;
     pthread_cond_broadcast(&pool->pages.changed);
     gc_pool_release(pool);
-    gc_context_wait_end(&change->set);
+    gc_peers_wait_end(&change->set);
 }
 
 /* ---- teardown ---- */
@@ -158,7 +157,7 @@ static struct gc_swap *detach_swap_locked(struct gc_pool *pool)
     return swap;
 }
 
-void gc_swapped_free(struct gc_context *context, struct gc_swap *swap)
+void gc_change_free_swapped(struct gc_context *context, struct gc_swap *swap)
 {
     if (swap == NULL)
         return;
@@ -192,7 +191,7 @@ bool gc_change_detach_leftovers_locked(struct gc_pool *pool, struct gc_leftovers
     return true;
 }
 
-void gc_arena_destroy(struct gc_context *context, struct gc_arena *arena)
+void gc_change_destroy_arena(struct gc_context *context, struct gc_arena *arena)
 {
     gc_slab_free(&context->device->segments, arena->segment);
     gc_host_mem_unreserve(arena, gc_arena_host_bytes(arena->slot_count));
@@ -265,7 +264,7 @@ static void free_addresses(struct gc_context *context, const struct gc_leftovers
             (void)driver->address_free(driver->self, context->handle, arena->segment->address,
                                        arena->segment->bytes);
         gc_host_mem_uncount(&context->device->host, gc_arena_host_bytes(arena->touched_count));
-        gc_arena_destroy(context, arena);
+        gc_change_destroy_arena(context, arena);
     }
     if (leftovers->range_bytes != 0)
         (void)driver->address_free(driver->self, context->handle, leftovers->range_address,
@@ -282,7 +281,7 @@ void gc_change_destroy_leftovers(struct gc_context *context, const struct gc_lef
 {
     uint64_t stuck = 0;
     GC_ASSERT(gc_lock_held_count() == 0);
-    gc_swapped_free(context, leftovers->swap);
+    gc_change_free_swapped(context, leftovers->swap);
     for (struct gc_page *page = leftovers->unmapped.oldest; page != NULL;) {
         struct gc_page *next = page->next;
         stuck += !destroy_page(context, page);
@@ -297,11 +296,11 @@ void gc_change_destroy_leftovers(struct gc_context *context, const struct gc_lef
 
 void gc_change_free_records(struct gc_pool *pool)
 {
-    gc_swapped_free(pool->context, pool->pages.swap);
+    gc_change_free_swapped(pool->context, pool->pages.swap);
     pool->pages.swap = NULL;
     while (pool->pages.arenas != NULL) {
         struct gc_arena *arena = pool->pages.arenas;
         pool->pages.arenas = arena->next;
-        gc_arena_destroy(pool->context, arena);
+        gc_change_destroy_arena(pool->context, arena);
     }
 }

@@ -95,7 +95,7 @@ void gc_change_wait(struct gc_pool *pool);
 /* Unmaps and releases the leftovers, as far as the driver still does. No lock may be held. */
 void gc_change_destroy_leftovers(struct gc_context *context, const struct gc_leftovers *leftovers);
 /* Frees the records of an arena that is in no pool, not its addresses. */
-void gc_arena_destroy(struct gc_context *context, struct gc_arena *arena);
+void gc_change_destroy_arena(struct gc_context *context, struct gc_arena *arena);
 /* Frees host memory only; for gc_core_destroy. */
 void gc_change_free_records(struct gc_pool *pool);
 

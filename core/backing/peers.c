@@ -107,12 +107,12 @@ static void grant_mappings(struct gc_context *context)
 /* For one record; `peer` is a head. */
 static void add_peer(struct gc_context *context, struct gc_context *peer)
 {
-    if (!gc_context_begin_opening(context, peer))
+    if (!gc_peers_begin_opening(context, peer))
         return;
     grant_mappings(context);
     if (context->core->debug != NULL)
         gc_guard_grant_access(context);
-    gc_context_end_opening(context);
+    gc_peers_end_opening(context);
 }
 
 /* The head first: a thread that creates a record meanwhile copies the head's peers. */
@@ -122,7 +122,7 @@ static void add_peer_to_all(struct gc_context *head, struct gc_context *peer)
         add_peer(record, peer);
 }
 
-void gc_context_add_peer(struct gc_context *context, struct gc_context *peer)
+void gc_backing_add_peer(struct gc_context *context, struct gc_context *peer)
 {
     int ignored;
     if (peer->head == context->head)
@@ -154,7 +154,7 @@ void gc_peers_copy(struct gc_context *record)
     atomic_store_explicit(&record->has_peers, true, memory_order_release);
 }
 
-void gc_device_open_ordered(struct gc_device *device, int ordinal)
+void gc_backing_open_ordered(struct gc_device *device, int ordinal)
 {
     struct gc_context *ordered = gc_device_admit(device, ordinal);
     for (; ordered != NULL; ordered = gc_context_next_record(ordered))

@@ -54,7 +54,7 @@ static struct gc_arena *create_arena(struct gc_context *context, enum gc_size_cl
     /* For the start of its one free block. */
     if (gc_pagemap_prepare(&context->core->pagemap, address, GC_GRANULE) == GC_OK)
         return arena;
-    gc_arena_destroy(context, arena);
+    gc_change_destroy_arena(context, arena);
     return NULL;
 }
 
@@ -116,7 +116,7 @@ static enum gc_status fill_range(struct gc_context *context, uint64_t address,
     for (bytes = 0; count > 0; count--) {
         bytes += sizes[count - 1];
         if (count <= made)
-            gc_arena_destroy(context, arenas[count - 1]);
+            gc_change_destroy_arena(context, arenas[count - 1]);
     }
     /* If the driver refuses, addresses are lost, no memory. */
     (void)driver->address_free(driver->self, context->handle, address, bytes);
@@ -184,7 +184,7 @@ enum gc_status gc_range_add_planned(struct gc_context *context, uint64_t bytes)
         arena->prepared_end = address + places_bytes;
         if (add_arenas(context, &arena, 1, false) == GC_OK)
             return GC_OK;
-        gc_arena_destroy(context, arena);
+        gc_change_destroy_arena(context, arena);
     }
     (void)driver->address_free(driver->self, context->handle, address, range_bytes);
     return GC_NO_HOST_MEMORY;
@@ -221,7 +221,7 @@ static void drop_range(struct gc_context *context, struct gc_arena *arenas,
     while (arenas != NULL) {
         struct gc_arena *next = arenas->next;
         gc_host_mem_uncount(&context->device->host, gc_arena_host_bytes(arenas->touched_count));
-        gc_arena_destroy(context, arenas);
+        gc_change_destroy_arena(context, arenas);
         arenas = next;
     }
 }

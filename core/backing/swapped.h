@@ -24,6 +24,6 @@ struct gc_swap {
 };
 
 /* Frees host memory only; ignores NULL. No lock may be held. Defined in change.c. */
-void gc_swapped_free(struct gc_context *context, struct gc_swap *swap);
+void gc_change_free_swapped(struct gc_context *context, struct gc_swap *swap);
 
 #endif

@@ -60,12 +60,12 @@ void gc_debug_add_device(struct gc_core *core, const struct gc_device *device)
                     device->info.ordinal, device->info.backend_reason);
 }
 
-/* Holds captures of the context and its peers off until gc_context_wait_end. False, with an empty
+/* Holds captures of the context and its peers off until gc_peers_wait_end. False, with an empty
  * set, if one is under way: no driver call is allowed then. */
 static bool hold_captures(struct gc_context *context, struct gc_wait_set *set)
 {
     gc_pool_acquire_plain(&context->pool);
-    const bool may = gc_context_wait_begin_locked(context, set);
+    const bool may = gc_peers_wait_begin_locked(context, set);
     gc_pool_release(&context->pool);
     return may;
 }
@@ -254,7 +254,7 @@ static void check_released(struct gc_context *context, uint64_t address, uint64_
     while (pop_overlap(context->core->debug, context, address, bytes, &part, &offset))
         if (may_check)
             check_freed(&part, offset);
-    gc_context_wait_end(&set);
+    gc_peers_wait_end(&set);
 }
 
 /* ---- allocation and free ---- */
@@ -274,7 +274,7 @@ void gc_debug_on_alloc(struct gc_context *context, uint64_t address, uint64_t by
             context, driver->fill(driver->self, context->handle, address + requested_bytes,
                                   GC_GRANULE - requested_bytes % GC_GRANULE, GC_DEBUG_EDGE)) == 0)
         gc_guard_set_edge(core, address);
-    gc_context_wait_end(&set);
+    gc_peers_wait_end(&set);
 }
 
 static void check_edge(struct gc_context *context, const struct gc_debug_freed *freed)
@@ -332,7 +332,7 @@ void gc_debug_before_free(const struct gc_block_info *info, uint16_t api)
             GC_CALL_IF_OPEN(context, driver->fill(driver->self, context->handle, address,
                                                   info->capacity, GC_DEBUG_FREED)) == 0;
     }
-    gc_context_wait_end(&set);
+    gc_peers_wait_end(&set);
     record_free(core->debug, &freed);
 }
 

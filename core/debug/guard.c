@@ -167,7 +167,7 @@ bool gc_guard_specify(struct gc_context *context, struct gc_alloc_spec *spec,
     uint64_t bytes;
     /* No memory is mapped during a capture. */
     if (!gc_debug_maps_blocks(context->core) || !device->info.has_mapping ||
-        gc_context_is_capturing(context) ||
+        gc_capture_is_of_context(context) ||
         !gc_round_up_u64(spec->bytes, gc_max_u64(device->info.page_bytes, GC_SEGMENT_UNIT), &bytes))
         return false;
     segment_spec->driver_bytes = spec->bytes;

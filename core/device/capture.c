@@ -28,14 +28,14 @@ static bool is_waited_for(struct gc_core *core)
 static void record_pending(struct gc_core *core)
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        const struct gc_device *device = gc_core_find_device(core, i);
+        const struct gc_device *device = gc_device_find(core, i);
         struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
         for (; context != NULL; context = gc_context_next(context))
             gc_fence_record_pending(context);
     }
 }
 
-void gc_context_capture_begin(struct gc_context *context)
+void gc_capture_begin_context(struct gc_context *context)
 {
     struct timespec pause = {0, CAPTURE_PAUSE_NS};
     struct gc_core *core = context->core;
@@ -61,7 +61,7 @@ void gc_context_capture_begin(struct gc_context *context)
     }
 }
 
-void gc_context_capture_end(struct gc_context *context)
+void gc_capture_end_context(struct gc_context *context)
 {
     struct gc_core *core = context->core;
     gc_lock_acquire(&core->registry);
@@ -74,19 +74,19 @@ void gc_context_capture_end(struct gc_context *context)
     gc_lock_release(&core->registry);
 }
 
-bool gc_context_is_capturing(const struct gc_context *context)
+bool gc_capture_is_of_context(const struct gc_context *context)
 {
     if (context->is_device) /* any capturing context may use its memory */
         return atomic_load_explicit(&context->core->capture_count, memory_order_relaxed) > 0;
     return atomic_load_explicit(&context->capture_count, memory_order_relaxed) > 0;
 }
 
-void gc_core_relaxed_begin(struct gc_core *core)
+void gc_capture_relax_begin(struct gc_core *core)
 {
     atomic_fetch_add_explicit(&core->everyone_count, 1, memory_order_seq_cst);
 }
 
-void gc_core_relaxed_end(struct gc_core *core)
+void gc_capture_relax_end(struct gc_core *core)
 {
     atomic_fetch_sub_explicit(&core->everyone_count, 1, memory_order_seq_cst);
 }

@@ -23,7 +23,7 @@ static struct gc_context *load_link(const _Atomic(struct gc_context *) *link)
     return atomic_load_explicit(link, memory_order_acquire);
 }
 
-struct gc_context *gc_core_find_context(struct gc_core *core, uint64_t handle)
+struct gc_context *gc_context_find(struct gc_core *core, uint64_t handle)
 {
     struct gc_context *context = load_link(bucket_of(core, handle));
     while (context != NULL && (context->handle != handle || gc_context_is_dropped(context)))
@@ -171,14 +171,14 @@ static void list_in_all(struct gc_context *ordered, struct gc_context *context)
 {
     for (struct gc_context *record = ordered; record != NULL;
          record = gc_context_next_record(record))
-        gc_context_list_peer(record, context);
+        gc_peers_list(record, context);
 }
 
 /* Called before the context can be found: a fence cannot miss work of it then. */
 static void join_ordered_locked(struct gc_core *core, struct gc_context *context)
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        const struct gc_device *device = gc_core_find_device(core, i);
+        const struct gc_device *device = gc_device_find(core, i);
         struct gc_context *ordered = device == NULL ? NULL : gc_device_ordered(device);
         if (ordered != NULL && may_reach(context, device))
             list_in_all(ordered, context);
@@ -210,7 +210,7 @@ void gc_device_add_ordered(struct gc_device *device)
     const bool is_wanted = gc_device_ordered(device) == NULL;
     if (is_wanted) {
         for (int i = 0; i < GC_DEVICE_MAX; i++) {
-            const struct gc_device *other = gc_core_find_device(core, i);
+            const struct gc_device *other = gc_device_find(core, i);
             if (other != NULL)
                 admit_contexts_locked(created, other);
         }
@@ -230,7 +230,7 @@ struct gc_context *gc_device_admit(struct gc_device *device, int ordinal)
     gc_lock_acquire(&core->registry);
     atomic_store_explicit(&device->is_open_to[ordinal], true, memory_order_relaxed);
     struct gc_context *ordered = gc_device_ordered(device);
-    const struct gc_device *other = gc_core_find_device(core, ordinal);
+    const struct gc_device *other = gc_device_find(core, ordinal);
     if (ordered != NULL && other != NULL)
         admit_contexts_locked(ordered, other);
     gc_lock_release(&core->registry);
@@ -256,7 +256,7 @@ bool gc_context_is_of_device(const struct gc_context *context)
     return context->is_device;
 }
 
-bool gc_core_is_of_device(uint64_t handle)
+bool gc_context_handle_is_of_device(uint64_t handle)
 {
     return handle > UINT64_MAX - GC_DEVICE_MAX;
 }
@@ -276,7 +276,7 @@ enum gc_status gc_context_add(struct gc_core *core, uint64_t handle, struct gc_d
     if (created == NULL)
         return GC_NO_HOST_MEMORY;
     gc_lock_acquire(&core->registry);
-    *context = gc_core_find_context(core, handle);
+    *context = gc_context_find(core, handle);
     if (*context == NULL) {
         if (core->context_count > 0)
             atomic_store_explicit(&core->has_several_contexts, true, memory_order_relaxed);
@@ -292,12 +292,11 @@ enum gc_status gc_context_add(struct gc_core *core, uint64_t handle, struct gc_d
     return GC_OK;
 }
 
-void gc_core_each_context(struct gc_core *core,
-                          void (*function)(struct gc_context *context, void *argument),
-                          void *argument)
+void gc_contexts_visit(struct gc_core *core,
+                       void (*function)(struct gc_context *context, void *argument), void *argument)
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        const struct gc_device *device = gc_core_find_device(core, i);
+        const struct gc_device *device = gc_device_find(core, i);
         struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
         for (; context != NULL; context = gc_context_next(context))
             if (context->head == context && !context->is_device && !gc_context_is_dropped(context))
@@ -305,7 +304,7 @@ void gc_core_each_context(struct gc_core *core,
     }
 }
 
-bool gc_core_has_several_contexts(const struct gc_core *core)
+bool gc_contexts_are_several(const struct gc_core *core)
 {
     return atomic_load_explicit(&core->has_several_contexts, memory_order_relaxed);
 }
@@ -488,10 +487,10 @@ void gc_context_set_faulted(struct gc_context *context, bool is_faulted)
             atomic_store_explicit(&record->is_faulted, is_faulted, memory_order_relaxed);
 }
 
-void gc_core_set_faulted(struct gc_core *core)
+void gc_contexts_set_faulted(struct gc_core *core)
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        const struct gc_device *device = gc_core_find_device(core, i);
+        const struct gc_device *device = gc_device_find(core, i);
         struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
         for (; context != NULL; context = gc_context_next(context))
             atomic_store_explicit(&context->is_faulted, true, memory_order_relaxed);

@@ -146,7 +146,7 @@ static inline bool gc_context_may_reuse(struct gc_context *context, struct gc_su
 void gc_contexts_init(struct gc_core *core);
 void gc_contexts_fini(struct gc_core *core);
 
-/* Finds or adds the head of a handle: for gc_core_add_context. *is_second: this call added it, and
+/* Finds or adds the head of a handle: for gc_setup_add_context. *is_second: this call added it, and
  * another context is live. */
 enum gc_status gc_context_add(struct gc_core *core, uint64_t handle, struct gc_device *device,
                               struct gc_context **context, bool *is_second) GC_CHECKED;
@@ -254,15 +254,15 @@ enum gc_status gc_context_add_record(struct gc_context *head, struct gc_tenant *
                                      struct gc_quota *quota, struct gc_context **record) GC_CHECKED;
 /* Lists a peer of one record; `peer` is a head. Grants no access to memory that is mapped already.
  */
-void gc_context_list_peer(struct gc_context *record, struct gc_context *peer);
+void gc_peers_list(struct gc_context *record, struct gc_context *peer);
 /* Opens the stream-ordered memory of `device` to device `ordinal`: its contexts become peers of the
  * head that serves such memory, which is returned; NULL: there is none. (context.c) */
 struct gc_context *gc_device_admit(struct gc_device *device, int ordinal);
 /* Lists the peer and starts to grant its device access. False: access is granted already. If
  * another thread is granting access, this call waits until it is granted: the caller's work may
  * follow at once. */
-bool gc_context_begin_opening(struct gc_context *context, struct gc_context *peer);
-void gc_context_end_opening(struct gc_context *context);
+bool gc_peers_begin_opening(struct gc_context *context, struct gc_context *peer);
+void gc_peers_end_opening(struct gc_context *context);
 /* A driver context that uses the memory: the context itself or, for a device's head, one of the
  * device's contexts; NULL: there is none. */
 struct gc_context *gc_context_worker(struct gc_context *context);
@@ -274,8 +274,8 @@ void gc_context_unlink_record(struct gc_context *record);
 /* Fills the set under the pool's lock and announces the wait: a capture that begins meanwhile waits
  * for its end. False, with an empty set, if one of the contexts captures: no wait is allowed then.
  */
-bool gc_context_wait_begin_locked(struct gc_context *context, struct gc_wait_set *set);
+bool gc_peers_wait_begin_locked(struct gc_context *context, struct gc_wait_set *set);
 /* Ends the wait and empties the set; needs no lock. */
-void gc_context_wait_end(struct gc_wait_set *set);
+void gc_peers_wait_end(struct gc_wait_set *set);
 
 #endif

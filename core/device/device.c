@@ -85,7 +85,7 @@ void gc_device_fini(struct gc_device *device)
     gc_host_mem_unmap(&host, device, sizeof(*device));
 }
 
-struct gc_device *gc_core_find_device(struct gc_core *core, int ordinal)
+struct gc_device *gc_device_find(struct gc_core *core, int ordinal)
 {
     if (ordinal < 0 || ordinal >= GC_DEVICE_MAX)
         return NULL;
@@ -202,7 +202,7 @@ uint64_t gc_device_idle_bytes(const struct gc_device *device)
 static void trace_levels(struct gc_device *device, uint64_t time_ns)
 {
     struct gc_gauge pending;
-    gc_gauge_read(&device->stats.pending, &pending);
+    gc_stats_read_gauge(&device->stats.pending, &pending);
     const struct gc_trace_levels levels = {
         .reserved_bytes = gc_budget_held(&device->budget),
         .pending_bytes = pending.current,
@@ -271,21 +271,21 @@ void gc_device_count_other(struct gc_device *device, const struct gc_entry *entr
         return;
     gc_counter_add(&cell->count, 1);
     gc_counter_add(&cell->bytes, entry->requested_bytes);
-    gc_gauge_add(&cell->live, entry->requested_bytes);
+    gc_stats_add_gauge(&cell->live, entry->requested_bytes);
 }
 
 void gc_device_uncount_other(struct gc_device *device, const struct gc_entry *entry)
 {
     struct gc_api_cell *cell = cell_of(device, entry->api);
     if (cell != NULL)
-        gc_gauge_sub_unchecked(&cell->live, entry->requested_bytes);
+        gc_stats_sub_gauge_unchecked(&cell->live, entry->requested_bytes);
 }
 
 void gc_device_recount_other(struct gc_device *device, const struct gc_entry *entry)
 {
     struct gc_api_cell *cell = cell_of(device, entry->api);
     if (cell != NULL)
-        gc_gauge_add(&cell->live, entry->requested_bytes);
+        gc_stats_add_gauge(&cell->live, entry->requested_bytes);
 }
 
 bool gc_device_is_mapped(const struct gc_device *device)
@@ -295,7 +295,7 @@ bool gc_device_is_mapped(const struct gc_device *device)
 
 /* ---- process figures ---- */
 
-void gc_core_count_driver_call(struct gc_core *core, struct gc_device *device, uint16_t api)
+void gc_device_count_driver_call(struct gc_core *core, struct gc_device *device, uint16_t api)
 {
     if (api >= core->api_count)
         return;
@@ -303,20 +303,20 @@ void gc_core_count_driver_call(struct gc_core *core, struct gc_device *device, u
         device != NULL ? &device->apis[api].driver_calls : &core->process_driver_calls[api], 1);
 }
 
-void gc_core_count_oom(struct gc_core *core, struct gc_device *device, struct gc_quota *quota)
+void gc_device_count_oom(struct gc_core *core, struct gc_device *device, struct gc_quota *quota)
 {
     gc_counter_add(&device->stats.oom_count, 1);
     if (quota != NULL)
         gc_counter_add(&quota->oom_count, 1);
-    gc_core_set_used(core); /* a refused request makes a report worthwhile too */
+    gc_device_set_used(core); /* a refused request makes a report worthwhile too */
 }
 
-void gc_core_set_used(struct gc_core *core)
+void gc_device_set_used(struct gc_core *core)
 {
     atomic_store_explicit(&core->was_used, true, memory_order_relaxed);
 }
 
-bool gc_core_was_used(const struct gc_core *core)
+bool gc_device_was_used(const struct gc_core *core)
 {
     return atomic_load_explicit(&core->was_used, memory_order_relaxed);
 }

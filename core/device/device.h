@@ -1,4 +1,4 @@
-/* A device: its budget, figures, slabs of records, and contexts. It lives from gc_core_add_device
+/* A device: its budget, figures, slabs of records, and contexts. It lives from gc_setup_add_device
  * until the core is destroyed. */
 #ifndef GC_DEVICE_H
 #define GC_DEVICE_H

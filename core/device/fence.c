@@ -49,7 +49,7 @@ static bool begin_driver_calls(struct gc_context *context, struct gc_wait_set *s
     struct gc_fences *fences = context->fences;
     *epoch = gc_submit_count(&context->core->work);
     const bool is_free = !context->pool.is_dropped && !fences->is_ring_owned &&
-                         (set == NULL || gc_context_wait_begin_locked(context, set));
+                         (set == NULL || gc_peers_wait_begin_locked(context, set));
     if (is_free) {
         fences->is_ring_owned = true;
         fences->covered_bytes = context->pool.unfenced_bytes;
@@ -142,7 +142,7 @@ bool gc_fence_record(struct gc_context *context)
         if (code != 0 && code == driver->not_supported)
             set_fenceless(context);
     }
-    gc_context_wait_end(&set);
+    gc_peers_wait_end(&set);
     end_driver_calls(context, is_recorded);
     return is_recorded;
 }
@@ -266,7 +266,7 @@ static bool begin_streams(struct gc_context *context, struct gc_wait_set *set)
 {
     gc_pool_acquire_plain(&context->pool);
     const bool is_free = !context->pool.is_dropped && !context->fences->are_streams_owned &&
-                         (set == NULL || gc_context_wait_begin_locked(context, set));
+                         (set == NULL || gc_peers_wait_begin_locked(context, set));
     if (is_free)
         context->fences->are_streams_owned = true;
     gc_pool_release(&context->pool);
@@ -349,7 +349,7 @@ void gc_fence_record_streams(struct gc_context *context, uint64_t only)
             record_stream(&seen, &context->fences->stream_fences[i]))
             end_stream_fences(context, list, &seen);
     }
-    gc_context_wait_end(&set);
+    gc_peers_wait_end(&set);
     end_streams(context);
 }
 
@@ -512,7 +512,7 @@ static enum gc_status wait_everyone(struct gc_core *core, uint64_t limit_ns, int
 {
     enum gc_status status = GC_OK;
     for (int i = 0; i < GC_DEVICE_MAX && status == GC_OK; i++) {
-        const struct gc_device *device = gc_core_find_device(core, i);
+        const struct gc_device *device = gc_device_find(core, i);
         struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
         for (; context != NULL && status == GC_OK; context = gc_context_next(context))
             status = wait_one(context, limit_ns, driver_code);
@@ -542,12 +542,12 @@ enum gc_status gc_fence_synchronize(struct gc_context *context, uint64_t limit_n
     gc_pool_acquire_plain(&context->pool);
     const uint64_t epoch =
         gc_submit_count(&context->core->work); /* before the set, as in begin_driver_calls */
-    const bool may_wait = gc_context_wait_begin_locked(context, &set);
+    const bool may_wait = gc_peers_wait_begin_locked(context, &set);
     gc_pool_release(&context->pool);
     if (!may_wait)
         return GC_CAPTURING;
     const enum gc_status status = wait_set(&set, limit_ns, driver_code);
-    gc_context_wait_end(&set);
+    gc_peers_wait_end(&set);
     if (status == GC_OK)
         gc_context_raise_completed(context, epoch);
     return status;

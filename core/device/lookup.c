@@ -129,8 +129,7 @@ bool gc_lookup_describe_locked(struct gc_block *block, uint64_t address, struct 
     return true;
 }
 
-enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address,
-                                  struct gc_block_info *info)
+enum gc_status gc_lookup_block(struct gc_core *core, uint64_t address, struct gc_block_info *info)
 {
     struct gc_block *block;
     const enum gc_status status = gc_lookup_lock_block(core, address, &block);

@@ -62,14 +62,14 @@ static bool add_peer_locked(struct gc_context *context, struct gc_context *peer)
     return true;
 }
 
-void gc_context_list_peer(struct gc_context *context, struct gc_context *peer)
+void gc_peers_list(struct gc_context *context, struct gc_context *peer)
 {
     gc_pool_acquire_plain(&context->pool);
     (void)add_peer_locked(context, peer);
     gc_pool_release(&context->pool);
 }
 
-bool gc_context_begin_opening(struct gc_context *context, struct gc_context *peer)
+bool gc_peers_begin_opening(struct gc_context *context, struct gc_context *peer)
 {
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
@@ -81,7 +81,7 @@ bool gc_context_begin_opening(struct gc_context *context, struct gc_context *pee
     return is_new;
 }
 
-void gc_context_end_opening(struct gc_context *context)
+void gc_peers_end_opening(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
@@ -93,7 +93,7 @@ void gc_context_end_opening(struct gc_context *context)
 /* ---- waits ---- */
 
 /* Announces a wait, unless the context captures. Both words are sequentially consistent: either
- * this thread sees the capture, or gc_context_capture_begin sees the wait. */
+ * this thread sees the capture, or gc_capture_begin_context sees the wait. */
 static bool announce_wait(struct gc_context *context, struct gc_wait_set *set)
 {
     atomic_fetch_add_explicit(&context->wait_count, 1, memory_order_seq_cst);
@@ -116,7 +116,7 @@ static bool announce_everyone(struct gc_core *core, struct gc_wait_set *set)
     return atomic_load_explicit(&core->capture_count, memory_order_seq_cst) == 0;
 }
 
-bool gc_context_wait_begin_locked(struct gc_context *context, struct gc_wait_set *set)
+bool gc_peers_wait_begin_locked(struct gc_context *context, struct gc_wait_set *set)
 {
     set->count = 0;
     set->everyone = NULL;
@@ -137,11 +137,11 @@ bool gc_context_wait_begin_locked(struct gc_context *context, struct gc_wait_set
     if (may_wait && is_crowded)
         may_wait = announce_everyone(context->core, set);
     if (!may_wait)
-        gc_context_wait_end(set);
+        gc_peers_wait_end(set);
     return may_wait;
 }
 
-void gc_context_wait_end(struct gc_wait_set *set)
+void gc_peers_wait_end(struct gc_wait_set *set)
 {
     for (uint32_t i = 0; i < set->count; i++)
         atomic_fetch_sub_explicit(&set->contexts[i]->wait_count, 1, memory_order_seq_cst);

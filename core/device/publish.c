@@ -23,7 +23,7 @@ static struct gc_ledger_slot *own_slot(const struct gc_core *core)
 static uint64_t current_of(const struct gc_gauge_cell *gauge)
 {
     const uint64_t value = atomic_load_explicit(&gauge->current, memory_order_relaxed);
-    return gc_gauge_is_negative(value) ? 0 : value;
+    return gc_stats_gauge_is_negative(value) ? 0 : value;
 }
 
 static void write_figure(struct gc_ledger_figure_row *row, enum gc_ledger_figure figure,
@@ -188,7 +188,7 @@ void gc_publish_remove_tenant(struct gc_tenant *tenant)
     }
 }
 
-void gc_tenant_set_paused(struct gc_tenant *tenant, bool is_paused)
+void gc_publish_tenant_paused(struct gc_tenant *tenant, bool is_paused)
 {
     /* Sequentially consistent, as the gate's word, which changes after it. */
     atomic_store_explicit(&tenant->is_paused, is_paused, memory_order_seq_cst);

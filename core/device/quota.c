@@ -73,7 +73,7 @@ uint64_t gc_quota_peak_with(struct gc_device *device, struct gc_quota *quota, ui
 {
     atomic_uint_fast64_t *most = quota == NULL ? &device->most_needed : &quota->most_needed;
     struct gc_gauge allocated;
-    gc_gauge_read(quota == NULL ? &device->stats.allocated : &quota->allocated, &allocated);
+    gc_stats_read_gauge(quota == NULL ? &device->stats.allocated : &quota->allocated, &allocated);
     const uint64_t need = gc_max_u64(allocated.peak, allocated.current + bytes);
     uint64_t before = atomic_load_explicit(most, memory_order_relaxed);
     while (need > before && !atomic_compare_exchange_weak_explicit(
@@ -92,23 +92,23 @@ uint64_t gc_quota_mapped_bytes(const struct gc_device *device, const struct gc_q
 
 static void add_live(struct gc_device *device, struct gc_quota *quota, const struct gc_entry *entry)
 {
-    gc_gauge_add(&device->stats.requested, entry->requested_bytes);
-    gc_gauge_add(&device->stats.allocated, entry->bytes);
+    gc_stats_add_gauge(&device->stats.requested, entry->requested_bytes);
+    gc_stats_add_gauge(&device->stats.allocated, entry->bytes);
     if (quota == NULL)
         return;
-    gc_gauge_add(&quota->requested, entry->requested_bytes);
-    gc_gauge_add(&quota->allocated, entry->bytes);
+    gc_stats_add_gauge(&quota->requested, entry->requested_bytes);
+    gc_stats_add_gauge(&quota->allocated, entry->bytes);
 }
 
 static void sub_live(struct gc_device *device, struct gc_quota *quota, const struct gc_entry *entry)
 {
-    gc_gauge_sub_unchecked(&device->stats.requested, entry->requested_bytes);
-    gc_gauge_sub_unchecked(&device->stats.allocated, entry->bytes);
+    gc_stats_sub_gauge_unchecked(&device->stats.requested, entry->requested_bytes);
+    gc_stats_sub_gauge_unchecked(&device->stats.allocated, entry->bytes);
     gc_device_uncount_other(device, entry);
     if (quota == NULL)
         return;
-    gc_gauge_sub_unchecked(&quota->requested, entry->requested_bytes);
-    gc_gauge_sub_unchecked(&quota->allocated, entry->bytes);
+    gc_stats_sub_gauge_unchecked(&quota->requested, entry->requested_bytes);
+    gc_stats_sub_gauge_unchecked(&quota->allocated, entry->bytes);
 }
 
 void gc_quota_count_alloc(struct gc_device *device, struct gc_quota *quota,
@@ -119,8 +119,8 @@ void gc_quota_count_alloc(struct gc_device *device, struct gc_quota *quota,
         gc_counter_add(&quota->alloc_count, 1);
     add_live(device, quota, entry);
     gc_device_count_other(device, entry);
-    if (!gc_core_was_used(device->core))
-        gc_core_set_used(device->core);
+    if (!gc_device_was_used(device->core))
+        gc_device_set_used(device->core);
 }
 
 void gc_quota_count_hit(struct gc_device *device, struct gc_quota *quota, bool is_hit)
@@ -166,6 +166,6 @@ void gc_quota_count_destroyed(struct gc_device *device, struct gc_quota *quota,
 void gc_quota_count_oom(struct gc_device *device, struct gc_quota *quota,
                         const struct gc_entry *entry)
 {
-    gc_core_count_oom(device->core, device, quota);
+    gc_device_count_oom(device->core, device, quota);
     gc_device_observe(device, GC_TRACE_OOM, entry);
 }

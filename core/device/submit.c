@@ -101,7 +101,7 @@ static void complete_fence(struct gc_core *core, uint64_t covered)
 {
     struct gc_submissions *work = &core->work;
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        const struct gc_device *device = gc_core_find_device(core, i);
+        const struct gc_device *device = gc_device_find(core, i);
         struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
         for (; context != NULL; context = gc_context_next(context))
             gc_context_raise_completed(context, covered);
@@ -169,7 +169,7 @@ static bool wait_for_all(struct gc_core *core, int *driver_code)
     struct gc_submissions *work = &core->work;
     bool is_idle = true;
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        struct gc_device *device = gc_core_find_device(core, i);
+        struct gc_device *device = gc_device_find(core, i);
         if (device != NULL)
             is_idle &= quiesce_device(device, driver_code);
     }
@@ -343,12 +343,12 @@ static void set_roaming(struct gc_context *context, void *unused)
     gc_context_set_roaming(context);
 }
 
-bool gc_core_set_conservative(struct gc_core *core)
+bool gc_submit_set_conservative(struct gc_core *core)
 {
     const bool was =
         atomic_exchange_explicit(&core->work.is_conservative, true, memory_order_seq_cst);
     int ignored; /* if this fails, gc_submit_begin holds work for other streams up */
     (void)gc_submit_leave_single_stream(core, &ignored);
-    gc_core_each_context(core, set_roaming, NULL);
+    gc_contexts_visit(core, set_roaming, NULL);
     return !was;
 }

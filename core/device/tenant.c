@@ -16,7 +16,7 @@
 
 static struct gc_tenant *load_link(const _Atomic(struct gc_tenant *) *link)
 {
-    /* Acquire: pairs with the release in gc_core_add_tenant. */
+    /* Acquire: pairs with the release in gc_tenant_add. */
     return atomic_load_explicit(link, memory_order_acquire);
 }
 
@@ -34,7 +34,7 @@ static uint32_t count_locked(const struct gc_core *core)
     return count;
 }
 
-struct gc_tenant *gc_core_find_tenant(struct gc_core *core, const char *name)
+struct gc_tenant *gc_tenant_find(struct gc_core *core, const char *name)
 {
     struct gc_tenant *tenant = load_link(&core->tenants);
     while (tenant != NULL && (is_removed(tenant) || strcmp(tenant->name, name) != 0))
@@ -73,15 +73,15 @@ static void link_locked(struct gc_core *core, struct gc_tenant *tenant)
     atomic_store_explicit(link, tenant, memory_order_release);
 }
 
-enum gc_status gc_core_add_tenant(struct gc_core *core, const struct gc_tenant_config *config,
-                                  struct gc_tenant **tenant)
+enum gc_status gc_tenant_add(struct gc_core *core, const struct gc_tenant_config *config,
+                             struct gc_tenant **tenant)
 {
     enum gc_status status;
     struct gc_tenant *created = create(core, config, &status);
     if (created == NULL)
         return status;
     gc_lock_acquire(&core->registry);
-    if (gc_core_find_tenant(core, config->name) != NULL)
+    if (gc_tenant_find(core, config->name) != NULL)
         status = GC_ALREADY_EXISTS;
     else if (count_locked(core) >= GC_TENANT_MAX)
         status = GC_TOO_MANY;
@@ -95,7 +95,7 @@ enum gc_status gc_core_add_tenant(struct gc_core *core, const struct gc_tenant_c
     return status;
 }
 
-void gc_core_visit_tenants(struct gc_core *core, gc_visit_tenant *visit, void *argument)
+void gc_tenants_visit(struct gc_core *core, gc_visit_tenant *visit, void *argument)
 {
     for (struct gc_tenant *tenant = load_link(&core->tenants); tenant != NULL;
          tenant = load_link(&tenant->next))
@@ -205,7 +205,7 @@ static void add_pool(struct gc_context *record, struct gc_tenant_figures *figure
 static void add_gauge(const struct gc_gauge_cell *cell, struct gc_gauge *sum)
 {
     struct gc_gauge gauge;
-    gc_gauge_read(cell, &gauge);
+    gc_stats_read_gauge(cell, &gauge);
     sum->current += gauge.current;
     sum->peak += gauge.peak;
 }
@@ -247,7 +247,7 @@ bool gc_tenant_read(struct gc_tenant *tenant, struct gc_device *device,
     if (device != NULL)
         return add_device(tenant, device, figures);
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        struct gc_device *one = gc_core_find_device(tenant->core, i);
+        struct gc_device *one = gc_device_find(tenant->core, i);
         any |= one != NULL && add_device(tenant, one, figures);
     }
     figures->base_address = 0;

@@ -23,27 +23,27 @@ struct gc_tenant_config {
 };
 
 /* GC_INVALID_ARGUMENT: not a valid name; GC_ALREADY_EXISTS; GC_TOO_MANY; GC_NO_HOST_MEMORY. */
-enum gc_status gc_core_add_tenant(struct gc_core *core, const struct gc_tenant_config *config,
-                                  struct gc_tenant **tenant) GC_CHECKED;
+enum gc_status gc_tenant_add(struct gc_core *core, const struct gc_tenant_config *config,
+                             struct gc_tenant **tenant) GC_CHECKED;
 /* Removes a tenant: waits for its freed memory, then releases all its memory and its addresses. If
  * the process has ever captured a graph, the addresses stay reserved, so that a graph that is still
  * launched faults instead of using another tenant's memory. GC_BUSY, with nothing changed: it has
  * live allocations or is paused, or another thread removes it. GC_CAPTURING: a capture forbids to
  * wait. GC_DRIVER: the driver did not release all of it; the tenant stays. GC_INVALID_ARGUMENT: it
  * is removed already. May call the driver; no lock is held. */
-enum gc_status gc_core_remove_tenant(struct gc_core *core, struct gc_tenant *tenant) GC_CHECKED;
+enum gc_status gc_tenant_remove(struct gc_core *core, struct gc_tenant *tenant) GC_CHECKED;
 
 /* NULL: none. Takes a lock briefly, as all functions here do unless stated otherwise. */
-struct gc_tenant *gc_core_find_tenant(struct gc_core *core, const char *name);
+struct gc_tenant *gc_tenant_find(struct gc_core *core, const char *name);
 typedef void gc_visit_tenant(void *argument, struct gc_tenant *tenant);
 /* Visits all tenants ever added, the oldest first; under no lock. */
-void gc_core_visit_tenants(struct gc_core *core, gc_visit_tenant *visit, void *argument);
+void gc_tenants_visit(struct gc_core *core, gc_visit_tenant *visit, void *argument);
 
 /* The record that serves the tenant's requests in the driver context of `head`; added at the first
  * use, lock-free afterwards. Without a tenant it is the head. GC_INVALID_ARGUMENT: the tenant is
  * removed, or the context dropped. */
-enum gc_status gc_tenant_context(struct gc_tenant *tenant, struct gc_context *head,
-                                 struct gc_context **own) GC_CHECKED;
+enum gc_status gc_setup_tenant_context(struct gc_tenant *tenant, struct gc_context *head,
+                                       struct gc_context **own) GC_CHECKED;
 /* The tenant's quota of the device, created at its first use. GC_NO_HOST_MEMORY. */
 enum gc_status gc_tenant_quota(struct gc_tenant *tenant, struct gc_device *device,
                                struct gc_quota **quota) GC_CHECKED;

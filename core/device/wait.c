@@ -73,7 +73,7 @@ enum gc_detached gc_wait_detached(struct gc_core *core, uint64_t address)
     if (atomic_load_explicit(&core->detached_count, memory_order_acquire) == 0)
         return GC_DETACHED_NOT;
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        struct gc_device *device = gc_core_find_device(core, i);
+        struct gc_device *device = gc_device_find(core, i);
         struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
         for (; context != NULL; context = gc_context_next(context)) {
             const enum gc_detached detached = wait_address(context, address);

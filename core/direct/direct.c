@@ -66,7 +66,7 @@ static bool try_charge(struct gc_core *core, struct gc_device *device, struct gc
     struct gc_charge held;
     struct gc_charge_failure charge_failure = {0};
     struct gc_borrow borrow = {.is_short = is_trial};
-    gc_core_serve(core);
+    gc_serve_requests(core);
     if (gc_quota_charge(device, quota, bytes, &held, &charge_failure))
         return true;
     if (bytes <= gc_quota_limit_bytes(device, quota)) {
@@ -85,14 +85,14 @@ static bool try_charge(struct gc_core *core, struct gc_device *device, struct gc
     return false;
 }
 
-bool gc_core_try_charge(struct gc_core *core, struct gc_device *device, struct gc_quota *quota,
-                        uint64_t bytes)
+bool gc_direct_try_charge(struct gc_core *core, struct gc_device *device, struct gc_quota *quota,
+                          uint64_t bytes)
 {
     return try_charge(core, device, quota, bytes, true);
 }
 
-enum gc_status gc_core_charge(struct gc_core *core, struct gc_device *device,
-                              struct gc_quota *quota, uint64_t bytes)
+enum gc_status gc_direct_charge_device(struct gc_core *core, struct gc_device *device,
+                                       struct gc_quota *quota, uint64_t bytes)
 {
     const struct gc_entry entry = {.requested_bytes = bytes, .api = GC_API_NONE};
     if (try_charge(core, device, quota, bytes, false))
@@ -102,22 +102,22 @@ enum gc_status gc_core_charge(struct gc_core *core, struct gc_device *device,
     return GC_OUT_OF_MEMORY;
 }
 
-void gc_core_commit(struct gc_core *core, struct gc_device *device, struct gc_quota *quota)
+void gc_direct_commit(struct gc_core *core, struct gc_device *device, struct gc_quota *quota)
 {
     const struct gc_charge held = {0, 0};
     (void)core;
     gc_quota_commit(device, quota, &held);
 }
 
-void gc_core_uncharge(struct gc_core *core, struct gc_device *device, struct gc_quota *quota,
-                      uint64_t bytes)
+void gc_direct_uncharge(struct gc_core *core, struct gc_device *device, struct gc_quota *quota,
+                        uint64_t bytes)
 {
     (void)core;
     if (bytes != 0)
         gc_quota_uncharge(device, quota, bytes);
 }
 
-void gc_core_adjust(struct gc_core *core, struct gc_device *device, int64_t bytes)
+void gc_direct_adjust_device(struct gc_core *core, struct gc_device *device, int64_t bytes)
 {
     if (bytes >= 0) {
         char limit[GC_TEXT_SIZE_BYTES];
@@ -134,7 +134,7 @@ void gc_core_adjust(struct gc_core *core, struct gc_device *device, int64_t byte
         gc_device_uncharge_measured(device, 0 - (uint64_t)bytes);
 }
 
-bool gc_core_reclaim(struct gc_core *core, struct gc_device *device, uint64_t wanted_bytes)
+bool gc_direct_reclaim(struct gc_core *core, struct gc_device *device, uint64_t wanted_bytes)
 {
     struct gc_reclaim reclaim;
     const struct gc_charge_failure charge_failure = {0};
@@ -164,7 +164,7 @@ static void uncount(const struct gc_direct *direct, bool is_freed)
     atomic_fetch_sub_explicit(&device->direct_bytes[direct->kind], bytes_of(direct),
                               memory_order_relaxed);
     if (direct->kind == GC_DIRECT_CONTEXT)
-        gc_gauge_sub(&device->stats.context, bytes_of(direct));
+        gc_stats_sub_gauge(&device->stats.context, bytes_of(direct));
 }
 
 static void uncharge_record(const struct gc_direct *direct, bool is_freed)
@@ -179,7 +179,7 @@ void gc_direct_destroyed(const struct gc_direct *direct)
     uncharge_record(direct, false);
 }
 
-enum gc_status gc_core_track(struct gc_core *core, const struct gc_direct *direct)
+enum gc_status gc_direct_track(struct gc_core *core, const struct gc_direct *direct)
 {
     struct gc_device *device = direct->device;
     struct gc_direct old;
@@ -192,7 +192,7 @@ enum gc_status gc_core_track(struct gc_core *core, const struct gc_direct *direc
         atomic_fetch_add_explicit(&device->direct_bytes[direct->kind], bytes_of(direct),
                                   memory_order_relaxed);
         if (direct->kind == GC_DIRECT_CONTEXT)
-            gc_gauge_add(&device->stats.context, bytes_of(direct));
+            gc_stats_add_gauge(&device->stats.context, bytes_of(direct));
         if (gc_direct_is_allocation(direct->kind)) {
             gc_quota_count_alloc(device, direct->quota, &entry);
             gc_quota_count_hit(device, direct->quota, false);
@@ -213,8 +213,8 @@ enum gc_status gc_core_track(struct gc_core *core, const struct gc_direct *direc
     return GC_OK;
 }
 
-enum gc_status gc_core_untrack(struct gc_core *core, enum gc_direct_kind kind, uint64_t key,
-                               struct gc_direct *direct)
+enum gc_status gc_direct_untrack(struct gc_core *core, enum gc_direct_kind kind, uint64_t key,
+                                 struct gc_direct *direct)
 {
     struct gc_direct removed;
     if (!gc_tracker_remove(&core->tracker, kind, key, &removed))
@@ -226,8 +226,8 @@ enum gc_status gc_core_untrack(struct gc_core *core, enum gc_direct_kind kind, u
     return GC_OK;
 }
 
-enum gc_status gc_core_find_direct(struct gc_core *core, enum gc_direct_kind kind, uint64_t key,
-                                   struct gc_direct *direct)
+enum gc_status gc_direct_find(struct gc_core *core, enum gc_direct_kind kind, uint64_t key,
+                              struct gc_direct *direct)
 {
     return gc_tracker_find(&core->tracker, kind, key, direct) ? GC_OK : GC_NOT_OURS;
 }

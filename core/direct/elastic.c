@@ -168,7 +168,7 @@ static bool reclaim_memory(const struct alloc_request *alloc)
 {
     struct gc_device *device = alloc->pool->device;
     const struct gc_driver *driver = &device->core->driver;
-    return gc_core_reclaim(device->core, device, alloc->charged_bytes) ||
+    return gc_direct_reclaim(device->core, device, alloc->charged_bytes) ||
            (driver->reclaim != NULL &&
             driver->reclaim(driver->self, alloc->context->handle, alloc->charged_bytes));
 }
@@ -246,7 +246,7 @@ static enum gc_status serve(struct alloc_request *alloc)
     struct gc_elastic *pool = alloc->pool;
     const uint64_t bytes = alloc->create_count * pool->page_bytes;
     enum gc_status status = GC_OK;
-    if (bytes != 0 && !gc_core_try_charge(pool->device->core, pool->device, pool->quota, bytes))
+    if (bytes != 0 && !gc_direct_try_charge(pool->device->core, pool->device, pool->quota, bytes))
         return GC_OUT_OF_MEMORY;
     alloc->charged_bytes = bytes;
     for (uint32_t i = 0; i < alloc->range.count && status == GC_OK; i++)
@@ -257,7 +257,7 @@ static enum gc_status serve(struct alloc_request *alloc)
 static void finish(struct alloc_request *alloc, bool is_served)
 {
     struct gc_elastic *pool = alloc->pool;
-    gc_core_uncharge(pool->device->core, pool->device, pool->quota, alloc->charged_bytes);
+    gc_direct_uncharge(pool->device->core, pool->device, pool->quota, alloc->charged_bytes);
     gc_lock_acquire(&pool->lock);
     pool->figures.map_count += alloc->bound_count;
     pool->figures.unmap_count += alloc->unbound_count;
@@ -302,7 +302,7 @@ static enum gc_status allocate(struct gc_elastic *pool, struct gc_context *conte
         gc_quota_count_oom(pool->device, pool->quota, &entry);
     if (status != GC_OK && is_free)
         gc_elastic_shrink(pool, context, pool->cache_max, UINT64_MAX, &ignored);
-    gc_context_wait_end(&gate);
+    gc_peers_wait_end(&gate);
     return status;
 }
 
@@ -317,7 +317,7 @@ enum gc_status gc_elastic_allocate(struct gc_core *core, struct gc_context *cont
         return status;
     status = allocate(pool, context, range, driver_code);
     if (status == GC_OK)
-        gc_core_set_used(core);
+        gc_device_set_used(core);
     gc_elastic_release(core, pool);
     return status;
 }
@@ -367,7 +367,7 @@ static enum gc_status deallocate(struct gc_elastic *pool, struct gc_context *con
     /* A driver error here only leaves pages in the cache. */
     if (status == GC_OK)
         gc_elastic_shrink(pool, context, pool->cache_max, UINT64_MAX, &ignored);
-    gc_context_wait_end(&gate);
+    gc_peers_wait_end(&gate);
     return status;
 }
 

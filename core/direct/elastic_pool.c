@@ -19,7 +19,7 @@
 bool gc_elastic_begin_calls(struct gc_context *context, struct gc_wait_set *set)
 {
     gc_pool_acquire_plain(&context->pool);
-    const bool is_open = gc_context_wait_begin_locked(context, set);
+    const bool is_open = gc_peers_wait_begin_locked(context, set);
     gc_pool_release(&context->pool);
     return is_open;
 }
@@ -32,7 +32,7 @@ static enum gc_status wait_context(struct gc_context *context, int *driver_code)
     if (!gc_elastic_begin_calls(context, &set))
         return GC_CAPTURING;
     const enum gc_status status = gc_fence_wait_set(&set, driver_code);
-    gc_context_wait_end(&set);
+    gc_peers_wait_end(&set);
     return status;
 }
 
@@ -65,7 +65,7 @@ void gc_elastic_count_created(struct gc_elastic *pool)
 {
     atomic_fetch_add_explicit(&pool->device->direct_bytes[GC_DIRECT_ELASTIC], pool->page_bytes,
                               memory_order_relaxed);
-    gc_core_commit(pool->device->core, pool->device, pool->quota);
+    gc_direct_commit(pool->device->core, pool->device, pool->quota);
 }
 
 static void count_released(struct gc_elastic *pool)
@@ -271,7 +271,7 @@ static enum gc_status reserve(struct gc_elastic *pool, struct gc_context *contex
         context,
         driver->address_reserve(driver->self, context->handle, pool->page_count * pool->page_bytes,
                                 pool->device->info.page_bytes, &pool->base));
-    gc_context_wait_end(&gate);
+    gc_peers_wait_end(&gate);
     if (code == 0)
         return GC_OK;
     *driver_code = code;
@@ -358,7 +358,7 @@ enum gc_status gc_elastic_destroy(struct gc_core *core, struct gc_context *conte
         status = gc_elastic_wait_device(pool->device, driver_code);
         if (status == GC_OK)
             status = tear_down(pool, context, driver_code);
-        gc_context_wait_end(&gate);
+        gc_peers_wait_end(&gate);
     }
     gc_elastic_end_close(core, handle, status == GC_OK);
     if (status == GC_OK)
@@ -404,7 +404,7 @@ enum gc_status gc_elastic_compact(struct gc_core *core, struct gc_context *conte
     enum gc_status status = GC_CAPTURING;
     if (gc_elastic_begin_calls(context, &gate)) {
         *released_bytes = gc_elastic_shrink(pool, context, 0, UINT64_MAX, &code) * pool->page_bytes;
-        gc_context_wait_end(&gate);
+        gc_peers_wait_end(&gate);
         status = code == 0 ? GC_OK : GC_DRIVER;
     }
     gc_elastic_release(core, pool);
@@ -440,7 +440,7 @@ static uint64_t shrink_pool(struct gc_elastic *pool, const struct gc_quota *quot
     const uint64_t bytes = gc_min_u64(idle_bytes - keep_bytes, enough_bytes);
     const uint64_t pages = (bytes - 1) / pool->page_bytes + 1;
     const uint64_t released = gc_elastic_shrink(pool, context, 0, pages, &ignored);
-    gc_context_wait_end(&gate);
+    gc_peers_wait_end(&gate);
     gc_counter_add(&device->stats.trim_count, released);
     return released * pool->page_bytes;
 }
@@ -465,5 +465,5 @@ static uint64_t shrink(struct gc_device *device, const struct gc_quota *quota, u
 void gc_elastic_init(struct gc_core *core)
 {
     gc_elastic_init_table(core);
-    gc_core_add_shrinker(core, shrink);
+    gc_release_add_shrinker(core, shrink);
 }

@@ -226,7 +226,7 @@ static void set_budgets(struct gc_admission_state *admission,
                         const struct gc_admission_devices *devices)
 {
     uint64_t context = 0;
-    gc_estimate_budget_set_all(&admission->budget, 0);
+    gc_fit_set_budget(&admission->budget, 0);
     admission->seen_devices = devices->count;
     for (uint32_t i = 0; i < devices->count && i < GC_ESTIMATE_DEVICE_MAX; i++) {
         admission->budget.device_bytes[i] = devices->items[i].budget_bytes;

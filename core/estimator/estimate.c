@@ -261,7 +261,7 @@ static void set_facts(const struct gc_estimator *estimator,
     estimate->resident_experts = gc_min_u64(request->resident_experts, estimate->experts);
     estimate->notes = estimator->notes;
     note_experts(estimator, request, estimate);
-    gc_estimate_note_dims(estimator, request->dims, &estimate->notes);
+    gc_estimator_note_dims(estimator, request->dims, &estimate->notes);
 }
 
 static enum gc_status run_devices(const struct gc_estimator *estimator,
@@ -272,9 +272,9 @@ static enum gc_status run_devices(const struct gc_estimator *estimator,
     set_work(request, estimate, &work);
     for (uint32_t device = 0; device < request->device_count; device++) {
         struct gc_estimate_sizes *sizes = &estimate->devices[device];
-        enum gc_status status = gc_estimate_device(estimator, request, &work, device, estimate);
+        enum gc_status status = gc_split_device(estimator, request, &work, device, estimate);
         if (status == GC_OK && estimator->graph != NULL && device == 0)
-            status = gc_estimate_graph(estimator, request, estimate);
+            status = gc_estimator_graph(estimator, request, estimate);
         if (status != GC_OK)
             return status;
         estimate->overflowed = GC_ESTIMATE_overhead;

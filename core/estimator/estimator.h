@@ -23,20 +23,20 @@ struct gc_estimator {
 };
 
 /* All parts but overhead of one device. GC_OVERFLOW with estimate->overflowed. */
-enum gc_status gc_estimate_device(const struct gc_estimator *estimator,
-                                  const struct gc_estimate_request *request,
-                                  const struct gc_estimate_load *work, uint32_t device,
-                                  struct gc_estimate *estimate) GC_CHECKED;
+enum gc_status gc_split_device(const struct gc_estimator *estimator,
+                               const struct gc_estimate_request *request,
+                               const struct gc_estimate_load *work, uint32_t device,
+                               struct gc_estimate *estimate) GC_CHECKED;
 
 /* Sets the first device's inputs, activations and computed weights of an ONNX graph, with open
  * dimensions taken from the request. Sets the bits of parts that are not fully known in
  * estimate->unknown_parts. */
-enum gc_status gc_estimate_graph(const struct gc_estimator *estimator,
-                                 const struct gc_estimate_request *request,
-                                 struct gc_estimate *estimate) GC_CHECKED;
+enum gc_status gc_estimator_graph(const struct gc_estimator *estimator,
+                                  const struct gc_estimate_request *request,
+                                  struct gc_estimate *estimate) GC_CHECKED;
 
 /* Adds notes for values of dimensions that the model does not have. `dims` may be NULL. */
-void gc_estimate_note_dims(const struct gc_estimator *estimator, const char *dims,
-                           struct gc_notes *notes);
+void gc_estimator_note_dims(const struct gc_estimator *estimator, const char *dims,
+                            struct gc_notes *notes);
 
 #endif

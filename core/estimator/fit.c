@@ -7,7 +7,7 @@
 #include "core/base/bits.h"
 #include "core/estimator/estimator.h"
 
-void gc_estimate_budget_set_all(struct gc_estimate_budget *budget, uint64_t bytes)
+void gc_fit_set_budget(struct gc_estimate_budget *budget, uint64_t bytes)
 {
     for (unsigned i = 0; i < GC_ESTIMATE_DEVICE_MAX; i++)
         budget->device_bytes[i] = bytes;

@@ -10,7 +10,7 @@ struct gc_estimate_budget {
     uint64_t device_bytes[GC_ESTIMATE_DEVICE_MAX]; /* GC_ESTIMATE_NO_BUDGET: without limit */
 };
 
-void gc_estimate_budget_set_all(struct gc_estimate_budget *budget, uint64_t bytes);
+void gc_fit_set_budget(struct gc_estimate_budget *budget, uint64_t bytes);
 
 struct gc_fit {
     bool fits;

@@ -4,8 +4,9 @@
 
 #include "core/estimator/checked.h"
 
-enum gc_status gc_kv_token_bytes(const struct gc_layers *layers, const struct gc_layer *layer,
-                                 enum gc_dtype dtype, uint32_t shards, uint64_t *bytes)
+enum gc_status gc_formula_kv_token_bytes(const struct gc_layers *layers,
+                                         const struct gc_layer *layer, enum gc_dtype dtype,
+                                         uint32_t shards, uint64_t *bytes)
 {
     struct gc_sum sum = {false};
     *bytes = 0;
@@ -25,13 +26,14 @@ enum gc_status gc_kv_token_bytes(const struct gc_layers *layers, const struct gc
     return gc_sum_status(&sum);
 }
 
-enum gc_status gc_kv_layer_bytes(const struct gc_layers *layers, const struct gc_layer *layer,
-                                 const struct gc_estimate_load *work, uint64_t *bytes)
+enum gc_status gc_formula_kv_layer_bytes(const struct gc_layers *layers,
+                                         const struct gc_layer *layer,
+                                         const struct gc_estimate_load *work, uint64_t *bytes)
 {
     struct gc_sum sum = {false};
     uint64_t tokens = work->context_tokens;
     const enum gc_status status =
-        gc_kv_token_bytes(layers, layer, work->kv_dtype, work->shards, bytes);
+        gc_formula_kv_token_bytes(layers, layer, work->kv_dtype, work->shards, bytes);
     if (status != GC_OK)
         return status;
     if (layer->window > 0)
@@ -43,8 +45,9 @@ enum gc_status gc_kv_layer_bytes(const struct gc_layers *layers, const struct gc
     return gc_sum_status(&sum);
 }
 
-enum gc_status gc_state_layer_bytes(const struct gc_layers *layers, const struct gc_layer *layer,
-                                    const struct gc_estimate_load *work, uint64_t *bytes)
+enum gc_status gc_formula_state_layer_bytes(const struct gc_layers *layers,
+                                            const struct gc_layer *layer,
+                                            const struct gc_estimate_load *work, uint64_t *bytes)
 {
     struct gc_sum sum = {false};
     const struct gc_state_size *size = &layers->states[layer->state];
@@ -68,8 +71,9 @@ static uint64_t step_tokens(struct gc_sum *sum, const struct gc_estimate_load *w
     return gc_sum_mul(sum, work->batch, work->step_tokens);
 }
 
-enum gc_status gc_attention_scores_bytes(const struct gc_layer *layer,
-                                         const struct gc_estimate_load *work, uint64_t *bytes)
+enum gc_status gc_formula_attention_scores_bytes(const struct gc_layer *layer,
+                                                 const struct gc_estimate_load *work,
+                                                 uint64_t *bytes)
 {
     struct gc_sum sum = {false};
     uint64_t context = work->context_tokens;
@@ -123,9 +127,10 @@ static uint64_t state_elements(const struct gc_layers *layers, const struct gc_l
     return 3 * gc_divide_up_u64(channels, shards);
 }
 
-enum gc_status gc_activation_layer_bytes(const struct gc_layers *layers,
-                                         const struct gc_layer *layer,
-                                         const struct gc_estimate_load *work, uint64_t *bytes)
+enum gc_status gc_formula_activation_layer_bytes(const struct gc_layers *layers,
+                                                 const struct gc_layer *layer,
+                                                 const struct gc_estimate_load *work,
+                                                 uint64_t *bytes)
 {
     struct gc_sum sum = {false};
     uint64_t elements = attention_elements(layers, layer, work->shards);
@@ -136,8 +141,8 @@ enum gc_status gc_activation_layer_bytes(const struct gc_layers *layers,
     return gc_sum_status(&sum);
 }
 
-enum gc_status gc_logits_bytes(const struct gc_layers *layers, const struct gc_estimate_load *work,
-                               uint64_t *bytes)
+enum gc_status gc_formula_logits_bytes(const struct gc_layers *layers,
+                                       const struct gc_estimate_load *work, uint64_t *bytes)
 {
     struct gc_sum sum = {false};
     *bytes = layers->has_kv_cache
@@ -146,7 +151,7 @@ enum gc_status gc_logits_bytes(const struct gc_layers *layers, const struct gc_e
     return gc_sum_status(&sum);
 }
 
-enum gc_status gc_input_bytes(const struct gc_estimate_load *work, uint64_t *bytes)
+enum gc_status gc_formula_input_bytes(const struct gc_estimate_load *work, uint64_t *bytes)
 {
     struct gc_sum sum = {false};
     *bytes = gc_sum_mul(&sum, step_tokens(&sum, work), INPUTS_PER_TOKEN * sizeof(uint64_t));

@@ -37,27 +37,31 @@ static inline struct gc_estimate_load gc_encoder_work(const struct gc_layers *la
  * elements, each a row of whole blocks; one row of kv_rank + rope_dim elements for latent attention
  * (DeepSeek-V2, table 1), and an index key where attention is sparse (DeepSeek-V3.2). 0 for a layer
  * that keeps none. Heads are divided over shards, at least one each; latents are not. */
-enum gc_status gc_kv_token_bytes(const struct gc_layers *layers, const struct gc_layer *layer,
-                                 enum gc_dtype dtype, uint32_t shards, uint64_t *bytes) GC_CHECKED;
+enum gc_status gc_formula_kv_token_bytes(const struct gc_layers *layers,
+                                         const struct gc_layer *layer, enum gc_dtype dtype,
+                                         uint32_t shards, uint64_t *bytes) GC_CHECKED;
 
 /* Keys and values of one layer for all tokens it keeps, of all sequences: batch · min(tokens,
  * window) · bytes of a token; and, with an encoder, as much for each token that it sees: cross
  * attention has keys and values of its own (Vaswani et al., 2017, section 3.2.3). */
-enum gc_status gc_kv_layer_bytes(const struct gc_layers *layers, const struct gc_layer *layer,
-                                 const struct gc_estimate_load *work, uint64_t *bytes) GC_CHECKED;
+enum gc_status gc_formula_kv_layer_bytes(const struct gc_layers *layers,
+                                         const struct gc_layer *layer,
+                                         const struct gc_estimate_load *work,
+                                         uint64_t *bytes) GC_CHECKED;
 
 /* A layer's state, of fixed size per sequence: convolutions in the type of activations, states in
  * 32 bits; see layers.h for their sizes. */
-enum gc_status gc_state_layer_bytes(const struct gc_layers *layers, const struct gc_layer *layer,
-                                    const struct gc_estimate_load *work,
-                                    uint64_t *bytes) GC_CHECKED;
+enum gc_status gc_formula_state_layer_bytes(const struct gc_layers *layers,
+                                            const struct gc_layer *layer,
+                                            const struct gc_estimate_load *work,
+                                            uint64_t *bytes) GC_CHECKED;
 
 /* Scores of one layer: batch · heads · step · context elements where they are written out, as plain
  * softmax(QKᵀ)V does; else two 32-bit figures for each row, as FlashAttention 2 keeps (Dao, 2023,
  * section 3.1 keeps one, its forward pass two). Windows cap the context of single tokens. */
-enum gc_status gc_attention_scores_bytes(const struct gc_layer *layer,
-                                         const struct gc_estimate_load *work,
-                                         uint64_t *bytes) GC_CHECKED;
+enum gc_status gc_formula_attention_scores_bytes(const struct gc_layer *layer,
+                                                 const struct gc_estimate_load *work,
+                                                 uint64_t *bytes) GC_CHECKED;
 
 /* The working set of one layer, T = batch · step tokens, H hidden, in the type of activations:
  *   residual and its norm                    2·T·H
@@ -67,16 +71,18 @@ enum gc_status gc_attention_scores_bytes(const struct gc_layer *layer,
  *                                            and the tokens sorted to them, T·used·H
  *   a state's input, gate, and result        3·T·channels
  * Heads, widths and channels are divided over shards. The next layer reuses it. */
-enum gc_status gc_activation_layer_bytes(const struct gc_layers *layers,
-                                         const struct gc_layer *layer,
-                                         const struct gc_estimate_load *work,
-                                         uint64_t *bytes) GC_CHECKED;
+enum gc_status gc_formula_activation_layer_bytes(const struct gc_layers *layers,
+                                                 const struct gc_layer *layer,
+                                                 const struct gc_estimate_load *work,
+                                                 uint64_t *bytes) GC_CHECKED;
 
 /* Scores over the vocabulary for the last token of each sequence, in 32 bits. */
-enum gc_status gc_logits_bytes(const struct gc_layers *layers, const struct gc_estimate_load *work,
-                               uint64_t *bytes) GC_CHECKED;
+enum gc_status gc_formula_logits_bytes(const struct gc_layers *layers,
+                                       const struct gc_estimate_load *work,
+                                       uint64_t *bytes) GC_CHECKED;
 
 /* Token numbers, positions and mask of a step: three times 64 bits each. */
-enum gc_status gc_input_bytes(const struct gc_estimate_load *work, uint64_t *bytes) GC_CHECKED;
+enum gc_status gc_formula_input_bytes(const struct gc_estimate_load *work,
+                                      uint64_t *bytes) GC_CHECKED;
 
 #endif

@@ -161,8 +161,8 @@ static bool has_dim(const struct gc_model *graph, const char *name, size_t lengt
 }
 
 /* Without a note a misspelt name would go unnoticed. */
-void gc_estimate_note_dims(const struct gc_estimator *estimator, const char *dims,
-                           struct gc_notes *notes)
+void gc_estimator_note_dims(const struct gc_estimator *estimator, const char *dims,
+                            struct gc_notes *notes)
 {
     while (dims != NULL && *dims != '\0') {
         const size_t length = strcspn(dims, "=");
@@ -338,9 +338,9 @@ static void add_told(struct gc_sum *sum, const struct graph_sizes *found,
                  NULL);
 }
 
-enum gc_status gc_estimate_graph(const struct gc_estimator *estimator,
-                                 const struct gc_estimate_request *request,
-                                 struct gc_estimate *estimate)
+enum gc_status gc_estimator_graph(const struct gc_estimator *estimator,
+                                  const struct gc_estimate_request *request,
+                                  struct gc_estimate *estimate)
 {
     const struct gc_model *graph = estimator->graph;
     struct graph_sizes found = {0};

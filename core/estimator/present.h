@@ -15,14 +15,14 @@ struct gc_answer {
 };
 
 /* One object, keys as in the contract. */
-void gc_answer_write_json(struct gc_json *json, const struct gc_answer *answer);
+void gc_present_json(struct gc_json *json, const struct gc_answer *answer);
 /* Only its members, into an open object. */
-void gc_answer_put_members(struct gc_json *json, const struct gc_answer *answer);
+void gc_present_members(struct gc_json *json, const struct gc_answer *answer);
 /* Part by part, then the budget and suggestions, then the notes. 80 columns. */
-void gc_answer_write_text(struct gc_writer *out, const struct gc_answer *answer);
+void gc_present_text(struct gc_writer *out, const struct gc_answer *answer);
 /* For several estimates: a line each, under a head. */
-void gc_answer_write_head(struct gc_writer *out);
-void gc_answer_write_foot(struct gc_writer *out); /* if one of the lines is a lower bound */
-void gc_answer_write_line(struct gc_writer *out, const struct gc_answer *answer);
+void gc_present_head(struct gc_writer *out);
+void gc_present_foot(struct gc_writer *out); /* if one of the lines is a lower bound */
+void gc_present_line(struct gc_writer *out, const struct gc_answer *answer);
 
 #endif

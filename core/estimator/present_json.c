@@ -98,7 +98,7 @@ static void put_warnings(struct gc_json *json, const struct gc_notes *notes)
     gc_json_end_array(json);
 }
 
-void gc_answer_put_members(struct gc_json *json, const struct gc_answer *answer)
+void gc_present_members(struct gc_json *json, const struct gc_answer *answer)
 {
     const struct gc_estimate *estimate = answer->estimate;
     gc_json_write_string(json, "model", answer->model);
@@ -117,9 +117,9 @@ void gc_answer_put_members(struct gc_json *json, const struct gc_answer *answer)
     put_warnings(json, &estimate->notes);
 }
 
-void gc_answer_write_json(struct gc_json *json, const struct gc_answer *answer)
+void gc_present_json(struct gc_json *json, const struct gc_answer *answer)
 {
     gc_json_begin_object(json, GC_JSON_LINES);
-    gc_answer_put_members(json, answer);
+    gc_present_members(json, answer);
     gc_json_end_object(json);
 }

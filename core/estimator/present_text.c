@@ -139,7 +139,7 @@ static void write_fit(struct gc_writer *out, const struct gc_answer *answer)
     write_offers(out, answer->suggestions);
 }
 
-void gc_answer_write_text(struct gc_writer *out, const struct gc_answer *answer)
+void gc_present_text(struct gc_writer *out, const struct gc_answer *answer)
 {
     const struct gc_notes *notes = &answer->estimate->notes;
     write_head(out, answer);
@@ -156,19 +156,19 @@ void gc_answer_write_text(struct gc_writer *out, const struct gc_answer *answer)
 
 /* ---- several beside each other ---- */
 
-void gc_answer_write_head(struct gc_writer *out)
+void gc_present_head(struct gc_writer *out)
 {
     gc_writer_print(out, "model%*s%*s%*s%*s  fits\n", 38, "weights", 50, "KV cache", 62, "rest", 74,
                     "peak");
 }
 
-void gc_answer_write_foot(struct gc_writer *out)
+void gc_present_foot(struct gc_writer *out)
 {
     gc_writer_text(
         out, "\n+ at least: parts of the model are unknown; an estimate of it alone lists them\n");
 }
 
-void gc_answer_write_line(struct gc_writer *out, const struct gc_answer *answer)
+void gc_present_line(struct gc_writer *out, const struct gc_answer *answer)
 {
     const struct gc_estimate_sizes *total = &answer->estimate->total;
     const uint64_t weights = total->parts[GC_ESTIMATE_weight];

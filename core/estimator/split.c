@@ -84,7 +84,7 @@ static enum gc_status scores_bytes(const struct gc_layers *layers, const struct 
                                    const struct gc_estimate_load *work, uint64_t *bytes)
 {
     (void)layers;
-    return gc_attention_scores_bytes(layer, work, bytes);
+    return gc_formula_attention_scores_bytes(layer, work, bytes);
 }
 
 /* A layer of the encoder, which runs before the decoder and in the same memory. */
@@ -115,8 +115,8 @@ static uint64_t input_bytes(struct device_view *view)
     const struct gc_estimate_load encoder = gc_encoder_work(layers, view->work);
     uint64_t bytes = 0;
     uint64_t source = 0;
-    if (gc_input_bytes(view->work, &bytes) != GC_OK ||
-        (layers->has_cross_attention && gc_input_bytes(&encoder, &source) != GC_OK))
+    if (gc_formula_input_bytes(view->work, &bytes) != GC_OK ||
+        (layers->has_cross_attention && gc_formula_input_bytes(&encoder, &source) != GC_OK))
         view->sum.overflowed = true;
     return gc_sum_add(&view->sum, bytes, source);
 }
@@ -141,10 +141,11 @@ static uint64_t over_layers(struct device_view *view, layer_bytes *part, bool re
 static uint64_t activation_bytes(struct device_view *view)
 {
     const bool is_last = view->device + 1 == view->request->device_count || is_sharded(view);
-    uint64_t bytes = gc_sum_add(&view->sum, over_layers(view, gc_activation_layer_bytes, true),
-                                encoded_bytes(view));
+    uint64_t bytes =
+        gc_sum_add(&view->sum, over_layers(view, gc_formula_activation_layer_bytes, true),
+                   encoded_bytes(view));
     uint64_t logits = 0;
-    if (is_last && gc_logits_bytes(&view->estimator->layers, view->work, &logits) != GC_OK)
+    if (is_last && gc_formula_logits_bytes(&view->estimator->layers, view->work, &logits) != GC_OK)
         view->sum.overflowed = true;
     return gc_sum_add(&view->sum, bytes, logits);
 }
@@ -155,11 +156,13 @@ static uint64_t part_bytes(struct device_view *view, enum gc_estimate_part part)
     case GC_ESTIMATE_weight:
         return weight_bytes(view);
     case GC_ESTIMATE_kv_cache:
-        return view->work->kv_dtype == GC_DTYPE_NONE ? 0
-                                                     : over_layers(view, gc_kv_layer_bytes, false);
+        return view->work->kv_dtype == GC_DTYPE_NONE
+                   ? 0
+                   : over_layers(view, gc_formula_kv_layer_bytes, false);
     case GC_ESTIMATE_state:
-        return view->work->dtype == GC_DTYPE_NONE ? 0
-                                                  : over_layers(view, gc_state_layer_bytes, false);
+        return view->work->dtype == GC_DTYPE_NONE
+                   ? 0
+                   : over_layers(view, gc_formula_state_layer_bytes, false);
     case GC_ESTIMATE_activation:
         return view->work->dtype == GC_DTYPE_NONE ? 0 : activation_bytes(view);
     case GC_ESTIMATE_attention_workspace:
@@ -171,10 +174,10 @@ static uint64_t part_bytes(struct device_view *view, enum gc_estimate_part part)
     }
 }
 
-enum gc_status gc_estimate_device(const struct gc_estimator *estimator,
-                                  const struct gc_estimate_request *request,
-                                  const struct gc_estimate_load *work, uint32_t device,
-                                  struct gc_estimate *estimate)
+enum gc_status gc_split_device(const struct gc_estimator *estimator,
+                               const struct gc_estimate_request *request,
+                               const struct gc_estimate_load *work, uint32_t device,
+                               struct gc_estimate *estimate)
 {
     const uint32_t named = estimator->weights.layer_count;
     struct device_view view = {

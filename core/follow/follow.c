@@ -311,10 +311,10 @@ static bool free_by_stream_locked(struct gc_pool *pool, uint64_t address,
     struct gc_pending taken = {NULL, NULL};
     if (view->is_occupied ||
         (arena != NULL && !gc_pages_are_backed_locked(pool, arena, address, spec->bytes)) ||
-        !gc_stream_list_remove_range_locked(pool, spec->stream, address, spec->bytes,
-                                            view->pending_bytes, &taken))
+        !gc_pending_remove_range_locked(pool, spec->stream, address, spec->bytes,
+                                        view->pending_bytes, &taken))
         return false;
-    (void)gc_pool_free_pending_locked(pool, taken);
+    (void)gc_pending_free_locked(pool, taken);
     return true;
 }
 
@@ -385,7 +385,7 @@ static bool match_locked(struct lookup *lookup)
         return false;
     /* A graph keeps using memory after it is freed. */
     lookup->reason = GC_FOLLOW_CAPTURE;
-    if (gc_context_is_capturing(lookup->context))
+    if (gc_capture_is_of_context(lookup->context))
         return false;
     lookup->reason = GC_FOLLOW_DEPARTED;
     return !uses_lifetime_locked(lookup);
@@ -496,7 +496,7 @@ static bool try_unplanned_locked(struct lookup *lookup)
     lookup->needs_driver = false;
     if (pool->is_dropped || pool->is_closed || pool->content.planned == NULL)
         return false;
-    struct gc_block *block = gc_stream_list_alloc_locked(pool, spec->stream, spec->bytes);
+    struct gc_block *block = gc_pending_alloc_locked(pool, spec->stream, spec->bytes);
     if (block != NULL) {
         gc_pool_make_live_locked(pool, block, spec);
     } else if (find_free_block_locked(lookup, &place)) {

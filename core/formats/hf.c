@@ -134,10 +134,10 @@ enum gc_status gc_hf_find(struct gc_reader *reader, const struct gc_folder *fold
     const enum gc_status status = list(reader, folder, &listing);
     if (status != GC_OK)
         return status;
-    if (gc_folder_has(folder, index_name)) {
+    if (gc_source_folder_has(folder, index_name)) {
         *name = index_name;
         *kind = GC_HF_INDEX;
-    } else if (gc_folder_has(folder, single_name)) {
+    } else if (gc_source_folder_has(folder, single_name)) {
         *name = single_name;
         *kind = GC_HF_SAFETENSORS;
     } else if (listing.index != NULL) {
@@ -181,7 +181,7 @@ enum gc_status gc_hf_read_config(struct gc_reader *reader, const struct gc_folde
 {
     struct gc_source source;
     const uint32_t metas = reader->meta_count;
-    if (!gc_folder_has(folder, config_name))
+    if (!gc_source_folder_has(folder, config_name))
         return GC_OK;
     enum gc_status status =
         gc_source_open_in(reader, folder, config_name, folder->path, config_name, &source);

@@ -76,7 +76,7 @@ static enum gc_status read_folder(struct gc_reader *reader, const char *path)
     struct gc_source source;
     enum gc_hf_kind kind;
     const char *name;
-    enum gc_status status = gc_folder_open(reader, path, &folder);
+    enum gc_status status = gc_source_open_folder(reader, path, &folder);
     if (status != GC_OK)
         return status;
     status = gc_hf_find(reader, &folder, &name, &kind);
@@ -86,7 +86,7 @@ static enum gc_status read_folder(struct gc_reader *reader, const char *path)
         status = read_source(&source, &folder, name, true);
         gc_source_close(&source);
     }
-    gc_folder_close(&folder);
+    gc_source_close_folder(&folder);
     return status;
 }
 
@@ -99,7 +99,7 @@ static enum gc_status read_file(struct gc_reader *reader, const char *path)
     if (status != GC_OK)
         return status;
     status = read_source(&source, &folder, name, false);
-    gc_folder_close(&folder);
+    gc_source_close_folder(&folder);
     gc_source_close(&source);
     return status;
 }

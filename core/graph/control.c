@@ -40,7 +40,7 @@ static uint32_t control_graph(const struct gc_graph_node *node, const char *name
                                                                       : GC_GRAPH_NONE;
 }
 
-bool gc_infer_is_control(const struct gc_infer *infer, uint32_t node)
+bool gc_control_is_node(const struct gc_infer *infer, uint32_t node)
 {
     return graph_of(&infer->graph->nodes[node], 0) != GC_GRAPH_NONE;
 }
@@ -89,7 +89,7 @@ static enum gc_status body_clear(struct gc_infer *infer, uint32_t scope)
         value->type = infer->unknown_type;
         value->data = NULL;
         value->is_constant = false;
-        const enum gc_status status = gc_infer_merge_declared(infer, body->inputs[i]);
+        const enum gc_status status = gc_merge_declared(infer, body->inputs[i]);
         if (status != GC_OK)
             return status;
     }
@@ -101,7 +101,7 @@ static enum gc_status body_merge_declared(struct gc_infer *infer, uint32_t scope
     const struct gc_graph_scope *body = &infer->graph->scopes[scope];
     enum gc_status status = GC_OK;
     for (uint32_t i = 0; status == GC_OK && i < body->input_count; i++)
-        status = gc_infer_merge_declared(infer, body->inputs[i]);
+        status = gc_merge_declared(infer, body->inputs[i]);
     return status;
 }
 
@@ -147,8 +147,8 @@ static enum gc_status end_if(struct gc_infer *infer, const struct gc_infer_frame
         control_copy(to, first);
         if (!is_both)
             continue;
-        status = gc_infer_join(infer, &to->type, &from->type, &changed);
-        if (changed || !gc_data_same(first->data, from->data))
+        status = gc_merge_join(infer, &to->type, &from->type, &changed);
+        if (changed || !gc_merge_same_data(first->data, from->data))
             to->data = NULL;
         to->is_constant = false;
     }
@@ -168,7 +168,7 @@ static enum gc_status begin_other(struct gc_infer *infer, uint32_t index, uint32
     return status == GC_OK ? gc_infer_push(infer, &frame) : status;
 }
 
-enum gc_status gc_infer_begin_control(struct gc_infer *infer, uint32_t node)
+enum gc_status gc_control_begin(struct gc_infer *infer, uint32_t node)
 {
     switch (control_of(&infer->graph->nodes[node])) {
     case CONTROL_IF:
@@ -182,7 +182,7 @@ enum gc_status gc_infer_begin_control(struct gc_infer *infer, uint32_t node)
     }
 }
 
-enum gc_status gc_infer_end_graph(struct gc_infer *infer, struct gc_infer_frame *frame)
+enum gc_status gc_control_end_graph(struct gc_infer *infer, struct gc_infer_frame *frame)
 {
     const struct gc_graph_node *node = &infer->graph->nodes[frame->node];
     const enum control control = control_of(node);
@@ -213,7 +213,7 @@ enum gc_status gc_infer_end_graph(struct gc_infer *infer, struct gc_infer_frame 
         status = end_if(infer, &done);
     for (uint32_t i = 0; status == GC_OK && i < node->output_count; i++) {
         if (node->outputs[i] != GC_GRAPH_NONE)
-            status = gc_infer_merge_declared(infer, node->outputs[i]);
+            status = gc_merge_declared(infer, node->outputs[i]);
     }
     return status;
 }
@@ -276,7 +276,7 @@ static enum gc_status without_dims(struct gc_infer *infer, const struct gc_type 
             dims[i] = from->shape.dims[i < first ? i : i + count];
         type.shape = (struct gc_shape){.is_known = true, .rank = rank - count, .dims = dims};
     }
-    return gc_infer_import_type(infer, &type, to);
+    return gc_merge_import_type(infer, &type, to);
 }
 
 /* Sets the body's inputs for the first iteration. */
@@ -309,8 +309,8 @@ static enum gc_status widen(struct gc_infer *infer, struct gc_graph_value *to,
                             const struct gc_graph_value *from, uint32_t round, bool *changed)
 {
     bool differs = false;
-    const enum gc_status status = gc_infer_join(infer, &to->type, &from->type, &differs);
-    if (to->data != NULL && (differs || !gc_data_same(to->data, from->data))) {
+    const enum gc_status status = gc_merge_join(infer, &to->type, &from->type, &differs);
+    if (to->data != NULL && (differs || !gc_merge_same_data(to->data, from->data))) {
         to->data = NULL;
         differs = true;
     }
@@ -373,7 +373,7 @@ static enum gc_status stack_up(struct gc_infer *infer, struct gc_graph_value *to
         .dtype = from->type.dtype,
         .shape = {.is_known = true, .rank = rank + 1, .dims = dims},
     };
-    return gc_infer_import_type(infer, &type, &to->type);
+    return gc_merge_import_type(infer, &type, &to->type);
 }
 
 /* ---- Loop ---- */
@@ -453,7 +453,7 @@ static enum gc_status loop_end(struct gc_infer *infer, struct gc_infer_frame *fr
     struct gc_graph_value *condition = body_input(infer, frame->scope, 1);
     const struct gc_graph_value *after = body_output(infer, frame->scope, 0);
     if (!is_single && condition != NULL && after != NULL && condition->data != NULL &&
-        !gc_data_same(condition->data, after->data)) {
+        !gc_merge_same_data(condition->data, after->data)) {
         condition->data = NULL;
         *again = frame->round < GC_INFER_ROUNDS_MAX;
     }

@@ -80,8 +80,8 @@ struct gc_dim gc_dim_product(const struct gc_dim *dims, uint32_t from, uint32_t 
     return product;
 }
 
-enum gc_status gc_infer_merge_dim(struct gc_infer *infer, const char *what, struct gc_dim a,
-                                  struct gc_dim b, struct gc_dim *merged)
+enum gc_status gc_dim_merge(struct gc_infer *infer, const char *what, struct gc_dim a,
+                            struct gc_dim b, struct gc_dim *merged)
 {
     if (are_numbers(a, b) && a.number != b.number) {
         *merged = a;
@@ -93,8 +93,8 @@ enum gc_status gc_infer_merge_dim(struct gc_infer *infer, const char *what, stru
     return GC_OK;
 }
 
-enum gc_status gc_infer_broadcast_dim(struct gc_infer *infer, struct gc_dim a, struct gc_dim b,
-                                      struct gc_dim *dim)
+enum gc_status gc_dim_broadcast(struct gc_infer *infer, struct gc_dim a, struct gc_dim b,
+                                struct gc_dim *dim)
 {
     if (gc_dim_is(a, 1) || gc_dim_same(a, b)) {
         *dim = b;
@@ -113,8 +113,8 @@ enum gc_status gc_infer_broadcast_dim(struct gc_infer *infer, struct gc_dim a, s
     return GC_OK;
 }
 
-enum gc_status gc_infer_broadcast(struct gc_infer *infer, const struct gc_shape *a,
-                                  const struct gc_shape *b, struct gc_dim *dims, uint32_t *rank)
+enum gc_status gc_dims_broadcast(struct gc_infer *infer, const struct gc_shape *a,
+                                 const struct gc_shape *b, struct gc_dim *dims, uint32_t *rank)
 {
     const struct gc_dim one = gc_dim_number(1);
     *rank = a->rank > b->rank ? a->rank : b->rank;
@@ -122,16 +122,16 @@ enum gc_status gc_infer_broadcast(struct gc_infer *infer, const struct gc_shape 
         const uint32_t skip_a = *rank - a->rank;
         const uint32_t skip_b = *rank - b->rank;
         const enum gc_status status =
-            gc_infer_broadcast_dim(infer, i < skip_a ? one : a->dims[i - skip_a],
-                                   i < skip_b ? one : b->dims[i - skip_b], &dims[i]);
+            gc_dim_broadcast(infer, i < skip_a ? one : a->dims[i - skip_a],
+                             i < skip_b ? one : b->dims[i - skip_b], &dims[i]);
         if (status != GC_OK)
             return status;
     }
     return GC_OK;
 }
 
-enum gc_status gc_infer_broadcast_inputs(struct gc_infer *infer, uint32_t from, uint32_t to,
-                                         uint32_t output)
+enum gc_status gc_dims_broadcast_inputs(struct gc_infer *infer, uint32_t from, uint32_t to,
+                                        uint32_t output)
 {
     struct gc_dim dims[2][GC_GRAPH_RANK_MAX];
     struct gc_shape all = {.is_known = true};
@@ -141,7 +141,7 @@ enum gc_status gc_infer_broadcast_inputs(struct gc_infer *infer, uint32_t from, 
         uint32_t rank;
         if (!shape->is_known)
             return GC_OK;
-        const enum gc_status status = gc_infer_broadcast(infer, &all, shape, into, &rank);
+        const enum gc_status status = gc_dims_broadcast(infer, &all, shape, into, &rank);
         if (status != GC_OK)
             return status;
         all.dims = into;

@@ -61,28 +61,29 @@ struct gc_graph_value *gc_infer_output(const struct gc_infer *infer, uint32_t ou
 /* ---- merge.c ---- */
 
 /* Copies a file's type: bound names become numbers, open dimensions new symbols. */
-enum gc_status gc_infer_import_type(struct gc_infer *infer, const struct gc_type *from,
+enum gc_status gc_merge_import_type(struct gc_infer *infer, const struct gc_type *from,
                                     struct gc_type *to) GC_CHECKED;
 /* Adds the file's declaration where inference knows less about the value. */
-enum gc_status gc_infer_merge_declared(struct gc_infer *infer, uint32_t value) GC_CHECKED;
+enum gc_status gc_merge_declared(struct gc_infer *infer, uint32_t value) GC_CHECKED;
 /* The join of `into` and `other` in the lattice of types; sets *changed if it is less precise than
  * `into` was. A dimension that differs becomes a loose symbol, which agrees with every other. */
-enum gc_status gc_infer_join(struct gc_infer *infer, struct gc_type *into,
+enum gc_status gc_merge_join(struct gc_infer *infer, struct gc_type *into,
                              const struct gc_type *other, bool *changed) GC_CHECKED;
-bool gc_data_same(const struct gc_data *a, const struct gc_data *b);
+bool gc_merge_same_data(const struct gc_data *a, const struct gc_data *b);
 
 /* ---- control.c: If, Loop, Scan ---- */
 
-bool gc_infer_is_control(const struct gc_infer *infer, uint32_t node);
+bool gc_control_is_node(const struct gc_infer *infer, uint32_t node);
 /* Opens the node's first graph, if it has one to walk. */
-enum gc_status gc_infer_begin_control(struct gc_infer *infer, uint32_t node) GC_CHECKED;
+enum gc_status gc_control_begin(struct gc_infer *infer, uint32_t node) GC_CHECKED;
 /* Called when the frame's graph has been walked: walks it again, opens the next graph, or closes
  * the node. */
-enum gc_status gc_infer_end_graph(struct gc_infer *infer, struct gc_infer_frame *frame) GC_CHECKED;
+enum gc_status gc_control_end_graph(struct gc_infer *infer,
+                                    struct gc_infer_frame *frame) GC_CHECKED;
 enum gc_status gc_infer_push(struct gc_infer *infer, const struct gc_infer_frame *frame) GC_CHECKED;
 
 /* How many elements a shape has; false if a dimension is no number, or the product passes 64 bits.
  */
-bool gc_shape_elements(const struct gc_shape *shape, uint64_t *elements);
+bool gc_infer_elements(const struct gc_shape *shape, uint64_t *elements);
 
 #endif

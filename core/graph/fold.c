@@ -23,7 +23,7 @@ bool gc_fold_room(const struct gc_infer *infer, uint32_t output, uint32_t *count
 {
     const struct gc_graph_value *value = gc_infer_output(infer, output);
     uint64_t elements;
-    if (value == NULL || !gc_shape_elements(&value->type.shape, &elements) ||
+    if (value == NULL || !gc_infer_elements(&value->type.shape, &elements) ||
         elements > GC_GRAPH_DATA_MAX)
         return false;
     *count = (uint32_t)elements;
@@ -49,7 +49,7 @@ bool gc_fold_has_content(const struct gc_infer *infer, uint32_t input)
 {
     uint64_t elements;
     const struct gc_data *data = gc_infer_data(infer, input);
-    return data != NULL && gc_shape_elements(gc_infer_shape(infer, input), &elements) &&
+    return data != NULL && gc_infer_elements(gc_infer_shape(infer, input), &elements) &&
            elements == data->count && elements > 0;
 }
 

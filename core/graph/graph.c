@@ -16,7 +16,7 @@ static bool type_bytes(const struct gc_type *type, uint64_t *bytes)
 {
     uint64_t elements;
     return type->kind != GC_TYPE_UNKNOWN && type->kind != GC_TYPE_MAP &&
-           gc_shape_elements(&type->shape, &elements) &&
+           gc_infer_elements(&type->shape, &elements) &&
            gc_dtype_bytes(type->dtype, elements, bytes);
 }
 

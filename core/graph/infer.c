@@ -88,7 +88,7 @@ enum gc_status gc_infer_fail(struct gc_infer *infer, const char *format, ...)
 
 /* ---- shapes ---- */
 
-bool gc_shape_elements(const struct gc_shape *shape, uint64_t *elements)
+bool gc_infer_elements(const struct gc_shape *shape, uint64_t *elements)
 {
     uint64_t product = 1;
     bool is_empty = false;
@@ -298,7 +298,7 @@ enum gc_status gc_infer_pass_data(struct gc_infer *infer, uint32_t output, uint3
     uint64_t elements;
     if (from == NULL || to == NULL || from->data == NULL)
         return GC_OK;
-    if (gc_shape_elements(&to->type.shape, &elements) && elements == from->data->count)
+    if (gc_infer_elements(&to->type.shape, &elements) && elements == from->data->count)
         to->data = from->data;
     return GC_OK;
 }
@@ -309,7 +309,7 @@ enum gc_status gc_infer_set_data(struct gc_infer *infer, uint32_t output,
     struct gc_graph_value *value = gc_infer_output(infer, output);
     uint64_t elements;
     if (value == NULL || count > GC_GRAPH_DATA_MAX ||
-        !gc_shape_elements(&value->type.shape, &elements) || elements != count ||
+        !gc_infer_elements(&value->type.shape, &elements) || elements != count ||
         infer->data_items + count > GC_INFER_DATA_TOTAL)
         return GC_OK;
     struct gc_data *data = gc_infer_alloc(infer, sizeof(*data));

@@ -120,16 +120,16 @@ struct gc_dim gc_dim_product(const struct gc_dim *dims, uint32_t from, uint32_t 
 
 /* Merges two dims that must be equal: keeps the more precise one. GC_FORMAT: two numbers that
  * differ; `what` names them in the note. */
-enum gc_status gc_infer_merge_dim(struct gc_infer *infer, const char *what, struct gc_dim a,
-                                  struct gc_dim b, struct gc_dim *merged) GC_CHECKED;
+enum gc_status gc_dim_merge(struct gc_infer *infer, const char *what, struct gc_dim a,
+                            struct gc_dim b, struct gc_dim *merged) GC_CHECKED;
 /* Numpy's broadcast of two dims, and of two known shapes into dims[GC_GRAPH_RANK_MAX]. */
-enum gc_status gc_infer_broadcast_dim(struct gc_infer *infer, struct gc_dim a, struct gc_dim b,
-                                      struct gc_dim *dim) GC_CHECKED;
-enum gc_status gc_infer_broadcast(struct gc_infer *infer, const struct gc_shape *a,
-                                  const struct gc_shape *b, struct gc_dim *dims,
-                                  uint32_t *rank) GC_CHECKED;
+enum gc_status gc_dim_broadcast(struct gc_infer *infer, struct gc_dim a, struct gc_dim b,
+                                struct gc_dim *dim) GC_CHECKED;
+enum gc_status gc_dims_broadcast(struct gc_infer *infer, const struct gc_shape *a,
+                                 const struct gc_shape *b, struct gc_dim *dims,
+                                 uint32_t *rank) GC_CHECKED;
 /* The broadcast of inputs [from, to) into `output`; sets nothing if a rank is unknown. */
-enum gc_status gc_infer_broadcast_inputs(struct gc_infer *infer, uint32_t from, uint32_t to,
-                                         uint32_t output) GC_CHECKED;
+enum gc_status gc_dims_broadcast_inputs(struct gc_infer *infer, uint32_t from, uint32_t to,
+                                        uint32_t output) GC_CHECKED;
 
 #endif

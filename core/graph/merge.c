@@ -13,7 +13,7 @@ static struct gc_dim bound(const struct gc_graph *graph, struct gc_dim dim)
     return dim;
 }
 
-enum gc_status gc_infer_import_type(struct gc_infer *infer, const struct gc_type *from,
+enum gc_status gc_merge_import_type(struct gc_infer *infer, const struct gc_type *from,
                                     struct gc_type *to)
 {
     *to = *from;
@@ -71,7 +71,7 @@ static enum gc_status merge_dims(struct gc_infer *infer, struct gc_graph_value *
     return GC_OK;
 }
 
-enum gc_status gc_infer_merge_declared(struct gc_infer *infer, uint32_t index)
+enum gc_status gc_merge_declared(struct gc_infer *infer, uint32_t index)
 {
     struct gc_graph_value *value = &infer->graph->values[index];
     const struct gc_type *declared = &value->declared;
@@ -79,7 +79,7 @@ enum gc_status gc_infer_merge_declared(struct gc_infer *infer, uint32_t index)
     if (declared->kind == GC_TYPE_UNKNOWN)
         return GC_OK;
     if (value->type.kind == GC_TYPE_UNKNOWN)
-        return gc_infer_import_type(infer, declared, &value->type);
+        return gc_merge_import_type(infer, declared, &value->type);
     if (value->type.kind != declared->kind) {
         gc_infer_note(infer, "%s is of another kind by its inputs than by the file",
                       name_of(value, shown));
@@ -94,7 +94,7 @@ enum gc_status gc_infer_merge_declared(struct gc_infer *infer, uint32_t index)
         return GC_OK;
     if (!value->type.shape.is_known) {
         struct gc_type whole;
-        const enum gc_status status = gc_infer_import_type(infer, declared, &whole);
+        const enum gc_status status = gc_merge_import_type(infer, declared, &whole);
         value->type.shape = whole.shape;
         return status;
     }
@@ -131,7 +131,7 @@ static enum gc_status join_dims(struct gc_infer *infer, struct gc_shape *into,
     return GC_OK;
 }
 
-enum gc_status gc_infer_join(struct gc_infer *infer, struct gc_type *into,
+enum gc_status gc_merge_join(struct gc_infer *infer, struct gc_type *into,
                              const struct gc_type *other, bool *changed)
 {
     if (into->kind == GC_TYPE_UNKNOWN)
@@ -154,7 +154,7 @@ enum gc_status gc_infer_join(struct gc_infer *infer, struct gc_type *into,
     return GC_OK;
 }
 
-bool gc_data_same(const struct gc_data *a, const struct gc_data *b)
+bool gc_merge_same_data(const struct gc_data *a, const struct gc_data *b)
 {
     if (a == NULL || b == NULL || a == b || a->count != b->count)
         return a == b;

@@ -89,7 +89,7 @@ enum gc_status gc_rule_attention(struct gc_infer *infer)
     const struct gc_shape *q = gc_infer_shape(infer, 0);
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     for (uint32_t i = 0; i < 3 && status == GC_OK; i++)
-        status = gc_infer_want_rank(infer, i, 3, 4);
+        status = gc_ops_want_rank(infer, i, 3, 4);
     if (status != GC_OK || !q->is_known)
         return status;
     const struct heads heads = read_heads(infer);
@@ -136,7 +136,7 @@ enum gc_status gc_rule_attention_linear(struct gc_infer *infer)
     if (status == GC_OK)
         status = gc_infer_pass_dtype(infer, 1, gc_infer_has_input(infer, 3) ? 3 : 0);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, 0, 3, 3);
+        status = gc_ops_want_rank(infer, 0, 3, 3);
     if (status == GC_OK)
         status = gc_infer_set_shape(infer, 0, dims, 3);
     return status != GC_OK ? status : gc_infer_set_shape(infer, 1, state, 4);
@@ -158,7 +158,7 @@ enum gc_status gc_rule_causal_conv(struct gc_infer *infer)
     if (status == GC_OK)
         status = gc_infer_pass_dtype(infer, 1, 0);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, 0, 3, 3);
+        status = gc_ops_want_rank(infer, 0, 3, 3);
     if (status == GC_OK)
         status = gc_infer_set_shape(infer, 0, dims, 3);
     return status != GC_OK ? status : gc_infer_set_shape(infer, 1, state, 3);
@@ -176,7 +176,7 @@ static enum gc_status packed_attention(struct gc_infer *infer, uint32_t past)
     uint32_t count;
     const struct gc_dim packed = gc_shape_dim(gc_infer_shape(infer, 1), 1);
     struct gc_dim width = head_size(packed, gc_dim_number(3));
-    enum gc_status status = gc_infer_want_rank(infer, 0, 3, 3);
+    enum gc_status status = gc_ops_want_rank(infer, 0, 3, 3);
     if (gc_infer_ints(infer, "qkv_hidden_sizes", &sizes, &count) && count == 3 && sizes[2] >= 0)
         width = gc_dim_number(sizes[2]);
     const struct gc_dim dims[] = {gc_shape_dim(x, 0), gc_shape_dim(x, 1), width};
@@ -255,7 +255,7 @@ enum gc_status gc_rule_attention_group(struct gc_infer *infer)
     struct gc_dim width = gc_shape_dim(q, 2);
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, 0, 3, 3);
+        status = gc_ops_want_rank(infer, 0, 3, 3);
     if (status != GC_OK)
         return status;
     heads.count = head_count(infer, "num_heads");
@@ -287,7 +287,7 @@ enum gc_status gc_rule_embed_layer_normalization(struct gc_infer *infer)
     const struct gc_shape *tokens = gc_infer_shape(infer, 0);
     struct gc_dim dims[] = {gc_shape_dim(tokens, 0), gc_shape_dim(tokens, 1),
                             gc_shape_dim(gc_infer_shape(infer, 2), 1)};
-    enum gc_status status = gc_infer_want_rank(infer, 0, 2, 2);
+    enum gc_status status = gc_ops_want_rank(infer, 0, 2, 2);
     if (status == GC_OK)
         status = gc_infer_pass_dtype(infer, 0, 2);
     if (status == GC_OK)
@@ -310,7 +310,7 @@ enum gc_status gc_rule_qlinear_broadcast(struct gc_infer *infer)
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status != GC_OK || !a->is_known || !b->is_known)
         return status;
-    status = gc_infer_broadcast(infer, a, b, dims, &rank);
+    status = gc_dims_broadcast(infer, a, b, dims, &rank);
     return status != GC_OK ? status : gc_infer_set_shape(infer, 0, dims, rank);
 }
 
@@ -331,8 +331,8 @@ enum gc_status gc_rule_qlinear_concat(struct gc_infer *infer)
             return gc_infer_fail(infer, "parts of %u and %u dimensions", first->rank, part->rank);
         for (uint32_t j = 0; j < first->rank && status == GC_OK; j++) {
             if (j != axis)
-                status = gc_infer_merge_dim(infer, "the parts' dimensions", dims[j],
-                                            gc_shape_dim(part, j), &dims[j]);
+                status = gc_dim_merge(infer, "the parts' dimensions", dims[j],
+                                      gc_shape_dim(part, j), &dims[j]);
         }
         dims[axis] = gc_dim_add(dims[axis], gc_shape_dim(part, axis));
     }
@@ -346,7 +346,7 @@ enum gc_status gc_rule_split_gelu(struct gc_infer *infer)
     struct gc_dim dims[GC_GRAPH_RANK_MAX] = {gc_dim_unknown()};
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, 0, 1, GC_GRAPH_RANK_MAX);
+        status = gc_ops_want_rank(infer, 0, 1, GC_GRAPH_RANK_MAX);
     if (status != GC_OK || !x->is_known)
         return status;
     const uint32_t last = gc_shape_copy(x, dims) - 1;
@@ -357,15 +357,15 @@ enum gc_status gc_rule_split_gelu(struct gc_infer *infer)
 /* SkipGroupNorm: the result and the sum that was normalised. */
 enum gc_status gc_rule_same_twice(struct gc_infer *infer)
 {
-    const enum gc_status status = gc_infer_pass(infer, 0, 0);
-    return status != GC_OK ? status : gc_infer_pass(infer, 1, 0);
+    const enum gc_status status = gc_ops_pass(infer, 0, 0);
+    return status != GC_OK ? status : gc_ops_pass(infer, 1, 0);
 }
 
 /* Table [buckets, heads], lengths of query and key: [1, heads, query, key]. */
 enum gc_status gc_rule_relative_position_bias(struct gc_infer *infer)
 {
-    const struct gc_dim *query = gc_infer_items(infer, 1, 1);
-    const struct gc_dim *key = gc_infer_items(infer, 2, 1);
+    const struct gc_dim *query = gc_ops_items(infer, 1, 1);
+    const struct gc_dim *key = gc_ops_items(infer, 2, 1);
     const struct gc_dim dims[] = {gc_dim_number(1), gc_shape_dim(gc_infer_shape(infer, 0), 1),
                                   query != NULL ? *query : gc_dim_unknown(),
                                   key != NULL ? *key : gc_dim_unknown()};
@@ -385,9 +385,9 @@ enum gc_status gc_rule_gather_packed(struct gc_infer *infer)
     int64_t bits;
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 2);
     if (status == GC_OK)
-        status = gc_infer_int_within(infer, "bits", 4, 1, 8, &bits);
+        status = gc_ops_int_within(infer, "bits", 4, 1, 8, &bits);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, 0, 1, GC_GRAPH_RANK_MAX);
+        status = gc_ops_want_rank(infer, 0, 1, GC_GRAPH_RANK_MAX);
     if (status != GC_OK || !x->is_known || !index->is_known ||
         gc_infer_dtype(infer, 0) == GC_DTYPE_NONE)
         return status;

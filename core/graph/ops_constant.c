@@ -32,7 +32,7 @@ enum gc_status gc_rule_shape(struct gc_infer *infer)
 enum gc_status gc_rule_size(struct gc_infer *infer)
 {
     const struct gc_shape *shape = gc_infer_shape(infer, 0);
-    const enum gc_status status = gc_infer_set_scalar(infer, 0, GC_DTYPE_I64);
+    const enum gc_status status = gc_ops_set_scalar(infer, 0, GC_DTYPE_I64);
     if (status != GC_OK || !shape->is_known)
         return status;
     const struct gc_dim product = gc_dim_product(shape->dims, 0, shape->rank);
@@ -152,13 +152,13 @@ enum gc_status gc_rule_constant_of_shape(struct gc_infer *infer)
     }
     if (shape->is_known && shape->rank == 1 && shape->dims[0].kind == GC_DIM_NUMBER &&
         shape->dims[0].number <= GC_GRAPH_RANK_MAX)
-        return gc_infer_set_open(infer, 0, (uint32_t)shape->dims[0].number);
+        return gc_ops_set_open(infer, 0, (uint32_t)shape->dims[0].number);
     return GC_OK;
 }
 
 static const struct gc_dim *only_item(const struct gc_infer *infer, uint32_t input)
 {
-    return gc_infer_items(infer, input, 1);
+    return gc_ops_items(infer, input, 1);
 }
 
 /* The number of elements from start to limit; for integers also their values. */
@@ -254,6 +254,6 @@ enum gc_status gc_rule_multinomial(struct gc_infer *infer)
     const struct gc_dim dims[] = {gc_shape_dim(gc_infer_shape(infer, 0), 0),
                                   gc_dim_number(gc_infer_int(infer, "sample_size", 1))};
     gc_infer_set_dtype(infer, 0, gc_infer_dtype_attribute(infer, "dtype", GC_DTYPE_I32));
-    const enum gc_status status = gc_infer_want_rank(infer, 0, 2, 2);
+    const enum gc_status status = gc_ops_want_rank(infer, 0, 2, 2);
     return status != GC_OK ? status : gc_infer_set_shape(infer, 0, dims, 2);
 }

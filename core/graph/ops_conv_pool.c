@@ -171,9 +171,9 @@ static enum gc_status common_rank(struct gc_infer *infer, uint32_t data, uint32_
 {
     const struct gc_shape *x = gc_infer_shape(infer, data);
     const struct gc_shape *w = gc_infer_shape(infer, weight);
-    enum gc_status status = gc_infer_want_rank(infer, data, 3, GC_GRAPH_RANK_MAX);
+    enum gc_status status = gc_ops_want_rank(infer, data, 3, GC_GRAPH_RANK_MAX);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, weight, 3, GC_GRAPH_RANK_MAX);
+        status = gc_ops_want_rank(infer, weight, 3, GC_GRAPH_RANK_MAX);
     *rank = x->is_known ? x->rank : w->rank;
     if (status == GC_OK && x->is_known && w->is_known && x->rank != w->rank)
         status = gc_infer_fail(infer, "data has %u dimensions and the weight %u", x->rank, w->rank);
@@ -266,7 +266,7 @@ enum gc_status gc_rule_conv_transpose(struct gc_infer *infer)
     if (status == GC_OK)
         status = common_rank(infer, 0, 1, &rank);
     if (status == GC_OK)
-        status = gc_infer_int_within(infer, "group", 1, 1, INT32_MAX, &group);
+        status = gc_ops_int_within(infer, "group", 1, 1, INT32_MAX, &group);
     if (status != GC_OK || rank == 0)
         return status;
     dims[0] = gc_shape_dim(x, 0);
@@ -296,7 +296,7 @@ static enum gc_status pool(struct gc_infer *infer, uint32_t first)
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     gc_infer_set_dtype(infer, 1, GC_DTYPE_I64);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, 0, 3, GC_GRAPH_RANK_MAX);
+        status = gc_ops_want_rank(infer, 0, 3, GC_GRAPH_RANK_MAX);
     if (status != GC_OK || !x->is_known)
         return status;
     gc_shape_copy(x, dims);
@@ -331,7 +331,7 @@ static enum gc_status global_pool(struct gc_infer *infer, uint32_t first)
     struct gc_dim dims[GC_GRAPH_RANK_MAX];
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, 0, 2, GC_GRAPH_RANK_MAX);
+        status = gc_ops_want_rank(infer, 0, 2, GC_GRAPH_RANK_MAX);
     if (status != GC_OK || !x->is_known)
         return status;
     gc_shape_copy(x, dims);
@@ -359,18 +359,18 @@ enum gc_status gc_rule_max_unpool(struct gc_infer *infer)
     struct gc_window window;
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, 0, 3, GC_GRAPH_RANK_MAX);
+        status = gc_ops_want_rank(infer, 0, 3, GC_GRAPH_RANK_MAX);
     if (status != GC_OK || !x->is_known)
         return status;
     if (gc_infer_has_input(infer, 2)) {
-        const struct gc_dim *items = gc_infer_items(infer, 2, x->rank);
-        return items == NULL ? gc_infer_set_open(infer, 0, x->rank)
+        const struct gc_dim *items = gc_ops_items(infer, 2, x->rank);
+        return items == NULL ? gc_ops_set_open(infer, 0, x->rank)
                              : gc_infer_set_shape(infer, 0, items, x->rank);
     }
     status = window_read(infer, x->rank - 2, NULL, 0, &window);
     for (uint32_t i = 0; status == GC_OK && i < x->rank; i++) {
-        status = gc_infer_merge_dim(infer, "data and indices", x->dims[i],
-                                    gc_shape_dim(gc_infer_shape(infer, 1), i), &dims[i]);
+        status = gc_dim_merge(infer, "data and indices", x->dims[i],
+                              gc_shape_dim(gc_infer_shape(infer, 1), i), &dims[i]);
         if (status == GC_OK && i >= 2)
             status = window_spread(infer, &window, i - 2, dims[i], 0, &dims[i]);
     }
@@ -385,12 +385,12 @@ static enum gc_status set_regions(struct gc_infer *infer, const struct gc_dim *s
                             sizes[1]};
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, 0, 4, 4);
+        status = gc_ops_want_rank(infer, 0, 4, 4);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, 1, 2, 2);
+        status = gc_ops_want_rank(infer, 1, 2, 2);
     if (status == GC_OK)
-        status = gc_infer_merge_dim(infer, "the regions", gc_shape_dim(gc_infer_shape(infer, 1), 0),
-                                    gc_shape_dim(gc_infer_shape(infer, 2), 0), &dims[0]);
+        status = gc_dim_merge(infer, "the regions", gc_shape_dim(gc_infer_shape(infer, 1), 0),
+                              gc_shape_dim(gc_infer_shape(infer, 2), 0), &dims[0]);
     return status != GC_OK ? status : gc_infer_set_shape(infer, 0, dims, 4);
 }
 
@@ -552,7 +552,7 @@ enum gc_status gc_rule_upsample(struct gc_infer *infer)
     if (by_attribute && (scales == NULL || scales->kind != GC_ATTRIBUTE_REALS))
         return gc_infer_fail(infer, "no scales");
     if (!by_attribute && list == NULL)
-        return gc_infer_set_open(infer, 0, x->rank);
+        return gc_ops_set_open(infer, 0, x->rank);
     if ((by_attribute ? scales->count : list->count) != x->rank)
         return gc_infer_fail(infer, "its scales are not %u, as its dimensions", x->rank);
     gc_shape_copy(x, dims);
@@ -572,17 +572,17 @@ enum gc_status gc_rule_grid_sample(struct gc_infer *infer)
     struct gc_dim dims[GC_GRAPH_RANK_MAX];
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, 0, 3, GC_GRAPH_RANK_MAX);
+        status = gc_ops_want_rank(infer, 0, 3, GC_GRAPH_RANK_MAX);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, 1, 3, GC_GRAPH_RANK_MAX);
+        status = gc_ops_want_rank(infer, 1, 3, GC_GRAPH_RANK_MAX);
     if (status == GC_OK && x->is_known && grid->is_known && x->rank != grid->rank)
         status =
             gc_infer_fail(infer, "a grid of %u dimensions for data of %u", grid->rank, x->rank);
     const uint32_t rank = x->is_known ? x->rank : grid->rank;
     if (status != GC_OK || rank == 0)
         return status;
-    status = gc_infer_merge_dim(infer, "the batches of data and grid", gc_shape_dim(x, 0),
-                                gc_shape_dim(grid, 0), &dims[0]);
+    status = gc_dim_merge(infer, "the batches of data and grid", gc_shape_dim(x, 0),
+                          gc_shape_dim(grid, 0), &dims[0]);
     dims[1] = gc_shape_dim(x, 1);
     for (uint32_t i = 2; i < rank; i++)
         dims[i] = gc_shape_dim(grid, i - 1);
@@ -601,7 +601,7 @@ enum gc_status gc_rule_affine_grid(struct gc_infer *infer)
     if (count.number != 4 && count.number != 5)
         return gc_infer_fail(infer, "%lld sizes; 4 or 5 are accepted", (long long)count.number);
     const uint32_t rank = (uint32_t)count.number;
-    size = gc_infer_items(infer, 1, rank);
+    size = gc_ops_items(infer, 1, rank);
     dims[0] = size != NULL ? size[0] : gc_shape_dim(gc_infer_shape(infer, 0), 0);
     for (uint32_t i = 2; i < rank; i++)
         dims[i - 1] = size != NULL ? size[i] : gc_dim_unknown();

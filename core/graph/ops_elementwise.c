@@ -251,7 +251,7 @@ static enum gc_status set_broadcast(struct gc_infer *infer)
 {
     if (gc_infer_opset(infer) < 7 && gc_infer_input_count(infer) == 2)
         return gc_infer_pass_shape(infer, 0, 0);
-    return gc_infer_broadcast_inputs(infer, 0, gc_infer_input_count(infer), 0);
+    return gc_dims_broadcast_inputs(infer, 0, gc_infer_input_count(infer), 0);
 }
 
 static enum gc_status same_type(struct gc_infer *infer, gc_fold_combine *combine)
@@ -269,7 +269,7 @@ static enum gc_status extreme_of(struct gc_infer *infer, gc_fold_combine *combin
         return same_type(infer, combine);
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status == GC_OK)
-        status = gc_infer_merge_inputs(infer);
+        status = gc_ops_merge_inputs(infer);
     return status == GC_OK ? gc_fold_combined(infer, combine) : status;
 }
 
@@ -282,7 +282,7 @@ static enum gc_status test_of(struct gc_infer *infer, gc_fold_combine *combine)
 
 static enum gc_status change_of(struct gc_infer *infer, gc_fold_change *change)
 {
-    const enum gc_status status = gc_infer_pass(infer, 0, 0);
+    const enum gc_status status = gc_ops_pass(infer, 0, 0);
     return status == GC_OK ? gc_fold_changed(infer, change) : status;
 }
 
@@ -335,7 +335,7 @@ enum gc_status gc_rule_where(struct gc_infer *infer)
     uint32_t count;
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 1);
     if (status == GC_OK)
-        status = gc_infer_broadcast_inputs(infer, 0, 3, 0);
+        status = gc_dims_broadcast_inputs(infer, 0, 3, 0);
     if (status != GC_OK || !gc_fold_room(infer, 0, &count))
         return status;
     for (uint32_t i = 0; i < 3; i++) {
@@ -420,7 +420,7 @@ enum gc_status gc_rule_cast_like(struct gc_infer *infer)
 enum gc_status gc_rule_gate(struct gc_infer *infer)
 {
     const enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
-    return status != GC_OK ? status : gc_infer_merge_inputs(infer);
+    return status != GC_OK ? status : gc_ops_merge_inputs(infer);
 }
 
 /* Reinterprets the bits as another type of equal size. */
@@ -437,8 +437,8 @@ enum gc_status gc_rule_broadcast(struct gc_infer *infer)
     if (status != GC_OK)
         return status;
     if (gc_infer_opset(infer) < 8)
-        return gc_infer_merge_inputs(infer);
-    return gc_infer_broadcast_inputs(infer, 0, gc_infer_input_count(infer), 0);
+        return gc_ops_merge_inputs(infer);
+    return gc_dims_broadcast_inputs(infer, 0, gc_infer_input_count(infer), 0);
 }
 
 /* IsNaN, IsInf, RegexFullMatch. */
@@ -452,7 +452,7 @@ enum gc_status gc_rule_test(struct gc_infer *infer)
 enum gc_status gc_rule_dropout(struct gc_infer *infer)
 {
     const bool is_old = gc_infer_node(infer)->domain[0] == '\0' && gc_infer_opset(infer) < 10;
-    enum gc_status status = gc_infer_pass(infer, 0, 0);
+    enum gc_status status = gc_ops_pass(infer, 0, 0);
     if (is_old && status == GC_OK)
         status = gc_infer_pass_dtype(infer, 1, 0);
     else
@@ -467,11 +467,11 @@ enum gc_status gc_rule_string_normalizer(struct gc_infer *infer)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);
     gc_infer_set_dtype(infer, 0, GC_DTYPE_TEXT);
-    const enum gc_status status = gc_infer_want_rank(infer, 0, 1, 2);
+    const enum gc_status status = gc_ops_want_rank(infer, 0, 1, 2);
     if (status != GC_OK || !x->is_known)
         return status;
     const struct gc_dim dims[] = {gc_dim_number(1), gc_dim_unknown()};
-    return x->rank == 2 ? gc_infer_set_shape(infer, 0, dims, 2) : gc_infer_set_open(infer, 0, 1);
+    return x->rank == 2 ? gc_infer_set_shape(infer, 0, dims, 2) : gc_ops_set_open(infer, 0, 1);
 }
 
 /* The pieces in one more dimension, and how many each text has. */
@@ -497,11 +497,11 @@ enum gc_status gc_rule_tf_idf(struct gc_infer *infer)
     uint32_t count;
     int64_t largest = -1;
     gc_infer_set_dtype(infer, 0, GC_DTYPE_F32);
-    const enum gc_status status = gc_infer_want_rank(infer, 0, 1, 2);
+    const enum gc_status status = gc_ops_want_rank(infer, 0, 1, 2);
     if (status != GC_OK || !x->is_known)
         return status;
     if (!gc_infer_ints(infer, "ngram_indexes", &indexes, &count))
-        return gc_infer_set_open(infer, 0, x->rank);
+        return gc_ops_set_open(infer, 0, x->rank);
     for (uint32_t i = 0; i < count; i++)
         largest = indexes[i] > largest ? indexes[i] : largest;
     const struct gc_dim columns = gc_dim_add(gc_dim_number(largest), gc_dim_number(1));
@@ -550,6 +550,6 @@ enum gc_status gc_rule_dynamic_quantize(struct gc_infer *infer)
     enum gc_status status = gc_infer_pass_shape(infer, 0, 0);
     gc_infer_set_dtype(infer, 0, GC_DTYPE_U8);
     if (status == GC_OK)
-        status = gc_infer_set_scalar(infer, 1, GC_DTYPE_F32);
-    return status != GC_OK ? status : gc_infer_set_scalar(infer, 2, GC_DTYPE_U8);
+        status = gc_ops_set_scalar(infer, 1, GC_DTYPE_F32);
+    return status != GC_OK ? status : gc_ops_set_scalar(infer, 2, GC_DTYPE_U8);
 }

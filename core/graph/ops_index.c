@@ -97,7 +97,7 @@ static enum gc_status concat_content(struct gc_infer *infer, uint32_t axis)
     for (uint32_t outer = 0; outer < outer_count; outer++) {
         for (uint32_t i = 0; i < gc_infer_input_count(infer); i++) {
             uint64_t elements;
-            if (!gc_shape_elements(gc_infer_shape(infer, i), &elements) ||
+            if (!gc_infer_elements(gc_infer_shape(infer, i), &elements) ||
                 elements / outer_count > count - at)
                 return GC_OK;
             const uint32_t chunk = (uint32_t)(elements / outer_count);
@@ -125,7 +125,7 @@ static enum gc_status join(struct gc_infer *infer, uint32_t input, uint32_t axis
             continue;
         }
         const enum gc_status status =
-            gc_infer_merge_dim(infer, "inputs' dimensions", dims[i], shape->dims[i], &dims[i]);
+            gc_dim_merge(infer, "inputs' dimensions", dims[i], shape->dims[i], &dims[i]);
         if (status != GC_OK)
             return status;
     }
@@ -325,14 +325,14 @@ enum gc_status gc_rule_slice(struct gc_infer *infer)
     for (uint32_t i = 0; i < shape->rank; i++)
         cuts.step[i] = 1;
     if (!cut_count(infer, &count))
-        return gc_infer_set_open(infer, 0, shape->rank);
+        return gc_ops_set_open(infer, 0, shape->rank);
     for (uint32_t n = 0; n < count; n++) {
         bool knows_axis;
         status = cut_axis(infer, n, shape->rank, dims, &cuts, &knows_axis);
         if (status != GC_OK)
             return status;
         if (!knows_axis)
-            return gc_infer_set_open(infer, 0, shape->rank);
+            return gc_ops_set_open(infer, 0, shape->rank);
     }
     for (uint32_t i = 0; i < shape->rank; i++)
         is_complete = is_complete && !cuts.is_open[i];
@@ -368,10 +368,10 @@ enum gc_status gc_rule_expand(struct gc_infer *infer)
     uint32_t rank;
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, 1, 1, 1);
+        status = gc_ops_want_rank(infer, 1, 1, 1);
     if (status != GC_OK || !shape->is_known || !expand_target(infer, wanted, &target))
         return status;
-    status = gc_infer_broadcast(infer, shape, &target, dims, &rank);
+    status = gc_dims_broadcast(infer, shape, &target, dims, &rank);
     if (status == GC_OK)
         status = gc_infer_set_shape(infer, 0, dims, rank);
     uint32_t count;
@@ -413,9 +413,9 @@ enum gc_status gc_rule_gather_nd(struct gc_infer *infer)
     int64_t batch;
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status == GC_OK)
-        status = gc_infer_int_within(infer, "batch_dims", 0, 0, GC_GRAPH_RANK_MAX, &batch);
+        status = gc_ops_int_within(infer, "batch_dims", 0, 0, GC_GRAPH_RANK_MAX, &batch);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, 1, 1, GC_GRAPH_RANK_MAX);
+        status = gc_ops_want_rank(infer, 1, 1, GC_GRAPH_RANK_MAX);
     if (status != GC_OK || !x->is_known || !index->is_known)
         return status;
     const struct gc_dim depth = index->dims[index->rank - 1];
@@ -435,7 +435,7 @@ enum gc_status gc_rule_gather_nd(struct gc_infer *infer)
 enum gc_status gc_rule_one_hot(struct gc_infer *infer)
 {
     const struct gc_shape *index = gc_infer_shape(infer, 0);
-    const struct gc_dim *depth = gc_infer_items(infer, 1, 1);
+    const struct gc_dim *depth = gc_ops_items(infer, 1, 1);
     struct gc_dim dims[GC_GRAPH_RANK_MAX + 1];
     uint32_t axis;
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 2);
@@ -475,7 +475,7 @@ enum gc_status gc_rule_compress(struct gc_infer *infer)
     uint32_t axis;
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, 1, 1, 1);
+        status = gc_ops_want_rank(infer, 1, 1, 1);
     if (status != GC_OK)
         return status;
     if (!gc_infer_has(infer, "axis"))
@@ -554,19 +554,19 @@ enum gc_status gc_rule_unique(struct gc_infer *infer)
     if (status == GC_OK && (x->is_known || !gc_infer_has(infer, "axis")))
         status = gc_infer_set_shape(infer, 0, dims, rank);
     if (status == GC_OK)
-        status = gc_infer_set_open(infer, 1, 1);
+        status = gc_ops_set_open(infer, 1, 1);
     if (status == GC_OK)
         status = gc_infer_set_shape(infer, 2, &all, 1);
-    return status != GC_OK ? status : gc_infer_set_open(infer, 3, 1);
+    return status != GC_OK ? status : gc_ops_set_open(infer, 3, 1);
 }
 
 /* Boxes that stay: [how many, batch and class and box]. */
 enum gc_status gc_rule_non_max_suppression(struct gc_infer *infer)
 {
     const struct gc_dim dims[] = {gc_dim_unknown(), gc_dim_number(3)};
-    enum gc_status status = gc_infer_want_rank(infer, 0, 3, 3);
+    enum gc_status status = gc_ops_want_rank(infer, 0, 3, 3);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, 1, 3, 3);
+        status = gc_ops_want_rank(infer, 1, 3, 3);
     gc_infer_set_dtype(infer, 0, GC_DTYPE_I64);
     return status != GC_OK ? status : gc_infer_set_shape(infer, 0, dims, 2);
 }

@@ -36,10 +36,9 @@ static enum gc_status multiply(struct gc_infer *infer, const struct operand *a,
     struct gc_dim dims[GC_GRAPH_RANK_MAX];
     struct gc_dim inner;
     uint32_t rank;
-    enum gc_status status =
-        gc_infer_merge_dim(infer, "the inner dimensions", a->inner, b->inner, &inner);
+    enum gc_status status = gc_dim_merge(infer, "the inner dimensions", a->inner, b->inner, &inner);
     if (status == GC_OK)
-        status = gc_infer_broadcast(infer, &a->batch, &b->batch, dims, &rank);
+        status = gc_dims_broadcast(infer, &a->batch, &b->batch, dims, &rank);
     if (status != GC_OK)
         return status;
     if (rank + 2 > GC_GRAPH_RANK_MAX)
@@ -56,9 +55,9 @@ static enum gc_status product(struct gc_infer *infer, uint32_t left, uint32_t ri
 {
     const struct gc_shape *a = gc_infer_shape(infer, left);
     const struct gc_shape *b = gc_infer_shape(infer, right);
-    enum gc_status status = gc_infer_want_rank(infer, left, 1, GC_GRAPH_RANK_MAX);
+    enum gc_status status = gc_ops_want_rank(infer, left, 1, GC_GRAPH_RANK_MAX);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, right, 1, GC_GRAPH_RANK_MAX);
+        status = gc_ops_want_rank(infer, right, 1, GC_GRAPH_RANK_MAX);
     if (status != GC_OK || !a->is_known || !b->is_known)
         return status;
     const struct operand x = make_operand(a, true, is_left_transposed);
@@ -112,16 +111,16 @@ enum gc_status gc_rule_matmul_packed(struct gc_infer *infer)
     int64_t columns;
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status == GC_OK)
-        status = gc_infer_int_within(infer, "K", 0, 1, INT32_MAX, &inner);
+        status = gc_ops_int_within(infer, "K", 0, 1, INT32_MAX, &inner);
     if (status == GC_OK)
-        status = gc_infer_int_within(infer, "N", 0, 1, INT32_MAX, &columns);
+        status = gc_ops_int_within(infer, "N", 0, 1, INT32_MAX, &columns);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, 0, 1, GC_GRAPH_RANK_MAX);
+        status = gc_ops_want_rank(infer, 0, 1, GC_GRAPH_RANK_MAX);
     if (status != GC_OK || !a->is_known)
         return status;
     const uint32_t last = gc_shape_copy(a, dims) - 1;
-    status = gc_infer_merge_dim(infer, "the inner dimensions", dims[last], gc_dim_number(inner),
-                                &dims[last]);
+    status =
+        gc_dim_merge(infer, "the inner dimensions", dims[last], gc_dim_number(inner), &dims[last]);
     dims[last] = gc_dim_number(columns);
     return status != GC_OK ? status : gc_infer_set_shape(infer, 0, dims, last + 1);
 }
@@ -133,13 +132,13 @@ static enum gc_status gemm(struct gc_infer *infer, uint32_t left, uint32_t right
     const bool is_left_transposed = gc_infer_int(infer, "transA", 0) != 0;
     const bool is_right_transposed = gc_infer_int(infer, "transB", 0) != 0;
     struct gc_dim inner;
-    enum gc_status status = gc_infer_want_rank(infer, left, 2, 2);
+    enum gc_status status = gc_ops_want_rank(infer, left, 2, 2);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, right, 2, 2);
+        status = gc_ops_want_rank(infer, right, 2, 2);
     if (status == GC_OK)
-        status = gc_infer_merge_dim(infer, "the inner dimensions",
-                                    gc_shape_dim(a, is_left_transposed ? 0 : 1),
-                                    gc_shape_dim(b, is_right_transposed ? 1 : 0), &inner);
+        status =
+            gc_dim_merge(infer, "the inner dimensions", gc_shape_dim(a, is_left_transposed ? 0 : 1),
+                         gc_shape_dim(b, is_right_transposed ? 1 : 0), &inner);
     const struct gc_dim dims[] = {gc_shape_dim(a, is_left_transposed ? 1 : 0),
                                   gc_shape_dim(b, is_right_transposed ? 0 : 1)};
     return status != GC_OK ? status : gc_infer_set_shape(infer, 0, dims, 2);
@@ -167,11 +166,11 @@ enum gc_status gc_rule_det(struct gc_infer *infer)
     struct gc_dim side;
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, 0, 2, GC_GRAPH_RANK_MAX);
+        status = gc_ops_want_rank(infer, 0, 2, GC_GRAPH_RANK_MAX);
     if (status != GC_OK || !x->is_known)
         return status;
-    status = gc_infer_merge_dim(infer, "the sides of the matrix", x->dims[x->rank - 2],
-                                x->dims[x->rank - 1], &side);
+    status = gc_dim_merge(infer, "the sides of the matrix", x->dims[x->rank - 2],
+                          x->dims[x->rank - 1], &side);
     return status != GC_OK ? status : gc_infer_set_shape(infer, 0, x->dims, x->rank - 2);
 }
 
@@ -224,7 +223,7 @@ static enum gc_status bind_ellipsis(struct einsum *einsum, const struct gc_dim *
     const struct gc_shape old = {.is_known = true, .rank = einsum->rest_rank, .dims = einsum->rest};
     const struct gc_shape more = {.is_known = true, .rank = rank, .dims = dims};
     const enum gc_status status =
-        gc_infer_broadcast(einsum->infer, &old, &more, merged, &einsum->rest_rank);
+        gc_dims_broadcast(einsum->infer, &old, &more, merged, &einsum->rest_rank);
     if (status == GC_OK)
         memcpy(einsum->rest, merged, einsum->rest_rank * sizeof(*merged));
     return status;
@@ -235,7 +234,7 @@ static enum gc_status bind_letter(struct einsum *einsum, char letter, struct gc_
     struct gc_dim *known = &einsum->sizes[(unsigned char)letter];
     einsum->seen[(unsigned char)letter]++;
     /* As numpy does it: a dimension of 1 goes with any other. */
-    return gc_infer_broadcast_dim(einsum->infer, *known, size, known);
+    return gc_dim_broadcast(einsum->infer, *known, size, known);
 }
 
 static enum gc_status bind_term(struct einsum *einsum, const char *text, const char *end,

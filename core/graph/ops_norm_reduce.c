@@ -11,12 +11,12 @@ enum gc_status gc_rule_batch_normalization(struct gc_infer *infer)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);
     struct gc_dim channels = gc_shape_dim(x, 1);
-    enum gc_status status = gc_infer_pass(infer, 0, 0);
+    enum gc_status status = gc_ops_pass(infer, 0, 0);
     if (x->is_known && x->rank == 1)
         channels = gc_dim_number(1);
     for (uint32_t i = 1; i < 5 && status == GC_OK; i++)
-        status = gc_infer_merge_dim(infer, "the channels",
-                                    gc_shape_dim(gc_infer_shape(infer, i), 0), channels, &channels);
+        status = gc_dim_merge(infer, "the channels", gc_shape_dim(gc_infer_shape(infer, i), 0),
+                              channels, &channels);
     for (uint32_t i = 1; i < 5 && status == GC_OK; i++) {
         status = gc_infer_pass_dtype(infer, i, i % 2 == 1 ? 3 : 4);
         if (status == GC_OK)
@@ -32,7 +32,7 @@ static enum gc_status set_statistics(struct gc_infer *infer, uint32_t first, uin
     const enum gc_dtype dtype = gc_infer_dtype_attribute(infer, "stash_type", GC_DTYPE_F32);
     struct gc_dim dims[GC_GRAPH_RANK_MAX];
     uint32_t axis;
-    enum gc_status status = gc_infer_pass(infer, 0, 0);
+    enum gc_status status = gc_ops_pass(infer, 0, 0);
     for (uint32_t i = first; i <= last; i++)
         gc_infer_set_dtype(infer, i, dtype);
     if (status != GC_OK || !x->is_known)
@@ -66,7 +66,7 @@ enum gc_status gc_rule_skip_layer_normalization(struct gc_infer *infer)
 {
     enum gc_status status = set_statistics(infer, 1, 2);
     if (status == GC_OK)
-        status = gc_infer_pass(infer, 3, 0);
+        status = gc_ops_pass(infer, 3, 0);
     return status;
 }
 
@@ -83,14 +83,13 @@ enum gc_status gc_rule_loss(struct gc_infer *infer)
     if (status != GC_OK)
         return status;
     if (strcmp(reduction, "none") != 0)
-        return gc_infer_set_scalar(infer, 0, gc_infer_dtype(infer, 0));
+        return gc_ops_set_scalar(infer, 0, gc_infer_dtype(infer, 0));
     if (!targets->is_known || targets->rank == GC_GRAPH_RANK_MAX)
         return GC_OK;
-    status = gc_infer_want_rank(infer, 0, targets->rank + 1, targets->rank + 1);
+    status = gc_ops_want_rank(infer, 0, targets->rank + 1, targets->rank + 1);
     for (uint32_t i = 0; i < targets->rank && status == GC_OK; i++)
-        status = gc_infer_merge_dim(infer, "dimensions of scores and targets",
-                                    gc_shape_dim(scores, i == 0 ? 0 : i + 1), targets->dims[i],
-                                    &dims[i]);
+        status = gc_dim_merge(infer, "dimensions of scores and targets",
+                              gc_shape_dim(scores, i == 0 ? 0 : i + 1), targets->dims[i], &dims[i]);
     return status != GC_OK ? status : gc_infer_set_shape(infer, 0, dims, targets->rank);
 }
 
@@ -98,7 +97,7 @@ enum gc_status gc_rule_loss(struct gc_infer *infer)
 enum gc_status gc_rule_cross_entropy_loss(struct gc_infer *infer)
 {
     const enum gc_status status = gc_rule_loss(infer);
-    return status != GC_OK ? status : gc_infer_pass(infer, 1, 0);
+    return status != GC_OK ? status : gc_ops_pass(infer, 1, 0);
 }
 
 /* Reduce*: one element out of many along some axes. */
@@ -124,9 +123,9 @@ static enum gc_status read_axes(struct gc_infer *infer, const struct gc_shape *s
     for (uint32_t i = 0; axes.is_known && i < axes.count; i++)
         reduction->goes[axes.list[i]] = true;
     if (!axes.is_known && !reduction->keeps && axes.count > 0 && axes.count <= shape->rank)
-        return gc_infer_set_open(infer, 0, shape->rank - axes.count);
+        return gc_ops_set_open(infer, 0, shape->rank - axes.count);
     if (!axes.is_known && reduction->keeps)
-        return gc_infer_set_open(infer, 0, shape->rank);
+        return gc_ops_set_open(infer, 0, shape->rank);
     return GC_OK;
 }
 
@@ -236,7 +235,7 @@ enum gc_status gc_rule_softmax(struct gc_infer *infer)
     uint32_t axis;
     if (x->is_known && x->rank > 0)
         status = read_axis(infer, fallback, x->rank, &axis);
-    return status != GC_OK ? status : gc_infer_pass(infer, 0, 0);
+    return status != GC_OK ? status : gc_ops_pass(infer, 0, 0);
 }
 
 enum gc_status gc_rule_arg_extreme(struct gc_infer *infer)
@@ -266,7 +265,7 @@ static struct gc_dim topk_count(const struct gc_infer *infer)
 {
     if (gc_infer_opset(infer) < 10)
         return gc_dim_number(gc_infer_int(infer, "k", -1));
-    const struct gc_dim *items = gc_infer_items(infer, 1, 1);
+    const struct gc_dim *items = gc_ops_items(infer, 1, 1);
     return items != NULL ? items[0] : gc_dim_unknown();
 }
 
@@ -360,7 +359,7 @@ static enum gc_status check_sum(struct gc_infer *infer, const struct split *spli
         return GC_OK;
     for (uint32_t i = 0; i < split->pieces; i++)
         sum = gc_dim_add(sum, given_piece(split, i));
-    return gc_infer_merge_dim(infer, "the sum of the sizes and the dimension", sum, whole, &merged);
+    return gc_dim_merge(infer, "the sum of the sizes and the dimension", sum, whole, &merged);
 }
 
 /* If a vector's elements are known, so are its pieces'. */

@@ -75,7 +75,7 @@ enum gc_status gc_rule_sequence_at(struct gc_infer *infer)
 
 enum gc_status gc_rule_sequence_length(struct gc_infer *infer)
 {
-    return gc_infer_set_scalar(infer, 0, GC_DTYPE_I64);
+    return gc_ops_set_scalar(infer, 0, GC_DTYPE_I64);
 }
 
 /* Joined along an axis that is there, or stacked along a new one. */
@@ -175,7 +175,7 @@ enum gc_status gc_rule_optional_get_element(struct gc_infer *infer)
 
 enum gc_status gc_rule_optional_has_element(struct gc_infer *infer)
 {
-    return gc_infer_set_scalar(infer, 0, GC_DTYPE_BOOL);
+    return gc_ops_set_scalar(infer, 0, GC_DTYPE_BOOL);
 }
 
 /* LSTM, GRU, RNN: X [steps, batch, size] (layout 1: batch first), W [directions, gates, size].
@@ -215,7 +215,7 @@ enum gc_status gc_rule_recurrent(struct gc_infer *infer)
     const struct gc_dim batched[] = {batch, steps, count, hidden};
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, 0, 3, 3);
+        status = gc_ops_want_rank(infer, 0, 3, 3);
     if (status == GC_OK)
         status = gc_infer_set_shape(infer, 0, batch_first ? batched : sequence, 4);
     return status != GC_OK ? status : set_states(infer, batch_first, count, batch, hidden);
@@ -232,7 +232,7 @@ enum gc_status gc_rule_recurrent_quantised(struct gc_infer *infer)
 /* HannWindow and its like: the input is the number of elements. */
 enum gc_status gc_rule_signal_window(struct gc_infer *infer)
 {
-    const struct gc_dim *items = gc_infer_items(infer, 0, 1);
+    const struct gc_dim *items = gc_ops_items(infer, 0, 1);
     const struct gc_dim size = items != NULL ? items[0] : gc_dim_unknown();
     gc_infer_set_dtype(infer, 0, gc_infer_dtype_attribute(infer, "output_datatype", GC_DTYPE_F32));
     return gc_infer_set_shape(infer, 0, &size, 1);
@@ -257,7 +257,7 @@ static bool dft_axis(const struct gc_infer *infer, int64_t *axis)
 static enum gc_status set_length(struct gc_infer *infer, bool is_onesided, struct gc_dim *dims,
                                  uint32_t rank)
 {
-    const struct gc_dim *length = gc_infer_items(infer, 1, 1);
+    const struct gc_dim *length = gc_ops_items(infer, 1, 1);
     const bool has_length = gc_infer_has_input(infer, 1);
     int64_t number;
     uint32_t axis;
@@ -284,12 +284,12 @@ enum gc_status gc_rule_dft(struct gc_infer *infer)
     struct gc_dim dims[GC_GRAPH_RANK_MAX];
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, 0, 2, GC_GRAPH_RANK_MAX);
+        status = gc_ops_want_rank(infer, 0, 2, GC_GRAPH_RANK_MAX);
     if (status != GC_OK || !x->is_known)
         return status;
     /* The inverse of one side is real, of a length that the versions do not agree on. */
     if (is_onesided && gc_infer_int(infer, "inverse", 0) != 0)
-        return gc_infer_set_open(infer, 0, x->rank);
+        return gc_ops_set_open(infer, 0, x->rank);
     gc_shape_copy(x, dims);
     status = set_length(infer, is_onesided, dims, x->rank);
     dims[x->rank - 1] = gc_dim_number(2);
@@ -301,13 +301,13 @@ enum gc_status gc_rule_dft(struct gc_infer *infer)
 enum gc_status gc_rule_stft(struct gc_infer *infer)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);
-    const struct gc_dim *step = gc_infer_items(infer, 1, 1);
-    const struct gc_dim *given = gc_infer_items(infer, 3, 1);
+    const struct gc_dim *step = gc_ops_items(infer, 1, 1);
+    const struct gc_dim *given = gc_ops_items(infer, 3, 1);
     struct gc_dim frame = gc_shape_dim(gc_infer_shape(infer, 2), 0);
     struct gc_dim frames = gc_dim_unknown();
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, 0, 2, 3);
+        status = gc_ops_want_rank(infer, 0, 2, 3);
     if (status != GC_OK)
         return status;
     if (gc_infer_has_input(infer, 3))
@@ -324,8 +324,8 @@ enum gc_status gc_rule_stft(struct gc_infer *infer)
 /* Inputs: how many bands, length of the transform. */
 enum gc_status gc_rule_mel_weights(struct gc_infer *infer)
 {
-    const struct gc_dim *bands = gc_infer_items(infer, 0, 1);
-    const struct gc_dim *length = gc_infer_items(infer, 1, 1);
+    const struct gc_dim *bands = gc_ops_items(infer, 0, 1);
+    const struct gc_dim *length = gc_ops_items(infer, 1, 1);
     const struct gc_dim dims[] = {length != NULL ? one_side(*length) : gc_dim_unknown(),
                                   bands != NULL ? *bands : gc_dim_unknown()};
     gc_infer_set_dtype(infer, 0, gc_infer_dtype_attribute(infer, "output_datatype", GC_DTYPE_F32));

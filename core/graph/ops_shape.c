@@ -158,7 +158,7 @@ enum gc_status gc_rule_flatten(struct gc_infer *infer)
     int64_t axis = gc_infer_int(infer, "axis", 1);
     const enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status != GC_OK || !shape->is_known)
-        return status != GC_OK ? status : gc_infer_set_open(infer, 0, 2);
+        return status != GC_OK ? status : gc_ops_set_open(infer, 0, 2);
     const int64_t rank = shape->rank;
     if (axis < -rank || axis > rank)
         return gc_infer_fail(infer, "axis %lld of a tensor of %u dimensions", (long long)axis,
@@ -203,7 +203,7 @@ enum gc_status gc_rule_squeeze(struct gc_infer *infer)
         return squeeze_all(infer, shape);
     if (!axes.is_known)
         return axes.count > 0 && axes.count <= shape->rank
-                   ? gc_infer_set_open(infer, 0, shape->rank - axes.count)
+                   ? gc_ops_set_open(infer, 0, shape->rank - axes.count)
                    : GC_OK;
     for (uint32_t i = 0; i < axes.count; i++) {
         const struct gc_dim dim = shape->dims[axes.list[i]];
@@ -252,7 +252,7 @@ enum gc_status gc_rule_unsqueeze(struct gc_infer *infer)
     if (status != GC_OK)
         return status;
     if (!axes.is_known || axes.count != added)
-        return gc_infer_set_open(infer, 0, rank);
+        return gc_ops_set_open(infer, 0, rank);
     for (uint32_t i = 0; i < axes.count; i++)
         is_new[axes.list[i]] = true;
     for (uint32_t i = 0; i < rank; i++)
@@ -374,7 +374,7 @@ static enum gc_status pad_by_input(struct gc_infer *infer, const struct gc_shape
     const struct gc_data *pads = gc_infer_data(infer, 1);
     struct gc_dim dims[GC_GRAPH_RANK_MAX] = {gc_dim_unknown()};
     if (pads == NULL)
-        return gc_infer_set_open(infer, 0, x->rank);
+        return gc_ops_set_open(infer, 0, x->rank);
     if (pads->count != 2 * axes->count)
         return gc_infer_fail(infer, "%u pads for %u dimensions", pads->count, axes->count);
     gc_shape_copy(x, dims);
@@ -394,7 +394,7 @@ enum gc_status gc_rule_pad(struct gc_infer *infer)
     if (status != GC_OK)
         return status;
     if (axes.is_given && !axes.is_known)
-        return gc_infer_set_open(infer, 0, x->rank);
+        return gc_ops_set_open(infer, 0, x->rank);
     if (!axes.is_given) {
         axes.count = x->rank;
         for (uint32_t i = 0; i < x->rank; i++)
@@ -415,7 +415,7 @@ enum gc_status gc_rule_tile(struct gc_infer *infer)
     if (status != GC_OK || !x->is_known)
         return status;
     if (repeats == NULL)
-        return gc_infer_set_open(infer, 0, x->rank);
+        return gc_ops_set_open(infer, 0, x->rank);
     if (repeats->count != x->rank)
         return gc_infer_fail(infer, "%u repeats for %u dimensions", repeats->count, x->rank);
     for (uint32_t i = 0; i < x->rank; i++)
@@ -430,9 +430,9 @@ static enum gc_status move_blocks(struct gc_infer *infer, bool into_channels)
     int64_t block;
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status == GC_OK)
-        status = gc_infer_int_within(infer, "blocksize", 0, 1, INT32_MAX, &block);
+        status = gc_ops_int_within(infer, "blocksize", 0, 1, INT32_MAX, &block);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, 0, 4, 4);
+        status = gc_ops_want_rank(infer, 0, 4, 4);
     if (status != GC_OK)
         return status;
     const struct gc_dim side = gc_dim_number(block);
@@ -493,17 +493,17 @@ enum gc_status gc_rule_col2im(struct gc_infer *infer)
     struct gc_dim count = gc_dim_unknown();
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status == GC_OK)
-        status = gc_infer_want_rank(infer, 0, 3, 3);
+        status = gc_ops_want_rank(infer, 0, 3, 3);
     if (status == GC_OK)
-        status = gc_infer_merge_dim(infer, "the numbers of image and block",
-                                    gc_shape_dim(gc_infer_shape(infer, 1), 0),
-                                    gc_shape_dim(gc_infer_shape(infer, 2), 0), &count);
+        status = gc_dim_merge(infer, "the numbers of image and block",
+                              gc_shape_dim(gc_infer_shape(infer, 1), 0),
+                              gc_shape_dim(gc_infer_shape(infer, 2), 0), &count);
     if (status != GC_OK || count.kind != GC_DIM_NUMBER)
         return status;
     if (count.number > GC_GRAPH_RANK_MAX - 2)
         return gc_infer_fail(infer, "an image of %lld dimensions", (long long)count.number);
     const uint32_t rank = (uint32_t)count.number;
-    const struct gc_dim *image = gc_infer_items(infer, 1, rank);
+    const struct gc_dim *image = gc_ops_items(infer, 1, rank);
     dims[0] = gc_shape_dim(x, 0);
     dims[1] = gc_dim_unknown();
     if (block != NULL)

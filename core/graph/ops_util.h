@@ -28,21 +28,21 @@ static inline struct gc_dim gc_dim_either(struct gc_dim a, struct gc_dim b)
 }
 
 /* The input's rank, where it is known, must lie in low…high; GC_FORMAT if it does not. */
-enum gc_status gc_infer_want_rank(struct gc_infer *infer, uint32_t input, uint32_t low,
-                                  uint32_t high) GC_CHECKED;
+enum gc_status gc_ops_want_rank(struct gc_infer *infer, uint32_t input, uint32_t low,
+                                uint32_t high) GC_CHECKED;
 /* An attribute that must lie in low…high; GC_FORMAT if it does not. */
-enum gc_status gc_infer_int_within(struct gc_infer *infer, const char *name, int64_t fallback,
-                                   int64_t low, int64_t high, int64_t *value) GC_CHECKED;
+enum gc_status gc_ops_int_within(struct gc_infer *infer, const char *name, int64_t fallback,
+                                 int64_t low, int64_t high, int64_t *value) GC_CHECKED;
 /* Elements of an input as dimensions: NULL if nothing is known of them or they are not `count`. */
-const struct gc_dim *gc_infer_items(const struct gc_infer *infer, uint32_t input, uint32_t count);
+const struct gc_dim *gc_ops_items(const struct gc_infer *infer, uint32_t input, uint32_t count);
 /* A scalar, for outputs that are one. */
-enum gc_status gc_infer_set_scalar(struct gc_infer *infer, uint32_t output,
-                                   enum gc_dtype dtype) GC_CHECKED;
+enum gc_status gc_ops_set_scalar(struct gc_infer *infer, uint32_t output,
+                                 enum gc_dtype dtype) GC_CHECKED;
 /* Output: `rank` dimensions of which nothing is known. */
-enum gc_status gc_infer_set_open(struct gc_infer *infer, uint32_t output, uint32_t rank) GC_CHECKED;
+enum gc_status gc_ops_set_open(struct gc_infer *infer, uint32_t output, uint32_t rank) GC_CHECKED;
 /* All inputs have one shape, each known as far as it is; so has output 0. */
-enum gc_status gc_infer_merge_inputs(struct gc_infer *infer) GC_CHECKED;
+enum gc_status gc_ops_merge_inputs(struct gc_infer *infer) GC_CHECKED;
 /* Type and shape of the input. */
-enum gc_status gc_infer_pass(struct gc_infer *infer, uint32_t output, uint32_t input) GC_CHECKED;
+enum gc_status gc_ops_pass(struct gc_infer *infer, uint32_t output, uint32_t input) GC_CHECKED;
 
 #endif

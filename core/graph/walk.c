@@ -91,7 +91,7 @@ static enum gc_status set_content(struct gc_infer *infer, struct gc_graph_value 
 {
     const enum gc_dtype_class dtype_class = gc_dtype_get_info(value->type.dtype)->kind;
     uint64_t elements;
-    if (!gc_shape_elements(&value->type.shape, &elements) || elements != 1 ||
+    if (!gc_infer_elements(&value->type.shape, &elements) || elements != 1 ||
         (dtype_class != GC_DTYPE_CLASS_INTEGER && dtype_class != GC_DTYPE_CLASS_BOOLEAN))
         return GC_OK;
     struct gc_data *data = gc_infer_alloc(infer, sizeof(*data));
@@ -165,7 +165,7 @@ static enum gc_status begin_values(struct gc_infer *infer)
         }
         value->data = NULL;
         if (value->is_input && value->scope == 0)
-            status = gc_infer_import_type(infer, &value->declared, &value->type);
+            status = gc_merge_import_type(infer, &value->declared, &value->type);
     }
     return status;
 }
@@ -248,7 +248,7 @@ static enum gc_status run_rule(struct gc_infer *infer, uint32_t index)
         if (infer->node->outputs[i] == GC_GRAPH_NONE)
             continue;
         infer->graph->values[infer->node->outputs[i]].is_constant = constant;
-        status = gc_infer_merge_declared(infer, infer->node->outputs[i]);
+        status = gc_merge_declared(infer, infer->node->outputs[i]);
     }
     return status;
 }
@@ -263,12 +263,12 @@ static enum gc_status step(struct gc_infer *infer)
             return GC_OK;
         }
         infer->node = &infer->graph->nodes[frame->node];
-        return gc_infer_end_graph(infer, frame);
+        return gc_control_end_graph(infer, frame);
     }
     const uint32_t index = scope->nodes[frame->position++];
     infer->steps++;
     infer->node = &infer->graph->nodes[index];
-    if (!gc_infer_is_control(infer, index))
+    if (!gc_control_is_node(infer, index))
         return run_rule(infer, index);
     infer->states[index] = infer->node->rule == NULL ? GC_INFER_UNKNOWN_NODE : GC_INFER_FINE;
     clear_outputs(infer);
@@ -276,12 +276,12 @@ static enum gc_status step(struct gc_infer *infer)
         enum gc_status status = GC_OK;
         for (uint32_t i = 0; status == GC_OK && i < infer->node->output_count; i++) {
             if (infer->node->outputs[i] != GC_GRAPH_NONE)
-                status = gc_infer_merge_declared(infer, infer->node->outputs[i]);
+                status = gc_merge_declared(infer, infer->node->outputs[i]);
         }
         if (status != GC_OK)
             return status;
     }
-    return gc_infer_begin_control(infer, index);
+    return gc_control_begin(infer, index);
 }
 
 /* ---- after ---- */

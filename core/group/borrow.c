@@ -148,7 +148,7 @@ bool gc_borrow_step(struct gc_device *device, uint64_t bytes, struct gc_borrow *
             return true;
     }
     do {
-        gc_core_serve(device->core);
+        gc_serve_requests(device->core);
         send_rarely(account, bytes, borrow);
         if (gc_budget_free_bytes(&device->budget) < bytes)
             return false; /* the process's own limit is too low */

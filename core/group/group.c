@@ -78,7 +78,7 @@ void gc_group_join(struct gc_core *core, const char *program, struct gc_doorbell
     atomic_store_explicit(&core->serves_in_threads, true, memory_order_relaxed);
 }
 
-void gc_core_leave_child(struct gc_core *core)
+void gc_group_leave_child(struct gc_core *core)
 {
     struct gc_group_client *client = core->client;
     if (client == NULL || client->ledger.fd < 0)
@@ -241,7 +241,7 @@ void gc_group_attach(struct gc_core *core, struct gc_device *device)
 /* No context takes more than this part of the device: a larger figure is not believed. */
 #define CONTEXT_SHARE 8
 
-bool gc_device_is_shared(const struct gc_device *device)
+bool gc_group_shares_device(const struct gc_device *device)
 {
     const struct gc_group_client *client = device->core->client;
     if (client == NULL || device->ledger_row == GC_LEDGER_NONE)
@@ -265,7 +265,7 @@ static bool is_believed(uint64_t context_bytes, uint64_t total_bytes)
     return context_bytes <= total_bytes / CONTEXT_SHARE;
 }
 
-uint64_t gc_device_context_bytes(const struct gc_device *device)
+uint64_t gc_group_context_bytes(const struct gc_device *device)
 {
     const struct gc_account *account = device->budget.account;
     if (account == NULL)
@@ -276,14 +276,15 @@ uint64_t gc_device_context_bytes(const struct gc_device *device)
     return is_believed(bytes, device->info.total_bytes) ? bytes : 0;
 }
 
-uint64_t gc_core_context_bytes(const struct gc_core *core, const char *uuid, uint64_t total_bytes)
+uint64_t gc_group_measured_context_bytes(const struct gc_core *core, const char *uuid,
+                                         uint64_t total_bytes)
 {
     const uint64_t bytes =
         core->client != NULL ? gc_ledger_context_bytes(&core->client->ledger, uuid) : 0;
     return is_believed(bytes, total_bytes) ? bytes : 0;
 }
 
-void gc_device_set_context_bytes(struct gc_device *device, uint64_t bytes)
+void gc_group_set_context_bytes(struct gc_device *device, uint64_t bytes)
 {
     const struct gc_group_client *client = device->core->client;
     if (client != NULL && device->ledger_row != GC_LEDGER_NONE &&

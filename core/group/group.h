@@ -24,7 +24,7 @@ struct gc_group_client {
     bool has_group;
     atomic_bool is_serving;
     atomic_bool is_exiting;
-    atomic_uint checks; /* calls of gc_core_serve: every CHECK_EVERY-th checks the file */
+    atomic_uint checks; /* calls of gc_serve_requests: every CHECK_EVERY-th checks the file */
     atomic_flag loss_logged;
     atomic_flag removal_logged;
     /* Limits requested for devices that are not added yet; bit i of the mask: row i. */
@@ -44,8 +44,8 @@ void gc_group_attach(struct gc_core *core, struct gc_device *device);
 /* Serves pending requests without waiting. True: there were some. No lock may be held. */
 bool gc_group_serve(struct gc_core *core);
 /* Registers the function that serves a kind of request. Does nothing without a ledger. */
-void gc_core_set_request_function(struct gc_core *core, enum gc_ledger_request_kind kind,
-                                  gc_request_function *function, void *argument);
+void gc_serve_register(struct gc_core *core, enum gc_ledger_request_kind kind,
+                       gc_request_function *function, void *argument);
 /* Frees the client and its slot. */
 void gc_group_fini(struct gc_core *core);
 

@@ -22,7 +22,7 @@
 #define HELPER_REQUESTS (~BIT(GC_REQUEST_LIMIT))
 #define PAUSE_NS 1000000 /* between two attempts while another thread serves */
 #define END_PAUSES 100   /* pauses at most, when the process ends */
-#define CHECK_EVERY 64   /* calls of gc_core_serve; a check is a system call */
+#define CHECK_EVERY 64   /* calls of gc_serve_requests; a check is a system call */
 #define SERVE_MAX 16     /* times that a thread of the program serves in one call */
 /* Longest wait of the thread that serves: it has its own work, and the requester asks again. */
 #define SERVE_NS UINT64_C(250000000)
@@ -54,9 +54,9 @@ static void serve_trim(struct gc_group_client *client)
     struct gc_core *core = client->core;
     uint64_t released = 0;
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        struct gc_device *device = gc_core_find_device(core, i);
+        struct gc_device *device = gc_device_find(core, i);
         if (device != NULL)
-            released += gc_core_empty(core, device);
+            released += gc_reclaim_empty(core, device);
     }
     respond_released(client, GC_REQUEST_TRIM, released);
 }
@@ -77,7 +77,7 @@ static void serve_room(struct gc_group_client *client)
     struct gc_ledger_slot *slot = own_slot(client);
     uint64_t released = 0;
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        struct gc_device *device = gc_core_find_device(client->core, i);
+        struct gc_device *device = gc_device_find(client->core, i);
         if (device != NULL && device->ledger_row != GC_LEDGER_NONE)
             released +=
                 release_room(device, atomic_exchange_explicit(&slot->room[device->ledger_row], 0,
@@ -108,14 +108,14 @@ static void serve_limit(struct gc_group_client *client)
     char text[GC_LEDGER_RESPONSE_BYTES] = "the limit is in force";
     char size[GC_TEXT_SIZE_BYTES];
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        struct gc_device *device = gc_core_find_device(client->core, i);
+        struct gc_device *device = gc_device_find(client->core, i);
         if (device == NULL || device->ledger_row == GC_LEDGER_NONE ||
             (mask >> device->ledger_row & 1) == 0)
             continue;
         mask &= ~(UINT64_C(1) << device->ledger_row);
         const uint64_t limit =
             atomic_load_explicit(&slot->limits[device->ledger_row], memory_order_relaxed);
-        gc_core_set_limit(client->core, device, gc_max_u64(limit, 1));
+        gc_limit_set(client->core, device, gc_max_u64(limit, 1));
         excess += gc_device_excess_bytes(device);
     }
     store_late_limits(client, slot, mask);
@@ -127,7 +127,7 @@ static void serve_limit(struct gc_group_client *client)
 
 static void serve_handler(struct gc_group_client *client, enum gc_ledger_request_kind kind)
 {
-    /* Acquire: pairs with the release in gc_core_set_request_function. */
+    /* Acquire: pairs with the release in gc_serve_register. */
     gc_request_function *function =
         atomic_load_explicit(&client->handlers[kind].function, memory_order_acquire);
     char text[GC_LEDGER_RESPONSE_BYTES] = "";
@@ -156,7 +156,7 @@ static void flush_all(struct gc_group_client *client, bool may_be_over)
     struct gc_core *core = client->core;
     const uint64_t now_ns = gc_core_now_ns(core);
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        struct gc_device *device = gc_core_find_device(core, i);
+        struct gc_device *device = gc_device_find(core, i);
         if (device == NULL)
             continue;
         if (may_be_over) {
@@ -167,7 +167,7 @@ static void flush_all(struct gc_group_client *client, bool may_be_over)
         }
         gc_publish_device(device, now_ns);
     }
-    gc_core_visit_tenants(core, write_tenant, NULL);
+    gc_tenants_visit(core, write_tenant, NULL);
 }
 
 /* ---- one at a time ---- */
@@ -246,7 +246,7 @@ bool gc_group_serve(struct gc_core *core)
     return serve(client, gc_core_serves_in_threads(core) ? UINT32_MAX : ~HELPER_REQUESTS);
 }
 
-void gc_core_serve(struct gc_core *core)
+void gc_serve_requests(struct gc_core *core)
 {
     if (core->client == NULL)
         return;
@@ -259,8 +259,8 @@ void gc_core_serve(struct gc_core *core)
         gc_wait_resume(core);
 }
 
-void gc_core_set_request_function(struct gc_core *core, enum gc_ledger_request_kind kind,
-                                  gc_request_function *function, void *argument)
+void gc_serve_register(struct gc_core *core, enum gc_ledger_request_kind kind,
+                       gc_request_function *function, void *argument)
 {
     if (core->client == NULL)
         return;
@@ -270,7 +270,7 @@ void gc_core_set_request_function(struct gc_core *core, enum gc_ledger_request_k
 
 /* ---- the helper ---- */
 
-bool gc_core_wants_helper(const struct gc_core *core)
+bool gc_serve_wants_helper(const struct gc_core *core)
 {
     return core->client != NULL && core->client->has_group;
 }
@@ -281,7 +281,7 @@ static void sleep_ns(long ns)
     nanosleep(&pause, NULL);
 }
 
-void gc_core_help(struct gc_core *core)
+void gc_serve_help(struct gc_core *core)
 {
     struct gc_group_client *client = core->client;
     struct gc_ledger_slot *slot = own_slot(client);
@@ -307,7 +307,7 @@ void gc_core_help(struct gc_core *core)
 
 /* Waits until no thread serves. A thread that is still at work after the last pause keeps
  * `is_serving`. */
-void gc_core_end_help(struct gc_core *core)
+void gc_serve_end_help(struct gc_core *core)
 {
     struct gc_group_client *client = core->client;
     if (client == NULL)

@@ -63,8 +63,8 @@ static void write_value(struct gc_json *json, const struct gc_figure *figure, co
     }
 }
 
-void gc_emit_members(struct gc_json *json, const struct gc_figures *figures, const void *record,
-                     const void *argument)
+void gc_emitter_members(struct gc_json *json, const struct gc_figures *figures, const void *record,
+                        const void *argument)
 {
     for (size_t i = 0; i < figures->count; i++) {
         const struct gc_figure *figure = &figures->figures[i];
@@ -77,11 +77,11 @@ void gc_emit_members(struct gc_json *json, const struct gc_figures *figures, con
     }
 }
 
-void gc_emit_object(struct gc_json *json, const char *key, enum gc_json_style style,
-                    const struct gc_figures *figures, const void *record)
+void gc_emitter_object(struct gc_json *json, const char *key, enum gc_json_style style,
+                       const struct gc_figures *figures, const void *record)
 {
     gc_json_open_object(json, key, style);
-    gc_emit_members(json, figures, record, NULL);
+    gc_emitter_members(json, figures, record, NULL);
     gc_json_end_object(json);
 }
 
@@ -124,13 +124,13 @@ static size_t next_face(const struct gc_figures *figures, size_t last,
 
 /* ---- text ---- */
 
-void gc_emit_titles(struct gc_writer *out, const struct gc_figures *figures)
+void gc_emitter_titles(struct gc_writer *out, const struct gc_figures *figures)
 {
     for (size_t i = NO_FACE; (i = next_face(figures, i, column_of)) != NO_FACE;)
         gc_writer_right(out, face_of(figures, i)->column, face_of(figures, i)->title);
 }
 
-void gc_emit_cells(struct gc_writer *out, const struct gc_figures *figures, const void *record)
+void gc_emitter_cells(struct gc_writer *out, const struct gc_figures *figures, const void *record)
 {
     for (size_t i = NO_FACE; (i = next_face(figures, i, column_of)) != NO_FACE;) {
         const struct gc_figure *figure = &figures->figures[i / 2];
@@ -218,8 +218,8 @@ static void write_metric(struct gc_writer *out, const struct gc_figures *figures
     }
 }
 
-void gc_emit_metrics(struct gc_writer *out, const struct gc_figures *figures,
-                     const struct gc_samples *samples)
+void gc_emitter_metrics(struct gc_writer *out, const struct gc_figures *figures,
+                        const struct gc_samples *samples)
 {
     for (size_t i = NO_FACE; (i = next_face(figures, i, rank_of)) != NO_FACE;)
         write_metric(out, figures, i, *samples);

@@ -93,15 +93,15 @@ struct gc_figures {
     }
 
 /* The members of an object that is open. `argument` is for GC_FIGURE_PART. */
-void gc_emit_members(struct gc_json *json, const struct gc_figures *figures, const void *record,
-                     const void *argument);
+void gc_emitter_members(struct gc_json *json, const struct gc_figures *figures, const void *record,
+                        const void *argument);
 /* A key and an object with these members. */
-void gc_emit_object(struct gc_json *json, const char *key, enum gc_json_style style,
-                    const struct gc_figures *figures, const void *record);
+void gc_emitter_object(struct gc_json *json, const char *key, enum gc_json_style style,
+                       const struct gc_figures *figures, const void *record);
 
 /* Writes the titles, or one record's cells, after the text that the line has; no line break. */
-void gc_emit_titles(struct gc_writer *out, const struct gc_figures *figures);
-void gc_emit_cells(struct gc_writer *out, const struct gc_figures *figures, const void *record);
+void gc_emitter_titles(struct gc_writer *out, const struct gc_figures *figures);
+void gc_emitter_cells(struct gc_writer *out, const struct gc_figures *figures, const void *record);
 
 #define GC_LABEL_MAX 8
 struct gc_label {
@@ -124,7 +124,7 @@ struct gc_samples {
 
 /* Writes the metrics of a table. HELP and TYPE precede a metric's first sample; a metric without
  * samples is omitted. A value of UINT64_MAX is no sample. */
-void gc_emit_metrics(struct gc_writer *out, const struct gc_figures *figures,
-                     const struct gc_samples *samples);
+void gc_emitter_metrics(struct gc_writer *out, const struct gc_figures *figures,
+                        const struct gc_samples *samples);
 
 #endif

@@ -36,7 +36,7 @@ bool gc_budget_try_charge(struct gc_budget *budget, uint64_t bytes, uint64_t *su
     } while (!atomic_compare_exchange_weak_explicit(&budget->held->current, &held, raised,
                                                     memory_order_relaxed, memory_order_relaxed));
     if (budget->account != NULL && bytes > 0 && !gc_account_try_charge(budget->account, bytes)) {
-        gc_gauge_sub(budget->held, bytes);
+        gc_stats_sub_gauge(budget->held, bytes);
         return false;
     }
     if (sum != NULL)
@@ -46,12 +46,12 @@ bool gc_budget_try_charge(struct gc_budget *budget, uint64_t bytes, uint64_t *su
 
 void gc_budget_commit(struct gc_budget *budget, uint64_t held)
 {
-    gc_gauge_raise_peak(budget->held, gc_max_u64(held, gc_budget_held(budget)));
+    gc_stats_raise_gauge_peak(budget->held, gc_max_u64(held, gc_budget_held(budget)));
 }
 
 void gc_budget_uncharge(struct gc_budget *budget, uint64_t bytes)
 {
-    gc_gauge_sub(budget->held, bytes);
+    gc_stats_sub_gauge(budget->held, bytes);
     if (budget->account != NULL)
         gc_account_uncharge(budget->account, bytes);
 }
@@ -77,7 +77,7 @@ void gc_budget_force_charge(struct gc_budget *budget, uint64_t bytes)
             raised = UINT64_MAX;
     } while (!atomic_compare_exchange_weak_explicit(&budget->held->current, &held, raised,
                                                     memory_order_relaxed, memory_order_relaxed));
-    gc_gauge_raise_peak(budget->held, raised);
+    gc_stats_raise_gauge_peak(budget->held, raised);
     if (budget->account != NULL)
         gc_account_force_charge(budget->account, raised - held);
 }

@@ -60,14 +60,14 @@ static inline uint64_t gc_counter_read(const gc_counter *counter)
 
 /* A gauge to which threads merge their gains and losses at different times may be below 0 in
  * between, as a word that wraps. */
-static inline bool gc_gauge_is_negative(uint64_t value)
+static inline bool gc_stats_gauge_is_negative(uint64_t value)
 {
     /* UINT64_MAX is a saturated account, not a negative gauge. */
     return value >> 63 != 0 && value != UINT64_MAX;
 }
 
 /* Each value of the gauge is seen by the thread that sets it, so the peak is exact. */
-static inline void gc_gauge_raise_peak(struct gc_gauge_cell *gauge, uint64_t value)
+static inline void gc_stats_raise_gauge_peak(struct gc_gauge_cell *gauge, uint64_t value)
 {
     uint64_t peak = atomic_load_explicit(&gauge->peak, memory_order_relaxed);
     while (value > peak &&
@@ -76,31 +76,31 @@ static inline void gc_gauge_raise_peak(struct gc_gauge_cell *gauge, uint64_t val
         ;
 }
 
-static inline void gc_gauge_add(struct gc_gauge_cell *gauge, uint64_t bytes)
+static inline void gc_stats_add_gauge(struct gc_gauge_cell *gauge, uint64_t bytes)
 {
     const uint64_t value =
         atomic_fetch_add_explicit(&gauge->current, bytes, memory_order_relaxed) + bytes;
-    if (!gc_gauge_is_negative(value))
-        gc_gauge_raise_peak(gauge, value);
+    if (!gc_stats_gauge_is_negative(value))
+        gc_stats_raise_gauge_peak(gauge, value);
 }
 
 /* For gauges that get some changes late (thread caches): may pass below 0 for a while. */
-static inline void gc_gauge_sub_unchecked(struct gc_gauge_cell *gauge, uint64_t bytes)
+static inline void gc_stats_sub_gauge_unchecked(struct gc_gauge_cell *gauge, uint64_t bytes)
 {
     atomic_fetch_sub_explicit(&gauge->current, bytes, memory_order_relaxed);
 }
 
 /* Merges changes that were counted locally: `delta` in all, at most `peak` above their start. */
-void gc_gauge_merge(struct gc_gauge_cell *gauge, int64_t delta, int64_t peak);
+void gc_stats_merge_gauge(struct gc_gauge_cell *gauge, int64_t delta, int64_t peak);
 
 /* Stops at 0 and asserts: a wrapped gauge would corrupt the report. */
-void gc_gauge_sub(struct gc_gauge_cell *gauge, uint64_t bytes);
-/* Like gc_gauge_sub for amounts measured by difference, which may exceed the gauge. */
-void gc_gauge_sub_saturating(struct gc_gauge_cell *gauge, uint64_t bytes);
+void gc_stats_sub_gauge(struct gc_gauge_cell *gauge, uint64_t bytes);
+/* Like gc_stats_sub_gauge for amounts measured by difference, which may exceed the gauge. */
+void gc_stats_sub_gauge_saturating(struct gc_gauge_cell *gauge, uint64_t bytes);
 /* Sets the peak to the current value; a concurrent higher value is not lost. */
-void gc_gauge_reset_peak(struct gc_gauge_cell *gauge);
-void gc_gauge_read(const struct gc_gauge_cell *cell, struct gc_gauge *gauge);
+void gc_stats_reset_gauge_peak(struct gc_gauge_cell *gauge);
+void gc_stats_read_gauge(const struct gc_gauge_cell *cell, struct gc_gauge *gauge);
 
-void gc_api_cell_read(const struct gc_api_cell *cell, struct gc_api_figures *figures);
+void gc_stats_read_api_cell(const struct gc_api_cell *cell, struct gc_api_figures *figures);
 
 #endif

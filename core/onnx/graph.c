@@ -560,7 +560,7 @@ static enum gc_status read_path(struct gc_reader *reader, const char *path,
     if (status != GC_OK)
         return status;
     status = read_source(&source, &folder, name, store);
-    gc_folder_close(&folder);
+    gc_source_close_folder(&folder);
     gc_source_close(&source);
     return status;
 }

@@ -25,7 +25,7 @@ static bool visit_scope(struct gc_core *core, const struct gc_tenant *tenant, vi
                         void *argument)
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        const struct gc_device *device = gc_core_find_device(core, i);
+        const struct gc_device *device = gc_device_find(core, i);
         struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
         for (; context != NULL; context = gc_context_next(context))
             if ((tenant == NULL || context->tenant == tenant) && !gc_context_is_dropped(context) &&
@@ -97,12 +97,12 @@ static bool wait_idle(struct gc_context *context, const struct deadline *deadlin
 
 /* ---- state ---- */
 
-bool gc_core_is_paused(const struct gc_core *core)
+bool gc_pause_is_any(const struct gc_core *core)
 {
     return atomic_load_explicit(&core->is_paused, memory_order_relaxed);
 }
 
-struct gc_tenant *gc_core_find_paused(struct gc_core *core, uint64_t address)
+struct gc_tenant *gc_pause_find(struct gc_core *core, uint64_t address)
 {
     struct gc_block *block;
     struct gc_tenant *tenant = NULL;
@@ -154,7 +154,7 @@ static bool check(struct gc_context *context, void *argument)
 static bool check_capture(struct gc_context *context, void *argument)
 {
     struct pausing *pausing = argument;
-    return !gc_context_is_capturing(context) || fail(pausing->result, GC_SWAP_CAPTURES);
+    return !gc_capture_is_of_context(context) || fail(pausing->result, GC_SWAP_CAPTURES);
 }
 
 /* Checks that the pools can be swapped out and that all work can be waited for. */
@@ -190,7 +190,7 @@ static bool swap_out(struct gc_context *context, void *argument)
     struct gc_swap_result one;
     if (is_skipped(context, pausing->request->tenant))
         return true;
-    const bool is_done = gc_core_swap_out(context, pausing->request->keeps_content, &one);
+    const bool is_done = gc_swap_out(context, pausing->request->keeps_content, &one);
     pausing->result->refusal = one.refusal;
     pausing->result->driver_code = one.driver_code;
     pausing->result->moved_bytes += one.moved_bytes;
@@ -201,9 +201,9 @@ static bool swap_in(struct gc_context *context, void *argument)
 {
     struct gc_swap_result *result = argument;
     struct gc_swap_result one;
-    if (!gc_context_is_swapped(context))
+    if (!gc_swap_is_out(context))
         return true;
-    const bool is_done = gc_core_swap_in(context, &one);
+    const bool is_done = gc_swap_in(context, &one);
     result->refusal = one.refusal;
     result->driver_code = one.driver_code;
     result->moved_bytes += one.moved_bytes;
@@ -229,7 +229,7 @@ static uint64_t reserved_bytes(struct gc_core *core, struct gc_tenant *tenant)
     if (tenant != NULL)
         return gc_tenant_read(tenant, NULL, &figures) ? figures.reserved.current : 0;
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        const struct gc_device *device = gc_core_find_device(core, i);
+        const struct gc_device *device = gc_device_find(core, i);
         bytes += device == NULL ? 0 : gc_device_reserved_bytes(device);
     }
     return bytes;
@@ -253,16 +253,16 @@ static void set_paused(void *argument, struct gc_tenant *tenant)
 static void set_gate(struct gc_core *core)
 {
     bool is_any_paused = false;
-    gc_core_visit_tenants(core, set_paused, &is_any_paused);
-    gc_gate_set(&core->work.gate, gc_core_is_paused(core) ? GC_GATE_CLOSED
-                                  : is_any_paused         ? GC_GATE_GUARDED
-                                                          : GC_GATE_OPEN);
+    gc_tenants_visit(core, set_paused, &is_any_paused);
+    gc_gate_set(&core->work.gate, gc_pause_is_any(core) ? GC_GATE_CLOSED
+                                  : is_any_paused       ? GC_GATE_GUARDED
+                                                        : GC_GATE_OPEN);
 }
 
 static void publish_paused(struct gc_core *core, struct gc_tenant *tenant, bool is_paused)
 {
     if (tenant != NULL) {
-        gc_tenant_set_paused(tenant, is_paused);
+        gc_publish_tenant_paused(tenant, is_paused);
         return;
     }
     atomic_store_explicit(&core->is_paused, is_paused, memory_order_relaxed);
@@ -309,7 +309,7 @@ static bool begin_pause(struct gc_core *core, const struct gc_pause_request *req
     if (!request->is_vouched &&
         atomic_load_explicit(&core->work.is_conservative, memory_order_relaxed))
         return fail(result, GC_SWAP_UNSEEN);
-    if (request->tenant == NULL && gc_core_is_paused(core))
+    if (request->tenant == NULL && gc_pause_is_any(core))
         return fail(result, GC_SWAP_AGAIN);
     return request->tenant == NULL || gc_tenant_begin_pause(request->tenant) == GC_OK ||
            fail(result, GC_SWAP_AGAIN);
@@ -327,7 +327,7 @@ static bool pause_alone(struct gc_core *core, const struct gc_pause_request *req
     pausing.deadline = (struct deadline){driver, driver->clock_ns(driver->self) +
                                                      request->timeout_ms * UINT64_C(1000000)};
     /* A pause of the process has swapped out the tenant's pools, too. */
-    const bool is_swapped_out = request->tenant != NULL && gc_core_is_paused(core);
+    const bool is_swapped_out = request->tenant != NULL && gc_pause_is_any(core);
     const bool is_done = is_swapped_out || pause_scope(&pausing);
     publish_paused(core, request->tenant, is_done);
     set_gate(core);
@@ -341,10 +341,10 @@ static bool resume_alone(struct gc_core *core, struct gc_tenant *tenant,
 {
     GC_ASSERT(gc_lock_held_count() == 0);
     *result = (struct gc_swap_result){.refusal = GC_SWAP_OK};
-    if (!(tenant == NULL ? gc_core_is_paused(core) : gc_tenant_is_paused(tenant)))
+    if (!(tenant == NULL ? gc_pause_is_any(core) : gc_tenant_is_paused(tenant)))
         return fail(result, GC_SWAP_AGAIN);
     /* While the process is paused, its resume swaps the tenant's memory in. */
-    const bool is_later = tenant != NULL && gc_core_is_paused(core);
+    const bool is_later = tenant != NULL && gc_pause_is_any(core);
     if (!is_later && !swap_in_scope(core, tenant, result))
         return false;
     publish_paused(core, tenant, false);
@@ -366,13 +366,13 @@ static bool end_moving(struct gc_core *core, bool is_done)
     return is_done;
 }
 
-bool gc_core_pause(struct gc_core *core, const struct gc_pause_request *request,
-                   struct gc_swap_result *result)
+bool gc_pause(struct gc_core *core, const struct gc_pause_request *request,
+              struct gc_swap_result *result)
 {
     return begin_moving(core, result) && end_moving(core, pause_alone(core, request, result));
 }
 
-bool gc_core_resume(struct gc_core *core, struct gc_tenant *tenant, struct gc_swap_result *result)
+bool gc_pause_resume(struct gc_core *core, struct gc_tenant *tenant, struct gc_swap_result *result)
 {
     return begin_moving(core, result) && end_moving(core, resume_alone(core, tenant, result));
 }

@@ -25,17 +25,17 @@ struct gc_pause_request {
 };
 
 /* False: nothing is paused; the result has the reason. */
-bool gc_core_pause(struct gc_core *core, const struct gc_pause_request *request,
-                   struct gc_swap_result *result) GC_CHECKED;
+bool gc_pause(struct gc_core *core, const struct gc_pause_request *request,
+              struct gc_swap_result *result) GC_CHECKED;
 /* Tenant NULL: the process; its paused tenants stay paused. False: it is still paused, in whole or
  * in part; try again when memory is free. */
-bool gc_core_resume(struct gc_core *core, struct gc_tenant *tenant,
-                    struct gc_swap_result *result) GC_CHECKED;
-bool gc_core_is_paused(const struct gc_core *core);
+bool gc_pause_resume(struct gc_core *core, struct gc_tenant *tenant,
+                     struct gc_swap_result *result) GC_CHECKED;
+bool gc_pause_is_any(const struct gc_core *core);
 /* Registers the handlers of the ledger's requests to pause and resume (requests.c). */
 void gc_pause_join(struct gc_core *core);
 
 /* The paused tenant whose live block contains the address; NULL: none. */
-struct gc_tenant *gc_core_find_paused(struct gc_core *core, uint64_t address);
+struct gc_tenant *gc_pause_find(struct gc_core *core, uint64_t address);
 
 #endif

@@ -33,7 +33,7 @@ static enum gc_ledger_result respond_pause(struct gc_core *core, struct gc_tenan
     struct gc_swap_result result;
     char moved[GC_TEXT_SIZE_BYTES];
     char stays[GC_TEXT_SIZE_BYTES];
-    if (!gc_core_pause(core, &request, &result))
+    if (!gc_pause(core, &request, &result))
         return format_refusal(&result, "it is paused already", text);
     snprintf(text, GC_LEDGER_RESPONSE_BYTES, "paused: %s %s, %s stays",
              gc_text_size(result.moved_bytes, moved), drop ? "dropped" : "moved to host memory",
@@ -46,7 +46,7 @@ static enum gc_ledger_result respond_resume(struct gc_core *core, struct gc_tena
 {
     struct gc_swap_result result;
     char moved[GC_TEXT_SIZE_BYTES];
-    if (!gc_core_resume(core, tenant, &result))
+    if (!gc_pause_resume(core, tenant, &result))
         return format_refusal(&result, "it is not paused", text);
     snprintf(text, GC_LEDGER_RESPONSE_BYTES, "resumed: %s back on the device",
              gc_text_size(result.moved_bytes, moved));
@@ -57,7 +57,7 @@ static enum gc_ledger_result respond(void *argument, enum gc_ledger_request_kind
                                      const char *name, bool drop, char *text)
 {
     struct gc_core *core = argument;
-    struct gc_tenant *tenant = name[0] == '\0' ? NULL : gc_core_find_tenant(core, name);
+    struct gc_tenant *tenant = name[0] == '\0' ? NULL : gc_tenant_find(core, name);
     if (name[0] != '\0' && tenant == NULL) {
         snprintf(text, GC_LEDGER_RESPONSE_BYTES, "the process has no tenant of that name");
         return GC_RESPONSE_REFUSED;
@@ -68,6 +68,6 @@ static enum gc_ledger_result respond(void *argument, enum gc_ledger_request_kind
 
 void gc_pause_join(struct gc_core *core)
 {
-    gc_core_set_request_function(core, GC_REQUEST_PAUSE, respond, core);
-    gc_core_set_request_function(core, GC_REQUEST_RESUME, respond, core);
+    gc_serve_register(core, GC_REQUEST_PAUSE, respond, core);
+    gc_serve_register(core, GC_REQUEST_RESUME, respond, core);
 }

@@ -24,12 +24,11 @@ const char *gc_swap_refusal_text(enum gc_swap_refusal refusal);
  * `keeps_content`. A wait for the context must cover all work of the program, and none may be
  * submitted until the memory is back. True: done, but pages that the driver did not unmap stay.
  * False: nothing has changed. */
-bool gc_core_swap_out(struct gc_context *context, bool keeps_content,
-                      struct gc_swap_result *result);
+bool gc_swap_out(struct gc_context *context, bool keeps_content, struct gc_swap_result *result);
 /* Swaps it in again, at the same addresses. False: all or part of it is still swapped out; try
  * again, with GC_SWAP_CAPTURES after the capture. */
-bool gc_core_swap_in(struct gc_context *context, struct gc_swap_result *result);
-bool gc_context_is_swapped(struct gc_context *context);
+bool gc_swap_in(struct gc_context *context, struct gc_swap_result *result);
+bool gc_swap_is_out(struct gc_context *context);
 
 /* ---- for swap_out.c and swap_in.c ---- */
 

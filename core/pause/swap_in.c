@@ -20,7 +20,7 @@ static enum gc_swap_refusal acquire_locked(struct gc_context *context, struct gc
     *swap = context->pool.pages.swap;
     if (*swap == NULL || (*swap)->is_swapping_in)
         return GC_SWAP_AGAIN;
-    if (!gc_context_wait_begin_locked(context, &(*swap)->change.set))
+    if (!gc_peers_wait_begin_locked(context, &(*swap)->change.set))
         return GC_SWAP_CAPTURES;
     (*swap)->is_swapping_in = true;
     gc_change_read_peers_locked(&(*swap)->change);
@@ -163,7 +163,7 @@ static void end_swap_in(struct gc_swap *swap, bool is_over)
 {
     struct gc_context *context = swap->change.context;
     struct gc_pool *pool = &context->pool;
-    gc_context_wait_end(&swap->change.set);
+    gc_peers_wait_end(&swap->change.set);
     gc_pool_acquire_plain(pool);
     swap->is_swapping_in = false;
     if (is_over) {
@@ -173,7 +173,7 @@ static void end_swap_in(struct gc_swap *swap, bool is_over)
     pthread_cond_broadcast(&pool->pages.changed);
     gc_pool_release(pool);
     if (is_over)
-        gc_swapped_free(context, swap);
+        gc_change_free_swapped(context, swap);
 }
 
 /* Memory to reclaim before the next attempt. */
@@ -214,7 +214,7 @@ static bool reclaim_memory(struct gc_reclaim *reclaim, struct gc_borrow *borrow,
             gc_borrow_step(reclaim->device, missing->bytes, borrow));
 }
 
-bool gc_core_swap_in(struct gc_context *context, struct gc_swap_result *result)
+bool gc_swap_in(struct gc_context *context, struct gc_swap_result *result)
 {
     struct gc_reclaim reclaim;
     struct gc_borrow borrow = {0};

@@ -31,7 +31,7 @@ const char *gc_swap_refusal_text(enum gc_swap_refusal refusal)
     return (unsigned)refusal < GC_SWAP_REFUSAL_COUNT ? texts[refusal] : "?";
 }
 
-bool gc_context_is_swapped(struct gc_context *context)
+bool gc_swap_is_out(struct gc_context *context)
 {
     gc_pool_acquire_plain(&context->pool);
     const bool is_swapped = context->pool.pages.swap != NULL;
@@ -73,7 +73,7 @@ static enum gc_swap_refusal check_locked(const struct gc_context *context)
 
 enum gc_swap_refusal gc_swap_check(struct gc_context *context)
 {
-    if (gc_context_is_capturing(context))
+    if (gc_capture_is_of_context(context))
         return GC_SWAP_CAPTURES;
     gc_pool_acquire_plain(&context->pool);
     const enum gc_swap_refusal refusal = check_locked(context);
@@ -285,18 +285,18 @@ static enum gc_swap_refusal swap_out_changing(struct gc_change *change, bool kee
     swap->change.set = (struct gc_wait_set){.count = 0}; /* the caller's */
     const enum gc_swap_refusal refusal = swap_out(swap, keeps_content, result);
     if (refusal != GC_SWAP_OK) {
-        gc_swapped_free(context, swap);
+        gc_change_free_swapped(context, swap);
         return refusal;
     }
     gc_pool_acquire_plain(pool);
     pool->pages.swap = swap;
     pthread_cond_broadcast(&pool->pages.changed); /* requests that need no page go on */
     gc_pool_release(pool);
-    gc_context_wait_end(&change->set);
+    gc_peers_wait_end(&change->set);
     return GC_SWAP_OK;
 }
 
-bool gc_core_swap_out(struct gc_context *context, bool keeps_content, struct gc_swap_result *result)
+bool gc_swap_out(struct gc_context *context, bool keeps_content, struct gc_swap_result *result)
 {
     struct gc_change change;
     *result = (struct gc_swap_result){.refusal = gc_swap_check(context)};

@@ -59,7 +59,7 @@ struct gc_placement {
  * give an equal placement as long as `watch` does not stop it. One thread. GC_INVALID_ARGUMENT: a
  * buffer breaks the rules above, or two fixed ones overlap (see gc_placement_check). GC_OVERFLOW:
  * the sizes add up to more than 64 bits. GC_NO_HOST_MEMORY. */
-enum gc_status gc_placement_solve(struct gc_region *region,
+enum gc_status gc_solve_placement(struct gc_region *region,
                                   const struct gc_placement_problem *problem,
                                   const struct gc_placement_options *options,
                                   struct gc_placement *placement) GC_CHECKED;

@@ -14,7 +14,7 @@
 #define SEARCH_COUNT (FORCED + (unsigned)(sizeof(FORCED_ORDERS) / sizeof(FORCED_ORDERS[0])))
 
 /* Orders that fill forced sections first: these searches find perfect packings. */
-static const enum gc_place_order FORCED_ORDERS[] = {GC_PLACE_BY_CONTENTION_LENGTH,
+static const enum gc_order_build FORCED_ORDERS[] = {GC_PLACE_BY_CONTENTION_LENGTH,
                                                     GC_PLACE_BY_BYTES};
 
 struct gc_place_exact {
@@ -34,14 +34,14 @@ struct gc_place_exact {
 
 /* The component's items in an order, as a rank for each of the model's. */
 static uint32_t *rank(struct gc_place_exact *exact, struct gc_place_greedy *greedy,
-                      enum gc_place_order by)
+                      enum gc_order_build by)
 {
     const uint32_t count = exact->component->count;
     uint32_t *ranks = gc_region_alloc(exact->run->region, count * sizeof(*ranks));
     uint32_t *of_component = gc_region_alloc(exact->run->region, count * sizeof(*of_component));
     if (ranks == NULL || of_component == NULL)
         return NULL;
-    gc_place_order_ties(exact->component, &greedy->sorter, by, greedy->order);
+    gc_order_ties(exact->component, &greedy->sorter, by, greedy->order);
     for (uint32_t i = 0; i < count; i++)
         of_component[greedy->order[i]] = i;
     for (uint32_t i = 0; i < count; i++)
@@ -49,8 +49,7 @@ static uint32_t *rank(struct gc_place_exact *exact, struct gc_place_greedy *gree
     return ranks;
 }
 
-struct gc_place_exact *gc_place_exact_create(struct gc_place_greedy *greedy,
-                                             struct gc_place_memo *memo)
+struct gc_place_exact *gc_exact_create(struct gc_place_greedy *greedy, struct gc_place_memo *memo)
 {
     struct gc_place_run *run = greedy->run;
     struct gc_place_exact *exact = gc_region_alloc(run->region, sizeof(*exact));
@@ -59,11 +58,11 @@ struct gc_place_exact *gc_place_exact_create(struct gc_place_greedy *greedy,
     exact->run = run;
     exact->component = greedy->component;
     exact->slice = SLICE_NODES;
-    if (gc_place_model_init(&exact->model, run->region, exact->component, PAIRS_MAX,
-                            run->options->seed) != GC_OK)
+    if (gc_model_of_component(&exact->model, run->region, exact->component, PAIRS_MAX,
+                              run->options->seed) != GC_OK)
         return NULL;
     for (unsigned by = 0; by < GC_PLACE_ORDER_COUNT; by++) {
-        exact->ranks[by] = rank(exact, greedy, (enum gc_place_order)by);
+        exact->ranks[by] = rank(exact, greedy, (enum gc_order_build)by);
         if (exact->ranks[by] == NULL)
             return NULL;
     }
@@ -76,8 +75,8 @@ struct gc_place_exact *gc_place_exact_create(struct gc_place_greedy *greedy,
         return NULL;
     bool any = false;
     for (unsigned i = 0; i < SEARCH_COUNT; i++) {
-        exact->searches[i] = gc_place_search_create(run->region, &exact->model, memo, exact->sorter,
-                                                    exact->priority);
+        exact->searches[i] =
+            gc_search_create(run->region, &exact->model, memo, exact->sorter, exact->priority);
         any = any || exact->searches[i] != NULL;
     }
     return any ? exact : NULL;
@@ -108,7 +107,7 @@ static void rank_by_priority(struct gc_place_exact *exact)
         exact->sorter->keys[i] = UINT32_MAX - (uint64_t)exact->priority[i];
         exact->priority[i] /= 2;
     }
-    gc_place_sort(exact->sorter, exact->by_priority, count);
+    gc_order_sort(exact->sorter, exact->by_priority, count);
     for (uint32_t i = 0; i < count; i++)
         exact->ranks[PRIORITY][exact->by_priority[i]] = i;
 }
@@ -123,17 +122,17 @@ static void begin(struct gc_place_exact *exact, unsigned search)
     exact->capacities[search] = capacity_for(exact, search);
     const struct gc_place_preference preference = {
         .ranks = exact->ranks[order],
-        .by_load = order < PRIORITY && gc_place_order_is_by_load(order),
+        .by_load = order < PRIORITY && gc_order_is_by_load(order),
         .by_section = search >= FORCED,
     };
-    gc_place_search_begin(exact->searches[search], exact->capacities[search], &preference);
+    gc_search_begin(exact->searches[search], exact->capacities[search], &preference);
 }
 
 static void accept_found(struct gc_place_exact *exact, unsigned search)
 {
     struct gc_place_component *component = exact->component;
     uint64_t peak = 0;
-    gc_place_search_offsets(exact->searches[search], component->offsets);
+    gc_search_offsets(exact->searches[search], component->offsets);
     for (uint32_t i = 0; i < component->count; i++)
         peak = gc_max_u64(peak, gc_place_end(&component->items[i], component->offsets[i]));
     component->peak = peak;
@@ -174,7 +173,7 @@ static bool run_slice(struct gc_place_exact *exact, unsigned search)
     if (exact->capacities[search] < exact->component->bound ||
         exact->capacities[search] >= exact->component->peak)
         begin(exact, search);
-    switch (gc_place_search_slice(exact->searches[search], exact->run, exact->slice)) {
+    switch (gc_search_slice(exact->searches[search], exact->run, exact->slice)) {
     case GC_PLACE_FOUND:
         accept_found(exact, search);
         return true;
@@ -195,7 +194,7 @@ static bool run_slice(struct gc_place_exact *exact, unsigned search)
     return exact->capacities[search] != UINT64_MAX;
 }
 
-bool gc_place_exact_round(struct gc_place_exact *exact)
+bool gc_exact_round(struct gc_place_exact *exact)
 {
     const struct gc_placement_options *options = exact->run->options;
     bool any = false;

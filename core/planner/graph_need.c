@@ -149,7 +149,7 @@ static enum gc_status find_peak(struct gc_region *region, const struct gc_lifeti
     need->is_planned = is_planned(&problem);
     if (!need->is_planned)
         return find_live(region, lifetimes, peak_bytes);
-    const enum gc_status status = gc_placement_solve(region, &problem, &options, &placement);
+    const enum gc_status status = gc_solve_placement(region, &problem, &options, &placement);
     if (status == GC_OK)
         *peak_bytes = placement.peak_bytes;
     return status;

@@ -287,7 +287,7 @@ static void skyline_raise(struct skyline *skyline, uint32_t first, uint32_t last
 
 #define LOOK_ITEMS 32U /* items between two polls of the clock */
 
-enum gc_status gc_place_greedy_init(struct gc_place_greedy *greedy, struct gc_place_run *run)
+enum gc_status gc_greedy_init(struct gc_place_greedy *greedy, struct gc_place_run *run)
 {
     struct gc_region *region = run->region;
     uint32_t count = 0;
@@ -301,13 +301,13 @@ enum gc_status gc_place_greedy_init(struct gc_place_greedy *greedy, struct gc_pl
     greedy->order = gc_region_alloc(region, count * sizeof(*greedy->order));
     greedy->offsets = gc_region_alloc(region, count * sizeof(*greedy->offsets));
     if (greedy->order == NULL || greedy->offsets == NULL ||
-        !gc_place_sorter_init(&greedy->sorter, region, count) ||
+        !gc_order_init(&greedy->sorter, region, count) ||
         !index_init(&greedy->index, region, sections))
         return GC_NO_HOST_MEMORY;
     return GC_OK;
 }
 
-void gc_place_greedy_select(struct gc_place_greedy *greedy, struct gc_place_component *component)
+void gc_greedy_select(struct gc_place_greedy *greedy, struct gc_place_component *component)
 {
     greedy->component = component;
 }
@@ -354,7 +354,7 @@ static enum gc_status stack_rest(struct gc_place_greedy *greedy, uint32_t placed
     return GC_OK;
 }
 
-enum gc_status gc_place_greedy_pass(struct gc_place_greedy *greedy, uint64_t limit, uint64_t *peak)
+enum gc_status gc_greedy_pass(struct gc_place_greedy *greedy, uint64_t limit, uint64_t *peak)
 {
     const struct gc_place_component *component = greedy->component;
     struct gc_place_run *run = greedy->run;
@@ -387,7 +387,7 @@ enum gc_status gc_place_greedy_pass(struct gc_place_greedy *greedy, uint64_t lim
     return GC_OK;
 }
 
-bool gc_place_greedy_save(struct gc_place_greedy *greedy, uint64_t peak)
+bool gc_greedy_save(struct gc_place_greedy *greedy, uint64_t peak)
 {
     struct gc_place_component *component = greedy->component;
     if (peak >= component->peak)

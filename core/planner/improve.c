@@ -68,7 +68,7 @@ static void prioritize_gaps(struct improve *improve)
         greedy->sorter.keys[count] = greedy->offsets[i];
         improve->stack[count++] = i;
     }
-    gc_place_sort(&greedy->sorter, improve->stack, count);
+    gc_order_sort(&greedy->sorter, improve->stack, count);
     for (uint32_t n = 0; n < count; n++) {
         const uint32_t i = improve->stack[n];
         improve->is_prioritized[i] = greedy->offsets[i] > end && next_random(improve) % 4 != 0;
@@ -99,7 +99,7 @@ static void bring_to_front(struct improve *improve)
         greedy->sorter.keys[rank] = improve->is_prioritized[i] ? greedy->component->items[i].last
                                                                : UINT64_C(1) << 32 | rank;
     }
-    gc_place_sort(&greedy->sorter, greedy->order, greedy->component->count);
+    gc_order_sort(&greedy->sorter, greedy->order, greedy->component->count);
 }
 
 /* Moves prioritized items towards the front, all by one distance or each by a fraction of its own;
@@ -119,7 +119,7 @@ static void bring_forward(struct improve *improve)
         }
         greedy->sorter.keys[rank] = key;
     }
-    gc_place_sort(&greedy->sorter, greedy->order, greedy->component->count);
+    gc_order_sort(&greedy->sorter, greedy->order, greedy->component->count);
 }
 
 static void change_order(struct improve *improve)
@@ -170,28 +170,28 @@ static bool init(struct improve *improve, struct gc_place_greedy *greedy)
            improve->is_prioritized != NULL;
 }
 
-enum gc_status gc_place_improve(struct gc_place_greedy *greedy, unsigned rounds)
+enum gc_status gc_improve(struct gc_place_greedy *greedy, unsigned rounds)
 {
     const struct gc_place_run *run = greedy->run;
     struct improve improve;
     uint64_t peak;
     if (!init(&improve, greedy))
         return GC_NO_HOST_MEMORY;
-    enum gc_status status = gc_place_greedy_pass(greedy, UINT64_MAX - 1, &peak);
+    enum gc_status status = gc_greedy_pass(greedy, UINT64_MAX - 1, &peak);
     if (status != GC_OK)
         return status;
-    gc_place_greedy_save(greedy, peak);
+    gc_greedy_save(greedy, peak);
     save_best(&improve, peak);
     for (unsigned idle = 0; idle < rounds && !run->stopped && improve.best_peak > run->target;
          idle++) {
         const uint64_t best = improve.best_peak;
         change_order(&improve);
-        status = gc_place_greedy_pass(greedy, best + best / LEEWAY, &peak);
+        status = gc_greedy_pass(greedy, best + best / LEEWAY, &peak);
         if (status != GC_OK)
             break;
         if (peak <= best) {
             idle = peak < best ? 0 : idle;
-            gc_place_greedy_save(greedy, peak);
+            gc_greedy_save(greedy, peak);
             save_best(&improve, peak);
         } else if (peak == UINT64_MAX || idle % PATIENCE == PATIENCE - 1) {
             restore_best(&improve);

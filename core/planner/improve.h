@@ -7,6 +7,6 @@
 
 /* Starts from greedy->order; ends when the component is good enough, the run stops, or `rounds`
  * passes in a row bring no gain. The component's placement is replaced only by a better one. */
-enum gc_status gc_place_improve(struct gc_place_greedy *greedy, unsigned rounds) GC_CHECKED;
+enum gc_status gc_improve(struct gc_place_greedy *greedy, unsigned rounds) GC_CHECKED;
 
 #endif

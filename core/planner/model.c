@@ -7,13 +7,13 @@ static enum gc_status sort_items(struct gc_place_model *model, struct gc_region 
                                  const struct gc_place_component *component)
 {
     struct gc_place_sorter sorter;
-    if (!gc_place_sorter_init(&sorter, region, component->count))
+    if (!gc_order_init(&sorter, region, component->count))
         return GC_NO_HOST_MEMORY;
     for (uint32_t i = 0; i < component->count; i++) {
         model->sources[i] = i;
         sorter.keys[i] = component->items[i].first;
     }
-    gc_place_sort(&sorter, model->sources, component->count);
+    gc_order_sort(&sorter, model->sources, component->count);
     for (uint32_t i = 0; i < component->count; i++)
         model->items[i] = component->items[model->sources[i]];
     return GC_OK;
@@ -65,7 +65,7 @@ static enum gc_status fill_sections(struct gc_place_model *model, struct gc_regi
         gc_region_alloc(region, (model->section_count + UINT64_C(2)) * sizeof(uint32_t));
     uint32_t *order = gc_region_alloc(region, model->count * sizeof(*order));
     if (model->section_begin == NULL || order == NULL ||
-        !gc_place_sorter_init(&sorter, region, model->count))
+        !gc_order_init(&sorter, region, model->count))
         return GC_NO_HOST_MEMORY;
     uint32_t *ends = model->section_begin + 2; /* moves down by one as it is filled */
     for (uint32_t i = 0; i < model->count; i++) {
@@ -76,7 +76,7 @@ static enum gc_status fill_sections(struct gc_place_model *model, struct gc_regi
             if (s + 1 < model->section_count)
                 ends[s]++;
     }
-    gc_place_sort(&sorter, order, model->count);
+    gc_order_sort(&sorter, order, model->count);
     for (uint32_t s = 1; s + 1 < model->section_count; s++)
         ends[s] += ends[s - 1];
     model->section_items = gc_region_alloc(region, spans * sizeof(*model->section_items));
@@ -89,9 +89,9 @@ static enum gc_status fill_sections(struct gc_place_model *model, struct gc_regi
     return GC_OK;
 }
 
-enum gc_status gc_place_model_init(struct gc_place_model *model, struct gc_region *region,
-                                   const struct gc_place_component *component, uint64_t pair_max,
-                                   uint64_t seed)
+enum gc_status gc_model_of_component(struct gc_place_model *model, struct gc_region *region,
+                                     const struct gc_place_component *component, uint64_t pair_max,
+                                     uint64_t seed)
 {
     *model = (struct gc_place_model){.count = component->count,
                                      .section_count = component->section_count,
@@ -126,7 +126,7 @@ enum gc_status gc_place_model_init(struct gc_place_model *model, struct gc_regio
 #define ENTRIES_MIN 1024U
 #define WAYS 4U
 
-void gc_place_memo_init(struct gc_place_memo *memo, struct gc_region *region, uint64_t bytes)
+void gc_model_memo_init(struct gc_place_memo *memo, struct gc_region *region, uint64_t bytes)
 {
     *memo = (struct gc_place_memo){0};
     uint64_t count = ENTRIES_MIN;
@@ -140,7 +140,7 @@ void gc_place_memo_init(struct gc_place_memo *memo, struct gc_region *region, ui
         memo->count = 0;
 }
 
-bool gc_place_memo_has(const struct gc_place_memo *memo, struct gc_place_key key)
+bool gc_model_memo_has(const struct gc_place_memo *memo, struct gc_place_key key)
 {
     if (memo->count == 0)
         return false;
@@ -153,7 +153,7 @@ bool gc_place_memo_has(const struct gc_place_memo *memo, struct gc_place_key key
 }
 
 /* Inserts at the front of the set; evicts the oldest. */
-void gc_place_memo_add(struct gc_place_memo *memo, struct gc_place_key key)
+void gc_model_memo_add(struct gc_place_memo *memo, struct gc_place_key key)
 {
     if (memo->count == 0)
         return;

@@ -12,7 +12,7 @@
 #define SMALL_COUNT 48U
 #define DIGITS 256U
 
-bool gc_place_sorter_init(struct gc_place_sorter *sorter, struct gc_region *region, uint32_t count)
+bool gc_order_init(struct gc_place_sorter *sorter, struct gc_region *region, uint32_t count)
 {
     sorter->keys = gc_region_alloc(region, count * sizeof(uint64_t));
     sorter->other_keys = gc_region_alloc(region, count * sizeof(uint64_t));
@@ -35,7 +35,7 @@ static void sort_small(uint64_t *keys, uint32_t *order, uint32_t count)
     }
 }
 
-void gc_place_sort(struct gc_place_sorter *sorter, uint32_t *order, uint32_t count)
+void gc_order_sort(struct gc_place_sorter *sorter, uint32_t *order, uint32_t count)
 {
     uint64_t *from = sorter->keys;
     uint64_t *to = sorter->other_keys;
@@ -114,24 +114,24 @@ static void sort_by(const struct gc_place_component *component, struct gc_place_
     for (unsigned k = key_count; k-- > 0;) {
         for (uint32_t i = 0; i < component->count; i++)
             sorter->keys[i] = key_of(&component->items[order[i]], keys[k]);
-        gc_place_sort(sorter, order, component->count);
+        gc_order_sort(sorter, order, component->count);
     }
 }
 
-void gc_place_order(const struct gc_place_component *component, struct gc_place_sorter *sorter,
-                    enum gc_place_order by, uint32_t *order)
+void gc_order_build(const struct gc_place_component *component, struct gc_place_sorter *sorter,
+                    enum gc_order_build by, uint32_t *order)
 {
     sort_by(component, sorter, ORDERS[by], KEY_COUNT, order);
 }
 
-bool gc_place_order_is_by_load(enum gc_place_order by)
+bool gc_order_is_by_load(enum gc_order_build by)
 {
     return ORDERS[by][0] == CONTENTION;
 }
 
-void gc_place_order_ties(const struct gc_place_component *component, struct gc_place_sorter *sorter,
-                         enum gc_place_order by, uint32_t *order)
+void gc_order_ties(const struct gc_place_component *component, struct gc_place_sorter *sorter,
+                   enum gc_order_build by, uint32_t *order)
 {
-    const unsigned skipped = gc_place_order_is_by_load(by);
+    const unsigned skipped = gc_order_is_by_load(by);
     sort_by(component, sorter, ORDERS[by] + skipped, KEY_COUNT - skipped, order);
 }

@@ -12,10 +12,10 @@ struct gc_place_sorter {
     uint32_t *other_order;
 };
 
-bool gc_place_sorter_init(struct gc_place_sorter *sorter, struct gc_region *region, uint32_t count);
+bool gc_order_init(struct gc_place_sorter *sorter, struct gc_region *region, uint32_t count);
 /* Sorts `order` by sorter->keys, its neighbours, from low to high; stable. The keys are sorted with
  * it. */
-void gc_place_sort(struct gc_place_sorter *sorter, uint32_t *order, uint32_t count);
+void gc_order_sort(struct gc_place_sorter *sorter, uint32_t *order, uint32_t count);
 
 /* GC_PLACE_ORDER(name, first, second, third): no order solves every problem, so all are tried, the
  * most successful first. */
@@ -29,7 +29,7 @@ void gc_place_sort(struct gc_place_sorter *sorter, uint32_t *order, uint32_t cou
     GC_PLACE_ORDER(BYTES_LAST, BYTES, LAST, LENGTH)                                                \
     GC_PLACE_ORDER(FIRST, FIRST, AREA, CONTENTION)
 
-enum gc_place_order {
+enum gc_order_build {
 #define GC_PLACE_ORDER(name, first, second, third) GC_PLACE_BY_##name,
     GC_PLACE_ORDERS
 #undef GC_PLACE_ORDER
@@ -37,12 +37,12 @@ enum gc_place_order {
 };
 
 /* Fills `order` with the component's items. */
-void gc_place_order(const struct gc_place_component *component, struct gc_place_sorter *sorter,
-                    enum gc_place_order by, uint32_t *order);
+void gc_order_build(const struct gc_place_component *component, struct gc_place_sorter *sorter,
+                    enum gc_order_build by, uint32_t *order);
 /* Its first property is the load, which changes as items are placed. */
-bool gc_place_order_is_by_load(enum gc_place_order by);
-/* As gc_place_order, with equal loads everywhere. */
-void gc_place_order_ties(const struct gc_place_component *component, struct gc_place_sorter *sorter,
-                         enum gc_place_order by, uint32_t *order);
+bool gc_order_is_by_load(enum gc_order_build by);
+/* As gc_order_build, with equal loads everywhere. */
+void gc_order_ties(const struct gc_place_component *component, struct gc_place_sorter *sorter,
+                   enum gc_order_build by, uint32_t *order);
 
 #endif

@@ -51,8 +51,8 @@ static enum gc_status cut_time(struct prepare *prepare)
     uint32_t *by_start = gc_region_alloc(prepare->region, bytes);
     uint32_t *by_end = gc_region_alloc(prepare->region, bytes);
     if (by_start == NULL || by_end == NULL ||
-        !gc_place_sorter_init(&starts, prepare->region, prepare->count) ||
-        !gc_place_sorter_init(&ends, prepare->region, prepare->count))
+        !gc_order_init(&starts, prepare->region, prepare->count) ||
+        !gc_order_init(&ends, prepare->region, prepare->count))
         return GC_NO_HOST_MEMORY;
     for (uint32_t i = 0; i < prepare->count; i++) {
         by_start[i] = i;
@@ -60,8 +60,8 @@ static enum gc_status cut_time(struct prepare *prepare)
         starts.keys[i] = buffers[prepare->live[i]].lower;
         ends.keys[i] = buffers[prepare->live[i]].upper;
     }
-    gc_place_sort(&starts, by_start, prepare->count);
-    gc_place_sort(&ends, by_end, prepare->count);
+    gc_order_sort(&starts, by_start, prepare->count);
+    gc_order_sort(&ends, by_end, prepare->count);
     uint32_t section = 0;
     uint32_t begun = 0;
     bool is_open = false;

@@ -295,10 +295,10 @@ static void rank(struct gc_place_search *search, const struct subproblem *subpro
     }
     if (count > search->rerank_room - search->rerank_used)
         return;
-    gc_place_sort(search->sorter, search->order, count);
+    gc_order_sort(search->sorter, search->order, count);
     for (uint32_t n = 0; n < count; n++)
         search->sorter->keys[n] = ~most_left(search, search->order[n]);
-    gc_place_sort(search->sorter, search->order, count);
+    gc_order_sort(search->sorter, search->order, count);
     for (uint32_t n = 0; n < count; n++) {
         const uint32_t i = search->order[n];
         search->reranks[search->rerank_used++] = (struct rerank){i, search->ranks[i]};
@@ -392,10 +392,10 @@ static void gather(struct gc_place_search *search, struct frame *frame)
 #define PASSED UINT64_C(0xd1b54a32d192ed03) /* in keys */
 #define RERANKS_PER_ITEM 16U
 
-struct gc_place_search *gc_place_search_create(struct gc_region *region,
-                                               const struct gc_place_model *model,
-                                               struct gc_place_memo *memo,
-                                               struct gc_place_sorter *sorter, uint32_t *priority)
+struct gc_place_search *gc_search_create(struct gc_region *region,
+                                         const struct gc_place_model *model,
+                                         struct gc_place_memo *memo, struct gc_place_sorter *sorter,
+                                         uint32_t *priority)
 {
     const uint64_t n = model->count;
     const uint64_t sections = model->section_count;
@@ -436,8 +436,8 @@ struct gc_place_search *gc_place_search_create(struct gc_region *region,
     return search;
 }
 
-void gc_place_search_begin(struct gc_place_search *search, uint64_t capacity,
-                           const struct gc_place_preference *preference)
+void gc_search_begin(struct gc_place_search *search, uint64_t capacity,
+                     const struct gc_place_preference *preference)
 {
     const struct gc_place_model *model = search->model;
     search->limit = capacity;
@@ -598,7 +598,7 @@ static enum gc_place_verdict advance(struct gc_place_search *search, uint32_t at
         }
         search->is_cut = search->is_cut || frame->is_cut;
         if (!search->is_cut)
-            gc_place_memo_add(search->memo, frame->key);
+            gc_model_memo_add(search->memo, frame->key);
         search->candidate_used = frame->candidate_begin;
         rank_back(search, frame);
         search->depth = at;
@@ -638,7 +638,7 @@ static enum gc_place_verdict step(struct gc_place_search *search)
     if (!infer(search, &frame->subproblem))
         return advance(search, frame->subproblem.parent);
     frame->key = key_of(search, &frame->subproblem);
-    if (gc_place_memo_has(search->memo, frame->key))
+    if (gc_model_memo_has(search->memo, frame->key))
         return advance(search, frame->subproblem.parent);
     frame->rerank_mark = search->rerank_used;
     if (search->preference.by_load && frame->subproblem.is_new)
@@ -647,8 +647,8 @@ static enum gc_place_verdict step(struct gc_place_search *search)
     return advance(search, search->depth++);
 }
 
-enum gc_place_verdict gc_place_search_slice(struct gc_place_search *search,
-                                            struct gc_place_run *run, uint64_t nodes)
+enum gc_place_verdict gc_search_slice(struct gc_place_search *search, struct gc_place_run *run,
+                                      uint64_t nodes)
 {
     for (uint64_t i = 0; i < nodes && search->verdict == GC_PLACE_OPEN; i++) {
         search->verdict = step(search);
@@ -658,7 +658,7 @@ enum gc_place_verdict gc_place_search_slice(struct gc_place_search *search,
     return search->verdict;
 }
 
-void gc_place_search_offsets(const struct gc_place_search *search, uint64_t *offsets)
+void gc_search_offsets(const struct gc_place_search *search, uint64_t *offsets)
 {
     for (uint32_t i = 0; i < search->model->count; i++)
         offsets[search->model->sources[i]] = search->offsets[i];

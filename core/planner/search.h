@@ -33,9 +33,9 @@ struct gc_place_memo {
 };
 
 /* Allocates at most `bytes`; less, down to none, if memory is short. */
-void gc_place_memo_init(struct gc_place_memo *memo, struct gc_region *region, uint64_t bytes);
-bool gc_place_memo_has(const struct gc_place_memo *memo, struct gc_place_key key);
-void gc_place_memo_add(struct gc_place_memo *memo, struct gc_place_key key);
+void gc_model_memo_init(struct gc_place_memo *memo, struct gc_region *region, uint64_t bytes);
+bool gc_model_memo_has(const struct gc_place_memo *memo, struct gc_place_key key);
+void gc_model_memo_add(struct gc_place_memo *memo, struct gc_place_key key);
 
 /* The read-only state shared by all searches of a component. */
 struct gc_place_model {
@@ -53,9 +53,9 @@ struct gc_place_model {
 };
 
 /* GC_TOO_MANY: it would take more than `pair_max` pairs of neighbours. */
-enum gc_status gc_place_model_init(struct gc_place_model *model, struct gc_region *region,
-                                   const struct gc_place_component *component, uint64_t pair_max,
-                                   uint64_t seed) GC_CHECKED;
+enum gc_status gc_model_of_component(struct gc_place_model *model, struct gc_region *region,
+                                     const struct gc_place_component *component, uint64_t pair_max,
+                                     uint64_t seed) GC_CHECKED;
 
 /* ---- one search ---- */
 
@@ -72,18 +72,18 @@ struct gc_place_preference {
 
 /* `sorter` is scratch, for as many as the model has. `priority`, which searches share, counts for
  * each item how often it could not be placed. */
-struct gc_place_search *gc_place_search_create(struct gc_region *region,
-                                               const struct gc_place_model *model,
-                                               struct gc_place_memo *memo,
-                                               struct gc_place_sorter *sorter, uint32_t *priority);
+struct gc_place_search *gc_search_create(struct gc_region *region,
+                                         const struct gc_place_model *model,
+                                         struct gc_place_memo *memo, struct gc_place_sorter *sorter,
+                                         uint32_t *priority);
 /* Begins anew. */
-void gc_place_search_begin(struct gc_place_search *search, uint64_t capacity,
-                           const struct gc_place_preference *preference);
+void gc_search_begin(struct gc_place_search *search, uint64_t capacity,
+                     const struct gc_place_preference *preference);
 /* Continues for about `nodes` steps, fewer if the run stops. NONE: there is no placement within the
  * capacity. */
-enum gc_place_verdict gc_place_search_slice(struct gc_place_search *search,
-                                            struct gc_place_run *run, uint64_t nodes);
+enum gc_place_verdict gc_search_slice(struct gc_place_search *search, struct gc_place_run *run,
+                                      uint64_t nodes);
 /* After FOUND: offsets by the component's numbers. */
-void gc_place_search_offsets(const struct gc_place_search *search, uint64_t *offsets);
+void gc_search_offsets(const struct gc_place_search *search, uint64_t *offsets);
 
 #endif

@@ -31,8 +31,8 @@ static enum gc_status improve_best(struct gc_place_greedy *greedy,
         if (peaks[best] == UINT64_MAX || component->peak <= greedy->run->target)
             break;
         peaks[best] = UINT64_MAX;
-        gc_place_order(component, &greedy->sorter, (enum gc_place_order)best, greedy->order);
-        const enum gc_status status = gc_place_improve(greedy, rounds);
+        gc_order_build(component, &greedy->sorter, (enum gc_order_build)best, greedy->order);
+        const enum gc_status status = gc_improve(greedy, rounds);
         if (status != GC_OK)
             return status;
     }
@@ -45,19 +45,19 @@ static enum gc_status solve_greedily(struct gc_place_greedy *greedy,
 {
     struct gc_place_run *run = greedy->run;
     uint64_t peaks[GC_PLACE_ORDER_COUNT];
-    gc_place_greedy_select(greedy, component);
+    gc_greedy_select(greedy, component);
     /* The order by size is the best on large graphs, which may have time for few orders. */
     for (unsigned n = 0; n < GC_PLACE_ORDER_COUNT; n++) {
         const unsigned by = (GC_PLACE_BY_BYTES + n) % GC_PLACE_ORDER_COUNT;
         if (component->peak <= run->target || (run->stopped && component->peak != UINT64_MAX))
             return GC_OK;
-        gc_place_order(component, &greedy->sorter, (enum gc_place_order)by, greedy->order);
+        gc_order_build(component, &greedy->sorter, (enum gc_order_build)by, greedy->order);
         const uint64_t leeway = component->peak == UINT64_MAX ? 0 : component->peak / LEEWAY;
         const enum gc_status status =
-            gc_place_greedy_pass(greedy, component->peak - 1 + leeway, &peaks[by]);
+            gc_greedy_pass(greedy, component->peak - 1 + leeway, &peaks[by]);
         if (status != GC_OK)
             return status;
-        gc_place_greedy_save(greedy, peaks[by]);
+        gc_greedy_save(greedy, peaks[by]);
     }
     return improve_best(greedy, peaks);
 }
@@ -91,11 +91,11 @@ struct exact_slot {
 static bool search_round(struct gc_place_greedy *greedy, struct gc_place_component *component,
                          struct gc_place_memo *memo, struct exact_slot *slot)
 {
-    gc_place_greedy_select(greedy, component);
+    gc_greedy_select(greedy, component);
     if (!slot->is_made)
-        slot->exact = gc_place_exact_create(greedy, memo);
+        slot->exact = gc_exact_create(greedy, memo);
     slot->is_made = true;
-    return slot->exact != NULL && gc_place_exact_round(slot->exact);
+    return slot->exact != NULL && gc_exact_round(slot->exact);
 }
 
 /* Runs rounds of search for the component with the highest peak, until every peak is good enough.
@@ -111,7 +111,7 @@ static enum gc_status solve_exactly(struct gc_place_greedy *greedy)
     struct exact_slot *slots = gc_region_alloc(run->region, run->components.count * sizeof(*slots));
     if (slots == NULL)
         return GC_NO_HOST_MEMORY;
-    gc_place_memo_init(
+    gc_model_memo_init(
         &memo, run->region,
         gc_min_u64(MEMO_BYTES_MAX, MEMO_BYTES_PER_PAIR * component->count * component->count));
     for (; component != NULL && goes_on && !run->stopped; component = worst_component(run)) {
@@ -125,7 +125,7 @@ static enum gc_status solve_exactly(struct gc_place_greedy *greedy)
 static enum gc_status solve_components(struct gc_place_run *run)
 {
     struct gc_place_greedy greedy;
-    enum gc_status status = gc_place_greedy_init(&greedy, run);
+    enum gc_status status = gc_greedy_init(&greedy, run);
     for (uint32_t p = 0; status == GC_OK && p < run->components.count; p++)
         status = solve_greedily(&greedy, &run->components.components[p]);
     return status == GC_OK ? solve_exactly(&greedy) : status;
@@ -169,7 +169,7 @@ static enum gc_status solve(struct gc_place_run *run, const struct gc_placement_
 }
 
 /* Scratch memory is released; only the offsets stay in the caller's region. */
-enum gc_status gc_placement_solve(struct gc_region *region,
+enum gc_status gc_solve_placement(struct gc_region *region,
                                   const struct gc_placement_problem *problem,
                                   const struct gc_placement_options *options,
                                   struct gc_placement *placement)

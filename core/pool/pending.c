@@ -18,13 +18,13 @@ static void count_pending_locked(struct gc_pool *pool, const struct gc_block *bl
     pool->content.pending_bytes += block->bytes;
     pool->unfenced_bytes += block->bytes;
     pool->unfenced_count++;
-    gc_gauge_add(pool->shared.pending, block->bytes);
+    gc_stats_add_gauge(pool->shared.pending, block->bytes);
 }
 
 static void uncount_pending_locked(struct gc_pool *pool, const struct gc_block *block)
 {
     pool->content.pending_bytes -= block->bytes;
-    gc_gauge_sub(pool->shared.pending, block->bytes);
+    gc_stats_sub_gauge(pool->shared.pending, block->bytes);
 }
 
 /* Appends a block to a list, and counts it. A late epoch is raised to keep the list in order: the
@@ -60,8 +60,8 @@ static void empty_list(struct gc_stream_list *list)
     *list = (struct gc_stream_list){.serial = list->serial + 1};
 }
 
-bool gc_stream_list_push_locked(struct gc_pool *pool, struct gc_context *worker, uint64_t stream,
-                                struct gc_block *block, uint64_t epoch)
+bool gc_pending_push_stream_locked(struct gc_pool *pool, struct gc_context *worker, uint64_t stream,
+                                   struct gc_block *block, uint64_t epoch)
 {
     struct gc_stream_list *list = find_list(pool, stream);
     if (list == NULL)
@@ -83,7 +83,7 @@ static bool fits(const struct gc_block *block, uint64_t bytes)
     return block->bytes >= bytes && block->bytes - bytes <= bytes / WASTE_SHARE;
 }
 
-struct gc_block *gc_stream_list_alloc_locked(struct gc_pool *pool, uint64_t stream, uint64_t bytes)
+struct gc_block *gc_pending_alloc_locked(struct gc_pool *pool, uint64_t stream, uint64_t bytes)
 {
     struct gc_stream_list *list = stream == 0 ? NULL : find_list(pool, stream);
     struct gc_block *previous = NULL;
@@ -124,9 +124,9 @@ static void append(struct gc_pending *taken, struct gc_block *block)
     taken->last = block;
 }
 
-bool gc_stream_list_remove_range_locked(struct gc_pool *pool, uint64_t stream, uint64_t address,
-                                        uint64_t bytes, uint64_t pending_bytes,
-                                        struct gc_pending *taken)
+bool gc_pending_remove_range_locked(struct gc_pool *pool, uint64_t stream, uint64_t address,
+                                    uint64_t bytes, uint64_t pending_bytes,
+                                    struct gc_pending *taken)
 {
     struct gc_stream_list *list = stream == 0 ? NULL : find_list(pool, stream);
     uint64_t found_bytes = 0;
@@ -174,7 +174,7 @@ static void remove_completed_locked(struct gc_pool *pool, uint64_t completed,
     }
 }
 
-bool gc_stream_list_exists_locked(struct gc_pool *pool, uint64_t stream)
+bool gc_pending_has_stream_locked(struct gc_pool *pool, uint64_t stream)
 {
     return stream != 0 && find_list(pool, stream) != NULL;
 }
@@ -186,12 +186,12 @@ static void dissolve(struct gc_pool *pool, struct gc_stream_list *list)
     while (block != NULL) {
         struct gc_block *next = block->pending.next;
         uncount_pending_locked(pool, block);
-        gc_pool_push_pending_locked(pool, block, block->pending.epoch);
+        gc_pending_push_locked(pool, block, block->pending.epoch);
         block = next;
     }
 }
 
-void gc_stream_list_close_locked(struct gc_pool *pool, uint64_t stream)
+void gc_pending_close_stream_locked(struct gc_pool *pool, uint64_t stream)
 {
     struct gc_stream_list *list = stream == 0 ? NULL : find_list(pool, stream);
     if (list == NULL)
@@ -202,7 +202,7 @@ void gc_stream_list_close_locked(struct gc_pool *pool, uint64_t stream)
         dissolve(pool, list);
 }
 
-void gc_stream_list_drop_worker_locked(struct gc_pool *pool, const struct gc_context *worker)
+void gc_pending_drop_worker_locked(struct gc_pool *pool, const struct gc_context *worker)
 {
     for (unsigned i = 0; i < pool->stream_count; i++) {
         if (pool->streams[i].worker == worker)
@@ -212,12 +212,12 @@ void gc_stream_list_drop_worker_locked(struct gc_pool *pool, const struct gc_con
 
 /* ---- the common list, by epoch ---- */
 
-void gc_pool_push_pending_locked(struct gc_pool *pool, struct gc_block *block, uint64_t epoch)
+void gc_pending_push_locked(struct gc_pool *pool, struct gc_block *block, uint64_t epoch)
 {
     push_locked(pool, &pool->content.pending_first, &pool->content.pending_last, block, epoch);
 }
 
-struct gc_pending gc_pool_remove_pending_locked(struct gc_pool *pool, uint64_t completed)
+struct gc_pending gc_pending_remove_locked(struct gc_pool *pool, uint64_t completed)
 {
     struct gc_pending taken = {NULL, NULL};
     struct gc_block *block = pool->content.pending_first;
@@ -236,7 +236,7 @@ struct gc_pending gc_pool_remove_pending_locked(struct gc_pool *pool, uint64_t c
     return taken;
 }
 
-bool gc_pool_free_pending_locked(struct gc_pool *pool, struct gc_pending pending)
+bool gc_pending_free_locked(struct gc_pool *pool, struct gc_pending pending)
 {
     bool any_uncached = false;
     struct gc_block *block = pending.first;

@@ -37,21 +37,21 @@ struct gc_stream_list {
 };
 
 /* False: all lists are used; the block is unchanged. */
-bool gc_stream_list_push_locked(struct gc_pool *pool, struct gc_context *worker, uint64_t stream,
-                                struct gc_block *block, uint64_t epoch);
+bool gc_pending_push_stream_locked(struct gc_pool *pool, struct gc_context *worker, uint64_t stream,
+                                   struct gc_block *block, uint64_t epoch);
 /* A block of about `bytes` that was freed in this stream, removed from its list; NULL: none. */
-struct gc_block *gc_stream_list_alloc_locked(struct gc_pool *pool, uint64_t stream, uint64_t bytes);
+struct gc_block *gc_pending_alloc_locked(struct gc_pool *pool, uint64_t stream, uint64_t bytes);
 /* Removes this stream's blocks that lie in a range, if their bytes sum to `pending_bytes`, all
  * pending bytes of the range. Else returns false and changes nothing. */
-bool gc_stream_list_remove_range_locked(struct gc_pool *pool, uint64_t stream, uint64_t address,
-                                        uint64_t bytes, uint64_t pending_bytes,
-                                        struct gc_pending *taken);
-bool gc_stream_list_exists_locked(struct gc_pool *pool, uint64_t stream);
+bool gc_pending_remove_range_locked(struct gc_pool *pool, uint64_t stream, uint64_t address,
+                                    uint64_t bytes, uint64_t pending_bytes,
+                                    struct gc_pending *taken);
+bool gc_pending_has_stream_locked(struct gc_pool *pool, uint64_t stream);
 /* The stream is about to be destroyed. Its blocks stay until the stream passes its fence; without a
  * fence that covers them all they move to the common list. */
-void gc_stream_list_close_locked(struct gc_pool *pool, uint64_t stream);
+void gc_pending_close_stream_locked(struct gc_pool *pool, uint64_t stream);
 /* The context is about to be torn down, with its streams and their fences. Its streams' blocks move
  * to the common list, since work they waited for in other contexts' streams may still run. */
-void gc_stream_list_drop_worker_locked(struct gc_pool *pool, const struct gc_context *worker);
+void gc_pending_drop_worker_locked(struct gc_pool *pool, const struct gc_context *worker);
 
 #endif

@@ -217,16 +217,16 @@ void gc_pool_split_off_locked(struct gc_pool *pool, struct gc_block *block, uint
 
 static void count_ordered(const struct gc_pool_shared *shared, uint64_t bytes)
 {
-    gc_gauge_add(shared->ordered, bytes);
+    gc_stats_add_gauge(shared->ordered, bytes);
     for (int i = 0; i < GC_ORDERED_PEAK_COUNT; i++)
-        gc_gauge_add(&shared->ordered_peaks[i], bytes);
+        gc_stats_add_gauge(&shared->ordered_peaks[i], bytes);
 }
 
 void gc_pool_uncount_ordered(const struct gc_pool_shared *shared, uint64_t bytes)
 {
-    gc_gauge_sub(shared->ordered, bytes);
+    gc_stats_sub_gauge(shared->ordered, bytes);
     for (int i = 0; i < GC_ORDERED_PEAK_COUNT; i++)
-        gc_gauge_sub(&shared->ordered_peaks[i], bytes);
+        gc_stats_sub_gauge(&shared->ordered_peaks[i], bytes);
 }
 
 void gc_pool_pin_locked(struct gc_pool *pool, struct gc_block *block)

@@ -64,7 +64,7 @@ struct gc_pool_shared {
     struct gc_gauge_cell *pending;       /* of the device */
     struct gc_gauge_cell *ordered;       /* of the device */
     struct gc_gauge_cell *ordered_peaks; /* of the device: GC_ORDERED_PEAK_COUNT */
-    atomic_uint *synchronous_count;      /* of the process; see gc_core_set_synchronous */
+    atomic_uint *synchronous_count;      /* of the process; see gc_export_set_synchronous */
     uint64_t page_bytes;                 /* size of a mapped page; 0: no mapped memory */
     /* Every block is a driver allocation of its own; a property of the device. */
     bool is_dedicated;
@@ -106,7 +106,7 @@ struct gc_pool {
     struct gc_pool_hidden *detached;
     bool is_closed;        /* serves no request: its tenant is being removed */
     uint64_t generation;   /* rises when memory becomes free or the pool grows */
-    uint64_t pinned_count; /* live blocks with is_pinned: see gc_core_pin */
+    uint64_t pinned_count; /* live blocks with is_pinned: see gc_export_pin */
     struct gc_pages pages;
     struct gc_block_ids ids;
     uint16_t number; /* of the context, from 1; 0: no thread cache takes its blocks */
@@ -160,9 +160,9 @@ struct gc_block *gc_pool_split_locked(struct gc_pool *pool, const struct gc_plac
                                       uint64_t bytes);
 void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
                               const struct gc_alloc_spec *spec);
-/* Pins a live block: see gc_core_pin. */
+/* Pins a live block: see gc_export_pin. */
 void gc_pool_pin_locked(struct gc_pool *pool, struct gc_block *block);
-/* Sets or clears is_synchronous of a live block: see gc_core_set_synchronous. */
+/* Sets or clears is_synchronous of a live block: see gc_export_set_synchronous. */
 void gc_pool_set_synchronous_locked(struct gc_pool *pool, struct gc_block *block, bool is_it);
 /* Clears is_pinned and is_synchronous of a block that is freed. */
 void gc_pool_clear_flags_locked(struct gc_pool *pool, struct gc_block *block);
@@ -214,13 +214,13 @@ struct gc_pending {
 };
 /* Adds a block to the common list. `epoch`: the epoch at which the block was freed
  * (core/device/submit.h). Epochs may arrive out of order. */
-void gc_pool_push_pending_locked(struct gc_pool *pool, struct gc_block *block, uint64_t epoch);
+void gc_pending_push_locked(struct gc_pool *pool, struct gc_block *block, uint64_t epoch);
 /* Removes all blocks with epochs up to `completed`, those in stream lists too. They stay PENDING.
  */
-struct gc_pending gc_pool_remove_pending_locked(struct gc_pool *pool, uint64_t completed);
+struct gc_pending gc_pending_remove_locked(struct gc_pool *pool, uint64_t completed);
 /* Frees all blocks of the list, whose work has completed. True if one is uncached: its segment is
  * to be released. */
-bool gc_pool_free_pending_locked(struct gc_pool *pool, struct gc_pending pending);
+bool gc_pending_free_locked(struct gc_pool *pool, struct gc_pending pending);
 
 /* Free memory, and the longest piece of it that needs no driver call. Walks all blocks where there
  * are arenas. */

@@ -232,7 +232,8 @@ static int open_blobs(int folder)
     return -1;
 }
 
-enum gc_status gc_folder_open(struct gc_reader *reader, const char *path, struct gc_folder *folder)
+enum gc_status gc_source_open_folder(struct gc_reader *reader, const char *path,
+                                     struct gc_folder *folder)
 {
     *folder = (struct gc_folder){.path = path, .fd = open(path, OPEN_FOLDER), .shared = -1};
     if (folder->fd < 0)
@@ -241,7 +242,7 @@ enum gc_status gc_folder_open(struct gc_reader *reader, const char *path, struct
     return GC_OK;
 }
 
-void gc_folder_close(struct gc_folder *folder)
+void gc_source_close_folder(struct gc_folder *folder)
 {
     if (folder->fd >= 0)
         close(folder->fd);
@@ -251,7 +252,7 @@ void gc_folder_close(struct gc_folder *folder)
     folder->shared = -1;
 }
 
-bool gc_folder_has(const struct gc_folder *folder, const char *name)
+bool gc_source_folder_has(const struct gc_folder *folder, const char *name)
 {
     uint32_t mode;
     uint64_t bytes;
@@ -420,7 +421,7 @@ enum gc_status gc_source_open_with_folder(struct gc_reader *reader, const char *
     enum gc_status status = open_source(reader, path, source);
     if (status != GC_OK)
         return status;
-    status = gc_folder_open(reader, parent, folder);
+    status = gc_source_open_folder(reader, parent, folder);
     if (status != GC_OK)
         gc_source_close(source);
     return status;

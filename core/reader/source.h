@@ -36,9 +36,9 @@ struct gc_folder {
 };
 
 /* Opens the user's own path, following links. GC_IO if it is not a folder. */
-enum gc_status gc_folder_open(struct gc_reader *reader, const char *path,
-                              struct gc_folder *folder) GC_CHECKED;
-void gc_folder_close(struct gc_folder *folder);
+enum gc_status gc_source_open_folder(struct gc_reader *reader, const char *path,
+                                     struct gc_folder *folder) GC_CHECKED;
+void gc_source_close_folder(struct gc_folder *folder);
 
 /* Opens a file given by the user, following links, and its folder; *name is its name there. After a
  * failure both are closed. */
@@ -59,7 +59,7 @@ enum gc_status gc_source_size_in(struct gc_reader *reader, const struct gc_folde
                                  const char *name, const char *named_by, const char *place,
                                  const char **path, uint64_t *bytes) GC_CHECKED;
 /* Does the folder have an entry of that name? */
-bool gc_folder_has(const struct gc_folder *folder, const char *name);
+bool gc_source_folder_has(const struct gc_folder *folder, const char *name);
 /* Writes "PATH: byte OFFSET: text" as gc_reader_fail does; returns GC_FORMAT. */
 enum gc_status gc_source_fail(const struct gc_source *source, uint64_t offset, const char *format,
                               ...) __attribute__((format(printf, 3, 4)));

@@ -58,10 +58,10 @@ static void release_uncached(struct gc_context *context)
     while (goes_on) {
         struct gc_block *block = NULL;
         gc_device_release_begin(context->device, context->quota);
-        gc_core_relaxed_begin(context->core);
+        gc_capture_relax_begin(context->core);
         struct gc_segment *segment = remove_uncached(context, &block);
         goes_on = segment != NULL && gc_segment_release(context, segment, block, NULL) == 0;
-        gc_core_relaxed_end(context->core);
+        gc_capture_relax_end(context->core);
         gc_device_release_end(context->device, context->quota);
     }
 }
@@ -73,10 +73,10 @@ bool gc_defer_collect(struct gc_context *context)
     struct gc_pool *pool = &context->pool;
     bool any_uncached = false;
     gc_pool_acquire_plain(pool);
-    const struct gc_pending pending = gc_pool_remove_pending_locked(
+    const struct gc_pending pending = gc_pending_remove_locked(
         pool, atomic_load_explicit(&context->completed, memory_order_acquire));
     if (pending.first != NULL)
-        any_uncached = gc_pool_free_pending_locked(pool, pending);
+        any_uncached = gc_pending_free_locked(pool, pending);
     gc_pool_release(pool);
     if (any_uncached)
         release_uncached(context);
@@ -229,7 +229,7 @@ static void wait_captures(struct gc_context *context)
 {
     const struct timespec moment = {0, 1000000};
     const uint64_t end_ns = gc_core_now_ns(context->core) + GC_RECLAIM_WAIT_NS;
-    while (poll(context).bytes > 0 && gc_context_is_capturing(context) &&
+    while (poll(context).bytes > 0 && gc_capture_is_of_context(context) &&
            gc_core_now_ns(context->core) < end_ns) {
         nanosleep(&moment, NULL);
         gc_defer_poll(context);
@@ -370,9 +370,9 @@ static enum gc_status free_pending(struct gc_context *context, struct gc_block *
     if (!pool->is_dropped)
         gc_pool_clear_flags_locked(pool, block);
     /* Into the stream's list if it was freed in its order and no other stream uses it. */
-    if (!pool->is_dropped && (entry->stream == 0 || !gc_stream_list_push_locked(
+    if (!pool->is_dropped && (entry->stream == 0 || !gc_pending_push_stream_locked(
                                                         pool, worker, entry->stream, block, epoch)))
-        gc_pool_push_pending_locked(pool, block, epoch);
+        gc_pending_push_locked(pool, block, epoch);
     gc_pool_release(pool);
     gc_device_clear_exhausted(context->device);
     consider_fence(context);

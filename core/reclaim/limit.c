@@ -69,7 +69,7 @@ bool gc_limit_enforce(struct gc_context *context)
 
 /* ---- on demand ---- */
 
-uint64_t gc_core_trim(struct gc_core *core, struct gc_device *device, uint64_t keep_bytes)
+uint64_t gc_reclaim_trim(struct gc_core *core, struct gc_device *device, uint64_t keep_bytes)
 {
     gc_tcache_flush_device(device, NULL);
     for (struct gc_context *context = gc_context_first(device); context != NULL;
@@ -80,15 +80,15 @@ uint64_t gc_core_trim(struct gc_core *core, struct gc_device *device, uint64_t k
     return gc_release_idle(device, NULL, keep_bytes, UINT64_MAX);
 }
 
-uint64_t gc_core_empty(struct gc_core *core, struct gc_device *device)
+uint64_t gc_reclaim_empty(struct gc_core *core, struct gc_device *device)
 {
     gc_reclaim_collect(device, NULL, GC_RECLAIM_WAIT_NS);
-    return gc_core_trim(core, device, 0);
+    return gc_reclaim_trim(core, device, 0);
 }
 
 /* ---- new limits ---- */
 
-void gc_core_set_limit(struct gc_core *core, struct gc_device *device, uint64_t limit_bytes)
+void gc_limit_set(struct gc_core *core, struct gc_device *device, uint64_t limit_bytes)
 {
     (void)core;
     gc_device_set_limit(device, limit_bytes);
@@ -102,7 +102,7 @@ static void apply_limit(struct gc_quota *quota)
     gc_device_size_tcaches(quota->device);
 }
 
-void gc_tenant_set_limit(struct gc_tenant *tenant, uint64_t limit_bytes)
+void gc_limit_set_tenant(struct gc_tenant *tenant, uint64_t limit_bytes)
 {
     gc_lock_acquire(&tenant->core->registry);
     atomic_store_explicit(&tenant->limit_bytes, limit_bytes, memory_order_relaxed);

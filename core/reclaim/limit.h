@@ -12,6 +12,6 @@ bool gc_limit_enforce_device(struct gc_device *device);
 bool gc_limit_enforce(struct gc_context *context);
 /* Sets the tenant's limit on each device. Idle memory above it is released, live memory stays, and
  * new requests fail until the tenant holds less. */
-void gc_tenant_set_limit(struct gc_tenant *tenant, uint64_t limit_bytes);
+void gc_limit_set_tenant(struct gc_tenant *tenant, uint64_t limit_bytes);
 
 #endif

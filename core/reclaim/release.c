@@ -11,7 +11,7 @@
 
 #include <stddef.h>
 
-void gc_core_add_shrinker(struct gc_core *core, gc_shrink_function *shrink)
+void gc_release_add_shrinker(struct gc_core *core, gc_shrink_function *shrink)
 {
     GC_ASSERT(core->shrinker_count < GC_SHRINKER_MAX);
     core->shrinkers[core->shrinker_count++] = shrink;
@@ -32,7 +32,7 @@ static uint64_t release_oldest(struct gc_context *context, uint64_t enough_bytes
     struct gc_block *block = NULL;
     uint64_t bytes = 0;
     gc_device_release_begin(device, context->quota);
-    gc_core_relaxed_begin(device->core);
+    gc_capture_relax_begin(device->core);
     gc_pool_acquire_plain(pool);
     struct gc_segment *segment = pool->content.idle_oldest;
     if (segment != NULL) {
@@ -44,7 +44,7 @@ static uint64_t release_oldest(struct gc_context *context, uint64_t enough_bytes
         bytes = 0;
     if (segment == NULL)
         bytes = gc_unmap_release_idle(context, enough_bytes);
-    gc_core_relaxed_end(device->core);
+    gc_capture_relax_end(device->core);
     if (bytes != 0)
         gc_counter_add(&device->stats.trim_count, 1);
     gc_device_release_end(device, context->quota);

@@ -8,7 +8,7 @@
 
 /* Registers a source of idle memory outside the pools, called after them. During gc_core_create
  * only; at most GC_SHRINKER_MAX. */
-void gc_core_add_shrinker(struct gc_core *core, gc_shrink_function *shrink);
+void gc_release_add_shrinker(struct gc_core *core, gc_shrink_function *shrink);
 
 /* Releases idle segments and pages, the longest idle of each pool first, until at most `keep_bytes`
  * are idle or `enough_bytes` are released. Returns the bytes released. */

@@ -195,7 +195,7 @@ void gc_tcache_resume_all(struct gc_core *core)
     gc_lock_release(&core->tcaches_lock);
 }
 
-void gc_core_flush_stats(struct gc_core *core)
+void gc_tcache_flush_all_stats(struct gc_core *core)
 {
     gc_tcache_stop_all(core);
     gc_tcache_resume_all(core);

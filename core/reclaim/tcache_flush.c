@@ -30,7 +30,7 @@ static void merge_gauge(struct gc_gauge_cell *gauge, struct gc_local_gauge *loca
 {
     if (local->delta == 0 && local->peak == 0)
         return;
-    gc_gauge_merge(gauge, local->delta, local->peak);
+    gc_stats_merge_gauge(gauge, local->delta, local->peak);
     *local = (struct gc_local_gauge){0, 0};
 }
 
@@ -93,9 +93,9 @@ static void merge_quota(const struct gc_tcache_context *tctx,
     if (tctx->free_count != 0)
         gc_counter_add(&quota->free_count, tctx->free_count);
     if (tctx->requested.delta != 0 || tctx->requested.peak != 0)
-        gc_gauge_merge(&quota->requested, tctx->requested.delta, tctx->requested.peak);
+        gc_stats_merge_gauge(&quota->requested, tctx->requested.delta, tctx->requested.peak);
     if (allocated->delta != 0 || allocated->peak != 0)
-        gc_gauge_merge(&quota->allocated, allocated->delta, allocated->peak);
+        gc_stats_merge_gauge(&quota->allocated, allocated->delta, allocated->peak);
 }
 
 /* The change of `allocated` since the last call. */
@@ -112,9 +112,9 @@ static struct gc_local_gauge reset_allocated(struct gc_tcache_context *tctx)
 static void merge_pending(struct gc_tcache_context *tctx, struct gc_gauge_cell *pending)
 {
     if (tctx->pending_bytes > tctx->merged_pending_bytes)
-        gc_gauge_add(pending, tctx->pending_bytes - tctx->merged_pending_bytes);
+        gc_stats_add_gauge(pending, tctx->pending_bytes - tctx->merged_pending_bytes);
     else if (tctx->pending_bytes < tctx->merged_pending_bytes)
-        gc_gauge_sub(pending, tctx->merged_pending_bytes - tctx->pending_bytes);
+        gc_stats_sub_gauge(pending, tctx->merged_pending_bytes - tctx->pending_bytes);
     tctx->merged_pending_bytes = tctx->pending_bytes;
 }
 
@@ -164,14 +164,14 @@ void gc_tcache_flush_pending(struct gc_tcache_context *tctx)
     if (tctx->pending_first == NULL)
         return;
     if (tctx->merged_pending_bytes > 0)
-        gc_gauge_sub(&tctx->context->device->stats.pending, tctx->merged_pending_bytes);
+        gc_stats_sub_gauge(&tctx->context->device->stats.pending, tctx->merged_pending_bytes);
     tctx->merged_pending_bytes = 0;
     gc_pool_acquire_plain(pool);
     while (tctx->pending_first != NULL) {
         struct gc_block *block = gc_tcache_pop_pending(tctx);
         bytes += block->bytes;
         if (!pool->is_dropped)
-            gc_pool_push_pending_locked(pool, block, block->pending.epoch);
+            gc_pending_push_locked(pool, block, block->pending.epoch);
     }
     gc_pool_release(pool);
     gc_tcache_count_flushed(tctx, bytes);

@@ -20,8 +20,8 @@ static struct comparison compare(const struct gc_report *report)
     const struct gc_report_estimate *estimate = report->facts.estimate;
     return (struct comparison){
         .estimated_bytes = gc_sub_or_zero_u64(estimate->sizes.peak_bytes, estimate->context_bytes),
-        .measured_bytes = gc_sub_or_zero_u64(gc_report_measured_bytes(report->snapshot),
-                                             gc_report_context_bytes(report->snapshot)),
+        .measured_bytes = gc_sub_or_zero_u64(gc_snapshot_measured_bytes(report->snapshot),
+                                             gc_snapshot_context_bytes(report->snapshot)),
     };
 }
 
@@ -64,8 +64,8 @@ static void write_parts(struct gc_json *json, const struct gc_report_estimate *e
 static void write_measured(struct gc_json *json, const struct gc_report *report)
 {
     const struct comparison sides = compare(report);
-    const uint64_t contexts = gc_report_context_bytes(report->snapshot);
-    gc_json_write_uint(json, "measured_peak_bytes", gc_report_measured_bytes(report->snapshot));
+    const uint64_t contexts = gc_snapshot_context_bytes(report->snapshot);
+    gc_json_write_uint(json, "measured_peak_bytes", gc_snapshot_measured_bytes(report->snapshot));
     gc_json_write_maybe(json, "measured_context_bytes", contexts > 0, contexts);
     gc_json_key(json, "error_thousandths");
     if (sides.measured_bytes > 0)
@@ -181,7 +181,7 @@ static void write_warnings(struct gc_writer *out, const struct gc_notes *notes)
 void gc_report_estimate_text(struct gc_writer *out, const struct gc_report *report)
 {
     const struct gc_report_estimate *estimate = report->facts.estimate;
-    const uint64_t contexts = gc_report_context_bytes(report->snapshot);
+    const uint64_t contexts = gc_snapshot_context_bytes(report->snapshot);
     char text[MODEL_COLUMNS + 1];
     if (estimate == NULL)
         return;

@@ -152,11 +152,11 @@ static enum gc_status collect_leaks(struct gc_core *core, const struct gc_snapsh
     struct gc_leak *entries = (struct gc_leak *)(heads + snapshot->device_count);
     for (uint32_t i = 0; i < snapshot->device_count; i++) {
         struct collector collector = {.leaks = entries + (size_t)i * GC_REPORT_LEAK_MAX};
-        struct gc_device *device = gc_core_find_device(core, snapshot->devices[i].info.ordinal);
+        struct gc_device *device = gc_device_find(core, snapshot->devices[i].info.ordinal);
         if (device == NULL)
             continue;
         const enum gc_status status =
-            gc_core_visit_leaks(core, device, GC_REPORT_LEAK_MAX, collect, &collector);
+            gc_snapshot_visit_leaks(core, device, GC_REPORT_LEAK_MAX, collect, &collector);
         if (status != GC_OK)
             return status;
         heads[i] = (struct gc_report_leaks){.leaks = collector.leaks, .count = collector.count};
@@ -230,7 +230,7 @@ enum gc_status gc_report_emit(struct gc_core *core, const struct gc_report_facts
     const int saved_errno = errno;
     if (strcmp(destination, "none") == 0)
         return GC_OK;
-    enum gc_status status = gc_core_snapshot(core, &snapshot);
+    enum gc_status status = gc_snapshot_take(core, &snapshot);
     if (status != GC_OK)
         goto fail;
     struct lists lists;

@@ -83,8 +83,8 @@ const char *gc_report_direct_key(enum gc_direct_kind kind, char key[GC_REPORT_KE
 
 /* The peak of reserved memory of all devices, and the contexts' part of it: 0 if that could not be
  * measured, and then the first excludes it, too. Saturating. */
-uint64_t gc_report_measured_bytes(const struct gc_snapshot *snapshot);
-uint64_t gc_report_context_bytes(const struct gc_snapshot *snapshot);
+uint64_t gc_snapshot_measured_bytes(const struct gc_snapshot *snapshot);
+uint64_t gc_snapshot_context_bytes(const struct gc_snapshot *snapshot);
 
 /* Calls `visit` with a sentence, without a full stop, for each figure that needs action, the most
  * urgent first; then with the warnings. The text is valid only during the call. */

@@ -223,9 +223,9 @@ enum gc_status gc_report_write_prom(const struct gc_report *report, int fd)
     struct gc_writer out;
     gc_writer_init(&out, fd);
     for (size_t i = 0; i < sizeof(metrics) / sizeof(metrics[0]); i++)
-        gc_emit_metrics(&out, metrics[i].figures,
-                        &(struct gc_samples){.source = report,
-                                             .next = metrics[i].next,
-                                             .is_always = metrics[i].is_always});
+        gc_emitter_metrics(&out, metrics[i].figures,
+                           &(struct gc_samples){.source = report,
+                                                .next = metrics[i].next,
+                                                .is_always = metrics[i].is_always});
     return gc_writer_flush(&out);
 }

@@ -157,11 +157,11 @@ static void write_tenants(struct gc_writer *out, const struct gc_device_snapshot
         const struct gc_tenant_figures *tenant = &device->tenants[i];
         if (i == 0) {
             gc_writer_text(out, "   tenant");
-            gc_emit_titles(out, &gc_report_tenant_figures);
+            gc_emitter_titles(out, &gc_report_tenant_figures);
             gc_writer_text(out, "  refused\n");
         }
         gc_writer_print(out, "     %s", SHOWN(tenant->name, TENANT_COLUMNS - 1));
-        gc_emit_cells(out, &gc_report_tenant_figures, tenant);
+        gc_emitter_cells(out, &gc_report_tenant_figures, tenant);
         gc_writer_print(out, "  %lu\n%s", tenant->oom_count,
                         tenant->is_paused ? "       (paused)\n" : "");
     }
@@ -228,11 +228,11 @@ static void write_apis(struct gc_writer *out, const struct gc_report *report,
             continue;
         if (listed == 1) {
             gc_writer_text(out, "   entry point");
-            gc_emit_titles(out, &gc_report_api_figures);
+            gc_emitter_titles(out, &gc_report_api_figures);
             gc_writer_char(out, '\n');
         }
         gc_writer_print(out, "     %s", SHOWN(report->api_names[i], NAME_COLUMNS - 1));
-        gc_emit_cells(out, &gc_report_api_figures, &device->apis[i]);
+        gc_emitter_cells(out, &gc_report_api_figures, &device->apis[i]);
         gc_writer_char(out, '\n');
     }
     write_more(out, listed > LIST_MAX ? listed - LIST_MAX : 0);

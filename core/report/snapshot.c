@@ -85,8 +85,8 @@ static void add_leak(void *argument, const struct gc_leak *leak)
 
 /* ---- the snapshot ---- */
 
-void gc_core_read_free_blocks(struct gc_core *core, struct gc_device *device,
-                              struct gc_device_snapshot *to)
+void gc_snapshot_read_free_blocks(struct gc_core *core, struct gc_device *device,
+                                  struct gc_device_snapshot *to)
 {
     (void)core;
     to->free_bytes = 0;
@@ -106,15 +106,15 @@ void gc_core_read_free_blocks(struct gc_core *core, struct gc_device *device,
 
 static void read_stats(const struct gc_stats *stats, struct gc_device_snapshot *to)
 {
-#define GC_GAUGE(field, text) gc_gauge_read(&stats->field, &to->field);
+#define GC_GAUGE(field, text) gc_stats_read_gauge(&stats->field, &to->field);
 #define GC_COUNTER(field, text) to->field = gc_counter_read(&stats->field);
 #include "core/observe/stats.def"
 #undef GC_GAUGE
 #undef GC_COUNTER
 }
 
-void gc_core_read_device(struct gc_core *core, struct gc_device *device,
-                         struct gc_device_snapshot *to)
+void gc_snapshot_read_device(struct gc_core *core, struct gc_device *device,
+                             struct gc_device_snapshot *to)
 {
     (void)core;
     *to = (struct gc_device_snapshot){.apis = NULL};
@@ -159,18 +159,18 @@ static void read_all(struct gc_core *core, struct gc_device *device, struct gc_d
     struct gc_api_figures *apis = to->apis;
     struct gc_tenant_figures *tenants = to->tenants;
     struct tenant_reading reading = {device, to, false};
-    gc_core_read_device(core, device, to);
-    gc_core_read_free_blocks(core, device, to);
+    gc_snapshot_read_device(core, device, to);
+    gc_snapshot_read_free_blocks(core, device, to);
     to->apis = apis;
     to->tenants = tenants;
-    gc_core_visit_tenants(core, read_tenant, &reading);
+    gc_tenants_visit(core, read_tenant, &reading);
     reading.of_removed = true;
-    gc_core_visit_tenants(core, read_tenant, &reading);
+    gc_tenants_visit(core, read_tenant, &reading);
     visit_all(core, device, add_leak, &leaks);
     to->leak_count = leaks.count;
     to->leak_bytes = leaks.bytes;
     for (uint16_t api = 0; api < core->api_count; api++)
-        gc_api_cell_read(&device->apis[api], &to->apis[api]);
+        gc_stats_read_api_cell(&device->apis[api], &to->apis[api]);
 }
 
 /* One mapping: the head, the devices, their tenants, their figures by entry point, the calls of the
@@ -201,11 +201,11 @@ static struct snapshot_memory *map_snapshot(uint32_t devices, uint16_t apis)
     return memory;
 }
 
-enum gc_status gc_core_snapshot(struct gc_core *core, struct gc_snapshot **snapshot)
+enum gc_status gc_snapshot_take(struct gc_core *core, struct gc_snapshot **snapshot)
 {
     uint32_t count = 0;
     for (int i = 0; i < GC_DEVICE_MAX; i++)
-        count += gc_core_find_device(core, i) != NULL;
+        count += gc_device_find(core, i) != NULL;
     struct snapshot_memory *memory = map_snapshot(count, core->api_count);
     if (memory == NULL)
         return GC_NO_HOST_MEMORY;
@@ -213,7 +213,7 @@ enum gc_status gc_core_snapshot(struct gc_core *core, struct gc_snapshot **snaps
     gc_tcache_stop_all(core); /* the devices have all figures now, and no thread cache changes */
     /* The snapshot leaves out a device that is added meanwhile. */
     for (int i = 0; i < GC_DEVICE_MAX && to->device_count < count; i++) {
-        struct gc_device *device = gc_core_find_device(core, i);
+        struct gc_device *device = gc_device_find(core, i);
         if (device != NULL)
             read_all(core, device, &to->devices[to->device_count++]);
     }
@@ -289,9 +289,9 @@ static void sort_descending(struct top_leaks *top)
     top->count = all;
 }
 
-enum gc_status gc_core_visit_leaks(struct gc_core *core, struct gc_device *device, uint32_t max,
-                                   void (*visit)(void *argument, const struct gc_leak *leak),
-                                   void *argument)
+enum gc_status gc_snapshot_visit_leaks(struct gc_core *core, struct gc_device *device, uint32_t max,
+                                       void (*visit)(void *argument, const struct gc_leak *leak),
+                                       void *argument)
 {
     struct leak_sum sum = {0, 0};
     gc_tcache_stop_all(core);
@@ -319,20 +319,20 @@ enum gc_status gc_core_visit_leaks(struct gc_core *core, struct gc_device *devic
     return GC_OK;
 }
 
-void gc_core_reset_peaks(struct gc_core *core, struct gc_device *device)
+void gc_snapshot_reset_peaks(struct gc_core *core, struct gc_device *device)
 {
     gc_tcache_stop_all(core);
-#define GC_GAUGE(field, text) gc_gauge_reset_peak(&device->stats.field);
+#define GC_GAUGE(field, text) gc_stats_reset_gauge_peak(&device->stats.field);
 #define GC_COUNTER(field, text)
 #include "core/observe/stats.def"
 #undef GC_GAUGE
 #undef GC_COUNTER
     for (uint16_t api = 0; api < core->api_count; api++)
-        gc_gauge_reset_peak(&device->apis[api].live);
+        gc_stats_reset_gauge_peak(&device->apis[api].live);
     gc_tcache_resume_all(core);
 }
 
-const char *gc_core_plan_problem(const struct gc_core *core)
+const char *gc_snapshot_plan_problem(const struct gc_core *core)
 {
     const struct gc_follow *follow = core->follow;
     if (core->plan == NULL)
@@ -348,7 +348,7 @@ const char *gc_core_plan_problem(const struct gc_core *core)
 
 /* ---- sums over devices ---- */
 
-uint64_t gc_report_measured_bytes(const struct gc_snapshot *snapshot)
+uint64_t gc_snapshot_measured_bytes(const struct gc_snapshot *snapshot)
 {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < snapshot->device_count; i++) {
@@ -358,7 +358,7 @@ uint64_t gc_report_measured_bytes(const struct gc_snapshot *snapshot)
     return sum;
 }
 
-uint64_t gc_report_context_bytes(const struct gc_snapshot *snapshot)
+uint64_t gc_snapshot_context_bytes(const struct gc_snapshot *snapshot)
 {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < snapshot->device_count; i++) {

@@ -41,21 +41,21 @@ struct gc_snapshot {
     uint32_t device_count;
     struct gc_device_snapshot *devices;
     uint64_t *process_driver_calls;  /* api_count entries: calls that belong to no device */
-    struct gc_latency alloc_latency; /* of gc_core_alloc and gc_core_free that succeeded */
+    struct gc_latency alloc_latency; /* of gc_alloc and gc_free that succeeded */
     struct gc_latency free_latency;
 };
 
 /* The figures of one device, without those by entry point, of free blocks and of live ones: cheap.
  */
-void gc_core_read_device(struct gc_core *core, struct gc_device *device,
-                         struct gc_device_snapshot *figures);
+void gc_snapshot_read_device(struct gc_core *core, struct gc_device *device,
+                             struct gc_device_snapshot *figures);
 /* Fills in the figures of free blocks. Walks the pools if memory is mapped. */
-void gc_core_read_free_blocks(struct gc_core *core, struct gc_device *device,
-                              struct gc_device_snapshot *figures);
+void gc_snapshot_read_free_blocks(struct gc_core *core, struct gc_device *device,
+                                  struct gc_device_snapshot *figures);
 /* The peaks of the device's gauges, of its entry points too, become their current values. */
-void gc_core_reset_peaks(struct gc_core *core, struct gc_device *device);
+void gc_snapshot_reset_peaks(struct gc_core *core, struct gc_device *device);
 
-enum gc_status gc_core_snapshot(struct gc_core *core, struct gc_snapshot **snapshot) GC_CHECKED;
+enum gc_status gc_snapshot_take(struct gc_core *core, struct gc_snapshot **snapshot) GC_CHECKED;
 void gc_snapshot_free(struct gc_snapshot *snapshot);
 
 struct gc_leak {
@@ -69,8 +69,8 @@ struct gc_leak {
 
 /* Calls `visit` for each live allocation of the device, largest first, at most `max`. Takes no lock
  * while visiting. */
-enum gc_status gc_core_visit_leaks(struct gc_core *core, struct gc_device *device, uint32_t max,
-                                   void (*visit)(void *argument, const struct gc_leak *leak),
-                                   void *argument) GC_CHECKED;
+enum gc_status gc_snapshot_visit_leaks(struct gc_core *core, struct gc_device *device, uint32_t max,
+                                       void (*visit)(void *argument, const struct gc_leak *leak),
+                                       void *argument) GC_CHECKED;
 
 #endif

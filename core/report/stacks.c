@@ -51,7 +51,7 @@ void gc_report_put_sites(struct gc_json *json, const struct gc_report *report, u
     for (uint32_t i = 0; i < sites->count; i++) {
         const struct gc_stack_site *site = &sites->sites[i];
         gc_json_begin_object(json, GC_JSON_LINE);
-        gc_emit_members(json, &gc_report_site_figures, site, NULL);
+        gc_emitter_members(json, &gc_report_site_figures, site, NULL);
         gc_json_key(json, "stack");
         gc_report_put_stack(json, report, site->site);
         gc_json_end_object(json);
@@ -132,11 +132,11 @@ void gc_report_print_sites(struct gc_writer *out, const struct gc_report *report
     if (sites->count == 0)
         return;
     gc_writer_text(out, "   largest call sites");
-    gc_emit_titles(out, &gc_report_site_figures);
+    gc_emitter_titles(out, &gc_report_site_figures);
     gc_writer_char(out, '\n');
     for (uint32_t i = 0; i < sites->count && i < TEXT_SITES; i++) {
         gc_writer_print(out, "     site %u", i + 1);
-        gc_emit_cells(out, &gc_report_site_figures, &sites->sites[i]);
+        gc_emitter_cells(out, &gc_report_site_figures, &sites->sites[i]);
         gc_writer_char(out, '\n');
         gc_report_print_stack(out, report, sites->sites[i].site);
     }

@@ -89,7 +89,7 @@ static void put_fallback(struct gc_json *json, const void *record, const void *a
 static void put_reasons(struct gc_json *json, const void *record, const void *argument)
 {
     gc_json_begin_object(json, GC_JSON_LINES);
-    gc_emit_members(json, &reason_figures, record, argument);
+    gc_emitter_members(json, &reason_figures, record, argument);
     gc_json_end_object(json);
 }
 
@@ -112,7 +112,7 @@ void gc_report_put_plan(struct gc_json *json, const struct gc_follow_figures *pl
         return;
     }
     gc_json_begin_object(json, GC_JSON_LINES);
-    gc_emit_members(json, &gc_report_plan_figures, plan, NULL);
+    gc_emitter_members(json, &gc_report_plan_figures, plan, NULL);
     gc_json_end_object(json);
 }
 
@@ -157,8 +157,8 @@ static void put_apis(struct gc_json *json, const void *record, const void *argum
     gc_json_begin_object(json, GC_JSON_LINES);
     for (uint16_t i = 0; i < report->snapshot->api_count; i++) {
         if (device->apis[i].count > 0)
-            gc_emit_object(json, report->api_names[i], GC_JSON_LINE, &gc_report_api_figures,
-                           &device->apis[i]);
+            gc_emitter_object(json, report->api_names[i], GC_JSON_LINE, &gc_report_api_figures,
+                              &device->apis[i]);
     }
     gc_json_end_object(json);
 }
@@ -238,7 +238,7 @@ static void put_tenants(struct gc_json *json, const void *record, const void *ar
     gc_json_begin_array(json, GC_JSON_LINES);
     for (uint32_t i = 0; i < device->tenant_count; i++) {
         gc_json_begin_object(json, GC_JSON_LINES);
-        gc_emit_members(json, &gc_report_tenant_figures, &device->tenants[i], argument);
+        gc_emitter_members(json, &gc_report_tenant_figures, &device->tenants[i], argument);
         gc_json_end_object(json);
     }
     gc_json_end_array(json);
@@ -366,7 +366,7 @@ void gc_report_write_json_to(const struct gc_report *report, struct gc_json *jso
     gc_json_open_array(json, "devices", GC_JSON_LINES);
     for (uint32_t i = 0; i < snapshot->device_count; i++) {
         gc_json_begin_object(json, GC_JSON_LINES);
-        gc_emit_members(json, &gc_report_device_figures, &snapshot->devices[i], report);
+        gc_emitter_members(json, &gc_report_device_figures, &snapshot->devices[i], report);
         gc_json_end_object(json);
     }
     gc_json_end_array(json);

@@ -51,8 +51,8 @@ static void track(CUcontext handle, struct gc_device *device, enum gc_api api, i
         .api = (uint16_t)api,
     };
 
-    if (gc_core_track(gc_shim.core, &direct) != GC_OK)
-        gc_core_adjust(gc_shim.core, device, -taken);
+    if (gc_direct_track(gc_shim.core, &direct) != GC_OK)
+        gc_direct_adjust_device(gc_shim.core, device, -taken);
 }
 
 void gc_contexts_add(CUcontext handle, struct gc_device *device, enum gc_api api, int64_t taken)
@@ -62,7 +62,7 @@ void gc_contexts_add(CUcontext handle, struct gc_device *device, enum gc_api api
 
     gc_contexts_end(gc_contexts_end_begin(handle), true);
     (void)gc_handles_remove(GC_HANDLE_GREEN, (uintptr_t)handle, NULL);
-    if (gc_core_add_context(gc_shim.core, (uintptr_t)handle, device, &context) != GC_OK) {
+    if (gc_setup_add_context(gc_shim.core, (uintptr_t)handle, device, &context) != GC_OK) {
         gc_direct_adjust(device, -taken);
         return;
     }
@@ -77,7 +77,7 @@ void gc_contexts_add(CUcontext handle, struct gc_device *device, enum gc_api api
 struct gc_context *gc_contexts_end_begin(CUcontext handle)
 {
     gc_thread.is_unsettled = 1; /* it may be the current one */
-    return gc_core_teardown_begin(gc_shim.core, (uintptr_t)handle);
+    return gc_teardown_begin(gc_shim.core, (uintptr_t)handle);
 }
 
 /* Removes the entries kept under the handle, which may belong to another context once core has
@@ -97,7 +97,7 @@ static void forget_handle(CUcontext handle)
     gc_handles_unlock();
     gc_direct_adjust(copy.device, -copy.extra_bytes);
     gc_driver_fence_drop((uintptr_t)handle);
-    (void)!gc_core_untrack(gc_shim.core, GC_DIRECT_CONTEXT, (uintptr_t)handle, &direct);
+    (void)!gc_direct_untrack(gc_shim.core, GC_DIRECT_CONTEXT, (uintptr_t)handle, &direct);
 }
 
 void gc_contexts_end(struct gc_context *context, bool is_gone)
@@ -105,12 +105,12 @@ void gc_contexts_end(struct gc_context *context, bool is_gone)
     if (context == NULL)
         return;
     if (!is_gone) {
-        gc_core_teardown_cancel(context);
+        gc_teardown_cancel(context);
         return;
     }
     gc_capture_drop_context(context);
     forget_handle((CUcontext)(uintptr_t)gc_context_handle(context)); /* NOLINT: an integer */
-    gc_core_teardown_finish(context);
+    gc_teardown_finish(context);
     gc_mempool_refresh(gc_context_device(context));
     gc_graph_refresh(gc_context_device(context));
 }
@@ -119,8 +119,9 @@ void gc_contexts_end(struct gc_context *context, bool is_gone)
 
 bool gc_contexts_charge(struct gc_device *device, uint64_t *expected)
 {
-    *expected = device == NULL ? 0 : gc_device_context_bytes(device);
-    return *expected == 0 || gc_core_charge(gc_shim.core, device, NULL, *expected) == GC_OK;
+    *expected = device == NULL ? 0 : gc_group_context_bytes(device);
+    return *expected == 0 ||
+           gc_direct_charge_device(gc_shim.core, device, NULL, *expected) == GC_OK;
 }
 
 int64_t gc_contexts_commit(struct gc_device *device, uint64_t expected,
@@ -130,9 +131,9 @@ int64_t gc_contexts_commit(struct gc_device *device, uint64_t expected,
         taken = 0;
     gc_direct_adjust(device, taken - (int64_t)expected);
     if (taken > 0) {
-        gc_core_commit(gc_shim.core, device, NULL);
+        gc_direct_commit(gc_shim.core, device, NULL);
         if (measure->is_exact)
-            gc_device_set_context_bytes(device, (uint64_t)taken);
+            gc_group_set_context_bytes(device, (uint64_t)taken);
     }
     return taken;
 }

@@ -33,7 +33,7 @@ static void get_uuid(CUdevice ordinal, char *text, size_t bytes)
         format_uuid(&uuid, text, bytes);
 }
 
-bool gc_shim_describe_device(CUdevice ordinal, uint64_t *total_bytes, char uuid[GC_UUID_BYTES])
+bool gc_account_describe_device(CUdevice ordinal, uint64_t *total_bytes, char uuid[GC_UUID_BYTES])
 {
     size_t total;
 
@@ -59,15 +59,15 @@ static struct gc_device *add_device(CUdevice ordinal)
         strcpy(info.name, "?");
     gc_shim.driver_version = gc_resolve_driver_version();
     gc_backend_describe(&info);
-    if (gc_core_add_device(gc_shim.core, &info, &device) != GC_OK)
+    if (gc_setup_add_device(gc_shim.core, &info, &device) != GC_OK)
         return NULL;
     gc_helper_start();
     return device;
 }
 
-struct gc_device *gc_shim_device(CUdevice ordinal)
+struct gc_device *gc_account_device(CUdevice ordinal)
 {
-    struct gc_device *device = gc_core_find_device(gc_shim.core, ordinal);
+    struct gc_device *device = gc_device_find(gc_shim.core, ordinal);
 
     return device != NULL ? device : add_device(ordinal);
 }
@@ -103,7 +103,7 @@ static struct gc_context *remember(CUcontext handle, struct gc_context *context)
     return context;
 }
 
-struct gc_context *gc_shim_current_context(void)
+struct gc_context *gc_account_current_context(void)
 {
     struct gc_context *context;
     struct gc_device *device;
@@ -112,60 +112,59 @@ struct gc_context *gc_shim_current_context(void)
 
     if (GC_USE(cuCtxGetCurrent, &handle) != CUDA_SUCCESS || handle == NULL)
         return NULL;
-    context = gc_core_find_context(gc_shim.core, (uint64_t)(uintptr_t)handle);
+    context = gc_context_find(gc_shim.core, (uint64_t)(uintptr_t)handle);
     if (context != NULL)
         return remember(handle, context);
     /* The cached record is found by the current handle, which a green context does not have. */
     handle = primary_of(handle);
-    context = gc_core_find_context(gc_shim.core, (uint64_t)(uintptr_t)handle);
+    context = gc_context_find(gc_shim.core, (uint64_t)(uintptr_t)handle);
     if (context != NULL)
         return context;
     if (GC_USE(cuCtxGetDevice, &ordinal) != CUDA_SUCCESS ||
-        (device = gc_shim_device(ordinal)) == NULL)
+        (device = gc_account_device(ordinal)) == NULL)
         return NULL;
     if (is_green()) {
         gc_primary_add_green(handle, ordinal);
         handle = primary_of(handle);
     }
-    if (gc_core_add_context(gc_shim.core, (uint64_t)(uintptr_t)handle, device, &context) != GC_OK)
+    if (gc_setup_add_context(gc_shim.core, (uint64_t)(uintptr_t)handle, device, &context) != GC_OK)
         return NULL;
     return remember(handle, context);
 }
 
-struct gc_device *gc_shim_current_device(void)
+struct gc_device *gc_account_current_device(void)
 {
-    struct gc_context *context = gc_shim_current_context();
+    struct gc_context *context = gc_account_current_context();
 
     return context == NULL ? NULL : gc_context_device(context);
 }
 
-struct gc_context *gc_shim_context(CUcontext handle)
+struct gc_context *gc_account_context(CUcontext handle)
 {
     struct gc_context *context;
     bool pushed;
 
     if (handle == NULL)
         return NULL;
-    context = gc_core_find_context(gc_shim.core, (uintptr_t)handle);
+    context = gc_context_find(gc_shim.core, (uintptr_t)handle);
     if (context == NULL)
-        context = gc_core_find_context(gc_shim.core, (uintptr_t)primary_of(handle));
+        context = gc_context_find(gc_shim.core, (uintptr_t)primary_of(handle));
     if (context != NULL || gc_driver_enter_context((uintptr_t)handle, &pushed) != CUDA_SUCCESS)
         return context;
-    context = gc_shim_current_context();
+    context = gc_account_current_context();
     gc_driver_leave_context(pushed);
     return context;
 }
 
-struct gc_context *gc_shim_stream_context(CUstream stream)
+struct gc_context *gc_account_stream_context(CUstream stream)
 {
     struct gc_context *context = NULL;
     CUcontext handle;
 
-    if (gc_core_has_several_contexts(gc_shim.core) && stream != NULL &&
-        stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD &&
-        GC_USE(cuStreamGetCtx, stream, &handle) == CUDA_SUCCESS)
-        context = gc_shim_context(handle);
-    return context != NULL ? context : gc_shim_current_context();
+    if (gc_contexts_are_several(gc_shim.core) && stream != NULL && stream != CU_STREAM_LEGACY &&
+        stream != CU_STREAM_PER_THREAD && GC_USE(cuStreamGetCtx, stream, &handle) == CUDA_SUCCESS)
+        context = gc_account_context(handle);
+    return context != NULL ? context : gc_account_current_context();
 }
 
 /* ---- the state of the program's thread and context ----
@@ -190,11 +189,11 @@ static CUresult call_driver(void)
     return result;
 }
 
-CUresult gc_shim_check_state(bool is_unsafe, struct gc_context **current)
+CUresult gc_account_check_state(bool is_unsafe, struct gc_context **current)
 {
     CUresult result = CUDA_SUCCESS;
 
-    *current = gc_shim_current_context();
+    *current = gc_account_current_context();
     gc_thread.is_unsettled = *current == NULL;
     if (*current == NULL || gc_context_is_faulted(*current))
         result = call_driver();

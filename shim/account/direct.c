@@ -29,7 +29,7 @@ void gc_direct_begin(struct gc_direct_request *request, enum gc_api symbol)
 {
     request->api = gc_shim_enter(symbol);
     gc_tcache_flush_stats(gc_thread.tcache);
-    request->context = gc_shim_current_context();
+    request->context = gc_account_current_context();
     request->device = request->context ? gc_context_device(request->context) : NULL;
     request->quota = NULL;
     request->reserved_bytes = 0;
@@ -50,14 +50,14 @@ CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes)
         return CUDA_SUCCESS;
     if (!find_quota(request))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    bool is_reserved = gc_core_try_charge(gc_shim.core, request->device, request->quota, bytes);
+    bool is_reserved = gc_direct_try_charge(gc_shim.core, request->device, request->quota, bytes);
     bool may_fit = bytes <= gc_device_limit_bytes(request->device);
     for (int i = 0;
          !is_reserved && may_fit && i < RECLAIM_ATTEMPTS && gc_mempool_reclaim(request->device);
          i++)
-        is_reserved = gc_core_try_charge(gc_shim.core, request->device, request->quota, bytes);
+        is_reserved = gc_direct_try_charge(gc_shim.core, request->device, request->quota, bytes);
     if (!is_reserved &&
-        gc_core_charge(gc_shim.core, request->device, request->quota, bytes) != GC_OK) {
+        gc_direct_charge_device(gc_shim.core, request->device, request->quota, bytes) != GC_OK) {
         request->is_refused = true;
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -86,13 +86,13 @@ static void clear_key(enum gc_direct_kind kind, uint64_t key)
     struct gc_handle handle;
 
     for (int i = 0; i < RELEASE_YIELDS; i++) {
-        if (gc_core_find_direct(gc_shim.core, kind, key, &stale) != GC_OK)
+        if (gc_direct_find(gc_shim.core, kind, key, &stale) != GC_OK)
             return;
         if (!gc_handles_get(GC_HANDLE_RELEASING, releasing_key(kind, key), &handle))
             break;
         sched_yield();
     }
-    if (gc_core_untrack(gc_shim.core, kind, key, &stale) == GC_OK)
+    if (gc_direct_untrack(gc_shim.core, kind, key, &stale) == GC_OK)
         gc_log_write(&gc_shim.log, GC_LOG_DEBUG,
                      "0x%llx was released by a call that was not seen; its record is replaced",
                      (unsigned long long)key);
@@ -116,23 +116,23 @@ void gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kin
     };
 
     clear_key(kind, key);
-    if (gc_core_track(gc_shim.core, &direct) == GC_OK) {
+    if (gc_direct_track(gc_shim.core, &direct) == GC_OK) {
         request->reserved_bytes = 0;
         return;
     }
     gc_log_once(&gc_shim.log, &record_lost_logged, GC_LOG_WARN,
                 "no host memory to record an allocation of %s: it is not charged",
-                gc_api_names[request->api]);
+                gc_shim_api_names[request->api]);
 }
 
 CUresult gc_direct_end(struct gc_direct_request *request, CUresult result)
 {
     if (request->device != NULL && request->reserved_bytes != 0)
-        gc_core_uncharge(gc_shim.core, request->device, request->quota, request->reserved_bytes);
+        gc_direct_uncharge(gc_shim.core, request->device, request->quota, request->reserved_bytes);
     if (result == CUDA_SUCCESS && request->device != NULL)
-        gc_core_commit(gc_shim.core, request->device, request->quota);
+        gc_direct_commit(gc_shim.core, request->device, request->quota);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && request->device != NULL && !request->is_refused)
-        gc_core_count_oom(gc_shim.core, request->device, request->quota);
+        gc_device_count_oom(gc_shim.core, request->device, request->quota);
     gc_shim_leave();
     return result;
 }
@@ -146,7 +146,7 @@ void gc_direct_release_end(enum gc_direct_kind kind, uint64_t key, bool is_relea
 {
     struct gc_direct direct;
 
-    if (is_released && gc_core_untrack(gc_shim.core, kind, key, &direct) != GC_OK)
+    if (is_released && gc_direct_untrack(gc_shim.core, kind, key, &direct) != GC_OK)
         gc_log_write(&gc_shim.log, GC_LOG_DEBUG, "release of 0x%llx, which has no record",
                      (unsigned long long)key);
     gc_handles_remove(GC_HANDLE_RELEASING, releasing_key(kind, key), NULL);
@@ -160,7 +160,7 @@ void gc_direct_remove_address(uint64_t address)
     if (gc_mempool_remove(address))
         return;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-        if (gc_core_untrack(gc_shim.core, kinds[i], address, &direct) == GC_OK)
+        if (gc_direct_untrack(gc_shim.core, kinds[i], address, &direct) == GC_OK)
             return;
     gc_graph_refresh_all();
 }
@@ -176,9 +176,8 @@ static bool is_of_kind(enum gc_direct_kind kind, CUdeviceptr dptr)
     struct gc_direct record;
     struct gc_handle handle;
 
-    return kind == GC_DIRECT_ASYNC
-               ? gc_handles_get(GC_HANDLE_ASYNC, dptr, &handle)
-               : gc_core_find_direct(gc_shim.core, kind, dptr, &record) == GC_OK;
+    return kind == GC_DIRECT_ASYNC ? gc_handles_get(GC_HANDLE_ASYNC, dptr, &handle)
+                                   : gc_direct_find(gc_shim.core, kind, dptr, &record) == GC_OK;
 }
 
 /* False: no record is known, as of graph memory. */
@@ -195,9 +194,9 @@ static bool find_kind(CUdeviceptr dptr, enum gc_direct_kind *kind)
     return false;
 }
 
-CUresult gc_shim_free_direct(CUdeviceptr dptr, bool first_abi)
+CUresult gc_direct_free(CUdeviceptr dptr, bool first_abi)
 {
-    struct gc_device *device = gc_shim_current_device();
+    struct gc_device *device = gc_account_current_device();
     enum gc_direct_kind kind = GC_DIRECT_MEMORY;
     const bool is_known = find_kind(dptr, &kind);
 
@@ -220,7 +219,7 @@ CUresult gc_shim_free_direct(CUdeviceptr dptr, bool first_abi)
 
 bool gc_direct_reclaim_all(struct gc_device *device, uint64_t wanted_bytes)
 {
-    bool is_reclaimed = gc_core_reclaim(gc_shim.core, device, wanted_bytes);
+    bool is_reclaimed = gc_direct_reclaim(gc_shim.core, device, wanted_bytes);
 
     is_reclaimed |= gc_mempool_trim(device);
     is_reclaimed |= gc_graph_trim(device);

@@ -18,7 +18,7 @@ void gc_direct_driver_init(struct gc_driver *driver);
 
 /* Forwards a free of memory that is not the pool's to the driver (cuMemFree_v2, or the first ABI's
  * cuMemFree) and drops core's record of it: plain, managed, stream-ordered. */
-CUresult gc_shim_free_direct(CUdeviceptr dptr, bool first_abi);
+CUresult gc_direct_free(CUdeviceptr dptr, bool first_abi);
 
 /* The driver's own cuMemFree of `address` succeeded: if it was managed, stream-ordered or imported
  * memory, its record is removed. Unknown addresses are ignored. */
@@ -72,7 +72,7 @@ void gc_direct_release_end(enum gc_direct_kind kind, uint64_t key, bool is_relea
 static inline void gc_direct_adjust(struct gc_device *device, int64_t bytes)
 {
     if (device != NULL && bytes != 0)
-        gc_core_adjust(gc_shim.core, device, bytes);
+        gc_direct_adjust_device(gc_shim.core, device, bytes);
 }
 
 #endif

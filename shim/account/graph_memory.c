@@ -73,7 +73,7 @@ static int64_t follow(struct graph_account *account, const struct gc_device *dev
         gc_handles_unlock();
     }
     if (growth > 0)
-        gc_core_set_used(gc_shim.core);
+        gc_device_set_used(gc_shim.core);
     return growth;
 }
 

@@ -14,7 +14,7 @@ static void *help(void *core)
 {
     prctl(PR_SET_NAME, "gpucache", 0, 0, 0);
     gc_shim_enter(GC_API_COUNT); /* calls from inside the driver pass through */
-    gc_core_help(core);
+    gc_serve_help(core);
     gc_shim_leave();
     return NULL;
 }
@@ -25,7 +25,7 @@ void gc_helper_start(void)
     sigset_t all, before;
     pthread_t thread;
 
-    if (!gc_core_wants_helper(gc_shim.core) || atomic_flag_test_and_set(&is_started))
+    if (!gc_serve_wants_helper(gc_shim.core) || atomic_flag_test_and_set(&is_started))
         return;
     __typeof__(pthread_create) *create = gc_resolve_thread_calls()->create;
     if (create == NULL || pthread_attr_init(&detached) != 0)

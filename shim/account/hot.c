@@ -17,7 +17,7 @@ static void end_thread(void *unused)
     gc_thread.ends_watched = false; /* a destructor may set a tenant again */
     gc_outside_check_thread();
     gc_tenants_end_thread();
-    gc_captures_end_thread();
+    gc_capture_end_thread();
     gc_stream_list_end_thread();
     gc_thread.is_ending = true;
     gc_thread.tcache = NULL;

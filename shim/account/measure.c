@@ -192,7 +192,7 @@ static void begin_shared(struct gc_measure *measure)
 {
     /* A measurement that is compared with an estimate, or kept for the next one, must hold no
      * memory of other processes. */
-    measure->is_shared = gc_shim.has_model || gc_device_is_shared(measure->device);
+    measure->is_shared = gc_shim.has_model || gc_group_shares_device(measure->device);
     if (measure->is_shared && !read_process(measure->device, &measure->process_bytes))
         measure->process_bytes = 0; /* it has no context there, or else is not found at the end */
 }
@@ -216,7 +216,7 @@ void gc_measure_begin(struct gc_measure *measure, struct gc_device *device)
 
 void gc_measure_begin_current(struct gc_measure *measure)
 {
-    *measure = (struct gc_measure){.device = gc_shim_current_device()};
+    *measure = (struct gc_measure){.device = gc_account_current_device()};
     if (measure->device == NULL)
         return;
     measure->reserved_bytes = gc_device_reserved_bytes(measure->device);

@@ -156,14 +156,14 @@ static bool is_default_of(CUmemoryPool handle, const struct gc_device *device)
 
 struct gc_device *gc_mempool_plain_device(CUmemoryPool handle)
 {
-    struct gc_device *current = gc_shim_current_device();
+    struct gc_device *current = gc_account_current_device();
 
     if (handle == NULL)
         return NULL;
     if (current != NULL && is_default_of(handle, current))
         return current;
     for (int i = 0; i < DEVICES_MAX; i++) {
-        struct gc_device *device = gc_core_find_device(gc_shim.core, i);
+        struct gc_device *device = gc_device_find(gc_shim.core, i);
         if (device != NULL && device != current && is_default_of(handle, device))
             return device;
     }
@@ -237,7 +237,7 @@ bool gc_mempool_commit(struct gc_mempool *pool, struct gc_mempool_reservation *c
         gc_direct_adjust(device, excess);
         return true;
     }
-    if (gc_core_try_charge(gc_shim.core, device, NULL, (uint64_t)excess))
+    if (gc_direct_try_charge(gc_shim.core, device, NULL, (uint64_t)excess))
         return true;
     gc_direct_adjust(device, excess);
     return false;
@@ -279,7 +279,7 @@ static void trim_all(struct gc_device *device)
  * pending. */
 static bool wait_for_frees(struct gc_device *device)
 {
-    const struct gc_context *context = gc_shim_current_context();
+    const struct gc_context *context = gc_account_current_context();
 
     if (context == NULL)
         return false;
@@ -385,7 +385,7 @@ bool gc_mempool_remove(uint64_t address)
     }
     gc_handles_unlock();
     gc_direct_adjust(device, change);
-    if (is_known && gc_core_untrack(gc_shim.core, GC_DIRECT_ASYNC, address, &direct) != GC_OK)
+    if (is_known && gc_direct_untrack(gc_shim.core, GC_DIRECT_ASYNC, address, &direct) != GC_OK)
         return true; /* its context went first */
     return is_known;
 }
@@ -499,7 +499,7 @@ static void add_reservation(struct gc_mempool *pool, uint64_t bytes,
 static bool try_reserve(struct gc_mempool *pool, uint64_t bytes,
                         struct gc_mempool_reservation *claim)
 {
-    if (!gc_core_try_charge(gc_shim.core, pool->device, NULL, bytes))
+    if (!gc_direct_try_charge(gc_shim.core, pool->device, NULL, bytes))
         return false;
     add_reservation(pool, bytes, claim);
     return true;
@@ -525,7 +525,7 @@ bool gc_mempool_reserve(struct gc_mempool *pool, uint64_t bytes,
     /* Idle memory that shares a segment with memory in use could not be released. */
     promise_idle(pool, rounded, true, claim);
     uint64_t growth = rounded - claim->promised_bytes;
-    if (growth == 0 || gc_core_charge(gc_shim.core, device, NULL, growth) == GC_OK) {
+    if (growth == 0 || gc_direct_charge_device(gc_shim.core, device, NULL, growth) == GC_OK) {
         add_reservation(pool, growth, claim);
         return true;
     }

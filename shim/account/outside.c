@@ -24,7 +24,7 @@ CUresult gc_outside_expect(void)
 {
     int driver_code = 0;
 
-    return gc_shim_result(gc_core_leave_single_stream(gc_shim.core, &driver_code), driver_code);
+    return gc_shim_result(gc_export_leave_single_stream(gc_shim.core, &driver_code), driver_code);
 }
 
 static bool is_any_loaded(void)

@@ -9,7 +9,7 @@
 static inline void gc_peer_add(struct gc_context *owner, struct gc_context *worker)
 {
     if (owner != NULL && worker != NULL && owner != worker)
-        gc_context_add_peer(owner, worker);
+        gc_backing_add_peer(owner, worker);
 }
 
 #endif

@@ -39,7 +39,7 @@ static void drop_record(struct physical *physical)
 {
     struct gc_direct direct;
 
-    (void)!gc_core_untrack(gc_shim.core, physical->kind, physical->key, &direct);
+    (void)!gc_direct_untrack(gc_shim.core, physical->kind, physical->key, &direct);
     gc_handles_lock();
     gc_handles_free_record_locked(physical);
     gc_handles_unlock();

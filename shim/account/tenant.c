@@ -66,7 +66,7 @@ static bool make_tenant(uint32_t name)
         .limit_bytes = tenants.rules.names[name].limit_bytes,
     };
     struct gc_tenant *tenant;
-    const enum gc_status status = gc_core_add_tenant(gc_shim.core, &config, &tenant);
+    const enum gc_status status = gc_tenant_add(gc_shim.core, &config, &tenant);
 
     if (status != GC_OK) {
         gc_log_write(&gc_shim.log, GC_LOG_ERROR, "tenant %s: %s; cuInit fails", config.name,
@@ -144,7 +144,7 @@ void gc_tenants_mem_info(struct gc_device *device, uint64_t *free_bytes, uint64_
     /* Without an account it has nothing yet. */
     if (tenant != NULL)
         (void)!gc_tenant_quota(tenant, device, &quota);
-    gc_core_mem_info(gc_shim.core, device, quota, free_bytes, total_bytes);
+    gc_available_mem_info(gc_shim.core, device, quota, free_bytes, total_bytes);
     if (tenant != NULL && free_addresses(tenant, device) < *free_bytes)
         *free_bytes = free_addresses(tenant, device);
 }
@@ -154,14 +154,14 @@ void gc_tenants_reset_target(void)
     gc_thread.target = is_any_meant() ? NULL : gc_thread.context;
 }
 
-struct gc_context *gc_shim_target(struct gc_context *context)
+struct gc_context *gc_tenants_target(struct gc_context *context)
 {
     struct gc_tenant *tenant = gc_tenants_of_call();
     struct gc_context *own;
 
     if (tenant == NULL)
         return context;
-    if (gc_tenant_context(tenant, context, &own) != GC_OK)
+    if (gc_setup_tenant_context(tenant, context, &own) != GC_OK)
         return NULL;
     /* By rule the next call may be another's. */
     if (gc_thread.tenant != NULL && context == gc_thread.context)

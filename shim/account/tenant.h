@@ -20,12 +20,13 @@ struct gc_tenant *gc_tenants_of_call(void);
 struct gc_tenant *gc_tenants_of_work(const void *caller);
 /* The account that is charged for the call, before the device; NULL: none. GC_NO_HOST_MEMORY. */
 enum gc_status gc_tenants_quota(struct gc_device *device, struct gc_quota **quota) GC_CHECKED;
-/* The most that a malloc of the call's tenant could get, and its total: see gc_core_mem_info. */
+/* The most that a malloc of the call's tenant could get, and its total: see gc_available_mem_info.
+ */
 void gc_tenants_mem_info(struct gc_device *device, uint64_t *free_bytes, uint64_t *total_bytes);
 /* The record that serves a request in `context` (a record of a handle, not of a tenant): that of
  * the calling thread's tenant, or of the tenant whose object called, else `context` itself. NULL:
  * the tenant's record could not be made; the request must fail. */
-struct gc_context *gc_shim_target(struct gc_context *context);
+struct gc_context *gc_tenants_target(struct gc_context *context);
 /* The context of the thread, or its tenant, has changed: its target must be looked up again. */
 void gc_tenants_reset_target(void);
 /* The calling thread ends: it lets its tenant go. */

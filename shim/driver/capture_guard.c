@@ -39,14 +39,14 @@ void gc_capture_restore(struct gc_capture_guard *guard)
         (void)GC_USE(cuThreadExchangeStreamCaptureMode, &guard->mode);
 }
 
-CUstream gc_stream_explicit(CUstream stream, bool is_per_thread)
+CUstream gc_capture_stream_handle(CUstream stream, bool is_per_thread)
 {
     if (stream != NULL)
         return stream;
     return is_per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 }
 
-bool gc_stream_is_capturing(CUstream stream)
+bool gc_capture_is_stream_capturing(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 
@@ -119,13 +119,13 @@ static void count_begin(CUstream stream, struct gc_context *context, uint64_t ex
         !gc_handles_set(GC_HANDLE_CAPTURE, key_of(stream), (uintptr_t)context, extra))
         return;
     atomic_fetch_add_explicit(&capture_count, 1, memory_order_relaxed);
-    gc_context_capture_begin(context);
+    gc_capture_begin_context(context);
 }
 
 static void end_one(const struct gc_handle *removed)
 {
     atomic_fetch_sub_explicit(&capture_count, 1, memory_order_relaxed);
-    gc_context_capture_end((struct gc_context *)(uintptr_t)removed->value);
+    gc_capture_end_context((struct gc_context *)(uintptr_t)removed->value);
 }
 
 bool gc_capture_end(CUstream stream, struct gc_handle *removed)
@@ -184,7 +184,7 @@ static bool is_of_own_stream(const struct gc_handle *handle, const void *number)
            handle->extra >> THREAD_SHIFT == *(const uint64_t *)number;
 }
 
-void gc_captures_end_thread(void)
+void gc_capture_end_thread(void)
 {
     if (gc_shim_life() == GC_LIFE_READY && gc_capture_is_any())
         end_all(is_of_own_stream, &gc_thread.number);

@@ -23,12 +23,12 @@ CUresult gc_capture_check(void);
 
 /* The explicit handle of a wrapper's stream argument: NULL is the legacy stream, or the thread's
  * own in a _ptsz entry. */
-CUstream gc_stream_explicit(CUstream stream, bool is_per_thread);
+CUstream gc_capture_stream_handle(CUstream stream, bool is_per_thread);
 /* True if this stream captures now. Costs one load when nothing captures. */
-bool gc_stream_is_capturing(CUstream stream);
+bool gc_capture_is_stream_capturing(CUstream stream);
 bool gc_capture_is_any(void);
 /* The thread ends, and with it the captures in its own stream. */
-void gc_captures_end_thread(void);
+void gc_capture_end_thread(void);
 /* The context is destroyed, its captures with it. */
 void gc_capture_drop_context(struct gc_context *context);
 

@@ -11,7 +11,7 @@ CUresult gc_driver_enter_context(uint64_t context, bool *pushed)
     CUresult result;
 
     *pushed = false;
-    if (gc_core_is_of_device(context))
+    if (gc_context_handle_is_of_device(context))
         return CUDA_SUCCESS; /* mapping needs no context, and the device has no other call */
     result = GC_USE(cuCtxGetCurrent, &current);
     if (result != CUDA_SUCCESS || current == wanted)
@@ -48,7 +48,7 @@ void gc_driver_leave(struct gc_driver_visit *visit)
 
 struct gc_device *gc_driver_device(uint64_t handle)
 {
-    struct gc_context *context = gc_core_find_context(gc_shim.core, handle);
+    struct gc_context *context = gc_context_find(gc_shim.core, handle);
 
     return context == NULL ? NULL : gc_context_device(context);
 }

@@ -141,10 +141,10 @@ static int fence_record(void *self, uint64_t context, uint64_t *fence)
 /* A capture that another thread begins meanwhile waits for the look's end. */
 static CUresult query(uint64_t context, CUevent event)
 {
-    gc_core_relaxed_begin(gc_shim.core);
+    gc_capture_relax_begin(gc_shim.core);
     CUresult result = (CUresult)GC_CALL_IF_ENTERED(
         context, GC_CALL(gc_driver_device(context), cuEventQuery, event));
-    gc_core_relaxed_end(gc_shim.core);
+    gc_capture_relax_end(gc_shim.core);
     return result;
 }
 
@@ -212,8 +212,8 @@ static bool find_stream(uint64_t name, CUstream *stream)
 
 static CUresult mark(uint64_t context, CUstream stream, uint64_t *fence)
 {
-    return gc_stream_is_capturing(stream) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
-                                          : record(context, stream, record_stream, fence);
+    return gc_capture_is_stream_capturing(stream) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+                                                  : record(context, stream, record_stream, fence);
 }
 
 static int stream_record(void *self, uint64_t context, uint64_t name, uint64_t *fence)
@@ -253,10 +253,10 @@ CUresult gc_driver_wait(uint64_t context, uint64_t limit_ns)
 {
     uint64_t fence = 0;
 
-    gc_core_relaxed_begin(gc_shim.core);
+    gc_capture_relax_begin(gc_shim.core);
     CUresult result =
         gc_capture_is_any() ? CUDA_ERROR_NOT_READY : (CUresult)fence_record(NULL, context, &fence);
-    gc_core_relaxed_end(gc_shim.core);
+    gc_capture_relax_end(gc_shim.core);
     return wait_made(result, context, fence, limit_ns);
 }
 

@@ -17,7 +17,7 @@ static void *const wrappers[GC_ROW_COUNT] = {
 #include "shim/api.def"
 };
 
-void *gc_row_wrapper(const struct gc_row *row)
+void *gc_proc_address_wrapper(const struct gc_row *row)
 {
     return wrappers[row - gc_rows];
 }
@@ -66,17 +66,17 @@ static void *replace(const char *name, int version, cuuint64_t flags, void *real
     row = find_abi(name, known, variant);
     if (row == NULL)
         gc_unknown_log(name, version);
-    if (row == NULL || gc_row_wrapper(row) == real)
+    if (row == NULL || gc_proc_address_wrapper(row) == real)
         return real;
     if (gc_row_real(row) == real)
-        return gc_row_wrapper(row);
+        return gc_proc_address_wrapper(row);
     /* The driver may be newer than this table: its pointer decides. */
     same = find_same(name, real);
     if (same != NULL)
-        return gc_row_wrapper(same);
+        return gc_proc_address_wrapper(same);
     if (version <= GC_API_TABLE_VERSION) {
         gc_row_record(row, real); /* if the symbol itself is not exported */
-        return gc_row_wrapper(row);
+        return gc_proc_address_wrapper(row);
     }
     gc_unknown_check(name, version);
     return real;

@@ -5,6 +5,6 @@
 #include "shim/real/resolve.h"
 
 /* The function the library exports under the row's name; NULL where the row is not wrapped. */
-void *gc_row_wrapper(const struct gc_row *row);
+void *gc_proc_address_wrapper(const struct gc_row *row);
 
 #endif

@@ -35,7 +35,7 @@ static void *find_in_callers_scope(const struct gc_libc *libc, const struct gc_r
         return NULL;
     found = libc->dlsym(handle, row->symbol);
     libc->dlclose(handle);
-    return found == gc_row_wrapper(row) ? NULL : found;
+    return found == gc_proc_address_wrapper(row) ? NULL : found;
 }
 
 static void *find_next(const struct gc_libc *libc, const struct gc_row *row, const void *caller)
@@ -58,7 +58,7 @@ static struct gc_route next_after_another(const struct gc_libc *libc, const stru
 
     if (row->type == GC_ROW_TYPE_API && gc_resolve_driver(false) && gc_row_real(row) != NULL) {
         route.jump = NULL;
-        route.answer = gc_row_wrapper(row);
+        route.answer = gc_proc_address_wrapper(row);
     }
     return route;
 }
@@ -68,11 +68,14 @@ static struct gc_route next_after_another(const struct gc_libc *libc, const stru
 static void *substitute(const struct gc_row *row, void *real)
 {
     if (row->type == GC_ROW_TYPE_API)
-        return gc_resolve_driver(false) && gc_row_real(row) == real ? gc_row_wrapper(row) : real;
+        return gc_resolve_driver(false) && gc_row_real(row) == real ? gc_proc_address_wrapper(row)
+                                                                    : real;
     if (row->type == GC_ROW_TYPE_NVML)
-        return gc_nvml_find(false) && gc_row_real(row) == real ? gc_row_wrapper(row) : real;
-    return gc_runtime_is_code(real) && gc_row_record(row, real) == real ? gc_row_wrapper(row)
-                                                                        : real;
+        return gc_nvml_find(false) && gc_row_real(row) == real ? gc_proc_address_wrapper(row)
+                                                               : real;
+    return gc_runtime_is_code(real) && gc_row_record(row, real) == real
+               ? gc_proc_address_wrapper(row)
+               : real;
 }
 
 /* As all of the driver's names and few others: a quick look, for every dlsym of the process. */
@@ -99,10 +102,10 @@ struct gc_route gc_route_dlsym(void *handle, const char *name, const void *calle
         gc_unknown_log_symbol(name);
     if (row == NULL || gc_resolve_is_driver_code(caller))
         return route;
-    found = handle == RTLD_NEXT ? gc_row_wrapper(row) : libc->dlsym(handle, name);
+    found = handle == RTLD_NEXT ? gc_proc_address_wrapper(row) : libc->dlsym(handle, name);
     if (found == NULL)
         return route;
-    if (found == gc_row_wrapper(row)) {
+    if (found == gc_proc_address_wrapper(row)) {
         const enum gc_elf_place place =
             handle == RTLD_NEXT ? gc_elf_find_definer(caller, name) : GC_ELF_NO_DEFINER;
         if (place == GC_ELF_AFTER_US)
@@ -110,12 +113,13 @@ struct gc_route gc_route_dlsym(void *handle, const char *name, const void *calle
         found = find_next(libc, row, caller);
         route.jump = NULL;
         if (found != NULL)
-            route.answer = place == GC_ELF_BEFORE_US ? gc_row_wrapper(row) : substitute(row, found);
+            route.answer =
+                place == GC_ELF_BEFORE_US ? gc_proc_address_wrapper(row) : substitute(row, found);
         return route;
     }
     /* Found in the given object, or before the library in the scope. */
     found = substitute(row, found);
-    if (found == gc_row_wrapper(row)) {
+    if (found == gc_proc_address_wrapper(row)) {
         route.jump = NULL;
         route.answer = found;
     }
@@ -156,7 +160,7 @@ struct gc_route gc_route_dlvsym(void *handle, const char *name, const char *vers
     route.jump = (void *)libc->dlvsym;
     if (name == NULL || version == NULL || gc_thread.depth > 0)
         return route;
-    own = row != NULL ? gc_row_wrapper(row) : own_resolver(name);
+    own = row != NULL ? gc_proc_address_wrapper(row) : own_resolver(name);
     if (own == NULL || gc_resolve_is_driver_code(caller))
         return route;
     /* A versioned look-up never finds our own, unversioned names; from here it starts behind us. */

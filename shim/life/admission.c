@@ -37,7 +37,7 @@ static uint64_t group_limit(const struct gc_options *options, CUdevice ordinal)
     const struct gc_device *device;
 
     if (options->group[0] == '\0' || gc_shim.core == NULL ||
-        (device = gc_shim_device(ordinal)) == NULL)
+        (device = gc_account_device(ordinal)) == NULL)
         return UINT64_MAX;
     return gc_device_limit_bytes(device);
 }
@@ -49,7 +49,7 @@ static bool describe(const struct gc_options *options, CUdevice ordinal,
     char uuid[GC_UUID_BYTES];
     uint64_t total, bytes;
 
-    if (!gc_shim_describe_device(ordinal, &total, uuid))
+    if (!gc_account_describe_device(ordinal, &total, uuid))
         return false;
     bytes = gc_size_spec_resolve(&options->budget, ordinal, uuid, total);
     if (bytes == UINT64_MAX)
@@ -57,7 +57,8 @@ static bool describe(const struct gc_options *options, CUdevice ordinal,
     device->budget_bytes = gc_min_u64(bytes, group_limit(options, ordinal));
     bytes = gc_size_spec_resolve(&options->context_memory, ordinal, uuid, total);
     if (bytes == UINT64_MAX)
-        bytes = gc_shim.core != NULL ? gc_core_context_bytes(gc_shim.core, uuid, total) : 0;
+        bytes =
+            gc_shim.core != NULL ? gc_group_measured_context_bytes(gc_shim.core, uuid, total) : 0;
     device->context_bytes = bytes;
     return true;
 }

@@ -17,7 +17,7 @@ static const char *backend_name(void)
     bool is_mapped = false;
 
     for (int i = 0; i < ORDINALS && !is_mapped; i++) {
-        const struct gc_device *device = gc_core_find_device(gc_shim.core, i);
+        const struct gc_device *device = gc_device_find(gc_shim.core, i);
         is_mapped = device != NULL && gc_device_is_mapped(device);
     }
     return is_mapped ? "vmm" : "driver";
@@ -41,7 +41,7 @@ static uint32_t list_warnings(const struct gc_exit_report *report,
 {
     const char *trouble = report->is_plan_refused
                               ? "GPUCACHE_PLAN is not followed: its file was refused"
-                              : gc_core_plan_problem(gc_shim.core);
+                              : gc_snapshot_plan_problem(gc_shim.core);
     uint32_t count = 0;
 
     for (; count < gc_shim.options->warning_count; count++)
@@ -74,7 +74,7 @@ void gc_exit_report_write(void *argument)
     if (gc_admission_report(&estimate))
         facts.estimate = &estimate;
     facts.duration_ns = gc_clock_ns() - report->start_ns;
-    if (gc_report_emit(gc_shim.core, &facts, gc_api_names, gc_shim.options->report, &gc_shim.log) !=
-        GC_OK)
+    if (gc_report_emit(gc_shim.core, &facts, gc_shim_api_names, gc_shim.options->report,
+                       &gc_shim.log) != GC_OK)
         gc_log_write(&gc_shim.log, GC_LOG_INFO, "no report was written");
 }

@@ -42,7 +42,7 @@ static struct {
 static void open_trace(void)
 {
     if (gc_shim.options->trace[0] != '\0' &&
-        gc_trace_open(gc_shim.options->trace, gc_api_names, GC_API_COUNT, &gc_shim.log,
+        gc_trace_open(gc_shim.options->trace, gc_shim_api_names, GC_API_COUNT, &gc_shim.log,
                       &gc_shim.trace) != GC_OK)
         gc_shim.trace = NULL;
 }
@@ -68,7 +68,7 @@ static const struct gc_plan *load_plan(void)
 
 static void leave_in_child(void)
 {
-    gc_core_leave_child(gc_shim.core);
+    gc_group_leave_child(gc_shim.core);
 }
 
 static void join_ledger(void)
@@ -115,9 +115,9 @@ static void begin_service(void)
     join_ledger();
     /* Only called by name: the program's submissions pass no wrapper. */
     if (gc_resolve_driver(false) && !gc_resolve_is_interposing())
-        (void)gc_core_set_conservative(gc_shim.core);
+        (void)gc_submit_set_conservative(gc_shim.core);
     gc_outside_scan();
-    /* release: pairs with the acquire in gc_shim_submissions */
+    /* release: pairs with the acquire in gc_life_submissions */
     atomic_store_explicit(&life.work, gc_core_submissions(gc_shim.core), memory_order_release);
     /* Without a page that is wiped on fork, finding out takes a system call: the long way. */
     if (gc_shim.wiped_on_fork != NULL && gc_shim.options->mode == GC_MODE_CACHE)
@@ -141,7 +141,7 @@ static void create_core(const struct gc_module *module)
     struct gc_driver platform;
     struct gc_core_config config = {.driver = &platform,
                                     .log = &gc_shim.log,
-                                    .api_names = gc_api_names,
+                                    .api_names = gc_shim_api_names,
                                     .api_count = GC_API_COUNT};
 
     if (gc_shim.options == NULL)
@@ -207,7 +207,7 @@ static bool start(void)
     return gc_shim_start_await(GC_START_OVER);
 }
 
-bool gc_shim_ready(void)
+bool gc_life_ready(void)
 {
     if (gc_thread.depth > 0 || gc_thread.is_starting)
         return false;
@@ -217,19 +217,19 @@ bool gc_shim_ready(void)
     if (gc_shim.core == NULL)
         return false;
     if (gc_shim_is_child()) {
-        gc_core_leave_child(gc_shim.core); /* made without fork(): no handler ran */
+        gc_group_leave_child(gc_shim.core); /* made without fork(): no handler ran */
         return false;
     }
     return true;
 }
 
-struct gc_submissions *gc_shim_submissions(void)
+struct gc_submissions *gc_life_submissions(void)
 {
     /* acquire: pairs with the release in create_core */
     struct gc_submissions *work = atomic_load_explicit(&life.work, memory_order_acquire);
 
     if (__builtin_expect(work == NULL, 0)) {
-        if (gc_shim_is_started() || !gc_shim_ready())
+        if (gc_shim_is_started() || !gc_life_ready())
             return NULL;
         work = atomic_load_explicit(&life.work, memory_order_acquire);
     }
@@ -252,9 +252,9 @@ __attribute__((destructor)) static void finish(void)
     if (!gc_shim_is_started() || gc_shim.core == NULL || gc_shim_is_child() ||
         gc_shim_is_forked() || is_interrupted())
         return;
-    gc_core_end_help(gc_shim.core);
+    gc_serve_end_help(gc_shim.core);
     gc_trace_flush(gc_shim.trace);
-    if (gc_core_was_used(gc_shim.core))
+    if (gc_device_was_used(gc_shim.core))
         gc_deep_run(gc_exit_report_write, &life.report);
     /* The driver shuts down too: each call checks from now on that it still works. */
     gc_shim_close_hot();

@@ -6,11 +6,11 @@
 
 /* True if this call is ours to handle: started, not re-entered, not a forked child. Finds the real
  * driver either way, so that GC_CALL works after it. */
-bool gc_shim_ready(void);
+bool gc_life_ready(void);
 
 /* The count of submitted work, NULL where nothing is counted: passing through, or a forked child.
  * Starts the library if need be. */
-struct gc_submissions *gc_shim_submissions(void);
+struct gc_submissions *gc_life_submissions(void);
 
 /* Whether a program whose CUDA has just been initialised may go on: CUDA_SUCCESS, or the result
  * that cuInit returns instead. Does not return where admission ends the process. */

@@ -30,7 +30,7 @@ gpucache_status gc_public_state(void)
 
 gpucache_status gc_public_start(void)
 {
-    if (!gc_shim_ready()) {
+    if (!gc_life_ready()) {
         const gpucache_status state = gc_public_state();
         return state == GPUCACHE_OK ? GPUCACHE_NOT_READY : state; /* called from inside a call */
     }
@@ -42,7 +42,7 @@ gpucache_status gc_public_find_device(int ordinal, struct gc_device **device)
     const gpucache_status state = gc_public_state();
     if (state != GPUCACHE_OK)
         return state;
-    *device = gc_core_find_device(gc_shim.core, ordinal);
+    *device = gc_device_find(gc_shim.core, ordinal);
     if (*device != NULL)
         return GPUCACHE_OK;
     return ordinal < 0 ? GPUCACHE_INVALID_DEVICE : GPUCACHE_NOT_READY;
@@ -206,7 +206,7 @@ void gc_public_enter_context(struct gc_context *context, CUstream stream, enum g
     call->context = context;
     call->is_capture = context != NULL && captures_unseen(stream);
     if (call->is_capture)
-        gc_context_capture_begin(context);
+        gc_capture_begin_context(context);
     call->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     call->is_relaxed = !gc_resolve_is_interposing() &&
                        GC_USE(cuThreadExchangeStreamCaptureMode, &call->mode) == CUDA_SUCCESS;
@@ -224,10 +224,10 @@ gpucache_status gc_public_enter(int ordinal, CUstream stream, enum gc_api api,
     if (status != GPUCACHE_OK)
         return status;
     gc_public_enter_context(NULL, NULL, api, call);
-    call->context = gc_shim_current_context();
+    call->context = gc_account_current_context();
     call->is_capture = call->context != NULL && captures_unseen(stream);
     if (call->is_capture)
-        gc_context_capture_begin(call->context);
+        gc_capture_begin_context(call->context);
     if (call->context != NULL)
         return GPUCACHE_OK;
     gc_public_leave(call);
@@ -237,7 +237,7 @@ gpucache_status gc_public_enter(int ordinal, CUstream stream, enum gc_api api,
 void gc_public_leave(struct gc_public_call *call)
 {
     if (call->is_capture)
-        gc_context_capture_end(call->context);
+        gc_capture_end_context(call->context);
     if (call->is_relaxed)
         (void)GC_USE(cuThreadExchangeStreamCaptureMode, &call->mode);
     gc_shim_leave();

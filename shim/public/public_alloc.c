@@ -21,10 +21,11 @@ static uint64_t order_of(gpucache_stream stream, const struct gc_public_call *ca
 {
     unsigned long long id;
 
-    if (call->is_capture || gc_stream_is_capturing(gc_stream_explicit((CUstream)stream, false)))
+    if (call->is_capture ||
+        gc_capture_is_stream_capturing(gc_capture_stream_handle((CUstream)stream, false)))
         return 0;
     if (gc_shim.options->mode != GC_MODE_CACHE) /* for the driver */
-        return (uintptr_t)gc_stream_explicit((CUstream)stream, false);
+        return (uintptr_t)gc_capture_stream_handle((CUstream)stream, false);
     if (stream == NULL || (CUstream)stream == CU_STREAM_LEGACY)
         return (uintptr_t)CU_STREAM_LEGACY;
     if ((CUstream)stream == CU_STREAM_PER_THREAD)
@@ -81,16 +82,16 @@ static gpucache_status free_to_driver(void *pointer)
 static enum gc_status alloc_from_pool(const struct gc_public_call *call, struct gc_request *request,
                                       uint64_t *address, int *driver_code)
 {
-    struct gc_context *target = gc_shim_target(call->context);
+    struct gc_context *target = gc_tenants_target(call->context);
 
     if (target == NULL)
         return GC_NO_HOST_MEMORY;
     request->is_trial = gc_mempool_may_reclaim();
-    enum gc_status status = gc_core_alloc(gc_shim.core, target, request, address, driver_code);
+    enum gc_status status = gc_alloc(gc_shim.core, target, request, address, driver_code);
     for (int i = 0; status == GC_OUT_OF_MEMORY && request->is_trial; i++) {
         request->is_trial =
             i < RECLAIM_ATTEMPTS && gc_mempool_reclaim(gc_context_device(call->context));
-        status = gc_core_alloc(gc_shim.core, target, request, address, driver_code);
+        status = gc_alloc(gc_shim.core, target, request, address, driver_code);
     }
     return status;
 }
@@ -138,9 +139,9 @@ static struct gc_context *owner_of(uint64_t address)
 {
     struct gc_block_info info;
 
-    if (gc_core_find_block(gc_shim.core, address, &info) != GC_OK || info.address != address)
+    if (gc_lookup_block(gc_shim.core, address, &info) != GC_OK || info.address != address)
         return NULL;
-    return gc_core_find_context(gc_shim.core, info.context);
+    return gc_context_find(gc_shim.core, info.context);
 }
 
 /* A stream of another context works on the memory: its work is waited for as well. */
@@ -148,7 +149,7 @@ static void record_stream(struct gc_context *owner, gpucache_stream stream)
 {
     if (stream != NULL && (CUstream)stream != CU_STREAM_LEGACY &&
         (CUstream)stream != CU_STREAM_PER_THREAD)
-        gc_peer_add(owner, gc_shim_stream_context((CUstream)stream));
+        gc_peer_add(owner, gc_account_stream_context((CUstream)stream));
 }
 
 gpucache_status gpucache_free(void *pointer, gpucache_stream stream)
@@ -176,10 +177,10 @@ gpucache_status gpucache_free(void *pointer, gpucache_stream stream)
     if (!is_of_device)
         order = order_of(stream, &call);
     /* Without a cache the driver's own free in a stream would want a context of the program's. */
-    status = gc_shim.options->mode == GC_MODE_CACHE
-                 ? gc_core_free_ordered(gc_shim.core, address, NULL, order, (uint16_t)call.api,
-                                        &driver_code)
-                 : gc_core_free(gc_shim.core, address, (uint16_t)call.api, &driver_code);
+    status =
+        gc_shim.options->mode == GC_MODE_CACHE
+            ? gc_free_ordered(gc_shim.core, address, NULL, order, (uint16_t)call.api, &driver_code)
+            : gc_free(gc_shim.core, address, (uint16_t)call.api, &driver_code);
     if (status == GC_NOT_OURS)
         gc_debug_report_unknown_free(gc_shim.core, address, (uint16_t)call.api);
     gc_public_leave(&call);
@@ -200,13 +201,13 @@ gpucache_status gpucache_record_stream(void *pointer, gpucache_stream stream)
     if (state != GPUCACHE_OK)
         return state;
     gc_public_enter_context(NULL, (CUstream)stream, GC_API_gpucache_malloc, &call);
-    status = gc_core_find_block(gc_shim.core, (uintptr_t)pointer, &info);
+    status = gc_lookup_block(gc_shim.core, (uintptr_t)pointer, &info);
     if (status == GC_OK)
-        record_stream(gc_core_find_context(gc_shim.core, info.context), stream);
+        record_stream(gc_context_find(gc_shim.core, info.context), stream);
     if (status == GC_OK && info.address != (uintptr_t)pointer)
         status = GC_INVALID_POINTER;
     if (status == GC_OK)
-        status = gc_core_record_stream(gc_shim.core, info.address, order_of(stream, &call));
+        status = gc_free_record_stream(gc_shim.core, info.address, order_of(stream, &call));
     gc_public_leave(&call);
     return gc_public_status(status, 0);
 }
@@ -231,7 +232,7 @@ static void *alloc_or_null(enum gc_api api, size_t bytes, int device, gpucache_s
 
     if (status != GPUCACHE_OK)
         gc_log_write(&gc_shim.log, level_of(api, status), "%s: %zu bytes on device %d: %s",
-                     gc_api_names[api], bytes, device, gpucache_status_text(status));
+                     gc_shim_api_names[api], bytes, device, gpucache_status_text(status));
     return pointer;
 }
 
@@ -282,7 +283,7 @@ void gpucache_torch_memory_fraction(double fraction, int device)
     if (status == GPUCACHE_OK) {
         struct gc_device *found = gc_context_device(call.context);
         const uint64_t total = gc_device_get_info(found)->total_bytes;
-        gc_core_set_limit(gc_shim.core, found, (uint64_t)((double)total * fraction));
+        gc_limit_set(gc_shim.core, found, (uint64_t)((double)total * fraction));
         gc_public_leave(&call);
     } else if (status != GPUCACHE_DISABLED) {
         gc_log_write(&gc_shim.log, GC_LOG_ERROR, "gpucache_torch_memory_fraction: %g: %s", fraction,

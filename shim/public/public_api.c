@@ -99,8 +99,8 @@ gpucache_status gpucache_get_statistics(int device, struct gpucache_statistics *
     status = gc_public_find_device(device, &found);
     if (status != GPUCACHE_OK)
         return status;
-    gc_core_flush_stats(gc_shim.core);
-    gc_core_read_device(gc_shim.core, found, &snapshot);
+    gc_tcache_flush_all_stats(gc_shim.core);
+    gc_snapshot_read_device(gc_shim.core, found, &snapshot);
     fill(&now, &snapshot);
     /* A program built with another version of the header gets the fields that both know. */
     now.struct_bytes = figures->struct_bytes < sizeof(now) ? figures->struct_bytes : sizeof(now);
@@ -120,7 +120,7 @@ gpucache_status gpucache_get_fragmentation(int device, struct gpucache_fragmenta
     status = gc_public_find_device(device, &found);
     if (status != GPUCACHE_OK)
         return status;
-    gc_core_read_free_blocks(gc_shim.core, found, &free_blocks);
+    gc_snapshot_read_free_blocks(gc_shim.core, found, &free_blocks);
     now.free_bytes = free_blocks.free_bytes;
     now.largest_free_bytes = free_blocks.largest_free_bytes;
     now.stitchable_bytes = free_blocks.stitchable_bytes;
@@ -138,7 +138,7 @@ gpucache_status gpucache_reset_peaks(int device)
     const gpucache_status status = gc_public_find_device(device, &found);
 
     if (status == GPUCACHE_OK)
-        gc_core_reset_peaks(gc_shim.core, found);
+        gc_snapshot_reset_peaks(gc_shim.core, found);
     return status;
 }
 
@@ -151,10 +151,10 @@ static uint64_t release_memory(struct gc_device *device, bool is_all, uint64_t k
 
     gc_public_enter_context(NULL, NULL, GC_API_COUNT, &call);
     if (is_all) {
-        bytes = gc_core_empty(gc_shim.core, device);
+        bytes = gc_reclaim_empty(gc_shim.core, device);
         gc_mempool_reclaim(device); /* idle memory of stream-ordered pools and graphs */
     } else {
-        bytes = gc_core_trim(gc_shim.core, device, keep_bytes);
+        bytes = gc_reclaim_trim(gc_shim.core, device, keep_bytes);
     }
     gc_public_leave(&call);
     return bytes;
@@ -169,7 +169,7 @@ static gpucache_status release_idle_of(int device, bool is_all, uint64_t keep_by
 
     if (device == GPUCACHE_ALL_DEVICES && status == GPUCACHE_OK) {
         for (int i = 0; i < GC_PUBLIC_DEVICES; i++) {
-            found = gc_core_find_device(gc_shim.core, i);
+            found = gc_device_find(gc_shim.core, i);
             if (found != NULL)
                 given += release_memory(found, is_all, keep_bytes);
         }
@@ -221,7 +221,7 @@ gpucache_status gpucache_set_limit(int device, uint64_t limit_bytes)
     if (status != GPUCACHE_OK)
         return status;
     gc_public_enter_context(NULL, NULL, GC_API_COUNT, &call);
-    gc_core_set_limit(gc_shim.core, found, limit_bytes);
+    gc_limit_set(gc_shim.core, found, limit_bytes);
     gc_public_leave(&call);
     return GPUCACHE_OK;
 }
@@ -242,7 +242,7 @@ gpucache_status gpucache_would_fit(int device, uint64_t bytes, int *fits, uint64
     gc_public_enter_context(NULL, NULL, GC_API_COUNT, &call);
     asked = gc_tenants_quota(found, &quota);
     if (asked == GC_OK)
-        asked = gc_core_available(gc_shim.core, found, quota, &available, &driver_code);
+        asked = gc_available_bytes(gc_shim.core, found, quota, &available, &driver_code);
     gc_public_leave(&call);
     if (asked != GC_OK)
         return gc_public_status(asked, driver_code);

@@ -90,7 +90,7 @@ static gpucache_status wait_stream(const struct gc_public_call *call, CUstream s
     struct gc_capture_guard guard;
     CUresult result;
 
-    if (gc_context_is_capturing(call->context))
+    if (gc_capture_is_of_context(call->context))
         return GPUCACHE_CAPTURING;
     gc_capture_relax(&guard);
     result = GC_CALL(gc_context_device(call->context), cuStreamSynchronize, stream);

@@ -50,7 +50,7 @@ static gpucache_status pause_it(struct gc_tenant *tenant, int keep_content, uint
     struct gc_swap_result result;
 
     gc_shim_enter(GC_API_COUNT);
-    (void)!gc_core_pause(gc_shim.core, &request, &result);
+    (void)!gc_pause(gc_shim.core, &request, &result);
     return end(&result, moved_bytes);
 }
 
@@ -59,7 +59,7 @@ static gpucache_status resume_it(struct gc_tenant *tenant, uint64_t *moved_bytes
     struct gc_swap_result result;
 
     gc_shim_enter(GC_API_COUNT);
-    (void)!gc_core_resume(gc_shim.core, tenant, &result);
+    (void)!gc_pause_resume(gc_shim.core, tenant, &result);
     return end(&result, moved_bytes);
 }
 

@@ -21,12 +21,12 @@ gpucache_status gpucache_tenant_register(const char *name, uint64_t capacity_byt
     status = gc_public_start();
     if (status != GPUCACHE_OK)
         return status;
-    status = gc_public_status(gc_core_add_tenant(gc_shim.core, &config, &added), 0);
+    status = gc_public_status(gc_tenant_add(gc_shim.core, &config, &added), 0);
     if (status != GPUCACHE_OK)
         return status;
     handle = gc_tenants_publish(added, false);
     if (handle == 0) { /* the place of one that is removed already is not free yet */
-        (void)!gc_core_remove_tenant(gc_shim.core, added);
+        (void)!gc_tenant_remove(gc_shim.core, added);
         return GPUCACHE_TOO_MANY;
     }
     *tenant = handle;
@@ -46,7 +46,7 @@ gpucache_status gpucache_tenant_unregister(gpucache_tenant tenant)
     if (status != GC_OK)
         return gc_public_status(status, 0);
     gc_public_enter_context(NULL, NULL, GC_API_COUNT, &call);
-    status = gc_core_remove_tenant(gc_shim.core, found);
+    status = gc_tenant_remove(gc_shim.core, found);
     gc_public_leave(&call);
     gc_tenants_close_end(tenant, status == GC_OK);
     return gc_public_status(status, 0);
@@ -108,7 +108,7 @@ gpucache_status gpucache_tenant_set_limit(gpucache_tenant tenant, uint64_t limit
     if (gc_tenants_find(tenant, &found) != GC_OK)
         return GPUCACHE_INVALID_HANDLE;
     gc_public_enter_context(NULL, NULL, GC_API_COUNT, &call);
-    gc_tenant_set_limit(found, limit_bytes);
+    gc_limit_set_tenant(found, limit_bytes);
     gc_public_leave(&call);
     return GPUCACHE_OK;
 }
@@ -153,7 +153,7 @@ gpucache_status gpucache_tenant_get_statistics(gpucache_tenant tenant, int devic
         status = gc_public_find_device(device, &found_device);
     if (status != GPUCACHE_OK)
         return status;
-    gc_core_flush_stats(gc_shim.core);
+    gc_tcache_flush_all_stats(gc_shim.core);
     (void)gc_tenant_read(found, found_device, &read); /* where it was not used, zeros */
     if (read.capacity_bytes == 0 && found_device != NULL)
         read.capacity_bytes = gc_tenant_capacity_bytes(found, found_device);

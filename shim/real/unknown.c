@@ -1,6 +1,6 @@
 /* Entry points of the driver that neither api.def nor neutral.def knows. Calls of those pass no
- * wrapper, so core must assume that work is submitted unseen (gc_core_set_conservative); set once,
- * with a log line that names the entry point.
+ * wrapper, so core must assume that work is submitted unseen (gc_submit_set_conservative); set
+ * once, with a log line that names the entry point.
  *
  * Names are looked up before the library starts, so the first one is kept until core exists. */
 #define _GNU_SOURCE
@@ -61,7 +61,7 @@ void gc_unknown_apply(void)
         atomic_exchange_explicit(&unknown.is_applied, true, memory_order_relaxed))
         return;
     gc_shim_enter(GC_API_COUNT);
-    (void)gc_core_set_conservative(gc_shim.core);
+    (void)gc_submit_set_conservative(gc_shim.core);
     gc_shim_leave();
     gc_log_write(
         &gc_shim.log, GC_LOG_INFO,

@@ -99,8 +99,8 @@ static bool adjust_charge(struct gc_direct_request *request, CUresult asked, uin
         return true;
     if (needed > request->reserved_bytes)
         return gc_direct_charge(request, needed - request->reserved_bytes) == CUDA_SUCCESS;
-    gc_core_uncharge(gc_shim.core, request->device, request->quota,
-                     request->reserved_bytes - needed);
+    gc_direct_uncharge(gc_shim.core, request->device, request->quota,
+                       request->reserved_bytes - needed);
     request->reserved_bytes = needed;
     return true;
 }
@@ -125,7 +125,7 @@ static CUresult finish_array(struct gc_direct_request *request, CUresult result,
 
 #define CREATE_ARRAY(symbol, convert)                                                              \
     do {                                                                                           \
-        if (!gc_shim_ready() || descriptor == NULL)                                                \
+        if (!gc_life_ready() || descriptor == NULL)                                                \
             return GC_FORWARD(symbol, array, descriptor);                                          \
         const CUDA_ARRAY3D_DESCRIPTOR whole = convert;                                             \
         uint64_t bytes = array_bytes(&whole, 1);                                                   \
@@ -166,7 +166,7 @@ GC_EXPORT
 CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor,
                                 unsigned levels)
 {
-    if (!gc_shim_ready() || descriptor == NULL)
+    if (!gc_life_ready() || descriptor == NULL)
         return GC_FORWARD(cuMipmappedArrayCreate, array, descriptor, levels);
     CUDA_ARRAY_MEMORY_REQUIREMENTS needs = {0};
     uint64_t bytes = array_bytes(descriptor, levels);
@@ -191,7 +191,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESC
 
 #define DESTROY_ARRAY(symbol)                                                                      \
     do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
+        if (!gc_life_ready())                                                                      \
             return GC_FORWARD(symbol, array);                                                      \
         struct gc_direct_request request;                                                          \
         gc_direct_begin(&request, GC_API_##symbol);                                                \

@@ -8,7 +8,7 @@
 /* One wrapper body for the six flavours. */
 #define BEGIN_CAPTURE(symbol, is_per_thread, mode, ...)                                            \
     do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
+        if (!gc_life_ready())                                                                      \
             return GC_FORWARD(symbol, __VA_ARGS__);                                                \
         /* Captured work runs later, beside other work: one stream's order is not enough. And      \
          * none begins while memory moves, which would end it. */                                  \
@@ -17,9 +17,9 @@
         if (result != CUDA_SUCCESS)                                                                \
             return result;                                                                         \
         gc_shim_enter(GC_API_##symbol);                                                            \
-        CUstream key = gc_stream_explicit(stream, is_per_thread);                                  \
-        bool is_new = !gc_stream_is_capturing(key);                                                \
-        struct gc_context *context = is_new ? gc_shim_stream_context(key) : NULL;                  \
+        CUstream key = gc_capture_stream_handle(stream, is_per_thread);                            \
+        bool is_new = !gc_capture_is_stream_capturing(key);                                        \
+        struct gc_context *context = is_new ? gc_account_stream_context(key) : NULL;               \
         gc_capture_begin(key, context, mode);                                                      \
         result = GC_CALL(context ? gc_context_device(context) : NULL, symbol, __VA_ARGS__);        \
         if (result != CUDA_SUCCESS && context != NULL)                                             \
@@ -77,18 +77,18 @@ CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
 static void end_unless_capturing(CUstream stream, CUresult result)
 {
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
-        !gc_stream_is_capturing(stream))
+        !gc_capture_is_stream_capturing(stream))
         (void)gc_capture_end(stream, NULL);
 }
 
 GC_EXPORT
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuStreamEndCapture, stream, graph);
     gc_shim_enter(GC_API_cuStreamEndCapture);
-    CUresult result = GC_CALL(gc_shim_current_device(), cuStreamEndCapture, stream, graph);
-    end_unless_capturing(gc_stream_explicit(stream, false), result);
+    CUresult result = GC_CALL(gc_account_current_device(), cuStreamEndCapture, stream, graph);
+    end_unless_capturing(gc_capture_stream_handle(stream, false), result);
     gc_shim_leave();
     return result;
 }
@@ -96,11 +96,11 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 GC_EXPORT
 CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuStreamEndCapture_ptsz, stream, graph);
     gc_shim_enter(GC_API_cuStreamEndCapture_ptsz);
-    CUresult result = GC_CALL(gc_shim_current_device(), cuStreamEndCapture_ptsz, stream, graph);
-    end_unless_capturing(gc_stream_explicit(stream, true), result);
+    CUresult result = GC_CALL(gc_account_current_device(), cuStreamEndCapture_ptsz, stream, graph);
+    end_unless_capturing(gc_capture_stream_handle(stream, true), result);
     gc_shim_leave();
     return result;
 }

@@ -14,10 +14,10 @@
 
 #define CREATE_CONTEXT(symbol, ...)                                                                \
     do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
+        if (!gc_life_ready())                                                                      \
             return GC_FORWARD(symbol, __VA_ARGS__);                                                \
         gc_shim_enter(GC_API_##symbol);                                                            \
-        struct gc_device *device = gc_shim_device(ordinal);                                        \
+        struct gc_device *device = gc_account_device(ordinal);                                     \
         CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                                \
         if (flags & GC_CTX_SYNC_MEMOPS) /* it may still fail: then the driver returns the error */ \
             (void)gc_outside_expect();                                                             \
@@ -91,7 +91,7 @@ CUresult cuVDPAUCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice ordina
 
 #define DESTROY_CONTEXT(symbol)                                                                    \
     do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
+        if (!gc_life_ready())                                                                      \
             return GC_FORWARD(symbol, context);                                                    \
         gc_shim_enter(GC_API_##symbol);                                                            \
         struct gc_context *known = gc_contexts_end_begin(context);                                 \
@@ -116,10 +116,10 @@ CUresult cuCtxDestroy_v2(CUcontext context)
 GC_EXPORT
 CUresult cuCtxAttach(CUcontext *context, unsigned flags)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuCtxAttach, context, flags);
     gc_shim_enter(GC_API_cuCtxAttach);
-    CUresult result = GC_CALL(gc_shim_current_device(), cuCtxAttach, context, flags);
+    CUresult result = GC_CALL(gc_account_current_device(), cuCtxAttach, context, flags);
     if (result == CUDA_SUCCESS && context != NULL)
         gc_contexts_count_usage(*context, 1);
     gc_shim_leave();
@@ -129,10 +129,10 @@ CUresult cuCtxAttach(CUcontext *context, unsigned flags)
 GC_EXPORT
 CUresult cuCtxDetach(CUcontext context)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuCtxDetach, context);
     gc_shim_enter(GC_API_cuCtxDetach);
-    struct gc_device *device = gc_shim_current_device();
+    struct gc_device *device = gc_account_current_device();
     struct gc_context *ending =
         gc_contexts_count_usage(context, -1) == 0 ? gc_contexts_end_begin(context) : NULL;
     CUresult result = GC_CALL(device, cuCtxDetach, context);
@@ -148,10 +148,10 @@ CUresult cuCtxDetach(CUcontext context)
 GC_EXPORT
 CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuCtxSetLimit, limit, value);
     gc_shim_enter(GC_API_cuCtxSetLimit);
-    struct gc_context *context = gc_shim_current_context();
+    struct gc_context *context = gc_account_current_context();
     struct gc_device *device = context ? gc_context_device(context) : NULL;
     struct gc_measure measure;
     gc_measure_begin_current(&measure);
@@ -172,7 +172,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
     do {                                                                                           \
         CUresult result = CUDA_SUCCESS;                                                            \
                                                                                                    \
-        if (!gc_shim_ready() || (flags & GC_CTX_SYNC_MEMOPS) == 0)                                 \
+        if (!gc_life_ready() || (flags & GC_CTX_SYNC_MEMOPS) == 0)                                 \
             return GC_FORWARD(symbol, __VA_ARGS__);                                                \
         gc_shim_enter(GC_API_##symbol);                                                            \
         result = gc_outside_expect();                                                              \
@@ -205,7 +205,7 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags)
 #define SWITCH(symbol, ...)                                                                        \
     do {                                                                                           \
         gc_thread.is_unsettled = 1;                                                                \
-        (void)gc_shim_ready();                                                                     \
+        (void)gc_life_ready();                                                                     \
         return GC_FORWARD(symbol, __VA_ARGS__);                                                    \
     } while (0)
 
@@ -214,13 +214,13 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags)
 #define MAKE_CURRENT(symbol)                                                                       \
     do {                                                                                           \
         gc_thread.is_unsettled = 1;                                                                \
-        if (!gc_shim_ready())                                                                      \
+        if (!gc_life_ready())                                                                      \
             return GC_FORWARD(symbol, context);                                                    \
         gc_shim_enter(GC_API_##symbol);                                                            \
         CUresult result = GC_CALL(NULL, symbol, context);                                          \
         if (result == CUDA_SUCCESS && context != NULL &&                                           \
-            gc_core_find_context(gc_shim.core, (uintptr_t)context) == NULL)                        \
-            (void)gc_shim_current_context();                                                       \
+            gc_context_find(gc_shim.core, (uintptr_t)context) == NULL)                             \
+            (void)gc_account_current_context();                                                    \
         gc_shim_leave();                                                                           \
         return result;                                                                             \
     } while (0)

@@ -21,7 +21,7 @@
 GC_EXPORT
 CUresult cuInit(unsigned flags)
 {
-    const bool is_ours = gc_shim_ready();
+    const bool is_ours = gc_life_ready();
 
     if (gc_shim.is_refused)
         return CUDA_ERROR_INVALID_VALUE;
@@ -44,25 +44,25 @@ static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, const struct gc
         .is_dedicated = atomic_load_explicit(&gc_shim.ipc_used, memory_order_relaxed),
     };
     int driver_code = CUDA_SUCCESS;
-    CUresult result = gc_shim_check_state(true, &head);
+    CUresult result = gc_account_check_state(true, &head);
 
     if (head == NULL)
         return CUDA_ERROR_NOT_FOUND;
     if (result != CUDA_SUCCESS)
         return result;
-    context = gc_shim_target(head);
+    context = gc_tenants_target(head);
     if (context == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     gc_hot_prepare();
     gc_outside_check_thread();
-    gc_core_serve(gc_shim.core);
+    gc_serve_requests(gc_shim.core);
     if (context != missed && gc_tcache_alloc(gc_thread.tcache, context, &request, address))
         return CUDA_SUCCESS;
     request.is_trial = gc_mempool_may_reclaim();
-    enum gc_status status = gc_core_alloc(gc_shim.core, context, &request, address, &driver_code);
+    enum gc_status status = gc_alloc(gc_shim.core, context, &request, address, &driver_code);
     for (int i = 0; status == GC_OUT_OF_MEMORY && request.is_trial; i++) {
         request.is_trial = i < RECLAIM_ATTEMPTS && gc_mempool_reclaim(gc_context_device(context));
-        status = gc_core_alloc(gc_shim.core, context, &request, address, &driver_code);
+        status = gc_alloc(gc_shim.core, context, &request, address, &driver_code);
     }
     return gc_shim_result(status, driver_code);
 }
@@ -81,7 +81,7 @@ static __attribute__((noinline)) CUresult alloc_slowly(CUdeviceptr *dptr, size_t
     uint64_t address = 0;
     CUresult result;
 
-    if (!gc_shim_ready() || dptr == NULL || bytes == 0)
+    if (!gc_life_ready() || dptr == NULL || bytes == 0)
         return GC_FORWARD(cuMemAlloc_v2, dptr, bytes);
     gc_shim_set_caller(caller);
     result = alloc_from_pool(bytes, gc_shim_enter(GC_API_cuMemAlloc_v2), missed, &address);
@@ -133,7 +133,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size
     uint64_t address = 0, row_bytes;
     CUresult result;
 
-    if (!gc_shim_ready() || !pitch_is_plain(dptr, pitch, width, height, element))
+    if (!gc_life_ready() || !pitch_is_plain(dptr, pitch, width, height, element))
         return GC_FORWARD(cuMemAllocPitch_v2, dptr, pitch, width, height, element);
     GC_SET_CALLER();
     row_bytes = pitch_of(width);
@@ -174,13 +174,13 @@ static CUresult free_in_state(CUdeviceptr dptr, enum gc_api api)
         record_free_landing();
         return CUDA_SUCCESS;
     }
-    result = gc_shim_check_state(true, &current);
+    result = gc_account_check_state(true, &current);
     if (result != CUDA_SUCCESS)
         return result;
     gc_hot_prepare();
-    enum gc_status status = gc_core_free(gc_shim.core, dptr, (uint16_t)api, &driver_code);
+    enum gc_status status = gc_free(gc_shim.core, dptr, (uint16_t)api, &driver_code);
     if (status == GC_NOT_OURS) {
-        result = gc_shim_free_direct(dptr, false);
+        result = gc_direct_free(dptr, false);
         if (result == CUDA_ERROR_INVALID_VALUE)
             gc_debug_report_unknown_free(gc_shim.core, dptr, (uint16_t)api);
         return result;
@@ -194,7 +194,7 @@ static __attribute__((noinline)) CUresult free_slowly(CUdeviceptr dptr)
 {
     CUresult result;
 
-    if (!gc_shim_ready() || dptr == 0)
+    if (!gc_life_ready() || dptr == 0)
         return GC_FORWARD(cuMemFree_v2, dptr);
     enum gc_api api = gc_shim_enter(GC_API_cuMemFree_v2);
     result = free_in_state(dptr, api);
@@ -218,7 +218,7 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned bytes)
     struct gc_direct_request request;
     CUresult result;
 
-    if (!gc_shim_ready() || dptr == NULL || bytes == 0)
+    if (!gc_life_ready() || dptr == NULL || bytes == 0)
         return GC_FORWARD(cuMemAlloc, dptr, bytes);
     GC_SET_CALLER();
     gc_direct_begin(&request, GC_API_cuMemAlloc);
@@ -238,7 +238,7 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned *pitch, unsigned width, 
     uint64_t bytes;
     CUresult result;
 
-    if (!gc_shim_ready() || !pitch_is_plain(dptr, pitch, width, height, element))
+    if (!gc_life_ready() || !pitch_is_plain(dptr, pitch, width, height, element))
         return GC_FORWARD(cuMemAllocPitch, dptr, pitch, width, height, element);
     bytes = pitch_of(width) * height;
     GC_SET_CALLER();
@@ -257,10 +257,10 @@ CUresult cuMemFree(CUdeviceptr_v1 dptr)
 {
     CUresult result;
 
-    if (!gc_shim_ready() || dptr == 0)
+    if (!gc_life_ready() || dptr == 0)
         return GC_FORWARD(cuMemFree, dptr);
     gc_shim_enter(GC_API_cuMemFree);
-    result = gc_shim_free_direct(dptr, true);
+    result = gc_direct_free(dptr, true);
     gc_shim_leave();
     return result;
 }

@@ -15,7 +15,7 @@ GC_EXPORT
 CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
                                 size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuGraphAddMemAllocNode, node, graph, dependencies, count, params);
     struct gc_direct_request request;
     gc_direct_begin(&request, GC_API_cuGraphAddMemAllocNode);
@@ -23,7 +23,7 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphN
                                      count, params);
     if (result == CUDA_SUCCESS)
         gc_graph_expect(params->poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE
-                            ? gc_shim_device(params->poolProps.location.id)
+                            ? gc_account_device(params->poolProps.location.id)
                             : request.device);
     return gc_direct_end(&request, result);
 }
@@ -36,7 +36,7 @@ static bool is_memory_node(const CUgraphNodeParams *params)
 
 #define ADD_NODE(symbol, ...)                                                                      \
     do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
+        if (!gc_life_ready())                                                                      \
             return GC_FORWARD(symbol, __VA_ARGS__);                                                \
         if (!is_memory_node(params)) {                                                             \
             gc_shim_enter(GC_API_##symbol);                                                        \
@@ -71,7 +71,7 @@ CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *
 
 #define GRAPH_CALL(symbol, ...)                                                                    \
     do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
+        if (!gc_life_ready())                                                                      \
             return GC_FORWARD(symbol, __VA_ARGS__);                                                \
         struct gc_direct_request request;                                                          \
         gc_direct_begin(&request, GC_API_##symbol);                                                \
@@ -89,7 +89,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
 /* As GRAPH_CALL for calls that submit work: the graph itself, or its preparation. */
 #define GRAPH_SUBMIT(symbol, is_per_thread, stream, ...)                                           \
     do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
+        if (!gc_life_ready())                                                                      \
             return GC_SUBMIT_CALL_IF_OPEN(stream, is_per_thread, ANY,                              \
                                           GC_FORWARD(symbol, __VA_ARGS__));                        \
         struct gc_direct_request request;                                                          \

@@ -13,7 +13,7 @@
     GC_EXPORT                                                                                      \
     CUresult symbol parameters                                                                     \
     {                                                                                              \
-        if (gc_shim_ready()) {                                                                     \
+        if (gc_life_ready()) {                                                                     \
             gc_shim_enter(GC_API_##symbol);                                                        \
             struct gc_reach reach = gc_reach_of_node(context);                                     \
             GC_REACH(&reach, word, operands);                                                      \

@@ -7,7 +7,7 @@
  * then on every allocation of the process is one of the driver's own (gc_shim.ipc_used), cached as
  * such: a program that allocates and exports again is served. A program whose executable imports
  * the call starts in that mode (backend.c). Exported memory is released to the driver when it is
- * freed (gc_core_export).
+ * freed (gc_export_block).
  *
  * Imported memory is recorded (IMPORT) and not charged: its owner is charged for it. */
 #include "shim/account/device.h"
@@ -21,7 +21,7 @@ static atomic_flag refusal_logged = ATOMIC_FLAG_INIT;
 /* A device that uses whole blocks anyhow is not affected, and threads keep their caches. */
 static void add_exporter(void)
 {
-    struct gc_device *device = gc_shim_current_device();
+    struct gc_device *device = gc_account_current_device();
 
     if (device == NULL || !gc_device_get_info(device)->is_dedicated)
         atomic_store_explicit(&gc_shim.ipc_used, true, memory_order_relaxed);
@@ -32,7 +32,7 @@ static CUresult refuse_export(CUdeviceptr dptr)
     struct gc_block_info block;
 
     /* The driver has no handle for stream-ordered memory either. */
-    if (gc_core_find_block(gc_shim.core, dptr, &block) != GC_OK || block.is_ordered)
+    if (gc_lookup_block(gc_shim.core, dptr, &block) != GC_OK || block.is_ordered)
         return CUDA_ERROR_INVALID_VALUE;
     add_exporter();
     gc_log_once(
@@ -48,7 +48,7 @@ static CUresult refuse_export(CUdeviceptr dptr)
 static CUresult check_export(CUdeviceptr dptr)
 {
     int driver_code = CUDA_SUCCESS;
-    const enum gc_status status = gc_core_export(gc_shim.core, dptr, &driver_code);
+    const enum gc_status status = gc_export_block(gc_shim.core, dptr, &driver_code);
 
     if (status == GC_INVALID_POINTER)
         return CUDA_ERROR_INVALID_VALUE;
@@ -63,19 +63,19 @@ static CUresult check_export(CUdeviceptr dptr)
 GC_EXPORT
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
 {
-    if (!gc_shim_ready() || handle == NULL)
+    if (!gc_life_ready() || handle == NULL)
         return GC_FORWARD(cuIpcGetMemHandle, handle, dptr);
     gc_shim_enter(GC_API_cuIpcGetMemHandle);
     CUresult result = check_export(dptr);
     if (result == CUDA_SUCCESS)
-        result = GC_CALL(gc_shim_current_device(), cuIpcGetMemHandle, handle, dptr);
+        result = GC_CALL(gc_account_current_device(), cuIpcGetMemHandle, handle, dptr);
     gc_shim_leave();
     return result;
 }
 
 #define OPEN_HANDLE(symbol)                                                                        \
     do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
+        if (!gc_life_ready())                                                                      \
             return GC_FORWARD(symbol, dptr, handle, flags);                                        \
         struct gc_direct_request request;                                                          \
         gc_direct_begin(&request, GC_API_##symbol);                                                \
@@ -110,7 +110,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *dptr, CUipcMemHandle handle, unsigne
 GC_EXPORT
 CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuIpcCloseMemHandle, dptr);
     struct gc_direct_request request;
     gc_direct_begin(&request, GC_API_cuIpcCloseMemHandle);
@@ -126,7 +126,7 @@ GC_EXPORT
 CUresult cuImportExternalMemory(CUexternalMemory *memory,
                                 const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *descriptor)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuImportExternalMemory, memory, descriptor);
     struct gc_direct_request request;
     gc_direct_begin(&request, GC_API_cuImportExternalMemory);
@@ -139,7 +139,7 @@ CUresult cuImportExternalMemory(CUexternalMemory *memory,
 GC_EXPORT
 CUresult cuDestroyExternalMemory(CUexternalMemory memory)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuDestroyExternalMemory, memory);
     struct gc_direct_request request;
     gc_direct_begin(&request, GC_API_cuDestroyExternalMemory);
@@ -151,7 +151,7 @@ CUresult cuDestroyExternalMemory(CUexternalMemory memory)
 
 #define GET_MAPPED(symbol)                                                                         \
     do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
+        if (!gc_life_ready())                                                                      \
             return GC_FORWARD(symbol, dptr, bytes, resource);                                      \
         struct gc_direct_request request;                                                          \
         gc_direct_begin(&request, GC_API_##symbol);                                                \
@@ -167,7 +167,7 @@ static void record_mapped(struct gc_direct_request *request, CUgraphicsResource 
 {
     struct gc_direct known;
 
-    if (gc_core_find_direct(gc_shim.core, GC_DIRECT_IMPORT, (uintptr_t)resource, &known) != GC_OK)
+    if (gc_direct_find(gc_shim.core, GC_DIRECT_IMPORT, (uintptr_t)resource, &known) != GC_OK)
         gc_direct_record(request, GC_DIRECT_IMPORT, (uintptr_t)resource, bytes);
 }
 
@@ -190,18 +190,18 @@ static void drop_mapped(unsigned count, const CUgraphicsResource *resources)
     struct gc_direct direct;
 
     for (unsigned i = 0; resources != NULL && i < count; i++)
-        (void)!gc_core_untrack(gc_shim.core, GC_DIRECT_IMPORT, (uintptr_t)resources[i], &direct);
+        (void)!gc_direct_untrack(gc_shim.core, GC_DIRECT_IMPORT, (uintptr_t)resources[i], &direct);
 }
 
 #define UNMAP_RESOURCES(symbol, is_per_thread)                                                     \
     do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
+        if (!gc_life_ready())                                                                      \
             return GC_SUBMIT_CALL_IF_OPEN(stream, is_per_thread, NOTHING,                          \
                                           GC_FORWARD(symbol, count, resources, stream));           \
         gc_shim_enter(GC_API_##symbol);                                                            \
         CUresult result = GC_SUBMIT_CALL_IF_OPEN(                                                  \
             stream, is_per_thread, NOTHING,                                                        \
-            GC_CALL(gc_shim_current_device(), symbol, count, resources, stream));                  \
+            GC_CALL(gc_account_current_device(), symbol, count, resources, stream));               \
         if (result == CUDA_SUCCESS)                                                                \
             drop_mapped(count, resources);                                                         \
         gc_shim_leave();                                                                           \

@@ -7,7 +7,7 @@
 GC_EXPORT
 CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned flags)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuMemAllocManaged, dptr, bytes, flags);
     struct gc_direct_request request;
     GC_SET_CALLER();
@@ -20,7 +20,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned flags)
 
 #define ALLOC_HOST(symbol, ...)                                                                    \
     do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
+        if (!gc_life_ready())                                                                      \
             return GC_FORWARD(symbol, __VA_ARGS__);                                                \
         struct gc_direct_request request;                                                          \
         gc_direct_begin(&request, GC_API_##symbol);                                                \
@@ -52,7 +52,7 @@ CUresult cuMemAllocHost_v2(void **pointer, size_t bytes)
 GC_EXPORT
 CUresult cuMemFreeHost(void *pointer)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuMemFreeHost, pointer);
     struct gc_direct_request request;
     gc_direct_begin(&request, GC_API_cuMemFreeHost);

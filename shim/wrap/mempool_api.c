@@ -14,13 +14,13 @@ static struct gc_device *device_of(const CUmemPoolProps *props)
     if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
         props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
         return NULL;
-    return gc_shim_device(props->location.id);
+    return gc_account_device(props->location.id);
 }
 
 GC_EXPORT
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
 {
-    if (!gc_shim_ready() || pool == NULL || props == NULL)
+    if (!gc_life_ready() || pool == NULL || props == NULL)
         return GC_FORWARD(cuMemPoolCreate, pool, props);
     gc_shim_enter(GC_API_cuMemPoolCreate);
     struct gc_device *device = device_of(props);
@@ -37,7 +37,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
 GC_EXPORT
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
-    if (!gc_shim_ready() || pool == NULL)
+    if (!gc_life_ready() || pool == NULL)
         return GC_FORWARD(cuMemPoolDestroy, pool);
     gc_shim_enter(GC_API_cuMemPoolDestroy);
     struct gc_mempool *record = gc_mempool_destroy_begin(pool);
@@ -50,15 +50,15 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 GC_EXPORT
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuMemPoolTrimTo, pool, keep_bytes);
     gc_shim_enter(GC_API_cuMemPoolTrimTo);
-    CUresult result = GC_CALL(gc_shim_current_device(), cuMemPoolTrimTo, pool, keep_bytes);
+    CUresult result = GC_CALL(gc_account_current_device(), cuMemPoolTrimTo, pool, keep_bytes);
     if (result == CUDA_SUCCESS) {
         gc_mempool_refresh(NULL);
         struct gc_device *device = gc_mempool_plain_device(pool);
         if (device != NULL && !gc_capture_is_any())
-            gc_core_trim(gc_shim.core, device, keep_bytes);
+            gc_reclaim_trim(gc_shim.core, device, keep_bytes);
     }
     gc_shim_leave();
     return result;
@@ -70,11 +70,11 @@ static uint64_t served(CUmemPool_attribute attribute, const struct gc_device *de
     switch (attribute) {
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
-        return gc_device_ordered_bytes(device);
+        return gc_core_ordered_bytes(device);
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-        return gc_device_ordered_peak_bytes(device, GC_ORDERED_USED);
+        return gc_core_ordered_peak_bytes(device, GC_ORDERED_USED);
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-        return gc_device_ordered_peak_bytes(device, GC_ORDERED_RESERVED);
+        return gc_core_ordered_peak_bytes(device, GC_ORDERED_RESERVED);
     default:
         return 0;
     }
@@ -83,7 +83,7 @@ static uint64_t served(CUmemPool_attribute attribute, const struct gc_device *de
 GC_EXPORT
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuMemPoolGetAttribute, pool, attribute, value);
     gc_shim_enter(GC_API_cuMemPoolGetAttribute);
     struct gc_device *device = gc_mempool_plain_device(pool);
@@ -102,16 +102,16 @@ static void open_served(struct gc_device *device, const CUmemAccessDesc *access,
     for (size_t i = 0; i < count; i++)
         if (access[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
             access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
-            gc_device_open_ordered(device, access[i].location.id);
+            gc_backing_open_ordered(device, access[i].location.id);
 }
 
 GC_EXPORT
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuMemPoolSetAccess, pool, access, count);
     gc_shim_enter(GC_API_cuMemPoolSetAccess);
-    CUresult result = GC_CALL(gc_shim_current_device(), cuMemPoolSetAccess, pool, access, count);
+    CUresult result = GC_CALL(gc_account_current_device(), cuMemPoolSetAccess, pool, access, count);
     struct gc_device *device = result == CUDA_SUCCESS ? gc_mempool_plain_device(pool) : NULL;
     if (device != NULL)
         open_served(device, access, count);
@@ -124,18 +124,18 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, si
 GC_EXPORT
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuMemPoolSetAttribute, pool, attribute, value);
     gc_shim_enter(GC_API_cuMemPoolSetAttribute);
     CUresult result =
-        GC_CALL(gc_shim_current_device(), cuMemPoolSetAttribute, pool, attribute, value);
+        GC_CALL(gc_account_current_device(), cuMemPoolSetAttribute, pool, attribute, value);
     if (result == CUDA_SUCCESS) {
         gc_mempool_refresh(NULL);
         struct gc_device *device = gc_mempool_plain_device(pool);
         if (device != NULL && attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
-            gc_device_reset_ordered_peak(device, GC_ORDERED_USED);
+            gc_core_reset_ordered_peak(device, GC_ORDERED_USED);
         else if (device != NULL && attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
-            gc_device_reset_ordered_peak(device, GC_ORDERED_RESERVED);
+            gc_core_reset_ordered_peak(device, GC_ORDERED_RESERVED);
     }
     gc_shim_leave();
     return result;
@@ -144,10 +144,10 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
 GC_EXPORT
 CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool pool)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuDeviceSetMemPool, ordinal, pool);
     gc_shim_enter(GC_API_cuDeviceSetMemPool);
-    struct gc_device *device = gc_shim_device(ordinal);
+    struct gc_device *device = gc_account_device(ordinal);
     CUresult result = GC_CALL(device, cuDeviceSetMemPool, ordinal, pool);
     if (result == CUDA_SUCCESS && pool != NULL && device != NULL)
         (void)gc_mempool_find(pool, device);
@@ -160,10 +160,10 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle,
                                             CUmemAllocationHandleType type,
                                             unsigned long long flags)
 {
-    if (!gc_shim_ready() || pool == NULL)
+    if (!gc_life_ready() || pool == NULL)
         return GC_FORWARD(cuMemPoolImportFromShareableHandle, pool, handle, type, flags);
     gc_shim_enter(GC_API_cuMemPoolImportFromShareableHandle);
-    CUresult result = GC_CALL(gc_shim_current_device(), cuMemPoolImportFromShareableHandle, pool,
+    CUresult result = GC_CALL(gc_account_current_device(), cuMemPoolImportFromShareableHandle, pool,
                               handle, type, flags);
     if (result == CUDA_SUCCESS)
         (void)gc_mempool_find(*pool, NULL);
@@ -174,7 +174,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle,
 GC_EXPORT
 CUresult cuMemPoolImportPointer(CUdeviceptr *dptr, CUmemoryPool pool, CUmemPoolPtrExportData *data)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuMemPoolImportPointer, dptr, pool, data);
     struct gc_direct_request request;
     gc_direct_begin(&request, GC_API_cuMemPoolImportPointer);

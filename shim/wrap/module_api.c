@@ -14,14 +14,14 @@ static void record_load(struct gc_direct_request *request, struct gc_measure *me
 
     if (taken <= 0 || request->device != measure->device)
         return;
-    gc_core_adjust(gc_shim.core, request->device, taken);
+    gc_direct_adjust_device(gc_shim.core, request->device, taken);
     request->reserved_bytes = (uint64_t)taken;
     gc_direct_record(request, GC_DIRECT_MODULE, key, (uint64_t)taken);
 }
 
 #define LOAD(symbol, object, ...)                                                                  \
     do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
+        if (!gc_life_ready())                                                                      \
             return GC_FORWARD(symbol, __VA_ARGS__);                                                \
         struct gc_direct_request request;                                                          \
         struct gc_measure measure;                                                                 \
@@ -36,7 +36,7 @@ static void record_load(struct gc_direct_request *request, struct gc_measure *me
 
 #define UNLOAD(symbol, object)                                                                     \
     do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
+        if (!gc_life_ready())                                                                      \
             return GC_FORWARD(symbol, object);                                                     \
         struct gc_direct_request request;                                                          \
         gc_direct_begin(&request, GC_API_##symbol);                                                \

@@ -37,7 +37,7 @@ struct figures {
 static struct gc_device *find_known(const char *uuid)
 {
     for (int i = 0; i < ORDINALS; i++) {
-        struct gc_device *device = gc_core_find_device(gc_shim.core, i);
+        struct gc_device *device = gc_device_find(gc_shim.core, i);
 
         if (device != NULL && strlen(uuid) > UUID_PREFIX_LENGTH &&
             strcmp(gc_device_get_info(device)->uuid + UUID_PREFIX_LENGTH,
@@ -54,7 +54,7 @@ static struct gc_device *find_device(const char *uuid)
 
     if (device != NULL)
         return device;
-    for (int i = 0; i < ORDINALS && gc_shim_device(i) != NULL; i++)
+    for (int i = 0; i < ORDINALS && gc_account_device(i) != NULL; i++)
         ;
     return find_known(uuid);
 }
@@ -64,11 +64,11 @@ static void query_core(struct gc_device *device, struct figures *figures)
     const uint64_t own_total = figures->total_bytes;
     uint64_t endless = ENDLESS;
 
-    gc_core_mem_info(gc_shim.core, device, NULL, &figures->free_bytes, &figures->total_bytes);
+    gc_available_mem_info(gc_shim.core, device, NULL, &figures->free_bytes, &figures->total_bytes);
     figures->is_limited = figures->total_bytes < own_total;
     /* Bytes that would be free if the device were unbounded: the limit less the held bytes. */
     figures->used_bytes = own_total;
-    gc_core_mem_info(gc_shim.core, device, NULL, &endless, &figures->used_bytes);
+    gc_available_mem_info(gc_shim.core, device, NULL, &endless, &figures->used_bytes);
     figures->used_bytes -= endless;
 }
 

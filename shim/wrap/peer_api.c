@@ -1,6 +1,6 @@
 /* Contexts whose work may reach another context's memory: by peer access, or by a copy between
  * contexts, which needs none. A free in the one then waits for the other too (core:
- * gc_context_add_peer).
+ * gc_backing_add_peer).
  *
  * A peer stays a peer: work that was queued before cuCtxDisablePeerAccess may still run, so that
  * call is not wrapped. */
@@ -14,14 +14,14 @@
 GC_EXPORT
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuCtxEnablePeerAccess, peer, flags);
     gc_shim_enter(GC_API_cuCtxEnablePeerAccess);
-    struct gc_context *current = gc_shim_current_context();
+    struct gc_context *current = gc_account_current_context();
     struct gc_device *device = current == NULL ? NULL : gc_context_device(current);
     CUresult result = GC_CALL(device, cuCtxEnablePeerAccess, peer, flags);
     if (result == CUDA_SUCCESS)
-        gc_peer_add(gc_shim_context(peer), current);
+        gc_peer_add(gc_account_context(peer), current);
     gc_shim_leave();
     return result;
 }
@@ -31,9 +31,9 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 static void add_copy(CUcontext to, CUcontext from, CUstream stream, uint64_t to_address,
                      uint64_t from_address)
 {
-    struct gc_context *current = gc_shim_current_context();
-    struct gc_context *worker = gc_shim_stream_context(stream);
-    struct gc_context *sides[] = {gc_shim_context(to), gc_shim_context(from)};
+    struct gc_context *current = gc_account_current_context();
+    struct gc_context *worker = gc_account_stream_context(stream);
+    struct gc_context *sides[] = {gc_account_context(to), gc_account_context(from)};
 
     for (int i = 0; i < 2; i++) {
         gc_peer_add(sides[i], current);
@@ -47,7 +47,7 @@ static void add_copy(CUcontext to, CUcontext from, CUstream stream, uint64_t to_
 
 #define PEER_COPY(symbol, is_per_thread, stream, to, from, to_address, from_address, ...)          \
     do {                                                                                           \
-        const bool is_ours = gc_shim_ready();                                                      \
+        const bool is_ours = gc_life_ready();                                                      \
         struct gc_submissions *work;                                                               \
         if (is_ours) {                                                                             \
             gc_shim_enter(GC_API_##symbol);                                                        \

@@ -41,10 +41,10 @@ static CUresult retain(CUcontext *context, CUdevice ordinal, struct gc_device *d
 GC_EXPORT
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuDevicePrimaryCtxRetain, context, ordinal);
     gc_shim_enter(GC_API_cuDevicePrimaryCtxRetain);
-    struct gc_device *device = gc_shim_device(ordinal);
+    struct gc_device *device = gc_account_device(ordinal);
     gc_primary_lock(ordinal);
     CUresult result = retain(context, ordinal, device);
     gc_primary_unlock(ordinal);
@@ -89,10 +89,10 @@ static void finish_reset(CUdevice ordinal, struct gc_context *ending, CUresult r
 
 #define END_PRIMARY(symbol, begin, finish)                                                         \
     do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
+        if (!gc_life_ready())                                                                      \
             return GC_FORWARD(symbol, ordinal);                                                    \
         gc_shim_enter(GC_API_##symbol);                                                            \
-        struct gc_device *device = gc_shim_device(ordinal);                                        \
+        struct gc_device *device = gc_account_device(ordinal);                                     \
         gc_primary_lock(ordinal);                                                                  \
         struct gc_context *ending = begin(ordinal);                                                \
         CUresult result = GC_CALL(device, symbol, ordinal);                                        \
@@ -169,13 +169,13 @@ CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc description, CUde
 {
     struct gc_submissions *work;
 
-    if (!gc_shim_ready() || green == NULL || !GC_HAVE(cuGreenCtxCreate))
+    if (!gc_life_ready() || green == NULL || !GC_HAVE(cuGreenCtxCreate))
         return GC_FORWARD(cuGreenCtxCreate, green, description, ordinal, flags);
     /* Two default streams, and one of them cannot be joined from the primary context. */
     (void)gc_shim_submit_begin(GC_STREAM_NONE, &work);
     gc_stream_list_set_incomplete();
     gc_shim_enter(GC_API_cuGreenCtxCreate);
-    struct gc_device *device = gc_shim_device(ordinal);
+    struct gc_device *device = gc_account_device(ordinal);
     gc_primary_lock(ordinal);
     CUresult result = create_green(green, description, ordinal, flags, device);
     gc_primary_unlock(ordinal);
@@ -205,7 +205,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx green)
     struct gc_handle known;
     CUcontext context;
 
-    if (!gc_shim_ready() || !gc_handles_get(GC_HANDLE_GREEN, (uintptr_t)green, &known))
+    if (!gc_life_ready() || !gc_handles_get(GC_HANDLE_GREEN, (uintptr_t)green, &known))
         return GC_FORWARD(cuGreenCtxDestroy, green);
     gc_shim_enter(GC_API_cuGreenCtxDestroy);
     const CUdevice ordinal = (CUdevice)(known.value - 1);
@@ -214,7 +214,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx green)
         end_green(context);
     gc_primary_lock(ordinal);
     struct gc_context *ending = begin_release(ordinal);
-    CUresult result = GC_CALL(gc_shim_device(ordinal), cuGreenCtxDestroy, green);
+    CUresult result = GC_CALL(gc_account_device(ordinal), cuGreenCtxDestroy, green);
     if (result == CUDA_SUCCESS)
         (void)gc_handles_remove(GC_HANDLE_GREEN, (uintptr_t)green, NULL);
     finish_release(ordinal, ending, result);
@@ -230,10 +230,10 @@ CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
     CUdevice ordinal;
     struct gc_handle known;
 
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuCtxFromGreenCtx, context, green);
     gc_shim_enter(GC_API_cuCtxFromGreenCtx);
-    CUresult result = GC_CALL(gc_shim_current_device(), cuCtxFromGreenCtx, context, green);
+    CUresult result = GC_CALL(gc_account_current_device(), cuCtxFromGreenCtx, context, green);
     if (result == CUDA_SUCCESS && context != NULL &&
         !gc_handles_get(GC_HANDLE_GREEN, (uintptr_t)*context, &known) &&
         GC_USE(cuCtxPushCurrent_v2, *context) == CUDA_SUCCESS) {

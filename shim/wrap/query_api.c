@@ -24,7 +24,7 @@ static unsigned saturate(uint64_t bytes)
 /* Core's answer for the current device; false if there is no context. */
 static bool mem_info(uint64_t *free_bytes, uint64_t *total_bytes, CUresult *result)
 {
-    struct gc_device *device = gc_shim_current_device();
+    struct gc_device *device = gc_account_current_device();
     size_t available = 0, total = 0;
 
     if (device == NULL)
@@ -43,7 +43,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     uint64_t available, total;
     CUresult result = CUDA_SUCCESS;
 
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuMemGetInfo_v2, free_bytes, total_bytes);
     GC_SET_CALLER();
     gc_shim_enter(GC_API_cuMemGetInfo_v2);
@@ -68,7 +68,7 @@ CUresult cuMemGetInfo(unsigned *free_bytes, unsigned *total_bytes)
     uint64_t available, total;
     CUresult result = CUDA_SUCCESS;
 
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuMemGetInfo, free_bytes, total_bytes);
     GC_SET_CALLER();
     gc_shim_enter(GC_API_cuMemGetInfo);
@@ -93,11 +93,11 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
     struct gc_device *known;
     CUresult result;
 
-    if (!gc_shim_ready() || bytes == NULL)
+    if (!gc_life_ready() || bytes == NULL)
         return GC_FORWARD(cuDeviceTotalMem_v2, bytes, device);
     gc_shim_enter(GC_API_cuDeviceTotalMem_v2);
-    result = GC_CALL(gc_core_find_device(gc_shim.core, device), cuDeviceTotalMem_v2, bytes, device);
-    if (result == CUDA_SUCCESS && (known = gc_shim_device(device)) != NULL)
+    result = GC_CALL(gc_device_find(gc_shim.core, device), cuDeviceTotalMem_v2, bytes, device);
+    if (result == CUDA_SUCCESS && (known = gc_account_device(device)) != NULL)
         *bytes = gc_device_total_bytes(known);
     gc_shim_leave();
     return result;
@@ -109,11 +109,11 @@ CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice device)
     struct gc_device *known;
     CUresult result;
 
-    if (!gc_shim_ready() || bytes == NULL)
+    if (!gc_life_ready() || bytes == NULL)
         return GC_FORWARD(cuDeviceTotalMem, bytes, device);
     gc_shim_enter(GC_API_cuDeviceTotalMem);
-    result = GC_CALL(gc_core_find_device(gc_shim.core, device), cuDeviceTotalMem, bytes, device);
-    if (result == CUDA_SUCCESS && (known = gc_shim_device(device)) != NULL)
+    result = GC_CALL(gc_device_find(gc_shim.core, device), cuDeviceTotalMem, bytes, device);
+    if (result == CUDA_SUCCESS && (known = gc_account_device(device)) != NULL)
         *bytes = saturate(gc_device_total_bytes(known));
     gc_shim_leave();
     return result;
@@ -123,9 +123,9 @@ CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice device)
 
 /* The driver does not know memory that is swapped out: a query about it waits. */
 #define QUERY_ABOUT(status, address, symbol, ...)                                                  \
-    ((status) == GC_OK                                                                             \
-         ? GC_CALL_WHEN_PRESENT((address), GC_CALL(gc_shim_current_device(), symbol, __VA_ARGS__)) \
-         : GC_CALL(gc_shim_current_device(), symbol, __VA_ARGS__))
+    ((status) == GC_OK ? GC_CALL_WHEN_PRESENT(                                                     \
+                             (address), GC_CALL(gc_account_current_device(), symbol, __VA_ARGS__)) \
+                       : GC_CALL(gc_account_current_device(), symbol, __VA_ARGS__))
 
 GC_EXPORT
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr dptr)
@@ -134,10 +134,10 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr dp
     enum gc_status status;
     CUresult result;
 
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuMemGetAddressRange_v2, base, size, dptr);
     gc_shim_enter(GC_API_cuMemGetAddressRange_v2);
-    status = gc_core_find_block(gc_shim.core, dptr, &block);
+    status = gc_lookup_block(gc_shim.core, dptr, &block);
     result = QUERY_ABOUT(status, dptr, cuMemGetAddressRange_v2, base, size,
                          status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
     if (result == CUDA_SUCCESS && status == GC_OK) {
@@ -154,14 +154,14 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr dp
 GC_EXPORT
 CUresult cuMemGetAddressRange(CUdeviceptr_v1 *base, unsigned *size, CUdeviceptr_v1 dptr)
 {
-    gc_shim_ready();
+    gc_life_ready();
     return GC_FORWARD(cuMemGetAddressRange, base, size, dptr);
 }
 
 /* Stream-ordered blocks are served in the name of their device's default pool. */
 static CUmemoryPool pool_of(const struct gc_block_info *block)
 {
-    struct gc_context *context = gc_core_find_context(gc_shim.core, block->context);
+    struct gc_context *context = gc_context_find(gc_shim.core, block->context);
     CUmemoryPool pool = NULL;
 
     if (context == NULL || !block->is_ordered ||
@@ -209,17 +209,17 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     enum gc_status status;
     CUresult result;
 
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuPointerGetAttribute, data, attribute, dptr);
     gc_shim_enter(GC_API_cuPointerGetAttribute);
-    status = gc_core_find_block(gc_shim.core, dptr, &block);
+    status = gc_lookup_block(gc_shim.core, dptr, &block);
     if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS &&
         (result = gc_outside_expect()) != CUDA_SUCCESS)
         goto done;
     result = QUERY_ABOUT(status, dptr, cuPointerGetAttribute, data, attribute,
                          status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
     if (result == CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
-        gc_core_pin(gc_shim.core, dptr, 1);
+        gc_export_pin(gc_shim.core, dptr, 1);
     if (result == CUDA_ERROR_INVALID_VALUE && status == GC_OK && data != NULL &&
         is_plain_memory_attribute(attribute))
         result = CUDA_SUCCESS;
@@ -246,10 +246,10 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
     enum gc_status status;
     CUresult result;
 
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuPointerGetAttributes, count, attributes, data, dptr);
     gc_shim_enter(GC_API_cuPointerGetAttributes);
-    status = gc_core_find_block(gc_shim.core, dptr, &block);
+    status = gc_lookup_block(gc_shim.core, dptr, &block);
     if (requests_token(count, attributes) && (result = gc_outside_expect()) != CUDA_SUCCESS)
         goto done;
     result = QUERY_ABOUT(status, dptr, cuPointerGetAttributes, count, attributes, data,
@@ -287,11 +287,11 @@ static CUresult set_sync_memops(const struct gc_block_info *block, const void *v
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE &&
         result != CUDA_ERROR_NOT_SUPPORTED)
         return result;
-    if (gc_core_set_synchronous(gc_shim.core, dptr, is_set) != GC_OK)
+    if (gc_export_set_synchronous(gc_shim.core, dptr, is_set) != GC_OK)
         return CUDA_ERROR_INVALID_VALUE; /* freed meanwhile */
     /* The attribute lets network cards use the memory. */
     if (is_set)
-        gc_core_pin(gc_shim.core, dptr, 1);
+        gc_export_pin(gc_shim.core, dptr, 1);
     return CUDA_SUCCESS;
 }
 
@@ -303,10 +303,10 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     enum gc_status status;
     CUresult result;
 
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuPointerSetAttribute, value, attribute, dptr);
     gc_shim_enter(GC_API_cuPointerSetAttribute);
-    status = gc_core_find_block(gc_shim.core, dptr, &block);
+    status = gc_lookup_block(gc_shim.core, dptr, &block);
     if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS &&
         (result = gc_outside_expect()) != CUDA_SUCCESS)
         goto done;
@@ -328,21 +328,21 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t by
     struct gc_submissions *work;
     CUresult result;
 
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuMemGetHandleForAddressRange, handle, dptr, bytes, type, flags);
     gc_shim_enter(GC_API_cuMemGetHandleForAddressRange);
     result = gc_outside_expect();
     if (result != CUDA_SUCCESS)
         goto done;
-    work = gc_shim_submissions();
+    work = gc_life_submissions();
     if (work != NULL) {
         gc_shim_submit_enter_gate(work, GC_CALLER);
         gc_shim_submit_wait_memory(work, dptr, 0, GC_CALLER);
     }
-    result = GC_CALL(gc_shim_current_device(), cuMemGetHandleForAddressRange, handle, dptr, bytes,
-                     type, flags);
+    result = GC_CALL(gc_account_current_device(), cuMemGetHandleForAddressRange, handle, dptr,
+                     bytes, type, flags);
     if (result == CUDA_SUCCESS)
-        gc_core_pin(gc_shim.core, dptr, bytes); /* before a pause can look */
+        gc_export_pin(gc_shim.core, dptr, bytes); /* before a pause can look */
     gc_shim_submit_leave(work);
 done:
     gc_shim_leave();

@@ -13,11 +13,11 @@
 
 struct gc_reach gc_reach_of_stream(CUstream stream, bool guards)
 {
-    struct gc_reach reach = {.notes = gc_core_has_several_contexts(gc_shim.core), .guards = guards};
+    struct gc_reach reach = {.notes = gc_contexts_are_several(gc_shim.core), .guards = guards};
 
     if (reach.notes) {
-        reach.by[0] = gc_shim_current_context();
-        reach.by[1] = gc_shim_stream_context(
+        reach.by[0] = gc_account_current_context();
+        reach.by[1] = gc_account_stream_context(
             (uintptr_t)stream == GC_STREAM_OTHER ? NULL : gc_shim_submit_stream(stream));
     }
     return reach;
@@ -25,10 +25,10 @@ struct gc_reach gc_reach_of_stream(CUstream stream, bool guards)
 
 struct gc_reach gc_reach_of_node(CUcontext context)
 {
-    struct gc_reach reach = {.by = {gc_shim_context(context)}};
+    struct gc_reach reach = {.by = {gc_account_context(context)}};
 
     reach.is_anywhere = reach.by[0] == NULL;
-    reach.notes = gc_core_has_several_contexts(gc_shim.core);
+    reach.notes = gc_contexts_are_several(gc_shim.core);
     return reach;
 }
 
@@ -46,14 +46,14 @@ void gc_reach_add_any(struct gc_reach *reach)
     if (!reach->notes)
         return;
     if (reach->is_anywhere)
-        gc_core_each_context(gc_shim.core, set_roaming, NULL);
+        gc_contexts_visit(gc_shim.core, set_roaming, NULL);
     for (int i = 0; i < 2; i++)
         set_roaming(reach->by[i], NULL);
 }
 
 void gc_reach_any(const struct gc_submissions *work, CUstream stream)
 {
-    if (work == NULL || !gc_core_has_several_contexts(gc_shim.core))
+    if (work == NULL || !gc_contexts_are_several(gc_shim.core))
         return;
     gc_shim_enter(GC_API_COUNT);
     struct gc_reach reach = gc_reach_of_stream(stream, false);
@@ -71,7 +71,7 @@ static void add_worker(struct gc_context *worker, void *owner)
 static void add_owner(struct gc_reach *reach, struct gc_context *owner)
 {
     if (reach->is_anywhere && owner != NULL)
-        gc_core_each_context(gc_shim.core, add_worker, owner);
+        gc_contexts_visit(gc_shim.core, add_worker, owner);
     for (int i = 0; i < 2; i++)
         gc_peer_add(owner, reach->by[i]);
 }
@@ -83,9 +83,9 @@ void gc_reach_add_address(struct gc_reach *reach, uint64_t address)
     if (address == 0)
         return;
     if (reach->guards && reach->paused_tenant == NULL)
-        reach->paused_tenant = gc_core_find_paused(gc_shim.core, address);
-    if (reach->notes && gc_core_find_block(gc_shim.core, address, &block) == GC_OK)
-        add_owner(reach, gc_core_find_context(gc_shim.core, block.context));
+        reach->paused_tenant = gc_pause_find(gc_shim.core, address);
+    if (reach->notes && gc_lookup_block(gc_shim.core, address, &block) == GC_OK)
+        add_owner(reach, gc_context_find(gc_shim.core, block.context));
 }
 
 static void add_owner_of_any(struct gc_context *owner, void *reach)
@@ -100,7 +100,7 @@ static bool may_read(struct gc_reach *reach, size_t count)
         return true;
     gc_reach_add_any(reach);
     if (reach->notes)
-        gc_core_each_context(gc_shim.core, add_owner_of_any, reach);
+        gc_contexts_visit(gc_shim.core, add_owner_of_any, reach);
     return false;
 }
 

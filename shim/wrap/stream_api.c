@@ -61,7 +61,7 @@ static CUresult alloc_with_relief(const struct gc_direct_request *request,
 /* The stream may belong to another context, and so to another device, than the current one. */
 static void choose_device(struct gc_direct_request *request, CUstream stream)
 {
-    struct gc_context *context = gc_shim_stream_context(stream);
+    struct gc_context *context = gc_account_stream_context(stream);
 
     if (context != NULL) {
         request->context = context;
@@ -202,7 +202,7 @@ static bool is_working(const struct gc_context *context, CUstream stream, bool *
     struct gc_context *current;
 
     return context != NULL && !gc_context_is_faulted(context) &&
-           gc_shim_check_state(false, &current) == CUDA_SUCCESS &&
+           gc_account_check_state(false, &current) == CUDA_SUCCESS &&
            find_blocking(stream, is_blocking);
 }
 
@@ -211,7 +211,7 @@ static CUresult serve(const struct gc_direct_request *request, const struct asyn
                       CUdeviceptr *dptr, size_t bytes, bool is_blocking, bool *is_answered)
 {
     struct gc_context *ordered = gc_context_ordered(request->context);
-    struct gc_context *target = ordered == NULL ? NULL : gc_shim_target(ordered);
+    struct gc_context *target = ordered == NULL ? NULL : gc_tenants_target(ordered);
     struct gc_request wanted = {.bytes = bytes,
                                 .stream = order_key(call->stream, request->context),
                                 .api = (uint16_t)request->api,
@@ -223,11 +223,11 @@ static CUresult serve(const struct gc_direct_request *request, const struct asyn
     if (target == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     wanted.is_trial = gc_mempool_may_reclaim();
-    enum gc_status status = gc_core_alloc(gc_shim.core, target, &wanted, &address, &driver_code);
+    enum gc_status status = gc_alloc(gc_shim.core, target, &wanted, &address, &driver_code);
     if (status == GC_OUT_OF_MEMORY && wanted.is_trial) {
         (void)gc_mempool_reclaim(request->device);
         wanted.is_trial = false;
-        status = gc_core_alloc(gc_shim.core, target, &wanted, &address, &driver_code);
+        status = gc_alloc(gc_shim.core, target, &wanted, &address, &driver_code);
     }
     *is_answered = status != GC_NOT_SUPPORTED;
     if (status != GC_OK)
@@ -236,7 +236,7 @@ static CUresult serve(const struct gc_direct_request *request, const struct asyn
     if (result == CUDA_SUCCESS)
         *dptr = address;
     else
-        (void)!gc_core_free(gc_shim.core, address, wanted.api, &driver_code);
+        (void)!gc_free(gc_shim.core, address, wanted.api, &driver_code);
     return result;
 }
 
@@ -250,7 +250,7 @@ static CUresult alloc_async(const struct async_call *call, CUdeviceptr *dptr, si
     if (request.context == NULL || dptr == NULL || bytes == 0)
         return gc_direct_end(&request, driver_alloc(request.device, call, dptr, bytes));
     choose_device(&request, call->stream);
-    if (gc_stream_is_capturing(call->stream)) {
+    if (gc_capture_is_stream_capturing(call->stream)) {
         result = driver_alloc(request.device, call, dptr, bytes);
         if (result == CUDA_SUCCESS)
             gc_graph_expect(request.device);
@@ -271,11 +271,11 @@ static CUresult alloc_async(const struct async_call *call, CUdeviceptr *dptr, si
 
 #define ALLOC_ASYNC(name, is_per_thread)                                                           \
     do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
+        if (!gc_life_ready())                                                                      \
             return GC_FORWARD(name, dptr, bytes, stream);                                          \
         GC_SET_CALLER();                                                                           \
         const struct async_call call = {.symbol = GC_API_##name,                                   \
-                                        .stream = gc_stream_explicit(stream, is_per_thread),       \
+                                        .stream = gc_capture_stream_handle(stream, is_per_thread), \
                                         .given = stream};                                          \
         return alloc_async(&call, dptr, bytes);                                                    \
     } while (0)
@@ -294,11 +294,11 @@ CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUstream stream)
 
 #define ALLOC_FROM_POOL(name, is_per_thread)                                                       \
     do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
+        if (!gc_life_ready())                                                                      \
             return GC_FORWARD(name, dptr, bytes, pool, stream);                                    \
         GC_SET_CALLER();                                                                           \
         const struct async_call call = {.symbol = GC_API_##name,                                   \
-                                        .stream = gc_stream_explicit(stream, is_per_thread),       \
+                                        .stream = gc_capture_stream_handle(stream, is_per_thread), \
                                         .given = stream,                                           \
                                         .pool = pool,                                              \
                                         .names_pool = true};                                       \
@@ -326,11 +326,11 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUmemoryP
 static CUresult free_cached(enum gc_api api, const struct gc_block_info *block, CUdeviceptr dptr,
                             CUstream stream)
 {
-    struct gc_context *context = gc_shim_stream_context(stream);
+    struct gc_context *context = gc_account_stream_context(stream);
     bool is_blocking;
     int driver_code = 0;
 
-    if (gc_stream_is_capturing(stream))
+    if (gc_capture_is_stream_capturing(stream))
         return CUDA_ERROR_INVALID_VALUE;
     if (!is_working(context, stream, &is_blocking)) {
         CUresult result = GC_CALL(NULL, cuMemFreeAsync, 0, stream);
@@ -343,7 +343,7 @@ static CUresult free_cached(enum gc_api api, const struct gc_block_info *block, 
     CUresult result = context == NULL ? CUDA_SUCCESS : place_in_order(context, stream, is_blocking);
     if (result != CUDA_SUCCESS)
         return result;
-    struct gc_context *owner = gc_core_find_context(gc_shim.core, block->context);
+    struct gc_context *owner = gc_context_find(gc_shim.core, block->context);
     const bool is_own =
         context != NULL && owner != NULL &&
         (gc_context_is_of_device(owner) ? gc_context_device(owner) == gc_context_device(context)
@@ -353,7 +353,7 @@ static CUresult free_cached(enum gc_api api, const struct gc_block_info *block, 
     /* All work that may use the block is ordered before the free, whosever the stream is. */
     const uint64_t order = context == NULL ? 0 : order_key(stream, context);
     enum gc_status status =
-        gc_core_free_ordered(gc_shim.core, dptr, context, order, (uint16_t)api, &driver_code);
+        gc_free_ordered(gc_shim.core, dptr, context, order, (uint16_t)api, &driver_code);
     return gc_shim_result(status, driver_code);
 }
 
@@ -366,8 +366,8 @@ static CUresult free_block(enum gc_api api, const struct gc_block_info *block, C
 
     if (gc_shim.options->mode == GC_MODE_CACHE && !block->is_plain)
         return free_cached(api, block, dptr, stream);
-    enum gc_status status = gc_core_free_ordered(gc_shim.core, dptr, NULL, (uintptr_t)stream,
-                                                 (uint16_t)api, &driver_code);
+    enum gc_status status =
+        gc_free_ordered(gc_shim.core, dptr, NULL, (uintptr_t)stream, (uint16_t)api, &driver_code);
     return gc_shim_result(status, driver_code);
 }
 
@@ -394,7 +394,7 @@ static CUresult free_async(enum gc_api symbol, CUdeviceptr dptr, CUstream given,
     CUresult result;
 
     gc_direct_begin(&request, symbol);
-    if (dptr != 0 && gc_core_find_block(gc_shim.core, dptr, &block) != GC_NOT_OURS) {
+    if (dptr != 0 && gc_lookup_block(gc_shim.core, dptr, &block) != GC_NOT_OURS) {
         result = free_block(request.api, &block, dptr, stream);
     } else {
         result = free_of_pool(&request, symbol, dptr, given, stream);
@@ -407,15 +407,16 @@ static CUresult free_async(enum gc_api symbol, CUdeviceptr dptr, CUstream given,
 GC_EXPORT
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuMemFreeAsync, dptr, stream);
-    return free_async(GC_API_cuMemFreeAsync, dptr, stream, gc_stream_explicit(stream, false));
+    return free_async(GC_API_cuMemFreeAsync, dptr, stream, gc_capture_stream_handle(stream, false));
 }
 
 GC_EXPORT
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuMemFreeAsync_ptsz, dptr, stream);
-    return free_async(GC_API_cuMemFreeAsync_ptsz, dptr, stream, gc_stream_explicit(stream, true));
+    return free_async(GC_API_cuMemFreeAsync_ptsz, dptr, stream,
+                      gc_capture_stream_handle(stream, true));
 }

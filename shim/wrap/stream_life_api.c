@@ -9,10 +9,10 @@
 
 #define CREATE_STREAM(symbol, ...)                                                                 \
     do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
+        if (!gc_life_ready())                                                                      \
             return GC_FORWARD(symbol, __VA_ARGS__);                                                \
         gc_shim_enter(GC_API_##symbol);                                                            \
-        struct gc_context *context = gc_shim_current_context();                                    \
+        struct gc_context *context = gc_account_current_context();                                 \
         CUresult result =                                                                          \
             GC_CALL(context ? gc_context_device(context) : NULL, symbol, __VA_ARGS__);             \
         if (result == CUDA_SUCCESS)                                                                \
@@ -38,12 +38,12 @@ CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx context, unsigned f
 {
     CUcontext handle;
 
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuGreenCtxStreamCreate, stream, context, flags, priority);
     gc_stream_list_set_incomplete();
     gc_shim_enter(GC_API_cuGreenCtxStreamCreate);
-    CUresult result =
-        GC_CALL(gc_shim_current_device(), cuGreenCtxStreamCreate, stream, context, flags, priority);
+    CUresult result = GC_CALL(gc_account_current_device(), cuGreenCtxStreamCreate, stream, context,
+                              flags, priority);
     if (result == CUDA_SUCCESS && GC_USE(cuCtxFromGreenCtx, &handle, context) == CUDA_SUCCESS)
         gc_stream_list_add_green(*stream, handle);
     gc_shim_leave();
@@ -54,7 +54,7 @@ CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx context, unsigned f
  * for another thread's new stream at once. */
 #define DESTROY_STREAM(symbol)                                                                     \
     do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
+        if (!gc_life_ready())                                                                      \
             return GC_FORWARD(symbol, stream);                                                     \
         gc_shim_enter(GC_API_##symbol);                                                            \
         gc_submit_close_stream(gc_shim.core, gc_shim_submit_key(stream, false));                   \
@@ -63,7 +63,7 @@ CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx context, unsigned f
         bool is_capturing = gc_capture_is_any() && gc_capture_end(stream, &capture);               \
         gc_stream_list_remove(stream);                                                             \
         (void)gc_handles_remove(GC_HANDLE_GREEN_STREAM, (uintptr_t)stream, NULL);                  \
-        CUresult result = GC_CALL(gc_shim_current_device(), symbol, stream);                       \
+        CUresult result = GC_CALL(gc_account_current_device(), symbol, stream);                    \
         if (result != CUDA_SUCCESS && is_capturing)                                                \
             gc_capture_put_back(stream, &capture);                                                 \
         gc_shim_leave();                                                                           \

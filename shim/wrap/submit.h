@@ -43,7 +43,7 @@ CUresult gc_shim_submit_begin_slow(uint64_t key);
  * use is not known to be idle, and the driver could not wait for it; nothing is submitted. */
 static inline CUresult gc_shim_submit_begin(uint64_t key, struct gc_submissions **work)
 {
-    *work = gc_shim_submissions();
+    *work = gc_life_submissions();
     /* The fast path of gc_submit_begin, which handles all other cases. Sequentially consistent: the
      * partner is gc_submit_request_fence. */
     if (*work != NULL && !atomic_load_explicit(&(*work)->multi_stream, memory_order_acquire) &&
@@ -104,7 +104,7 @@ static inline void gc_shim_submit_end(struct gc_submissions *work)
  * memory is present: after a wait where it is swapped out. */
 #define GC_CALL_WHEN_PRESENT(address, call)                                                        \
     ({                                                                                             \
-        struct gc_submissions *held_ = gc_shim_submissions();                                      \
+        struct gc_submissions *held_ = gc_life_submissions();                                      \
         if (held_ != NULL) {                                                                       \
             gc_shim_submit_enter_gate(held_, GC_CALLER);                                           \
             gc_shim_submit_wait_memory(held_, (address), 0, GC_CALLER);                            \

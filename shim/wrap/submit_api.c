@@ -32,10 +32,10 @@ __attribute__((cold)) CUresult gc_shim_submit_begin_slow(uint64_t key)
 /* Serves the requests of other processes. */
 static __attribute__((cold)) void serve(void)
 {
-    if (gc_thread.depth != 0 || !gc_shim_ready())
+    if (gc_thread.depth != 0 || !gc_life_ready())
         return;
     gc_shim_enter(GC_API_COUNT);
-    gc_core_serve(gc_shim.core);
+    gc_serve_requests(gc_shim.core);
     gc_shim_leave();
 }
 
@@ -94,9 +94,9 @@ static __attribute__((cold)) void wait_tenant(struct gc_submissions *work,
 
 static const struct gc_tenant *find_paused(uint64_t to, uint64_t from)
 {
-    const struct gc_tenant *tenant = gc_core_find_paused(gc_shim.core, to);
+    const struct gc_tenant *tenant = gc_pause_find(gc_shim.core, to);
 
-    return tenant != NULL ? tenant : gc_core_find_paused(gc_shim.core, from);
+    return tenant != NULL ? tenant : gc_pause_find(gc_shim.core, from);
 }
 
 void gc_shim_submit_wait_memory(struct gc_submissions *work, uint64_t to, uint64_t from,
@@ -137,7 +137,7 @@ static CUstream stream_at(const CUstream *stream)
 static inline bool must_search(const struct gc_submissions *work)
 {
     return work != NULL &&
-           (gc_core_has_several_contexts(gc_shim.core) || gc_shim_submit_is_guarded(work)) &&
+           (gc_contexts_are_several(gc_shim.core) || gc_shim_submit_is_guarded(work)) &&
            gc_thread.depth == 0;
 }
 
@@ -159,7 +159,7 @@ static __attribute__((cold)) void wait_for_memops(bool is_per_thread)
 {
     CUstream stream = is_per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 
-    if (!gc_stream_is_capturing(stream))
+    if (!gc_capture_is_stream_capturing(stream))
         (void)GC_CALL(NULL, cuStreamSynchronize, stream);
 }
 

@@ -26,7 +26,7 @@ static CUresult retire(struct gc_context *context, uint64_t epoch, CUresult resu
  * context whose memory it uses. */
 static struct gc_context *waited_context(void)
 {
-    struct gc_context *context = gc_shim_current_context();
+    struct gc_context *context = gc_account_current_context();
     CUcontext handle = NULL;
 
     if (context == NULL || GC_USE(cuCtxGetCurrent, &handle) != CUDA_SUCCESS ||
@@ -42,7 +42,7 @@ CUresult cuCtxSynchronize(void)
     uint64_t epoch;
     CUresult result;
 
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuCtxSynchronize);
     gc_shim_enter(GC_API_cuCtxSynchronize);
     context = waited_context();
@@ -60,11 +60,11 @@ CUresult cuCtxSynchronize_v2(CUcontext handle)
     uint64_t epoch;
     CUresult result;
 
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuCtxSynchronize_v2, handle);
     gc_shim_enter(GC_API_cuCtxSynchronize_v2);
     context = handle == NULL ? waited_context()
-                             : gc_core_find_context(gc_shim.core, (uint64_t)(uintptr_t)handle);
+                             : gc_context_find(gc_shim.core, (uint64_t)(uintptr_t)handle);
     epoch = context == NULL ? 0 : gc_context_epoch(context);
     result = retire(
         context, epoch,
@@ -78,17 +78,17 @@ CUresult cuCtxSynchronize_v2(CUcontext handle)
 /* Whether all work counted so far went to the stream. */
 static bool is_only_stream(uint64_t key)
 {
-    struct gc_submissions *work = gc_shim_submissions();
+    struct gc_submissions *work = gc_life_submissions();
 
     return work != NULL && key != GC_STREAM_OTHER && gc_submit_is_only_stream(work, key);
 }
 
 #define STREAM_SYNCHRONIZE(symbol, is_per_thread)                                                  \
     do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
+        if (!gc_life_ready())                                                                      \
             return GC_FORWARD(symbol, stream);                                                     \
         gc_shim_enter(GC_API_##symbol);                                                            \
-        struct gc_context *context = gc_shim_current_context();                                    \
+        struct gc_context *context = gc_account_current_context();                                 \
         uint64_t epoch = context == NULL ? 0 : gc_context_epoch(context);                          \
         /* After the mark was read: then it holds for all work in it. */                           \
         bool proves = is_only_stream(gc_shim_submit_key(stream, is_per_thread));                   \
@@ -114,10 +114,11 @@ CUresult cuStreamSynchronize_ptsz(CUstream stream)
 GC_EXPORT
 CUresult cuEventSynchronize(CUevent event)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuEventSynchronize, event);
     gc_shim_enter(GC_API_cuEventSynchronize);
-    CUresult result = retire(NULL, 0, GC_CALL(gc_shim_current_device(), cuEventSynchronize, event));
+    CUresult result =
+        retire(NULL, 0, GC_CALL(gc_account_current_device(), cuEventSynchronize, event));
     gc_shim_leave();
     return result;
 }

@@ -16,7 +16,7 @@ typedef CUmemGenericAllocationHandle handle_t;
 /* The device whose memory the handle takes; NULL: none. */
 static struct gc_device *device_of(const CUmemAllocationProp *prop)
 {
-    return prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? gc_shim_device(prop->location.id)
+    return prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? gc_account_device(prop->location.id)
                                                               : NULL;
 }
 
@@ -28,14 +28,14 @@ static bool is_pool_memory(CUdeviceptr dptr)
 {
     struct gc_block_info block;
 
-    return gc_core_find_block(gc_shim.core, dptr, &block) != GC_NOT_OURS;
+    return gc_lookup_block(gc_shim.core, dptr, &block) != GC_NOT_OURS;
 }
 
 GC_EXPORT
 CUresult cuMemCreate(handle_t *handle, size_t bytes, const CUmemAllocationProp *prop,
                      unsigned long long flags)
 {
-    if (!gc_shim_ready() || handle == NULL || prop == NULL || bytes == 0)
+    if (!gc_life_ready() || handle == NULL || prop == NULL || bytes == 0)
         return GC_FORWARD(cuMemCreate, handle, bytes, prop, flags);
     struct gc_device *device = device_of(prop);
     if (device == NULL)
@@ -55,11 +55,11 @@ CUresult cuMemCreate(handle_t *handle, size_t bytes, const CUmemAllocationProp *
 GC_EXPORT
 CUresult cuMemRelease(handle_t handle)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuMemRelease, handle);
     gc_shim_enter(GC_API_cuMemRelease);
     void *record = gc_physical_release_begin(handle);
-    CUresult result = GC_CALL(gc_shim_current_device(), cuMemRelease, handle);
+    CUresult result = GC_CALL(gc_account_current_device(), cuMemRelease, handle);
     gc_physical_release_end(record, handle, result == CUDA_SUCCESS);
     gc_shim_leave();
     return result;
@@ -68,13 +68,13 @@ CUresult cuMemRelease(handle_t handle)
 GC_EXPORT
 CUresult cuMemRetainAllocationHandle(handle_t *handle, void *address)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuMemRetainAllocationHandle, handle, address);
     gc_shim_enter(GC_API_cuMemRetainAllocationHandle);
     if (is_pool_memory((uintptr_t)address))
         address = (void *)(uintptr_t)ADDRESS_PLAIN;
     CUresult result =
-        GC_CALL(gc_shim_current_device(), cuMemRetainAllocationHandle, handle, address);
+        GC_CALL(gc_account_current_device(), cuMemRetainAllocationHandle, handle, address);
     if (result == CUDA_SUCCESS && handle != NULL)
         gc_physical_retain(*handle, (uintptr_t)address);
     gc_shim_leave();
@@ -85,7 +85,7 @@ GC_EXPORT
 CUresult cuMemMap(CUdeviceptr dptr, size_t bytes, size_t offset, handle_t handle,
                   unsigned long long flags)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuMemMap, dptr, bytes, offset, handle, flags);
     struct gc_direct_request request;
     gc_direct_begin(&request, GC_API_cuMemMap);
@@ -100,7 +100,7 @@ CUresult cuMemMap(CUdeviceptr dptr, size_t bytes, size_t offset, handle_t handle
 GC_EXPORT
 CUresult cuMemUnmap(CUdeviceptr dptr, size_t bytes)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuMemUnmap, dptr, bytes);
     gc_shim_enter(GC_API_cuMemUnmap);
     if (is_pool_memory(dptr)) {
@@ -108,7 +108,7 @@ CUresult cuMemUnmap(CUdeviceptr dptr, size_t bytes)
         return CUDA_ERROR_INVALID_VALUE;
     }
     gc_physical_unmap_begin(dptr, bytes);
-    CUresult result = GC_CALL(gc_shim_current_device(), cuMemUnmap, dptr, bytes);
+    CUresult result = GC_CALL(gc_account_current_device(), cuMemUnmap, dptr, bytes);
     gc_physical_unmap_end(dptr, bytes, result == CUDA_SUCCESS);
     gc_shim_leave();
     return result;
@@ -117,12 +117,12 @@ CUresult cuMemUnmap(CUdeviceptr dptr, size_t bytes)
 GC_EXPORT
 CUresult cuMemAddressFree(CUdeviceptr dptr, size_t bytes)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuMemAddressFree, dptr, bytes);
     gc_shim_enter(GC_API_cuMemAddressFree);
     CUresult result = is_pool_memory(dptr)
                           ? CUDA_ERROR_INVALID_VALUE
-                          : GC_CALL(gc_shim_current_device(), cuMemAddressFree, dptr, bytes);
+                          : GC_CALL(gc_account_current_device(), cuMemAddressFree, dptr, bytes);
     gc_shim_leave();
     return result;
 }
@@ -130,12 +130,12 @@ CUresult cuMemAddressFree(CUdeviceptr dptr, size_t bytes)
 GC_EXPORT
 CUresult cuMemSetAccess(CUdeviceptr dptr, size_t bytes, const CUmemAccessDesc *access, size_t count)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuMemSetAccess, dptr, bytes, access, count);
     gc_shim_enter(GC_API_cuMemSetAccess);
     CUresult result = is_pool_memory(dptr) ? CUDA_ERROR_INVALID_VALUE
-                                           : GC_CALL(gc_shim_current_device(), cuMemSetAccess, dptr,
-                                                     bytes, access, count);
+                                           : GC_CALL(gc_account_current_device(), cuMemSetAccess,
+                                                     dptr, bytes, access, count);
     gc_shim_leave();
     return result;
 }
@@ -143,10 +143,10 @@ CUresult cuMemSetAccess(CUdeviceptr dptr, size_t bytes, const CUmemAccessDesc *a
 GC_EXPORT
 CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr dptr)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuMemGetAccess, flags, location, dptr);
     gc_shim_enter(GC_API_cuMemGetAccess);
-    CUresult result = GC_CALL(gc_shim_current_device(), cuMemGetAccess, flags, location,
+    CUresult result = GC_CALL(gc_account_current_device(), cuMemGetAccess, flags, location,
                               is_pool_memory(dptr) ? ADDRESS_PLAIN : dptr);
     gc_shim_leave();
     return result;
@@ -186,13 +186,13 @@ static void follow_tiles(const CUarrayMapInfo *list, unsigned count)
 
 #define MAP_ARRAY(symbol, is_per_thread)                                                           \
     do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
+        if (!gc_life_ready())                                                                      \
             return GC_SUBMIT_CALL_IF_OPEN(stream, is_per_thread, NOTHING,                          \
                                           GC_FORWARD(symbol, list, count, stream));                \
         gc_shim_enter(GC_API_##symbol);                                                            \
         CUresult result = GC_SUBMIT_CALL_IF_OPEN(                                                  \
             stream, is_per_thread, NOTHING,                                                        \
-            GC_CALL(gc_shim_current_device(), symbol, list, count, stream));                       \
+            GC_CALL(gc_account_current_device(), symbol, list, count, stream));                    \
         if (result == CUDA_SUCCESS)                                                                \
             follow_tiles(list, count);                                                             \
         gc_shim_leave();                                                                           \
@@ -219,10 +219,10 @@ GC_EXPORT
 CUresult cuMemExportToShareableHandle(void *shareable, handle_t handle,
                                       CUmemAllocationHandleType type, unsigned long long flags)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuMemExportToShareableHandle, shareable, handle, type, flags);
     gc_shim_enter(GC_API_cuMemExportToShareableHandle);
-    CUresult result = GC_CALL(gc_shim_current_device(), cuMemExportToShareableHandle, shareable,
+    CUresult result = GC_CALL(gc_account_current_device(), cuMemExportToShareableHandle, shareable,
                               handle, type, flags);
     gc_shim_leave();
     return result;
@@ -232,7 +232,7 @@ GC_EXPORT
 CUresult cuMemImportFromShareableHandle(handle_t *handle, void *os_handle,
                                         CUmemAllocationHandleType type)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuMemImportFromShareableHandle, handle, os_handle, type);
     struct gc_direct_request request;
     gc_direct_begin(&request, GC_API_cuMemImportFromShareableHandle);
@@ -246,7 +246,7 @@ CUresult cuMemImportFromShareableHandle(handle_t *handle, void *os_handle,
 GC_EXPORT
 CUresult cuMulticastCreate(handle_t *handle, const CUmulticastObjectProp *prop)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuMulticastCreate, handle, prop);
     struct gc_direct_request request;
     gc_direct_begin(&request, GC_API_cuMulticastCreate);
@@ -260,13 +260,14 @@ GC_EXPORT
 CUresult cuMulticastBindAddr(handle_t handle, size_t offset, CUdeviceptr dptr, size_t bytes,
                              unsigned long long flags)
 {
-    if (!gc_shim_ready())
+    if (!gc_life_ready())
         return GC_FORWARD(cuMulticastBindAddr, handle, offset, dptr, bytes, flags);
     gc_shim_enter(GC_API_cuMulticastBindAddr);
     /* Bound pages would stay bound after the block was freed. */
-    CUresult result = is_pool_memory(dptr) ? CUDA_ERROR_INVALID_VALUE
-                                           : GC_CALL(gc_shim_current_device(), cuMulticastBindAddr,
-                                                     handle, offset, dptr, bytes, flags);
+    CUresult result = is_pool_memory(dptr)
+                          ? CUDA_ERROR_INVALID_VALUE
+                          : GC_CALL(gc_account_current_device(), cuMulticastBindAddr, handle,
+                                    offset, dptr, bytes, flags);
     gc_shim_leave();
     return result;
 }

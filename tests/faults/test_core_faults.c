@@ -23,8 +23,8 @@ static void try_alloc(struct run *run, unsigned i, unsigned context, uint64_t by
 {
     const struct gc_request request = {.bytes = bytes, .is_dedicated = is_dedicated};
     run->bench.driver_code = 0;
-    const enum gc_status status = gc_core_alloc(run->bench.core, run->bench.contexts[context],
-                                                &request, &run->blocks[i], &run->bench.driver_code);
+    const enum gc_status status = gc_alloc(run->bench.core, run->bench.contexts[context], &request,
+                                           &run->blocks[i], &run->bench.driver_code);
     if (status == GC_OK) {
         sim_driver_expect_idle(&run->bench.sim, run->blocks[i], bytes);
         return;
@@ -41,7 +41,7 @@ static void try_export(struct run *run, unsigned i)
     if (run->blocks[i] == 0)
         return;
     const enum gc_status status =
-        gc_core_export(run->bench.core, run->blocks[i], &run->bench.driver_code);
+        gc_export_block(run->bench.core, run->blocks[i], &run->bench.driver_code);
     assert_true(status == GC_OK || status == GC_DRIVER);
     run->refused += status != GC_OK;
 }
@@ -60,7 +60,7 @@ static void try_free(struct run *run, unsigned i)
     run->refused++;
     assert_status(status, GC_DRIVER);
     assert_int_equal(run->bench.driver_code, run->bench.sim.fail_code);
-    assert_status(gc_core_find_block(run->bench.core, run->blocks[i], &info), GC_OK);
+    assert_status(gc_lookup_block(run->bench.core, run->blocks[i], &info), GC_OK);
 }
 
 /* Misses, hits, shortage with give-backs, captures with what stays pending, trims. */
@@ -88,9 +88,9 @@ static void scenario(struct run *run)
     workbench_check(bench);
     try_alloc(run, 6, 0, GC_MIB(2), false);
     try_free(run, 4);
-    gc_core_trim(bench->core, bench->device, 0);
-    if (gc_core_charge(bench->core, bench->device, NULL, GC_MIB(20)) == GC_OK)
-        gc_core_uncharge(bench->core, bench->device, NULL, GC_MIB(20));
+    gc_reclaim_trim(bench->core, bench->device, 0);
+    if (gc_direct_charge_device(bench->core, bench->device, NULL, GC_MIB(20)) == GC_OK)
+        gc_direct_uncharge(bench->core, bench->device, NULL, GC_MIB(20));
     else
         run->refused++;
     workbench_check(bench);
@@ -110,8 +110,8 @@ static void fenced_scenario(struct run *run)
     struct gc_device *device;
     struct gc_context *peer;
     const struct gc_device_info info = {.ordinal = 3, .total_bytes = GC_MIB(64)};
-    assert_status(gc_core_add_device(bench->core, &info, &device), GC_OK);
-    assert_status(gc_core_add_context(bench->core, PEER_HANDLE, device, &peer), GC_OK);
+    assert_status(gc_setup_add_device(bench->core, &info, &device), GC_OK);
+    assert_status(gc_setup_add_context(bench->core, PEER_HANDLE, device, &peer), GC_OK);
     for (unsigned i = 0; i < 6; i++) {
         try_alloc(run, i, 0, GC_MIB(4), false);
         use(run, i, 1);
@@ -119,7 +119,7 @@ static void fenced_scenario(struct run *run)
     for (unsigned i = 0; i < 6; i += 2)
         try_free(run, i);
     gc_fence_record(bench->contexts[0]);
-    gc_context_add_peer(bench->contexts[0], peer);
+    gc_backing_add_peer(bench->contexts[0], peer);
     use(run, 1, PEER_HANDLE);
     use(run, 3, 1);
     try_free(run, 1);
@@ -129,13 +129,13 @@ static void fenced_scenario(struct run *run)
     try_alloc(run, 2, 1, GC_MIB(6), false);
     try_free(run, 3);
     try_free(run, 0);
-    try_alloc(run, 1, 0, GC_MIB(9), false);      /* where a lent page was */
-    gc_core_trim(bench->core, bench->device, 0); /* in a capture nothing goes back */
+    try_alloc(run, 1, 0, GC_MIB(9), false);         /* where a lent page was */
+    gc_reclaim_trim(bench->core, bench->device, 0); /* in a capture nothing goes back */
     workbench_capture(bench, 0, true);
     try_alloc(run, 4, 0, GC_MIB(1), true);
     try_free(run, 1);
     workbench_capture(bench, 0, false);
-    gc_core_trim(bench->core, bench->device, GC_MIB(4));
+    gc_reclaim_trim(bench->core, bench->device, GC_MIB(4));
     try_alloc(run, 6, 0, 100, false);
     use(run, 6, PEER_HANDLE);
     try_free(run, 6);
@@ -143,7 +143,7 @@ static void fenced_scenario(struct run *run)
     try_alloc(run, 7, 0, GC_MIB(30), false);
     workbench_check(bench);
     try_free(run, 7);
-    gc_core_empty(bench->core, bench->device);
+    gc_reclaim_empty(bench->core, bench->device);
     workbench_check(bench);
     workbench_drop(bench, 1);
     run->blocks[2] = 0;
@@ -187,7 +187,7 @@ static void planned_scenario(struct run *run)
         try_free(run, 3);
         workbench_check(bench);
         if (round == 1)
-            gc_core_trim(bench->core, bench->device, 0);
+            gc_reclaim_trim(bench->core, bench->device, 0);
     }
     workbench_drop(bench, 0);
     bench->stuck_bytes = gc_device_reserved_bytes(bench->device); /* what would not go */
@@ -242,7 +242,7 @@ static void clean_up(struct run *run)
     }
     for (unsigned i = 0; i < WORKBENCH_CONTEXTS; i++)
         workbench_free(bench, workbench_alloc(bench, i, 1)); /* resolves what was pending */
-    gc_core_trim(bench->core, bench->device, 0);
+    gc_reclaim_trim(bench->core, bench->device, 0);
     const struct gc_device_snapshot figures = workbench_figures(bench);
     assert_int_equal(figures.leak_count, 0);
     assert_int_equal(figures.requested.current, 0);

@@ -50,7 +50,7 @@ static void plan_graph(const struct gc_graph *graph, const struct gc_lifetimes_r
                                                      lifetimes.count - lifetimes.base_count,
                                                      GC_PLACEMENT_UNLIMITED};
         const struct gc_placement_options options = {.node_max = 100};
-        must(gc_placement_solve(&region, &problem, &options, &placement) == GC_OK);
+        must(gc_solve_placement(&region, &problem, &options, &placement) == GC_OK);
         must(placement.lower_bound_bytes <= placement.peak_bytes);
     }
     gc_region_fini(&region);

@@ -45,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         csv.count <= COUNT_MAX) {
         const struct gc_placement_problem problem = {csv.buffers, csv.count,
                                                      GC_PLACEMENT_UNLIMITED};
-        if (gc_placement_solve(&region, &problem, &options, &placement) == GC_OK)
+        if (gc_solve_placement(&region, &problem, &options, &placement) == GC_OK)
             check(&problem, &placement);
     }
     gc_region_fini(&region);

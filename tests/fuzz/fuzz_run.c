@@ -47,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
             .count = problem.count,
             .capacity_bytes = GC_PLACEMENT_UNLIMITED,
         };
-        if (gc_placement_solve(&region, &places, &options, &placement) != GC_OK)
+        if (gc_solve_placement(&region, &places, &options, &placement) != GC_OK)
             abort();
         gc_run_problem_plan(&problem, placement.offsets, -1, &plan);
         if (gc_plan_check(&plan, &error) != GC_OK)

@@ -115,7 +115,7 @@ static void write_json(struct gc_writer *out, const struct gc_answer *answer)
 {
     struct gc_json json;
     gc_json_init(&json, out);
-    gc_answer_write_json(&json, answer);
+    gc_present_json(&json, answer);
 }
 
 /* Foreign text may be anywhere in it: the JSON is strict, the text has no control characters. */
@@ -126,7 +126,7 @@ static void look_at_answer(const struct gc_answer *answer)
     json_t *parsed = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
     must(parsed != NULL);
     json_decref(parsed);
-    text = written(gc_answer_write_text, answer, &bytes);
+    text = written(gc_present_text, answer, &bytes);
     for (size_t i = 0; i < bytes; i++)
         must((unsigned char)text[i] >= ' ' || text[i] == '\n');
 }
@@ -153,7 +153,7 @@ static void estimate_model(const struct gc_model *model, enum gc_dtype dtype)
     for (unsigned part = 0; status == GC_OK && part < GC_ESTIMATE_PART_COUNT; part++)
         sum += estimate.total.parts[part];
     must(status != GC_OK || sum == estimate.total.peak_bytes);
-    gc_estimate_budget_set_all(&budget, UINT64_C(1) << 33);
+    gc_fit_set_budget(&budget, UINT64_C(1) << 33);
     gc_fit_check(&estimate, &budget, &fit);
     must(gc_fit_suggest(estimator, &request, &budget, &offers) == GC_OK);
     if (status == GC_OK)

@@ -112,8 +112,8 @@ static void step_alloc(struct model *model)
         return;
     const struct gc_request request = {
         .bytes = bytes, .api = API_MALLOC, .is_dedicated = draw(model, 12) == 0};
-    const enum gc_status status = gc_core_alloc(model->bench.core, model->bench.contexts[context],
-                                                &request, &address, &model->bench.driver_code);
+    const enum gc_status status = gc_alloc(model->bench.core, model->bench.contexts[context],
+                                           &request, &address, &model->bench.driver_code);
     if (status == GC_OUT_OF_MEMORY)
         return;
     assert_status(status, GC_OK);
@@ -151,9 +151,9 @@ static void step_export(struct model *model)
     if (model->count == 0)
         return;
     const struct live *live = &model->live[draw(model, model->count)];
-    assert_status(gc_core_find_block(model->bench.core, live->address, &info), GC_OK);
+    assert_status(gc_lookup_block(model->bench.core, live->address, &info), GC_OK);
     const enum gc_status status =
-        gc_core_export(model->bench.core, live->address, &model->bench.driver_code);
+        gc_export_block(model->bench.core, live->address, &model->bench.driver_code);
     if (!info.is_dedicated)
         assert_status(status, GC_NOT_SUPPORTED);
     else if (status != GC_CAPTURING)
@@ -167,7 +167,7 @@ static void step_find(struct model *model)
         return;
     const struct live *live = &model->live[draw(model, model->count)];
     const uint64_t offset = draw(model, live->bytes);
-    assert_status(gc_core_find_block(model->bench.core, live->address + offset, &info), GC_OK);
+    assert_status(gc_lookup_block(model->bench.core, live->address + offset, &info), GC_OK);
     assert_int_equal(info.address, live->address);
     assert_int_equal(info.bytes, live->bytes);
     assert_int_equal(info.context, live->context + 1);
@@ -208,8 +208,8 @@ static void step_drop(struct model *model)
     }
     model->is_capturing[context] = false;
     sim_driver_set_capturing(&model->bench.sim, context + 1, false);
-    assert_status(gc_core_add_context(model->bench.core, context + 1, model->bench.device,
-                                      &model->bench.contexts[context]),
+    assert_status(gc_setup_add_context(model->bench.core, context + 1, model->bench.device,
+                                       &model->bench.contexts[context]),
                   GC_OK);
 }
 
@@ -229,7 +229,7 @@ static void step(struct model *model)
     else if (kind < 985)
         step_retire(model);
     else if (kind < 990)
-        gc_core_trim(model->bench.core, model->bench.device, draw(model, GC_MIB(64)));
+        gc_reclaim_trim(model->bench.core, model->bench.device, draw(model, GC_MIB(64)));
     else if (kind < 993)
         step_drop(model);
 }
@@ -284,7 +284,7 @@ static void finish(struct model *model)
         gc_core_complete(model->bench.core, model->bench.contexts[i],
                          gc_context_epoch(model->bench.contexts[i]));
     }
-    gc_core_trim(model->bench.core, model->bench.device, 0);
+    gc_reclaim_trim(model->bench.core, model->bench.device, 0);
     check(model);
     for (unsigned i = 0; i < WORKBENCH_CONTEXTS; i++)
         workbench_drop(&model->bench, i); /* what captures allocated goes with its context only */

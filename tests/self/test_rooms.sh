@@ -1,6 +1,6 @@
 #!/bin/bash
 # scripts/check-rooms.py refuses what a tree's ROOMS does not allow: an include, a call, a circle, a room too large,
-# a room without a README.
+# a room without a README, a name that does not say its file.
 . "$(dirname "$0")/../lib.sh"
 tree=$TMP/tree
 for room in core/low core/high shim/real tools/base; do mkdir -p "$tree/$room" "$tree/obj/$room"; done
@@ -68,6 +68,19 @@ touch core/low/README.md
 for ((i = 0; i < 26; i++)); do echo > "core/high/more$i.h"; done
 refuses "a room of more than 25 files" "core/high: 28 files, at most 25"
 rm core/high/more*.h
+
+source_file core/high/high_more.c 'int gc_highs_two(void); int gc_highs_two(void) { return 2; }
+int gc_high_more_one(void); int gc_high_more_one(void) { return 1; }
+int gc_core_high_one(void); int gc_core_high_one(void) { return 1; }'
+ok "a name begins with its file, a part of it, its room or the tree and one of these" check
+source_file core/high/high_more.c 'int gc_hig(void); int gc_hig(void) { return 2; }'
+refuses "a name that another file's readers would look for" "core/high/high_more.c exports gc_hig: a name begins with"
+echo 'names: high/*_more.c hig' >> core/ROOMS
+not_ok "further words without a reason are refused" check
+sed -i '$s/$/  # rows of a table/' core/ROOMS
+ok "further words of a file's names pass" check
+rm core/high/high_more.c
+sed -i '$d' core/ROOMS
 
 # The other trees, where the root is a room with a line, and assembly is a source like any other.
 source_file shim/root.c 'int gc_real(void); int gc_root(void); int gc_root(void) { return gc_real(); }'

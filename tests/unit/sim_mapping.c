@@ -76,7 +76,7 @@ static bool is_captured(const struct sim_driver *sim, uint64_t context)
 {
     bool is_any = false;
     for (uint64_t i = 0; i < SIM_CONTEXTS; i++)
-        is_any |= sim->is_capturing[i] && (i == context || gc_core_is_of_device(context));
+        is_any |= sim->is_capturing[i] && (i == context || gc_context_handle_is_of_device(context));
     return is_any;
 }
 

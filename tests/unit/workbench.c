@@ -38,9 +38,9 @@ void workbench_open(struct workbench *bench, const struct workbench_setup *setup
                                         .has_mapping = setup->has_mapping,
                                         .is_dedicated = setup->is_dedicated,
                                         .page_bytes = setup->has_mapping ? UINT64_C(2) << 20 : 0};
-    assert_status(gc_core_add_device(bench->core, &info, &bench->device), GC_OK);
+    assert_status(gc_setup_add_device(bench->core, &info, &bench->device), GC_OK);
     for (unsigned i = 0; i < WORKBENCH_CONTEXTS; i++)
-        assert_status(gc_core_add_context(bench->core, i + 1, bench->device, &bench->contexts[i]),
+        assert_status(gc_setup_add_context(bench->core, i + 1, bench->device, &bench->contexts[i]),
                       GC_OK);
 }
 
@@ -130,7 +130,7 @@ void workbench_check(struct workbench *bench)
     }
     assert_int_equal(figures.alloc_count, figures.hit_count + figures.miss_count);
     assert_true(figures.allocated.current <= figures.reserved.current);
-    gc_core_visit_tenants(bench->core, check_tenant, bench);
+    gc_tenants_visit(bench->core, check_tenant, bench);
     sim_driver_check(&bench->sim);
 }
 
@@ -147,7 +147,7 @@ enum gc_status workbench_try_alloc_in(struct workbench *bench, struct gc_context
 {
     const struct gc_request request = {.bytes = bytes, .api = API_MALLOC};
     const enum gc_status status =
-        gc_core_alloc(bench->core, record, &request, address, &bench->driver_code);
+        gc_alloc(bench->core, record, &request, address, &bench->driver_code);
     if (status == GC_OK)
         sim_driver_expect_idle(&bench->sim, *address, bytes);
     return status;
@@ -171,7 +171,7 @@ struct gc_tenant *workbench_add_tenant(struct workbench *bench, const char *name
 {
     const struct gc_tenant_config config = {name, capacity_bytes, limit_bytes};
     struct gc_tenant *tenant = NULL;
-    assert_status(gc_core_add_tenant(bench->core, &config, &tenant), GC_OK);
+    assert_status(gc_tenant_add(bench->core, &config, &tenant), GC_OK);
     return tenant;
 }
 
@@ -179,7 +179,7 @@ struct gc_context *workbench_record(struct workbench *bench, struct gc_tenant *t
                                     unsigned context)
 {
     struct gc_context *record = NULL;
-    assert_status(gc_tenant_context(tenant, bench->contexts[context], &record), GC_OK);
+    assert_status(gc_setup_tenant_context(tenant, bench->contexts[context], &record), GC_OK);
     return record;
 }
 
@@ -187,15 +187,15 @@ uint64_t workbench_alloc_whole(struct workbench *bench, unsigned context, uint64
 {
     const struct gc_request request = {.bytes = bytes, .api = API_MALLOC, .is_dedicated = true};
     uint64_t address = 0;
-    assert_status(gc_core_alloc(bench->core, bench->contexts[context], &request, &address,
-                                &bench->driver_code),
-                  GC_OK);
+    assert_status(
+        gc_alloc(bench->core, bench->contexts[context], &request, &address, &bench->driver_code),
+        GC_OK);
     return address;
 }
 
 void workbench_export(struct workbench *bench, uint64_t address)
 {
-    assert_status(gc_core_export(bench->core, address, &bench->driver_code), GC_OK);
+    assert_status(gc_export_block(bench->core, address, &bench->driver_code), GC_OK);
 }
 
 uint64_t workbench_alloc(struct workbench *bench, unsigned context, uint64_t bytes)
@@ -209,14 +209,13 @@ uint64_t workbench_alloc_ordered(struct workbench *bench, struct gc_context *rec
 {
     const struct gc_request request = {.bytes = bytes, .api = API_MALLOC, .is_ordered = true};
     uint64_t address = 0;
-    assert_status(gc_core_alloc(bench->core, record, &request, &address, &bench->driver_code),
-                  GC_OK);
+    assert_status(gc_alloc(bench->core, record, &request, &address, &bench->driver_code), GC_OK);
     return address;
 }
 
 enum gc_status workbench_try_free(struct workbench *bench, uint64_t address)
 {
-    return gc_core_free(bench->core, address, API_OTHER, &bench->driver_code);
+    return gc_free(bench->core, address, API_OTHER, &bench->driver_code);
 }
 
 void workbench_free(struct workbench *bench, uint64_t address)
@@ -227,7 +226,7 @@ void workbench_free(struct workbench *bench, uint64_t address)
 struct gc_device_snapshot workbench_figures(struct workbench *bench)
 {
     struct gc_snapshot *snapshot;
-    assert_status(gc_core_snapshot(bench->core, &snapshot), GC_OK);
+    assert_status(gc_snapshot_take(bench->core, &snapshot), GC_OK);
     struct gc_device_snapshot figures = snapshot->devices[0];
     figures.apis = NULL;
     gc_snapshot_free(snapshot);
@@ -237,7 +236,7 @@ struct gc_device_snapshot workbench_figures(struct workbench *bench)
 struct gc_api_figures workbench_api_figures(struct workbench *bench, enum workbench_api api)
 {
     struct gc_snapshot *snapshot;
-    assert_status(gc_core_snapshot(bench->core, &snapshot), GC_OK);
+    assert_status(gc_snapshot_take(bench->core, &snapshot), GC_OK);
     const struct gc_api_figures figures = snapshot->devices[0].apis[api];
     gc_snapshot_free(snapshot);
     return figures;
@@ -246,10 +245,10 @@ struct gc_api_figures workbench_api_figures(struct workbench *bench, enum workbe
 void workbench_capture(struct workbench *bench, unsigned context, bool begin)
 {
     if (begin)
-        gc_context_capture_begin(bench->contexts[context]);
+        gc_capture_begin_context(bench->contexts[context]);
     sim_driver_set_capturing(&bench->sim, context + 1, begin);
     if (!begin)
-        gc_context_capture_end(bench->contexts[context]);
+        gc_capture_end_context(bench->contexts[context]);
 }
 
 uint64_t workbench_free_busy(struct workbench *bench, uint64_t handle, uint64_t bytes)
@@ -269,10 +268,10 @@ void workbench_retire(struct workbench *bench)
 
 void workbench_drop(struct workbench *bench, unsigned context)
 {
-    struct gc_context *ending = gc_core_teardown_begin(bench->core, context + 1);
+    struct gc_context *ending = gc_teardown_begin(bench->core, context + 1);
     sim_driver_drop_context(&bench->sim, context + 1);
     if (ending != NULL)
-        gc_core_teardown_finish(ending);
+        gc_teardown_finish(ending);
 }
 
 void workbench_pretend_one_stream(struct workbench *bench)

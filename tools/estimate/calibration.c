@@ -25,8 +25,8 @@ static uint64_t largest_context(const struct gc_snapshot *snapshot)
 static int fill(const struct tool_command *command, const char *path,
                 const struct report_loaded *loaded, struct calibration *calibration)
 {
-    const uint64_t measured = gc_sub_or_zero_u64(gc_report_measured_bytes(&loaded->snapshot),
-                                                 gc_report_context_bytes(&loaded->snapshot));
+    const uint64_t measured = gc_sub_or_zero_u64(gc_snapshot_measured_bytes(&loaded->snapshot),
+                                                 gc_snapshot_context_bytes(&loaded->snapshot));
     if (measured == 0)
         return tool_fail(command, "%s: the run held no device memory", path);
     calibration->measured_bytes = measured;

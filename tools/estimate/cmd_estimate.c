@@ -70,14 +70,14 @@ static void print_one(const struct estimate_setup *setup, const struct result *r
 {
     struct gc_json json;
     if (!setup->json) {
-        gc_answer_write_text(out, &result->answer);
+        gc_present_text(out, &result->answer);
         if (calibration != NULL)
             calibration_print_text(out, calibration);
         return;
     }
     gc_json_init(&json, out);
     gc_json_begin_object(&json, GC_JSON_LINES);
-    gc_answer_put_members(&json, &result->answer);
+    gc_present_members(&json, &result->answer);
     if (calibration != NULL)
         calibration_write_json(&json, calibration);
     gc_json_end_object(&json);
@@ -120,7 +120,7 @@ static int run_several(const struct estimate_setup *setup)
         gc_json_begin_object(&json, GC_JSON_LINES);
         gc_json_open_array(&json, "models", GC_JSON_LINES);
     } else {
-        gc_answer_write_head(&out);
+        gc_present_head(&out);
     }
     for (size_t i = 0; i < setup->models.count; i++) {
         const int status = answer_model(setup, setup->models.words[i], &result);
@@ -129,9 +129,9 @@ static int run_several(const struct estimate_setup *setup)
             continue;
         }
         if (setup->json)
-            gc_answer_write_json(&json, &result.answer);
+            gc_present_json(&json, &result.answer);
         else
-            gc_answer_write_line(&out, &result.answer);
+            gc_present_line(&out, &result.answer);
         is_partial = is_partial || result.estimate.unknown_parts != 0;
         if (worst == TOOL_DONE && setup->has_budget && !result.fit.fits)
             worst = TOOL_DOES_NOT_FIT;
@@ -140,7 +140,7 @@ static int run_several(const struct estimate_setup *setup)
         gc_json_end_array(&json);
         gc_json_end_object(&json);
     } else if (is_partial) {
-        gc_answer_write_foot(&out);
+        gc_present_foot(&out);
     }
     const int status = tool_finish(&tool_command_estimate, &out);
     return status != TOOL_DONE ? status : worst;

@@ -175,8 +175,7 @@ static int parse_budget(const struct tool_command *command, const struct texts *
     if (texts->memory != NULL && gc_size_parse(texts->memory, &memory) != GC_OK)
         return tool_refuse(command, "--memory", texts->memory, "a size");
     setup->has_budget = texts->budget != NULL || texts->memory != NULL;
-    gc_estimate_budget_set_all(&setup->budget,
-                               texts->memory != NULL ? memory : GC_ESTIMATE_NO_BUDGET);
+    gc_fit_set_budget(&setup->budget, texts->memory != NULL ? memory : GC_ESTIMATE_NO_BUDGET);
     if (texts->budget == NULL)
         return TOOL_DONE;
     if (gc_size_spec_parse(texts->budget, true, &spec) != GC_OK)

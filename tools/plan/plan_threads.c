@@ -65,7 +65,7 @@ static void *work(void *argument)
     struct worker *worker = argument;
     struct shared *shared = worker->shared;
     worker->status =
-        gc_placement_solve(&worker->region, shared->problem, &worker->options, &worker->placement);
+        gc_solve_placement(&worker->region, shared->problem, &worker->options, &worker->placement);
     if (worker->status == GC_OK && is_enough(shared->problem, &worker->placement))
         atomic_store_explicit(&shared->done, true, memory_order_relaxed);
     return NULL;
@@ -116,7 +116,7 @@ enum gc_status plan_threads_solve(struct gc_region *region,
     struct worker workers[PLAN_THREADS_MAX] = {0};
     unsigned started = 1;
     if (threads <= 1)
-        return gc_placement_solve(region, problem, options, placement);
+        return gc_solve_placement(region, problem, options, placement);
     threads = threads > PLAN_THREADS_MAX ? PLAN_THREADS_MAX : threads;
     const uint64_t bytes_max =
         gc_sub_or_zero_u64(region->bytes_max, gc_region_bytes(region)) / threads;

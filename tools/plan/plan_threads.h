@@ -8,7 +8,7 @@
 
 #define PLAN_THREADS_MAX 64
 
-/* As gc_placement_solve, on `threads` threads, 1 to PLAN_THREADS_MAX. The watch is called from
+/* As gc_solve_placement, on `threads` threads, 1 to PLAN_THREADS_MAX. The watch is called from
  * one thread at a time. With more than one thread, timing decides which of several plans with an
  * equal peak is found. */
 enum gc_status plan_threads_solve(struct gc_region *region,

@@ -58,7 +58,7 @@ static enum gc_status allocate(struct worker *worker, const struct replay_event 
     enum gc_status status = GC_OK;
     if (!gc_tcache_alloc(worker->cache, run->context, &request, address)) {
         gc_tcache_flush_stats(worker->cache);
-        status = gc_core_alloc(run->core, run->context, &request, address, &driver_code);
+        status = gc_alloc(run->core, run->context, &request, address, &driver_code);
     }
     if (status == GC_OUT_OF_MEMORY) {
         *address = GC_ADDRESS_NONE;
@@ -78,7 +78,7 @@ static enum gc_status release(struct worker *worker, const struct replay_event *
     if (address == GC_ADDRESS_NONE || gc_tcache_free(run->core, worker->cache, address))
         return GC_OK;
     gc_tcache_flush_stats(worker->cache);
-    return gc_core_free(run->core, address, API_FREE, &driver_code);
+    return gc_free(run->core, address, API_FREE, &driver_code);
 }
 
 static void pass(struct worker *worker)
@@ -123,7 +123,7 @@ struct totals {
 static enum gc_status read_totals(struct run *run, struct totals *totals)
 {
     struct gc_snapshot *snapshot;
-    const enum gc_status status = gc_core_snapshot(run->core, &snapshot);
+    const enum gc_status status = gc_snapshot_take(run->core, &snapshot);
     if (status != GC_OK)
         return status;
     const struct gc_device_snapshot *device = &snapshot->devices[0];
@@ -245,9 +245,9 @@ static enum gc_status open_core(struct run *run)
     }
     enum gc_status status = gc_core_create(&config, &run->core);
     if (status == GC_OK)
-        status = gc_core_add_device(run->core, &info, &device);
+        status = gc_setup_add_device(run->core, &info, &device);
     if (status == GC_OK)
-        status = gc_core_add_context(run->core, CONTEXT_HANDLE, device, &run->context);
+        status = gc_setup_add_context(run->core, CONTEXT_HANDLE, device, &run->context);
     return status;
 }
 

@@ -134,7 +134,7 @@ static void whole_request_has_an_allocation_of_its_own(void **state)
     workbench_open_plain(&bench);
     workbench_alloc(&bench, 0, 512);
     const uint64_t address = workbench_alloc_whole(&bench, 0, 1000);
-    assert_status(gc_core_find_block(bench.core, address + 999, &info), GC_OK);
+    assert_status(gc_lookup_block(bench.core, address + 999, &info), GC_OK);
     assert_int_equal(info.segment_address, address);
     assert_int_equal(info.segment_bytes, 1024);
     assert_int_equal(info.bytes, 1000);
@@ -208,18 +208,18 @@ static void find_answers_for_every_byte(void **state)
     const uint64_t offsets[] = {
         0, 1, 511, 512, GC_MIB(2) - 1, GC_MIB(2), GC_MIB(299), GC_MIB(300) - 1};
     for (unsigned i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
-        assert_status(gc_core_find_block(bench.core, big + offsets[i], &info), GC_OK);
+        assert_status(gc_lookup_block(bench.core, big + offsets[i], &info), GC_OK);
         assert_int_equal(info.address, big);
         assert_int_equal(info.bytes, GC_MIB(300));
         assert_int_equal(info.context, 1);
     }
-    assert_status(gc_core_find_block(bench.core, small + 699, &info), GC_OK);
+    assert_status(gc_lookup_block(bench.core, small + 699, &info), GC_OK);
     assert_int_equal(info.capacity, 1024);
     assert_int_equal(info.context, 2);
     /* What rounding added belongs to nobody. */
-    assert_status(gc_core_find_block(bench.core, small + 700, &info), GC_INVALID_POINTER);
-    assert_status(gc_core_find_block(bench.core, small + 1024, &info), GC_INVALID_POINTER);
-    assert_status(gc_core_find_block(bench.core, small + GC_SMALL_SEGMENT, &info), GC_NOT_OURS);
+    assert_status(gc_lookup_block(bench.core, small + 700, &info), GC_INVALID_POINTER);
+    assert_status(gc_lookup_block(bench.core, small + 1024, &info), GC_INVALID_POINTER);
+    assert_status(gc_lookup_block(bench.core, small + GC_SMALL_SEGMENT, &info), GC_NOT_OURS);
     workbench_close(&bench);
 }
 
@@ -232,7 +232,7 @@ static void ids_are_never_reused(void **state)
     workbench_open_plain(&bench);
     for (unsigned i = 0; i < 3000; i++) {
         const uint64_t address = workbench_alloc(&bench, 0, 512);
-        assert_status(gc_core_find_block(bench.core, address, &info), GC_OK);
+        assert_status(gc_lookup_block(bench.core, address, &info), GC_OK);
         assert_true(info.id > last);
         last = info.id;
         workbench_free(&bench, address);
@@ -257,10 +257,10 @@ static void figures_by_entry_point_add_up(void **state)
     assert_int_equal(figures.current_bytes, 3500);
     assert_int_equal(figures.peak_bytes, 4000);
     workbench_free(&bench, b);
-    gc_core_count_driver_call(bench.core, bench.device, API_OTHER);
+    gc_device_count_driver_call(bench.core, bench.device, API_OTHER);
     assert_int_equal(workbench_api_figures(&bench, API_OTHER).driver_calls, 1);
     assert_int_equal(workbench_figures(&bench).free_count, 2);
-    assert_true(gc_core_was_used(bench.core));
+    assert_true(gc_device_was_used(bench.core));
     workbench_close(&bench);
 }
 
@@ -285,7 +285,7 @@ static void leaks_come_largest_first(void **state)
     for (unsigned i = 0; i < 5; i++)
         workbench_alloc(&bench, i % 3, sizes[i]);
     workbench_free(&bench, workbench_alloc(&bench, 0, 9999));
-    assert_status(gc_core_visit_leaks(bench.core, bench.device, 3, see, &seen), GC_OK);
+    assert_status(gc_snapshot_visit_leaks(bench.core, bench.device, 3, see, &seen), GC_OK);
     assert_int_equal(seen.count, 3);
     assert_int_equal(seen.bytes[0], GC_MIB(3));
     assert_int_equal(seen.bytes[1], 5000);
@@ -299,7 +299,7 @@ static void create_that_is_never_used_leaves_no_trace(void **state)
     struct workbench bench;
     (void)state;
     workbench_open_plain(&bench);
-    assert_false(gc_core_was_used(bench.core));
+    assert_false(gc_device_was_used(bench.core));
     assert_int_equal(bench.sim.total_calls, 0);
     assert_true(workbench_figures(&bench).host_metadata_bytes < GC_MIB(1));
     workbench_close(&bench);

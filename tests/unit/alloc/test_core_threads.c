@@ -51,7 +51,7 @@ static void expect(struct team *team, enum gc_status status, enum gc_status expe
 static void worker_free(struct worker *worker, uint64_t address)
 {
     int code;
-    expect(worker->team, gc_core_free(worker->team->bench.core, address, API_OTHER, &code), GC_OK);
+    expect(worker->team, gc_free(worker->team->bench.core, address, API_OTHER, &code), GC_OK);
 }
 
 static void worker_alloc(struct worker *worker)
@@ -64,7 +64,7 @@ static void worker_alloc(struct worker *worker)
     uint64_t address;
     int code;
     const enum gc_status status =
-        gc_core_alloc(bench->core, bench->contexts[context], &request, &address, &code);
+        gc_alloc(bench->core, bench->contexts[context], &request, &address, &code);
     if (status == GC_OUT_OF_MEMORY) {
         atomic_fetch_add(&team->short_of_memory, 1);
         return;
@@ -91,11 +91,11 @@ static void worker_look(struct worker *worker)
     if (worker->count == 0)
         return;
     const uint64_t address = worker->held[(unsigned)rand_r(&worker->seed) % worker->count];
-    expect(worker->team, gc_core_find_block(worker->team->bench.core, address, &info), GC_OK);
+    expect(worker->team, gc_lookup_block(worker->team->bench.core, address, &info), GC_OK);
     if (info.address != address)
         atomic_fetch_add(&worker->team->unexpected, 1);
     /* Addresses of others come and go; any answer but a crash will do. */
-    (void)!gc_core_find_block(worker->team->bench.core, address + GC_MIB(1), &info);
+    (void)!gc_lookup_block(worker->team->bench.core, address + GC_MIB(1), &info);
 }
 
 static void *work(void *argument)
@@ -110,7 +110,7 @@ static void *work(void *argument)
         else if (kind < 98)
             worker_look(worker);
         else if (kind < 99)
-            gc_core_trim(worker->team->bench.core, worker->team->bench.device, GC_MIB(8));
+            gc_reclaim_trim(worker->team->bench.core, worker->team->bench.device, GC_MIB(8));
         else
             (void)workbench_figures(&worker->team->bench);
     }
@@ -159,7 +159,7 @@ static void run_threads_share_a_limit(bool has_mapping)
     assert_int_equal(figures.oom_count, team.short_of_memory);
     assert_true(figures.reserved.peak <= limit);
     assert_true(team.bench.sim.peak_bytes <= limit);
-    gc_core_trim(team.bench.core, team.bench.device, 0);
+    gc_reclaim_trim(team.bench.core, team.bench.device, 0);
     assert_int_equal(workbench_figures(&team.bench).reserved.current, 0);
     workbench_close(&team.bench);
 }
@@ -182,8 +182,7 @@ static void *churn(void *argument)
         struct gc_context *context = bench->contexts[(unsigned)rand_r(&worker->seed) % 3];
         uint64_t address;
         int code;
-        const enum gc_status status =
-            gc_core_alloc(bench->core, context, &request, &address, &code);
+        const enum gc_status status = gc_alloc(bench->core, context, &request, &address, &code);
         expect(worker->team, status, GC_OK);
         if (status == GC_OK)
             worker_free(worker, address);
@@ -261,11 +260,11 @@ static void capture_never_meets_a_synchronisation(void **state)
     for (unsigned i = 0; i < 2; i++)
         pthread_create(&threads[i], NULL, free_all_the_time, &capturer);
     for (unsigned i = 0; i < 2000 || atomic_load(&capturer.waits) <= 100; i++) {
-        gc_context_capture_begin(capturer.bench.contexts[0]);
+        gc_capture_begin_context(capturer.bench.contexts[0]);
         atomic_store(&capturer.is_capturing, true);
         nanosleep(&while_capturing, NULL);
         atomic_store(&capturer.is_capturing, false);
-        gc_context_capture_end(capturer.bench.contexts[0]);
+        gc_capture_end_context(capturer.bench.contexts[0]);
         nanosleep(&while_capturing, NULL);
     }
     atomic_store(&capturer.is_over, true);
@@ -306,13 +305,13 @@ static void watch_doomed(void *argument, enum sim_call call, uint64_t context)
 static void destroy_doomed(struct dropper *dropper)
 {
     const struct timespec while_ending = {0, 20000};
-    struct gc_context *ending = gc_core_teardown_begin(dropper->bench.core, 1);
+    struct gc_context *ending = gc_teardown_begin(dropper->bench.core, 1);
     assert_ptr_equal(ending, dropper->bench.contexts[0]);
     atomic_store(&dropper->is_ending, true);
     nanosleep(&while_ending, NULL);
     sim_driver_drop_context(&dropper->bench.sim, 1);
     atomic_store(&dropper->is_ending, false);
-    gc_core_teardown_finish(ending);
+    gc_teardown_finish(ending);
 }
 
 static void *use_doomed(void *argument)
@@ -323,16 +322,16 @@ static void *use_doomed(void *argument)
         struct gc_block_info info;
         uint64_t address;
         int code;
-        const enum gc_status status = gc_core_alloc(
-            dropper->bench.core, atomic_load(&dropper->context), &request, &address, &code);
+        const enum gc_status status = gc_alloc(dropper->bench.core, atomic_load(&dropper->context),
+                                               &request, &address, &code);
         if (status != GC_OK && status != GC_INVALID_ARGUMENT && status != GC_OUT_OF_MEMORY &&
             (status != GC_DRIVER || code != SIM_CONTEXT_IS_GONE))
             atomic_fetch_add(&dropper->unexpected, 1);
         if (status != GC_OK)
             continue;
-        (void)!gc_core_find_block(dropper->bench.core,
-                                  atomic_exchange(&dropper->published, address), &info);
-        const enum gc_status freed = gc_core_free(dropper->bench.core, address, 0, &code);
+        (void)!gc_lookup_block(dropper->bench.core, atomic_exchange(&dropper->published, address),
+                               &info);
+        const enum gc_status freed = gc_free(dropper->bench.core, address, 0, &code);
         /* After a drop the address is unknown, or another thread's already. */
         if (freed != GC_OK && freed != GC_NOT_OURS && freed != GC_INVALID_POINTER &&
             freed != GC_DRIVER)
@@ -359,7 +358,7 @@ static void run_contexts_come_and_go_under_use(bool has_mapping)
     for (unsigned i = 0; i < 200; i++) {
         struct gc_context *fresh;
         destroy_doomed(&dropper);
-        assert_status(gc_core_add_context(dropper.bench.core, 1, dropper.bench.device, &fresh),
+        assert_status(gc_setup_add_context(dropper.bench.core, 1, dropper.bench.device, &fresh),
                       GC_OK);
         dropper.bench.contexts[0] = fresh;
         atomic_store(&dropper.context, fresh);

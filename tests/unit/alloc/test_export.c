@@ -15,7 +15,7 @@ static void work_on(struct workbench *bench, uint64_t address, uint64_t bytes, u
 }
 
 static enum gc_status export(struct workbench *bench, uint64_t address) {
-    return gc_core_export(bench->core, address, &bench->driver_code);
+    return gc_export_block(bench->core, address, &bench->driver_code);
 }
 
 static void whole_block_serves_again_without_the_driver(void **state)
@@ -34,7 +34,7 @@ static void whole_block_serves_again_without_the_driver(void **state)
     assert_int_equal(bench.sim.total_calls, calls);
     assert_int_equal(workbench_figures(&bench).hit_count, 100);
     workbench_free(&bench, block);
-    assert_int_equal(gc_core_trim(bench.core, bench.device, 0), 1024);
+    assert_int_equal(gc_reclaim_trim(bench.core, bench.device, 0), 1024);
     assert_int_equal(bench.sim.used_bytes, 0);
     workbench_close(&bench);
 }
@@ -52,7 +52,7 @@ static void whole_block_serves_nearly_its_size_only(void **state)
     assert_int_not_equal(workbench_alloc_whole(&bench, 0, GC_MIB(16) + 512), block);
     assert_int_equal(workbench_alloc_whole(&bench, 0, GC_MIB(15)), block);
     struct gc_block_info info;
-    assert_status(gc_core_find_block(bench.core, block, &info), GC_OK);
+    assert_status(gc_lookup_block(bench.core, block, &info), GC_OK);
     assert_int_equal(info.bytes, GC_MIB(15));
     assert_int_equal(info.capacity, GC_MIB(16)); /* not cut */
     assert_true(info.is_dedicated);
@@ -123,7 +123,7 @@ static void exported_block_is_not_taken_while_the_driver_keeps_it(void **state)
     assert_int_not_equal(workbench_alloc_whole(&bench, 0, 5000), block);
     assert_int_not_equal(workbench_alloc(&bench, 0, 5000), block);
     workbench_check(&bench);
-    assert_int_equal(gc_core_trim(bench.core, bench.device, 0), 5120);
+    assert_int_equal(gc_reclaim_trim(bench.core, bench.device, 0), 5120);
     workbench_close(&bench);
 }
 
@@ -134,7 +134,7 @@ static void what_shares_an_allocation_is_not_exported(void **state)
     (void)state;
     workbench_open_fenced(&bench, GC_MIB(1024));
     const uint64_t first = workbench_alloc(&bench, 0, 4096);
-    assert_status(gc_core_find_block(bench.core, first, &info), GC_OK);
+    assert_status(gc_lookup_block(bench.core, first, &info), GC_OK);
     assert_int_equal(info.address, info.segment_address);
     assert_false(info.is_dedicated);
     assert_status(export(&bench, first), GC_NOT_SUPPORTED);

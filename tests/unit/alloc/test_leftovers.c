@@ -65,7 +65,7 @@ static void contexts_leave_little(void **state)
         struct gc_context *context;
         if (round == ROUNDS / 2)
             before = host_bytes(&bench);
-        assert_status(gc_core_add_context(bench.core, handle, bench.device, &context), GC_OK);
+        assert_status(gc_setup_add_context(bench.core, handle, bench.device, &context), GC_OK);
         assert_ptr_not_equal(context, first);
         for (unsigned i = 1; i < GC_FENCES_MAX; i++) { /* the first free records one, too */
             free_busy(&bench, handle, workbench_alloc_in(&bench, context, GC_MIB(1)));
@@ -93,7 +93,7 @@ static void use_tenant(struct workbench *bench)
         blocks[i] = workbench_alloc_in(bench, record, GC_MIB(2));
     for (unsigned i = 0; i < BLOCKS; i++)
         free_busy(bench, 1, blocks[i]);
-    assert_status(gc_core_remove_tenant(bench->core, tenant), GC_OK);
+    assert_status(gc_tenant_remove(bench->core, tenant), GC_OK);
     ask_dropped(bench, record);
 }
 

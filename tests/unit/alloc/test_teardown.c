@@ -45,13 +45,13 @@ static void run_an_end_that_is_declined(bool has_mapping)
     (void)workbench_free_busy(&bench, 1, GC_MIB(1));
     const struct gc_device_snapshot before = workbench_figures(&bench);
     for (unsigned i = 0; i < 3; i++) {
-        struct gc_context *ending = gc_core_teardown_begin(bench.core, 1);
+        struct gc_context *ending = gc_teardown_begin(bench.core, 1);
         assert_ptr_equal(ending, bench.contexts[0]);
         assert_null(ending->pool.content.segments);
-        gc_core_teardown_cancel(ending);
+        gc_teardown_cancel(ending);
     }
     workbench_check(&bench);
-    assert_ptr_equal(gc_core_find_context(bench.core, 1), bench.contexts[0]);
+    assert_ptr_equal(gc_context_find(bench.core, 1), bench.contexts[0]);
     const struct gc_device_snapshot after = workbench_figures(&bench);
     assert_int_equal(before.reserved.current, after.reserved.current);
     assert_int_equal(before.requested.current, after.requested.current);
@@ -81,15 +81,15 @@ static void addresses_of_a_gone_context_are_anothers(void **state)
     (void)state;
     open(&bench, false);
     take_all(&bench, 0, old);
-    struct gc_context *ending = gc_core_teardown_begin(bench.core, 1);
+    struct gc_context *ending = gc_teardown_begin(bench.core, 1);
     sim_driver_drop_context(&bench.sim, 1);
     take_all(&bench, 1, fresh);
     assert_int_equal(fresh[0], old[0]);
-    gc_core_teardown_finish(ending);
+    gc_teardown_finish(ending);
     workbench_check(&bench);
     for (unsigned i = 0; i < BLOCKS; i++) {
         struct gc_block_info info;
-        assert_status(gc_core_find_block(bench.core, fresh[i] + 1, &info), GC_OK);
+        assert_status(gc_lookup_block(bench.core, fresh[i] + 1, &info), GC_OK);
         assert_int_equal(info.context, 2);
     }
     free_all(&bench, fresh);
@@ -124,7 +124,7 @@ static void wait_while_it_may_end(struct waiter *waiter, bool is_gone)
     open(&waiter->bench, false);
     waiter->address = workbench_alloc(&waiter->bench, 0, 4096);
     atomic_store(&waiter->step, 0);
-    struct gc_context *ending = gc_core_teardown_begin(waiter->bench.core, 1);
+    struct gc_context *ending = gc_teardown_begin(waiter->bench.core, 1);
     pthread_create(&thread, NULL, free_and_take, waiter);
     while (atomic_load(&waiter->step) == 0)
         sched_yield();
@@ -132,9 +132,9 @@ static void wait_while_it_may_end(struct waiter *waiter, bool is_gone)
     assert_int_equal(atomic_load(&waiter->step), 1);
     if (is_gone) {
         sim_driver_drop_context(&waiter->bench.sim, 1);
-        gc_core_teardown_finish(ending);
+        gc_teardown_finish(ending);
     } else {
-        gc_core_teardown_cancel(ending);
+        gc_teardown_cancel(ending);
     }
     pthread_join(thread, NULL);
 }
@@ -158,7 +158,7 @@ static void what_is_undecided_for_long_is_not_for_the_driver_to_free(void **stat
         open(&waiter.bench, has_mapping);
         waiter.address = workbench_alloc(&waiter.bench, 0, 4096);
         waiter.address_inside = workbench_alloc(&waiter.bench, 0, 4096);
-        struct gc_context *ending = gc_core_teardown_begin(waiter.bench.core, 1);
+        struct gc_context *ending = gc_teardown_begin(waiter.bench.core, 1);
         pthread_create(&thread, NULL, free_at_once, &waiter);
         while (pthread_tryjoin_np(thread, NULL) != 0) {
             const struct timespec moment = {0, 1000000};
@@ -167,9 +167,9 @@ static void what_is_undecided_for_long_is_not_for_the_driver_to_free(void **stat
         }
         assert_status(waiter.freed, GC_INVALID_POINTER);
         assert_status(waiter.taken, GC_INVALID_POINTER);
-        gc_core_teardown_cancel(ending);
+        gc_teardown_cancel(ending);
         workbench_check(&waiter.bench);
-        assert_status(gc_core_find_block(waiter.bench.core, waiter.address, &info), GC_OK);
+        assert_status(gc_lookup_block(waiter.bench.core, waiter.address, &info), GC_OK);
         workbench_free(&waiter.bench, waiter.address);
         workbench_free(&waiter.bench, waiter.address_inside);
         workbench_close(&waiter.bench);
@@ -194,9 +194,9 @@ static void who_uses_it_meanwhile_waits(void **state)
 /* One thread ends it; the others find it gone. */
 static void *end_it(void *argument)
 {
-    struct gc_context *ending = gc_core_teardown_begin(argument, 1);
+    struct gc_context *ending = gc_teardown_begin(argument, 1);
     if (ending != NULL)
-        gc_core_teardown_finish(ending);
+        gc_teardown_finish(ending);
     return ending;
 }
 
@@ -218,7 +218,7 @@ static void two_ends_at_once_are_one(void **state)
     }
     assert_int_equal(count, 1);
     assert_int_equal(workbench_figures(&bench).reserved.current, 0);
-    assert_null(gc_core_teardown_begin(bench.core, 1));
+    assert_null(gc_teardown_begin(bench.core, 1));
     workbench_close(&bench);
 }
 

@@ -57,13 +57,13 @@ struct ending {
 static void *end_it(void *argument)
 {
     struct ending *ending = argument;
-    struct gc_context *head = gc_core_teardown_begin(ending->bench.core, 1);
+    struct gc_context *head = gc_teardown_begin(ending->bench.core, 1);
     pause_a_moment();
     if (ending->is_gone) {
         sim_driver_drop_context(&ending->bench.sim, 1);
-        gc_core_teardown_finish(head);
+        gc_teardown_finish(head);
     } else {
-        gc_core_teardown_cancel(head);
+        gc_teardown_cancel(head);
     }
     return NULL;
 }
@@ -134,8 +134,7 @@ static uint64_t alloc_in_stream(struct workbench *bench)
         .bytes = 4096, .stream = STREAM, .api = API_MALLOC, .is_ordered = true};
     uint64_t address = 0;
     assert_status(
-        gc_core_alloc(bench->core, bench->contexts[0], &request, &address, &bench->driver_code),
-        GC_OK);
+        gc_alloc(bench->core, bench->contexts[0], &request, &address, &bench->driver_code), GC_OK);
     return address;
 }
 
@@ -147,12 +146,11 @@ static void a_stream_that_goes_meanwhile_orders_nothing(void **state)
     open_bench(&bench, false, NULL);
     const uint64_t busy = alloc_in_stream(&bench);
     sim_driver_submit(&bench.sim, 1, busy, 4096);
-    assert_status(
-        gc_core_free_ordered(bench.core, busy, NULL, STREAM, API_MALLOC, &bench.driver_code),
-        GC_OK);
-    struct gc_context *ending = gc_core_teardown_begin(bench.core, 1);
+    assert_status(gc_free_ordered(bench.core, busy, NULL, STREAM, API_MALLOC, &bench.driver_code),
+                  GC_OK);
+    struct gc_context *ending = gc_teardown_begin(bench.core, 1);
     gc_core_close_stream(bench.core, STREAM);
-    gc_core_teardown_cancel(ending);
+    gc_teardown_cancel(ending);
     workbench_check(&bench);
     assert_int_not_equal(alloc_in_stream(&bench), busy);
     sim_driver_complete(&bench.sim, 1);
@@ -168,10 +166,10 @@ struct deed {
 static void do_while_it_may_end(struct deed *deed, void *(*run)(void *))
 {
     pthread_t thread;
-    struct gc_context *ending = gc_core_teardown_begin(deed->bench->core, 1);
+    struct gc_context *ending = gc_teardown_begin(deed->bench->core, 1);
     pthread_create(&thread, NULL, run, deed);
     pause_a_moment();
-    gc_core_teardown_cancel(ending);
+    gc_teardown_cancel(ending);
     pthread_join(thread, NULL);
     workbench_check(deed->bench);
 }
@@ -179,7 +177,7 @@ static void do_while_it_may_end(struct deed *deed, void *(*run)(void *))
 static void *add_peer(void *argument)
 {
     struct deed *deed = argument;
-    gc_context_add_peer(deed->bench->contexts[0], deed->peer);
+    gc_backing_add_peer(deed->bench->contexts[0], deed->peer);
     return NULL;
 }
 
@@ -191,8 +189,8 @@ static void a_peer_gets_access_where_it_stays(void **state)
     struct deed deed = {.bench = &bench};
     (void)state;
     open_bench(&bench, true, NULL);
-    assert_status(gc_core_add_device(bench.core, &info, &device), GC_OK);
-    assert_status(gc_core_add_context(bench.core, 9, device, &deed.peer), GC_OK);
+    assert_status(gc_setup_add_device(bench.core, &info, &device), GC_OK);
+    assert_status(gc_setup_add_context(bench.core, 9, device, &deed.peer), GC_OK);
     const uint64_t address = workbench_alloc(&bench, 0, GC_MIB(5));
     do_while_it_may_end(&deed, add_peer);
     assert_true(sim_driver_is_open_to(&bench.sim, 3, address, GC_MIB(5)));
@@ -224,7 +222,7 @@ static void *stop_caches(void *argument)
 static void *drop_it(void *argument)
 {
     struct claiming *claiming = argument;
-    (void)gc_context_drop_record(claiming->record);
+    (void)gc_teardown_drop_record(claiming->record);
     return NULL;
 }
 
@@ -283,7 +281,7 @@ static void *free_again(void *argument)
         atomic_fetch_add(&twice->inside_count, 1);
         const uint64_t address = atomic_load(&twice->address);
         if (address != 0) {
-            (void)!gc_core_free(twice->bench.core, address, API_OTHER, &code);
+            (void)!gc_free(twice->bench.core, address, API_OTHER, &code);
             atomic_fetch_add(&twice->freed_count, 1);
         }
         atomic_fetch_sub(&twice->inside_count, 1);
@@ -299,16 +297,16 @@ static void end_while_it_is_freed(struct twice *twice, struct gc_tcache *cache, 
     struct gc_context *context;
     uint64_t address;
     int code;
-    assert_status(gc_core_add_context(bench->core, handle, bench->device, &context), GC_OK);
-    assert_status(gc_core_alloc(bench->core, context, &request, &address, &code), GC_OK);
+    assert_status(gc_setup_add_context(bench->core, handle, bench->device, &context), GC_OK);
+    assert_status(gc_alloc(bench->core, context, &request, &address, &code), GC_OK);
     assert_true(gc_tcache_free(bench->core, cache, address));
     atomic_store(&twice->freed_count, 0);
     atomic_store(&twice->address, address);
     while (atomic_load(&twice->freed_count) < FREEING_THREADS)
         sched_yield();
-    struct gc_context *ending = gc_core_teardown_begin(bench->core, handle);
+    struct gc_context *ending = gc_teardown_begin(bench->core, handle);
     sim_driver_drop_context(&bench->sim, handle);
-    gc_core_teardown_finish(ending);
+    gc_teardown_finish(ending);
     atomic_store(&twice->address, 0);
     while (atomic_load(&twice->inside_count) != 0)
         sched_yield();

@@ -39,7 +39,7 @@ static struct gc_tenant *add_tenant(struct workbench *bench)
 
 static enum gc_status remove_tenant(struct workbench *bench, struct gc_tenant *tenant)
 {
-    const enum gc_status status = gc_core_remove_tenant(bench->core, tenant);
+    const enum gc_status status = gc_tenant_remove(bench->core, tenant);
     assert_int_equal(gc_tenant_is_open(tenant), status != GC_OK && status != GC_INVALID_ARGUMENT);
     workbench_check(bench);
     return status;
@@ -63,9 +63,9 @@ static void assert_gone(struct workbench *bench, struct gc_tenant *tenant,
     assert_int_equal(bench->sim.range_count, atomic_load(&bench->core->kept_range_count));
     assert_int_equal(bench->sim.fence_count, 0);
     assert_int_equal(gc_device_reserved_bytes(bench->device), 0);
-    assert_null(gc_core_find_tenant(bench->core, "one"));
-    assert_status(gc_tenant_context(tenant, bench->contexts[0], &own), GC_INVALID_ARGUMENT);
-    assert_status(gc_core_remove_tenant(bench->core, tenant), GC_INVALID_ARGUMENT);
+    assert_null(gc_tenant_find(bench->core, "one"));
+    assert_status(gc_setup_tenant_context(tenant, bench->contexts[0], &own), GC_INVALID_ARGUMENT);
+    assert_status(gc_tenant_remove(bench->core, tenant), GC_INVALID_ARGUMENT);
     if (record != NULL)
         assert_status(workbench_try_alloc_in(bench, record, LARGE, &address), GC_INVALID_ARGUMENT);
 }
@@ -119,9 +119,9 @@ static void it_is_refused_while_memory_is_in_use(void **state)
     workbench_free(&bench, live);
     assert_status(remove_tenant(&bench, tenant), GC_BUSY);
     workbench_free(&bench, idle);
-    gc_tenant_set_paused(tenant, true);
+    gc_publish_tenant_paused(tenant, true);
     assert_status(remove_tenant(&bench, tenant), GC_BUSY);
-    gc_tenant_set_paused(tenant, false);
+    gc_publish_tenant_paused(tenant, false);
     assert_status(remove_tenant(&bench, tenant), GC_OK);
     assert_gone(&bench, tenant, record);
     workbench_close(&bench);
@@ -136,7 +136,7 @@ static void it_is_refused_while_direct_memory_is_in_use(void **state)
     open_with(&bench, true, 0);
     struct gc_tenant *tenant = add_tenant(&bench);
     assert_status(gc_tenant_quota(tenant, bench.device, &quota), GC_OK);
-    assert_status(gc_core_charge(bench.core, bench.device, quota, GC_MIB(4)), GC_OK);
+    assert_status(gc_direct_charge_device(bench.core, bench.device, quota, GC_MIB(4)), GC_OK);
     direct = (struct gc_direct){.kind = GC_DIRECT_ARRAY,
                                 .key = 0x1234,
                                 .requested_bytes = GC_MIB(4),
@@ -145,10 +145,10 @@ static void it_is_refused_while_direct_memory_is_in_use(void **state)
                                 .quota = quota,
                                 .context = 1,
                                 .api = API_OTHER};
-    assert_status(gc_core_track(bench.core, &direct), GC_OK);
+    assert_status(gc_direct_track(bench.core, &direct), GC_OK);
     bench.tenant_direct_bytes = GC_MIB(4);
     assert_status(remove_tenant(&bench, tenant), GC_BUSY);
-    assert_status(gc_core_untrack(bench.core, GC_DIRECT_ARRAY, 0x1234, &direct), GC_OK);
+    assert_status(gc_direct_untrack(bench.core, GC_DIRECT_ARRAY, 0x1234, &direct), GC_OK);
     bench.tenant_direct_bytes = 0;
     assert_status(remove_tenant(&bench, tenant), GC_OK);
     assert_gone(&bench, tenant, NULL);
@@ -195,8 +195,8 @@ static void other_kinds_of_memory_go_too(void **state)
         struct gc_context *record = workbench_record(&bench, tenant, 0);
         const struct gc_request request = {.bytes = LARGE, .api = API_MALLOC, .is_dedicated = true};
         for (unsigned i = 0; i < 2; i++)
-            assert_status(
-                gc_core_alloc(bench.core, record, &request, &whole[i], &bench.driver_code), GC_OK);
+            assert_status(gc_alloc(bench.core, record, &request, &whole[i], &bench.driver_code),
+                          GC_OK);
         workbench_export(&bench, whole[0]);
         for (unsigned i = 0; i < 2; i++) {
             sim_driver_submit(&bench.sim, 1, whole[i], LARGE);
@@ -224,7 +224,7 @@ static void a_capture_puts_it_off(void **state)
         workbench_free(&bench, workbench_alloc_ordered(&bench, record, GC_MIB(60)));
         assert_status(remove_tenant(&bench, tenant), GC_CAPTURING);
         workbench_capture(&bench, 0, false);
-        gc_core_empty(bench.core, bench.device);
+        gc_reclaim_empty(bench.core, bench.device);
         assert_int_equal(gc_device_reserved_bytes(bench.device), 0);
         assert_int_equal(atomic_load(&bench.core->kept_range_count), 0);
         assert_status(remove_tenant(&bench, tenant), GC_OK);
@@ -253,9 +253,9 @@ static void try_meanwhile(void *argument, enum sim_call call, uint64_t context)
     attempt->count++;
     assert_status(workbench_try_alloc_in(attempt->bench, attempt->record, LARGE, &address),
                   GC_INVALID_ARGUMENT);
-    assert_status(gc_tenant_context(attempt->tenant, attempt->bench->contexts[1], &own),
+    assert_status(gc_setup_tenant_context(attempt->tenant, attempt->bench->contexts[1], &own),
                   GC_INVALID_ARGUMENT);
-    assert_status(gc_core_remove_tenant(attempt->bench->core, attempt->tenant), GC_BUSY);
+    assert_status(gc_tenant_remove(attempt->bench->core, attempt->tenant), GC_BUSY);
 }
 
 static void it_serves_nobody_meanwhile(void **state)
@@ -376,7 +376,7 @@ static bool live(struct workbench *bench, struct gc_context *peer, struct gc_ten
     for (unsigned i = 0; i < 3; i++)
         take(bench, record, i == 1 ? 3000 : GC_MIB(9), left);
     give(bench, left);
-    gc_context_add_peer(bench->contexts[0], peer);
+    gc_backing_add_peer(bench->contexts[0], peer);
     take(bench, record, LARGE, left);
     if (captures)
         workbench_capture(bench, 0, true);
@@ -386,9 +386,9 @@ static bool live(struct workbench *bench, struct gc_context *peer, struct gc_ten
     if (captures)
         workbench_capture(bench, 0, false);
     (void)gc_defer_drain(record, GC_RECLAIM_WAIT_NS);
-    gc_core_trim(bench->core, bench->device, GC_MIB(8));
+    gc_reclaim_trim(bench->core, bench->device, GC_MIB(8));
     give(bench, left);
-    return gc_core_remove_tenant(bench->core, tenant) == GC_OK;
+    return gc_tenant_remove(bench->core, tenant) == GC_OK;
 }
 
 static bool live_with_failure(bool has_mapping, bool is_fenced, bool for_good, uint64_t n)
@@ -404,8 +404,8 @@ static bool live_with_failure(bool has_mapping, bool is_fenced, bool for_good, u
     struct gc_context *peer;
     struct left left = {.count = 0};
     workbench_open(&bench, &setup);
-    assert_status(gc_core_add_device(bench.core, &info, &device), GC_OK);
-    assert_status(gc_core_add_context(bench.core, PEER_HANDLE, device, &peer), GC_OK);
+    assert_status(gc_setup_add_device(bench.core, &info, &device), GC_OK);
+    assert_status(gc_setup_add_context(bench.core, PEER_HANDLE, device, &peer), GC_OK);
     struct gc_tenant *tenant = workbench_add_tenant(&bench, "one", GC_MIB(128), GC_MIB(128));
     bench.tenant_limit_bytes = GC_MIB(128);
     sim_driver_fail(&bench.sim, n, for_good, SIM_BROKEN);
@@ -460,8 +460,8 @@ static void put_back(struct citizen *citizen)
 {
     int code;
     while (citizen->count > 0)
-        if (gc_core_free(citizen->town->bench.core, citizen->held[--citizen->count], API_OTHER,
-                         &code) != GC_OK)
+        if (gc_free(citizen->town->bench.core, citizen->held[--citizen->count], API_OTHER, &code) !=
+            GC_OK)
             atomic_fetch_add(&citizen->town->unexpected, 1);
 }
 
@@ -475,13 +475,14 @@ static void take_some(struct citizen *citizen)
                                                         (rand_r(&citizen->seed) % 3 ? 5000 : LARGE),
                                        .api = API_MALLOC};
     struct gc_tenant *tenant =
-        gc_core_find_tenant(bench->core, rand_r(&citizen->seed) % 2 ? "one" : "two");
+        gc_tenant_find(bench->core, rand_r(&citizen->seed) % 2 ? "one" : "two");
     struct gc_context *record;
     uint64_t address;
     int code;
-    if (tenant == NULL || gc_tenant_context(tenant, bench->contexts[context], &record) != GC_OK)
+    if (tenant == NULL ||
+        gc_setup_tenant_context(tenant, bench->contexts[context], &record) != GC_OK)
         return;
-    const enum gc_status status = gc_core_alloc(bench->core, record, &request, &address, &code);
+    const enum gc_status status = gc_alloc(bench->core, record, &request, &address, &code);
     if (status == GC_OK) {
         sim_driver_expect_idle(&bench->sim, address, request.bytes);
         sim_driver_submit(&bench->sim, context + 1, address, request.bytes);
@@ -501,9 +502,9 @@ static void *dwell(void *argument)
         while (citizen->count < count && !atomic_load(&citizen->town->is_over))
             take_some(citizen);
         if (rand_r(&citizen->seed) % 16 == 0) {
-            gc_context_capture_begin(head);
+            gc_capture_begin_context(head);
             sched_yield();
-            gc_context_capture_end(head);
+            gc_capture_end_context(head);
         }
         put_back(citizen);
     }
@@ -521,14 +522,14 @@ static void *govern(void *argument)
         const char *name = i % 2 == 0 ? "one" : "two";
         const struct gc_tenant_config config = {name, GC_MIB(128), GC_MIB(96)};
         struct gc_tenant *tenant;
-        const enum gc_status status = gc_core_add_tenant(core, &config, &tenant);
+        const enum gc_status status = gc_tenant_add(core, &config, &tenant);
         if (status == GC_ALREADY_EXISTS)
-            tenant = gc_core_find_tenant(core, name);
-        gc_core_trim(core, town->bench.device, GC_MIB(16));
+            tenant = gc_tenant_find(core, name);
+        gc_reclaim_trim(core, town->bench.device, GC_MIB(16));
         (void)gc_tenant_read(tenant, NULL, &figures);
-        gc_tenant_set_limit(tenant, GC_MIB(64) + GC_MIB(i % 3 * 16));
+        gc_limit_set_tenant(tenant, GC_MIB(64) + GC_MIB(i % 3 * 16));
         for (unsigned k = 0; k < 50; k++) {
-            const enum gc_status removed = gc_core_remove_tenant(core, tenant);
+            const enum gc_status removed = gc_tenant_remove(core, tenant);
             if (removed != GC_OK && removed != GC_BUSY && removed != GC_CAPTURING)
                 atomic_fetch_add(&town->unexpected, 1);
             if (removed == GC_OK) {
@@ -559,7 +560,7 @@ static void tenants_come_and_go_while_others_work(void **state)
     assert_true(atomic_load(&town.removed) > 0);
     static const char *const names[] = {"one", "two"};
     for (unsigned i = 0; i < 2; i++) {
-        struct gc_tenant *tenant = gc_core_find_tenant(town.bench.core, names[i]);
+        struct gc_tenant *tenant = gc_tenant_find(town.bench.core, names[i]);
         if (tenant != NULL)
             assert_status(remove_tenant(&town.bench, tenant), GC_OK);
     }
@@ -585,18 +586,18 @@ static void *use_doomed(void *argument)
         struct gc_context *record;
         uint64_t address;
         int code;
-        if (gc_tenant_context(atomic_load(&dropper->tenant), atomic_load(&dropper->context),
-                              &record) != GC_OK)
+        if (gc_setup_tenant_context(atomic_load(&dropper->tenant), atomic_load(&dropper->context),
+                                    &record) != GC_OK)
             continue;
         const enum gc_status status =
-            gc_core_alloc(dropper->bench.core, record, &request, &address, &code);
+            gc_alloc(dropper->bench.core, record, &request, &address, &code);
         if (status != GC_OK && status != GC_INVALID_ARGUMENT && status != GC_OUT_OF_MEMORY &&
             (status != GC_DRIVER || code != SIM_CONTEXT_IS_GONE))
             atomic_fetch_add(&dropper->unexpected, 1);
         if (status != GC_OK)
             continue;
         atomic_fetch_add(&dropper->served, 1);
-        const enum gc_status freed = gc_core_free(dropper->bench.core, address, 0, &code);
+        const enum gc_status freed = gc_free(dropper->bench.core, address, 0, &code);
         /* After a drop the address is unknown, or another thread's already. */
         if (freed != GC_OK && freed != GC_NOT_OURS && freed != GC_INVALID_POINTER &&
             freed != GC_DRIVER)
@@ -610,7 +611,7 @@ static void replace_handle(struct dropper *dropper)
     struct workbench *bench = &dropper->bench;
     struct gc_context *fresh;
     workbench_drop(bench, 0);
-    assert_status(gc_core_add_context(bench->core, 1, bench->device, &fresh), GC_OK);
+    assert_status(gc_setup_add_context(bench->core, 1, bench->device, &fresh), GC_OK);
     bench->contexts[0] = fresh;
     atomic_store(&dropper->context, fresh);
 }
@@ -619,7 +620,7 @@ static void replace_doomed(struct dropper *dropper)
 {
     struct workbench *bench = &dropper->bench;
     struct gc_tenant *tenant = atomic_load(&dropper->tenant);
-    const enum gc_status status = gc_core_remove_tenant(bench->core, tenant);
+    const enum gc_status status = gc_tenant_remove(bench->core, tenant);
     if (status != GC_OK && status != GC_BUSY)
         atomic_fetch_add(&dropper->unexpected, 1);
     if (status == GC_OK)

@@ -73,7 +73,7 @@ static struct gc_context *draw_record(struct scene *scene, unsigned context)
     struct gc_context *record;
     if (tenant == TENANTS)
         return head;
-    assert_status(gc_tenant_context(scene->tenants[tenant], head, &record), GC_OK);
+    assert_status(gc_setup_tenant_context(scene->tenants[tenant], head, &record), GC_OK);
     return record;
 }
 
@@ -166,7 +166,7 @@ static void take(struct scene *scene)
     const struct gc_request request = {.bytes = draw_bytes(scene), .api = API_MALLOC};
     uint64_t address;
     if (scene->count + 2 >= LIVE_MAX ||
-        gc_core_alloc(bench->core, record, &request, &address, &bench->driver_code) != GC_OK)
+        gc_alloc(bench->core, record, &request, &address, &bench->driver_code) != GC_OK)
         return;
     if (!scene->is_single)
         sim_driver_expect_idle(&bench->sim, address, request.bytes);
@@ -208,7 +208,7 @@ static void add_peer(struct scene *scene)
 {
     if (scene->is_single || scene->has_peer)
         return;
-    gc_context_add_peer(scene->bench.contexts[0], scene->peer);
+    gc_backing_add_peer(scene->bench.contexts[0], scene->peer);
     scene->has_peer = true;
 }
 
@@ -225,7 +225,7 @@ static void add_tenant(struct scene *scene, unsigned i)
 {
     static const char *const names[TENANTS] = {"one", "two"};
     const struct gc_tenant_config config = {names[i], GC_MIB(48), TENANT_LIMIT};
-    assert_status(gc_core_add_tenant(scene->bench.core, &config, &scene->tenants[i]), GC_OK);
+    assert_status(gc_tenant_add(scene->bench.core, &config, &scene->tenants[i]), GC_OK);
 }
 
 /* What is freed by then need not be idle. */
@@ -237,12 +237,12 @@ static void replace_tenant(struct scene *scene)
     for (unsigned i = scene->count; i-- > 0;) {
         struct gc_block_info info;
         const uint64_t address = scene->live[i].address;
-        assert_status(gc_core_find_block(scene->bench.core, address, &info), GC_OK);
+        assert_status(gc_lookup_block(scene->bench.core, address, &info), GC_OK);
         if (gc_context_tenant(info.owner) != scene->tenants[tenant])
             continue;
         give_one(scene, i);
     }
-    if (gc_core_remove_tenant(scene->bench.core, scene->tenants[tenant]) != GC_OK)
+    if (gc_tenant_remove(scene->bench.core, scene->tenants[tenant]) != GC_OK)
         return;
     scene->removed_count++;
     add_tenant(scene, tenant);
@@ -270,7 +270,7 @@ static void step(struct scene *scene)
     else if (kind < 950)
         gc_defer_reclaim(draw_record(scene, (unsigned)draw(scene, CONTEXTS)), GC_MIB(2));
     else if (kind < 970)
-        gc_core_trim(bench->core, bench->device, draw(scene, GC_MIB(16)));
+        gc_reclaim_trim(bench->core, bench->device, draw(scene, GC_MIB(16)));
     else if (kind < 980 || (scene->is_capturing && draw(scene, 10) == 0))
         toggle_capture(scene);
     else if (kind < 988)
@@ -343,8 +343,9 @@ static void open_scene(struct scene *scene, uint64_t seed, uint64_t limit_bytes)
     scene->random = seed;
     workbench_open(&scene->bench, &setup);
     scene->bench.tenant_limit_bytes = TENANT_LIMIT;
-    assert_status(gc_core_add_device(scene->bench.core, &info, &device), GC_OK);
-    assert_status(gc_core_add_context(scene->bench.core, PEER_HANDLE, device, &scene->peer), GC_OK);
+    assert_status(gc_setup_add_device(scene->bench.core, &info, &device), GC_OK);
+    assert_status(gc_setup_add_context(scene->bench.core, PEER_HANDLE, device, &scene->peer),
+                  GC_OK);
 }
 
 /* Everything goes back, whatever happened. */
@@ -357,7 +358,7 @@ static void close_scene(struct scene *scene)
         toggle_capture(scene);
     while (scene->count > 0)
         give(scene);
-    gc_core_empty(bench->core, bench->device);
+    gc_reclaim_empty(bench->core, bench->device);
     workbench_check(bench);
     assert_int_equal(gc_device_reserved_bytes(bench->device), bench->sim.used_bytes);
     for (unsigned i = 0; i < WORKBENCH_CONTEXTS; i++)

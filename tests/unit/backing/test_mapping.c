@@ -157,9 +157,9 @@ static void idle_pages_go_back(void **state)
     const uint64_t small = workbench_alloc(&bench, 0, 1000);
     workbench_free(&bench, large);
     assert_int_equal(workbench_figures(&bench).idle_bytes, GC_MIB(20));
-    assert_int_equal(gc_core_trim(bench.core, bench.device, GC_MIB(8)), GC_MIB(12));
+    assert_int_equal(gc_reclaim_trim(bench.core, bench.device, GC_MIB(8)), GC_MIB(12));
     assert_int_equal(reserved_pages(&bench), 5);
-    assert_int_equal(gc_core_trim(bench.core, bench.device, 0), GC_MIB(8));
+    assert_int_equal(gc_reclaim_trim(bench.core, bench.device, 0), GC_MIB(8));
     assert_int_equal(reserved_pages(&bench), 1);
     workbench_check(&bench);
     assert_int_equal(workbench_alloc(&bench, 0, GC_MIB(20)), large);
@@ -183,7 +183,7 @@ static void much_goes_back_in_few_calls(void **state)
     for (unsigned i = 1; i < 8; i += 2)
         workbench_free(&bench, blocks[i]);
     assert_int_equal(bench.sim.calls[SIM_PAGE_UNMAP], 0);
-    assert_int_equal(gc_core_trim(bench.core, bench.device, 0), 12 * PAGE);
+    assert_int_equal(gc_reclaim_trim(bench.core, bench.device, 0), 12 * PAGE);
     /* Nine at the front, three alone, the long one. */
     assert_int_equal(bench.sim.calls[SIM_PAGE_UNMAP], 5);
     assert_int_equal(bench.sim.mapping_count, 4);
@@ -260,7 +260,7 @@ static void pages_go_back_after_the_work(void **state)
     use(&bench, block, GC_MIB(4));
     workbench_free(&bench, block);
     assert_int_equal(bench.sim.use_count, 1);
-    assert_int_equal(gc_core_trim(bench.core, bench.device, 0), GC_MIB(4));
+    assert_int_equal(gc_reclaim_trim(bench.core, bench.device, 0), GC_MIB(4));
     assert_int_equal(bench.sim.use_count, 0);
     workbench_close(&bench);
 }
@@ -279,7 +279,7 @@ static void a_lent_page_is_replaced_after_the_work(void **state)
     workbench_free(&bench, blocks[0]);
     workbench_free(&bench, blocks[2]);
     /* In the order of the stream; it is not idle. */
-    assert_status(gc_core_alloc(bench.core, bench.contexts[0], &pair, &address, &bench.driver_code),
+    assert_status(gc_alloc(bench.core, bench.contexts[0], &pair, &address, &bench.driver_code),
                   GC_OK);
     assert_int_equal(bench.sim.use_count, 1);
     workbench_free(&bench, blocks[1]);
@@ -383,7 +383,7 @@ static void beside_captures_memory_is_the_drivers(void **state)
     sim_driver_submit(&bench.sim, 1, late, 5000);
     workbench_free(&bench, late);
     workbench_check(&bench);
-    gc_core_empty(bench.core, bench.device);
+    gc_reclaim_empty(bench.core, bench.device);
     assert_int_equal(bench.sim.used_bytes, 0);
     workbench_close(&bench);
 }
@@ -401,14 +401,14 @@ static void captures_take_what_is_there_or_plain_memory(void **state)
     assert_int_equal(workbench_alloc_ordered(&bench, context, GC_MIB(4)), held);
     const uint64_t plain = workbench_alloc_ordered(&bench, context, GC_MIB(12));
     assert_int_equal(bench.sim.calls[SIM_MEM_ALLOC], 1);
-    assert_int_equal(gc_core_trim(bench.core, bench.device, 0), 0);
+    assert_int_equal(gc_reclaim_trim(bench.core, bench.device, 0), 0);
     workbench_capture(&bench, 0, false);
     workbench_free(&bench, held);
     workbench_free(&bench, plain);
     workbench_free(&bench, other);
     assert_int_equal(workbench_alloc(&bench, 0, GC_MIB(12)), plain);
     workbench_free(&bench, plain);
-    assert_int_equal(gc_core_trim(bench.core, bench.device, 0), GC_MIB(22));
+    assert_int_equal(gc_reclaim_trim(bench.core, bench.device, 0), GC_MIB(22));
     assert_false(sim_driver_is_accessible(&bench.sim, held, GC_MIB(4)));
     workbench_check(&bench);
     workbench_drop(&bench, 0);
@@ -422,8 +422,8 @@ static struct gc_context *add_peer_device(struct workbench *bench)
     const struct gc_device_info info = {.ordinal = 3, .total_bytes = GC_MIB(64)};
     struct gc_device *device;
     struct gc_context *peer;
-    assert_status(gc_core_add_device(bench->core, &info, &device), GC_OK);
-    assert_status(gc_core_add_context(bench->core, 9, device, &peer), GC_OK);
+    assert_status(gc_setup_add_device(bench->core, &info, &device), GC_OK);
+    assert_status(gc_setup_add_context(bench->core, 9, device, &peer), GC_OK);
     return peer;
 }
 
@@ -436,7 +436,7 @@ static void peers_get_access(void **state)
     const uint64_t before = workbench_alloc(&bench, 0, GC_MIB(5));
     const uint64_t small = workbench_alloc(&bench, 0, 5);
     assert_false(sim_driver_is_open_to(&bench.sim, 3, before, GC_MIB(5)));
-    gc_context_add_peer(bench.contexts[0], peer);
+    gc_backing_add_peer(bench.contexts[0], peer);
     assert_true(sim_driver_is_open_to(&bench.sim, 3, before, GC_MIB(5)));
     assert_true(sim_driver_is_open_to(&bench.sim, 3, small, 5));
     const uint64_t after = workbench_alloc(&bench, 0, GC_MIB(7));
@@ -455,7 +455,7 @@ struct opening {
 static void *open_too(void *argument)
 {
     struct opening *opening = argument;
-    gc_context_add_peer(opening->bench.contexts[0], opening->peer);
+    gc_backing_add_peer(opening->bench.contexts[0], opening->peer);
     atomic_store(&opening->is_open, true);
     return NULL;
 }
@@ -483,7 +483,7 @@ static void who_finds_a_peer_waits_until_memory_is_open_to_it(void **state)
     const uint64_t memory = workbench_alloc(bench, 0, GC_MIB(5));
     bench->sim.hook = meet_another;
     bench->sim.hook_argument = &opening;
-    gc_context_add_peer(bench->contexts[0], opening.peer);
+    gc_backing_add_peer(bench->contexts[0], opening.peer);
     pthread_join(opening.second, NULL);
     bench->sim.hook = NULL;
     assert_true(sim_driver_is_open_to(&bench->sim, 3, memory, GC_MIB(5)));
@@ -500,7 +500,7 @@ static void refused_access_is_asked_for_again(void **state)
     const uint64_t large = workbench_alloc(&bench, 0, GC_MIB(5));
     const uint64_t small = workbench_alloc(&bench, 0, 5);
     sim_driver_fail(&bench.sim, 1, true, SIM_BROKEN);
-    gc_context_add_peer(bench.contexts[0], peer);
+    gc_backing_add_peer(bench.contexts[0], peer);
     sim_driver_fail(&bench.sim, 0, false, 0);
     assert_false(sim_driver_is_open_to(&bench.sim, 3, large, GC_MIB(5)));
     workbench_alloc(&bench, 0, GC_MIB(7));

@@ -138,15 +138,15 @@ static void gauge_remembers_its_peak(void **state)
     struct gc_gauge_cell cell = {0};
     struct gc_gauge gauge;
     (void)state;
-    gc_gauge_add(&cell, 10);
-    gc_gauge_add(&cell, 5);
-    gc_gauge_sub(&cell, 12);
-    gc_gauge_add(&cell, 1);
-    gc_gauge_read(&cell, &gauge);
+    gc_stats_add_gauge(&cell, 10);
+    gc_stats_add_gauge(&cell, 5);
+    gc_stats_sub_gauge(&cell, 12);
+    gc_stats_add_gauge(&cell, 1);
+    gc_stats_read_gauge(&cell, &gauge);
     assert_int_equal(gauge.current, 4);
     assert_int_equal(gauge.peak, 15);
-    gc_gauge_sub_saturating(&cell, 100);
-    gc_gauge_read(&cell, &gauge);
+    gc_stats_sub_gauge_saturating(&cell, 100);
+    gc_stats_read_gauge(&cell, &gauge);
     assert_int_equal(gauge.current, 0);
 }
 

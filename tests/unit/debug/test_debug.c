@@ -97,7 +97,7 @@ static void what_a_peer_works_with_is_waited_for(void **state)
     struct fixture f;
     (void)state;
     open_with(&f, GC_DEBUG_POISON, true);
-    gc_context_add_peer(f.bench.contexts[0], f.bench.contexts[1]);
+    gc_backing_add_peer(f.bench.contexts[0], f.bench.contexts[1]);
     const uint64_t a = workbench_alloc(&f.bench, 0, BYTES);
     sim_driver_submit(&f.bench.sim, 2, a, BYTES);
     workbench_free(&f.bench, a);
@@ -190,7 +190,7 @@ static void memory_that_goes_back_is_looked_at(void **state)
     const uint64_t a = workbench_alloc(&f.bench, 0, BYTES);
     workbench_free(&f.bench, a);
     sim_driver_write(&f.bench.sim, a, 1, 0x07);
-    assert_true(gc_core_trim(f.bench.core, f.bench.device, 0) > 0);
+    assert_true(gc_reclaim_trim(f.bench.core, f.bench.device, 0) > 0);
     assert_int_equal(misuses(&f), 1);
     close_all(&f);
 }
@@ -321,7 +321,7 @@ static void a_capture_gets_plain_memory(void **state)
     const uint64_t c = workbench_alloc(&f.bench, 0, BYTES);
     assert_true(c != a);
     workbench_free(&f.bench, c);
-    gc_core_empty(f.bench.core, f.bench.device);
+    gc_reclaim_empty(f.bench.core, f.bench.device);
     assert_int_equal(f.bench.sim.page_count, 0);
     assert_int_equal(f.bench.sim.allocation_count, 0);
     close_all(&f);
@@ -344,7 +344,7 @@ static void a_block_that_cannot_go_back_yet_serves_nobody(void **state)
     workbench_capture(&f.bench, 0, false);
     for (unsigned i = 0; i < 3; i++)
         workbench_free(&f.bench, other[i]);
-    gc_core_empty(f.bench.core, f.bench.device);
+    gc_reclaim_empty(f.bench.core, f.bench.device);
     assert_int_equal(f.bench.sim.page_count, 0);
     close_all(&f);
 }
@@ -444,7 +444,7 @@ static void every_driver_call_may_fail(void **state)
                 workbench_free(&f.bench, a); /* live as before */
             if (has_b)
                 workbench_free(&f.bench, b);
-            gc_core_empty(f.bench.core, f.bench.device);
+            gc_reclaim_empty(f.bench.core, f.bench.device);
             assert_int_equal(workbench_figures(&f.bench).reserved.current, 0);
             assert_int_equal(f.bench.sim.used_bytes, 0);
             assert_int_equal(misuses(&f), 0);

@@ -190,7 +190,7 @@ static void peers_are_fenced_too(void **state)
     struct workbench bench;
     (void)state;
     workbench_open_fenced(&bench, GC_MIB(64));
-    gc_context_add_peer(bench.contexts[0], bench.contexts[1]);
+    gc_backing_add_peer(bench.contexts[0], bench.contexts[1]);
     workbench_free_busy(&bench, 2, GC_MIB(60));
     /* The program waits for the owner alone: the peer still works. */
     workbench_retire(&bench);
@@ -215,7 +215,7 @@ static void late_peer_is_waited_for(void **state)
     workbench_free(&bench, a);
     sim_driver_submit(&bench.sim, 2, b, GC_MIB(20));
     assert_true(gc_fence_record(bench.contexts[0]));
-    gc_context_add_peer(bench.contexts[0], bench.contexts[1]);
+    gc_backing_add_peer(bench.contexts[0], bench.contexts[1]);
     workbench_free(&bench, b);
     sim_driver_complete(&bench.sim, 1);
     assert_true(gc_fence_poll(bench.contexts[0]));
@@ -251,20 +251,20 @@ static void roaming_context_is_fenced_by_all(void **state)
     assert_false(gc_fence_poll(bench.contexts[0]));
     sim_driver_complete(&bench.sim, 2);
     assert_true(gc_fence_poll(bench.contexts[0]));
-    assert_status(gc_core_add_context(bench.core, 1000, bench.device, &late), GC_OK);
+    assert_status(gc_setup_add_context(bench.core, 1000, bench.device, &late), GC_OK);
     struct gc_wait_set set;
     gc_pool_acquire_plain(&late->pool);
-    assert_true(gc_context_wait_begin_locked(late, &set));
+    assert_true(gc_peers_wait_begin_locked(late, &set));
     gc_pool_release(&late->pool);
     assert_int_equal(set.count, 2);
     assert_ptr_equal(set.contexts[1], bench.contexts[1]);
-    gc_context_wait_end(&set);
-    gc_core_drop_context(bench.core, gc_context_handle(bench.contexts[1]));
+    gc_peers_wait_end(&set);
+    gc_teardown_drop_context(bench.core, gc_context_handle(bench.contexts[1]));
     gc_pool_acquire_plain(&late->pool);
-    assert_true(gc_context_wait_begin_locked(late, &set));
+    assert_true(gc_peers_wait_begin_locked(late, &set));
     gc_pool_release(&late->pool);
     assert_int_equal(set.count, 1);
-    gc_context_wait_end(&set);
+    gc_peers_wait_end(&set);
     workbench_close(&bench);
 }
 
@@ -275,16 +275,16 @@ static void unseen_work_roams(void **state)
     struct gc_context *late;
     (void)state;
     workbench_open_fenced(&bench, GC_MIB(64));
-    assert_true(gc_core_set_conservative(bench.core));
-    assert_status(gc_core_add_context(bench.core, 1000, bench.device, &late), GC_OK);
+    assert_true(gc_submit_set_conservative(bench.core));
+    assert_status(gc_setup_add_context(bench.core, 1000, bench.device, &late), GC_OK);
     for (unsigned i = 0; i < 2; i++) {
         struct gc_context *context = i == 0 ? bench.contexts[0] : late;
         struct gc_wait_set set;
         gc_pool_acquire_plain(&context->pool);
-        assert_true(gc_context_wait_begin_locked(context, &set));
+        assert_true(gc_peers_wait_begin_locked(context, &set));
         gc_pool_release(&context->pool);
         assert_int_equal(set.count, WORKBENCH_CONTEXTS + 1);
-        gc_context_wait_end(&set);
+        gc_peers_wait_end(&set);
     }
     workbench_close(&bench);
 }
@@ -296,12 +296,12 @@ static void open_crowd(struct workbench *bench)
     workbench_open_fenced(bench, GC_MIB(64));
     for (uint64_t i = 0; i < GC_PEER_MAX; i++) {
         struct gc_context *peer;
-        assert_status(gc_core_add_context(bench->core, 1000 + i, bench->device, &peer), GC_OK);
-        gc_context_add_peer(bench->contexts[0], peer);
+        assert_status(gc_setup_add_context(bench->core, 1000 + i, bench->device, &peer), GC_OK);
+        gc_backing_add_peer(bench->contexts[0], peer);
     }
     assert_true(gc_fence_record(bench->contexts[0]));
-    gc_context_add_peer(bench->contexts[0], bench->contexts[1]);
-    gc_context_add_peer(bench->contexts[0], bench->contexts[2]);
+    gc_backing_add_peer(bench->contexts[0], bench->contexts[1]);
+    gc_backing_add_peer(bench->contexts[0], bench->contexts[2]);
     assert_int_equal(bench->contexts[0]->peer_count, GC_PEER_MAX);
 }
 
@@ -397,7 +397,7 @@ static void end_of_a_context_without_fences_waits_for_others(void **state)
     struct workbench bench;
     (void)state;
     workbench_open_fenced(&bench, GC_MIB(64));
-    gc_context_add_peer(bench.contexts[0], bench.contexts[1]);
+    gc_backing_add_peer(bench.contexts[0], bench.contexts[1]);
     bench.sim.has_no_fences = true;
     const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(4));
     sim_driver_submit(&bench.sim, 2, a, GC_MIB(4));
@@ -405,9 +405,9 @@ static void end_of_a_context_without_fences_waits_for_others(void **state)
     workbench_free(&bench, a);
     workbench_capture(&bench, 0, false);
     assert_true(sim_driver_is_used(&bench.sim, a, GC_MIB(4)));
-    struct gc_context *ending = gc_core_teardown_begin(bench.core, 1);
+    struct gc_context *ending = gc_teardown_begin(bench.core, 1);
     assert_false(sim_driver_is_used(&bench.sim, a, GC_MIB(4)));
-    gc_core_teardown_cancel(ending);
+    gc_teardown_cancel(ending);
     workbench_close(&bench);
 }
 
@@ -417,15 +417,15 @@ static void end_of_a_context_waits_for_what_no_fence_covers(void **state)
     struct workbench bench;
     (void)state;
     workbench_open_fenced(&bench, GC_MIB(64));
-    gc_context_add_peer(bench.contexts[0], bench.contexts[1]);
+    gc_backing_add_peer(bench.contexts[0], bench.contexts[1]);
     const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(1));
     assert_true(gc_fence_record(bench.contexts[0]));
     sim_driver_submit(&bench.sim, 2, a, GC_MIB(1));
     workbench_free(&bench, a);
     assert_true(sim_driver_is_used(&bench.sim, a, GC_MIB(1)));
-    struct gc_context *ending = gc_core_teardown_begin(bench.core, 1);
+    struct gc_context *ending = gc_teardown_begin(bench.core, 1);
     assert_false(sim_driver_is_used(&bench.sim, a, GC_MIB(1)));
-    gc_core_teardown_cancel(ending);
+    gc_teardown_cancel(ending);
     workbench_close(&bench);
 }
 
@@ -444,16 +444,16 @@ static void end_of_a_context_waits_for_captures(void **state)
     pthread_t thread;
     (void)state;
     workbench_open_fenced(&bench, GC_MIB(64));
-    gc_context_add_peer(bench.contexts[0], bench.contexts[1]);
+    gc_backing_add_peer(bench.contexts[0], bench.contexts[1]);
     const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(1));
     workbench_capture(&bench, 2, true);
     sim_driver_submit(&bench.sim, 2, a, GC_MIB(1));
     workbench_free(&bench, a);
     assert_int_equal(pthread_create(&thread, NULL, end_capture_later, &bench), 0);
-    struct gc_context *ending = gc_core_teardown_begin(bench.core, 1);
+    struct gc_context *ending = gc_teardown_begin(bench.core, 1);
     pthread_join(thread, NULL);
     assert_false(sim_driver_is_used(&bench.sim, a, GC_MIB(1)));
-    gc_core_teardown_cancel(ending);
+    gc_teardown_cancel(ending);
     workbench_close(&bench);
 }
 
@@ -527,10 +527,10 @@ static void one_stream_waits_before_memory_goes_back(void **state)
     workbench_pretend_one_stream(&bench);
     workbench_free_busy(&bench, 1, GC_MIB(40));
     sim_driver_fail(&bench.sim, 1, true, SIM_BROKEN);
-    assert_int_equal(gc_core_trim(bench.core, bench.device, 0), 0);
+    assert_int_equal(gc_reclaim_trim(bench.core, bench.device, 0), 0);
     sim_driver_fail(&bench.sim, 0, false, 0);
     workbench_check(&bench);
-    assert_int_equal(gc_core_trim(bench.core, bench.device, 0), GC_MIB(40));
+    assert_int_equal(gc_reclaim_trim(bench.core, bench.device, 0), GC_MIB(40));
     workbench_close(&bench);
 }
 
@@ -539,8 +539,8 @@ static void unseen_work_makes_every_free_pending(void **state)
     struct workbench bench;
     (void)state;
     workbench_open_fenced(&bench, GC_MIB(64));
-    assert_true(gc_core_set_conservative(bench.core));
-    assert_false(gc_core_set_conservative(bench.core));
+    assert_true(gc_submit_set_conservative(bench.core));
+    assert_false(gc_submit_set_conservative(bench.core));
     bench.sim.work = NULL; /* nobody counts */
     for (unsigned i = 0; i < 10; i++) {
         workbench_free_busy(&bench, 1, GC_MIB(60));
@@ -569,7 +569,7 @@ static void dropped_context_forgets_its_fences(void **state)
     struct workbench bench;
     (void)state;
     workbench_open_fenced(&bench, GC_MIB(1024));
-    gc_context_add_peer(bench.contexts[0], bench.contexts[1]);
+    gc_backing_add_peer(bench.contexts[0], bench.contexts[1]);
     workbench_free_busy(&bench, 1, 4096);
     assert_true(gc_fence_record(bench.contexts[0]));
     workbench_drop(&bench, 0);
@@ -596,7 +596,7 @@ static void failing_calls_lose_nothing(void **state)
             }
             fired = bench.sim.failed_count > 0;
             sim_driver_fail(&bench.sim, 0, false, 0);
-            gc_core_empty(bench.core, bench.device);
+            gc_reclaim_empty(bench.core, bench.device);
             assert_int_equal(bench.sim.used_bytes, 0);
             workbench_close(&bench);
         }

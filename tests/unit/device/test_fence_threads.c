@@ -54,8 +54,7 @@ static void use_and_free(struct hand *hand)
     uint64_t address;
     int code;
     if (!gc_tcache_alloc(hand->cache, context, &request, &address)) {
-        const enum gc_status status =
-            gc_core_alloc(bench->core, context, &request, &address, &code);
+        const enum gc_status status = gc_alloc(bench->core, context, &request, &address, &code);
         if (status == GC_OUT_OF_MEMORY)
             return; /* in a capture */
         expect(hand->crew, status == GC_OK);
@@ -65,7 +64,7 @@ static void use_and_free(struct hand *hand)
     sim_driver_expect_idle(&bench->sim, address, request.bytes);
     sim_driver_submit(&bench->sim, 1 + draw(hand, 2), address, request.bytes);
     if (!gc_tcache_free(bench->core, hand->cache, address))
-        expect(hand->crew, gc_core_free(bench->core, address, API_OTHER, &code) == GC_OK);
+        expect(hand->crew, gc_free(bench->core, address, API_OTHER, &code) == GC_OK);
 }
 
 static void kind(struct hand *hand)
@@ -133,7 +132,7 @@ static void streak(bool has_captures)
     atomic_store(&crew.unexpected, 0);
     atomic_store(&crew.recorded, 0);
     crew.bench.sim.is_prompt = true;
-    gc_context_add_peer(crew.bench.contexts[0], crew.bench.contexts[1]);
+    gc_backing_add_peer(crew.bench.contexts[0], crew.bench.contexts[1]);
     for (unsigned i = 0; i < count; i++) {
         hands[i] = (struct hand){.crew = &crew, .seed = 7 * i + 1};
         assert_int_equal(pthread_create(&threads[i], NULL, i < THREADS ? work : capture, &hands[i]),
@@ -145,11 +144,11 @@ static void streak(bool has_captures)
     assert_true(crew.bench.contexts[0]->fences->count <= GC_FENCES_MAX);
     /* A fence of the driver's for each member of those that are open, and no other. */
     assert_int_equal(crew.bench.sim.fence_count, 2 * crew.bench.contexts[0]->fences->count);
-    gc_core_empty(crew.bench.core, crew.bench.device);
+    gc_reclaim_empty(crew.bench.core, crew.bench.device);
     assert_int_equal(workbench_figures(&crew.bench).pending.current, 0);
     /* What was taken beside a capture goes with its context. */
     assert_int_equal(crew.bench.sim.used_bytes, gc_device_reserved_bytes(crew.bench.device));
-    gc_core_drop_context(crew.bench.core, gc_context_handle(crew.bench.contexts[0]));
+    gc_teardown_drop_context(crew.bench.core, gc_context_handle(crew.bench.contexts[0]));
     assert_int_equal(gc_device_reserved_bytes(crew.bench.device), 0);
     workbench_close(&crew.bench);
 }
@@ -202,10 +201,10 @@ static void *own_a_cache(void *argument)
     atomic_fetch_add(&owners->ready_count, 1);
     while (!atomic_load_explicit(&owners->is_over, memory_order_relaxed)) {
         if (!gc_tcache_alloc(cache, context, &request, &address) &&
-            gc_core_alloc(core, context, &request, &address, &code) != GC_OK)
+            gc_alloc(core, context, &request, &address, &code) != GC_OK)
             continue;
         if (!gc_tcache_free(core, cache, address))
-            (void)!gc_core_free(core, address, API_MALLOC, &code);
+            (void)!gc_free(core, address, API_MALLOC, &code);
     }
     gc_tcache_destroy(core, cache);
     return NULL;

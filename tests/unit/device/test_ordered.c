@@ -28,7 +28,7 @@ static struct gc_context *open_bench(struct workbench *bench)
 static bool is_known(struct workbench *bench, uint64_t address)
 {
     struct gc_block_info info;
-    return gc_core_find_block(bench->core, address, &info) == GC_OK;
+    return gc_lookup_block(bench->core, address, &info) == GC_OK;
 }
 
 static void it_is_one_for_all_contexts_of_a_device(void **state)
@@ -75,13 +75,13 @@ static void expect_waiting_for(struct workbench *bench, struct gc_context *order
     workbench_free(bench, block);
     sim_driver_complete(&bench->sim, FIRST);
     gc_core_complete(bench->core, bench->contexts[0], gc_context_epoch(bench->contexts[0]));
-    (void)gc_core_trim(bench->core, bench->device, 0);
+    (void)gc_reclaim_trim(bench->core, bench->device, 0);
     const uint64_t other = workbench_alloc_in(bench, ordered, BYTES);
     assert_int_not_equal(other, block);
     sim_driver_complete(&bench->sim, handle);
-    assert_true(gc_core_trim(bench->core, bench->device, 0) >= BYTES);
+    assert_true(gc_reclaim_trim(bench->core, bench->device, 0) >= BYTES);
     workbench_free(bench, other);
-    (void)gc_core_trim(bench->core, bench->device, 0);
+    (void)gc_reclaim_trim(bench->core, bench->device, 0);
     workbench_check(bench);
 }
 
@@ -92,7 +92,7 @@ static void a_free_waits_for_every_context(void **state)
     struct gc_context *ordered = open_bench(&bench);
     struct gc_context *later;
     expect_waiting_for(&bench, ordered, SECOND);
-    assert_status(gc_core_add_context(bench.core, LATER, bench.device, &later), GC_OK);
+    assert_status(gc_setup_add_context(bench.core, LATER, bench.device, &later), GC_OK);
     expect_waiting_for(&bench, ordered, LATER);
     workbench_drop(&bench, (unsigned)LATER - 1);
     workbench_close(&bench);
@@ -119,8 +119,8 @@ static void a_mark_goes_with_its_context(void **state)
     (void)workbench_alloc(&bench, 1, BYTES); /* that goes */
     const uint64_t block = workbench_alloc_in(&bench, ordered, BYTES);
     sim_driver_submit(&bench.sim, FIRST, block, BYTES);
-    assert_status(gc_core_free_ordered(bench.core, block, bench.contexts[1], STREAM, API_MALLOC,
-                                       &bench.driver_code),
+    assert_status(gc_free_ordered(bench.core, block, bench.contexts[1], STREAM, API_MALLOC,
+                                  &bench.driver_code),
                   GC_OK);
     gc_fence_record_streams(ordered, GC_STREAM_NONE);
     bench.sim.hook = ask_meanwhile;
@@ -132,7 +132,7 @@ static void a_mark_goes_with_its_context(void **state)
     assert_int_not_equal(other, block);
     sim_driver_complete(&bench.sim, FIRST);
     workbench_free(&bench, other);
-    (void)gc_core_trim(bench.core, bench.device, 0);
+    (void)gc_reclaim_trim(bench.core, bench.device, 0);
     workbench_check(&bench);
     workbench_close(&bench);
 }
@@ -176,9 +176,9 @@ static void it_is_swapped_out_and_back(void **state)
     struct gc_context *ordered = open_bench(&bench);
     const uint64_t block = workbench_alloc_in(&bench, ordered, BYTES);
     sim_driver_put(&bench.sim, block, MARK);
-    assert_true(gc_core_swap_out(ordered, true, &result));
+    assert_true(gc_swap_out(ordered, true, &result));
     assert_int_equal(workbench_figures(&bench).reserved.current, 0);
-    assert_true(gc_core_swap_in(ordered, &result));
+    assert_true(gc_swap_in(ordered, &result));
     assert_int_equal(sim_driver_get(&bench.sim, block), MARK);
     workbench_free(&bench, block);
     workbench_close(&bench);

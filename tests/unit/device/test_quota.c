@@ -28,9 +28,9 @@ static void open_house(struct house *house, const struct workbench_setup *setup)
     house->bench.tenant_limit_bytes = LIMIT;
     for (unsigned i = 0; i < 2; i++) {
         const struct gc_tenant_config config = {.name = names[i], .limit_bytes = LIMIT};
-        assert_status(gc_core_add_tenant(house->bench.core, &config, &house->tenants[i]), GC_OK);
+        assert_status(gc_tenant_add(house->bench.core, &config, &house->tenants[i]), GC_OK);
         assert_status(
-            gc_tenant_context(house->tenants[i], house->bench.contexts[HEAD], &house->own[i]),
+            gc_setup_tenant_context(house->tenants[i], house->bench.contexts[HEAD], &house->own[i]),
             GC_OK);
     }
 }
@@ -57,7 +57,7 @@ static enum gc_status try_alloc(struct house *house, struct gc_context *context,
 {
     const struct gc_request request = {.bytes = bytes, .api = API_MALLOC};
     const enum gc_status status =
-        gc_core_alloc(house->bench.core, context, &request, address, &house->bench.driver_code);
+        gc_alloc(house->bench.core, context, &request, address, &house->bench.driver_code);
     if (status == GC_OK)
         sim_driver_expect_idle(&house->bench.sim, *address, bytes);
     return status;
@@ -259,7 +259,7 @@ static void only_its_own_pending_memory_is_waited_for(void **state)
     workbench_free(bench, kept);
     workbench_free(bench, alloc(&house, 0, GC_MIB(62))); /* now there is something to wait for */
     assert_true(waits(bench) > before);
-    gc_core_empty(bench->core, bench->device);
+    gc_reclaim_empty(bench->core, bench->device);
     workbench_close(bench);
 }
 
@@ -274,10 +274,10 @@ static void a_lower_limit_takes_what_is_idle_and_holds(void **state)
         const uint64_t kept = alloc(&house, 0, GC_MIB(24));
         workbench_free(&house.bench, alloc(&house, 0, GC_MIB(32)));
         workbench_free(&house.bench, alloc(&house, 1, GC_MIB(32)));
-        gc_tenant_set_limit(house.tenants[0], GC_MIB(30));
+        gc_limit_set_tenant(house.tenants[0], GC_MIB(30));
         assert_true(held(&house, 0) <= GC_MIB(30));
         assert_int_equal(idle(&house, 1), GC_MIB(32));    /* another's limit */
-        gc_tenant_set_limit(house.tenants[0], GC_MIB(8)); /* below what is live */
+        gc_limit_set_tenant(house.tenants[0], GC_MIB(8)); /* below what is live */
         assert_int_equal(held(&house, 0), GC_MIB(24));
         refuse(&house, house.own[0], 512);
         assert_int_equal(house.own[0]->tcache_bytes, 0);
@@ -285,7 +285,7 @@ static void a_lower_limit_takes_what_is_idle_and_holds(void **state)
         workbench_free(&house.bench, kept);
         workbench_free(&house.bench, alloc(&house, 0, 512));
         assert_true(held(&house, 0) <= GC_MIB(8));
-        gc_tenant_set_limit(house.tenants[0], LIMIT);
+        gc_limit_set_tenant(house.tenants[0], LIMIT);
         assert_true(house.own[0]->tcache_bytes > 0);
         workbench_free(&house.bench, alloc(&house, 0, GC_MIB(48)));
         workbench_close(&house.bench);
@@ -302,9 +302,9 @@ static void nothing_is_handed_out_above_the_limit(void **state)
         blocks[i] = alloc(&house, 0, GC_KIB(100));
     workbench_free(&house.bench, blocks[1]); /* a hole among what is live */
     const uint64_t before = held(&house, 0);
-    gc_tenant_set_limit(house.tenants[0], GC_KIB(512));
+    gc_limit_set_tenant(house.tenants[0], GC_KIB(512));
     refuse(&house, house.own[0], GC_KIB(100));
-    gc_tenant_set_limit(house.tenants[0], before);
+    gc_limit_set_tenant(house.tenants[0], before);
     blocks[1] = alloc(&house, 0, GC_KIB(100)); /* at the limit is not above it */
     for (unsigned i = 0; i < 3; i++)
         workbench_free(&house.bench, blocks[i]);
@@ -319,7 +319,7 @@ static void what_is_freed_above_the_limit_goes_back(void **state)
     uint64_t blocks[8];
     for (unsigned i = 0; i < 8; i++)
         blocks[i] = alloc(&house, 0, GC_MIB(4));
-    gc_tenant_set_limit(house.tenants[0], GC_MIB(16));
+    gc_limit_set_tenant(house.tenants[0], GC_MIB(16));
     for (unsigned i = 0; i < 8; i++) {
         workbench_free(&house.bench, blocks[i]);
         assert_true(held(&house, 0) <= gc_max_u64(GC_MIB(16), GC_MIB(4) * (7 - i)));
@@ -332,8 +332,8 @@ static void what_is_freed_above_the_limit_goes_back(void **state)
 static uint64_t available(struct house *house, const struct gc_quota *quota)
 {
     uint64_t bytes = 0;
-    assert_status(gc_core_available(house->bench.core, house->bench.device, quota, &bytes,
-                                    &house->bench.driver_code),
+    assert_status(gc_available_bytes(house->bench.core, house->bench.device, quota, &bytes,
+                                     &house->bench.driver_code),
                   GC_OK);
     return bytes;
 }
@@ -348,8 +348,8 @@ static void what_could_be_had_is_what_is_given(void **state)
         open_plain(&house, GC_MIB(100), has_mapping != 0);
         const struct gc_quota *shares[] = {house.own[0]->quota, house.own[1]->quota};
         assert_int_equal(available(&house, shares[0]), LIMIT);
-        gc_core_mem_info(house.bench.core, house.bench.device, shares[0], &free_bytes,
-                         &total_bytes);
+        gc_available_mem_info(house.bench.core, house.bench.device, shares[0], &free_bytes,
+                              &total_bytes);
         assert_int_equal(total_bytes, LIMIT);
         const uint64_t kept = alloc(&house, 0, GC_MIB(24));
         workbench_free(&house.bench, alloc(&house, 0, GC_MIB(30))); /* idle is free */

@@ -36,8 +36,8 @@ static void open_lodger(struct lodger *lodger, enum gc_mode mode, bool has_mappi
                                           .is_fenced = true};
     workbench_open(&lodger->bench, &setup);
     lodger->bench.tenant_limit_bytes = LIMIT;
-    assert_status(gc_core_add_tenant(lodger->bench.core, &config, &lodger->tenant), GC_OK);
-    assert_status(gc_tenant_context(lodger->tenant, lodger->bench.contexts[0], &lodger->own),
+    assert_status(gc_tenant_add(lodger->bench.core, &config, &lodger->tenant), GC_OK);
+    assert_status(gc_setup_tenant_context(lodger->tenant, lodger->bench.contexts[0], &lodger->own),
                   GC_OK);
     lodger->quota = gc_context_quota(lodger->own);
     assert_non_null(lodger->quota);
@@ -47,8 +47,7 @@ static void open_lodger(struct lodger *lodger, enum gc_mode mode, bool has_mappi
 static enum gc_status try_alloc(struct lodger *lodger, uint64_t bytes, uint64_t *address)
 {
     const struct gc_request request = {.bytes = bytes, .api = API_MALLOC};
-    return gc_core_alloc(lodger->bench.core, lodger->own, &request, address,
-                         &lodger->bench.driver_code);
+    return gc_alloc(lodger->bench.core, lodger->own, &request, address, &lodger->bench.driver_code);
 }
 
 static uint64_t alloc(struct lodger *lodger, uint64_t bytes)
@@ -134,7 +133,7 @@ static void what_threads_keep_follows_the_limit(void **state)
     assert_true(most > 0 && most <= LIMIT / 256);
     assert_true(lodger.bench.contexts[0]->tcache_bytes > most);
     lodger.bench.tenant_limit_bytes = GC_MIB(256);
-    gc_tenant_set_limit(lodger.tenant, GC_MIB(256));
+    gc_limit_set_tenant(lodger.tenant, GC_MIB(256));
     assert_int_equal(lodger.own->tcache_bytes, 4 * most);
     workbench_close(&lodger.bench);
 }
@@ -200,10 +199,11 @@ static struct gc_direct record_of(struct lodger *lodger, uint64_t key, uint64_t 
 static void take_direct(struct lodger *lodger, uint64_t key, uint64_t bytes)
 {
     const struct gc_direct direct = record_of(lodger, key, bytes);
-    assert_status(gc_core_charge(lodger->bench.core, lodger->bench.device, lodger->quota, bytes),
-                  GC_OK);
-    assert_status(gc_core_track(lodger->bench.core, &direct), GC_OK);
-    gc_core_commit(lodger->bench.core, lodger->bench.device, lodger->quota);
+    assert_status(
+        gc_direct_charge_device(lodger->bench.core, lodger->bench.device, lodger->quota, bytes),
+        GC_OK);
+    assert_status(gc_direct_track(lodger->bench.core, &direct), GC_OK);
+    gc_direct_commit(lodger->bench.core, lodger->bench.device, lodger->quota);
 }
 
 static void direct_memory_is_charged_to_the_share(void **state)
@@ -222,13 +222,14 @@ static void direct_memory_is_charged_to_the_share(void **state)
     assert_int_equal(figures.reserved.current, GC_MIB(50));
     assert_int_equal(figures.allocated.current, GC_MIB(50));
     assert_int_equal(figures.miss_count, 2);
-    assert_status(gc_core_charge(core, device, lodger.quota, GC_MIB(15)), GC_OUT_OF_MEMORY);
+    assert_status(gc_direct_charge_device(core, device, lodger.quota, GC_MIB(15)),
+                  GC_OUT_OF_MEMORY);
     assert_int_equal(figures_of(&lodger).oom_count, 1);
-    assert_false(gc_core_try_charge(core, device, lodger.quota, GC_MIB(15)));
+    assert_false(gc_direct_try_charge(core, device, lodger.quota, GC_MIB(15)));
     assert_int_equal(figures_of(&lodger).oom_count, 1);
-    assert_status(gc_core_charge(core, device, NULL, GC_MIB(15)), GC_OK); /* nobody's */
-    gc_core_uncharge(core, device, NULL, GC_MIB(15));
-    assert_status(gc_core_untrack(core, GC_DIRECT_ARRAY, 7, &known), GC_OK);
+    assert_status(gc_direct_charge_device(core, device, NULL, GC_MIB(15)), GC_OK); /* nobody's */
+    gc_direct_uncharge(core, device, NULL, GC_MIB(15));
+    assert_status(gc_direct_untrack(core, GC_DIRECT_ARRAY, 7, &known), GC_OK);
     assert_ptr_equal(known.quota, lodger.quota);
     figures = figures_of(&lodger);
     assert_int_equal(figures.reserved.current, 0);
@@ -304,9 +305,9 @@ static void elastic_stock_of_others_stays(void **state)
     const uint64_t block = alloc(&lodger, LIMIT);
     assert_int_equal(gc_device_idle_bytes(bench->device), STOCK * PAGE);
     workbench_free(bench, block);
-    assert_status(gc_core_remove_tenant(bench->core, lodger.tenant), GC_BUSY); /* it has a pool */
+    assert_status(gc_tenant_remove(bench->core, lodger.tenant), GC_BUSY); /* it has a pool */
     destroy_elastic(&lodger, own);
-    assert_status(gc_core_remove_tenant(bench->core, lodger.tenant), GC_OK);
+    assert_status(gc_tenant_remove(bench->core, lodger.tenant), GC_OK);
     assert_int_equal(figures_of(&lodger).reserved.current, 0);
     destroy_elastic(&lodger, others);
     workbench_close(bench);
@@ -348,15 +349,15 @@ static void what_is_swapped_out_is_not_held(void **state)
     open_lodger(&lodger, GC_MODE_CACHE, true);
     workbench_free(&lodger.bench, workbench_alloc(&lodger.bench, 0, GC_MIB(16)));
     const uint64_t block = alloc(&lodger, GC_MIB(20));
-    assert_true(gc_core_swap_out(lodger.own, true, &result));
+    assert_true(gc_swap_out(lodger.own, true, &result));
     assert_int_equal(figures_of(&lodger).reserved.current, 0);
     assert_int_equal(gc_device_idle_bytes(lodger.bench.device), GC_MIB(16)); /* another's */
-    gc_tenant_set_limit(lodger.tenant, GC_MIB(10));
-    assert_false(gc_core_swap_in(lodger.own, &result));
+    gc_limit_set_tenant(lodger.tenant, GC_MIB(10));
+    assert_false(gc_swap_in(lodger.own, &result));
     assert_int_equal(result.refusal, GC_SWAP_FULL);
     assert_int_equal(figures_of(&lodger).reserved.current, 0);
-    gc_tenant_set_limit(lodger.tenant, LIMIT);
-    assert_true(gc_core_swap_in(lodger.own, &result));
+    gc_limit_set_tenant(lodger.tenant, LIMIT);
+    assert_true(gc_swap_in(lodger.own, &result));
     assert_int_equal(figures_of(&lodger).reserved.current, GC_MIB(20));
     workbench_check(&lodger.bench);
     workbench_free(&lodger.bench, block);

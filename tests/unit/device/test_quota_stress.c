@@ -46,9 +46,10 @@ static void open_pair(struct pair *pair, uint64_t capacity, bool has_mapping)
     pair->bench.tenant_limit_bytes = LIMIT;
     for (unsigned i = 0; i < 2; i++) {
         const struct gc_tenant_config config = {.name = names[i], .limit_bytes = LIMIT};
-        assert_status(gc_core_add_tenant(pair->bench.core, &config, &pair->tenants[i]), GC_OK);
-        assert_status(gc_tenant_context(pair->tenants[i], pair->bench.contexts[0], &pair->own[i]),
-                      GC_OK);
+        assert_status(gc_tenant_add(pair->bench.core, &config, &pair->tenants[i]), GC_OK);
+        assert_status(
+            gc_setup_tenant_context(pair->tenants[i], pair->bench.contexts[0], &pair->own[i]),
+            GC_OK);
     }
 }
 
@@ -97,7 +98,7 @@ static void worker_alloc(struct worker *worker)
     int code;
     if (!gc_tcache_alloc(worker->cache, pair->own[worker->tenant], &request, &address)) {
         const enum gc_status status =
-            gc_core_alloc(bench->core, pair->own[worker->tenant], &request, &address, &code);
+            gc_alloc(bench->core, pair->own[worker->tenant], &request, &address, &code);
         if (status != GC_OK)
             atomic_fetch_add(status == GC_OUT_OF_MEMORY ? &pair->refused[0] : &pair->violation, 1);
         if (status != GC_OK)
@@ -115,7 +116,7 @@ static void worker_free(struct worker *worker)
     const uint64_t address = worker->held[--worker->count];
     int code;
     if (!gc_tcache_free(core, worker->cache, address) &&
-        gc_core_free(core, address, API_OTHER, &code) != GC_OK)
+        gc_free(core, address, API_OTHER, &code) != GC_OK)
         atomic_fetch_add(&worker->pair->violation, 1);
 }
 
@@ -125,8 +126,8 @@ static void worker_reserve(struct worker *worker)
     struct gc_device *device = worker->pair->bench.device;
     struct gc_quota *quota = worker->pair->own[worker->tenant]->quota;
     const uint64_t bytes = (uint64_t)rand_r(&worker->seed) % GC_MIB(4) + 1;
-    if (gc_core_try_charge(core, device, quota, bytes))
-        gc_core_uncharge(core, device, quota, bytes);
+    if (gc_direct_try_charge(core, device, quota, bytes))
+        gc_direct_uncharge(core, device, quota, bytes);
     else
         atomic_fetch_add(&worker->pair->refused[1], 1);
 }
@@ -152,7 +153,7 @@ static void *work(void *argument)
 
 static void assert_empty(struct pair *pair)
 {
-    gc_core_empty(pair->bench.core, pair->bench.device);
+    gc_reclaim_empty(pair->bench.core, pair->bench.device);
     for (unsigned i = 0; i < 2; i++) {
         struct gc_tenant_figures figures;
         assert_true(gc_tenant_read(pair->tenants[i], pair->bench.device, &figures));
@@ -216,8 +217,8 @@ static void try_alloc(struct play *play, unsigned i, unsigned tenant, uint64_t b
 {
     const struct gc_request request = {.bytes = bytes};
     struct workbench *bench = &play->pair.bench;
-    const enum gc_status status = gc_core_alloc(bench->core, play->pair.own[tenant], &request,
-                                                &play->blocks[i], &bench->driver_code);
+    const enum gc_status status = gc_alloc(bench->core, play->pair.own[tenant], &request,
+                                           &play->blocks[i], &bench->driver_code);
     assert_true(status == GC_OK || status == GC_OUT_OF_MEMORY || status == GC_DRIVER);
     if (status != GC_OK)
         play->blocks[i] = 0;
@@ -274,10 +275,10 @@ static void act(struct play *play, bool has_mapping)
     try_free(play, 0);
     try_alloc(play, 0, 0, GC_MIB(28)); /* in place of its own, and the other's */
     try_alloc(play, 3, 1, GC_MIB(8));
-    gc_tenant_set_limit(play->pair.tenants[0], GC_MIB(12));
+    gc_limit_set_tenant(play->pair.tenants[0], GC_MIB(12));
     try_free(play, 0);
     try_alloc(play, 0, 0, GC_MIB(8));
-    gc_tenant_set_limit(play->pair.tenants[0], LIMIT);
+    gc_limit_set_tenant(play->pair.tenants[0], LIMIT);
     if (has_mapping)
         use_elastic(play);
     try_alloc(play, 4, 0, GC_MIB(5));
@@ -290,7 +291,7 @@ static void end(struct play *play)
 {
     struct workbench *bench = &play->pair.bench;
     sim_driver_fail(&bench->sim, 0, false, 0);
-    gc_tenant_set_limit(play->pair.tenants[0], LIMIT);
+    gc_limit_set_tenant(play->pair.tenants[0], LIMIT);
     workbench_check(bench);
     for (unsigned i = 0; i < BLOCKS; i++)
         if (play->blocks[i] != 0)

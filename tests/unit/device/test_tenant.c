@@ -36,7 +36,7 @@ static enum gc_status try_name(struct workbench *bench, const char *name)
 {
     const struct gc_tenant_config config = {name, 0, GC_BUDGET_UNLIMITED};
     struct gc_tenant *tenant;
-    return gc_core_add_tenant(bench->core, &config, &tenant);
+    return gc_tenant_add(bench->core, &config, &tenant);
 }
 
 static void names_are_unique_and_plain(void **state)
@@ -55,8 +55,8 @@ static void names_are_unique_and_plain(void **state)
     assert_status(try_name(&bench, longest), GC_INVALID_ARGUMENT);
     longest[GC_OPTION_NAME_BYTES - 1] = '\0';
     assert_status(try_name(&bench, longest), GC_OK);
-    assert_string_equal(gc_tenant_name(gc_core_find_tenant(bench.core, longest)), longest);
-    assert_null(gc_core_find_tenant(bench.core, "two"));
+    assert_string_equal(gc_tenant_name(gc_tenant_find(bench.core, longest)), longest);
+    assert_null(gc_tenant_find(bench.core, "two"));
     workbench_close(&bench);
 }
 
@@ -92,7 +92,7 @@ static void a_record_is_the_tenants_own(void **state)
     assert_ptr_equal(gc_context_tenant(record), one);
     assert_null(gc_context_tenant(bench.contexts[0]));
     assert_int_equal(gc_context_handle(record), gc_context_handle(bench.contexts[0]));
-    assert_ptr_equal(gc_core_find_context(bench.core, 1), bench.contexts[0]);
+    assert_ptr_equal(gc_context_find(bench.core, 1), bench.contexts[0]);
     workbench_close(&bench);
 }
 
@@ -106,7 +106,7 @@ static void freed_memory_serves_its_tenant_only(void **state)
         struct gc_context *one = workbench_record(&bench, add_tenant(&bench, "one"), 0);
         struct gc_context *two = workbench_record(&bench, add_tenant(&bench, "two"), 0);
         const uint64_t first = workbench_alloc_in(&bench, one, LARGE);
-        assert_status(gc_core_find_block(bench.core, first, &info), GC_OK);
+        assert_status(gc_lookup_block(bench.core, first, &info), GC_OK);
         assert_ptr_equal(info.owner, one);
         assert_int_equal(info.context, 1);
         workbench_free(&bench, first);
@@ -140,7 +140,8 @@ static void a_record_goes_with_its_handle(void **state)
         workbench_drop(&bench, 0);
         assert_status(workbench_try_free(&bench, lost), GC_NOT_OURS);
         assert_status(workbench_try_alloc_in(&bench, record, LARGE, &address), GC_INVALID_ARGUMENT);
-        assert_status(gc_tenant_context(tenant, bench.contexts[0], &own), GC_INVALID_ARGUMENT);
+        assert_status(gc_setup_tenant_context(tenant, bench.contexts[0], &own),
+                      GC_INVALID_ARGUMENT);
         workbench_check(&bench);
         workbench_free(&bench, kept);
         workbench_close(&bench);
@@ -165,22 +166,22 @@ static void a_capture_reaches_all_records(void **state)
     sim_driver_submit(&bench.sim, 1, used, 200 * MIB);
     workbench_capture(&bench, 0, true);
     struct gc_context *late = workbench_record(&bench, two, 0);
-    assert_true(gc_context_is_capturing(record));
-    assert_true(gc_context_is_capturing(late));
-    assert_true(gc_context_is_capturing(workbench_record(&bench, one, 1))); /* it may spread */
+    assert_true(gc_capture_is_of_context(record));
+    assert_true(gc_capture_is_of_context(late));
+    assert_true(gc_capture_is_of_context(workbench_record(&bench, one, 1))); /* it may spread */
     /* The simulated driver tells of a wait or a mapping in a capture. */
     workbench_free(&bench, used);
-    gc_core_empty(bench.core, bench.device);
+    gc_reclaim_empty(bench.core, bench.device);
     assert_false(gc_fence_record(record));
     assert_status(workbench_try_alloc_in(&bench, record, 900 * MIB, &address), GC_OUT_OF_MEMORY);
     const uint64_t plain = workbench_alloc_in(&bench, late, LARGE);
-    gc_context_capture_begin(record); /* of whichever record */
+    gc_capture_begin_context(record); /* of whichever record */
     workbench_capture(&bench, 0, false);
-    assert_true(gc_context_is_capturing(record));
-    gc_context_capture_end(late);
-    assert_false(gc_context_is_capturing(record));
-    assert_false(gc_context_is_capturing(late));
-    assert_false(gc_context_is_capturing(bench.contexts[0]));
+    assert_true(gc_capture_is_of_context(record));
+    gc_capture_end_context(late);
+    assert_false(gc_capture_is_of_context(record));
+    assert_false(gc_capture_is_of_context(late));
+    assert_false(gc_capture_is_of_context(bench.contexts[0]));
     assert_int_equal(workbench_alloc_in(&bench, record, 200 * MIB), used);
     workbench_free(&bench, used);
     workbench_free(&bench, plain);
@@ -198,7 +199,7 @@ struct waiting {
 static void *begin_capture(void *argument)
 {
     struct waiting *waiting = argument;
-    gc_context_capture_begin(waiting->bench->contexts[0]);
+    gc_capture_begin_context(waiting->bench->contexts[0]);
     atomic_store(&waiting->has_begun, true);
     return NULL;
 }
@@ -212,7 +213,7 @@ static void start_capture(void *argument, enum sim_call call, uint64_t context)
         return;
     waiting->bench->sim.hook = NULL;
     assert_int_equal(pthread_create(&waiting->thread, NULL, begin_capture, waiting), 0);
-    while (!gc_context_is_capturing(waiting->record))
+    while (!gc_capture_is_of_context(waiting->record))
         sched_yield();
     if (atomic_load(&waiting->has_begun))
         atomic_store(&waiting->was_early, true);
@@ -235,7 +236,7 @@ static void a_capture_waits_for_the_waits_of_records(void **state)
     assert_null(bench.sim.hook);
     pthread_join(waiting.thread, NULL);
     assert_false(atomic_load(&waiting.was_early));
-    gc_context_capture_end(bench.contexts[0]);
+    gc_capture_end_context(bench.contexts[0]);
     workbench_close(&bench);
 }
 
@@ -291,16 +292,16 @@ static void peers_reach_all_records(void **state)
     (void)state;
     open_bench(&bench, true);
     for (unsigned i = 0; i < 2; i++) {
-        assert_status(gc_core_add_device(bench.core, &infos[i], &device), GC_OK);
-        assert_status(gc_core_add_context(bench.core, 9 + i, device, &peers[i]), GC_OK);
+        assert_status(gc_setup_add_device(bench.core, &infos[i], &device), GC_OK);
+        assert_status(gc_setup_add_context(bench.core, 9 + i, device, &peers[i]), GC_OK);
     }
     struct gc_tenant *tenant = add_tenant(&bench, "one");
-    gc_context_add_peer(bench.contexts[0], peers[0]);
+    gc_backing_add_peer(bench.contexts[0], peers[0]);
     struct gc_context *record = workbench_record(&bench, tenant, 0);
     const uint64_t a = workbench_alloc_in(&bench, record, LARGE);
     assert_true(sim_driver_is_open_to(&bench.sim, 3, a, LARGE));
     assert_false(sim_driver_is_open_to(&bench.sim, 4, a, LARGE));
-    gc_context_add_peer(bench.contexts[0], peers[1]);
+    gc_backing_add_peer(bench.contexts[0], peers[1]);
     assert_true(sim_driver_is_open_to(&bench.sim, 4, a, LARGE));
     /* What the peer does with it is waited for: who synchronises the owner does not know. */
     sim_driver_submit(&bench.sim, 10, a, LARGE);
@@ -316,9 +317,9 @@ static void peers_reach_all_records(void **state)
     gc_defer_collect(record);
     assert_int_equal(workbench_figures(&bench).pending.current, 0);
     /* A capture of the peer is one of the owner's, for its tenants too. */
-    gc_context_capture_begin(peers[1]);
+    gc_capture_begin_context(peers[1]);
     assert_false(gc_fence_record(record));
-    gc_context_capture_end(peers[1]);
+    gc_capture_end_context(peers[1]);
     workbench_close(&bench);
 }
 
@@ -330,8 +331,8 @@ static void a_crowd_of_peers_is_one_of_all_records(void **state)
     open_bench(&bench, true);
     struct gc_tenant *tenant = add_tenant(&bench, "one");
     for (uint64_t i = 0; i <= GC_PEER_MAX; i++) {
-        assert_status(gc_core_add_context(bench.core, 1000 + i, bench.device, &peer), GC_OK);
-        gc_context_add_peer(bench.contexts[0], peer);
+        assert_status(gc_setup_add_context(bench.core, 1000 + i, bench.device, &peer), GC_OK);
+        gc_backing_add_peer(bench.contexts[0], peer);
     }
     struct gc_context *record = workbench_record(&bench, tenant, 0);
     const uint64_t a = workbench_alloc_in(&bench, record, LARGE);
@@ -361,9 +362,9 @@ static void one_stream_stays_one(void **state)
     workbench_free(&bench, a);
     const struct gc_request request = {.bytes = LARGE, .api = API_MALLOC};
     uint64_t again;
-    assert_status(gc_core_alloc(bench.core, record, &request, &again, &bench.driver_code), GC_OK);
+    assert_status(gc_alloc(bench.core, record, &request, &again, &bench.driver_code), GC_OK);
     assert_int_equal(again, a);
-    assert_status(gc_core_find_block(bench.core, again, &info), GC_OK);
+    assert_status(gc_lookup_block(bench.core, again, &info), GC_OK);
     workbench_free(&bench, again);
     assert_int_equal(bench.sim.use_count, 1);
     /* Its end waits for the records too. */
@@ -382,15 +383,14 @@ static void a_stream_of_a_block_is_heeded(void **state)
     open_bench(&bench, true);
     struct gc_context *record = workbench_record(&bench, add_tenant(&bench, "one"), 0);
     for (unsigned is_shared = 0; is_shared < 2; is_shared++) {
-        assert_status(gc_core_alloc(bench.core, record, &request, &a, &bench.driver_code), GC_OK);
+        assert_status(gc_alloc(bench.core, record, &request, &a, &bench.driver_code), GC_OK);
         sim_driver_submit(&bench.sim, 1, a, LARGE);
         if (is_shared != 0)
-            assert_status(gc_core_record_stream(bench.core, a, 6), GC_OK);
-        assert_status(gc_core_free_ordered(bench.core, a, NULL, 5, API_OTHER, &bench.driver_code),
+            assert_status(gc_free_record_stream(bench.core, a, 6), GC_OK);
+        assert_status(gc_free_ordered(bench.core, a, NULL, 5, API_OTHER, &bench.driver_code),
                       GC_OK);
         uint64_t next;
-        assert_status(gc_core_alloc(bench.core, record, &request, &next, &bench.driver_code),
-                      GC_OK);
+        assert_status(gc_alloc(bench.core, record, &request, &next, &bench.driver_code), GC_OK);
         assert_int_equal(next == a, is_shared == 0);
         workbench_free(&bench, next);
         sim_driver_complete(&bench.sim, 1);
@@ -545,7 +545,7 @@ static void figures_are_those_of_the_tenant(void **state)
         assert_false(figures.is_paused || figures.is_removed);
     }
     sim_driver_complete(&bench.sim, 2);
-    gc_core_empty(bench.core, bench.device);
+    gc_reclaim_empty(bench.core, bench.device);
     workbench_free(&bench, c);
     gc_core_complete(bench.core, bench.contexts[0], gc_context_epoch(bench.contexts[0]));
     assert_true(gc_tenant_read(tenant, bench.device, &figures));
@@ -564,10 +564,10 @@ static void a_limit_holds_on_each_device_and_may_change(void **state)
     struct gc_context *record = workbench_record(&bench, tenant, 0);
     const uint64_t a = workbench_alloc_in(&bench, record, 60 * MIB);
     assert_status(workbench_try_alloc_in(&bench, record, 20 * MIB, &address), GC_OUT_OF_MEMORY);
-    gc_tenant_set_limit(tenant, 80 * MIB);
+    gc_limit_set_tenant(tenant, 80 * MIB);
     assert_int_equal(gc_tenant_limit_bytes(tenant), 80 * MIB);
     const uint64_t b = workbench_alloc_in(&bench, record, 20 * MIB);
-    gc_tenant_set_limit(tenant, 40 * MIB);
+    gc_limit_set_tenant(tenant, 40 * MIB);
     assert_status(workbench_try_alloc_in(&bench, record, 2 * MIB, &address), GC_OUT_OF_MEMORY);
     workbench_free(&bench, a);
     workbench_free(&bench, workbench_alloc_in(&bench, record, 18 * MIB));

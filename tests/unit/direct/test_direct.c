@@ -21,9 +21,10 @@ static struct gc_direct record_of(struct workbench *bench, enum gc_direct_kind k
 
 static void add(struct workbench *bench, const struct gc_direct *direct)
 {
-    assert_status(gc_core_charge(bench->core, bench->device, NULL, direct->charged_bytes), GC_OK);
-    assert_status(gc_core_track(bench->core, direct), GC_OK);
-    gc_core_commit(bench->core, bench->device, NULL);
+    assert_status(gc_direct_charge_device(bench->core, bench->device, NULL, direct->charged_bytes),
+                  GC_OK);
+    assert_status(gc_direct_track(bench->core, direct), GC_OK);
+    gc_direct_commit(bench->core, bench->device, NULL);
 }
 
 static void charge_lives_as_long_as_the_record(void **state)
@@ -37,11 +38,11 @@ static void charge_lives_as_long_as_the_record(void **state)
     assert_int_equal(workbench_figures(&bench).reserved.current, 5000);
     assert_int_equal(workbench_figures(&bench).requested.current, 5000);
     assert_int_equal(workbench_figures(&bench).leak_count, 1);
-    assert_status(gc_core_find_direct(bench.core, GC_DIRECT_ARRAY, 77, &found), GC_OK);
+    assert_status(gc_direct_find(bench.core, GC_DIRECT_ARRAY, 77, &found), GC_OK);
     assert_int_equal(found.requested_bytes, 5000);
-    assert_status(gc_core_find_direct(bench.core, GC_DIRECT_HANDLE, 77, &found), GC_NOT_OURS);
-    assert_status(gc_core_untrack(bench.core, GC_DIRECT_ARRAY, 77, &found), GC_OK);
-    assert_status(gc_core_untrack(bench.core, GC_DIRECT_ARRAY, 77, NULL), GC_NOT_OURS);
+    assert_status(gc_direct_find(bench.core, GC_DIRECT_HANDLE, 77, &found), GC_NOT_OURS);
+    assert_status(gc_direct_untrack(bench.core, GC_DIRECT_ARRAY, 77, &found), GC_OK);
+    assert_status(gc_direct_untrack(bench.core, GC_DIRECT_ARRAY, 77, NULL), GC_NOT_OURS);
     assert_int_equal(found.charged_bytes, 5000);
     const struct gc_device_snapshot figures = workbench_figures(&bench);
     assert_int_equal(figures.reserved.current, 0);
@@ -62,13 +63,15 @@ static void reserve_makes_room_and_stops_at_the_limit(void **state)
     (void)state;
     workbench_open(&bench, &setup);
     workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(60)));
-    assert_status(gc_core_charge(bench.core, bench.device, NULL, GC_MIB(50)), GC_OK);
+    assert_status(gc_direct_charge_device(bench.core, bench.device, NULL, GC_MIB(50)), GC_OK);
     assert_int_equal(bench.sim.used_bytes, 0);
-    assert_status(gc_core_charge(bench.core, bench.device, NULL, GC_MIB(15)), GC_OUT_OF_MEMORY);
-    assert_status(gc_core_charge(bench.core, bench.device, NULL, UINT64_MAX), GC_OUT_OF_MEMORY);
-    assert_status(gc_core_charge(bench.core, bench.device, NULL, 0), GC_OK);
+    assert_status(gc_direct_charge_device(bench.core, bench.device, NULL, GC_MIB(15)),
+                  GC_OUT_OF_MEMORY);
+    assert_status(gc_direct_charge_device(bench.core, bench.device, NULL, UINT64_MAX),
+                  GC_OUT_OF_MEMORY);
+    assert_status(gc_direct_charge_device(bench.core, bench.device, NULL, 0), GC_OK);
     assert_int_equal(workbench_figures(&bench).oom_count, 2);
-    gc_core_uncharge(bench.core, bench.device, NULL, GC_MIB(50));
+    gc_direct_uncharge(bench.core, bench.device, NULL, GC_MIB(50));
     workbench_close(&bench);
 }
 
@@ -77,11 +80,11 @@ static void relieve_says_whether_anything_went_back(void **state)
     struct workbench bench;
     (void)state;
     workbench_open_plain(&bench);
-    assert_false(gc_core_reclaim(bench.core, bench.device, 1));
+    assert_false(gc_direct_reclaim(bench.core, bench.device, 1));
     workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(60)));
-    assert_true(gc_core_reclaim(bench.core, bench.device, 1));
+    assert_true(gc_direct_reclaim(bench.core, bench.device, 1));
     assert_int_equal(bench.sim.used_bytes, 0);
-    assert_false(gc_core_reclaim(bench.core, bench.device, 1));
+    assert_false(gc_direct_reclaim(bench.core, bench.device, 1));
     workbench_close(&bench);
 }
 
@@ -102,8 +105,8 @@ static void other_kinds_are_no_allocations(void **state)
     assert_int_equal(figures.reserved.current, 300);
     assert_int_equal(figures.direct_bytes[GC_DIRECT_HOST], 1000);
     assert_int_equal(workbench_api_figures(&bench, API_OTHER).count, 2);
-    assert_status(gc_core_untrack(bench.core, GC_DIRECT_HOST, 1, NULL), GC_OK);
-    assert_status(gc_core_untrack(bench.core, GC_DIRECT_CONTEXT, 1, NULL), GC_OK);
+    assert_status(gc_direct_untrack(bench.core, GC_DIRECT_HOST, 1, NULL), GC_OK);
+    assert_status(gc_direct_untrack(bench.core, GC_DIRECT_CONTEXT, 1, NULL), GC_OK);
     assert_int_equal(workbench_api_figures(&bench, API_OTHER).current_bytes, 0);
     workbench_close(&bench);
 }
@@ -116,8 +119,8 @@ static void host_memory_may_belong_to_no_device(void **state)
     struct gc_direct host = record_of(&bench, GC_DIRECT_HOST, 1, 1000);
     host.charged_bytes = 0;
     host.device = NULL;
-    assert_status(gc_core_track(bench.core, &host), GC_OK);
-    assert_status(gc_core_untrack(bench.core, GC_DIRECT_HOST, 1, NULL), GC_OK);
+    assert_status(gc_direct_track(bench.core, &host), GC_OK);
+    assert_status(gc_direct_untrack(bench.core, GC_DIRECT_HOST, 1, NULL), GC_OK);
     workbench_close(&bench);
 }
 
@@ -136,8 +139,8 @@ static void records_vanish_with_their_context(void **state)
     assert_int_equal(figures.leak_count, 250);
     assert_int_equal(figures.reserved.current, 250 << 10);
     assert_int_equal(figures.free_count, 0);
-    assert_status(gc_core_untrack(bench.core, GC_DIRECT_MEMORY, 2 << 9, NULL), GC_NOT_OURS);
-    assert_status(gc_core_untrack(bench.core, GC_DIRECT_MEMORY, 3 << 9, NULL), GC_OK);
+    assert_status(gc_direct_untrack(bench.core, GC_DIRECT_MEMORY, 2 << 9, NULL), GC_NOT_OURS);
+    assert_status(gc_direct_untrack(bench.core, GC_DIRECT_MEMORY, 3 << 9, NULL), GC_OK);
     workbench_close(&bench);
 }
 
@@ -160,11 +163,11 @@ static void adjust_never_goes_below_nothing(void **state)
     struct workbench bench;
     (void)state;
     workbench_open_plain(&bench);
-    gc_core_adjust(bench.core, bench.device, 1000);
+    gc_direct_adjust_device(bench.core, bench.device, 1000);
     assert_int_equal(workbench_figures(&bench).reserved.current, 1000);
-    gc_core_adjust(bench.core, bench.device, -5000);
+    gc_direct_adjust_device(bench.core, bench.device, -5000);
     assert_int_equal(workbench_figures(&bench).reserved.current, 0);
-    gc_core_adjust(bench.core, bench.device, INT64_MIN);
+    gc_direct_adjust_device(bench.core, bench.device, INT64_MIN);
     assert_int_equal(workbench_figures(&bench).reserved.current, 0);
     workbench_close(&bench);
 }

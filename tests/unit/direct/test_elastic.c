@@ -130,7 +130,7 @@ static void allocated_pages_are_there_and_counted(void **state)
     assert_int_equal(gc_device_reserved_bytes(f.bench.device), 4 * PAGE);
     assert_int_equal(workbench_figures(&f.bench).reserved.peak, 4 * PAGE);
     assert_int_equal(workbench_api_figures(&f.bench, API_OTHER).current_bytes, 4 * PAGE);
-    assert_true(gc_core_was_used(f.bench.core));
+    assert_true(gc_device_was_used(f.bench.core));
     assert_status(deallocate(&f, 4, 2, false), GC_OK); /* the middle of it */
     assert_true(is_mapped(&f, 3, 1) && !is_mapped(&f, 4, 1) && !is_mapped(&f, 3, 4));
     assert_true(is_mapped(&f, 6, 1));
@@ -316,15 +316,15 @@ static void limit_holds_and_a_refusal_leaves_nothing(void **state)
     assert_status(allocate(&f, 8, 2), GC_OK);
     check(&f);
     assert_status(deallocate(&f, 0, 6, true), GC_OK);
-    gc_core_set_limit(f.bench.core, f.bench.device, 3 * PAGE); /* idle goes, the mapped stays */
+    gc_limit_set(f.bench.core, f.bench.device, 3 * PAGE); /* idle goes, the mapped stays */
     assert_true(gc_device_reserved_bytes(f.bench.device) <= 3 * PAGE);
     assert_true(is_mapped(&f, 8, 2));
     assert_status(allocate(&f, 0, 1), GC_OK);
     assert_status(allocate(&f, 1, 1), GC_OUT_OF_MEMORY);
-    gc_core_set_limit(f.bench.core, f.bench.device, UINT64_MAX);
+    gc_limit_set(f.bench.core, f.bench.device, UINT64_MAX);
     assert_status(allocate(&f, 1, 1), GC_OK);
     check(&f);
-    gc_core_reset_peaks(f.bench.core, f.bench.device);
+    gc_snapshot_reset_peaks(f.bench.core, f.bench.device);
     assert_int_equal(workbench_figures(&f.bench).reserved.peak,
                      gc_device_reserved_bytes(f.bench.device));
     close_all(&f);
@@ -573,7 +573,7 @@ static void *work(void *argument)
                                               &code) != GC_OK)
             worker->unexpected++;
         if (i % 32 == 0)
-            gc_core_trim(f->bench.core, f->bench.device, 0);
+            gc_reclaim_trim(f->bench.core, f->bench.device, 0);
     }
     return NULL;
 }

@@ -388,7 +388,7 @@ static void resident_experts_by_the_formula(void **state)
         const uint64_t want = beyond / (LAYERS * EXPERT_ELEMENTS * 2);
         struct gc_estimate_budget budget;
         struct gc_suggestions suggestions;
-        gc_estimate_budget_set_all(&budget, none.total.peak_bytes + beyond);
+        gc_fit_set_budget(&budget, none.total.peak_bytes + beyond);
         assert_int_equal(gc_fit_suggest(estimator, &request, &budget, &suggestions), GC_OK);
         assert_int_equal(suggestions.resident_experts.value, gc_min_u64(want, EXPERTS));
         assert_int_equal(suggestions.resident_experts.state,
@@ -396,7 +396,7 @@ static void resident_experts_by_the_formula(void **state)
     }
     struct gc_estimate_budget budget;
     struct gc_suggestions suggestions;
-    gc_estimate_budget_set_all(&budget, none.total.peak_bytes - 1);
+    gc_fit_set_budget(&budget, none.total.peak_bytes - 1);
     assert_int_equal(gc_fit_suggest(estimator, &request, &budget, &suggestions), GC_OK);
     assert_int_equal(suggestions.resident_experts.state, GC_SUGGESTION_NOTHING_FITS);
     gc_estimator_close(estimator);

@@ -46,12 +46,12 @@ static uint64_t sum_layers(layer_bytes *count, const struct gc_estimate_load *wo
 
 static uint64_t kv_bytes(const struct gc_estimate_load *work)
 {
-    return sum_layers(gc_kv_layer_bytes, work);
+    return sum_layers(gc_formula_kv_layer_bytes, work);
 }
 
 static uint64_t state_bytes(const struct gc_estimate_load *work)
 {
-    return sum_layers(gc_state_layer_bytes, work);
+    return sum_layers(gc_formula_state_layer_bytes, work);
 }
 
 /* Layers with a window of this many tokens. */
@@ -300,7 +300,8 @@ static void quantised_keys_and_values(void **state)
     layers.items[0].kv_heads = 1;
     layers.items[0].key_dim = 33;
     layers.items[0].value_dim = 1;
-    assert_int_equal(gc_kv_token_bytes(&layers, &layers.items[0], GC_DTYPE_Q8_0, 1, &bytes), GC_OK);
+    assert_int_equal(gc_formula_kv_token_bytes(&layers, &layers.items[0], GC_DTYPE_Q8_0, 1, &bytes),
+                     GC_OK);
     assert_int_equal(bytes, 3 * 34);
 }
 
@@ -329,7 +330,7 @@ static void cross_attention_has_keys_and_values_of_its_own(void **state)
     make(GC_ARCH_NAMES_HF, "model_type=t5 is_encoder_decoder=true num_layers=6 num_heads=8 d_kv=64 "
                            "d_model=512 d_ff=2048 vocab_size=32128");
     assert_int_equal(layers.unknown, 0);
-    assert_int_equal(sum_layers(gc_kv_layer_bytes, &work),
+    assert_int_equal(sum_layers(gc_formula_kv_layer_bytes, &work),
                      UINT64_C(2) * 6 * 1024 * (100 + 100) * 2);
     make(GC_ARCH_NAMES_HF,
          "model_type=whisper is_encoder_decoder=true encoder_layers=6 decoder_layers=4 "
@@ -339,7 +340,7 @@ static void cross_attention_has_keys_and_values_of_its_own(void **state)
     assert_int_equal(layers.unknown, 0);
     assert_int_equal(layers.count, 4);
     assert_int_equal(layers.positions, 448);
-    assert_int_equal(sum_layers(gc_kv_layer_bytes, &work),
+    assert_int_equal(sum_layers(gc_formula_kv_layer_bytes, &work),
                      UINT64_C(2) * 4 * 768 * (100 + 1500) * 2);
     const struct gc_estimate_load encoder = gc_encoder_work(&layers, &work);
     assert_int_equal(encoder.step_tokens, 1500);
@@ -404,10 +405,10 @@ static void attention_with_and_without_scores(void **state)
     uint64_t bytes;
     (void)state;
     make(GC_ARCH_NAMES_HF, llama2);
-    assert_int_equal(gc_attention_scores_bytes(&layers.items[0], &work, &bytes), GC_OK);
+    assert_int_equal(gc_formula_attention_scores_bytes(&layers.items[0], &work, &bytes), GC_OK);
     assert_int_equal(bytes, UINT64_C(2) * 4096 * 32 * 8);
     work.scores_materialised = true;
-    assert_int_equal(gc_attention_scores_bytes(&layers.items[0], &work, &bytes), GC_OK);
+    assert_int_equal(gc_formula_attention_scores_bytes(&layers.items[0], &work, &bytes), GC_OK);
     assert_int_equal(bytes, UINT64_C(2) * 4096 * 32 * 4096 * 2);
 }
 
@@ -417,14 +418,16 @@ static void working_set_of_a_layer(void **state)
     uint64_t bytes;
     (void)state;
     make(GC_ARCH_NAMES_HF, llama2);
-    assert_int_equal(gc_activation_layer_bytes(&layers, &layers.items[0], &work, &bytes), GC_OK);
+    assert_int_equal(gc_formula_activation_layer_bytes(&layers, &layers.items[0], &work, &bytes),
+                     GC_OK);
     assert_int_equal(bytes, 100 * 2 * (2 * 4096 + 3 * 11008));
     work.shards = 4;
-    assert_int_equal(gc_activation_layer_bytes(&layers, &layers.items[0], &work, &bytes), GC_OK);
+    assert_int_equal(gc_formula_activation_layer_bytes(&layers, &layers.items[0], &work, &bytes),
+                     GC_OK);
     assert_int_equal(bytes, 100 * 2 * (2 * 4096 + 3 * 2752));
-    assert_int_equal(gc_logits_bytes(&layers, &work, &bytes), GC_OK);
+    assert_int_equal(gc_formula_logits_bytes(&layers, &work, &bytes), GC_OK);
     assert_int_equal(bytes, 32000 * 4);
-    assert_int_equal(gc_input_bytes(&work, &bytes), GC_OK);
+    assert_int_equal(gc_formula_input_bytes(&work, &bytes), GC_OK);
     assert_int_equal(bytes, 100 * 24);
 }
 

@@ -32,7 +32,7 @@ static void deficits(void **state)
     for (unsigned i = 0; i < 3; i++)
         estimate.devices[i].peak_bytes = MIB(100) * (i + 1);
     estimate.devices[2].parts[GC_ESTIMATE_kv_cache] = 5;
-    gc_estimate_budget_set_all(&budget, MIB(300));
+    gc_fit_set_budget(&budget, MIB(300));
     gc_fit_check(&estimate, &budget, &fit);
     assert_true(fit.fits);
     assert_int_equal(fit.budget_bytes, MIB(900));
@@ -47,7 +47,7 @@ static void deficits(void **state)
     gc_fit_check(&estimate, &budget, &fit);
     assert_int_equal(fit.device, 2);
     assert_int_equal(fit.largest, GC_ESTIMATE_kv_cache);
-    gc_estimate_budget_set_all(&budget, GC_ESTIMATE_NO_BUDGET);
+    gc_fit_set_budget(&budget, GC_ESTIMATE_NO_BUDGET);
     gc_fit_check(&estimate, &budget, &fit);
     assert_true(fit.fits);
     assert_int_equal(fit.budget_bytes, GC_ESTIMATE_NO_BUDGET);
@@ -161,7 +161,7 @@ static void check_random(unsigned *seen)
     request.scores_materialised = random_below(4) == 0;
     request.device_count = (uint32_t)(random_below(2) == 0 ? 1 : 1 + random_below(8));
     request.split = random_below(2) == 0 ? GC_SPLIT_LAYERS : GC_SPLIT_TENSOR;
-    gc_estimate_budget_set_all(&budget, random_power(28, 40) + random_below(1U << 28));
+    gc_fit_set_budget(&budget, random_power(28, 40) + random_below(1U << 28));
     assert_int_equal(gc_fit_suggest(estimator, &request, &budget, &suggestions), GC_OK);
     struct gc_estimate_request changed = request;
     check_offer(estimator, &changed, &budget, &suggestions.batch, &changed.batch);

@@ -187,7 +187,7 @@ static void make_request(struct gc_estimate_request *request, struct gc_estimate
     request->split = one_in(2) ? GC_SPLIT_LAYERS : GC_SPLIT_TENSOR;
     request->overhead_millionths = random_below(3) * random_below(400000);
     request->context_bytes = random_below(2) * random_below(UINT64_C(1) << 29);
-    gc_estimate_budget_set_all(budget, random_power(26, 38) + random_below(1U << 28));
+    gc_fit_set_budget(budget, random_power(26, 38) + random_below(1U << 28));
     for (uint32_t i = 0; one_in(2) && i < request->device_count; i++)
         budget->device_bytes[i] = one_in(5) ? GC_ESTIMATE_NO_BUDGET : random_power(28, 38);
 }

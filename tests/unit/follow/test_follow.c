@@ -65,15 +65,14 @@ static uint64_t alloc_in(struct workbench *bench, uint64_t bytes, uint64_t strea
         .bytes = bytes, .stream = stream, .api = API_MALLOC, .is_ordered = stream != 0};
     uint64_t address = 0;
     assert_status(
-        gc_core_alloc(bench->core, bench->contexts[0], &request, &address, &bench->driver_code),
-        GC_OK);
+        gc_alloc(bench->core, bench->contexts[0], &request, &address, &bench->driver_code), GC_OK);
     return address;
 }
 
 static void free_in(struct workbench *bench, uint64_t address, uint64_t stream)
 {
     assert_status(
-        gc_core_free_ordered(bench->core, address, NULL, stream, API_MALLOC, &bench->driver_code),
+        gc_free_ordered(bench->core, address, NULL, stream, API_MALLOC, &bench->driver_code),
         GC_OK);
 }
 
@@ -320,7 +319,7 @@ static void places_that_were_given_back_come_again(void **state)
     for (unsigned has_mapping = 0; has_mapping < 2; has_mapping++) {
         open_bench(&bench, &plan, has_mapping != 0, false);
         workbench_free(&bench, workbench_alloc(&bench, 0, FIRST));
-        gc_core_trim(bench.core, bench.device, 0);
+        gc_reclaim_trim(bench.core, bench.device, 0);
         assert_int_equal(gc_device_reserved_bytes(bench.device), 0);
         workbench_free(&bench, workbench_alloc(&bench, 0, SECOND));
         workbench_free(&bench, workbench_alloc(&bench, 0, THIRD));
@@ -343,7 +342,7 @@ static void a_limit_holds_against_the_plan(void **state)
     workbench_open(&bench, &setup);
     workbench_free(&bench, workbench_alloc(&bench, 0, SECOND));
     assert_true(figures_of(&bench).memory_count > 0);
-    gc_core_set_limit(bench.core, bench.device, GC_MIB(32));
+    gc_limit_set(bench.core, bench.device, GC_MIB(32));
     workbench_free(&bench, workbench_alloc(&bench, 0, THIRD));
     workbench_free(&bench, workbench_alloc(&bench, 0, FIRST));
     /* The third is the last of its round: asked for again from there on. */
@@ -376,9 +375,9 @@ static void places_survive_a_swap(void **state)
     (void)state;
     open_bench(&bench, &plan, true, false);
     const uint64_t first = workbench_alloc(&bench, 0, FIRST);
-    assert_true(gc_core_swap_out(bench.contexts[0], true, &result));
+    assert_true(gc_swap_out(bench.contexts[0], true, &result));
     assert_int_equal(bench.sim.used_bytes, 0);
-    assert_true(gc_core_swap_in(bench.contexts[0], &result));
+    assert_true(gc_swap_in(bench.contexts[0], &result));
     assert_int_equal(workbench_alloc(&bench, 0, SECOND), first + FIRST);
     workbench_close(&bench);
 }

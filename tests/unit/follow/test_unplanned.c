@@ -167,7 +167,7 @@ static void random_departures_leave_all_in_order(void **state)
         if (live[i] != 0)
             workbench_free(&bench, live[i]);
     }
-    gc_core_trim(bench.core, bench.device, 0);
+    gc_reclaim_trim(bench.core, bench.device, 0);
     assert_int_equal(reserved(&bench), 0);
     workbench_close(&bench);
 }

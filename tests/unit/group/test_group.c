@@ -70,15 +70,16 @@ static void open_member(struct client *client, struct gc_options *options, bool 
                                         .uuid = "GPU-one",
                                         .has_mapping = has_mapping,
                                         .page_bytes = has_mapping ? MIB(2) : 0};
-    assert_int_equal(gc_core_add_device(client->core, &info, &client->device), GC_OK);
-    assert_int_equal(gc_core_add_context(client->core, 1, client->device, &client->context), GC_OK);
+    assert_int_equal(gc_setup_add_device(client->core, &info, &client->device), GC_OK);
+    assert_int_equal(gc_setup_add_context(client->core, 1, client->device, &client->context),
+                     GC_OK);
 }
 
 static void close_member(struct client *client)
 {
     if (client->core == NULL)
         return;
-    gc_core_drop_context(client->core, 1);
+    gc_teardown_drop_context(client->core, 1);
     gc_core_destroy(client->core);
     sim_driver_fini(&client->sim);
     free(client->options);
@@ -112,7 +113,7 @@ static enum gc_status alloc(struct client *client, uint64_t bytes, uint64_t *add
 {
     const struct gc_request request = {.bytes = bytes};
     int code;
-    return gc_core_alloc(client->core, client->context, &request, address, &code);
+    return gc_alloc(client->core, client->context, &request, address, &code);
 }
 
 static uint64_t must_alloc(struct client *client, uint64_t bytes)
@@ -125,7 +126,7 @@ static uint64_t must_alloc(struct client *client, uint64_t bytes)
 static void must_free(struct client *client, uint64_t address)
 {
     int code;
-    assert_int_equal(gc_core_free(client->core, address, 0, &code), GC_OK);
+    assert_int_equal(gc_free(client->core, address, 0, &code), GC_OK);
 }
 
 static uint64_t held(void)
@@ -138,7 +139,7 @@ static uint64_t available(struct client *client, uint64_t *total)
 {
     uint64_t free_bytes = CAPACITY - gc_device_reserved_bytes(client->device);
     *total = CAPACITY;
-    gc_core_mem_info(client->core, client->device, NULL, &free_bytes, total);
+    gc_available_mem_info(client->core, client->device, NULL, &free_bytes, total);
     return free_bytes;
 }
 
@@ -150,13 +151,13 @@ static void wait_for_others(unsigned ms)
 
 static void *help(void *client)
 {
-    gc_core_help(((struct client *)client)->core);
+    gc_serve_help(((struct client *)client)->core);
     return NULL;
 }
 
 static void start_helper(struct client *client)
 {
-    assert_true(gc_core_wants_helper(client->core));
+    assert_true(gc_serve_wants_helper(client->core));
     pthread_create(&client->helper, NULL, help, client);
 }
 
@@ -166,7 +167,7 @@ static void end_helper(struct client *client, const struct gc_ledger *ledger, ui
     struct gc_ledger_process process;
     struct gc_ledger_ticket ticket;
     const struct gc_ledger_request request = {.kind = GC_REQUEST_REFRESH};
-    gc_core_end_help(client->core);
+    gc_serve_end_help(client->core);
     assert_true(gc_ledger_read_process(ledger, slot, &process));
     assert_true(gc_ledger_send_request(ledger, slot, process.generation, &request, &ticket));
     pthread_join(client->helper, NULL);
@@ -203,11 +204,12 @@ static void direct_memory_counts(void **state)
 {
     uint64_t address;
     (void)state;
-    assert_int_equal(gc_core_charge(members[0].core, members[0].device, NULL, MIB(200)), GC_OK);
-    assert_int_equal(gc_core_charge(members[1].core, members[1].device, NULL, MIB(57)),
+    assert_int_equal(gc_direct_charge_device(members[0].core, members[0].device, NULL, MIB(200)),
+                     GC_OK);
+    assert_int_equal(gc_direct_charge_device(members[1].core, members[1].device, NULL, MIB(57)),
                      GC_OUT_OF_MEMORY);
     assert_int_equal(alloc(&members[1], MIB(64), &address), GC_OUT_OF_MEMORY);
-    gc_core_uncharge(members[0].core, members[0].device, NULL, MIB(200));
+    gc_direct_uncharge(members[0].core, members[0].device, NULL, MIB(200));
     must_free(&members[1], must_alloc(&members[1], MIB(256)));
 }
 
@@ -229,7 +231,7 @@ static void idle_memory_of_others_is_had_at_the_next_try(void **state)
     (void)state;
     must_free(&members[0], must_alloc(&members[0], MIB(200)));
     assert_int_equal(alloc(&members[1], MIB(160), &address), GC_OUT_OF_MEMORY);
-    gc_core_serve(members[0].core); /* as its next call does */
+    gc_serve_requests(members[0].core); /* as its next call does */
     assert_true(gc_device_reserved_bytes(members[0].device) <= MIB(96));
     must_alloc(&members[1], MIB(160));
     assert_true(held() <= LIMIT);
@@ -256,10 +258,10 @@ static void a_group_over_its_limit_gives_idle_memory_for_requests(void **state)
     (void)state;
     must_free(&members[0], must_alloc(&members[0], MIB(100)));
     must_alloc(&members[1], MIB(100));
-    gc_core_adjust(members[1].core, members[1].device, (int64_t)MIB(60));
+    gc_direct_adjust_device(members[1].core, members[1].device, (int64_t)MIB(60));
     assert_true(held() > LIMIT);
     assert_int_equal(alloc(&members[1], MIB(20), &address), GC_OUT_OF_MEMORY);
-    gc_core_serve(members[0].core);
+    gc_serve_requests(members[0].core);
     must_alloc(&members[1], MIB(20));
     assert_true(held() <= LIMIT);
 }
@@ -291,7 +293,7 @@ static void *free_later(void *address)
 {
     usleep(100000);
     must_free(&members[0], *(uint64_t *)address);
-    gc_core_trim(members[0].core, members[0].device, 0);
+    gc_reclaim_trim(members[0].core, members[0].device, 0);
     return NULL;
 }
 
@@ -352,7 +354,7 @@ static void a_lower_limit_of_the_group_takes_idle_memory_only(void **state)
     must_free(&members[0], must_alloc(&members[0], MIB(128)));
     assert_true(gc_ledger_limit_group(&ledger, "g", GC_LEDGER_NONE, MIB(48)));
     assert_false(gc_ledger_limit_group(&ledger, "h", GC_LEDGER_NONE, MIB(48)));
-    gc_core_serve(members[0].core);
+    gc_serve_requests(members[0].core);
     assert_int_equal(gc_device_reserved_bytes(members[0].device), MIB(64));
     assert_int_equal(alloc(&members[1], 512, &address), GC_OUT_OF_MEMORY);
     assert_int_equal(alloc(&members[0], 512, &address), GC_OUT_OF_MEMORY);
@@ -409,7 +411,7 @@ static void trims_and_what_cannot_be_done_are_answered(void **state)
     request.kind = GC_REQUEST_RESUME;
     kind(&ledger, 0, &request, &resume);
     assert_int_equal(gc_ledger_wait_response(&ledger, &trim, 0, text), GC_RESPONSE_NONE);
-    gc_core_serve(members[0].core);
+    gc_serve_requests(members[0].core);
     assert_int_equal(gc_ledger_wait_response(&ledger, &trim, 0, text), GC_RESPONSE_DONE);
     assert_string_equal(text, "64.0 MiB released");
     assert_int_equal(gc_ledger_wait_response(&ledger, &resume, 0, text), GC_RESPONSE_REFUSED);
@@ -445,7 +447,7 @@ static void without_a_ledger_the_process_is_held_alone(void **state)
     close_member(&members[1]);
     assert_int_equal(chmod(folder, 0755), 0);
     open_member(&members[0], make_options("g", LIMIT), false);
-    assert_false(gc_core_wants_helper(members[0].core));
+    assert_false(gc_serve_wants_helper(members[0].core));
     assert_int_equal(gc_device_total_bytes(members[0].device), LIMIT);
     assert_int_equal(alloc(&members[0], LIMIT + 1, &address), GC_OUT_OF_MEMORY);
     must_alloc(&members[0], LIMIT);

@@ -80,7 +80,7 @@ static void json_has_the_order_of_the_table(void **state)
     begin();
     gc_json_init(&json, &out);
     gc_json_begin_object(&json, GC_JSON_LINE);
-    gc_emit_members(&json, &figures, &records[0], "argument");
+    gc_emitter_members(&json, &figures, &records[0], "argument");
     gc_json_end_object(&json);
     assert_string_equal(end(), "{\"count\": 3, \"bytes\": 1536, \"limit\": null, "
                                "\"inside\": {\"live\": {\"current\": 1, \"peak\": 2048}}, "
@@ -92,11 +92,11 @@ static void text_has_the_order_of_the_columns(void **state)
 {
     (void)state;
     begin();
-    gc_emit_titles(&out, &figures);
+    gc_emitter_titles(&out, &figures);
     gc_writer_char(&out, '\n');
-    gc_emit_cells(&out, &figures, &records[0]);
+    gc_emitter_cells(&out, &figures, &records[0]);
     gc_writer_char(&out, '\n');
-    gc_emit_cells(&out, &figures, &records[1]);
+    gc_emitter_cells(&out, &figures, &records[1]);
     assert_string_equal(end(), "     bytes     count     limit      peak\n"
                                "   1.5 KiB         3      none   2.0 KiB\n"
                                "       0 B         0       5 B       0 B");
@@ -120,7 +120,7 @@ static void metrics_have_the_order_of_their_ranks(void **state)
 #define LABELS(index) "{name=\"a\\\"\\\\\\n\xef\xbf\xbd\",index=\"" index "\"} "
     (void)state;
     begin();
-    gc_emit_metrics(&out, &figures, &(struct gc_samples){.next = next_record});
+    gc_emitter_metrics(&out, &figures, &(struct gc_samples){.next = next_record});
     assert_string_equal(
         end(),
         "# HELP gpucache_span_seconds Time.\n"
@@ -158,10 +158,10 @@ static void a_metric_without_samples_is_left_out(void **state)
     const struct gc_figures first = {array, 1};
     (void)state;
     begin();
-    gc_emit_metrics(&out, &first, &(struct gc_samples){.next = next_none});
+    gc_emitter_metrics(&out, &first, &(struct gc_samples){.next = next_none});
     assert_string_equal(end(), "");
     begin();
-    gc_emit_metrics(&out, &first, &(struct gc_samples){.next = next_none, .is_always = true});
+    gc_emitter_metrics(&out, &first, &(struct gc_samples){.next = next_none, .is_always = true});
     assert_string_equal(end(), "# HELP gpucache_seen_total Seen.\n"
                                "# TYPE gpucache_seen_total counter\n");
 }

@@ -56,23 +56,23 @@ static void all_pools_go_and_return(void **state)
         blocks[i] = workbench_alloc(&bench, i, MIB(10));
         sim_driver_put(&bench.sim, blocks[i], 7 + i);
     }
-    assert_true(gc_core_pause(bench.core, &late, &result));
+    assert_true(gc_pause(bench.core, &late, &result));
     assert_int_equal(result.moved_bytes, MIB(20));
     assert_int_equal(result.stays_bytes, 0);
     assert_int_equal(bench.sim.used_bytes, 0);
     assert_int_equal(pthread_create(&thread, NULL, submit, &submitter), 0);
     a_moment();
     assert_false(atomic_load(&submitter.is_through));
-    assert_false(gc_core_pause(bench.core, &late, &result));
+    assert_false(gc_pause(bench.core, &late, &result));
     assert_int_equal(result.refusal, GC_SWAP_AGAIN);
-    assert_true(gc_core_resume(bench.core, NULL, &result));
+    assert_true(gc_pause_resume(bench.core, NULL, &result));
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_true(atomic_load(&submitter.is_through));
     for (unsigned i = 0; i < 2; i++) {
         assert_int_equal(sim_driver_get(&bench.sim, blocks[i]), 7 + i);
         workbench_free(&bench, blocks[i]);
     }
-    assert_false(gc_core_resume(bench.core, NULL, &result));
+    assert_false(gc_pause_resume(bench.core, NULL, &result));
     assert_int_equal(result.refusal, GC_SWAP_AGAIN);
     workbench_close(&bench);
 }
@@ -86,12 +86,12 @@ static void one_that_may_not_keeps_all(void **state)
     open_bench(&bench);
     const uint64_t first = workbench_alloc(&bench, 0, MIB(4));
     const uint64_t second = workbench_alloc(&bench, 1, MIB(4));
-    gc_context_add_peer(bench.contexts[1], bench.contexts[0]);
+    gc_backing_add_peer(bench.contexts[1], bench.contexts[0]);
     const uint64_t calls = bench.sim.total_calls;
-    assert_false(gc_core_pause(bench.core, &late, &result));
+    assert_false(gc_pause(bench.core, &late, &result));
     assert_int_equal(result.refusal, GC_SWAP_PEERS);
     assert_int_equal(bench.sim.total_calls, calls);
-    assert_false(gc_core_is_paused(bench.core));
+    assert_false(gc_pause_is_any(bench.core));
     workbench_free(&bench, first);
     workbench_free(&bench, second);
     workbench_close(&bench);
@@ -105,17 +105,17 @@ static void work_that_does_not_end_is_not_waited_for(void **state)
     open_bench(&bench);
     const uint64_t block = workbench_alloc(&bench, 0, MIB(4));
     sim_driver_submit(&bench.sim, 1, block, MIB(4));
-    assert_false(gc_core_pause(bench.core, &soon, &result));
+    assert_false(gc_pause(bench.core, &soon, &result));
     assert_int_equal(result.refusal, GC_SWAP_BUSY);
-    assert_false(gc_core_is_paused(bench.core));
+    assert_false(gc_pause_is_any(bench.core));
     /* Nor is a thread that is in the driver. */
     bench.sim.table.synchronize(&bench.sim, 1);
     assert_int_equal(gc_gate_try_enter(&bench.core->work.gate), GC_GATE_OPEN);
-    assert_false(gc_core_pause(bench.core, &soon, &result));
+    assert_false(gc_pause(bench.core, &soon, &result));
     assert_int_equal(result.refusal, GC_SWAP_BUSY);
     gc_gate_leave(&bench.core->work.gate);
-    assert_true(gc_core_pause(bench.core, &late, &result));
-    assert_true(gc_core_resume(bench.core, NULL, &result));
+    assert_true(gc_pause(bench.core, &late, &result));
+    assert_true(gc_pause_resume(bench.core, NULL, &result));
     workbench_free(&bench, block);
     workbench_close(&bench);
 }
@@ -135,12 +135,12 @@ static void failures_leave_it_whole(void **state)
             sim_driver_put(&bench.sim, blocks[i], 40 + i);
         }
         sim_driver_fail(&bench.sim, n, n % 2 == 0, SIM_BROKEN);
-        const bool is_paused = gc_core_pause(bench.core, &soon, &result);
+        const bool is_paused = gc_pause(bench.core, &soon, &result);
         was_late = bench.sim.failed_count == 0;
         sim_driver_fail(&bench.sim, 0, false, 0);
-        assert_int_equal(is_paused, gc_core_is_paused(bench.core));
+        assert_int_equal(is_paused, gc_pause_is_any(bench.core));
         if (is_paused)
-            assert_true(gc_core_resume(bench.core, NULL, &result));
+            assert_true(gc_pause_resume(bench.core, NULL, &result));
         for (unsigned i = 0; i < 2; i++) {
             assert_int_equal(sim_driver_get(&bench.sim, blocks[i]), 40 + i);
             workbench_free(&bench, blocks[i]);

@@ -28,8 +28,8 @@ static uint64_t take(struct house *house, struct gc_tenant *tenant, uint64_t byt
     struct gc_context *record;
     uint64_t address = 0;
     int code;
-    assert_status(gc_tenant_context(tenant, house->bench.contexts[0], &record), GC_OK);
-    assert_status(gc_core_alloc(house->bench.core, record, &request, &address, &code), GC_OK);
+    assert_status(gc_setup_tenant_context(tenant, house->bench.contexts[0], &record), GC_OK);
+    assert_status(gc_alloc(house->bench.core, record, &request, &address, &code), GC_OK);
     return address;
 }
 
@@ -45,7 +45,7 @@ static void open_house(struct house *house, uint64_t capacity_bytes)
     for (unsigned i = 0; i < TENANTS; i++) {
         const struct gc_tenant_config config = {.name = names[i],
                                                 .limit_bytes = GC_BUDGET_UNLIMITED};
-        assert_status(gc_core_add_tenant(house->bench.core, &config, &house->tenants[i]), GC_OK);
+        assert_status(gc_tenant_add(house->bench.core, &config, &house->tenants[i]), GC_OK);
     }
 }
 
@@ -61,12 +61,12 @@ static bool pause_it(struct house *house, struct gc_tenant *tenant)
 {
     const struct gc_pause_request request = {
         .tenant = tenant, .keeps_content = true, .timeout_ms = TIMEOUT_MS};
-    return gc_core_pause(house->bench.core, &request, &house->result);
+    return gc_pause(house->bench.core, &request, &house->result);
 }
 
 static bool resume_it(struct house *house, struct gc_tenant *tenant)
 {
-    return gc_core_resume(house->bench.core, tenant, &house->result);
+    return gc_pause_resume(house->bench.core, tenant, &house->result);
 }
 
 static bool is_there(struct house *house, unsigned i)
@@ -86,7 +86,7 @@ static void close_house(struct house *house)
         if (house->blocks[i] != 0)
             workbench_free(&house->bench, house->blocks[i]);
     for (unsigned i = 0; i < TENANTS; i++)
-        assert_status(gc_core_remove_tenant(house->bench.core, house->tenants[i]), GC_OK);
+        assert_status(gc_tenant_remove(house->bench.core, house->tenants[i]), GC_OK);
     workbench_close(&house->bench);
 }
 
@@ -110,17 +110,17 @@ static void its_memory_goes_and_nobody_elses(void **state)
     assert_false(is_there(&house, 0));
     assert_true(is_there(&house, 1) && is_there(&house, 2));
     assert_int_equal(mode_of(&house), GC_GATE_GUARDED);
-    assert_false(gc_core_is_paused(house.bench.core));
+    assert_false(gc_pause_is_any(house.bench.core));
     assert_true(gc_tenant_read(house.tenants[0], house.bench.device, &figures));
     assert_true(figures.is_paused);
     assert_int_equal(figures.reserved.current, 0);
     assert_int_equal(figures.allocated.current, MIB(8));
     /* What it has is known by its addresses. */
-    assert_ptr_equal(gc_core_find_paused(house.bench.core, house.blocks[0] + 5), house.tenants[0]);
-    assert_null(gc_core_find_paused(house.bench.core, house.blocks[1]));
-    assert_null(gc_core_find_paused(house.bench.core, house.blocks[2]));
+    assert_ptr_equal(gc_pause_find(house.bench.core, house.blocks[0] + 5), house.tenants[0]);
+    assert_null(gc_pause_find(house.bench.core, house.blocks[1]));
+    assert_null(gc_pause_find(house.bench.core, house.blocks[2]));
     /* Nothing of it can be taken away meanwhile, and it is not paused twice. */
-    assert_status(gc_core_remove_tenant(house.bench.core, house.tenants[0]), GC_BUSY);
+    assert_status(gc_tenant_remove(house.bench.core, house.tenants[0]), GC_BUSY);
     assert_false(pause_it(&house, house.tenants[0]));
     assert_int_equal(house.result.refusal, GC_SWAP_AGAIN);
     workbench_free(&house.bench, take(&house, house.tenants[1], MIB(4)));
@@ -128,7 +128,7 @@ static void its_memory_goes_and_nobody_elses(void **state)
     assert_int_equal(house.result.moved_bytes, MIB(8));
     assert_int_equal(mode_of(&house), GC_GATE_OPEN);
     assert_contents(&house);
-    assert_null(gc_core_find_paused(house.bench.core, house.blocks[0]));
+    assert_null(gc_pause_find(house.bench.core, house.blocks[0]));
     close_house(&house);
 }
 
@@ -242,18 +242,18 @@ static void captures_and_limits(void **state)
     assert_false(resume_it(&house, house.tenants[0]));
     assert_int_equal(house.result.refusal, GC_SWAP_CAPTURES);
     workbench_capture(&house.bench, 0, false);
-    gc_tenant_set_limit(house.tenants[0], MIB(4));
+    gc_limit_set_tenant(house.tenants[0], MIB(4));
     assert_false(resume_it(&house, house.tenants[0]));
     assert_int_equal(house.result.refusal, GC_SWAP_FULL);
     assert_int_equal(mode_of(&house), GC_GATE_GUARDED);
-    gc_tenant_set_limit(house.tenants[0], MIB(8));
+    gc_limit_set_tenant(house.tenants[0], MIB(8));
     assert_true(resume_it(&house, house.tenants[0]));
     assert_contents(&house);
     /* Work of others may use the tenant's memory: it is waited for, not for ever. */
     sim_driver_submit(&house.bench.sim, 2, house.blocks[0], MIB(8));
     const struct gc_pause_request soon = {
         .tenant = house.tenants[0], .keeps_content = true, .timeout_ms = 30};
-    assert_false(gc_core_pause(house.bench.core, &soon, &house.result));
+    assert_false(gc_pause(house.bench.core, &soon, &house.result));
     assert_int_equal(house.result.refusal, GC_SWAP_BUSY);
     assert_int_equal(mode_of(&house), GC_GATE_OPEN);
     sim_driver_complete(&house.bench.sim, 2);
@@ -290,7 +290,7 @@ static void what_others_reach_is_not_moved(void **state)
     (void)state;
     open_house(&house, MIB(256));
     furnish(&house);
-    gc_core_pin(house.bench.core, house.blocks[0] + MIB(1), MIB(2));
+    gc_export_pin(house.bench.core, house.blocks[0] + MIB(1), MIB(2));
     assert_false(pause_it(&house, house.tenants[0]));
     assert_int_equal(house.result.refusal, GC_SWAP_EXPORTED);
     assert_false(pause_it(&house, NULL));
@@ -301,12 +301,12 @@ static void what_others_reach_is_not_moved(void **state)
     house.blocks[0] = take(&house, house.tenants[0], MIB(8));
     assert_true(pause_it(&house, house.tenants[0]));
     assert_true(resume_it(&house, house.tenants[0]));
-    (void)gc_core_set_conservative(house.bench.core);
+    (void)gc_submit_set_conservative(house.bench.core);
     assert_false(pause_it(&house, house.tenants[0]));
     assert_int_equal(house.result.refusal, GC_SWAP_UNSEEN);
     const struct gc_pause_request vouched = {
         .keeps_content = true, .is_vouched = true, .timeout_ms = TIMEOUT_MS};
-    assert_true(gc_core_pause(house.bench.core, &vouched, &house.result));
+    assert_true(gc_pause(house.bench.core, &vouched, &house.result));
     assert_true(resume_it(&house, NULL));
     close_house(&house);
 }

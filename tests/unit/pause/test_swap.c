@@ -81,16 +81,16 @@ static void content_and_addresses_return(void **state)
     stock_open(&stock);
     stock_read(&stock, contents);
     const uint64_t held = gc_device_reserved_bytes(stock.bench.device);
-    assert_true(gc_core_swap_out(context_of(&stock), true, &result));
+    assert_true(gc_swap_out(context_of(&stock), true, &result));
     assert_int_equal(gc_device_reserved_bytes(stock.bench.device), 0);
     assert_int_equal(stock.bench.sim.used_bytes, 0);
     assert_true(result.moved_bytes <= held);
-    assert_true(gc_context_is_swapped(context_of(&stock)));
+    assert_true(gc_swap_is_out(context_of(&stock)));
     const uint64_t moved = result.moved_bytes;
-    assert_true(gc_core_swap_in(context_of(&stock), &result));
+    assert_true(gc_swap_in(context_of(&stock), &result));
     assert_int_equal(result.moved_bytes, moved);
     assert_int_equal(gc_device_reserved_bytes(stock.bench.device), moved);
-    assert_false(gc_context_is_swapped(context_of(&stock)));
+    assert_false(gc_swap_is_out(context_of(&stock)));
     assert_same(&stock, contents);
     workbench_check(&stock.bench);
     stock_close(&stock);
@@ -104,14 +104,14 @@ static void what_is_freed_meanwhile_does_not_return(void **state)
     (void)state;
     stock_open(&stock);
     stock_read(&stock, contents);
-    assert_true(gc_core_swap_out(context_of(&stock), true, &result));
+    assert_true(gc_swap_out(context_of(&stock), true, &result));
     const uint64_t moved = result.moved_bytes;
     for (unsigned i = 0; i < BLOCKS; i += 2) {
         if (stock.blocks[i] != 0)
             workbench_free(&stock.bench, stock.blocks[i]);
         stock.blocks[i] = 0;
     }
-    assert_true(gc_core_swap_in(context_of(&stock), &result));
+    assert_true(gc_swap_in(context_of(&stock), &result));
     assert_true(result.moved_bytes < moved);
     assert_same(&stock, contents);
     workbench_check(&stock.bench);
@@ -124,9 +124,9 @@ static void dropped_content_costs_no_copy(void **state)
     struct gc_swap_result result;
     (void)state;
     stock_open(&stock);
-    assert_true(gc_core_swap_out(context_of(&stock), false, &result));
+    assert_true(gc_swap_out(context_of(&stock), false, &result));
     assert_int_equal(stock.bench.sim.calls[SIM_READ], 0);
-    assert_true(gc_core_swap_in(context_of(&stock), &result));
+    assert_true(gc_swap_in(context_of(&stock), &result));
     assert_int_equal(stock.bench.sim.calls[SIM_WRITE], 0);
     for (unsigned i = 0; i < BLOCKS; i++)
         if (stock.blocks[i] != 0)
@@ -140,14 +140,14 @@ static void what_cannot_go_is_refused(void **state)
     struct gc_swap_result result;
     (void)state;
     stock_open(&stock);
-    assert_false(gc_core_swap_in(context_of(&stock), &result));
+    assert_false(gc_swap_in(context_of(&stock), &result));
     assert_int_equal(result.refusal, GC_SWAP_AGAIN);
     workbench_capture(&stock.bench, 0, true);
-    assert_false(gc_core_swap_out(context_of(&stock), true, &result));
+    assert_false(gc_swap_out(context_of(&stock), true, &result));
     assert_int_equal(result.refusal, GC_SWAP_CAPTURES);
     workbench_capture(&stock.bench, 0, false);
-    gc_context_add_peer(context_of(&stock), stock.bench.contexts[1]);
-    assert_false(gc_core_swap_out(context_of(&stock), true, &result));
+    gc_backing_add_peer(context_of(&stock), stock.bench.contexts[1]);
+    assert_false(gc_swap_out(context_of(&stock), true, &result));
     assert_int_equal(result.refusal, GC_SWAP_PEERS);
     assert_int_equal(stock.bench.sim.calls[SIM_READ], 0);
     for (unsigned i = 0; i < GC_SWAP_REFUSAL_COUNT; i++)
@@ -166,9 +166,9 @@ static void roaming_work_is_waited_for(void **state)
     stock_read(&stock, contents);
     gc_context_set_roaming(stock.bench.contexts[1]);
     sim_driver_submit(&stock.bench.sim, 2, stock.blocks[0], 4096);
-    assert_true(gc_core_swap_out(context_of(&stock), true, &result));
+    assert_true(gc_swap_out(context_of(&stock), true, &result));
     assert_int_equal(stock.bench.sim.use_count, 0);
-    assert_true(gc_core_swap_in(context_of(&stock), &result));
+    assert_true(gc_swap_in(context_of(&stock), &result));
     assert_same(&stock, contents);
     workbench_check(&stock.bench);
     stock_close(&stock);
@@ -181,7 +181,7 @@ static void plain_memory_stays(void **state)
     (void)state;
     workbench_open_plain(&bench);
     const uint64_t block = workbench_alloc(&bench, 0, MIB(3));
-    assert_false(gc_core_swap_out(bench.contexts[0], true, &result));
+    assert_false(gc_swap_out(bench.contexts[0], true, &result));
     assert_int_equal(result.refusal, GC_SWAP_NOT_MAPPED);
     workbench_free(&bench, block);
     workbench_close(&bench);
@@ -198,13 +198,13 @@ static void a_full_device_is_told(void **state)
     sim_driver_put(&bench.sim, mine, MARK);
     uint64_t theirs;
     assert_status(workbench_try_alloc(&bench, 1, MIB(70), &theirs), GC_OUT_OF_MEMORY);
-    assert_true(gc_core_swap_out(bench.contexts[0], true, &result));
+    assert_true(gc_swap_out(bench.contexts[0], true, &result));
     theirs = workbench_alloc(&bench, 1, MIB(70));
-    assert_false(gc_core_swap_in(bench.contexts[0], &result));
+    assert_false(gc_swap_in(bench.contexts[0], &result));
     assert_int_equal(result.refusal, GC_SWAP_FULL);
-    assert_true(gc_context_is_swapped(bench.contexts[0]));
+    assert_true(gc_swap_is_out(bench.contexts[0]));
     workbench_free(&bench, theirs); /* idle now: given back for what returns */
-    assert_true(gc_core_swap_in(bench.contexts[0], &result));
+    assert_true(gc_swap_in(bench.contexts[0], &result));
     assert_int_equal(sim_driver_get(&bench.sim, mine), MARK);
     workbench_check(&bench);
     workbench_free(&bench, mine);
@@ -226,16 +226,16 @@ static void failures_lose_nothing(void **state)
             stock_read(&stock, contents);
             if (way == 0)
                 sim_driver_fail(&stock.bench.sim, n, false, SIM_BROKEN);
-            const bool is_out = gc_core_swap_out(context_of(&stock), true, &result);
-            assert_int_equal(is_out, gc_context_is_swapped(context_of(&stock)));
+            const bool is_out = gc_swap_out(context_of(&stock), true, &result);
+            assert_int_equal(is_out, gc_swap_is_out(context_of(&stock)));
             if (!is_out)
                 assert_same(&stock, contents);
             if (way == 1)
                 sim_driver_fail(&stock.bench.sim, n, n % 2 == 0, SIM_BROKEN);
-            if (is_out && !gc_core_swap_in(context_of(&stock), &result)) {
-                assert_true(gc_context_is_swapped(context_of(&stock)));
+            if (is_out && !gc_swap_in(context_of(&stock), &result)) {
+                assert_true(gc_swap_is_out(context_of(&stock)));
                 sim_driver_fail(&stock.bench.sim, 0, false, 0);
-                assert_true(gc_core_swap_in(context_of(&stock), &result));
+                assert_true(gc_swap_in(context_of(&stock), &result));
             }
             was_late = stock.bench.sim.failed_count == 0;
             sim_driver_fail(&stock.bench.sim, 0, false, 0);
@@ -270,7 +270,7 @@ static void a_request_waits_until_it_is_back(void **state)
     pthread_t thread;
     (void)state;
     stock_open(&stock);
-    assert_true(gc_core_swap_out(context_of(&stock), true, &result));
+    assert_true(gc_swap_out(context_of(&stock), true, &result));
     assert_int_equal(pthread_create(&thread, NULL, wait_for_pages, &waiter), 0);
     nanosleep(&moment, NULL);
     assert_false(atomic_load(&waiter.is_done));
@@ -278,7 +278,7 @@ static void a_request_waits_until_it_is_back(void **state)
     workbench_free(&stock.bench, workbench_alloc(&stock.bench, 1, MIB(16)));
     uint64_t too_much;
     assert_status(workbench_try_alloc(&stock.bench, 1, MIB(300), &too_much), GC_OUT_OF_MEMORY);
-    assert_true(gc_core_swap_in(context_of(&stock), &result));
+    assert_true(gc_swap_in(context_of(&stock), &result));
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_true(sim_driver_is_accessible(&stock.bench.sim, waiter.address, MIB(8)));
     workbench_free(&stock.bench, waiter.address);
@@ -291,7 +291,7 @@ static void a_context_may_end_meanwhile(void **state)
     struct gc_swap_result result;
     (void)state;
     stock_open(&stock);
-    assert_true(gc_core_swap_out(context_of(&stock), true, &result));
+    assert_true(gc_swap_out(context_of(&stock), true, &result));
     workbench_drop(&stock.bench, 0);
     assert_int_equal(stock.bench.sim.range_count, 0);
     for (unsigned i = 0; i < BLOCKS; i++)

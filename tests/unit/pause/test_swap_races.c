@@ -80,8 +80,9 @@ static void open_scene(struct scene *scene, uint64_t limit_bytes)
     struct gc_device *device;
     memset(scene, 0, sizeof(*scene));
     workbench_open(&scene->bench, &setup);
-    assert_status(gc_core_add_device(scene->bench.core, &info, &device), GC_OK);
-    assert_status(gc_core_add_context(scene->bench.core, PEER_HANDLE, device, &scene->peer), GC_OK);
+    assert_status(gc_setup_add_device(scene->bench.core, &info, &device), GC_OK);
+    assert_status(gc_setup_add_context(scene->bench.core, PEER_HANDLE, device, &scene->peer),
+                  GC_OK);
     scene->block = workbench_alloc(&scene->bench, 0, MIB(10));
     sim_driver_put(&scene->bench.sim, scene->block, MARK);
 }
@@ -110,7 +111,7 @@ static void a_context_ends_on_the_way_out(void **state)
         struct gc_swap_result result;
         open_scene(&scene, 0);
         expect(&scene, calls[i], drop, false);
-        (void)gc_core_swap_out(context_of(&scene), true, &result);
+        (void)gc_swap_out(context_of(&scene), true, &result);
         settle(&scene);
         assert_int_equal(gc_device_reserved_bytes(scene.bench.device), 0);
         assert_int_equal(scene.bench.sim.range_count, 0);
@@ -125,13 +126,13 @@ static void a_context_ends_while_it_waits_for_room(void **state)
     struct gc_swap_result result;
     (void)state;
     open_scene(&scene, MIB(12));
-    assert_true(gc_core_swap_out(context_of(&scene), true, &result));
+    assert_true(gc_swap_out(context_of(&scene), true, &result));
     const uint64_t other = workbench_alloc(&scene.bench, 1, MIB(10));
     sim_driver_submit(&scene.bench.sim, 2, other, MIB(10));
     workbench_free(&scene.bench, other);
     scene.in = 2;
     expect(&scene, SIM_FENCE_WAIT, drop, true);
-    assert_false(gc_core_swap_in(context_of(&scene), &result));
+    assert_false(gc_swap_in(context_of(&scene), &result));
     settle(&scene);
     workbench_close(&scene.bench);
 }
@@ -139,7 +140,7 @@ static void a_context_ends_while_it_waits_for_room(void **state)
 static void *add_peer(void *argument)
 {
     struct scene *scene = argument;
-    gc_context_add_peer(context_of(scene), scene->peer);
+    gc_backing_add_peer(context_of(scene), scene->peer);
     atomic_store(&scene->is_done, true);
     return NULL;
 }
@@ -160,9 +161,9 @@ static void a_peer_comes_on_the_way_out(void **state)
     (void)state;
     open_scene(&scene, 0);
     expect(&scene, SIM_READ, add_peer, false);
-    assert_true(gc_core_swap_out(context_of(&scene), true, &result));
+    assert_true(gc_swap_out(context_of(&scene), true, &result));
     settle(&scene);
-    assert_true(gc_core_swap_in(context_of(&scene), &result));
+    assert_true(gc_swap_in(context_of(&scene), &result));
     assert_open(&scene);
 }
 
@@ -172,9 +173,9 @@ static void a_peer_comes_on_the_way_in(void **state)
     struct gc_swap_result result;
     (void)state;
     open_scene(&scene, 0);
-    assert_true(gc_core_swap_out(context_of(&scene), true, &result));
+    assert_true(gc_swap_out(context_of(&scene), true, &result));
     expect(&scene, SIM_WRITE, add_peer, false);
-    assert_true(gc_core_swap_in(context_of(&scene), &result));
+    assert_true(gc_swap_in(context_of(&scene), &result));
     settle(&scene);
     assert_open(&scene);
 }
@@ -187,16 +188,16 @@ static void a_peer_comes_when_half_is_back(void **state)
     (void)state;
     open_scene(&scene, 0);
     const uint64_t small = workbench_alloc(&scene.bench, 0, 4096);
-    assert_true(gc_core_swap_out(context_of(&scene), true, &result));
+    assert_true(gc_swap_out(context_of(&scene), true, &result));
     bool is_half = false;
     for (uint64_t n = 1; !is_half; n++) {
         sim_driver_fail(&scene.bench.sim, n, true, SIM_BROKEN);
-        assert_false(gc_core_swap_in(context_of(&scene), &result));
+        assert_false(gc_swap_in(context_of(&scene), &result));
         sim_driver_fail(&scene.bench.sim, 0, false, 0);
         is_half = result.moved_bytes > 0;
     }
-    gc_context_add_peer(context_of(&scene), scene.peer);
-    assert_true(gc_core_swap_in(context_of(&scene), &result));
+    gc_backing_add_peer(context_of(&scene), scene.peer);
+    assert_true(gc_swap_in(context_of(&scene), &result));
     assert_true(sim_driver_is_open_to(&scene.bench.sim, PEER_DEVICE, small, 4096));
     workbench_free(&scene.bench, small);
     assert_open(&scene);
@@ -209,15 +210,15 @@ static void a_capture_holds_up_the_way_in(void **state)
     struct gc_swap_result result;
     (void)state;
     open_scene(&scene, 0);
-    assert_true(gc_core_swap_out(context_of(&scene), true, &result));
+    assert_true(gc_swap_out(context_of(&scene), true, &result));
     assert_int_equal(atomic_load(&context_of(&scene)->wait_count), 0);
     workbench_capture(&scene.bench, 0, true);
     const uint64_t calls = scene.bench.sim.total_calls;
-    assert_false(gc_core_swap_in(context_of(&scene), &result));
+    assert_false(gc_swap_in(context_of(&scene), &result));
     assert_int_equal(result.refusal, GC_SWAP_CAPTURES);
     assert_int_equal(scene.bench.sim.total_calls, calls);
     workbench_capture(&scene.bench, 0, false);
-    assert_true(gc_core_swap_in(context_of(&scene), &result));
+    assert_true(gc_swap_in(context_of(&scene), &result));
     assert_int_equal(atomic_load(&context_of(&scene)->wait_count), 0);
     assert_int_equal(sim_driver_get(&scene.bench.sim, scene.block), MARK);
     workbench_free(&scene.bench, scene.block);

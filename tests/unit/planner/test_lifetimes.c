@@ -177,7 +177,7 @@ static uint64_t plan_by(const struct gc_lifetimes_rules *rules)
     const struct gc_placement_problem problem = {
         found.buffers + found.base_count, found.count - found.base_count, GC_PLACEMENT_UNLIMITED};
     const struct gc_placement_options options = {.node_max = 100000};
-    assert_int_equal(gc_placement_solve(&region, &problem, &options, &placement), GC_OK);
+    assert_int_equal(gc_solve_placement(&region, &problem, &options, &placement), GC_OK);
     assert_int_equal(placement.peak_bytes, placement.lower_bound_bytes);
     return found.base_bytes + placement.peak_bytes;
 }

@@ -75,7 +75,7 @@ static bool is_valid(const uint64_t *offsets)
 /* Solves, and checks all that must hold whatever comes out. */
 static void solve_with(const struct gc_placement_options *options)
 {
-    assert_int_equal(gc_placement_solve(&region, &problem, options, &placement), GC_OK);
+    assert_int_equal(gc_solve_placement(&region, &problem, options, &placement), GC_OK);
     assert_true(is_valid(placement.offsets));
     uint64_t peak = 0;
     for (uint32_t i = 0; i < problem.count; i++)
@@ -171,15 +171,15 @@ static void broken_buffers_are_refused(void **state)
 {
     (void)state;
     add(5, 5, 1);
-    assert_int_equal(gc_placement_solve(&region, &problem, NULL, &placement), GC_INVALID_ARGUMENT);
+    assert_int_equal(gc_solve_placement(&region, &problem, NULL, &placement), GC_INVALID_ARGUMENT);
     buffers[0].lower = 4;
     add_fixed(0, 9, 8, 100);
     add_fixed(8, 10, 8, 107);
-    assert_int_equal(gc_placement_solve(&region, &problem, NULL, &placement), GC_INVALID_ARGUMENT);
+    assert_int_equal(gc_solve_placement(&region, &problem, NULL, &placement), GC_INVALID_ARGUMENT);
     buffers[2].fixed = 108;
     solve();
     buffers[2].alignment = 7;
-    assert_int_equal(gc_placement_solve(&region, &problem, NULL, &placement), GC_INVALID_ARGUMENT);
+    assert_int_equal(gc_solve_placement(&region, &problem, NULL, &placement), GC_INVALID_ARGUMENT);
 }
 
 static void sizes_beyond_64_bits_are_refused(void **state)
@@ -190,14 +190,14 @@ static void sizes_beyond_64_bits_are_refused(void **state)
     solve();
     assert_int_equal(placement.peak_bytes, UINT64_MAX / 2 + 1);
     add(0, 2, 1);
-    assert_int_equal(gc_placement_solve(&region, &problem, NULL, &placement), GC_OVERFLOW);
+    assert_int_equal(gc_solve_placement(&region, &problem, NULL, &placement), GC_OVERFLOW);
     problem.count = 0;
     add_aligned(0, 1, 1, UINT64_MAX);
     add_aligned(0, 1, 1, UINT64_MAX);
-    assert_int_equal(gc_placement_solve(&region, &problem, NULL, &placement), GC_OVERFLOW);
+    assert_int_equal(gc_solve_placement(&region, &problem, NULL, &placement), GC_OVERFLOW);
     problem.count = 0;
     add_fixed(0, 1, 2, UINT64_MAX - 1);
-    assert_int_not_equal(gc_placement_solve(&region, &problem, NULL, &placement), GC_OK);
+    assert_int_not_equal(gc_solve_placement(&region, &problem, NULL, &placement), GC_OK);
 }
 
 static void memory_is_limited(void **state)
@@ -211,7 +211,7 @@ static void memory_is_limited(void **state)
     for (uint64_t limit = 0;; limit += 4096) {
         struct gc_region small;
         gc_region_init(&small, limit);
-        const enum gc_status status = gc_placement_solve(&small, &problem, NULL, &placement);
+        const enum gc_status status = gc_solve_placement(&small, &problem, NULL, &placement);
         gc_region_fini(&small);
         if (status == GC_OK)
             break;
@@ -423,7 +423,7 @@ static void a_late_pass_is_cut_short(void **state)
     for (unsigned look_max = 1; look_max < 400; look_max *= 7) {
         struct clock clock = {.look_max = look_max};
         const struct gc_placement_options options = {.watch = watch, .watch_argument = &clock};
-        assert_int_equal(gc_placement_solve(&region, &problem, &options, &placement), GC_OK);
+        assert_int_equal(gc_solve_placement(&region, &problem, &options, &placement), GC_OK);
         assert_int_equal(gc_placement_check(&region, &problem, placement.offsets, &peak, &fault),
                          GC_OK);
         assert_int_equal(clock.looks, look_max);

@@ -27,7 +27,7 @@ static void failed_wait_leaves_the_block_live(void **state)
     sim_driver_fail(&bench.sim, 1, false, SIM_BROKEN);
     assert_status(workbench_try_free(&bench, block), GC_DRIVER);
     assert_int_equal(bench.driver_code, SIM_BROKEN);
-    assert_status(gc_core_find_block(bench.core, block, &info), GC_OK);
+    assert_status(gc_lookup_block(bench.core, block, &info), GC_OK);
     assert_int_equal(info.bytes, 4096);
     assert_int_equal(workbench_figures(&bench).free_count, 0);
     workbench_check(&bench);
@@ -110,15 +110,15 @@ static void nested_captures_end_with_the_last(void **state)
     (void)state;
     workbench_open_plain(&bench);
     struct gc_context *context = bench.contexts[0];
-    gc_context_capture_begin(context);
-    gc_context_capture_begin(context);
-    gc_context_capture_end(context);
-    assert_true(gc_context_is_capturing(context));
-    gc_context_capture_end(context);
-    gc_context_capture_end(context); /* one too many does no harm */
-    assert_false(gc_context_is_capturing(context));
-    gc_context_capture_begin(context);
-    assert_true(gc_context_is_capturing(context));
+    gc_capture_begin_context(context);
+    gc_capture_begin_context(context);
+    gc_capture_end_context(context);
+    assert_true(gc_capture_is_of_context(context));
+    gc_capture_end_context(context);
+    gc_capture_end_context(context); /* one too many does no harm */
+    assert_false(gc_capture_is_of_context(context));
+    gc_capture_begin_context(context);
+    assert_true(gc_capture_is_of_context(context));
     workbench_close(&bench);
 }
 
@@ -172,8 +172,8 @@ static void peers_are_waited_for(void **state)
     (void)state;
     workbench_open_plain(&bench);
     const uint64_t a = workbench_alloc(&bench, 0, 4096);
-    gc_context_add_peer(bench.contexts[0], bench.contexts[1]);
-    gc_context_add_peer(bench.contexts[0], bench.contexts[1]);
+    gc_backing_add_peer(bench.contexts[0], bench.contexts[1]);
+    gc_backing_add_peer(bench.contexts[0], bench.contexts[1]);
     sim_driver_submit(&bench.sim, 2, a, 4096);
     workbench_free(&bench, a);
     assert_int_equal(bench.sim.calls[SIM_SYNCHRONIZE], 2);
@@ -272,9 +272,9 @@ static void dropped_context_takes_its_memory_along(void **state)
     workbench_drop(&bench, 0);
     const uint64_t calls = bench.sim.total_calls;
     assert_status(workbench_try_free(&bench, a), GC_NOT_OURS);
-    assert_status(gc_core_find_block(bench.core, b, &info), GC_NOT_OURS);
+    assert_status(gc_lookup_block(bench.core, b, &info), GC_NOT_OURS);
     assert_status(workbench_try_alloc(&bench, 0, 512, &address), GC_INVALID_ARGUMENT);
-    assert_null(gc_core_find_context(bench.core, 1));
+    assert_null(gc_context_find(bench.core, 1));
     assert_int_equal(gc_context_handle(bench.contexts[0]), 1);
     const struct gc_device_snapshot figures = workbench_figures(&bench);
     assert_int_equal(figures.leak_count, 1);
@@ -296,9 +296,9 @@ static void handle_may_be_used_again_by_a_new_context(void **state)
     struct gc_context *first = bench.contexts[0];
     workbench_alloc(&bench, 0, 512);
     workbench_drop(&bench, 0);
-    assert_status(gc_core_add_context(bench.core, 1, bench.device, &again), GC_OK);
+    assert_status(gc_setup_add_context(bench.core, 1, bench.device, &again), GC_OK);
     assert_ptr_not_equal(again, first);
-    assert_ptr_equal(gc_core_find_context(bench.core, 1), again);
+    assert_ptr_equal(gc_context_find(bench.core, 1), again);
     bench.contexts[0] = again;
     workbench_free(&bench, workbench_alloc(&bench, 0, 512));
     workbench_close(&bench);
@@ -364,7 +364,7 @@ static void context_dropped_during_a_driver_call(void **state)
         if (cases[i].when == SIM_MEM_ALLOC)
             bench.sim.hook = meddle;
         const enum gc_status status =
-            gc_core_alloc(bench.core, bench.contexts[0], &request, &address, &bench.driver_code);
+            gc_alloc(bench.core, bench.contexts[0], &request, &address, &bench.driver_code);
         if (cases[i].when == SIM_MEM_ALLOC) {
             assert_status(status, GC_INVALID_ARGUMENT);
         } else {
@@ -391,7 +391,7 @@ static void context_dropped_during_a_driver_call(void **state)
 static void *trim_all(void *argument)
 {
     struct workbench *bench = argument;
-    gc_core_trim(bench->core, bench->device, 0);
+    gc_reclaim_trim(bench->core, bench->device, 0);
     return NULL;
 }
 

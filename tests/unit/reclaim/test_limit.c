@@ -16,16 +16,16 @@ static void lower_limit_takes_idle_memory_and_nothing_else(void **state)
     workbench_open_plain(&bench);
     const uint64_t kept = workbench_alloc(&bench, 0, GC_MIB(64));
     workbench_free(&bench, workbench_alloc(&bench, 1, GC_MIB(128)));
-    gc_core_set_limit(bench.core, bench.device, GC_MIB(100));
+    gc_limit_set(bench.core, bench.device, GC_MIB(100));
     assert_int_equal(held(&bench), GC_MIB(64));
     assert_int_equal(gc_device_limit_bytes(bench.device), GC_MIB(100));
     workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(30)));
-    gc_core_set_limit(bench.core, bench.device, GC_MIB(10)); /* below what is live */
+    gc_limit_set(bench.core, bench.device, GC_MIB(10)); /* below what is live */
     assert_int_equal(held(&bench), GC_MIB(64));
     workbench_free(&bench, kept);
     workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(8)));
     assert_true(held(&bench) <= GC_MIB(10));
-    gc_core_set_limit(bench.core, bench.device, UINT64_MAX);
+    gc_limit_set(bench.core, bench.device, UINT64_MAX);
     workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(500)));
     workbench_close(&bench);
 }
@@ -41,11 +41,11 @@ static void nothing_is_handed_out_above_the_limit(void **state)
         blocks[i] = workbench_alloc(&bench, 0, GC_KIB(100));
     workbench_free(&bench, blocks[1]); /* a hole among what is live */
     const uint64_t before = held(&bench);
-    gc_core_set_limit(bench.core, bench.device, GC_KIB(512));
+    gc_limit_set(bench.core, bench.device, GC_KIB(512));
     assert_status(workbench_try_alloc(&bench, 0, GC_KIB(100), &refused), GC_OUT_OF_MEMORY);
     assert_int_equal(held(&bench), before);
     assert_int_equal(workbench_figures(&bench).oom_count, 1);
-    gc_core_set_limit(bench.core, bench.device, before);
+    gc_limit_set(bench.core, bench.device, before);
     blocks[1] = workbench_alloc(&bench, 0, GC_KIB(100)); /* at the limit is not above it */
     for (unsigned i = 0; i < 3; i++)
         workbench_free(&bench, blocks[i]);
@@ -58,24 +58,26 @@ static void what_could_be_had(void **state)
     uint64_t available = 0;
     (void)state;
     workbench_open_plain(&bench);
-    assert_status(gc_core_available(bench.core, bench.device, NULL, &available, &bench.driver_code),
-                  GC_OK);
+    assert_status(
+        gc_available_bytes(bench.core, bench.device, NULL, &available, &bench.driver_code), GC_OK);
     assert_int_equal(available, GC_MIB(1024));
     const uint64_t block = workbench_alloc(&bench, 0, GC_MIB(24));
     workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(100))); /* idle cache is free */
-    gc_core_set_limit(bench.core, bench.device, GC_MIB(200));
-    assert_status(gc_core_available(bench.core, bench.device, NULL, &available, &bench.driver_code),
-                  GC_OK);
+    gc_limit_set(bench.core, bench.device, GC_MIB(200));
+    assert_status(
+        gc_available_bytes(bench.core, bench.device, NULL, &available, &bench.driver_code), GC_OK);
     assert_int_equal(available, GC_MIB(176));
     sim_driver_fail(&bench.sim, 1, false, SIM_BROKEN);
-    assert_status(gc_core_available(bench.core, bench.device, NULL, &available, &bench.driver_code),
-                  GC_DRIVER);
+    assert_status(
+        gc_available_bytes(bench.core, bench.device, NULL, &available, &bench.driver_code),
+        GC_DRIVER);
     assert_int_equal(bench.driver_code, SIM_BROKEN);
     for (unsigned i = 0; i < WORKBENCH_CONTEXTS; i++)
         workbench_drop(&bench, i);
     (void)block;
     assert_status(/* no context to ask in: by the accounts */
-                  gc_core_available(bench.core, bench.device, NULL, &available, &bench.driver_code),
+                  gc_available_bytes(bench.core, bench.device, NULL, &available,
+                                     &bench.driver_code),
                   GC_OK);
     assert_int_equal(available, GC_MIB(200));
     workbench_close(&bench);
@@ -100,13 +102,13 @@ static void threads_keep_nothing_above_the_limit(void **state)
     assert_true(gc_tcache_free(bench.core, tcache, block));
     assert_true(gc_tcache_alloc(tcache, bench.contexts[0], &request, &address));
     assert_true(gc_tcache_free(bench.core, tcache, address));
-    gc_core_set_limit(bench.core, bench.device, GC_MIB(10));
+    gc_limit_set(bench.core, bench.device, GC_MIB(10));
     assert_false(gc_tcache_alloc(tcache, bench.contexts[0], &request, &address));
     assert_true(gc_tcache_free(bench.core, tcache, other));
     assert_false(gc_tcache_alloc(tcache, bench.contexts[0], &request, &address));
     workbench_free(&bench, kept);
     address = workbench_alloc(&bench, 0, GC_KIB(4)); /* within the limit again */
-    gc_core_set_limit(bench.core, bench.device, UINT64_MAX);
+    gc_limit_set(bench.core, bench.device, UINT64_MAX);
     workbench_free(&bench, address);
     address = workbench_alloc(&bench, 0, GC_KIB(4));
     assert_true(gc_tcache_free(bench.core, tcache, address));
@@ -120,7 +122,7 @@ static uint64_t available_now(struct workbench *bench)
 {
     uint64_t available = 0;
     assert_status(
-        gc_core_available(bench->core, bench->device, NULL, &available, &bench->driver_code),
+        gc_available_bytes(bench->core, bench->device, NULL, &available, &bench->driver_code),
         GC_OK);
     return available;
 }
@@ -188,7 +190,7 @@ static void peaks_start_again(void **state)
     workbench_open_plain(&bench);
     const uint64_t small = workbench_alloc(&bench, 0, GC_MIB(4));
     workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(400)));
-    gc_core_reset_peaks(bench.core, bench.device);
+    gc_snapshot_reset_peaks(bench.core, bench.device);
     struct gc_device_snapshot figures = workbench_figures(&bench);
     assert_int_equal(figures.requested.peak, GC_MIB(4));
     assert_int_equal(figures.reserved.peak, figures.reserved.current);
@@ -196,7 +198,7 @@ static void peaks_start_again(void **state)
     workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(20)));
     figures = workbench_figures(&bench);
     assert_int_equal(figures.requested.peak, GC_MIB(24));
-    assert_true(gc_core_empty(bench.core, bench.device) >= GC_MIB(400));
+    assert_true(gc_reclaim_empty(bench.core, bench.device) >= GC_MIB(400));
     workbench_free(&bench, small);
     workbench_close(&bench);
 }

@@ -119,7 +119,7 @@ static void trim_threshold_gives_back_at_once(void **state)
     workbench_free(&bench, a); /* 36 MiB idle: more than 25; the longest idle goes */
     assert_int_equal(workbench_figures(&bench).idle_bytes, GC_MIB(24));
     assert_int_equal(workbench_figures(&bench).trim_count, 1);
-    assert_int_equal(gc_core_trim(bench.core, bench.device, 0), GC_MIB(24));
+    assert_int_equal(gc_reclaim_trim(bench.core, bench.device, 0), GC_MIB(24));
     assert_int_equal(bench.sim.used_bytes, 0);
     workbench_close(&bench);
 }
@@ -137,18 +137,18 @@ static void mem_info_counts_idle_memory_as_free(void **state)
     workbench_open(&bench, &setup);
     workbench_alloc(&bench, 0, GC_MIB(30));
     workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(40)));
-    gc_core_mem_info(bench.core, bench.device, NULL, &free_bytes, &total_bytes);
+    gc_available_mem_info(bench.core, bench.device, NULL, &free_bytes, &total_bytes);
     assert_int_equal(total_bytes, GC_MIB(100));
     assert_int_equal(free_bytes, GC_MIB(70));
     free_bytes = GC_MIB(8); /* others fill the device */
-    gc_core_mem_info(bench.core, bench.device, NULL, &free_bytes, &total_bytes);
+    gc_available_mem_info(bench.core, bench.device, NULL, &free_bytes, &total_bytes);
     assert_int_equal(free_bytes, GC_MIB(48));
-    gc_core_adjust(bench.core, bench.device,
-                   (int64_t)GC_MIB(500)); /* beyond the limit: never negative */
-    gc_core_mem_info(bench.core, bench.device, NULL, &free_bytes, &total_bytes);
+    gc_direct_adjust_device(bench.core, bench.device,
+                            (int64_t)GC_MIB(500)); /* beyond the limit: never negative */
+    gc_available_mem_info(bench.core, bench.device, NULL, &free_bytes, &total_bytes);
     assert_int_equal(free_bytes, 0);
-    gc_core_adjust(bench.core, bench.device, -(int64_t)GC_MIB(500));
-    bench.device = gc_core_find_device(bench.core, 0);
+    gc_direct_adjust_device(bench.core, bench.device, -(int64_t)GC_MIB(500));
+    bench.device = gc_device_find(bench.core, 0);
     sim_driver_check(&bench.sim);
     gc_core_destroy(bench.core); /* the peak is past the limit on purpose: no workbench_close */
     free(bench.options);

@@ -15,15 +15,14 @@ static uint64_t alloc_in(struct workbench *bench, uint64_t bytes, uint64_t strea
         .bytes = bytes, .stream = stream, .api = API_MALLOC, .is_ordered = true};
     uint64_t address = 0;
     assert_status(
-        gc_core_alloc(bench->core, bench->contexts[0], &request, &address, &bench->driver_code),
-        GC_OK);
+        gc_alloc(bench->core, bench->contexts[0], &request, &address, &bench->driver_code), GC_OK);
     return address;
 }
 
 static void free_in(struct workbench *bench, uint64_t address, uint64_t stream)
 {
     assert_status(
-        gc_core_free_ordered(bench->core, address, NULL, stream, API_MALLOC, &bench->driver_code),
+        gc_free_ordered(bench->core, address, NULL, stream, API_MALLOC, &bench->driver_code),
         GC_OK);
 }
 
@@ -81,12 +80,12 @@ static void recorded_streams_are_waited_for(void **state)
     (void)state;
     workbench_open_fenced(&bench, GC_MIB(1024));
     const uint64_t a = alloc_in(&bench, 4096, STREAM_A);
-    assert_status(gc_core_record_stream(bench.core, a, STREAM_B), GC_OK);
+    assert_status(gc_free_record_stream(bench.core, a, STREAM_B), GC_OK);
     sim_driver_submit(&bench.sim, 1, a, 4096);
     free_in(&bench, a, STREAM_A);
     assert_int_not_equal(alloc_in(&bench, 4096, STREAM_A), a);
-    assert_status(gc_core_record_stream(bench.core, a, STREAM_B), GC_INVALID_POINTER);
-    assert_status(gc_core_record_stream(bench.core, 4096, STREAM_B), GC_NOT_OURS);
+    assert_status(gc_free_record_stream(bench.core, a, STREAM_B), GC_INVALID_POINTER);
+    assert_status(gc_free_record_stream(bench.core, 4096, STREAM_B), GC_NOT_OURS);
     workbench_retire(&bench);
     /* The next owner starts anew. */
     const uint64_t again = alloc_in(&bench, 4096, STREAM_A);
@@ -124,14 +123,12 @@ static void destroyed_stream_is_closed_in_every_context(void **state)
     uint64_t b = 0;
     (void)state;
     workbench_open_fenced(&bench, GC_MIB(1024));
-    assert_status(gc_core_alloc(bench.core, bench.contexts[1], &request, &a, &bench.driver_code),
-                  GC_OK);
+    assert_status(gc_alloc(bench.core, bench.contexts[1], &request, &a, &bench.driver_code), GC_OK);
     sim_driver_submit(&bench.sim, 2, a, 4096);
     free_in(&bench, a, STREAM_A);
     gc_core_close_stream(bench.core, STREAM_A);
     workbench_check(&bench);
-    assert_status(gc_core_alloc(bench.core, bench.contexts[1], &request, &b, &bench.driver_code),
-                  GC_OK);
+    assert_status(gc_alloc(bench.core, bench.contexts[1], &request, &b, &bench.driver_code), GC_OK);
     assert_int_not_equal(a, b);
     sim_driver_complete(&bench.sim, 2);
     workbench_close(&bench);
@@ -194,14 +191,14 @@ static void marks_are_reset_one_by_one(void **state)
     const uint64_t a = alloc_in(&bench, 8192, STREAM_A);
     const uint64_t b = alloc_in(&bench, 4096, STREAM_A);
     free_in(&bench, a, STREAM_A);
-    gc_device_reset_ordered_peak(device, GC_ORDERED_USED);
-    assert_int_equal(gc_device_ordered_peak_bytes(device, GC_ORDERED_USED), 4096);
-    assert_int_equal(gc_device_ordered_peak_bytes(device, GC_ORDERED_RESERVED), 8192 + 4096);
+    gc_core_reset_ordered_peak(device, GC_ORDERED_USED);
+    assert_int_equal(gc_core_ordered_peak_bytes(device, GC_ORDERED_USED), 4096);
+    assert_int_equal(gc_core_ordered_peak_bytes(device, GC_ORDERED_RESERVED), 8192 + 4096);
     assert_int_equal(workbench_figures(&bench).ordered.peak, 8192 + 4096);
     free_in(&bench, b, STREAM_A);
-    gc_device_reset_ordered_peak(device, GC_ORDERED_RESERVED);
-    assert_int_equal(gc_device_ordered_peak_bytes(device, GC_ORDERED_RESERVED), 0);
-    assert_int_equal(gc_device_ordered_peak_bytes(device, GC_ORDERED_USED), 4096);
+    gc_core_reset_ordered_peak(device, GC_ORDERED_RESERVED);
+    assert_int_equal(gc_core_ordered_peak_bytes(device, GC_ORDERED_RESERVED), 0);
+    assert_int_equal(gc_core_ordered_peak_bytes(device, GC_ORDERED_USED), 4096);
     workbench_close(&bench);
 }
 

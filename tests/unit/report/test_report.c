@@ -350,7 +350,7 @@ static void allocate(struct gc_context *context, uint64_t bytes)
     const struct gc_request request = {.bytes = bytes};
     uint64_t address;
     int code;
-    assert_int_equal(gc_core_alloc(core, context, &request, &address, &code), GC_OK);
+    assert_int_equal(gc_alloc(core, context, &request, &address, &code), GC_OK);
 }
 
 static int setup(void **state)
@@ -370,8 +370,8 @@ static int setup(void **state)
                                           .api_names = api_names,
                                           .api_count = 2};
     assert_int_equal(gc_core_create(&config, &core), GC_OK);
-    assert_int_equal(gc_core_add_device(core, &info, &device), GC_OK);
-    assert_int_equal(gc_core_add_context(core, 7, device, &context), GC_OK);
+    assert_int_equal(gc_setup_add_device(core, &info, &device), GC_OK);
+    assert_int_equal(gc_setup_add_context(core, 7, device, &context), GC_OK);
     allocate(context, 1000);
     allocate(context, 5000000);
     return 0;

@@ -113,8 +113,8 @@ static void an_estimate_stands_beside_what_was_measured(void **state)
     json_t *estimate = json_object_get(root, "estimate");
     const uint64_t measured =
         (uint64_t)json_integer_value(json_object_get(estimate, "measured_peak_bytes"));
-    assert_int_equal(measured, gc_report_measured_bytes(loaded.report.snapshot));
-    const uint64_t contexts = gc_report_context_bytes(loaded.report.snapshot);
+    assert_int_equal(measured, gc_snapshot_measured_bytes(loaded.report.snapshot));
+    const uint64_t contexts = gc_snapshot_context_bytes(loaded.report.snapshot);
     assert_int_equal(json_integer_value(json_object_get(estimate, "measured_context_bytes")),
                      contexts);
     assert_true(contexts > 0 && measured - contexts > 27000);
