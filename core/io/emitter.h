@@ -42,6 +42,7 @@ struct gc_figure {
     const char *key;
     enum gc_figure_type type;
     size_t offset; /* in the record */
+    size_t bytes;  /* size of the member */
     struct gc_figure_face face;
     struct gc_figure_face peak; /* peak of a gauge */
     const char *text;           /* the meaning, for people */
@@ -70,7 +71,7 @@ struct gc_figure {
                       _Static_assert(GC_FIGURE_##type_##_READS(((record *)NULL)->member),          \
                                      #member " is not of the figure's type, " #type_);             \
                   }),                                                                              \
-        __VA_ARGS__                                                                                \
+        .bytes = sizeof(((record *)NULL)->member), __VA_ARGS__                                     \
     }
 #define GC_FIGURE_WRITTEN(key_, put_)                                                              \
     {                                                                                              \

@@ -69,7 +69,7 @@ static const struct gc_figure reason_array[] = {
 #include "core/observe/unplanned.def"
 #undef GC_FOLLOW_REASON
 };
-static const struct gc_figures reason_figures = GC_FIGURES(reason_array);
+const struct gc_figures gc_report_reason_figures = GC_FIGURES(reason_array);
 
 static void put_fallback(struct gc_json *json, const void *record, const void *argument)
 {
@@ -89,7 +89,7 @@ static void put_fallback(struct gc_json *json, const void *record, const void *a
 static void put_reasons(struct gc_json *json, const void *record, const void *argument)
 {
     gc_json_begin_object(json, GC_JSON_LINES);
-    gc_emitter_members(json, &reason_figures, record, argument);
+    gc_emitter_members(json, &gc_report_reason_figures, record, argument);
     gc_json_end_object(json);
 }
 

@@ -1,6 +1,6 @@
 /* The report's figures of devices, entry points, tenants, call sites and plans. Each figure is
  * declared once, with its JSON key, its place in the text and its Prometheus metric. The tool reads
- * a report back by the same tables, except for a device's own figures. */
+ * a report back by the same tables, except for the values of GC_FIGURE_PART. */
 #ifndef GC_REPORT_TABLES_H
 #define GC_REPORT_TABLES_H
 
@@ -13,6 +13,7 @@ extern const struct gc_figures gc_report_api_figures;    /* of struct gc_api_fig
 extern const struct gc_figures gc_report_tenant_figures; /* of struct gc_tenant_figures */
 extern const struct gc_figures gc_report_site_figures;   /* of struct gc_stack_site */
 extern const struct gc_figures gc_report_plan_figures;   /* of struct gc_follow_figures */
+extern const struct gc_figures gc_report_reason_figures; /* of the same: why a plan was left */
 
 /* The name of an entry point; "?" if there is none of this number. */
 const char *gc_report_api_name(const struct gc_report *report, uint16_t api);

@@ -148,7 +148,7 @@ def it_can_be_read_aloud(_):
         bad = PAGE.value(f"[...document.querySelectorAll('{selector}')].filter(n => n.tagName === 'TH' ? !n.scope : !n.caption).length")
         tap.equal(bad, 0, f"{selector} without caption or scope")
     # Each picture has its table.
-    tap.equal(PAGE.value("document.querySelectorAll('details:not(.frames)').length"), PAGE.value("document.querySelectorAll('svg').length"), "tables for pictures")
+    tap.equal(PAGE.value("document.querySelectorAll('details:not(.frames, .figures)').length"), PAGE.value("document.querySelectorAll('svg').length"), "tables for pictures")
 
 
 # ---- what it does ----
@@ -306,13 +306,26 @@ def reasons_have_words(_):
     tap.equal(len(reasons) >= 6, True, "all reasons were read")
 
 
+def every_figure_is_on_the_page(_):
+    show("small.html")
+    for device in read_json("small.json")["devices"]:
+        rows = dict(rows_of(f"#device-{device['ordinal']} [data-label='As in the JSON report'] tbody tr"))
+        for key, value in {**device, **device["fragmentation"]}.items():
+            name, write = key.replace("_bytes", "").replace("_", " "), size if key.endswith("_bytes") else "{:,}".format
+            if isinstance(value, int) and key != "ordinal":
+                tap.equal(rows.pop(name), write(value), key)
+            elif isinstance(value, dict) and "peak" in value:
+                tap.equal((rows.pop(name + " at most"), rows.pop(name + " at exit")), (write(value["peak"]), write(value["current"])), key)
+        tap.equal(sorted(rows), ["driver calls", "ratio"], "the others")
+
+
 def two_reports_are_compared(_):
     record("other", 3000, ".json", limit="0=80MiB", seed=9)
     tool("report", path("small.json"), path("other.json"), "--html", path("both.html"), "--trace", path("small"), "--trace", path("other"))
     show("both.html", shot="both")
     before, after = (read_json(name)["devices"][0] for name in ("small.json", "other.json"))
     rows = {row[0]: row[1:] for row in rows_of("#comparison tbody tr")}
-    tap.equal(rows["device 0: allocations"][:2], [f"{before['alloc_count']:,}", f"{after['alloc_count']:,}"], "allocations")
+    tap.equal(rows["device 0: alloc count"][:2], [f"{before['alloc_count']:,}", f"{after['alloc_count']:,}"], "allocations")
     change = after["reserved_bytes"]["peak"] / before["reserved_bytes"]["peak"] - 1
     if f"{abs(change) * 100:.1f} %" not in rows["device 0: reserved at most"][2]:
         raise AssertionError(rows["device 0: reserved at most"])
@@ -386,7 +399,7 @@ def odd_traces_make_a_page(_):
 TESTS = [stretches_have_the_least_and_the_most, figures_of_the_trace_are_right, reasons_have_words]
 IN_BROWSER = [every_part_is_there, it_can_be_read_aloud, the_pointer_shows_and_zooms,
               buttons_and_keys_do_the_same, the_picture_and_the_tables_answer, a_million_events, a_quiet_time_is_no_band, the_last_event_is_drawn,
-              two_reports_are_compared, the_library_writes_the_page_too, hostile_names_are_text, stacks_are_shown, odd_traces_make_a_page]
+              every_figure_is_on_the_page, two_reports_are_compared, the_library_writes_the_page_too, hostile_names_are_text, stacks_are_shown, odd_traces_make_a_page]
 
 
 if __name__ == "__main__":

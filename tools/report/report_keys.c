@@ -63,16 +63,6 @@ void report_copy_string(struct report_loader *loader, const json_t *object, cons
     gc_text_printable(text, strlen(text), to, size);
 }
 
-struct gc_gauge report_get_gauge(struct report_loader *loader, const json_t *object,
-                                 const char *key)
-{
-    const json_t *gauge = report_get(loader, object, key, JSON_OBJECT);
-    if (gauge == NULL)
-        return (struct gc_gauge){0, 0};
-    return (struct gc_gauge){report_get_uint(loader, gauge, "current"),
-                             report_get_uint(loader, gauge, "peak")};
-}
-
 /* ---- keys that were added after the schema's first version ---- */
 
 static bool is_noted(const char *list, const char *key)
@@ -86,7 +76,7 @@ static bool is_noted(const char *list, const char *key)
     return false;
 }
 
-void report_set_absent(struct report_loader *loader, const char *key)
+static void set_absent(struct report_loader *loader, const char *key)
 {
     char *list = loader->loaded->absent;
     const size_t used = strlen(list);
@@ -99,17 +89,8 @@ uint64_t report_find_uint(struct report_loader *loader, const json_t *object, co
 {
     if (json_object_get(object, key) != NULL)
         return report_get_uint(loader, object, key);
-    report_set_absent(loader, key);
+    set_absent(loader, key);
     return 0;
-}
-
-struct gc_gauge report_find_gauge(struct report_loader *loader, const json_t *object,
-                                  const char *key)
-{
-    if (json_object_get(object, key) != NULL)
-        return report_get_gauge(loader, object, key);
-    report_set_absent(loader, key);
-    return (struct gc_gauge){0, 0};
 }
 
 /* ---- latencies ---- */
@@ -150,53 +131,95 @@ struct gc_latency report_get_latency(struct report_loader *loader, const json_t 
     return found;
 }
 
-/* Beyond the schema: an absent key means false. */
+/* ---- tables ---- */
+
+static bool is_required(const char *const *required, const char *key)
+{
+    if (required == NULL)
+        return true;
+    while (*required != NULL && strcmp(*required, key) != 0)
+        required++;
+    return *required != NULL;
+}
+
 static bool get_flag(struct report_loader *loader, const json_t *object, const char *key)
 {
     const json_t *flag = json_object_get(object, key);
-    if (flag != NULL && !json_is_boolean(flag))
+    if (!json_is_boolean(flag))
         report_fail(loader, "\"%s\" is neither true nor false", key);
     return json_is_true(flag);
 }
 
-/* ---- tables ---- */
+static struct gc_gauge get_gauge(struct report_loader *loader, const json_t *object,
+                                 const char *key)
+{
+    const json_t *gauge = report_get(loader, object, key, JSON_OBJECT);
+    if (gauge == NULL)
+        return (struct gc_gauge){0, 0};
+    return (struct gc_gauge){report_get_uint(loader, gauge, "current"),
+                             report_get_uint(loader, gauge, "peak")};
+}
 
 static void get_figure(struct report_loader *loader, const json_t *object,
-                       const struct gc_figure *figure, void *at, bool is_later)
+                       const struct gc_figure *figure, void *at)
 {
     const char *key = figure->key;
-    uint64_t *number = at;
+    const bool is_null = json_is_null(json_object_get(object, key));
     switch (figure->type) {
     case GC_FIGURE_COUNT:
     case GC_FIGURE_BYTES:
-        *number =
-            is_later ? report_find_uint(loader, object, key) : report_get_uint(loader, object, key);
+    case GC_FIGURE_NS:
+        *(uint64_t *)at = report_get_uint(loader, object, key);
         break;
     case GC_FIGURE_LIMIT:
-        *number = json_is_null(json_object_get(object, key)) ? UINT64_MAX
-                                                             : report_get_uint(loader, object, key);
+        *(uint64_t *)at = is_null ? UINT64_MAX : report_get_uint(loader, object, key);
         break;
     case GC_FIGURE_GAUGE:
-        *(struct gc_gauge *)at = is_later ? report_find_gauge(loader, object, key)
-                                          : report_get_gauge(loader, object, key);
+        *(struct gc_gauge *)at = get_gauge(loader, object, key);
+        break;
+    case GC_FIGURE_INT:
+        *(int *)at = report_get_int(loader, object, key);
         break;
     case GC_FIGURE_BOOL:
         *(bool *)at = get_flag(loader, object, key);
         break;
-    default:
+    case GC_FIGURE_GROUP:
+        if (is_null)
+            break;
+        /* fall through */
+    case GC_FIGURE_NAME:
+        report_copy_string(loader, object, key, at, figure->bytes);
+        break;
+    case GC_FIGURE_PART:
+    case GC_FIGURE_OPEN:
+    case GC_FIGURE_CLOSE:
         break;
     }
 }
 
+/* `inner`: the object that holds the members; NULL where it is absent. */
 void report_get_figures(struct report_loader *loader, const json_t *object,
-                        const struct gc_figures *figures, void *record, const char *later)
+                        const struct gc_figures *figures, void *record, const char *const *required)
 {
-    bool is_later = false;
+    const json_t *inner = object;
     for (size_t i = 0; i < figures->count; i++) {
         const struct gc_figure *figure = &figures->figures[i];
-        if (figure->type == GC_FIGURE_OPEN)
-            return;
-        is_later = is_later || (later != NULL && strcmp(figure->key, later) == 0);
-        get_figure(loader, object, figure, (char *)record + figure->offset, is_later);
+        void *at = (char *)record + figure->offset;
+        if (figure->type == GC_FIGURE_CLOSE) {
+            inner = object;
+        } else if (inner == NULL || figure->type == GC_FIGURE_PART) {
+            continue;
+        } else if (json_object_get(inner, figure->key) == NULL &&
+                   !is_required(required, figure->key)) {
+            set_absent(loader, figure->key);
+            if (figure->type == GC_FIGURE_LIMIT)
+                *(uint64_t *)at = UINT64_MAX;
+            else if (figure->type == GC_FIGURE_OPEN)
+                inner = NULL;
+        } else if (figure->type == GC_FIGURE_OPEN) {
+            inner = report_get(loader, object, figure->key, JSON_OBJECT);
+        } else {
+            get_figure(loader, inner, figure, at);
+        }
     }
 }

@@ -31,21 +31,17 @@ json_t *report_get(struct report_loader *loader, const json_t *object, const cha
 uint64_t report_get_uint(struct report_loader *loader, const json_t *object, const char *key);
 int report_get_int(struct report_loader *loader, const json_t *object, const char *key);
 const char *report_get_string(struct report_loader *loader, const json_t *object, const char *key);
-struct gc_gauge report_get_gauge(struct report_loader *loader, const json_t *object,
-                                 const char *key);
 struct gc_latency report_get_latency(struct report_loader *loader, const json_t *object,
                                      const char *key);
-/* Keys that earlier versions of the library did not write: an absent key means 0, and is
- * recorded. */
+/* A number that earlier versions of the library did not write: an absent key means 0, and is
+ * added to loaded->absent. */
 uint64_t report_find_uint(struct report_loader *loader, const json_t *object, const char *key);
-struct gc_gauge report_find_gauge(struct report_loader *loader, const json_t *object,
-                                  const char *key);
-/* Reads the numbers and flags of a table into a record; strings and parts are not changed. From the
- * key `later` on (NULL: none) keys may be absent and are recorded. */
+/* Reads the members of `object` into a record, by the table that wrote them; GC_FIGURE_PART is the
+ * caller's. `required`: the keys of the schema's first version, up to a NULL; NULL: all of the
+ * table. Another key may be absent: 0, "" or no limit, and added to loaded->absent. */
 void report_get_figures(struct report_loader *loader, const json_t *object,
-                        const struct gc_figures *figures, void *record, const char *later);
-/* Adds `key` to loaded->absent, once. */
-void report_set_absent(struct report_loader *loader, const char *key);
+                        const struct gc_figures *figures, void *record,
+                        const char *const *required);
 /* As gc_text_printable does, into `size` bytes. */
 void report_copy_string(struct report_loader *loader, const json_t *object, const char *key,
                         char *to, size_t size);

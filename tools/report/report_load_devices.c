@@ -147,27 +147,20 @@ static void load_leaks(struct report_loader *loader, const json_t *json,
     }
 }
 
-static void load_fragmentation(struct report_loader *loader, const json_t *json,
-                               struct gc_device_snapshot *device)
-{
-    const json_t *fragmentation = report_get(loader, json, "fragmentation", JSON_OBJECT);
-    if (fragmentation == NULL)
-        return;
-    device->free_bytes = report_get_uint(loader, fragmentation, "free_bytes");
-    device->largest_free_bytes = report_get_uint(loader, fragmentation, "largest_free_bytes");
-    /* Beyond the schema, as below. */
-    if (json_object_get(fragmentation, "stitchable_bytes") != NULL)
-        device->stitchable_bytes = report_get_uint(loader, fragmentation, "stitchable_bytes");
-}
-
 static void load_tenant(struct report_loader *loader, const json_t *json,
                         struct gc_tenant_figures *tenant)
 {
-    report_copy_string(loader, json, "name", tenant->name, sizeof(tenant->name));
-    report_get_figures(loader, json, &gc_report_tenant_figures, tenant, "pending_bytes");
+    static const char *const required[] = {"name",
+                                           "capacity_bytes",
+                                           "limit_bytes",
+                                           "requested_bytes",
+                                           "allocated_bytes",
+                                           "reserved_bytes",
+                                           NULL};
+    report_get_figures(loader, json, &gc_report_tenant_figures, tenant, required);
 }
 
-/* Beyond the schema, as below. */
+/* Absent before there were tenants. */
 static void load_tenants(struct report_loader *loader, const json_t *json,
                          struct gc_device_snapshot *device)
 {
@@ -189,51 +182,30 @@ static void load_tenants(struct report_loader *loader, const json_t *json,
     json_array_foreach(list, i, tenant) load_tenant(loader, tenant, &device->tenants[i]);
 }
 
-static void load_pair(struct report_loader *loader, const json_t *json, const char *key,
-                      uint64_t *count, uint64_t *bytes)
-{
-    if (json_object_get(json, key) == NULL) {
-        report_set_absent(loader, key);
-        return;
-    }
-    const json_t *pair = report_get(loader, json, key, JSON_OBJECT);
-    *count = report_get_uint(loader, pair, "count");
-    *bytes = report_get_uint(loader, pair, "bytes");
-}
-
-/* Beyond the schema too; null without a plan. */
+/* null without a plan; absent before there were plans. The reasons grew with the versions. */
 static void load_plan(struct report_loader *loader, const json_t *json,
                       struct gc_follow_figures *plan)
 {
+    static const char *const required[] = {"entries", "peak_bytes", "used_bytes",
+                                           "rounds",  "jumps",      NULL};
+    static const char *const pair[] = {"count", "bytes", NULL};
     const json_t *object = json_object_get(json, "plan");
     if (object == NULL || json_is_null(object) ||
         (object = report_get(loader, json, "plan", JSON_OBJECT)) == NULL)
         return;
     const json_t *reasons = report_get(loader, object, "reasons", JSON_OBJECT);
-    report_get_figures(loader, object, &gc_report_plan_figures, plan, NULL);
-    load_pair(loader, object, "followed", &plan->followed_count, &plan->followed_bytes);
-#define GC_FOLLOW_REASON(name, key, text)                                                          \
-    load_pair(loader, reasons, #key, &plan->key##_count, &plan->key##_bytes);
-#include "core/observe/unplanned.def"
-#undef GC_FOLLOW_REASON
+    report_get_figures(loader, object, &gc_report_plan_figures, plan, required);
+    if (reasons != NULL)
+        report_get_figures(loader, reasons, &gc_report_reason_figures, plan, pair);
 }
 
-/* Keys beyond the schema: earlier versions did not write them. */
-static void load_extra(struct report_loader *loader, const json_t *json,
-                       struct gc_device_snapshot *device)
+/* Absent in reports of earlier versions. */
+static void load_backend(struct report_loader *loader, const json_t *json,
+                         struct gc_device_snapshot *device)
 {
     const json_t *direct = json_object_get(json, "direct_bytes");
     if (json_object_get(json, "backend") != NULL)
         device->is_mapped = strcmp(report_get_string(loader, json, "backend"), "vmm") == 0;
-    if (json_object_get(json, "backend_reason") != NULL)
-        report_copy_string(loader, json, "backend_reason", device->info.backend_reason,
-                           sizeof(device->info.backend_reason));
-    if (json_is_string(json_object_get(json, "group")))
-        report_copy_string(loader, json, "group", device->group, sizeof(device->group));
-    if (json_is_integer(json_object_get(json, "group_limit_bytes")))
-        device->group_limit_bytes = report_get_uint(loader, json, "group_limit_bytes");
-    if (json_object_get(json, "idle_bytes") != NULL)
-        device->idle_bytes = report_get_uint(loader, json, "idle_bytes");
     for (int kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++) {
         char key[GC_REPORT_KEY_BYTES];
         gc_report_direct_key((enum gc_direct_kind)kind, key);
@@ -242,54 +214,21 @@ static void load_extra(struct report_loader *loader, const json_t *json,
     }
 }
 
-/* The statistics of the schema's first version; later ones may be missing. */
-static bool is_of_schema(const char *key)
-{
-    static const char *const keys[] = {
-        "requested_bytes", "allocated_bytes", "reserved_bytes",    "pending_bytes", "alloc_count",
-        "free_count",      "hit_count",       "miss_count",        "oom_count",     "retry_count",
-        "trim_count",      "fence_count",     "invalid_free_count"};
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-        if (strcmp(keys[i], key) == 0)
-            return true;
-    }
-    return false;
-}
-
-static void load_stats(struct report_loader *loader, const json_t *json,
-                       struct gc_device_snapshot *device)
-{
-#define GC_GAUGE(field, text)                                                                      \
-    device->field = is_of_schema(#field "_bytes")                                                  \
-                        ? report_get_gauge(loader, json, #field "_bytes")                          \
-                        : report_find_gauge(loader, json, #field "_bytes");
-#define GC_COUNTER(field, text)                                                                    \
-    device->field = is_of_schema(#field) ? report_get_uint(loader, json, #field)                   \
-                                         : report_find_uint(loader, json, #field);
-#include "core/observe/stats.def"
-#undef GC_GAUGE
-#undef GC_COUNTER
-}
-
 static void load_device(struct report_loader *loader, const json_t *json,
                         struct gc_device_snapshot *device, struct gc_report_leaks *leaks)
 {
-    device->info.ordinal = report_get_int(loader, json, "ordinal");
-    report_copy_string(loader, json, "uuid", device->info.uuid, sizeof(device->info.uuid));
-    report_copy_string(loader, json, "name", device->info.name, sizeof(device->info.name));
-    device->info.total_bytes = report_get_uint(loader, json, "total_bytes");
-    device->limit_bytes = UINT64_MAX;
-    device->group_limit_bytes = UINT64_MAX;
-    if (!json_is_null(json_object_get(json, "limit_bytes")))
-        device->limit_bytes = report_get_uint(loader, json, "limit_bytes");
-    load_stats(loader, json, device);
-    device->host_metadata_bytes = report_get_uint(loader, json, "host_metadata_bytes");
-    device->leak_count = report_get_uint(loader, json, "leak_count");
-    device->leak_bytes = report_get_uint(loader, json, "leak_bytes");
+    /* clang-format off */
+    static const char *const required[] = {
+        "ordinal", "uuid", "name", "total_bytes", "limit_bytes", "requested_bytes",
+        "allocated_bytes", "reserved_bytes", "pending_bytes", "host_metadata_bytes", "alloc_count",
+        "free_count", "hit_count", "miss_count", "oom_count", "retry_count", "trim_count",
+        "fence_count", "invalid_free_count", "fragmentation", "free_bytes", "largest_free_bytes",
+        "leak_count", "leak_bytes", NULL};
+    /* clang-format on */
+    report_get_figures(loader, json, &gc_report_device_figures, device, required);
     load_apis(loader, json, device);
-    load_fragmentation(loader, json, device);
     load_leaks(loader, json, leaks);
-    load_extra(loader, json, device);
+    load_backend(loader, json, device);
     load_tenants(loader, json, device);
     load_plan(loader, json, &device->plan);
 }

@@ -112,16 +112,28 @@ function driverCalls(report) {
         rows.map(([name, number]) => [make("code", null, name), count(number), bar(number / most)]));
 }
 
+/* Every number of a device's report, as [name, how to write it, value]; a gauge has two. A figure that the library adds needs nothing here. */
+function figuresOf(report) {
+    const list = [];
+    const add = (key, value) => list.push([key.replace(/_bytes\b/, "").replaceAll("_", " "), /_bytes\b/.test(key) ? size : count, value]);
+    for (const [key, value] of [...Object.entries(report), ...Object.entries(report.fragmentation)]) {
+        if (key === "ordinal") continue;
+        if (typeof value === "number") add(key, value);
+        else if (value && typeof value.peak === "number") { add(key + " at most", value.peak); add(key + " at exit", value.current); }
+    }
+    add("driver calls", Object.values(report.driver_calls).reduce((a, b) => a + b, 0));
+    return list;
+}
+
+function allFigures(report) {
+    const columns = [{name: "figure", text: true}, {name: "value"}];
+    return make("details", {class: "figures"}, make("summary", null, "All figures"), table("As in the JSON report", columns, figuresOf(report).map(([name, write, value]) => [name, write(value)])));
+}
+
 /* ---- two reports ---- */
 
-/* [name, format, figure, whether less is better] */
-const compared = [
-    ["requested at most", size, d => d.requested_bytes.peak, null], ["reserved at most", size, d => d.reserved_bytes.peak, true],
-    ["pending at most", size, d => d.pending_bytes.peak, true], ["reserved at exit", size, d => d.reserved_bytes.current, true],
-    ["allocations", count, d => d.alloc_count, null], ["frees", count, d => d.free_count, null], ["served by the cache", count, d => d.hit_count, false],
-    ["needed the driver", count, d => d.miss_count, true], ["out of memory", count, d => d.oom_count, true], ["times trimmed", count, d => d.retry_count, true],
-    ["fences", count, d => d.fence_count, true], ["never freed", size, d => d.leak_bytes, true], ["driver calls", count, d => Object.values(d.driver_calls).reduce((a, b) => a + b, 0), true],
-];
+const worseIfMore = /^(reserved|pending|idle|miss|oom|retry|invalid free|misuse|fence|leak|host metadata|ratio|driver calls)/;
+const betterIfMore = /^hit/;
 
 function difference(name, write, before, after, less) {
     const change = after - before;
@@ -140,9 +152,11 @@ function comparison(sides) {
     for (const before of a.devices) {
         const after = b.devices.find(device => device.ordinal === before.ordinal);
         if (!after) continue;
-        for (const [name, write, figure, less] of compared) {
-            const values = [figure(before), figure(after)];
-            if (values[0] || values[1]) rows.push(difference((a.devices.length > 1 ? "device " + before.ordinal + ": " : "") + name, write, values[0], values[1], less));
+        const others = new Map(figuresOf(after).map(([name, , value]) => [name, value]));
+        for (const [name, write, value] of figuresOf(before)) {
+            if (!others.has(name) || (value === 0 && others.get(name) === 0)) continue;
+            const less = worseIfMore.test(name) ? true : betterIfMore.test(name) ? false : null;
+            rows.push(difference((a.devices.length > 1 ? "device " + before.ordinal + ": " : "") + name, write, value, others.get(name), less));
         }
     }
     const alone = [...a.devices.filter(x => !b.devices.some(y => y.ordinal === x.ordinal)), ...b.devices.filter(x => !a.devices.some(y => y.ordinal === x.ordinal))];

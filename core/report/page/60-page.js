@@ -32,6 +32,7 @@ function deviceParts(side, suffix) {
             const found = of(device.report);
             if (found) parts.push(make("h3", {id: id(name)}, title), found);
         }
+        if (device.report) parts.push(allFigures(device.report));
         return section("device-" + device.ordinal + suffix, heading, parts);
     });
 }

@@ -224,11 +224,10 @@ static void every_key_is_needed_in_its_type(void **state)
 {
     static const char *const optional_root[] = {"advice",   "settings", "reuse", "driver_calls",
                                                 "estimate", "gate",     NULL};
-    static const char *const optional_device[] = {
-        "backend",           "backend_reason", "idle_bytes", "direct_bytes", "group",
-        "group_limit_bytes", "tenants",        "plan",       "call_sites",   NULL};
+    static const char *const optional_device[] = {"backend", "direct_bytes", "tenants",
+                                                  "plan",    "call_sites",   NULL};
     static const char *const optional_leak[] = {"stack", NULL};
-    static const char *const optional_fragmentation[] = {"ratio", "stitchable_bytes", NULL};
+    static const char *const optional_fragmentation[] = {"ratio", NULL};
     static const char *const optional_latency[] = {"count", "histogram", NULL};
     static const char *const optional_estimate[] = {"fits",
                                                     "measured_peak_bytes",
@@ -242,8 +241,10 @@ static void every_key_is_needed_in_its_type(void **state)
     static const char *const optional_tenant[] = {"removed", "paused", NULL};
     static const char *const optional_plan[] = {"fallback", NULL};
     static const char *const none[] = {NULL};
-    static const char *const later_device[] = {"ordered_bytes", "context_bytes", "misuse_count",
-                                               NULL};
+    static const char *const later_device[] = {
+        "backend_reason", "idle_bytes",    "group",        "group_limit_bytes",
+        "ordered_bytes",  "context_bytes", "misuse_count", NULL};
+    static const char *const later_fragmentation[] = {"stitchable_bytes", NULL};
     static const char *const later_estimate[] = {
 #define GC_ESTIMATE_PART(name, label) #name "_bytes",
 #include "core/report/estimate_parts.def"
@@ -270,7 +271,8 @@ static void every_key_is_needed_in_its_type(void **state)
            later_device);
     damage(root, json_object_get(device, "reserved_bytes"), none, none);
     damage(root, json_object_get(json_object_get(device, "by_api"), "cudaMalloc"), none, none);
-    damage(root, json_object_get(device, "fragmentation"), optional_fragmentation, none);
+    damage(root, json_object_get(device, "fragmentation"), optional_fragmentation,
+           later_fragmentation);
     damage(root, json_array_get(json_object_get(device, "leaks"), 3), optional_leak, none);
     damage(root, json_object_get(json_object_get(root, "latency_ns"), "alloc"), optional_latency,
            none);
