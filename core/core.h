@@ -147,16 +147,12 @@ bool gc_contexts_are_several(const struct gc_core *core);
 struct gc_context *gc_teardown_begin(struct gc_core *core, uint64_t handle);
 void gc_teardown_cancel(struct gc_context *context);
 void gc_teardown_finish(struct gc_context *context);
-/* Both at once, for a context that was destroyed unseen. Ignores unknown handles. */
-void gc_teardown_drop_context(struct gc_core *core, uint64_t handle);
 /* The driver returned a sticky error, of any context: caches serve nothing until a driver
  * allocation has succeeded again. */
 void gc_contexts_set_faulted(struct gc_core *core);
 bool gc_context_is_faulted(const struct gc_context *context);
 struct gc_device *gc_context_device(const struct gc_context *context);
 uint64_t gc_context_handle(const struct gc_context *context);
-/* The quota that is charged for its memory before the device; NULL: none. */
-struct gc_quota *gc_context_quota(const struct gc_context *context);
 
 /* The record that serves stream-ordered requests made in the context. With mapped memory it is the
  * device's own: every context of the device can access its memory, and it outlives all of them.

@@ -447,10 +447,3 @@ void gc_teardown_finish(struct gc_context *head)
     if (!head->is_device)
         empty_all_ordered(head->core);
 }
-
-void gc_teardown_drop_context(struct gc_core *core, uint64_t handle)
-{
-    struct gc_context *head = gc_teardown_begin(core, handle);
-    if (head != NULL)
-        gc_teardown_finish(head);
-}

@@ -464,16 +464,6 @@ uint64_t gc_context_handle(const struct gc_context *context)
     return context->handle;
 }
 
-struct gc_quota *gc_context_quota(const struct gc_context *context)
-{
-    return context->quota;
-}
-
-struct gc_tenant *gc_context_tenant(const struct gc_context *context)
-{
-    return context->tenant;
-}
-
 bool gc_context_is_faulted(const struct gc_context *context)
 {
     return atomic_load_explicit(&context->is_faulted, memory_order_relaxed);

@@ -47,8 +47,6 @@ enum gc_status gc_setup_tenant_context(struct gc_tenant *tenant, struct gc_conte
 /* The tenant's quota of the device, created at its first use. GC_NO_HOST_MEMORY. */
 enum gc_status gc_tenant_quota(struct gc_tenant *tenant, struct gc_device *device,
                                struct gc_quota **quota) GC_CHECKED;
-/* The tenant that the record serves; NULL: none. */
-struct gc_tenant *gc_context_tenant(const struct gc_context *context);
 
 /* One load each. */
 uint64_t gc_tenant_limit_bytes(const struct gc_tenant *tenant);

@@ -13,16 +13,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-struct gc_model_lookup {
-    struct gc_strmap tensors;
-    struct gc_strmap metas;
-};
-
 /* The model and its region; the region contains this struct. */
 struct owner {
     struct gc_model model;
     struct gc_region region;
-    struct gc_model_lookup lookup;
+    struct gc_strmap meta_names;
 };
 
 /* ---- reading ---- */
@@ -161,8 +156,8 @@ static void move_results(struct gc_reader *reader, void *memory)
     model->warning_count = reader->warning_count;
     model->header_bytes = reader->header_bytes;
     model->memory_bytes = gc_region_bytes(&reader->region);
-    owner->lookup = (struct gc_model_lookup){reader->tensor_names, reader->meta_names};
-    model->lookup = &owner->lookup;
+    owner->meta_names = reader->meta_names;
+    model->meta_names = &owner->meta_names;
     owner->region = reader->region;
 }
 
@@ -196,32 +191,15 @@ void gc_model_close(struct gc_model *model)
     gc_region_fini(&region);
 }
 
-/* ---- looking things up ---- */
-
 const struct gc_meta_value *gc_model_find_meta(const struct gc_model *model, const char *key)
 {
-    if (model->lookup != NULL) {
-        const struct gc_strmap_entry *name =
-            gc_strmap_find(&model->lookup->metas, key, strlen(key));
+    if (model->meta_names != NULL) {
+        const struct gc_strmap_entry *name = gc_strmap_find(model->meta_names, key, strlen(key));
         return name != NULL ? &model->metas[name->value].value : NULL;
     }
     for (uint32_t i = 0; i < model->meta_count; i++) {
         if (strcmp(model->metas[i].key, key) == 0)
             return &model->metas[i].value;
-    }
-    return NULL;
-}
-
-const struct gc_model_tensor *gc_model_find_tensor(const struct gc_model *model, const char *name)
-{
-    if (model->lookup != NULL) {
-        const struct gc_strmap_entry *found =
-            gc_strmap_find(&model->lookup->tensors, name, strlen(name));
-        return found != NULL ? &model->tensors[found->value] : NULL;
-    }
-    for (uint32_t i = 0; i < model->tensor_count; i++) {
-        if (strcmp(model->tensors[i].name, name) == 0)
-            return &model->tensors[i];
     }
     return NULL;
 }

@@ -12,12 +12,6 @@ static const struct gc_op table[] = {
 #define ROW_COUNT (sizeof(table) / sizeof(table[0]))
 _Static_assert(ROW_COUNT < UINT16_MAX / 4, "the index holds rows as 16 bits");
 
-const struct gc_op *gc_ops(uint32_t *count)
-{
-    *count = ROW_COUNT;
-    return table;
-}
-
 /* FNV-1a. The table's names are fixed, so no file can make them collide. */
 static uint32_t hash_name(const char *name)
 {

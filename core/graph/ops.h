@@ -17,9 +17,6 @@ struct gc_op {
 #include "core/graph/ops.def"
 #undef GC_OP
 
-/* The rows of the table, for tests and listings. */
-const struct gc_op *gc_ops(uint32_t *count);
-
 /* An index over the table, in the region. False: no memory. */
 struct gc_op_index {
     uint16_t *places; /* 1 + a row's number, 0 for none */

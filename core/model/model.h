@@ -95,7 +95,7 @@ struct gc_model_totals {
     uint64_t alias_bytes; /* size of the aliases, had they memory of their own */
 };
 
-struct gc_model_lookup;
+struct gc_strmap;
 
 struct gc_model {
     enum gc_model_format format;
@@ -112,9 +112,9 @@ struct gc_model {
     const char *const *warnings; /* a line each */
     uint32_t warning_count;
     struct gc_model_totals totals;
-    uint64_t header_bytes;                /* read in all */
-    uint64_t memory_bytes;                /* the model's own */
-    const struct gc_model_lookup *lookup; /* NULL: names are searched one by one */
+    uint64_t header_bytes;              /* read in all */
+    uint64_t memory_bytes;              /* the model's own */
+    const struct gc_strmap *meta_names; /* NULL: keys are searched one by one */
 };
 
 /* Limits of one reading; a file that needs more fails with GC_OUT_OF_RANGE. 0 or NULL: the
@@ -142,9 +142,8 @@ enum gc_status gc_model_open(const char *path, const struct gc_model_limits *lim
                              struct gc_model **model, struct gc_model_error *error) GC_CHECKED;
 void gc_model_close(struct gc_model *model); /* NULL: nothing */
 
-/* NULL if there is none. With duplicate tensor names: the first. */
+/* NULL if there is none. */
 const struct gc_meta_value *gc_model_find_meta(const struct gc_model *model, const char *key);
-const struct gc_model_tensor *gc_model_find_tensor(const struct gc_model *model, const char *name);
 
 /* The value as an unsigned number: an INTEGER that is not negative, or a REAL without a fraction
  * below 2^53. */

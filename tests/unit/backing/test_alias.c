@@ -8,6 +8,7 @@
  * belongs to no other live block; what is handed out is used by no queued work, by whatever address
  * (workbench_try_alloc); nothing is unmapped while work uses it (sim_mapping.c). */
 #include "core/base/bits.h"
+#include "core/device/context.h"
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
 #include "core/reclaim/defer.h"
@@ -238,7 +239,7 @@ static void replace_tenant(struct scene *scene)
         struct gc_block_info info;
         const uint64_t address = scene->live[i].address;
         assert_status(gc_lookup_block(scene->bench.core, address, &info), GC_OK);
-        if (gc_context_tenant(info.owner) != scene->tenants[tenant])
+        if (info.owner->tenant != scene->tenants[tenant])
             continue;
         give_one(scene, i);
     }

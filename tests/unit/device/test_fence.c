@@ -259,7 +259,7 @@ static void roaming_context_is_fenced_by_all(void **state)
     assert_int_equal(set.count, 2);
     assert_ptr_equal(set.contexts[1], bench.contexts[1]);
     gc_peers_wait_end(&set);
-    gc_teardown_drop_context(bench.core, gc_context_handle(bench.contexts[1]));
+    gc_teardown_finish(gc_teardown_begin(bench.core, gc_context_handle(bench.contexts[1])));
     gc_pool_acquire_plain(&late->pool);
     assert_true(gc_peers_wait_begin_locked(late, &set));
     gc_pool_release(&late->pool);

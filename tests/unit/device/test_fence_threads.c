@@ -148,7 +148,8 @@ static void streak(bool has_captures)
     assert_int_equal(workbench_figures(&crew.bench).pending.current, 0);
     /* What was taken beside a capture goes with its context. */
     assert_int_equal(crew.bench.sim.used_bytes, gc_device_reserved_bytes(crew.bench.device));
-    gc_teardown_drop_context(crew.bench.core, gc_context_handle(crew.bench.contexts[0]));
+    gc_teardown_finish(
+        gc_teardown_begin(crew.bench.core, gc_context_handle(crew.bench.contexts[0])));
     assert_int_equal(gc_device_reserved_bytes(crew.bench.device), 0);
     workbench_close(&crew.bench);
 }

@@ -1,5 +1,6 @@
 /* What a tenant's share counts, whichever way memory is taken: from threads' own caches, directly
  * from the driver, in elastic pools, without a cache, swapped out; and that it ends at nothing. */
+#include "core/device/context.h"
 #include "core/device/quota.h"
 
 #include "core/base/bits.h"
@@ -39,9 +40,9 @@ static void open_lodger(struct lodger *lodger, enum gc_mode mode, bool has_mappi
     assert_status(gc_tenant_add(lodger->bench.core, &config, &lodger->tenant), GC_OK);
     assert_status(gc_setup_tenant_context(lodger->tenant, lodger->bench.contexts[0], &lodger->own),
                   GC_OK);
-    lodger->quota = gc_context_quota(lodger->own);
+    lodger->quota = lodger->own->quota;
     assert_non_null(lodger->quota);
-    assert_null(gc_context_quota(lodger->bench.contexts[0]));
+    assert_null(lodger->bench.contexts[0]->quota);
 }
 
 static enum gc_status try_alloc(struct lodger *lodger, uint64_t bytes, uint64_t *address)

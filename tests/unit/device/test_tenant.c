@@ -1,4 +1,5 @@
 /* Tenants: who they are, and that the memory of one serves no other. */
+#include "core/device/context.h"
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
 #include "core/reclaim/defer.h"
@@ -89,8 +90,8 @@ static void a_record_is_the_tenants_own(void **state)
     assert_ptr_not_equal(record, bench.contexts[0]);
     assert_ptr_not_equal(workbench_record(&bench, two, 0), record);
     assert_ptr_not_equal(workbench_record(&bench, one, 1), record);
-    assert_ptr_equal(gc_context_tenant(record), one);
-    assert_null(gc_context_tenant(bench.contexts[0]));
+    assert_ptr_equal(record->tenant, one);
+    assert_null(bench.contexts[0]->tenant);
     assert_int_equal(gc_context_handle(record), gc_context_handle(bench.contexts[0]));
     assert_ptr_equal(gc_context_find(bench.core, 1), bench.contexts[0]);
     workbench_close(&bench);

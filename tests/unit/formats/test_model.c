@@ -72,8 +72,8 @@ static void a_description_is_taken(void **state)
     assert_string_equal(model->path, path);
     assert_int_equal(model->totals.weight_bytes, 64 + 68);
     assert_int_equal(model->totals.parameters, 32 + 64);
-    assert_int_equal(gc_model_find_tensor(model, "w")->dims[1], 8);
-    assert_null(gc_model_find_tensor(model, "v"));
+    assert_string_equal(model->tensors[0].name, "w");
+    assert_int_equal(model->tensors[0].dims[1], 8);
     assert_true(model->has_config);
     assert_true(gc_meta_uint(gc_model_find_meta(model, "layers"), &number) && number == 3);
     assert_true(gc_meta_uint(gc_model_find_meta(model, "factor"), &number) && number == 2);
@@ -91,13 +91,9 @@ static void a_description_is_taken(void **state)
 static void names_are_found_without_a_table(void **state)
 {
     (void)state;
-    const struct gc_model_tensor tensor = {.name = "w"};
     const struct gc_meta meta = {.key = "k"};
-    const struct gc_model model = {
-        .tensors = &tensor, .tensor_count = 1, .metas = &meta, .meta_count = 1};
-    assert_ptr_equal(gc_model_find_tensor(&model, "w"), &tensor);
+    const struct gc_model model = {.metas = &meta, .meta_count = 1};
     assert_ptr_equal(gc_model_find_meta(&model, "k"), &meta.value);
-    assert_null(gc_model_find_tensor(&model, "k"));
     assert_null(gc_model_find_meta(&model, "w"));
 }
 

@@ -79,7 +79,7 @@ static void close_member(struct client *client)
 {
     if (client->core == NULL)
         return;
-    gc_teardown_drop_context(client->core, 1);
+    gc_teardown_finish(gc_teardown_begin(client->core, 1));
     gc_core_destroy(client->core);
     sim_driver_fini(&client->sim);
     free(client->options);
