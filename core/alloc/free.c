@@ -5,7 +5,6 @@
 #include "core/device/lookup.h"
 #include "core/device/publish.h"
 #include "core/device/registry.h"
-#include "core/device/wait.h"
 #include "core/reclaim/defer.h"
 #include "core/reclaim/tcache.h"
 
@@ -71,54 +70,27 @@ static enum gc_status claim_or_refuse(struct free_request *request)
     }
 }
 
-/* The debug aid waits for the device and fills the block, without the pool's lock; the block stays
- * FREEING. False: its context was torn down meanwhile, and no lock is held. */
-static bool inspect(const struct free_request *request)
+static void report_refused(const struct free_request *request)
 {
-    const struct gc_block_info *found = &request->found;
-    struct gc_context *context = gc_block_pool(request->block)->context;
-    const struct gc_entry entry = {.address = found->address,
-                                   .requested_bytes = found->bytes,
-                                   .bytes = found->capacity,
-                                   .api = found->api};
-    gc_pool_release(&context->pool);
-    gc_debug_before_free(found, request->api);
-    gc_wait_lock_after_teardown(context);
-    if (!context->pool.is_dropped)
-        return true;
-    if (found->is_ordered)
-        gc_pool_uncount_ordered(&context->pool.shared, found->bytes);
-    gc_pool_release(&context->pool);
-    gc_context_count_destroyed(context, &entry);
-    return false;
-}
-
-/* Claims the block; with GPUCACHE_DEBUG the debug aid then inspects it. Not GC_OK: no block is
- * claimed. */
-static enum gc_status claim_with_debug(struct free_request *request)
-{
-    const enum gc_status status = claim_or_refuse(request);
-    if (request->core->debug == NULL)
-        return status;
-    if (status == GC_OK)
-        return inspect(request) ? GC_OK : GC_NOT_OURS;
     const bool is_interior = request->is_described && request->found.address != request->address;
-    if (status == GC_INVALID_POINTER)
-        gc_debug_report_refused_free(request->core, request->address, request->api,
-                                     is_interior ? &request->found : NULL);
-    return status;
+    gc_debug_report_refused_free(request->core, request->address, request->api,
+                                 is_interior ? &request->found : NULL);
 }
 
 static enum gc_status free_block(struct gc_core *core, uint64_t address, struct gc_context *worker,
                                  uint64_t stream, uint16_t api, int *driver_code)
 {
     const uint64_t start_ns = gc_core_now_ns(core);
+    const struct gc_defer_order order = {.worker = worker, .stream = stream, .api = api};
     struct free_request request = {.core = core, .address = address, .api = api};
-    enum gc_status status = claim_with_debug(&request);
+    enum gc_status status = claim_or_refuse(&request);
+    if (status == GC_INVALID_POINTER && core->debug != NULL)
+        report_refused(&request);
     if (status != GC_OK)
         return status;
     struct gc_context *context = gc_block_pool(request.block)->context;
-    status = gc_defer_free_unlock(context, request.block, worker, stream, driver_code);
+    status = gc_defer_free_unlock(context, request.block, &order,
+                                  request.is_described ? &request.found : NULL, driver_code);
     if (status == GC_OK) {
         const uint64_t end_ns = gc_core_now_ns(core);
         gc_histogram_add(&core->free_ns, end_ns - start_ns);

@@ -65,7 +65,8 @@ static inline bool gc_debug_maps_blocks(const struct gc_core *core)
  */
 void gc_debug_on_alloc(struct gc_context *context, uint64_t address, uint64_t bytes,
                        uint64_t requested_bytes);
-/* Entry point `api` frees the block, which is FREEING. */
+/* Entry point `api` frees the block, which is FREEING: waits for its work, checks its edge, fills
+ * it. Does nothing if its context is torn down. */
 void gc_debug_before_free(const struct gc_block_info *info, uint16_t api);
 /* Entry point `api` was refused the free of `address`. `live`: the live block that contains the
  * address; NULL: none does. */

@@ -89,13 +89,10 @@ void gc_quota_count_free(struct gc_device *device, struct gc_quota *quota,
  * pool's lock. */
 void gc_quota_uncount_free(struct gc_device *device, struct gc_quota *quota,
                            const struct gc_entry *entry);
-/* The allocation was destroyed with its context: no free is counted, but one is traced, under no
- * lock. */
+/* The allocation was destroyed with its context: no free is counted. Under a lock; the caller
+ * traces the free after it. */
 void gc_quota_count_destroyed(struct gc_device *device, struct gc_quota *quota,
                               const struct gc_entry *entry);
-/* As above without the trace, under a lock; the caller traces after it. */
-void gc_quota_uncount_destroyed(struct gc_device *device, struct gc_quota *quota,
-                                const struct gc_entry *entry);
 /* Counts and traces an out-of-memory for entry->requested_bytes. */
 void gc_quota_count_oom(struct gc_device *device, struct gc_quota *quota,
                         const struct gc_entry *entry);

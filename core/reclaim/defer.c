@@ -18,6 +18,7 @@
 #include "core/backing/segment.h"
 #include "core/base/assert.h"
 #include "core/base/bits.h"
+#include "core/debug/debug.h"
 #include "core/device/registry.h"
 #include "core/device/wait.h"
 #include "core/reclaim/release.h"
@@ -359,13 +360,11 @@ void gc_defer_complete(struct gc_context *context, const struct gc_context *wait
 
 /* ---- frees ---- */
 
-/* The free is counted at once; the memory becomes idle later. */
 static enum gc_status free_pending(struct gc_context *context, struct gc_block *block,
                                    const struct gc_entry *entry, struct gc_context *worker,
                                    uint64_t epoch)
 {
     struct gc_pool *pool = &context->pool;
-    gc_context_count_free(context, entry);
     gc_wait_lock_after_teardown(context);
     if (!pool->is_dropped)
         gc_pool_clear_flags_locked(pool, block);
@@ -387,7 +386,6 @@ static enum gc_status free_uncached(struct gc_context *context, struct gc_block 
     struct gc_pool *pool = &context->pool;
     struct gc_segment *segment = NULL;
     int code = 0;
-    gc_context_count_free(context, entry);
     gc_device_release_begin(device, context->quota);
     gc_wait_lock_after_teardown(context);
     if (!pool->is_dropped) {
@@ -406,11 +404,9 @@ static enum gc_status free_uncached(struct gc_context *context, struct gc_block 
     return GC_DRIVER;
 }
 
-static void free_pooled(struct gc_context *context, struct gc_block *block,
-                        const struct gc_entry *entry)
+static void free_pooled(struct gc_context *context, struct gc_block *block)
 {
     struct gc_pool *pool = &context->pool;
-    gc_context_count_free(context, entry);
     gc_wait_lock_after_teardown(context);
     if (!pool->is_dropped) {
         gc_pool_clear_flags_locked(pool, block);
@@ -429,7 +425,9 @@ static void revive(struct gc_context *context, struct gc_block *block, const str
         gc_block_set_state(block, GC_BLOCK_LIVE);
     gc_pool_release(pool);
     if (!alive)
-        gc_context_count_destroyed(context, entry);
+        return;
+    gc_context_uncount_free(context, entry);
+    gc_device_observe(context->device, GC_TRACE_ALLOC, entry);
 }
 
 static enum gc_status free_waiting(struct gc_context *context, struct gc_block *block,
@@ -445,7 +443,7 @@ static enum gc_status free_waiting(struct gc_context *context, struct gc_block *
     }
     if (is_uncached)
         return free_uncached(context, block, entry, driver_code);
-    free_pooled(context, block, entry);
+    free_pooled(context, block);
     gc_release_trim(context);
     return GC_OK;
 }
@@ -465,8 +463,11 @@ static bool may_reuse(struct gc_context *context, uint64_t epoch)
 }
 
 enum gc_status gc_defer_free_unlock(struct gc_context *context, struct gc_block *block,
-                                    struct gc_context *worker, uint64_t stream, int *driver_code)
+                                    const struct gc_defer_order *order,
+                                    const struct gc_block_info *found, int *driver_code)
 {
+    const uint64_t stream = order->stream;
+    const struct gc_context *worker = order->worker != NULL ? order->worker : context;
     const struct gc_segment *segment = gc_block_segment(block);
     const bool is_uncached = segment->size_class == GC_CLASS_UNCACHED;
     const bool is_driven = context->core->mode != GC_MODE_CACHE || segment->is_plain;
@@ -483,6 +484,9 @@ enum gc_status gc_defer_free_unlock(struct gc_context *context, struct gc_block 
         gc_pool_uncount_ordered(&context->pool.shared, entry.requested_bytes);
     block->is_ordered = false; /* if the free fails the block stays live, as a plain one */
     gc_pool_release(&context->pool);
+    gc_context_count_free(context, &entry);
+    if (found != NULL)
+        gc_debug_before_free(found, order->api);
     if (is_driven)
         return free_uncached(context, block, &entry, driver_code);
     if (is_synchronous(context) && stream == GC_STREAM_NONE)
@@ -496,14 +500,13 @@ enum gc_status gc_defer_free_unlock(struct gc_context *context, struct gc_block 
     if (is_uncached || is_in_order || !may_reuse(context, epoch)) {
         if (gc_context_is_fenceless(context) && stream == GC_STREAM_NONE)
             return free_waiting(context, block, &entry, is_uncached, driver_code);
-        const enum gc_status status = free_pending(
-            context, block, &entry, worker == NULL ? context->head : worker->head, epoch);
+        const enum gc_status status = free_pending(context, block, &entry, worker->head, epoch);
         int ignored; /* on failure the block stays pending */
         if (gc_context_is_fenceless(context) && stream == GC_STREAM_NONE)
             (void)wait_all(context, &ignored); /* recording a fence failed just now */
         return status;
     }
-    free_pooled(context, block, &entry);
+    free_pooled(context, block);
     gc_release_trim(context);
     return GC_OK;
 }

@@ -4,12 +4,21 @@
 
 #include "core/device/context.h"
 
-/* Frees a claimed block of the context's pool, whose lock is held and is released here. `stream`:
- * the block is freed in the order of this stream of `worker` (NULL: of the context), without a
- * wait; GC_STREAM_OTHER: in the order of an unnamed stream; GC_STREAM_NONE: a plain free. */
+/* How a block is freed. `stream`: in the order of this stream of `worker` (NULL: of the context),
+ * without a wait; GC_STREAM_OTHER: in the order of an unnamed stream; GC_STREAM_NONE: a plain free.
+ */
+struct gc_defer_order {
+    struct gc_context *worker;
+    uint64_t stream;
+    uint16_t api; /* the entry point that frees */
+};
+
+/* Frees a claimed block of the context's pool, whose lock is held and is released here. The free is
+ * counted and traced before anything else; a free that fails is uncounted, and its block is live
+ * again. `found`: the block as the debug aid gets it; NULL without one. */
 enum gc_status gc_defer_free_unlock(struct gc_context *context, struct gc_block *block,
-                                    struct gc_context *worker, uint64_t stream,
-                                    int *driver_code) GC_CHECKED;
+                                    const struct gc_defer_order *order,
+                                    const struct gc_block_info *found, int *driver_code) GC_CHECKED;
 /* An allocation of `wanted_bytes` missed: frees pending blocks that have completed. Waits only
  * while more than 1/8 of the device is pending, rather than let the pool grow. True if memory
  * became free. */

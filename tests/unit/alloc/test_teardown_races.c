@@ -2,6 +2,7 @@
 #include "core/alloc/teardown.h"
 #include "core/backing/change.h"
 #include "core/base/bits.h"
+#include "core/debug/debug.h"
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
 #include "core/follow/follow.h"
@@ -52,6 +53,9 @@ struct ending {
     pthread_t thread;
     enum sim_call call; /* which; SIM_CALL_COUNT: that has been */
     bool is_gone;
+    bool is_slow; /* decided only after the others have lost patience */
+    atomic_bool may_decide;
+    uint64_t requested_bytes; /* of the device, during the call */
 };
 
 static void *end_it(void *argument)
@@ -59,6 +63,10 @@ static void *end_it(void *argument)
     struct ending *ending = argument;
     struct gc_context *head = gc_teardown_begin(ending->bench.core, 1);
     pause_a_moment();
+    while (ending->is_slow && !atomic_load(&ending->may_decide)) {
+        atomic_fetch_add(&ending->bench.sim.clock_ahead_ns, UINT64_C(1000000000));
+        pause_a_moment();
+    }
     if (ending->is_gone) {
         sim_driver_drop_context(&ending->bench.sim, 1);
         gc_teardown_finish(head);
@@ -77,6 +85,7 @@ static void begin_end(void *argument, enum sim_call call, uint64_t context)
     pthread_create(&ending->thread, NULL, end_it, ending);
     while (!is_hidden(ending->bench.contexts[0]))
         sched_yield();
+    ending->requested_bytes = workbench_figures(&ending->bench).requested.current;
 }
 
 static void set_ending(struct ending *ending, enum sim_call call, bool is_gone)
@@ -85,6 +94,45 @@ static void set_ending(struct ending *ending, enum sim_call call, bool is_gone)
     ending->is_gone = is_gone;
     ending->bench.sim.hook_argument = ending;
     ending->bench.sim.hook = begin_end;
+}
+
+/* The debug aid fills the block while the context is torn down. The free is counted before that,
+ * and never becomes the driver's: until the teardown is decided, the pool has the address. */
+static void inspect(bool is_gone, bool is_slow)
+{
+    static struct ending ending;
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(512),
+                                          .trim_percent = 100,
+                                          .is_fenced = true,
+                                          .has_mapping = true,
+                                          .debug = GC_DEBUG_POISON};
+    workbench_open(&ending.bench, &setup);
+    ending.is_slow = is_slow;
+    atomic_store(&ending.may_decide, false);
+    ending.requested_bytes = 1;
+    const uint64_t address = workbench_alloc(&ending.bench, 0, 4096);
+    set_ending(&ending, SIM_FILL, is_gone);
+    assert_status(workbench_try_free(&ending.bench, address), GC_OK);
+    atomic_store(&ending.may_decide, true);
+    pthread_join(ending.thread, NULL);
+    assert_int_equal(ending.requested_bytes, 0);
+    assert_int_equal(workbench_figures(&ending.bench).free_count, 1);
+    assert_int_equal(workbench_figures(&ending.bench).requested.current, 0);
+    if (!is_gone && !is_slow) {
+        workbench_check(&ending.bench);
+        assert_int_equal(workbench_alloc(&ending.bench, 0, 4096), address);
+    }
+    workbench_close(&ending.bench);
+}
+
+static void a_free_that_is_inspected_is_counted_first(void **state)
+{
+    (void)state;
+    inspect(false, false);
+    inspect(true, false);
+    inspect(false, true);
+    inspect(true, true);
 }
 
 static void what_was_asked_for_comes_where_the_context_stays(void **state)
@@ -338,6 +386,7 @@ int main(void)
         cmocka_unit_test(a_stream_that_goes_meanwhile_orders_nothing),
         cmocka_unit_test(a_peer_gets_access_where_it_stays),
         cmocka_unit_test(fences_stay_until_the_pool_goes),
+        cmocka_unit_test(a_free_that_is_inspected_is_counted_first),
         cmocka_unit_test(a_second_free_does_not_hold_up_an_end),
     };
     alarm(PATIENCE_S);
