@@ -52,15 +52,14 @@ INSTALLED := $(LIBDIR)/libgpucache.so $(LIBDIR)/$(SONAME) $(LIBDIR)/libgpucache.
 	$(if $(COMPLETION),$(SHARE)/bash-completion/completions/gpucache)
 
 # Each is one path of plain characters: a space would split it.
-PLACES := PREFIX LIBDIR DESTDIR
-PLAIN := a b c d e f g h i j k l m n o p q r s t u v w x y z A B C D E F G H I J K L M N O P Q R S T U V W X Y Z \
-	0 1 2 3 4 5 6 7 8 9 / . _ - + @ ~ : =
-without = $(if $(2),$(call without,$(subst $(firstword $(2)),,$(1)),$(wordlist 2,$(words $(2)),$(2))),$(1))
-check_place = $(if $(call without,$($(1)),$(PLAIN))$(if $(filter DESTDIR,$(1)),,$(filter-out /%,$($(1)))),$(error $(1)=$($(1)): an absolute path of \
-	letters, digits and /._-+@~:= is accepted))
 .PHONY: check-places
+check-places: export PLACE_PREFIX := $(PREFIX)
+check-places: export PLACE_LIBDIR := $(LIBDIR)
+check-places: export PLACE_DESTDIR := $(or $(DESTDIR),/)
 check-places:
-	@:$(foreach p,$(PLACES),$(call check_place,$(p)))
+	@check() { case $$2 in *[!A-Za-z0-9/._+@~:=-]*) ;; /*) return;; esac; \
+		echo "$$1=$$2: an absolute path of letters, digits and /._-+@~:= is accepted" >&2; exit 1; }; \
+	check PREFIX "$$PLACE_PREFIX"; check LIBDIR "$$PLACE_LIBDIR"; check DESTDIR "$$PLACE_DESTDIR"
 
 .PHONY: install
 install: check-places $(LIB) $(MODULE) $(TOOL) ## into PREFIX (/usr/local), its libraries into LIBDIR (PREFIX/lib), under DESTDIR

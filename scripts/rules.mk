@@ -69,6 +69,18 @@ $(PAGE): $(PAGE_SRC) scripts/rules.mk
 		{ $(call page_array,page_tail); }; } > $@.new
 	$(Q)mv $@.new $@
 
+# ---- the key of the build ----
+
+# A hash of core's sources: the library refuses a module that other sources made (core/report/model_module.h). Written
+# only where it changes, so that only then its users are compiled again.
+SOURCES_HASH := $(OUT)/gen/sources_hash.h
+GENERATED += $(SOURCES_HASH)
+$(SOURCES_HASH): force
+	$(Q)mkdir -p $(@D)
+	$(Q)cat $(sort $(wildcard core/*.[ch] core/*/*.[ch] core/*/*.def core/*/page/*)) | sha256sum | \
+		sed -E 's/^(.{24}).*/#define GC_SOURCES_HASH "\1"/' > $@.new
+	$(Q)if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+
 # ---- objects ----
 
 # Changes with the flags, which makes every object out of date.
@@ -154,14 +166,14 @@ $(CORE_ARCHIVE): $(call obj,$(CORE_SRC))
 	$(Q)mkdir -p $(@D)
 	$(Q)rm -f $@ && ar rcsD $@ $^
 
-# The module that the library opens to read a model: the part of core's archive that its one entry point needs, with
-# copies of its own of the lower rooms' code. It exports only the entry point, so that it shares no variable with the library.
+# The module that the library opens to read a model: the part of core's archive that its one export needs, with
+# copies of its own of the lower rooms' code. It exports nothing else, so that it shares no variable with the library.
 MODULE := $(OUT)/libgpucache-model.so
-MODULE_ENTRY := gpucache_model_module
+MODULE_SYMBOL := gpucache_model_module
 $(MODULE): $(CORE_ARCHIVE) scripts/rules.mk
 	$(call say,LD)
-	$(Q)echo '{ global: $(MODULE_ENTRY); local: *; };' > $(OUT)/gen/module.map
-	$(Q)$(CC) -shared $(ALL_LDFLAGS) $(LDFLAGS) -Wl,-u,$(MODULE_ENTRY) -Wl,--version-script,$(OUT)/gen/module.map \
+	$(Q)echo '{ global: $(MODULE_SYMBOL); local: *; };' > $(OUT)/gen/module.map
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) $(LDFLAGS) -Wl,-u,$(MODULE_SYMBOL) -Wl,--version-script,$(OUT)/gen/module.map \
 		$(if $(filter asan tsan,$(BUILD)),,-Wl$(,)-z$(,)defs) $(LIB_LDFLAGS) -Wl,--as-needed -o $@ $(CORE_ARCHIVE)
 
 TOOL := $(OUT)/gpucache

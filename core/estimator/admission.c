@@ -304,17 +304,13 @@ bool gc_admission_describe(const struct gc_admission_state *admission,
     return true;
 }
 
-/* The entry point of libgpucache-model.so. */
-__attribute__((visibility("default"))) gc_model_module_entry gpucache_model_module;
-
-const struct gc_model_module *gpucache_model_module(void)
-{
-    static const struct gc_model_module module = {
-        .key = GC_MODEL_MODULE_KEY,
-        .open = gc_admission_open,
-        .device_count = gc_admission_device_count,
-        .decide = gc_admission_decide,
-        .describe = gc_admission_describe,
-    };
-    return &module;
-}
+/* The one export of libgpucache-model.so: GC_MODEL_MODULE_SYMBOL. Data, so that the symbol of a
+ * foreign file is compared and not called. */
+extern const struct gc_model_module gpucache_model_module;
+__attribute__((visibility("default"))) const struct gc_model_module gpucache_model_module = {
+    .key = GC_MODEL_MODULE_KEY,
+    .open = gc_admission_open,
+    .device_count = gc_admission_device_count,
+    .decide = gc_admission_decide,
+    .describe = gc_admission_describe,
+};

@@ -10,12 +10,13 @@
 #include "core/config/options.h"
 #include "core/io/log.h"
 #include "core/report/estimate_record.h"
+#include "sources_hash.h"
 
 #include <limits.h>
 
 #define GC_MODEL_MODULE_FILE "libgpucache-model.so"
-/* The one symbol that the module exports: a gc_model_module_entry. */
-#define GC_MODEL_MODULE_ENTRY "gpucache_model_module"
+/* The one symbol that the module exports: its struct gc_model_module. */
+#define GC_MODEL_MODULE_SYMBOL "gpucache_model_module"
 
 struct gc_admission_state;
 
@@ -40,7 +41,8 @@ struct gc_admission_devices {
  */
 struct gc_model_module_key {
     char version[32];
-    uint32_t options_bytes; /* sizes of the structs that cross */
+    char sources[32];       /* a hash of core/, by scripts/rules.mk */
+    uint32_t options_bytes; /* sizes of the structs that cross: of the same sources, other flags */
     uint32_t devices_bytes;
     uint32_t estimate_bytes;
     uint32_t module_bytes;
@@ -58,19 +60,23 @@ struct gc_model_module {
                      struct gc_report_estimate *estimate);
 };
 
-typedef const struct gc_model_module *gc_model_module_entry(void);
-
 #define GC_MODEL_MODULE_KEY                                                                        \
     {                                                                                              \
-        GC_VERSION, sizeof(struct gc_options), sizeof(struct gc_admission_devices),                \
-            sizeof(struct gc_report_estimate), sizeof(struct gc_model_module)                      \
+        GC_VERSION, GC_SOURCES_HASH, sizeof(struct gc_options),                                    \
+            sizeof(struct gc_admission_devices), sizeof(struct gc_report_estimate),                \
+            sizeof(struct gc_model_module)                                                         \
     }
 
 /* Whether the module was made by a build that agrees with the caller's. */
 bool gc_model_module_matches(const struct gc_model_module *module);
 
 /* Finds the module of the library whose absolute path is `library`: beside it, else in the folder
- * gpucache there. The first file that exists is the module. False if neither does. */
+ * gpucache there. The first file that exists is the module. False if neither is found: errno is
+ * ENOENT, or why a folder could not be searched. */
 bool gc_model_module_find(const char *library, char path[PATH_MAX]);
+/* Whether the file may be given to dlopen, which would wait for a FIFO's writer, and crash the
+ * process on an ELF file that was cut off. Else *why: a constant text. dlopen refuses all other
+ * files itself. */
+bool gc_model_module_is_whole(const char *path, const char **why);
 
 #endif

@@ -1,23 +1,24 @@
-/* The module is opened by its path, which follows from the library's own path: LD_LIBRARY_PATH and
- * the working folder have no influence on the code that is loaded. */
+/* The module is opened by its path, which follows from the library's own path when it was loaded:
+ * LD_LIBRARY_PATH and the working folder have no influence on the code that is loaded. */
 #define _GNU_SOURCE
 #include "shim/life/module.h"
 
 #include "core/io/elf.h"
 #include "core/io/text.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SHOWN_BYTES 256
+#define SHOWN_BYTES 640
 
 static const char *make_printable(const char *text, char shown[SHOWN_BYTES])
 {
     return gc_text_printable(text, strlen(text), shown, SHOWN_BYTES);
 }
 
-/* ---- where it lies ---- */
+/* ---- where it is ---- */
 
 static void copy_path(void *argument, const char *path)
 {
@@ -25,49 +26,69 @@ static void copy_path(void *argument, const char *path)
         *(char *)argument = '\0';
 }
 
-/* The library may have been preloaded by a symbolic link or a relative path. */
-static bool find_library(char path[PATH_MAX])
+/* Makes the path absolute with the folder that the dynamic linker recorded when it loaded the
+ * library: the program may have changed its working folder since. */
+static bool make_absolute(const struct gc_libc *libc, char path[PATH_MAX])
+{
+    char folder[2 * PATH_MAX]; /* the working folder and the folder in `path` */
+    char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    char whole[PATH_MAX];
+    void *self;
+    bool is_known;
+
+    if (path[0] == '/')
+        return true;
+    self = libc->dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+    is_known = self != NULL && libc->dlinfo(self, RTLD_DI_ORIGIN, folder) == 0 &&
+               snprintf(whole, sizeof(whole), "%s/%s", folder, name) < (int)sizeof(whole);
+    if (is_known)
+        memcpy(path, whole, sizeof(whole));
+    return is_known;
+}
+
+/* The library may have been preloaded by a symbolic link: then the module is beside the file. If
+ * the file is gone, the folder may still have the module. */
+static bool find_library(const struct gc_libc *libc, char path[PATH_MAX])
 {
     char loaded[PATH_MAX];
 
     gc_elf_visit_path((const void *)&gc_module_open, copy_path, loaded);
-    return loaded[0] != '\0' && realpath(loaded, path) != NULL;
+    if (loaded[0] == '\0' || !make_absolute(libc, loaded))
+        return false;
+    if (realpath(loaded, path) == NULL)
+        memcpy(path, loaded, sizeof(loaded));
+    return true;
 }
 
-static bool find(char path[PATH_MAX], struct gc_module *module)
+static bool find(const struct gc_libc *libc, char path[PATH_MAX], struct gc_module *module)
 {
     char library[PATH_MAX];
     char shown[SHOWN_BYTES];
 
-    if (!find_library(library)) {
-        snprintf(
-            module->reason, sizeof(module->reason),
-            "the path by which the library was preloaded does not exist now, so " GC_MODEL_MODULE_FILE
-            " is not found: preload it by its absolute path");
+    if (!find_library(libc, library)) {
+        snprintf(module->reason, sizeof(module->reason),
+                 GC_MODEL_MODULE_FILE ", which reads models, is not found: the path by which the "
+                                      "library was preloaded is not known; preload it by its "
+                                      "absolute path");
         return false;
     }
     if (gc_model_module_find(library, path))
         return true;
+    const bool is_missing = errno == ENOENT;
+    const char *error = strerror(errno);
     *strrchr(library, '/') = '\0';
     make_printable(library, shown);
     snprintf(module->reason, sizeof(module->reason),
-             GC_MODEL_MODULE_FILE ", which reads models, is neither in %s nor in %s/gpucache: "
-                                  "install it beside the library",
-             shown, shown);
+             GC_MODEL_MODULE_FILE
+             ", which reads models, is neither in %s nor in %s/gpucache%s%s: install it beside the "
+             "library",
+             shown, shown,
+             is_missing ? "" : ", as far as this process sees: ", is_missing ? "" : error);
     return false;
 }
 
 /* ---- whether it may be used ---- */
-
-static gc_model_module_entry *load(const struct gc_libc *libc, const char *path)
-{
-    gc_model_module_entry *entry = NULL;
-    void *handle = libc->dlopen(path, RTLD_NOW | RTLD_LOCAL);
-
-    if (handle != NULL)
-        *(void **)&entry = libc->dlsym(handle, GC_MODEL_MODULE_ENTRY);
-    return entry;
-}
 
 static void refuse_build(struct gc_module *module, const char *path)
 {
@@ -84,27 +105,42 @@ static void refuse_build(struct gc_module *module, const char *path)
     module->calls = NULL;
 }
 
-void gc_module_open(struct gc_module *module)
+static void load(const struct gc_libc *libc, const char *path, struct gc_module *module)
 {
-    const struct gc_libc *libc = gc_elf_libc();
-    gc_model_module_entry *entry;
-    char path[PATH_MAX];
+    const char *why;
+    void *handle;
     char shown[SHOWN_BYTES];
 
-    *module = (struct gc_module){0};
-    if (!find(path, module))
+    if (!gc_model_module_is_whole(path, &why)) {
+        snprintf(module->reason, sizeof(module->reason),
+                 "the module that reads models cannot be loaded: %s: %s",
+                 make_printable(path, shown), why);
         return;
-    entry = libc != NULL ? load(libc, path) : NULL;
-    if (entry == NULL) {
+    }
+    handle = libc->dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (handle != NULL)
+        module->calls = libc->dlsym(handle, GC_MODEL_MODULE_SYMBOL);
+    if (module->calls == NULL) {
         /* Also clears the error: the program shall not read of it. */
-        const char *error = libc != NULL ? libc->dlerror() : NULL;
+        const char *error = libc->dlerror();
 
         snprintf(module->reason, sizeof(module->reason),
                  "the module that reads models cannot be loaded: %s",
                  make_printable(error != NULL ? error : path, shown));
-        return;
-    }
-    module->calls = entry();
-    if (!gc_model_module_matches(module->calls))
+    } else if (!gc_model_module_matches(module->calls)) {
         refuse_build(module, path);
+    }
+}
+
+void gc_module_open(struct gc_module *module)
+{
+    const struct gc_libc *libc = gc_elf_libc();
+    char path[PATH_MAX];
+
+    *module = (struct gc_module){0};
+    if (libc == NULL)
+        snprintf(module->reason, sizeof(module->reason),
+                 "the module that reads models cannot be loaded: the program has no dlopen");
+    else if (find(libc, path, module))
+        load(libc, path, module);
 }

@@ -4,7 +4,7 @@
 
 #include "core/report/model_module.h"
 
-#define GC_MODULE_REASON_BYTES 768
+#define GC_MODULE_REASON_BYTES 1536
 
 struct gc_module {
     const struct gc_model_module *calls; /* NULL: see reason */
@@ -13,7 +13,7 @@ struct gc_module {
 
 /* Searches beside the file that this library was loaded from, and nowhere else. The module stays
  * loaded. Takes the dynamic linker's lock: no other thread may be waiting for the caller. Several
- * threads may call it at once; they get the same module. Needs 13 KiB of stack. */
+ * threads may call it at once; they get the same module. Needs 32 KiB of stack. */
 void gc_module_open(struct gc_module *module);
 
 #endif

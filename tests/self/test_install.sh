@@ -40,8 +40,8 @@ else
 fi
 ok "make uninstall" make_quietly uninstall
 is "what is left" "$(find "$TMP/root" ! -type d)" ""
-for place in "PREFIX=/opt/a b" PREFIX=opt/x 'DESTDIR=/tmp/a;b' 'PREFIX=/a&b' LIBDIR=lib; do
-    text=$(make -C "$ROOT" -s --no-print-directory -n uninstall DESTDIR="$TMP/root" PREFIX=/opt/x "$place" 2>&1)
+for place in "PREFIX=/opt/a b" PREFIX=opt/x 'DESTDIR=/tmp/a;b' DESTDIR=relative 'PREFIX=/a&b' LIBDIR=lib; do
+    text=$(make -C "$ROOT" -s --no-print-directory uninstall DESTDIR="$TMP/root" PREFIX=/opt/x "$place" 2>&1)
     like "$place is refused" "$text" "${place%%=*}=.*is accepted"
 done
 # A tree where nothing could be preloaded from.

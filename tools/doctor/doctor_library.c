@@ -43,33 +43,39 @@ static void examine_preload(struct doctor *doctor, const char *library)
         "not mounted noexec, and that glibc is 2.31 or newer");
 }
 
-static const struct gc_model_module *load_module(const char *path)
+/* NULL with *why. The module stays loaded. */
+static const struct gc_model_module *load_module(const char *path, const char **why)
 {
-    gc_model_module_entry *entry = NULL;
+    const struct gc_model_module *module = NULL;
+    if (!gc_model_module_is_whole(path, why))
+        return NULL;
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (handle != NULL)
-        *(void **)&entry = dlsym(handle, GC_MODEL_MODULE_ENTRY);
-    return entry != NULL ? entry() : NULL;
+        module = dlsym(handle, GC_MODEL_MODULE_SYMBOL);
+    *why = module == NULL ? dlerror() : NULL;
+    return module;
 }
 
-/* The file that the library opens if GPUCACHE_MODEL is set. It stays loaded. */
-static void examine_module(struct doctor *doctor, const char *library)
+/* The file that the library opens if GPUCACHE_MODEL is set. `level`: of a module that the library
+ * refuses. */
+static void examine_module(struct doctor *doctor, const char *library, enum doctor_level level)
 {
     char path[PATH_MAX];
+    const char *why;
     if (!gc_model_module_find(library, path)) {
-        doctor_report(doctor, DOCTOR_WARNING, TOPIC,
+        doctor_report(doctor, level, TOPIC,
                       GC_MODEL_MODULE_FILE " is neither beside %s nor in the folder gpucache there",
                       library);
         doctor_advise(doctor, "install it there: with GPUCACHE_MODEL no model can be read without "
                               "it, and GPUCACHE_GATE=deny and exit refuse CUDA");
         return;
     }
-    const struct gc_model_module *module = load_module(path);
+    const struct gc_model_module *module = load_module(path, &why);
     if (module == NULL) {
-        doctor_report(doctor, DOCTOR_FAILURE, TOPIC, "%s cannot be loaded: %s", path, dlerror());
+        doctor_report(doctor, DOCTOR_FAILURE, TOPIC, "%s cannot be loaded: %s", path, why);
         doctor_advise(doctor, "install it again, from the library's build");
     } else if (!gc_model_module_matches(module)) {
-        doctor_report(doctor, DOCTOR_WARNING, TOPIC,
+        doctor_report(doctor, level, TOPIC,
                       "%s is of another build (version %.31s) than this tool (version " GC_VERSION
                       ")",
                       path, module->key.version);
@@ -82,14 +88,8 @@ static void examine_module(struct doctor *doctor, const char *library)
 }
 
 /* Adds every line that the library would log about its settings. */
-static void examine_settings(struct doctor *doctor)
+static void examine_settings(struct doctor *doctor, const struct gc_options *options)
 {
-    struct gc_log log = {.level = GC_LOG_ERROR, .fd = -1};
-    struct gc_options *options;
-    if (gc_options_load(environ, &log, &options) != GC_OK) {
-        doctor_report(doctor, DOCTOR_FAILURE, "settings", "could not be read: out of memory");
-        return;
-    }
     for (uint32_t i = 0; i < options->warning_count; i++) {
         doctor_report(doctor, options->refused ? DOCTOR_FAILURE : DOCTOR_WARNING, "settings", "%s",
                       options->warnings[i]);
@@ -105,19 +105,28 @@ static void examine_settings(struct doctor *doctor)
             doctor_report(doctor, DOCTOR_OK, "settings", "%s=%s",
                           gc_options_get_row((enum gc_option)i)->name, text);
     }
-    gc_options_free(options);
 }
 
 void doctor_library(struct doctor *doctor)
 {
+    struct gc_log log = {.level = GC_LOG_ERROR, .fd = -1};
+    struct gc_options *options;
+    if (gc_options_load(environ, &log, &options) != GC_OK) {
+        doctor_report(doctor, DOCTOR_FAILURE, "settings", "could not be read: out of memory");
+        return;
+    }
+    /* Whether these settings let CUDA start only with a model that was read. */
+    const bool needs_module = options->model[0] != '\0' && (options->gate == GC_ADMISSION_DENY ||
+                                                            options->gate == GC_ADMISSION_EXIT);
     char library[PATH_MAX];
     char reason[PATH_MAX + 128];
     if (library_find(library, reason)) {
         examine_preload(doctor, library);
-        examine_module(doctor, library);
+        examine_module(doctor, library, needs_module ? DOCTOR_FAILURE : DOCTOR_WARNING);
     } else {
         doctor_report(doctor, DOCTOR_FAILURE, TOPIC, "%s", reason);
         doctor_advise(doctor, "build it (make) or install it (make install) beside this tool");
     }
-    examine_settings(doctor);
+    examine_settings(doctor, options);
+    gc_options_free(options);
 }

@@ -6,6 +6,7 @@
 . "$(dirname "$0")/../../lib.sh"
 cd "$TMP" || exit 1
 PROGRAM=$BUILD_DIR/tests/demo/train_driver
+LATE=$BUILD_DIR/tests/preload/late_start
 MODULE=$BUILD_DIR/libgpucache-model.so
 echo '{"tensors": [{"name": "w", "dtype": "F16", "shape": [1024, 1024]}]}' > model.json
 
@@ -40,6 +41,15 @@ is "by a symbolic link: beside the file" "$(rm mount/libgpucache-model.so; gated
 fits"
 is "by a relative path" "$(gated usr/../usr/lib/x86_64-linux-gnu/libgpucache.so; gate)" "0
 fits"
+mkdir decoy decoy/usr decoy/usr/lib
+cp -r usr/lib/x86_64-linux-gnu decoy/usr/lib/
+echo 'static void __attribute__((constructor)) run(void) { __builtin_trap(); }' | "${CC:-gcc}" -shared -fPIC -x c -o decoy/usr/lib/x86_64-linux-gnu/libgpucache-model.so -
+is "by a relative path, and the program changes its folder: where it was loaded from" "$(PROGRAM=$LATE gated usr/lib/x86_64-linux-gnu/libgpucache.so CHDIR="$TMP/decoy"; gate)" "0
+fits"
+is "by a relative path, and the folder is another" "$(PROGRAM=$LATE gated usr/lib/x86_64-linux-gnu/libgpucache.so CHDIR=/; gate)" "0
+fits"
+is "the library's file is gone: in its folder" "$(laid gone; PROGRAM=$LATE gated "$TMP/gone/libgpucache.so" UNLINK="$TMP/gone/libgpucache.so"; gate)" "0
+fits"
 mkdir renamed
 cp "$LIB" renamed/libvgpu.so
 cp "$MODULE" renamed/
@@ -51,7 +61,7 @@ fits"
 opened() { strace -f -e trace=open,openat,access -o calls env LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" GPUCACHE_REPORT=none "$@" > /dev/null 2>&1; grep -c libgpucache-model calls; }
 if strace -o /dev/null true 2> /dev/null; then
     is "no model: neither looked for nor opened" "$(opened "$PROGRAM")" 0
-    is "a model: opened once" "$(opened GPUCACHE_MODEL="$TMP/model.json" "$PROGRAM" > /dev/null; grep -c 'open.*libgpucache-model' calls)" 1
+    is "a model: checked, then opened once" "$(opened GPUCACHE_MODEL="$TMP/model.json" "$PROGRAM" > /dev/null; grep 'open.*libgpucache-model' calls | grep -vc NONBLOCK)" 1
     is "a model and no CUDA: not opened" "$(opened GPUCACHE_MODEL="$TMP/model.json" true)" 0
     is "a model and mode off: not opened" "$(opened GPUCACHE_MODEL="$TMP/model.json" GPUCACHE_MODE=off "$PROGRAM")" 0
 else
@@ -87,21 +97,42 @@ refused damaged "$TMP/damaged/libgpucache.so" "the module that reads models cann
 mkdir foreign
 cp "$LIB" foreign/
 echo 'int other; int other_function(void) { return other; }' | "${CC:-gcc}" -shared -fPIC -x c -o foreign/libgpucache-model.so -
-refused "without the entry point" "$TMP/foreign/libgpucache.so" "the module that reads models cannot be loaded: $TMP/foreign/libgpucache-model.so: undefined symbol: gpucache_model_module"
+refused "without the symbol" "$TMP/foreign/libgpucache.so" "the module that reads models cannot be loaded: $TMP/foreign/libgpucache-model.so: undefined symbol: gpucache_model_module"
 laid other
 cat > other.c << 'END'
-static const struct { char version[32]; unsigned rest[4]; void *calls[4]; } module = {"0.0.1-other"};
-const void *gpucache_model_module(void) { return &module; }
+const struct { char version[32]; char sources[32]; unsigned rest[4]; void *calls[4]; } gpucache_model_module = {"0.0.1-other"};
 END
 "${CC:-gcc}" -shared -fPIC -o other/libgpucache-model.so other.c
 refused "of another version" "$TMP/other/libgpucache.so" "$TMP/other/libgpucache-model.so is of another build \(version 0.0.1-other\) than this library \(version $(cat "$ROOT/VERSION")\): install both from one build$"
+
+# The version and the sizes are the same, the sources are not.
+laid sources
+hash=$(sed -E 's/.*"(.*)"/\1/' "$BUILD_DIR/gen/sources_hash.h")
+cp "$MODULE" sources/libgpucache-model.so
+ok "the key has the hash of the sources" grep -qaF "$hash" sources/libgpucache-model.so
+sed -i "s/$hash/${hash//[0-9]/x}/" sources/libgpucache-model.so
+refused "of other sources" "$TMP/sources/libgpucache.so" "$TMP/sources/libgpucache-model.so is of another build \(version $(cat "$ROOT/VERSION")\)"
+echo 'int gpucache_model_module(void) { return 1; }' | "${CC:-gcc}" -shared -fPIC -x c -o foreign/libgpucache-model.so -
+refused "a function of that name" "$TMP/foreign/libgpucache.so" "$TMP/foreign/libgpucache-model.so is of another build"
+laid cut
+for bytes in 64 4096 20000 100000 300000; do
+    head -c $bytes "$MODULE" > cut/libgpucache-model.so
+    refused "cut off after $bytes bytes" "$TMP/cut/libgpucache.so" "the module that reads models cannot be loaded: $TMP/cut/libgpucache-model.so: "
+done
+rm cut/libgpucache-model.so
+mkfifo cut/libgpucache-model.so
+refused "a FIFO" "$TMP/cut/libgpucache.so" "the module that reads models cannot be loaded: $TMP/cut/libgpucache-model.so: it is not a regular file$"
 
 # ---- gpucache doctor ----
 
 mkdir tool
 cp "$TOOL" "$LIB" tool/
-diagnosis() { tool/gpucache doctor --json | python3 -c 'import json, sys; [print(f["text"]) for f in json.load(sys.stdin)["findings"]]'; }
+diagnosis() { env "$@" tool/gpucache doctor --json | python3 -c 'import json, sys; [print(f["text"]) for f in json.load(sys.stdin)["findings"]]'; }
 like "doctor: missing" "$(diagnosis)" "libgpucache-model.so is neither beside $TMP/tool/libgpucache.so nor in the folder gpucache there"
+is "doctor: missing, and CUDA would be refused" "$(GPUCACHE_MODEL=$TMP/model.json GPUCACHE_GATE=deny tool/gpucache doctor > out; echo $?)" 1
+like "doctor: missing, and CUDA would be refused: as a failure" "$(cat out)" "FAILURE.*libgpucache-model.so is neither"
+head -c 100000 "$MODULE" > tool/libgpucache-model.so
+like "doctor: cut off" "$(diagnosis)" "libgpucache-model.so cannot be loaded: the file is cut off"
 cp other/libgpucache-model.so tool/
 like "doctor: of another version" "$(diagnosis)" 'libgpucache-model.so is of another build \(version 0.0.1-other\)'
 cp "$MODULE" tool/

@@ -5,7 +5,7 @@
  * STEPS of each thread; an aspect is what the program may contain (torture.h). The same seed and
  * arguments make the same program, but for requests that find no memory. Prints what it did, and
  * `used BEFORE AFTER`: the device's used bytes. Exit status: 0 right; 1 wrong bytes, or a call that
- * failed; 3 hung: a step was not finished in TORTURE_PATIENCE seconds (30). TORTURE_WAYS: the ways
+ * failed; 3 hung: a step was not finished in TORTURE_PATIENCE seconds (90: reclaim waits for up to 30). TORTURE_WAYS: the ways
  * to another context's memory (torture.h), in place of those that the seed chooses.
  *
  * It knows nothing of the library, and is right without it, which checks the test itself. */
@@ -168,7 +168,7 @@ int main(int argument_count, char **arguments)
     world.seed = strtoull(arguments[1], NULL, 10);
     world.step_count = strtoull(arguments[2], NULL, 10);
     world.thread_count = (unsigned)atoi(arguments[3]);
-    world.patience = getenv("TORTURE_PATIENCE") ? (unsigned)atoi(getenv("TORTURE_PATIENCE")) : 30;
+    world.patience = getenv("TORTURE_PATIENCE") ? (unsigned)atoi(getenv("TORTURE_PATIENCE")) : 90;
     if (world.thread_count < 1 || world.thread_count > THREADS)
         return 2;
     CHECK(cuInit(0));
