@@ -47,11 +47,27 @@ static uint64_t workload_random(uint64_t *state)
     return *state;
 }
 
-/* The first argument may be the number of steps. */
+/* An argument as a number; `otherwise` without it. Another text ends the program. */
+static unsigned long workload_number(int argc, char **argv, int i, unsigned long otherwise)
+{
+    char *end;
+    if (i >= argc)
+        return otherwise;
+    unsigned long number = strtoul(argv[i], &end, 10);
+    if (argv[i][0] < '0' || argv[i][0] > '9' || *end != '\0') {
+        fprintf(stderr,
+                "usage: %s [STEPS [LEAKS]]: the number of allocations, %lu, and how many "
+                "of the last are never freed, 0\n",
+                argv[0], WORKLOAD_STEPS);
+        exit(EXIT_FAILURE);
+    }
+    return number;
+}
+
 static int workload_run(const char *device_name, int argc, char **argv)
 {
-    unsigned long asked = argc > 1 ? strtoul(argv[1], NULL, 10) : 0;
-    unsigned long steps = asked > 0 ? asked : WORKLOAD_STEPS;
+    unsigned long steps = workload_number(argc, argv, 1, WORKLOAD_STEPS);
+    unsigned long leaks = workload_number(argc, argv, 2, 0);
     struct workload_slot slots[WORKLOAD_SLOTS] = {{NULL, 0, 0}};
     uint64_t state = 88172645463325252u, checksum = 14695981039346656037u, memory_ns = 0, taken = 0;
     uint64_t requested_bytes = 0, wrong_bytes = 0;
@@ -67,7 +83,8 @@ static int workload_run(const char *device_name, int argc, char **argv)
                 checksum = (checksum ^ sample[i]) * 1099511628211u;
             }
             uint64_t start = workload_now_ns();
-            workload_free(slot->block);
+            if (step < steps + WORKLOAD_SLOTS - leaks)
+                workload_free(slot->block);
             memory_ns += workload_now_ns() - start;
             slot->block = NULL;
         }
@@ -89,7 +106,8 @@ static int workload_run(const char *device_name, int argc, char **argv)
     printf("bytes requested %llu\n", (unsigned long long)requested_bytes);
     printf("wrong bytes     %llu\n", (unsigned long long)wrong_bytes);
     printf("checksum        %016llx\n", (unsigned long long)checksum);
-    printf("malloc + free   %.2f us a pair\n", (double)memory_ns / 1000 / (double)taken);
+    if (taken > 0)
+        printf("malloc + free   %.2f us a pair\n", (double)memory_ns / 1000 / (double)taken);
     return wrong_bytes == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
