@@ -39,8 +39,7 @@ void top_spark(const struct top_samples *samples, uint64_t full, unsigned column
     for (unsigned i = 0; i < count && used + 4 < size; i++) {
         /* A value above 0 has at least the lowest bar. */
         const double share = full > 0 ? (double)values[i] / (double)full : 0;
-        int bar = values[i] == 0 ? 0 : 1 + (int)(share * 7);
-        bar = bar > 7 ? 7 : bar;
+        const int bar = values[i] == 0 ? 0 : share < 1 ? 1 + (int)(share * 7) : 7;
         const char *shown = bars[bar];
         const size_t length = utf8 ? strlen(shown) : 1;
         memcpy(to + used, utf8 ? shown : &ascii[bar], length);

@@ -254,6 +254,9 @@ static void bars_show_shares_of_the_limit(void **state)
     assert_string_equal(text, "#");
     top_spark(&samples, 0, 4, false, text, sizeof(text));
     assert_string_equal(text, "_...");
+    const struct top_samples far_above = {.count = 1, .values = {UINT64_MAX}};
+    top_spark(&far_above, 1, 1, false, text, sizeof(text));
+    assert_string_equal(text, "#");
 }
 
 /* ---- lines ---- */
