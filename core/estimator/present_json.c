@@ -40,28 +40,25 @@ static void put_fit(struct gc_json *json, const struct gc_answer *answer)
     gc_json_end_object(json);
 }
 
-/* null: does not apply. 0: not even one fits. */
-static void put_suggestion(struct gc_json *json, const char *key,
+/* null: does not apply. 0, or null for a type: not even the smallest fits. */
+static void put_suggestion(struct gc_json *json, const char *key, const char *unit,
                            const struct gc_suggestion *suggestion)
 {
-    const bool is_there = suggestion != NULL && suggestion->state != GC_SUGGESTION_NONE;
-    gc_json_write_maybe(
-        json, key, is_there,
-        is_there && suggestion->state != GC_SUGGESTION_NOTHING_FITS ? suggestion->value : 0);
+    const bool fits =
+        suggestion->state == GC_SUGGESTION_SOME || suggestion->state == GC_SUGGESTION_ALL;
+    if (unit == NULL)
+        put_dtype(json, key, fits ? (enum gc_dtype)suggestion->value : GC_DTYPE_NONE);
+    else
+        gc_json_write_maybe(json, key, suggestion->state != GC_SUGGESTION_NONE, suggestion->value);
 }
 
-static void put_suggestions(struct gc_json *json, const struct gc_answer *answer)
+static void put_suggestions(struct gc_json *json, const struct gc_suggestions *suggestions)
 {
-    const struct gc_suggestions *suggestions = answer->suggestions;
-    put_suggestion(json, "largest_batch", suggestions != NULL ? &suggestions->batch : NULL);
-    put_suggestion(json, "largest_seq_len", suggestions != NULL ? &suggestions->seq_len : NULL);
-    put_suggestion(json, "resident_experts_per_layer",
-                   suggestions != NULL ? &suggestions->resident_experts : NULL);
-    const bool has_type =
-        suggestions != NULL && (suggestions->kv_dtype.state == GC_SUGGESTION_SOME ||
-                                suggestions->kv_dtype.state == GC_SUGGESTION_ALL);
-    put_dtype(json, "fitting_kv_dtype",
-              has_type ? (enum gc_dtype)suggestions->kv_dtype.value : GC_DTYPE_NONE);
+    static const struct gc_suggestions none;
+    const struct gc_suggestions *from = suggestions != NULL ? suggestions : &none;
+#define GC_SUGGESTION(field, key, label, unit) put_suggestion(json, key, unit, &from->field);
+#include "core/estimator/suggestions.def"
+#undef GC_SUGGESTION
 }
 
 static void put_unknown(struct gc_json *json, const struct gc_estimate *estimate)
@@ -111,7 +108,7 @@ void gc_present_members(struct gc_json *json, const struct gc_answer *answer)
     put_sizes(json, &estimate->total);
     put_fit(json, answer);
     put_unknown(json, estimate);
-    put_suggestions(json, answer);
+    put_suggestions(json, answer->suggestions);
     gc_json_write_maybe(json, "experts_per_layer", estimate->experts > 0, estimate->experts);
     put_devices(json, answer);
     put_warnings(json, &estimate->notes);

@@ -84,15 +84,20 @@ static void write_devices(struct gc_writer *out, const struct gc_answer *answer)
     }
 }
 
-static void write_offer(struct gc_writer *out, const char *label,
-                        const struct gc_suggestion *suggestion, const char *unit)
+static void write_offer(struct gc_writer *out, const char *label, const char *unit,
+                        const struct gc_suggestion *suggestion, bool *has_any)
 {
     if (suggestion->state == GC_SUGGESTION_NONE)
         return;
+    if (!*has_any)
+        gc_writer_text(out, "\nLargest values that fit, each with all else unchanged:\n");
+    *has_any = true;
     gc_writer_print(out, "  %s", label);
     gc_writer_pad(out, OFFER_COLUMN);
     if (suggestion->state == GC_SUGGESTION_NOTHING_FITS)
         gc_writer_text(out, "not even the smallest fits\n");
+    else if (unit == NULL)
+        gc_writer_print(out, "%s\n", gc_dtype_name((enum gc_dtype)suggestion->value));
     else
         gc_writer_print(out, "%lu%s%s\n", suggestion->value, unit,
                         suggestion->state == GC_SUGGESTION_ALL ? ", all" : "");
@@ -100,23 +105,11 @@ static void write_offer(struct gc_writer *out, const char *label,
 
 static void write_offers(struct gc_writer *out, const struct gc_suggestions *suggestions)
 {
-    if (suggestions->batch.state == GC_SUGGESTION_NONE &&
-        suggestions->seq_len.state == GC_SUGGESTION_NONE &&
-        suggestions->resident_experts.state == GC_SUGGESTION_NONE &&
-        suggestions->kv_dtype.state == GC_SUGGESTION_NONE)
-        return;
-    gc_writer_text(out, "\nLargest values that fit, each with all else unchanged:\n");
-    write_offer(out, "largest batch", &suggestions->batch, "");
-    write_offer(out, "largest context", &suggestions->seq_len, " tokens");
-    write_offer(out, "resident experts", &suggestions->resident_experts, " of each layer");
-    if (suggestions->kv_dtype.state == GC_SUGGESTION_NONE)
-        return;
-    gc_writer_text(out, "  type of KV cache");
-    gc_writer_pad(out, OFFER_COLUMN);
-    gc_writer_text(out, suggestions->kv_dtype.state == GC_SUGGESTION_NOTHING_FITS
-                            ? "not even the smallest fits"
-                            : gc_dtype_name((enum gc_dtype)suggestions->kv_dtype.value));
-    gc_writer_char(out, '\n');
+    bool has_any = false;
+#define GC_SUGGESTION(field, key, label, unit)                                                     \
+    write_offer(out, label, unit, &suggestions->field, &has_any);
+#include "core/estimator/suggestions.def"
+#undef GC_SUGGESTION
 }
 
 static void write_fit(struct gc_writer *out, const struct gc_answer *answer)
