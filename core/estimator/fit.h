@@ -36,14 +36,13 @@ enum gc_suggestion_state {
 
 struct gc_suggestion {
     enum gc_suggestion_state state;
-    uint64_t value;
+    uint64_t value; /* 0 if nothing fits */
 };
 
 struct gc_suggestions {
-    struct gc_suggestion batch;
-    struct gc_suggestion seq_len;
-    struct gc_suggestion resident_experts; /* of each layer */
-    struct gc_suggestion kv_dtype;         /* SOME: `value` is the widest enum gc_dtype that fits */
+#define GC_SUGGESTION(field, ...) struct gc_suggestion field;
+#include "core/estimator/suggestions.def"
+#undef GC_SUGGESTION
 };
 
 /* Runs whole estimates, which are monotonic in each value; verifies that the value fits and the

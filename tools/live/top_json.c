@@ -1,25 +1,29 @@
 /* `gpucache top --json`: schema gpucache-top/1, described in docs/top.md. */
-#include "core/io/json.h"
+#include "core/io/emitter.h"
 #include "tools/live/top_text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static void write_figures(struct gc_json *json, const struct top_figures *figures,
-                          const char *limit_key, bool has_peak)
+/* A device's limit is its memory. */
+static void write_figures(struct gc_json *json, const struct gc_ledger_figures *record,
+                          enum top_kind kind)
 {
-    const int permille = top_hit_permille(figures);
-    gc_json_write_uint(json, "requested_bytes", figures->requested);
-    gc_json_write_uint(json, "allocated_bytes", figures->allocated);
-    gc_json_write_uint(json, "reserved_bytes", figures->reserved);
-    gc_json_write_uint(json, "idle_bytes", figures->idle);
-    gc_json_write_uint(json, "pending_bytes", figures->pending);
-    gc_json_write_limit(json, limit_key, figures->limit);
-    if (has_peak)
-        gc_json_write_uint(json, "peak_reserved_bytes", figures->peak);
-    gc_json_write_uint(json, "hit_count", figures->hits);
-    gc_json_write_uint(json, "miss_count", figures->misses);
-    gc_json_write_uint(json, "oom_count", figures->ooms);
+    const int permille = top_hit_permille(record);
+    struct gc_figure array[] = {
+#define TOP_COLUMN(...)
+#define TOP_FIGURE(field, key, type, ...)                                                          \
+    [TOP_COLUMN_##field] = GC_FIGURE(key, type, struct gc_ledger_figures, field),
+#include "tools/live/top_columns.def"
+#undef TOP_COLUMN
+#undef TOP_FIGURE
+    };
+    const struct gc_figures figures = GC_FIGURES(array);
+    if (kind == TOP_DEVICE)
+        array[TOP_COLUMN_limit].key = "total_bytes";
+    if (kind <= TOP_GROUP)
+        array[TOP_COLUMN_peak].key = NULL;
+    gc_emitter_members(json, &figures, record, NULL);
     if (permille < 0)
         gc_json_write_null(json, "hit_ratio");
     else
@@ -79,14 +83,14 @@ static bool open_walk(struct walk *walk, const struct top_view *view, const stru
 }
 
 /* "devices": the accounts of one subject. */
-static void write_accounts(struct gc_json *json, const struct walk *walk, size_t subject,
-                           bool has_peak)
+static void write_accounts(struct gc_json *json, const struct walk *walk, size_t subject)
 {
+    const enum top_kind kind = walk->view->subjects[subject].kind;
     gc_json_open_array(json, "devices", GC_JSON_LINES);
     for (size_t i = walk->first_row[subject]; i != TOP_NONE; i = walk->next_row[i]) {
         const struct top_account *account = &walk->view->accounts[walk->rows[i]];
         const bool has_device = account->device < walk->view->device_count;
-        if (!has_device && walk->view->subjects[subject].kind != TOP_TENANT)
+        if (!has_device && kind != TOP_TENANT)
             continue;
         gc_json_begin_object(json, GC_JSON_LINE);
         if (has_device) {
@@ -97,7 +101,7 @@ static void write_accounts(struct gc_json *json, const struct walk *walk, size_t
             gc_json_write_null(json, "device");
             gc_json_write_null(json, "uuid");
         }
-        write_figures(json, &account->figures, "limit_bytes", has_peak);
+        write_figures(json, &account->figures, kind);
         gc_json_end_object(json);
     }
     gc_json_end_array(json);
@@ -126,7 +130,7 @@ static void write_tenants(struct gc_json *json, const struct walk *walk, size_t 
         gc_json_begin_object(json, GC_JSON_LINES);
         gc_json_write_string(json, "name", tenant->name);
         write_state(json, tenant->state);
-        write_accounts(json, walk, i, true);
+        write_accounts(json, walk, i);
         gc_json_end_object(json);
     }
     gc_json_end_array(json);
@@ -142,7 +146,7 @@ static void write_process(struct gc_json *json, const struct walk *walk, size_t 
     write_group_name(json, process->group);
     write_state(json, process->state);
     gc_json_write_maybe(json, "age_ms", process->age_ms != UINT32_MAX, process->age_ms);
-    write_accounts(json, walk, index, true);
+    write_accounts(json, walk, index);
     write_tenants(json, walk, index);
     gc_json_end_object(json);
 }
@@ -153,7 +157,7 @@ static void write_group(struct gc_json *json, const struct walk *walk, size_t in
     gc_json_begin_object(json, GC_JSON_LINES);
     gc_json_write_string(json, "name", group->name);
     gc_json_write_uint(json, "process_count", group->process_count);
-    write_accounts(json, walk, index, false);
+    write_accounts(json, walk, index);
     gc_json_end_object(json);
 }
 
@@ -187,7 +191,7 @@ static void write_devices(struct gc_json *json, const struct walk *walk)
         gc_json_write_string(json, "uuid", device->uuid);
         gc_json_write_string(json, "name", device->name);
         gc_json_write_uint(json, "process_count", subject->process_count);
-        write_figures(json, &account->figures, "total_bytes", false);
+        write_figures(json, &account->figures, TOP_DEVICE);
         gc_json_end_object(json);
     }
     gc_json_end_array(json);

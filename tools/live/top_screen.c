@@ -93,7 +93,7 @@ static void draw_text(int line, const char *text)
 static attr_t row_look(const struct screen *screen, const struct top_account *account)
 {
     const struct top_subject *subject = &screen->view.subjects[account->subject];
-    const struct top_figures *figures = &account->figures;
+    const struct gc_ledger_figures *figures = &account->figures;
     const bool has_limit = figures->limit != TOP_NO_LIMIT && figures->limit > 0;
     attr_t look = A_NORMAL;
     if (subject->kind == TOP_DEVICE || subject->kind == TOP_GROUP)

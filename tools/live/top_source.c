@@ -57,20 +57,6 @@ struct devices {
     size_t index[GC_LEDGER_DEVICES];
 };
 
-static struct top_figures convert(const struct gc_ledger_figures *figures)
-{
-    return (struct top_figures){.requested = figures->requested,
-                                .allocated = figures->allocated,
-                                .reserved = figures->reserved,
-                                .idle = figures->idle,
-                                .pending = figures->pending,
-                                .limit = figures->limit,
-                                .peak = figures->peak,
-                                .hits = figures->hit_count,
-                                .misses = figures->miss_count,
-                                .ooms = figures->oom_count};
-}
-
 static void add_devices(struct top_view *view, const struct gc_ledger *ledger,
                         struct devices *devices)
 {
@@ -98,7 +84,7 @@ static void add_groups(struct top_view *view, const struct gc_ledger *ledger,
         snprintf(subject.name, sizeof(subject.name), "%s", row.name);
         const size_t group = top_view_add(view, &subject);
         for (uint32_t device = 0; device < GC_LEDGER_DEVICES; device++) {
-            const struct top_figures figures = {.limit = row.limits[device]};
+            const struct gc_ledger_figures figures = {.limit = row.limits[device]};
             if (devices->index[device] != TOP_NONE &&
                 (row.limits[device] != UINT64_MAX || row.held[device] > 0))
                 top_view_add_account(view, group, devices->index[device], &figures);
@@ -130,10 +116,9 @@ static void add_tenants(struct top_view *view, const struct gc_ledger *ledger,
                                       .parent = parent};
         snprintf(subject.name, sizeof(subject.name), "%s", row.name);
         snprintf(subject.group, sizeof(subject.group), "%s", process.group);
-        const struct top_figures figures = convert(&row.figures);
         const size_t device =
             row.device < GC_LEDGER_DEVICES ? devices->index[row.device] : TOP_NONE;
-        top_view_add_account(view, find_tenant(view, first, &subject), device, &figures);
+        top_view_add_account(view, find_tenant(view, first, &subject), device, &row.figures);
     }
 }
 
@@ -165,16 +150,15 @@ static void add_process(struct top_view *view, const struct gc_ledger *ledger,
     if (index == TOP_NONE)
         return;
     for (uint32_t device = 0; device < GC_LEDGER_DEVICES; device++) {
-        struct gc_ledger_figures row;
+        struct gc_ledger_figures figures;
         if (devices->index[device] == TOP_NONE ||
-            !gc_ledger_read_figures(ledger, process->slot, device, &row))
+            !gc_ledger_read_figures(ledger, process->slot, device, &figures))
             continue;
-        const struct top_figures figures = convert(&row);
         top_view_add_account(view, index, devices->index[device], &figures);
         has_account = true;
     }
     if (!has_account) {
-        const struct top_figures none = {.limit = TOP_NO_LIMIT};
+        const struct gc_ledger_figures none = {.limit = TOP_NO_LIMIT};
         top_view_add_account(view, index, TOP_NONE, &none);
     }
     add_tenants(view, ledger, devices, process->slot, index);

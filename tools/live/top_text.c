@@ -39,8 +39,7 @@ void top_spark(const struct top_samples *samples, uint64_t full, unsigned column
     for (unsigned i = 0; i < count && used + 4 < size; i++) {
         /* A value above 0 has at least the lowest bar. */
         const double share = full > 0 ? (double)values[i] / (double)full : 0;
-        int bar = values[i] == 0 ? 0 : 1 + (int)(share * 7);
-        bar = bar > 7 ? 7 : bar;
+        const int bar = values[i] == 0 ? 0 : share < 1 ? 1 + (int)(share * 7) : 7;
         const char *shown = bars[bar];
         const size_t length = utf8 ? strlen(shown) : 1;
         memcpy(to + used, utf8 ? shown : &ascii[bar], length);
@@ -55,9 +54,11 @@ static const struct {
     unsigned drop;
     bool right;
 } columns[] = {
-#define TOP_COLUMN(name, title, width, drop, right) {title, width, drop, right},
+#define TOP_COLUMN(name, ...) {__VA_ARGS__},
+#define TOP_FIGURE(field, key, type, ...) {__VA_ARGS__, true},
 #include "tools/live/top_columns.def"
 #undef TOP_COLUMN
+#undef TOP_FIGURE
 };
 
 /* ---- the layout ---- */
@@ -232,9 +233,9 @@ unsigned top_text_row(const struct top_layout *layout, const struct top_view *vi
         [TOP_RUNNING] = "", [TOP_PAUSED] = "P", [TOP_STOPPED] = "T"};
     const struct top_account *account = &view->accounts[index];
     const struct top_subject *subject = &view->subjects[account->subject];
-    const struct top_figures *figures = &account->figures;
+    const struct gc_ledger_figures *figures = &account->figures;
     struct identity identity;
-    char sizes[5][TOP_SIZE_BYTES];
+    char sizes[TOP_COLUMN_COUNT][TOP_SIZE_BYTES];
     char hits[16] = "-";
     char history[TOP_SAMPLES * 4 + 1] = "";
     const int permille = top_hit_permille(figures);
@@ -244,22 +245,25 @@ unsigned top_text_row(const struct top_layout *layout, const struct top_view *vi
     if (samples != NULL)
         top_spark(samples, figures->limit, layout->widths[TOP_COLUMN_HISTORY], layout->utf8,
                   history, sizeof(history));
-    const bool has_peak = subject->kind == TOP_PROCESS || subject->kind == TOP_TENANT;
-    const char *const cells[TOP_COLUMN_COUNT] = {
+    const char *cells[TOP_COLUMN_COUNT] = {
         [TOP_COLUMN_PID] = identity.pid,
         [TOP_COLUMN_DEVICE] = identity.device,
         [TOP_COLUMN_GROUP] = subject->kind == TOP_GROUP ? subject->name : subject->group,
         [TOP_COLUMN_NAME] = identity.name,
         [TOP_COLUMN_STATE] = states[subject->state],
-        [TOP_COLUMN_LIVE] = top_size(figures->requested, sizes[0]),
-        [TOP_COLUMN_RESERVED] = top_size(figures->reserved, sizes[1]),
-        [TOP_COLUMN_IDLE] = top_size(figures->idle, sizes[2]),
-        [TOP_COLUMN_LIMIT] =
-            figures->limit == TOP_NO_LIMIT ? "-" : top_size(figures->limit, sizes[3]),
-        [TOP_COLUMN_PEAK] = has_peak ? top_size(figures->peak, sizes[4]) : "-",
         [TOP_COLUMN_HITS] = hits,
         [TOP_COLUMN_HISTORY] = history,
+#define TOP_COLUMN(...)
+#define TOP_FIGURE(field, ...)                                                                     \
+    [TOP_COLUMN_##field] = top_size(figures->field, sizes[TOP_COLUMN_##field]),
+#include "tools/live/top_columns.def"
+#undef TOP_COLUMN
+#undef TOP_FIGURE
     };
+    if (figures->limit == TOP_NO_LIMIT)
+        cells[TOP_COLUMN_limit] = "-";
+    if (subject->kind <= TOP_GROUP)
+        cells[TOP_COLUMN_peak] = "-";
     return write_line(layout, cells, text);
 }
 

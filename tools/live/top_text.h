@@ -15,9 +15,11 @@
 #define TOP_SAMPLES 24
 
 enum top_column {
-#define TOP_COLUMN(name, title, width, drop, right) TOP_COLUMN_##name,
+#define TOP_COLUMN(name, ...) TOP_COLUMN_##name,
+#define TOP_FIGURE(field, ...) TOP_COLUMN_##field,
 #include "tools/live/top_columns.def"
 #undef TOP_COLUMN
+#undef TOP_FIGURE
     TOP_COLUMN_COUNT
 };
 

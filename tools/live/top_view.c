@@ -53,7 +53,7 @@ size_t top_view_add_device(struct top_view *view, const struct top_device *devic
 }
 
 void top_view_add_account(struct top_view *view, size_t subject, size_t device,
-                          const struct top_figures *figures)
+                          const struct gc_ledger_figures *figures)
 {
     void *accounts = view->accounts;
     if (subject == TOP_NONE ||
@@ -75,16 +75,15 @@ static void add_saturating(uint64_t *sum, uint64_t value)
         *sum = UINT64_MAX;
 }
 
-static void add_figures(struct top_figures *sum, const struct top_figures *figures)
+/* The sum keeps its own limit. */
+static void add_figures(struct gc_ledger_figures *sum, const struct gc_ledger_figures *figures)
 {
-    add_saturating(&sum->requested, figures->requested);
-    add_saturating(&sum->allocated, figures->allocated);
-    add_saturating(&sum->reserved, figures->reserved);
-    add_saturating(&sum->idle, figures->idle);
-    add_saturating(&sum->pending, figures->pending);
-    add_saturating(&sum->hits, figures->hits);
-    add_saturating(&sum->misses, figures->misses);
-    add_saturating(&sum->ooms, figures->ooms);
+    const uint64_t limit = sum->limit;
+#define GC_LEDGER_FIGURE(field) add_saturating(&sum->field, figures->field);
+#include "core/ledger/figures.def"
+#undef GC_LEDGER_FIGURE
+    sum->limit = limit;
+    sum->peak = 0; /* the peaks were at different times */
 }
 
 /* Index of the accounts of groups and devices by (subject, device), while sums are made. */
@@ -98,7 +97,7 @@ static void add_device_subjects(struct top_view *view, struct sums *sums)
 {
     for (size_t i = 0; i < view->device_count; i++) {
         const uint64_t total = view->devices[i].total_bytes;
-        const struct top_figures none = {.limit = total > 0 ? total : TOP_NO_LIMIT};
+        const struct gc_ledger_figures none = {.limit = total > 0 ? total : TOP_NO_LIMIT};
         struct top_subject subject = {.kind = TOP_DEVICE, .key = UINT64_C(2) << 62 | i};
         memcpy(subject.name,
                view->devices[i].name[0] != '\0' ? view->devices[i].name : view->devices[i].uuid,
@@ -115,7 +114,7 @@ static size_t group_account(struct top_view *view, struct sums *sums, size_t gro
 {
     size_t *slot = &sums->accounts[sums->rows[group] * TOP_DEVICES_MAX + device];
     if (*slot == TOP_NONE) {
-        const struct top_figures none = {.limit = TOP_NO_LIMIT};
+        const struct gc_ledger_figures none = {.limit = TOP_NO_LIMIT};
         const size_t account = view->account_count;
         top_view_add_account(view, group, device, &none);
         if (view->failed)
@@ -178,7 +177,7 @@ static void sum_up(struct top_view *view, struct sums *sums, const size_t *group
 {
     const size_t device = view->accounts[index].device;
     const size_t subject = view->accounts[index].subject;
-    const struct top_figures figures = view->accounts[index].figures;
+    const struct gc_ledger_figures figures = view->accounts[index].figures;
     if (view->subjects[subject].kind != TOP_PROCESS || device >= view->device_count)
         return;
     struct top_account *total = &view->accounts[sums->devices[device]];
@@ -247,10 +246,10 @@ enum gc_status top_view_close(struct top_view *view)
     return done ? GC_OK : GC_NO_HOST_MEMORY;
 }
 
-int top_hit_permille(const struct top_figures *figures)
+int top_hit_permille(const struct gc_ledger_figures *figures)
 {
-    const double all = (double)figures->hits + (double)figures->misses;
-    return all > 0 ? (int)((double)figures->hits * 1000.0 / all) : -1;
+    const double all = (double)figures->hit_count + (double)figures->miss_count;
+    return all > 0 ? (int)((double)figures->hit_count * 1000.0 / all) : -1;
 }
 
 /* ---- the order ---- */
@@ -296,7 +295,7 @@ static uint64_t limit_rank(uint64_t limit)
     return limit == TOP_NO_LIMIT ? 0 : limit;
 }
 
-static int compare_figures(const struct top_figures *a, const struct top_figures *b,
+static int compare_figures(const struct gc_ledger_figures *a, const struct gc_ledger_figures *b,
                            enum top_sort sort)
 {
     switch (sort) {

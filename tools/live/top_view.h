@@ -7,7 +7,7 @@
 #ifndef GC_TOP_VIEW_H
 #define GC_TOP_VIEW_H
 
-#include "core/base/status.h"
+#include "core/ledger/ledger.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,19 +18,7 @@
 #define TOP_NONE SIZE_MAX
 #define TOP_DEVICES_MAX 64
 
-struct top_figures {
-    uint64_t requested; /* live: requested by the program and not freed */
-    uint64_t allocated; /* live, after rounding */
-    uint64_t reserved;  /* physical memory held */
-    uint64_t idle;      /* of reserved: cached, can be released */
-    uint64_t pending;   /* freed, not yet proven idle */
-    uint64_t limit;     /* TOP_NO_LIMIT: none */
-    uint64_t peak;      /* of reserved; of sums: 0 */
-    uint64_t hits;
-    uint64_t misses;
-    uint64_t ooms;
-};
-
+/* Up to TOP_GROUP, figures are sums over processes. */
 enum top_kind { TOP_DEVICE, TOP_GROUP, TOP_PROCESS, TOP_TENANT };
 enum top_state { TOP_RUNNING, TOP_PAUSED, TOP_STOPPED };
 
@@ -52,7 +40,7 @@ struct top_account {
     size_t subject;
     size_t device; /* index in `devices`; TOP_NONE: no device yet */
     size_t anchor; /* row under which it is listed: the process's for a tenant, else its own */
-    struct top_figures figures;
+    struct gc_ledger_figures figures; /* a sum has no peak */
 };
 
 struct top_device {
@@ -84,7 +72,7 @@ size_t top_view_add(struct top_view *view, const struct top_subject *subject);
 /* TOP_NONE if there are TOP_DEVICES_MAX already. */
 size_t top_view_add_device(struct top_view *view, const struct top_device *device);
 void top_view_add_account(struct top_view *view, size_t subject, size_t device,
-                          const struct top_figures *figures);
+                          const struct gc_ledger_figures *figures);
 
 /* Computes the sums. Call it once, after everything was added. GC_NO_HOST_MEMORY, also for
  * earlier failures. */
@@ -118,6 +106,6 @@ bool top_sort_find(const char *word, enum top_sort *sort);
 size_t *top_view_sort(const struct top_view *view, const struct top_order *order, size_t *count);
 
 /* Hits of all requests, in tenths of a percent; -1: there were none. */
-int top_hit_permille(const struct top_figures *figures);
+int top_hit_permille(const struct gc_ledger_figures *figures);
 
 #endif

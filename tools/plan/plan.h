@@ -146,6 +146,8 @@ struct plan_view {
 };
 
 void plan_write_text(struct gc_writer *out, const struct plan_view *view);
+/* A line of the text: a size with the exact number of bytes. */
+void plan_write_size(struct gc_writer *out, const char *label, uint64_t bytes, const char *note);
 void plan_write_json(struct gc_writer *out, const struct plan_view *view);
 /* False if memory runs out. */
 bool plan_write_csv(struct gc_writer *out, const struct plan_view *view);

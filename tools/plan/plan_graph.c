@@ -289,15 +289,9 @@ static void write_text(struct gc_writer *out, const struct plan_subject *subject
     const struct plan_graph *own = subject->own;
     const struct gc_lifetimes *lifetimes = &own->lifetimes;
     uint32_t shares[4] = {0};
-    char size[GC_TEXT_SIZE_BYTES];
     for (uint32_t i = 0; i < lifetimes->tensor_count; i++)
         shares[lifetimes->tensors[i].share]++;
-    gc_writer_text(out, "activations' peak");
-    gc_writer_right(out, 30, gc_text_size(result->peak_bytes - subject->base_bytes, size));
-    gc_writer_right(
-        out, 48,
-        gc_note_number(result->peak_bytes - subject->base_bytes, (char[GC_NOTE_NUMBER_BYTES]){0}));
-    gc_writer_text(out, "\n");
+    plan_write_size(out, "activations' peak", result->peak_bytes - subject->base_bytes, "");
     write_row(out, "steps", lifetimes->step_count, "\n");
     write_row(out, "tensors", lifetimes->tensor_count, ": ");
     gc_writer_uint(out, shares[GC_LIFE_VIEW]);

@@ -25,7 +25,7 @@ uint64_t plan_ratio(const struct plan_result *result)
 /* A number in groups of three digits, in memory of the enclosing block. */
 #define NUMBER(value) gc_note_number((value), (char[GC_NOTE_NUMBER_BYTES]){0})
 
-static void write_size(struct gc_writer *out, const char *label, uint64_t bytes, const char *note)
+void plan_write_size(struct gc_writer *out, const char *label, uint64_t bytes, const char *note)
 {
     gc_writer_text(out, label);
     gc_writer_pad(out, LABEL_COLUMN);
@@ -55,7 +55,7 @@ static void write_groups(struct gc_writer *out, const struct plan_subject *subje
         char note[48];
         (void)snprintf(note, sizeof(note), "   in %u buffer%s", group->count,
                        group->count == 1 ? "" : "s");
-        write_size(out, group->name, group->bytes, note);
+        plan_write_size(out, group->name, group->bytes, note);
     }
 }
 
@@ -73,9 +73,9 @@ static void write_figures(struct gc_writer *out, const struct plan_view *view)
 {
     const struct plan_subject *subject = view->subject;
     const struct plan_result *result = view->result;
-    write_size(out, "without reuse", subject->total_bytes, "");
-    write_size(out, "lower bound", result->lower_bound_bytes, "");
-    write_size(out, "peak", result->peak_bytes, "");
+    plan_write_size(out, "without reuse", subject->total_bytes, "");
+    plan_write_size(out, "lower bound", result->lower_bound_bytes, "");
+    plan_write_size(out, "peak", result->peak_bytes, "");
     write_ratio(out, result);
     gc_writer_text(out, "coverage");
     gc_writer_pad(out, LABEL_COLUMN + 6);
@@ -85,8 +85,8 @@ static void write_figures(struct gc_writer *out, const struct plan_view *view)
     gc_writer_fixed(out, result->solve_ns / 1000000, 3);
     gc_writer_text(out, " s\n");
     if (view->request->capacity_bytes != GC_PLACEMENT_UNLIMITED)
-        write_size(out, "capacity", view->request->capacity_bytes,
-                   result->fits ? "   it fits" : "   it does not fit");
+        plan_write_size(out, "capacity", view->request->capacity_bytes,
+                        result->fits ? "   it fits" : "   it does not fit");
 }
 
 static void write_notes(struct gc_writer *out, const struct gc_notes *notes)

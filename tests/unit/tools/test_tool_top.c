@@ -43,14 +43,14 @@ static size_t add_named(struct top_view *view, enum top_kind kind, const char *n
 static void charge(struct top_view *view, size_t subject, size_t device, uint64_t mib,
                    uint64_t limit)
 {
-    const struct top_figures figures = {.requested = mib * MIB / 2,
-                                        .allocated = mib * MIB / 4 * 3,
-                                        .reserved = mib * MIB,
-                                        .idle = mib * MIB / 4,
-                                        .limit = limit,
-                                        .peak = 2 * mib * MIB,
-                                        .hits = 3 * mib,
-                                        .misses = mib};
+    const struct gc_ledger_figures figures = {.requested = mib * MIB / 2,
+                                              .allocated = mib * MIB / 4 * 3,
+                                              .reserved = mib * MIB,
+                                              .idle = mib * MIB / 4,
+                                              .limit = limit,
+                                              .peak = 2 * mib * MIB,
+                                              .hit_count = 3 * mib,
+                                              .miss_count = mib};
     top_view_add_account(view, subject, device, &figures);
 }
 
@@ -61,7 +61,7 @@ static void make_view(struct top_view *view)
     top_view_add_device(view, &(struct top_device){.uuid = "GPU-0", .name = "First", .number = 0});
     top_view_add_device(view, &(struct top_device){.uuid = "GPU-1", .number = 4});
     const size_t group = add_named(view, TOP_GROUP, "train", 0);
-    top_view_add_account(view, group, 0, &(struct top_figures){.limit = 1024 * MIB});
+    top_view_add_account(view, group, 0, &(struct gc_ledger_figures){.limit = 1024 * MIB});
     const size_t one = add_process(view, 100, "one", "train");
     charge(view, one, 0, 100, 200 * MIB);
     charge(view, one, 1, 300, TOP_NO_LIMIT);
@@ -115,7 +115,7 @@ static void sums_are_of_processes_not_of_tenants(void **state)
     const struct top_account *group = find_account(&view, "train", 0);
     assert_int_equal(group->figures.reserved, 300 * MIB);
     assert_int_equal(group->figures.limit, 1024 * MIB);
-    assert_int_equal(group->figures.hits, 900);
+    assert_int_equal(group->figures.hit_count, 900);
     assert_int_equal(view.subjects[group->subject].process_count, 2);
     assert_int_equal(find_account(&view, "train", 1)->figures.reserved, 300 * MIB);
     assert_int_equal(find_account(&view, "train", 1)->figures.limit, TOP_NO_LIMIT);
@@ -132,8 +132,8 @@ static void sums_saturate(void **state)
     struct top_view view;
     top_view_init(&view);
     top_view_add_device(&view, &(struct top_device){.uuid = "GPU-0"});
-    const struct top_figures all = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
-                                    UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX};
+    struct gc_ledger_figures all;
+    memset(&all, 0xff, sizeof(all));
     for (int i = 0; i < 3; i++)
         top_view_add_account(&view, add_process(&view, i + 1, "x", ""), 0, &all);
     assert_int_equal(top_view_close(&view), GC_OK);
@@ -168,7 +168,8 @@ static void an_account_without_a_device_is_shown(void **state)
     struct top_view view;
     top_view_init(&view);
     const size_t process = add_process(&view, 5, "starting", "nowhere");
-    top_view_add_account(&view, process, TOP_NONE, &(struct top_figures){.limit = TOP_NO_LIMIT});
+    top_view_add_account(&view, process, TOP_NONE,
+                         &(struct gc_ledger_figures){.limit = TOP_NO_LIMIT});
     assert_int_equal(top_view_close(&view), GC_OK);
     char text[TOP_LINE_BYTES];
     struct top_layout layout;
@@ -253,6 +254,9 @@ static void bars_show_shares_of_the_limit(void **state)
     assert_string_equal(text, "#");
     top_spark(&samples, 0, 4, false, text, sizeof(text));
     assert_string_equal(text, "_...");
+    const struct top_samples far_above = {.count = 1, .values = {UINT64_MAX}};
+    top_spark(&far_above, 1, 1, false, text, sizeof(text));
+    assert_string_equal(text, "#");
 }
 
 /* ---- lines ---- */
