@@ -245,8 +245,12 @@ static bool start_worker_locked(struct sim_stream *stream)
 
 CUresult stream_queue_locked(struct sim_stream *stream, const struct stream_work *request)
 {
-    struct sim_item *item = calloc(1, sizeof *item);
+    struct sim_item *item;
 
+    /* Another thread destroyed the context, or the stream, since the call looked it up. */
+    if (stream->magic != SIM_MAGIC_STREAM || stream->context->engine == NULL)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    item = calloc(1, sizeof *item);
     if (!item)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (!points_merge(&item->after, &stream->context->engine->barrier) ||

@@ -56,8 +56,10 @@ CUresult sim_stream_resolve(CUstream handle, bool per_thread, struct sim_stream 
             return result;
         if (handle == CU_STREAM_PER_THREAD || (handle == NULL && per_thread))
             return resolve_per_thread(context, stream);
-        *stream = context->engine->legacy;
-        return CUDA_SUCCESS;
+        engine_lock();
+        *stream = context->engine == NULL ? NULL : context->engine->legacy;
+        engine_unlock();
+        return *stream == NULL ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
     }
     CUresult result = sim_check_init();
     if (result)
