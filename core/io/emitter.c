@@ -5,10 +5,12 @@
 
 static uint64_t read_number(const struct gc_figure *figure, const void *record, bool is_peak)
 {
-    uint64_t value;
-    const size_t offset = figure->offset + (is_peak ? sizeof(value) : 0);
-    memcpy(&value, (const char *)record + offset, sizeof(value));
-    return value;
+    const void *at = (const char *)record + figure->offset;
+    if (figure->type == GC_FIGURE_GAUGE) {
+        const struct gc_gauge *gauge = at;
+        return is_peak ? gauge->peak : gauge->current;
+    }
+    return *(const uint64_t *)at;
 }
 
 /* ---- JSON ---- */

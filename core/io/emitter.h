@@ -6,11 +6,10 @@
 #ifndef GC_EMITTER_H
 #define GC_EMITTER_H
 
+#include "core/io/gauge.h"
 #include "core/io/json.h"
 
 #include <stddef.h>
-
-struct gc_gauge; /* core/observe/stats.h */
 
 enum gc_figure_type {
     GC_FIGURE_COUNT, /* uint64_t */
@@ -55,7 +54,7 @@ struct gc_figure {
 #define GC_FIGURE_BYTES_READS(field) GC_FIGURE_READS(uint64_t, field)
 #define GC_FIGURE_LIMIT_READS(field) GC_FIGURE_READS(uint64_t, field)
 #define GC_FIGURE_NS_READS(field) GC_FIGURE_READS(uint64_t, field)
-#define GC_FIGURE_GAUGE_READS(field) GC_FIGURE_READS(struct gc_gauge *, &(field))
+#define GC_FIGURE_GAUGE_READS(field) GC_FIGURE_READS(struct gc_gauge, field)
 #define GC_FIGURE_INT_READS(field) GC_FIGURE_READS(int, field)
 #define GC_FIGURE_BOOL_READS(field) GC_FIGURE_READS(bool, field)
 #define GC_FIGURE_NAME_READS(field) GC_FIGURE_READS(char[], field)

@@ -7,8 +7,6 @@
 #include "core/report/estimate_record.h"
 #include "core/report/html.h"
 
-_Static_assert(offsetof(struct gc_gauge, peak) == sizeof(uint64_t), "GC_FIGURE_GAUGE");
-
 /* ---- entry points, tenants ---- */
 
 #define API(key, type, ...) GC_FIGURE(key, type, struct gc_api_figures, __VA_ARGS__)
