@@ -343,6 +343,8 @@ static void drop_pool(struct gc_context *context)
     free_spares_locked(pool);
     context->peer_count = 0;
     unlock_and_resume(context);
+    if (detached != NULL)
+        gc_gate_set(&context->head->gate, GC_GATE_GONE); /* wakes gc_wait_lock_after_teardown */
     free_detached(context->core, detached);
     free_destroyed(context, destroyed, detached != NULL);
     gc_fence_drop(context);
