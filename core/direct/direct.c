@@ -231,3 +231,9 @@ enum gc_status gc_direct_find(struct gc_core *core, enum gc_direct_kind kind, ui
 {
     return gc_tracker_find(&core->tracker, kind, key, direct) ? GC_OK : GC_NOT_OURS;
 }
+
+enum gc_direct_kind gc_direct_find_kind(struct gc_core *core, const enum gc_direct_kind *kinds,
+                                        unsigned count, uint64_t key)
+{
+    return gc_tracker_find_kind(&core->tracker, kinds, count, key);
+}
