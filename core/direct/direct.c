@@ -55,7 +55,7 @@ static struct gc_entry entry_of(const struct gc_direct *direct)
 /* Publishes the figures to other processes. */
 static void publish(struct gc_device *device)
 {
-    if (device != NULL && device->core->client != NULL)
+    if (device != NULL && device->core->ledger != NULL)
         gc_publish_device(device, gc_core_now_ns(device->core));
 }
 
