@@ -16,7 +16,6 @@
 
 struct gc_elastic_table;
 struct gc_follow;
-struct gc_group_client;
 
 /* Releases idle memory of the device, or of one of its quotas, to the driver until at most
  * `keep_bytes` are idle or `enough_bytes` were released. Returns the bytes released. No lock is

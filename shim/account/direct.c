@@ -8,6 +8,7 @@
  * being released, since the driver may give the same address or handle to another thread before the
  * record is removed. */
 #include "shim/account/direct.h"
+#include "core/base/assert.h"
 #include "shim/account/device.h"
 #include "shim/account/graph_memory.h"
 #include "shim/account/mempool.h"
@@ -226,5 +227,6 @@ static bool reclaim(void *self, uint64_t context, uint64_t bytes)
 
 void gc_direct_driver_init(struct gc_driver *driver)
 {
+    GC_ASSERT(driver->clock_ns != NULL && driver->reclaim == NULL);
     driver->reclaim = reclaim;
 }

@@ -12,8 +12,8 @@
 #include "shim/real/resolve.h"
 #include "shim/shim.h"
 
-/* Registers the reclaim step of core (struct gc_driver): the driver releases the memory that it
- * caches. */
+/* Sets the reclaim step of core's driver table: the driver releases the memory that it caches. Call
+ * it after gc_driver_cuda_init, which sets the whole table. */
 void gc_direct_driver_init(struct gc_driver *driver);
 
 /* Around a driver's free of memory that is not the pool's: finds the kind of its record and marks
