@@ -418,6 +418,9 @@ enum gc_status gc_direct_untrack(struct gc_core *core, enum gc_direct_kind kind,
 /* A copy of the record; GC_NOT_OURS if there is none. */
 enum gc_status gc_direct_find(struct gc_core *core, enum gc_direct_kind kind, uint64_t key,
                               struct gc_direct *direct) GC_CHECKED;
+/* The first of the kinds of which the key has a record; GC_DIRECT_KIND_COUNT: none. */
+enum gc_direct_kind gc_direct_find_kind(struct gc_core *core, const enum gc_direct_kind *kinds,
+                                        unsigned count, uint64_t key);
 
 /* ---- figures ---- */
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""The rooms of core/, shim/ and tools/: which room may include and call which, how large a room may be, and that the
-files of a room do not call each other in a circle, and that a function is found by its name.
+"""The rooms of core/, shim/ and tools/: which room may include, call and name the structs of which, how large a room and
+its README may be, that the files of a room do not call each other in a circle, and that a function is found by its name.
 
     check-rooms.py [--objects DIR] [TREE…]
 
 TREE/ROOMS has a line for each room, lower rooms first: `room: rooms it may use`. The room `.` is the files of TREE/
-itself; where it has no line, those files are the face of the tree: all rooms may use them, and they may use all. A line
-`halves: room/a.c room/b.c  # reason` names files which are one module.
+itself; where it has no line, those files are headers, the face of the tree: they may include all rooms, and a file that
+includes one of them includes all that it includes. A line `halves: room/a.c room/b.c  # reason` names files which are
+one module. A line `opaque: room/a.h struct…  # reason` names structs of higher rooms to which the files of a pattern
+hold pointers without knowing their members.
 
 What a file exports is named for it: gc_FILE_…, where FILE may be cut at an underscore and singular or plural, or
 gc_ROOM_…, each also as gc_TREE_FILE_…. A line `names: room/a_*.c word…  # reason` adds words for the files of a pattern.
@@ -28,15 +30,20 @@ TREES = ("core", "shim", "tools")
 FILES_MAX = 25
 # A room with more files has a README.md.
 PLAIN_FILES_MAX = {"core": 0, "shim": 3, "tools": 3}
+README_LINES_MAX = 40
 SOURCES = (".c", ".S")
 SUFFIXES = (*SOURCES, ".h", ".def")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.M)
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+STRUCT_DEFINED = re.compile(r"^(?:struct|union) (gc_\w+) \{", re.M)
+STRUCT_NAMED = re.compile(r"\b(?:struct|union) (gc_\w+)")
 
 
 def read_rules(tree):
-    """Allowed rooms by room, for each file that is one half of a module the name of the module, and for each file with
-    further words for its names those words."""
-    allowed, halves, words_of, path = {}, {}, {}, pathlib.Path(tree, "ROOMS")
+    """Allowed rooms by room, for each file that is one half of a module the name of the module, and for each file the
+    further words for its names (`names`) and the structs of higher rooms that it may name (`opaque`)."""
+    allowed, halves, path = {}, {}, pathlib.Path(tree, "ROOMS")
+    words_of = {"names": {}, "opaque": {}}
     for number, line in enumerate(path.read_text().splitlines(), 1):
         text, _, reason = (part.strip() for part in line.partition("#"))
         if not text:
@@ -49,11 +56,12 @@ def read_rules(tree):
                 sys.exit(f"{path}:{number}: halves: two or more files of {tree}/, then # and the reason")
             for word in words:
                 halves[f"{tree}/{word}"] = f"{tree}/{words[0]}"
-        elif colon and name == "names":
+        elif colon and name in words_of:
             matches = sorted(pathlib.Path(tree).glob(words[0])) if words else []
             if len(words) < 2 or not matches or not reason:
-                sys.exit(f"{path}:{number}: names: files of {tree}/, one word or more, then # and the reason")
-            words_of.update((str(match), words[1:]) for match in matches)
+                sys.exit(f"{path}:{number}: {name}: files of {tree}/, one word or more, then # and the reason")
+            for match in matches:
+                words_of[name].setdefault(str(match), []).extend(words[1:])
         elif not colon or any(word not in allowed for word in words):
             sys.exit(f"{path}:{number}: a room may name only rooms of the lines above")
         else:
@@ -67,7 +75,7 @@ def room_of(path):
 
 
 def may_use(room, other, allowed):
-    """The root's files are free where the table has no line for them."""
+    """Where the table has no line for the root, its headers are free: see resolve()."""
     return room == other or other in allowed.get(room, ()) or ("." in (room, other) and "." not in allowed)
 
 
@@ -117,19 +125,43 @@ def components(edges):
     return found
 
 
-def check_includes(tree, files, allowed):
-    edges = {path: {other for other in INCLUDE.findall(pathlib.Path(path).read_text()) if other.startswith(f"{tree}/")}
-             for path in files}
-    for path, included in edges.items():
+def resolve(path, edges, allowed, through=()):
+    """What a file includes, each with the headers of the face through which it does."""
+    for other in sorted(edges.get(path, ())):
+        yield other, through
+        if room_of(other) == "." and "." not in allowed and other not in through:
+            yield from resolve(other, edges, allowed, (*through, other))
+
+
+def check_includes(tree, texts, allowed):
+    edges = {path: {other for other in INCLUDE.findall(text) if other.startswith(f"{tree}/")}
+             for path, text in texts.items()}
+    for path in edges:
         room = room_of(path)
-        if room not in allowed and room != ".":
+        if room not in allowed and (room != "." or path.endswith(SOURCES)):
             yield f"{path}: room {room} is not in {tree}/ROOMS"
-            continue
-        for other in sorted(included):
-            if not may_use(room, room_of(other), allowed):
-                yield f"{path} includes {other}: {room} may not use {room_of(other)}"
+        elif room in allowed:
+            for other, through in resolve(path, edges, allowed):
+                if not may_use(room, room_of(other), allowed):
+                    yield (f"{path} includes {' and so '.join((*through, other))}: "
+                           f"{room} may not use {room_of(other)}")
     for circle in components(edges):
         yield f"include each other: {' '.join(circle)}"
+
+
+def check_structs(texts, allowed, opaque):
+    """A pointer to a struct needs no include: the names are read from the text."""
+    codes = {path: COMMENT.sub("", text) for path, text in texts.items()}
+    owners = collections.defaultdict(set)
+    for path, code in codes.items():
+        for name in STRUCT_DEFINED.findall(code):
+            owners[name].add(path)
+    for path, code in codes.items():
+        room = room_of(path)
+        for name in sorted(set(STRUCT_NAMED.findall(code)) - set(opaque.get(path, ()))):
+            others = sorted(owners[name])
+            if others and not any(may_use(room, room_of(other), allowed) for other in others):
+                yield f"{path} names struct {name} of {others[0]}: {room} may not use {room_of(others[0])}"
 
 
 def check_symbols(tree, needs, owner, allowed, halves):
@@ -169,15 +201,21 @@ def check_sizes(tree, files):
             yield f"{folder}: {count} files, at most {FILES_MAX}"
         if count > PLAIN_FILES_MAX[tree] and not (folder / "README.md").is_file():
             yield f"{folder}: {count} files and no README.md"
+    for readme in sorted(pathlib.Path(tree).glob("*/README.md")):
+        lines = len(readme.read_text().splitlines())
+        if lines > README_LINES_MAX:
+            yield f"{readme}: {lines} lines, at most {README_LINES_MAX}"
 
 
 def check_tree(tree, objects):
     allowed, halves, words_of = read_rules(tree)
     files = sorted(str(path) for path in pathlib.Path(tree).rglob("*") if path.suffix in SUFFIXES)
     needs, owner = read_symbols(objects, [path for path in files if path.endswith(SOURCES)])
-    yield from check_includes(tree, files, allowed)
+    texts = {path: pathlib.Path(path).read_text() for path in files}
+    yield from check_includes(tree, texts, allowed)
+    yield from check_structs(texts, allowed, words_of["opaque"])
     yield from check_symbols(tree, needs, owner, allowed, halves)
-    yield from check_names(tree, owner, words_of)
+    yield from check_names(tree, owner, words_of["names"])
     yield from check_sizes(tree, files)
 
 

@@ -71,7 +71,7 @@ static uint64_t spare_bytes(struct gc_device *device, const struct gc_quota *quo
     uint64_t bytes = gc_quota_idle_bytes(device, quota);
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context))
-        if (quota == NULL || context->quota == quota)
+        if (gc_context_is_of_quota(context, quota))
             bytes += pool_bytes(&context->pool);
     return gc_min_u64(bytes, gc_budget_held(budget));
 }

@@ -19,29 +19,27 @@
 #include "core/reclaim/tcache.h"
 
 #include <stddef.h>
+#include <string.h>
 
 /* ---- detach and reattach ---- */
 
 static void empty_lists_locked(struct gc_pool *pool)
 {
     gc_pool_content_init(&pool->content);
-    for (unsigned i = 0; i < pool->stream_count; i++)
-        pool->streams[i] = (struct gc_stream_list){0};
+    memset(pool->streams, 0, pool->stream_count * sizeof(*pool->streams));
 }
 
 static void move_content_locked(struct gc_pool *pool, struct gc_pool_hidden *detached)
 {
     detached->content = pool->content;
-    for (unsigned i = 0; i < pool->stream_count; i++)
-        detached->streams[i] = pool->streams[i];
+    memcpy(detached->streams, pool->streams, pool->stream_count * sizeof(*pool->streams));
     empty_lists_locked(pool);
 }
 
 static void move_back_locked(struct gc_pool *pool, const struct gc_pool_hidden *detached)
 {
     pool->content = detached->content;
-    for (unsigned i = 0; i < pool->stream_count; i++)
-        pool->streams[i] = detached->streams[i];
+    memcpy(pool->streams, detached->streams, pool->stream_count * sizeof(*pool->streams));
 }
 
 static void free_detached(struct gc_core *core, struct gc_pool_hidden *detached)
@@ -343,6 +341,8 @@ static void drop_pool(struct gc_context *context)
     free_spares_locked(pool);
     context->peer_count = 0;
     unlock_and_resume(context);
+    if (detached != NULL)
+        gc_gate_set(&context->head->gate, GC_GATE_GONE); /* wakes gc_wait_lock_after_teardown */
     free_detached(context->core, detached);
     free_destroyed(context, destroyed, detached != NULL);
     gc_fence_drop(context);

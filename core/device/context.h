@@ -210,6 +210,12 @@ static inline bool gc_context_is_gone(const struct gc_context *context)
 {
     return gc_context_is_dropped(context->head);
 }
+/* Whether the quota, or with NULL the device, includes the record. */
+static inline bool gc_context_is_of_quota(const struct gc_context *record,
+                                          const struct gc_quota *quota)
+{
+    return quota == NULL || record->quota == quota;
+}
 /* Applies to all records of the handle. */
 void gc_context_set_faulted(struct gc_context *context, bool is_faulted);
 

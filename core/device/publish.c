@@ -13,9 +13,11 @@
 _Static_assert(sizeof(((struct gc_ledger_tenant *)0)->name) == GC_OPTION_NAME_BYTES, "one size");
 _Static_assert(GC_LEDGER_TENANTS <= 32, "a mask has a bit for each row");
 
+/* NULL: there is no ledger. */
 static struct gc_ledger_slot *own_slot(const struct gc_core *core)
 {
-    return gc_ledger_get_slot(core->ledger, core->ledger->own);
+    const struct gc_ledger *ledger = core->ledger;
+    return ledger == NULL ? NULL : gc_ledger_own_slot(ledger);
 }
 
 /* ---- the process ---- */
@@ -34,11 +36,10 @@ static void write_figure(struct gc_ledger_figure_row *row, enum gc_ledger_figure
 
 void gc_publish_device(struct gc_device *device, uint64_t now_ns)
 {
-    const struct gc_core *core = device->core;
     const struct gc_stats *stats = &device->stats;
-    if (core->ledger == NULL || device->ledger_row == GC_LEDGER_NONE)
+    struct gc_ledger_slot *slot = own_slot(device->core);
+    if (slot == NULL || device->ledger_row == GC_LEDGER_NONE)
         return;
-    struct gc_ledger_slot *slot = own_slot(core);
     struct gc_ledger_figure_row *row = &slot->figures[device->ledger_row];
     write_figure(row, GC_LEDGER_FIGURE_requested, current_of(&stats->requested));
     write_figure(row, GC_LEDGER_FIGURE_allocated, current_of(&stats->allocated));
@@ -58,18 +59,19 @@ void gc_publish_device(struct gc_device *device, uint64_t now_ns)
 
 void gc_publish_paused(struct gc_core *core, bool is_paused)
 {
-    if (core->ledger != NULL)
-        atomic_store_explicit(&own_slot(core)->is_paused, is_paused ? 1U : 0U,
-                              memory_order_relaxed);
+    struct gc_ledger_slot *slot = own_slot(core);
+    if (slot != NULL)
+        atomic_store_explicit(&slot->is_paused, is_paused ? 1U : 0U, memory_order_relaxed);
 }
 
 /* Writes tenant row `index` of the process; NULL frees it. */
 static void publish_tenant_row(struct gc_core *core, uint32_t index,
                                const struct gc_ledger_tenant *tenant)
 {
-    if (core->ledger == NULL || index >= GC_LEDGER_TENANTS)
+    struct gc_ledger_slot *slot = own_slot(core);
+    if (slot == NULL || index >= GC_LEDGER_TENANTS)
         return;
-    struct gc_ledger_tenant_row *row = &own_slot(core)->tenants[index];
+    struct gc_ledger_tenant_row *row = &slot->tenants[index];
     if (tenant == NULL) {
         atomic_store_explicit(&row->in_use, 0, memory_order_relaxed);
         return;

@@ -16,7 +16,6 @@
 
 struct gc_elastic_table;
 struct gc_follow;
-struct gc_group_client;
 
 /* Releases idle memory of the device, or of one of its quotas, to the driver until at most
  * `keep_bytes` are idle or `enough_bytes` were released. Returns the bytes released. No lock is
@@ -35,8 +34,7 @@ struct gc_core {
     enum gc_mode mode;
     const char *const *api_names;
     uint16_t api_count;
-    struct gc_group_client *client; /* in the group; NULL: not joined */
-    struct gc_ledger *ledger;       /* the client's; NULL: not joined */
+    struct gc_ledger *ledger; /* of the group's client; NULL: not joined */
     /* A bit for each tenant row of the process's slot that is used. */
     atomic_uint ledger_rows;
     /* Serves requests of other processes, if there are any: gc_group_serve. */

@@ -38,11 +38,6 @@ void gc_tracker_fini(struct gc_tracker *tracker)
     gc_slab_fini(&tracker->records);
 }
 
-static uint64_t hash_of(enum gc_direct_kind kind, uint64_t key)
-{
-    return gc_mix_u64(key ^ ((uint64_t)kind << 56));
-}
-
 /* The top bits choose the shard, the low ones the bucket. */
 static struct gc_tracker_shard *shard_of(struct gc_tracker *tracker, uint64_t hash)
 {
@@ -67,7 +62,7 @@ static void rehash_locked(struct gc_tracker_shard *shard, struct gc_tracker_reco
         while (record != NULL) {
             struct gc_tracker_record *next = record->next;
             struct gc_tracker_record **bucket =
-                &buckets[hash_of(record->direct.kind, record->direct.key) & (count - 1)];
+                &buckets[gc_mix_u64(record->direct.key) & (count - 1)];
             record->next = *bucket;
             *bucket = record;
             record = next;
@@ -111,7 +106,7 @@ enum gc_status gc_tracker_add(struct gc_tracker *tracker, const struct gc_direct
     if (record == NULL)
         return GC_NO_HOST_MEMORY;
     record->direct = *direct;
-    const uint64_t hash = hash_of(direct->kind, direct->key);
+    const uint64_t hash = gc_mix_u64(direct->key);
     struct gc_tracker_shard *shard = shard_of(tracker, hash);
     if (!acquire_grown(tracker, shard)) {
         gc_slab_free(&tracker->records, record);
@@ -156,7 +151,7 @@ static bool copy_and_free(struct gc_tracker *tracker, struct gc_tracker_record *
 bool gc_tracker_remove(struct gc_tracker *tracker, enum gc_direct_kind kind, uint64_t key,
                        struct gc_direct *direct)
 {
-    const uint64_t hash = hash_of(kind, key);
+    const uint64_t hash = gc_mix_u64(key);
     struct gc_tracker_shard *shard = shard_of(tracker, hash);
     struct gc_tracker_record *record = NULL;
     gc_lock_acquire(&shard->lock);
@@ -172,7 +167,7 @@ bool gc_tracker_remove(struct gc_tracker *tracker, enum gc_direct_kind kind, uin
 bool gc_tracker_find(struct gc_tracker *tracker, enum gc_direct_kind kind, uint64_t key,
                      struct gc_direct *direct)
 {
-    const uint64_t hash = hash_of(kind, key);
+    const uint64_t hash = gc_mix_u64(key);
     struct gc_tracker_shard *shard = shard_of(tracker, hash);
     bool found = false;
     gc_lock_acquire(&shard->lock);
@@ -184,6 +179,25 @@ bool gc_tracker_find(struct gc_tracker *tracker, enum gc_direct_kind kind, uint6
     }
     gc_lock_release(&shard->lock);
     return found;
+}
+
+enum gc_direct_kind gc_tracker_find_kind(struct gc_tracker *tracker,
+                                         const enum gc_direct_kind *kinds, unsigned count,
+                                         uint64_t key)
+{
+    const uint64_t hash = gc_mix_u64(key);
+    struct gc_tracker_shard *shard = shard_of(tracker, hash);
+    const struct gc_tracker_record *record = NULL;
+    unsigned first = count;
+    gc_lock_acquire(&shard->lock);
+    if (shard->bucket_count != 0)
+        record = shard->buckets[hash & (shard->bucket_count - 1)];
+    for (; record != NULL; record = record->next)
+        for (unsigned i = 0; i < first && record->direct.key == key; i++)
+            if (record->direct.kind == kinds[i])
+                first = i;
+    gc_lock_release(&shard->lock);
+    return first < count ? kinds[first] : GC_DIRECT_KIND_COUNT;
 }
 
 /* Unlinks the context's records and returns them as a list. */

@@ -1,8 +1,9 @@
 /* Records of non-pool allocations, found by (kind, key).
  *
- * A hash table in 64 shards, each with a lock, chains and a bucket array that doubles when there
- * are more records than buckets: O(1) expected. Records come from a slab; arrays are mapped outside
- * the lock. If a larger array cannot be mapped, the chains grow longer and no call fails. */
+ * A hash table by key in 64 shards, each with a lock, chains and a bucket array that doubles when
+ * there are more records than buckets: O(1) expected. Records come from a slab; arrays are mapped
+ * outside the lock. If a larger array cannot be mapped, the chains grow longer and no call fails.
+ */
 #ifndef GC_TRACKER_H
 #define GC_TRACKER_H
 
@@ -39,6 +40,10 @@ bool gc_tracker_remove(struct gc_tracker *tracker, enum gc_direct_kind kind, uin
                        struct gc_direct *direct);
 bool gc_tracker_find(struct gc_tracker *tracker, enum gc_direct_kind kind, uint64_t key,
                      struct gc_direct *direct);
+/* The first of the kinds of which the key has a record; GC_DIRECT_KIND_COUNT: none. */
+enum gc_direct_kind gc_tracker_find_kind(struct gc_tracker *tracker,
+                                         const enum gc_direct_kind *kinds, unsigned count,
+                                         uint64_t key);
 /* Removes every record of the context and calls `visit` with each, under no lock. */
 void gc_tracker_remove_context(struct gc_tracker *tracker, uint64_t context,
                                void (*visit)(void *argument, const struct gc_direct *direct),

@@ -1,5 +1,5 @@
-/* Waits for another thread's decision. A teardown is polled, every PAUSE_NS for at most
- * PATIENCE_NS; a resume is waited for on the gate's futex. */
+/* Waits for another thread's decision, a teardown's or a resume, on the futex of the gate that the
+ * other thread sets. */
 #include "core/device/wait.h"
 
 #include "core/base/assert.h"
@@ -7,9 +7,9 @@
 #include "core/device/tenant.h"
 
 #include <stddef.h>
-#include <time.h>
 
-#define PAUSE_NS 50000
+/* The interval in which the driver's clock is read, which may be ahead of the futex's. */
+#define CLOCK_MS 100
 /* The longest wait for a teardown: at process exit the tearing thread may be stuck in a driver that
  * is unloaded. */
 #define PATIENCE_NS UINT64_C(10000000000)
@@ -23,18 +23,19 @@
  * threads may go on using it and must not get an error. */
 void gc_wait_lock_after_teardown(struct gc_context *context)
 {
-    const struct timespec moment = {0, PAUSE_NS};
-    const struct gc_driver *driver = &context->core->driver;
+    struct gc_gate *gate = &context->head->gate;
     GC_ASSERT(gc_lock_held_count() == 0); /* the tearing thread needs them */
-    const uint64_t end_ns = driver->clock_ns(driver->self) + PATIENCE_NS;
+    const uint64_t end_ns = gc_core_now_ns(context->core) + PATIENCE_NS;
+    bool is_over = false;
     gc_pool_acquire_plain(&context->pool);
-    while (context->pool.detached != NULL) {
+    while (context->pool.detached != NULL && !is_over) {
+        /* Read under the lock: the tearing thread sets the gate after it has attached or dropped
+         * the pool under the lock, so no wake-up is lost. */
+        const uint32_t word = gc_gate_read(gate);
         gc_pool_release(&context->pool);
-        nanosleep(&moment, NULL);
-        const bool is_over = driver->clock_ns(driver->self) >= end_ns;
+        gc_gate_wait(gate, word, CLOCK_MS);
+        is_over = gc_core_now_ns(context->core) >= end_ns;
         gc_pool_acquire_plain(&context->pool);
-        if (is_over)
-            break;
     }
 }
 

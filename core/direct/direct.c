@@ -55,7 +55,7 @@ static struct gc_entry entry_of(const struct gc_direct *direct)
 /* Publishes the figures to other processes. */
 static void publish(struct gc_device *device)
 {
-    if (device != NULL && device->core->client != NULL)
+    if (device != NULL && device->core->ledger != NULL)
         gc_publish_device(device, gc_core_now_ns(device->core));
 }
 
@@ -230,4 +230,10 @@ enum gc_status gc_direct_find(struct gc_core *core, enum gc_direct_kind kind, ui
                               struct gc_direct *direct)
 {
     return gc_tracker_find(&core->tracker, kind, key, direct) ? GC_OK : GC_NOT_OURS;
+}
+
+enum gc_direct_kind gc_direct_find_kind(struct gc_core *core, const enum gc_direct_kind *kinds,
+                                        unsigned count, uint64_t key)
+{
+    return gc_tracker_find_kind(&core->tracker, kinds, count, key);
 }

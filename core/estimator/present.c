@@ -175,10 +175,18 @@ static void write_head(struct gc_writer *out, const struct gc_answer *answer)
     gc_writer_text(out, "\n\n");
 }
 
+/* For people, and exactly. */
+static void write_bytes(struct gc_writer *out, uint64_t bytes)
+{
+    gc_writer_right_size(out, SIZE_COLUMN, bytes);
+    gc_writer_right(out, BYTES_COLUMN, NUMBER(bytes));
+}
+
 static void write_row(struct gc_writer *out, const char *label, uint64_t bytes, bool at_least)
 {
-    gc_writer_print(out, "  %s%*s%*s%s\n", label, SIZE_COLUMN, GC_TEXT_SIZE(bytes), BYTES_COLUMN,
-                    NUMBER(bytes), at_least ? "  at least" : "");
+    gc_writer_print(out, "  %s", label);
+    write_bytes(out, bytes);
+    gc_writer_print(out, "%s\n", at_least ? "  at least" : "");
 }
 
 static void write_parts(struct gc_writer *out, const struct gc_estimate *estimate)
@@ -199,12 +207,12 @@ static void write_devices(struct gc_writer *out, const struct gc_answer *answer)
         return;
     gc_writer_char(out, '\n');
     for (uint32_t i = 0; i < estimate->device_count; i++) {
-        const uint64_t peak = estimate->devices[i].peak_bytes;
-        gc_writer_print(out, "  device %u%*s%*s", i, SIZE_COLUMN, GC_TEXT_SIZE(peak), BYTES_COLUMN,
-                        NUMBER(peak));
-        if (answer->budget != NULL && answer->budget->device_bytes[i] != GC_ESTIMATE_NO_BUDGET)
-            gc_writer_print(out, "  of%*s", BYTES_COLUMN + 15,
-                            GC_TEXT_SIZE(answer->budget->device_bytes[i]));
+        gc_writer_print(out, "  device %u", i);
+        write_bytes(out, estimate->devices[i].peak_bytes);
+        if (answer->budget != NULL && answer->budget->device_bytes[i] != GC_ESTIMATE_NO_BUDGET) {
+            gc_writer_text(out, "  of");
+            gc_writer_right_size(out, BYTES_COLUMN + 15, answer->budget->device_bytes[i]);
+        }
         gc_writer_char(out, '\n');
     }
 }
@@ -274,10 +282,17 @@ void gc_present_text(struct gc_writer *out, const struct gc_answer *answer)
 
 /* ---- several beside each other ---- */
 
+/* Columns: each ends before its number. */
+enum { WEIGHTS_COLUMN = 38, KV_COLUMN = 50, REST_COLUMN = 62, PEAK_COLUMN = 74 };
+
 void gc_present_head(struct gc_writer *out)
 {
-    gc_writer_print(out, "model%*s%*s%*s%*s  fits\n", 38, "weights", 50, "KV cache", 62, "rest", 74,
-                    "peak");
+    gc_writer_text(out, "model");
+    gc_writer_right(out, WEIGHTS_COLUMN, "weights");
+    gc_writer_right(out, KV_COLUMN, "KV cache");
+    gc_writer_right(out, REST_COLUMN, "rest");
+    gc_writer_right(out, PEAK_COLUMN, "peak");
+    gc_writer_text(out, "  fits\n");
 }
 
 void gc_present_foot(struct gc_writer *out)
@@ -294,12 +309,13 @@ void gc_present_line(struct gc_writer *out, const struct gc_answer *answer)
     const size_t length = strlen(answer->model);
     const size_t skip = length > 26 ? length - 26 : 0;
     char shown[32];
-    gc_writer_print(out, "%s%*s%*s%*s%*s%s%s\n",
-                    gc_text_printable(answer->model + skip, length - skip, shown, sizeof(shown)),
-                    38, GC_TEXT_SIZE(weights), 50, GC_TEXT_SIZE(kv), 62,
-                    GC_TEXT_SIZE(total->peak_bytes - weights - kv), 74,
-                    GC_TEXT_SIZE(total->peak_bytes),
-                    answer->estimate->unknown_parts != 0 ? "+ " : "  ",
+    gc_writer_text(out,
+                   gc_text_printable(answer->model + skip, length - skip, shown, sizeof(shown)));
+    gc_writer_right_size(out, WEIGHTS_COLUMN, weights);
+    gc_writer_right_size(out, KV_COLUMN, kv);
+    gc_writer_right_size(out, REST_COLUMN, total->peak_bytes - weights - kv);
+    gc_writer_right_size(out, PEAK_COLUMN, total->peak_bytes);
+    gc_writer_print(out, "%s%s\n", answer->estimate->unknown_parts != 0 ? "+ " : "  ",
                     answer->fit == NULL ? "-"
                     : answer->fit->fits ? "yes"
                                         : "no");

@@ -15,7 +15,7 @@
 static void fill_slot(struct gc_group_client *client, const char *program)
 {
     struct gc_ledger *ledger = &client->ledger;
-    struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, ledger->own);
+    struct gc_ledger_slot *slot = gc_ledger_own_slot(ledger);
     const struct gc_options *options = client->core->options;
     const uint32_t pid = (uint32_t)getpid();
     const char *tenant = options->tenant[0] != '\0' ? options->tenant : program;
@@ -67,20 +67,19 @@ void gc_group_join(struct gc_core *core, const char *program, struct gc_doorbell
         return;
     }
     fill_slot(client, program);
-    const struct gc_ledger_slot *slot = gc_ledger_get_slot(&client->ledger, client->ledger.own);
+    const struct gc_ledger_slot *slot = gc_ledger_own_slot(&client->ledger);
     doorbell->control = &slot->control;
     /* The first call serves requests that arrived since the slot was claimed. */
     atomic_store_explicit(&doorbell->seen,
                           atomic_load_explicit(&slot->served, memory_order_relaxed),
                           memory_order_relaxed);
-    core->client = client;
     core->ledger = &client->ledger;
     atomic_store_explicit(&core->serves_in_threads, true, memory_order_relaxed);
 }
 
 void gc_group_leave_child(struct gc_core *core)
 {
-    struct gc_group_client *client = core->client;
+    struct gc_group_client *client = gc_group_client_of(core);
     if (client == NULL || client->ledger.fd < 0)
         return;
     if (gc_ledger_is_intact(&client->ledger))
@@ -91,10 +90,9 @@ void gc_group_leave_child(struct gc_core *core)
 void gc_group_fini(struct gc_core *core)
 {
     static const _Atomic uint32_t no_requests;
-    struct gc_group_client *client = core->client;
+    struct gc_group_client *client = gc_group_client_of(core);
     if (client == NULL)
         return;
-    core->client = NULL;
     core->ledger = NULL;
     atomic_store_explicit(&core->serves_in_threads, false, memory_order_relaxed);
     client->doorbell->control = &no_requests;
@@ -164,14 +162,14 @@ static void limit_group(struct gc_device *device, uint64_t limit)
             "process's GPUCACHE_GROUP_LIMIT is ignored",
             account->group, device->info.ordinal,
             (unsigned long long)(gc_account_limit(account) >> 20));
-    atomic_fetch_or_explicit(&gc_ledger_get_slot(ledger, ledger->own)->agreed_mask,
+    atomic_fetch_or_explicit(&gc_ledger_own_slot(ledger)->agreed_mask,
                              UINT64_C(1) << device->ledger_row, memory_order_seq_cst);
 }
 
 static void join_group(struct gc_device *device, const struct gc_ledger_device *described,
                        uint64_t limit)
 {
-    struct gc_group_client *client = device->core->client;
+    struct gc_group_client *client = gc_group_client_of(device->core);
     if (!gc_account_open(&device->account, &client->ledger, described,
                          device->core->options->group)) {
         gc_log_write(
@@ -195,16 +193,16 @@ static void join_group(struct gc_device *device, const struct gc_ledger_device *
 
 static void write_device(struct gc_device *device, const struct gc_ledger_device *described)
 {
-    struct gc_ledger *ledger = &device->core->client->ledger;
+    struct gc_ledger *ledger = device->core->ledger;
     device->ledger_row = gc_ledger_find_or_add_device(ledger, described);
     if (device->ledger_row != GC_LEDGER_NONE)
-        atomic_fetch_or_explicit(&gc_ledger_get_slot(ledger, ledger->own)->device_mask,
+        atomic_fetch_or_explicit(&gc_ledger_own_slot(ledger)->device_mask,
                                  UINT64_C(1) << device->ledger_row, memory_order_seq_cst);
 }
 
 static void apply_late_limit(struct gc_device *device)
 {
-    struct gc_group_client *client = device->core->client;
+    struct gc_group_client *client = gc_group_client_of(device->core);
     const uint64_t bit = UINT64_C(1) << device->ledger_row;
     if ((atomic_fetch_and_explicit(&client->late_mask, ~bit, memory_order_acquire) & bit) != 0)
         gc_budget_set_limit(
@@ -217,15 +215,15 @@ void gc_group_attach(struct gc_core *core, struct gc_device *device)
     struct gc_ledger_device described = {.total_bytes = device->info.total_bytes};
     const uint64_t limit = group_limit_of(device);
     device->ledger_row = GC_LEDGER_NONE;
-    if (core->client == NULL) {
+    if (core->ledger == NULL) {
         limit_alone(device, limit);
         return;
     }
-    if (!gc_ledger_is_intact(&core->client->ledger))
-        (void)gc_ledger_repair(&core->client->ledger);
+    if (!gc_ledger_is_intact(core->ledger))
+        (void)gc_ledger_repair(core->ledger);
     gc_ledger_get_text(described.uuid, sizeof(described.uuid), device->info.uuid);
     gc_ledger_get_text(described.name, sizeof(described.name), device->info.name);
-    if (core->client->has_group) {
+    if (gc_group_client_of(core)->has_group) {
         join_group(device, &described, limit);
     } else {
         write_device(device, &described);
@@ -243,7 +241,7 @@ void gc_group_attach(struct gc_core *core, struct gc_device *device)
 
 bool gc_group_shares_device(const struct gc_device *device)
 {
-    const struct gc_group_client *client = device->core->client;
+    const struct gc_group_client *client = gc_group_client_of(device->core);
     if (client == NULL || device->ledger_row == GC_LEDGER_NONE)
         return false;
     const struct gc_ledger *ledger = &client->ledger;
@@ -279,14 +277,13 @@ uint64_t gc_group_context_bytes(const struct gc_device *device)
 uint64_t gc_group_measured_context_bytes(const struct gc_core *core, const char *uuid,
                                          uint64_t total_bytes)
 {
-    const uint64_t bytes =
-        core->client != NULL ? gc_ledger_context_bytes(&core->client->ledger, uuid) : 0;
+    const uint64_t bytes = core->ledger != NULL ? gc_ledger_context_bytes(core->ledger, uuid) : 0;
     return is_believed(bytes, total_bytes) ? bytes : 0;
 }
 
 void gc_group_set_context_bytes(struct gc_device *device, uint64_t bytes)
 {
-    const struct gc_group_client *client = device->core->client;
+    const struct gc_group_client *client = gc_group_client_of(device->core);
     if (client != NULL && device->ledger_row != GC_LEDGER_NONE &&
         is_believed(bytes, device->info.total_bytes))
         atomic_store_explicit(&client->ledger.file->devices[device->ledger_row].context_bytes,

@@ -9,8 +9,11 @@
 #define GC_GROUP_H
 
 #include "core/core.h"
+#include "core/device/registry.h"
 #include "core/ledger/account.h"
 #include "core/ledger/ledger.h"
+
+#include <stddef.h>
 
 /* Serves one kind of request. `tenant`: "" means the process; `drop`: a pause may lose the content
  * of the memory; `text`: the result or the reason of a refusal, GC_LEDGER_RESPONSE_BYTES long. */
@@ -18,8 +21,8 @@ typedef enum gc_ledger_result gc_request_function(void *argument, enum gc_ledger
                                                   const char *tenant, bool drop, char *text);
 
 struct gc_group_client {
+    struct gc_ledger ledger; /* the first member: gc_core.ledger points to it */
     struct gc_core *core;
-    struct gc_ledger ledger; /* file NULL: none */
     struct gc_doorbell *doorbell;
     bool has_group;
     atomic_bool is_serving;
@@ -35,6 +38,14 @@ struct gc_group_client {
         void *argument;
     } handlers[GC_REQUEST_COUNT];
 };
+
+_Static_assert(offsetof(struct gc_group_client, ledger) == 0, "gc_group_client_of");
+
+/* NULL: not joined. */
+static inline struct gc_group_client *gc_group_client_of(const struct gc_core *core)
+{
+    return (struct gc_group_client *)core->ledger;
+}
 
 /* As gc_core_join. */
 void gc_group_join(struct gc_core *core, const char *program, struct gc_doorbell *doorbell);

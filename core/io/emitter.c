@@ -1,14 +1,28 @@
 #include "core/io/emitter.h"
+
+#include "core/base/assert.h"
 #include "core/io/text.h"
 
 #include <string.h>
 
+uint64_t gc_emitter_number(const struct gc_figure *figure, const void *record)
+{
+    const void *at = (const char *)record + figure->offset;
+    GC_ASSERT(figure->type <= GC_FIGURE_GAUGE);
+    return figure->type == GC_FIGURE_GAUGE ? ((const struct gc_gauge *)at)->current
+                                           : *(const uint64_t *)at;
+}
+
+uint64_t gc_emitter_peak(const struct gc_figure *figure, const void *record)
+{
+    const void *at = (const char *)record + figure->offset;
+    GC_ASSERT(figure->type == GC_FIGURE_GAUGE);
+    return ((const struct gc_gauge *)at)->peak;
+}
+
 static uint64_t read_number(const struct gc_figure *figure, const void *record, bool is_peak)
 {
-    uint64_t value;
-    const size_t offset = figure->offset + (is_peak ? sizeof(value) : 0);
-    memcpy(&value, (const char *)record + offset, sizeof(value));
-    return value;
+    return is_peak ? gc_emitter_peak(figure, record) : gc_emitter_number(figure, record);
 }
 
 /* ---- JSON ---- */
@@ -16,8 +30,8 @@ static uint64_t read_number(const struct gc_figure *figure, const void *record, 
 static void write_gauge(struct gc_json *json, const struct gc_figure *figure, const void *record)
 {
     gc_json_begin_object(json, GC_JSON_LINE);
-    gc_json_write_uint(json, "current", read_number(figure, record, false));
-    gc_json_write_uint(json, "peak", read_number(figure, record, true));
+    gc_json_write_uint(json, "current", gc_emitter_number(figure, record));
+    gc_json_write_uint(json, "peak", gc_emitter_peak(figure, record));
     gc_json_end_object(json);
 }
 
@@ -29,10 +43,10 @@ static void write_value(struct gc_json *json, const struct gc_figure *figure, co
     case GC_FIGURE_COUNT:
     case GC_FIGURE_BYTES:
     case GC_FIGURE_NS:
-        gc_json_uint(json, read_number(figure, record, false));
+        gc_json_uint(json, gc_emitter_number(figure, record));
         break;
     case GC_FIGURE_LIMIT:
-        gc_json_limit(json, read_number(figure, record, false));
+        gc_json_limit(json, gc_emitter_number(figure, record));
         break;
     case GC_FIGURE_GAUGE:
         write_gauge(json, figure, record);
@@ -130,18 +144,31 @@ void gc_emitter_titles(struct gc_writer *out, const struct gc_figures *figures)
         gc_writer_right(out, face_of(figures, i)->column, face_of(figures, i)->title);
 }
 
+static void write_cell(struct gc_writer *out, size_t column, enum gc_figure_type type,
+                       uint64_t value)
+{
+    if (type == GC_FIGURE_COUNT)
+        gc_writer_right_uint(out, column, value);
+    else if (type == GC_FIGURE_NS)
+        gc_writer_right(out, column, GC_TEXT_SPAN(value));
+    else if (type == GC_FIGURE_LIMIT && value == UINT64_MAX)
+        gc_writer_right(out, column, "none");
+    else
+        gc_writer_right_size(out, column, value);
+}
+
+void gc_emitter_cell(struct gc_writer *out, size_t column, const struct gc_figure *figure,
+                     const void *record)
+{
+    write_cell(out, column, figure->type, gc_emitter_number(figure, record));
+}
+
 void gc_emitter_cells(struct gc_writer *out, const struct gc_figures *figures, const void *record)
 {
     for (size_t i = NO_FACE; (i = next_face(figures, i, column_of)) != NO_FACE;) {
         const struct gc_figure *figure = &figures->figures[i / 2];
-        const size_t column = face_of(figures, i)->column;
-        const uint64_t value = read_number(figure, record, i % 2 != 0);
-        if (figure->type == GC_FIGURE_COUNT)
-            gc_writer_right_uint(out, column, value);
-        else if (figure->type == GC_FIGURE_LIMIT && value == UINT64_MAX)
-            gc_writer_right(out, column, "none");
-        else
-            gc_writer_right_size(out, column, value);
+        write_cell(out, face_of(figures, i)->column, figure->type,
+                   read_number(figure, record, i % 2 != 0));
     }
 }
 

@@ -6,11 +6,10 @@
 #ifndef GC_EMITTER_H
 #define GC_EMITTER_H
 
+#include "core/io/gauge.h"
 #include "core/io/json.h"
 
 #include <stddef.h>
-
-struct gc_gauge; /* core/observe/stats.h */
 
 enum gc_figure_type {
     GC_FIGURE_COUNT, /* uint64_t */
@@ -27,7 +26,8 @@ enum gc_figure_type {
     GC_FIGURE_CLOSE,
 };
 
-/* How text and Prometheus show one number of a figure. */
+/* How text and Prometheus show one number of a figure, which is of a type up to
+ * GC_FIGURE_GAUGE. */
 struct gc_figure_face {
     /* Prometheus name after "gpucache_"; NULL: no metric. A counter's name ends in _count, written
      * as _total */
@@ -46,6 +46,7 @@ struct gc_figure {
     struct gc_figure_face face;
     struct gc_figure_face peak; /* peak of a gauge */
     const char *text;           /* the meaning, for people */
+    bool is_failure;            /* a number above 0 is a fault of the program or a shortage */
     void (*put)(struct gc_json *json, const void *record, const void *argument);
 };
 
@@ -55,7 +56,7 @@ struct gc_figure {
 #define GC_FIGURE_BYTES_READS(field) GC_FIGURE_READS(uint64_t, field)
 #define GC_FIGURE_LIMIT_READS(field) GC_FIGURE_READS(uint64_t, field)
 #define GC_FIGURE_NS_READS(field) GC_FIGURE_READS(uint64_t, field)
-#define GC_FIGURE_GAUGE_READS(field) GC_FIGURE_READS(struct gc_gauge *, &(field))
+#define GC_FIGURE_GAUGE_READS(field) GC_FIGURE_READS(struct gc_gauge, field)
 #define GC_FIGURE_INT_READS(field) GC_FIGURE_READS(int, field)
 #define GC_FIGURE_BOOL_READS(field) GC_FIGURE_READS(bool, field)
 #define GC_FIGURE_NAME_READS(field) GC_FIGURE_READS(char[], field)
@@ -100,6 +101,13 @@ void gc_emitter_members(struct gc_json *json, const struct gc_figures *figures, 
 void gc_emitter_object(struct gc_json *json, const char *key, enum gc_json_style style,
                        const struct gc_figures *figures, const void *record);
 
+/* The number of a figure up to GC_FIGURE_GAUGE, a gauge's current one, and a gauge's peak. */
+uint64_t gc_emitter_number(const struct gc_figure *figure, const void *record);
+uint64_t gc_emitter_peak(const struct gc_figure *figure, const void *record);
+
+/* Writes the number as text that ends before the column: a count, "1.5 GiB", "1.5 ms", "none". */
+void gc_emitter_cell(struct gc_writer *out, size_t column, const struct gc_figure *figure,
+                     const void *record);
 /* Writes the titles, or one record's cells, after the text that the line has; no line break. */
 void gc_emitter_titles(struct gc_writer *out, const struct gc_figures *figures);
 void gc_emitter_cells(struct gc_writer *out, const struct gc_figures *figures, const void *record);

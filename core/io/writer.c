@@ -251,9 +251,6 @@ static const char *number_text(uint64_t value, bool is_negative, char *to, size_
 static const char *print_one(struct gc_writer *out, const char *format, va_list *arguments)
 {
     char digits[24];
-    const bool has_column = *format == '*';
-    const int column = has_column ? va_arg(*arguments, int) : 0;
-    format += has_column;
     const bool is_long = *format == 'l';
     format += is_long;
     const char *text = "%";
@@ -268,10 +265,7 @@ static const char *print_one(struct gc_writer *out, const char *format, va_list 
         const uint64_t size = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
         text = number_text(size, value < 0, digits, sizeof(digits));
     }
-    if (has_column)
-        gc_writer_right(out, (size_t)column, text);
-    else
-        gc_writer_text(out, text);
+    gc_writer_text(out, text);
     return format + 1;
 }
 

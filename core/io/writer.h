@@ -57,8 +57,7 @@ void gc_writer_int(struct gc_writer *out, int64_t value);
 void gc_writer_hex(struct gc_writer *out, uint64_t value); /* 0x… */
 /* value / 10^digits as a decimal number, trailing zeros kept: (1500, 3) is 1.500. */
 void gc_writer_fixed(struct gc_writer *out, uint64_t value, unsigned digits);
-/* As printf with %s, %d, %ld, %u, %lu and %%. `%*s` and `%*lu` take a column and align right to it,
- * as gc_writer_right does. */
+/* As printf with %s, %d, %ld, %u, %lu and %%, which take no width or precision. */
 void gc_writer_print(struct gc_writer *out, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Writes blanks up to `column`, at least one unless the line is empty. */

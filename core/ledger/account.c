@@ -83,8 +83,8 @@ static bool join_device(struct gc_account *account)
     const uint32_t row = gc_ledger_find_or_add_device(ledger, &account->device);
     if (row == GC_LEDGER_NONE)
         return false;
-    atomic_fetch_or_explicit(&gc_ledger_get_slot(ledger, ledger->own)->device_mask,
-                             UINT64_C(1) << row, memory_order_seq_cst);
+    atomic_fetch_or_explicit(&gc_ledger_own_slot(ledger)->device_mask, UINT64_C(1) << row,
+                             memory_order_seq_cst);
     atomic_store_explicit(&account->device_row, row, memory_order_relaxed);
     return true;
 }
@@ -106,9 +106,9 @@ bool gc_account_open(struct gc_account *account, struct gc_ledger *ledger,
         .device = *device,
         .device_key = gc_ledger_key(device->uuid),
         .group_key = gc_ledger_key(group),
-        .generation = atomic_load_explicit(&gc_ledger_get_slot(ledger, ledger->own)->generation,
-                                           memory_order_relaxed) &
-                      GC_LEDGER_GENERATIONS,
+        .generation =
+            atomic_load_explicit(&gc_ledger_own_slot(ledger)->generation, memory_order_relaxed) &
+            GC_LEDGER_GENERATIONS,
     };
     gc_ledger_get_text(account->group, sizeof(account->group), group);
     if (!join_device(account) || !join_group(account))

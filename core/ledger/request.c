@@ -127,21 +127,21 @@ enum gc_ledger_result gc_ledger_wait_response(const struct gc_ledger *ledger,
 
 void gc_ledger_wait_request(const struct gc_ledger *ledger, uint32_t seen)
 {
-    struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, ledger->own);
+    struct gc_ledger_slot *slot = gc_ledger_own_slot(ledger);
     futex_wait(&slot->control, seen, UINT32_MAX);
 }
 
 void gc_ledger_respond(const struct gc_ledger *ledger, enum gc_ledger_request_kind kind,
                        enum gc_ledger_result result, const char *text)
 {
-    struct gc_ledger_response_row *row = &gc_ledger_get_slot(ledger, ledger->own)->responses[kind];
+    struct gc_ledger_response_row *row = &gc_ledger_own_slot(ledger)->responses[kind];
     gc_ledger_set_text(row->text, sizeof(row->text), text);
     atomic_store_explicit(&row->code, (uint32_t)result, memory_order_relaxed);
 }
 
 void gc_ledger_set_served(const struct gc_ledger *ledger, uint32_t control)
 {
-    struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, ledger->own);
+    struct gc_ledger_slot *slot = gc_ledger_own_slot(ledger);
     /* Release: pairs with the acquire in gc_ledger_wait_response. */
     atomic_store_explicit(&slot->served, control, memory_order_release);
     futex_wake(&slot->served);

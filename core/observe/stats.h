@@ -3,14 +3,11 @@
 #ifndef GC_STATS_H
 #define GC_STATS_H
 
+#include "core/io/gauge.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-
-struct gc_gauge {
-    uint64_t current;
-    uint64_t peak;
-};
 
 struct gc_api_figures {
     uint64_t count; /* successful allocations */

@@ -226,7 +226,7 @@ bool gc_tcache_flush_device(struct gc_device *device, const struct gc_quota *quo
             struct gc_tcache_context *tctx = &tcache->contexts[i];
             const struct gc_context *context = tctx->context;
             if (context != NULL && context->device == device &&
-                (quota == NULL || context->quota == quota))
+                gc_context_is_of_quota(context, quota))
                 any |= gc_tcache_flush(tctx);
         }
     }

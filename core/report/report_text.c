@@ -14,6 +14,16 @@
 #define TEXT_COLUMNS 80
 #define SENTENCE_COLUMNS 400
 
+/* Numbers end before these columns. */
+enum {
+    COUNT_COLUMN = 15,
+    CURRENT_COLUMN = 25,
+    GAUGE_PEAK_COLUMN = 37,
+    LEAK_COLUMN = 37,
+    CALLS_COLUMN = 46,
+    DIRECT_COLUMN = 68
+};
+
 /* A text of the program or the system in at most so many columns, in memory of the enclosing block.
  * NULL is "?". */
 #define SHOWN(text, columns) shown(text, (columns) + 1, (char[(columns) + 1]){0})
@@ -62,23 +72,20 @@ static void write_head(struct gc_writer *out, const struct gc_report_facts *fact
 /* A gauge or counter that stayed 0 is left out. */
 static void write_gauges(struct gc_writer *out, const struct gc_device_snapshot *device)
 {
-    gc_writer_print(out, "   bytes%*s%*s\n", 25, "at exit", 37, "peak");
+    gc_writer_text(out, "   bytes");
+    gc_writer_right(out, CURRENT_COLUMN, "at exit");
+    gc_writer_right(out, GAUGE_PEAK_COLUMN, "peak");
+    gc_writer_char(out, '\n');
     for (size_t i = 0; i < gc_report_device_figures.count; i++) {
         const struct gc_figure *figure = &gc_report_device_figures.figures[i];
-        const struct gc_gauge *gauge = (const void *)((const char *)device + figure->offset);
-        if (figure->type != GC_FIGURE_GAUGE || gauge->peak == 0)
+        if (figure->type != GC_FIGURE_GAUGE || gc_emitter_peak(figure, device) == 0)
             continue;
         gc_writer_text(out, "   ");
         gc_writer_bytes(out, figure->key, strlen(figure->key) - strlen("_bytes"));
-        gc_writer_print(out, "%*s%*s  %s\n", 25, GC_TEXT_SIZE(gauge->current), 37,
-                        GC_TEXT_SIZE(gauge->peak), figure->text);
+        gc_writer_right_size(out, CURRENT_COLUMN, gc_emitter_number(figure, device));
+        gc_writer_right_size(out, GAUGE_PEAK_COLUMN, gc_emitter_peak(figure, device));
+        gc_writer_print(out, "  %s\n", figure->text);
     }
-}
-
-static bool is_failure(const char *key)
-{
-    return strcmp(key, "oom_count") == 0 || strcmp(key, "misuse_count") == 0 ||
-           strcmp(key, "invalid_free_count") == 0;
 }
 
 /* Figures with a meaning that are no gauges; one that is 0, or no limit, is left out. */
@@ -87,15 +94,13 @@ static void write_counters(struct gc_writer *out, const struct gc_device_snapsho
     gc_writer_text(out, "   counts\n");
     for (size_t i = 0; i < gc_report_device_figures.count; i++) {
         const struct gc_figure *figure = &gc_report_device_figures.figures[i];
-        const uint64_t *value = (const void *)((const char *)device + figure->offset);
-        if (figure->type == GC_FIGURE_GAUGE || figure->text == NULL || *value == 0 ||
-            *value == UINT64_MAX)
+        if (figure->type == GC_FIGURE_GAUGE || figure->text == NULL ||
+            gc_emitter_number(figure, device) == 0 ||
+            gc_emitter_number(figure, device) == UINT64_MAX)
             continue;
-        gc_writer_set_style(out, is_failure(figure->key) ? GC_STYLE_ALERT : GC_STYLE_PLAIN);
-        if (figure->type == GC_FIGURE_COUNT)
-            gc_writer_print(out, "%*lu  %s", 15, *value, figure->text);
-        else
-            gc_writer_print(out, "%*s  %s", 15, GC_TEXT_SIZE(*value), figure->text);
+        gc_writer_set_style(out, figure->is_failure ? GC_STYLE_ALERT : GC_STYLE_PLAIN);
+        gc_emitter_cell(out, COUNT_COLUMN, figure, device);
+        gc_writer_print(out, "  %s", figure->text);
         gc_writer_set_style(out, GC_STYLE_PLAIN);
         gc_writer_char(out, '\n');
     }
@@ -249,12 +254,17 @@ static void write_calls(struct gc_writer *out, const struct gc_report *report, c
             rest += calls;
             continue;
         }
-        gc_writer_print(out, "%s     %s%*lu\n", listed == 1 ? title : "",
-                        SHOWN(report->api_names[i], NAME_COLUMNS - 1), 46, calls);
+        gc_writer_print(out, "%s     %s", listed == 1 ? title : "",
+                        SHOWN(report->api_names[i], NAME_COLUMNS - 1));
+        gc_writer_right_uint(out, CALLS_COLUMN, calls);
+        gc_writer_char(out, '\n');
     }
-    if (rest > 0)
-        gc_writer_print(out, "     ... and %lu more entry point%s%*lu\n", listed - LIST_MAX,
-                        listed == LIST_MAX + 1 ? "" : "s", 46, rest);
+    if (rest > 0) {
+        gc_writer_print(out, "     ... and %lu more entry point%s", listed - LIST_MAX,
+                        listed == LIST_MAX + 1 ? "" : "s");
+        gc_writer_right_uint(out, CALLS_COLUMN, rest);
+        gc_writer_char(out, '\n');
+    }
 }
 
 static const char *direct_text(enum gc_direct_kind kind)
@@ -273,8 +283,9 @@ static void write_direct(struct gc_writer *out, const struct gc_device_snapshot 
     for (int kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++) {
         if (device->direct_bytes[kind] == 0)
             continue;
-        gc_writer_print(out, "%s     %s%*s\n", title, direct_text((enum gc_direct_kind)kind), 68,
-                        GC_TEXT_SIZE(device->direct_bytes[kind]));
+        gc_writer_print(out, "%s     %s", title, direct_text((enum gc_direct_kind)kind));
+        gc_writer_right_size(out, DIRECT_COLUMN, device->direct_bytes[kind]);
+        gc_writer_char(out, '\n');
         title = "";
     }
 }
@@ -295,8 +306,8 @@ static void write_leaks(struct gc_writer *out, const struct gc_report *report,
         const struct gc_leak *leak = &leaks->leaks[i];
         gc_writer_text(out, "     ");
         gc_writer_hex(out, leak->address);
-        gc_writer_print(out, "%*s  %s\n", 37, GC_TEXT_SIZE(leak->bytes),
-                        SHOWN(gc_report_api_name(report, leak->api), NAME_COLUMNS));
+        gc_writer_right_size(out, LEAK_COLUMN, leak->bytes);
+        gc_writer_print(out, "  %s\n", SHOWN(gc_report_api_name(report, leak->api), NAME_COLUMNS));
         gc_report_print_stack(out, report, leak->site);
     }
     write_more(out, device->leak_count > listed ? device->leak_count - listed : 0);

@@ -7,8 +7,6 @@
 #include "core/report/estimate_record.h"
 #include "core/report/html.h"
 
-_Static_assert(offsetof(struct gc_gauge, peak) == sizeof(uint64_t), "GC_FIGURE_GAUGE");
-
 /* ---- entry points, tenants ---- */
 
 #define API(key, type, ...) GC_FIGURE(key, type, struct gc_api_figures, __VA_ARGS__)
@@ -247,7 +245,16 @@ static void put_tenants(struct gc_json *json, const void *record, const void *ar
 /* ---- a device ---- */
 
 #define DEVICE(key, type, ...) GC_FIGURE(key, type, struct gc_device_snapshot, __VA_ARGS__)
-#define STATS_RANK 10 /* metrics of stats.def are in the order of its lines */
+
+/* Metrics of stats.def come after the others, in the order of its rows. */
+enum {
+    RANK_BEFORE_STATS = 9,
+#define GC_GAUGE(field, meaning) RANK_##field,
+#define GC_COUNTER(field, meaning) RANK_##field,
+#include "core/observe/stats.def"
+#undef GC_GAUGE
+#undef GC_COUNTER
+};
 
 static const struct gc_figure device_array[] = {
     DEVICE("ordinal", INT, info.ordinal),
@@ -263,10 +270,10 @@ static const struct gc_figure device_array[] = {
     DEVICE("group_limit_bytes", LIMIT, group_limit_bytes,
            GC_METRIC(2, "group_limit_bytes", "The limit of its group; none: no sample.")),
 #define GC_GAUGE(field, meaning)                                                                   \
-    DEVICE(#field "_bytes", GAUGE, field, .text = (meaning),                                       \
-           GC_METRIC(STATS_RANK + __LINE__, #field "_bytes", "Bytes " meaning "."),                \
-           GC_PEAK_METRIC(STATS_RANK + __LINE__, #field "_peak_bytes",                             \
-                          "The most bytes ever " meaning ".")),
+    DEVICE(                                                                                        \
+        #field "_bytes", GAUGE, field, .text = (meaning),                                          \
+        GC_METRIC(RANK_##field, #field "_bytes", "Bytes " meaning "."),                            \
+        GC_PEAK_METRIC(RANK_##field, #field "_peak_bytes", "The most bytes ever " meaning ".")),
 #define GC_COUNTER(field, meaning)
 #include "core/observe/stats.def"
 #undef GC_GAUGE
@@ -274,9 +281,11 @@ static const struct gc_figure device_array[] = {
     DEVICE("host_metadata_bytes", BYTES, host_metadata_bytes,
            GC_METRIC(3, "host_metadata_bytes", "Host memory of the library's records.")),
 #define GC_GAUGE(field, meaning)
-#define GC_COUNTER(field, meaning)                                                                 \
-    DEVICE(#field, COUNT, field, .text = (meaning),                                                \
-           GC_METRIC(STATS_RANK + __LINE__, #field, "The " meaning ".")),
+#define COUNTER(field, meaning, is_failure_)                                                       \
+    DEVICE(#field, COUNT, field, .text = (meaning), .is_failure = (is_failure_),                   \
+           GC_METRIC(RANK_##field, #field, "The " meaning "."))
+#define GC_COUNTER(field, meaning) COUNTER(field, meaning, false),
+#define GC_FAILURE(field, meaning) COUNTER(field, meaning, true),
 #include "core/observe/stats.def"
 #undef GC_GAUGE
 #undef GC_COUNTER

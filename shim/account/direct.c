@@ -8,6 +8,7 @@
  * being released, since the driver may give the same address or handle to another thread before the
  * record is removed. */
 #include "shim/account/direct.h"
+#include "core/base/assert.h"
 #include "shim/account/device.h"
 #include "shim/account/graph_memory.h"
 #include "shim/account/mempool.h"
@@ -152,66 +153,55 @@ void gc_direct_release_end(enum gc_direct_kind kind, uint64_t key, bool is_relea
     gc_handles_remove(GC_HANDLE_RELEASING, releasing_key(kind, key), NULL);
 }
 
-void gc_direct_remove_address(uint64_t address)
-{
-    static const enum gc_direct_kind kinds[] = {GC_DIRECT_MANAGED, GC_DIRECT_IMPORT};
-    struct gc_direct direct;
-
-    if (gc_mempool_remove(address))
-        return;
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-        if (gc_direct_untrack(gc_shim.core, kinds[i], address, &direct) == GC_OK)
-            return;
-    gc_graph_refresh_all();
-}
-
 /* ---- a free of memory outside the pool ----
  *
  * The driver frees the memory and returns its result; the record is removed once that has
  * succeeded. The kind is found once, before the driver may give the address to another
  * allocation. */
 
-static bool is_of_kind(enum gc_direct_kind kind, CUdeviceptr dptr)
-{
-    struct gc_direct record;
-    struct gc_handle handle;
-
-    return kind == GC_DIRECT_ASYNC ? gc_handles_get(GC_HANDLE_ASYNC, dptr, &handle)
-                                   : gc_direct_find(gc_shim.core, kind, dptr, &record) == GC_OK;
-}
-
-/* False: no record is known, as of graph memory. */
-static bool find_kind(CUdeviceptr dptr, enum gc_direct_kind *kind)
+/* A context's end removes core's records of its stream-ordered memory; the handle stays. */
+static enum gc_direct_kind find_kind(CUdeviceptr dptr)
 {
     static const enum gc_direct_kind kinds[] = {GC_DIRECT_MEMORY, GC_DIRECT_ASYNC,
                                                 GC_DIRECT_MANAGED, GC_DIRECT_IMPORT};
+    struct gc_handle handle;
+    const enum gc_direct_kind kind =
+        gc_direct_find_kind(gc_shim.core, kinds, sizeof(kinds) / sizeof(kinds[0]), dptr);
 
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-        if (is_of_kind(kinds[i], dptr)) {
-            *kind = kinds[i];
-            return true;
-        }
-    return false;
+    return kind == GC_DIRECT_KIND_COUNT && gc_handles_get(GC_HANDLE_ASYNC, dptr, &handle)
+               ? GC_DIRECT_ASYNC
+               : kind;
+}
+
+enum gc_direct_kind gc_direct_free_begin(CUdeviceptr dptr)
+{
+    const enum gc_direct_kind kind = find_kind(dptr);
+
+    if (kind != GC_DIRECT_KIND_COUNT)
+        gc_direct_release_begin(kind, dptr);
+    return kind;
+}
+
+void gc_direct_free_end(enum gc_direct_kind kind, CUdeviceptr dptr, bool is_freed)
+{
+    if (kind == GC_DIRECT_KIND_COUNT) {
+        if (is_freed)
+            gc_graph_refresh_all();
+        return;
+    }
+    /* The account of the pool removes core's record too. */
+    const bool is_removed = is_freed && kind == GC_DIRECT_ASYNC && gc_mempool_remove(dptr);
+    gc_direct_release_end(kind, dptr, is_freed && !is_removed);
 }
 
 CUresult gc_direct_free(CUdeviceptr dptr, bool first_abi)
 {
     struct gc_device *device = gc_account_current_device();
-    enum gc_direct_kind kind = GC_DIRECT_MEMORY;
-    const bool is_known = find_kind(dptr, &kind);
-
-    if (is_known)
-        gc_direct_release_begin(kind, dptr);
+    const enum gc_direct_kind kind = gc_direct_free_begin(dptr);
     CUresult result = first_abi ? GC_CALL(device, cuMemFree, (CUdeviceptr_v1)dptr)
                                 : GC_CALL(device, cuMemFree_v2, dptr);
-    const bool is_freed = result == CUDA_SUCCESS;
-    const bool is_ordered = is_known && kind == GC_DIRECT_ASYNC;
-    if (is_freed && is_ordered)
-        (void)gc_mempool_remove(dptr); /* core's record too */
-    else if (is_freed && !is_known)
-        gc_graph_refresh_all();
-    if (is_known)
-        gc_direct_release_end(kind, dptr, is_freed && !is_ordered);
+
+    gc_direct_free_end(kind, dptr, result == CUDA_SUCCESS);
     return result;
 }
 
@@ -237,5 +227,6 @@ static bool reclaim(void *self, uint64_t context, uint64_t bytes)
 
 void gc_direct_driver_init(struct gc_driver *driver)
 {
+    GC_ASSERT(driver->clock_ns != NULL && driver->reclaim == NULL);
     driver->reclaim = reclaim;
 }

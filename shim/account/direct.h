@@ -12,17 +12,18 @@
 #include "shim/real/resolve.h"
 #include "shim/shim.h"
 
-/* Registers the reclaim step of core (struct gc_driver): the driver releases the memory that it
- * caches. */
+/* Sets the reclaim step of core's driver table: the driver releases the memory that it caches. Call
+ * it after gc_driver_cuda_init, which sets the whole table. */
 void gc_direct_driver_init(struct gc_driver *driver);
 
-/* Forwards a free of memory that is not the pool's to the driver (cuMemFree_v2, or the first ABI's
- * cuMemFree) and drops core's record of it: plain, managed, stream-ordered. */
-CUresult gc_direct_free(CUdeviceptr dptr, bool first_abi);
+/* Around a driver's free of memory that is not the pool's: finds the kind of its record and marks
+ * it as being released, then, if it `is_freed`, removes the record. GC_DIRECT_KIND_COUNT: no record
+ * is known, as of graph memory. */
+enum gc_direct_kind gc_direct_free_begin(CUdeviceptr dptr);
+void gc_direct_free_end(enum gc_direct_kind kind, CUdeviceptr dptr, bool is_freed);
 
-/* The driver's own cuMemFree of `address` succeeded: if it was managed, stream-ordered or imported
- * memory, its record is removed. Unknown addresses are ignored. */
-void gc_direct_remove_address(uint64_t address);
+/* Both, around cuMemFree_v2, or the first ABI's cuMemFree. */
+CUresult gc_direct_free(CUdeviceptr dptr, bool first_abi);
 
 /* Reclaims device memory after the driver itself ran out: idle memory of the driver's pools
  * (gc_mempool_reclaim) and idle cache. True if anything was released: retry. */

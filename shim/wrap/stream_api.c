@@ -377,13 +377,11 @@ static CUresult free_of_pool(const struct gc_direct_request *request, enum gc_ap
     CUresult result;
 
     gc_mempool_on_free(dptr, stream);
-    gc_direct_release_begin(GC_DIRECT_ASYNC, dptr);
+    const enum gc_direct_kind kind = gc_direct_free_begin(dptr);
     result = symbol == GC_API_cuMemFreeAsync
                  ? GC_CALL(request->device, cuMemFreeAsync, dptr, given)
                  : GC_CALL(request->device, cuMemFreeAsync_ptsz, dptr, given);
-    if (result == CUDA_SUCCESS && dptr != 0)
-        gc_direct_remove_address(dptr);
-    gc_direct_release_end(GC_DIRECT_ASYNC, dptr, false);
+    gc_direct_free_end(kind, dptr, result == CUDA_SUCCESS && dptr != 0);
     return result;
 }
 

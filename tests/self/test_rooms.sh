@@ -1,6 +1,7 @@
 #!/bin/bash
-# scripts/check-rooms.py refuses what a tree's ROOMS does not allow: an include, a call, a circle, a room too large,
-# a room without a README, a name that does not say its file.
+# scripts/check-rooms.py refuses what a tree's ROOMS does not allow: an include, also through the face of the tree, a
+# call, a struct, a circle, a room too large, a room without a README or with a long one, a name that does not say its
+# file.
 . "$(dirname "$0")/../lib.sh"
 tree=$TMP/tree
 for room in core/low core/high shim/real tools/base; do mkdir -p "$tree/$room" "$tree/obj/$room"; done
@@ -53,10 +54,30 @@ refuses "a circle of headers" "include each other: core/low/high_too.h core/low/
 rm core/low/high_too.h
 sed -i '$d' core/low/low.h
 
-echo '#include "core/high/high.h"' > core/core.h
-sed -i '1i #include "core/core.h"' core/low/low.h
-ok "the face of a tree uses all rooms, and they use it" check
-sed -i '1d' core/low/low.h
+echo '#include "core/low/low.h"' > core/core.h
+echo '#include "core/core.h"' > core/high/face.h
+ok "the face of a tree uses rooms, and rooms above these use it" check
+printf '#include "core/high/high.h"\n' > core/more.h
+echo '#include "core/more.h"' >> core/core.h
+echo '#include "core/core.h"' > core/low/face.h
+refuses "an include that goes up through the face" \
+    "core/low/face.h includes core/core.h and so core/more.h and so core/high/high.h: low may not use high"
+rm core/{low,high}/face.h core/{core,more}.h
+source_file core/face.c 'int gc_core_one(void); int gc_core_one(void) { return 1; }'
+refuses "a source in the face" "core/face.c: room . is not in core/ROOMS"
+rm core/face.c
+
+echo 'struct gc_thing { int size; };' > core/high/thing.h
+echo 'struct gc_thing; int gc_low_size(const struct gc_thing *thing); /* struct gc_none */' > core/low/thing.h
+refuses "a struct of a room above" "core/low/thing.h names struct gc_thing of core/high/thing.h: low may not use high"
+echo 'opaque: low/t*.h gc_thing' >> core/ROOMS
+not_ok "an opaque struct without a reason is refused" check
+sed -i '$s/$/  # its owner/' core/ROOMS
+ok "an opaque struct may be named" check
+echo '/* struct gc_thing */' > core/low/other.h
+ok "a comment may name any" check
+rm core/{low,high}/thing.h core/low/other.h
+sed -i '$d' core/ROOMS
 
 mkdir core/lost
 echo > core/lost/lost.h
@@ -64,7 +85,10 @@ refuses "a room without a line" "core/lost/lost.h: room lost is not in core/ROOM
 rm -r core/lost
 rm core/low/README.md
 refuses "a room of core without a README" "core/low: 4 files and no README.md"
-touch core/low/README.md
+seq 41 > core/low/README.md
+refuses "a README of more than 40 lines" "core/low/README.md: 41 lines, at most 40"
+seq 40 > core/low/README.md
+ok "one of 40 lines passes" check
 for ((i = 0; i < 26; i++)); do echo > "core/high/more$i.h"; done
 refuses "a room of more than 25 files" "core/high: 28 files, at most 25"
 rm core/high/more*.h

@@ -63,7 +63,7 @@ void member_join(struct gc_ledger *ledger, const struct member *member)
     check(gc_ledger_acquire_slot(ledger), "no slot");
     const uint32_t row = gc_ledger_find_or_add_device(ledger, &device);
     check(row != GC_LEDGER_NONE, "no device row");
-    struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, ledger->own);
+    struct gc_ledger_slot *slot = gc_ledger_own_slot(ledger);
     gc_ledger_set_text(slot->program, sizeof(slot->program), member->name);
     gc_ledger_set_text(slot->tenant, sizeof(slot->tenant), member->name);
     if (member->group != NULL) {
@@ -88,7 +88,7 @@ void member_join(struct gc_ledger *ledger, const struct member *member)
 /* As a process would that holds its idle memory in one piece. */
 static void trim(struct gc_ledger *ledger, struct member *member)
 {
-    struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, ledger->own);
+    struct gc_ledger_slot *slot = gc_ledger_own_slot(ledger);
     const uint32_t row = (uint32_t)__builtin_ctzll(slot->device_mask);
     member->idle = 0;
     if (member->group != NULL)
@@ -97,7 +97,7 @@ static void trim(struct gc_ledger *ledger, struct member *member)
 
 static void serve(struct gc_ledger *ledger, struct member *member, uint32_t requests)
 {
-    struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, ledger->own);
+    struct gc_ledger_slot *slot = gc_ledger_own_slot(ledger);
     const uint32_t row = (uint32_t)__builtin_ctzll(slot->device_mask);
     const bool refuses = member->manner == MEMBER_REFUSES;
     for (int kind = 0; kind < GC_REQUEST_COUNT; kind++) {
@@ -130,7 +130,7 @@ static void live(const char *folder, const struct member *given, int ready)
     uint32_t seen = 0;
     check(gc_ledger_open(folder, true, &ledger, reason) == GC_OK, reason);
     member_join(&ledger, &member);
-    struct gc_ledger_slot *slot = gc_ledger_get_slot(&ledger, ledger.own);
+    struct gc_ledger_slot *slot = gc_ledger_own_slot(&ledger);
     check(write(ready, "r", 1) == 1, "pipe");
     for (;;) {
         const uint32_t control = slot->control;

@@ -29,8 +29,9 @@ void plan_write_size(struct gc_writer *out, const char *label, uint64_t bytes, c
 {
     gc_writer_text(out, label);
     gc_writer_pad(out, LABEL_COLUMN);
-    gc_writer_print(out, "%*s%*s%s\n", SIZE_COLUMN, GC_TEXT_SIZE(bytes), BYTES_COLUMN,
-                    NUMBER(bytes), note);
+    gc_writer_right_size(out, SIZE_COLUMN, bytes);
+    gc_writer_right(out, BYTES_COLUMN, NUMBER(bytes));
+    gc_writer_print(out, "%s\n", note);
 }
 
 /* ---- figures ---- */
@@ -64,9 +65,9 @@ static void write_ratio(struct gc_writer *out, const struct plan_result *result)
     const unsigned ratio = (unsigned)(plan_ratio(result) % 10000);
     gc_writer_text(out, "peak / bound");
     gc_writer_pad(out, LABEL_COLUMN);
-    gc_writer_print(out, "%*s.%u%u%u%u%s\n", SIZE_COLUMN - 5, NUMBER(plan_ratio(result) / 10000),
-                    ratio / 1000, ratio / 100 % 10, ratio / 10 % 10, ratio % 10,
-                    result->optimal ? "   optimal" : "");
+    gc_writer_right(out, SIZE_COLUMN - 5, NUMBER(plan_ratio(result) / 10000));
+    gc_writer_print(out, ".%u%u%u%u%s\n", ratio / 1000, ratio / 100 % 10, ratio / 10 % 10,
+                    ratio % 10, result->optimal ? "   optimal" : "");
 }
 
 static void write_figures(struct gc_writer *out, const struct plan_view *view)
@@ -122,9 +123,11 @@ static void write_row(struct gc_writer *out, const struct plan_view *view, uint3
     /* Do not cut inside a character. */
     while (cut > 0 && ((unsigned char)label->name[cut] & 0xc0) == 0x80)
         cut++;
-    gc_writer_print(out, "%*s%*s%*s%*s  ", 10, GC_TEXT_SIZE(buffer->bytes), 26,
-                    NUMBER(view->result->offsets[index]), 35, NUMBER(buffer->lower), 44,
-                    NUMBER(buffer->upper));
+    gc_writer_right_size(out, 10, buffer->bytes);
+    gc_writer_right(out, 26, NUMBER(view->result->offsets[index]));
+    gc_writer_right(out, 35, NUMBER(buffer->lower));
+    gc_writer_right(out, 44, NUMBER(buffer->upper));
+    gc_writer_text(out, "  ");
     if (label->kind != NULL) {
         gc_writer_text(out, gc_text_printable(label->kind, strlen(label->kind), shown, KIND_BYTES));
         gc_writer_pad(out, NAME_COLUMN);

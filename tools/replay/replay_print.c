@@ -82,8 +82,14 @@ static void right_fixed(struct gc_writer *out, size_t column, uint64_t value, un
 
 static void print_table_head(struct gc_writer *out)
 {
-    gc_writer_print(out, "\npolicy%*s%*s%*s%*s%*s%*s\n", 32, "peak reserved", 41, "ratio", 47,
-                    "pass", 61, "driver calls", 71, "ns/event", 81, "misses");
+    gc_writer_text(out, "\npolicy");
+    gc_writer_right(out, 32, "peak reserved");
+    gc_writer_right(out, 41, "ratio");
+    gc_writer_right(out, 47, "pass");
+    gc_writer_right(out, 61, "driver calls");
+    gc_writer_right(out, 71, "ns/event");
+    gc_writer_right(out, 81, "misses");
+    gc_writer_char(out, '\n');
 }
 
 /* Prints the number of allocations that followed the plan, and the reasons for the others. */

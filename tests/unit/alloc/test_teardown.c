@@ -116,13 +116,27 @@ static void *free_and_take(void *argument)
     return NULL;
 }
 
-/* Frees and takes in another thread while the context may end; returns when it has done. */
-static void wait_while_it_may_end(struct waiter *waiter, bool is_gone)
+/* The driver takes its time. */
+static void pause_a_moment(void *argument, enum sim_call call, uint64_t context)
+{
+    const struct timespec moment = {0, 1000000};
+    (void)argument, (void)call, (void)context;
+    nanosleep(&moment, NULL);
+}
+
+/* Frees and allocates in another thread while the teardown is undecided. Returns when that thread
+ * has done, and how long after the decision. */
+static uint64_t wait_while_it_may_end(struct waiter *waiter, bool is_gone)
 {
     const struct timespec moment = {0, 20000000};
+    const struct gc_core *core;
     pthread_t thread;
-    open(&waiter->bench, false);
+    open(&waiter->bench, true);
     waiter->address = workbench_alloc(&waiter->bench, 0, 4096);
+    /* A record that is dropped before the head, whose memory the thread uses. */
+    struct gc_tenant *tenant =
+        workbench_add_tenant(&waiter->bench, "one", GC_MIB(64), GC_BUDGET_UNLIMITED);
+    (void)workbench_alloc_in(&waiter->bench, workbench_record(&waiter->bench, tenant, 0), 4096);
     atomic_store(&waiter->step, 0);
     struct gc_context *ending = gc_teardown_begin(waiter->bench.core, 1);
     pthread_create(&thread, NULL, free_and_take, waiter);
@@ -130,13 +144,17 @@ static void wait_while_it_may_end(struct waiter *waiter, bool is_gone)
         sched_yield();
     nanosleep(&moment, NULL);
     assert_int_equal(atomic_load(&waiter->step), 1);
+    core = waiter->bench.core;
+    const uint64_t decided_ns = gc_core_now_ns(core);
     if (is_gone) {
         sim_driver_drop_context(&waiter->bench.sim, 1);
+        waiter->bench.sim.hook = pause_a_moment;
         gc_teardown_finish(ending);
     } else {
         gc_teardown_cancel(ending);
     }
     pthread_join(thread, NULL);
+    return gc_core_now_ns(core) - decided_ns;
 }
 
 static void *free_at_once(void *argument)
@@ -191,6 +209,25 @@ static void who_uses_it_meanwhile_waits(void **state)
     workbench_close(&waiter.bench);
 }
 
+/* The decision wakes the waiting thread, which reads the clock every 100 ms: some round is shorter
+ * than the rest of that interval. */
+static void the_decision_wakes_the_waiting_thread(void **state)
+{
+    static struct waiter waiter;
+    (void)state;
+    for (unsigned is_gone = 0; is_gone < 2; is_gone++) {
+        uint64_t shortest_ns = UINT64_MAX;
+        for (unsigned round = 0; round < 8; round++) {
+            const uint64_t ns = wait_while_it_may_end(&waiter, is_gone);
+            shortest_ns = gc_min_u64(shortest_ns, ns);
+            if (!is_gone)
+                workbench_free(&waiter.bench, waiter.address);
+            workbench_close(&waiter.bench);
+        }
+        assert_in_range(shortest_ns, 0, 40000000);
+    }
+}
+
 /* One thread ends it; the others find it gone. */
 static void *end_it(void *argument)
 {
@@ -228,6 +265,7 @@ int main(void)
         cmocka_unit_test(an_end_that_is_declined_changes_nothing),
         cmocka_unit_test(addresses_of_a_gone_context_are_anothers),
         cmocka_unit_test(who_uses_it_meanwhile_waits),
+        cmocka_unit_test(the_decision_wakes_the_waiting_thread),
         cmocka_unit_test(what_is_undecided_for_long_is_not_for_the_driver_to_free),
         cmocka_unit_test(two_ends_at_once_are_one),
     };

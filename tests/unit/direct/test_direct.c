@@ -205,6 +205,32 @@ static void tracker_agrees_with_a_model(void **state)
     assert_int_equal(gc_host_mem_bytes(&host), 0);
 }
 
+/* Kinds share keys: the first of the list that has a record counts. */
+static void the_kind_of_a_key_is_found(void **state)
+{
+    static const enum gc_direct_kind kinds[] = {GC_DIRECT_MEMORY, GC_DIRECT_ASYNC,
+                                                GC_DIRECT_MANAGED};
+    struct gc_direct direct = {.kind = GC_DIRECT_HOST, .key = 77, .requested_bytes = 1};
+    struct workbench bench;
+    (void)state;
+    workbench_open_plain(&bench);
+    assert_int_equal(gc_direct_find_kind(bench.core, kinds, 3, 77), GC_DIRECT_KIND_COUNT);
+    assert_status(gc_direct_track(bench.core, &direct), GC_OK);
+    assert_int_equal(gc_direct_find_kind(bench.core, kinds, 3, 77), GC_DIRECT_KIND_COUNT);
+    for (unsigned i = 3; i-- > 0;) {
+        direct.kind = kinds[i];
+        assert_status(gc_direct_track(bench.core, &direct), GC_OK);
+        assert_int_equal(gc_direct_find_kind(bench.core, kinds, 3, 77), kinds[i]);
+        assert_int_equal(gc_direct_find_kind(bench.core, kinds, 3, 78), GC_DIRECT_KIND_COUNT);
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(gc_direct_find_kind(bench.core, kinds, 3, 77), kinds[i]);
+        assert_status(gc_direct_untrack(bench.core, kinds[i], 77, NULL), GC_OK);
+    }
+    assert_status(gc_direct_untrack(bench.core, GC_DIRECT_HOST, 77, NULL), GC_OK);
+    workbench_close(&bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -213,6 +239,7 @@ int main(void)
         cmocka_unit_test(relieve_says_whether_anything_went_back),
         cmocka_unit_test(other_kinds_are_no_allocations),
         cmocka_unit_test(host_memory_may_belong_to_no_device),
+        cmocka_unit_test(the_kind_of_a_key_is_found),
         cmocka_unit_test(records_vanish_with_their_context),
         cmocka_unit_test(key_that_comes_again_replaces_its_record),
         cmocka_unit_test(adjust_never_goes_below_nothing),

@@ -35,7 +35,7 @@ static const struct gc_figure array[] = {
     ROW("live", GAUGE, live, GC_METRIC(2, "live_bytes", "Now."), GC_PEAK_CELL(40, "peak"),
         GC_PEAK_METRIC(2, "live_peak_bytes", "Most.")),
     {.type = GC_FIGURE_CLOSE},
-    ROW(NULL, NS, ns, GC_METRIC(0, "span_seconds", "Time.")),
+    ROW(NULL, NS, ns, GC_CELL(50, "time"), GC_METRIC(0, "span_seconds", "Time.")),
     ROW("number", INT, number),
     ROW("flag", BOOL, flag),
     ROW("name", NAME, name),
@@ -97,9 +97,9 @@ static void text_has_the_order_of_the_columns(void **state)
     gc_emitter_cells(&out, &figures, &records[0]);
     gc_writer_char(&out, '\n');
     gc_emitter_cells(&out, &figures, &records[1]);
-    assert_string_equal(end(), "     bytes     count     limit      peak\n"
-                               "   1.5 KiB         3      none   2.0 KiB\n"
-                               "       0 B         0       5 B       0 B");
+    assert_string_equal(end(), "     bytes     count     limit      peak      time\n"
+                               "   1.5 KiB         3      none   2.0 KiB    1.5 us\n"
+                               "       0 B         0       5 B       0 B      1 ns");
 }
 
 static const void *next_record(struct gc_samples *samples)
@@ -172,7 +172,11 @@ static void print_writes_each_directive(void **state)
     begin();
     gc_writer_print(&out, "%s|%d|%ld|%u|%lu|%%|%d\n", "text", -12, INT64_MIN, UINT32_MAX,
                     UINT64_MAX, INT32_MIN);
-    gc_writer_print(&out, "a%*s%*lu%*u.\n", 5, "b", 10, (uint64_t)7, 11, 12345678U);
+    gc_writer_char(&out, 'a');
+    gc_writer_right(&out, 5, "b");
+    gc_writer_right_uint(&out, 10, 7);
+    gc_writer_right_uint(&out, 11, 12345678);
+    gc_writer_text(&out, ".\n");
     assert_string_equal(end(), "text|-12|-9223372036854775808|4294967295|18446744073709551615|%|"
                                "-2147483648\n"
                                "a   b    7 12345678.\n");

@@ -227,7 +227,7 @@ static void require(bool condition, int line)
 /* As the library fills its slot in. */
 static void identify(struct gc_ledger *own)
 {
-    struct gc_ledger_slot *slot = gc_ledger_get_slot(own, own->own);
+    struct gc_ledger_slot *slot = gc_ledger_own_slot(own);
     atomic_store(&slot->start_ticks, gc_ledger_start_ticks((uint32_t)getpid()));
     atomic_store(&slot->pid_namespace, gc_ledger_pid_namespace());
     atomic_store(&slot->pid, (uint32_t)getpid());
@@ -683,7 +683,7 @@ static void what_a_new_owner_holds_is_not_reaped(void **state)
     assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 0);
     assert_int_equal(gc_account_of(&theirs, theirs.ledger->own), 300);
     /* Of another namespace: while it holds its slot it is never given up for dead. */
-    atomic_store(&gc_ledger_get_slot(&other, other.own)->pid_namespace, 1);
+    atomic_store(&gc_ledger_own_slot(&other)->pid_namespace, 1);
     assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 0);
     usleep(150000);
     assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 0);
@@ -700,7 +700,7 @@ static void what_a_new_owner_holds_is_not_reaped(void **state)
 static void serve_two_requests(unsigned number)
 {
     open_and_claim(number);
-    struct gc_ledger_slot *slot = gc_ledger_get_slot(&ledger, ledger.own);
+    struct gc_ledger_slot *slot = gc_ledger_own_slot(&ledger);
     uint32_t served = atomic_load(&slot->served);
     identify(&ledger);
     for (int i = 0; i < 2; i++) {

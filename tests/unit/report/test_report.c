@@ -8,6 +8,7 @@
 
 #include "core/config/options.h"
 #include "core/report/report.h"
+#include "core/report/tables.h"
 #include "tests/unit/report_sample.h"
 #include "tests/unit/scratch.h"
 
@@ -181,6 +182,27 @@ static void values_are_those_given(void **state)
     assert_int_equal(integer(leak, "bytes"), INT64_C(99) << 20);
     assert_string_equal(json_string_value(json_object_get(leak, "api")), "cudaMalloc");
     json_decref(root);
+}
+
+/* Text and metrics read a number of 64 bits; only a gauge has a peak, and a meaning is for numbers.
+ */
+static void faces_are_of_numbers(void **state)
+{
+    static const struct gc_figures *const tables[] = {
+        &gc_report_device_figures, &gc_report_api_figures,  &gc_report_tenant_figures,
+        &gc_report_site_figures,   &gc_report_plan_figures, &gc_report_reason_figures};
+    (void)state;
+    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
+        for (size_t j = 0; j < tables[i]->count; j++) {
+            const struct gc_figure *figure = &tables[i]->figures[j];
+            const bool has_face = figure->face.metric != NULL || figure->face.column > 0;
+            const bool has_peak = figure->peak.metric != NULL || figure->peak.column > 0;
+            if ((has_face || figure->text != NULL) && figure->type > GC_FIGURE_GAUGE)
+                fail_msg("%s is no number", figure->key);
+            if (has_peak && figure->type != GC_FIGURE_GAUGE)
+                fail_msg("%s has no peak", figure->key);
+        }
+    }
 }
 
 static void odd_names_are_escaped(void **state)
@@ -542,6 +564,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_key_of_the_schema_is_there),
         cmocka_unit_test(values_are_those_given),
+        cmocka_unit_test(faces_are_of_numbers),
         cmocka_unit_test(odd_names_are_escaped),
         cmocka_unit_test(text_fits_80_columns),
         cmocka_unit_test(text_says_what_matters),
