@@ -170,6 +170,13 @@ static inline void gc_context_uncharge(struct gc_context *context, uint64_t byte
     gc_quota_uncharge(context->device, context->quota, bytes);
 }
 
+/* Whether the quota, or with NULL the device, includes the context. */
+static inline bool gc_context_is_of_quota(const struct gc_context *context,
+                                          const struct gc_quota *quota)
+{
+    return quota == NULL || context->quota == quota;
+}
+
 /* Counts physical pages that are committed (their budget is charged already) or released (their
  * budget is uncharged elsewhere). */
 void gc_context_add_pages(struct gc_context *context, uint64_t bytes);

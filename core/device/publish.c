@@ -13,11 +13,6 @@
 _Static_assert(sizeof(((struct gc_ledger_tenant *)0)->name) == GC_OPTION_NAME_BYTES, "one size");
 _Static_assert(GC_LEDGER_TENANTS <= 32, "a mask has a bit for each row");
 
-static struct gc_ledger_slot *own_slot(const struct gc_core *core)
-{
-    return gc_ledger_get_slot(core->ledger, core->ledger->own);
-}
-
 /* ---- the process ---- */
 
 static uint64_t current_of(const struct gc_gauge_cell *gauge)
@@ -38,7 +33,7 @@ void gc_publish_device(struct gc_device *device, uint64_t now_ns)
     const struct gc_stats *stats = &device->stats;
     if (core->ledger == NULL || device->ledger_row == GC_LEDGER_NONE)
         return;
-    struct gc_ledger_slot *slot = own_slot(core);
+    struct gc_ledger_slot *slot = gc_ledger_get_own_slot(core->ledger);
     struct gc_ledger_figure_row *row = &slot->figures[device->ledger_row];
     write_figure(row, GC_LEDGER_FIGURE_requested, current_of(&stats->requested));
     write_figure(row, GC_LEDGER_FIGURE_allocated, current_of(&stats->allocated));
@@ -59,7 +54,7 @@ void gc_publish_device(struct gc_device *device, uint64_t now_ns)
 void gc_publish_paused(struct gc_core *core, bool is_paused)
 {
     if (core->ledger != NULL)
-        atomic_store_explicit(&own_slot(core)->is_paused, is_paused ? 1U : 0U,
+        atomic_store_explicit(&gc_ledger_get_own_slot(core->ledger)->is_paused, is_paused ? 1U : 0U,
                               memory_order_relaxed);
 }
 
@@ -69,7 +64,7 @@ static void publish_tenant_row(struct gc_core *core, uint32_t index,
 {
     if (core->ledger == NULL || index >= GC_LEDGER_TENANTS)
         return;
-    struct gc_ledger_tenant_row *row = &own_slot(core)->tenants[index];
+    struct gc_ledger_tenant_row *row = &gc_ledger_get_own_slot(core->ledger)->tenants[index];
     if (tenant == NULL) {
         atomic_store_explicit(&row->in_use, 0, memory_order_relaxed);
         return;
@@ -154,9 +149,8 @@ static void write_quota(struct gc_tenant *tenant, struct gc_quota *quota)
     };
     memcpy(shown.name, figures.name, sizeof(shown.name));
     publish_tenant_row(core, row, &shown);
-    if (!gc_tenant_is_open(
-            /* The tenant was removed meanwhile. If the removal fails, its row comes back. */
-            tenant))
+    /* The tenant was removed meanwhile. If the removal fails, its row comes back. */
+    if (!gc_tenant_is_open(tenant))
         gc_publish_remove_tenant(tenant);
 }
 
@@ -169,7 +163,7 @@ void gc_publish_record(struct gc_context *record)
 void gc_publish_tenant(struct gc_tenant *tenant)
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        struct gc_quota *quota = gc_tenant_share_at(tenant, i);
+        struct gc_quota *quota = gc_tenant_quota_at(tenant, i);
         if (quota != NULL)
             write_quota(tenant, quota);
     }
@@ -179,7 +173,7 @@ void gc_publish_remove_tenant(struct gc_tenant *tenant)
 {
     struct gc_core *core = tenant->core;
     for (int i = 0; core->ledger != NULL && i < GC_DEVICE_MAX; i++) {
-        struct gc_quota *quota = gc_tenant_share_at(tenant, i);
+        struct gc_quota *quota = gc_tenant_quota_at(tenant, i);
         const unsigned index =
             quota == NULL ? 0
                           : atomic_exchange_explicit(&quota->ledger_index, 0, memory_order_relaxed);

@@ -24,13 +24,8 @@
 #define END_PAUSES 100   /* pauses at most, when the process ends */
 #define CHECK_EVERY 64   /* calls of gc_serve_requests; a check is a system call */
 #define SERVE_MAX 16     /* times that a thread of the program serves in one call */
-/* Longest wait of the thread that serves: it has its own work, and the requester asks again. */
+/* Longest wait of the thread that serves: it has its own work, and the requester tries again. */
 #define SERVE_NS UINT64_C(250000000)
-
-static struct gc_ledger_slot *own_slot(const struct gc_group_client *client)
-{
-    return gc_ledger_get_slot(&client->ledger, client->ledger.own);
-}
 
 static void respond(struct gc_group_client *client, enum gc_ledger_request_kind kind,
                     enum gc_ledger_result result, const char *text)
@@ -74,7 +69,7 @@ static uint64_t release_room(struct gc_device *device, uint64_t wanted)
 
 static void serve_room(struct gc_group_client *client)
 {
-    struct gc_ledger_slot *slot = own_slot(client);
+    struct gc_ledger_slot *slot = gc_ledger_get_own_slot(&client->ledger);
     uint64_t released = 0;
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         struct gc_device *device = gc_device_find(client->core, i);
@@ -101,7 +96,7 @@ static void store_late_limits(struct gc_group_client *client, const struct gc_le
 /* UINT64_MAX means no limit in the ledger and in core. A limit of 0 becomes one byte. */
 static void serve_limit(struct gc_group_client *client)
 {
-    struct gc_ledger_slot *slot = own_slot(client);
+    struct gc_ledger_slot *slot = gc_ledger_get_own_slot(&client->ledger);
     /* Acquire: pairs with the release in gc_ledger_send_request. */
     uint64_t mask = atomic_exchange_explicit(&slot->limit_mask, 0, memory_order_acquire);
     uint64_t excess = 0;
@@ -136,9 +131,10 @@ static void serve_handler(struct gc_group_client *client, enum gc_ledger_request
         respond(client, kind, GC_RESPONSE_REFUSED, "this process cannot do that");
         return;
     }
-    gc_ledger_get_text(tenant, sizeof(tenant), own_slot(client)->request_tenant);
-    const bool drop =
-        atomic_load_explicit(&own_slot(client)->request_drop, memory_order_relaxed) != 0;
+    gc_ledger_get_text(tenant, sizeof(tenant),
+                       gc_ledger_get_own_slot(&client->ledger)->request_tenant);
+    const bool drop = atomic_load_explicit(&gc_ledger_get_own_slot(&client->ledger)->request_drop,
+                                           memory_order_relaxed) != 0;
     const enum gc_ledger_result result =
         function(client->handlers[kind].argument, kind, tenant, drop, text);
     respond(client, kind, result, text);
@@ -174,7 +170,7 @@ static void flush_all(struct gc_group_client *client, bool may_be_over)
 
 static void serve_once(struct gc_group_client *client, uint32_t mine)
 {
-    struct gc_ledger_slot *slot = own_slot(client);
+    struct gc_ledger_slot *slot = gc_ledger_get_own_slot(&client->ledger);
     /* Acquire: pairs with the releases in gc_ledger_send_request. The request bits of every count
      * read here are visible. */
     const uint32_t control = atomic_load_explicit(&slot->control, memory_order_acquire);
@@ -284,7 +280,7 @@ static void sleep_ns(long ns)
 void gc_serve_help(struct gc_core *core)
 {
     struct gc_group_client *client = core->client;
-    struct gc_ledger_slot *slot = own_slot(client);
+    struct gc_ledger_slot *slot = gc_ledger_get_own_slot(&client->ledger);
     uint32_t served = atomic_load_explicit(&slot->served, memory_order_relaxed);
     atomic_store_explicit(&core->serves_in_threads, false, memory_order_relaxed);
     atomic_fetch_or_explicit(&slot->flags, GC_LEDGER_HAS_HELPER, memory_order_relaxed);

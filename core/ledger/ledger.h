@@ -131,6 +131,10 @@ uint32_t gc_ledger_find_or_add_device(struct gc_ledger *ledger,
 /* The row of a group, added if there is none. GC_LEDGER_NONE: the table is full. */
 uint32_t gc_ledger_find_or_add_group(struct gc_ledger *ledger, const char *name);
 struct gc_ledger_slot *gc_ledger_get_slot(const struct gc_ledger *ledger, uint32_t slot);
+static inline struct gc_ledger_slot *gc_ledger_get_own_slot(const struct gc_ledger *ledger)
+{
+    return gc_ledger_get_slot(ledger, ledger->own);
+}
 /* Whether another process holds the slot. */
 bool gc_ledger_is_held(const struct gc_ledger *ledger, uint32_t slot);
 /* Copies a text into the file, cut to size. */

@@ -27,12 +27,6 @@
  * the library. */
 #define ATTEMPTS_MAX 64
 
-/* Whether the quota, or with NULL the device, includes the context. */
-static bool is_of_quota(const struct gc_context *context, const struct gc_quota *quota)
-{
-    return quota == NULL || context->quota == quota;
-}
-
 bool gc_reclaim_release_wanted(struct gc_device *device, struct gc_quota *quota,
                                uint64_t wanted_bytes)
 {
@@ -41,7 +35,7 @@ bool gc_reclaim_release_wanted(struct gc_device *device, struct gc_quota *quota,
     (void)gc_tcache_flush_device(device, quota);
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context))
-        if (is_of_quota(context, quota))
+        if (gc_context_is_of_quota(context, quota))
             gc_defer_poll(context);
     return gc_release_idle(device, quota, 0, wanted_bytes) > 0;
 }
@@ -57,7 +51,8 @@ bool gc_reclaim_collect(struct gc_device *device, struct gc_quota *quota, uint64
     bool any = gc_tcache_flush_device(device, quota);
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context))
-        any |= is_of_quota(context, quota) && gc_defer_drain(context, left_ns(device, end_ns));
+        any |= gc_context_is_of_quota(context, quota) &&
+               gc_defer_drain(context, left_ns(device, end_ns));
     return any;
 }
 
@@ -136,7 +131,8 @@ static bool wait_step(const struct gc_reclaim *reclaim, struct gc_quota *scope, 
                gc_defer_wait_oldest(reclaim->pool->context, limit_ns, is_under_way);
     for (struct gc_context *context = gc_context_first(reclaim->device); !any && context != NULL;
          context = gc_context_next(context))
-        any = is_of_quota(context, scope) && gc_defer_wait_oldest(context, limit_ns, is_under_way);
+        any = gc_context_is_of_quota(context, scope) &&
+              gc_defer_wait_oldest(context, limit_ns, is_under_way);
     return any;
 }
 
@@ -150,7 +146,7 @@ static bool wait_for_oldest(const struct gc_reclaim *reclaim, struct gc_quota *s
         gc_device_clear_exhausted(device);
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context))
-        any |= is_of_quota(context, scope) && gc_defer_collect(context);
+        any |= gc_context_is_of_quota(context, scope) && gc_defer_collect(context);
     bool is_over = false;
     while (!any && is_under_way && !is_over) {
         const uint64_t limit_ns = gc_min_u64(GC_RECLAIM_STEP_NS, patience_ns(reclaim));
@@ -163,7 +159,8 @@ static bool wait_for_oldest(const struct gc_reclaim *reclaim, struct gc_quota *s
     /* Contexts without fences. */
     for (struct gc_context *context = gc_context_first(device); !any && !is_over && context != NULL;
          context = gc_context_next(context))
-        any = is_of_quota(context, scope) && gc_defer_drain(context, patience_ns(reclaim));
+        any =
+            gc_context_is_of_quota(context, scope) && gc_defer_drain(context, patience_ns(reclaim));
     return any;
 }
 

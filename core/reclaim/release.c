@@ -17,12 +17,6 @@ void gc_release_add_shrinker(struct gc_core *core, gc_shrink_function *shrink)
     core->shrinkers[core->shrinker_count++] = shrink;
 }
 
-/* Whether the quota, or with NULL the device, includes the context. */
-static bool is_of_quota(const struct gc_context *context, const struct gc_quota *quota)
-{
-    return quota == NULL || context->quota == quota;
-}
-
 /* Releases the longest idle segment of a pool, or up to `enough_bytes` of idle pages. Returns the
  * bytes released: 0 if there are none or the driver refused. */
 static uint64_t release_oldest(struct gc_context *context, uint64_t enough_bytes)
@@ -57,7 +51,7 @@ uint64_t gc_release_idle(struct gc_device *device, struct gc_quota *quota, uint6
     uint64_t released = 0;
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context)) {
-        if (!is_of_quota(context, quota))
+        if (!gc_context_is_of_quota(context, quota))
             continue;
         while (released < enough_bytes && gc_quota_idle_bytes(device, quota) > keep_bytes) {
             const uint64_t excess =

@@ -247,7 +247,7 @@ static void put_tenants(struct gc_json *json, const void *record, const void *ar
 /* ---- a device ---- */
 
 #define DEVICE(key, type, ...) GC_FIGURE(key, type, struct gc_device_snapshot, __VA_ARGS__)
-#define STATS_RANK 10 /* metrics of stats.def are in the order of its lines */
+#define STATS_RANK 10 /* metrics of core/observe/stats.def are in the order of its lines */
 
 static const struct gc_figure device_array[] = {
     DEVICE("ordinal", INT, info.ordinal),

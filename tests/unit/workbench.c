@@ -278,7 +278,7 @@ void workbench_pretend_one_stream(struct workbench *bench)
 {
     struct gc_submissions *work = gc_core_submissions(bench->core);
     atomic_store(&work->multi_stream, false);
-    atomic_store(&work->stream_fence.is_awaited, false);
+    atomic_store(&work->stream_fence.is_waited_for, false);
     atomic_store(&work->reuse_blocked, 0);
     atomic_store(&work->only_stream, GC_STREAM_NONE);
     atomic_store(&work->quick_stream, GC_STREAM_CHECK);
