@@ -31,7 +31,7 @@ def check(name, problems):
 
 
 def estimate(path, *options):
-    """Exit status, the JSON or None, what was said on stderr."""
+    """Exit status, the JSON or None, stderr."""
     run = subprocess.run([TOOL, "estimate", path, "--json", *options], capture_output=True, text=True, check=False)
     return run.returncode, json.loads(run.stdout) if run.stdout else None, run.stderr
 
@@ -204,8 +204,8 @@ def check_gguf(base):
     if (answer["kv_dtype"], answer["seq_len"]) != ("f16", 8192):
         problems.append(f"{answer['kv_dtype']}, {answer['seq_len']} tokens")
     if not any("f16" in warning for warning in answer["warnings"]):
-        problems.append(f"the type that is taken is not told: {answer['warnings']}")
-    check("GGUF: the type of the cache is llama.cpp's, and told", problems)
+        problems.append(f"the type that is taken is not reported: {answer['warnings']}")
+    check("GGUF: the type of the cache is llama.cpp's, and reported", problems)
 
 
 # ---- large models ----

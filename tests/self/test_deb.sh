@@ -54,16 +54,16 @@ mkdir "$TMP/layer"
 sed -i "s,^exec chroot,cp '$TMP/inner.sh' \"\$layer/inner.sh\"; &," "$TMP/inside.sh"
 # shellcheck disable=SC2086 # a list of paths
 output=$(unshare -m --propagation private bash "$TMP/inside.sh" "$TMP/layer" "$BUILD_DIR" $packages 2>&1)
-told() { printf '%s\n' "$output" | sed -n "s/^$1: *//p"; }
+value_of() { printf '%s\n' "$output" | sed -n "s/^$1: *//p"; }
 if printf '%s\n' "$output" | grep -q 'mount: .*permission denied'; then
     skip "packages installed, used and removed" "no overlay can be mounted here"
 else
-    is "gpucache run, installed" "$(told run)" 0
-    ok "its report is read" test "$(told tool)" -gt 0
-    is "LD_PRELOAD by the plain name" "$(told preload)" "0 0"
-    is "it reports" "$(told reported)" yes
-    ok "files are installed" test "$(told files)" -gt 8
-    is "removal leaves nothing" "$(told left)" ""
-    [ "$(told run)" = 0 ] || printf '%s\n' "$output" | sed 's/^/# /'
+    is "gpucache run, installed" "$(value_of run)" 0
+    ok "its report is read" test "$(value_of tool)" -gt 0
+    is "LD_PRELOAD by the plain name" "$(value_of preload)" "0 0"
+    is "it reports" "$(value_of reported)" yes
+    ok "files are installed" test "$(value_of files)" -gt 8
+    is "removal leaves nothing" "$(value_of left)" ""
+    [ "$(value_of run)" = 0 ] || printf '%s\n' "$output" | sed 's/^/# /'
 fi
 done_testing

@@ -71,7 +71,7 @@ hami=(LD_PRELOAD="$TMP/libvgpu.so" GPUCACHE_LEDGER="$TMP/hami" CUDA_DEVICE_MEMOR
     CUDA_DEVICE_MEMORY_SHARED_CACHE=/usr/local/vgpu/9f0c.cache NVIDIA_VISIBLE_DEVICES=GPU-513c0da0)
 is "HAMi: its limit is the device's size" "$(total simulated env "${hami[@]}")" 3000
 hold 2000 "${hami[@]}"
-is "HAMi: what is not served is said once, and the program runs" "$(cat "$TMP/holder")" "\
+is "HAMi: what is not served is logged once, and the program runs" "$(cat "$TMP/holder")" "\
 gpucache: CUDA_DEVICE_SM_LIMIT=30: not served: only memory is limited, not the time on the device
 holding"
 like "HAMi: a container's processes share the limit" "$(simulated env "${hami[@]}" timeout 120 "$client" hold 1500 2>&1)" "CUDA error 2"

@@ -60,7 +60,7 @@ void workbench_open_fenced(struct workbench *bench, uint64_t capacity_bytes)
     workbench_open(bench, &setup);
 }
 
-/* What the pools hold, by a walk over their blocks. */
+/* The bytes in the pools, by a walk over their blocks. */
 struct pool_sums {
     uint64_t segments;
     uint64_t idle;
@@ -85,7 +85,7 @@ static void add_pool(const struct gc_pool *pool, struct pool_sums *sums)
     }
 }
 
-/* A tenant's account says what its pools hold, and what it has taken by other ways. */
+/* A tenant's account has the bytes of its pools and of its non-pool memory. */
 static void check_tenant(void *argument, struct gc_tenant *tenant)
 {
     const struct workbench *bench = argument;

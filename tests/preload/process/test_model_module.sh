@@ -60,7 +60,7 @@ fi
 
 # ---- missing, damaged, of another build: as a model that cannot be read ----
 
-# refused NAME LIBRARY REGEX: warn says so in one line, off does not, deny and exit refuse CUDA.
+# refused NAME LIBRARY REGEX: warn logs it in one line, off does not, deny and exit refuse CUDA.
 refused() {
     local name=$1 library=$2 regex=$3 gate
     is "$name, warn: the program runs without an estimate" "$(gated "$library"; gate)" "0

@@ -48,22 +48,22 @@ def check_figures(base):
     _, text, _ = tool(base, "top", "--once")
     equal("the program ends well", end(process), 0)
     with open(report, encoding="utf-8") as stream:
-        told = {tenant["name"]: tenant for tenant in json.load(stream)["devices"][0]["tenants"]}
+        reported = {tenant["name"]: tenant for tenant in json.load(stream)["devices"][0]["tenants"]}
     equal("top: those that were used", sorted(shown), ["one", "two"])
-    equal("the report: the same", sorted(told), ["one", "two"])
+    equal("the report: the same", sorted(reported), ["one", "two"])
     for name, blocks, limit in (("one", 2, 60), ("two", 4, 80)):
         device = shown[name]["devices"][0]
         equal(f"{name}: one device", len(shown[name]["devices"]), 1)
-        equal(f"{name}: what the program holds", told[name]["requested_bytes"]["current"], blocks * BLOCK)
-        equal(f"{name}: the limit", (told[name]["limit_bytes"], device["limit_bytes"]), (limit * MIB, limit * MIB))
+        equal(f"{name}: what the program holds", reported[name]["requested_bytes"]["current"], blocks * BLOCK)
+        equal(f"{name}: the limit", (reported[name]["limit_bytes"], device["limit_bytes"]), (limit * MIB, limit * MIB))
         equal(f"{name}: top as the report", {key: device[f"{key}_bytes"] for key in GAUGES},
-              {key: told[name][f"{key}_bytes"]["current"] for key in GAUGES})
-        equal(f"{name}: the peak", device["peak_reserved_bytes"], told[name]["reserved_bytes"]["peak"])
-        equal(f"{name}: allocations are hits or misses", told[name]["alloc_count"],
-              told[name]["hit_count"] + told[name]["miss_count"])
-        ok(f"{name}: allocated and freed", told[name]["alloc_count"] == told[name]["free_count"] + blocks, told[name])
+              {key: reported[name][f"{key}_bytes"]["current"] for key in GAUGES})
+        equal(f"{name}: the peak", device["peak_reserved_bytes"], reported[name]["reserved_bytes"]["peak"])
+        equal(f"{name}: allocations are hits or misses", reported[name]["alloc_count"],
+              reported[name]["hit_count"] + reported[name]["miss_count"])
+        ok(f"{name}: allocated and freed", reported[name]["alloc_count"] == reported[name]["free_count"] + blocks, reported[name])
         ok(f"{name}: a row of its own", any({"tenant", name} <= set(line.split()) for line in text.splitlines()), text)
-    equal("two: refused once", told["two"]["oom_count"], 1)
+    equal("two: refused once", reported["two"]["oom_count"], 1)
 
 
 def check_text(base):

@@ -174,14 +174,14 @@ def main():
             if number is None:
                 return
             program = Program(number, options, names)
-            word, said = run(program)
+            word, output = run(program)
             with lock:
                 sums["programs"] += 1
                 sums["steps"] += program.steps * program.threads
                 if word:
                     sums[word] += 1
                     print(f"{word}: {program.command()}")
-                    print("".join(f"    {line}\n" for line in said.splitlines()[:6]), end="",
+                    print("".join(f"    {line}\n" for line in output.splitlines()[:6]), end="",
                           flush=True)
 
     threads = [threading.Thread(target=work) for _ in range(options.jobs)]

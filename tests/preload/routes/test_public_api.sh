@@ -33,7 +33,7 @@ for mode in cache track; do
     ok "preloaded, $mode: signatures" silent preloaded timeout 120 "$program" signatures
     ok "opened, $mode: signatures" silent simulated timeout 120 "$program" signatures "$LIB"
     unset GPUCACHE_LOG
-    is "opened, $mode: requests that find no memory are told of" \
+    is "opened, $mode: requests that find no memory are reported" \
         "$(simulated timeout 120 "$program" signatures "$LIB" 2>&1 | cut -d: -f1-4)" \
         "gpucache: gpucache_torch_malloc: 1125899906842624 bytes on device 0: the device has no room
 gpucache: gpucache_cupy_malloc: 1125899906842624 bytes on device 0: the limit has no room
@@ -47,7 +47,7 @@ ok "contexts that go" silent preloaded timeout 120 "$program" contexts
 [ "$mapping" = 77 ] || ok "an elastic pool outlives its context" silent preloaded timeout 120 "$program" elastic_reset
 ok "a preload comes first" silent preloaded "$program" interposing
 ok "a library that was opened does not" silent simulated "$program" interposing "$LIB"
-ok "without the library the loader says so" silent simulated "$program" absent
+ok "without the library the loader reports it" silent simulated "$program" absent
 GPUCACHE_LIMIT=nonsense not_ok "bad settings refuse CUDA" simulated "$program" memory "$LIB"
 
 # ---- the driver failing in the middle of it ----

@@ -1,10 +1,11 @@
 /* link: -l:libcuda.so.1 */
-/* Contexts come and go in several threads while others take memory, give idle memory back, pause,
- * and make elastic pools. usage: context_ends SECONDS SEED THREADS [stray]
+/* Contexts come and go in several threads while others take memory, release idle memory, pause, and
+ * make elastic pools. usage: context_ends SECONDS SEED THREADS [stray]
  *
  * Each thread is right by CUDA's rules: nobody uses a context that another destroys, the primary
- * one is used while it is retained, and reset while nobody does. What each block holds is checked
- * when its work is done. So any error but a lack of memory is a fault, and so is a wrong byte.
+ * one is used while it is retained, and reset while nobody does. The content of each block is
+ * checked when its work is done. So any error but a lack of memory is a fault, and so is a wrong
+ * byte.
  *
  * stray: besides, threads use each other's contexts without asking. Then calls may fail, and what
  * a block holds is not looked at; the program must go on. */
@@ -174,7 +175,7 @@ static void use_elastic(void)
     (void)DONE(cuCtxPopCurrent(NULL));
 }
 
-static void give_back(void)
+static void release_memory(void)
 {
     uint64_t given;
 
@@ -186,7 +187,7 @@ static void give_back(void)
     (void)DONE(cuCtxPopCurrent(NULL));
 }
 
-/* Work waits meanwhile, contexts end and begin. Where it cannot be done it says so. */
+/* Work waits meanwhile, contexts end and begin. Prints a line where it cannot be done. */
 static void pause(void)
 {
     const struct timespec moment = {0, 1000000};
@@ -206,9 +207,9 @@ static void pause(void)
 
 static void *work(void *argument)
 {
-    static void (*const steps[])(void) = {use_created, use_primary, use_lasting,
-                                          use_elastic, give_back,   reset_primary};
-    static const unsigned char shares[] = {30, 60, 85, 92, 97, 98};
+    static void (*const steps[])(void) = {use_created, use_primary,    use_lasting,
+                                          use_elastic, release_memory, reset_primary};
+    static const unsigned char thresholds[] = {30, 60, 85, 92, 97, 98};
 
     state = (uint64_t)(uintptr_t)argument * UINT64_C(0x9e3779b97f4a7c15) | 1;
     CHECK(cuCtxSetCurrent(world.lasting));
@@ -216,9 +217,9 @@ static void *work(void *argument)
     while (time(NULL) < world.end_time) {
         const uint64_t percent = pick(100);
         unsigned i = 0;
-        while (i < sizeof(shares) && percent >= shares[i])
+        while (i < sizeof(thresholds) && percent >= thresholds[i])
             i++;
-        if (i < sizeof(shares)) {
+        if (i < sizeof(thresholds)) {
             steps[i]();
             atomic_fetch_add(&world.counts[i], 1);
         } else if (world.is_stray) {
