@@ -78,7 +78,7 @@ bool gc_resolve_driver(bool load)
     /* Resolves now the names for which later calls would take the lock. */
     gc_runtime_scan();
     gc_nvml_find(false);
-    libc->dlerror(); /* the program shall not read of symbols that we missed */
+    libc->dlerror(); /* the program must not see symbols that we missed */
     anchor = gc_row_real_at(GC_ROW_cuInit);
     if (anchor == NULL)
         return false;
@@ -116,7 +116,7 @@ bool gc_resolve_driver_exports(const char *name)
     if (libc == NULL || handle == NULL)
         return false;
     bool is_there = libc->dlsym(handle, name) != NULL;
-    libc->dlerror(); /* the program shall not read of our misses */
+    libc->dlerror(); /* the program must not see our misses */
     return is_there;
 }
 

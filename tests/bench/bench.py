@@ -10,7 +10,7 @@ turn. --smoke runs everything very short: its figures mean nothing. Groups: step
 
 The ratios stand beside those of the baseline, docs/measurements/bench.json, which is such a file that was kept. Times
 are not compared: machines differ. A ratio of times may be FAR times worse, one of counts NEAR times; a group with more
-is measured again, up to twice, since others may have worked beside it, and each ratio keeps its best. What is worse
+is measured again, up to twice, since others may have worked beside it, and each ratio keeps its best. A figure that is worse
 all the same is a regression: exit status 1. A smoke run only marks it, but for --strict.
 """
 import argparse

@@ -37,7 +37,7 @@ def estimate(path, *options):
 
 
 def safetensors(path, tensors):
-    """A file with a header for `tensors` (name, dtype, shape, bytes) and a hole for their data."""
+    """A file with a header for `tensors` (name, dtype, shape, bytes) and sparse data."""
     header, offset = {}, 0
     for name, dtype, shape, size in tensors:
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + size]}

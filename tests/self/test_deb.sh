@@ -35,20 +35,20 @@ mount --rbind /proc "$layer/root/proc"
 exec chroot "$layer/root" /bin/bash /tmp/deb/inner.sh
 END
 cat > "$TMP/inner.sh" << 'END'
-say() { echo "$1: ${*:2}"; }
+put() { echo "$1: ${*:2}"; }
 cd /tmp/deb
 dpkg -i packages/*.deb > log 2>&1 || { cat log; exit 1; }
 export LD_LIBRARY_PATH=/tmp/deb/simcuda GPUCACHE_REPORT=/tmp/deb/report.json
-/usr/bin/gpucache run -- ./app > /dev/null 2>&1; say run $?
-say tool "$(/usr/bin/gpucache report report.json | grep -c 'app')"
+/usr/bin/gpucache run -- ./app > /dev/null 2>&1; put run $?
+put tool "$(/usr/bin/gpucache report report.json | grep -c 'app')"
 rm -f report.json
-LD_PRELOAD=libgpucache.so ./app > /dev/null 2> errors; say preload $? "$(grep -c preload errors)"
-say reported "$([ -s report.json ] && echo yes)"
-command -v pkg-config > /dev/null && say flags "$(pkg-config --libs --cflags gpucache)"
-say files "$(dpkg -L libgpucache0 libgpucache-dev gpucache | grep -c gpucache)"
+LD_PRELOAD=libgpucache.so ./app > /dev/null 2> errors; put preload $? "$(grep -c preload errors)"
+put reported "$([ -s report.json ] && echo yes)"
+command -v pkg-config > /dev/null && put flags "$(pkg-config --libs --cflags gpucache)"
+put files "$(dpkg -L libgpucache0 libgpucache-dev gpucache | grep -c gpucache)"
 dpkg -P gpucache libgpucache-dev libgpucache0 > log 2>&1 || { cat log; exit 1; }
 # What a layer over the root still holds, but for dpkg's own books and the linker's cache.
-say left "$(find upper ! -type d | grep -Ev '^upper/(tmp|var/lib/dpkg|var/log|var/cache|etc/ld.so.cache)' | tr '\n' ' ')"
+put left "$(find upper ! -type d | grep -Ev '^upper/(tmp|var/lib/dpkg|var/log|var/cache|etc/ld.so.cache)' | tr '\n' ' ')"
 END
 mkdir "$TMP/layer"
 sed -i "s,^exec chroot,cp '$TMP/inner.sh' \"\$layer/inner.sh\"; &," "$TMP/inside.sh"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # scripts/check-rooms.py refuses what a tree's ROOMS does not allow: an include, a call, a circle, a room too large,
-# a room without a README, a name that does not say its file.
+# a room without a README, a name without that of its file.
 . "$(dirname "$0")/../lib.sh"
 tree=$TMP/tree
 for room in core/low core/high shim/real tools/base; do mkdir -p "$tree/$room" "$tree/obj/$room"; done

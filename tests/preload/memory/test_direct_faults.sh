@@ -21,7 +21,7 @@ check() {
     [ -e "$REPORT" ] || return 0 # nothing was taken at all
     reserved=$(grep -o '"reserved_bytes": *{[^}]*' "$REPORT" | head -1 | grep -o '"current": *[0-9]*' | grep -o '[0-9]*')
     [ $((held - reserved)) -lt "$UNIT" ] && [ $((reserved - held)) -lt "$UNIT" ] && return 0
-    echo "$1: the driver holds $held, the accounts say $reserved"
+    echo "$1: the driver holds $held, the accounts have $reserved"
     return 1
 }
 

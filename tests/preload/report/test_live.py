@@ -195,7 +195,7 @@ def check_group(base):
 
 
 def check_devices(base):
-    """A limit on one device of two; a share of each."""
+    """A limit on one device of two; a part of each."""
     client = Client(base, "both", GPUCACHE_GROUP="train", SIMCUDA_DEVICES="2")
     for step in ("alloc 100", "device 1", "alloc 200"):
         client.command(step)
@@ -212,7 +212,7 @@ def check_devices(base):
     equal("several UUIDs begin so", tool(base, "limit", client.pid, "1g", "--device", "GPU-")[::2],
           (1, "gpucache limit: the UUIDs of several devices begin with GPU-\n"))
     status, out, _ = tool(base, "limit", "train", "25%")
-    equal("a share of each device", (status, [line.split(", reserved")[0] for line in out.splitlines()][-2:]),
+    equal("a part of each device", (status, [line.split(", reserved")[0] for line in out.splitlines()][-2:]),
           (0, ["group train, device 0: limit none -> 1.0 GiB", "group train, device 1: limit none -> 1.0 GiB"]))
     equal("a share: limited", client.command("alloc 10"), OUT_OF_MEMORY)
     status, out, _ = tool(base, "top", "--once", "--device", "1")
@@ -222,19 +222,19 @@ def check_devices(base):
 
 
 def check_pause(base):
-    """Out of the device and back, by PID and by name; top says which."""
+    """Out of the device and back, by PID and by name; top shows which."""
     client = Client(base, "mover", GPUCACHE_GROUP="train")
     for step in ("alloc 100", "alloc 50", "free 1"):
         client.command(step)
     status, out, _ = tool(base, "pause", client.pid)
-    ok("pause: says what it did", status == 0 and out.startswith(f"process {client.pid} (mover): paused: 100.0 MiB "), out)
+    ok("pause: prints the result", status == 0 and out.startswith(f"process {client.pid} (mover): paused: 100.0 MiB "), out)
     seen = fresh(base, "mover")[1]["mover"]
     equal("pause: top", (seen["state"], seen["devices"][0]["reserved_bytes"], seen["devices"][0]["requested_bytes"]),
           ("paused", 0, 100 * MIB))
     status, _, error = tool(base, "pause", "tenant:mover")
     ok("pause: once is enough", status == 1 and " refused: " in error, error)
     status, out, _ = tool(base, "resume", "mover")
-    ok("resume: says what it did", status == 0 and " (mover): resumed: 100.0 MiB " in out, out)
+    ok("resume: prints the result", status == 0 and " (mover): resumed: 100.0 MiB " in out, out)
     seen = fresh(base, "mover")[1]["mover"]
     equal("resume: top", (seen["state"], seen["devices"][0]["reserved_bytes"]), ("running", 100 * MIB))
     equal("resume: it goes on", client.command("alloc 10"), "0")
@@ -253,9 +253,9 @@ def check_states(base):
     while open(f"/proc/{client.pid}/stat", encoding="utf-8").read().rsplit(")")[1].split()[0] != "T":
         time.sleep(0.01)
     start = time.monotonic()
-    equal("stopped: top says so", top(base)[1]["stopped"]["state"], "stopped")
+    equal("stopped: top shows it", top(base)[1]["stopped"]["state"], "stopped")
     status, _, error = tool(base, "trim", client.pid, "--timeout", "0.5")
-    equal("stopped: trim says so", (status, "it is stopped by a signal" in error), (1, True))
+    equal("stopped: trim reports it", (status, "it is stopped by a signal" in error), (1, True))
     ok("stopped: nobody waits long", time.monotonic() - start < PATIENCE)
     client.process.send_signal(signal.SIGCONT)
     end = time.monotonic() + PATIENCE

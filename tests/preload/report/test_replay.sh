@@ -107,7 +107,7 @@ if [ -s own.trace ]; then
     replayed own own.trace --policy cache
     replayed own_csv own.csv --policy cache
     is "our record and its CSV: same peak" "$(value own 'r["peak_live_bytes"]')" "$(value own_csv 'r["peak_live_bytes"]')"
-    is "our record: as the trace command says" "$(value own 'r["peak_live_bytes"]')" \
+    is "our record: as by the trace command" "$(value own 'r["peak_live_bytes"]')" \
         "$("$TOOL" trace own.trace --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["peak_live_bytes"])')"
 else
     ok "a program left a record" false

@@ -15,7 +15,7 @@ GAUGES = ("requested", "allocated", "reserved")
 
 
 def start(base, report, **settings):
-    """The program with two objects; where it stands at its end it says "ready"."""
+    """The program with two objects; at its end it prints "ready"."""
     objects = [os.path.join(base, name) for name in ("libtenant-one.so", "libtenant-two.so.1")]
     for path in objects:
         shutil.copy(os.path.join(BUILD, "tests/preload/libtenant.so"), path)
@@ -24,7 +24,7 @@ def start(base, report, **settings):
                    "GPUCACHE_LEDGER": os.path.join(base, "ledger"), "GPUCACHE_TENANT": "server", "SIMCUDA_MEMORY": "4GiB",
                    "GPUCACHE_TENANTS": "one=libtenant-one.so:60MiB,two=libtenant-two.so:80MiB,never=libnever.so:1g"}
     environment.update(settings)
-    # pylint: disable-next=consider-using-with # it ends when it is told to
+    # pylint: disable-next=consider-using-with # it ends at a command
     process = subprocess.Popen([os.path.join(BUILD, "tests/preload/tenants"), "shown", *objects], env=environment,
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"
@@ -39,7 +39,7 @@ def end(process):
 
 
 def check_figures(base):
-    """What top says is what the report says, and what the program did."""
+    """The figures of top are the report's, and the program's."""
     report = os.path.join(base, "report.json")
     process = start(base, report)
     status, out, error = tool(base, "top", "--once", "--json")

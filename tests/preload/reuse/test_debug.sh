@@ -1,12 +1,12 @@
 #!/bin/bash
-# GPUCACHE_DEBUG: what a program does wrong with memory is found and told with the block's history; what it does right is not.
+# GPUCACHE_DEBUG: errors of a program with memory are found and reported with the block's history; correct use is not.
 # timeout: 400
 . "$(dirname "$0")/../../lib.sh"
 program=$BUILD_DIR/tests/preload/misuse
 report=$TMP/report.json
 history='block [0-9]+ at 0x[0-9a-f]+, 100000 bytes, allocated by cuMemAlloc_v2, freed by cuMemFree_v2 in thread [0-9]+ after [0-9.]+ s'
 
-# misused FLAGS ARGUMENT…: runs it; what it and the library say.
+# misused FLAGS ARGUMENT…: runs it; its output and the library's.
 misused() {
     rm -f "$report"
     GPUCACHE_DEBUG=$1 GPUCACHE_REPORT=$report preloaded "$program" "${@:2}" 2>&1

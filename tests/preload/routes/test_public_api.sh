@@ -28,7 +28,7 @@ for mode in cache track; do
         ok "preloaded, $mode: $case" silent preloaded timeout 120 "$program" $case
         ok "opened, $mode: $case" silent simulated timeout 120 "$program" $case "$LIB"
     done
-    # PyTorch and CuPy do not look for NULL: what could not be had is told of, once for each request.
+    # PyTorch and CuPy do not look for NULL: a request without memory is logged, once for each.
     export GPUCACHE_LOG=error
     ok "preloaded, $mode: signatures" silent preloaded timeout 120 "$program" signatures
     ok "opened, $mode: signatures" silent simulated timeout 120 "$program" signatures "$LIB"
@@ -74,7 +74,7 @@ for language in "gcc -x c -std=c99" "gcc -x c -std=c11" "g++ -x c++ -std=c++98" 
             -include "$ROOT/core/gpucache.h" /dev/null
     done
 done
-# The list of functions and the declarations say the same: a C compiler sees both.
+# The list of functions and the declarations agree: a C compiler sees both.
 printf '#include "core/gpucache.h"\n#define SAME(result, name, parameters) result name parameters;\nGPUCACHE_FUNCTIONS(SAME)\n' \
     > "$TMP/same.c"
 ok "declarations and list agree" gcc -std=c11 -Wall -Werror -fsyntax-only -I"$ROOT" "$TMP/same.c"

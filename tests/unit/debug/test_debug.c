@@ -387,7 +387,7 @@ static void the_report_has_the_backend(void **state)
         bool is_mapped;
         const char *reason;
     } rows[] = {
-        {GC_DEBUG_POISON, false, "GPUCACHE_DEBUG looks at freed memory by its address"},
+        {GC_DEBUG_POISON, false, "GPUCACHE_DEBUG finds freed memory by its address"},
         {GC_DEBUG_GUARD, true, "GPUCACHE_DEBUG gives each block pages of its own"},
         {GC_DEBUG_POISON | GC_DEBUG_UAF, true, "GPUCACHE_DEBUG gives each block pages of its own"},
         {0, true, ""},

@@ -89,7 +89,7 @@ static bool is_fenced(enum kind kind)
         CHECK(cuStreamDestroy(stream));
     CHECK(cuCtxSynchronize());
     if (is_early || is_late)
-        printf("kind %d: %s\n", kind, is_early ? "handed out too early" : "never handed out");
+        printf("kind %d: %s\n", kind, is_early ? "reused too early" : "never reused");
     return !is_early && !is_late;
 }
 
