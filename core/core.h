@@ -28,7 +28,7 @@ struct gc_core;
 struct gc_device;
 struct gc_context;
 struct gc_tenant;
-struct gc_quota; /* a tenant's limit and figures on a device: quota.h */
+struct gc_quota; /* a tenant's limit and figures on a device: core/device/quota.h */
 struct gc_options;
 struct gc_trace;
 struct gc_log;
@@ -188,7 +188,7 @@ void gc_backing_add_peer(struct gc_context *context, struct gc_context *peer);
  * work cannot access memory that is not open to its device. Cheap if it is set already. */
 void gc_context_set_roaming(struct gc_context *context);
 
-/* ---- swap-out and swap-in: swap.h ---- */
+/* ---- swap-out and swap-in: core/pause/swap.h ---- */
 
 enum gc_swap_refusal {
     GC_SWAP_OK,
@@ -284,7 +284,7 @@ enum gc_status gc_export_block(struct gc_core *core, uint64_t address, int *driv
 enum gc_status gc_export_leave_single_stream(struct gc_core *core, int *driver_code) GC_CHECKED;
 
 /* Pins the live blocks in the range for as long as they live: a network card or another process may
- * access their memory unseen, so it must not be swapped out (pause.h). */
+ * access their memory unseen, so it must not be swapped out (core/pause/pause.h). */
 void gc_export_pin(struct gc_core *core, uint64_t address, uint64_t bytes);
 
 /* Sets whether copies and fills of the live block that contains `address` complete before they
@@ -316,7 +316,7 @@ void gc_tcache_flush_stats(struct gc_tcache *tcache);
 /* Merges the figures of all threads. No lock may be held. */
 void gc_tcache_flush_all_stats(struct gc_core *core);
 
-/* ---- stream order: core/pool/stream_list.c ---- */
+/* ---- stream order: core/pool/pending.c ---- */
 
 /* Frees in the order of `stream` (as request.stream): the same stream can reuse the block at once,
  * all others after a fence. Never waits. Without a cache the driver frees it in that stream, and

@@ -1,9 +1,8 @@
-/* What both demo programs do: a loop that takes and gives back device memory as a training step
- * does.
+/* The loop of both demo programs: it allocates and frees device memory as a training step does.
  *
  * Each step takes blocks of many sizes, fills each with a byte of its own, and before it frees one
- * reads part of it back: a block that two owners share at once shows as a wrong byte. What is
- * printed about the memory's content depends on the step count alone, so two runs must print the
+ * reads part of it back: a block that two owners share at once shows as a wrong byte. The
+ * printed sum of the memory's content depends on the step count alone, so two runs must print the
  * same.
  *
  * The including file defines workload_alloc, _fill, _read and _free; each ends the program on an

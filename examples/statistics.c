@@ -1,5 +1,5 @@
 /* Uses the library if it is in the process, and runs all the same where it is not: nothing of it is
- * linked. Figures, peaks, limits, an answer before an allocation, and giving idle memory back.
+ * linked. Figures, peaks, limits, an answer before an allocation, and the release of idle memory.
  *
  *     LD_PRELOAD=libgpucache.so ./statistics */
 /* link: -l:libcuda.so.1 */

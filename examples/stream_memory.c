@@ -30,8 +30,8 @@ static int step(CUstream compute, CUstream copy, unsigned char value)
     cuMemcpyDtoDAsync((CUdeviceptr)result, (CUdeviceptr)scratch, MIB, compute);
     if (!check(gpucache_free(scratch, compute), "free")) /* not waited for */
         return 0;
-    /* Another stream reads the result: it must be told of before the free. (The two streams are
-     * ordered by an event in a real program.) */
+    /* Another stream reads the result: the library must learn of it before the free. (The two
+     * streams are ordered by an event in a real program.) */
     cuStreamSynchronize(compute);
     cuMemsetD8Async((CUdeviceptr)result, value, MIB, copy);
     return check(gpucache_record_stream(result, copy), "record_stream") &&

@@ -1,7 +1,8 @@
 /* The shim knows the CUDA ABI and no policy. Shared by all its files.
  *
  * Every wrapper does four things: guard against re-entry, translate, one core call, translate the
- * status. All mutable state is in `struct gc_shim gc_shim` and the thread-local `gc_thread`.
+ * status. State that several files use is in `struct gc_shim gc_shim` and the thread-local
+ * `gc_thread`; a file's own state is static in it.
  *
  * Life: the library does nothing until the process's first CUDA call; gc_life_ready() then loads
  * the options, creates core and finds the real driver, once, lazily, re-entrantly. After fork the
@@ -109,11 +110,11 @@ struct gc_thread {
             uint16_t
                 outer_api; /* the outermost entry point the program called; GC_API_COUNT: none */
             /* Not 0: the driver has not confirmed a current context since it may have changed. A
-             * call that needs one queries the driver first (state.c). */
-            uint32_t is_unsettled;
+             * call that needs one queries the driver first (shim/account/device.c). */
+            uint32_t is_unconfirmed;
         };
-        uint32_t entered;         /* the first two at once: see gc_shim_is_outside */
-        uint64_t entered_settled; /* all three: see gc_shim_is_ready_outside */
+        uint32_t entered;           /* the first two at once: see gc_shim_is_outside */
+        uint64_t entered_confirmed; /* all three: see gc_shim_is_ready_outside */
     };
     bool is_starting;         /* this thread is in the middle of the lazy start */
     bool is_ending;           /* its cache was released */
@@ -130,12 +131,12 @@ struct gc_thread {
     uint64_t tenant_handle;        /* its handle; 0: none */
     struct gc_tenant *last_tenant; /* the rules' last result for a call of the thread */
     const void *caller;     /* code that called the outermost entry point; NULL: not recorded */
-    bool is_loading;        /* it was about to load objects (outside.h) */
-    bool ends_watched;      /* the thread's end releases its state (hot.c) */
-    uint64_t number;        /* its own; 0: not assigned yet (capture_api.c) */
-    unsigned primary_turns; /* > 0: it has to do with a primary context (contexts.h) */
+    bool is_loading;        /* it was about to load objects (shim/account/outside.h) */
+    bool ends_watched;      /* the thread's end releases its state (shim/account/hot.c) */
+    uint64_t number;        /* its own; 0: not assigned yet (state.c) */
+    unsigned primary_turns; /* > 0: it has to do with a primary context (shim/account/contexts.h) */
     /* The context in which the last cudaMalloc or cudaFree of `runtime` was served beneath; NULL:
-     * only the runtime knows its next target (runtime_api.c). */
+     * only the runtime knows its next target (shim/wrap/runtime_api.c). */
     CUcontext landed;
     const void *runtime;
 };
@@ -164,7 +165,7 @@ enum gc_start {
 bool gc_shim_start_claim(enum gc_start from, enum gc_start to);
 void gc_shim_start_reach(enum gc_start state);
 /* Waits until the start has come so far; false in a child that was forked meanwhile. */
-bool gc_shim_start_await(enum gc_start state);
+bool gc_shim_start_wait(enum gc_start state);
 /* Whether this process is another one than the one that began the start. A system call. */
 bool gc_shim_is_forked(void);
 /* As gc_shim_is_forked once the library has started: without a system call where the kernel wipes
@@ -203,7 +204,7 @@ static inline bool gc_shim_is_ready_outside(void)
 {
     const struct gc_thread outside = {.outer_api = GC_API_COUNT};
 
-    return gc_thread.entered_settled == outside.entered_settled;
+    return gc_thread.entered_confirmed == outside.entered_confirmed;
 }
 
 /* Records the wrapper's caller, for GPUCACHE_TENANTS: in wrappers that take device memory or return

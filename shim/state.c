@@ -11,11 +11,11 @@
 #include <unistd.h>
 
 static const char closed;
-static const _Atomic uint32_t nothing_asked;
+static const _Atomic uint32_t no_request;
 struct gc_shim gc_shim = {
-    .log = {GC_LOG_WARN, STDERR_FILENO}, .hot = &closed, .doorbell = {.control = &nothing_asked}};
+    .log = {GC_LOG_WARN, STDERR_FILENO}, .hot = &closed, .doorbell = {.control = &no_request}};
 __thread struct gc_thread gc_thread
-    __attribute__((tls_model("initial-exec"))) = {.outer_api = GC_API_COUNT, .is_unsettled = 1};
+    __attribute__((tls_model("initial-exec"))) = {.outer_api = GC_API_COUNT, .is_unconfirmed = 1};
 
 const char *const gc_shim_api_names[GC_API_COUNT] = {
 #define API(symbol, ...) #symbol,
@@ -76,11 +76,11 @@ bool gc_shim_start_claim(enum gc_start from, enum gc_start to)
 
 void gc_shim_start_reach(enum gc_start state)
 {
-    /* release: pairs with the acquires in gc_shim_start_await and gc_shim_is_started */
+    /* release: pairs with the acquires in gc_shim_start_wait and gc_shim_is_started */
     atomic_store_explicit(&life.state, (int)state, memory_order_release);
 }
 
-bool gc_shim_start_await(enum gc_start state)
+bool gc_shim_start_wait(enum gc_start state)
 {
     const struct timespec pause = {0, 50000};
 
@@ -125,7 +125,7 @@ enum gc_api gc_shim_enter(enum gc_api api)
 }
 
 /* The next call has another caller. */
-static void forget_caller(void)
+static void clear_caller(void)
 {
     if (gc_thread.depth == 0 && gc_thread.outer_api == GC_API_COUNT)
         gc_thread.caller = NULL;
@@ -134,7 +134,7 @@ static void forget_caller(void)
 void gc_shim_leave(void)
 {
     gc_thread.depth--;
-    forget_caller();
+    clear_caller();
 }
 
 bool gc_shim_enter_runtime(enum gc_api api)
@@ -150,7 +150,7 @@ void gc_shim_leave_runtime(bool outermost)
     if (!outermost)
         return;
     gc_thread.outer_api = GC_API_COUNT;
-    forget_caller();
+    clear_caller();
 }
 
 /* A thread has a number of its own: addresses and ids are reused. */

@@ -23,7 +23,7 @@
 
 /* Idle dedicated segments kept while another size is wanted: this fraction of the peak, plus an
  * amount. */
-#define DEDICATED_IDLE_SHARE 2
+#define DEDICATED_IDLE_DIVISOR 2
 #define DEDICATED_IDLE_MIN GC_MIB(128)
 /* Attempts at a plain driver allocation: other threads may take the memory released before each. */
 #define PLAIN_ATTEMPTS 8
@@ -36,7 +36,7 @@ struct alloc_request {
     uint64_t address;
     bool is_hit;
     bool is_trial;
-    struct gc_segment_failure refusal; /* of the last attempt */
+    struct gc_segment_failure failure; /* of the last attempt */
 };
 
 /* A block freed in the request's own stream comes first: no other stream can use it yet. */
@@ -82,7 +82,7 @@ static enum gc_status alloc_free(struct alloc_request *alloc, bool any_block)
 typedef enum gc_status create_memory(struct gc_context *context,
                                      const struct gc_segment_spec *segment_spec,
                                      const struct gc_alloc_spec *spec, uint64_t *address,
-                                     struct gc_segment_failure *refusal);
+                                     struct gc_segment_failure *failure);
 
 /* The smallest segment for the request, in the driver's own units. False: no smaller than the
  * preferred one. */
@@ -102,11 +102,11 @@ static enum gc_status alloc_new(struct alloc_request *alloc, create_memory *crea
 {
     struct gc_segment_spec exact;
     enum gc_status status = create(alloc->context, &alloc->segment_spec, &alloc->spec,
-                                   &alloc->address, &alloc->refusal);
+                                   &alloc->address, &alloc->failure);
     if (status != GC_OUT_OF_MEMORY || alloc->segment_spec.bytes == alloc->spec.bytes ||
         !make_exact(alloc, &exact))
         return status;
-    return create(alloc->context, &exact, &alloc->spec, &alloc->address, &alloc->refusal);
+    return create(alloc->context, &exact, &alloc->spec, &alloc->address, &alloc->failure);
 }
 
 /* The request's planned place. GC_OUT_OF_MEMORY: there is none, or it is in use. */
@@ -141,7 +141,7 @@ static enum gc_status alloc_dedicated(struct alloc_request *alloc)
     struct gc_quota *quota = alloc->context->quota;
     const uint64_t need = gc_quota_peak_with(device, quota, alloc->segment_spec.bytes);
     const uint64_t idle = gc_quota_idle_bytes(device, quota);
-    const uint64_t keep = need / DEDICATED_IDLE_SHARE + DEDICATED_IDLE_MIN;
+    const uint64_t keep = need / DEDICATED_IDLE_DIVISOR + DEDICATED_IDLE_MIN;
     if (idle > keep)
         gc_release_idle(device, quota, keep, idle - keep);
     return alloc_new(alloc, gc_segment_create);
@@ -154,7 +154,7 @@ static enum gc_status attempt(struct alloc_request *alloc)
         return call_driver_first(alloc);
     if (alloc->segment_spec.size_class == GC_CLASS_UNCACHED)
         return gc_segment_create(alloc->context, &alloc->segment_spec, &alloc->spec,
-                                 &alloc->address, &alloc->refusal);
+                                 &alloc->address, &alloc->failure);
     enum gc_status status = alloc_free(alloc, false);
     if (status == GC_OUT_OF_MEMORY && gc_defer_reclaim(alloc->context, alloc->segment_spec.bytes))
         status = alloc_free(alloc, false);
@@ -177,7 +177,7 @@ static bool reclaim_driver(const struct alloc_request *alloc)
 {
     const struct gc_device *device = alloc->context->device;
     const struct gc_driver *driver = &device->core->driver;
-    return !alloc->refusal.charge_failure.is_quota_short &&
+    return !alloc->failure.charge_failure.is_quota_short &&
            alloc->segment_spec.bytes <= gc_device_total_bytes(device) && driver->reclaim != NULL &&
            driver->reclaim(driver->self, alloc->context->handle, alloc->segment_spec.bytes);
 }
@@ -202,7 +202,7 @@ static enum gc_status alloc_plain(struct alloc_request *alloc)
     enum gc_status status = GC_OUT_OF_MEMORY;
     bool goes_on = true;
     for (unsigned i = 0; goes_on && i < PLAIN_ATTEMPTS; i++) {
-        status = gc_segment_create(context, &plain, &alloc->spec, &alloc->address, &alloc->refusal);
+        status = gc_segment_create(context, &plain, &alloc->spec, &alloc->address, &alloc->failure);
         goes_on = status == GC_OUT_OF_MEMORY &&
                   gc_reclaim_release_wanted(context->device, context->quota, plain.bytes);
     }
@@ -233,7 +233,7 @@ static enum gc_status serve(struct alloc_request *alloc)
     gc_reclaim_begin(&reclaim, device, alloc->context->quota, &alloc->context->pool);
     status = attempt(alloc);
     while (status == GC_OUT_OF_MEMORY &&
-           gc_reclaim_step(&reclaim, alloc->segment_spec.bytes, &alloc->refusal.charge_failure)) {
+           gc_reclaim_step(&reclaim, alloc->segment_spec.bytes, &alloc->failure.charge_failure)) {
         if (reclaim.attempts == 1)
             gc_counter_add(&device->stats.retry_count, 1);
         status = attempt(alloc);
@@ -243,7 +243,7 @@ static enum gc_status serve(struct alloc_request *alloc)
     /* Last resort: a free block of any size class that needs no driver call. */
     if (status == GC_OUT_OF_MEMORY && alloc->segment_spec.size_class != GC_CLASS_UNCACHED)
         status = alloc_free(alloc, true);
-    while (status == GC_OUT_OF_MEMORY && !alloc->refusal.charge_failure.is_quota_short &&
+    while (status == GC_OUT_OF_MEMORY && !alloc->failure.charge_failure.is_quota_short &&
            gc_borrow_step(device, alloc->segment_spec.bytes, &borrow))
         status = attempt(alloc);
     return status;
@@ -305,7 +305,7 @@ enum gc_status gc_alloc(struct gc_core *core, struct gc_context *context,
     if (status == GC_OK)
         status = serve_across_teardown(&alloc);
     if (status == GC_DRIVER)
-        *driver_code = alloc.refusal.driver_code;
+        *driver_code = alloc.failure.driver_code;
     struct gc_entry entry = {.requested_bytes = request->bytes,
                              .bytes = alloc.spec.bytes,
                              .stream = request->stream,

@@ -115,17 +115,17 @@ enum gc_status gc_available_bytes(struct gc_core *core, struct gc_device *device
         gc_sub_or_zero_u64(device->info.total_bytes, gc_budget_held(&device->budget));
     uint64_t total_bytes = device->info.total_bytes;
     const struct gc_driver *driver = &core->driver;
-    bool is_asked = false;
+    bool is_queried = false;
     int code = 0;
-    for (const struct gc_context *context = gc_context_first(device); context != NULL && !is_asked;
-         context = gc_context_next(context)) {
+    for (const struct gc_context *context = gc_context_first(device);
+         context != NULL && !is_queried; context = gc_context_next(context)) {
         if (context->is_device)
             continue;
         code = GC_CALL_IF_OPEN(
             context, driver->mem_info(driver->self, context->handle, &free_bytes, &total_bytes));
-        is_asked = code != gc_context_closed_code(context);
+        is_queried = code != gc_context_closed_code(context);
     }
-    if (is_asked && code != 0) {
+    if (is_queried && code != 0) {
         *driver_code = code;
         return GC_DRIVER;
     }

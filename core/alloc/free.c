@@ -23,8 +23,8 @@ struct free_request {
 
 /* The only look-up of a free: claims the live block that starts at the address and returns with its
  * pool's lock held, or counts an invalid free. GC_BUSY: not known whether a pool being torn down
- * contains the address (lookup.h). `is_final`: the caches are stopped, so a cached block is really
- * freed. */
+ * contains the address (core/device/lookup.h). `is_final`: the caches are stopped, so a cached
+ * block is really freed. */
 static enum gc_status claim(struct free_request *request, bool is_final)
 {
     struct gc_core *core = request->core;

@@ -22,7 +22,7 @@ static void describe_debug(struct gc_device *device)
     device->is_mapped = gc_debug_maps_blocks(device->core);
     snprintf(reason, sizeof(device->info.backend_reason), "%s",
              device->is_mapped ? "GPUCACHE_DEBUG gives each block pages of its own"
-                               : "GPUCACHE_DEBUG looks at freed memory by its address");
+                               : "GPUCACHE_DEBUG finds freed memory by its address");
 }
 
 static struct gc_device *create_device(struct gc_core *core, const struct gc_device_info *info)

@@ -29,20 +29,20 @@ static void empty_lists_locked(struct gc_pool *pool)
     memset(pool->streams, 0, pool->stream_count * sizeof(*pool->streams));
 }
 
-static void move_content_locked(struct gc_pool *pool, struct gc_pool_hidden *detached)
+static void move_content_locked(struct gc_pool *pool, struct gc_pool_detached *detached)
 {
     detached->content = pool->content;
     memcpy(detached->streams, pool->streams, pool->stream_count * sizeof(*pool->streams));
     empty_lists_locked(pool);
 }
 
-static void move_back_locked(struct gc_pool *pool, const struct gc_pool_hidden *detached)
+static void move_back_locked(struct gc_pool *pool, const struct gc_pool_detached *detached)
 {
     pool->content = detached->content;
     memcpy(pool->streams, detached->streams, pool->stream_count * sizeof(*pool->streams));
 }
 
-static void free_detached(struct gc_core *core, struct gc_pool_hidden *detached)
+static void free_detached(struct gc_core *core, struct gc_pool_detached *detached)
 {
     if (detached == NULL)
         return;
@@ -123,7 +123,7 @@ static void trace_segment(struct gc_context *context, const struct gc_segment *s
 
 /* Emits the trace events of a detached pool, which nothing changes. Must run before the driver can
  * reuse its addresses, so that the trace has the free before the next alloc. */
-static void trace_detached(struct gc_context *context, const struct gc_pool_hidden *detached,
+static void trace_detached(struct gc_context *context, const struct gc_pool_detached *detached,
                            bool is_destroyed)
 {
     for (const struct gc_segment *segment = detached->content.segments; segment != NULL;
@@ -144,7 +144,7 @@ static void trace_detached(struct gc_context *context, const struct gc_pool_hidd
 static void detach(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
-    struct gc_pool_hidden *detached = gc_host_mem_map(&context->core->host, sizeof(*detached));
+    struct gc_pool_detached *detached = gc_host_mem_map(&context->core->host, sizeof(*detached));
     if (detached == NULL)
         return;
     stop_and_lock(context, is_unchanged_locked, NULL);
@@ -169,7 +169,7 @@ static void detach(struct gc_context *context)
 static void reattach(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
-    struct gc_pool_hidden *detached = pool->detached; /* only the tearing thread changes it */
+    struct gc_pool_detached *detached = pool->detached; /* only the tearing thread changes it */
     if (detached == NULL)
         return;
     trace_detached(context, detached, false);
@@ -329,7 +329,7 @@ static void drop_pool(struct gc_context *context)
     struct gc_pool *pool = &context->pool;
     struct gc_leftovers leftovers;
     stop_and_lock(context, detach_leftovers_locked, &leftovers);
-    struct gc_pool_hidden *detached = pool->detached;
+    struct gc_pool_detached *detached = pool->detached;
     if (detached != NULL)
         move_back_locked(pool, detached);
     else

@@ -52,7 +52,7 @@ static bool must_wait_locked(const struct gc_pages *pages, unsigned kind)
             ((kind & WAITS_FOR_SWAP_IN) != 0 && is_swapping_in_locked(pages->swap)));
 }
 
-/* Whether the change waits for swapped-out memory that nobody swaps in yet. */
+/* Whether the change waits for swapped-out memory that no thread swaps in yet. */
 static bool waits_for_resume_locked(const struct gc_pages *pages, unsigned kind)
 {
     return pages->swap != NULL && (kind & WAITS_FOR_SWAP) != 0 &&

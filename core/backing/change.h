@@ -27,7 +27,7 @@
 /* Addresses of one arena, in multiples of the device's memory. */
 #define GC_ARENA_TIMES 4
 /* A tenant's range has this fraction of its capacity in addition, for small blocks. */
-#define GC_ARENA_SMALL_SHARE 8
+#define GC_ARENA_SMALL_DIVISOR 8
 
 /* A change of mappings under way. */
 struct gc_change {
@@ -55,7 +55,7 @@ void gc_change_end(struct gc_change *change);
  * a segment of the driver's memory. */
 enum gc_status gc_map_alloc(struct gc_context *context, const struct gc_segment_spec *segment_spec,
                             const struct gc_alloc_spec *spec, uint64_t *address,
-                            struct gc_segment_failure *refusal) GC_CHECKED;
+                            struct gc_segment_failure *failure) GC_CHECKED;
 /* Adds an address range for at least `bytes`. A tenant's record gets one range, of the tenant's
  * capacity; the second fails: GC_OUT_OF_MEMORY. The caller has the change and holds no lock. */
 enum gc_status gc_range_add(struct gc_context *context, enum gc_size_class size_class,

@@ -28,9 +28,9 @@ static uint64_t address_of(const struct gc_map_op *map_op, uint64_t i)
 
 static enum gc_status fail(struct gc_map_op *map_op, int code)
 {
-    map_op->refusal->driver_code = code;
+    map_op->failure->driver_code = code;
     map_op->is_device_full = code == map_op->context->core->driver.out_of_memory;
-    map_op->refusal->charge_failure.is_quota_short = false;
+    map_op->failure->charge_failure.is_quota_short = false;
     return map_op->is_device_full ? GC_OUT_OF_MEMORY : GC_DRIVER;
 }
 
@@ -231,7 +231,7 @@ static void choose_pages_locked(struct gc_map_op *map_op, bool is_thrifty)
 static bool charge_new_pages(struct gc_map_op *map_op)
 {
     return gc_context_charge(map_op->context, map_op->create_count * map_op->pool->pages.page_bytes,
-                             &map_op->held, &map_op->refusal->charge_failure);
+                             &map_op->held, &map_op->failure->charge_failure);
 }
 
 static enum gc_status choose_and_charge_locked(struct gc_map_op *map_op, bool is_thrifty)
@@ -280,7 +280,7 @@ void gc_map_commit_locked(struct gc_map_op *map_op, bool is_done)
             commit_slot_locked(map_op, gc_map_slot(map_op, i), is_done);
     }
     if (gc_pages_publish_idle_locked(map_op->pool, before))
-        map_op->refusal->charge_failure.rollback_count++;
+        map_op->failure->charge_failure.rollback_count++;
 }
 
 static void abort_locked(struct gc_map_op *map_op)
@@ -288,7 +288,7 @@ static void abort_locked(struct gc_map_op *map_op)
     struct gc_block *block = map_op->block;
     gc_map_commit_locked(map_op, false);
     if (gc_pages_unuse_locked(map_op->pool, map_op->arena, block->address, block->bytes))
-        map_op->refusal->charge_failure.rollback_count++;
+        map_op->failure->charge_failure.rollback_count++;
     gc_pool_unsplit_locked(map_op->pool, block);
     map_op->block = NULL;
 }
@@ -298,7 +298,7 @@ static void uncharge_unused(struct gc_map_op *map_op, uint64_t count)
     if (count == 0)
         return;
     gc_context_uncharge(map_op->context, count * map_op->pool->pages.page_bytes);
-    map_op->refusal->charge_failure.rollback_count++;
+    map_op->failure->charge_failure.rollback_count++;
 }
 
 static void make_live_locked(struct gc_map_op *map_op)
@@ -385,7 +385,7 @@ static enum gc_status split_and_lock(struct gc_map_op *map_op)
             status = gc_range_add(map_op->context, map_op->segment_spec->size_class,
                                   map_op->spec->bytes);
             /* All addresses of the tenant are in use: only its own frees help. */
-            map_op->refusal->charge_failure.is_quota_short = status == GC_OUT_OF_MEMORY;
+            map_op->failure->charge_failure.is_quota_short = status == GC_OUT_OF_MEMORY;
         }
         if (status != GC_OK)
             return status;
@@ -453,17 +453,17 @@ static bool has_arenas(const struct gc_context *context)
 
 enum gc_status gc_map_alloc(struct gc_context *context, const struct gc_segment_spec *segment_spec,
                             const struct gc_alloc_spec *spec, uint64_t *address,
-                            struct gc_segment_failure *refusal)
+                            struct gc_segment_failure *failure)
 {
     struct gc_map_op map_op = {.context = context,
                                .pool = &context->pool,
                                .segment_spec = segment_spec,
                                .spec = spec,
-                               .refusal = refusal};
+                               .failure = failure};
     if (!has_arenas(context))
         return segment_spec->at != 0
                    ? GC_OUT_OF_MEMORY
-                   : gc_segment_create(context, segment_spec, spec, address, refusal);
+                   : gc_segment_create(context, segment_spec, spec, address, failure);
     enum gc_status status = gc_change_begin(context, &map_op.change);
     if (status == GC_OK) {
         gc_peers_grant_rest(&map_op.change);
@@ -474,6 +474,6 @@ enum gc_status gc_map_alloc(struct gc_context *context, const struct gc_segment_
     }
     /* A capture, or a driver that maps nothing more: a segment may still succeed. */
     return status == GC_DRIVER && segment_spec->at == 0
-               ? gc_segment_create(context, segment_spec, spec, address, refusal)
+               ? gc_segment_create(context, segment_spec, spec, address, failure)
                : status;
 }

@@ -13,7 +13,7 @@ struct gc_map_op {
     struct gc_pool *pool;
     const struct gc_segment_spec *segment_spec;
     const struct gc_alloc_spec *spec;
-    struct gc_segment_failure *refusal;
+    struct gc_segment_failure *failure;
     struct gc_block *block;
     struct gc_arena *arena;
     uint64_t first; /* the block's slots: [first, end) */

@@ -132,7 +132,7 @@ static enum gc_status add_only_range(struct gc_context *context)
     const uint64_t page = context->pool.pages.page_bytes;
     const uint64_t capacity = gc_tenant_capacity_bytes(context->tenant, context->device);
     const uint64_t sizes[] = {whole_pages(capacity, page),
-                              whole_pages(capacity / GC_ARENA_SMALL_SHARE + 1, page)};
+                              whole_pages(capacity / GC_ARENA_SMALL_DIVISOR + 1, page)};
     uint64_t address = 0;
     if (context->pool.pages.range_bytes != 0)
         return GC_OUT_OF_MEMORY;

@@ -76,21 +76,21 @@ static void undo_mem_alloc(struct gc_context *context, uint64_t address, uint64_
 /* Charges, then allocates from the driver. */
 static enum gc_status alloc_memory(struct gc_context *context,
                                    const struct gc_segment_spec *segment_spec, uint64_t *address,
-                                   struct gc_segment_failure *refusal)
+                                   struct gc_segment_failure *failure)
 {
     struct gc_core *core = context->core;
     struct gc_charge held;
     GC_ASSERT(gc_lock_held_count() == 0);
     if (context->is_device) /* driver memory would be destroyed with some context */
         return GC_NOT_SUPPORTED;
-    if (!gc_context_charge(context, segment_spec->bytes, &held, &refusal->charge_failure))
+    if (!gc_context_charge(context, segment_spec->bytes, &held, &failure->charge_failure))
         return GC_OUT_OF_MEMORY;
     const int code = call_mem_alloc(context, segment_spec, address);
     if (code != 0) {
         gc_context_uncharge(context, segment_spec->bytes);
-        refusal->charge_failure.rollback_count++;
-        refusal->charge_failure.is_quota_short = false;
-        refusal->driver_code = code;
+        failure->charge_failure.rollback_count++;
+        failure->charge_failure.is_quota_short = false;
+        failure->driver_code = code;
         return code == core->driver.out_of_memory ? GC_OUT_OF_MEMORY : GC_DRIVER;
     }
     gc_context_commit(context, &held);
@@ -152,14 +152,14 @@ static enum gc_status add_to_pool(struct gc_context *context, struct gc_segment 
 enum gc_status gc_segment_create(struct gc_context *context,
                                  const struct gc_segment_spec *segment_spec,
                                  const struct gc_alloc_spec *spec, uint64_t *address,
-                                 struct gc_segment_failure *refusal)
+                                 struct gc_segment_failure *failure)
 {
     struct gc_slab *records = &context->device->segments;
     struct gc_segment *segment = gc_slab_alloc(records);
     if (segment == NULL)
         return GC_NO_HOST_MEMORY;
     uint64_t base;
-    enum gc_status status = alloc_memory(context, segment_spec, &base, refusal);
+    enum gc_status status = alloc_memory(context, segment_spec, &base, failure);
     if (status != GC_OK)
         goto fail;
     segment->address = base;
@@ -180,10 +180,10 @@ fail:
 
 enum gc_status gc_segment_create_free(struct gc_context *context,
                                       const struct gc_segment_spec *segment_spec,
-                                      struct gc_segment_failure *refusal)
+                                      struct gc_segment_failure *failure)
 {
     uint64_t ignored;
-    return gc_segment_create(context, segment_spec, NULL, &ignored, refusal);
+    return gc_segment_create(context, segment_spec, NULL, &ignored, failure);
 }
 
 /* The driver refused: puts the segment back into the pool. False: the context, and the memory with

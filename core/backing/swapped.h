@@ -19,7 +19,7 @@ struct gc_swap {
     uint64_t host_bytes; /* of this record with the list */
     uint64_t count;      /* in the list, by arena and slot; their slots are GC_SLOT_PENDING */
     bool is_swapping_in; /* one thread swaps it in */
-    struct gc_segment_failure refusal; /* of the attempts to swap in */
+    struct gc_segment_failure failure; /* of the attempts to swap in */
     struct gc_swapped_slot list[];
 };
 

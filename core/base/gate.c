@@ -51,7 +51,7 @@ void gc_gate_set(struct gc_gate *gate, enum gc_gate_mode mode)
     futex(&gate->word, FUTEX_WAKE, INT_MAX, NULL);
 }
 
-bool gc_gate_enter_slowly(struct gc_gate *gate)
+bool gc_gate_enter_slow(struct gc_gate *gate)
 {
     const int64_t end_ms = gc_clock_ms() + CLOSED_MS;
     GC_ASSERT(gc_lock_held_count() == 0);

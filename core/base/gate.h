@@ -2,10 +2,11 @@
  * thread that closed it can wait until all threads inside have left. The algorithm is the kernel's
  * percpu_ref kill and drain, on one counter.
  *
- * Gates stand before the driver calls on a context, which must not be destroyed meanwhile, and
- * before the submission of work, under which memory must not be moved. A thread counts itself in
- * before it reads the mode, and out when it is done. Both are sequentially consistent with
- * gc_gate_set: either the thread sees the gate closed or the closer sees the thread inside.
+ * Gates stand before the driver calls on a context or on a pool of the driver's, which must not be
+ * destroyed meanwhile, and before the submission of work, under which memory must not be moved. A
+ * thread counts itself in before it reads the mode, and out when it is done. Both are sequentially
+ * consistent with gc_gate_set: either the thread sees the gate closed or the closer sees the thread
+ * inside.
  *
  * Entering and leaving an open gate cost one atomic addition each. Waiting threads sleep on a
  * futex. Zeroed memory is an open gate. A gate's memory is never freed while the process runs,
@@ -58,7 +59,9 @@ void gc_gate_wake_drain(struct gc_gate *gate);
 
 static inline void gc_gate_leave(struct gc_gate *gate)
 {
-    /* Release: pairs with the loads in gc_gate_drain, which then see the work done inside. */
+    /* Sequentially consistent, as in gc_gate_drain: either this thread reads CLOSED below and wakes
+     * the closer, or the closer reads the lower count. The closer then sees the work done inside.
+     */
     if (atomic_fetch_sub_explicit(&gate->inside, 1, memory_order_seq_cst) == 1 &&
         __builtin_expect(gc_gate_mode_of(gc_gate_read(gate)) == GC_GATE_CLOSED, 0))
         gc_gate_wake_drain(gate);
@@ -77,14 +80,14 @@ _Static_assert((GC_GATE_CLOSED & 1) != 0 && (GC_GATE_GONE & 1) != 0 && (GC_GATE_
                    (GC_GATE_GUARDED & 1) == 0,
                "the lowest bit keeps threads out");
 
-bool gc_gate_enter_slowly(struct gc_gate *gate);
+bool gc_gate_enter_slow(struct gc_gate *gate);
 
 /* Enters; waits up to 10 s while the gate is closed. False: the gate is gone, or it stayed closed
  * (gc_gate_is_gone distinguishes them). A gate stays closed if, for example, the closer hangs in
  * its driver while the process ends. The caller holds no lock and is inside no other gate. */
 static inline bool gc_gate_enter(struct gc_gate *gate)
 {
-    return __builtin_expect((gc_gate_try_enter(gate) & 1U) == 0, 1) || gc_gate_enter_slowly(gate);
+    return __builtin_expect((gc_gate_try_enter(gate) & 1U) == 0, 1) || gc_gate_enter_slow(gate);
 }
 
 /* Sleeps until gc_gate_set is called after `word` was read, up to `timeout_ms` (GC_GATE_FOREVER: no
@@ -92,6 +95,12 @@ static inline bool gc_gate_enter(struct gc_gate *gate)
 void gc_gate_wait(struct gc_gate *gate, uint32_t word, uint32_t timeout_ms);
 /* Sets the mode and wakes the waiting threads. Any mode but CLOSED ends a claim. */
 void gc_gate_set(struct gc_gate *gate, enum gc_gate_mode mode);
+/* Opens a gate that is GONE, for a new object in the same memory. Wakes no thread: none sleeps at
+ * such a gate. */
+static inline void gc_gate_renew(struct gc_gate *gate)
+{
+    atomic_fetch_add_explicit(&gate->word, GC_GATE_CHANGE - GC_GATE_GONE, memory_order_seq_cst);
+}
 /* Waits up to `timeout_ms` until no thread is inside; returns whether none is. For a closed gate:
  * an open one lets new threads in. */
 bool gc_gate_drain(struct gc_gate *gate, uint32_t timeout_ms);

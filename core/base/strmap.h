@@ -1,6 +1,6 @@
 /* A hash table from names to numbers. Names may come from hostile input: the hash is keyed
- * (SipHash-1-3), so nobody can choose names that collide. Open addressing, at most two thirds full.
- * The names are borrowed. */
+ * (SipHash-1-3), so no input can choose names that collide. Open addressing, at most two thirds
+ * full. The names are borrowed. */
 #ifndef GC_STRMAP_H
 #define GC_STRMAP_H
 

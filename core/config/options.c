@@ -384,7 +384,7 @@ void gc_options_read(const struct gc_options_source *source, struct gc_log *log,
     gc_hami_apply(&reading.hami, options,
                   &(const struct gc_hami_visitor){&reading, refuse_hami, ignore_hami});
     if (options->debug != 0)
-        options->reuse = GC_REUSE_SYNC; /* what is freed is looked at when it is idle */
+        options->reuse = GC_REUSE_SYNC; /* freed memory is checked once it is idle */
     gc_config_close(&config);
     errno = saved_errno;
 }

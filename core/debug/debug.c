@@ -2,8 +2,8 @@
  *
  * The history is a ring of the last 8192 frees. A record is "filled" while its memory holds poison:
  * until that memory is reused or released. Memory whose record left the ring is not checked.
- * Records are found by address, so poison works with the driver's own memory only; device.c
- * therefore does not let pools remap pages under GPUCACHE_DEBUG. */
+ * Records are found by address, so poison works with the driver's own memory only;
+ * core/device/device.c therefore does not let pools remap pages under GPUCACHE_DEBUG. */
 #include "core/debug/debug.h"
 
 #include "core/base/assert.h"

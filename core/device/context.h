@@ -170,6 +170,13 @@ static inline void gc_context_uncharge(struct gc_context *context, uint64_t byte
     gc_quota_uncharge(context->device, context->quota, bytes);
 }
 
+/* Whether the quota, or with NULL the device, includes the context. */
+static inline bool gc_context_is_of_quota(const struct gc_context *context,
+                                          const struct gc_quota *quota)
+{
+    return quota == NULL || context->quota == quota;
+}
+
 /* Counts physical pages that are committed (their budget is charged already) or released (their
  * budget is uncharged elsewhere). */
 void gc_context_add_pages(struct gc_context *context, uint64_t bytes);
@@ -209,12 +216,6 @@ void gc_context_raise_completed(struct gc_context *context, uint64_t epoch);
 static inline bool gc_context_is_gone(const struct gc_context *context)
 {
     return gc_context_is_dropped(context->head);
-}
-/* Whether the quota, or with NULL the device, includes the record. */
-static inline bool gc_context_is_of_quota(const struct gc_context *record,
-                                          const struct gc_quota *quota)
-{
-    return quota == NULL || record->quota == quota;
 }
 /* Applies to all records of the handle. */
 void gc_context_set_faulted(struct gc_context *context, bool is_faulted);

@@ -156,9 +156,8 @@ static void write_quota(struct gc_tenant *tenant, struct gc_quota *quota)
     };
     memcpy(shown.name, figures.name, sizeof(shown.name));
     publish_tenant_row(core, row, &shown);
-    if (!gc_tenant_is_open(
-            /* The tenant was removed meanwhile. If the removal fails, its row comes back. */
-            tenant))
+    /* The tenant was removed meanwhile. If the removal fails, its row comes back. */
+    if (!gc_tenant_is_open(tenant))
         gc_publish_remove_tenant(tenant);
 }
 
@@ -171,7 +170,7 @@ void gc_publish_record(struct gc_context *record)
 void gc_publish_tenant(struct gc_tenant *tenant)
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        struct gc_quota *quota = gc_tenant_share_at(tenant, i);
+        struct gc_quota *quota = gc_tenant_quota_at(tenant, i);
         if (quota != NULL)
             write_quota(tenant, quota);
     }
@@ -181,7 +180,7 @@ void gc_publish_remove_tenant(struct gc_tenant *tenant)
 {
     struct gc_core *core = tenant->core;
     for (int i = 0; core->ledger != NULL && i < GC_DEVICE_MAX; i++) {
-        struct gc_quota *quota = gc_tenant_share_at(tenant, i);
+        struct gc_quota *quota = gc_tenant_quota_at(tenant, i);
         const unsigned index =
             quota == NULL ? 0
                           : atomic_exchange_explicit(&quota->ledger_index, 0, memory_order_relaxed);

@@ -108,7 +108,7 @@ static void complete_fence(struct gc_core *core, uint64_t covered)
     }
     /* No fence is recorded after the one that other work waits for. Release: pairs with the acquire
      * in gc_submit_begin. */
-    if (atomic_load_explicit(&work->stream_fence.is_awaited, memory_order_acquire) &&
+    if (atomic_load_explicit(&work->stream_fence.is_waited_for, memory_order_acquire) &&
         covered == atomic_load_explicit(&work->stream_fence.covered, memory_order_relaxed))
         atomic_store_explicit(&work->multi_stream, true, memory_order_release);
 }
@@ -183,7 +183,7 @@ static bool wait_for_all(struct gc_core *core, int *driver_code)
 static bool is_over(const struct gc_submissions *work)
 {
     return atomic_load_explicit(&work->multi_stream, memory_order_acquire) ||
-           atomic_load_explicit(&work->stream_fence.is_awaited, memory_order_acquire);
+           atomic_load_explicit(&work->stream_fence.is_waited_for, memory_order_acquire);
 }
 
 bool gc_submit_leave_single_stream(struct gc_core *core, int *driver_code)
@@ -198,7 +198,7 @@ bool gc_submit_leave_single_stream(struct gc_core *core, int *driver_code)
     /* Sequentially consistent: the partner is gc_context_may_reuse. */
     atomic_fetch_or_explicit(&work->reuse_blocked, GC_SUBMIT_MULTI_STREAM, memory_order_seq_cst);
     if (!is_over(work) && record_fence(core, &is_needed))
-        atomic_store_explicit(is_needed ? &work->stream_fence.is_awaited : &work->multi_stream,
+        atomic_store_explicit(is_needed ? &work->stream_fence.is_waited_for : &work->multi_stream,
                               true, memory_order_release);
     drop_only_stream(work);
     unlock_fence(work);

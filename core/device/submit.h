@@ -61,7 +61,7 @@ struct gc_submissions {
     /* The fence in the single stream. One thread at a time records it; a wait keeps it. */
     struct {
         atomic_bool is_locked;
-        atomic_bool is_awaited; /* the mode has ended: other work waits for the fence */
+        atomic_bool is_waited_for; /* the mode has ended: other work waits for the fence */
         _Atomic(struct gc_context *) context; /* NULL: no fence */
         uint64_t fence;
         atomic_uint_fast64_t covered; /* all work counted up to here is before the fence */

@@ -121,7 +121,7 @@ enum gc_status gc_tenant_quota(struct gc_tenant *tenant, struct gc_device *devic
 {
     struct gc_core *core = tenant->core;
     const int ordinal = gc_device_get_info(device)->ordinal;
-    *quota = gc_tenant_share_at(tenant, ordinal);
+    *quota = gc_tenant_quota_at(tenant, ordinal);
     if (*quota != NULL)
         return GC_OK;
     struct gc_quota *created = gc_slab_alloc(&core->quota_records);
@@ -131,7 +131,7 @@ enum gc_status gc_tenant_quota(struct gc_tenant *tenant, struct gc_device *devic
     gc_quota_init(created, device, gc_tenant_limit_bytes(tenant));
     created->capacity_bytes = gc_tenant_capacity_bytes(tenant, device);
     gc_lock_acquire(&core->registry);
-    *quota = gc_tenant_share_at(tenant, ordinal);
+    *quota = gc_tenant_quota_at(tenant, ordinal);
     if (*quota == NULL) {
         /* The limit changes under this lock only. */
         gc_budget_set_limit(&created->budget, gc_tenant_limit_bytes(tenant));
@@ -180,7 +180,7 @@ bool gc_tenant_is_paused(const struct gc_tenant *tenant)
 
 uint64_t gc_tenant_capacity_bytes(const struct gc_tenant *tenant, const struct gc_device *device)
 {
-    const struct gc_quota *quota = gc_tenant_share_at(tenant, gc_device_get_info(device)->ordinal);
+    const struct gc_quota *quota = gc_tenant_quota_at(tenant, gc_device_get_info(device)->ordinal);
     if (quota != NULL)
         return quota->capacity_bytes;
     if (tenant->capacity_bytes != 0)
@@ -214,7 +214,7 @@ static void add_gauge(const struct gc_gauge_cell *cell, struct gc_gauge *sum)
 static bool add_device(struct gc_tenant *tenant, struct gc_device *device,
                        struct gc_tenant_figures *figures)
 {
-    const struct gc_quota *quota = gc_tenant_share_at(tenant, gc_device_get_info(device)->ordinal);
+    const struct gc_quota *quota = gc_tenant_quota_at(tenant, gc_device_get_info(device)->ordinal);
     if (quota == NULL)
         return false;
     add_gauge(&quota->requested, &figures->requested);

@@ -104,7 +104,7 @@ struct gc_tenant {
 };
 
 /* NULL: the tenant never used the device. Acquire: pairs with the release in gc_tenant_quota. */
-static inline struct gc_quota *gc_tenant_share_at(const struct gc_tenant *tenant, int ordinal)
+static inline struct gc_quota *gc_tenant_quota_at(const struct gc_tenant *tenant, int ordinal)
 {
     return atomic_load_explicit(&tenant->quotas[ordinal], memory_order_acquire);
 }

@@ -87,7 +87,7 @@ enum gc_detached gc_wait_detached(struct gc_core *core, uint64_t address)
 
 /* ---- pause ---- */
 
-static void await_change(struct gc_core *core, uint32_t word)
+static void wait_change(struct gc_core *core, uint32_t word)
 {
     const bool is_server = gc_core_serves_in_threads(core);
     gc_gate_wait(&core->work.gate, word, is_server ? LISTEN_MS : GC_GATE_FOREVER);
@@ -100,7 +100,7 @@ void gc_wait_resume(struct gc_core *core)
     uint32_t word;
     GC_ASSERT(gc_lock_held_count() == 0);
     while (gc_gate_mode_of(word = gc_gate_read(&core->work.gate)) == GC_GATE_CLOSED)
-        await_change(core, word);
+        wait_change(core, word);
 }
 
 void gc_wait_tenant(struct gc_core *core, const struct gc_tenant *tenant)
@@ -110,6 +110,6 @@ void gc_wait_tenant(struct gc_core *core, const struct gc_tenant *tenant)
         const uint32_t word = gc_gate_read(&core->work.gate);
         if (!gc_tenant_is_paused(tenant))
             return;
-        await_change(core, word);
+        wait_change(core, word);
     }
 }

@@ -1,4 +1,5 @@
-/* Records of direct memory (non-pool allocations): how the kinds of direct.def are counted. */
+/* Records of direct memory (non-pool allocations): how the kinds of core/observe/direct.def are
+ * counted. */
 #ifndef GC_DIRECT_H
 #define GC_DIRECT_H
 

@@ -284,9 +284,9 @@ static enum gc_status allocate(struct gc_elastic *pool, struct gc_context *conte
         .pool = pool, .context = context, .range = range, .victims = GC_ELASTIC_PAGE_NONE};
     const struct gc_entry entry = {.requested_bytes = range.count * pool->page_bytes,
                                    .api = pool->api};
-    struct gc_wait_set gate;
+    struct gc_wait_set set;
     int ignored;
-    if (!gc_elastic_begin_calls(context, &gate))
+    if (!gc_elastic_begin_calls(context, &set))
         return GC_CAPTURING;
     gc_lock_acquire(&pool->lock);
     const bool is_free = wait_locked(pool, range, false);
@@ -302,7 +302,7 @@ static enum gc_status allocate(struct gc_elastic *pool, struct gc_context *conte
         gc_quota_count_oom(pool->device, pool->quota, &entry);
     if (status != GC_OK && is_free)
         gc_elastic_shrink(pool, context, pool->cache_max, UINT64_MAX, &ignored);
-    gc_peers_wait_end(&gate);
+    gc_peers_wait_end(&set);
     return status;
 }
 
@@ -348,10 +348,10 @@ static void end_use(struct gc_elastic *pool, struct range range, bool is_idle)
 static enum gc_status deallocate(struct gc_elastic *pool, struct gc_context *context,
                                  struct range range, bool is_idle, int *driver_code)
 {
-    struct gc_wait_set gate;
+    struct gc_wait_set set;
     enum gc_status status = GC_OK;
     int ignored;
-    if (!gc_elastic_begin_calls(context, &gate))
+    if (!gc_elastic_begin_calls(context, &set))
         return GC_CAPTURING;
     gc_lock_acquire(&pool->lock);
     const bool is_mapped = wait_locked(pool, range, true);
@@ -367,7 +367,7 @@ static enum gc_status deallocate(struct gc_elastic *pool, struct gc_context *con
     /* A driver error here only leaves pages in the cache. */
     if (status == GC_OK)
         gc_elastic_shrink(pool, context, pool->cache_max, UINT64_MAX, &ignored);
-    gc_peers_wait_end(&gate);
+    gc_peers_wait_end(&set);
     return status;
 }
 

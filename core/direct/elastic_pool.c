@@ -11,10 +11,10 @@
 #include <stddef.h>
 
 /* The cache's bound: a fraction of the capacity, and at most so many bytes. */
-#define CACHE_FRACTION 8
+#define CACHE_DIVISOR 8
 #define CACHE_MAX_BYTES GC_MIB(256)
 
-/* ---- gates ---- */
+/* ---- calls that a capture forbids ---- */
 
 bool gc_elastic_begin_calls(struct gc_context *context, struct gc_wait_set *set)
 {
@@ -257,21 +257,21 @@ static enum gc_status plan_pages(const struct gc_device *device,
 
 static uint32_t cache_max_of(const struct gc_elastic *pool)
 {
-    const uint64_t fraction = gc_max_u64(pool->page_count / CACHE_FRACTION, 1);
+    const uint64_t fraction = gc_max_u64(pool->page_count / CACHE_DIVISOR, 1);
     return (uint32_t)gc_min_u64(fraction, gc_max_u64(CACHE_MAX_BYTES / pool->page_bytes, 1));
 }
 
 static enum gc_status reserve(struct gc_elastic *pool, struct gc_context *context, int *driver_code)
 {
     const struct gc_driver *driver = &context->core->driver;
-    struct gc_wait_set gate;
-    if (!gc_elastic_begin_calls(context, &gate))
+    struct gc_wait_set set;
+    if (!gc_elastic_begin_calls(context, &set))
         return GC_CAPTURING;
     const int code = GC_CALL_IF_OPEN(
         context,
         driver->address_reserve(driver->self, context->handle, pool->page_count * pool->page_bytes,
                                 pool->device->info.page_bytes, &pool->base));
-    gc_peers_wait_end(&gate);
+    gc_peers_wait_end(&set);
     if (code == 0)
         return GC_OK;
     *driver_code = code;
@@ -350,15 +350,15 @@ enum gc_status gc_elastic_destroy(struct gc_core *core, struct gc_context *conte
                                   int *driver_code)
 {
     struct gc_elastic *pool = gc_elastic_begin_close(core, handle);
-    struct gc_wait_set gate;
+    struct gc_wait_set set;
     if (pool == NULL)
         return GC_INVALID_HANDLE;
     enum gc_status status = GC_CAPTURING;
-    if (gc_elastic_begin_calls(context, &gate)) {
+    if (gc_elastic_begin_calls(context, &set)) {
         status = gc_elastic_wait_device(pool->device, driver_code);
         if (status == GC_OK)
             status = tear_down(pool, context, driver_code);
-        gc_peers_wait_end(&gate);
+        gc_peers_wait_end(&set);
     }
     gc_elastic_end_close(core, handle, status == GC_OK);
     if (status == GC_OK)
@@ -397,14 +397,14 @@ enum gc_status gc_elastic_compact(struct gc_core *core, struct gc_context *conte
                                   uint64_t *released_bytes, int *driver_code)
 {
     struct gc_elastic *pool = gc_elastic_acquire(core, handle);
-    struct gc_wait_set gate;
+    struct gc_wait_set set;
     int code = 0;
     if (pool == NULL)
         return GC_INVALID_HANDLE;
     enum gc_status status = GC_CAPTURING;
-    if (gc_elastic_begin_calls(context, &gate)) {
+    if (gc_elastic_begin_calls(context, &set)) {
         *released_bytes = gc_elastic_shrink(pool, context, 0, UINT64_MAX, &code) * pool->page_bytes;
-        gc_peers_wait_end(&gate);
+        gc_peers_wait_end(&set);
         status = code == 0 ? GC_OK : GC_DRIVER;
     }
     gc_elastic_release(core, pool);
@@ -413,13 +413,13 @@ enum gc_status gc_elastic_compact(struct gc_core *core, struct gc_context *conte
     return status;
 }
 
-/* A context of the device to make driver calls in, its gate entered; NULL: none, or all capture. */
-static struct gc_context *enter_any_context(struct gc_device *device, struct gc_wait_set *gate)
+/* A context of the device in which gc_elastic_begin_calls succeeded; NULL: none, or all capture. */
+static struct gc_context *enter_any_context(struct gc_device *device, struct gc_wait_set *set)
 {
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context)) {
         if (!context->is_device && !gc_context_is_dropped(context) &&
-            gc_elastic_begin_calls(context, gate))
+            gc_elastic_begin_calls(context, set))
             return context;
     }
     return NULL;
@@ -430,17 +430,17 @@ static uint64_t shrink_pool(struct gc_elastic *pool, const struct gc_quota *quot
 {
     struct gc_device *device = pool->device;
     const uint64_t idle_bytes = gc_quota_idle_bytes(device, quota);
-    struct gc_wait_set gate;
+    struct gc_wait_set set;
     int ignored;
     if (idle_bytes <= keep_bytes)
         return 0;
-    struct gc_context *context = enter_any_context(device, &gate);
+    struct gc_context *context = enter_any_context(device, &set);
     if (context == NULL)
         return 0;
     const uint64_t bytes = gc_min_u64(idle_bytes - keep_bytes, enough_bytes);
     const uint64_t pages = (bytes - 1) / pool->page_bytes + 1;
     const uint64_t released = gc_elastic_shrink(pool, context, 0, pages, &ignored);
-    gc_peers_wait_end(&gate);
+    gc_peers_wait_end(&set);
     gc_counter_add(&device->stats.trim_count, released);
     return released * pool->page_bytes;
 }

@@ -90,10 +90,10 @@ uint64_t gc_elastic_shrink(struct gc_elastic *pool, struct gc_context *context, 
 /* Counts a new physical page, whose bytes are charged already. */
 void gc_elastic_count_created(struct gc_elastic *pool);
 
-/* ---- gates ---- */
+/* ---- calls that a capture forbids ---- */
 
-/* Enters the context's gate for driver calls that a capture forbids. False: a capture is under way.
- */
+/* Call before such calls in the context, and gc_peers_wait_end(set) after them: no capture begins
+ * in between. False: a capture is under way. */
 bool gc_elastic_begin_calls(struct gc_context *context, struct gc_wait_set *set);
 /* Waits for all work of the device. GC_CAPTURING, GC_DRIVER. */
 enum gc_status gc_elastic_wait_device(struct gc_device *device, int *driver_code) GC_CHECKED;

@@ -12,11 +12,11 @@
 #include <stddef.h>
 
 /* A run with more than one fallback in so many planned allocations does not follow the plan. */
-#define FALLBACK_FRACTION 32
+#define FALLBACK_DIVISOR 32
 
 /* An iteration has deviated with more than this many requests and one in so many matched ones. */
 #define DEVIATED_MIN 2
-#define DEVIATED_FRACTION 16
+#define DEVIATED_DIVISOR 16
 
 /* The plan look-up of one request: its entry and the entry's place. */
 struct lookup {
@@ -236,10 +236,10 @@ static bool is_mapped(const struct gc_context *context)
 
 static enum gc_status open_segment(struct gc_context *context, uint64_t bytes)
 {
-    const struct gc_segment_spec plan = {
+    const struct gc_segment_spec segment_spec = {
         .driver_bytes = bytes, .bytes = bytes, .size_class = GC_CLASS_PLANNED};
-    struct gc_segment_failure refusal = {.driver_code = 0};
-    return gc_segment_create_free(context, &plan, &refusal);
+    struct gc_segment_failure failure = {.driver_code = 0};
+    return gc_segment_create_free(context, &segment_spec, &failure);
 }
 
 static bool begin_opening_locked(struct gc_follow *follow)
@@ -274,7 +274,7 @@ static uint64_t expected_bytes(const struct gc_context *context)
         return 0;
     for (unsigned i = 0; i < GC_FOLLOW_REASON_COUNT; i++)
         fallback += gc_counter_read(&follow->fallback_count[i]);
-    return fallback > 1 + gc_counter_read(&follow->followed_count) / FALLBACK_FRACTION
+    return fallback > 1 + gc_counter_read(&follow->followed_count) / FALLBACK_DIVISOR
                ? 0
                : (follow->plan->peak_bytes + page - 1) / page * page;
 }
@@ -438,13 +438,13 @@ static bool begin(struct lookup *lookup, bool *must_open, bool *is_hit)
 /* Maps the pages that the place lacks. */
 static enum gc_status map_place(struct lookup *lookup)
 {
-    struct gc_segment_failure refusal = {.driver_code = 0};
-    const struct gc_segment_spec plan = {.size_class = GC_CLASS_PLANNED,
-                                         .bytes = lookup->spec->bytes,
-                                         .driver_bytes = lookup->spec->bytes,
-                                         .at = lookup->address,
-                                         .expected_bytes = expected_bytes(lookup->context)};
-    return gc_map_alloc(lookup->context, &plan, lookup->spec, &lookup->address, &refusal);
+    struct gc_segment_failure failure = {.driver_code = 0};
+    const struct gc_segment_spec segment_spec = {.size_class = GC_CLASS_PLANNED,
+                                                 .bytes = lookup->spec->bytes,
+                                                 .driver_bytes = lookup->spec->bytes,
+                                                 .at = lookup->address,
+                                                 .expected_bytes = expected_bytes(lookup->context)};
+    return gc_map_alloc(lookup->context, &segment_spec, lookup->spec, &lookup->address, &failure);
 }
 
 static bool alloc_planned(struct lookup *lookup, bool *is_hit)
@@ -468,7 +468,7 @@ static void count_deviation_locked(const struct lookup *lookup)
     struct gc_follow *follow = lookup->follow;
     follow->deviated_count +=
         lookup->reason == GC_FOLLOW_UNMATCHED || lookup->reason == GC_FOLLOW_OCCUPIED;
-    if (follow->deviated_count > DEVIATED_MIN + follow->matched_count / DEVIATED_FRACTION)
+    if (follow->deviated_count > DEVIATED_MIN + follow->matched_count / DEVIATED_DIVISOR)
         follow->has_deviated = true;
 }
 

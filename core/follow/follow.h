@@ -5,7 +5,7 @@
  * A plan is only a hint. A place is allocated as any free block of the pool is, under the pool's
  * lock. Memory that is live there, or freed and not yet idle, is no free block, so blocks never
  * overlap and memory is never reused too early, even with a wrong plan. Blocks that were freed in
- * the request's stream can be reused at once (stream_list.h).
+ * the request's stream can be reused at once (core/pool/pending.h).
  *
  * With mapped memory the places are addresses that get pages at their first use: limits, reclaim,
  * pauses and peers treat them as any page. Otherwise the places are one driver allocation of the

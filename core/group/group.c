@@ -237,7 +237,7 @@ void gc_group_attach(struct gc_core *core, struct gc_device *device)
 /* ---- contexts ---- */
 
 /* No context takes more than this part of the device: a larger figure is not believed. */
-#define CONTEXT_SHARE 8
+#define CONTEXT_DIVISOR 8
 
 bool gc_group_shares_device(const struct gc_device *device)
 {
@@ -260,7 +260,7 @@ bool gc_group_shares_device(const struct gc_device *device)
 
 static bool is_believed(uint64_t context_bytes, uint64_t total_bytes)
 {
-    return context_bytes <= total_bytes / CONTEXT_SHARE;
+    return context_bytes <= total_bytes / CONTEXT_DIVISOR;
 }
 
 uint64_t gc_group_context_bytes(const struct gc_device *device)

@@ -24,7 +24,7 @@
 #define END_PAUSES 100   /* pauses at most, when the process ends */
 #define CHECK_EVERY 64   /* calls of gc_serve_requests; a check is a system call */
 #define SERVE_MAX 16     /* times that a thread of the program serves in one call */
-/* Longest wait of the thread that serves: it has its own work, and the requester asks again. */
+/* Longest wait of the thread that serves: it has its own work, and the requester tries again. */
 #define SERVE_NS UINT64_C(250000000)
 
 static void respond(struct gc_group_client *client, enum gc_ledger_request_kind kind,

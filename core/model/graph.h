@@ -167,7 +167,7 @@ struct gc_graph_coverage {
     uint32_t known;         /* type, and every dimension a number */
     uint32_t open;          /* rank known, a dimension is not a number */
     uint32_t unknown;       /* rank or type are not known */
-    uint32_t unknown_nodes; /* of operators missing from ops.def */
+    uint32_t unknown_nodes; /* of operators missing from core/graph/ops.def */
     uint32_t failed_nodes;  /* their shapes contradict the operator; each has a note */
 };
 

@@ -106,18 +106,18 @@ static enum gc_status swap_in_range(struct gc_swap *swap, uint64_t first, uint64
                                .context = context,
                                .pool = &context->pool,
                                .segment_spec = &segment_spec,
-                               .refusal = &swap->refusal,
+                               .failure = &swap->failure,
                                .arena = arena,
                                .end = arena->touched_count,
                                .create_count = end - first};
     const uint64_t bytes = (end - first) * page_bytes;
-    swap->refusal.driver_code = 0;
-    if (!gc_context_charge(context, bytes, &map_op.held, &swap->refusal.charge_failure))
+    swap->failure.driver_code = 0;
+    if (!gc_context_charge(context, bytes, &map_op.held, &swap->failure.charge_failure))
         return GC_OUT_OF_MEMORY;
     enum gc_status status = gc_map_call_driver(&map_op);
     if (status == GC_OK) {
-        swap->refusal.driver_code = restore(swap, first, end);
-        status = swap->refusal.driver_code == 0 ? GC_OK : GC_DRIVER;
+        swap->failure.driver_code = restore(swap, first, end);
+        status = swap->failure.driver_code == 0 ? GC_OK : GC_DRIVER;
     }
     if (status == GC_OK) {
         gc_context_commit(context, &map_op.held);
@@ -126,9 +126,9 @@ static enum gc_status swap_in_range(struct gc_swap *swap, uint64_t first, uint64
         const uint64_t unused = gc_map_undo_create(&map_op);
         if (unused > 0) {
             gc_context_uncharge(context, unused * page_bytes);
-            swap->refusal.charge_failure.rollback_count++;
+            swap->failure.charge_failure.rollback_count++;
         }
-        result->driver_code = swap->refusal.driver_code;
+        result->driver_code = swap->failure.driver_code;
     }
     commit(swap, &map_op, first, end, status == GC_OK);
     return status;
@@ -179,7 +179,7 @@ static void end_swap_in(struct gc_swap *swap, bool is_over)
 /* Memory to reclaim before the next attempt. */
 struct missing {
     uint64_t bytes;
-    struct gc_segment_failure refusal; /* of all attempts so far */
+    struct gc_segment_failure failure; /* of all attempts so far */
 };
 
 static enum gc_swap_refusal try_swap_in(struct gc_context *context, struct missing *missing,
@@ -189,12 +189,12 @@ static enum gc_swap_refusal try_swap_in(struct gc_context *context, struct missi
     const enum gc_swap_refusal refusal = acquire(context, &swap);
     if (refusal != GC_SWAP_OK)
         return refusal;
-    swap->refusal = missing->refusal;
+    swap->failure = missing->failure;
     const enum gc_status status = swap_in_all(swap, result);
     if (status == GC_OK)
         gc_peers_grant_rest(&swap->change);
     missing->bytes = arena_end(swap) * context->pool.pages.page_bytes;
-    missing->refusal = swap->refusal;
+    missing->failure = swap->failure;
     end_swap_in(swap, status == GC_OK);
     if (status == GC_OUT_OF_MEMORY)
         return GC_SWAP_FULL;
@@ -208,7 +208,7 @@ static enum gc_swap_refusal try_swap_in(struct gc_context *context, struct missi
 static bool reclaim_memory(struct gc_reclaim *reclaim, struct gc_borrow *borrow,
                            const struct missing *missing)
 {
-    const struct gc_charge_failure *charge_failure = &missing->refusal.charge_failure;
+    const struct gc_charge_failure *charge_failure = &missing->failure.charge_failure;
     return gc_reclaim_step(reclaim, missing->bytes, charge_failure) ||
            (!charge_failure->is_quota_short &&
             gc_borrow_step(reclaim->device, missing->bytes, borrow));

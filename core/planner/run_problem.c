@@ -4,8 +4,8 @@
  * repeated short pieces (n-grams): the most frequent distances between equal pieces are candidates
  * for a step's length. A candidate is valid if two neighbouring windows of that length agree almost
  * everywhere, nearly all later pieces occur in the first window, and memory does not grow from step
- * to step. Of the valid candidates the one that describes the run with the fewest events wins
- * (minimum description length, Rissanen 1978). If none is valid the whole run is one step.
+ * to step. The valid candidate that describes the run with the fewest events wins (minimum
+ * description length, Rissanen 1978). If none is valid the whole run is one step.
  *
  * The step begins where the least memory is live, so that few allocations live across its border.
  */
@@ -21,9 +21,9 @@
 #define PIECE 4 /* events that are compared as one */
 #define CANDIDATES 48
 #define STEP_EVENTS_MIN 4
-/* Of 100 events, this many must agree with the next window. */
+/* So many of 100 events must agree with the next window. */
 #define AGREE_PCT 95
-/* Of 100 pieces after the first step, this many must occur in it. */
+/* So many of 100 pieces after the first step must occur in it. */
 #define COVER_PCT 80
 /* Steps may leak at most this fraction (1/n) of the peak, all together. */
 #define GROWTH_DIVISOR 32

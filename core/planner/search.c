@@ -194,7 +194,7 @@ __attribute__((noinline)) static void gather_ends(const struct gc_place_search *
 }
 
 /* The least end of the section's unplaced items but one, if placed next. Ends gathered earlier in
- * the round stay valid: bounds only rise. */
+ * the iteration stay valid: bounds only rise. */
 static inline uint64_t least_end(const struct gc_place_search *search, uint32_t section,
                                  uint32_t but)
 {

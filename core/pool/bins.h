@@ -39,7 +39,7 @@ struct gc_block *gc_bins_next(const struct gc_bins *bins, const struct gc_block 
 struct gc_block *gc_bins_at(const struct gc_bins *bins, uint64_t address);
 /* 0 if empty. By address: O(n log n). */
 uint64_t gc_bins_largest_bytes(const struct gc_bins *bins);
-/* Walks the tree, O(n): true if the invariants hold. For tests and builds with GC_CHECK. */
+/* Walks the tree, O(n): true if the invariants hold. For the tests. */
 bool gc_bins_validate(const struct gc_bins *bins);
 
 #endif

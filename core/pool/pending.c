@@ -9,7 +9,7 @@
 /* Blocks of a list that one request checks. A program that repeats itself finds its block early. */
 #define SEARCH_MAX 32
 /* A block may exceed the request by 1/16 of the request. */
-#define WASTE_SHARE 16
+#define WASTE_DIVISOR 16
 /* Blocks of a list that a request for a planned place checks. */
 #define RANGE_SEARCH_MAX 256
 
@@ -80,7 +80,7 @@ static bool fits(const struct gc_block *block, uint64_t bytes)
     const struct gc_segment *segment = gc_block_segment(block);
     if (segment->size_class >= GC_CLASS_PLANNED)
         return false;
-    return block->bytes >= bytes && block->bytes - bytes <= bytes / WASTE_SHARE;
+    return block->bytes >= bytes && block->bytes - bytes <= bytes / WASTE_DIVISOR;
 }
 
 struct gc_block *gc_pending_alloc_locked(struct gc_pool *pool, uint64_t stream, uint64_t bytes)

@@ -73,7 +73,7 @@ struct gc_block *gc_pool_alloc_locked(struct gc_pool *pool, enum gc_size_class s
         return NULL;
     const uint64_t waste = place.free_block->bytes - spec->bytes;
     if (size_class == GC_CLASS_DEDICATED &&
-        waste > place.free_block->bytes / GC_DEDICATED_WASTE_SHARE)
+        waste > place.free_block->bytes / GC_DEDICATED_WASTE_DIVISOR)
         return NULL;
     return gc_pool_alloc_at_locked(pool, &place, spec);
 }

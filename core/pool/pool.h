@@ -48,7 +48,7 @@
 #define GC_SMALL_REMAINDER GC_GRANULE
 #define GC_LARGE_REMAINDER GC_KIB(16)
 /* A dedicated segment serves a request that leaves at most 1/16 of it unused. */
-#define GC_DEDICATED_WASTE_SHARE 16
+#define GC_DEDICATED_WASTE_DIVISOR 16
 
 struct gc_context;
 
@@ -84,7 +84,7 @@ struct gc_pool_content {
 };
 
 /* Detached content, with a copy of the stream lists: threads hold pointers to the pool's own. */
-struct gc_pool_hidden {
+struct gc_pool_detached {
     struct gc_pool_content content;
     struct gc_stream_list streams[GC_STREAM_LISTS];
 };
@@ -103,7 +103,7 @@ struct gc_pool {
     /* The context's teardown has finished or is undecided; meanwhile the pool has no segments. */
     bool is_dropped;
     /* Its content while a teardown is undecided (core/alloc/teardown.c); else NULL. */
-    struct gc_pool_hidden *detached;
+    struct gc_pool_detached *detached;
     bool is_closed;        /* serves no request: its tenant is being removed */
     uint64_t generation;   /* rises when memory becomes free or the pool grows */
     uint64_t pinned_count; /* live blocks with is_pinned: see gc_export_pin */

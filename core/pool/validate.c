@@ -1,5 +1,5 @@
-/* Validators of the invariants that pool.h and pages.h name. For tests and check builds: O(blocks
- * log blocks + slots). */
+/* Validators of the invariants that pool.h and pages.h name. For the tests: O(blocks log blocks +
+ * slots). */
 #include "core/pool/pool.h"
 
 #include <stddef.h>

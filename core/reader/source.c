@@ -59,8 +59,8 @@ static enum gc_status prepare(struct gc_source *source)
 {
     uint32_t mode;
     if (gc_source_stat(source->fd, "", AT_EMPTY_PATH, &mode, &source->bytes) != 0)
-        return gc_reader_fail(source->reader, GC_IO, source->path, "cannot be looked at (errno %d)",
-                              errno);
+        return gc_reader_fail(source->reader, GC_IO, source->path,
+                              "its status cannot be read (errno %d)", errno);
     if (!S_ISREG(mode))
         return gc_reader_fail(source->reader, GC_IO, source->path,
                               "is no regular file; model files are");
@@ -95,7 +95,7 @@ static enum gc_status open_source(struct gc_reader *reader, const char *path,
     if (gc_source_stat(AT_FDCWD, path, 0, &mode, &bytes) != 0)
         return gc_reader_fail(reader, GC_IO, path, "%s",
                               errno == ENOENT ? "there is no such file or folder"
-                                              : "cannot be looked at: permission or path");
+                                              : "its status cannot be read: permission or path");
     if (!S_ISREG(mode))
         return gc_reader_fail(reader, GC_IO, path, "is no regular file; model files are");
     const int fd = gc_writer_raise_fd(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));

@@ -5,7 +5,7 @@
  * that has completed, or in single-stream mode, the block goes into the bins at once, else to the
  * pool's pending list, by epoch. Fences (core/device/fence.h) are recorded when enough is pending
  * or memory is wanted; blocks whose epoch they complete are collected into the bins. Bound: one
- * fence per FENCE_COUNT blocks or 1/FENCE_SHARE of the device.
+ * fence per FENCE_COUNT blocks or 1/FENCE_DIVISOR of the device.
  *
  * Reuse `sync`: a free sets its block FREEING, so that a second free is refused, and waits without
  * the lock until all work submitted before to the context and its peers has completed. If the wait
@@ -30,13 +30,13 @@
 /* A fence is recorded once so many blocks, or this fraction of the device, became pending since the
  * last one: pending memory stays small, and a program makes less than one call per 100 frees. */
 #define FENCE_COUNT 512
-#define FENCE_SHARE 16
+#define FENCE_DIVISOR 16
 /* Above this fraction of the device an allocation waits for pending blocks rather than take more
  * memory; for a bounded time, since the work may last as long as the program. */
-#define PENDING_SHARE 8
+#define PENDING_WAIT_DIVISOR 8
 #define PENDING_WAIT_NS UINT64_C(250000000)
 /* Fences are polled again after misses of this fraction of the device in all. */
-#define POLL_SHARE 2048
+#define POLL_DIVISOR 2048
 
 /* Removes the longest idle uncached segment from the pool. */
 static struct gc_segment *remove_uncached(struct gc_context *context, struct gc_block **block)
@@ -96,7 +96,7 @@ struct backlog {
     uint32_t open_fences;
 };
 
-static struct backlog poll(struct gc_context *context)
+static struct backlog read_backlog(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
@@ -111,9 +111,9 @@ static struct backlog poll(struct gc_context *context)
 }
 
 /* A fraction of the most that the context may hold. */
-static uint64_t fraction_of(const struct gc_context *context, uint64_t parts)
+static uint64_t fraction_of(const struct gc_context *context, uint64_t divisor)
 {
-    return gc_quota_total_bytes(context->device, context->quota) / parts;
+    return gc_quota_total_bytes(context->device, context->quota) / divisor;
 }
 
 static bool is_synchronous(const struct gc_context *context)
@@ -123,7 +123,7 @@ static bool is_synchronous(const struct gc_context *context)
 
 void gc_defer_poll(struct gc_context *context)
 {
-    if (poll(context).bytes == 0 || gc_defer_collect(context))
+    if (read_backlog(context).bytes == 0 || gc_defer_collect(context))
         return;
     gc_fence_record(context);
     if (gc_fence_poll(context))
@@ -152,7 +152,7 @@ static bool wait_for_streams(struct gc_context *context, uint64_t limit_ns, bool
 
 bool gc_defer_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way)
 {
-    const struct backlog backlog = poll(context);
+    const struct backlog backlog = read_backlog(context);
     if (backlog.bytes == 0)
         return false;
     if (backlog.open_fences == 0)
@@ -173,7 +173,7 @@ static bool wait_out(struct gc_context *context, uint64_t limit_ns, bool *is_exh
     bool any = false;
     bool goes_on = true;
     *is_exhausted = false;
-    while (goes_on && !*is_exhausted && poll(context).bytes > 0) {
+    while (goes_on && !*is_exhausted && read_backlog(context).bytes > 0) {
         bool is_under_way = false;
         const bool is_freed =
             gc_defer_wait_oldest(context, gc_min_u64(limit_ns, GC_RECLAIM_STEP_NS), &is_under_way);
@@ -195,7 +195,7 @@ bool gc_defer_drain(struct gc_context *context, uint64_t limit_ns)
     bool is_exhausted;
     int ignored;
     const bool any = wait_out(context, limit_ns, &is_exhausted);
-    if (is_exhausted || !has_no_fences(context) || poll(context).bytes == 0)
+    if (is_exhausted || !has_no_fences(context) || read_backlog(context).bytes == 0)
         return any;
     return gc_fence_synchronize(context, limit_ns, &ignored) == GC_OK && gc_defer_collect(context);
 }
@@ -230,7 +230,7 @@ static void wait_captures(struct gc_context *context)
 {
     const struct timespec moment = {0, 1000000};
     const uint64_t end_ns = gc_core_now_ns(context->core) + GC_RECLAIM_WAIT_NS;
-    while (poll(context).bytes > 0 && gc_capture_is_of_context(context) &&
+    while (read_backlog(context).bytes > 0 && gc_capture_is_of_context(context) &&
            gc_core_now_ns(context->core) < end_ns) {
         nanosleep(&moment, NULL);
         gc_defer_poll(context);
@@ -247,7 +247,7 @@ void gc_defer_wait_peers(struct gc_context *context)
     wait_captures(context);
     gc_tcache_flush_device(context->device, NULL);
     (void)wait_out(context, GC_RECLAIM_WAIT_NS, &is_exhausted);
-    if (!is_exhausted && poll(context).bytes > 0) /* no fence could be recorded */
+    if (!is_exhausted && read_backlog(context).bytes > 0) /* no fence could be recorded */
         (void)wait_all(context, &ignored);
 }
 
@@ -268,7 +268,7 @@ static bool wait_a_while(struct gc_context *context)
 }
 
 /* Polling is expensive if many small requests miss while the device lags behind: fences are polled
- * again once 1/POLL_SHARE of the device has been missed. */
+ * again once 1/POLL_DIVISOR of the device has been missed. */
 static bool is_poll_due(struct gc_context *context, uint64_t wanted_bytes)
 {
     gc_pool_acquire_plain(&context->pool);
@@ -279,7 +279,7 @@ static bool is_poll_due(struct gc_context *context, uint64_t wanted_bytes)
     }
     fences->missed_bytes = gc_min_u64(UINT64_MAX - wanted_bytes, fences->missed_bytes);
     fences->missed_bytes += wanted_bytes;
-    const bool is_due = fences->missed_bytes >= fraction_of(context, POLL_SHARE);
+    const bool is_due = fences->missed_bytes >= fraction_of(context, POLL_DIVISOR);
     if (is_due)
         fences->missed_bytes = 0;
     gc_pool_release(&context->pool);
@@ -288,7 +288,7 @@ static bool is_poll_due(struct gc_context *context, uint64_t wanted_bytes)
 
 bool gc_defer_reclaim(struct gc_context *context, uint64_t wanted_bytes)
 {
-    struct backlog backlog = poll(context);
+    struct backlog backlog = read_backlog(context);
     if (backlog.bytes == 0)
         return false;
     if (gc_defer_collect(context))
@@ -296,8 +296,8 @@ bool gc_defer_reclaim(struct gc_context *context, uint64_t wanted_bytes)
     if (backlog.open_fences > 0 && is_poll_due(context, wanted_bytes) &&
         ((gc_fence_poll(context) && gc_defer_collect(context)) || poll_streams(context)))
         return true;
-    backlog = poll(context);
-    if (backlog.bytes > fraction_of(context, PENDING_SHARE))
+    backlog = read_backlog(context);
+    if (backlog.bytes > fraction_of(context, PENDING_WAIT_DIVISOR))
         return wait_a_while(context);
     if (backlog.open_fences == 0 && backlog.unfenced_count > 0)
         gc_fence_record(context); /* for the next miss */
@@ -319,7 +319,7 @@ static bool is_fence_due(struct gc_context *context)
     const bool is_due =
         !pool->is_dropped &&
         (is_first || pool->unfenced_count - fences->considered_count >= FENCE_COUNT ||
-         pool->unfenced_bytes - fences->considered_bytes >= fraction_of(context, FENCE_SHARE));
+         pool->unfenced_bytes - fences->considered_bytes >= fraction_of(context, FENCE_DIVISOR));
     if (is_due) {
         fences->considered_count = pool->unfenced_count;
         fences->considered_bytes = pool->unfenced_bytes;
@@ -335,7 +335,7 @@ static void consider_fence(struct gc_context *context)
         return;
     if (gc_fence_poll(context))
         gc_defer_collect(context);
-    else if (poll(context).open_fences > 0)
+    else if (read_backlog(context).open_fences > 0)
         poll_streams(context);
     gc_fence_record(context);
 }

@@ -107,13 +107,13 @@ void gc_limit_set_tenant(struct gc_tenant *tenant, uint64_t limit_bytes)
     gc_lock_acquire(&tenant->core->registry);
     atomic_store_explicit(&tenant->limit_bytes, limit_bytes, memory_order_relaxed);
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        struct gc_quota *quota = gc_tenant_share_at(tenant, i);
+        struct gc_quota *quota = gc_tenant_quota_at(tenant, i);
         if (quota != NULL)
             gc_budget_set_limit(&quota->budget, limit_bytes);
     }
     gc_lock_release(&tenant->core->registry);
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        struct gc_quota *quota = gc_tenant_share_at(tenant, i);
+        struct gc_quota *quota = gc_tenant_quota_at(tenant, i);
         if (quota != NULL)
             apply_limit(quota);
     }

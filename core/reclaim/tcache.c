@@ -15,8 +15,8 @@
 #define LARGE_STREAK 2 /* consecutive frees of a large block to the pool before it is cached */
 /* Pending blocks of a magazine, before they are flushed to the pool, which records a fence. */
 #define PENDING_MAX 64
-#define PENDING_SHARE 4 /* fraction of the magazine's bytes */
-#define SEARCH_MAX 8    /* blocks compared in one bin */
+#define PENDING_DIVISOR 4 /* fraction of the magazine's bytes */
+#define SEARCH_MAX 8      /* blocks compared in one bin */
 #define DRAIN_MAX 64
 #define SAMPLE_EVERY 256 /* one hit of so many is timed */
 
@@ -25,9 +25,9 @@
 /* The owner's side of the barrier on a kernel without membarrier. */
 static bool enter_fenced(struct gc_tcache *tcache)
 {
-    if (atomic_load_explicit(&tcache->gate, memory_order_relaxed) == GC_TCACHE_FENCED) {
+    if (atomic_load_explicit(&tcache->mode, memory_order_relaxed) == GC_TCACHE_FENCED) {
         atomic_store_explicit(&tcache->is_busy, true, memory_order_seq_cst);
-        if (atomic_load_explicit(&tcache->gate, memory_order_seq_cst) == GC_TCACHE_FENCED)
+        if (atomic_load_explicit(&tcache->mode, memory_order_seq_cst) == GC_TCACHE_FENCED)
             return true;
     }
     atomic_store_explicit(&tcache->is_busy, false, memory_order_release);
@@ -44,7 +44,7 @@ static inline bool enter(struct gc_tcache *tcache)
     /* For the compiler only; the processor's barrier is the membarrier in gc_tcache_stop_all. */
     atomic_signal_fence(memory_order_seq_cst);
     /* Acquire: pairs with the release in gc_tcache_resume_all. */
-    return GC_LIKELY(atomic_load_explicit(&tcache->gate, memory_order_acquire) == GC_TCACHE_OPEN) ||
+    return GC_LIKELY(atomic_load_explicit(&tcache->mode, memory_order_acquire) == GC_TCACHE_OPEN) ||
            enter_fenced(tcache);
 }
 
@@ -391,7 +391,8 @@ static bool cache_block(struct gc_tcache_context *tctx, struct gc_block *block)
         return shrink(tctx);
     }
     push_pending(tctx, block, size, epoch);
-    if (tctx->pending_count < PENDING_MAX && tctx->pending_bytes <= cap_of(context) / PENDING_SHARE)
+    if (tctx->pending_count < PENDING_MAX &&
+        tctx->pending_bytes <= cap_of(context) / PENDING_DIVISOR)
         return false;
     gc_tcache_merge_stats(tctx);
     drain(tctx);

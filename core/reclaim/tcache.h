@@ -6,12 +6,13 @@
  * ones in a list by epoch, which become ready once their epoch has completed. Blocks above the
  * magazine's bytes are flushed to the pool in batches.
  *
- * Ownership: the owner sets is_busy while it is inside, and leaves again if its gate is closed. A
+ * Ownership: the owner sets is_busy while it is inside, and leaves again if its mode is STOPPED. A
  * thread that needs the caches of others stops them all (an asymmetric barrier): it holds
- * gc_core.tcaches_lock, closes every gate, makes every processor see that (membarrier) and waits
- * until no owner is busy. Meanwhile owners use the pools. If the kernel refuses membarrier, at the
- * start or later, each owner makes a fence of its own (GC_TCACHE_FENCED). An owner takes a pool's
- * lock while busy, so a thread that holds a pool's lock must not stop the caches (deadlock). */
+ * gc_core.tcaches_lock, sets every mode to STOPPED, makes every processor see that (membarrier) and
+ * waits until no owner is busy. Meanwhile owners use the pools. If the kernel refuses membarrier,
+ * at the start or later, each owner makes a fence of its own (GC_TCACHE_FENCED). An owner takes a
+ * pool's lock while busy, so a thread that holds a pool's lock must not stop the caches (deadlock).
+ */
 #ifndef GC_TCACHE_H
 #define GC_TCACHE_H
 
@@ -76,15 +77,16 @@ struct gc_tcache_context {
     struct gc_block *bins[GC_TCACHE_BINS];
 };
 
-enum gc_tcache_gate {
-    GC_TCACHE_OPEN,
-    GC_TCACHE_FENCED,  /* open; without membarrier: the owner makes a fence of its own */
-    GC_TCACHE_STOPPED, /* the caches are stopped */
+enum gc_tcache_mode { /* whether the owner may enter */
+                      GC_TCACHE_OPEN,
+                      GC_TCACHE_FENCED,  /* open; without membarrier: the owner makes a fence of its
+                                            own */
+                      GC_TCACHE_STOPPED, /* the caches are stopped */
 };
 
 struct gc_tcache {
     _Alignas(64) atomic_bool is_busy;
-    _Atomic uint8_t gate; /* enum gc_tcache_gate */
+    _Atomic uint8_t mode; /* enum gc_tcache_mode */
     bool is_observed;     /* copy of gc_core.is_observed */
     uint32_t until_sample;
     struct gc_tcache_context *last; /* the magazine that served last */

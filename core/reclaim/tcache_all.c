@@ -79,7 +79,7 @@ static struct gc_tcache *find_unused_locked(struct gc_core *core)
     return tcache;
 }
 
-static uint8_t open_gate(const struct gc_core *core)
+static uint8_t open_mode(const struct gc_core *core)
 {
     return core->has_membarrier ? GC_TCACHE_OPEN : GC_TCACHE_FENCED;
 }
@@ -87,7 +87,7 @@ static uint8_t open_gate(const struct gc_core *core)
 static struct gc_tcache *add_tcache_locked(struct gc_core *core, struct gc_tcache *tcache)
 {
     tcache->core = core;
-    atomic_store_explicit(&tcache->gate, open_gate(core), memory_order_relaxed);
+    atomic_store_explicit(&tcache->mode, open_mode(core), memory_order_relaxed);
     tcache->is_observed = core->is_observed;
     tcache->until_sample = 1;
     tcache->last = &tcache->contexts[0];
@@ -136,9 +136,9 @@ void gc_tcache_destroy(struct gc_core *core, struct gc_tcache *tcache)
 
 /* ---- stopping ---- */
 
-/* After this every thread that is inside shows is_busy, and every one that enters sees its gate
- * closed. If the kernel refuses membarrier (a seccomp filter set since the start), owners make
- * their own fences from now on; each may pass the gate without one once more, and
+/* After this every thread that is inside shows is_busy, and every one that enters sees STOPPED.
+ * If the kernel refuses membarrier (a seccomp filter set since the start), owners make
+ * their own fences from now on; each may enter without one once more, and
  * STORES_ARE_SEEN_NS waits for its stores. */
 static void publish_stops_locked(struct gc_core *core)
 {
@@ -176,7 +176,7 @@ void gc_tcache_stop_all(struct gc_core *core)
     gc_lock_acquire(&core->tcaches_lock);
     for (struct gc_tcache *tcache = first_tcache(core); tcache != NULL;
          tcache = next_tcache(tcache))
-        atomic_store_explicit(&tcache->gate, GC_TCACHE_STOPPED, memory_order_seq_cst);
+        atomic_store_explicit(&tcache->mode, GC_TCACHE_STOPPED, memory_order_seq_cst);
     publish_stops_locked(core);
     for (struct gc_tcache *tcache = first_tcache(core); tcache != NULL;
          tcache = next_tcache(tcache)) {
@@ -191,7 +191,7 @@ void gc_tcache_resume_all(struct gc_core *core)
     /* Release: pairs with the acquire in tcache.c's enter. */
     for (struct gc_tcache *tcache = first_tcache(core); tcache != NULL;
          tcache = next_tcache(tcache))
-        atomic_store_explicit(&tcache->gate, open_gate(core), memory_order_release);
+        atomic_store_explicit(&tcache->mode, open_mode(core), memory_order_release);
     gc_lock_release(&core->tcaches_lock);
 }
 

@@ -16,7 +16,7 @@
 #define SLACK_SEGMENTS_BYTES (UINT64_C(64) << 20)
 #define FRAGMENTED_BYTES_MIN (UINT64_C(64) << 20)
 /* A saving of one in so many reserved bytes, and of so many bytes, is worth a sentence. */
-#define LESS_FRACTION 8
+#define LESS_DIVISOR 8
 #define LESS_BYTES_MIN (UINT64_C(16) << 20)
 #define WAIT_NS_MIN 10000
 
@@ -172,7 +172,7 @@ static void advise_failures(const struct advising *advising,
 /* Whether a lower limit would have saved enough memory to mention. */
 static bool could_be_less(const struct gc_device_snapshot *device, uint64_t fitting)
 {
-    const uint64_t least = gc_max_u64(device->reserved.peak / LESS_FRACTION, LESS_BYTES_MIN);
+    const uint64_t least = gc_max_u64(device->reserved.peak / LESS_DIVISOR, LESS_BYTES_MIN);
     return device->oom_count == 0 && device->allocated.peak > 0 && least <= device->reserved.peak &&
            fitting <= device->reserved.peak - least;
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# TaskProlog in slurm.conf: the job's user, before each task. What it prints as `export NAME=value` is set for the task.
+# TaskProlog in slurm.conf: the job's user, before each task. Its lines `export NAME=value` set the task's environment.
 # A shard of the node's gres.conf is taken for 1 GiB. A job without shards has its GPUs to itself: no limit, but a report.
 LIBRARY=${GPUCACHE_LIBRARY:-/usr/local/lib/libgpucache.so}
 LEDGERS=${GPUCACHE_LEDGERS:-/run/gpucache}

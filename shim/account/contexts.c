@@ -76,7 +76,7 @@ void gc_contexts_add(CUcontext handle, struct gc_device *device, enum gc_api api
 
 struct gc_context *gc_contexts_end_begin(CUcontext handle)
 {
-    gc_thread.is_unsettled = 1; /* it may be the current one */
+    gc_thread.is_unconfirmed = 1; /* it may be the current one */
     return gc_teardown_begin(gc_shim.core, (uintptr_t)handle);
 }
 

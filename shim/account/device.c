@@ -171,7 +171,7 @@ struct gc_context *gc_account_stream_context(CUstream stream)
  *
  * A call that core serves returns the result that the plain driver would return in that state; the
  * driver itself is queried, by calls that change nothing. Two facts are cached, so that hits stay
- * cheap. A thread is settled while the driver reported a current context for it and no call since
+ * cheap. A thread's context is confirmed while the driver reported a current one and no call since
  * then may have changed that. A context is faulted once any call reported a lasting error: thread
  * caches and pools of faulted contexts are closed, so every call takes this path. An error of
  * queued work is known as soon as any call reports it; a program that only allocates and frees is
@@ -194,7 +194,7 @@ CUresult gc_account_check_state(bool is_unsafe, struct gc_context **current)
     CUresult result = CUDA_SUCCESS;
 
     *current = gc_account_current_context();
-    gc_thread.is_unsettled = *current == NULL;
+    gc_thread.is_unconfirmed = *current == NULL;
     if (*current == NULL || gc_context_is_faulted(*current))
         result = call_driver();
     if (result == CUDA_SUCCESS && is_unsafe)

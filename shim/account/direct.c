@@ -205,7 +205,7 @@ CUresult gc_direct_free(CUdeviceptr dptr, bool first_abi)
     return result;
 }
 
-/* ---- room ---- */
+/* ---- reclaim ---- */
 
 bool gc_direct_reclaim_all(struct gc_device *device, uint64_t wanted_bytes)
 {

@@ -19,7 +19,7 @@ void gc_hot_start(void);
 /* Started, not a forked child, no request of another process, and the thread has a cache. */
 static inline bool gc_hot_is_open(void)
 {
-    /* Acquire: pairs with the release in init.c's create_core. */
+    /* Acquire: pairs with the release in shim/life/init.c's create_core. */
     const volatile char *hot = __atomic_load_n(&gc_shim.hot, __ATOMIC_ACQUIRE);
     return GC_LIKELY(*hot != 0 && gc_thread.tcache != NULL &&
                      !gc_doorbell_is_rung(&gc_shim.doorbell));

@@ -28,7 +28,7 @@
 /* How long a request waits for memory that was freed in the order of streams. */
 #define WAIT_NS UINT64_C(2000000000)
 
-#define LOOK_ATTEMPTS 16
+#define READ_ATTEMPTS 16
 /* Values of freed_in that are no stream's. */
 #define FREED_NOWHERE UINT64_C(0)
 #define FREED_ANYWHERE UINT64_MAX
@@ -110,8 +110,11 @@ void gc_mempool_trim_one(struct gc_mempool *pool)
 static struct gc_mempool *alloc_record_locked(void)
 {
     for (struct gc_mempool *pool = pools; pool != NULL; pool = pool->next)
-        if (pool->is_free)
+        if (pool->is_free) {
+            pool->is_free = false;
+            gc_gate_renew(&pool->gate);
             return pool;
+        }
     struct gc_mempool *pool = gc_handles_alloc_record_locked();
     if (pool != NULL) {
         pool->next = pools;
@@ -132,8 +135,6 @@ struct gc_mempool *gc_mempool_find(CUmemoryPool handle, struct gc_device *device
     } else if (is_prepared) {
         pool = alloc_record_locked();
         if (pool != NULL) {
-            pool->is_free = false;
-            gc_gate_set(&pool->gate, GC_GATE_OPEN);
             pool->live_count = 0;
             pool->freed_in = FREED_NOWHERE;
             pool->device = device;
@@ -180,7 +181,7 @@ struct gc_device *gc_mempool_device(const struct gc_mempool *pool)
     return pool->device;
 }
 
-/* ---- looks ---- */
+/* ---- the charge ---- */
 
 /* Sets the pool's charge to `bytes` under the lock, and ends a claim. Bytes that are charged and
  * not in the pool stay charged ahead, as far as the allocations under way may need them: an
@@ -218,7 +219,7 @@ static int64_t follow(struct gc_mempool *pool, const struct gc_mempool_reservati
         (void)read_figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes);
         gc_handles_lock();
         bool is_current =
-            pool->handle == handle && (pool->sequence == sequence || attempt == LOOK_ATTEMPTS);
+            pool->handle == handle && (pool->sequence == sequence || attempt == READ_ATTEMPTS);
         int64_t change = is_current ? set_charged_locked(pool, bytes, claim) : 0;
         gc_handles_unlock();
         if (is_current)
@@ -357,7 +358,7 @@ void gc_mempool_destroy_end(struct gc_mempool *pool, CUmemoryPool handle, bool i
     gc_direct_adjust(device, change);
 }
 
-void gc_mempool_remember(struct gc_mempool *pool, uint64_t address)
+void gc_mempool_record(struct gc_mempool *pool, uint64_t address)
 {
     bool is_prepared = gc_handles_prepare();
     gc_handles_lock();
@@ -443,7 +444,7 @@ static uint64_t read_idle_and_lock(struct gc_mempool *pool, CUstream stream)
 {
     uint64_t reserved = 0, used = 0;
 
-    for (int attempt = 0; attempt < LOOK_ATTEMPTS; attempt++) {
+    for (int attempt = 0; attempt < READ_ATTEMPTS; attempt++) {
         gc_handles_lock();
         uint64_t sequence = pool->sequence;
         gc_handles_unlock();

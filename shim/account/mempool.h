@@ -55,7 +55,7 @@ struct gc_mempool *gc_mempool_destroy_begin(CUmemoryPool pool);
 void gc_mempool_destroy_end(struct gc_mempool *pool, CUmemoryPool handle, bool is_destroyed);
 
 /* An allocation of the pool, and its end. */
-void gc_mempool_remember(struct gc_mempool *pool, uint64_t address);
+void gc_mempool_record(struct gc_mempool *pool, uint64_t address);
 /* It is about to be freed in `stream` (explicit; NULL: in no stream's order): until all work is
  * known to be done its memory may be of use to that stream alone. */
 void gc_mempool_on_free(uint64_t address, CUstream stream);

@@ -3,8 +3,9 @@
  * with the kernel, by libraries that make no CUDA call: these are known by name, checked when the
  * program starts and whenever a thread has loaded objects.
  *
- * dlopen (dlsym.S) calls this file before it goes on, and there is no call-back when it returns:
- * until the thread's next call, or its end, nothing is reused in the order of the one stream.
+ * dlopen (shim/intercept/dlsym.S) calls this file before it goes on, and there is no call-back when
+ * it returns: until the thread's next call, or its end, nothing is reused in the order of the one
+ * stream.
  *
  * dlopen then waits for memory that was already reused so: for the work before its free, as the
  * free itself would have, and never for the host. */

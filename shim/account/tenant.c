@@ -311,7 +311,7 @@ void gc_tenants_close_end(uint64_t handle, bool is_removed)
 {
     struct place *place = place_of(handle);
 
-    /* Nobody takes the place before it is as new. */
+    /* No thread takes the place before it is as new. */
     if (is_removed)
         atomic_store_explicit(&place->handle, CLAIMED, memory_order_seq_cst);
     atomic_fetch_and_explicit(&place->users, ~CLOSING, memory_order_seq_cst);

@@ -32,7 +32,7 @@ void gc_tenants_reset_target(void);
 /* The calling thread ends: it lets its tenant go. */
 void gc_tenants_end_thread(void);
 
-/* ---- for public_tenant.c ---- */
+/* ---- for shim/public/public_tenant.c ---- */
 
 /* A handle for the tenant; 0: all places are taken. */
 uint64_t gc_tenants_publish(struct gc_tenant *tenant, bool is_by_rule);

@@ -3,7 +3,7 @@
  * memory does not have. GPUCACHE_BACKEND=vmm selects it wherever it exists.
  *
  * Where a program may export handles every block is a whole allocation of the driver's: see
- * ipc_api.c. */
+ * shim/wrap/ipc_api.c. */
 #define _GNU_SOURCE
 #include "shim/driver/backend.h"
 #include "core/io/writer.h"

@@ -138,7 +138,7 @@ static int fence_record(void *self, uint64_t context, uint64_t *fence)
     return (int)result;
 }
 
-/* A capture that another thread begins meanwhile waits for the look's end. */
+/* A capture that another thread begins meanwhile waits until the query has ended. */
 static CUresult query(uint64_t context, CUevent event)
 {
     gc_capture_relax_begin(gc_shim.core);
@@ -154,8 +154,8 @@ static int fence_query(void *self, uint64_t context, uint64_t fence)
     return (int)query(context, (CUevent)(uintptr_t)fence); /* NOLINT: handles are integers */
 }
 
-/* Looks again and again, with pauses that grow: an event's own wait has no end, and is no business
- * beside a capture. */
+/* Queries repeatedly, with pauses that grow: the driver's own wait for an event is unbounded, and a
+ * capture forbids it. */
 static int fence_wait(void *self, uint64_t context, uint64_t fence, uint64_t limit_ns)
 {
     const uint64_t start_ns = gc_clock_ns();

@@ -1,5 +1,5 @@
 /* The wrapper of each row, and cuGetProcAddress, both ABIs: the real function is called first; its
- * pointer is replaced only where it is an entry point of api.def in exactly the requested ABI.
+ * pointer is replaced only where it is an entry point of shim/api.def in exactly the requested ABI.
  * Look-ups by libcuda itself are left alone.
  *
  * A look-up does not start the library: programs look names up when they load and fork before they

@@ -1,4 +1,4 @@
-/* The wrappers of api.def's rows. */
+/* The wrappers of shim/api.def's rows. */
 #ifndef GC_PROC_ADDRESS_H
 #define GC_PROC_ADDRESS_H
 

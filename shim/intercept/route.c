@@ -1,6 +1,6 @@
 /* Routes the names that dlsym and dlvsym get: see dlsym.S.
  *
- * Names that are not in api.def, exactly, go to the real function untouched. For a name of the
+ * Names that are not in shim/api.def, exactly, go to the real function untouched. For a name of the
  * table the real look-up comes first, and the wrapper is returned only where that found the
  * driver's (or the runtime's) own function: a caller that looks up another library's own function
  * of that name gets that function.

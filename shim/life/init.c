@@ -1,14 +1,14 @@
 /* The library's life: a lazy start at the first CUDA call, nothing before; the report at exit.
  *
- * The start has steps of two kinds. Finding the driver (resolve.c), and opening the module that
- * reads models (module.c), need the dynamic linker's lock: every thread does these by itself and no
- * thread waits for another. Reading the options, before the module, and creating core, after it,
- * take no lock of anyone else's: one thread does each, and the others wait for it, for a moment. A
- * call that comes back to us from inside the start passes through.
+ * The start has steps of two kinds. Finding the driver (shim/real/resolve.c), and opening the
+ * module that reads models (module.c), need the dynamic linker's lock: every thread does these by
+ * itself and no thread waits for another. Reading the options, before the module, and creating
+ * core, after it, take no lock of anyone else's: one thread does each, and the others wait for it,
+ * for a moment. A call that comes back to us from inside the start passes through.
  *
- * At exit the process ids are compared as well (state.c has the rest of forks), since a child that
- * shares its parent's memory runs the parent's destructors. The real pointers stay usable in every
- * state; core stays whole after the report, for static destructors that run later. */
+ * At exit the process ids are compared as well (shim/state.c has the rest of forks), since a child
+ * that shares its parent's memory runs the parent's destructors. The real pointers stay usable in
+ * every state; core stays whole after the report, for static destructors that run later. */
 #define _GNU_SOURCE
 #include "core/base/lock.h"
 #include "core/plan/plan.h"
@@ -182,7 +182,7 @@ static void run_start(void *argument)
         read_options();
         gc_shim_start_reach(GC_START_READ);
     }
-    if (!gc_shim_start_await(GC_START_READ))
+    if (!gc_shim_start_wait(GC_START_READ))
         return;
     if (has_work() && gc_shim.options->model[0] != '\0')
         gc_module_open(&module);
@@ -204,7 +204,7 @@ static bool start(void)
         atomic_thread_fence(memory_order_seq_cst); /* the partner is in gc_unknown_check */
         gc_unknown_apply();
     }
-    return gc_shim_start_await(GC_START_OVER);
+    return gc_shim_start_wait(GC_START_OVER);
 }
 
 bool gc_life_ready(void)

@@ -1,4 +1,4 @@
-/* core/gpucache.h: tenants, over core/device/tenant.h and the handles of tenant.c. */
+/* core/gpucache.h: tenants, over core/device/tenant.h and the handles of shim/account/tenant.c. */
 #include "core/reclaim/limit.h"
 #include "shim/account/tenant.h"
 #include "shim/public/public.h"

@@ -34,7 +34,7 @@ bool gc_nvml_find(bool load)
                          (!load || atomic_load_explicit(&is_missing, memory_order_relaxed))))
         return false;
     library = libc->dlopen(NVML_LIBRARY, load ? RTLD_LAZY : RTLD_LAZY | RTLD_NOLOAD);
-    libc->dlerror(); /* the program shall not read of our misses */
+    libc->dlerror(); /* the program must not see our misses */
     if (library == NULL) {
         atomic_store_explicit(&is_missing, load, memory_order_relaxed);
         return false;

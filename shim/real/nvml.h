@@ -1,4 +1,4 @@
-/* NVML as the program has it: found, never started. See nvml.c and nvml_api.c. */
+/* NVML as the program has it: found, never started. See nvml.c and shim/wrap/nvml_api.c. */
 #ifndef GC_NVML_H
 #define GC_NVML_H
 

@@ -1,4 +1,4 @@
-/* Real pointers: one per row of api.def, keyed by the exact exported symbol, found in libcuda
+/* Real pointers: one per row of shim/api.def, keyed by the exact exported symbol, found in libcuda
  * itself.
  *
  * Filling the table needs the dynamic linker's lock, which a caller may already hold (a constructor
@@ -20,7 +20,7 @@ static struct {
     atomic_uintptr_t handle;
     atomic_uintptr_t low, high; /* libcuda's code */
     atomic_bool is_interposing;
-    atomic_bool was_asked[GC_ROW_COUNT];
+    atomic_bool was_queried[GC_ROW_COUNT];
 } driver;
 
 static struct gc_thread_calls thread_calls;
@@ -78,7 +78,7 @@ bool gc_resolve_driver(bool load)
     /* Resolves now the names for which later calls would take the lock. */
     gc_runtime_scan();
     gc_nvml_find(false);
-    libc->dlerror(); /* the program shall not read of symbols that we missed */
+    libc->dlerror(); /* the program must not see symbols that we missed */
     anchor = gc_row_real_at(GC_ROW_cuInit);
     if (anchor == NULL)
         return false;
@@ -116,7 +116,7 @@ bool gc_resolve_driver_exports(const char *name)
     if (libc == NULL || handle == NULL)
         return false;
     bool is_there = libc->dlsym(handle, name) != NULL;
-    libc->dlerror(); /* the program shall not read of our misses */
+    libc->dlerror(); /* the program must not see our misses */
     return is_there;
 }
 
@@ -141,7 +141,7 @@ bool gc_resolve_row(enum gc_row_id id)
     if (gc_row_real(row) != NULL)
         return true;
     if (row->base == NULL ||
-        atomic_exchange_explicit(&driver.was_asked[id], true, memory_order_relaxed))
+        atomic_exchange_explicit(&driver.was_queried[id], true, memory_order_relaxed))
         return false;
     /* An older driver answers with its own, older ABI: exact only if the driver is new enough. */
     if (gc_resolve_driver_version() < row->version)

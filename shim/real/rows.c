@@ -1,4 +1,5 @@
-/* The rows of api.def, keyed by the exact exported symbol, and their slots for real pointers. */
+/* The rows of shim/api.def, keyed by the exact exported symbol, and their slots for real pointers.
+ */
 #define _GNU_SOURCE
 #include "shim/real/rows.h"
 

@@ -46,7 +46,7 @@ void gc_runtime_keep(const void *code)
             return;
     if (libc->dladdr(code, &info) != 0 && info.dli_fname != NULL)
         libc->dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-    libc->dlerror(); /* the program shall not read of our misses: it stays loaded anyhow */
+    libc->dlerror(); /* the program must not see our misses: it stays loaded anyhow */
     for (size_t i = 0; i < KEPT_MAX; i++) {
         uintptr_t none = 0;
 
@@ -62,7 +62,7 @@ void *gc_runtime_behind_us_now(const struct gc_row *row)
     void *found = libc == NULL ? NULL : libc->dlsym(RTLD_NEXT, row->symbol);
 
     if (libc != NULL)
-        libc->dlerror(); /* the program shall not read of our misses */
+        libc->dlerror(); /* the program must not see our misses */
     return found;
 }
 

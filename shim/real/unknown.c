@@ -1,6 +1,6 @@
-/* Entry points of the driver that neither api.def nor neutral.def knows. Calls of those pass no
- * wrapper, so core must assume that work is submitted unseen (gc_submit_set_conservative); set
- * once, with a log line that names the entry point.
+/* Entry points of the driver that neither shim/api.def nor shim/neutral.def knows. Calls of those
+ * pass no wrapper, so core must assume that work is submitted unseen (gc_submit_set_conservative);
+ * set once, with a log line that names the entry point.
  *
  * Names are looked up before the library starts, so the first one is kept until core exists. */
 #define _GNU_SOURCE

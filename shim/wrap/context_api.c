@@ -204,7 +204,7 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags)
 
 #define SWITCH(symbol, ...)                                                                        \
     do {                                                                                           \
-        gc_thread.is_unsettled = 1;                                                                \
+        gc_thread.is_unconfirmed = 1;                                                              \
         (void)gc_life_ready();                                                                     \
         return GC_FORWARD(symbol, __VA_ARGS__);                                                    \
     } while (0)
@@ -213,7 +213,7 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags)
  * stream is not taken for another context's. */
 #define MAKE_CURRENT(symbol)                                                                       \
     do {                                                                                           \
-        gc_thread.is_unsettled = 1;                                                                \
+        gc_thread.is_unconfirmed = 1;                                                              \
         if (!gc_life_ready())                                                                      \
             return GC_FORWARD(symbol, context);                                                    \
         gc_shim_enter(GC_API_##symbol);                                                            \

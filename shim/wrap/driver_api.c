@@ -74,9 +74,9 @@ static void record_landing(CUcontext handle)
         gc_thread.landed = handle;
 }
 
-static __attribute__((noinline)) CUresult alloc_slowly(CUdeviceptr *dptr, size_t bytes,
-                                                       const struct gc_context *missed,
-                                                       const void *caller)
+static __attribute__((noinline)) CUresult alloc_slow(CUdeviceptr *dptr, size_t bytes,
+                                                     const struct gc_context *missed,
+                                                     const void *caller)
 {
     uint64_t address = 0;
     CUresult result;
@@ -109,7 +109,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
             return CUDA_SUCCESS;
         }
     }
-    return alloc_slowly(dptr, bytes, target, __builtin_return_address(0));
+    return alloc_slow(dptr, bytes, target, __builtin_return_address(0));
 }
 
 /* The driver's own conditions for a pitched allocation. */
@@ -170,7 +170,7 @@ static CUresult free_in_state(CUdeviceptr dptr, enum gc_api api)
 
     /* A call of the runtime's that a hit would serve too. */
     if (gc_thread.outer_api != GC_API_COUNT && !gc_thread.has_missed &&
-        gc_thread.is_unsettled == 0 && gc_hot_is_open() && gc_hot_free(dptr)) {
+        gc_thread.is_unconfirmed == 0 && gc_hot_is_open() && gc_hot_free(dptr)) {
         record_free_landing();
         return CUDA_SUCCESS;
     }
@@ -190,7 +190,7 @@ static CUresult free_in_state(CUdeviceptr dptr, enum gc_api api)
     return gc_shim_result(status, driver_code);
 }
 
-static __attribute__((noinline)) CUresult free_slowly(CUdeviceptr dptr)
+static __attribute__((noinline)) CUresult free_slow(CUdeviceptr dptr)
 {
     CUresult result;
 
@@ -207,7 +207,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     if (GC_LIKELY(gc_shim_is_ready_outside() && gc_hot_is_open() && gc_hot_free(dptr)))
         return CUDA_SUCCESS;
-    return free_slowly(dptr);
+    return free_slow(dptr);
 }
 
 /* ---- the first ABI ---- */

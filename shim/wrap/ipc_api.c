@@ -6,8 +6,8 @@
  * the program holds its address. So the first such request is refused and logged once, and from
  * then on every allocation of the process is one of the driver's own (gc_shim.ipc_used), cached as
  * such: a program that allocates and exports again is served. A program whose executable imports
- * the call starts in that mode (backend.c). Exported memory is released to the driver when it is
- * freed (gc_export_block).
+ * the call starts in that mode (shim/driver/backend.c). Exported memory is released to the driver
+ * when it is freed (gc_export_block).
  *
  * Imported memory is recorded (IMPORT) and not charged: its owner is charged for it. */
 #include "shim/account/device.h"

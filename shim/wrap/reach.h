@@ -1,6 +1,6 @@
-/* The memory that a piece of work may reach: the words of api.def's `reach` column, a closed set. A
- * row without one of them does not build, and tests/preload/routes/check_coverage.py holds each
- * word against the types of the function's parameters in the toolkit's headers.
+/* The memory that a piece of work may reach: the words of shim/api.def's `reach` column, a closed
+ * set. A row without one of them does not build, and tests/preload/routes/check_coverage.py holds
+ * each word against the types of the function's parameters in the toolkit's headers.
  *
  *     KERNEL                  a kernel: memory of its own context, and of those that were opened to
  *                             it (peer_api.c notes that when it happens)

@@ -4,8 +4,8 @@
  * serve that stream at once, all others when a fence has passed (core/pool/pending.h). Other pools,
  * and the default one where the program set properties that the cache lacks, are the driver's: an
  * allocation is recorded (ASYNC, not charged), its pool is charged for the bytes that the driver
- * reserves, see mempool.c. An allocation in a capturing stream is a graph node: graph_api.c
- * accounts for its memory. */
+ * reserves, see shim/account/mempool.c. An allocation in a capturing stream is a graph node:
+ * graph_api.c accounts for its memory. */
 #include "core/device/submit.h"
 #include "shim/account/device.h"
 #include "shim/account/direct.h"
@@ -133,7 +133,7 @@ static CUresult alloc_from_pool(struct gc_direct_request *request, const struct 
     if (result != CUDA_SUCCESS)
         return result;
     gc_direct_record(request, GC_DIRECT_ASYNC, *dptr, bytes);
-    gc_mempool_remember(pool, *dptr);
+    gc_mempool_record(pool, *dptr);
     return CUDA_SUCCESS;
 }
 

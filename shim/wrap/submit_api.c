@@ -166,7 +166,7 @@ static __attribute__((cold)) void wait_for_memops(bool is_per_thread)
 /* ---- one call of a SUBMIT row ---- */
 
 /* Kept by the wrapper on its stack. The functions below do everything but the call itself, so that
- * a wrapper is small: there are 160. */
+ * a wrapper is small: each SUBMIT row makes one. */
 struct call {
     struct gc_submissions *work; /* NULL: the call is not counted */
     const void *caller;
@@ -231,15 +231,15 @@ static __attribute__((hot)) CUresult end_synchronous_call(const struct call *cal
 #define SEARCH(name, word, parameters, ...)                                                        \
     static __attribute__((hot)) void name parameters                                               \
     {                                                                                              \
-        bool is_away = must_search(call->work);                                                    \
+        bool is_paused = must_search(call->work);                                                  \
                                                                                                    \
-        while (__builtin_expect(is_away, 0)) {                                                     \
+        while (__builtin_expect(is_paused, 0)) {                                                   \
             gc_shim_enter(GC_API_COUNT);                                                           \
             struct gc_reach reach =                                                                \
                 gc_reach_of_stream(stream, gc_shim_submit_is_guarded(call->work));                 \
             word(&reach, ##__VA_ARGS__);                                                           \
             gc_shim_leave();                                                                       \
-            is_away = wait_paused(&reach, call->work, call->caller);                               \
+            is_paused = wait_paused(&reach, call->work, call->caller);                             \
         }                                                                                          \
     }
 SEARCH(search_any, GC_REACH_ANY, (const struct call *call, CUstream stream))
@@ -280,6 +280,8 @@ SEARCH(search_unpacked, GC_REACH_UNPACKED,
 #define API(...)
 #define USE(...)
 #define RUNTIME(...)
+/* `cold`: the compiler optimises these many wrappers for size. The functions that they call are
+ * `hot`. */
 #define SUBMIT(symbol, base, version, variant, stream, wait, word, operands, parameters,           \
                arguments)                                                                          \
     GC_EXPORT                                                                                      \

@@ -1,6 +1,6 @@
 /* Virtual memory management: physical handles made here are charged until references and mappings
- * are gone (physical.c); imported and multicast ones are recorded and not charged. Address ranges
- * cost nothing.
+ * are gone (shim/account/physical.c); imported and multicast ones are recorded and not charged.
+ * Address ranges cost nothing.
  *
  * The program sees the pool's memory as plain memory, also where mappings lie beneath: calls about
  * mappings return the result that they return for plain memory. */

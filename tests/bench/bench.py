@@ -10,7 +10,7 @@ turn. --smoke runs everything very short: its figures mean nothing. Groups: step
 
 The ratios stand beside those of the baseline, docs/measurements/bench.json, which is such a file that was kept. Times
 are not compared: machines differ. A ratio of times may be FAR times worse, one of counts NEAR times; a group with more
-is measured again, up to twice, since others may have worked beside it, and each ratio keeps its best. What is worse
+is measured again, up to twice, since others may have worked beside it, and each ratio keeps its best. A figure that is worse
 all the same is a regression: exit status 1. A smoke run only marks it, but for --strict.
 """
 import argparse
@@ -44,7 +44,7 @@ class Failed(Exception):
 
 
 class Bench:
-    """One run: its settings, the programs, and what they said."""
+    """One run: its settings, the programs, and their output."""
 
     def __init__(self, build, smoke):
         self.build = os.path.abspath(build)
@@ -86,7 +86,7 @@ class Bench:
         return os.path.join(self.build, name)
 
     def _has_mimalloc(self):
-        # The loader says so on stderr, and goes on, where there is no such library.
+        # The loader reports it on stderr, and goes on, where there is no such library.
         done = subprocess.run(["true"], env={"LD_PRELOAD": MIMALLOC, "PATH": os.environ["PATH"]},
                               capture_output=True, check=False)
         return not done.stderr
@@ -215,9 +215,9 @@ class Bench:
         count *= 4  # by then the memory that covers the work under way is there
         once, twice = (self.calls(library, n) for n in (count, 2 * count))
         # Which context is current is thread-local to the driver: asked each time, it costs no work.
-        asked = (twice.pop(CURRENT, 0) - once.pop(CURRENT, 0)) * 100 / count
+        query_count = (twice.pop(CURRENT, 0) - once.pop(CURRENT, 0)) * 100 / count
         self.put("loop.driver_calls", max(0, sum(twice.values()) - sum(once.values())) * 100 / count, "per_100_iterations")
-        self.put("loop.current_context_asked", asked, "per_100_iterations")
+        self.put("loop.current_context_asked", query_count, "per_100_iterations")
         self.goal("loop: driver calls per 100 iterations", self.value("loop.driver_calls"), "<= 1")
         self.ratio("loop: library/plain", "loop.library", "loop.plain", "")
         for many, name in ((count, "short"), (4 * count, "long")):
@@ -236,7 +236,7 @@ class Bench:
         return names
 
     def replay(self):
-        """The recorded traces, where they are at hand."""
+        """The recorded traces, where they are available."""
         traces = sorted(glob.glob(os.path.join(TRACES, "*.csv")))
         if not traces:
             print(f"# no traces in {os.path.normpath(TRACES)}: nothing is replayed")
@@ -315,7 +315,7 @@ class Bench:
                 change = f"{now / then:.2f}" if then else "-"
                 print(f"{row['name']:<46}{now:>10.3f}{then:>10.3f}{change:>10}{'  worse' if row['worse'] else ''}")
         print(f"{worse} worse (counts by more than {NEAR} times, times by more than {FAR})"
-              f"{'; a smoke run says nothing' if self.smoke else ''}")
+              f"{'; a smoke run proves nothing' if self.smoke else ''}")
         return worse
 
     def record(self, seconds):

@@ -89,7 +89,7 @@ static void mixed(struct blocks *blocks)
     }
 }
 
-/* The same with the size it had. */
+/* As above, with the size it had. */
 static void replaced(struct blocks *blocks)
 {
     for (int i = 0; i < BATCH; i++) {

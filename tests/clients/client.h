@@ -1,4 +1,4 @@
-/* What the client programs share: each call is made through CALL, which ends the program if it
+/* Common to the client programs: each call is made through CALL, which ends the program if it
  * fails, and counts it by name. client_finish prints `count NAME N` for each name, in the order of
  * first use. */
 #ifndef CLIENT_H

@@ -1,6 +1,6 @@
 /* A driver API program: contexts, allocations of every kind, copies, streams, events, virtual
- * memory, pools, arrays, a captured graph. The including file says how each entry point is reached,
- * by a macro D(name): the symbol itself, or a pointer looked up. */
+ * memory, pools, arrays, a captured graph. The including file defines how each entry point is
+ * reached, by a macro D(name): the symbol itself, or a pointer looked up. */
 #ifndef DRIVER_CLIENT_H
 #define DRIVER_CLIENT_H
 
@@ -167,24 +167,24 @@ static void client_virtual(CUdevice device)
                               .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUmemGenericAllocationHandle handles[2];
     CUdeviceptr range;
-    size_t grain;
+    size_t granularity;
 
     client_begin(6);
-    CALL(cuMemGetAllocationGranularity, &grain, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-    CALL(cuMemAddressReserve, &range, 2 * grain, 0, 0, 0);
+    CALL(cuMemGetAllocationGranularity, &granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    CALL(cuMemAddressReserve, &range, 2 * granularity, 0, 0, 0);
     for (size_t i = 0; i < 2; i++) {
-        CALL(cuMemCreate, &handles[i], grain, &prop, 0);
-        CALL(cuMemMap, range + i * grain, grain, 0, handles[i], 0);
+        CALL(cuMemCreate, &handles[i], granularity, &prop, 0);
+        CALL(cuMemMap, range + i * granularity, granularity, 0, handles[i], 0);
     }
-    CALL(cuMemSetAccess, range, 2 * grain, &access, 1);
+    CALL(cuMemSetAccess, range, 2 * granularity, &access, 1);
     /* Across the seam of the two. */
-    CALL(cuMemcpyHtoD_v2, range + grain - CLIENT_BYTES / 2, client_from, CLIENT_BYTES);
-    CALL(cuMemcpyDtoH_v2, client_to, range + grain - CLIENT_BYTES / 2, CLIENT_BYTES);
+    CALL(cuMemcpyHtoD_v2, range + granularity - CLIENT_BYTES / 2, client_from, CLIENT_BYTES);
+    CALL(cuMemcpyDtoH_v2, client_to, range + granularity - CLIENT_BYTES / 2, CLIENT_BYTES);
     client_result("virtual", client_to, CLIENT_BYTES);
-    CALL(cuMemUnmap, range, 2 * grain);
+    CALL(cuMemUnmap, range, 2 * granularity);
     CALL(cuMemRelease, handles[0]);
     CALL(cuMemRelease, handles[1]);
-    CALL(cuMemAddressFree, range, 2 * grain);
+    CALL(cuMemAddressFree, range, 2 * granularity);
 }
 
 static void client_graph(void)

@@ -1,7 +1,7 @@
 """Memory figures of NVML (nvidia-ml-py, unmodified) and of the CUDA driver, in one process.
 
 usage: nvml.py [MIB]. Prints JSON: for each moment ("start", "held", "freed") and each device in NVML's order its UUID, both
-versions of NVML's figures, and what the driver says of the device with that UUID. Without MIB CUDA is not touched.
+versions of NVML's figures, and the driver's figures of the device with that UUID. Without MIB CUDA is not touched.
 """
 import ctypes
 import json

@@ -13,7 +13,7 @@ if [ ! -e "$venv/$package-$version" ]; then
     if ! python3 -m venv "$venv" > "$TMP/log" 2>&1 ||
         ! timeout 240 "$venv/bin/pip" install -q --disable-pip-version-check --no-input \
             "$package==$version" cuda-pathfinder > "$TMP/log" 2>&1 < /dev/null; then
-        skip "cuda-bindings" "$package $version could not be had: $(tail -n 1 "$TMP/log")"
+        skip "cuda-bindings" "$package $version could not be fetched: $(tail -n 1 "$TMP/log")"
         done_testing
     fi
     touch "$venv/$package-$version"

@@ -60,7 +60,7 @@ for mode in off track cache; do
     is "mode $mode" "$(LD_LIBRARY_PATH=$SIM_DIR LD_PRELOAD=$LIB GPUCACHE_MODE=$mode GPUCACHE_REPORT=none run_mode)" "$want"
 done
 
-# A limit too small: ffmpeg says so itself and ends by its own exit status, which from version 6.1 on is the error's number,
+# A limit too small: ffmpeg reports it itself and ends by its own exit status, which from version 6.1 on is the error's number,
 # 244 for ENOMEM. A signal shows as 129 to 192.
 for limit in 1MiB 65MiB; do
     output=$(LD_LIBRARY_PATH=$SIM_DIR LD_PRELOAD=$LIB GPUCACHE_LIMIT=$limit GPUCACHE_REPORT=none \

@@ -14,7 +14,7 @@ if [ ! -e "$venv/$packages" ]; then
     # shellcheck disable=SC2086 # a list of words
     if ! python3 -m venv "$venv" > "$TMP/log" 2>&1 ||
         ! timeout 240 "$venv/bin/pip" install -q --disable-pip-version-check --no-input $packages > "$TMP/log" 2>&1 < /dev/null; then
-        skip "clients of NVML" "could not be had: $(tail -n 1 "$TMP/log")"
+        skip "clients of NVML" "could not be fetched: $(tail -n 1 "$TMP/log")"
         done_testing
     fi
     touch "$venv/$packages"

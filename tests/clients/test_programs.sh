@@ -1,5 +1,5 @@
 #!/bin/bash
-# Whole programs of both APIs, each using most of what there is: they say the same without the library and in each of its
+# Whole programs of both APIs, each using most of what there is: they print the same without the library and in each of its
 # modes, and the report agrees with the program's own counts and with the driver's journal, entry point by entry point.
 # timeout: 400
 . "$(dirname "$0")/../lib.sh"
@@ -40,7 +40,7 @@ for program in vector-shared vector-static driver_linked driver_dlopen; do
         report=$TMP/$program.$mode.json
         journal=$TMP/$program.$mode.journal
         out=$(GPUCACHE_MODE=$mode GPUCACHE_REPORT=$report SIMCUDA_JOURNAL=$journal preloaded "$path" 2>&1)
-        is "$program, mode $mode: says the same" "$out" "$plain"
+        is "$program, mode $mode: prints the same" "$out" "$plain"
         [ $mode != off ] || continue
         ok "$program, mode $mode: report, program and journal agree" \
             python3 "$ROOT/tests/preload/routes/counts.py" "$report" "$journal" "$(own_counts "${kind[@]}" <<< "$out")" "${flags[@]}"

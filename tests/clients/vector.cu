@@ -1,6 +1,6 @@
-/* A runtime API program: kernels, loops of allocations, copies of every shape, streams, events, managed and host
- * memory, pools, arrays, a captured graph. What it prints does not depend on kernels having run, so that a GPU and
- * the simulated device give the same. */
+/* A runtime API program: kernels, loops of allocations, copies of every shape, streams, events,
+ * managed and host memory, pools, arrays, a captured graph. Its output does not depend on kernels
+ * having run, so that a GPU and the simulated device give the same. */
 #include <cuda_runtime.h>
 
 #include "tests/clients/client.h"

@@ -1,6 +1,6 @@
-/* Every driver call that a scenario makes fails in turn, once and for good, until a run passes
- * without the failure firing. In each run: what fails says so, nothing leaks, all accounts agree
- * with the driver. */
+/* Every driver call that a scenario makes fails in turn, once and permanently, until a run passes
+ * without the failure firing. In each run the failing call returns an error, nothing leaks, all
+ * accounts agree with the driver. */
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "core/plan/plan.h"
@@ -63,7 +63,7 @@ static void try_free(struct run *run, unsigned i)
     assert_status(gc_lookup_block(run->bench.core, run->blocks[i], &info), GC_OK);
 }
 
-/* Misses, hits, shortage with give-backs, captures with what stays pending, trims. */
+/* Misses, hits, out of memory with releases, captures with blocks that stay pending, trims. */
 static void scenario(struct run *run)
 {
     struct workbench *bench = &run->bench;
@@ -81,7 +81,7 @@ static void scenario(struct run *run)
     workbench_capture(bench, 0, true);
     try_free(run, 1);
     try_alloc(run, 5, 0, 700, true);
-    try_export(run, 5); /* else its graph might use it for ever */
+    try_export(run, 5); /* else its graph might use it at any time */
     try_free(run, 5);
     workbench_capture(bench, 0, false);
     try_free(run, 0);
@@ -102,8 +102,8 @@ static void use(struct run *run, unsigned i, uint64_t handle)
         sim_driver_submit(&run->bench.sim, handle, run->blocks[i], GC_KIB(4));
 }
 
-/* Mapped memory whose frees wait for fences: pages lent and replaced under queued work, a peer, a
- * capture, trims, a context that ends. */
+/* Mapped memory whose frees wait for fences: pages remapped and replaced under queued work, a peer,
+ * a capture, trims, a context that ends. */
 static void fenced_scenario(struct run *run)
 {
     struct workbench *bench = &run->bench;
@@ -123,13 +123,13 @@ static void fenced_scenario(struct run *run)
     use(run, 1, PEER_HANDLE);
     use(run, 3, 1);
     try_free(run, 1);
-    try_alloc(run, 0, 0, GC_MIB(30), false); /* more than one hole: pages are lent */
+    try_alloc(run, 0, 0, GC_MIB(30), false); /* more than one free block: pages are remapped */
     use(run, 0, 1);
     workbench_check(bench);
     try_alloc(run, 2, 1, GC_MIB(6), false);
     try_free(run, 3);
     try_free(run, 0);
-    try_alloc(run, 1, 0, GC_MIB(9), false);         /* where a lent page was */
+    try_alloc(run, 1, 0, GC_MIB(9), false);         /* where a remapped page was */
     gc_reclaim_trim(bench->core, bench->device, 0); /* in a capture nothing goes back */
     workbench_capture(bench, 0, true);
     try_alloc(run, 4, 0, GC_MIB(1), true);
@@ -162,7 +162,7 @@ static const struct gc_plan run_plan = {.entries = planned,
                                         .device = GC_PLAN_DEVICE_ANY,
                                         .peak_bytes = GC_MIB(8)};
 
-/* A plan followed, departed from and found again; what it holds is trimmed, its context ends and
+/* A plan followed, deviated from and found again; what it holds is trimmed, its context ends and
  * the next one follows. */
 static void planned_scenario(struct run *run)
 {
@@ -231,7 +231,7 @@ static void fenced_clean_up(struct run *run)
     bench->stuck_bytes = bench->sim.used_bytes;
 }
 
-/* The failure is over: everything can be given back. */
+/* The failure is over: everything can be released. */
 static void clean_up(struct run *run)
 {
     struct workbench *bench = &run->bench;
@@ -259,16 +259,16 @@ struct play {
     struct workbench_setup setup;
 };
 
-static void fail_each(const struct play *play, bool for_good, int code)
+static void fail_each(const struct play *play, bool is_permanent, int code)
 {
     unsigned n;
     for (n = 1; n < RUNS_MAX; n++) {
         struct run run = {.refused = 0};
         workbench_open(&run.bench, &play->setup);
-        sim_driver_fail(&run.bench.sim, n, for_good, code);
+        sim_driver_fail(&run.bench.sim, n, is_permanent, code);
         play->scenario(&run);
         run.fired = run.bench.sim.failed_count > 0;
-        if (run.fired && for_good && n == 1)
+        if (run.fired && is_permanent && n == 1)
             assert_true(run.refused > 0);
         if (!run.fired)
             assert_int_equal(run.refused, 0);
@@ -280,7 +280,7 @@ static void fail_each(const struct play *play, bool for_good, int code)
     assert_true(n > 10 && n < RUNS_MAX);
 }
 
-static void fail_each_call(enum gc_mode mode, bool has_mapping, bool for_good, int code)
+static void fail_each_call(enum gc_mode mode, bool has_mapping, bool is_permanent, int code)
 {
     const struct play play = {.scenario = scenario,
                               .clean_up = clean_up,
@@ -289,11 +289,11 @@ static void fail_each_call(enum gc_mode mode, bool has_mapping, bool for_good, i
                                         .limit_bytes = GC_MIB(48),
                                         .trim_percent = 100,
                                         .has_mapping = has_mapping}};
-    fail_each(&play, for_good, code);
+    fail_each(&play, is_permanent, code);
 }
 
 /* Each call of the combination of fences, mapped memory, a peer and trims. */
-static void fail_each_fenced_call(bool for_good, int code)
+static void fail_each_fenced_call(bool is_permanent, int code)
 {
     const struct play play = {.scenario = fenced_scenario,
                               .clean_up = fenced_clean_up,
@@ -303,11 +303,11 @@ static void fail_each_fenced_call(bool for_good, int code)
                                         .trim_percent = 100,
                                         .has_mapping = true,
                                         .is_fenced = true}};
-    fail_each(&play, for_good, code);
+    fail_each(&play, is_permanent, code);
 }
 
 /* Each call of a run that follows a plan. */
-static void fail_each_planned_call(bool has_mapping, bool for_good, int code)
+static void fail_each_planned_call(bool has_mapping, bool is_permanent, int code)
 {
     const struct play play = {.scenario = planned_scenario,
                               .clean_up = planned_clean_up,
@@ -318,7 +318,7 @@ static void fail_each_planned_call(bool has_mapping, bool for_good, int code)
                                         .has_mapping = has_mapping,
                                         .is_fenced = true,
                                         .plan = &run_plan}};
-    fail_each(&play, for_good, code);
+    fail_each(&play, is_permanent, code);
 }
 
 static void planned_once(void **state)
@@ -328,7 +328,7 @@ static void planned_once(void **state)
     fail_each_planned_call(false, false, SIM_BROKEN);
 }
 
-static void planned_for_good(void **state)
+static void planned_permanently(void **state)
 {
     (void)state;
     fail_each_planned_call(true, true, SIM_BROKEN);
@@ -348,7 +348,7 @@ static void cached_once(void **state)
     fail_each_call(GC_MODE_CACHE, false, false, SIM_BROKEN);
 }
 
-static void cached_for_good(void **state)
+static void cached_permanently(void **state)
 {
     (void)state;
     fail_each_call(GC_MODE_CACHE, false, true, SIM_BROKEN);
@@ -360,7 +360,7 @@ static void cached_out_of_memory_once(void **state)
     fail_each_call(GC_MODE_CACHE, false, false, SIM_OUT_OF_MEMORY);
 }
 
-static void cached_out_of_memory_for_good(void **state)
+static void cached_out_of_memory_permanently(void **state)
 {
     (void)state;
     fail_each_call(GC_MODE_CACHE, false, true, SIM_OUT_OF_MEMORY);
@@ -372,7 +372,7 @@ static void mapped_once(void **state)
     fail_each_call(GC_MODE_CACHE, true, false, SIM_BROKEN);
 }
 
-static void mapped_for_good(void **state)
+static void mapped_permanently(void **state)
 {
     (void)state;
     fail_each_call(GC_MODE_CACHE, true, true, SIM_BROKEN);
@@ -384,7 +384,7 @@ static void mapped_out_of_memory_once(void **state)
     fail_each_call(GC_MODE_CACHE, true, false, SIM_OUT_OF_MEMORY);
 }
 
-static void mapped_out_of_memory_for_good(void **state)
+static void mapped_out_of_memory_permanently(void **state)
 {
     (void)state;
     fail_each_call(GC_MODE_CACHE, true, true, SIM_OUT_OF_MEMORY);
@@ -396,7 +396,7 @@ static void fenced_once(void **state)
     fail_each_fenced_call(false, SIM_BROKEN);
 }
 
-static void fenced_for_good(void **state)
+static void fenced_permanently(void **state)
 {
     (void)state;
     fail_each_fenced_call(true, SIM_BROKEN);
@@ -408,7 +408,7 @@ static void fenced_out_of_memory_once(void **state)
     fail_each_fenced_call(false, SIM_OUT_OF_MEMORY);
 }
 
-static void fenced_out_of_memory_for_good(void **state)
+static void fenced_out_of_memory_permanently(void **state)
 {
     (void)state;
     fail_each_fenced_call(true, SIM_OUT_OF_MEMORY);
@@ -420,7 +420,7 @@ static void tracked_once(void **state)
     fail_each_call(GC_MODE_TRACK, false, false, SIM_BROKEN);
 }
 
-static void tracked_for_good(void **state)
+static void tracked_permanently(void **state)
 {
     (void)state;
     fail_each_call(GC_MODE_TRACK, false, true, SIM_BROKEN);
@@ -445,22 +445,22 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(planned_once),
-        cmocka_unit_test(planned_for_good),
+        cmocka_unit_test(planned_permanently),
         cmocka_unit_test(planned_without_memory),
         cmocka_unit_test(cached_once),
-        cmocka_unit_test(cached_for_good),
+        cmocka_unit_test(cached_permanently),
         cmocka_unit_test(cached_out_of_memory_once),
-        cmocka_unit_test(cached_out_of_memory_for_good),
+        cmocka_unit_test(cached_out_of_memory_permanently),
         cmocka_unit_test(mapped_once),
-        cmocka_unit_test(mapped_for_good),
+        cmocka_unit_test(mapped_permanently),
         cmocka_unit_test(mapped_out_of_memory_once),
-        cmocka_unit_test(mapped_out_of_memory_for_good),
+        cmocka_unit_test(mapped_out_of_memory_permanently),
         cmocka_unit_test(fenced_once),
-        cmocka_unit_test(fenced_for_good),
+        cmocka_unit_test(fenced_permanently),
         cmocka_unit_test(fenced_out_of_memory_once),
-        cmocka_unit_test(fenced_out_of_memory_for_good),
+        cmocka_unit_test(fenced_out_of_memory_permanently),
         cmocka_unit_test(tracked_once),
-        cmocka_unit_test(tracked_for_good),
+        cmocka_unit_test(tracked_permanently),
         cmocka_unit_test(single_out_of_memory_is_retried),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -71,14 +71,14 @@ class Browser:
         return json.loads(text)
 
     def _see(self, message):
-        method, told = message.get("method"), message.get("params", {})
+        method, params = message.get("method"), message.get("params", {})
         if method == "Runtime.exceptionThrown":
-            details = told["exceptionDetails"]
+            details = params["exceptionDetails"]
             self.errors.append(details.get("exception", {}).get("description") or details["text"])
-        elif method == "Log.entryAdded" and told["entry"]["level"] == "error":
-            self.errors.append(told["entry"]["text"])
+        elif method == "Log.entryAdded" and params["entry"]["level"] == "error":
+            self.errors.append(params["entry"]["text"])
         elif method == "Network.requestWillBeSent":
-            self.requests.append(told["request"]["url"])
+            self.requests.append(params["request"]["url"])
         elif method == "Page.loadEventFired":
             self.loaded = True
 
@@ -110,9 +110,9 @@ class Browser:
         deadline = time.monotonic() + ANSWER_S
         while not self.loaded:
             self._see(self._message(deadline))
-        self.settle()
+        self.wait_idle()
 
-    def settle(self):
+    def wait_idle(self):
         """Until what was asked for is drawn."""
         self.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
 
@@ -137,13 +137,13 @@ class Browser:
         left, top, width, height = self.box(selector)
         for kind in ("mousePressed", "mouseReleased"):
             self.mouse(kind, left + width / 2, top + height / 2, button="left", clickCount=1)
-        self.settle()
+        self.wait_idle()
 
     def press(self, key, code=None):
         text = key if len(key) == 1 else ""
         for kind in ("keyDown", "keyUp"):
             self.ask("Input.dispatchKeyEvent", type=kind, key=key, code=code or key, **({"text": text} if text and kind == "keyDown" else {}))
-        self.settle()
+        self.wait_idle()
 
     def tree(self):
         """The accessibility tree: (role, name, properties) of what is not ignored."""

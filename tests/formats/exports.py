@@ -1,4 +1,4 @@
-"""The exports of a run, against what the native trace and the JSON report say. usage: exports.py FOLDER"""
+"""The exports of a run, against the native trace and the JSON report. usage: exports.py FOLDER"""
 import collections
 import csv
 import io
@@ -299,7 +299,7 @@ def samples_of(text):
 
 def prom_is_what_the_report_says(_):
     if PROMETHEUS_CLIENT is None:
-        return "PyPI's prometheus_client could not be had"
+        return "PyPI's prometheus_client could not be fetched"
     done = subprocess.run([TOOL, "report", os.path.join(FOLDER, "report.json"), "--prom"], capture_output=True, timeout=60, check=True)
     samples = samples_of(done.stdout.decode())
     with open(os.path.join(FOLDER, "report.json"), "rb") as stream:
@@ -326,7 +326,7 @@ def prom_is_what_the_report_says(_):
 def prom_has_tenants_and_plans(_):
     """Of a run with tenants, and of the same report with a plan and a limit written into it."""
     if PROMETHEUS_CLIENT is None:
-        return "PyPI's prometheus_client could not be had"
+        return "PyPI's prometheus_client could not be fetched"
     with open(os.path.join(FOLDER, "tenants.json"), "rb") as stream:
         report = strict(stream.read())
     device = report["devices"][0]
@@ -405,7 +405,7 @@ def contexts_that_end_take_their_memory_along(folder):
 def prom_of_the_library_is_that_of_the_tool(_):
     """Two runs of the same client: the names and labels are the same; so are counts of what it did."""
     if PROMETHEUS_CLIENT is None:
-        return "PyPI's prometheus_client could not be had"
+        return "PyPI's prometheus_client could not be fetched"
     done = subprocess.run([TOOL, "report", os.path.join(FOLDER, "report.json"), "--prom"], capture_output=True, timeout=60, check=True)
     with open(os.path.join(FOLDER, "report.prom"), encoding="utf-8") as stream:
         library = samples_of(stream.read())

@@ -9,14 +9,14 @@ from onnx import TensorProto, helper, numpy_helper
 
 FLOATS = ("float32", "float16", "float64")
 NAME_KINDS = 6
-# Names of dimensions tell their size, so that one list serves every graph.
+# Names of dimensions have their size in them, so that one list serves every graph.
 NAMED_DIMS = ",".join(f"{stem}{size}={size}" for size in range(41)
                       for stem in ["size"] + [f"dim{kind}_" for kind in range(NAME_KINDS)])
 INTEGERS = ("int32", "int64", "int8", "uint8")
 
 
 class Case:
-    """One graph under construction. Domains other than ONNX's have no reference: their nodes say what comes out by `expect`."""
+    """One graph under construction. Domains other than ONNX's have no reference: their nodes define their results by `expect`."""
 
     def __init__(self, rng, opset, openness):
         self.rng = rng
@@ -32,7 +32,7 @@ class Case:
         self.dependent = False  # sizes of the outputs depend on values that are not in the file
         self.by_reference = True  # the reference implementation, run, is right about this operator
         self.lax = False  # the reference inference refuses it or is wrong, though the graph is valid
-        self.lax_ones = False  # where inference says 1 the library may leave it open
+        self.lax_ones = False  # where inference gives 1 the library may leave it open
         self.unnamed = False  # something is open that has no name
         self._names = 0
 
@@ -79,7 +79,7 @@ class Case:
         return np.asarray(numbers.uniform(0.1, 2, shape)).astype(dtype)
 
     def _declared(self, shape):
-        """What the file says of a shape."""
+        """A shape as the file has it."""
         if self.openness == 0:
             return list(shape)
         if self.flip(0.04):

@@ -1,4 +1,4 @@
-"""The native trace file, read and written by what its description says (core/observe/trace_format.h), apart from our C code."""
+"""The native trace file, read and written by its description (core/observe/trace_format.h), apart from our C code."""
 import struct
 
 MAGIC = b"GPUCTRC\n"
@@ -50,7 +50,7 @@ class Life:
 
 
 def lives(trace):
-    """All allocations in order. A free of what is not live counts for nothing; an address that is handed out again was freed."""
+    """All allocations in order. A free of a block that is not live does not count; an address that is served again was freed."""
     found = []
     live = {}
     for record in trace.records:

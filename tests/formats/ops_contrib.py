@@ -1,4 +1,4 @@
-"""Graphs of the contrib domain's operators. No reference knows them: each says what comes out, from the operator's documentation."""
+"""Graphs of the contrib domain's operators. No reference knows them: each defines its results, from the operator's documentation."""
 from graph_case import REGISTRY, op
 
 MS = "com.microsoft"

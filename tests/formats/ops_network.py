@@ -23,7 +23,7 @@ def window(c, rank, low=5, high=9):
 
 
 def padded(sizes, attributes):
-    """What the specification says of sizes where the padding is chosen so."""
+    """The sizes by the specification where the padding is chosen so."""
     return [-(-size // stride) for size, stride in zip(sizes, attributes.get("strides", [1] * len(sizes)))]
 
 

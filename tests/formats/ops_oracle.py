@@ -70,7 +70,7 @@ class Drawn:
         build(self.case)
         self.model = self.case.model()
         self.bytes = self.model.SerializeToString()
-        self.told = {}  # name → (dtype or None, dims or None), by inference
+        self.inferred = {}  # name → (dtype or None, dims or None), by inference
         self.true = {}  # name → (dtype, dims), by a run
         self.trouble = None
 
@@ -87,10 +87,10 @@ class Drawn:
             return
         for info in list(model.graph.value_info) + list(model.graph.output):
             if info.type.HasField("tensor_type"):
-                told = info.type.tensor_type
-                dims = [dim.dim_value if dim.HasField("dim_value") else None for dim in told.shape.dim]
-                dtype = np.dtype(helper.tensor_dtype_to_np_dtype(told.elem_type)).name if told.elem_type else None
-                self.told[info.name] = ("string" if dtype == "object" else dtype, dims if told.HasField("shape") else None)
+                tensor = info.type.tensor_type
+                dims = [dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim]
+                dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)).name if tensor.elem_type else None
+                self.inferred[info.name] = ("string" if dtype == "object" else dtype, dims if tensor.HasField("shape") else None)
 
     def run(self):
         for name, (dtype, dims) in self.case.expected.items():
@@ -164,12 +164,12 @@ def is_whole(got):
     return got is not None and all(isinstance(size, int) for size in got.get("dims", [None]))
 
 
-def judge(one, got, is_closed):
+def find_errors(one, got, is_closed):
     """What is wrong with what the library found, in sentences."""
     if "error" in got or got["failed_nodes"] or got["unknown_nodes"]:
         return [f"not taken: {got.get('error')} {got.get('notes')}"]
     values = {value["name"]: value for value in got["values"] if value["scope"] == 0}
-    wrong = [against(values.get(name), want, name, one.case.lax_ones) for name, want in one.told.items()]
+    wrong = [against(values.get(name), want, name, one.case.lax_ones) for name, want in one.inferred.items()]
     wrong += [contradicts(values[name], true, name) for name, true in one.true.items() if name in values]
     wrong.append(symbols_differ(values, one))
     if is_closed and not one.case.dependent:
@@ -189,18 +189,18 @@ def report(wrong):
 def operators_agree_with_the_reference(folder):
     wrong = []
     for one, got in zip(DRAWN, dump(folder, [one.bytes for one in DRAWN])):
-        sentences = [one.trouble] if one.trouble else judge(one, got, one.case.openness == 0)
+        sentences = [one.trouble] if one.trouble else find_errors(one, got, one.case.openness == 0)
         if sentences:
             wrong.append((one, sentences))
     report(wrong)
 
 
 def dimensions_by_name_make_the_rest_known(folder):
-    """Every name that is drawn says its size; given them, what was open is known, unless it has no name."""
+    """Every name that is drawn has its size in it; given them, what was open is known, unless it has no name."""
     taken = [one for one in DRAWN if one.case.openness > 0 and not one.trouble]
     wrong = []
     for one, got in zip(taken, dump(folder, [one.bytes for one in taken], graph_case.NAMED_DIMS)):
-        sentences = judge(one, got, not one.case.unnamed)
+        sentences = find_errors(one, got, not one.case.unnamed)
         if sentences:
             wrong.append((one, sentences))
     report(wrong)
@@ -209,10 +209,10 @@ def dimensions_by_name_make_the_rest_known(folder):
 def the_references_were_there_to_compare_with(_folder):
     """Else the comparisons above would be of nothing."""
     own = [one for one in DRAWN if not one.domain]
-    told, run = (sum(1 for one in own if getattr(one, what)) for what in ("told", "true"))
-    print(f"# {len(DRAWN)} graphs, {told} with shapes by inference, {run} by a run, of {len({one.op for one in DRAWN})} operators")
-    if not ONLY and (told < 0.9 * len(own) or run < 0.75 * len(own)):
-        raise AssertionError(f"of {len(own)} graphs inference told of {told}, a run of {run}")
+    inferred, run = (sum(1 for one in own if getattr(one, what)) for what in ("inferred", "true"))
+    print(f"# {len(DRAWN)} graphs, {inferred} with shapes by inference, {run} by a run, of {len({one.op for one in DRAWN})} operators")
+    if not ONLY and (inferred < 0.9 * len(own) or run < 0.75 * len(own)):
+        raise AssertionError(f"of {len(own)} graphs inference covers {inferred}, a run of {run}")
 
 
 def every_row_of_the_table_is_drawn(_folder):

@@ -21,7 +21,7 @@ SEED = int(os.environ.get("SEED", random.randrange(1 << 32)))
 
 # ---- safetensors ----
 
-# Bits of an element, as the package's own source says.
+# Bits of an element, by the package's own source.
 SAFETENSORS_BITS = {
     "BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8,
     "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32,

@@ -1,6 +1,6 @@
 """Every value of a model: type and shape as inferred here, against onnx.shape_inference (data_prop on) wherever that knows them.
 
-What files tell of inner values is taken out first, so that both have to infer it. Values in branches that a known condition
+Declared types of inner values are removed first, so that both have to infer it. Values in branches that a known condition
 rules out are not compared: here they are not inferred.
 """
 import glob
@@ -40,7 +40,7 @@ def graphs(graph):
 
 
 def forget(graph):
-    """Takes out what the file tells of values that nodes make, down to the types of outputs."""
+    """Removes the declared types of values that nodes make, down to the types of outputs."""
     for inner in graphs(graph):
         del inner.value_info[:]
         for output in inner.output:
@@ -58,7 +58,7 @@ def give(model, dims):
                 dim.dim_value = int(number)
 
 
-class Tally:
+class Counts:
     """What a comparison came to."""
 
     def __init__(self):
@@ -70,14 +70,14 @@ class Tally:
         tensor = want.type.tensor_type
         dtype = DTYPES.get(tensor.elem_type)
         if dtype is not None and dtype != got["dtype"]:
-            self.wrong.append(f"{want.name}: {got['dtype']}, the reference says {dtype}")
+            self.wrong.append(f"{want.name}: {got['dtype']}, the reference has {dtype}")
         if not tensor.HasField("shape"):
             self.more += got["shape"] is not None
             return
         dims = [dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim]
         shape = got["shape"]
         if shape is None or len(shape) != len(dims) or any(a is not None and a != b for a, b in zip(dims, shape)):
-            self.wrong.append(f"{want.name} ({got.get('op')}): {shape}, the reference says {dims}")
+            self.wrong.append(f"{want.name} ({got.get('op')}): {shape}, the reference has {dims}")
         elif any(a is None and isinstance(b, int) for a, b in zip(dims, shape)):
             self.more += 1
         else:
@@ -85,7 +85,7 @@ class Tally:
 
 
 def compare(folder, source, dims=""):
-    """(Tally, the library's answer) of a model, without what it tells of its inner values."""
+    """(Counts, the library's answer) of a model, without the declared types of its inner values."""
     model = onnx.load(source) if isinstance(source, str) else onnx.ModelProto.FromString(source.SerializeToString())
     forget(model.graph)
     path = os.path.join(folder, "model.onnx")
@@ -94,21 +94,21 @@ def compare(folder, source, dims=""):
     give(model, dims)
     inferred = shape_inference.infer_shapes(model, data_prop=True)
     values = {(value["scope"], value["name"]): value for value in answer["list"]}
-    tally = Tally()
+    counts = Counts()
     for scope, graph in enumerate(graphs(inferred.graph)):
         for want in [*graph.input, *graph.output, *graph.value_info]:
             got = values.get((scope, want.name))
             if got is None:  # an output that the graph takes from around it
                 continue
             if want.type.HasField("tensor_type") and not got.get("dead"):
-                tally.compare(want, got)
-    if tally.wrong:
-        raise AssertionError(f"{len(tally.wrong)} differ:\n" + "\n".join(tally.wrong[:20]))
-    return tally, answer
+                counts.compare(want, got)
+    if counts.wrong:
+        raise AssertionError(f"{len(counts.wrong)} differ:\n" + "\n".join(counts.wrong[:20]))
+    return counts, answer
 
 
-def told(name, dims, tally, answer):
-    print(f"# {name} [{dims or 'open'}]: {tally.same} as the reference, {tally.more} where it knows less, "
+def print_counts(name, dims, counts, answer):
+    print(f"# {name} [{dims or 'open'}]: {counts.same} as the reference, {counts.more} where it knows less, "
           f"{answer['known']} of {answer['values']} known by size")
 
 
@@ -122,10 +122,10 @@ def shared_models_are_inferred_as_the_reference_does(folder):
     for path in paths:
         name = os.path.basename(path)
         for dims in ["", DIMS[name]] if name in DIMS else [""]:
-            tally, answer = compare(folder, path, dims)
-            told(name, dims, tally, answer)
+            counts, answer = compare(folder, path, dims)
+            print_counts(name, dims, counts, answer)
             tap.equal(answer["unknown_nodes"], 0, f"{name}: operators that are not known")
-            tap.equal(tally.same > 0, True, f"{name}: something was compared")
+            tap.equal(counts.same > 0, True, f"{name}: something was compared")
             if name.startswith(("light_", "hey_", "ch_")) and (dims or not name.startswith("ch_")):
                 tap.equal(answer["known"], answer["values"], f"{name} [{dims}]: known values")
     return None
@@ -135,11 +135,11 @@ def models_of_the_reference_are_inferred_as_it_does(folder):
     """The models that the onnx package tests itself with: exported networks and single operators."""
     paths = glob.glob(os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", "*", "*", "*.onnx"))
     paths += glob.glob(os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", "light", "*.onnx"))
-    total = Tally()
+    total = Counts()
     for path in sorted(paths):
-        tally, answer = compare(folder, path)
-        total.same += tally.same
-        total.more += tally.more
+        counts, answer = compare(folder, path)
+        total.same += counts.same
+        total.more += counts.more
         tap.equal(answer["failed_nodes"], 0, f"{path}: nodes that contradict their operator")
     print(f"# {len(paths)} models of the onnx package: {total.same} as the reference, {total.more} where it knows less")
     tap.equal(len(paths) > 100, True, "models that were compared")
@@ -151,10 +151,10 @@ def one_branch_of_silero_is_known_throughout(folder):
         return "no ../shared/data/models"
     for rate, samples in ((8000, 288), (16000, 576)):
         dims = f"input.0=1,input.1={samples},state.1=1,sr={rate}"
-        tally, answer = compare(folder, path, dims)
-        told("silero_vad_v5.onnx", dims, tally, answer)
+        counts, answer = compare(folder, path, dims)
+        print_counts("silero_vad_v5.onnx", dims, counts, answer)
         tap.equal(answer["known"], answer["values"], "known values")
-        tap.equal(tally.more > 10, True, "more than the reference, which does not know the branch")
+        tap.equal(counts.more > 10, True, "more than the reference, which does not know the branch")
         state = next(value for value in answer["list"] if value["name"] == "stateN")
         tap.equal(state["shape"], [2, 1, 128], "the state's shape")
     return None

@@ -323,7 +323,7 @@ def wrong_index(folder):
     put(folder, "b.safetensors", safetensors({"v": entry(), "w": entry(begin=8, end=16)}, b"\0" * 16))
     path = put(folder, "model.safetensors.index.json", json.dumps({"weight_map": {"w": "a.safetensors", "v": "b.safetensors"}}).encode())
     tap.refused(path, "b.safetensors", '"w"', "twice")
-    # More than the index says, and a total that is wrong: told, and counted.
+    # More than in the index, and a wrong total: reported, and counted.
     put(folder, "b.safetensors", safetensors({"v": entry(), "x": entry(begin=8, end=16)}, b"\0" * 16))
     path = put(folder, "model.safetensors.index.json",
                json.dumps({"metadata": {"total_size": 1}, "weight_map": {"w": "a.safetensors", "v": "b.safetensors"}}).encode())
@@ -368,7 +368,7 @@ def wrong_description(folder):
 
 
 def other_files(folder):
-    """Files that are no model, and what is said of them."""
+    """Files that are no model, and their errors."""
     cases = {
         "model.pt": (b"PK\3\4" + b"\0" * 100, "zip archive"),
         "model.pkl": (b"\x80\2}q\0.", "pickle"),
@@ -393,7 +393,7 @@ def other_files(folder):
 
 
 def folders(folder):
-    """A Hugging Face folder: which file is taken, and what is said where none is."""
+    """A Hugging Face folder: which file is taken, and the error where none is."""
     tap.refused(folder, "no weights")
     put(folder, "config.json", b'{"n": 1}')
     put(folder, "pytorch_model.bin", b"PK\3\4")
@@ -417,7 +417,7 @@ def folders(folder):
     tap.refused(folder, "config.json", "no regular file")
     os.rmdir(os.path.join(folder, "config.json"))
     put(folder, "config.json", b'{"n": 1')
-    # The file alone was asked for: a damaged neighbour is told, no more.
+    # Only the file was requested: a damaged neighbour is reported, no more.
     got = tap.dump(os.path.join(folder, "model.safetensors"))
     tap.equal((got["weight_bytes"], got["has_config"], len(got["warnings"])), (16, False, 1))
 

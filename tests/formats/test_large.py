@@ -18,7 +18,7 @@ ROUNDS = 7
 
 
 def write_shard(path, tensors):
-    """tensors: name → (dtype, bits, shape). The data is a hole."""
+    """tensors: name → (dtype, bits, shape). The data is sparse."""
     header = {}
     at = 0
     for name, (dtype, bits, shape) in tensors.items():

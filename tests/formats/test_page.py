@@ -133,12 +133,12 @@ def it_can_be_read_aloud(_):
     for role in ("main", "navigation", "table", "button", "heading", "region", "application", "image"):
         if role not in roles:
             raise AssertionError(f"nothing has the role {role}")
-    for role, name, told in tree:
+    for role, name, properties in tree:
         if role in ("button", "link", "image", "application", "table", "heading", "region") and not name.strip():
             raise AssertionError(f"a {role} without a name")
-        if role == "table" and "level" in told:
-            raise AssertionError(told)
-    levels = [told["level"] for role, _, told in tree if role == "heading"]
+        if role == "table" and "level" in properties:
+            raise AssertionError(properties)
+    levels = [properties["level"] for role, _, properties in tree if role == "heading"]
     tap.equal(levels[0], 1, "the first heading")
     if any(after > before + 1 for before, after in zip(levels, levels[1:])):
         raise AssertionError(f"headings skip a level: {levels}")
@@ -158,7 +158,7 @@ VIEW = "#device-0 [data-role=view]"
 
 
 def view():
-    """[from, to] in the page's unit, as it says."""
+    """[from, to] in the page's unit, as displayed."""
     return [float(number) for number in re.findall(r"([\d.]+) (?:s|ms|\u00b5s)", PAGE.text(VIEW))[:2]]
 
 
@@ -169,7 +169,7 @@ def the_pointer_shows_and_zooms(_):
     tip = "#device-0 .over-time .tip"
     tap.equal(PAGE.value(f"document.querySelector('{tip}').hidden"), True, "no tip at first")
     PAGE.mouse("mouseMoved", left + width / 2, top + height / 2)
-    PAGE.settle()
+    PAGE.wait_idle()
     text = PAGE.text(tip)
     if PAGE.value(f"document.querySelector('{tip}').hidden") or not re.search(r"live [\d.]+ \w+\s+reserved [\d.]+ \w+\s+pending .*\s+limit 160 MiB", text):
         raise AssertionError(f"the tip: {text!r}")
@@ -177,21 +177,21 @@ def the_pointer_shows_and_zooms(_):
     PAGE.mouse("mouseMoved", left + width * .5, top + 60, button="left", buttons=1)
     PAGE.mouse("mouseMoved", left + width * .6, top + 60, button="left", buttons=1)
     PAGE.mouse("mouseReleased", left + width * .6, top + 60, button="left", clickCount=1)
-    PAGE.settle()
+    PAGE.wait_idle()
     part = view()
     if not (whole[0] < part[0] < part[1] < whole[1]) or (part[1] - part[0]) > .3 * (whole[1] - whole[0]):
         raise AssertionError(f"a fifth was chosen: {part} of {whole}")
     for number in (1, 2):
         PAGE.mouse("mousePressed", left + width / 2, top + 60, button="left", clickCount=number)
         PAGE.mouse("mouseReleased", left + width / 2, top + 60, button="left", clickCount=number)
-    PAGE.settle()
+    PAGE.wait_idle()
     tap.equal(view(), whole, "a double click shows all")
     PAGE.mouse("mouseWheel", left + width / 2, top + 60, deltaX=0, deltaY=-120, modifiers=2)
-    PAGE.settle()
+    PAGE.wait_idle()
     if view()[1] - view()[0] >= whole[1] - whole[0]:
         raise AssertionError("the wheel with Ctrl does not zoom")
     PAGE.mouse("mouseMoved", 5, 5)
-    PAGE.settle()
+    PAGE.wait_idle()
     tap.equal(PAGE.value(f"document.querySelector('{tip}').hidden"), True, "the tip goes")
 
 
@@ -213,7 +213,7 @@ def buttons_and_keys_do_the_same(_):
         tap.equal(view(), by_button, f"{button} and {key}")
     PAGE.click("#device-0 [data-do=peak]")
     if f"live {size(peak)}" not in PAGE.text("#device-0 .over-time .tip"):
-        raise AssertionError(f"the peak, {size(peak)}, is not what the tip says: {PAGE.text('#device-0 .over-time .tip')}")
+        raise AssertionError(f"the peak, {size(peak)}, is not in the tip: {PAGE.text('#device-0 .over-time .tip')}")
     before = view()
     PAGE.value(f"document.querySelector('{CHART}').focus()")
     PAGE.press("0")
@@ -226,14 +226,14 @@ def buttons_and_keys_do_the_same(_):
     PAGE.press("ArrowRight")
     second = PAGE.text("#device-0 .over-time .visually-hidden")
     if not re.search(r"live .*, reserved", first) or first == second:
-        raise AssertionError(f"what is said aloud: {first!r}, then {second!r}")
+        raise AssertionError(f"the spoken text: {first!r}, then {second!r}")
 
 
 def the_picture_and_the_tables_answer(_):
     show("small.html")
     left, top, width, height = PAGE.box("#device-0 svg.space rect.block:nth-of-type(30)")
     PAGE.mouse("mouseMoved", left + width / 2, top + height / 2)
-    PAGE.settle()
+    PAGE.wait_idle()
     text = PAGE.value("[...document.querySelectorAll('#device-0 .tip:not([hidden])')].map(n => n.textContent).join()")
     if not re.search(r" by cuMem\w+\nat \+0x[0-9a-f]+ in\n(mapped pages|driver allocation) 0x", text):
         raise AssertionError(f"the tip of a block: {text!r}")
@@ -264,7 +264,7 @@ def a_million_events(_):
         show("million.html", dark=dark, shot="million-dark" if dark else "million-light")
     note = PAGE.text("#device-0 .over-time > p:nth-last-of-type(1)")
     if not re.match(rf"{events:,} events of all devices are drawn as [\d,]+ stretches of up to .* least and the most", note):
-        raise AssertionError(f"the page does not say what it left out: {note}")
+        raise AssertionError(f"the page does not name the part that it left out: {note}")
     PAGE.click("#device-0 [data-do=in]")
     PAGE.click("#device-0 [data-do=peak]")
     tap.equal(PAGE.value("document.querySelector('#device-0 .live-band').getAttribute('d').length > 1000"), True, "the band")
@@ -340,7 +340,7 @@ def the_library_writes_the_page_too(_):
     tap.equal(PAGE.text("h1"), "traced_client", "heading")
     tap.equal(PAGE.value("document.querySelectorAll('svg.time').length"), 0, "no chart without a trace")
     if "GPUCACHE_TRACE" not in PAGE.text("header"):
-        raise AssertionError("the page does not say how to get one")
+        raise AssertionError("the page does not show how to get one")
 
 
 def hostile_names_are_text(_):

@@ -136,7 +136,7 @@ def columns_are_as_tall_as_their_counts(_):
             raise AssertionError(f"{tall} for {counts}")
     left, top, width, height = PAGE.box("#device-0 .pair svg.hist")
     PAGE.mouse("mouseMoved", left + width / 2, top + height / 2)
-    PAGE.settle()
+    PAGE.wait_idle()
     text = PAGE.value("[...document.querySelectorAll('.tip:not([hidden])')].map(n => n.textContent).join()")
     if not re.search(r"to [\d.]+ \w+\n[\d,]+ allocations \([\d.]+ %\)", text):
         raise AssertionError(f"the tip: {text!r}")
@@ -151,7 +151,7 @@ def tips_stay_in_the_window(_):
             for across in (.02, .995):
                 for down in (.05, .95):
                     PAGE.mouse("mouseMoved", left + wide * across, top + tall * down)
-                    PAGE.settle()
+                    PAGE.wait_idle()
                     out = PAGE.value("[...document.querySelectorAll('.tip:not([hidden])')].map(n => n.getBoundingClientRect()).filter(b => "
                                      "b.left < 0 || b.top < 0 || b.right > innerWidth || b.bottom > innerHeight).map(b => [b.left, b.top, b.right, b.bottom])")
                     tap.equal(out, [], f"tips outside the window at {selector} {across} {down}, {width}")
@@ -216,7 +216,7 @@ def tenants_plans_and_estimates_are_told(_):
     if "It does not fit: 1.00 GiB too much." not in PAGE.text("#estimate"):
         raise AssertionError(PAGE.text("#estimate"))
     show("small.html")
-    tap.equal(PAGE.value("document.querySelectorAll('#estimate, [data-label=Plan]').length"), 0, "what there is not is not told")
+    tap.equal(PAGE.value("document.querySelectorAll('#estimate, [data-label=Plan]').length"), 0, "missing parts are not shown")
 
 
 # ---- paper ----
@@ -242,8 +242,8 @@ def it_prints(_):
     tap.equal(PAGE.value("['nav', '.tools'].map(s => document.querySelector(s).checkVisibility())"), [False, False], "what paper cannot do")
     PAGE.ask("Emulation.setEmulatedMedia", media="", features=[])
     if shutil.which("pdfinfo"):
-        told = subprocess.run(["pdfinfo", "-"], input=paper, capture_output=True, check=True).stdout.decode()
-        pages = int(re.search(r"Pages: +(\d+)", told).group(1))
+        info = subprocess.run(["pdfinfo", "-"], input=paper, capture_output=True, check=True).stdout.decode()
+        pages = int(re.search(r"Pages: +(\d+)", info).group(1))
         if pages > 9:
             raise AssertionError(f"{pages} pages for a small run")
 

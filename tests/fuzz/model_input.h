@@ -89,7 +89,7 @@ static void look_at_tensors(const struct gc_model *model)
     must(weights == model->totals.weight_bytes && aliases == model->totals.alias_bytes);
 }
 
-/* What `write` writes, in a buffer that the next call uses again. */
+/* The output of `write`, in a buffer that the next call uses again. */
 static const char *written(void (*write)(struct gc_writer *out, const struct gc_answer *answer),
                            const struct gc_answer *answer, size_t *bytes)
 {
@@ -130,7 +130,7 @@ static void look_at_answer(const struct gc_answer *answer)
         must((unsigned char)text[i] >= ' ' || text[i] == '\n');
 }
 
-/* Whatever a file says, its estimate adds up, or an error names the part that does not. */
+/* Whatever a file holds, its estimate adds up, or an error names the part that does not. */
 static void estimate_model(const struct gc_model *model, enum gc_dtype dtype)
 {
     static struct gc_estimate estimate;

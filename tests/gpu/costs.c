@@ -1,6 +1,6 @@
-/* What the driver's memory calls cost, in microseconds: median and 99th percentile of many calls,
+/* The cost of the driver's memory calls, in microseconds: median and 99th percentile of many calls,
  * each timed alone on the host. Prints `name value unit` lines, or JSON with --json. Needs a GPU;
- * with the simulated driver it measures that one, which tells nothing but that the program works.
+ * with the simulated driver it measures that one, which shows only that the program works.
  *
  * Takes at most a few GiB at once. Every series frees what it took. Entry points the driver lacks
  * are left out. */
@@ -164,7 +164,7 @@ static void measure_async(uint64_t bytes, CUstream stream)
     CUdeviceptr block = 0;
     if (driver.call_cuMemAllocAsync == NULL || driver.call_cuMemFreeAsync == NULL)
         return;
-    /* Without a synchronisation the pool keeps its memory; after one it has given it back. */
+    /* Without a synchronisation the pool keeps its memory; after one it has released it. */
     for (unsigned i = 0; i < WARM_UP_ROUNDS + ROUNDS; i++) {
         TIMED(&alloc, CALL(cuMemAllocAsync, &block, bytes, stream));
         TIMED(&release, CALL(cuMemFreeAsync, block, stream));
@@ -184,7 +184,7 @@ static void measure_vmm(uint64_t bytes)
 {
     struct series reserve = {.seen = 0}, create = {.seen = 0}, map = {.seen = 0},
                   access = {.seen = 0};
-    struct series unmap = {.seen = 0}, release = {.seen = 0}, give_back = {.seen = 0};
+    struct series unmap = {.seen = 0}, release = {.seen = 0}, release_memory = {.seen = 0};
     CUmemAllocationProp properties;
     CUmemAccessDesc rights;
     if (driver.call_cuMemCreate == NULL || driver.call_cuMemMap == NULL)
@@ -205,7 +205,7 @@ static void measure_vmm(uint64_t bytes)
         TIMED(&access, CALL(cuMemSetAccess, range, bytes, &rights, 1));
         TIMED(&unmap, CALL(cuMemUnmap, range, bytes));
         TIMED(&release, CALL(cuMemRelease, handle));
-        TIMED(&give_back, CALL(cuMemAddressFree, range, bytes));
+        TIMED(&release_memory, CALL(cuMemAddressFree, range, bytes));
     }
     series_report(&reserve, "cuMemAddressReserve", bytes);
     series_report(&create, "cuMemCreate", bytes);
@@ -213,7 +213,7 @@ static void measure_vmm(uint64_t bytes)
     series_report(&access, "cuMemSetAccess", bytes);
     series_report(&unmap, "cuMemUnmap", bytes);
     series_report(&release, "cuMemRelease", bytes);
-    series_report(&give_back, "cuMemAddressFree", bytes);
+    series_report(&release_memory, "cuMemAddressFree", bytes);
 }
 
 static void measure_events(CUstream stream)

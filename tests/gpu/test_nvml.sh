@@ -9,11 +9,11 @@ query() { nvidia-smi --query-gpu="$1" --format=csv,noheader,nounits; }
 whole=$(query memory.total)
 ok "nvidia-smi works without the library" test -n "$whole"
 under=$(LD_PRELOAD=$LIB query memory.total 2>&1)
-is "no limit: the same total, nothing said" "$under" "$whole"
+is "no limit: the same total, nothing logged" "$under" "$whole"
 limited=$(LD_PRELOAD=$LIB GPUCACHE_LIMIT=4GiB query memory.total 2>&1 | sort -u)
 is "a limit is the total" "$limited" 4096
 free=$(LD_PRELOAD=$LIB GPUCACHE_LIMIT=4GiB query memory.free 2>&1 | sort -n | tail -n 1)
 ok "no more is free" test "$free" -le 4096
 is "mode off: the same total" "$(LD_PRELOAD=$LIB GPUCACHE_MODE=off GPUCACHE_LIMIT=4GiB query memory.total 2>&1)" "$whole"
-is "names and UUIDs are as ever" "$(LD_PRELOAD=$LIB GPUCACHE_LIMIT=4GiB query name,uuid,pci.bus_id 2>&1)" "$(query name,uuid,pci.bus_id)"
+is "names and UUIDs are as usual" "$(LD_PRELOAD=$LIB GPUCACHE_LIMIT=4GiB query name,uuid,pci.bus_id 2>&1)" "$(query name,uuid,pci.bus_id)"
 done_testing

@@ -50,7 +50,7 @@ def elements(config, tokens):
     layers = config.num_hidden_layers
     if getattr(config, "is_decoder", True) is False and not re.match("gpt_neox|reformer", config.model_type) and (
             not config.is_encoder_decoder):
-        return 0  # an encoder, made a decoder only where it is told to be one
+        return 0  # an encoder, made a decoder only where it is configured as one
     kinds = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None)
     if kinds is None:
         slides = getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)
@@ -76,7 +76,7 @@ def main():
             config = transformers.CONFIG_MAPPING[name]()
             text = config.get_text_config()
             wanted = [elements(text, tokens) for tokens in TOKENS]
-        except Exception as error:  # a class without defaults, or with attributes of its own: said, not counted
+        except Exception as error:  # a class without defaults, or with attributes of its own: reported, not counted
             print(f"{name}: left out: {str(error)[:90]}", file=sys.stderr)
             continue
         described = trimmed(config.to_dict())

@@ -31,13 +31,13 @@ def check(name, problems):
 
 
 def estimate(path, *options):
-    """Exit status, the JSON or None, what was said on stderr."""
+    """Exit status, the JSON or None, stderr."""
     run = subprocess.run([TOOL, "estimate", path, "--json", *options], capture_output=True, text=True, check=False)
     return run.returncode, json.loads(run.stdout) if run.stdout else None, run.stderr
 
 
 def safetensors(path, tensors):
-    """A file with a header for `tensors` (name, dtype, shape, bytes) and a hole for their data."""
+    """A file with a header for `tensors` (name, dtype, shape, bytes) and sparse data."""
     header, offset = {}, 0
     for name, dtype, shape, size in tensors:
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + size]}
@@ -204,8 +204,8 @@ def check_gguf(base):
     if (answer["kv_dtype"], answer["seq_len"]) != ("f16", 8192):
         problems.append(f"{answer['kv_dtype']}, {answer['seq_len']} tokens")
     if not any("f16" in warning for warning in answer["warnings"]):
-        problems.append(f"the type that is taken is not told: {answer['warnings']}")
-    check("GGUF: the type of the cache is llama.cpp's, and told", problems)
+        problems.append(f"the type that is taken is not reported: {answer['warnings']}")
+    check("GGUF: the type of the cache is llama.cpp's, and reported", problems)
 
 
 # ---- large models ----

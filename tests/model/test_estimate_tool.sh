@@ -3,8 +3,8 @@
 . "$(dirname "$0")/../lib.sh"
 cd "$TMP" || exit 1
 
-# said STATUS TEXT ARGUMENTS…: `gpucache estimate ARGUMENTS` ends so and says that, nothing on stdout.
-said() {
+# fails STATUS TEXT ARGUMENTS…: `gpucache estimate ARGUMENTS` ends so with that text on stderr, nothing on stdout.
+fails() {
     local status=$1 text=$2
     shift 2
     "$TOOL" estimate "$@" > out 2> err
@@ -39,88 +39,88 @@ safetensors llama/model.safetensors model.embed_tokens.weight:F16:262144000:3200
 safetensors bare.safetensors a:F32:4194304:1024x1024
 
 # ---- the command line ----
-said 2 'a model is missing'
-said 2 'unknown option --bogus' llama --bogus
+fails 2 'a model is missing'
+fails 2 'unknown option --bogus' llama --bogus
 for option in --batch --devices --seq-len --chunk; do
-    said 2 "$option 0 is not valid; accepted: an integer, 1 to" llama $option 0
-    said 2 "$option -1 is not valid" llama $option=-1
-    said 2 "$option 99999999999999999999 is not valid" llama $option 99999999999999999999
-    said 2 "$option is given twice" llama $option 1 $option 1
+    fails 2 "$option 0 is not valid; accepted: an integer, 1 to" llama $option 0
+    fails 2 "$option -1 is not valid" llama $option=-1
+    fails 2 "$option 99999999999999999999 is not valid" llama $option 99999999999999999999
+    fails 2 "$option is given twice" llama $option 1 $option 1
 done
-said 2 '--devices 65 is not valid; accepted: an integer, 1 to 64' llama --devices 65
-said 2 '--dtype f17 is not valid; accepted: an element type' llama --dtype f17
-said 2 '--kv-dtype x is not valid' llama --kv-dtype x
-said 2 '--split rows is not valid; accepted: layers, tensor' llama --split rows
-said 2 '--attention none is not valid; accepted: flash, full' llama --attention none
-said 2 '--overhead 0.9 is not valid; accepted: a factor, 1 to 100' llama --overhead 0.9
-said 2 '--overhead 100.5 is not valid' llama --overhead 100.5
-said 2 '--budget 0m is not valid' llama --budget 0m
-said 2 '--budget 50% is a percentage: add --memory SIZE' llama --budget 50%
-said 2 'devices by number' llama --budget GPU-12345678-1234-1234-1234-123456789012=1GiB
-said 2 '--dim N is not valid; accepted: name=N' llama --dim N
-said 2 '--dim N=0 is not valid' llama --dim N=0
-said 2 '--output needs --calibrate' llama --output x
-said 2 '--calibrate accepts one model' llama bare.safetensors --calibrate r.json
-said 1 'missing' missing
-said 1 '99999999' llama --calibration 99999999
+fails 2 '--devices 65 is not valid; accepted: an integer, 1 to 64' llama --devices 65
+fails 2 '--dtype f17 is not valid; accepted: an element type' llama --dtype f17
+fails 2 '--kv-dtype x is not valid' llama --kv-dtype x
+fails 2 '--split rows is not valid; accepted: layers, tensor' llama --split rows
+fails 2 '--attention none is not valid; accepted: flash, full' llama --attention none
+fails 2 '--overhead 0.9 is not valid; accepted: a factor, 1 to 100' llama --overhead 0.9
+fails 2 '--overhead 100.5 is not valid' llama --overhead 100.5
+fails 2 '--budget 0m is not valid' llama --budget 0m
+fails 2 '--budget 50% is a percentage: add --memory SIZE' llama --budget 50%
+fails 2 'devices by number' llama --budget GPU-12345678-1234-1234-1234-123456789012=1GiB
+fails 2 '--dim N is not valid; accepted: name=N' llama --dim N
+fails 2 '--dim N=0 is not valid' llama --dim N=0
+fails 2 '--output needs --calibrate' llama --output x
+fails 2 '--calibrate accepts one model' llama bare.safetensors --calibrate r.json
+fails 1 'missing' missing
+fails 1 '99999999' llama --calibration 99999999
 
-said 2 '--budget 0=8GiB,2=8GiB names device 2, but there are 2 devices' llama --devices 2 --budget 0=8GiB,2=8GiB
-said 2 '--budget 1=8GiB has no entry for device 0: add one, or --memory' llama --devices 2 --budget 1=8GiB
+fails 2 '--budget 0=8GiB,2=8GiB names device 2, but there are 2 devices' llama --devices 2 --budget 0=8GiB,2=8GiB
+fails 2 '--budget 1=8GiB has no entry for device 0: add one, or --memory' llama --devices 2 --budget 1=8GiB
 
-# ---- what it says ----
+# ---- its output ----
 "$TOOL" estimate llama > out
 is "without a budget it is done" $? 0
 like "weights" "$(cat out)" '^  weights +586\.0 MiB +614465536$'
 like "KV cache" "$(cat out)" '^  KV cache +2\.0 GiB +2147483648$'
-like "no budget is told" "$(cat out)" 'No budget given'
+like "no budget is reported" "$(cat out)" 'No budget given'
 for type in q4_0 int4 i8; do
     "$TOOL" estimate llama --dtype $type > out
     like "weights in $type: activations as before" "$(cat out)" '^  activations +[0-9.]+ MiB +'"$("$TOOL" estimate llama --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["activation_bytes"])')"'$'
-    like "weights in $type: told" "$(cat out)" '^  .*: not a type to compute in; activations are taken as f16$'
-    like "weights in $type: the cache is told" "$(cat out)" '^  keys and values are taken as .*; --kv-dtype names another type$'
+    like "weights in $type: reported" "$(cat out)" '^  .*: not a type to compute in; activations are taken as f16$'
+    like "weights in $type: the cache is reported" "$(cat out)" '^  keys and values are taken as .*; --kv-dtype names another type$'
 done
 "$TOOL" estimate llama --devices 2 --budget 1=8GiB --memory 16GiB > out
 like "a budget for one device, the memory for the other" "$(cat out)" '^  device 0 .* of +16\.0 GiB$'
 "$TOOL" estimate llama --dim batch=2,rows=3 > out
-like "a dimension that is not there: told" "$(cat out)" '^  no dimension is named rows: its value is not used$'
+like "a dimension that is not there: reported" "$(cat out)" '^  no dimension is named rows: its value is not used$'
 "$TOOL" estimate llama bare.safetensors --budget 64GiB > out
 like "compared: known" "$(cat out)" '^llama .* GiB  yes$'
 like "compared: a lower bound" "$(cat out)" '^bare\.safetensors .* MiB\+ yes$'
-like "compared: told what that is" "$(cat out)" '^\+ at least: parts of the model are unknown'
+like "compared: reported what that is" "$(cat out)" '^\+ at least: parts of the model are unknown'
 "$TOOL" estimate bare.safetensors --budget 1GiB > out
 is "nothing to offer: no heading" "$(grep -c 'What fits' out)" 0
 LD_LIBRARY_PATH=$SIM_DIR SIMCUDA_SHARED=context$$ "$TOOL" estimate bare.safetensors --overhead 1 --context-memory measured --json > out.json
 is "a context measured, of 64 MiB" "$(python3 -c 'import json; print(json.load(open("out.json"))["overhead_bytes"] >> 20)')" 64
-LD_LIBRARY_PATH=$SIM_DIR said 1 'a second context did not reduce' bare.safetensors --context-memory measured
-LD_LIBRARY_PATH=$SIM_DIR SIMCUDA_SHARED=small$$ SIMCUDA_MEMORY=100MiB said 1 'no CUDA device, or not enough free memory' bare.safetensors --context-memory measured
+LD_LIBRARY_PATH=$SIM_DIR fails 1 'a second context did not reduce' bare.safetensors --context-memory measured
+LD_LIBRARY_PATH=$SIM_DIR SIMCUDA_SHARED=small$$ SIMCUDA_MEMORY=100MiB fails 1 'no CUDA device, or not enough free memory' bare.safetensors --context-memory measured
 rm -f "/dev/shm/simcuda-$(id -u)-context$$" "/dev/shm/simcuda-$(id -u)-small$$"
-said 2 '--context-memory much is not valid; accepted: a size, 0, or measured' llama --context-memory much
+fails 2 '--context-memory much is not valid; accepted: a size, 0, or measured' llama --context-memory much
 safetensors adapter.safetensors base.layers.0.q_proj.lora_A.weight:F32:2048:8x64 base.layers.0.q_proj.lora_B.weight:F32:2048:64x8
 "$TOOL" estimate adapter.safetensors > out
-like "adapters alone: told" "$(cat out)" '^  these are adapters alone: the model they belong to is not counted'
+like "adapters alone: reported" "$(cat out)" '^  these are adapters alone: the model they belong to is not counted'
 is "adapters beside weights: no remark" "$("$TOOL" estimate bare.safetensors | grep -c adapters)" 0
-said 2 '--budget 2GiB is more than the device' llama --budget 2GiB --memory 1GiB
-said 2 '--budget 0=1GiB,1=2GiB is more than the device' llama --devices 2 --budget 0=1GiB,1=2GiB --memory 1GiB
+fails 2 '--budget 2GiB is more than the device' llama --budget 2GiB --memory 1GiB
+fails 2 '--budget 0=1GiB,1=2GiB is more than the device' llama --devices 2 --budget 0=1GiB,1=2GiB --memory 1GiB
 mkdir odd
 architecture llama-3-8b | sed 's/"bfloat16"/"int8"/' > odd/config.json
 safetensors odd/model.safetensors model.layers.0.mlp.up_proj.weight:F16:117440512:14336x4096
 "$TOOL" estimate odd > out
 like "a type that one does not compute in: the weights' is taken" "$(cat out)" 'activations f16, KV cache f16'
-like "a type that one does not compute in: told" "$(cat out)" '^  torch_dtype int8: not a type to compute in'
+like "a type that one does not compute in: reported" "$(cat out)" '^  torch_dtype int8: not a type to compute in'
 mkdir beyond
 architecture llama-3-8b | python3 -c 'import json, sys; config = json.load(sys.stdin); config["vision_config"] = {"hidden_size": 1152}
 config["quantization_config"] = {"quant_method": "gptq", "bits": 4}; print(json.dumps(config))' > beyond/config.json
 safetensors beyond/model.safetensors model.layers.0.mlp.up_proj.qweight:I32:29360128:512x14336
 "$TOOL" estimate beyond > out
-like "an encoder of images: told" "$(cat out)" '^  the encoder of images or sound: its weights are counted'
-like "packed weights: told" "$(cat out)" '^  weights are packed, several in an integer'
+like "an encoder of images: reported" "$(cat out)" '^  the encoder of images or sound: its weights are counted'
+like "packed weights: reported" "$(cat out)" '^  weights are packed, several in an integer'
 is "JSON ends in one line break" "$("$TOOL" estimate llama --json | tail -1)" "}"
 "$TOOL" estimate llama --budget 16GiB > out
 is "fits" $? 0
-like "fits: told" "$(cat out)" '^It fits\.$'
+like "fits: reported" "$(cat out)" '^It fits\.$'
 "$TOOL" estimate llama --budget 2GiB > out
 is "does not fit" $? 3
-like "does not fit: told" "$(cat out)" '^It does not fit: .* short; most of it is KV cache\.$'
+like "does not fit: reported" "$(cat out)" '^It does not fit: .* short; most of it is KV cache\.$'
 is "80 columns" "$(awk 'length > 80' out)" ""
 "$TOOL" estimate llama --budget 2GiB --json > out.json
 is "json: does not fit" $? 3
@@ -134,7 +134,7 @@ tokens=$(json out.json 'r["largest_seq_len"]')
 is "the largest context fits" $? 0
 "$TOOL" estimate llama --budget 2GiB --seq-len $((tokens + 1)) > out
 is "one token more does not" $? 3
-is "the layers told and those found are compared" "$(json out.json 'len(r["warnings"])')" 1
+is "the declared layers and those found are compared" "$(json out.json 'len(r["warnings"])')" 1
 "$TOOL" estimate bare.safetensors --budget 1GiB --json > out.json
 is "without a configuration: coverage" "$(json out.json '[r["coverage"], r["weight_bytes"], len(r["lower_bounds"])]')" \
     "[0.166, 4194304, 5]"
@@ -145,23 +145,23 @@ is "a full standard output is a failure" $? 1
 
 # ---- nothing ----
 echo '{"tensors": []}' > empty.json
-said 1 'empty.json: no tensors and no configuration: nothing is known of a model' empty.json
+fails 1 'empty.json: no tensors and no configuration: nothing is known of a model' empty.json
 echo '{"tensors": [], "config": '"$(architecture llama-2-7b)"'}' > config-alone.json
 "$TOOL" estimate config-alone.json --json > out.json
 is "a configuration alone: its cache, weights a lower bound" "$(json out.json '[r["kv_cache_bytes"] >> 30, r["lower_bounds"]]')" '[2, ["weight_bytes"]]'
-like "a configuration alone: told" "$(json out.json 'r["warnings"]')" 'there are no tensors: weights are not counted'
+like "a configuration alone: reported" "$(json out.json 'r["warnings"]')" 'there are no tensors: weights are not counted'
 
 # ---- devices ----
 "$TOOL" estimate llama --devices 2 --budget 0=3GiB,1=1GiB --json > out.json
 is "devices: one is short" $? 3
 is "devices: which one" "$(json out.json '[r["deficit"]["device"], len(r["devices"]), r["budget_bytes"] >> 30]')" "[1, 2, 4]"
 "$TOOL" estimate llama --devices 2 --memory 4GiB --budget 90% > out
-is "devices: shares of a device's memory" $? 0
+is "devices: parts of a device's memory" $? 0
 "$TOOL" estimate llama --devices 2 --split tensor --json > out.json
 is "tensor parallel: half the cache each" "$(json out.json '[x["kv_cache_bytes"] >> 30 for x in r["devices"]]')" "[1, 1]"
 
 # ---- what a configuration leaves open ----
-tells() { # CONFIG ERE: among the remarks
+remarks() { # CONFIG ERE: among the remarks
     python3 - "$1" << 'END'
 import json, sys
 config = {"num_hidden_layers": 2, "hidden_size": 256, "num_attention_heads": 8, "intermediate_size": 512, "vocab_size": 1000,
@@ -171,10 +171,10 @@ END
     "$TOOL" estimate open.json --json > out.json
     like "open: $1" "$(json out.json 'r["warnings"]')" "$2"
 }
-tells '{"torch_dtype": "float4"}' 'float4: not a type to compute in'
-tells '{"text_config": {"cross_attention_layers": [1]}}' 'layers that attend to images'
+remarks '{"torch_dtype": "float4"}' 'float4: not a type to compute in'
+remarks '{"text_config": {"cross_attention_layers": [1]}}' 'layers that attend to images'
 like "open: its cache is a lower bound" "$(json out.json 'r["lower_bounds"]')" kv_cache
-tells '{"sliding_window": 512}' 'keys and values of some layers are unknown'
+remarks '{"sliding_window": 512}' 'keys and values of some layers are unknown'
 
 # ---- several ----
 "$TOOL" estimate llama bare.safetensors --budget 2GiB > out
@@ -228,9 +228,9 @@ noted fixed.onnx --devices 2 -- 'the split of a graph .* is unknown'
 noted odd.onnx --batch 8 -- 'node .*Add'
 noted bare.onnx -- '--dim x\.0=N names it'
 "$TOOL" estimate led.onnx --batch 8 --json > out.json
-is "graph: the batch is used: nothing to say" "$(json out.json '[r["coverage"], r["warnings"]]')" '[1.0, []]'
+is "graph: the batch is used: no remark" "$(json out.json '[r["coverage"], r["warnings"]]')" '[1.0, []]'
 "$TOOL" estimate fixed.onnx --dtype f16 --kv-dtype q8_0 --json > out.json
-is "graph: types that are not used are told" "$(json out.json 'len(r["warnings"])')" 2
+is "graph: types that are not used are reported" "$(json out.json 'len(r["warnings"])')" 2
 "$TOOL" estimate bare.onnx --dim x.0=5 --json > out.json
 is "graph: a dimension without a name" "$(json out.json '[r["coverage"], r["input_bytes"], r["activation_bytes"], r["warnings"]]')" '[1.0, 20000, 20224, []]'
 batch=$("$TOOL" estimate led.onnx --budget 400MiB --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["largest_batch"])')
@@ -241,7 +241,7 @@ is "graph: one more does not" $? 3
 # A second on a machine of its own.
 timeout 30 "$TOOL" estimate many.onnx --budget 400MiB --batch 1000000 --json > out.json
 is "many nodes that live together: an answer in time" $? 3
-like "many nodes: how it was counted is told" "$(json out.json 'r["warnings"]')" 'most bytes live at one time'
+like "many nodes: how it was counted is reported" "$(json out.json 'r["warnings"]')" 'most bytes live at one time'
 
 data=$ROOT/../shared/data/models
 if [ -f "$data/ch_PP-OCRv4_det_infer.onnx" ]; then
@@ -289,44 +289,44 @@ if [ -f run.json ]; then
     like "calibrate: kept" "$(cat mine.conf)" '^GPUCACHE_OVERHEAD=1\.250[0-9]+$'
     "$TOOL" estimate llama --calibration mine.conf --context-memory 0 --json > out.json
     ok "calibration: the peak is what was measured" test "$(($(json out.json 'r["peak_bytes"]') - parts * 5 / 4))" -lt 5000
-    like "calibrate: the error is told" "$("$TOOL" estimate llama --calibrate longer.json)" '^  error +-1[0-9]\.[0-9]%$'
+    like "calibrate: the error is reported" "$("$TOOL" estimate llama --calibrate longer.json)" '^  error +-1[0-9]\.[0-9]%$'
     is "calibrate: a context that was not measured is not kept" "$(grep -c CONTEXT mine.conf)" 0
     is "calibrate: null" "$("$TOOL" estimate llama --calibrate longer.json --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["calibration"]["context_bytes"])')" None
     python3 report.py run.json $((parts * 5 / 4 + 123456789)) context.json 123456789
     "$TOOL" estimate llama --calibrate context.json --output both.conf > out
     is "calibrate: the context is apart" "$(grep OVERHEAD= mine.conf)" "$(grep OVERHEAD= both.conf)"
     is "calibrate: the context is kept" "$(grep CONTEXT both.conf)" GPUCACHE_CONTEXT_MEMORY=123456789
-    like "calibrate: the context is told" "$(cat out)" '^  memory of a context +117\.7 MiB$'
+    like "calibrate: the context is reported" "$(cat out)" '^  memory of a context +117\.7 MiB$'
     "$TOOL" estimate llama --calibration both.conf --json > out.json
     ok "calibration: overhead and context" test "$(($(json out.json 'r["peak_bytes"]') - parts * 5 / 4 - 123456789))" -lt 5000
     "$TOOL" estimate llama --calibration both.conf --context-memory 300MiB --json > out.json
     ok "calibration: an option goes before" test "$(($(json out.json 'r["peak_bytes"]') - parts * 5 / 4 - (300 << 20)))" -lt 5000
     printf 'GPUCACHE_OVERHEAD=1.2\nGPUCACHE_CONTEXT_MEMORY=much\n' > bad.conf
-    said 1 'its GPUCACHE_CONTEXT_MEMORY is not valid; accepted: a size' llama --calibration bad.conf
+    fails 1 'its GPUCACHE_CONTEXT_MEMORY is not valid; accepted: a size' llama --calibration bad.conf
     run_of() { # SETTING…: a gated run's report
         env GPUCACHE_REPORT="$TMP/own.json" GPUCACHE_MODEL="$TMP/llama" GPUCACHE_GATE=off "$@" LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$program" > /dev/null 2>&1
         python3 report.py own.json $((parts * 5 / 4)) own.json
     }
     run_of GPUCACHE_BATCH=3
-    like "calibrate: another batch than the run's is told" "$("$TOOL" estimate llama --calibrate own.json --json | tr '\n' ' ')" 'the run was estimated with another model or other options: batch 3, '
+    like "calibrate: another batch than the run's is reported" "$("$TOOL" estimate llama --calibrate own.json --json | tr '\n' ' ')" 'the run was estimated with another model or other options: batch 3, '
     is "calibrate: the run's own is not" "$("$TOOL" estimate llama --batch 3 --calibrate own.json --json | grep -c 'other options')" 0
     python3 report.py own.json 5000 little.json
-    like "calibrate: a lower bound is told" "$("$TOOL" estimate bare.safetensors --calibrate little.json)" 'lower bounds: the overhead below'
+    like "calibrate: a lower bound is reported" "$("$TOOL" estimate bare.safetensors --calibrate little.json)" 'lower bounds: the overhead below'
     python3 report.py run.json $((parts / 2)) shorter.json
     like "calibrate: less than the parts is 1" "$("$TOOL" estimate llama --calibrate shorter.json)" 'derived overhead +1\.000000'
     python3 report.py run.json $((parts * 200)) other.json
-    said 1 'it may be of another model' llama --calibrate other.json
-    said 1 'mine.conf: not JSON' llama --calibrate mine.conf
-    said 1 'No such file or directory' llama --calibrate longer.json --output no/such/folder
-    said 1 'longer.json: is the input file' llama --calibrate longer.json --output longer.json
-    said 1 '/dev/full: No space left on device' llama --calibrate longer.json --output /dev/full
+    fails 1 'it may be of another model' llama --calibrate other.json
+    fails 1 'mine.conf: not JSON' llama --calibrate mine.conf
+    fails 1 'No such file or directory' llama --calibrate longer.json --output no/such/folder
+    fails 1 'longer.json: is the input file' llama --calibrate longer.json --output longer.json
+    fails 1 '/dev/full: No space left on device' llama --calibrate longer.json --output /dev/full
     ok "calibrate: a device stays one" test -c /dev/full
     ln -s mine.conf link.conf
-    said 1 'is a symbolic link, not followed' llama --calibrate longer.json --output link.conf
+    fails 1 'is a symbolic link, not followed' llama --calibrate longer.json --output link.conf
     echo 'GPUCACHE_OVERHEAD=0.5' > bad.conf
-    said 1 'accepted: a factor, 1 to 100' llama --calibration bad.conf
+    fails 1 'accepted: a factor, 1 to 100' llama --calibration bad.conf
     echo 'GPUCACHE_LIMIT=1g' > other.conf
-    said 1 'there is no GPUCACHE_OVERHEAD in it' llama --calibration other.conf
+    fails 1 'there is no GPUCACHE_OVERHEAD in it' llama --calibration other.conf
 else
     skip "calibration" "no program left a report"
 fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """KV cache of every causal language model that transformers knows, by what its configuration class makes of itself
-(families.json): equal, or told to be a lower bound. Then the same configurations without the words for each layer, as
-older files are: what the family means by itself has to be known then, or told to be missing."""
+(families.json): equal, or reported as a lower bound. Then the same configurations without the words for each layer, as
+older files are: the defaults of the family have to be known then, or be reported as missing."""
 import json
 import os
 import struct
@@ -29,7 +29,7 @@ def folder(base, name, config):
 
 
 def problem_of(path, tokens, elements):
-    """None if the cache is right, "told" if it is said to be a lower bound, else what is wrong."""
+    """None if the cache is right, "bound" if it is reported as a lower bound, else what is wrong."""
     run = subprocess.run([TOOL, "estimate", path, "--json", "--seq-len", str(tokens), "--kv-dtype", "f16"],
                          capture_output=True, text=True, check=False)
     if run.returncode != 0:
@@ -38,7 +38,7 @@ def problem_of(path, tokens, elements):
     if answer["kv_cache_bytes"] == 2 * elements:
         return None
     if "kv_cache_bytes" in answer["lower_bounds"]:
-        return "told"
+        return "bound"
     return f"{tokens} tokens: {answer['kv_cache_bytes']}, wanted {2 * elements}"
 
 
@@ -67,13 +67,13 @@ def check(base, families, tokens):
     return answers
 
 
-def tell(number, name, answers, exact_at_least):
-    wrong = {family: answer for family, answer in answers.items() if answer not in (None, "told")}
-    told = sorted(family for family, answer in answers.items() if answer == "told")
-    exact = len(answers) - len(wrong) - len(told)
+def report(number, name, answers, exact_at_least):
+    wrong = {family: answer for family, answer in answers.items() if answer not in (None, "bound")}
+    bounds = sorted(family for family, answer in answers.items() if answer == "bound")
+    exact = len(answers) - len(wrong) - len(bounds)
     passed = not wrong and exact >= exact_at_least
-    print(f"{'ok' if passed else 'not ok'} {number} - {name}: {exact} of {len(answers)} exact, the others told")
-    print(f"# told: {' '.join(told)}")
+    print(f"{'ok' if passed else 'not ok'} {number} - {name}: {exact} of {len(answers)} exact, the others lower bounds")
+    print(f"# lower bounds: {' '.join(bounds)}")
     for family, answer in wrong.items():
         print(f"# {family}: {answer}")
     return passed
@@ -84,11 +84,11 @@ def main():
         data = json.load(file)
     families = data["families"]
     with tempfile.TemporaryDirectory(prefix="gpucache-test.") as base:
-        passed = tell(1, "families as their classes have them", check(base, families, data["tokens"]), 160)
+        passed = report(1, "families as their classes have them", check(base, families, data["tokens"]), 160)
     bare = {name: {**family, "config": without_words(family["config"])} for name, family in families.items()
             if without_words(family["config"]) != family["config"] and name not in WORDS_NEEDED}
     with tempfile.TemporaryDirectory(prefix="gpucache-test.") as base:
-        passed &= tell(2, "families without words for their layers", check(base, bare, data["tokens"]), 35)
+        passed &= report(2, "families without words for their layers", check(base, bare, data["tokens"]), 35)
     print("1..2")
     return 0 if passed else 1
 

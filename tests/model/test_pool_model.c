@@ -1,6 +1,6 @@
 /* Random use of core against a naive model: a list of what is live. After every step no two live
  * blocks overlap, each is aligned and found from any of its bytes, nothing that queued work uses
- * was handed out, the limit holds and all accounts agree.
+ * was served, the limit holds and all accounts agree.
  *
  * A run is a function of its seed, which is printed when it fails. GC_TEST_SEED runs that seed
  * alone. */
@@ -103,7 +103,7 @@ static bool overlaps_live(const struct model *model, uint64_t address, uint64_t 
 
 static void step_alloc(struct model *model)
 {
-    /* Of a plan most are asked for in one context, which follows it. */
+    /* Most entries of a plan are requested in one context, which follows it. */
     const unsigned context =
         model->has_plan && draw(model, 4) != 0 ? 0 : (unsigned)draw(model, WORKBENCH_CONTEXTS);
     const uint64_t bytes = draw_planned_bytes(model);

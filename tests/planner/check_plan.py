@@ -81,7 +81,7 @@ def check(plan, alignment=1):
     bound = live_peak(placements)
     assert bound <= plan["lower_bound_bytes"] <= peak, f"lower bound {plan['lower_bound_bytes']}, live {bound}"
     assert not plan["optimal"] or plan["peak_bytes"] >= plan["lower_bound_bytes"]
-    assert plan["optimal"] or peak > plan["lower_bound_bytes"], "at the bound, and not said to be optimal"
+    assert plan["optimal"] or peak > plan["lower_bound_bytes"], "at the bound, and not marked optimal"
     assert abs(plan["ratio"] - (peak / plan["lower_bound_bytes"] if plan["lower_bound_bytes"] else 1)) < 1e-3
     if len(placements) <= 3000:
         want = reused(placements)

@@ -1,5 +1,5 @@
 """gpucache plan on ONNX graphs: models made with ONNX's own package, peaks counted by hand, and every plan held against the model by
-code of its own: who is made when, who reads whom, who may share a buffer."""
+code of its own: when each value is made, which nodes read it, which values may have one buffer in common."""
 import json
 import os
 import subprocess
@@ -17,7 +17,7 @@ TOOL = os.path.join(tap.BUILD, "gpucache")
 VIEWS = {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"}
 
 
-# The share of tensors whose size is known, with these dimensions; all of any other model.
+# The part of tensors whose size is known, with these dimensions; all of any other model.
 SIZES_KNOWN = {
     "ch_PP-OCRv4_det_infer.onnx": (1.0, [f"p2o.DynamicDimension.{i}={n}" for i, n in enumerate((1, 640, 640))]),
     "silero_vad_v5.onnx": (1.0, ["input.0=1", "input.1=512", "state.1=1", "sr=16000"]),
@@ -130,7 +130,7 @@ def save(folder, nodes, inputs, outputs, weights=(), values=()):
 
 
 def op(name, inputs, outputs):
-    """An operator that nobody knows: its outputs are as large as the file says, and have memory of their own."""
+    """An operator that nobody knows: its outputs are as large as in the file, and have memory of their own."""
     return helper.make_node(name, inputs, outputs, domain="test")
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A trace of which a share of the events is changed: usage: perturb.py TRACE.csv SEED [SHARE [KIND]]
+"""A trace with a part of its events changed: usage: perturb.py TRACE.csv SEED [SHARE [KIND]]
 
 Each event is, with the given probability (0.05), changed in one way. Without a KIND, that is one of four: an
 allocation of another size, left out (an allocation with its free; a free alone, so that its memory is live to the
@@ -55,7 +55,7 @@ class Changed:
         self.next_id += 1
 
     def change(self, what, at):
-        """Of the event at hand; False: it is not in the new trace."""
+        """The event under way; False: it is not in the new trace."""
         op, identity, bytes_, stream = self.events[at]
         if what == "swap" and at + 1 < len(self.events) and self.events[at + 1][1] != identity:
             self.events[at], self.events[at + 1] = self.events[at + 1], self.events[at]

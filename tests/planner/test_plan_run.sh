@@ -16,7 +16,7 @@ followed() {
     shift
     GPUCACHE_PLAN=$TMP/run.plan GPUCACHE_REPORT=$TMP/$name.json preloaded "$@" > "$name.out" 2> "$name.err"
     is "$name: ends well" $? 0
-    is "$name: nothing is said" "$(cat "$name.err")" ""
+    is "$name: nothing is logged" "$(cat "$name.err")" ""
 }
 plan() {
     json "$1.json" "$2"
@@ -50,13 +50,13 @@ pages=$(((peak + 2097151) / 2097152 * 2097152))
 GPUCACHE_LIMIT=$(($(plan roomy 'd["context_bytes"]["peak"]') + pages)) followed tight "$steps" 10 1
 is "a limit of the plan's peak and the context is enough" "$(plan tight '[d["plan"]["fallback"]["count"], d["oom_count"]]')" '[0, 0]'
 followed departing "$steps" 25 1 10
-is "a run that departs: nearly all is placed by the plan" "$(plan departing 'd["plan"]["followed"]["count"] + d["plan"]["reasons"]["departed"]["count"] > 0.9 * d["alloc_count"] and d["plan"]["reasons"]["unmatched"]["count"] > 0')" true
-is "a run that departs: the rest is from the pool" "$(plan departing 'd["plan"]["followed"]["count"] + d["plan"]["fallback"]["count"] == d["alloc_count"]')" true
+is "a run that deviates: nearly all is placed by the plan" "$(plan departing 'd["plan"]["followed"]["count"] + d["plan"]["reasons"]["departed"]["count"] > 0.9 * d["alloc_count"] and d["plan"]["reasons"]["unmatched"]["count"] > 0')" true
+is "a run that deviates: the rest is from the pool" "$(plan departing 'd["plan"]["followed"]["count"] + d["plan"]["fallback"]["count"] == d["alloc_count"]')" true
 GPUCACHE_PLAN=$TMP/run.plan GPUCACHE_REPORT=stderr preloaded "$steps" 6 1 > out 2>&1
-like "the report's text says how much followed" "$(cat out)" '^ +[0-9]+ \([0-9.]+ MiB\) followed it$'
+like "the report's text shows the usage much followed" "$(cat out)" '^ +[0-9]+ \([0-9.]+ MiB\) followed it$'
 GPUCACHE_MODE=track followed tracked "$steps" 4 1
 is "without a cache there is no plan" "$(plan tracked 'd["plan"]')" null
-is "without a cache: the report says why" "$(plan tracked 'r["warnings"]')" \
+is "without a cache: the report gives the reason" "$(plan tracked 'r["warnings"]')" \
     '["GPUCACHE_PLAN is not followed: GPUCACHE_MODE leaves all places to the driver"]'
 GPUCACHE_PLAN=$TMP/run.plan GPUCACHE_DEBUG=poison GPUCACHE_REPORT=none preloaded "$steps" 3 1 > out 2>&1
 like "the debug aids go before a plan" "$(cat out)" 'GPUCACHE_PLAN is not followed: GPUCACHE_DEBUG'
@@ -83,17 +83,17 @@ for backend in vmm driver; do
 done
 
 # ---- files made to hurt ----
-# refused WANT: the library says so in one line, the program runs without a plan, and the tools refuse the file.
+# refused WANT: the library logs it in one line, the program runs without a plan, and the tools refuse the file.
 refused() {
     GPUCACHE_PLAN=$TMP/bad.plan GPUCACHE_REPORT=$TMP/bad.json preloaded "$steps" 2 1 > out 2> err
     is "$1: the program runs" $? 0
     is "$1: in one line" "$(wc -l < err)" 1
-    like "$1: the library says so" "$(cat err)" "^gpucache: GPUCACHE_PLAN=$TMP/bad.plan: $1.*; no plan is followed$"
+    like "$1: the library reports it" "$(cat err)" "^gpucache: GPUCACHE_PLAN=$TMP/bad.plan: $1.*; no plan is followed$"
     is "$1: no plan" "$(plan bad 'd["plan"]')" null
-    is "$1: the report says why" "$(plan bad 'r["warnings"]')" '["GPUCACHE_PLAN is not followed: its file was refused"]'
+    is "$1: the report gives the reason" "$(plan bad 'r["warnings"]')" '["GPUCACHE_PLAN is not followed: its file was refused"]'
     "$TOOL" replay small.csv --plan bad.plan > out 2> err
     is "$1: replay fails" "$?$(cat out)" 1
-    like "$1: replay says so" "$(cat err)" "^gpucache replay: bad.plan: $1"
+    like "$1: replay reports it" "$(cat err)" "^gpucache replay: bad.plan: $1"
 }
 printf 'op,id,bytes,stream,time_us\na,1,4096,0,0\na,2,8192,0,1\nf,1,4096,0,2\na,3,1024,0,3\n' > small.csv
 ok "a small run is planned" "$TOOL" plan small.csv --output small.plan
@@ -135,7 +135,7 @@ refused 'entry 1: reaches beyond the peak'
 
 python3 damage.py run.plan 36 i 3
 followed elsewhere "$steps" 2 1
-is "another device's plan: the report says why it is not followed" "$(plan elsewhere '[d["plan"], r["warnings"]]')" \
+is "another device's plan: the report gives the reason it is not followed" "$(plan elsewhere '[d["plan"], r["warnings"]]')" \
     '[null, ["GPUCACHE_PLAN is not followed: nothing was allocated on the device it is for"]]'
 
 # ---- traces that are not whole ----
@@ -153,7 +153,7 @@ open(sys.argv[2], "wb").write(data[:-5])
 END
 ok "a trace is spoilt" python3 spoil.py run.trace spoilt.trace "$ROOT/tests/formats"
 ok "a trace that is not whole is planned" sh -c '"$0" plan spoilt.trace --json > spoilt.json' "$TOOL"
-is "what is missing of it is told" "$(json spoilt.json 'r["warnings"]')" \
+is "what is missing of it is reported" "$(json spoilt.json 'r["warnings"]')" \
     '["4 events of other devices are left out: the plan is device 0'"'"'s", "the trace is incomplete: later events are not in the plan"]'
 
 # ---- recorded runs ----
@@ -166,8 +166,8 @@ expect() {
     most=1.002 closest=1.005 beside=0.003
     [ "$1" = pytorch_gpt_train_14steps ] && most=1.135 closest=1.05 beside=0.012
 }
-# judge SEED [SHARE KIND]: the trace with one event in twenty changed, by the plan and without.
-judge() {
+# replay_both SEED [SHARE KIND]: the trace with one event in twenty changed, by the plan and without.
+replay_both() {
     python3 "$ROOT/tests/planner/perturb.py" "$trace" "$@" > perturbed.csv
     "$TOOL" replay perturbed.csv --json > pool.json
     ok "$name, changed by $*: no failure" sh -c '"$0" replay perturbed.csv --plan run.plan --json > replay.json' "$TOOL"
@@ -207,10 +207,10 @@ for trace in "$SHARED"/data/traces/*.csv; do
         is "$name, $backend: no driver call in the second pass" "$(json replay.json 'r["passes"][1]["driver_calls"]')" 0
     done
     for perturbed in 1 2 3; do
-        judge $perturbed
+        replay_both $perturbed
     done
     for kind in nudge size other miss leak add swap stream; do
-        judge 1 0.05 $kind
+        replay_both 1 0.05 $kind
     done
 done
 done_testing

@@ -5,8 +5,8 @@
 check="$ROOT/tests/planner/check_plan.py"
 cd "$TMP" || exit 1
 
-# said STATUS TEXT ARGUMENTS…: `gpucache plan ARGUMENTS` ends so and says that in one line, nothing on stdout.
-said() {
+# fails STATUS TEXT ARGUMENTS…: `gpucache plan ARGUMENTS` ends so with that text in one line, nothing on stdout.
+fails() {
     local status=$1 text=$2
     shift 2
     "$TOOL" plan "$@" > out 2> err
@@ -18,87 +18,87 @@ said() {
 printf 'id,lower,upper,size\na,0,2,100\nb,1,3,50\nc,2,4,100\n' > three.csv
 
 # ---- the command line ----
-said 2 'a file is missing'
-said 2 'unknown option --bogus' three.csv --bogus
-said 2 'one file, not also b.csv' three.csv b.csv
+fails 2 'a file is missing'
+fails 2 'unknown option --bogus' three.csv --bogus
+fails 2 'one file, not also b.csv' three.csv b.csv
 for option in --capacity --output --svg --deadline --alignment --threads --seed --nodes --dim --batch --seq-len --weights --inputs --outputs; do
-    said 2 "$option needs a value" three.csv $option
-    said 2 "$option needs a value" three.csv $option=
-    [ $option = --dim ] || said 2 "$option is given twice" three.csv $option 1 $option 1
+    fails 2 "$option needs a value" three.csv $option
+    fails 2 "$option needs a value" three.csv $option=
+    [ $option = --dim ] || fails 2 "$option is given twice" three.csv $option 1 $option 1
 done
 for value in 0 x -1 4Q 99999999999999999999; do
-    said 2 "--capacity $value is not valid; accepted: a size above 0" three.csv --capacity=$value
-    said 2 "--alignment $value is not valid; accepted: a size, 1 to 1GiB" three.csv --alignment=$value
+    fails 2 "--capacity $value is not valid; accepted: a size above 0" three.csv --capacity=$value
+    fails 2 "--alignment $value is not valid; accepted: a size, 1 to 1GiB" three.csv --alignment=$value
 done
-said 2 '--alignment 2GiB is not valid' three.csv --alignment 2GiB
+fails 2 '--alignment 2GiB is not valid' three.csv --alignment 2GiB
 for value in x -1 86401 1s; do
-    said 2 "--deadline $value is not valid; accepted: seconds, 0 to 86400" three.csv --deadline=$value
+    fails 2 "--deadline $value is not valid; accepted: seconds, 0 to 86400" three.csv --deadline=$value
 done
 for value in 0 65 x; do
-    said 2 "--threads $value is not valid; accepted: an integer, 1 to 64" three.csv --threads=$value
+    fails 2 "--threads $value is not valid; accepted: an integer, 1 to 64" three.csv --threads=$value
 done
-said 2 '--seed x is not valid; accepted: an integer' three.csv --seed x
-said 2 '--nodes 0 is not valid; accepted: an integer from 1' three.csv --nodes 0
+fails 2 '--seed x is not valid; accepted: an integer' three.csv --seed x
+fails 2 '--nodes 0 is not valid; accepted: an integer from 1' three.csv --nodes 0
 for option in --batch --seq-len; do
-    said 2 "$option 0 is not valid; accepted: an integer, 1 to 1000000000" three.csv $option 0
+    fails 2 "$option 0 is not valid; accepted: an integer, 1 to 1000000000" three.csv $option 0
 done
 for option in --weights --inputs --outputs; do
-    said 2 "$option no is not valid; accepted: keep, use, leave" three.csv $option no
+    fails 2 "$option no is not valid; accepted: keep, use, leave" three.csv $option no
 done
 for value in N N=0 N=x =3 "N=1,"; do
-    said 2 "--dim $value is not valid; accepted: name=N, N from 1" three.csv --dim=$value
+    fails 2 "--dim $value is not valid; accepted: name=N, N from 1" three.csv --dim=$value
 done
 for flag in --json --strict --no-in-place; do
-    said 2 "$flag takes no value" three.csv $flag=1
+    fails 2 "$flag takes no value" three.csv $flag=1
 done
-said 1 'missing.csv: No such file or directory' missing.csv
-said 1 '.: not a regular file' .
-said 1 'no/such/folder.csv: No such file or directory' three.csv --output no/such/folder.csv
-said 1 'three.csv: is the input file' three.csv --output three.csv
-said 1 'three.csv: is the input file' three.csv --svg ./three.csv
+fails 1 'missing.csv: No such file or directory' missing.csv
+fails 1 '.: not a regular file' .
+fails 1 'no/such/folder.csv: No such file or directory' three.csv --output no/such/folder.csv
+fails 1 'three.csv: is the input file' three.csv --output three.csv
+fails 1 'three.csv: is the input file' three.csv --svg ./three.csv
 is "the problem is whole" "$(wc -l < three.csv)" 4
-said 1 '/dev/full: No space left on device' three.csv --output /dev/full
+fails 1 '/dev/full: No space left on device' three.csv --output /dev/full
 ln -s three.csv link.csv
-said 1 'link.csv: is a symbolic link, not followed' three.csv --output link.csv
+fails 1 'link.csv: is a symbolic link, not followed' three.csv --output link.csv
 for name in both ./both both2; do
     rm -f both both2
     touch both
     ln both both2
-    said 1 "$name: was already written by --output" three.csv --output both --svg $name
+    fails 1 "$name: was already written by --output" three.csv --output both --svg $name
     is "the plan is whole in $name" "$(head -1 both)" "id,lower,upper,size,offset"
 done
 ok "nothing is nobody's file" "$TOOL" plan three.csv --output /dev/null --svg /dev/null
-said 2 'only one of --json, --output - and --svg - can write' three.csv --output - --svg -
-said 2 'only one of --json, --output - and --svg - can write' three.csv --output=- --json
+fails 2 'only one of --json, --output - and --svg - can write' three.csv --output - --svg -
+fails 2 'only one of --json, --output - and --svg - can write' three.csv --output=- --json
 is "--output -: the plan alone, on standard output" "$("$TOOL" plan three.csv --output - | cut -d, -f1)" $'id\na\nb\nc'
 # shellcheck disable=SC2016 # for the inner shell
 ok "--svg -: the picture alone" sh -c '"$0" plan three.csv --svg - | python3 -c "import sys, xml.dom.minidom as m; m.parse(sys.stdin)"' "$TOOL"
 ok "no file of that name is made" test ! -e ./-
-# What means nothing to a file is told, not passed over.
+# Options without meaning for a file are reported, not ignored.
 printf 'op,id,bytes,stream,time_us\na,1,4096,0,0\nf,1,4096,0,1\n' > small.csv
 for option in "--dim N=2" "--batch 2" "--seq-len 2" "--weights use" "--inputs use" "--outputs leave" --no-in-place --strict; do
     # shellcheck disable=SC2086 # an option and its value
-    said 2 "${option% *} is for ONNX graphs; three.csv is a placement problem" three.csv $option
+    fails 2 "${option% *} is for ONNX graphs; three.csv is a placement problem" three.csv $option
     # shellcheck disable=SC2086
-    said 2 "${option% *} is for ONNX graphs; small.csv is a recorded run" small.csv $option
+    fails 2 "${option% *} is for ONNX graphs; small.csv is a recorded run" small.csv $option
 done
-said 2 '--alignment is not for traces: the places of a recorded run are multiples of 512' small.csv --alignment 4096
+fails 2 '--alignment is not for traces: the places of a recorded run are multiples of 512' small.csv --alignment 4096
 "$TOOL" plan small.csv --output small.plan > out
-said 1 'small.plan: is a plan already, for GPUCACHE_PLAN and gpucache replay --plan' small.plan
+fails 1 'small.plan: is a plan already, for GPUCACHE_PLAN and gpucache replay --plan' small.plan
 "$TOOL" plan three.csv > /dev/full 2> err
 is "a full standard output is a failure" $? 1
 : > empty
-said 1 'the file is empty; accepted: an ONNX model, a placement problem' empty
+fails 1 'the file is empty; accepted: an ONNX model, a placement problem' empty
 printf 'id,lower,upper\n' > bad.csv
-said 1 'bad.csv: line 1: the header lacks size' bad.csv
+fails 1 'bad.csv: line 1: the header lacks size' bad.csv
 printf 'id,lower,upper,size\na,2,2,5\n' > bad.csv
-said 1 'bad.csv: line 2: lower 2, upper 2; accepted: lower below upper' bad.csv
+fails 1 'bad.csv: line 2: lower 2, upper 2; accepted: lower below upper' bad.csv
 printf 'id,lower,upper,size,offset\na,0,2,5,0\nb,1,2,5,3\n' > bad.csv
-said 1 'bad.csv: buffer a and b: overlap' bad.csv
+fails 1 'bad.csv: buffer a and b: overlap' bad.csv
 printf 'id,lower,upper,size,alignment,offset\na,0,2,5,8,4\n' > bad.csv
-said 1 'bad.csv: buffer a: its offset is no multiple of its alignment' bad.csv
+fails 1 'bad.csv: buffer a: its offset is no multiple of its alignment' bad.csv
 printf 'id,lower,upper,size\na,0,2,18446744073709551615\nb,0,2,1\n' > bad.csv
-said 1 'a size exceeds 64 bits' bad.csv
+fails 1 'a size exceeds 64 bits' bad.csv
 
 # ---- a problem ----
 "$TOOL" plan three.csv --json --output out.csv > out.json
@@ -118,7 +118,7 @@ like "text: the ratio" "$(cat out)" '^peak / bound +1\.0000   optimal$'
 like "text: the largest" "$(cat out)" '^ +100 B +[0-9]+ +0 +2  a$'
 "$TOOL" plan three.csv --capacity 150 > out
 is "capacity: it fits" $? 0
-like "capacity: told" "$(cat out)" '^capacity +150 B +150   it fits$'
+like "capacity: reported" "$(cat out)" '^capacity +150 B +150   it fits$'
 "$TOOL" plan three.csv --capacity 149 --json > out.json 2> err
 is "capacity: it does not fit" $? 3
 is "capacity: the best plan is there" "$(json out.json '[r["fits"], r["capacity_bytes"], r["peak_bytes"]]')" "[false, 149, 150]"

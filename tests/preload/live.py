@@ -1,4 +1,4 @@
-"""What tests of living programs share: a program on the simulated device that does as it is told, the tool, TAP."""
+"""Common to tests of running programs: a program on the simulated device that obeys commands, the tool, TAP."""
 import atexit
 import json
 import os
@@ -40,14 +40,14 @@ class Client:
                        "GPUCACHE_LEDGER": os.path.join(base, "ledger"), "GPUCACHE_TENANT": name,
                        "SIMCUDA_MEMORY": "4GiB"}
         environment.update(settings)
-        # pylint: disable-next=consider-using-with # it ends when it is told to
+        # pylint: disable-next=consider-using-with # it ends at a command
         self.process = subprocess.Popen([os.path.join(BUILD, "tests/preload/live_client")], env=environment,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         atexit.register(self.process.kill)
         self.pid = str(self.process.pid)
         assert self.process.stdout.readline() == "ready\n"
 
-    def say(self, line):
+    def command(self, line):
         """One command; the answer."""
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
@@ -63,7 +63,7 @@ class Client:
 
 
 def start_tool(base, *arguments):
-    """The tool's process. What it asks for is waited for, unless the arguments say how long."""
+    """The tool's process. It waits for responses, unless the arguments say how long."""
     if arguments[0] in ("limit", "trim", "pause", "resume") and "--timeout" not in arguments:
         arguments += ("--timeout", str(PATIENCE))
     environment = {"PATH": os.environ["PATH"], "GPUCACHE_LEDGER": os.path.join(base, "ledger"), "LC_ALL": "C.UTF-8"}

@@ -62,7 +62,7 @@ def without_blocks(text):
 
 
 def code(text):
-    """What a document says as code, a line each."""
+    """The code lines of a document."""
     return [line for _, _, lines in blocks(text) for line in lines] + re.findall(r"`([^`\n]+)`", without_blocks(text))
 
 
@@ -158,7 +158,7 @@ def check_blocks(document, text, template, sandboxes):
             ok(f"{document}:{number}: {info}", wrong == "", wrong)
             ran += 1
         elif info.split()[:1] in (["sh"], ["console"], ["bash"]) and info != "sh check":
-            ok(f"{document}:{number}: {info}", False, "say `run`, or leave the word out where it cannot be run")
+            ok(f"{document}:{number}: {info}", False, "write `run`, or leave the word out where it cannot be run")
     return ran
 
 
@@ -180,7 +180,7 @@ def check_links(root, document, text):
 
 
 def check_paths(root, document, text):
-    """Paths of this tree, told as code."""
+    """Paths of this tree, written as code."""
     if document == "docs/comparison.md":  # cells behind a row's third name other projects' paths
         text = "\n".join("|".join(line.split("|")[:3]) for line in text.splitlines())
     listed = subprocess.run([os.path.join(root, "scripts/files.sh")], capture_output=True, text=True, check=True)

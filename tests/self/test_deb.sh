@@ -35,35 +35,35 @@ mount --rbind /proc "$layer/root/proc"
 exec chroot "$layer/root" /bin/bash /tmp/deb/inner.sh
 END
 cat > "$TMP/inner.sh" << 'END'
-say() { echo "$1: ${*:2}"; }
+put() { echo "$1: ${*:2}"; }
 cd /tmp/deb
 dpkg -i packages/*.deb > log 2>&1 || { cat log; exit 1; }
 export LD_LIBRARY_PATH=/tmp/deb/simcuda GPUCACHE_REPORT=/tmp/deb/report.json
-/usr/bin/gpucache run -- ./app > /dev/null 2>&1; say run $?
-say tool "$(/usr/bin/gpucache report report.json | grep -c 'app')"
+/usr/bin/gpucache run -- ./app > /dev/null 2>&1; put run $?
+put tool "$(/usr/bin/gpucache report report.json | grep -c 'app')"
 rm -f report.json
-LD_PRELOAD=libgpucache.so ./app > /dev/null 2> errors; say preload $? "$(grep -c preload errors)"
-say reported "$([ -s report.json ] && echo yes)"
-command -v pkg-config > /dev/null && say flags "$(pkg-config --libs --cflags gpucache)"
-say files "$(dpkg -L libgpucache0 libgpucache-dev gpucache | grep -c gpucache)"
+LD_PRELOAD=libgpucache.so ./app > /dev/null 2> errors; put preload $? "$(grep -c preload errors)"
+put reported "$([ -s report.json ] && echo yes)"
+command -v pkg-config > /dev/null && put flags "$(pkg-config --libs --cflags gpucache)"
+put files "$(dpkg -L libgpucache0 libgpucache-dev gpucache | grep -c gpucache)"
 dpkg -P gpucache libgpucache-dev libgpucache0 > log 2>&1 || { cat log; exit 1; }
 # What a layer over the root still holds, but for dpkg's own books and the linker's cache.
-say left "$(find upper ! -type d | grep -Ev '^upper/(tmp|var/lib/dpkg|var/log|var/cache|etc/ld.so.cache)' | tr '\n' ' ')"
+put left "$(find upper ! -type d | grep -Ev '^upper/(tmp|var/lib/dpkg|var/log|var/cache|etc/ld.so.cache)' | tr '\n' ' ')"
 END
 mkdir "$TMP/layer"
 sed -i "s,^exec chroot,cp '$TMP/inner.sh' \"\$layer/inner.sh\"; &," "$TMP/inside.sh"
 # shellcheck disable=SC2086 # a list of paths
 output=$(unshare -m --propagation private bash "$TMP/inside.sh" "$TMP/layer" "$BUILD_DIR" $packages 2>&1)
-told() { printf '%s\n' "$output" | sed -n "s/^$1: *//p"; }
+value_of() { printf '%s\n' "$output" | sed -n "s/^$1: *//p"; }
 if printf '%s\n' "$output" | grep -q 'mount: .*permission denied'; then
     skip "packages installed, used and removed" "no overlay can be mounted here"
 else
-    is "gpucache run, installed" "$(told run)" 0
-    ok "its report is read" test "$(told tool)" -gt 0
-    is "LD_PRELOAD by the plain name" "$(told preload)" "0 0"
-    is "it reports" "$(told reported)" yes
-    ok "files are installed" test "$(told files)" -gt 8
-    is "removal leaves nothing" "$(told left)" ""
-    [ "$(told run)" = 0 ] || printf '%s\n' "$output" | sed 's/^/# /'
+    is "gpucache run, installed" "$(value_of run)" 0
+    ok "its report is read" test "$(value_of tool)" -gt 0
+    is "LD_PRELOAD by the plain name" "$(value_of preload)" "0 0"
+    is "it reports" "$(value_of reported)" yes
+    ok "files are installed" test "$(value_of files)" -gt 8
+    is "removal leaves nothing" "$(value_of left)" ""
+    [ "$(value_of run)" = 0 ] || printf '%s\n' "$output" | sed 's/^/# /'
 fi
 done_testing

@@ -41,7 +41,7 @@ while IFS= read -r check; do
     *) ok "check: $check" env GPUCACHE_LIMIT=8GiB GPUCACHE_LEDGER="$TMP/checks" PATH="$BUILD_DIR:$PATH" LD_PRELOAD="$LIB" sh -c "$check" ;;
     esac
 done <<< "$checks"
-not_ok "the first check tells where it is not loaded" sh -c 'grep -q libgpucache /proc/self/maps'
+not_ok "the first check fails where it is not loaded" sh -c 'grep -q libgpucache /proc/self/maps'
 
 # ---- the pod ----
 
@@ -60,8 +60,8 @@ like "the pod: the server gets no more than its own" "$(simulated env "${server[
 hold 7000 "${server[@]}"
 is "the pod: the server holds its part" "$(cat "$TMP/holder")" holding
 like "the pod: both together get no more than the group's" "$(simulated env "${batch[@]}" timeout 120 "$client" hold 4000 2>&1)" "CUDA error 2"
-is "the pod: what is left can be had" "$(simulated env "${batch[@]}" timeout 120 "$client" cuda 2500 2>&1 | grep -c '^held')" 4
-like "the pod: top shows who holds it" "$(GPUCACHE_LEDGER=$TMP/pod "$TOOL" top --once)" 'shared-g.* server'
+is "the pod: the rest can be allocated" "$(simulated env "${batch[@]}" timeout 120 "$client" cuda 2500 2>&1 | grep -c '^held')" 4
+like "the pod: top shows the process that holds it" "$(GPUCACHE_LEDGER=$TMP/pod "$TOOL" top --once)" 'shared-g.* server'
 let_go
 
 # ---- in place of HAMi-core: under its name, with its plugin's variables ----
@@ -71,7 +71,7 @@ hami=(LD_PRELOAD="$TMP/libvgpu.so" GPUCACHE_LEDGER="$TMP/hami" CUDA_DEVICE_MEMOR
     CUDA_DEVICE_MEMORY_SHARED_CACHE=/usr/local/vgpu/9f0c.cache NVIDIA_VISIBLE_DEVICES=GPU-513c0da0)
 is "HAMi: its limit is the device's size" "$(total simulated env "${hami[@]}")" 3000
 hold 2000 "${hami[@]}"
-is "HAMi: what is not served is said once, and the program runs" "$(cat "$TMP/holder")" "\
+is "HAMi: what is not served is logged once, and the program runs" "$(cat "$TMP/holder")" "\
 gpucache: CUDA_DEVICE_SM_LIMIT=30: not served: only memory is limited, not the time on the device
 holding"
 like "HAMi: a container's processes share the limit" "$(simulated env "${hami[@]}" timeout 120 "$client" hold 1500 2>&1)" "CUDA error 2"
@@ -111,13 +111,13 @@ machine() {
 mkdir "$TMP/etc"
 if machine true; then
     unset GPUCACHE_REPORT
-    is "the machine: programs without CUDA say nothing" "$(machine sh -c 'true; ls / > /dev/null; env -i /bin/true; cat /dev/null')" ""
+    is "the machine: programs without CUDA log nothing" "$(machine sh -c 'true; ls / > /dev/null; env -i /bin/true; cat /dev/null')" ""
     like "the machine: ldd lists it" "$(machine ldd /bin/true)" "libgpucache"
     is "the machine: half of the device" "$(total machine env LD_LIBRARY_PATH="$SIM_DIR")" 8192
     is "the machine: an empty environment has the limit too" "$(total machine env -i SIMCUDA_MEMORY=16GiB LD_LIBRARY_PATH="$SIM_DIR")" 8192
     like "the machine: and it holds" "$(machine env LD_LIBRARY_PATH="$SIM_DIR" GPUCACHE_LEDGER="$TMP/machine" timeout 120 "$client" hold 9000)" "CUDA error 2"
     like "the machine: a wrong path is an error line, and programs run" "$(PRELOAD=/nowhere/x.so machine echo it runs)" "it runs"
 else
-    skip "the machine" "no file system of our own to be had here"
+    skip "the machine" "no file system of our own is possible here"
 fi
 done_testing

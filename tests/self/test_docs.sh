@@ -1,6 +1,6 @@
 #!/bin/bash
 # What the documents show is so: marked examples are run on the simulated device, links lead somewhere, and each variable,
-# command, option and path that they name is there. tests/self/docs.py says how a block is marked.
+# command, option and path that they name is there. tests/self/docs.py has the marks of a block.
 # timeout: 400
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT" || exit 1
@@ -11,7 +11,7 @@ mkdir -p "$template" "$TMP/model"
 # README's examples run at the tree's root; what they write stays out of it.
 ln -s "$BUILD_DIR" "$template/build"
 ln -s "$ROOT/examples" "$ROOT/tests" "$template"
-ln -s "$TMP/model" "$template/model" # not copied: it is large, though a hole
+ln -s "$TMP/model" "$template/model" # not copied: it is large, though sparse
 ln -s "$BUILD_DIR/tests/demo/train_driver" "$template/train"
 ln -s "$BUILD_DIR/tests/demo/train_driver" "$template/serve"
 ln -s "$BUILD_DIR/tests/preload/stacks" "$template/leaky"
@@ -23,7 +23,7 @@ export GPUCACHE_GROUP=team GPUCACHE_TENANT=llama GPUCACHE_REPORT=none
 { echo "alloc 64"; echo "alloc 32"; echo "free 0"; cat; } | LD_PRELOAD=libgpucache.so "$BUILD_DIR/tests/preload/live_client"
 END
 chmod +x "$template/live"
-# A Llama of 1.2 billion parameters: only the header of its weights is ever read, so the file has a hole for them.
+# A Llama of 1.2 billion parameters: only the header of its weights is ever read, so the file is sparse.
 python3 - "$TMP/model" << 'END'
 import json, os, struct, sys
 hidden, heads, groups, width, layers, words = 2048, 32, 8, 8192, 16, 128256

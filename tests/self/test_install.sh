@@ -1,5 +1,5 @@
 #!/bin/bash
-# make install puts things where PREFIX and DESTDIR say, what is installed works from there, and make uninstall
+# make install puts things into PREFIX under DESTDIR, what is installed works from there, and make uninstall
 # leaves nothing behind.
 . "$(dirname "$0")/../lib.sh"
 
@@ -33,7 +33,7 @@ END
             pkg-config --define-variable=prefix="$TMP/root/opt/x" --define-variable=libdir="$TMP/root/opt/x/lib" \
             --cflags --libs gpucache)
     }
-    ok "a program is built by what pkg-config says" built
+    ok "a program is built by the flags of pkg-config" built
     is "it runs with the installed library" "$(LD_LIBRARY_PATH=$TMP/root/opt/x/lib "$TMP/user" 2>&1)" "$version"
 else
     skip "a program built by pkg-config" "no pkg-config"

@@ -57,13 +57,13 @@ is "completion: values of the options of plan" "$(offers plan --inputs k)" "keep
 is "completion: columns" "$(offers top --sort re)" "reserved "
 is "completion: files" "$(cd "$ROOT" && offers report READ)" "README.md "
 is "completion: a program behind --" "$(offers run -- tru | tr ' ' '\n' | grep -x true | sort -u)" true
-cat > "$TMP/told" << 'END'
+cat > "$TMP/lister" << 'END'
 #!/bin/sh
 printf '{\n  "processes": [\n    {\n      "pid": 47,\n      "name": "llama",\n      "group": null,\n'
 printf '    {\n      "pid": 48,\n      "name": "bert",\n      "group": "team",\n'
 END
-chmod +x "$TMP/told"
-is "completion: processes and groups" "$(TOOL=$TMP/told offers limit '')" "47 48 team "
-is "completion: processes and tenants" "$(TOOL=$TMP/told offers pause '')" "47 48 bert llama "
+chmod +x "$TMP/lister"
+is "completion: processes and groups" "$(TOOL=$TMP/lister offers limit '')" "47 48 team "
+is "completion: processes and tenants" "$(TOOL=$TMP/lister offers pause '')" "47 48 bert llama "
 is "completion: help" "$(offers help opt)" "options "
 done_testing

@@ -37,7 +37,7 @@ ok "names in /dev are followed" sh -c "'$TOOL' trace '$TMP/t' --csv /dev/stdout 
 for command in "${commands[@]}"; do
     # shellcheck disable=SC2086 # words
     out=$("$TOOL" $command /dev/full 2>&1)
-    is "a full disk, ${command//$TMP\//}: said" "$?" 1
+    is "a full disk, ${command//$TMP\//}: logged" "$?" 1
     like "a full disk, ${command//$TMP\//}: why" "$out" 'No space left'
 done
 out=$(run GPUCACHE_REPORT=/dev/full 2>&1)
@@ -48,7 +48,7 @@ if unshare -m true 2> /dev/null; then
         mount -t tmpfs -o size=16k none '$TMP/small' && run GPUCACHE_TRACE='$TMP/small/t' GPUCACHE_REPORT='$TMP/small/r.json'" 2>&1)
     is "a small disk: the program's status" "$?" 0
     like "a small disk: the program did its work" "$out" 'freed by neighbours'
-    like "a small disk: said" "$out" 'No space left'
+    like "a small disk: logged" "$out" 'No space left'
 else
     skip "a small disk" "no mount namespace can be made here"
 fi

@@ -1,6 +1,6 @@
 #!/bin/bash
 # scripts/check-rooms.py refuses what a tree's ROOMS does not allow: an include, also through the face of the tree, a
-# call, a struct, a circle, a room too large, a room without a README or with a long one, a name that does not say its
+# call, a struct, a circle, a room too large, a room without a README or with a long one, a name without that of its
 # file.
 . "$(dirname "$0")/../lib.sh"
 tree=$TMP/tree

@@ -29,8 +29,8 @@
 /* 0 once it is known that no setting asks for anything at a call: neither latency, nor failures,
  * nor a journal. Host time of a call is measured in nanoseconds then. */
 extern atomic_int sim_calls_are_watched;
-/* Begins a call: counts it, takes its SIMCUDA_LATENCY. If SIMCUDA_FAIL says so returns false and
- * the result to give in *injected. */
+/* Begins a call: counts it, takes its SIMCUDA_LATENCY. If SIMCUDA_FAIL requires it, returns false
+ * and the result to give in *injected. */
 bool sim_call_begin(const char *entry, CUresult *injected);
 /* Ends it: writes the journal line `seq tid entry result args`. */
 CUresult sim_call_end(const char *entry, CUresult result, const char *format, ...)
@@ -53,7 +53,7 @@ CUresult sim_call_end(const char *entry, CUresult result, const char *format, ..
     static CUresult body_##name parameters;                                                        \
     SIM_ENTRY(name, parameters, body_##name arguments, __VA_ARGS__)                                \
     static CUresult body_##name parameters
-/* The same for an entry with a per-thread flavour, `suffix` being _ptsz or _ptds: both symbols
+/* As above, for an entry with a per-thread flavour, `suffix` being _ptsz or _ptds: both symbols
  * share one body, which has a `bool per_thread` before the other parameters. */
 #define SIM_API_THREAD(name, suffix, parameters, arguments, ...)                                   \
     static CUresult body_##name(bool per_thread, SIM_UNPAREN parameters);                          \
@@ -89,9 +89,9 @@ struct sim_device {
         used_bytes; /* private accounting; shared: in the shared file (memory/capacity.c) */
 };
 
-struct sim_context { /* never given back: a stale handle can be told, unless it is reused */
+struct sim_context { /* never freed: a stale handle is recognised, unless it is reused */
     uint32_t magic;
-    bool is_stopped; /* for good, as far as it is not reused; under the engine's lock */
+    bool is_stopped; /* permanent, as far as it is not reused; under the engine's lock */
     struct sim_device *device;
     struct sim_context *green_of; /* a green context's primary one; NULL: it is no green one */
     uint32_t green_magic;         /* its address is the CUgreenCtx handle */
@@ -123,7 +123,7 @@ CUresult sim_check_init(void);
  * error. */
 CUresult sim_current(struct sim_context **context);
 struct sim_device *sim_device(CUdevice ordinal); /* NULL if out of range */
-/* What cuDeviceGetAttribute says; 0 where there is no such attribute. */
+/* The value of cuDeviceGetAttribute; 0 where there is no such attribute. */
 int sim_device_attribute(CUdevice_attribute attribute, const struct sim_device *device);
 /* An explicit context handle, checked: INVALID_CONTEXT, CONTEXT_IS_DESTROYED. */
 CUresult sim_context_check(CUcontext handle, struct sim_context **context);
@@ -138,8 +138,8 @@ CUresult sim_check_unsafe_call(struct sim_context *context);
 
 struct sim_stream;
 
-/* What a stream runs: called on the stream's worker after all earlier work it depends on and
- * SIMCUDA_WORK_US. A non-success result becomes the context's sticky error. */
+/* The work that a stream runs: called on the stream's worker after all earlier work it depends on
+ * and SIMCUDA_WORK_US. A non-success result becomes the context's sticky error. */
 struct sim_op {
     CUresult (*run)(struct sim_context *context, void *argument);
     void (*release)(void *argument); /* frees `argument`; may be NULL */
@@ -154,8 +154,8 @@ CUresult sim_stream_resolve(CUstream handle, bool per_thread, struct sim_stream 
 struct sim_context *sim_stream_context(const struct sim_stream *stream);
 /* Queues an operation with the real ordering rules (legacy stream against blocking ones). If the
  * stream is capturing, adds a graph node instead: `copy` duplicates the argument per launch (graph
- * nodes outlive one run); node_type is what cuGraphNodeGetType says. Takes ownership of op.argument
- * in every case. */
+ * nodes outlive one run); node_type is the result of cuGraphNodeGetType. Takes ownership of
+ * op.argument in every case. */
 CUresult sim_submit(struct sim_stream *stream, struct sim_op op,
                     void *(*copy)(const void *argument), CUgraphNodeType node_type);
 bool sim_stream_is_capturing(const struct sim_stream *stream);
@@ -194,10 +194,11 @@ CUresult sim_memory_write_value(struct sim_context *context, uint64_t address, u
 /* Context destroyed or reset: drops its memory, gives capacity back. Pools' memory is no context's.
  * Called with no lock held, after all its streams have stopped. */
 void sim_memory_drop_context(struct sim_context *context);
-/* A stream is about to be destroyed; its work is done. What was freed on it is free everywhere. */
+/* A stream is about to be destroyed; its work is done. Memory that was freed on it is free
+ * everywhere. */
 void sim_memory_drop_stream(struct sim_stream *stream);
-/* A stream, event or context of this context was waited for with success: pools give memory back
- * that is beyond their release threshold. Called with no lock held, from cuStreamSynchronize,
+/* A stream, event or context of this context was waited for with success: pools release memory that
+ * is beyond their release threshold. Called with no lock held, from cuStreamSynchronize,
  * cuEventSynchronize, cuCtxSynchronize. */
 void sim_memory_synchronized(struct sim_context *context);
 /* Graph memory nodes: an allocation node's address is fixed at creation; physical memory is taken

@@ -42,7 +42,7 @@ else
     skip "lookups.def has what a CUDA 13.0 runtime asks for, in its order" "no $TABLE"
 fi
 SIMCUDA_JOURNAL=$TMP/ours simulated "$BUILD_DIR/tests/unit/sim/test_sim_runtime" > /dev/null
-is "look-ups: as the table says, through cuGetProcAddress" "$(asked "$TMP/ours" | head -n 440)" "$(table)"
+is "look-ups: as in the table, through cuGetProcAddress" "$(asked "$TMP/ours" | head -n 440)" "$(table)"
 is "look-ups come first, then the version, then cuInit" \
     "$(sed -n '441,442p' "$TMP/ours" | cut -d ' ' -f 3 | paste -sd ' ')" "cuDriverGetVersion cuInit"
 if [ -e "$REAL" ]; then

@@ -28,7 +28,7 @@ static struct {
     atomic_uint_fast64_t corrupt_count;
     atomic_uint_fast64_t refused_count; /* no memory: a limit is in force */
     atomic_uint next_number;
-} tally;
+} totals;
 
 static inline void block_fill(const struct block *block, CUstream stream)
 {
@@ -38,7 +38,7 @@ static inline void block_fill(const struct block *block, CUstream stream)
 static inline bool block_refused(CUresult result, const char *call, int line)
 {
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        atomic_fetch_add(&tally.refused_count, 1);
+        atomic_fetch_add(&totals.refused_count, 1);
         return true;
     }
     program_check(result, call, line);
@@ -72,13 +72,13 @@ static inline bool block_take(struct block *block, enum how how, size_t bytes, C
         block->address = 0;
         return false;
     }
-    atomic_fetch_add(&tally.live_bytes, block->bytes);
-    block->number = atomic_fetch_add(&tally.next_number, 1) * 2654435761U | 1;
+    atomic_fetch_add(&totals.live_bytes, block->bytes);
+    block->number = atomic_fetch_add(&totals.next_number, 1) * 2654435761U | 1;
     block_fill(block, stream);
     return true;
 }
 
-/* What a few places of it hold; waits for the stream. */
+/* The content of a few places of it; waits for the stream. */
 static inline void block_look(const struct block *block, CUstream stream)
 {
     uint32_t seen[WINDOW_WORDS];
@@ -90,11 +90,11 @@ static inline void block_look(const struct block *block, CUstream stream)
         CHECK(cuStreamSynchronize(stream));
         for (size_t word = 0; word < window / 4; word++)
             if (seen[word] != block->number) {
-                atomic_fetch_add(&tally.corrupt_count, 1);
+                atomic_fetch_add(&totals.corrupt_count, 1);
                 return;
             }
     }
-    atomic_fetch_add(&tally.verified_count, 1);
+    atomic_fetch_add(&totals.verified_count, 1);
 }
 
 static inline void block_give(struct block *block, CUstream stream)
@@ -109,7 +109,7 @@ static inline void block_give(struct block *block, CUstream stream)
         CHECK((CUresult)cudaFree((void *)block->address));
     else
         CHECK(cuMemFree(block->address));
-    atomic_fetch_sub(&tally.live_bytes, block->bytes);
+    atomic_fetch_sub(&totals.live_bytes, block->bytes);
     block->address = 0;
 }
 

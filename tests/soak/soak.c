@@ -1,7 +1,7 @@
 /* link: -l:libcuda.so.1 -l:libcudart.so.13 */
-/* Everything at once, for as long as it is told: blocks in every way and order, graphs, elastic
- * pools, tenants, contexts, threads, children and plugins come and go. usage: soak LIBTENANT
- * LIBPLUGIN [WORKER] | soak light
+/* Everything at once, for the given time: blocks in every way and order, graphs, elastic pools,
+ * tenants, contexts, threads, children and plugins come and go. usage: soak LIBTENANT LIBPLUGIN
+ * [WORKER] | soak light
  *
  * Commands on standard input: `check` holds all workers between two steps, empties the cache and
  * prints the figures as a line of JSON; the next line lets them go on. The end of the input ends
@@ -43,7 +43,7 @@ static struct {
     const char *tenant_path, *plugin_path;
     pthread_mutex_t
         capture_lock; /* what a capture anywhere in the context forbids is beside none */
-    pthread_mutex_t handed_lock;
+    pthread_mutex_t passed_lock;
     struct block handed[HANDED]; /* from thread to thread */
 } world;
 
@@ -70,10 +70,10 @@ static void step_blocks(struct worker *worker)
     if (pick(worker, 8) == 0) {
         struct block *place = &world.handed[pick(worker, HANDED)];
         CHECK(cuStreamSynchronize(worker->stream));
-        pthread_mutex_lock(&world.handed_lock);
+        pthread_mutex_lock(&world.passed_lock);
         const struct block other = *place;
         *place = *slot;
-        pthread_mutex_unlock(&world.handed_lock);
+        pthread_mutex_unlock(&world.passed_lock);
         *slot = other;
     }
     if (worker->step_count % 256 == 255) {
@@ -119,7 +119,8 @@ static void step_graph(struct worker *worker)
         if (block_refused(cuGraphLaunch(runnable, worker->stream), "launch", __LINE__))
             continue;
         CHECK(cuStreamSynchronize(worker->stream));
-        atomic_fetch_add(*seen == inside.number ? &tally.verified_count : &tally.corrupt_count, 1);
+        atomic_fetch_add(*seen == inside.number ? &totals.verified_count : &totals.corrupt_count,
+                         1);
     }
     CHECK(cuGraphExecDestroy(runnable));
     CHECK(cuDeviceGraphMemTrim(0));
@@ -159,7 +160,7 @@ static void step_elastic(struct worker *worker)
         const gpucache_status status =
             UNLESS_CAPTURING(gc.gpucache_elastic_allocate(pool, first * PAGE, bytes));
         if (status == GPUCACHE_LIMIT_REACHED || status == GPUCACHE_OUT_OF_MEMORY) {
-            atomic_fetch_add(&tally.refused_count, 1);
+            atomic_fetch_add(&totals.refused_count, 1);
             continue;
         }
         EXPECT_STATUS(status, GPUCACHE_OK);
@@ -173,8 +174,7 @@ static void step_elastic(struct worker *worker)
 
 /* ---- tenants ---- */
 
-/* The addresses of a tenant that ends are given up for good where anything was captured, so few
- * end.
+/* The addresses of a tenant that ends are never reused where anything was captured, so few end.
  */
 static void step_tenant(struct worker *worker)
 {
@@ -213,7 +213,7 @@ static void step_ways(struct worker *worker)
     if (result == 0)
         EXPECT(give(way, what) == 0);
     else
-        atomic_fetch_add(&tally.refused_count, 1);
+        atomic_fetch_add(&totals.refused_count, 1);
     CHECK(cuCtxSynchronize());
     pthread_mutex_unlock(&world.capture_lock);
     dlclose(object);
@@ -233,7 +233,7 @@ static void step_context(struct worker *worker)
     for (int i = 0; i < CONTEXT_BLOCKS; i++)
         if (block_take(&block, BY_DRIVER, some_bytes(worker), NULL)) {
             block_look(&block, NULL);
-            atomic_fetch_sub(&tally.live_bytes, block.bytes);
+            atomic_fetch_sub(&totals.live_bytes, block.bytes);
         }
     CHECK(cuCtxDestroy(context));
     CHECK(cuCtxSetCurrent(world.context));
@@ -271,7 +271,7 @@ static void step_plugin(struct worker *worker)
     CHECK(cuMemFree(address));
 }
 
-/* What the driver answers in a child is its own business: it must answer. */
+/* The driver's results in a child are not checked: it must return. */
 static void step_child(struct worker *worker)
 {
     const pid_t child = fork();
@@ -334,11 +334,11 @@ static void print_figures(void)
     printf("{\"live\": %llu, \"requested\": %llu, \"reserved\": %llu, \"pending\": %llu, "
            "\"metadata\": %llu, \"allocs\": %llu, \"frees\": %llu, \"verified\": %llu, "
            "\"corrupt\": %llu, \"refused\": %llu, \"steps\": {",
-           (unsigned long long)tally.live_bytes, (unsigned long long)figures.requested_bytes,
+           (unsigned long long)totals.live_bytes, (unsigned long long)figures.requested_bytes,
            (unsigned long long)figures.reserved_bytes, (unsigned long long)figures.pending_bytes,
            (unsigned long long)figures.metadata_bytes, (unsigned long long)figures.alloc_count,
-           (unsigned long long)figures.free_count, (unsigned long long)tally.verified_count,
-           (unsigned long long)tally.corrupt_count, (unsigned long long)tally.refused_count);
+           (unsigned long long)figures.free_count, (unsigned long long)totals.verified_count,
+           (unsigned long long)totals.corrupt_count, (unsigned long long)totals.refused_count);
     for (size_t i = 1; i < WORKERS; i++)
         printf("\"%s\": %lu%s", workers[i].name, workers[i].step_count,
                i + 1 < WORKERS ? ", " : "}}\n");
@@ -366,7 +366,7 @@ static void start_world(void)
     pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
     pthread_rwlock_init(&world.steps, &attributes);
     pthread_mutex_init(&world.capture_lock, NULL);
-    pthread_mutex_init(&world.handed_lock, NULL);
+    pthread_mutex_init(&world.passed_lock, NULL);
     world.context = program_start();
     EXPECT_STATUS(gpucache_load(NULL, &gc), GPUCACHE_OK);
 }

@@ -6,7 +6,7 @@ usage: soak.py [--seconds N] [--every N] [--build DIR] [--folder DIR]
 The program runs in a group, with a limit, tenants, a trace, stacks, a plan of an earlier run and a report, beside a
 second member that is killed and started again. From outside it is paused and resumed, trimmed, limited, and watched.
 Every N seconds all is held: the requested bytes must be what the program itself counts, the reserved bytes what the
-simulated device's NVML says is used, but for the rest of its pages where memory is the driver's own. Memory of the process, files, threads and the library's host memory are noted;
+simulated device's NVML shows as used, but for the rest of its pages where memory is the driver's own. Memory of the process, files, threads and the library's host memory are noted;
 the last third's mean may be above the first third's only by what noise explains. Prints a line a check, then the
 verdicts; exit status 1 if one does not hold.
 """
@@ -45,7 +45,7 @@ class Memory(ctypes.Structure):
 
 
 class Device:
-    """What the simulated device itself says is used, of all processes."""
+    """The bytes that the simulated device itself counts as used, of all processes."""
 
     def __init__(self, build, shared):
         os.environ.update(SIMCUDA_SHARED=shared, SIMCUDA_MEMORY=SETTINGS["SIMCUDA_MEMORY"])
@@ -88,7 +88,7 @@ class Soak:
                 "GPUCACHE_LEDGER": os.path.join(self.folder, "ledger"), **SETTINGS, **settings}
 
     def start(self, *arguments, **settings):
-        """The program; it says what is wrong on our standard error."""
+        """The program; it prints errors on our standard error."""
         return subprocess.Popen([self.program, *arguments], env=self.environment(**settings), stdin=subprocess.PIPE,
                                 stdout=subprocess.PIPE, text=True)
 
@@ -226,7 +226,7 @@ class Soak:
         """First third against last third, once everything has been done before."""
         warm = [row for row in self.rows if row["is_warm"]]
         third = len(warm) // 3
-        print(f"grown or not: {len(warm)} checks" + ("" if third >= THIRD_MIN else " are too few to say"))
+        print(f"grown or not: {len(warm)} checks" + ("" if third >= THIRD_MIN else " are too few to decide"))
         if third < THIRD_MIN:
             return
         for key, noise in NOISE.items():
@@ -237,7 +237,7 @@ class Soak:
 
 
 def main():
-    """Reads the arguments, soaks, tells."""
+    """Reads the arguments, soaks, reports."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--every", type=float, default=0)

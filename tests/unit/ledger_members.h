@@ -25,7 +25,7 @@ struct member {
     uint64_t requested;
     uint64_t idle;
     uint64_t limit; /* 0: none */
-    int pid;        /* what it says it is; 0: its own */
+    int pid;        /* the PID that it enters; 0: its own */
 };
 
 /* Takes a slot through `ledger`, which is open, and fills it. */

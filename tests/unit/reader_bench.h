@@ -10,7 +10,7 @@ struct reader_bench {
 };
 
 void reader_bench_begin(struct reader_bench *bench);
-/* Checks that all memory is given back. */
+/* Checks that all memory is freed. */
 void reader_bench_end(struct reader_bench *bench);
 /* A source "bench" of these bytes; gc_source_close it. */
 void reader_bench_source(struct reader_bench *bench, const void *data, size_t bytes,

@@ -1,5 +1,5 @@
-/* What memory of the simulated platform holds: only bytes that were filled or written are kept. By
- * address, so for memory whose pages are not lent to others; whole pages are sim_mapping.c's. */
+/* The content of memory of the simulated platform: only bytes that were filled or written are kept.
+ * By address, so for memory whose pages are not remapped; whole pages are sim_mapping.c's. */
 #include "tests/unit/sim_driver.h"
 
 #include <stdlib.h>

@@ -30,7 +30,7 @@ int sim_driver_begin(struct sim_driver *sim, enum sim_call call, uint64_t contex
     sim->calls[call]++;
     const uint64_t number = ++sim->total_calls;
     if (sim->fail_from == 0 || number < sim->fail_from ||
-        (number > sim->fail_from && !sim->fail_for_good))
+        (number > sim->fail_from && !sim->fail_permanently))
         return 0;
     sim->failed_count++;
     return sim->fail_code;
@@ -102,8 +102,8 @@ static void remove_allocation(struct sim_driver *sim, uint64_t i)
             (sim->allocation_count - i) * sizeof(*sim->allocations));
 }
 
-/* The lowest hole that fits; its place in the array is *index. */
-static uint64_t find_hole(const struct sim_driver *sim, uint64_t bytes, uint64_t *index)
+/* The lowest gap that fits; its place in the array is *index. */
+static uint64_t find_gap(const struct sim_driver *sim, uint64_t bytes, uint64_t *index)
 {
     const uint64_t alignment = bytes >= LARGE_ALIGNMENT ? LARGE_ALIGNMENT : SMALL_ALIGNMENT;
     uint64_t start = BASE;
@@ -141,7 +141,7 @@ static int mem_alloc(void *self, uint64_t context, uint64_t bytes, uint64_t *add
             realloc(sim->allocations, sim->allocation_room * sizeof(*sim->allocations));
     }
     uint64_t i;
-    *address = find_hole(sim, bytes, &i);
+    *address = find_gap(sim, bytes, &i);
     memmove(&sim->allocations[i + 1], &sim->allocations[i],
             (sim->allocation_count - i) * sizeof(*sim->allocations));
     sim->allocations[i] = (struct sim_allocation){*address, bytes, context};
@@ -294,11 +294,11 @@ void sim_driver_drop_context(struct sim_driver *sim, uint64_t context)
     pthread_mutex_unlock(&sim->lock);
 }
 
-void sim_driver_fail(struct sim_driver *sim, uint64_t n, bool for_good, int code)
+void sim_driver_fail(struct sim_driver *sim, uint64_t n, bool is_permanent, int code)
 {
     pthread_mutex_lock(&sim->lock);
     sim->fail_from = n == 0 ? 0 : sim->total_calls + n;
-    sim->fail_for_good = for_good;
+    sim->fail_permanently = is_permanent;
     sim->fail_code = code;
     sim->failed_count = 0;
     pthread_mutex_unlock(&sim->lock);

@@ -1,15 +1,15 @@
 /* A simulated platform under core: struct gc_driver over a plain address space. No device; what it
  * keeps is what tests must know:
  *
- *  - capacity: it runs out, and says so with SIM_OUT_OF_MEMORY; addresses are reused lowest first;
- *  - work: sim_driver_submit says that work queued in a context uses a range; synchronize completes
- * it. Memory that is given back, or handed to the program again, while such work is queued is a
+ *  - capacity: it runs out, and returns SIM_OUT_OF_MEMORY; addresses are reused lowest first;
+ *  - work: sim_driver_submit: work queued in a context uses a range; synchronize completes
+ * it. Memory that is released, or served to the program again, while such work is queued is a
  * violation;
  *  - rules: a call under one of core's locks, a synchronize while the context captures, a free of
  * what is no allocation or by another context are violations;
  *  - mapped memory (sim_mapping.c): ranges, pages and mappings, each used as the driver demands;
  *  - content (sim_content.c): what was filled or written, by address; else memory holds zeros;
- *  - failures: the N-th call, once or for good.
+ *  - failures: the N-th call, once or permanently.
  *
  * Violations are counted and the first one is kept in words; tests end with sim_driver_check.
  * Thread-safe. */
@@ -95,7 +95,7 @@ struct sim_mapping {
 
 #define SIM_CHUNK_BYTES UINT64_C(65536)
 
-/* What some bytes of the address space hold. */
+/* The content of some bytes of the address space. */
 struct sim_chunk {
     uint64_t address; /* a multiple of its size */
     uint8_t *bytes;
@@ -131,7 +131,7 @@ struct sim_driver {
     uint64_t next_fence;
     uint64_t last_follower; /* the stream that was made to follow a mark last */
     uint64_t next_work;
-    bool has_no_fences; /* recording says it is not supported */
+    bool has_no_fences; /* recording returns "not supported" */
     bool is_endless;    /* waits with an end come to it */
     bool is_prompt;     /* work is done by the time its fence is asked for */
     struct gc_submissions
@@ -142,7 +142,7 @@ struct sim_driver {
     uint64_t calls[SIM_CALL_COUNT];
     uint64_t total_calls;
     uint64_t fail_from; /* call number, from 1; 0: never */
-    bool fail_for_good;
+    bool fail_permanently;
     int fail_code;
     uint64_t failed_count; /* injected failures that fired */
     /* Runs at the start of mem_alloc, mem_free and synchronize, without the lock. */
@@ -166,22 +166,22 @@ void sim_driver_complete(struct sim_driver *sim, uint64_t context);
 /* The context goes, and with it its allocations and work. */
 void sim_driver_drop_context(struct sim_driver *sim, uint64_t context);
 /* From the n-th call from now on (1: the next). */
-void sim_driver_fail(struct sim_driver *sim, uint64_t n, bool for_good, int code);
+void sim_driver_fail(struct sim_driver *sim, uint64_t n, bool is_permanent, int code);
 /* Whether all of the range is mapped and usable. */
 bool sim_driver_is_accessible(struct sim_driver *sim, uint64_t address, uint64_t bytes);
-/* The same for a device that is not the memory's own. */
+/* As above, for a device that is not the memory's own. */
 bool sim_driver_is_open_to(struct sim_driver *sim, int device, uint64_t address, uint64_t bytes);
 
 /* Physical memory, as far as it is one piece. */
 struct sim_piece {
-    uint64_t handle; /* of a page; 0: memory of mem_alloc, which is told by its address */
+    uint64_t handle; /* of a page; 0: memory of mem_alloc, which is known by its address */
     uint64_t offset;
     uint64_t bytes;
 };
 /* The piece behind the start of the range. */
 struct sim_piece sim_driver_translate(struct sim_driver *sim, uint64_t address, uint64_t bytes);
 
-/* What the page mapped at `address` remembers; a fresh one 0. */
+/* The mark of the page mapped at `address`; a fresh one 0. */
 void sim_driver_put(struct sim_driver *sim, uint64_t address, uint64_t content);
 uint64_t sim_driver_get(struct sim_driver *sim, uint64_t address);
 

@@ -108,7 +108,7 @@ static void fence_release(void *self, uint64_t context, uint64_t handle)
     pthread_mutex_unlock(&sim->lock);
 }
 
-/* Of all work of the context: in tests of the one stream it has no other. */
+/* A fence of all work of the context: in tests of the one stream it has no other. */
 static int stream_record(void *self, uint64_t context, uint64_t stream, uint64_t *handle)
 {
     uint64_t fresh = 0;

@@ -1,4 +1,4 @@
-/* What the tests of the simulated device's memory share. Each program runs on 1 GiB devices of its
+/* Common to the tests of the simulated device's memory. Each program runs on 1 GiB devices of its
  * own. */
 #ifndef SIM_MEMORY_TEST_H
 #define SIM_MEMORY_TEST_H

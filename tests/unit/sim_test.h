@@ -1,4 +1,4 @@
-/* What the tests of the simulated driver share. Each names the documented rule it pins. */
+/* Common to the tests of the simulated driver. Each names the documented rule it pins. */
 #ifndef SIM_TEST_H
 #define SIM_TEST_H
 

@@ -60,7 +60,7 @@ void workbench_open_fenced(struct workbench *bench, uint64_t capacity_bytes)
     workbench_open(bench, &setup);
 }
 
-/* What the pools hold, by a walk over their blocks. */
+/* The bytes in the pools, by a walk over their blocks. */
 struct pool_sums {
     uint64_t segments;
     uint64_t idle;
@@ -85,7 +85,7 @@ static void add_pool(const struct gc_pool *pool, struct pool_sums *sums)
     }
 }
 
-/* A tenant's account says what its pools hold, and what it has taken by other ways. */
+/* A tenant's account has the bytes of its pools and of its non-pool memory. */
 static void check_tenant(void *argument, struct gc_tenant *tenant)
 {
     const struct workbench *bench = argument;
@@ -278,7 +278,7 @@ void workbench_pretend_one_stream(struct workbench *bench)
 {
     struct gc_submissions *work = gc_core_submissions(bench->core);
     atomic_store(&work->multi_stream, false);
-    atomic_store(&work->stream_fence.is_awaited, false);
+    atomic_store(&work->stream_fence.is_waited_for, false);
     atomic_store(&work->reuse_blocked, 0);
     atomic_store(&work->only_stream, GC_STREAM_NONE);
     atomic_store(&work->quick_stream, GC_STREAM_CHECK);

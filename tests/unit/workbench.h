@@ -41,7 +41,7 @@ struct workbench {
 void workbench_open(struct workbench *bench, const struct workbench_setup *setup);
 /* A cached one of 1 GiB without a limit. */
 void workbench_open_plain(struct workbench *bench);
-/* The same of another size, whose memory is used again by fences. */
+/* As above, of another size, whose memory is used again by fences. */
 void workbench_open_fenced(struct workbench *bench, uint64_t capacity_bytes);
 /* Checks and destroys. */
 void workbench_close(struct workbench *bench);
@@ -50,7 +50,7 @@ void workbench_check(struct workbench *bench);
 
 enum gc_status workbench_try_alloc(struct workbench *bench, unsigned context, uint64_t bytes,
                                    uint64_t *address);
-/* The same for a record of a tenant's. */
+/* As above, for a record of a tenant's. */
 enum gc_status workbench_try_alloc_in(struct workbench *bench, struct gc_context *record,
                                       uint64_t bytes, uint64_t *address);
 /* Must succeed, as must the next two. */

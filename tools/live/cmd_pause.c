@@ -42,14 +42,14 @@ static int move_all(const struct move *move, const struct gc_ledger *ledger,
             .drop = move->drops,
             .tenant = client->tenant[0] != '\0' ? client->tenant : NULL,
         };
-        client->is_asked = live_request(move->command, ledger, client, &request) == TOOL_DONE;
-        if (!client->is_asked)
+        client->is_requested = live_request(move->command, ledger, client, &request) == TOOL_DONE;
+        if (!client->is_requested)
             status = TOOL_FAILED;
     }
     for (size_t i = 0; i < target->count; i++) {
         const struct live_client *client = &target->clients[i];
         char text[GC_LEDGER_RESPONSE_BYTES];
-        if (!client->is_asked)
+        if (!client->is_requested)
             continue;
         if (wait.timeout_ms == 0)
             write_answer(out, client, "request left, answer not awaited");

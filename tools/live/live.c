@@ -373,13 +373,13 @@ int live_wait_response(const struct tool_command *command, const struct gc_ledge
     return fail_late(command, ledger, client, wait);
 }
 
-/* ---- a round of a command ---- */
+/* ---- one request to several processes ---- */
 
 #define REFRESH_MS 200 /* at least, also for a process that is busy */
 
 /* ---- figures before and after ---- */
 
-/* Asks for fresh figures, of all at once, and waits for those that come in time. */
+/* Requests fresh figures of all processes at once, and waits for those that come in time. */
 static void refresh(struct live_session *session, struct live_client *clients, size_t count,
                     uint32_t timeout_ms)
 {
@@ -388,17 +388,17 @@ static void refresh(struct live_session *session, struct live_client *clients, s
     live_begin(&wait);
     for (size_t i = 0; i < count; i++) {
         const struct gc_ledger_process *process = &clients[i].process;
-        clients[i].is_asked =
+        clients[i].is_requested =
             !live_is_stopped(&session->ledger, process->slot, process->pid) &&
             gc_ledger_send_request(&session->ledger, process->slot, process->generation, &request,
                                    &clients[i].ticket) &&
             process->has_helper;
     }
     for (size_t i = 0; i < count; i++) {
-        if (clients[i].is_asked)
+        if (clients[i].is_requested)
             (void)gc_ledger_wait_response(&session->ledger, &clients[i].ticket, left_ms(&wait),
                                           NULL);
-        clients[i].is_asked = false;
+        clients[i].is_requested = false;
     }
 }
 
@@ -481,13 +481,13 @@ int live_round_collect(struct live_session *session, struct live_round *round)
     for (size_t i = 0; i < session->target.count; i++) {
         struct live_client *client = &session->target.clients[i];
         char text[GC_LEDGER_RESPONSE_BYTES];
-        if (!client->is_asked)
+        if (!client->is_requested)
             continue;
         if (session->wait.timeout_ms == 0) {
             write_unanswered(session, client);
             continue;
         }
-        client->is_asked = false;
+        client->is_requested = false;
         const int answer =
             live_wait_response(session->command, &session->ledger, client, &session->wait, text);
         if (answer != TOOL_DONE) {
@@ -519,6 +519,6 @@ int live_round_request(struct live_session *session, size_t index,
 {
     struct live_client *client = &session->target.clients[index];
     const int status = live_request(session->command, &session->ledger, client, request);
-    client->is_asked = status == TOOL_DONE;
+    client->is_requested = status == TOOL_DONE;
     return status;
 }

@@ -17,7 +17,7 @@ struct live_client {
     struct gc_ledger_process process;
     char tenant[GC_LEDGER_NAME_BYTES]; /* tenant inside the process; "": the whole process */
     struct gc_ledger_ticket ticket;
-    bool is_asked;
+    bool is_requested;
     bool has_response; /* the process has answered */
 };
 
@@ -77,7 +77,7 @@ const char *live_show(const char *name, char text[LIVE_SHOWN_BYTES]);
 /* "process 12 (python)", "tenant llama of process 12 (python)". */
 void live_describe(const struct live_client *client, char text[2 * LIVE_SHOWN_BYTES]);
 
-/* ---- a round of requests ---- */
+/* ---- one request to several processes ---- */
 
 /* Figures of a process or group on a device, before and after. */
 struct live_change {

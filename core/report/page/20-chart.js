@@ -43,7 +43,7 @@ class Chart {
         this.draw();
     }
 
-    /* Of the lines that are drawn. */
+    /* Names the lines that are drawn. */
     legend() {
         const s = this.series;
         const entry = (name, kind) => make("li", null, make("span", {class: "key-" + kind}), name);

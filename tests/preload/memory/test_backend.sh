@@ -1,5 +1,5 @@
 #!/bin/bash
-# Which backend a device gets, and that the report says why.
+# The backend that a device gets, and its reason in the report.
 . "$(dirname "$0")/../../lib.sh"
 
 program=$BUILD_DIR/tests/preload/counted_linked
@@ -18,14 +18,14 @@ is "not where it cannot" "$(backend SIMCUDA_ATTRIBUTES=102=0 "$program")" \
 is "and none is mapped" "$(pages)" false
 is "also if it is asked for" "$(backend GPUCACHE_BACKEND=vmm SIMCUDA_ATTRIBUTES=102=0 "$program" | tail -n 1)" \
     "driver, driver, the device or its driver cannot map memory"
-is "not if the setting says so" "$(backend GPUCACHE_BACKEND=driver "$program")" "driver, driver, GPUCACHE_BACKEND=driver"
+is "not if the setting requires it" "$(backend GPUCACHE_BACKEND=driver "$program")" "driver, driver, GPUCACHE_BACKEND=driver"
 is "not where nothing is cached" "$(backend GPUCACHE_MODE=track "$program")" "driver, driver, GPUCACHE_MODE=track"
 is "not under a multi-process server" "$(backend SIMCUDA_ATTRIBUTES=133=1 "$program")" \
     "driver, driver, the device is shared by a multi-process server"
-is "but if the setting says so" "$(backend GPUCACHE_BACKEND=vmm SIMCUDA_ATTRIBUTES=133=1 "$program")" \
+is "but if the setting requires it" "$(backend GPUCACHE_BACKEND=vmm SIMCUDA_ATTRIBUTES=133=1 "$program")" \
     "vmm, vmm, GPUCACHE_BACKEND=vmm"
 is "not for a program that exports memory" "$(backend "$BUILD_DIR/tests/preload/exporter")" \
     "driver, driver, the program exports memory: it imports cuIpcGetMemHandle"
-is "but if the setting says so" "$(backend GPUCACHE_BACKEND=vmm "$BUILD_DIR/tests/preload/exporter" mapped)" \
+is "but if the setting requires it" "$(backend GPUCACHE_BACKEND=vmm "$BUILD_DIR/tests/preload/exporter" mapped)" \
     "vmm, vmm, GPUCACHE_BACKEND=vmm"
 done_testing

@@ -36,21 +36,21 @@ api() {
     is "  $1" "$(json "$REPORT" "'{count} {bytes} {current_bytes}'.format(**d['by_api']['$1'])")" "$2"
 }
 
-# says TEXT: what the program printed, line by line.
-says() {
-    is "  it says" "$output" "$1"
+# printed TEXT: what the program printed, line by line.
+printed() {
+    is "  its output" "$output" "$1"
 }
 
 # ---- managed and host memory: recorded, not charged ----
 ends managed 0 0
 api cuMemAllocManaged "3 $((9 * MIB)) 0"
-says "managed, nothing: 1"
+printed "managed, nothing: 1"
 ends managed-hold 0 $((3 * MIB))
 api cuMemAllocManaged "3 $((9 * MIB)) $((3 * MIB))"
 ends host 0 0
 api cuMemHostAlloc "1 $((5 * MIB)) 0"
 api cuMemAllocHost_v2 "1 $MIB 0"
-says "host, twice: 1"
+printed "host, twice: 1"
 ends host-hold 0 0
 api cuMemHostAlloc "1 $((5 * MIB)) $((5 * MIB))"
 
@@ -67,7 +67,7 @@ api cuMemCreate "2 $((8 * MIB)) 0"
 ends vmm-hold $((8 * MIB)) $((8 * MIB))
 ends vmm-retained-hold $((4 * MIB)) $((4 * MIB))
 ends vmm-wrong 0 0
-says "create, nothing: 1
+printed "create, nothing: 1
 create, no property: 1
 release, twice: 1"
 
@@ -76,14 +76,14 @@ ends async 0 0
 api cuMemAllocAsync "13 $((60 * MIB + 1000)) 0"
 is "  the pool was charged" "$(json "$REPORT" 'd["reserved_bytes"]["peak"] >= (20 << 20)')" true
 ends async-free 0 0
-says "async free, interior: 1"
+printed "async free, interior: 1"
 run async-free GPUCACHE_MODE=cache
 is "async-free (cache): the same" "$status $output $(json "$REPORT" 'd["requested_bytes"]["current"]')" \
     "0 async free, interior: 1 0"
 ends pool 0 0
 api cuMemAllocFromPoolAsync "2 $((16 * MIB)) 0"
 run pool-hold
-is "pool-hold: charged as the driver says" "reserved $(json "$REPORT" 'd["reserved_bytes"]["current"]')" "$output"
+is "pool-hold: charged as in the driver" "reserved $(json "$REPORT" 'd["reserved_bytes"]["current"]')" "$output"
 run pool-gives-way GPUCACHE_MODE=cache GPUCACHE_LIMIT=$((200 * MIB + CONTEXT_BYTES))
 is "pool-gives-way: idle memory is in nobody's way" "$status $(cat "$TMP/stderr")" "0 "
 is "  three were too much, each counted once" "$(json "$REPORT" 'd["oom_count"]')" 3
@@ -93,14 +93,14 @@ is "  the limit held" "$(json "$REPORT" "d['reserved_bytes']['peak'] <= $((200 *
 for mode in cache track; do
     run capture GPUCACHE_MODE=$mode
     is "capture ($mode): survives allocation and free" "$status $(cat "$TMP/stderr")" "0 "
-    says "end capture: 0
+    printed "end capture: 0
 graph wrote 9"
 done
 run capture-ends GPUCACHE_MODE=cache GPUCACHE_LIMIT=$((200 * MIB + CONTEXT_BYTES))
 is "capture-ends: what ended is over" "$status $(cat "$TMP/stderr")" "0 "
 ends graph 0 0
 run graph-hold
-is "graph-hold: charged as the driver says" "reserved $(json "$REPORT" 'd["reserved_bytes"]["current"]')" "$output"
+is "graph-hold: charged as in the driver" "reserved $(json "$REPORT" 'd["reserved_bytes"]["current"]')" "$output"
 like "  and it holds something" "$output" 'reserved [1-9]'
 
 # ---- contexts ----
@@ -118,11 +118,11 @@ is "release-hold: another holder keeps the context and what is in it" \
 
 # ---- sharing ----
 run ipc GPUCACHE_MODE=cache GPUCACHE_BACKEND=vmm
-says "one refused: 1
+printed "one refused: 1
 asked again: 0
 asked again: 0
 asked again: 0"
-like "  and says why, once" "$(grep -c GPUCACHE_BACKEND=whole "$TMP/stderr")" '^1$'
+like "  and gives the reason, once" "$(grep -c GPUCACHE_BACKEND=whole "$TMP/stderr")" '^1$'
 
 run ipc-parent CHILD_REPORT="$TMP/child.json"
 is "ipc: another process opens a block" "$status $output $(cat "$TMP/stderr")" "0 child 0 wrote 5 "
@@ -130,7 +130,7 @@ is "  which is not charged to that one" \
     "$(json "$TMP/child.json" 'f"""{d["by_api"]["cuIpcOpenMemHandle_v2"]["bytes"]} {d["reserved_bytes"]["peak"]}"""')" \
     "$((3 * MIB)) 512"
 ends peers 0 0 SIMCUDA_DEVICES=2
-says "enable again: 704"
+printed "enable again: 704"
 
 # ---- code, by difference ----
 ends module 0 0
@@ -145,7 +145,7 @@ is "graph-node-hold: kept until it is trimmed" "$(json "$REPORT" 'd["reserved_by
 # ---- limits ----
 run limits GPUCACHE_MODE=cache GPUCACHE_LIMIT=$((200 * MIB + CONTEXT_BYTES))
 is "limits: the program is content" "$status $(cat "$TMP/stderr")" "0 "
-says "create, too much: 2
+printed "create, too much: 2
 create: 0
 array, too much: 2
 array: 0

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Every driver call of a program that takes memory in every direct way is made to fail, the first time, a later
-# time and for good. Whatever fails, the accounts say afterwards what the driver holds.
+# time and permanently. Whatever fails, the accounts agree with the driver's bytes afterwards.
 # timeout: 400
 . "$(dirname "$0")/../../lib.sh"
 export SIMCUDA_MEMORY=2GiB GPUCACHE_MODE=track
@@ -11,7 +11,7 @@ UNKNOWABLE=" cuInit cuDeviceGet cuDevicePrimaryCtxRetain cuCtxSetCurrent cuCtxGe
 UNKNOWABLE+="cuMemPoolGetAttribute cuDeviceGetGraphMemAttribute cuDeviceTotalMem_v2 "
 UNIT=2097152 # what the simulated driver takes at least; a charge of less is not rounded up to it
 
-# check FAILURE: runs the program with it; says what is wrong.
+# check FAILURE: runs the program with it; prints the error.
 # shellcheck disable=SC2317 # called through ok
 check() {
     local held reserved
@@ -21,7 +21,7 @@ check() {
     [ -e "$REPORT" ] || return 0 # nothing was taken at all
     reserved=$(grep -o '"reserved_bytes": *{[^}]*' "$REPORT" | head -1 | grep -o '"current": *[0-9]*' | grep -o '[0-9]*')
     [ $((held - reserved)) -lt "$UNIT" ] && [ $((reserved - held)) -lt "$UNIT" ] && return 0
-    echo "$1: the driver holds $held, the accounts say $reserved"
+    echo "$1: the driver holds $held, the accounts have $reserved"
     return 1
 }
 

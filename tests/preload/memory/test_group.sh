@@ -1,6 +1,6 @@
 #!/bin/bash
 # 64 processes of one group on one device allocate and free at random under the group's limit. A third is killed, new
-# ones are started; then the same with processes that are stopped and go on. What all hold together never exceeds the
+# ones are started; then the same with processes that are stopped and go on. The total of all processes never exceeds the
 # limit, nobody hangs, and the ledger returns to zero. GROUP_SECONDS: how long both take together (15).
 # timeout: 400
 . "$(dirname "$0")/../../lib.sh"

@@ -19,13 +19,13 @@ calls() { json "$REPORT" "' '.join(str(sum(d['driver_calls'].get(name, 0) for na
 ok "without the library" simulated "$IPC"
 gives "a plain process opens what it is given" -- plain
 # One large block serves 21 times, is given away and goes back; of three small ones one does; 20 follow that are
-# given away one by one, each new and each given back.
+# exported one by one, each new and each released.
 is "  blocks serve again, and those that were given away go back" "$(calls)" "24 22"
 is "  what is cached is the two others" "$(json "$REPORT" 'd["idle_bytes"]')" 2048
 is "  nothing is lost" "$(json "$REPORT" 'f"""{d["requested_bytes"]["current"]} {d["leak_count"]} {d["hit_count"]}"""')" "0 0 20"
 gives "a process under the library opens it too" --
 gives "GPUCACHE_BACKEND=whole" GPUCACHE_BACKEND=whole -- plain
-is "  says so" "$(json "$REPORT" '[d["backend"], d["backend_reason"]]')" '["driver", "GPUCACHE_BACKEND=whole"]'
+is "  reports it" "$(json "$REPORT" '[d["backend"], d["backend_reason"]]')" '["driver", "GPUCACHE_BACKEND=whole"]'
 gives "under a limit" GPUCACHE_LIMIT=100MiB -- plain
 is "  which holds" "$(json "$REPORT" 'd["reserved_bytes"]["peak"] <= 100 << 20')" true
 gives "under a limit that has no room for idle blocks" GPUCACHE_LIMIT=$(((64 << 20) + (4 << 20))) -- plain

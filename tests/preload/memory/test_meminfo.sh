@@ -39,7 +39,7 @@ for kind in shared static; do
         is "$kind, $mode: free memory is what a malloc can get: more is refused" "$(grep cudaMalloc <<< "$out")" "cudaMalloc 2"
         most=$(($(free_at start "$out") / MIB))
         out=$(GPUCACHE_MODE=$mode GPUCACHE_LIMIT=1GiB preloaded "$PROGRAM" $most 2>&1)
-        is "$kind, $mode: all that is free can be had" "$(grep cudaMalloc <<< "$out")" "cudaMalloc 0"
+        is "$kind, $mode: all that is free can be allocated" "$(grep cudaMalloc <<< "$out")" "cudaMalloc 0"
         out=$(GPUCACHE_MODE=$mode GPUCACHE_LIMIT=64TiB preloaded "$PROGRAM" 100 2>&1)
         is "$kind, $mode: a limit above the device is the device" "$(totals "$out")" $((4096 * MIB))
         out=$(GPUCACHE_MODE=$mode GPUCACHE_LIMIT=8MiB preloaded "$PROGRAM" 100 2>&1)

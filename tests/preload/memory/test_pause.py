@@ -33,8 +33,8 @@ def settings(base, group):
     return shared
 
 
-def said(process):
-    """Exit status, and all that the tool said."""
+def result_of(process):
+    """Exit status, and the output of the tool."""
     status, out, error = end_tool(process)
     return status, out + error
 
@@ -57,7 +57,7 @@ class Turns:
         ready, _, _ = select.select([self.client.process.stdout], [], [], seconds)
         return self.client.process.stdout.readline().strip() if ready else None
 
-    def say(self, line):
+    def command(self, line):
         """Command and answer."""
         self.ask(line)
         return self.hears(PATIENCE)
@@ -67,14 +67,14 @@ class Turns:
         return start_tool(self.base, command, self.pid, *more)
 
     def move(self, command, *more):
-        """The same; exit status and what was said."""
-        return said(self.start(command, *more))
+        """The same; exit status and output."""
+        return result_of(self.start(command, *more))
 
     def allocate(self, mib):
         """Blocks of 16 MiB, and a few small ones."""
-        results = {self.say("alloc 16") for _ in range(mib // 16)}
+        results = {self.command("alloc 16") for _ in range(mib // 16)}
         if results == {"0"}:
-            results |= {self.say("kib 4") for _ in range(8)}
+            results |= {self.command("kib 4") for _ in range(8)}
         return results
 
 
@@ -94,7 +94,7 @@ def pause(turns, group):
     """Paused while it works: without a helper it answers at its next call, which then waits."""
     if group:
         return turns.move("pause"), None
-    return said(pursue(turns, turns.start("pause"))), "fill 99"
+    return result_of(pursue(turns, turns.start("pause"))), "fill 99"
 
 
 def check_turns(base, group):
@@ -102,7 +102,7 @@ def check_turns(base, group):
     what = "group" if group else "alone"
     first, second = Turns(base, "first", group), Turns(base, "second", group)
     equal(f"{what}: the first has its memory", first.allocate(NEED), {"0"})
-    first.say("fill 1")
+    first.command("fill 1")
     ok(f"{what}: the second has not", OUT_OF_MEMORY in second.allocate(NEED))
     (status, answer), waiting = pause(first, group)
     equal(f"{what}: the first is paused", status, 0)
@@ -110,53 +110,53 @@ def check_turns(base, group):
     status, answer = first.move("pause")
     ok(f"{what}: a second pause is refused", status == 1 and "it is paused already" in answer, answer)
     for number in range(NEED // 16):
-        second.say(f"free {number}")
+        second.command(f"free {number}")
     equal(f"{what}: the second has room now", second.allocate(NEED), {"0"})
-    second.say("fill 7")
+    second.command("fill 7")
     if waiting is None:
         first.ask("fill 2")
     equal(f"{what}: the first waits", first.hears(0.3), None)
     status, answer = first.move("resume")
     ok(f"{what}: there is no room for it to resume", status == 1 and "not enough free memory" in answer, answer)
-    equal(f"{what}: the second is not disturbed", second.say("check 7"), "same")
+    equal(f"{what}: the second is not disturbed", second.command("check 7"), "same")
     (status, answer), held = pause(second, group)
     equal(f"{what}: the second is paused", status, 0)
     status, answer = first.move("resume")
     ok(f"{what}: the first resumes", status == 0 and "back on the device" in answer, answer)
     equal(f"{what}: and goes on where it was", first.hears(PATIENCE), "0")
-    equal(f"{what}: with its memory", first.say("check " + ("2" if waiting is None else "99")), "same")
+    equal(f"{what}: with its memory", first.command("check " + ("2" if waiting is None else "99")), "same")
     (status, answer), waiting = pause(first, group)
     equal(f"{what}: the first is paused again", status, 0)
     equal(f"{what}: the second resumes", second.move("resume")[0], 0)
     if held is not None:
         equal(f"{what}: it had waited", second.hears(PATIENCE), "0")
-    equal(f"{what}: with its memory", second.say("check " + ("7" if held is None else "99")), "same")
+    equal(f"{what}: with its memory", second.command("check " + ("7" if held is None else "99")), "same")
     equal(f"{what}: the second ends", second.client.end()["leak_count"] > 0, True)
     status, answer = first.move("resume")
     ok(f"{what}: the first resumes and ends", status == 0, answer)
     if waiting is not None:
         first.hears(PATIENCE)
-    equal(f"{what}: with its memory", first.say("check " + ("2" if group else "99")), "same")
+    equal(f"{what}: with its memory", first.command("check " + ("2" if group else "99")), "same")
     reserved = first.client.end()["reserved_bytes"]
     ok(f"{what}: its peak was never more than it had", reserved["peak"] <= (NEED + 64 + 16) * MIB, reserved)
 
 
 def check_refusals(base):
-    """What is not possible is said, and changes nothing."""
+    """An impossible request is refused with a reason, and changes nothing."""
     one = Turns(base, "one", True)
     equal("refusals: memory", one.allocate(64), {"0"})
-    one.say("fill 3")
+    one.command("fill 3")
     status, answer = one.move("resume")
     ok("refusals: it is not paused", status == 1 and "it is not paused" in answer, answer)
-    one.say("capture 1")
+    one.command("capture 1")
     status, answer = one.move("pause")
     ok("refusals: a capture", status == 1 and "captured" in answer, answer)
-    equal("refusals: the capture survives", one.say("capture 0"), "0")
-    equal("refusals: nothing has changed", one.say("check 3"), "same")
+    equal("refusals: the capture survives", one.command("capture 0"), "0")
+    equal("refusals: nothing has changed", one.command("check 3"), "same")
     equal("drop: paused", one.move("pause", "--drop")[0], 0)
     equal("drop: resumed", one.move("resume")[0], 0)
-    one.say("fill 4")
-    equal("drop: the memory is usable", one.say("check 4"), "same")
+    one.command("fill 4")
+    equal("drop: the memory is usable", one.command("check 4"), "same")
     one.client.end()
     plain = Turns(base, "plain", True, GPUCACHE_BACKEND="driver")
     plain.allocate(32)
@@ -176,22 +176,22 @@ def check_ends(base):
     """Paused by the program itself, resumed from outside; and a paused program that ends."""
     one = Turns(base, "self", False)
     equal("itself: memory", one.allocate(64), {"0"})
-    one.say("fill 3")
-    equal("itself: paused", one.say("pause"), "0")
+    one.command("fill 3")
+    equal("itself: paused", one.command("pause"), "0")
     one.ask("fill 5")
     equal("itself: its work waits", one.hears(0.3), None)
     status, answer = one.move("resume")
-    ok("itself: who waits hears the resume", status == 0 and "back on the device" in answer, answer)
+    ok("itself: the waiting thread sees the resume", status == 0 and "back on the device" in answer, answer)
     equal("itself: it goes on", one.hears(PATIENCE), "0")
-    equal("itself: with its memory", one.say("check 5"), "same")
-    equal("itself: paused once more", one.say("pause"), "0")
+    equal("itself: with its memory", one.command("check 5"), "same")
+    equal("itself: paused once more", one.command("pause"), "0")
     one.ask("alloc 48")
     equal("itself: a request that needs memory waits", one.hears(0.3), None)
     status, answer = one.move("resume")
     ok("itself: it hears the resume too", status == 0 and "back on the device" in answer, answer)
     equal("itself: and is served", one.hears(PATIENCE), "0")
-    equal("itself: paused again", one.say("pause"), "0")
-    equal("itself: memory is freed meanwhile", one.say("free 0"), "0")
+    equal("itself: paused again", one.command("pause"), "0")
+    equal("itself: memory is freed meanwhile", one.command("free 0"), "0")
     equal("itself: it ends and reports", one.client.end()["reserved_bytes"]["current"] < 80 * MIB, True)
 
 
@@ -207,18 +207,18 @@ def check_tenants(base):
         what = "tenant, " + ("group" if group else "alone")
         one = Turns(base, f"tenants{group}", group, GPUCACHE_TENANTS="live=live_client:400MiB,rest=*:1GiB")
         equal(f"{what}: memory", one.allocate(64), {"0"})
-        one.say("fill 3")
+        one.command("fill 3")
         asked = start_tool(base, "pause", "live" if group else "tenant:live")
-        status, answer = said(asked if group else pursue(one, asked))
+        status, answer = result_of(asked if group else pursue(one, asked))
         ok(f"{what}: paused", status == 0 and "moved to host memory" in answer, answer)
         equal(f"{what}: it is shown", states(base).get("live"), "paused")
         if group:
             one.ask("fill 99")
         equal(f"{what}: its work waits", one.hears(0.3), None)
-        status, answer = said(start_tool(base, "resume", "live"))
+        status, answer = result_of(start_tool(base, "resume", "live"))
         ok(f"{what}: resumed", status == 0 and "back on the device" in answer, answer)
         equal(f"{what}: it goes on", one.hears(PATIENCE), "0")
-        equal(f"{what}: with its memory", one.say("check 99"), "same")
+        equal(f"{what}: with its memory", one.command("check 99"), "same")
         equal(f"{what}: it is shown as running", states(base).get("live"), "running")
         one.client.end()
 

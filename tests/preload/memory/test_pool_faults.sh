@@ -1,7 +1,7 @@
 #!/bin/bash
-# Every driver call that the cache makes is made to fail, the first time, some later time and for good, with either backend.
+# Every driver call that the cache makes is made to fail, the first time, some later time and permanently, with either backend.
 # Whatever fails: an allocation gives a code of the driver's, what blocks hold stays right, after one failure all goes on,
-# and at the end the accounts say what the device gave out.
+# and at the end the accounts agree with the device.
 # timeout: 400
 . "$(dirname "$0")/../../lib.sh"
 export SIMCUDA_MEMORY=2GiB SIMCUDA_WORK_US=5
@@ -13,10 +13,10 @@ NOT_TRIED+="cuStreamCreate cuMemHostAlloc cuMemsetD32Async cuMemsetD8Async cuMem
 NOT_TRIED+="cuStreamBeginCapture_v2 cuStreamEndCapture cuGraphInstantiate cuGraphInstantiateWithFlags cuGraphLaunch cuGraphExecDestroy "
 NOT_TRIED+="cuGraphDestroy cuCtxDestroy_v2 cuDeviceTotalMem_v2 cuCtxPushCurrent_v2 cuCtxPopCurrent_v2 cuMemPoolGetAttribute "
 NOT_TRIED+="cuThreadExchangeStreamCaptureMode cuDeviceGetGraphMemAttribute "
-# The driver rounds to 2 MiB; a small segment of plain memory is charged as it is when only its exact size was to be had.
+# The driver rounds to 2 MiB; a small segment of plain memory is charged as it is when only its exact size was available.
 UNIT=2097152
 
-# check FAILURE [once]: runs the program with it; says what is wrong.
+# check FAILURE [once]: runs the program with it; prints the error.
 # shellcheck disable=SC2317 # called through ok
 check() {
     local held kept

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Host memory runs out, at every point: mappings fail from the N-th on, for good and for a moment, and address space is limited.
+# Host memory runs out, at every point: mappings fail from the N-th on, permanently and for a moment, and address space is limited.
 # The program never crashes or hangs and never reads what it did not write. And ten thousand threads leave nothing behind.
 # timeout: 300
 . "$(dirname "$0")/../../lib.sh"

@@ -30,7 +30,7 @@ for backend in auto driver; do
     done
     ok "threads come and go while it does, backend $backend" silent preloaded timeout 60 "$program" churn
     ok "the current one changes from call to call, backend $backend" silent preloaded timeout 20 "$program" switches "$one"
-    # Of what PyTorch and CuPy could not have a line tells.
+    # A line reports the requests of PyTorch and CuPy that failed.
     GPUCACHE_LOG=error ok "every way to take memory, backend $backend" silent preloaded timeout 20 "$program" ways "$one"
 done
 unset GPUCACHE_BACKEND
@@ -41,7 +41,7 @@ done
 for case in figures capacity; do
     ok "exact $case" silent preloaded timeout 20 "$BUILD_DIR/tests/preload/tenant_exact" $case
 done
-GPUCACHE_MODE=off ok "mode off: the API says so, the driver serves" silent preloaded timeout 20 "$program" off
+GPUCACHE_MODE=off ok "mode off: the API returns it, the driver serves" silent preloaded timeout 20 "$program" off
 simulated "$BUILD_DIR/tests/preload/public_api" has_mapping "$LIB" > /dev/null 2>&1
 if [ $? -ne 77 ]; then
     SIMCUDA_DEVICES=2 ok "two devices, two contexts of one" silent preloaded timeout 20 "$program" devices

@@ -2,7 +2,7 @@
 # What contexts take is in the account once: also in a group, where room is reserved before one is made.
 . "$(dirname "$0")/../../lib.sh"
 context=$((64 << 20)) page=$((2 << 20)) # of the simulated device
-# of LIMIT [VARIABLE=VALUE…]: what the program says, and the most that contexts took and that was held.
+# of LIMIT [VARIABLE=VALUE…]: the output of the program, and the most that contexts took and that was held.
 of() {
     local limit=$1
     shift

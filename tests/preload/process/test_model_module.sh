@@ -1,6 +1,6 @@
 #!/bin/bash
 # libgpucache-model.so, which reads models: opened only where GPUCACHE_MODEL is set, found beside the library's own file or in gpucache/
-# there and nowhere else; a missing one and one of another build close the gate as an unreadable model does. What reads models is in it
+# there and nowhere else; a missing one and one of another build close the gate as an unreadable model does. The code that reads models is in it
 # and not in the preloaded library.
 # timeout: 400
 . "$(dirname "$0")/../../lib.sh"
@@ -70,7 +70,7 @@ fi
 
 # ---- missing, damaged, of another build: as a model that cannot be read ----
 
-# refused NAME LIBRARY REGEX: warn says so in one line, off does not, deny and exit refuse CUDA.
+# refused NAME LIBRARY REGEX: warn logs it in one line, off does not, deny and exit refuse CUDA.
 refused() {
     local name=$1 library=$2 regex=$3 gate
     is "$name, warn: the program runs without an estimate" "$(gated "$library"; gate)" "0

@@ -1,6 +1,6 @@
 /* A driver API program that counts what it does by entry point and prints the counts as JSON. The
- * including file says how each entry point is reached, by a macro D(name): the symbol itself, or a
- * pointer looked up. */
+ * including file defines how each entry point is reached, by a macro D(name): the symbol itself, or
+ * a pointer looked up. */
 #ifndef COUNTED_H
 #define COUNTED_H
 

@@ -1,6 +1,6 @@
-/* Asks cuGetProcAddress for entry points and says of each whether it is the library's wrapper, by
- * name, and what calling it with nothing in its arguments gives: that of the driver function behind
- * it.
+/* Requests entry points by cuGetProcAddress and prints for each whether it is the library's
+ * wrapper, by name, and what calling it with nothing in its arguments gives: that of the driver
+ * function behind it.
  *
  * usage: hidden | hidden symbol NAME | hidden entry NAME VERSION: the names below, or that alone by
  * dlsym or cuGetProcAddress. */
@@ -20,7 +20,7 @@ int main(int count, char **arguments)
         const char *name;
         int version;
         uint64_t flags;
-    } asked[] = {
+    } queries[] = {
         {"cuMemAlloc", 2000, 0},       {"cuMemAlloc", 3020, 0},       {"cuMemAlloc", 13000, 0},
         {"cuMemAllocAsync", 11020, 0}, {"cuMemAllocAsync", 11020, 1}, {"cuMemAllocAsync", 13000, 2},
         {"cuMemAlloc", 13000, 2},      {"cuCtxCreate", 3020, 0},      {"cuCtxCreate", 11040, 0},
@@ -45,13 +45,13 @@ int main(int count, char **arguments)
         printf("%s\n", result == 0 && found != NULL ? "found" : "none");
         return 0;
     }
-    for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
+    for (size_t i = 0; i < sizeof(queries) / sizeof(queries[0]); i++) {
         void *found = NULL;
         Dl_info info = {0};
         int status = 0;
-        int result = proc(asked[i].name, &found, asked[i].version, asked[i].flags, &status);
+        int result = proc(queries[i].name, &found, queries[i].version, queries[i].flags, &status);
 
-        printf("%s %d %d: ", asked[i].name, asked[i].version, (int)asked[i].flags);
+        printf("%s %d %d: ", queries[i].name, queries[i].version, (int)queries[i].flags);
         if (result != 0 || found == NULL) {
             printf("none\n");
             continue;

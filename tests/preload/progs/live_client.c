@@ -1,7 +1,7 @@
-/* A program that does as it is told, for tests of what is done to it from outside. A line of input,
- * a line of output: "alloc MiB" the code; "kib KiB" the same; "free N" the code of freeing the N-th
+/* A program that obeys commands, for tests that change it from outside. A line of input, a line of
+ * output: "alloc MiB" the code; "kib KiB" the same; "free N" the code of freeing the N-th
  * allocation, from 0; "info" free and total bytes; "device N" goes on on that device; "fill N"
- * fills all that is allocated with that byte, by work in two streams; "check N" says "same" if it
+ * fills all that is allocated with that byte, by work in two streams; "check N" prints "same" if it
  * is all there; "capture 1" begins a capture, "capture 0" ends it; "pause" pauses the process by
  * the library's API. Ends with its input. */
 /* link: -l:libcuda.so.1 */

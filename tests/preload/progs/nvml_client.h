@@ -2,8 +2,8 @@
  * share, which differ in how they reach NVML's functions (`nvml`).
  *
  * usage: nvml_… [cuda MIB | hold MIB | race MIB | plain]. Lines are WHEN UUID CALL TOTAL FREE USED
- * RESERVED, as far as the call says, in NVML's order. `cuda`: before, while and after MIB are held
- * on the device that CUDA numbers 0. `hold`: MIB are held there until the process is killed.
+ * RESERVED, as far as the call has them, in NVML's order. `cuda`: before, while and after MIB are
+ * held on the device that CUDA numbers 0. `hold`: MIB are held there until the process is killed.
  * `race`: threads ask NVML over and over while CUDA starts and MIB come and go; prints the totals
  * they saw. `plain`: CUDA is not called. Fails where NVML's own sums do not hold. */
 #ifndef NVML_CLIENT_H
@@ -41,7 +41,7 @@ static void require(int holds, const char *what)
     exit(EXIT_FAILURE);
 }
 
-static void say_nvml(const struct nvml *nvml, const char *when)
+static void print_nvml(const struct nvml *nvml, const char *when)
 {
     nvmlMemory_v2_t second = {.version = NVML_MEMORY_V2};
     nvmlMemory_t first;
@@ -64,7 +64,7 @@ static void say_nvml(const struct nvml *nvml, const char *when)
     }
 }
 
-static void say_cuda(const char *when)
+static void print_cuda(const char *when)
 {
     size_t available, total;
     CUuuid uuid;
@@ -156,23 +156,23 @@ static int nvml_client_main(const struct nvml *nvml, int argc, char **argv)
     }
     require(nvml->init() == NVML_SUCCESS, "NVML does not start");
     if (argc > 2 && strcmp(argv[1], "cuda") == 0) {
-        say_nvml(nvml, "early");
+        print_nvml(nvml, "early");
         CHECK(cuInit(0));
-        say_nvml(nvml, "started");
-        say_cuda("empty");
-        say_nvml(nvml, "empty");
+        print_nvml(nvml, "started");
+        print_cuda("empty");
+        print_nvml(nvml, "empty");
         CHECK(cuCtxSetCurrent(contexts[0]));
         block = program_alloc(strtoull(argv[2], NULL, 10) << 20);
-        say_cuda("held");
-        say_nvml(nvml, "held");
+        print_cuda("held");
+        print_nvml(nvml, "held");
         CHECK(cuCtxSetCurrent(contexts[0]));
         CHECK(cuMemFree(block));
-        say_cuda("freed");
-        say_nvml(nvml, "freed");
+        print_cuda("freed");
+        print_nvml(nvml, "freed");
     } else if (argc > 2 && strcmp(argv[1], "race") == 0) {
         race_with_cuda(nvml, strtoull(argv[2], NULL, 10) << 20);
     } else {
-        say_nvml(nvml, "plain");
+        print_nvml(nvml, "plain");
     }
     require(nvml->handle(0, &device) == NVML_SUCCESS, "no handle");
     require(nvml->shutdown() == NVML_SUCCESS, "NVML does not end");

@@ -1,4 +1,4 @@
-/* What the preload test programs share: checked driver calls. Programs link the driver (link:
+/* Common to the preload test programs: checked driver calls. Programs link the driver (link:
  * -l:libcuda.so.1). */
 #ifndef PROGRAM_H
 #define PROGRAM_H

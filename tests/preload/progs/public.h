@@ -1,5 +1,5 @@
-/* What the programs that use core/gpucache.h share: its functions, filled by gpucache_load, and
- * what is expected of them. The checked driver calls of program.h too. */
+/* Common to the programs that use core/gpucache.h: its functions, filled by gpucache_load, and what
+ * is expected of them. The checked driver calls of program.h too. */
 #ifndef PUBLIC_H
 #define PUBLIC_H
 

@@ -17,7 +17,7 @@ static unsigned long pages_in_use(void)
     return pages;
 }
 
-/* What is taken is kept: the process ends soon. */
+/* The memory is never freed: the process ends soon. */
 static void use_up_heap(void)
 {
     static void *volatile last;

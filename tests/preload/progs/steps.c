@@ -27,7 +27,7 @@ struct block {
 
 static CUstream streams[STREAMS_MAX];
 static unsigned stream_count, next_mark = 1;
-static unsigned long block_count, departure_count;
+static unsigned long block_count, deviation_count;
 static uint64_t state;
 
 static size_t pick(size_t below)
@@ -38,7 +38,7 @@ static size_t pick(size_t below)
     return (size_t)(state >> 11) % below;
 }
 
-/* Of a layer, always the same. */
+/* Sizes of a layer, always the same. */
 static size_t size_of(unsigned layer, unsigned kind)
 {
     return (size_t)((layer * 37 + kind * 91) % 64 + 1) * 24 * 1024 + kind * 512;
@@ -94,13 +94,13 @@ static CUstream stream_of(unsigned layer)
     return stream_count > 1 ? streams[layer % stream_count] : streams[0];
 }
 
-static void depart(unsigned layer, unsigned percent)
+static void deviate(unsigned layer, unsigned percent)
 {
     if (pick(100) >= percent)
         return;
     struct block block = take(WINDOW * 2 + pick((size_t)4 << 20), stream_of(layer));
     leave(&block, stream_of(layer));
-    departure_count++;
+    deviation_count++;
 }
 
 static struct block kept[LAYERS], gradients[LAYERS], weights[LAYERS], states[2 * LAYERS], loss;
@@ -110,7 +110,7 @@ static void forward(unsigned percent)
     for (unsigned i = 0; i < LAYERS; i++) {
         kept[i] = take(size_of(i, 1), stream_of(i));
         struct block moment = take(size_of(i, 2), stream_of(i));
-        depart(i, percent);
+        deviate(i, percent);
         leave(&moment, stream_of(i));
     }
 }
@@ -170,6 +170,6 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < steps; i++)
         step(i, percent);
     finish();
-    printf("blocks %lu departures %lu\n", block_count, departure_count);
+    printf("blocks %lu departures %lu\n", block_count, deviation_count);
     return 0;
 }

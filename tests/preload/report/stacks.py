@@ -1,4 +1,4 @@
-"""Allocates device memory from Python: with the interpreter's lock given back before the call, with it held, and
+"""Allocates device memory from Python: with the interpreter's lock released before the call, with it held, and
 from a thread."""
 import ctypes
 import sys

@@ -236,7 +236,7 @@ class Session:
         os.write(self.master, keys.encode())
 
     def resize(self, columns, lines):
-        """Another size, told to the program as a window manager would."""
+        """Another size, sent to the program as a window manager would."""
         self.screen.resize(columns, lines)
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 

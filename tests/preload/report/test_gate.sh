@@ -1,7 +1,7 @@
 #!/bin/bash
 # timeout: 180
 # The gate: a model's estimate against the budget at a program's first CUDA call, on the simulated device of 16 GiB:
-# fits, warn, deny and exit on an unmodified program; who is not gated; what the report says of it.
+# fits, warn, deny and exit on an unmodified program; programs that are not gated; its part of the report.
 . "$(dirname "$0")/../../lib.sh"
 cd "$TMP" || exit 1
 PROGRAM=$BUILD_DIR/tests/demo/train_driver
@@ -50,14 +50,14 @@ gated() {
         LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$@" > out 2> err
     is "${settings[*]}: status of ${1##*/}" $? "$wanted"
 }
-said() { like "$1" "$(cat err)" "$2"; }
+logged() { like "$1" "$(cat err)" "$2"; }
 
 simulated "$PROGRAM" > plain 2>&1
 is "without the library it runs" $? 0
 
 # ---- it fits ----
 gated 0 GPUCACHE_SEQ_LEN=128 -- "$PROGRAM"
-is "fits in the device: nothing is said" "$(cat err)" ""
+is "fits in the device: nothing is logged" "$(cat err)" ""
 is "fits: the report" "$(json run.json '[r["gate"], r["estimate"]["fits"], r["estimate"]["budget_bytes"] >> 30]')" '["fits", true, 16]'
 is "fits: estimated beside measured" "$(json run.json 'r["estimate"]["measured_peak_bytes"] == d["reserved_bytes"]["peak"]')" true
 is "fits: the error" "$(json run.json '(lambda e, m: e["error_thousandths"] == (e["peak_bytes"] - e["context_bytes"] - m) * 1000 // m)(r["estimate"], r["estimate"]["measured_peak_bytes"] - d["context_bytes"]["peak"])')" true
@@ -68,33 +68,33 @@ is "gate and command agree" "$(json run.json 'r["estimate"]["peak_bytes"]')" "$(
 
 # ---- it does not ----
 gated 0 GPUCACHE_BUDGET=15GiB -- "$PROGRAM"
-said "warn: said" '^gpucache: .*/model needs 16\.[0-9] GiB, which is 1\.[0-9] GiB more than the budget of 15\.0 GiB$'
-said "warn: what would fit" '^gpucache: a context of [0-9]+ tokens would fit$'
+logged "warn: logged" '^gpucache: .*/model needs 16\.[0-9] GiB, which is 1\.[0-9] GiB more than the budget of 15\.0 GiB$'
+logged "warn: what would fit" '^gpucache: a context of [0-9]+ tokens would fit$'
 is "warn: in the report" "$(json run.json '[r["gate"], r["estimate"]["fits"]]')" '["exceeds", false]'
 tokens=$(sed -n 's/.*context of \([0-9]*\) tokens.*/\1/p' err)
 gated 0 GPUCACHE_BUDGET=15GiB GPUCACHE_GATE=deny "GPUCACHE_SEQ_LEN=$tokens" -- "$PROGRAM"
 gated 1 GPUCACHE_BUDGET=15GiB GPUCACHE_GATE=deny "GPUCACHE_SEQ_LEN=$((tokens + 1))" -- "$PROGRAM"
 like "deny: the program sees that there is no memory" "$(cat out err)" '[Oo]ut of memory|OUT_OF_MEMORY|error 2|: 2'
 gated 3 GPUCACHE_BUDGET=15GiB GPUCACHE_GATE=exit -- "$PROGRAM"
-said "exit: said" 'more than the budget'
+logged "exit: logged" 'more than the budget'
 gated 3 GPUCACHE_BUDGET=15GiB GPUCACHE_GATE=exit GPUCACHE_LOG=error -- "$PROGRAM"
-said "exit: said whatever the log's level" 'more than the budget'
+logged "exit: logged whatever the log's level" 'more than the budget'
 gated 1 GPUCACHE_GATE=deny SIMCUDA_FAIL=cuDeviceGetCount@1+ -- "$PROGRAM"
-said "no device: said" 'no device reports its memory size$'
+logged "no device: logged" 'no device reports its memory size$'
 gated 0 GPUCACHE_BUDGET=15GiB GPUCACHE_GATE=off -- "$PROGRAM"
-is "off: nothing is said" "$(cat err)" ""
+is "off: nothing is logged" "$(cat err)" ""
 is "off: in the report all the same" "$(json run.json 'r["gate"]')" exceeds
 gated 0 GPUCACHE_BUDGET=15GiB GPUCACHE_GATE=exit GPUCACHE_MODE=off -- "$PROGRAM"
 
 # ---- what the budget is ----
 gated 3 GPUCACHE_GATE=exit -- "$PROGRAM"
-said "the device's memory" 'budget of 16\.0 GiB'
+logged "the device's memory" 'budget of 16\.0 GiB'
 gated 3 GPUCACHE_GATE=exit GPUCACHE_LIMIT=8GiB GPUCACHE_SEQ_LEN=1 -- "$PROGRAM"
-said "the limit" 'budget of 8\.0 GiB'
+logged "the limit" 'budget of 8\.0 GiB'
 gated 3 GPUCACHE_GATE=exit GPUCACHE_BUDGET=25% GPUCACHE_LIMIT=8GiB -- "$PROGRAM"
-said "a share of the device" 'budget of 4\.0 GiB'
+logged "a part of the device" 'budget of 4\.0 GiB'
 gated 3 GPUCACHE_GATE=exit GPUCACHE_BUDGET=100GiB GPUCACHE_GROUP=g GPUCACHE_GROUP_LIMIT=10GiB -- "$PROGRAM"
-said "a group's limit" 'budget of 10\.0 GiB'
+logged "a group's limit" 'budget of 10\.0 GiB'
 gated 0 GPUCACHE_GATE=exit GPUCACHE_BUDGET=40GiB GPUCACHE_BATCH=4 GPUCACHE_KV_DTYPE=u8 -- "$PROGRAM"
 is "batch and type of the cache" "$(json run.json '[r["estimate"]["batch"], r["estimate"]["kv_cache_bytes"] >> 30]')" "[4, 4]"
 gated 0 GPUCACHE_BUDGET=40GiB GPUCACHE_OVERHEAD=1 GPUCACHE_DTYPE=f32 -- "$PROGRAM"
@@ -104,7 +104,7 @@ gated 0 GPUCACHE_BUDGET=40GiB GPUCACHE_CHUNK=256 -- "$PROGRAM"
 is "tokens at once" "$(json run.json 'r["estimate"]["activation_bytes"]')" \
     "$("$TOOL" estimate model --chunk 256 --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["activation_bytes"])')"
 gated 0 GPUCACHE_BUDGET=40GiB GPUCACHE_ATTENTION=full GPUCACHE_CONTEXT_MEMORY=512MiB GPUCACHE_OVERHEAD=1 -- "$PROGRAM"
-is "scores written out, a context that is told" "$(json run.json '[r["estimate"]["attention_workspace_bytes"] >> 20, r["estimate"]["overhead_bytes"] >> 20, r["estimate"]["context_bytes"] >> 20]')" "[1024, 512, 512]"
+is "scores written out, a context that is given" "$(json run.json '[r["estimate"]["attention_workspace_bytes"] >> 20, r["estimate"]["overhead_bytes"] >> 20, r["estimate"]["context_bytes"] >> 20]')" "[1024, 512, 512]"
 
 # ---- what a context takes: the first run measures it, the next one's estimate has it ----
 printf 'GPUCACHE_OVERHEAD=1.25\nGPUCACHE_CONTEXT_MEMORY=128MiB\n' > mine.conf
@@ -123,27 +123,27 @@ context=(GPUCACHE_CONTEXT_MEMORY=300MiB)
 # ---- several devices ----
 two=(SIMCUDA_DEVICES=2 GPUCACHE_DEVICES=2 GPUCACHE_SEQ_LEN=2048)
 gated 0 "${two[@]}" GPUCACHE_GATE=exit -- "$PROGRAM"
-is "two devices: nothing is said" "$(cat err)" ""
+is "two devices: nothing is logged" "$(cat err)" ""
 is "two devices: each its share" "$(json run.json '[[e["peak_bytes"] >> 30, e["budget_bytes"] >> 30] for e in r["estimate"]["devices"]]')" "[[7, 16], [7, 16]]"
 is "two devices: their sum" "$(json run.json 'sum(e["peak_bytes"] for e in r["estimate"]["devices"]) == r["estimate"]["peak_bytes"]')" true
 is "two devices: gate and command agree" "$(json run.json 'r["estimate"]["peak_bytes"]')" \
     "$("$TOOL" estimate model --seq-len 2048 --devices 2 --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["peak_bytes"])')"
 gated 3 "${two[@]}" GPUCACHE_GATE=exit GPUCACHE_BUDGET=0=15GiB,1=25% -- "$PROGRAM"
-said "two devices: a budget each, the message names the device" ' on device 1 of 2, which is .* more than its budget of 4\.0 GiB$'
+logged "two devices: a budget each, the message names the device" ' on device 1 of 2, which is .* more than its budget of 4\.0 GiB$'
 gated 3 "${two[@]}" GPUCACHE_GATE=exit GPUCACHE_LIMIT=0=4GiB -- "$PROGRAM"
-said "two devices: a limit of one" ' on device 0 of 2, which is .* more than its budget of 4\.0 GiB$'
+logged "two devices: a limit of one" ' on device 0 of 2, which is .* more than its budget of 4\.0 GiB$'
 gated 0 "${two[@]}" GPUCACHE_BUDGET=40GiB -- "$PROGRAM"
 uuid=$(json run.json 'd["uuid"]' | tr -d '"')
 gated 3 "${two[@]}" GPUCACHE_GATE=exit "GPUCACHE_BUDGET=$uuid=2GiB,30GiB" -- "$PROGRAM"
-said "two devices: by UUID" ' on device 0 of 2, which is .* more than its budget of 2\.0 GiB$'
+logged "two devices: by UUID" ' on device 0 of 2, which is .* more than its budget of 2\.0 GiB$'
 gated 3 "${two[@]}" GPUCACHE_GATE=exit GPUCACHE_GROUP=pair GPUCACHE_GROUP_LIMIT=1=3GiB -- "$PROGRAM"
-said "two devices: the group's limit of one" ' on device 1 of 2, which is .* more than its budget of 3\.0 GiB$'
+logged "two devices: the group's limit of one" ' on device 1 of 2, which is .* more than its budget of 3\.0 GiB$'
 gated 1 "${two[@]}" SIMCUDA_DEVICES=1 GPUCACHE_GATE=deny -- "$PROGRAM"
-said "two devices: one is there" '/model is split over 2 devices, and 1 is there$'
+logged "two devices: one is there" '/model is split over 2 devices, and 1 is there$'
 gated 0 "${two[@]}" GPUCACHE_SPLIT=tensor -- "$PROGRAM"
-is "two devices: shares of each layer" "$(json run.json 'len({e["peak_bytes"] for e in r["estimate"]["devices"]})')" 1
+is "two devices: parts of each layer" "$(json run.json 'len({e["peak_bytes"] for e in r["estimate"]["devices"]})')" 1
 gated 3 "${two[@]}" GPUCACHE_SEQ_LEN=4096 GPUCACHE_GATE=exit GPUCACHE_BUDGET=8GiB -- "$PROGRAM"
-said "two devices: what would fit" '^gpucache: a context of [0-9]+ tokens would fit$'
+logged "two devices: what would fit" '^gpucache: a context of [0-9]+ tokens would fit$'
 tokens=$(sed -n 's/.*context of \([0-9]*\) tokens.*/\1/p' err)
 gated 0 "${two[@]}" GPUCACHE_GATE=exit GPUCACHE_BUDGET=8GiB "GPUCACHE_SEQ_LEN=$tokens" -- "$PROGRAM"
 gated 3 "${two[@]}" GPUCACHE_GATE=exit GPUCACHE_BUDGET=8GiB "GPUCACHE_SEQ_LEN=$((tokens + 1))" -- "$PROGRAM"
@@ -152,14 +152,14 @@ gated 3 "${two[@]}" GPUCACHE_GATE=exit GPUCACHE_BUDGET=8GiB "GPUCACHE_SEQ_LEN=$(
 for gate in deny exit; do
     env GPUCACHE_REPORT=none GPUCACHE_GATE=$gate LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$PROGRAM" > out 2> err
     is "$gate without a model: the program runs" $? 0
-    is "$gate without a model: said in one line" "$(cat err)" \
+    is "$gate without a model: logged in one line" "$(cat err)" \
         "gpucache: GPUCACHE_GATE is set and no GPUCACHE_MODEL is named: no model is checked"
     env GPUCACHE_GATE=$gate LD_PRELOAD="$LIB" true 2> err
     is "$gate without a model: not in a program without CUDA" "$(cat err)" ""
 done
 printf 'GPUCACHE_GATE=deny\n' > site.conf
 env GPUCACHE_REPORT=none GPUCACHE_CONFIG="$TMP/site.conf" LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$PROGRAM" > out 2> err
-is "the configuration of all programs: not said" "$(cat err)" ""
+is "the configuration of all programs: not logged" "$(cat err)" ""
 
 # ---- notes on the model ----
 python3 - << 'END'
@@ -168,11 +168,11 @@ description = {"tensors": [{"name": "w", "dtype": "F16", "shape": [4096, 4096]}]
 json.dump(description, open("bare.json", "w"))
 END
 gated 3 GPUCACHE_MODEL="$TMP/bare.json" GPUCACHE_BUDGET=100MiB GPUCACHE_GATE=exit -- "$PROGRAM"
-said "what is not known goes with the verdict" '^gpucache: note: no configuration beside the weights'
+logged "what is not known goes with the verdict" '^gpucache: note: no configuration beside the weights'
 gated 0 GPUCACHE_MODEL="$TMP/bare.json" -- "$PROGRAM"
 like "and into the report" "$(json run.json 'r["estimate"]["warnings"]')" 'no configuration beside the weights'
 
-# ---- who is not gated ----
+# ---- programs that are not gated ----
 gated 5 GPUCACHE_GATE=exit -- sh -c 'exit 5'
 is "a shell without CUDA: nothing" "$(cat err)" ""
 gated 0 GPUCACHE_GATE=exit GPUCACHE_MODEL=/no/such/model -- sh -c "cat /dev/null; LD_PRELOAD= $PROGRAM > /dev/null 2>&1"
@@ -184,11 +184,11 @@ printf 'no model' > noise.safetensors
 mkfifo fifo
 for model in /no/such/model noise.safetensors fifo .; do
     gated 0 "GPUCACHE_MODEL=$model" -- "$PROGRAM"
-    said "$model: said" '^gpucache: GPUCACHE_MODEL: '
+    logged "$model: logged" '^gpucache: GPUCACHE_MODEL: '
     is "$model: no estimate" "$(json run.json '[r["gate"], r["estimate"]]')" "[null, null]"
     for gate in deny exit; do
         gated 1 "GPUCACHE_MODEL=$model" GPUCACHE_GATE=$gate -- "$PROGRAM"
-        said "$model, $gate: said" '^gpucache: GPUCACHE_MODEL: '
+        logged "$model, $gate: logged" '^gpucache: GPUCACHE_MODEL: '
     done
 done
 
@@ -197,16 +197,16 @@ for bad in GPUCACHE_SEQ_LEN=4k GPUCACHE_DTYPE=f17 GPUCACHE_MODEL=; do
     gated 0 GPUCACHE_BUDGET=100GiB "$bad" -- "$PROGRAM"
     for gate in deny exit; do
         gated 1 GPUCACHE_BUDGET=100GiB "$bad" GPUCACHE_GATE=$gate -- "$PROGRAM"
-        said "$bad, $gate: said" "^gpucache: ${bad%%=*} is not valid and GPUCACHE_GATE is $gate: cuInit fails$"
+        logged "$bad, $gate: logged" "^gpucache: ${bad%%=*} is not valid and GPUCACHE_GATE is $gate: cuInit fails$"
     done
 done
 
 # ---- a description of nothing ----
 echo '{"tensors": []}' > empty.json
 gated 1 GPUCACHE_MODEL="$TMP/empty.json" GPUCACHE_GATE=deny -- "$PROGRAM"
-said "a description of nothing: said" 'GPUCACHE_MODEL: .*/empty.json: no tensors and no configuration: nothing is known of a model$'
+logged "a description of nothing: logged" 'GPUCACHE_MODEL: .*/empty.json: no tensors and no configuration: nothing is known of a model$'
 
-# ---- no host memory to judge with: the gate is closed, whatever it was that could not be had ----
+# ---- no host memory for the estimate: the gate is closed, whichever mapping failed ----
 STARVED=$BUILD_DIR/tests/preload/starved
 for way in "0" "0 heap" "65536" "262144" "1048576" "4194304"; do
     # shellcheck disable=SC2086
@@ -227,7 +227,7 @@ env LD_LIBRARY_PATH="$SIM_DIR" "$TOOL" run --model model --budget 15GiB --gate e
 is "run --gate exit: status" $? 3
 env LD_LIBRARY_PATH="$SIM_DIR" SIMCUDA_DEVICES=2 GPUCACHE_DEVICES=2 "$TOOL" run --model model --budget 0=20GiB,1=2GiB --gate exit --report none -- "$PROGRAM" > out 2> err
 is "run --budget per device: status" $? 3
-said "run --budget per device: said" 'on device 1 of 2'
+logged "run --budget per device: logged" 'on device 1 of 2'
 env LD_LIBRARY_PATH="$SIM_DIR" "$TOOL" run --model model --budget 40GiB --gate exit --report none -- "$PROGRAM" > out 2> err
 is "run --gate exit with room: status" $? 0
 done_testing

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """gpucache top, limit, trim and pause on real programs on the simulated device: figures agree with the programs' own reports, a
-limit is in force within one allocation, idle memory goes back, and every state a program can be in is told."""
+limit is in force within one allocation, idle memory goes back, and every state a program can be in is shown."""
 import json
 import os
 import signal
@@ -22,7 +22,7 @@ def top(base):
 
 
 def fresh(base, *names):
-    """The same once these, which have helpers, have told their figures of this moment: top does not wait long for them."""
+    """The same once these, which have helpers, have published their current figures: top does not wait long for them."""
     now = time.monotonic()
     while True:
         asked = time.monotonic()
@@ -33,7 +33,7 @@ def fresh(base, *names):
 
 
 def figures(device):
-    """What both sides tell of a device, in the words of top."""
+    """The figures of both sides for a device, in the words of top."""
     plain = ("hit_count", "miss_count", "oom_count", "limit_bytes", "uuid")
     result = {key: device[key] for key in plain}
     for key in ("requested", "allocated", "reserved", "pending"):
@@ -45,27 +45,27 @@ def figures(device):
 
 
 def check_figures(base):
-    """What top says is what the reports say."""
+    """The figures of top are those of the reports."""
     clients = {"one": Client(base, "one", GPUCACHE_GROUP="train", GPUCACHE_GROUP_LIMIT="2GiB"),
                "two": Client(base, "two", GPUCACHE_GROUP="train", GPUCACHE_LIMIT="512MiB"),
                "alone": Client(base, "alone")}
     for number, client in enumerate(clients.values()):
         for _ in range(20):
-            client.say(f"alloc {number + 2}")
-        equal("an allocation that is too large", client.say("alloc 5000"), OUT_OF_MEMORY)
+            client.command(f"alloc {number + 2}")
+        equal("an allocation that is too large", client.command("alloc 5000"), OUT_OF_MEMORY)
         for block in range(10):
-            client.say(f"free {block}")
+            client.command(f"free {block}")
         for block in range(5):
-            client.say("kib 64")
-            client.say(f"free {20 + block}")
+            client.command("kib 64")
+            client.command(f"free {20 + block}")
     view, processes = top(base)
     equal("top: the processes", sorted(processes), ["alone", "one", "two"])
     equal("top: the group", [(group["name"], group["process_count"]) for group in view["groups"]], [("train", 2)])
     equal("top: the group's limit", view["groups"][0]["devices"][0]["limit_bytes"], 2048 * MIB)
-    # Who has no group answers at its next allocation call.
-    clients["alone"].say("alloc 3")
+    # A process without a group responds at its next allocation call.
+    clients["alone"].command("alloc 3")
     view, processes = fresh(base, "one", "two")
-    clients["alone"].say("info")
+    clients["alone"].command("info")
     for name, client in clients.items():
         equal(f"top: {name} is itself", (processes[name]["pid"], processes[name]["state"], processes[name]["program"],
                                          processes[name]["group"]),
@@ -93,36 +93,36 @@ def check_limit(base):
         group = "GPUCACHE_GROUP" in settings
         wait = () if group else ("--timeout", "0")
         client = Client(base, "limited", GPUCACHE_LIMIT=f"{256 + CONTEXT}MiB", **settings)
-        equal(f"{kind}: within its limit", client.say("alloc 200"), "0")
-        equal(f"{kind}: beyond its limit", client.say("alloc 100"), OUT_OF_MEMORY)
+        equal(f"{kind}: within its limit", client.command("alloc 200"), "0")
+        equal(f"{kind}: beyond its limit", client.command("alloc 100"), OUT_OF_MEMORY)
         if group:
             fresh(base, "limited")
         status, out, error = tool(base, "limit", client.pid, "576MiB", *wait)
         equal(f"{kind}: raised", (status, error), (0, ""))
         if group:
-            equal(f"{kind}: says what was and is", out,
+            equal(f"{kind}: shows the former and the new value", out,
                   f"process {client.pid} (limited), device 0: limit 320.0 MiB -> 576.0 MiB, reserved 264.0 MiB -> "
                   "264.0 MiB, idle 0 B -> 0 B\n")
         else:
             equal(f"{kind}: not waited for", out, f"process {client.pid} (limited): request left, answer not awaited\n")
-        equal(f"{kind}: raised: the very next allocation", client.say("alloc 100"), "0")
-        equal(f"{kind}: raised: cuMemGetInfo", client.say("info"), f"{212 * MIB} {576 * MIB}")
+        equal(f"{kind}: raised: the very next allocation", client.command("alloc 100"), "0")
+        equal(f"{kind}: raised: cuMemGetInfo", client.command("info"), f"{212 * MIB} {576 * MIB}")
         lower = f"{310 + CONTEXT}MiB"
         equal(f"{kind}: lowered", tool(base, "limit", client.pid, lower, "--device", "0", *wait)[0], 0)
-        equal(f"{kind}: lowered: the very next allocation", client.say("alloc 20"), OUT_OF_MEMORY)
-        equal(f"{kind}: lowered: what fits", client.say("alloc 10"), "0")
+        equal(f"{kind}: lowered: the very next allocation", client.command("alloc 20"), OUT_OF_MEMORY)
+        equal(f"{kind}: lowered: what fits", client.command("alloc 10"), "0")
         lower = f"{100 + CONTEXT}MiB"
         equal(f"{kind}: lowered below what is held", tool(base, "limit", client.pid, lower, *wait)[0], 0)
-        equal(f"{kind}: nothing fits", client.say("alloc 1"), OUT_OF_MEMORY)
-        equal(f"{kind}: nothing was taken from it", client.say("free 0"), "0")
-        equal(f"{kind}: still over", client.say("alloc 1"), OUT_OF_MEMORY)
-        equal(f"{kind}: free the rest", client.say("free 1"), "0")
-        equal(f"{kind}: below again", client.say("alloc 80"), "0")
+        equal(f"{kind}: nothing fits", client.command("alloc 1"), OUT_OF_MEMORY)
+        equal(f"{kind}: nothing was taken from it", client.command("free 0"), "0")
+        equal(f"{kind}: still over", client.command("alloc 1"), OUT_OF_MEMORY)
+        equal(f"{kind}: free the rest", client.command("free 1"), "0")
+        equal(f"{kind}: below again", client.command("alloc 80"), "0")
         equal(f"{kind}: a percentage", tool(base, "limit", client.pid, "50%", *wait)[0], 0)
-        equal(f"{kind}: half of the device", client.say("alloc 1880"), "0")
-        equal(f"{kind}: and no more", client.say("alloc 100"), OUT_OF_MEMORY)
+        equal(f"{kind}: half of the device", client.command("alloc 1880"), "0")
+        equal(f"{kind}: and no more", client.command("alloc 100"), OUT_OF_MEMORY)
         equal(f"{kind}: none", tool(base, "limit", client.pid, "none", *wait)[0], 0)
-        equal(f"{kind}: none: the device's own", client.say("alloc 1500"), "0")
+        equal(f"{kind}: none: the device's own", client.command("alloc 1500"), "0")
         equal(f"{kind}: the report has no limit", client.end()["limit_bytes"], None)
 
 
@@ -130,26 +130,26 @@ def check_idle(base):
     """Idle memory goes back when the limit falls below what is held, and on trim."""
     client = Client(base, "idle", GPUCACHE_GROUP="train")
     for step in ("alloc 100", "alloc 200", "free 1"):
-        client.say(step)
+        client.command(step)
     fresh(base, "idle")
     status, out, error = tool(base, "limit", client.pid, "150MiB")
     equal("idle memory goes back", (status, out, error),
           (0, f"process {client.pid} (idle), device 0: limit none -> 150.0 MiB, reserved 300.0 MiB -> 150.0 MiB, "
            "idle 200.0 MiB -> 50.0 MiB\n", ""))
-    equal("the driver has it", client.say("info").split()[1], str(150 * MIB))
+    equal("the driver has it", client.command("info").split()[1], str(150 * MIB))
     status, out, _ = tool(base, "trim", client.pid)
     equal("trim", (status, out), (0, f"process {client.pid} (idle), device 0: reserved 150.0 MiB -> 100.0 MiB, "
                                   "idle 50.0 MiB -> 0 B\n"))
     equal("trim: in the report", client.end()["reserved_bytes"]["current"], 100 * MIB)
     client = Client(base, "quiet")
     for step in ("alloc 100", "alloc 200", "free 1"):
-        client.say(step)
+        client.command(step)
     equal("without a group: a limit waits for the next call", tool(base, "limit", client.pid, "150MiB", "--timeout", "0.2"),
           (1, "", f"gpucache limit: process {client.pid} (quiet) did not answer within 0.2 s: it has no group, so it "
            "answers when it next allocates or submits work; the request stays\n"))
     equal("without a group: its name is no group", tool(base, "trim", "quiet"),
           (1, "", f"gpucache trim: no group is called quiet, but process {client.pid} is: give its PID\n"))
-    equal("without a group: and is in force then", client.say("alloc 60"), OUT_OF_MEMORY)
+    equal("without a group: and is in force then", client.command("alloc 60"), OUT_OF_MEMORY)
     device = top(base)[1]["quiet"]["devices"][0]
     equal("without a group: what it held idle is back, and the miss is shown", (device["reserved_bytes"], device["oom_count"]), (100 * MIB, 1))
     client.end()
@@ -159,23 +159,23 @@ def check_group(base):
     """A group's limit, raised and lowered while its members run."""
     one = Client(base, "one", GPUCACHE_GROUP="train", GPUCACHE_GROUP_LIMIT=f"{400 + 2 * CONTEXT}MiB")
     two = Client(base, "two", GPUCACHE_GROUP="train")
-    equal("group: one", one.say("alloc 200"), "0")
-    equal("group: two", two.say("alloc 150"), "0")
-    equal("group: full", two.say("alloc 100"), OUT_OF_MEMORY)
+    equal("group: one", one.command("alloc 200"), "0")
+    equal("group: two", two.command("alloc 150"), "0")
+    equal("group: full", two.command("alloc 100"), OUT_OF_MEMORY)
     status, out, _ = tool(base, "limit", "train", f"{600 + 2 * CONTEXT}MiB")
     equal("group: raised", (status, out), (0, "group train, device 0: limit 528.0 MiB -> 728.0 MiB, reserved 478.0 MiB -> "
                                            "478.0 MiB\n"))
-    equal("group: raised: the very next allocation", two.say("alloc 100"), "0")
-    two.say("free 1")
+    equal("group: raised: the very next allocation", two.command("alloc 100"), "0")
+    two.command("free 1")
     status, out, _ = tool(base, "limit", "group:train", f"{380 + 2 * CONTEXT}MiB")
     equal("group: lowered: idle memory goes back", (status, out.splitlines()[-1]),
           (0, "group train, device 0: limit 728.0 MiB -> 508.0 MiB, reserved 578.0 MiB -> 508.0 MiB"))
-    equal("group: lowered: the very next allocation", one.say("alloc 40"), OUT_OF_MEMORY)
-    equal("group: what fits", two.say("alloc 20"), "0")
+    equal("group: lowered: the very next allocation", one.command("alloc 40"), OUT_OF_MEMORY)
+    equal("group: what fits", two.command("alloc 20"), "0")
     equal("group: none", tool(base, "limit", "train", "none")[0], 0)
-    equal("group: as much as there is", one.say("alloc 1000"), "0")
+    equal("group: as much as there is", one.command("alloc 1000"), "0")
     three = Client(base, "three", GPUCACHE_GROUP="train", GPUCACHE_GROUP_LIMIT="100MiB")
-    equal("group: none, also with one that brings a limit", three.say("alloc 200"), "0")
+    equal("group: none, also with one that brings a limit", three.command("alloc 200"), "0")
     device = two.end()
     equal("group: the report names it, and no limit", (device["group"], device["group_limit_bytes"], device["limit_bytes"]),
           ("train", None, None))
@@ -187,18 +187,18 @@ def check_group(base):
     equal("group: nobody is left to limit", tool(base, "limit", "train", "1GiB"),
           (1, "", "gpucache limit: group train has no processes; its first process sets the limit, by GPUCACHE_GROUP_LIMIT\n"))
     client = Client(base, "later", GPUCACHE_GROUP="train", GPUCACHE_GROUP_LIMIT="200MiB", SIMCUDA_DEVICES="2")
-    equal("group: limited anew", client.say("alloc 300"), OUT_OF_MEMORY)
+    equal("group: limited anew", client.command("alloc 300"), OUT_OF_MEMORY)
     equal("group: raised for all devices", tool(base, "limit", "train", "1GiB")[0], 0)
-    client.say("device 1")
-    equal("group: also where a member comes to the device later", client.say("alloc 300"), "0")
+    client.command("device 1")
+    equal("group: also where a member comes to the device later", client.command("alloc 300"), "0")
     client.end()
 
 
 def check_devices(base):
-    """A limit on one device of two; a share of each."""
+    """A limit on one device of two; a part of each."""
     client = Client(base, "both", GPUCACHE_GROUP="train", SIMCUDA_DEVICES="2")
     for step in ("alloc 100", "device 1", "alloc 200"):
-        client.say(step)
+        client.command(step)
     devices = fresh(base, "both")[1]["both"]["devices"]
     equal("two devices", sorted((device["device"], device["requested_bytes"]) for device in devices),
           [(0, 100 * MIB), (1, 200 * MIB)])
@@ -206,15 +206,15 @@ def check_devices(base):
     status, out, _ = tool(base, "limit", client.pid, "250MiB", "--device", uuid)
     equal("one of two", (status, out), (0, f"process {client.pid} (both), device 1: limit none -> 250.0 MiB, reserved 200.0 "
                                         "MiB -> 200.0 MiB, idle 0 B -> 0 B\n"))
-    equal("one of two: limited", client.say("alloc 100"), OUT_OF_MEMORY)
-    client.say("device 0")
-    equal("one of two: the other is not", client.say("alloc 1000"), "0")
+    equal("one of two: limited", client.command("alloc 100"), OUT_OF_MEMORY)
+    client.command("device 0")
+    equal("one of two: the other is not", client.command("alloc 1000"), "0")
     equal("several UUIDs begin so", tool(base, "limit", client.pid, "1g", "--device", "GPU-")[::2],
           (1, "gpucache limit: the UUIDs of several devices begin with GPU-\n"))
     status, out, _ = tool(base, "limit", "train", "25%")
-    equal("a share of each device", (status, [line.split(", reserved")[0] for line in out.splitlines()][-2:]),
+    equal("a part of each device", (status, [line.split(", reserved")[0] for line in out.splitlines()][-2:]),
           (0, ["group train, device 0: limit none -> 1.0 GiB", "group train, device 1: limit none -> 1.0 GiB"]))
-    equal("a share: limited", client.say("alloc 10"), OUT_OF_MEMORY)
+    equal("a share: limited", client.command("alloc 10"), OUT_OF_MEMORY)
     status, out, _ = tool(base, "top", "--once", "--device", "1")
     equal("top of one device", [line.split()[:2] for line in out.splitlines()[1:]],
           [["device", "1"], ["group", "1"], [client.pid, "1"]])
@@ -222,22 +222,22 @@ def check_devices(base):
 
 
 def check_pause(base):
-    """Out of the device and back, by PID and by name; top says which."""
+    """Out of the device and back, by PID and by name; top shows which."""
     client = Client(base, "mover", GPUCACHE_GROUP="train")
     for step in ("alloc 100", "alloc 50", "free 1"):
-        client.say(step)
+        client.command(step)
     status, out, _ = tool(base, "pause", client.pid)
-    ok("pause: says what it did", status == 0 and out.startswith(f"process {client.pid} (mover): paused: 100.0 MiB "), out)
+    ok("pause: prints the result", status == 0 and out.startswith(f"process {client.pid} (mover): paused: 100.0 MiB "), out)
     seen = fresh(base, "mover")[1]["mover"]
     equal("pause: top", (seen["state"], seen["devices"][0]["reserved_bytes"], seen["devices"][0]["requested_bytes"]),
           ("paused", 0, 100 * MIB))
     status, _, error = tool(base, "pause", "tenant:mover")
     ok("pause: once is enough", status == 1 and " refused: " in error, error)
     status, out, _ = tool(base, "resume", "mover")
-    ok("resume: says what it did", status == 0 and " (mover): resumed: 100.0 MiB " in out, out)
+    ok("resume: prints the result", status == 0 and " (mover): resumed: 100.0 MiB " in out, out)
     seen = fresh(base, "mover")[1]["mover"]
     equal("resume: top", (seen["state"], seen["devices"][0]["reserved_bytes"]), ("running", 100 * MIB))
-    equal("resume: it goes on", client.say("alloc 10"), "0")
+    equal("resume: it goes on", client.command("alloc 10"), "0")
     status, out, _ = tool(base, "pause", client.pid, "--drop")
     ok("pause --drop", status == 0 and "dropped" in out, out)
     equal("and back", tool(base, "resume", client.pid)[0], 0)
@@ -247,15 +247,15 @@ def check_pause(base):
 def check_states(base):
     """Stopped, killed, not ours."""
     client = Client(base, "stopped", GPUCACHE_GROUP="train")
-    client.say("alloc 100")
-    client.say("free 0")
+    client.command("alloc 100")
+    client.command("free 0")
     client.process.send_signal(signal.SIGSTOP)
     while open(f"/proc/{client.pid}/stat", encoding="utf-8").read().rsplit(")")[1].split()[0] != "T":
         time.sleep(0.01)
     start = time.monotonic()
-    equal("stopped: top says so", top(base)[1]["stopped"]["state"], "stopped")
+    equal("stopped: top shows it", top(base)[1]["stopped"]["state"], "stopped")
     status, _, error = tool(base, "trim", client.pid, "--timeout", "0.5")
-    equal("stopped: trim says so", (status, "it is stopped by a signal" in error), (1, True))
+    equal("stopped: trim reports it", (status, "it is stopped by a signal" in error), (1, True))
     ok("stopped: nobody waits long", time.monotonic() - start < PATIENCE)
     client.process.send_signal(signal.SIGCONT)
     end = time.monotonic() + PATIENCE

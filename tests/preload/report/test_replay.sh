@@ -6,8 +6,8 @@
 cd "$TMP" || exit 1
 SHARED=$ROOT/../shared
 
-# said WANT_STATUS WANT_REGEX ARGUMENTS…: one line on stderr that matches, nothing on stdout, that status.
-said() {
+# fails WANT_STATUS WANT_REGEX ARGUMENTS…: one line on stderr that matches, nothing on stdout, that status.
+fails() {
     local want=$1 regex=$2 status
     shift 2
     "$TOOL" replay "$@" > out 2> err
@@ -15,7 +15,7 @@ said() {
     is "replay $*: exit status" "$status" "$want"
     is "replay $*: one line" "$(wc -l < err)" 1
     is "replay $*: nothing on stdout" "$(cat out)" ""
-    like "replay $*: says what is wrong" "$(cat err)" "$regex"
+    like "replay $*: names the error" "$(cat err)" "$regex"
 }
 # replayed NAME ARGUMENTS…: runs with --json into the file NAME.json.
 replayed() {
@@ -36,21 +36,21 @@ a,3,6291456,0,12
 END
 
 # ---- the command line ----
-said 2 'a file is missing' --json
-said 2 'policy fast is not valid; accepted: cache, driver' small.csv --policy fast
-said 2 'backend disk is not valid; accepted: vmm, driver' small.csv --backend disk
-said 2 '--backend and --plan go with --policy cache' small.csv --policy driver --backend vmm
-said 2 '--limit 0 is not valid; accepted: a size or percentage' small.csv --limit 0
-said 2 '--memory 10% is not valid; accepted: a size' small.csv --memory 10%
-said 2 '--passes 0 is not valid; accepted: 1 to 1000' small.csv --passes 0
-said 2 '--threads 65 is not valid; accepted: 1 to 64' small.csv --threads 65
-said 2 '--device x is not valid; accepted: an ordinal' small.csv --device x
-said 1 'none.plan: cannot be read: there is no such file' small.csv --plan none.plan
-said 1 'small.csv: no plan of a run: .gpucache plan TRACE --output. makes one' small.csv --plan small.csv
-said 2 '--backend and --plan go with --policy cache' small.csv --policy driver --plan small.csv
-said 1 'none.csv: No such file or directory' none.csv
+fails 2 'a file is missing' --json
+fails 2 'policy fast is not valid; accepted: cache, driver' small.csv --policy fast
+fails 2 'backend disk is not valid; accepted: vmm, driver' small.csv --backend disk
+fails 2 '--backend and --plan go with --policy cache' small.csv --policy driver --backend vmm
+fails 2 '--limit 0 is not valid; accepted: a size or percentage' small.csv --limit 0
+fails 2 '--memory 10% is not valid; accepted: a size' small.csv --memory 10%
+fails 2 '--passes 0 is not valid; accepted: 1 to 1000' small.csv --passes 0
+fails 2 '--threads 65 is not valid; accepted: 1 to 64' small.csv --threads 65
+fails 2 '--device x is not valid; accepted: an ordinal' small.csv --device x
+fails 1 'none.plan: cannot be read: there is no such file' small.csv --plan none.plan
+fails 1 'small.csv: no plan of a run: .gpucache plan TRACE --output. makes one' small.csv --plan small.csv
+fails 2 '--backend and --plan go with --policy cache' small.csv --policy driver --plan small.csv
+fails 1 'none.csv: No such file or directory' none.csv
 sed '3s/^a/x/' small.csv > wrong.csv
-said 1 'wrong.csv: line 3: op "x" is not valid; accepted: a \(allocated\), f \(freed\)' wrong.csv
+fails 1 'wrong.csv: line 3: op "x" is not valid; accepted: a \(allocated\), f \(freed\)' wrong.csv
 "$TOOL" replay small.csv > /dev/full 2> err
 is "a full standard output is a failure" $? 1
 
@@ -107,7 +107,7 @@ if [ -s own.trace ]; then
     replayed own own.trace --policy cache
     replayed own_csv own.csv --policy cache
     is "our record and its CSV: same peak" "$(value own 'r["peak_live_bytes"]')" "$(value own_csv 'r["peak_live_bytes"]')"
-    is "our record: as the trace command says" "$(value own 'r["peak_live_bytes"]')" \
+    is "our record: as by the trace command" "$(value own 'r["peak_live_bytes"]')" \
         "$("$TOOL" trace own.trace --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["peak_live_bytes"])')"
 else
     ok "a program left a record" false
@@ -142,13 +142,13 @@ for protocol in 0 1 2 3 4; do
         "$(value one '[r["events"], r["peak_live_bytes"], r["passes"][0]["miss_count"]]')"
 done
 python3 snapshot.py small.csv p5.pickle 5
-said 1 'pickle protocol 5; accepted: 4 and lower' p5.pickle
-said 1 'the snapshot has 2 devices, numbered from 0' p4.pickle --device 2
-said 1 'the trace has no allocation' p4.pickle --device 0
+fails 1 'pickle protocol 5; accepted: 4 and lower' p5.pickle
+fails 1 'the snapshot has 2 devices, numbered from 0' p4.pickle --device 2
+fails 1 'the trace has no allocation' p4.pickle --device 0
 # hostile NAME REGEX PYTHON: bytes that Python prints are refused with that line, in a second.
 hostile() {
     python3 -c "import os, pickle, struct, sys; sys.stdout.buffer.write($3)" > "$1.pickle"
-    said 1 "$2" "$1.pickle"
+    fails 1 "$2" "$1.pickle"
 }
 hostile reduce 'opcode GLOBAL: only plain data is read, and nothing is executed' "b'\\x80\\x02cos\\nsystem\\nU\\x10touch executed.oh\\x85R.'"
 hostile stack_global 'opcode STACK_GLOBAL: only plain data' "pickle.dumps(os.system, 4)"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# GPUCACHE_STACKS: the report says where memory came from, in C and in Python, with the interpreter's lock held or not,
+# GPUCACHE_STACKS: the report shows where memory came from, in C and in Python, with the interpreter's lock held or not,
 # and what it costs a program that waits in a knot of locks is a bounded time.
 . "$(dirname "$0")/../../lib.sh"
 
@@ -54,7 +54,7 @@ like "the text has the site" "$(run all stderr "$program")" "site_one+"
 like "gpucache report shows it" "$("$TOOL" report "$TMP/all.json")" "site_one+"
 is "and writes the same JSON" "$("$TOOL" report "$TMP/all.json" --json | python3 -c 'import json, sys
 print(json.load(sys.stdin)["devices"] == json.load(open(sys.argv[1]))["devices"])' "$TMP/all.json")" True
-# The program's own names and lines, which the process could not tell.
+# The program's own names and lines, which the process could not know.
 "$TOOL" report "$TMP/all.json" --symbols --json > "$TMP/named.json"
 line=$(grep -n 'through(site_one' "$ROOT/tests/preload/report/progs/stacks.c" | cut -d: -f1)
 ok "names and lines from the files" sees "$TMP/named.json" \
@@ -118,7 +118,7 @@ ok "its functions and lines from the file" sees "$TMP/gone-named.json" \
 
 is "a program in Python" "$(run leaks "$TMP/python.json" python3 "$ROOT/tests/preload/report/stacks.py")" "done"
 by_size() { sees "$TMP/python.json" "any(l['bytes'] == $1 << 20 and has(l['stack'], $2) for l in leaks)"; }
-ok "frames where the lock was given back" by_size 1 '"allocate (", "leak_released (", "<module> ("'
+ok "frames where the lock was released" by_size 1 '"allocate (", "leak_released (", "<module> ("'
 ok "frames where it was held" by_size 2 '"allocate (", "leak_held ("'
 ok "frames of a thread" by_size 3 '"allocate (", "leak_in_thread (", "run ("'
 ok "files and lines" by_size 1 '"stacks.py:'"$(grep -n 'return allocate(cuda, 1' "$ROOT/tests/preload/report/stacks.py" | cut -d: -f1)"')"'

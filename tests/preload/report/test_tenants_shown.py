@@ -15,7 +15,7 @@ GAUGES = ("requested", "allocated", "reserved")
 
 
 def start(base, report, **settings):
-    """The program with two objects; where it stands at its end it says "ready"."""
+    """The program with two objects; at its end it prints "ready"."""
     objects = [os.path.join(base, name) for name in ("libtenant-one.so", "libtenant-two.so.1")]
     for path in objects:
         shutil.copy(os.path.join(BUILD, "tests/preload/libtenant.so"), path)
@@ -24,7 +24,7 @@ def start(base, report, **settings):
                    "GPUCACHE_LEDGER": os.path.join(base, "ledger"), "GPUCACHE_TENANT": "server", "SIMCUDA_MEMORY": "4GiB",
                    "GPUCACHE_TENANTS": "one=libtenant-one.so:60MiB,two=libtenant-two.so:80MiB,never=libnever.so:1g"}
     environment.update(settings)
-    # pylint: disable-next=consider-using-with # it ends when it is told to
+    # pylint: disable-next=consider-using-with # it ends at a command
     process = subprocess.Popen([os.path.join(BUILD, "tests/preload/tenants"), "shown", *objects], env=environment,
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"
@@ -39,7 +39,7 @@ def end(process):
 
 
 def check_figures(base):
-    """What top says is what the report says, and what the program did."""
+    """The figures of top are the report's, and the program's."""
     report = os.path.join(base, "report.json")
     process = start(base, report)
     status, out, error = tool(base, "top", "--once", "--json")
@@ -48,22 +48,22 @@ def check_figures(base):
     _, text, _ = tool(base, "top", "--once")
     equal("the program ends well", end(process), 0)
     with open(report, encoding="utf-8") as stream:
-        told = {tenant["name"]: tenant for tenant in json.load(stream)["devices"][0]["tenants"]}
+        reported = {tenant["name"]: tenant for tenant in json.load(stream)["devices"][0]["tenants"]}
     equal("top: those that were used", sorted(shown), ["one", "two"])
-    equal("the report: the same", sorted(told), ["one", "two"])
+    equal("the report: the same", sorted(reported), ["one", "two"])
     for name, blocks, limit in (("one", 2, 60), ("two", 4, 80)):
         device = shown[name]["devices"][0]
         equal(f"{name}: one device", len(shown[name]["devices"]), 1)
-        equal(f"{name}: what the program holds", told[name]["requested_bytes"]["current"], blocks * BLOCK)
-        equal(f"{name}: the limit", (told[name]["limit_bytes"], device["limit_bytes"]), (limit * MIB, limit * MIB))
+        equal(f"{name}: what the program holds", reported[name]["requested_bytes"]["current"], blocks * BLOCK)
+        equal(f"{name}: the limit", (reported[name]["limit_bytes"], device["limit_bytes"]), (limit * MIB, limit * MIB))
         equal(f"{name}: top as the report", {key: device[f"{key}_bytes"] for key in GAUGES},
-              {key: told[name][f"{key}_bytes"]["current"] for key in GAUGES})
-        equal(f"{name}: the peak", device["peak_reserved_bytes"], told[name]["reserved_bytes"]["peak"])
-        equal(f"{name}: allocations are hits or misses", told[name]["alloc_count"],
-              told[name]["hit_count"] + told[name]["miss_count"])
-        ok(f"{name}: allocated and freed", told[name]["alloc_count"] == told[name]["free_count"] + blocks, told[name])
+              {key: reported[name][f"{key}_bytes"]["current"] for key in GAUGES})
+        equal(f"{name}: the peak", device["peak_reserved_bytes"], reported[name]["reserved_bytes"]["peak"])
+        equal(f"{name}: allocations are hits or misses", reported[name]["alloc_count"],
+              reported[name]["hit_count"] + reported[name]["miss_count"])
+        ok(f"{name}: allocated and freed", reported[name]["alloc_count"] == reported[name]["free_count"] + blocks, reported[name])
         ok(f"{name}: a row of its own", any({"tenant", name} <= set(line.split()) for line in text.splitlines()), text)
-    equal("two: refused once", told["two"]["oom_count"], 1)
+    equal("two: refused once", reported["two"]["oom_count"], 1)
 
 
 def check_text(base):

@@ -4,8 +4,8 @@
 . "$(dirname "$0")/../../lib.sh"
 cd "$TMP" || exit 1
 
-# said WANT_STATUS WANT_REGEX ARGUMENTS…: one line on stderr that matches, nothing on stdout, that status.
-said() {
+# fails WANT_STATUS WANT_REGEX ARGUMENTS…: one line on stderr that matches, nothing on stdout, that status.
+fails() {
     local want=$1 regex=$2 status shown
     shift 2
     shown=${*//[[:cntrl:]]/?}
@@ -14,13 +14,13 @@ said() {
     is "gpucache $shown: exit status" "$status" "$want"
     is "gpucache $shown: one line" "$(wc -l < err)" 1
     is "gpucache $shown: nothing on stdout" "$(cat out)" ""
-    like "gpucache $shown: says what is wrong" "$(cat err)" "$regex"
+    like "gpucache $shown: names the error" "$(cat err)" "$regex"
 }
 
 # ---- the command line ----
 "$TOOL" > out 2> err
 is "without arguments: usage" $? 2
-like "without arguments: says how" "$(cat err)" '^usage: gpucache COMMAND'
+like "without arguments: shows the usage" "$(cat err)" '^usage: gpucache COMMAND'
 is "--version" "$("$TOOL" --version)" "gpucache $(cat "$ROOT/VERSION")"
 ok "--help" "$TOOL" --help
 like "--help names every command" "$("$TOOL" --help)" '^  doctor  +check the library'
@@ -32,11 +32,11 @@ for command in run report trace estimate plan replay top limit trim pause resume
     is "help $command is the same" "$("$TOOL" help $command)" "$("$TOOL" $command --help)"
     is "$command --help fits 80 columns" "$("$TOOL" $command --help | awk 'length > 80')" ""
 done
-said 2 'unknown command runn; nearest: run' runn
-said 2 'unknown command qwertz; see gpucache --help' qwertz
-said 2 'one command, not also x' help run x
-said 2 'unknown command --nonsense' --nonsense
-said 2 'unknown command x' help x
+fails 2 'unknown command runn; nearest: run' runn
+fails 2 'unknown command qwertz; see gpucache --help' qwertz
+fails 2 'one command, not also x' help run x
+fails 2 'unknown command --nonsense' --nonsense
+fails 2 'unknown command x' help x
 "$TOOL" --help > /dev/full 2> err
 is "a full standard output is a failure" $? 1
 # Into a pipe that nobody reads: the end that other programs have, without a word.
@@ -46,56 +46,56 @@ is "standard output that nobody reads" "$(python3 -c "$unread" "$TOOL" help opti
 
 # ---- top, limit, trim, pause, resume ----
 export GPUCACHE_LEDGER=$TMP/ledger
-said 2 '--interval 0 is not valid; accepted: seconds, 0.1 to 60' top --interval 0
-said 2 '--sort size is not valid; accepted: reserved, live' top --sort size
-said 2 'unexpected argument x' top x
-said 1 'no device is 3; gpucache top --once lists them' top --once --device 3
+fails 2 '--interval 0 is not valid; accepted: seconds, 0.1 to 60' top --interval 0
+fails 2 '--sort size is not valid; accepted: reserved, live' top --sort size
+fails 2 'unexpected argument x' top x
+fails 1 'no device is 3; gpucache top --once lists them' top --once --device 3
 is "top: nobody there: the head alone" "$("$TOOL" top --once | wc -l)" 1
 is "top: nobody there: JSON" "$("$TOOL" top --json | tr -d ' \n' | sed 's/.*"devices"/"devices"/')" \
     '"devices":[],"groups":[],"processes":[]}'
-said 2 'a process or group is missing' limit
-said 2 'a size is missing' limit train
-said 2 'one size, not also y' limit train 4g y
+fails 2 'a process or group is missing' limit
+fails 2 'a size is missing' limit train
+fails 2 'one size, not also y' limit train 4g y
 for size in 0 4x -1 0=4g,1=5g; do
-    said 2 "($size is not a limit; accepted: a size or percentage above 0, none|unknown option)" limit train $size
+    fails 2 "($size is not a limit; accepted: a size or percentage above 0, none|unknown option)" limit train $size
 done
-said 2 '--timeout x is not valid; accepted: seconds' limit train 4g --timeout x
+fails 2 '--timeout x is not valid; accepted: seconds' limit train 4g --timeout x
 for command in trim pause resume; do
-    said 2 'is missing' $command
-    said 2 '--timeout -1 is not valid; accepted: seconds, 0 to 86400' $command x --timeout=-1
-    said 2 'pid:x is not a PID' $command pid:x
-    said 1 'no process has the PID 4194999' $command 4194999
-    said 1 'no (group|tenant) is called nobody' $command nobody
+    fails 2 'is missing' $command
+    fails 2 '--timeout -1 is not valid; accepted: seconds, 0 to 86400' $command x --timeout=-1
+    fails 2 'pid:x is not a PID' $command pid:x
+    fails 1 'no process has the PID 4194999' $command 4194999
+    fails 1 'no (group|tenant) is called nobody' $command nobody
 done
-said 2 'unknown option --drop' resume x --drop
+fails 2 'unknown option --drop' resume x --drop
 mkdir -m 755 loose
-GPUCACHE_LEDGER=$TMP/loose said 1 'loose' top --once
+GPUCACHE_LEDGER=$TMP/loose fails 1 'loose' top --once
 ok "no command makes a ledger" test ! -e "$TMP/ledger"
 
 # ---- run ----
-said 2 'a command is missing; see gpucache run --help' run
-said 2 'a command is missing' run --
-said 2 'a command is missing' run --limit 4GiB
-said 2 '--limit needs a value' run --limit
-said 2 '--limit needs a value' run --limit= -- true
-said 2 '--limit 0m is not valid; accepted: a size' run --limit 0m -- true
-said 2 '--limit is given twice' run --limit 1g --limit 2g -- true
-said 2 '--mode fast is not valid; accepted: cache, track, off' run --mode fast -- true
-said 2 '--gate shut is not valid; accepted: off, warn, deny, exit' run --model m --gate shut -- true
-said 2 '--budget x is not valid' run --model m --budget x -- true
-said 2 'need --model' run --gate deny -- true
-said 1 'no-model: No such file or directory' run --model no-model -- true
-said 2 'unknown option --bogus' run --bogus -- true
-said 2 'unknown option --limt; nearest: --limit' run --limt 1g -- true
-said 2 '--report needs a value' run --report --limit 1g -- true
-said 2 '--trace needs a value' run --trace -- true
+fails 2 'a command is missing; see gpucache run --help' run
+fails 2 'a command is missing' run --
+fails 2 'a command is missing' run --limit 4GiB
+fails 2 '--limit needs a value' run --limit
+fails 2 '--limit needs a value' run --limit= -- true
+fails 2 '--limit 0m is not valid; accepted: a size' run --limit 0m -- true
+fails 2 '--limit is given twice' run --limit 1g --limit 2g -- true
+fails 2 '--mode fast is not valid; accepted: cache, track, off' run --mode fast -- true
+fails 2 '--gate shut is not valid; accepted: off, warn, deny, exit' run --model m --gate shut -- true
+fails 2 '--budget x is not valid' run --model m --budget x -- true
+fails 2 'need --model' run --gate deny -- true
+fails 1 'no-model: No such file or directory' run --model no-model -- true
+fails 2 'unknown option --bogus' run --bogus -- true
+fails 2 'unknown option --limt; nearest: --limit' run --limt 1g -- true
+fails 2 '--report needs a value' run --report --limit 1g -- true
+fails 2 '--trace needs a value' run --trace -- true
 ok "no option is taken for a file" test ! -e ./--limit -a ! -e ./--
-said 2 'a command is missing' run ''
-said 127 'no-such-program: no such program in PATH$' run -- no-such-program
-said 127 'no/such: No such file or directory$' run -- no/such
-said 127 'GB: no such program in PATH; only options with one-word values may come before --' run --limit 8 GB -- true
+fails 2 'a command is missing' run ''
+fails 127 'no-such-program: no such program in PATH$' run -- no-such-program
+fails 127 'no/such: No such file or directory$' run -- no/such
+fails 127 'GB: no such program in PATH; only options with one-word values may come before --' run --limit 8 GB -- true
 touch not-executable
-said 126 'not-executable: Permission denied' run -- ./not-executable
+fails 126 'not-executable: Permission denied' run -- ./not-executable
 "$TOOL" run -- sh -c 'exit 37'
 is "run: exit status of the program" $? 37
 is "run: -- may be left out" "$("$TOOL" run echo a --limit b)" "a --limit b"
@@ -117,7 +117,7 @@ is "run: finds the installed library" "$(prefix/bin/gpucache run -- sh -c 'echo 
 rm prefix/lib/libgpucache.so
 prefix/bin/gpucache run -- true 2> err
 is "run: no library is a failure" $? 1
-like "run: says where it looked" "$(cat err)" 'libgpucache.so is neither beside'
+like "run: names the searched folders" "$(cat err)" 'libgpucache.so is neither beside'
 is "run: a program without CUDA prints nothing" "$("$TOOL" run --limit 1g --trace t -- true 2>&1; ls t 2> /dev/null)" ""
 
 # ---- report and trace: files that are none ----
@@ -125,28 +125,28 @@ is "run: a program without CUDA prints nothing" "$("$TOOL" run --limit 1g --trac
 head -c 4096 /dev/urandom > noise
 mkfifo fifo
 for command in report trace; do
-    said 2 'a file is missing' $command
-    said 2 'unknown option --bogus' $command --bogus noise
-    said 2 '--html needs a value' $command noise --html
-    said 1 'missing: No such file or directory' $command missing
-    said 1 'empty: the file is empty' $command empty
-    said 1 "$TMP: not a regular file" $command "$TMP"
-    said 1 'fifo: not a regular file' $command fifo
-    said 2 'an empty word is not a file' $command ''
-    said 2 'standard input is not read' $command -
-    said 1 '^gpucache [a-z]+: a\?\[31mb\?c: No such' $command $'a\e[31mb\nc'
+    fails 2 'a file is missing' $command
+    fails 2 'unknown option --bogus' $command --bogus noise
+    fails 2 '--html needs a value' $command noise --html
+    fails 1 'missing: No such file or directory' $command missing
+    fails 1 'empty: the file is empty' $command empty
+    fails 1 "$TMP: not a regular file" $command "$TMP"
+    fails 1 'fifo: not a regular file' $command fifo
+    fails 2 'an empty word is not a file' $command ''
+    fails 2 'standard input is not read' $command -
+    fails 1 '^gpucache [a-z]+: a\?\[31mb\?c: No such' $command $'a\e[31mb\nc'
 done
-said 2 'one file, not also noise' trace empty noise
-said 2 'at most 2 files, not also c' report a b c
-said 2 'two reports can only be compared on a page' report empty noise
-said 2 '--trace goes with --html' report noise --trace empty
-said 2 'more traces than reports' report noise --trace a --trace b --html x
+fails 2 'one file, not also noise' trace empty noise
+fails 2 'at most 2 files, not also c' report a b c
+fails 2 'two reports can only be compared on a page' report empty noise
+fails 2 '--trace goes with --html' report noise --trace empty
+fails 2 'more traces than reports' report noise --trace a --trace b --html x
 ok "nothing was written" test ! -e x
-said 1 'noise: not JSON' report noise
-said 1 'noise: not a gpucache trace' trace noise
+fails 1 'noise: not JSON' report noise
+fails 1 'noise: not a gpucache trace' trace noise
 echo '{"schema": "other"}' > other.json
-said 1 'other.json: its schema is other, not gpucache-report/1' report other.json
-said 2 'can write to standard output' trace noise --csv - --json
+fails 1 'other.json: its schema is other, not gpucache-report/1' report other.json
+fails 2 'can write to standard output' trace noise --csv - --json
 
 # ---- from start to report ----
 client=$BUILD_DIR/tests/preload/tools_client
@@ -196,23 +196,23 @@ is "trace --json: sums" "$(json t.json '[r["alloc_count"], r["free_count"], r["o
 is "trace --perfetto, --rmm, --pickle: each into its file" \
     "$("$TOOL" trace t --perfetto t.perfetto --rmm t.rmm --pickle t.pickle && ls t.perfetto t.rmm t.pickle)" \
     "$(printf 't.perfetto\nt.pickle\nt.rmm')"
-said 2 '--pickle needs a value' trace t --pickle
-said 1 'both: was already written by another option' trace t --csv both --rmm both
-said 1 'both: was already written by another option' report r.json --prom both --html ./both
-said 1 'r.json: not a gpucache trace; it is a report, for gpucache report' trace r.json
-said 1 't: not JSON.*; it is a trace, for gpucache trace' report t
-said 1 'it is a report, for gpucache report' replay r.json
-said 1 'a trace; it is a report, for gpucache report' plan r.json
-said 1 't: the trace has no allocation of device 3' replay t --device 3
-said 1 't.csv: has no devices: --device does not apply' replay t.csv --device 0
-said 2 'can write to standard output' trace t --csv --rmm
+fails 2 '--pickle needs a value' trace t --pickle
+fails 1 'both: was already written by another option' trace t --csv both --rmm both
+fails 1 'both: was already written by another option' report r.json --prom both --html ./both
+fails 1 'r.json: not a gpucache trace; it is a report, for gpucache report' trace r.json
+fails 1 't: not JSON.*; it is a trace, for gpucache trace' report t
+fails 1 'it is a report, for gpucache report' replay r.json
+fails 1 'a trace; it is a report, for gpucache report' plan r.json
+fails 1 't: the trace has no allocation of device 3' replay t --device 3
+fails 1 't.csv: has no devices: --device does not apply' replay t.csv --device 0
+fails 2 'can write to standard output' trace t --csv --rmm
 "$TOOL" report r.json --prom r.prom
 like "report --prom" "$(cat r.prom)" '^gpucache_oom_total\{program="tools_client",pid="[0-9]+",device="0"\} 1$'
-said 1 'r.json: is the input file' report r.json --prom r.json
+fails 1 'r.json: is the input file' report r.json --prom r.json
 for input in r.json t again.json; do
-    said 1 "$input: is the input file" report r.json again.json --trace t --html $input
+    fails 1 "$input: is the input file" report r.json again.json --trace t --html $input
 done
-said 1 'r.json: not a gpucache trace' report r.json --trace r.json --html page.html
+fails 1 'r.json: not a gpucache trace' report r.json --trace r.json --html page.html
 ok "the report is still whole" "$TOOL" report r.json
 "$TOOL" report r.json --html page.html --trace t
 is "report --html: a whole page" "$(head -n 1 page.html) $(tail -n 1 page.html)" '<!doctype html> </html>'
@@ -220,11 +220,11 @@ is "report --html -: the same" "$("$TOOL" report r.json --html - --trace t | cks
 is "report --html: asks for nothing from elsewhere" "$(grep -cE '(src|href|url)[=(] *.?(https?:)?//' page.html)" 0
 "$TOOL" report r.json --html /dev/full 2> err
 is "report --html to a full disk: status" $? 1
-said 2 'can write to standard output' report r.json --prom --json
+fails 2 'can write to standard output' report r.json --prom --json
 like "trace: the summary" "$("$TOOL" trace t)" '^peak live bytes +7340032 \(7.0 MiB\) in 2 allocations$'
-said 1 't: is the input file' trace t --csv t
+fails 1 't: is the input file' trace t --csv t
 ok "the trace is still whole" "$TOOL" trace t
-said 1 'No such file or directory' trace t --csv missing/t.csv
+fails 1 'No such file or directory' trace t --csv missing/t.csv
 "$TOOL" trace t --csv /dev/full 2> err
 is "trace --csv to a full disk: status" $? 1
 is "a bad limit refuses CUDA" "$(simulated env GPUCACHE_LIMIT=0m LD_PRELOAD="$LIB" "$client" 1 2> err)" "init 1"

@@ -1,12 +1,12 @@
 #!/bin/bash
-# GPUCACHE_DEBUG: what a program does wrong with memory is found and told with the block's history; what it does right is not.
+# GPUCACHE_DEBUG: errors of a program with memory are found and reported with the block's history; correct use is not.
 # timeout: 400
 . "$(dirname "$0")/../../lib.sh"
 program=$BUILD_DIR/tests/preload/misuse
 report=$TMP/report.json
 history='block [0-9]+ at 0x[0-9a-f]+, 100000 bytes, allocated by cuMemAlloc_v2, freed by cuMemFree_v2 in thread [0-9]+ after [0-9.]+ s'
 
-# misused FLAGS ARGUMENT…: runs it; what it and the library say.
+# misused FLAGS ARGUMENT…: runs it; its output and the library's.
 misused() {
     rm -f "$report"
     GPUCACHE_DEBUG=$1 GPUCACHE_REPORT=$report preloaded "$program" "${@:2}" 2>&1
@@ -24,7 +24,7 @@ for flags in poison guard uaf poison,guard,uaf; do
     for order in '' stream; do
         taken=${order:+Async} taken=cuMemAlloc${taken:-_v2} freed=${taken/Alloc/Free}
         like "$flags: a second free is refused ${order:+(stream)}" "$(misused $flags twice $order)" '^second free 1$'
-        like "  and told" "$(misused $flags twice $order)" \
+        like "  and reported" "$(misused $flags twice $order)" \
             "gpucache: $freed was given 0x[0-9a-f]+, which was freed already:"
         like "  with the block's history" "$(misused $flags twice $order)" "100000 bytes, allocated by $taken, freed by $freed in"
         like "$flags: so is a free of what lies inside ${order:+(stream)}" "$(misused $flags inside $order)" \
@@ -33,28 +33,28 @@ for flags in poison guard uaf poison,guard,uaf; do
 done
 
 output=$(misused poison write-after-free)
-like "poison: a write after the free is told" "$output" 'gpucache: 3 bytes were written after they were freed, the first 0x07 at byte 5 of'
+like "poison: a write after the free is reported" "$output" 'gpucache: 3 bytes were written after they were freed, the first 0x07 at byte 5 of'
 like "poison: with the block's history" "$output" "$history"
 is "poison: and counted" "$(count)" 1
 for flags in uaf guard guard,uaf poison,uaf; do
     for what in write-after-free read-after-free; do
         output=$(misused $flags $what)
         like "$flags: $what faults" "$output" '^result 700$'
-        like "$flags: $what is told" "$output" 'gpucache: the program accessed memory that is not mapped; the blocks freed last:'
+        like "$flags: $what is reported" "$output" 'gpucache: the program accessed memory that is not mapped; the blocks freed last:'
         like "$flags: $what, with the block's history" "$output" "$history"
     done
 done
 output=$(misused guard far-overrun)
 like "guard: a write far past the end faults" "$output" '^result 700$'
 output=$(misused guard overrun 10)
-like "guard: a write just past the end is told" "$output" 'gpucache: 10 bytes were written past the end, the first 0x07 0 bytes behind it, of'
+like "guard: a write just past the end is reported" "$output" 'gpucache: 10 bytes were written past the end, the first 0x07 0 bytes behind it, of'
 like "guard: with the block's history" "$output" "$history"
 is "guard: and counted" "$(count)" 1
 
 output=$(SIMCUDA_ATTRIBUTES=102=0 misused guard,uaf write-after-free)
-is "where nothing can be mapped: said once" "$(echo "$output" | grep -c 'cannot map memory .*; poison only')" 1
+is "where nothing can be mapped: logged once" "$(echo "$output" | grep -c 'cannot map memory .*; poison only')" 1
 like "where nothing can be mapped: poison finds it" "$output" 'written after they were freed'
-like "in mode track: said to be ignored" "$(GPUCACHE_MODE=track misused uaf none)" 'GPUCACHE_DEBUG needs GPUCACHE_MODE=cache'
+like "in mode track: logged to be ignored" "$(GPUCACHE_MODE=track misused uaf none)" 'GPUCACHE_DEBUG needs GPUCACHE_MODE=cache'
 
 # Memory in a stream's order is looked at too.
 like "poison: a write after the free in a stream's order" "$(misused poison write-after-free stream)" 'gpucache: 3 bytes were written after'

@@ -36,7 +36,7 @@ broken() {
     output=$(make -C "$copy" -j2 CI= CUDA_HOME="$cuda" CFLAGS=-O1 build/libgpucache.so 2>&1) || echo "$output" | tail -20
     # On a loaded machine the held-up work may be done before the memory is asked for: that proves nothing, once more then.
     for _ in 1 2 3 4; do
-        found=$(fenced "$copy/build/libgpucache.so" 12000 | sed -n 's/^kind \(.\): handed out too early$/\1/p' | tr -d '\n')
+        found=$(fenced "$copy/build/libgpucache.so" 12000 | sed -n 's/^kind \(.\): reused too early$/\1/p' | tr -d '\n')
         [ "$found" = "$3" ] && break
     done
     is "$1: found" "$found" "$3"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The time of the one stream ends without a wait, and safely; streams that go on for ever hold nobody up. Each case hangs or
+# The time of the one stream ends without a wait, and safely; streams that never end delay no others. Each case hangs or
 # fails where that is not so.
 # timeout: 600
 . "$(dirname "$0")/../../lib.sh"

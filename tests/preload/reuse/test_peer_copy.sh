@@ -1,5 +1,5 @@
 #!/bin/bash
-# Memory that another context's queued work still reads is not handed out again when its owner frees it.
+# Memory that another context's queued work still reads is not reused when its owner frees it.
 . "$(dirname "$0")/../../lib.sh"
 export SIMCUDA_DEVICES=2 SIMCUDA_MEMORY=1GiB SIMCUDA_WORK_US=3000 GPUCACHE_REPORT=none
 for way in copy copy3d unified plain plain2d plain3d access disabled stream fill; do

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Memory that work of another context may reach, however it is named, is not handed out again when its owner frees it.
+# Memory that work of another context may reach, however it is named, is not reused when its owner frees it.
 # timeout: 300
 . "$(dirname "$0")/../../lib.sh"
 export SIMCUDA_ATTRIBUTES=136=4,137=4194304 SIMCUDA_DEVICES=2 SIMCUDA_MEMORY=1GiB SIMCUDA_WORK_US=20000 GPUCACHE_REPORT=none

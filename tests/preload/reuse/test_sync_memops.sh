@@ -1,5 +1,5 @@
 #!/bin/bash
-# SYNC_MEMOPS is a block's: a block handed out anew does not have it, a hundred thousand that had it leave nothing behind, and once
+# SYNC_MEMOPS is a block's: a block allocated anew does not have it, a hundred thousand that had it leave nothing behind, and once
 # none has it any more nothing is waited for on its account.
 . "$(dirname "$0")/../../lib.sh"
 program=$BUILD_DIR/tests/preload/sync_memops

@@ -6,7 +6,7 @@ usage: torture.py [--seconds N] [--seed N] [--jobs N] [--only ASPECT,...]
 
 Every program is chosen by one number: what it may contain, and under which settings of library and
 simulated device it runs. NAME=VALUE fixes a setting. One in ten runs without the library, which
-checks the programs and the simulated device; --plain runs all so. What fails is shown with the
+checks the programs and the simulated device; --plain runs all so. A failure is shown with the
 command that repeats it. The last line has the sums; exit status 1 if anything failed.
 
 Environment: BUILD_DIR; LIB, the library.
@@ -94,7 +94,7 @@ class Program:
 
 
 def kept(folder):
-    """What the library's accounts say is left, in words; "" is right."""
+    """The leftovers in the library's accounts, in words; "" is right."""
     try:
         report = json.loads((pathlib.Path(folder) / "report.json").read_text())
     except (OSError, ValueError) as problem:
@@ -113,8 +113,8 @@ def kept(folder):
     return ""
 
 
-def judge(program, result, folder):
-    """(word for the sum, what to say); ("", "") is right."""
+def evaluate(program, result, folder):
+    """(word for the sum, the text); ("", "") is right."""
     if result.returncode == 3 or result.returncode == 124:
         return "hangs", result.stderr
     if result.returncode < 0 or result.returncode > 100:
@@ -139,7 +139,7 @@ def run(program):
                                     text=True, errors="replace", timeout=20 * PATIENCE)
         except subprocess.TimeoutExpired:
             return "hangs", "the watchdog did not end it"
-        return judge(program, result, folder)
+        return evaluate(program, result, folder)
 
 
 def parse():
@@ -174,14 +174,14 @@ def main():
             if number is None:
                 return
             program = Program(number, options, names)
-            word, said = run(program)
+            word, output = run(program)
             with lock:
                 sums["programs"] += 1
                 sums["steps"] += program.steps * program.threads
                 if word:
                     sums[word] += 1
                     print(f"{word}: {program.command()}")
-                    print("".join(f"    {line}\n" for line in said.splitlines()[:6]), end="",
+                    print("".join(f"    {line}\n" for line in output.splitlines()[:6]), end="",
                           flush=True)
 
     threads = [threading.Thread(target=work) for _ in range(options.jobs)]

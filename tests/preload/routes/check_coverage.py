@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every function of the toolkit's headers is classified, and every row says what the headers say.
+"""Every function of the toolkit's headers is classified, and every row agrees with the headers.
 
 usage: check_coverage.py INCLUDE_DIR [INCLUDE_DIR ...]
 Prints TAP, a block of tests per folder. cuda.h and cuda_runtime_api.h are run through the C preprocessor
@@ -74,7 +74,7 @@ def split(symbol):
 
 
 def header_rows(include):
-    """Exported symbols of cuda.h, each with its Row or None where cudaTypedefs.h says nothing of it."""
+    """Exported symbols of cuda.h, each with its Row or None where cudaTypedefs.h lacks it."""
     text = preprocess("#include <cuda.h>\n", [include])
     versions, symbols = collections.defaultdict(set), collections.defaultdict(list)
     typedefs = pathlib.Path(include, "cudaTypedefs.h").read_text()
@@ -162,7 +162,7 @@ def is_context_given(parameter):
 
 
 def check_reach(types):
-    """Problems of the rows that say whose memory work may reach (shim/wrap/reach.h)."""
+    """Problems of the rows that name the memory work may reach (shim/wrap/reach.h)."""
     problems, words = [], collections.Counter()
     defines = "".join(f"#define {m}(...) @{m}, __VA_ARGS__ @@\n" for m in ("SUBMIT", "NODE"))
     text = " ".join(preprocess(defines + '#include "shim/api.def"\n', [ROOT]).split())
@@ -248,7 +248,7 @@ def check_neutral(include, types):
 
 
 def check_contexts(include, types):
-    """A function that gives a context makes it, unless neutral.def says otherwise."""
+    """A function that gives a context makes it, unless neutral.def excepts it."""
     known, problems, seen = prototypes(include, types), [], 0
     for _, field in read_table("shim/api.def", ["API"]):
         if any(is_context_given(p) for p in known.get(field[0], [])):
@@ -279,14 +279,14 @@ def check_headers(include, wrapped, used, runtime, neutral):
                  if s not in wrapped and s not in neutral))
     is_other = re.compile(r"cu(GL|EGL|VDPAU)")
     check(f"{label}: base, version and variant agree with cudaTypedefs.h",
-          [f"{row} but the headers say {rows[s]}" for table in (wrapped, used) for s, row in table.items()
+          [f"{row} but the headers have {rows[s]}" for table in (wrapped, used) for s, row in table.items()
            if rows.get(s) and rows[s] != row])
     check(f"{label}: rows newer than the header, and only those, are missing from it",
           [f"{s} is of CUDA {row.version}" for table in (wrapped, used) for s, row in table.items()
            if row and s not in rows and row.version <= newest and not is_other.match(s)])
     types = Types(include)
     check(f"{label}: a row's reach names every parameter that can name device memory", check_reach(types))
-    check(f"{label}: what neutral.def says of a function fits its parameters", check_neutral(include, types))
+    check(f"{label}: the entry of a function in neutral.def fits its parameters", check_neutral(include, types))
     check(f"{label}: whatever gives a context makes one, or one is known", check_contexts(include, types))
     check(f"{label}: the table was checked against this version",
           [f"GC_API_TABLE_VERSION is {table_version()}"] if newest > table_version() else [])
@@ -322,7 +322,7 @@ def main():
     check("each section of the table names the files of its wrappers", check_sections())
     for include in sys.argv[1:]:
         seen |= check_headers(include, wrapped, used, runtime, neutral)
-    # Older functions live in older headers only, so this can be told only where all are at hand.
+    # Older functions live in older headers only, so this can be checked only where all are available.
     unknown = sorted((set(wrapped) | set(used) | runtime | neutral) - seen) if len(sys.argv) > 3 else []
     check("every symbol of the tables is in one of the headers", unknown)
     return failed != 0

@@ -22,7 +22,7 @@ def function(library, name, result, *arguments):
 
 
 def statistics(library, device):
-    """What the library says of a device."""
+    """The library's figures of a device."""
     figures = Statistics(struct_bytes=ctypes.sizeof(Statistics))
     status = library.gpucache_get_statistics(device, ctypes.byref(figures))
     assert status == 0, status

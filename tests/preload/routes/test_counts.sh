@@ -1,5 +1,5 @@
 #!/bin/bash
-# What the report says was called is what the program did and what the driver saw, entry point by entry point: for
+# The calls in the report are those of the program and those that the driver saw, entry point by entry point: for
 # programs of the driver API (linked, and by dlopen) and of the runtime (shared, and static).
 # timeout: 400
 . "$(dirname "$0")/../../lib.sh"

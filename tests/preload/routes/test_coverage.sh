@@ -1,5 +1,5 @@
 #!/bin/bash
-# The tables know every function of the toolkit's headers, and of older ones where they are at hand.
+# The tables know every function of the toolkit's headers, and of older ones where they are available.
 . "$(dirname "$0")/../../lib.sh"
 
 folders=()

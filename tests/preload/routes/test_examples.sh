@@ -1,5 +1,5 @@
 #!/bin/bash
-# The examples of gpucache.h do what they say, on the simulated device.
+# The examples of gpucache.h work as described, on the simulated device.
 . "$(dirname "$0")/../../lib.sh"
 export SIMCUDA_MEMORY=2GiB SIMCUDA_WORK_US=100 GPUCACHE_REPORT=none
 examples=$BUILD_DIR/examples

@@ -9,7 +9,7 @@ exports() { nm -D --defined-only "$1" | awk '{print $NF}' | sort; }
 for version in 11.8 12.4; do
     toolkit=$ROOT/build/cuda-$version
     if ! "$ROOT/scripts/cuda-headers.sh" $version "$toolkit" > "$TMP/log" 2>&1; then
-        skip "headers $version" "could not be had from PyPI: $(tail -n 1 "$TMP/log")"
+        skip "headers $version" "could not be fetched from PyPI: $(tail -n 1 "$TMP/log")"
         continue
     fi
     out=build/with-$version

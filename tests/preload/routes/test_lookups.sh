@@ -32,7 +32,7 @@ cuCtxCreate 11040 0: cuCtxCreate_v3, 2104
 cuSomethingNew 13000 0: the driver's own, 4242
 cuMemAlloc 1000 0: none"
 
-# What no table knows may submit work unseen: the library says so once, by name, and is careful from then on.
+# Entry points in no table may submit work unseen: the library logs each once, by name, and is careful from then on.
 careful() {
     env LD_LIBRARY_PATH="$TMP/driver" LD_PRELOAD="$LIB" GPUCACHE_REPORT=none GPUCACHE_LOG=info \
         "$BUILD_DIR/tests/preload/hidden" "$@" 2>&1 | sed 's/, so freed memory is reused more cautiously//'

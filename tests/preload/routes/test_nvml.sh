@@ -26,7 +26,7 @@ hold() {
         sleep 0.05
     done
 }
-# quarrels OUTPUT: moments and devices of which the calls tell different totals or different free memory.
+# quarrels OUTPUT: moments and devices of which the calls return different totals or different free memory.
 quarrels() {
     awk '$1 == "early" || $1 == "started" { next }
         { key = $1 " " $2; totals[key, $4]++ || total_count[key]++
@@ -76,7 +76,7 @@ for way in $ways; do
         out=$(GPUCACHE_MODE=$mode GPUCACHE_LIMIT=64TiB client "$way" cuda 100)
         is "$way, $mode: a limit above the device is none" "$(grep -E ' nvml[12] ' <<< "$out")" "$(grep -E ' nvml[12] ' <<< "$plain")"
         out=$(GPUCACHE_MODE=$mode GPUCACHE_LIMIT=25% client "$way" cuda 100)
-        is "$way, $mode: a share of the device" "$(field "$out" held "$first" nvml1 4)" $((1024 * MIB))
+        is "$way, $mode: a part of the device" "$(field "$out" held "$first" nvml1 4)" $((1024 * MIB))
     done
 done
 
@@ -157,19 +157,19 @@ for way in $ways; do
 plain $second nvml1 $((1024 * MIB)) $((1024 * MIB)) 0
 plain $second nvml2 $((1024 * MIB)) $((1024 * MIB)) 0 0"
 done
-# seen SETTINGS…: the totals of both devices, and whatever else is said
+# seen SETTINGS…: the totals of both devices, and any other output
 seen() { env "$@" LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$BUILD_DIR/tests/preload/nvml_dlopen" plain 2>&1 | awk '$3 == "nvml2" {printf "%d ", $4 / 1048576; next} $3 != "nvml1"'; }
 is "no limit" "$(seen A=)" "4096 4096 "
 is "HAMi's variable" "$(seen CUDA_DEVICE_MEMORY_LIMIT=1024m)" "1024 1024 "
 is "HAMi's variables, one for each device" "$(seen CUDA_DEVICE_MEMORY_LIMIT_0=1g CUDA_DEVICE_MEMORY_LIMIT_1=1g)" "1024 1024 "
-is "a number alone does not say which device it is" "$(seen GPUCACHE_LIMIT=0=1GiB)" "4096 4096 "
+is "a number alone does not name a device" "$(seen GPUCACHE_LIMIT=0=1GiB)" "4096 4096 "
 is "in the order of the bus it does" "$(seen GPUCACHE_LIMIT=0=1GiB CUDA_DEVICE_ORDER=PCI_BUS_ID)" "1024 4096 "
 is "so do UUIDs of visible devices" "$(seen GPUCACHE_LIMIT=0=1GiB,1=2GiB CUDA_VISIBLE_DEVICES="$second,$first")" "2048 1024 "
 is "and their beginnings" "$(seen GPUCACHE_LIMIT=0=1GiB,1=2GiB CUDA_VISIBLE_DEVICES="$second,${first%?}")" "2048 1024 "
 is "and indices in the order of the bus" "$(seen GPUCACHE_LIMIT=0=1GiB CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=1)" "4096 1024 "
 is "one device needs no order" "$(seen GPUCACHE_LIMIT=0=1GiB SIMCUDA_DEVICES=1)" "1024 "
-is "a bad limit: the true figures, nothing said" "$(seen GPUCACHE_LIMIT=many)" "4096 4096 "
-is "a wrong name: nothing said" "$(seen GPUCACHE_LIMITT=1GiB GPUCACHE_LOG=debug)" "4096 4096 "
+is "a bad limit: the true figures, nothing logged" "$(seen GPUCACHE_LIMIT=many)" "4096 4096 "
+is "a wrong name: nothing logged" "$(seen GPUCACHE_LIMITT=1GiB GPUCACHE_LOG=debug)" "4096 4096 "
 is "mode off: the true figures" "$(seen GPUCACHE_LIMIT=1GiB GPUCACHE_MODE=off)" "4096 4096 "
 printf 'GPUCACHE_LIMIT=1GiB\n' > "$TMP/conf"
 is "a configuration file's limit" "$(seen GPUCACHE_CONFIG="$TMP/conf")" "1024 1024 "

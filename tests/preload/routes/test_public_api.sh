@@ -28,12 +28,12 @@ for mode in cache track; do
         ok "preloaded, $mode: $case" silent preloaded timeout 120 "$program" $case
         ok "opened, $mode: $case" silent simulated timeout 120 "$program" $case "$LIB"
     done
-    # PyTorch and CuPy do not look for NULL: what could not be had is told of, once for each request.
+    # PyTorch and CuPy do not look for NULL: a request without memory is logged, once for each.
     export GPUCACHE_LOG=error
     ok "preloaded, $mode: signatures" silent preloaded timeout 120 "$program" signatures
     ok "opened, $mode: signatures" silent simulated timeout 120 "$program" signatures "$LIB"
     unset GPUCACHE_LOG
-    is "opened, $mode: requests that find no memory are told of" \
+    is "opened, $mode: requests that find no memory are reported" \
         "$(simulated timeout 120 "$program" signatures "$LIB" 2>&1 | cut -d: -f1-4)" \
         "gpucache: gpucache_torch_malloc: 1125899906842624 bytes on device 0: the device has no room
 gpucache: gpucache_cupy_malloc: 1125899906842624 bytes on device 0: the limit has no room
@@ -47,7 +47,7 @@ ok "contexts that go" silent preloaded timeout 120 "$program" contexts
 [ "$mapping" = 77 ] || ok "an elastic pool outlives its context" silent preloaded timeout 120 "$program" elastic_reset
 ok "a preload comes first" silent preloaded "$program" interposing
 ok "a library that was opened does not" silent simulated "$program" interposing "$LIB"
-ok "without the library the loader says so" silent simulated "$program" absent
+ok "without the library the loader reports it" silent simulated "$program" absent
 GPUCACHE_LIMIT=nonsense not_ok "bad settings refuse CUDA" simulated "$program" memory "$LIB"
 
 # ---- the driver failing in the middle of it ----
@@ -74,7 +74,7 @@ for language in "gcc -x c -std=c99" "gcc -x c -std=c11" "g++ -x c++ -std=c++98" 
             -include "$ROOT/core/gpucache.h" /dev/null
     done
 done
-# The list of functions and the declarations say the same: a C compiler sees both.
+# The list of functions and the declarations agree: a C compiler sees both.
 printf '#include "core/gpucache.h"\n#define SAME(result, name, parameters) result name parameters;\nGPUCACHE_FUNCTIONS(SAME)\n' \
     > "$TMP/same.c"
 ok "declarations and list agree" gcc -std=c11 -Wall -Werror -fsyntax-only -I"$ROOT" "$TMP/same.c"

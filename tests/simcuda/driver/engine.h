@@ -3,9 +3,9 @@
  * One lock, engine_lock(), guards everything here. Streams are queues of operations; each queue has
  * a worker thread, started with its first operation and gone with its stream. A point (stream,
  * position) names the end of one operation; positions only grow, also when a destroyed stream's
- * memory is used again, so a point stays meaningful for ever and needs no reference count. Handles
- * are pointers into memory that never goes back to the heap; a magic number at the front tells live
- * ones from stale ones. */
+ * memory is used again, so a point stays meaningful permanently and needs no reference count.
+ * Handles are pointers into memory that never goes back to the heap; a magic number at the front
+ * distinguishes live ones from stale ones. */
 #ifndef SIM_ENGINE_H
 #define SIM_ENGINE_H
 
@@ -52,7 +52,7 @@ int engine_device_count(void);
  */
 bool engine_in_callback(void);
 uint64_t engine_now_ns(void); /* CLOCK_MONOTONIC */
-/* A growing array: makes room for one more element; false without memory. */
+/* A growing array: grows the array for one more element; false without memory. */
 bool engine_grow(void **array, size_t *capacity, size_t count, size_t element_bytes);
 
 /* ---- points and streams (engine_queue.c, engine_stream.c) ---- */
@@ -119,7 +119,7 @@ bool points_wait_locked(const struct sim_points *points);
 /* Everything the stream's work at this moment waits for and consists of; for the legacy stream the
  * blocking streams as well. */
 bool stream_points_locked(struct sim_stream *stream, struct sim_points *points);
-/* What an event recorded now proves to be done: this work, and all it waited for. */
+/* The work that an event recorded now proves to be done: this work, and all it waited for. */
 bool stream_known_locked(struct sim_stream *stream, struct sim_points *points);
 bool context_points_locked(struct sim_context *context, struct sim_points *points);
 /* Work submitted now would wait for nothing. A stream without work of its own may have to wait too:
@@ -131,7 +131,7 @@ void stream_close(struct sim_stream *stream);
 /* Ends the streams of a context: waits for their work and closes them. */
 void context_stop_streams(struct sim_context *context);
 
-/* What an item of a stream does besides sim_op's fields. */
+/* Parts of an item of a stream besides sim_op's fields. */
 struct stream_work {
     struct sim_op op;
     bool even_if_poisoned;
@@ -163,7 +163,7 @@ bool graph_node_reaches_locked(struct sim_graph_node *from, struct sim_graph_nod
                                size_t count);
 /* Operations whose graph is gone, to be released without the lock: engine_unlock() does it. */
 struct sim_graph_node *graph_take_dead_locked(void);
-void graph_bury(struct sim_graph_node *dead);
+void graph_free_nodes(struct sim_graph_node *dead);
 
 /* ---- events (engine_event.c) ---- */
 
@@ -172,7 +172,7 @@ struct sim_event {
     struct sim_context *context;
     unsigned flags;
     bool was_recorded;
-    uint64_t record_id;                /* tells this record from later ones */
+    uint64_t record_id;                /* distinguishes this record from later ones */
     uint64_t done_ns;                  /* when it completed; 0: not yet seen */
     struct sim_points points;          /* what it captures */
     struct sim_points known;           /* what the recording stream had waited for */
@@ -207,8 +207,7 @@ struct sim_capture {
     size_t stream_count, stream_capacity;
     struct sim_capture *next;
 };
-/* Success if the stream may be used for work: else the error, captures invalidated as the rules
- * say. */
+/* Success if the stream may be used for work: else the error, captures invalidated by the rules. */
 CUresult capture_check_use_locked(struct sim_stream *stream);
 /* Synchronising or querying `stream`, or with NULL its whole context: forbidden while captured. */
 CUresult capture_check_sync_locked(struct sim_context *context, struct sim_stream *stream);
@@ -247,7 +246,8 @@ struct sim_context *green_next_locked(const struct sim_context *whole,
 /* Ends the green ones of a primary context whose own streams have stopped. */
 void green_stop_all(struct sim_context *primary);
 /* Success if the driver is initialised and as new as `version`: CUDA_ERROR_NOT_SUPPORTED if not. An
- * older driver does not export such an entry at all; who has the symbol here is told as much. */
+ * older driver does not export such an entry at all; a caller that has the symbol here gets that
+ * error. */
 CUresult check_version(int version);
 
 /* ---- modules (engine_module.c) and launches (engine_launch.c) ---- */

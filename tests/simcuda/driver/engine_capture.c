@@ -188,7 +188,7 @@ CUresult capture_add_locked(struct sim_stream *stream, struct graph_work work)
 CUresult capture_record_event_locked(struct sim_stream *stream, struct sim_event *event)
 {
     event->was_recorded = true;
-    event->record_id = 0; /* a stamp that is still under way must not count */
+    event->record_id = 0; /* a completion that is still under way must not count */
     event->points.count = 0;
     event->capture_id = stream->capture->id;
     event->capture_count = 0;

@@ -1,9 +1,9 @@
 /* Contexts: primary ones, created ones, each thread's stack of current ones.
  *
- * A context's memory is never given back: a handle whose context is gone reads `destroyed`, unless
- * SIMCUDA_REUSE_CONTEXTS lets a new context have it. The
- * primary context of a device is one object that starts and stops; its retain count and its state
- * are apart, as a reset does not release. Green contexts are parts of one (engine_green.c). */
+ * A context's memory is never freed: a handle whose context is gone reads `destroyed`, unless
+ * SIMCUDA_REUSE_CONTEXTS lets a new context have it. The primary context of a device is one object
+ * that starts and stops; its retain count and its state are apart, as a reset does not release.
+ * Green contexts are parts of one (engine_green.c). */
 #include "tests/simcuda/driver/engine_thread.h"
 
 #include <stdlib.h>
@@ -150,7 +150,7 @@ struct sim_context *context_new(struct sim_device *device, unsigned flags, bool 
         context->primary = primary;
         context->green_of = green_of;
         atomic_store(&context->destroyed, true); /* until it has started */
-        if (context->magic != SIM_MAGIC_CONTEXT) /* who has a stale handle reads it */
+        if (context->magic != SIM_MAGIC_CONTEXT) /* a caller with a stale handle reads it */
             context->magic = SIM_MAGIC_CONTEXT;
     }
     engine_unlock();

@@ -1,4 +1,4 @@
-/* What devices are. */
+/* The properties of devices. */
 #define _GNU_SOURCE
 #include "tests/simcuda/driver/engine.h"
 #include "tests/simcuda/driver/query.h"

@@ -109,19 +109,19 @@ SIM_API(cuEventDestroy_v2, (CUevent event), (event), "%p", (void *)event)
 
 /* ---- recording ---- */
 
-struct stamp {
+struct completion {
     struct sim_event *event;
     uint64_t record_id;
 };
 
 /* Runs in the stream: notes the time, unless the event was recorded again or is gone. */
-static CUresult run_stamp(struct sim_context *context, void *argument)
+static CUresult run_completion(struct sim_context *context, void *argument)
 {
-    const struct stamp *stamp = argument;
+    const struct completion *completion = argument;
     (void)context;
     engine_lock();
-    if (stamp->event->record_id == stamp->record_id)
-        stamp->event->done_ns = engine_now_ns();
+    if (completion->event->record_id == completion->record_id)
+        completion->event->done_ns = engine_now_ns();
     engine_unlock();
     return CUDA_SUCCESS;
 }
@@ -147,15 +147,16 @@ CUresult event_record_locked(struct sim_event *event, struct sim_stream *stream)
         event->done_ns = engine_now_ns();
         return CUDA_SUCCESS;
     }
-    struct stamp *stamp = malloc(sizeof *stamp);
-    if (!stamp)
+    struct completion *completion = malloc(sizeof *completion);
+    if (!completion)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *stamp = (struct stamp){event, event->record_id};
-    struct sim_op op = {.run = run_stamp, .release = free, .argument = stamp, .is_instant = true};
+    *completion = (struct completion){event, event->record_id};
+    struct sim_op op = {
+        .run = run_completion, .release = free, .argument = completion, .is_instant = true};
     CUresult result = stream_queue_locked(
         stream, &(struct stream_work){.op = op, .position = &position, .even_if_poisoned = true});
     if (result) {
-        free(stamp);
+        free(completion);
         return result;
     }
     if (!stream_known_locked(stream, &event->known) ||
@@ -219,7 +220,7 @@ CUresult event_record_context(struct sim_context *context, CUevent handle)
     if (result == CUDA_SUCCESS) {
         begin_record_locked(event);
         bool fits = context_points_locked(context, &event->points);
-        /* What an earlier cuCtxWaitEvent ordered in front of later work belongs to it. */
+        /* The work that an earlier cuCtxWaitEvent ordered in front of later work belongs to it. */
         for (struct sim_context *part = context; part; part = green_next_locked(context, part))
             fits = points_merge(&event->points, &part->engine->barrier) && fits;
         if (!fits || !points_merge(&event->known, &event->points))

@@ -1,4 +1,4 @@
-/* What is known about functions: attributes, names, occupancy. */
+/* Facts about functions: attributes, names, occupancy. */
 #define _GNU_SOURCE
 #include "tests/simcuda/driver/engine_module.h"
 

@@ -1,5 +1,5 @@
-/* Graphs as data: nodes, dependencies, clones, order. What nodes do is in engine_graph_nodes.c,
- * running them in engine_graph_exec.c.
+/* Graphs as data: nodes, dependencies, clones, order. The kinds of nodes are in
+ * engine_graph_nodes.c, running them in engine_graph_exec.c.
  *
  * A node's operation may belong to the memory part, so a destroyed graph's nodes go to a list of
  * the dead that engine_unlock() releases once the lock is free. */
@@ -100,7 +100,7 @@ struct sim_graph_node *graph_take_dead_locked(void)
     return dead;
 }
 
-void graph_bury(struct sim_graph_node *dead)
+void graph_free_nodes(struct sim_graph_node *dead)
 {
     while (dead) {
         struct sim_graph_node *node = dead;
@@ -346,8 +346,8 @@ SIM_API(cuGraphNodeGetType, (CUgraphNode handle, CUgraphNodeType *type), (handle
     return CUDA_SUCCESS;
 }
 
-/* Fills an array of *count places, or with a NULL array says how many there are. Places beyond are
- * set to NULL and *count to the true number, as documented for the Get calls. */
+/* Fills an array of *count places, or with a NULL array returns their number. Places beyond are set
+ * to NULL and *count to the true number, as documented for the Get calls. */
 static void give_nodes(struct sim_graph_node *const *from, size_t available, CUgraphNode *nodes,
                        size_t *count)
 {

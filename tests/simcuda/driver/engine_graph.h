@@ -6,7 +6,7 @@
 
 #define SIM_NODE_ATTRIBUTES 20
 
-/* What a node was made from, for the Get…Params calls; captured nodes have none. */
+/* The parameters that a node was made from, for the Get…Params calls; captured nodes have none. */
 struct node_parameters {
     bool is_set;
     CUcontext context; /* that the node runs in; NULL: the launching stream's */
@@ -54,7 +54,7 @@ void graph_work_release(const struct graph_work *work);
 
 /* The work of each kind of node, from its parameters; INVALID_VALUE where they are nonsense. */
 typedef CUresult graph_maker(const struct node_parameters *parameters, struct graph_work *work);
-/* The same, in the context that the parameters name. */
+/* As above, in the context that the parameters name. */
 CUresult graph_make(graph_maker *make, const struct node_parameters *parameters,
                     struct graph_work *work);
 const CUDA_KERNEL_NODE_PARAMS_v1 *graph_plain_kernel(const void *later,

@@ -1,4 +1,4 @@
-/* What graph nodes do when they run: kernels, copies, fills, host functions. */
+/* The work of graph nodes when they run: kernels, copies, fills, host functions. */
 #define _GNU_SOURCE
 #include "tests/simcuda/driver/engine_graph.h"
 

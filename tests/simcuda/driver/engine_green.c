@@ -1,10 +1,10 @@
-/* Green contexts: parts of a device's primary context, each with a share of the multiprocessors.
+/* Green contexts: parts of a device's primary context, each with a part of the multiprocessors.
  *
- * A green context is a sim_context with streams of its own, the default one too. What is not work
+ * A green context is a sim_context with streams of its own, the default one too. All but work
  * belongs to its primary context (sim_context_root): memory, modules, events, errors that stick.
  * Destroying one leaves its streams and what they still run, as documented; they stay in the
- * primary context's list, so that who waits for that context waits for them, until they are idle
- * and closed or it ends. Resources are counts: nothing keeps work from other multiprocessors. */
+ * primary context's list, so that a wait for that context includes them, until they are idle and
+ * closed or it ends. Resources are counts: nothing keeps work from other multiprocessors. */
 #include "tests/simcuda/driver/engine.h"
 
 #include <stdlib.h>
@@ -94,7 +94,7 @@ void green_stop_all(struct sim_context *primary)
 
 /* ---- resources ---- */
 
-/* What a CUdevResource holds in its padding. */
+/* The content of the padding of a CUdevResource. */
 struct origin {
     int device;
     uint64_t split; /* the split it came from; 0: none */

@@ -29,7 +29,7 @@ void engine_unlock(void)
     struct sim_graph_node *dead = graph_take_dead_locked();
     pthread_mutex_unlock(&lock);
     if (dead)
-        graph_bury(dead);
+        graph_free_nodes(dead);
 }
 
 pthread_mutex_t *engine_mutex(void)

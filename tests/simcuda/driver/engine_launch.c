@@ -136,7 +136,7 @@ struct callback {
     void *data;
 };
 
-/* Runs on error too, and is told. */
+/* Runs on error too, and gets the error. */
 static CUresult run_callback(struct sim_context *context, void *argument)
 {
     const struct callback *callback = argument;

@@ -70,7 +70,7 @@ static CUresult load_instance(struct sim_library *library, struct sim_context *c
 
 CUresult library_instance(struct sim_library *library, struct sim_module **module)
 {
-    /* Of threads that come first together one loads. */
+    /* One of the threads that come first together loads it. */
     static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
     struct sim_context *context;
     CUresult result = sim_current(&context);

@@ -1,4 +1,4 @@
-/* What a context is set to: limits, flags, cache preferences; and calls about a context that need
+/* The settings of a context: limits, flags, cache preferences; and calls about a context that need
  * no more. */
 #define _GNU_SOURCE
 #include "tests/simcuda/driver/engine.h"

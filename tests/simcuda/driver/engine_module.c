@@ -322,7 +322,7 @@ SIM_API(cuModuleGetGlobal,
     if (result)
         return result;
     if (wide_address > UINT32_MAX || wide_bytes > UINT32_MAX)
-        return CUDA_ERROR_INVALID_VALUE; /* the 32-bit ABI cannot say it */
+        return CUDA_ERROR_INVALID_VALUE; /* the 32-bit ABI cannot express it */
     if (address)
         *address = (CUdeviceptr_v1)wide_address;
     if (bytes)

@@ -191,7 +191,7 @@ static void unlink_locked(const struct sim_stream *stream)
 
 /* The last of a closed stream: nothing is queued, nobody can name it. Until now its context's
  * synchronisations and its legacy stream waited for what it still ran. */
-static void bury(struct sim_stream *stream)
+static void destroy_stream(struct sim_stream *stream)
 {
     sim_memory_drop_stream(stream);
     engine_lock();
@@ -220,7 +220,7 @@ static void *work(void *argument)
     }
     engine_unlock();
     if (!engine_is_down())
-        bury(stream);
+        destroy_stream(stream);
     return NULL;
 }
 
@@ -312,7 +312,7 @@ void stream_close(struct sim_stream *stream)
         pthread_cond_signal(&stream->wake);
     engine_unlock();
     if (!has_worker)
-        bury(stream);
+        destroy_stream(stream);
 }
 
 /* Operations that wait for the program end by themselves, as the context is marked destroyed. */

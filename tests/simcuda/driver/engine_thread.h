@@ -1,4 +1,4 @@
-/* What the engine keeps per thread. */
+/* The engine's state of a thread. */
 #ifndef SIM_ENGINE_THREAD_H
 #define SIM_ENGINE_THREAD_H
 

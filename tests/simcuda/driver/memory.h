@@ -1,11 +1,11 @@
-/* What the memory files of the simulated driver share.
+/* Common to the memory files of the simulated driver.
  *
  * Structure: memory_tree.c keeps ranges; memory_space.c owns the address space and the memory file
  * behind it; memory_capacity.c the devices' capacity; memory_table.c the table from address to
  * block; the rest implements the entry points, one family a file.
  *
  * Addresses: all device, managed, pool and reserved addresses lie in windows: large address ranges
- * reserved from the kernel for good, each backed by one sparse memory file in which offset =
+ * reserved from the kernel permanently, each backed by one sparse memory file in which offset =
  * address - base. Memory that is not live is inaccessible to the host, so a stale pointer faults.
  * Memory inside a 2 MiB chunk is checked by the table only.
  *
@@ -126,7 +126,8 @@ void sim_device_drop_context_locked(struct sim_context *context);
 
 /* ---- mappings (memory_vmm.c) and the physical memory they show (memory_physical.c) ---- */
 
-/* What a CUmemGenericAllocationHandle names. Lives while handles or mappings refer to it. */
+/* The object that a CUmemGenericAllocationHandle names. Lives while handles or mappings refer to
+ * it. */
 struct sim_physical {
     struct sim_node node; /* [handle, handle + 1) */
     struct sim_physical *next_shared;
@@ -151,13 +152,13 @@ void sim_physical_put(struct sim_physical *physical);
 CUresult sim_location_check(const CUmemLocation *location);
 
 enum sim_mapping_answer { SIM_NOT_RESERVED, SIM_ACCESSIBLE, SIM_INACCESSIBLE };
-/* What the mapping tables say of a range; sim_memory_lock held. */
+/* The state of a range in the mapping tables; sim_memory_lock held. */
 enum sim_mapping_answer sim_mapping_check(const struct sim_context *context, uint64_t address,
                                           uint64_t bytes, bool is_write);
 /* sim_check_init, and CUDA_ERROR_NOT_SUPPORTED where devices cannot map memory. */
 CUresult sim_check_mapping(void);
 /* Hides mappings from the host if very many are shown. No lock held. */
-void sim_mapping_make_room(void);
+void sim_mapping_hide_some(void);
 struct sim_mapping_info {
     struct sim_physical *physical; /* NULL: reserved only */
     uint64_t start, bytes;

@@ -84,9 +84,9 @@ static CUresult take_locked(struct sim_pool *pool, struct sim_block *block, uint
     return CUDA_SUCCESS;
 }
 
-/* Makes room when the device is full: waits for one stream's frees, or gives free pages back so
+/* Frees memory when the device is full: waits for one stream's frees, or releases free pages so
  * that they can come again in one piece. False when there is nothing left to try. */
-static bool make_room(CUmemoryPool handle)
+static bool free_up(CUmemoryPool handle)
 {
     struct sim_stream *stream = NULL;
     struct sim_pool *pool;
@@ -143,7 +143,7 @@ static CUresult take(CUmemoryPool handle, struct sim_stream *stream, uint64_t by
             handle = sim_pool_handle(pool);
         pthread_mutex_unlock(&sim_memory_lock);
     } while (result == CUDA_ERROR_OUT_OF_MEMORY && bytes <= sim_settings()->memory_bytes &&
-             make_room(handle));
+             free_up(handle));
     if (result != CUDA_SUCCESS)
         free(block);
     return result;

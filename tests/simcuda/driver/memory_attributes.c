@@ -94,7 +94,7 @@ static bool has_host_address(const struct described *d)
     return d->is_host || (d->is_block && d->kind == SIM_MANAGED);
 }
 
-/* What the pointer is and where; false in *is_mine: another group's attribute. */
+/* The kind and the place of the pointer; false in *is_mine: another group's attribute. */
 static CUresult get_place(const struct described *d, CUpointer_attribute attribute, void *data,
                           bool *is_mine)
 {
@@ -136,7 +136,7 @@ static CUresult get_place(const struct described *d, CUpointer_attribute attribu
     }
 }
 
-/* What may be done with the memory. */
+/* The permitted uses of the memory. */
 static CUresult get_property(const struct described *d, CUpointer_attribute attribute, void *data)
 {
     switch ((int)attribute) {

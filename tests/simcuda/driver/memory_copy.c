@@ -2,7 +2,7 @@
  * array.
  *
  * Accesses are checked when the copy runs, over its whole range, and nothing can be unmapped until
- * it is done. What returns to the caller when follows NVIDIA's "API synchronization behavior":
+ * it is done. The time at which a call returns follows NVIDIA's "API synchronization behavior":
  * copies between device memory do not wait; pageable memory is staged or waited for; everything
  * else that is not Async waits. */
 #include "memory.h"
@@ -125,7 +125,7 @@ static void *duplicate_job(const void *argument)
     return job;
 }
 
-/* What is wrong with the copy now: for calls that report before they return. */
+/* The copy's error now: for calls that report before they return. */
 static CUresult check_now(struct sim_context *context, const struct sim_copy *copy)
 {
     struct rows from, to;
@@ -138,7 +138,7 @@ static CUresult check_now(struct sim_context *context, const struct sim_copy *co
     return CUDA_SUCCESS;
 }
 
-/* What no later moment could make right: no address, or texels outside of the array. */
+/* Errors that no later moment could mend: no address, or texels outside of the array. */
 static CUresult check_sides(const struct sim_copy *copy)
 {
     struct rows rows;

@@ -1,6 +1,6 @@
-/* cuMemBatchDecompressAsync, of LZ4 blocks (LZ4_Block_format.md), on devices whose attributes say
- * that they can: none does unless SIMCUDA_ATTRIBUTES says so. A batch is one operation; its
- * accesses are checked when it runs. */
+/* cuMemBatchDecompressAsync, of LZ4 blocks (LZ4_Block_format.md), on devices that can by their
+ * attributes: none can unless SIMCUDA_ATTRIBUTES has it. A batch is one operation; its accesses are
+ * checked when it runs. */
 #include "memory.h"
 
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* Memory for devices that CUDA knows nothing of: cuMemGetHandleForAddressRange.
  *
  * In a DMA-BUF's place stands a descriptor whose position, when it is given, is where the range
- * begins: who has it reads and writes the range with pread and pwrite from there, in no stream, as
+ * begins: its holder reads and writes the range with pread and pwrite from there, in no stream, as
  * a network card would. It names physical memory: what is mapped at the addresses later does not
  * matter. Memory that lies in one piece of one file is that file; other memory is shown to the host
- * once more, in one piece and for good, and the descriptor is this process' memory. */
+ * once more, in one piece and permanently, and the descriptor is this process' memory. */
 #include "memory.h"
 
 #include <fcntl.h>

@@ -198,15 +198,15 @@ SIM_API(cuDeviceGraphMemTrim, (CUdevice device), (device), "%d", device)
 SIM_API(cuDeviceGetGraphMemAttribute, (CUdevice device, CUgraphMem_attribute attr, void *value),
         (device, attr, value), "%d %d", device, (int)attr)
 {
-    struct sim_device *asked;
+    struct sim_device *found;
     struct graph_memory account;
     cuuint64_t bytes;
-    CUresult result = check(device, &asked);
+    CUresult result = check(device, &found);
 
     if (result != CUDA_SUCCESS)
         return result;
     pthread_mutex_lock(&sim_memory_lock);
-    account = *account_of(asked);
+    account = *account_of(found);
     pthread_mutex_unlock(&sim_memory_lock);
     switch (attr) {
     case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
@@ -234,9 +234,9 @@ SIM_API(cuDeviceSetGraphMemAttribute, (CUdevice device, CUgraphMem_attribute att
         (device, attr, value), "%d %d", device, (int)attr)
 {
     struct graph_memory *account;
-    struct sim_device *asked;
+    struct sim_device *found;
     cuuint64_t bytes = 0;
-    CUresult result = check(device, &asked);
+    CUresult result = check(device, &found);
 
     if (result != CUDA_SUCCESS)
         return result;
@@ -244,7 +244,7 @@ SIM_API(cuDeviceSetGraphMemAttribute, (CUdevice device, CUgraphMem_attribute att
         memcpy(&bytes, value, sizeof bytes);
     if (value == NULL || bytes != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    account = account_of(asked);
+    account = account_of(found);
     pthread_mutex_lock(&sim_memory_lock);
     if (attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)
         account->used_high = account->used;

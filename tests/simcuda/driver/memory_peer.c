@@ -103,7 +103,7 @@ SIM_API(cuCtxDisablePeerAccess, (CUcontext peerContext), (peerContext), "%p", (v
 }
 
 #if CUDA_VERSION >= 13000
-/* Every operation on every width, as NATIVE_ATOMIC_SUPPORTED says. */
+/* Every operation on every width, as by NATIVE_ATOMIC_SUPPORTED. */
 SIM_API(cuDeviceGetP2PAtomicCapabilities,
         (unsigned *capabilities, const CUatomicOperation *operations, unsigned count,
          CUdevice srcDevice, CUdevice dstDevice),

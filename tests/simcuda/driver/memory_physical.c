@@ -1,10 +1,10 @@
 /* Physical memory of the mapping interface: cuMemCreate, its handles, and sharing them between
  * processes.
  *
- * What may be exported has a memory file of its own, named "simcuda-<ordinal>", and the exported
- * descriptor is a duplicate of it, so it can travel by any means that carries descriptors. What may
- * not is a piece of a window whose addresses stay inaccessible. Capacity is held until the last
- * handle and the last mapping are gone. */
+ * Memory that may be exported has a memory file of its own, named "simcuda-<ordinal>", and the
+ * exported descriptor is a duplicate of it, so it can travel by any means that carries descriptors.
+ * Other memory is a piece of a window whose addresses stay inaccessible. Capacity is held until the
+ * last handle and the last mapping are gone. */
 #include "memory.h"
 
 #include <fcntl.h>

@@ -11,7 +11,7 @@ struct sim_pending {
     uint64_t start, bytes, position;
 };
 
-/* What was freed on one stream, oldest first, so that positions rise. */
+/* Memory that was freed on one stream, oldest first, so that positions rise. */
 struct sim_freed {
     struct sim_freed *next;
     struct sim_stream *stream;

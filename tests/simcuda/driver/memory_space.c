@@ -1,7 +1,7 @@
 /* The address space of the simulated devices.
  *
- * Windows are reserved from the kernel once and never given back, so an address that was device
- * memory is never handed to the host's own allocator. One sparse memory file backs each window, and
+ * Windows are reserved from the kernel once and never unmapped, so an address that was device
+ * memory never comes from the host's own allocator. One sparse memory file backs each window, and
  * nothing of it exists before it is touched. Ranges are taken by best fit in units of SIM_PAGE.
  * Every function: sim_memory_lock held. */
 #include "memory.h"

@@ -13,7 +13,7 @@ static atomic_uint_fast64_t last_id;
 
 void sim_use_begin(void)
 {
-    sim_mapping_make_room();
+    sim_mapping_hide_some();
     pthread_rwlock_rdlock(&sim_use_lock);
 }
 

@@ -188,7 +188,7 @@ bool sim_ranges_give(struct sim_ranges *ranges, uint64_t *start, uint64_t *bytes
 }
 
 /* Cuts [start, end) out of a range that contains it. */
-static bool carve(struct sim_ranges *ranges, struct range *range, uint64_t start, uint64_t end)
+static bool cut_out(struct sim_ranges *ranges, struct range *range, uint64_t start, uint64_t end)
 {
     uint64_t low = range->by_start.start;
     uint64_t high = range->by_start.end;
@@ -222,7 +222,7 @@ bool sim_ranges_take(struct sim_ranges *ranges, uint64_t bytes, uint64_t alignme
         if (low >= range->by_start.start && low <= range->by_start.end &&
             range->by_start.end - low >= bytes) {
             *start = low;
-            return carve(ranges, range, low, low + bytes);
+            return cut_out(ranges, range, low, low + bytes);
         }
         node = sim_tree_lower_bound(&ranges->by_size, node->start, node->end + 1);
     }
@@ -235,7 +235,7 @@ bool sim_ranges_take_at(struct sim_ranges *ranges, uint64_t start, uint64_t byte
 
     if (node == NULL || node->end - start < bytes)
         return false;
-    return carve(ranges, SIM_CONTAINER(node, struct range, by_start), start, start + bytes);
+    return cut_out(ranges, SIM_CONTAINER(node, struct range, by_start), start, start + bytes);
 }
 
 bool sim_ranges_next(const struct sim_ranges *ranges, uint64_t from, uint64_t *start,

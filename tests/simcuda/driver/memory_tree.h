@@ -26,8 +26,8 @@ struct sim_tree {
 #define SIM_CONTAINER(embedded, type, member)                                                      \
     ((type *)(void *)((char *)(embedded)-offsetof(type, member)))
 
-/* The node's start and end must be set; ranges of one tree do not overlap unless the caller says
- * so. */
+/* The node's start and end must be set; ranges of one tree do not overlap unless the caller allows
+ * it. */
 void sim_tree_insert(struct sim_tree *tree, struct sim_node *node);
 void sim_tree_remove(struct sim_tree *tree, struct sim_node *node);
 /* The range that contains the address, or NULL. */

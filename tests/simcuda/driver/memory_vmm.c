@@ -91,7 +91,7 @@ static bool are_too_many_shown(void)
     return atomic_load_explicit(&shown_count, memory_order_relaxed) >= SHOWN_MAX;
 }
 
-void sim_mapping_make_room(void)
+void sim_mapping_hide_some(void)
 {
     if (!are_too_many_shown())
         return;

@@ -1,6 +1,6 @@
-/* What the simulated driver tells about its devices to those beside it (NVML's stand-in, tests),
- * outside the CUDA API: no initialisation needed, nothing counted or journalled. Exported by
- * libcuda.so.1. */
+/* The simulated driver's figures of its devices for other parts (NVML's stand-in, tests), outside
+ * the CUDA API: no initialisation needed, nothing counted or journalled. libcuda.so.1 exports it.
+ */
 #ifndef SIM_QUERY_H
 #define SIM_QUERY_H
 

@@ -115,7 +115,7 @@ static bool copy_entry(char *entry, const char *text, const char *end)
     return true;
 }
 
-/* What a failing entry says when the rule names no code: what a GPU most likely would. */
+/* The error of a failing entry when the rule names no code: the most likely one of a GPU. */
 static CUresult usual_failure(const char *entry)
 {
     if (strstr(entry, "Alloc") || strstr(entry, "MemCreate") || strstr(entry, "CtxCreate") ||

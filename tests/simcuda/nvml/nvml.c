@@ -1,6 +1,6 @@
 /* libnvidia-ml.so.1 of the simulated device: the same devices as the driver's, and their memory as
  * the driver accounts for it. It asks the driver through simcuda_* (driver/query.h), found at
- * nvmlInit; any other libcuda.so.1 has none of these, and nvmlInit says that the driver is not
+ * nvmlInit; any other libcuda.so.1 has none of these, and nvmlInit reports that the driver is not
  * loaded.
  *
  * A device handle is the address of its ordinal's place in `handles`. SIMCUDA_NVML_ORDER=reverse

@@ -1,4 +1,4 @@
-/* What the files of the stand-in share. */
+/* Common to the files of the stand-in. */
 #ifndef NVML_INSIDE_H
 #define NVML_INSIDE_H
 

@@ -1,6 +1,7 @@
-/* What else clients ask of a device: its place on the bus and its kind, as the driver says; modes
- * as of a device nobody has set up; nothing to do. What a simulated device cannot have (heat,
- * clocks, fans) is NOT_SUPPORTED, as NVML says of devices without: not_supported.def. */
+/* Other queries of clients about a device: its place on the bus and its kind, from the driver;
+ * modes as of a device nobody has set up; nothing to do. Properties that a simulated device cannot
+ * have (heat, clocks, fans) are NOT_SUPPORTED, as NVML reports for devices without them:
+ * not_supported.def. */
 #include "nvml_inside.h"
 
 #include <stdio.h>

@@ -3,8 +3,8 @@
  * Each thread has a device (0 at first) and, once a call needs one, a current context: the one the
  * program made current through the driver API if any, else the primary context of the thread's
  * device. A primary context is retained once per process, at the first need; cudaSetDevice is such
- * a need (since CUDA 12). A reset gives it back, and any thread that still has it current retains
- * it again at its next call. */
+ * a need (since CUDA 12). A reset releases it, and any thread that still has it current retains it
+ * again at its next call. */
 #include "runtime.h"
 
 #include <pthread.h>
@@ -152,7 +152,7 @@ static cudaError_t set_flags(int device, unsigned flags)
 {
     if (flags & ~(unsigned)cudaDeviceMask)
         return cudaErrorInvalidValue;
-    /* Host memory is always mapped on devices with unified addressing: the driver need not be told.
+    /* Host memory is always mapped on devices with unified addressing: the driver need not know.
      */
     return rt_result(
         rt_cu.cuDevicePrimaryCtxSetFlags_v2(device, flags & ~(unsigned)cudaDeviceMapHost));

@@ -1,5 +1,5 @@
-/* What a device is: attributes, properties, its place on the bus, and the versions. None of these
- * calls makes a context. */
+/* The properties of a device: attributes, properties, its place on the bus, and the versions. None
+ * of these calls makes a context. */
 #include "runtime.h"
 
 #include <stdio.h>
@@ -156,7 +156,7 @@ RT_API_PT(driver, cudaGetDriverEntryPointByVersion, ptsz,
     return entry_point(per_thread, symbol, funcPtr, cudaVersion, flags, driverStatus);
 }
 
-/* ---- profiler: nothing to start here, and the driver decides what to say ---- */
+/* ---- profiler: nothing to start here, and the driver decides the result ---- */
 
 cudaError_t cudaProfilerStart(void);
 cudaError_t cudaProfilerStop(void);

@@ -213,7 +213,7 @@ RT_API(context, cudaPointerGetAttributes,
     attributes->type = memory_type(type, is_managed);
     if (attributes->type == cudaMemoryTypeUnregistered) {
         attributes->device = cudaInvalidDeviceId;
-        /* Not checked: the header says that it may be invalid. */
+        /* Not checked: by the header it may be invalid. */
         attributes->hostPointer = (void *)(uintptr_t)ptr;
         return cudaSuccess;
     }

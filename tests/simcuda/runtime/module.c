@@ -17,7 +17,7 @@
 
 #define BUCKET_COUNT 1024 /* a power of two */
 
-/* What nvcc puts around a fat binary (fatbinary_section.h). */
+/* The records that nvcc puts around a fat binary (fatbinary_section.h). */
 #define WRAPPER_MAGIC 0x466243b1
 struct wrapper {
     int magic;

@@ -1,5 +1,6 @@
 /* Entry points that the real runtime exports and this one does not offer: each is there, so that
- * nothing fails to link, and says so. No toolkit header here: the parameters do not matter. */
+ * nothing fails to link, and returns the error. No toolkit header here: the parameters do not
+ * matter. */
 typedef enum { RUNTIME_NOT_SUPPORTED = 801 } runtime_error;
 
 #ifdef RT_STATIC

@@ -44,7 +44,7 @@ CUresult CUDAAPI cuProfilerStop(void);
     }                                                                                              \
     static cudaError_t body_##name parameters
 
-/* The same for an entry point without parameters. */
+/* As above, for an entry point without parameters. */
 #define RT_API_VOID(level, name) RT_API(level, name, (void), ())
 
 /* RT_API_PT(context, cudaFreeAsync, ptsz, (void *devPtr, cudaStream_t s), (devPtr, s)) { body }
@@ -82,7 +82,7 @@ extern struct rt_driver rt_cu;
 #define RT_PICK(symbol, suffix) (per_thread ? rt_cu.symbol##_##suffix : rt_cu.symbol)
 
 /* Loads the driver once per process, thread-safe: cudaErrorInsufficientDriver if there is none or
- * an older one, else what cuInit said, and the same again at every later call. */
+ * an older one, else the result of cuInit, also at every later call. */
 cudaError_t rt_driver_load(void);
 
 /* ---- errors (error.c) ---- */

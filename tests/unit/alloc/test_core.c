@@ -42,7 +42,7 @@ static void segment_sizes_follow_the_request(void **state)
     }
 }
 
-static void best_fit_takes_the_smallest_hole(void **state)
+static void best_fit_takes_the_smallest_free_block(void **state)
 {
     struct workbench bench;
     (void)state;
@@ -104,7 +104,7 @@ static void impossible_sizes_fail_cleanly(void **state)
 
 /* No limit, and the driver runs out: it is asked for the comfortable size, for the exact one, and
  * no more. */
-static void refusal_by_the_driver_is_asked_for_once_and_leaves_no_mark(void **state)
+static void refusal_by_the_driver_is_requested_once_and_leaves_no_mark(void **state)
 {
     struct workbench bench;
     (void)state;
@@ -173,7 +173,7 @@ static void track_mode_keeps_nothing(void **state)
 
 /* ---- freeing and finding ---- */
 
-static void wrong_frees_are_told_apart(void **state)
+static void wrong_frees_are_distinguished(void **state)
 {
     struct workbench bench;
     (void)state;
@@ -186,7 +186,7 @@ static void wrong_frees_are_told_apart(void **state)
                   GC_INVALID_POINTER); /* interior, on a granule */
     assert_status(workbench_try_free(&bench, b + 1),
                   GC_INVALID_POINTER); /* interior, off a granule */
-    assert_status(workbench_try_free(&bench, b + 8192), GC_INVALID_POINTER); /* never handed out */
+    assert_status(workbench_try_free(&bench, b + 8192), GC_INVALID_POINTER); /* never returned */
     assert_int_equal(workbench_figures(&bench).invalid_free_count, 4);
     assert_status(workbench_try_free(&bench, 0), GC_NOT_OURS);
     assert_status(workbench_try_free(&bench, UINT64_MAX), GC_NOT_OURS);
@@ -216,7 +216,7 @@ static void find_answers_for_every_byte(void **state)
     assert_status(gc_lookup_block(bench.core, small + 699, &info), GC_OK);
     assert_int_equal(info.capacity, 1024);
     assert_int_equal(info.context, 2);
-    /* What rounding added belongs to nobody. */
+    /* The bytes that rounding added belong to no block of the program. */
     assert_status(gc_lookup_block(bench.core, small + 700, &info), GC_INVALID_POINTER);
     assert_status(gc_lookup_block(bench.core, small + 1024, &info), GC_INVALID_POINTER);
     assert_status(gc_lookup_block(bench.core, small + GC_SMALL_SEGMENT, &info), GC_NOT_OURS);
@@ -310,13 +310,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(freed_memory_serves_the_next_request),
         cmocka_unit_test(segment_sizes_follow_the_request),
-        cmocka_unit_test(best_fit_takes_the_smallest_hole),
+        cmocka_unit_test(best_fit_takes_the_smallest_free_block),
         cmocka_unit_test(neighbours_merge_in_every_order),
         cmocka_unit_test(impossible_sizes_fail_cleanly),
-        cmocka_unit_test(refusal_by_the_driver_is_asked_for_once_and_leaves_no_mark),
+        cmocka_unit_test(refusal_by_the_driver_is_requested_once_and_leaves_no_mark),
         cmocka_unit_test(whole_request_has_an_allocation_of_its_own),
         cmocka_unit_test(track_mode_keeps_nothing),
-        cmocka_unit_test(wrong_frees_are_told_apart),
+        cmocka_unit_test(wrong_frees_are_distinguished),
         cmocka_unit_test(find_answers_for_every_byte),
         cmocka_unit_test(ids_are_never_reused),
         cmocka_unit_test(figures_by_entry_point_add_up),

@@ -284,7 +284,7 @@ struct dropper {
     atomic_uint unexpected;
 };
 
-/* What works without a context may be asked at any time. */
+/* Calls that work without a context may be made at any time. */
 static bool needs_context(enum sim_call call)
 {
     return call != SIM_PAGE_UNMAP && call != SIM_PAGE_RELEASE && call != SIM_ADDRESS_FREE;

@@ -1,5 +1,5 @@
 /* Whole segments, which other processes can open: cached and used again at nearly their size, never
- * cut, and given back once they were given away. */
+ * split, and released once they were exported. */
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "tests/unit/cmocka_all.h"
@@ -127,7 +127,7 @@ static void exported_block_is_not_taken_while_the_driver_keeps_it(void **state)
     workbench_close(&bench);
 }
 
-static void what_shares_an_allocation_is_not_exported(void **state)
+static void split_blocks_are_not_exported(void **state)
 {
     struct workbench bench;
     struct gc_block_info info;
@@ -195,7 +195,7 @@ static void threads_keep_whole_blocks(void **state)
     workbench_close(&bench);
 }
 
-static void idle_whole_blocks_make_room(void **state)
+static void idle_dedicated_blocks_are_released(void **state)
 {
     const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
                                           .capacity_bytes = GC_MIB(64),
@@ -238,10 +238,10 @@ int main(void)
         cmocka_unit_test(exported_block_goes_back_when_freed),
         cmocka_unit_test(exported_block_in_use_goes_back_when_its_work_is_done),
         cmocka_unit_test(exported_block_is_not_taken_while_the_driver_keeps_it),
-        cmocka_unit_test(what_shares_an_allocation_is_not_exported),
+        cmocka_unit_test(split_blocks_are_not_exported),
         cmocka_unit_test(export_waits_for_the_former_life),
         cmocka_unit_test(threads_keep_whole_blocks),
-        cmocka_unit_test(idle_whole_blocks_make_room),
+        cmocka_unit_test(idle_dedicated_blocks_are_released),
         cmocka_unit_test(idle_whole_blocks_of_many_sizes_stay_bounded),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -1,4 +1,4 @@
-/* What contexts and tenants that ended leave behind: records that may be looked at for ever, and
+/* The leftovers of contexts and tenants that ended: records that may be read at any time, and
  * little host memory, however many there were. */
 #include "core/base/bits.h"
 #include "core/device/registry.h"
@@ -9,8 +9,8 @@
 
 #define ROUNDS 100
 #define BLOCKS 64
-/* Of one round: records in their stores, and what the pagemap needs for addresses that the driver
- * never gives again, as the simulated one does not: the tables of a GiB, and edges. */
+/* For one iteration: records in their stores, and what the pagemap needs for addresses that the
+ * driver never gives again, as the simulated one does not: the tables of a GiB, and edges. */
 #define CONTEXT_BYTES_MAX GC_KIB(10)
 #define TENANT_BYTES_MAX GC_KIB(18)
 

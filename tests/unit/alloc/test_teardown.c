@@ -1,4 +1,4 @@
-/* The end of a context: declined, and all is as before; done, while the driver gives its addresses
+/* The end of a context: refused, and all is as before; done, while the driver gives its addresses
  * to another context; other threads wait until it is known which. */
 #define _GNU_SOURCE
 #include "core/base/bits.h"
@@ -35,7 +35,7 @@ static void open(struct workbench *bench, bool has_mapping)
 }
 
 /* Live, free and pending memory are there again. */
-static void run_an_end_that_is_declined(bool has_mapping)
+static void run_a_refused_teardown(bool has_mapping)
 {
     struct workbench bench;
     uint64_t addresses[BLOCKS];
@@ -65,11 +65,11 @@ static void run_an_end_that_is_declined(bool has_mapping)
     workbench_close(&bench);
 }
 
-static void an_end_that_is_declined_changes_nothing(void **state)
+static void a_teardown_that_is_refused_changes_nothing(void **state)
 {
     (void)state;
-    run_an_end_that_is_declined(false);
-    run_an_end_that_is_declined(true);
+    run_a_refused_teardown(false);
+    run_a_refused_teardown(true);
 }
 
 /* As soon as the driver has destroyed a context another may get its addresses. */
@@ -262,7 +262,7 @@ static void two_ends_at_once_are_one(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_end_that_is_declined_changes_nothing),
+        cmocka_unit_test(a_teardown_that_is_refused_changes_nothing),
         cmocka_unit_test(addresses_of_a_gone_context_are_anothers),
         cmocka_unit_test(who_uses_it_meanwhile_waits),
         cmocka_unit_test(the_decision_wakes_the_waiting_thread),

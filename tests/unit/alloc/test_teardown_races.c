@@ -1,4 +1,4 @@
-/* What other threads are in the middle of while a context ends, or does not after all. */
+/* Calls of other threads under way while a context ends, or does not after all. */
 #include "core/alloc/teardown.h"
 #include "core/backing/change.h"
 #include "core/base/bits.h"
@@ -135,7 +135,7 @@ static void a_free_that_is_inspected_is_counted_first(void **state)
     inspect(true, true);
 }
 
-static void what_was_asked_for_comes_where_the_context_stays(void **state)
+static void requests_are_served_where_the_context_stays(void **state)
 {
     static struct ending ending;
     uint64_t address;
@@ -318,7 +318,8 @@ struct twice {
     atomic_bool is_over;
 };
 
-/* Of an address that is in another thread's cache, so that all are stopped to look. */
+/* Frees an address that is in another thread's cache, so that all caches are stopped for the
+ * look-up. */
 static void *free_again(void *argument)
 {
     struct twice *twice = argument;
@@ -337,7 +338,7 @@ static void *free_again(void *argument)
     return NULL;
 }
 
-/* What is in a cache when its context ends is freed again all the while. */
+/* A block that is in a cache when its context ends is freed again all the while. */
 static void end_while_it_is_freed(struct twice *twice, struct gc_tcache *cache, uint64_t handle)
 {
     struct workbench *bench = &twice->bench;
@@ -381,7 +382,7 @@ static void a_second_free_does_not_hold_up_an_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_asked_for_comes_where_the_context_stays),
+        cmocka_unit_test(requests_are_served_where_the_context_stays),
         cmocka_unit_test(the_next_context_follows_though_the_places_were_being_made),
         cmocka_unit_test(a_stream_that_goes_meanwhile_orders_nothing),
         cmocka_unit_test(a_peer_gets_access_where_it_stays),

@@ -317,7 +317,7 @@ static void the_debug_aids_let_it_go(void **state)
     }
 }
 
-/* What was written after it was freed is told of a tenant's block as of any other. */
+/* A write after the free is reported for a tenant's block as for any other. */
 static void poison_is_looked_at_in_a_tenants_block(void **state)
 {
     struct workbench bench;
@@ -391,7 +391,7 @@ static bool live(struct workbench *bench, struct gc_context *peer, struct gc_ten
     return gc_tenant_remove(bench->core, tenant) == GC_OK;
 }
 
-static bool live_with_failure(bool has_mapping, bool is_fenced, bool for_good, uint64_t n)
+static bool live_with_failure(bool has_mapping, bool is_fenced, bool is_permanent, uint64_t n)
 {
     const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
                                           .capacity_bytes = GC_MIB(256),
@@ -408,7 +408,7 @@ static bool live_with_failure(bool has_mapping, bool is_fenced, bool for_good, u
     assert_status(gc_setup_add_context(bench.core, PEER_HANDLE, device, &peer), GC_OK);
     struct gc_tenant *tenant = workbench_add_tenant(&bench, "one", GC_MIB(128), GC_MIB(128));
     bench.tenant_limit_bytes = GC_MIB(128);
-    sim_driver_fail(&bench.sim, n, for_good, SIM_BROKEN);
+    sim_driver_fail(&bench.sim, n, is_permanent, SIM_BROKEN);
     const bool is_removed = live(&bench, peer, tenant, has_mapping != is_fenced, &left);
     const bool fired = bench.sim.failed_count > 0;
     sim_driver_fail(&bench.sim, 0, false, 0);

@@ -1,12 +1,11 @@
 /* Pages with several addresses, by chance: blocks come and go with work queued on them, by the
  * owner and by a peer, while mappings change, pages go back, captures begin and driver calls fail.
- * The same with tenants beside, which come and go too.
- * A second thread, played by the hook of the simulated platform, frees blocks and takes backed
- * holes in the middle of each change.
+ * A second run has tenants beside, which come and go too. Another thread, played by the hook of
+ * the simulated platform, frees blocks and takes backed free blocks in the middle of each change.
  *
- * What must hold at any time: the physical memory of a live block never changes, is usable, and
- * belongs to no other live block; what is handed out is used by no queued work, by whatever address
- * (workbench_try_alloc); nothing is unmapped while work uses it (sim_mapping.c). */
+ * Conditions that hold at any time: the physical memory of a live block never changes, is usable,
+ * and belongs to no other live block; no queued work uses a block that is served, by whatever
+ * address (workbench_try_alloc); nothing is unmapped while work uses it (sim_mapping.c). */
 #include "core/base/bits.h"
 #include "core/device/context.h"
 #include "core/device/registry.h"
@@ -229,7 +228,7 @@ static void add_tenant(struct scene *scene, unsigned i)
     assert_status(gc_tenant_add(scene->bench.core, &config, &scene->tenants[i]), GC_OK);
 }
 
-/* What is freed by then need not be idle. */
+/* A block that is freed then need not be idle. */
 static void replace_tenant(struct scene *scene)
 {
     const unsigned tenant = (unsigned)draw(scene, TENANTS);

@@ -1,5 +1,5 @@
-/* Mapped memory: where blocks go, what is lent and what is created, what comes back, and that a
- * request succeeds whenever there is room for its pages. */
+/* Mapped memory: the places of blocks, the pages that are remapped, created and released, and that
+ * a request succeeds whenever there is room for its pages. */
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "tests/unit/cmocka_all.h"
@@ -62,7 +62,7 @@ static void a_block_takes_the_pages_it_needs(void **state)
     workbench_close(&bench);
 }
 
-static void a_backed_hole_needs_no_call(void **state)
+static void a_backed_free_block_needs_no_call(void **state)
 {
     struct workbench bench;
     (void)state;
@@ -93,10 +93,11 @@ static void mapping_costs_what_it_must(void **state)
     workbench_close(&bench);
 }
 
-/* ---- lending ---- */
+/* ---- remapping ---- */
 
-/* Idle pages of small holes serve one long block, and the holes take them back without a call. */
-static void pages_are_lent_and_return(void **state)
+/* Idle pages of small free blocks serve one long block; the small blocks get them back without a
+ * call. */
+static void pages_are_remapped_and_return(void **state)
 {
     struct workbench bench;
     uint64_t blocks[32];
@@ -125,8 +126,8 @@ static void pages_are_lent_and_return(void **state)
     workbench_close(&bench);
 }
 
-/* A hole whose page is in use elsewhere gets another one, mapped in the place of the first. */
-static void a_lent_page_is_replaced(void **state)
+/* A free block whose page is in use elsewhere gets another one, mapped in its place. */
+static void a_remapped_page_is_replaced(void **state)
 {
     struct workbench bench;
     uint64_t blocks[4];
@@ -146,7 +147,7 @@ static void a_lent_page_is_replaced(void **state)
     workbench_close(&bench);
 }
 
-/* ---- giving back ---- */
+/* ---- unmapping ---- */
 
 static void idle_pages_go_back(void **state)
 {
@@ -167,7 +168,7 @@ static void idle_pages_go_back(void **state)
     workbench_close(&bench);
 }
 
-/* What lies side by side is unmapped by one call, however the pages came there. */
+/* Adjacent pages are unmapped by one call, however the pages came there. */
 static void much_goes_back_in_few_calls(void **state)
 {
     struct workbench bench;
@@ -209,7 +210,7 @@ static void what_is_idle_in_one_context_serves_another(void **state)
 }
 
 /* The driver has less than the limit allows: idle pages serve instead of new ones. */
-static void a_full_device_lends(void **state)
+static void a_full_device_remaps(void **state)
 {
     struct workbench bench;
     uint64_t blocks[4];
@@ -265,7 +266,7 @@ static void pages_go_back_after_the_work(void **state)
     workbench_close(&bench);
 }
 
-static void a_lent_page_is_replaced_after_the_work(void **state)
+static void a_remapped_page_is_replaced_after_the_work(void **state)
 {
     const struct gc_request pair = {.bytes = 2 * PAGE};
     struct workbench bench;
@@ -295,7 +296,8 @@ struct newcomer {
     uint64_t address;
 };
 
-/* Another thread frees what the page at hand was lent to and asks for memory beside it. */
+/* Another thread frees the block that the victim page was remapped to, and requests memory beside
+ * it. */
 static void free_and_alloc(void *argument, enum sim_call call, uint64_t context)
 {
     struct newcomer *newcomer = argument;
@@ -490,8 +492,8 @@ static void who_finds_a_peer_waits_until_memory_is_open_to_it(void **state)
     workbench_close(bench);
 }
 
-/* What the driver refused to open to a peer is opened later. */
-static void refused_access_is_asked_for_again(void **state)
+/* Memory that the driver refused to open to a peer is opened later. */
+static void refused_access_is_requested_again(void **state)
 {
     struct workbench bench;
     (void)state;
@@ -537,7 +539,7 @@ static void no_range_of_addresses_means_plain_memory(void **state)
 
 /* ---- figures ---- */
 
-static void figures_tell_what_stitching_serves(void **state)
+static void figures_show_what_stitching_serves(void **state)
 {
     struct workbench bench;
     uint64_t blocks[8];
@@ -592,7 +594,7 @@ static int compare_words(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* Pages of addresses that live blocks touch: what the naive model says must be held. */
+/* Pages of addresses that live blocks touch: the pages that are held by the naive model. */
 static uint64_t live_pages(const struct crowd *crowd)
 {
     static uint64_t pages[LIVE_MAX * 64];
@@ -686,25 +688,25 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_block_takes_the_pages_it_needs),
-        cmocka_unit_test(a_backed_hole_needs_no_call),
+        cmocka_unit_test(a_backed_free_block_needs_no_call),
         cmocka_unit_test(mapping_costs_what_it_must),
-        cmocka_unit_test(pages_are_lent_and_return),
-        cmocka_unit_test(a_lent_page_is_replaced),
+        cmocka_unit_test(pages_are_remapped_and_return),
+        cmocka_unit_test(a_remapped_page_is_replaced),
         cmocka_unit_test(idle_pages_go_back),
         cmocka_unit_test(much_goes_back_in_few_calls),
         cmocka_unit_test(what_is_idle_in_one_context_serves_another),
-        cmocka_unit_test(a_full_device_lends),
+        cmocka_unit_test(a_full_device_remaps),
         cmocka_unit_test(pages_go_back_after_the_work),
-        cmocka_unit_test(a_lent_page_is_replaced_after_the_work),
+        cmocka_unit_test(a_remapped_page_is_replaced_after_the_work),
         cmocka_unit_test(what_is_being_replaced_serves_nobody),
         cmocka_unit_test(a_dropped_context_leaves_nothing),
         cmocka_unit_test(beside_captures_memory_is_the_drivers),
         cmocka_unit_test(captures_take_what_is_there_or_plain_memory),
         cmocka_unit_test(peers_get_access),
         cmocka_unit_test(who_finds_a_peer_waits_until_memory_is_open_to_it),
-        cmocka_unit_test(refused_access_is_asked_for_again),
+        cmocka_unit_test(refused_access_is_requested_again),
         cmocka_unit_test(no_range_of_addresses_means_plain_memory),
-        cmocka_unit_test(figures_tell_what_stitching_serves),
+        cmocka_unit_test(figures_show_what_stitching_serves),
         cmocka_unit_test(fragmenting_requests_are_served),
         cmocka_unit_test(random_crowds_are_served),
     };

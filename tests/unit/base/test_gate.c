@@ -1,5 +1,5 @@
-/* Who waits at a door that stays closed gives up, and then knows nothing of what is behind it: work
- * there counts as neither done nor gone. */
+/* A thread that waits at a gate that stays closed gives up. Work behind the gate then counts as
+ * neither completed nor destroyed. */
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "tests/unit/cmocka_all.h"
@@ -10,14 +10,14 @@
 struct asking {
     struct workbench bench;
     pthread_t threads[2];
-    bool is_retired;
+    bool is_completed;
     enum gc_status waited;
 };
 
 static void *ask_fence(void *argument)
 {
     struct asking *asking = argument;
-    asking->is_retired = gc_fence_poll(asking->bench.contexts[0]);
+    asking->is_completed = gc_fence_poll(asking->bench.contexts[0]);
     return NULL;
 }
 
@@ -48,7 +48,7 @@ static void work_of_a_context_that_does_not_come_to_its_end_is_not_done(void **s
     pthread_create(&asking.threads[1], NULL, wait_for_peer, &asking);
     pthread_join(asking.threads[0], NULL);
     pthread_join(asking.threads[1], NULL);
-    assert_false(asking.is_retired);
+    assert_false(asking.is_completed);
     assert_status(asking.waited, GC_DRIVER);
     gc_teardown_cancel(ending);
     const uint64_t other = workbench_alloc(bench, 0, 4096);

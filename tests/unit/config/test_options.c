@@ -139,7 +139,7 @@ static void every_option_has_samples(void **state)
         assert_int_equal(option_of(samples[i].name), i);
 }
 
-/* A budget, or a gate that closes, without a model: told in one line. */
+/* A budget, or a gate that closes, without a model: reported in one line. */
 static bool guards_nothing(enum gc_option option)
 {
     const bool is_closing =
@@ -208,7 +208,7 @@ static void only_limits_budget_and_gate_close(void **state)
     }
 }
 
-/* What the estimate is made of: a gate that closes must not judge a default in its place. */
+/* The inputs of the estimate: a gate that closes must not use a default in their place. */
 static void a_gate_that_closes_takes_no_default(void **state)
 {
     static const char *const words[] = {"off", "warn", "deny", "exit"};
@@ -250,7 +250,7 @@ static void bad_values_leave_the_defaults(void **state)
     assert_false(options->refused);
 }
 
-static void defaults_say_nothing(void **state)
+static void defaults_log_nothing(void **state)
 {
     (void)state;
     char *environment[] = {"PATH=/bin", "GPUCACHE", "XGPUCACHE_MODE=off", "gpucache_mode=off",
@@ -305,7 +305,7 @@ static void lines_stay_one_line_whatever_the_value(void **state)
     assert_null(strchr(lines, '\033'));
 }
 
-static void values_that_are_too_long_say_so(void **state)
+static void values_that_are_too_long_are_reported(void **state)
 {
     static char text[GC_OPTION_LIST_BYTES + 2];
     (void)state;
@@ -452,7 +452,7 @@ static void disabled_control_is_mode_off(void **state)
     assert_int_equal(limit_of(0), UINT64_C(1) << 30);
 }
 
-static void what_is_not_served_of_hami_is_said_once(void **state)
+static void hami_variables_without_effect_are_logged_once(void **state)
 {
     (void)state;
     char *all[] = {"CUDA_DEVICE_SM_LIMIT_0=30",
@@ -751,17 +751,17 @@ int main(void)
         TEST(only_limits_budget_and_gate_close),
         TEST(a_gate_that_closes_takes_no_default),
         TEST(bad_values_leave_the_defaults),
-        TEST(defaults_say_nothing),
+        TEST(defaults_log_nothing),
         TEST(unknown_names_give_one_line_with_the_nearest),
         TEST(lines_stay_one_line_whatever_the_value),
-        TEST(values_that_are_too_long_say_so),
+        TEST(values_that_are_too_long_are_reported),
         TEST(gates_are_served),
         TEST(foreign_limits_are_the_limit),
         TEST(foreign_limits_yield_to_ours),
         TEST(bad_foreign_limits_close),
         TEST(a_shared_cache_makes_a_group),
         TEST(disabled_control_is_mode_off),
-        TEST(what_is_not_served_of_hami_is_said_once),
+        TEST(hami_variables_without_effect_are_logged_once),
         CONFIG_TEST(config_file_is_read_and_the_environment_wins),
         CONFIG_TEST(default_config_file_is_read_if_there),
         CONFIG_TEST(config_file_mistakes_give_one_line_each),

@@ -58,7 +58,7 @@ static void versions_match_the_bare_name(void **state)
     assert_string_equal(owner_of("/opt/liblocked.so.2.1"), "b");
     assert_string_equal(owner_of("/opt/liblocked.so.3"), "");
     assert_string_equal(owner_of("/opt/liblocked.so"), "");
-    /* What is no shared object has no version. */
+    /* A name that is no shared object has no version. */
     assert_string_equal(owner_of("/usr/bin/python3"), "c");
     assert_string_equal(owner_of("/usr/bin/python3.10"), "");
 }

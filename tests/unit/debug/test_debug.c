@@ -1,5 +1,6 @@
-/* The debug aids: what is filled when, what is told of, what is left unmapped and for how long, and
- * that nothing of it touches memory that work still uses or that a capture needs. */
+/* The debug aids: the memory that is filled, the writes that are reported, the addresses that stay
+ * unmapped and for how long, and that nothing of it touches memory that work still uses or that a
+ * capture needs. */
 #include "core/base/bits.h"
 #include "core/debug/debug.h"
 #include "core/device/registry.h"
@@ -15,7 +16,7 @@
 #define PAGE GC_MIB(2)
 #define BYTES 100000 /* of most blocks; rounded to CAPACITY */
 #define CAPACITY 100352
-#define KEPT_RANGES 65536 /* what the manual says */
+#define KEPT_RANGES 65536 /* the manual's number */
 
 struct fixture {
     struct workbench bench;
@@ -105,7 +106,7 @@ static void what_a_peer_works_with_is_waited_for(void **state)
     close_all(&f);
 }
 
-static void a_write_after_the_free_is_told_with_the_history(void **state)
+static void a_write_after_the_free_is_reported_with_the_history(void **state)
 {
     struct fixture f;
     (void)state;
@@ -117,14 +118,14 @@ static void a_write_after_the_free_is_told_with_the_history(void **state)
     assert_logged(&f, "3 bytes were written after they were freed, the first 0x07 at byte 5 of");
     assert_logged(&f, "100000 bytes, allocated by malloc, freed by other in thread");
     assert_int_equal(misuses(&f), 1);
-    workbench_free(&f.bench, a); /* told once */
+    workbench_free(&f.bench, a); /* reported once */
     assert_int_equal(workbench_alloc(&f.bench, 0, BYTES), a);
     assert_int_equal(misuses(&f), 1);
     workbench_free(&f.bench, a);
     close_all(&f);
 }
 
-static void a_write_in_what_rounding_added_is_told(void **state)
+static void a_write_in_the_rounded_part_is_reported(void **state)
 {
     struct fixture f;
     (void)state;
@@ -276,7 +277,7 @@ static void kept_addresses_are_bounded(void **state)
 }
 #endif
 
-static void a_write_behind_the_end_is_told(void **state)
+static void a_write_behind_the_end_is_reported(void **state)
 {
     struct fixture f;
     (void)state;
@@ -379,14 +380,14 @@ static void without_mapping_poison_stands_in(void **state)
     close_all(&f);
 }
 
-static void the_report_says_where_memory_comes_from(void **state)
+static void the_report_has_the_backend(void **state)
 {
     static const struct {
         unsigned debug;
         bool is_mapped;
         const char *reason;
     } rows[] = {
-        {GC_DEBUG_POISON, false, "GPUCACHE_DEBUG looks at freed memory by its address"},
+        {GC_DEBUG_POISON, false, "GPUCACHE_DEBUG finds freed memory by its address"},
         {GC_DEBUG_GUARD, true, "GPUCACHE_DEBUG gives each block pages of its own"},
         {GC_DEBUG_POISON | GC_DEBUG_UAF, true, "GPUCACHE_DEBUG gives each block pages of its own"},
         {0, true, ""},
@@ -404,7 +405,7 @@ static void the_report_says_where_memory_comes_from(void **state)
 
 /* ---- history, failures ---- */
 
-static void a_fault_tells_the_last_frees_once(void **state)
+static void a_fault_reports_the_last_frees_once(void **state)
 {
     struct fixture f;
     (void)state;
@@ -458,8 +459,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(freed_memory_is_filled_once_no_work_uses_it),
         cmocka_unit_test(what_a_peer_works_with_is_waited_for),
-        cmocka_unit_test(a_write_after_the_free_is_told_with_the_history),
-        cmocka_unit_test(a_write_in_what_rounding_added_is_told),
+        cmocka_unit_test(a_write_after_the_free_is_reported_with_the_history),
+        cmocka_unit_test(a_write_in_the_rounded_part_is_reported),
         cmocka_unit_test(what_a_smaller_block_leaves_is_still_watched),
         cmocka_unit_test(right_programs_are_not_accused),
         cmocka_unit_test(memory_that_goes_back_is_looked_at),
@@ -469,14 +470,14 @@ int main(void)
 #ifndef __SANITIZE_THREAD__
         cmocka_unit_test(kept_addresses_are_bounded),
 #endif
-        cmocka_unit_test(a_write_behind_the_end_is_told),
+        cmocka_unit_test(a_write_behind_the_end_is_reported),
         cmocka_unit_test(a_second_free_is_refused),
         cmocka_unit_test(a_capture_gets_plain_memory),
         cmocka_unit_test(a_block_that_cannot_go_back_yet_serves_nobody),
         cmocka_unit_test(own_blocks_go_with_their_context),
         cmocka_unit_test(without_mapping_poison_stands_in),
-        cmocka_unit_test(the_report_says_where_memory_comes_from),
-        cmocka_unit_test(a_fault_tells_the_last_frees_once),
+        cmocka_unit_test(the_report_has_the_backend),
+        cmocka_unit_test(a_fault_reports_the_last_frees_once),
         cmocka_unit_test(every_driver_call_may_fail),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -1,4 +1,4 @@
-/* Frees that do not wait: stamps, fences, one stream, captures, and what happens when fences fail.
+/* Frees that do not wait: epochs, fences, one stream, captures, and what happens when fences fail.
  * Every allocation of the workbench checks that no queued work uses what it got. */
 #include "core/base/bits.h"
 #include "core/device/registry.h"
@@ -29,7 +29,7 @@ static void free_with_queued_work_calls_nothing(void **state)
     workbench_close(&bench);
 }
 
-static void without_work_nothing_is_asked(void **state)
+static void without_work_nothing_is_queried(void **state)
 {
     struct workbench bench;
     (void)state;
@@ -125,7 +125,7 @@ static void loop_asks_seldom_and_stays_bounded(void **state)
 }
 
 /* Frees while the device lags behind: the full ring is not asked at each. */
-static void lagging_device_is_asked_seldom(void **state)
+static void lagging_device_is_queried_seldom(void **state)
 {
     static uint64_t blocks[20000];
     const unsigned count = sizeof(blocks) / sizeof(blocks[0]);
@@ -160,7 +160,7 @@ static void pending_memory_never_causes_an_out_of_memory(void **state)
 }
 
 /* A request that is short waits for what was freed first, not for all that is queued. */
-static void shortage_waits_for_the_oldest(void **state)
+static void reclaim_waits_for_the_oldest(void **state)
 {
     const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
                                           .capacity_bytes = GC_MIB(64),
@@ -202,8 +202,8 @@ static void peers_are_fenced_too(void **state)
     workbench_close(&bench);
 }
 
-/* A peer may become one after its work was submitted, if not after the free: what was recorded or
- * known before says nothing of it. */
+/* A peer may become one after its work was submitted, if not after the free: a fence recorded
+ * before proves nothing about it. */
 static void late_peer_is_waited_for(void **state)
 {
     struct workbench bench;
@@ -240,7 +240,7 @@ static void roaming_context_is_fenced_by_all(void **state)
     gc_context_set_roaming(bench.contexts[1]);
     gc_context_set_roaming(bench.contexts[1]);
     sim_driver_submit(&bench.sim, 2, b, GC_MIB(20));
-    workbench_free(&bench, b); /* the fence of before says nothing of this one */
+    workbench_free(&bench, b); /* the earlier fence does not cover this one */
     sim_driver_complete(&bench.sim, 1);
     assert_true(gc_fence_poll(bench.contexts[0]));
     gc_defer_collect(bench.contexts[0]);
@@ -290,7 +290,7 @@ static void unseen_work_roams(void **state)
 }
 
 /* More peers than a fence has room for. */
-/* Of a workbench with fences. The first context has more peers than a fence has room for. */
+/* For a workbench with fences. The first context has more peers than a fence has room for. */
 static void open_crowd(struct workbench *bench)
 {
     workbench_open_fenced(bench, GC_MIB(64));
@@ -326,7 +326,7 @@ static void crowd_of_peers_is_waited_for(void **state)
     workbench_close(&bench);
 }
 
-/* Work that goes on for ever, of a context without a fence, holds a request up for a while only. */
+/* Work that never ends, of a context without a fence, holds a request up for a while only. */
 static void endless_work_without_fences_ends_a_wait(void **state)
 {
     for (unsigned way = 0; way < 2; way++) {
@@ -370,7 +370,7 @@ static uint64_t count_waits(struct workbench *bench)
 }
 
 /* A call of the program may ask several times, and others come. */
-static void wait_in_vain_is_not_repeated(void **state)
+static void wait_without_success_is_not_repeated(void **state)
 {
     struct workbench bench;
     (void)state;
@@ -518,7 +518,7 @@ static void one_stream_holds_others_up_while_the_driver_fails(void **state)
     workbench_close(&bench);
 }
 
-/* Idle in the order of one stream is not idle enough to be given back. */
+/* Memory idle in the order of one stream is not idle enough to be released. */
 static void one_stream_waits_before_memory_goes_back(void **state)
 {
     struct workbench bench;
@@ -577,17 +577,17 @@ static void dropped_context_forgets_its_fences(void **state)
     workbench_close(&bench);
 }
 
-/* Each driver call of the path in turn, once and for good. */
+/* Each driver call of the path in turn, once and permanently. */
 static void failing_calls_lose_nothing(void **state)
 {
     (void)state;
-    for (unsigned for_good = 0; for_good < 2; for_good++) {
+    for (unsigned is_permanent = 0; is_permanent < 2; is_permanent++) {
         bool fired = true;
         for (uint64_t n = 1; fired; n++) {
             struct workbench bench;
             uint64_t address;
             workbench_open_fenced(&bench, GC_MIB(64));
-            sim_driver_fail(&bench.sim, n, for_good != 0, SIM_BROKEN);
+            sim_driver_fail(&bench.sim, n, is_permanent != 0, SIM_BROKEN);
             for (unsigned i = 0; i < 12; i++) {
                 if (workbench_try_alloc(&bench, 0, GC_MIB(20), &address) != GC_OK)
                     continue;
@@ -607,20 +607,20 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(free_with_queued_work_calls_nothing),
-        cmocka_unit_test(without_work_nothing_is_asked),
+        cmocka_unit_test(without_work_nothing_is_queried),
         cmocka_unit_test(fence_covers_what_was_submitted_before_it),
         cmocka_unit_test(what_is_freed_while_a_fence_is_recorded_waits_for_the_next),
         cmocka_unit_test(loop_asks_seldom_and_stays_bounded),
-        cmocka_unit_test(lagging_device_is_asked_seldom),
+        cmocka_unit_test(lagging_device_is_queried_seldom),
         cmocka_unit_test(pending_memory_never_causes_an_out_of_memory),
-        cmocka_unit_test(shortage_waits_for_the_oldest),
+        cmocka_unit_test(reclaim_waits_for_the_oldest),
         cmocka_unit_test(peers_are_fenced_too),
         cmocka_unit_test(late_peer_is_waited_for),
         cmocka_unit_test(roaming_context_is_fenced_by_all),
         cmocka_unit_test(unseen_work_roams),
         cmocka_unit_test(crowd_of_peers_is_waited_for),
         cmocka_unit_test(endless_work_without_fences_ends_a_wait),
-        cmocka_unit_test(wait_in_vain_is_not_repeated),
+        cmocka_unit_test(wait_without_success_is_not_repeated),
         cmocka_unit_test(end_of_a_context_without_fences_waits_for_others),
         cmocka_unit_test(end_of_a_context_waits_for_what_no_fence_covers),
         cmocka_unit_test(end_of_a_context_waits_for_captures),

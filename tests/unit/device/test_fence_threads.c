@@ -146,7 +146,7 @@ static void streak(bool has_captures)
     assert_int_equal(crew.bench.sim.fence_count, 2 * crew.bench.contexts[0]->fences->count);
     gc_reclaim_empty(crew.bench.core, crew.bench.device);
     assert_int_equal(workbench_figures(&crew.bench).pending.current, 0);
-    /* What was taken beside a capture goes with its context. */
+    /* Memory allocated beside a capture is destroyed with its context. */
     assert_int_equal(crew.bench.sim.used_bytes, gc_device_reserved_bytes(crew.bench.device));
     gc_teardown_finish(
         gc_teardown_begin(crew.bench.core, gc_context_handle(crew.bench.contexts[0])));
@@ -166,9 +166,9 @@ static void threads_share_a_ring_beside_captures(void **state)
     streak(true);
 }
 
-/* ---- a kernel that declines barriers ---- */
+/* ---- a kernel that refuses barriers ---- */
 
-/* From now on membarrier fails in all threads, for good. False: filters are not to be had. */
+/* From now on membarrier fails in all threads, permanently. False: filters are not available. */
 static bool refuse_membarrier(void)
 {
     struct sock_filter steps[] = {
@@ -211,7 +211,7 @@ static void *own_a_cache(void *argument)
     return NULL;
 }
 
-/* What the owners have done in their caches: it stands still while those are stopped. */
+/* The number of calls of the owners in their caches: it stands still while those are stopped. */
 static uint64_t deeds(struct gc_core *core)
 {
     uint64_t count = 0;

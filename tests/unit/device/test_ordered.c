@@ -110,7 +110,7 @@ static void ask_meanwhile(void *argument, enum sim_call call, uint64_t context)
     (void)gc_defer_collect(ordered);
 }
 
-/* What a stream was ordered behind may go on in other contexts when its own one ends. */
+/* The work that a stream was ordered behind may go on in other contexts when its own one ends. */
 static void a_mark_goes_with_its_context(void **state)
 {
     struct workbench bench;

@@ -1,5 +1,5 @@
-/* Shares of a device: two tenants under limits of their own and the device's. What is charged, who
- * gives way to whom, what is counted, and limits that change. */
+/* Quotas of a device: two tenants under limits of their own and the device's: charges, reclaim,
+ * counts, and limits that change. */
 #include "core/device/quota.h"
 
 #include "core/base/bits.h"
@@ -151,7 +151,7 @@ static void what_the_driver_refuses_is_not_charged(void **state)
     }
 }
 
-static void a_reservation_that_the_device_declines_leaves_no_mark(void **state)
+static void a_charge_that_the_device_refuses_leaves_no_mark(void **state)
 {
     struct house house;
     struct gc_charge sums;
@@ -164,7 +164,7 @@ static void a_reservation_that_the_device_declines_leaves_no_mark(void **state)
     assert_false(gc_quota_charge(device, quota, GC_MIB(17), &sums, &charge_failure));
     assert_false(charge_failure.is_quota_short);
     assert_int_equal(charge_failure.quota_rollback_count, 1);
-    /* For who was declined by what was rolled back. */
+    /* For requests that failed because of the charge that was rolled back. */
     assert_int_equal(gc_idle_generation(&quota->idle), before + 1);
     assert_int_equal(held(&house, 0), 0);
     assert_false(gc_quota_charge(device, quota, LIMIT + 1, &sums, &charge_failure));
@@ -177,7 +177,7 @@ static void a_reservation_that_the_device_declines_leaves_no_mark(void **state)
     workbench_close(&house.bench);
 }
 
-/* ---- who gives way ---- */
+/* ---- whose memory is reclaimed ---- */
 
 static void a_tenant_at_its_limit_leaves_others_alone(void **state)
 {
@@ -216,7 +216,8 @@ static void a_device_that_is_short_takes_from_all(void **state)
     }
 }
 
-/* Both limits in one request: its own idle memory makes room in the share, another's on the device.
+/* Both limits in one request: its own idle memory is released for the quota, another's for the
+ * device.
  */
 static void a_request_may_need_room_in_both(void **state)
 {
@@ -292,7 +293,7 @@ static void a_lower_limit_takes_what_is_idle_and_holds(void **state)
     }
 }
 
-static void nothing_is_handed_out_above_the_limit(void **state)
+static void nothing_is_served_above_the_limit(void **state)
 {
     struct house house;
     uint64_t blocks[3];
@@ -300,7 +301,7 @@ static void nothing_is_handed_out_above_the_limit(void **state)
     open_plain(&house, 0, false);
     for (unsigned i = 0; i < 3; i++)
         blocks[i] = alloc(&house, 0, GC_KIB(100));
-    workbench_free(&house.bench, blocks[1]); /* a hole among what is live */
+    workbench_free(&house.bench, blocks[1]); /* a free block between live ones */
     const uint64_t before = held(&house, 0);
     gc_limit_set_tenant(house.tenants[0], GC_KIB(512));
     refuse(&house, house.own[0], GC_KIB(100));
@@ -327,7 +328,7 @@ static void what_is_freed_above_the_limit_goes_back(void **state)
     workbench_close(&house.bench);
 }
 
-/* ---- what a thread is told ---- */
+/* ---- memory that a thread sees ---- */
 
 static uint64_t available(struct house *house, const struct gc_quota *quota)
 {
@@ -338,7 +339,7 @@ static uint64_t available(struct house *house, const struct gc_quota *quota)
     return bytes;
 }
 
-static void what_could_be_had_is_what_is_given(void **state)
+static void available_bytes_are_served(void **state)
 {
     (void)state;
     for (unsigned has_mapping = 0; has_mapping < 2; has_mapping++) {
@@ -346,17 +347,17 @@ static void what_could_be_had_is_what_is_given(void **state)
         uint64_t free_bytes = GC_MIB(1000);
         uint64_t total_bytes = GC_MIB(1024);
         open_plain(&house, GC_MIB(100), has_mapping != 0);
-        const struct gc_quota *shares[] = {house.own[0]->quota, house.own[1]->quota};
-        assert_int_equal(available(&house, shares[0]), LIMIT);
-        gc_available_mem_info(house.bench.core, house.bench.device, shares[0], &free_bytes,
+        const struct gc_quota *quotas[] = {house.own[0]->quota, house.own[1]->quota};
+        assert_int_equal(available(&house, quotas[0]), LIMIT);
+        gc_available_mem_info(house.bench.core, house.bench.device, quotas[0], &free_bytes,
                               &total_bytes);
         assert_int_equal(total_bytes, LIMIT);
         const uint64_t kept = alloc(&house, 0, GC_MIB(24));
         workbench_free(&house.bench, alloc(&house, 0, GC_MIB(30))); /* idle is free */
-        assert_int_equal(available(&house, shares[0]), GC_MIB(40));
-        assert_int_equal(available(&house, shares[1]), LIMIT);
+        assert_int_equal(available(&house, quotas[0]), GC_MIB(40));
+        assert_int_equal(available(&house, quotas[1]), LIMIT);
         const uint64_t others = workbench_alloc(&house.bench, HEAD, GC_MIB(50));
-        assert_int_equal(available(&house, shares[1]), GC_MIB(26)); /* what the device has left */
+        assert_int_equal(available(&house, quotas[1]), GC_MIB(26)); /* what the device has left */
         assert_int_equal(available(&house, NULL), GC_MIB(26));
         workbench_free(&house.bench, alloc(&house, 1, GC_MIB(26)));
         refuse(&house, house.own[1], GC_MIB(28));
@@ -373,15 +374,15 @@ int main(void)
         cmocka_unit_test(both_limits_hold),
         cmocka_unit_test(nothing_is_tried_for_what_could_never_fit),
         cmocka_unit_test(what_the_driver_refuses_is_not_charged),
-        cmocka_unit_test(a_reservation_that_the_device_declines_leaves_no_mark),
+        cmocka_unit_test(a_charge_that_the_device_refuses_leaves_no_mark),
         cmocka_unit_test(a_tenant_at_its_limit_leaves_others_alone),
         cmocka_unit_test(a_device_that_is_short_takes_from_all),
         cmocka_unit_test(a_request_may_need_room_in_both),
         cmocka_unit_test(only_its_own_pending_memory_is_waited_for),
         cmocka_unit_test(a_lower_limit_takes_what_is_idle_and_holds),
-        cmocka_unit_test(nothing_is_handed_out_above_the_limit),
+        cmocka_unit_test(nothing_is_served_above_the_limit),
         cmocka_unit_test(what_is_freed_above_the_limit_goes_back),
-        cmocka_unit_test(what_could_be_had_is_what_is_given),
+        cmocka_unit_test(available_bytes_are_served),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("share", tests, NULL, NULL);

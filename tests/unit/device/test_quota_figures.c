@@ -1,5 +1,6 @@
-/* What a tenant's share counts, whichever way memory is taken: from threads' own caches, directly
- * from the driver, in elastic pools, without a cache, swapped out; and that it ends at nothing. */
+/* The figures of a tenant's quota, whichever way memory is allocated: from threads' own caches,
+ * directly from the driver, in elastic pools, without a cache, swapped out; and that it ends at
+ * nothing. */
 #include "core/device/context.h"
 #include "core/device/quota.h"
 
@@ -65,7 +66,7 @@ static struct gc_tenant_figures figures_of(struct lodger *lodger)
     return figures;
 }
 
-/* ---- pools and magazines ---- */
+/* ---- pools and thread caches ---- */
 
 static void peaks_and_counts_are_the_tenants_own(void **state)
 {
@@ -105,7 +106,7 @@ static void a_threads_own_cache_counts_for_both(void **state)
         block = gc_tcache_alloc_bytes(cache, lodger.own, 1000, API_MALLOC);
         assert_int_not_equal(block, GC_ADDRESS_NONE);
     }
-    /* What one tenant's thread keeps serves no other memory than the tenant's. */
+    /* A thread's cache of one tenant's blocks serves that tenant alone. */
     assert_true(gc_tcache_free(lodger.bench.core, cache, block));
     assert_int_equal(gc_tcache_alloc_bytes(cache, lodger.bench.contexts[0], 1000, API_MALLOC),
                      GC_ADDRESS_NONE);
@@ -124,7 +125,7 @@ static void a_threads_own_cache_counts_for_both(void **state)
     workbench_close(&lodger.bench);
 }
 
-/* A thread keeps a share of what its tenant may hold, not of the device. */
+/* A thread cache holds at most a part of its tenant's limit, not of the device. */
 static void what_threads_keep_follows_the_limit(void **state)
 {
     struct lodger lodger;
@@ -215,7 +216,7 @@ static void direct_memory_is_charged_to_the_share(void **state)
     open_lodger(&lodger, GC_MODE_CACHE, false);
     struct gc_core *core = lodger.bench.core;
     struct gc_device *device = lodger.bench.device;
-    workbench_free(&lodger.bench, alloc(&lodger, GC_MIB(24))); /* idle: makes room */
+    workbench_free(&lodger.bench, alloc(&lodger, GC_MIB(24))); /* idle: is released */
     workbench_free(&lodger.bench, workbench_alloc(&lodger.bench, 0, GC_MIB(24)));
     take_direct(&lodger, 7, GC_MIB(50));
     assert_int_equal(gc_device_idle_bytes(device), GC_MIB(24)); /* another's */
@@ -290,7 +291,7 @@ static void destroy_elastic(struct lodger *lodger, uint64_t pool)
                   GC_OK);
 }
 
-static void elastic_stock_of_others_stays(void **state)
+static void elastic_page_caches_of_others_stay(void **state)
 {
     struct lodger lodger;
     (void)state;
@@ -334,7 +335,7 @@ static void elastic_pools_are_charged_to_the_share(void **state)
     assert_status(elastic(&lodger, pool, 0, 32, false), GC_OK);
     assert_int_equal(figures_of(&lodger).reserved.current, STOCK * PAGE);
     assert_int_equal(figures_of(&lodger).idle_bytes, STOCK * PAGE);
-    workbench_free(bench, alloc(&lodger, LIMIT - PAGE)); /* takes from the stock */
+    workbench_free(bench, alloc(&lodger, LIMIT - PAGE)); /* takes from the page cache */
     assert_true(figures_of(&lodger).reserved.current <= LIMIT);
     destroy_elastic(&lodger, pool);
     workbench_close(bench);
@@ -376,7 +377,7 @@ int main(void)
         cmocka_unit_test(direct_memory_is_charged_to_the_share),
         cmocka_unit_test(direct_memory_goes_with_its_context),
         cmocka_unit_test(elastic_pools_are_charged_to_the_share),
-        cmocka_unit_test(elastic_stock_of_others_stays),
+        cmocka_unit_test(elastic_page_caches_of_others_stay),
         cmocka_unit_test(what_is_swapped_out_is_not_held),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -1,6 +1,6 @@
 /* Two tenants at once: threads against limits that together pass the device's, and each driver call
- * of a scenario failing in turn. What a share holds never passes its limit, what the driver gave
- * never the device's, and in the end all of it is back. */
+ * of a scenario failing in turn. A quota never exceeds its limit, nor the driver's allocations that
+ * of the device, and at the end all is released. */
 #include "core/device/quota.h"
 
 #include "core/base/bits.h"
@@ -265,7 +265,7 @@ static void use_elastic(struct play *play)
     assert_status(gc_elastic_destroy(bench->core, context, pool, &bench->driver_code), GC_OK);
 }
 
-/* Misses, shortages of the tenant and of the device, a limit that falls and rises. */
+/* Misses, requests beyond the limits of tenant and device, a limit that falls and rises. */
 static void act(struct play *play, bool has_mapping)
 {
     try_alloc(play, 0, 0, GC_MIB(20));
@@ -306,7 +306,7 @@ static void end(struct play *play)
     workbench_close(bench);
 }
 
-static void fail_each(bool has_mapping, bool for_good, int code)
+static void fail_each(bool has_mapping, bool is_permanent, int code)
 {
     unsigned n;
     for (n = 1; n < RUNS_MAX; n++) {
@@ -314,7 +314,7 @@ static void fail_each(bool has_mapping, bool for_good, int code)
         int ignored;
         open_pair(&play.pair, GC_MIB(256), has_mapping);
         (void)gc_submit_leave_single_stream(play.pair.bench.core, &ignored);
-        sim_driver_fail(&play.pair.bench.sim, n, for_good, code);
+        sim_driver_fail(&play.pair.bench.sim, n, is_permanent, code);
         act(&play, has_mapping);
         const bool has_fired = play.has_failed || play.pair.bench.sim.failed_count > 0;
         if (!has_fired)
@@ -335,7 +335,7 @@ static void every_call_fails_once(void **state)
     }
 }
 
-static void every_call_fails_for_good(void **state)
+static void every_call_fails_permanently(void **state)
 {
     (void)state;
     for (unsigned has_mapping = 0; has_mapping < 2; has_mapping++) {
@@ -350,7 +350,7 @@ int main(void)
         cmocka_unit_test(threads_of_two_tenants),
         cmocka_unit_test(threads_of_two_tenants_mapped),
         cmocka_unit_test(every_call_fails_once),
-        cmocka_unit_test(every_call_fails_for_good),
+        cmocka_unit_test(every_call_fails_permanently),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("share stress", tests, NULL, NULL);

@@ -170,7 +170,7 @@ static void a_capture_reaches_all_records(void **state)
     assert_true(gc_capture_is_of_context(record));
     assert_true(gc_capture_is_of_context(late));
     assert_true(gc_capture_is_of_context(workbench_record(&bench, one, 1))); /* it may spread */
-    /* The simulated driver tells of a wait or a mapping in a capture. */
+    /* The simulated driver reports a wait or a mapping in a capture. */
     workbench_free(&bench, used);
     gc_reclaim_empty(bench.core, bench.device);
     assert_false(gc_fence_record(record));
@@ -304,7 +304,7 @@ static void peers_reach_all_records(void **state)
     assert_false(sim_driver_is_open_to(&bench.sim, 4, a, LARGE));
     gc_backing_add_peer(bench.contexts[0], peers[1]);
     assert_true(sim_driver_is_open_to(&bench.sim, 4, a, LARGE));
-    /* What the peer does with it is waited for: who synchronises the owner does not know. */
+    /* The peer's work on it is waited for: a synchronisation of the owner does not cover it. */
     sim_driver_submit(&bench.sim, 10, a, LARGE);
     workbench_free(&bench, a);
     const uint64_t epoch = gc_context_epoch(bench.contexts[0]);
@@ -453,7 +453,7 @@ static void a_full_range_is_out_of_memory(void **state)
     assert_status(workbench_try_alloc_in(&bench, record, 32 * MIB, &address), GC_OUT_OF_MEMORY);
     assert_int_equal(bench.sim.range_count, ranges);
     assert_int_equal(bench.sim.calls[SIM_PAGE_RELEASE], releases);
-    /* What is pending is waited for. */
+    /* Pending memory is waited for. */
     sim_driver_submit(&bench.sim, 1, first, 32 * MIB);
     workbench_free(&bench, first);
     assert_int_equal(workbench_alloc_in(&bench, record, 32 * MIB), first);

@@ -1,4 +1,5 @@
-/* Direct memory: charges, records, what vanishes with a context; and the table of records itself.
+/* Direct memory: charges, records, records that end with a context; and the table of records
+ * itself.
  */
 #include "core/base/bits.h"
 #include "core/device/registry.h"
@@ -53,7 +54,7 @@ static void charge_lives_as_long_as_the_record(void **state)
     workbench_close(&bench);
 }
 
-static void reserve_makes_room_and_stops_at_the_limit(void **state)
+static void charge_reclaims_and_stops_at_the_limit(void **state)
 {
     const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
                                           .capacity_bytes = GC_MIB(512),
@@ -75,7 +76,7 @@ static void reserve_makes_room_and_stops_at_the_limit(void **state)
     workbench_close(&bench);
 }
 
-static void relieve_says_whether_anything_went_back(void **state)
+static void reclaim_returns_whether_anything_was_released(void **state)
 {
     struct workbench bench;
     (void)state;
@@ -124,7 +125,7 @@ static void host_memory_may_belong_to_no_device(void **state)
     workbench_close(&bench);
 }
 
-static void records_vanish_with_their_context(void **state)
+static void records_end_with_their_context(void **state)
 {
     struct workbench bench;
     (void)state;
@@ -235,12 +236,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(charge_lives_as_long_as_the_record),
-        cmocka_unit_test(reserve_makes_room_and_stops_at_the_limit),
-        cmocka_unit_test(relieve_says_whether_anything_went_back),
+        cmocka_unit_test(charge_reclaims_and_stops_at_the_limit),
+        cmocka_unit_test(reclaim_returns_whether_anything_was_released),
         cmocka_unit_test(other_kinds_are_no_allocations),
         cmocka_unit_test(host_memory_may_belong_to_no_device),
         cmocka_unit_test(the_kind_of_a_key_is_found),
-        cmocka_unit_test(records_vanish_with_their_context),
+        cmocka_unit_test(records_end_with_their_context),
         cmocka_unit_test(key_that_comes_again_replaces_its_record),
         cmocka_unit_test(adjust_never_goes_below_nothing),
         cmocka_unit_test(tracker_agrees_with_a_model),

@@ -1,5 +1,5 @@
-/* Elastic pools: what maps, what it costs, what is refused, who gives way to whom, and a random run
- * against a plain model. */
+/* Elastic pools: calls that map, their costs, refusals, reclaim, and a random run against a plain
+ * model. */
 #include "core/direct/elastic.h"
 
 #include "core/base/bits.h"
@@ -88,7 +88,7 @@ static enum gc_status destroy(struct fixture *fixture)
                               &fixture->bench.driver_code);
 }
 
-/* What the pool says agrees with the accounts and with the driver. */
+/* The pool's figures agree with the accounts and with the driver. */
 static void check(struct fixture *fixture)
 {
     const struct gc_elastic_figures figures = figures_of(fixture);
@@ -244,7 +244,7 @@ static void deallocation_waits_for_the_work_of_every_context(void **state)
     close_all(&f);
 }
 
-static void warm_pages_serve_their_place_without_the_driver(void **state)
+static void idle_pages_serve_their_place_without_the_driver(void **state)
 {
     struct fixture f;
     (void)state;
@@ -266,7 +266,7 @@ static void warm_pages_serve_their_place_without_the_driver(void **state)
     close_all(&f);
 }
 
-static void stock_is_bounded(void **state)
+static void page_cache_is_bounded(void **state)
 {
     struct fixture f;
     (void)state;
@@ -340,7 +340,7 @@ static void give_way(uint64_t capacity_bytes, uint64_t limit_bytes)
     assert_int_equal(gc_device_reserved_bytes(f.bench.device), PAGES * PAGE);
     assert_status(deallocate(&f, 0, PAGES, true), GC_OK);
     check(&f);
-    const uint64_t block = workbench_alloc(&f.bench, 1, GC_MIB(62)); /* needs the warm pages */
+    const uint64_t block = workbench_alloc(&f.bench, 1, GC_MIB(62)); /* needs the idle pages */
     workbench_free(&f.bench, block);
     assert_true(figures_of(&f).warm_bytes <= PAGE);
     close_all(&f);
@@ -416,58 +416,58 @@ static void larger_pages_and_odd_capacities(void **state)
 
 /* ---- every driver call failing ---- */
 
-struct tally {
+struct model {
     bool mapped[PAGES];
     unsigned refused;
 };
 
-static void try_range(struct fixture *f, struct tally *tally, uint64_t page, uint64_t count,
+static void try_range(struct fixture *f, struct model *model, uint64_t page, uint64_t count,
                       bool wanted, bool is_idle)
 {
     f->bench.driver_code = 0;
     const enum gc_status status =
         wanted ? allocate(f, page, count) : deallocate(f, page, count, is_idle);
     for (uint64_t i = page; i < page + count && status == GC_OK; i++)
-        tally->mapped[i] = wanted;
+        model->mapped[i] = wanted;
     if (status != GC_OK) {
-        tally->refused++;
+        model->refused++;
         assert_true(status == GC_OUT_OF_MEMORY || status == GC_NOT_MAPPED ||
                     status == GC_ALREADY_MAPPED ||
                     (status == GC_DRIVER && f->bench.driver_code == f->bench.sim.fail_code));
     }
     for (uint64_t i = 0; i < PAGES; i++) {
-        assert_int_equal(is_mapped(f, i, 1), tally->mapped[i]);
-        assert_true(!tally->mapped[i] ||
+        assert_int_equal(is_mapped(f, i, 1), model->mapped[i]);
+        assert_true(!model->mapped[i] ||
                     sim_driver_is_accessible(&f->bench.sim, f->base + i * PAGE, PAGE));
     }
     check(f);
 }
 
-static void scenario(struct fixture *f, struct tally *tally)
+static void scenario(struct fixture *f, struct model *model)
 {
     uint64_t given;
-    try_range(f, tally, 0, 6, true, false);
-    try_range(f, tally, 2, 2, false, false);
-    try_range(f, tally, 10, 5, true, false); /* donors and new ones */
-    try_range(f, tally, 0, 2, false, true);
-    try_range(f, tally, 10, 5, false, false); /* more than the stock keeps */
-    try_range(f, tally, 1, 3, true, false);
+    try_range(f, model, 0, 6, true, false);
+    try_range(f, model, 2, 2, false, false);
+    try_range(f, model, 10, 5, true, false); /* victims and new pages */
+    try_range(f, model, 0, 2, false, true);
+    try_range(f, model, 10, 5, false, false); /* more than the page cache keeps */
+    try_range(f, model, 1, 3, true, false);
     workbench_check(&f->bench);
     if (gc_elastic_compact(f->bench.core, f->bench.contexts[0], f->pool, &given,
                            &f->bench.driver_code) != GC_OK)
-        tally->refused++;
+        model->refused++;
     check(f);
-    try_range(f, tally, 20, 7, true, false);
+    try_range(f, model, 20, 7, true, false);
 }
 
 /* True if the failure fired. */
-static bool run_with_failure(uint64_t n, bool for_good, int code)
+static bool run_with_failure(uint64_t n, bool is_permanent, int code)
 {
     struct fixture f;
-    struct tally tally = {.refused = 0};
+    struct model model = {.refused = 0};
     open_with(&f, 12 * PAGE, 0);
-    sim_driver_fail(&f.bench.sim, n, for_good, code);
-    scenario(&f, &tally);
+    sim_driver_fail(&f.bench.sim, n, is_permanent, code);
+    scenario(&f, &model);
     const enum gc_status status = destroy(&f);
     const bool has_fired = f.bench.sim.failed_count > 0;
     sim_driver_fail(&f.bench.sim, 0, false, 0);
@@ -488,10 +488,10 @@ static void every_driver_call_may_fail(void **state)
 {
     uint64_t fired = 0;
     (void)state;
-    for (int for_good = 0; for_good <= 1; for_good++) {
+    for (int is_permanent = 0; is_permanent <= 1; is_permanent++) {
         uint64_t n = 1;
-        while (run_with_failure(n, for_good, SIM_BROKEN) &&
-               run_with_failure(n, for_good, SIM_OUT_OF_MEMORY))
+        while (run_with_failure(n, is_permanent, SIM_BROKEN) &&
+               run_with_failure(n, is_permanent, SIM_OUT_OF_MEMORY))
             n++;
         fired += n - 1;
     }
@@ -520,7 +520,7 @@ static void random_runs_agree_with_a_model(void **state)
     unsigned seed = wanted != NULL ? (unsigned)strtoul(wanted, NULL, 0) : 20261;
     print_message("# seed %u\n", seed);
     struct fixture f;
-    struct tally tally = {.refused = 0};
+    struct model model = {.refused = 0};
     open_with(&f, GC_MIB(1024), 24 * PAGE);
     for (unsigned i = 0; i < 3000; i++) {
         const uint64_t page = (uint64_t)rand_r(&seed) % PAGES;
@@ -529,13 +529,13 @@ static void random_runs_agree_with_a_model(void **state)
         bool all = true;
         bool any = false;
         for (uint64_t j = page; j < page + count; j++) {
-            all &= tally.mapped[j];
-            any |= tally.mapped[j];
+            all &= model.mapped[j];
+            any |= model.mapped[j];
         }
-        const unsigned refused = tally.refused;
+        const unsigned refused = model.refused;
         const uint64_t room = 24 - figures_of(&f).mapped_bytes / PAGE;
-        try_range(&f, &tally, page, count, wants, rand_r(&seed) % 2 == 0);
-        assert_int_equal(tally.refused == refused, wants ? !any && count <= room : all);
+        try_range(&f, &model, page, count, wants, rand_r(&seed) % 2 == 0);
+        assert_int_equal(model.refused == refused, wants ? !any && count <= room : all);
         if (rand_r(&seed) % 64 == 0)
             compact(&f);
     }
@@ -621,8 +621,8 @@ int main(void)
         cmocka_unit_test(creation_refuses_what_cannot_be),
         cmocka_unit_test(wild_and_stale_handles_are_refused),
         cmocka_unit_test(deallocation_waits_for_the_work_of_every_context),
-        cmocka_unit_test(warm_pages_serve_their_place_without_the_driver),
-        cmocka_unit_test(stock_is_bounded),
+        cmocka_unit_test(idle_pages_serve_their_place_without_the_driver),
+        cmocka_unit_test(page_cache_is_bounded),
         cmocka_unit_test(compaction_leaves_what_is_mapped),
         cmocka_unit_test(limit_holds_and_a_refusal_leaves_nothing),
         cmocka_unit_test(idle_memory_gives_way_both_ways),

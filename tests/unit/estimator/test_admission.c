@@ -1,4 +1,4 @@
-/* The gatekeeper: one decision however many ask, and what it tells the report. */
+/* Admission: one decision for any number of callers, and its record in the report. */
 #include "tests/unit/cmocka_all.h"
 
 #include "core/estimator/admission.h"
@@ -86,7 +86,7 @@ static void the_peak_fits_and_a_byte_less_does_not(void **state)
 }
 
 /* A list of tensors has no layers: more than its weights is not known. */
-static void a_lower_bound_that_fits_is_told(void **state)
+static void a_lower_bound_that_fits_is_reported(void **state)
 {
     const int fd = scratch_fd();
     const struct gc_log log = {GC_LOG_WARN, fd};
@@ -101,7 +101,7 @@ static void a_lower_bound_that_fits_is_told(void **state)
     close(fd);
 }
 
-static void an_unreadable_model_is_told(void **state)
+static void an_unreadable_model_is_reported(void **state)
 {
     struct gc_report_estimate estimate;
     const int fd = scratch_fd();
@@ -177,7 +177,7 @@ static void a_context_that_is_known_counts(void **state)
 }
 
 /* A bare list of tensors: what is not known of it goes with the verdict and into the report. */
-static void what_is_to_know_is_told(void **state)
+static void remarks_are_reported(void **state)
 {
     struct gc_report_estimate estimate;
     (void)state;
@@ -239,11 +239,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(no_model_no_keeper, make_model, remove_model),
         cmocka_unit_test_setup_teardown(the_peak_fits_and_a_byte_less_does_not, make_model,
                                         remove_model),
-        cmocka_unit_test_setup_teardown(a_lower_bound_that_fits_is_told, make_model, remove_model),
-        cmocka_unit_test_setup_teardown(an_unreadable_model_is_told, make_model, remove_model),
+        cmocka_unit_test_setup_teardown(a_lower_bound_that_fits_is_reported, make_model,
+                                        remove_model),
+        cmocka_unit_test_setup_teardown(an_unreadable_model_is_reported, make_model, remove_model),
         cmocka_unit_test_setup_teardown(each_device_has_its_own_budget, make_model, remove_model),
         cmocka_unit_test_setup_teardown(a_context_that_is_known_counts, make_model, remove_model),
-        cmocka_unit_test_setup_teardown(what_is_to_know_is_told, make_model, remove_model),
+        cmocka_unit_test_setup_teardown(remarks_are_reported, make_model, remove_model),
         cmocka_unit_test_setup_teardown(many_threads_have_one_answer, make_model, remove_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

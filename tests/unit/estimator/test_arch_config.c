@@ -169,7 +169,7 @@ static void wrong_values_are_refused(void **state)
 }
 
 /* Every row's text and form fit the space that messages have for them. */
-static void every_row_can_be_told(void **state)
+static void every_row_can_be_recognised(void **state)
 {
     char accepts[GC_ARCH_ACCEPTS_BYTES];
     (void)state;
@@ -193,7 +193,7 @@ int main(void)
         cmocka_unit_test_setup(too_long_lists_are_refused, clear),
         cmocka_unit_test_setup(kinds_by_word_and_by_letter, clear),
         cmocka_unit_test_setup(wrong_values_are_refused, clear),
-        cmocka_unit_test(every_row_can_be_told),
+        cmocka_unit_test(every_row_can_be_recognised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,7 +52,7 @@ static struct gc_estimator *open_weights(enum gc_dtype dtype)
 
 /* ---- names ---- */
 
-static void names_tell_layers_and_experts(void **state)
+static void names_give_layers_and_experts(void **state)
 {
     static const struct {
         const char *name;
@@ -200,8 +200,8 @@ static void parts_of_a_transformer(void **state)
     gc_estimator_close(estimator);
 }
 
-/* What nobody says is no number: it is told, and the part is a lower bound. */
-static void unknown_types_and_contexts_are_told(void **state)
+/* A missing value is no number: it is reported, and the part is a lower bound. */
+static void unknown_types_and_contexts_are_reported(void **state)
 {
     struct gc_estimator *estimator =
         open_arch("model_type=llama num_hidden_layers=32 hidden_size=4096 num_attention_heads=32 "
@@ -330,7 +330,7 @@ static void the_last_device_has_what_is_tied(void **state)
     gc_estimator_close(estimator);
 }
 
-/* Each device has a share of every matrix; vectors, and heads that are fewer than devices, whole.
+/* Each device has a part of every matrix; vectors, and heads that are fewer than devices, whole.
  */
 static void devices_share_each_layer(void **state)
 {
@@ -371,7 +371,7 @@ static void experts_elsewhere(void **state)
     gc_estimator_close(estimator);
 }
 
-/* As many as floor((budget - rest) / (layers · expert bytes)) says. */
+/* As many as floor((budget - rest) / (layers · expert bytes)). */
 static void resident_experts_by_the_formula(void **state)
 {
     struct gc_estimator *estimator = open_mixture();
@@ -406,12 +406,12 @@ int main(void)
 {
     cmocka_set_message_output(CM_OUTPUT_TAP);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_tell_layers_and_experts),
+        cmocka_unit_test(names_give_layers_and_experts),
         cmocka_unit_test(weights_of_every_type),
         cmocka_unit_test(weights_in_another_type),
         cmocka_unit_test(sums_beyond_64_bits_are_errors),
         cmocka_unit_test(parts_of_a_transformer),
-        cmocka_unit_test(unknown_types_and_contexts_are_told),
+        cmocka_unit_test(unknown_types_and_contexts_are_reported),
         cmocka_unit_test(counts_out_of_range_are_refused),
         cmocka_unit_test(devices_share_layers),
         cmocka_unit_test(the_last_device_has_what_is_tied),

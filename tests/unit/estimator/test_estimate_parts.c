@@ -94,7 +94,7 @@ static void heads_of_their_own_or_in_groups(void **state)
     assert_int_equal(kv_bytes(&work), UINT64_C(3) << 30);
 }
 
-/* One head for all, whatever n_head_kv says; not so in the second architecture. */
+/* One head for all, whatever n_head_kv is; not so in the second architecture. */
 static void falcon(void **state)
 {
     const struct gc_estimate_load work = work_of(1, 1, GC_DTYPE_BF16);
@@ -157,7 +157,7 @@ static void windows_by_pattern(void **state)
     assert_int_equal(layers.items[0].window, 4096);
     assert_int_equal(layers.items[1].window, 0);
     assert_int_equal(windowed(4096), 21);
-    /* Mistral 7B: all layers. Qwen 2: none unless it says so, then from a layer on. */
+    /* Mistral 7B: all layers. Qwen 2: none unless it has the key, then from a layer on. */
     make(GC_ARCH_NAMES_HF, "model_type=mistral num_hidden_layers=32 hidden_size=4096 "
                            "num_attention_heads=32 num_key_value_heads=8 sliding_window=4096");
     assert_int_equal(kv_bytes(&work), UINT64_C(32) * 4096 * 8 * 128 * 2 * 2);
@@ -168,13 +168,13 @@ static void windows_by_pattern(void **state)
                            "use_sliding_window=true max_window_layers=21");
     assert_int_equal(windowed(512), 7);
     assert_int_equal(layers.items[20].window, 0);
-    /* What a family means is told where it matters, and not where it does not. */
+    /* The defaults of a family are reported where they matter, and not where they do not. */
     make(GC_ARCH_NAMES_HF, "model_type=qwen2 num_hidden_layers=28");
     assert_int_equal(notes.count, 0);
     make(GC_ARCH_NAMES_HF, "model_type=qwen2 num_hidden_layers=28 sliding_window=512");
     assert_int_equal(notes.count, 1);
     assert_int_equal(windowed(0), 28);
-    /* GGUF may tell it for each layer. */
+    /* GGUF may have it for each layer. */
     make(GC_ARCH_NAMES_GGUF, "gemma3.block_count=3 gemma3.attention.sliding_window=512 "
                              "gemma3.attention.sliding_window_pattern=true,true,false");
     assert_int_equal(windowed(512), 2);
@@ -346,8 +346,8 @@ static void cross_attention_has_keys_and_values_of_its_own(void **state)
     assert_int_equal(encoder.step_tokens, 1500);
 }
 
-/* What an estimate must not take for a plain stack of attention without saying so. */
-static void what_is_unclear_is_told(void **state)
+/* Models that an estimate must not take for a plain stack of attention without a remark. */
+static void unclear_parts_are_reported(void **state)
 {
     (void)state;
     make(GC_ARCH_NAMES_HF, "model_type=musicgen is_encoder_decoder=true "
@@ -447,7 +447,7 @@ int main(void)
         cmocka_unit_test(quantised_keys_and_values),
         cmocka_unit_test(what_is_missing_is_unknown),
         cmocka_unit_test(cross_attention_has_keys_and_values_of_its_own),
-        cmocka_unit_test(what_is_unclear_is_told),
+        cmocka_unit_test(unclear_parts_are_reported),
         cmocka_unit_test(layers_by_names_of_few),
         cmocka_unit_test(attention_with_and_without_scores),
         cmocka_unit_test(working_set_of_a_layer),

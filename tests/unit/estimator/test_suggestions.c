@@ -223,7 +223,7 @@ static void set_random_key(struct gc_arch *made, enum gc_arch_key key)
     }
 }
 
-/* Whatever a file says: parts that add up, or an error that names one. */
+/* Whatever a file holds: parts that add up, or an error that names one. */
 static void extreme_configurations_add_up_or_overflow(void **state)
 {
     unsigned seen[GC_STATUS_COUNT] = {0};

@@ -28,7 +28,7 @@ static const struct gc_plan plan = {.entries = entries,
                                     .device = GC_PLAN_DEVICE_ANY,
                                     .peak_bytes = GC_MIB(4)};
 
-/* Of stream A. */
+/* Work of stream A. */
 static const struct gc_plan_entry ordered_entries[] = {
     {.bytes = SECOND, .offset = 0, .lower = 0, .upper = 1, .stream = 1},
     {.bytes = SECOND, .offset = SECOND, .lower = 0, .upper = 1, .stream = 1},
@@ -210,7 +210,7 @@ static void a_place_that_another_stream_freed_is_waited_for(void **state)
     workbench_close(&bench);
 }
 
-/* What a graph may use for ever is not of the plan. */
+/* Memory that a graph may use at any time is not of the plan. */
 static void captures_take_nothing_from_the_plan(void **state)
 {
     struct workbench bench;
@@ -276,7 +276,7 @@ static void debug_aids_and_no_cache_follow_nothing(void **state)
     workbench_close(&bench);
 }
 
-/* What other processes are given is a driver allocation of its own, as ever. */
+/* Memory that is exported to other processes is a driver allocation of its own, as usual. */
 static void whole_blocks_are_not_of_the_plan(void **state)
 {
     struct workbench bench;
@@ -312,7 +312,7 @@ static void an_exported_segment_is_no_longer_the_plans(void **state)
 }
 
 /* Trimmed away, the places come back with the next round. */
-static void places_that_were_given_back_come_again(void **state)
+static void places_that_were_released_come_again(void **state)
 {
     struct workbench bench;
     (void)state;
@@ -417,7 +417,7 @@ int main(void)
         cmocka_unit_test(debug_aids_and_no_cache_follow_nothing),
         cmocka_unit_test(whole_blocks_are_not_of_the_plan),
         cmocka_unit_test(an_exported_segment_is_no_longer_the_plans),
-        cmocka_unit_test(places_that_were_given_back_come_again),
+        cmocka_unit_test(places_that_were_released_come_again),
         cmocka_unit_test(a_limit_holds_against_the_plan),
         cmocka_unit_test(idle_places_serve_others_before_there_is_none),
         cmocka_unit_test(places_survive_a_swap),

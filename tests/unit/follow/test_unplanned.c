@@ -1,5 +1,5 @@
-/* What departs from a plan that is followed: served between the plan's places where that takes less
- * new memory, from the pool where it does not. */
+/* Allocations that deviate from a plan: served between the plan's places where that takes less new
+ * memory, from the pool where it does not. */
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "core/plan/plan.h"
@@ -52,7 +52,7 @@ static uint64_t reserved(struct workbench *bench)
     return gc_device_reserved_bytes(bench->device);
 }
 
-static void a_hole_between_pages_in_use_costs_nothing(void **state)
+static void a_free_block_between_pages_in_use_costs_nothing(void **state)
 {
     struct workbench bench;
     uint64_t third;
@@ -66,7 +66,7 @@ static void a_hole_between_pages_in_use_costs_nothing(void **state)
         assert_int_equal(reserved(&bench), GC_MIB(8));
         assert_int_equal(workbench_figures(&bench).plan.unmatched_count, 1);
         workbench_check(&bench);
-        /* What it stands in the way of is served elsewhere. */
+        /* The allocation whose place it takes is served elsewhere. */
         const uint64_t second = workbench_alloc(&bench, 0, BETWEEN);
         assert_true(second + BETWEEN <= first || second >= first + GC_MIB(8));
         workbench_check(&bench);
@@ -134,8 +134,9 @@ static void small_blocks_fill_pages_that_the_plan_leaves_for_long(void **state)
     workbench_close(&bench);
 }
 
-/* Whatever departs and whenever it is freed: blocks never overlap, and all comes back. */
-static void random_departures_leave_all_in_order(void **state)
+/* Whichever allocations deviate, and whenever they are freed: blocks never overlap, and all comes
+ * back. */
+static void random_deviations_leave_all_in_order(void **state)
 {
     enum { LIVE = 24, ROUNDS = 4000 };
     uint64_t live[LIVE] = {0};
@@ -175,11 +176,11 @@ static void random_departures_leave_all_in_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_hole_between_pages_in_use_costs_nothing),
+        cmocka_unit_test(a_free_block_between_pages_in_use_costs_nothing),
         cmocka_unit_test(what_does_not_fit_between_is_from_the_pool),
         cmocka_unit_test(small_blocks_keep_off_what_comes_next),
         cmocka_unit_test(small_blocks_fill_pages_that_the_plan_leaves_for_long),
-        cmocka_unit_test(random_departures_leave_all_in_order),
+        cmocka_unit_test(random_deviations_leave_all_in_order),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("stray", tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* A round that departs from its plan goes on by lifetimes: which entries last, what a request of
- * another size stands for, and where both kinds are placed. */
+/* An iteration that deviates from its plan goes on by lifetimes: the entries that are long-lived,
+ * the entry whose lifetime is assumed for a request of another size, and both kinds' places. */
 #include "core/base/bits.h"
 #include "core/base/sort.h"
 #include "core/device/registry.h"
@@ -14,9 +14,9 @@
 #define BRIEF GC_MIB(3)
 #define PEAK (BRIEF + PAIRS * LASTING)
 #define PLACES GC_MIB(22) /* in pages */
-#define STRAYS 3U
+#define UNPLANNED 3U
 
-/* In turn one that lasts to the end, and a brief one at the bottom. */
+/* In turn a long-lived entry, and a short-lived one at the bottom. */
 static struct gc_plan_entry entries[COUNT];
 static const struct gc_plan plan = {.entries = entries,
                                     .count = COUNT,
@@ -57,7 +57,7 @@ static void keys_are_sorted(void **state)
     }
 }
 
-static void what_is_alive_at_the_fullest_moment_lasts(void **state)
+static void blocks_at_the_fullest_time_point_are_long_lived(void **state)
 {
     struct gc_host_mem host = {.bytes = 0};
     uint32_t fullest;
@@ -104,51 +104,51 @@ static void open_bench(struct workbench *bench, bool has_mapping)
 }
 
 /* Requests that are in no plan. */
-static void stray(struct workbench *bench, uint64_t *addresses)
+static void alloc_unplanned(struct workbench *bench, uint64_t *addresses)
 {
-    for (unsigned i = 0; i < STRAYS; i++)
+    for (unsigned i = 0; i < UNPLANNED; i++)
         addresses[i] = workbench_alloc(bench, 0, 777);
 }
 
-/* The rest of a round whose first entry is there. */
-static void go_on(struct workbench *bench, uint64_t *lasting, uint64_t *brief)
+/* The rest of an iteration whose first entry is there. */
+static void go_on(struct workbench *bench, uint64_t *lasting, uint64_t *short_lived)
 {
     for (unsigned i = 0; i < PAIRS; i++) {
         if (i > 0)
             lasting[i] = workbench_alloc(bench, 0, LASTING);
-        brief[i] = workbench_alloc(bench, 0, BRIEF);
+        short_lived[i] = workbench_alloc(bench, 0, BRIEF);
         workbench_check(bench);
-        workbench_free(bench, brief[i]);
+        workbench_free(bench, short_lived[i]);
     }
 }
 
-/* A bench, and a round in it whose strays come after its first entry. */
-static void depart(struct workbench *bench, bool has_mapping, uint64_t *lasting, uint64_t *brief,
-                   uint64_t *strays)
+/* A bench, and an iteration in it with unplanned allocations after its first entry. */
+static void deviate(struct workbench *bench, bool has_mapping, uint64_t *lasting,
+                    uint64_t *short_lived, uint64_t *unplanned)
 {
     open_bench(bench, has_mapping);
     lasting[0] = workbench_alloc(bench, 0, LASTING);
-    stray(bench, strays);
-    go_on(bench, lasting, brief);
+    alloc_unplanned(bench, unplanned);
+    go_on(bench, lasting, short_lived);
 }
 
-static void a_departed_round_packs_what_lasts_behind_the_places(void **state)
+static void an_iteration_that_deviated_packs_long_lived_blocks_behind_the_places(void **state)
 {
     struct workbench bench;
     uint64_t lasting[PAIRS];
-    uint64_t brief[PAIRS];
-    uint64_t strays[STRAYS];
+    uint64_t short_lived[PAIRS];
+    uint64_t unplanned[UNPLANNED];
     (void)state;
-    depart(&bench, true, lasting, brief, strays);
+    deviate(&bench, true, lasting, short_lived, unplanned);
     const uint64_t base = lasting[0] - BRIEF;
-    /* The last brief one is there at the fullest moment. */
+    /* The last short-lived one is there at the fullest time point. */
     for (unsigned i = 1; i < PAIRS; i++) {
         assert_int_equal(lasting[i], base + PLACES + (i - 1) * LASTING);
-        assert_true(brief[i - 1] >= base && brief[i - 1] + BRIEF <= base + PLACES);
+        assert_true(short_lived[i - 1] >= base && short_lived[i - 1] + BRIEF <= base + PLACES);
     }
     const struct gc_follow_figures figures = workbench_figures(&bench).plan;
     assert_int_equal(figures.followed_count, 1);
-    assert_int_equal(figures.unmatched_count, STRAYS);
+    assert_int_equal(figures.unmatched_count, UNPLANNED);
     assert_int_equal(figures.departed_count, COUNT - 1);
     workbench_close(&bench);
 }
@@ -157,34 +157,34 @@ static void the_next_round_follows_again(void **state)
 {
     struct workbench bench;
     uint64_t lasting[PAIRS];
-    uint64_t brief[PAIRS];
-    uint64_t strays[STRAYS];
+    uint64_t short_lived[PAIRS];
+    uint64_t unplanned[UNPLANNED];
     (void)state;
-    depart(&bench, true, lasting, brief, strays);
+    deviate(&bench, true, lasting, short_lived, unplanned);
     const uint64_t base = lasting[0] - BRIEF;
     for (unsigned i = 0; i < PAIRS; i++)
         workbench_free(&bench, lasting[i]);
-    for (unsigned i = 0; i < STRAYS; i++)
-        workbench_free(&bench, strays[i]);
+    for (unsigned i = 0; i < UNPLANNED; i++)
+        workbench_free(&bench, unplanned[i]);
     lasting[0] = workbench_alloc(&bench, 0, LASTING);
-    go_on(&bench, lasting, brief);
+    go_on(&bench, lasting, short_lived);
     for (unsigned i = 0; i < PAIRS; i++) {
         assert_int_equal(lasting[i], base + entries[(size_t)2 * i].offset);
-        assert_int_equal(brief[i], base);
+        assert_int_equal(short_lived[i], base);
     }
     workbench_close(&bench);
 }
 
-static void few_departures_leave_the_rest_in_place(void **state)
+static void few_deviations_leave_the_rest_in_place(void **state)
 {
     struct workbench bench;
     uint64_t lasting[PAIRS];
-    uint64_t brief[PAIRS];
+    uint64_t short_lived[PAIRS];
     (void)state;
     open_bench(&bench, true);
     lasting[0] = workbench_alloc(&bench, 0, LASTING);
     (void)workbench_alloc(&bench, 0, 777);
-    go_on(&bench, lasting, brief);
+    go_on(&bench, lasting, short_lived);
     for (unsigned i = 0; i < PAIRS; i++)
         assert_int_equal(lasting[i], lasting[0] + i * LASTING);
     assert_int_equal(workbench_figures(&bench).plan.departed_count, 0);
@@ -195,10 +195,10 @@ static void plain_memory_keeps_to_the_places(void **state)
 {
     struct workbench bench;
     uint64_t lasting[PAIRS];
-    uint64_t brief[PAIRS];
-    uint64_t strays[STRAYS];
+    uint64_t short_lived[PAIRS];
+    uint64_t unplanned[UNPLANNED];
     (void)state;
-    depart(&bench, false, lasting, brief, strays);
+    deviate(&bench, false, lasting, short_lived, unplanned);
     assert_int_equal(workbench_figures(&bench).plan.departed_count, 0);
     for (unsigned i = 0; i < PAIRS; i++)
         assert_int_equal(lasting[i], lasting[0] + i * LASTING);
@@ -213,7 +213,7 @@ static bool go_with_failure(uint64_t call)
     open_bench(&bench, true);
     sim_driver_fail(&bench.sim, call, false, SIM_BROKEN);
     for (unsigned i = 0; i < COUNT; i++) {
-        const uint64_t bytes = i < 1 + STRAYS && i > 0 ? 777 : i % 2 == 0 ? LASTING : BRIEF;
+        const uint64_t bytes = i < 1 + UNPLANNED && i > 0 ? 777 : i % 2 == 0 ? LASTING : BRIEF;
         const enum gc_status status = workbench_try_alloc(&bench, 0, bytes, &address);
         assert_true(status == GC_OK || status == GC_DRIVER);
         workbench_check(&bench);
@@ -237,11 +237,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_are_sorted),
-        cmocka_unit_test(what_is_alive_at_the_fullest_moment_lasts),
+        cmocka_unit_test(blocks_at_the_fullest_time_point_are_long_lived),
         cmocka_unit_test(another_size_stands_for_the_next_entry_like_it),
-        cmocka_unit_test(a_departed_round_packs_what_lasts_behind_the_places),
+        cmocka_unit_test(an_iteration_that_deviated_packs_long_lived_blocks_behind_the_places),
         cmocka_unit_test(the_next_round_follows_again),
-        cmocka_unit_test(few_departures_leave_the_rest_in_place),
+        cmocka_unit_test(few_deviations_leave_the_rest_in_place),
         cmocka_unit_test(plain_memory_keeps_to_the_places),
         cmocka_unit_test(any_failing_call_leaves_all_in_order),
     };

@@ -1,4 +1,4 @@
-/* Opening a model: what its caller may rely on. What files hold is tested in tests/formats/. */
+/* Opening a model: what its caller may rely on. tests/formats/ tests the content of files. */
 #include "core/io/text.h"
 #include "core/model/model.h"
 #include "tests/unit/cmocka_all.h"
@@ -161,7 +161,7 @@ static void counts_are_bounded(void **state)
     gc_model_close(open_fine(path, &enough));
 }
 
-/* The name in the messages is the end of a long path, and what is wrong is always said. */
+/* The name in the messages is the end of a long path, and the error is always in it. */
 static void errors_name_the_file(void **state)
 {
     (void)state;

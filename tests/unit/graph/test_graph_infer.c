@@ -124,7 +124,7 @@ static void dims_without_names_and_numbers_are_given_by_input(void **state)
     gc_graph_close(read);
 }
 
-static void an_unknown_operator_leaves_what_the_file_says(void **state)
+static void an_unknown_operator_leaves_the_declared_type(void **state)
 {
     (void)state;
     struct onnx_part *graph = onnx_sample_graph();
@@ -391,7 +391,7 @@ static void a_scan_sees_slices(void **state)
 }
 
 /* Each body is walked several times, and so are those in it: more than a few in one another would
- * take for ever. */
+ * never end. */
 static void loops_in_loops_end(void **state)
 {
     (void)state;
@@ -428,7 +428,7 @@ int main(void)
         TEST(symbols_pass_and_take_numbers),
         TEST(dims_that_are_none_are_refused),
         TEST(dims_without_names_and_numbers_are_given_by_input),
-        TEST(an_unknown_operator_leaves_what_the_file_says),
+        TEST(an_unknown_operator_leaves_the_declared_type),
         TEST(a_contradiction_is_a_note),
         TEST(shapes_are_computed),
         TEST(arithmetic_is_done),

@@ -216,7 +216,7 @@ static void each_call_has_its_own_values(void **state)
 }
 
 /* The file has a function's constants once; each call has its own. */
-static void constants_of_later_calls_are_told(void **state)
+static void constants_of_later_calls_are_known(void **state)
 {
     (void)state;
     struct onnx_part *graph = onnx_sample_graph();
@@ -400,7 +400,7 @@ int main(void)
         TEST(names_of_a_body_are_its_own),
         TEST(graphs_nested_too_deep_are_refused),
         TEST(each_call_has_its_own_values),
-        TEST(constants_of_later_calls_are_told),
+        TEST(constants_of_later_calls_are_known),
         TEST(attributes_go_into_the_body),
         TEST(calls_that_multiply_are_refused),
         TEST(a_function_that_calls_itself_is_refused),

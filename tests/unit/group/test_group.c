@@ -213,7 +213,7 @@ static void direct_memory_counts(void **state)
     must_free(&members[1], must_alloc(&members[1], MIB(256)));
 }
 
-static void what_the_driver_refuses_is_given_back(void **state)
+static void charges_that_the_driver_refuses_are_undone(void **state)
 {
     uint64_t address;
     (void)state;
@@ -223,7 +223,7 @@ static void what_the_driver_refuses_is_given_back(void **state)
     must_alloc(&members[1], LIMIT);
 }
 
-/* ---- making room ---- */
+/* ---- idle memory of other processes ---- */
 
 static void idle_memory_of_others_is_had_at_the_next_try(void **state)
 {
@@ -251,7 +251,7 @@ static void a_helper_gives_idle_memory_at_once(void **state)
     gc_ledger_close(&ledger);
 }
 
-/* What the driver took unasked, of which nobody could be asked before. */
+/* Memory that the driver took by itself, so that no request came before it. */
 static void a_group_over_its_limit_gives_idle_memory_for_requests(void **state)
 {
     uint64_t address;
@@ -282,7 +282,7 @@ static void waiting_ends(void **state)
     const uint64_t start_ms = now_ms();
     assert_int_equal(alloc(&members[1], MIB(160), &address), GC_OUT_OF_MEMORY);
     assert_in_range(now_ms() - start_ms, 95, PATIENCE_MS);
-    /* What could never fit is not waited for. */
+    /* A request that could never fit does not wait. */
     wait_for_others(PATIENCE_MS);
     const uint64_t again_ms = now_ms();
     assert_int_equal(alloc(&members[1], LIMIT + 1, &address), GC_OUT_OF_MEMORY);
@@ -420,7 +420,7 @@ static void trims_and_what_cannot_be_done_are_answered(void **state)
     gc_ledger_close(&ledger);
 }
 
-/* ---- who comes and goes ---- */
+/* ---- processes that come and go ---- */
 
 static void the_last_member_takes_the_limit_along(void **state)
 {
@@ -464,7 +464,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(one_limit_holds_for_both),
         CASE(direct_memory_counts),
-        CASE(what_the_driver_refuses_is_given_back),
+        CASE(charges_that_the_driver_refuses_are_undone),
         CASE(idle_memory_of_others_is_had_at_the_next_try),
         CASE(a_helper_gives_idle_memory_at_once),
         CASE(a_group_over_its_limit_gives_idle_memory_for_requests),

@@ -63,7 +63,7 @@ static void scopes_are_the_linkers(void **unused)
             void *want = handle == NULL ? NULL : dlsym(handle, names[j]);
             void *got = gc_elf_find_in_scope((const void *)objects[i].code, names[j]);
 
-            /* Of several versions either may come; which object has it is what counts. */
+            /* Any of several versions may come; only the object counts. */
             if (got != want && (got == NULL || want == NULL || !gc_elf_is_same_object(got, want)))
                 fail_msg("%s in %s: %p, not %p", names[j], objects[i].path, got, want);
             found_count += got != NULL;

@@ -72,13 +72,13 @@ static void long_lines_are_cut_and_stay_one_line(void **state)
     free(text);
 }
 
-static void once_is_said_once(void **state)
+static void once_is_logged_once(void **state)
 {
-    atomic_flag said = ATOMIC_FLAG_INIT;
+    atomic_flag is_logged = ATOMIC_FLAG_INIT;
     (void)state;
-    gc_log_once(&log_to, &said, GC_LOG_INFO, "too low, does not count");
-    gc_log_once(&log_to, &said, GC_LOG_WARN, "first");
-    gc_log_once(&log_to, &said, GC_LOG_WARN, "second");
+    gc_log_once(&log_to, &is_logged, GC_LOG_INFO, "too low, does not count");
+    gc_log_once(&log_to, &is_logged, GC_LOG_WARN, "first");
+    gc_log_once(&log_to, &is_logged, GC_LOG_WARN, "second");
     char *text = scratch_read(log_to.fd, NULL);
     assert_string_equal(text, "gpucache: first\n");
     free(text);
@@ -141,7 +141,7 @@ int main(void)
         TEST(lines_have_the_prefix),
         TEST(lower_levels_are_silent),
         TEST(long_lines_are_cut_and_stay_one_line),
-        TEST(once_is_said_once),
+        TEST(once_is_logged_once),
         TEST(errno_is_kept_and_bad_descriptors_are_harmless),
         TEST(a_pipe_without_reader_raises_no_signal),
         TEST(lines_of_threads_do_not_mix),

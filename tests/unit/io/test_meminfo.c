@@ -57,7 +57,7 @@ static void without_groups_it_is_the_machines(void **state)
     assert_int_equal(gc_meminfo_available_under(root), 32 * GIB);
 }
 
-static void the_kernel_that_says_nothing(void **state)
+static void the_kernel_without_figures(void **state)
 {
     (void)state;
     put("proc/meminfo", "MemTotal: 67108864 kB\n");
@@ -134,7 +134,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         CASE(without_groups_it_is_the_machines),
-        CASE(the_kernel_that_says_nothing),
+        CASE(the_kernel_without_figures),
         CASE(a_container_sees_its_own_group),
         CASE(a_group_above_counts),
         CASE(the_older_layout),

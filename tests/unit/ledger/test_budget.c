@@ -76,7 +76,7 @@ struct contest {
     struct gc_gauge_cell held;
     struct gc_budget budget;
     pthread_barrier_t start;
-    atomic_uint_fast64_t held_by_all; /* what the threads themselves say they hold */
+    atomic_uint_fast64_t held_by_all; /* the threads' own counts */
     atomic_uint_fast64_t most;
 };
 

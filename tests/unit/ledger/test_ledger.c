@@ -1,5 +1,5 @@
-/* The ledger's file and its slots, with real processes: what is refused, who is alive, what is
- * asked and answered, and that garbage in it harms nobody. */
+/* The ledger's file and its slots, with real processes: refused files, live processes, requests and
+ * responses, and that garbage in it is harmless. */
 #define _GNU_SOURCE
 #include "core/ledger/account.h"
 #include "core/ledger/process.h"
@@ -418,7 +418,7 @@ static void a_removed_file_is_noticed(void **state)
     gc_ledger_close(&other);
 }
 
-static void a_full_ledger_says_so(void **state)
+static void a_full_ledger_is_reported(void **state)
 {
     struct gc_ledger filler, one_more;
     (void)state;
@@ -491,7 +491,7 @@ static void members_share_a_limit(void **state)
     gc_ledger_close(&other);
 }
 
-static void an_announcement_of_another_is_no_shortage(void **state)
+static void a_tentative_charge_of_another_is_no_failure(void **state)
 {
     struct gc_ledger other;
     struct gc_account mine, theirs;
@@ -547,7 +547,7 @@ static void reserve_at_random(unsigned number)
     pause();
 }
 
-static uint64_t settled_sum(const struct gc_account *account)
+static uint64_t decided_sum(const struct gc_account *account)
 {
     bool has_dying;
     gc_account_reap(&ledger, atomic_load(&account->device_row), account->group_key, &has_dying);
@@ -571,7 +571,7 @@ static void the_sum_never_exceeds_the_limit(void **state)
         kill(pids[i], SIGKILL);
         waitpid(pids[i], NULL, 0);
     }
-    assert_int_equal(settled_sum(&account), 0);
+    assert_int_equal(decided_sum(&account), 0);
     assert_true(gc_account_try_charge(&account, LIMIT));
     munmap((void *)physical, 4096);
 }
@@ -606,7 +606,7 @@ static void nothing_stays_of_who_is_killed_anywhere(void **state)
             kill(pids[i], SIGKILL);
             waitpid(pids[i], NULL, 0);
         }
-        assert_int_equal(settled_sum(&account), 0);
+        assert_int_equal(decided_sum(&account), 0);
         assert_true(gc_account_try_charge(&account, LIMIT));
         gc_account_uncharge(&account, LIMIT);
     }
@@ -619,7 +619,7 @@ static void pretend(uint32_t slot, uint32_t pid)
     atomic_store(&gc_ledger_get_slot(&ledger, slot)->pid, pid);
 }
 
-/* The same number, started at the same time, and nobody holds the slot: it was this process. */
+/* An equal number, started at the same time, and nobody holds the slot: it was this process. */
 static void what_it_held_before_it_executed_another_program_is_gone(void **state)
 {
     struct gc_ledger other;
@@ -682,7 +682,7 @@ static void what_a_new_owner_holds_is_not_reaped(void **state)
     gc_account_force_charge(&theirs, 300);
     assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 0);
     assert_int_equal(gc_account_of(&theirs, theirs.ledger->own), 300);
-    /* Of another namespace: while it holds its slot it is never given up for dead. */
+    /* A process of another namespace: while it holds its slot it is never given up for dead. */
     atomic_store(&gc_ledger_own_slot(&other)->pid_namespace, 1);
     assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 0);
     usleep(150000);
@@ -815,10 +815,10 @@ int main(void)
         CASE(a_closed_descriptor_is_noticed),
         CASE(a_strangers_descriptor_is_left_alone),
         CASE(a_removed_file_is_noticed),
-        CASE(a_full_ledger_says_so),
+        CASE(a_full_ledger_is_reported),
         CASE(a_thousand_processes_have_room),
         CASE(members_share_a_limit),
-        CASE(an_announcement_of_another_is_no_shortage),
+        CASE(a_tentative_charge_of_another_is_no_failure),
         CASE(rows_that_were_taken_away_are_taken_again),
         CASE(the_sum_never_exceeds_the_limit),
         CASE(nothing_stays_of_who_is_killed_anywhere),

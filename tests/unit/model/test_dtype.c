@@ -42,7 +42,7 @@ static void bytes_are_whole_blocks(void **state)
     }
 }
 
-static void bytes_that_overflow_are_told(void **state)
+static void bytes_that_overflow_are_reported(void **state)
 {
     (void)state;
     uint64_t bytes;
@@ -104,8 +104,10 @@ static void no_type_has_no_size(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_are_whole_blocks), cmocka_unit_test(bytes_that_overflow_are_told),
-        cmocka_unit_test(names_are_unique),       cmocka_unit_test(words_ignore_case_and_torch),
+        cmocka_unit_test(bytes_are_whole_blocks),
+        cmocka_unit_test(bytes_that_overflow_are_reported),
+        cmocka_unit_test(names_are_unique),
+        cmocka_unit_test(words_ignore_case_and_torch),
         cmocka_unit_test(no_type_has_no_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

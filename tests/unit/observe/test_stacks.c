@@ -35,7 +35,7 @@ __attribute__((noinline)) static uint32_t take_here(void)
     return gc_stacks_capture(table);
 }
 
-/* Of this process, in memory of its own. */
+/* A stack of this process, in memory of its own. */
 static long resident_kib(void)
 {
     long pages = -1, shared = 0;
@@ -111,7 +111,7 @@ static void a_site_has_its_frames_and_counts(void **state)
     /* Without a stack there is nothing to find, and that is counted. */
     gc_stacks_on_alloc(table, 1, 0x4000, 20, GC_STACK_NONE);
     assert_int_equal(gc_stacks_lost(table), 1);
-    /* What nobody told of is no harm; an address that comes again replaces what it was. */
+    /* An unknown address is harmless; an address that comes again replaces what it was. */
     gc_stacks_on_free(table, 1, 0x9000);
     gc_stacks_on_alloc(table, 1, 0x3000, 30, stack);
     assert_int_equal(gc_stacks_sites(table, 1, sites, 2), 1);

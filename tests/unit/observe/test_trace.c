@@ -481,8 +481,8 @@ static void levels_are_recorded_when_they_change(void **state)
     free(data);
 }
 
-/* Who asks for what the program did sees nothing else; version 1 knows nothing else. */
-static void levels_and_memory_are_told_apart(void **state)
+/* A reader of the program's events sees no others; version 1 knows nothing else. */
+static void levels_and_memory_are_distinguished(void **state)
 {
     struct gc_trace_reader reader;
     size_t bytes;
@@ -562,7 +562,7 @@ int main(void)
         TEST(torn_files_are_read_up_to_the_tear),
         TEST(damaged_records_are_skipped),
         TEST(levels_are_recorded_when_they_change),
-        TEST(levels_and_memory_are_told_apart),
+        TEST(levels_and_memory_are_distinguished),
         TEST(hostile_files_do_no_harm),
         TEST(other_versions_are_named),
     };

@@ -1,5 +1,5 @@
-/* Pause and resume of a whole core: who submits is held up, all pools go or none, and nothing waits
- * without an end. */
+/* Pause and resume of a whole core: threads that submit are held up, all pools go or none, and
+ * nothing waits without an end. */
 #include "core/device/registry.h"
 #include "core/device/wait.h"
 #include "core/pause/pause.h"

@@ -115,7 +115,7 @@ static void its_memory_goes_and_nobody_elses(void **state)
     assert_true(figures.is_paused);
     assert_int_equal(figures.reserved.current, 0);
     assert_int_equal(figures.allocated.current, MIB(8));
-    /* What it has is known by its addresses. */
+    /* Its memory is known by the addresses. */
     assert_ptr_equal(gc_pause_find(house.bench.core, house.blocks[0] + 5), house.tenants[0]);
     assert_null(gc_pause_find(house.bench.core, house.blocks[1]));
     assert_null(gc_pause_find(house.bench.core, house.blocks[2]));
@@ -249,7 +249,7 @@ static void captures_and_limits(void **state)
     gc_limit_set_tenant(house.tenants[0], MIB(8));
     assert_true(resume_it(&house, house.tenants[0]));
     assert_contents(&house);
-    /* Work of others may use the tenant's memory: it is waited for, not for ever. */
+    /* Work of others may use the tenant's memory: it is waited for, with a bound. */
     sim_driver_submit(&house.bench.sim, 2, house.blocks[0], MIB(8));
     const struct gc_pause_request soon = {
         .tenant = house.tenants[0], .keeps_content = true, .timeout_ms = 30};
@@ -311,7 +311,7 @@ static void what_others_reach_is_not_moved(void **state)
     close_house(&house);
 }
 
-/* Whatever fails, nothing is lost and nobody waits for ever. */
+/* Whatever fails, nothing is lost and no wait is unbounded. */
 static void failures_lose_nothing(void **state)
 {
     bool was_late = false;
@@ -347,6 +347,6 @@ int main(void)
         cmocka_unit_test(failures_lose_nothing),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
-    alarm(60); /* who waits for ever fails */
+    alarm(60); /* an unbounded wait fails */
     return cmocka_run_group_tests_name("pause of a tenant", tests, NULL, NULL);
 }

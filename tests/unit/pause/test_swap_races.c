@@ -1,5 +1,5 @@
-/* What others do while a pool's memory goes or comes: contexts end, peers come, captures begin. The
- * hook of the simulated platform plays the other thread at a chosen driver call. */
+/* Calls of other threads while a pool is swapped out or in: contexts end, peers come, captures
+ * begin. The hook of the simulated platform plays the other thread at a chosen driver call. */
 #include "core/backing/change.h"
 #include "core/device/registry.h"
 #include "core/pause/swap.h"
@@ -58,8 +58,8 @@ static void expect(struct scene *scene, enum sim_call at, void *(*happens)(void 
     scene->bench.sim.hook = meddle;
 }
 
-/* It happened, and came to an end. */
-static void settle(struct scene *scene)
+/* Asserts that the other thread's call came and ended. */
+static void end_meddling(struct scene *scene)
 {
     assert_true(scene->is_over);
     if (!scene->is_joined)
@@ -100,7 +100,7 @@ static void *drop(void *argument)
     return NULL;
 }
 
-/* Whichever call of the way out it comes in, nobody waits for ever and nothing is left. */
+/* Whichever call of the way out it comes in, no wait is unbounded and nothing is left. */
 static void a_context_ends_on_the_way_out(void **state)
 {
     static const enum sim_call calls[] = {SIM_SYNCHRONIZE, SIM_READ, SIM_PAGE_UNMAP,
@@ -112,14 +112,14 @@ static void a_context_ends_on_the_way_out(void **state)
         open_scene(&scene, 0);
         expect(&scene, calls[i], drop, false);
         (void)gc_swap_out(context_of(&scene), true, &result);
-        settle(&scene);
+        end_meddling(&scene);
         assert_int_equal(gc_device_reserved_bytes(scene.bench.device), 0);
         assert_int_equal(scene.bench.sim.range_count, 0);
         workbench_close(&scene.bench);
     }
 }
 
-/* The resume makes room, for which it may need what the other has in hand. */
+/* The resume reclaims memory, for which it may need the change that the other thread has. */
 static void a_context_ends_while_it_waits_for_room(void **state)
 {
     struct scene scene;
@@ -133,7 +133,7 @@ static void a_context_ends_while_it_waits_for_room(void **state)
     scene.in = 2;
     expect(&scene, SIM_FENCE_WAIT, drop, true);
     assert_false(gc_swap_in(context_of(&scene), &result));
-    settle(&scene);
+    end_meddling(&scene);
     workbench_close(&scene.bench);
 }
 
@@ -162,7 +162,7 @@ static void a_peer_comes_on_the_way_out(void **state)
     open_scene(&scene, 0);
     expect(&scene, SIM_READ, add_peer, false);
     assert_true(gc_swap_out(context_of(&scene), true, &result));
-    settle(&scene);
+    end_meddling(&scene);
     assert_true(gc_swap_in(context_of(&scene), &result));
     assert_open(&scene);
 }
@@ -176,7 +176,7 @@ static void a_peer_comes_on_the_way_in(void **state)
     assert_true(gc_swap_out(context_of(&scene), true, &result));
     expect(&scene, SIM_WRITE, add_peer, false);
     assert_true(gc_swap_in(context_of(&scene), &result));
-    settle(&scene);
+    end_meddling(&scene);
     assert_open(&scene);
 }
 
@@ -236,6 +236,6 @@ int main(void)
         cmocka_unit_test(a_capture_holds_up_the_way_in),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
-    alarm(60); /* who waits for ever fails */
+    alarm(60); /* an unbounded wait fails */
     return cmocka_run_group_tests_name("swap races", tests, NULL, NULL);
 }

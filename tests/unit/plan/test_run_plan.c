@@ -250,7 +250,7 @@ static void equal_steps_are_found_behind_what_comes_before(void **state)
     gc_region_fini(&region_of_run);
 }
 
-static void a_few_departures_do_not_hide_steps(void **state)
+static void a_few_deviations_do_not_hide_steps(void **state)
 {
     (void)state;
     begin_run();
@@ -387,15 +387,15 @@ static void a_surplus_or_missing_one_does_not_shift_the_rest(void **state)
     for (uint32_t i = 0; i < 90; i++)
         sizes[i] = i % 3 == 0 ? 500 : 1 + i;
     begin_match(sizes, 90, 0);
-    uint32_t departed = 0;
+    uint32_t deviated = 0;
     for (uint32_t i = 0; i < 90; i++) {
         if (i == 31)
             (void)next(500);
         if (i == 60)
             continue;
-        departed += next(sizes[i]) != i;
+        deviated += next(sizes[i]) != i;
     }
-    assert_true(departed <= 1);
+    assert_true(deviated <= 1);
     assert_int_equal(match.resync_count, 0);
     gc_match_fini(&match);
 }
@@ -452,7 +452,8 @@ static void streams_are_bound_by_their_first_match(void **state)
     gc_match_fini(&match);
 }
 
-/* Whatever is asked for: an entry that comes back has the size, and none comes twice in a round. */
+/* Whatever is asked for: an entry that comes back has the size, and none comes twice in an
+ * iteration. */
 static void any_requests_get_fitting_entries(void **state)
 {
     unsigned sizes[100];
@@ -484,7 +485,7 @@ int main(void)
         cmocka_unit_test(a_file_that_was_cut_or_changed_is_refused),
         cmocka_unit_test(what_is_no_readable_file_is_refused),
         cmocka_unit_test(equal_steps_are_found_behind_what_comes_before),
-        cmocka_unit_test(a_few_departures_do_not_hide_steps),
+        cmocka_unit_test(a_few_deviations_do_not_hide_steps),
         cmocka_unit_test(steps_that_leave_memory_behind_are_no_steps),
         cmocka_unit_test(a_run_without_steps_is_one),
         cmocka_unit_test(what_lives_into_the_next_step_makes_two_steps_one),

@@ -353,7 +353,7 @@ static void views_share_and_lengthen(void **state)
     assert_int_equal(found.total_bytes, 8 + 100 + 30 + 8);
 }
 
-/* What is read through a view later is not written over now. */
+/* A tensor that is read through a view later is not overwritten now. */
 static void views_keep_in_place_away(void **state)
 {
     (void)state;
@@ -620,8 +620,8 @@ static struct loop begin_loop(uint32_t first, uint64_t bytes)
     return made;
 }
 
-/* v ← Op(w(v)): w 300; v's place is kept for the next turn, what is written is moved there. What is
- * read from outside (k, 50) stays for all turns. */
+/* v ← Op(w(v)): w 300; v's place is kept for the next turn, what is written is moved there. An
+ * outer value that is read (k, 50) stays for all iterations. */
 static void loop_keeps_what_it_carries_and_captures(void **state)
 {
     (void)state;
@@ -715,7 +715,8 @@ static void loop_that_swaps_needs_a_spare(void **state)
     assert_int_equal(plan(), 32 + 200 + 1 + 200);
 }
 
-/* What a loop collects over its turns (1,000) is there from the first; a slice (100) is not. */
+/* The outputs that a loop collects (1,000) are there from the first iteration; a slice (100) is
+ * not. */
 static void loop_collects(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The reader of placement problems: what it takes, and what it says of what it refuses. */
+/* The reader of placement problems: accepted files, and the errors of refused ones. */
 #include "core/base/bits.h"
 #include "core/planner/placement_csv.h"
 #include "tests/unit/cmocka_all.h"
@@ -80,7 +80,7 @@ static void a_mistake_is_named_with_its_line(void **state)
     static const struct {
         const char *text;
         uint64_t line;
-        const char *said;
+        const char *expected;
     } cases[] = {
         {"", 1, "an empty file"},
         {"id,lower,upper\n", 1, "lacks size"},
@@ -103,8 +103,8 @@ static void a_mistake_is_named_with_its_line(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_int_equal(read_text(cases[i].text), GC_FORMAT);
         assert_int_equal(error.line, cases[i].line);
-        if (strstr(error.text, cases[i].said) == NULL)
-            fail_msg("\"%s\" does not say \"%s\"", error.text, cases[i].said);
+        if (strstr(error.text, cases[i].expected) == NULL)
+            fail_msg("\"%s\" does not say \"%s\"", error.text, cases[i].expected);
     }
 }
 

@@ -16,7 +16,7 @@ static void reset(void)
     memset(is_in, 0, sizeof(is_in));
 }
 
-/* What best fit means, the slow way. */
+/* Best fit by a plain search. */
 static struct gc_block *model_best_fit(uint64_t bytes)
 {
     struct gc_block *best = NULL;

@@ -25,7 +25,7 @@ static int close_map(void **state)
     return 0;
 }
 
-static void every_address_may_be_asked(void **state)
+static void every_address_may_be_looked_up(void **state)
 {
     const uint64_t addresses[] = {0,
                                   1,
@@ -140,25 +140,25 @@ static void random_starts_agree_with_a_model(void **state)
         else
             continue;
         model[i] = !model[i];
-        const unsigned asked = (unsigned)rand_r(&seed) % GRANULES;
-        int expected = (int)asked;
+        const unsigned granule = (unsigned)rand_r(&seed) % GRANULES;
+        int expected = (int)granule;
         while (expected >= 0 && !model[expected])
             expected--;
         uint64_t start = 0;
         const struct gc_block *found =
-            gc_pagemap_find(&map, base + asked * GC_GRANULE + 77, &start);
+            gc_pagemap_find(&map, base + granule * GC_GRANULE + 77, &start);
         assert_ptr_equal(found, expected < 0 ? NULL : &blocks[expected]);
         if (found != NULL)
             assert_int_equal(start, base + (unsigned)expected * GC_GRANULE);
-        assert_ptr_equal(gc_pagemap_get(&map, base + asked * GC_GRANULE),
-                         model[asked] ? &blocks[asked] : NULL);
+        assert_ptr_equal(gc_pagemap_get(&map, base + granule * GC_GRANULE),
+                         model[granule] ? &blocks[granule] : NULL);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(every_address_may_be_asked, open_map, close_map),
+        cmocka_unit_test_setup_teardown(every_address_may_be_looked_up, open_map, close_map),
         cmocka_unit_test_setup_teardown(ranges_beyond_the_map_are_refused, open_map, close_map),
         cmocka_unit_test_setup_teardown(find_reaches_over_leaves, open_map, close_map),
         cmocka_unit_test_setup_teardown(memory_is_counted_where_it_is_written, open_map, close_map),

@@ -42,7 +42,7 @@ static void add(uint32_t file, uint64_t offset, uint64_t bytes)
     assert_int_equal(gc_reader_add_tensor(load, "x", &tensor, true), GC_OK);
 }
 
-static void overlaps_and_holes_are_named(void **state)
+static void overlaps_and_gaps_are_named(void **state)
 {
     (void)state;
     struct gc_ranges ranges = {.begin = 100, .gaps_are_errors = true};
@@ -91,7 +91,7 @@ static void files_do_not_meet(void **state)
     assert_non_null(strstr(bench.error.text, "two: tensor \"t5\""));
 }
 
-/* What the check should find, pair by pair. */
+/* The findings expected of the check, pair by pair. */
 static bool naive_is_fine(void)
 {
     for (uint32_t i = 0; i < load->tensor_count; i++) {
@@ -149,7 +149,7 @@ static void agrees_with_a_look_at_every_pair(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(overlaps_and_holes_are_named, setup, teardown),
+        cmocka_unit_test_setup_teardown(overlaps_and_gaps_are_named, setup, teardown),
         cmocka_unit_test_setup_teardown(files_do_not_meet, setup, teardown),
         cmocka_unit_test_setup_teardown(agrees_with_a_look_at_every_pair, setup, teardown),
     };

@@ -69,7 +69,7 @@ static void more_is_what_is_there(void **state)
     assert_int_equal(bench.reader.header_bytes, sizeof(content)); /* each byte once */
 }
 
-static void the_end_is_told(void **state)
+static void the_end_is_reported(void **state)
 {
     (void)state;
     const unsigned char *view;
@@ -157,7 +157,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(views_show_the_file, setup, teardown),
         cmocka_unit_test_setup_teardown(more_is_what_is_there, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_end_is_told, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_end_is_reported, setup, teardown),
         cmocka_unit_test_setup_teardown(a_file_that_shrinks_is_an_error, setup, teardown),
         cmocka_unit_test_setup_teardown(reading_is_bounded, setup, teardown),
         cmocka_unit_test_setup_teardown(only_the_first_error_is_kept, setup, teardown),

@@ -37,7 +37,7 @@ static void failed_wait_leaves_the_block_live(void **state)
 
 /* A context whose work failed: the plain driver refuses to allocate there, so the cache must not
  * serve it. */
-static void after_a_failed_wait_the_driver_is_asked_first(void **state)
+static void after_a_failed_wait_the_driver_is_called_first(void **state)
 {
     struct workbench bench;
     uint64_t other;
@@ -230,7 +230,8 @@ static void idle_memory_gives_way_beside_a_capture(void **state)
     workbench_close(&bench);
 }
 
-/* What was pending when a capture began is waited for inside; what became so later is not. */
+/* A block that was pending when a capture began is waited for inside; one that became pending later
+ * is not. */
 static void pending_memory_becomes_free_beside_a_capture(void **state)
 {
     const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
@@ -372,7 +373,7 @@ static void context_dropped_during_a_driver_call(void **state)
             if (cases[i].is_exported)
                 workbench_export(&bench, address);
             bench.sim.hook = meddle;
-            /* The driver object's code may say that the context is gone; nothing is left in any
+            /* The code of the driver object may be that the context is gone; nothing is left in any
              * case. */
             const enum gc_status freed = workbench_try_free(&bench, address);
             assert_true(freed == GC_OK || freed == GC_DRIVER);
@@ -427,7 +428,7 @@ static void *open_gate_soon(void *argument)
     return NULL;
 }
 
-static void short_request_waits_for_a_give_back_under_way(void **state)
+static void failing_request_waits_for_a_release_under_way(void **state)
 {
     const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
                                           .capacity_bytes = GC_MIB(512),
@@ -459,7 +460,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(free_waits_for_queued_work),
         cmocka_unit_test(failed_wait_leaves_the_block_live),
-        cmocka_unit_test(after_a_failed_wait_the_driver_is_asked_first),
+        cmocka_unit_test(after_a_failed_wait_the_driver_is_called_first),
         cmocka_unit_test(free_in_a_capture_stays_pending),
         cmocka_unit_test(miss_after_a_capture_resolves_what_is_pending),
         cmocka_unit_test(nested_captures_end_with_the_last),
@@ -473,7 +474,7 @@ int main(void)
         cmocka_unit_test(handle_may_be_used_again_by_a_new_context),
         cmocka_unit_test(second_free_during_the_wait_is_refused),
         cmocka_unit_test(context_dropped_during_a_driver_call),
-        cmocka_unit_test(short_request_waits_for_a_give_back_under_way),
+        cmocka_unit_test(failing_request_waits_for_a_release_under_way),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("reuse", tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Limits that change while memory is held, what could be had, and peaks that start again. */
+/* Limits that change while memory is held, available bytes, and peaks that start again. */
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "tests/unit/cmocka_all.h"
@@ -30,7 +30,7 @@ static void lower_limit_takes_idle_memory_and_nothing_else(void **state)
     workbench_close(&bench);
 }
 
-static void nothing_is_handed_out_above_the_limit(void **state)
+static void nothing_is_served_above_the_limit(void **state)
 {
     struct workbench bench;
     uint64_t blocks[3];
@@ -39,7 +39,7 @@ static void nothing_is_handed_out_above_the_limit(void **state)
     workbench_open_plain(&bench);
     for (unsigned i = 0; i < 3; i++)
         blocks[i] = workbench_alloc(&bench, 0, GC_KIB(100));
-    workbench_free(&bench, blocks[1]); /* a hole among what is live */
+    workbench_free(&bench, blocks[1]); /* a free block between live ones */
     const uint64_t before = held(&bench);
     gc_limit_set(bench.core, bench.device, GC_KIB(512));
     assert_status(workbench_try_alloc(&bench, 0, GC_KIB(100), &refused), GC_OUT_OF_MEMORY);
@@ -52,7 +52,7 @@ static void nothing_is_handed_out_above_the_limit(void **state)
     workbench_close(&bench);
 }
 
-static void what_could_be_had(void **state)
+static void available_bytes(void **state)
 {
     struct workbench bench;
     uint64_t available = 0;
@@ -128,7 +128,7 @@ static uint64_t available_now(struct workbench *bench)
 }
 
 /* Pending memory counts as far as it gives room to any request. */
-static void what_could_be_had_once_work_is_done(void **state)
+static void available_bytes_once_work_is_done(void **state)
 {
     for (unsigned has_mapping = 0; has_mapping < 2; has_mapping++) {
         const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
@@ -207,10 +207,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lower_limit_takes_idle_memory_and_nothing_else),
-        cmocka_unit_test(nothing_is_handed_out_above_the_limit),
-        cmocka_unit_test(what_could_be_had),
+        cmocka_unit_test(nothing_is_served_above_the_limit),
+        cmocka_unit_test(available_bytes),
         cmocka_unit_test(threads_keep_nothing_above_the_limit),
-        cmocka_unit_test(what_could_be_had_once_work_is_done),
+        cmocka_unit_test(available_bytes_once_work_is_done),
         cmocka_unit_test(larger_segments_are_charged_in_whole_units),
         cmocka_unit_test(peaks_start_again),
     };

@@ -1,4 +1,5 @@
-/* What happens before a request fails, how exactly a limit holds, and what a program sees as free.
+/* The steps before a request fails, the exactness of limits, and the free memory that a program
+ * sees.
  */
 #include "core/base/bits.h"
 #include "core/core.h"
@@ -32,7 +33,7 @@ static void idle_memory_never_makes_a_request_fail(void **state)
     workbench_close(&bench);
 }
 
-static void driver_shortage_gives_idle_memory_back_too(void **state)
+static void an_out_of_memory_of_the_driver_releases_idle_memory_too(void **state)
 {
     const struct workbench_setup setup = {
         .mode = GC_MODE_CACHE, .capacity_bytes = GC_MIB(64), .trim_percent = 100};
@@ -87,7 +88,7 @@ static void limit_holds_to_the_last_granule(void **state)
     workbench_close(&bench);
 }
 
-static void small_request_uses_a_large_hole_before_it_fails(void **state)
+static void small_request_uses_a_large_free_block_before_it_fails(void **state)
 {
     const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
                                           .capacity_bytes = GC_MIB(512),
@@ -103,7 +104,7 @@ static void small_request_uses_a_large_hole_before_it_fails(void **state)
     workbench_close(&bench);
 }
 
-static void trim_threshold_gives_back_at_once(void **state)
+static void trim_threshold_releases_at_once(void **state)
 {
     const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
                                           .capacity_bytes = GC_MIB(1000),
@@ -159,11 +160,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(idle_memory_never_makes_a_request_fail),
-        cmocka_unit_test(driver_shortage_gives_idle_memory_back_too),
+        cmocka_unit_test(an_out_of_memory_of_the_driver_releases_idle_memory_too),
         cmocka_unit_test(exact_size_is_taken_where_comfort_has_no_room),
         cmocka_unit_test(limit_holds_to_the_last_granule),
-        cmocka_unit_test(small_request_uses_a_large_hole_before_it_fails),
-        cmocka_unit_test(trim_threshold_gives_back_at_once),
+        cmocka_unit_test(small_request_uses_a_large_free_block_before_it_fails),
+        cmocka_unit_test(trim_threshold_releases_at_once),
         cmocka_unit_test(mem_info_counts_idle_memory_as_free),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -113,7 +113,7 @@ static void destroyed_stream_leaves_ordinary_memory(void **state)
     workbench_close(&bench);
 }
 
-/* Who destroys a stream need not have its context current. */
+/* A thread that destroys a stream need not have its context current. */
 static void destroyed_stream_is_closed_in_every_context(void **state)
 {
     struct workbench bench;
@@ -156,7 +156,7 @@ static void lists_run_out_without_harm(void **state)
     workbench_close(&bench);
 }
 
-static void shortage_takes_what_streams_hold(void **state)
+static void reclaim_takes_what_streams_hold(void **state)
 {
     struct workbench bench;
     (void)state;
@@ -181,7 +181,7 @@ static void dropped_context_takes_its_lists_along(void **state)
     workbench_close(&bench);
 }
 
-/* The program resets each of its marks by itself; what the report says stays. */
+/* The program resets each of its marks by itself; the report's peak stays. */
 static void marks_are_reset_one_by_one(void **state)
 {
     struct workbench bench;
@@ -212,7 +212,7 @@ int main(void)
         cmocka_unit_test(destroyed_stream_is_closed_in_every_context),
         cmocka_unit_test(lists_run_out_without_harm),
         cmocka_unit_test(marks_are_reset_one_by_one),
-        cmocka_unit_test(shortage_takes_what_streams_hold),
+        cmocka_unit_test(reclaim_takes_what_streams_hold),
         cmocka_unit_test(dropped_context_takes_its_lists_along),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

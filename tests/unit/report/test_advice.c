@@ -1,4 +1,4 @@
-/* What a report advises: each sentence where its figures are there, and none where they are not. */
+/* The advice of a report: each sentence with its figures, and none without them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ static void assert_advice(const struct gc_device_snapshot *device, const char *w
     assert_string_equal(got, wanted);
 }
 
-static void advice_says_what_would_have_fitted(void **state)
+static void advice_names_the_size_that_would_have_fitted(void **state)
 {
     struct gc_device_snapshot device = quiet;
     (void)state;
@@ -44,7 +44,7 @@ static void advice_says_what_would_have_fitted(void **state)
     device.context.peak = device.direct_bytes[GC_DIRECT_CONTEXT] = UINT64_C(50) << 20;
     assert_advice(&device, "the limit was reached 12 times on device 0; idle memory was released; "
                            "the peak would fit in about 9.5 GiB\n");
-    /* What is no pool's is needed beside it. */
+    /* Non-pool memory is needed beside it. */
     device.direct_bytes[GC_DIRECT_POOL] = UINT64_C(350) << 20;
     assert_advice(&device, "the limit was reached 12 times on device 0; idle memory was released; "
                            "the peak would fit in about 9.9 GiB\n");
@@ -62,11 +62,11 @@ static void advice_says_what_would_have_fitted(void **state)
     device.reserved.current = UINT64_C(1) << 30; /* graphs may have had the rest */
     assert_advice(&device, "");
     device.reserved.current = device.reserved.peak;
-    device.is_mapped = false; /* holes take more */
+    device.is_mapped = false; /* fragmentation takes more */
     assert_advice(&device, "");
 }
 
-static void advice_says_that_the_device_was_full(void **state)
+static void advice_names_a_full_device(void **state)
 {
     struct gc_device_snapshot device = quiet;
     (void)state;
@@ -144,7 +144,7 @@ static void advice_on_frees_that_wait(void **state)
     assert_string_equal(got, "");
 }
 
-static void advice_on_holes_and_misuse(void **state)
+static void advice_on_fragmentation_and_misuse(void **state)
 {
     struct gc_device_snapshot device = quiet;
     (void)state;
@@ -171,12 +171,12 @@ int main(void)
 {
     cmocka_set_message_output(CM_OUTPUT_TAP);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(advice_says_what_would_have_fitted),
-        cmocka_unit_test(advice_says_that_the_device_was_full),
+        cmocka_unit_test(advice_names_the_size_that_would_have_fitted),
+        cmocka_unit_test(advice_names_a_full_device),
         cmocka_unit_test(advice_names_the_tenants_that_were_refused),
         cmocka_unit_test(advice_on_plans_that_are_not_followed),
         cmocka_unit_test(advice_on_frees_that_wait),
-        cmocka_unit_test(advice_on_holes_and_misuse),
+        cmocka_unit_test(advice_on_fragmentation_and_misuse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -256,7 +256,7 @@ static void unfold(char *text)
     *to = '\0';
 }
 
-static void text_says_what_matters(void **state)
+static void text_has_the_main_figures(void **state)
 {
     static const char *const wanted[] = {
         "== gpucache 1.2.3: train, pid 4242",
@@ -509,7 +509,7 @@ static void the_ending_chooses_the_format(void **state)
     free(text);
 }
 
-/* What is foreign stays inside its JSON string: it can close neither the script nor the page. */
+/* Foreign text stays inside its JSON string: it can close neither the script nor the page. */
 static void no_name_breaks_out_of_the_page(void **state)
 {
     static const char *const names[] = {"</script><script>alert(1)</script>", "<!--", "a\"b\\c"};
@@ -567,7 +567,7 @@ int main(void)
         cmocka_unit_test(faces_are_of_numbers),
         cmocka_unit_test(odd_names_are_escaped),
         cmocka_unit_test(text_fits_80_columns),
-        cmocka_unit_test(text_says_what_matters),
+        cmocka_unit_test(text_has_the_main_figures),
         cmocka_unit_test(the_device_held_most_of_comes_first),
         cmocka_unit_test(no_name_breaks_out_of_the_page),
         cmocka_unit_test(largest_entry_points_come_first),

@@ -7,7 +7,7 @@
 
 #define BYTES ((size_t)1 << 16)
 
-/* What the calls name; made in a context that is sound. */
+/* The arguments of the calls; made in a context that is sound. */
 static struct {
     CUdeviceptr plain, pooled;
     void *host;

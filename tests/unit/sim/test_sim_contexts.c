@@ -205,7 +205,7 @@ static void context_has_limits_and_an_identity(void **state)
     assert_cuda(cuCtxDestroy(context));
 }
 
-/* A context takes device memory, and the driver says so when there is none. */
+/* A context takes device memory, and the driver returns the error when there is none. */
 static void contexts_run_out_of_memory(void **state)
 {
     CUcontext contexts[512];

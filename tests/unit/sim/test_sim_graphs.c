@@ -224,7 +224,7 @@ static void modules_know_their_names(void **state)
 }
 
 enum { VARIABLES = 40, ASKERS = 4 };
-static CUmodule asked_module;
+static CUmodule found_module;
 
 /* A variable belongs to its module: "cuMemFree: memory allocated by cuMemAlloc and its kin", nor is
  * it memory of a graph. */
@@ -265,7 +265,7 @@ static void variables_are_the_modules_to_free(void **state)
     assert_int_equal(after, before);
 }
 
-/* Every thread that asks for a variable is told the same address. */
+/* Every thread that asks for a variable gets the same address. */
 static void *ask_for_variables(void *argument)
 {
     CUdeviceptr *addresses = argument;
@@ -275,7 +275,7 @@ static void *ask_for_variables(void *argument)
     for (int i = 0; i < VARIABLES; i++) {
         char name[16];
         snprintf(name, sizeof name, "v%d", i);
-        if (cuModuleGetGlobal(&addresses[i], &bytes, asked_module, name))
+        if (cuModuleGetGlobal(&addresses[i], &bytes, found_module, name))
             addresses[i] = 0;
     }
     return NULL;
@@ -292,7 +292,7 @@ static void threads_find_the_same_variables(void **state)
         snprintf(image + length, sizeof image - length, ".visible .global .b8 v%d[64];\n", i);
     }
     for (int round = 0; round < 20; round++) {
-        assert_cuda(cuModuleLoadData(&asked_module, image));
+        assert_cuda(cuModuleLoadData(&found_module, image));
         for (int i = 0; i < ASKERS; i++)
             assert_int_equal(pthread_create(&threads[i], NULL, ask_for_variables, addresses[i]), 0);
         for (int i = 0; i < ASKERS; i++)
@@ -302,7 +302,7 @@ static void threads_find_the_same_variables(void **state)
             for (int j = 1; j < ASKERS; j++)
                 assert_int_equal(addresses[j][i], addresses[0][i]);
         }
-        assert_cuda(cuModuleUnload(asked_module));
+        assert_cuda(cuModuleUnload(found_module));
     }
 }
 

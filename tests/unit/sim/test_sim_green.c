@@ -188,7 +188,7 @@ static void streams_know_their_contexts(void **state)
     assert_cuda(cuStreamGetCtx_v2(NULL, &context, &green));
     assert_ptr_equal(context, primary);
     assert_null(green);
-    /* Of the current context, when it is a green one. */
+    /* The stream of the current context, when it is a green one. */
     assert_cuda(cuCtxPushCurrent(other_context));
     assert_cuda(cuStreamCreate(&made, CU_STREAM_DEFAULT));
     for (int i = 0; i < 2; i++) {

@@ -1,5 +1,5 @@
 /* Mapped memory as a cache uses it: one handle at several addresses, ranges of many mappings, tens
- * of thousands of them, and what devices without it say. */
+ * of thousands of them, and the errors of devices without it. */
 #include "tests/unit/sim_memory_test.h"
 
 #include <stdint.h>

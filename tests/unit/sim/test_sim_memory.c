@@ -139,7 +139,7 @@ static void copies_there_and_back(void **state)
     MUST(cuMemFree(other));
 }
 
-/* A call that reports before it returns says that the pointer is wrong, and the context lives on.
+/* A call that reports before it returns reports a wrong pointer, and the context lives on.
  */
 static void copy_beyond_the_end_is_an_invalid_value(void **state)
 {
@@ -434,7 +434,7 @@ static void random_allocations_keep_their_contents(void **state)
     assert_int_equal(free_bytes(), before);
 }
 
-/* What one of several threads does: every kind of call, its own memory, its own stream. */
+/* The calls of one of several threads: every kind, its own memory, its own stream. */
 static void *use_memory(void *argument)
 {
     CUcontext context = argument;

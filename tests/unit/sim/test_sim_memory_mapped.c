@@ -222,7 +222,7 @@ static uint64_t pool_count(CUmemoryPool pool, CUmemPool_attribute attribute)
 }
 
 /* Freed memory is ready at once for its own stream. Release threshold 0: "the next call to stream,
- * event or context synchronize" gives it back. */
+ * event or context synchronize" releases it. */
 static void pool_memory_returns_at_synchronisation(void **state)
 {
     size_t before = free_bytes();
@@ -252,7 +252,7 @@ static void pool_memory_returns_at_synchronisation(void **state)
     MUST(cuStreamDestroy(stream));
 }
 
-/* A threshold keeps memory; cuMemPoolTrimTo gives it back. */
+/* A threshold keeps memory; cuMemPoolTrimTo releases it. */
 static void threshold_keeps_memory(void **state)
 {
     cuuint64_t threshold = UINT64_MAX, nothing = 0;

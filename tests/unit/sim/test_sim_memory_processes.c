@@ -17,7 +17,7 @@ struct child {
 
 static struct child hog, exporter; /* forked by main, before the driver starts here */
 
-static void say(int socket, const void *bytes, size_t count)
+static void send_all(int socket, const void *bytes, size_t count)
 {
     if (write(socket, bytes, count) != (ssize_t)count)
         _exit(9);
@@ -99,7 +99,7 @@ static void run_hog(int socket)
     CUdeviceptr pointer;
     CUresult result = cuMemAlloc(&pointer, 256 * MIB);
 
-    say(socket, &result, sizeof result);
+    send_all(socket, &result, sizeof result);
     pause();
 }
 
@@ -128,17 +128,17 @@ static void run_exporter(int socket)
         cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0))
         _exit(5);
     offer.address = large;
-    say(socket, &offer, sizeof offer);
+    send_all(socket, &offer, sizeof offer);
     send_descriptor(socket, fd);
     hear(socket, &done, 1);
     cuMemcpyDtoH(&seen[0], small + 699, 1);
     cuMemcpyDtoH(&seen[1], large, 1);
-    say(socket, seen, sizeof seen);
+    send_all(socket, seen, sizeof seen);
 }
 
 static void go(struct child child)
 {
-    say(child.socket, "g", 1);
+    send_all(child.socket, "g", 1);
 }
 
 /* Processes with one SIMCUDA_SHARED share a device; what a process held is free when it is gone,
@@ -210,7 +210,7 @@ static void handles_open_in_another_process(void **state)
     MUST(cuMemAddressFree(mapped, PAGE));
     close(fd);
 
-    say(exporter.socket, "d", 1);
+    send_all(exporter.socket, "d", 1);
     hear(exporter.socket, seen, sizeof seen);
     assert_int_equal(seen[0], 31);
     assert_int_equal(seen[1], 32);

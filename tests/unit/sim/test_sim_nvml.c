@@ -1,4 +1,4 @@
-/* NVML's stand-in: its start and end, and that it tells of the same devices and the same memory as
+/* NVML's stand-in: its start and end, and that it reports the same devices and the same memory as
  * the driver. */
 /* link: -Wl,--no-as-needed -l:libnvidia-ml.so.1 -l:libcuda.so.1 */
 #include "tests/unit/sim_test.h"

@@ -7,7 +7,7 @@
 
 static atomic_int work_before_me;
 
-/* What a piece of work saw: whether all work before it was done. */
+/* The observation of a piece of work: whether all work before it was done. */
 static void note_order(void *argument)
 {
     atomic_int *seen = argument;

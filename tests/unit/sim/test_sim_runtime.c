@@ -358,7 +358,7 @@ static void check_kind(const void *p, enum cudaMemoryType type, int device, bool
     assert_ptr_equal(found.hostPointer, on_host ? p : NULL);
 }
 
-static void pointers_tell_what_they_are(void **state)
+static void pointers_report_their_kind(void **state)
 {
     void *device, *host, *managed;
     int local = 0;
@@ -410,7 +410,7 @@ static void entry_points_come_from_the_driver(void **state)
                      cudaErrorInvalidValue);
 }
 
-static void what_is_not_offered_says_so(void **state)
+static void calls_that_are_not_offered_are_refused(void **state)
 {
     (void)state;
     assert_int_equal(cudaDestroyExternalMemory(NULL), cudaErrorNotSupported);
@@ -441,9 +441,9 @@ int main(void)
         CASE(free_of_null_does_nothing),
         CASE(memory_runs_out_with_the_right_code),
         CASE(wrong_frees_are_refused),
-        CASE(pointers_tell_what_they_are),
+        CASE(pointers_report_their_kind),
         CASE(entry_points_come_from_the_driver),
-        CASE(what_is_not_offered_says_so),
+        CASE(calls_that_are_not_offered_are_refused),
     };
 
     setenv("SIMCUDA_DEVICES", "2", 1);

@@ -112,7 +112,7 @@ static void call_configurations_nest(void **state)
                      cudaErrorMissingConfiguration);
 }
 
-static void functions_tell_what_they_are(void **state)
+static void functions_report_their_attributes(void **state)
 {
     struct cudaFuncAttributes attributes;
     const char *name = NULL;
@@ -474,7 +474,7 @@ int main(void)
         CASE(launches_by_the_stubs_address),
         CASE(launches_by_kernel_handle_outlive_a_reset),
         CASE(call_configurations_nest),
-        CASE(functions_tell_what_they_are),
+        CASE(functions_report_their_attributes),
         CASE(symbols_are_copied_within_their_bounds),
         CASE(not_ready_is_no_error),
         CASE(per_thread_default_stream_is_each_threads_own),

@@ -235,7 +235,7 @@ static void bad_values_cost_a_line_and_keep_the_default(void **state)
     assert_complaint("SIMCUDA_DRIVER_VERSION", "12.4");
 }
 
-static void calls_fail_as_told(void **state)
+static void calls_fail_as_configured(void **state)
 {
     (void)state;
     assert_child("failures", "SIMCUDA_FAIL",
@@ -366,7 +366,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(devices_and_memory),
         cmocka_unit_test(bad_values_cost_a_line_and_keep_the_default),
-        cmocka_unit_test(calls_fail_as_told),
+        cmocka_unit_test(calls_fail_as_configured),
         cmocka_unit_test(calls_and_work_take_time),
         cmocka_unit_test(journal_lists_every_call),
         cmocka_unit_test(old_drivers_hide_new_entry_points),

@@ -48,7 +48,7 @@ static void stream_runs_in_order(void **state)
 }
 
 /* "CUDA_SUCCESS if all operations in the stream have completed, or CUDA_ERROR_NOT_READY if not." */
-static void query_tells_whether_work_is_done(void **state)
+static void query_reports_whether_work_is_done(void **state)
 {
     struct gate gate = {false, 0};
     CUstream stream;
@@ -232,7 +232,7 @@ static void context_events_cover_every_stream(void **state)
     assert_cuda(cuEventDestroy(event));
 }
 
-/* What a cuCtxWaitEvent has put in front of later work is part of what a later event covers. */
+/* A later event also covers the work that a cuCtxWaitEvent put in front of later work. */
 static void context_events_cover_what_the_context_waits_for(void **state)
 {
     struct gate gate = {false, 0};
@@ -431,7 +431,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stream_runs_in_order),
-        cmocka_unit_test(query_tells_whether_work_is_done),
+        cmocka_unit_test(query_reports_whether_work_is_done),
         cmocka_unit_test(legacy_and_blocking_streams_wait_for_each_other),
         cmocka_unit_test(legacy_ignores_non_blocking_streams),
         cmocka_unit_test(per_thread_stream_is_blocking_and_the_threads_own),

@@ -1,6 +1,6 @@
 /* The simulated driver from several threads at once: streams made and destroyed, events across
- * them, legacy and per-thread work, captures. What was submitted before a synchronisation has run
- * after it. Mostly for the sanitizers. */
+ * them, legacy and per-thread work, captures. Work submitted before a synchronisation has run after
+ * it. Mostly for the sanitizers. */
 #include "tests/unit/sim_test.h"
 
 #include <pthread.h>

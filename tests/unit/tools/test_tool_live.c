@@ -26,7 +26,7 @@
 static char folder[256];
 static pid_t members[MEMBERS_MAX];
 static size_t member_count;
-static char *said, *complained; /* by the last command */
+static char *output, *errors; /* by the last command */
 
 static pid_t start(const struct member *member)
 {
@@ -55,9 +55,9 @@ static int tear_down(void **state)
     (void)state;
     while (member_count > 0)
         member_end(members[--member_count]);
-    free(said);
-    free(complained);
-    said = complained = NULL;
+    free(output);
+    free(errors);
+    output = errors = NULL;
     if (access(folder, F_OK) == 0)
         scratch_remove(folder);
     *strrchr(folder, '/') = '\0';
@@ -65,7 +65,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Runs a command with up to four arguments; what it wrote is in `said` and `complained`. */
+/* Runs a command with up to four arguments; what it wrote is in `output` and `errors`. */
 static int run(const struct tool_command *command, const char *a, const char *b, const char *c,
                const char *d)
 {
@@ -86,10 +86,10 @@ static int run(const struct tool_command *command, const char *a, const char *b,
     const int status = command->run(count, words);
     dup2(out, STDOUT_FILENO);
     dup2(error, STDERR_FILENO);
-    free(said);
-    free(complained);
-    said = scratch_read(out_file, &bytes);
-    complained = scratch_read(error_file, &bytes);
+    free(output);
+    free(errors);
+    output = scratch_read(out_file, &bytes);
+    errors = scratch_read(error_file, &bytes);
     close(out);
     close(error);
     close(out_file);
@@ -105,7 +105,7 @@ static const char *text_of(pid_t pid)
 }
 
 /* `text` with every %d in `format` being pid. */
-static void is_said(const char *text, const char *format, pid_t pid)
+static void is_output(const char *text, const char *format, pid_t pid)
 {
     char wanted[1024];
     size_t used = 0;
@@ -121,29 +121,29 @@ static void is_said(const char *text, const char *format, pid_t pid)
     assert_string_equal(text, wanted);
 }
 
-static void a_limit_is_set_and_told(void **state)
+static void a_limit_is_set_and_reported(void **state)
 {
     (void)state;
     const pid_t pid = start_plain(MEMBER_ANSWERS, "worker", "train");
     assert_int_equal(run(&tool_command_limit, text_of(pid), "4GiB", NULL, NULL), TOOL_DONE);
-    is_said(
-        said,
+    is_output(
+        output,
         "process %d (worker), device 0: limit none -> 4.0 GiB, reserved 150.0 MiB -> 150.0 MiB, "
         "idle 50.0 MiB -> 50.0 MiB\n",
         pid);
-    assert_string_equal(complained, "");
+    assert_string_equal(errors, "");
     assert_int_equal(run(&tool_command_limit, text_of(pid), "120MiB", "--device", "0"), TOOL_DONE);
-    is_said(
-        said,
+    is_output(
+        output,
         "process %d (worker), device 0: limit 4.0 GiB -> 120.0 MiB, reserved 150.0 MiB -> 100.0 "
         "MiB, idle 50.0 MiB -> 0 B\n",
         pid);
     assert_int_equal(run(&tool_command_limit, "--device", "GPU-0", text_of(pid), "50%"), TOOL_DONE);
-    assert_non_null(strstr(said, "limit 120.0 MiB -> 8.0 GiB"));
+    assert_non_null(strstr(output, "limit 120.0 MiB -> 8.0 GiB"));
     assert_int_equal(run(&tool_command_limit, text_of(pid), "25%", NULL, NULL), TOOL_DONE);
-    assert_non_null(strstr(said, "limit 8.0 GiB -> 4.0 GiB"));
+    assert_non_null(strstr(output, "limit 8.0 GiB -> 4.0 GiB"));
     assert_int_equal(run(&tool_command_limit, text_of(pid), "none", NULL, NULL), TOOL_DONE);
-    assert_non_null(strstr(said, "limit 4.0 GiB -> none"));
+    assert_non_null(strstr(output, "limit 4.0 GiB -> none"));
 }
 
 static void a_group_is_limited_and_trimmed(void **state)
@@ -153,19 +153,22 @@ static void a_group_is_limited_and_trimmed(void **state)
     start_plain(MEMBER_ANSWERS, "two", "train");
     const pid_t other = start_plain(MEMBER_ANSWERS, "three", "other");
     assert_int_equal(run(&tool_command_limit, "train", "1GiB", NULL, NULL), TOOL_DONE);
-    assert_string_equal(said, "group train, device 0: limit none -> 1.0 GiB, reserved 300.0 MiB -> "
-                              "300.0 MiB\n");
+    assert_string_equal(output,
+                        "group train, device 0: limit none -> 1.0 GiB, reserved 300.0 MiB -> "
+                        "300.0 MiB\n");
     assert_int_equal(run(&tool_command_limit, "train", "250MiB", NULL, NULL), TOOL_DONE);
-    assert_non_null(strstr(said, "(one), device 0: reserved 150.0 MiB -> 100.0 MiB, idle 50.0 MiB "
-                                 "-> 0 B\n"));
-    assert_non_null(strstr(said,
+    assert_non_null(strstr(output,
+                           "(one), device 0: reserved 150.0 MiB -> 100.0 MiB, idle 50.0 MiB "
+                           "-> 0 B\n"));
+    assert_non_null(strstr(output,
                            "group train, device 0: limit 1.0 GiB -> 250.0 MiB, reserved 300.0 "
                            "MiB -> 200.0 MiB\n"));
-    assert_null(strstr(said, "three"));
+    assert_null(strstr(output, "three"));
     assert_int_equal(run(&tool_command_trim, "other", NULL, NULL, NULL), TOOL_DONE);
-    is_said(said,
-            "process %d (three), device 0: reserved 150.0 MiB -> 100.0 MiB, idle 50.0 MiB -> 0 B\n",
-            other);
+    is_output(
+        output,
+        "process %d (three), device 0: reserved 150.0 MiB -> 100.0 MiB, idle 50.0 MiB -> 0 B\n",
+        other);
 }
 
 static void a_number_that_is_both_is_refused(void **state)
@@ -176,44 +179,42 @@ static void a_number_that_is_both_is_refused(void **state)
     snprintf(name, sizeof(name), "%d", (int)pid);
     start_plain(MEMBER_ANSWERS, "two", name);
     assert_int_equal(run(&tool_command_trim, name, NULL, NULL, NULL), TOOL_FAILED);
-    is_said(complained, "gpucache trim: %d is a process and a group: write pid:%d or group:%d\n",
-            pid);
+    is_output(errors, "gpucache trim: %d is a process and a group: write pid:%d or group:%d\n",
+              pid);
     snprintf(word, sizeof(word), "pid:%s", name);
     assert_int_equal(run(&tool_command_trim, word, NULL, NULL, NULL), TOOL_DONE);
-    assert_non_null(strstr(said, "(one)"));
-    assert_null(strstr(said, "(two)"));
+    assert_non_null(strstr(output, "(one)"));
+    assert_null(strstr(output, "(two)"));
     snprintf(word, sizeof(word), "group:%s", name);
     assert_int_equal(run(&tool_command_trim, word, NULL, NULL, NULL), TOOL_DONE);
-    assert_non_null(strstr(said, "(two)"));
+    assert_non_null(strstr(output, "(two)"));
     /* A group whose name is a number that is no process's. */
     start_plain(MEMBER_ANSWERS, "three", "4194999");
     assert_int_equal(run(&tool_command_trim, "4194999", NULL, NULL, NULL), TOOL_DONE);
-    assert_non_null(strstr(said, "(three)"));
+    assert_non_null(strstr(output, "(three)"));
 }
 
-static void nobody_is_told_so(void **state)
+static void no_process_is_reported(void **state)
 {
     (void)state;
     /* First without a ledger, then with one. */
     for (int round = 0; round < 2; round++) {
         assert_int_equal(run(&tool_command_limit, "nobody", "1g", NULL, NULL), TOOL_FAILED);
-        assert_string_equal(complained, "gpucache limit: no group is called nobody\n");
+        assert_string_equal(errors, "gpucache limit: no group is called nobody\n");
         assert_int_equal(run(&tool_command_limit, "4194999", "1g", NULL, NULL), TOOL_FAILED);
-        assert_string_equal(complained, "gpucache limit: no process has the PID 4194999\n");
+        assert_string_equal(errors, "gpucache limit: no process has the PID 4194999\n");
         assert_int_equal(run(&tool_command_trim, text_of(getpid()), NULL, NULL, NULL), TOOL_FAILED);
-        is_said(complained, "gpucache trim: process %d uses no device under the library\n",
-                getpid());
+        is_output(errors, "gpucache trim: process %d uses no device under the library\n", getpid());
         assert_int_equal(run(&tool_command_pause, "no\x1bone", NULL, NULL, NULL), TOOL_FAILED);
-        assert_string_equal(complained, "gpucache pause: no tenant is called no?one\n");
+        assert_string_equal(errors, "gpucache pause: no tenant is called no?one\n");
         start_plain(MEMBER_ANSWERS, "one", NULL);
     }
     assert_int_equal(run(&tool_command_limit, text_of(members[0]), "1g", "--device", "7"),
                      TOOL_FAILED);
-    assert_string_equal(complained,
-                        "gpucache limit: no device is 7; gpucache top --once lists them\n");
+    assert_string_equal(errors, "gpucache limit: no device is 7; gpucache top --once lists them\n");
 }
 
-static void a_process_of_another_user_is_told_so(void **state)
+static void a_process_of_another_user_is_refused(void **state)
 {
     (void)state;
     const pid_t pid = geteuid() == 0 ? fork() : -1;
@@ -228,54 +229,55 @@ static void a_process_of_another_user_is_told_so(void **state)
     for (int i = 0; i < 6000; i++) {
         usleep(10000);
         (void)run(&tool_command_trim, text_of(pid), NULL, NULL, NULL);
-        if (strstr(complained, "another user") != NULL)
+        if (strstr(errors, "another user") != NULL)
             break;
     }
-    is_said(complained, "gpucache trim: process %d belongs to another user\n", pid);
+    is_output(errors, "gpucache trim: process %d belongs to another user\n", pid);
     member_end(pid);
 }
 
-static void no_answer_is_told_within_the_time(void **state)
+static void no_answer_is_reported_within_the_time(void **state)
 {
     (void)state;
     const pid_t silent = start_plain(MEMBER_SILENT, "busy", "g");
     assert_int_equal(run(&tool_command_trim, text_of(silent), "--timeout", "0.3", NULL),
                      TOOL_FAILED);
-    is_said(complained,
-            "gpucache trim: process %d (busy) did not answer within 0.3 s: it is busy, and the "
-            "request stays\n",
-            silent);
+    is_output(errors,
+              "gpucache trim: process %d (busy) did not answer within 0.3 s: it is busy, and the "
+              "request stays\n",
+              silent);
     const pid_t late = start_plain(MEMBER_LATE, "quiet", NULL);
     assert_int_equal(run(&tool_command_limit, text_of(late), "1g", "--timeout", "0.2"),
                      TOOL_FAILED);
     assert_int_equal(run(&tool_command_trim, text_of(late), "--timeout=0.2", NULL, NULL),
                      TOOL_FAILED);
-    is_said(complained,
-            "gpucache trim: process %d (quiet) did not answer within 0.2 s: it has no group, so it "
-            "answers when it next allocates or submits work; the request stays\n",
-            late);
+    is_output(
+        errors,
+        "gpucache trim: process %d (quiet) did not answer within 0.2 s: it has no group, so it "
+        "answers when it next allocates or submits work; the request stays\n",
+        late);
     assert_int_equal(run(&tool_command_trim, text_of(late), "--timeout=0", NULL, NULL), TOOL_DONE);
-    is_said(said, "process %d (quiet): request left, answer not awaited\n", late);
+    is_output(output, "process %d (quiet): request left, answer not awaited\n", late);
     const pid_t stopped = start_plain(MEMBER_ANSWERS, "stopped", "g");
     kill(stopped, SIGSTOP);
     waitpid(stopped, NULL, WUNTRACED);
     assert_int_equal(run(&tool_command_trim, text_of(stopped), "--timeout", "0.2", NULL),
                      TOOL_FAILED);
-    is_said(complained,
-            "gpucache trim: process %d (stopped) did not answer within 0.2 s: it is stopped by a "
-            "signal, and answers when it goes on; the request stays\n",
-            stopped);
+    is_output(errors,
+              "gpucache trim: process %d (stopped) did not answer within 0.2 s: it is stopped by a "
+              "signal, and answers when it goes on; the request stays\n",
+              stopped);
 }
 
-static void refusal_and_death_are_told(void **state)
+static void refusal_and_death_are_reported(void **state)
 {
     (void)state;
     const pid_t refuses = start_plain(MEMBER_REFUSES, "shared", NULL);
     assert_int_equal(run(&tool_command_pause, text_of(refuses), NULL, NULL, NULL), TOOL_FAILED);
-    is_said(complained, "gpucache pause: process %d (shared) refused: because of peers\n", refuses);
+    is_output(errors, "gpucache pause: process %d (shared) refused: because of peers\n", refuses);
     const pid_t dies = start_plain(MEMBER_DIES, "short", NULL);
     assert_int_equal(run(&tool_command_limit, text_of(dies), "1g", NULL, NULL), TOOL_FAILED);
-    is_said(complained, "gpucache limit: process %d (short) ended before it answered\n", dies);
+    is_output(errors, "gpucache limit: process %d (short) ended before it answered\n", dies);
 }
 
 static void pause_finds_tenants(void **state)
@@ -285,13 +287,13 @@ static void pause_finds_tenants(void **state)
     const pid_t part = start(&(struct member){
         .manner = MEMBER_ANSWERS, .name = "server", .tenant = "qwen", .requested = MIB});
     assert_int_equal(run(&tool_command_pause, "llama", NULL, NULL, NULL), TOOL_DONE);
-    is_said(said, "process %d (llama): paused ?[2J\n", whole);
+    is_output(output, "process %d (llama): paused ?[2J\n", whole);
     assert_int_equal(run(&tool_command_pause, "qwen", "--drop", NULL, NULL), TOOL_DONE);
-    is_said(said, "tenant qwen of process %d (server): paused qwen, dropped?[2J\n", part);
+    is_output(output, "tenant qwen of process %d (server): paused qwen, dropped?[2J\n", part);
     assert_int_equal(run(&tool_command_pause, text_of(part), "--timeout", "60", NULL), TOOL_DONE);
-    is_said(said, "process %d (server): paused ?[2J\n", part);
+    is_output(output, "process %d (server): paused ?[2J\n", part);
     assert_int_equal(run(&tool_command_resume, "tenant:qwen", NULL, NULL, NULL), TOOL_DONE);
-    is_said(said, "tenant qwen of process %d (server): resumed\n", part);
+    is_output(output, "tenant qwen of process %d (server): resumed\n", part);
     assert_int_equal(run(&tool_command_resume, "qwen", "--drop", NULL, NULL), TOOL_USAGE);
 }
 
@@ -310,10 +312,10 @@ static void top_shows_what_the_ledger_has(void **state)
     kill(late, SIGSTOP);
     waitpid(late, NULL, WUNTRACED);
     assert_int_equal(run(&tool_command_top, "--once", NULL, NULL, NULL), TOOL_DONE);
-    assert_null(strchr(said, '\x1b'));
-    assert_non_null(strstr(said, "we?[2Jird"));
+    assert_null(strchr(output, '\x1b'));
+    assert_non_null(strstr(output, "we?[2Jird"));
     assert_int_equal(run(&tool_command_top, "--json", "--sort=pid", NULL, NULL), TOOL_DONE);
-    json_t *json = json_loads(said, JSON_REJECT_DUPLICATES, &error);
+    json_t *json = json_loads(output, JSON_REJECT_DUPLICATES, &error);
     assert_non_null(json);
     int found = 0, number = 0, idle = 0, limit = 0, group_bytes = 0;
     const char *first_state, *second_state, *tenant;
@@ -377,10 +379,10 @@ static void garbage_is_shown_without_harm(void **state)
                 file->slots[i].flags = 0;
         }
         assert_int_equal(run(&tool_command_top, "--once", NULL, NULL, NULL), TOOL_DONE);
-        for (const char *at = said; *at != '\0'; at++)
+        for (const char *at = output; *at != '\0'; at++)
             assert_true((unsigned char)*at >= ' ' || *at == '\n');
         assert_int_equal(run(&tool_command_top, "--json", NULL, NULL, NULL), TOOL_DONE);
-        json_t *json = json_loads(said, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &error);
+        json_t *json = json_loads(output, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &error);
         if (json == NULL)
             fail_msg("round %d: %s", round, error.text);
         json_decref(json);
@@ -426,13 +428,13 @@ int main(int argc, char **argv)
     cmocka_set_message_output(CM_OUTPUT_TAP);
 #define LIVE_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        LIVE_TEST(a_limit_is_set_and_told),
+        LIVE_TEST(a_limit_is_set_and_reported),
         LIVE_TEST(a_group_is_limited_and_trimmed),
         LIVE_TEST(a_number_that_is_both_is_refused),
-        LIVE_TEST(nobody_is_told_so),
-        LIVE_TEST(a_process_of_another_user_is_told_so),
-        LIVE_TEST(no_answer_is_told_within_the_time),
-        LIVE_TEST(refusal_and_death_are_told),
+        LIVE_TEST(no_process_is_reported),
+        LIVE_TEST(a_process_of_another_user_is_refused),
+        LIVE_TEST(no_answer_is_reported_within_the_time),
+        LIVE_TEST(refusal_and_death_are_reported),
         LIVE_TEST(pause_finds_tenants),
         LIVE_TEST(top_shows_what_the_ledger_has),
         LIVE_TEST(garbage_is_shown_without_harm),

@@ -241,7 +241,7 @@ static void names_are_cut_and_made_harmless(void **state)
     fit_is("e\u0301", 9, true, "e\u0301", 1);
 }
 
-static void bars_show_shares_of_the_limit(void **state)
+static void bars_show_parts_of_the_limit(void **state)
 {
     (void)state;
     const struct top_samples samples = {.count = 4, .values = {0, 1, 4, 8}};
@@ -489,7 +489,7 @@ int main(void)
         cmocka_unit_test(an_account_without_a_device_is_shown),
         cmocka_unit_test(sizes_take_five_characters),
         cmocka_unit_test(names_are_cut_and_made_harmless),
-        cmocka_unit_test(bars_show_shares_of_the_limit),
+        cmocka_unit_test(bars_show_parts_of_the_limit),
         cmocka_unit_test(lines_keep_within_any_width),
         cmocka_unit_test(narrow_screens_keep_what_matters),
         cmocka_unit_test(the_table_reads_so),

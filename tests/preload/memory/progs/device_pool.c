@@ -3,8 +3,8 @@
  *
  * answers: memory outlives the context that allocated it, and is used, described and freed in
  * others; it goes with the device's primary context. answers2, on two devices: a pool is opened to
- * the other device before and after allocations and contexts. What calls answer and what memory
- * holds, one line each: the same as without the library.
+ * the other device before and after allocations and contexts. The results of calls and the content
+ * of memory, one line each: the same as without the library.
  * late: work that names no address is queued in another context ("context"), in one that was made
  * after the allocation ("made"), in one of a device that the pool was opened to ("device"); the
  * memory is freed beside it and more is allocated. Prints how many bytes of that are wrong.
@@ -19,12 +19,12 @@
 #define MIB ((size_t)1 << 20)
 #define BYTES MIB
 
-static void say(const char *what, long long answer)
+static void print_result(const char *what, long long answer)
 {
     printf("%s: %lld\n", what, answer);
 }
 
-#define SAY(call) say(#call, (long long)(call))
+#define SAY(call) print_result(#call, (long long)(call))
 
 static CUcontext make_context(int ordinal)
 {
@@ -69,7 +69,7 @@ static long long used_bytes(CUmemoryPool pool)
     return (long long)bytes;
 }
 
-/* What is told of a block, whoever allocated it. */
+/* The attributes of a block, whoever allocated it. */
 static void describe(CUdeviceptr block, CUmemoryPool pool)
 {
     CUdeviceptr base = 0;
@@ -180,7 +180,7 @@ static void open_to(CUmemoryPool pool, int ordinal)
     SAY(cuMemPoolSetAccess(pool, &access, 1));
 }
 
-static void say_access(CUmemoryPool pool, int ordinal)
+static void print_access(CUmemoryPool pool, int ordinal)
 {
     CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, ordinal};
     CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_MAX;
@@ -209,9 +209,9 @@ static int answers2(void)
     CHECK(cuCtxSetCurrent(primary));
     CUstream stream = make_stream();
     CUdeviceptr early = take(BYTES, 1, stream);
-    say_access(pool, 1);
+    print_access(pool, 1);
     open_to(pool, 1);
-    say_access(pool, 1);
+    print_access(pool, 1);
     CUdeviceptr late = take(BYTES, 1, stream);
     CHECK(cuCtxSetCurrent(before));
     use(early, 2);

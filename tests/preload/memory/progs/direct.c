@@ -2,8 +2,8 @@
 /* Device memory taken by every way but the pool: usage: direct CASE
  *
  * Each case takes and frees a plain block first, so that there is a report, does one thing and
- * ends; what the report says is the script's to check. Cases named …-hold end with the memory still
- * held. A call whose answer the script knows is printed as `name: code`. */
+ * ends; the script checks the report. Cases named …-hold end with the memory still held. A call
+ * whose answer the script knows is printed as `name: code`. */
 #include "tests/preload/progs/program.h"
 
 #include <stdbool.h>
@@ -16,7 +16,7 @@
 
 static CUcontext context;
 
-static void say(const char *what, CUresult result)
+static void print_result(const char *what, CUresult result)
 {
     printf("%s: %d\n", what, (int)result);
 }
@@ -31,7 +31,7 @@ static void managed(bool is_held)
         CHECK(cuMemAllocManaged(&blocks[i], 3 * MIB, CU_MEM_ATTACH_GLOBAL));
     for (int i = is_held ? 1 : 0; i < 3; i++)
         CHECK(cuMemFree(blocks[i]));
-    say("managed, nothing", cuMemAllocManaged(&blocks[0], 0, CU_MEM_ATTACH_GLOBAL));
+    print_result("managed, nothing", cuMemAllocManaged(&blocks[0], 0, CU_MEM_ATTACH_GLOBAL));
 }
 
 static void host(bool is_held)
@@ -44,7 +44,7 @@ static void host(bool is_held)
     CHECK(cuMemFreeHost(blocks[1]));
     if (!is_held)
         CHECK(cuMemFreeHost(blocks[0]));
-    say("host, twice", cuMemFreeHost(blocks[1]));
+    print_result("host, twice", cuMemFreeHost(blocks[1]));
 }
 
 /* ---- arrays ---- */
@@ -74,8 +74,8 @@ static void arrays(bool is_held)
     CHECK(cuArrayDestroy(solid));
     if (!is_held)
         CHECK(cuArrayDestroy(plane));
-    say("array, no descriptor", cuArrayCreate(&plane, NULL));
-    say("array, twice", is_held ? CUDA_SUCCESS : cuArrayDestroy(plane));
+    print_result("array, no descriptor", cuArrayCreate(&plane, NULL));
+    print_result("array, twice", is_held ? CUDA_SUCCESS : cuArrayDestroy(plane));
 }
 
 /* ---- physical handles and mappings ---- */
@@ -128,11 +128,11 @@ static void vmm_wrong(void)
 {
     CUmemGenericAllocationHandle handle;
 
-    say("create, nothing", cuMemCreate(&handle, 0, &device_memory, 0));
-    say("create, no property", cuMemCreate(&handle, 2 * MIB, NULL, 0));
+    print_result("create, nothing", cuMemCreate(&handle, 0, &device_memory, 0));
+    print_result("create, no property", cuMemCreate(&handle, 2 * MIB, NULL, 0));
     CHECK(cuMemCreate(&handle, 2 * MIB, &device_memory, 0));
     CHECK(cuMemRelease(handle));
-    say("release, twice", cuMemRelease(handle));
+    print_result("release, twice", cuMemRelease(handle));
 }
 
 /* ---- stream-ordered memory ---- */
@@ -158,7 +158,7 @@ static void async_plain(void)
     CHECK(cuStreamSynchronize(stream));
     CHECK(cuStreamSynchronize(NULL));
     CHECK(cuStreamDestroy(stream));
-    say("async, nothing", cuMemAllocAsync(&blocks[0], 0, NULL));
+    print_result("async, nothing", cuMemAllocAsync(&blocks[0], 0, NULL));
 }
 
 /* Plain memory freed in stream order. */
@@ -174,7 +174,7 @@ static void async_free_of_plain(void)
         CHECK(cuMemFreeAsync(block, stream));
     }
     CHECK(cuCtxSynchronize());
-    say("async free, interior", cuMemFreeAsync(block + 512, stream));
+    print_result("async free, interior", cuMemFreeAsync(block + 512, stream));
 }
 
 static CUmemoryPool make_pool(void)
@@ -226,7 +226,7 @@ static void pool_gives_way(void)
 
     for (int i = 0; i < 3; i++) {
         CHECK(cuMemAllocFromPoolAsync(&block, 90 * MIB, own, NULL));
-        say("pool, too much", cuMemAllocFromPoolAsync(&refused, 900 * MIB, own, NULL));
+        print_result("pool, too much", cuMemAllocFromPoolAsync(&refused, 900 * MIB, own, NULL));
         CHECK(cuMemFreeAsync(block, NULL));
         CHECK(cuStreamSynchronize(NULL));
         block = program_alloc(90 * MIB);
@@ -261,7 +261,7 @@ static void capture(void)
     CHECK(cuMemsetD8Async(kept, 9, MIB, stream));
     for (int i = 0; i < 40; i++)
         CHECK(cuMemFree(blocks[i]));
-    say("end capture", cuStreamEndCapture(stream, &graph));
+    print_result("end capture", cuStreamEndCapture(stream, &graph));
     CHECK(cuGraphInstantiate(&exec, graph, 0));
     CHECK(cuGraphLaunch(exec, stream));
     CHECK(cuStreamSynchronize(stream));
@@ -280,12 +280,13 @@ static void capture_ends(void)
     CUgraph graph = NULL;
     CUstream stream = begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
 
-    say("synchronise a capturing stream", cuStreamSynchronize(stream));
-    say("end an invalidated capture", cuStreamEndCapture(stream, &graph));
+    print_result("synchronise a capturing stream", cuStreamSynchronize(stream));
+    print_result("end an invalidated capture", cuStreamEndCapture(stream, &graph));
     CHECK(cuStreamDestroy(stream));
     stream = begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
-    say("destroy a capturing stream", cuStreamDestroy(stream));
-    say("capture the legacy stream", cuStreamBeginCapture(NULL, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    print_result("destroy a capturing stream", cuStreamDestroy(stream));
+    print_result("capture the legacy stream",
+                 cuStreamBeginCapture(NULL, CU_STREAM_CAPTURE_MODE_GLOBAL));
     for (int i = 0; i < 3; i++)
         CHECK(cuMemFree(program_alloc(150 * MIB)));
 }
@@ -369,7 +370,8 @@ static void primary_released(bool is_held)
 
 /* ---- sharing ---- */
 
-/* Blocks inside a slab cannot be given away; asked again, the program gets some that can. */
+/* Blocks inside a slab cannot be given away; at the second request the program gets some that can.
+ */
 static void ipc(void)
 {
     CUdeviceptr first = program_alloc(4096), second = program_alloc(4096);
@@ -382,7 +384,7 @@ static void ipc(void)
     CHECK(cuMemFree(second));
     for (int i = 0; i < 3; i++) {
         first = program_alloc(4096);
-        say("asked again", cuIpcGetMemHandle(&handle, first));
+        print_result("asked again", cuIpcGetMemHandle(&handle, first));
     }
 }
 
@@ -450,7 +452,7 @@ static void peers(void)
 
     CHECK(cuDevicePrimaryCtxRetain(&other, 1));
     CHECK(cuCtxEnablePeerAccess(other, 0));
-    say("enable again", cuCtxEnablePeerAccess(other, 0));
+    print_result("enable again", cuCtxEnablePeerAccess(other, 0));
     CHECK(cuCtxSetCurrent(other));
     for (int i = 0; i < 3; i++)
         CHECK(cuMemFree(program_alloc(MIB)));
@@ -496,19 +498,19 @@ static void limits(void)
     CUarray array;
 
     CHECK(cuMemFree(program_alloc(120 * MIB)));
-    say("create, too much", cuMemCreate(&handle, 300 * MIB, &device_memory, 0));
-    say("create", cuMemCreate(&handle, 100 * MIB, &device_memory, 0));
-    say("array, too much", make_array(&array, 8192, 8192));
+    print_result("create, too much", cuMemCreate(&handle, 300 * MIB, &device_memory, 0));
+    print_result("create", cuMemCreate(&handle, 100 * MIB, &device_memory, 0));
+    print_result("array, too much", make_array(&array, 8192, 8192));
     CHECK(cuMemRelease(handle));
     CHECK(cuMemFree(program_alloc(120 * MIB)));
-    say("array", make_array(&array, 2048, 2048)); /* 64 MiB */
+    print_result("array", make_array(&array, 2048, 2048)); /* 64 MiB */
     CHECK(cuArrayDestroy(array));
     CHECK(cuMemFree(program_alloc(120 * MIB)));
-    say("async, too much", cuMemAllocAsync(&block, 300 * MIB, NULL));
-    say("async", cuMemAllocAsync(&block, 100 * MIB, NULL));
+    print_result("async, too much", cuMemAllocAsync(&block, 300 * MIB, NULL));
+    print_result("async", cuMemAllocAsync(&block, 100 * MIB, NULL));
     CHECK(cuMemFreeAsync(block, NULL));
     CHECK(cuStreamSynchronize(NULL));
-    say("managed", cuMemAllocManaged(&block, 300 * MIB, CU_MEM_ATTACH_GLOBAL));
+    print_result("managed", cuMemAllocManaged(&block, 300 * MIB, CU_MEM_ATTACH_GLOBAL));
     CHECK(cuMemFree(block));
 }
 

@@ -1,8 +1,8 @@
 /* link: -l:libcuda.so.1 */
 /* Takes and gives device memory in every direct way, whatever fails: usage: direct_faults
  *
- * What succeeded is undone; a refused undoing leaves the memory with the driver. At the end prints
- * how many bytes more the driver holds than at the start: the accounts must say the same. */
+ * A call that succeeded is undone; a refused undoing leaves the memory with the driver. At the end
+ * prints how many bytes more the driver holds than at the start: the accounts must agree. */
 #include "tests/preload/progs/program.h"
 
 #include <stdint.h>

@@ -2,8 +2,8 @@
 /* Eight threads take and give memory in every direct way against a limit: usage: direct_threads
  * SECONDS
  *
- * Every failure must be CUDA_ERROR_OUT_OF_MEMORY, every release must succeed. All is given back at
- * the end. Prints `successes N failures N`. */
+ * Every failure must be CUDA_ERROR_OUT_OF_MEMORY, every release must succeed. All is freed at the
+ * end. Prints `successes N failures N`. */
 #include "tests/preload/progs/program.h"
 
 #include <pthread.h>
@@ -15,7 +15,7 @@
 #define THREADS 8
 #define HELD_MAX 6
 #define MIB ((size_t)1 << 20)
-/* Of one size, so that a pool's idle memory is never in pieces too small: a pool that must grow
+/* All of one size, so that a pool's idle memory is never in pieces too small: a pool that must grow
  * although it holds enough is undone at once, but the account has seen it. */
 #define ASYNC_BYTES (8 * MIB)
 

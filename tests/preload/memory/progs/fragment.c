@@ -1,11 +1,11 @@
 /* link: -l:libcuda.so.1 */
 /* Memory taken and freed so that it fragments, against a limit: usage: fragment STEPS SEED
  *
- * Alternating sizes with every second block freed, pins that live for ever between them, sizes that
- * grow, and all of it at random. With P the 2 MiB pages that fit at the start and L those that live
- * blocks need (each rounded up), a request of no more than P - L pages must succeed, whatever lies
- * where. Blocks are marked at both ends and looked at before they go. Prints `requests N tight N
- * refused N`: tight are those for all, or nearly all, that was left. */
+ * Alternating sizes with every second block freed, pins between them that are never freed, sizes
+ * that grow, and all of it at random. With P the 2 MiB pages that fit at the start and L those that
+ * live blocks need (each rounded up), a request of no more than P - L pages must succeed, whatever
+ * lies where. Blocks are marked at both ends and looked at before they go. Prints `requests N tight
+ * N refused N`: tight are those for all, or nearly all, that was left. */
 #include "tests/preload/progs/program.h"
 
 #include <stdbool.h>
@@ -98,7 +98,7 @@ static bool take(size_t bytes, bool is_pin)
     return true;
 }
 
-static void give_back(unsigned index)
+static void release_memory(unsigned index)
 {
     look(&blocks[index]);
     CHECK(cuMemFree(blocks[index].address));
@@ -106,11 +106,11 @@ static void give_back(unsigned index)
     blocks[index] = blocks[--block_count];
 }
 
-static void give_back_all_but_pins(void)
+static void free_all_but_pins(void)
 {
     for (unsigned i = block_count; i-- > 0;)
         if (!blocks[i].is_pin)
-            give_back(i);
+            release_memory(i);
 }
 
 /* Fills everything with blocks of two sizes by turns, frees one kind, asks for all that is left. */
@@ -120,9 +120,9 @@ static void alternate(size_t small, size_t large)
         ;
     for (unsigned i = block_count; i-- > 0;)
         if (!blocks[i].is_pin && blocks[i].bytes == small)
-            give_back(i);
+            release_memory(i);
     take(pages_left() * PAGE, false);
-    give_back_all_but_pins();
+    free_all_but_pins();
 }
 
 /* Sizes that grow a little each time, as sequence lengths do; the last one is always in the way. */
@@ -134,9 +134,9 @@ static void grow(void)
             continue;
         const unsigned old = before - 1;
         if (!blocks[old].is_pin)
-            give_back(old);
+            release_memory(old);
     }
-    give_back_all_but_pins();
+    free_all_but_pins();
 }
 
 static void at_random(unsigned long steps)
@@ -148,7 +148,7 @@ static void at_random(unsigned long steps)
             for (size_t n = 1 + pick(6); n > 0 && block_count > 0; n--) {
                 const unsigned index = (unsigned)pick(block_count);
                 if (!blocks[index].is_pin)
-                    give_back(index);
+                    release_memory(index);
             }
         } else if (choice < 6) {
             take(left * PAGE - pick(4096), false); /* all of it */
@@ -158,7 +158,7 @@ static void at_random(unsigned long steps)
             take(PAGE + pick(8 * PAGE), false);
         }
     }
-    give_back_all_but_pins();
+    free_all_but_pins();
 }
 
 int main(int argument_count, char **arguments)
@@ -177,13 +177,13 @@ int main(int argument_count, char **arguments)
         take(5 * PAGE + PAGE / 2, false);
         take(i % 2 == 0 ? 100 : PAGE / 2 + 100, true);
     }
-    give_back_all_but_pins();
+    free_all_but_pins();
     alternate(3 * PAGE / 2, 5 * PAGE);
     alternate(PAGE / 4, 2 * PAGE);
     grow();
     at_random(strtoul(arguments[1], NULL, 10));
     for (unsigned i = block_count; i-- > 0;)
-        give_back(i);
+        release_memory(i);
     printf("requests %lu tight %lu refused %lu\n", request_count, tight_count, refused_count);
     return EXIT_SUCCESS;
 }

@@ -1,9 +1,9 @@
 /* link: -l:libcuda.so.1 */
-/* A member of a group: takes and frees memory at random: group_member SECONDS MOST_BYTES SEED
+/* A process of a group: takes and frees memory at random: group_member SECONDS MOST_BYTES SEED
  *
  * Blocks are filled and read back; the only failure allowed is CUDA_ERROR_OUT_OF_MEMORY, and
- * cuMemGetInfo never shows more than the total. Frees all at the end, unless the seed says that it
- * leaves that to the driver. Prints `allocations N failures N longest_ms N`. */
+ * cuMemGetInfo never shows more than the total. Frees all at the end, unless the seed leaves that
+ * to the driver. Prints `allocations N failures N longest_ms N`. */
 #include "tests/preload/progs/program.h"
 
 #include <stdbool.h>

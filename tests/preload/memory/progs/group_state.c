@@ -1,5 +1,5 @@
-/* What the ledger of the environment says of a group: group_state GROUP. Settles the dead first.
- * Prints `members N held N limit N`, of all devices together. */
+/* A group's figures in the ledger of the environment: group_state GROUP. Reaps dead processes
+ * first. Prints `members N held N limit N`, of all devices together. */
 #include "core/ledger/ledger.h"
 
 #include <stdio.h>

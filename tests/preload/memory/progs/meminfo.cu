@@ -1,5 +1,6 @@
-/* Says how much memory there is, by every call of both APIs that tells: "NAME total free" in bytes. Before and after
- * an allocation of argv[1] MiB and after its free, with what the runtime says of the device. */
+/* Prints the memory figures of every call of both APIs that has them: "NAME total free" in bytes.
+ * Before and after an allocation of argv[1] MiB and after its free, with the runtime's properties
+ * of the device. */
 #include <cuda.h>
 #include <cuda_runtime.h>
 
@@ -26,7 +27,7 @@ static void *entry_point(const char *name)
     return found;
 }
 
-static void say(const char *when)
+static void print_result(const char *when)
 {
     size_t available = 0, total = 0;
     cudaDeviceProp properties;
@@ -44,13 +45,13 @@ int main(int argc, char **argv)
 {
     void *block = NULL;
     CHECK(cudaFree(NULL)); /* the context is there from here on */
-    say("start");
+    print_result("start");
     cudaError_t result = cudaMalloc(&block, (argc > 1 ? strtoull(argv[1], NULL, 10) : 0) << 20);
     printf("cudaMalloc %d\n", (int)result);
     if (result != cudaSuccess)
         return 0;
-    say("held");
+    print_result("held");
     CHECK(cudaFree(block));
-    say("freed");
+    print_result("freed");
     return 0;
 }

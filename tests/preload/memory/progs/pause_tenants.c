@@ -178,7 +178,7 @@ static void turns(void)
     }
 }
 
-/* Who waits, and who does not. */
+/* The threads that wait, and those that do not. */
 static void threads(void)
 {
     static void (*const works[])(struct worker *) = {fill,      copy,          copy_peer, ask,

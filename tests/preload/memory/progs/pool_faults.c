@@ -2,11 +2,11 @@
 /* Works with cached memory in every way that asks the driver for something, whatever fails of it.
  * usage: pool_faults [once]
  *
- * Sizes of all kinds on two streams, freed with work queued; shortage; a capture; memory of
+ * Sizes of all kinds on two streams, freed with work queued; out of memory; a capture; memory of
  * streams; a second context that ends with blocks in it. An allocation may fail, with an error a
  * driver could give; what the blocks hold must be right all the same. `once`: as only one call
  * failed, the last allocation must succeed. Prints how many bytes the device gave out at the end:
- * the accounts must say the same. */
+ * the accounts must agree with that. */
 #include "tests/preload/progs/program.h"
 #include "tests/simcuda/driver/query.h"
 
@@ -72,7 +72,7 @@ static bool take(unsigned index, size_t bytes)
 }
 
 /* The contents are looked at when all is done. A free that the driver refused is tried again. */
-static void give_back(unsigned index)
+static void release_memory(unsigned index)
 {
     struct block *block = &blocks[index];
 
@@ -109,28 +109,28 @@ static void sizes(size_t bytes, size_t step)
         if (blocks[i].address != 0)
             use(&blocks[i]);
     for (unsigned i = 0; i < BLOCKS; i += 2)
-        give_back(i);
+        release_memory(i);
     look();
     for (unsigned i = 0; i < BLOCKS; i += 2)
         take(i, 2 * bytes + i * step);
     look();
     for (unsigned i = 0; i < BLOCKS; i++)
-        give_back(i);
+        release_memory(i);
 }
 
 /* More than there is: the last ones fail, or make idle memory move. */
-static void shortage(void)
+static void fill_device(void)
 {
     for (unsigned i = 0; i < BLOCKS; i++)
         take(i, 8 * MIB);
     look();
     for (unsigned i = 0; i < BLOCKS; i += 2)
-        give_back(i);
+        release_memory(i);
     for (unsigned i = 0; i < BLOCKS; i += 8)
         take(i, 26 * MIB);
     look();
     for (unsigned i = 0; i < BLOCKS; i++)
-        give_back(i);
+        release_memory(i);
 }
 
 static void capture(void)
@@ -141,7 +141,7 @@ static void capture(void)
     take(1, 100 * KIB);
     CHECK(cuStreamBeginCapture(streams[0], CU_STREAM_CAPTURE_MODE_RELAXED));
     bool is_taken = take(0, 3 * MIB);
-    give_back(1);
+    release_memory(1);
     CHECK(cuStreamEndCapture(streams[0], &graph));
     CHECK(cuGraphInstantiate(&exec, graph, 0));
     for (unsigned i = 0; i < 2; i++) {
@@ -152,7 +152,7 @@ static void capture(void)
     }
     CHECK(cuGraphExecDestroy(exec));
     CHECK(cuGraphDestroy(graph));
-    give_back(0);
+    release_memory(0);
 }
 
 static void ordered(void)
@@ -196,17 +196,17 @@ int main(int argument_count, char **arguments)
     sizes(512, 512);
     sizes(64 * KIB, 20 * KIB);
     sizes(2 * MIB, 4 * KIB);
-    shortage();
+    fill_device();
     capture();
     ordered();
     passing_context(other);
-    shortage();
+    fill_device();
     if (is_once && !take(0, 40 * MIB)) {
         fprintf(stderr, "no memory though nothing fails any more\n");
         return EXIT_FAILURE;
     }
     look();
-    give_back(0);
+    release_memory(0);
     if (!simcuda_device_memory(0, &used, &total))
         return EXIT_FAILURE;
     printf("%llu %zu\n", (unsigned long long)used, kept_bytes);

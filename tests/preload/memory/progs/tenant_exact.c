@@ -1,5 +1,5 @@
 /* link: -l:libcuda.so.1 */
-/* Tenants: figures while other threads hold blocks in their own caches, capacity for good, and a
+/* Tenants: figures while other threads hold blocks in their own caches, capacity that stays, and a
  * graph that is run after the tenant whose memory it uses is gone. usage: tenant_exact CASE. Prints
  * nothing and ends with 0 if all is as it should be. */
 #include "tests/preload/progs/public.h"
@@ -79,7 +79,7 @@ static void expect_figures(uint64_t live, uint64_t frees)
     EXPECT(now.free_count == frees);
 }
 
-/* What lies in the caches of threads that go on is in the figures, too. */
+/* The figures include the caches of threads that go on. */
 static void figures(void)
 {
     pthread_t threads[THREADS];
@@ -99,7 +99,7 @@ static void figures(void)
 
 /* ---- capacity ---- */
 
-/* It follows the limit until the first use, and is for good from then on. */
+/* It follows the limit until the first use, and is fixed from then on. */
 static void capacity(void)
 {
     const gpucache_tenant tenant = make("one");

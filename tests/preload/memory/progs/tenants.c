@@ -298,7 +298,7 @@ static void limits(void)
     EXPECT(try_alloc(512, &none) == CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-/* An address says whose it is: whatever is current, the owner has it back. */
+/* An address belongs to one tenant: whatever is current, the owner has it back. */
 static void frees(void)
 {
     const gpucache_tenant a = make("a", 0, GIB), b = make("b", 0, GIB);
@@ -418,7 +418,7 @@ static void switches(const struct object *object)
     EXPECT(figures_of(tenants[0]).hit_count > 250 && figures_of(tenants[1]).hit_count > 250);
 }
 
-/* The same tenant in several contexts and on two devices: a limit on each. */
+/* One tenant in several contexts and on two devices: a limit on each. */
 static void devices(void)
 {
     const gpucache_tenant a = make("a", 0, 2 * BLOCK);
@@ -587,7 +587,7 @@ static void rules(const struct object *one, const struct object *two)
     CHECK(try_alloc(BLOCK, &block));
     EXPECT(live_of(rest) == BLOCK);
     EXPECT_STATUS(gc.gpucache_tenant_unregister(rest), GPUCACHE_NOT_SUPPORTED);
-    /* What the program says of a thread comes first. */
+    /* The tenant that the program sets for a thread comes first. */
     set(rest);
     EXPECT(one->take("plain", BLOCK, &what) == 0);
     EXPECT(live_of(rest) == 2 * BLOCK);
@@ -645,8 +645,8 @@ static void early(const struct object *one, const char *path)
     EXPECT(live_of(find("one")) == 0);
 }
 
-/* What its report and top shall say: one has two blocks and a third idle, two has four and was
- * refused one. Allocation calls make the figures known. */
+/* The expected figures of its report and of top: one has two blocks and a third idle, two has four
+ * and was refused one. Allocation calls make the figures known. */
 static void shown(const struct object *one, const struct object *two)
 {
     uint64_t what;

@@ -1,13 +1,14 @@
 /* link: -l:libcuda.so.1 */
-/* Contexts come and go in several threads while others take memory, give idle memory back, pause,
- * and make elastic pools. usage: context_ends SECONDS SEED THREADS [stray]
+/* Contexts come and go in several threads while others take memory, release idle memory, pause, and
+ * make elastic pools. usage: context_ends SECONDS SEED THREADS [reckless]
  *
  * Each thread is right by CUDA's rules: nobody uses a context that another destroys, the primary
- * one is used while it is retained, and reset while nobody does. What each block holds is checked
- * when its work is done. So any error but a lack of memory is a fault, and so is a wrong byte.
+ * one is used while it is retained, and reset while nobody does. The content of each block is
+ * checked when its work is done. So any error but a lack of memory is a fault, and so is a wrong
+ * byte.
  *
- * stray: besides, threads use each other's contexts without asking. Then calls may fail, and what
- * a block holds is not looked at; the program must go on. */
+ * reckless: besides, threads use each other's contexts without asking. Then calls may fail, and
+ * what a block holds is not looked at; the program must go on. */
 #include "tests/preload/progs/public.h"
 
 #include <pthread.h>
@@ -21,9 +22,9 @@
 
 static struct {
     time_t end_time;
-    bool is_stray;
+    bool is_reckless;
     CUcontext lasting;
-    _Atomic(CUcontext) shared[SHARED]; /* of a stray run */
+    _Atomic(CUcontext) shared[SHARED]; /* of a reckless run */
     pthread_rwlock_t primary;          /* written: it is reset */
     pthread_rwlock_t pause;            /* written: the process is paused */
     atomic_uint counts[8];
@@ -43,7 +44,7 @@ static uint64_t pick(uint64_t below)
 /* Whether it was done; a right program's call fails for want of memory only. */
 static bool done(CUresult result, const char *call, int line)
 {
-    if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY && !world.is_stray)
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY && !world.is_reckless)
         program_check(result, call, line);
     return result == CUDA_SUCCESS;
 }
@@ -77,7 +78,7 @@ static void use_memory(void)
         if (pick(3) != 0)
             (void)DONE(cuMemFree(blocks[i]));
     const bool is_read = DONE(cuStreamSynchronize(stream));
-    for (unsigned i = 0; i < 2 * count && is_read && !world.is_stray; i++)
+    for (unsigned i = 0; i < 2 * count && is_read && !world.is_reckless; i++)
         EXPECT(host[i] == (unsigned char)(first + i / 2));
     if (stream != NULL)
         (void)DONE(cuStreamDestroy(stream));
@@ -94,7 +95,7 @@ static void use_lasting(void)
     if (DONE(cuMemAlloc(&block, bytes))) {
         (void)DONE(cuMemsetD8Async(block, value, bytes, NULL));
         (void)DONE(cuMemcpyDtoH(host, block + bytes - 1, 1));
-        EXPECT(host[0] == value || world.is_stray);
+        EXPECT(host[0] == value || world.is_reckless);
         (void)DONE(cuMemFree(block));
     }
     (void)DONE(cuCtxPopCurrent(NULL));
@@ -117,7 +118,7 @@ static void use_created(void)
 
     if (!DONE(cuCtxCreate(&context, NULL, 0, 0)))
         return;
-    if (world.is_stray)
+    if (world.is_reckless)
         atomic_store(&world.shared[pick(SHARED)], context);
     for (uint64_t i = pick(4); i > 0; i--)
         use_memory();
@@ -128,7 +129,7 @@ static void use_primary(void)
 {
     CUcontext context;
 
-    if (!world.is_stray)
+    if (!world.is_reckless)
         pthread_rwlock_rdlock(&world.primary);
     if (DONE(cuDevicePrimaryCtxRetain(&context, 0))) {
         (void)DONE(cuCtxPushCurrent(context));
@@ -137,16 +138,16 @@ static void use_primary(void)
         (void)DONE(cuCtxPopCurrent(NULL));
         (void)DONE(cuDevicePrimaryCtxRelease(0));
     }
-    if (!world.is_stray)
+    if (!world.is_reckless)
         pthread_rwlock_unlock(&world.primary);
 }
 
 static void reset_primary(void)
 {
-    if (!world.is_stray && pthread_rwlock_trywrlock(&world.primary) != 0)
+    if (!world.is_reckless && pthread_rwlock_trywrlock(&world.primary) != 0)
         return;
     (void)DONE(cuDevicePrimaryCtxReset(0));
-    if (!world.is_stray)
+    if (!world.is_reckless)
         pthread_rwlock_unlock(&world.primary);
 }
 
@@ -154,7 +155,7 @@ static void reset_primary(void)
 
 static void is_one_of(gpucache_status status, gpucache_status other, const char *call, int line)
 {
-    if (status != other && !world.is_stray)
+    if (status != other && !world.is_reckless)
         expect_status(status, GPUCACHE_OK, call, line);
 }
 #define OK_OR(other, call) is_one_of((call), (other), #call, __LINE__)
@@ -174,7 +175,7 @@ static void use_elastic(void)
     (void)DONE(cuCtxPopCurrent(NULL));
 }
 
-static void give_back(void)
+static void release_memory(void)
 {
     uint64_t given;
 
@@ -186,7 +187,7 @@ static void give_back(void)
     (void)DONE(cuCtxPopCurrent(NULL));
 }
 
-/* Work waits meanwhile, contexts end and begin. Where it cannot be done it says so. */
+/* Work waits meanwhile, contexts end and begin. Prints a line where it cannot be done. */
 static void pause(void)
 {
     const struct timespec moment = {0, 1000000};
@@ -206,9 +207,9 @@ static void pause(void)
 
 static void *work(void *argument)
 {
-    static void (*const steps[])(void) = {use_created, use_primary, use_lasting,
-                                          use_elastic, give_back,   reset_primary};
-    static const unsigned char shares[] = {30, 60, 85, 92, 97, 98};
+    static void (*const steps[])(void) = {use_created, use_primary,    use_lasting,
+                                          use_elastic, release_memory, reset_primary};
+    static const unsigned char thresholds[] = {30, 60, 85, 92, 97, 98};
 
     state = (uint64_t)(uintptr_t)argument * UINT64_C(0x9e3779b97f4a7c15) | 1;
     CHECK(cuCtxSetCurrent(world.lasting));
@@ -216,12 +217,12 @@ static void *work(void *argument)
     while (time(NULL) < world.end_time) {
         const uint64_t percent = pick(100);
         unsigned i = 0;
-        while (i < sizeof(shares) && percent >= shares[i])
+        while (i < sizeof(thresholds) && percent >= thresholds[i])
             i++;
-        if (i < sizeof(shares)) {
+        if (i < sizeof(thresholds)) {
             steps[i]();
             atomic_fetch_add(&world.counts[i], 1);
-        } else if (world.is_stray) {
+        } else if (world.is_reckless) {
             use_shared();
         } else {
             pause();
@@ -238,7 +239,7 @@ int main(int argument_count, char **arguments)
         return 2;
     const uintptr_t thread_count = (uintptr_t)atoi(arguments[3]);
     world.end_time = time(NULL) + atoi(arguments[1]);
-    world.is_stray = argument_count > 4;
+    world.is_reckless = argument_count > 4;
     CHECK(cuInit(0));
     CHECK(cuCtxCreate(&world.lasting, NULL, 0, 0));
     EXPECT_STATUS(gpucache_load(NULL, &gc), GPUCACHE_OK);

@@ -19,7 +19,7 @@
 
 static CUcontext context;
 
-static void say(const char *text)
+static void print_result(const char *text)
 {
     printf("%s\n", text);
     fflush(stdout);
@@ -28,7 +28,7 @@ static void say(const char *text)
 /* ---- work that never ends ---- */
 
 /* Small and large, so that the cache, the pool and the driver are all come by. */
-static void allocate_for_ever(unsigned seed)
+static void allocate_endlessly(unsigned seed)
 {
     CUdeviceptr blocks[SLOTS] = {0};
 
@@ -50,7 +50,7 @@ static void allocate_for_ever(unsigned seed)
 static void *worker(void *argument)
 {
     CHECK(cuCtxSetCurrent(context));
-    allocate_for_ever((unsigned)(uintptr_t)argument);
+    allocate_endlessly((unsigned)(uintptr_t)argument);
     return NULL;
 }
 
@@ -85,7 +85,7 @@ static int way_exit_in_signal(const char *us)
     context = program_start();
     program_alloc(1 << 20);
     signal_after(us);
-    allocate_for_ever(1);
+    allocate_endlessly(1);
     return EXIT_FAILURE;
 }
 
@@ -93,7 +93,7 @@ static int way_abort(const char *unused)
 {
     (void)unused;
     start_workers();
-    say("abort");
+    print_result("abort");
     abort();
 }
 
@@ -101,7 +101,7 @@ static int way_term(const char *unused)
 {
     (void)unused;
     start_workers();
-    say("terminated");
+    print_result("terminated");
     raise(SIGTERM);
     return EXIT_FAILURE;
 }
@@ -112,7 +112,7 @@ static int way_quick_exit(const char *unused)
 {
     (void)unused;
     start_workers();
-    say("quick_exit");
+    print_result("quick_exit");
     quick_exit(5);
 }
 
@@ -120,14 +120,14 @@ static int way_main_returns(const char *unused)
 {
     (void)unused;
     start_workers();
-    say("main returns");
+    print_result("main returns");
     return 3;
 }
 
 static void exits_again(void)
 {
     CHECK(cuMemFree(program_alloc(1 << 20)));
-    say("exit in a handler");
+    print_result("exit in a handler");
     exit(8);
 }
 
@@ -149,7 +149,7 @@ static int way_during_capture(const char *unused)
     const CUdeviceptr block = program_alloc(1 << 20);
     CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     CHECK(cuMemsetD8Async(block, 1, 1 << 20, stream));
-    say("captures");
+    print_result("captures");
     return EXIT_SUCCESS;
 }
 
@@ -159,7 +159,7 @@ static int way_while_paused(const char *unused)
     start_workers();
     if (gpucache_load(NULL, &gc) == GPUCACHE_OK)
         EXPECT_STATUS(gc.gpucache_pause(1, 10000, NULL), GPUCACHE_OK);
-    say("paused");
+    print_result("paused");
     return EXIT_SUCCESS;
 }
 
@@ -169,7 +169,7 @@ static int way_context_gone(const char *unused)
     context = program_start();
     program_alloc(1 << 20);
     CHECK(cuDevicePrimaryCtxReset(0));
-    say("reset");
+    print_result("reset");
     return EXIT_SUCCESS;
 }
 
@@ -183,7 +183,7 @@ static void free_late(void)
     (void)cuDevicePrimaryCtxRelease(0);
 }
 
-static void come_and_go_for_ever(void)
+static void come_and_go_endlessly(void)
 {
     CUcontext own;
 
@@ -204,11 +204,11 @@ static void come_and_go_for_ever(void)
 static void *come_and_go(void *unused)
 {
     (void)unused;
-    come_and_go_for_ever();
+    come_and_go_endlessly();
     return NULL;
 }
 
-/* What is freed late is found, or waited for, though contexts of others never end any more. */
+/* Memory that is freed late is found, or waited for, though contexts of others never end. */
 static int way_while_ending(const char *us)
 {
     pthread_t thread;
@@ -228,7 +228,7 @@ static int way_signal_while_ending(const char *us)
     context = program_start();
     lasting_block = program_alloc(1 << 20);
     signal_after(us);
-    come_and_go_for_ever();
+    come_and_go_endlessly();
     return EXIT_FAILURE;
 }
 
@@ -245,7 +245,7 @@ static int way_closed_object(const char *path)
     hold(program_alloc(1 << 20));
     dlclose(object);
     CHECK(cuMemFree(program_alloc(1 << 20)));
-    say("closed");
+    print_result("closed");
     return EXIT_SUCCESS;
 }
 

@@ -5,7 +5,7 @@
  * OWN is a file of its own, opened before anything else, so at the lowest free descriptor. While
  * threads take and free memory another one writes to the standard streams, whatever they are. In
  * the end: no signal came, what it does on SIGXFSZ and SIGPIPE and what it blocks is as it was, and
- * OWN holds what the program wrote alone. Ends with 0 then; says what is wrong else, in OWN. */
+ * OWN holds what the program wrote alone. Ends with 0 then; else it writes the error to OWN. */
 #include "tests/preload/progs/program.h"
 
 #include <fcntl.h>

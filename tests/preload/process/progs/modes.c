@@ -12,7 +12,7 @@
 #define CHUNK_BYTES ((size_t)256 << 20)
 #define CHUNKS_MAX 128
 
-static void say(const char *what, CUresult result)
+static void print_result(const char *what, CUresult result)
 {
     printf("%s: %d\n", what, (int)result);
 }
@@ -22,14 +22,14 @@ static void before_start(void)
     CUdeviceptr block = 0;
     size_t free_bytes = 0, total_bytes = 0;
     CUcontext context = NULL;
-    say("alloc before initialisation", cuMemAlloc(&block, 4096));
-    say("free before initialisation", cuMemFree(0x1000));
-    say("memory info before initialisation", cuMemGetInfo(&free_bytes, &total_bytes));
+    print_result("alloc before initialisation", cuMemAlloc(&block, 4096));
+    print_result("free before initialisation", cuMemFree(0x1000));
+    print_result("memory info before initialisation", cuMemGetInfo(&free_bytes, &total_bytes));
     CHECK(cuInit(0));
-    say("alloc without a context", cuMemAlloc(&block, 4096));
-    say("free without a context", cuMemFree(0x1000));
-    say("memory info without a context", cuMemGetInfo(&free_bytes, &total_bytes));
-    say("current context", cuCtxGetCurrent(&context));
+    print_result("alloc without a context", cuMemAlloc(&block, 4096));
+    print_result("free without a context", cuMemFree(0x1000));
+    print_result("memory info without a context", cuMemGetInfo(&free_bytes, &total_bytes));
+    print_result("current context", cuCtxGetCurrent(&context));
     printf("there is none: %d\n", context == NULL);
 }
 
@@ -51,11 +51,11 @@ static void sizes(void)
         CHECK(cuMemFree(block));
     }
     block = 77;
-    say("alloc of 0 bytes", cuMemAlloc(&block, 0));
-    say("alloc of 2^63 bytes", cuMemAlloc(&block, (size_t)1 << 63));
-    say("alloc of 2^64 - 1 bytes", cuMemAlloc(&block, SIZE_MAX));
-    say("alloc of more than there is", cuMemAlloc(&block, (size_t)1 << 45));
-    say("alloc to nowhere", cuMemAlloc(NULL, 4096));
+    print_result("alloc of 0 bytes", cuMemAlloc(&block, 0));
+    print_result("alloc of 2^63 bytes", cuMemAlloc(&block, (size_t)1 << 63));
+    print_result("alloc of 2^64 - 1 bytes", cuMemAlloc(&block, SIZE_MAX));
+    print_result("alloc of more than there is", cuMemAlloc(&block, (size_t)1 << 45));
+    print_result("alloc to nowhere", cuMemAlloc(NULL, 4096));
 }
 
 static void wrong_frees(void)
@@ -65,19 +65,19 @@ static void wrong_frees(void)
     size_t range_bytes = 0;
     CUdeviceptr block = program_alloc(1 << 20), other = program_alloc(1 << 20),
                 large = program_alloc(50 << 20);
-    say("free of an interior pointer", cuMemFree(block + 512));
-    say("free of an interior pointer of a large block", cuMemFree(large + (20 << 20)));
-    say("free", cuMemFree(block));
-    say("double free", cuMemFree(block));
-    say("free of a large block", cuMemFree(large));
-    say("double free of a large block", cuMemFree(large));
-    say("free of NULL", cuMemFree(0));
-    say("free of nonsense", cuMemFree(0x1234));
-    say("free of host memory", cuMemFree((CUdeviceptr)(uintptr_t)&host));
-    say("range of what is free", cuMemGetAddressRange(&base, &range_bytes, block));
-    say("range of nonsense", cuMemGetAddressRange(&base, &range_bytes, 0x1234));
-    say("the other block is intact", cuMemsetD8(other, 1, 1 << 20));
-    say("free of the other block", cuMemFree(other));
+    print_result("free of an interior pointer", cuMemFree(block + 512));
+    print_result("free of an interior pointer of a large block", cuMemFree(large + (20 << 20)));
+    print_result("free", cuMemFree(block));
+    print_result("double free", cuMemFree(block));
+    print_result("free of a large block", cuMemFree(large));
+    print_result("double free of a large block", cuMemFree(large));
+    print_result("free of NULL", cuMemFree(0));
+    print_result("free of nonsense", cuMemFree(0x1234));
+    print_result("free of host memory", cuMemFree((CUdeviceptr)(uintptr_t)&host));
+    print_result("range of what is free", cuMemGetAddressRange(&base, &range_bytes, block));
+    print_result("range of nonsense", cuMemGetAddressRange(&base, &range_bytes, 0x1234));
+    print_result("the other block is intact", cuMemsetD8(other, 1, 1 << 20));
+    print_result("free of the other block", cuMemFree(other));
 }
 
 static void attributes(void)
@@ -101,8 +101,8 @@ static void attributes(void)
         type, start == block, range_bytes, pointer == block + 5, id[0] != id[1],
         context == current);
     CHECK(cuMemFree(block));
-    say("attribute of what is free",
-        cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, block));
+    print_result("attribute of what is free",
+                 cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, block));
     CHECK(cuMemFree(other));
 }
 
@@ -111,29 +111,29 @@ static void other_ways(void)
     CUdeviceptr block = 0;
     size_t pitch = 0;
     CUstream stream = NULL;
-    say("pitched", cuMemAllocPitch(&block, &pitch, 1000, 10, 4));
+    print_result("pitched", cuMemAllocPitch(&block, &pitch, 1000, 10, 4));
     printf("pitch %zu\n", pitch);
-    say("free of it", cuMemFree(block));
-    say("pitched with a bad element", cuMemAllocPitch(&block, &pitch, 1000, 10, 3));
-    say("pitched of no width", cuMemAllocPitch(&block, &pitch, 0, 10, 4));
-    say("managed", cuMemAllocManaged(&block, 1 << 20, CU_MEM_ATTACH_GLOBAL));
+    print_result("free of it", cuMemFree(block));
+    print_result("pitched with a bad element", cuMemAllocPitch(&block, &pitch, 1000, 10, 3));
+    print_result("pitched of no width", cuMemAllocPitch(&block, &pitch, 0, 10, 4));
+    print_result("managed", cuMemAllocManaged(&block, 1 << 20, CU_MEM_ATTACH_GLOBAL));
     memset((void *)(uintptr_t)block, 3, 1 << 20);
-    say("free of it", cuMemFree(block));
-    say("managed with a bad flag", cuMemAllocManaged(&block, 1 << 20, 77));
+    print_result("free of it", cuMemFree(block));
+    print_result("managed with a bad flag", cuMemAllocManaged(&block, 1 << 20, 77));
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    say("on a stream", cuMemAllocAsync(&block, 1 << 20, stream));
-    say("free of it on the stream", cuMemFreeAsync(block, stream));
-    say("on a stream", cuMemAllocAsync(&block, 1 << 20, stream));
-    say("stream", cuStreamSynchronize(stream));
-    say("plain free of it", cuMemFree(block));
+    print_result("on a stream", cuMemAllocAsync(&block, 1 << 20, stream));
+    print_result("free of it on the stream", cuMemFreeAsync(block, stream));
+    print_result("on a stream", cuMemAllocAsync(&block, 1 << 20, stream));
+    print_result("stream", cuStreamSynchronize(stream));
+    print_result("plain free of it", cuMemFree(block));
     block = program_alloc(1 << 20);
-    say("plain memory freed on a stream", cuMemFreeAsync(block, stream));
-    say("stream", cuStreamSynchronize(stream));
-    say("and then again", cuMemFree(block));
+    print_result("plain memory freed on a stream", cuMemFreeAsync(block, stream));
+    print_result("stream", cuStreamSynchronize(stream));
+    print_result("and then again", cuMemFree(block));
     CHECK(cuStreamDestroy(stream));
 }
 
-/* Memory runs out at the same place, and what is given back can be had again. */
+/* Memory runs out at the same place, and freed memory can be allocated again. */
 static void exhaustion(void)
 {
     static CUdeviceptr chunks[CHUNKS_MAX];
@@ -177,20 +177,20 @@ static void contexts(void)
     CHECK(cuCtxCreate(&context, NULL, 0, device));
     block = program_alloc(234567);
     late = program_alloc(345678);
-    say("free in another context", cuMemFree(of_primary));
+    print_result("free in another context", cuMemFree(of_primary));
     CHECK(cuCtxSetCurrent(primary));
-    say("free from another context", cuMemFree(late));
+    print_result("free from another context", cuMemFree(late));
     CHECK(cuCtxSetCurrent(NULL));
-    say("free with no context current", cuMemFree(block));
+    print_result("free with no context current", cuMemFree(block));
     CHECK(cuCtxSetCurrent(context));
     block = program_alloc(234567);
-    say("destroy a context with a live block", cuCtxDestroy(context));
+    print_result("destroy a context with a live block", cuCtxDestroy(context));
     CHECK(cuCtxSetCurrent(primary));
-    say("free of what went with it", cuMemFree(block));
+    print_result("free of what went with it", cuMemFree(block));
     block = program_alloc(4096);
-    say("reset", cuDevicePrimaryCtxReset(device));
-    say("free after the reset", cuMemFree(block));
-    say("alloc after the reset", cuMemAlloc(&block, 4096));
+    print_result("reset", cuDevicePrimaryCtxReset(device));
+    print_result("free after the reset", cuMemFree(block));
+    print_result("alloc after the reset", cuMemAlloc(&block, 4096));
 }
 
 int main(void)

@@ -15,7 +15,7 @@
         }                                                                                          \
     } while (0)
 
-static void say(const char *what, cudaError_t result)
+static void print_result(const char *what, cudaError_t result)
 {
     printf("%s: %d, last error %d\n", what, (int)result, (int)cudaGetLastError());
 }
@@ -49,16 +49,16 @@ static void wrong_uses(void)
     char *block = NULL;
     void *out = (void *)1;
     int host = 0;
-    say("malloc of 0 bytes", cudaMalloc(&out, 0));
+    print_result("malloc of 0 bytes", cudaMalloc(&out, 0));
     printf("gives NULL: %d\n", out == NULL);
-    say("malloc of 2^63 bytes", cudaMalloc(&out, (size_t)1 << 63));
-    say("malloc of more than there is", cudaMalloc(&out, (size_t)1 << 45));
-    say("free of NULL", cudaFree(NULL));
+    print_result("malloc of 2^63 bytes", cudaMalloc(&out, (size_t)1 << 63));
+    print_result("malloc of more than there is", cudaMalloc(&out, (size_t)1 << 45));
+    print_result("free of NULL", cudaFree(NULL));
     CHECK(cudaMalloc((void **)&block, 1 << 20));
-    say("free of an interior pointer", cudaFree(block + 512));
-    say("free", cudaFree(block));
-    say("double free", cudaFree(block));
-    say("free of host memory", cudaFree(&host));
+    print_result("free of an interior pointer", cudaFree(block + 512));
+    print_result("free", cudaFree(block));
+    print_result("double free", cudaFree(block));
+    print_result("free of host memory", cudaFree(&host));
 }
 
 int main(void)
@@ -67,9 +67,9 @@ int main(void)
     right_uses();
     wrong_uses();
     CHECK(cudaMalloc(&block, 4096));
-    say("reset", cudaDeviceReset());
-    say("free after the reset", cudaFree(block));
-    say("malloc after the reset", cudaMalloc(&block, 4096));
-    say("free", cudaFree(block));
+    print_result("reset", cudaDeviceReset());
+    print_result("free after the reset", cudaFree(block));
+    print_result("malloc after the reset", cudaMalloc(&block, 4096));
+    print_result("free", cudaFree(block));
     return EXIT_SUCCESS;
 }

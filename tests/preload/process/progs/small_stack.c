@@ -36,7 +36,7 @@ static size_t deepest(void)
     return STACK_BYTES - untouched;
 }
 
-static void tell(const char *step)
+static void print_step(const char *step)
 {
     printf("%s %zu\n", step, deepest());
     fflush(stdout);
@@ -164,7 +164,7 @@ static void do_step(const struct step *step)
     EXPECT(pthread_attr_setstack(&attributes, stack, STACK_BYTES) == 0);
     EXPECT(pthread_create(&thread, &attributes, run, (void *)(uintptr_t)step) == 0);
     EXPECT(pthread_join(thread, NULL) == 0);
-    tell(step->name);
+    print_step(step->name);
 }
 
 int main(void)

@@ -1,8 +1,8 @@
 /* link: -l:libcuda.so.1 -lpthread */
 /* Prints what calls for memory answer in states in which none can be served: no current context, a
- * context that has failed or is gone, a host function, a capture. What was refused must still be
- * there for the right call. Run without the library and in each of its modes, the output must be
- * the same. */
+ * context that has failed or is gone, a host function, a capture. After a refused call the memory
+ * must still be there for the right one. Run without the library and in each of its modes, the
+ * output must be the same. */
 #include "tests/preload/progs/program.h"
 
 #include <pthread.h>
@@ -18,7 +18,7 @@ static CUdevice device;
 static CUcontext primary;
 static CUstream stream;
 
-static CUresult say(const char *what, CUresult result)
+static CUresult print_result(const char *what, CUresult result)
 {
     printf("  %s: %d\n", what, (int)result);
     return result;
@@ -31,7 +31,7 @@ static void warm_up(void)
         CHECK(cuMemFree(program_alloc(SMALL)));
 }
 
-/* What the calls are made with. */
+/* The arguments of the calls. */
 struct things {
     CUdeviceptr small, large, ordered, spare;
     CUstream stream;
@@ -47,18 +47,19 @@ static struct things take(CUstream of)
     things.spare = program_alloc(SMALL);
     CHECK(cuMemAllocAsync(&things.ordered, SMALL, of));
     CHECK(cuStreamSynchronize(of));
-    CHECK(cuMemFree(program_alloc(SMALL))); /* one is at hand */
+    CHECK(cuMemFree(program_alloc(SMALL))); /* one is available */
     return things;
 }
 
 static void give(const struct things *things)
 {
-    say("right free", cuMemFree(things->small));
-    say("right free of a large block", cuMemFree(things->large));
-    say("right free in order", cuMemFreeAsync(things->ordered, things->stream));
-    say("right free in order of plain memory", cuMemFreeAsync(things->spare, things->stream));
-    say("stream", cuStreamSynchronize(things->stream));
-    say("free once more", cuMemFree(things->small));
+    print_result("right free", cuMemFree(things->small));
+    print_result("right free of a large block", cuMemFree(things->large));
+    print_result("right free in order", cuMemFreeAsync(things->ordered, things->stream));
+    print_result("right free in order of plain memory",
+                 cuMemFreeAsync(things->spare, things->stream));
+    print_result("stream", cuStreamSynchronize(things->stream));
+    print_result("free once more", cuMemFree(things->small));
 }
 
 static void try_all(const struct things *things)
@@ -66,21 +67,22 @@ static void try_all(const struct things *things)
     CUdeviceptr block = 0, base = 0;
     size_t pitch = 0, free_bytes = 0, total_bytes = 0, bytes = 0;
 
-    say("alloc", cuMemAlloc(&block, SMALL));
-    say("alloc of a large block", cuMemAlloc(&block, LARGE));
-    say("pitched", cuMemAllocPitch(&block, &pitch, 1000, 10, 4));
-    if (say("alloc in order", cuMemAllocAsync(&block, SMALL, things->stream)) == CUDA_SUCCESS)
-        say("free of it", cuMemFreeAsync(block, things->stream));
-    say("alloc in the default order", cuMemAllocAsync(&block, SMALL, NULL));
-    say("free", cuMemFree(things->small));
-    say("free of a large block", cuMemFree(things->large));
-    say("free in order", cuMemFreeAsync(things->ordered, things->stream));
-    say("free in order of plain memory", cuMemFreeAsync(things->spare, things->stream));
-    say("free in the default order", cuMemFreeAsync(things->ordered, NULL));
-    say("free in a thread's order", cuMemFreeAsync(things->spare, CU_STREAM_PER_THREAD));
-    say("free of nothing", cuMemFree(0));
-    say("memory info", cuMemGetInfo(&free_bytes, &total_bytes));
-    say("range", cuMemGetAddressRange(&base, &bytes, things->small));
+    print_result("alloc", cuMemAlloc(&block, SMALL));
+    print_result("alloc of a large block", cuMemAlloc(&block, LARGE));
+    print_result("pitched", cuMemAllocPitch(&block, &pitch, 1000, 10, 4));
+    if (print_result("alloc in order", cuMemAllocAsync(&block, SMALL, things->stream)) ==
+        CUDA_SUCCESS)
+        print_result("free of it", cuMemFreeAsync(block, things->stream));
+    print_result("alloc in the default order", cuMemAllocAsync(&block, SMALL, NULL));
+    print_result("free", cuMemFree(things->small));
+    print_result("free of a large block", cuMemFree(things->large));
+    print_result("free in order", cuMemFreeAsync(things->ordered, things->stream));
+    print_result("free in order of plain memory", cuMemFreeAsync(things->spare, things->stream));
+    print_result("free in the default order", cuMemFreeAsync(things->ordered, NULL));
+    print_result("free in a thread's order", cuMemFreeAsync(things->spare, CU_STREAM_PER_THREAD));
+    print_result("free of nothing", cuMemFree(0));
+    print_result("memory info", cuMemGetInfo(&free_bytes, &total_bytes));
+    print_result("range", cuMemGetAddressRange(&base, &bytes, things->small));
 }
 
 /* ---- no context ---- */
@@ -179,9 +181,17 @@ static void in_host_functions(void)
 
 /* ---- failed contexts ---- */
 
-enum told_by { BY_STREAM, BY_CONTEXT, BY_QUERY, BY_EVENT, BY_EVENT_QUERY, BY_COPY, TOLD_BY_COUNT };
+enum reported_by {
+    BY_STREAM,
+    BY_CONTEXT,
+    BY_QUERY,
+    BY_EVENT,
+    BY_EVENT_QUERY,
+    BY_COPY,
+    TOLD_BY_COUNT
+};
 
-static void learn(enum told_by by, CUstream of, CUdeviceptr block)
+static void learn(enum reported_by by, CUstream of, CUdeviceptr block)
 {
     CUevent event;
     CUresult result = CUDA_SUCCESS;
@@ -205,10 +215,10 @@ static void learn(enum told_by by, CUstream of, CUdeviceptr block)
         while (result == CUDA_ERROR_NOT_READY);
     printf("failed, told by way %d: %d\n", (int)by, (int)result);
     if (by == BY_COPY || by == BY_EVENT || by == BY_EVENT_QUERY)
-        (void)cuStreamSynchronize(of); /* it has failed by now, whatever that answered */
+        (void)cuStreamSynchronize(of); /* it has failed, whatever that returned */
 }
 
-static void failed(enum told_by by)
+static void failed(enum reported_by by)
 {
     struct things things, others = take(stream);
     CUcontext context;
@@ -221,9 +231,9 @@ static void failed(enum told_by by)
     try_all(&things);
     printf(" in another context\n");
     CHECK(cuCtxSetCurrent(primary));
-    say("alloc in the failed order", cuMemAllocAsync(&things.spare, SMALL, of));
-    say("free in the failed order", cuMemFreeAsync(others.ordered, of));
-    say("free in the failed order of plain memory", cuMemFreeAsync(others.spare, of));
+    print_result("alloc in the failed order", cuMemAllocAsync(&things.spare, SMALL, of));
+    print_result("free in the failed order", cuMemFreeAsync(others.ordered, of));
+    print_result("free in the failed order of plain memory", cuMemFreeAsync(others.spare, of));
     warm_up();
     give(&others);
     CHECK(cuCtxDestroy(context));
@@ -235,72 +245,73 @@ static void failed(enum told_by by)
 
 static const char *const mode_names[] = {"global", "thread-local", "relaxed"};
 
-struct asked {
+struct attempt {
     struct things things;
     int mode; /* of the thread; -1: as it is */
     CUcontext context;
 };
 
-static void try_unsafe(const struct asked *asked)
+static void try_unsafe(const struct attempt *attempt)
 {
-    CUstreamCaptureMode mode = (CUstreamCaptureMode)asked->mode;
+    CUstreamCaptureMode mode = (CUstreamCaptureMode)attempt->mode;
     CUdeviceptr small = 0, large = 0, pitched = 0;
     size_t pitch;
 
-    if (asked->mode >= 0)
+    if (attempt->mode >= 0)
         CHECK(cuThreadExchangeStreamCaptureMode(&mode));
-    say("alloc", cuMemAlloc(&small, SMALL));
-    say("alloc of a large block", cuMemAlloc(&large, LARGE));
-    say("pitched", cuMemAllocPitch(&pitched, &pitch, 1000, 10, 4));
-    say("free", cuMemFree(asked->things.small));
-    say("free of a large block", cuMemFree(asked->things.large));
-    say("free of pool memory", cuMemFree(asked->things.ordered));
+    print_result("alloc", cuMemAlloc(&small, SMALL));
+    print_result("alloc of a large block", cuMemAlloc(&large, LARGE));
+    print_result("pitched", cuMemAllocPitch(&pitched, &pitch, 1000, 10, 4));
+    print_result("free", cuMemFree(attempt->things.small));
+    print_result("free of a large block", cuMemFree(attempt->things.large));
+    print_result("free of pool memory", cuMemFree(attempt->things.ordered));
     if (small != 0)
-        say("free of what is new", cuMemFree(small));
+        print_result("free of what is new", cuMemFree(small));
     if (large != 0)
-        say("free of what is new and large", cuMemFree(large));
+        print_result("free of what is new and large", cuMemFree(large));
     if (pitched != 0)
-        say("free of what is new and pitched", cuMemFree(pitched));
-    if (asked->mode >= 0)
+        print_result("free of what is new and pitched", cuMemFree(pitched));
+    if (attempt->mode >= 0)
         CHECK(cuThreadExchangeStreamCaptureMode(&mode));
 }
 
 static void *ask(void *argument)
 {
-    const struct asked *asked = argument;
+    const struct attempt *attempt = argument;
 
-    CHECK(cuCtxSetCurrent(asked->context));
-    try_unsafe(asked);
+    CHECK(cuCtxSetCurrent(attempt->context));
+    try_unsafe(attempt);
     return NULL;
 }
 
 /* One capture, in which a thread tries. */
-static void capture(CUstreamCaptureMode mode, CUstream of, struct asked asked, bool is_other_thread)
+static void capture(CUstreamCaptureMode mode, CUstream of, struct attempt attempt,
+                    bool is_other_thread)
 {
     CUgraph graph = NULL;
     pthread_t thread;
 
-    CHECK(cuCtxSetCurrent(asked.context));
-    asked.things = take(stream);
+    CHECK(cuCtxSetCurrent(attempt.context));
+    attempt.things = take(stream);
     CHECK(cuCtxSetCurrent(primary));
     CHECK(cuStreamBeginCapture(of, mode));
     if (is_other_thread) {
-        if (pthread_create(&thread, NULL, ask, &asked) != 0)
+        if (pthread_create(&thread, NULL, ask, &attempt) != 0)
             exit(EXIT_FAILURE);
         pthread_join(thread, NULL);
     } else {
-        CHECK(cuCtxSetCurrent(asked.context));
-        try_unsafe(&asked);
+        CHECK(cuCtxSetCurrent(attempt.context));
+        try_unsafe(&attempt);
         CHECK(cuCtxSetCurrent(primary));
     }
-    say("end", cuStreamEndCapture(of, &graph));
+    print_result("end", cuStreamEndCapture(of, &graph));
     if (graph != NULL)
         CHECK(cuGraphDestroy(graph));
-    CHECK(cuCtxSetCurrent(asked.context));
-    (void)cuMemFree(asked.things.small);
-    (void)cuMemFree(asked.things.large);
-    (void)cuMemFree(asked.things.ordered);
-    CHECK(cuMemFree(asked.things.spare));
+    CHECK(cuCtxSetCurrent(attempt.context));
+    (void)cuMemFree(attempt.things.small);
+    (void)cuMemFree(attempt.things.large);
+    (void)cuMemFree(attempt.things.ordered);
+    CHECK(cuMemFree(attempt.things.spare));
     CHECK(cuCtxSetCurrent(primary));
     warm_up();
 }
@@ -310,12 +321,12 @@ static void captures(CUcontext asker, CUstream of, const char *where)
     for (int mode = 0; mode < 3; mode++)
         for (int other = 0; other < 2; other++)
             for (int own = -1; own < 3; own++) {
-                const struct asked asked = {.mode = own, .context = asker};
+                const struct attempt attempt = {.mode = own, .context = asker};
 
-                printf("capture %s, %s; asked by %s, %s\n", mode_names[mode], where,
+                printf("capture %s, %s; attempt by %s, %s\n", mode_names[mode], where,
                        other ? "another thread" : "the thread",
                        own < 0 ? "as it is" : mode_names[own]);
-                capture((CUstreamCaptureMode)mode, of, asked, other != 0);
+                capture((CUstreamCaptureMode)mode, of, attempt, other != 0);
             }
 }
 
@@ -333,7 +344,7 @@ int main(void)
     captures(primary, stream, "one context");
     captures(primary, CU_STREAM_PER_THREAD, "a thread's own stream");
     for (int by = 0; by < TOLD_BY_COUNT; by++)
-        failed((enum told_by)by);
+        failed((enum reported_by)by);
     CHECK(cuCtxCreate(&second, NULL, 0, device));
     captures(second, stream, "of another context");
     return EXIT_SUCCESS;

@@ -1,7 +1,7 @@
 /* link: -l:libcuda.so.1 -l:libcudart.so.13 -lpthread */
-/* The same as states.c through the runtime: what its calls for memory answer without a current
- * context, in a host function, in a capture and in a context that has failed. Run without the
- * library and in each of its modes, the output must be the same. */
+/* As states.c, through the runtime: the results of its memory calls without a current context, in a
+ * host function, in a capture and in a context that has failed. Run without the library and in each
+ * of its modes, the output must be the same. */
 #include "tests/preload/progs/program.h"
 
 #include <cuda_runtime_api.h>
@@ -15,7 +15,7 @@
 
 static cudaStream_t stream;
 
-static void say(const char *what, cudaError_t result)
+static void print_result(const char *what, cudaError_t result)
 {
     printf("  %s: %d, last error %d\n", what, (int)result, (int)cudaGetLastError());
 }
@@ -62,24 +62,24 @@ static void try_all(const struct things *things)
     void *block = NULL;
     size_t pitch = 0;
 
-    say("malloc", cudaMalloc(&block, SMALL));
-    say("malloc of a large block", cudaMalloc(&block, LARGE));
-    say("pitched", cudaMallocPitch(&block, &pitch, 1000, 10));
-    say("malloc in order", cudaMallocAsync(&block, SMALL, stream));
-    say("free", cudaFree(things->small));
-    say("free of a large block", cudaFree(things->large));
-    say("free in order", cudaFreeAsync(things->ordered, stream));
-    say("free in order of plain memory", cudaFreeAsync(things->spare, stream));
-    say("free of nothing", cudaFree(NULL));
+    print_result("malloc", cudaMalloc(&block, SMALL));
+    print_result("malloc of a large block", cudaMalloc(&block, LARGE));
+    print_result("pitched", cudaMallocPitch(&block, &pitch, 1000, 10));
+    print_result("malloc in order", cudaMallocAsync(&block, SMALL, stream));
+    print_result("free", cudaFree(things->small));
+    print_result("free of a large block", cudaFree(things->large));
+    print_result("free in order", cudaFreeAsync(things->ordered, stream));
+    print_result("free in order of plain memory", cudaFreeAsync(things->spare, stream));
+    print_result("free of nothing", cudaFree(NULL));
 }
 
 static void give(const struct things *things)
 {
-    say("right free", cudaFree(things->small));
-    say("right free of a large block", cudaFree(things->large));
-    say("right free in order", cudaFreeAsync(things->ordered, stream));
-    say("right free in order of plain memory", cudaFreeAsync(things->spare, stream));
-    say("stream", cudaStreamSynchronize(stream));
+    print_result("right free", cudaFree(things->small));
+    print_result("right free of a large block", cudaFree(things->large));
+    print_result("right free in order", cudaFreeAsync(things->ordered, stream));
+    print_result("right free in order of plain memory", cudaFreeAsync(things->spare, stream));
+    print_result("stream", cudaStreamSynchronize(stream));
 }
 
 static void CUDART_CB host_function(void *argument)
@@ -103,12 +103,12 @@ static void captures(void)
 
         printf("capture of mode %d\n", mode);
         DEMAND(cudaStreamBeginCapture(stream, (enum cudaStreamCaptureMode)mode));
-        say("malloc", cudaMalloc(&block, SMALL));
-        say("free", cudaFree(things.small));
-        say("free of a large block", cudaFree(things.large));
+        print_result("malloc", cudaMalloc(&block, SMALL));
+        print_result("free", cudaFree(things.small));
+        print_result("free of a large block", cudaFree(things.large));
         if (block != NULL)
-            say("free of what is new", cudaFree(block));
-        say("end", cudaStreamEndCapture(stream, &graph));
+            print_result("free of what is new", cudaFree(block));
+        print_result("end", cudaStreamEndCapture(stream, &graph));
         give(&things);
     }
 }
@@ -140,11 +140,11 @@ int main(void)
     things = take();
     printf("failed\n");
     DEMAND(cudaMemsetAsync(NOWHERE, 1, 16, stream));
-    say("stream", cudaStreamSynchronize(stream));
+    print_result("stream", cudaStreamSynchronize(stream));
     try_all(&things);
-    say("device", cudaDeviceSynchronize());
-    say("reset", cudaDeviceReset());
-    say("malloc after the reset", cudaMalloc(&things.small, SMALL));
-    say("free", cudaFree(things.small));
+    print_result("device", cudaDeviceSynchronize());
+    print_result("reset", cudaDeviceReset());
+    print_result("malloc after the reset", cudaMalloc(&things.small, SMALL));
+    print_result("free", cudaFree(things.small));
     return EXIT_SUCCESS;
 }

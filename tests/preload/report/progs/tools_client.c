@@ -18,7 +18,7 @@ int main(int argc, char **argv)
         (int (*)(void **, unsigned, int))dlsym(driver, "cuCtxCreate_v2");
     int (*allocate)(unsigned long long *, size_t) =
         (int (*)(unsigned long long *, size_t))dlsym(driver, "cuMemAlloc_v2");
-    int (*give_back)(unsigned long long) =
+    int (*release_memory)(unsigned long long) =
         (int (*)(unsigned long long))dlsym(driver, "cuMemFree_v2");
     const int code = init(0);
     printf("init %d\n", code);
@@ -28,6 +28,6 @@ int main(int argc, char **argv)
         return 4;
     for (int i = 1; i < argc && i < 16; i++)
         printf("alloc %d\n", allocate(&address[i], (size_t)strtoul(argv[i], NULL, 10) << 20));
-    printf("free %d\n", give_back(address[1]));
+    printf("free %d\n", release_memory(address[1]));
     return 5;
 }

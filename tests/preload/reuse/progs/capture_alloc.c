@@ -4,11 +4,11 @@
  *
  * In each round a thread captures on a stream of its own: blocks are taken, written, copied and
  * launched on, and blocks from before are freed with their work queued, all inside, with the
- * thread's capture mode exchanged where the capture forbids that. What came before or runs beside
- * must not end up in blocks of the graph, nor the other way round: the graph is run several times
- * and its results and those of the other blocks are looked at. In mode `global` no thread may make
- * an unsafe call while any captures, so all begin and end together. `plain`: nothing is taken or
- * freed inside. */
+ * thread's capture mode exchanged where the capture forbids that. Memory of work before or beside
+ * it must not end up in blocks of the graph, nor the other way round: the graph is run several
+ * times and its results and those of the other blocks are looked at. In mode `global` no thread may
+ * make an unsafe call while any captures, so all begin and end together. `plain`: nothing is taken
+ * or freed inside. */
 #include "tests/preload/progs/program.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* link: -l:libcuda.so.1 -lpthread */
-/* What must go on beside captures. usage: capture_beside
+/* Calls that must go on beside captures. usage: capture_beside
  * abandoned|reborn|elsewhere|context|spread|held
  *
  * abandoned: threads end that have begun to capture in their own default stream; reborn: and a

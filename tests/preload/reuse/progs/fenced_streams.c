@@ -1,8 +1,8 @@
 /* link: -l:libcuda.so.1 */
 /* A block is freed while work that uses it is held up on one stream, of each kind in turn, and all
- * other streams are idle: however often memory is asked for, it is not handed out before that
- * stream goes on, and is soon after. One line for each kind that went wrong; prints how many kinds
- * were looked at. */
+ * other streams are idle: however often memory is requested, it is not reused before that stream
+ * goes on, and is soon after. One line for each kind that went wrong; prints how many kinds were
+ * looked at. */
 #include "tests/preload/progs/program.h"
 
 #include <pthread.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define BYTES ((size_t)1 << 20)
-#define ASKED 12 /* and as many more for each kind before, which left them free */
+#define ATTEMPTS 12 /* and as many more for each kind before, which left them free */
 
 enum kind { LEGACY, BLOCKING, NON_BLOCKING, WITH_PRIORITY, DESTROYED, OF_THREAD, KIND_COUNT };
 
@@ -52,7 +52,7 @@ static CUstream create(enum kind kind)
 /* Whether one of some new blocks is the old one. */
 static bool comes_back(CUdeviceptr old, int count)
 {
-    CUdeviceptr blocks[ASKED * KIND_COUNT];
+    CUdeviceptr blocks[ATTEMPTS * KIND_COUNT];
     bool is_back = false;
 
     for (int i = 0; i < count; i++) {
@@ -77,19 +77,19 @@ static bool is_fenced(enum kind kind)
     if (kind == DESTROYED)
         CHECK(cuStreamDestroy(stream));
     CHECK(cuMemFree(block));
-    const int asked = ASKED * ((int)kind + 1);
-    bool is_early = comes_back(block, asked);
+    const int attempts = ATTEMPTS * ((int)kind + 1);
+    bool is_early = comes_back(block, attempts);
     atomic_store(&is_open, true);
     bool is_late = true;
     for (int i = 0; is_late && i < 200; i++) {
         usleep(2000);
-        is_late = !comes_back(block, asked);
+        is_late = !comes_back(block, attempts);
     }
     if (stream != NULL && kind != DESTROYED)
         CHECK(cuStreamDestroy(stream));
     CHECK(cuCtxSynchronize());
     if (is_early || is_late)
-        printf("kind %d: %s\n", kind, is_early ? "handed out too early" : "never handed out");
+        printf("kind %d: %s\n", kind, is_early ? "reused too early" : "never reused");
     return !is_early && !is_late;
 }
 

@@ -6,9 +6,9 @@
  * usage: greens WAY: "default": the green context's default stream works on the freed block, the
  * primary context goes on; "primary": the other way round; "stream": as "default", but in a stream
  * of the green context's; "handle": the green context's handle is learnt from a stream alone, and
- * its own wait says nothing of the primary context's work; "ordered": stream-ordered memory, freed
- * and allocated in the default streams. "alone": only the green context holds the primary one;
- * prints nothing. */
+ * its own wait proves nothing about the primary context's work; "ordered": stream-ordered memory,
+ * freed and allocated in the default streams. "alone": only the green context holds the primary
+ * one; prints nothing. */
 #include "tests/preload/progs/program.h"
 
 #include <stdbool.h>

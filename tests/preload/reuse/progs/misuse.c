@@ -2,8 +2,8 @@
 /* A program that uses memory wrongly. usage: misuse none | write-after-free | read-after-free |
  * overrun BYTES | far-overrun | twice | inside [stream]: with memory of a stream's order
  *
- * Prints `result N`: what the driver said at the first wait after the misuse. Then goes on as far
- * as it can: memory is taken again where the freed block lay. */
+ * Prints `result N`: the driver's result of the first wait after the misuse. Then goes on as far as
+ * it can: memory is taken again where the freed block lay. */
 #include "tests/preload/progs/program.h"
 
 #include <stdbool.h>

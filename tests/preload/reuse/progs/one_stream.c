@@ -13,7 +13,7 @@
  * Streams that never end beside others:
  *   legacy: an allocation in the legacy stream orders blocking streams
  *   async, closing, thread: memory freed in the order of streams serves again although another
- *     stream goes on for ever; with streams made and destroyed; in the threads' own streams
+ *     stream never ends; with streams made and destroyed; in the threads' own streams
  *   plain: with memory freed plainly a request gets fresh memory in the end
  *   mixed: plain memory that is freed in a stream's order serves again */
 #include "tests/preload/progs/program.h"
@@ -77,7 +77,7 @@ static void expect(CUdeviceptr address, unsigned char value, CUstream stream)
         require(seen[i] == value, "memory holds what another one wrote");
 }
 
-/* The same memory again, work of its former life in the stream. */
+/* The memory is allocated again, with work of its former life in the stream. */
 static CUdeviceptr take_again(CUstream stream, size_t bytes)
 {
     CUdeviceptr first = take(bytes);
@@ -141,7 +141,7 @@ static void harmless(char *library)
     CHECK(cuMemFree(next));
 }
 
-/* What reaches memory outside all streams must not find work of a former life under way. */
+/* Accesses outside all streams must not find work of a former life under way. */
 static void outside(const char *how, char *library)
 {
     CUstream only = make_stream(CU_STREAM_NON_BLOCKING);

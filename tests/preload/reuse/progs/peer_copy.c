@@ -1,11 +1,11 @@
 /* link: -l:libcuda.so.1 */
-/* A copy between contexts is queued and its source freed at once, by the source's owner. What is
- * allocated and filled next must not reach the copy. argv[1]: how the source's memory is reached:
- * "copy" (cuMemcpyPeerAsync), "copy3d", "unified", "plain", "plain2d", "plain3d" (by address
- * alone), none of which needs peer access; "access" (a plain copy with it), "disabled" (the same,
- * taken away while the copy is queued); "stream" (a copy within the owner's memory, by a stream of
- * the other context). "fill": the work is a fill of the source. Prints how many bytes of the copy
- * are wrong. */
+/* A copy between contexts is queued and its source freed at once, by the source's owner. The next
+ * blocks that are allocated and filled must not reach the copy. argv[1]: how the source's memory is
+ * reached: "copy" (cuMemcpyPeerAsync), "copy3d", "unified", "plain", "plain2d", "plain3d" (by
+ * address alone), none of which needs peer access; "access" (a plain copy with it), "disabled" (the
+ * same, taken away while the copy is queued); "stream" (a copy within the owner's memory, by a
+ * stream of the other context). "fill": the work is a fill of the source. Prints how many bytes of
+ * the copy are wrong. */
 #include <cuda.h>
 
 #include <stdio.h>

@@ -110,7 +110,7 @@ static void copy_child(CUdeviceptr from)
     launch(graph);
 }
 
-/* Of any kind. */
+/* A block of any kind. */
 static CUgraphNodeParams any_copy(CUdeviceptr from)
 {
     CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_MEMCPY};

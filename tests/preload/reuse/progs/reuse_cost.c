@@ -1,5 +1,5 @@
 /* link: -l:libcuda.so.1 */
-/* What freeing costs while work is queued. usage: reuse_cost free BYTES | loop ITERATIONS BYTES
+/* The cost of frees while work is queued. usage: reuse_cost free BYTES | loop ITERATIONS BYTES
  *
  * free: two streams stand still with work on blocks; freeing them and taking as much again must not
  * wait for it: the streams go on afterwards only, so waiting would never end, and an alarm ends it.
@@ -52,7 +52,7 @@ static void await_streams(void)
         sched_yield();
 }
 
-/* What `value` was written with, read by the same stream behind it. */
+/* The content after the write of `value`, read behind it in the same stream. */
 static void expect(const unsigned char *bytes, unsigned char value, size_t count, const char *when)
 {
     for (size_t i = 0; i < count; i++)

@@ -5,7 +5,7 @@
  * reuse: blocks freed behind queued work serve the same stream at once, between two calls of
  * cuDriverGetVersion that mark it in the driver's journal, and no other stream before its time; a
  * stream that another one waited for, and one that is destroyed by a thread without a context, are
- * no exceptions. What all blocks held is looked at. Prints whether the work was still queued.
+ * no exceptions. The content of all blocks is checked. Prints whether the work was still queued.
  * capture: a block that a stream freed is not in a graph which the stream captures next: that may
  * run in another one. codes, devices: what calls answer, one line each: the same as without the
  * library. */
@@ -269,7 +269,7 @@ static uint64_t figure(CUmemoryPool pool, CUmemPool_attribute attribute)
     return value;
 }
 
-static void say_pool_of(CUdeviceptr block, CUmemoryPool pool, const char *what)
+static void print_pool_of(CUdeviceptr block, CUmemoryPool pool, const char *what)
 {
     CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE;
     CUmemoryPool one = NULL, many = NULL;
@@ -280,7 +280,7 @@ static void say_pool_of(CUdeviceptr block, CUmemoryPool pool, const char *what)
     printf("pool of %s, among attributes: %d %d\n", what, code, many == pool);
 }
 
-static void say_frees(CUstream stream)
+static void print_frees(CUstream stream)
 {
     CUdeviceptr ordered = take(MIB, stream), plain = program_alloc(MIB);
     CUdeviceptr inner = take(MIB, stream);
@@ -296,7 +296,7 @@ static void say_frees(CUstream stream)
     CHECK(cuStreamSynchronize(stream));
 }
 
-static void say_destroyed(void)
+static void print_destroyed(void)
 {
     CUstream gone = make_stream();
     CUdeviceptr block = take(MIB, gone), other = 0;
@@ -308,7 +308,7 @@ static void say_destroyed(void)
     SAY(cuMemFree(block));
 }
 
-static void say_captured(CUstream stream)
+static void print_captured(CUstream stream)
 {
     CUdeviceptr before = take(MIB, stream), inside = 0;
     CUgraph graph = NULL;
@@ -325,7 +325,7 @@ static void say_captured(CUstream stream)
     CHECK(cuStreamSynchronize(stream));
 }
 
-static void say_marks(CUmemoryPool pool, CUstream stream)
+static void print_marks(CUmemoryPool pool, CUstream stream)
 {
     cuuint64_t zero = 0;
     CUdeviceptr large = take(8 * MIB, stream), small = take(2 * MIB, stream);
@@ -345,7 +345,7 @@ static void say_marks(CUmemoryPool pool, CUstream stream)
     CHECK(cuStreamSynchronize(stream));
 }
 
-static void say_other_pool(CUstream stream)
+static void print_other_pool(CUstream stream)
 {
     CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                             .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
@@ -357,7 +357,7 @@ static void say_other_pool(CUstream stream)
     SAY(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
     SAY(cuDeviceSetMemPool(0, pool));
     CUdeviceptr block = take(MIB, stream);
-    say_pool_of(block, pool, "a block of another pool");
+    print_pool_of(block, pool, "a block of another pool");
     SAY(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == MIB);
     SAY(cuMemFreeAsync(block, stream));
     CHECK(cuStreamSynchronize(stream));
@@ -367,10 +367,10 @@ static void say_other_pool(CUstream stream)
     SAY(cuDeviceSetMemPool(0, plain));
     SAY(cuMemPoolDestroy(pool));
     block = take(MIB, stream);
-    say_pool_of(block, plain, "a block of the default pool");
+    print_pool_of(block, plain, "a block of the default pool");
     SAY(cuMemFreeAsync(block, stream));
     block = program_alloc(MIB);
-    say_pool_of(block, NULL, "a plain block");
+    print_pool_of(block, NULL, "a plain block");
     SAY(cuMemFree(block));
 }
 
@@ -381,11 +381,11 @@ static int codes(void)
     program_start();
     CUstream stream = make_stream();
     CHECK(cuDeviceGetDefaultMemPool(&pool, 0));
-    say_marks(pool, stream);
-    say_frees(stream);
-    say_destroyed();
-    say_captured(stream);
-    say_other_pool(stream);
+    print_marks(pool, stream);
+    print_frees(stream);
+    print_destroyed();
+    print_captured(stream);
+    print_other_pool(stream);
     return EXIT_SUCCESS;
 }
 
@@ -410,7 +410,7 @@ static int devices(void)
     /* A pool of the device that is not current. */
     CUdeviceptr block = 0, other = 0;
     SAY(cuMemAllocFromPoolAsync(&block, 4 * MIB, pools[1], streams[1]));
-    say_pool_of(block, pools[1], "a block of the other device");
+    print_pool_of(block, pools[1], "a block of the other device");
     SAY(figure(pools[1], CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 4 * MIB);
     SAY(figure(pools[0], CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
     SAY(cuMemPoolSetAttribute(pools[1], CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero));
@@ -421,7 +421,7 @@ static int devices(void)
     SAY(cuMemsetD8Async(block, 7, 4 * MIB, streams[0]));
     SAY(cuStreamSynchronize(streams[0]));
     SAY(cuMemAllocFromPoolAsync(&other, MIB, pools[1], streams[1]));
-    say_pool_of(other, pools[1], "a block after that");
+    print_pool_of(other, pools[1], "a block after that");
     SAY(cuStreamSynchronize(streams[1]));
     SAY(cuMemsetD8Async(other, 7, MIB, streams[0]));
     SAY(cuStreamSynchronize(streams[0]));

@@ -33,7 +33,7 @@ static void set(CUdeviceptr block, unsigned flag)
     CHECK(cuPointerSetAttribute(&flag, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block));
 }
 
-static void say(const char *what, CUdeviceptr block)
+static void print_result(const char *what, CUdeviceptr block)
 {
     printf("%s %u %u\n", what, flag_of(block), flag_in_list(block));
 }
@@ -76,19 +76,19 @@ int main(int argument_count, char **arguments)
     program_start();
     for (unsigned i = 0; i < 3; i++) {
         blocks[i] = program_alloc(BYTES);
-        say("new", blocks[i]);
+        print_result("new", blocks[i]);
     }
     set(blocks[0], 1);
     set(blocks[1], 1);
-    say("set", blocks[0] + 5);
-    say("neighbour", blocks[2]);
+    print_result("set", blocks[0] + 5);
+    print_result("neighbour", blocks[2]);
     set(blocks[1], 0);
-    say("taken back", blocks[1]);
-    say("still set", blocks[0]);
+    print_result("taken back", blocks[1]);
+    print_result("still set", blocks[0]);
     CHECK(cuMemcpyHtoD(blocks[0], bytes, sizeof(bytes)));
     CHECK(cuMemFree(blocks[0]));
     for (unsigned i = 0; i < 3; i++)
-        say("after a free", program_alloc(BYTES));
+        print_result("after a free", program_alloc(BYTES));
     printf("no value %d\n",
            (int)cuPointerSetAttribute(NULL, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, blocks[1]));
     printf("another attribute %d\n",

@@ -2,11 +2,12 @@
 /* A random program that is right by CUDA's rules, and what memory must hold at each of its steps.
  * usage: torture SEED STEPS THREADS ASPECT,…|all [-ASPECT…] ; torture --list
  *
- * STEPS of each thread; an aspect is what the program may contain (torture.h). The same seed and
- * arguments make the same program, but for requests that find no memory. Prints what it did, and
+ * STEPS of each thread; an aspect is what the program may contain (torture.h). One seed with one
+ * set of arguments makes one program, but for requests that find no memory. Prints what it did, and
  * `used BEFORE AFTER`: the device's used bytes. Exit status: 0 right; 1 wrong bytes, or a call that
- * failed; 3 hung: a step was not finished in TORTURE_PATIENCE seconds (90: reclaim waits for up to 30). TORTURE_WAYS: the ways
- * to another context's memory (torture.h), in place of those that the seed chooses.
+ * failed; 3 hung: a step was not finished in TORTURE_PATIENCE seconds (90: reclaim waits for up to
+ * 30). TORTURE_WAYS: the ways to another context's memory (torture.h), in place of those that the
+ * seed chooses.
  *
  * It knows nothing of the library, and is right without it, which checks the test itself. */
 #include "torture.h"

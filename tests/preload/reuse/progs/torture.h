@@ -11,9 +11,9 @@
  * torture_call.c    the calls that take a stream; compiled twice, see there
  *
  * A block is watched at some places (rows). The model has their bytes as they will be when all that
- * was queued is done. Work that touches what earlier work touched is queued behind it: because the
- * streams' order says so already, or by an event, or after a wait of the host. A free is queued
- * behind nothing where CUDA's own cuMemFree waits. So a block that is reused too early reads wrong.
+ * was queued is done. Work that touches what earlier work touched is queued behind it: because of
+ * the streams' order, or by an event, or after a wait of the host. A free is queued behind nothing
+ * where CUDA's own cuMemFree waits. So a block that is reused too early reads wrong.
  */
 #ifndef TORTURE_H
 #define TORTURE_H
@@ -40,7 +40,7 @@
 #define EVENTS 64     /* of a context and thread */
 #define READS 6       /* reads of a block since it was written that are remembered */
 
-/* What a program may contain. One word each, for the command line and for the list. */
+/* The parts that a program may contain. One word each, for the command line and for the list. */
 #define TORTURE_ASPECTS(ASPECT)                                                                    \
     ASPECT(contexts, "several contexts of a device")                                               \
     ASPECT(devices, "two devices, where there are two")                                            \
@@ -101,7 +101,7 @@ struct lane {
     bool is_open;
     bool is_blocking;  /* ordered with the legacy stream of its context */
     CUstream stream;   /* LEGACY, PER_THREAD: NULL */
-    uint32_t count;    /* never starts anew: a number means one piece of work for good */
+    uint32_t count;    /* never starts anew: a number always means one piece of work */
     struct clock tail; /* what is done when the last piece of work is */
     struct clock next; /* what further work comes behind: tail, and events waited for */
     CUevent last;      /* PASSING: behind all work of the stream that is gone */
@@ -123,7 +123,7 @@ struct block {
     struct access write, reads[READS];
     unsigned read_count;
     CUevent handed; /* on its way to another thread: behind all its work */
-    unsigned handed_context;
+    unsigned passed_context;
 };
 
 /* ---- work ---- */
@@ -172,7 +172,7 @@ struct check {
     size_t bytes;
     struct access done;
     uint64_t step;
-    CUdeviceptr address; /* and what else is said of the block */
+    CUdeviceptr address; /* and other facts about the block */
     size_t block_bytes;
     enum how how;
     unsigned context;
@@ -207,7 +207,7 @@ struct calls {
 };
 extern const struct calls legacy_calls, thread_calls;
 
-/* ---- who does it ---- */
+/* ---- the thread that does it ---- */
 
 struct context {
     CUcontext handle; /* NULL: none */
@@ -315,7 +315,7 @@ static inline const struct calls *some_calls(struct worker *worker)
     return with(worker, WITH_thread) && chance(worker, 30) ? &thread_calls : &legacy_calls;
 }
 
-/* A word that says who wrote it and in which step. */
+/* A word that names its writer and the step. */
 static inline uint32_t tag(struct worker *worker)
 {
     return (worker->index + 1) << 28 | (uint32_t)(worker->step & 0xffff) << 12 |
@@ -326,7 +326,7 @@ static inline uint32_t tag(struct worker *worker)
 CUstream stream_of(struct worker *worker, unsigned lane, const struct calls *calls);
 bool may_use_lane(const struct worker *worker, unsigned lane);
 unsigned some_lane(struct worker *worker, unsigned context);
-/* Work may be queued on the lane behind what was done to the blocks: `add` says that it is. */
+/* Work may be queued on the lane behind what was done to the blocks: `add` records that it is. */
 void order_access(struct worker *worker, unsigned lane, struct access access);
 struct access add_work(struct worker *worker, unsigned lane);
 void order_read(struct worker *worker, unsigned lane, const struct block *block);
@@ -348,7 +348,7 @@ void release_hold(struct worker *worker);
 
 /* torture_memory.c */
 bool take_block(struct worker *worker, struct block *block);
-/* Of the same size, in the same way and context as the block that was there. */
+/* A block of the same size, made in the same way and context as the one that was there. */
 bool take_again(struct worker *worker, struct block *block);
 void give_block(struct worker *worker, struct block *block);
 /* In one of the ways at least; of these work in another context's stream may take those of

@@ -1,6 +1,6 @@
 /* Graphs: effects as nodes, built by hand or captured, changed between launches, launched in
- * streams of other contexts too, destroyed while they run. What a graph does is applied to the
- * model at each launch, in the order in which its effects were added. */
+ * streams of other contexts too, destroyed while they run. The effects of a graph are applied to
+ * the model at each launch, in the order in which they were added. */
 #include "torture.h"
 
 static struct graph *empty_graph(struct worker *worker)

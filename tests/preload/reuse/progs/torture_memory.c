@@ -96,7 +96,7 @@ static CUresult take_memory(struct worker *worker, struct block *block)
     }
 }
 
-/* Takes memory for the block, which says how, how much and in which context. */
+/* Takes memory for the block, which has the way, the size and the context. */
 static bool take_so(struct worker *worker, struct block *block)
 {
     enter(worker, block->context);

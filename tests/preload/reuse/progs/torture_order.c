@@ -1,6 +1,5 @@
-/* What the program may know to be done before what. Each thread keeps a vector clock for each
- * stream (Fidge and Mattern), of its own work alone: what others queue there only adds to the
- * order.
+/* The order of work that the program may rely on. Each thread keeps a vector clock for each stream
+ * (Fidge and Mattern), of its own work alone: what others queue there only adds to the order.
  *
  * CUDA's rules that are used: a stream is in order; the legacy stream of a context comes behind
  * earlier and before later work of the context's blocking streams; an event orders what waits for
@@ -16,7 +15,7 @@ static void join(struct clock *clock, const struct clock *other)
             clock->at[i] = other->at[i];
 }
 
-/* What further work on the lane comes behind. */
+/* The work behind which further work on the lane comes. */
 static struct clock clock_of(const struct worker *worker, unsigned lane)
 {
     const unsigned first = context_of(lane) * STREAMS;

@@ -24,7 +24,7 @@ static unsigned lane_for(struct worker *worker, const struct block *block, unsig
     return some_lane(worker, may_touch(worker, block, context, ways) ? context : block->context);
 }
 
-/* What is done first to a block that was just taken. */
+/* The first work on a block that was just allocated. */
 static void begin_block(struct worker *worker, struct block *block)
 {
     struct effect effect;

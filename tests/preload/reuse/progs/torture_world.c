@@ -1,5 +1,6 @@
 /* Contexts, streams, pools and peers: made, opened to each other, ended and made anew. Threads work
- * in rounds; between two of them one thread changes what all share, by the seed and the round. */
+ * in rounds; between two of them one thread changes the common state, by the seed and the
+ * iteration. */
 #include "torture.h"
 
 #include <dlfcn.h>
@@ -203,7 +204,7 @@ void open_lanes(struct worker *worker, unsigned context)
     enter(worker, context);
     for (unsigned i = LEGACY; i < PASSING; i++) {
         lanes[i].is_open = own->green == NULL || i != PER_THREAD; /* which it does not have */
-        /* What a green context's default stream is ordered with is not documented. */
+        /* It is not documented with which streams a green context's default stream is ordered. */
         lanes[i].is_blocking =
             own->green == NULL && (i == PER_THREAD || i == BLOCKING || i == OWN_BLOCKING);
         lanes[i].next = lanes[i].tail = worker->host;
@@ -312,8 +313,8 @@ static struct plan plan_of(const struct world *world, uint64_t round)
     return plan;
 }
 
-/* Stream-ordered memory is its device's, a green context's its primary one's: it stays. Of the rest
- * some is freed, some goes with the context. */
+/* Stream-ordered memory is its device's, a green context's its primary one's: it stays. Some of the
+ * rest is freed, some is destroyed with the context. */
 static void leave_block(struct worker *worker, struct block *block)
 {
     const struct world *world = worker->world;

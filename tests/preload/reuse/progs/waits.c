@@ -1,7 +1,6 @@
 /* link: -l:libcuda.so.1 -ldl */
-/* What the library waits for, beside other threads that capture or end a stream: plain CUDA runs
- * each to its end, no capture is harmed, and no memory has what another's work wrote.
- * usage: waits CASE
+/* The waits of the library, beside other threads that capture or end a stream: plain CUDA runs each
+ * to its end, no capture is harmed, and no memory has what another's work wrote. usage: waits CASE
  *   destroy: a stream with work is being destroyed while another thread takes memory that it uses
  *   load: a library is loaded behind memory that serves again; another thread captures
  *   pool, global, local: a request waits for memory that a pool's stream, or plain work, still

@@ -1,6 +1,6 @@
 /* A driver that exports its entry points but hands out others from cuGetProcAddress, as drivers
- * may: whoever tells them apart by address alone is lost. Each says by its result which it is: 1000
- * + the ABI's version / 10, + 5000 in the per-thread flavour. Stands for libcuda.so.1 in
+ * may: they cannot be distinguished by address alone. The result of each shows which it is: 1000 +
+ * the ABI's version / 10, + 5000 in the per-thread flavour. Stands for libcuda.so.1 in
  * test_lookups.sh. */
 #include <stddef.h>
 #include <stdint.h>

@@ -21,7 +21,7 @@ __attribute__((visibility("default"))) void *dlsym(void *handle, const char *nam
     return real(handle, name);
 }
 
-__attribute__((destructor)) static void say(void)
+__attribute__((destructor)) static void print_result(void)
 {
     if (getenv("HOOK_SAYS") != NULL)
         fprintf(stderr, "hook: %u look-ups\n", passed);

@@ -1,5 +1,5 @@
-/* What dlsym and dlvsym mean must not change: names of others, RTLD_NEXT, RTLD_DEFAULT, dlerror,
- * versions. Prints a line for each thing that is wrong.
+/* The meaning of dlsym and dlvsym must not change: names of others, RTLD_NEXT, RTLD_DEFAULT,
+ * dlerror, versions. Prints a line for each thing that is wrong.
  *
  * usage: lookups PATH/libnames.so. */
 /* link: -rdynamic */

@@ -29,11 +29,11 @@ static void refuses_everything(gpucache_status wanted)
 {
     struct gpucache_statistics figures = {.struct_bytes = sizeof(figures)};
     struct gpucache_elastic_statistics pool = {.struct_bytes = sizeof(pool)};
-    struct gpucache_fragmentation holes = {.struct_bytes = sizeof(holes)};
+    struct gpucache_fragmentation free_runs = {.struct_bytes = sizeof(free_runs)};
     uint64_t bytes = 0;
     int answer = 0;
     EXPECT_STATUS(gc.gpucache_get_statistics(0, &figures), wanted);
-    EXPECT_STATUS(gc.gpucache_get_fragmentation(0, &holes), wanted);
+    EXPECT_STATUS(gc.gpucache_get_fragmentation(0, &free_runs), wanted);
     EXPECT_STATUS(gc.gpucache_reset_peaks(0), wanted);
     EXPECT_STATUS(gc.gpucache_empty_cache(GPUCACHE_ALL_DEVICES, NULL), wanted);
     EXPECT_STATUS(gc.gpucache_trim(0, 0, &bytes), wanted);
@@ -198,10 +198,11 @@ static void figures(void)
     newer.known.struct_bytes = sizeof(newer);
     EXPECT_STATUS(gc.gpucache_get_statistics(0, &newer.known), GPUCACHE_OK);
     EXPECT(newer.known.struct_bytes == sizeof(newer.known) && newer.later == 42);
-    struct gpucache_fragmentation holes = {.struct_bytes = sizeof(holes)};
-    EXPECT_STATUS(gc.gpucache_get_fragmentation(0, &holes), GPUCACHE_OK);
-    EXPECT(holes.free_bytes == now.idle_bytes && holes.largest_free_bytes <= holes.free_bytes);
-    EXPECT(holes.ratio >= 0.0 && holes.ratio <= 1.0);
+    struct gpucache_fragmentation free_runs = {.struct_bytes = sizeof(free_runs)};
+    EXPECT_STATUS(gc.gpucache_get_fragmentation(0, &free_runs), GPUCACHE_OK);
+    EXPECT(free_runs.free_bytes == now.idle_bytes &&
+           free_runs.largest_free_bytes <= free_runs.free_bytes);
+    EXPECT(free_runs.ratio >= 0.0 && free_runs.ratio <= 1.0);
     EXPECT_STATUS(gc.gpucache_get_fragmentation(0, NULL), GPUCACHE_INVALID_ARGUMENT);
     small.struct_bytes = 0;
     EXPECT_STATUS(gc.gpucache_get_statistics(0, &small), GPUCACHE_INVALID_ARGUMENT);
@@ -516,7 +517,7 @@ static void interposing(void)
     EXPECT(mode == GPUCACHE_MODE_CACHE && first == !is_opened);
 }
 
-/* A device that can do without: 1 tells the script to skip. */
+/* A device that can do without: 1 makes the script skip. */
 static void has_mapping(void)
 {
     gpucache_elastic pool = 0;

@@ -1,4 +1,4 @@
-/* The same calls by every way a program reaches the driver, from every place. Prints what they
+/* One set of calls by every way a program reaches the driver, from every place. Prints what they
  * answer, one line a call, with nothing in it that may differ from run to run.
  *
  * usage: routes linked|dlsym|global|next|proc1|proc2 main|thread|constructor|fork */

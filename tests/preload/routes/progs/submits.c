@@ -1,6 +1,6 @@
 /* Does every entry point that submits work count? Each is called with nothing in its arguments (the
- * driver is told to refuse it); a block that is freed after it must be pending, as it was not
- * before it.
+ * driver is set to refuse it); a block that is freed after it must be pending, as it was not before
+ * it.
  *
  * usage: submits names: prints the entry points; submits: prints those that do not count, those
  * that count and should not, and how many there are; submits single WHAT: when the time of the one
@@ -152,7 +152,7 @@ static int check_single(const char *last)
 }
 
 /* A block is freed with work queued, then another stream gets work. */
-static int check_retired(int has_waited)
+static int check_completed(int has_waited)
 {
     CUdeviceptr block = idle_block(), scratch = program_alloc(4096);
     CUstream stream, other;
@@ -176,6 +176,6 @@ int main(int count, char **arguments)
     }
     program_start();
     if (count > 2 && strcmp(arguments[1], "retired") == 0)
-        return check_retired(strcmp(arguments[2], "waited") == 0);
+        return check_completed(strcmp(arguments[2], "waited") == 0);
     return count > 2 ? check_single(arguments[2]) : check_all();
 }
