@@ -77,8 +77,8 @@ SOURCES_HASH := $(OUT)/gen/sources_hash.h
 GENERATED += $(SOURCES_HASH)
 $(SOURCES_HASH): force
 	$(Q)mkdir -p $(@D)
-	$(Q)cat $(sort $(wildcard core/*.[ch] core/*/*.[ch] core/*/*.def core/*/page/*)) | sha256sum | \
-		sed -E 's/^(.{24}).*/#define GC_SOURCES_HASH "\1"/' > $@.new
+	$(Q)sha256sum $(sort $(wildcard core/*.[ch] core/*/*.[ch] core/*/*.def core/*/page/*)) > $@.sums
+	$(Q)sha256sum < $@.sums | sed -E 's/^(.{24}).*/#define GC_SOURCES_HASH "\1"/' > $@.new
 	$(Q)if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
 # ---- objects ----

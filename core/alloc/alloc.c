@@ -52,7 +52,7 @@ static struct gc_block *alloc_ordered_or_free(struct alloc_request *alloc)
     return block;
 }
 
-static enum gc_status alloc_free(struct alloc_request *alloc, bool any_block)
+static enum gc_status alloc_from_free_block(struct alloc_request *alloc, bool any_block)
 {
     struct gc_context *context = alloc->context;
     struct gc_pool *pool = &context->pool;
@@ -155,18 +155,18 @@ static enum gc_status attempt(struct alloc_request *alloc)
     if (alloc->segment_spec.size_class == GC_CLASS_UNCACHED)
         return gc_segment_create(alloc->context, &alloc->segment_spec, &alloc->spec,
                                  &alloc->address, &alloc->failure);
-    enum gc_status status = alloc_free(alloc, false);
+    enum gc_status status = alloc_from_free_block(alloc, false);
     if (status == GC_OUT_OF_MEMORY && gc_defer_reclaim(alloc->context, alloc->segment_spec.bytes))
-        status = alloc_free(alloc, false);
+        status = alloc_from_free_block(alloc, false);
     /* Blocks in other threads' caches before new memory. */
     if (status == GC_OUT_OF_MEMORY &&
         gc_tcache_flush_device(alloc->context->device, alloc->context->quota)) {
         gc_defer_reclaim(alloc->context, alloc->segment_spec.bytes);
-        status = alloc_free(alloc, false);
+        status = alloc_from_free_block(alloc, false);
     }
     /* Planned memory that the plan does not use now. */
     if (status == GC_OUT_OF_MEMORY && gc_follow_has_segment(alloc->context))
-        status = alloc_free(alloc, true);
+        status = alloc_from_free_block(alloc, true);
     if (status != GC_OUT_OF_MEMORY)
         return status;
     return alloc->segment_spec.size_class == GC_CLASS_DEDICATED ? alloc_dedicated(alloc)
@@ -226,7 +226,7 @@ static enum gc_status serve(struct alloc_request *alloc)
         if (status == GC_OUT_OF_MEMORY && is_beside_capture(alloc))
             status = alloc_plain(alloc);
         if (status == GC_OUT_OF_MEMORY)
-            status = alloc_free(alloc, false); /* the hot path: one lock, no driver */
+            status = alloc_from_free_block(alloc, false); /* the hot path: one lock, no driver */
     }
     if (status != GC_OUT_OF_MEMORY)
         return status;
@@ -242,7 +242,7 @@ static enum gc_status serve(struct alloc_request *alloc)
         status = attempt(alloc);
     /* Last resort: a free block of any size class that needs no driver call. */
     if (status == GC_OUT_OF_MEMORY && alloc->segment_spec.size_class != GC_CLASS_UNCACHED)
-        status = alloc_free(alloc, true);
+        status = alloc_from_free_block(alloc, true);
     while (status == GC_OUT_OF_MEMORY && !alloc->failure.charge_failure.is_quota_short &&
            gc_borrow_step(device, alloc->segment_spec.bytes, &borrow))
         status = attempt(alloc);

@@ -20,7 +20,7 @@ static enum gc_status wait_former_use(struct gc_context *context, bool is_cut, i
         return GC_OK;
     if (!is_cut)
         return gc_export_leave_single_stream(core, driver_code);
-    if (gc_context_has_completed(context, gc_submit_free_epoch(&core->work)))
+    if (gc_context_has_completed(context, gc_submit_epoch_of_free(&core->work)))
         return GC_OK;
     return gc_fence_synchronize(context, GC_FOREVER, driver_code);
 }

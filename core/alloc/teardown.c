@@ -245,13 +245,13 @@ static struct gc_block *drop_block_locked(struct gc_context *context, struct gc_
     gc_pool_clear_flags_locked(pool, block);
     if (block->state == GC_BLOCK_PENDING)
         gc_stats_sub_gauge(pool->shared.pending, block->bytes);
-    /* The thread that frees a FREEING block has counted the free. */
+    /* The thread that frees a FREEING block counts it. */
     if (block->state != GC_BLOCK_LIVE) {
         gc_pool_free_record_locked(pool, block);
         return next;
     }
     const struct gc_entry entry = live_entry(block);
-    gc_quota_count_destroyed(context->device, context->quota, &entry);
+    gc_quota_drop_live(context->device, context->quota, &entry);
     if (block->is_ordered)
         gc_pool_uncount_ordered(&pool->shared, entry.requested_bytes);
     atomic_store_explicit(&block->segment, NULL, memory_order_release);

@@ -16,6 +16,8 @@
 #ifndef GC_BASE_GATE_H
 #define GC_BASE_GATE_H
 
+#include "core/base/assert.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -99,6 +101,7 @@ void gc_gate_set(struct gc_gate *gate, enum gc_gate_mode mode);
  * such a gate. */
 static inline void gc_gate_renew(struct gc_gate *gate)
 {
+    GC_ASSERT(gc_gate_mode_of(gc_gate_read(gate)) == GC_GATE_GONE);
     atomic_fetch_add_explicit(&gate->word, GC_GATE_CHANGE - GC_GATE_GONE, memory_order_seq_cst);
 }
 /* Waits up to `timeout_ms` until no thread is inside; returns whether none is. For a closed gate:

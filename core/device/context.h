@@ -197,6 +197,12 @@ static inline void gc_context_uncount_free(struct gc_context *context, const str
     gc_quota_uncount_free(context->device, context->quota, entry);
 }
 
+static inline void gc_context_count_destroyed(struct gc_context *context,
+                                              const struct gc_entry *entry)
+{
+    gc_quota_count_destroyed(context->device, context->quota, entry);
+}
+
 /* ---- thread caches ---- */
 
 #define GC_TCACHE_UNUSED UINT16_MAX   /* the number of no context */

@@ -150,10 +150,17 @@ void gc_quota_uncount_free(struct gc_device *device, struct gc_quota *quota,
     gc_device_recount_other(device, entry);
 }
 
+void gc_quota_drop_live(struct gc_device *device, struct gc_quota *quota,
+                        const struct gc_entry *entry)
+{
+    sub_live(device, quota, entry);
+}
+
 void gc_quota_count_destroyed(struct gc_device *device, struct gc_quota *quota,
                               const struct gc_entry *entry)
 {
-    sub_live(device, quota, entry);
+    gc_quota_drop_live(device, quota, entry);
+    gc_device_observe(device, GC_TRACE_FREE, entry);
 }
 
 void gc_quota_count_oom(struct gc_device *device, struct gc_quota *quota,

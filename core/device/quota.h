@@ -89,10 +89,13 @@ void gc_quota_count_free(struct gc_device *device, struct gc_quota *quota,
  * pool's lock. */
 void gc_quota_uncount_free(struct gc_device *device, struct gc_quota *quota,
                            const struct gc_entry *entry);
-/* The allocation was destroyed with its context: no free is counted. Under a lock; the caller
- * traces the free after it. */
+/* The allocation was destroyed with its context: no free is counted. gc_quota_count_destroyed
+ * traces one, under no lock; after gc_quota_drop_live, which may be called under a lock, the caller
+ * does. */
 void gc_quota_count_destroyed(struct gc_device *device, struct gc_quota *quota,
                               const struct gc_entry *entry);
+void gc_quota_drop_live(struct gc_device *device, struct gc_quota *quota,
+                        const struct gc_entry *entry);
 /* Counts and traces an out-of-memory for entry->requested_bytes. */
 void gc_quota_count_oom(struct gc_device *device, struct gc_quota *quota,
                         const struct gc_entry *entry);

@@ -114,8 +114,8 @@ static inline void gc_submit_request_fence(struct gc_submissions *work, struct g
 /* After the driver took the work, successfully or not. */
 static inline void gc_submit_end(struct gc_submissions *work)
 {
-    /* Release: pairs with the acquire in gc_submit_free_epoch of a thread that frees a block this
-     * work uses; the program's own synchronisation orders the two as well. */
+    /* Release: pairs with the acquire in gc_submit_epoch_of_free of a thread that frees a block
+     * this work uses; the program's own synchronisation orders the two as well. */
     atomic_fetch_add_explicit(&work->submitted, 1, memory_order_release);
 }
 
@@ -136,7 +136,7 @@ static inline bool gc_submit_is_only_stream(struct gc_submissions *work, uint64_
 }
 
 /* The epoch of a block that is freed now. */
-static inline uint64_t gc_submit_free_epoch(struct gc_submissions *work)
+static inline uint64_t gc_submit_epoch_of_free(struct gc_submissions *work)
 {
     if (atomic_load_explicit(&work->is_conservative, memory_order_relaxed))
         return atomic_fetch_add_explicit(&work->submitted, 1, memory_order_acq_rel) + 1;

@@ -97,10 +97,8 @@ static int find_libc(struct dl_phdr_info *info, size_t size, void *argument)
     *(void **)&libc->dlclose = object_find(&object, "dlclose");
     *(void **)&libc->dlerror = object_find(&object, "dlerror");
     *(void **)&libc->dladdr = object_find(&object, "dladdr");
-    *(void **)&libc->dlinfo = object_find(&object, "dlinfo");
     return libc->dlsym != NULL && libc->dlvsym != NULL && libc->dlopen != NULL &&
-           libc->dlclose != NULL && libc->dlerror != NULL && libc->dladdr != NULL &&
-           libc->dlinfo != NULL;
+           libc->dlclose != NULL && libc->dlerror != NULL && libc->dladdr != NULL;
 }
 
 const struct gc_libc *gc_elf_libc(void)

@@ -23,7 +23,6 @@ struct gc_libc {
     int (*dlclose)(void *handle);
     char *(*dlerror)(void);
     int (*dladdr)(const void *address, Dl_info *info);
-    int (*dlinfo)(void *handle, int request, void *argument);
 };
 
 /* The real functions of libc (of libdl before glibc 2.34). NULL while libdl is not loaded.

@@ -46,7 +46,7 @@ struct gc_figure {
     struct gc_figure_face face;
     struct gc_figure_face peak; /* peak of a gauge */
     const char *text;           /* the meaning, for people */
-    bool is_failure;            /* a number above 0 is a fault of the program or a shortage */
+    bool is_failure;            /* a number above 0 is a fault of the program, or out of memory */
     void (*put)(struct gc_json *json, const void *record, const void *argument);
 };
 

@@ -1,4 +1,5 @@
-/* Freed blocks whose work may not have completed.
+/* Freed blocks whose work may not have completed: the common list, in order of epoch, and lists of
+ * streams. All calls need the pool's lock.
  *
  * Stream lists: blocks freed in stream order. Such a block may serve the same stream at once,
  * because its new use is ordered behind the old one. Other requests get it once its epoch is
@@ -6,8 +7,7 @@
  * (core/device/fence.h): the program ordered all work that may use the block before the free.
  *
  * A pool has lists for up to GC_STREAM_LISTS streams, each in order of epoch; their blocks are
- * PENDING and counted as such. A block that finds no list goes to the pool's common list. All calls
- * need the pool's lock.
+ * PENDING and counted as such. A block that finds no list goes to the pool's common list.
  *
  * The key of a stream is its handle. Its list must be closed before the stream is destroyed, since
  * the driver reuses handles. */
@@ -21,7 +21,6 @@
 
 struct gc_block;
 struct gc_context;
-struct gc_pending;
 struct gc_pool;
 
 struct gc_stream_list {
@@ -35,6 +34,21 @@ struct gc_stream_list {
     uint64_t covered; /* valid with is_marked */
     uint64_t passed;  /* epochs up to this one have completed in this stream */
 };
+
+/* Pending blocks, in order of epoch. */
+struct gc_pending {
+    struct gc_block *first;
+    struct gc_block *last;
+};
+/* Adds a block to the common list. `epoch`: the epoch at which the block was freed
+ * (core/device/submit.h). Epochs may arrive out of order. */
+void gc_pending_push_locked(struct gc_pool *pool, struct gc_block *block, uint64_t epoch);
+/* Removes all blocks with epochs up to `completed`, those in stream lists too. They stay PENDING.
+ */
+struct gc_pending gc_pending_remove_locked(struct gc_pool *pool, uint64_t completed);
+/* Frees all blocks of the list, whose work has completed. True if one is uncached: its segment is
+ * to be released. */
+bool gc_pending_free_locked(struct gc_pool *pool, struct gc_pending pending);
 
 /* False: all lists are used; the block is unchanged. */
 bool gc_pending_push_stream_locked(struct gc_pool *pool, struct gc_context *worker, uint64_t stream,

@@ -207,21 +207,6 @@ static inline void gc_pool_sub_idle(const struct gc_pool_shared *shared, uint64_
 /* A stream-ordered block is no longer live. */
 void gc_pool_uncount_ordered(const struct gc_pool_shared *shared, uint64_t bytes);
 
-/* Pending blocks, in order of epoch. */
-struct gc_pending {
-    struct gc_block *first;
-    struct gc_block *last;
-};
-/* Adds a block to the common list. `epoch`: the epoch at which the block was freed
- * (core/device/submit.h). Epochs may arrive out of order. */
-void gc_pending_push_locked(struct gc_pool *pool, struct gc_block *block, uint64_t epoch);
-/* Removes all blocks with epochs up to `completed`, those in stream lists too. They stay PENDING.
- */
-struct gc_pending gc_pending_remove_locked(struct gc_pool *pool, uint64_t completed);
-/* Frees all blocks of the list, whose work has completed. True if one is uncached: its segment is
- * to be released. */
-bool gc_pending_free_locked(struct gc_pool *pool, struct gc_pending pending);
-
 /* Free memory, and the longest piece of it that needs no driver call. Walks all blocks where there
  * are arenas. */
 struct gc_free_sums {

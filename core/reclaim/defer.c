@@ -360,11 +360,13 @@ void gc_defer_complete(struct gc_context *context, const struct gc_context *wait
 
 /* ---- frees ---- */
 
+/* The free is counted at once; the memory becomes idle later. */
 static enum gc_status free_pending(struct gc_context *context, struct gc_block *block,
                                    const struct gc_entry *entry, struct gc_context *worker,
                                    uint64_t epoch)
 {
     struct gc_pool *pool = &context->pool;
+    gc_context_count_free(context, entry);
     gc_wait_lock_after_teardown(context);
     if (!pool->is_dropped)
         gc_pool_clear_flags_locked(pool, block);
@@ -386,6 +388,7 @@ static enum gc_status free_uncached(struct gc_context *context, struct gc_block 
     struct gc_pool *pool = &context->pool;
     struct gc_segment *segment = NULL;
     int code = 0;
+    gc_context_count_free(context, entry);
     gc_device_release_begin(device, context->quota);
     gc_wait_lock_after_teardown(context);
     if (!pool->is_dropped) {
@@ -404,9 +407,11 @@ static enum gc_status free_uncached(struct gc_context *context, struct gc_block 
     return GC_DRIVER;
 }
 
-static void free_pooled(struct gc_context *context, struct gc_block *block)
+static void free_pooled(struct gc_context *context, struct gc_block *block,
+                        const struct gc_entry *entry)
 {
     struct gc_pool *pool = &context->pool;
+    gc_context_count_free(context, entry);
     gc_wait_lock_after_teardown(context);
     if (!pool->is_dropped) {
         gc_pool_clear_flags_locked(pool, block);
@@ -415,19 +420,18 @@ static void free_pooled(struct gc_context *context, struct gc_block *block)
     gc_pool_release(pool);
 }
 
-/* The wait failed: the block is live again, unless its context was destroyed. */
+/* The wait failed: the block is live again, unless its context was destroyed. It is live in a pool
+ * whose teardown is undecided, too: the teardown counts it, or the program may free it later. */
 static void revive(struct gc_context *context, struct gc_block *block, const struct gc_entry *entry)
 {
     struct gc_pool *pool = &context->pool;
     gc_wait_lock_after_teardown(context);
-    const bool alive = !pool->is_dropped;
+    const bool alive = !pool->is_dropped || pool->detached != NULL;
     if (alive)
         gc_block_set_state(block, GC_BLOCK_LIVE);
     gc_pool_release(pool);
     if (!alive)
-        return;
-    gc_context_uncount_free(context, entry);
-    gc_device_observe(context->device, GC_TRACE_ALLOC, entry);
+        gc_context_count_destroyed(context, entry);
 }
 
 static enum gc_status free_waiting(struct gc_context *context, struct gc_block *block,
@@ -436,14 +440,14 @@ static enum gc_status free_waiting(struct gc_context *context, struct gc_block *
     const enum gc_status status = wait_all(context, driver_code);
     if (status == GC_CAPTURING)
         return free_pending(context, block, entry, context->head,
-                            gc_submit_free_epoch(&context->core->work));
+                            gc_submit_epoch_of_free(&context->core->work));
     if (status != GC_OK) {
         revive(context, block, entry);
         return status;
     }
     if (is_uncached)
         return free_uncached(context, block, entry, driver_code);
-    free_pooled(context, block);
+    free_pooled(context, block, entry);
     gc_release_trim(context);
     return GC_OK;
 }
@@ -484,14 +488,13 @@ enum gc_status gc_defer_free_unlock(struct gc_context *context, struct gc_block 
         gc_pool_uncount_ordered(&context->pool.shared, entry.requested_bytes);
     block->is_ordered = false; /* if the free fails the block stays live, as a plain one */
     gc_pool_release(&context->pool);
-    gc_context_count_free(context, &entry);
     if (found != NULL)
         gc_debug_before_free(found, order->api);
     if (is_driven)
         return free_uncached(context, block, &entry, driver_code);
     if (is_synchronous(context) && stream == GC_STREAM_NONE)
         return free_waiting(context, block, &entry, is_uncached, driver_code);
-    const uint64_t epoch = gc_submit_free_epoch(&context->core->work);
+    const uint64_t epoch = gc_submit_epoch_of_free(&context->core->work);
     if (is_uncached && gc_context_has_completed(context, epoch))
         return free_uncached(context, block, &entry, driver_code);
     /* A block freed in a stream's order is reused in that stream; other streams would have to wait
@@ -506,7 +509,7 @@ enum gc_status gc_defer_free_unlock(struct gc_context *context, struct gc_block 
             (void)wait_all(context, &ignored); /* recording a fence failed just now */
         return status;
     }
-    free_pooled(context, block);
+    free_pooled(context, block, &entry);
     gc_release_trim(context);
     return GC_OK;
 }

@@ -13,9 +13,9 @@ struct gc_defer_order {
     uint16_t api; /* the entry point that frees */
 };
 
-/* Frees a claimed block of the context's pool, whose lock is held and is released here. The free is
- * counted and traced before anything else; a free that fails is uncounted, and its block is live
- * again. `found`: the block as the debug aid gets it; NULL without one. */
+/* Frees a claimed block of the context's pool, whose lock is held and is released here. After a
+ * free that fails the block is live again. `found`: the block, for the debug aid to inspect first;
+ * NULL without one. */
 enum gc_status gc_defer_free_unlock(struct gc_context *context, struct gc_block *block,
                                     const struct gc_defer_order *order,
                                     const struct gc_block_info *found, int *driver_code) GC_CHECKED;

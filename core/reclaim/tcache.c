@@ -13,7 +13,7 @@
 #include <stddef.h>
 
 #define LARGE_STREAK 2 /* consecutive frees of a large block to the pool before it is cached */
-/* Pending blocks of a magazine, before they are flushed to the pool, which records a fence. */
+/* Pending blocks of a magazine, before they are flushed to the pool; then a fence may be due. */
 #define PENDING_MAX 64
 #define PENDING_DIVISOR 4 /* fraction of the magazine's bytes */
 #define SEARCH_MAX 8      /* blocks compared in one bin */
@@ -385,7 +385,7 @@ static bool cache_block(struct gc_tcache_context *tctx, struct gc_block *block)
     gc_tcache_count_free(tctx, block->live.requested_bytes, block->bytes);
     if (context->core->is_observed)
         trace_free(context, block);
-    const uint64_t epoch = gc_submit_free_epoch(work);
+    const uint64_t epoch = gc_submit_epoch_of_free(work);
     if (gc_context_may_reuse(context, work, epoch)) {
         push_ready(tctx, block, size);
         return shrink(tctx);
@@ -463,7 +463,7 @@ bool gc_tcache_free(struct gc_core *core, struct gc_tcache *tcache, uint64_t add
                    block->api == tctx->streak.api && !tcache->is_observed))
         return free_inside(tcache, block, address);
     const uint64_t ready_bytes = gc_tcache_cached_bytes(tctx) - tctx->pending_bytes + block->bytes;
-    if (!GC_LIKELY(gc_context_has_completed(context, gc_submit_free_epoch(&core->work)) &&
+    if (!GC_LIKELY(gc_context_has_completed(context, gc_submit_epoch_of_free(&core->work)) &&
                    ready_bytes <= cap_of(context)))
         return free_inside(tcache, block, address);
     const uint64_t size = size_of_live(block);

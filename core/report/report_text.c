@@ -89,7 +89,7 @@ static void write_gauges(struct gc_writer *out, const struct gc_device_snapshot 
 }
 
 /* Figures with a meaning that are no gauges; one that is 0, or no limit, is left out. */
-static void write_counters(struct gc_writer *out, const struct gc_device_snapshot *device)
+static void write_numbers(struct gc_writer *out, const struct gc_device_snapshot *device)
 {
     gc_writer_text(out, "   counts\n");
     for (size_t i = 0; i < gc_report_device_figures.count; i++) {
@@ -329,7 +329,7 @@ static void write_device(struct gc_writer *out, const struct gc_report *report, 
                     reason[0] != '\0' ? ":" : "");
     write_words(out, 14, SHOWN(reason, sizeof(device->info.backend_reason) - 1));
     write_gauges(out, device);
-    write_counters(out, device);
+    write_numbers(out, device);
     write_fragmentation(out, device);
     write_plan(out, &device->plan);
     write_tenants(out, device);

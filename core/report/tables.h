@@ -1,5 +1,6 @@
 /* The report's figures of devices, entry points, tenants, call sites and plans. Each figure is
- * declared once, with its JSON key, its place in the text and its Prometheus metric. The tool reads
+ * declared once, with its JSON key, its place in the text and its Prometheus metric; those of plans
+ * have a key only, their text and metrics are report_text.c's and report_prom.c's. The tool reads
  * a report back by the same tables, except for the values of GC_FIGURE_PART. */
 #ifndef GC_REPORT_TABLES_H
 #define GC_REPORT_TABLES_H
@@ -11,7 +12,7 @@
 extern const struct gc_figures gc_report_device_figures; /* of struct gc_device_snapshot */
 extern const struct gc_figures gc_report_api_figures;    /* of struct gc_api_figures */
 extern const struct gc_figures gc_report_tenant_figures; /* of struct gc_tenant_figures */
-extern const struct gc_figures gc_report_site_figures;   /* of struct gc_stack_site */
+extern const struct gc_figures gc_report_site_figures;   /* of struct gc_stack_site: stacks.c */
 extern const struct gc_figures gc_report_plan_figures;   /* of struct gc_follow_figures */
 extern const struct gc_figures gc_report_reason_figures; /* of the same: why a plan was left */
 

@@ -73,27 +73,47 @@ bool gc_direct_should_retry(const struct gc_direct_request *request, CUresult re
            gc_direct_reclaim_all(request->device, bytes);
 }
 
-/* The key of a release under way; kinds share the table. */
-static uint64_t releasing_key(enum gc_direct_kind kind, uint64_t key)
+/* Kinds whose keys are addresses: the driver may give one's address to another. */
+static const enum gc_direct_kind address_kinds[] = {GC_DIRECT_MEMORY, GC_DIRECT_ASYNC,
+                                                    GC_DIRECT_MANAGED, GC_DIRECT_IMPORT};
+#define ADDRESS_KIND_COUNT (sizeof(address_kinds) / sizeof(address_kinds[0]))
+
+static bool is_address(enum gc_direct_kind kind)
 {
-    return key * GC_DIRECT_KIND_COUNT + (uint64_t)kind;
+    for (size_t i = 0; i < ADDRESS_KIND_COUNT; i++)
+        if (address_kinds[i] == kind)
+            return true;
+    return false;
 }
 
-/* A record has this key although the driver has just returned the key: waits for the thread that
- * releases it, or removes the record of memory that was released unseen. */
+/* The mark of a release under way; kinds share the table, and addresses of all kinds a mark. */
+static uint64_t releasing_key(enum gc_direct_kind kind, uint64_t key)
+{
+    return key * GC_DIRECT_KIND_COUNT + (uint64_t)(is_address(kind) ? GC_DIRECT_MEMORY : kind);
+}
+
+static bool is_releasing(enum gc_direct_kind kind, uint64_t key)
+{
+    struct gc_handle handle;
+
+    return gc_handles_get(GC_HANDLE_RELEASING, releasing_key(kind, key), &handle);
+}
+
+/* The driver has just returned the key: waits for the thread that releases what had it before. If
+ * that takes too long, takes its mark, so that it does not remove the new record. Then removes the
+ * record of memory that was released unseen. */
 static void clear_key(enum gc_direct_kind kind, uint64_t key)
 {
     struct gc_direct stale;
-    struct gc_handle handle;
+    enum gc_direct_kind former = kind;
 
-    for (int i = 0; i < RELEASE_YIELDS; i++) {
-        if (gc_direct_find(gc_shim.core, kind, key, &stale) != GC_OK)
-            return;
-        if (!gc_handles_get(GC_HANDLE_RELEASING, releasing_key(kind, key), &handle))
-            break;
+    for (int i = 0; i < RELEASE_YIELDS && is_releasing(kind, key); i++)
         sched_yield();
-    }
-    if (gc_direct_untrack(gc_shim.core, kind, key, &stale) == GC_OK)
+    gc_handles_remove(GC_HANDLE_RELEASING, releasing_key(kind, key), NULL);
+    if (is_address(kind))
+        former = gc_direct_find_kind(gc_shim.core, address_kinds, ADDRESS_KIND_COUNT, key);
+    if (former != GC_DIRECT_KIND_COUNT &&
+        gc_direct_untrack(gc_shim.core, former, key, &stale) == GC_OK)
         gc_log_write(&gc_shim.log, GC_LOG_DEBUG,
                      "0x%llx was released by a call that was not seen; its record is replaced",
                      (unsigned long long)key);
@@ -147,7 +167,9 @@ void gc_direct_release_end(enum gc_direct_kind kind, uint64_t key, bool is_relea
 {
     struct gc_direct direct;
 
-    if (is_released && gc_direct_untrack(gc_shim.core, kind, key, &direct) != GC_OK)
+    /* Without the mark a new allocation has the key. */
+    if (is_released && is_releasing(kind, key) &&
+        gc_direct_untrack(gc_shim.core, kind, key, &direct) != GC_OK)
         gc_log_write(&gc_shim.log, GC_LOG_DEBUG, "release of 0x%llx, which has no record",
                      (unsigned long long)key);
     gc_handles_remove(GC_HANDLE_RELEASING, releasing_key(kind, key), NULL);
@@ -162,11 +184,9 @@ void gc_direct_release_end(enum gc_direct_kind kind, uint64_t key, bool is_relea
 /* A context's end removes core's records of its stream-ordered memory; the handle stays. */
 static enum gc_direct_kind find_kind(CUdeviceptr dptr)
 {
-    static const enum gc_direct_kind kinds[] = {GC_DIRECT_MEMORY, GC_DIRECT_ASYNC,
-                                                GC_DIRECT_MANAGED, GC_DIRECT_IMPORT};
     struct gc_handle handle;
     const enum gc_direct_kind kind =
-        gc_direct_find_kind(gc_shim.core, kinds, sizeof(kinds) / sizeof(kinds[0]), dptr);
+        gc_direct_find_kind(gc_shim.core, address_kinds, ADDRESS_KIND_COUNT, dptr);
 
     return kind == GC_DIRECT_KIND_COUNT && gc_handles_get(GC_HANDLE_ASYNC, dptr, &handle)
                ? GC_DIRECT_ASYNC
@@ -190,7 +210,8 @@ void gc_direct_free_end(enum gc_direct_kind kind, CUdeviceptr dptr, bool is_free
         return;
     }
     /* The account of the pool removes core's record too. */
-    const bool is_removed = is_freed && kind == GC_DIRECT_ASYNC && gc_mempool_remove(dptr);
+    const bool is_removed =
+        is_freed && kind == GC_DIRECT_ASYNC && is_releasing(kind, dptr) && gc_mempool_remove(dptr);
     gc_direct_release_end(kind, dptr, is_freed && !is_removed);
 }
 

@@ -1,9 +1,9 @@
 /* The interface of direct memory to the wrappers and to the rest of the shim.
  *
- *     direct.c     charge before the driver call, record after it, roll-back, reclaim
+ *     direct.c          charge before the driver call, record after it, roll-back, reclaim
  *     shim/handles.c    the table behind it: handles, mappings, captures
- *     measure.c    free memory of a device around a call, for memory that can only be charged by
- * difference mempool.c    accounts of stream-ordered pools; shim/wrap/graph_api.c: of graph memory
+ *     measure.c         free memory of a device around a call, where only the difference is known
+ *     mempool.c         accounts of stream-ordered pools; graph_memory.c: of graph memory
  *
  * All functions are thread-safe. No lock is held across a driver call. */
 #ifndef GC_DIRECT_H

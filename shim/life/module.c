@@ -26,47 +26,57 @@ static void copy_path(void *argument, const char *path)
         *(char *)argument = '\0';
 }
 
-/* Makes the path absolute with the folder that the dynamic linker recorded when it loaded the
- * library: the program may have changed its working folder since. */
-static bool make_absolute(const struct gc_libc *libc, char path[PATH_MAX])
+/* The absolute path of the file that is mapped at the address, from /proc/self/maps: lines of
+ * "low-high access offset device inode path". False: not known, or the file is deleted. */
+static bool find_mapped(uintptr_t address, char path[PATH_MAX])
 {
-    char folder[2 * PATH_MAX]; /* the working folder and the folder in `path` */
-    char *slash = strrchr(path, '/');
-    const char *name = slash != NULL ? slash + 1 : path;
-    char whole[PATH_MAX];
-    void *self;
-    bool is_known;
+    static const char deleted[] = " (deleted)";
+    FILE *maps = fopen("/proc/self/maps", "re");
+    char line[PATH_MAX + 128];
+    unsigned long low = 0, high = 0;
+    int at = 0;
 
-    if (path[0] == '/')
-        return true;
-    self = libc->dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
-    is_known = self != NULL && libc->dlinfo(self, RTLD_DI_ORIGIN, folder) == 0 &&
-               snprintf(whole, sizeof(whole), "%s/%s", folder, name) < (int)sizeof(whole);
-    if (is_known)
-        memcpy(path, whole, sizeof(whole));
-    return is_known;
+    if (maps == NULL)
+        return false;
+    while (fgets(line, sizeof(line), maps) != NULL) {
+        at = 0;
+        if (sscanf(line, "%lx-%lx %*s %*s %*s %*s %n", &low, &high, &at) == 2 && at > 0 &&
+            address >= low && address < high)
+            break;
+        low = high = 0;
+    }
+    fclose(maps);
+    line[strcspn(line, "\n")] = '\0';
+    const size_t length = high != 0 ? strlen(line + at) : 0;
+    if (length == 0 || line[at] != '/' ||
+        (length >= sizeof(deleted) &&
+         strcmp(line + at + length + 1 - sizeof(deleted), deleted) == 0))
+        return false;
+    return gc_text_copy(path, PATH_MAX, line + at, length);
 }
 
 /* The library may have been preloaded by a symbolic link: then the module is beside the file. If
  * the file is gone, the folder may still have the module. */
-static bool find_library(const struct gc_libc *libc, char path[PATH_MAX])
+static bool find_library(char path[PATH_MAX])
 {
+    const void *self = (const void *)&gc_module_open;
     char loaded[PATH_MAX];
 
-    gc_elf_visit_path((const void *)&gc_module_open, copy_path, loaded);
-    if (loaded[0] == '\0' || !make_absolute(libc, loaded))
+    gc_elf_visit_path(self, copy_path, loaded);
+    /* A relative path was true of the working folder then, which the program may have left. */
+    if (loaded[0] != '/' && !find_mapped((uintptr_t)self, loaded))
         return false;
     if (realpath(loaded, path) == NULL)
         memcpy(path, loaded, sizeof(loaded));
     return true;
 }
 
-static bool find(const struct gc_libc *libc, char path[PATH_MAX], struct gc_module *module)
+static bool find(char path[PATH_MAX], struct gc_module *module)
 {
     char library[PATH_MAX];
     char shown[SHOWN_BYTES];
 
-    if (!find_library(libc, library)) {
+    if (!find_library(library)) {
         snprintf(module->reason, sizeof(module->reason),
                  GC_MODEL_MODULE_FILE ", which reads models, is not found: the path by which the "
                                       "library was preloaded is not known; preload it by its "
@@ -77,7 +87,7 @@ static bool find(const struct gc_libc *libc, char path[PATH_MAX], struct gc_modu
         return true;
     const bool is_missing = errno == ENOENT;
     const char *error = strerror(errno);
-    *strrchr(library, '/') = '\0';
+    strrchr(library, '/')[library[1] == '\0' || strrchr(library, '/') == library] = '\0';
     make_printable(library, shown);
     snprintf(module->reason, sizeof(module->reason),
              GC_MODEL_MODULE_FILE
@@ -141,6 +151,6 @@ void gc_module_open(struct gc_module *module)
     if (libc == NULL)
         snprintf(module->reason, sizeof(module->reason),
                  "the module that reads models cannot be loaded: the program has no dlopen");
-    else if (find(libc, path, module))
+    else if (find(path, module))
         load(libc, path, module);
 }

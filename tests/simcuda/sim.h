@@ -86,7 +86,7 @@ struct sim_device {
     CUuuid uuid;
     char name[64];
     atomic_uint_fast64_t
-        used_bytes; /* private accounting; shared: in the shared file (memory/capacity.c) */
+        used_bytes; /* private accounting; shared: in the shared file (driver/memory_capacity.c) */
 };
 
 struct sim_context { /* never freed: a stale handle is recognised, unless it is reused */

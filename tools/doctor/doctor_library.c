@@ -52,7 +52,8 @@ static const struct gc_model_module *load_module(const char *path, const char **
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (handle != NULL)
         module = dlsym(handle, GC_MODEL_MODULE_SYMBOL);
-    *why = module == NULL ? dlerror() : NULL;
+    if (module == NULL && (*why = dlerror()) == NULL)
+        *why = "it has no " GC_MODEL_MODULE_SYMBOL;
     return module;
 }
 

@@ -146,8 +146,8 @@ static void warn_of_absent(struct report_loaded *loaded)
 {
     struct gc_report_facts *facts = &loaded->report.facts;
     snprintf(loaded->absent_note, sizeof(loaded->absent_note),
-             "not in this report, which gpucache %.32s wrote, and shown as 0: %s", facts->version,
-             loaded->absent);
+             "not in this report, which gpucache %.32s wrote, and shown as 0, none or empty: %s",
+             facts->version, loaded->absent);
     loaded->warnings[facts->warning_count++] = loaded->absent_note;
 }
 

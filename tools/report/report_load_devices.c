@@ -186,8 +186,8 @@ static void load_tenants(struct report_loader *loader, const json_t *json,
 static void load_plan(struct report_loader *loader, const json_t *json,
                       struct gc_follow_figures *plan)
 {
-    static const char *const required[] = {"entries", "peak_bytes", "used_bytes",
-                                           "rounds",  "jumps",      NULL};
+    static const char *const required[] = {"entries", "peak_bytes", "used_bytes", "rounds",
+                                           "jumps",   "count",      "bytes",      NULL};
     static const char *const pair[] = {"count", "bytes", NULL};
     const json_t *object = json_object_get(json, "plan");
     if (object == NULL || json_is_null(object) ||

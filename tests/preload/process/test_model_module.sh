@@ -48,6 +48,29 @@ is "by a relative path, and the program changes its folder: where it was loaded 
 fits"
 is "by a relative path, and the folder is another" "$(PROGRAM=$LATE gated usr/lib/x86_64-linux-gnu/libgpucache.so CHDIR=/; gate)" "0
 fits"
+# A relative path, from folders whose own path the dynamic linker does not know, or which is long.
+is "by a relative path, from a folder that is deleted, and from a deep one" "$(python3 - "$TMP" "$BUILD_DIR" "$SIM_DIR" << 'END'
+import os, shutil, subprocess, sys
+top, build, simulated = sys.argv[1:]
+def lay():
+    for name in ("libgpucache.so", "libgpucache-model.so"):
+        shutil.copy(f"{build}/{name}", name)
+def status(library):
+    environment = dict(os.environ, LD_PRELOAD=library, LD_LIBRARY_PATH=simulated, GPUCACHE_REPORT="none", GPUCACHE_MODEL=f"{top}/model.json", GPUCACHE_GATE="deny")
+    return subprocess.run([f"{build}/tests/demo/train_driver"], env=environment, capture_output=True, check=False).returncode
+os.makedirs(f"{top}/left/gone")
+os.chdir(f"{top}/left")
+lay()
+os.chdir("gone")
+os.rmdir("../gone")
+deleted = status("../libgpucache.so")
+deep = f"{top}/deep/" + "/".join(str(i).zfill(240) for i in range(10))
+os.makedirs(deep)
+os.chdir(deep)
+lay()
+print(deleted, status("./libgpucache.so"))
+END
+)" "0 0"
 is "the library's file is gone: in its folder" "$(laid gone; PROGRAM=$LATE gated "$TMP/gone/libgpucache.so" UNLINK="$TMP/gone/libgpucache.so"; gate)" "0
 fits"
 mkdir renamed
