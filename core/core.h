@@ -55,7 +55,7 @@ void gc_core_destroy(struct gc_core *core);
 
 /* Shows pending requests of other processes without a call: *control != seen. */
 struct gc_doorbell {
-    const _Atomic uint32_t *control; /* a constant zero, or in the ledger */
+    const _Atomic uint32_t *control; /* the ledger slot's, or a constant 0 */
     _Atomic uint32_t seen;
 };
 
@@ -154,12 +154,11 @@ bool gc_context_is_faulted(const struct gc_context *context);
 struct gc_device *gc_context_device(const struct gc_context *context);
 uint64_t gc_context_handle(const struct gc_context *context);
 
-/* The record that serves stream-ordered requests made in the context. With mapped memory it is the
- * device's own: every context of the device can access its memory, and it outlives all of them.
- * NULL: not supported here, the driver's own pool must serve. */
+/* The record that serves stream-ordered requests of the context. With mapped memory this is the
+ * device's own record, which outlives the device's contexts and whose memory they all can access.
+ * NULL: not supported; such requests go to the driver's pool. */
 struct gc_context *gc_context_ordered(struct gc_context *context);
-/* Whether the record is the device's own, of no driver context; whether the handle is of such one.
- */
+/* Whether the record, or the handle's record, is the device's own, of no driver context. */
 bool gc_context_is_of_device(const struct gc_context *context);
 bool gc_context_handle_is_of_device(uint64_t handle);
 /* Opens the device's stream-ordered memory, present and future, to all contexts of another device,
@@ -173,9 +172,8 @@ uint16_t gc_context_number(const struct gc_context *context);
  * memory. The last end does not synchronise either; the next free or allocation miss does. */
 void gc_capture_begin_context(struct gc_context *context);
 void gc_capture_end_context(struct gc_context *context);
-/* Around driver calls that, during a capture, are made in relaxed mode and so do not invalidate it.
- * Without a capture the mode is not changed, so a capture that begins meanwhile waits for the end
- * of the calls. */
+/* Around driver calls that are made in relaxed mode during a capture. Calls that began without one
+ * would invalidate it: a capture that begins meanwhile waits for their end, for a bounded time. */
 void gc_capture_relax_begin(struct gc_core *core);
 void gc_capture_relax_end(struct gc_core *core);
 bool gc_capture_is_of_context(const struct gc_context *context);
@@ -296,7 +294,7 @@ enum gc_status gc_export_set_synchronous(struct gc_core *core, uint64_t address,
 /* ---- thread caches: core/reclaim/tcache.c ---- */
 
 struct gc_tcache;
-/* For the calling thread. NULL: no host memory; the thread then goes without. */
+/* For the calling thread. NULL: no host memory; the thread then has no cache. */
 struct gc_tcache *gc_tcache_create(struct gc_core *core);
 /* When the thread ends: its blocks return to their pools, its figures are kept. */
 void gc_tcache_destroy(struct gc_core *core, struct gc_tcache *tcache);
@@ -337,8 +335,8 @@ void gc_core_reset_ordered_peak(struct gc_device *device, enum gc_ordered_peak m
  * the stream's own need not be known. */
 void gc_core_close_stream(struct gc_core *core, uint64_t stream);
 
-/* The epoch: the count of work submitted so far. Read it before a synchronisation of the program
- * and pass it to gc_core_complete if that succeeds: it does not cover work submitted meanwhile. */
+/* The epoch: the count of work submitted so far. Read it before the program synchronises; pass
+ * it to gc_core_complete after success. The wait does not cover work submitted meanwhile. */
 uint64_t gc_context_epoch(struct gc_context *context);
 /* After a successful synchronisation of `context`: all its work up to `epoch` has completed, and
  * memory that was freed before the epoch was read is idle, unless peers may use it. */

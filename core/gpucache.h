@@ -100,7 +100,7 @@ struct gpucache_statistics {
     uint64_t requested_peak_bytes;
     uint64_t allocated_bytes; /* live, after rounding */
     uint64_t allocated_peak_bytes;
-    uint64_t reserved_bytes; /* from the driver, non-pool memory included; never above the limit */
+    uint64_t reserved_bytes; /* from the driver, non-pool memory included */
     uint64_t reserved_peak_bytes;
     uint64_t pending_bytes; /* freed, not yet proven idle */
     uint64_t pending_peak_bytes;
@@ -157,7 +157,7 @@ struct gpucache_tenant_statistics {
     uint64_t requested_peak_bytes;
     uint64_t allocated_bytes;
     uint64_t allocated_peak_bytes;
-    uint64_t reserved_bytes; /* physical memory held; never above the limit */
+    uint64_t reserved_bytes; /* physical memory held; may exceed a lowered limit */
     uint64_t reserved_peak_bytes;
     uint64_t pending_bytes;
     uint64_t idle_bytes;
@@ -413,11 +413,11 @@ gpucache_status gpucache_tenant_pause(gpucache_tenant tenant, int keep_content, 
                                       uint64_t *moved_bytes);
 gpucache_status gpucache_tenant_resume(gpucache_tenant tenant, uint64_t *moved_bytes);
 
-/* ---- for PyTorch, CuPy and RMM: signatures as they expect them; NULL means out of memory ----
+/* ---- for PyTorch, CuPy and RMM, with the signatures of each; NULL means out of memory ----
  *
- * They need no preload: PyTorch's CUDAPluggableAllocator takes the path of libgpucache.so and two
- * names, CuPy and RMM take addresses. Failures are logged: PyTorch and CuPy do not check for NULL
- * and fail later, where the memory is used. */
+ * The functions need no preload: PyTorch's CUDAPluggableAllocator takes the path of libgpucache.so
+ * and two names, CuPy and RMM take addresses. Failures are logged: PyTorch and CuPy do not check
+ * for NULL and fail later, where the memory is used. */
 
 /* PyTorch: torch.cuda.memory.CUDAPluggableAllocator(path, "gpucache_torch_malloc",
  * "gpucache_torch_free"). ptrdiff_t is ssize_t. Zero or negative sizes give NULL. */

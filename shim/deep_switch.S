@@ -1,5 +1,5 @@
 /* gc_deep_switch(run, argument, top): calls run(argument) on the stack that ends at `top`, and returns on the
- * caller's. The frame pointer stays the caller's frame's, so that debuggers and unwinders find their way back. */
+ * caller's. The frame pointer stays on the caller's stack, so that debuggers and unwinders can follow it. */
 #if defined(__CET__)
 #include <cet.h>
 #else

@@ -191,7 +191,7 @@ void gc_shim_leave(void);
 bool gc_shim_enter_runtime(enum gc_api api);
 void gc_shim_leave_runtime(bool outermost);
 
-/* The program's own call, in no wrapper. */
+/* Whether the thread is in no wrapper. */
 static inline bool gc_shim_is_outside(void)
 {
     const struct gc_thread outside = {.outer_api = GC_API_COUNT};

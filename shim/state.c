@@ -51,7 +51,7 @@ static void mark_process(void)
     munmap(page, bytes);
 }
 
-/* Whether the process that began the start is this one, or none has. */
+/* Whether this process began the start, or no process has. */
 static bool is_starter(void)
 {
     const int starter = atomic_load_explicit(&life.starter, memory_order_relaxed);

@@ -249,8 +249,7 @@ static enum gc_status serve(struct alloc_request *alloc)
     return status;
 }
 
-/* A context that is being torn down serves nothing; if the teardown is cancelled the request is
- * served again. */
+/* Retries the request if the context's teardown was cancelled: during one it serves nothing. */
 static enum gc_status serve_across_teardown(struct alloc_request *alloc)
 {
     enum gc_status status;

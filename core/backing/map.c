@@ -19,7 +19,7 @@ static bool is_small(const struct gc_map_op *map_op)
     return map_op->arena->segment->size_class == GC_CLASS_SMALL;
 }
 
-/* ---- the driver's part: slots advance by stages, a run of like neighbours in one call ---- */
+/* ---- driver calls: a run of adjacent slots in one stage advances to the next ---- */
 
 static uint64_t address_of(const struct gc_map_op *map_op, uint64_t i)
 {

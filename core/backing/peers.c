@@ -1,5 +1,4 @@
-/* Peers of a context: their devices get access to its memory, that which is mapped and that which
- * will be. */
+/* Peers of a context: their devices get access to its memory, mapped already or later. */
 #include "core/backing/peers.h"
 
 #include "core/debug/guard.h"

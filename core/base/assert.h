@@ -1,5 +1,5 @@
 /* Asserts for builds with GC_CHECK. A failed GC_ASSERT ends the process, so release builds do not
- * contain it. Code that must also survive a broken condition in release tests the condition and
+ * contain it. Code that must survive a broken condition in release builds, too, checks it and
  * returns a status. */
 #ifndef GC_ASSERT_H
 #define GC_ASSERT_H

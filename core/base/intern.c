@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define UNIT 16U /* bytes that one step of a number stands for */
+#define UNIT 16U /* bytes; a number is an offset in units */
 
 struct entry {
     uint64_t hash;

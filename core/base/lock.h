@@ -14,7 +14,7 @@
 /* The README.md of each room names the data that its lock guards. */
 enum gc_lock_rank {
     GC_RANK_REGISTRY = 1, /* lists of devices and contexts */
-    GC_RANK_TCACHES,      /* all thread caches, and stopping them */
+    GC_RANK_TCACHES,      /* thread caches; held while all are stopped */
     GC_RANK_POOL,         /* a pool, its peers included */
     GC_RANK_DEVICE,       /* segments of a device that are being released */
     GC_RANK_TRACKER,      /* a shard of the non-pool allocations */

@@ -209,8 +209,8 @@ static void clear_fill_locked(struct gc_debugger *debug, struct gc_debug_freed *
     freed->is_filled = false;
 }
 
-/* Finds a filled record that overlaps the range. `part` is a copy cut to the overlap; the overlap
- * is no longer filled. */
+/* Finds a filled record that overlaps the range. `part` is a copy cut to the overlap, which no
+ * longer counts as filled. */
 static bool pop_overlap(struct gc_debugger *debug, const struct gc_context *context,
                         uint64_t address, uint64_t bytes, struct gc_debug_freed *part,
                         uint64_t *offset)

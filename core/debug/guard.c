@@ -309,7 +309,7 @@ bool gc_guard_mem_free(struct gc_context *context, uint64_t address, int *code)
     return true;
 }
 
-/* Removes any map of the context: mapped memory is not destroyed with a driver context. */
+/* Pops a map of the context: destroying a driver context does not unmap it. */
 static struct map *pop_map_of(struct gc_guard_table *maps, const struct gc_context *context)
 {
     struct map *found = NULL;

@@ -51,9 +51,8 @@ void gc_capture_begin_context(struct gc_context *context)
         atomic_fetch_add_explicit(&record->capture_count, 1, memory_order_seq_cst);
     atomic_fetch_add_explicit(&core->capture_count, 1, memory_order_seq_cst);
     gc_lock_release(&core->registry);
-    /* A wait of the library that ended inside the capture would invalidate it. No wait begins any
-     * more; those under way may depend on the device, so the time is bounded. Queries end at once.
-     */
+    /* A wait that ended inside the capture would invalidate the capture. No wait begins any more.
+     * One under way may depend on the device, so the time is bounded. Queries end at once. */
     for (unsigned i = 0; i < CAPTURE_PAUSES_MAX; i++) {
         if (!is_waited_for(core))
             return;

@@ -146,7 +146,7 @@ void gc_context_size_tcache(struct gc_context *context)
         cap = 0;
     if (atomic_load_explicit(&context->follows_plan, memory_order_relaxed) ||
         gc_context_is_fenceless(context))
-        cap = 0; /* the pool must see every request, or free */
+        cap = 0; /* a plan needs all requests, a fenceless context all frees */
     atomic_store_explicit(&context->tcache_bytes, cap, memory_order_relaxed);
     atomic_store_explicit(&context->pool.tcache_block_bytes,
                           gc_min_u64(cap / 2, GC_TCACHE_BLOCK_MAX), memory_order_relaxed);

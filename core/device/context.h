@@ -233,8 +233,8 @@ void gc_context_set_faulted(struct gc_context *context, bool is_faulted);
 #define GC_CALL_IF_OPEN(context, call)                                                             \
     (gc_gate_enter(&(context)->head->gate) ? gc_context_leave((context), (call))                   \
                                            : gc_context_closed_code(context))
-/* The gate is closed: context_is_gone if the context is destroyed. Where its teardown is still
- * undecided: a code that means neither completed nor gone. */
+/* The code at a closed gate: context_is_gone if the context is destroyed; while its teardown is
+ * undecided, a code that means neither completed nor gone. */
 int gc_context_closed_code(const struct gc_context *context);
 static inline int gc_context_leave(const struct gc_context *context, int code)
 {

@@ -27,7 +27,7 @@ struct gc_device {
     /* A request timed out, and no memory became free or pending since. */
     atomic_bool is_exhausted;
     struct gc_stats stats;
-    /* As stats.ordered, with peaks of their own. */
+    /* stats.ordered again, with a peak for each mark. */
     struct gc_gauge_cell ordered_peaks[GC_ORDERED_PEAK_COUNT];
     struct gc_idle idle; /* of all pools and elastic pools */
     atomic_uint_fast64_t direct_bytes[GC_DIRECT_KIND_COUNT];

@@ -43,7 +43,7 @@ struct gc_fences {
     uint64_t missed_bytes;
     uint32_t first;
     uint32_t count;
-    uint64_t covered_bytes; /* pool.unfenced_bytes that a fence recorded now covers */
+    uint64_t covered_bytes; /* pool.unfenced_bytes at the start of the recording */
     uint64_t covered_count;
     /* pool.unfenced_bytes when recording a fence was last considered. */
     uint64_t considered_bytes;

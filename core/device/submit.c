@@ -136,7 +136,7 @@ static int poll_fence(struct gc_core *core, uint64_t limit_ns)
     return 0;
 }
 
-/* False: the driver failed with *driver_code, or 0: it timed out. */
+/* False: *driver_code is the driver's error, 0 after a timeout. */
 static bool wait_fence(struct gc_core *core, uint64_t limit_ns, int *driver_code)
 {
     const int code = poll_fence(core, limit_ns);

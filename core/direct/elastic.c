@@ -1,9 +1,9 @@
 /* Allocating and deallocating in an elastic pool.
  *
- * An allocation makes its pages busy. Physical pages that they lack come from the cache, unmapped
- * ones first, then those of the pages that have been idle longest (the victims); the rest is
- * created. Then all are bound and become mapped at once. After a failure the pages go into the
- * cache as they are then, and pages above the cache's bound are released. */
+ * An allocation makes its pages busy. A page without physical memory gets a handle: an unmapped one
+ * of the cache, else that of the page idle longest (a victim), else a new one. Then all pages are
+ * bound and become mapped at once. After a failure the pages go into the cache, bound or not, and
+ * pages above the cache's bound are released. */
 #include "core/direct/elastic.h"
 
 #include "core/base/assert.h"

@@ -127,7 +127,7 @@ static void log_suggestions(const struct gc_admission_state *admission, const st
                      (unsigned long long)admission->estimate.experts);
 }
 
-/* The model's path, for a line. */
+/* The model's path, printable. */
 #define SHOWN_BYTES 256
 static const char *shown(const struct gc_admission_state *admission, char text[SHOWN_BYTES])
 {

@@ -1,4 +1,4 @@
-/* The estimate: types, load, devices one by one, overhead, unknown parts. */
+/* The estimate: types, tokens, each device, overhead, unknown parts. */
 #include "core/estimator/estimate.h"
 #include "core/base/host_mem.h"
 #include "core/estimator/arch.h"

@@ -1,7 +1,7 @@
 /* Whether an estimate fits, and suggestions that would fit. Every part of an estimate grows with
  * batch, context and resident experts, so the fitting values are a range from the smallest on. Its
  * end is found by interpolation, then doubling steps, then bisection (exponential search): O(log n)
- * estimates, fewer where the peak grows evenly, because an estimate of a large graph is slow. */
+ * estimates, fewer where the peak is linear, because an estimate of a large graph is slow. */
 #include "core/estimator/fit.h"
 
 #include "core/base/bits.h"
@@ -201,7 +201,7 @@ static bool is_smaller(enum gc_dtype a, enum gc_dtype b)
            (uint64_t)other->block_bytes * one->block_elements;
 }
 
-/* The request itself. In a function of its own: an estimate takes much of a small stack. */
+/* Result of try_request, which is not inlined: an estimate takes much of a small stack. */
 struct request_fit {
     enum gc_status status;
     bool has_cache;

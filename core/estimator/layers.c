@@ -55,7 +55,7 @@ static enum gc_arch_kind kind_by_period(const struct gc_arch *arch, uint32_t ind
     return index % period == offset % period ? GC_ARCH_KIND_ATTENTION : GC_ARCH_KIND_STATE;
 }
 
-/* The kind of a layer without a word. */
+/* The kind of a layer without a list of kinds. */
 static enum gc_arch_kind kind_by_rule(const struct gc_arch *arch, uint32_t index)
 {
     uint64_t heads;
@@ -417,7 +417,7 @@ static void set_pair(const struct gc_arch *arch, struct gc_layers *layers, struc
 
 /* ---- attention ---- */
 
-/* Without a key of its own a head's size is hidden size over heads: so in both formats. */
+/* Without GC_ARCH_HEAD_DIM it is hidden size / heads, in both formats. */
 static uint64_t head_dim(const struct gc_arch *arch, const struct gc_layer *layer)
 {
     const uint64_t hidden = gc_arch_number(arch, GC_ARCH_HIDDEN, 0);

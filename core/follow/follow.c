@@ -14,7 +14,7 @@
 /* A run with more than one fallback in so many planned allocations does not follow the plan. */
 #define FALLBACK_DIVISOR 32
 
-/* An iteration has deviated with more than this many requests and one in so many matched ones. */
+/* Deviations that an iteration may have: so many, plus one in so many matched requests. */
 #define DEVIATED_MIN 2
 #define DEVIATED_DIVISOR 16
 

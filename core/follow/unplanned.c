@@ -189,7 +189,7 @@ static void add_by_lifetime(struct lifetime_choice *choice, const struct gc_plac
     *choice = (struct lifetime_choice){.place = *place, .cost = cost, .rest = rest};
 }
 
-/* Adds the free block's start and its end, within the span. */
+/* Tries the free block's start and its end, within the span. */
 static void add_free_block_by_lifetime(struct lifetime_choice *choice, const struct gc_pool *pool,
                                        struct gc_block *free_block, const struct span *span,
                                        uint64_t bytes)

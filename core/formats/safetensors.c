@@ -520,7 +520,7 @@ static enum gc_status check_total(struct index *index)
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < index->reader->tensor_count; i++) {
         if (!gc_add_u64(bytes, index->reader->tensors[i].bytes, &bytes))
-            return GC_OK; /* the sum of all fails later, with a message */
+            return GC_OK; /* overflow: the totals fail later, with a message */
     }
     if (index->has_total && bytes != index->total_bytes)
         gc_reader_warn(index->reader, index->path,

@@ -8,8 +8,8 @@
  * that the index does not promise is added with a warning. */
 enum gc_status gc_safetensors_read(struct gc_source *source, uint32_t shard) GC_CHECKED;
 
-/* Reads an index ("weight_map": tensor → file) and then every file it names, from `folder`. Each
- * file's own header counts; an index that contradicts it is GC_FORMAT. */
+/* Reads an index ("weight_map": tensor → file) and then every file it names, from `folder`. The
+ * files' headers prevail. GC_FORMAT: a listed tensor is missing or elsewhere. */
 enum gc_status gc_safetensors_read_index(struct gc_source *index,
                                          const struct gc_folder *folder) GC_CHECKED;
 

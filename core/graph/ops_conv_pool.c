@@ -288,7 +288,7 @@ static enum gc_status slide_all(struct gc_infer *infer, const struct gc_shape *x
     return status;
 }
 
-/* Without a dtype: the contrib domain's pools of quantised data have the same shapes. */
+/* Of any dtype: the contrib domain's pools of quantised data have the same shapes. */
 static enum gc_status pool(struct gc_infer *infer, uint32_t first)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);

@@ -490,7 +490,7 @@ enum gc_status gc_rule_compress(struct gc_infer *infer)
     return gc_infer_set_shape(infer, 0, dims, x->rank);
 }
 
-/* The places of known elements that are not 0: a row of the result for each dimension. */
+/* The indices of known elements that are not 0: a row of the result for each dimension. */
 static enum gc_status set_places(struct gc_infer *infer, const struct gc_shape *x,
                                  const struct gc_data *data, int64_t count)
 {

@@ -253,7 +253,7 @@ static bool dft_axis(const struct gc_infer *infer, int64_t *axis)
            gc_infer_scalar(infer, 2, axis);
 }
 
-/* Sets the length of the axis; if the axis is unknown, of every candidate. */
+/* Sets the axis's length. For an unknown axis all dims but the last become unknown. */
 static enum gc_status set_length(struct gc_infer *infer, bool is_onesided, struct gc_dim *dims,
                                  uint32_t rank)
 {

@@ -18,7 +18,7 @@ static inline uint32_t gc_shape_copy(const struct gc_shape *shape, struct gc_dim
     return shape->rank;
 }
 
-/* Two that are the same in a graph that can run: the better known one, unchecked. */
+/* The better known of two dimensions that are equal in a valid graph; not checked. */
 static inline struct gc_dim gc_dim_either(struct gc_dim a, struct gc_dim b)
 {
     return a.kind == GC_DIM_NUMBER || b.kind == GC_DIM_UNKNOWN ||
@@ -40,7 +40,7 @@ enum gc_status gc_ops_set_scalar(struct gc_infer *infer, uint32_t output,
                                  enum gc_dtype dtype) GC_CHECKED;
 /* Output: `rank` dimensions of which nothing is known. */
 enum gc_status gc_ops_set_open(struct gc_infer *infer, uint32_t output, uint32_t rank) GC_CHECKED;
-/* All inputs have one shape, each known as far as it is; so has output 0. */
+/* All inputs and output 0 have one shape: merges the known dimensions. */
 enum gc_status gc_ops_merge_inputs(struct gc_infer *infer) GC_CHECKED;
 /* Type and shape of the input. */
 enum gc_status gc_ops_pass(struct gc_infer *infer, uint32_t output, uint32_t input) GC_CHECKED;

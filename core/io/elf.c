@@ -174,7 +174,7 @@ struct found_object {
 };
 typedef int find_object_function(void *address, struct found_object *result);
 
-/* Any object may export _dl_find_object: glibc's dynamic linker does. */
+/* Only the dynamic linker's _dl_find_object counts: any object may export one. */
 static int find_finder(struct dl_phdr_info *info, size_t size, void *argument)
 {
     struct object object;

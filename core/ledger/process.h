@@ -1,10 +1,10 @@
-/* Processes by number and start time, so that a reused number does not mislead. Reads /proc;
- * allocates nothing; keeps errno.
+/* Processes by PID and start time, which tells a reused PID apart. Reads /proc; allocates nothing;
+ * keeps errno.
  *
- * Memory of a dead process: the kernel drops its lock and closes its device in no fixed order, and
- * the device may take a while to free the memory. So a slot without a lock stays charged while the
- * kernel still lists its process, up to 10 s. If /proc cannot show the process (another PID
- * namespace) the slot stays charged 0.1 s longer. */
+ * The kernel drops a dead process's lock and closes its device in no fixed order, and the device
+ * may take a while to free the memory. So a slot without a lock stays charged while the kernel
+ * still lists the process, up to DYING_NS_MAX; up to GRACE_NS if /proc cannot show the process
+ * (another PID namespace). */
 #ifndef GC_LEDGER_PROCESS_H
 #define GC_LEDGER_PROCESS_H
 
@@ -17,7 +17,7 @@
 uint64_t gc_ledger_pid_namespace(void);
 /* The start time of a process, in ticks since boot; 0: not known. */
 uint64_t gc_ledger_start_ticks(uint32_t pid);
-/* Whether the process with that number and start time is stopped, by a signal or a debugger. */
+/* Whether the process with that PID and start time is stopped, by a signal or a debugger. */
 bool gc_ledger_process_is_stopped(uint32_t pid, uint64_t start_ticks);
 /* Whether the slot's dead owner may still have device memory. */
 bool gc_ledger_process_is_dying(struct gc_ledger_slot *slot);

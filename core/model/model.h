@@ -1,8 +1,8 @@
 /* A model file or folder as data, read from its headers alone: tensors, key-value metadata, inputs
  * and outputs. core/formats/ reads it; other rooms see this header only.
  *
- * A model is one piece of memory, owned by gc_model_open's caller; gc_model_close ends every
- * pointer in it. Texts end in NUL and contain none; they are untrusted: print them through
+ * A model is one piece of memory, owned by gc_model_open's caller; gc_model_close invalidates all
+ * its pointers. Texts end in NUL and contain none; they are untrusted: print them through
  * gc_text_printable. An open model never changes, so threads may share it. */
 #ifndef GC_MODEL_H
 #define GC_MODEL_H
@@ -36,7 +36,7 @@ struct gc_model_tensor {
     uint64_t stored_bytes; /* in the file; differs for sparse or unpacked storage */
     uint64_t offset;       /* in its file, or GC_MODEL_NO_OFFSET */
     uint32_t file;         /* index into files, or GC_MODEL_NONE */
-    uint32_t alias_of;     /* an earlier tensor of the same bytes, or GC_MODEL_NONE */
+    uint32_t alias_of;     /* an earlier tensor in the same place, or GC_MODEL_NONE */
 };
 
 struct gc_model_file {
@@ -47,7 +47,7 @@ struct gc_model_file {
 enum gc_meta_kind {
     GC_META_NULL,
     GC_META_BOOL,    /* unsigned_value 0 or 1 */
-    GC_META_INTEGER, /* magnitude in unsigned_value, `negative`; real too */
+    GC_META_INTEGER, /* in unsigned_value (magnitude), negative and real */
     GC_META_REAL,    /* real only */
     GC_META_TEXT,
     GC_META_ARRAY,

@@ -47,7 +47,7 @@ void gc_stacks_on_free(struct gc_stack_table *stacks, int ordinal, uint64_t addr
 uint32_t gc_stacks_find(struct gc_stack_table *stacks, int ordinal, uint64_t address);
 
 /* Frame `index` of a site, innermost first, as one line: "function+0x12 (/path/object+0x345)" or
- * "function (/path/file.py:12)". False after the last frame. Names are exported ones. */
+ * "function (/path/file.py:12)". False after the last frame. Native names are exported ones. */
 #define GC_STACK_TEXT_BYTES 512
 bool gc_stacks_frame(const struct gc_stack_table *stacks, uint32_t site, uint32_t index,
                      char text[GC_STACK_TEXT_BYTES]);

@@ -165,7 +165,7 @@ static bool check_all(struct pausing *pausing)
            visit_scope(core, NULL, check_capture, pausing);
 }
 
-/* Work of any tenant may use the memory. Records of one handle share their work: the head waits. */
+/* Work of any tenant may use the memory. Records of a handle share their work: only heads wait. */
 static bool wait_context(struct gc_context *context, void *argument)
 {
     struct pausing *pausing = argument;

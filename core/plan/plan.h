@@ -1,10 +1,10 @@
 /* The plan of a run, and its file: the run's allocations in the order in which they were made, each
  * with its place in one arena.
  *
- * The entries from `loop_start` on repeat: entry `loop_start` follows the last one. If nothing
- * repeats it is the first. Lifetimes are those of the recorded run, in events. No two entries that
- * are alive at once overlap, and none reaches beyond the peak: the reader checks both, whatever the
- * source of the file. A wrong plan can cost time or memory, never correctness.
+ * The entries from `loop_start` on repeat: entry `loop_start` follows the last one. Without a
+ * repetition `loop_start` is 0. Lifetimes are those of the recorded run, in events. No two entries
+ * that are alive at once overlap, and none reaches beyond the peak: the reader checks both,
+ * whatever the source of the file. A wrong plan can cost time or memory, never correctness.
  *
  * The file, version 1, little-endian: struct gc_plan_header, then `count` of struct gc_plan_entry,
  * and nothing else. docs/plan-file.md describes each field. */

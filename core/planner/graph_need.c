@@ -79,7 +79,7 @@ bool gc_graph_name_dims(const struct gc_graph *graph, const char *given, uint64_
 /* ---- the need ---- */
 
 /* A buffer that lives before the first step and is not a constant of the file was computed by the
- * graph. A local function's constants count once. */
+ * graph. A local function's constants are the file's in its first call. */
 static bool is_made(const struct gc_graph *graph, const struct gc_lifetimes *lifetimes,
                     const struct gc_life_tensor *tensor)
 {

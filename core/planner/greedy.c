@@ -29,7 +29,7 @@ struct gc_place_block {
     struct gc_place_span spans[];
 };
 
-/* The sets relevant to one item: `whole` nodes cover its life, `above` are their ancestors. */
+/* The tree nodes of one item: `whole` make up its lifetime, `above` are their ancestors. */
 struct nodes {
     uint32_t whole[NODES_MAX];
     uint32_t above[NODES_MAX];
@@ -123,7 +123,7 @@ static uint64_t find_gap(const struct gc_place_set *set, uint64_t offset, uint64
     return offset;
 }
 
-/* Each set pushes the offset up in turn, until none does. */
+/* Raises the offset to each set's next gap until it stays. */
 static uint64_t index_find(const struct gc_place_index *index, uint32_t first, uint32_t last,
                            uint64_t bytes, uint64_t alignment)
 {

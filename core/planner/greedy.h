@@ -47,7 +47,7 @@ struct gc_place_greedy {
     struct gc_place_component *component;
     struct gc_place_index index;
     struct gc_place_sorter sorter;
-    uint32_t *order;   /* item numbers; fixed items are placed first in any order */
+    uint32_t *order;   /* item numbers; fixed items go first wherever they stand */
     uint64_t *offsets; /* of the latest pass */
 };
 

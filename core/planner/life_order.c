@@ -261,7 +261,7 @@ static uint64_t weigh(const struct gc_life *life, uint32_t index)
     return bytes;
 }
 
-/* The next graph to walk of the current node. The heavier branch of an If goes first: a result
+/* The current node's next graph to walk. The branch of an If with more bytes goes first: a result
  * shared by both branches lives from the end of the first on. */
 static bool next_inner(const struct gc_life *life, struct frame *frame, uint32_t *scope)
 {

@@ -332,8 +332,8 @@ static enum gc_status make_buffers(struct gc_region *region, struct gc_run_probl
     return GC_OK;
 }
 
-/* True if an allocation of a step is freed after the next step made its own: two buffers are needed
- * in turn, so two steps are planned as one if the run has two. */
+/* True if an allocation of a step is freed after the next step's own one is made, and the run has
+ * two steps. Two buffers alternate, so two steps are planned as one. */
 static bool overlaps_itself(const struct making *making, size_t count)
 {
     const struct gc_run_steps *steps = &making->problem->steps;

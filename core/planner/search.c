@@ -544,7 +544,7 @@ static uint32_t rank_after(const struct gc_place_search *search, const struct fr
     return frame->subproblem.level == search->offsets[frame->item] ? frame->subproblem.rank : 0;
 }
 
-/* Splits the items that the frame's choice leaves into subproblems, and queues them. */
+/* Splits the items left by the frame's choice into subproblems, and queues these. */
 static void split(struct gc_place_search *search, const struct frame *frame)
 {
     const struct gc_place_item *items = search->model->items;

@@ -70,8 +70,8 @@ struct gc_place_preference {
     bool by_section; /* tries only items of a section that must be filled at once */
 };
 
-/* `sorter` is scratch, for as many as the model has. `priority`, which searches share, counts for
- * each item how often it could not be placed. */
+/* `sorter` is scratch for all items of the model. Searches share `priority`, which counts for each
+ * item how often it could not be placed. */
 struct gc_place_search *gc_search_create(struct gc_region *region,
                                          const struct gc_place_model *model,
                                          struct gc_place_memo *memo, struct gc_place_sorter *sorter,

@@ -39,7 +39,7 @@ static enum gc_status improve_best(struct gc_place_greedy *greedy,
     return GC_OK;
 }
 
-/* Every order once, then local search from those that did best. */
+/* Every order once, then local search from the best orders. */
 static enum gc_status solve_greedily(struct gc_place_greedy *greedy,
                                      struct gc_place_component *component)
 {

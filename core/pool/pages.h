@@ -137,10 +137,9 @@ struct gc_victim_search {
     bool takes_small;       /* also pages with is_small, when there are no others */
 };
 #define GC_VICTIM_SEARCH_START ((struct gc_victim_search){0, 0, 1, false})
-/* Takes a victim: an idle page mapped nowhere; else one with the fewest mappings and, of those, at
- * the highest slot. Pages of small blocks come last, since their slots come into use often. There
- * must be one (idle_count > 0). Its user becomes `slot`. The caller accounts for it with
- * gc_pages_publish_idle_locked. */
+/* Takes a victim for `slot`, its new user: an idle page mapped nowhere; else one with the fewest
+ * mappings and, of those, at the highest slot. Pages of small blocks come last, since their slots
+ * come into use often. Call with idle_count > 0, and gc_pages_publish_idle_locked afterwards. */
 struct gc_page *gc_pages_remap_locked(struct gc_pool *pool, struct gc_victim_search *search,
                                       struct gc_slot *slot);
 /* The page becomes idle. */

@@ -194,7 +194,7 @@ static inline bool is_over(const struct gc_tcache_context *tctx)
     return gc_tcache_cached_bytes(tctx) - tctx->pending_bytes > cap_of(tctx->context);
 }
 
-/* Flushes ready blocks until the magazine is within its capacity. True if blocks were flushed. */
+/* Flushes ready blocks until the rest is within the capacity. True if blocks were flushed. */
 static bool shrink(struct gc_tcache_context *tctx)
 {
     if (!is_over(tctx))

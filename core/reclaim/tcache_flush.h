@@ -1,6 +1,6 @@
 /* Flushes a magazine's figures and blocks. The owner counts without atomics and merges into the
  * device's figures when it flushes: the unmerged part is bounded by the bytes a magazine may hold.
- * The owner is inside, or the caches are stopped. */
+ * The caller is the busy owner, or stopped the caches. */
 #ifndef GC_TCACHE_FLUSH_H
 #define GC_TCACHE_FLUSH_H
 

@@ -59,7 +59,7 @@ struct gc_report_sites {
     uint32_t count;
 };
 
-/* Call stacks of allocations; zero bytes: none recorded. */
+/* Call stacks of allocations; all 0: none recorded. */
 struct gc_report_stacks {
     const void *source;
     /* As gc_stacks_frame. */

@@ -22,7 +22,7 @@ void gc_direct_driver_init(struct gc_driver *driver);
 enum gc_direct_kind gc_direct_free_begin(CUdeviceptr dptr);
 void gc_direct_free_end(enum gc_direct_kind kind, CUdeviceptr dptr, bool is_freed);
 
-/* Both, around cuMemFree_v2, or the first ABI's cuMemFree. */
+/* Calls begin, cuMemFree_v2 (or the first ABI's cuMemFree), end. */
 CUresult gc_direct_free(CUdeviceptr dptr, bool first_abi);
 
 /* Reclaims device memory after the driver itself ran out: idle memory of the driver's pools

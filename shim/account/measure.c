@@ -60,8 +60,8 @@ struct search {
     bool is_found;
 };
 
-/* NVML may not list this process: before its first context, and in another namespace. NVML is
- * started. */
+/* NVML may not list this process: before its first context, or in another PID namespace. Call with
+ * NVML started. */
 static void find_process(void *argument)
 {
     struct search *search = argument;

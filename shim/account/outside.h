@@ -1,5 +1,5 @@
 /* Devices and processes that reach device memory outside all streams: network cards, storage, other
- * processes. Their order is not the order of the one stream (core/device/submit.h). */
+ * processes. The order of the single stream (core/device/submit.h) does not cover them. */
 #ifndef GC_OUTSIDE_H
 #define GC_OUTSIDE_H
 

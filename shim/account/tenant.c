@@ -141,7 +141,7 @@ void gc_tenants_mem_info(struct gc_device *device, uint64_t *free_bytes, uint64_
     struct gc_tenant *tenant = gc_tenants_of_call();
     struct gc_quota *quota = NULL;
 
-    /* Without an account it has nothing yet. */
+    /* Without a quota the tenant holds nothing. */
     if (tenant != NULL)
         (void)!gc_tenant_quota(tenant, device, &quota);
     gc_available_mem_info(gc_shim.core, device, quota, free_bytes, total_bytes);

@@ -29,7 +29,7 @@ void gc_tenants_mem_info(struct gc_device *device, uint64_t *free_bytes, uint64_
 struct gc_context *gc_tenants_target(struct gc_context *context);
 /* The context of the thread, or its tenant, has changed: its target must be looked up again. */
 void gc_tenants_reset_target(void);
-/* The calling thread ends: it lets its tenant go. */
+/* The calling thread ends: releases its tenant. */
 void gc_tenants_end_thread(void);
 
 /* ---- for shim/public/public_tenant.c ---- */

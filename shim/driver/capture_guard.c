@@ -190,7 +190,7 @@ void gc_capture_end_thread(void)
         end_all(is_of_own_stream, &gc_thread.number);
 }
 
-/* How a capture in the stream is entered. */
+/* The `extra` of the capture's entry. */
 static uint64_t extra_of(CUstream stream, CUstreamCaptureMode mode)
 {
     const uint64_t extra = gc_shim_thread_number() << THREAD_SHIFT | ((unsigned)mode & MODE_MASK);

@@ -198,7 +198,7 @@ static CUstream stream_of(uint64_t stream)
     return (CUstream)(uintptr_t)stream; /* NOLINT: handles are integers */
 }
 
-/* False: it is another thread's own. */
+/* False: another thread's own default stream. */
 static bool find_stream(uint64_t name, CUstream *stream)
 {
     const bool is_threads_own = (name & THREADS_OWN) != 0;

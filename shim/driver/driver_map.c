@@ -65,8 +65,7 @@ static int page_map(void *self, uint64_t context, uint64_t address, uint64_t byt
                                                (CUdeviceptr)address, (size_t)bytes, 0, handle, 0));
 }
 
-/* Contexts may be each other's peers by copies alone, between devices that cannot reach each other.
- */
+/* Contexts may be peers for copies alone: then their devices cannot access each other. */
 static bool can_access(int peer, int ordinal)
 {
     static atomic_uchar known[PEERS_MAX][PEERS_MAX]; /* 0: unknown, 1: no, 2: yes */

@@ -33,8 +33,8 @@ void gc_stream_list_remove(CUstream stream);
 /* Records `event` behind all work of the current context, whose handle this is.
  * CUDA_ERROR_NOT_SUPPORTED: some of its streams are unknown. */
 CUresult gc_stream_list_record(uint64_t context, CUevent event);
-/* A stream of the library in the current context, whose handle this is, in which no work is ever
- * queued; NULL: it could not be made. */
+/* A stream of the library that stays empty, in the current context, which has the handle
+ * `context`; NULL: it could not be created. */
 CUstream gc_stream_idle(uint64_t context);
 /* The context is destroyed. */
 void gc_stream_list_drop(uint64_t context);

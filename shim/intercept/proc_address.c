@@ -123,9 +123,9 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint
     return result;
 }
 
-/* The driver's undocumented tables are handed through as they are. The runtimes use them to find
- * their way; other libraries of the driver (video, ray tracing, optical flow) submit work by them,
- * on memory of the program. */
+/* Returns the driver's undocumented tables unchanged. The runtimes call the driver through them;
+ * other libraries of the driver (video, ray tracing, optical flow) submit work through them, on
+ * memory of the program. */
 GC_EXPORT
 CUresult cuGetExportTable(const void **table, const CUuuid *id)
 {

@@ -63,8 +63,8 @@ static struct gc_route next_after_another(const struct gc_libc *libc, const stru
     return route;
 }
 
-/* The wrapper if `real` is the very function it wraps, the driver's, NVML's or that of the first
- * runtime seen; otherwise `real`: another library's own function of that name. */
+/* The wrapper if `real` is the function that the row names: of the driver, of NVML or of the first
+ * runtime seen. Otherwise `real`, another library's function of that name. */
 static void *substitute(const struct gc_row *row, void *real)
 {
     if (row->type == GC_ROW_TYPE_API)

@@ -1,7 +1,6 @@
 /* Graph nodes that name memory by its address: the NODE rows, from which the wrappers are made. The
  * launch of a graph checks no address: it reaches any memory (graph_api.c). But memory that a node
- * uses on another device must be open to that device by then, and the NODE wrappers note that
- * memory. */
+ * uses must be open to the node's device by then, and the NODE wrappers note that memory. */
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
 #include "shim/wrap/reach.h"

@@ -2,10 +2,10 @@
  * wrappers only record the entry point that the program called, and are made from their rows.
  *
  * cudaMalloc and cudaFree are served here where the result is the same as the runtime's: a hit in
- * the thread's cache, in the context in which this thread's last real call of that runtime landed,
- * still current now. Everything else goes to the runtime: errors, which it remembers, its lazy
- * start, and a device that was chosen meanwhile (calls that may choose one are wrapped for that
- * reason).
+ * the thread's cache, if this thread's last real call of that runtime reached the driver. For
+ * cudaMalloc the context that served that call must be current still. Everything else goes to the
+ * runtime: errors, which it remembers, its lazy start, and a device chosen meanwhile (calls that
+ * may choose one are wrapped for that reason).
  *
  * A process may hold several runtimes (libcudart.so.12 and .13), each bound to some objects by
  * symbol version; the library's unversioned names take their place. So each call goes to the

@@ -1,8 +1,8 @@
 /* Compares an estimate with the measured run and derives the overhead and, if the run could measure
  * it, the memory of a context.
  *
- * Kept in a file of KEY=value lines, GPUCACHE_OVERHEAD and GPUCACHE_CONTEXT_MEMORY: the library
- * reads it as its configuration (GPUCACHE_CONFIG), gpucache estimate by --calibration. */
+ * The file has KEY=value lines, GPUCACHE_OVERHEAD and GPUCACHE_CONTEXT_MEMORY: the library reads it
+ * as its configuration (GPUCACHE_CONFIG), gpucache estimate by --calibration. */
 #ifndef GC_CALIBRATION_H
 #define GC_CALIBRATION_H
 

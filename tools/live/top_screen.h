@@ -1,4 +1,4 @@
-/* The live screen of `gpucache top`, on a terminal library. */
+/* The live screen of `gpucache top`, drawn by curses. */
 #ifndef GC_TOP_SCREEN_H
 #define GC_TOP_SCREEN_H
 

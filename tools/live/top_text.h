@@ -77,8 +77,8 @@ struct top_history {
     size_t count;
 };
 
-/* Adds a sample of every account of a closed view and drops rows that no longer exist. If memory
- * runs out nothing changes. */
+/* After top_view_close: adds a sample of every account and drops rows without one. If memory runs
+ * out nothing changes. */
 void top_history_add(struct top_history *history, const struct top_view *view);
 /* NULL if it has none. */
 const struct top_samples *top_history_find(const struct top_history *history,

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Accepts by the header: no other file that is planned begins with a line with a column `lower`. */
+/* Recognises the header: no other input of gpucache plan has `lower` in its first line. */
 static bool accepts(const struct tool_file *file)
 {
     char line[128];

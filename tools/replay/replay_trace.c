@@ -12,8 +12,8 @@ static bool begins_with(const void *data, size_t bytes, const char *text)
     return bytes >= length && memcmp(data, text, length) == 0;
 }
 
-/* Recognises a pickle by its first opcode: PROTO from protocol 2 on, before that a mark or a
- * dictionary. */
+/* Recognises a pickle by its first opcode: PROTO from protocol 2 on, before that MARK,
+ * EMPTY_DICT or EMPTY_LIST. */
 bool replay_trace_is_pickle(const void *data)
 {
     const unsigned char first = *(const unsigned char *)data;

@@ -46,8 +46,8 @@ struct device {
     uint64_t peak_ns;
     struct trace_series series;
     struct site *sites;              /* one for each entry point */
-    struct bucket sizes[POWERS];     /* [i]: of 2^i bytes and more */
-    struct bucket lifetimes[POWERS]; /* [i]: of 2^i ns and more */
+    struct bucket sizes[POWERS];     /* [i]: 2^i bytes up to twice that */
+    struct bucket lifetimes[POWERS]; /* [i]: 2^i ns up to twice that */
     struct failure *failures;
     uint64_t failure_count;
 };
