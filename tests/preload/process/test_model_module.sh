@@ -150,7 +150,7 @@ refused "a FIFO" "$TMP/cut/libgpucache.so" "the module that reads models cannot 
 
 mkdir tool
 cp "$TOOL" "$LIB" tool/
-diagnosis() { env "$@" tool/gpucache doctor --json | python3 -c 'import json, sys; [print(f["text"]) for f in json.load(sys.stdin)["findings"]]'; }
+diagnosis() { tool/gpucache doctor --json | python3 -c 'import json, sys; [print(f["text"]) for f in json.load(sys.stdin)["findings"]]'; }
 like "doctor: missing" "$(diagnosis)" "libgpucache-model.so is neither beside $TMP/tool/libgpucache.so nor in the folder gpucache there"
 is "doctor: missing, and CUDA would be refused" "$(GPUCACHE_MODEL=$TMP/model.json GPUCACHE_GATE=deny tool/gpucache doctor > out; echo $?)" 1
 like "doctor: missing, and CUDA would be refused: as a failure" "$(cat out)" "FAILURE.*libgpucache-model.so is neither"
