@@ -268,9 +268,9 @@ static void calls_that_multiply_are_refused(void **state)
     (void)state;
     struct onnx_part *graph = onnx_sample_graph();
     struct onnx_part *functions[26];
-    char name[8] = "f0";
+    char name[16] = "f0";
     for (int i = 0; i < 26; i++) {
-        char before[8];
+        char before[16];
         snprintf(before, sizeof(before), "f%d", i - 1);
         snprintf(name, sizeof(name), "f%d", i);
         functions[i] = onnx_function(name, "a", "c");
