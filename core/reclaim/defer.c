@@ -133,7 +133,7 @@ void gc_defer_poll(struct gc_context *context)
 /* Polls the streams one by one, while a fence behind all of them has not completed. */
 static bool poll_streams(struct gc_context *context)
 {
-    bool ignored;
+    bool ignored = false;
     if (gc_fence_poll_streams(context, 0, &ignored) && gc_defer_collect(context))
         return true;
     gc_fence_record_streams(context, GC_STREAM_NONE);

@@ -61,7 +61,7 @@ static int begin(struct sim_driver *sim, enum sim_call call, uint64_t context, u
     const int injected = sim_driver_begin(sim, call, context);
     if (injected != 0)
         return injected;
-    if (sim->is_capturing[context])
+    if (context < SIM_CONTEXTS && sim->is_capturing[context])
         sim_driver_violate(sim, "memory looked at or filled during a capture", address);
     if (!is_there(sim, address, bytes))
         sim_driver_violate(sim, "memory looked at or filled that is not there", address);

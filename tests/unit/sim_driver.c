@@ -286,7 +286,8 @@ void sim_driver_drop_context(struct sim_driver *sim, uint64_t context)
     pthread_mutex_lock(&sim->lock);
     complete(sim, context);
     sim_fence_drop_context(sim, context);
-    sim->is_capturing[context] = false; /* its captures go with it */
+    if (context < SIM_CONTEXTS)
+        sim->is_capturing[context] = false; /* its captures go with it */
     for (uint64_t i = sim->allocation_count; i-- > 0;) {
         if (sim->allocations[i].context == context)
             remove_allocation(sim, i);

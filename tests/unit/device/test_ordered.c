@@ -102,7 +102,7 @@ static void a_free_waits_for_every_context(void **state)
 static void ask_meanwhile(void *argument, enum sim_call call, uint64_t context)
 {
     struct gc_context *ordered = argument;
-    bool ignored;
+    bool ignored = false;
     (void)context;
     if (call != SIM_PAGE_UNMAP)
         return;
