@@ -97,8 +97,8 @@ static enum gc_arch_kind kind_of(const struct gc_arch *arch, uint32_t index)
     return kind_by_rule(arch, index);
 }
 
-/* True if a layer whose word does not decide it has the window. A pattern n leaves every n-th layer
- * without one (0: none), as in transformers and llama.cpp; a list has a flag for each layer. */
+/* Whether a layer has the window, if its kind does not decide that. By a pattern n every n-th layer
+ * has none (0: all have one), as in transformers and llama.cpp; a list has a flag for each. */
 static bool has_window(const struct gc_arch *arch, uint32_t index)
 {
     uint32_t count;

@@ -5,7 +5,7 @@
 
 #include "core/reader/source.h"
 
-/* Reads the file's tensors and keys. If the keys say that it is one of several shards, reads the
+/* Reads the file's tensors and keys. If the keys make the file one of several shards, reads the
  * tensors of all shards from `folder`. `name` is the file's own name in `folder`. */
 enum gc_status gc_gguf_read(struct gc_source *source, const struct gc_folder *folder,
                             const char *name) GC_CHECKED;

@@ -82,8 +82,7 @@ enum gc_status gc_control_end_graph(struct gc_infer *infer,
                                     struct gc_infer_frame *frame) GC_CHECKED;
 enum gc_status gc_infer_push(struct gc_infer *infer, const struct gc_infer_frame *frame) GC_CHECKED;
 
-/* The number of elements of a shape; false if a dimension is no number or the product overflows.
- */
+/* The number of elements of a shape; false if a dimension is no number or the product overflows. */
 bool gc_infer_elements(const struct gc_shape *shape, uint64_t *elements);
 
 #endif

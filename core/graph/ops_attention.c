@@ -166,8 +166,8 @@ enum gc_status gc_rule_causal_conv(struct gc_infer *infer)
 
 /* ---- the contrib domain's ---- */
 
-/* Query, key and value come from one product: input [batch, length, width], weight [width, sum
- * of the three's sizes]; output 1 is [2, batch, heads, past and new length, size]. */
+/* Query, key and value come from one product: input [batch, length, width], weight [width, total
+ * width of the three]; output 1 is [2, batch, heads, past and new length, size]. */
 static enum gc_status packed_attention(struct gc_infer *infer, uint32_t past)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);
@@ -245,8 +245,8 @@ enum gc_status gc_rule_attention_multi_head(struct gc_infer *infer)
     return status != GC_OK ? status : set_present(infer, 1, &heads, gc_dim_add(past, heads.keys));
 }
 
-/* GroupQueryAttention. Query [batch, length, heads * size], or all three in one
- * if key and value are omitted. Inputs 3 and 4 are their past, in a buffer of any length. */
+/* GroupQueryAttention. Query [batch, length, heads * size], with key and value packed into it if
+ * inputs 1 and 2 are omitted. Inputs 3 and 4 are past key and value, in a buffer of any length. */
 enum gc_status gc_rule_attention_group(struct gc_infer *infer)
 {
     const struct gc_shape *q = gc_infer_shape(infer, 0);

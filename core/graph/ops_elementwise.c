@@ -196,7 +196,7 @@ static struct gc_dim sign(struct gc_dim a)
                                    : gc_dim_unknown();
 }
 
-/* The integer part of a real; false if the magnitude is 2^52 or more. */
+/* The integer part of a REAL below 2^52 in magnitude; false for all others. */
 static bool whole_part(struct gc_dim a, int64_t *whole)
 {
     const double beyond = 4503599627370496.0; /* 2^52: from there on all reals are whole */

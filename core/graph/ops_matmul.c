@@ -150,8 +150,8 @@ enum gc_status gc_rule_gemm(struct gc_infer *infer)
     return status != GC_OK ? status : gemm(infer, 0, 1);
 }
 
-/* Inputs: a, its scale and zero point, b, its scale and zero point, c, y's scale and
- * zero point; without y's zero point the result is not quantised. */
+/* The contrib domain's QGemm: a, its scale and zero point, b, its scale and zero point, c, y's
+ * scale and zero point; without y's zero point the result is not quantised. */
 enum gc_status gc_rule_qlinear_gemm(struct gc_infer *infer)
 {
     const enum gc_status status = gc_infer_has_input(infer, 8) ? gc_infer_pass_dtype(infer, 0, 8)

@@ -215,8 +215,7 @@ enum gc_status gc_rule_reduce_min(struct gc_infer *infer)
     return reduce(infer, gc_fold_smaller);
 }
 
-/* Operators that work along one axis: Softmax and its kin, ArgMax and ArgMin, TopK, Split.
- */
+/* Operators that work along one axis: Softmax and its kin, ArgMax and ArgMin, TopK, Split. */
 
 /* The axis of an input whose rank is known; the default depends on the opset. */
 static enum gc_status read_axis(struct gc_infer *infer, int64_t fallback, uint32_t rank,

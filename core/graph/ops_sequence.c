@@ -100,7 +100,7 @@ enum gc_status gc_rule_concat_from_sequence(struct gc_infer *infer)
     return gc_infer_set_shape(infer, 0, dims, shape->rank + more);
 }
 
-/* The size of every piece along the axis; UNKNOWN if pieces differ. */
+/* The size of every piece along the axis; UNKNOWN unless all are known to be equal. */
 static struct gc_dim piece_size(const struct gc_infer *infer, struct gc_dim whole)
 {
     const struct gc_data *sizes = gc_infer_data(infer, 1);

@@ -130,7 +130,7 @@ struct gc_graph_node {
     const char *domain;       /* "" for ONNX's own */
     const struct gc_op *rule; /* its row of core/graph/ops.def; NULL: not known */
     uint32_t scope;
-    uint32_t opset; /* version of its domain that its scope imports; 0: none */
+    uint32_t opset; /* the version of `domain` that the scope imports; 0: none */
     uint32_t input_count;
     uint32_t output_count;
     uint32_t attribute_count;
@@ -183,7 +183,7 @@ struct gc_graph {
     uint32_t symbol_count;
     uint32_t opset; /* of ONNX's own domain */
     struct gc_graph_coverage coverage;
-    const char *const *notes; /* a line each: contradictions, unusual and unknown things */
+    const char *const *notes; /* a line each: contradictions, unusual and unknown parts */
     uint32_t note_count;
 };
 

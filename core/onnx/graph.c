@@ -225,8 +225,8 @@ static enum gc_status end_node(struct gc_onnx_builder *builder, struct gc_onnx_f
     return GC_OK;
 }
 
-/* The order in which nodes can run: the file's, as it should be, or sorted, ties by the file's
- * order (Kahn 1962). A node with inner graphs depends on everything that its inner nodes use. */
+/* The order in which nodes can run: the file's if valid, as it should be; else sorted, ties by the
+ * file's order (Kahn 1962). A node with inner graphs depends on everything its inner nodes use. */
 
 struct edge {
     uint32_t next; /* edge, or GC_GRAPH_NONE */

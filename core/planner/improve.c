@@ -5,8 +5,7 @@
 #include <string.h>
 
 #define PATIENCE 8 /* rounds without a gain before the search restarts from the best order */
-#define LEEWAY                                                                                     \
-    64 /* a pass may exceed the peak by this fraction (1/n), or the best order is restored */
+#define LEEWAY 64  /* a pass may exceed the best peak by this fraction (1/n) and be built upon */
 
 struct improve {
     struct gc_place_greedy *greedy;

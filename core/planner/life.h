@@ -43,7 +43,7 @@ struct gc_life_value {
     uint32_t group_last;
     uint32_t held_until; /* a loop writes its next iteration's value here; 0: not held */
     uint32_t held_for;   /* the value that the loop writes here */
-    uint32_t joined_at;  /* the step that made it a branch's result; 0: none */
+    uint32_t joined_at;  /* the step at which a branch's result joined the group; 0: none */
     uint32_t first_use;  /* of weights */
 };
 

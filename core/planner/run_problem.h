@@ -3,8 +3,8 @@
  * Time is the run up to the end of the planned step, event by event. An allocation made before the
  * step lives until its free, or to the end: long-lived memory and the step's own share one address
  * range. An allocation that a step leaves to the next one keeps its offset for the whole step. If
- * it is still live when the next step allocates its own, two steps are planned as one, so that each
- * has a buffer. Allocations after that step are not in the plan. */
+ * such an allocation is still live when the next step makes its own, two steps are planned as one,
+ * so that each has a buffer. Allocations after that step are not in the plan. */
 #ifndef GC_PLANNER_RUN_PROBLEM_H
 #define GC_PLANNER_RUN_PROBLEM_H
 

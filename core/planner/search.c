@@ -35,8 +35,7 @@ struct frame {
     bool is_cut;    /* candidates were skipped: no verdict */
 };
 
-/* A section's least and second least end, if an item is placed next, and the item with the least.
- */
+/* The least and second least end of an item placed next in a section; the item of the least. */
 struct ends {
     uint64_t first;
     uint64_t second;
@@ -77,7 +76,7 @@ struct gc_place_search {
 
     uint64_t
         *bounds; /* least offset of each unplaced item at this node; UINT64_MAX for placed ones */
-    uint64_t *least;   /* of `latest` over ranges of powers of two */
+    uint64_t *least;   /* of `latest` over ranges of 1, 2, 4, … sections */
     struct ends *ends; /* of sections */
     uint64_t round;    /* of inference */
     uint32_t *witness; /* of each section: an item that may be next, from the last search */
@@ -507,7 +506,7 @@ static void undo(struct gc_place_search *search, struct frame *frame)
     search->pending = frame->subproblem.next;
 }
 
-/* Places an item at its level; false if the item overlaps a fixed one or ends too high. */
+/* Places an item at its level. False: it ends too high or above an unplaced fixed item's start. */
 static bool place(struct gc_place_search *search, struct frame *frame, uint32_t index)
 {
     const struct gc_place_model *model = search->model;

@@ -119,8 +119,7 @@ static enum gc_status close_level(struct flattener *flat, uint64_t offset)
     };
     const struct gc_meta_value nothing = {.kind = GC_META_NULL};
     flat->key_length = closed.key_length;
-    /* A container in an array leaves an empty item there; an inner array also becomes a meta.
-     */
+    /* A container in an array leaves an empty item there; an inner array also becomes a meta. */
     if (level->is_array) {
         const enum gc_status status = add_value(flat, offset, &nothing);
         if (status != GC_OK || !closed.is_array)

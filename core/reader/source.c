@@ -265,8 +265,7 @@ static bool is_plain_part(const char *part, size_t length)
            !(length == 2 && part[0] == '.' && part[1] == '.');
 }
 
-/* The reason why a name cannot be inside the folder, or NULL. A leading "./" is common and skipped.
- */
+/* The reason why a name cannot be inside the folder, or NULL. The caller skips a leading "./". */
 static const char *name_fault(const char *name)
 {
     if (*name == '/')
