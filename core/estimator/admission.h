@@ -6,7 +6,7 @@
 #include "core/base/status.h"
 #include "core/report/model_module.h"
 
-/* Reads the model that the options name and estimates it; *admission is NULL if they name none.
+/* Reads the model that the options name and estimates it; *admission is NULL if they name no model.
  * gc_admission_decide reports a faulty model. GC_NO_HOST_MEMORY. */
 enum gc_status gc_admission_open(const struct gc_options *options,
                                  struct gc_admission_state **admission) GC_CHECKED;

@@ -337,7 +337,7 @@ static void note_rejected(struct gc_notes *notes, const char *name, enum gc_arch
         ": not understood, taken as unknown; accepted: ", gc_arch_key_accepts(key, accepts), NULL);
 }
 
-/* ---- what a family means by itself ---- */
+/* ---- defaults of families ---- */
 
 struct family_row {
     const char *types;
@@ -351,7 +351,7 @@ static const struct family_row family_rows[] = {
 #undef GC_ARCH_FAMILY
 };
 
-/* A pattern has no meaning without its window, or if each layer is named. */
+/* A pattern has no meaning without its window, or if the configuration lists each layer. */
 static bool is_needed(const struct gc_arch *arch, enum gc_arch_key key)
 {
     if (gc_arch_known(arch, key))

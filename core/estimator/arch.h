@@ -153,7 +153,7 @@ const uint32_t *gc_arch_items(const struct gc_arch *config, enum gc_arch_key key
 bool gc_arch_layer_number(const struct gc_arch *config, enum gc_arch_key key, uint32_t index,
                           uint64_t *value);
 
-/* A model's metadata into its configuration. */
+/* Reading a configuration from a model's metadata. */
 
 /* `arch` must be zeroed. Invalid values are skipped, each with a note of its name and the accepted
  * form. Then the family's defaults for absent values are set (arch_families.def), with a note each.
@@ -166,8 +166,8 @@ void gc_arch_note_adapters(const struct gc_model *model, struct gc_notes *notes)
 /* Sets the family's defaults only; for configurations made by hand. */
 void gc_arch_complete(struct gc_arch *arch, struct gc_notes *notes);
 
-/* True for families of an encoder and a decoder whose decoder is a plain stack with cross attention
- * of as many heads in each layer, as their configuration classes have it. */
+/* True for families of an encoder and a decoder if the decoder is a plain stack and each layer has
+ * cross attention of as many heads as its own attention, by the family's configuration class. */
 bool gc_arch_is_pair(const struct gc_arch *arch);
 
 #endif

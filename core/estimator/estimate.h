@@ -1,10 +1,10 @@
 /* The device memory that a model needs to run, part by part.
  *
- * An estimator is made once for a model and run many times; a run takes one pass over the layers
- * and no memory, or for an ONNX graph a plan of its memory. Weights, KV cache and states are exact
- * for known parts; activations, inputs and overhead follow the rules in formulas.h. An unknown part
- * is a bit in `unknown_parts` and a note, and the figure is then a lower bound. All arithmetic is
- * checked.
+ * An estimator is made once for a model and run many times. A run is one pass over the layers and
+ * allocates nothing; for an ONNX graph it plans the graph's memory. Weights, KV cache and states
+ * are exact for known parts; activations, inputs and overhead follow the rules in formulas.h. An
+ * unknown part is a bit in `unknown_parts` and a note, and the figure is then a lower bound. All
+ * arithmetic is checked.
  *
  * Thread-safe with a result per thread; an ONNX graph's estimator may be run by one thread at a
  * time. Needs no device. */
@@ -31,8 +31,8 @@ enum gc_split {
 
 struct gc_estimate_request {
     uint64_t batch;           /* sequences; at least 1 */
-    uint64_t seq_len;         /* tokens of each, those to come included; 0: the model's largest */
-    uint64_t chunk_tokens;    /* tokens of each computed at once; 0: all */
+    uint64_t seq_len;         /* tokens of each, future ones included; 0: the model's largest */
+    uint64_t chunk_tokens;    /* tokens of each sequence in one step; 0: all */
     enum gc_dtype dtype;      /* of activations; GC_DTYPE_NONE: the model's own */
     enum gc_dtype kv_dtype;   /* GC_DTYPE_NONE: dtype, else the model's own */
     bool scores_materialised; /* attention writes out its scores */
@@ -44,7 +44,7 @@ struct gc_estimate_request {
     const char *dims;             /* "name=N,…": open dimensions of an ONNX graph; NULL: none */
 };
 
-/* One sequence of the model's largest context, one device, the stated overhead. */
+/* One sequence of the model's largest context, one device, the constants above for overhead. */
 void gc_estimate_request_init(struct gc_estimate_request *request);
 
 struct gc_estimate {
@@ -71,7 +71,7 @@ struct gc_estimator;
 
 /* `dtype`: the type floating-point weights are counted in; GC_DTYPE_NONE for their own. The model
  * may be closed before the estimator, unless it is an ONNX graph. GC_NO_HOST_MEMORY; GC_OVERFLOW:
- * the weights do not fit in 64 bits; GC_NOT_SUPPORTED: that type has no fixed size. The model's
+ * the weights do not fit in 64 bits; GC_NOT_SUPPORTED: `dtype` has no fixed size. The model's
  * warnings are among the notes of every estimate. */
 enum gc_status gc_estimator_open(const struct gc_model *model, enum gc_dtype dtype,
                                  struct gc_estimator **estimator) GC_CHECKED;

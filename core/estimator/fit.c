@@ -60,7 +60,7 @@ struct point {
     uint64_t value;
     bool is_known; /* else the estimate passes 64 bits */
     bool fits;
-    __int128_t room; /* on the device with the least; negative if it does not fit */
+    __int128_t room; /* bytes left on the device with the least; negative: a deficit */
 };
 
 static __attribute__((noinline)) struct point try_value(struct search *search, uint64_t value)
@@ -104,7 +104,7 @@ static bool narrow(struct search *search, struct range *range, uint64_t value)
     return point.fits;
 }
 
-/* Within the range, which is wider than 1. */
+/* A value strictly inside the range, which is wider than 1. */
 static uint64_t guess(const struct range *range)
 {
     uint64_t ahead = width(range) / 2;
@@ -147,7 +147,7 @@ static struct search search_for(const struct gc_estimator *estimator,
     return (struct search){.estimator = estimator, .budget = budget, .request = *request};
 }
 
-/* No suggestion if the value does not change the peak: both ends fit alike. */
+/* No suggestion if all values fit: then the batch does not change the peak. */
 static struct gc_suggestion suggest_batch(const struct gc_estimator *estimator,
                                           const struct gc_estimate_request *request,
                                           const struct gc_estimate_budget *budget)

@@ -14,7 +14,7 @@ void gc_fit_set_budget(struct gc_estimate_budget *budget, uint64_t bytes);
 
 struct gc_fit {
     bool fits;
-    bool lower_bound;       /* some parts are unknown: it may need more */
+    bool lower_bound;       /* some parts are unknown: the model may need more */
     uint64_t budget_bytes;  /* of all devices; GC_ESTIMATE_NO_BUDGET if one has no limit */
     uint64_t deficit_bytes; /* missing bytes, summed over devices */
     uint32_t device;        /* the device with the largest deficit */
@@ -31,7 +31,7 @@ enum gc_suggestion_state {
     GC_SUGGESTION_NONE,         /* does not apply, or changes nothing */
     GC_SUGGESTION_NOTHING_FITS, /* not even the smallest fits */
     GC_SUGGESTION_SOME,         /* `value` fits and value + 1 does not */
-    GC_SUGGESTION_ALL, /* everything fits, up to the limit of the model or of this program */
+    GC_SUGGESTION_ALL, /* every value fits, up to the limit of the model or of this program */
 };
 
 struct gc_suggestion {

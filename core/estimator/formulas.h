@@ -70,7 +70,7 @@ enum gc_status gc_formula_attention_scores_bytes(const struct gc_layer *layer,
  *   feed-forward: gate, up, their product    3·T·width, or for experts 3·T·(used·width + shared)
  *                                            and the tokens sorted to them, T·used·H
  *   a state's input, gate, and result        3·T·channels
- * Heads, widths and channels are divided over shards. The next layer reuses it. */
+ * Heads, widths and channels are divided over shards. The next layer reuses the memory. */
 enum gc_status gc_formula_activation_layer_bytes(const struct gc_layers *layers,
                                                  const struct gc_layer *layer,
                                                  const struct gc_estimate_load *work,

@@ -68,8 +68,8 @@ static bool dim_value(const struct gc_estimate_request *request,
            (find_dim(request->dims, name, value) || known_dim(request, name, value));
 }
 
-/* False if the shape or type is unknown or has no fixed size; sets sum->overflowed if it is too
- * large. */
+/* False if the shape or type is unknown or has no fixed size; sets sum->overflowed if the size
+ * is too large. */
 static bool declared_bytes(struct gc_sum *sum, const struct gc_estimate_request *request,
                            const struct gc_model_value *declared, uint64_t *bytes)
 {

@@ -33,8 +33,8 @@ static bool has_index(const struct gc_arch *arch, enum gc_arch_key key, uint32_t
     return false;
 }
 
-/* In GGUF, 0 KV heads mean a layer without attention. Nemotron-H's feed-forward layers have 0, too;
- * they have a width, its state layers have none. */
+/* In GGUF, 0 KV heads mean a layer without attention. Nemotron-H's feed-forward layers have 0, too,
+ * but a width; its state layers have no width. */
 static enum gc_arch_kind kind_without_heads(const struct gc_arch *arch, uint32_t index)
 {
     uint64_t width;
@@ -97,8 +97,8 @@ static enum gc_arch_kind kind_of(const struct gc_arch *arch, uint32_t index)
     return kind_by_rule(arch, index);
 }
 
-/* True if a layer whose word does not decide it has the window. A pattern n leaves every n-th layer
- * without one (0: none), as in transformers and llama.cpp; a list has a flag for each layer. */
+/* Whether a layer has the window, if its kind does not decide that. By a pattern n every n-th layer
+ * has none (0: all have one), as in transformers and llama.cpp; a list has a flag for each. */
 static bool has_window(const struct gc_arch *arch, uint32_t index)
 {
     uint32_t count;
@@ -266,7 +266,7 @@ static bool has_experts(const struct gc_arch *arch, uint32_t index)
     return step > 0 && (index + 1) % step == 0;
 }
 
-/* If every layer is named, only some of the names allow experts. */
+/* If the list of kinds has layers of experts, only these have experts. */
 static bool may_have_experts(const struct gc_arch *arch, uint32_t index)
 {
     uint32_t count;
@@ -377,8 +377,8 @@ static void set_states(const struct gc_arch *arch, struct gc_layers *layers)
     }
 }
 
-/* Encoder and decoder: the decoder's layers are the model's, each with cross attention to what the
- * encoder made of its input (Vaswani et al., 2017, section 3.2.3; Raffel et al., 2020 for T5). */
+/* Encoder and decoder: the decoder's layers are the model's, each with cross attention to the
+ * encoder's output (Vaswani et al., 2017, section 3.2.3; Raffel et al., 2020 for T5). */
 
 static void set_encoder(const struct gc_arch *arch, struct gc_layers *layers)
 {
@@ -444,7 +444,7 @@ static void set_dims(const struct gc_arch *arch, struct gc_layer *layer)
     layer->value_dim = (uint32_t)value;
 }
 
-/* Without a key of their own there are as many heads of keys and values as heads: so in both
+/* Without GC_ARCH_KV_HEADS there are as many heads of keys and values as heads, in both
  * formats. Falcon's first architecture has one head if multi_query is set, whatever its other keys.
  */
 static void set_heads(const struct gc_arch *arch, struct gc_layer *layer, uint32_t index)

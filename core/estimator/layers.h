@@ -68,7 +68,7 @@ struct gc_layers {
     uint64_t expert_intermediate;
     uint64_t shared_intermediate;
     struct gc_state_size states[GC_STATE_KIND_COUNT];
-    uint64_t state_channels[GC_STATE_KIND_COUNT]; /* that a token passes through there */
+    uint64_t state_channels[GC_STATE_KIND_COUNT]; /* of a token in a layer of the kind */
     bool has_cross_attention; /* each layer also attends to the encoder's output */
     uint64_t source_tokens;   /* fixed length of the encoder's input; 0: as long as the context */
     struct gc_layer encoder;  /* one of its layers */

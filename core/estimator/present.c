@@ -175,7 +175,7 @@ static void write_head(struct gc_writer *out, const struct gc_answer *answer)
     gc_writer_text(out, "\n\n");
 }
 
-/* For people, and exactly. */
+/* Rounded with a unit, then exact. */
 static void write_bytes(struct gc_writer *out, uint64_t bytes)
 {
     gc_writer_right_size(out, SIZE_COLUMN, bytes);
@@ -280,7 +280,7 @@ void gc_present_text(struct gc_writer *out, const struct gc_answer *answer)
         gc_writer_text(out, "  and more\n");
 }
 
-/* ---- several beside each other ---- */
+/* ---- a table of several estimates ---- */
 
 /* Columns: each ends before its number. */
 enum { WEIGHTS_COLUMN = 38, KV_COLUMN = 50, REST_COLUMN = 62, PEAK_COLUMN = 74 };

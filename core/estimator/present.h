@@ -14,9 +14,9 @@ struct gc_answer {
     const struct gc_suggestions *suggestions; /* NULL with fit */
 };
 
-/* One object, keys as in the contract. */
+/* One object; docs/estimate.md lists the keys. */
 void gc_present_json(struct gc_json *json, const struct gc_answer *answer);
-/* Only its members, into an open object. */
+/* Only the object's members, into an open object. */
 void gc_present_members(struct gc_json *json, const struct gc_answer *answer);
 /* Part by part, then the budget and suggestions, then the notes. 80 columns. */
 void gc_present_text(struct gc_writer *out, const struct gc_answer *answer);

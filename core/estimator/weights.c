@@ -61,8 +61,8 @@ static bool ends_in(const struct word *word, const struct word *end)
            memcmp(word->text + word->length - end->length, end->text, end->length) == 0;
 }
 
-/* "experts" with or without a number behind it; GGUF's "ffn_up_exps", and before that was one
- * tensor "ffn_up.3"; Granite's fused pair. */
+/* "experts" with or without a number behind it; GGUF's "ffn_up_exps"; older GGUF's "ffn_up.3",
+ * a tensor for each expert; Granite's fused pair. */
 static bool is_expert(const struct word *before, const struct word *word, bool is_number)
 {
     static const struct word experts = WORD("experts");

@@ -1,5 +1,5 @@
-/* Weights by layer and expert. Decided by tensor names, as in Hugging Face's transformers and GGUF.
- * Aliases are not counted. */
+/* Weights by layer and expert, decided by tensor names as in Hugging Face's transformers and in
+ * GGUF. Aliases are not counted. */
 #ifndef GC_WEIGHTS_H
 #define GC_WEIGHTS_H
 
@@ -9,7 +9,7 @@
 #define GC_WEIGHT_NO_LAYER UINT32_MAX
 
 struct gc_weight_place {
-    uint32_t layer; /* GC_WEIGHT_NO_LAYER: of the whole */
+    uint32_t layer; /* GC_WEIGHT_NO_LAYER: outside the layers */
     bool expert;    /* one of a layer's experts, or all of them in one tensor */
     bool last;      /* of the whole model, after the layers: final norm, output */
 };
@@ -32,7 +32,7 @@ struct gc_weights {
     uint64_t tensors;
     uint32_t layer_count;         /* one more than the highest layer named */
     struct gc_weight_share first; /* before the layers: embeddings, and unrecognised tensors */
-    struct gc_weight_share last;  /* behind them */
+    struct gc_weight_share last;  /* after the layers */
     struct gc_weight_share layers[GC_ARCH_LAYER_MAX];
 };
 

@@ -13,8 +13,8 @@
 struct gc_gguf {
     struct gc_source *source;
     struct gc_reader *reader;
-    uint64_t position; /* in the file, of what is read next */
-    const char *what;  /* what is being read, for messages */
+    uint64_t position; /* in the file, of the next byte to read */
+    const char *what;  /* name of the item being read, for messages */
     uint64_t tensor_count;
     uint64_t key_count;
     uint64_t alignment;
@@ -626,7 +626,7 @@ enum gc_status gc_gguf_read(struct gc_source *source, const struct gc_folder *fo
         return status;
     if (gguf.split_count <= 1)
         return read_tensors(&gguf);
-    /* From the first shard on: its keys are the model's. */
+    /* Starts over at the first shard, whose keys are the model's. */
     struct shards shards = {.reader = reader, .folder = folder, .named_by = source->path};
     status = prepare_shards(&shards, &gguf, name);
     reader->meta_count = 0;

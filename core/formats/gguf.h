@@ -5,8 +5,8 @@
 
 #include "core/reader/source.h"
 
-/* Reads the file's tensors and keys. If its keys make it a shard of several, reads the tensors of
- * all shards from `folder`. `name` is the file's own name there. */
+/* Reads the file's tensors and keys. If the keys make the file one of several shards, reads the
+ * tensors of all shards from `folder`. `name` is the file's own name in `folder`. */
 enum gc_status gc_gguf_read(struct gc_source *source, const struct gc_folder *folder,
                             const char *name) GC_CHECKED;
 

@@ -108,7 +108,7 @@ static enum gc_status read_path(struct gc_reader *reader, const char *path)
     return read_file(reader, path);
 }
 
-/* ---- what it comes to ---- */
+/* ---- totals ---- */
 
 static enum gc_status add_up(struct gc_reader *reader, struct gc_model_totals *totals)
 {

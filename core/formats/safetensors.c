@@ -276,7 +276,7 @@ static enum gc_status read_header(struct header *header)
             return gc_source_fail(header->json.source, token.offset, "__metadata__ twice");
         } else {
             has_metadata = true;
-            /* Shards repeat it: only the first shard's is kept. */
+            /* Shards repeat the metadata: only the first shard's is kept. */
             status = gc_json_meta_read(&header->json, "__metadata__",
                                        header->shard == GC_MODEL_NONE || header->shard == 0);
         }

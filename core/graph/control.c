@@ -7,8 +7,8 @@
 
 enum control { CONTROL_IF, CONTROL_LOOP, CONTROL_SCAN, CONTROL_OTHER };
 
-/* Begin: the first walk of the body. End: after each walk; sets *again if the body must be walked
- * once more. */
+/* Begin: before the first walk of the body. End: after each walk; sets *again if the body must be
+ * walked once more. */
 static enum gc_status loop_begin(struct gc_infer *infer, uint32_t node) GC_CHECKED;
 static enum gc_status loop_end(struct gc_infer *infer, struct gc_infer_frame *frame,
                                bool *again) GC_CHECKED;
@@ -155,7 +155,7 @@ static enum gc_status end_if(struct gc_infer *infer, const struct gc_infer_frame
     return status;
 }
 
-/* ---- the way in and out ---- */
+/* ---- begin and end of a node ---- */
 
 static enum gc_status begin_other(struct gc_infer *infer, uint32_t index, uint32_t graph)
 {
@@ -220,7 +220,7 @@ enum gc_status gc_control_end_graph(struct gc_infer *infer, struct gc_infer_fram
 
 /* ---- Loop and Scan ---- */
 
-/* ---- what both carry ---- */
+/* ---- carried values ---- */
 
 struct carried {
     uint32_t first_input; /* of the node */
@@ -237,7 +237,7 @@ static struct carried carried_of(const struct gc_infer *infer, const struct gc_g
         carried.count = node->input_count > 2 ? node->input_count - 2 : 0;
     } else {
         const struct gc_graph_attribute *scans = gc_graph_find_attribute(node, "num_scan_inputs");
-        const bool is_old = node->opset < 9; /* lengths first, batches throughout */
+        const bool is_old = node->opset < 9; /* input 0: lengths; batches throughout */
         const uint32_t inputs = node->input_count - (is_old && node->input_count > 0);
         carried = (struct carried){.first_input = is_old};
         if (scans != NULL && scans->kind == GC_ATTRIBUTE_INT && scans->integer >= 0 &&
@@ -540,7 +540,7 @@ static enum gc_status scan_begin(struct gc_infer *infer, uint32_t index)
     return status == GC_OK ? gc_infer_push(infer, &frame) : status;
 }
 
-/* The body's outputs of every iteration, the batch in front. */
+/* Stacks the body's outputs of all iterations, then those of all batches if is_batched. */
 static enum gc_status collect(struct gc_infer *infer, const struct gc_graph_node *node,
                               uint32_t scope, uint32_t output, const struct carried *carried,
                               const struct scan *scan)

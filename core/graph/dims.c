@@ -105,7 +105,7 @@ enum gc_status gc_dim_broadcast(struct gc_infer *infer, struct gc_dim a, struct 
         return gc_infer_fail(infer, "dimensions %lld and %lld do not broadcast",
                              (long long)a.number, (long long)b.number);
     } else if (a.kind == GC_DIM_NUMBER || b.kind == GC_DIM_NUMBER) {
-        /* The other is 1 or the same. */
+        /* In a valid graph the other is 1 or the same number. */
         *dim = a.kind == GC_DIM_NUMBER ? a : b;
     } else {
         *dim = gc_dim_unknown();

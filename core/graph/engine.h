@@ -41,7 +41,7 @@ struct gc_infer {
     struct gc_type unknown_type; /* the type of omitted inputs */
     uint8_t *states;             /* of nodes, enum gc_infer_state */
     uint64_t steps;              /* nodes visited */
-    uint64_t steps_max;          /* beyond it loops are run once, with nothing known */
+    uint64_t steps_max;          /* beyond this a loop's body is walked once, with nothing known */
     uint32_t depth;
     struct gc_infer_frame frames[GC_INFER_NEST_MAX];
 };
@@ -82,8 +82,7 @@ enum gc_status gc_control_end_graph(struct gc_infer *infer,
                                     struct gc_infer_frame *frame) GC_CHECKED;
 enum gc_status gc_infer_push(struct gc_infer *infer, const struct gc_infer_frame *frame) GC_CHECKED;
 
-/* How many elements a shape has; false if a dimension is no number, or the product passes 64 bits.
- */
+/* The number of elements of a shape; false if a dimension is no number or the product overflows. */
 bool gc_infer_elements(const struct gc_shape *shape, uint64_t *elements);
 
 #endif

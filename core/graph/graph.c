@@ -1,4 +1,4 @@
-/* Queries on a finished graph, and its end. */
+/* Queries on a finished graph; gc_graph_close. */
 #include "core/graph/engine.h"
 
 void gc_graph_close(struct gc_graph *graph)

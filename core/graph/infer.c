@@ -453,7 +453,7 @@ enum gc_status gc_infer_axes(struct gc_infer *infer, const char *attribute, uint
     axes->is_known = false;
     if (shape->is_known && shape->rank == 1 && shape->dims[0].kind == GC_DIM_NUMBER &&
         shape->dims[0].number <= GC_GRAPH_RANK_MAX)
-        axes->count = (uint32_t)shape->dims[0].number; /* their number; which ones is unknown */
+        axes->count = (uint32_t)shape->dims[0].number; /* a known number of unknown axes */
     return GC_OK;
 }
 

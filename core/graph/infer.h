@@ -25,7 +25,7 @@ uint32_t gc_infer_output_count(const struct gc_infer *infer);
 bool gc_infer_has_input(const struct gc_infer *infer, uint32_t input);
 bool gc_infer_has_output(const struct gc_infer *infer, uint32_t output);
 
-/* ---- inputs; for one that is left out: unknown ---- */
+/* ---- inputs; an omitted one is unknown ---- */
 
 const struct gc_type *gc_infer_type(const struct gc_infer *infer, uint32_t input);
 enum gc_dtype gc_infer_dtype(const struct gc_infer *infer, uint32_t input);
@@ -35,7 +35,7 @@ const struct gc_data *gc_infer_data(const struct gc_infer *infer, uint32_t input
 /* The only element of the input. False if it is not known as a number; a REAL is truncated. */
 bool gc_infer_scalar(const struct gc_infer *infer, uint32_t input, int64_t *number);
 
-/* ---- attributes: the default where it is not there or of another kind ---- */
+/* ---- attributes; an absent one, or one of another kind, has the default ---- */
 
 bool gc_infer_has(const struct gc_infer *infer, const char *name);
 int64_t gc_infer_int(const struct gc_infer *infer, const char *name, int64_t fallback);
@@ -44,7 +44,7 @@ const char *gc_infer_text(const struct gc_infer *infer, const char *name, const 
 bool gc_infer_ints(const struct gc_infer *infer, const char *name, const int64_t **ints,
                    uint32_t *count);
 const struct gc_tensor *gc_infer_tensor(const struct gc_infer *infer, const char *name);
-/* An attribute that holds a data type, as Cast's `to`: GC_DTYPE_NONE if it is not one. */
+/* An attribute that holds a data type, as Cast's `to`; GC_DTYPE_NONE: its value is no data type. */
 enum gc_dtype gc_infer_dtype_attribute(const struct gc_infer *infer, const char *name,
                                        enum gc_dtype fallback);
 /* Axes from an attribute (`input` == GC_GRAPH_NONE) or, if that is absent, an input's numbers; made
@@ -62,7 +62,7 @@ enum gc_status gc_infer_axes(struct gc_infer *infer, const char *attribute, uint
 enum gc_status gc_infer_axis(struct gc_infer *infer, int64_t axis, uint32_t rank,
                              uint32_t *normal) GC_CHECKED;
 
-/* ---- outputs; those that are left out are taken no notice of ---- */
+/* ---- outputs; omitted ones are ignored ---- */
 
 void gc_infer_set_dtype(struct gc_infer *infer, uint32_t output, enum gc_dtype dtype);
 /* At most GC_GRAPH_RANK_MAX dims, none negative, or GC_FORMAT; UNKNOWN ones become new symbols. */
@@ -83,7 +83,7 @@ enum gc_status gc_infer_pass_data(struct gc_infer *infer, uint32_t output,
 enum gc_status gc_infer_set_data(struct gc_infer *infer, uint32_t output,
                                  const struct gc_dim *items, uint32_t count) GC_CHECKED;
 /* Scratch memory for `count` elements until the rule returns; NULL: no memory (return
- * GC_NO_HOST_MEMORY) . */
+ * GC_NO_HOST_MEMORY). */
 struct gc_dim *gc_infer_scratch(struct gc_infer *infer, uint32_t count);
 
 /* A contradiction: the line "node "NAME" (OP): text" becomes a note. Returns GC_FORMAT. */

@@ -37,7 +37,7 @@ static const char *name_of(const struct gc_graph_value *value, char shown[80])
 }
 
 /* Takes the file's dims where they are more precise: a number for a symbol, a named symbol for one
- * without. */
+ * without a name. */
 static enum gc_status merge_dims(struct gc_infer *infer, struct gc_graph_value *value)
 {
     const struct gc_graph *graph = infer->graph;

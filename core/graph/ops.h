@@ -23,7 +23,7 @@ struct gc_op_index {
     uint32_t mask;
 };
 bool gc_op_index_init(struct gc_op_index *index, struct gc_region *region);
-/* "ai.onnx" is "". NULL: not known, or only in versions above `opset`. */
+/* The domain "ai.onnx" is "". NULL: not known, or only in versions above `opset`. */
 const struct gc_op *gc_op_find(const struct gc_op_index *index, const char *domain,
                                const char *name, uint32_t opset);
 

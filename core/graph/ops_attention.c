@@ -9,19 +9,19 @@ struct heads {
     struct gc_dim count;    /* of heads: the query's */
     struct gc_dim kv_count; /* the key's and value's */
     struct gc_dim queries;  /* length of the query */
-    struct gc_dim keys;     /* length of the key, without what is cached */
+    struct gc_dim keys;     /* length of the key, past keys excluded */
     struct gc_dim key_size; /* of one head */
     struct gc_dim value_size;
 };
 
-/* An attribute that counts heads; UNKNOWN if it is not there or none. */
+/* A number of heads from an attribute; UNKNOWN if absent or not positive. */
 static struct gc_dim head_count(const struct gc_infer *infer, const char *name)
 {
     const int64_t count = gc_infer_int(infer, name, 0);
     return count > 0 && count <= INT32_MAX ? gc_dim_number(count) : gc_dim_unknown();
 }
 
-/* The width of one head; UNKNOWN where the whole is no multiple of it. */
+/* The width of one head; UNKNOWN if `width` is no multiple of `count`. */
 static struct gc_dim head_size(struct gc_dim width, struct gc_dim count)
 {
     if (width.kind == GC_DIM_NUMBER && count.kind == GC_DIM_NUMBER && count.number > 0 &&
@@ -32,7 +32,7 @@ static struct gc_dim head_size(struct gc_dim width, struct gc_dim count)
 
 /* ---- ONNX's ---- */
 
-/* A dimension of an input or, where that is not known, of another. */
+/* A dimension of an input or, where that is not known, of another input. */
 static struct gc_dim dim_of_either(const struct gc_infer *infer, uint32_t input, uint32_t index,
                                    uint32_t other, uint32_t other_index)
 {
@@ -68,8 +68,8 @@ static struct heads read_heads(const struct gc_infer *infer)
     return heads;
 }
 
-/* Outputs `first` and the next: key and value with what was cached, [batch, heads, length, size].
- */
+/* Outputs `first` and first + 1: present key and value, past included, [batch, heads, length,
+ * size]. */
 static enum gc_status set_present(struct gc_infer *infer, uint32_t first, const struct heads *heads,
                                   struct gc_dim total)
 {
@@ -83,7 +83,7 @@ static enum gc_status set_present(struct gc_infer *infer, uint32_t first, const 
     return status != GC_OK ? status : gc_infer_set_shape(infer, first + 1, value, 4);
 }
 
-/* Inputs 4 and 5 are what is cached of key and value; output 3 the products of query and key. */
+/* Inputs 4 and 5 are past key and value; output 3 is the products of query and key. */
 enum gc_status gc_rule_attention(struct gc_infer *infer)
 {
     const struct gc_shape *q = gc_infer_shape(infer, 0);
@@ -166,8 +166,8 @@ enum gc_status gc_rule_causal_conv(struct gc_infer *infer)
 
 /* ---- the contrib domain's ---- */
 
-/* Query, key and value come from one product: input [batch, length, width], weight [width, three
- * times the heads]; output 1 is [2, batch, heads, cached and new, size]. */
+/* Query, key and value come from one product: input [batch, length, width], weight [width, total
+ * width of the three]; output 1 is [2, batch, heads, past and new length, size]. */
 static enum gc_status packed_attention(struct gc_infer *infer, uint32_t past)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);
@@ -187,7 +187,7 @@ static enum gc_status packed_attention(struct gc_infer *infer, uint32_t past)
     const struct gc_dim heads = head_count(infer, "num_heads");
     const struct gc_dim present[] = {gc_dim_number(2), dims[0], heads, length,
                                      head_size(width, heads)};
-    /* A buffer that is shared with what is cached has the buffer's length. */
+    /* Past and present share one buffer: the present has its length. */
     if (status == GC_OK && gc_infer_int(infer, "past_present_share_buffer", 0) != 0)
         return gc_infer_pass_shape(infer, 1, past);
     return status != GC_OK ? status : gc_infer_set_shape(infer, 1, present, 5);
@@ -201,7 +201,7 @@ enum gc_status gc_rule_attention_packed(struct gc_infer *infer)
     return status != GC_OK ? status : packed_attention(infer, 4);
 }
 
-/* QAttention: scale of input and weight are 3 and 4, what is cached is 8. */
+/* QAttention: inputs 3 and 4 are the scales of input and weight, input 8 is the past. */
 enum gc_status gc_rule_attention_quantised(struct gc_infer *infer)
 {
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 3);
@@ -212,7 +212,7 @@ enum gc_status gc_rule_attention_quantised(struct gc_infer *infer)
 
 /* MultiHeadAttention. Query [batch, length, width] or packed [batch, length, heads, 3, size]; key
  * the same or packed [batch, length, heads, 2, size]; value the same or [batch, heads, length,
- * size]. Inputs 6 and 7 are what is cached. */
+ * size]. Inputs 6 and 7 are past key and value. */
 enum gc_status gc_rule_attention_multi_head(struct gc_infer *infer)
 {
     const struct gc_shape *q = gc_infer_shape(infer, 0);
@@ -245,8 +245,8 @@ enum gc_status gc_rule_attention_multi_head(struct gc_infer *infer)
     return status != GC_OK ? status : set_present(infer, 1, &heads, gc_dim_add(past, heads.keys));
 }
 
-/* GroupQueryAttention. Query [batch, length, heads * size], or with key and value left out all
- * three in one; inputs 3 and 4 are what is cached, in a buffer as long as the program likes. */
+/* GroupQueryAttention. Query [batch, length, heads * size], with key and value packed into it if
+ * inputs 1 and 2 are omitted. Inputs 3 and 4 are past key and value, in a buffer of any length. */
 enum gc_status gc_rule_attention_group(struct gc_infer *infer)
 {
     const struct gc_shape *q = gc_infer_shape(infer, 0);
@@ -280,8 +280,8 @@ enum gc_status gc_rule_attention_group(struct gc_infer *infer)
  * optimisers and quantisers put into a graph.
  * Source: onnxruntime/docs/ContribOperators.md. */
 
-/* Inputs: tokens [batch, length], segments, three tables, scale, bias, mask. Outputs: the embedded
- * [batch, length, width], how long each mask is, the sum before normalisation. */
+/* Inputs: tokens [batch, length], segments, three tables, scale, bias, mask. Outputs: the
+ * embedding [batch, length, width], the length of each mask, the sum before normalisation. */
 enum gc_status gc_rule_embed_layer_normalization(struct gc_infer *infer)
 {
     const struct gc_shape *tokens = gc_infer_shape(infer, 0);
@@ -300,7 +300,7 @@ enum gc_status gc_rule_embed_layer_normalization(struct gc_infer *infer)
     return status != GC_OK ? status : gc_infer_set_shape(infer, 1, dims, 1);
 }
 
-/* Inputs: a, its scale and zero point, b, its scale and zero point, the result's. */
+/* Inputs: a, its scale and zero point, b, its scale and zero point, y's scale and zero point. */
 enum gc_status gc_rule_qlinear_broadcast(struct gc_infer *infer)
 {
     const struct gc_shape *a = gc_infer_shape(infer, 0);
@@ -361,7 +361,7 @@ enum gc_status gc_rule_same_twice(struct gc_infer *infer)
     return status != GC_OK ? status : gc_ops_pass(infer, 1, 0);
 }
 
-/* Table [buckets, heads], lengths of query and key: [1, heads, query, key]. */
+/* Inputs: table [buckets, heads], lengths of query and key. Output: [1, heads, query, key]. */
 enum gc_status gc_rule_relative_position_bias(struct gc_infer *infer)
 {
     const struct gc_dim *query = gc_ops_items(infer, 1, 1);
@@ -374,7 +374,7 @@ enum gc_status gc_rule_relative_position_bias(struct gc_infer *infer)
 }
 
 /* GatherBlockQuantized: rows of a packed table, input 0, unpacked in the type of the scales,
- * input 2. In bytes the last dimension holds several elements each. */
+ * input 2. A byte of the table's last dimension holds several elements. */
 enum gc_status gc_rule_gather_packed(struct gc_infer *infer)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);

@@ -95,7 +95,7 @@ static enum gc_status set_attribute(struct gc_infer *infer,
                    : GC_OK;
 }
 
-/* value, value_int, value_floats, …: the first that there is. */
+/* The first attribute present of value, value_int, value_floats, … */
 enum gc_status gc_rule_constant(struct gc_infer *infer)
 {
     const struct gc_graph_node *node = gc_infer_node(infer);
@@ -121,7 +121,7 @@ enum gc_status gc_rule_constant(struct gc_infer *infer)
 
 /* ---- ConstantOfShape, Range ---- */
 
-/* Reals are not used as shapes: only as many are kept as a scale or a limit has. */
+/* Reals never become shapes: no more are kept than scales and limits have. */
 #define REALS_MAX 256
 
 static enum gc_status fill(struct gc_infer *infer, const struct gc_tensor *tensor)
@@ -214,15 +214,15 @@ enum gc_status gc_rule_range(struct gc_infer *infer)
     return gc_infer_set_shape(infer, 0, &dim, 1);
 }
 
-/* If, Loop and Scan are the walk's own. */
+/* control.c infers If, Loop and Scan. */
 enum gc_status gc_rule_control(struct gc_infer *infer)
 {
     (void)infer;
     return GC_OK;
 }
 
-/* Made from an attribute's shape or another tensor's, not from its content: random numbers, ones.
- */
+/* Operators with an output of the shape of an attribute or of another tensor: random numbers,
+ * EyeLike. */
 
 /* RandomNormal, RandomUniform. */
 enum gc_status gc_rule_random(struct gc_infer *infer)

@@ -98,8 +98,8 @@ static int64_t extent(const struct gc_window *window, uint32_t index)
     return window->dilation[index] * (window->kernel[index] - 1) + 1;
 }
 
-/* A window that would start in the padding behind the data is left out: what every implementation
- * does, and the specification since version 22 of the pools. */
+/* A window that would start in the padding behind the data is left out: so do all implementations
+ * and, since version 22 of the pools, the specification. */
 static int64_t positions(const struct gc_window *window, uint32_t index, int64_t in, int64_t span,
                          bool round_up)
 {
@@ -151,7 +151,7 @@ static enum gc_status window_spread(struct gc_infer *infer, const struct gc_wind
     *out = gc_dim_unknown();
     if (window->kernel[index] == 0)
         return GC_OK;
-    /* Padding that is chosen cuts what passes in * stride, and adds nothing. */
+    /* SAME padding cuts the output down to in * stride, but never extends it. */
     int64_t change = extent(window, index) - stride + more;
     if (window->pads == GC_WINDOW_SAME && change > 0)
         change = 0;
@@ -162,8 +162,8 @@ static enum gc_status window_spread(struct gc_infer *infer, const struct gc_wind
     return GC_OK;
 }
 
-/* Convolutions: the output has the batch of the data, the filters of the weight and what the window
- * makes of each spatial dimension. */
+/* Convolutions: the output has the data's batch, the weight's filters and, for each spatial
+ * dimension, the number of window positions. */
 
 /* The rank of data and weight, whichever is known; 0 if neither is. */
 static enum gc_status common_rank(struct gc_infer *infer, uint32_t data, uint32_t weight,
@@ -275,7 +275,7 @@ enum gc_status gc_rule_conv_transpose(struct gc_infer *infer)
     return status != GC_OK ? status : gc_infer_set_shape(infer, 0, dims, rank);
 }
 
-/* Pools: batch and channels stay, the window makes the rest. */
+/* Pools: batch and channels stay, window positions replace the spatial dimensions. */
 
 static enum gc_status slide_all(struct gc_infer *infer, const struct gc_shape *x, uint32_t first,
                                 struct gc_dim *dims)
@@ -314,7 +314,7 @@ enum gc_status gc_rule_pool(struct gc_infer *infer)
     return pool(infer, 2);
 }
 
-/* The contrib domain's pool: channels last if an attribute is set. */
+/* The contrib domain's pools: NhwcMaxPool has channels last, QLinear* if an attribute is set. */
 enum gc_status gc_rule_pool_nhwc(struct gc_infer *infer)
 {
     return pool(infer, 1);
@@ -350,8 +350,8 @@ enum gc_status gc_rule_qlinear_global_pool(struct gc_infer *infer)
     return global_pool(infer, gc_infer_int(infer, "channels_last", 0) != 0 ? 1 : 2);
 }
 
-/* Data and the places it came from, of one shape; the third input, where there is one, is the shape
- * of the output. */
+/* Inputs: data and its indices before pooling, of one shape; the third, if present, is the output's
+ * shape. */
 enum gc_status gc_rule_max_unpool(struct gc_infer *infer)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);
@@ -377,8 +377,8 @@ enum gc_status gc_rule_max_unpool(struct gc_infer *infer)
     return status != GC_OK ? status : gc_infer_set_shape(infer, 0, dims, x->rank);
 }
 
-/* A region of interest each: boxes are the rows of input 1; RoiAlign's input 2 gives the image each
- * is. */
+/* Output: an entry for each region of interest, a row of input 1. RoiAlign's input 2 has the image
+ * of each region. */
 static enum gc_status set_regions(struct gc_infer *infer, const struct gc_dim *sizes)
 {
     struct gc_dim dims[] = {gc_dim_unknown(), gc_shape_dim(gc_infer_shape(infer, 0), 1), sizes[0],
@@ -415,7 +415,7 @@ enum gc_status gc_rule_max_roi_pool(struct gc_infer *infer)
 
 #define SIZE_MAX_EXACT 9.0e15 /* below 2^53 */
 
-/* Cut to whole. False: it is no size. */
+/* Truncates `size` to an integer. False: it is negative or too large. */
 static bool cut_size(double size, struct gc_dim *dim)
 {
     if (!(size >= 0 && size < SIZE_MAX_EXACT))
@@ -442,7 +442,7 @@ static enum gc_status scale_dim(struct gc_infer *infer, struct gc_dim scale, str
 
 /* ---- Resize ---- */
 
-/* keep_aspect_ratio_policy: one scale for all axes, the smallest or the largest of theirs. */
+/* keep_aspect_ratio_policy: one scale for all axes, the smallest or largest of all. */
 static enum gc_status set_sizes_by_ratio(struct gc_infer *infer, const struct gc_axes *axes,
                                          const struct gc_dim *sizes, bool is_largest,
                                          struct gc_dim *dims)
@@ -492,7 +492,7 @@ static bool is_told(const struct gc_infer *infer, uint32_t input)
 static enum gc_status resize(struct gc_infer *infer, const struct gc_axes *axes,
                              struct gc_dim *dims)
 {
-    const bool is_first = gc_infer_opset(infer) < 11; /* scales alone, the second input */
+    const bool is_first = gc_infer_opset(infer) < 11; /* input 1: scales; no sizes */
     const bool by_sizes = !is_first && is_told(infer, 3);
     const uint32_t input = is_first ? 1 : by_sizes ? 3 : 2;
     const struct gc_data *list = gc_infer_data(infer, input);
@@ -564,7 +564,7 @@ enum gc_status gc_rule_upsample(struct gc_infer *infer)
 
 /* ---- grids ---- */
 
-/* [N, C, …] at the places of a grid [N, sizes…, how many coordinates]: [N, C, sizes…]. */
+/* Inputs: [N, C, …], a grid [N, sizes…, number of coordinates]. Output: [N, C, sizes…]. */
 enum gc_status gc_rule_grid_sample(struct gc_infer *infer)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);
@@ -589,7 +589,7 @@ enum gc_status gc_rule_grid_sample(struct gc_infer *infer)
     return status != GC_OK ? status : gc_infer_set_shape(infer, 0, dims, rank);
 }
 
-/* Input 1 is [N, C, sizes…]: a grid [N, sizes…, how many]. */
+/* Input 1 is [N, C, sizes…]. Output: a grid [N, sizes…, number of sizes]. */
 enum gc_status gc_rule_affine_grid(struct gc_infer *infer)
 {
     const struct gc_dim count = gc_shape_dim(gc_infer_shape(infer, 1), 0);
@@ -609,7 +609,7 @@ enum gc_status gc_rule_affine_grid(struct gc_infer *infer)
     return gc_infer_set_shape(infer, 0, dims, rank);
 }
 
-/* An encoded file's pixels. */
+/* Output: an encoded file's pixels. */
 enum gc_status gc_rule_image_decoder(struct gc_infer *infer)
 {
     const bool is_gray = strcmp(gc_infer_text(infer, "pixel_format", "RGB"), "Grayscale") == 0;

@@ -23,7 +23,7 @@ static struct gc_dim truth(bool holds)
     return gc_dim_number(holds);
 }
 
-/* ---- two into one ---- */
+/* ---- functions of two elements ---- */
 
 struct gc_dim gc_fold_add(struct gc_dim a, struct gc_dim b)
 {
@@ -174,7 +174,7 @@ static struct gc_dim one_of(struct gc_dim a, struct gc_dim b)
     return are_numbers(a, b) ? truth(a.number != b.number) : gc_dim_unknown();
 }
 
-/* ---- one into one ---- */
+/* ---- functions of one element ---- */
 
 static struct gc_dim negate(struct gc_dim a)
 {
@@ -196,10 +196,10 @@ static struct gc_dim sign(struct gc_dim a)
                                    : gc_dim_unknown();
 }
 
-/* The whole part of a real that has one in 64 bits; false else. */
+/* The integer part of a REAL below 2^52 in magnitude; false for all others. */
 static bool whole_part(struct gc_dim a, int64_t *whole)
 {
-    const double beyond = 4503599627370496.0; /* 2^52: from there on all are whole */
+    const double beyond = 4503599627370496.0; /* 2^52: from there on all reals are whole */
     if (a.kind != GC_DIM_REAL || !(a.real > -beyond && a.real < beyond))
         return false;
     *whole = (int64_t)a.real;
@@ -222,7 +222,7 @@ static struct gc_dim round_up(struct gc_dim a)
     return gc_dim_real((double)(whole + ((double)whole < a.real)));
 }
 
-/* Halves to the even one. */
+/* Rounds halves to even. */
 static struct gc_dim round_off(struct gc_dim a)
 {
     int64_t whole;
@@ -416,7 +416,7 @@ enum gc_status gc_rule_cast_like(struct gc_infer *infer)
 /* Element by element, or nearly: operators whose output has the shape of an input or of the
  * broadcast of several. */
 
-/* SwiGLU: a gate and what it lets through, of one shape. */
+/* SwiGLU: inputs are the gate and the gated data, of one shape. */
 enum gc_status gc_rule_gate(struct gc_infer *infer)
 {
     const enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
@@ -462,7 +462,7 @@ enum gc_status gc_rule_dropout(struct gc_infer *infer)
 
 /* ---- texts ---- */
 
-/* A text for each that is left: at most as many as there were. */
+/* Output: the texts that remain, at most as many as in the input. */
 enum gc_status gc_rule_string_normalizer(struct gc_infer *infer)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);
@@ -474,7 +474,7 @@ enum gc_status gc_rule_string_normalizer(struct gc_infer *infer)
     return x->rank == 2 ? gc_infer_set_shape(infer, 0, dims, 2) : gc_ops_set_open(infer, 0, 1);
 }
 
-/* The pieces in one more dimension, and how many each text has. */
+/* Outputs: the pieces, along a new last dimension; the number of pieces of each text. */
 enum gc_status gc_rule_string_split(struct gc_infer *infer)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);
@@ -524,7 +524,7 @@ enum gc_status gc_rule_identity(struct gc_infer *infer)
     return status != GC_OK ? status : gc_infer_pass_data(infer, 0, 0);
 }
 
-/* Into whole numbers with a scale, and back. */
+/* Quantisation: to integers with a scale, and back. */
 
 /* The type of the zero point, input 2; else the attribute's, else u8. */
 enum gc_status gc_rule_quantize(struct gc_infer *infer)
@@ -544,7 +544,7 @@ enum gc_status gc_rule_dequantize(struct gc_infer *infer)
     return gc_infer_pass_shape(infer, 0, 0);
 }
 
-/* Outputs: the numbers, their scale, their zero point. */
+/* Outputs: the quantised elements, their scale, their zero point. */
 enum gc_status gc_rule_dynamic_quantize(struct gc_infer *infer)
 {
     enum gc_status status = gc_infer_pass_shape(infer, 0, 0);

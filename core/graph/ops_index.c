@@ -27,7 +27,7 @@ static enum gc_status gather_content(struct gc_infer *infer, uint32_t axis)
     if (!gc_fold_has_content(infer, 0) || !gc_fold_has_content(infer, 1) ||
         !gc_fold_room(infer, 0, &count))
         return GC_OK;
-    /* Their product is at most GC_GRAPH_DATA_MAX: the content is kept. */
+    /* The product is at most GC_GRAPH_DATA_MAX, since the content is kept. */
     for (uint32_t i = axis + 1; i < from->rank; i++)
         inner_count *= (uint32_t)from->dims[i].number;
     struct gc_dim *items = gc_infer_scratch(infer, count);
@@ -68,7 +68,7 @@ enum gc_status gc_rule_gather(struct gc_infer *infer)
 
 /* ---- Concat ---- */
 
-/* One that is open still has a place: others' content is kept. */
+/* An input of unknown content counts as UNKNOWN elements: the others' content is kept. */
 static void concat_one(const struct gc_infer *infer, uint32_t input, uint32_t outer, uint32_t chunk,
                        struct gc_dim *to)
 {
@@ -132,7 +132,7 @@ static enum gc_status join(struct gc_infer *infer, uint32_t input, uint32_t axis
     return GC_OK;
 }
 
-/* Once unknown, the sum stays so: 0 plus it is not it. */
+/* An input of unknown shape makes the sum of lengths unknown. */
 static bool all_known(const struct gc_infer *infer)
 {
     for (uint32_t i = 0; i < gc_infer_input_count(infer); i++) {
@@ -169,7 +169,7 @@ enum gc_status gc_rule_concat(struct gc_infer *infer)
 
 /* ---- Slice ---- */
 
-/* Where each axis starts and how far it steps; open where that is not known. */
+/* Start and step of each axis; open: unknown. */
 struct cuts {
     bool is_open[GC_GRAPH_RANK_MAX];
     int64_t start[GC_GRAPH_RANK_MAX];
@@ -189,7 +189,7 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high)
     return value < low ? low : value > high ? high : value;
 }
 
-/* Numbers throughout: how many elements there are. */
+/* The number of elements if start, end and step are numbers. */
 static int64_t cut_number(const struct slice *slice, int64_t dim, int64_t *start)
 {
     const int64_t step = slice->step.number;
@@ -273,7 +273,7 @@ static struct gc_dim bound_of(const struct gc_infer *infer, const char *name, ui
     return data != NULL && n < data->count ? data->items[n] : gc_dim_unknown();
 }
 
-/* How many axes are cut; false if that is not known. */
+/* The number of axes to slice; false if unknown. */
 static bool cut_count(const struct gc_infer *infer, uint32_t *count)
 {
     const int64_t *ints;
@@ -450,7 +450,7 @@ enum gc_status gc_rule_one_hot(struct gc_infer *infer)
     return gc_infer_set_shape(infer, 0, dims, index->rank + 1);
 }
 
-/* How many of known elements are not 0. */
+/* The number of elements that are not 0; UNKNOWN if an element is unknown. */
 static struct gc_dim count_set(const struct gc_data *data)
 {
     int64_t count = 0;
@@ -517,7 +517,7 @@ static enum gc_status set_places(struct gc_infer *infer, const struct gc_shape *
     return gc_infer_set_data(infer, 0, places, columns * x->rank);
 }
 
-/* Exporters use it to count: for known content the positions are known. */
+/* Exporters count with NonZero: for known content the positions are known. */
 enum gc_status gc_rule_non_zero(struct gc_infer *infer)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);
@@ -560,7 +560,7 @@ enum gc_status gc_rule_unique(struct gc_infer *infer)
     return status != GC_OK ? status : gc_ops_set_open(infer, 3, 1);
 }
 
-/* Boxes that stay: [how many, batch and class and box]. */
+/* Output: [number of boxes that stay, 3]: batch, class and box index of each. */
 enum gc_status gc_rule_non_max_suppression(struct gc_infer *infer)
 {
     const struct gc_dim dims[] = {gc_dim_unknown(), gc_dim_number(3)};

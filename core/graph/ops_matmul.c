@@ -91,7 +91,7 @@ enum gc_status gc_rule_matmul_scaled(struct gc_infer *infer)
     return status != GC_OK ? status : product(infer, 0, 1, false, false);
 }
 
-/* With transBatch* the first dimension of the operand comes behind its rows: not followed. */
+/* With transBatch* the operand's first dimension comes behind its rows: not inferred. */
 enum gc_status gc_rule_matmul_fused(struct gc_infer *infer)
 {
     const enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
@@ -102,7 +102,7 @@ enum gc_status gc_rule_matmul_fused(struct gc_infer *infer)
                    gc_infer_int(infer, "transB", 0) != 0);
 }
 
-/* The contrib domain's products with a packed weight: its sizes are attributes. */
+/* The contrib domain's products with a packed weight, whose sizes are attributes. */
 enum gc_status gc_rule_matmul_packed(struct gc_infer *infer)
 {
     const struct gc_shape *a = gc_infer_shape(infer, 0);
@@ -150,8 +150,8 @@ enum gc_status gc_rule_gemm(struct gc_infer *infer)
     return status != GC_OK ? status : gemm(infer, 0, 1);
 }
 
-/* The contrib domain's: a, its scale and zero point, b, its scale and zero point, c, y's scale and
- * zero point; without the latter the result is not quantised. */
+/* The contrib domain's QGemm: a, its scale and zero point, b, its scale and zero point, c, y's
+ * scale and zero point; without y's zero point the result is not quantised. */
 enum gc_status gc_rule_qlinear_gemm(struct gc_infer *infer)
 {
     const enum gc_status status = gc_infer_has_input(infer, 8) ? gc_infer_pass_dtype(infer, 0, 8)
@@ -176,14 +176,14 @@ enum gc_status gc_rule_det(struct gc_infer *infer)
 
 /* Einsum: "ij,jk->ik", with letters of either case and "..." for the dimensions before or between
  * them that broadcast. Without "->" the result has the dimensions of "..." and the letters that
- * are there once, in the alphabet's order ('A' before 'a', as numpy). */
+ * occur once, in the alphabet's order ('A' before 'a', as numpy). */
 
 #define LETTERS 128
 
 struct einsum {
     struct gc_infer *infer;
     struct gc_dim sizes[LETTERS];
-    uint32_t seen[LETTERS]; /* how often a letter is in the terms */
+    uint32_t seen[LETTERS]; /* occurrences of a letter in the terms */
     struct gc_dim rest[GC_GRAPH_RANK_MAX];
     uint32_t rest_rank; /* of "..." */
     bool has_rest;
@@ -195,8 +195,8 @@ static bool is_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* Letters of the term at `text`, up to a comma, an arrow or the end; *has_rest: and "...".
- * NULL: it is none. */
+/* Counts the letters of the term at `text`, up to a comma, an arrow or the end; *has_rest: the term
+ * has "...". NULL: not a term. */
 static const char *measure(const char *text, uint32_t *letters, bool *has_rest)
 {
     *letters = 0;
@@ -233,7 +233,7 @@ static enum gc_status bind_letter(struct einsum *einsum, char letter, struct gc_
 {
     struct gc_dim *known = &einsum->sizes[(unsigned char)letter];
     einsum->seen[(unsigned char)letter]++;
-    /* As numpy does it: a dimension of 1 goes with any other. */
+    /* As in numpy, a dimension of 1 broadcasts to any other. */
     return gc_dim_broadcast(einsum->infer, *known, size, known);
 }
 
@@ -261,7 +261,7 @@ static enum gc_status bind_term(struct einsum *einsum, const char *text, const c
     return status;
 }
 
-/* All terms; *text is left at the arrow or the end. */
+/* Binds all terms; *text is then at the arrow or the end. */
 static enum gc_status bind_terms(struct einsum *einsum, const char **text)
 {
     struct gc_infer *infer = einsum->infer;
@@ -297,7 +297,7 @@ static uint32_t append_ellipsis(const struct einsum *einsum, struct gc_dim *dims
     return rank;
 }
 
-/* Behind "->". The rank may exceed the limit: the caller checks it. */
+/* The dims by the letters behind "->". The rank may exceed the limit: the caller checks it. */
 static enum gc_status make_explicit(const struct einsum *einsum, const char *text,
                                     struct gc_dim *dims, uint32_t *rank)
 {

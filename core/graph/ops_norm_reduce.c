@@ -48,8 +48,8 @@ static enum gc_status set_statistics(struct gc_infer *infer, uint32_t first, uin
     return status;
 }
 
-/* Output 1 is the mean, 2 the inverse of the deviation; of RMSNormalization and the contrib
- * domain's SimplifiedLayerNormalization only the latter. */
+/* Output 1 is the mean, 2 the inverse deviation. RMSNormalization and the contrib domain's
+ * SimplifiedLayerNormalization have no mean: the inverse deviation is their output 1. */
 enum gc_status gc_rule_layer_normalization(struct gc_infer *infer)
 {
     return set_statistics(infer, 1, 2);
@@ -60,8 +60,8 @@ enum gc_status gc_rule_rms_normalization(struct gc_infer *infer)
     return set_statistics(infer, 1, 1);
 }
 
-/* The contrib domain's SkipLayerNormalization: data, what is added to it; outputs: the result, mean
- * and inverse deviation over the last dimension, the sum that was normalised. */
+/* The contrib domain's SkipLayerNormalization. Inputs: data, the skip added to it. Outputs: the
+ * result, mean and inverse deviation over the last dimension, the sum that was normalised. */
 enum gc_status gc_rule_skip_layer_normalization(struct gc_infer *infer)
 {
     enum gc_status status = set_statistics(infer, 1, 2);
@@ -104,8 +104,8 @@ enum gc_status gc_rule_cross_entropy_loss(struct gc_infer *infer)
 
 struct reduction {
     bool goes[GC_GRAPH_RANK_MAX];
-    bool keeps;    /* the axes, as 1 */
-    bool is_known; /* which axes they are */
+    bool keeps;    /* reduced axes stay, as 1 */
+    bool is_known; /* the reduced axes are known */
 };
 
 static enum gc_status read_axes(struct gc_infer *infer, const struct gc_shape *shape,
@@ -129,7 +129,7 @@ static enum gc_status read_axes(struct gc_infer *infer, const struct gc_shape *s
     return GC_OK;
 }
 
-/* The place in the output of an element of the input. */
+/* The index in the output of element `index` of the input. */
 static uint32_t place_of(const struct gc_shape *shape, const struct reduction *reduction,
                          uint32_t index)
 {
@@ -215,8 +215,7 @@ enum gc_status gc_rule_reduce_min(struct gc_infer *infer)
     return reduce(infer, gc_fold_smaller);
 }
 
-/* Operators that work along one axis: normalised exponentials, places of extremes, the largest
- * ones, pieces. */
+/* Operators that work along one axis: Softmax and its kin, ArgMax and ArgMin, TopK, Split. */
 
 /* The axis of an input whose rank is known; the default depends on the opset. */
 static enum gc_status read_axis(struct gc_infer *infer, int64_t fallback, uint32_t rank,
@@ -226,7 +225,7 @@ static enum gc_status read_axis(struct gc_infer *infer, int64_t fallback, uint32
 }
 
 /* The shape stays; only the axis can be wrong. Before opset 13 the data was flattened to a matrix
- * there, at axis 1 by default. */
+ * at the axis, 1 by default. */
 enum gc_status gc_rule_softmax(struct gc_infer *infer)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);
@@ -260,7 +259,7 @@ enum gc_status gc_rule_arg_extreme(struct gc_infer *infer)
     return gc_infer_set_shape(infer, 0, dims, rank);
 }
 
-/* How many are wanted: an attribute before opset 10. */
+/* TopK's k: an attribute before opset 10. */
 static struct gc_dim topk_count(const struct gc_infer *infer)
 {
     if (gc_infer_opset(infer) < 10)
@@ -296,9 +295,9 @@ enum gc_status gc_rule_topk(struct gc_infer *infer)
 
 struct split {
     uint32_t pieces;
-    bool has_sizes;            /* they are given, known or not */
+    bool has_sizes;            /* sizes are given, known or not */
     const int64_t *attribute;  /* before opset 13 */
-    const struct gc_dim *data; /* since */
+    const struct gc_dim *data; /* since opset 13 */
 };
 
 static enum gc_status read_split(struct gc_infer *infer, struct split *split)

@@ -1,6 +1,6 @@
 /* Sequences and optional values, recurrent networks, signals. A sequence's type has the shape that
- * all its tensors share; dimensions that may differ are open, and each tensor taken out has its
- * own. */
+ * all its tensors share; dimensions that may differ are open, and become new symbols in each
+ * tensor taken out. */
 #include "core/graph/ops_util.h"
 
 #include <string.h>
@@ -78,7 +78,7 @@ enum gc_status gc_rule_sequence_length(struct gc_infer *infer)
     return gc_ops_set_scalar(infer, 0, GC_DTYPE_I64);
 }
 
-/* Joined along an axis that is there, or stacked along a new one. */
+/* Concatenates along an existing axis, or stacks along a new one. */
 enum gc_status gc_rule_concat_from_sequence(struct gc_infer *infer)
 {
     const struct gc_shape *shape = gc_infer_shape(infer, 0);
@@ -100,7 +100,7 @@ enum gc_status gc_rule_concat_from_sequence(struct gc_infer *infer)
     return gc_infer_set_shape(infer, 0, dims, shape->rank + more);
 }
 
-/* The size that every piece has along the axis, where they are alike. */
+/* The size of every piece along the axis; UNKNOWN unless all are known to be equal. */
 static struct gc_dim piece_size(const struct gc_infer *infer, struct gc_dim whole)
 {
     const struct gc_data *sizes = gc_infer_data(infer, 1);
@@ -244,8 +244,8 @@ static struct gc_dim one_side(struct gc_dim length)
     return gc_dim_add(gc_dim_div(length, gc_dim_number(2)), gc_dim_number(1));
 }
 
-/* False: it is not known. The axis is an attribute before opset 20, 1 by default; then an input,
- * the last but the one of the parts by default. */
+/* False: the axis is not known. Before opset 20 an attribute has it, 1 by default; then an
+ * input, by default the axis before that of the parts. */
 static bool dft_axis(const struct gc_infer *infer, int64_t *axis)
 {
     *axis = gc_infer_opset(infer) < 20 ? gc_infer_int(infer, "axis", 1) : -2;
@@ -287,7 +287,7 @@ enum gc_status gc_rule_dft(struct gc_infer *infer)
         status = gc_ops_want_rank(infer, 0, 2, GC_GRAPH_RANK_MAX);
     if (status != GC_OK || !x->is_known)
         return status;
-    /* The inverse of one side is real, of a length that the versions do not agree on. */
+    /* The inverse of one side is real, of a length that differs between opset versions. */
     if (is_onesided && gc_infer_int(infer, "inverse", 0) != 0)
         return gc_ops_set_open(infer, 0, x->rank);
     gc_shape_copy(x, dims);
@@ -296,8 +296,8 @@ enum gc_status gc_rule_dft(struct gc_infer *infer)
     return status != GC_OK ? status : gc_infer_set_shape(infer, 0, dims, x->rank);
 }
 
-/* Inputs: signal [batch, length, parts], step, window, length of a frame, which is the window's
- * else. Output: [batch, frames, frequencies, 2]. */
+/* Inputs: signal [batch, length, parts], step, window, length of a frame, by default the
+ * window's. Output: [batch, frames, frequencies, 2]. */
 enum gc_status gc_rule_stft(struct gc_infer *infer)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);
@@ -321,7 +321,7 @@ enum gc_status gc_rule_stft(struct gc_infer *infer)
     return gc_infer_set_shape(infer, 0, dims, 4);
 }
 
-/* Inputs: how many bands, length of the transform. */
+/* Inputs: number of bands, length of the transform. */
 enum gc_status gc_rule_mel_weights(struct gc_infer *infer)
 {
     const struct gc_dim *bands = gc_ops_items(infer, 0, 1);

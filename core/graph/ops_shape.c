@@ -29,7 +29,7 @@ static void multiply(struct product *product, struct gc_dim dim)
         product->others[product->count++] = dim;
 }
 
-/* Removes one factor; false if it is not one. */
+/* Removes the factor `dim`; false if the product lacks it. */
 static bool divide_out(struct product *product, struct gc_dim dim)
 {
     for (uint32_t i = 0; i < product->count; i++) {
@@ -219,7 +219,7 @@ enum gc_status gc_rule_squeeze(struct gc_infer *infer)
     return set_view(infer, dims, rank);
 }
 
-/* How many axes are added; 0 if that is not known. */
+/* The number of added axes; 0 if unknown. */
 static uint32_t added_count(const struct gc_infer *infer)
 {
     const struct gc_shape *shape = gc_infer_shape(infer, 1);
@@ -286,7 +286,7 @@ static enum gc_status read_order(struct gc_infer *infer, uint32_t rank, uint32_t
     return GC_OK;
 }
 
-/* Content of at most GC_GRAPH_DATA_MAX elements, so the sizes are small where there is any. */
+/* Content has at most GC_GRAPH_DATA_MAX elements, so with content the sizes are small. */
 static enum gc_status transpose_data(struct gc_infer *infer, const struct gc_shape *x,
                                      const uint32_t *order)
 {
@@ -423,7 +423,7 @@ enum gc_status gc_rule_tile(struct gc_infer *infer)
     return gc_infer_set_shape(infer, 0, dims, x->rank);
 }
 
-/* Blocks of the two spatial dimensions into the channels or out of them. */
+/* Moves blocks of the two spatial dimensions into the channels, or out of them. */
 static enum gc_status move_blocks(struct gc_infer *infer, bool into_channels)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);
@@ -484,7 +484,7 @@ enum gc_status gc_rule_center_crop_pad(struct gc_infer *infer)
     return gc_infer_set_shape(infer, 0, dims, x->rank);
 }
 
-/* [N, C * block, L] and an image's and a block's sizes: [N, C, image…]. */
+/* Inputs: [N, C * block, L], the image's sizes, the block's sizes. Output: [N, C, image…]. */
 enum gc_status gc_rule_col2im(struct gc_infer *infer)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);

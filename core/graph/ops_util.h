@@ -1,4 +1,4 @@
-/* Small things that several rules of operators share. */
+/* Helpers that several rules of operators share. */
 #ifndef GC_GRAPH_OPS_UTIL_H
 #define GC_GRAPH_OPS_UTIL_H
 
@@ -10,7 +10,7 @@ static inline struct gc_dim gc_shape_dim(const struct gc_shape *shape, uint32_t 
     return shape->is_known && index < shape->rank ? shape->dims[index] : gc_dim_unknown();
 }
 
-/* Copies the dims of a known shape; its rank. */
+/* Copies the dims of a known shape; returns the rank. */
 static inline uint32_t gc_shape_copy(const struct gc_shape *shape, struct gc_dim *dims)
 {
     for (uint32_t i = 0; i < shape->rank; i++)
@@ -33,16 +33,16 @@ enum gc_status gc_ops_want_rank(struct gc_infer *infer, uint32_t input, uint32_t
 /* An attribute that must lie in low…high; GC_FORMAT if it does not. */
 enum gc_status gc_ops_int_within(struct gc_infer *infer, const char *name, int64_t fallback,
                                  int64_t low, int64_t high, int64_t *value) GC_CHECKED;
-/* Elements of an input as dimensions: NULL if nothing is known of them or they are not `count`. */
+/* Elements of an input as dimensions: NULL if the content is unknown or not of `count` elements. */
 const struct gc_dim *gc_ops_items(const struct gc_infer *infer, uint32_t input, uint32_t count);
-/* A scalar, for outputs that are one. */
+/* Makes the output a scalar. */
 enum gc_status gc_ops_set_scalar(struct gc_infer *infer, uint32_t output,
                                  enum gc_dtype dtype) GC_CHECKED;
-/* Output: `rank` dimensions of which nothing is known. */
+/* Gives the output `rank` unknown dimensions. */
 enum gc_status gc_ops_set_open(struct gc_infer *infer, uint32_t output, uint32_t rank) GC_CHECKED;
 /* All inputs and output 0 have one shape: merges the known dimensions. */
 enum gc_status gc_ops_merge_inputs(struct gc_infer *infer) GC_CHECKED;
-/* Type and shape of the input. */
+/* Passes on the input's dtype and shape. */
 enum gc_status gc_ops_pass(struct gc_infer *infer, uint32_t output, uint32_t input) GC_CHECKED;
 
 #endif

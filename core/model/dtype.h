@@ -42,7 +42,7 @@ const char *gc_dtype_name(enum gc_dtype dtype);
  * blocks. False if that does not fit in 64 bits or the type has no fixed size. */
 bool gc_dtype_bytes(enum gc_dtype dtype, uint64_t elements, uint64_t *bytes);
 
-/* GC_DTYPE_NONE if there is none. */
+/* Return GC_DTYPE_NONE for an unknown name or number. */
 enum gc_dtype gc_dtype_from_safetensors(const char *name, size_t length);
 enum gc_dtype gc_dtype_from_gguf(uint32_t type);
 enum gc_dtype gc_dtype_from_onnx(uint64_t type);

@@ -2,12 +2,12 @@
  * shapes and content. core/onnx/ reads it, core/graph/ completes it, core/planner/ and
  * core/estimator/ use it.
  *
- * All indices are into the graph's own lists; GC_GRAPH_NONE is none. Calls of local functions are
+ * All indices are into the graph's own lists; GC_GRAPH_NONE: no entry. Calls of local functions are
  * inlined, each call with nodes and values of its own. A graph within a node (If, Loop, Scan) is a
  * scope; its nodes name values of the scopes around it by their indices.
  *
- * A graph is one piece of memory, owned by gc_graph_open's caller; gc_graph_close ends every
- * pointer in it. Texts are untrusted: print them through gc_text_printable. */
+ * A graph is one piece of memory, owned by gc_graph_open's caller; gc_graph_close invalidates all
+ * its pointers. Texts are untrusted: print them through gc_text_printable. */
 #ifndef GC_GRAPH_H
 #define GC_GRAPH_H
 
@@ -81,7 +81,7 @@ struct gc_graph_value {
     uint32_t scope;
     uint32_t producer; /* node, or GC_GRAPH_NONE */
     bool is_input;     /* of its scope; an initializer that is also an input may be overridden */
-    bool is_output;    /* of its scope; it may be one of several scopes' */
+    bool is_output;    /* of its scope, of inner scopes, or of both */
     bool is_initializer;
     bool is_captured; /* used in a scope within its own */
     bool is_constant; /* the same in every run: computed from initializers and Constants only */
@@ -126,11 +126,11 @@ struct gc_op;
 
 struct gc_graph_node {
     const char *name;         /* "" for none */
-    const char *op;           /* its type */
+    const char *op;           /* its operator's name */
     const char *domain;       /* "" for ONNX's own */
     const struct gc_op *rule; /* its row of core/graph/ops.def; NULL: not known */
     uint32_t scope;
-    uint32_t opset; /* version of its domain that its scope imports; 0: none */
+    uint32_t opset; /* the version of `domain` that the scope imports; 0: none */
     uint32_t input_count;
     uint32_t output_count;
     uint32_t attribute_count;
@@ -144,7 +144,7 @@ struct gc_graph_node {
 struct gc_graph_scope {
     const char *name;
     uint32_t parent; /* GC_GRAPH_NONE for the main graph */
-    uint32_t node;   /* the node that has it as an attribute */
+    uint32_t node;   /* the node with the scope as an attribute */
     uint32_t node_count;
     uint32_t input_count;
     uint32_t output_count;
@@ -157,7 +157,7 @@ struct gc_graph_scope {
 struct gc_graph_symbol {
     const char *name; /* as in the file; NULL: found during inference */
     bool is_bound;    /* by gc_graph_infer's dims */
-    bool is_loose;    /* several sizes: a dimension of a loop-carried value */
+    bool is_loose;    /* may differ between iterations of a loop or branches of an If */
     uint64_t value;
 };
 
@@ -183,11 +183,11 @@ struct gc_graph {
     uint32_t symbol_count;
     uint32_t opset; /* of ONNX's own domain */
     struct gc_graph_coverage coverage;
-    const char *const *notes; /* a line each: contradictions, unusual and unknown things */
+    const char *const *notes; /* a line each: contradictions, unusual and unknown parts */
     uint32_t note_count;
 };
 
-/* Reads an ONNX file's graph. Reads the shapes of weights only, and the content of small tensors,
+/* Reads an ONNX file's graph: for weights the shapes alone, for small tensors the content, too,
  * which may lie in files of the same folder. As gc_model_open: blocks on the file system only,
  * allocates from the kernel only, keeps errno; same limits and errors. Thread-safe. GC_FORMAT also:
  * a cycle, a value with two producers, or with none. */
@@ -195,12 +195,12 @@ enum gc_status gc_graph_open(const char *path, const struct gc_model_limits *lim
                              struct gc_graph **graph, struct gc_model_error *error) GC_CHECKED;
 void gc_graph_close(struct gc_graph *graph); /* NULL: nothing */
 
-/* Fills in types, shapes, content, symbols, coverage and notes. `dims`, "name=N,…", gives numbers
- * to named dimensions, as "INPUT.AXIS=N" to dimensions of inputs without a name, and as "INPUT=N"
- * to inputs that are one whole number; NULL for none. A node that contradicts its operator is a
- * note, and the declared types of its outputs stay. May be called again with other dims.
- * GC_INVALID_ARGUMENT: dims are not of that form; GC_NO_HOST_MEMORY, GC_OUT_OF_RANGE: it needs more
- * than the limits given to open. Not thread-safe. */
+/* Fills in types, shapes, content, symbols, coverage and notes. `dims` is a list: "NAME=N"
+ * sets a named dimension, "INPUT.AXIS=N" an unnamed one of an input, "INPUT=N" the value of an
+ * input that is one integer; NULL: an empty list. A node that contradicts its operator gets a
+ * note, and its outputs keep their declared types. May be called again with other dims.
+ * GC_INVALID_ARGUMENT: `dims` is malformed; GC_NO_HOST_MEMORY; GC_OUT_OF_RANGE: the results
+ * need more than the limits given to gc_graph_open. Not thread-safe. */
 enum gc_status gc_graph_infer(struct gc_graph *graph, const char *dims,
                               struct gc_model_error *error) GC_CHECKED;
 

@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 struct gc_graph_need {
-    /* Outputs, plus the planned peak of intermediate values. Where buffers are too many to plan, or
-     * too many live together: the most bytes live at once. */
+    /* Outputs, plus the planned peak of intermediate values. If the buffers are too many to
+     * plan, or their lifetimes too long in sum: the most bytes live at once. */
     uint64_t activation_bytes;
     bool is_planned;
     uint64_t made_bytes; /* weights computed from constants */
@@ -19,7 +19,7 @@ struct gc_graph_need {
     uint32_t made_count;
     uint32_t tensor_count;  /* tensors that take memory */
     uint32_t unknown_count; /* tensors of unknown size: the figures are then lower bounds */
-    uint32_t unknown_value; /* the first of these, or GC_GRAPH_NONE */
+    uint32_t unknown_value; /* the first tensor of unknown size, or GC_GRAPH_NONE */
 };
 
 /* Call after gc_graph_infer. Weights, inputs and outputs live throughout; planned offsets are
@@ -27,12 +27,12 @@ struct gc_graph_need {
 enum gc_status gc_graph_need_find(const struct gc_graph *graph,
                                   struct gc_graph_need *need) GC_CHECKED;
 
-/* The meaning exporters give a dimension of this name. */
+/* The meaning of a dimension's name by the convention of exporters. */
 enum gc_dim_meaning { GC_DIM_MEANS_NOTHING, GC_DIM_MEANS_BATCH, GC_DIM_MEANS_TOKENS };
 enum gc_dim_meaning gc_graph_dim_meaning(const char *name);
 
-/* Writes "name=N,…" for gc_graph_infer: `given` (the same form, NULL: nothing), then `batch` and,
- * where it is not 0, `seq_len` for the dimensions that mean them. False if it does not fit into
+/* Writes the list `dims` for gc_graph_infer: `given` (such a list, or NULL), then `batch` and,
+ * unless 0, `seq_len` for each dimension of that meaning. False if the list does not fit into
  * `size` bytes. */
 bool gc_graph_name_dims(const struct gc_graph *graph, const char *given, uint64_t batch,
                         uint64_t seq_len, char *dims, size_t size);

@@ -12,7 +12,7 @@ struct gc_graph_store {
     struct gc_graph graph;
     struct gc_region region;                    /* the file's content, and this struct */
     struct gc_region results;                   /* results of inference; replaced by each run */
-    uint64_t memory_max;                        /* for each of the two */
+    uint64_t memory_max;                        /* of each of the two regions */
     const struct gc_graph_symbol *file_symbols; /* named in the file */
     uint32_t file_symbol_count;
     const char *const *file_notes;

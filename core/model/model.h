@@ -53,8 +53,8 @@ enum gc_meta_kind {
     GC_META_ARRAY,
 };
 
-/* One value. An object has no value of its own: its members are in the list as "outer.inner". Array
- * elements that are objects or arrays are in it too, as "outer.0.inner". */
+/* One value. An object has no value of its own: the list of metas has its members as "outer.inner".
+ * The list also has the objects and arrays within an array, as "outer.0.inner". */
 struct gc_meta_value {
     enum gc_meta_kind kind;
     bool negative;
@@ -92,7 +92,7 @@ struct gc_model_totals {
     uint64_t
         parameters; /* elements of FLOAT, QUANTISED and COMPLEX tensors, and of packed integers */
     uint64_t stored_bytes;
-    uint64_t alias_bytes; /* size of the aliases, had they memory of their own */
+    uint64_t alias_bytes; /* size of the aliases if each had its own memory */
 };
 
 struct gc_strmap;
@@ -135,9 +135,9 @@ struct gc_model_error {
 /* Reads the headers of a file (safetensors, its index, GGUF, ONNX, a JSON description) or of a
  * Hugging Face folder. The content decides the format. Shards and external data must lie in the
  * same folder. Blocks on the file system only; never maps a file; allocates from the kernel only;
- * keeps errno. Thread-safe. GC_IO: a file could not be read; GC_FORMAT: its content;
- * GC_NO_HOST_MEMORY; GC_OUT_OF_RANGE: it needs more than `limits`. After a failure *model is NULL
- * and *error has the reason. */
+ * keeps errno. Thread-safe. GC_IO: a file could not be read; GC_FORMAT: its content is
+ * invalid; GC_NO_HOST_MEMORY; GC_OUT_OF_RANGE: the model needs more than `limits`. After a failure
+ * *model is NULL and *error has the reason. */
 enum gc_status gc_model_open(const char *path, const struct gc_model_limits *limits,
                              struct gc_model **model, struct gc_model_error *error) GC_CHECKED;
 void gc_model_close(struct gc_model *model); /* NULL: nothing */
@@ -145,8 +145,8 @@ void gc_model_close(struct gc_model *model); /* NULL: nothing */
 /* NULL if there is none. */
 const struct gc_meta_value *gc_model_find_meta(const struct gc_model *model, const char *key);
 
-/* The value as an unsigned number: an INTEGER that is not negative, or a REAL without a fraction
- * below 2^53. */
+/* The value as an unsigned number: an INTEGER that is not negative, or a REAL from 0 to below
+ * 2^53 that is whole. */
 bool gc_meta_uint(const struct gc_meta_value *value, uint64_t *number);
 
 #endif

@@ -46,7 +46,7 @@ static enum gc_status no_memory(struct gc_onnx_builder *builder)
     return gc_reader_no_memory(builder->onnx.reader, builder->onnx.source->path);
 }
 
-/* A value that is not text (a Constant may have one) becomes "". */
+/* Bytes that are not text, which a Constant may have, become "". */
 static enum gc_status read_text(struct gc_onnx_builder *builder, const struct gc_protobuf *message,
                                 const struct gc_protobuf_field *field, const char **text)
 {
@@ -236,7 +236,7 @@ static enum gc_attribute_kind kind_of(const struct gc_protobuf_field *field)
     }
 }
 
-/* First pass, for the kind: in the file it follows the value, which the second pass reads. */
+/* First pass: reads the kind, which follows the value in the file. The second reads the value. */
 static enum gc_status scan_kind(struct reading *reading, struct gc_protobuf message)
 {
     struct gc_protobuf_field field;

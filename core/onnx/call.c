@@ -1,6 +1,6 @@
 /* Local functions and scopes. A call is replaced by its function's nodes (inlining). A scope is a
- * graph without its nodes: initializers, inputs, outputs, declared types. In the file it follows
- * the nodes; it is read first, because nodes use it. */
+ * graph without its nodes: initializers, inputs, outputs, declared types. These follow the
+ * nodes in the file but are read first, because nodes use them. */
 #include "core/onnx/graph.h"
 
 #include <string.h>

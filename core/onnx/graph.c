@@ -225,7 +225,7 @@ static enum gc_status end_node(struct gc_onnx_builder *builder, struct gc_onnx_f
     return GC_OK;
 }
 
-/* The order in which nodes can run. Files should list them so; else they are sorted, ties by the
+/* The order in which nodes can run: the file's if valid, as it should be; else sorted, ties by the
  * file's order (Kahn 1962). A node with inner graphs depends on everything its inner nodes use. */
 
 struct edge {
@@ -239,8 +239,8 @@ struct order {
     uint32_t *nodes; /* by scope */
 
     bool is_unsorted;
-    uint32_t *waits; /* count of values of its scope that it still needs */
-    uint32_t *first; /* edge of a node */
+    uint32_t *waits; /* by node: its uses of values not computed yet */
+    uint32_t *first; /* by node: its first edge */
     struct edge *edges;
     uint32_t edge_count;
     uint32_t edge_room;
@@ -301,7 +301,7 @@ static enum gc_status no_memory(const struct order *order)
     return gc_reader_no_memory(order->builder->onnx.reader, order->graph->path);
 }
 
-/* In the file's order. */
+/* Lists each scope's nodes in the file's order. */
 static enum gc_status list_nodes(struct order *order)
 {
     struct gc_graph *graph = order->graph;
@@ -421,9 +421,9 @@ static enum gc_status order_nodes(struct gc_onnx_builder *builder)
     return status;
 }
 
-/* Reading an ONNX file's graph. The model is walked for its functions and opsets, which stand
- * behind the main graph; then the graph, with a stack of our own, so that no file decides how deep
- * the host's goes. */
+/* The passes: one over the model reads functions and opsets, which follow the main graph in the
+ * file; the next reads the graph, with a stack of fixed size, so that no file can overflow the
+ * host's. */
 
 /* Fields of ModelProto, GraphProto and FunctionProto. */
 enum {

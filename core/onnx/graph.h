@@ -42,7 +42,7 @@ struct gc_onnx_space {
     const struct gc_onnx_imports *imports;
     struct gc_onnx_attributes attributes; /* of the call */
     const char *prefix;                   /* of values' names */
-    bool is_repeated;                     /* a call that is not its function's first, or in one */
+    bool is_repeated;                     /* not its function's first call, or within such a call */
     uint32_t pending_begin;
 };
 

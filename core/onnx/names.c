@@ -1,6 +1,6 @@
 /* Name resolution of a graph being read. A use is looked up at once. If the value has no producer
  * so far, it is looked up again when its graph is closed: by then all names of the graph are known,
- * and an unresolved one must come from the outer graph. */
+ * and an unresolved name must come from the outer graph. */
 #include "core/base/bits.h"
 #include "core/onnx/graph.h"
 
@@ -95,7 +95,7 @@ enum gc_status gc_onnx_put_value(struct gc_onnx_builder *builder, uint32_t space
     if (entry == NULL)
         return no_memory(builder);
     entry->text = added ? name : entry->text;
-    /* For an input that the caller omitted the body makes its own value. */
+    /* An input that the caller omitted gets a value of the body's own. */
     if (!added && entry->value != GC_GRAPH_NONE) {
         *value = entry->value;
         return GC_OK;
@@ -149,8 +149,8 @@ enum gc_status gc_onnx_use_value(struct gc_onnx_builder *builder, uint32_t space
                 resolve_use(builder, name->value, &use);
                 return GC_OK;
             }
-            /* Declared in this graph: it may still get a producer here, and then shadows an outer
-             * value. */
+            /* Declared in this graph: the value may still get a producer here, and then shadows an
+             * outer value. */
             if (name != NULL)
                 break;
         }

@@ -1,5 +1,5 @@
 /* ONNX: a protobuf message. Weights are initializers and the values of Constant nodes, in the main
- * graph, in graphs within nodes and in local functions; their bytes may lie in files beside it. */
+ * graph, in graphs within nodes and in local functions; their bytes may lie beside the model. */
 #ifndef GC_ONNX_H
 #define GC_ONNX_H
 

@@ -1,8 +1,8 @@
 /* A pull parser of the protocol buffers wire format over a source: one field per call, payloads
  * skipped. No schema, no memory.
  *
- * Why not a library: they build the whole message in memory, weights included, and call malloc.
- * This reader needs a few fields and skips the rest. */
+ * Why not a library: the existing ones build the whole message in memory, weights included, and
+ * call malloc. This reader needs a few fields and skips the rest. */
 #ifndef GC_ONNX_PROTOBUF_H
 #define GC_ONNX_PROTOBUF_H
 

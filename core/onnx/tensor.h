@@ -20,7 +20,7 @@ struct gc_onnx {
 struct gc_onnx_content {
     struct gc_model_tensor tensor; /* its dims are those below */
     uint64_t dims[GC_ONNX_DIMS_MAX];
-    uint64_t begin; /* of the message, for messages */
+    uint64_t begin; /* the message's offset in the file, for errors */
     uint64_t typed_bytes;
     uint64_t typed_fixed; /* bytes of float_data and double_data */
     bool has_raw;
@@ -43,7 +43,7 @@ enum gc_status gc_onnx_add_tensor(struct gc_onnx *onnx, struct gc_protobuf messa
 /* Adds the SparseTensorProto. It counts as dense in memory, as runtimes store it. */
 enum gc_status gc_onnx_add_sparse(struct gc_onnx *onnx, struct gc_protobuf message,
                                   const char *name) GC_CHECKED;
-/* Adds a list of plain numbers, the value of a Constant node: one dimension of `count`, or none. */
+/* Adds a Constant node's list of plain numbers, of one dimension, or of none if `scalar`. */
 enum gc_status gc_onnx_add_list(struct gc_onnx *onnx, const char *name, enum gc_dtype dtype,
                                 uint64_t count, bool scalar) GC_CHECKED;
 /* Only the tensor's size in memory. */

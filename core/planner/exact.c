@@ -32,7 +32,7 @@ struct gc_place_exact {
     unsigned lowering_step;
 };
 
-/* The component's items in an order, as a rank for each of the model's. */
+/* The rank of each of the model's items in an order of the component's items. */
 static uint32_t *rank(struct gc_place_exact *exact, struct gc_place_greedy *greedy,
                       enum gc_order_build by)
 {

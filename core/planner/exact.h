@@ -9,10 +9,10 @@
 
 struct gc_place_exact;
 
-/* NULL: the component is too large for it, or there is no memory. */
+/* NULL: the component is too large for exact search, or there is no memory. */
 struct gc_place_exact *gc_exact_create(struct gc_place_greedy *greedy, struct gc_place_memo *memo);
-/* Another round, longer than the one before. Lowers component->peak and raises component->bound as
- * it finds and refutes; false: it has nothing left to try. */
+/* Runs another round, longer than the one before. A placement lowers component->peak, a refutation
+ * raises component->bound. False: the searches have nothing left to try. */
 bool gc_exact_round(struct gc_place_exact *exact);
 
 #endif

@@ -7,7 +7,7 @@
 
 #define REGION_BYTES_MAX GC_MIB(512)
 #define NODE_MAX 1000     /* steps of search: graphs of real models reach their bound sooner */
-#define PLANNED_MAX 10000 /* more buffers are not placed: a program's start waits for this */
+#define PLANNED_MAX 10000 /* more buffers are not placed: a program's start waits for the plan */
 /* Sum of the buffers' lifetimes in steps: a pass of the solver is linear in it. */
 #define PLANNED_STEPS_MAX (1U << 20)
 #define DIGITS_MAX 20
@@ -122,7 +122,7 @@ static enum gc_status find_live(struct gc_region *region, const struct gc_lifeti
         changes[lifetimes->buffers[i].lower] += lifetimes->buffers[i].bytes;
         changes[lifetimes->buffers[i].upper] -= lifetimes->buffers[i].bytes;
     }
-    /* All buffers together fit in 64 bits, so no sum below passes them; differences wrap. */
+    /* All buffers together fit in 64 bits, so no sum below overflows; the changes wrap. */
     for (uint64_t i = 0; i < count; i++) {
         live += changes[i];
         *peak_bytes = gc_max_u64(*peak_bytes, live);

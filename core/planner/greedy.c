@@ -12,8 +12,8 @@
 /* The skyline: the top of the placed items over sections, for items stacked on top. A segment tree;
  * O(log n) per call. */
 struct skyline {
-    uint64_t *whole; /* over the whole node; node 1 is the root, n has children 2n and 2n + 1 */
-    uint64_t *most;  /* the maximum over any part of it */
+    uint64_t *whole; /* raises of the whole node; the root is 1, n has children 2n and 2n + 1 */
+    uint64_t *most;  /* the maximum of raises at or below the node */
     uint32_t leaf_count;
 };
 

@@ -4,9 +4,8 @@
 
 #include <string.h>
 
-#define PATIENCE 8 /* rounds without a gain before it restarts from the best order */
-#define LEEWAY                                                                                     \
-    64 /* a fraction of the peak by which a pass may be worse and still be continued from */
+#define PATIENCE 8 /* rounds without a gain before the search restarts from the best order */
+#define LEEWAY 64  /* a pass may exceed the best peak by this fraction (1/n) and be built upon */
 
 struct improve {
     struct gc_place_greedy *greedy;
@@ -33,7 +32,7 @@ static void prioritize_high(struct improve *improve)
             gc_place_end(&component->items[i], greedy->offsets[i]) > greedy->run->target;
 }
 
-/* The fullest section in the life of the item that makes the peak. */
+/* The fullest section in the life of the item with the highest end. */
 static uint32_t critical_section(const struct gc_place_greedy *greedy)
 {
     const struct gc_place_component *component = greedy->component;
@@ -76,7 +75,7 @@ static void prioritize_gaps(struct improve *improve)
     }
 }
 
-/* Prioritizes the short-lived items of that section: they pack well together. */
+/* Prioritizes the short-lived items of the fullest section: they pack well together. */
 static void prioritize_short(struct improve *improve)
 {
     const struct gc_place_component *component = improve->greedy->component;

@@ -35,15 +35,15 @@ struct gc_life_value {
     bool is_planned;
     bool is_constant; /* computed when the model is loaded */
     bool is_known;
-    uint64_t bytes; /* of the group: of the largest */
+    uint64_t bytes; /* of the group's largest value */
     uint64_t own_bytes;
-    uint32_t made; /* steps of the value */
+    uint32_t made; /* steps that make and last read the value */
     uint32_t last;
-    uint32_t group_made; /* and of the group */
+    uint32_t group_made; /* the same of the group */
     uint32_t group_last;
     uint32_t held_until; /* a loop writes its next iteration's value here; 0: not held */
-    uint32_t held_for;   /* the value it writes */
-    uint32_t joined_at;  /* the step that left a branch's result in it; 0: none */
+    uint32_t held_for;   /* the value that the loop writes here */
+    uint32_t joined_at;  /* the step at which a branch's result joined the group; 0: none */
     uint32_t first_use;  /* of weights */
 };
 
@@ -88,7 +88,7 @@ static inline uint32_t gc_life_less(uint32_t a, uint32_t b)
 }
 
 uint32_t gc_life_root(struct gc_life *life, uint32_t value);
-/* The only graph of the node that is not dead, if it is an If with one; else GC_GRAPH_NONE. */
+/* The live graph of an If with exactly one that is not dead; else GC_GRAPH_NONE. */
 uint32_t gc_life_folded_branch(const struct gc_life *life, uint32_t node);
 bool gc_life_is_if(const struct gc_graph_node *node);
 

@@ -273,8 +273,8 @@ static enum gc_status end_loop(struct gc_life *life, const struct gc_life_event 
 
 /* ---- branches ---- */
 
-/* A result that a branch makes and nothing else needs is made in the node's output buffer; any
- * other is copied there. */
+/* A result made by the branch and needed by nothing else is computed in the node's output buffer.
+ * Other results are copied there. */
 static void end_branch(struct gc_life *life, const struct gc_life_event *event)
 {
     const struct gc_graph_node *node = &life->graph->nodes[event->node];

@@ -24,7 +24,7 @@ bool gc_life_is_if(const struct gc_graph_node *node)
 
 /* ---- values ---- */
 
-/* The product of the known dimensions: a lower bound if one is unknown. */
+/* The bytes with unknown dimensions as 1: a lower bound. */
 static uint64_t least_bytes(const struct gc_type *type)
 {
     uint64_t elements = 1;
@@ -87,7 +87,7 @@ static void set_outputs(const struct gc_life *life)
     }
 }
 
-/* ---- what does not run ---- */
+/* ---- nodes that do not run ---- */
 
 /* Is the node computed once, at load? Runtimes compute DequantizeLinear of weights in the run,
  * because its result is several times as large. */
@@ -106,7 +106,7 @@ static bool is_constant_node(const struct gc_life *life, const struct gc_graph_n
     return true;
 }
 
-/* Is the content of all its outputs known, and none of them an output of the model? */
+/* Is the content of all the node's outputs known, and none of them an output of the model? */
 static bool is_known_node(const struct gc_life *life, const struct gc_graph_node *node)
 {
     bool has_output = false;

@@ -21,7 +21,7 @@ enum gc_life_role { GC_LIFE_ACTIVATION, GC_LIFE_WEIGHT, GC_LIFE_INPUT, GC_LIFE_O
 #define GC_LIFE_ROLE_COUNT 4
 
 /* The lifetime of a role's buffers. KEEP: all steps. USE: from the step that makes or first reads
- * it to the last that reads it (outputs: to the end). LEAVE: not planned. */
+ * the buffer to the last that reads it (outputs: to the end). LEAVE: not planned. */
 enum gc_life_keep { GC_LIFE_KEEP, GC_LIFE_USE, GC_LIFE_LEAVE };
 
 struct gc_lifetimes_rules {
@@ -51,8 +51,8 @@ struct gc_lifetimes {
     /* Buffers of KEEP come first, contiguous from offset 0; the others are free to be placed from
      * base_bytes on, a multiple of the alignment. */
     struct gc_placement_buffer *buffers; /* sizes are multiples of the alignment */
-    uint8_t *roles;                      /* as many: enum gc_life_role */
-    uint32_t *owners;                    /* as many: the value that owns each; GC_GRAPH_NONE */
+    uint8_t *roles;                      /* by buffer: enum gc_life_role */
+    uint32_t *owners;                    /* by buffer: the value that owns it, or GC_GRAPH_NONE */
     uint32_t count;
     uint32_t base_count;
     uint64_t base_bytes;

@@ -39,7 +39,7 @@ enum gc_order_build {
 /* Fills `order` with the component's items. */
 void gc_order_build(const struct gc_place_component *component, struct gc_place_sorter *sorter,
                     enum gc_order_build by, uint32_t *order);
-/* Its first property is the load, which changes as items are placed. */
+/* Whether the order's first property is the load, which changes as items are placed. */
 bool gc_order_is_by_load(enum gc_order_build by);
 /* As gc_order_build, with equal loads everywhere. */
 void gc_order_ties(const struct gc_place_component *component, struct gc_place_sorter *sorter,

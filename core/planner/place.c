@@ -15,7 +15,7 @@ struct prepare {
     const struct gc_placement_problem *problem;
     uint32_t *live; /* buffers with bytes; later sorted by component */
     uint32_t count;
-    uint32_t *first; /* of each, over all sections */
+    uint32_t *first; /* section of each live buffer's start, over all components */
     uint32_t *last;
     uint32_t section_count;
     uint32_t *component_of; /* section → component */
@@ -151,7 +151,7 @@ static void measure(struct gc_place_component *component)
 {
     uint64_t most_slack = 0;
     if (component->granule == 0)
-        component->granule = 1; /* only fixed ones, all at 0 */
+        component->granule = 1; /* only fixed items, all at 0 */
     for (uint32_t i = 0; i < component->count; i++) {
         struct gc_place_item *item = &component->items[i];
         const uint64_t bytes = gc_place_align(item->bytes, component->granule);

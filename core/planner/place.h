@@ -34,9 +34,9 @@ struct gc_place_component {
     uint32_t section_count;
     uint32_t fixed_count;
     uint64_t granule;
-    uint64_t unit;   /* the end of an item that rests on others is a multiple of it, less a slack */
-    uint64_t *loads; /* bytes alive in each section */
-    uint64_t bound;  /* no placement has a lower peak */
+    uint64_t unit;     /* an item that rests on others ends at a multiple of this, less a slack */
+    uint64_t *loads;   /* bytes alive in each section */
+    uint64_t bound;    /* no placement has a lower peak */
     uint64_t *offsets; /* the best known */
     uint64_t peak;
 };

@@ -18,7 +18,7 @@ struct gc_placement_csv {
     struct gc_placement_buffer *buffers; /* in the file's order */
     const char **ids;                    /* closed by NUL; all different */
     uint32_t count;
-    bool has_alignment; /* the header names them */
+    bool has_alignment; /* the header has the column */
     bool has_offset;
 };
 

@@ -139,7 +139,7 @@ static enum gc_status find_candidates(struct search *search, uint32_t *found, ui
     return GC_OK;
 }
 
-/* ---- judging one ---- */
+/* ---- validation of a candidate ---- */
 
 /* The first window of `period` events that agrees with the next one. */
 static bool find_start(const struct search *search, uint32_t period, uint32_t *start)
@@ -183,7 +183,7 @@ static uint64_t least_live(const struct search *search, uint32_t from, uint32_t 
     return search->live[*where];
 }
 
-/* From the first step to the last whole one. */
+/* Whether memory grows from the first step to the last whole one. */
 static bool is_growing(const struct search *search, uint32_t start, uint32_t period)
 {
     const uint32_t steps = (search->count - start) / period;

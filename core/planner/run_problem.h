@@ -3,8 +3,8 @@
  * Time is the run up to the end of the planned step, event by event. An allocation made before the
  * step lives until its free, or to the end: long-lived memory and the step's own share one address
  * range. An allocation that a step leaves to the next one keeps its offset for the whole step. If
- * it lives on while the next step makes its own, two steps are planned as one, so that each has a
- * buffer. Allocations after that step are not in the plan. */
+ * such an allocation is still live when the next step makes its own, two steps are planned as one,
+ * so that each has a buffer. Allocations after that step are not in the plan. */
 #ifndef GC_PLANNER_RUN_PROBLEM_H
 #define GC_PLANNER_RUN_PROBLEM_H
 
@@ -44,7 +44,7 @@ struct gc_run_problem {
 };
 
 /* Memory from `region`. GC_TOO_MANY: more allocations than a plan holds; GC_NO_HOST_MEMORY;
- * GC_FORMAT: none, or one of 2^63 bytes or more. */
+ * GC_FORMAT: no allocation, or one of 2^63 bytes or more. */
 enum gc_status gc_run_problem_make(struct gc_region *region, const struct gc_run_event *events,
                                    size_t count, uint32_t slot_count,
                                    struct gc_run_problem *problem) GC_CHECKED;

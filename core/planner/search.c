@@ -1,6 +1,6 @@
 /* Three parts: inference of lower bounds for a node; the choice of candidates; descent and
- * backtracking. An item's offset bound only rises within a node, at most ROUNDS_MAX times over all
- * items. */
+ * backtracking. Within a node the items' offset bounds only rise, in at most ROUNDS_MAX passes over
+ * all items. */
 #include "core/planner/search.h"
 
 #include "core/base/bits.h"
@@ -17,7 +17,7 @@ struct subproblem {
     uint32_t end;    /* section */
     uint32_t parent; /* the frame whose choice it depends on */
     uint32_t next;   /* the subproblem to be searched after it */
-    uint32_t rank;   /* nor, at the level, an item of lower rank */
+    uint32_t rank;   /* at the level, no item of lower rank is placed any more */
     bool is_new;     /* a proper subset of its parent's items: recompute ranks */
 };
 
@@ -35,8 +35,7 @@ struct frame {
     bool is_cut;    /* candidates were skipped: no verdict */
 };
 
-/* The least and second least end in a section of an item placed next, and the item with the least.
- */
+/* The least and second least end of an item placed next in a section; the item of the least. */
 struct ends {
     uint64_t first;
     uint64_t second;
@@ -58,14 +57,14 @@ struct gc_place_search {
     const struct gc_place_model *model;
     struct gc_place_memo *memo;
     uint32_t *priority; /* of each item: how often it was left without a place */
-    uint64_t limit;     /* no end above it */
+    uint64_t limit;     /* no item may end above it */
     uint64_t capacity;  /* the limit in whole granules */
     uint64_t salt;
     struct gc_place_preference preference;
     uint32_t *ranks; /* of the items of one subproblem */
     struct gc_place_sorter *sorter;
     uint32_t *order; /* the sorted items */
-    bool is_cut;     /* a frame gave up its claim */
+    bool is_cut;     /* an exhausted frame was cut: no verdict */
     enum gc_place_verdict verdict;
 
     uint64_t *levels; /* the offset where each item would rest now */
@@ -76,8 +75,8 @@ struct gc_place_search {
                          still fits */
 
     uint64_t
-        *bounds; /* of each item at this node: its offset is no less; of placed ones: the most */
-    uint64_t *least;   /* of `latest` over ranges of powers of two */
+        *bounds; /* least offset of each unplaced item at this node; UINT64_MAX for placed ones */
+    uint64_t *least;   /* of `latest` over ranges of 1, 2, 4, … sections */
     struct ends *ends; /* of sections */
     uint64_t round;    /* of inference */
     uint32_t *witness; /* of each section: an item that may be next, from the last search */
@@ -114,7 +113,7 @@ static inline bool is_passed(const struct gc_place_search *search,
 
 #define ROUNDS_MAX 4
 
-/* An item that its bound allows to be next in the section; NONE if there is none. */
+/* An item with a bound that allows it to be next in the section; NONE if there is none. */
 static uint32_t find_next(const struct gc_place_search *search, uint32_t section)
 {
     const struct gc_place_model *model = search->model;
@@ -193,8 +192,8 @@ __attribute__((noinline)) static void gather_ends(const struct gc_place_search *
     search->ends[section] = ends;
 }
 
-/* The least end of the section's unplaced items but one, if placed next. Ends gathered earlier in
- * the iteration stay valid: bounds only rise. */
+/* The least end of the section's unplaced items, except `but`, if placed next. Ends gathered
+ * earlier in the iteration stay valid: bounds only rise. */
 static inline uint64_t least_end(const struct gc_place_search *search, uint32_t section,
                                  uint32_t but)
 {
@@ -214,7 +213,7 @@ static uint64_t least_support(struct gc_place_search *search, uint32_t item)
 }
 
 /* Raises bounds: an item that leaves too little space above it is not the next in that section, so
- * it begins at another's end or later. False: an item has no offset left. */
+ * it begins at another item's end or later. False: an item has no offset left. */
 static bool raise_bounds(struct gc_place_search *search, const struct subproblem *subproblem,
                          bool *raised)
 {
@@ -469,7 +468,7 @@ void gc_search_begin(struct gc_place_search *search, uint64_t capacity,
     search->pending = 0;
 }
 
-/* ---- going down and back ---- */
+/* ---- descent and backtracking ---- */
 
 static void unlink_item(struct gc_place_search *search, uint32_t item)
 {
@@ -507,7 +506,7 @@ static void undo(struct gc_place_search *search, struct frame *frame)
     search->pending = frame->subproblem.next;
 }
 
-/* Places an item at its level; false if a fixed one is then in its way, or it ends too high. */
+/* Places an item at its level. False: it ends too high or above an unplaced fixed item's start. */
 static bool place(struct gc_place_search *search, struct frame *frame, uint32_t index)
 {
     const struct gc_place_model *model = search->model;

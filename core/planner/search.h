@@ -52,7 +52,7 @@ struct gc_place_model {
     uint64_t *marks;           /* random words, for the memo's keys (Zobrist hashing) */
 };
 
-/* GC_TOO_MANY: it would take more than `pair_max` pairs of neighbours. */
+/* GC_TOO_MANY: the component has more than `pair_max` pairs of neighbours. */
 enum gc_status gc_model_of_component(struct gc_place_model *model, struct gc_region *region,
                                      const struct gc_place_component *component, uint64_t pair_max,
                                      uint64_t seed) GC_CHECKED;
@@ -65,7 +65,7 @@ struct gc_place_search;
 
 /* The order in which candidates at the lowest offset are tried. */
 struct gc_place_preference {
-    const uint32_t *ranks; /* the least first; must stay */
+    const uint32_t *ranks; /* the least first; must outlive the search */
     bool by_load;    /* before the rank: items alive in the section with the most unplaced bytes */
     bool by_section; /* tries only items of a section that must be filled at once */
 };

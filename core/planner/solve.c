@@ -8,14 +8,14 @@
 #include "core/planner/place.h"
 
 #define LEEWAY                                                                                     \
-    16 /* a fraction of the peak by which an order may be worse and still be improved              \
+    16 /* an order may be improved if its peak is at most this fraction (1/n) above the best       \
         */
 #define IMPROVE_ORDERS 3
 #define IMPROVE_ROUNDS 32 /* without a gain before an order is dropped */
-#define EXACT_ALONE 16    /* components with fewer items need no local search, */
-#define EXACT_FIRST 512   /* those with fewer a little */
+#define EXACT_ALONE 16    /* components with fewer items get no local search, */
+#define EXACT_FIRST 512   /* those with fewer than this a short one */
 #define MEMO_BYTES_MAX GC_MIB(32)
-#define MEMO_BYTES_PER_PAIR UINT64_C(1024) /* of items */
+#define MEMO_BYTES_PER_PAIR UINT64_C(1024) /* bytes for each pair of items */
 
 static enum gc_status improve_best(struct gc_place_greedy *greedy,
                                    uint64_t peaks[GC_PLACE_ORDER_COUNT])
@@ -83,7 +83,7 @@ static void raise_bound(struct gc_place_run *run, const struct gc_place_componen
 
 /* An exact search of one component, created in its first round. */
 struct exact_slot {
-    struct gc_place_exact *exact; /* NULL: the component is too large for it */
+    struct gc_place_exact *exact; /* NULL: the component is too large for exact search */
     bool is_made;
 };
 

@@ -27,7 +27,7 @@ struct flattener {
     struct level levels[GC_JSON_READER_DEPTH_MAX + 1];
 };
 
-/* The key of a member: that of its container, a dot, its own. */
+/* The key of a member: the container's key, a dot, the member's name. */
 static enum gc_status extend_key(struct flattener *flat, uint64_t offset, const char *text,
                                  size_t length)
 {
@@ -82,7 +82,7 @@ static enum gc_status scalar_value(struct flattener *flat, const struct gc_json_
     return GC_OK;
 }
 
-/* Adds a value to the open array's items, or to the list under its key. */
+/* Adds a value to the open array's items, or to the metas under flat->key. */
 static enum gc_status add_value(struct flattener *flat, uint64_t offset,
                                 const struct gc_meta_value *value)
 {
@@ -119,8 +119,7 @@ static enum gc_status close_level(struct flattener *flat, uint64_t offset)
     };
     const struct gc_meta_value nothing = {.kind = GC_META_NULL};
     flat->key_length = closed.key_length;
-    /* A container in an array leaves an empty item there; an array in an array is in the list too.
-     */
+    /* A container in an array leaves an empty item there; an inner array also becomes a meta. */
     if (level->is_array) {
         const enum gc_status status = add_value(flat, offset, &nothing);
         if (status != GC_OK || !closed.is_array)

@@ -4,8 +4,8 @@
 
 #include "core/reader/json_reader.h"
 
-#define GC_META_ITEMS_MAX 4096      /* of an array, kept; the rest is counted */
-#define GC_META_TEXT_MAX (16 << 10) /* bytes of a text, kept */
+#define GC_META_ITEMS_MAX 4096      /* kept of an array; further ones are counted */
+#define GC_META_TEXT_MAX (16 << 10) /* bytes kept of a text */
 
 /* Reads the next value, which must be an object. Its members are added to the reader's metas under
  * "prefix.key", or "key" if there is no prefix (NULL). A duplicate key is GC_FORMAT. With keep

@@ -272,7 +272,7 @@ static enum gc_status read_string(struct gc_json_reader *reader, struct gc_json_
 
 struct number {
     uint64_t mantissa; /* the first digits, as many as fit */
-    int64_t exponent;  /* of ten, for those that did not, and for decimals */
+    int64_t exponent;  /* of ten: up for dropped digits, down for kept decimals */
     bool exact;        /* all digits are in the mantissa */
     bool whole;        /* neither '.' nor exponent */
 };
@@ -290,7 +290,7 @@ static void add_digit(struct number *number, uint64_t digit, bool decimals)
     }
 }
 
-/* Digits up to something else; at least one. */
+/* At least one digit, up to the first other character. */
 static enum gc_status read_digits(struct gc_json_reader *reader, struct number *number,
                                   bool decimals)
 {
@@ -490,7 +490,7 @@ static enum gc_status read_key(struct gc_json_reader *reader, int c, struct gc_j
     return read_string(reader, token);
 }
 
-/* The bytes after a key are read with its value, so the key's text stays valid until then. */
+/* Reads ':' with the value, not with the key: so the key's text stays valid until then. */
 static enum gc_status read_colon(struct gc_json_reader *reader, int *c)
 {
     if (reader->depth == 0 || !in_object(reader))

@@ -2,7 +2,7 @@
  * recursion, memory bounded. UTF-8 is checked; comments, trailing commas, NaN, a byte order mark
  * and text after the value are errors. The caller detects duplicate keys.
  *
- * Why not a library: the maintained ones build the whole text in memory or call malloc. A preloaded
+ * Why not a library: the maintained ones hold the whole text in memory or call malloc. A preloaded
  * library must not call its host's malloc, and a header of 100 MB must not cost more memory than a
  * window. */
 #ifndef GC_READER_JSON_READER_H

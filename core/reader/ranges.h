@@ -12,9 +12,9 @@ struct gc_ranges {
     bool gaps_are_errors; /* a larger gap is GC_FORMAT; else a warning */
 };
 
-/* Sorts tensors by file and offset, without those that have no offset or no bytes. Marks a tensor
- * with the same range as an earlier one as its alias. GC_FORMAT: a tensor ends beyond its file, two
- * overlap, or there is a gap. O(n log n). */
+/* Sorts the tensors that have an offset and bytes, by file and offset. A tensor with the range of
+ * an earlier one becomes that one's alias. GC_FORMAT: a tensor ends beyond its file, two overlap,
+ * or there is a gap and gaps_are_errors. O(n log n). */
 enum gc_status gc_ranges_check(struct gc_reader *reader, const struct gc_ranges *ranges) GC_CHECKED;
 
 #endif

@@ -63,37 +63,37 @@ void gc_reader_end(struct gc_reader *reader);
     gc_reader_show((text), (length), (char[GC_READER_SHOWN_BYTES]){0}, GC_READER_SHOWN_BYTES)
 const char *gc_reader_show(const char *from, size_t length, char *to, size_t size);
 
-/* Writes "PATH: text" to the error, if it is the first, and returns `status`. */
+/* Writes "PATH: text" to the error, unless an earlier call did, and returns `status`. */
 enum gc_status gc_reader_fail(struct gc_reader *reader, enum gc_status status, const char *path,
                               const char *format, ...) __attribute__((format(printf, 4, 5)));
 enum gc_status gc_reader_no_memory(struct gc_reader *reader, const char *path);
-/* "PATH: text" to the model's warnings: at most GC_READER_WARNINGS_MAX, then none. */
+/* Adds "PATH: text" to the model's warnings; beyond GC_READER_WARNINGS_MAX nothing is added. */
 #define GC_READER_WARNINGS_MAX 32
 void gc_reader_warn(struct gc_reader *reader, const char *path, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Memory from the region; NULL after writing the error. */
 void *gc_reader_alloc(struct gc_reader *reader, const char *path, uint64_t bytes);
-/* A copy that ends in NUL. GC_FORMAT if the text contains NUL or is not UTF-8; `what` names it. */
+/* A copy that ends in NUL. GC_FORMAT, an error about `what`: the text has a NUL or is not UTF-8. */
 enum gc_status gc_reader_text(struct gc_reader *reader, const char *path, const char *what,
                               const char *text, size_t length, const char **copy) GC_CHECKED;
 bool gc_reader_is_utf8(const char *text, size_t length);
 
-/* ---- what is gathered; texts and dims are in the region already ---- */
+/* ---- results; the caller has put texts and dims into the region ---- */
 
 enum gc_status gc_reader_add_file(struct gc_reader *reader, const char *path, uint64_t bytes,
                                   uint32_t *file) GC_CHECKED;
 /* Computes elements and bytes from dims and dtype. GC_FORMAT: they overflow. */
 enum gc_status gc_reader_size_tensor(struct gc_reader *reader, const char *path,
                                      struct gc_model_tensor *tensor) GC_CHECKED;
-/* In tensor_names, in place of an index: an index file named this tensor, and no shard has shown it
- * yet. */
+/* In tensor_names, in place of a tensor's number: a shard index lists the tensor, and no shard read
+ * so far has it. */
 #define GC_READER_PROMISED UINT32_C(0x80000000)
-/* Takes a copy. With `unique`, a duplicate name is GC_FORMAT. */
+/* Copies *tensor. With `unique`, a duplicate name is GC_FORMAT. */
 enum gc_status gc_reader_add_tensor(struct gc_reader *reader, const char *path,
                                     const struct gc_model_tensor *tensor, bool unique) GC_CHECKED;
-/* As gc_reader_add_tensor, for a tensor with a promised name; `name` is the entry found for it,
- * still valid. */
+/* As gc_reader_add_tensor, for a tensor with a promised name; `name` is its entry in
+ * tensor_names, still valid. */
 enum gc_status gc_reader_redeem(struct gc_reader *reader, const char *path,
                                 const struct gc_model_tensor *tensor,
                                 struct gc_strmap_entry *name) GC_CHECKED;

@@ -54,7 +54,7 @@ void gc_source_close(struct gc_source *source)
     source->fd = -1;
 }
 
-/* The window and the size of a file that is open as source->fd. */
+/* Sets window and size for the file open as source->fd. */
 static enum gc_status prepare(struct gc_source *source)
 {
     uint32_t mode;
@@ -135,7 +135,7 @@ static enum gc_status fill(struct gc_source *source, uint64_t offset, uint32_t u
     return GC_OK;
 }
 
-/* Makes the window hold `bytes` at `offset`, which the file has. */
+/* Moves the window over `bytes` bytes at `offset`, which lie within the file. */
 static enum gc_status move_to(struct gc_source *source, uint64_t offset, size_t bytes)
 {
     uint32_t kept = 0;
@@ -199,8 +199,8 @@ enum gc_status gc_source_more(struct gc_source *source, uint64_t offset, const u
 #define OPEN_FILE (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW)
 #define OPEN_FOLDER (O_RDONLY | O_CLOEXEC | O_DIRECTORY)
 
-/* "models--…/snapshots/<revision>" has "models--…/blobs" beside it. It is found from the folder
- * itself, so the path that led there does not matter. */
+/* Opens "models--…/blobs" for a folder "models--…/snapshots/<revision>". The folder's real path
+ * decides, so the path by which the caller opened the folder does not matter. */
 static int open_blobs(int folder)
 {
     char path[64];
@@ -265,8 +265,7 @@ static bool is_plain_part(const char *part, size_t length)
            !(length == 2 && part[0] == '.' && part[1] == '.');
 }
 
-/* The reason why a name cannot be inside the folder, or NULL. A leading "./" is common and skipped.
- */
+/* The reason why a name cannot be inside the folder, or NULL. The caller skips a leading "./". */
 static const char *name_fault(const char *name)
 {
     if (*name == '/')

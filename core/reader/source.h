@@ -16,7 +16,7 @@ struct gc_source {
     int fd;
     uint32_t file;  /* index in the reader's files, or GC_MODEL_NONE */
     uint64_t bytes; /* when it was opened */
-    uint64_t ahead; /* nothing from here on is read ahead */
+    uint64_t ahead; /* reading ahead ends here */
     unsigned char *window;
     uint64_t window_start;
     uint32_t window_bytes;
@@ -40,8 +40,8 @@ enum gc_status gc_source_open_folder(struct gc_reader *reader, const char *path,
                                      struct gc_folder *folder) GC_CHECKED;
 void gc_source_close_folder(struct gc_folder *folder);
 
-/* Opens a file given by the user, following links, and its folder; *name is its name there. After a
- * failure both are closed. */
+/* Opens a file given by the user, following links, and its folder; *name is the file's name in the
+ * folder. After a failure both are closed. */
 enum gc_status gc_source_open_with_folder(struct gc_reader *reader, const char *path,
                                           struct gc_source *source, struct gc_folder *folder,
                                           const char **name) GC_CHECKED;
