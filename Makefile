@@ -150,7 +150,7 @@ torture: all ## random programs in random settings for TORTURE_SECONDS (3600) on
 
 .PHONY: torture-tsan
 torture-tsan: ## the torture test under the thread sanitizer, for TORTURE_SECONDS (30)
-	$(Q)$(MAKE) --no-print-directory BUILD=tsan all build/tsan/tests/preload/torture
+	$(Q)$(MAKE) --no-print-directory BUILD=tsan build/tsan/libgpucache.so sim build/tsan/tests/preload/torture
 	$(Q)BUILD_DIR=$(CURDIR)/build/tsan tests/preload/reuse/torture_tsan.sh
 
 .PHONY: soak

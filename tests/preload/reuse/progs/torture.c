@@ -82,11 +82,11 @@ static void *watch(void *argument)
     for (;;) {
         usleep(200000);
         const uint64_t now = now_ns();
-        for (unsigned i = 0; i < world->thread_count; i++) {
+        for (unsigned i = 0; i <= world->thread_count; i++) {
             const uint64_t since = atomic_load(&world->workers[i].since_ns);
             if (since == 0 || now < since + world->patience * UINT64_C(1000000000))
                 continue;
-            for (unsigned j = 0; j < world->thread_count; j++) {
+            for (unsigned j = 0; j <= world->thread_count; j++) {
                 const struct worker *worker = &world->workers[j];
                 const uint64_t begun = atomic_load(&worker->since_ns);
                 fprintf(stderr, "hang: seed %llu thread %u step %llu: %s, for %.1f s\n",
@@ -149,12 +149,11 @@ static void run_threads(struct world *world)
             exit(EXIT_FAILURE);
     for (unsigned i = 0; i < world->thread_count; i++)
         pthread_join(threads[i], NULL);
-    struct worker last = {.world = world, .doing = "end"};
-    atomic_store(&last.since_ns, now_ns());
-    world->thread_count = 1;
-    world->workers[0] = last;
+    struct worker *last = &world->workers[world->thread_count];
+    atomic_store(&last->doing, "end");
+    atomic_store(&last->since_ns, now_ns());
     close_world(world);
-    atomic_store(&world->workers[0].since_ns, 0);
+    atomic_store(&last->since_ns, 0);
 }
 
 int main(int argument_count, char **arguments)
@@ -177,7 +176,7 @@ int main(int argument_count, char **arguments)
     CHECK(cuCtxSetCurrent(first));
     const size_t before = used_bytes();
     open_world(&world);
-    world.workers = calloc(world.thread_count, sizeof(*world.workers));
+    world.workers = calloc(world.thread_count + 1, sizeof(*world.workers)); /* the last: main */
     for (unsigned i = 0; i < world.thread_count; i++) {
         world.workers[i].world = &world;
         world.workers[i].index = i;
