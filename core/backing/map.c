@@ -2,9 +2,9 @@
  * pages, maps pages there and makes the block live; on failure everything is undone.
  *
  * Under the pool's lock: choose the place (best fit), pin its slots, pop idle pages, charge the
- * pages to create. Without it (gc_map_call_driver): create pages, unmap, map, grant access. Under
- * it again: commit the result to the records. At most one driver call per run of like slots, plus
- * one create and one map call per page. */
+ * pages to create. Without it (gc_map_call_driver): create pages, unmap, map, grant access. Locked
+ * again: commit the result to the records. At most one driver call per run of slots in one stage,
+ * plus one create and one map call per page. */
 #include "core/backing/map.h"
 
 #include "core/backing/peers.h"
@@ -324,7 +324,7 @@ static uint64_t end_to_prepare(const struct gc_pool *pool, const struct gc_arena
     return gc_min_u64(rounded + GC_GRANULE, arena->segment->address + arena->segment->bytes);
 }
 
-/* Called with the lock, returns without it: the caller must search the place again. */
+/* Called with the lock, returns without it: the caller must search for the place again. */
 static enum gc_status prepare_unlock(struct gc_map_op *map_op, const struct gc_place *place)
 {
     struct gc_pool *pool = map_op->pool;
@@ -404,7 +404,7 @@ static void finish_locked(struct gc_map_op *map_op, enum gc_status status)
     gc_pool_release(map_op->pool);
 }
 
-/* Without the lock: the driver's part, then the result. */
+/* Called without the lock: calls the driver, then commits or undoes. */
 static enum gc_status map_block_unlocked(struct gc_map_op *map_op)
 {
     uint64_t unused = 0;

@@ -118,7 +118,7 @@ static enum gc_status fill_range(struct gc_context *context, uint64_t address,
         if (count <= made)
             gc_change_destroy_arena(context, arenas[count - 1]);
     }
-    /* If the driver refuses, addresses are lost, no memory. */
+    /* If the driver refuses, addresses are lost, but no memory. */
     (void)driver->address_free(driver->self, context->handle, address, bytes);
     return GC_NO_HOST_MEMORY;
 }

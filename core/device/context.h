@@ -37,7 +37,7 @@ struct gc_context {
     atomic_bool is_dropped; /* set before the pool is emptied */
     struct gc_gate gate;    /* of a head: closed while the driver destroys the context */
     atomic_uint capture_count;
-    /* Its last wait failed: the driver is queried before the pool serves a request. */
+    /* Its work failed: the pool serves nothing until the driver has allocated again. */
     atomic_bool is_faulted;
     atomic_uint wait_count; /* waits in progress for this context's work */
     /* All work counted up to here is completed (core/device/submit.h), that of peers too. Only
@@ -81,8 +81,8 @@ struct gc_wait_set {
     struct gc_context *contexts[1 + GC_PEER_MAX];
 };
 
-/* Iterates over the contexts of a device; NULL: the end. It may meet dropped ones, and a dropped
- * context still links to the next. Acquire: pairs with the release in context.c. */
+/* Iterates over the contexts of a device; NULL: the end. Dropped contexts may appear, and still
+ * link to the next. Acquire: pairs with the release in context.c. */
 static inline struct gc_context *gc_context_first(const struct gc_device *device)
 {
     return atomic_load_explicit(&device->contexts, memory_order_acquire);
@@ -218,7 +218,7 @@ void gc_device_size_tcaches(struct gc_device *device);
 
 /* All work counted up to `epoch` is completed, that of peers too. */
 void gc_context_raise_completed(struct gc_context *context, uint64_t epoch);
-/* The driver context is destroyed. A tenant's record may be dropped before. */
+/* Whether the driver context is destroyed. A tenant's record may be dropped before. */
 static inline bool gc_context_is_gone(const struct gc_context *context)
 {
     return gc_context_is_dropped(context->head);
@@ -262,8 +262,8 @@ enum gc_status gc_context_add_record(struct gc_context *head, struct gc_tenant *
 /* Lists a peer of one record; `peer` is a head. Grants no access to memory that is mapped already.
  */
 void gc_peers_list(struct gc_context *record, struct gc_context *peer);
-/* Opens the stream-ordered memory of `device` to device `ordinal`: its contexts become peers of the
- * head that serves such memory, which is returned; NULL: there is none. (context.c) */
+/* Opens the stream-ordered memory of `device` to device `ordinal`, whose contexts become peers of
+ * the head that serves such memory. Returns that head; NULL: there is none. (context.c) */
 struct gc_context *gc_device_admit(struct gc_device *device, int ordinal);
 /* Lists the peer and starts to grant its device access. False: access is granted already. If
  * another thread is granting access, this call waits until it is granted: the caller's work may
@@ -279,8 +279,8 @@ void gc_context_unlink_record(struct gc_context *record);
 /* ---- waits ---- */
 
 /* Fills the set under the pool's lock and announces the wait: a capture that begins meanwhile waits
- * for its end. False, with an empty set, if one of the contexts captures: no wait is allowed then.
- */
+ * for the wait's end. False, with an empty set, if one of the contexts captures: no wait is allowed
+ * then. */
 bool gc_peers_wait_begin_locked(struct gc_context *context, struct gc_wait_set *set);
 /* Ends the wait and empties the set; needs no lock. */
 void gc_peers_wait_end(struct gc_wait_set *set);

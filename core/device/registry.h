@@ -63,7 +63,7 @@ struct gc_core {
     struct gc_histogram free_ns;
 
     bool has_tcaches; /* thread caches are on */
-    /* membarrier makes the caches' flags visible. Guarded by tcaches_lock. */
+    /* Whether membarrier makes the caches' flags visible. Guarded by tcaches_lock. */
     bool has_membarrier;
     struct gc_lock tcaches_lock; /* guards the ownership of caches; held while all are stopped */
     _Atomic(struct gc_tcache *) tcaches;

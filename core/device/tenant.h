@@ -33,7 +33,7 @@ enum gc_status gc_tenant_add(struct gc_core *core, const struct gc_tenant_config
  * is removed already. May call the driver; no lock is held. */
 enum gc_status gc_tenant_remove(struct gc_core *core, struct gc_tenant *tenant) GC_CHECKED;
 
-/* NULL: none. Takes a lock briefly, as all functions here do unless stated otherwise. */
+/* NULL: no tenant has the name. Takes no lock. */
 struct gc_tenant *gc_tenant_find(struct gc_core *core, const char *name);
 typedef void gc_visit_tenant(void *argument, struct gc_tenant *tenant);
 /* Visits all tenants ever added, the oldest first; under no lock. */
@@ -51,9 +51,9 @@ enum gc_status gc_tenant_quota(struct gc_tenant *tenant, struct gc_device *devic
 /* One load each. */
 uint64_t gc_tenant_limit_bytes(const struct gc_tenant *tenant);
 const char *gc_tenant_name(const struct gc_tenant *tenant);
-/* Serves requests: it is neither removed nor being removed. */
+/* Whether the tenant serves requests: it is neither removed nor being removed. */
 bool gc_tenant_is_open(const struct gc_tenant *tenant);
-/* Its addresses on the device; fixed at the first use. */
+/* Bytes of the tenant's addresses on the device; fixed at the first use. */
 uint64_t gc_tenant_capacity_bytes(const struct gc_tenant *tenant, const struct gc_device *device);
 
 struct gc_tenant_figures {

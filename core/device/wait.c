@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-/* The interval in which the driver's clock is read, which may be ahead of the futex's. */
+/* The interval of reads of the driver's clock, which may be ahead of the futex's clock. */
 #define CLOCK_MS 100
 /* The longest wait for a teardown: at process exit the tearing thread may be stuck in a driver that
  * is unloaded. */
