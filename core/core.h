@@ -172,8 +172,8 @@ uint16_t gc_context_number(const struct gc_context *context);
  * memory. The last end does not synchronise either; the next free or allocation miss does. */
 void gc_capture_begin_context(struct gc_context *context);
 void gc_capture_end_context(struct gc_context *context);
-/* Around driver calls that are made in relaxed mode during a capture. Calls that began without one
- * would invalidate it: a capture that begins meanwhile waits for their end, for a bounded time. */
+/* Around driver calls that are made in relaxed mode during a capture. Calls begun without a capture
+ * would invalidate one: a capture that begins meanwhile waits for their end, for a bounded time. */
 void gc_capture_relax_begin(struct gc_core *core);
 void gc_capture_relax_end(struct gc_core *core);
 bool gc_capture_is_of_context(const struct gc_context *context);
@@ -254,7 +254,7 @@ struct gc_block_info {
     uint64_t segment_address;
     uint64_t segment_bytes;
     bool is_mapped;           /* its memory is mapped, not a driver allocation */
-    bool is_dedicated;        /* it is the only block of its driver allocation */
+    bool is_dedicated;        /* the only block of its driver allocation */
     uint64_t context;         /* handle; in a device's own pool that of no driver context */
     struct gc_context *owner; /* the record of its pool: a tenant's, or that of the handle */
     uint64_t id;              /* unique in the process, never reused */
@@ -282,7 +282,7 @@ enum gc_status gc_export_block(struct gc_core *core, uint64_t address, int *driv
 enum gc_status gc_export_leave_single_stream(struct gc_core *core, int *driver_code) GC_CHECKED;
 
 /* Pins the live blocks in the range for as long as they live: a network card or another process may
- * access their memory unseen, so it must not be swapped out (core/pause/pause.h). */
+ * access their memory unseen, so no pause may swap that memory out (core/pause/pause.h). */
 void gc_export_pin(struct gc_core *core, uint64_t address, uint64_t bytes);
 
 /* Sets whether copies and fills of the live block that contains `address` complete before they
@@ -335,8 +335,8 @@ void gc_core_reset_ordered_peak(struct gc_device *device, enum gc_ordered_peak m
  * the stream's context need not be known. */
 void gc_core_close_stream(struct gc_core *core, uint64_t stream);
 
-/* The epoch: the count of work submitted so far. Read it before the program synchronises; pass
- * it to gc_core_complete after success. The wait does not cover work submitted meanwhile. */
+/* The epoch: the count of work submitted so far. Read the epoch before the program synchronises;
+ * pass it to gc_core_complete after success. The wait does not cover work submitted meanwhile. */
 uint64_t gc_context_epoch(struct gc_context *context);
 /* After a successful synchronisation of `context`: all its work up to `epoch` has completed, and
  * memory that was freed before the epoch was read is idle, unless peers may use it. */

@@ -305,10 +305,9 @@ gpucache_status gpucache_get_limit(int device, uint64_t *limit_bytes);
  * allocations fail until less is reserved. Zero is not a limit (GPUCACHE_INVALID_ARGUMENT). */
 gpucache_status gpucache_set_limit(int device, uint64_t limit_bytes);
 /* Whether `bytes` could be allocated now, in one or more pieces, and how many bytes could: the
- * lower of the limit's rest and the device's free memory, the idle cache counted as free. Other
- * threads and processes may change the result at any time. Makes a driver call. Either result may
- * be NULL.
- */
+ * lower of the room in the limit and the device's free memory, the idle cache counted as free.
+ * Other threads and processes may change the result at any time. Makes a driver call. Either result
+ * may be NULL. */
 gpucache_status gpucache_would_fit(int device, uint64_t bytes, int *fits,
                                    uint64_t *available_bytes);
 

@@ -132,9 +132,8 @@ static enum gc_status call_driver_first(struct alloc_request *alloc)
     return status;
 }
 
-/* A dedicated segment serves one size, so a program with varying sizes would collect idle ones of
- * all sizes: above half of its peak (plus DEDICATED_IDLE_MIN) the longest idle are released first.
- */
+/* A dedicated segment serves one size, so a program with varying sizes would collect idle segments:
+ * above half of the peak (plus DEDICATED_IDLE_MIN) the longest idle ones are released first. */
 static enum gc_status alloc_dedicated(struct alloc_request *alloc)
 {
     struct gc_device *device = alloc->context->device;
@@ -215,8 +214,8 @@ static enum gc_status serve(struct alloc_request *alloc)
     struct gc_reclaim reclaim;
     struct gc_borrow borrow = {.is_short = alloc->is_trial};
     enum gc_status status = GC_OUT_OF_MEMORY;
-    /* A limit was set below the bytes held. If it is the group's, other processes may have idle
-     * memory. */
+    /* A limit was set below the bytes held. If the limit is the group's, other processes may have
+     * idle memory. */
     while (!gc_limit_enforce(alloc->context))
         if (gc_device_excess_bytes(device) == 0 ||
             !gc_borrow_step(device, alloc->segment_spec.bytes, &borrow))

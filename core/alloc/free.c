@@ -35,7 +35,7 @@ static enum gc_status claim(struct free_request *request, bool is_final)
     if (found == GC_LOOKUP_NOT_OURS || found == GC_LOOKUP_UNDECIDED)
         return found == GC_LOOKUP_NOT_OURS ? GC_NOT_OURS : GC_BUSY;
     struct gc_pool *pool = gc_block_pool(block);
-    /* Against a thread that frees the block into its cache, without the lock. */
+    /* Races with a thread that frees the block into its cache, without the lock. */
     const bool is_claimed =
         found == GC_LOOKUP_START &&
         atomic_compare_exchange_strong_explicit(&block->state, &state, GC_BLOCK_FREEING,

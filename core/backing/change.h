@@ -79,7 +79,7 @@ void gc_change_uncharge_pages(struct gc_context *context, uint64_t count);
 struct gc_leftovers {
     struct gc_swap *swap; /* NULL: nothing is swapped out */
     struct gc_arena *arenas;
-    uint64_t range_address; /* of the range that all arenas tile; 0 bytes: each has its own */
+    uint64_t range_address; /* of the range that all arenas tile; 0 bytes: one range each */
     uint64_t range_bytes;
     struct gc_page_list unmapped;
     uint64_t page_count;

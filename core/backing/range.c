@@ -51,7 +51,7 @@ static struct gc_arena *create_arena(struct gc_context *context, enum gc_size_cl
     segment->address = address;
     segment->bytes = bytes;
     segment->size_class = (uint8_t)size_class;
-    /* For the start of its one free block. */
+    /* For the start of the arena's one free block. */
     if (gc_pagemap_prepare(&context->core->pagemap, address, GC_GRANULE) == GC_OK)
         return arena;
     gc_change_destroy_arena(context, arena);

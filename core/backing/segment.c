@@ -113,7 +113,7 @@ static void uncharge_dropped(struct gc_context *context, const struct gc_segment
     gc_context_uncharge(context, segment->bytes);
 }
 
-/* With `spec` one live block for it, without it one free block. */
+/* Adds the segment as one live block for `spec`; NULL: as one free block. */
 static void add_locked(struct gc_context *context, struct gc_segment *segment,
                        const struct gc_alloc_spec *spec)
 {

@@ -1,14 +1,14 @@
 /* A context: its pool, its captures and its peers. The record stays readable until the core is
  * destroyed, also after the context was dropped.
  *
- * A driver context has one record, its head, and one more for each tenant that uses it: pools of
- * their own over the same handle. Driver work belongs to the handle, so captures, peers, faults and
+ * A driver context has one record, its head, and one for each tenant that uses it, with the same
+ * handle and a pool of its own. Driver work belongs to the handle, so captures, peers, faults and
  * the teardown apply to all of its records; a fence or a wait of one record covers the work of all.
  *
  * A device that maps memory has one additional head, which belongs to no driver context:
- * stream-ordered memory belongs to the device, not to the context of the request. Every context of
- * the device is a peer of that head, and so is every context of a device that the memory was opened
- * to, before work of the context can be submitted. That head is never torn down: a reset leaves its
+ * stream-ordered memory belongs to the device, not to the context of the request. That head's peers
+ * are all contexts of the device and of the devices that the memory was opened to: a context
+ * becomes a peer before its work can be submitted. That head is never torn down: a reset leaves its
  * memory alone.
  *
  * Peer: a context whose work may access the memory. Roaming: a context whose work may access the
@@ -54,7 +54,7 @@ struct gc_context {
     atomic_uint_fast64_t tcache_bytes; /* capacity of a thread cache of the context */
     struct gc_context *head;           /* of the handle; the record itself if it is the head */
     bool is_device;           /* of a device, not of a driver context: no work of its own */
-    struct gc_tenant *tenant; /* whose requests it serves; NULL: those of no tenant */
+    struct gc_tenant *tenant; /* whose requests are served; NULL: requests of no tenant */
     struct gc_quota *quota;   /* the tenant's quota of the device; NULL: none */
     _Atomic(struct gc_context *) next_record; /* of the handle; the head is the first */
     struct gc_context *next_dropped;          /* list of the thread that drops the handle */
@@ -208,8 +208,8 @@ static inline void gc_context_count_destroyed(struct gc_context *context,
 #define GC_TCACHE_UNUSED UINT16_MAX   /* the number of no context */
 #define GC_TCACHE_BLOCK_MAX GC_MIB(8) /* larger blocks go to the pool at once */
 
-/* Sets the capacity of the context's thread caches: a fraction of what its device or quota may
- * hold. */
+/* Sets the capacity of the context's thread caches: a fraction of the bytes that its device or
+ * quota may hold. */
 void gc_context_size_tcache(struct gc_context *context);
 /* Resizes the thread caches of all contexts of a device whose limit has changed or is exceeded. */
 void gc_device_size_tcaches(struct gc_device *device);

@@ -293,8 +293,8 @@ void gc_fence_wait_streams_locked(struct gc_context *context)
     }
 }
 
-/* Sets seen->covered to the count of work, which a fence recorded now covers, and raises the count,
- * so that a block freed later has a higher epoch. False: the list needs no fence. */
+/* Sets seen->covered to the count of work, all covered by the fence recorded next, and raises the
+ * count, so that a block freed later has a higher epoch. False: the list needs no fence. */
 static bool begin_stream_fences(struct gc_context *context, const struct gc_stream_list *list,
                                 uint64_t only, struct gc_stream_list *seen)
 {

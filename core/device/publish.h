@@ -15,7 +15,7 @@ void gc_publish_tenant(struct gc_tenant *tenant);
 void gc_publish_remove_tenant(struct gc_tenant *tenant);
 /* Sets the paused flag of the process's row. */
 void gc_publish_paused(struct gc_core *core, bool is_paused);
-/* The tenant is paused or resumed: sets its flag and publishes it. */
+/* The tenant is paused or resumed: sets and publishes its flag. */
 void gc_publish_tenant_paused(struct gc_tenant *tenant, bool is_paused);
 
 #endif

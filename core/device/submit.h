@@ -30,7 +30,7 @@ struct gc_core;
 
 /* A stream's value is its handle, or one of these: */
 #define GC_STREAM_NONE UINT64_C(0)       /* no work yet, or no stream named */
-#define GC_STREAM_LEGACY UINT64_C(1)     /* CU_STREAM_LEGACY, and NULL where it means that */
+#define GC_STREAM_LEGACY UINT64_C(1)     /* CU_STREAM_LEGACY, and NULL where NULL is that stream */
 #define GC_STREAM_PER_THREAD UINT64_C(2) /* CU_STREAM_PER_THREAD: one per thread */
 #define GC_STREAM_OTHER UINT64_MAX       /* several or unknown streams */
 /* Set in a stream's value: the work is not ordered behind the stream's earlier work. */

@@ -20,7 +20,7 @@
 /* ---- context teardown ---- */
 
 /* Most teardowns finish. If the driver refuses, or an unseen owner retains a primary context, other
- * threads may go on using it and must not get an error. */
+ * threads may still use the context and must not get an error. */
 void gc_wait_lock_after_teardown(struct gc_context *context)
 {
     struct gc_gate *gate = &context->head->gate;
