@@ -9,9 +9,9 @@
  * held.
  *
  * Accounts: `reserved` of a device is the memory that this process physically holds: pool segments
- * and direct memory (non-pool allocations). Every byte is charged to the device's budget before the
- * driver is called and uncharged if the driver fails, so reserved never exceeds the limit, as with
- * the charges of a memory cgroup. */
+ * and direct memory (non-pool allocations). A request is charged to the device's budget before the
+ * driver is called and uncharged if the driver fails (as in memcg). So reserved exceeds the limit
+ * only after the limit was lowered, or by gc_direct_adjust_device. */
 #ifndef GC_CORE_H
 #define GC_CORE_H
 
@@ -53,7 +53,7 @@ void gc_core_destroy(struct gc_core *core);
 
 /* ---- the ledger: core/group ---- */
 
-/* Shows pending requests of other processes without a call: *control != seen. */
+/* Rung while *control != seen: requests of other processes are pending. Read without a call. */
 struct gc_doorbell {
     const _Atomic uint32_t *control; /* the ledger slot's, or a constant 0 */
     _Atomic uint32_t seen;
@@ -78,9 +78,9 @@ bool gc_group_shares_device(const struct gc_device *device);
 /* Size of a context on the device, as processes of the group measured it; 0: unknown, or no group.
  */
 uint64_t gc_group_context_bytes(const struct gc_device *device);
-/* Publishes it to all processes of the ledger, in a group or not. */
+/* Publishes the size of a context to all processes of the ledger, in a group or not. */
 void gc_group_set_context_bytes(struct gc_device *device, uint64_t bytes);
-/* As any process of the ledger measured it; the device need not be added yet. */
+/* The size that any process of the ledger measured; the device need not be added yet. */
 uint64_t gc_group_measured_context_bytes(const struct gc_core *core, const char *uuid,
                                          uint64_t total_bytes);
 /* Whether the process has a group and needs a helper thread, which runs gc_serve_help. */
@@ -111,9 +111,9 @@ enum gc_status gc_setup_add_device(struct gc_core *core, const struct gc_device_
 struct gc_device *gc_device_find(struct gc_core *core, int ordinal);
 /* min(limit, the group's limit, the device's own total). */
 uint64_t gc_device_total_bytes(const struct gc_device *device);
-/* The info that it was added with. Lives as long as core. */
+/* The info from gc_setup_add_device. Lives as long as core. */
 const struct gc_device_info *gc_device_get_info(const struct gc_device *device);
-/* Whether its requests are served from mapped memory, not from driver allocations. */
+/* Whether the device's requests are served from mapped memory, not driver allocations. */
 bool gc_device_is_mapped(const struct gc_device *device);
 /* Sets the limit (GC_BUDGET_UNLIMITED: none). If more is reserved, idle memory is released, and
  * requests fail until less is reserved. */
@@ -132,18 +132,18 @@ enum gc_status gc_setup_add_context(struct gc_core *core, uint64_t handle, struc
                                     struct gc_context **context) GC_CHECKED;
 /* NULL if unknown or dropped. Lock-free. */
 struct gc_context *gc_context_find(struct gc_core *core, uint64_t handle);
-/* Calls `function` for every context: the record of the handle, not of a tenant. No lock is held.
- * A context that is added or torn down meanwhile may be left out, or destroyed already. */
+/* Calls `function` with the head of every driver context, not with tenants' records. No lock is
+ * held. A context that is added or torn down meanwhile may be left out, or destroyed already. */
 void gc_contexts_visit(struct gc_core *core,
                        void (*function)(struct gc_context *context, void *argument),
                        void *argument);
-/* Whether more than one was ever added. One relaxed load. */
+/* Whether more than one context was ever added. One relaxed load. */
 bool gc_contexts_are_several(const struct gc_core *core);
 /* Context teardown: begin before the driver destroys or resets the context, then finish, or cancel
  * if the driver fails. In between no thread makes a driver call of core's in the context; begin
  * waits for calls under way, and for another thread's teardown of the same handle. NULL: the handle
- * is unknown. Finish destroys its blocks and direct records and uncharges them; mapped memory is
- * unmapped and released. */
+ * is unknown. Finish drops and uncharges the context's blocks and direct records, and unmaps and
+ * releases its mapped memory. */
 struct gc_context *gc_teardown_begin(struct gc_core *core, uint64_t handle);
 void gc_teardown_cancel(struct gc_context *context);
 void gc_teardown_finish(struct gc_context *context);
@@ -172,29 +172,29 @@ uint16_t gc_context_number(const struct gc_context *context);
  * memory. The last end does not synchronise either; the next free or allocation miss does. */
 void gc_capture_begin_context(struct gc_context *context);
 void gc_capture_end_context(struct gc_context *context);
-/* Around driver calls that are made in relaxed mode during a capture. Calls that began without one
- * would invalidate it: a capture that begins meanwhile waits for their end, for a bounded time. */
+/* Around driver calls that are made in relaxed mode during a capture. Calls begun without a capture
+ * would invalidate one: a capture that begins meanwhile waits for their end, for a bounded time. */
 void gc_capture_relax_begin(struct gc_core *core);
 void gc_capture_relax_end(struct gc_core *core);
 bool gc_capture_is_of_context(const struct gc_context *context);
 /* Work of `peer` may use memory of `context` from now on: frees in `context` wait for it, too.
- * Permanent: queued work may run long after access was lost. Call before its work is submitted, or
+ * Permanent: queued work may run long after access was lost. Call before such work is submitted, or
  * at the latest before the free. */
 void gc_backing_add_peer(struct gc_context *context, struct gc_context *peer);
 /* Work of `context` may use memory of any context: frees in every context, present and future, wait
  * for it, too. Permanent; call before such work is submitted. Opens no memory to other devices:
- * work cannot access memory that is not open to its device. Cheap if it is set already. */
+ * work cannot access memory that is not open to its device. Cheap if the context roams already. */
 void gc_context_set_roaming(struct gc_context *context);
 
 /* ---- swap-out and swap-in: core/pause/swap.h ---- */
 
 enum gc_swap_refusal {
     GC_SWAP_OK,
-    GC_SWAP_AGAIN,      /* it is swapped out already, or was not swapped out */
+    GC_SWAP_AGAIN,      /* swapped out already; at a swap-in: not swapped out */
     GC_SWAP_CAPTURES,   /* a capture is under way */
     GC_SWAP_PEERS,      /* other contexts can access the memory */
-    GC_SWAP_EXPORTED,   /* other processes have it open */
-    GC_SWAP_NOT_MAPPED, /* its memory is driver allocations */
+    GC_SWAP_EXPORTED,   /* other processes have the memory open */
+    GC_SWAP_NOT_MAPPED, /* the memory is driver allocations */
     GC_SWAP_HOST,       /* no host memory for the copy */
     GC_SWAP_FULL,       /* not enough free memory on the device, or within a limit */
     GC_SWAP_BUSY,       /* work under way did not complete in time */
@@ -229,7 +229,7 @@ struct gc_request {
     uint64_t bytes;  /* > 0 */
     uint64_t stream; /* 0: none */
     uint16_t api;
-    bool is_dedicated; /* its own driver allocation, at its base: IPC exporters need that */
+    bool is_dedicated; /* a driver allocation of its own: IPC export needs its base */
     bool is_ordered;   /* stream-ordered: freed in a stream's order, counted separately */
     bool is_trial;     /* a failure is not counted: the caller reclaims memory and tries again */
 };
@@ -254,12 +254,12 @@ struct gc_block_info {
     uint64_t segment_address;
     uint64_t segment_bytes;
     bool is_mapped;           /* its memory is mapped, not a driver allocation */
-    bool is_dedicated;        /* it is the only block of its driver allocation */
-    uint64_t context;         /* handle; for the device's own pool one that no driver context has */
+    bool is_dedicated;        /* the only block of its driver allocation */
+    uint64_t context;         /* handle; in a device's own pool that of no driver context */
     struct gc_context *owner; /* the record of its pool: a tenant's, or that of the handle */
     uint64_t id;              /* unique in the process, never reused */
     uint16_t api;
-    bool is_plain; /* its free is the driver's, as without a cache */
+    bool is_plain; /* the driver frees it, as without a cache */
     bool is_ordered;
     bool is_synchronous; /* see gc_export_set_synchronous */
 };
@@ -269,20 +269,20 @@ struct gc_block_info {
 enum gc_status gc_lookup_block(struct gc_core *core, uint64_t address,
                                struct gc_block_info *info) GC_CHECKED;
 
-/* Prepares the live block that contains `address` for export to other processes: its memory is not
- * reused but released to the driver when it is freed. Waits for work that used the memory before,
- * since other processes do not keep the order of streams here. GC_NOT_SUPPORTED: it is not its own
- * driver allocation (info.is_dedicated). GC_NOT_OURS, GC_INVALID_POINTER as gc_lookup_block.
- * GC_CAPTURING, GC_DRIVER: the wait is not possible. */
+/* Prepares the live block that contains `address` for export to other processes: after its free the
+ * memory is released to the driver, not reused. Waits for work that used the memory before, since
+ * other processes do not keep the order of streams here. GC_NOT_SUPPORTED: the block is not a
+ * driver allocation of its own (info.is_dedicated). GC_NOT_OURS, GC_INVALID_POINTER as
+ * gc_lookup_block. GC_CAPTURING, GC_DRIVER: the wait is not possible. */
 enum gc_status gc_export_block(struct gc_core *core, uint64_t address, int *driver_code) GC_CHECKED;
 
-/* Device memory may be accessed outside all streams from now on: memory is no longer reused in the
- * order of the single stream (core/device/submit.h), and memory that was is idle when this returns.
+/* Device memory may be accessed outside all streams from now on: single-stream mode ends
+ * (core/device/submit.h). On return all memory that was reused in the stream's order is idle.
  * GC_CAPTURING, GC_DRIVER: the wait is not possible. */
 enum gc_status gc_export_leave_single_stream(struct gc_core *core, int *driver_code) GC_CHECKED;
 
 /* Pins the live blocks in the range for as long as they live: a network card or another process may
- * access their memory unseen, so it must not be swapped out (core/pause/pause.h). */
+ * access their memory unseen, so no pause may swap that memory out (core/pause/pause.h). */
 void gc_export_pin(struct gc_core *core, uint64_t address, uint64_t bytes);
 
 /* Sets whether copies and fills of the live block that contains `address` complete before they
@@ -296,7 +296,7 @@ enum gc_status gc_export_set_synchronous(struct gc_core *core, uint64_t address,
 struct gc_tcache;
 /* For the calling thread. NULL: no host memory; the thread then has no cache. */
 struct gc_tcache *gc_tcache_create(struct gc_core *core);
-/* When the thread ends: its blocks return to their pools, its figures are kept. */
+/* When the thread ends: the cache's blocks return to their pools, its figures are merged. */
 void gc_tcache_destroy(struct gc_core *core, struct gc_tcache *tcache);
 /* A hit in the thread cache: no lock, no driver call, no system call. False: call gc_alloc;
  * nothing is counted. `tcache` may be NULL. */
@@ -307,9 +307,9 @@ uint64_t gc_tcache_alloc_bytes(struct gc_tcache *tcache, struct gc_context *cont
                                uint16_t api);
 /* Frees the block into the thread cache. False: call gc_free. */
 bool gc_tcache_free(struct gc_core *core, struct gc_tcache *tcache, uint64_t address);
-/* Merges the thread's figures before the thread changes figures in another way: a peak that one
- * thread makes is exact. With several threads a peak may lack recent allocations of the others, at
- * most 20 MiB each. */
+/* Merges the thread's figures. Called before the thread changes figures without its cache: a single
+ * thread's peaks are then exact. With several threads a peak may lack recent allocations of the
+ * others, at most 20 MiB each. */
 void gc_tcache_flush_stats(struct gc_tcache *tcache);
 /* Merges the figures of all threads. No lock may be held. */
 void gc_tcache_flush_all_stats(struct gc_core *core);
@@ -317,8 +317,8 @@ void gc_tcache_flush_all_stats(struct gc_core *core);
 /* ---- stream order: core/pool/pending.c ---- */
 
 /* Frees in the order of `stream` (as request.stream): the same stream can reuse the block at once,
- * all others after a fence. Never waits. Without a cache the driver frees it in that stream, and
- * `stream` is its handle. `worker`: the stream's context; NULL: the context of the memory. As
+ * all others after a fence. Never waits. Without a cache the driver frees the block in that stream,
+ * whose handle is `stream`. `worker`: the stream's context; NULL: the context of the memory. As
  * gc_free otherwise. */
 enum gc_status gc_free_ordered(struct gc_core *core, uint64_t address, struct gc_context *worker,
                                uint64_t stream, uint16_t api, int *driver_code) GC_CHECKED;
@@ -332,11 +332,11 @@ uint64_t gc_core_ordered_bytes(const struct gc_device *device);
 uint64_t gc_core_ordered_peak_bytes(const struct gc_device *device, enum gc_ordered_peak mark);
 void gc_core_reset_ordered_peak(struct gc_device *device, enum gc_ordered_peak mark);
 /* Call before the stream is destroyed, since its handle may be reused. Applies to every context:
- * the stream's own need not be known. */
+ * the stream's context need not be known. */
 void gc_core_close_stream(struct gc_core *core, uint64_t stream);
 
-/* The epoch: the count of work submitted so far. Read it before the program synchronises; pass
- * it to gc_core_complete after success. The wait does not cover work submitted meanwhile. */
+/* The epoch: the count of work submitted so far. Read the epoch before the program synchronises;
+ * pass it to gc_core_complete after success. The wait does not cover work submitted meanwhile. */
 uint64_t gc_context_epoch(struct gc_context *context);
 /* After a successful synchronisation of `context`: all its work up to `epoch` has completed, and
  * memory that was freed before the epoch was read is idle, unless peers may use it. */
@@ -344,8 +344,8 @@ void gc_core_complete(struct gc_core *core, struct gc_context *context, uint64_t
 /* The driver returned an illegal address error: with GPUCACHE_DEBUG, logs once what was freed last.
  */
 void gc_debug_report_fault(struct gc_core *core);
-/* Entry point `api` freed `address`, which gc_free called GC_NOT_OURS and the driver refused:
- * with GPUCACHE_DEBUG, logs what is known about it. */
+/* Entry point `api` got `address`, for which gc_free returned GC_NOT_OURS and the driver an error:
+ * with GPUCACHE_DEBUG, logs this, and the block freed there last if it is in the history. */
 void gc_debug_report_unknown_free(struct gc_core *core, uint64_t address, uint16_t api);
 /* Releases idle segments until at most `keep_bytes` of idle memory remain; returns the bytes
  * released. */
@@ -384,7 +384,7 @@ struct gc_direct {
     uint64_t charged_bytes;   /* 0 for kinds that are not charged */
     struct gc_device *device; /* may be NULL for host memory */
     struct gc_quota *quota;   /* charged besides the device; NULL: none */
-    uint64_t context;         /* handle; 0 if it outlives contexts */
+    uint64_t context;         /* handle; 0: the memory outlives contexts */
     uint16_t api;
 };
 
@@ -416,13 +416,13 @@ enum gc_status gc_direct_untrack(struct gc_core *core, enum gc_direct_kind kind,
 /* A copy of the record; GC_NOT_OURS if there is none. */
 enum gc_status gc_direct_find(struct gc_core *core, enum gc_direct_kind kind, uint64_t key,
                               struct gc_direct *direct) GC_CHECKED;
-/* The first of the kinds of which the key has a record; GC_DIRECT_KIND_COUNT: none. */
+/* The first of `kinds` in which the key has a record; GC_DIRECT_KIND_COUNT: none. */
 enum gc_direct_kind gc_direct_find_kind(struct gc_core *core, const enum gc_direct_kind *kinds,
                                         unsigned count, uint64_t key);
 
 /* ---- figures ---- */
 
-/* A call that reached the driver. `device` NULL: it belongs to no device. */
+/* Counts a call that reached the driver. `device` NULL: the call belongs to no device. */
 void gc_device_count_driver_call(struct gc_core *core, struct gc_device *device, uint16_t api);
 /* Counts a request that failed outside core (a limit on direct memory, an error of the driver). */
 void gc_device_count_oom(struct gc_core *core, struct gc_device *device, struct gc_quota *quota);
@@ -430,7 +430,7 @@ void gc_device_count_oom(struct gc_core *core, struct gc_device *device, struct 
 void gc_device_set_used(struct gc_core *core);
 /* True once any device memory was allocated: a report is due. */
 bool gc_device_was_used(const struct gc_core *core);
-/* Why no allocation has followed the plan, a sentence; NULL: one has, or there is no plan. */
+/* The reason, as a sentence, why no allocation followed the plan; NULL: one did, or no plan. */
 const char *gc_snapshot_plan_problem(const struct gc_core *core);
 
 #endif

@@ -24,9 +24,9 @@ extern "C" {
 
 /* Without a preload (or an equivalent link order: gpucache_get_mode) the library does not see the
  * work that the program submits. A freed block is then in use until a fence or a wait proves
- * otherwise, except for the stream it was freed on. Also unseen: captures on streams other than the
- * argument of a call; the reset of a device; work of other devices: synchronise it before the free.
- * The report at exit is written as usual (GPUCACHE_REPORT). */
+ * otherwise, except for the stream it was freed on. Also unseen: captures on streams other than a
+ * call's argument; the reset of a device; work of other devices, which must be synchronised before
+ * the free. The report at exit is written as usual (GPUCACHE_REPORT). */
 
 /* Rises with every addition to this header. Older parts keep their name, meaning and layout. */
 #define GPUCACHE_API_VERSION 3
@@ -73,7 +73,7 @@ typedef enum gpucache_status {
 /* A CUstream or cudaStream_t. NULL and 1 are the legacy default stream, 2 is the thread's own. */
 typedef void *gpucache_stream;
 
-/* An elastic pool; 0: none. Handles are never reused, so a stale or invalid one only gives an
+/* An elastic pool; 0: none. Handles are never reused, so a stale or invalid handle only gives an
  * error. */
 typedef uint64_t gpucache_elastic;
 
@@ -91,12 +91,12 @@ typedef uint64_t gpucache_tenant;
 /* Figures of one device. Set struct_bytes to sizeof(struct gpucache_statistics) before the call;
  * later versions add fields at the end. The figures include everything before the call; they are
  * not read at one instant. With several threads the peaks of requested and allocated bytes may be
- * off by at most 16 MiB for each thread. */
+ * off by at most 20 MiB for each thread. */
 struct gpucache_statistics {
     uint64_t struct_bytes;
     uint64_t total_bytes;     /* of the device */
     uint64_t limit_bytes;     /* GPUCACHE_NO_LIMIT: none */
-    uint64_t requested_bytes; /* live, as the program asked for it */
+    uint64_t requested_bytes; /* live, as requested by the program */
     uint64_t requested_peak_bytes;
     uint64_t allocated_bytes; /* live, after rounding */
     uint64_t allocated_peak_bytes;
@@ -122,7 +122,7 @@ struct gpucache_statistics {
 struct gpucache_fragmentation {
     uint64_t struct_bytes;
     uint64_t free_bytes;         /* all free blocks */
-    uint64_t largest_free_bytes; /* the largest one that needs no driver call */
+    uint64_t largest_free_bytes; /* the largest block that needs no driver call */
     uint64_t stitchable_bytes;   /* idle pages that can be mapped side by side for any request */
     double ratio;                /* 1 - largest / free; 0 where nothing is free */
 };
@@ -136,7 +136,7 @@ struct gpucache_elastic_statistics {
     uint64_t mapped_peak_bytes;
     uint64_t warm_bytes;         /* idle physical pages kept for the next allocate */
     uint64_t free_bytes;         /* addresses not mapped */
-    uint64_t largest_free_bytes; /* the longest run of them */
+    uint64_t largest_free_bytes; /* the longest run of such addresses */
     double fragmentation;        /* 1 - largest free / free; 0 where nothing is free */
     uint64_t allocate_count;     /* calls that succeeded */
     uint64_t deallocate_count;
@@ -147,7 +147,7 @@ struct gpucache_elastic_statistics {
 };
 
 /* Figures of one tenant on one device, or their sum over all; struct_bytes as above. Exact, except
- * that with several threads the peaks of requested and allocated bytes may be off by at most 16 MiB
+ * that with several threads the peaks of requested and allocated bytes may be off by at most 20 MiB
  * for each thread. */
 struct gpucache_tenant_statistics {
     uint64_t struct_bytes;
@@ -179,9 +179,9 @@ struct gpucache_tenant_statistics {
     1                        /* work in `stream`: the caller ensures that no other uses the range */
 #define GPUCACHE_WAIT_NONE 2 /* nothing: the caller ensures that no work uses the range */
 
-/* `param` of gpucache_cupy_malloc may point to one. */
+/* The type of gpucache_cupy_malloc's `param`, if not NULL. */
 struct gpucache_cupy_param {
-    gpucache_stream stream; /* where memory is used; the owner may change it between calls */
+    gpucache_stream stream; /* stream that uses the memory; the owner may change it between calls */
 };
 
 /* ---- functions: GPUCACHE_FUNCTIONS(X) has every one, X(result, name, parameters) ---- */
@@ -286,29 +286,28 @@ gpucache_status gpucache_trim(int device, uint64_t keep_bytes, uint64_t *given_b
 
 /* Swaps the physical memory of the process out of its devices: copies it to host memory if
  * `keep_content` is not 0, unmaps and releases it; addresses stay. Until gpucache_resume every
- * thread that submits work waits in that call, as does one whose allocation needs pages. Only
+ * thread that submits work waits in that call, as does a thread whose allocation needs pages. Only
  * mapped memory of the cache is swapped: plain driver allocations, elastic pools and the program's
  * own mappings stay. `timeout_ms`: the longest wait for work under way. *moved_bytes (may be NULL):
  * the bytes released to the devices. From outside: gpucache pause, gpucache resume.
  *
  * PINNED, CAPTURING, BUSY, NO_HOST_MEMORY (for the copy), NOT_SUPPORTED (work may be submitted that
- * the library does not see), DRIVER_ERROR: nothing has changed. PAUSED: it is paused. Without a
- * preload the library sees no work: the program must ensure that none is submitted. */
+ * the library does not see), DRIVER_ERROR: nothing has changed. PAUSED: the process is paused.
+ * Without a preload the library sees no work: the program must ensure that none is submitted. */
 gpucache_status gpucache_pause(int keep_content, uint32_t timeout_ms, uint64_t *moved_bytes);
-/* Swaps it in again, at the same addresses. OUT_OF_MEMORY: the devices are full, or a limit would
- * be exceeded; all or part of it is still paused: try again. PAUSED: it is not paused. BUSY,
- * DRIVER_ERROR. */
+/* Swaps the memory in, at the same addresses. OUT_OF_MEMORY: the devices are full, or a limit would
+ * be exceeded; all or part of the memory is still swapped out: try again. PAUSED: the process is
+ * not paused. BUSY, DRIVER_ERROR. */
 gpucache_status gpucache_resume(uint64_t *moved_bytes);
 /* The hard limit on this process's reserved memory of the device. GPUCACHE_NO_LIMIT: none. */
 gpucache_status gpucache_get_limit(int device, uint64_t *limit_bytes);
-/* Sets it at once. If more is reserved, idle memory is released, live memory is not: allocations
- * fail until less is reserved. Zero is not a limit (GPUCACHE_INVALID_ARGUMENT). */
+/* Sets the limit at once. If more is reserved, idle memory is released, live memory is not:
+ * allocations fail until less is reserved. Zero is not a limit (GPUCACHE_INVALID_ARGUMENT). */
 gpucache_status gpucache_set_limit(int device, uint64_t limit_bytes);
 /* Whether `bytes` could be allocated now, in one or more pieces, and how many bytes could: the
- * lower of the limit's rest and the device's free memory, the idle cache counted as free. Other
- * threads and processes may change the result at any time. Makes a driver call. Either result may
- * be NULL.
- */
+ * lower of the room in the limit and the device's free memory, the idle cache counted as free.
+ * Other threads and processes may change the result at any time. Makes a driver call. Either result
+ * may be NULL. */
 gpucache_status gpucache_would_fit(int device, uint64_t bytes, int *fits,
                                    uint64_t *available_bytes);
 
@@ -319,14 +318,13 @@ gpucache_status gpucache_would_fit(int device, uint64_t bytes, int *fits,
 
 /* `bytes` of device memory for work in `stream`, aligned to 512. Zero bytes: *pointer is NULL and
  * the status GPUCACHE_OK. On failure *pointer is NULL. Also: GPUCACHE_LIMIT_REACHED,
- * GPUCACHE_OUT_OF_MEMORY, both after idle memory was released. In mode off the driver serves it. */
+ * GPUCACHE_OUT_OF_MEMORY, both after idle memory was released. In mode off: driver memory. */
 gpucache_status gpucache_malloc(void **pointer, size_t bytes, int device, gpucache_stream stream);
-/* Frees it in the order of `stream`: later work of `stream` can reuse the memory at once, other
+/* Frees memory in the order of `stream`: later work of `stream` can reuse the memory at once, other
  * work after all work submitted before the free has completed. Never waits in mode cache. Work of
  * other streams that uses the memory must be ordered before `stream`, or recorded by
- * gpucache_record_stream. Frees memory of gpucache_malloc and, if the library interposes, of
- * cudaMalloc. NULL is freed with success. GPUCACHE_INVALID_POINTER: freed already, or not the
- * library's. */
+ * gpucache_record_stream. For memory of gpucache_malloc and, if the library interposes, of
+ * cudaMalloc. NULL: success. GPUCACHE_INVALID_POINTER: freed already, or not the library's. */
 gpucache_status gpucache_free(void *pointer, gpucache_stream stream);
 /* Records that work of `stream`, too, uses the live allocation at `pointer`: after its free the
  * memory is not reused before all work submitted until then has completed. Needed once. */
@@ -336,8 +334,8 @@ gpucache_status gpucache_record_stream(void *pointer, gpucache_stream stream);
  *
  * For programs that lay out their memory themselves, such as KV caches. Physical pages count
  * against the limit while a pool has them; idle cache is released for them. A deallocated page
- * stays mapped (warm) while the pool has few of these: an allocate at the same place then costs no
- * driver call, one at another place no new physical page. Warm pages count as idle: they are
+ * stays mapped (warm) while the pool has few such pages: an allocate at the same place then costs
+ * no driver call, an allocate elsewhere no new physical page. Warm pages count as idle: they are
  * released to the driver when memory is short, when the cache is emptied and when the pool is
  * compacted.
  *
@@ -356,11 +354,11 @@ gpucache_status gpucache_elastic_create(int device, uint64_t capacity_bytes, uin
 gpucache_status gpucache_elastic_destroy(gpucache_elastic pool);
 /* Backs [offset, offset + bytes) with memory; whole pages. The content is undefined. */
 gpucache_status gpucache_elastic_allocate(gpucache_elastic pool, uint64_t offset, uint64_t bytes);
-/* Frees whole pages, of any allocate. `wait`: a GPUCACHE_WAIT_ value; `stream` is used with
- * GPUCACHE_WAIT_STREAM only. */
+/* Frees whole pages, whichever allocate backed them. `wait`: a GPUCACHE_WAIT_ value; `stream` is
+ * used with GPUCACHE_WAIT_STREAM only. */
 gpucache_status gpucache_elastic_deallocate(gpucache_elastic pool, uint64_t offset, uint64_t bytes,
                                             int wait, gpucache_stream stream);
-/* *is_mapped: 1 if all of [offset, offset + bytes) may be used; any offset and size > 0 inside. */
+/* *is_mapped: 1 if [offset, offset + bytes) may be used; bytes > 0, not necessarily whole pages. */
 gpucache_status gpucache_elastic_is_mapped(gpucache_elastic pool, uint64_t offset, uint64_t bytes,
                                            int *is_mapped);
 gpucache_status gpucache_elastic_get_statistics(gpucache_elastic pool,
@@ -372,33 +370,33 @@ gpucache_status gpucache_elastic_compact(gpucache_elastic pool, uint64_t *given_
 
 /* ---- tenants: parts of a program with a limit, addresses and figures of their own ----
  *
- * A thread makes a tenant current. Its allocations then come from the tenant's own range of
- * addresses, or are charged to the tenant, and also count against the device's limit: both hold. A
- * block's address determines its tenant: any thread may use and free it. docs/tenants.md lists the
- * calls that are served and what is not separated. None of these starts CUDA; mode off is
+ * A thread makes a tenant current. The thread's allocations then come from the tenant's own range
+ * of addresses, or are charged to the tenant, and also count against the device's limit: both hold.
+ * A block's address determines its tenant: any thread may use and free it. docs/tenants.md lists
+ * the calls that are served and what is not separated. None of these starts CUDA; mode off is
  * GPUCACHE_DISABLED. */
 
 /* `name`: letters, digits, '.', '_' and '-', 63 at most. `capacity_bytes`: addresses on each
  * device, fixed; 0: four times the bytes that it may hold there at its first use. `limit_bytes`:
  * memory on each device, GPUCACHE_NO_LIMIT: only the device's limit. ALREADY_EXISTS; TOO_MANY: 64
- * at a time; INVALID_ARGUMENT: not such a name, a limit of 0, a capacity above 64 TiB. */
+ * at a time; INVALID_ARGUMENT: a bad name, a limit of 0, a capacity above 64 TiB. */
 gpucache_status gpucache_tenant_register(const char *name, uint64_t capacity_bytes,
                                          uint64_t limit_bytes, gpucache_tenant *tenant);
-/* Releases its idle memory and its addresses; waits for its pending frees. BUSY, with nothing
- * changed: it has live allocations, is current on a thread (even the calling one), or is paused.
- * NOT_SUPPORTED: it is of GPUCACHE_TENANTS, and stays. Graphs that were captured with its memory
- * must not run afterwards: that memory is unmapped. */
+/* Releases the tenant's idle memory and addresses; waits for its pending frees. BUSY, with nothing
+ * changed: the tenant has live allocations, is current on a thread (even the calling one), or is
+ * paused. NOT_SUPPORTED: a tenant of GPUCACHE_TENANTS, which stays. Graphs that were captured with
+ * its memory must not run afterwards: that memory is unmapped. */
 gpucache_status gpucache_tenant_unregister(gpucache_tenant tenant);
 /* Finds a tenant by name; those of GPUCACHE_TENANTS exist from the start. NOT_FOUND. */
 gpucache_status gpucache_tenant_find(const char *name, gpucache_tenant *tenant);
-/* Makes it current on the calling thread. *previous (may be NULL) is the former one's handle: set
- * that again at the end of the scope. 0: none; then the rules of GPUCACHE_TENANTS apply, if any. A
- * thread that ends has no current tenant any more. BUSY: it is being unregistered. INVALID_HANDLE.
- */
+/* Makes the tenant current on the calling thread; 0: none, and the rules of GPUCACHE_TENANTS, if
+ * any, apply. *previous (may be NULL) is the former tenant's handle: set it again at the end of the
+ * scope. A thread that ends has no current tenant any more. BUSY: the tenant is being unregistered.
+ * INVALID_HANDLE. */
 gpucache_status gpucache_tenant_set_current(gpucache_tenant tenant, gpucache_tenant *previous);
 /* The calling thread's current tenant; 0: none. */
 gpucache_status gpucache_tenant_get_current(gpucache_tenant *tenant);
-/* Takes effect at once. If more is reserved nothing is revoked: allocations fail until less is. */
+/* At once, revoking nothing: allocations fail until less is reserved than the limit. */
 gpucache_status gpucache_tenant_set_limit(gpucache_tenant tenant, uint64_t limit_bytes);
 /* Figures of one device, or with GPUCACHE_ALL_DEVICES their sum. Zeros for unused devices. */
 gpucache_status gpucache_tenant_get_statistics(gpucache_tenant tenant, int device,
@@ -407,8 +405,8 @@ gpucache_status gpucache_tenant_get_statistics(gpucache_tenant tenant, int devic
  * waits when it submits work or needs pages if the tenant is current on it or GPUCACHE_TENANTS
  * assigns the object to the tenant, and when it copies, fills or queries an address of the tenant.
  * Other threads go on: the library does not know the memory that their kernels and graphs use, so
- * none may use the tenant's. Also PAUSED: it is paused already, being unregistered, or was not
- * paused. INVALID_HANDLE. */
+ * these must not use the tenant's memory. PAUSED also: the tenant is paused already, being
+ * unregistered, or not paused. INVALID_HANDLE. */
 gpucache_status gpucache_tenant_pause(gpucache_tenant tenant, int keep_content, uint32_t timeout_ms,
                                       uint64_t *moved_bytes);
 gpucache_status gpucache_tenant_resume(gpucache_tenant tenant, uint64_t *moved_bytes);
@@ -433,8 +431,8 @@ void gpucache_torch_memory_fraction(double fraction, int device);
 void *gpucache_cupy_malloc(void *param, size_t bytes, int device);
 void gpucache_cupy_free(void *param, void *pointer, int device);
 
-/* RMM: callback_memory_resource; its stream view converts to the stream. `device` is NULL for the
- * current context's, or points to an int with the ordinal. RMM expects an exception when out of
+/* RMM: callback_memory_resource; its stream view converts to the stream. `device` points to an int
+ * with the ordinal; NULL: the current context's device. RMM expects an exception when out of
  * memory: see examples/rmm_resource.cpp. */
 void *gpucache_rmm_allocate(size_t bytes, gpucache_stream stream, void *device);
 void gpucache_rmm_deallocate(void *pointer, size_t bytes, gpucache_stream stream, void *device);
@@ -443,7 +441,7 @@ void gpucache_rmm_deallocate(void *pointer, size_t bytes, gpucache_stream stream
 
 /* ---- without linking: a table of the functions ---- */
 
-/* A pointer of each function's name; NULL if an older library lacks the function. */
+/* A pointer to each function, under its name; NULL: the library is older and lacks it. */
 struct gpucache_functions {
 #define GPUCACHE_FIELD_(result, name, parameters) result(*name) parameters;
     GPUCACHE_FUNCTIONS(GPUCACHE_FIELD_)
@@ -453,7 +451,7 @@ struct gpucache_functions {
 #ifdef GPUCACHE_WANT_LOADER
 
 /* Fills the table. `library`: a handle of dlopen, or NULL for a library that is already loaded.
- * GPUCACHE_NO_LIBRARY: it is not loaded, and every pointer is NULL. */
+ * GPUCACHE_NO_LIBRARY: the library is not loaded, and every pointer is NULL. */
 static inline gpucache_status gpucache_load(void *library, struct gpucache_functions *table)
 {
     void *scope = library != NULL ? library : dlopen(NULL, RTLD_LAZY);

@@ -21,7 +21,7 @@
 
 #include <stddef.h>
 
-/* Idle dedicated segments kept while another size is wanted: this fraction of the peak, plus an
+/* Idle dedicated bytes that a request for another size leaves: a fraction of the peak, plus an
  * amount. */
 #define DEDICATED_IDLE_DIVISOR 2
 #define DEDICATED_IDLE_MIN GC_MIB(128)
@@ -84,8 +84,8 @@ typedef enum gc_status create_memory(struct gc_context *context,
                                      const struct gc_alloc_spec *spec, uint64_t *address,
                                      struct gc_segment_failure *failure);
 
-/* The smallest segment for the request, in the driver's own units. False: no smaller than the
- * preferred one. */
+/* The smallest segment for the request. False: the preferred one is as small. Always true with
+ * mapped memory, where is_tight alone may help. */
 static bool make_exact(const struct alloc_request *alloc, struct gc_segment_spec *exact)
 {
     *exact = alloc->segment_spec;
@@ -132,9 +132,8 @@ static enum gc_status call_driver_first(struct alloc_request *alloc)
     return status;
 }
 
-/* A dedicated segment serves one size, so a program with varying sizes would collect idle ones of
- * all sizes: above half of its peak (plus DEDICATED_IDLE_MIN) the longest idle are released first.
- */
+/* A dedicated segment serves one size, so a program with varying sizes would collect idle segments:
+ * above half of the peak (plus DEDICATED_IDLE_MIN) the longest idle ones are released first. */
 static enum gc_status alloc_dedicated(struct alloc_request *alloc)
 {
     struct gc_device *device = alloc->context->device;
@@ -215,8 +214,8 @@ static enum gc_status serve(struct alloc_request *alloc)
     struct gc_reclaim reclaim;
     struct gc_borrow borrow = {.is_short = alloc->is_trial};
     enum gc_status status = GC_OUT_OF_MEMORY;
-    /* A limit was set below the bytes held. If it is the group's, other processes may have idle
-     * memory. */
+    /* A limit was set below the bytes held. If the limit is the group's, other processes may have
+     * idle memory. */
     while (!gc_limit_enforce(alloc->context))
         if (gc_device_excess_bytes(device) == 0 ||
             !gc_borrow_step(device, alloc->segment_spec.bytes, &borrow))
@@ -269,7 +268,7 @@ static enum gc_status make_request(struct gc_core *core, struct gc_context *cont
         return GC_OUT_OF_MEMORY;
     if (alloc->spec.bytes > context->device->info.total_bytes ||
         (context->quota != NULL && alloc->spec.bytes > gc_budget_limit(&context->quota->budget)))
-        return GC_OUT_OF_MEMORY; /* it can never fit: no idle memory is released for it */
+        return GC_OUT_OF_MEMORY; /* the request can never fit: no idle memory is released */
     alloc->spec.requested_bytes = request->bytes;
     alloc->spec.stream = request->stream;
     alloc->spec.api = request->api;

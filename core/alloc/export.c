@@ -1,6 +1,6 @@
-/* Blocks that other processes reach: by an exported handle, or by ways that a pause must respect.
- * An exported handle opens the driver's whole allocation, from its base, so only a dedicated block
- * may be exported; a process may keep it open after the free, so its memory is never reused. */
+/* Blocks accessed from outside: through an exported handle, or unseen, which forbids a swap-out. An
+ * exported handle opens the driver's whole allocation, from its base, so only a dedicated block may
+ * be exported; a process may keep it open after the free, so its memory is never reused. */
 #include "core/base/assert.h"
 #include "core/device/lookup.h"
 #include "core/device/registry.h"
@@ -11,8 +11,8 @@ static bool is_live(struct gc_block *block)
 }
 
 /* Memory reused in a stream's order may still be used by work of its former block, for which other
- * processes do not wait. `is_cut`: of a segment that is split, where any stream's order may be
- * used; else only that of the single stream. */
+ * processes do not wait. `is_cut`: the block is of a segment that is split, where any stream's
+ * order may be used; else only the single stream's. */
 static enum gc_status wait_former_use(struct gc_context *context, bool is_cut, int *driver_code)
 {
     struct gc_core *core = context->core;

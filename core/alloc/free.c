@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 
-/* One free on its way. */
+/* One free request. */
 struct free_request {
     struct gc_core *core;
     uint64_t address;
@@ -35,7 +35,7 @@ static enum gc_status claim(struct free_request *request, bool is_final)
     if (found == GC_LOOKUP_NOT_OURS || found == GC_LOOKUP_UNDECIDED)
         return found == GC_LOOKUP_NOT_OURS ? GC_NOT_OURS : GC_BUSY;
     struct gc_pool *pool = gc_block_pool(block);
-    /* Against a thread that frees the block into its cache, without the lock. */
+    /* Races with a thread that frees the block into its cache, without the lock. */
     const bool is_claimed =
         found == GC_LOOKUP_START &&
         atomic_compare_exchange_strong_explicit(&block->state, &state, GC_BLOCK_FREEING,
@@ -53,9 +53,9 @@ static enum gc_status claim(struct free_request *request, bool is_final)
     return GC_INVALID_POINTER;
 }
 
-/* A live block may be CACHED briefly: a thread that frees another address a second time may have
- * found this record before its reuse; it claims the record, sees another address in it and unclaims
- * it. While the caches are stopped no thread is between claim and unclaim. */
+/* A live block may be CACHED briefly. A thread that frees another address a second time may have
+ * found this record before its reuse: it claims the record, sees the new address and unclaims it.
+ * While the caches are stopped no thread is between claim and unclaim. */
 static enum gc_status claim_or_refuse(struct free_request *request)
 {
     for (;;) {

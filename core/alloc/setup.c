@@ -11,8 +11,7 @@
 
 /* ---- devices ---- */
 
-/* With GPUCACHE_DEBUG the debug aid decides how memory is backed, and gives the report the reason.
- */
+/* With GPUCACHE_DEBUG the debug aid decides how memory is backed; the report shows the reason. */
 static void describe_debug(struct gc_device *device)
 {
     char *reason = device->info.backend_reason;
@@ -76,7 +75,7 @@ enum gc_status gc_setup_add_context(struct gc_core *core, uint64_t handle, struc
      * sees the flag. */
     if (atomic_load_explicit(&core->work.is_conservative, memory_order_seq_cst))
         gc_context_set_roaming(*context);
-    int ignored; /* if this fails, work that is submitted before memory is idle is held up */
+    int ignored; /* if this fails, gc_submit_begin holds work for other streams up */
     if (is_second)
         (void)gc_submit_leave_single_stream(core, &ignored);
     return GC_OK;

@@ -4,7 +4,7 @@
  * addresses is known when the driver reuses them for another context; then closes the context's
  * gate and drains it (as percpu_ref does). A thread that allocates, frees or looks up meanwhile
  * finds nothing and waits for the decision (core/device/wait.h). finish, after the driver
- * succeeded: destroys everything. cancel, after it refused: reattaches the content. */
+ * succeeded: destroys everything. cancel, after the driver refused: reattaches the content. */
 #include "core/alloc/teardown.h"
 
 #include "core/backing/change.h"
@@ -66,7 +66,7 @@ static void set_known_locked(struct gc_pool *pool, bool is_known)
 }
 
 /* Stops the thread caches, so that no thread is between finding and claiming a block of the pool,
- * and locks the pool. Waits for a change of mappings without either. */
+ * and locks the pool. Undoes both while it waits for a change of mappings. */
 static void stop_and_lock(struct gc_context *context,
                           bool (*is_quiet_locked)(struct gc_pool *, void *), void *argument)
 {
@@ -276,7 +276,7 @@ static bool detach_leftovers_locked(struct gc_pool *pool, void *leftovers)
     return gc_change_detach_leftovers_locked(pool, leftovers);
 }
 
-/* The memory was destroyed with the driver's context. */
+/* Frees the records: the memory was destroyed with the driver's context. */
 static void free_segments(struct gc_context *context, struct gc_segment *segment, bool was_traced)
 {
     while (segment != NULL) {
@@ -363,7 +363,7 @@ static void drop_record(struct gc_context *record)
         gc_debug_drop_context(record);
 }
 
-/* The claimed gate keeps a teardown of the handle, which would detach this pool, out. */
+/* The claimed gate excludes a teardown of the handle, which would detach this pool. */
 bool gc_teardown_drop_record(struct gc_context *record)
 {
     struct gc_gate *gate = &record->head->gate;
@@ -433,8 +433,8 @@ void gc_teardown_cancel(struct gc_context *head)
     gc_gate_set(&head->gate, GC_GATE_OPEN);
 }
 
-/* The driver may reuse the handle at any moment: records keyed by the handle are removed while it
- * still names this context, at whose gate other threads wait. */
+/* The driver may reuse the handle at any moment. So records keyed by the handle are removed first,
+ * while other threads still find this context by it and wait at the gate. */
 void gc_teardown_finish(struct gc_context *head)
 {
     if (head->handle != 0) /* 0 marks records that outlive contexts */

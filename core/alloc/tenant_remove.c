@@ -95,7 +95,7 @@ static enum gc_status empty_record(struct gc_context *record)
 {
     struct gc_pool *pool = &record->pool;
     gc_release_pool(record);
-    /* The driver may have refused a release of another thread. */
+    /* If the driver refused another thread's release, that memory is idle again. */
     if (gc_device_wait_releases(record->device, record->quota, GC_RECLAIM_WAIT_NS))
         gc_release_pool(record);
     if (!is_empty(pool) && !gc_context_is_dropped(record))
@@ -104,7 +104,7 @@ static enum gc_status empty_record(struct gc_context *record)
     return status == GC_INVALID_ARGUMENT ? GC_OK : status; /* dropped: destroyed with its handle */
 }
 
-/* The record holds no memory of the driver. */
+/* Runs after empty_record: the record holds no driver memory. */
 static enum gc_status drop_record(struct gc_context *record)
 {
     if (gc_teardown_drop_record(record))

@@ -59,7 +59,7 @@ static bool waits_for_resume_locked(const struct gc_pages *pages, unsigned kind)
            !is_swapping_in_locked(pages->swap);
 }
 
-/* *must_serve: GC_BUSY, the caller must serve requests of other processes and try again. */
+/* *must_serve, with GC_BUSY: the caller serves requests of other processes and tries again. */
 static enum gc_status begin_locked(struct gc_change *change, unsigned kind, bool *must_serve)
 {
     struct gc_pool *pool = &change->context->pool;
@@ -143,8 +143,8 @@ void gc_change_wait(struct gc_pool *pool)
     gc_pool_release(pool);
 }
 
-/* Detaches the swapped-out memory of a dropped pool (NULL: none) and ends its change. No thread
- * swaps it in. */
+/* Detaches the swapped-out memory of a dropped pool (NULL: none) and ends its change. The caller
+ * has checked that no thread swaps it in. */
 static struct gc_swap *detach_swap_locked(struct gc_pool *pool)
 {
     struct gc_pages *pages = &pool->pages;

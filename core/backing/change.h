@@ -2,12 +2,12 @@
  * unmapped and released. The records of pages and slots are in core/pool/pages.h.
  *
  * A change is the right to change the mappings of one pool. One thread has it, from gc_change_begin
- * to gc_change_end; blocks whose pages are mapped are allocated and freed meanwhile. Nothing is
- * mapped or unmapped during a capture in the context or one of its peers, and a capture that begins
- * waits for the change to end.
+ * to gc_change_end; blocks whose pages are mapped are allocated and freed meanwhile. During a
+ * capture in the context or one of its peers nothing is mapped, and only idle pages are unmapped,
+ * to be released; a capture that begins waits for the change to end.
  *
  * Policy for a slot that needs a page (docs/how-it-works.md "Mapped memory"). A slot that never had
- * one remaps an idle page, if there is one and the pool holds the program's peak already. A slot
+ * a page remaps an idle page, if there is any and the pool holds the program's peak already. A slot
  * whose page was remapped elsewhere gets a new page while the pool holds at most the peak plus
  * 1/128 plus 128 MiB (with a plan: plus 1/512, or the bytes that the plan expects), so that the
  * next iteration finds it mapped; beyond that it remaps an idle page. Within that bound small and
@@ -37,22 +37,21 @@ struct gc_change {
     int peers[GC_PEER_MAX]; /* devices beside the context's own that get access */
 };
 
-/* GC_OK: no other thread changes mappings until gc_change_end, and captures wait; no lock is held.
- * GC_INVALID_ARGUMENT: the context was dropped. GC_DRIVER: a capture forbids it. While memory is
- * swapped out, begin waits until it is swapped in and try_begin returns GC_DRIVER. */
+/* GC_OK: no other thread changes mappings until gc_change_end; no lock is held. begin: captures
+ * wait; GC_DRIVER: a capture is on; waits for a swap-in. try_begin ignores captures (see
+ * gc_capture_relax_begin); GC_DRIVER: swapped out. GC_INVALID_ARGUMENT: the context was dropped. */
 enum gc_status gc_change_begin(struct gc_context *context, struct gc_change *change) GC_CHECKED;
 enum gc_status gc_change_try_begin(struct gc_context *context, struct gc_change *change) GC_CHECKED;
-/* As gc_change_begin, for a caller that only grants access: it waits for no work and unmaps
- * nothing, so a capture does not forbid it. GC_DRIVER: memory is swapped out and no swap-in is
- * under way. */
+/* As gc_change_begin, for a caller that only grants access, without waiting for work or unmapping:
+ * a capture does not forbid that. GC_DRIVER: memory is swapped out and no swap-in is under way. */
 enum gc_status gc_change_begin_access(struct gc_context *context,
                                       struct gc_change *change) GC_CHECKED;
-/* The change grants access to the devices of the peers that exist now. */
+/* Lists the devices of the present peers: the change grants them access. */
 void gc_change_read_peers_locked(struct gc_change *change);
 void gc_change_end(struct gc_change *change);
 
-/* As gc_segment_create, from mapped memory if the context has it and nothing forbids it, else from
- * a segment of the driver's memory. */
+/* As gc_segment_create, from mapped memory if the context has such memory and can map it now, else
+ * from a segment of driver memory. */
 enum gc_status gc_map_alloc(struct gc_context *context, const struct gc_segment_spec *segment_spec,
                             const struct gc_alloc_spec *spec, uint64_t *address,
                             struct gc_segment_failure *failure) GC_CHECKED;
@@ -61,11 +60,11 @@ enum gc_status gc_map_alloc(struct gc_context *context, const struct gc_segment_
 enum gc_status gc_range_add(struct gc_context *context, enum gc_size_class size_class,
                             uint64_t bytes) GC_CHECKED;
 
-/* Adds an address range of class planned: `bytes` that the pagemap knows and, if the driver
- * reserves so many, as many after them. The caller has the change and holds no lock. */
+/* Adds an address range of class planned: `bytes` with a prepared pagemap and, if the driver
+ * reserves them, as many bytes more. The caller has the change and holds no lock. */
 enum gc_status gc_range_add_planned(struct gc_context *context, uint64_t bytes) GC_CHECKED;
 
-/* Releases the only range of a pool, which is all free, has no page and is closed to allocations.
+/* Releases the only range of a pool. The range must be free and without pages, the pool closed.
  * GC_DRIVER: the driver refused, nothing changed. GC_CAPTURING. GC_INVALID_ARGUMENT: the context
  * was dropped. No lock may be held. */
 enum gc_status gc_range_release(struct gc_context *context) GC_CHECKED;
@@ -80,7 +79,7 @@ void gc_change_uncharge_pages(struct gc_context *context, uint64_t count);
 struct gc_leftovers {
     struct gc_swap *swap; /* NULL: nothing is swapped out */
     struct gc_arena *arenas;
-    uint64_t range_address; /* of the range that all arenas tile; 0 bytes: each has its own */
+    uint64_t range_address; /* of the range that all arenas tile; 0 bytes: one range each */
     uint64_t range_bytes;
     struct gc_page_list unmapped;
     uint64_t page_count;
@@ -92,7 +91,7 @@ bool gc_change_detach_leftovers_locked(struct gc_pool *pool, struct gc_leftovers
 bool gc_change_is_active_locked(const struct gc_pool *pool);
 /* Waits until no change is under way. No lock may be held. */
 void gc_change_wait(struct gc_pool *pool);
-/* Unmaps and releases the leftovers, as far as the driver still does. No lock may be held. */
+/* Unmaps and releases the leftovers; refused pages stay charged. No lock may be held. */
 void gc_change_destroy_leftovers(struct gc_context *context, const struct gc_leftovers *leftovers);
 /* Frees the records of an arena that is in no pool, not its addresses. */
 void gc_change_destroy_arena(struct gc_context *context, struct gc_arena *arena);

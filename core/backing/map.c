@@ -2,9 +2,9 @@
  * pages, maps pages there and makes the block live; on failure everything is undone.
  *
  * Under the pool's lock: choose the place (best fit), pin its slots, pop idle pages, charge the
- * pages to create. Without it (gc_map_call_driver): create pages, unmap, map, grant access. Under
- * it again: commit the result to the records. At most one driver call per run of like slots, plus
- * one create and one map call per page. */
+ * pages to create. Without it (gc_map_call_driver): create pages, unmap, map, grant access. Locked
+ * again: commit the result to the records. At most one driver call per run of slots in one stage,
+ * plus one create and one map call per page. */
 #include "core/backing/map.h"
 
 #include "core/backing/peers.h"
@@ -188,8 +188,8 @@ uint64_t gc_map_undo_create(struct gc_map_op *map_op)
 
 /* ---- the choice of pages ---- */
 
-/* Bytes above the peak that the pool may hold. Less with a plan: a plan is there to save memory,
- * and an allocation that deviates from it may never recur. */
+/* Bytes above the peak that the pool may hold. Less with a plan: a plan serves to save memory, and
+ * an allocation that deviates from the plan may never recur. */
 static uint64_t slack_bytes(const struct gc_map_op *map_op, uint64_t peak)
 {
     return map_op->pool->content.planned != NULL
@@ -313,7 +313,7 @@ static void make_live_locked(struct gc_map_op *map_op)
 
 /* ---- the place ---- */
 
-/* The pagemap must know the addresses up to the end of the block's last page, and the start of the
+/* The pagemap must be prepared up to the end of the block's last page, and for the start of the
  * block after it. */
 static uint64_t end_to_prepare(const struct gc_pool *pool, const struct gc_arena *arena,
                                uint64_t end)
@@ -324,7 +324,7 @@ static uint64_t end_to_prepare(const struct gc_pool *pool, const struct gc_arena
     return gc_min_u64(rounded + GC_GRANULE, arena->segment->address + arena->segment->bytes);
 }
 
-/* Called with the lock, returns without it: the caller must search the place again. */
+/* Called with the lock, returns without it: the caller must search for the place again. */
 static enum gc_status prepare_unlock(struct gc_map_op *map_op, const struct gc_place *place)
 {
     struct gc_pool *pool = map_op->pool;
@@ -334,7 +334,7 @@ static enum gc_status prepare_unlock(struct gc_map_op *map_op, const struct gc_p
     gc_pool_release(pool);
     const enum gc_status status =
         gc_pagemap_prepare(&map_op->context->core->pagemap, start, end - start);
-    if (status == GC_OK) /* only the thread that has the change writes it */
+    if (status == GC_OK) /* only the thread that has the change writes prepared_end */
         arena->prepared_end = gc_max_u64(arena->prepared_end, end);
     return status;
 }
@@ -404,7 +404,7 @@ static void finish_locked(struct gc_map_op *map_op, enum gc_status status)
     gc_pool_release(map_op->pool);
 }
 
-/* Without the lock: the driver's part, then the result. */
+/* Called without the lock: calls the driver, then commits or undoes. */
 static enum gc_status map_block_unlocked(struct gc_map_op *map_op)
 {
     uint64_t unused = 0;

@@ -1,6 +1,6 @@
-/* The driver's part of a map operation, for map.c and pause/swap_in.c. The caller has the change
- * and has set the slots to GC_SLOT_PENDING, each with an idle page planned for it or without one:
- * then a page is created, which is charged already. */
+/* The driver calls of a map operation, for map.c and pause/swap_in.c. The caller has the change and
+ * has set the slots to GC_SLOT_PENDING. A slot without a planned idle page gets a new page, which
+ * is charged already. */
 #ifndef GC_MAP_H
 #define GC_MAP_H
 
@@ -19,10 +19,10 @@ struct gc_map_op {
     uint64_t first; /* the block's slots: [first, end) */
     uint64_t end;
     uint64_t create_count; /* pages to create; charged */
-    struct gc_charge held; /* that charge, until it is committed */
+    struct gc_charge held; /* the charge of these pages, until it is committed */
     bool must_unmap;
     bool is_device_full; /* the driver was out of memory */
-    bool may_be_thrifty; /* and there are idle pages to remap: try again with those */
+    bool may_be_thrifty; /* is_device_full, and idle pages can be remapped: try again */
 };
 
 static inline struct gc_slot *gc_map_slot(const struct gc_map_op *map_op, uint64_t i)
@@ -33,7 +33,7 @@ static inline struct gc_slot *gc_map_slot(const struct gc_map_op *map_op, uint64
 /* Creates pages, unmaps the slots' old pages, maps, grants access. No lock may be held. The stage
  * of each slot records how far the driver got. */
 enum gc_status gc_map_call_driver(struct gc_map_op *map_op) GC_CHECKED;
-/* After a failure: releases the created pages, as far as the driver does. Returns the number of
+/* After a failure: releases the created pages unless the driver refuses. Returns the number of
  * pages to uncharge: released or never created. No lock may be held. */
 uint64_t gc_map_undo_create(struct gc_map_op *map_op);
 

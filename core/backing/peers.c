@@ -52,8 +52,8 @@ static int grant_all(struct gc_change *change)
     return refused;
 }
 
-/* Memory is swapped out: the swap-in grants access to the peers of that time. This covers a part
- * that was swapped in before the swap-in failed. */
+/* Memory is swapped out: the swap-in grants access to the peers of that time. The flag is for a
+ * part that was swapped in before a swap-in failed. */
 static void grant_later(struct gc_context *context)
 {
     gc_pool_acquire_plain(&context->pool);

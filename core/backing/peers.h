@@ -7,7 +7,7 @@
 /* Grants again the access that the driver refused earlier. The caller has the change and holds no
  * lock. */
 void gc_peers_grant_rest(struct gc_change *change);
-/* Copies the peers of its head to a new record. */
+/* Copies the head's peers to a new record. */
 void gc_peers_copy(struct gc_context *record);
 
 #endif

@@ -51,7 +51,7 @@ static struct gc_arena *create_arena(struct gc_context *context, enum gc_size_cl
     segment->address = address;
     segment->bytes = bytes;
     segment->size_class = (uint8_t)size_class;
-    /* For the start of its one free block. */
+    /* For the start of the arena's one free block. */
     if (gc_pagemap_prepare(&context->core->pagemap, address, GC_GRANULE) == GC_OK)
         return arena;
     gc_change_destroy_arena(context, arena);
@@ -118,7 +118,7 @@ static enum gc_status fill_range(struct gc_context *context, uint64_t address,
         if (count <= made)
             gc_change_destroy_arena(context, arenas[count - 1]);
     }
-    /* If the driver refuses, addresses are lost, no memory. */
+    /* If the driver refuses, addresses are lost, but no memory. */
     (void)driver->address_free(driver->self, context->handle, address, bytes);
     return GC_NO_HOST_MEMORY;
 }

@@ -14,8 +14,8 @@ struct gc_range {
     uint64_t bytes;
 };
 
-/* Frees the ranges that were kept for graphs, which are destroyed with the driver's context.
- * `head`: after all its records were dropped. No lock may be held. */
+/* Frees the ranges that were kept for graphs, which are destroyed with the driver's context. Call
+ * once all records of `head` are dropped. No lock may be held. */
 void gc_range_release_kept(struct gc_context *head);
 
 /* For gc_core_create and gc_core_destroy. */

@@ -56,8 +56,8 @@ static int release_memory(struct gc_context *context, uint64_t address, uint64_t
         gc_debug_on_release(context, address, bytes);
     if (!is_debugged || !gc_guard_mem_free(context, address, &code))
         code = mem_free(context, address, mode);
-    /* The memory went with its context. For a free in a stream the code may mean the stream's
-     * context, which is another. */
+    /* The memory was destroyed with its context. For a free in a stream the code may mean the
+     * stream's context instead. */
     if (code == driver->context_is_gone && mode.stream == GC_STREAM_NONE)
         code = 0;
     if (code == 0)
@@ -113,7 +113,7 @@ static void uncharge_dropped(struct gc_context *context, const struct gc_segment
     gc_context_uncharge(context, segment->bytes);
 }
 
-/* With `spec` one live block for it, without it one free block. */
+/* Adds the segment as one live block for `spec`; NULL: as one free block. */
 static void add_locked(struct gc_context *context, struct gc_segment *segment,
                        const struct gc_alloc_spec *spec)
 {

@@ -29,9 +29,9 @@ enum gc_status gc_segment_create_free(struct gc_context *context,
                                       struct gc_segment_failure *failure) GC_CHECKED;
 
 /* Releases an idle segment that was removed from its pool. Returns the driver's code, or -1 if the
- * memory was not idle after all. On failure the segment is in the pool again; its one block is live
- * if `freed` is its entry (the program's own free), else free (NULL). No lock may be held; the
- * caller is in gc_device_release_begin. */
+ * memory was not idle after all. On failure the segment is in the pool again. Its one block is then
+ * live if `freed` is the entry of the program's own free, or free if `freed` is NULL. No lock may
+ * be held; the caller is in gc_device_release_begin. */
 int gc_segment_release(struct gc_context *context, struct gc_segment *segment,
                        struct gc_block *block, const struct gc_entry *freed);
 

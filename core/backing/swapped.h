@@ -17,7 +17,7 @@ struct gc_swap {
     uint8_t *copy; /* NULL: the content was dropped */
     uint64_t copy_bytes;
     uint64_t host_bytes; /* of this record with the list */
-    uint64_t count;      /* in the list, by arena and slot; their slots are GC_SLOT_PENDING */
+    uint64_t count;      /* entries, sorted by arena and slot; all slots are GC_SLOT_PENDING */
     bool is_swapping_in; /* one thread swaps it in */
     struct gc_segment_failure failure; /* of the attempts to swap in */
     struct gc_swapped_slot list[];

@@ -1,6 +1,6 @@
-/* The monotonic clock of the machine, the same in all processes. Core takes its decisions by
+/* The monotonic clock of the machine, the same in all processes. Core decides by
  * gc_driver.clock_ns, which tests can set. This clock is for times that processes share, and for
- * the driver behind that table. Thread-safe; keeps errno. */
+ * implementations of struct gc_driver. Thread-safe; keeps errno. */
 #ifndef GC_CLOCK_H
 #define GC_CLOCK_H
 

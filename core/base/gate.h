@@ -2,11 +2,10 @@
  * thread that closed it can wait until all threads inside have left. The algorithm is the kernel's
  * percpu_ref kill and drain, on one counter.
  *
- * Gates stand before the driver calls on a context or on a pool of the driver's, which must not be
- * destroyed meanwhile, and before the submission of work, under which memory must not be moved. A
- * thread counts itself in before it reads the mode, and out when it is done. Both are sequentially
- * consistent with gc_gate_set: either the thread sees the gate closed or the closer sees the thread
- * inside.
+ * Gates guard driver calls on a context or on a pool of the driver's, which must not be destroyed
+ * during the call, and the submission of work, during which no memory may be moved. A thread counts
+ * itself in before it reads the mode, and out when it is done. Both are sequentially consistent
+ * with gc_gate_set: either the thread sees the gate closed or the closer sees the thread inside.
  *
  * Entering and leaving an open gate cost one atomic addition each. Waiting threads sleep on a
  * futex. Zeroed memory is an open gate. A gate's memory is never freed while the process runs,

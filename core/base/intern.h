@@ -1,9 +1,8 @@
 /* An interning table: each byte string is stored once, is found by its content and is never
  * removed. A string has a number, and beside it a few counters for the table's owner.
  *
- * Lock-free. A look-up that finds the string costs a probe or two. Threads that add race for a
- * slot, and the loser's copy is lost. Memory is reserved address space that costs where it is
- * written. */
+ * Lock-free. A look-up that finds the string costs a probe or two. Threads may race to fill a slot;
+ * the loser's copy is wasted. Memory is reserved address space that costs where it is written. */
 #ifndef GC_INTERN_H
 #define GC_INTERN_H
 

@@ -38,8 +38,8 @@ void gc_lock_release(struct gc_lock *lock);
 void gc_lock_wait(struct gc_lock *lock, pthread_cond_t *condition);
 /* Like gc_lock_wait, up to `limit_ns`. False: the time is up. */
 bool gc_lock_wait_for(struct gc_lock *lock, pthread_cond_t *condition, uint64_t limit_ns);
-/* How many of these locks the calling thread holds; in a signal handler, locks it is about to take
- * count too. */
+/* The number of ranked locks that the calling thread holds; in a signal handler, also those that
+ * the interrupted code was acquiring or releasing. */
 unsigned gc_lock_held_count(void);
 
 #endif

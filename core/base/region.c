@@ -34,7 +34,7 @@ void gc_region_fini(struct gc_region *region)
     }
 }
 
-/* Populating all pages at once costs a fraction of a fault each. Kernels before 5.14 lack the
+/* Populating all pages at once is much cheaper than a fault for each. Kernels before 5.14 lack the
  * call. */
 static void populate(void *memory, uint64_t bytes)
 {

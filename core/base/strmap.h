@@ -29,12 +29,12 @@ void gc_strmap_init(struct gc_strmap *map);
  * entries. */
 struct gc_strmap_entry *gc_strmap_find(const struct gc_strmap *map, const char *text,
                                        size_t length);
-/* The entry of the name. If there is none it is added and *added is true: the caller then replaces
- * its text by a lasting one that ends with NUL. NULL: no memory. */
+/* The entry of the name. If the name is new, *added is true, and the caller replaces the entry's
+ * text by a lasting copy that ends with NUL. NULL: no memory. */
 struct gc_strmap_entry *gc_strmap_find_or_add(struct gc_strmap *map, struct gc_region *region,
                                               const char *text, size_t length, bool *added);
-/* The steps of the above, for many names: the table's memory is prefetched while other work is
- * done. A hash is valid as long as the table exists. */
+/* The steps of find and find_or_add, for many names: prefetch the table's memory, do other work,
+ * look up. A hash is valid as long as the table exists. */
 uint32_t gc_strmap_hash(const struct gc_strmap *map, const char *text, size_t length);
 void gc_strmap_prefetch(const struct gc_strmap *map, uint32_t hash);
 void gc_strmap_prefetch_text(const struct gc_strmap *map, uint32_t hash);

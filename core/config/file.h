@@ -20,9 +20,9 @@ struct gc_config_visitor {
 };
 
 /* Maps the file and calls `entry` for each KEY=value line. The texts end with NUL, without the
- * blanks around key and value; a line that begins with '#' is a comment. Calls `bad` for a line
- * without '='. GC_IO if the file is not regular, cannot be read or is larger than 64 KiB. The texts
- * live until gc_config_close. */
+ * blanks around key and value; a line that begins with '#' is a comment. Calls `bad` for any other
+ * line that is not blank. GC_IO if the file is not regular, cannot be read or is larger than 64
+ * KiB. The texts live until gc_config_close. */
 enum gc_status gc_config_read(const char *path, const struct gc_config_visitor *visitor,
                               struct gc_config *config) GC_CHECKED;
 void gc_config_close(struct gc_config *config);

@@ -25,7 +25,7 @@ static bool is_name(const struct gc_hami_value *value, const char *name)
     return value->name_length == strlen(name) && memcmp(value->name, name, value->name_length) == 0;
 }
 
-/* The slot of a limit variable; -1: the name is none. */
+/* The slot of a limit variable; -1: another name. */
 static int limit_slot(const char *name, size_t length)
 {
     const size_t head = sizeof(LIMIT_NAME) - 1;
@@ -105,7 +105,7 @@ static void apply_limits(const struct gc_hami *hami, struct gc_size_spec *limit,
 }
 
 /* A group's name from a path: the file's name, which people recognise, and a hash of the whole
- * path, so that two paths never have one name. */
+ * path, so that paths with one file name differ. */
 static void name_group(const char *path, char *name, size_t size)
 {
     const char *file = strrchr(path, '/');
@@ -125,7 +125,7 @@ static void name_group(const char *path, char *name, size_t size)
     snprintf(name, size, "hami-%s-%08x", shown, (unsigned)hash);
 }
 
-/* ---- what is not served ---- */
+/* ---- variables that are not served ---- */
 
 static bool limits_time(const struct gc_hami *hami)
 {

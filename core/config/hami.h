@@ -1,10 +1,10 @@
 /* HAMi's variables, so that the library can replace HAMi-core's memory limit. The library's own
  * variables take precedence.
  *
- * CUDA_DEVICE_MEMORY_LIMIT, CUDA_DEVICE_MEMORY_LIMIT_<i>  the limit of every process; together with
- * CUDA_DEVICE_MEMORY_SHARED_CACHE  the limit of all processes with the same text there, which then
- * are a group: HAMi's limit is a container's CUDA_DISABLE_CONTROL  true: none of these is read, and
- * mode is off Other variables of HAMi are not served; those which would mislead in silence are
+ * CUDA_DEVICE_MEMORY_LIMIT and CUDA_DEVICE_MEMORY_LIMIT_<i> limit each process. If
+ * CUDA_DEVICE_MEMORY_SHARED_CACHE is set, too, they limit a group, all processes with the same text
+ * there, since HAMi's limit is a container's. If CUDA_DISABLE_CONTROL is true, these are not read
+ * and mode is off. Other variables of HAMi are not served; those that would mislead in silence are
  * logged. */
 #ifndef GC_OPTIONS_HAMI_H
 #define GC_OPTIONS_HAMI_H
@@ -39,7 +39,7 @@ struct gc_hami {
     struct gc_hami_value others[GC_HAMI_OTHERS];
 };
 
-/* Keeps the value if the name is one of the above. The first value of a name stays. */
+/* Keeps the first value of each name above. False: another name. */
 bool gc_hami_set(struct gc_hami *hami, const struct gc_hami_value *value);
 
 struct gc_hami_visitor {

@@ -303,7 +303,7 @@ static void log_idle_gate(struct reading *reading)
     }
 }
 
-/* A gate that closes must not compare another estimate than the intended one. */
+/* A gate that is deny or exit must not judge by another estimate than the intended one. */
 static void check_gate(struct reading *reading)
 {
     struct gc_options *options = reading->options;

@@ -31,8 +31,8 @@ enum gc_status gc_size_parse(const char *text, uint64_t *bytes) GC_CHECKED;
 enum gc_status gc_size_spec_parse(const char *text, bool per_device,
                                   struct gc_size_spec *spec) GC_CHECKED;
 
-/* UINT64_MAX if the spec has no entry for this device. A percentage is of total_bytes. A UUID goes
- * before an ordinal, an ordinal before an entry without a key. `uuid` may be NULL. */
+/* UINT64_MAX if the spec has no entry for this device. A percentage is of total_bytes. An entry by
+ * UUID prevails over one by ordinal, that over one without a key. `uuid` may be NULL. */
 uint64_t gc_size_spec_resolve(const struct gc_size_spec *spec, int ordinal, const char *uuid,
                               uint64_t total_bytes);
 

@@ -43,8 +43,8 @@ static bool is_size(const char *text, size_t length)
     return gc_text_copy(size, sizeof(size), text, length) && gc_size_parse(size, &bytes) == GC_OK;
 }
 
-/* Rejects mistakes that would leave an object without a limit: a pattern, an entry that a ';'
- * should end, a second size, a blank at either end. */
+/* Rejects mistakes that would leave an object without a limit: a pattern, two entries joined by
+ * ';', a second size, a blank at either end. */
 static bool is_object(const char *text, size_t length)
 {
     const char *colon = memrchr(text, ':', length);

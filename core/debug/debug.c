@@ -60,8 +60,8 @@ void gc_debug_add_device(struct gc_core *core, const struct gc_device *device)
                     device->info.ordinal, device->info.backend_reason);
 }
 
-/* Holds captures of the context and its peers off until gc_peers_wait_end. False, with an empty
- * set, if one is under way: no driver call is allowed then. */
+/* Makes captures of the context and its peers wait until gc_peers_wait_end. False, with an empty
+ * set: a capture is under way, and no driver call is allowed. */
 static bool hold_captures(struct gc_context *context, struct gc_wait_set *set)
 {
     gc_pool_acquire_plain(&context->pool);
@@ -229,8 +229,8 @@ static bool pop_overlap(struct gc_debugger *debug, const struct gc_context *cont
         part->address = start;
         part->bytes = end - start;
         is_found = true;
-        /* Blocks are split from their start: memory behind the range is still free, in front of it
-         * none is. */
+        /* If parts on both sides remain, only the one behind stays filled: blocks are split from
+         * their start, so no memory in front of the range is free. */
         if (freed->address + freed->bytes > end) {
             freed->bytes -= end - freed->address;
             freed->address = end;

@@ -47,7 +47,7 @@ struct gc_debugger {
     struct gc_debug_freed freed[GC_DEBUG_HISTORY_MAX];
 };
 
-/* Sets core->debug if the options ask for it; else it stays NULL. */
+/* Sets core->debug if GPUCACHE_DEBUG is set, in mode cache; else core->debug stays NULL. */
 enum gc_status gc_debug_init(struct gc_core *core) GC_CHECKED;
 void gc_debug_fini(struct gc_core *core);
 /* After a device was added: warns once if it cannot map memory. */
@@ -55,7 +55,7 @@ void gc_debug_add_device(struct gc_core *core, const struct gc_device *device);
 
 /* Below, core->debug is not NULL, no lock is held, and the driver may be called. */
 
-/* Blocks get pages of their own, where the device can map memory. */
+/* Whether blocks get pages of their own, where the device can map memory. */
 static inline bool gc_debug_maps_blocks(const struct gc_core *core)
 {
     return (core->debug->flags & (GC_DEBUG_GUARD | GC_DEBUG_UAF)) != 0;
@@ -65,14 +65,14 @@ static inline bool gc_debug_maps_blocks(const struct gc_core *core)
  */
 void gc_debug_on_alloc(struct gc_context *context, uint64_t address, uint64_t bytes,
                        uint64_t requested_bytes);
-/* Entry point `api` frees the block, which is FREEING: waits for its work, checks its edge, fills
- * it. Does nothing if its context is torn down. */
+/* Entry point `api` frees the block, which is FREEING: waits for its work, checks the bytes that
+ * rounding added, fills the block. Does nothing if the context is dropped. */
 void gc_debug_before_free(const struct gc_block_info *info, uint16_t api);
-/* Entry point `api` was refused the free of `address`. `live`: the live block that contains the
+/* Logs a refused free of `address` by entry point `api`. `live`: the live block that contains the
  * address; NULL: none does. */
 void gc_debug_report_refused_free(struct gc_core *core, uint64_t address, uint16_t api,
                                   const struct gc_block_info *live);
-/* Memory goes back to the driver. */
+/* Before memory is released to the driver: checks its poison. */
 void gc_debug_on_release(struct gc_context *context, uint64_t address, uint64_t bytes);
 /* The context is dropped: its records are checked no more, its guarded blocks are unmapped. */
 void gc_debug_drop_context(struct gc_context *context);

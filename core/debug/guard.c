@@ -178,7 +178,7 @@ bool gc_guard_specify(struct gc_context *context, struct gc_alloc_spec *spec,
     return true;
 }
 
-/* Gives access to the devices of the context and of its peers. */
+/* Grants access to the devices of the context and of its peers. */
 static int set_access(struct gc_context *context, const struct map *map)
 {
     const struct gc_driver *driver = &context->core->driver;

@@ -132,8 +132,8 @@ static void link_locked(struct gc_core *core, struct gc_context *context)
 /* ---- thread caches ---- */
 
 #define CAP_MAX GC_MIB(16)
-#define CAP_DIVISOR 256 /* 1/256 of what the device or quota may hold */
-#define TRIM_DIVISOR 8  /* 1/8 of what may stay idle */
+#define CAP_DIVISOR 256 /* a fraction of the bytes that the device or quota may hold */
+#define TRIM_DIVISOR 8  /* a fraction of the bytes that may stay idle */
 
 void gc_context_size_tcache(struct gc_context *context)
 {
@@ -174,7 +174,7 @@ static void list_in_all(struct gc_context *ordered, struct gc_context *context)
         gc_peers_list(record, context);
 }
 
-/* Called before the context can be found: a fence cannot miss work of it then. */
+/* Called before the context can be found, so that no fence misses work of the context. */
 static void join_ordered_locked(struct gc_core *core, struct gc_context *context)
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
@@ -388,8 +388,8 @@ void gc_context_set_roaming(struct gc_context *context)
         known = gc_context_next_roaming(known);
     if (known == head || !begin_roaming(head))
         return;
-    /* A thread that reads a count of work with this one in it finds the context in the list:
-     * earlier fences do not cover blocks freed from now on. */
+    /* Raises the count of work. A thread that reads the raised count finds the context in the list,
+     * and blocks freed from now on need a later fence. */
     gc_submit_end(&head->core->work);
 }
 

@@ -1,14 +1,14 @@
 /* A context: its pool, its captures and its peers. The record stays readable until the core is
  * destroyed, also after the context was dropped.
  *
- * A driver context has one record, its head, and one more for each tenant that uses it: pools of
- * their own over the same handle. Driver work belongs to the handle, so captures, peers, faults and
+ * A driver context has one record, its head, and one for each tenant that uses it, with the same
+ * handle and a pool of its own. Driver work belongs to the handle, so captures, peers, faults and
  * the teardown apply to all of its records; a fence or a wait of one record covers the work of all.
  *
  * A device that maps memory has one additional head, which belongs to no driver context:
- * stream-ordered memory belongs to the device, not to the context of the request. Every context of
- * the device is a peer of that head, and so is every context of a device that the memory was opened
- * to, before work of the context can be submitted. That head is never torn down: a reset leaves its
+ * stream-ordered memory belongs to the device, not to the context of the request. That head's peers
+ * are all contexts of the device and of the devices that the memory was opened to: a context
+ * becomes a peer before its work can be submitted. That head is never torn down: a reset leaves its
  * memory alone.
  *
  * Peer: a context whose work may access the memory. Roaming: a context whose work may access the
@@ -37,7 +37,7 @@ struct gc_context {
     atomic_bool is_dropped; /* set before the pool is emptied */
     struct gc_gate gate;    /* of a head: closed while the driver destroys the context */
     atomic_uint capture_count;
-    /* Its last wait failed: the driver is queried before the pool serves a request. */
+    /* Its work failed: the pool serves nothing until the driver has allocated again. */
     atomic_bool is_faulted;
     atomic_uint wait_count; /* waits in progress for this context's work */
     /* All work counted up to here is completed (core/device/submit.h), that of peers too. Only
@@ -54,7 +54,7 @@ struct gc_context {
     atomic_uint_fast64_t tcache_bytes; /* capacity of a thread cache of the context */
     struct gc_context *head;           /* of the handle; the record itself if it is the head */
     bool is_device;           /* of a device, not of a driver context: no work of its own */
-    struct gc_tenant *tenant; /* whose requests it serves; NULL: those of no tenant */
+    struct gc_tenant *tenant; /* whose requests are served; NULL: requests of no tenant */
     struct gc_quota *quota;   /* the tenant's quota of the device; NULL: none */
     _Atomic(struct gc_context *) next_record; /* of the handle; the head is the first */
     struct gc_context *next_dropped;          /* list of the thread that drops the handle */
@@ -81,8 +81,8 @@ struct gc_wait_set {
     struct gc_context *contexts[1 + GC_PEER_MAX];
 };
 
-/* Iterates over the contexts of a device; NULL: the end. It may meet dropped ones, and a dropped
- * context still links to the next. Acquire: pairs with the release in context.c. */
+/* Iterates over the contexts of a device; NULL: the end. Dropped contexts may appear, and still
+ * link to the next. Acquire: pairs with the release in context.c. */
 static inline struct gc_context *gc_context_first(const struct gc_device *device)
 {
     return atomic_load_explicit(&device->contexts, memory_order_acquire);
@@ -208,8 +208,8 @@ static inline void gc_context_count_destroyed(struct gc_context *context,
 #define GC_TCACHE_UNUSED UINT16_MAX   /* the number of no context */
 #define GC_TCACHE_BLOCK_MAX GC_MIB(8) /* larger blocks go to the pool at once */
 
-/* Sets the capacity of the context's thread caches: a fraction of what its device or quota may
- * hold. */
+/* Sets the capacity of the context's thread caches: a fraction of the bytes that its device or
+ * quota may hold. */
 void gc_context_size_tcache(struct gc_context *context);
 /* Resizes the thread caches of all contexts of a device whose limit has changed or is exceeded. */
 void gc_device_size_tcaches(struct gc_device *device);
@@ -218,7 +218,7 @@ void gc_device_size_tcaches(struct gc_device *device);
 
 /* All work counted up to `epoch` is completed, that of peers too. */
 void gc_context_raise_completed(struct gc_context *context, uint64_t epoch);
-/* The driver context is destroyed. A tenant's record may be dropped before. */
+/* Whether the driver context is destroyed. A tenant's record may be dropped before. */
 static inline bool gc_context_is_gone(const struct gc_context *context)
 {
     return gc_context_is_dropped(context->head);
@@ -262,8 +262,8 @@ enum gc_status gc_context_add_record(struct gc_context *head, struct gc_tenant *
 /* Lists a peer of one record; `peer` is a head. Grants no access to memory that is mapped already.
  */
 void gc_peers_list(struct gc_context *record, struct gc_context *peer);
-/* Opens the stream-ordered memory of `device` to device `ordinal`: its contexts become peers of the
- * head that serves such memory, which is returned; NULL: there is none. (context.c) */
+/* Opens the stream-ordered memory of `device` to device `ordinal`, whose contexts become peers of
+ * the head that serves such memory. Returns that head; NULL: there is none. (context.c) */
 struct gc_context *gc_device_admit(struct gc_device *device, int ordinal);
 /* Lists the peer and starts to grant its device access. False: access is granted already. If
  * another thread is granting access, this call waits until it is granted: the caller's work may
@@ -279,8 +279,8 @@ void gc_context_unlink_record(struct gc_context *record);
 /* ---- waits ---- */
 
 /* Fills the set under the pool's lock and announces the wait: a capture that begins meanwhile waits
- * for its end. False, with an empty set, if one of the contexts captures: no wait is allowed then.
- */
+ * for the wait's end. False, with an empty set, if one of the contexts captures: no wait is allowed
+ * then. */
 bool gc_peers_wait_begin_locked(struct gc_context *context, struct gc_wait_set *set);
 /* Ends the wait and empties the set; needs no lock. */
 void gc_peers_wait_end(struct gc_wait_set *set);

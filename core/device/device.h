@@ -66,12 +66,12 @@ static inline bool gc_device_is_open_to(const struct gc_device *device, int ordi
 }
 
 /* Brackets a release: from before the segment leaves its pool until its bytes are uncharged, so
- * that a thread that finds neither idle memory nor budget can wait for it. `quota`: charged for it,
- * or NULL. */
+ * that a thread that finds neither idle memory nor budget can wait for the release. `quota`:
+ * charged for the segment, or NULL. */
 void gc_device_release_begin(struct gc_device *device, struct gc_quota *quota);
 void gc_device_release_end(struct gc_device *device, struct gc_quota *quota);
-/* Waits until no release is under way, of one quota if it is not NULL, for about limit_ns. False if
- * none was, or one still is. The caller has none of its own under way and holds no lock. */
+/* Waits for about limit_ns until no release is under way (of `quota`, if not NULL). False: none
+ * was, or one still is. The caller has no release of its own under way and holds no lock. */
 bool gc_device_wait_releases(struct gc_device *device, const struct gc_quota *quota,
                              uint64_t limit_ns);
 /* Memory became free or pending: requests may wait for memory again. */
@@ -110,7 +110,7 @@ struct gc_entry {
     uint16_t api;
 };
 
-/* Figures of the entry point alone, for memory that is no allocation. */
+/* Figures of the entry point alone: quota.h adds those of the device and the quota. */
 void gc_device_count_other(struct gc_device *device, const struct gc_entry *entry);
 void gc_device_uncount_other(struct gc_device *device, const struct gc_entry *entry);
 void gc_device_recount_other(struct gc_device *device, const struct gc_entry *entry);

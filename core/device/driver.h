@@ -46,7 +46,7 @@ struct gc_driver {
      * capture of one of its streams. *fence is released with fence_release. */
     int (*fence_record)(void *self, uint64_t context, uint64_t *fence);
     /* 0 once all work before the fence is completed. Does not disturb a capture of any thread; nor
-     * does fence_wait, during which one may begin. */
+     * does fence_wait, during which a capture may begin. */
     int (*fence_query)(void *self, uint64_t context, uint64_t fence);
     /* Returns 0 once all work before the fence is completed, not_ready after about limit_ns.
      * GC_FOREVER: unbounded. */
@@ -63,8 +63,8 @@ struct gc_driver {
      * wait. A stream that captures is left alone: its work runs later, in other streams. */
     int (*stream_wait)(void *self, uint64_t stream, uint64_t fence);
 
-    /* ---- mapped memory: for devices whose info has has_mapping. It outlives contexts: unmap,
-     * release and free are called with a destroyed context too. ---- */
+    /* ---- mapped memory: for devices whose info has has_mapping. Such memory outlives contexts:
+     * unmap, release and free are called with a destroyed context too. ---- */
 
     /* Reserves a range of addresses without memory; `bytes` and `alignment` are multiples of the
      * device's page. */

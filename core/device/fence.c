@@ -73,8 +73,8 @@ static void end_driver_calls(struct gc_context *context, bool is_recorded)
         fences->considered_count = 0;
     }
     fences->is_ring_owned = false;
-    /* Once both flags are set neither is cleared. If the pool's is not set yet, the thread that
-     * sets it calls gc_fence_drop; until then other threads read the ring. */
+    /* Once both flags are set neither is cleared. The thread that sets the pool's flag calls
+     * gc_fence_drop, too; before that other threads may read the ring. */
     const bool is_dropped = gc_context_is_dropped(context) && pool->is_dropped;
     gc_pool_release(pool);
     if (is_dropped)
@@ -293,8 +293,8 @@ void gc_fence_wait_streams_locked(struct gc_context *context)
     }
 }
 
-/* Sets seen->covered to the count of work, which a fence recorded now covers, and raises the count,
- * so that a block freed later has a higher epoch. False: the list needs no fence. */
+/* Sets seen->covered to the count of work, all covered by the fence recorded next, and raises the
+ * count, so that a block freed later has a higher epoch. False: the list needs no fence. */
 static bool begin_stream_fences(struct gc_context *context, const struct gc_stream_list *list,
                                 uint64_t only, struct gc_stream_list *seen)
 {
@@ -408,7 +408,7 @@ bool gc_fence_poll_streams(struct gc_context *context, uint64_t limit_ns, bool *
     return any;
 }
 
-/* Pops the oldest open fence; frees the ring if there is none. False: no fence is left, or another
+/* Pops the oldest open fence; frees the ring if none is open. False: no fence is left, or another
  * thread owns the ring and calls gc_fence_drop when it ends. */
 static bool pop_oldest_locked(struct gc_context *context, struct gc_fence *fence)
 {

@@ -1,6 +1,6 @@
-/* Fences: events in the work of a context and its peers, from which core learns without waiting how
- * far the work has come. A context has a ring of up to four open fences, oldest first, guarded by
- * its pool's lock. One thread at a time calls the driver for it, without the lock.
+/* Fences: events in the work of a context and its peers, from which core learns without waiting
+ * which work has completed. A context has a ring of up to four open fences, oldest first, guarded
+ * by its pool's lock. One thread at a time calls the driver for the ring, without the lock.
  *
  * Epoch-based reclamation on the device: a fence's epoch is the count of work (submit.h) read
  * before it was recorded. When the fence has completed, all work up to the epoch is done and the
@@ -49,7 +49,7 @@ struct gc_fences {
     uint64_t considered_bytes;
     uint64_t considered_count;
     struct gc_fence ring[GC_FENCES_MAX];
-    struct gc_stream_list streams[GC_STREAM_LISTS];        /* the pool's */
+    struct gc_stream_list streams[GC_STREAM_LISTS];        /* gc_pool.streams points here */
     struct gc_fence_member stream_fences[GC_STREAM_LISTS]; /* of the stream lists; handle 0: none */
 };
 
@@ -71,8 +71,8 @@ void gc_fence_wait_streams_locked(struct gc_context *context);
  * would wait for its other streams too. `only`: that stream alone, which is about to be destroyed,
  * even if it has a fence; GC_STREAM_NONE: all. */
 void gc_fence_record_streams(struct gc_context *context, uint64_t only);
-/* Queries these fences and waits for one, for about limit_ns. True if any has completed; sets
- * *is_under_way if one has not. */
+/* Queries the stream fences and waits for one of them, for about limit_ns. True if any has
+ * completed; sets *is_under_way if one has not. */
 bool gc_fence_poll_streams(struct gc_context *context, uint64_t limit_ns, bool *is_under_way);
 /* Waits for all work of the contexts of an announced set. GC_DRIVER: the wait failed; the context
  * is faulted. */
@@ -91,7 +91,7 @@ void gc_fence_drop(struct gc_context *context);
 /* ---- timeouts ---- */
 
 /* The longest wait of a request that is out of memory, while no memory becomes free. Work may
- * depend on the very thread that requests; the plain driver would have refused at once. */
+ * depend on the very thread that requests; the plain driver would have failed at once. */
 #define GC_RECLAIM_WAIT_NS UINT64_C(30000000000)
 /* The wait for one fence before other sources of memory are tried. */
 #define GC_RECLAIM_STEP_NS UINT64_C(10000000)

@@ -30,9 +30,9 @@ static struct gc_block *nearest(const struct gc_core *core, uint64_t address, ui
     return block != NULL ? block : gc_pagemap_find(&core->pagemap, address, start);
 }
 
-/* No block contains the address. A pool that is detached for a teardown may: then this waits for
- * the decision, or, without `waits`, calls it undecided at once. True: look up again, a pool may
- * have been reattached. `reattach_count` was read before the look-up. */
+/* No block in the pagemap contains the address. If a pool detached for a teardown may, waits for
+ * the decision or, without `waits`, returns UNDECIDED at once. True: look up again, a pool may have
+ * been reattached. `reattach_count` was read before the look-up. */
 static bool must_repeat(struct gc_core *core, uint64_t address, bool waits, unsigned reattach_count,
                         enum gc_lookup *result)
 {
@@ -46,7 +46,7 @@ static bool must_repeat(struct gc_core *core, uint64_t address, bool waits, unsi
     return detached == GC_DETACHED_RESOLVED || gc_core_reattach_count(core) != reattach_count;
 }
 
-/* With the pool's lock its blocks stay as they are: is the candidate still the nearest? */
+/* Whether the candidate is still the nearest block; the lock of its pool keeps it so. */
 static bool is_nearest_locked(struct gc_core *core, uint64_t address, const struct gc_block *block)
 {
     uint64_t start;
@@ -91,8 +91,8 @@ enum gc_status gc_lookup_lock_block(struct gc_core *core, uint64_t address, stru
     }
 }
 
-/* Threads free to their caches and allocate from them without the pool's lock: the fields count if
- * the block was the same live one before and after. */
+/* Threads free to their caches and allocate from them without the pool's lock: the fields are valid
+ * if the same block was live before and after the loads. */
 static bool read_live(struct gc_block *block, uint64_t *requested_bytes, uint64_t *id)
 {
     if (!gc_lookup_is_live(block))

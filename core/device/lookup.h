@@ -16,9 +16,9 @@ enum gc_lookup {
     GC_LOOKUP_UNDECIDED, /* the context that had it is being torn down; no lock is held */
 };
 
-/* Finds the block that contains `address` and locks its pool. `waits`: an address of a context that
- * is being torn down waits for that decision; it is undecided only if that takes more than 10 s. A
- * thread that holds the stopped caches must not wait: teardown needs the caches, too (deadlock). */
+/* Finds the block that contains `address` and locks its pool. `waits`: if a context that is being
+ * torn down had the address, waits for the decision; UNDECIDED only after 10 s. A thread that holds
+ * the stopped caches must not wait: teardown needs the caches, too (deadlock). */
 enum gc_lookup gc_lookup_lock(struct gc_core *core, uint64_t address, bool waits,
                               struct gc_block **block) GC_CHECKED;
 /* As gc_lookup_lock with `waits`. GC_OK: START or INSIDE. GC_NOT_OURS; GC_INVALID_POINTER:
@@ -26,12 +26,12 @@ enum gc_lookup gc_lookup_lock(struct gc_core *core, uint64_t address, bool waits
 enum gc_status gc_lookup_lock_block(struct gc_core *core, uint64_t address,
                                     struct gc_block **block) GC_CHECKED;
 
-/* Describes a block that the program has, if `address` is within the bytes it requested. False: it
- * is not, or the block is freed. The pool's lock is held. */
+/* Describes a live block if `address` is within its requested bytes. False: the address is not, or
+ * the block is freed. The pool's lock is held. */
 bool gc_lookup_describe_locked(struct gc_block *block, uint64_t address,
                                struct gc_block_info *info) GC_CHECKED;
 
-/* Whether the program still has the block. */
+/* Whether the block is live, or its free is under way. */
 static inline bool gc_lookup_is_live(struct gc_block *block)
 {
     const uint8_t state = atomic_load_explicit(&block->state, memory_order_acquire);

@@ -156,7 +156,7 @@ static void write_quota(struct gc_tenant *tenant, struct gc_quota *quota)
     };
     memcpy(shown.name, figures.name, sizeof(shown.name));
     publish_tenant_row(core, row, &shown);
-    /* The tenant was removed meanwhile. If the removal fails, its row comes back. */
+    /* A removal began meanwhile. If it fails, the next call publishes the row again. */
     if (!gc_tenant_is_open(tenant))
         gc_publish_remove_tenant(tenant);
 }

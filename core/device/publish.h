@@ -7,15 +7,15 @@
 
 /* Writes the device's figures into the process's slot: a few dozen stores. */
 void gc_publish_device(struct gc_device *device, uint64_t now_ns);
-/* Writes a tenant's figures of a device, a row for each pair while rows are free. Nothing for
- * records of no tenant. Takes the pools' locks. */
+/* Writes a tenant's figures of a device, a row for each pair while rows are free. Does nothing for
+ * a record without a tenant. Takes the pools' locks. */
 void gc_publish_record(struct gc_context *record);
 void gc_publish_tenant(struct gc_tenant *tenant);
 /* Frees the rows of a removed tenant. */
 void gc_publish_remove_tenant(struct gc_tenant *tenant);
 /* Sets the paused flag of the process's row. */
 void gc_publish_paused(struct gc_core *core, bool is_paused);
-/* The tenant is paused or resumed: sets its flag and publishes it. */
+/* The tenant is paused or resumed: sets and publishes its flag. */
 void gc_publish_tenant_paused(struct gc_tenant *tenant, bool is_paused);
 
 #endif

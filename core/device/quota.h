@@ -4,9 +4,9 @@
  * everywhere.
  *
  * A charge is made in the quota first, then in the device; it is rolled back in the quota if the
- * device's budget refuses it. Bytes are uncharged from the device first. So a quota never exceeds
- * its limit and holds at least its part of the device's account; a charge that the device refuses
- * appears in `reserved` for a moment, but not in its peak.
+ * device's budget refuses it. Bytes are uncharged from the device first. So no charge takes a quota
+ * above its limit, and a quota holds at least its part of the device's account; a charge that the
+ * device refuses appears in `reserved` for a moment, but not in its peak.
  *
  * A quota lives as long as the core. */
 #ifndef GC_QUOTA_H
@@ -61,7 +61,7 @@ void gc_quota_commit(struct gc_device *device, struct gc_quota *quota,
 /* Uncharges and wakes requests that wait for budget. */
 void gc_quota_uncharge(struct gc_device *device, struct gc_quota *quota, uint64_t bytes);
 
-/* The effective limit: the quota's, the process's or the group's; UINT64_MAX: none. */
+/* The effective limit: the lowest of quota, process and group; UINT64_MAX: none. */
 uint64_t gc_quota_limit_bytes(const struct gc_device *device, const struct gc_quota *quota);
 /* The effective limit, at most the device's memory. */
 uint64_t gc_quota_total_bytes(const struct gc_device *device, const struct gc_quota *quota);
@@ -71,7 +71,7 @@ uint64_t gc_quota_idle_bytes(const struct gc_device *device, const struct gc_quo
 /* The highest sum of live allocations of the quota (without one, of the device) ever, with `bytes`
  * more now. A reset of peaks by the program does not affect it. */
 uint64_t gc_quota_peak_with(struct gc_device *device, struct gc_quota *quota, uint64_t bytes);
-/* Physical pages of its pools. */
+/* Bytes of physical pages in the pools of the quota; without one, of the device. */
 uint64_t gc_quota_mapped_bytes(const struct gc_device *device, const struct gc_quota *quota);
 
 /* ---- figures of one allocation ---- */
@@ -90,8 +90,8 @@ void gc_quota_count_free(struct gc_device *device, struct gc_quota *quota,
 void gc_quota_uncount_free(struct gc_device *device, struct gc_quota *quota,
                            const struct gc_entry *entry);
 /* The allocation was destroyed with its context: no free is counted. gc_quota_count_destroyed
- * traces one, under no lock; after gc_quota_drop_live, which may be called under a lock, the caller
- * does. */
+ * traces a free, under no lock. gc_quota_drop_live may be called under a lock: its caller traces
+ * the free. */
 void gc_quota_count_destroyed(struct gc_device *device, struct gc_quota *quota,
                               const struct gc_entry *entry);
 void gc_quota_drop_live(struct gc_device *device, struct gc_quota *quota,

@@ -44,7 +44,7 @@ struct gc_core {
     struct gc_debugger *debug;  /* GPUCACHE_DEBUG; NULL: none */
     const struct gc_plan *plan; /* NULL: none was given */
     struct gc_follow *follow;   /* NULL: no plan is followed */
-    /* Memory of records without a device: this one, the pagemap, the tracker, contexts. */
+    /* Memory of records without a device: the core, the pagemap, the tracker, contexts. */
     struct gc_host_mem host;
     struct gc_submissions work;
     atomic_bool is_moving; /* a thread pauses or resumes */
@@ -63,7 +63,7 @@ struct gc_core {
     struct gc_histogram free_ns;
 
     bool has_tcaches; /* thread caches are on */
-    /* membarrier makes the caches' flags visible. Guarded by tcaches_lock. */
+    /* Whether membarrier makes the caches' flags visible. Guarded by tcaches_lock. */
     bool has_membarrier;
     struct gc_lock tcaches_lock; /* guards the ownership of caches; held while all are stopped */
     _Atomic(struct gc_tcache *) tcaches;

@@ -51,8 +51,8 @@ static void raise_reused(struct gc_context *head, uint64_t *reused_epoch)
     }
 }
 
-/* The context whose memory, or whose device's memory, was reused in the order of the single stream
- * and is not known to be idle, and the highest epoch of such memory; NULL: none. */
+/* Finds the context whose memory, or whose device's, was reused in the single stream's order and is
+ * not known to be idle; *reused_epoch: the highest epoch of such memory. NULL: none. */
 static struct gc_context *find_reused(struct gc_submissions *work, uint64_t *reused_epoch)
 {
     struct gc_context *freed_context =
@@ -67,8 +67,8 @@ static struct gc_context *find_reused(struct gc_submissions *work, uint64_t *reu
     return *reused_epoch == 0 ? NULL : freed_context->head;
 }
 
-/* The caller owns the stream fence. Records it if memory was reused that the last one does not
- * cover. False: the fence could not be recorded. */
+/* The caller owns the stream fence. Records it if the last recording does not cover all reused
+ * memory; *is_needed: reused memory may not be idle. False: the fence could not be recorded. */
 static bool record_fence(struct gc_core *core, bool *is_needed)
 {
     struct gc_submissions *work = &core->work;
@@ -96,7 +96,7 @@ static bool record_fence(struct gc_core *core, bool *is_needed)
     return true;
 }
 
-/* All work before the fence is completed, that of the whole process: it went to the one stream. */
+/* All work of the process before the fence is completed: all went to the single stream. */
 static void complete_fence(struct gc_core *core, uint64_t covered)
 {
     struct gc_submissions *work = &core->work;
@@ -163,7 +163,7 @@ static void drop_only_stream(struct gc_submissions *work)
     atomic_store_explicit(&work->quick_stream, GC_STREAM_CHECK, memory_order_relaxed);
 }
 
-/* Without a stream fence. */
+/* Ends the mode without a stream fence: waits for all work. */
 static bool wait_for_all(struct gc_core *core, int *driver_code)
 {
     struct gc_submissions *work = &core->work;
@@ -222,7 +222,7 @@ bool gc_submit_end_single_stream(struct gc_core *core, int *driver_code)
     return wait_fence(core, GC_FOREVER, driver_code);
 }
 
-/* All memory of the context that was reused in stream order is idle. */
+/* Whether all memory of the context that was reused in stream order is idle. */
 static bool is_reuse_idle(const struct gc_context *context, uint64_t reused_epoch)
 {
     return gc_context_has_completed(context, reused_epoch) ||

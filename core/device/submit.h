@@ -1,4 +1,4 @@
-/* Counts of submitted work, from which core knows without the driver that freed memory is idle.
+/* Counts of submitted work, from which core derives without the driver that freed memory is idle.
  *
  * `submitted` counts, for the whole process, the calls that may have queued work. A call is counted
  * after the driver took the work and before the program learns of it. So a thread that frees a
@@ -28,9 +28,9 @@
 struct gc_context;
 struct gc_core;
 
-/* Streams are their handles, or one of these: */
+/* A stream's value is its handle, or one of these: */
 #define GC_STREAM_NONE UINT64_C(0)       /* no work yet, or no stream named */
-#define GC_STREAM_LEGACY UINT64_C(1)     /* CU_STREAM_LEGACY, and NULL where it means that */
+#define GC_STREAM_LEGACY UINT64_C(1)     /* CU_STREAM_LEGACY, and NULL where NULL is that stream */
 #define GC_STREAM_PER_THREAD UINT64_C(2) /* CU_STREAM_PER_THREAD: one per thread */
 #define GC_STREAM_OTHER UINT64_MAX       /* several or unknown streams */
 /* Set in a stream's value: the work is not ordered behind the stream's earlier work. */
@@ -58,7 +58,7 @@ struct gc_submissions {
     /* Blocks whose copies and fills are complete when their calls return. */
     atomic_uint synchronous_count;
     _Alignas(64) struct gc_gate gate; /* a thread that submits work is inside during the call */
-    /* The fence in the single stream. One thread at a time records it; a wait keeps it. */
+    /* The fence in the single stream. One thread at a time records it; waits do not release it. */
     struct {
         atomic_bool is_locked;
         atomic_bool is_waited_for; /* the mode has ended: other work waits for the fence */
@@ -91,7 +91,7 @@ static inline void gc_submit_end_load(struct gc_submissions *work)
 /* Waits on the host until all blocks reused in stream order are idle; the mode continues. False:
  * not known to be idle. */
 bool gc_submit_wait_reused(struct gc_core *core);
-/* As above, for at most 10 ms: for memory whose release can be postponed. */
+/* As gc_submit_wait_reused, for at most 10 ms: for memory whose release can be postponed. */
 bool gc_submit_try_wait_reused(struct gc_core *core);
 /* The stream is about to be destroyed. Its handle may be reused for another stream, which is not
  * ordered behind this stream's queued work. */
@@ -105,13 +105,13 @@ bool gc_submit_begin(struct gc_core *core, uint64_t stream, int *driver_code);
  * requests a fence in the stream before its next work. */
 static inline void gc_submit_request_fence(struct gc_submissions *work, struct gc_context *context)
 {
-    /* Sequentially consistent: the partner is gc_submit_begin. Either it sees freed_context, or
-     * this store of quick_stream follows its own. */
+    /* Sequentially consistent: the partner is gc_submit_begin. Either that call sees freed_context,
+     * or its store of quick_stream precedes this one. */
     atomic_store_explicit(&work->freed_context, context, memory_order_seq_cst);
     atomic_store_explicit(&work->quick_stream, GC_STREAM_CHECK, memory_order_seq_cst);
 }
 
-/* After the driver took the work, successfully or not. */
+/* Call after the driver's call that submits the work, whether or not that succeeded. */
 static inline void gc_submit_end(struct gc_submissions *work)
 {
     /* Release: pairs with the acquire in gc_submit_epoch_of_free of a thread that frees a block
@@ -119,7 +119,7 @@ static inline void gc_submit_end(struct gc_submissions *work)
     atomic_fetch_add_explicit(&work->submitted, 1, memory_order_release);
 }
 
-/* The driver has all work in this count. */
+/* The count of work; the driver has all of that work. */
 static inline uint64_t gc_submit_count(struct gc_submissions *work)
 {
     /* Acquire: pairs with the release in gc_submit_end. */

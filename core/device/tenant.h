@@ -1,7 +1,7 @@
 /* Tenants: parts of a program with a limit, addresses and figures of their own.
  *
- * A tenant is a name, known in the whole process. In each driver context that it uses it has a
- * record beside the head (context.h), with its own pool: the pool's blocks lie in a range of
+ * A tenant is a name, known in the whole process. In each driver context that it uses the tenant
+ * has a record beside the head (context.h), with its own pool: the pool's blocks lie in a range of
  * addresses of their own, and its pages serve no other pool. The tenant's memory is charged to the
  * tenant and to the device, and both limits hold.
  *
@@ -27,13 +27,13 @@ enum gc_status gc_tenant_add(struct gc_core *core, const struct gc_tenant_config
                              struct gc_tenant **tenant) GC_CHECKED;
 /* Removes a tenant: waits for its freed memory, then releases all its memory and its addresses. If
  * the process has ever captured a graph, the addresses stay reserved, so that a graph that is still
- * launched faults instead of using another tenant's memory. GC_BUSY, with nothing changed: it has
- * live allocations or is paused, or another thread removes it. GC_CAPTURING: a capture forbids to
- * wait. GC_DRIVER: the driver did not release all of it; the tenant stays. GC_INVALID_ARGUMENT: it
- * is removed already. May call the driver; no lock is held. */
+ * launched faults instead of using another tenant's memory. GC_BUSY, with nothing changed: the
+ * tenant has live allocations or is paused, or another thread removes it. GC_CAPTURING: a capture
+ * forbids to wait. GC_DRIVER: the driver did not release all of it; the tenant stays.
+ * GC_INVALID_ARGUMENT: it is removed already. May call the driver; no lock is held. */
 enum gc_status gc_tenant_remove(struct gc_core *core, struct gc_tenant *tenant) GC_CHECKED;
 
-/* NULL: none. Takes a lock briefly, as all functions here do unless stated otherwise. */
+/* NULL: no tenant has the name. Takes no lock. */
 struct gc_tenant *gc_tenant_find(struct gc_core *core, const char *name);
 typedef void gc_visit_tenant(void *argument, struct gc_tenant *tenant);
 /* Visits all tenants ever added, the oldest first; under no lock. */
@@ -51,9 +51,9 @@ enum gc_status gc_tenant_quota(struct gc_tenant *tenant, struct gc_device *devic
 /* One load each. */
 uint64_t gc_tenant_limit_bytes(const struct gc_tenant *tenant);
 const char *gc_tenant_name(const struct gc_tenant *tenant);
-/* Serves requests: it is neither removed nor being removed. */
+/* Whether the tenant serves requests: it is neither removed nor being removed. */
 bool gc_tenant_is_open(const struct gc_tenant *tenant);
-/* Its addresses on the device; fixed at the first use. */
+/* Bytes of the tenant's addresses on the device; fixed at the first use. */
 uint64_t gc_tenant_capacity_bytes(const struct gc_tenant *tenant, const struct gc_device *device);
 
 struct gc_tenant_figures {

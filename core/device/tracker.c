@@ -72,7 +72,7 @@ static void rehash_locked(struct gc_tracker_shard *shard, struct gc_tracker_reco
     shard->bucket_count = count;
 }
 
-/* Takes the shard's lock with space for one record more; false: there are no buckets. */
+/* Grows the shard if it is full and acquires its lock; false, unlocked: no buckets. */
 static bool acquire_grown(struct gc_tracker *tracker, struct gc_tracker_shard *shard)
 {
     gc_lock_acquire(&shard->lock);

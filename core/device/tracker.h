@@ -31,8 +31,8 @@ struct gc_tracker {
 
 void gc_tracker_init(struct gc_tracker *tracker, struct gc_host_mem *host);
 void gc_tracker_fini(struct gc_tracker *tracker);
-/* Adds a copy. It replaces a record of the same kind and key, which *old gets, with *replaced set:
- * the program freed that memory by a call that the library did not see. GC_NO_HOST_MEMORY. */
+/* Adds a copy. A record of the same kind and key is replaced and copied to *old, and *replaced is
+ * set: the program freed that memory by a call that the library did not see. GC_NO_HOST_MEMORY. */
 enum gc_status gc_tracker_add(struct gc_tracker *tracker, const struct gc_direct *direct,
                               bool *replaced, struct gc_direct *old) GC_CHECKED;
 /* False: no such record. `direct` may be NULL. */
@@ -40,7 +40,7 @@ bool gc_tracker_remove(struct gc_tracker *tracker, enum gc_direct_kind kind, uin
                        struct gc_direct *direct);
 bool gc_tracker_find(struct gc_tracker *tracker, enum gc_direct_kind kind, uint64_t key,
                      struct gc_direct *direct);
-/* The first of the kinds of which the key has a record; GC_DIRECT_KIND_COUNT: none. */
+/* The first of `kinds` in which the key has a record; GC_DIRECT_KIND_COUNT: none. */
 enum gc_direct_kind gc_tracker_find_kind(struct gc_tracker *tracker,
                                          const enum gc_direct_kind *kinds, unsigned count,
                                          uint64_t key);

@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-/* The interval in which the driver's clock is read, which may be ahead of the futex's. */
+/* The interval of reads of the driver's clock, which may be ahead of the futex's clock. */
 #define CLOCK_MS 100
 /* The longest wait for a teardown: at process exit the tearing thread may be stuck in a driver that
  * is unloaded. */
@@ -20,7 +20,7 @@
 /* ---- context teardown ---- */
 
 /* Most teardowns finish. If the driver refuses, or an unseen owner retains a primary context, other
- * threads may go on using it and must not get an error. */
+ * threads may still use the context and must not get an error. */
 void gc_wait_lock_after_teardown(struct gc_context *context)
 {
     struct gc_gate *gate = &context->head->gate;
