@@ -148,7 +148,7 @@ bool gc_direct_reclaim(struct gc_core *core, struct gc_device *device, uint64_t 
 
 /* ---- records ---- */
 
-/* Takes the record out of the figures, but does not uncharge it. */
+/* Subtracts the record from the figures, but does not uncharge it. */
 static void uncount(const struct gc_direct *direct, bool is_freed)
 {
     struct gc_device *device = direct->device;

@@ -5,9 +5,9 @@
 
 #include "core/core.h"
 
-/* True for memory that the program requested as such: it counts as an allocation, as requested and
- * allocated bytes, and as a leak if it is never freed. Other kinds appear under their entry point
- * and in direct_bytes only. */
+/* True for kinds of device memory that the program allocates: each record counts as an allocation,
+ * as requested and allocated bytes, and as a leak if it is never freed. Other kinds appear under
+ * their entry point and in direct_bytes only. */
 bool gc_direct_is_allocation(enum gc_direct_kind kind);
 
 /* Uncounts and uncharges a record that was destroyed with its context. */

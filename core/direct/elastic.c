@@ -73,7 +73,7 @@ static bool has_busy_locked(const struct gc_elastic *pool, struct range range)
     return false;
 }
 
-/* Waits until no page of the range is busy. Whether all of them are mapped (`wanted`) or none. */
+/* Waits until no page of the range is busy. Whether then all are mapped; if not `wanted`: none. */
 static bool wait_locked(struct gc_elastic *pool, struct range range, bool wanted)
 {
     while (has_busy_locked(pool, range))
@@ -99,7 +99,7 @@ static void count_mapped_locked(struct gc_elastic *pool, struct range range)
 
 /* ---- allocate ---- */
 
-/* Takes the page that has been idle longest as a victim. It is not of the range: those are busy. */
+/* Takes the page idle longest as a victim. Pages of the range are busy, so never one of them. */
 static bool pop_victim_locked(struct alloc_request *alloc)
 {
     struct gc_elastic *pool = alloc->pool;
@@ -136,7 +136,7 @@ static enum gc_status fail_driver(struct alloc_request *alloc, int code)
     return code == alloc->context->core->driver.out_of_memory ? GC_OUT_OF_MEMORY : GC_DRIVER;
 }
 
-/* Moves the victim's physical page to the page. */
+/* Unmaps the first victim's physical page and moves the handle to `page`. */
 static enum gc_status remap_victim(struct alloc_request *alloc, struct gc_elastic_page *page)
 {
     struct gc_elastic *pool = alloc->pool;

@@ -1,5 +1,5 @@
-/* Elastic pools: a range of addresses that the program backs with physical pages itself, as
- * PyTorch's expandable segments are backed.
+/* Elastic pools: ranges of addresses with physical pages committed and decommitted by the program's
+ * calls, as in PyTorch's expandable segments.
  *
  * A page of the range is free, mapped (in use), idle (freed, its physical page still mapped) or
  * busy (one thread changes it). Idle pages and physical pages that are mapped nowhere are the
@@ -21,8 +21,8 @@ struct gc_elastic_setup {
     uint64_t capacity_bytes; /* rounded up to whole pages */
     uint64_t page_bytes;     /* a multiple of the device's; 0: the device's */
     bool keeps_none;         /* no cache */
-    struct gc_quota *quota;  /* charged for its pages, besides the device; NULL: none */
-    uint16_t api;            /* entry point under which its pages are counted */
+    struct gc_quota *quota;  /* charged for the pool's pages, besides the device; NULL: none */
+    uint16_t api;            /* entry point under which the pool's pages are counted */
 };
 
 struct gc_elastic_figures {
@@ -59,12 +59,12 @@ enum gc_status gc_elastic_allocate(struct gc_core *core, struct gc_context *cont
 enum gc_status gc_elastic_deallocate(struct gc_core *core, struct gc_context *context,
                                      uint64_t handle, uint64_t offset, uint64_t bytes, bool is_idle,
                                      int *driver_code) GC_CHECKED;
-/* Whether all of the range is mapped; it need not be whole pages. */
+/* Whether all of the range is mapped; the range need not be whole pages. */
 enum gc_status gc_elastic_is_mapped(struct gc_core *core, uint64_t handle, uint64_t offset,
                                     uint64_t bytes, bool *is_mapped) GC_CHECKED;
 enum gc_status gc_elastic_read(struct gc_core *core, uint64_t handle,
                                struct gc_elastic_figures *figures) GC_CHECKED;
-/* Releases the cache; *released_bytes is its size. GC_DRIVER: the driver kept some of it. */
+/* Releases the cache; *released_bytes: the part released. GC_DRIVER: the driver kept the rest. */
 enum gc_status gc_elastic_compact(struct gc_core *core, struct gc_context *context, uint64_t handle,
                                   uint64_t *released_bytes, int *driver_code) GC_CHECKED;
 /* The device of a pool; GC_INVALID_HANDLE. */
@@ -73,9 +73,9 @@ enum gc_status gc_elastic_find_device(struct gc_core *core, uint64_t handle,
 
 /* ---- for core ---- */
 
-/* With the core. Registers a shrinker: reclaim releases the pools' caches. */
+/* At the core's creation. Registers the shrinker by which reclaim releases the pools' caches. */
 void gc_elastic_init(struct gc_core *core);
-/* With the core. Frees host memory only. */
+/* At the core's destruction. Frees host memory only. */
 void gc_elastic_fini(struct gc_core *core);
 
 #endif

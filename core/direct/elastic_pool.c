@@ -140,7 +140,7 @@ struct outgoing {
     uint64_t unmapped;
 };
 
-/* The page that has been idle longest and those that follow it in the list and in memory. */
+/* Pops the page idle longest, and those that follow it both in the list and in memory. */
 static void pop_run_locked(struct gc_elastic *pool, uint64_t most, struct outgoing *out)
 {
     *out = (struct outgoing){.first = pool->idle_first};
@@ -320,8 +320,8 @@ fail_reserve:
     return status;
 }
 
-/* No work uses the pool. Mapped pages join the cache, and the cache is released. Pages that the
- * driver keeps are idle afterwards. */
+/* Called when no work uses the pool. Mapped pages join the cache, and the cache is released. Pages
+ * that the driver keeps are idle afterwards. */
 static enum gc_status tear_down(struct gc_elastic *pool, struct gc_context *context,
                                 int *driver_code)
 {

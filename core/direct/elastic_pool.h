@@ -17,11 +17,11 @@ enum gc_elastic_state { GC_ELASTIC_FREE, GC_ELASTIC_MAPPED, GC_ELASTIC_IDLE, GC_
 struct gc_elastic_page {
     uint64_t handle;    /* of the physical page, if has_handle */
     uint32_t previous;  /* in the list of idle pages, oldest first */
-    uint32_t next;      /* in that list; of a busy page: for its thread's use */
+    uint32_t next;      /* in that list; of a busy page: for the thread that made it busy */
     uint8_t state;      /* enum gc_elastic_state */
-    bool has_handle;    /* it has a physical page */
-    bool is_bound;      /* which is mapped here */
-    bool is_accessible; /* and which the device may access */
+    bool has_handle;    /* the page has a physical page */
+    bool is_bound;      /* the physical page is mapped here */
+    bool is_accessible; /* the device may access the page */
 };
 
 struct gc_elastic {
@@ -31,10 +31,10 @@ struct gc_elastic {
     uint64_t page_bytes;
     uint32_t page_count;
     uint32_t cache_max; /* pages */
-    uint32_t slot;      /* in the table; guarded by its lock */
+    uint32_t slot;      /* in the table; guarded by the table's lock */
     uint16_t api;
 
-    /* Guards the fields below. A busy page's fields, except its state, belong to its thread. */
+    /* Guards the fields below. The thread that made a page busy owns its fields except `state`. */
     struct gc_lock lock;
     pthread_cond_t changed; /* a page is no longer busy */
     struct gc_elastic_page *pages;
@@ -53,7 +53,7 @@ struct gc_elastic *gc_elastic_create_record(struct gc_device *device, uint64_t p
                                             uint64_t page_bytes);
 /* Frees the record, not device memory. */
 void gc_elastic_destroy_record(struct gc_elastic *pool);
-/* With the core: makes the table's lock. */
+/* At the core's creation: initialises the table's lock. */
 void gc_elastic_init_table(struct gc_core *core);
 
 /* Maps the table if there is none. GC_NO_HOST_MEMORY. */
@@ -64,7 +64,7 @@ enum gc_status gc_elastic_add(struct gc_core *core, struct gc_elastic *pool,
 /* Makes the pool invisible to other threads and waits until they have released it. NULL: there is
  * no such pool. */
 struct gc_elastic *gc_elastic_begin_close(struct gc_core *core, uint64_t handle);
-/* `is_destroyed`: frees its slot. Otherwise makes the pool visible again. */
+/* `is_destroyed`: frees the pool's slot. Otherwise makes the pool visible again. */
 void gc_elastic_end_close(struct gc_core *core, uint64_t handle, bool is_destroyed);
 /* Takes a reference, to be released; NULL if there is no such pool. */
 struct gc_elastic *gc_elastic_acquire(struct gc_core *core, uint64_t handle);
@@ -76,15 +76,15 @@ struct gc_elastic *gc_elastic_acquire_next(struct gc_core *core, const struct gc
 
 /* ---- the cache: elastic_pool.c ---- */
 
-/* Puts a busy or mapped page, which no work uses, into the cache: into the idle list if it is
- * bound, else its handle into the list of unmapped ones. */
+/* Puts a busy or mapped page that no work uses into the cache: a bound page into the idle list, the
+ * handle of any other one into `unmapped`. */
 void gc_elastic_cache_locked(struct gc_elastic *pool, uint32_t page);
 /* Takes an idle page out of the cache and makes it busy. */
 void gc_elastic_remove_idle_locked(struct gc_elastic *pool, uint32_t page);
 /* Takes a handle that is mapped nowhere; false if there is none. */
 bool gc_elastic_pop_unmapped_locked(struct gc_elastic *pool, uint64_t *handle);
-/* Releases cached pages, the longest idle first, until `keep` remain or `enough` are released;
- * returns their count. *driver_code: of the driver's error that ended it, else unchanged. */
+/* Releases cached pages, unmapped ones first, then the longest idle, until `keep` remain or
+ * `enough` are released; returns their count. *driver_code: set by a driver error only. */
 uint64_t gc_elastic_shrink(struct gc_elastic *pool, struct gc_context *context, uint64_t keep,
                            uint64_t enough, int *driver_code);
 /* Counts a new physical page, whose bytes are charged already. */

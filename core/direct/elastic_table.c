@@ -1,6 +1,6 @@
-/* The table of elastic pools: records, handles and references. A handle is a slot's number and its
- * generation, so it is never used again. An operation holds a reference while it runs; destroying a
- * pool waits for all references. */
+/* The table of elastic pools: records, handles and references. A handle is the number and the
+ * generation of a slot, so no handle is used again. An operation holds a reference while it runs;
+ * destroying a pool waits for all references. */
 #include "core/device/registry.h"
 #include "core/direct/elastic_pool.h"
 

@@ -26,12 +26,12 @@ struct lookup {
     uint32_t entry;   /* GC_PLAN_NONE: none */
     uint32_t similar; /* an entry whose lifetime is assumed; GC_PLAN_NONE: none */
     uint64_t address;
-    enum gc_follow_reason reason; /* of the fallback, if it gets no place */
+    enum gc_follow_reason reason; /* of the fallback, if the request gets no place */
     bool needs_driver;
     bool is_waiting; /* only pending blocks occupy the place */
 };
 
-/* ---- life ---- */
+/* ---- init and fini; the owner ---- */
 
 static bool names_streams(const struct gc_plan *plan)
 {
@@ -98,7 +98,7 @@ bool gc_follow_has_segment(struct gc_context *context)
     return has_segment;
 }
 
-/* Whether the owner's teardown is final. Its pool is locked. */
+/* Whether the owner's teardown is final. The caller has locked the owner's pool. */
 static bool is_torn_down(const struct gc_context *owner)
 {
     return owner->pool.is_dropped && owner->pool.detached == NULL;
@@ -130,8 +130,8 @@ static void begin_iteration_locked(struct gc_follow *follow)
     follow->has_deviated = false;
 }
 
-/* Makes the context the owner if there is none. Once the former owner's pool is dropped, no other
- * thread uses the match. */
+/* Makes the context the owner if there is none, or if the former owner's teardown is final: once
+ * that owner's pool is dropped, no other thread uses the match. */
 static bool acquire_plan(struct gc_follow *follow, struct gc_context *context)
 {
     struct gc_core *core = context->core;
@@ -150,7 +150,7 @@ static bool acquire_plan(struct gc_follow *follow, struct gc_context *context)
         follow->refused_iteration = 0;
         follow->is_opening = false; /* no thread of the former owner clears it later */
         begin_iteration_locked(follow);
-        /* Release: pairs with the acquire in owner_of; its reader sees the match restarted. */
+        /* Release: pairs with the acquire in owner_of, whose caller sees the match restarted. */
         atomic_store_explicit(&follow->owner, context, memory_order_release);
         if (owner != NULL)
             atomic_store_explicit(&owner->follows_plan, false, memory_order_relaxed);
@@ -218,7 +218,7 @@ static enum gc_status open_arena(struct gc_context *context, uint64_t bytes)
     enum gc_status status = gc_change_begin(context, &change);
     if (status != GC_OK)
         return status;
-    /* Another thread may have added it. */
+    /* Another thread may have added the arena. */
     gc_pool_acquire_plain(&context->pool);
     const bool is_there = context->pool.content.planned != NULL;
     gc_pool_release(&context->pool);
@@ -284,7 +284,7 @@ static uint64_t expected_bytes(const struct gc_context *context)
 /* The blocks at a place. */
 struct view {
     bool is_occupied;
-    uint64_t pending_bytes; /* of the pending blocks that overlap it, in full */
+    uint64_t pending_bytes; /* whole size of the pending blocks that overlap it */
 };
 
 static struct view view_place_locked(const struct gc_pool *pool, uint64_t address, uint64_t bytes)
@@ -302,8 +302,8 @@ static struct view view_place_locked(const struct gc_pool *pool, uint64_t addres
     return view;
 }
 
-/* Frees the request's stream's own pending blocks at the place, if only they occupy it and none
- * extends beyond it. The caller must allocate the place before it releases the lock. */
+/* Frees the pending blocks of the request's stream at the place if no others occupy the place and
+ * none extends beyond it. The caller must allocate the place before it releases the lock. */
 static bool free_by_stream_locked(struct gc_pool *pool, uint64_t address,
                                   const struct gc_alloc_spec *spec, const struct view *view)
 {
@@ -372,7 +372,7 @@ static void match_entry_locked(struct lookup *lookup, bool is_idle)
     atomic_store_explicit(&follow->resyncs, follow->match.resync_count, memory_order_relaxed);
 }
 
-/* Finds the request's entry. Whether its place is to be used. */
+/* Finds the request's entry. Whether the entry's place is to be used. */
 static bool match_locked(struct lookup *lookup)
 {
     struct gc_pool *pool = &lookup->context->pool;
@@ -383,7 +383,7 @@ static bool match_locked(struct lookup *lookup)
     lookup->reason = GC_FOLLOW_UNMATCHED;
     if (lookup->entry == GC_PLAN_NONE)
         return false;
-    /* A graph keeps using memory after it is freed. */
+    /* A graph keeps using memory after the free. */
     lookup->reason = GC_FOLLOW_CAPTURE;
     if (gc_capture_is_of_context(lookup->context))
         return false;
@@ -472,8 +472,8 @@ static void count_deviation_locked(const struct lookup *lookup)
         follow->has_deviated = true;
 }
 
-/* A free block for a request that has no place. Among the places a long-lived block would occupy
- * them, and a short-lived one elsewhere would leave a gap: blocks of like lifetime lie together. */
+/* A free block for a request that has no place. Blocks of like lifetime lie together: a long-lived
+ * block would occupy places, a short-lived one behind them would leave a gap. */
 static bool find_free_block_locked(const struct lookup *lookup, struct gc_place *place)
 {
     const struct gc_pool *pool = &lookup->context->pool;
@@ -487,7 +487,7 @@ static bool find_free_block_locked(const struct lookup *lookup, struct gc_place 
     return gc_unplanned_find_by_lifetime_locked(pool, follow->plan, bytes, is_long, place);
 }
 
-/* Blocks that the stream freed itself come first, as in the pool: only it can reuse them yet. */
+/* Blocks freed in the stream come first, as in the pool: only that stream can reuse them yet. */
 static bool try_unplanned_locked(struct lookup *lookup)
 {
     struct gc_pool *pool = &lookup->context->pool;

@@ -8,14 +8,14 @@
  * the request's stream can be reused at once (core/pool/pending.h).
  *
  * With mapped memory the places are addresses that get pages at their first use: limits, reclaim,
- * pauses and peers treat them as any page. Otherwise the places are one driver allocation of the
- * plan's peak. It is made with the first block; reclaim releases it when it is wholly free.
+ * pauses and peers treat these pages as any others. Otherwise the places are one driver allocation
+ * of the plan's peak, made with the first block; reclaim releases it when it is wholly free.
  *
- * A request that deviates from the plan gets a free block between the places if that takes less new
- * memory than the pool (unplanned.h). If more than a few deviate, the places stop fitting: places
- * of missing requests stay empty in pages that other blocks use. With mapped memory the plan then
- * gives only lifetimes, until the iteration ends: long-lived blocks are packed behind the places,
- * short-lived ones go between them.
+ * A request that deviates from the plan gets a free block between the places if that needs less new
+ * memory than the pool would (unplanned.h). If more than a few requests deviate, the places stop
+ * fitting: places of missing requests stay empty in pages that other blocks use. With mapped memory
+ * the plan then supplies only lifetimes, until the iteration ends: long-lived blocks are packed
+ * behind the places, short-lived ones go between them.
  *
  * One context replays the plan (the owner): the first one of the plan's device that allocates, and
  * after its teardown the next one. Its threads have no thread caches, so that the replay sees every
@@ -42,10 +42,10 @@ enum gc_follow_reason {
 
 struct gc_follow {
     const struct gc_plan *plan;         /* borrowed */
-    _Atomic(struct gc_context *) owner; /* replays it; changes under the registry's lock */
+    _Atomic(struct gc_context *) owner; /* replays the plan; set under the registry's lock */
     struct gc_match match; /* guarded by the owner's pool's lock, as are the fields to is_opening */
     bool names_streams;    /* most bytes of the plan are stream-ordered */
-    uint32_t fullest;      /* the plan's time of the most bytes */
+    uint32_t fullest;      /* the plan's time with the most live bytes */
     uint64_t iteration;    /* the match's iteration that the next three fields are for */
     uint32_t matched_count;     /* requests that are in the plan */
     uint32_t deviated_count;    /* requests that are not, or whose place is in use */
@@ -56,8 +56,8 @@ struct gc_follow {
     gc_counter followed_bytes;
     gc_counter fallback_count[GC_FOLLOW_REASON_COUNT];
     gc_counter fallback_bytes[GC_FOLLOW_REASON_COUNT];
-    atomic_uint_fast64_t used_bytes; /* the end of the highest place that was taken */
-    atomic_uint_fast64_t iterations; /* of the match, for readers without the lock; as resyncs */
+    atomic_uint_fast64_t used_bytes; /* the end of the highest place that was allocated */
+    atomic_uint_fast64_t iterations; /* the match's, for readers without the lock; resyncs too */
     atomic_uint_fast64_t resyncs;
 };
 
@@ -66,12 +66,12 @@ enum gc_status gc_follow_init(struct gc_core *core) GC_CHECKED;
 void gc_follow_fini(struct gc_core *core);
 
 /* Serves the request at its planned place, or, counted as a fallback, between the places. `is_hit`:
- * no driver call was made. GC_OUT_OF_MEMORY: let the pool serve it. No lock may be held. */
+ * no driver call was made. GC_OUT_OF_MEMORY: the pool must serve it. No lock may be held. */
 enum gc_status gc_follow_alloc(struct gc_context *context, const struct gc_alloc_spec *spec,
                                uint64_t *address, bool *is_hit) GC_CHECKED;
 /* Whether the places are a driver allocation, which is held even while it is free. */
 bool gc_follow_has_segment(struct gc_context *context);
-/* The stream is destroyed. */
+/* The stream is destroyed: unbinds it (core/plan/match.h). */
 void gc_follow_close_stream_locked(struct gc_context *context, uint64_t stream);
 /* False: the device follows no plan. */
 bool gc_follow_read(const struct gc_device *device, struct gc_follow_figures *figures);

@@ -15,7 +15,7 @@ struct gc_follow_figures {
 #include "core/observe/unplanned.def"
 #undef GC_FOLLOW_REASON
     uint64_t iterations; /* times that the replay reached the plan's end */
-    uint64_t resyncs;    /* times that it found its position again after a deviation */
+    uint64_t resyncs;    /* times that the replay found its position after a deviation */
 };
 
 #endif

@@ -3,7 +3,7 @@
 #include <stddef.h>
 
 #define UNPLANNED_BEST 16   /* the cheapest places, which are compared with the plan */
-#define UNPLANNED_WINDOW 64 /* the next entries of the plan, which they are compared with */
+#define UNPLANNED_WINDOW 64 /* the plan's next entries, with which these are compared */
 
 struct option {
     struct gc_place place;
@@ -79,7 +79,7 @@ static void add_candidate(struct choice *choice, const struct option *option)
     choice->best[i] = *option;
 }
 
-/* Adds the free block's start, and its end as far as it lies between the places. */
+/* Adds the start and the end of the free block's part between the places. */
 static void add_free_block(struct choice *choice, const struct gc_pool *pool,
                            struct gc_block *free_block, uint64_t places_end, uint64_t bytes)
 {
@@ -168,7 +168,7 @@ bool gc_unplanned_find_locked(const struct gc_pool *pool, const struct gc_match 
 
 /* ---- by lifetime ---- */
 
-/* The addresses to use. In a free block that extends beyond the end only the start is used. */
+/* The addresses to use. A free block that reaches the span's end is used at its start only. */
 struct span {
     uint64_t start;
     uint64_t end;

@@ -1,5 +1,5 @@
-/* A free block of class planned for a request that deviates from the plan, or that follows others
- * which did.
+/* A free block of class planned for a request that deviates from the plan, or that comes after too
+ * many deviations.
  *
  * With mapped memory a place costs the pages that come into use: a page that a neighbour of the
  * free block uses already costs nothing. A driver allocation is held in any case and costs nothing.
@@ -7,12 +7,11 @@
  *
  * Between the places: least cost first, then the place that the plan needs latest, then the
  * tightest fit. A small block never gets a place that the plan needs soon. The pool's own best fit
- * serves the request if it costs less. At equal cost it also serves small blocks, and large ones if
- * only its place is mapped already.
+ * serves the request if it costs less. At equal cost the pool also serves small blocks, and large
+ * ones if only its place is mapped already.
  *
- * By lifetime, with mapped memory: long-lived blocks, which outlast the plan's time of the most
- * bytes, go behind the places, where they are packed without gaps; short-lived ones go between
- * them. */
+ * By lifetime, with mapped memory: long-lived blocks (alive at the plan's fullest time point) are
+ * packed behind the places without gaps; short-lived ones go between the places. */
 #ifndef GC_UNPLANNED_H
 #define GC_UNPLANNED_H
 
@@ -22,10 +21,10 @@
 #define GC_UNPLANNED_CANDIDATES 512
 
 /* A place of class planned for a block of `bytes`; mapping it may need the driver. False: there is
- * none, or the pool's is better. There is a planned segment; the match is of its plan. */
+ * none, or the pool's is better. Call with a planned segment and its plan's match. */
 bool gc_unplanned_find_locked(const struct gc_pool *pool, const struct gc_match *match,
                               uint64_t bytes, struct gc_place *place);
-/* Places by lifetime instead; the planned segment is an arena. False: no free block. */
+/* The same by lifetime. Call with an arena as the planned segment. False: none fits. */
 bool gc_unplanned_find_by_lifetime_locked(const struct gc_pool *pool, const struct gc_plan *plan,
                                           uint64_t bytes, bool is_long, struct gc_place *place);
 

@@ -1,5 +1,5 @@
-/* Asks other processes of the group to release idle memory (see group.h), those with most idle
- * memory first. A process that is stopped or dead delays a request by GPUCACHE_WAIT at most. */
+/* Requests idle memory from other processes of the group (see group.h), those with most first. A
+ * stopped process delays this by at most GPUCACHE_WAIT, a dying one by DYING_WAIT_NS if longer. */
 #define _GNU_SOURCE
 #include "core/base/assert.h"
 #include "core/base/bits.h"
@@ -11,7 +11,7 @@
 
 #define TRIES_AT_ONCE 3 /* attempts of a request that does not wait */
 #define REQUESTS_MAX 16 /* processes asked at a time for the idle memory they publish */
-#define REQUEST_AGAIN_NS (20 * GC_NS_PER_MS) /* their idle memory changes */
+#define REQUEST_AGAIN_NS (20 * GC_NS_PER_MS) /* between requests: idle memory changes */
 #define POLL_NS UINT64_C(500000)             /* between two checks */
 #define DYING_WAIT_NS (100 * GC_NS_PER_MS)   /* least wait for memory of a process that is dying */
 

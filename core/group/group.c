@@ -69,7 +69,7 @@ void gc_group_join(struct gc_core *core, const char *program, struct gc_doorbell
     fill_slot(client, program);
     const struct gc_ledger_slot *slot = gc_ledger_own_slot(&client->ledger);
     doorbell->control = &slot->control;
-    /* The first call serves requests that arrived since the slot was claimed. */
+    /* The first gc_group_serve serves requests that arrived since the slot was claimed. */
     atomic_store_explicit(&doorbell->seen,
                           atomic_load_explicit(&slot->served, memory_order_relaxed),
                           memory_order_relaxed);
@@ -130,8 +130,8 @@ static void limit_alone(struct gc_device *device, uint64_t limit)
 }
 
 /* Whether a process of the group has applied a limit on the device, its own or one set by a tool.
- * Processes that are still joining do not count: each sets its own limit, and the last one holds.
- */
+ * Processes that are still joining do not count: each sets its own limit, and the last limit set
+ * holds. */
 static bool is_agreed(const struct gc_ledger *ledger, uint64_t key, uint32_t row)
 {
     const uint32_t high = gc_ledger_slot_high(ledger);
@@ -145,8 +145,8 @@ static bool is_agreed(const struct gc_ledger *ledger, uint64_t key, uint32_t row
     return false;
 }
 
-/* The limit of the group's first process holds, or a later one set by a tool; it ends with the
- * group's last process. */
+/* The limit of the group's first process holds, or a later limit set by a tool; the limit ends with
+ * the group's last process. */
 static void limit_group(struct gc_device *device, uint64_t limit)
 {
     struct gc_account *account = &device->account;
@@ -236,7 +236,7 @@ void gc_group_attach(struct gc_core *core, struct gc_device *device)
 
 /* ---- contexts ---- */
 
-/* No context takes more than this part of the device: a larger figure is not believed. */
+/* A context needs at most this fraction of the device: a larger figure is not believed. */
 #define CONTEXT_DIVISOR 8
 
 bool gc_group_shares_device(const struct gc_device *device)

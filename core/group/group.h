@@ -3,8 +3,8 @@
  * a memory cgroup does.
  *
  * One thread at a time serves requests (serve.c): the helper thread, which processes with a group
- * have, or a thread that allocates. A new limit is applied by the first of them; all other requests
- * are left to the helper where there is one. Without a ledger every function does nothing. */
+ * have, or a thread that allocates. Whichever comes first applies a new limit; all other requests
+ * are left to the helper if there is one. Without a ledger every function does nothing. */
 #ifndef GC_GROUP_H
 #define GC_GROUP_H
 
@@ -49,10 +49,10 @@ static inline struct gc_group_client *gc_group_client_of(const struct gc_core *c
 
 /* As gc_core_join. */
 void gc_group_join(struct gc_core *core, const char *program, struct gc_doorbell *doorbell);
-/* For a new device: finds its row, opens the group's account of it, sets the group's limit. Call
+/* For a new device: finds its row, opens the group's account on it, sets the group's limit. Call
  * before memory is reserved on the device. */
 void gc_group_attach(struct gc_core *core, struct gc_device *device);
-/* Serves pending requests without waiting. True: there were some. No lock may be held. */
+/* Serves pending requests. False: there are none, or another thread serves. No lock may be held. */
 bool gc_group_serve(struct gc_core *core);
 /* Registers the function that serves a kind of request. Does nothing without a ledger. */
 void gc_serve_register(struct gc_core *core, enum gc_ledger_request_kind kind,
@@ -71,8 +71,8 @@ struct gc_borrow {
 };
 
 /* Call when reclaim in this process did not free `bytes`. Uncharges memory of processes that died,
- * asks other processes of the group to release idle memory and waits for it, GPUCACHE_WAIT at most.
- * True: try the charge again. No lock may be held. */
+ * requests idle memory from other processes of the group and waits, at most GPUCACHE_WAIT, or
+ * DYING_WAIT_NS if a process is dying. True: try the charge again. No lock may be held. */
 bool gc_borrow_step(struct gc_device *device, uint64_t bytes, struct gc_borrow *borrow);
 
 #endif

@@ -24,7 +24,7 @@
 #define END_PAUSES 100   /* pauses at most, when the process ends */
 #define CHECK_EVERY 64   /* calls of gc_serve_requests; a check is a system call */
 #define SERVE_MAX 16     /* times that a thread of the program serves in one call */
-/* Longest wait of the thread that serves: it has its own work, and the requester tries again. */
+/* Longest wait for GC_REQUEST_ROOM: the thread has its own work, the requester tries again. */
 #define SERVE_NS UINT64_C(250000000)
 
 static void respond(struct gc_group_client *client, enum gc_ledger_request_kind kind,
@@ -170,8 +170,8 @@ static void flush_all(struct gc_group_client *client, bool may_be_over)
 static void serve_once(struct gc_group_client *client, uint32_t mine)
 {
     struct gc_ledger_slot *slot = gc_ledger_own_slot(&client->ledger);
-    /* Acquire: pairs with the releases in gc_ledger_send_request. The request bits of every count
-     * read here are visible. */
+    /* Acquire: pairs with the releases in gc_ledger_send_request. The bit of each request that the
+     * value read here counts is visible. */
     const uint32_t control = atomic_load_explicit(&slot->control, memory_order_acquire);
     const uint32_t all = atomic_fetch_and_explicit(&slot->requests, ~mine, memory_order_acquire);
     const uint32_t requests = all & mine;
@@ -217,8 +217,8 @@ static void check_name(struct gc_group_client *client)
                     client->ledger.path);
 }
 
-/* A program may close descriptors that it did not open. The process keeps its slot, but without
- * the descriptor processes that died look alive: their locks cannot be tested. */
+/* A program may close descriptors that it did not open. The process keeps its slot. But processes
+ * that died look alive: without the descriptor their locks cannot be tested. */
 static void check_descriptor(struct gc_group_client *client)
 {
     if (gc_ledger_is_intact(&client->ledger) ||

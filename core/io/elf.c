@@ -119,7 +119,7 @@ const struct gc_libc *gc_elf_libc(void)
         known = own;
         atomic_store_explicit(&state, KNOWN, memory_order_release);
     }
-    /* no thread waits for another one here: that one may hold the dynamic linker's lock */
+    /* no wait for the thread that writes: it may hold the dynamic linker's lock */
     return &own;
 }
 
@@ -350,7 +350,7 @@ bool gc_elf_is_same_object(const void *a, const void *b)
 
 /* ---- an object's own scope ---- */
 
-#define SCOPE_MAX 256 /* the nearest objects count */
+#define SCOPE_MAX 256 /* objects beyond the nearest are not searched */
 
 /* The objects that an object needs, directly or not, nearest first: the order of dlsym. */
 struct scope {
@@ -441,7 +441,7 @@ void *gc_elf_find_in_scope(const void *address, const char *name)
     return scope.found;
 }
 
-/* ---- what an address is ---- */
+/* ---- the place of an address ---- */
 
 struct place_search {
     struct range range;
@@ -449,7 +449,7 @@ struct place_search {
     void *argument;
 };
 
-/* Finds the function as dladdr does: of the functions that contain the address, the one that begins
+/* Finds the symbol as dladdr does: of the symbols that contain the address, the one that begins
  * last. */
 static void name_place(const struct object *object, uintptr_t address,
                        struct gc_elf_location *location)
@@ -501,7 +501,7 @@ void gc_elf_visit_place(const void *address, gc_elf_visit_place_function *visit,
         visit(argument, NULL);
 }
 
-/* ---- what the program imports ---- */
+/* ---- imports of the program ---- */
 
 struct imports {
     const char *name;

@@ -4,10 +4,10 @@
  * instead (scripts/check-layers.sh).
  *
  * The library exports dlsym and dlvsym, so it cannot look up the real ones by either: a reference
- * by name, with or without a version, binds to the library's own unversioned definition. libc's
- * table is read as the dynamic linker does: dl_iterate_phdr, PT_DYNAMIC, DT_GNU_HASH. dlopen and
- * dladdr are found in the same way, which also keeps newer symbol versions (GLIBC_2.34) out of the
- * library's requirements. */
+ * by name, with or without a version, binds to the library's own unversioned definition. The
+ * library reads libc's table as the dynamic linker does: dl_iterate_phdr, PT_DYNAMIC, DT_GNU_HASH.
+ * dlopen and dladdr are found in the same way, which also keeps newer symbol versions (GLIBC_2.34)
+ * out of the library's requirements. */
 #ifndef GC_ELF_H
 #define GC_ELF_H
 
@@ -37,9 +37,9 @@ bool gc_elf_find_range(const void *address, uintptr_t *low, uintptr_t *high);
 bool gc_elf_find_path(const char *prefix, char *path, size_t bytes);
 
 /* Calls `visit` with the path of the loaded object that contains `address`: "" is the program
- * itself, NULL is code of no object. The path is valid while the object is loaded; without code
- * running in the object, that may end with the call. Before glibc 2.35 it briefly takes the dynamic
- * linker's lock, since then no lock; never the lock that is held while constructors run. */
+ * itself; NULL: no object contains the address. The path is valid during the call, and as long as
+ * code runs in the object. Before glibc 2.35 the call briefly takes the dynamic linker's lock,
+ * since then no lock; never the lock that is held while constructors run. */
 typedef void gc_elf_visit(void *argument, const char *path);
 void gc_elf_visit_path(const void *address, gc_elf_visit *visit, void *argument);
 
@@ -70,7 +70,7 @@ struct gc_elf_location {
     uintptr_t symbol_start;
 };
 
-/* Calls `visit` while the object cannot be unloaded. NULL: the address is code of no object. */
+/* Calls `visit` while the object cannot be unloaded. NULL: no object contains the address. */
 typedef void gc_elf_visit_place_function(void *argument, const struct gc_elf_location *location);
 void gc_elf_visit_place(const void *address, gc_elf_visit_place_function *visit, void *argument);
 

@@ -101,7 +101,7 @@ void gc_emitter_members(struct gc_json *json, const struct gc_figures *figures, 
 void gc_emitter_object(struct gc_json *json, const char *key, enum gc_json_style style,
                        const struct gc_figures *figures, const void *record);
 
-/* The number of a figure up to GC_FIGURE_GAUGE, a gauge's current one, and a gauge's peak. */
+/* A figure's number, of types up to GC_FIGURE_GAUGE (a gauge's current value); a gauge's peak. */
 uint64_t gc_emitter_number(const struct gc_figure *figure, const void *record);
 uint64_t gc_emitter_peak(const struct gc_figure *figure, const void *record);
 
@@ -119,8 +119,8 @@ struct gc_label {
     uint64_t number;
 };
 
-/* Iterates over the records of a metric: each call returns a record with its labels, NULL at the
- * end. */
+/* Iterates over the records of a metric: each call of `next` returns a record and sets its labels;
+ * NULL at the end. */
 struct gc_samples {
     const void *source;
     const void *(*next)(struct gc_samples *samples);

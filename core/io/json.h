@@ -20,9 +20,9 @@ struct gc_json {
     } levels[GC_JSON_DEPTH_MAX + 1];
 };
 
-/* The length of the well-formed UTF-8 sequence at the start of the text, which is not empty; 0 if
- * there is none. Overlong forms, surrogates and values above U+10FFFF are not well-formed (The
- * Unicode Standard, table 3-7). */
+/* The length of the well-formed UTF-8 sequence at the start of a text that is not empty; 0 if there
+ * is none. Overlong forms, surrogates and values above U+10FFFF are not well-formed (The Unicode
+ * Standard, table 3-7). */
 size_t gc_json_sequence_length(const char *text);
 
 void gc_json_init(struct gc_json *json, struct gc_writer *out);

@@ -28,7 +28,7 @@ static const struct layout layouts[] = {
      "\ntotal_inactive_file "},
 };
 
-/* Buffers: too large for a small thread's stack. */
+/* Buffers: too large for a thread with a small stack. */
 struct scratch {
     char path[2 * PATH_BYTES];
     char folder[PATH_BYTES];
@@ -36,7 +36,7 @@ struct scratch {
     char text[FILE_BYTES];
 };
 
-/* Reads the beginning of a text file, after a line break. False: the file cannot be read. */
+/* Sets `text` to a line break and the beginning of the file. False: the file cannot be read. */
 static bool read_text(const char *path, char *text)
 {
     const int saved_errno = errno;

@@ -1,5 +1,5 @@
-/* Host memory that can be taken without swapping: the least of MemAvailable and of the room that
- * the memory control groups of the process have left (containers, batch jobs).
+/* Host memory that can be allocated without swapping: the least of MemAvailable and the memory left
+ * by the limits of the process's memory control groups (containers, batch jobs).
  *
  * Both layouts of the group files are read. v2: "0::PATH" in /proc/self/cgroup and memory.max; v1:
  * "N:memory:PATH" and memory.limit_in_bytes. The limits of a group and of all groups above it

@@ -9,10 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Moves a descriptor that was just opened above the numbers of the standard streams; -1 stays -1. A
- * program whose stdin, stdout or stderr is closed would otherwise read and write the file there. On
- * failure closes it and returns -1, with errno. The file offset is 0. A caller that wants an empty
- * file truncates it after this call, since another thread may have written to the low number. */
+/* Moves a new descriptor to a number above those of the standard streams; -1 stays -1. A program
+ * whose stdin, stdout or stderr is closed would otherwise read and write the file there. On failure
+ * closes it and returns -1, with errno. The file offset is 0. A caller that wants an empty file
+ * truncates it after this call, since another thread may have written to the low number. */
 int gc_writer_raise_fd(int fd);
 
 /* Writes all bytes: continues after a signal or a short write, polls a non-blocking descriptor for

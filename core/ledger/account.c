@@ -10,7 +10,7 @@
  * times, then the charge fails. */
 #define ATTEMPTS_MAX 64
 #define ATTEMPTS_BUSY 4 /* attempts before the thread yields the processor */
-#define LOWER_WAITS 8   /* yields per attempt while lower slots decide */
+#define LOWER_WAITS 8   /* yields per attempt while processes in lower slots decide */
 
 static uint64_t bytes_of(uint64_t word)
 {
@@ -118,7 +118,7 @@ bool gc_account_open(struct gc_account *account, struct gc_ledger *ledger,
     return true;
 }
 
-/* The device's row was given to another device: the held bytes move to the new row. */
+/* Another device has taken over the device's row: the held bytes move to the new row. */
 static void move_device(struct gc_account *account)
 {
     gc_ledger_word *old = own_word(account);
@@ -221,7 +221,7 @@ static enum verdict try_once(struct gc_account *account, uint64_t bytes, uint64_
     return would_fit_alone(account, bytes, limit) ? CONFLICT : OVER_LIMIT;
 }
 
-/* Waits for processes with a lower slot, which go first. */
+/* Waits for processes with a lower slot: their charges are decided first. */
 static void wait_for_lower_slots(struct gc_account *account)
 {
     const struct gc_ledger_file *file = account->ledger->file;
@@ -272,8 +272,8 @@ static void clear_word(gc_ledger_word *word, uint64_t whole)
                                                   memory_order_relaxed);
 }
 
-/* Reads the words before it asks the kernel, and swaps them afterwards: a new owner changes the
- * generation in the words first, so none of its bytes can be lost. */
+/* Reads the words before it tests the slot's lock, and swaps them for 0 only if unchanged: a new
+ * owner changes the generation in the words first, so none of its bytes can be lost. */
 static uint64_t reap_slot(const struct gc_ledger *ledger, uint32_t device, uint32_t slot,
                           bool *dying)
 {

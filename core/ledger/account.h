@@ -54,8 +54,8 @@ bool gc_account_set_first_limit(struct gc_account *account, uint64_t limit);
 /* ---- accounts of any group ---- */
 
 uint64_t gc_account_sum(const struct gc_ledger *ledger, uint32_t device, uint64_t group_key);
-/* Takes the bytes of dead processes out of the accounts and returns them. The bytes of a dying
- * process stay until its device memory is free; *has_dying reports one. */
+/* Subtracts the bytes of dead processes from the accounts; returns their sum. The bytes of a dying
+ * process stay until its device memory is free; *has_dying: whether there is one. */
 uint64_t gc_account_reap(const struct gc_ledger *ledger, uint32_t device, uint64_t group_key,
                          bool *has_dying);
 

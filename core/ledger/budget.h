@@ -1,12 +1,12 @@
 /* A device's budget: its limit and the bytes held. Charging is memcg-style: bytes are charged
- * before the driver is asked, and uncharged if it fails or after it has freed the memory, so the
- * held bytes never exceed the limit. A charge counts for the peak once the driver has succeeded
- * (commit): a failed one leaves no trace.
+ * before the driver is asked, and uncharged if it fails or after it has freed the memory, so no
+ * charge but a forced one takes the held bytes above the limit. A charge counts for the peak once
+ * the driver has succeeded (commit): a failed one leaves no trace.
  *
  * One atomic word is the account. A charge is a compare-and-swap that fails where the sum would
  * exceed the limit or wrap. The limit may change at any time: a lower one makes new charges fail
- * and removes nothing. In a group the group's account is charged after this one, and this one is
- * rolled back if that fails. */
+ * and removes nothing. In a group the group's account is charged next; if that fails the charge
+ * here is rolled back. */
 #ifndef GC_BUDGET_H
 #define GC_BUDGET_H
 

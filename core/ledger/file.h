@@ -1,5 +1,5 @@
 /* The layout of the ledger's file, as all processes of one user map it. A file of zeroes after the
- * head is an empty ledger. Nothing moves; a change of the layout raises GC_LEDGER_VERSION.
+ * head is an empty ledger. Rows never move; a change of the layout raises GC_LEDGER_VERSION.
  *
  * All content was written by another process, perhaps a hostile one, and may change while it is
  * read: indices are bounded, numbers compared or added with saturation, texts copied with a bound.
@@ -8,9 +8,9 @@
  * the content. Device and group rows are published by one compare-and-swap of their key; the text
  * beside the key is the same from every writer.
  *
- * An account's word is generation << GC_LEDGER_BYTES_BITS | bytes. The generation is that of its
- * slot: a word of an earlier generation has no owner and may be swapped for 0 once its owner is
- * dead. */
+ * An account's word is generation << GC_LEDGER_BYTES_BITS | bytes. The generation is the slot's:
+ * the word of a dead owner is swapped for 0, which fails if a new owner has claimed the slot
+ * meanwhile. */
 #ifndef GC_LEDGER_FILE_H
 #define GC_LEDGER_FILE_H
 
@@ -74,7 +74,7 @@ struct gc_ledger_tenant_row {
 };
 
 struct gc_ledger_slot {
-    /* a futex: a requester increments it after it has set the bits below */
+    /* a futex: incremented by a requester after setting the bits below */
     _Alignas(4096) gc_ledger_half control;
     gc_ledger_half served; /* a futex: the last control value with all requests answered */
     gc_ledger_half requests;
@@ -83,7 +83,7 @@ struct gc_ledger_slot {
     gc_ledger_half mode;       /* enum gc_mode */
     gc_ledger_half is_paused;
     gc_ledger_half flags;        /* GC_LEDGER_HAS_… */
-    gc_ledger_half request_drop; /* argument of a pause: 1: the content need not survive */
+    gc_ledger_half request_drop; /* argument of a pause; 1: the content need not survive */
     gc_ledger_word device_mask;  /* bit i: uses device row i */
     gc_ledger_word start_ticks;  /* start time from /proc/PID/stat */
     gc_ledger_word pid_namespace;

@@ -82,7 +82,7 @@ bool gc_ledger_lock_byte(const struct gc_ledger *ledger, uint32_t slot, int comm
     return code == 0;
 }
 
-/* If the kernel cannot be asked, no process counts as dead. */
+/* If the lock cannot be tested, no process counts as dead. */
 bool gc_ledger_is_held(const struct gc_ledger *ledger, uint32_t slot)
 {
     struct flock lock;
@@ -97,8 +97,8 @@ bool gc_ledger_is_held(const struct gc_ledger *ledger, uint32_t slot)
     return is_held;
 }
 
-/* Does nothing if another file has the descriptor's number. If that file took the number just now,
- * fallocate does not change its size. */
+/* Does nothing if another file has the descriptor's number. If a file takes the number just before
+ * fallocate, that file's size stays. */
 bool gc_ledger_has_memory(const struct gc_ledger *ledger, const void *part, size_t bytes)
 {
     const off_t offset = (const char *)part - (const char *)ledger->file;

@@ -35,14 +35,14 @@ struct gc_ledger {
 enum gc_status gc_ledger_open(const char *folder, bool create, struct gc_ledger *ledger,
                               char reason[GC_LEDGER_REASON_BYTES]) GC_CHECKED;
 /* Whether the descriptor is still the opened file: programs close descriptors that they do not
- * know, and numbers are reused. Without it no process can be found dead. */
+ * know, and numbers are reused. Without the descriptor no process can be found dead. */
 bool gc_ledger_is_intact(const struct gc_ledger *ledger);
-/* Whether the file's name is gone or belongs to another file: processes that start later do not
- * know this one. */
+/* Whether the file's name is gone or belongs to another file: processes that start later use
+ * another file. */
 bool gc_ledger_is_removed(const struct gc_ledger *ledger);
-/* Opens the file again. The own slot stays held meanwhile: the mapping keeps its lock. */
+/* Opens the file again. The own slot stays held meanwhile: the mapping keeps the slot's lock. */
 bool gc_ledger_repair(struct gc_ledger *ledger);
-/* Unmaps and closes, which frees a slot held through it. */
+/* Unmaps and closes the file, which frees the own slot. */
 void gc_ledger_close(struct gc_ledger *ledger);
 
 /* ---- reading ---- */
@@ -90,7 +90,7 @@ struct gc_ledger_group {
 
 /* Slots from this number on were never used. */
 uint32_t gc_ledger_slot_high(const struct gc_ledger *ledger);
-/* False if no live process holds the slot (asks the kernel). A slot that is just being claimed may
+/* False if no live process holds the slot (tests its lock). A slot that is just being claimed may
  * briefly show its former owner. */
 bool gc_ledger_read_process(const struct gc_ledger *ledger, uint32_t slot,
                             struct gc_ledger_process *process);
@@ -135,7 +135,7 @@ static inline struct gc_ledger_slot *gc_ledger_own_slot(const struct gc_ledger *
 {
     return gc_ledger_get_slot(ledger, ledger->own);
 }
-/* Whether another process holds the slot. */
+/* Whether a live process holds the slot, this process included. */
 bool gc_ledger_is_held(const struct gc_ledger *ledger, uint32_t slot);
 /* Copies a text into the file, cut to size. */
 void gc_ledger_set_text(char *to, size_t size, const char *from);
@@ -193,8 +193,8 @@ void gc_ledger_set_served(const struct gc_ledger *ledger, uint32_t control);
 /* The row of the group with this name; GC_LEDGER_NONE if there is none. */
 uint32_t gc_ledger_find_group(const struct gc_ledger *ledger, const char *name);
 /* Sets the limit of the whole group, on one device row or all (GC_LEDGER_NONE); UINT64_MAX: none.
- * In force at once for every process; if they hold more together they are requested to release idle
- * memory. False if there is no such group. */
+ * The limit is in force at once for every process; if the processes together hold more, they are
+ * requested to release idle memory. False if there is no such group. */
 bool gc_ledger_limit_group(const struct gc_ledger *ledger, const char *name, uint32_t device,
                            uint64_t bytes);
 
@@ -207,7 +207,7 @@ struct flock;
 /* Calls fcntl with `command` for the byte that a slot's owner keeps locked. False with errno. */
 bool gc_ledger_lock_byte(const struct gc_ledger *ledger, uint32_t slot, int command,
                          struct flock *lock);
-/* Allocates the file's memory for this part, which may be its first use. False: there is none. */
+/* Allocates memory for this part of the file, which may be unused so far. False: there is none. */
 bool gc_ledger_has_memory(const struct gc_ledger *ledger, const void *part, size_t bytes);
 
 #endif

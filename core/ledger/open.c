@@ -1,7 +1,7 @@
 /* The ledger's file: opened or created, and checked completely before any content is used. The
  * folder is opened first and everything else is relative to it, so that nothing can be exchanged in
- * between. A new file is filled under a temporary name and then linked to its own: no process sees
- * it half filled. */
+ * between. A new file is filled under a temporary name and then renamed: no process sees it half
+ * filled. */
 #define _GNU_SOURCE
 #include "core/ledger/ledger.h"
 
@@ -176,8 +176,8 @@ static enum gc_status open_existing(struct opening *opening)
 
 /* ---- a new file ---- */
 
-/* Allocates the memory of the head and its tables here, so that exhaustion is an error now and not
- * a signal later. */
+/* Allocates the memory of the head and the tables of devices and groups here, so that exhaustion is
+ * an error now and not a signal later. */
 static const char *fill(int fd)
 {
     struct rlimit most;

@@ -14,7 +14,7 @@
 #define DYING_NS_MAX (10 * GC_NS_PER_S)
 #define GRACE_NS (100 * GC_NS_PER_MS)
 #define STAT_BYTES 1024
-/* Fields of /proc/PID/stat after the name; the state is the first. */
+/* Fields of /proc/PID/stat, counted from the state, which is 0. */
 #define FIELD_THREADS 17
 #define FIELD_START 19
 
@@ -79,7 +79,7 @@ uint64_t gc_ledger_start_ticks(uint32_t pid)
 }
 
 /* The first thread may have ended while others still release the device. */
-/* Whether the process with that number and start time still has a running thread. */
+/* Whether the process with that PID and start time still has a running thread. */
 static bool process_exists(uint32_t pid, uint64_t start_ticks)
 {
     struct facts facts;
@@ -103,8 +103,8 @@ bool gc_ledger_process_is_stopped(uint32_t pid, uint64_t start_ticks)
 
 /* ---- the owner of a slot ---- */
 
-/* The time since a process first found the slot's owner dead. The low bits are the owner's
- * generation: a late record of an earlier owner is ignored. */
+/* The time since a process first found the slot's owner dead. The low bits of death_ns are the
+ * owner's generation: an earlier owner's value is ignored. */
 static uint64_t dead_for_ns(struct gc_ledger_slot *slot)
 {
     const uint64_t generation =
@@ -119,8 +119,8 @@ static uint64_t dead_for_ns(struct gc_ledger_slot *slot)
     return now < first ? UINT64_MAX : now - first;
 }
 
-/* Whether the owner was this process before its exec: the driver freed its memory together with the
- * old program. */
+/* Whether the owner was this process before its exec: the driver freed that memory together with
+ * the old program. */
 static bool is_former_self(const struct gc_ledger_slot *slot, uint32_t pid)
 {
     return pid == (uint32_t)getpid() &&

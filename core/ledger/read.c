@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#define UUID_PREFIX_LENGTH 4 /* "GPU-" or "MIG-": CUDA names an instance with the former */
+#define UUID_PREFIX_LENGTH 4 /* "GPU-" or "MIG-": CUDA uses the former for instances too */
 
 bool gc_ledger_read_process(const struct gc_ledger *ledger, uint32_t number,
                             struct gc_ledger_process *process)

@@ -19,7 +19,7 @@ static void raise_high(struct gc_ledger_file *file, uint32_t high)
 }
 
 /* The words of a slot's accounts on a device get the new owner's generation. A device without a key
- * has none, and its pages may not be backed. */
+ * has no accounts, and the file may lack memory for them. */
 static void reset_accounts(struct gc_ledger_file *file, uint32_t device, uint32_t slot,
                            uint32_t generation)
 {
@@ -42,8 +42,8 @@ static bool is_dying(const struct gc_ledger *ledger, uint32_t slot)
            gc_ledger_process_is_dying(&ledger->file->slots[slot]);
 }
 
-/* Clears all but the generation, which was raised before: fields of a former owner are void from
- * then on. */
+/* Clears all but the control word and the generation. The latter was raised before: fields of a
+ * former owner are void from then on. */
 static void clear_slot(struct gc_ledger *ledger, uint32_t number, uint32_t generation)
 {
     struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, number);
@@ -64,7 +64,7 @@ static void unlock_slot(const struct gc_ledger *ledger, uint32_t slot)
     (void)fcntl(ledger->fd, F_OFD_SETLK, &lock);
 }
 
-/* The caller has the lock. False: the former owner's memory still counts, or there is no memory. */
+/* The caller has the lock. False: the former owner's memory counts, or the file lacks memory. */
 static bool claim_slot(struct gc_ledger *ledger, uint32_t number)
 {
     struct gc_ledger_slot *slot = &ledger->file->slots[number];

@@ -1,5 +1,5 @@
-/* Counters of idle memory, of a device and of a tenant's quota of it: how much can be released to
- * the driver at once, and whether a new search for it is worthwhile. Relaxed unless a function
+/* Counters of the idle memory of a device, or of a tenant's quota: how much can be released to the
+ * driver at once, and whether a new search for idle memory is worthwhile. Relaxed unless a function
  * names its order. */
 #ifndef GC_IDLE_H
 #define GC_IDLE_H

@@ -13,7 +13,7 @@
 
 #define GC_OBJECTS_MAX 1024 /* later ones have no name once they are unloaded */
 
-/* An object that was there from scan `since` on, until before scan `until` (0: it still is). */
+/* An object that was loaded at scan `since` and unloaded by scan `until` (0: still loaded). */
 struct gc_object_record {
     uintptr_t start; /* first page */
     uintptr_t end;
@@ -27,7 +27,7 @@ struct gc_object_record {
 /* Zeroed: nothing scanned yet. */
 struct gc_objects {
     atomic_flag is_scanning;
-    _Atomic unsigned long long loads; /* objects loaded so far, at the last scan */
+    _Atomic unsigned long long loads; /* objects ever loaded, as of the last scan */
     _Atomic uint32_t scan;            /* number of the last scan, from 1 */
     _Atomic uint32_t count;
     _Atomic bool has_shared;

@@ -1,14 +1,13 @@
 /* Frames of Python code, read by the interpreter's own functions, which are looked up in the
- * process: nothing is linked. They are the functions of CPython 3.10 and later, and one that
- * returns the current thread state: if that is the calling thread's, the thread holds the
- * interpreter's lock (GIL).
+ * process: nothing is linked. CPython 3.10 and later have them all. One returns the current thread
+ * state: if that state is the calling thread's, the thread holds the interpreter's lock (GIL).
  *
- * Extension modules release that lock before they call CUDA. A thread that took it again inside an
- * allocation could wait for a thread that waits for the program's own locks. Therefore a reader
- * thread of the library takes the lock and reads the frames of the requesting thread, which waits
- * for a bounded time. If that time is up it continues without Python frames; after several timeouts
- * in a row no thread requests frames any more. Python's collector is disabled meanwhile, so that no
- * code of the program runs here. */
+ * Extension modules release the GIL before they call CUDA. A thread that took the GIL inside an
+ * allocation could deadlock: the GIL's holder may wait for a lock that the thread holds. Therefore
+ * a reader thread of the library takes the GIL and reads the frames of the requesting thread, which
+ * waits for a bounded time. After that time the thread continues without Python frames; after
+ * several timeouts in a row no thread requests frames any more. Python's collector is disabled
+ * during the read, so that no code of the program runs here. */
 #define _GNU_SOURCE
 #include "core/observe/unwind.h"
 
@@ -70,8 +69,8 @@ struct gc_python {
     unsigned late;
 };
 
-/* Takes all functions from one interpreter: a process may hold two. Any thread may call it, from
- * any state: see core/io/elf.h. */
+/* Finds a function in the interpreter that has frame_of: a process may hold two interpreters. Any
+ * thread may call this, in any state: see core/io/elf.h. */
 static bool find(struct gc_python *python, const char *name, void *function)
 {
     *(void **)function = gc_elf_find_in_object(*(void **)&python->frame_of, name);
@@ -132,8 +131,8 @@ struct gc_python *gc_python_find(struct gc_unwind_scope *scope, struct gc_host_m
     return python;
 }
 
-/* False if the interpreter was unloaded and another object is at its address. While it runs it
- * stays loaded. */
+/* Whether the address is in the interpreter. False if another object is there after an unload; a
+ * running interpreter stays loaded. */
 bool gc_python_has(const struct gc_python *python, uintptr_t address)
 {
     const void *frame_of = *(void *const *)&python->frame_of;
@@ -223,7 +222,7 @@ static void *reader_thread(void *argument)
     return NULL;
 }
 
-/* Not linked: its symbol has another version in newer C libraries. */
+/* pthread_create is not linked: its symbol has another version in newer C libraries. */
 static bool start_reader(struct gc_python *python)
 {
     create_thread *create;

@@ -97,7 +97,7 @@ bool gc_stack_map_set(struct gc_stack_map *map, const struct gc_stack_map_entry 
     return fits;
 }
 
-/* Closes the gap at `slot`: moves entries forward that were displaced by it (backward-shift
+/* Closes the gap at `slot`: moves entries back that were displaced past it (backward-shift
  * deletion). */
 static void close_gap_locked(struct gc_stack_map_shard *shard, uint32_t slot)
 {

@@ -78,7 +78,7 @@ void gc_stacks_destroy(struct gc_stack_table *stacks)
 
 /* ---- capture ---- */
 
-/* Both texts, each ending with NUL, one after the other. */
+/* Interns both texts, each ending with NUL, one after the other. */
 static uint32_t intern_text(void *argument, const char *function, const char *file)
 {
     struct gc_stack_table *stacks = argument;
@@ -143,7 +143,7 @@ static void count_down(_Atomic uint64_t *counters, uint64_t bytes)
     atomic_fetch_sub_explicit(&counters[SITE_LIVE_BYTES], bytes, memory_order_relaxed);
 }
 
-/* Records the scan in which the site was first seen, and so the objects of its addresses. */
+/* Records the scan at the site's first use, which identifies the objects of its addresses. */
 static void record_scan(struct gc_stack_table *stacks, uint32_t site)
 {
     _Atomic uint64_t *scan = &gc_intern_counters(&stacks->sites, site)[SITE_SCAN];

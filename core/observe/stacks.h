@@ -1,8 +1,8 @@
 /* GPUCACHE_STACKS: the call stacks of allocations. Each stack is stored once. A live allocation has
- * the number of its stack; a stack counts what was allocated from it.
+ * the number of its stack; a stack counts the allocations made from it.
  *
  * Thread-safe. A capture costs a stack walk and a lock-free look-up; on_alloc and on_free take a
- * shard's lock. Memory is reserved address space that costs where it is written, up to fixed
+ * shard's lock. The tables are reserved addresses that cost memory only where written, up to fixed
  * numbers of stacks and live allocations. Allocations beyond them have no stack and are counted as
  * lost. */
 #ifndef GC_STACKS_H

@@ -3,8 +3,8 @@
  * they wait only if they fill their buffer before that write is done. So the file has the records
  * in the order in which they were recorded, memory is bounded, and no lock is held across a write.
  *
- * A buffer is also written one second after the last write, so that a killed process loses
- * little. */
+ * A buffer is also written when a record comes over a second after the last write: a killed process
+ * loses little. */
 #define _GNU_SOURCE
 #include "core/observe/trace.h"
 
@@ -33,8 +33,8 @@ struct file_identity {
     uint64_t inode;
 };
 
-/* The last recorded levels of a device. Each is read and written alone: two threads that see the
- * same change record it twice, which is harmless. */
+/* The last recorded levels of a device. Each member is read and written alone: two threads that see
+ * the same change record it twice, which is harmless. */
 struct last_levels {
     _Atomic uint64_t reserved_bytes;
     _Atomic uint64_t pending_bytes;
@@ -244,8 +244,8 @@ fail:
 
 /* ---- recording ---- */
 
-/* Swaps the buffers; returns the full one for writing. The caller holds the lock and has seen
- * !writing. */
+/* Swaps the buffers; *records is the one to write, the result its count. The caller holds the lock
+ * and has seen !writing. */
 static size_t swap_buffers_locked(struct gc_trace *trace, struct gc_trace_file_record **records)
 {
     const size_t count = trace->used;

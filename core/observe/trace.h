@@ -54,7 +54,7 @@ struct gc_trace_levels {
 };
 void gc_trace_record_levels(struct gc_trace *trace, uint8_t device,
                             const struct gc_trace_levels *levels, uint64_t time_ns);
-/* For signal handlers: whether the interrupted thread is inside one of the functions above. */
+/* For signal handlers: whether the interrupted thread is inside gc_trace_record. */
 bool gc_trace_is_recording(void);
 void gc_trace_flush(struct gc_trace *trace);
 /* Flushes and frees. Not thread-safe. */

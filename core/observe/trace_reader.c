@@ -52,7 +52,7 @@ enum gc_status gc_trace_reader_init(struct gc_trace_reader *reader, const void *
     return GC_OK;
 }
 
-/* Whether the record has a kind of the file's version and valid fields. */
+/* Whether the record has an op of the file's version and valid fields. */
 static bool makes_sense(const struct gc_trace_reader *reader,
                         const struct gc_trace_file_record *record)
 {

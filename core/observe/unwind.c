@@ -1,7 +1,6 @@
-/* The native part of a stack is walked by glibc's backtrace, by means of libgcc's unwinder. It
- * reads the unwind tables that every object has for its exceptions, so code needs no frame
- * pointers. backtrace opens libgcc_s on its first call, which the library makes while it holds no
- * lock. */
+/* The native part of a stack is walked by glibc's backtrace, by means of libgcc's unwinder. The
+ * unwinder reads the tables that every object has for exceptions, so code needs no frame pointers.
+ * backtrace opens libgcc_s on its first call, which the library makes while it holds no lock. */
 #define _GNU_SOURCE
 #include "core/observe/unwind.h"
 

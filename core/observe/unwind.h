@@ -21,8 +21,8 @@ struct gc_python;
 
 /* The known objects of the process. Zeroed: nothing known yet. */
 struct gc_unwind_scope {
-    struct gc_stack_object own;         /* this library */
-    _Atomic(struct gc_python *) python; /* set once found; never freed, since a thread uses it */
+    struct gc_stack_object own;             /* this library */
+    _Atomic(struct gc_python *) python;     /* set once found; never freed: the reader uses it */
     _Atomic unsigned long long searched_at; /* objects loaded at the last search without result */
     struct gc_objects objects;
 };
@@ -35,8 +35,8 @@ uint32_t gc_unwind_frames(struct gc_unwind_scope *scope, struct gc_host_mem *hos
                           uint32_t max, gc_stack_intern *intern, void *argument);
 
 /* An address as "function+0x12 (/path/object+0x345)". `start` and `name` describe the object that
- * contained it at capture; if that is unloaded the text is "/path/object+0x345". NULL: not
- * known. */
+ * contained it at capture; if that object is unloaded the text is "/path/object+0x345". `name`
+ * NULL: not known. */
 void gc_unwind_describe(uint64_t address, uintptr_t start, const char *name, char *text,
                         size_t size);
 

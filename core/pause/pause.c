@@ -249,7 +249,7 @@ static void set_paused(void *argument, struct gc_tenant *tenant)
     *(bool *)argument |= gc_tenant_is_paused(tenant);
 }
 
-/* Sets the mode for what is paused now. Threads that wait at the gate check it again. */
+/* Sets the gate's mode by the pauses now in force. Waiting threads check the mode again. */
 static void set_gate(struct gc_core *core)
 {
     bool is_any_paused = false;
@@ -269,7 +269,7 @@ static void publish_paused(struct gc_core *core, struct gc_tenant *tenant, bool 
     gc_publish_paused(core, is_paused);
 }
 
-/* The gate is closed. True: all memory of the scope is swapped out. */
+/* Call with the gate closed. True: all memory of the scope is swapped out. */
 static bool swap_out_scope(struct pausing *pausing)
 {
     struct gc_core *core = pausing->core;
@@ -280,8 +280,8 @@ static bool swap_out_scope(struct pausing *pausing)
            visit_scope(core, tenant, swap_out, pausing);
 }
 
-/* True: it is paused. Also true if a part was swapped out and finds no memory to return: the caller
- * resumes it later. */
+/* True: the scope is paused. Also true if only a part was swapped out and cannot be swapped in
+ * again: the caller resumes the scope later. */
 static bool pause_scope(struct pausing *pausing)
 {
     struct gc_core *core = pausing->core;
@@ -343,7 +343,7 @@ static bool resume_alone(struct gc_core *core, struct gc_tenant *tenant,
     *result = (struct gc_swap_result){.refusal = GC_SWAP_OK};
     if (!(tenant == NULL ? gc_pause_is_any(core) : gc_tenant_is_paused(tenant)))
         return fail(result, GC_SWAP_AGAIN);
-    /* While the process is paused, its resume swaps the tenant's memory in. */
+    /* While the process is paused the memory stays out: the process's resume swaps it in. */
     const bool is_later = tenant != NULL && gc_pause_is_any(core);
     if (!is_later && !swap_in_scope(core, tenant, result))
         return false;

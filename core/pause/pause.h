@@ -3,10 +3,10 @@
  * (swap.h) until the resume. All or nothing: if one pool cannot be swapped out, none is.
  *
  * After a pause of the process the gate stays closed. After a pause of a tenant it opens again,
- * guarded: threads of other tenants go on, those of the tenant wait.
+ * guarded: threads of the paused tenant wait, others do not.
  *
- * Every wait has a deadline. Work may wait for something that the program does next; if it is not
- * done in time the pause fails and the process goes on.
+ * Every wait has a deadline. Work may wait for something that the program does next; if the work
+ * has not completed in time the pause fails and the process goes on.
  *
  * One thread at a time pauses or resumes; another one fails with GC_SWAP_BUSY. Both functions block
  * and hold no lock when they call the driver. */
@@ -27,8 +27,8 @@ struct gc_pause_request {
 /* False: nothing is paused; the result has the reason. */
 bool gc_pause(struct gc_core *core, const struct gc_pause_request *request,
               struct gc_swap_result *result) GC_CHECKED;
-/* Tenant NULL: the process; its paused tenants stay paused. False: it is still paused, in whole or
- * in part; try again when memory is free. */
+/* Tenant NULL: the process; its paused tenants stay paused. False: all or part of the scope is
+ * still paused; try again when memory is free. */
 bool gc_pause_resume(struct gc_core *core, struct gc_tenant *tenant,
                      struct gc_swap_result *result) GC_CHECKED;
 bool gc_pause_is_any(const struct gc_core *core);

@@ -1,5 +1,5 @@
 /* Swaps the physical memory of a context's pool out of the device and in again. Addresses and
- * blocks stay. Pages in use are copied to host memory, or dropped if the caller wants that; idle
+ * blocks stay. Pages in use are copied to host memory, or dropped at the caller's request; idle
  * pages are released.
  *
  * A swapped pool is under one change of mappings (core/backing/change.h) until all pages are back:
@@ -21,12 +21,12 @@ enum gc_swap_refusal gc_swap_check(struct gc_context *context);
 /* A short text; static storage. */
 const char *gc_swap_refusal_text(enum gc_swap_refusal refusal);
 /* Releases the physical memory of the context's pool, after a copy of its content to host memory if
- * `keeps_content`. A wait for the context must cover all work of the program, and none may be
- * submitted until the memory is back. True: done, but pages that the driver did not unmap stay.
- * False: nothing has changed. */
+ * `keeps_content`. The caller ensures that the wait for the context's work covers all work of the
+ * program, and that no work is submitted until the memory is back. True: done, but pages that the
+ * driver did not unmap stay. False: nothing has changed. */
 bool gc_swap_out(struct gc_context *context, bool keeps_content, struct gc_swap_result *result);
-/* Swaps it in again, at the same addresses. False: all or part of it is still swapped out; try
- * again, with GC_SWAP_CAPTURES after the capture. */
+/* Swaps the pool in again, at the same addresses. False: all or part is still swapped out; try
+ * again (after the capture, if that is the reason: GC_SWAP_CAPTURES). */
 bool gc_swap_in(struct gc_context *context, struct gc_swap_result *result);
 bool gc_swap_is_out(struct gc_context *context);
 
@@ -38,7 +38,7 @@ struct gc_context *gc_swap_worker(struct gc_context *context);
 uint64_t gc_swap_address(const struct gc_pool *pool, const struct gc_swapped_slot *swapped);
 /* The end of the run of neighbours that starts at `i`. */
 uint64_t gc_swap_run_end(const struct gc_swap *swap, uint64_t i);
-/* Returns the page to the slot. It becomes idle if no block uses the slot any more. */
+/* Makes the slot the page's user. The page becomes idle if no block uses the slot any more. */
 void gc_swap_commit_page_locked(struct gc_pool *pool, struct gc_slot *slot, struct gc_page *page);
 
 #endif

@@ -158,7 +158,7 @@ static enum gc_status swap_in_all(struct gc_swap *swap, struct gc_swap_result *r
     return status;
 }
 
-/* Ends the change if all is back; otherwise it goes on with the rest. */
+/* Ends the change if all is back; otherwise the change lasts until the rest is back. */
 static void end_swap_in(struct gc_swap *swap, bool is_over)
 {
     struct gc_context *context = swap->change.context;

@@ -178,7 +178,7 @@ void gc_swap_commit_page_locked(struct gc_pool *pool, struct gc_slot *slot, stru
         gc_pages_make_idle_locked(pool, page);
 }
 
-/* Returns pages that stay to their slots and takes them off the purge list. */
+/* Restores the user of each page that stays, its slot; removes the page from the purge list. */
 static void return_pages_locked(const struct gc_swap *swap, struct gc_purge_list *purge)
 {
     const struct gc_pages *pages = &swap->change.context->pool.pages;
@@ -196,7 +196,7 @@ static void return_pages_locked(const struct gc_swap *swap, struct gc_purge_list
     }
 }
 
-/* Takes slots whose pages are still mapped off the swap's list. */
+/* Removes from the swap's list the slots whose pages are still mapped. */
 static void drop_mapped(struct gc_swap *swap, struct gc_purge_list *purge)
 {
     struct gc_pool *pool = &swap->change.context->pool;
@@ -282,7 +282,7 @@ static enum gc_swap_refusal swap_out_changing(struct gc_change *change, bool kee
     if (swap == NULL)
         return GC_SWAP_HOST;
     swap->change = *change;
-    swap->change.set = (struct gc_wait_set){.count = 0}; /* the caller's */
+    swap->change.set = (struct gc_wait_set){.count = 0}; /* the caller keeps the set */
     const enum gc_swap_refusal refusal = swap_out(swap, keeps_content, result);
     if (refusal != GC_SWAP_OK) {
         gc_change_free_swapped(context, swap);

@@ -2,8 +2,8 @@
 
 #include "core/base/sort.h"
 
-/* A key is the begin or end of an entry: its time, whether it begins, its index. Ends sort before
- * begins. */
+/* A key is the start or end of an entry's lifetime: time, a bit for a start, the entry's index. At
+ * equal times ends sort before starts. */
 #define INDEX_BITS 20U
 #define BEGINS (UINT64_C(1) << INDEX_BITS)
 #define TIME_SHIFT (INDEX_BITS + 1)

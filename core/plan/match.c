@@ -132,7 +132,7 @@ struct wanted {
     uint64_t stream;
 };
 
-/* A position and its iteration. */
+/* A position: an entry in an iteration. */
 struct position {
     uint32_t entry;
     uint32_t iteration;
@@ -185,9 +185,9 @@ static uint32_t match_entry(struct gc_match *match, struct position position,
     return position.entry;
 }
 
-/* Matches an entry ahead of the cursor and leaves the cursor. Either the allocation is not in the
- * plan and the cursor's entry is still to come, or the entries up to this one are missing and the
- * next one follows it (`other`). The next match decides. */
+/* Matches an entry ahead of the cursor, which does not move. Either the allocation is not in the
+ * plan and the cursor's entry is still to come, or the entries skipped are missing and the next
+ * allocation follows the match (`other`). The next match decides. */
 static uint32_t match_ahead(struct gc_match *match, struct position position,
                             const struct wanted *wanted)
 {
@@ -200,8 +200,8 @@ static uint32_t match_ahead(struct gc_match *match, struct position position,
 }
 
 /* Whether the cursor has passed an entry of this size that was matched ahead: probably by an
- * allocation that is not in the plan, so that this one has lost its entry. Each such entry counts
- * once. */
+ * allocation that is not in the plan, which leaves this allocation without an entry. Each such
+ * entry counts once. */
 static bool was_matched_ahead(struct gc_match *match, const struct wanted *wanted)
 {
     for (uint32_t i = 0; i < GC_MATCH_AHEAD; i++) {
@@ -224,8 +224,8 @@ static void confirm_ahead(struct gc_match *match)
     }
 }
 
-/* Finds the entry nearest to the cursor, which does not fit itself; of two equally near ones the
- * one ahead. */
+/* Finds the fitting entry nearest to the cursor, whose own entry does not fit; of two equally near
+ * entries the one ahead. */
 static uint32_t find_around(struct gc_match *match, const struct wanted *wanted)
 {
     const struct gc_plan *plan = match->plan;
@@ -326,7 +326,7 @@ uint32_t gc_match_next(struct gc_match *match, uint64_t bytes, uint64_t stream, 
     return found;
 }
 
-/* The difference of two sizes, in thousandths of the second. */
+/* The difference of two sizes, in thousandths of `planned`; UINT64_MAX: over half of it. */
 static uint64_t difference(uint64_t bytes, uint64_t planned)
 {
     const uint64_t apart = bytes > planned ? bytes - planned : planned - bytes;

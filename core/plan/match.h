@@ -1,12 +1,12 @@
 /* Plan lookup: finds the plan entry of an allocation by order, size and stream.
  *
  * The cursor is at the expected entry. An allocation of another size or stream matches the nearest
- * fitting entry within GC_MATCH_WINDOW, ahead or behind, that is not matched in this iteration.
- * Whether that allocation is unplanned, or the skipped entries are missing, shows at the next one:
- * it matches the cursor's entry or the one after the match. An allocation without a fitting entry
- * matches none. Neither does one whose entry was matched ahead: otherwise all that follow would
- * take the next one's entry. After three misses in a row whose sizes are consecutive in the plan,
- * the cursor moves to the next such position (resync).
+ * fitting entry within GC_MATCH_WINDOW, ahead or behind, that is not matched in this iteration. The
+ * next allocation shows whether that one is unplanned or the skipped entries are missing: it
+ * matches the cursor's entry or the entry after the match. An allocation without a fitting entry
+ * matches none. Neither does one whose entry was matched ahead: otherwise each later allocation
+ * would match its successor's entry. After three misses in a row whose sizes are consecutive in the
+ * plan, the cursor moves to the next such position (resync).
  *
  * Streams are numbers in a plan and handles at run time: a number is bound to the first handle that
  * matches it, until that stream is destroyed.
@@ -56,8 +56,8 @@ void gc_match_fini(struct gc_match *match);
 /* The entry for an allocation of `bytes` (rounded), which is then matched; or GC_PLAN_NONE.
  * `is_idle`: nothing of the plan is live, so the run may begin again. */
 uint32_t gc_match_next(struct gc_match *match, uint64_t bytes, uint64_t stream, bool is_idle);
-/* For an allocation without an entry, perhaps one whose size has changed: which of the next entries
- * it stands for, by size; or GC_PLAN_NONE. */
+/* For an allocation without an entry, perhaps one whose size has changed: the nearest in size of
+ * the next entries; or GC_PLAN_NONE. */
 uint32_t gc_match_guess(const struct gc_match *match, uint64_t bytes);
 /* Unbinds a stream that is destroyed. */
 void gc_match_close_stream(struct gc_match *match, uint64_t stream);

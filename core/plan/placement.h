@@ -40,8 +40,8 @@ struct gc_placement_options {
     uint64_t node_max;            /* steps of search, GC_PLACEMENT_NODES_UNLIMITED: no limit */
     gc_placement_progress *watch; /* called every few thousand nodes; NULL: never stopped */
     void *watch_argument;
-    /* For parallel runs: of the searches that alternate, this run takes every share_count-th from
-     * share_index on; 0: all of them. */
+    /* For parallel runs: of the alternating searches this run executes every share_count-th, from
+     * share_index on; share_count 0: all. */
     uint32_t share_index;
     uint32_t share_count;
 };
@@ -64,9 +64,9 @@ enum gc_status gc_solve_placement(struct gc_region *region,
                                   const struct gc_placement_options *options,
                                   struct gc_placement *placement) GC_CHECKED;
 
-/* The validator, independent of the solver. GC_INVALID_ARGUMENT with the first two buffers that
- * overlap (or one, twice, that is misplaced). *peak_bytes is the actual peak of the offsets. O(n
- * log n). Memory comes from `region`. NULL offsets: checks only the fixed ones. */
+/* The validator, independent of the solver. GC_INVALID_ARGUMENT: *fault names the first two buffers
+ * that overlap, or a misplaced buffer twice. *peak_bytes is the actual peak of the offsets. O(n log
+ * n). Memory comes from `region`. NULL offsets: checks only the fixed ones. */
 struct gc_placement_fault {
     uint32_t first;
     uint32_t second;

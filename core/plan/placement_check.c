@@ -2,8 +2,8 @@
  * buffer is compared with its two neighbours in the set. The set is a tree of bitmaps over the
  * buffers' ranks by offset, 64 children to a word: a neighbour is a few words away. O(n log n).
  *
- * Before the first fault live buffers are disjoint, so the nearest one below also reaches up
- * highest. Buffers of 0 bytes take no space and overlap nothing. */
+ * Before the first fault live buffers are disjoint: of those below, the nearest has the highest
+ * end. Buffers of 0 bytes take no space and overlap nothing. */
 #include "core/base/bits.h"
 #include "core/plan/placement.h"
 

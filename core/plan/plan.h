@@ -67,7 +67,7 @@ struct gc_plan_error {
     char text[256]; /* place, fault, accepted values */
 };
 
-/* Reads a file's content; copies the entries into `region`. GC_FORMAT with *error; GC_TOO_MANY;
+/* Reads a file's content; copies the entries into `region`. GC_FORMAT with *error;
  * GC_NO_HOST_MEMORY. */
 enum gc_status gc_plan_read(struct gc_region *region, const void *data, size_t bytes,
                             struct gc_plan *plan, struct gc_plan_error *error) GC_CHECKED;

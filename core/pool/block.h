@@ -19,14 +19,14 @@ struct gc_segment;
 enum gc_block_state {
     GC_BLOCK_FREE,    /* idle, in the bins */
     GC_BLOCK_LIVE,    /* allocated to the program */
-    GC_BLOCK_FREEING, /* one thread waits until its work has completed */
+    GC_BLOCK_FREEING, /* one thread waits until the block's work has completed */
     GC_BLOCK_PENDING, /* freed; in the pool's list until a fence or a synchronisation completes */
     GC_BLOCK_CACHED,  /* freed; in a thread's cache */
     GC_BLOCK_MAPPING, /* one thread is mapping its pages */
 };
 
 struct gc_block {
-    struct gc_block *previous; /* in the segment; also the link of a spare record */
+    struct gc_block *previous; /* in the segment; in the slab, links free records */
     struct gc_block *next;
     _Atomic(struct gc_segment *) segment;
     uint64_t address;

@@ -13,7 +13,7 @@
 #define PAGE_GRANULES (UINT64_C(1) << (PAGE_BITS - GC_GRANULE_BITS))
 #define LEAF_PAGES (LEAF_GRANULES / PAGE_GRANULES)
 
-/* Written host memory is counted in these units; the number of table entries per unit. */
+/* The unit in which written host memory is counted, and the table entries per unit. */
 #define HOST_PAGE UINT64_C(4096)
 #define POINTERS_PER_HOST_PAGE (HOST_PAGE / sizeof(void *))
 #define STARTS_PER_HOST_PAGE (HOST_PAGE * 8)

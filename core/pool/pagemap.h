@@ -45,15 +45,15 @@ enum gc_status gc_pagemap_init(struct gc_pagemap *map, struct gc_host_mem *host)
 void gc_pagemap_fini(struct gc_pagemap *map);
 
 /* Makes gc_pagemap_set possible in [address, address + bytes). GC_INVALID_ARGUMENT: not
- * granule-aligned or beyond the map's addresses. GC_NO_HOST_MEMORY. No lock is held. */
+ * granule-aligned or beyond the map's addresses. GC_NO_HOST_MEMORY. No lock may be held. */
 enum gc_status gc_pagemap_prepare(struct gc_pagemap *map, uint64_t address,
                                   uint64_t bytes) GC_CHECKED;
 /* Records that a block starts at `address`, in a prepared range. It may replace another block's
  * record there. */
 void gc_pagemap_set(struct gc_pagemap *map, uint64_t address, struct gc_block *block);
 void gc_pagemap_clear(struct gc_pagemap *map, uint64_t address);
-/* Releases the memory written for a range in which no block starts. It must be prepared again
- * before it is used again. Called before the driver can reuse the addresses. */
+/* Releases the memory written for a range in which no block starts. The range must be prepared
+ * again before its next use. Call before the driver can reuse the addresses. */
 void gc_pagemap_drop(struct gc_pagemap *map, uint64_t address, uint64_t bytes);
 /* The block that starts at exactly this address, or NULL. Any address is allowed. */
 static inline struct gc_block *gc_pagemap_get(const struct gc_pagemap *map, uint64_t address)

@@ -172,7 +172,7 @@ bool gc_pages_unuse_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_
 
 /* ---- victims ---- */
 
-/* The idle page at slot `i` of any arena that has the wanted number of mappings. */
+/* An idle page with the wanted number of mappings, at slot `i` of any arena. */
 static struct gc_page *idle_at(const struct gc_pages *pages, uint64_t i,
                                struct gc_victim_search *search)
 {
@@ -258,7 +258,7 @@ void gc_pages_detach_locked(struct gc_pool *pool, struct gc_slot *slot)
     struct gc_page *page = slot->page;
     const bool was_listed = page->is_listed;
     struct gc_slot **link = &page->first;
-    if (was_listed) /* the detach may move it to the other list */
+    if (was_listed) /* the page may move to the other list */
         list_remove(&pool->pages, page);
     while (*link != slot)
         link = &(*link)->next;

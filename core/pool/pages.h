@@ -118,10 +118,10 @@ static inline bool gc_slot_is_backed(const struct gc_slot *slot)
 bool gc_pages_try_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
                              uint64_t bytes);
 /* Counts a use of each slot of the range, takes the idle pages of backed slots and sets the other
- * slots to GC_SLOT_PENDING. Returns the number of those. */
+ * slots to GC_SLOT_PENDING. Returns the number of pending slots. */
 uint64_t gc_pages_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
                              uint64_t bytes);
-/* The block of the range becomes free; a page becomes idle with its last use. True if one did. */
+/* The block of the range becomes free; a page without a use becomes idle. True if a page did. */
 bool gc_pages_unuse_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
                            uint64_t bytes);
 
@@ -133,7 +133,7 @@ bool gc_pages_are_backed_locked(const struct gc_pool *pool, const struct gc_aren
 struct gc_victim_search {
     uint64_t below;         /* slots from here on were searched */
     uint32_t mapping_count; /* of the pages searched for */
-    uint32_t fewest;        /* the least larger count among the pages it passed */
+    uint32_t fewest;        /* the least count above mapping_count that was seen */
     bool takes_small;       /* also pages with is_small, when there are no others */
 };
 #define GC_VICTIM_SEARCH_START ((struct gc_victim_search){0, 0, 1, false})

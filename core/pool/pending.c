@@ -8,7 +8,7 @@
 
 /* Blocks of a list that one request checks. A program that repeats itself finds its block early. */
 #define SEARCH_MAX 32
-/* A block may exceed the request by 1/16 of the request. */
+/* A block may exceed the request by this fraction of the request. */
 #define WASTE_DIVISOR 16
 /* Blocks of a list that a request for a planned place checks. */
 #define RANGE_SEARCH_MAX 256
@@ -27,8 +27,8 @@ static void uncount_pending_locked(struct gc_pool *pool, const struct gc_block *
     gc_stats_sub_gauge(pool->shared.pending, block->bytes);
 }
 
-/* Appends a block to a list, and counts it. A late epoch is raised to keep the list in order: the
- * block waits a little longer. */
+/* Appends a block to a list, and counts it. An epoch below the last one's is raised to keep the
+ * list in order: the block waits a little longer. */
 static void push_locked(struct gc_pool *pool, struct gc_block **first, struct gc_block **last,
                         struct gc_block *block, uint64_t epoch)
 {

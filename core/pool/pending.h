@@ -65,7 +65,7 @@ bool gc_pending_has_stream_locked(struct gc_pool *pool, uint64_t stream);
  * fence that covers them all they move to the common list. */
 void gc_pending_close_stream_locked(struct gc_pool *pool, uint64_t stream);
 /* The context is about to be torn down, with its streams and their fences. Its streams' blocks move
- * to the common list, since work they waited for in other contexts' streams may still run. */
+ * to the common list, since work of other contexts, for which the streams waited, may still run. */
 void gc_pending_drop_worker_locked(struct gc_pool *pool, const struct gc_context *worker);
 
 #endif

@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 
-/* Free blocks that are tried where a block may fit between page boundaries only. */
+/* Free blocks that are tried where alignment to pages may prevent a fit. */
 #define FIT_TRIES 256
 
 /* Sets *place to where a block of `bytes` would start in the free block. False: it does not fit. */

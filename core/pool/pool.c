@@ -9,7 +9,7 @@
 #define SPARES_NEEDED 3
 /* Records move to and from the device's slab in batches of this size. */
 #define SPARES_BATCH 32
-/* The most that a block in a thread cache may exceed its request by: gc_block.slack. */
+/* The largest excess of a block in a thread cache over its request: gc_block.slack. */
 #define SLACK_MAX ((uint64_t)UINT8_MAX << GC_GRANULE_BITS)
 
 void gc_pool_content_init(struct gc_pool_content *content)
@@ -195,7 +195,7 @@ static uint64_t least_remainder(const struct gc_segment *segment)
                                                                            : GC_LARGE_REMAINDER;
 }
 
-/* Splits a block; the second half is in no bin. */
+/* Splits a block; the second part is in no bin. */
 static struct gc_block *split_at(struct gc_pool *pool, struct gc_block *block, uint64_t bytes)
 {
     struct gc_block *rest = gc_pool_pop_record_locked(pool);

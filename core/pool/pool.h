@@ -47,7 +47,7 @@
 /* The smallest remainder that is split off; a smaller one stays in the block. */
 #define GC_SMALL_REMAINDER GC_GRANULE
 #define GC_LARGE_REMAINDER GC_KIB(16)
-/* A dedicated segment serves a request that leaves at most 1/16 of it unused. */
+/* A dedicated segment serves a request that leaves at most this fraction of the segment unused. */
 #define GC_DEDICATED_WASTE_DIVISOR 16
 
 struct gc_context;
@@ -97,7 +97,7 @@ struct gc_pool {
     uint64_t unfenced_bytes; /* became pending since the last fence */
     uint64_t unfenced_count;
     struct gc_stream_list *streams; /* GC_STREAM_LISTS; part of the context's gc_fences */
-    unsigned stream_count;          /* the first ones, which have been used */
+    unsigned stream_count;          /* elements used so far */
     struct gc_block *spares;        /* spare block records, linked by `next` */
     uint32_t spare_count;
     /* The context's teardown has finished or is undecided; meanwhile the pool has no segments. */
@@ -204,7 +204,7 @@ static inline void gc_pool_sub_idle(const struct gc_pool_shared *shared, uint64_
         gc_idle_sub(shared->quota_idle, bytes);
 }
 
-/* A stream-ordered block is no longer live. */
+/* Uncounts a stream-ordered block that is no longer live. */
 void gc_pool_uncount_ordered(const struct gc_pool_shared *shared, uint64_t bytes);
 
 /* Free memory, and the longest piece of it that needs no driver call. Walks all blocks where there

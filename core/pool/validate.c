@@ -74,7 +74,7 @@ static bool validate_pages_locked(const struct gc_pool *pool)
     uint64_t idle = 0;
     uint64_t small = 0;
     if (pages->is_changing)
-        return true; /* the thread that changes mappings is in between */
+        return true; /* during a change of mappings the invariants need not hold */
     for (unsigned list = 0; list < 2; list++) {
         for (const struct gc_page *page = pages->idle[list].oldest; page != NULL;
              page = page->next) {

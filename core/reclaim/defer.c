@@ -31,11 +31,11 @@
  * last one: pending memory stays small, and a program makes less than one call per 100 frees. */
 #define FENCE_COUNT 512
 #define FENCE_DIVISOR 16
-/* Above this fraction of the device an allocation waits for pending blocks rather than take more
- * memory; for a bounded time, since the work may last as long as the program. */
+/* While more than this fraction of the device is pending, an allocation waits for pending blocks
+ * first; for a bounded time, since the work may last as long as the program. */
 #define PENDING_WAIT_DIVISOR 8
 #define PENDING_WAIT_NS UINT64_C(250000000)
-/* Fences are polled again after misses of this fraction of the device in all. */
+/* Fences are polled again after misses that sum to this fraction of the device. */
 #define POLL_DIVISOR 2048
 
 /* Removes the longest idle uncached segment from the pool. */
@@ -370,7 +370,7 @@ static enum gc_status free_pending(struct gc_context *context, struct gc_block *
     gc_wait_lock_after_teardown(context);
     if (!pool->is_dropped)
         gc_pool_clear_flags_locked(pool, block);
-    /* Into the stream's list if it was freed in its order and no other stream uses it. */
+    /* Into the stream's list if the block was freed in that order and no other stream uses it. */
     if (!pool->is_dropped && (entry->stream == 0 || !gc_pending_push_stream_locked(
                                                         pool, worker, entry->stream, block, epoch)))
         gc_pending_push_locked(pool, block, epoch);

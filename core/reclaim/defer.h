@@ -15,7 +15,7 @@ struct gc_defer_order {
 
 /* Frees a claimed block of the context's pool, whose lock is held and is released here. After a
  * free that fails the block is live again. `found`: the block, for the debug aid to inspect first;
- * NULL without one. */
+ * NULL without the aid. */
 enum gc_status gc_defer_free_unlock(struct gc_context *context, struct gc_block *block,
                                     const struct gc_defer_order *order,
                                     const struct gc_block_info *found, int *driver_code) GC_CHECKED;

@@ -6,7 +6,7 @@
 #include "core/device/context.h"
 
 /* Releases idle memory while the device is over its limit, and waits for pending blocks if idle
- * memory is not enough. False: the device is still over it. Cheap while it is not. */
+ * memory is not enough. False: the device is still over the limit. Cheap while it is not. */
 bool gc_limit_enforce_device(struct gc_device *device);
 /* As gc_limit_enforce_device, and for the context's quota, if it has one. */
 bool gc_limit_enforce(struct gc_context *context);

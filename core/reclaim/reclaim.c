@@ -1,7 +1,7 @@
 /* Direct reclaim, so that unused memory never causes an out-of-memory. The caller has tried the
  * free blocks and polled the fences. The steps, with a new attempt by the caller after each that
  * changed something: release idle memory, as much as is wanted; wait for pending blocks, the oldest
- * first; release all idle memory, as the driver's may be fragmented; wait for releases of other
+ * first; release all idle memory, since the driver's may be fragmented; wait for releases of other
  * threads.
  *
  * A request that exceeds its tenant's own limit reclaims from and waits for that tenant only.
@@ -20,11 +20,11 @@
 
 /* The first attempts release only the wanted bytes. */
 #define PARTIAL_ATTEMPTS 1
-/* From this attempt on each one waits for and releases everything: other threads take what becomes
- * free. */
+/* From this attempt on each one waits for and releases everything: other threads take the memory
+ * that becomes free. */
 #define PATIENT_ATTEMPTS 8
-/* Other threads may take each time what became free; then the request fails, as it might without
- * the library. */
+/* Other threads may take the freed memory after each attempt; then the request fails, as it might
+ * without the library. */
 #define ATTEMPTS_MAX 64
 
 bool gc_reclaim_release_wanted(struct gc_device *device, struct gc_quota *quota,
@@ -94,7 +94,7 @@ void gc_reclaim_begin(struct gc_reclaim *reclaim, struct gc_device *device, stru
     record_generations(reclaim, NULL);
 }
 
-/* A rollback of the request itself raises the generations, too: not a change. */
+/* Discounts rollbacks of the request's own charges, which raise the generations: no change. */
 static void discount(struct gc_reclaim *reclaim, const struct gc_charge_failure *charge_failure)
 {
     const uint64_t both = charge_failure->rollback_count - reclaim->seen.rollback_count;

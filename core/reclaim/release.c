@@ -17,8 +17,8 @@ void gc_release_add_shrinker(struct gc_core *core, gc_shrink_function *shrink)
     core->shrinkers[core->shrinker_count++] = shrink;
 }
 
-/* Releases the longest idle segment of a pool, or up to `enough_bytes` of idle pages. Returns the
- * bytes released: 0 if there are none or the driver refused. */
+/* Releases the longest idle segment of a pool, or if it has none up to `enough_bytes` of idle
+ * pages. Returns the bytes released: 0 if there are none or the driver refused. */
 static uint64_t release_oldest(struct gc_context *context, uint64_t enough_bytes)
 {
     struct gc_device *device = context->device;

@@ -6,8 +6,8 @@
 #include "core/device/context.h"
 #include "core/device/registry.h"
 
-/* Registers a source of idle memory outside the pools, called after them. During gc_core_create
- * only; at most GC_SHRINKER_MAX. */
+/* Registers a function that releases idle memory outside the pools, after theirs. During
+ * gc_core_create only; at most GC_SHRINKER_MAX. */
 void gc_release_add_shrinker(struct gc_core *core, gc_shrink_function *shrink);
 
 /* Releases idle segments and pages, the longest idle of each pool first, until at most `keep_bytes`
@@ -20,8 +20,7 @@ void gc_release_pool(struct gc_context *context);
 
 /* Releases idle memory above the limit, or above the permitted idle bytes. */
 void gc_release_excess(struct gc_device *device, struct gc_quota *quota);
-/* After a free: gc_release_excess for the context's device and its quota. Cheap if there is none.
- */
+/* After a free: gc_release_excess for the context's device and its quota. Cheap without excess. */
 void gc_release_trim(struct gc_context *context);
 
 #endif

@@ -169,7 +169,7 @@ static void push_pending(struct gc_tcache_context *tctx, struct gc_block *block,
     tctx->pending_bytes += block->bytes;
 }
 
-/* Makes pending blocks whose epoch has completed ready. True if there were any. */
+/* Moves pending blocks with a completed epoch to the bins. True if there were any. */
 static bool drain(struct gc_tcache_context *tctx)
 {
     unsigned count = 0;
@@ -254,7 +254,7 @@ static void leave_on_miss(struct gc_tcache *tcache, struct gc_tcache_context *tc
         gc_defer_on_flush(context);
 }
 
-/* The slow path of an allocation. Called inside, returns outside. */
+/* The slow path of an allocation. Called after enter; ends with leave. */
 static __attribute__((noinline)) uint64_t alloc_inside(struct gc_tcache *tcache,
                                                        struct gc_context *context, uint64_t bytes,
                                                        uint16_t api)
@@ -341,9 +341,9 @@ static void unclaim(struct gc_block *block)
     atomic_store_explicit(&block->state, GC_BLOCK_LIVE, memory_order_release);
 }
 
-/* The magazine for a claimed block; if it was another context's it is flushed first. NULL: the
+/* The magazine for a claimed block; another context's blocks in it are flushed first. NULL: the
  * block may not be cached, or its record was reused for another address. No context is dropped
- * while the caller is inside, so a live block that the pagemap names stays a valid record. */
+ * between enter and leave, so a live block that the pagemap names stays a valid record. */
 static struct gc_tcache_context *tctx_for(struct gc_tcache *tcache, const struct gc_block *block,
                                           uint64_t address)
 {
@@ -375,7 +375,7 @@ static bool may_cache(struct gc_tcache_context *tctx, const struct gc_block *blo
 }
 
 /* Inserts the block into the magazine. True if blocks were flushed to the pool: then the caller
- * calls gc_defer_on_flush after it has left. */
+ * calls gc_defer_on_flush after leave. */
 static bool cache_block(struct gc_tcache_context *tctx, struct gc_block *block)
 {
     struct gc_context *context = tctx->context;
@@ -401,7 +401,7 @@ static bool cache_block(struct gc_tcache_context *tctx, struct gc_block *block)
     return true;
 }
 
-/* The slow path of a free, of a claimed block. Called inside, returns outside. */
+/* The slow path of a free, for a claimed block. Called after enter; ends with leave. */
 static __attribute__((noinline)) bool free_inside(struct gc_tcache *tcache, struct gc_block *block,
                                                   uint64_t address)
 {

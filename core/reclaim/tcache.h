@@ -3,16 +3,16 @@
  * magazines and figures are in its struct gc_tcache.
  *
  * A magazine holds blocks in state CACHED: ready ones in bins, matched by exact size, and pending
- * ones in a list by epoch, which become ready once their epoch has completed. Blocks above the
- * magazine's bytes are flushed to the pool in batches.
+ * ones in a list by epoch, which become ready once their epoch has completed. Blocks beyond the
+ * magazine's capacity are flushed to the pool in batches.
  *
- * Ownership: the owner sets is_busy while it is inside, and leaves again if its mode is STOPPED. A
- * thread that needs the caches of others stops them all (an asymmetric barrier): it holds
- * gc_core.tcaches_lock, sets every mode to STOPPED, makes every processor see that (membarrier) and
- * waits until no owner is busy. Meanwhile owners use the pools. If the kernel refuses membarrier,
- * at the start or later, each owner makes a fence of its own (GC_TCACHE_FENCED). An owner takes a
- * pool's lock while busy, so a thread that holds a pool's lock must not stop the caches (deadlock).
- */
+ * Ownership: the owner sets is_busy while it uses the cache, and clears it again if the mode is
+ * STOPPED. A thread that needs the caches of others stops them all (an asymmetric barrier): it
+ * holds gc_core.tcaches_lock, sets every mode to STOPPED, makes every processor see that
+ * (membarrier) and waits until no owner is busy. Meanwhile owners use the pools. If the kernel
+ * refuses membarrier, at the start or later, each owner makes a fence of its own
+ * (GC_TCACHE_FENCED). An owner takes a pool's lock while busy, so a thread that holds a pool's lock
+ * must not stop the caches (deadlock). */
 #ifndef GC_TCACHE_H
 #define GC_TCACHE_H
 
@@ -113,10 +113,10 @@ void gc_tcache_resume_all(struct gc_core *core);
  * into the pending lists. `quota`: only its blocks; NULL: all. True if there were any. Cheap while
  * the caches are empty. */
 bool gc_tcache_flush_device(struct gc_device *device, const struct gc_quota *quota);
-/* Flushes one context that is about to be dropped; the caches are stopped. */
+/* Flushes one context that is about to be dropped. Call with the caches stopped. */
 void gc_tcache_flush_context(struct gc_context *context);
 
-/* ---- for tcache*.c; the owner is inside, or the caches are stopped ---- */
+/* ---- for tcache*.c; the caller is the busy owner, or stopped the caches ---- */
 
 /* Merges the figures into the device's. */
 void gc_tcache_merge_stats(struct gc_tcache_context *tctx);

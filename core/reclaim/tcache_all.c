@@ -126,7 +126,7 @@ void gc_tcache_destroy(struct gc_core *core, struct gc_tcache *tcache)
     if (tcache == NULL || gc_lock_held_count() > 0 ||
         atomic_load_explicit(&tcache->is_busy, memory_order_relaxed))
         return;
-    /* A thread that stops the caches holds the lock until it resumes them: none is inside now. */
+    /* A thread that stops the caches holds the lock until it resumes them: none does so now. */
     gc_lock_acquire(&core->tcaches_lock);
     for (unsigned i = 0; i < GC_TCACHE_CONTEXTS; i++)
         gc_tcache_flush(&tcache->contexts[i]);
@@ -136,10 +136,10 @@ void gc_tcache_destroy(struct gc_core *core, struct gc_tcache *tcache)
 
 /* ---- stopping ---- */
 
-/* After this every thread that is inside shows is_busy, and every one that enters sees STOPPED.
- * If the kernel refuses membarrier (a seccomp filter set since the start), owners make
- * their own fences from now on; each may enter without one once more, and
- * STORES_ARE_SEEN_NS waits for its stores. */
+/* Afterwards is_busy is visible for each thread that uses its cache, and each that enters sees
+ * STOPPED. If the kernel refuses membarrier (a seccomp filter set since the start), owners make
+ * their own fences from now on; each may enter without a fence once more, and the sleep of
+ * STORES_ARE_SEEN_NS covers its stores. */
 static void publish_stops_locked(struct gc_core *core)
 {
     struct timespec left = {0, STORES_ARE_SEEN_NS};
@@ -153,8 +153,8 @@ static void publish_stops_locked(struct gc_core *core)
 static void wait_owner(struct gc_tcache *tcache)
 {
     struct timespec pause = {0, PAUSE_NS};
-    /* Acquire: pairs with the release in tcache.c's leave. An owner that a signal handler
-     * interrupted to come here is this thread: it cannot leave before the handler returns. */
+    /* Acquire: pairs with the release in tcache.c's leave. If a signal handler of the owner's
+     * thread calls this, there is no wait: the owner cannot leave before the handler returns. */
     for (unsigned i = 0; atomic_load_explicit(&tcache->is_busy, memory_order_seq_cst); i++) {
         if (pthread_equal(tcache->owner, pthread_self()))
             return;
@@ -165,7 +165,7 @@ static void wait_owner(struct gc_tcache *tcache)
     }
 }
 
-/* False: this is a signal handler that interrupted the owner of this cache inside. */
+/* False: a signal handler runs this, and interrupted the cache's owner between enter and leave. */
 static bool may_scan(const struct gc_tcache *tcache)
 {
     return !atomic_load_explicit(&tcache->is_busy, memory_order_relaxed);

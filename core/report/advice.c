@@ -15,7 +15,7 @@
 #define SLACK_MAPPED_BYTES (UINT64_C(32) << 20) /* at least */
 #define SLACK_SEGMENTS_BYTES (UINT64_C(64) << 20)
 #define FRAGMENTED_BYTES_MIN (UINT64_C(64) << 20)
-/* A saving of one in so many reserved bytes, and of so many bytes, is worth a sentence. */
+/* Savings of this fraction of the reserved bytes, and of these bytes, are worth a sentence. */
 #define LESS_DIVISOR 8
 #define LESS_BYTES_MIN (UINT64_C(16) << 20)
 #define WAIT_NS_MIN 10000

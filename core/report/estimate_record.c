@@ -38,7 +38,7 @@ static const struct gc_device_snapshot *find_device(const struct gc_report *repo
 
 /* ---- JSON ---- */
 
-/* How far the estimate is above the measured peak, in thousandths of that. */
+/* How far the estimate is above the measured peak, in thousandths of the peak. */
 static int64_t error_thousandths(const struct comparison *sides)
 {
     const bool is_over = sides->estimated_bytes >= sides->measured_bytes;

@@ -35,7 +35,7 @@ bool gc_model_module_find(const char *library, char path[PATH_MAX])
     return false;
 }
 
-/* Whether the file has all bytes that its program headers map. Another kind of file has. */
+/* Whether the file has all bytes that its program headers map. True if it is no 64-bit ELF file. */
 static bool has_all_segments(int fd, uint64_t file_bytes)
 {
     Elf64_Ehdr head;

@@ -1,9 +1,9 @@
 /* The module that reads models, libgpucache-model.so, for the preloaded library and the tool: its
  * path, its build key, its calls.
  *
- * The module has copies of its own of the lower rooms' code and shares no variable with the
- * library. Everything that crosses is an argument: the options, the devices, a log, the record for
- * the report. */
+ * The module has its own copies of the lower rooms' code and shares no variable with the library.
+ * Everything that crosses is an argument: the options, the devices, a log, the record for the
+ * report. */
 #ifndef GC_MODEL_MODULE_H
 #define GC_MODEL_MODULE_H
 
@@ -42,7 +42,7 @@ struct gc_admission_devices {
 struct gc_model_module_key {
     char version[32];
     char sources[32];       /* a hash of core/, by scripts/rules.mk */
-    uint32_t options_bytes; /* sizes of the structs that cross: of the same sources, other flags */
+    uint32_t options_bytes; /* sizes of the structs that cross: flags may change them */
     uint32_t devices_bytes;
     uint32_t estimate_bytes;
     uint32_t module_bytes;
@@ -74,7 +74,7 @@ bool gc_model_module_matches(const struct gc_model_module *module);
  * gpucache there. The first file that exists is the module. False if neither is found: errno is
  * ENOENT, or why a folder could not be searched. */
 bool gc_model_module_find(const char *library, char path[PATH_MAX]);
-/* Whether the file may be given to dlopen, which would wait for a FIFO's writer, and crash the
+/* Whether the file may be passed to dlopen, which would wait for a FIFO's writer, and crash the
  * process on an ELF file that was cut off. Else *why: a constant text. dlopen refuses all other
  * files itself. */
 bool gc_model_module_is_whole(const char *path, const char **why);

@@ -53,7 +53,7 @@ static enum gc_status write_beside(const struct gc_report *report, const char *p
         return GC_IO;
     }
     int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (fd < 0 && errno == EEXIST && unlink(beside) == 0) /* left by a process of the same number */
+    if (fd < 0 && errno == EEXIST && unlink(beside) == 0) /* left by a process of the same PID */
         fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0)
         return GC_IO;

@@ -81,8 +81,8 @@ struct gc_report {
 #define GC_REPORT_KEY_BYTES 16
 const char *gc_report_direct_key(enum gc_direct_kind kind, char key[GC_REPORT_KEY_BYTES]);
 
-/* The peak of reserved memory of all devices, and the contexts' part of it: 0 if that could not be
- * measured, and then the first excludes it, too. Saturating. */
+/* The peak of reserved memory of all devices, and the contexts' part of that peak: 0 if the part
+ * could not be measured; the peak then excludes it, too. Saturating. */
 uint64_t gc_snapshot_measured_bytes(const struct gc_snapshot *snapshot);
 uint64_t gc_snapshot_context_bytes(const struct gc_snapshot *snapshot);
 
@@ -93,7 +93,7 @@ void gc_report_advise(const struct gc_report *report, gc_advice_visit *visit, vo
 
 /* Write to an open descriptor. GC_IO if a write failed. */
 enum gc_status gc_report_write_json(const struct gc_report *report, int fd) GC_CHECKED;
-/* Writes it as the value of a key that is written already. */
+/* Writes the report as the value of a key that is written already. */
 void gc_report_write_json_to(const struct gc_report *report, struct gc_json *json);
 /* A self-contained page. */
 enum gc_status gc_report_write_html(const struct gc_report *report, int fd) GC_CHECKED;

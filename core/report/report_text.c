@@ -88,7 +88,7 @@ static void write_gauges(struct gc_writer *out, const struct gc_device_snapshot 
     }
 }
 
-/* Figures with a meaning that are no gauges; one that is 0, or no limit, is left out. */
+/* Figures with a text that are no gauges; zeros and absent limits are left out. */
 static void write_numbers(struct gc_writer *out, const struct gc_device_snapshot *device)
 {
     gc_writer_text(out, "   counts\n");

@@ -218,7 +218,7 @@ enum gc_status gc_snapshot_take(struct gc_core *core, struct gc_snapshot **snaps
             read_all(core, device, &to->devices[to->device_count++]);
     }
     gc_tcache_resume_all(core);
-    if (to->device_count > 0) /* memory of no device is counted once */
+    if (to->device_count > 0) /* the process's part is counted once */
         to->devices[0].host_metadata_bytes += gc_host_mem_bytes(&core->host);
     for (uint16_t api = 0; api < core->api_count; api++)
         to->process_driver_calls[api] = gc_counter_read(&core->process_driver_calls[api]);

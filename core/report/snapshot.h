@@ -1,5 +1,5 @@
-/* A copy of all figures, for the report and the public API. Each number is exact; they are not read
- * at one instant. */
+/* A copy of all figures, for the report and the public API. Each number is exact, but the numbers
+ * are not read at one instant. */
 #ifndef GC_SNAPSHOT_H
 #define GC_SNAPSHOT_H
 
@@ -22,7 +22,7 @@ struct gc_device_snapshot {
 #undef GC_GAUGE
 #undef GC_COUNTER
     uint64_t host_metadata_bytes;
-    uint64_t idle_bytes;         /* cached and free at once: part of reserved */
+    uint64_t idle_bytes;         /* can be released at once; part of reserved */
     uint64_t free_bytes;         /* all free memory of the pools that has pages */
     uint64_t largest_free_bytes; /* the largest free block that needs no driver call */
     uint64_t stitchable_bytes;   /* idle pages: they serve any request, wherever they are */
@@ -31,7 +31,7 @@ struct gc_device_snapshot {
     uint64_t leak_bytes;
     struct gc_api_figures *apis; /* api_count entries, owned by the snapshot */
     struct gc_follow_figures plan;
-    /* Tenants that used it: present ones, then removed ones, GC_TENANT_MAX at most. */
+    /* Tenants that used the device: present ones, then removed ones, GC_TENANT_MAX at most. */
     uint32_t tenant_count;
     struct gc_tenant_figures *tenants; /* owned by the snapshot */
 };
@@ -45,8 +45,7 @@ struct gc_snapshot {
     struct gc_latency free_latency;
 };
 
-/* The figures of one device, without those by entry point, of free blocks and of live ones: cheap.
- */
+/* The figures of one device, without those of entry points, free blocks and live blocks: cheap. */
 void gc_snapshot_read_device(struct gc_core *core, struct gc_device *device,
                              struct gc_device_snapshot *figures);
 /* Fills in the figures of free blocks. Walks the pools if memory is mapped. */

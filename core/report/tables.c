@@ -1,6 +1,6 @@
 /* The tables of the report's figures, and the report as JSON, which walks them (schema
- * gpucache-report/1: keys and their order are the schema's; later keys stand behind those of its
- * part). */
+ * gpucache-report/1: keys and their order are the schema's; later keys stand behind the others of
+ * their part). */
 #include "core/report/tables.h"
 
 #include "core/device/tenant.h"
@@ -133,7 +133,7 @@ static void put_backend(struct gc_json *json, const void *record, const void *ar
     gc_json_string(json, device->is_mapped ? "vmm" : "driver");
 }
 
-/* `device`: NULL for the calls that belong to no device. */
+/* `record`: NULL for the calls that belong to no device. */
 static void put_driver_calls(struct gc_json *json, const void *record, const void *argument)
 {
     const struct gc_device_snapshot *device = record;

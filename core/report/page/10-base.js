@@ -1,9 +1,9 @@
 "use strict";
-/* Shared by all parts of the page: the data, elements, and formats of figures. Text of the data only becomes text nodes. */
+/* Shared by all parts of the page: the data, elements, and formats of figures. Texts from the data become text nodes only. */
 
 const page = JSON.parse(document.getElementById("data").textContent);
 
-/* An element with attributes and children; strings among them become text. Null ones are left out. */
+/* An element with attributes and children; strings among the children become text. Null attributes and children are left out. */
 function make(name, attributes, ...children) {
     const inSvg = make.svg.has(name);
     const node = inSvg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
@@ -105,8 +105,8 @@ function asTable(node) {
     return make("details", null, make("summary", null, "As a table"), node);
 }
 
-/* A note that follows the pointer inside `host`, which is positioned: beside it and below, or where it fits into the host and
- * in the window. */
+/* A note that follows the pointer inside `host`, which is positioned: beside and below the pointer, or where the note fits into the host and the
+ * window. */
 function tip(host) {
     const node = make("div", {class: "tip", hidden: true});
     host.append(node);

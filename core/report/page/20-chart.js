@@ -210,8 +210,8 @@ class Chart {
         return this.series.time_ns.length === 0 ? [] : Array.from({length: last - first + 1}, (_, i) => first + i);
     }
 
-    /* Pieces [from, to, level] along the picture. A level holds until the next point; what a stretch had at least or at most holds to its
-     * end, and from there what it had last (`rest`). */
+    /* Pieces [from, to, level] along the picture. A level holds until the next point; the least or most of a stretch holds to the stretch's end, and
+     * from there its last level (`rest`). */
     pieces(indexes, levels, rest) {
         const found = [];
         const length = this.end / this.series.stretches;
@@ -299,7 +299,7 @@ class Chart {
         return parts;
     }
 
-    /* Those that would touch are one mark, as wide as they are. */
+    /* Failures whose marks would touch share one mark, as wide as all of them. */
     failures() {
         const marks = [];
         for (const [ns, number, most] of this.device.failures.filter(([at]) => at >= this.from && at <= this.to)) {

@@ -1,6 +1,6 @@
 /* The address space at a device's peak: its segments one after the other, as lines of a text, and the blocks in them. */
 
-/* Colours of the entry points with most; the rest have the last in common. Each stands out from its neighbours and from the panel, light or dark. */
+/* Colours of the entry points with the most bytes; the rest share `others`. Each stands out from its neighbours and from the panel, light or dark. */
 const ramp = ["#3b76c4", "#c9731f", "#3a8f5c", "#a5528f", "#8a7a28", "#4d8fa8", "#b5524a", "#6c63b8"];
 const others = "#7a7f85";
 

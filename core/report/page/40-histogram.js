@@ -70,7 +70,7 @@ class Histogram {
         this.svg.replaceChildren(...parts);
     }
 
-    /* As many as stand apart: every one, or every second, fourth… */
+    /* As many edges as have room for their texts: every one, every second, every fourth… */
     edges() {
         const names = [];
         for (let power = this.first; power <= this.last + 1; power++) names.push(this.edge(power).replace(/\.0+ /, " "));

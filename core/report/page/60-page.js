@@ -11,7 +11,7 @@ function ranking(trace) {
     return [...sums.keys()].sort((a, b) => sums.get(b) - sums.get(a));
 }
 
-/* "" for one side, "-2" for the second: ids stay unique. */
+/* `suffix`: "" for the first side, "-2" for the second, so that ids stay unique. */
 function deviceParts(side, suffix) {
     const apis = side.trace ? side.trace.apis : [];
     const ranks = side.trace ? ranking(side.trace) : [];
