@@ -26,7 +26,7 @@ typedef struct CUmulticastObjectProp_st CUmulticastObjectProp;
 #endif
 
 #if CUDA_VERSION < 12020
-/* Looked into for memory nodes, and for the memory that others name. */
+/* Read to find memory nodes, and the memory that other nodes name. */
 typedef struct CUgraphNodeParams_st {
     CUgraphNodeType type;
     int reserved0[3];
@@ -77,7 +77,7 @@ typedef struct CUmemDecompressParams_st {
 
 #if CUDA_VERSION < 12080
 typedef struct CUmemcpyAttributes_st CUmemcpyAttributes;
-/* Looked into for the addresses of its operands alone. */
+/* Read only for the operand's address. */
 #define CU_MEMCPY_OPERAND_TYPE_POINTER 1
 typedef struct CUmemcpy3DOperand_st {
     int type;

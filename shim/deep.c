@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 #define STACK_BYTES ((size_t)256 << 10)
-#define GUARD_BYTES ((size_t)64 << 10) /* a page, however large those are */
+#define GUARD_BYTES ((size_t)64 << 10) /* at least a page, on every system */
 
 #if (defined(__x86_64__) || defined(__aarch64__)) && !defined(__SANITIZE_ADDRESS__) &&             \
     !defined(__SANITIZE_THREAD__)
@@ -17,7 +17,7 @@ void gc_deep_switch(void (*run)(void *argument), void *argument, void *top);
 #define gc_deep_switch(run, argument, top) (void)(top)
 #endif
 
-/* Written pages alone cost memory. */
+/* Only pages that are written cost memory. */
 static char *map_stack(void)
 {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK;

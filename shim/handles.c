@@ -1,5 +1,5 @@
 /* Handle table: see handles.h. The table doubles at half load; slots in reserve for callers between
- * their prepare and their put keep a put from ever growing it under the lock. */
+ * their prepare and their set keep a set from ever growing the table under the lock. */
 #include "shim/handles.h"
 
 #include <pthread.h>

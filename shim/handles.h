@@ -47,19 +47,19 @@ bool gc_handles_prepare(void);
 void gc_handles_lock(void);
 void gc_handles_unlock(void);
 
-/* NULL if absent. Valid until the next put or remove. */
+/* NULL if absent. Valid until the next set or remove. */
 struct gc_handle *gc_handles_find_locked(enum gc_handle_kind kind, uint64_t key);
 /* Replaces an existing entry. False if the table is full (gc_handles_prepare failed before). */
 bool gc_handles_set_locked(enum gc_handle_kind kind, uint64_t key, uint64_t value, uint64_t extra);
-/* Copies it out if `removed` is not NULL. False if absent. */
+/* Copies the entry to `removed` if that is not NULL. False if absent. */
 bool gc_handles_remove_locked(enum gc_handle_kind kind, uint64_t key, struct gc_handle *removed);
-/* The first entry of a kind that `matches`; NULL if none. Looks at the whole table. */
+/* The first entry of a kind that `matches`; NULL if none. Searches the whole table. */
 struct gc_handle *gc_handles_search_locked(enum gc_handle_kind kind,
                                            bool (*matches)(const struct gc_handle *, const void *),
                                            const void *argument);
 
-/* Keys of the entries of a kind with this value, at most `max`. Returns how many there are. Looks
- * at the whole table. */
+/* Keys of the entries of a kind with this value, at most `max`. Returns how many there are.
+ * Searches the whole table. */
 size_t gc_handles_collect_locked(enum gc_handle_kind kind, uint64_t value, uint64_t *keys,
                                  size_t max);
 

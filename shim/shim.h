@@ -90,13 +90,13 @@ struct gc_shim {
     struct gc_options *options;
     struct gc_log log;
     struct gc_trace *trace;
-    /* 1 there: a call may be served from the thread's cache. 0 before the start, in a forked child,
-     * and where there are no such caches. */
+    /* Points to 1 where a call may be served from the thread's cache, to 0 before the start, in a
+     * forked child, and where threads have no caches. */
     const volatile char *hot;
     volatile char *wiped_on_fork; /* 1 here, 0 in a forked child; NULL: process ids are compared */
     struct gc_doorbell doorbell;  /* rung by other processes with a request */
     bool is_refused;              /* a setting is so wrong that cuInit must fail */
-    bool has_model;               /* a model is named: its estimate is held against a budget */
+    bool has_model;               /* a model is named: its estimate is compared with a budget */
     atomic_bool ipc_used;      /* the program exports IPC handles: whole allocations from now on */
     atomic_int driver_version; /* known once a device was seen: the report makes no driver call */
 };
@@ -109,17 +109,17 @@ struct gc_thread {
             uint16_t depth; /* > 0: inside a wrapper; calls that come back pass straight through */
             uint16_t
                 outer_api; /* the outermost entry point the program called; GC_API_COUNT: none */
-            /* Not 0: the driver has not confirmed a current context since it may have changed. A
-             * call that needs one queries the driver first (shim/account/device.c). */
+            /* Not 0: the driver has not confirmed a current context since that may have changed. A
+             * call that needs a context queries the driver first (shim/account/device.c). */
             uint32_t is_unconfirmed;
         };
         uint32_t entered;           /* the first two at once: see gc_shim_is_outside */
         uint64_t entered_confirmed; /* all three: see gc_shim_is_ready_outside */
     };
     bool is_starting;         /* this thread is in the middle of the lazy start */
-    bool is_ending;           /* its cache was released */
+    bool is_ending;           /* the thread's cache was released */
     bool has_missed;          /* in cudaFree, and the thread's cache does not serve that free */
-    bool has_own_stream;      /* work went to its own default stream */
+    bool has_own_stream;      /* work went to the thread's own default stream */
     struct gc_tcache *tcache; /* NULL: none yet, or it could not be made */
     /* The context that was current when core last looked one up, and its record. */
     CUcontext handle;
@@ -131,27 +131,27 @@ struct gc_thread {
     uint64_t tenant_handle;        /* its handle; 0: none */
     struct gc_tenant *last_tenant; /* the rules' last result for a call of the thread */
     const void *caller;     /* code that called the outermost entry point; NULL: not recorded */
-    bool is_loading;        /* it was about to load objects (shim/account/outside.h) */
+    bool is_loading;        /* the thread began to load objects (shim/account/outside.h) */
     bool ends_watched;      /* the thread's end releases its state (shim/account/hot.c) */
-    uint64_t number;        /* its own; 0: not assigned yet (state.c) */
-    unsigned primary_turns; /* > 0: it has to do with a primary context (shim/account/contexts.h) */
-    /* The context in which the last cudaMalloc or cudaFree of `runtime` was served beneath; NULL:
-     * only the runtime knows its next target (shim/wrap/runtime_api.c). */
+    uint64_t number;        /* the thread's; 0: not assigned yet (state.c) */
+    unsigned primary_turns; /* > 0: has a primary context's turn (shim/account/primary.h) */
+    /* The context in which the driver's wrapper served the last cudaMalloc or cudaFree of
+     * `runtime`; NULL: only the runtime knows its next target (shim/wrap/runtime_api.c). */
     CUcontext landed;
     const void *runtime;
 };
 extern __thread struct gc_thread gc_thread __attribute__((tls_model("initial-exec")));
 
-/* ---- how far the library has come (state.c); the start itself: life/init.c ---- */
+/* ---- the library's life (state.c); the start itself: life/init.c ---- */
 
 /* OFF: started, but it only passes through. */
 enum gc_life { GC_LIFE_NEW, GC_LIFE_READY, GC_LIFE_OFF, GC_LIFE_CHILD };
 enum gc_life gc_shim_life(void);
 
-/* The start is over, whatever came of it. */
+/* Whether the start is over, successful or not. */
 bool gc_shim_is_started(void);
 
-/* The start's states, in their order. One thread takes it out of NEW and out of READ; between READ
+/* The start's states, in their order. One thread ends NEW, and one thread ends READ; between READ
  * and CREATING each thread opens the module that reads models. */
 enum gc_start {
     GC_START_NEW,
@@ -164,9 +164,9 @@ enum gc_start {
  * state. */
 bool gc_shim_start_claim(enum gc_start from, enum gc_start to);
 void gc_shim_start_reach(enum gc_start state);
-/* Waits until the start has come so far; false in a child that was forked meanwhile. */
+/* Waits until the start has reached `state`; false in a child that was forked meanwhile. */
 bool gc_shim_start_wait(enum gc_start state);
-/* Whether this process is another one than the one that began the start. A system call. */
+/* Whether another process began the start. Makes a system call. */
 bool gc_shim_is_forked(void);
 /* As gc_shim_is_forked once the library has started: without a system call where the kernel wipes
  * pages. */
@@ -199,7 +199,7 @@ static inline bool gc_shim_is_outside(void)
     return gc_thread.entered == outside.entered;
 }
 
-/* As gc_shim_is_outside, and a context is current. */
+/* As gc_shim_is_outside, and the current context is confirmed. */
 static inline bool gc_shim_is_ready_outside(void)
 {
     const struct gc_thread outside = {.outer_api = GC_API_COUNT};
@@ -216,7 +216,7 @@ static inline void gc_shim_set_caller(const void *address)
         gc_thread.caller = address;
 }
 
-/* Counts a driver call of `device`, NULL: of no one device. */
+/* Counts a driver call of `device`, NULL: of no single device. */
 void gc_shim_count(struct gc_device *device, enum gc_api api);
 /* Adds the calls counted before core existed to core's counters. */
 void gc_shim_count_early(void);

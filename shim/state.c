@@ -28,11 +28,11 @@ const char *const gc_shim_api_names[GC_API_COUNT] = {
 static struct {
     atomic_int state;   /* enum gc_start */
     atomic_int starter; /* pid of the process that is starting or has started */
-    /* Driver calls made before core was there to count them. */
+    /* Driver calls made before core existed to count them. */
     atomic_uint early_calls[GC_API_COUNT];
 } life;
 
-/* ---- how far the library has come ---- */
+/* ---- the library's life ---- */
 
 static void mark_process(void)
 {
@@ -200,9 +200,9 @@ CUresult gc_shim_result(enum gc_status status, int driver_code)
     }
 }
 
-/* ---- errors that do not go away ---- */
+/* ---- lasting errors ---- */
 
-/* "Leaves the process in an inconsistent state", "cannot be used anymore": cuda.h of each. */
+/* Errors after which, by cuda.h, the process is inconsistent or the context unusable. */
 static bool is_lasting(CUresult result)
 {
     switch ((int)result) { /* some are newer than the headers may be */

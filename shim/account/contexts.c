@@ -1,7 +1,7 @@
 /* Contexts from creation to destruction: see contexts.h.
  *
- * A context's own memory is charged by difference and uncharged when the context is destroyed.
- * Everything that belonged to it leaves the accounts then, after the driver destroyed it. */
+ * A context's own memory is charged by difference. After the driver has destroyed the context, that
+ * memory and all else recorded for the context are uncharged. */
 #include "shim/account/contexts.h"
 #include "shim/account/direct.h"
 #include "shim/account/graph_memory.h"
@@ -80,8 +80,8 @@ struct gc_context *gc_contexts_end_begin(CUcontext handle)
     return gc_teardown_begin(gc_shim.core, (uintptr_t)handle);
 }
 
-/* Removes the entries kept under the handle, which may belong to another context once core has
- * finished. */
+/* Removes the handle's entries. Once core has finished the teardown the handle may belong to
+ * another context. */
 static void forget_handle(CUcontext handle)
 {
     struct context_record copy = {0};
@@ -161,7 +161,7 @@ void gc_contexts_add_extra(CUcontext context, struct gc_device *device, int64_t 
         record = add_record_locked(context, device);
     if (record != NULL) {
         if (record->extra_bytes + bytes < 0)
-            bytes = -record->extra_bytes; /* less than nothing: another process' doing */
+            bytes = -record->extra_bytes; /* not below 0: other processes released memory */
         record->extra_bytes += bytes;
     }
     gc_handles_unlock();

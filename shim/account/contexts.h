@@ -14,13 +14,13 @@
  * point: a runtime makes contexts in the middle of any call. */
 void gc_contexts_add(CUcontext handle, struct gc_device *device, enum gc_api api, int64_t taken);
 
-/* NULL if it is not known: then there is nothing to end. */
+/* Begins a teardown. NULL: the context is not known, so there is nothing to end. */
 struct gc_context *gc_contexts_end_begin(CUcontext handle);
 /* Ends a teardown: removes all that belonged to the context, or, if the driver refused, nothing. */
 void gc_contexts_end(struct gc_context *context, bool is_gone);
 
-/* In a group a context's memory is reserved before it is made, where members know how much that is.
- * False: there is no room. Device NULL: nothing is. */
+/* Before a context is created in a group: charges *expected, the memory that members measured for
+ * one. False: over the limit. 0 is charged where none was measured, or the device is NULL. */
 bool gc_contexts_charge(struct gc_device *device, uint64_t *expected);
 /* Replaces the expected bytes in the account by the measured ones, 0 if there are none: never both.
  * Returns the measured bytes. */

@@ -23,7 +23,7 @@ static void format_uuid(const CUuuid *uuid, char *text, size_t bytes)
              b[15]);
 }
 
-/* The v2 call distinguishes the parts of a split device. */
+/* Only the v2 call distinguishes the instances of a MIG device. */
 static void get_uuid(CUdevice ordinal, char *text, size_t bytes)
 {
     CUuuid uuid;
@@ -72,7 +72,7 @@ struct gc_device *gc_account_device(CUdevice ordinal)
     return device != NULL ? device : add_device(ordinal);
 }
 
-/* The primary context that a green one is a part of; any other context itself. */
+/* The primary context of a green one; for any other context, that context. */
 static CUcontext primary_of(CUcontext handle)
 {
     struct gc_handle green, primary;
@@ -83,8 +83,7 @@ static CUcontext primary_of(CUcontext handle)
     return (CUcontext)(uintptr_t)primary.value;
 }
 
-/* Whether the current context is a green one, and so a part of a primary context: those that were
- * not seen to be made too. */
+/* Whether the current context is a green one, even if its creation passed no wrapper. */
 static bool is_green(void)
 {
     CUgreenCtx green = NULL;
@@ -115,7 +114,7 @@ struct gc_context *gc_account_current_context(void)
     context = gc_context_find(gc_shim.core, (uint64_t)(uintptr_t)handle);
     if (context != NULL)
         return remember(handle, context);
-    /* The cached record is found by the current handle, which a green context does not have. */
+    /* Not remembered: core knows no record by a green context's own handle. */
     handle = primary_of(handle);
     context = gc_context_find(gc_shim.core, (uint64_t)(uintptr_t)handle);
     if (context != NULL)

@@ -37,8 +37,7 @@ void gc_direct_begin(struct gc_direct_request *request, enum gc_api symbol)
     request->is_refused = false;
 }
 
-/* Finds the quota, which is known from the first charge on. False: the account could not be
- * opened. */
+/* Finds the quota at the request's first charge. False: the quota could not be opened. */
 static bool find_quota(struct gc_direct_request *request)
 {
     return request->reserved_bytes != 0 ||
@@ -86,7 +85,7 @@ static bool is_address(enum gc_direct_kind kind)
     return false;
 }
 
-/* The mark of a release under way; kinds share the table, and addresses of all kinds a mark. */
+/* The key that marks a release under way: one for each kind, and one for all kinds of addresses. */
 static uint64_t releasing_key(enum gc_direct_kind kind, uint64_t key)
 {
     return key * GC_DIRECT_KIND_COUNT + (uint64_t)(is_address(kind) ? GC_DIRECT_MEMORY : kind);
@@ -99,9 +98,9 @@ static bool is_releasing(enum gc_direct_kind kind, uint64_t key)
     return gc_handles_get(GC_HANDLE_RELEASING, releasing_key(kind, key), &handle);
 }
 
-/* The driver has just returned the key: waits for the thread that releases what had it before. If
- * that takes too long, takes its mark, so that it does not remove the new record. Then removes the
- * record of memory that was released unseen. */
+/* The driver has just returned the key: waits for the thread that is releasing the key's former
+ * memory. After RELEASE_YIELDS removes that thread's mark, so that the thread does not remove the
+ * new record. Then removes the record of memory that was released unseen. */
 static void clear_key(enum gc_direct_kind kind, uint64_t key)
 {
     struct gc_direct stale;
@@ -181,7 +180,7 @@ void gc_direct_release_end(enum gc_direct_kind kind, uint64_t key, bool is_relea
  * succeeded. The kind is found once, before the driver may give the address to another
  * allocation. */
 
-/* A context's end removes core's records of its stream-ordered memory; the handle stays. */
+/* A context's end removes core's records of its stream-ordered memory; the table's entries stay. */
 static enum gc_direct_kind find_kind(CUdeviceptr dptr)
 {
     struct gc_handle handle;

@@ -16,9 +16,9 @@
  * it after gc_driver_cuda_init, which sets the whole table. */
 void gc_direct_driver_init(struct gc_driver *driver);
 
-/* Around a driver's free of memory that is not the pool's: finds the kind of its record and marks
- * it as being released, then, if it `is_freed`, removes the record. GC_DIRECT_KIND_COUNT: no record
- * is known, as of graph memory. */
+/* Around a driver's free of memory outside the pool. begin finds the kind of the memory's record
+ * and marks the record as being released; end removes the record if `is_freed`.
+ * GC_DIRECT_KIND_COUNT: there is no record, as for graph memory. */
 enum gc_direct_kind gc_direct_free_begin(CUdeviceptr dptr);
 void gc_direct_free_end(enum gc_direct_kind kind, CUdeviceptr dptr, bool is_freed);
 

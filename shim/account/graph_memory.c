@@ -50,7 +50,7 @@ static bool read_reserved(const struct gc_device *device, uint64_t *bytes)
     return result == CUDA_SUCCESS;
 }
 
-/* By how much the account changed; reads again if another look came between. */
+/* The change of the account; reads again if another thread's update came between. */
 static int64_t follow(struct graph_account *account, const struct gc_device *device)
 {
     int64_t growth = 0;

@@ -4,7 +4,7 @@
 
 #include "shim/shim.h"
 
-/* The device has graph memory from now on: its figure is worth a look. */
+/* From now on the device may have graph memory: its figure is read. */
 void gc_graph_expect(struct gc_device *device);
 void gc_graph_refresh(struct gc_device *device);
 void gc_graph_refresh_all(void);

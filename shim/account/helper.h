@@ -2,7 +2,7 @@
 #ifndef GC_HELPER_H
 #define GC_HELPER_H
 
-/* Starts it if the process has a group and it does not run yet. */
+/* Starts the thread, once, if the process has a group. */
 void gc_helper_start(void);
 
 #endif

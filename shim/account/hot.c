@@ -21,7 +21,7 @@ static void end_thread(void *unused)
     gc_stream_list_end_thread();
     gc_thread.is_ending = true;
     gc_thread.tcache = NULL;
-    if (tcache != NULL && *gc_shim.hot != 0) /* not in a forked child: its parent's accounts */
+    if (tcache != NULL && *gc_shim.hot != 0) /* 0 in a forked child: the parent's accounts */
         gc_tcache_destroy(gc_shim.core, tcache);
 }
 

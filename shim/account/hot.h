@@ -2,7 +2,7 @@
  * other check. No lock, no system call, and one driver call, cuCtxGetCurrent. It is made each time,
  * since the current context can change without any wrapper being called.
  *
- * False means nothing: the caller takes the ordinary path, which returns the error if there is
+ * False is not an error: the caller takes the slow path, which returns the error if there is
  * one. */
 #ifndef GC_HOT_H
 #define GC_HOT_H
@@ -11,7 +11,7 @@
 #include "shim/real/resolve.h"
 #include "shim/shim.h"
 
-/* Gives the thread a cache if it has none, and it may have one. Call inside a wrapper. */
+/* Creates the thread's cache unless it has one, or may have none. Call inside a wrapper. */
 void gc_hot_prepare(void);
 /* Once, at the start. */
 void gc_hot_start(void);
@@ -19,13 +19,13 @@ void gc_hot_start(void);
 /* Started, not a forked child, no request of another process, and the thread has a cache. */
 static inline bool gc_hot_is_open(void)
 {
-    /* Acquire: pairs with the release in shim/life/init.c's create_core. */
+    /* Acquire: pairs with the release in shim/life/init.c's begin_service. */
     const volatile char *hot = __atomic_load_n(&gc_shim.hot, __ATOMIC_ACQUIRE);
     return GC_LIKELY(*hot != 0 && gc_thread.tcache != NULL &&
                      !gc_doorbell_is_rung(&gc_shim.doorbell));
 }
 
-/* Where the current context's allocations go, if it is the one that the thread used last. */
+/* The record for allocations in the current context, if the thread used that context last. */
 static inline struct gc_context *gc_hot_target(CUcontext *handle)
 {
     CUresult (*get_current)(CUcontext *) = GC_REAL(cuCtxGetCurrent);

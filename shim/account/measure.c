@@ -16,7 +16,7 @@ static atomic_flag unmeasured_logged = ATOMIC_FLAG_INIT;
 
 /* ---- NVML ---- */
 
-/* NVML counts its starts: one that is undone leaves it as the program has it. */
+/* NVML counts its starts: a start and a stop leave the program's own start in force. */
 static bool start_nvml(bool may_load)
 {
     return gc_nvml_find(may_load) && GC_REAL(nvmlInit_v2) != NULL &&
@@ -82,8 +82,8 @@ static void find_process(void *argument)
         search->is_found = false; /* all ones: not known */
 }
 
-/* Loading it takes time: only where the figure decides something, or an estimate is held against
- * it. */
+/* Loading NVML takes time: only for a limit, or for an estimate that is compared with the
+ * figure. */
 static bool may_load(const struct gc_device *device)
 {
     return gc_shim.has_model || gc_device_limit_bytes(device) != UINT64_MAX;
@@ -141,7 +141,7 @@ static void release_primary(struct gc_device *device, CUdevice ordinal)
         (void)GC_CALL(device, cuDevicePrimaryCtxRelease, ordinal);
 }
 
-/* In the primary context, if there is one: retained, so that it cannot go meanwhile. */
+/* Reads in the primary context if that is active; the reference keeps it from being destroyed. */
 static bool read_primary_in_turn(struct gc_device *device, CUdevice ordinal, uint64_t *free_bytes)
 {
     bool is_read = false;
@@ -194,7 +194,7 @@ static void begin_shared(struct gc_measure *measure)
      * memory of other processes. */
     measure->is_shared = gc_shim.has_model || gc_group_shares_device(measure->device);
     if (measure->is_shared && !read_process(measure->device, &measure->process_bytes))
-        measure->process_bytes = 0; /* it has no context there, or else is not found at the end */
+        measure->process_bytes = 0; /* no context there yet, or the end does not find it either */
 }
 
 void gc_measure_begin(struct gc_measure *measure, struct gc_device *device)

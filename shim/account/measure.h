@@ -2,10 +2,10 @@
  * calls that report no size.
  *
  * The driver is queried in a context of that device that cannot be destroyed meanwhile (the current
- * one, or the primary one while it is retained for the query). Otherwise NVML is: if it is loaded
- * already, a limit is in force or a model is named; NVML is started before and stopped after.
- * Devices are matched by UUID, never by ordinal. Where other processes use the device, NVML's
- * figure for this process is preferred. Changes of the account itself in the meantime are
+ * one, or the primary one while it is retained for the query). Otherwise NVML is queried if it is
+ * loaded already, a limit is in force or a model is named; NVML is started before and stopped
+ * after. Devices are matched by UUID, never by ordinal. Where other processes use the device,
+ * NVML's figure for this process is preferred. Changes of the account itself in the meantime are
  * subtracted. Changes by other processes can be excluded only with NVML's figure; without it they
  * are not. No lock is held. */
 #ifndef GC_MEASURE_H
@@ -21,7 +21,7 @@ struct gc_measure {
     uint64_t free_bytes;
     uint64_t reserved_bytes;
     bool is_shared;         /* NVML's figure for this process is read: others may use the device */
-    bool is_exact;          /* of the end: it holds no memory of other processes */
+    bool is_exact;          /* set at the end: the result has no memory of other processes */
     uint64_t process_bytes; /* NVML's figure for this process */
 };
 

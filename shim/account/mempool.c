@@ -38,16 +38,16 @@ struct gc_mempool {
     _Atomic(CUmemoryPool) handle; /* NULL once destroyed */
     struct gc_gate gate;          /* closed during the driver call that destroys it */
     struct gc_device *_Atomic device;
-    /* These six: under the handles' lock. */
+    /* Down to is_free: guarded by the handles' lock. */
     uint64_t charged;
     uint64_t ahead;    /* charged besides, for the growth that allocations under way may cause */
-    uint64_t claimed;  /* the part of it that those allocations claimed */
-    uint64_t promised; /* idle memory they count on */
+    uint64_t claimed;  /* the reserved_bytes of those allocations */
+    uint64_t promised; /* their promised_bytes */
     uint64_t sequence;
     uint64_t live_count;
     bool is_free; /* serves no pool */
-    /* Where memory was freed since all was known to be done: such memory is idle for that stream
-     * only. */
+    /* The stream of the frees since all work was known to be done: their memory is idle for that
+     * stream only. */
     _Atomic(uint64_t) freed_in;
 };
 _Static_assert(sizeof(struct gc_mempool) <= GC_HANDLE_RECORD_BYTES, "a pool fits a record");
@@ -118,7 +118,7 @@ static struct gc_mempool *alloc_record_locked(void)
     struct gc_mempool *pool = gc_handles_alloc_record_locked();
     if (pool != NULL) {
         pool->next = pools;
-        atomic_store_explicit(&pools, pool, memory_order_release); /* with the loads of walks */
+        atomic_store_explicit(&pools, pool, memory_order_release); /* pairs with first_pool */
     }
     return pool;
 }
@@ -252,7 +252,7 @@ void gc_mempool_refresh_one(struct gc_mempool *pool)
 
 static struct gc_mempool *first_pool(void)
 {
-    return atomic_load_explicit(&pools, memory_order_acquire); /* with alloc_record_locked */
+    return atomic_load_explicit(&pools, memory_order_acquire); /* pairs with alloc_record_locked */
 }
 
 static bool holds_memory(void)
@@ -276,7 +276,7 @@ static void trim_all(struct gc_device *device)
             gc_mempool_trim_one(pool);
 }
 
-/* Waits for all work of the current context, for a while: then nothing that was freed before is
+/* Waits up to WAIT_NS for all work of the current context: then no memory freed before is
  * pending. */
 static bool wait_for_frees(struct gc_device *device)
 {
@@ -387,11 +387,11 @@ bool gc_mempool_remove(uint64_t address)
     gc_handles_unlock();
     gc_direct_adjust(device, change);
     if (is_known && gc_direct_untrack(gc_shim.core, GC_DIRECT_ASYNC, address, &direct) != GC_OK)
-        return true; /* its context went first */
+        return true; /* the context's end removed core's record */
     return is_known;
 }
 
-/* ---- room for others ---- */
+/* ---- reclaim ---- */
 
 bool gc_mempool_may_reclaim(void)
 {
@@ -430,7 +430,7 @@ void gc_mempool_on_free(uint64_t address, CUstream stream)
         record_freed((struct gc_mempool *)(uintptr_t)found.value, stream_key(stream));
 }
 
-/* Whether the pool's idle memory is there for an allocation in `stream` at once. */
+/* Whether an allocation in `stream` may use the pool's idle memory at once. */
 static bool is_idle_for(const struct gc_mempool *pool, CUstream stream)
 {
     uint64_t where = atomic_load(&pool->freed_in);

@@ -1,14 +1,13 @@
-/* Finds the libraries that reach device memory outside all streams. Some are known by a call: a
- * context or an allocation with SYNC_MEMOPS, a token, an exported range. Others register addresses
- * with the kernel, by libraries that make no CUDA call: these are known by name, checked when the
- * program starts and whenever a thread has loaded objects.
+/* Finds the libraries that reach device memory outside all streams. Some uses show by a call: a
+ * context or an allocation with SYNC_MEMOPS, a token, an exported range. Other libraries register
+ * addresses with the kernel and make no CUDA call: these are known by name, checked when the
+ * library starts and whenever a thread has loaded objects.
  *
- * dlopen (shim/intercept/dlsym.S) calls this file before it goes on, and there is no call-back when
- * it returns: until the thread's next call, or its end, nothing is reused in the order of the one
- * stream.
+ * dlopen (shim/intercept/dlsym.S) calls this file before the load, and nothing calls back after it:
+ * until the thread's next call, or its end, no block is reused in the order of the single stream.
  *
- * dlopen then waits for memory that was already reused so: for the work before its free, as the
- * free itself would have, and never for the host. */
+ * Before the load dlopen waits for blocks already reused so: for the work before their frees, as
+ * plain frees would have waited, and never for the host. */
 #define _GNU_SOURCE
 #include "shim/account/outside.h"
 #include "shim/real/resolve.h"
@@ -47,7 +46,7 @@ static bool is_multi_stream(void)
 void gc_outside_scan(void)
 {
     if (gc_shim.core != NULL && !is_multi_stream() && is_any_loaded())
-        (void)gc_outside_expect(); /* work that comes before memory is idle is held up */
+        (void)gc_outside_expect(); /* after a failure the next work retries */
 }
 
 void gc_outside_end_load(void)
@@ -61,8 +60,8 @@ void gc_outside_end_load(void)
     gc_submit_end_load(gc_core_submissions(gc_shim.core));
 }
 
-/* In a wrapper the objects are the driver's. So are those that it loads itself, in calls that are
- * not wrapped, with its own locks held. */
+/* Ignores loads by the driver: those inside a wrapper, and those by the driver's code in calls that
+ * are not wrapped, where the driver may hold its locks. */
 void gc_outside_begin_load(const char *path, const void *caller)
 {
     if (path == NULL || gc_thread.depth > 0 || gc_shim_life() != GC_LIFE_READY ||

@@ -5,8 +5,8 @@
 
 #include "shim/shim.h"
 
-/* The program exports its memory in this way. Inside a wrapper, before the driver call. Any result
- * but CUDA_SUCCESS: memory is not known to be idle, and the call must not go on. */
+/* Call before the driver makes memory accessible in this way, inside the wrapper. Any result but
+ * CUDA_SUCCESS: memory is not known to be idle, and must not be made accessible. */
 CUresult gc_outside_expect(void);
 
 /* The calling thread is about to load objects, `path` and its dependencies; NULL: none. `caller`:
@@ -16,7 +16,7 @@ void gc_outside_begin_load(const char *path, const void *caller);
 void gc_outside_scan(void);
 /* The calling thread has loaded them. */
 void gc_outside_end_load(void);
-/* It is in a call of its own again, or ends. */
+/* The thread makes another call, or ends: its load is over. */
 static inline void gc_outside_check_thread(void)
 {
     if (__builtin_expect(gc_thread.is_loading, 0))

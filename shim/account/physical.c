@@ -16,7 +16,7 @@ struct physical {
 _Static_assert(sizeof(struct physical) <= GC_HANDLE_RECORD_BYTES,
                "a physical handle fits a record");
 
-/* Where entries wait while the driver unmaps them: no address has this bit. */
+/* Set in the keys of mappings that the driver is unmapping: no address has this bit. */
 #define REMOVING (UINT64_C(1) << 63)
 
 static atomic_bool has_tiles; /* sparse arrays are in use */
@@ -27,13 +27,13 @@ static struct physical *find_locked(enum gc_handle_kind kind, uint64_t key)
     return found ? (struct physical *)(uintptr_t)found->value : NULL;
 }
 
-/* Nothing holds it any more, so no other thread can reach it. */
+/* No reference or mapping is left, so no other thread can reach the record. */
 static bool is_unheld_locked(const struct physical *physical)
 {
     return physical->references == 0 && physical->mappings == 0;
 }
 
-/* Core's record is removed first: its key is the record's address, which may be reused after
+/* Core's record is removed first: its key is the address of `physical`, which may be reused after
  * this. */
 static void drop_record(struct physical *physical)
 {
@@ -54,7 +54,7 @@ void gc_physical_add(struct gc_direct_request *request, enum gc_direct_kind kind
     gc_handles_lock();
     struct physical *physical = find_locked(GC_HANDLE_PHYSICAL, handle);
     if (physical != NULL && kind == GC_DIRECT_IMPORT) {
-        physical->references++; /* memory of this process, come home */
+        physical->references++; /* this process exported the memory itself */
         gc_handles_unlock();
         return;
     }
@@ -155,7 +155,7 @@ void gc_physical_map(uint64_t handle, uint64_t address, uint64_t bytes)
 struct walk {
     uint64_t address;
     uint64_t bytes;
-    uint64_t next; /* where the next one is expected */
+    uint64_t next; /* expected address of the next mapping */
     bool has_gap;
 };
 
@@ -165,7 +165,7 @@ static bool starts_within(const struct gc_handle *handle, const void *argument)
     return handle->key >= walk->address && handle->key - walk->address < walk->bytes;
 }
 
-/* False: that was the last. */
+/* False: no mapping is left. */
 static bool next_mapping_locked(struct walk *walk, struct gc_handle *mapping)
 {
     const struct gc_handle *found = NULL;
@@ -185,7 +185,7 @@ static bool next_mapping_locked(struct walk *walk, struct gc_handle *mapping)
     return true;
 }
 
-/* Moves the mappings of a range aside, or those that were aside back. */
+/* Moves the mappings of a range to keys with REMOVING, or back. */
 static void move_mappings(uint64_t address, uint64_t bytes, bool is_removing)
 {
     struct walk walk = {.address = address, .bytes = bytes, .next = address};
@@ -242,7 +242,7 @@ void gc_physical_unmap_end(uint64_t address, uint64_t bytes, bool is_unmapped)
 
 void gc_physical_map_tile(uint64_t handle, uint64_t tile, uint64_t array)
 {
-    gc_physical_unmap_tile(tile); /* mapped over */
+    gc_physical_unmap_tile(tile); /* the tile may be mapped already */
     atomic_store_explicit(&has_tiles, true, memory_order_relaxed);
     add_mapping(handle, GC_HANDLE_SPARSE, tile, array);
 }

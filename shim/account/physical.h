@@ -1,8 +1,8 @@
 /* Physical memory handles (cuMemCreate and imports): the references and mappings of each.
  *
- * A record lives while the program holds references to the handle or mappings of it; its charge
- * ends with it. The driver may reuse a handle's number for other memory once its last reference is
- * dropped, mapped or not: then only the mappings lead to the record. */
+ * A record lives while the program holds references to the handle or mappings of it; the charge
+ * ends with the record. The driver may reuse a handle's number for other memory once its last
+ * reference is dropped, mapped or not: then only the mappings lead to the record. */
 #ifndef GC_PHYSICAL_H
 #define GC_PHYSICAL_H
 
@@ -12,7 +12,7 @@
  * with the request's charge. */
 void gc_physical_add(struct gc_direct_request *request, enum gc_direct_kind kind, uint64_t handle,
                      uint64_t bytes);
-/* The driver gave another reference: to `handle`, found mapped at `address`. */
+/* The driver returned one more reference, `handle`, to the memory mapped at `address`. */
 void gc_physical_retain(uint64_t handle, uint64_t address);
 /* Around the driver's release of a reference. */
 void *gc_physical_release_begin(uint64_t handle);

@@ -1,5 +1,5 @@
-/* Primary contexts, and the green contexts, which are parts of them: the turn to change one, its
- * holders, and the handles that stand for it. */
+/* Primary contexts, and the green contexts, which are parts of them: the turn to change a primary
+ * context, its holders and its handles. */
 #include "shim/account/primary.h"
 #include "shim/handles.h"
 #include "shim/real/resolve.h"
@@ -22,7 +22,7 @@ static bool has_turns(CUdevice ordinal)
     return ordinal >= 0 && ordinal < DEVICES_MAX;
 }
 
-/* A thread has to do with one primary context at a time. */
+/* A thread has the turn of one primary context at a time. */
 void gc_primary_lock(CUdevice ordinal)
 {
     if (!has_turns(ordinal) || gc_thread.primary_turns++ > 0)
@@ -65,7 +65,7 @@ bool gc_primary_is_active(CUdevice ordinal)
            is_active;
 }
 
-/* The primary context is retained while it has green ones, so its handle can be learnt. */
+/* The primary context is retained while it has green ones, so its handle can be queried. */
 static void learn_primary(CUdevice ordinal)
 {
     struct gc_handle known;

@@ -10,13 +10,13 @@
 #include <unistd.h>
 
 #define CLAIMED UINT64_MAX          /* a handle that is being made; no program has it */
-#define CLOSING (UINT32_C(1) << 31) /* in `users`: it is being removed */
+#define CLOSING (UINT32_C(1) << 31) /* in `users`: the tenant is being removed */
 #define PATH_BYTES 4096
 
 struct place {
     _Atomic(uint64_t) handle; /* 0: free */
     _Atomic(struct gc_tenant *) tenant;
-    atomic_uint users; /* threads that have it current */
+    atomic_uint users; /* threads whose current tenant it is */
     bool is_by_rule;
 };
 
@@ -30,7 +30,7 @@ static struct {
     char program[PATH_BYTES];
 } tenants;
 
-/* ---- by the object that called ---- */
+/* ---- the tenant of a calling object ---- */
 
 struct owner {
     struct gc_tenant *tenant;
@@ -95,7 +95,7 @@ bool gc_tenants_start(void)
 
 /* ---- the tenant of a call ---- */
 
-/* Whether a call of this thread may be for one: cheap, false in programs without. */
+/* Whether a call of this thread may be for a tenant. Cheap; false in programs without tenants. */
 static bool is_any_meant(void)
 {
     return gc_thread.tenant != NULL || tenants.has_rules;
@@ -125,7 +125,7 @@ enum gc_status gc_tenants_quota(struct gc_device *device, struct gc_quota **quot
     return tenant == NULL ? GC_OK : gc_tenant_quota(tenant, device, quota);
 }
 
-/* Addresses that are unused, as far as one figure can show. */
+/* The tenant's unused addresses, estimated from one figure. */
 static uint64_t free_addresses(struct gc_tenant *tenant, struct gc_device *device)
 {
     const uint64_t capacity = gc_tenant_capacity_bytes(tenant, device);
@@ -163,7 +163,7 @@ struct gc_context *gc_tenants_target(struct gc_context *context)
         return context;
     if (gc_setup_tenant_context(tenant, context, &own) != GC_OK)
         return NULL;
-    /* By rule the next call may be another's. */
+    /* By the rules the next call may be for another tenant. */
     if (gc_thread.tenant != NULL && context == gc_thread.context)
         gc_thread.target = own;
     return own;
@@ -208,8 +208,8 @@ enum gc_status gc_tenants_find(uint64_t handle, struct gc_tenant **tenant)
 
     if (!is_handle_of(place, handle))
         return GC_INVALID_HANDLE;
-    /* The record may be another tenant's, if the handle was removed meanwhile: records stay, and
-     * this tenant is reported as removed. */
+    /* If the handle was removed meanwhile the record may be another tenant's. Records stay, so the
+     * read is safe, and the handle is reported as invalid. */
     *tenant = atomic_load_explicit(&place->tenant, memory_order_relaxed);
     return is_handle_of(place, handle) ? GC_OK : GC_INVALID_HANDLE;
 }
@@ -227,9 +227,9 @@ uint64_t gc_tenants_find_name(const char *name)
     return 0;
 }
 
-/* ---- current ---- */
+/* ---- the current tenant ---- */
 
-/* The caller keeps it from going until it lets it go. */
+/* Until let_go the tenant cannot be removed. */
 static enum gc_status hold(uint64_t handle, struct gc_tenant **tenant)
 {
     struct place *place = place_of(handle);
@@ -287,7 +287,7 @@ enum gc_status gc_tenants_set_current(uint64_t handle)
     return GC_OK;
 }
 
-/* ---- the end of one ---- */
+/* ---- the end of a tenant ---- */
 
 enum gc_status gc_tenants_close_begin(uint64_t handle, struct gc_tenant **tenant)
 {
@@ -311,7 +311,7 @@ void gc_tenants_close_end(uint64_t handle, bool is_removed)
 {
     struct place *place = place_of(handle);
 
-    /* No thread takes the place before it is as new. */
+    /* No thread may take the place before CLOSING is cleared. */
     if (is_removed)
         atomic_store_explicit(&place->handle, CLAIMED, memory_order_seq_cst);
     atomic_fetch_and_explicit(&place->users, ~CLOSING, memory_order_seq_cst);

@@ -16,9 +16,9 @@ bool gc_tenants_start(void) GC_CHECKED;
 /* The tenant that this thread's call is for; NULL: none. */
 struct gc_tenant *gc_tenants_of_call(void);
 /* The tenant whose work a call from `caller` submits; NULL: none. A runtime that several objects
- * share hides its caller: then it is the tenant, by the rules, of the thread's last allocation. */
+ * share hides its caller: then the rules' last tenant for a call of the thread. */
 struct gc_tenant *gc_tenants_of_work(const void *caller);
-/* The account that is charged for the call, before the device; NULL: none. GC_NO_HOST_MEMORY. */
+/* The tenant's quota, charged for the call before the device; NULL: none. GC_NO_HOST_MEMORY. */
 enum gc_status gc_tenants_quota(struct gc_device *device, struct gc_quota **quota) GC_CHECKED;
 /* The most that a malloc of the call's tenant could get, and its total: see gc_available_mem_info.
  */
@@ -27,7 +27,7 @@ void gc_tenants_mem_info(struct gc_device *device, uint64_t *free_bytes, uint64_
  * the calling thread's tenant, or of the tenant whose object called, else `context` itself. NULL:
  * the tenant's record could not be made; the request must fail. */
 struct gc_context *gc_tenants_target(struct gc_context *context);
-/* The context of the thread, or its tenant, has changed: its target must be looked up again. */
+/* The context of the thread, or its tenant, has changed: forgets the thread's target. */
 void gc_tenants_reset_target(void);
 /* The calling thread ends: releases its tenant. */
 void gc_tenants_end_thread(void);
@@ -38,15 +38,15 @@ void gc_tenants_end_thread(void);
 uint64_t gc_tenants_publish(struct gc_tenant *tenant, bool is_by_rule);
 /* GC_INVALID_HANDLE. */
 enum gc_status gc_tenants_find(uint64_t handle, struct gc_tenant **tenant) GC_CHECKED;
-/* 0: there is none of that name. */
+/* The handle of the tenant of that name; 0: there is none. */
 uint64_t gc_tenants_find_name(const char *name);
-/* GC_INVALID_HANDLE; GC_BUSY: it is being unregistered; GC_NO_HOST_MEMORY. Nothing changes then. 0:
- * none. */
+/* Makes the tenant current in the thread; handle 0: no tenant. After GC_INVALID_HANDLE, GC_BUSY
+ * (the tenant is being unregistered) or GC_NO_HOST_MEMORY nothing has changed. */
 enum gc_status gc_tenants_set_current(uint64_t handle) GC_CHECKED;
 
 /* Revokes the handle from all other threads, before the tenant is removed: GC_BUSY while a thread
- * has the tenant current, GC_NOT_SUPPORTED where a rule made it. close_end restores the handle, or
- * ends it permanently. */
+ * has the tenant current, GC_NOT_SUPPORTED where a rule made it. gc_tenants_close_end restores the
+ * handle or ends it permanently. */
 enum gc_status gc_tenants_close_begin(uint64_t handle, struct gc_tenant **tenant) GC_CHECKED;
 void gc_tenants_close_end(uint64_t handle, bool is_removed);
 

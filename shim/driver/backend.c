@@ -45,7 +45,7 @@ static bool is_wsl(void)
     return strstr(release, "microsoft") != NULL || strstr(release, "Microsoft") != NULL;
 }
 
-/* The driver reports MPS since CUDA 12.4; before, a control daemon that this process would find
+/* The driver reports MPS since CUDA 12.4. Before, the control pipe that this process would use
  * shows it. */
 static bool is_under_mps(CUdevice ordinal)
 {

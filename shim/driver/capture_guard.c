@@ -1,9 +1,9 @@
-/* The streams that capture: see capture_guard.h. Core synchronises nothing meanwhile, the library's
- * own driver calls relax the thread's capture mode, and calls that a capture forbids are refused
- * though core would serve them.
+/* The streams that capture: see capture_guard.h. While a stream captures core synchronises nothing,
+ * the library's own driver calls relax the thread's capture mode, and calls that a capture forbids
+ * are refused though core would serve them.
  *
  * A capture ends by EndCapture (also of an invalidated one), with its stream or its context
- * destroyed, or with the thread in whose own stream it is. */
+ * destroyed, or with the thread in whose own stream the capture is. */
 #include "shim/driver/capture_guard.h"
 #include "core/base/bits.h"
 #include "shim/handles.h"
@@ -15,8 +15,8 @@ static atomic_uint capture_count; /* streams capturing in the process */
 /* The fields of a capture's entry besides its context: GC_HANDLE_CAPTURE's `extra`. */
 #define MODE_BITS 2 /* CUstreamCaptureMode */
 #define MODE_MASK ((1U << MODE_BITS) - 1)
-#define OWN_STREAM (UINT64_C(1) << MODE_BITS) /* it is in the thread's own default stream */
-#define THREAD_SHIFT (MODE_BITS + 1)          /* the number of the thread that began it */
+#define OWN_STREAM (UINT64_C(1) << MODE_BITS) /* the capture is in the thread's own stream */
+#define THREAD_SHIFT (MODE_BITS + 1)          /* the number of the thread that began the capture */
 
 bool gc_capture_is_any(void)
 {
@@ -93,7 +93,7 @@ CUresult gc_capture_check(void)
     gc_handles_unlock();
     if (!is_forbidden)
         return CUDA_SUCCESS;
-    /* The driver refuses the call, and changes the captures accordingly. */
+    /* The driver refuses this call as it would the program's, and ends the same captures. */
     CUresult result = GC_CALL(NULL, cuMemAlloc_v2, &refused, 1);
     if (result == CUDA_SUCCESS)
         (void)GC_CALL(NULL, cuMemFree_v2, refused);
@@ -102,7 +102,7 @@ CUresult gc_capture_check(void)
 
 /* ---- which streams capture ---- */
 
-/* A thread's own stream is another one in each thread and context. */
+/* CU_STREAM_PER_THREAD is a different stream in each thread and context. */
 static uint64_t key_of(CUstream stream)
 {
     CUcontext context = NULL;

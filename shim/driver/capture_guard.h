@@ -1,4 +1,4 @@
-/* Which streams capture, so that our own driver calls let captures live and calls that a capture
+/* Which streams capture, so that our own driver calls keep captures alive and calls that a capture
  * forbids are refused. A capture is counted from before the driver begins it until it is over,
  * however it ends. Thread-safe; no lock is held across a driver call. */
 #ifndef GC_CAPTURE_GUARD_H
@@ -17,8 +17,8 @@ struct gc_capture_guard {
 };
 void gc_capture_relax(struct gc_capture_guard *guard);
 void gc_capture_restore(struct gc_capture_guard *guard);
-/* Whether the thread may make calls that captures forbid: CUDA_SUCCESS, or the driver's error, with
- * the captures ended that it ends. */
+/* Whether the thread may make calls that captures forbid: CUDA_SUCCESS, or the driver's error. With
+ * the error the captures that such a call ends are ended. */
 CUresult gc_capture_check(void);
 
 /* The explicit handle of a wrapper's stream argument: NULL is the legacy stream, or the thread's
@@ -35,12 +35,12 @@ void gc_capture_drop_context(struct gc_context *context);
 /* ---- for the wrappers of captures ---- */
 
 /* Counts a capture in the stream (explicit) that the calling thread is about to begin. Context
- * NULL: none is counted. */
+ * NULL: the capture is not counted. */
 void gc_capture_begin(CUstream stream, struct gc_context *context, CUstreamCaptureMode mode);
 /* The capture is over; false if none was counted. `removed`, if not NULL, is for
  * gc_capture_put_back. */
 bool gc_capture_end(CUstream stream, struct gc_handle *removed);
-/* It is not over after all. */
+/* Undoes gc_capture_end: the capture is not over. */
 void gc_capture_put_back(CUstream stream, const struct gc_handle *removed);
 
 #endif

@@ -12,7 +12,7 @@ CUresult gc_driver_enter_context(uint64_t context, bool *pushed)
 
     *pushed = false;
     if (gc_context_handle_is_of_device(context))
-        return CUDA_SUCCESS; /* mapping needs no context, and the device has no other call */
+        return CUDA_SUCCESS; /* a device's own record: only maps memory, without a context */
     result = GC_USE(cuCtxGetCurrent, &current);
     if (result != CUDA_SUCCESS || current == wanted)
         return result;

@@ -15,15 +15,15 @@ void gc_driver_map_init(struct gc_driver *driver);   /* driver_map.c */
 uint64_t gc_driver_name_stream(CUstream stream, uint16_t number);
 /* Puts an operation that does nothing into a stream of the context. */
 CUresult gc_driver_place(uint64_t context, CUstream stream);
-/* Wait for all work of the context, and of one of its streams, for about limit_ns:
- * CUDA_ERROR_NOT_READY where that takes longer, CUDA_ERROR_NOT_SUPPORTED where its streams are not
- * all known. Not while something captures. */
+/* Wait for all work of the context, and of one of its streams. After about limit_ns:
+ * CUDA_ERROR_NOT_READY. CUDA_ERROR_NOT_SUPPORTED where the context's streams are not all known.
+ * Call while no stream captures. */
 CUresult gc_driver_wait(uint64_t context, uint64_t limit_ns);
 CUresult gc_driver_wait_stream(uint64_t context, CUstream stream, uint64_t limit_ns);
 /* The context is destroyed, and with it its events. */
 void gc_driver_fence_drop(uint64_t context);
-/* Makes `context` current for a call of the library; *pushed is true if leave_context must undo
- * it. */
+/* Makes `context` current for a call of the library; *pushed is true if gc_driver_leave_context
+ * must undo that. */
 CUresult gc_driver_enter_context(uint64_t context, bool *pushed);
 void gc_driver_leave_context(bool pushed);
 

@@ -33,7 +33,7 @@ static CUresult free_idle(uint64_t context, CUdeviceptr address)
 
     if (stream == NULL || GC_CALL(device, cuMemFreeAsync, address, stream) != CUDA_SUCCESS)
         return free_waiting(context, address);
-    (void)GC_CALL(device, cuStreamSynchronize, stream); /* then the memory is there again */
+    (void)GC_CALL(device, cuStreamSynchronize, stream); /* then the memory is free */
     return CUDA_SUCCESS;
 }
 

@@ -1,6 +1,6 @@
-/* Fences over the real driver: an event that covers all work of a context (cuCtxRecordEvent, from
- * CUDA 12.5). Before that, an event that follows one on each of the context's streams
- * (stream_list.h); where some streams are unknown core is notified, and synchronises.
+/* Fences over the real driver. From CUDA 12.5 on, an event that covers all work of a context
+ * (cuCtxRecordEvent); before, an event behind one on each of the context's streams (stream_list.h).
+ * Where some streams are unknown core gets CUDA_ERROR_NOT_SUPPORTED, and synchronises.
  *
  * Idle events are kept per context and destroyed with it. Core requests no fence while the context
  * captures; releasing an event makes a driver call only where enough are kept already. */
@@ -44,7 +44,7 @@ static CUevent pop_idle(uint64_t context)
     return event;
 }
 
-/* False if it finds no place. */
+/* False: there is no place for the event. */
 static bool cache_idle(uint64_t context, CUevent event)
 {
     bool is_prepared = gc_handles_prepare(), is_kept;
@@ -179,8 +179,8 @@ static void fence_release(void *self, uint64_t context, uint64_t fence)
 
 /* ---- the order of one stream ---- */
 
-/* Names of streams, beside handles, which are even: of legacy streams, odd ones; of threads' own
- * ones, with this set, the thread's number and the context's. */
+/* Names of streams besides handles, which are even. A legacy stream's name is odd; the name of a
+ * thread's own stream has this bit, the thread's number and the context's. */
 #define THREADS_OWN (UINT64_C(1) << 62)
 #define NUMBER_BITS 16
 
@@ -230,7 +230,7 @@ static int stream_wait(void *self, uint64_t stream, uint64_t fence)
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 
     (void)self;
-    /* The program's own call returns the stream's error. */
+    /* CUDA_SUCCESS after an error, too: the program's own call returns the stream's error. */
     if (gc_capture_is_any() &&
         (GC_USE(cuStreamIsCapturing, stream_of(stream), &status) != CUDA_SUCCESS ||
          status != CU_STREAM_CAPTURE_STATUS_NONE))
@@ -239,7 +239,7 @@ static int stream_wait(void *self, uint64_t stream, uint64_t fence)
                        0); /* NOLINT: as above */
 }
 
-/* Waits for the fence, which was made with `result`, and releases it. */
+/* Waits for the fence and releases it, unless its recording failed with `result`. */
 static CUresult wait_made(CUresult result, uint64_t context, uint64_t fence, uint64_t limit_ns)
 {
     if (result != CUDA_SUCCESS)

@@ -67,7 +67,7 @@ void gc_stream_list_add(CUstream stream, const struct gc_context *context)
 
 /* ---- the library's own streams in a context ---- */
 
-/* If two threads make one at the same time the first one stays; all threads must use the same. */
+/* If two threads create a stream at the same time, both get the one that is inserted first. */
 static CUstream insert_own(enum gc_handle_kind kind, uint64_t context, CUstream stream)
 {
     bool is_prepared = gc_handles_prepare();
@@ -98,7 +98,7 @@ static CUstream own_stream(enum gc_handle_kind kind, uint64_t context)
     return kept;
 }
 
-/* Follows all streams of the context. */
+/* The library's stream that waits for all streams of the context. */
 static CUstream joining_stream(uint64_t context)
 {
     return own_stream(GC_HANDLE_JOIN, context);
@@ -121,7 +121,7 @@ static CUresult record_all(uint64_t context, CUevent event, const uint64_t *stre
     CUstream joining = joining_stream(context);
     CUresult result = joining == NULL ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 
-    /* With all blocking streams, among them each thread's own one. */
+    /* The legacy stream waits for all blocking streams, each thread's own one included. */
     if (result == CUDA_SUCCESS)
         result = join(context, joining, CU_STREAM_LEGACY, event);
     for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++)
@@ -143,8 +143,8 @@ CUresult gc_stream_list_record(uint64_t context, CUevent event)
     uint64_t streams[STREAMS_MAX];
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
 
-    /* Sequentially consistent, as in gc_stream_list_remove: either that sees the count, or this
-     * does not find the stream. */
+    /* Sequentially consistent, as in gc_stream_list_remove: either that function sees the count, or
+     * this one does not find the stream. */
     atomic_fetch_add_explicit(&recording_count, 1, memory_order_seq_cst);
     gc_handles_lock();
     const size_t count = gc_handles_collect_locked(GC_HANDLE_STREAM, context, streams, STREAMS_MAX);
@@ -189,13 +189,13 @@ void gc_stream_list_remove(CUstream stream)
     }
     if (result != CUDA_SUCCESS)
         gc_stream_list_set_incomplete(); /* its queued work would not be waited for */
-    /* Only now: a concurrent record must find the stream's queued work here or there. */
+    /* Only now: a concurrent record must find the stream or, in the joining stream, its work. */
     (void)gc_handles_remove(GC_HANDLE_STREAM, (uintptr_t)stream, &found);
     while (atomic_load_explicit(&recording_count, memory_order_seq_cst) != 0)
         sched_yield();
 }
 
-/* Whichever context is current, or none: a stream may be destroyed from anywhere. */
+/* Needs no current context: a stream may be destroyed in any. */
 void gc_stream_close(CUstream stream)
 {
     if (stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD)

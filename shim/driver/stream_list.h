@@ -14,7 +14,7 @@
 
 /* Whether the driver has no event that covers a whole context. */
 bool gc_stream_list_is_needed(void);
-/* Work went, or may go, to a stream that is not listed. For good. */
+/* Work went, or may go, to a stream that is not listed. Cannot be undone. */
 void gc_stream_list_set_incomplete(void);
 /* The thread's own default stream gets its first work; the thread ends. */
 void gc_stream_list_add_own(void);
@@ -22,15 +22,15 @@ void gc_stream_list_end_thread(void);
 /* The driver has made a stream in the current context, whose record is `context`; for a green
  * context that of its primary one. NULL: there is no record. */
 void gc_stream_list_add(CUstream stream, const struct gc_context *context);
-/* The stream belongs to `context`, and is destroyed with it if that is a green one. */
+/* The stream belongs to `context`, and is destroyed with `context` if that is a green one. */
 void gc_stream_list_add_green(CUstream stream, CUcontext context);
 /* The stream is about to be destroyed: memory freed in its order waits for a fence. */
 void gc_stream_close(CUstream stream);
 /* The stream is destroyed with its context: its records are removed. */
 void gc_stream_end(CUstream stream);
-/* Before the driver destroys it. */
+/* Takes the stream off the list. Call before the driver destroys the stream. */
 void gc_stream_list_remove(CUstream stream);
-/* Records `event` behind all work of the current context, whose handle this is.
+/* Records `event` behind all work of the current context, which has the handle `context`.
  * CUDA_ERROR_NOT_SUPPORTED: some of its streams are unknown. */
 CUresult gc_stream_list_record(uint64_t context, CUevent event);
 /* A stream of the library that stays empty, in the current context, which has the handle

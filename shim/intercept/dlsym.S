@@ -1,9 +1,9 @@
-/* dlsym, dlvsym and dlopen. They give what they look at (RTLD_NEXT, RTLD_DEFAULT, dlerror, $ORIGIN, the
- * namespace) a meaning that depends on the caller's address. So these entries ask route.c what to do and then either return its answer or jump,
- * registers and stack as they came, to the real function, which sees the original caller.
+/* dlsym, dlvsym and dlopen. RTLD_NEXT, RTLD_DEFAULT, dlerror, $ORIGIN and the namespace depend on the
+ * caller's address. So these entries call route.c, and either return its answer or jump, with
+ * registers and stack unchanged, to the real function, which sees the original caller.
  *
- * gc_route_dlsym(handle, name, caller) and gc_route_dlvsym(handle, name, version, caller) return
- * struct gc_route {jump, answer} in two registers; gc_route_dlopen(path, caller) returns what to jump to. */
+ * gc_route_dlsym(handle, name, caller) and gc_route_dlvsym(handle, name, version, caller) return struct
+ * gc_route {jump, answer} in two registers; gc_route_dlopen(path, caller) returns the jump alone. */
 #if defined(__CET__)
 #include <cet.h>
 #else

@@ -2,8 +2,8 @@
  * pointer is replaced only where it is an entry point of shim/api.def in exactly the requested ABI.
  * Look-ups by libcuda itself are left alone.
  *
- * A look-up does not start the library: programs look names up when they load and fork before they
- * use any. */
+ * A look-up does not start the library: programs look names up while they load, and may fork before
+ * they call any of them. */
 #include "shim/intercept/proc_address.h"
 #include "shim/real/resolve.h"
 #include "shim/real/unknown.h"
@@ -27,7 +27,7 @@ static bool fits(const struct gc_row *row, const char *name, enum gc_variant var
     return row->type == GC_ROW_TYPE_API && row->variant == variant && strcmp(row->base, name) == 0;
 }
 
-/* The ABI a request means: the newest not newer than `version`. */
+/* The row of the requested ABI: the newest that is not newer than `version`. */
 static const struct gc_row *find_abi(const char *name, int version, enum gc_variant variant)
 {
     const struct gc_row *best = NULL;
@@ -70,7 +70,7 @@ static void *replace(const char *name, int version, cuuint64_t flags, void *real
         return real;
     if (gc_row_real(row) == real)
         return gc_proc_address_wrapper(row);
-    /* The driver may be newer than this table: its pointer decides. */
+    /* The driver may be newer than this table: the driver's pointer decides. */
     same = find_same(name, real);
     if (same != NULL)
         return gc_proc_address_wrapper(same);

@@ -20,8 +20,8 @@
 
 #include <string.h>
 
-/* The name as the object that holds `caller` and its dependencies define it: its own scope, which
- * ours does not contain if it came by dlopen. */
+/* The name's definition in the scope of the object that holds `caller` (itself and its
+ * dependencies), which is not in our scope if dlopen loaded the object. */
 static void *find_in_callers_scope(const struct gc_libc *libc, const struct gc_row *row,
                                    const void *caller)
 {
@@ -49,9 +49,9 @@ static void *find_next(const struct gc_libc *libc, const struct gc_row *row, con
     return found;
 }
 
-/* The next definition for an object behind the library that defines the name itself. For the
- * driver's names that is the wrapper, which goes straight to the driver; a runtime call has passed
- * the wrapper already, so the real dlsym searches, from where that object stands. */
+/* RTLD_NEXT for an object behind the library that defines the name itself. For the driver's names:
+ * the wrapper, which calls the driver directly. A call of the runtime has passed the wrapper
+ * already: the real dlsym searches behind that object. */
 static struct gc_route next_after_another(const struct gc_libc *libc, const struct gc_row *row)
 {
     struct gc_route route = {(void *)libc->dlsym, NULL};
@@ -78,7 +78,7 @@ static void *substitute(const struct gc_row *row, void *real)
                : real;
 }
 
-/* As all of the driver's names and few others: a quick look, for every dlsym of the process. */
+/* Whether a name has the form of the driver's: a cheap test for every dlsym of the process. */
 static bool is_driver_name(const char *name)
 {
     return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
@@ -163,7 +163,7 @@ struct gc_route gc_route_dlvsym(void *handle, const char *name, const char *vers
     own = row != NULL ? gc_proc_address_wrapper(row) : own_resolver(name);
     if (own == NULL || gc_resolve_is_driver_code(caller))
         return route;
-    /* A versioned look-up never finds our own, unversioned names; from here it starts behind us. */
+    /* A versioned look-up never finds our unversioned names; RTLD_NEXT searches behind us. */
     found = libc->dlvsym(handle == RTLD_DEFAULT ? RTLD_NEXT : handle, name, version);
     if (found == NULL)
         return route;

@@ -17,7 +17,7 @@
 static struct {
     const struct gc_model_module *calls; /* NULL: no model is named, or see reason */
     struct gc_admission_state *admission;
-    atomic_flag is_logged; /* the reason */
+    atomic_flag is_logged; /* `reason` was logged */
     char reason[GC_MODULE_REASON_BYTES];
 } state = {.is_logged = ATOMIC_FLAG_INIT};
 
@@ -63,7 +63,7 @@ static bool describe(const struct gc_options *options, CUdevice ordinal,
     return true;
 }
 
-/* The first ones that the program sees. */
+/* The first `wanted` devices that the program sees. */
 static void describe_all(const struct gc_options *options, uint32_t wanted,
                          struct gc_admission_devices *devices)
 {

@@ -2,9 +2,9 @@
  *
  * The start has steps of two kinds. Finding the driver (shim/real/resolve.c), and opening the
  * module that reads models (module.c), need the dynamic linker's lock: every thread does these by
- * itself and no thread waits for another. Reading the options, before the module, and creating
- * core, after it, take no lock of anyone else's: one thread does each, and the others wait for it,
- * for a moment. A call that comes back to us from inside the start passes through.
+ * itself and no thread waits for another. Reading the options (before the module) and creating core
+ * (after it) take only the library's own locks: one thread does each step, and the others wait for
+ * that thread, for a moment. A call that re-enters the library during the start passes through.
  *
  * At exit the process ids are compared as well (shim/state.c has the rest of forks), since a child
  * that shares its parent's memory runs the parent's destructors. The real pointers stay usable in
@@ -33,7 +33,7 @@
 #include <unistd.h>
 
 static struct {
-    struct gc_submissions *_Atomic work; /* set once core is there */
+    struct gc_submissions *_Atomic work; /* set once core exists */
     struct gc_exit_report report;
     struct gc_region plan_memory;
     struct gc_plan plan;
@@ -77,8 +77,8 @@ static void join_ledger(void)
     pthread_atfork(NULL, NULL, leave_in_child);
 }
 
-/* Without memory for the check, an admission that refuses by default refuses: also where there is
- * no memory for the options, and only the environment can be read. */
+/* Whether cuInit must fail if admission lacks host memory: a model is named, and GPUCACHE_GATE is
+ * deny or exit. Reads the environment if there was no memory for the options. */
 static bool refuses_by_default(void)
 {
     const struct gc_options *options = gc_shim.options;
@@ -107,19 +107,19 @@ static void gather(struct gc_core_config *config)
     config->plan = load_plan();
 }
 
-/* Core is there: calls may come in. */
+/* Core exists: from now on calls are served. */
 static void begin_service(void)
 {
     gc_hot_start();
     gc_shim_count_early();
     join_ledger();
-    /* Only called by name: the program's submissions pass no wrapper. */
+    /* The library is only called by name: the program's submissions pass no wrapper. */
     if (gc_resolve_driver(false) && !gc_resolve_is_interposing())
         (void)gc_submit_set_conservative(gc_shim.core);
     gc_outside_scan();
     /* release: pairs with the acquire in gc_life_submissions */
     atomic_store_explicit(&life.work, gc_core_submissions(gc_shim.core), memory_order_release);
-    /* Without a page that is wiped on fork, finding out takes a system call: the long way. */
+    /* Without a page that is wiped on fork only a system call shows a child: no hot path. */
     if (gc_shim.wiped_on_fork != NULL && gc_shim.options->mode == GC_MODE_CACHE)
         __atomic_store_n(&gc_shim.hot, gc_shim.wiped_on_fork, __ATOMIC_RELEASE);
 }
@@ -225,7 +225,7 @@ bool gc_life_ready(void)
 
 struct gc_submissions *gc_life_submissions(void)
 {
-    /* acquire: pairs with the release in create_core */
+    /* acquire: pairs with the release in begin_service */
     struct gc_submissions *work = atomic_load_explicit(&life.work, memory_order_acquire);
 
     if (__builtin_expect(work == NULL, 0)) {

@@ -63,7 +63,7 @@ static bool find_library(char path[PATH_MAX])
     char loaded[PATH_MAX];
 
     gc_elf_visit_path(self, copy_path, loaded);
-    /* A relative path was true of the working folder then, which the program may have left. */
+    /* A relative path starts at the working folder of that time; the program may have left it. */
     if (loaded[0] != '/' && !find_mapped((uintptr_t)self, loaded))
         return false;
     if (realpath(loaded, path) == NULL)
@@ -131,7 +131,7 @@ static void load(const struct gc_libc *libc, const char *path, struct gc_module 
     if (handle != NULL)
         module->calls = libc->dlsym(handle, GC_MODEL_MODULE_SYMBOL);
     if (module->calls == NULL) {
-        /* Also clears the error: the program shall not read of it. */
+        /* Also clears the error: the program must not see it. */
         const char *error = libc->dlerror();
 
         snprintf(module->reason, sizeof(module->reason),

@@ -1,8 +1,8 @@
 /* How a call of core/gpucache.h begins and ends.
  *
- * Without a preload the program's captures are unseen: the one of the stream that a call names is
- * announced to core for the time of the call, and the thread's capture mode is relaxed always, not
- * only while a capture is known of. */
+ * Without a preload no wrapper sees the program's captures. A capture in the stream that a call
+ * names is announced to core during the call, and the thread's capture mode is always relaxed, not
+ * only during known captures. */
 #include "shim/public/public.h"
 #include "shim/account/device.h"
 #include "shim/account/tenant.h"

@@ -14,9 +14,9 @@
 #define IS_STREAM_ID (UINT64_C(1) << 63) /* no handle has this bit */
 
 /* Core's key for a stream; 0: its order is unknown. The per-thread default stream is a different
- * one in every thread, so its name implies no order. Where streams may be destroyed unseen, their
- * numbers distinguish them: the driver reuses handles, never numbers. Work that a stream captures
- * runs elsewhere, and not behind the work that the stream has queued. */
+ * one in every thread, so its name implies no order. Where streams may be destroyed unseen the key
+ * is the stream's ID: the driver reuses handles, never IDs. Captured work runs with its graph, not
+ * behind the work that the stream has queued. */
 static uint64_t order_of(gpucache_stream stream, const struct gc_public_call *call)
 {
     unsigned long long id;
@@ -24,7 +24,7 @@ static uint64_t order_of(gpucache_stream stream, const struct gc_public_call *ca
     if (call->is_capture ||
         gc_capture_is_stream_capturing(gc_capture_stream_handle((CUstream)stream, false)))
         return 0;
-    if (gc_shim.options->mode != GC_MODE_CACHE) /* for the driver */
+    if (gc_shim.options->mode != GC_MODE_CACHE) /* the driver's own free gets the handle */
         return (uintptr_t)gc_capture_stream_handle((CUstream)stream, false);
     if (stream == NULL || (CUstream)stream == CU_STREAM_LEGACY)
         return (uintptr_t)CU_STREAM_LEGACY;
@@ -65,7 +65,7 @@ static gpucache_status free_to_driver(void *pointer)
     gpucache_status status = GPUCACHE_OK;
     CUresult result;
 
-    /* Any context will do, the memory names its own. */
+    /* Any context will do: the driver finds the memory's own. */
     if (GC_USE(cuCtxGetCurrent, &current) != CUDA_SUCCESS || current == NULL)
         status = gc_public_push(0, &is_pushed);
     if (status != GPUCACHE_OK)
@@ -144,7 +144,7 @@ static struct gc_context *owner_of(uint64_t address)
     return gc_context_find(gc_shim.core, info.context);
 }
 
-/* A stream of another context works on the memory: its work is waited for as well. */
+/* A free in `owner` also waits for the work of the stream's context. */
 static void record_stream(struct gc_context *owner, gpucache_stream stream)
 {
     if (stream != NULL && (CUstream)stream != CU_STREAM_LEGACY &&
@@ -157,7 +157,7 @@ gpucache_status gpucache_free(void *pointer, gpucache_stream stream)
     const uint64_t address = (uintptr_t)pointer;
     struct gc_public_call call = {.context = NULL};
     struct gc_context *owner;
-    uint64_t order = 0; /* of memory of the device: streams of all contexts may use it */
+    uint64_t order = 0; /* 0 for a device's own record: all contexts' streams use its memory */
     enum gc_status status;
     gpucache_status state;
     int driver_code = 0;
@@ -176,7 +176,7 @@ gpucache_status gpucache_free(void *pointer, gpucache_stream stream)
     record_stream(owner, stream);
     if (!is_of_device)
         order = order_of(stream, &call);
-    /* Without a cache the driver's own free in a stream would want a context of the program's. */
+    /* Without a cache: the driver's free in a stream would need a current context. */
     status =
         gc_shim.options->mode == GC_MODE_CACHE
             ? gc_free_ordered(gc_shim.core, address, NULL, order, (uint16_t)call.api, &driver_code)
@@ -291,7 +291,7 @@ void gpucache_torch_memory_fraction(double fraction, int device)
     }
 }
 
-/* 2, the per-thread stream, stands for "any": it orders nothing by its name. */
+/* NULL: any stream. The per-thread default stream implies no order (order_of). */
 static gpucache_stream stream_of(const void *param)
 {
     return param == NULL ? (gpucache_stream)CU_STREAM_PER_THREAD

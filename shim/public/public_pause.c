@@ -42,7 +42,7 @@ static gpucache_status end(const struct gc_swap_result *result, uint64_t *moved_
 static gpucache_status pause_it(struct gc_tenant *tenant, int keep_content, uint32_t timeout_ms,
                                 uint64_t *moved_bytes)
 {
-    /* Without a preload the program itself sees to it that nothing is submitted meanwhile. */
+    /* Without a preload the program itself must submit nothing meanwhile. */
     const struct gc_pause_request request = {.tenant = tenant,
                                              .keeps_content = keep_content != 0,
                                              .is_vouched = !gc_resolve_is_interposing(),

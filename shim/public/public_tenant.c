@@ -25,7 +25,7 @@ gpucache_status gpucache_tenant_register(const char *name, uint64_t capacity_byt
     if (status != GPUCACHE_OK)
         return status;
     handle = gc_tenants_publish(added, false);
-    if (handle == 0) { /* the place of one that is removed already is not free yet */
+    if (handle == 0) { /* the place of a tenant just removed is not free yet */
         (void)!gc_tenant_remove(gc_shim.core, added);
         return GPUCACHE_TOO_MANY;
     }
@@ -73,7 +73,7 @@ gpucache_status gpucache_tenant_set_current(gpucache_tenant tenant, gpucache_ten
     const uint64_t before = gc_thread.tenant_handle;
     gpucache_status status = gc_public_state();
 
-    /* Nothing was registered yet: there is none to set, and none is set. */
+    /* Before the start there are no tenants, and none is current. */
     if (status == GPUCACHE_NOT_READY && tenant == 0)
         status = GPUCACHE_OK;
     else if (status == GPUCACHE_OK)

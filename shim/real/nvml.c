@@ -29,7 +29,7 @@ bool gc_nvml_find(bool load)
     if (atomic_load_explicit(&is_filled, memory_order_acquire))
         return true;
     libc = gc_elf_libc();
-    /* Where it is not, the dynamic linker's lock is not taken for it. */
+    /* If NVML is not loaded, and must not or cannot be, the linker's lock is not taken. */
     if (libc == NULL || (gc_elf_find_function(NVML_LIBRARY, "nvmlDeviceGetMemoryInfo") == NULL &&
                          (!load || atomic_load_explicit(&is_missing, memory_order_relaxed))))
         return false;
@@ -59,12 +59,12 @@ static bool is_in_bus_order(void)
 
     if (order != NULL && strcmp(order, "PCI_BUS_ID") == 0)
         return true;
-    /* One device has but one order. */
+    /* With one device both orders are the same. */
     return GC_REAL(nvmlDeviceGetCount_v2) != NULL && GC_REAL(nvmlDeviceGetCount_v2)(&count) == 0 &&
            count == 1;
 }
 
-/* An entry of CUDA_VISIBLE_DEVICES: NVML's index, or how the UUID begins. */
+/* An entry of CUDA_VISIBLE_DEVICES: NVML's index, or a prefix of the UUID. */
 static bool names_device(const char *entry, size_t length, unsigned index, const char *uuid,
                          bool *is_certain)
 {
@@ -75,7 +75,7 @@ static bool names_device(const char *entry, size_t length, unsigned index, const
     *is_certain &= is_in_bus_order();
     for (; length > 0 && *entry == ' '; length--)
         entry++;
-    /* Not strtoul: built with glibc 2.38 or later it is a symbol that older ones lack. */
+    /* Not strtoul: built with glibc 2.38 or later it is a symbol that older versions lack. */
     return gc_text_uint(entry, length, &number) && number == index;
 }
 

@@ -4,8 +4,8 @@
 
 #include "shim/shim.h"
 
-/* Finds NVML among the loaded objects (`load`: or loads it) and fills its rows. From then on it
- * stays loaded, so that the pointers stay good. Never waits for another thread. False if there is
+/* Finds NVML among the loaded objects (`load`: or loads it) and fills its rows. From then on NVML
+ * stays loaded, so that the pointers stay valid. Never waits for another thread. False if there is
  * no NVML. */
 bool gc_nvml_find(bool load);
 

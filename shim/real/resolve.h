@@ -6,9 +6,8 @@
 
 #include <pthread.h>
 
-/* Not linked against: their symbols have other versions in newer C libraries, and older ones have
- * them in a library of its own, which the driver brings. Found with the driver, NULL without one.
- */
+/* Not linked: newer C libraries have other versions of these symbols, and older ones have them in
+ * libpthread, which the driver loads. Found with the driver, NULL without one. */
 struct gc_thread_calls {
     __typeof__(pthread_create) *create;
     __typeof__(pthread_key_create) *key_create;

@@ -13,7 +13,7 @@ struct gc_row {
     const char *base; /* as cuGetProcAddress knows it; NULL for the runtime's and NVML's */
     int version;
     uint8_t type;    /* enum gc_row_type */
-    bool is_wrapped; /* not so USE and NVML_USE rows */
+    bool is_wrapped; /* false in USE and NVML_USE rows */
     uint8_t variant; /* enum gc_variant */
     uint8_t symbol_length;
 };
@@ -34,7 +34,7 @@ static inline void *gc_row_real(const struct gc_row *row)
 /* Records a real pointer that the program got; the first one stays. Returns the one in force. */
 void *gc_row_record(const struct gc_row *row, void *real);
 
-/* True if `address` is in this library itself: a look-up went round in a circle. */
+/* True if `address` is in this library itself: a look-up found the library's own export. */
 bool gc_row_is_own(const void *address);
 /* Typed, safe read of a slot; NULL if the driver has no such entry point or it was not looked up
  * yet. */

@@ -27,9 +27,9 @@ bool gc_runtime_is_code(const void *code)
 
 /* ---- the runtimes ---- */
 
-#define KEPT_MAX 16 /* more are looked up anew each time */
+#define KEPT_MAX 16 /* further ones are opened again at each call */
 
-static _Atomic(uintptr_t) kept[KEPT_MAX]; /* where the objects begin that stay */
+static _Atomic(uintptr_t) kept[KEPT_MAX]; /* starts of the objects that stay loaded */
 static void *_Atomic behind_us[GC_ROW_COUNT];
 static atomic_bool is_behind_known;
 
@@ -46,7 +46,7 @@ void gc_runtime_keep(const void *code)
             return;
     if (libc->dladdr(code, &info) != 0 && info.dli_fname != NULL)
         libc->dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-    libc->dlerror(); /* the program must not see our misses: it stays loaded anyhow */
+    libc->dlerror(); /* the program must not see our misses */
     for (size_t i = 0; i < KEPT_MAX; i++) {
         uintptr_t none = 0;
 

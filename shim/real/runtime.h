@@ -12,12 +12,12 @@ bool gc_runtime_is_code(const void *code);
 /* The definition of the row's name behind the library in the program's scope when the library
  * started, or at the first query; NULL: none. */
 void *gc_runtime_behind_us(const struct gc_row *row);
-/* Its definition now: takes the dynamic linker's lock. */
+/* The definition at this time: takes the dynamic linker's lock. */
 void *gc_runtime_behind_us_now(const struct gc_row *row);
-/* Searches once, and keeps the result and the first of the runtimes. Takes that lock; never waits
- * for another thread. */
+/* Searches once for all rows; keeps the results. The runtimes found stay loaded. Takes the dynamic
+ * linker's lock; never waits for another thread. */
 void gc_runtime_scan(void);
-/* The object that holds `code` stays loaded from now on. The first time it takes that lock. */
+/* The object that holds `code` stays loaded from now on. The first call takes the linker's lock. */
 void gc_runtime_keep(const void *code);
 
 #endif

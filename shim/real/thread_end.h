@@ -1,7 +1,7 @@
-/* The end of a thread that has something of the library's: the destructor of a pthread key. Setting
- * the key takes no lock, where __cxa_thread_atexit_impl takes the dynamic linker's, which another
- * thread may hold while it waits for this one. The thread that ends the process ends by exit, where
- * everything stays as it is. */
+/* The end of a thread that has state of the library: the destructor of a pthread key. Setting the
+ * key takes no lock, where __cxa_thread_atexit_impl takes the dynamic linker's, which another
+ * thread may hold while it waits for this one. exit calls no such destructor: the state of the
+ * thread that ends the process stays. */
 #ifndef GC_THREAD_END_H
 #define GC_THREAD_END_H
 

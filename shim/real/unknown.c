@@ -1,6 +1,6 @@
 /* Entry points of the driver that neither shim/api.def nor shim/neutral.def knows. Calls of those
  * pass no wrapper, so core must assume that work is submitted unseen (gc_submit_set_conservative);
- * set once, with a log line that names the entry point.
+ * this is set once, with a log line that names the entry point.
  *
  * Names are looked up before the library starts, so the first one is kept until core exists. */
 #define _GNU_SOURCE
@@ -18,7 +18,7 @@ static const char neutral_names[] = {
 };
 
 static struct {
-    atomic_flag is_taken; /* by the first */
+    atomic_flag is_taken; /* by the first name */
     atomic_bool is_seen;
     atomic_bool is_applied;
     char name[64];
@@ -79,8 +79,8 @@ void gc_unknown_check(const char *name, int version)
         return;
     strncpy(unknown.name, name, sizeof(unknown.name) - 1);
     unknown.version = version;
-    /* Sequentially consistent: either this thread finds the library started, or the one that starts
-     * it finds this. */
+    /* Sequentially consistent: either this thread finds the library started, or the thread that
+     * starts it finds is_seen. */
     atomic_store_explicit(&unknown.is_seen, true, memory_order_seq_cst);
     atomic_thread_fence(memory_order_seq_cst);
     if (gc_shim_is_started())
@@ -99,7 +99,7 @@ void gc_unknown_log_symbol(const char *name)
         gc_unknown_check(name, 0);
 }
 
-/* By the names of the driver's libraries: any other holds a runtime of its own, maybe. */
+/* Only for the driver's libraries, by name: any other may hold a runtime of its own. */
 static void check_tables_of(void *unused, const char *path)
 {
     static const char *const prefixes[] = {"libnvcuvid.", "libnvidia-", "libnvoptix."};

@@ -7,7 +7,7 @@
 /* The program was handed the driver's own function for (name, version). If no table knows the name,
  * every free needs a fence from now on. Any thread, before the start too. */
 void gc_unknown_log(const char *name, int version);
-/* As gc_unknown_log where the name is known, but not that ABI of it; version 0: by its symbol. */
+/* As gc_unknown_log for a known name of an unknown ABI; version 0: looked up as a symbol. */
 void gc_unknown_check(const char *name, int version);
 /* For a `name` without a row that dlsym returns: as gc_unknown_log, if it is the driver's. */
 void gc_unknown_log_symbol(const char *name);

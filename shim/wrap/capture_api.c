@@ -10,8 +10,8 @@
     do {                                                                                           \
         if (!gc_life_ready())                                                                      \
             return GC_FORWARD(symbol, __VA_ARGS__);                                                \
-        /* Captured work runs later, beside other work: one stream's order is not enough. And      \
-         * none begins while memory moves, which would end it. */                                  \
+        /* Captured work runs later, beside other work: one stream's order is not enough.          \
+         * And no capture begins while memory moves: the moves would end the capture. */           \
         struct gc_submissions *work;                                                               \
         CUresult result = gc_shim_submit_enter(GC_STREAM_NONE, &work, GC_CALLER);                  \
         if (result != CUDA_SUCCESS)                                                                \

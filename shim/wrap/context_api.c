@@ -1,7 +1,7 @@
 /* Contexts: created, destroyed, their limits. Primary ones: primary_api.c.
  *
- * A context's own memory is charged by difference and uncharged when the context is destroyed.
- * Everything that belonged to it leaves the accounts then, after the driver destroyed it. */
+ * A context's own memory is charged by difference. After the driver has destroyed the context, that
+ * memory and all else recorded for the context are uncharged. */
 #include "shim/account/contexts.h"
 #include "shim/account/device.h"
 #include "shim/account/direct.h"
@@ -19,7 +19,7 @@
         gc_shim_enter(GC_API_##symbol);                                                            \
         struct gc_device *device = gc_account_device(ordinal);                                     \
         CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                                \
-        if (flags & GC_CTX_SYNC_MEMOPS) /* it may still fail: then the driver returns the error */ \
+        if (flags & GC_CTX_SYNC_MEMOPS) /* after a failure the driver returns the error */         \
             (void)gc_outside_expect();                                                             \
         struct gc_measure measure;                                                                 \
         uint64_t expected;                                                                         \

@@ -1,10 +1,10 @@
 /* The driver's plain allocation calls: served by core, freed through core. Calls that the driver
- * would refuse (no bytes, no place for the result, no context) go to it, so that its own code comes
- * back.
+ * would refuse (no bytes, no place for the result, no context) go to the driver, which returns its
+ * own code.
  *
- * The first ABI (cuMemAlloc without a suffix) has 32-bit addresses and sizes, which the pool's
- * addresses do not fit: those calls go to the driver and are charged and recorded as memory taken
- * from it directly. */
+ * The first ABI (cuMemAlloc without a suffix) has 32-bit addresses and sizes, too small for the
+ * pool's addresses: those calls go to the driver, and their memory is charged and recorded as
+ * direct memory. */
 #include "shim/account/device.h"
 #include "shim/account/direct.h"
 #include "shim/account/hot.h"
@@ -67,7 +67,7 @@ static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, const struct gc
     return gc_shim_result(status, driver_code);
 }
 
-/* Beneath a call of the runtime: records the context that served it. */
+/* Beneath a call of the runtime: records the context that served the call. */
 static void record_landing(CUcontext handle)
 {
     if (gc_thread.outer_api == GC_API_cudaMalloc || gc_thread.outer_api == GC_API_cudaFree)
@@ -168,7 +168,7 @@ static CUresult free_in_state(CUdeviceptr dptr, enum gc_api api)
     struct gc_context *current;
     CUresult result = CUDA_SUCCESS;
 
-    /* A call of the runtime's that a hit would serve too. */
+    /* Called by the runtime: the thread's cache may serve this free, too. */
     if (gc_thread.outer_api != GC_API_COUNT && !gc_thread.has_missed &&
         gc_thread.is_unconfirmed == 0 && gc_hot_is_open() && gc_hot_free(dptr)) {
         record_free_landing();

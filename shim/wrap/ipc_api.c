@@ -3,11 +3,11 @@
  * A handle of plain memory opens at the base of the driver's allocation. A block inside a larger
  * allocation therefore has no true handle: the importer of a slab's handle would write over another
  * block; and the driver returns no such handle for mapped memory. The block cannot be moved, since
- * the program holds its address. So the first such request is refused and logged once, and from
- * then on every allocation of the process is one of the driver's own (gc_shim.ipc_used), cached as
- * such: a program that allocates and exports again is served. A program whose executable imports
- * the call starts in that mode (shim/driver/backend.c). Exported memory is released to the driver
- * when it is freed (gc_export_block).
+ * the program holds its address. So such a request is refused, logged once, and from then on every
+ * allocation of the process is an allocation of the driver's own (gc_shim.ipc_used), cached whole:
+ * a program that allocates and exports again is served. A program whose executable imports the call
+ * starts in that mode (shim/driver/backend.c). Exported memory is released to the driver when it is
+ * freed (gc_export_block).
  *
  * Imported memory is recorded (IMPORT) and not charged: its owner is charged for it. */
 #include "shim/account/device.h"
@@ -18,7 +18,7 @@
 
 static atomic_flag refusal_logged = ATOMIC_FLAG_INIT;
 
-/* A device that uses whole blocks anyhow is not affected, and threads keep their caches. */
+/* Not for a device that uses whole blocks anyhow: its threads keep their caches. */
 static void add_exporter(void)
 {
     struct gc_device *device = gc_account_current_device();

@@ -64,7 +64,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
     return result;
 }
 
-/* The allocations that the cache serves for the default pool count in the pool's figures. */
+/* The part of the default pool's figure that the cache serves. */
 static uint64_t served(CUmemPool_attribute attribute, const struct gc_device *device)
 {
     switch (attribute) {
@@ -95,8 +95,8 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
     return result;
 }
 
-/* Opens the allocations served for the pool as far as the pool itself is open. Access that is
- * withdrawn stays: work that was queued before may still use the memory. */
+/* Opens the allocations served for the pool to the devices to which the pool itself is opened.
+ * Withdrawn access stays: work that was queued before may still use the memory. */
 static void open_served(struct gc_device *device, const CUmemAccessDesc *access, size_t count)
 {
     for (size_t i = 0; i < count; i++)

@@ -1,7 +1,7 @@
 /* Modules and libraries: charged by difference, uncharged at unload or with their context.
  *
- * With lazy loading (the default since CUDA 12) code reaches the device at a function's first
- * launch: that is not seen here. */
+ * With lazy loading (the default since CUDA 12) a function's code is loaded at its first launch:
+ * that memory is not measured here. */
 #include "shim/account/direct.h"
 #include "shim/account/measure.h"
 #include "shim/life/life.h"
@@ -26,7 +26,7 @@ static void record_load(struct gc_direct_request *request, struct gc_measure *me
         struct gc_direct_request request;                                                          \
         struct gc_measure measure;                                                                 \
         gc_direct_begin(&request, GC_API_##symbol);                                                \
-        request.api = GC_API_##symbol; /* not the call in which a runtime loaded it */             \
+        request.api = GC_API_##symbol; /* not the outer call, in which a runtime loaded it */      \
         gc_measure_begin_current(&measure);                                                        \
         CUresult result = GC_DIRECT_CALL(&request, 0, symbol, __VA_ARGS__);                        \
         if (result == CUDA_SUCCESS && (object) != NULL)                                            \

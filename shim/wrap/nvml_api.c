@@ -3,9 +3,8 @@
  *
  *     total  min(limit, the device's own)
  *     free   the most that a malloc could get: idle cache is free
- *     used   the rest; of the second ABI the bytes that this process holds of its limit, and
- * `reserved` is then the bytes that others hold of the device, so that the limit cannot be used in
- * full
+ *     used   the rest. In the second ABI, under a limit: the bytes held of the limit; the rest
+ *            is then `reserved`: others hold the device, so the limit cannot be used in full
  *
  * Devices are identified by their UUID. A process that has not started CUDA (nvidia-smi, a monitor)
  * has no accounts: there the limit comes from the options, read once, without a log line, and the
@@ -47,7 +46,7 @@ static struct gc_device *find_known(const char *uuid)
     return NULL;
 }
 
-/* The devices come one after another; those the program has not touched are not known yet. */
+/* Adds the devices by ordinal: core does not know those that the program has not used. */
 static struct gc_device *find_device(const char *uuid)
 {
     struct gc_device *device = find_known(uuid);
@@ -66,13 +65,13 @@ static void query_core(struct gc_device *device, struct figures *figures)
 
     gc_available_mem_info(gc_shim.core, device, NULL, &figures->free_bytes, &figures->total_bytes);
     figures->is_limited = figures->total_bytes < own_total;
-    /* Bytes that would be free if the device were unbounded: the limit less the held bytes. */
+    /* If ENDLESS bytes were free on the device, the limit less the held bytes would be free. */
     figures->used_bytes = own_total;
     gc_available_mem_info(gc_shim.core, device, NULL, &endless, &figures->used_bytes);
     figures->used_bytes -= endless;
 }
 
-/* ---- a process that has not ---- */
+/* ---- a process that has not started CUDA ---- */
 
 /* Read at the first query, and kept. NULL: no host memory. */
 static const struct gc_options *quiet_options(void)
@@ -132,7 +131,7 @@ static bool query_options(struct nvmlDevice_st *handle, const char *uuid, struct
     if (options->group[0] == '\0' ||
         !gc_ledger_read_group_use(options->ledger, options->group, uuid, &quota))
         quota = (struct gc_ledger_group_use){.member_count = 0};
-    if (quota.member_count == 0) /* the limit of a group that has ended is not that of the next */
+    if (quota.member_count == 0) /* an ended group's limit does not hold for the next group */
         quota.limit_bytes = limit_of(&options->group_limit, ordinal, uuid, own_total);
     clamp_to_limit(quota.limit_bytes, quota.held_bytes, figures);
     figures->is_limited = figures->total_bytes < own_total;
@@ -141,7 +140,7 @@ static bool query_options(struct nvmlDevice_st *handle, const char *uuid, struct
     return figures->is_limited;
 }
 
-/* ---- both ---- */
+/* ---- a process of either kind ---- */
 
 /* False: NVML's result stands. */
 static bool translate(struct nvmlDevice_st *handle, struct figures *figures)
@@ -166,7 +165,7 @@ static bool translate(struct nvmlDevice_st *handle, struct figures *figures)
     }
 }
 
-/* Inside NVML or one of our own calls the real figures are wanted. */
+/* False inside NVML or a wrapper: those callers need the real figures. */
 static bool enter(void)
 {
     if (gc_thread.depth > 0 || gc_thread.is_starting)

@@ -1,6 +1,6 @@
 /* Contexts whose work may reach another context's memory: by peer access, or by a copy between
- * contexts, which needs none. A free in the one then waits for the other too (core:
- * gc_backing_add_peer).
+ * contexts, which needs no peer access. A free in the owner then waits for the other context's
+ * work, too (gc_backing_add_peer).
  *
  * A peer stays a peer: work that was queued before cuCtxDisablePeerAccess may still run, so that
  * call is not wrapped. */
@@ -26,8 +26,8 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
     return result;
 }
 
-/* The copy runs in its stream, or in one of either side; each side's memory may be freed while it
- * is queued. Noted before the driver call: the other thread may free at once. */
+/* The copy runs in its stream, or in a stream of either side; each side's memory may be freed while
+ * the copy is queued. Call before the driver call: another thread may free at once. */
 static void add_copy(CUcontext to, CUcontext from, CUstream stream, uint64_t to_address,
                      uint64_t from_address)
 {

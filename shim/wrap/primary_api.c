@@ -52,7 +52,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
     return result;
 }
 
-/* The handle stays known: a context that is reset, or retained again, keeps it. */
+/* The table keeps the handle: a context that is reset, or retained again, has the same one. */
 static struct gc_context *begin_end(CUdevice ordinal)
 {
     struct gc_handle primary;
@@ -62,7 +62,7 @@ static struct gc_context *begin_end(CUdevice ordinal)
                : NULL;
 }
 
-/* If other holders were assumed, calls inside the context are waited for only now. */
+/* Begins the teardown, and waits for calls inside the context, if begin_release has not. */
 static void finish_release(CUdevice ordinal, struct gc_context *ending, CUresult result)
 {
     const bool is_gone = result == CUDA_SUCCESS && !gc_primary_is_active(ordinal);
@@ -129,10 +129,10 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal)
 /* ---- green contexts ----
  *
  * A green context is a part of a device's primary context: it uses the same memory, and work in
- * either may touch any of it. So core treats it as the primary context. But each has a default
- * stream of its own, by the same name. */
+ * either may touch any of it. So core treats it as the primary context. But each green context has
+ * a default stream of its own, under the same handle. */
 
-/* Recorded under either handle: a stream reports the one, the other destroys it. */
+/* Recorded under both handles: streams report the CUcontext, a destruction names the CUgreenCtx. */
 static void add_created(CUgreenCtx green, CUdevice ordinal)
 {
     CUcontext context;
@@ -142,8 +142,7 @@ static void add_created(CUgreenCtx green, CUdevice ordinal)
         gc_primary_add_green(context, ordinal);
 }
 
-/* The primary context is retained for as long as the green one lives: it is made, measured and
- * known before. */
+/* A green context holds its primary context, which is created, measured and recorded first. */
 static CUresult create_green(CUgreenCtx *green, CUdevResourceDesc description, CUdevice ordinal,
                              unsigned flags, struct gc_device *device)
 {
@@ -155,7 +154,7 @@ static CUresult create_green(CUgreenCtx *green, CUdevResourceDesc description, C
     result = GC_CALL(device, cuGreenCtxCreate, green, description, ordinal, flags);
     if (result == CUDA_SUCCESS) {
         add_created(*green, ordinal);
-        (void)GC_CALL(device, cuDevicePrimaryCtxRelease_v2, ordinal); /* the green one holds it */
+        (void)GC_CALL(device, cuDevicePrimaryCtxRelease_v2, ordinal); /* held by `green` */
     } else {
         struct gc_context *ending = begin_release(ordinal);
         finish_release(ordinal, ending, GC_CALL(device, cuDevicePrimaryCtxRelease_v2, ordinal));
@@ -183,7 +182,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc description, CUde
     return result;
 }
 
-/* Its streams go with it. */
+/* A green context's streams are destroyed with it. */
 static void end_green(CUcontext context)
 {
     uint64_t stream;

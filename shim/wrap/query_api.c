@@ -47,7 +47,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
         return GC_FORWARD(cuMemGetInfo_v2, free_bytes, total_bytes);
     GC_SET_CALLER();
     gc_shim_enter(GC_API_cuMemGetInfo_v2);
-    /* The driver decides whether one of them may be NULL. */
+    /* The driver decides whether an argument may be NULL. */
     if (free_bytes == NULL || total_bytes == NULL)
         result = GC_FORWARD(cuMemGetInfo_v2, free_bytes, total_bytes);
     if (result == CUDA_SUCCESS && !mem_info(&available, &total, &result)) {
@@ -72,7 +72,7 @@ CUresult cuMemGetInfo(unsigned *free_bytes, unsigned *total_bytes)
         return GC_FORWARD(cuMemGetInfo, free_bytes, total_bytes);
     GC_SET_CALLER();
     gc_shim_enter(GC_API_cuMemGetInfo);
-    /* The driver decides whether one of them may be NULL. */
+    /* The driver decides whether an argument may be NULL. */
     if (free_bytes == NULL || total_bytes == NULL)
         result = GC_FORWARD(cuMemGetInfo, free_bytes, total_bytes);
     if (result == CUDA_SUCCESS && !mem_info(&available, &total, &result)) {
@@ -171,7 +171,7 @@ static CUmemoryPool pool_of(const struct gc_block_info *block)
     return pool;
 }
 
-/* The attributes whose value is the block's, not that of its slab or its mapping. */
+/* Replaces the values that describe the block's slab or mapping by the block's own. */
 static void correct_attribute(CUpointer_attribute attribute, const struct gc_block_info *block,
                               void *data)
 {
@@ -184,14 +184,14 @@ static void correct_attribute(CUpointer_attribute attribute, const struct gc_blo
     else if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID)
         *(unsigned long long *)data = block->id | BUFFER_ID_OURS;
     else if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT)
-        /* For a pool's memory the driver names none. NOLINTNEXTLINE: an integer in core */
+        /* Pool memory of the driver has no context. NOLINTNEXTLINE: an integer in core */
         *(CUcontext *)data = block->is_ordered ? NULL : (CUcontext)(uintptr_t)block->context;
     else if (attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE)
         *(CUmemoryPool *)data = pool_of(block);
     else if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         *(int *)data = block->is_synchronous;
     else if (attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE && !block->is_dedicated)
-        *(unsigned char *)data = 0; /* whatever a boolean's size: see ipc_api.c */
+        *(unsigned char *)data = 0; /* a boolean of any size; the reason: ipc_api.c */
 }
 
 /* The attributes that the driver returns for plain memory and refuses for mapped memory. */
@@ -262,8 +262,8 @@ done:
     return result;
 }
 
-/* Passes the attribute to the driver. Set on a block it holds for the block's whole slab, which is
- * stricter than requested, and so it stays there for the blocks that may still have it. */
+/* Sets the attribute in the driver, where it applies to the block's whole slab: stricter than
+ * requested. A slab's attribute is never cleared, since other blocks of the slab may have it. */
 static CUresult pass_to_driver(const struct gc_block_info *block, const void *value,
                                CUdeviceptr dptr)
 {
@@ -276,8 +276,8 @@ static CUresult pass_to_driver(const struct gc_block_info *block, const void *va
                        CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, dptr);
 }
 
-/* The driver does not accept it for mapped memory. While any block has it the library's own
- * wrappers wait, after every call that is synchronous by name (submit_api.c). */
+/* The driver refuses SYNC_MEMOPS for mapped memory. So while any block has the attribute the
+ * wrappers wait after every call that is synchronous by its name (submit_api.c). */
 static CUresult set_sync_memops(const struct gc_block_info *block, const void *value,
                                 CUdeviceptr dptr)
 {
@@ -320,7 +320,7 @@ done:
     return result;
 }
 
-/* A handle by which other devices reach the range, for as long as they like. */
+/* A handle by which other devices may reach the range at any time from now on. */
 GC_EXPORT
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t bytes,
                                        CUmemRangeHandleType type, unsigned long long flags)
@@ -342,7 +342,7 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t by
     result = GC_CALL(gc_account_current_device(), cuMemGetHandleForAddressRange, handle, dptr,
                      bytes, type, flags);
     if (result == CUDA_SUCCESS)
-        gc_export_pin(gc_shim.core, dptr, bytes); /* before a pause can look */
+        gc_export_pin(gc_shim.core, dptr, bytes); /* before a pause can begin */
     gc_shim_submit_leave(work);
 done:
     gc_shim_leave();

@@ -8,7 +8,7 @@
 
 #include "core/pause/pause.h"
 
-/* A list that is longer is not read: its length is the program's, and may be wrong. */
+/* Longer lists are not read: the program gives the length, which may be wrong. */
 #define LIST_MAX 4096
 
 struct gc_reach gc_reach_of_stream(CUstream stream, bool guards)
@@ -93,7 +93,7 @@ static void add_owner_of_any(struct gc_context *owner, void *reach)
     add_owner(reach, owner);
 }
 
-/* False: the list is not to be read. Its addresses may be any, and their memory is opened. */
+/* False: the list is too long to read, so the memory of all contexts is noted and opened. */
 static bool may_read(struct gc_reach *reach, size_t count)
 {
     if (count <= LIST_MAX)

@@ -2,14 +2,14 @@
  * set. A row without one of them does not build, and tests/preload/routes/check_coverage.py holds
  * each word against the types of the function's parameters in the toolkit's headers.
  *
- *     KERNEL                  a kernel: memory of its own context, and of those that were opened to
- *                             it (peer_api.c notes that when it happens)
+ *     KERNEL                  a kernel: memory of its own context, and of contexts opened to
+ *                             it (noted at the opening: peer_api.c)
  *     NOTHING                 no memory of the pools
  *     PAIR, BATCH, BATCH_3D, SHAPED, MEM_OPS, UNPACKED, FILLED, OPS, NODE_PARAMS
  *                             the memory at the addresses of the named parameters
  *     ANY                     not wholly known: memory of every context
  *
- * Wrappers of their own (GC_SUBMIT_CALL_IF_OPEN) use ANY or NOTHING.
+ * Handwritten wrappers (GC_SUBMIT_CALL_IF_OPEN) use ANY or NOTHING.
  *
  * In a process with several contexts, once work reaches memory at an address, frees in the context
  * of that memory also wait for the context of the work (gc_peer_add), and the memory is opened to
@@ -29,7 +29,7 @@ struct gc_reach {
     bool notes;       /* make the work's contexts peers of the context that owns the memory */
     bool guards;      /* find whether a paused tenant owns the memory */
     bool is_anywhere; /* the work may run in any context */
-    /* The contexts in which the work may run: a stream's need not be the current one. */
+    /* The contexts in which the work may run: a stream's context need not be the current one. */
     struct gc_context *by[2];
     const struct gc_tenant *paused_tenant;
 };
@@ -85,7 +85,7 @@ void gc_reach_add_unpacked(struct gc_reach *reach, const CUmemDecompressParams *
     ((ops) == NULL ? (void)0 : gc_reach_add_mem_ops(reach, (ops)->paramArray, (ops)->count))
 #define GC_REACH_NODE_PARAMS(reach, params) ((void)(reach), gc_reach_add_node(params))
 
-/* The words of wrappers of their own (GC_SUBMIT_CALL_IF_OPEN). */
+/* The words of handwritten wrappers (GC_SUBMIT_CALL_IF_OPEN). */
 #define GC_SUBMIT_REACH_ANY(work, stream) gc_reach_any(work, stream)
 #define GC_SUBMIT_REACH_NOTHING(work, stream) (void)0
 

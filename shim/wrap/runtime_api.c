@@ -9,9 +9,9 @@
  *
  * A process may hold several runtimes (libcudart.so.12 and .13), each bound to some objects by
  * symbol version; the library's unversioned names take their place. So each call goes to the
- * runtime that the calling object is bound to: the one in its own scope of dependencies, else the
- * first behind the library, else one that is loaded. Answers are kept in a table by return address;
- * the runtimes themselves are held so that they stay loaded. */
+ * runtime that the calling object is bound to: the one among its dependencies, else the first one
+ * seen, else the first behind the library, else any that is loaded. A table holds the results by
+ * return address; the runtimes are kept loaded. */
 #define _GNU_SOURCE
 #include "core/io/elf.h"
 #include "shim/account/hot.h"
@@ -23,13 +23,13 @@
 #define CALLER_BITS 12
 #define CALLER_PROBES 8
 
-/* A call site and its answer: written once, then never changed. */
+/* A call site and the function it calls: written once, then never changed. */
 struct caller {
     _Atomic(const void *) address; /* NULL: free; SETTLING: being written */
     const struct gc_row *row;
     void *real;
-    const void *runtime; /* where it begins; NULL: another library stands in between, which shall
-                            see every call */
+    const void *runtime; /* start of its object; NULL: `real` is another library's, which must see
+                            every call */
 };
 static struct caller callers[1 << CALLER_BITS];
 static const char settling;
@@ -57,17 +57,16 @@ static inline const struct caller *find_caller(const struct gc_row *row, const v
     return NULL;
 }
 
-/* The definition of the row's name in the dependencies of the object that holds `caller`. */
+/* The runtime's definition of the row's name in the scope of the object that holds `caller`. */
 static void *find_in_scope_of(const struct gc_row *row, const void *caller)
 {
     void *found = gc_elf_find_in_scope(caller, row->symbol);
 
-    /* Another library's function of that name, the caller's own above all, would come back to us.
-     */
+    /* Another library's function of that name, such as the caller's own, would call us again. */
     return gc_runtime_is_code(found) ? found : NULL;
 }
 
-/* Where no slot is free near by, the answer is found anew each time. */
+/* Without a free slot within CALLER_PROBES the function is searched at each call. */
 static void remember(const struct gc_row *row, const void *address, void *real)
 {
     uintptr_t low, high;
@@ -89,8 +88,8 @@ static void remember(const struct gc_row *row, const void *address, void *real)
     }
 }
 
-/* A new call site takes no lock of the dynamic linker's, once the library has started: only a
- * runtime's first call does, as the runtime itself does to find the driver. */
+/* Once the library has started a new call site does not take the dynamic linker's lock. Only a
+ * runtime's first call takes it, as the runtime itself does then to find the driver. */
 static void *resolve_real(const struct gc_row *row, const void *caller)
 {
     void *real = find_in_scope_of(row, caller);
@@ -99,11 +98,11 @@ static void *resolve_real(const struct gc_row *row, const void *caller)
         real = gc_row_real(row);
     if (real == NULL)
         real = gc_runtime_behind_us(row);
-    /* A library that no scope shows may call the runtime in tail position: its own return address
-     * is not visible here. */
+    /* A library outside all scopes may tail-call the runtime: `caller` is then not in that
+     * library. */
     if (real == NULL)
         real = gc_elf_find_function(GC_RUNTIME_FILES, row->symbol);
-    if (real == NULL) /* loaded since for all to see: rather with the lock than not at all */
+    if (real == NULL) /* loaded globally since: found only with the linker's lock */
         real = gc_runtime_behind_us_now(row);
     if (real == NULL || (!gc_runtime_is_code(real) && gc_elf_is_same_object(real, caller)))
         return NULL;
@@ -144,7 +143,7 @@ static inline struct gc_context *owned_target(const struct caller *caller)
     return GC_LIKELY(handle == gc_thread.landed) ? target : NULL;
 }
 
-/* Before and after a call that goes to the runtime: finds the context that serves it. */
+/* Around a call that goes to the runtime: finds the context that serves the call. */
 static bool enter_real(enum gc_api api)
 {
     gc_thread.landed = NULL;

@@ -1,11 +1,11 @@
 /* Stream-ordered allocation: cuMemAllocAsync and its kin.
  *
  * The device's default pool is served from the cache: a block that is freed in a stream's order may
- * serve that stream at once, all others when a fence has passed (core/pool/pending.h). Other pools,
- * and the default one where the program set properties that the cache lacks, are the driver's: an
- * allocation is recorded (ASYNC, not charged), its pool is charged for the bytes that the driver
- * reserves, see shim/account/mempool.c. An allocation in a capturing stream is a graph node:
- * graph_api.c accounts for its memory. */
+ * serve that stream at once, all others once a fence has completed (core/pool/pending.h). Other
+ * pools, and the default one where the program set properties that the cache lacks, are the
+ * driver's: an allocation is recorded (ASYNC, not charged), its pool is charged for the bytes that
+ * the driver reserves, see shim/account/mempool.c. An allocation in a capturing stream is a graph
+ * node: graph_api.c accounts for its memory. */
 #include "core/device/submit.h"
 #include "shim/account/device.h"
 #include "shim/account/direct.h"
@@ -19,7 +19,7 @@
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
 
-/* How long an allocation that is undone is waited for. */
+/* The longest wait for the free of an allocation that is undone. */
 #define UNDO_NS UINT64_C(2000000000)
 
 /* The differences between the wrappers of one kind. */
@@ -81,7 +81,7 @@ static struct gc_mempool *find_pool(const struct gc_direct_request *request,
         return NULL;
     if (handle == NULL)
         return NULL;
-    /* The default pool of another device than the stream's is that device's. */
+    /* A default pool belongs to its own device, which may not be the stream's. */
     struct gc_device *device = call->names_pool ? gc_mempool_plain_device(handle) : NULL;
     return gc_mempool_find(handle, device != NULL ? device : request->device);
 }
@@ -96,7 +96,7 @@ static void undo_alloc(const struct gc_direct_request *request, const struct asy
     gc_mempool_trim_one(pool);
 }
 
-/* *is_over: the driver took more than the limit has room for, and it was undone. */
+/* *is_over: the pool grew past the limit, and the allocation was undone. */
 static CUresult try_alloc(struct gc_direct_request *request, const struct async_call *call,
                           struct gc_mempool *pool, CUdeviceptr *dptr, size_t bytes, bool *is_over)
 {
@@ -140,7 +140,7 @@ static CUresult alloc_from_pool(struct gc_direct_request *request, const struct 
 /* ---- served from the cache ---- */
 
 /* Core's key for the stream of `context`; 0: its order is unknown. A green context's legacy stream
- * has the handle of the primary one's. */
+ * has the same handle as its primary context's. */
 static uint64_t order_key(CUstream stream, const struct gc_context *context)
 {
     const uint16_t number = gc_context_number(context);
@@ -152,8 +152,8 @@ static uint64_t order_key(CUstream stream, const struct gc_context *context)
     return (uintptr_t)stream;
 }
 
-/* *is_blocking: the legacy stream waits for it, and it for the legacy one. False: the driver knows
- * no such stream. */
+/* *is_blocking: the stream and the legacy stream wait for each other. False: the driver knows no
+ * such stream. */
 static bool find_blocking(CUstream stream, bool *is_blocking)
 {
     unsigned flags = 0;
@@ -165,8 +165,8 @@ static bool find_blocking(CUstream stream, bool *is_blocking)
     return true;
 }
 
-/* An allocation and a free are operations of their stream: they order the legacy stream and the
- * blocking ones against each other, so there has to be one where several streams may have work. */
+/* In the driver an allocation or a free is an operation, which orders its stream against the legacy
+ * or the blocking ones. So an empty operation is queued where several streams may have work. */
 static CUresult place_in_order(struct gc_context *context, CUstream stream, bool is_blocking)
 {
     struct gc_submissions *work = gc_core_submissions(gc_shim.core);
@@ -182,11 +182,11 @@ static bool is_served(const struct gc_direct_request *request, const struct asyn
     const struct gc_options *options = gc_shim.options;
     CUmemoryPool pool = call->pool;
 
-    /* The debug aids check this memory too, though its frees wait. */
+    /* The debug aids check this memory, too, even where its frees wait. */
     if (options->mode != GC_MODE_CACHE ||
         (options->reuse != GC_REUSE_FENCE && options->debug == 0) || request->context == NULL)
         return false;
-    /* A failed context's answer is the driver's. */
+    /* For a faulted context the driver returns the error. */
     if (gc_context_ordered(request->context) == NULL || gc_context_is_faulted(request->context))
         return false;
     if (!call->names_pool && GC_USE(cuDeviceGetMemPool, &pool,
@@ -195,8 +195,8 @@ static bool is_served(const struct gc_direct_request *request, const struct asyn
     return gc_mempool_is_plain(pool, request->device);
 }
 
-/* Whether a call of the thread in the stream, whose context is `context`, may be served. If not,
- * the driver has an error, which it returns from a call that takes or releases no memory. */
+/* Whether a call of this thread in `stream`, a stream of `context`, may be served. If not, the
+ * driver returns its error from a call that neither takes nor releases memory. */
 static bool is_working(const struct gc_context *context, CUstream stream, bool *is_blocking)
 {
     struct gc_context *current;
@@ -321,8 +321,8 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUmemoryP
 
 /* ---- free ---- */
 
-/* A block of the cache, however it was allocated: freed in the order of the stream, without a wait.
- * In a capture the driver takes only memory of graph nodes. */
+/* Frees a block of the cache, however allocated, in the stream's order, without a wait. While the
+ * stream captures, the driver accepts only memory of graph nodes. */
 static CUresult free_cached(enum gc_api api, const struct gc_block_info *block, CUdeviceptr dptr,
                             CUstream stream)
 {
@@ -339,7 +339,7 @@ static CUresult free_cached(enum gc_api api, const struct gc_block_info *block, 
         if (!find_blocking(stream, &is_blocking))
             is_blocking = false;
     }
-    /* Work queued on the stream of another context is waited for as well. */
+    /* The stream may belong to another context than the block: the free waits for both. */
     CUresult result = context == NULL ? CUDA_SUCCESS : place_in_order(context, stream, is_blocking);
     if (result != CUDA_SUCCESS)
         return result;
@@ -350,7 +350,7 @@ static CUresult free_cached(enum gc_api api, const struct gc_block_info *block, 
                                         : owner == context);
     if (!is_own)
         gc_peer_add(owner, context);
-    /* All work that may use the block is ordered before the free, whosever the stream is. */
+    /* All work that may use the block is ordered before the free, in a stream of any context. */
     const uint64_t order = context == NULL ? 0 : order_key(stream, context);
     enum gc_status status =
         gc_free_ordered(gc_shim.core, dptr, context, order, (uint16_t)api, &driver_code);
@@ -358,7 +358,7 @@ static CUresult free_cached(enum gc_api api, const struct gc_block_info *block, 
 }
 
 /* Without a cache, or for memory taken while a capture was open, each block is an allocation of the
- * driver's, which checks and frees it. */
+ * driver's own, which the driver checks and frees. */
 static CUresult free_block(enum gc_api api, const struct gc_block_info *block, CUdeviceptr dptr,
                            CUstream stream)
 {

@@ -50,8 +50,8 @@ CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx context, unsigned f
     return result;
 }
 
-/* A destroyed stream ends its capture. The count is dropped first: the driver may reuse the handle
- * for another thread's new stream at once. */
+/* Destroying a stream ends its capture. The capture's entry is removed first: the driver may reuse
+ * the handle for another thread's new stream at once. */
 #define DESTROY_STREAM(symbol)                                                                     \
     do {                                                                                           \
         if (!gc_life_ready())                                                                      \

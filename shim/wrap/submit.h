@@ -5,8 +5,8 @@
  *     CUresult result = GC_SUBMIT_CALL_IF_OPEN(stream, is_per_thread, ANY, GC_CALL(device, cuX,
  * …));
  *
- * Also inside other wrappers; not for the library's own work, which uses no memory of the
- * program. */
+ * A wrapper beneath another one counts, too. The library's own work is not counted: it uses no
+ * memory of the program. */
 #ifndef GC_SHIM_SUBMIT_H
 #define GC_SHIM_SUBMIT_H
 
@@ -15,7 +15,7 @@
 #include "shim/life/life.h"
 #include "shim/wrap/reach.h"
 
-/* A stream, GC_STREAM_UNORDERED set in its handle or not. */
+/* The stream's handle without GC_STREAM_UNORDERED. */
 static inline CUstream gc_shim_submit_stream(CUstream stream)
 {
     return (CUstream)((uintptr_t)stream & ~GC_STREAM_UNORDERED); /* NOLINT: handles are integers */
@@ -39,8 +39,8 @@ static inline uint64_t gc_shim_submit_key(CUstream named, bool is_per_thread)
 /* The slow path of gc_submit_begin: CUDA_SUCCESS, or the error that the call must return. */
 CUresult gc_shim_submit_begin_slow(uint64_t key);
 
-/* *work is NULL where nothing is counted. Any result but CUDA_SUCCESS: memory that the work might
- * use is not known to be idle, and the driver could not wait for it; nothing is submitted. */
+/* *work: NULL where nothing is counted. Any result but CUDA_SUCCESS: the driver could not wait
+ * until the memory that the work might use is idle; submit nothing. */
 static inline CUresult gc_shim_submit_begin(uint64_t key, struct gc_submissions **work)
 {
     *work = gc_life_submissions();
@@ -56,12 +56,12 @@ static inline CUresult gc_shim_submit_begin(uint64_t key, struct gc_submissions 
  * in wrappers only. */
 #define GC_CALLER __builtin_return_address(0)
 
-/* The gate is not open: waits while it is closed or the calling tenant is paused. The thread is
- * inside it on return. */
+/* For a gate that is not open: waits while the gate is closed or the calling tenant is paused. On
+ * return the thread is inside the gate. */
 void gc_shim_submit_enter_gate_slow(struct gc_submissions *work, enum gc_gate_mode mode,
                                     const void *caller);
 
-/* Inside the gate from now on, until gc_shim_submit_leave. */
+/* Enters the gate; the thread is inside until gc_shim_submit_leave. */
 static inline void gc_shim_submit_enter_gate(struct gc_submissions *work, const void *caller)
 {
     const enum gc_gate_mode mode = gc_gate_try_enter(&work->gate);
@@ -70,7 +70,7 @@ static inline void gc_shim_submit_enter_gate(struct gc_submissions *work, const 
         gc_shim_submit_enter_gate_slow(work, mode, caller);
 }
 
-/* Whether a tenant is paused: stale at once, but valid while the thread is inside the gate. */
+/* Whether a tenant is paused: valid while the thread is inside the gate, else stale at once. */
 static inline bool gc_shim_submit_is_guarded(const struct gc_submissions *work)
 {
     return __builtin_expect(gc_gate_mode_of(gc_gate_read(&work->gate)) != GC_GATE_OPEN, 0);
@@ -82,11 +82,11 @@ static inline bool gc_shim_submit_is_guarded(const struct gc_submissions *work)
 void gc_shim_submit_wait_memory(struct gc_submissions *work, uint64_t to, uint64_t from,
                                 const void *caller);
 
-/* For a thread that submits now: begins, and is inside the gate until gc_shim_submit_end. Where
+/* Begins a submission and enters the gate; the thread is inside until gc_shim_submit_end. Where
  * *work is NULL the doorbell is not read: a forked child has no ledger. */
 CUresult gc_shim_submit_enter(uint64_t key, struct gc_submissions **work, const void *caller);
 
-/* Where nothing was submitted. */
+/* Leaves the gate where nothing was submitted. */
 static inline void gc_shim_submit_leave(struct gc_submissions *work)
 {
     if (work != NULL)
@@ -101,7 +101,7 @@ static inline void gc_shim_submit_end(struct gc_submissions *work)
 }
 
 /* A call that reads the pool's memory at `address` and queues no work. `call` is evaluated once the
- * memory is present: after a wait where it is swapped out. */
+ * memory is present: after a wait while that memory is swapped out. */
 #define GC_CALL_WHEN_PRESENT(address, call)                                                        \
     ({                                                                                             \
         struct gc_submissions *held_ = gc_life_submissions();                                      \

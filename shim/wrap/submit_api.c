@@ -1,8 +1,8 @@
-/* Calls that do nothing but submit work: kernels, copies, fills and the rest of the SUBMIT rows,
- * from which all wrappers are made. In a process with one context each call only counts.
+/* Calls that only submit work: kernels, copies, fills and the rest of the SUBMIT rows, from which
+ * all these wrappers are made. In a process with one context each call is only counted.
  *
- * "Synchronous" calls count like the others: a fill or a copy within the device returns before it
- * is done.
+ * "Synchronous" calls are counted like the others: a fill or a copy within the device is not done
+ * when its call returns.
  *
  * With several contexts the owners of the memory that the work may reach are noted (reach.h). While
  * a tenant is paused the addresses that the call names are checked too: work on the tenant's memory
@@ -81,7 +81,7 @@ __attribute__((cold)) void gc_shim_submit_enter_gate_slow(struct gc_submissions 
     gc_shim_leave();
 }
 
-/* Leaves, waits, and is inside again. */
+/* Leaves the gate, waits until the tenant is resumed, and enters the gate again. */
 static __attribute__((cold)) void wait_tenant(struct gc_submissions *work,
                                               const struct gc_tenant *tenant, const void *caller)
 {
@@ -141,7 +141,7 @@ static inline bool must_search(const struct gc_submissions *work)
            gc_thread.depth == 0;
 }
 
-/* True: the memory was swapped out, and must be searched again. */
+/* True: it waited for a paused tenant, so the memory must be searched again. */
 static bool wait_paused(const struct gc_reach *reach, struct gc_submissions *work,
                         const void *caller)
 {
@@ -154,7 +154,7 @@ static bool wait_paused(const struct gc_reach *reach, struct gc_submissions *wor
 /* ---- calls that are synchronous by request ---- */
 
 /* While a block has SYNC_MEMOPS, which the driver refuses for mapped memory, the library waits
- * after each call whose name is synchronous. */
+ * after each call that is synchronous by its name. */
 static __attribute__((cold)) void wait_for_memops(bool is_per_thread)
 {
     CUstream stream = is_per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
@@ -165,12 +165,12 @@ static __attribute__((cold)) void wait_for_memops(bool is_per_thread)
 
 /* ---- one call of a SUBMIT row ---- */
 
-/* Kept by the wrapper on its stack. The functions below do everything but the call itself, so that
- * a wrapper is small: each SUBMIT row makes one. */
+/* Lies on the wrapper's stack. The functions below do everything but the driver call, so that the
+ * many wrappers, one for each SUBMIT row, are small. */
 struct call {
     struct gc_submissions *work; /* NULL: the call is not counted */
     const void *caller;
-    CUresult result; /* where the driver must not be called */
+    CUresult result; /* the wrapper's, where the driver must not be called */
 };
 
 /* Finds the driver's function of a row whose slot is empty; NULL: the driver has none. This finds a
@@ -227,7 +227,7 @@ static __attribute__((hot)) CUresult end_synchronous_call(const struct call *cal
 #define END_CALL_SYNC(call, result, is_per_thread) end_synchronous_call(call, result, is_per_thread)
 
 /* A function for each word of the rows' `reach` column: notes the owners of the memory that the
- * operands name, and waits while a paused tenant has it. */
+ * operands name, and waits while a paused tenant owns that memory. */
 #define SEARCH(name, word, parameters, ...)                                                        \
     static __attribute__((hot)) void name parameters                                               \
     {                                                                                              \

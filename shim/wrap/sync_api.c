@@ -22,8 +22,8 @@ static CUresult retire(struct gc_context *context, uint64_t epoch, CUresult resu
     return result;
 }
 
-/* The context that cuCtxSynchronize waits for. A green context's wait does not cover all of the
- * context whose memory it uses. */
+/* The context that cuCtxSynchronize waits for. NULL for a green context: its wait does not cover
+ * all work of its primary context. */
 static struct gc_context *waited_context(void)
 {
     struct gc_context *context = gc_account_current_context();
@@ -90,7 +90,7 @@ static bool is_only_stream(uint64_t key)
         gc_shim_enter(GC_API_##symbol);                                                            \
         struct gc_context *context = gc_account_current_context();                                 \
         uint64_t epoch = context == NULL ? 0 : gc_context_epoch(context);                          \
-        /* After the mark was read: then it holds for all work in it. */                           \
+        /* Read after the epoch: then true for all work of the epoch. */                           \
         bool proves = is_only_stream(gc_shim_submit_key(stream, is_per_thread));                   \
         CUresult result =                                                                          \
             retire(proves ? context : NULL, epoch,                                                 \

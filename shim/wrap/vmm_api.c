@@ -20,8 +20,8 @@ static struct gc_device *device_of(const CUmemAllocationProp *prop)
                                                               : NULL;
 }
 
-/* An address that no mapping can have: such calls return the same error for it as for pool
- * memory. */
+/* An address that no mapping can have, passed in place of a pool address: the driver then returns
+ * its error for plain memory. */
 #define ADDRESS_PLAIN ((CUdeviceptr)1 << 20)
 
 static bool is_pool_memory(CUdeviceptr dptr)

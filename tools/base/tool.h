@@ -109,7 +109,7 @@ struct tool_file {
     const char *path;
     void *data; /* NULL if the file is empty */
     size_t bytes;
-    unsigned long long device; /* identity, to compare outputs with */
+    unsigned long long device; /* identity of the file: no output may be the same */
     unsigned long long inode;
 };
 /* TOOL_FAILED with a line if the path is not a readable regular file. */

@@ -57,8 +57,8 @@ static const struct gc_model_module *load_module(const char *path, const char **
     return module;
 }
 
-/* The file that the library opens if GPUCACHE_MODEL is set. `level`: of a module that the library
- * refuses. */
+/* Examines the module that the library opens if GPUCACHE_MODEL is set. `level`: of the finding if
+ * the library would refuse the module. */
 static void examine_module(struct doctor *doctor, const char *library, enum doctor_level level)
 {
     char path[PATH_MAX];

@@ -38,7 +38,7 @@ static int fill(const struct tool_command *command, const char *path,
     return TOOL_DONE;
 }
 
-/* A gated run has its own estimate; a different one is of another model or other options. */
+/* The run's own estimate (GPUCACHE_MODEL), if it has one, shows another model or other options. */
 static void add_doubts(const struct gc_report_estimate *own, struct gc_estimate *estimate)
 {
     char batch[GC_NOTE_NUMBER_BYTES];

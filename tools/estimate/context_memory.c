@@ -52,8 +52,8 @@ static uint64_t free_with_context(void)
 
 struct holder {
     pid_t process;
-    int output;  /* what it has free */
-    int release; /* it keeps its context until this is closed */
+    int output;  /* reports the process's free bytes */
+    int release; /* the process keeps its context until this is closed */
 };
 
 static void hold(int output, int release)
@@ -117,7 +117,7 @@ int context_memory_measure(const struct tool_command *command, uint64_t *bytes)
     uint64_t after = 0;
     if (begin(&first)) {
         before = read_free(&first);
-        /* The second process inherits the first one's pipe, so it must end first. */
+        /* The second process inherits the first one's pipe, so the second must end first. */
         if (before > 0 && begin(&second)) {
             after = read_free(&second);
             end(&second);

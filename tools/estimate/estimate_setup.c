@@ -204,7 +204,7 @@ static int parse_budget(const struct tool_command *command, const struct texts *
 
 /* ---- the command line ---- */
 
-/* A stored calibration applies unless --overhead and --context-memory are given. */
+/* --overhead and --context-memory each override the stored calibration's value. */
 static int parse_factors(const struct tool_command *command, const struct texts *texts,
                          struct estimate_setup *setup)
 {

@@ -112,8 +112,8 @@ static int set_group(struct live_session *session, const struct gc_size_spec *si
                 : tool_fail(session->command, "the group's last process ended meanwhile");
 }
 
-/* Sends requests to the processes on devices where the group is above its limit; *asked: there
- * is one. */
+/* Sends requests to the processes on devices where the group is above its limit; *asked: there is
+ * such a process. */
 static int request_clients(struct live_session *session, struct live_round *round,
                            const struct gc_ledger_group *group, enum gc_ledger_request_kind kind,
                            bool *asked)

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Copies of many GiB take this long. */
+/* Long enough to copy many GiB. */
 #define MOVE_TIMEOUT_MS 60000
 
 struct move {

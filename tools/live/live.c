@@ -375,7 +375,7 @@ int live_wait_response(const struct tool_command *command, const struct gc_ledge
 
 /* ---- one request to several processes ---- */
 
-#define REFRESH_MS 200 /* at least, also for a process that is busy */
+#define REFRESH_MS 200 /* least time, enough for a busy process */
 
 /* ---- figures before and after ---- */
 

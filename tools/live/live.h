@@ -109,7 +109,7 @@ int live_round_open(struct live_session *session, struct live_round *round) GC_C
 void live_round_close(struct live_round *round);
 int live_round_request(struct live_session *session, size_t index,
                        const struct gc_ledger_request *request) GC_CHECKED;
-/* Waits for the answers; TOOL_FAILED, with a line each, if a process failed to do it. */
+/* Waits for the answers; TOOL_FAILED, with a line for each process that failed. */
 int live_round_collect(struct live_session *session, struct live_round *round) GC_CHECKED;
 /* Prints a line for each device of each process that has answered. `limits`: with the limit. */
 void live_round_print(struct live_session *session, const struct live_round *round, bool limits);

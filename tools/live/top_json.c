@@ -37,7 +37,7 @@ struct walk {
     size_t count;
     size_t *first_row;    /* by subject */
     size_t *next_row;     /* by row: the next of the same subject */
-    size_t *first_tenant; /* by subject: a process's */
+    size_t *first_tenant; /* by subject: a process's first tenant */
     size_t *next_tenant;  /* by subject */
     size_t *memory;       /* the arrays above */
 };

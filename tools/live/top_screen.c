@@ -265,8 +265,8 @@ static void press_move(struct screen *screen, int key)
         screen->first_row = screen->row_count;
 }
 
-/* Escape alone leaves the list of keys. Else it begins a key that the terminal library does not
- * know, whose remaining bytes are dropped. */
+/* Escape alone leaves the list of keys. Otherwise Escape begins a key that curses does not know;
+ * the key's other bytes are dropped. */
 static void press_escape(struct screen *screen)
 {
     while (getch() != ERR)

@@ -6,14 +6,14 @@
 #include "tools/live/top_screen.h"
 
 struct top_source {
-    struct top_reader reader; /* first: the screen hands it back */
+    struct top_reader reader; /* first: read() casts it to the source */
     struct gc_ledger ledger;
     bool is_open;
     char why[GC_LEDGER_REASON_BYTES];
 };
 
-/* Opens nothing yet: each reading tries to until there is a ledger. A user without a ledger has
- * no processes, which is not an error. */
+/* Opens no ledger yet: each reading tries until there is one. A user without a ledger has no
+ * processes, which is not an error. */
 void top_source_init(struct top_source *source);
 void top_source_fini(struct top_source *source);
 /* The ledger's path; "" if there is none. */

@@ -7,7 +7,7 @@
 #include <curses.h>
 #include <term.h>
 
-/* The terminal library's look-ups take no const text, and change none. */
+/* tigetstr takes no const text, but does not change its argument. */
 static const char *find_string(const char *name)
 {
     const char *text = tigetstr((char *)(uintptr_t)name);

@@ -26,7 +26,7 @@ struct top_subject {
     enum top_kind kind;
     enum top_state state;
     int pid;
-    /* constant over readings while the subject exists; groups and devices have one too */
+    /* the same in all readings while the subject exists, a group or device included */
     uint64_t key;
     char name[TOP_NAME_BYTES];
     char program[TOP_NAME_BYTES]; /* of a process */
@@ -67,7 +67,7 @@ struct top_view {
 void top_view_init(struct top_view *view);
 void top_view_fini(struct top_view *view);
 
-/* Index of the new one; TOP_NONE if memory runs out (recorded in `failed`). */
+/* Returns the new subject's index; TOP_NONE if memory runs out (recorded in `failed`). */
 size_t top_view_add(struct top_view *view, const struct top_subject *subject);
 /* TOP_NONE if there are TOP_DEVICES_MAX already. */
 size_t top_view_add_device(struct top_view *view, const struct top_device *device);

@@ -63,8 +63,8 @@ struct plan_subject {
     /* Buffers that live all the time come first, at fixed offsets below base_bytes. The rest is
      * solved, above them. */
     struct gc_placement_buffer *buffers;
-    struct plan_label *labels; /* as many */
-    uint8_t *groups;           /* as many, indices; NULL: all are in group 0 */
+    struct plan_label *labels; /* one for each buffer */
+    uint8_t *groups;           /* group of each buffer; NULL: all are in group 0 */
     uint32_t count;
     uint32_t base_count;
     uint64_t base_bytes;

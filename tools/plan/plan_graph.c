@@ -29,7 +29,7 @@ static bool accepts(const struct tool_file *file)
 
 /* ---- dimensions ---- */
 
-/* Finds an open dimension by its name, or by the name and axis of an input. */
+/* True if `name` is an input's name, or an input's name and axis: "INPUT.0". */
 static bool names_input(const struct gc_graph *graph, const char *name, size_t length)
 {
     const struct gc_graph_scope *main = &graph->scopes[0];
@@ -57,7 +57,7 @@ static bool names_dimension(const struct gc_graph *graph, const char *name, size
     return false;
 }
 
-/* A misspelt name would go unnoticed. */
+/* Refuses names of no dimension: a misspelt name would go unnoticed. */
 static int check_dims(const struct plan_request *request, const struct gc_graph *graph)
 {
     for (const char *dims = request->dims; *dims != '\0';) {

@@ -71,8 +71,8 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* The best plan, the highest bound and the sum of all steps; the worst status if there is no
- * plan. */
+/* The best plan, the highest bound and the sum of all steps; the first thread's status if there is
+ * no plan. */
 static enum gc_status choose(struct gc_region *region, const struct worker *workers,
                              unsigned threads, const struct gc_placement_problem *problem,
                              struct gc_placement *placement)

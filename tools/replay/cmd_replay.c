@@ -115,7 +115,7 @@ static int parse_count(const char *option, const char *text, unsigned maximum, c
     return TOOL_DONE;
 }
 
-/* Without --policy and --backend all are run and compared; with a plan, those that follow it. */
+/* Without --policy and --backend all policies run; with a plan, those that follow the plan. */
 static int choose_policies(const struct texts *texts, struct replay_request *request)
 {
     const bool is_open = texts->policy == NULL && texts->backend == NULL;

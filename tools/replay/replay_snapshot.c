@@ -35,7 +35,7 @@ static enum gc_status fail_event(const struct snapshot *snapshot, size_t index, 
 static enum gc_status read_free(struct replay_builder *builder, const struct pickle_value *action,
                                 uint64_t address, uint64_t stream)
 {
-    /* After its free_requested it adds nothing. */
+    /* A free_completed after its free_requested adds nothing. */
     if (pickle_is_text(action, "free_completed") && !replay_builder_is_live(builder, address))
         return GC_OK;
     return replay_builder_free(builder, address, stream);

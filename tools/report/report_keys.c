@@ -197,7 +197,7 @@ static void get_figure(struct report_loader *loader, const json_t *object,
     }
 }
 
-/* `inner`: the object that holds the members; NULL where it is absent. */
+/* `inner` is the object that holds the next members; NULL where that object is absent. */
 void report_get_figures(struct report_loader *loader, const json_t *object,
                         const struct gc_figures *figures, void *record, const char *const *required)
 {

@@ -1,5 +1,4 @@
-/* Entry points are numbered in the order they are met, before the figures that are kept by
- * number. */
+/* First numbers the entry points in the order of the report: some figures are stored by number. */
 #include "tools/report/report_keys.h"
 #include "tools/report/report_load.h"
 

@@ -55,7 +55,6 @@ static enum gc_status read_bytes(struct pickle_reader *reader, uint64_t count, c
 }
 
 /* Little-endian, of 1 to 8 bytes. */
-/* Little-endian, of 1 to 8 bytes. */
 static enum gc_status read_number(struct pickle_reader *reader, unsigned width, uint64_t *value)
 {
     const void *bytes = NULL;
@@ -68,8 +67,7 @@ static enum gc_status read_number(struct pickle_reader *reader, unsigned width, 
     return status;
 }
 
-/* Reads up to the end of the line, and skips that. */
-/* Reads up to the end of the line, and skips that. */
+/* Reads a line, and skips the end of the line. */
 static enum gc_status read_line(struct pickle_reader *reader, const char **line, size_t *length)
 {
     const void *begin = reader->data + reader->at;

@@ -22,10 +22,10 @@ void pickle_end(struct pickle_writer *writer);
 void pickle_put_int(struct pickle_writer *writer, uint64_t value);
 void pickle_put_bool(struct pickle_writer *writer, bool value);
 void pickle_put_text(struct pickle_writer *writer, const char *text);
-/* Writes the text of a number; a number must always have one text. */
+/* Writes `text`, stored in the memo under `number`: always the same text for a number. */
 void pickle_put_word(struct pickle_writer *writer, unsigned number, const char *text);
-/* Writes the value stored under the number and returns true. If there is none, returns false; store
- * the value under it after writing the value. */
+/* True: wrote the value stored under the number. False: no value is stored; write the value, then
+ * store it by pickle_keep. */
 bool pickle_recall(struct pickle_writer *writer, unsigned number);
 void pickle_keep(struct pickle_writer *writer, unsigned number);
 

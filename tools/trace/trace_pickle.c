@@ -1,10 +1,10 @@
 /* A PyTorch memory snapshot: the state at the end (segments and their blocks), and the history of
  * each device. The trace is walked once for the end and once for each device's history.
  *
- * The viewer goes back from the end, and looks up each block's segment. So each block needs one: an
- * allocation outside the pools' memory gets its own segment, which begins and ends with it. A free
- * is written as free_requested and free_completed at once: the trace does not record when it
- * completed. */
+ * The viewer goes back from the end, and looks up each block's segment. So each block needs a
+ * segment: an allocation outside the pools' memory gets its own segment, which begins and ends with
+ * it. A free is written as free_requested and free_completed at once: the trace does not record
+ * when it completed. */
 #include "tools/trace/pickle_write.h"
 #include "tools/trace/trace_export.h"
 

@@ -7,7 +7,7 @@ struct block {
     uint64_t span; /* from the first of its allocations to the end of the last */
     uint64_t bytes;
     uint64_t count;
-    uint16_t api; /* bytes of the largest */
+    uint16_t api; /* of the largest allocation, which has `largest` bytes */
     uint64_t largest;
 };
 

@@ -16,7 +16,7 @@ enum gc_status trace_series_init(struct trace_series *series, uint64_t events, u
     return series->points != NULL ? GC_OK : GC_NO_HOST_MEMORY;
 }
 
-/* Points of intervals of equal length; intervals without an event have none. */
+/* The interval of the time, of TRACE_SERIES_POINTS equally long ones. */
 static uint64_t stretch_of(const struct trace_series *series, uint64_t time_ns)
 {
     const uint64_t at = time_ns < series->duration_ns ? time_ns : series->duration_ns - 1;

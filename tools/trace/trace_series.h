@@ -1,5 +1,5 @@
-/* Levels over time, for drawing, with a bounded number of points. In a longer trace a point stands
- * for an interval, with its least and its greatest level. */
+/* Levels over time, for drawing, with a bounded number of points. If the trace has more events than
+ * points, a point stands for an interval, with its least and greatest levels. */
 #ifndef GC_TRACE_SERIES_H
 #define GC_TRACE_SERIES_H
 
@@ -27,7 +27,7 @@ struct trace_series {
     size_t count;
     size_t room;
     uint64_t duration_ns;
-    bool is_exact; /* a point an event */
+    bool is_exact; /* a point for each event */
     uint64_t now[TRACE_LEVEL_COUNT];
 };
 
