@@ -1,7 +1,7 @@
 /* Mapped memory over the real driver, and the calls that the debug aids need. They go to the driver
  * itself: core charges the pages, so the accounts of the program's own handles
  * (shim/account/physical.c) never see them. Captures under way survive, as in driver_cuda.c; during
- * a capture core only releases the leftovers of a destroyed context. */
+ * a capture core unmaps and releases idle pages only. */
 #include "shim/driver/backend.h"
 #include "shim/driver/driver.h"
 #include "shim/real/resolve.h"
