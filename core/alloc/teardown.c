@@ -121,8 +121,9 @@ static void trace_segment(struct gc_context *context, const struct gc_segment *s
                            GC_TRACE_SEGMENT, segment->address, segment->bytes);
 }
 
-/* Emits the trace events of a detached pool, which nothing changes. Must run before the driver can
- * reuse its addresses, so that the trace has the free before the next alloc. */
+/* Emits the trace events of a detached pool, in which a failed free may make a block live again.
+ * Must run before the driver can reuse its addresses, so that the trace has the free before the
+ * next alloc. */
 static void trace_detached(struct gc_context *context, const struct gc_pool_detached *detached,
                            bool is_destroyed)
 {

@@ -98,9 +98,8 @@ static bool is_releasing(enum gc_direct_kind kind, uint64_t key)
     return gc_handles_get(GC_HANDLE_RELEASING, releasing_key(kind, key), &handle);
 }
 
-/* The driver has just returned the key: waits for the thread that is releasing the key's former
- * memory. After RELEASE_YIELDS removes that thread's mark, so that the thread does not remove the
- * new record. Then removes the record of memory that was released unseen. */
+/* The driver has just returned the key: waits for the thread that releases the former allocation of
+ * the key, or removes the record of an allocation that was released unseen. */
 static void clear_key(enum gc_direct_kind kind, uint64_t key)
 {
     struct gc_direct stale;
@@ -108,10 +107,12 @@ static void clear_key(enum gc_direct_kind kind, uint64_t key)
 
     for (int i = 0; i < RELEASE_YIELDS && is_releasing(kind, key); i++)
         sched_yield();
-    gc_handles_remove(GC_HANDLE_RELEASING, releasing_key(kind, key), NULL);
     if (is_address(kind))
         former = gc_direct_find_kind(gc_shim.core, address_kinds, ADDRESS_KIND_COUNT, key);
-    if (former != GC_DIRECT_KIND_COUNT &&
+    if (former == GC_DIRECT_KIND_COUNT)
+        return;
+    /* The account of the pool removes core's record too. */
+    if ((former == GC_DIRECT_ASYNC && gc_mempool_remove(key)) ||
         gc_direct_untrack(gc_shim.core, former, key, &stale) == GC_OK)
         gc_log_write(&gc_shim.log, GC_LOG_DEBUG,
                      "0x%llx was released by a call that was not seen; its record is replaced",
@@ -166,9 +167,7 @@ void gc_direct_release_end(enum gc_direct_kind kind, uint64_t key, bool is_relea
 {
     struct gc_direct direct;
 
-    /* Without the mark a new allocation has the key. */
-    if (is_released && is_releasing(kind, key) &&
-        gc_direct_untrack(gc_shim.core, kind, key, &direct) != GC_OK)
+    if (is_released && gc_direct_untrack(gc_shim.core, kind, key, &direct) != GC_OK)
         gc_log_write(&gc_shim.log, GC_LOG_DEBUG, "release of 0x%llx, which has no record",
                      (unsigned long long)key);
     gc_handles_remove(GC_HANDLE_RELEASING, releasing_key(kind, key), NULL);
@@ -209,8 +208,7 @@ void gc_direct_free_end(enum gc_direct_kind kind, CUdeviceptr dptr, bool is_free
         return;
     }
     /* The account of the pool removes core's record too. */
-    const bool is_removed =
-        is_freed && kind == GC_DIRECT_ASYNC && is_releasing(kind, dptr) && gc_mempool_remove(dptr);
+    const bool is_removed = is_freed && kind == GC_DIRECT_ASYNC && gc_mempool_remove(dptr);
     gc_direct_release_end(kind, dptr, is_freed && !is_removed);
 }
 

@@ -26,33 +26,51 @@ static void copy_path(void *argument, const char *path)
         *(char *)argument = '\0';
 }
 
-/* The absolute path of the file that is mapped at the address, from /proc/self/maps: lines of
- * "low-high access offset device inode path". False: not known, or the file is deleted. */
+/* Reads a hexadecimal number; returns the rest of the text. */
+static const char *read_hex(const char *text, uintptr_t *number)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *digit;
+
+    for (*number = 0; *text != '\0' && (digit = strchr(digits, *text)) != NULL; text++)
+        *number = *number << 4 | (uintptr_t)(digit - digits);
+    return text;
+}
+
+/* Whether a line of /proc/self/maps, "low-high access offset device inode path", contains the
+ * address. */
+static bool contains(const char *line, uintptr_t address)
+{
+    uintptr_t low, high;
+    const char *rest = read_hex(line, &low);
+
+    if (*rest != '-')
+        return false;
+    (void)read_hex(rest + 1, &high);
+    return address >= low && address < high;
+}
+
+/* The absolute path of the file that is mapped at the address; of a deleted file the path that it
+ * had. False: not known. */
 static bool find_mapped(uintptr_t address, char path[PATH_MAX])
 {
     static const char deleted[] = " (deleted)";
+    const size_t suffix = sizeof(deleted) - 1;
     FILE *maps = fopen("/proc/self/maps", "re");
-    char line[PATH_MAX + 128];
-    unsigned long low = 0, high = 0;
-    int at = 0;
+    char line[PATH_MAX + 128] = "";
+    bool is_found = false;
 
-    if (maps == NULL)
+    while (maps != NULL && !is_found && fgets(line, sizeof(line), maps) != NULL)
+        is_found = contains(line, address);
+    if (maps != NULL)
+        fclose(maps);
+    const char *start = is_found ? strchr(line, '/') : NULL;
+    if (start == NULL)
         return false;
-    while (fgets(line, sizeof(line), maps) != NULL) {
-        at = 0;
-        if (sscanf(line, "%lx-%lx %*s %*s %*s %*s %n", &low, &high, &at) == 2 && at > 0 &&
-            address >= low && address < high)
-            break;
-        low = high = 0;
-    }
-    fclose(maps);
-    line[strcspn(line, "\n")] = '\0';
-    const size_t length = high != 0 ? strlen(line + at) : 0;
-    if (length == 0 || line[at] != '/' ||
-        (length >= sizeof(deleted) &&
-         strcmp(line + at + length + 1 - sizeof(deleted), deleted) == 0))
-        return false;
-    return gc_text_copy(path, PATH_MAX, line + at, length);
+    size_t length = strcspn(start, "\n");
+    if (length > suffix && memcmp(start + length - suffix, deleted, suffix) == 0)
+        length -= suffix;
+    return gc_text_copy(path, PATH_MAX, start, length);
 }
 
 /* The library may have been preloaded by a symbolic link: then the module is beside the file. If
@@ -87,7 +105,7 @@ static bool find(char path[PATH_MAX], struct gc_module *module)
         return true;
     const bool is_missing = errno == ENOENT;
     const char *error = strerror(errno);
-    strrchr(library, '/')[library[1] == '\0' || strrchr(library, '/') == library] = '\0';
+    strrchr(library, '/')[strrchr(library, '/') == library] = '\0';
     make_printable(library, shown);
     snprintf(module->reason, sizeof(module->reason),
              GC_MODEL_MODULE_FILE
