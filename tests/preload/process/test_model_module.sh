@@ -73,6 +73,8 @@ END
 )" "0 0"
 is "the library's file is gone: in its folder" "$(laid gone; PROGRAM=$LATE gated "$TMP/gone/libgpucache.so" UNLINK="$TMP/gone/libgpucache.so"; gate)" "0
 fits"
+is "by a relative path, and the library's file is gone: in its folder" "$(laid gone; PROGRAM=$LATE gated gone/libgpucache.so UNLINK="$TMP/gone/libgpucache.so"; gate)" "0
+fits"
 mkdir renamed
 cp "$LIB" renamed/libvgpu.so
 cp "$MODULE" renamed/
