@@ -161,8 +161,8 @@ struct gc_context *gc_context_ordered(struct gc_context *context);
 /* Whether the record, or the handle's record, is the device's own, of no driver context. */
 bool gc_context_is_of_device(const struct gc_context *context);
 bool gc_context_handle_is_of_device(uint64_t handle);
-/* Opens the device's stream-ordered memory, present and future, to all contexts of another device,
- * present and future. Permanent: work that they queued may run long after they lost access. */
+/* Opens all stream-ordered memory of the device to all contexts of another device, later memory and
+ * contexts included. Cannot be undone: queued work may run after the program revokes access. */
 void gc_backing_open_ordered(struct gc_device *device, int ordinal);
 /* A number for each context, from 1; 0: the numbers are used up. */
 uint16_t gc_context_number(const struct gc_context *context);
@@ -178,8 +178,8 @@ void gc_capture_relax_begin(struct gc_core *core);
 void gc_capture_relax_end(struct gc_core *core);
 bool gc_capture_is_of_context(const struct gc_context *context);
 /* Work of `peer` may use memory of `context` from now on: frees in `context` wait for it, too.
- * Permanent: queued work may run long after access was lost. Call before such work is submitted, or
- * at the latest before the free. */
+ * Cannot be undone: queued work may run after the program revokes access. Call before such work is
+ * submitted, or at the latest before the free. */
 void gc_backing_add_peer(struct gc_context *context, struct gc_context *peer);
 /* Work of `context` may use memory of any context: frees in every context, present and future, wait
  * for it, too. Permanent; call before such work is submitted. Opens no memory to other devices:
@@ -255,7 +255,7 @@ struct gc_block_info {
     uint64_t segment_bytes;
     bool is_mapped;           /* its memory is mapped, not a driver allocation */
     bool is_dedicated;        /* the only block of its driver allocation */
-    uint64_t context;         /* handle; in a device's own pool that of no driver context */
+    uint64_t context;         /* a handle; in a device's own pool, one that no driver context has */
     struct gc_context *owner; /* the record of its pool: a tenant's, or that of the handle */
     uint64_t id;              /* unique in the process, never reused */
     uint16_t api;

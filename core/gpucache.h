@@ -24,9 +24,9 @@ extern "C" {
 
 /* Without a preload (or an equivalent link order: gpucache_get_mode) the library does not see the
  * work that the program submits. A freed block is then in use until a fence or a wait proves
- * otherwise, except for the stream it was freed on. Also unseen: captures on streams other than a
- * call's argument; the reset of a device; work of other devices, which must be synchronised before
- * the free. The report at exit is written as usual (GPUCACHE_REPORT). */
+ * otherwise, except for the stream it was freed on. Also unseen: a capture, unless its stream is an
+ * argument of a call to the library; the reset of a device; work of other devices: synchronise it
+ * before the free. The report at exit is written as usual (GPUCACHE_REPORT). */
 
 /* Rises with every addition to this header. Older parts keep their name, meaning and layout. */
 #define GPUCACHE_API_VERSION 3

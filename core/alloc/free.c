@@ -100,7 +100,7 @@ static enum gc_status free_block(struct gc_core *core, uint64_t address, struct 
     return status;
 }
 
-/* A free is counted for the device only: the figures of an entry point count allocations. */
+/* A free is counted for the device and the tenant, not for `api`, which only messages name. */
 enum gc_status gc_free(struct gc_core *core, uint64_t address, uint16_t api, int *driver_code)
 {
     return free_block(core, address, NULL, GC_STREAM_NONE, api, driver_code);

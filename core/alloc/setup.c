@@ -75,7 +75,7 @@ enum gc_status gc_setup_add_context(struct gc_core *core, uint64_t handle, struc
      * sees the flag. */
     if (atomic_load_explicit(&core->work.is_conservative, memory_order_seq_cst))
         gc_context_set_roaming(*context);
-    int ignored; /* if this fails, gc_submit_begin holds work for other streams up */
+    int ignored; /* after a failure gc_submit_begin tries again before work for another stream */
     if (is_second)
         (void)gc_submit_leave_single_stream(core, &ignored);
     return GC_OK;

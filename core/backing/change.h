@@ -46,7 +46,8 @@ enum gc_status gc_change_try_begin(struct gc_context *context, struct gc_change 
  * a capture does not forbid that. GC_DRIVER: memory is swapped out and no swap-in is under way. */
 enum gc_status gc_change_begin_access(struct gc_context *context,
                                       struct gc_change *change) GC_CHECKED;
-/* Lists the devices of the present peers: the change grants them access. */
+/* Lists the devices that the change grants access: those of present peers and, for a device's own
+ * record, those that its memory is open to, even without a context. */
 void gc_change_read_peers_locked(struct gc_change *change);
 void gc_change_end(struct gc_change *change);
 

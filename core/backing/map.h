@@ -22,7 +22,7 @@ struct gc_map_op {
     struct gc_charge held; /* the charge of these pages, until it is committed */
     bool must_unmap;
     bool is_device_full; /* the driver was out of memory */
-    bool may_be_thrifty; /* is_device_full, and idle pages can be remapped: try again */
+    bool may_be_thrifty; /* is_device_full, idle pages exist: retry, which remaps these first */
 };
 
 static inline struct gc_slot *gc_map_slot(const struct gc_map_op *map_op, uint64_t i)

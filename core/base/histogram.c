@@ -4,8 +4,8 @@
 
 #define SUB_COUNT (UINT64_C(1) << GC_HISTOGRAM_SUB_BITS)
 
-/* Values below 2 * SUB_COUNT have one bucket each. Above, the top SUB_BITS + 1 bits of a value
- * select its bucket. */
+/* Values below 2 * SUB_COUNT have one bucket each. Above, the position of the top bit and the
+ * GC_HISTOGRAM_SUB_BITS bits below it select the bucket. */
 static unsigned bucket_of(uint64_t ns)
 {
     if (ns < SUB_COUNT)

@@ -59,8 +59,8 @@ struct gc_driver {
     /* Records a fence of the work submitted so far to `stream`, one of the context's. *fence: 0, or
      * a fence of the same context to reuse. An error during a capture of the stream. */
     int (*stream_record)(void *self, uint64_t context, uint64_t stream, uint64_t *fence);
-    /* Work submitted to `stream`, of any context, starts after the fence from now on. Does not
-     * wait. A stream that captures is left alone: its work runs later, in other streams. */
+    /* Later work of `stream`, a stream of any context, starts after the fence. Does not wait.
+     * Without effect if the stream captures: captured work runs in the stream of a graph launch. */
     int (*stream_wait)(void *self, uint64_t stream, uint64_t fence);
 
     /* ---- mapped memory: for devices whose info has has_mapping. Such memory outlives contexts:

@@ -473,7 +473,7 @@ void gc_fence_record_pending(struct gc_context *context)
 
 /* ---- waits for all work ---- */
 
-/* Only the driver's fence waits are bounded. */
+/* A bounded wait: the driver's fence_wait has a limit, its synchronize has none. */
 static int wait_by_fence(struct gc_context *context, uint64_t limit_ns)
 {
     const struct gc_driver *driver = driver_of(context);

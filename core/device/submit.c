@@ -207,7 +207,7 @@ bool gc_submit_leave_single_stream(struct gc_core *core, int *driver_code)
 
 void gc_submit_close_stream(struct gc_core *core, uint64_t stream)
 {
-    int ignored; /* if this fails, gc_submit_begin holds work for other streams up */
+    int ignored; /* after a failure gc_submit_begin tries again before work for another stream */
     if (atomic_load_explicit(&core->work.only_stream, memory_order_relaxed) == stream)
         (void)gc_submit_leave_single_stream(core, &ignored);
 }
@@ -347,7 +347,7 @@ bool gc_submit_set_conservative(struct gc_core *core)
 {
     const bool was =
         atomic_exchange_explicit(&core->work.is_conservative, true, memory_order_seq_cst);
-    int ignored; /* if this fails, gc_submit_begin holds work for other streams up */
+    int ignored; /* after a failure gc_submit_begin tries again before work for another stream */
     (void)gc_submit_leave_single_stream(core, &ignored);
     gc_contexts_visit(core, set_roaming, NULL);
     return !was;

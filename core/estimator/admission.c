@@ -22,7 +22,7 @@ struct gc_admission_state {
     struct gc_fit fit;
     struct gc_suggestions suggestions;
     struct gc_estimate_budget budget;
-    uint32_t seen_devices; /* devices found of those that the model is split over */
+    uint32_t seen_devices; /* how many of the devices that the model is split over were found */
     char why[GC_MODEL_ERROR_BYTES];
 };
 

@@ -295,7 +295,7 @@ static bool is_computed_in(enum gc_dtype dtype)
            dtype == GC_DTYPE_F64;
 }
 
-/* Weights in fewer bits, in blocks or as integers are unpacked for computation. */
+/* Integers, quantised blocks and floats below 8 bits are unpacked for computation. */
 static bool can_be_activations(enum gc_dtype asked)
 {
     if (asked == GC_DTYPE_NONE)

@@ -299,7 +299,7 @@ static void set_experts(const struct gc_arch *arch, struct gc_layers *layers)
 
 /* ---- states ---- */
 
-/* Channels of a state-space layer. Mamba's own configuration has them as its width. */
+/* Channels of a state-space layer; Mamba's own configuration calls them intermediate_size. */
 static uint64_t state_inner(const struct gc_arch *arch)
 {
     const uint64_t heads = gc_arch_number(arch, GC_ARCH_STATE_HEADS, 0);

@@ -14,7 +14,7 @@
 /* A run with more than one fallback in so many planned allocations does not follow the plan. */
 #define FALLBACK_DIVISOR 32
 
-/* Deviations that an iteration may have: so many, plus one in so many matched requests. */
+/* Allowed deviations of an iteration: DEVIATED_MIN + matched requests / DEVIATED_DIVISOR. */
 #define DEVIATED_MIN 2
 #define DEVIATED_DIVISOR 16
 

@@ -1,5 +1,5 @@
-/* Operators that keep the elements but change shape or order: Reshape, Flatten, Squeeze, Unsqueeze,
- * Transpose, Pad, Tile, depth and space. */
+/* Operators that move, repeat, pad, crop or overlay elements: Reshape, Flatten, Squeeze, Unsqueeze,
+ * Transpose, Pad, Tile, CenterCropPad, Col2Im, DepthToSpace, SpaceToDepth. */
 #include "core/graph/engine.h"
 #include "core/graph/fold.h"
 #include "core/graph/ops_util.h"

@@ -13,9 +13,9 @@
 #include "core/ledger/ledger.h"
 
 /* A process's own account in its group on one device. The tables are small, so a process may take
- * over a device's or group's row that no live process seems to use. A process that finds another
- * key in its row finds or adds its row again; it restores the limit that it last read if the
- * group's row has none. */
+ * over a device's or group's row that no live process seems to use. If a process's row has another
+ * key, the process looks its row up again or adds it. If the group's row has no limit, the process
+ * restores the limit that it last read. */
 struct gc_account {
     struct gc_ledger *ledger;
     struct gc_ledger_device device;

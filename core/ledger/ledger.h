@@ -85,7 +85,7 @@ struct gc_ledger_group {
     char name[GC_LEDGER_NAME_BYTES];
     uint32_t member_count;
     uint64_t limits[GC_LEDGER_DEVICES]; /* UINT64_MAX: none */
-    uint64_t held[GC_LEDGER_DEVICES];   /* sum of the accounts of live processes */
+    uint64_t held[GC_LEDGER_DEVICES];   /* sum of the accounts, dying processes' included */
 };
 
 /* Slots from this number on were never used. */

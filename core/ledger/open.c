@@ -214,7 +214,8 @@ static enum gc_status make_file(struct opening *opening)
     const int fd = gc_writer_raise_fd(openat(
         opening->folder_fd, temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (fd < 0) {
-        const int error = errno; /* raise_fd failed: the file exists nevertheless */
+        const int error = errno;
+        /* If only gc_writer_raise_fd failed, the file exists. */
         unlinkat(opening->folder_fd, temporary, 0);
         return fail_file(opening, GC_IO, strerror(error));
     }

@@ -62,7 +62,7 @@ struct gc_meta_value {
     uint64_t unsigned_value;
     double real;                       /* of INTEGER and REAL */
     const char *text;                  /* of TEXT, up to its first NUL */
-    const struct gc_meta_value *items; /* of ARRAY: scalars and texts; NULL elements for others */
+    const struct gc_meta_value *items; /* of ARRAY: scalars and texts; GC_META_NULL for others */
     uint64_t count;                    /* of ARRAY: all elements, kept or not */
     uint64_t kept;                     /* of ARRAY: length of `items` */
 };
@@ -133,9 +133,10 @@ struct gc_model_error {
 };
 
 /* Reads the headers of a file (safetensors, its index, GGUF, ONNX, a JSON description) or of a
- * Hugging Face folder. The content decides the format. Shards and external data must lie in the
- * same folder. Blocks on the file system only; never maps a file; allocates from the kernel only;
- * keeps errno. Thread-safe. GC_IO: a file could not be read; GC_FORMAT: its content is
+ * Hugging Face folder. The content decides the format, or, without a signature, the file's name.
+ * Shards and external data must lie within the model's folder or, for a link of the Hugging Face
+ * cache, in its blobs. Blocks on the file system only; never maps a file; allocates from the kernel
+ * only; keeps errno. Thread-safe. GC_IO: a file could not be read; GC_FORMAT: its content is
  * invalid; GC_NO_HOST_MEMORY; GC_OUT_OF_RANGE: the model needs more than `limits`. After a failure
  * *model is NULL and *error has the reason. */
 enum gc_status gc_model_open(const char *path, const struct gc_model_limits *limits,

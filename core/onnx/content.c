@@ -7,9 +7,8 @@
 /* Fields of TensorProto: where each type's elements are if they are not raw. */
 enum { FLOAT_DATA = 4, INT32_DATA = 5, INT64_DATA = 7, DOUBLE_DATA = 10, UINT64_DATA = 11 };
 
-/* Floats are scales and limits, which are few; integers are shapes and indices. */
-#define REALS_MAX 256
-#define ITEMS_TOTAL (1U << 19)
+#define REALS_MAX 256          /* kept floats of a tensor: scales and bounds, which are few */
+#define ITEMS_TOTAL (1U << 19) /* kept elements of a model: shapes and indices are integers */
 
 static uint32_t field_of(enum gc_dtype dtype)
 {

@@ -535,7 +535,7 @@ static bool place(struct gc_place_search *search, struct frame *frame, uint32_t 
     return is_free;
 }
 
-/* The rank below which no item may be placed at the level of the frame's choice any more. */
+/* The least rank of the items that may still be placed at the level of the frame's choice. */
 static uint32_t rank_after(const struct gc_place_search *search, const struct frame *frame)
 {
     if (!frame->is_forced)

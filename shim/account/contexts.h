@@ -10,8 +10,8 @@
 #include "shim/shim.h"
 
 /* The driver has just made the context under that handle: anything recorded under the handle
- * belongs to a destroyed context. The `taken` bytes are charged under the context's own entry
- * point: a runtime makes contexts in the middle of any call. */
+ * belongs to a destroyed context. The `taken` bytes are accounted under `api`, the call that made
+ * the context, not the outermost call: a runtime makes contexts in any of its calls. */
 void gc_contexts_add(CUcontext handle, struct gc_device *device, enum gc_api api, int64_t taken);
 
 /* Begins a teardown. NULL: the context is not known, so there is nothing to end. */

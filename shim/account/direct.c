@@ -179,7 +179,7 @@ void gc_direct_release_end(enum gc_direct_kind kind, uint64_t key, bool is_relea
  * succeeded. The kind is found once, before the driver may give the address to another
  * allocation. */
 
-/* A context's end removes core's records of its stream-ordered memory; the table's entries stay. */
+/* Core drops its records of an ended context's stream-ordered memory; gc_handles keeps its own. */
 static enum gc_direct_kind find_kind(CUdeviceptr dptr)
 {
     struct gc_handle handle;

@@ -40,8 +40,8 @@ void gc_mempool_refresh_one(struct gc_mempool *pool);
 void gc_mempool_trim_one(struct gc_mempool *pool);
 /* gc_mempool_refresh_one for the device's pools, NULL: all. Cheap while no pool holds memory. */
 void gc_mempool_refresh(const struct gc_device *device);
-/* Releases idle pool memory to the driver, with a synchronisation where it must and no stream
- * captures. True if the account shrank. */
+/* Releases idle pool memory to the driver. If nothing shrinks and no stream captures, waits for
+ * pending frees and retries. True if the account shrank. */
 bool gc_mempool_trim(struct gc_device *device);
 
 /* Reclaims in the account: idle stream-ordered pools and graph memory are released to the driver.

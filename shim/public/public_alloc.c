@@ -317,7 +317,7 @@ static int device_of(const void *device)
     if (device != NULL)
         return *(const int *)device;
     if (gc_public_state() == GPUCACHE_NOT_READY)
-        (void)gc_public_start(); /* the driver is found with it */
+        (void)gc_public_start(); /* finds the driver, which is called next */
     return GC_USE(cuCtxGetDevice, &current) == CUDA_SUCCESS ? current : 0;
 }
 

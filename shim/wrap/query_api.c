@@ -191,7 +191,8 @@ static void correct_attribute(CUpointer_attribute attribute, const struct gc_blo
     else if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         *(int *)data = block->is_synchronous;
     else if (attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE && !block->is_dedicated)
-        *(unsigned char *)data = 0; /* a boolean of any size; the reason: ipc_api.c */
+        /* The low byte clears a boolean of any size. The block cannot be exported: ipc_api.c. */
+        *(unsigned char *)data = 0;
 }
 
 /* The attributes that the driver returns for plain memory and refuses for mapped memory. */

@@ -123,8 +123,8 @@ static void *find_real(const struct gc_row *row, const void *caller)
 
 /* ---- cudaMalloc and cudaFree ---- */
 
-/* Whether the runtime that this call is for has already worked in this thread, and nothing since
- * then may have changed its target. */
+/* Whether the thread's last cudaMalloc or cudaFree went to this call's runtime, and no call since
+ * can have changed the context that the runtime uses. */
 static inline bool is_owned(const struct caller *caller)
 {
     return GC_LIKELY(caller != NULL && gc_shim_is_ready_outside() && gc_hot_is_open() &&

@@ -6,8 +6,8 @@
 
 #include <limits.h>
 
-/* Looks beside this program (a build), then in a folder for libraries beside its own. False with
- * `reason` (PATH_MAX + 128 bytes) if the library is in neither. */
+/* Looks in this program's folder (a build), then in ../lib, ../lib64 and ../lib's multiarch folder.
+ * False with `reason` (PATH_MAX + 128 bytes) if the library is in none of these. */
 bool library_find(char path[PATH_MAX], char *reason);
 
 #endif

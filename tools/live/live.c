@@ -373,11 +373,9 @@ int live_wait_response(const struct tool_command *command, const struct gc_ledge
     return fail_late(command, ledger, client, wait);
 }
 
-/* ---- one request to several processes ---- */
+/* ---- figures before and after ---- */
 
 #define REFRESH_MS 200 /* least time, enough for a busy process */
-
-/* ---- figures before and after ---- */
 
 /* Requests fresh figures of all processes at once, and waits for those that come in time. */
 static void refresh(struct live_session *session, struct live_client *clients, size_t count,
@@ -460,7 +458,7 @@ static void write_unanswered(struct live_session *session, const struct live_cli
     gc_writer_text(&session->out, ": request left, answer not awaited\n");
 }
 
-/* ---- processes of a session ---- */
+/* ---- one request to several processes ---- */
 
 int live_round_open(struct live_session *session, struct live_round *round)
 {

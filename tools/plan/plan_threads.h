@@ -1,6 +1,7 @@
 /* Placement on several threads, as a portfolio: each solves the whole problem in its own memory
- * with its own seed and its own part of the search orders. The first that ends with the goal, a
- * proof or a plan that fits, stops the others; else the best plan of all is used. */
+ * with its own seed. The first SHARES_MAX threads divide the search orders; a later thread has the
+ * part of an earlier one. The first that ends with the goal, a proof or a plan that fits, stops the
+ * others; else the best plan of all is used. */
 #ifndef GC_PLAN_THREADS_H
 #define GC_PLAN_THREADS_H
 
