@@ -218,3 +218,12 @@ bool gc_text_copy(char *to, size_t size, const char *from, size_t length)
     to[length] = '\0';
     return true;
 }
+
+const char *gc_text_read_hex(const char *text, uint64_t *number)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *digit;
+    for (*number = 0; *text != '\0' && (digit = strchr(digits, *text)) != NULL; text++)
+        *number = *number << 4 | (uint64_t)(digit - digits);
+    return text;
+}

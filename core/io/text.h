@@ -55,4 +55,8 @@ const char *gc_text_printable(const char *from, size_t length, char *to, size_t 
 /* Copies and adds a NUL. False, and `to` empty, if the text does not fit. */
 bool gc_text_copy(char *to, size_t size, const char *from, size_t length);
 
+/* Reads lower-case digits of base 16; returns the rest of the text. More than 16 digits overflow.
+ */
+const char *gc_text_read_hex(const char *text, uint64_t *number);
+
 #endif

@@ -26,27 +26,16 @@ static void copy_path(void *argument, const char *path)
         *(char *)argument = '\0';
 }
 
-/* Reads a hexadecimal number; returns the rest of the text. */
-static const char *read_hex(const char *text, uintptr_t *number)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char *digit;
-
-    for (*number = 0; *text != '\0' && (digit = strchr(digits, *text)) != NULL; text++)
-        *number = *number << 4 | (uintptr_t)(digit - digits);
-    return text;
-}
-
 /* Whether a line of /proc/self/maps, "low-high access offset device inode path", contains the
  * address. */
 static bool contains(const char *line, uintptr_t address)
 {
-    uintptr_t low, high;
-    const char *rest = read_hex(line, &low);
+    uint64_t low, high;
+    const char *rest = gc_text_read_hex(line, &low);
 
     if (*rest != '-')
         return false;
-    (void)read_hex(rest + 1, &high);
+    (void)gc_text_read_hex(rest + 1, &high);
     return address >= low && address < high;
 }
 

@@ -3,6 +3,7 @@
 #include "tools/report/report_load.h"
 
 #include "core/device/tenant.h"
+#include "core/io/text.h"
 #include "core/report/tables.h"
 
 #include <stdlib.h>
@@ -73,17 +74,8 @@ static void load_apis(struct report_loader *loader, const json_t *json,
 
 static bool parse_address(const char *text, uint64_t *address)
 {
-    uint64_t value = 0;
-    if (strncmp(text, "0x", 2) != 0 || text[2] == '\0' || strlen(text) > 18)
-        return false;
-    for (text += 2; *text != '\0'; text++) {
-        const char *digit = strchr("0123456789abcdef", *text);
-        if (digit == NULL)
-            return false;
-        value = value << 4 | (uint64_t)(digit - "0123456789abcdef");
-    }
-    *address = value;
-    return true;
+    return strncmp(text, "0x", 2) == 0 && text[2] != '\0' && strlen(text) <= 18 &&
+           *gc_text_read_hex(text + 2, address) == '\0';
 }
 
 static uint32_t load_stack(struct report_loader *loader, const json_t *json)
