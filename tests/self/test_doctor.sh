@@ -34,6 +34,12 @@ finding ok library "can be preloaded"
 finding ok driver "supports CUDA 13.0"
 finding ok "device 0" "Simulated H200"
 finding ok "device 0" "it maps memory"
+finding note settings "cudaFree and cuMemFree return at once"
+is "a note about frees only where frees do not wait" "$(for one in REUSE=sync MODE=track MODE=off; do
+    export GPUCACHE_$one
+    doctor | grep -c 'return at once'
+    unset "GPUCACHE_${one%=*}"
+done | sort -u)" 0
 before='GPUCACHE_LIMIT=4XB' finding failure settings "GPUCACHE_LIMIT=4XB"
 before='GPUCACHE_LIMT=4GB' finding warning settings "nearest: GPUCACHE_LIMIT"
 before='GPUCACHE_LIMIT=4GB' finding ok settings "GPUCACHE_LIMIT=4GB"
@@ -116,6 +122,7 @@ rm "$TMP/libgone.so"
 finding failure program "libgone.so is not found" "$TMP/needs"
 echo 'int cuMemAlloc_v2(void) { return 0; }' > "$TMP/other.c"
 gcc -shared -fPIC -o "$TMP/libother.so" "$TMP/other.c"
+before="CUDA_INJECTION64_PATH=/opt/libprofiler.so" finding note loader "a profiler, /opt/libprofiler.so"
 before="LD_PRELOAD=$TMP/libother.so" finding warning loader "intercepts CUDA calls too"
 
 before="LD_PRELOAD=/no/such/lib.so" finding warning loader "LD_PRELOAD names /no/such/lib.so: No such file"
@@ -145,6 +152,7 @@ int cuDeviceGet(int *d, int o) { *d = o; return 0; }
 int cuDeviceGetName(char *n, int b, int d) { (void)n; (void)b; return d; }
 int cuDeviceTotalMem_v2(size_t *b, int d) { (void)b; return d; }
 int cuDeviceGetAttribute(int *v, int a, int d) { *v = a; return d; }
+int cuDeviceCanAccessPeer(int *c, int d, int p) { *c = 0; return d + p < 0; }
 int cuGetErrorName(int e, const char **n) { (void)e; *n = "CUDA_ERROR_OF_A_KIND"; return 0; }
 END
 gcc -shared -fPIC -o "$TMP/crash/libcuda.so.1" "$TMP/full.c"

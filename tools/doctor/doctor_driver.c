@@ -37,6 +37,7 @@ struct driver {
     int (*name)(char *name, int bytes, int device);
     int (*total)(size_t *bytes, int device);
     int (*attribute)(int *value, int attribute, int device);
+    int (*can_access)(int *can, int device, int peer);
     int (*error_name)(int error, const char **name);
 };
 
@@ -55,6 +56,7 @@ static bool find_all(void *library, struct driver *driver)
            find(library, "cuDeviceGetName", &driver->name) &&
            find(library, "cuDeviceTotalMem_v2", &driver->total) &&
            find(library, "cuDeviceGetAttribute", &driver->attribute) &&
+           find(library, "cuDeviceCanAccessPeer", &driver->can_access) &&
            find(library, "cuGetErrorName", &driver->error_name);
 }
 
@@ -133,6 +135,28 @@ static void examine_device(struct doctor *doctor, const struct driver *driver, i
     examine_sharing(doctor, driver, topic, device);
 }
 
+static bool are_peers(const struct driver *driver, int first, int second)
+{
+    int one, other, can = 0;
+    return driver->get(&one, first) == 0 && driver->get(&other, second) == 0 &&
+           driver->can_access(&can, one, other) == 0 && can != 0;
+}
+
+/* Consumer cards, and cards whose links cross processors' sockets. */
+static void examine_peers(struct doctor *doctor, const struct driver *driver, int count)
+{
+    for (int i = 0; i < count; i++)
+        for (int j = i + 1; j < count; j++) {
+            if (are_peers(driver, i, j))
+                continue;
+            doctor_report(doctor, DOCTOR_INFO, "devices",
+                          "%d and %d (and maybe others) cannot access each other's memory", i, j);
+            doctor_advise(doctor, "copies between them go through the host, as without the "
+                                  "library; nvidia-smi topo -p2p r shows all pairs");
+            return;
+        }
+}
+
 /* ---- the driver ---- */
 
 static void examine_version(struct doctor *doctor, const struct driver *driver)
@@ -187,6 +211,7 @@ static void query_driver(struct doctor *doctor)
     }
     for (int i = 0; i < count; i++)
         examine_device(doctor, &driver, i);
+    examine_peers(doctor, &driver, count);
 }
 
 /* ---- MIG, from NVML: CUDA shows a process one instance only ---- */

@@ -108,6 +108,18 @@ static void examine_settings(struct doctor *doctor, const struct gc_options *opt
     }
 }
 
+/* The one answer of a program's CUDA calls that changes by default. */
+static void examine_reuse(struct doctor *doctor, const struct gc_options *options)
+{
+    if (options->mode != GC_MODE_CACHE || options->reuse != GC_REUSE_FENCE)
+        return;
+    doctor_report(doctor, DOCTOR_INFO, "settings",
+                  "cudaFree and cuMemFree return at once: they do not wait for the device, and "
+                  "report no error of earlier work");
+    doctor_advise(doctor, "a program that reads results after a free alone, without a call that "
+                          "waits, needs GPUCACHE_REUSE=sync");
+}
+
 void doctor_library(struct doctor *doctor)
 {
     struct gc_log log = {.level = GC_LOG_ERROR, .fd = -1};
@@ -129,5 +141,6 @@ void doctor_library(struct doctor *doctor)
         doctor_advise(doctor, "build it (make) or install it (make install) beside this tool");
     }
     examine_settings(doctor, options);
+    examine_reuse(doctor, options);
     gc_options_free(options);
 }

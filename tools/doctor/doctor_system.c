@@ -92,6 +92,13 @@ static void examine_loader(struct doctor *doctor)
         doctor_report(doctor, DOCTOR_INFO, "loader", "LD_AUDIT is set: %s", getenv("LD_AUDIT"));
         doctor_advise(doctor, "unset it if programs start slowly or calls are not intercepted");
     }
+    if (getenv("CUDA_INJECTION64_PATH") != NULL) {
+        doctor_report(doctor, DOCTOR_INFO, "loader",
+                      "CUDA_INJECTION64_PATH is set: the driver loads a profiler, %s",
+                      getenv("CUDA_INJECTION64_PATH"));
+        doctor_advise(doctor, "calls that it must see go to the runtime: allocations cost more "
+                              "than without it");
+    }
 }
 
 /* ---- the container ---- */
