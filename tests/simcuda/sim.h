@@ -76,6 +76,8 @@ struct sim_settings {
     int driver_version;
     bool has_mapping; /* the attribute 102: without, cuMemCreate and its kin are not supported */
     bool reuses_contexts;
+    bool is_lazy;        /* memory is taken at first use (driver/engine_lazy.c) */
+    uint64_t lazy_bytes; /* by a module, beside its image */
 };
 const struct sim_settings *sim_settings(void);
 
@@ -223,6 +225,8 @@ uint64_t sim_capacity_used(struct sim_device *device);
  * many. */
 unsigned sim_capacity_holders(struct sim_device *device, unsigned room, unsigned *pids,
                               uint64_t *used);
+/* The driver's own kernels, loaded with a context's first copy or fill: OUT_OF_MEMORY. */
+CUresult sim_lazy_kernels(struct sim_context *context, bool is_fill);
 /* A module or function that occupies device memory. */
 #define SIM_CONTEXT_BYTES (UINT64_C(64) << 20) /* what a context takes */
 

@@ -4,6 +4,7 @@
  * SIMCUDA_REUSE_CONTEXTS lets a new context have it. The primary context of a device is one object
  * that starts and stops; its retain count and its state are apart, as a reset does not release.
  * Green contexts are parts of one (engine_green.c). */
+#include "tests/simcuda/driver/engine_lazy.h"
 #include "tests/simcuda/driver/engine_thread.h"
 
 #include <stdlib.h>
@@ -101,6 +102,7 @@ fail_engine:
 static void stop_context(struct sim_context *context)
 {
     struct sim_engine_context *engine = context->engine;
+    uint64_t bytes = SIM_CONTEXT_BYTES;
 
     context_stop_streams(context);
     green_stop_all(context);
@@ -109,11 +111,12 @@ static void stop_context(struct sim_context *context)
     engine_lock();
     event_drop_context_locked(context);
     context->engine = NULL;
+    bytes += engine->lazy.bytes;
     engine_unlock();
     points_free(&engine->barrier);
     points_free(&engine->synchronous);
     free(engine);
-    sim_capacity_return(context->device, SIM_CONTEXT_BYTES);
+    sim_capacity_return(context->device, bytes);
     engine_lock();
     context->is_stopped = true;
     engine_unlock();

@@ -200,6 +200,8 @@ static CUresult prepare(const struct sim_copy *copy, struct sim_order order,
         result = check_sides(copy);
     if (result == CUDA_SUCCESS && order.is_sync)
         result = check_now(*context, copy);
+    if (result == CUDA_SUCCESS)
+        result = sim_lazy_kernels(*context, false);
     return result;
 }
 

@@ -229,6 +229,7 @@ static void read_settings(void)
 {
     const char *memory = getenv("SIMCUDA_MEMORY");
     const char *shared = getenv("SIMCUDA_SHARED");
+    const char *lazy = getenv("SIMCUDA_LAZY");
 
     settings.device_count = (int)read_integer("SIMCUDA_DEVICES", 1, 0, SIM_MAX_DEVICES);
     settings.memory_bytes = SIM_DEFAULT_MEMORY;
@@ -241,6 +242,11 @@ static void read_settings(void)
             complain("SIMCUDA_SHARED", shared, strlen(shared), "a short name without '/'");
         else
             settings.shared = strdup(shared);
+    }
+    settings.is_lazy = lazy && *lazy && strcmp(lazy, "none") != 0;
+    if (settings.is_lazy && !parse_size(lazy, &settings.lazy_bytes)) {
+        complain("SIMCUDA_LAZY", lazy, strlen(lazy), "none or a size such as 2MiB");
+        settings.is_lazy = false;
     }
     settings.reuses_contexts = read_integer("SIMCUDA_REUSE_CONTEXTS", 0, 0, 1) != 0;
     settings.work_us = read_integer("SIMCUDA_WORK_US", 0, 0, SIM_MAX_WORK_US);
