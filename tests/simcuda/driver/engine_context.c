@@ -8,6 +8,7 @@
 #include "tests/simcuda/driver/engine_thread.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #define SIM_STACK_LIMIT 1024
 #define SIM_FLAGS_MASK (CU_CTX_FLAGS_MASK)
@@ -213,6 +214,26 @@ void sim_wait_for_all(void)
         if (contexts[i]->engine)
             context_points_locked(contexts[i], &points);
     points_wait_locked(&points);
+    engine_unlock();
+    points_free(&points);
+}
+
+void sim_wait_implicitly(void)
+{
+    uint64_t end_ns = engine_now_ns() + sim_settings()->wait_us * 1000;
+    struct sim_points points = {0};
+
+    if (sim_settings()->wait_us == 0 || engine_in_callback())
+        return;
+    engine_lock();
+    for (size_t i = 0; i < context_count; i++)
+        if (contexts[i]->engine)
+            context_points_locked(contexts[i], &points);
+    while (!points_passed_locked(&points) && !engine_is_down() && engine_now_ns() < end_ns) {
+        engine_unlock();
+        usleep(50);
+        engine_lock();
+    }
     engine_unlock();
     points_free(&points);
 }

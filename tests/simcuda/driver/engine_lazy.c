@@ -102,6 +102,9 @@ CUresult lazy_set_limit(struct sim_context *context, CUlimit limit, size_t value
     struct sim_context *root = sim_context_root(context);
     CUresult result = CUDA_SUCCESS;
 
+    if (limit ==
+        CU_LIMIT_STACK_SIZE) /* "will block until all preceding requested tasks are complete" */
+        sim_wait_implicitly();
     if (!sim_settings()->is_lazy)
         return CUDA_SUCCESS;
     pthread_mutex_lock(&lazy_lock);
@@ -151,6 +154,8 @@ CUresult lazy_load(struct sim_module *module)
 {
     CUresult result = CUDA_SUCCESS;
 
+    if (!lazy_is_loaded(module)) /* "may require context synchronization" */
+        sim_wait_implicitly();
     pthread_mutex_lock(&lazy_lock);
     if (!module->is_loaded)
         result = load_locked(module);

@@ -112,6 +112,8 @@ CUresult module_create(struct sim_image image, struct sim_library *library,
 
     if (result == CUDA_SUCCESS)
         result = sim_check_unsafe_call(context);
+    if (result == CUDA_SUCCESS && !sim_settings()->is_lazy)
+        sim_wait_implicitly();
     if (result == CUDA_SUCCESS)
         result = sim_capacity_take(context->device, device_bytes);
     if (result)
