@@ -4,6 +4,8 @@
 # timeout: 400
 # without: SIMCUDA_PEERS=none "peers (SIMCUDA_DEVICES=2): the program is content" because it opens memory to a peer
 # without: SIMCUDA_PEERS=none "peers: its output" because it opens memory to a peer
+# without: SIMCUDA_LAZY "both were measured" because modules take their memory at the first launch
+# without: SIMCUDA_LAZY "module-hold: one is still charged" because modules take their memory at the first launch
 . "$(dirname "$0")/../../lib.sh"
 export SIMCUDA_MEMORY=2GiB
 export GPUCACHE_MODE=track # nothing is kept in reserve: the accounts show what the program holds
