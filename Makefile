@@ -118,6 +118,12 @@ test: ## every test that needs no GPU; T=words runs the tests with one of the wo
 	$(Q)$(MAKE) --no-print-directory all programs
 	$(Q)$(RUN) $(T)
 
+.PHONY: test-drivers
+test-drivers: ## the library's tests once with each switch of the simulated device; SHARE=40: a fortieth of them, T=words
+	$(Q)scripts/deps.sh test
+	$(Q)$(MAKE) --no-print-directory all programs
+	$(Q)tests/drivers --build $(OUT) $(if $(SHARE),--share $(SHARE)) $(T)
+
 .PHONY: test-clients
 test-clients: ## real programs on the simulated device: ffmpeg, cuda-bindings, clients of NVML
 	$(Q)scripts/deps.sh test

@@ -19,6 +19,9 @@ typedef int CUdriverProcAddressQueryResult;
 typedef struct CUlib_st *CUlibrary;
 typedef int CUlibraryOption;
 typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st CUDA_GRAPH_INSTANTIATE_PARAMS;
+#define CU_POINTER_ATTRIBUTE_MAPPING_SIZE ((CUpointer_attribute)18)
+#define CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR ((CUpointer_attribute)19)
+#define CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID ((CUpointer_attribute)20)
 #endif
 
 #if CUDA_VERSION < 12010

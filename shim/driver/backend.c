@@ -20,6 +20,14 @@
 #define MPS_FOLDER "/tmp/nvidia-mps"
 /* CU_DEVICE_ATTRIBUTE_MPS_ENABLED, which older headers lack. */
 #define ATTRIBUTE_MPS_ENABLED ((CUdevice_attribute)133)
+/* CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK and CU_MEM_CREATE_USAGE_HW_DECOMPRESS,
+ * likewise. */
+#define ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK ((CUdevice_attribute)136)
+#define USAGE_HW_DECOMPRESS 2
+#define DEVICES_MAX 64
+
+/* What the driver said once. */
+enum answer { UNKNOWN, NO, YES, UNTRIED };
 
 static int attribute(CUdevice ordinal, CUdevice_attribute which)
 {
@@ -86,11 +94,46 @@ static uint64_t page_bytes(CUdevice ordinal)
     return bytes;
 }
 
+bool gc_backend_can_access(CUdevice device, CUdevice peer)
+{
+    static atomic_uchar known[DEVICES_MAX][DEVICES_MAX];
+    atomic_uchar *slot = &known[(unsigned)device % DEVICES_MAX][(unsigned)peer % DEVICES_MAX];
+    unsigned char answer = atomic_load_explicit(slot, memory_order_relaxed);
+    int can = 0;
+
+    if (answer == UNKNOWN) {
+        answer =
+            GC_USE(cuDeviceCanAccessPeer, &can, device, peer) == CUDA_SUCCESS && can ? YES : NO;
+        atomic_store_explicit(slot, answer, memory_order_relaxed);
+    }
+    return answer == YES;
+}
+
+/* Copies between devices without peer access go through the host, and of mapped memory only
+ * cuMemcpyPeer and its kin can do that: cuMemcpyDtoD, the unified and the shaped copies, a graph's
+ * copies, and copies and fills in a context of the other device are errors. Driver allocations have
+ * none of these limits, and an address cannot change its kind when a program first uses a second
+ * device. A program that is shown one device alone (CUDA_VISIBLE_DEVICES) has no other. */
+static bool find_device_without_access(CUdevice ordinal, CUdevice *other)
+{
+    int count = 0;
+
+    if (GC_USE(cuDeviceGetCount, &count) != CUDA_SUCCESS)
+        return false;
+    for (*other = 0; *other < count; ++*other)
+        if (*other != ordinal &&
+            (!gc_backend_can_access(ordinal, *other) || !gc_backend_can_access(*other, ordinal)))
+            return true;
+    return false;
+}
+
 /* The reason why pool memory is not mapped although it could be; NULL: it is mapped. `ipc`: the
  * call by which the program exports memory, or NULL. */
 static const char *reason_not_mapped(const struct gc_device_info *info, const char *ipc, char *room,
                                      size_t room_bytes)
 {
+    CUdevice other;
+
     if (gc_shim.options->mode == GC_MODE_TRACK)
         return "GPUCACHE_MODE=track";
     if (gc_shim.options->backend == GC_BACKEND_WHOLE)
@@ -109,6 +152,11 @@ static const char *reason_not_mapped(const struct gc_device_info *info, const ch
         return "this is the Windows Subsystem for Linux";
     if (is_under_mps(info->ordinal))
         return "the device is shared by a multi-process server";
+    if (find_device_without_access(info->ordinal, &other)) {
+        snprintf(room, room_bytes, "no peer access between it and device %d, which is visible",
+                 other);
+        return room;
+    }
     return NULL;
 }
 
@@ -129,19 +177,74 @@ void gc_backend_describe(struct gc_device_info *info)
     snprintf(info->backend_reason, sizeof(info->backend_reason), "%s", reason);
 }
 
-bool gc_backend_has_rdma(CUdevice ordinal)
-{
-    static atomic_int known[64]; /* 0: unknown, 1: no, 2: yes */
-    const unsigned slot = (unsigned)ordinal % 64;
-    int answer = atomic_load_explicit(&known[slot], memory_order_relaxed);
+/* ---- the flags of pages ---- */
 
-    if (answer == 0) {
-        answer =
-            !is_wsl() && attribute(ordinal,
-                                   CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) != 0
-                ? 2
-                : 1;
-        atomic_store_explicit(&known[slot], answer, memory_order_relaxed);
+static atomic_uchar rdma[DEVICES_MAX], decompression[DEVICES_MAX]; /* answers */
+
+/* What the attribute says, until a trial says otherwise. */
+static unsigned char ask(atomic_uchar *slot, CUdevice ordinal, CUdevice_attribute which,
+                         unsigned char yes)
+{
+    unsigned char answer = atomic_load_explicit(slot, memory_order_relaxed), none = UNKNOWN;
+
+    if (answer == UNKNOWN) {
+        answer = attribute(ordinal, which) != 0 ? yes : NO;
+        if (!atomic_compare_exchange_strong_explicit(slot, &none, answer, memory_order_relaxed,
+                                                     memory_order_relaxed))
+            answer = none;
     }
-    return answer == 2;
+    return answer;
+}
+
+void gc_backend_set_flags(CUmemAllocationProp *prop)
+{
+    const CUdevice ordinal = prop->location.id;
+    const unsigned slot = (unsigned)ordinal % DEVICES_MAX;
+
+    if (ask(&decompression[slot], ordinal, ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK, YES) != NO)
+        prop->allocFlags.usage |= USAGE_HW_DECOMPRESS;
+    if (ask(&rdma[slot], ordinal, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+            UNTRIED) != NO)
+        prop->allocFlags.gpuDirectRDMACapable = 1;
+}
+
+/* Maps the page at two addresses, as the pool maps pages. */
+static CUresult try_page(CUmemGenericAllocationHandle handle, uint64_t bytes, CUdevice ordinal)
+{
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUdeviceptr range = 0;
+    uint64_t mapped = 0;
+    CUresult result = GC_USE(cuMemAddressReserve, &range, (size_t)bytes * 2, 0, 0, 0);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    for (; mapped < 2 * bytes && result == CUDA_SUCCESS; mapped += bytes) {
+        result = GC_USE(cuMemMap, range + mapped, (size_t)bytes, 0, handle, 0);
+        if (result != CUDA_SUCCESS)
+            break;
+        result = GC_USE(cuMemSetAccess, range + mapped, (size_t)bytes, &access, 1);
+    }
+    for (; mapped != 0; mapped -= bytes)
+        (void)GC_USE(cuMemUnmap, range + mapped - bytes, (size_t)bytes);
+    (void)GC_USE(cuMemAddressFree, range, (size_t)bytes * 2);
+    return result;
+}
+
+/* Devices report the flag and refuse memory that has it: under WSL2 at any address
+ * (pytorch#192330), elsewhere maybe at a second one (third_party_p2p.c in NVIDIA's kernel modules
+ * knows a handle by one address). */
+bool gc_backend_accepts_page(const CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle,
+                             uint64_t bytes)
+{
+    atomic_uchar *slot = &rdma[(unsigned)prop->location.id % DEVICES_MAX];
+    CUresult result;
+
+    if (!prop->allocFlags.gpuDirectRDMACapable ||
+        atomic_load_explicit(slot, memory_order_relaxed) == YES)
+        return true;
+    result = try_page(handle, bytes, prop->location.id);
+    atomic_store_explicit(slot, result == CUDA_SUCCESS ? YES : NO, memory_order_relaxed);
+    return result == CUDA_SUCCESS;
 }

@@ -37,16 +37,28 @@ static int address_free(void *self, uint64_t context, uint64_t address, uint64_t
                         (size_t)bytes);
 }
 
+/* In a context of the device. Of two pages at most the first is refused. */
+static CUresult create_page(struct gc_device *device, CUmemLocation location, uint64_t bytes,
+                            CUmemGenericAllocationHandle *handle)
+{
+    for (;;) {
+        CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = location};
+
+        gc_backend_set_flags(&prop);
+        CUresult result = GC_CALL(device, cuMemCreate, handle, (size_t)bytes, &prop, 0);
+        if (result != CUDA_SUCCESS || gc_backend_accepts_page(&prop, *handle, bytes))
+            return result;
+        (void)GC_CALL(device, cuMemRelease, *handle);
+    }
+}
+
 static int page_create(void *self, uint64_t context, uint64_t bytes, uint64_t *handle)
 {
-    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                .location = location_of(context)};
     CUmemGenericAllocationHandle created = 0;
 
     (void)self;
-    prop.allocFlags.gpuDirectRDMACapable = gc_backend_has_rdma(prop.location.id);
-    int code = GC_CALL_IF_ENTERED(context, GC_CALL(gc_driver_device(context), cuMemCreate, &created,
-                                                   (size_t)bytes, &prop, 0));
+    int code = GC_CALL_IF_ENTERED(
+        context, create_page(gc_driver_device(context), location_of(context), bytes, &created));
     if (code == 0)
         *handle = created;
     return code;
@@ -65,21 +77,6 @@ static int page_map(void *self, uint64_t context, uint64_t address, uint64_t byt
                                                (CUdeviceptr)address, (size_t)bytes, 0, handle, 0));
 }
 
-/* Contexts may be peers for copies alone: then their devices cannot access each other. */
-static bool can_access(int peer, int ordinal)
-{
-    static atomic_uchar known[PEERS_MAX][PEERS_MAX]; /* 0: unknown, 1: no, 2: yes */
-    atomic_uchar *slot = &known[(unsigned)peer % PEERS_MAX][(unsigned)ordinal % PEERS_MAX];
-    unsigned char answer = atomic_load_explicit(slot, memory_order_relaxed);
-    int can = 0;
-
-    if (answer == 0) {
-        answer = GC_USE(cuDeviceCanAccessPeer, &can, peer, ordinal) == CUDA_SUCCESS && can ? 2 : 1;
-        atomic_store_explicit(slot, answer, memory_order_relaxed);
-    }
-    return answer == 2;
-}
-
 static int page_set_access(void *self, uint64_t context, uint64_t address, uint64_t bytes,
                            const int *peers, uint32_t peer_count)
 {
@@ -90,7 +87,9 @@ static int page_set_access(void *self, uint64_t context, uint64_t address, uint6
     access[count++] = (CUmemAccessDesc){.location = location_of(context),
                                         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     for (uint32_t i = 0; i < peer_count && i < PEERS_MAX; i++) {
-        if (peers[i] == access[0].location.id || !can_access(peers[i], access[0].location.id))
+        /* Contexts may be peers for copies alone. */
+        if (peers[i] == access[0].location.id ||
+            !gc_backend_can_access(peers[i], access[0].location.id))
             continue;
         access[count] = access[0];
         access[count++].location.id = peers[i];

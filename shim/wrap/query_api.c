@@ -8,6 +8,8 @@
 #include "shim/real/resolve.h"
 #include "shim/wrap/submit.h"
 
+#include <string.h>
+
 /* An address that no allocation can have: a query about it returns the driver's error for such
  * addresses. */
 #define ADDRESS_NOWHERE ((CUdeviceptr)8)
@@ -171,36 +173,75 @@ static CUmemoryPool pool_of(const struct gc_block_info *block)
     return pool;
 }
 
-/* Replaces the values that describe the block's slab or mapping by the block's own. */
+/* The attributes whose value is the block's own and not that of its slab or page. `is_plain`: the
+ * driver has a value for plain memory and refuses mapped memory. */
+static const struct own_attribute {
+    CUpointer_attribute attribute;
+    unsigned char bytes; /* written; of booleans the low byte, which clears one of any size */
+    bool is_plain;
+} own_attributes[] = {
+    {CU_POINTER_ATTRIBUTE_CONTEXT, sizeof(CUcontext), true},
+    {CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, sizeof(int), true},
+    {CU_POINTER_ATTRIBUTE_BUFFER_ID, sizeof(uint64_t), false},
+    {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, sizeof(CUdeviceptr), false},
+    {CU_POINTER_ATTRIBUTE_RANGE_SIZE, sizeof(size_t), false},
+    {CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, 1, false},
+    {CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, sizeof(CUmemoryPool), true},
+    {CU_POINTER_ATTRIBUTE_MAPPING_SIZE, sizeof(size_t), false},
+    {CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, sizeof(CUdeviceptr), false},
+    {CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID, sizeof(uint64_t), false},
+};
+
+static const struct own_attribute *find_own(CUpointer_attribute attribute)
+{
+    for (size_t i = 0; i < sizeof(own_attributes) / sizeof(own_attributes[0]); i++)
+        if (own_attributes[i].attribute == attribute)
+            return &own_attributes[i];
+    return NULL;
+}
+
+static uint64_t own_value(CUpointer_attribute attribute, const struct gc_block_info *block)
+{
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT: /* pool memory of the driver has none */
+        return block->is_ordered ? 0 : block->context;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        return block->is_synchronous;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        return block->address;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        return block->bytes;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        return (uint64_t)(uintptr_t)pool_of(block);
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: /* it cannot be exported: ipc_api.c */
+        return 0;
+    default: /* BUFFER_ID, MEMORY_BLOCK_ID */
+        return block->id | BUFFER_ID_OURS;
+    }
+}
+
+/* Replaces a value that describes the block's slab or mapping by the block's own. */
 static void correct_attribute(CUpointer_attribute attribute, const struct gc_block_info *block,
                               void *data)
 {
-    if (data == NULL)
+    const struct own_attribute *own = find_own(attribute);
+
+    if (data == NULL || own == NULL ||
+        (attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE && block->is_dedicated))
         return;
-    if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
-        *(CUdeviceptr *)data = block->address;
-    else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
-        *(size_t *)data = block->bytes;
-    else if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID)
-        *(unsigned long long *)data = block->id | BUFFER_ID_OURS;
-    else if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT)
-        /* Pool memory of the driver has no context. NOLINTNEXTLINE: an integer in core */
-        *(CUcontext *)data = block->is_ordered ? NULL : (CUcontext)(uintptr_t)block->context;
-    else if (attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE)
-        *(CUmemoryPool *)data = pool_of(block);
-    else if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
-        *(int *)data = block->is_synchronous;
-    else if (attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE && !block->is_dedicated)
-        /* The low byte clears a boolean of any size. The block cannot be exported: ipc_api.c. */
-        *(unsigned char *)data = 0;
+    const uint64_t value = own_value(attribute, block);
+    memcpy(data, &value, own->bytes);
 }
 
-/* The attributes that the driver returns for plain memory and refuses for mapped memory. */
-static bool is_plain_memory_attribute(CUpointer_attribute attribute)
+/* Whether the driver refused an attribute that plain memory has. */
+static bool is_refused(CUpointer_attribute attribute, CUresult result)
 {
-    return attribute == CU_POINTER_ATTRIBUTE_CONTEXT ||
-           attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ||
-           attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE;
+    const struct own_attribute *own = find_own(attribute);
+
+    return (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_SUPPORTED) &&
+           own != NULL && own->is_plain;
 }
 
 GC_EXPORT
@@ -221,8 +262,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
                          status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
     if (result == CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
         gc_export_pin(gc_shim.core, dptr, 1);
-    if (result == CUDA_ERROR_INVALID_VALUE && status == GC_OK && data != NULL &&
-        is_plain_memory_attribute(attribute))
+    if (status == GC_OK && data != NULL && is_refused(attribute, result))
         result = CUDA_SUCCESS;
     if (result == CUDA_SUCCESS && status == GC_OK)
         correct_attribute(attribute, &block, data);

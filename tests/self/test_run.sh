@@ -43,6 +43,20 @@ last "words choose" "$(run 'echo 1..1; echo ok' test_x)" "1 passed, 0 failed, 0 
 # shellcheck disable=SC2016 # the inner script expands it
 is "settings of the machine do not reach tests" \
     "$(GPUCACHE_LIMIT=1 SIMCUDA_FAIL=x run 'echo 1..1; [ -z "${GPUCACHE_LIMIT-}${SIMCUDA_FAIL-}" ] && echo ok 1' | tail -n 1)" "status 0"
+# ---- switches and the tests that cannot run with them ----
+
+# shellcheck disable=SC2016 # the inner script expands it
+last "a switch reaches the tests" "$(run 'echo 1..1; [ "$SIMCUDA_A" = x ] && echo ok 1' --with SIMCUDA_A=x)" "1 passed, 0 failed, 0 skipped" 0
+output=$(run '# without: SIMCUDA_A because of that
+echo 1..1; exit 1' --with SIMCUDA_A=x)
+last "a file may name a switch" "$output" "0 passed, 0 failed, 1 skipped" 0
+like "  and its reason is shown" "$output" 'test_x.sh: of that$'
+body='# without: SIMCUDA_A=x "b c" because of that
+echo 1..2; echo ok 1 - a; echo not ok 2 - b c; exit 1'
+last "a case may name a switch" "$(run "$body" --with SIMCUDA_A=x)" "1 passed, 0 failed, 1 skipped" 0
+last "  with that value alone" "$(run "$body" --with SIMCUDA_A=y)" "1 passed, 1 failed, 0 skipped" 1
+last "  and with no switch it fails" "$(run "$body")" "1 passed, 1 failed, 0 skipped" 1
+last "  another case fails" "$(run "${body/b c;/b;}" --with SIMCUDA_A=x)" "1 passed, 1 failed, 0 skipped" 1
 mkdir -p "$TMP/tree/tests/unit"
 echo '/* a test nobody built */' > "$TMP/tree/tests/unit/test_y.c"
 is "a program that was not built fails" \

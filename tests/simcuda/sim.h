@@ -36,6 +36,9 @@ bool sim_call_begin(const char *entry, CUresult *injected);
 CUresult sim_call_end(const char *entry, CUresult result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* The call does `count` times more than once what its latency is the cost of. */
+void sim_call_repeats(const char *entry, uint64_t count);
+
 #define SIM_UNPAREN(...) __VA_ARGS__
 #define SIM_ENTRY(name, parameters, call, ...)                                                     \
     CUresult name parameters;                                                                      \
@@ -68,6 +71,14 @@ CUresult sim_call_end(const char *entry, CUresult result, const char *format, ..
 
 /* ---- settings (read once, at the first call) ---- */
 
+/* What memory that asks for GPUDirect RDMA (gpuDirectRDMACapable) gets. */
+enum sim_rdma {
+    SIM_RDMA_NONE,    /* the devices have none: the flag is ignored */
+    SIM_RDMA_YES,     /* it works */
+    SIM_RDMA_ONCE,    /* mapped at one address only: the second is refused its access */
+    SIM_RDMA_REFUSED, /* refused its access, as on WSL2 */
+};
+
 struct sim_settings {
     int device_count;
     uint64_t memory_bytes; /* each */
@@ -76,6 +87,12 @@ struct sim_settings {
     int driver_version;
     bool has_mapping; /* the attribute 102: without, cuMemCreate and its kin are not supported */
     bool reuses_contexts;
+    bool has_peers;      /* devices reach each other's memory */
+    bool looks_up_apart; /* cuGetProcAddress gives other addresses than the exported symbols' */
+    enum sim_rdma rdma;
+    uint64_t wait_us;    /* how long calls that may wait for the device's work do */
+    bool is_lazy;        /* memory is taken at first use (driver/engine_lazy.c) */
+    uint64_t lazy_bytes; /* by a module, beside its image */
 };
 const struct sim_settings *sim_settings(void);
 
@@ -171,6 +188,9 @@ void sim_context_wait_synchronous(struct sim_context *context);
 bool sim_context_is_synchronous(struct sim_context *context);
 /* For what was submitted so far to any context. */
 void sim_wait_for_all(void);
+/* The same, for SIMCUDA_WAIT_US at most: calls that NVIDIA documents as implicit synchronization,
+ * or that may be one. */
+void sim_wait_implicitly(void);
 /* True when all work submitted to the stream before the call is done. */
 bool sim_stream_is_idle(struct sim_stream *stream);
 /* Sequence points for the stream-ordered allocator: a position in a stream and whether it has
@@ -223,6 +243,8 @@ uint64_t sim_capacity_used(struct sim_device *device);
  * many. */
 unsigned sim_capacity_holders(struct sim_device *device, unsigned room, unsigned *pids,
                               uint64_t *used);
+/* The driver's own kernels, loaded with a context's first copy or fill: OUT_OF_MEMORY. */
+CUresult sim_lazy_kernels(struct sim_context *context, bool is_fill);
 /* A module or function that occupies device memory. */
 #define SIM_CONTEXT_BYTES (UINT64_C(64) << 20) /* what a context takes */
 

@@ -28,4 +28,31 @@ is "not for a program that exports memory" "$(backend "$BUILD_DIR/tests/preload/
     "driver, driver, the program exports memory: it imports cuIpcGetMemHandle"
 is "but if the setting requires it" "$(backend GPUCACHE_BACKEND=vmm "$BUILD_DIR/tests/preload/exporter" mapped)" \
     "vmm, vmm, GPUCACHE_BACKEND=vmm"
+
+# ---- devices that are no peers: all that plain memory allows is allowed ----
+
+no_access="no peer access between it and device 1, which is visible"
+is "not beside a device without peer access" "$(backend SIMCUDA_DEVICES=2 SIMCUDA_PEERS=none "$program")" \
+    "driver, driver, $no_access"
+is "but with that device alone" "$(backend SIMCUDA_PEERS=none "$program")" "vmm, vmm, the device maps memory"
+is "and beside one with it" "$(backend SIMCUDA_DEVICES=2 SIMCUDA_PEERS=all "$program")" "vmm, vmm, the device maps memory"
+is "and if the setting requires it" "$(backend SIMCUDA_DEVICES=2 SIMCUDA_PEERS=none GPUCACHE_BACKEND=vmm "$program")" \
+    "vmm, vmm, GPUCACHE_BACKEND=vmm"
+kinds=$BUILD_DIR/tests/preload/kinds
+without=$(LD_LIBRARY_PATH=$SIM_DIR SIMCUDA_DEVICES=2 SIMCUDA_PEERS=none "$kinds" copies 2>&1)
+is "copies without the library" "$(printf '%s\n' "$without" | grep -c ' 0$')" 16
+is "every copy is as without it" "$(SIMCUDA_DEVICES=2 SIMCUDA_PEERS=none GPUCACHE_REPORT=none preloaded "$kinds" copies 2>&1)" "$without"
+is "and between peers" "$(SIMCUDA_DEVICES=2 SIMCUDA_PEERS=all GPUCACHE_REPORT=none preloaded "$kinds" copies 2>&1)" "$without"
+
+# ---- the flags of pages ----
+
+# told NAME=VALUE…: the attributes that a block has; calls that map memory must be there.
+told() { backend "$@" "$kinds" attributes > /dev/null && cat "$TMP/out"; }
+alike="alike 1 base 1 size 5242880 numbers 1"
+is "attributes are the block's" "$(told SIMCUDA_RDMA=none)" "$alike rdma 0 decompress 0"
+is "network cards reach pages where they can" "$(told SIMCUDA_RDMA=yes)" "$alike rdma 1 decompress 0"
+is "not where a page could have one address only" "$(told SIMCUDA_RDMA=once)" "$alike rdma 0 decompress 0"
+is "nor where such pages have none" "$(told SIMCUDA_RDMA=refused)" "$alike rdma 0 decompress 0"
+is "  and it is mapped memory" "$(pages)" true
+is "the decompression engine reaches them" "$(told SIMCUDA_RDMA=none SIMCUDA_ATTRIBUTES=136=4,137=4194304)" "$alike rdma 0 decompress 1"
 done_testing

@@ -2,6 +2,15 @@
 # Stream-ordered memory belongs to its device: it outlives the context that allocated it, every context of the device reaches
 # it, and those of devices that the pool was opened to, whenever that was.
 # timeout: 400
+# without: SIMCUDA_PEERS=none "answers2: runs without the library" because its devices share a pool
+# without: SIMCUDA_PEERS=none "answers2, MODE=track: nothing is left" because its devices share a pool
+# without: SIMCUDA_PEERS=none "answers2, REUSE=sync: nothing is left" because its devices share a pool
+# without: SIMCUDA_PEERS=none "answers2, BACKEND=vmm: nothing is left" because its devices share a pool
+# without: SIMCUDA_PEERS=none "answers2, BACKEND=driver: nothing is left" because its devices share a pool
+# without: SIMCUDA_PEERS=none "answers2, BACKEND=whole: nothing is left" because its devices share a pool
+# without: SIMCUDA_PEERS=none "late work, context: reaches no later owner" because memory that is not mapped is the driver's pool's, which has no such order
+# without: SIMCUDA_PEERS=none "late work, made: reaches no later owner" because memory that is not mapped is the driver's pool's, which has no such order
+# without: SIMCUDA_PEERS=none "late work, device: reaches no later owner" because memory that is not mapped is the driver's pool's, which has no such order
 . "$(dirname "$0")/../../lib.sh"
 program=$BUILD_DIR/tests/preload/device_pool
 export SIMCUDA_MEMORY=1GiB

@@ -2,6 +2,10 @@
 # Memory that programs take from the driver in other ways than the pool's: counted, charged, limited, and gone
 # from the accounts when it is gone. Each case of progs/direct.c is one run; its report is looked at afterwards.
 # timeout: 400
+# without: SIMCUDA_PEERS=none "peers (SIMCUDA_DEVICES=2): the program is content" because it opens memory to a peer
+# without: SIMCUDA_PEERS=none "peers: its output" because it opens memory to a peer
+# without: SIMCUDA_LAZY "both were measured" because modules take their memory at the first launch
+# without: SIMCUDA_LAZY "module-hold: one is still charged" because modules take their memory at the first launch
 . "$(dirname "$0")/../../lib.sh"
 export SIMCUDA_MEMORY=2GiB
 export GPUCACHE_MODE=track # nothing is kept in reserve: the accounts show what the program holds
@@ -14,6 +18,7 @@ CONTEXT_BYTES=$((64 * MIB)) # what a simulated context takes
 run() {
     local case=$1
     shift
+    ran=$case
     rm -f "$REPORT"
     output=$(env GPUCACHE_REPORT="$REPORT" LD_LIBRARY_PATH="$SIM_DIR" "$@" LD_PRELOAD="$LIB" \
         "$DIRECT" "$case" 2>"$TMP/stderr")
@@ -38,7 +43,7 @@ api() {
 
 # printed TEXT: what the program printed, line by line.
 printed() {
-    is "  its output" "$output" "$1"
+    is "$ran: its output" "$output" "$1"
 }
 
 # ---- managed and host memory: recorded, not charged ----

@@ -3,6 +3,8 @@
 # ones are started; then the same with processes that are stopped and go on. The total of all processes never exceeds the
 # limit, nobody hangs, and the ledger returns to zero. GROUP_SECONDS: how long both take together (15).
 # timeout: 400
+# without: SIMCUDA_LAZY "kill: the limit was never exceeded" because memory that is taken lazily is in no account
+# without: SIMCUDA_LAZY "stop: the limit was never exceeded" because memory that is taken lazily is in no account
 . "$(dirname "$0")/../../lib.sh"
 
 seconds=${GROUP_SECONDS:-15}

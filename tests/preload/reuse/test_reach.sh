@@ -1,6 +1,8 @@
 #!/bin/bash
 # Memory that work of another context may reach, however it is named, is not reused when its owner frees it.
 # timeout: 300
+# without: SIMCUDA_PEERS=none "a context of device 1, values" because a device writes to another's memory
+# without: SIMCUDA_PEERS=none "a context of device 1, value-node" because a device writes to another's memory
 . "$(dirname "$0")/../../lib.sh"
 export SIMCUDA_ATTRIBUTES=136=4,137=4194304 SIMCUDA_DEVICES=2 SIMCUDA_MEMORY=1GiB SIMCUDA_WORK_US=20000 GPUCACHE_REPORT=none
 reach() { preloaded timeout 60 "$BUILD_DIR/tests/preload/reach" "$@" 2>&1; }

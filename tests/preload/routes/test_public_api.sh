@@ -2,6 +2,9 @@
 # core/gpucache.h: every function with right and wrong uses, found by dlsym and linked, under a preload and without, in each
 # mode; the header in every language it is for; the signatures that Python's allocators call.
 # timeout: 400
+# without: SIMCUDA_PEERS=none "opened, cache: figures" because driver allocations are free in part while none is idle
+# without: SIMCUDA_PEERS=none "preloaded, cache: pauses" because it pauses mapped memory
+# without: SIMCUDA_PEERS=none "opened, cache: pauses" because it pauses mapped memory
 . "$(dirname "$0")/../../lib.sh"
 export SIMCUDA_DEVICES=2 SIMCUDA_MEMORY=2GiB SIMCUDA_WORK_US=1000 GPUCACHE_REPORT=none
 program=$BUILD_DIR/tests/preload/public_api

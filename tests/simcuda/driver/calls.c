@@ -26,6 +26,8 @@ static uint64_t now_ns(void)
 static void spend_ns(uint64_t duration_ns)
 {
     const uint64_t spin_ns = 100000, end = now_ns() + duration_ns;
+    if (duration_ns == 0)
+        return;
     if (duration_ns > 2 * spin_ns) {
         uint64_t sleep_ns = duration_ns - spin_ns;
         struct timespec pause = {(time_t)(sleep_ns / 1000000000u), (long)(sleep_ns % 1000000000u)};
@@ -40,16 +42,27 @@ static bool rule_matches(const char *rule_entry, const char *entry)
     return strcmp(rule_entry, "*") == 0 || strcmp(rule_entry, entry) == 0;
 }
 
+static uint64_t latency_ns(const char *entry)
+{
+    const struct sim_private_settings *settings = sim_private_settings();
+
+    for (size_t i = 0; i < settings->latency_count; i++)
+        if (rule_matches(settings->latencies[i].entry, entry))
+            return settings->latencies[i].duration_ns;
+    return 0;
+}
+
+void sim_call_repeats(const char *entry, uint64_t count)
+{
+    spend_ns(count * latency_ns(entry));
+}
+
 bool sim_call_begin(const char *entry, CUresult *injected)
 {
     const struct sim_private_settings *settings = sim_private_settings();
     bool goes_on = true;
 
-    for (size_t i = 0; i < settings->latency_count; i++)
-        if (rule_matches(settings->latencies[i].entry, entry)) {
-            spend_ns(settings->latencies[i].duration_ns);
-            break;
-        }
+    spend_ns(latency_ns(entry));
     for (size_t i = 0; i < settings->failure_count; i++) {
         struct sim_failure *rule = &settings->failures[i];
         if (!rule_matches(rule->entry, entry))

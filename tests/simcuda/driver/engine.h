@@ -89,6 +89,14 @@ struct sim_stream {
     size_t capture_count, capture_capacity;
 };
 
+/* Memory taken at first use (engine_lazy.c, whose lock guards it). */
+struct engine_lazy {
+    uint64_t bytes;                      /* taken in all, but for modules */
+    uint64_t local_bytes;                /* stacks of threads */
+    uint64_t slice_bytes, granule_bytes; /* in use, and taken for it */
+    unsigned parts;                      /* bit per enum lazy_part */
+};
+
 struct sim_engine_context {
     struct sim_stream *legacy;
     struct sim_stream *streams;    /* all, the legacy one too */
@@ -103,6 +111,7 @@ struct sim_engine_context {
     struct sim_event *events;
     struct sim_context *greens; /* of a primary context: its green ones, until it stops itself */
     struct sim_context *next_green;
+    struct engine_lazy lazy;
 };
 
 /* cuStreamCreateWithPriority in a context that was checked. */

@@ -4,9 +4,11 @@
  * SIMCUDA_REUSE_CONTEXTS lets a new context have it. The primary context of a device is one object
  * that starts and stops; its retain count and its state are apart, as a reset does not release.
  * Green contexts are parts of one (engine_green.c). */
+#include "tests/simcuda/driver/engine_lazy.h"
 #include "tests/simcuda/driver/engine_thread.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #define SIM_STACK_LIMIT 1024
 #define SIM_FLAGS_MASK (CU_CTX_FLAGS_MASK)
@@ -101,6 +103,7 @@ fail_engine:
 static void stop_context(struct sim_context *context)
 {
     struct sim_engine_context *engine = context->engine;
+    uint64_t bytes = SIM_CONTEXT_BYTES;
 
     context_stop_streams(context);
     green_stop_all(context);
@@ -109,11 +112,12 @@ static void stop_context(struct sim_context *context)
     engine_lock();
     event_drop_context_locked(context);
     context->engine = NULL;
+    bytes += engine->lazy.bytes;
     engine_unlock();
     points_free(&engine->barrier);
     points_free(&engine->synchronous);
     free(engine);
-    sim_capacity_return(context->device, SIM_CONTEXT_BYTES);
+    sim_capacity_return(context->device, bytes);
     engine_lock();
     context->is_stopped = true;
     engine_unlock();
@@ -210,6 +214,26 @@ void sim_wait_for_all(void)
         if (contexts[i]->engine)
             context_points_locked(contexts[i], &points);
     points_wait_locked(&points);
+    engine_unlock();
+    points_free(&points);
+}
+
+void sim_wait_implicitly(void)
+{
+    uint64_t end_ns = engine_now_ns() + sim_settings()->wait_us * 1000;
+    struct sim_points points = {0};
+
+    if (sim_settings()->wait_us == 0 || engine_in_callback())
+        return;
+    engine_lock();
+    for (size_t i = 0; i < context_count; i++)
+        if (contexts[i]->engine)
+            context_points_locked(contexts[i], &points);
+    while (!points_passed_locked(&points) && !engine_is_down() && engine_now_ns() < end_ns) {
+        engine_unlock();
+        usleep(50);
+        engine_lock();
+    }
     engine_unlock();
     points_free(&points);
 }

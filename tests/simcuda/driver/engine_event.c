@@ -1,7 +1,7 @@
 /* Events: a record keeps the points that were the end of the work then; the event is complete when
  * they have passed. An event that was never recorded is complete. */
 #define _GNU_SOURCE
-#include "tests/simcuda/driver/engine.h"
+#include "tests/simcuda/driver/engine_lazy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +62,9 @@ SIM_API(cuEventCreate, (CUevent * handle, unsigned int flags), (handle, flags), 
     if ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING))
         return CUDA_ERROR_INVALID_VALUE;
     context = sim_context_root(context);
+    result = lazy_take_slice(context, LAZY_EVENT_BYTES);
+    if (result)
+        return result;
     engine_lock();
     struct sim_event *event = engine_pool_take(&event_pool);
     if (event) {
@@ -94,6 +97,7 @@ static CUresult destroy(CUevent handle)
     engine_lock();
     unlink_locked(event);
     engine_unlock();
+    lazy_give_slice(context, LAZY_EVENT_BYTES);
     return sim_sticky(context);
 }
 

@@ -1,6 +1,6 @@
 /* Facts about functions: attributes, names, occupancy. */
 #define _GNU_SOURCE
-#include "tests/simcuda/driver/engine_module.h"
+#include "tests/simcuda/driver/engine_lazy.h"
 
 #include <string.h>
 
@@ -129,14 +129,21 @@ SIM_API(cuFuncIsLoaded, (CUfunctionLoadingState * state, CUfunction handle), (st
         return result;
     if (!state)
         return CUDA_ERROR_INVALID_VALUE;
-    *state = CU_FUNCTION_LOADING_STATE_LOADED;
+    struct sim_module *module = function->module;
+    if (function->library)
+        result = library_instance(function->library, &module);
+    if (result)
+        return result;
+    *state = lazy_is_loaded(module) ? CU_FUNCTION_LOADING_STATE_LOADED
+                                    : CU_FUNCTION_LOADING_STATE_UNLOADED;
     return CUDA_SUCCESS;
 }
 
 SIM_API(cuFuncLoad, (CUfunction handle), (handle), "%p", (void *)handle)
 {
     struct sim_function *function;
-    return function_check(handle, &function);
+    CUresult result = function_check(handle, &function);
+    return result ? result : function_load(function);
 }
 
 SIM_API(cuKernelGetAttribute,

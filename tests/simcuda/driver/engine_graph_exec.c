@@ -3,6 +3,7 @@
  * as a GPU's do. */
 #define _GNU_SOURCE
 #include "tests/simcuda/driver/engine_graph.h"
+#include "tests/simcuda/driver/engine_lazy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,8 @@ struct sim_graph_exec {
     struct exec_step *steps;
     size_t step_count, step_capacity;
     struct sim_points last_launch;
+    struct sim_context *memory_of; /* SIMCUDA_LAZY: the context of its first launch */
+    uint64_t memory_id;            /* of that context */
 };
 
 static struct engine_pool exec_pool = {.object_bytes = sizeof(struct sim_graph_exec)};
@@ -49,6 +52,8 @@ static void drop_exec(void *argument)
         return;
     for (size_t i = 0; i < exec->step_count; i++)
         graph_work_release(&exec->steps[i].work);
+    if (exec->memory_of && atomic_load(&exec->memory_of->id) == exec->memory_id)
+        lazy_give_slice(exec->memory_of, LAZY_GRAPH_BYTES);
     free(exec->steps);
     points_free(&exec->last_launch);
     engine_lock();
@@ -191,6 +196,26 @@ SIM_API(cuGraphExecDestroy, (CUgraphExec handle), (handle), "%p", (void *)handle
 
 /* ---- launching ---- */
 
+/* The first launch uploads the graph. */
+static CUresult upload(struct sim_graph_exec *exec, struct sim_context *context)
+{
+    struct sim_context *root = sim_context_root(context);
+    CUresult result = CUDA_SUCCESS;
+
+    engine_lock();
+    bool is_first = !exec->memory_of;
+    if (is_first) {
+        exec->memory_of = root;
+        exec->memory_id = atomic_load(&root->id);
+    }
+    engine_unlock();
+    if (is_first)
+        result = lazy_take_slice(root, LAZY_GRAPH_BYTES);
+    if (result)
+        exec->memory_of = NULL;
+    return result;
+}
+
 static CUresult run_step(struct sim_context *context, const struct graph_work *work)
 {
     struct graph_work own;
@@ -232,6 +257,8 @@ SIM_API_THREAD(cuGraphLaunch, _ptsz, (CUgraphExec handle, CUstream stream_handle
     CUresult result = sim_stream_resolve(stream_handle, per_thread, &stream);
     if (result == CUDA_SUCCESS)
         result = exec_check(handle, &exec);
+    if (result == CUDA_SUCCESS)
+        result = upload(exec, stream->context);
     if (result)
         return result;
     struct sim_op op = {
@@ -264,7 +291,9 @@ SIM_API_THREAD(cuGraphUpload, _ptsz, (CUgraphExec handle, CUstream stream_handle
     struct sim_stream *stream;
     struct sim_graph_exec *exec;
     CUresult result = sim_stream_resolve(stream_handle, per_thread, &stream);
-    return result ? result : exec_check(handle, &exec);
+    if (result == CUDA_SUCCESS)
+        result = exec_check(handle, &exec);
+    return result ? result : upload(exec, stream->context);
 }
 
 /* ---- changing an instantiated graph ---- */

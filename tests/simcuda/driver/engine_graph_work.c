@@ -1,6 +1,7 @@
 /* The work of graph nodes when they run: kernels, copies, fills, host functions. */
 #define _GNU_SOURCE
 #include "tests/simcuda/driver/engine_graph.h"
+#include "tests/simcuda/driver/engine_module.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,8 @@ CUresult graph_make_kernel(const struct node_parameters *parameters, struct grap
         kernel->func, (const unsigned[]){kernel->gridDimX, kernel->gridDimY, kernel->gridDimZ},
         (const unsigned[]){kernel->blockDimX, kernel->blockDimY, kernel->blockDimZ},
         kernel->sharedMemBytes);
+    if (result == CUDA_SUCCESS)
+        result = function_load((struct sim_function *)kernel->func);
     *work = (struct graph_work){.type = CU_GRAPH_NODE_TYPE_KERNEL};
     return result;
 }

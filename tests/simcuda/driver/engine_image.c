@@ -208,6 +208,27 @@ bool image_has_function(const struct sim_image *image, const char *name)
     }
 }
 
+bool image_names(const struct sim_image *image, const char *name)
+{
+    return memmem(image->data, image->bytes, name, strlen(name)) != NULL;
+}
+
+/* Functions' local variables are not alive together: the largest counts. */
+uint64_t image_local_bytes(const struct sim_image *image)
+{
+    const char *at = image->kind == IMAGE_PTX ? strstr(image->data, ".local") : NULL;
+    uint64_t largest = 0;
+
+    for (; at; at = strstr(at + 1, ".local")) {
+        const char *name = at + strcspn(at, "[;{");
+        if (*name != '[')
+            continue;
+        uint64_t bytes = ptx_variable_bytes(at, "", name);
+        largest = bytes > largest ? bytes : largest;
+    }
+    return largest;
+}
+
 uint64_t image_variable_bytes(const struct sim_image *image, const char *name)
 {
     const char *found;

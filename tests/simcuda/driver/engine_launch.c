@@ -36,7 +36,6 @@ static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned
 {
     struct sim_stream *stream;
     struct sim_function *function;
-    struct sim_module *module;
     CUresult result = sim_stream_resolve(stream_handle, per_thread, &stream);
 
     if (result == CUDA_SUCCESS)
@@ -47,11 +46,9 @@ static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned
         return result;
     if (function->module && function->module->context != sim_context_root(stream->context))
         return CUDA_ERROR_INVALID_HANDLE;
-    if (function->library) {
-        result = library_instance(function->library, &module);
-        if (result)
-            return result;
-    }
+    result = function_load(function);
+    if (result)
+        return result;
     return sim_submit(stream, (struct sim_op){0}, NULL, CU_GRAPH_NODE_TYPE_KERNEL);
 }
 

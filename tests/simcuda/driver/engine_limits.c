@@ -1,7 +1,7 @@
 /* The settings of a context: limits, flags, cache preferences; and calls about a context that need
  * no more. */
 #define _GNU_SOURCE
-#include "tests/simcuda/driver/engine.h"
+#include "tests/simcuda/driver/engine_lazy.h"
 
 #include <string.h>
 
@@ -132,6 +132,9 @@ SIM_API(cuCtxSetLimit, (CUlimit limit, size_t value), (limit, value), "%d %zu", 
     /* "an invalid value is clamped": fetch granularity is at most 128 bytes */
     if (limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > 128)
         value = 128;
+    result = lazy_set_limit(context, limit, value);
+    if (result)
+        return result;
     engine_lock();
     context->engine->limits[limit] = value;
     engine_unlock();

@@ -1,12 +1,10 @@
 /* Modules: an image loaded into a context takes device memory; its functions launch, its variables
  * have addresses. */
 #define _GNU_SOURCE
-#include "tests/simcuda/driver/engine_module.h"
+#include "tests/simcuda/driver/engine_lazy.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define SIM_MODULE_GRANULE (UINT64_C(2) << 20)
 
 static struct engine_pool module_pool = {.object_bytes = sizeof(struct sim_module)};
 static struct engine_pool function_pool = {.object_bytes = sizeof(struct sim_function)};
@@ -41,6 +39,7 @@ CUresult function_get(struct sim_function **list, const struct sim_image *image,
             *found =
                 (struct sim_function){.magic = SIM_MAGIC_FUNCTION, .next = *list, .name = own_name};
             set_usual_attributes(found->attributes);
+            found->attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES] = (int)image_local_bytes(image);
             *list = found;
         } else {
             free(own_name);
@@ -62,6 +61,16 @@ void function_free_list(struct sim_function *list)
         list = next;
     }
     engine_unlock();
+}
+
+CUresult function_load(struct sim_function *function)
+{
+    struct sim_module *module = function->module;
+    CUresult result = CUDA_SUCCESS;
+
+    if (function->library)
+        result = library_instance(function->library, &module);
+    return result ? result : lazy_load(module);
 }
 
 CUresult function_check(const void *handle, struct sim_function **function)
@@ -98,12 +107,13 @@ CUresult module_create(struct sim_image image, struct sim_library *library,
                        struct sim_module **module)
 {
     struct sim_context *context;
-    uint64_t device_bytes =
-        (image.bytes + SIM_MODULE_GRANULE - 1) / SIM_MODULE_GRANULE * SIM_MODULE_GRANULE;
+    uint64_t device_bytes = sim_settings()->is_lazy ? 0 : lazy_module_bytes(&image);
     CUresult result = sim_current(&context);
 
     if (result == CUDA_SUCCESS)
         result = sim_check_unsafe_call(context);
+    if (result == CUDA_SUCCESS && !sim_settings()->is_lazy)
+        sim_wait_implicitly();
     if (result == CUDA_SUCCESS)
         result = sim_capacity_take(context->device, device_bytes);
     if (result)
@@ -117,7 +127,8 @@ CUresult module_create(struct sim_image image, struct sim_library *library,
                                        .context = context,
                                        .library = library,
                                        .image = image,
-                                       .device_bytes = device_bytes};
+                                       .device_bytes = device_bytes,
+                                       .is_loaded = !sim_settings()->is_lazy};
         context->engine->modules = *module;
     }
     engine_unlock();
@@ -334,6 +345,6 @@ SIM_API(cuModuleGetLoadingMode, (CUmoduleLoadingMode * mode), (mode), "%p", (voi
 {
     if (!mode)
         return CUDA_ERROR_INVALID_VALUE;
-    *mode = CU_MODULE_EAGER_LOADING;
+    *mode = sim_settings()->is_lazy ? CU_MODULE_LAZY_LOADING : CU_MODULE_EAGER_LOADING;
     return CUDA_SUCCESS;
 }

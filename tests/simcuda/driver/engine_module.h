@@ -29,6 +29,7 @@ struct sim_module {
     struct sim_library *library; /* the library it is an instance of, or NULL */
     struct sim_image image;      /* a library's is borrowed */
     uint64_t device_bytes;
+    bool is_loaded; /* with SIMCUDA_LAZY not before a launch: engine_lazy.c */
     struct sim_function *functions;
     struct sim_variable *variables;
 };
@@ -43,6 +44,8 @@ CUresult module_find_variable(struct sim_module *module, const char *name, CUdev
 /* Finds or makes the function in a list. */
 CUresult function_get(struct sim_function **list, const struct sim_image *image, const char *name,
                       struct sim_function **function);
+/* Loads the function into the current context, as its launch does. */
+CUresult function_load(struct sim_function *function);
 void function_free_list(struct sim_function *list);
 CUresult function_check(const void *handle, struct sim_function **function);
 /* The library's instance in the current context, made at need. */

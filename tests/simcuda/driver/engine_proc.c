@@ -39,6 +39,41 @@ static const struct export_row {
 #undef SIM_EXPORT
 };
 
+/* With SIMCUDA_LOOKUPS=apart each row has addresses of its own, which jump to the exported symbols:
+ * NVIDIA's driver is thought to have them apart. */
+#ifdef __aarch64__
+#define SIM_JUMP "b "
+#else
+#define SIM_JUMP "jmp "
+#endif
+#define SIM_APART_BYTES 16
+#define SIM_JUMP_NONE(symbol) "nop"
+#define SIM_JUMP_PTSZ(symbol) SIM_JUMP #symbol "_ptsz"
+#define SIM_JUMP_PTDS(symbol) SIM_JUMP #symbol "_ptds"
+extern const char sim_apart[];
+__asm__(".text\n.p2align 4\nsim_apart:\n"
+#define SIM_EXPORT(base, version, variant, symbol)                                                 \
+    ".p2align 4\n" SIM_JUMP #symbol "\n.p2align 4\n" SIM_JUMP_##variant(symbol) "\n"
+#include "tests/simcuda/driver/exports_engine.def"
+#if __has_include("tests/simcuda/driver/exports_memory.def")
+#include "tests/simcuda/driver/exports_memory.def"
+#endif
+#undef SIM_EXPORT
+        ".previous\n");
+
+/* The first row of several with one symbol counts. */
+static void *address_of(const struct export_row *row, bool per_thread)
+{
+    void *symbol = per_thread ? row->per_thread : row->plain;
+    size_t index = 0;
+
+    if (!sim_settings()->looks_up_apart)
+        return symbol;
+    while ((per_thread ? rows[index].per_thread : rows[index].plain) != symbol)
+        index++;
+    return (void *)(uintptr_t)(sim_apart + (index * 2 + per_thread) * SIM_APART_BYTES); /* NOLINT */
+}
+
 static CUdriverProcAddressQueryResult look_up(const char *base, int version, uint64_t flags,
                                               void **address)
 {
@@ -57,9 +92,8 @@ static CUdriverProcAddressQueryResult look_up(const char *base, int version, uin
     if (!best)
         return is_known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
                         : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    *address = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) && best->per_thread
-                   ? best->per_thread
-                   : best->plain;
+    *address = address_of(best, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0 &&
+                                    best->per_thread != NULL);
     return CU_GET_PROC_ADDRESS_SUCCESS;
 }
 

@@ -1,5 +1,6 @@
 /* The stream entry points, and how work gets into a stream. */
 #define _GNU_SOURCE
+#include "tests/simcuda/driver/engine_lazy.h"
 #include "tests/simcuda/driver/engine_thread.h"
 
 #include <stdlib.h>
@@ -125,6 +126,9 @@ CUresult stream_create(struct sim_context *context, CUstream *handle, unsigned f
         priority = SIM_HIGHEST_PRIORITY;
     if (priority > SIM_LOWEST_PRIORITY)
         priority = SIM_LOWEST_PRIORITY;
+    CUresult result = lazy_take_slice(context, LAZY_STREAM_BYTES);
+    if (result)
+        return result;
     engine_lock();
     struct sim_stream *stream = stream_create_locked(context, flags, priority);
     engine_unlock();
@@ -177,6 +181,7 @@ static CUresult destroy(CUstream handle)
     if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
         sim_check_init() != CUDA_SUCCESS)
         return result;
+    lazy_give_slice(stream->context, LAZY_STREAM_BYTES);
     stream_close(stream);
     return result;
 }

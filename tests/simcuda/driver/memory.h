@@ -140,7 +140,8 @@ struct sim_physical {
     uint64_t address; /* its place in a window; 0: it has a file of its own */
     int fd;           /* the file of its own, or -1 */
     uint64_t file_device, file_inode;
-    bool is_charged; /* not so when imported */
+    bool is_charged;    /* not so when imported */
+    bool is_registered; /* by one of its mappings, for GPUDirect RDMA */
 };
 
 /* sim_memory_lock held. */

@@ -11,7 +11,7 @@ struct described {
     bool is_exportable; /* of a mapping */
     bool is_host;
     bool is_mapped;
-    bool sync_memops, can_decompress;
+    bool sync_memops, can_decompress, has_rdma;
     struct sim_context *context;
     CUmemoryPool pool;
     int ordinal;
@@ -27,6 +27,7 @@ static void describe_block(const struct sim_block *block, struct described *out)
     out->is_host = block->kind == SIM_HOST || block->kind == SIM_REGISTERED;
     out->is_mapped = block->kind != SIM_GRAPH || block->is_committed;
     out->sync_memops = block->sync_memops;
+    out->has_rdma = block->kind == SIM_PLAIN && sim_settings()->rdma != SIM_RDMA_NONE;
     out->context = block->kind == SIM_POOLED ? NULL : block->context;
     out->ordinal = block->device->ordinal;
     out->start = block->node.start;
@@ -57,6 +58,8 @@ static void describe_mapping(const struct sim_mapping_info *info, struct describ
         return;
     out->start = info->start;
     out->bytes = info->bytes;
+    out->has_rdma = info->physical->prop.allocFlags.gpuDirectRDMACapable &&
+                    sim_settings()->rdma != SIM_RDMA_NONE;
     out->id = info->physical->id;
     out->block_id = info->physical->id;
     out->handle_types = (unsigned)info->physical->prop.requestedHandleTypes;
@@ -149,7 +152,7 @@ static CUresult get_property(const struct described *d, CUpointer_attribute attr
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         STORE(uint64_t, d->handle_types);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-        STORE(unsigned, 0);
+        STORE(unsigned, d->has_rdma);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         STORE(unsigned, d->access);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:

@@ -187,6 +187,38 @@ static bool is_readable(struct sim_context *context, const struct sim_copy *copy
     return check_now(context, copy) == CUDA_SUCCESS;
 }
 
+/* Whether the owner of the memory reaches it and the context that copies does not. */
+static bool is_foreign(struct sim_context *context, const struct sim_side *side,
+                       const struct sim_copy *copy, bool is_write)
+{
+    struct rows rows;
+    bool is_foreign = false;
+
+    if (side->array != NULL || side->context != NULL || !locate(side, copy, &rows))
+        return false;
+    pthread_mutex_lock(&sim_memory_lock);
+    if (!is_side_accessible(context, side, &rows, copy, is_write))
+        for (int i = 0; i < sim_settings()->device_count && !is_foreign; i++) {
+            struct sim_context owner = {.device = sim_device(i)};
+
+            is_foreign = is_side_accessible(&owner, side, &rows, copy, is_write);
+        }
+    pthread_mutex_unlock(&sim_memory_lock);
+    return is_foreign;
+}
+
+/* Mapped memory and pools' memory of a device that is no peer is copied by calls that name both
+ * contexts alone; others refuse it at once (llama.cpp#4606). Plain memory goes through the host. */
+static CUresult check_peers(struct sim_context *context, const struct sim_copy *copy)
+{
+    if (sim_settings()->has_peers || copy->width == 0 || copy->height == 0 || copy->depth == 0)
+        return CUDA_SUCCESS;
+    return is_foreign(context, &copy->from, copy, false) ||
+                   is_foreign(context, &copy->to, copy, true)
+               ? CUDA_ERROR_INVALID_VALUE
+               : CUDA_SUCCESS;
+}
+
 static CUresult prepare(const struct sim_copy *copy, struct sim_order order,
                         struct sim_context **context, struct sim_stream **stream)
 {
@@ -198,8 +230,12 @@ static CUresult prepare(const struct sim_copy *copy, struct sim_order order,
         result = sim_check_unsafe_call(*context);
     if (result == CUDA_SUCCESS)
         result = check_sides(copy);
+    if (result == CUDA_SUCCESS)
+        result = check_peers(*context, copy);
     if (result == CUDA_SUCCESS && order.is_sync)
         result = check_now(*context, copy);
+    if (result == CUDA_SUCCESS)
+        result = sim_lazy_kernels(*context, false);
     return result;
 }
 

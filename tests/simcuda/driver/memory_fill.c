@@ -106,6 +106,8 @@ static CUresult submit(const struct fill *fill, struct sim_order order)
         result = sim_check_unsafe_call(context);
     if (result == CUDA_SUCCESS)
         result = check_fill(fill);
+    if (result == CUDA_SUCCESS)
+        result = sim_lazy_kernels(context, true);
     if (result != CUDA_SUCCESS || fill->width == 0 || fill->height == 0)
         return result;
     if (fill->address == 0 || (order.is_sync && !is_accessible(context, fill)))

@@ -1,4 +1,4 @@
-/* Peers: every two different devices can reach each other. */
+/* Peers: every two different devices can reach each other, or none (SIMCUDA_PEERS). */
 #include "memory.h"
 
 static CUresult check_pair(CUdevice one, CUdevice other)
@@ -20,7 +20,7 @@ SIM_API(cuDeviceCanAccessPeer, (int *canAccessPeer, CUdevice dev, CUdevice peerD
         return result;
     if (canAccessPeer == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *canAccessPeer = dev != peerDev;
+    *canAccessPeer = dev != peerDev && sim_settings()->has_peers;
     return CUDA_SUCCESS;
 }
 
@@ -43,7 +43,7 @@ SIM_API(cuDeviceGetP2PAttribute,
     case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
     case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
     case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED:
-        *value = 1;
+        *value = sim_settings()->has_peers;
         return CUDA_SUCCESS;
 #if CUDA_VERSION >= 12090
     case CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED:
@@ -80,7 +80,7 @@ SIM_API(cuCtxEnablePeerAccess, (CUcontext peerContext, unsigned Flags), (peerCon
         return result;
     if (Flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (peer->device == context->device)
+    if (peer->device == context->device || !sim_settings()->has_peers)
         return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     bit = UINT64_C(1) << (peer->device->ordinal & 63);
     if ((atomic_fetch_or_explicit(&context->peers, bit, memory_order_relaxed) & bit) != 0)
@@ -103,7 +103,7 @@ SIM_API(cuCtxDisablePeerAccess, (CUcontext peerContext), (peerContext), "%p", (v
 }
 
 #if CUDA_VERSION >= 13000
-/* Every operation on every width, as by NATIVE_ATOMIC_SUPPORTED. */
+/* Every operation on every width between peers, as by NATIVE_ATOMIC_SUPPORTED. */
 SIM_API(cuDeviceGetP2PAtomicCapabilities,
         (unsigned *capabilities, const CUatomicOperation *operations, unsigned count,
          CUdevice srcDevice, CUdevice dstDevice),
@@ -117,8 +117,10 @@ SIM_API(cuDeviceGetP2PAtomicCapabilities,
     if (result == CUDA_SUCCESS && (capabilities == NULL || operations == NULL || count == 0))
         result = CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++)
-        capabilities[i] = CU_ATOMIC_CAPABILITY_SIGNED | CU_ATOMIC_CAPABILITY_UNSIGNED |
-                          CU_ATOMIC_CAPABILITY_SCALAR_32 | CU_ATOMIC_CAPABILITY_SCALAR_64;
+        capabilities[i] = !sim_settings()->has_peers
+                              ? 0
+                              : CU_ATOMIC_CAPABILITY_SIGNED | CU_ATOMIC_CAPABILITY_UNSIGNED |
+                                    CU_ATOMIC_CAPABILITY_SCALAR_32 | CU_ATOMIC_CAPABILITY_SCALAR_64;
     return result;
 }
 #endif

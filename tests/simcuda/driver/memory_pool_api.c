@@ -193,7 +193,7 @@ static CUresult set_access(struct sim_pool *pool, const CUmemAccessDesc *map, si
                 return CUDA_ERROR_INVALID_VALUE;
             continue;
         }
-        if (map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ)
+        if (map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ || !sim_settings()->has_peers)
             return CUDA_ERROR_INVALID_VALUE;
         pool->readers &= ~bit;
         if (map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)

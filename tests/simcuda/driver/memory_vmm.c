@@ -26,6 +26,7 @@ struct mapping {
     unsigned host_access;
     int protection; /* as the host is to see it */
     bool is_shown;
+    bool is_registered; /* for GPUDirect RDMA */
 };
 
 static struct sim_tree reservations, mappings; /* sim_memory_lock */
@@ -278,10 +279,12 @@ static bool is_covered(uint64_t address, uint64_t bytes)
 SIM_API(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size), "0x%llx %zu", ptr, size)
 {
     struct mapping *mapping;
+    uint64_t count = 0;
     CUresult result = sim_check_init();
 
     if (result != CUDA_SUCCESS)
         return result;
+    sim_wait_implicitly();
     pthread_rwlock_wrlock(&sim_use_lock);
     pthread_mutex_lock(&sim_memory_lock);
     if (!is_covered(ptr, size)) {
@@ -292,13 +295,18 @@ SIM_API(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size), "0x%llx %zu", p
             ptr = mapping->node.end;
             hide(mapping);
             sim_tree_remove(&mappings, &mapping->node);
+            if (mapping->is_registered)
+                mapping->physical->is_registered = false;
             mapping->physical->map_count--;
             sim_physical_put(mapping->physical);
             free(mapping);
+            count++;
         }
     }
     pthread_mutex_unlock(&sim_memory_lock);
     pthread_rwlock_unlock(&sim_use_lock);
+    if (count > 1)
+        sim_call_repeats("cuMemUnmap", count - 1);
     return result;
 }
 
@@ -335,8 +343,35 @@ static void apply_access(struct mapping *mapping, const CUmemAccessDesc *desc)
         mapping->writers |= bit;
 }
 
+/* Memory that asked for GPUDirect RDMA is registered where it is made accessible: NVIDIA's kernel
+ * module knows a memory object by one registration (open-gpu-kernel-modules, third_party_p2p.c:
+ * NV_ERR_INSERT_DUPLICATE_NAME); WSL2 refuses it at all (pytorch#192330). */
+static CUresult register_rdma(struct mapping *mapping)
+{
+    struct sim_physical *physical = mapping->physical;
+
+    if (!physical->prop.allocFlags.gpuDirectRDMACapable || mapping->is_registered)
+        return CUDA_SUCCESS;
+    if (sim_settings()->rdma == SIM_RDMA_REFUSED ||
+        (sim_settings()->rdma == SIM_RDMA_ONCE && physical->is_registered))
+        return CUDA_ERROR_UNKNOWN;
+    physical->is_registered = true;
+    mapping->is_registered = true;
+    return CUDA_SUCCESS;
+}
+
+/* Devices that are no peers of the memory's cannot reach it. */
+static bool may_reach(const struct mapping *mapping, const CUmemAccessDesc *desc)
+{
+    const struct sim_device *device = mapping->physical->device;
+
+    return sim_settings()->has_peers || device == NULL ||
+           desc->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+           desc->flags == CU_MEM_ACCESS_FLAGS_PROT_NONE || desc->location.id == device->ordinal;
+}
+
 static CUresult set_access_locked(uint64_t address, uint64_t bytes, const CUmemAccessDesc *desc,
-                                  size_t count)
+                                  size_t count, uint64_t *mapping_count)
 {
     uint64_t end = address + bytes;
 
@@ -345,7 +380,14 @@ static CUresult set_access_locked(uint64_t address, uint64_t bytes, const CUmemA
     for (struct mapping *mapping = find_mapping(address);
          mapping != NULL && mapping->node.start < end; mapping = next_mapping(mapping)) {
         int protection = PROT_NONE;
+        CUresult result = register_rdma(mapping);
 
+        for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++)
+            if (!may_reach(mapping, &desc[i]))
+                result = CUDA_ERROR_INVALID_VALUE;
+        if (result != CUDA_SUCCESS)
+            return result;
+        ++*mapping_count;
         for (size_t i = 0; i < count; i++)
             apply_access(mapping, &desc[i]);
         if (mapping->readers != 0 || mapping->host_access != 0)
@@ -365,6 +407,7 @@ static CUresult set_access_locked(uint64_t address, uint64_t bytes, const CUmemA
 SIM_API(cuMemSetAccess, (CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count),
         (ptr, size, desc, count), "0x%llx %zu", ptr, size)
 {
+    uint64_t mapping_count = 0;
     CUresult result = sim_check_init();
 
     if (result != CUDA_SUCCESS)
@@ -376,9 +419,11 @@ SIM_API(cuMemSetAccess, (CUdeviceptr ptr, size_t size, const CUmemAccessDesc *de
         return result;
     pthread_rwlock_wrlock(&sim_use_lock);
     pthread_mutex_lock(&sim_memory_lock);
-    result = set_access_locked(ptr, size, desc, count);
+    result = set_access_locked(ptr, size, desc, count, &mapping_count);
     pthread_mutex_unlock(&sim_memory_lock);
     pthread_rwlock_unlock(&sim_use_lock);
+    if (mapping_count > 1)
+        sim_call_repeats("cuMemSetAccess", mapping_count - 1);
     return result;
 }
 

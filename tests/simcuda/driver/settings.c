@@ -186,6 +186,38 @@ static bool parse_attribute(const char *text, const char *end)
     return true;
 }
 
+/* One of the words, the first of which is the default; its index. */
+static int read_choice(const char *name, const char *const words[])
+{
+    const char *text = getenv(name);
+    char accepted[80] = "";
+
+    for (int i = 0; words[i] != NULL; i++) {
+        if (!text || !*text || strcmp(text, words[i]) == 0)
+            return i;
+        strcat(strcat(accepted, i == 0 ? "" : words[i + 1] ? ", " : " or "), words[i]);
+    }
+    complain(name, text, strlen(text), accepted);
+    return 0;
+}
+
+/* What a device that has GPUDirect RDMA says about it, where SIMCUDA_ATTRIBUTES does not. */
+static void add_rdma_attributes(void)
+{
+    static const struct sim_attribute rdma[] = {
+        {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 1},
+        {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, 1},
+        {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS,
+         CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST},
+        {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING,
+         CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER},
+    };
+
+    for (size_t i = 0; i < sizeof rdma / sizeof rdma[0]; i++)
+        if (private_settings.attribute_count < SIM_MAX_RULES)
+            attributes[private_settings.attribute_count++] = rdma[i];
+}
+
 static void read_list(const char *name, bool (*parse)(const char *, const char *),
                       const char *accepted)
 {
@@ -229,6 +261,7 @@ static void read_settings(void)
 {
     const char *memory = getenv("SIMCUDA_MEMORY");
     const char *shared = getenv("SIMCUDA_SHARED");
+    const char *lazy = getenv("SIMCUDA_LAZY");
 
     settings.device_count = (int)read_integer("SIMCUDA_DEVICES", 1, 0, SIM_MAX_DEVICES);
     settings.memory_bytes = SIM_DEFAULT_MEMORY;
@@ -242,6 +275,18 @@ static void read_settings(void)
         else
             settings.shared = strdup(shared);
     }
+    settings.is_lazy = lazy && *lazy && strcmp(lazy, "none") != 0;
+    if (settings.is_lazy && !parse_size(lazy, &settings.lazy_bytes)) {
+        complain("SIMCUDA_LAZY", lazy, strlen(lazy), "none or a size such as 2MiB");
+        settings.is_lazy = false;
+    }
+    settings.has_peers =
+        read_choice("SIMCUDA_PEERS", (const char *const[]){"all", "none", NULL}) == 0;
+    settings.rdma = (enum sim_rdma)read_choice(
+        "SIMCUDA_RDMA", (const char *const[]){"none", "yes", "once", "refused", NULL});
+    settings.looks_up_apart =
+        read_choice("SIMCUDA_LOOKUPS", (const char *const[]){"exported", "apart", NULL}) != 0;
+    settings.wait_us = read_integer("SIMCUDA_WAIT_US", 0, 0, SIM_MAX_WORK_US);
     settings.reuses_contexts = read_integer("SIMCUDA_REUSE_CONTEXTS", 0, 0, 1) != 0;
     settings.work_us = read_integer("SIMCUDA_WORK_US", 0, 0, SIM_MAX_WORK_US);
     settings.driver_version =
@@ -251,6 +296,8 @@ static void read_settings(void)
     settings.has_mapping = true;
     private_settings.attributes = attributes;
     read_list("SIMCUDA_ATTRIBUTES", parse_attribute, "number=value,...");
+    if (settings.rdma != SIM_RDMA_NONE)
+        add_rdma_attributes();
     read_latency();
     open_journal();
     if (private_settings.latency_count == 0 && private_settings.failure_count == 0 &&

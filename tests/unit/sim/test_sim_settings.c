@@ -231,6 +231,10 @@ static void bad_values_cost_a_line_and_keep_the_default(void **state)
     assert_complaint("SIMCUDA_FAIL", "cuMemAlloc_v2");
     assert_complaint("SIMCUDA_FAIL", "cuMemAlloc_v2@0");
     assert_complaint("SIMCUDA_FAIL", "cuMemAlloc_v2@1=CUDA_ERROR_NOPE");
+    assert_complaint("SIMCUDA_LAZY", "lots");
+    assert_complaint("SIMCUDA_LOOKUPS", "maybe");
+    assert_complaint("SIMCUDA_RDMA", "maybe");
+    assert_complaint("SIMCUDA_PEERS", "maybe");
     assert_complaint("SIMCUDA_JOURNAL", "/nowhere/at/all");
     assert_complaint("SIMCUDA_DRIVER_VERSION", "12.4");
 }
