@@ -24,6 +24,8 @@ enum sim_magic {
     SIM_MAGIC_MODULE = 0x4d4f4431,
     SIM_MAGIC_FUNCTION = 0x46554e31,
     SIM_MAGIC_GREEN = 0x47524e31,
+    SIM_MAGIC_USER_OBJECT = 0x55534f31,
+    SIM_MAGIC_CONDITION = 0x434e4431,
 };
 
 /* ---- memory that keeps its type (engine_pool.c) ---- */
@@ -51,6 +53,8 @@ int engine_device_count(void);
 /* In a stream's worker, from where the program may not call the driver (CUDA_ERROR_NOT_PERMITTED).
  */
 bool engine_in_callback(void);
+/* The calling thread runs functions of the program from now on, which may not call the driver. */
+void engine_enter_callbacks(void);
 uint64_t engine_now_ns(void); /* CLOCK_MONOTONIC */
 /* A growing array: grows the array for one more element; false without memory. */
 bool engine_grow(void **array, size_t *capacity, size_t count, size_t element_bytes);

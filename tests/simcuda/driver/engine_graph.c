@@ -78,6 +78,7 @@ static void kill_node_locked(struct sim_graph_node *node)
 {
     if (node->child)
         graph_destroy_locked(node->child);
+    conditional_destroy_locked(node->conditional);
     node->magic = SIM_MAGIC_DEAD;
     node->next_dead = dead_nodes;
     dead_nodes = node;
@@ -90,6 +91,8 @@ void graph_destroy_locked(struct sim_graph *graph)
     free(graph->nodes);
     graph->nodes = NULL;
     graph->node_count = 0;
+    user_references_drop_locked(&graph->references);
+    conditions_drop_locked(graph);
     engine_pool_give(&graph_pool, graph);
 }
 
@@ -229,6 +232,8 @@ struct sim_graph *graph_clone_locked(const struct sim_graph *graph)
     struct sim_graph *clone = graph_create_locked();
     if (!clone)
         return NULL;
+    if (!user_references_copy_locked(&clone->references, &graph->references))
+        goto fail;
     for (size_t i = 0; i < graph->node_count; i++) {
         struct sim_graph_node *from = graph->nodes[i], *to;
         struct graph_work work;
@@ -241,6 +246,11 @@ struct sim_graph *graph_clone_locked(const struct sim_graph *graph)
             if (!to->child)
                 goto fail;
             to->child->is_child = true;
+        }
+        if (from->conditional) {
+            to->conditional = conditional_clone_locked(from->conditional);
+            if (!to->conditional)
+                goto fail;
         }
     }
     for (size_t i = 0; i < graph->node_count; i++)

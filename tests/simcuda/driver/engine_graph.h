@@ -28,7 +28,8 @@ struct sim_graph_node {
     struct graph_work work;
     struct node_parameters parameters;
     CUkernelNodeAttrValue attributes[SIM_NODE_ATTRIBUTES];
-    struct sim_graph *child;         /* its own clone */
+    struct sim_graph *child; /* its own clone */
+    struct graph_conditional *conditional;
     struct sim_graph_node *original; /* what it was cloned from */
     struct sim_graph_node **before;  /* dependencies */
     size_t before_count, before_capacity;
@@ -36,11 +37,22 @@ struct sim_graph_node {
     struct sim_graph_node *next_dead;
 };
 
+/* References to user objects (engine_user_object.c), each counted in its object. */
+struct user_references {
+    struct user_reference {
+        struct sim_user_object *object;
+        uint64_t count;
+    } * items;
+    size_t count, capacity;
+};
+
 struct sim_graph {
     uint32_t magic;
     struct sim_graph_node **nodes; /* in the order they were added */
     size_t node_count, node_capacity;
     bool is_child; /* owned by a node */
+    struct user_references references;
+    struct graph_condition *conditions; /* handles made for it */
 };
 
 CUresult graph_node_check(CUgraphNode handle, struct sim_graph_node **node);
@@ -48,9 +60,32 @@ struct sim_graph *graph_clone_locked(const struct sim_graph *graph);
 /* The nodes in an order that respects every dependency; the caller frees. NULL: out of memory, or a
  * cycle, then *has_cycle. */
 struct sim_graph_node **graph_order_locked(struct sim_graph *graph, bool *has_cycle);
+/* False: out of memory, and some are copied. */
+bool user_references_copy_locked(struct user_references *to, const struct user_references *from);
+/* Destructors run later, on a thread of their own. */
+void user_references_drop_locked(struct user_references *references);
 /* A second reference to what the work runs on. */
 bool graph_work_copy(const struct graph_work *from, struct graph_work *to);
 void graph_work_release(const struct graph_work *work);
+
+/* A conditional node's bodies (engine_graph_conditional.c), and the condition at each launch. */
+struct graph_conditional {
+    CUgraphConditionalNodeType type;
+    unsigned value;
+    struct sim_graph **bodies; /* the node's own */
+    unsigned body_count;
+};
+CUresult conditional_make(const CUDA_CONDITIONAL_NODE_PARAMS *parameters,
+                          struct graph_conditional **made);
+void conditional_destroy_locked(struct graph_conditional *conditional);
+struct graph_conditional *conditional_clone_locked(const struct graph_conditional *from);
+/* The body that runs; NULL: none. */
+struct sim_graph *conditional_choose(const struct graph_conditional *conditional);
+/* The kinds of nodes that a body may have. */
+bool conditional_allows(CUgraphNodeType type);
+void conditions_drop_locked(struct sim_graph *graph);
+/* Whether each handle that was made for the graph has a node. */
+bool conditions_are_used_locked(const struct sim_graph *graph);
 
 /* The work of each kind of node, from its parameters; INVALID_VALUE where they are nonsense. */
 typedef CUresult graph_maker(const struct node_parameters *parameters, struct graph_work *work);

@@ -23,6 +23,7 @@ struct sim_graph_exec {
     struct sim_points last_launch;
     struct sim_context *memory_of; /* SIMCUDA_LAZY: the context of its first launch */
     uint64_t memory_id;            /* of that context */
+    struct user_references held; /* of the graph and its child graphs */
 };
 
 static struct engine_pool exec_pool = {.object_bytes = sizeof(struct sim_graph_exec)};
@@ -57,6 +58,7 @@ static void drop_exec(void *argument)
     free(exec->steps);
     points_free(&exec->last_launch);
     engine_lock();
+    user_references_drop_locked(&exec->held);
     memset(exec, 0, sizeof *exec);
     engine_pool_give(&exec_pool, exec);
     engine_unlock();
@@ -71,7 +73,7 @@ static void *share_exec(const void *argument)
 
 /* ---- instantiation ---- */
 
-/* Appends the graph's nodes, those of child graphs in their node's place. */
+/* Appends the graph's nodes, those of child graphs and of chosen bodies in their node's place. */
 static CUresult flatten_locked(struct sim_graph_exec *exec, struct sim_graph *graph)
 {
     bool has_cycle;
@@ -84,6 +86,9 @@ static CUresult flatten_locked(struct sim_graph_exec *exec, struct sim_graph *gr
         struct exec_step step = {.node = order[i], .is_enabled = true};
         if (order[i]->child) {
             result = flatten_locked(exec, order[i]->child);
+        } else if (order[i]->conditional) {
+            struct sim_graph *body = conditional_choose(order[i]->conditional);
+            result = body ? flatten_locked(exec, body) : CUDA_SUCCESS;
         } else if (!engine_grow((void **)&exec->steps, &exec->step_capacity, exec->step_count,
                                 sizeof step) ||
                    !graph_work_copy(&order[i]->work, &step.work)) {
@@ -94,6 +99,37 @@ static CUresult flatten_locked(struct sim_graph_exec *exec, struct sim_graph *gr
     }
     free(order);
     return result;
+}
+
+/* Takes the references of the graph and of all graphs inside it; a conditional node's bodies are
+ * checked, also those that are not chosen. No document names the error of a node that is not
+ * allowed there. */
+static CUresult hold_locked(struct sim_graph_exec *exec, const struct sim_graph *graph,
+                            bool is_body)
+{
+    CUresult result = user_references_copy_locked(&exec->held, &graph->references)
+                          ? CUDA_SUCCESS
+                          : CUDA_ERROR_OUT_OF_MEMORY;
+
+    for (size_t i = 0; i < graph->node_count && result == CUDA_SUCCESS; i++) {
+        const struct sim_graph_node *node = graph->nodes[i];
+        const struct graph_conditional *conditional = node->conditional;
+        if (is_body && !conditional_allows(node->work.type))
+            result = CUDA_ERROR_NOT_SUPPORTED;
+        else if (node->child)
+            result = hold_locked(exec, node->child, is_body);
+        for (unsigned j = 0; conditional && j < conditional->body_count && !result; j++)
+            result = hold_locked(exec, conditional->bodies[j], true);
+    }
+    return result;
+}
+
+static CUresult build_locked(struct sim_graph_exec *exec, struct sim_graph *graph)
+{
+    CUresult result = hold_locked(exec, graph, false);
+    if (result == CUDA_SUCCESS && !conditions_are_used_locked(graph))
+        result = CUDA_ERROR_INVALID_VALUE;
+    return result ? result : flatten_locked(exec, graph);
 }
 
 static CUresult instantiate(CUgraphExec *handle, CUgraph graph_handle, uint64_t flags)
@@ -111,7 +147,7 @@ static CUresult instantiate(CUgraphExec *handle, CUgraph graph_handle, uint64_t 
         memset(exec, 0, sizeof *exec);
         exec->references = 1;
         exec->flags = flags;
-        result = flatten_locked(exec, graph);
+        result = build_locked(exec, graph);
         exec->magic = SIM_MAGIC_EXEC;
     }
     engine_unlock();
@@ -164,6 +200,10 @@ SIM_API_THREAD(cuGraphInstantiateWithParams, _ptsz,
     CUresult result = instantiate(exec, graph, parameters->flags);
     parameters->hErrNode_out = NULL;
     parameters->result_out = result ? CUDA_GRAPH_INSTANTIATE_ERROR : CUDA_GRAPH_INSTANTIATE_SUCCESS;
+    engine_lock();
+    if (result && graph && !conditions_are_used_locked((const struct sim_graph *)graph))
+        parameters->result_out = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
+    engine_unlock();
     return result;
 }
 
@@ -377,7 +417,7 @@ static CUresult update(CUgraphExec handle, CUgraph graph_handle,
         return result;
     engine_lock();
     points_wait_locked(&exec->last_launch);
-    result = flatten_locked(&fresh, graph);
+    result = build_locked(&fresh, graph);
     bool same = result == CUDA_SUCCESS && fresh.step_count == exec->step_count;
     for (size_t i = 0; same && i < fresh.step_count; i++)
         same = fresh.steps[i].work.type == exec->steps[i].work.type;
@@ -386,6 +426,12 @@ static CUresult update(CUgraphExec handle, CUgraph graph_handle,
         exec->steps[i].work = fresh.steps[i].work;
         fresh.steps[i].work = before;
     }
+    if (same) {
+        struct user_references before = exec->held;
+        exec->held = fresh.held;
+        fresh.held = before;
+    }
+    user_references_drop_locked(&fresh.held);
     engine_unlock();
     for (size_t i = 0; i < fresh.step_count; i++)
         graph_work_release(&fresh.steps[i].work);

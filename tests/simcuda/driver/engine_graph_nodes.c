@@ -393,6 +393,28 @@ SIM_API(cuGraphChildGraphNodeGetGraph, (CUgraphNode handle, CUgraph *graph), (ha
     return CUDA_SUCCESS;
 }
 
+static CUresult add_conditional(struct node_place place, CUDA_CONDITIONAL_NODE_PARAMS *parameters)
+{
+    struct graph_conditional *conditional;
+    struct sim_graph *graph;
+    CUresult result = check_place(place, &graph);
+    if (result == CUDA_SUCCESS)
+        result = conditional_make(parameters, &conditional);
+    if (result)
+        return result;
+    struct graph_work work = {.op = {.is_instant = true}, .type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
+    result = place_node(place, work, NULL, NULL);
+    engine_lock();
+    if (result)
+        conditional_destroy_locked(conditional);
+    else
+        ((struct sim_graph_node *)*place.handle)->conditional = conditional;
+    engine_unlock();
+    if (result == CUDA_SUCCESS)
+        parameters->phGraph_out = (CUgraph *)(void *)conditional->bodies;
+    return result;
+}
+
 /* ---- events ---- */
 
 static CUresult add_event(struct node_place place, CUevent event_handle, bool records)
@@ -534,6 +556,8 @@ static CUresult add_any(struct node_place place, CUgraphNodeParams *any)
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
         parameters.address = any->free.dptr;
         return add_made(place, &parameters, graph_make_free);
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+        return add_conditional(place, &any->conditional);
     default:
         return CUDA_ERROR_NOT_SUPPORTED;
     }

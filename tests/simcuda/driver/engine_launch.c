@@ -31,8 +31,8 @@ CUresult launch_check(CUfunction handle, const unsigned grid[3], const unsigned 
 
 /* A kernel takes its time and does nothing. A library's kernel is loaded into the stream's context
  * first. */
-static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned block[3],
-                       unsigned shared_bytes, CUstream stream_handle, bool per_thread)
+CUresult launch_in_stream(CUfunction handle, const unsigned grid[3], const unsigned block[3],
+                          unsigned shared_bytes, CUstream stream_handle, bool per_thread)
 {
     struct sim_stream *stream;
     struct sim_function *function;
@@ -63,8 +63,9 @@ SIM_API_THREAD(cuLaunchKernel, _ptsz,
 {
     if (parameters && extra)
         return CUDA_ERROR_INVALID_VALUE;
-    return launch(function, (const unsigned[]){grid_x, grid_y, grid_z},
-                  (const unsigned[]){block_x, block_y, block_z}, shared_bytes, stream, per_thread);
+    return launch_in_stream(function, (const unsigned[]){grid_x, grid_y, grid_z},
+                            (const unsigned[]){block_x, block_y, block_z}, shared_bytes, stream,
+                            per_thread);
 }
 
 SIM_API_THREAD(cuLaunchCooperativeKernel, _ptsz,
@@ -76,8 +77,9 @@ SIM_API_THREAD(cuLaunchCooperativeKernel, _ptsz,
                "%p %u %u %u %u %u %u %u %p", (void *)function, grid_x, grid_y, grid_z, block_x,
                block_y, block_z, shared_bytes, (void *)stream)
 {
-    return launch(function, (const unsigned[]){grid_x, grid_y, grid_z},
-                  (const unsigned[]){block_x, block_y, block_z}, shared_bytes, stream, per_thread);
+    return launch_in_stream(function, (const unsigned[]){grid_x, grid_y, grid_z},
+                            (const unsigned[]){block_x, block_y, block_z}, shared_bytes, stream,
+                            per_thread);
 }
 
 SIM_API_THREAD(cuLaunchKernelEx, _ptsz,
@@ -87,10 +89,10 @@ SIM_API_THREAD(cuLaunchKernelEx, _ptsz,
 {
     if (!config || (parameters && extra))
         return CUDA_ERROR_INVALID_VALUE;
-    return launch(function,
-                  (const unsigned[]){config->gridDimX, config->gridDimY, config->gridDimZ},
-                  (const unsigned[]){config->blockDimX, config->blockDimY, config->blockDimZ},
-                  config->sharedMemBytes, config->hStream, per_thread);
+    return launch_in_stream(
+        function, (const unsigned[]){config->gridDimX, config->gridDimY, config->gridDimZ},
+        (const unsigned[]){config->blockDimX, config->blockDimY, config->blockDimZ},
+        config->sharedMemBytes, config->hStream, per_thread);
 }
 
 /* ---- host functions and callbacks ---- */

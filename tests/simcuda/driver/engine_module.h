@@ -14,6 +14,10 @@ struct sim_function {
     struct sim_library *library; /* NULL for a module's function */
     char *name;
     int attributes[SIM_FUNCTION_ATTRIBUTES];
+    struct old_launch { /* for launches that give no shape (engine_launch_old.c) */
+        unsigned block[3];
+        unsigned shared_bytes;
+    } old_launch;
 };
 
 struct sim_variable {
@@ -51,5 +55,8 @@ CUresult function_check(const void *handle, struct sim_function **function);
 /* The library's instance in the current context, made at need. */
 CUresult library_instance(struct sim_library *library, struct sim_module **module);
 void library_forget_context(struct sim_context *context);
+/* cuLaunchKernel, whose parameters take no part. */
+CUresult launch_in_stream(CUfunction handle, const unsigned grid[3], const unsigned block[3],
+                          unsigned shared_bytes, CUstream stream_handle, bool per_thread);
 
 #endif

@@ -31,6 +31,11 @@ bool engine_in_callback(void)
     return in_worker;
 }
 
+void engine_enter_callbacks(void)
+{
+    in_worker = true;
+}
+
 /* ---- points ---- */
 
 static bool has_passed(struct sim_point point)
