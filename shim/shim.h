@@ -98,8 +98,8 @@ struct gc_shim {
     /* The driver has an event that covers a context: streams need not be listed, nor their work
      * counted (shim/driver/stream_list.h). */
     bool has_context_events;
-    bool is_refused;              /* a setting is so wrong that cuInit must fail */
-    bool has_model;               /* a model is named: its estimate is compared with a budget */
+    bool is_refused;           /* a setting is so wrong that cuInit must fail */
+    bool has_model;            /* a model is named: its estimate is compared with a budget */
     atomic_bool ipc_used;      /* the program exports IPC handles: whole allocations from now on */
     atomic_int driver_version; /* known once a device was seen: the report makes no driver call */
 };

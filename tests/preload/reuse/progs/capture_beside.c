@@ -7,9 +7,9 @@
  * elsewhere: a thread captures for as long as another one's memory comes and goes, on every device;
  *            when it begins most of the device is idle, or just freed.
  * context:   another context captures while this one's memory comes and goes, waited for.
- * spread:    a capture takes a stream of a second context in, of the last device, where memory comes
- *            and goes; and it comes and goes in both once the capture is over.
- * held:      memory of cuMemAlloc is freed in a stream that waits for the host. */
+ * spread:    a capture takes a stream of a second context in, of the last device, where memory
+ * comes and goes; and it comes and goes in both once the capture is over. held:      memory of
+ * cuMemAlloc is freed in a stream that waits for the host. */
 #include "tests/preload/progs/program.h"
 
 #include <pthread.h>
