@@ -22,6 +22,9 @@
 static atomic_bool is_incomplete;
 static atomic_uint recording_count;
 static atomic_uint_fast64_t counters[COUNTERS];
+/* Of work in the legacy stream and in threads' own ones: shared with no listed stream, whose work
+ * would have the legacy stream asked. */
+static atomic_uint_fast64_t legacy_count;
 static atomic_uint_fast64_t anywhere_count; /* work in several or unknown streams */
 
 void gc_stream_list_set_incomplete(void)
@@ -37,16 +40,21 @@ void gc_stream_list_start(void)
 
 /* ---- counts of work ---- */
 
-static atomic_uint_fast64_t *counter_of(uint64_t stream)
+static atomic_uint_fast64_t *counter_of(uint64_t key)
 {
-    return &counters[gc_mix_u64(stream & ~GC_STREAM_UNORDERED) % COUNTERS];
+    const uint64_t stream = key & ~GC_STREAM_UNORDERED;
+
+    if (key == GC_STREAM_OTHER)
+        return &anywhere_count;
+    if (stream == GC_STREAM_LEGACY || stream == GC_STREAM_PER_THREAD)
+        return &legacy_count;
+    return &counters[gc_mix_u64(stream) % COUNTERS];
 }
 
 void gc_stream_list_count(uint64_t stream)
 {
     /* Release: pairs with the acquire in count_of. */
-    atomic_fetch_add_explicit(stream == GC_STREAM_OTHER ? &anywhere_count : counter_of(stream), 1,
-                              memory_order_release);
+    atomic_fetch_add_explicit(counter_of(stream), 1, memory_order_release);
 }
 
 /* Work in this count is in the driver's hands, and in what is recorded in the stream from now on.
@@ -55,12 +63,6 @@ static uint64_t count_of(uint64_t stream)
 {
     return atomic_load_explicit(counter_of(stream), memory_order_acquire) +
            atomic_load_explicit(&anywhere_count, memory_order_acquire);
-}
-
-/* The legacy stream waits for the threads' own ones. */
-static uint64_t legacy_count(void)
-{
-    return count_of(GC_STREAM_LEGACY) + count_of(GC_STREAM_PER_THREAD);
 }
 
 /* ---- which streams there are ---- */
@@ -196,7 +198,8 @@ static CUresult record_all(uint64_t context, CUevent event, const struct busy_st
 {
     CUstream joining = joining_stream(context);
     CUresult result = joining == NULL ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
-    const uint64_t legacy_work = legacy_count();
+    /* The legacy stream waits for the threads' own ones. */
+    const uint64_t legacy_work = count_of(GC_STREAM_LEGACY);
 
     if (result == CUDA_SUCCESS && has_legacy_work(context, legacy_work))
         result = join(context, joining, CU_STREAM_LEGACY, event);
