@@ -95,8 +95,11 @@ struct gc_shim {
     const volatile char *hot;
     volatile char *wiped_on_fork; /* 1 here, 0 in a forked child; NULL: process ids are compared */
     struct gc_doorbell doorbell;  /* rung by other processes with a request */
-    bool is_refused;              /* a setting is so wrong that cuInit must fail */
-    bool has_model;               /* a model is named: its estimate is compared with a budget */
+    /* The driver has an event that covers a context: streams need not be listed, nor their work
+     * counted (shim/driver/stream_list.h). */
+    bool has_context_events;
+    bool is_refused;           /* a setting is so wrong that cuInit must fail */
+    bool has_model;            /* a model is named: its estimate is compared with a budget */
     atomic_bool ipc_used;      /* the program exports IPC handles: whole allocations from now on */
     atomic_int driver_version; /* known once a device was seen: the report makes no driver call */
 };

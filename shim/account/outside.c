@@ -18,7 +18,8 @@
 
 #include <string.h>
 
-static const char *const libraries[] = {"libibverbs.so", "libgdrapi.so", "libcufile.so"};
+/* The beginnings of their names; packages rename copies of them (libibverbs-1a2b3c4d.so.1). */
+static const char *const libraries[] = {"libibverbs", "libgdrapi", "libcufile"};
 
 CUresult gc_outside_expect(void)
 {

@@ -1,6 +1,12 @@
 /* The streams of each context, for drivers without an event that covers a whole context (before
- * CUDA 12.5): a fence there is an event behind one on every stream. A stream of the library joins
- * them: it waits for an event recorded on each, and the fence is recorded behind.
+ * CUDA 12.5): a fence there is an event behind one on every stream that has got work since the last
+ * fence. A stream of the library joins them: it waits for an event recorded on each, and the fence
+ * is recorded behind.
+ *
+ * Work is counted by stream, in counters that several streams may share, once the driver has it. A
+ * stream's entry has the count that the joining stream waits for; while the two are equal the
+ * stream has nothing new. So an operation in the legacy stream, which all blocking streams wait
+ * for, is queued only behind work in that stream or in threads' own default streams.
  *
  * A destroyed stream's work goes on, so the joining stream waits for it first. Threads' own default
  * streams are not listed: the legacy stream, which is joined, waits for them as for all blocking
@@ -12,8 +18,16 @@
 
 #include "shim/shim.h"
 
+/* Once, at the start. */
+void gc_stream_list_start(void);
 /* Whether the driver has no event that covers a whole context. */
-bool gc_stream_list_is_needed(void);
+static inline bool gc_stream_list_is_needed(void)
+{
+    return !gc_shim.has_context_events;
+}
+/* Work went to `stream`, a key of core/device/submit.h: call once the driver has it, and before
+ * core counts it (gc_submit_end). */
+void gc_stream_list_count(uint64_t stream);
 /* Work went, or may go, to a stream that is not listed. Cannot be undone. */
 void gc_stream_list_set_incomplete(void);
 /* The thread's own default stream gets its first work; the thread ends. */

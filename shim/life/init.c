@@ -18,6 +18,7 @@
 #include "shim/account/tenant.h"
 #include "shim/deep.h"
 #include "shim/driver/driver.h"
+#include "shim/driver/stream_list.h"
 #include "shim/life/exit_report.h"
 #include "shim/life/life.h"
 #include "shim/life/module.h"
@@ -152,6 +153,7 @@ static void create_core(const struct gc_module *module)
         goto fail;
     gc_driver_cuda_init(&platform);
     gc_direct_driver_init(&platform);
+    gc_stream_list_start();
     config.options = gc_shim.options;
     gather(&config);
     if (gc_core_create(&config, &gc_shim.core) != GC_OK)

@@ -53,13 +53,13 @@ static void add_copy(CUcontext to, CUcontext from, CUstream stream, uint64_t to_
             gc_shim_enter(GC_API_##symbol);                                                        \
             add_copy(to, from, stream, to_address, from_address);                                  \
         }                                                                                          \
-        CUresult result =                                                                          \
-            gc_shim_submit_enter(gc_shim_submit_key(stream, is_per_thread), &work, GC_CALLER);     \
+        const uint64_t key = gc_shim_submit_key(stream, is_per_thread);                            \
+        CUresult result = gc_shim_submit_enter(key, &work, GC_CALLER);                             \
         if (result == CUDA_SUCCESS) {                                                              \
             if (is_ours && work != NULL)                                                           \
                 gc_shim_submit_wait_memory(work, to_address, from_address, GC_CALLER);             \
             result = GC_FORWARD(symbol, __VA_ARGS__);                                              \
-            gc_shim_submit_end(work);                                                              \
+            gc_shim_submit_end(work, key);                                                         \
         }                                                                                          \
         if (is_ours)                                                                               \
             gc_shim_leave();                                                                       \

@@ -93,10 +93,14 @@ static inline void gc_shim_submit_leave(struct gc_submissions *work)
         gc_gate_leave(&work->gate);
 }
 
-static inline void gc_shim_submit_end(struct gc_submissions *work)
+/* The driver has the work in the stream `key`, or has refused it. */
+static inline void gc_shim_submit_end(struct gc_submissions *work, uint64_t key)
 {
-    if (work != NULL)
+    if (work != NULL) {
+        if (__builtin_expect(gc_stream_list_is_needed(), 0))
+            gc_stream_list_count(key);
         gc_submit_end(work);
+    }
     gc_shim_submit_leave(work);
 }
 
@@ -119,12 +123,12 @@ static inline void gc_shim_submit_end(struct gc_submissions *work)
 #define GC_SUBMIT_CALL_IF_OPEN(stream, is_per_thread, reach, call)                                 \
     ({                                                                                             \
         struct gc_submissions *work_;                                                              \
-        CUresult submitted_ = gc_shim_submit_enter(gc_shim_submit_key((stream), (is_per_thread)),  \
-                                                   &work_, GC_CALLER);                             \
+        const uint64_t key_ = gc_shim_submit_key((stream), (is_per_thread));                       \
+        CUresult submitted_ = gc_shim_submit_enter(key_, &work_, GC_CALLER);                       \
         if (submitted_ == CUDA_SUCCESS) {                                                          \
             GC_SUBMIT_REACH_##reach(work_, (stream));                                              \
             submitted_ = (call);                                                                   \
-            gc_shim_submit_end(work_);                                                             \
+            gc_shim_submit_end(work_, key_);                                                       \
         }                                                                                          \
         submitted_;                                                                                \
     })

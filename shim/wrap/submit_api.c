@@ -169,6 +169,7 @@ static __attribute__((cold)) void wait_for_memops(bool is_per_thread)
  * many wrappers, one for each SUBMIT row, are small. */
 struct call {
     struct gc_submissions *work; /* NULL: the call is not counted */
+    uint64_t key;                /* of the stream */
     const void *caller;
     CUresult result; /* the wrapper's, where the driver must not be called */
 };
@@ -186,18 +187,20 @@ static __attribute__((hot)) void *begin_call(struct call *call, CUstream stream,
 {
     struct gc_submissions *work;
     void *real;
-    const CUresult result = enter(gc_shim_submit_key(stream, is_per_thread), &work, call->caller);
+    const uint64_t key = gc_shim_submit_key(stream, is_per_thread);
+    const CUresult result = enter(key, &work, call->caller);
 
     if (__builtin_expect(result != CUDA_SUCCESS, 0)) {
         call->result = result;
         return NULL;
     }
     call->work = work;
+    call->key = key;
     real = gc_row_real_at(row);
     if (__builtin_expect(real == NULL, 0)) {
         real = find_real(row);
         if (real == NULL) {
-            gc_shim_submit_end(work);
+            gc_shim_submit_end(work, key);
             call->result = CUDA_ERROR_NOT_SUPPORTED;
         }
     }
@@ -207,7 +210,7 @@ static __attribute__((hot)) void *begin_call(struct call *call, CUstream stream,
 static __attribute__((hot)) CUresult end_call(const struct call *call, CUresult result)
 {
     (void)gc_shim_check_result(result);
-    gc_shim_submit_end(call->work);
+    gc_shim_submit_end(call->work, call->key);
     return result;
 }
 

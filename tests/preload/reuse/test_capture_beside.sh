@@ -13,10 +13,12 @@ for what in abandoned reborn elsewhere context spread held; do
     done
 done
 # In each way in which the library learns that work is done, and on several devices.
-for options in SIMCUDA_DRIVER_VERSION=11080 SIMCUDA_DRIVER_VERSION=12020 SIMCUDA_DEVICES=2; do
-    like "elsewhere: the test itself is right, $options" "$(simulated env $options timeout 60 "$program" elsewhere 2>&1)" '^done$'
-    for more in GPUCACHE_MODE=track GPUCACHE_MODE=cache GPUCACHE_REUSE=sync GPUCACHE_BACKEND=driver; do
-        like "elsewhere, $options, $more" "$(preloaded env $options $more timeout 60 "$program" elsewhere 2>&1)" '^done$'
+for what in elsewhere spread; do
+    for options in SIMCUDA_DRIVER_VERSION=11080 SIMCUDA_DRIVER_VERSION=12020 SIMCUDA_DEVICES=2; do
+        like "$what: the test itself is right, $options" "$(simulated env $options timeout 60 "$program" $what 2>&1)" '^done$'
+        for more in GPUCACHE_MODE=track GPUCACHE_MODE=cache GPUCACHE_REUSE=sync GPUCACHE_BACKEND=driver; do
+            like "$what, $options, $more" "$(preloaded env $options $more timeout 60 "$program" $what 2>&1)" '^done$'
+        done
     done
 done
 done_testing

@@ -43,8 +43,11 @@ broken() {
     cp "$ROOT/shim/driver/stream_list.c" "$copy/shim/driver/stream_list.c"
 }
 broken "the legacy stream left out" 's/result = join(context, joining, CU_STREAM_LEGACY, event);/result = CUDA_SUCCESS;/' 0
-broken "the listed streams left out" 's/result == CUDA_SUCCESS && i < count; i++/false \&\& i < count; i++/' 235
-broken "a destroyed stream left out" 's/result = join_last(found.value, stream);/result = CUDA_SUCCESS;/' 4
+broken "the listed streams left out" 's/result == CUDA_SUCCESS && i < busy_count; i++/false \&\& i < busy_count; i++/' 1235
+broken "a destroyed stream left out" 's/result = join_last(entry->value, stream);/result = CUDA_SUCCESS;/' 4
+broken "streams that count as joined" 's/->extra != work_count)/->extra > work_count)/' 1235
+broken "a destroyed stream that counts as joined" 's/if (entry->extra == count_of((uintptr_t)stream))/if (true)/' 4
+broken "the legacy stream that counts as joined" 's/|| joining.extra != work_count/|| joining.extra > work_count/' 0
 broken "streams that nothing waits for" \
     's/return result == CUDA_SUCCESS ? GC_USE(cuStreamWaitEvent, joining, event, 0) : result;/(void)joining; return result;/' 012345
 done_testing

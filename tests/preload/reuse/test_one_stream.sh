@@ -9,6 +9,7 @@ export GPUCACHE_REPORT=$TMP/report.json SIMCUDA_WORK_US=3000 SIMCUDA_MEMORY=1GiB
 mkdir "$TMP/cards"
 echo 'int gc_test_card(void); int gc_test_card(void) { return 1; }' >"$TMP/cards/card.c"
 "${CC:-gcc}" -shared -fPIC -o "$TMP/cards/libibverbs.so.1" "$TMP/cards/card.c"
+cp "$TMP/cards/libibverbs.so.1" "$TMP/cards/libibverbs-1a2b3c4d.so.1.14"
 echo 'int gc_test_card(void); int gc_test_user(void); int gc_test_user(void) { return gc_test_card(); }' >"$TMP/cards/user.c"
 "${CC:-gcc}" -shared -fPIC -o "$TMP/cards/libuser.so" "$TMP/cards/user.c" "$TMP/cards/libibverbs.so.1" \
     -Wl,-rpath,"$TMP/cards"
@@ -31,6 +32,7 @@ for backend in vmm driver; do
         is "$backend, $case: the former life is over" "$(run $case | xargs)" "done 0"
     done
     is "$backend: a library of network cards is heeded" "$(run library "$TMP/cards/libibverbs.so.1" | xargs)" "done 0"
+    is "$backend: so is a renamed copy" "$(run hidden "$TMP/cards/libibverbs-1a2b3c4d.so.1.14" | xargs)" "done 0"
     is "$backend: so is one that another library needs" "$(run library "$TMP/cards/libuser.so" | xargs)" "done 0"
     is "$backend: so is one that a thread loads which ends" "$(run hidden "$TMP/cards/libuser.so" | xargs)" "done 0"
     is "$backend: a thread that loads others and ends changes nothing" "$(run harmless "$BUILD_DIR/tests/preload/libnames.so" | xargs)" "done 0"

@@ -7,8 +7,9 @@
  * elsewhere: a thread captures for as long as another one's memory comes and goes, on every device;
  *            when it begins most of the device is idle, or just freed.
  * context:   another context captures while this one's memory comes and goes, waited for.
- * spread:    a capture takes a stream of a second context in, where memory comes and goes.
- * held:      memory of cuMemAlloc is freed in a stream that waits for the host. */
+ * spread:    a capture takes a stream of a second context in, of the last device, where memory
+ * comes and goes; and it comes and goes in both once the capture is over. held:      memory of
+ * cuMemAlloc is freed in a stream that waits for the host. */
 #include "tests/preload/progs/program.h"
 
 #include <pthread.h>
@@ -152,6 +153,30 @@ static void beside_long_capture(bool is_busy)
     come_and_go(false);
 }
 
+static CUdevice last_device(void)
+{
+    CUdevice last;
+    int count;
+
+    CHECK(cuDeviceGetCount(&count));
+    CHECK(cuDeviceGet(&last, count - 1));
+    return last;
+}
+
+/* In the current context. */
+static void come_and_go_in_new_streams(void)
+{
+    CUstream streams[] = {stream, second};
+
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuStreamCreate(&second, CU_STREAM_DEFAULT));
+    come_and_go(false);
+    CHECK(cuStreamDestroy(stream));
+    CHECK(cuStreamDestroy(second));
+    stream = streams[0];
+    second = streams[1];
+}
+
 static void spread(bool is_joined)
 {
     CUcontext other;
@@ -161,7 +186,7 @@ static void spread(bool is_joined)
     CUdeviceptr blocks[8];
 
     CHECK(cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING));
-    CHECK(cuCtxCreate(&other, NULL, 0, device));
+    CHECK(cuCtxCreate(&other, NULL, 0, last_device()));
     CHECK(cuStreamCreate(&joined, CU_STREAM_NON_BLOCKING));
     CHECK(cuEventCreate(&join, CU_EVENT_DISABLE_TIMING));
     CHECK(cuCtxSetCurrent(context));
@@ -181,6 +206,7 @@ static void spread(bool is_joined)
         for (int i = 0; i < 8; i++)
             CHECK(cuMemFree(blocks[i]));
         CHECK(cuMemFree(program_alloc(BLOCK_BYTES)));
+        come_and_go_in_new_streams();
         CHECK(cuEventRecord(join, joined));
     } else {
         CUstream streams[] = {stream, second};
@@ -194,6 +220,10 @@ static void spread(bool is_joined)
         CHECK(cuStreamWaitEvent(stream, join, 0));
     CHECK(cuStreamEndCapture(stream, &graph));
     CHECK(cuGraphDestroy(graph));
+    come_and_go_in_new_streams();
+    CHECK(cuCtxSetCurrent(other));
+    come_and_go_in_new_streams();
+    CHECK(cuCtxSetCurrent(context));
 }
 
 static atomic_bool is_let_go;

@@ -161,7 +161,8 @@ static void outside(const char *how, char *library)
     if (strcmp(how, "hidden") == 0)
         load_in_thread(library);
     require(cuStreamQuery(only) == CUDA_SUCCESS, "work of a former life is under way");
-    /* And so it stays. */
+    /* And so it stays, also after the thread's first call behind a load. */
+    CHECK(cuMemFree(take(BYTES / 2)));
     CHECK(cuMemsetD8Async(again, 3, BYTES, only));
     CHECK(cuMemFree(again));
     CUdeviceptr next = take(BYTES);
