@@ -404,8 +404,8 @@ void gc_direct_uncharge(struct gc_core *core, struct gc_device *device, struct g
 /* Charges or uncharges memory that exists already (a context, a module: measured by difference).
  * May exceed the limit; requests then fail. */
 void gc_direct_adjust_device(struct gc_core *core, struct gc_device *device, int64_t bytes);
-/* Releases idle memory after the driver ran out of memory. True if anything was released: try
- * again. */
+/* After the driver ran out of memory: releases up to `wanted_bytes` of idle memory; where there is
+ * none, waits for pending memory and releases all. True: try again. */
 bool gc_direct_reclaim(struct gc_core *core, struct gc_device *device, uint64_t wanted_bytes);
 
 /* Records an allocation that is charged already; counted as an allocation of `direct->api`. */

@@ -17,8 +17,10 @@
 /* cuGetProcAddress_v2's last argument. */
 typedef int CUdriverProcAddressQueryResult;
 typedef struct CUlib_st *CUlibrary;
+typedef struct CUkern_st *CUkernel;
 typedef int CUlibraryOption;
 typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st CUDA_GRAPH_INSTANTIATE_PARAMS;
+typedef struct CUgraphExecUpdateResultInfo_st CUgraphExecUpdateResultInfo;
 #endif
 
 #if CUDA_VERSION < 12010
