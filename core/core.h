@@ -347,6 +347,8 @@ void gc_debug_report_fault(struct gc_core *core);
 /* Entry point `api` got `address`, for which gc_free returned GC_NOT_OURS and the driver an error:
  * with GPUCACHE_DEBUG, logs this, and the block freed there last if it is in the history. */
 void gc_debug_report_unknown_free(struct gc_core *core, uint64_t address, uint16_t api);
+/* The driver reported `free_bytes` of the device just now. */
+void gc_device_note_free(struct gc_device *device, uint64_t free_bytes);
 /* Releases idle segments until at most `keep_bytes` of idle memory remain; returns the bytes
  * released. */
 uint64_t gc_reclaim_trim(struct gc_core *core, struct gc_device *device, uint64_t keep_bytes);

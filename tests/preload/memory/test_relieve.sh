@@ -35,4 +35,10 @@ done < <(simulated "$program" names)
 is "after out of memory each call is made again, or once where that might do harm" "$wrong" ""
 is "calls that the driver never sees" "$unseen" ""
 ok "$count calls" test "$count" -gt 250
+
+# What stays idle, of 64 MiB on a device with 2 MiB besides.
+idle() { GPUCACHE_REPORT=$TMP/report.json preloaded env SIMCUDA_MEMORY=130MiB "$@" "$program" none > /dev/null && json "$TMP/report.json" 'd["reserved_bytes"]["current"] - d["context_bytes"]["current"] >> 20'; }
+is "idle memory leaves the device an eighth of its memory" "$(idle)" 48
+is "or as much as was asked for" "$(idle GPUCACHE_LEAVE=30MiB)" 36
+is "or nothing" "$(idle GPUCACHE_LEAVE=1)" 64
 done_testing
