@@ -347,6 +347,8 @@ void gc_debug_report_fault(struct gc_core *core);
 /* Entry point `api` got `address`, for which gc_free returned GC_NOT_OURS and the driver an error:
  * with GPUCACHE_DEBUG, logs this, and the block freed there last if it is in the history. */
 void gc_debug_report_unknown_free(struct gc_core *core, uint64_t address, uint16_t api);
+/* The driver reported `free_bytes` of the device just now. */
+void gc_device_note_free(struct gc_device *device, uint64_t free_bytes);
 /* Releases idle segments until at most `keep_bytes` of idle memory remain; returns the bytes
  * released. */
 uint64_t gc_reclaim_trim(struct gc_core *core, struct gc_device *device, uint64_t keep_bytes);
@@ -404,8 +406,8 @@ void gc_direct_uncharge(struct gc_core *core, struct gc_device *device, struct g
 /* Charges or uncharges memory that exists already (a context, a module: measured by difference).
  * May exceed the limit; requests then fail. */
 void gc_direct_adjust_device(struct gc_core *core, struct gc_device *device, int64_t bytes);
-/* Releases idle memory after the driver ran out of memory. True if anything was released: try
- * again. */
+/* After the driver ran out of memory: releases up to `wanted_bytes` of idle memory; where there is
+ * none, waits for pending memory and releases all. True: try again. */
 bool gc_direct_reclaim(struct gc_core *core, struct gc_device *device, uint64_t wanted_bytes);
 
 /* Records an allocation that is charged already; counted as an allocation of `direct->api`. */

@@ -17,8 +17,10 @@
 /* cuGetProcAddress_v2's last argument. */
 typedef int CUdriverProcAddressQueryResult;
 typedef struct CUlib_st *CUlibrary;
+typedef struct CUkern_st *CUkernel;
 typedef int CUlibraryOption;
 typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st CUDA_GRAPH_INSTANTIATE_PARAMS;
+typedef struct CUgraphExecUpdateResultInfo_st CUgraphExecUpdateResultInfo;
 #define CU_POINTER_ATTRIBUTE_MAPPING_SIZE ((CUpointer_attribute)18)
 #define CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR ((CUpointer_attribute)19)
 #define CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID ((CUpointer_attribute)20)

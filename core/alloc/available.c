@@ -4,6 +4,7 @@
  * O(pending blocks and their free neighbours). */
 #include "core/base/bits.h"
 #include "core/device/registry.h"
+#include "core/reclaim/leave.h"
 #include "core/reclaim/tcache.h"
 
 #include <stddef.h>
@@ -88,6 +89,7 @@ void gc_available_mem_info(struct gc_core *core, struct gc_device *device,
                            uint64_t *total_bytes)
 {
     (void)core;
+    gc_device_note_free(device, *free_bytes);
     gc_tcache_flush_device(device, NULL); /* cached blocks count as idle */
     struct gc_account *account = device->budget.account;
     /* An allocation waits for pending blocks before it fails, so they count as free. */
@@ -114,18 +116,8 @@ enum gc_status gc_available_bytes(struct gc_core *core, struct gc_device *device
     uint64_t free_bytes =
         gc_sub_or_zero_u64(device->info.total_bytes, gc_budget_held(&device->budget));
     uint64_t total_bytes = device->info.total_bytes;
-    const struct gc_driver *driver = &core->driver;
-    bool is_queried = false;
-    int code = 0;
-    for (const struct gc_context *context = gc_context_first(device);
-         context != NULL && !is_queried; context = gc_context_next(context)) {
-        if (context->is_device)
-            continue;
-        code = GC_CALL_IF_OPEN(
-            context, driver->mem_info(driver->self, context->handle, &free_bytes, &total_bytes));
-        is_queried = code != gc_context_closed_code(context);
-    }
-    if (is_queried && code != 0) {
+    int code;
+    if (!gc_leave_read(device, &free_bytes, &total_bytes, &code) && code != 0) {
         *driver_code = code;
         return GC_DRIVER;
     }

@@ -10,6 +10,11 @@
 
 #include <stdio.h>
 
+/* GPUCACHE_LEAVE's default */
+#define LEAVE_BYTES (UINT64_C(512) << 20)
+#define LEAVE_DIVISOR 50 /* 2 % of the device */
+#define LEAVE_SHARE 8    /* the part of a small device that is the most */
+
 /* The given percentage of `bytes`, 0 to 100. */
 static uint64_t percent_of(uint64_t bytes, double percent)
 {
@@ -21,6 +26,16 @@ static uint64_t percent_of(uint64_t bytes, double percent)
 static uint64_t apis_bytes(const struct gc_core *core)
 {
     return gc_max_u64(core->api_count, 1) * sizeof(struct gc_api_cell);
+}
+
+/* GPUCACHE_LEAVE for the device: the option's value, else the default. */
+static uint64_t leave_of(const struct gc_options *options, const struct gc_device_info *info)
+{
+    const uint64_t total = info->total_bytes;
+    const uint64_t set = gc_size_spec_resolve(&options->leave, info->ordinal, info->uuid, total);
+    if (set != UINT64_MAX)
+        return gc_min_u64(set, total);
+    return gc_min_u64(gc_max_u64(LEAVE_BYTES, total / LEAVE_DIVISOR), total / LEAVE_SHARE);
 }
 
 /* The page size for mapped memory; 0: use driver allocations. */
@@ -63,6 +78,7 @@ struct gc_device *gc_device_create(struct gc_core *core, const struct gc_device_
     gc_budget_init(&device->budget, &device->stats.reserved, limit);
     atomic_init(&device->trim_bytes,
                 percent_of(gc_min_u64(limit, info->total_bytes), core->options->trim_percent));
+    device->leave_bytes = leave_of(core->options, info);
     gc_slab_init(&device->blocks, &device->host, sizeof(struct gc_block));
     gc_slab_init(&device->segments, &device->host, sizeof(struct gc_segment));
     gc_slab_init(&device->page_records, &device->host, sizeof(struct gc_page));
@@ -114,10 +130,36 @@ uint64_t gc_device_excess_bytes(const struct gc_device *device)
     return gc_max_u64(own, gc_sub_or_zero_u64(gc_account_held(account), gc_account_limit(account)));
 }
 
+/* ---- GPUCACHE_LEAVE ----
+ *
+ * The driver takes device memory inside its calls (code that is loaded at a kernel's first launch,
+ * local memory, channels), and other processes take it at any time: idle cached memory leaves them
+ * room. The bytes that others use are measured now and then (core/reclaim/leave.c), the process's
+ * own are known: so the free memory is known between measurements without a driver call, as long as
+ * the others do not change. */
+
+void gc_device_note_free(struct gc_device *device, uint64_t free_bytes)
+{
+    const uint64_t used = gc_sub_or_zero_u64(device->info.total_bytes, free_bytes);
+    atomic_store_explicit(&device->others_bytes,
+                          gc_sub_or_zero_u64(used, gc_budget_held(&device->budget)),
+                          memory_order_relaxed);
+    atomic_store_explicit(&device->others_ns, gc_core_now_ns(device->core), memory_order_relaxed);
+}
+
+uint64_t gc_device_lacking_bytes(const struct gc_device *device)
+{
+    const uint64_t used = gc_budget_held(&device->budget) +
+                          atomic_load_explicit(&device->others_bytes, memory_order_relaxed);
+    return gc_sub_or_zero_u64(device->leave_bytes,
+                              gc_sub_or_zero_u64(device->info.total_bytes, used));
+}
+
 uint64_t gc_device_idle_limit_bytes(const struct gc_device *device)
 {
     const uint64_t trim = atomic_load_explicit(&device->trim_bytes, memory_order_relaxed);
-    const uint64_t excess = gc_device_excess_bytes(device);
+    const uint64_t excess =
+        gc_max_u64(gc_device_excess_bytes(device), gc_device_lacking_bytes(device));
     return excess == 0 ? trim
                        : gc_min_u64(trim, gc_sub_or_zero_u64(gc_device_idle_bytes(device), excess));
 }

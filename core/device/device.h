@@ -18,6 +18,11 @@ struct gc_device {
     struct gc_core *core;
     struct gc_device_info info;
     atomic_uint_fast64_t trim_bytes; /* idle memory above this is released at once */
+    uint64_t leave_bytes;            /* GPUCACHE_LEAVE: what idle memory leaves free */
+    /* Used on the device, but not by this process's account, when the driver was asked last. */
+    atomic_uint_fast64_t others_bytes;
+    atomic_uint_fast64_t others_ns; /* of that reading; 0: none yet */
+    atomic_uint leave_calls;
     struct gc_budget budget;
     struct gc_account account; /* in the group; budget.account points here in a group */
     uint32_t ledger_row;       /* GC_LEDGER_NONE: none */
@@ -89,8 +94,12 @@ uint64_t gc_device_excess_bytes(const struct gc_device *device);
 uint64_t gc_device_idle_bytes(const struct gc_device *device);
 /* Sets the process's own limit, and with it the idle memory that may stay. */
 void gc_device_set_limit(struct gc_device *device, uint64_t limit_bytes);
-/* The idle memory that may stay: GPUCACHE_TRIM's percentage, less if the limit is exceeded. */
+/* The idle memory that may stay: GPUCACHE_TRIM's percentage, less if the limit is exceeded or too
+ * little of the device is free. */
 uint64_t gc_device_idle_limit_bytes(const struct gc_device *device);
+/* How much less of the device is free than GPUCACHE_LEAVE, by the last reading and the bytes held
+ * now. No driver call. */
+uint64_t gc_device_lacking_bytes(const struct gc_device *device);
 /* Adds the head that serves stream-ordered requests, if the device maps memory. (context.c) */
 void gc_device_add_ordered(struct gc_device *device);
 /* NULL: no host memory. The device is not published yet. */

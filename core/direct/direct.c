@@ -136,11 +136,8 @@ void gc_direct_adjust_device(struct gc_core *core, struct gc_device *device, int
 
 bool gc_direct_reclaim(struct gc_core *core, struct gc_device *device, uint64_t wanted_bytes)
 {
-    struct gc_reclaim reclaim;
-    const struct gc_charge_failure charge_failure = {0};
     (void)core;
-    gc_reclaim_begin(&reclaim, device, NULL, NULL);
-    const bool changed = gc_reclaim_step(&reclaim, wanted_bytes, &charge_failure);
+    const bool changed = gc_reclaim_relieve(device, wanted_bytes);
     if (changed)
         gc_counter_add(&device->stats.retry_count, 1);
     return changed;

@@ -177,6 +177,17 @@ static bool reclaim_once(const struct gc_reclaim *reclaim, struct gc_quota *scop
     return wait_for_oldest(reclaim, scope) || gc_release_idle(device, scope, 0, UINT64_MAX) > 0;
 }
 
+bool gc_reclaim_relieve(struct gc_device *device, uint64_t wanted_bytes)
+{
+    const struct gc_charge_failure charge_failure = {0};
+    struct gc_reclaim reclaim;
+    if (gc_reclaim_release_wanted(device, NULL, wanted_bytes))
+        return true;
+    gc_reclaim_begin(&reclaim, device, NULL, NULL);
+    reclaim.attempts = PATIENT_ATTEMPTS;
+    return gc_reclaim_step(&reclaim, wanted_bytes, &charge_failure);
+}
+
 bool gc_reclaim_step(struct gc_reclaim *reclaim, uint64_t wanted_bytes,
                      const struct gc_charge_failure *charge_failure)
 {

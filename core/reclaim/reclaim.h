@@ -11,6 +11,10 @@
 bool gc_reclaim_release_wanted(struct gc_device *device, struct gc_quota *quota,
                                uint64_t wanted_bytes);
 
+/* The driver ran out of memory: releases as gc_reclaim_release_wanted, and if there was nothing,
+ * waits for pending blocks and releases everything. True if anything changed. */
+bool gc_reclaim_relieve(struct gc_device *device, uint64_t wanted_bytes);
+
 /* Flushes the thread caches and waits for pending blocks, where no capture forbids it, for about
  * limit_ns. True if anything became free. */
 bool gc_reclaim_collect(struct gc_device *device, struct gc_quota *quota, uint64_t limit_ns);

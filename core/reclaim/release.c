@@ -8,6 +8,7 @@
 #include "core/base/assert.h"
 #include "core/base/bits.h"
 #include "core/device/registry.h"
+#include "core/reclaim/leave.h"
 
 #include <stddef.h>
 
@@ -94,6 +95,7 @@ void gc_release_excess(struct gc_device *device, struct gc_quota *quota)
 
 void gc_release_trim(struct gc_context *context)
 {
+    gc_leave_update(context->device);
     gc_release_excess(context->device, NULL);
     if (context->quota != NULL)
         gc_release_excess(context->device, context->quota);

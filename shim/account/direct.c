@@ -65,13 +65,6 @@ CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes)
     return CUDA_SUCCESS;
 }
 
-bool gc_direct_should_retry(const struct gc_direct_request *request, CUresult result,
-                            uint64_t bytes)
-{
-    return result == CUDA_ERROR_OUT_OF_MEMORY && request->device != NULL &&
-           gc_direct_reclaim_all(request->device, bytes);
-}
-
 /* Kinds whose keys are addresses: the driver may give one's address to another. */
 static const enum gc_direct_kind address_kinds[] = {GC_DIRECT_MEMORY, GC_DIRECT_ASYNC,
                                                     GC_DIRECT_MANAGED, GC_DIRECT_IMPORT};

@@ -44,25 +44,12 @@ struct gc_direct_request {
 void gc_direct_begin(struct gc_direct_request *request, enum gc_api symbol);
 /* Charges `bytes` more before the driver call: CUDA_SUCCESS, or CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes);
-/* After OUT_OF_MEMORY of the driver: releases idle memory. True if a retry may help. */
-bool gc_direct_should_retry(const struct gc_direct_request *request, CUresult result,
-                            uint64_t bytes);
 /* After success: records the allocation with its charge. Before gc_direct_end. */
 void gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kind, uint64_t key,
                       uint64_t requested_bytes);
 /* Leaves the wrapper: uncharges the bytes that were not recorded, counts a refusal; returns
  * `result`. */
 CUresult gc_direct_end(struct gc_direct_request *request, CUresult result);
-
-/* The driver call, retried once after a reclaim. */
-#define GC_DIRECT_CALL(request, bytes, symbol, ...)                                                \
-    ({                                                                                             \
-        CUresult result_ = GC_CALL((request)->device, symbol, __VA_ARGS__);                        \
-        if (result_ == CUDA_ERROR_OUT_OF_MEMORY &&                                                 \
-            gc_direct_should_retry((request), result_, (bytes)))                                   \
-            result_ = GC_CALL((request)->device, symbol, __VA_ARGS__);                             \
-        result_;                                                                                   \
-    })
 
 /* Around the driver's own release of `key`: the record is removed once the release succeeded, and a
  * new allocation that gets the same key from the driver waits for that. */

@@ -130,6 +130,8 @@ static bool read_current(struct gc_device *device, uint64_t *free_bytes)
     CUresult result = GC_CALL(device, cuMemGetInfo_v2, &available, &total);
     gc_capture_restore(&guard);
     *free_bytes = available;
+    if (result == CUDA_SUCCESS)
+        gc_device_note_free(device, available);
     return result == CUDA_SUCCESS;
 }
 

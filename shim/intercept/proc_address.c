@@ -97,7 +97,7 @@ CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, cuuint64_
 
     gc_resolve_driver(true);
     if (gc_thread.depth > 0)
-        return GC_FORWARD(cuGetProcAddress, symbol, pfn, version, flags);
+        return GC_CALL(NULL, cuGetProcAddress, symbol, pfn, version, flags);
     gc_shim_enter(GC_API_cuGetProcAddress);
     result = GC_CALL(NULL, cuGetProcAddress, symbol, pfn, version, flags);
     if (result == CUDA_SUCCESS)
@@ -114,7 +114,7 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint
 
     gc_resolve_driver(true);
     if (gc_thread.depth > 0)
-        return GC_FORWARD(cuGetProcAddress_v2, symbol, pfn, version, flags, status);
+        return GC_CALL(NULL, cuGetProcAddress_v2, symbol, pfn, version, flags, status);
     gc_shim_enter(GC_API_cuGetProcAddress_v2);
     result = GC_CALL(NULL, cuGetProcAddress_v2, symbol, pfn, version, flags, status);
     if (result == CUDA_SUCCESS)
@@ -132,5 +132,5 @@ CUresult cuGetExportTable(const void **table, const CUuuid *id)
     gc_resolve_driver(true);
     if (gc_thread.depth == 0)
         gc_unknown_log_export_table(__builtin_return_address(0));
-    return GC_FORWARD(cuGetExportTable, table, id);
+    return GC_CALL(NULL, cuGetExportTable, table, id);
 }

@@ -8,6 +8,7 @@
 #include "shim/driver/capture_guard.h"
 #include "shim/public/public.h"
 #include "shim/real/resolve.h"
+#include "shim/wrap/relieve.h"
 
 #define RECLAIM_ATTEMPTS 4 /* reclaims from other kinds of memory per request */
 

@@ -35,7 +35,7 @@ bool gc_resolve_is_driver_code(const void *address);
 #define GC_HAVE(symbol) (GC_REAL(symbol) != NULL || gc_resolve_row(GC_ROW_##symbol))
 
 /* Calls the real driver entry point and counts the call for `device` (struct gc_device *, NULL:
- * none). CUDA_ERROR_NOT_SUPPORTED where the driver has no such entry point. Usage: GC_CALL(device,
+ * none). The program's calls go through shim/wrap/relieve.h. CUDA_ERROR_NOT_SUPPORTED where the driver has no such entry point. Usage: GC_CALL(device,
  * cuMemFree_v2, dptr) */
 #define GC_CALL(device, symbol, ...)                                                               \
     (!GC_HAVE(symbol) ? CUDA_ERROR_NOT_SUPPORTED                                                   \
@@ -44,7 +44,5 @@ bool gc_resolve_is_driver_code(const void *address);
 /* As GC_CALL for USE rows: not counted. */
 #define GC_USE(symbol, ...)                                                                        \
     (!GC_HAVE(symbol) ? CUDA_ERROR_NOT_SUPPORTED : GC_REAL(symbol)(__VA_ARGS__))
-/* A call that the library leaves to the driver: the driver's result, counted for no device. */
-#define GC_FORWARD(symbol, ...) GC_CALL(NULL, symbol, ##__VA_ARGS__)
 
 #endif

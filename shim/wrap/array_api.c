@@ -4,6 +4,7 @@
 #include "shim/account/physical.h"
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
+#include "shim/wrap/relieve.h"
 
 #define NO_MEMORY_FLAGS (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)
 
@@ -114,7 +115,7 @@ static CUresult finish_array(struct gc_direct_request *request, CUresult result,
         CUresult asked = GC_USE(cuArrayGetMemoryRequirements, &needs, *array,
                                 gc_device_get_info(request->device)->ordinal);
         if (!adjust_charge(request, asked, needs.size)) {
-            (void)GC_CALL(request->device, cuArrayDestroy, *array);
+            (void)GC_CALL_RELIEVED(request->device, cuArrayDestroy, *array);
             return gc_direct_end(request, CUDA_ERROR_OUT_OF_MEMORY);
         }
     }
@@ -180,7 +181,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESC
         CUresult asked = GC_USE(cuMipmappedArrayGetMemoryRequirements, &needs, *array,
                                 gc_device_get_info(request.device)->ordinal);
         if (!adjust_charge(&request, asked, needs.size)) {
-            (void)GC_CALL(request.device, cuMipmappedArrayDestroy, *array);
+            (void)GC_CALL_RELIEVED(request.device, cuMipmappedArrayDestroy, *array);
             result = CUDA_ERROR_OUT_OF_MEMORY;
         }
     }
@@ -196,7 +197,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESC
         struct gc_direct_request request;                                                          \
         gc_direct_begin(&request, GC_API_##symbol);                                                \
         gc_direct_release_begin(GC_DIRECT_ARRAY, (uintptr_t)array);                                \
-        CUresult result = GC_CALL(request.device, symbol, array);                                  \
+        CUresult result = GC_CALL_RELIEVED(request.device, symbol, array);                         \
         if (result == CUDA_SUCCESS)                                                                \
             gc_physical_unmap_array((uintptr_t)array);                                             \
         gc_direct_release_end(GC_DIRECT_ARRAY, (uintptr_t)array, result == CUDA_SUCCESS);          \

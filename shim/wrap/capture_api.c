@@ -3,6 +3,7 @@
 #include "shim/driver/capture_guard.h"
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
+#include "shim/wrap/relieve.h"
 #include "shim/wrap/submit.h"
 
 /* One wrapper body for the six flavours. */
@@ -21,7 +22,8 @@
         bool is_new = !gc_capture_is_stream_capturing(key);                                        \
         struct gc_context *context = is_new ? gc_account_stream_context(key) : NULL;               \
         gc_capture_begin(key, context, mode);                                                      \
-        result = GC_CALL(context ? gc_context_device(context) : NULL, symbol, __VA_ARGS__);        \
+        result =                                                                                   \
+            GC_CALL_RELIEVED(context ? gc_context_device(context) : NULL, symbol, __VA_ARGS__);    \
         if (result != CUDA_SUCCESS && context != NULL)                                             \
             (void)gc_capture_end(key, NULL);                                                       \
         gc_shim_submit_leave(work);                                                                \
@@ -87,7 +89,8 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
     if (!gc_life_ready())
         return GC_FORWARD(cuStreamEndCapture, stream, graph);
     gc_shim_enter(GC_API_cuStreamEndCapture);
-    CUresult result = GC_CALL(gc_account_current_device(), cuStreamEndCapture, stream, graph);
+    CUresult result =
+        GC_CALL_RELIEVED(gc_account_current_device(), cuStreamEndCapture, stream, graph);
     end_unless_capturing(gc_capture_stream_handle(stream, false), result);
     gc_shim_leave();
     return result;
@@ -99,7 +102,8 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
     if (!gc_life_ready())
         return GC_FORWARD(cuStreamEndCapture_ptsz, stream, graph);
     gc_shim_enter(GC_API_cuStreamEndCapture_ptsz);
-    CUresult result = GC_CALL(gc_account_current_device(), cuStreamEndCapture_ptsz, stream, graph);
+    CUresult result =
+        GC_CALL_RELIEVED(gc_account_current_device(), cuStreamEndCapture_ptsz, stream, graph);
     end_unless_capturing(gc_capture_stream_handle(stream, true), result);
     gc_shim_leave();
     return result;

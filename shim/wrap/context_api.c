@@ -9,6 +9,7 @@
 #include "shim/account/outside.h"
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
+#include "shim/wrap/relieve.h"
 
 /* ---- create and destroy ---- */
 
@@ -25,7 +26,7 @@
         uint64_t expected;                                                                         \
         if (gc_contexts_charge(device, &expected)) {                                               \
             gc_measure_begin(&measure, device);                                                    \
-            result = GC_CALL(device, symbol, __VA_ARGS__);                                         \
+            result = GC_CALL_RELIEVED(device, symbol, __VA_ARGS__);                                \
             int64_t taken = gc_measure_end(&measure);                                              \
             const bool is_made = result == CUDA_SUCCESS && device != NULL && context != NULL;      \
             taken = gc_contexts_commit(device, expected, &measure, is_made ? taken : 0);           \
@@ -95,7 +96,8 @@ CUresult cuVDPAUCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice ordina
             return GC_FORWARD(symbol, context);                                                    \
         gc_shim_enter(GC_API_##symbol);                                                            \
         struct gc_context *known = gc_contexts_end_begin(context);                                 \
-        CUresult result = GC_CALL(known ? gc_context_device(known) : NULL, symbol, context);       \
+        CUresult result =                                                                          \
+            GC_CALL_RELIEVED(known ? gc_context_device(known) : NULL, symbol, context);            \
         gc_contexts_end(known, result == CUDA_SUCCESS);                                            \
         gc_shim_leave();                                                                           \
         return result;                                                                             \
@@ -119,7 +121,7 @@ CUresult cuCtxAttach(CUcontext *context, unsigned flags)
     if (!gc_life_ready())
         return GC_FORWARD(cuCtxAttach, context, flags);
     gc_shim_enter(GC_API_cuCtxAttach);
-    CUresult result = GC_CALL(gc_account_current_device(), cuCtxAttach, context, flags);
+    CUresult result = GC_CALL_RELIEVED(gc_account_current_device(), cuCtxAttach, context, flags);
     if (result == CUDA_SUCCESS && context != NULL)
         gc_contexts_count_usage(*context, 1);
     gc_shim_leave();
@@ -135,7 +137,7 @@ CUresult cuCtxDetach(CUcontext context)
     struct gc_device *device = gc_account_current_device();
     struct gc_context *ending =
         gc_contexts_count_usage(context, -1) == 0 ? gc_contexts_end_begin(context) : NULL;
-    CUresult result = GC_CALL(device, cuCtxDetach, context);
+    CUresult result = GC_CALL_RELIEVED(device, cuCtxDetach, context);
     if (result != CUDA_SUCCESS)
         gc_contexts_count_usage(context, 1);
     gc_contexts_end(ending, result == CUDA_SUCCESS);
@@ -155,10 +157,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
     struct gc_device *device = context ? gc_context_device(context) : NULL;
     struct gc_measure measure;
     gc_measure_begin_current(&measure);
-    CUresult result = GC_CALL(device, cuCtxSetLimit, limit, value);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && device != NULL &&
-        gc_direct_reclaim_all(device, value))
-        result = GC_CALL(device, cuCtxSetLimit, limit, value);
+    CUresult result = GC_CALL_RELIEVED(device, cuCtxSetLimit, limit, value);
     if (result == CUDA_SUCCESS && context != NULL)
         gc_contexts_add_extra((CUcontext)(uintptr_t)gc_context_handle(context), device,
                               gc_measure_end(&measure));
@@ -217,7 +216,7 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags)
         if (!gc_life_ready())                                                                      \
             return GC_FORWARD(symbol, context);                                                    \
         gc_shim_enter(GC_API_##symbol);                                                            \
-        CUresult result = GC_CALL(NULL, symbol, context);                                          \
+        CUresult result = GC_CALL_RELIEVED(NULL, symbol, context);                                 \
         if (result == CUDA_SUCCESS && context != NULL &&                                           \
             gc_context_find(gc_shim.core, (uintptr_t)context) == NULL)                             \
             (void)gc_account_current_context();                                                    \

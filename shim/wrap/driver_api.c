@@ -13,6 +13,7 @@
 #include "shim/account/tenant.h"
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
+#include "shim/wrap/relieve.h"
 
 #define RECLAIM_ATTEMPTS 4             /* reclaims from other kinds of memory per request */
 #define PITCH_BYTES 512                /* the driver rounds a row up to a multiple of this */

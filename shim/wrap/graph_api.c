@@ -7,6 +7,7 @@
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
 #include "shim/wrap/reach.h"
+#include "shim/wrap/relieve.h"
 #include "shim/wrap/submit.h"
 
 /* ---- nodes ---- */
@@ -79,6 +80,20 @@ CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *
         gc_graph_refresh_all();                                                                    \
         return gc_direct_end(&request, result);                                                    \
     } while (0)
+
+GC_EXPORT
+CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node, char *log,
+                            size_t bytes)
+{
+    GRAPH_CALL(cuGraphInstantiate, exec, graph, error_node, log, bytes);
+}
+
+GC_EXPORT
+CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node, char *log,
+                               size_t bytes)
+{
+    GRAPH_CALL(cuGraphInstantiate_v2, exec, graph, error_node, log, bytes);
+}
 
 GC_EXPORT
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)

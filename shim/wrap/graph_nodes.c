@@ -4,6 +4,7 @@
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
 #include "shim/wrap/reach.h"
+#include "shim/wrap/relieve.h"
 
 #define API(...)
 #define USE(...)
@@ -18,9 +19,6 @@
             GC_REACH(&reach, word, operands);                                                      \
             gc_shim_leave();                                                                       \
         }                                                                                          \
-        if (!GC_HAVE(symbol))                                                                      \
-            return CUDA_ERROR_NOT_SUPPORTED;                                                       \
-        gc_shim_count(NULL, GC_API_##symbol);                                                      \
-        return GC_REAL(symbol) arguments;                                                          \
+        return GC_FORWARD(symbol, GC_REACH_LIST arguments);                                        \
     }
 #include "shim/api.def"

@@ -14,6 +14,7 @@
 #include "shim/account/direct.h"
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
+#include "shim/wrap/relieve.h"
 #include "shim/wrap/submit.h"
 
 static atomic_flag refusal_logged = ATOMIC_FLAG_INIT;
@@ -68,7 +69,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
     gc_shim_enter(GC_API_cuIpcGetMemHandle);
     CUresult result = check_export(dptr);
     if (result == CUDA_SUCCESS)
-        result = GC_CALL(gc_account_current_device(), cuIpcGetMemHandle, handle, dptr);
+        result = GC_CALL_RELIEVED(gc_account_current_device(), cuIpcGetMemHandle, handle, dptr);
     gc_shim_leave();
     return result;
 }
@@ -90,7 +91,8 @@ static void record_opened(struct gc_direct_request *request, CUdeviceptr dptr)
     CUdeviceptr base;
     size_t bytes = 0;
 
-    if (GC_CALL(request->device, cuMemGetAddressRange_v2, &base, &bytes, dptr) != CUDA_SUCCESS)
+    if (GC_CALL_RELIEVED(request->device, cuMemGetAddressRange_v2, &base, &bytes, dptr) !=
+        CUDA_SUCCESS)
         bytes = 0;
     gc_direct_record(request, GC_DIRECT_IMPORT, dptr, bytes);
 }
@@ -115,7 +117,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
     struct gc_direct_request request;
     gc_direct_begin(&request, GC_API_cuIpcCloseMemHandle);
     gc_direct_release_begin(GC_DIRECT_IMPORT, dptr);
-    CUresult result = GC_CALL(request.device, cuIpcCloseMemHandle, dptr);
+    CUresult result = GC_CALL_RELIEVED(request.device, cuIpcCloseMemHandle, dptr);
     gc_direct_release_end(GC_DIRECT_IMPORT, dptr, result == CUDA_SUCCESS);
     return gc_direct_end(&request, result);
 }
@@ -130,7 +132,7 @@ CUresult cuImportExternalMemory(CUexternalMemory *memory,
         return GC_FORWARD(cuImportExternalMemory, memory, descriptor);
     struct gc_direct_request request;
     gc_direct_begin(&request, GC_API_cuImportExternalMemory);
-    CUresult result = GC_CALL(request.device, cuImportExternalMemory, memory, descriptor);
+    CUresult result = GC_CALL_RELIEVED(request.device, cuImportExternalMemory, memory, descriptor);
     if (result == CUDA_SUCCESS && memory != NULL && descriptor != NULL)
         gc_direct_record(&request, GC_DIRECT_IMPORT, (uintptr_t)*memory, descriptor->size);
     return gc_direct_end(&request, result);
@@ -144,7 +146,7 @@ CUresult cuDestroyExternalMemory(CUexternalMemory memory)
     struct gc_direct_request request;
     gc_direct_begin(&request, GC_API_cuDestroyExternalMemory);
     gc_direct_release_begin(GC_DIRECT_IMPORT, (uintptr_t)memory);
-    CUresult result = GC_CALL(request.device, cuDestroyExternalMemory, memory);
+    CUresult result = GC_CALL_RELIEVED(request.device, cuDestroyExternalMemory, memory);
     gc_direct_release_end(GC_DIRECT_IMPORT, (uintptr_t)memory, result == CUDA_SUCCESS);
     return gc_direct_end(&request, result);
 }
@@ -155,7 +157,7 @@ CUresult cuDestroyExternalMemory(CUexternalMemory memory)
             return GC_FORWARD(symbol, dptr, bytes, resource);                                      \
         struct gc_direct_request request;                                                          \
         gc_direct_begin(&request, GC_API_##symbol);                                                \
-        CUresult result = GC_CALL(request.device, symbol, dptr, bytes, resource);                  \
+        CUresult result = GC_CALL_RELIEVED(request.device, symbol, dptr, bytes, resource);         \
         if (result == CUDA_SUCCESS)                                                                \
             record_mapped(&request, resource, bytes ? *bytes : 0);                                 \
         return gc_direct_end(&request, result);                                                    \
@@ -201,7 +203,7 @@ static void drop_mapped(unsigned count, const CUgraphicsResource *resources)
         gc_shim_enter(GC_API_##symbol);                                                            \
         CUresult result = GC_SUBMIT_CALL_IF_OPEN(                                                  \
             stream, is_per_thread, NOTHING,                                                        \
-            GC_CALL(gc_account_current_device(), symbol, count, resources, stream));               \
+            GC_CALL_RELIEVED(gc_account_current_device(), symbol, count, resources, stream));      \
         if (result == CUDA_SUCCESS)                                                                \
             drop_mapped(count, resources);                                                         \
         gc_shim_leave();                                                                           \

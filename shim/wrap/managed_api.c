@@ -3,6 +3,7 @@
 #include "shim/account/direct.h"
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
+#include "shim/wrap/relieve.h"
 
 GC_EXPORT
 CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned flags)
@@ -24,7 +25,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned flags)
             return GC_FORWARD(symbol, __VA_ARGS__);                                                \
         struct gc_direct_request request;                                                          \
         gc_direct_begin(&request, GC_API_##symbol);                                                \
-        CUresult result = GC_CALL(request.device, symbol, __VA_ARGS__);                            \
+        CUresult result = GC_CALL_RELIEVED(request.device, symbol, __VA_ARGS__);                   \
         if (result == CUDA_SUCCESS && pointer != NULL)                                             \
             gc_direct_record(&request, GC_DIRECT_HOST, (uintptr_t)*pointer, bytes);                \
         gc_direct_end(&request, CUDA_SUCCESS);                                                     \
@@ -57,7 +58,7 @@ CUresult cuMemFreeHost(void *pointer)
     struct gc_direct_request request;
     gc_direct_begin(&request, GC_API_cuMemFreeHost);
     gc_direct_release_begin(GC_DIRECT_HOST, (uintptr_t)pointer);
-    CUresult result = GC_CALL(request.device, cuMemFreeHost, pointer);
+    CUresult result = GC_CALL_RELIEVED(request.device, cuMemFreeHost, pointer);
     gc_direct_release_end(GC_DIRECT_HOST, (uintptr_t)pointer, result == CUDA_SUCCESS);
     return gc_direct_end(&request, result);
 }

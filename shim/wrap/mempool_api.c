@@ -7,6 +7,7 @@
 #include "shim/driver/capture_guard.h"
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
+#include "shim/wrap/relieve.h"
 
 /* The device whose memory the pool takes; NULL: none. */
 static struct gc_device *device_of(const CUmemPoolProps *props)
@@ -24,7 +25,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
         return GC_FORWARD(cuMemPoolCreate, pool, props);
     gc_shim_enter(GC_API_cuMemPoolCreate);
     struct gc_device *device = device_of(props);
-    CUresult result = GC_CALL(device, cuMemPoolCreate, pool, props);
+    CUresult result = GC_CALL_RELIEVED(device, cuMemPoolCreate, pool, props);
     if (result == CUDA_SUCCESS) {
         struct gc_mempool *record = gc_mempool_find(*pool, device);
         if (record != NULL)
@@ -41,7 +42,8 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
         return GC_FORWARD(cuMemPoolDestroy, pool);
     gc_shim_enter(GC_API_cuMemPoolDestroy);
     struct gc_mempool *record = gc_mempool_destroy_begin(pool);
-    CUresult result = GC_CALL(record ? gc_mempool_device(record) : NULL, cuMemPoolDestroy, pool);
+    CUresult result =
+        GC_CALL_RELIEVED(record ? gc_mempool_device(record) : NULL, cuMemPoolDestroy, pool);
     gc_mempool_destroy_end(record, pool, result == CUDA_SUCCESS);
     gc_shim_leave();
     return result;
@@ -53,7 +55,8 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
     if (!gc_life_ready())
         return GC_FORWARD(cuMemPoolTrimTo, pool, keep_bytes);
     gc_shim_enter(GC_API_cuMemPoolTrimTo);
-    CUresult result = GC_CALL(gc_account_current_device(), cuMemPoolTrimTo, pool, keep_bytes);
+    CUresult result =
+        GC_CALL_RELIEVED(gc_account_current_device(), cuMemPoolTrimTo, pool, keep_bytes);
     if (result == CUDA_SUCCESS) {
         gc_mempool_refresh(NULL);
         struct gc_device *device = gc_mempool_plain_device(pool);
@@ -87,7 +90,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
         return GC_FORWARD(cuMemPoolGetAttribute, pool, attribute, value);
     gc_shim_enter(GC_API_cuMemPoolGetAttribute);
     struct gc_device *device = gc_mempool_plain_device(pool);
-    CUresult result = GC_CALL(device, cuMemPoolGetAttribute, pool, attribute, value);
+    CUresult result = GC_CALL_RELIEVED(device, cuMemPoolGetAttribute, pool, attribute, value);
     const uint64_t bytes = device == NULL ? 0 : served(attribute, device);
     if (result == CUDA_SUCCESS && bytes != 0)
         *(cuuint64_t *)value += bytes;
@@ -111,7 +114,8 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, si
     if (!gc_life_ready())
         return GC_FORWARD(cuMemPoolSetAccess, pool, access, count);
     gc_shim_enter(GC_API_cuMemPoolSetAccess);
-    CUresult result = GC_CALL(gc_account_current_device(), cuMemPoolSetAccess, pool, access, count);
+    CUresult result =
+        GC_CALL_RELIEVED(gc_account_current_device(), cuMemPoolSetAccess, pool, access, count);
     struct gc_device *device = result == CUDA_SUCCESS ? gc_mempool_plain_device(pool) : NULL;
     if (device != NULL)
         open_served(device, access, count);
@@ -127,8 +131,8 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
     if (!gc_life_ready())
         return GC_FORWARD(cuMemPoolSetAttribute, pool, attribute, value);
     gc_shim_enter(GC_API_cuMemPoolSetAttribute);
-    CUresult result =
-        GC_CALL(gc_account_current_device(), cuMemPoolSetAttribute, pool, attribute, value);
+    CUresult result = GC_CALL_RELIEVED(gc_account_current_device(), cuMemPoolSetAttribute, pool,
+                                       attribute, value);
     if (result == CUDA_SUCCESS) {
         gc_mempool_refresh(NULL);
         struct gc_device *device = gc_mempool_plain_device(pool);
@@ -148,7 +152,7 @@ CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool pool)
         return GC_FORWARD(cuDeviceSetMemPool, ordinal, pool);
     gc_shim_enter(GC_API_cuDeviceSetMemPool);
     struct gc_device *device = gc_account_device(ordinal);
-    CUresult result = GC_CALL(device, cuDeviceSetMemPool, ordinal, pool);
+    CUresult result = GC_CALL_RELIEVED(device, cuDeviceSetMemPool, ordinal, pool);
     if (result == CUDA_SUCCESS && pool != NULL && device != NULL)
         (void)gc_mempool_find(pool, device);
     gc_shim_leave();
@@ -163,8 +167,8 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle,
     if (!gc_life_ready() || pool == NULL)
         return GC_FORWARD(cuMemPoolImportFromShareableHandle, pool, handle, type, flags);
     gc_shim_enter(GC_API_cuMemPoolImportFromShareableHandle);
-    CUresult result = GC_CALL(gc_account_current_device(), cuMemPoolImportFromShareableHandle, pool,
-                              handle, type, flags);
+    CUresult result = GC_CALL_RELIEVED(
+        gc_account_current_device(), cuMemPoolImportFromShareableHandle, pool, handle, type, flags);
     if (result == CUDA_SUCCESS)
         (void)gc_mempool_find(*pool, NULL);
     gc_shim_leave();
@@ -178,7 +182,7 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *dptr, CUmemoryPool pool, CUmemPoolP
         return GC_FORWARD(cuMemPoolImportPointer, dptr, pool, data);
     struct gc_direct_request request;
     gc_direct_begin(&request, GC_API_cuMemPoolImportPointer);
-    CUresult result = GC_CALL(request.device, cuMemPoolImportPointer, dptr, pool, data);
+    CUresult result = GC_CALL_RELIEVED(request.device, cuMemPoolImportPointer, dptr, pool, data);
     if (result == CUDA_SUCCESS && dptr != NULL)
         gc_direct_record(&request, GC_DIRECT_IMPORT, *dptr, 0);
     return gc_direct_end(&request, result);

@@ -6,6 +6,7 @@
 #include "shim/account/measure.h"
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
+#include "shim/wrap/relieve.h"
 
 /* Charges and records the memory that loading `key` took. */
 static void record_load(struct gc_direct_request *request, struct gc_measure *measure, uint64_t key)
@@ -41,7 +42,7 @@ static void record_load(struct gc_direct_request *request, struct gc_measure *me
         struct gc_direct_request request;                                                          \
         gc_direct_begin(&request, GC_API_##symbol);                                                \
         gc_direct_release_begin(GC_DIRECT_MODULE, (uintptr_t)(object));                            \
-        CUresult result = GC_CALL(request.device, symbol, object);                                 \
+        CUresult result = GC_CALL_RELIEVED(request.device, symbol, object);                        \
         gc_direct_release_end(GC_DIRECT_MODULE, (uintptr_t)(object), result == CUDA_SUCCESS);      \
         return gc_direct_end(&request, result);                                                    \
     } while (0)

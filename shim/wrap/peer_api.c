@@ -9,6 +9,7 @@
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
 #include "shim/wrap/reach.h"
+#include "shim/wrap/relieve.h"
 #include "shim/wrap/submit.h"
 
 GC_EXPORT
@@ -19,7 +20,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
     gc_shim_enter(GC_API_cuCtxEnablePeerAccess);
     struct gc_context *current = gc_account_current_context();
     struct gc_device *device = current == NULL ? NULL : gc_context_device(current);
-    CUresult result = GC_CALL(device, cuCtxEnablePeerAccess, peer, flags);
+    CUresult result = GC_CALL_RELIEVED(device, cuCtxEnablePeerAccess, peer, flags);
     if (result == CUDA_SUCCESS)
         gc_peer_add(gc_account_context(peer), current);
     gc_shim_leave();
@@ -58,7 +59,8 @@ static void add_copy(CUcontext to, CUcontext from, CUstream stream, uint64_t to_
         if (result == CUDA_SUCCESS) {                                                              \
             if (is_ours && work != NULL)                                                           \
                 gc_shim_submit_wait_memory(work, to_address, from_address, GC_CALLER);             \
-            result = GC_FORWARD(symbol, __VA_ARGS__);                                              \
+            result = is_ours ? GC_CALL_RELIEVED(NULL, symbol, __VA_ARGS__)                         \
+                             : GC_FORWARD(symbol, __VA_ARGS__);                                    \
             gc_shim_submit_end(work, key);                                                         \
         }                                                                                          \
         if (is_ours)                                                                               \

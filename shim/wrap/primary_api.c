@@ -10,6 +10,7 @@
 #include "shim/handles.h"
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
+#include "shim/wrap/relieve.h"
 #include "shim/wrap/submit.h"
 
 /* ---- retained, released, reset ---- */
@@ -23,7 +24,7 @@ static CUresult retain(CUcontext *context, CUdevice ordinal, struct gc_device *d
     if (!gc_contexts_charge(is_new ? device : NULL, &expected))
         return CUDA_ERROR_OUT_OF_MEMORY;
     gc_measure_begin(&measure, is_new ? device : NULL);
-    CUresult result = GC_CALL(device, cuDevicePrimaryCtxRetain, context, ordinal);
+    CUresult result = GC_CALL_RELIEVED(device, cuDevicePrimaryCtxRetain, context, ordinal);
     int64_t taken = gc_measure_end(&measure);
     const bool is_had = result == CUDA_SUCCESS && device != NULL && context != NULL;
     if (result == CUDA_SUCCESS)
@@ -95,7 +96,7 @@ static void finish_reset(CUdevice ordinal, struct gc_context *ending, CUresult r
         struct gc_device *device = gc_account_device(ordinal);                                     \
         gc_primary_lock(ordinal);                                                                  \
         struct gc_context *ending = begin(ordinal);                                                \
-        CUresult result = GC_CALL(device, symbol, ordinal);                                        \
+        CUresult result = GC_CALL_RELIEVED(device, symbol, ordinal);                               \
         finish(ordinal, ending, result);                                                           \
         gc_primary_unlock(ordinal);                                                                \
         gc_shim_leave();                                                                           \
@@ -151,13 +152,14 @@ static CUresult create_green(CUgreenCtx *green, CUdevResourceDesc description, C
 
     if (result != CUDA_SUCCESS)
         return result;
-    result = GC_CALL(device, cuGreenCtxCreate, green, description, ordinal, flags);
+    result = GC_CALL_RELIEVED(device, cuGreenCtxCreate, green, description, ordinal, flags);
     if (result == CUDA_SUCCESS) {
         add_created(*green, ordinal);
-        (void)GC_CALL(device, cuDevicePrimaryCtxRelease_v2, ordinal); /* held by `green` */
+        (void)GC_CALL_RELIEVED(device, cuDevicePrimaryCtxRelease_v2, ordinal); /* held by `green` */
     } else {
         struct gc_context *ending = begin_release(ordinal);
-        finish_release(ordinal, ending, GC_CALL(device, cuDevicePrimaryCtxRelease_v2, ordinal));
+        finish_release(ordinal, ending,
+                       GC_CALL_RELIEVED(device, cuDevicePrimaryCtxRelease_v2, ordinal));
     }
     return result;
 }
@@ -213,7 +215,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx green)
         end_green(context);
     gc_primary_lock(ordinal);
     struct gc_context *ending = begin_release(ordinal);
-    CUresult result = GC_CALL(gc_account_device(ordinal), cuGreenCtxDestroy, green);
+    CUresult result = GC_CALL_RELIEVED(gc_account_device(ordinal), cuGreenCtxDestroy, green);
     if (result == CUDA_SUCCESS)
         (void)gc_handles_remove(GC_HANDLE_GREEN, (uintptr_t)green, NULL);
     finish_release(ordinal, ending, result);
@@ -232,7 +234,8 @@ CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
     if (!gc_life_ready())
         return GC_FORWARD(cuCtxFromGreenCtx, context, green);
     gc_shim_enter(GC_API_cuCtxFromGreenCtx);
-    CUresult result = GC_CALL(gc_account_current_device(), cuCtxFromGreenCtx, context, green);
+    CUresult result =
+        GC_CALL_RELIEVED(gc_account_current_device(), cuCtxFromGreenCtx, context, green);
     if (result == CUDA_SUCCESS && context != NULL &&
         !gc_handles_get(GC_HANDLE_GREEN, (uintptr_t)*context, &known) &&
         GC_USE(cuCtxPushCurrent_v2, *context) == CUDA_SUCCESS) {

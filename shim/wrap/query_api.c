@@ -6,6 +6,7 @@
 #include "shim/account/tenant.h"
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
+#include "shim/wrap/relieve.h"
 #include "shim/wrap/submit.h"
 
 #include <string.h>
@@ -31,7 +32,7 @@ static bool mem_info(uint64_t *free_bytes, uint64_t *total_bytes, CUresult *resu
 
     if (device == NULL)
         return false;
-    *result = GC_CALL(device, cuMemGetInfo_v2, &available, &total);
+    *result = GC_CALL_RELIEVED(device, cuMemGetInfo_v2, &available, &total);
     *free_bytes = available;
     *total_bytes = total;
     if (*result == CUDA_SUCCESS)
@@ -98,7 +99,8 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
     if (!gc_life_ready() || bytes == NULL)
         return GC_FORWARD(cuDeviceTotalMem_v2, bytes, device);
     gc_shim_enter(GC_API_cuDeviceTotalMem_v2);
-    result = GC_CALL(gc_device_find(gc_shim.core, device), cuDeviceTotalMem_v2, bytes, device);
+    result =
+        GC_CALL_RELIEVED(gc_device_find(gc_shim.core, device), cuDeviceTotalMem_v2, bytes, device);
     if (result == CUDA_SUCCESS && (known = gc_account_device(device)) != NULL)
         *bytes = gc_device_total_bytes(known);
     gc_shim_leave();
@@ -114,7 +116,8 @@ CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice device)
     if (!gc_life_ready() || bytes == NULL)
         return GC_FORWARD(cuDeviceTotalMem, bytes, device);
     gc_shim_enter(GC_API_cuDeviceTotalMem);
-    result = GC_CALL(gc_device_find(gc_shim.core, device), cuDeviceTotalMem, bytes, device);
+    result =
+        GC_CALL_RELIEVED(gc_device_find(gc_shim.core, device), cuDeviceTotalMem, bytes, device);
     if (result == CUDA_SUCCESS && (known = gc_account_device(device)) != NULL)
         *bytes = saturate(gc_device_total_bytes(known));
     gc_shim_leave();
@@ -125,9 +128,10 @@ CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice device)
 
 /* The driver does not know memory that is swapped out: a query about it waits. */
 #define QUERY_ABOUT(status, address, symbol, ...)                                                  \
-    ((status) == GC_OK ? GC_CALL_WHEN_PRESENT(                                                     \
-                             (address), GC_CALL(gc_account_current_device(), symbol, __VA_ARGS__)) \
-                       : GC_CALL(gc_account_current_device(), symbol, __VA_ARGS__))
+    ((status) == GC_OK                                                                             \
+         ? GC_CALL_WHEN_PRESENT(                                                                   \
+               (address), GC_CALL_RELIEVED(gc_account_current_device(), symbol, __VA_ARGS__))      \
+         : GC_CALL_RELIEVED(gc_account_current_device(), symbol, __VA_ARGS__))
 
 GC_EXPORT
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr dptr)
@@ -380,8 +384,8 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t by
         gc_shim_submit_enter_gate(work, GC_CALLER);
         gc_shim_submit_wait_memory(work, dptr, 0, GC_CALLER);
     }
-    result = GC_CALL(gc_account_current_device(), cuMemGetHandleForAddressRange, handle, dptr,
-                     bytes, type, flags);
+    result = GC_CALL_RELIEVED(gc_account_current_device(), cuMemGetHandleForAddressRange, handle,
+                              dptr, bytes, type, flags);
     if (result == CUDA_SUCCESS)
         gc_export_pin(gc_shim.core, dptr, bytes); /* before a pause can begin */
     gc_shim_submit_leave(work);

@@ -18,6 +18,7 @@
 #include "shim/driver/driver.h"
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
+#include "shim/wrap/relieve.h"
 
 /* The longest wait for the free of an allocation that is undone. */
 #define UNDO_NS UINT64_C(2000000000)
@@ -31,31 +32,23 @@ struct async_call {
     bool names_pool;
 };
 
-static CUresult driver_alloc(struct gc_device *device, const struct async_call *call,
+static CUresult driver_alloc(const struct gc_direct_request *request, const struct async_call *call,
                              CUdeviceptr *dptr, size_t bytes)
 {
     switch (call->symbol) {
     case GC_API_cuMemAllocAsync:
-        return GC_CALL(device, cuMemAllocAsync, dptr, bytes, call->given);
+        return GC_DIRECT_CALL(request, bytes, cuMemAllocAsync, dptr, bytes, call->given);
     case GC_API_cuMemAllocAsync_ptsz:
-        return GC_CALL(device, cuMemAllocAsync_ptsz, dptr, bytes, call->given);
+        return GC_DIRECT_CALL(request, bytes, cuMemAllocAsync_ptsz, dptr, bytes, call->given);
     case GC_API_cuMemAllocFromPoolAsync:
-        return GC_CALL(device, cuMemAllocFromPoolAsync, dptr, bytes, call->pool, call->given);
+        return GC_DIRECT_CALL(request, bytes, cuMemAllocFromPoolAsync, dptr, bytes, call->pool,
+                              call->given);
     case GC_API_cuMemAllocFromPoolAsync_ptsz:
-        return GC_CALL(device, cuMemAllocFromPoolAsync_ptsz, dptr, bytes, call->pool, call->given);
+        return GC_DIRECT_CALL(request, bytes, cuMemAllocFromPoolAsync_ptsz, dptr, bytes, call->pool,
+                              call->given);
     default:
         return CUDA_ERROR_UNKNOWN;
     }
-}
-
-static CUresult alloc_with_relief(const struct gc_direct_request *request,
-                                  const struct async_call *call, CUdeviceptr *dptr, size_t bytes)
-{
-    CUresult result = driver_alloc(request->device, call, dptr, bytes);
-
-    if (gc_direct_should_retry(request, result, bytes))
-        result = driver_alloc(request->device, call, dptr, bytes);
-    return result;
 }
 
 /* The stream may belong to another context, and so to another device, than the current one. */
@@ -90,7 +83,7 @@ static struct gc_mempool *find_pool(const struct gc_direct_request *request,
 static void undo_alloc(const struct gc_direct_request *request, const struct async_call *call,
                        struct gc_mempool *pool, CUdeviceptr dptr)
 {
-    (void)GC_CALL(request->device, cuMemFreeAsync, dptr, call->stream);
+    (void)GC_CALL_RELIEVED(request->device, cuMemFreeAsync, dptr, call->stream);
     if (!gc_capture_is_any() && request->context != NULL)
         (void)gc_driver_wait_stream(gc_context_handle(request->context), call->stream, UNDO_NS);
     gc_mempool_trim_one(pool);
@@ -108,7 +101,7 @@ static CUresult try_alloc(struct gc_direct_request *request, const struct async_
         request->is_refused = true;
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    CUresult result = alloc_with_relief(request, call, &address, bytes);
+    CUresult result = driver_alloc(request, call, &address, bytes);
     bool fits = gc_mempool_commit(pool, &claim);
     if (result == CUDA_SUCCESS && !fits) {
         undo_alloc(request, call, pool, address);
@@ -248,10 +241,10 @@ static CUresult alloc_async(const struct async_call *call, CUdeviceptr *dptr, si
 
     gc_direct_begin(&request, call->symbol);
     if (request.context == NULL || dptr == NULL || bytes == 0)
-        return gc_direct_end(&request, driver_alloc(request.device, call, dptr, bytes));
+        return gc_direct_end(&request, driver_alloc(&request, call, dptr, bytes));
     choose_device(&request, call->stream);
     if (gc_capture_is_stream_capturing(call->stream)) {
-        result = driver_alloc(request.device, call, dptr, bytes);
+        result = driver_alloc(&request, call, dptr, bytes);
         if (result == CUDA_SUCCESS)
             gc_graph_expect(request.device);
         return gc_direct_end(&request, result);
@@ -265,7 +258,7 @@ static CUresult alloc_async(const struct async_call *call, CUdeviceptr *dptr, si
     }
     struct gc_mempool *pool = find_pool(&request, call);
     result = pool ? alloc_from_pool(&request, call, pool, dptr, bytes)
-                  : alloc_with_relief(&request, call, dptr, bytes);
+                  : driver_alloc(&request, call, dptr, bytes);
     return gc_direct_end(&request, result);
 }
 
@@ -333,7 +326,7 @@ static CUresult free_cached(enum gc_api api, const struct gc_block_info *block, 
     if (gc_capture_is_stream_capturing(stream))
         return CUDA_ERROR_INVALID_VALUE;
     if (!is_working(context, stream, &is_blocking)) {
-        CUresult result = GC_CALL(NULL, cuMemFreeAsync, 0, stream);
+        CUresult result = GC_CALL_RELIEVED(NULL, cuMemFreeAsync, 0, stream);
         if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE)
             return result;
         if (!find_blocking(stream, &is_blocking))
@@ -379,8 +372,8 @@ static CUresult free_of_pool(const struct gc_direct_request *request, enum gc_ap
     gc_mempool_on_free(dptr, stream);
     const enum gc_direct_kind kind = gc_direct_free_begin(dptr);
     result = symbol == GC_API_cuMemFreeAsync
-                 ? GC_CALL(request->device, cuMemFreeAsync, dptr, given)
-                 : GC_CALL(request->device, cuMemFreeAsync_ptsz, dptr, given);
+                 ? GC_CALL_RELIEVED(request->device, cuMemFreeAsync, dptr, given)
+                 : GC_CALL_RELIEVED(request->device, cuMemFreeAsync_ptsz, dptr, given);
     gc_direct_free_end(kind, dptr, result == CUDA_SUCCESS && dptr != 0);
     return result;
 }

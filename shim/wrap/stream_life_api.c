@@ -5,6 +5,7 @@
 #include "shim/handles.h"
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
+#include "shim/wrap/relieve.h"
 #include "shim/wrap/submit.h"
 
 #define CREATE_STREAM(symbol, ...)                                                                 \
@@ -14,7 +15,7 @@
         gc_shim_enter(GC_API_##symbol);                                                            \
         struct gc_context *context = gc_account_current_context();                                 \
         CUresult result =                                                                          \
-            GC_CALL(context ? gc_context_device(context) : NULL, symbol, __VA_ARGS__);             \
+            GC_CALL_RELIEVED(context ? gc_context_device(context) : NULL, symbol, __VA_ARGS__);    \
         if (result == CUDA_SUCCESS)                                                                \
             gc_stream_list_add(*stream, context);                                                  \
         gc_shim_leave();                                                                           \
@@ -42,8 +43,8 @@ CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx context, unsigned f
         return GC_FORWARD(cuGreenCtxStreamCreate, stream, context, flags, priority);
     gc_stream_list_set_incomplete();
     gc_shim_enter(GC_API_cuGreenCtxStreamCreate);
-    CUresult result = GC_CALL(gc_account_current_device(), cuGreenCtxStreamCreate, stream, context,
-                              flags, priority);
+    CUresult result = GC_CALL_RELIEVED(gc_account_current_device(), cuGreenCtxStreamCreate, stream,
+                                       context, flags, priority);
     if (result == CUDA_SUCCESS && GC_USE(cuCtxFromGreenCtx, &handle, context) == CUDA_SUCCESS)
         gc_stream_list_add_green(*stream, handle);
     gc_shim_leave();
@@ -63,7 +64,7 @@ CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx context, unsigned f
         bool is_capturing = gc_capture_is_any() && gc_capture_end(stream, &capture);               \
         gc_stream_list_remove(stream);                                                             \
         (void)gc_handles_remove(GC_HANDLE_GREEN_STREAM, (uintptr_t)stream, NULL);                  \
-        CUresult result = GC_CALL(gc_account_current_device(), symbol, stream);                    \
+        CUresult result = GC_CALL_RELIEVED(gc_account_current_device(), symbol, stream);           \
         if (result != CUDA_SUCCESS && is_capturing)                                                \
             gc_capture_put_back(stream, &capture);                                                 \
         gc_shim_leave();                                                                           \

@@ -12,6 +12,7 @@
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
 #include "shim/wrap/reach.h"
+#include "shim/wrap/relieve.h"
 #include "shim/wrap/submit.h"
 
 #include "core/device/wait.h"
@@ -171,7 +172,8 @@ struct call {
     struct gc_submissions *work; /* NULL: the call is not counted */
     uint64_t key;                /* of the stream */
     const void *caller;
-    CUresult result; /* the wrapper's, where the driver must not be called */
+    CUresult result;   /* the wrapper's, where the driver must not be called */
+    unsigned attempts; /* made after the driver ran out of memory */
 };
 
 /* Finds the driver's function of a row whose slot is empty; NULL: the driver has none. This finds a
@@ -207,9 +209,22 @@ static __attribute__((hot)) void *begin_call(struct call *call, CUstream stream,
     return real;
 }
 
+/* After an error: true if the call is to be made again. The thread has then left the gate. */
+static __attribute__((cold)) bool must_repeat(struct call *call, CUresult result, enum gc_api api)
+{
+    gc_shim_on_error(result);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY)
+        return false;
+    gc_shim_submit_end(call->work, call->key);
+    if (gc_relieve_outside(api, call->attempts++))
+        return true;
+    if (call->work != NULL) /* as the caller expects */
+        gc_shim_submit_enter_gate(call->work, call->caller);
+    return false;
+}
+
 static __attribute__((hot)) CUresult end_call(const struct call *call, CUresult result)
 {
-    (void)gc_shim_check_result(result);
     gc_shim_submit_end(call->work, call->key);
     return result;
 }
@@ -292,22 +307,36 @@ SEARCH(search_unpacked, GC_REACH_UNPACKED,
     {                                                                                              \
         struct call call;                                                                          \
         const CUstream target = (stream);                                                          \
+        CUresult result;                                                                           \
         call.caller = GC_CALLER;                                                                   \
-        CUresult(*real) parameters =                                                               \
-            begin_call(&call, target, GC_VARIANT_##variant == GC_VARIANT_PTSZ, GC_ROW_##symbol);   \
+        call.attempts = 0;                                                                         \
+        do {                                                                                       \
+            CUresult(*real) parameters = begin_call(                                               \
+                &call, target, GC_VARIANT_##variant == GC_VARIANT_PTSZ, GC_ROW_##symbol);          \
                                                                                                    \
-        if (__builtin_expect(real == NULL, 0))                                                     \
-            return call.result;                                                                    \
-        SEARCH_CALL(&call, target, word, operands);                                                \
-        return END_CALL_##wait(&call, real arguments, GC_VARIANT_##variant == GC_VARIANT_PTSZ);    \
+            if (__builtin_expect(real == NULL, 0))                                                 \
+                return call.result;                                                                \
+            SEARCH_CALL(&call, target, word, operands);                                            \
+            result = real arguments;                                                               \
+        } while (__builtin_expect(result != CUDA_SUCCESS, 0) &&                                    \
+                 must_repeat(&call, result, GC_API_##symbol));                                     \
+        return END_CALL_##wait(&call, result, GC_VARIANT_##variant == GC_VARIANT_PTSZ);            \
     }
 #define PASS(symbol, base, version, variant, parameters, arguments)                                \
     GC_EXPORT                                                                                      \
     CUresult symbol parameters                                                                     \
     {                                                                                              \
-        gc_shim_count(NULL, GC_API_##symbol);                                                      \
-        if (gc_row_real_at(GC_ROW_##symbol) == NULL && find_real(GC_ROW_##symbol) == NULL)         \
+        unsigned attempts = 0;                                                                     \
+        CUresult result;                                                                           \
+        if (gc_row_real_at(GC_ROW_##symbol) == NULL && find_real(GC_ROW_##symbol) == NULL) {       \
+            gc_shim_count(NULL, GC_API_##symbol);                                                  \
             return CUDA_ERROR_NOT_SUPPORTED;                                                       \
-        return gc_shim_check_result(GC_REAL(symbol) arguments);                                    \
+        }                                                                                          \
+        do {                                                                                       \
+            gc_shim_count(NULL, GC_API_##symbol);                                                  \
+            result = gc_shim_check_result(GC_REAL(symbol) arguments);                              \
+        } while (__builtin_expect(result == CUDA_ERROR_OUT_OF_MEMORY, 0) &&                        \
+                 gc_relieve_outside(GC_API_##symbol, attempts++));                                 \
+        return result;                                                                             \
     }
 #include "shim/api.def"

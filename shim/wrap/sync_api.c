@@ -9,6 +9,7 @@
 #include "shim/account/mempool.h"
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
+#include "shim/wrap/relieve.h"
 #include "shim/wrap/submit.h"
 
 static CUresult retire(struct gc_context *context, uint64_t epoch, CUresult result)
@@ -47,8 +48,9 @@ CUresult cuCtxSynchronize(void)
     gc_shim_enter(GC_API_cuCtxSynchronize);
     context = waited_context();
     epoch = context == NULL ? 0 : gc_context_epoch(context);
-    result = retire(context, epoch,
-                    GC_CALL(context == NULL ? NULL : gc_context_device(context), cuCtxSynchronize));
+    result = retire(
+        context, epoch,
+        GC_CALL_RELIEVED(context == NULL ? NULL : gc_context_device(context), cuCtxSynchronize));
     gc_shim_leave();
     return result;
 }
@@ -66,9 +68,9 @@ CUresult cuCtxSynchronize_v2(CUcontext handle)
     context = handle == NULL ? waited_context()
                              : gc_context_find(gc_shim.core, (uint64_t)(uintptr_t)handle);
     epoch = context == NULL ? 0 : gc_context_epoch(context);
-    result = retire(
-        context, epoch,
-        GC_CALL(context == NULL ? NULL : gc_context_device(context), cuCtxSynchronize_v2, handle));
+    result = retire(context, epoch,
+                    GC_CALL_RELIEVED(context == NULL ? NULL : gc_context_device(context),
+                                     cuCtxSynchronize_v2, handle));
     gc_shim_leave();
     return result;
 }
@@ -94,7 +96,8 @@ static bool is_only_stream(uint64_t key)
         bool proves = is_only_stream(gc_shim_submit_key(stream, is_per_thread));                   \
         CUresult result =                                                                          \
             retire(proves ? context : NULL, epoch,                                                 \
-                   GC_CALL(context == NULL ? NULL : gc_context_device(context), symbol, stream));  \
+                   GC_CALL_RELIEVED(context == NULL ? NULL : gc_context_device(context), symbol,   \
+                                    stream));                                                      \
         gc_shim_leave();                                                                           \
         return result;                                                                             \
     } while (0)
@@ -118,7 +121,7 @@ CUresult cuEventSynchronize(CUevent event)
         return GC_FORWARD(cuEventSynchronize, event);
     gc_shim_enter(GC_API_cuEventSynchronize);
     CUresult result =
-        retire(NULL, 0, GC_CALL(gc_account_current_device(), cuEventSynchronize, event));
+        retire(NULL, 0, GC_CALL_RELIEVED(gc_account_current_device(), cuEventSynchronize, event));
     gc_shim_leave();
     return result;
 }

@@ -9,6 +9,7 @@
 #include "shim/account/physical.h"
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
+#include "shim/wrap/relieve.h"
 #include "shim/wrap/submit.h"
 
 typedef CUmemGenericAllocationHandle handle_t;
@@ -59,7 +60,7 @@ CUresult cuMemRelease(handle_t handle)
         return GC_FORWARD(cuMemRelease, handle);
     gc_shim_enter(GC_API_cuMemRelease);
     void *record = gc_physical_release_begin(handle);
-    CUresult result = GC_CALL(gc_account_current_device(), cuMemRelease, handle);
+    CUresult result = GC_CALL_RELIEVED(gc_account_current_device(), cuMemRelease, handle);
     gc_physical_release_end(record, handle, result == CUDA_SUCCESS);
     gc_shim_leave();
     return result;
@@ -74,7 +75,7 @@ CUresult cuMemRetainAllocationHandle(handle_t *handle, void *address)
     if (is_pool_memory((uintptr_t)address))
         address = (void *)(uintptr_t)ADDRESS_PLAIN;
     CUresult result =
-        GC_CALL(gc_account_current_device(), cuMemRetainAllocationHandle, handle, address);
+        GC_CALL_RELIEVED(gc_account_current_device(), cuMemRetainAllocationHandle, handle, address);
     if (result == CUDA_SUCCESS && handle != NULL)
         gc_physical_retain(*handle, (uintptr_t)address);
     gc_shim_leave();
@@ -108,7 +109,7 @@ CUresult cuMemUnmap(CUdeviceptr dptr, size_t bytes)
         return CUDA_ERROR_INVALID_VALUE;
     }
     gc_physical_unmap_begin(dptr, bytes);
-    CUresult result = GC_CALL(gc_account_current_device(), cuMemUnmap, dptr, bytes);
+    CUresult result = GC_CALL_RELIEVED(gc_account_current_device(), cuMemUnmap, dptr, bytes);
     gc_physical_unmap_end(dptr, bytes, result == CUDA_SUCCESS);
     gc_shim_leave();
     return result;
@@ -120,9 +121,9 @@ CUresult cuMemAddressFree(CUdeviceptr dptr, size_t bytes)
     if (!gc_life_ready())
         return GC_FORWARD(cuMemAddressFree, dptr, bytes);
     gc_shim_enter(GC_API_cuMemAddressFree);
-    CUresult result = is_pool_memory(dptr)
-                          ? CUDA_ERROR_INVALID_VALUE
-                          : GC_CALL(gc_account_current_device(), cuMemAddressFree, dptr, bytes);
+    CUresult result = is_pool_memory(dptr) ? CUDA_ERROR_INVALID_VALUE
+                                           : GC_CALL_RELIEVED(gc_account_current_device(),
+                                                              cuMemAddressFree, dptr, bytes);
     gc_shim_leave();
     return result;
 }
@@ -133,9 +134,10 @@ CUresult cuMemSetAccess(CUdeviceptr dptr, size_t bytes, const CUmemAccessDesc *a
     if (!gc_life_ready())
         return GC_FORWARD(cuMemSetAccess, dptr, bytes, access, count);
     gc_shim_enter(GC_API_cuMemSetAccess);
-    CUresult result = is_pool_memory(dptr) ? CUDA_ERROR_INVALID_VALUE
-                                           : GC_CALL(gc_account_current_device(), cuMemSetAccess,
-                                                     dptr, bytes, access, count);
+    CUresult result = is_pool_memory(dptr)
+                          ? CUDA_ERROR_INVALID_VALUE
+                          : GC_CALL_RELIEVED(gc_account_current_device(), cuMemSetAccess, dptr,
+                                             bytes, access, count);
     gc_shim_leave();
     return result;
 }
@@ -146,8 +148,8 @@ CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location
     if (!gc_life_ready())
         return GC_FORWARD(cuMemGetAccess, flags, location, dptr);
     gc_shim_enter(GC_API_cuMemGetAccess);
-    CUresult result = GC_CALL(gc_account_current_device(), cuMemGetAccess, flags, location,
-                              is_pool_memory(dptr) ? ADDRESS_PLAIN : dptr);
+    CUresult result = GC_CALL_RELIEVED(gc_account_current_device(), cuMemGetAccess, flags, location,
+                                       is_pool_memory(dptr) ? ADDRESS_PLAIN : dptr);
     gc_shim_leave();
     return result;
 }
@@ -192,7 +194,7 @@ static void follow_tiles(const CUarrayMapInfo *list, unsigned count)
         gc_shim_enter(GC_API_##symbol);                                                            \
         CUresult result = GC_SUBMIT_CALL_IF_OPEN(                                                  \
             stream, is_per_thread, NOTHING,                                                        \
-            GC_CALL(gc_account_current_device(), symbol, list, count, stream));                    \
+            GC_CALL_RELIEVED(gc_account_current_device(), symbol, list, count, stream));           \
         if (result == CUDA_SUCCESS)                                                                \
             follow_tiles(list, count);                                                             \
         gc_shim_leave();                                                                           \
@@ -222,8 +224,8 @@ CUresult cuMemExportToShareableHandle(void *shareable, handle_t handle,
     if (!gc_life_ready())
         return GC_FORWARD(cuMemExportToShareableHandle, shareable, handle, type, flags);
     gc_shim_enter(GC_API_cuMemExportToShareableHandle);
-    CUresult result = GC_CALL(gc_account_current_device(), cuMemExportToShareableHandle, shareable,
-                              handle, type, flags);
+    CUresult result = GC_CALL_RELIEVED(gc_account_current_device(), cuMemExportToShareableHandle,
+                                       shareable, handle, type, flags);
     gc_shim_leave();
     return result;
 }
@@ -237,7 +239,7 @@ CUresult cuMemImportFromShareableHandle(handle_t *handle, void *os_handle,
     struct gc_direct_request request;
     gc_direct_begin(&request, GC_API_cuMemImportFromShareableHandle);
     CUresult result =
-        GC_CALL(request.device, cuMemImportFromShareableHandle, handle, os_handle, type);
+        GC_CALL_RELIEVED(request.device, cuMemImportFromShareableHandle, handle, os_handle, type);
     if (result == CUDA_SUCCESS && handle != NULL)
         gc_physical_add(&request, GC_DIRECT_IMPORT, *handle, 0);
     return gc_direct_end(&request, result);
@@ -250,7 +252,7 @@ CUresult cuMulticastCreate(handle_t *handle, const CUmulticastObjectProp *prop)
         return GC_FORWARD(cuMulticastCreate, handle, prop);
     struct gc_direct_request request;
     gc_direct_begin(&request, GC_API_cuMulticastCreate);
-    CUresult result = GC_CALL(request.device, cuMulticastCreate, handle, prop);
+    CUresult result = GC_CALL_RELIEVED(request.device, cuMulticastCreate, handle, prop);
     if (result == CUDA_SUCCESS && handle != NULL)
         gc_physical_add(&request, GC_DIRECT_IMPORT, *handle, 0);
     return gc_direct_end(&request, result);
@@ -266,8 +268,8 @@ CUresult cuMulticastBindAddr(handle_t handle, size_t offset, CUdeviceptr dptr, s
     /* Bound pages would stay bound after the block was freed. */
     CUresult result = is_pool_memory(dptr)
                           ? CUDA_ERROR_INVALID_VALUE
-                          : GC_CALL(gc_account_current_device(), cuMulticastBindAddr, handle,
-                                    offset, dptr, bytes, flags);
+                          : GC_CALL_RELIEVED(gc_account_current_device(), cuMulticastBindAddr,
+                                             handle, offset, dptr, bytes, flags);
     gc_shim_leave();
     return result;
 }

@@ -16,6 +16,9 @@ void workbench_open(struct workbench *bench, const struct workbench_setup *setup
     assert_non_null(bench->options);
     bench->options->mode = setup->mode;
     bench->options->trim_percent = setup->trim_percent;
+    bench->options->leave.count = 1; /* of no memory, unless the test says so */
+    bench->options->leave.entries[0] =
+        (struct gc_size_entry){.ordinal = -1, .bytes = setup->leave_bytes};
     bench->options->reuse = setup->is_fenced ? GC_REUSE_FENCE : GC_REUSE_SYNC;
     bench->options->debug = setup->debug;
     if (setup->limit_bytes != 0) {

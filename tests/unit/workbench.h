@@ -16,6 +16,7 @@ struct workbench_setup {
     enum gc_mode mode;
     uint64_t capacity_bytes;
     uint64_t limit_bytes;       /* 0: none */
+    uint64_t leave_bytes;       /* GPUCACHE_LEAVE */
     double trim_percent;        /* of 100 */
     bool has_mapping;           /* in pages of 2 MiB */
     bool is_fenced;             /* reuse `fence`, else `sync` */

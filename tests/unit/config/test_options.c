@@ -85,6 +85,7 @@ static const struct sample {
     {"BACKEND", {"auto", "driver"}, {"VMM", "none"}},
     {"REUSE", {"fence", "sync"}, {"never"}},
     {"TRIM", {"0%", "50%", "99.5%", "100%"}, {"50", "101%", "-1%", "%", "1g", "nan%"}},
+    {"LEAVE", {"1GiB", "5%", "1", "0=1g,1=2%"}, {"0", "much", "101%"}},
     {"GROUP", {"team-a", "A_1.x"}, {"../x", "a/b", ".hidden", "a b", "\xc3\xa4"}},
     {"GROUP_LIMIT", {"4GiB", "0=1g"}, {"0", "much"}},
     {"TENANT", {"worker"}, {"a=b"}},

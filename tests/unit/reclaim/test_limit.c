@@ -183,6 +183,82 @@ static void larger_segments_are_charged_in_whole_units(void **state)
     workbench_close(&bench);
 }
 
+/* Idle memory leaves the device room; a request may use that room. */
+static void idle_memory_leaves_the_device_room(void **state)
+{
+    for (unsigned has_mapping = 0; has_mapping < 2; has_mapping++) {
+        const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                              .capacity_bytes = GC_MIB(1024),
+                                              .leave_bytes = GC_MIB(128),
+                                              .trim_percent = 100,
+                                              .has_mapping = has_mapping != 0};
+        struct workbench bench;
+        uint64_t blocks[8];
+        (void)state;
+        workbench_open(&bench, &setup);
+        for (unsigned i = 0; i < 8; i++)
+            blocks[i] = workbench_alloc(&bench, 0, GC_MIB(124));
+        assert_true(held(&bench) > GC_MIB(900));
+        for (unsigned i = 0; i < 8; i++)
+            workbench_free(&bench, blocks[i]);
+        assert_true(held(&bench) <= GC_MIB(896));
+        assert_true(held(&bench) >= GC_MIB(700)); /* no more than whole segments too much */
+        /* Another process takes 100 MiB of it: the next reading shows it. */
+        const uint64_t before = held(&bench);
+        gc_device_note_free(bench.device, GC_MIB(1024) - before - GC_MIB(100));
+        workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(4)));
+        assert_true(held(&bench) + GC_MIB(100) <= GC_MIB(896));
+        workbench_close(&bench);
+    }
+}
+
+/* The reading is renewed by frees, at most once a second. */
+static void readings_are_renewed_by_frees(void **state)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(1024),
+                                          .leave_bytes = GC_MIB(128),
+                                          .trim_percent = 100};
+    struct workbench bench;
+    (void)state;
+    workbench_open(&bench, &setup);
+    workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(800)));
+    assert_true(held(&bench) >= GC_MIB(800));
+    bench.sim.used_bytes += GC_MIB(200); /* another process's */
+    bench.sim.clock_ahead_ns += UINT64_C(5000000000);
+    for (unsigned i = 0; i < 64; i++)
+        workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(4)));
+    assert_true(bench.sim.calls[SIM_MEM_INFO] == 2); /* the first free read, too */
+    assert_true(held(&bench) <= GC_MIB(1024 - 200 - 128));
+    for (unsigned i = 0; i < 640; i++)
+        workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(4)));
+    assert_true(bench.sim.calls[SIM_MEM_INFO] == 2);
+    bench.sim.used_bytes -= GC_MIB(200);
+    workbench_close(&bench);
+}
+
+static void default_room_fits_the_device(void **state)
+{
+    static const struct {
+        uint64_t device;
+        uint64_t leave;
+    } sizes[] = {{GC_MIB(64), GC_MIB(8)},
+                 {GC_MIB(1024), GC_MIB(128)},
+                 {GC_MIB(16384), GC_MIB(512)},
+                 {GC_MIB(1024) * 141, GC_MIB(1024) * 141 / 50}};
+    (void)state;
+    for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        struct workbench bench;
+        struct gc_device *device;
+        workbench_open_plain(&bench);
+        bench.options->leave.count = 0;
+        const struct gc_device_info info = {.ordinal = 1, .total_bytes = sizes[i].device};
+        assert_status(gc_setup_add_device(bench.core, &info, &device), GC_OK);
+        assert_int_equal(device->leave_bytes, sizes[i].leave);
+        workbench_close(&bench);
+    }
+}
+
 static void peaks_start_again(void **state)
 {
     struct workbench bench;
@@ -212,6 +288,9 @@ int main(void)
         cmocka_unit_test(threads_keep_nothing_above_the_limit),
         cmocka_unit_test(available_bytes_once_work_is_done),
         cmocka_unit_test(larger_segments_are_charged_in_whole_units),
+        cmocka_unit_test(idle_memory_leaves_the_device_room),
+        cmocka_unit_test(readings_are_renewed_by_frees),
+        cmocka_unit_test(default_room_fits_the_device),
         cmocka_unit_test(peaks_start_again),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
