@@ -72,16 +72,16 @@ struct gc_real {
 #include "shim/api.def"
 };
 
-/* Prototypes: those of the headers must agree with the table, and older headers lack some. */
+/* Prototypes of the wrappers: those of the headers must agree with the table, and older headers
+ * lack some. A wrapper's own symbol is hidden; the exported symbols are in
+ * shim/intercept/entry_exports.S.
+ */
+#define GC_WRAPPER(symbol) __asm__("wrapper_" #symbol)
 #define API(symbol, base, version, variant, kind, parameters, arguments)                           \
-    GC_EXPORT                                                                                      \
-    CUresult symbol parameters;
+    CUresult symbol parameters GC_WRAPPER(symbol);
 #define RUNTIME(symbol, kind, type, parameters, arguments)                                         \
-    GC_EXPORT                                                                                      \
-    type symbol parameters;
-#define NVML(symbol, parameters, arguments)                                                        \
-    GC_EXPORT                                                                                      \
-    int symbol parameters;
+    type symbol parameters GC_WRAPPER(symbol);
+#define NVML(symbol, parameters, arguments) int symbol parameters GC_WRAPPER(symbol);
 #include "shim/api.def"
 
 struct gc_shim {
