@@ -36,7 +36,7 @@
 #define GC_EXPORT __attribute__((visibility("default")))
 
 /* The newest CUDA version whose entry points api.def and neutral.def were checked against. */
-#define GC_API_TABLE_VERSION 13000
+#define GC_API_TABLE_VERSION 13020
 
 /* The entry points that a program can call: the index under which core counts. */
 enum gc_api {

@@ -37,6 +37,20 @@ static const struct gc_row *find_same(const char *name, const void *real)
     return NULL;
 }
 
+/* The driver's own pointer. */
+static void *ask(const char *name, int version, cuuint64_t flags)
+{
+    CUdriverProcAddressQueryResult status;
+    void *found = NULL;
+    CUresult result = CUDA_ERROR_NOT_FOUND;
+
+    if (GC_REAL(cuGetProcAddress_v2) != NULL)
+        result = GC_REAL(cuGetProcAddress_v2)(name, &found, version, flags, &status);
+    else if (GC_REAL(cuGetProcAddress) != NULL)
+        result = GC_REAL(cuGetProcAddress)(name, &found, version, flags);
+    return result == CUDA_SUCCESS ? found : NULL;
+}
+
 /* The pointer that the program gets when cuGetProcAddress returned `real` for (name, version,
  * flags): the wrapper for exactly that ABI, or `real` itself. */
 static void *replace(const char *name, int version, cuuint64_t flags, void *real)
@@ -62,7 +76,8 @@ static void *replace(const char *name, int version, cuuint64_t flags, void *real
     same = find_same(name, real);
     if (same != NULL)
         return gc_entry_pointer(same);
-    if (version <= GC_API_TABLE_VERSION) {
+    /* A version that is newer than the table: the same pointer is the same ABI. */
+    if (version <= GC_API_TABLE_VERSION || real == ask(name, GC_API_TABLE_VERSION, flags)) {
         gc_row_record(row, real); /* if the symbol itself is not exported */
         return gc_entry_pointer(row);
     }
