@@ -84,8 +84,19 @@ struct gc_real {
 #define NVML(symbol, parameters, arguments) int symbol parameters GC_WRAPPER(symbol);
 #include "shim/api.def"
 
+/* The first instruction of an exported name, as shim/intercept/entry_exports.S has it: a move of
+ * the row's number. Another one shows that a tool has patched the function and must see every call.
+ */
+#if defined(__x86_64__)
+#define GC_ENTRY_CODE(row) (UINT32_C(0xb8) | (uint32_t)(row) << 8)
+#else
+#define GC_ENTRY_CODE(row) (UINT32_C(0x52800011) | (uint32_t)(row) << 5)
+#endif
+
 struct gc_shim {
     struct gc_real real;
+    /* Where the first instructions of cuMemAlloc_v2 and cuMemFree_v2 are. */
+    const volatile uint32_t *alloc_code, *free_code;
     struct gc_core *core; /* NULL: pass through (mode off, refused, failed start) */
     struct gc_options *options;
     struct gc_log log;
@@ -141,6 +152,9 @@ struct gc_thread {
     const void *runtime;
 };
 extern __thread struct gc_thread gc_thread __attribute__((tls_model("initial-exec")));
+
+#define GC_IS_PATCHED(code, symbol)                                                                \
+    (*__atomic_load_n(&gc_shim.code, __ATOMIC_RELAXED) != GC_ENTRY_CODE(GC_ROW_##symbol))
 
 /* ---- the library's life (state.c); the start itself: life/init.c ---- */
 

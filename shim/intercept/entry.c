@@ -70,6 +70,8 @@ void *gc_entry_bind(unsigned id)
     const struct gc_row *row = &gc_rows[id];
     void *target = gc_entry_next(row, gc_rows);
 
+    __atomic_store_n(&gc_shim.alloc_code, gc_entry_exports[GC_ROW_cuMemAlloc_v2], __ATOMIC_RELAXED);
+    __atomic_store_n(&gc_shim.free_code, gc_entry_exports[GC_ROW_cuMemFree_v2], __ATOMIC_RELAXED);
     if (row->type == GC_ROW_TYPE_RUNTIME && target != wrapper_of(row))
         target = gc_runtime_api_through(row, target);
     __atomic_store_n(&gc_entry_targets[id], target, __ATOMIC_RELAXED);

@@ -5,7 +5,8 @@
  * the thread's cache, if this thread's last real call of that runtime reached the driver. For
  * cudaMalloc the context that served that call must be current still. Everything else goes to the
  * runtime: errors, which it remembers, its lazy start, and a device chosen meanwhile (calls that
- * may choose one are wrapped for that reason).
+ * may choose one are wrapped for that reason). So does every call while the driver's function
+ * beneath is patched: the tool that patched it, such as UCX's memory hooks, sees all calls.
  *
  * A process may hold several runtimes (libcudart.so.12 and .13), each bound to some objects by
  * symbol version; the library's unversioned names take their place. So each call goes to the
@@ -188,7 +189,8 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes)
     const struct caller *caller = find_caller(row, address);
     uint64_t memory;
 
-    if (pointer != NULL && gc_hot_alloc(owned_target(caller), bytes, GC_API_cudaMalloc, &memory)) {
+    if (pointer != NULL && !GC_IS_PATCHED(alloc_code, cuMemAlloc_v2) &&
+        gc_hot_alloc(owned_target(caller), bytes, GC_API_cudaMalloc, &memory)) {
         *pointer = (void *)(uintptr_t)memory; /* NOLINT: addresses are integers beneath */
         return cudaSuccess;
     }
@@ -208,7 +210,7 @@ cudaError_t cudaFree(void *pointer)
     const struct caller *caller = find_caller(row, address);
 
     /* Whichever context is current: an address implies its owner. */
-    const bool is_tried = is_owned(caller);
+    const bool is_tried = is_owned(caller) && !GC_IS_PATCHED(free_code, cuMemFree_v2);
     if (is_tried && gc_hot_free((uint64_t)(uintptr_t)pointer))
         return cudaSuccess;
     __typeof__(gc_shim.real.cudaFree) real = (__typeof__(real))find_real(row, address);
