@@ -13,6 +13,7 @@
 #include "core/io/elf.h"
 #include "shim/account/outside.h"
 #include "shim/intercept/entry.h"
+#include "shim/life/tools.h"
 #include "shim/real/nvml.h"
 #include "shim/real/resolve.h"
 #include "shim/real/runtime.h"
@@ -133,6 +134,7 @@ void *gc_route_dlopen(const char *path, const void *caller)
     const struct gc_libc *libc = gc_elf_libc();
 
     gc_outside_begin_load(path, caller);
+    gc_tools_load(path);
     return libc == NULL ? NULL : (void *)libc->dlopen;
 }
 

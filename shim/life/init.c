@@ -21,6 +21,7 @@
 #include "shim/life/exit_report.h"
 #include "shim/life/life.h"
 #include "shim/life/module.h"
+#include "shim/life/tools.h"
 #include "shim/real/resolve.h"
 #include "shim/real/unknown.h"
 
@@ -128,6 +129,7 @@ static void read_options(void)
 {
     if (gc_options_load(environ, &gc_shim.log, &gc_shim.options) == GC_OK)
         gc_shim.is_refused = gc_shim.options->refused;
+    gc_tools_start();
 }
 
 /* False: pass through. */

@@ -6,7 +6,8 @@
  * cudaMalloc the context that served that call must be current still. Everything else goes to the
  * runtime: errors, which it remembers, its lazy start, and a device chosen meanwhile (calls that
  * may choose one are wrapped for that reason). So does every call while the driver's function
- * beneath is patched: the tool that patched it, such as UCX's memory hooks, sees all calls.
+ * beneath is patched: the tool that patched it, such as UCX's memory hooks, sees all calls. And
+ * every call beside a profiler.
  *
  * A process may hold several runtimes (libcudart.so.12 and .13), each bound to some objects by
  * symbol version; the library's unversioned names take their place. So each call goes to the
@@ -147,7 +148,8 @@ static inline bool is_owned(const struct caller *caller)
 {
     return GC_LIKELY(caller != NULL && gc_shim_is_ready_outside() && gc_hot_is_open() &&
                      gc_thread.landed != NULL && gc_thread.runtime == caller->runtime &&
-                     caller->runtime != NULL);
+                     caller->runtime != NULL &&
+                     !atomic_load_explicit(&gc_shim.is_watched, memory_order_relaxed));
 }
 
 /* The context to allocate in; NULL: the runtime must be called. */
