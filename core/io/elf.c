@@ -617,6 +617,41 @@ void gc_elf_visit_place(const void *address, gc_elf_visit_place_function *visit,
         visit(argument, NULL);
 }
 
+/* ---- an object's constant data ---- */
+
+struct mention {
+    const char *file;
+    const char *text;
+    bool has_text;
+};
+
+static int find_mention(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct mention *mention = argument;
+
+    (void)size;
+    if (strcmp(file_name(info->dlpi_name), mention->file) != 0)
+        return 0;
+    for (unsigned i = 0; i < info->dlpi_phnum && !mention->has_text; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        const void *start = (const void *)(info->dlpi_addr + segment->p_vaddr);
+
+        if (segment->p_type == PT_LOAD && (segment->p_flags & (PF_R | PF_W)) == PF_R)
+            mention->has_text =
+                memmem(start, segment->p_filesz, mention->text, strlen(mention->text)) != NULL;
+    }
+    return 1;
+}
+
+bool gc_elf_mentions(const char *file, const char *text, bool *has_text)
+{
+    struct mention mention = {file, text, false};
+    const bool is_loaded = dl_iterate_phdr(find_mention, &mention) != 0;
+
+    *has_text = mention.has_text;
+    return is_loaded;
+}
+
 /* ---- imports of the program ---- */
 
 struct imports {

@@ -88,6 +88,10 @@ struct gc_elf_location {
 typedef void gc_elf_visit_place_function(void *argument, const struct gc_elf_location *location);
 void gc_elf_visit_place(const void *address, gc_elf_visit_place_function *visit, void *argument);
 
+/* Whether an object with that file name is loaded, and whether its constant data have the text:
+ * names of its dependencies, or of libraries that it opens itself. */
+bool gc_elf_mentions(const char *file, const char *text, bool *has_text);
+
 /* Whether the program's executable imports that name from another object. */
 bool gc_elf_program_imports(const char *name);
 

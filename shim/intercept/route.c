@@ -14,6 +14,7 @@
 #include "shim/account/outside.h"
 #include "shim/intercept/entry.h"
 #include "shim/life/tools.h"
+#include "shim/real/bypass.h"
 #include "shim/real/nvml.h"
 #include "shim/real/resolve.h"
 #include "shim/real/runtime.h"
@@ -100,6 +101,7 @@ struct gc_route gc_route_dlsym(void *handle, const char *name, const void *calle
     route.jump = (void *)libc->dlsym;
     if (gc_thread.depth > 0)
         return route;
+    gc_bypass_check();
     if (gc_thread.is_loading && !gc_resolve_is_driver_code(caller))
         gc_outside_end_load();
     if (row == NULL && name != NULL && is_driver_name(name) && !gc_resolve_is_driver_code(caller))
@@ -129,10 +131,11 @@ struct gc_route gc_route_dlsym(void *handle, const char *name, const void *calle
     return route;
 }
 
-void *gc_route_dlopen(const char *path, const void *caller)
+void *gc_route_dlopen(const char *path, int flags, const void *caller)
 {
     const struct gc_libc *libc = gc_elf_libc();
 
+    gc_bypass_load(path, flags);
     gc_outside_begin_load(path, caller);
     gc_tools_load(path);
     return libc == NULL ? NULL : (void *)libc->dlopen;

@@ -4,6 +4,7 @@
 #include "core/base/clock.h"
 #include "core/report/report.h"
 #include "shim/life/life.h"
+#include "shim/real/bypass.h"
 #include "shim/real/unknown.h"
 
 #define ORDINALS 256 /* more than any driver has */
@@ -24,7 +25,7 @@ static const char *backend_name(void)
     return is_mapped ? "vmm" : "driver";
 }
 
-#define WARNING_MAX (GC_OPTIONS_WARNING_MAX + 2)
+#define WARNING_MAX (GC_OPTIONS_WARNING_MAX + 3)
 
 static uint32_t list_settings(struct gc_report_setting settings[GC_OPTION_COUNT])
 {
@@ -53,6 +54,8 @@ static uint32_t list_warnings(const struct gc_exit_report *report,
         warnings[count++] = trouble;
     if (gc_unknown_text() != NULL)
         warnings[count++] = gc_unknown_text();
+    if (gc_bypass_text() != NULL)
+        warnings[count++] = gc_bypass_text();
     return count;
 }
 
@@ -73,9 +76,10 @@ void gc_exit_report_write(void *argument)
         .settings = settings,
         .setting_count = list_settings(settings),
         .warnings = warnings,
-        .warning_count = list_warnings(report, warnings),
     };
 
+    gc_bypass_check();
+    facts.warning_count = list_warnings(report, warnings);
     if (gc_admission_report(&estimate))
         facts.estimate = &estimate;
     facts.duration_ns = gc_clock_ns() - report->start_ns;

@@ -22,6 +22,7 @@
 #include "shim/life/life.h"
 #include "shim/life/module.h"
 #include "shim/life/tools.h"
+#include "shim/real/bypass.h"
 #include "shim/real/resolve.h"
 #include "shim/real/unknown.h"
 
@@ -205,6 +206,7 @@ static bool start(void)
         gc_shim_start_reach(GC_START_OVER);
         atomic_thread_fence(memory_order_seq_cst); /* the partner is in gc_unknown_check */
         gc_unknown_apply();
+        gc_bypass_check();
     }
     return gc_shim_start_wait(GC_START_OVER);
 }
