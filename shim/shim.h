@@ -109,7 +109,8 @@ struct gc_shim {
     bool is_refused;              /* a setting is so wrong that cuInit must fail */
     bool has_model;               /* a model is named: its estimate is compared with a budget */
     atomic_bool is_watched;       /* a tool must see each call of the runtime (life/tools.h) */
-    atomic_bool ipc_used;      /* the program exports IPC handles: whole allocations from now on */
+    atomic_bool ipc_used; /* the program exports memory or encodes video from it: whole allocations
+                             from now on */
     atomic_int driver_version; /* known once a device was seen: the report makes no driver call */
 };
 extern struct gc_shim gc_shim;

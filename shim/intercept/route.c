@@ -102,6 +102,8 @@ struct gc_route gc_route_dlsym(void *handle, const char *name, const void *calle
     if (gc_thread.depth > 0)
         return route;
     gc_bypass_check();
+    if (name != NULL && name[0] == 'N')
+        gc_tools_look_up(name);
     if (gc_thread.is_loading && !gc_resolve_is_driver_code(caller))
         gc_outside_end_load();
     if (row == NULL && name != NULL && is_driver_name(name) && !gc_resolve_is_driver_code(caller))

@@ -6,7 +6,11 @@
  *
  * A memory checker (compute-sanitizer) checks each access against the driver's allocations: within
  * the library's pages it would miss an overrun. Under one the mode is `track`, unless
- * GPUCACHE_MODE is set. It is known by the file that is injected. */
+ * GPUCACHE_MODE is set. It is known by the file that is injected.
+ *
+ * The video encoder (NVENC) registers the program's memory as its input. It refuses memory of the
+ * driver's pools, and is thought to refuse mapped memory. Once the program has loaded it every
+ * allocation is one of the driver's own, as for programs that export memory (wrap/ipc_api.c). */
 #define _GNU_SOURCE
 #include "shim/life/tools.h"
 #include "shim/shim.h"
@@ -18,6 +22,8 @@
 
 #define PROFILER "libcupti"
 #define CHECKER "libsanitizer-collection"
+#define ENCODER "libnvidia-encode"
+#define ENCODER_ENTRY "NvEncodeAPICreateInstance"
 
 static const char *file_name(const char *path)
 {
@@ -45,6 +51,23 @@ static void follow_checker(const char *injected)
                  "allocation; set GPUCACHE_MODE to choose");
 }
 
+static void serve_encoder(void)
+{
+    static atomic_flag logged = ATOMIC_FLAG_INIT;
+
+    if (atomic_exchange_explicit(&gc_shim.ipc_used, true, memory_order_relaxed))
+        return;
+    gc_log_once(&gc_shim.log, &logged, GC_LOG_INFO,
+                "the program uses NVENC, which may refuse mapped memory: from now on each "
+                "allocation is one of the driver's own");
+}
+
+void gc_tools_look_up(const char *name)
+{
+    if (strcmp(name, ENCODER_ENTRY) == 0)
+        serve_encoder();
+}
+
 void gc_tools_start(void)
 {
     const char *injected = secure_getenv("CUDA_INJECTION64_PATH");
@@ -55,10 +78,14 @@ void gc_tools_start(void)
     } else if (gc_elf_find_function(PROFILER, "cuptiSubscribe") != NULL) {
         watch("CUPTI is loaded");
     }
+    if (gc_elf_find_function(ENCODER, ENCODER_ENTRY) != NULL)
+        serve_encoder();
 }
 
 void gc_tools_load(const char *path)
 {
     if (gc_elf_names_library(file_name(path), PROFILER))
         watch("CUPTI is loaded");
+    if (gc_elf_names_library(file_name(path), ENCODER))
+        serve_encoder();
 }
