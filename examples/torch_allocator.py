@@ -3,8 +3,12 @@
 Not run by the tests: it needs PyTorch and a GPU. The functions it names are tested with the same signatures
 through ctypes (tests/preload/routes/public_api.py).
 
-usage: torch_allocator.py /usr/local/lib/libgpucache.so
+PyTorch does not check what a pluggable allocator returns: if memory is short the tensor has no memory, and its first use
+fails. In a MemPool of the allocator the request fails as torch.OutOfMemoryError. So where a limit may be reached: `pool`.
+
+usage: torch_allocator.py /usr/local/lib/libgpucache.so [pool]
 """
+import contextlib
 import ctypes
 import sys
 
@@ -25,10 +29,15 @@ inner = allocator.allocator()
 inner.set_record_stream_fn(address("gpucache_torch_record_stream"))
 inner.set_reset_fn(address("gpucache_torch_reset"))
 inner.set_memory_fraction_fn(address("gpucache_torch_memory_fraction"))
-torch.cuda.memory.change_current_allocator(allocator)  # before the first tensor on the GPU
+if sys.argv[2:] == ["pool"]:
+    scope = torch.cuda.use_mem_pool(torch.cuda.MemPool(inner))
+else:
+    torch.cuda.memory.change_current_allocator(allocator)  # before the first tensor on the GPU
+    scope = contextlib.nullcontext()
 
-x = torch.randn(4096, 4096, device="cuda")
-for _ in range(10):
-    y = x @ x
+with scope:
+    x = torch.randn(4096, 4096, device="cuda")
+    for _ in range(10):
+        y = x @ x
 torch.cuda.synchronize()
 print(float(y.sum()))

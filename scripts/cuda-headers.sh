@@ -1,7 +1,7 @@
 #!/bin/bash
 # Fetches the CUDA headers of one version from PyPI, nothing else of the toolkit.
 #
-# usage: scripts/cuda-headers.sh 11.8|12.4|13.0 FOLDER      leaves FOLDER/include/cuda.h
+# usage: scripts/cuda-headers.sh 11.8|12.4|13.0|13.1|13.2 FOLDER      leaves FOLDER/include/cuda.h
 #
 # The runtime's package lacks the folder crt, which its own headers include: the compiler's package has that, or from
 # CUDA 13 on a package of its own.
@@ -13,9 +13,9 @@ folder=$2
 case $version in
 11.8) packages=(nvidia-cuda-runtime-cu11==11.8.89 nvidia-cuda-nvcc-cu11==11.8.89) ;;
 12.4) packages=(nvidia-cuda-runtime-cu12==12.4.127 nvidia-cuda-nvcc-cu12==12.4.131) ;;
-13.0) packages=('nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*') ;;
+13.[0-2]) packages=("nvidia-cuda-runtime==$version.*" "nvidia-cuda-crt==$version.*") ;;
 *)
-    echo "usage: scripts/cuda-headers.sh 11.8|12.4|13.0 FOLDER" >&2
+    echo "usage: scripts/cuda-headers.sh 11.8|12.4|13.0|13.1|13.2 FOLDER" >&2
     exit 2
     ;;
 esac

@@ -112,6 +112,10 @@ typedef struct CUDA_MEMCPY3D_BATCH_OP_st {
 #define CUDA_ERROR_TENSOR_MEMORY_LEAK 721
 #endif
 
+#if CUDA_VERSION < 13010
+typedef struct CUstreamCigCaptureParams_st CUstreamCigCaptureParams;
+#endif
+
 /* CU_CTX_SYNC_MEMOPS of newer headers. */
 #define GC_CTX_SYNC_MEMOPS 0x80u
 

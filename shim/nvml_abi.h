@@ -25,6 +25,14 @@ struct gc_nvml_memory_v2 {
     unsigned long long used;
 };
 
+#define GC_NVML_NO_VALUE (~0ull) /* NVML_VALUE_NOT_AVAILABLE */
+
+/* nvmlProcessInfo_v1_t. */
+struct gc_nvml_process_v1 {
+    unsigned pid;
+    unsigned long long used;
+};
+
 /* nvmlProcessInfo_v2_t. */
 struct gc_nvml_process {
     unsigned pid;

@@ -36,7 +36,7 @@
 #define GC_EXPORT __attribute__((visibility("default")))
 
 /* The newest CUDA version whose entry points api.def and neutral.def were checked against. */
-#define GC_API_TABLE_VERSION 13000
+#define GC_API_TABLE_VERSION 13020
 
 /* The entry points that a program can call: the index under which core counts. */
 enum gc_api {
@@ -72,20 +72,31 @@ struct gc_real {
 #include "shim/api.def"
 };
 
-/* Prototypes: those of the headers must agree with the table, and older headers lack some. */
+/* Prototypes of the wrappers: those of the headers must agree with the table, and older headers
+ * lack some. A wrapper's own symbol is hidden; the exported symbols are in
+ * shim/intercept/entry_exports.S.
+ */
+#define GC_WRAPPER(symbol) __asm__("wrapper_" #symbol)
 #define API(symbol, base, version, variant, kind, parameters, arguments)                           \
-    GC_EXPORT                                                                                      \
-    CUresult symbol parameters;
+    CUresult symbol parameters GC_WRAPPER(symbol);
 #define RUNTIME(symbol, kind, type, parameters, arguments)                                         \
-    GC_EXPORT                                                                                      \
-    type symbol parameters;
-#define NVML(symbol, parameters, arguments)                                                        \
-    GC_EXPORT                                                                                      \
-    int symbol parameters;
+    type symbol parameters GC_WRAPPER(symbol);
+#define NVML(symbol, parameters, arguments) int symbol parameters GC_WRAPPER(symbol);
 #include "shim/api.def"
+
+/* The first instruction of an exported name, as shim/intercept/entry_exports.S has it: a move of
+ * the row's number. Another one shows that a tool has patched the function and must see every call.
+ */
+#if defined(__x86_64__)
+#define GC_ENTRY_CODE(row) (UINT32_C(0xb8) | (uint32_t)(row) << 8)
+#else
+#define GC_ENTRY_CODE(row) (UINT32_C(0x52800011) | (uint32_t)(row) << 5)
+#endif
 
 struct gc_shim {
     struct gc_real real;
+    /* Where the first instructions of cuMemAlloc_v2 and cuMemFree_v2 are. */
+    const volatile uint32_t *alloc_code, *free_code;
     struct gc_core *core; /* NULL: pass through (mode off, refused, failed start) */
     struct gc_options *options;
     struct gc_log log;
@@ -98,9 +109,11 @@ struct gc_shim {
     /* The driver has an event that covers a context: streams need not be listed, nor their work
      * counted (shim/driver/stream_list.h). */
     bool has_context_events;
-    bool is_refused;           /* a setting is so wrong that cuInit must fail */
-    bool has_model;            /* a model is named: its estimate is compared with a budget */
-    atomic_bool ipc_used;      /* the program exports IPC handles: whole allocations from now on */
+    bool is_refused;        /* a setting is so wrong that cuInit must fail */
+    bool has_model;         /* a model is named: its estimate is compared with a budget */
+    atomic_bool is_watched; /* a tool must see each call of the runtime (life/tools.h) */
+    atomic_bool ipc_used; /* the program exports memory or encodes video from it: whole allocations
+                             from now on */
     atomic_int driver_version; /* known once a device was seen: the report makes no driver call */
 };
 extern struct gc_shim gc_shim;
@@ -144,6 +157,9 @@ struct gc_thread {
     const void *runtime;
 };
 extern __thread struct gc_thread gc_thread __attribute__((tls_model("initial-exec")));
+
+#define GC_IS_PATCHED(code, symbol)                                                                \
+    (*__atomic_load_n(&gc_shim.code, __ATOMIC_RELAXED) != GC_ENTRY_CODE(GC_ROW_##symbol))
 
 /* ---- the library's life (state.c); the start itself: life/init.c ---- */
 

@@ -12,8 +12,13 @@
 
 static const char closed;
 static const _Atomic uint32_t no_request;
-struct gc_shim gc_shim = {
-    .log = {GC_LOG_WARN, STDERR_FILENO}, .hot = &closed, .doorbell = {.control = &no_request}};
+static const uint32_t plain_alloc = GC_ENTRY_CODE(GC_ROW_cuMemAlloc_v2);
+static const uint32_t plain_free = GC_ENTRY_CODE(GC_ROW_cuMemFree_v2);
+struct gc_shim gc_shim = {.alloc_code = &plain_alloc,
+                          .free_code = &plain_free,
+                          .log = {GC_LOG_WARN, STDERR_FILENO},
+                          .hot = &closed,
+                          .doorbell = {.control = &no_request}};
 __thread struct gc_thread gc_thread
     __attribute__((tls_model("initial-exec"))) = {.outer_api = GC_API_COUNT, .is_unconfirmed = 1};
 

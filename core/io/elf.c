@@ -15,6 +15,7 @@ struct object {
     const char *strings;
     const ElfW(Sym) * symbols;
     const uint32_t *gnu_hash;
+    const ElfW(Verdef) * versions; /* NULL: none */
     const char *soname;
 };
 
@@ -24,22 +25,20 @@ static const void *table_at(uintptr_t base, uintptr_t value)
     return (const void *)(value < base ? base + value : value);
 }
 
-static bool object_open(struct object *object, const struct dl_phdr_info *info)
+static bool object_read(struct object *object, uintptr_t base, const ElfW(Dyn) * dynamic)
 {
-    const ElfW(Dyn) *dynamic = NULL;
     uintptr_t soname = 0;
 
-    for (unsigned i = 0; i < info->dlpi_phnum; i++)
-        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-            dynamic = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-    *object = (struct object){.base = info->dlpi_addr, .dynamic = dynamic};
+    *object = (struct object){.base = base, .dynamic = dynamic};
     for (; dynamic != NULL && dynamic->d_tag != DT_NULL; dynamic++) {
         if (dynamic->d_tag == DT_STRTAB)
-            object->strings = table_at(object->base, dynamic->d_un.d_ptr);
+            object->strings = table_at(base, dynamic->d_un.d_ptr);
         else if (dynamic->d_tag == DT_SYMTAB)
-            object->symbols = table_at(object->base, dynamic->d_un.d_ptr);
+            object->symbols = table_at(base, dynamic->d_un.d_ptr);
         else if (dynamic->d_tag == DT_GNU_HASH)
-            object->gnu_hash = table_at(object->base, dynamic->d_un.d_ptr);
+            object->gnu_hash = table_at(base, dynamic->d_un.d_ptr);
+        else if (dynamic->d_tag == DT_VERDEF)
+            object->versions = table_at(base, dynamic->d_un.d_ptr);
         else if (dynamic->d_tag == DT_SONAME)
             soname = dynamic->d_un.d_val;
     }
@@ -47,6 +46,16 @@ static bool object_open(struct object *object, const struct dl_phdr_info *info)
         return false;
     object->soname = soname != 0 ? object->strings + soname : "";
     return true;
+}
+
+static bool object_open(struct object *object, const struct dl_phdr_info *info)
+{
+    const ElfW(Dyn) *dynamic = NULL;
+
+    for (unsigned i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            dynamic = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    return object_read(object, info->dlpi_addr, dynamic);
 }
 
 static uint32_t hash_of(const char *name)
@@ -205,6 +214,18 @@ static find_object_function *object_finder(void)
     return finder;
 }
 
+/* Returns whether the search is over: an object was found, or none contains the address. */
+static bool find_map(const void *address, const struct link_map **map)
+{
+    find_object_function *find = object_finder();
+    struct found_object found;
+
+    *map = NULL;
+    if (find != NULL && find((void *)(uintptr_t)address, &found) == 0) /* NOLINT: const, in glibc */
+        *map = found.map;
+    return find != NULL;
+}
+
 struct path_search {
     struct range range;
     gc_elf_visit *visit;
@@ -225,13 +246,19 @@ static int visit_holder(struct dl_phdr_info *info, size_t size, void *argument)
 void gc_elf_visit_path(const void *address, gc_elf_visit *visit, void *argument)
 {
     struct path_search search = {{.address = (uintptr_t)address}, visit, argument};
-    find_object_function *find = object_finder();
-    struct found_object found;
+    const struct link_map *map;
 
-    if (find != NULL && find((void *)(uintptr_t)address, &found) == 0) /* NOLINT: const, in glibc */
-        visit(argument, found.map->l_name);
-    else if (find != NULL || dl_iterate_phdr(visit_holder, &search) == 0)
+    if (find_map(address, &map))
+        visit(argument, map != NULL ? map->l_name : NULL);
+    else if (dl_iterate_phdr(visit_holder, &search) == 0)
         visit(argument, NULL);
+}
+
+static const char *file_name(const char *path)
+{
+    const char *slash = path == NULL ? NULL : strrchr(path, '/');
+
+    return slash != NULL ? slash + 1 : path != NULL ? path : "";
 }
 
 struct definer {
@@ -268,11 +295,100 @@ enum gc_elf_place gc_elf_find_definer(const void *address, const char *name)
     return definer.is_behind_us ? GC_ELF_AFTER_US : GC_ELF_BEFORE_US;
 }
 
-static const char *file_name(const char *path)
-{
-    const char *slash = path == NULL ? NULL : strrchr(path, '/');
+struct next {
+    struct range behind;
+    const char *name;
+    bool is_behind;
+    void *found;
+};
 
-    return slash != NULL ? slash + 1 : path != NULL ? path : "";
+static int find_next(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct next *next = argument;
+    struct object object;
+
+    (void)size;
+    if (holds(info, &next->behind)) {
+        next->is_behind = true;
+        return 0;
+    }
+    if (!object_open(&object, info))
+        return 0;
+    if (next->is_behind)
+        next->found = object_find(&object, next->name);
+    return next->found != NULL || strcmp(object.soname, "libc.so.6") == 0;
+}
+
+void *gc_elf_find_next(const void *address, const char *name)
+{
+    struct next next = {.behind.address = (uintptr_t)address, .name = name};
+
+    dl_iterate_phdr(find_next, &next);
+    return next.found;
+}
+
+/* ---- libraries under other names ---- */
+
+bool gc_elf_names_library(const char *name, const char *library)
+{
+    const size_t length = strlen(library);
+
+    return strncmp(name, library, length) == 0 && (name[length] == '.' || name[length] == '-') &&
+           strstr(name + length, ".so") != NULL;
+}
+
+/* Whether the object defines a symbol version that begins with "<library>.so". */
+static bool has_version(const struct object *object, const char *library)
+{
+    const size_t length = strlen(library);
+
+    for (const ElfW(Verdef) *at = object->versions; at != NULL;
+         at = at->vd_next == 0 ? NULL : (const void *)((const char *)at + at->vd_next)) {
+        const ElfW(Verdaux) *names = (const void *)((const char *)at + at->vd_aux);
+        const char *name = object->strings + names->vda_name;
+
+        if (strncmp(name, library, length) == 0 && strncmp(name + length, ".so", 3) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_library(const struct object *object, const char *path, const char *library)
+{
+    return gc_elf_names_library(file_name(path), library) ||
+           gc_elf_names_library(object->soname, library) || has_version(object, library);
+}
+
+struct library_search {
+    struct range range;
+    const char *library;
+    bool is_it;
+};
+
+static int match_library(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct library_search *search = argument;
+    struct object object;
+
+    (void)size;
+    if (!holds(info, &search->range))
+        return 0;
+    search->is_it =
+        object_open(&object, info) && is_library(&object, info->dlpi_name, search->library);
+    return 1;
+}
+
+bool gc_elf_is_library(const void *address, const char *library)
+{
+    struct library_search search = {{.address = (uintptr_t)address}, library, false};
+    const struct link_map *map;
+    struct object object;
+
+    if (find_map(address, &map))
+        return map != NULL && object_read(&object, map->l_addr, map->l_ld) &&
+               is_library(&object, map->l_name, library);
+    dl_iterate_phdr(match_library, &search);
+    return search.is_it;
 }
 
 struct named {
@@ -306,7 +422,7 @@ bool gc_elf_find_path(const char *prefix, char *path, size_t bytes)
 
 struct function_search {
     struct range beside; /* address 0: in any object */
-    const char *prefix;
+    const char *library; /* "": any */
     const char *name;
     void *found;
 };
@@ -318,15 +434,15 @@ static int find_function(struct dl_phdr_info *info, size_t size, void *argument)
 
     (void)size;
     if ((search->beside.address == 0 || holds(info, &search->beside)) &&
-        strncmp(file_name(info->dlpi_name), search->prefix, strlen(search->prefix)) == 0 &&
-        object_open(&object, info))
+        object_open(&object, info) &&
+        (search->library[0] == '\0' || is_library(&object, info->dlpi_name, search->library)))
         search->found = object_find(&object, search->name);
     return search->found != NULL;
 }
 
-void *gc_elf_find_function(const char *prefix, const char *name)
+void *gc_elf_find_function(const char *library, const char *name)
 {
-    struct function_search search = {.prefix = prefix, .name = name};
+    struct function_search search = {.library = library, .name = name};
 
     dl_iterate_phdr(find_function, &search);
     return search.found;
@@ -335,7 +451,7 @@ void *gc_elf_find_function(const char *prefix, const char *name)
 void *gc_elf_find_in_object(const void *address, const char *name)
 {
     struct function_search search = {
-        .beside.address = (uintptr_t)address, .prefix = "", .name = name};
+        .beside.address = (uintptr_t)address, .library = "", .name = name};
 
     dl_iterate_phdr(find_function, &search);
     return search.found;
@@ -499,6 +615,41 @@ void gc_elf_visit_place(const void *address, gc_elf_visit_place_function *visit,
 
     if (dl_iterate_phdr(visit_place, &search) == 0)
         visit(argument, NULL);
+}
+
+/* ---- an object's constant data ---- */
+
+struct mention {
+    const char *file;
+    const char *text;
+    bool has_text;
+};
+
+static int find_mention(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct mention *mention = argument;
+
+    (void)size;
+    if (strcmp(file_name(info->dlpi_name), mention->file) != 0)
+        return 0;
+    for (unsigned i = 0; i < info->dlpi_phnum && !mention->has_text; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        const void *start = (const void *)(info->dlpi_addr + segment->p_vaddr);
+
+        if (segment->p_type == PT_LOAD && (segment->p_flags & (PF_R | PF_W)) == PF_R)
+            mention->has_text =
+                memmem(start, segment->p_filesz, mention->text, strlen(mention->text)) != NULL;
+    }
+    return 1;
+}
+
+bool gc_elf_mentions(const char *file, const char *text, bool *has_text)
+{
+    struct mention mention = {file, text, false};
+    const bool is_loaded = dl_iterate_phdr(find_mention, &mention) != 0;
+
+    *has_text = mention.has_text;
+    return is_loaded;
 }
 
 /* ---- imports of the program ---- */

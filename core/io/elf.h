@@ -49,11 +49,25 @@ void gc_elf_visit_path(const void *address, gc_elf_visit *visit, void *argument)
 enum gc_elf_place { GC_ELF_NO_DEFINER, GC_ELF_BEFORE_US, GC_ELF_AFTER_US };
 enum gc_elf_place gc_elf_find_definer(const void *address, const char *name);
 
-/* gc_elf_find_function: the function of that name in the first loaded object that defines it and
- * has a file name with `prefix` ("": any object). gc_elf_find_in_object: in the object that
+/* The function of that name in the first object that defines it and stands behind the object that
+ * contains `address` in the lookup order of the whole program. NULL: there is none. Objects behind
+ * libc are not searched: those before it were loaded with the program, all preloaded ones among
+ * them. */
+void *gc_elf_find_next(const void *address, const char *name);
+
+/* Whether the loaded object that contains `address` is `library` ("libcudart"), under any file
+ * name: the file or the SONAME is "libcudart.so…" or "libcudart-….so…" (as the tools that repair
+ * Python wheels rename it), or the object defines a symbol version "libcudart.so…". */
+bool gc_elf_is_library(const void *address, const char *library);
+
+/* The same for a file name alone. */
+bool gc_elf_names_library(const char *file_name, const char *library);
+
+/* gc_elf_find_function: the function of that name in the first loaded object that defines it and is
+ * `library` (as for gc_elf_is_library; "": any object). gc_elf_find_in_object: in the object that
  * contains `address`. NULL: there is none. Symbol versions and the scopes of objects are ignored.
  * An object may be unloaded unless it is in use. */
-void *gc_elf_find_function(const char *prefix, const char *name);
+void *gc_elf_find_function(const char *library, const char *name);
 void *gc_elf_find_in_object(const void *address, const char *name);
 /* The function of that name as dlsym on an object's handle finds it: first in the object that
  * contains `address`, then in the objects that it needs. NULL: there is none, or the object is the
@@ -73,6 +87,10 @@ struct gc_elf_location {
 /* Calls `visit` while the object cannot be unloaded. NULL: no object contains the address. */
 typedef void gc_elf_visit_place_function(void *argument, const struct gc_elf_location *location);
 void gc_elf_visit_place(const void *address, gc_elf_visit_place_function *visit, void *argument);
+
+/* Whether an object with that file name is loaded, and whether its constant data have the text:
+ * names of its dependencies, or of libraries that it opens itself. */
+bool gc_elf_mentions(const char *file, const char *text, bool *has_text);
 
 /* Whether the program's executable imports that name from another object. */
 bool gc_elf_program_imports(const char *name);

@@ -53,8 +53,13 @@ static struct gc_tenant *tenant_of(const void *caller)
     return owner.tenant;
 }
 
+/* A runtime's code hides the object that called: its function is known to the program by a pointer
+ * that no wrapper replaced (of a second runtime). Such a call is for the tenant of the thread's
+ * last call by a known object. */
 static struct gc_tenant *tenant_of_caller(void)
 {
+    if (gc_thread.last_tenant != NULL && gc_runtime_is_code(gc_thread.caller))
+        return gc_thread.last_tenant;
     gc_thread.last_tenant = tenant_of(gc_thread.caller);
     return gc_thread.last_tenant;
 }

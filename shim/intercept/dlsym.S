@@ -3,7 +3,7 @@
  * registers and stack unchanged, to the real function, which sees the original caller.
  *
  * gc_route_dlsym(handle, name, caller) and gc_route_dlvsym(handle, name, version, caller) return struct
- * gc_route {jump, answer} in two registers; gc_route_dlopen(path, caller) returns the jump alone. */
+ * gc_route {jump, answer} in two registers; gc_route_dlopen(path, flags, caller) returns the jump alone. */
 #if defined(__CET__)
 #include <cet.h>
 #else
@@ -80,7 +80,7 @@ dlopen:
     .cfi_adjust_cfa_offset 8
     pushq %rsi
     .cfi_adjust_cfa_offset 8
-    movq 16(%rsp), %rsi
+    movq 16(%rsp), %rdx
     subq $8, %rsp
     .cfi_adjust_cfa_offset 8
     call gc_route_dlopen
@@ -170,7 +170,7 @@ dlopen:
     .cfi_offset x30, -24
     mov x29, sp
     stp x0, x1, [sp, #16]
-    mov x1, x30
+    mov x2, x30
     bl gc_route_dlopen
     mov x16, x0
     ldp x0, x1, [sp, #16]

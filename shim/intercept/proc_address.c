@@ -1,26 +1,14 @@
-/* The wrapper of each row, and cuGetProcAddress, both ABIs: the real function is called first; its
- * pointer is replaced only where it is an entry point of shim/api.def in exactly the requested ABI.
- * Look-ups by libcuda itself are left alone.
+/* cuGetProcAddress, both ABIs: the real function is called first; its pointer is replaced only
+ * where it is an entry point of shim/api.def in exactly the requested ABI. Look-ups by libcuda
+ * itself are left alone.
  *
  * A look-up does not start the library: programs look names up while they load, and may fork before
  * they call any of them. */
-#include "shim/intercept/proc_address.h"
+#include "shim/intercept/entry.h"
 #include "shim/real/resolve.h"
 #include "shim/real/unknown.h"
 
 #include <string.h>
-
-static void *const wrappers[GC_ROW_COUNT] = {
-#define API(symbol, ...) [GC_ROW_##symbol] = (void *)symbol,
-#define RUNTIME(symbol, ...) [GC_ROW_##symbol] = (void *)symbol,
-#define NVML(symbol, ...) [GC_ROW_##symbol] = (void *)symbol,
-#include "shim/api.def"
-};
-
-void *gc_proc_address_wrapper(const struct gc_row *row)
-{
-    return wrappers[row - gc_rows];
-}
 
 static bool fits(const struct gc_row *row, const char *name, enum gc_variant variant)
 {
@@ -49,6 +37,20 @@ static const struct gc_row *find_same(const char *name, const void *real)
     return NULL;
 }
 
+/* The driver's own pointer. */
+static void *ask(const char *name, int version, cuuint64_t flags)
+{
+    CUdriverProcAddressQueryResult status;
+    void *found = NULL;
+    CUresult result = CUDA_ERROR_NOT_FOUND;
+
+    if (GC_REAL(cuGetProcAddress_v2) != NULL)
+        result = GC_REAL(cuGetProcAddress_v2)(name, &found, version, flags, &status);
+    else if (GC_REAL(cuGetProcAddress) != NULL)
+        result = GC_REAL(cuGetProcAddress)(name, &found, version, flags);
+    return result == CUDA_SUCCESS ? found : NULL;
+}
+
 /* The pointer that the program gets when cuGetProcAddress returned `real` for (name, version,
  * flags): the wrapper for exactly that ABI, or `real` itself. */
 static void *replace(const char *name, int version, cuuint64_t flags, void *real)
@@ -66,17 +68,18 @@ static void *replace(const char *name, int version, cuuint64_t flags, void *real
     row = find_abi(name, known, variant);
     if (row == NULL)
         gc_unknown_log(name, version);
-    if (row == NULL || gc_proc_address_wrapper(row) == real)
+    if (row == NULL || gc_row_is_own(real))
         return real;
     if (gc_row_real(row) == real)
-        return gc_proc_address_wrapper(row);
+        return gc_entry_pointer(row);
     /* The driver may be newer than this table: the driver's pointer decides. */
     same = find_same(name, real);
     if (same != NULL)
-        return gc_proc_address_wrapper(same);
-    if (version <= GC_API_TABLE_VERSION) {
+        return gc_entry_pointer(same);
+    /* A version that is newer than the table: the same pointer is the same ABI. */
+    if (version <= GC_API_TABLE_VERSION || real == ask(name, GC_API_TABLE_VERSION, flags)) {
         gc_row_record(row, real); /* if the symbol itself is not exported */
-        return gc_proc_address_wrapper(row);
+        return gc_entry_pointer(row);
     }
     gc_unknown_check(name, version);
     return real;

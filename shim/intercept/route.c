@@ -12,7 +12,9 @@
 #include "shim/intercept/route.h"
 #include "core/io/elf.h"
 #include "shim/account/outside.h"
-#include "shim/intercept/proc_address.h"
+#include "shim/intercept/entry.h"
+#include "shim/life/tools.h"
+#include "shim/real/bypass.h"
 #include "shim/real/nvml.h"
 #include "shim/real/resolve.h"
 #include "shim/real/runtime.h"
@@ -35,7 +37,7 @@ static void *find_in_callers_scope(const struct gc_libc *libc, const struct gc_r
         return NULL;
     found = libc->dlsym(handle, row->symbol);
     libc->dlclose(handle);
-    return found == gc_proc_address_wrapper(row) ? NULL : found;
+    return gc_row_is_own(found) ? NULL : found;
 }
 
 static void *find_next(const struct gc_libc *libc, const struct gc_row *row, const void *caller)
@@ -49,33 +51,36 @@ static void *find_next(const struct gc_libc *libc, const struct gc_row *row, con
     return found;
 }
 
-/* RTLD_NEXT for an object behind the library that defines the name itself. For the driver's names:
- * the wrapper, which calls the driver directly. A call of the runtime has passed the wrapper
- * already: the real dlsym searches behind that object. */
-static struct gc_route next_after_another(const struct gc_libc *libc, const struct gc_row *row)
+/* RTLD_NEXT for an object behind the library that defines the name itself. For the driver's names
+ * and NVML's: the next such object's function, else the wrapper. A call of the runtime has passed
+ * its wrapper already: the real dlsym searches behind that object. */
+static struct gc_route next_after_another(const struct gc_libc *libc, const struct gc_row *row,
+                                          const void *caller)
 {
     struct gc_route route = {(void *)libc->dlsym, NULL};
 
-    if (row->type == GC_ROW_TYPE_API && gc_resolve_driver(false) && gc_row_real(row) != NULL) {
+    if (row->type != GC_ROW_TYPE_RUNTIME &&
+        (row->type == GC_ROW_TYPE_API ? gc_resolve_driver(false) : gc_nvml_find(false)) &&
+        gc_row_real(row) != NULL) {
         route.jump = NULL;
-        route.answer = gc_proc_address_wrapper(row);
+        route.answer = gc_entry_next(row, caller);
     }
     return route;
 }
 
-/* The wrapper if `real` is the function that the row names: of the driver, of NVML or of the first
- * runtime seen. Otherwise `real`, another library's function of that name. */
+/* Whether `real` is the function that the row names: of the driver, of NVML or of the first runtime
+ * seen. Otherwise it is another library's function of that name. */
+static bool is_cudas(const struct gc_row *row, void *real)
+{
+    if (row->type == GC_ROW_TYPE_RUNTIME)
+        return gc_runtime_is_code(real) && gc_row_record(row, real) == real;
+    return (row->type == GC_ROW_TYPE_API ? gc_resolve_driver(false) : gc_nvml_find(false)) &&
+           gc_row_real(row) == real;
+}
+
 static void *substitute(const struct gc_row *row, void *real)
 {
-    if (row->type == GC_ROW_TYPE_API)
-        return gc_resolve_driver(false) && gc_row_real(row) == real ? gc_proc_address_wrapper(row)
-                                                                    : real;
-    if (row->type == GC_ROW_TYPE_NVML)
-        return gc_nvml_find(false) && gc_row_real(row) == real ? gc_proc_address_wrapper(row)
-                                                               : real;
-    return gc_runtime_is_code(real) && gc_row_record(row, real) == real
-               ? gc_proc_address_wrapper(row)
-               : real;
+    return is_cudas(row, real) ? gc_entry_pointer(row) : real;
 }
 
 /* Whether a name has the form of the driver's: a cheap test for every dlsym of the process. */
@@ -96,41 +101,45 @@ struct gc_route gc_route_dlsym(void *handle, const char *name, const void *calle
     route.jump = (void *)libc->dlsym;
     if (gc_thread.depth > 0)
         return route;
+    gc_bypass_check();
+    if (name != NULL && name[0] == 'N')
+        gc_tools_look_up(name);
     if (gc_thread.is_loading && !gc_resolve_is_driver_code(caller))
         gc_outside_end_load();
     if (row == NULL && name != NULL && is_driver_name(name) && !gc_resolve_is_driver_code(caller))
         gc_unknown_log_symbol(name);
     if (row == NULL || gc_resolve_is_driver_code(caller))
         return route;
-    found = handle == RTLD_NEXT ? gc_proc_address_wrapper(row) : libc->dlsym(handle, name);
+    found = handle == RTLD_NEXT ? gc_entry_export(row) : libc->dlsym(handle, name);
     if (found == NULL)
         return route;
-    if (found == gc_proc_address_wrapper(row)) {
+    if (gc_row_is_own(found)) {
         const enum gc_elf_place place =
             handle == RTLD_NEXT ? gc_elf_find_definer(caller, name) : GC_ELF_NO_DEFINER;
         if (place == GC_ELF_AFTER_US)
-            return next_after_another(libc, row);
+            return next_after_another(libc, row, caller);
         found = find_next(libc, row, caller);
         route.jump = NULL;
         if (found != NULL)
             route.answer =
-                place == GC_ELF_BEFORE_US ? gc_proc_address_wrapper(row) : substitute(row, found);
+                place == GC_ELF_BEFORE_US ? gc_entry_export(row) : substitute(row, found);
         return route;
     }
     /* Found in the given object, or before the library in the scope. */
-    found = substitute(row, found);
-    if (found == gc_proc_address_wrapper(row)) {
+    if (is_cudas(row, found)) {
         route.jump = NULL;
-        route.answer = found;
+        route.answer = gc_entry_pointer(row);
     }
     return route;
 }
 
-void *gc_route_dlopen(const char *path, const void *caller)
+void *gc_route_dlopen(const char *path, int flags, const void *caller)
 {
     const struct gc_libc *libc = gc_elf_libc();
 
+    gc_bypass_load(path, flags);
     gc_outside_begin_load(path, caller);
+    gc_tools_load(path);
     return libc == NULL ? NULL : (void *)libc->dlopen;
 }
 
@@ -160,7 +169,7 @@ struct gc_route gc_route_dlvsym(void *handle, const char *name, const char *vers
     route.jump = (void *)libc->dlvsym;
     if (name == NULL || version == NULL || gc_thread.depth > 0)
         return route;
-    own = row != NULL ? gc_proc_address_wrapper(row) : own_resolver(name);
+    own = row != NULL ? gc_entry_export(row) : own_resolver(name);
     if (own == NULL || gc_resolve_is_driver_code(caller))
         return route;
     /* A versioned look-up never finds our unversioned names; RTLD_NEXT searches behind us. */
@@ -169,9 +178,9 @@ struct gc_route gc_route_dlvsym(void *handle, const char *name, const char *vers
         return route;
     if (row == NULL ? found == (void *)libc->dlsym || found == (void *)libc->dlvsym ||
                           found == (void *)libc->dlopen
-                    : substitute(row, found) == own) {
+                    : is_cudas(row, found)) {
         route.jump = NULL;
-        route.answer = own;
+        route.answer = row == NULL ? own : gc_entry_pointer(row);
     }
     return route;
 }

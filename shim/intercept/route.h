@@ -13,7 +13,8 @@ struct gc_route {
 struct gc_route gc_route_dlsym(void *handle, const char *name, const void *caller);
 struct gc_route gc_route_dlvsym(void *handle, const char *name, const char *version,
                                 const void *caller);
-/* Prepares a load of `path`. Returns the real dlopen, to jump to; NULL: there is none. */
-void *gc_route_dlopen(const char *path, const void *caller);
+/* Prepares a load of `path` with dlopen's flags. Returns the real dlopen, to jump to; NULL: there
+ * is none. */
+void *gc_route_dlopen(const char *path, int flags, const void *caller);
 
 #endif

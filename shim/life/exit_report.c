@@ -4,6 +4,8 @@
 #include "core/base/clock.h"
 #include "core/report/report.h"
 #include "shim/life/life.h"
+#include "shim/real/bypass.h"
+#include "shim/real/unknown.h"
 
 #define ORDINALS 256 /* more than any driver has */
 
@@ -23,6 +25,8 @@ static const char *backend_name(void)
     return is_mapped ? "vmm" : "driver";
 }
 
+#define WARNING_MAX (GC_OPTIONS_WARNING_MAX + 3)
+
 static uint32_t list_settings(struct gc_report_setting settings[GC_OPTION_COUNT])
 {
     const struct gc_options *options = gc_shim.options;
@@ -35,9 +39,9 @@ static uint32_t list_settings(struct gc_report_setting settings[GC_OPTION_COUNT]
     return count;
 }
 
-/* Lists the warnings about the options and the plan. Returns their number. */
+/* Lists the warnings about the options, the plan and the driver. Returns their number. */
 static uint32_t list_warnings(const struct gc_exit_report *report,
-                              const char *warnings[GC_OPTIONS_WARNING_MAX + 1])
+                              const char *warnings[WARNING_MAX])
 {
     const char *trouble = report->is_plan_refused
                               ? "GPUCACHE_PLAN is not followed: its file was refused"
@@ -48,6 +52,10 @@ static uint32_t list_warnings(const struct gc_exit_report *report,
         warnings[count] = gc_shim.options->warnings[count];
     if (trouble != NULL)
         warnings[count++] = trouble;
+    if (gc_unknown_text() != NULL)
+        warnings[count++] = gc_unknown_text();
+    if (gc_bypass_text() != NULL)
+        warnings[count++] = gc_bypass_text();
     return count;
 }
 
@@ -55,7 +63,7 @@ void gc_exit_report_write(void *argument)
 {
     const struct gc_exit_report *report = argument;
     struct gc_report_setting settings[GC_OPTION_COUNT];
-    const char *warnings[GC_OPTIONS_WARNING_MAX + 1];
+    const char *warnings[WARNING_MAX];
     struct gc_report_estimate estimate;
     struct gc_report_facts facts = {
         .process = &report->process,
@@ -68,9 +76,10 @@ void gc_exit_report_write(void *argument)
         .settings = settings,
         .setting_count = list_settings(settings),
         .warnings = warnings,
-        .warning_count = list_warnings(report, warnings),
     };
 
+    gc_bypass_check();
+    facts.warning_count = list_warnings(report, warnings);
     if (gc_admission_report(&estimate))
         facts.estimate = &estimate;
     facts.duration_ns = gc_clock_ns() - report->start_ns;

@@ -22,6 +22,8 @@
 #include "shim/life/exit_report.h"
 #include "shim/life/life.h"
 #include "shim/life/module.h"
+#include "shim/life/tools.h"
+#include "shim/real/bypass.h"
 #include "shim/real/resolve.h"
 #include "shim/real/unknown.h"
 
@@ -129,6 +131,7 @@ static void read_options(void)
 {
     if (gc_options_load(environ, &gc_shim.log, &gc_shim.options) == GC_OK)
         gc_shim.is_refused = gc_shim.options->refused;
+    gc_tools_start();
 }
 
 /* False: pass through. */
@@ -205,6 +208,7 @@ static bool start(void)
         gc_shim_start_reach(GC_START_OVER);
         atomic_thread_fence(memory_order_seq_cst); /* the partner is in gc_unknown_check */
         gc_unknown_apply();
+        gc_bypass_check();
     }
     return gc_shim_start_wait(GC_START_OVER);
 }

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define NVML_LIBRARY "libnvidia-ml.so.1"
+#define NVML_LIBRARY GC_NVML_NAME ".so.1"
 
 static atomic_bool is_filled;
 static atomic_bool is_missing; /* it cannot be loaded */
@@ -30,7 +30,7 @@ bool gc_nvml_find(bool load)
         return true;
     libc = gc_elf_libc();
     /* If NVML is not loaded, and must not or cannot be, the linker's lock is not taken. */
-    if (libc == NULL || (gc_elf_find_function(NVML_LIBRARY, "nvmlDeviceGetMemoryInfo") == NULL &&
+    if (libc == NULL || (gc_elf_find_function(GC_NVML_NAME, "nvmlDeviceGetMemoryInfo") == NULL &&
                          (!load || atomic_load_explicit(&is_missing, memory_order_relaxed))))
         return false;
     library = libc->dlopen(NVML_LIBRARY, load ? RTLD_LAZY : RTLD_LAZY | RTLD_NOLOAD);

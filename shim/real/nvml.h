@@ -4,6 +4,8 @@
 
 #include "shim/shim.h"
 
+#define GC_NVML_NAME "libnvidia-ml" /* for gc_elf_is_library */
+
 /* Finds NVML among the loaded objects (`load`: or loads it) and fills its rows. From then on NVML
  * stays loaded, so that the pointers stay valid. Never waits for another thread. False if there is
  * no NVML. */

@@ -6,6 +6,8 @@
 
 #include <pthread.h>
 
+#define GC_DRIVER_NAME "libcuda" /* for gc_elf_is_library */
+
 /* Not linked: newer C libraries have other versions of these symbols, and older ones have them in
  * libpthread, which the driver loads. Found with the driver, NULL without one. */
 struct gc_thread_calls {

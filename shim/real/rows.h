@@ -1,5 +1,5 @@
 /* The table of shim/api.def at run time: rows, their real pointers, and the way from a name to a
- * row. Their wrappers: intercept/proc_address.h. */
+ * row. Their wrappers: intercept/entry.h. */
 #ifndef GC_ROWS_H
 #define GC_ROWS_H
 

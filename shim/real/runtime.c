@@ -6,23 +6,9 @@
 
 #include "core/io/elf.h"
 
-#include <string.h>
-
-static void match_runtime(void *is_it, const char *path)
-{
-    static const char prefix[] = GC_RUNTIME_FILES;
-    const char *slash = path == NULL ? NULL : strrchr(path, '/');
-    const char *name = slash == NULL ? path : slash + 1;
-
-    *(bool *)is_it = name != NULL && strncmp(name, prefix, sizeof(prefix) - 1) == 0;
-}
-
 bool gc_runtime_is_code(const void *code)
 {
-    bool is_it = false;
-
-    gc_elf_visit_path(code, match_runtime, &is_it);
-    return is_it;
+    return code != NULL && gc_elf_is_library(code, GC_RUNTIME_NAME);
 }
 
 /* ---- the runtimes ---- */
@@ -74,11 +60,13 @@ void gc_runtime_scan(void)
     for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++) {
         void *found = row->type == GC_ROW_TYPE_RUNTIME ? gc_runtime_behind_us_now(row) : NULL;
 
+        if (!gc_runtime_is_code(found)) /* another library's: it is reached by its name */
+            found = NULL;
         if (found != NULL)
             gc_runtime_keep(found);
         atomic_store_explicit(&behind_us[row - gc_rows], found, memory_order_relaxed);
     }
-    const void *runtime = gc_elf_find_function(GC_RUNTIME_FILES, "cudaMalloc");
+    const void *runtime = gc_elf_find_function(GC_RUNTIME_NAME, "cudaMalloc");
     if (runtime != NULL)
         gc_runtime_keep(runtime);
     atomic_store_explicit(&is_behind_known, true, memory_order_release);

@@ -4,15 +4,15 @@
 
 #include "shim/real/rows.h"
 
-#define GC_RUNTIME_FILES "libcudart.so" /* how the shared runtimes' files begin */
+#define GC_RUNTIME_NAME "libcudart" /* for gc_elf_is_library: the shared runtimes */
 
-/* Whether `code` belongs to a shared CUDA runtime. */
+/* Whether `code` belongs to a shared CUDA runtime, under any file name. */
 bool gc_runtime_is_code(const void *code);
 
-/* The definition of the row's name behind the library in the program's scope when the library
- * started, or at the first query; NULL: none. */
+/* The runtime's definition of the row's name, if it is the first one behind the library in the
+ * program's scope when the library started, or at the first query; NULL: it is not. */
 void *gc_runtime_behind_us(const struct gc_row *row);
-/* The definition at this time: takes the dynamic linker's lock. */
+/* The first definition at this time, of any library: takes the dynamic linker's lock. */
 void *gc_runtime_behind_us_now(const struct gc_row *row);
 /* Searches once for all rows; keeps the results. The runtimes found stay loaded. Takes the dynamic
  * linker's lock; never waits for another thread. */

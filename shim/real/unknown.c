@@ -23,6 +23,8 @@ static struct {
     atomic_bool is_applied;
     char name[64];
     int version;
+    char text[256]; /* written before is_said */
+    atomic_bool is_said;
 } unknown = {.is_taken = ATOMIC_FLAG_INIT};
 
 static bool is_end(char c)
@@ -63,14 +65,21 @@ void gc_unknown_apply(void)
     gc_shim_enter(GC_API_COUNT);
     (void)gc_submit_set_conservative(gc_shim.core);
     gc_shim_leave();
-    gc_log_write(
-        &gc_shim.log, GC_LOG_INFO,
-        unknown.version == 0
-            ? "the program looked up %s, which this version does not know: work may be "
-              "submitted unseen, so freed memory is reused more cautiously"
-            : "the program looked up %s of CUDA %d, which this version does not know: work "
-              "may be submitted unseen, so freed memory is reused more cautiously",
-        unknown.name, unknown.version);
+    char version[32] = "";
+    if (unknown.version != 0)
+        snprintf(version, sizeof(version), " of CUDA %d", unknown.version);
+    snprintf(unknown.text, sizeof(unknown.text),
+             "the program looked up %s%s, which this version does not know: work may be submitted "
+             "unseen, so freed memory is reused more cautiously",
+             unknown.name, version);
+    gc_log_write(&gc_shim.log, GC_LOG_INFO, "%s", unknown.text);
+    /* Release: pairs with the acquire in gc_unknown_text. */
+    atomic_store_explicit(&unknown.is_said, true, memory_order_release);
+}
+
+const char *gc_unknown_text(void)
+{
+    return atomic_load_explicit(&unknown.is_said, memory_order_acquire) ? unknown.text : NULL;
 }
 
 void gc_unknown_check(const char *name, int version)

@@ -15,5 +15,7 @@ void gc_unknown_log_symbol(const char *name);
 void gc_unknown_log_export_table(const void *caller);
 /* Core exists: applies a name that was recorded before. */
 void gc_unknown_apply(void);
+/* For the report: why every free needs a fence; NULL: none does for this reason. */
+const char *gc_unknown_text(void);
 
 #endif

@@ -1,10 +1,16 @@
 /* NVML's figures of a device's memory, in terms of the limit, as cuMemGetInfo and cuDeviceTotalMem
- * return them. No other call of NVML is wrapped, and NVML is never started from here.
+ * return them, and of a device's processes. No other call of NVML is wrapped, and NVML is never
+ * started from here.
  *
  *     total  min(limit, the device's own)
  *     free   the most that a malloc could get: idle cache is free
  *     used   the rest. In the second ABI, under a limit: the bytes held of the limit; the rest
  *            is then `reserved`: others hold the device, so the limit cannot be used in full
+ *
+ * A process's row is the driver's figure, idle cache and all, which may exceed the memory row's
+ * used bytes; programs print both side by side. So the row of this process is at most those: under
+ * a limit the bytes held of it, of a group's limit by the group. Other processes' rows are the
+ * driver's.
  *
  * Devices are identified by their UUID. A process that has not started CUDA (nvidia-smi, a monitor)
  * has no accounts: there the limit comes from the options, read once, without a log line, and the
@@ -226,3 +232,53 @@ int nvmlDeviceGetMemoryInfo_v2(struct nvmlDevice_st *device, struct gc_nvml_memo
     gc_shim_leave();
     return result;
 }
+
+/* ---- the processes of a device ---- */
+
+/* The memory row's used bytes; GC_NVML_NO_VALUE: NVML's own row stands. */
+static unsigned long long used_of_row(struct nvmlDevice_st *handle)
+{
+    struct gc_nvml_memory memory;
+    struct figures figures;
+
+    if (gc_shim_life() != GC_LIFE_READY || GC_REAL(nvmlDeviceGetMemoryInfo) == NULL ||
+        GC_REAL(nvmlDeviceGetMemoryInfo)(handle, &memory) != GC_NVML_SUCCESS)
+        return GC_NVML_NO_VALUE;
+    figures.total_bytes = memory.total;
+    figures.free_bytes = memory.free;
+    if (!translate(handle, &figures))
+        return GC_NVML_NO_VALUE;
+    const uint64_t rest = figures.total_bytes - figures.free_bytes;
+    return figures.is_limited && figures.used_bytes < rest ? figures.used_bytes : rest;
+}
+
+/* NVML leaves the number of rows in `count`. */
+#define PROCESSES(symbol, type)                                                                    \
+    GC_EXPORT                                                                                      \
+    int symbol(struct nvmlDevice_st *device, unsigned *count, struct type *processes)              \
+    {                                                                                              \
+        if (!gc_nvml_find(false))                                                                  \
+            return GC_NVML_ERROR_LIBRARY_NOT_FOUND;                                                \
+        if (GC_REAL(symbol) == NULL)                                                               \
+            return GC_NVML_ERROR_FUNCTION_NOT_FOUND;                                               \
+        const int result = GC_REAL(symbol)(device, count, processes);                              \
+        if (result != GC_NVML_SUCCESS || processes == NULL || !enter())                            \
+            return result;                                                                         \
+        const unsigned long long most = used_of_row(device);                                       \
+        const unsigned self = (unsigned)getpid();                                                  \
+        for (unsigned i = 0; i < *count; i++)                                                      \
+            if (processes[i].pid == self && processes[i].used != GC_NVML_NO_VALUE &&               \
+                processes[i].used > most)                                                          \
+                processes[i].used = most;                                                          \
+        gc_shim_leave();                                                                           \
+        return result;                                                                             \
+    }
+PROCESSES(nvmlDeviceGetComputeRunningProcesses, gc_nvml_process_v1)
+PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2, gc_nvml_process)
+PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3, gc_nvml_process)
+PROCESSES(nvmlDeviceGetGraphicsRunningProcesses, gc_nvml_process_v1)
+PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2, gc_nvml_process)
+PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, gc_nvml_process)
+PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses, gc_nvml_process_v1)
+PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2, gc_nvml_process)
+PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, gc_nvml_process)

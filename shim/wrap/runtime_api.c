@@ -5,14 +5,22 @@
  * the thread's cache, if this thread's last real call of that runtime reached the driver. For
  * cudaMalloc the context that served that call must be current still. Everything else goes to the
  * runtime: errors, which it remembers, its lazy start, and a device chosen meanwhile (calls that
- * may choose one are wrapped for that reason).
+ * may choose one are wrapped for that reason). So does every call while the driver's function
+ * beneath is patched: the tool that patched it, such as UCX's memory hooks, sees all calls. And
+ * every call beside a profiler.
  *
  * A process may hold several runtimes (libcudart.so.12 and .13), each bound to some objects by
  * symbol version; the library's unversioned names take their place. So each call goes to the
  * runtime that the calling object is bound to: the one among its dependencies, else the first one
- * seen, else the first behind the library, else any that is loaded. A table holds the results by
- * return address; the runtimes are kept loaded. */
+ * seen, else the first behind the library, else any that is loaded, else any function of that name
+ * that the calling object can reach. A table holds the results by return address; the runtimes are
+ * kept loaded.
+ *
+ * A call by name that another library behind this one must see goes there from a second wrapper
+ * (gc_runtime_api_through). */
 #define _GNU_SOURCE
+#include "shim/wrap/runtime_api.h"
+
 #include "core/io/elf.h"
 #include "shim/account/hot.h"
 #include "shim/real/resolve.h"
@@ -28,8 +36,8 @@ struct caller {
     _Atomic(const void *) address; /* NULL: free; SETTLING: being written */
     const struct gc_row *row;
     void *real;
-    const void *runtime; /* start of its object; NULL: `real` is another library's, which must see
-                            every call */
+    const void *runtime; /* start of its object; NULL: `real` is no runtime's, as far as is known,
+                            and must see every call */
 };
 static struct caller callers[1 << CALLER_BITS];
 static const char settling;
@@ -64,6 +72,14 @@ static void *find_in_scope_of(const struct gc_row *row, const void *caller)
 
     /* Another library's function of that name, such as the caller's own, would call us again. */
     return gc_runtime_is_code(found) ? found : NULL;
+}
+
+/* A library that found this one as its next definition must not be called by it again. One behind
+ * this library that calls its own function by name may: an exported static runtime. */
+static bool calls_us_again(const struct gc_row *row, const void *real, const void *caller)
+{
+    return gc_row_is_own(real) || (gc_elf_is_same_object(real, caller) &&
+                                   gc_elf_find_definer(caller, row->symbol) == GC_ELF_BEFORE_US);
 }
 
 /* Without a free slot within CALLER_PROBES the function is searched at each call. */
@@ -101,10 +117,13 @@ static void *resolve_real(const struct gc_row *row, const void *caller)
     /* A library outside all scopes may tail-call the runtime: `caller` is then not in that
      * library. */
     if (real == NULL)
-        real = gc_elf_find_function(GC_RUNTIME_FILES, row->symbol);
+        real = gc_elf_find_function(GC_RUNTIME_NAME, row->symbol);
     if (real == NULL) /* loaded globally since: found only with the linker's lock */
         real = gc_runtime_behind_us_now(row);
-    if (real == NULL || (!gc_runtime_is_code(real) && gc_elf_is_same_object(real, caller)))
+    /* No runtime that is known as one: the definition that the caller would be bound to. */
+    if (real == NULL)
+        real = gc_elf_find_in_scope(caller, row->symbol);
+    if (real == NULL || calls_us_again(row, real, caller))
         return NULL;
     gc_runtime_keep(real);
     if (gc_runtime_is_code(real))
@@ -129,7 +148,8 @@ static inline bool is_owned(const struct caller *caller)
 {
     return GC_LIKELY(caller != NULL && gc_shim_is_ready_outside() && gc_hot_is_open() &&
                      gc_thread.landed != NULL && gc_thread.runtime == caller->runtime &&
-                     caller->runtime != NULL);
+                     caller->runtime != NULL &&
+                     !atomic_load_explicit(&gc_shim.is_watched, memory_order_relaxed));
 }
 
 /* The context to allocate in; NULL: the runtime must be called. */
@@ -171,7 +191,8 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes)
     const struct caller *caller = find_caller(row, address);
     uint64_t memory;
 
-    if (pointer != NULL && gc_hot_alloc(owned_target(caller), bytes, GC_API_cudaMalloc, &memory)) {
+    if (pointer != NULL && !GC_IS_PATCHED(alloc_code, cuMemAlloc_v2) &&
+        gc_hot_alloc(owned_target(caller), bytes, GC_API_cudaMalloc, &memory)) {
         *pointer = (void *)(uintptr_t)memory; /* NOLINT: addresses are integers beneath */
         return cudaSuccess;
     }
@@ -191,7 +212,7 @@ cudaError_t cudaFree(void *pointer)
     const struct caller *caller = find_caller(row, address);
 
     /* Whichever context is current: an address implies its owner. */
-    const bool is_tried = is_owned(caller);
+    const bool is_tried = is_owned(caller) && !GC_IS_PATCHED(free_code, cuMemFree_v2);
     if (is_tried && gc_hot_free((uint64_t)(uintptr_t)pointer))
         return cudaSuccess;
     __typeof__(gc_shim.real.cudaFree) real = (__typeof__(real))find_real(row, address);
@@ -239,3 +260,37 @@ cudaError_t cudaFree(void *pointer)
         return result;                                                                             \
     }
 #include "shim/api.def"
+
+/* ---- calls that another library must see ---- */
+
+static void *others[GC_ROW_COUNT]; /* its functions; stored before the wrapper is known */
+
+#define API(...)
+#define USE(...)
+#define RUNTIME(symbol, kind, type, parameters, arguments)                                         \
+    static type through_##symbol parameters                                                        \
+    {                                                                                              \
+        __typeof__(gc_shim.real.symbol) other =                                                    \
+            (__typeof__(other))__atomic_load_n(&others[GC_ROW_##symbol], __ATOMIC_RELAXED);        \
+                                                                                                   \
+        GC_SET_CALLER();                                                                           \
+        bool outermost = enter_real(GC_API_##symbol);                                              \
+        const type result = other arguments;                                                       \
+        gc_shim_leave_runtime(outermost);                                                          \
+        gc_thread.landed = NULL;                                                                   \
+        return result;                                                                             \
+    }
+#include "shim/api.def"
+
+void *gc_runtime_api_through(const struct gc_row *row, void *other)
+{
+    static void *const through[GC_ROW_COUNT] = {
+#define API(...)
+#define USE(...)
+#define RUNTIME(symbol, ...) [GC_ROW_##symbol] = (void *)through_##symbol,
+#include "shim/api.def"
+    };
+
+    __atomic_store_n(&others[row - gc_rows], other, __ATOMIC_RELAXED);
+    return through[row - gc_rows];
+}

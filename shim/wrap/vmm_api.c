@@ -258,18 +258,29 @@ CUresult cuMulticastCreate(handle_t *handle, const CUmulticastObjectProp *prop)
     return gc_direct_end(&request, result);
 }
 
+/* Bound pages would stay bound after the block was freed. One wrapper body for both ABIs. */
+#define BIND_ADDRESS(symbol, dptr, ...)                                                            \
+    do {                                                                                           \
+        if (!gc_life_ready())                                                                      \
+            return GC_FORWARD(symbol, __VA_ARGS__);                                                \
+        gc_shim_enter(GC_API_##symbol);                                                            \
+        CUresult result = is_pool_memory(dptr) ? CUDA_ERROR_INVALID_VALUE                          \
+                                               : GC_CALL_RELIEVED(gc_account_current_device(),     \
+                                                                  symbol, __VA_ARGS__);            \
+        gc_shim_leave();                                                                           \
+        return result;                                                                             \
+    } while (0)
+
 GC_EXPORT
 CUresult cuMulticastBindAddr(handle_t handle, size_t offset, CUdeviceptr dptr, size_t bytes,
                              unsigned long long flags)
 {
-    if (!gc_life_ready())
-        return GC_FORWARD(cuMulticastBindAddr, handle, offset, dptr, bytes, flags);
-    gc_shim_enter(GC_API_cuMulticastBindAddr);
-    /* Bound pages would stay bound after the block was freed. */
-    CUresult result = is_pool_memory(dptr)
-                          ? CUDA_ERROR_INVALID_VALUE
-                          : GC_CALL_RELIEVED(gc_account_current_device(), cuMulticastBindAddr,
-                                             handle, offset, dptr, bytes, flags);
-    gc_shim_leave();
-    return result;
+    BIND_ADDRESS(cuMulticastBindAddr, dptr, handle, offset, dptr, bytes, flags);
+}
+
+GC_EXPORT
+CUresult cuMulticastBindAddr_v2(handle_t handle, CUdevice device, size_t offset, CUdeviceptr dptr,
+                                size_t bytes, unsigned long long flags)
+{
+    BIND_ADDRESS(cuMulticastBindAddr_v2, dptr, handle, device, offset, dptr, bytes, flags);
 }

@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "tools/doctor/doctor_elf.h"
 
+#include "core/io/elf.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <gelf.h>
@@ -21,7 +23,7 @@
 
 static void read_needed(struct doctor_elf *elf, const char *name)
 {
-    if (strncmp(name, "libcudart.so", 12) == 0)
+    if (gc_elf_names_library(name, "libcudart"))
         snprintf(elf->runtime, sizeof(elf->runtime), "%s", name);
     if (strncmp(name, "libcuda.so", 10) == 0)
         elf->needs_driver = true;

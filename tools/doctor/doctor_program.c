@@ -4,6 +4,8 @@
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/doctor_elf.h"
 
+#include "core/io/elf.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -137,7 +139,7 @@ static void add_object(struct doctor *doctor, const char *path, struct ways *way
     struct doctor_elf elf;
     char error[128];
     const char *name = strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
-    if (strncmp(name, "libcuda.so", 10) == 0 || strncmp(name, "libcudart.so", 12) == 0 ||
+    if (strncmp(name, "libcuda.so", 10) == 0 || gc_elf_names_library(name, "libcudart") ||
         strncmp(name, "libgpucache.so", 14) == 0)
         return;
     if (!doctor_elf_read(path, &elf, error, sizeof(error)))

@@ -40,9 +40,14 @@ int main(int count, char **arguments)
     }
     if (count == 4) {
         void *found = NULL;
+        Dl_info info;
         int result = proc(arguments[2], &found, atoi(arguments[3]), 0, NULL);
 
-        printf("%s\n", result == 0 && found != NULL ? "found" : "none");
+        printf("%s\n", result != 0 || found == NULL                 ? "none"
+                       : strcmp(arguments[1], "owner") != 0         ? "found"
+                       : dladdr(found, &info) == 0                  ? "nowhere"
+                       : strstr(info.dli_fname, "libgpucache") != 0 ? "wrapped"
+                                                                    : "the driver's own");
         return 0;
     }
     for (size_t i = 0; i < sizeof(queries) / sizeof(queries[0]); i++) {

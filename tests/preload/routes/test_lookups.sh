@@ -50,5 +50,50 @@ found"
 is "a known ABI" "$(careful entry cuMemAlloc 13000)" found
 is "a name the driver does not have" "$(careful entry cuSomethingElse 13000)" none
 is "nor by dlsym" "$(careful symbol cuSomethingElse)" none
+# A driver that is newer than the tables, and its pointers are not its exports: the same pointer is the same ABI.
+newer() { HIDDEN_VERSION=14010 careful "$@"; }
+is "a newer version of the same ABI" "$(newer owner cuMemAlloc 13990)" wrapped
+is "a newer version of another ABI" "$(newer owner cuMemAlloc 14000)" "\
+gpucache: the program looked up cuMemAlloc of CUDA 14000, $unknown
+the driver's own"
+is "a newer version, per thread" "$(newer owner cuMemAllocAsync 14000)" wrapped
 is "a name that needs no wrapper" "$(careful symbol cuDriverGetVersion)" found
+
+# The report says so as well, where a driver's library uses the driver's tables.
+cat > "$TMP/tables.c" << 'END'
+int cuGetExportTable(const void **, const void *);
+int use_tables(void);
+int use_tables(void)
+{
+    static const char id[16];
+    const void *table;
+    return cuGetExportTable(&table, id);
+}
+END
+cat > "$TMP/program.c" << 'END'
+int cuInit(unsigned);
+int cuDevicePrimaryCtxRetain(void **, int);
+int cuCtxSetCurrent(void *);
+int cuMemAlloc_v2(unsigned long long *, unsigned long);
+int use_tables(void);
+int main(int count, char **words)
+{
+    unsigned long long block;
+    void *context;
+    (void)words;
+    cuInit(0);
+    if (count > 1)
+        use_tables();
+    return cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context) || cuMemAlloc_v2(&block, 4096);
+}
+END
+"${CC:-cc}" -shared -fPIC -o "$TMP/libnvidia-test.so" "$TMP/tables.c" "$SIM_DIR/libcuda.so.1"
+"${CC:-cc}" -o "$TMP/program" "$TMP/program.c" "$TMP/libnvidia-test.so" "$SIM_DIR/libcuda.so.1"
+warnings() {
+    LD_LIBRARY_PATH=$TMP preloaded GPUCACHE_REPORT="$TMP/report.$1" "$TMP/program" "${@:2}"
+    case $1 in json) json "$TMP/report.json" 'r["warnings"]' ;; *) grep -c "does not know: work may be" "$TMP/report.$1" ;; esac
+}
+is "a report without unknown names" "$(warnings json)" "[]"
+like "a report's warning" "$(warnings json tables)" "the program looked up the driver's tables \(libnvidia-test.so\), $unknown"
+is "in the text" "$(warnings txt tables)" 1
 done_testing

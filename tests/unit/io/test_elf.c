@@ -76,17 +76,45 @@ static void scopes_are_the_linkers(void **unused)
 
 static void functions_are_found_beside_others(void **unused)
 {
-    void *in_libm = gc_elf_find_function("libm.so", "cbrt");
+    void *in_libm = gc_elf_find_function("libm", "cbrt");
 
     (void)unused;
     assert_non_null(in_libm);
     assert_ptr_equal(gc_elf_find_function("", "cbrt"), in_libm);
     assert_ptr_equal(gc_elf_find_in_object(in_libm, "cbrt"), in_libm);
     assert_null(gc_elf_find_in_object(in_libm, "fopen"));
-    assert_null(gc_elf_find_function("libc.so", "cbrt"));
+    assert_null(gc_elf_find_function("libc", "cbrt"));
     assert_null(gc_elf_find_function("", "nosuch"));
-    assert_false(gc_elf_is_same_object(in_libm, gc_elf_find_function("libc.so", "fopen")));
+    assert_false(gc_elf_is_same_object(in_libm, gc_elf_find_function("libc", "fopen")));
     assert_null(gc_elf_find_in_scope(&object_count, "fopen")); /* the program itself */
+}
+
+static void libraries_are_known_by_name(void **unused)
+{
+    const void *in_libm = gc_elf_find_function("libm", "cbrt");
+
+    (void)unused;
+    assert_true(gc_elf_is_library(in_libm, "libm"));
+    assert_false(gc_elf_is_library(in_libm, "lib"));
+    assert_false(gc_elf_is_library(in_libm, "libc"));
+    assert_false(gc_elf_is_library(&object_count, "libm"));
+    assert_false(gc_elf_is_library((const void *)1, "libm"));
+    assert_true(gc_elf_names_library("libcudart.so.13", "libcudart"));
+    assert_true(gc_elf_names_library("libcudart-0123abcd.so.11.0", "libcudart"));
+    assert_false(gc_elf_names_library("libcudart_static.a", "libcudart"));
+    assert_false(gc_elf_names_library("libcudart-0123abcd.a", "libcudart"));
+    assert_false(gc_elf_names_library("libcuda.so.1", "libcudart"));
+}
+
+static void next_definitions_are_the_linkers(void **unused)
+{
+    const void *here = (const void *)&next_definitions_are_the_linkers;
+
+    (void)unused;
+    assert_ptr_equal(gc_elf_find_next(here, "write"), dlsym(RTLD_DEFAULT, "write"));
+    assert_null(gc_elf_find_next(gc_elf_find_function("libc", "fopen"), "fopen"));
+    assert_null(gc_elf_find_next(here, "ns_parserr")); /* loaded later, in a scope of its own */
+    assert_null(gc_elf_find_next(here, "main"));
 }
 
 static void keep_spot(void *kept, const struct gc_elf_location *spot)
@@ -120,6 +148,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scopes_are_the_linkers),
         cmocka_unit_test(functions_are_found_beside_others),
+        cmocka_unit_test(libraries_are_known_by_name),
+        cmocka_unit_test(next_definitions_are_the_linkers),
         cmocka_unit_test(places_are_the_linkers),
     };
 

@@ -1,0 +1,79 @@
+/* Where the exported names lead. A program that calls cuMemAlloc_v2 by its symbol reaches this
+ * library first. Without it the next object in the order of the program's scope would be reached:
+ * another preloaded library or one that the program links, which wraps the name itself, or CUDA. So
+ * a name that another library behind this one defines leads there; that library finds the wrapper
+ * as its next definition (route.c). A pointer that the program fetched from CUDA's own library
+ * leads to the wrapper.
+ *
+ * The runtime's names keep the wrapper in front (gc_runtime_api_through): it records the program's
+ * call, and a device that the call may choose, and calls the other library itself.
+ *
+ * Only objects that were loaded with the program can stand between, so the target of a name is
+ * found once, at its first call. Threads that arrive together find the same one. */
+#define _GNU_SOURCE
+#include "shim/intercept/entry.h"
+#include "shim/real/nvml.h"
+#include "shim/real/resolve.h"
+#include "shim/real/runtime.h"
+#include "shim/wrap/runtime_api.h"
+
+#include "core/io/elf.h"
+
+/* In entry_exports.S. */
+extern void *gc_entry_targets[GC_ROW_COUNT];
+extern void *const gc_entry_exports[GC_ROW_COUNT];
+extern void gc_entry_unbound(void); /* the first target of all names */
+
+static const char *const owners[] = {
+    [GC_ROW_TYPE_API] = GC_DRIVER_NAME,
+    [GC_ROW_TYPE_USE] = GC_DRIVER_NAME,
+    [GC_ROW_TYPE_RUNTIME] = GC_RUNTIME_NAME,
+    [GC_ROW_TYPE_NVML] = GC_NVML_NAME,
+};
+
+static void *const wrappers[GC_ROW_COUNT] = {
+#define API(symbol, ...) [GC_ROW_##symbol] = (void *)symbol,
+#define RUNTIME(symbol, ...) [GC_ROW_##symbol] = (void *)symbol,
+#define NVML(symbol, ...) [GC_ROW_##symbol] = (void *)symbol,
+#include "shim/api.def"
+};
+
+static void *wrapper_of(const struct gc_row *row)
+{
+    return wrappers[row - gc_rows];
+}
+
+void *gc_entry_next(const struct gc_row *row, const void *address)
+{
+    void *found = gc_elf_find_next(address, row->symbol);
+
+    return found == NULL || gc_elf_is_library(found, owners[row->type]) ? wrapper_of(row) : found;
+}
+
+void *gc_entry_export(const struct gc_row *row)
+{
+    return gc_entry_exports[row - gc_rows];
+}
+
+void *gc_entry_pointer(const struct gc_row *row)
+{
+    void *target = __atomic_load_n(&gc_entry_targets[row - gc_rows], __ATOMIC_RELAXED);
+    void *wrapper = wrapper_of(row);
+
+    if (target == (void *)gc_entry_unbound)
+        target = gc_entry_bind((unsigned)(row - gc_rows));
+    return target == wrapper ? gc_entry_export(row) : wrapper;
+}
+
+void *gc_entry_bind(unsigned id)
+{
+    const struct gc_row *row = &gc_rows[id];
+    void *target = gc_entry_next(row, gc_rows);
+
+    __atomic_store_n(&gc_shim.alloc_code, gc_entry_exports[GC_ROW_cuMemAlloc_v2], __ATOMIC_RELAXED);
+    __atomic_store_n(&gc_shim.free_code, gc_entry_exports[GC_ROW_cuMemFree_v2], __ATOMIC_RELAXED);
+    if (row->type == GC_ROW_TYPE_RUNTIME && target != wrapper_of(row))
+        target = gc_runtime_api_through(row, target);
+    __atomic_store_n(&gc_entry_targets[id], target, __ATOMIC_RELAXED);
+    return target;
+}
