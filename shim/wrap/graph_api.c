@@ -165,3 +165,25 @@ CUresult cuDeviceGraphMemTrim(CUdevice ordinal)
 {
     GRAPH_CALL(cuDeviceGraphMemTrim, ordinal);
 }
+
+/* ---- nodes that name memory by its address ---- */
+
+/* The wrappers of the NODE rows. The launch of a graph checks no address: it reaches any memory.
+ * But memory that a node uses must be open to the node's device by then, and these wrappers note
+ * it. */
+#define API(...)
+#define USE(...)
+#define RUNTIME(...)
+#define NODE(symbol, base, version, context, word, operands, parameters, arguments)                \
+    GC_EXPORT                                                                                      \
+    CUresult symbol parameters                                                                     \
+    {                                                                                              \
+        if (gc_life_ready()) {                                                                     \
+            gc_shim_enter(GC_API_##symbol);                                                        \
+            struct gc_reach reach = gc_reach_of_node(context);                                     \
+            GC_REACH(&reach, word, operands);                                                      \
+            gc_shim_leave();                                                                       \
+        }                                                                                          \
+        return GC_FORWARD(symbol, GC_REACH_LIST arguments);                                        \
+    }
+#include "shim/api.def"
