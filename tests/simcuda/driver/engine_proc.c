@@ -74,7 +74,9 @@ static void *address_of(const struct export_row *row, bool per_thread)
     return (void *)(uintptr_t)(sim_apart + (index * 2 + per_thread) * SIM_APART_BYTES); /* NOLINT */
 }
 
-/* With the flag for the per-thread default stream a name that has such a flavour means no other. */
+/* With the flag for the per-thread default stream a name that has such a flavour means no other.
+ * The flavours came with CUDA 7. */
+#define SIM_FIRST_PER_THREAD 7000u
 static CUdriverProcAddressQueryResult look_up(const char *base, unsigned version, uint64_t flags,
                                               void **address)
 {
@@ -91,8 +93,8 @@ static CUdriverProcAddressQueryResult look_up(const char *base, unsigned version
             is_per_thread = true;
             best = NULL;
         }
-        if ((row->per_thread || !is_per_thread) && (unsigned)row->version <= version &&
-            (!best || row->version > best->version))
+        if ((!is_per_thread || (row->per_thread && version >= SIM_FIRST_PER_THREAD)) &&
+            (unsigned)row->version <= version && (!best || row->version > best->version))
             best = row;
     }
     *address = NULL;

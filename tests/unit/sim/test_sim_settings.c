@@ -335,6 +335,8 @@ static void look_up_follows_the_flags(void **state)
     assert_ptr_equal(
         look_up("cuStreamQuery", 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, found),
         (void *)cuStreamQuery_ptsz);
+    assert_null(look_up("cuMemcpy", 4000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
+                        CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT));
     assert_ptr_equal(look_up("cuInit", 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, found),
                      (void *)cuInit);
     assert_result(cuGetProcAddress("cuInit", &address, 13000, 4), CUDA_ERROR_INVALID_VALUE);
