@@ -124,6 +124,12 @@ test-drivers: ## the library's tests once with each switch of the simulated devi
 	$(Q)$(MAKE) --no-print-directory all programs
 	$(Q)tests/drivers --build $(OUT) $(if $(SHARE),--share $(SHARE)) $(T)
 
+.PHONY: test-nvidia
+test-nvidia: ## NVIDIA's own driver, NVML and runtimes, without a device: beside the simulated device, and below the library
+	$(Q)scripts/deps.sh test
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)tests/nvidia/run.py --build $(OUT)
+
 .PHONY: test-clients
 test-clients: ## real programs on the simulated device: ffmpeg, cuda-bindings, clients of NVML
 	$(Q)scripts/deps.sh test

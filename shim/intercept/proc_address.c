@@ -59,10 +59,10 @@ static void *replace(const char *name, int version, cuuint64_t flags, void *real
     enum gc_variant variant = GC_VARIANT_NONE;
 
     const int newest = gc_resolve_driver_version();
-    const int known =
-        version < newest ? version : newest; /* no driver returns an ABI newer than itself */
+    /* No driver returns an ABI newer than itself, and drivers count versions without a sign. */
+    const int known = version >= 0 && version < newest ? version : newest;
 
-    if (flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM &&
+    if ((flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) &&
         find_abi(name, known, GC_VARIANT_PTSZ))
         variant = GC_VARIANT_PTSZ;
     row = find_abi(name, known, variant);

@@ -26,12 +26,19 @@
 
 /* ---- calls ---- */
 
-/* 0 once it is known that no setting asks for anything at a call: neither latency, nor failures,
- * nor a journal. Host time of a call is measured in nanoseconds then. */
+/* Why calls are watched; 0 once the driver is initialised and no setting asks for anything at a
+ * call: neither latency, nor failures, nor a journal. Host time of a call is measured in
+ * nanoseconds then. */
+enum { SIM_WATCH_SETTINGS = 1, SIM_WATCH_START = 2 };
 extern atomic_int sim_calls_are_watched;
-/* Begins a call: counts it, takes its SIMCUDA_LATENCY. If SIMCUDA_FAIL requires it, returns false
- * and the result to give in *injected. */
-bool sim_call_begin(const char *entry, CUresult *injected);
+/* An argument of a call; the last of a list has no address. */
+struct sim_argument {
+    const void *address;
+    size_t bytes;
+};
+/* Begins a call: counts it, takes its SIMCUDA_LATENCY. If SIMCUDA_FAIL requires it, or the driver
+ * is not initialised (driver/early.h), returns false and the result to give in *injected. */
+bool sim_call_begin(const char *entry, const struct sim_argument *arguments, CUresult *injected);
 /* Ends it: writes the journal line `seq tid entry result args`. */
 CUresult sim_call_end(const char *entry, CUresult result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -39,14 +46,30 @@ CUresult sim_call_end(const char *entry, CUresult result, const char *format, ..
 /* The call does `count` times more than once what its latency is the cost of. */
 void sim_call_repeats(const char *entry, uint64_t count);
 
+/* SIM_EACH(word, a, b, …): word(a), word(b), …, for up to some twenty. */
+#define SIM_EACH(word, ...) __VA_OPT__(SIM_EXPAND(SIM_EACH_NEXT(word, __VA_ARGS__)))
+#define SIM_EACH_NEXT(word, first, ...)                                                            \
+    word(first) __VA_OPT__(, SIM_EACH_AGAIN SIM_NOTHING(word, __VA_ARGS__))
+#define SIM_EACH_AGAIN() SIM_EACH_NEXT
+#define SIM_NOTHING ()
+#define SIM_EXPAND(...) SIM_EXPAND_1(SIM_EXPAND_1(SIM_EXPAND_1(SIM_EXPAND_1(__VA_ARGS__))))
+#define SIM_EXPAND_1(...) SIM_EXPAND_2(SIM_EXPAND_2(SIM_EXPAND_2(SIM_EXPAND_2(__VA_ARGS__))))
+#define SIM_EXPAND_2(...) __VA_ARGS__
+#define SIM_ARGUMENT(a) ((struct sim_argument){&(a), sizeof(a)})
+#define SIM_ARGUMENTS(...)                                                                         \
+    (const struct sim_argument[])                                                                  \
+    {                                                                                              \
+        SIM_EACH(SIM_ARGUMENT, __VA_ARGS__) __VA_OPT__(, ) SIM_NO_ARGUMENT                         \
+    }
+#define SIM_NO_ARGUMENT ((struct sim_argument){NULL, 0})
 #define SIM_UNPAREN(...) __VA_ARGS__
-#define SIM_ENTRY(name, parameters, call, ...)                                                     \
+#define SIM_ENTRY(name, parameters, arguments, call, ...)                                          \
     CUresult name parameters;                                                                      \
     __attribute__((visibility("default"))) CUresult name parameters                                \
     {                                                                                              \
         CUresult sim_result;                                                                       \
         int watched = atomic_load_explicit(&sim_calls_are_watched, memory_order_relaxed);          \
-        if (!watched || sim_call_begin(#name, &sim_result))                                        \
+        if (!watched || sim_call_begin(#name, SIM_ARGUMENTS arguments, &sim_result))               \
             sim_result = call;                                                                     \
         return watched ? sim_call_end(#name, sim_result, __VA_ARGS__) : sim_result;                \
     }
@@ -54,14 +77,15 @@ void sim_call_repeats(const char *entry, uint64_t count);
  * bytes) { body } */
 #define SIM_API(name, parameters, arguments, ...)                                                  \
     static CUresult body_##name parameters;                                                        \
-    SIM_ENTRY(name, parameters, body_##name arguments, __VA_ARGS__)                                \
+    SIM_ENTRY(name, parameters, arguments, body_##name arguments, __VA_ARGS__)                     \
     static CUresult body_##name parameters
 /* As above, for an entry with a per-thread flavour, `suffix` being _ptsz or _ptds: both symbols
  * share one body, which has a `bool per_thread` before the other parameters. */
 #define SIM_API_THREAD(name, suffix, parameters, arguments, ...)                                   \
     static CUresult body_##name(bool per_thread, SIM_UNPAREN parameters);                          \
-    SIM_ENTRY(name, parameters, body_##name(false, SIM_UNPAREN arguments), __VA_ARGS__)            \
-    SIM_ENTRY(name##suffix, parameters, body_##name(true, SIM_UNPAREN arguments), __VA_ARGS__)     \
+    SIM_ENTRY(name, parameters, arguments, body_##name(false, SIM_UNPAREN arguments), __VA_ARGS__) \
+    SIM_ENTRY(name##suffix, parameters, arguments, body_##name(true, SIM_UNPAREN arguments),       \
+              __VA_ARGS__)                                                                         \
     static CUresult body_##name(bool per_thread, SIM_UNPAREN parameters)
 
 /* The export table for cuGetProcAddress: exports_engine.def and exports_memory.def hold rows

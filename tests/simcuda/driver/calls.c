@@ -1,9 +1,11 @@
-/* One call under way: injected failures, simulated host time, the journal.
+/* One call under way: injected failures, simulated host time, the journal, and that nothing works
+ * before cuInit.
  *
  * Everything here is free of locks, so that a forked child and a signal handler's thread can still
  * get through: rules and latencies are read-only after start except for their counters, and a
  * journal line is one write() to a file opened with O_APPEND. */
 #define _GNU_SOURCE
+#include "tests/simcuda/driver/early.h"
 #include "tests/simcuda/driver/settings.h"
 
 #include <stdarg.h>
@@ -57,7 +59,7 @@ void sim_call_repeats(const char *entry, uint64_t count)
     spend_ns(count * latency_ns(entry));
 }
 
-bool sim_call_begin(const char *entry, CUresult *injected)
+bool sim_call_begin(const char *entry, const struct sim_argument *arguments, CUresult *injected)
 {
     const struct sim_private_settings *settings = sim_private_settings();
     bool goes_on = true;
@@ -73,6 +75,8 @@ bool sim_call_begin(const char *entry, CUresult *injected)
             goes_on = false;
         }
     }
+    if (goes_on && sim_start() != SIM_START_DONE)
+        goes_on = sim_early_goes_on(entry, sim_start(), arguments, injected);
     return goes_on;
 }
 

@@ -5,6 +5,7 @@
  * frontier; a stream that waits for it joins the capture. A capture that was broken stays, invalid,
  * until it is ended in its origin. */
 #define _GNU_SOURCE
+#include "tests/simcuda/driver/early.h"
 #include "tests/simcuda/driver/engine_thread.h"
 
 #include <stdlib.h>
@@ -118,7 +119,8 @@ CUresult sim_check_unsafe_call(struct sim_context *context)
 
 SIM_API(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode), (mode), "%p", (void *)mode)
 {
-    CUresult result = sim_check_init();
+    /* A mode is the thread's own: it can be set once cuInit was tried. */
+    CUresult result = sim_start() == SIM_START_TRIED ? CUDA_SUCCESS : sim_check_init();
     struct engine_thread *thread = engine_thread();
     if (result)
         return result;

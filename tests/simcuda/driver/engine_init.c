@@ -5,6 +5,7 @@
  * CUDA_ERROR_DEINITIALIZED; workers stop between two operations, and nothing is torn down under
  * them. */
 #define _GNU_SOURCE
+#include "tests/simcuda/driver/early.h"
 #include "tests/simcuda/driver/engine.h"
 
 #include <stdio.h>
@@ -12,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum state { STATE_NEW, STATE_READY, STATE_FORKED, STATE_DOWN };
+enum state { STATE_NEW, STATE_TRIED, STATE_READY, STATE_FORKED, STATE_DOWN };
 
 static atomic_int state;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -84,6 +85,13 @@ static void fill_devices(void)
         fill_device(&devices[i], i);
 }
 
+enum sim_start sim_start(void)
+{
+    int now = atomic_load_explicit(&state, memory_order_acquire);
+
+    return now == STATE_NEW ? SIM_START_NEW : now == STATE_TRIED ? SIM_START_TRIED : SIM_START_DONE;
+}
+
 CUresult sim_check_init(void)
 {
     if (engine_in_callback())
@@ -112,12 +120,15 @@ SIM_API(cuInit, (unsigned int flags), (flags), "%u", flags)
         return now == STATE_FORKED ? CUDA_ERROR_NOT_INITIALIZED : CUDA_ERROR_DEINITIALIZED;
     if (flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (engine_device_count() == 0)
+    if (engine_device_count() == 0) {
+        atomic_store_explicit(&state, STATE_TRIED, memory_order_release);
         return CUDA_ERROR_NO_DEVICE;
+    }
     engine_lock();
     if (atomic_load_explicit(&state, memory_order_relaxed) == STATE_NEW) {
         pthread_atfork(NULL, NULL, on_fork_in_child);
         atomic_store_explicit(&state, STATE_READY, memory_order_release);
+        atomic_fetch_and_explicit(&sim_calls_are_watched, ~SIM_WATCH_START, memory_order_relaxed);
     }
     engine_unlock();
     return CUDA_SUCCESS;

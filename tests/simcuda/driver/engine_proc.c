@@ -74,51 +74,67 @@ static void *address_of(const struct export_row *row, bool per_thread)
     return (void *)(uintptr_t)(sim_apart + (index * 2 + per_thread) * SIM_APART_BYTES); /* NOLINT */
 }
 
-static CUdriverProcAddressQueryResult look_up(const char *base, int version, uint64_t flags,
+/* With the flag for the per-thread default stream a name that has such a flavour means no other.
+ * The flavours came with CUDA 7. */
+#define SIM_FIRST_PER_THREAD 7000u
+static CUdriverProcAddressQueryResult look_up(const char *base, unsigned version, uint64_t flags,
                                               void **address)
 {
     const struct export_row *best = NULL;
-    bool is_known = false;
+    bool is_known = false, is_per_thread = false;
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const struct export_row *row = &rows[i];
         if (row->version > sim_settings()->driver_version || strcmp(row->base, base) != 0)
             continue;
         is_known = true;
-        if (row->version <= version && (!best || row->version > best->version))
+        if (row->per_thread && !is_per_thread &&
+            (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)) {
+            is_per_thread = true;
+            best = NULL;
+        }
+        if ((!is_per_thread || (row->per_thread && version >= SIM_FIRST_PER_THREAD)) &&
+            (unsigned)row->version <= version && (!best || row->version > best->version))
             best = row;
     }
     *address = NULL;
     if (!best)
         return is_known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
                         : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    *address = address_of(best, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0 &&
-                                    best->per_thread != NULL);
+    *address = address_of(best, is_per_thread);
     return CU_GET_PROC_ADDRESS_SUCCESS;
 }
 
-/* A name that is not there is no error: success and NULL, as documented. So is the empty name, at
- * version 0. */
+/* Leaves the address alone where the arguments are wrong. Versions count without a sign, and one
+ * newer than the driver means its newest. The address is NULL where nothing is found. */
 static CUresult get_address(const char *base, void **address, int version, uint64_t flags,
                             CUdriverProcAddressQueryResult *status)
 {
-    *status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    if (!base || !address)
+    const uint64_t known_flags =
+        CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+
+    if (!base || !address || (flags & ~known_flags))
         return CUDA_ERROR_INVALID_VALUE;
-    *address = NULL;
-    if (version > sim_settings()->driver_version ||
-        flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
-        return CUDA_ERROR_INVALID_VALUE;
-    *status = look_up(base, version, flags, address);
+    *status = look_up(base, (unsigned)version, flags, address);
     return CUDA_SUCCESS;
 }
 
+/* The older ABI has no status: a name that is not there is an error, and nothing is written. */
 SIM_API(cuGetProcAddress, (const char *base, void **address, int version, cuuint64_t flags),
         (base, address, version, flags), "%s %d %llu", base ? base : "(null)", version,
         (unsigned long long)flags)
 {
     CUdriverProcAddressQueryResult status;
-    return get_address(base, address, version, flags, &status);
+    void *found = NULL;
+    CUresult result = get_address(base, &found, version, flags, &status);
+
+    if (result == CUDA_SUCCESS && !found)
+        result = CUDA_ERROR_NOT_FOUND;
+    if (result == CUDA_SUCCESS && !address)
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        *address = found;
+    return result;
 }
 
 SIM_API(cuGetProcAddress_v2,

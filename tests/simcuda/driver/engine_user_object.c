@@ -4,6 +4,7 @@
  * an instantiated graph keeps them until its last launch has ended. The destructor of an object
  * without references runs on one thread that all objects share, which may not call the driver. */
 #define _GNU_SOURCE
+#include "tests/simcuda/driver/early.h"
 #include "tests/simcuda/driver/engine_graph.h"
 
 #include <limits.h>
@@ -128,10 +129,16 @@ void user_references_drop_locked(struct user_references *references)
 
 /* ---- entry points ---- */
 
+/* User objects need no device: they work before cuInit, and after it failed. */
+static CUresult check_state(void)
+{
+    return sim_start() == SIM_START_DONE ? sim_check_init() : CUDA_SUCCESS;
+}
+
 static CUresult check(CUuserObject handle, unsigned count)
 {
     const struct sim_user_object *object = (const struct sim_user_object *)handle;
-    CUresult result = sim_check_init();
+    CUresult result = check_state();
 
     if (result)
         return result;
@@ -148,7 +155,7 @@ SIM_API(cuUserObjectCreate,
          unsigned int flags),
         (handle, data, destroy, count, flags), "%p %u %u", data, count, flags)
 {
-    CUresult result = sim_check_init();
+    CUresult result = check_state();
     if (result)
         return result;
     if (!handle || !destroy || count == 0 || count > INT_MAX ||

@@ -191,8 +191,10 @@ SIM_API(cuMemGetAddressRange_v2, (CUdeviceptr * pbase, size_t *psize, CUdevicept
         (pbase, psize, dptr), "0x%llx", dptr)
 {
     uint64_t base, bytes;
-    CUresult result = address_range(dptr, &base, &bytes);
 
+    if (pbase == NULL && psize == NULL) /* nothing is asked, in any state */
+        return CUDA_SUCCESS;
+    CUresult result = address_range(dptr, &base, &bytes);
     if (result != CUDA_SUCCESS)
         return result;
     if (pbase != NULL)
@@ -206,8 +208,10 @@ SIM_API(cuMemGetAddressRange, (CUdeviceptr_v1 * pbase, unsigned *psize, CUdevice
         (pbase, psize, dptr), "0x%x", dptr)
 {
     uint64_t base, bytes;
-    CUresult result = address_range(dptr, &base, &bytes);
 
+    if (pbase == NULL && psize == NULL) /* nothing is asked, in any state */
+        return CUDA_SUCCESS;
+    CUresult result = address_range(dptr, &base, &bytes);
     if (result != CUDA_SUCCESS)
         return result;
     if (pbase != NULL)

@@ -23,7 +23,7 @@
 #define SIM_MAX_WORK_US 60000000u
 #define SIM_MAX_RULES 256
 
-atomic_int sim_calls_are_watched = 1;
+atomic_int sim_calls_are_watched = SIM_WATCH_SETTINGS | SIM_WATCH_START;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct sim_settings settings;
@@ -302,7 +302,8 @@ static void read_settings(void)
     open_journal();
     if (private_settings.latency_count == 0 && private_settings.failure_count == 0 &&
         private_settings.journal_fd < 0)
-        atomic_store_explicit(&sim_calls_are_watched, 0, memory_order_relaxed);
+        atomic_fetch_and_explicit(&sim_calls_are_watched, ~SIM_WATCH_SETTINGS,
+                                  memory_order_relaxed);
 }
 
 const struct sim_settings *sim_settings(void)

@@ -101,28 +101,39 @@ NVML_EXPORT nvmlReturn_t nvmlShutdown(void)
 
 NVML_EXPORT const char *nvmlErrorString(nvmlReturn_t result)
 {
-    switch (result) {
-    case NVML_SUCCESS:
-        return "The operation was successful";
-    case NVML_ERROR_UNINITIALIZED:
-        return "NVML was not first initialized with nvmlInit()";
-    case NVML_ERROR_INVALID_ARGUMENT:
-        return "A supplied argument is invalid";
-    case NVML_ERROR_NOT_SUPPORTED:
-        return "The requested operation is not available on target device";
-    case NVML_ERROR_NO_PERMISSION:
-        return "The current user does not have permission for operation";
-    case NVML_ERROR_NOT_FOUND:
-        return "A query to find an object was unsuccessful";
-    case NVML_ERROR_INSUFFICIENT_SIZE:
-        return "An input argument is not large enough";
-    case NVML_ERROR_DRIVER_NOT_LOADED:
-        return "NVIDIA driver is not loaded";
-    case NVML_ERROR_ARGUMENT_VERSION_MISMATCH:
-        return "The provided version is invalid/unsupported";
-    default:
-        return "An internal driver error occurred";
-    }
+    static const char *const texts[] = {
+        [0] = "Success",
+        [1] = "Uninitialized",
+        [2] = "Invalid Argument",
+        [3] = "Not Supported",
+        [4] = "Insufficient Permissions",
+        [5] = "Already Initialized",
+        [6] = "Not Found",
+        [7] = "Insufficient Size",
+        [8] = "Insufficient External Power",
+        [9] = "Driver Not Loaded",
+        [10] = "Timeout",
+        [11] = "Interrupt Request Issue",
+        [12] = "NVML Shared Library Not Found",
+        [13] = "Function Not Found",
+        [14] = "Corrupted infoROM",
+        [15] = "GPU is lost",
+        [16] = "GPU requires reset",
+        [17] = "GPU access blocked by the operating system",
+        [18] = "Driver/library version mismatch",
+        [19] = "In use by another client",
+        [20] = "Insufficient Memory",
+        [21] = "No data",
+        [22] = "vGPU ECC not supported",
+        [23] = "Insufficient Resources",
+        [24] = "Invalid Frequency",
+        [25] = "Argument version mismatch",
+        [26] = "Requested functionality has been deprecated",
+        [27] = "System is not in ready state",
+    };
+    size_t code = (size_t)result;
+
+    return code < sizeof(texts) / sizeof(texts[0]) ? texts[code] : "Unknown Error";
 }
 
 /* ---- the system ---- */
@@ -150,7 +161,7 @@ NVML_EXPORT nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned leng
 
 NVML_EXPORT nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned length)
 {
-    return nvmlSystemGetDriverVersion(version, length);
+    return version ? nvmlSystemGetDriverVersion(version, length) : NVML_ERROR_INVALID_ARGUMENT;
 }
 
 NVML_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version)

@@ -1,0 +1,129 @@
+"""The driver's and NVML's functions, from headers, as C for caller.c."""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/preload/routes"))
+import check_coverage as coverage  # noqa: E402
+
+# What cudaGL.h, cudaEGL.h and cudaVDPAU.h need of headers that the machine may lack.
+FOREIGN = """
+typedef unsigned int GLuint; typedef unsigned int GLenum; typedef int EGLint;
+typedef void *EGLImageKHR; typedef void *EGLStreamKHR; typedef void *EGLSyncKHR;
+typedef unsigned int VdpDevice; typedef void VdpGetProcAddress(void);
+typedef unsigned int VdpVideoSurface; typedef unsigned int VdpOutputSurface;
+"""
+FOREIGN_HEADERS = ("GL/gl.h", "EGL/egl.h", "EGL/eglext.h", "vdpau/vdpau.h")
+DRIVER_HEADERS = ("cuda.h", "cudaGL.h", "cudaEGL.h", "cudaVDPAU.h")
+
+
+NVIDIA = pathlib.Path(os.environ.get("BUILD_DIR", ROOT / "build")) / "nvidia"
+INCLUDE = NVIDIA / "runtime-12.2/include"
+DRIVER = NVIDIA / "driver/libcuda.so.1"
+NVML = NVIDIA / "driver/libnvidia-ml.so.1"
+
+
+def prelude():
+    return "".join([FOREIGN, "#define __CUDA_API_VERSION_INTERNAL\n", *[f"#include <{h}>\n" for h in DRIVER_HEADERS]])
+
+
+def includes(work):
+    """The folders of the headers, with empty ones in place of those that the machine may lack."""
+    for name in FOREIGN_HEADERS:
+        path = pathlib.Path(work, "foreign", name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    return [str(pathlib.Path(work, "foreign")), str(INCLUDE)]
+
+
+def declarations():
+    """The preprocessed headers of the driver, every ABI visible."""
+    with tempfile.TemporaryDirectory() as work:
+        return coverage.preprocess(prelude(), includes(work))
+
+
+class Function:
+    """A prototype: its name and its parameters' types."""
+
+    def __init__(self, name, parameters, text):
+        self.name = name
+        self.types = [self._type(p) for p in coverage.split_fields(" ".join(parameters.split()))
+                      if p not in ("", "void")]
+        self.kinds = "".join(self._kind(t, text) for t in self.types)
+
+    @staticmethod
+    def _type(parameter):
+        """Without the parameter's name; an array is a pointer."""
+        array = re.fullmatch(r"(.*?)(\w+)\s*\[\w*\]", parameter)
+        if array:
+            return array[1].strip() + " *"
+        named = re.fullmatch(r"(.*[\s*])(\w+)", parameter)
+        if named and named[2] not in ("int", "char", "long", "short") and re.sub(r"\b(const|struct|enum)\b|\s", "", named[1]):
+            return named[1].strip()
+        return parameter
+
+    @staticmethod
+    def _kind(kind, text):
+        if "*" in kind:
+            return "P"
+        name = kind.replace("const", "").split()[-1]
+        typedef = re.search(rf"\btypedef\s+([^;{{}}]*?)\b{name}\s*;", text)
+        if re.search(rf"\btypedef\b[^;{{}}]*\(\s*\*\s*{name}\s*\)", text):
+            return "P"  # a function
+        if typedef and typedef[1].rstrip().endswith("*"):
+            return "H"
+        if re.search(rf"}}\s*(__attribute__\S*\s*)?{name}\s*;", text) and not re.search(
+                rf"\benum\b[^;}}]*}}\s*{name}\s*;", text):
+            return "S"
+        if typedef and re.match(r"struct\b", typedef[1]):
+            return "S"
+        if typedef and re.fullmatch(r"\w+\s*", typedef[1]) and typedef[1].strip() not in ("int", "unsigned", "long"):
+            return Function._kind(typedef[1].strip(), text)
+        return "N"
+
+
+def driver_functions(text):
+    found = {}
+    for name, parameters in re.findall(r"\bCUresult\s+(cu\w+)\s*\(([^;{}]*)\)\s*;", text):
+        found.setdefault(name, Function(name, parameters, text))
+    return found
+
+
+def write_calls(path, functions, initialise, rows=None):
+    """calls.h: each function and a typed call of it. `rows`: name → (base, version, per thread) for cuGetProcAddress."""
+    lines = [f'#define INITIALISE "{initialise}"']
+    table = []
+    for f in functions:
+        types = ", ".join(f.types) or "void"
+        values = ", ".join(f"VALUE({i}, {t})" for i, t in enumerate(f.types))
+        lines.append(f"static int call_{f.name}(void *function) {{ return (int)((int (*)({types}))function)({values}); }}")
+        base, version, per_thread = (rows or {}).get(f.name) or (f.name, 0, False)
+        table.append(f'{{"{f.name}", "{base}", {version}, {2 if per_thread else 0}, "{f.kinds}", call_{f.name}}},')
+    pathlib.Path(path).write_text("\n".join([*lines, "static const struct function functions[] = {", *table, "};", ""]))
+
+
+def build(work, text, functions, initialise, rows=None):
+    """Compiles the caller of these functions; the path of the program."""
+    folder = pathlib.Path(work)
+    folder.mkdir(exist_ok=True)
+    write_calls(folder / "calls.h", functions, initialise, rows)
+    (folder / "types.h").write_text(prelude())
+    subprocess.run(["gcc", "-O0", "-w", "-D_GNU_SOURCE", "-include", str(folder / "types.h"), f"-I{folder}",
+                    *[f"-I{i}" for i in includes(work)], "-o", str(folder / "caller"),
+                    str(ROOT / "tests/nvidia/caller.c"), "-ldl"], check=True)
+    return str(folder / "caller")
+
+
+# NVIDIA's driver makes device files where it may; no test leaves any.
+NO_DEVICE_FILES = ["setpriv", "--bounding-set=-mknod"] if os.geteuid() == 0 else []
+
+
+def run_caller(caller, library, state, route="symbol", **environment):
+    """{(function, call): result}"""
+    run = subprocess.run([*NO_DEVICE_FILES, caller, str(library), state, route], capture_output=True, text=True, check=True,
+                         env={**os.environ, **environment})
+    return {tuple(line.split()[:2]): line.split()[2] for line in run.stdout.splitlines()}

@@ -1,0 +1,80 @@
+"""Asks one library, in a process of its own, and prints a line per answer.
+
+usage: probe.py look-ups LIBRARY < NAMES      cuGetProcAddress: NAME FLAGS and, for each version at which the answer
+                                              changes, VERSION:ANSWER: none, or the number of the pointer in this line
+       probe.py errors LIBRARY                cuGetErrorName and cuGetErrorString of each code
+       probe.py nvml LIBRARY < NAMES          NVML's functions with null arguments, before and after nvmlInit; its texts
+"""
+import ctypes
+import os
+import sys
+
+VERSIONS = [0, *range(2000, 12021, 10), 12030, 13000, -1]
+FLAGS = (0, 1, 2, 3, 4)
+
+
+def look_ups(library):
+    look_up = library.cuGetProcAddress_v2
+    look_up.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64, ctypes.c_void_p]
+    older = library.cuGetProcAddress
+    older.argtypes = look_up.argtypes[:4]
+    address, old, status = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int()
+    calls = 0
+    for name in sys.stdin.read().split():
+        for flags in FLAGS:
+            line, last, seen = [], None, []
+            for version in VERSIONS:
+                address.value, old.value, status.value = 77, 78, 79
+                code = look_up(name.encode(), ctypes.byref(address), version, flags, ctypes.byref(status))
+                code_old = older(name.encode(), ctypes.byref(old), version, flags)
+                calls += 2
+                if address.value not in seen:
+                    seen.append(address.value)
+                same = "same" if old.value == address.value else "78" if old.value == 78 else "other"
+                pointer = address.value if address.value in (None, 77) else f"p{seen.index(address.value)}"
+                answer = f"{code},{status.value},{pointer},{code_old},{same}"
+                if answer != last:
+                    line.append(f"{version}:{answer}")
+                    last = answer
+            print(name, flags, *line)
+    print("calls", calls)
+
+
+def errors(library):
+    for function in (library.cuGetErrorName, library.cuGetErrorString):
+        for code in [*range(0, 1100), -1]:
+            text = ctypes.c_char_p(b"left")
+            result = function(code, ctypes.byref(text))
+            print(code, result, text.value)
+
+
+def in_child(call):
+    """The code of a call, or the signal that it ends by."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(write, str(call()).encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        text = pipe.read()
+    _, status = os.waitpid(child, 0)
+    return text or f"signal{os.WTERMSIG(status)}"
+
+
+def nvml(library):
+    names = sys.stdin.read().split()
+    for state in ("new", "failed"):
+        if state == "failed":
+            for start in ("nvmlInit_v2", "nvmlInit", "nvmlInitWithFlags"):
+                print(state, start, library[start](0))
+        for name in names:
+            print(state, name, in_child(lambda name=name: library[name](*[ctypes.c_void_p(0)] * 6))
+                  if hasattr(library, name) else "absent")
+    library.nvmlErrorString.restype = ctypes.c_char_p
+    for code in [*range(0, 40), 99, 999, 1000]:
+        print("text", code, library.nvmlErrorString(code))
+
+
+if __name__ == "__main__":
+    {"look-ups": look_ups, "errors": errors, "nvml": nvml}[sys.argv[1]](ctypes.CDLL(sys.argv[2]))
