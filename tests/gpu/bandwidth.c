@@ -72,7 +72,7 @@ static void measure_handles(const char *name, uint64_t handle_bytes, uint64_t by
 int main(void)
 {
     gpu_open();
-    const uint64_t bytes = gpu.is_rehearsal ? GIB : 64 * GIB;
+    const uint64_t bytes = gpu.is_rehearsal ? 512 * MIB : 64 * GIB;
     CU(cuEventCreate, &begun, CU_EVENT_DEFAULT);
     CU(cuEventCreate, &ended, CU_EVENT_DEFAULT);
     CU(cuMemAlloc, &sum, 4096);

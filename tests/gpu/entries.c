@@ -73,7 +73,8 @@ static int last_version(const struct entry *entry)
 
 static void compare_entries(void)
 {
-    unsigned known = 0, not_exported = 0, not_found = 0, abis_differ = 0, later_differ = 0;
+    unsigned known = 0, absent = 0, not_exported = 0, not_found = 0, abis_differ = 0,
+             later_differ = 0;
     unsigned differ[2] = {0, 0};
 
     for (const struct entry *entry = entries; entry < entries + ENTRY_COUNT; entry++) {
@@ -82,6 +83,11 @@ static void compare_entries(void)
         void *exported = dlsym(gpu.library, entry->symbol);
         void *first = found(entry, true, entry->version);
         void *second = found(entry, false, entry->version);
+        if (exported == NULL && second == NULL) {
+            printf("%s is not there\n", entry->symbol);
+            absent++;
+            continue;
+        }
         known++;
         if (exported == NULL || second == NULL)
             printf("%s: exported %p, looked up %p\n", entry->symbol, exported, second);
@@ -95,6 +101,7 @@ static void compare_entries(void)
         }
     }
     row(known, "names", "entries.known");
+    row(absent, "names", "entries.absent");
     row(not_exported, "names", "entries.not_exported");
     row(not_found, "names", "entries.not_found");
     row(differ[0], "names", "entries.differ.flags0");
@@ -135,6 +142,19 @@ static void show_device(void)
     }
 }
 
+static void show_peers(void)
+{
+    int count = 0, can;
+
+    CU(cuDeviceGetCount, &count);
+    if (count < 2)
+        skip("peers.*", "there is one device alone");
+    for (int from = 0; from < count; from++)
+        for (int to = 0; to < count; to++)
+            if (from != to && cu.cuDeviceCanAccessPeer(&can, from, to) == CUDA_SUCCESS)
+                row(can, "yes", "peers.%d.%d", from, to);
+}
+
 int main(void)
 {
     gpu_open();
@@ -148,5 +168,6 @@ int main(void)
         look_for_newer();
     }
     show_device();
+    show_peers();
     return EXIT_SUCCESS;
 }

@@ -39,6 +39,8 @@
     X(cuDeviceGet)                                                                                 \
     X(cuDeviceGetName)                                                                             \
     X(cuDeviceGetAttribute)                                                                        \
+    X(cuDeviceGetCount)                                                                            \
+    X(cuDeviceCanAccessPeer)                                                                       \
     X(cuDeviceGetUuid)                                                                             \
     X(cuDevicePrimaryCtxRetain)                                                                    \
     X(cuDevicePrimaryCtxRelease)                                                                   \

@@ -13,7 +13,8 @@ int main(void)
     uint32_t index = 3;
     CUdeviceptr to = 0;
     void *parameters[] = {&index, &to};
-    size_t available = 0, total;
+    size_t before = 0, available = 0, total;
+    uint64_t ns = 0;
     CUstream stream;
     CUevent event;
     CUmodule module = NULL;
@@ -22,6 +23,11 @@ int main(void)
     CU(cuMemAlloc, &to, 4096);
     CU(cuMemsetD8, to, 0, 4096);
     CUfunction kernel = gpu_kernel("deep_stack");
+    CU(cuMemGetInfo, &before, &total);
+    gpu_launch(gpu_kernel("spin"), 1, 1, NULL, (void *[]){&ns});
+    CU(cuCtxSynchronize);
+    CU(cuMemGetInfo, &available, &total);
+    row((double)before - (double)available, "bytes", "first_launch");
     while (count < BLOCKS_MAX && cu.cuMemAlloc(&blocks[count], BLOCK) == CUDA_SUCCESS)
         count++;
     for (unsigned i = 0; i < count; i++)
