@@ -29,6 +29,8 @@ def library(setting):
 
 def command(job):
     first, *rest = job.command.split()
+    if LIBRARIES[job.library] is not None and not os.path.exists(library(job.library)):
+        return f"{library(job.library)} was not built"
     if first == "device_launch":
         path = os.path.join(BUILD, "tests/gpu/device_launch")
         return [path] if os.path.exists(path) and not IS_REHEARSAL else f"{first}: no nvcc here, or a rehearsal"
