@@ -60,6 +60,8 @@ def run(job, seconds_left, log):
     result = {"experiment": job.experiment, "name": job.name, "status": "ok", "seconds": 0.0, "rows": {}, "skips": {}}
     if isinstance(words, str):
         return dict(result, status="skipped", skips={"*": words})
+    if os.path.isabs(words[0]) and not os.path.exists(words[0]):
+        return dict(result, status="not built")
     limit = min(job.limit_s, seconds_left)
     if limit < 5:
         return dict(result, status="no time", skips={"*": "the block's time was over"})

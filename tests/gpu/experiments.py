@@ -148,6 +148,7 @@ ASSUMPTIONS = [Assumption(*row) for row in (
     ("E5", "record.none:capture.*.end", equals(901), "a fence invalidates a capture: none may be made",
      "shim/driver/capture_guard.c"),
     ("E6", "patterns.*:*.wrong", zero, "no byte of a freed block is reused before its work is done", "core/reclaim/defer.c"),
+    ("E6", "patterns.*:*.canary", above(0), "the check counts words that are wrong", "tests/gpu/patterns.c"),
     ("E7", "teardown.none.none:none.[!i]*", ok, "mapped memory needs no context", "shim/driver/driver_map.c"),
     ("E7", "teardown.destroy.none:destroy.*", ok, "mapped memory outlives a context", "shim/driver/driver_map.c"),
     ("E7", "teardown.reset.none:reset.mapping_kept", yes, "mapped memory outlives the reset of its device",
