@@ -199,10 +199,6 @@ gpu-test: ## the tests that need an NVIDIA GPU
 	$(Q)$(MAKE) --no-print-directory gpu-programs
 	$(Q)$(RUN) --folder gpu $(T)
 
-.PHONY: gpu-bench
-gpu-bench: ## measure the cost of the driver's calls on an NVIDIA GPU
-	$(Q)$(MAKE) --no-print-directory gpu-programs
-	$(Q)BUILD_DIR=$(abspath $(OUT)) tests/gpu/bench.sh
 .PHONY: gpu-programs
 gpu-programs: $(LIB) $(GPU_PROGRAMS)
 
