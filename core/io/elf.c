@@ -183,13 +183,13 @@ struct found_object {
 };
 typedef int find_object_function(void *address, struct found_object *result);
 
-/* Only the dynamic linker's _dl_find_object counts: any object may export one. */
+/* Only the C library's _dl_find_object counts: any object may export one. */
 static int find_finder(struct dl_phdr_info *info, size_t size, void *argument)
 {
     struct object object;
 
     (void)size;
-    if (object_open(&object, info) && strncmp(object.soname, "ld", 2) == 0)
+    if (object_open(&object, info) && strcmp(object.soname, "libc.so.6") == 0)
         *(void **)argument = object_find(&object, "_dl_find_object");
     return *(void **)argument != NULL;
 }

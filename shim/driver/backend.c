@@ -196,10 +196,9 @@ static unsigned char ask(atomic_uchar *slot, CUdevice ordinal, CUdevice_attribut
     return answer;
 }
 
-void gc_backend_set_flags(CUmemAllocationProp *prop)
+static void set_flags(CUmemAllocationProp *prop, unsigned slot)
 {
     const CUdevice ordinal = prop->location.id;
-    const unsigned slot = (unsigned)ordinal % DEVICES_MAX;
 
     if (ask(&decompression[slot], ordinal, ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK, YES) != NO)
         prop->allocFlags.usage |= USAGE_HW_DECOMPRESS;
@@ -208,43 +207,82 @@ void gc_backend_set_flags(CUmemAllocationProp *prop)
         prop->allocFlags.gpuDirectRDMACapable = 1;
 }
 
-/* Maps the page at two addresses, as the pool maps pages. */
-static CUresult try_page(CUmemGenericAllocationHandle handle, uint64_t bytes, CUdevice ordinal)
+/* As GC_CALL, but an error is an answer about flags: it does not make contexts faulted. */
+#define TRY(device, symbol, ...)                                                                   \
+    (gc_shim_count((device), GC_API_##symbol), GC_USE(symbol, __VA_ARGS__))
+
+/* Maps the page at two addresses, as the pool maps pages. *is_stuck: a mapping remains. */
+static CUresult try_page(struct gc_device *device, CUmemGenericAllocationHandle handle,
+                         uint64_t bytes, CUdevice ordinal, bool *is_stuck)
 {
     const CUmemAccessDesc access = {
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal},
         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUdeviceptr range = 0;
     uint64_t mapped = 0;
-    CUresult result = GC_USE(cuMemAddressReserve, &range, (size_t)bytes * 2, 0, 0, 0);
+    CUresult result = TRY(device, cuMemAddressReserve, &range, (size_t)bytes * 2, 0, 0, 0);
 
     if (result != CUDA_SUCCESS)
         return result;
     for (; mapped < 2 * bytes && result == CUDA_SUCCESS; mapped += bytes) {
-        result = GC_USE(cuMemMap, range + mapped, (size_t)bytes, 0, handle, 0);
+        result = TRY(device, cuMemMap, range + mapped, (size_t)bytes, 0, handle, 0);
         if (result != CUDA_SUCCESS)
             break;
-        result = GC_USE(cuMemSetAccess, range + mapped, (size_t)bytes, &access, 1);
+        result = TRY(device, cuMemSetAccess, range + mapped, (size_t)bytes, &access, 1);
     }
     for (; mapped != 0; mapped -= bytes)
-        (void)GC_USE(cuMemUnmap, range + mapped - bytes, (size_t)bytes);
-    (void)GC_USE(cuMemAddressFree, range, (size_t)bytes * 2);
+        *is_stuck |= TRY(device, cuMemUnmap, range + mapped - bytes, (size_t)bytes) != 0;
+    (void)TRY(device, cuMemAddressFree, range, (size_t)bytes * 2);
     return result;
 }
 
 /* Devices report the flag and refuse memory that has it: under WSL2 at any address
  * (pytorch#192330), elsewhere maybe at a second one (third_party_p2p.c in NVIDIA's kernel modules
  * knows a handle by one address). */
-bool gc_backend_accepts_page(const CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle,
-                             uint64_t bytes)
+static CUresult check_page(struct gc_device *device, const CUmemAllocationProp *prop,
+                           CUmemGenericAllocationHandle handle, uint64_t bytes)
 {
     atomic_uchar *slot = &rdma[(unsigned)prop->location.id % DEVICES_MAX];
+    bool is_stuck = false;
     CUresult result;
 
     if (!prop->allocFlags.gpuDirectRDMACapable ||
         atomic_load_explicit(slot, memory_order_relaxed) == YES)
-        return true;
-    result = try_page(handle, bytes, prop->location.id);
-    atomic_store_explicit(slot, result == CUDA_SUCCESS ? YES : NO, memory_order_relaxed);
-    return result == CUDA_SUCCESS;
+        return CUDA_SUCCESS;
+    result = try_page(device, handle, bytes, prop->location.id, &is_stuck);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY) /* which says nothing about the flag */
+        atomic_store_explicit(slot, result == CUDA_SUCCESS ? YES : NO, memory_order_relaxed);
+    if (result == CUDA_SUCCESS && !is_stuck)
+        return CUDA_SUCCESS;
+    if (GC_CALL(device, cuMemRelease, handle) != CUDA_SUCCESS || is_stuck)
+        gc_direct_adjust_device(gc_shim.core, device, (int64_t)bytes); /* lost */
+    return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
+}
+
+CUresult gc_backend_create_page(struct gc_device *device, CUdevice ordinal, uint64_t bytes,
+                                CUmemGenericAllocationHandle *handle)
+{
+    const unsigned slot = (unsigned)ordinal % DEVICES_MAX;
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal}};
+    const CUmemAllocationProp plain = prop;
+    CUresult result;
+
+    set_flags(&prop, slot);
+    result = TRY(device, cuMemCreate, handle, (size_t)bytes, &prop, 0);
+    const bool is_created = result == CUDA_SUCCESS;
+    if (is_created)
+        result = check_page(device, &prop, *handle, bytes);
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY)
+        return result;
+    if (is_created) /* the device has memory with the other flag */
+        prop.allocFlags.gpuDirectRDMACapable = 0;
+    else
+        prop = plain;
+    result = GC_CALL(device, cuMemCreate, handle, (size_t)bytes, &prop, 0);
+    if (!is_created && result == CUDA_SUCCESS) {
+        atomic_store_explicit(&rdma[slot], NO, memory_order_relaxed);
+        atomic_store_explicit(&decompression[slot], NO, memory_order_relaxed);
+    }
+    return result;
 }

@@ -9,12 +9,9 @@
 void gc_backend_describe(struct gc_device_info *info);
 /* Whether the device may access the peer's memory. */
 bool gc_backend_can_access(CUdevice device, CUdevice peer);
-/* Sets the flags of a page of prop's device, a place for network cards and for the decompression
- * engine where the device has them. */
-void gc_backend_set_flags(CUmemAllocationProp *prop);
-/* Whether the pool may use the new page. False: the device refuses pages with these flags; they are
- * set again without the one that it refuses. A context of the device is current. */
-bool gc_backend_accepts_page(const CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle,
-                             uint64_t bytes);
+/* Creates a page for the pool: with the flags for network cards and for the decompression engine
+ * where the device has them and accepts such a page. A context of the device is current. */
+CUresult gc_backend_create_page(struct gc_device *device, CUdevice ordinal, uint64_t bytes,
+                                CUmemGenericAllocationHandle *handle);
 
 #endif

@@ -37,28 +37,14 @@ static int address_free(void *self, uint64_t context, uint64_t address, uint64_t
                         (size_t)bytes);
 }
 
-/* In a context of the device. Of two pages at most the first is refused. */
-static CUresult create_page(struct gc_device *device, CUmemLocation location, uint64_t bytes,
-                            CUmemGenericAllocationHandle *handle)
-{
-    for (;;) {
-        CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = location};
-
-        gc_backend_set_flags(&prop);
-        CUresult result = GC_CALL(device, cuMemCreate, handle, (size_t)bytes, &prop, 0);
-        if (result != CUDA_SUCCESS || gc_backend_accepts_page(&prop, *handle, bytes))
-            return result;
-        (void)GC_CALL(device, cuMemRelease, *handle);
-    }
-}
-
 static int page_create(void *self, uint64_t context, uint64_t bytes, uint64_t *handle)
 {
     CUmemGenericAllocationHandle created = 0;
 
     (void)self;
-    int code = GC_CALL_IF_ENTERED(
-        context, create_page(gc_driver_device(context), location_of(context), bytes, &created));
+    int code = GC_CALL_IF_ENTERED(context,
+                                  gc_backend_create_page(gc_driver_device(context),
+                                                         location_of(context).id, bytes, &created));
     if (code == 0)
         *handle = created;
     return code;

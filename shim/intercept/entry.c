@@ -9,7 +9,9 @@
  * call, and a device that the call may choose, and calls the other library itself.
  *
  * Only objects that were loaded with the program can stand between, so the target of a name is
- * found once, at its first call. Threads that arrive together find the same one. */
+ * found once, at its first call. Threads that arrive together find the same one. A fork finds those
+ * of all names first: the search takes a lock of the dynamic linker's that another thread may hold,
+ * and that nobody gives back in the child. */
 #define _GNU_SOURCE
 #include "shim/intercept/entry.h"
 #include "shim/real/nvml.h"
@@ -18,6 +20,9 @@
 #include "shim/wrap/runtime_api.h"
 
 #include "core/io/elf.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
 
 /* In entry_exports.S. */
 extern void *gc_entry_targets[GC_ROW_COUNT];
@@ -65,7 +70,7 @@ void *gc_entry_pointer(const struct gc_row *row)
     return target == wrapper ? gc_entry_export(row) : wrapper;
 }
 
-void *gc_entry_bind(unsigned id)
+static void *bind(unsigned id)
 {
     const struct gc_row *row = &gc_rows[id];
     void *target = gc_entry_next(row, gc_rows);
@@ -76,4 +81,20 @@ void *gc_entry_bind(unsigned id)
         target = gc_runtime_api_through(row, target);
     __atomic_store_n(&gc_entry_targets[id], target, __ATOMIC_RELAXED);
     return target;
+}
+
+static void bind_all(void)
+{
+    for (unsigned id = 0; id < GC_ROW_COUNT; id++)
+        if (__atomic_load_n(&gc_entry_targets[id], __ATOMIC_RELAXED) == (void *)gc_entry_unbound)
+            (void)bind(id);
+}
+
+void *gc_entry_bind(unsigned id)
+{
+    static atomic_flag is_watching = ATOMIC_FLAG_INIT;
+
+    if (!atomic_flag_test_and_set_explicit(&is_watching, memory_order_relaxed))
+        pthread_atfork(bind_all, NULL, NULL);
+    return bind(id);
 }

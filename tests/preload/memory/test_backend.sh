@@ -54,5 +54,8 @@ is "network cards reach pages where they can" "$(told SIMCUDA_RDMA=yes)" "$alike
 is "not where a page could have one address only" "$(told SIMCUDA_RDMA=once)" "$alike rdma 0 decompress 0"
 is "nor where such pages have none" "$(told SIMCUDA_RDMA=refused)" "$alike rdma 0 decompress 0"
 is "  and it is mapped memory" "$(pages)" true
+is "  no context counts as faulted for that: pages serve the next request" "$(json "$TMP/report.json" '"cuMemAlloc_v2" not in d["driver_calls"]')" true
+is "nor where memory with the flag cannot be created" "$(told SIMCUDA_RDMA=yes SIMCUDA_FAIL=cuMemCreate@1=CUDA_ERROR_NOT_SUPPORTED)" "$alike rdma 0 decompress 0"
+is "a trial that lacks memory says nothing: the next page is tried" "$(told SIMCUDA_RDMA=yes SIMCUDA_FAIL=cuMemSetAccess@1=CUDA_ERROR_OUT_OF_MEMORY)" "$alike rdma 1 decompress 0"
 is "the decompression engine reaches them" "$(told SIMCUDA_RDMA=none SIMCUDA_ATTRIBUTES=136=4,137=4194304)" "$alike rdma 0 decompress 1"
 done_testing

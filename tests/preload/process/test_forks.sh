@@ -1,5 +1,5 @@
 #!/bin/bash
-# fork in every state: with threads inside the library, during a capture, while paused, from a thread, twice; with a trace open,
+# fork in every state: with threads inside the library, with the dynamic linker's lock held, during a capture, while paused, from a thread, twice; with a trace open,
 # with stacks, in a group, with tenants. The child passes through and ends; the parent, its report and its trace know nothing of it.
 # timeout: 300
 . "$(dirname "$0")/../../lib.sh"
@@ -9,7 +9,7 @@ ok "a run is planned" "$TOOL" plan "$TMP/run.trace" --output "$TMP/run.plan" --d
 settings=("GPUCACHE_PLAN=$TMP/run.plan" "GPUCACHE_MODE=cache" "GPUCACHE_MODE=track" "GPUCACHE_TRACE=$TMP/trace GPUCACHE_STACKS=all"
     "GPUCACHE_GROUP=forks GPUCACHE_LIMIT=2GiB GPUCACHE_TENANTS=all=*:1GiB" "GPUCACHE_REUSE=sync GPUCACHE_BACKEND=driver")
 
-for state in started threads capture paused from-thread twice ending; do
+for state in started threads linking capture paused from-thread twice ending; do
     for set in "${settings[@]}"; do
         case "$state $set" in "paused "*track | "paused "*driver) continue ;; esac # nothing there to pause
         rm -rf "$TMP/reports" "$TMP/trace"

@@ -67,6 +67,8 @@ class Program:
             self.settings["GPUCACHE_REUSE"] = chance.choice(["fence"] * 6 + ["sync"])
             if room:
                 self.settings["GPUCACHE_LIMIT"] = f"{5 * CONTEXT_MIB + room}MiB"
+        if os.environ.get("SIMCUDA_PEERS") == "none" and self.settings["SIMCUDA_DEVICES"] == "2" and backend == "vmm":
+            self.settings["SIMCUDA_DEVICES"] = "1"  # beside a device that is no peer, copies of mapped memory fail
         self.settings.update(options.settings)
         if self.settings.get("GPUCACHE_BACKEND", "whole") != "whole":  # blocks in pieces have none
             self.aspects = [name for name in self.aspects if name != "handles"] or ["none"]

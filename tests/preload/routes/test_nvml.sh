@@ -80,7 +80,7 @@ for way in $ways; do
     done
 done
 
-is "every row of NVML is wrapped" "$(preloaded "$BUILD_DIR/tests/preload/matrix" nvml)" "$(grep -c '^NVML(' shim/api.def) found"
+is "every row of NVML is wrapped" "$(preloaded "$BUILD_DIR/tests/preload/matrix" nvml)" "$(grep -c '^NVML(' "$ROOT/shim/api.def") found"
 
 for mode in track cache; do
     is "threads that ask while CUDA starts and works, $mode: always the limit" \

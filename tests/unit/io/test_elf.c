@@ -6,8 +6,11 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define OBJECTS_MAX 64
 #define STEP 977 /* bytes between the addresses that are asked about */
@@ -17,6 +20,7 @@ static struct object {
     uintptr_t code, end;
 } objects[OBJECTS_MAX];
 static int object_count;
+static sem_t looked[2];
 
 static int note(struct dl_phdr_info *info, size_t size, void *unused)
 {
@@ -106,6 +110,59 @@ static void libraries_are_known_by_name(void **unused)
     assert_false(gc_elf_names_library("libcuda.so.1", "libcudart"));
 }
 
+static void keep_path(void *kept, const char *path)
+{
+    *(bool *)kept = path != NULL;
+}
+
+static void *look_up(void *is_found)
+{
+    const void *in_libm =
+        gc_elf_find_function("libm", "cbrt"); /* takes the lock, before it is held */
+
+    gc_elf_visit_path(in_libm, keep_path, is_found);
+    sem_post(&looked[0]);
+    sem_wait(&looked[1]);
+    *(bool *)is_found = false;
+    gc_elf_visit_path(in_libm, keep_path, is_found);
+    *(bool *)is_found = *(bool *)is_found && gc_elf_is_library(in_libm, "libm");
+    sem_post(&looked[0]);
+    return NULL;
+}
+
+static int wait_for_look_up(struct dl_phdr_info *info, size_t size, void *result)
+{
+    struct timespec until;
+
+    (void)info;
+    (void)size;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 20;
+    sem_post(&looked[1]);
+    *(int *)result = sem_timedwait(&looked[0], &until);
+    return 1;
+}
+
+/* Threads look up addresses at each allocation of a tenant; a forked child must not wait. */
+static void the_object_of_an_address_takes_no_lock(void **unused)
+{
+    pthread_t thread;
+    bool is_found = false;
+    int late = 1;
+
+    (void)unused;
+    if (dlsym(RTLD_DEFAULT, "_dl_find_object") == NULL)
+        skip(); /* before glibc 2.35 it does */
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(sem_init(&looked[i], 0, 0), 0);
+    assert_int_equal(pthread_create(&thread, NULL, look_up, &is_found), 0);
+    assert_int_equal(sem_wait(&looked[0]), 0);
+    dl_iterate_phdr(wait_for_look_up, &late); /* holds the dynamic linker's lock meanwhile */
+    pthread_join(thread, NULL);
+    assert_int_equal(late, 0);
+    assert_true(is_found);
+}
+
 static void next_definitions_are_the_linkers(void **unused)
 {
     const void *here = (const void *)&next_definitions_are_the_linkers;
@@ -149,6 +206,7 @@ int main(void)
         cmocka_unit_test(scopes_are_the_linkers),
         cmocka_unit_test(functions_are_found_beside_others),
         cmocka_unit_test(libraries_are_known_by_name),
+        cmocka_unit_test(the_object_of_an_address_takes_no_lock),
         cmocka_unit_test(next_definitions_are_the_linkers),
         cmocka_unit_test(places_are_the_linkers),
     };

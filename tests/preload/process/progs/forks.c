@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "tests/preload/progs/public.h"
 
+#include <link.h>
 #include <pthread.h>
 #include <spawn.h>
 #include <stdatomic.h>
@@ -98,6 +99,36 @@ static void *allocate(void *argument)
         CHECK(cuMemFree(block));
     }
     return NULL;
+}
+
+static int visit_nothing(struct dl_phdr_info *info, size_t size, void *unused)
+{
+    (void)info;
+    (void)size;
+    (void)unused;
+    return 0;
+}
+
+static void *visit_objects(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&is_over))
+        dl_iterate_phdr(visit_nothing, NULL);
+    return NULL;
+}
+
+/* Another thread holds the dynamic linker's lock, which the child then never gets. */
+static void linking(void)
+{
+    pthread_t visitor;
+    const CUdeviceptr block = program_alloc(BYTES);
+
+    EXPECT(pthread_create(&visitor, NULL, visit_objects, NULL) == 0);
+    for (int i = 0; i < CHILDREN; i++)
+        fork_one(block, NULL);
+    atomic_store(&is_over, true);
+    pthread_join(visitor, NULL);
+    go_on(block);
 }
 
 /* Others are anywhere in the library, with its locks held. */
@@ -230,7 +261,7 @@ static const struct {
     void (*run)(void);
 } states[] = {
     {"started", started},         {"threads", threads}, {"capture", capture}, {"paused", paused},
-    {"from-thread", from_thread}, {"twice", twice},     {"ending", ending},
+    {"from-thread", from_thread}, {"twice", twice},     {"ending", ending},   {"linking", linking},
 };
 
 int main(int argument_count, char **arguments)

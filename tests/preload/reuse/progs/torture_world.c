@@ -103,8 +103,22 @@ static void end_context(const struct world *world, struct context *context)
 
 /* ---- what contexts of two devices may reach ---- */
 
+/* Whether each device may reach the other's memory; also true if there is one device alone. */
+static bool are_peers(const struct world *world)
+{
+    int can = 1, can_back = 1;
+
+    if (world->device_count > 1) {
+        CHECK(cuDeviceCanAccessPeer(&can, 0, 1));
+        CHECK(cuDeviceCanAccessPeer(&can_back, 1, 0));
+    }
+    return can && can_back;
+}
+
 static void enable_peers(struct world *world)
 {
+    if (!are_peers(world))
+        return;
     for (unsigned i = 0; i < CONTEXTS; i++)
         for (unsigned j = 0; j < CONTEXTS; j++) {
             const struct context *one = &world->contexts[i], *other = &world->contexts[j];
@@ -123,6 +137,8 @@ static void open_pool(struct world *world, unsigned index)
     const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1},
                                     .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 
+    if (!are_peers(world))
+        return;
     CHECK(cuMemPoolSetAccess(world->pools[index], &access, 1));
     world->is_open_to_other[index] = true;
 }
