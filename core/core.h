@@ -358,14 +358,15 @@ uint64_t gc_reclaim_trim(struct gc_core *core, struct gc_device *device, uint64_
 uint64_t gc_reclaim_empty(struct gc_core *core, struct gc_device *device);
 
 /* The results of cuMemGetInfo for a thread whose memory is charged to `quota` (NULL: none). In: the
- * driver's results; out: total = min(limits, total), free = bytes that a malloc could get (the idle
- * cache is free), never negative. */
+ * driver's results; out: total = min(limits, total), free = bytes that allocations could get in one
+ * or more pieces (the idle cache is free, and driver memory beside live blocks: available.c), never
+ * negative. */
 void gc_available_mem_info(struct gc_core *core, struct gc_device *device,
                            const struct gc_quota *quota, uint64_t *free_bytes,
                            uint64_t *total_bytes);
 
-/* Bytes that a malloc could get on the device now, as in gc_available_mem_info. Calls the driver if
- * the device has a context. GC_DRIVER. */
+/* Bytes that allocations could get on the device now, as in gc_available_mem_info. Calls the driver
+ * if the device has a context. GC_DRIVER. */
 enum gc_status gc_available_bytes(struct gc_core *core, struct gc_device *device,
                                   const struct gc_quota *quota, uint64_t *available_bytes,
                                   int *driver_code) GC_CHECKED;

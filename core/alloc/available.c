@@ -1,7 +1,15 @@
-/* The bytes that an allocation could get now, for cuMemGetInfo: free room in the limits and on the
- * device, idle memory, and memory that becomes idle once pending work has completed. A pending
- * block next to a live one in its segment or page does not count: its memory cannot be released.
- * O(pending blocks and their free neighbours). */
+/* The bytes that allocations could get now, for cuMemGetInfo: free room in the limits and on the
+ * device, idle memory, memory that becomes idle once pending work has completed, and free memory
+ * beside live blocks. A pending block next to a live one in its segment or page does not count: its
+ * memory cannot be released.
+ *
+ * Free memory beside live blocks: a segment of driver memory with a live block cannot be released,
+ * but its free blocks serve requests of the pool's own. They count in whole units of 2 MiB, as
+ * mapped memory does in whole pages. So the sum can be had in pieces. The largest single request
+ * that succeeds is the larger of the longest such block and of the rest; in mapped memory, where
+ * pages are lent to any addresses, it is the sum.
+ *
+ * O(pending blocks and their free neighbours, and free blocks of 2 MiB and more). */
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "core/reclaim/leave.h"
@@ -27,24 +35,68 @@ static uint64_t pages_between(const struct gc_pool *pool, const struct gc_arena 
     return count * page_bytes;
 }
 
+static const struct gc_block *last_of_run(const struct gc_block *block)
+{
+    while (block->next != NULL && is_unused(block->next))
+        block = block->next;
+    return block;
+}
+
 /* The bytes that become idle with the run of pending and free blocks around `block`: counted at the
  * first pending block of the run, 0 at the others. */
 static uint64_t run_bytes(const struct gc_pool *pool, const struct gc_block *block)
 {
     const struct gc_segment *segment = gc_block_segment(block);
     const struct gc_block *first = block;
-    const struct gc_block *last = block;
+    const struct gc_block *last = last_of_run(block);
     while (first->previous != NULL && is_unused(first->previous)) {
         first = first->previous;
         if (first->state == GC_BLOCK_PENDING)
             return 0;
     }
-    while (last->next != NULL && is_unused(last->next))
-        last = last->next;
     if (segment->arena != NULL)
         return pages_between(pool, segment->arena, first->address, last->address + last->bytes);
-    const bool is_dedicated = first->previous == NULL && last->next == NULL;
-    return is_dedicated ? segment->bytes : 0;
+    const bool is_whole = first->previous == NULL && last->next == NULL;
+    return is_whole ? segment->bytes : 0;
+}
+
+/* Whether the free block is in driver memory that a live block keeps; else it is counted as idle,
+ * or with its run. */
+static bool is_beside_live(const struct gc_block *block)
+{
+    const struct gc_block *first = block;
+    if (gc_block_segment(block)->arena != NULL)
+        return false;
+    while (first->previous != NULL && is_unused(first->previous))
+        first = first->previous;
+    return first->previous != NULL || last_of_run(block)->next != NULL;
+}
+
+static uint64_t pool_beside_bytes(struct gc_pool *pool)
+{
+    uint64_t bytes = 0;
+    gc_pool_acquire_plain(pool);
+    for (unsigned i = 0; i < GC_CLASS_CUT_COUNT && !pool->is_closed; i++) {
+        const struct gc_bins *bins = &pool->content.bins[i];
+        for (const struct gc_block *block = gc_bins_best_fit(bins, GC_SEGMENT_UNIT); block != NULL;
+             block = gc_bins_next(bins, block))
+            if (is_beside_live(block))
+                bytes += block->bytes / GC_SEGMENT_UNIT * GC_SEGMENT_UNIT;
+    }
+    gc_pool_release(pool);
+    return bytes;
+}
+
+/* Free memory beside live blocks of the quota's own pools; without one, of the pools that no tenant
+ * has: a pool serves no other's requests. */
+static uint64_t beside_bytes(struct gc_device *device, const struct gc_quota *quota)
+{
+    uint64_t bytes = 0;
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context))
+        if (context->quota == quota)
+            bytes += pool_beside_bytes(&context->pool);
+    return bytes;
 }
 
 static uint64_t list_bytes(const struct gc_pool *pool, const struct gc_block *first)
@@ -77,11 +129,18 @@ static uint64_t spare_bytes(struct gc_device *device, const struct gc_quota *quo
     return gc_min_u64(bytes, gc_budget_held(budget));
 }
 
-/* The bytes that a budget still allows, with `spare` of its bytes released. */
-static uint64_t room_of(const struct gc_budget *budget, uint64_t spare)
+/* Lowers the figure to the room in the limit once `spare` of the bytes held are released. False:
+ * more is held than the limit allows; then no request is served, not even from free blocks. */
+static bool apply_limit(uint64_t limit, uint64_t held, uint64_t spare, uint64_t *available)
 {
-    const uint64_t used = gc_sub_or_zero_u64(gc_budget_held(budget), spare);
-    return gc_sub_or_zero_u64(gc_budget_limit(budget), used);
+    const uint64_t used = gc_sub_or_zero_u64(held, spare);
+    *available = gc_min_u64(*available, gc_sub_or_zero_u64(limit, used));
+    return used <= limit;
+}
+
+static bool apply_budget(const struct gc_budget *budget, uint64_t spare, uint64_t *available)
+{
+    return apply_limit(gc_budget_limit(budget), gc_budget_held(budget), spare, available);
 }
 
 void gc_available_mem_info(struct gc_core *core, struct gc_device *device,
@@ -97,14 +156,15 @@ void gc_available_mem_info(struct gc_core *core, struct gc_device *device,
     uint64_t available;
     if (!gc_add_u64(*free_bytes, spare, &available))
         available = UINT64_MAX;
-    available = gc_min_u64(available, room_of(&device->budget, spare));
-    if (account != NULL) {
-        const uint64_t used_by_all = gc_sub_or_zero_u64(gc_account_held(account), spare);
-        available =
-            gc_min_u64(available, gc_sub_or_zero_u64(gc_account_limit(account), used_by_all));
-    }
+    bool is_served = apply_budget(&device->budget, spare, &available);
+    if (account != NULL)
+        is_served &=
+            apply_limit(gc_account_limit(account), gc_account_held(account), spare, &available);
     if (quota != NULL)
-        available = gc_min_u64(available, room_of(&quota->budget, spare_bytes(device, quota)));
+        is_served &= apply_budget(&quota->budget, spare_bytes(device, quota), &available);
+    /* Charged already: within every limit. */
+    if (is_served && !gc_add_u64(available, beside_bytes(device, quota), &available))
+        available = UINT64_MAX;
     *total_bytes = gc_min_u64(*total_bytes, gc_quota_limit_bytes(device, quota));
     *free_bytes = gc_min_u64(available, *total_bytes);
 }

@@ -25,6 +25,11 @@ for kind in shared static; do
         is "$kind, $mode: no limit, as much less while it is held" \
             $(($(free_at start "$out") - $(free_at held "$out"))) $((100 * MIB))
     done
+    for backend in vmm driver; do
+        out=$(GPUCACHE_BACKEND=$backend preloaded "$PROGRAM" 1000 2>&1)
+        is "$kind, backend $backend: a small block in a large idle segment takes its own pages alone" \
+            $(($(free_at start "$out") - $(free_at beside "$out"))) $((12 * MIB))
+    done
     GPUCACHE_REPORT=$TMP/report.json preloaded "$PROGRAM" 1 > "$TMP/out" 2>&1
     uuid=$(json "$TMP/report.json" 'd["uuid"]')
     for mode in track cache; do

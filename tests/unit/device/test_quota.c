@@ -368,6 +368,41 @@ static void available_bytes_are_served(void **state)
     }
 }
 
+/* Blocks of random sizes come and go in two tenants and beside them. Then the figure can be had, in
+ * pieces of the unit in which it counts. */
+static void available_bytes_are_served_in_pieces(void **state)
+{
+    (void)state;
+    for (unsigned seed = 1; seed <= 40; seed++) {
+        struct house house;
+        uint64_t blocks[60], count = 0, random = seed;
+        open_plain(&house, GC_MIB(100), seed % 2 != 0);
+        struct gc_context *records[] = {house.own[0], house.own[1], house.bench.contexts[HEAD]};
+        for (unsigned step = 0; step < 60; step++) {
+            random = random * UINT64_C(6364136223846793005) + 1442695040888963407;
+            struct gc_context *record = records[(random >> 33) % 3];
+            if ((random >> 40) % 3 == 0 && count > 0)
+                workbench_free(&house.bench, blocks[--count]);
+            else if (try_alloc(&house, record, GC_KIB(1 + (random >> 45) % 20000),
+                               &blocks[count]) == GC_OK)
+                count++;
+            if ((random >> 50) % 4 == 0 && count > 1) { /* not only the last one goes */
+                workbench_free(&house.bench, blocks[0]);
+                blocks[0] = blocks[--count];
+            }
+        }
+        struct gc_context *record = records[seed % 3];
+        const uint64_t bytes = available(&house, record->quota);
+        uint64_t had = 0, address;
+        while (try_alloc(&house, record, GC_SEGMENT_UNIT, &address) == GC_OK)
+            had += GC_SEGMENT_UNIT;
+        if (had / GC_SEGMENT_UNIT != bytes / GC_SEGMENT_UNIT)
+            fail_msg("seed %u: %llu KiB shown, %llu had", seed, (unsigned long long)bytes >> 10,
+                     (unsigned long long)had >> 10);
+        workbench_close(&house.bench);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -383,6 +418,7 @@ int main(void)
         cmocka_unit_test(nothing_is_served_above_the_limit),
         cmocka_unit_test(what_is_freed_above_the_limit_goes_back),
         cmocka_unit_test(available_bytes_are_served),
+        cmocka_unit_test(available_bytes_are_served_in_pieces),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("share", tests, NULL, NULL);

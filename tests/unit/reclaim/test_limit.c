@@ -152,7 +152,8 @@ static void available_bytes_once_work_is_done(void **state)
         /* Ten at the front of a segment of twenty; or five whole pages. */
         assert_int_equal(pending - at_first, has_mapping != 0 ? GC_MIB(10) : 0);
         workbench_retire(&bench);
-        assert_int_equal(available_now(&bench), pending);
+        /* In driver memory ten beside the live block, which serve requests of up to ten. */
+        assert_int_equal(available_now(&bench), at_first + GC_MIB(10));
         sim_driver_submit(&bench.sim, 1, blocks[2], GC_MIB(5));
         workbench_free(&bench, blocks[2]);
         assert_int_equal(workbench_figures(&bench).pending.current, GC_MIB(5));
@@ -160,6 +161,28 @@ static void available_bytes_once_work_is_done(void **state)
         workbench_alloc(&bench, 0, GC_MIB(100));
         workbench_close(&bench);
     }
+}
+
+/* A small live block keeps a large segment of the driver's: the rest of it serves requests. */
+static void memory_beside_live_blocks_is_available(void **state)
+{
+    struct workbench bench;
+    uint64_t refused;
+    (void)state;
+    workbench_open_plain(&bench);
+    gc_limit_set(bench.core, bench.device, GC_MIB(200));
+    workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(200)));
+    workbench_alloc(&bench, 0, GC_MIB(11));
+    assert_int_equal(held(&bench), GC_MIB(200));
+    assert_int_equal(available_now(&bench), GC_MIB(188)); /* whole units of 2 MiB */
+    const uint64_t large = workbench_alloc(&bench, 0, GC_MIB(180));
+    assert_int_equal(available_now(&bench), GC_MIB(8));
+    workbench_free(&bench, large);
+    gc_limit_set(bench.core, bench.device, GC_MIB(199)); /* above the limit none is served */
+    assert_int_equal(available_now(&bench), 0);
+    assert_status(workbench_try_alloc(&bench, 0, GC_MIB(2), &refused), GC_OUT_OF_MEMORY);
+    gc_limit_set(bench.core, bench.device, GC_MIB(200));
+    workbench_close(&bench);
 }
 
 /* The driver gives two megabytes at a time: what is charged is what the device gave. */
@@ -287,6 +310,7 @@ int main(void)
         cmocka_unit_test(available_bytes),
         cmocka_unit_test(threads_keep_nothing_above_the_limit),
         cmocka_unit_test(available_bytes_once_work_is_done),
+        cmocka_unit_test(memory_beside_live_blocks_is_available),
         cmocka_unit_test(larger_segments_are_charged_in_whole_units),
         cmocka_unit_test(idle_memory_leaves_the_device_room),
         cmocka_unit_test(readings_are_renewed_by_frees),

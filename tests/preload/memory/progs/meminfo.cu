@@ -1,6 +1,6 @@
 /* Prints the memory figures of every call of both APIs that has them: "NAME total free" in bytes.
- * Before and after an allocation of argv[1] MiB and after its free, with the runtime's properties
- * of the device. */
+ * Before and after an allocation of argv[1] MiB, after its free, and with a block of 11 MiB then;
+ * with the runtime's properties of the device. */
 #include <cuda.h>
 #include <cuda_runtime.h>
 
@@ -53,5 +53,7 @@ int main(int argc, char **argv)
     print_result("held");
     CHECK(cudaFree(block));
     print_result("freed");
+    CHECK(cudaMalloc(&block, 11 << 20));
+    print_result("beside");
     return 0;
 }
