@@ -199,7 +199,8 @@ static void places_in_the_older_layout(void **state)
     assert_int_equal(nvmlDeviceGetPciInfo_v2(device, NULL), NVML_ERROR_INVALID_ARGUMENT);
 }
 
-nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned link, unsigned *type);
+nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned link,
+                                                 unsigned *type);
 nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, void *info);
 
 /* "NVML_ERROR_NOT_SUPPORTED if the device does not support it": no link leaves a device. */
