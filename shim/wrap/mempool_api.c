@@ -9,13 +9,12 @@
 #include "shim/real/resolve.h"
 #include "shim/wrap/relieve.h"
 
-/* The device whose memory the pool takes; NULL: none. */
-static struct gc_device *device_of(const CUmemPoolProps *props)
+/* The device whose memory a pool of that place takes; NULL: none. */
+static struct gc_device *device_at(const CUmemLocation *location, CUmemAllocationType type)
 {
-    if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-        props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED)
         return NULL;
-    return gc_account_device(props->location.id);
+    return gc_account_device(location->id);
 }
 
 GC_EXPORT
@@ -24,7 +23,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
     if (!gc_life_ready() || pool == NULL || props == NULL)
         return GC_FORWARD(cuMemPoolCreate, pool, props);
     gc_shim_enter(GC_API_cuMemPoolCreate);
-    struct gc_device *device = device_of(props);
+    struct gc_device *device = device_at(&props->location, props->allocType);
     CUresult result = GC_CALL_RELIEVED(device, cuMemPoolCreate, pool, props);
     if (result == CUDA_SUCCESS) {
         struct gc_mempool *record = gc_mempool_find(*pool, device);
@@ -157,6 +156,34 @@ CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool pool)
         (void)gc_mempool_find(pool, device);
     gc_shim_leave();
     return result;
+}
+
+/* The driver makes the pool of a place when it is first asked for. Nothing but the place says whose
+ * memory it takes. */
+#define GET_POOL(name)                                                                             \
+    do {                                                                                           \
+        if (!gc_life_ready() || pool == NULL || location == NULL)                                  \
+            return GC_FORWARD(name, pool, location, type);                                         \
+        gc_shim_enter(GC_API_##name);                                                              \
+        struct gc_device *device = device_at(location, type);                                      \
+        CUresult result = GC_CALL_RELIEVED(device, name, pool, location, type);                    \
+        if (result == CUDA_SUCCESS)                                                                \
+            (void)gc_mempool_find(*pool, device);                                                  \
+        gc_shim_leave();                                                                           \
+        return result;                                                                             \
+    } while (0)
+
+GC_EXPORT
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *location,
+                                CUmemAllocationType type)
+{
+    GET_POOL(cuMemGetDefaultMemPool);
+}
+
+GC_EXPORT
+CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
+{
+    GET_POOL(cuMemGetMemPool);
 }
 
 GC_EXPORT

@@ -187,6 +187,7 @@ struct sim_event {
     bool was_recorded;
     uint64_t record_id;                /* distinguishes this record from later ones */
     uint64_t done_ns;                  /* when it completed; 0: not yet seen */
+    struct event_place *place;         /* of an event between processes; NULL: of this one alone */
     struct sim_points points;          /* what it captures */
     struct sim_points known;           /* what the recording stream had waited for */
     struct sim_event *next, *previous; /* in its context */
@@ -195,6 +196,9 @@ struct sim_event {
     size_t capture_count, capture_capacity;
 };
 CUresult event_check(CUevent handle, struct sim_event **event);
+/* In a context that was checked; with the place of another process's event, or NULL. */
+CUresult event_create(struct sim_context *context, unsigned flags, struct event_place *place,
+                      CUevent *handle);
 void event_drop_context_locked(struct sim_context *context);
 CUresult event_record_locked(struct sim_event *event, struct sim_stream *stream);
 /* Events as graph nodes. */
@@ -205,6 +209,22 @@ CUresult event_wait(struct sim_stream *stream, struct sim_event *event, unsigned
 /* cuCtxRecordEvent and cuCtxWaitEvent on a context that was checked. */
 CUresult event_record_context(struct sim_context *context, CUevent handle);
 CUresult event_wait_context(struct sim_context *context, CUevent handle);
+
+/* ---- events between processes (engine_event_shared.c) ---- */
+
+/* A place that is complete; NULL: none is left. The engine's lock is held. */
+struct event_place *event_place_take_locked(void);
+void event_place_give_locked(struct event_place *place);
+/* A record begins: its number. That record, and all before it, is complete. */
+uint64_t event_place_begin(struct event_place *place);
+void event_place_complete(struct event_place *place, uint64_t number);
+bool event_place_has_passed(const struct event_place *place, uint64_t number);
+/* The latest record of any process. */
+uint64_t event_place_last(const struct event_place *place);
+/* Returns when the record has completed, or the process goes down. No lock held. */
+void event_place_wait(const struct event_place *place, uint64_t number);
+/* The same for the latest record, as an operation of a stream. */
+CUresult event_place_wait_op(const struct event_place *place, struct sim_op *op);
 
 /* ---- capture (engine_capture.c) ---- */
 

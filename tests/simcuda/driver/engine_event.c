@@ -41,6 +41,8 @@ static void unlink_locked(struct sim_event *event)
         event->next->previous = event->previous;
     event->points.count = 0;
     event->known.count = 0;
+    if (event->place)
+        event_place_give_locked(event->place);
     engine_pool_give(&event_pool, event);
 }
 
@@ -48,6 +50,40 @@ void event_drop_context_locked(struct sim_context *context)
 {
     while (context->engine->events)
         unlink_locked(context->engine->events);
+}
+
+CUresult event_create(struct sim_context *context, unsigned flags, struct event_place *place,
+                      CUevent *handle)
+{
+    context = sim_context_root(context);
+    CUresult result = lazy_take_slice(context, LAZY_EVENT_BYTES);
+    if (result)
+        return result;
+    engine_lock();
+    if (flags & CU_EVENT_INTERPROCESS)
+        place = event_place_take_locked();
+    bool is_possible = place || !(flags & CU_EVENT_INTERPROCESS);
+    struct sim_event *event = is_possible ? engine_pool_take(&event_pool) : NULL;
+    if (event) {
+        struct sim_event fresh = {.magic = SIM_MAGIC_EVENT,
+                                  .context = context,
+                                  .flags = flags,
+                                  .place = place,
+                                  .next = context->engine->events,
+                                  .points = event->points,
+                                  .known = event->known,
+                                  .capture_nodes = event->capture_nodes,
+                                  .capture_capacity = event->capture_capacity};
+        *event = fresh;
+        if (event->next)
+            event->next->previous = event;
+        context->engine->events = event;
+    } else if (place) {
+        event_place_give_locked(place);
+    }
+    engine_unlock();
+    *handle = (CUevent)event;
+    return event ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 SIM_API(cuEventCreate, (CUevent * handle, unsigned int flags), (handle, flags), "%u", flags)
@@ -61,29 +97,7 @@ SIM_API(cuEventCreate, (CUevent * handle, unsigned int flags), (handle, flags), 
     /* "CU_EVENT_INTERPROCESS must be specified with CU_EVENT_DISABLE_TIMING" */
     if ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING))
         return CUDA_ERROR_INVALID_VALUE;
-    context = sim_context_root(context);
-    result = lazy_take_slice(context, LAZY_EVENT_BYTES);
-    if (result)
-        return result;
-    engine_lock();
-    struct sim_event *event = engine_pool_take(&event_pool);
-    if (event) {
-        struct sim_event fresh = {.magic = SIM_MAGIC_EVENT,
-                                  .context = context,
-                                  .flags = flags,
-                                  .next = context->engine->events,
-                                  .points = event->points,
-                                  .known = event->known,
-                                  .capture_nodes = event->capture_nodes,
-                                  .capture_capacity = event->capture_capacity};
-        *event = fresh;
-        if (event->next)
-            event->next->previous = event;
-        context->engine->events = event;
-    }
-    engine_unlock();
-    *handle = (CUevent)event;
-    return event ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return event_create(context, flags, NULL, handle);
 }
 
 /* May be called before the event is complete; what waits for it goes on waiting. */
@@ -116,6 +130,8 @@ SIM_API(cuEventDestroy_v2, (CUevent event), (event), "%p", (void *)event)
 struct completion {
     struct sim_event *event;
     uint64_t record_id;
+    struct event_place *place;
+    uint64_t number; /* at the place */
 };
 
 /* Runs in the stream: notes the time, unless the event was recorded again or is gone. */
@@ -127,11 +143,13 @@ static CUresult run_completion(struct sim_context *context, void *argument)
     if (completion->event->record_id == completion->record_id)
         completion->event->done_ns = engine_now_ns();
     engine_unlock();
+    if (completion->place)
+        event_place_complete(completion->place, completion->number);
     return CUDA_SUCCESS;
 }
 
-/* A fresh record that captures nothing yet. */
-static void begin_record_locked(struct sim_event *event)
+/* A fresh record that captures nothing yet; its number at the event's place, if it has one. */
+static uint64_t begin_record_locked(struct sim_event *event)
 {
     event->was_recorded = true;
     event->record_id = next_record_id++;
@@ -140,21 +158,29 @@ static void begin_record_locked(struct sim_event *event)
     event->known.count = 0;
     event->capture_id = 0;
     event->capture_count = 0;
+    return event->place ? event_place_begin(event->place) : 0;
+}
+
+static void end_record_locked(struct sim_event *event, uint64_t number)
+{
+    event->done_ns = engine_now_ns();
+    if (event->place)
+        event_place_complete(event->place, number);
 }
 
 CUresult event_record_locked(struct sim_event *event, struct sim_stream *stream)
 {
     uint64_t position;
 
-    begin_record_locked(event);
+    uint64_t number = begin_record_locked(event);
     if (stream_is_clear_locked(stream)) {
-        event->done_ns = engine_now_ns();
+        end_record_locked(event, number);
         return CUDA_SUCCESS;
     }
     struct completion *completion = malloc(sizeof *completion);
     if (!completion)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *completion = (struct completion){event, event->record_id};
+    *completion = (struct completion){event, event->record_id, event->place, number};
     struct sim_op op = {
         .run = run_completion, .release = free, .argument = completion, .is_instant = true};
     CUresult result = stream_queue_locked(
@@ -222,15 +248,17 @@ CUresult event_record_context(struct sim_context *context, CUevent handle)
     engine_lock();
     result = capture_check_sync_locked(context, NULL);
     if (result == CUDA_SUCCESS) {
-        begin_record_locked(event);
+        uint64_t number = begin_record_locked(event);
         bool fits = context_points_locked(context, &event->points);
         /* The work that an earlier cuCtxWaitEvent ordered in front of later work belongs to it. */
         for (struct sim_context *part = context; part; part = green_next_locked(context, part))
             fits = points_merge(&event->points, &part->engine->barrier) && fits;
         if (!fits || !points_merge(&event->known, &event->points))
             result = CUDA_ERROR_OUT_OF_MEMORY;
+        if (event->place) /* nothing in a stream tells the other processes: wait here */
+            points_wait_locked(&event->points);
         if (points_passed_locked(&event->points))
-            event->done_ns = engine_now_ns();
+            end_record_locked(event, number);
     }
     engine_unlock();
     return result;
@@ -255,6 +283,13 @@ SIM_API(cuCtxRecordEvent, (CUcontext handle, CUevent event), (handle, event), "%
 
 /* ---- waiting ---- */
 
+/* The last record, of this process or another, is complete. */
+static bool has_passed_locked(const struct sim_event *event)
+{
+    return points_passed_locked(&event->points) &&
+           (!event->place || event_place_has_passed(event->place, event_place_last(event->place)));
+}
+
 CUresult event_wait(struct sim_stream *stream, struct sim_event *event, unsigned flags)
 {
     engine_lock();
@@ -263,9 +298,14 @@ CUresult event_wait(struct sim_stream *stream, struct sim_event *event, unsigned
         result = capture_add_locked(stream, event_wait_node(event));
     } else if (result == CUDA_SUCCESS && (stream->capture || event->capture_id)) {
         result = capture_wait_event_locked(stream, event);
-    } else if (result == CUDA_SUCCESS && !points_passed_locked(&event->points)) {
+    } else if (result == CUDA_SUCCESS && !has_passed_locked(event)) {
         struct stream_work work = {.op = {.is_instant = true}, .after = &event->points};
-        result = stream_queue_locked(stream, &work);
+        if (event->place)
+            result = event_place_wait_op(event->place, &work.op);
+        if (result == CUDA_SUCCESS)
+            result = stream_queue_locked(stream, &work);
+        if (result && work.op.release)
+            work.op.release(work.op.argument);
         if (result == CUDA_SUCCESS && !points_merge(&stream->known, &event->known))
             result = CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -281,6 +321,8 @@ CUresult event_wait_context(struct sim_context *context, CUevent handle)
         result = event_check(handle, &event);
     if (result)
         return result;
+    if (event->place) /* other processes' work is no point of a stream: wait here */
+        event_place_wait(event->place, event_place_last(event->place));
     engine_lock();
     result = capture_check_sync_locked(context, NULL);
     if (result == CUDA_SUCCESS && event->capture_id)
@@ -332,7 +374,7 @@ SIM_API(cuEventQuery, (CUevent handle), (handle), "%p", (void *)handle)
     if (result)
         return result;
     engine_lock();
-    bool is_done = points_passed_locked(&event->points);
+    bool is_done = has_passed_locked(event);
     note_time_locked(event);
     engine_unlock();
     if (!is_done)
@@ -348,6 +390,8 @@ SIM_API(cuEventSynchronize, (CUevent handle), (handle), "%p", (void *)handle)
         return result;
     struct sim_points points = {0};
     struct sim_context *context = event->context;
+    if (event->place)
+        event_place_wait(event->place, event_place_last(event->place));
     engine_lock();
     if (!points_merge(&points, &event->points))
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -411,10 +455,8 @@ static CUresult run_record_node(struct sim_context *context, void *argument)
     struct sim_event *event = argument;
     (void)context;
     engine_lock();
-    if (event->magic == SIM_MAGIC_EVENT) {
-        begin_record_locked(event);
-        event->done_ns = engine_now_ns();
-    }
+    if (event->magic == SIM_MAGIC_EVENT)
+        end_record_locked(event, begin_record_locked(event));
     engine_unlock();
     return CUDA_SUCCESS;
 }
@@ -425,10 +467,14 @@ static CUresult run_wait_node(struct sim_context *context, void *argument)
     struct sim_points points = {0};
     (void)context;
     engine_lock();
-    if (event->magic == SIM_MAGIC_EVENT && points_merge(&points, &event->points))
+    bool is_live = event->magic == SIM_MAGIC_EVENT;
+    const struct event_place *place = is_live ? event->place : NULL;
+    if (is_live && points_merge(&points, &event->points))
         points_wait_locked(&points);
     engine_unlock();
     points_free(&points);
+    if (place)
+        event_place_wait(place, event_place_last(place));
     return CUDA_SUCCESS;
 }
 

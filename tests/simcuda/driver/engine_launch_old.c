@@ -82,6 +82,16 @@ SIM_API(cuParamSetv, (CUfunction function, int offset, void *value, unsigned int
     return check_parameter(function, offset, value, bytes);
 }
 
+/* "texunit must be CU_PARAM_TR_DEFAULT." The driver makes no texture references, so none is valid.
+ */
+SIM_API(cuParamSetTexRef, (CUfunction function, int unit, CUtexref texture),
+        (function, unit, texture), "%p %d %p", (void *)function, unit, (void *)texture)
+{
+    struct sim_function *function_found;
+    CUresult result = function_check(function, &function_found);
+    return result ? result : CUDA_ERROR_INVALID_VALUE;
+}
+
 /* Without a block shape the launch has none: INVALID_VALUE, as for a block of 0 threads. */
 static CUresult launch_old(CUfunction handle, int width, int height, CUstream stream)
 {

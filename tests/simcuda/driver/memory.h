@@ -81,11 +81,11 @@ struct sim_block {
     unsigned flags;              /* host: the flags given; managed: the attachment */
     struct sim_context *context; /* that made it */
     struct sim_device *device;
-    struct sim_pool *pool;
-    uint64_t id;        /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
-    uint64_t span;      /* bytes of address space taken at node.start; 0: inside a chunk */
-    uint64_t mapped_at; /* imported: where the span begins */
-    uint64_t origin_id; /* imported: the exporter's process and block */
+    struct sim_pool *pool; /* pooled; imported: the pool that it was imported into, or NULL */
+    uint64_t id;           /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
+    uint64_t span;         /* bytes of address space taken at node.start; 0: inside a chunk */
+    uint64_t mapped_at;    /* imported: where the span begins */
+    uint64_t origin_id;    /* imported: the exporter's process and block */
     uint32_t origin_pid, open_count;
     struct sim_block *next_import;
     bool is_committed; /* graph memory: physical memory is there */
@@ -177,6 +177,11 @@ bool sim_pool_owns(const struct sim_context *context, uint64_t address, uint64_t
 /* Frees pool memory behind a position of a stream; NULL: at once. sim_memory_lock held. */
 void sim_pool_free_locked(struct sim_block *block, struct sim_stream *stream, uint64_t position);
 bool sim_pool_can_decompress(const struct sim_pool *pool); /* sim_memory_lock held */
+/* Memory that was imported into the pool is gone. sim_memory_lock held. */
+void sim_pool_import_dropped(struct sim_pool *pool);
+/* What the pool's memory is. */
+bool sim_pool_is_managed(const struct sim_pool *pool);
+bool sim_pool_is_host(const struct sim_pool *pool);
 CUmemoryPool sim_pool_handle(struct sim_pool *pool);
 unsigned sim_pool_handle_types(const struct sim_pool *pool);
 

@@ -75,7 +75,8 @@ static CUresult take_locked(struct sim_pool *pool, struct sim_block *block, uint
     if (result != CUDA_SUCCESS)
         return result;
     block->pool = pool;
-    block->device = pool->device;
+    if (pool->device != NULL)
+        block->device = pool->device;
     pool->block_count++;
     pool->used_bytes += block->span;
     if (pool->used_bytes > pool->used_high)
@@ -130,7 +131,8 @@ static CUresult take(CUmemoryPool handle, struct sim_stream *stream, uint64_t by
     }
     do {
         pthread_mutex_lock(&sim_memory_lock);
-        pool = handle == NULL ? sim_pool_current(block->context->device) : sim_pool_find(handle);
+        pool = handle == NULL ? sim_pool_current((unsigned)block->context->device->ordinal)
+                              : sim_pool_find(handle);
         if (pool == NULL)
             result = CUDA_ERROR_INVALID_VALUE;
         else if (block->span == 0)
@@ -255,8 +257,8 @@ static CUresult free_on(struct sim_stream *stream, uint64_t address)
     block = sim_block_find(address);
     if (block != NULL && block->node.start == address && !block->is_freed)
         kind = block->kind;
-    bool is_freed_so =
-        kind == SIM_POOLED || kind == SIM_GRAPH || kind == SIM_PLAIN || kind == SIM_MANAGED;
+    bool is_freed_so = kind == SIM_POOLED || kind == SIM_GRAPH || kind == SIM_PLAIN ||
+                       kind == SIM_MANAGED || (kind == SIM_IMPORTED && block->pool != NULL);
     if (!is_freed_so || (is_capturing && kind != SIM_GRAPH))
         result = CUDA_ERROR_INVALID_VALUE;
     else if (kind == SIM_POOLED)

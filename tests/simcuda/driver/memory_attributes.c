@@ -9,7 +9,7 @@ struct described {
     bool is_block;
     enum sim_kind kind;
     bool is_exportable; /* of a mapping */
-    bool is_host;
+    bool is_host, is_managed;
     bool is_mapped;
     bool sync_memops, can_decompress, has_rdma;
     struct sim_context *context;
@@ -25,10 +25,11 @@ static void describe_block(const struct sim_block *block, struct described *out)
     out->is_block = true;
     out->kind = block->kind;
     out->is_host = block->kind == SIM_HOST || block->kind == SIM_REGISTERED;
+    out->is_managed = block->kind == SIM_MANAGED;
     out->is_mapped = block->kind != SIM_GRAPH || block->is_committed;
     out->sync_memops = block->sync_memops;
     out->has_rdma = block->kind == SIM_PLAIN && sim_settings()->rdma != SIM_RDMA_NONE;
-    out->context = block->kind == SIM_POOLED ? NULL : block->context;
+    out->context = block->pool != NULL ? NULL : block->context;
     out->ordinal = block->device->ordinal;
     out->start = block->node.start;
     out->bytes = block->node.end - block->node.start;
@@ -37,9 +38,13 @@ static void describe_block(const struct sim_block *block, struct described *out)
     out->id = block->id;
     out->block_id = block->id;
     out->access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    if (block->kind == SIM_POOLED) {
+    if (block->pool != NULL) {
         out->pool = sim_pool_handle(block->pool);
         out->handle_types = sim_pool_handle_types(block->pool);
+        out->is_host = sim_pool_is_host(block->pool);
+        out->is_managed = sim_pool_is_managed(block->pool);
+        if (out->is_host)
+            out->ordinal = CU_DEVICE_CPU;
     }
 }
 
@@ -94,7 +99,7 @@ static void describe(uint64_t address, int current_ordinal, struct described *ou
 
 static bool has_host_address(const struct described *d)
 {
-    return d->is_host || (d->is_block && d->kind == SIM_MANAGED);
+    return d->is_host || d->is_managed;
 }
 
 /* The kind and the place of the pointer; false in *is_mine: another group's attribute. */
@@ -104,7 +109,7 @@ static CUresult get_place(const struct described *d, CUpointer_attribute attribu
     *is_mine = true;
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        if (d->is_known && d->context == NULL && d->is_block && d->kind != SIM_POOLED)
+        if (d->is_known && d->context == NULL && d->is_block && d->pool == NULL)
             return CUDA_ERROR_INVALID_VALUE;
         STORE(CUcontext, (CUcontext)(void *)d->context);
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
@@ -118,7 +123,7 @@ static CUresult get_place(const struct described *d, CUpointer_attribute attribu
             return CUDA_ERROR_INVALID_VALUE;
         STORE(uint64_t, d->address);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        STORE(unsigned, d->is_block && d->kind == SIM_MANAGED);
+        STORE(unsigned, d->is_managed);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         STORE(int, d->ordinal);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
@@ -230,7 +235,8 @@ static CUresult make_synchronous(struct sim_context *context, uint64_t address, 
 
     pthread_mutex_lock(&sim_memory_lock);
     block = sim_block_find(address);
-    if (block == NULL || block->kind == SIM_MANAGED)
+    if (block == NULL || block->kind == SIM_MANAGED ||
+        (block->pool != NULL && sim_pool_is_managed(block->pool)))
         result = CUDA_ERROR_INVALID_VALUE;
     else
         block->sync_memops = is_set;

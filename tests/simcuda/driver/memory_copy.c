@@ -283,6 +283,7 @@ CUresult sim_memory_copy_3d(struct sim_context *context, const CUDA_MEMCPY3D *de
 
 /* ---- what memory a side is ---- */
 
+/* Memory of a host or managed pool is as other host or managed memory. */
 static bool find_kind(uint64_t address, enum sim_kind *kind)
 {
     struct sim_block *block;
@@ -291,6 +292,10 @@ static bool find_kind(uint64_t address, enum sim_kind *kind)
     block = sim_block_find(address);
     if (block != NULL)
         *kind = block->kind;
+    if (block != NULL && block->pool != NULL && sim_pool_is_host(block->pool))
+        *kind = SIM_HOST;
+    if (block != NULL && block->pool != NULL && sim_pool_is_managed(block->pool))
+        *kind = SIM_MANAGED;
     pthread_mutex_unlock(&sim_memory_lock);
     return block != NULL;
 }

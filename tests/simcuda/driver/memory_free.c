@@ -8,8 +8,8 @@ static bool is_freed_by_mem_free(const struct sim_block *block)
 {
     enum sim_kind kind = block->kind;
 
-    return !block->is_freed &&
-           (kind == SIM_PLAIN || kind == SIM_MANAGED || kind == SIM_POOLED || kind == SIM_GRAPH);
+    return !block->is_freed && (kind == SIM_PLAIN || kind == SIM_MANAGED || kind == SIM_POOLED ||
+                                kind == SIM_GRAPH || (kind == SIM_IMPORTED && block->pool != NULL));
 }
 
 /* Waits for all devices, as freeing does: whoever can name the memory may use it. Memory of a pool
@@ -51,7 +51,10 @@ void sim_block_drop_locked(struct sim_block *block)
         sim_space_give(block->node.start, block->span);
         break;
     case SIM_IMPORTED:
-        sim_import_forget(block);
+        if (block->pool != NULL)
+            sim_pool_import_dropped(block->pool);
+        else
+            sim_import_forget(block);
         sim_space_unmap(block->mapped_at, block->span);
         sim_space_give(block->mapped_at, block->span);
         break;

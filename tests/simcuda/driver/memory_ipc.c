@@ -188,7 +188,8 @@ SIM_API(cuIpcCloseMemHandle, (CUdeviceptr dptr), (dptr), "0x%llx", dptr)
     pthread_rwlock_wrlock(&sim_use_lock);
     pthread_mutex_lock(&sim_memory_lock);
     block = sim_block_find(dptr);
-    if (block == NULL || block->kind != SIM_IMPORTED || block->node.start != dptr)
+    if (block == NULL || block->kind != SIM_IMPORTED || block->pool != NULL ||
+        block->node.start != dptr)
         result = CUDA_ERROR_INVALID_VALUE;
     else if (--block->open_count == 0)
         sim_block_drop_locked(block);

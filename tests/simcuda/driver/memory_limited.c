@@ -1,5 +1,5 @@
-/* Features of memory that a device may lack, and this one does: sparse and planar arrays, sharing
- * of events. Each checks what can be checked and answers as such a device. */
+/* Features of memory that a device may lack, and this one does: sparse and planar arrays. Each
+ * checks what can be checked and answers as such a device. */
 #include "memory.h"
 
 static CUresult refuse(bool is_valid)
@@ -47,17 +47,4 @@ SIM_API_THREAD(cuMemMapArrayAsync, _ptsz,
 {
     (void)per_thread;
     return refuse(mapInfoList != NULL && count != 0);
-}
-
-SIM_API(cuIpcGetEventHandle, (CUipcEventHandle * pHandle, CUevent event), (pHandle, event), "%p",
-        (void *)event)
-{
-    return refuse(pHandle != NULL && event != NULL);
-}
-
-SIM_API(cuIpcOpenEventHandle, (CUevent * phEvent, CUipcEventHandle handle), (phEvent, handle), "%p",
-        (void *)phEvent)
-{
-    (void)handle;
-    return refuse(phEvent != NULL);
 }

@@ -54,8 +54,10 @@ static struct sim_block *find_range(uint64_t address, uint64_t bytes)
 {
     struct sim_block *block = sim_block_find(address);
 
-    if (block == NULL || block->kind != SIM_MANAGED || bytes == 0 ||
-        bytes > block->node.end - address)
+    bool is_managed = block != NULL && (block->kind == SIM_MANAGED ||
+                                        (block->pool != NULL && sim_pool_is_managed(block->pool)));
+
+    if (!is_managed || bytes == 0 || bytes > block->node.end - address)
         return NULL;
     return block;
 }

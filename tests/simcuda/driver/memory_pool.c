@@ -4,10 +4,19 @@
  * list per stream. An allocation may take from it at once on the same stream, on another stream
  * that is ordered behind the free, or once the free has passed; each as the pool's attributes
  * allow. The engine's position queries are called with sim_memory_lock held; they call nothing
- * back. */
+ * back.
+ *
+ * Host and managed memory takes no capacity of a device. */
 #include "memory_pool.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* A shared pool's file: sparse, so that each address is an offset in it. */
+#define FILE_BYTES (UINT64_C(1) << 47)
 
 /* Pages that pools hold: addresses are checked against these, since memory freed on a stream may
  * still be in use by what was queued before. */
@@ -17,7 +26,7 @@ struct pages {
 };
 
 static struct sim_tree pools, pool_pages; /* sim_memory_lock */
-static struct sim_pool *defaults[SIM_MAX_DEVICES], *currents[SIM_MAX_DEVICES];
+static struct sim_pool *defaults[SIM_POOL_PLACES], *currents[SIM_POOL_PLACES];
 
 #define POOL(node) SIM_CONTAINER(node, struct sim_pool, node)
 #define PAGES(node) SIM_CONTAINER(node, struct pages, node)
@@ -46,14 +55,36 @@ unsigned sim_pool_handle_types(const struct sim_pool *pool)
     return (unsigned)pool->props.handleTypes;
 }
 
-struct sim_pool *sim_pool_new(struct sim_device *device, const CUmemPoolProps *props)
+bool sim_pool_is_managed(const struct sim_pool *pool)
 {
+    return (int)pool->props.allocType == SIM_POOL_MANAGED;
+}
+
+bool sim_pool_is_host(const struct sim_pool *pool)
+{
+    return pool->device == NULL && !sim_pool_is_managed(pool);
+}
+
+struct sim_pool *sim_pool_new(const CUmemPoolProps *props)
+{
+    bool is_device = props->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     struct sim_pool *pool = calloc(1, sizeof *pool);
+    char name[64];
 
     if (pool == NULL)
         return NULL;
-    pool->device = device;
+    pool->fd = -1;
     pool->props = *props;
+    if (is_device && !sim_pool_is_managed(pool))
+        pool->device = sim_device(props->location.id);
+    if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
+        snprintf(name, sizeof name, "simcuda-pool-%d", pool->device ? pool->device->ordinal : -1);
+        pool->fd = sim_space_open_file(name, FILE_BYTES);
+        if (pool->fd < 0) {
+            free(pool);
+            return NULL;
+        }
+    }
     pool->follows_events = 1;
     pool->is_opportunistic = 1;
     pool->adds_dependencies = 1;
@@ -63,46 +94,88 @@ struct sim_pool *sim_pool_new(struct sim_device *device, const CUmemPoolProps *p
     return pool;
 }
 
-struct sim_pool *sim_pool_default(struct sim_device *device)
-{
-    struct sim_pool **pool = &defaults[device->ordinal % SIM_MAX_DEVICES];
-    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED};
+/* ---- places ---- */
 
-    if (*pool == NULL) {
-        props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-        props.location.id = device->ordinal;
-        *pool = sim_pool_new(device, &props);
-        if (*pool != NULL)
-            (*pool)->is_default = true;
+/* Behind the devices' pinned and managed memory: the host's, those of its one NUMA node, and
+ * managed memory that prefers no place. */
+unsigned sim_pool_place(const CUmemLocation *location, CUmemAllocationType type)
+{
+    bool is_managed = (int)type == SIM_POOL_MANAGED;
+    unsigned odd = 2 * SIM_MAX_DEVICES;
+
+    if (location == NULL || ((int)type != SIM_POOL_PINNED && !is_managed))
+        return SIM_POOL_PLACES;
+    switch ((int)location->type) {
+    case SIM_LOCATION_NONE:
+        return is_managed ? odd + 4 : SIM_POOL_PLACES;
+    case SIM_LOCATION_DEVICE:
+        return sim_device(location->id) == NULL
+                   ? SIM_POOL_PLACES
+                   : (unsigned)location->id + is_managed * SIM_MAX_DEVICES;
+    case SIM_LOCATION_HOST:
+        return odd + is_managed;
+    case SIM_LOCATION_NUMA:
+        return location->id == 0 ? odd + 2 + is_managed : SIM_POOL_PLACES;
+    default:
+        return SIM_POOL_PLACES;
     }
-    return *pool;
 }
 
-struct sim_pool *sim_pool_current(struct sim_device *device)
+static CUmemPoolProps props_of(unsigned place)
 {
-    struct sim_pool *pool = currents[device->ordinal % SIM_MAX_DEVICES];
+    static const int locations[] = {SIM_LOCATION_HOST, SIM_LOCATION_HOST, SIM_LOCATION_NUMA,
+                                    SIM_LOCATION_NUMA, SIM_LOCATION_NONE};
+    unsigned odd = 2 * SIM_MAX_DEVICES;
+    bool is_managed = place >= odd ? place - odd == 4 || place % 2 == 1 : place >= SIM_MAX_DEVICES;
+    CUmemPoolProps props = {
+        .allocType = (CUmemAllocationType)(is_managed ? SIM_POOL_MANAGED : SIM_POOL_PINNED)};
 
-    return pool != NULL ? pool : sim_pool_default(device);
+    props.location.type =
+        (CUmemLocationType)(place >= odd ? locations[place - odd] : SIM_LOCATION_DEVICE);
+    props.location.id = place >= odd ? 0 : (int)(place % SIM_MAX_DEVICES);
+    return props;
 }
 
-void sim_pool_set_current(struct sim_device *device, struct sim_pool *pool)
+struct sim_pool *sim_pool_default(unsigned place)
 {
-    currents[device->ordinal % SIM_MAX_DEVICES] = pool;
+    CUmemPoolProps props = props_of(place);
+
+    if (defaults[place] == NULL) {
+        defaults[place] = sim_pool_new(&props);
+        if (defaults[place] != NULL)
+            defaults[place]->is_default = true;
+    }
+    return defaults[place];
+}
+
+struct sim_pool *sim_pool_current(unsigned place)
+{
+    return currents[place] != NULL ? currents[place] : sim_pool_default(place);
+}
+
+void sim_pool_set_current(unsigned place, struct sim_pool *pool)
+{
+    currents[place] = pool;
 }
 
 /* ---- pages ---- */
 
+static bool is_open_to(const struct sim_pool *pool, const struct sim_device *device, bool is_write)
+{
+    uint64_t bit = UINT64_C(1) << (device->ordinal & 63);
+
+    return pool->device == device || sim_pool_is_managed(pool) ||
+           ((is_write ? pool->writers : pool->readers) & bit) != 0;
+}
+
 bool sim_pool_owns(const struct sim_context *context, uint64_t address, uint64_t bytes,
                    bool is_write)
 {
-    uint64_t bit = UINT64_C(1) << (context->device->ordinal & 63);
-
     for (;;) {
         struct sim_node *node = sim_tree_find(&pool_pages, address);
         const struct sim_pool *pool = node == NULL ? NULL : PAGES(node)->pool;
 
-        if (pool == NULL || (pool->device != context->device &&
-                             ((is_write ? pool->writers : pool->readers) & bit) == 0))
+        if (pool == NULL || !is_open_to(pool, context->device, is_write))
             return false;
         if (bytes <= node->end - address)
             return true;
@@ -131,24 +204,42 @@ static bool fits(const struct sim_pool *pool, uint64_t bytes)
     return bytes <= UINT64_MAX - pool->reserved_bytes;
 }
 
+static CUresult show(const struct sim_pool *pool, uint64_t address, uint64_t bytes)
+{
+    return pool->fd < 0 ? sim_space_commit(address, bytes)
+                        : sim_space_map(address, bytes, pool->fd, address, PROT_READ | PROT_WRITE);
+}
+
+static void hide(const struct sim_pool *pool, uint64_t address, uint64_t bytes)
+{
+    if (pool->fd < 0) {
+        sim_space_decommit(address, bytes);
+        return;
+    }
+    sim_space_unmap(address, bytes);
+    fallocate(pool->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)address, (off_t)bytes);
+}
+
 static CUresult grow(struct sim_pool *pool, uint64_t bytes)
 {
     uint64_t span = sim_round_up(bytes, SIM_PAGE), address;
     struct pages *pages;
     CUresult result;
 
+    if (pool->is_imported)
+        return CUDA_ERROR_INVALID_VALUE; /* "do not support creating new allocations" */
     if (span == 0 || !fits(pool, span))
         return CUDA_ERROR_OUT_OF_MEMORY;
     pages = calloc(1, sizeof *pages);
     if (pages == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    result = sim_capacity_take(pool->device, span);
+    result = pool->device == NULL ? CUDA_SUCCESS : sim_capacity_take(pool->device, span);
     if (result != CUDA_SUCCESS)
         goto fail_pages;
     result = sim_space_take(span, SIM_PAGE, false, &address);
     if (result != CUDA_SUCCESS)
         goto fail_capacity;
-    result = sim_space_commit(address, span);
+    result = show(pool, address, span);
     if (result != CUDA_SUCCESS)
         goto fail_space;
     insert_pages(pages, pool, address, address + span);
@@ -161,7 +252,8 @@ static CUresult grow(struct sim_pool *pool, uint64_t bytes)
 fail_space:
     sim_space_give(address, span);
 fail_capacity:
-    sim_capacity_return(pool->device, span);
+    if (pool->device != NULL)
+        sim_capacity_return(pool->device, span);
 fail_pages:
     free(pages);
     return result;
@@ -211,9 +303,10 @@ void sim_pool_trim(struct sim_pool *pool, uint64_t keep)
             high = low + sim_round_up(pool->reserved_bytes - keep, SIM_PAGE);
         if (!sim_ranges_take_at(&pool->free, low, high - low) || !cut_pages(low, high))
             return;
-        sim_space_decommit(low, high - low);
+        hide(pool, low, high - low);
         sim_space_give(low, high - low);
-        sim_capacity_return(pool->device, high - low);
+        if (pool->device != NULL)
+            sim_capacity_return(pool->device, high - low);
         pool->reserved_bytes -= high - low;
     }
 }
@@ -346,13 +439,22 @@ static void release_when_unused(struct sim_pool *pool)
         pool->freed = freed->next;
         free(freed);
     }
+    if (pool->fd >= 0)
+        close(pool->fd);
     free(pool);
+}
+
+void sim_pool_import_dropped(struct sim_pool *pool)
+{
+    pool->block_count--;
+    release_when_unused(pool);
 }
 
 void sim_pool_retire(struct sim_pool *pool)
 {
-    if (sim_pool_current(pool->device) == pool)
-        sim_pool_set_current(pool->device, NULL);
+    for (unsigned place = 0; place < SIM_POOL_PLACES; place++)
+        if (currents[place] == pool)
+            currents[place] = NULL;
     pool->is_destroyed = true;
     sim_pool_reap(pool);
     release_when_unused(pool);
@@ -401,7 +503,8 @@ void sim_memory_drop_stream(struct sim_stream *stream)
     pthread_mutex_unlock(&sim_memory_lock);
 }
 
-/* Visits the device's pools; sim_use_lock held for writing if pages may go. */
+/* Visits the device's pools, and those of no device; sim_use_lock held for writing if pages may go.
+ */
 static void trim_device_locked(const struct sim_device *device)
 {
     struct sim_node *node = sim_tree_lower_bound(&pools, 0, 0);
@@ -410,7 +513,7 @@ static void trim_device_locked(const struct sim_device *device)
         struct sim_pool *pool = POOL(node);
 
         node = sim_tree_lower_bound(&pools, node->end, 0);
-        if (pool->device != device)
+        if (pool->device != NULL && pool->device != device)
             continue;
         sim_pool_reap(pool);
         sim_pool_trim(pool, pool->threshold);

@@ -1,39 +1,61 @@
-/* The entry points on pools themselves: create, destroy, trim, attributes, access, a device's
- * current pool.
- *
- * Sharing pools between processes is optional for a device
- * (CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES); this one supports no handle type, so those
- * entry points answer NOT_SUPPORTED. */
+/* The entry points on pools themselves: create, destroy, trim, attributes, access, the current pool
+ * of a place. Sharing between processes: memory_pool_share.c. */
 #include "memory_pool.h"
 
 #include <string.h>
 
-/* Runs `statement` on the pool of the handle with the lock held; an unknown handle is an invalid
- * value. */
-#define WITH_POOL(handle, statement)                                                               \
-    do {                                                                                           \
-        struct sim_pool *found;                                                                    \
-        CUresult outcome = sim_check_init();                                                       \
-        if (outcome != CUDA_SUCCESS)                                                               \
-            return outcome;                                                                        \
-        pthread_rwlock_wrlock(&sim_use_lock);                                                      \
-        pthread_mutex_lock(&sim_memory_lock);                                                      \
-        found = sim_pool_find(handle);                                                             \
-        outcome = found == NULL ? CUDA_ERROR_INVALID_VALUE : (statement);                          \
-        pthread_mutex_unlock(&sim_memory_lock);                                                    \
-        pthread_rwlock_unlock(&sim_use_lock);                                                      \
-        return outcome;                                                                            \
-    } while (0)
+static bool has_attribute(CUdevice_attribute attribute)
+{
+    const struct sim_device *device = sim_device(0);
 
+    return device != NULL && sim_device_attribute(attribute, device) != 0;
+}
+
+static uint64_t most_bytes(const CUmemPoolProps *props)
+{
+#if CUDA_VERSION >= 12020
+    return props->maxSize;
+#else
+    return 0;
+#endif
+}
+
+/* "CUmemAllocationHandleType must be CU_MEM_HANDLE_TYPE_NONE since IPC is not supported. … maxSize
+ * must be set to zero … usage should be zero … all devices on the system must have non-zero
+ * concurrentManagedAccess." */
+static CUresult check_managed(const CUmemPoolProps *props)
+{
+    if (sim_settings()->driver_version < 13000 || props->handleTypes != CU_MEM_HANDLE_TYPE_NONE ||
+        most_bytes(props) != 0 || props->usage != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    return has_attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) ? CUDA_SUCCESS
+                                                                        : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* "Pools created with the type CU_MEM_LOCATION_TYPE_HOST are not IPC capable and handleTypes must
+ * be 0." */
 static CUresult check_props(const CUmemPoolProps *props)
 {
-    if (props == NULL || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+    bool is_host;
+
+    if (props == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    if (sim_device(props->location.id) == NULL)
+    if ((int)props->location.type == SIM_LOCATION_DEVICE && sim_device(props->location.id) == NULL)
         return CUDA_ERROR_INVALID_DEVICE;
-    return props->handleTypes == CU_MEM_HANDLE_TYPE_NONE ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+    if (sim_pool_place(&props->location, props->allocType) == SIM_POOL_PLACES)
+        return CUDA_ERROR_INVALID_VALUE;
+    if ((int)props->allocType == SIM_POOL_MANAGED)
+        return check_managed(props);
+    is_host = (int)props->location.type == SIM_LOCATION_HOST;
+    if (is_host && props->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
+        return CUDA_ERROR_INVALID_VALUE;
+    if ((is_host && !has_attribute((CUdevice_attribute)144)) ||
+        ((int)props->location.type == SIM_LOCATION_NUMA && !has_attribute((CUdevice_attribute)142)))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return props->handleTypes == CU_MEM_HANDLE_TYPE_NONE ||
+                   props->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 SIM_API(cuMemPoolCreate, (CUmemoryPool * pool, const CUmemPoolProps *poolProps), (pool, poolProps),
@@ -47,7 +69,7 @@ SIM_API(cuMemPoolCreate, (CUmemoryPool * pool, const CUmemPoolProps *poolProps),
     if (result != CUDA_SUCCESS)
         return result;
     pthread_mutex_lock(&sim_memory_lock);
-    made = sim_pool_new(sim_device(poolProps->location.id), poolProps);
+    made = sim_pool_new(poolProps);
     pthread_mutex_unlock(&sim_memory_lock);
     if (made == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -178,22 +200,31 @@ SIM_API(cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attr, voi
 
 /* ---- access ---- */
 
-/* A pool's own device cannot lose its access. */
+/* The place where the pool's memory is cannot lose its access. */
+static bool is_at_home(const struct sim_pool *pool, const CUmemLocation *location)
+{
+    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
+        return pool->device != NULL && location->id == pool->device->ordinal;
+    return sim_pool_is_host(pool) &&
+           ((int)location->type == SIM_LOCATION_HOST || (int)location->type == SIM_LOCATION_NUMA);
+}
+
 static CUresult set_access(struct sim_pool *pool, const CUmemAccessDesc *map, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         uint64_t bit = UINT64_C(1) << (map[i].location.id & 63);
 
-        if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-            return CUDA_ERROR_INVALID_VALUE;
-        if (sim_device(map[i].location.id) == NULL)
-            return CUDA_ERROR_INVALID_DEVICE;
-        if (map[i].location.id == pool->device->ordinal) {
+        if (is_at_home(pool, &map[i].location)) {
             if (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
                 return CUDA_ERROR_INVALID_VALUE;
             continue;
         }
-        if (map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ || !sim_settings()->has_peers)
+        if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+            return CUDA_ERROR_INVALID_VALUE;
+        if (sim_device(map[i].location.id) == NULL)
+            return CUDA_ERROR_INVALID_DEVICE;
+        if (map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ ||
+            (pool->device != NULL && !sim_settings()->has_peers))
             return CUDA_ERROR_INVALID_VALUE;
         pool->readers &= ~bit;
         if (map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
@@ -214,14 +245,15 @@ SIM_API(cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc *map, size
 static CUresult get_access(const struct sim_pool *pool, CUmemAccess_flags *flags,
                            const CUmemLocation *location)
 {
-    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+    bool is_open = is_at_home(pool, location) || sim_pool_is_managed(pool);
+
+    if (!is_open && location->type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
-    if (sim_device(location->id) == NULL)
+    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE && sim_device(location->id) == NULL)
         return CUDA_ERROR_INVALID_DEVICE;
-    *flags =
-        location->id == pool->device->ordinal || (pool->writers >> (location->id & 63) & 1) != 0
-            ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-            : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    *flags = is_open || (pool->writers >> (location->id & 63) & 1) != 0
+                 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                 : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;
 }
 
@@ -234,23 +266,16 @@ SIM_API(cuMemPoolGetAccess,
     WITH_POOL(memPool, get_access(found, flags, location));
 }
 
-/* ---- a device's pools ---- */
+/* ---- the pools of a device and of other places ---- */
 
-static CUresult get_pool(CUmemoryPool *out, CUdevice ordinal, bool is_default)
+static CUresult get_pool(CUmemoryPool *out, unsigned place, bool is_default)
 {
-    struct sim_device *device;
     struct sim_pool *pool;
-    CUresult result = sim_check_init();
 
-    if (result != CUDA_SUCCESS)
-        return result;
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    device = sim_device(ordinal);
-    if (device == NULL)
-        return CUDA_ERROR_INVALID_DEVICE;
     pthread_mutex_lock(&sim_memory_lock);
-    pool = is_default ? sim_pool_default(device) : sim_pool_current(device);
+    pool = is_default ? sim_pool_default(place) : sim_pool_current(place);
     pthread_mutex_unlock(&sim_memory_lock);
     if (pool == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -258,114 +283,87 @@ static CUresult get_pool(CUmemoryPool *out, CUdevice ordinal, bool is_default)
     return CUDA_SUCCESS;
 }
 
-/* A device's current pool must live on that device. */
-static CUresult set_pool(struct sim_pool *pool, struct sim_device *device)
+/* "The location and allocation type specified must match those of the pool"; "imported memory pools
+ * may not be used". */
+static CUresult set_pool(struct sim_pool *pool, unsigned place)
 {
-    if (device == NULL)
-        return CUDA_ERROR_INVALID_DEVICE;
-    if (pool->device != device)
+    if (pool->is_imported || sim_pool_place(&pool->props.location, pool->props.allocType) != place)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_pool_set_current(device, pool);
+    sim_pool_set_current(place, pool);
     return CUDA_SUCCESS;
+}
+
+static CUresult get_device_pool(CUmemoryPool *out, CUdevice ordinal, bool is_default)
+{
+    CUresult result = sim_check_init();
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (out != NULL && sim_device(ordinal) == NULL)
+        return CUDA_ERROR_INVALID_DEVICE;
+    return get_pool(out, (unsigned)ordinal, is_default);
 }
 
 SIM_API(cuDeviceGetDefaultMemPool, (CUmemoryPool * pool_out, CUdevice dev), (pool_out, dev), "%d",
         dev)
 {
-    return get_pool(pool_out, dev, true);
+    return get_device_pool(pool_out, dev, true);
 }
 
 SIM_API(cuDeviceGetMemPool, (CUmemoryPool * pool, CUdevice dev), (pool, dev), "%d", dev)
 {
-    return get_pool(pool, dev, false);
+    return get_device_pool(pool, dev, false);
 }
 
 SIM_API(cuDeviceSetMemPool, (CUdevice dev, CUmemoryPool pool), (dev, pool), "%d %p", dev,
         (void *)pool)
 {
-    WITH_POOL(pool, set_pool(found, sim_device(dev)));
+    WITH_POOL(pool,
+              sim_device(dev) == NULL ? CUDA_ERROR_INVALID_DEVICE : set_pool(found, (unsigned)dev));
 }
 
 #if CUDA_VERSION >= 13000
-static CUresult check_location(const CUmemLocation *location, CUmemAllocationType type)
+static CUresult find_place(const CUmemLocation *location, CUmemAllocationType type, unsigned *place)
 {
+    CUmemPoolProps props = {.allocType = type};
+    CUresult result = sim_check_init();
+
+    if (result != CUDA_SUCCESS)
+        return result;
     if (location == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (type != CU_MEM_ALLOCATION_TYPE_PINNED || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    return CUDA_SUCCESS;
+    props.location = *location;
+    *place = sim_pool_place(location, type);
+    return check_props(&props);
 }
 
 SIM_API(cuMemGetDefaultMemPool,
         (CUmemoryPool * pool_out, CUmemLocation *location, CUmemAllocationType type),
         (pool_out, location, type), "%d", (int)type)
 {
-    CUresult result = check_location(location, type);
+    unsigned place;
+    CUresult result = find_place(location, type, &place);
 
-    return result != CUDA_SUCCESS ? result : get_pool(pool_out, location->id, true);
+    return result != CUDA_SUCCESS ? result : get_pool(pool_out, place, true);
 }
 
 SIM_API(cuMemGetMemPool, (CUmemoryPool * pool, CUmemLocation *location, CUmemAllocationType type),
         (pool, location, type), "%d", (int)type)
 {
-    CUresult result = check_location(location, type);
+    unsigned place;
+    CUresult result = find_place(location, type, &place);
 
-    return result != CUDA_SUCCESS ? result : get_pool(pool, location->id, false);
+    return result != CUDA_SUCCESS ? result : get_pool(pool, place, false);
 }
 
 SIM_API(cuMemSetMemPool, (CUmemLocation * location, CUmemAllocationType type, CUmemoryPool pool),
         (location, type, pool), "%d %p", (int)type, (void *)pool)
 {
-    CUresult result = check_location(location, type);
+    unsigned place;
+    CUresult result = find_place(location, type, &place);
 
     if (result != CUDA_SUCCESS)
         return result;
-    WITH_POOL(pool, set_pool(found, sim_device(location->id)));
+    WITH_POOL(pool, set_pool(found, place));
 }
 #endif
-
-/* ---- sharing: not supported by this device ---- */
-
-SIM_API(cuMemPoolExportToShareableHandle,
-        (void *handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType,
-         unsigned long long flags),
-        (handle_out, pool, handleType, flags), "%p", (void *)pool)
-{
-    if (handle_out == NULL || flags != 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    (void)handleType;
-    WITH_POOL(pool, CUDA_ERROR_NOT_SUPPORTED);
-}
-
-SIM_API(cuMemPoolImportFromShareableHandle,
-        (CUmemoryPool * pool_out, void *handle, CUmemAllocationHandleType handleType,
-         unsigned long long flags),
-        (pool_out, handle, handleType, flags), "%p", handle)
-{
-    CUresult result = sim_check_init();
-
-    if (result != CUDA_SUCCESS)
-        return result;
-    (void)handle;
-    (void)handleType;
-    return pool_out == NULL || flags != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
-}
-
-SIM_API(cuMemPoolExportPointer, (CUmemPoolPtrExportData * shareData_out, CUdeviceptr ptr),
-        (shareData_out, ptr), "0x%llx", ptr)
-{
-    CUresult result = sim_check_init();
-
-    if (result != CUDA_SUCCESS)
-        return result;
-    return shareData_out == NULL || ptr == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
-}
-
-SIM_API(cuMemPoolImportPointer,
-        (CUdeviceptr * ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData),
-        (ptr_out, pool, shareData), "%p", (void *)pool)
-{
-    if (ptr_out == NULL || shareData == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    WITH_POOL(pool, CUDA_ERROR_NOT_SUPPORTED);
-}

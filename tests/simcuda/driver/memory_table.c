@@ -154,7 +154,8 @@ CUresult sim_memory_write_value(struct sim_context *context, uint64_t address, u
     return result;
 }
 
-/* One block of the context that its end frees: pool and graph memory are the device's. */
+/* One block of the context that its end frees: pool and graph memory are the device's, and so is
+ * what was imported from a pool. */
 static struct sim_block *first_of_context(const struct sim_context *context)
 {
     struct sim_node *node = sim_tree_lower_bound(&blocks, 0, 0);
@@ -162,7 +163,7 @@ static struct sim_block *first_of_context(const struct sim_context *context)
     while (node != NULL) {
         struct sim_block *block = SIM_CONTAINER(node, struct sim_block, node);
 
-        if (block->context == context && block->kind != SIM_POOLED)
+        if (block->context == context && block->pool == NULL)
             return block;
         node = sim_tree_lower_bound(&blocks, node->start, node->end + 1);
     }

@@ -159,6 +159,21 @@ NVML_EXPORT nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned leng
     return nvml_put_text(version, length, text);
 }
 
+/* A release branch, as r580_00 is one. */
+NVML_EXPORT nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_v1_t *branch,
+                                                   unsigned length)
+{
+    if (!nvml_is_up())
+        return NVML_ERROR_UNINITIALIZED;
+    if (!branch)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (branch->version != NVML_DRIVER_BRANCH_V1)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    if (length > sizeof(branch->branch))
+        length = sizeof(branch->branch);
+    return nvml_put_text(branch->branch, length, "r000_00");
+}
+
 NVML_EXPORT nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned length)
 {
     return version ? nvmlSystemGetDriverVersion(version, length) : NVML_ERROR_INVALID_ARGUMENT;

@@ -4,6 +4,7 @@
  * not_supported.def. */
 #include "nvml_inside.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -94,6 +95,22 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInf
         return NVML_ERROR_INVALID_ARGUMENT;
     place(ordinal, pci);
     return NVML_SUCCESS;
+}
+
+/* The layouts agree up to where the older one has reserved words, which stay as they are. */
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_v2_t *pci)
+{
+    nvmlPciInfo_t whole;
+    nvmlReturn_t result = nvmlDeviceGetPciInfo_v3(device, pci ? &whole : NULL);
+
+    if (result == NVML_SUCCESS)
+        memcpy(pci, &whole, offsetof(nvmlPciInfo_v2_t, reserved));
+    return result;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_v2_t *pci)
+{
+    return nvmlDeviceGetPciInfo_v2(device, pci);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *text, nvmlDevice_t *device)

@@ -368,3 +368,35 @@ RT_API_PT(context, cudaMemcpyFromArrayAsync, ptsz,
                                              .kind = kind,
                                              .stream = stream});
 }
+
+/* ---- surface objects: of arrays only ---- */
+
+RT_API(context, cudaCreateSurfaceObject,
+       (cudaSurfaceObject_t * surface, const struct cudaResourceDesc *desc), (surface, desc))
+{
+    CUDA_RESOURCE_DESC same = {.resType = CU_RESOURCE_TYPE_ARRAY};
+
+    if (!surface || !desc || desc->resType != cudaResourceTypeArray)
+        return cudaErrorInvalidValue;
+    same.res.array.hArray = (CUarray)desc->res.array.array;
+    same.flags = desc->flags;
+    return rt_result(rt_cu.cuSurfObjectCreate(surface, &same));
+}
+
+RT_API(context, cudaDestroySurfaceObject, (cudaSurfaceObject_t surface), (surface))
+{
+    return rt_result(rt_cu.cuSurfObjectDestroy(surface));
+}
+
+RT_API(context, cudaGetSurfaceObjectResourceDesc,
+       (struct cudaResourceDesc * desc, cudaSurfaceObject_t surface), (desc, surface))
+{
+    CUDA_RESOURCE_DESC same;
+
+    if (!desc)
+        return cudaErrorInvalidValue;
+    RT_TRY_CU(rt_cu.cuSurfObjectGetResourceDesc(&same, surface));
+    *desc = (struct cudaResourceDesc){.resType = cudaResourceTypeArray};
+    desc->res.array.array = (cudaArray_t)same.res.array.hArray;
+    return cudaSuccess;
+}

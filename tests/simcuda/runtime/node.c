@@ -437,6 +437,12 @@ static cudaError_t node_params(const struct cudaGraphNodeParams *p, CUgraphNodeP
     case cudaGraphNodeTypeMemFree:
         memcpy(driver->reserved1, p->reserved1, sizeof(driver->reserved1));
         return cudaSuccess;
+    case cudaGraphNodeTypeConditional:
+        driver->conditional =
+            (CUDA_CONDITIONAL_NODE_PARAMS){.handle = p->conditional.handle,
+                                           .type = (CUgraphConditionalNodeType)p->conditional.type,
+                                           .size = p->conditional.size};
+        return current(&driver->conditional.ctx);
     default:
         return cudaErrorNotSupported;
     }
@@ -458,6 +464,8 @@ RT_API(context, cudaGraphAddNode,
         params->alloc.dptr = (void *)(uintptr_t)same.alloc.dptr;
     if (params->type == cudaGraphNodeTypeGraph)
         params->graph.graph = same.graph.graph;
+    if (params->type == cudaGraphNodeTypeConditional)
+        params->conditional.phGraph_out = same.conditional.phGraph_out;
     return cudaSuccess;
 }
 
@@ -482,4 +490,17 @@ RT_API(context, cudaGraphExecNodeSetParams,
         return cudaErrorInvalidValue;
     RT_TRY(node_params(params, &same));
     return rt_result(rt_cu.cuGraphExecNodeSetParams(exec, node, &same));
+}
+
+RT_API(context, cudaGraphConditionalHandleCreate,
+       (cudaGraphConditionalHandle * handle, cudaGraph_t graph, unsigned value, unsigned flags),
+       (handle, graph, value, flags))
+{
+    CUgraphConditionalHandle made;
+
+    if (!handle)
+        return cudaErrorInvalidValue;
+    RT_TRY_CU(rt_cu.cuGraphConditionalHandleCreate(&made, graph, NULL, value, flags));
+    *handle = made;
+    return cudaSuccess;
 }

@@ -1,97 +1,12 @@
 /* The simulated device's memory between processes: shared capacity, IPC handles, exported
- * descriptors. Each child starts the driver itself, as one must: it is forked before this process
- * does. */
-#include "tests/unit/sim_memory_test.h"
+ * descriptors. */
+#include "tests/unit/sim_child.h"
 
 #include <signal.h>
 #include <stdio.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-/* A child process with a socket to it. */
-struct child {
-    pid_t pid;
-    int socket;
-};
 
 static struct child hog, exporter; /* forked by main, before the driver starts here */
-
-static void send_all(int socket, const void *bytes, size_t count)
-{
-    if (write(socket, bytes, count) != (ssize_t)count)
-        _exit(9);
-}
-
-static void hear(int socket, void *bytes, size_t count)
-{
-    if (recv(socket, bytes, count, MSG_WAITALL) != (ssize_t)count)
-        _exit(8);
-}
-
-static void send_descriptor(int socket, int fd)
-{
-    union {
-        char bytes[CMSG_SPACE(sizeof fd)];
-        struct cmsghdr head;
-    } control = {0};
-    char byte = 0;
-    struct iovec part = {&byte, 1};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = &control,
-                             .msg_controllen = sizeof control};
-    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof fd);
-    memcpy(CMSG_DATA(head), &fd, sizeof fd);
-    if (sendmsg(socket, &message, 0) != 1)
-        _exit(7);
-}
-
-static int receive_descriptor(int socket)
-{
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr head;
-    } control = {0};
-    char byte;
-    struct iovec part = {&byte, 1};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = &control,
-                             .msg_controllen = sizeof control};
-    int fd = -1;
-
-    if (recvmsg(socket, &message, 0) == 1 && CMSG_FIRSTHDR(&message) != NULL)
-        memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
-    return fd;
-}
-
-static struct child fork_child(void (*run)(int socket))
-{
-    struct child child;
-    int pair[2];
-
-    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)
-        exit(1);
-    child.pid = fork();
-    if (child.pid == 0) {
-        char go;
-
-        close(pair[0]);
-        hear(pair[1], &go, 1);
-        if (start_device("1") != 0)
-            _exit(6);
-        run(pair[1]);
-        _exit(0);
-    }
-    close(pair[1]);
-    child.socket = pair[0];
-    return child;
-}
 
 /* Takes 256 MiB and waits to be killed. */
 static void run_hog(int socket)
@@ -134,11 +49,6 @@ static void run_exporter(int socket)
     cuMemcpyDtoH(&seen[0], small + 699, 1);
     cuMemcpyDtoH(&seen[1], large, 1);
     send_all(socket, seen, sizeof seen);
-}
-
-static void go(struct child child)
-{
-    send_all(child.socket, "g", 1);
 }
 
 /* Processes with one SIMCUDA_SHARED share a device; what a process held is free when it is gone,

@@ -175,6 +175,63 @@ static void places_and_kinds_are_the_drivers(void **state)
     assert_int_equal(nvmlSystemGetProcessName(~0u, text, sizeof(text)), NVML_ERROR_NOT_FOUND);
 }
 
+/* The function writes the older, shorter layout and nothing behind it. */
+static void places_in_the_older_layout(void **state)
+{
+    struct {
+        nvmlPciInfo_v2_t pci;
+        unsigned behind;
+    } old = {.pci = {.reserved = {7, 7, 7, 7}}, .behind = 7};
+    nvmlPciInfo_t pci;
+    nvmlDevice_t device;
+
+    (void)state;
+    assert_int_equal(nvmlDeviceGetHandleByIndex_v2(1, &device), NVML_SUCCESS);
+    assert_int_equal(nvmlDeviceGetPciInfo_v3(device, &pci), NVML_SUCCESS);
+    assert_int_equal(nvmlDeviceGetPciInfo_v2(device, &old.pci), NVML_SUCCESS);
+    assert_string_equal(old.pci.busId, pci.busIdLegacy);
+    assert_int_equal(old.pci.domain, pci.domain);
+    assert_int_equal(old.pci.bus, pci.bus);
+    assert_int_equal(old.pci.device, pci.device);
+    assert_int_equal(old.pci.pciSubSystemId, pci.pciSubSystemId);
+    assert_int_equal(old.behind, 7);
+    assert_int_equal(nvmlDeviceGetPciInfo(device, &old.pci), NVML_SUCCESS);
+    assert_int_equal(nvmlDeviceGetPciInfo_v2(device, NULL), NVML_ERROR_INVALID_ARGUMENT);
+}
+
+nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned link,
+                                                 unsigned *type);
+nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, void *info);
+
+/* "NVML_ERROR_NOT_SUPPORTED if the device does not support it": no link leaves a device. */
+static void nothing_is_linked(void **state)
+{
+    nvmlDevice_t device;
+    unsigned type = 7;
+
+    (void)state;
+    assert_int_equal(nvmlDeviceGetHandleByIndex_v2(0, &device), NVML_SUCCESS);
+    assert_int_equal(nvmlDeviceGetNvLinkRemoteDeviceType(device, 0, &type),
+                     NVML_ERROR_NOT_SUPPORTED);
+    assert_int_equal(nvmlDeviceGetGpuFabricInfoV(device, &type), NVML_ERROR_NOT_SUPPORTED);
+    assert_int_equal(nvmlDeviceGetGpuFabricInfoV(NULL, &type), NVML_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(type, 7);
+}
+
+static void drivers_have_a_branch(void **state)
+{
+    nvmlSystemDriverBranchInfo_v1_t branch = {.version = NVML_DRIVER_BRANCH_V1};
+
+    (void)state;
+    assert_int_equal(nvmlSystemGetDriverBranch(&branch, sizeof(branch.branch)), NVML_SUCCESS);
+    assert_string_equal(branch.branch, "r000_00");
+    assert_int_equal(nvmlSystemGetDriverBranch(&branch, 7), NVML_ERROR_INSUFFICIENT_SIZE);
+    branch.version = 1;
+    assert_int_equal(nvmlSystemGetDriverBranch(&branch, sizeof(branch.branch)),
+                     NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+    assert_int_equal(nvmlSystemGetDriverBranch(NULL, 80), NVML_ERROR_INVALID_ARGUMENT);
+}
+
 static void order_may_be_another_than_the_drivers(void **state)
 {
     char first[96], last[96];
@@ -208,6 +265,9 @@ int main(void)
         cmocka_unit_test(errors_have_texts),
         cmocka_unit_test_setup_teardown(devices_are_the_drivers, start, stop),
         cmocka_unit_test_setup_teardown(places_and_kinds_are_the_drivers, start, stop),
+        cmocka_unit_test_setup_teardown(places_in_the_older_layout, start, stop),
+        cmocka_unit_test_setup_teardown(nothing_is_linked, start, stop),
+        cmocka_unit_test_setup_teardown(drivers_have_a_branch, start, stop),
         cmocka_unit_test_setup_teardown(order_may_be_another_than_the_drivers, start, stop),
         cmocka_unit_test_setup_teardown(memory_is_what_the_driver_holds, start, stop),
     };

@@ -100,6 +100,7 @@ static void child_no_peers(void)
         EXPECT_CUDA(cuMemAlloc(&plain[i], PAGE));
         mapped[i] = map(i);
         EXPECT_CUDA(cuMemsetD32(mapped[i], 100u + (unsigned)i, PAGE / 4));
+        EXPECT_CUDA(cuCtxSynchronize());
     }
     EXPECT_CUDA(cuCtxSetCurrent(contexts[0]));
     EXPECT(set_access(mapped[0], PAGE, 1), CUDA_ERROR_INVALID_VALUE);

@@ -432,6 +432,57 @@ static void host_functions_may_not_call(void **state)
 
 /* ---- errors that stay: last, since a process does not get over them ---- */
 
+static void conditional_node_has_bodies(void **state)
+{
+    struct cudaGraphNodeParams params = {.type = cudaGraphNodeTypeConditional};
+    cudaGraphConditionalHandle condition;
+    cudaGraphExec_t exec;
+    cudaGraphNode_t node, fill;
+    cudaGraph_t graph;
+    unsigned char *p, seen = 0;
+
+    (void)state;
+    assert_done(cudaMalloc((void **)&p, 64));
+    assert_done(cudaGraphCreate(&graph, 0));
+    assert_int_equal(cudaGraphConditionalHandleCreate(NULL, graph, 1, 0), cudaErrorInvalidValue);
+    assert_done(cudaGraphConditionalHandleCreate(&condition, graph, 1, cudaGraphCondAssignDefault));
+    params.conditional.handle = condition;
+    params.conditional.type = cudaGraphCondTypeIf;
+    params.conditional.size = 1;
+    assert_done(cudaGraphAddNode(&node, graph, NULL, NULL, 0, &params));
+    assert_non_null(params.conditional.phGraph_out);
+    const struct cudaMemsetParams nine = {
+        .dst = p, .elementSize = 1, .width = 64, .height = 1, .value = 9};
+    assert_done(cudaGraphAddMemsetNode(&fill, params.conditional.phGraph_out[0], NULL, 0, &nine));
+    assert_done(cudaMemset(p, 1, 64));
+    assert_done(cudaGraphInstantiate(&exec, graph, 0));
+    assert_done(cudaGraphLaunch(exec, 0));
+    assert_done(cudaMemcpy(&seen, p + 63, 1, cudaMemcpyDefault));
+    assert_int_equal(seen, 9);
+    assert_done(cudaGraphExecDestroy(exec));
+    assert_done(cudaGraphDestroy(graph));
+    assert_done(cudaFree(p));
+}
+
+static void surfaces_name_arrays(void **state)
+{
+    struct cudaResourceDesc desc = {.resType = cudaResourceTypeArray}, seen;
+    struct cudaChannelFormatDesc channel = cudaCreateChannelDesc(32, 0, 0, 0, 1);
+    cudaSurfaceObject_t surface;
+
+    (void)state;
+    assert_done(
+        cudaMallocArray(&desc.res.array.array, &channel, 16, 16, cudaArraySurfaceLoadStore));
+    assert_done(cudaCreateSurfaceObject(&surface, &desc));
+    assert_done(cudaGetSurfaceObjectResourceDesc(&seen, surface));
+    assert_ptr_equal(seen.res.array.array, desc.res.array.array);
+    assert_done(cudaDestroySurfaceObject(surface));
+    assert_int_equal(cudaDestroySurfaceObject(surface), cudaErrorInvalidValue);
+    desc.resType = cudaResourceTypeLinear;
+    assert_int_equal(cudaCreateSurfaceObject(&surface, &desc), cudaErrorInvalidValue);
+    assert_done(cudaFreeArray(seen.res.array.array));
+}
+
 static void sticky_error_is_not_cleared(void **state)
 {
     char *p, *host, *plain, *fresh;
@@ -485,6 +536,8 @@ int main(void)
         CASE(captured_work_runs_at_launch),
         CASE(graph_is_built_node_by_node),
         CASE(host_functions_may_not_call),
+        CASE(conditional_node_has_bodies),
+        CASE(surfaces_name_arrays),
         CASE(sticky_error_is_not_cleared),
     };
 
