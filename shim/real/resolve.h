@@ -37,8 +37,8 @@ bool gc_resolve_is_driver_code(const void *address);
 #define GC_HAVE(symbol) (GC_REAL(symbol) != NULL || gc_resolve_row(GC_ROW_##symbol))
 
 /* Calls the real driver entry point and counts the call for `device` (struct gc_device *, NULL:
- * none). The program's calls go through shim/wrap/relieve.h. CUDA_ERROR_NOT_SUPPORTED where the driver has no such entry point. Usage: GC_CALL(device,
- * cuMemFree_v2, dptr) */
+ * none). The program's calls go through shim/wrap/relieve.h. CUDA_ERROR_NOT_SUPPORTED where the
+ * driver has no such entry point. Usage: GC_CALL(device, cuMemFree_v2, dptr) */
 #define GC_CALL(device, symbol, ...)                                                               \
     (!GC_HAVE(symbol) ? CUDA_ERROR_NOT_SUPPORTED                                                   \
                       : (gc_shim_count((device), GC_API_##symbol),                                 \

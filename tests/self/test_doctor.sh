@@ -40,6 +40,9 @@ is "a note about frees only where frees do not wait" "$(for one in REUSE=sync MO
     doctor | grep -c 'return at once'
     unset "GPUCACHE_${one%=*}"
 done | sort -u)" 0
+before='SIMCUDA_DEVICES=2 SIMCUDA_PEERS=none' finding note devices "0 and 1 (and maybe others) cannot access"
+is "one device alone has no peer to miss" "$(SIMCUDA_PEERS=none doctor | grep -c 'cannot access')" 0
+before='SIMCUDA_DRIVER_VERSION=12040' finding note driver "before CUDA 12.5 a fence is an event on each stream"
 before='GPUCACHE_LIMIT=4XB' finding failure settings "GPUCACHE_LIMIT=4XB"
 before='GPUCACHE_LIMT=4GB' finding warning settings "nearest: GPUCACHE_LIMIT"
 before='GPUCACHE_LIMIT=4GB' finding ok settings "GPUCACHE_LIMIT=4GB"
@@ -116,6 +119,14 @@ int main(void) { return dlopen("libcuda.so.1", RTLD_NOW | RTLD_DEEPBIND) == 0; }
 END
 gcc -o "$TMP/deep" "$TMP/deep.c" -ldl
 finding note program "RTLD_DEEPBIND bypass a preload" "$TMP/deep"
+echo '#include <dlfcn.h>
+int main(void) { return dlopen("libnvidia-encode.so.1", RTLD_NOW) == 0; }' > "$TMP/opens-encoder.c"
+gcc -o "$TMP/opens-encoder" "$TMP/opens-encoder.c" -ldl
+gcc -shared -fPIC -o "$TMP/libnvidia-encode.so.1" -Wl,-soname,libnvidia-encode.so.1 "$TMP/main.c"
+make_program links-encoder -Wl,--no-as-needed -L"$TMP" -l:libnvidia-encode.so.1 -Wl,-rpath,"$TMP"
+finding note program "it can use NVENC" "$TMP/opens-encoder"
+finding note program "it can use NVENC" "$TMP/links-encoder"
+is "a program without NVENC gets no note" "$(doctor "$TMP/plain" | grep -c NVENC)" 0
 gcc -shared -fPIC -o "$TMP/libgone.so" "$TMP/main.c"
 make_program needs -Wl,--no-as-needed -L"$TMP" -lgone
 rm "$TMP/libgone.so"

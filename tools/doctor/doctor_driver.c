@@ -151,8 +151,11 @@ static void examine_peers(struct doctor *doctor, const struct driver *driver, in
                 continue;
             doctor_report(doctor, DOCTOR_INFO, "devices",
                           "%d and %d (and maybe others) cannot access each other's memory", i, j);
-            doctor_advise(doctor, "copies between them go through the host, as without the "
-                                  "library; nvidia-smi topo -p2p r shows all pairs");
+            doctor_advise(
+                doctor,
+                "GPUCACHE_BACKEND=auto serves driver allocations while both are visible, since "
+                "most copies of mapped memory between them fail; a process that is shown one "
+                "(CUDA_VISIBLE_DEVICES) has mapped memory. nvidia-smi topo -p2p r shows all pairs");
             return;
         }
 }
@@ -174,8 +177,9 @@ static void examine_version(struct doctor *doctor, const struct driver *driver)
         doctor_advise(doctor, "update the driver");
     } else if (version < VERSION_FENCE) {
         doctor_report(doctor, DOCTOR_INFO, TOPIC,
-                      "before CUDA 12.5 a fence is an event on each stream, not one call for all");
-        doctor_advise(doctor, "with many streams a newer driver is a little faster");
+                      "before CUDA 12.5 a fence is an event on each stream that has had work since "
+                      "the last one, not one call for all");
+        doctor_advise(doctor, "with many busy streams a newer driver makes frees cheaper");
     }
 }
 

@@ -21,12 +21,15 @@
 #define MACHINE EM_AARCH64
 #endif
 
+#define ENCODER "libnvidia-encode"
+
 static void read_needed(struct doctor_elf *elf, const char *name)
 {
     if (gc_elf_names_library(name, "libcudart"))
         snprintf(elf->runtime, sizeof(elf->runtime), "%s", name);
     if (strncmp(name, "libcuda.so", 10) == 0)
         elf->needs_driver = true;
+    elf->names_encoder |= gc_elf_names_library(name, ENCODER);
 }
 
 static void read_dynamic(Elf *file, Elf_Scn *section, const GElf_Shdr *header,
@@ -67,14 +70,18 @@ static void read_symbols(Elf *file, Elf_Scn *section, const GElf_Shdr *header,
 /* Strings lie in read-only data sections. */
 static void read_texts(Elf_Scn *section, struct doctor_elf *elf)
 {
-    static const char driver[] = "libcuda.so";
-    static const char resolver[] = "cuGetProcAddress";
     const Elf_Data *data = elf_rawdata(section, NULL);
+    const struct {
+        const char *text;
+        bool *found;
+    } texts[] = {{"libcuda.so", &elf->names_driver},
+                 {"cuGetProcAddress", &elf->names_resolver},
+                 {ENCODER, &elf->names_encoder}};
     if (data == NULL || data->d_buf == NULL)
         return;
-    elf->names_driver |= memmem(data->d_buf, data->d_size, driver, sizeof(driver) - 1) != NULL;
-    elf->names_resolver |=
-        memmem(data->d_buf, data->d_size, resolver, sizeof(resolver) - 1) != NULL;
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+        *texts[i].found |=
+            memmem(data->d_buf, data->d_size, texts[i].text, strlen(texts[i].text)) != NULL;
 }
 
 static void read_section(Elf *file, Elf_Scn *section, size_t names, struct doctor_elf *elf)

@@ -20,6 +20,7 @@ struct doctor_elf {
     /* has the text "libcuda.so": it, or its static runtime, opens the driver */
     bool names_driver;
     bool names_resolver; /* has the text "cuGetProcAddress" */
+    bool names_encoder;  /* has the text "libnvidia-encode", or is linked with it */
     bool imports_dlopen;
     bool imports_dlmopen;
     bool defines_allocation; /* exports cuMemAlloc_v2 or cudaMalloc */

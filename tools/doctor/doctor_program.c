@@ -27,6 +27,7 @@ struct ways {
     unsigned opens;
     bool opens_anything;
     bool opens_namespaces;
+    bool encodes;
 };
 
 /* ---- finding it ---- */
@@ -148,6 +149,7 @@ static void add_object(struct doctor *doctor, const char *path, struct ways *way
     ways->opens_anything |= elf.imports_dlopen && !doctor_elf_has_static_runtime(&elf);
     if (elf.imports_dlmopen && strncmp(name, "lib", 3) != 0)
         ways->opens_namespaces = true;
+    ways->encodes |= elf.names_encoder;
     if (elf.runtime[0] != '\0') {
         ways->runtime++;
         doctor_report(doctor, DOCTOR_OK, TOPIC,
@@ -232,6 +234,14 @@ static void conclude(struct doctor *doctor, const char *path, const struct ways 
                 ? "if it opens CUDA later, that is intercepted too: run it once with gpucache run "
                   "--report FILE and check the entry points"
                 : "without CUDA the library does nothing in it");
+    }
+    if (ways->encodes) {
+        doctor_report(doctor, DOCTOR_INFO, TOPIC,
+                      "it can use NVENC, which may refuse mapped memory as an encoder's input");
+        doctor_advise(
+            doctor,
+            "once it loads NVENC each allocation is one of the driver's own; if frames that it "
+            "allocated before are refused: GPUCACHE_BACKEND=whole from the start");
     }
     if (ways->opens_namespaces) {
         doctor_report(

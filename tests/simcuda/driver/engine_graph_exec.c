@@ -23,7 +23,7 @@ struct sim_graph_exec {
     struct sim_points last_launch;
     struct sim_context *memory_of; /* SIMCUDA_LAZY: the context of its first launch */
     uint64_t memory_id;            /* of that context */
-    struct user_references held; /* of the graph and its child graphs */
+    struct user_references held;   /* of the graph and its child graphs */
 };
 
 static struct engine_pool exec_pool = {.object_bytes = sizeof(struct sim_graph_exec)};
