@@ -30,7 +30,8 @@ bool gc_leave_read(struct gc_device *device, uint64_t *free_bytes, uint64_t *tot
 
 void gc_leave_update(struct gc_device *device)
 {
-    uint64_t free_bytes, total_bytes;
+    uint64_t free_bytes = 0;
+    uint64_t total_bytes = 0;
     int code;
     /* A lost count moves a look at the clock, no more. */
     const unsigned calls = atomic_load_explicit(&device->leave_calls, memory_order_relaxed) + 1;

@@ -111,9 +111,8 @@ CUresult lazy_set_limit(struct sim_context *context, CUlimit limit, size_t value
     if (limit == CU_LIMIT_STACK_SIZE)
         result = set_stack_locked(root, value);
     /* "must be performed prior to launching any kernel that uses" them */
-    else if (limit == CU_LIMIT_PRINTF_FIFO_SIZE && (root->engine->lazy.parts & 1u << LAZY_FIFO))
-        result = CUDA_ERROR_INVALID_VALUE;
-    else if (limit == CU_LIMIT_MALLOC_HEAP_SIZE && (root->engine->lazy.parts & 1u << LAZY_HEAP))
+    else if ((limit == CU_LIMIT_PRINTF_FIFO_SIZE && (root->engine->lazy.parts & 1u << LAZY_FIFO)) ||
+             (limit == CU_LIMIT_MALLOC_HEAP_SIZE && (root->engine->lazy.parts & 1u << LAZY_HEAP)))
         result = CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_unlock(&lazy_lock);
     return result;

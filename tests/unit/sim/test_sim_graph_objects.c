@@ -171,6 +171,7 @@ static CUresult add_conditional(CUgraph graph, CUgraphConditionalHandle handle,
     params.conditional = (CUDA_CONDITIONAL_NODE_PARAMS){
         .handle = handle, .type = type, .size = size, .ctx = test_context};
     CUresult result = cuGraphAddNode(&node, graph, NULL, NULL, 0, &params);
+    *bodies = NULL;
     if (result == CUDA_SUCCESS) {
         CUgraphNodeType found;
         assert_cuda(cuGraphNodeGetType(node, &found));
@@ -178,6 +179,16 @@ static CUresult add_conditional(CUgraph graph, CUgraphConditionalHandle handle,
         *bodies = params.conditional.phGraph_out;
     }
     return result;
+}
+
+static CUgraph *add_bodies(CUgraph graph, CUgraphConditionalHandle handle,
+                           CUgraphConditionalNodeType type, unsigned size)
+{
+    CUgraph *bodies;
+    assert_cuda(add_conditional(graph, handle, type, size, &bodies));
+    if (!bodies)
+        fail();
+    return bodies;
 }
 
 static void fill_in(CUgraph body, CUdeviceptr address, unsigned value)
@@ -201,7 +212,7 @@ static unsigned char run_conditional(CUgraphConditionalNodeType type, unsigned s
     assert_cuda(cuMemsetD8(address, 0, 1));
     assert_cuda(cuGraphCreate(&graph, 0));
     assert_cuda(cuGraphConditionalHandleCreate(&handle, graph, test_context, default_value, flags));
-    assert_cuda(add_conditional(graph, handle, type, size, &bodies));
+    bodies = add_bodies(graph, handle, type, size);
     for (unsigned i = 0; i < size; i++)
         fill_in(bodies[i], address, i + 1);
     assert_result(cuGraphDestroy(bodies[0]), CUDA_ERROR_INVALID_VALUE);
@@ -251,7 +262,7 @@ static void conditional_nodes_are_checked(void **state)
                   CUDA_ERROR_INVALID_VALUE);
     assert_result(add_conditional(graph, 0, CU_GRAPH_COND_TYPE_IF, 1, &bodies),
                   CUDA_ERROR_INVALID_VALUE);
-    assert_cuda(add_conditional(graph, handle, CU_GRAPH_COND_TYPE_IF, 1, &bodies));
+    (void)add_bodies(graph, handle, CU_GRAPH_COND_TYPE_IF, 1);
     assert_result(add_conditional(graph, handle, CU_GRAPH_COND_TYPE_IF, 1, &bodies),
                   CUDA_ERROR_INVALID_VALUE);
     assert_cuda(cuGraphInstantiate(&exec, graph, 0));
@@ -277,7 +288,7 @@ static void bodies_have_neither_memory_nor_host_nodes(void **state)
     for (int kind = 0; kind < 2; kind++) {
         assert_cuda(cuGraphCreate(&graph, 0));
         assert_cuda(cuGraphConditionalHandleCreate(&handle, graph, test_context, 0, 0));
-        assert_cuda(add_conditional(graph, handle, CU_GRAPH_COND_TYPE_IF, 1, &bodies));
+        bodies = add_bodies(graph, handle, CU_GRAPH_COND_TYPE_IF, 1);
         if (kind == 0)
             assert_cuda(cuGraphAddHostNode(&node, bodies[0], NULL, 0, &host));
         else
@@ -314,7 +325,7 @@ static void dot_files_describe_the_structure(void **state)
     assert_cuda(cuGraphAddKernelNode(&nodes[0], graph, NULL, 0, &kernel));
     assert_cuda(cuGraphAddEmptyNode(&nodes[1], graph, nodes, 1));
     assert_cuda(cuGraphConditionalHandleCreate(&handle, graph, test_context, 3, 0));
-    assert_cuda(add_conditional(graph, handle, CU_GRAPH_COND_TYPE_WHILE, 1, &bodies));
+    bodies = add_bodies(graph, handle, CU_GRAPH_COND_TYPE_WHILE, 1);
     assert_result(cuGraphDebugDotPrint(graph, NULL, 0), CUDA_ERROR_INVALID_VALUE);
     assert_result(cuGraphDebugDotPrint(graph, path, 1u << 20), CUDA_ERROR_INVALID_VALUE);
     assert_result(cuGraphDebugDotPrint(graph, "/nowhere/at/all", 0), CUDA_ERROR_OPERATING_SYSTEM);
