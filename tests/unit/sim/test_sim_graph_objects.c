@@ -302,7 +302,7 @@ static void bodies_have_neither_memory_nor_host_nodes(void **state)
 
 static void dot_files_describe_the_structure(void **state)
 {
-    CUgraph graph, *bodies;
+    CUgraph graph;
     CUgraphNode nodes[2];
     CUgraphConditionalHandle handle;
     CUmodule module;
@@ -325,7 +325,7 @@ static void dot_files_describe_the_structure(void **state)
     assert_cuda(cuGraphAddKernelNode(&nodes[0], graph, NULL, 0, &kernel));
     assert_cuda(cuGraphAddEmptyNode(&nodes[1], graph, nodes, 1));
     assert_cuda(cuGraphConditionalHandleCreate(&handle, graph, test_context, 3, 0));
-    bodies = add_bodies(graph, handle, CU_GRAPH_COND_TYPE_WHILE, 1);
+    (void)add_bodies(graph, handle, CU_GRAPH_COND_TYPE_WHILE, 1);
     assert_result(cuGraphDebugDotPrint(graph, NULL, 0), CUDA_ERROR_INVALID_VALUE);
     assert_result(cuGraphDebugDotPrint(graph, path, 1u << 20), CUDA_ERROR_INVALID_VALUE);
     assert_result(cuGraphDebugDotPrint(graph, "/nowhere/at/all", 0), CUDA_ERROR_OPERATING_SYSTEM);
