@@ -196,6 +196,19 @@ def check_paths(root, document, text):
     ok(f"{document}: paths", not wrong, "\n".join(wrong))
 
 
+def check_cases(root, document, text):
+    """Cases of tests, written as `tests/FILE`: "CASE"."""
+    wrong = []
+    for path, case in re.findall(r'`(tests/[^`\s]+)`: "([^"]+)"', text):
+        full = os.path.join(root, path)
+        if not os.path.exists(full):
+            continue  # check_paths names it
+        with open(full, encoding="utf-8") as stream:
+            if case not in stream.read():
+                wrong.append(f"{path} has no case {case}")
+    ok(f"{document}: cases of tests are there", not wrong, "\n".join(wrong))
+
+
 def check_names(document, text, known, commands):
     """Variables, commands and their options."""
     wrong = [name for name in sorted(set(VARIABLE.findall(text))) if name not in known]
@@ -242,6 +255,7 @@ def main():
             text = stream.read()
         check_links(root, document, text)
         check_paths(root, document, text)
+        check_cases(root, document, text)
         check_names(document, text, known, commands)
         ran += check_blocks(document, text, os.path.join(sandboxes, "template"), sandboxes)
     check_comparison(root)
