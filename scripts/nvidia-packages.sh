@@ -1,22 +1,25 @@
 #!/bin/bash
 # Fetches NVIDIA's own libraries, for tests without a device: the driver's user-space half (libcuda, NVML) from Debian's
-# non-free packages, and two runtimes with their headers from PyPI. Nothing is installed, and the machine's own apt
+# non-free packages, and from PyPI two runtimes and CUPTI, with their headers. Nothing is installed, and the machine's own apt
 # configuration is neither read nor changed; root is not needed.
 #
-# usage: scripts/nvidia-packages.sh FOLDER      leaves FOLDER/driver/lib*.so.1, FOLDER/runtime-{11.8,12.2}/{include,lib}
+# usage: scripts/nvidia-packages.sh FOLDER
+#     leaves FOLDER/driver/lib*.so.1, FOLDER/runtime-{11.8,12.2}/{include,lib}, FOLDER/cupti-12.2/{include,lib}
 #
 # The driver is the one of CUDA 12.2 (535): Debian's signature, from its archive keyring, vouches for it.
 set -eu -o pipefail
 folder=$1
 series=535
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-runtimes=(11.8 nvidia-cuda-runtime-cu11==11.8.89 12.2 nvidia-cuda-runtime-cu12==12.2.140)
+# The folder that each gets, its folder in the wheel, the wheel.
+wheels=(runtime-11.8 cuda_runtime nvidia-cuda-runtime-cu11==11.8.89 runtime-12.2 cuda_runtime nvidia-cuda-runtime-cu12==12.2.140
+    cupti-12.2 cuda_cupti nvidia-cuda-cupti-cu12==12.2.142)
 
 fail() {
     echo "$1" >&2
     exit 1
 }
-complete() { [ -e "$folder/complete" ]; }
+complete() { [ -e "$folder/complete" ] && [ "$(cat "$folder/complete")" = "$series ${wheels[*]}" ]; }
 complete && exit 0
 [ "$(uname -m)" = x86_64 ] || fail "NVIDIA's libraries are fetched for x86_64 only"
 for command in apt-get dpkg-deb flock; do
@@ -56,20 +59,20 @@ fetch_driver() {
 }
 
 # Where Python has no pip, a virtual environment has one.
-fetch_runtimes() {
+fetch_wheels() {
     local python=python3 i
     python3 -m pip --version > /dev/null 2>&1 || { python3 -m venv "$work/venv"; python=$work/venv/bin/python3; }
-    for ((i = 0; i < ${#runtimes[@]}; i += 2)); do
+    for ((i = 0; i < ${#wheels[@]}; i += 3)); do
         "$python" -m pip download -q --disable-pip-version-check --no-input --no-deps --only-binary :all: \
-            -d "$work/wheels-${runtimes[i]}" "${runtimes[i + 1]}" < /dev/null
-        python3 -m zipfile -e "$work/wheels-${runtimes[i]}"/*.whl "$work/runtime"
-        mv "$work/runtime/nvidia/cuda_runtime" "$work/nvidia/runtime-${runtimes[i]}"
-        rm -rf "$work/runtime"
+            -d "$work/wheel-$i" "${wheels[i + 2]}" < /dev/null
+        python3 -m zipfile -e "$work/wheel-$i"/*.whl "$work/wheel"
+        mv "$work/wheel/nvidia/${wheels[i + 1]}" "$work/nvidia/${wheels[i]}"
+        rm -rf "$work/wheel"
     done
 }
 
 fetch_driver
-fetch_runtimes
-touch "$work/nvidia/complete"
+fetch_wheels
+echo "$series ${wheels[*]}" > "$work/nvidia/complete"
 rm -rf "$folder"
 mv "$work/nvidia" "$folder"

@@ -1,5 +1,6 @@
 /* A program on NVIDIA's runtime, driver and NVML, where there is no device: prints what each call
- * returns. */
+ * returns. Built with CUPTI (-DCUPTI) it subscribes to the runtime's calls first, and prints those
+ * that it is told of. */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -11,6 +12,30 @@ int nvmlDeviceGetCount_v2(unsigned *count);
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device);
 int nvmlShutdown(void);
 
+#ifdef CUPTI
+#include <cupti.h>
+
+static void told(void *user, CUpti_CallbackDomain domain, CUpti_CallbackId id,
+                 const CUpti_CallbackData *call)
+{
+    (void)user, (void)domain, (void)id;
+    if (call->callbackSite == CUPTI_API_ENTER)
+        printf("CUPTI: %s\n", call->functionName);
+}
+
+static void profile(void)
+{
+    static CUpti_SubscriberHandle subscriber;
+
+    SHOW(cuptiSubscribe(&subscriber, told, NULL));
+    SHOW(cuptiEnableDomain(1, subscriber, CUPTI_CB_DOMAIN_RUNTIME_API));
+}
+#else
+static void profile(void)
+{
+}
+#endif
+
 int main(void)
 {
     void *pointer = NULL, *device = NULL;
@@ -21,6 +46,7 @@ int main(void)
     int count = -1;
     unsigned nvml_count = 0;
 
+    profile();
     SHOW(cuMemAlloc(&address, 1 << 20));
     SHOW(cudaGetDeviceCount(&count));
     SHOW(count);

@@ -181,25 +181,28 @@ def output_of(command, **environment):
 
 def programs(work, options):
     nvidia, library = functions.NVIDIA, options.build / "libgpucache.so"
-    for version, soname in (("11.8", "libcudart.so.11.0"), ("12.2", "libcudart.so.12")):
-        runtime, program = nvidia / f"runtime-{version}", pathlib.Path(work, f"program-{version}")
+    cupti = nvidia / "cupti-12.2"
+    for name, version, soname, added in (
+            ("runtime 11.8", "11.8", "libcudart.so.11.0", []), ("runtime 12.2", "12.2", "libcudart.so.12", []),
+            ("runtime 12.2 and CUPTI", "12.2", "libcudart.so.12", ["-DCUPTI", f"-I{cupti}/include", cupti / "lib/libcupti.so.12"])):
+        runtime, program = nvidia / f"runtime-{version}", pathlib.Path(work, name.replace(" ", "-"))
         subprocess.run(["gcc", "-w", f"-I{runtime}/include", "-o", str(program), str(ROOT / "tests/nvidia/program.c"),
                         str(runtime / "lib" / soname), str(nvidia / "driver/libcuda.so.1"),
-                        str(nvidia / "driver/libnvidia-ml.so.1")], check=True)
-        path = {"LD_LIBRARY_PATH": f"{nvidia}/driver:{runtime}/lib", "GPUCACHE_LEDGER": str(pathlib.Path(work, "ledger"))}
+                        str(nvidia / "driver/libnvidia-ml.so.1"), *map(str, added)], check=True)
+        path = {"LD_LIBRARY_PATH": f"{nvidia}/driver:{runtime}/lib:{cupti}/lib", "GPUCACHE_LEDGER": str(pathlib.Path(work, "ledger"))}
         plain = output_of([program], **path)
-        check(f"runtime {version}: cudaErrorNoDevice", [] if "cudaMalloc(&pointer, 1 << 20): 100\n" in plain
+        check(f"{name}: cudaErrorNoDevice", [] if "cudaMalloc(&pointer, 1 << 20): 100\n" in plain
               and plain.endswith("exit status 0\n") else plain.splitlines())
         for mode in ("off", "track", "cache"):
             below = output_of([program], **path, LD_PRELOAD=str(library), GPUCACHE_MODE=mode)
-            check(f"runtime {version}: alike with the library, mode {mode}",
+            check(f"{name}: alike with the library, mode {mode}",
                   [f"{a} | {b}" for a, b in zip(plain.splitlines(), below.splitlines()) if a != b]
                   or ([] if plain == below else [below]))
         below = output_of([options.build / "gpucache", "run", "--", program], **path)
-        check(f"runtime {version}: alike under gpucache run", [] if plain == below else below.splitlines())
+        check(f"{name}: alike under gpucache run", [] if plain == below else below.splitlines())
         text = output_of([options.build / "gpucache", "doctor", program], **path)
         flat = " ".join(text.split())
-        check(f"runtime {version}: doctor reads the driver's version and why it does not start",
+        check(f"{name}: doctor reads the driver's version and why it does not start",
               [] if "supports CUDA 12.2" in flat and "CUDA_ERROR_NO_DEVICE" in flat and
               text.endswith("exit status 1\n") else text.splitlines())
 
