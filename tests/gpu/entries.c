@@ -8,14 +8,15 @@ enum { NONE = 0, PTSZ = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM };
 struct entry {
     const char *symbol, *base;
     int version, flags;
+    bool is_used; /* by the library alone, which asks for this version and no later one */
 };
 
 static const struct entry entries[] = {
-#define API(symbol, base, version, variant, ...) {#symbol, #base, version, variant},
-#define SUBMIT(symbol, base, version, variant, ...) {#symbol, #base, version, variant},
-#define PASS(symbol, base, version, variant, ...) {#symbol, #base, version, variant},
-#define NODE(symbol, base, version, ...) {#symbol, #base, version, NONE},
-#define USE(symbol, base, version, ...) {#symbol, #base, version, NONE},
+#define API(symbol, base, version, variant, ...) {#symbol, #base, version, variant, false},
+#define SUBMIT(symbol, base, version, variant, ...) {#symbol, #base, version, variant, false},
+#define PASS(symbol, base, version, variant, ...) {#symbol, #base, version, variant, false},
+#define NODE(symbol, base, version, ...) {#symbol, #base, version, NONE, false},
+#define USE(symbol, base, version, ...) {#symbol, #base, version, NONE, true},
 #define RUNTIME(...)
 #define NVML(...)
 #define NVML_USE(...)
@@ -25,19 +26,19 @@ static const struct entry entries[] = {
 
 /* Names that the runtime 13.2 asks for. */
 static const struct entry newer[] = {
-    {"", "cuDevSmResourceSplit", 13010, 0},
-    {"", "cuGraphExecGetId", 13010, 0},
-    {"", "cuGraphGetId", 13010, 0},
-    {"", "cuGraphNodeGetContainingGraph", 13010, 0},
-    {"", "cuGraphNodeGetLocalId", 13010, 0},
-    {"", "cuGraphNodeGetToolsId", 13010, 0},
-    {"", "cuLaunchHostFunc", 13010, 0},
-    {"", "cuStreamGetDevResource", 13010, 0},
-    {"", "cuFuncGetParamCount", 13020, 0},
-    {"", "cuGraphNodeGetParams", 13020, 0},
-    {"", "cuKernelGetParamCount", 13020, 0},
-    {"", "cuMemcpyWithAttributesAsync", 13020, 0},
-    {"", "cuMemcpy3DWithAttributesAsync", 13020, 0},
+    {"", "cuDevSmResourceSplit", 13010, 0, false},
+    {"", "cuGraphExecGetId", 13010, 0, false},
+    {"", "cuGraphGetId", 13010, 0, false},
+    {"", "cuGraphNodeGetContainingGraph", 13010, 0, false},
+    {"", "cuGraphNodeGetLocalId", 13010, 0, false},
+    {"", "cuGraphNodeGetToolsId", 13010, 0, false},
+    {"", "cuLaunchHostFunc", 13010, 0, false},
+    {"", "cuStreamGetDevResource", 13010, 0, false},
+    {"", "cuFuncGetParamCount", 13020, 0, false},
+    {"", "cuGraphNodeGetParams", 13020, 0, false},
+    {"", "cuKernelGetParamCount", 13020, 0, false},
+    {"", "cuMemcpyWithAttributesAsync", 13020, 0, false},
+    {"", "cuMemcpy3DWithAttributesAsync", 13020, 0, false},
 };
 
 typedef CUresult first_lookup(const char *name, void **pointer, int version, cuuint64_t flags);
@@ -95,7 +96,8 @@ static void compare_entries(void)
         not_found += second == NULL;
         abis_differ += first != second;
         differ[entry->flags != NONE] += exported != NULL && second != NULL && exported != second;
-        if (second != NULL && found(entry, false, last_version(entry)) != second) {
+        if (second != NULL && !entry->is_used &&
+            found(entry, false, last_version(entry)) != second) {
             printf("%s: another pointer at %d\n", entry->symbol, last_version(entry));
             later_differ++;
         }

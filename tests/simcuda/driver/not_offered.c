@@ -36,6 +36,14 @@ static CUresult refuse(void)
         return refuse();                                                                           \
     }
 
+#define NOT_OFFERED_THREAD(name, count, parameters, arguments)                                     \
+    SIM_API_THREAD(name, _ptsz, parameters, arguments, "%s", "")                                   \
+    {                                                                                              \
+        (void)per_thread;                                                                          \
+        TOUCH_##count arguments;                                                                   \
+        return refuse();                                                                           \
+    }
+
 /* ---- graphics and EGL ---- */
 
 NOT_OFFERED(cuGLGetDevices_v2, 4, (unsigned *count, CUdevice *devices, unsigned room, int list),
@@ -43,12 +51,12 @@ NOT_OFFERED(cuGLGetDevices_v2, 4, (unsigned *count, CUdevice *devices, unsigned 
 NOT_OFFERED(cuGraphicsGLRegisterImage, 4,
             (CUgraphicsResource * resource, unsigned image, unsigned target, unsigned flags),
             (resource, image, target, flags))
-NOT_OFFERED(cuGraphicsMapResources, 3,
-            (unsigned count, CUgraphicsResource *resources, CUstream stream),
-            (count, resources, stream))
-NOT_OFFERED(cuGraphicsUnmapResources, 3,
-            (unsigned count, CUgraphicsResource *resources, CUstream stream),
-            (count, resources, stream))
+NOT_OFFERED_THREAD(cuGraphicsMapResources, 3,
+                   (unsigned count, CUgraphicsResource *resources, CUstream stream),
+                   (count, resources, stream))
+NOT_OFFERED_THREAD(cuGraphicsUnmapResources, 3,
+                   (unsigned count, CUgraphicsResource *resources, CUstream stream),
+                   (count, resources, stream))
 NOT_OFFERED(cuGraphicsResourceGetMappedPointer_v2, 3,
             (CUdeviceptr * address, size_t *bytes, CUgraphicsResource resource),
             (address, bytes, resource))
@@ -91,16 +99,16 @@ NOT_OFFERED(cuImportExternalSemaphore, 2,
             (CUexternalSemaphore * semaphore, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *handle),
             (semaphore, handle))
 NOT_OFFERED(cuDestroyExternalSemaphore, 1, (CUexternalSemaphore semaphore), (semaphore))
-NOT_OFFERED(cuSignalExternalSemaphoresAsync, 4,
-            (const CUexternalSemaphore *semaphores,
-             const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *parameters, unsigned count,
-             CUstream stream),
-            (semaphores, parameters, count, stream))
-NOT_OFFERED(cuWaitExternalSemaphoresAsync, 4,
-            (const CUexternalSemaphore *semaphores,
-             const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *parameters, unsigned count,
-             CUstream stream),
-            (semaphores, parameters, count, stream))
+NOT_OFFERED_THREAD(cuSignalExternalSemaphoresAsync, 4,
+                   (const CUexternalSemaphore *semaphores,
+                    const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *parameters, unsigned count,
+                    CUstream stream),
+                   (semaphores, parameters, count, stream))
+NOT_OFFERED_THREAD(cuWaitExternalSemaphoresAsync, 4,
+                   (const CUexternalSemaphore *semaphores,
+                    const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *parameters, unsigned count,
+                    CUstream stream),
+                   (semaphores, parameters, count, stream))
 
 /* ---- linking ---- */
 
