@@ -254,7 +254,7 @@ static struct gc_block *drop_block_locked(struct gc_context *context, struct gc_
     const struct gc_entry entry = live_entry(block);
     gc_quota_drop_live(context->device, context->quota, &entry);
     if (block->is_ordered)
-        gc_pool_uncount_ordered(&pool->shared, entry.requested_bytes);
+        gc_pool_uncount_ordered(&pool->shared, entry.bytes);
     atomic_store_explicit(&block->segment, NULL, memory_order_release);
     block->previous = *destroyed;
     *destroyed = block;

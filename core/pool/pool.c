@@ -279,7 +279,7 @@ void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
     block->is_shared = false;
     block->is_ordered = spec->is_ordered;
     if (spec->is_ordered)
-        count_ordered(&pool->shared, spec->requested_bytes);
+        count_ordered(&pool->shared, block->bytes);
     atomic_store_explicit(&block->tcache_number,
                           spec->is_ordered ? 0 : tcache_number_of(pool, block),
                           memory_order_relaxed);

@@ -485,7 +485,7 @@ enum gc_status gc_defer_free_unlock(struct gc_context *context, struct gc_block 
         .api = block->api,
     };
     if (block->is_ordered)
-        gc_pool_uncount_ordered(&context->pool.shared, entry.requested_bytes);
+        gc_pool_uncount_ordered(&context->pool.shared, entry.bytes);
     block->is_ordered = false; /* if the free fails the block stays live, as a plain one */
     gc_pool_release(&context->pool);
     if (found != NULL)

@@ -256,8 +256,12 @@ static CUresult upload(struct sim_graph_exec *exec, struct sim_context *context)
     return result;
 }
 
-static CUresult run_step(struct sim_context *context, const struct graph_work *work)
+/* With the flag, memory that the launch before left allocated is freed first: it is allocated again
+ * at its address. Without it, that is an error. */
+static CUresult run_step(struct sim_context *context, const struct graph_work *work, uint64_t flags)
 {
+    bool frees_first = work->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
+                       (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
     struct graph_work own;
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 
@@ -270,6 +274,8 @@ static CUresult run_step(struct sim_context *context, const struct graph_work *w
         if (own.context && context_is_live(own.context))
             context = own.context;
         result = own.op.run ? own.op.run(context, own.op.argument) : CUDA_SUCCESS;
+        if (result == CUDA_ERROR_INVALID_VALUE && frees_first)
+            result = CUDA_SUCCESS;
         if (result) /* and the launching one's error, as the graph's */
             sim_poison(context, result);
         graph_work_release(&own);
@@ -284,7 +290,7 @@ static CUresult run_exec(struct sim_context *context, void *argument)
 
     for (size_t i = 0; i < exec->step_count && result == CUDA_SUCCESS && !engine_is_down(); i++)
         if (exec->steps[i].is_enabled)
-            result = run_step(context, &exec->steps[i].work);
+            result = run_step(context, &exec->steps[i].work, exec->flags);
     return result;
 }
 
