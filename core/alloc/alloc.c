@@ -16,6 +16,7 @@
 #include "core/reclaim/defer.h"
 #include "core/reclaim/limit.h"
 #include "core/reclaim/reclaim.h"
+#include "core/reclaim/reconcile.h"
 #include "core/reclaim/release.h"
 #include "core/reclaim/tcache.h"
 
@@ -214,6 +215,8 @@ static enum gc_status serve(struct alloc_request *alloc)
     struct gc_reclaim reclaim;
     struct gc_borrow borrow = {.is_short = alloc->is_trial};
     enum gc_status status = GC_OUT_OF_MEMORY;
+    if (gc_device_excess_bytes(device) > 0) /* the driver may have given its own memory back */
+        gc_reconcile_update(device);
     /* A limit was set below the bytes held. If the limit is the group's, other processes may have
      * idle memory. */
     while (!gc_limit_enforce(alloc->context))
@@ -229,6 +232,7 @@ static enum gc_status serve(struct alloc_request *alloc)
     }
     if (status != GC_OUT_OF_MEMORY)
         return status;
+    gc_reconcile_update(device);
     gc_reclaim_begin(&reclaim, device, alloc->context->quota, &alloc->context->pool);
     status = attempt(alloc);
     while (status == GC_OUT_OF_MEMORY &&

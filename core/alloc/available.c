@@ -13,6 +13,7 @@
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "core/reclaim/leave.h"
+#include "core/reclaim/reconcile.h"
 #include "core/reclaim/tcache.h"
 
 #include <stddef.h>
@@ -140,7 +141,7 @@ static bool apply_limit(uint64_t limit, uint64_t held, uint64_t spare, uint64_t 
 
 static bool apply_budget(const struct gc_budget *budget, uint64_t spare, uint64_t *available)
 {
-    return apply_limit(gc_budget_limit(budget), gc_budget_held(budget), spare, available);
+    return apply_limit(gc_budget_room(budget), gc_budget_held(budget), spare, available);
 }
 
 void gc_available_mem_info(struct gc_core *core, struct gc_device *device,
@@ -148,6 +149,7 @@ void gc_available_mem_info(struct gc_core *core, struct gc_device *device,
                            uint64_t *total_bytes)
 {
     (void)core;
+    gc_reconcile_update(device);
     gc_device_note_free(device, *free_bytes);
     gc_tcache_flush_device(device, NULL); /* cached blocks count as idle */
     struct gc_account *account = device->budget.account;

@@ -15,6 +15,7 @@
 #include "core/direct/direct.h"
 #include "core/follow/follow.h"
 #include "core/reclaim/defer.h"
+#include "core/reclaim/reconcile.h"
 #include "core/reclaim/release.h"
 #include "core/reclaim/tcache.h"
 
@@ -445,6 +446,7 @@ void gc_teardown_finish(struct gc_context *head)
     for (; record != NULL; record = record->next_dropped)
         drop_record(record);
     gc_range_release_kept(head);
+    gc_reconcile_forget(head->device);
     if (!head->is_device)
         empty_all_ordered(head->core);
 }

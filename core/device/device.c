@@ -123,7 +123,7 @@ uint64_t gc_device_limit_bytes(const struct gc_device *device)
 uint64_t gc_device_excess_bytes(const struct gc_device *device)
 {
     const uint64_t own =
-        gc_sub_or_zero_u64(gc_budget_held(&device->budget), gc_budget_limit(&device->budget));
+        gc_sub_or_zero_u64(gc_budget_held(&device->budget), gc_budget_room(&device->budget));
     struct gc_account *account = device->budget.account;
     if (account == NULL || !atomic_load_explicit(&device->is_group_over, memory_order_relaxed))
         return own;

@@ -22,7 +22,14 @@ struct gc_device {
     /* Used on the device, but not by this process's account, when the driver was asked last. */
     atomic_uint_fast64_t others_bytes;
     atomic_uint_fast64_t others_ns; /* of that reading; 0: none yet */
-    atomic_uint leave_calls;
+    atomic_uint trim_calls;         /* of gc_release_trim */
+    /* Comparisons with the process's own figure (core/reclaim/reconcile.c). */
+    atomic_flag is_reconciling;        /* guards the next two */
+    uint64_t reconcile_rest_bytes;     /* what the account did not explain at the last one */
+    uint64_t reconcile_wait_ns;        /* from the last one to the next */
+    atomic_uint_fast64_t reconcile_ns; /* when the next one is due */
+    atomic_bool is_comparison_due;
+    atomic_bool is_stale; /* a context is gone since */
     struct gc_budget budget;
     struct gc_account account; /* in the group; budget.account points here in a group */
     uint32_t ledger_row;       /* GC_LEDGER_NONE: none */

@@ -29,6 +29,12 @@ struct gc_driver {
     int (*mem_free_ordered)(void *self, uint64_t context, uint64_t address, uint64_t stream);
     /* The free and total bytes of the device, as seen from `context`. */
     int (*mem_info)(void *self, uint64_t context, uint64_t *free_bytes, uint64_t *total_bytes);
+    /* The bytes of the device that this process has, of whatever kind, as the system counts them.
+     * False: not known. May take milliseconds. NULL: never known. */
+    bool (*process_bytes)(void *self, int ordinal, uint64_t *bytes);
+    /* Has gc_reconcile_compare called soon by a thread of the platform's own, if the figure can be
+     * known, and returns. NULL: the calling thread calls it. */
+    void (*compare_soon)(void *self, int ordinal);
     /* Returns once all work submitted to `context` before the call is completed. Illegal during a
      * capture of one of its streams: core never calls it then. */
     int (*synchronize)(void *self, uint64_t context);

@@ -8,6 +8,7 @@
 #include "core/group/group.h"
 #include "core/io/text.h"
 #include "core/reclaim/reclaim.h"
+#include "core/reclaim/reconcile.h"
 
 #include <stddef.h>
 
@@ -24,6 +25,7 @@ bool gc_direct_is_allocation(enum gc_direct_kind kind)
     case GC_DIRECT_POOL:
     case GC_DIRECT_CONTEXT:
     case GC_DIRECT_MODULE:
+    case GC_DIRECT_DRIVER:
     case GC_DIRECT_HOST:
     case GC_DIRECT_IMPORT:
     case GC_DIRECT_ELASTIC:
@@ -67,6 +69,7 @@ static bool try_charge(struct gc_core *core, struct gc_device *device, struct gc
     struct gc_charge_failure charge_failure = {0};
     struct gc_borrow borrow = {.is_short = is_trial};
     gc_serve_requests(core);
+    gc_reconcile_update(device);
     if (gc_quota_charge(device, quota, bytes, &held, &charge_failure))
         return true;
     if (bytes <= gc_quota_limit_bytes(device, quota)) {

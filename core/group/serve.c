@@ -11,6 +11,7 @@
 #include "core/io/text.h"
 #include "core/reclaim/limit.h"
 #include "core/reclaim/reclaim.h"
+#include "core/reclaim/reconcile.h"
 #include "core/reclaim/release.h"
 #include "core/reclaim/tcache.h"
 
@@ -160,6 +161,7 @@ static void flush_all(struct gc_group_client *client, bool may_be_over)
             gc_tcache_flush_device(device, NULL);
             (void)gc_limit_enforce_device(device);
         }
+        gc_reconcile_update(device);
         gc_publish_device(device, now_ns);
     }
     gc_tenants_visit(core, write_tenant, NULL);

@@ -7,6 +7,8 @@
 void gc_budget_init(struct gc_budget *budget, struct gc_gauge_cell *held, uint64_t limit)
 {
     atomic_init(&budget->limit, limit);
+    atomic_init(&budget->owed, 0);
+    atomic_init(&budget->highest, 0);
     budget->held = held;
     budget->account = NULL;
 }
@@ -21,20 +23,54 @@ uint64_t gc_budget_limit(const struct gc_budget *budget)
     return atomic_load_explicit(&budget->limit, memory_order_relaxed);
 }
 
+uint64_t gc_budget_room(const struct gc_budget *budget)
+{
+    const uint64_t owed = atomic_load_explicit(&budget->owed, memory_order_relaxed);
+    return gc_sub_or_zero_u64(gc_budget_limit(budget), owed);
+}
+
 uint64_t gc_budget_held(const struct gc_budget *budget)
 {
     return atomic_load_explicit(&budget->held->current, memory_order_relaxed);
 }
+
+/* ---- the most held ---- */
+
+static void raise_highest(struct gc_budget *budget, uint64_t held)
+{
+    uint64_t highest = atomic_load_explicit(&budget->highest, memory_order_relaxed);
+    while (held > highest &&
+           !atomic_compare_exchange_weak_explicit(&budget->highest, &highest, held,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
+/* A charge that the first store hides is in the bytes held, read after it: sequentially consistent
+ * with the charge's exchange of them and its look at `highest`. */
+void gc_budget_watch(struct gc_budget *budget)
+{
+    atomic_store_explicit(&budget->highest, 0, memory_order_seq_cst);
+    raise_highest(budget, atomic_load_explicit(&budget->held->current, memory_order_seq_cst));
+}
+
+uint64_t gc_budget_highest(const struct gc_budget *budget)
+{
+    return gc_max_u64(atomic_load_explicit(&budget->highest, memory_order_relaxed),
+                      gc_budget_held(budget));
+}
+
+/* ---- charges ---- */
 
 bool gc_budget_try_charge(struct gc_budget *budget, uint64_t bytes, uint64_t *sum)
 {
     uint64_t held = gc_budget_held(budget);
     uint64_t raised;
     do {
-        if (!gc_add_u64(held, bytes, &raised) || (bytes > 0 && raised > gc_budget_limit(budget)))
+        if (!gc_add_u64(held, bytes, &raised) || (bytes > 0 && raised > gc_budget_room(budget)))
             return false;
     } while (!atomic_compare_exchange_weak_explicit(&budget->held->current, &held, raised,
-                                                    memory_order_relaxed, memory_order_relaxed));
+                                                    memory_order_seq_cst, memory_order_relaxed));
+    raise_highest(budget, raised);
     if (budget->account != NULL && bytes > 0 && !gc_account_try_charge(budget->account, bytes)) {
         gc_stats_sub_gauge(budget->held, bytes);
         return false;
@@ -82,7 +118,22 @@ void gc_budget_force_charge(struct gc_budget *budget, uint64_t bytes)
         gc_account_force_charge(budget->account, raised - held);
 }
 
+/* Other threads may take the room meanwhile: the rest is tried once more, then owed. */
+uint64_t gc_budget_charge_found(struct gc_budget *budget, uint64_t bytes)
+{
+    uint64_t charged = 0;
+    atomic_store_explicit(&budget->owed, 0, memory_order_relaxed);
+    for (int i = 0; i < 2 && charged < bytes; i++) {
+        const uint64_t part = gc_min_u64(bytes - charged, gc_budget_free_bytes(budget));
+        if (gc_budget_try_charge(budget, part, NULL))
+            charged += part;
+    }
+    gc_budget_commit(budget, 0);
+    atomic_store_explicit(&budget->owed, bytes - charged, memory_order_relaxed);
+    return charged;
+}
+
 uint64_t gc_budget_free_bytes(const struct gc_budget *budget)
 {
-    return gc_sub_or_zero_u64(gc_budget_limit(budget), gc_budget_held(budget));
+    return gc_sub_or_zero_u64(gc_budget_room(budget), gc_budget_held(budget));
 }

@@ -20,7 +20,10 @@
 
 struct gc_budget {
     atomic_uint_fast64_t limit;
+    atomic_uint_fast64_t owed;  /* see gc_budget_charge_found */
     struct gc_gauge_cell *held; /* the device's `reserved` gauge */
+    /* The most held since gc_budget_watch, by charges that were not committed too. */
+    atomic_uint_fast64_t highest;
     struct gc_account *account; /* the account in the group; NULL: no group */
 };
 
@@ -38,6 +41,16 @@ void gc_budget_uncharge(struct gc_budget *budget, uint64_t bytes);
 void gc_budget_uncharge_measured(struct gc_budget *budget, uint64_t bytes);
 /* Charges memory that exists already, even beyond the limit. Saturates. */
 void gc_budget_force_charge(struct gc_budget *budget, uint64_t bytes);
+/* Charges what the limit has room for of memory that was found to exist. The rest is owed, until
+ * the next call: it lowers the limit for all charges. Returns the bytes charged. One thread at a
+ * time. */
+uint64_t gc_budget_charge_found(struct gc_budget *budget, uint64_t bytes);
+/* The most that may be held: the limit without what is owed. */
+uint64_t gc_budget_room(const struct gc_budget *budget);
+/* From now on the most bytes held are noted; one thread at a time watches. */
+void gc_budget_watch(struct gc_budget *budget);
+/* The most bytes held at any time since then. */
+uint64_t gc_budget_highest(const struct gc_budget *budget);
 /* The bytes that could be charged now. */
 uint64_t gc_budget_free_bytes(const struct gc_budget *budget);
 

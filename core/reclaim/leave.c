@@ -8,7 +8,6 @@
 #include <stddef.h>
 
 #define UPDATE_NS (1000 * GC_NS_PER_MS) /* between readings */
-#define UPDATE_CALLS 64                 /* between looks at the clock */
 
 bool gc_leave_read(struct gc_device *device, uint64_t *free_bytes, uint64_t *total_bytes, int *code)
 {
@@ -28,16 +27,13 @@ bool gc_leave_read(struct gc_device *device, uint64_t *free_bytes, uint64_t *tot
     return is_queried && *code == 0;
 }
 
-void gc_leave_update(struct gc_device *device)
+void gc_leave_update(struct gc_device *device, bool may_read_clock)
 {
     uint64_t free_bytes = 0;
     uint64_t total_bytes = 0;
     int code;
-    /* A lost count moves a look at the clock, no more. */
-    const unsigned calls = atomic_load_explicit(&device->leave_calls, memory_order_relaxed) + 1;
-    atomic_store_explicit(&device->leave_calls, calls, memory_order_relaxed);
     uint64_t read_ns = atomic_load_explicit(&device->others_ns, memory_order_relaxed);
-    if ((calls % UPDATE_CALLS != 0 && read_ns != 0) || device->leave_bytes == 0 ||
+    if ((!may_read_clock && read_ns != 0) || device->leave_bytes == 0 ||
         gc_idle_bytes(&device->idle) == 0)
         return;
     const uint64_t now_ns = gc_core_now_ns(device->core);

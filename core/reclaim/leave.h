@@ -8,8 +8,7 @@
  * driver's. */
 bool gc_leave_read(struct gc_device *device, uint64_t *free_bytes, uint64_t *total_bytes,
                    int *code);
-/* Reads if there is no reading yet, or the last one is old. Looks at the clock only now and then.
- */
-void gc_leave_update(struct gc_device *device);
+/* Reads if there is no reading yet, or, where the clock may be read, if the last one is old. */
+void gc_leave_update(struct gc_device *device, bool may_read_clock);
 
 #endif

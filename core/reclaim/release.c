@@ -9,8 +9,11 @@
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "core/reclaim/leave.h"
+#include "core/reclaim/reconcile.h"
 
 #include <stddef.h>
+
+#define CLOCK_CALLS 64 /* of gc_release_trim, between looks at the clock */
 
 void gc_release_add_shrinker(struct gc_core *core, gc_shrink_function *shrink)
 {
@@ -93,9 +96,20 @@ void gc_release_excess(struct gc_device *device, struct gc_quota *quota)
         gc_release_idle(device, quota, keep_bytes, UINT64_MAX);
 }
 
+/* True now and then. A lost count moves a look at the clock, no more. */
+static bool may_read_clock(struct gc_device *device)
+{
+    const unsigned calls = atomic_load_explicit(&device->trim_calls, memory_order_relaxed) + 1;
+    atomic_store_explicit(&device->trim_calls, calls, memory_order_relaxed);
+    return calls % CLOCK_CALLS == 0;
+}
+
 void gc_release_trim(struct gc_context *context)
 {
-    gc_leave_update(context->device);
+    const bool is_turn = may_read_clock(context->device);
+    if (is_turn)
+        gc_reconcile_update(context->device);
+    gc_leave_update(context->device, is_turn);
     gc_release_excess(context->device, NULL);
     if (context->quota != NULL)
         gc_release_excess(context->device, context->quota);

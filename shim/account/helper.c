@@ -1,14 +1,42 @@
-/* The thread that answers other processes, in processes with a group: started when a device is
- * first used, so after CUDA, and never in a forked child. It blocks all signals, sleeps until a
- * request arrives, and only makes calls that the program's threads might make. */
+/* The library's own threads. Each is started when a device is in use, so after CUDA, and never in a
+ * forked child; it blocks all signals, sleeps until it is woken, and only makes calls that the
+ * program's threads might make.
+ *
+ * One answers other processes, in processes with a group. One compares the account with NVML's
+ * figure for the process, where a limit is in force: NVML takes milliseconds, and its start may
+ * take the dynamic linker's lock, for which no thread of the program may have to wait. */
 #define _GNU_SOURCE
 #include "shim/account/helper.h"
 #include "shim/real/resolve.h"
 
-#include <signal.h>
-#include <sys/prctl.h>
+#include "core/base/lock.h"
 
-static atomic_flag is_started = ATOMIC_FLAG_INIT;
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static bool start(void *(*work)(void *))
+{
+    pthread_attr_t detached;
+    sigset_t all, before;
+    pthread_t thread;
+    __typeof__(pthread_create) *create = gc_resolve_thread_calls()->create;
+
+    if (create == NULL || pthread_attr_init(&detached) != 0)
+        return true; /* nothing to say: no thread of the program's can be created either */
+    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before);
+    bool is_started = create(&thread, &detached, work, gc_shim.core) == 0;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&detached);
+    return is_started;
+}
+
+/* ---- answers other processes ---- */
 
 static void *help(void *core)
 {
@@ -21,22 +49,54 @@ static void *help(void *core)
 
 void gc_helper_start(void)
 {
-    pthread_attr_t detached;
-    sigset_t all, before;
-    pthread_t thread;
+    static atomic_flag is_started = ATOMIC_FLAG_INIT;
 
-    if (!gc_serve_wants_helper(gc_shim.core) || atomic_flag_test_and_set(&is_started))
-        return;
-    __typeof__(pthread_create) *create = gc_resolve_thread_calls()->create;
-    if (create == NULL || pthread_attr_init(&detached) != 0)
-        return;
-    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, &before);
-    if (create(&thread, &detached, help, gc_shim.core) != 0)
+    if (gc_serve_wants_helper(gc_shim.core) && !atomic_flag_test_and_set(&is_started) &&
+        !start(help))
         gc_log_write(
             &gc_shim.log, GC_LOG_INFO,
             "could not start the group's helper thread: this process serves requests of others only when it allocates");
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&detached);
+}
+
+/* ---- compares ---- */
+
+static atomic_uint is_wanted; /* a futex */
+
+static void *compare(void *core)
+{
+    prctl(PR_SET_NAME, "gpucache-nvml", 0, 0, 0);
+    gc_shim_enter(GC_API_COUNT);
+    for (;;) {
+        /* Acquire: pairs with the release in gc_helper_compare. */
+        if (atomic_exchange_explicit(&is_wanted, 0, memory_order_acquire) == 0)
+            (void)syscall(SYS_futex, &is_wanted, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+        else
+            gc_reconcile_compare(core);
+    }
+    return NULL;
+}
+
+/* Before the driver's own handler, which is older: handlers run last in, first out. */
+static void finish(void)
+{
+    if (gc_shim_is_child() || gc_shim_is_forked() || gc_lock_held_count() > 0)
+        return;
+    gc_shim_enter(GC_API_COUNT);
+    gc_reconcile_finish(gc_shim.core);
+    gc_shim_leave();
+}
+
+void gc_helper_compare(void)
+{
+    static atomic_flag is_started = ATOMIC_FLAG_INIT;
+
+    atomic_store_explicit(&is_wanted, 1, memory_order_release);
+    if (atomic_flag_test_and_set(&is_started))
+        (void)syscall(SYS_futex, &is_wanted, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    else if (start(compare))
+        (void)atexit(finish);
+    else
+        gc_log_write(
+            &gc_shim.log, GC_LOG_INFO,
+            "could not start a thread: memory that the driver takes for itself is not counted");
 }

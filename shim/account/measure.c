@@ -1,6 +1,7 @@
 /* Measuring by difference: see measure.h. */
 #include "shim/account/measure.h"
 #include "shim/account/device.h"
+#include "shim/account/helper.h"
 #include "shim/account/primary.h"
 #include "shim/deep.h"
 #include "shim/driver/capture_guard.h"
@@ -246,4 +247,29 @@ int64_t gc_measure_end(struct gc_measure *measure)
     else
         measure->is_exact = false;
     return taken - (int64_t)(gc_device_reserved_bytes(measure->device) - measure->reserved_bytes);
+}
+
+/* ---- the process ---- */
+
+static bool process_bytes(void *self, int ordinal, uint64_t *bytes)
+{
+    const struct gc_device *device = gc_device_find(gc_shim.core, ordinal);
+
+    (void)self;
+    return device != NULL && may_load(device) && read_process(device, bytes);
+}
+
+static void compare_soon(void *self, int ordinal)
+{
+    const struct gc_device *device = gc_device_find(gc_shim.core, ordinal);
+
+    (void)self;
+    if (device != NULL && may_load(device))
+        gc_helper_compare();
+}
+
+void gc_measure_driver_init(struct gc_driver *driver)
+{
+    driver->process_bytes = process_bytes;
+    driver->compare_soon = compare_soon;
 }

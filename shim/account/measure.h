@@ -30,6 +30,9 @@ void gc_measure_begin(struct gc_measure *measure, struct gc_device *device);
 /* As gc_measure_begin, but queries only the calling thread's current context: for calls that need
  * one anyway. */
 void gc_measure_begin_current(struct gc_measure *measure);
+/* Sets the functions of core's driver table by which the process's own figure is known: NVML's,
+ * where a limit is in force or a model is named. Call it after gc_driver_cuda_init. */
+void gc_measure_driver_init(struct gc_driver *driver);
 /* After the call: bytes taken, negative if released; 0 if they could not be measured. */
 int64_t gc_measure_end(struct gc_measure *measure);
 

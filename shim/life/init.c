@@ -14,6 +14,7 @@
 #include "core/plan/plan.h"
 #include "shim/account/direct.h"
 #include "shim/account/hot.h"
+#include "shim/account/measure.h"
 #include "shim/account/outside.h"
 #include "shim/account/tenant.h"
 #include "shim/deep.h"
@@ -156,6 +157,7 @@ static void create_core(const struct gc_module *module)
         goto fail;
     gc_driver_cuda_init(&platform);
     gc_direct_driver_init(&platform);
+    gc_measure_driver_init(&platform);
     gc_stream_list_start();
     config.options = gc_shim.options;
     gather(&config);

@@ -193,6 +193,22 @@ static int mem_info(void *self, uint64_t context, uint64_t *free_bytes, uint64_t
     return sim_driver_end(sim, injected);
 }
 
+static bool process_bytes(void *self, int ordinal, uint64_t *bytes)
+{
+    struct sim_driver *sim = self;
+    (void)ordinal;
+    if (!sim->knows_process)
+        return false;
+    if (gc_lock_held_count() > 0)
+        sim_driver_violate(sim, "the process's bytes asked for under a lock", 0);
+    pthread_mutex_lock(&sim->lock);
+    *bytes = sim->used_bytes + atomic_load(&sim->own_bytes);
+    pthread_mutex_unlock(&sim->lock);
+    if (sim->during_process != NULL)
+        sim->during_process(sim);
+    return true;
+}
+
 static int synchronize(void *self, uint64_t context)
 {
     struct sim_driver *sim = self;
@@ -225,6 +241,7 @@ void sim_driver_init(struct sim_driver *sim, uint64_t capacity_bytes)
         .mem_free = mem_free,
         .mem_free_idle = mem_free_idle,
         .mem_info = mem_info,
+        .process_bytes = process_bytes,
         .synchronize = synchronize,
         .clock_ns = clock_ns,
     };

@@ -12,7 +12,7 @@ function tenants(report) {
 
 const directNames = {memory: "plain driver allocations", managed: "managed memory (where it lies is not known)", async: "stream-ordered allocations",
     pool: "stream-ordered pools", handle: "physical memory handles", array: "arrays", graph: "memory of graph nodes", context: "contexts, as measured",
-    module: "modules, as measured", host: "page-locked host memory", import: "imported from elsewhere", elastic: "pages of elastic pools"};
+    module: "modules, as measured", driver: "taken by the driver for itself, by NVML's figure", host: "page-locked host memory", import: "imported from elsewhere", elastic: "pages of elastic pools"};
 
 /* Memory at exit. */
 function held(report) {

@@ -57,6 +57,42 @@ static void limit_may_change_while_memory_is_held(void **state)
     assert_true(gc_budget_try_charge(&budget, 10000, NULL));
 }
 
+static void found_memory_without_room_is_owed(void **state)
+{
+    struct gc_gauge_cell held = {0};
+    struct gc_budget budget;
+    (void)state;
+    gc_budget_init(&budget, &held, 1000);
+    assert_true(gc_budget_try_charge(&budget, 700, NULL));
+    assert_int_equal(gc_budget_charge_found(&budget, 500), 300);
+    assert_int_equal(held.peak, 1000);
+    assert_int_equal(gc_budget_room(&budget), 800);
+    gc_budget_uncharge(&budget, 150);
+    assert_false(gc_budget_try_charge(&budget, 1, NULL)); /* what became free is owed */
+    assert_int_equal(gc_budget_charge_found(&budget, 200), 150);
+    gc_budget_uncharge(&budget, 500);
+    assert_int_equal(gc_budget_charge_found(&budget, 50), 50);
+    assert_int_equal(gc_budget_room(&budget), 1000);
+    assert_true(gc_budget_try_charge(&budget, 450, NULL));
+}
+
+static void the_most_bytes_held_are_noted(void **state)
+{
+    struct gc_gauge_cell held = {0};
+    struct gc_budget budget;
+    (void)state;
+    gc_budget_init(&budget, &held, 1000);
+    assert_true(gc_budget_try_charge(&budget, 700, NULL));
+    gc_budget_uncharge(&budget, 600);
+    gc_budget_watch(&budget);
+    assert_int_equal(gc_budget_highest(&budget), 100);
+    assert_true(gc_budget_try_charge(&budget, 300, NULL)); /* though it is never committed */
+    gc_budget_uncharge(&budget, 300);
+    assert_int_equal(gc_budget_highest(&budget), 400);
+    gc_budget_force_charge(&budget, 700);
+    assert_int_equal(gc_budget_highest(&budget), 800);
+}
+
 static void charge_may_pass_the_limit(void **state)
 {
     struct gc_gauge_cell held = {0};
@@ -127,6 +163,8 @@ int main(void)
         cmocka_unit_test(reservation_stops_at_the_limit),
         cmocka_unit_test(sums_do_not_wrap),
         cmocka_unit_test(limit_may_change_while_memory_is_held),
+        cmocka_unit_test(found_memory_without_room_is_owed),
+        cmocka_unit_test(the_most_bytes_held_are_noted),
         cmocka_unit_test(charge_may_pass_the_limit),
         cmocka_unit_test(threads_never_pass_the_limit),
     };
