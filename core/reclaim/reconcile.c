@@ -5,16 +5,17 @@
  * limit has no room for it, new charges fail and idle memory is released until there is.
  *
  * Threads that allocate from the driver or free into the pool say that a comparison is due; a
- * thread of the platform makes it, since the system may take milliseconds. Between two are 50 ms;
+ * thread of the platform makes it, since the system may take milliseconds. Between two are 5 ms;
  * each that changes nothing doubles the wait, up to a second; all take a hundredth of the time at
  * most.
  *
  * Other threads take and release memory meanwhile. It is charged before it is taken and uncharged
- * after its release, so the most bytes held during the comparison explain all of it. Contexts and
- * modules are charged after they were made: therefore the bytes rise only as far as two successive
- * comparisons agree, while they fall at once. Managed and imported memory, which is not charged,
- * may be in the system's figure in part: its whole size is left out. So the bytes are rather too
- * low than too high, by which requests would fail. */
+ * after its release, so the most bytes held during the comparison explain all of it, and now and
+ * then more. Contexts and modules are charged after they were made. Therefore the bytes change only
+ * as far as two successive comparisons agree (the median of the last two and the present value).
+ * Managed and imported memory, which is not charged, may be in the system's figure in part: its
+ * whole size is left out. So the bytes are rather too low than too high, by which requests would
+ * fail. */
 #include "core/reclaim/reconcile.h"
 
 #include "core/base/bits.h"
@@ -24,7 +25,7 @@
 #include <stddef.h>
 #include <time.h>
 
-#define WAIT_NS_MIN (50 * GC_NS_PER_MS)
+#define WAIT_NS_MIN (5 * GC_NS_PER_MS)
 #define WAIT_NS_MAX (1000 * GC_NS_PER_MS)
 #define COST_FACTOR 100
 #define END_PAUSES 100 /* of a millisecond, when the process ends */
