@@ -255,8 +255,9 @@ def check_symbols(options, results):
 def set_up(options):
     """Fetches PyTorch and builds what it links against. The reason why it cannot, or None."""
     work = options.build / "torch"
-    fetched = subprocess.run([str(ROOT / "scripts/torch-packages.sh"), str(work / "venv"), *(["cached"] if options.short else [])],
-                             capture_output=True, text=True, check=False)
+    how = ["cached"] if options.short else []
+    fetched = subprocess.run([str(ROOT / "scripts/torch-packages.sh"), str(work / "venv"), *how], capture_output=True, text=True,
+                             check=False)
     if fetched.returncode:
         return (fetched.stderr.strip().splitlines() or ["no reason given"])[-1]
     options.python = work / "venv/bin/python3"

@@ -82,7 +82,7 @@ def _make(soname, versions, out, compiler, archive):
                               for name in sorted(set().union(*versions.values()) - defined)), encoding="utf-8")
     if versions:
         script = out / f"{stem}.map"
-        script.write_text("".join(f"{version} {{\nglobal:\n{''.join(f'    {name};' for name in sorted(names))}\nlocal:\n    *;\n}};\n"
+        script.write_text("".join(f"{version} {{\nglobal:\n    {'; '.join(sorted(names))};\nlocal:\n    *;\n}};\n"
                                   for version, names in versions.items()), encoding="utf-8")
         linked.append(f"-Wl,--version-script,{script}")
     subprocess.run([compiler, *flags, *linked, "-o", str(out / soname), str(source), *parts], check=True)

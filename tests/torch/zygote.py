@@ -11,14 +11,18 @@ import signal
 import sys
 import traceback
 
-os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # the imports ask for devices, and may not start CUDA
-
-# pylint: disable=wrong-import-position,unused-import
-import pynvml
+import pynvml  # pylint: disable=unused-import
 import torch
+
+# The imports that follow look for devices, and CUDA, once started, would be lost to the children.
+found = torch.cuda.is_available, torch.cuda.device_count
+torch.cuda.is_available, torch.cuda.device_count = lambda: False, lambda: 0
+# pylint: disable=wrong-import-position,unused-import
 import torch._inductor.cudagraph_trees
 import torch.multiprocessing
 import torch.utils.data
+
+torch.cuda.is_available, torch.cuda.device_count = found
 
 import cases
 
@@ -55,7 +59,6 @@ def end():
 
 
 def main():
-    del os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"]
     cases.content(1, 0)
     for line in sys.stdin:
         job = json.loads(line)
