@@ -227,7 +227,7 @@ def faults_of(job, baseline):
     text, faults = without_log(job)
     wanted_text = ""
     if baseline is not None and baseline is not job:
-        wanted, wanted_text = baseline["result"].get("seen"), baseline["stderr"]
+        wanted, wanted_text = baseline["result"].get("seen"), without_log(baseline)[0]
         if job["result"]["seen"] != wanted:
             faults.append(f"saw {job['result']['seen']}; without the library {wanted}")
     if baseline is not job and plain_text(text) != plain_text(wanted_text):
