@@ -123,7 +123,10 @@ class Zygote:
             return None
 
     def end(self):
-        self.process.stdin.close()
+        try:
+            self.process.stdin.close()
+        except OSError:  # it has ended by itself, and each job says so
+            pass
         self.process.wait()
 
 

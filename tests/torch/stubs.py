@@ -10,6 +10,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 # Taken from the simulated device.
@@ -94,8 +95,13 @@ def build(out, compiler, archive, libraries):
     sources = [pathlib.Path(__file__), archive, *libraries, *HERE.glob("stubs/*")]
     if complete.exists() and all(os.path.getmtime(source) < os.path.getmtime(complete) for source in sources):
         return
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
+    # Apart, and then in one step: another run may be using the old ones.
+    work = pathlib.Path(tempfile.mkdtemp(dir=out.parent, prefix="stubs."))
+    old = out.with_name(work.name + ".old")
     for soname, versions in _wanted(libraries).items():
-        _make(soname, versions, out, compiler, archive)
-    complete.touch()
+        _make(soname, versions, work, compiler, archive)
+    (work / "complete").touch()
+    if out.exists():
+        out.rename(old)
+    work.rename(out)
+    shutil.rmtree(old, ignore_errors=True)
