@@ -20,6 +20,9 @@ fail() {
 complete() { [ -e "$folder/complete" ] && [ "$(cat "$folder/complete")" = "${packages[*]}" ]; }
 complete && exit 0
 [ "$(uname -m)" = x86_64 ] || fail "PyTorch's wheel is fetched for x86_64 only"
+if [ "$extent" = cached ] && ! ls "$wheels"/torch-*.whl > /dev/null 2>&1; then
+    fail "no wheel of PyTorch in $wheels"
+fi
 # One process at a time; an interrupted one leaves nothing that is taken for whole.
 mkdir -p "$(dirname "$folder")" "$wheels"
 exec 9> "$folder.lock"

@@ -306,7 +306,8 @@ def run_matrix(options, results):
             areas = {job["area"] for job in preloaded}
             plain = [job for job in jobs_of(allocator, "none", folder)
                      if job["area"] in areas or wanted(job) and not options.short]
-            parts = [(False, plain), (True, preloaded[::2]), (True, preloaded[1::2])]
+            count = 1 if options.short else 2  # to import PyTorch takes as long as ten jobs
+            parts = [(False, plain), *((True, preloaded[i::count]) for i in range(count))]
             running.append((plain, preloaded, [pool.submit(run_jobs, options, allocator, is_preloaded, jobs, folder)
                                                for is_preloaded, jobs in parts]))
         for plain, preloaded, futures in running:
