@@ -130,6 +130,12 @@ test-nvidia: ## NVIDIA's own driver, NVML and runtimes, without a device: beside
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)tests/nvidia/run.py --build $(OUT)
 
+.PHONY: test-torch
+test-torch: ## PyTorch, each allocator in each mode, on the simulated device; fetches 0.7 GB; SHORT=1: six pairs, nothing is fetched; T=words
+	$(Q)scripts/deps.sh test
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)tests/torch/run.py --build $(OUT) $(if $(SHORT),--short) $(T)
+
 .PHONY: test-clients
 test-clients: ## real programs on the simulated device: ffmpeg, cuda-bindings, clients of NVML
 	$(Q)scripts/deps.sh test

@@ -1,7 +1,6 @@
 """PyTorch with libgpucache as its allocator, in the order of its own streams and without a preload.
 
-Not run by the tests: it needs PyTorch and a GPU. The functions it names are tested with the same signatures
-through ctypes (tests/preload/routes/public_api.py).
+`make test-torch` runs it on the simulated device, which computes nothing.
 
 PyTorch does not check what a pluggable allocator returns: if memory is short the tensor has no memory, and its first use
 fails. In a MemPool of the allocator the request fails as torch.OutOfMemoryError. So where a limit may be reached: `pool`.

@@ -2,16 +2,21 @@
  *
  * Without a preload no wrapper sees the program's captures. A capture in the stream that a call
  * names is announced to core during the call, and the thread's capture mode is always relaxed, not
- * only during known captures. */
+ * only during known captures. Nor is peer access seen when the program gives it: the contexts that
+ * calls are served in are peers from the start, where their devices can be. */
 #include "shim/public/public.h"
 #include "shim/account/device.h"
+#include "shim/account/peer.h"
 #include "shim/account/tenant.h"
+#include "shim/driver/backend.h"
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
 
 static __thread int last_driver_error __attribute__((tls_model("initial-exec")));
 /* The reference that keeps a device's primary context for the life of the process. */
 static atomic_bool is_retained[GC_PUBLIC_DEVICES];
+/* Without a preload: the context of each device that the last call there was served in. */
+static _Atomic(struct gc_context *) served[GC_PUBLIC_DEVICES];
 
 gpucache_status gc_public_state(void)
 {
@@ -212,6 +217,23 @@ void gc_public_enter_context(struct gc_context *context, CUstream stream, enum g
                        GC_USE(cuThreadExchangeStreamCaptureMode, &call->mode) == CUDA_SUCCESS;
 }
 
+/* Of two threads that enter contexts of two devices for the first time, one sees the other's: each
+ * stores its own first (sequentially consistent). */
+static void add_peers_unseen(struct gc_context *context, int ordinal)
+{
+    if (gc_resolve_is_interposing() || atomic_load(&served[ordinal]) == context)
+        return;
+    atomic_store(&served[ordinal], context);
+    for (int i = 0; i < GC_PUBLIC_DEVICES; i++) {
+        struct gc_context *other = i == ordinal ? NULL : atomic_load(&served[i]);
+
+        if (other != NULL && gc_backend_can_access(ordinal, i))
+            gc_peer_add(other, context);
+        if (other != NULL && gc_backend_can_access(i, ordinal))
+            gc_peer_add(context, other);
+    }
+}
+
 gpucache_status gc_public_enter(int ordinal, CUstream stream, enum gc_api api,
                                 struct gc_public_call *call)
 {
@@ -225,6 +247,8 @@ gpucache_status gc_public_enter(int ordinal, CUstream stream, enum gc_api api,
         return status;
     gc_public_enter_context(NULL, NULL, api, call);
     call->context = gc_account_current_context();
+    if (call->context != NULL)
+        add_peers_unseen(call->context, ordinal);
     call->is_capture = call->context != NULL && captures_unseen(stream);
     if (call->is_capture)
         gc_capture_begin_context(call->context);

@@ -3,25 +3,43 @@
 Each function of AREAS takes the allocator's name and returns what it saw: the same with and without the library.
 A wrong byte is an AssertionError. Kernels compute nothing on the simulated device: content goes through copies, fills
 of zero and the stand-in of cuBLAS, whose results are made of its operands' bytes.
+
+Where PyTorch itself refuses an allocator, the refusal is what is seen.
 """
+import ctypes
 import gc
 import os
 import pickle
 import re
+import signal
 import threading
 import traceback
 
 MIB = 1 << 20
 AREAS = {}
+# What run.py compares with the report, or with stderr, rather than with the job without the library.
+APART = ("log", "count", "bytes", "current_bytes", "tenants")
 
 
-class Skip(Exception):
-    """This area does not concern this allocator."""
+ALLOCATORS = ("native", "expandable", "async", "nocache", "pluggable", "own")
+WITH_STATISTICS = ("native", "expandable", "async")
+CACHING = ("native", "expandable")  # PyTorch's caching allocator, with MemPool, snapshots, sharing
 
 
-def area(function):
-    AREAS[function.__name__] = function
-    return function
+def area(*allocators):
+    """Enters a function into AREAS, for these allocators; without names for all."""
+    def enter(function):
+        AREAS[function.__name__] = function
+        function.allocators = allocators or ALLOCATORS
+        return function
+
+    return enter
+
+
+def run(name, allocator):
+    """The result of one area: what it saw, and apart from it the keys of APART."""
+    seen = AREAS[name](allocator)
+    return {"seen": seen, **{key: seen.pop(key) for key in APART if key in seen}}
 
 
 def torch():
@@ -30,10 +48,55 @@ def torch():
     return module
 
 
+def backend():
+    """The library's backend, None without caching."""
+    return os.environ.get("GPUCACHE_BACKEND")
+
+
+def program_allocator(name):
+    """An allocator of the program's: plain_allocator.c, or the library's own functions."""
+    path, prefix = {"pluggable": (os.environ["TORCH_PLAIN_ALLOCATOR"], "plain_"),
+                    "own": (os.environ["TORCH_OWN_ALLOCATOR"], "gpucache_torch_")}[name]
+    allocator = torch().cuda.memory.CUDAPluggableAllocator(path, prefix + "malloc", prefix + "free")
+    if name == "own":
+        library = ctypes.CDLL(path)
+        for call in ("record_stream", "reset", "memory_fraction"):
+            address = ctypes.cast(getattr(library, "gpucache_torch_" + call), ctypes.c_void_p).value
+            getattr(allocator.allocator(), f"set_{call}_fn")(address)
+    return allocator
+
+
+def refusal(function, *arguments, **named):
+    """The error that a call ends with, as its type and its first line; an AssertionError if it ends without."""
+    try:
+        function(*arguments, **named)
+    except RuntimeError as error:  # PyTorch's errors are, also OutOfMemoryError
+        return [type(error).__name__, str(error).splitlines()[0]]
+    raise AssertionError("not refused")
+
+
+def allocated(allocator, tensors, device=0):
+    """PyTorch's figure of the bytes in use by these tensors. Of cudaMallocAsync it is the driver's, in whole blocks: the
+    driver's are the sizes rounded up to 512 bytes, and the library may serve one that is by a sixteenth larger."""
+    if allocator not in WITH_STATISTICS:
+        return None
+    figure = torch().cuda.memory_allocated(device)
+    if allocator != "async":
+        return figure
+    least = sum((tensor.nbytes + 511) // 512 * 512 for tensor in tensors)
+    assert least <= figure <= least * 17 // 16, (least, figure)
+    return least
+
+
+RANDOM = []
+
+
 def content(size, seed):
-    """Bytes of a tensor, the same for the same size and seed."""
-    generator = torch().Generator().manual_seed(seed)
-    return torch().randint(0, 256, (size,), dtype=torch().uint8, generator=generator)
+    """Bytes of a tensor, the same for the same size and seed: a part of 128 MiB of random bytes."""
+    if not RANDOM:  # the zygote makes them
+        RANDOM.append(torch().randint(0, 256, (128 * MIB,), dtype=torch().uint8, generator=torch().Generator().manual_seed(0)))
+    begin = (seed * 1000003 + 17 * size) % (128 * MIB - size) // 16 * 16
+    return RANDOM[0][begin:begin + size]
 
 
 def sizes(count, largest, seed):
@@ -45,11 +108,7 @@ def same(tensor, host, what=""):
     assert torch().equal(tensor.cpu(), host), f"wrong bytes: {what}"
 
 
-def statistics(allocator):
-    return allocator in ("native", "expandable", "async")
-
-
-@area
+@area()
 def tensors(allocator):
     """Tensors come and go in random order; each keeps its bytes."""
     live = {}
@@ -66,13 +125,16 @@ def tensors(allocator):
     clones = [tensor.clone() for tensor, _ in live.values()]
     for clone, (_, host) in zip(clones, live.values()):
         same(clone, host)
-    return {"live": len(live), "allocated": torch().cuda.memory_allocated() if statistics(allocator) else None}
+    return {"live": len(live), "allocated": allocated(allocator, [tensor for tensor, _ in live.values()] + clones)}
 
 
-@area
+@area()
 def streams(_):
-    """Copies on four streams, ordered by events, freed while they wait."""
-    four = [torch().cuda.Stream() for _ in range(4)]
+    """Copies on four streams of two priorities, ordered by events, freed while they wait."""
+    least, greatest = torch().cuda.Stream.priority_range()
+    four = [torch().cuda.Stream(priority=priority) for priority in (least, greatest, least, greatest)]
+    begin, end = torch().cuda.Event(enable_timing=True), torch().cuda.Event(enable_timing=True)
+    begin.record(four[0])
     results = []
     for step, size in enumerate(sizes(80, 2 * MIB, 2)):
         first, second = four[step % 4], four[(step + 1) % 4]
@@ -92,10 +154,13 @@ def streams(_):
     for back, host, done in results:
         done.synchronize()
         assert torch().equal(back, host)
-    return {"steps": len(results)}
+    end.record(four[0])
+    torch().cuda.synchronize()
+    assert all(stream.query() for stream in four) and begin.elapsed_time(end) > 0
+    return {"steps": len(results), "priorities": [stream.priority for stream in four], "range": [least, greatest]}
 
 
-@area
+@area()
 def record_stream(_):
     """A tensor that a slow stream still reads is deleted, and its memory asked for at once by another stream."""
     side = torch().cuda.Stream()
@@ -120,7 +185,7 @@ def record_stream(_):
     return {}
 
 
-@area
+@area()
 def threads(_):
     """Four threads with streams of their own."""
     failures = []
@@ -148,11 +213,38 @@ def threads(_):
     return {}
 
 
-@area
+@area()
+def hosts(_):
+    """Page-locked host memory: PyTorch's, given back while copies still read it, and the program's own, registered."""
+    side = torch().cuda.Stream()
+    copies = []
+    for step, size in enumerate(sizes(40, MIB, 8)):
+        host = torch().empty(size, dtype=torch().uint8, pin_memory=True)
+        assert host.is_pinned()
+        host.copy_(content(size, step))
+        with torch().cuda.stream(side):
+            copies.append((host.to("cuda", non_blocking=True), size, step))
+        del host  # the next may not get it before it is read
+    side.synchronize()
+    for tensor, size, step in copies:
+        same(tensor, content(size, step), f"copy {step}")
+    own = content(MIB, 100).clone()
+    runtime = torch().cuda.cudart()
+    assert runtime.cudaHostRegister(own.data_ptr(), MIB, 0) == runtime.cudaError.success
+    assert own.is_pinned()
+    tensor = own.to("cuda", non_blocking=True)
+    back = torch().zeros_like(own).pin_memory()
+    back.copy_(tensor, non_blocking=True)
+    torch().cuda.synchronize()
+    same(back, content(MIB, 100), "registered memory")
+    assert runtime.cudaHostUnregister(own.data_ptr()) == runtime.cudaError.success
+    assert not own.is_pinned()
+    return {"copies": len(copies)}
+
+
+@area(*WITH_STATISTICS)
 def graphs(allocator):
     """Two graphs in one private pool, replayed with new inputs, while the program takes and fills other memory."""
-    if allocator in ("nocache", "pluggable", "own"):
-        raise Skip("needs an allocator with private pools")
     size = 3 * MIB
     given = torch().zeros(size, dtype=torch().uint8, device="cuda")
     matrix = torch().zeros(256, 256, device="cuda")
@@ -182,7 +274,9 @@ def graphs(allocator):
         matrix.copy_(content(256 * 256 * 4, step).view(torch().float32).view(256, 256).nan_to_num(1.0))
         first.replay()
         same(first_copy, host, "first graph")
-        products.append(hash(bytes(first_product.cpu().view(torch().uint8).numpy().tobytes())) is not None)
+        want = torch().mm(matrix, matrix).cpu().view(torch().uint8)
+        same(first_product.view(torch().uint8), want, "first graph's product")
+        products.append(float(want.double().sum()))
         second.replay()
         same(third, host, "second graph")
         for tensor, other in others:
@@ -193,14 +287,12 @@ def graphs(allocator):
     gc.collect()
     torch().cuda.synchronize()
     torch().cuda.empty_cache()
-    return {"replays": len(products), "allocated": torch().cuda.memory_allocated()}
+    return {"products": products, "allocated": None if allocator == "async" else torch().cuda.memory_allocated()}
 
 
-@area
+@area(*CACHING)
 def graph_trees(allocator):
     """Inductor's trees of graphs (cudagraph_trees): two functions, one after the other, one path taken twice."""
-    if allocator in ("nocache", "pluggable", "own", "async"):
-        raise Skip("needs an allocator with checkpoints of private pools")
     import torch._inductor.cudagraph_trees as trees  # pylint: disable=import-outside-toplevel
 
     weight = torch().full((512, 512), 0.5).cuda()
@@ -241,7 +333,7 @@ def graph_trees(allocator):
     return {"graphs": sum(len(nodes) for nodes in manager.roots.values()), "sums": sums}
 
 
-@area
+@area()
 def training(_):
     """A network's steps: products forward and backward, an optimizer's state, gradients taken and given up."""
     layers = torch().nn
@@ -264,7 +356,7 @@ def training(_):
     return {"sums": sums}
 
 
-@area
+@area()
 def convolution(_):
     """Convolutions forward and backward through cuDNN's stand-in, with its workspaces."""
     convolve = torch().nn.Conv2d(3, 16, 3, bias=False).cuda()
@@ -279,54 +371,125 @@ def convolution(_):
     return {"sums": sums}
 
 
-@area
+def request(allocator, size):
+    """A tensor of so many bytes, or None where memory is short: an error, but of a program's allocator a tensor without."""
+    try:
+        tensor = torch().empty(size, dtype=torch().uint8, device="cuda")
+    except torch().OutOfMemoryError:
+        assert allocator in WITH_STATISTICS, "this allocator says it otherwise"
+        return None
+    except torch().AcceleratorError as error:
+        assert allocator == "nocache" and "CUDA error: out of memory" in str(error), error
+        return None
+    if tensor.data_ptr() == 0:
+        assert allocator in ("pluggable", "own"), "a tensor without memory"
+        return None
+    return tensor
+
+
+def fill_up(allocator):
+    """Takes memory until it is short; how often it got some."""
+    live = []
+    while len(live) < 100:
+        tensor = request(allocator, 64 * MIB)
+        if tensor is None:
+            break
+        tensor[:4096].copy_(content(4096, len(live)))
+        live.append(tensor)
+    for index, tensor in enumerate(live):
+        same(tensor[:4096], content(4096, index), "a tensor beside the failed request")
+    return len(live)
+
+
+# The library's allocator says so, with a preload and without.
+NO_ROOM = [r"gpucache_torch_malloc: \d+ bytes on device 0: the (limit|device) has no room"]
+
+
+@area()
 def limits(allocator):
     """A device, or a limit, of 1 GiB: an error, its text, and the program goes on."""
     free, total = torch().cuda.mem_get_info()
     assert total == 1 << 30, total
-    seen = {"total": total}
-    text = ""
-    try:
-        torch().empty(2 << 30, dtype=torch().uint8, device="cuda")
-    except torch().OutOfMemoryError as error:
-        text = str(error)
-    except RuntimeError as error:  # the pluggable allocator's
-        text = f"RuntimeError {error}"
-    if statistics(allocator):
+    seen = {"total": total, "nvml": nvml_memory().total, "log": NO_ROOM if allocator == "own" else []}
+    if allocator in WITH_STATISTICS:
+        text = out_of_memory(torch().empty, 2 << 30, dtype=torch().uint8, device="cuda")
         pattern = (r"Requested +: 2\.00 GiB\n.*\nFree \(according to CUDA\): ([0-9.]+) MiB" if allocator == "async" else
                    r"Tried to allocate 2\.00 GiB.*total capacity of 1024\.00 MiB of which ([0-9.]+) MiB is free")
         found = re.search(pattern, text)
         assert found, text
         assert abs(float(found.group(1)) * MIB - free) < 64 * MIB, (text, free)
         own = re.search(r"this process has ([0-9.]+) MiB memory in use", text)
+        assert own or allocator == "async", text
         assert not own or float(own.group(1)) + float(found.group(1)) <= 1024.1, text
         seen["text"] = re.sub(r"Process \d+", "Process N", re.sub(r"[0-9.]+ (MiB|GiB|KiB|bytes)", "SIZE", text))
-    chunks = []
-    for _ in range(2):
-        live = []
-        try:
-            while len(live) < 100:
-                live.append(torch().empty(64 * MIB, dtype=torch().uint8, device="cuda"))
-                live[-1][:4096].copy_(content(4096, len(live)))
-        except (torch().OutOfMemoryError, RuntimeError):
-            pass
-        for index, tensor in enumerate(live[:-1], 1):
-            same(tensor[:4096], content(4096, index), "a tensor beside the failed request")
-        chunks.append(len(live))
-        del live, tensor
-    assert chunks[0] == chunks[1], chunks
-    seen["chunks"] = chunks
-    torch().cuda.empty_cache()
-    if statistics(allocator) and allocator != "async":
+    else:
+        assert request(allocator, 2 << 30) is None
+    seen["chunks"] = [fill_up(allocator), fill_up(allocator)]
+    assert seen["chunks"][0] == seen["chunks"][1] >= 13, seen
+    if allocator in WITH_STATISTICS:
+        torch().cuda.empty_cache()
+    if allocator in CACHING:
         torch().cuda.set_per_process_memory_fraction(0.25)
-        try:
-            torch().empty(300 * MIB, dtype=torch().uint8, device="cuda")
-            seen["fraction"] = "not refused"
-        except torch().OutOfMemoryError as error:
-            seen["fraction"] = "256.00 MiB allowed" in str(error)
+        text = out_of_memory(torch().empty, 300 * MIB, dtype=torch().uint8, device="cuda")
+        assert "256.00 MiB allowed" in text, text
         torch().cuda.set_per_process_memory_fraction(1.0)
     same(content(MIB, 5).cuda(), content(MIB, 5))
     return seen
+
+
+def out_of_memory(function, *arguments, **named):
+    """The text of torch.OutOfMemoryError that a call ends with."""
+    try:
+        function(*arguments, **named)
+    except torch().OutOfMemoryError as error:
+        return str(error)
+    raise AssertionError("no out-of-memory error")
+
+
+def nvml_memory():
+    import pynvml  # pylint: disable=import-outside-toplevel
+    pynvml.nvmlInit()
+    return pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(0))
+
+
+@area(*CACHING)
+def pool_limits(allocator):
+    """A MemPool of the program's allocator that is out of memory: an error, and the pool and the program go on."""
+    seen = []
+    for name in ("pluggable", "own"):
+        own = program_allocator(name)
+        pool = torch().cuda.MemPool(own.allocator())
+        with torch().cuda.use_mem_pool(pool):
+            live = [(content(size, 4).cuda(), content(size, 4)) for size in sizes(10, 4 * MIB, 4)]
+            text = out_of_memory(torch().empty, 2 << 30, dtype=torch().uint8, device="cuda")
+            assert "Tried to allocate 2.00 GiB" in text, text
+            chunks = fill_up("native")
+            live += [(content(MIB, 5).cuda(), content(MIB, 5))]
+        for tensor, host in live:
+            same(tensor, host)
+        same(content(MIB, 6).cuda(), content(MIB, 6))
+        seen.append([name, chunks])
+        del live, tensor, pool
+        torch().cuda.empty_cache()
+    return {"pools": seen, "log": NO_ROOM}
+
+
+@area("native", "nocache")
+def tenants(allocator):
+    """libc10_cuda.so, which makes PyTorch's allocations, has 256 MiB of the device's 16 GiB."""
+    first = request(allocator, 100 * MIB)
+    first.copy_(content(100 * MIB, 1))
+    assert request(allocator, 200 * MIB) is None
+    second = request(allocator, 100 * MIB)
+    second.copy_(content(100 * MIB, 2))
+    assert request(allocator, 100 * MIB) is None
+    del second
+    torch().cuda.empty_cache()
+    third = request(allocator, 120 * MIB)
+    third.copy_(content(120 * MIB, 3))
+    same(first, content(100 * MIB, 1))
+    same(third, content(120 * MIB, 3))
+    return {"tenants": {"torch": 220 * MIB}}
 
 
 def numbers(index):
@@ -343,7 +506,7 @@ class Numbers:
         return numbers(index)
 
 
-@area
+@area()
 def forks(_):
     """Children after CUDA has started: a refusal there, the parent goes on. DataLoader's workers and its pinned memory."""
     kept = content(5 * MIB, 1).cuda()
@@ -365,7 +528,95 @@ def forks(_):
     return seen
 
 
-@area
+def import_all(connection):
+    """The other process of `ipc`: reads what it gets, writes to it, and keeps it as long as it is told."""
+    signal.alarm(120)
+    kept = {}
+    while True:
+        order, *arguments = connection.recv()
+        if order == "open":  # bytes of `seed` are to be there; leaves those of `seed + 1`
+            key, tensor, event, size, seed = arguments
+            if event is not None:
+                event.wait()
+            right = torch().equal(tensor.cpu(), content(size, seed))
+            tensor.copy_(content(size, seed + 1))
+            torch().cuda.synchronize()
+            kept[key] = tensor
+            connection.send(right)
+        elif order == "read":
+            key, size, seed = arguments
+            connection.send(torch().equal(kept[key].cpu(), content(size, seed)))
+        elif order == "close":
+            kept.clear()
+            gc.collect()
+            torch().cuda.ipc_collect()
+            connection.send(True)
+        else:
+            connection.send(True)
+            return
+
+
+@area()
+def ipc(allocator):
+    """Tensors and an event to another process, which was started before CUDA: it reads, writes, and keeps them."""
+    context = torch().multiprocessing.get_context("fork")
+    connection, other = context.Pipe()
+    importer = context.Process(target=import_all, args=(other,), daemon=True)
+    importer.start()
+
+    def ask(*order):
+        connection.send(order)
+        assert connection.poll(100), f"no answer: {order[0]}"
+        return connection.recv()
+
+    seen = {}
+    event = torch().cuda.Event(interprocess=True)
+    if allocator not in CACHING:
+        tensor = content(MIB, 1).cuda()
+        seen["refusal"] = refusal(connection.send, ("open", 0, tensor, None, MIB, 1))
+        same(tensor, content(MIB, 1))
+    elif allocator == "native" and backend() in ("vmm", "driver"):
+        # Blocks in mapped memory, or in a part of a driver allocation, are refused once; memory taken from
+        # then on is shared, as it is without the library.
+        tensor = content(MIB, 1).cuda()
+        text = refusal(connection.send, ("open", 0, tensor, None, MIB, 1))
+        assert text == ["AcceleratorError", "CUDA error: operation not supported"], text
+        same(tensor, content(MIB, 1))
+        del tensor
+        torch().cuda.empty_cache()
+        seen["log"] = ["cuIpcGetMemHandle: 0x[0-9a-f]+ (is mapped memory|shares a driver allocation with other blocks) and cannot "
+                       "be exported; later allocations can be, and with GPUCACHE_BACKEND=whole all can"]
+    if allocator in CACHING:
+        shared = {}
+        for key, size in enumerate((1000, 5000, 700 * 1024, 3 * MIB, 12 * MIB, 30 * MIB)):  # two in one segment, too
+            tensor = torch().zeros(size, dtype=torch().uint8, device="cuda")
+            for _ in range(5):  # the event is behind all of them
+                tensor.copy_(content(size, key + 50), non_blocking=True)
+            tensor.copy_(content(size, key * 10).pin_memory(), non_blocking=True)
+            event.record()
+            assert ask("open", key, tensor, event, size, key * 10), f"wrong bytes in the other process: {key}"
+            same(tensor, content(size, key * 10 + 1), f"the other process's: {key}")
+            shared[key] = (tensor, size)
+        for key in (2, 4):  # freed here, open there: nobody else gets it
+            shared[key] = (None, shared[key][1])
+        del tensor
+        others = [(content(size, 7).cuda(), content(size, 7)) for size in sizes(20, 12 * MIB, 7)]
+        for key, (_, size) in shared.items():
+            assert ask("read", key, size, key * 10 + 1), f"overwritten while the other process had it open: {key}"
+        for tensor, host in others:
+            same(tensor, host)
+        assert ask("close")
+        del shared, others, tensor
+        torch().cuda.ipc_collect()
+        torch().cuda.empty_cache()
+        seen["left"] = [torch().cuda.memory_allocated(), torch().cuda.memory_reserved()]
+    assert ask("end")
+    importer.join(60)
+    seen["importer"] = importer.exitcode
+    return seen
+
+
+@area()
 def nvml(_):
     """What PyTorch asks NVML: the device's memory and its processes."""
     tensor = torch().zeros(100 * MIB, dtype=torch().uint8).cuda()
@@ -381,11 +632,9 @@ def nvml(_):
             "name": torch().cuda.get_device_name(), "capability": torch().cuda.get_device_capability()}
 
 
-@area
+@area(*CACHING)
 def snapshots(allocator):
     """The snapshot's segments and its history agree with the statistics."""
-    if not statistics(allocator) or allocator == "async":
-        raise Skip("has no snapshot")
     torch().cuda.memory._record_memory_history(stacks="python", context=None)
     live = [content(size, 1).cuda() for size in sizes(30, 4 * MIB, 9)]
     del live[::2]
@@ -404,30 +653,51 @@ def snapshots(allocator):
             "expandable": any(segment["is_expandable"] for segment in snapshot["segments"])}
 
 
-@area
+# The call by which each takes memory.
+ENTRIES = {"native": "cudaMalloc", "expandable": "cuMemCreate", "async": "cudaMallocAsync", "nocache": "cudaMalloc",
+           "pluggable": "cudaMalloc", "own": "gpucache_torch_malloc"}
+LIVE = []  # until the process ends
+
+
+@area()
 def counts(allocator):
-    """How many allocations reach CUDA, by entry point: compared with the report."""
-    live = [torch().empty(size, dtype=torch().uint8, device="cuda") for size in sizes(40, 4 * MIB, 3)]
-    number = len(live)
+    """How many allocations reach CUDA, of how many bytes, and what is left: compared with the report."""
+    each = sizes(40, 4 * MIB, 3)
+    live = [torch().empty(size, dtype=torch().uint8, device="cuda") for size in each]
     del live[::2]
     torch().cuda.synchronize()
-    if allocator in ("nocache", "pluggable"):
-        return {"counts": {"cudaMalloc": number}}
-    if allocator == "own":
-        return {"counts": {}}
-    if allocator == "async":
-        return {"counts": {"cudaMallocAsync": number}}
-    figures = torch().cuda.memory_stats()
-    if allocator == "expandable":
-        return {"counts": {"cuMemCreate": None}, "bytes": {"cuMemCreate": torch().cuda.memory_reserved()}}
-    return {"counts": {"cudaMalloc": figures["num_device_alloc"]}, "bytes": {"cudaMalloc": torch().cuda.memory_reserved()}}
+    LIVE.append(live)
+    if allocator in ("native", "expandable"):
+        torch().cuda.empty_cache()
+        figures = torch().cuda.memory_stats()
+        assert allocator == "expandable" or figures["num_device_alloc"] > figures["num_device_free"] > 0
+        seen = {"current_bytes": {ENTRIES[allocator]: torch().cuda.memory_reserved()}}
+        if allocator == "native":  # the figure of the other counts ranges of addresses
+            seen["count"] = {"cudaMalloc": figures["num_device_alloc"]}
+        return seen
+    entry = ENTRIES[allocator]
+    return {"count": {entry: len(each)}, "bytes": {entry: sum(each)}, "current_bytes": {entry: sum(each[1::2])}}
 
 
-@area
+@area("async", "pluggable", "own")
+def refusals(_):
+    """The calls that PyTorch refuses to these allocators, with its text; the program goes on."""
+    kept = content(MIB, 1).cuda()
+    seen = {}
+    for name, call in (("snapshot", torch().cuda.memory._snapshot), ("pool", torch().cuda.MemPool),
+                       ("figures", torch().cuda.memory_stats)):
+        try:
+            call()
+        except RuntimeError as error:
+            seen[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+    assert seen, "nothing was refused"
+    same(kept, content(MIB, 1))
+    return seen
+
+
+@area(*CACHING)
 def pools(allocator):
     """MemPool: with PyTorch's own memory, and with an allocator of the program's; both give it back."""
-    if allocator not in ("native", "expandable"):
-        raise Skip("needs MemPool")
     own = torch().cuda.memory.CUDAPluggableAllocator(os.environ["TORCH_PLAIN_ALLOCATOR"], "plain_malloc", "plain_free")
     seen = []
     for pool in (torch().cuda.MemPool(), torch().cuda.MemPool(own.allocator())):
@@ -443,7 +713,7 @@ def pools(allocator):
     return {"pools": seen}
 
 
-@area
+@area()
 def devices(allocator):
     """Two devices: copies between them, memory of each."""
     assert torch().cuda.device_count() == 2
@@ -456,6 +726,5 @@ def devices(allocator):
         same(two, host, "second device")
         same(three, host, "back on the first")
         seen.append(size)
-    if statistics(allocator):
-        seen += [torch().cuda.memory_allocated(0), torch().cuda.memory_allocated(1)]
+    seen += [allocated(allocator, [one, three], 0), allocated(allocator, [two], 1)]
     return {"sizes": seen, "peer": torch().cuda.can_device_access_peer(0, 1)}

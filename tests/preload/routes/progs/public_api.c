@@ -134,6 +134,42 @@ static void memory(void)
     }
 }
 
+/* Copies between the devices in either context, once peer access was given: to memory from before
+ * it, and to later memory. */
+static void peers(void)
+{
+    CUcontext contexts[2];
+    void *pointers[2][2];
+    int can = 0;
+    CHECK(cuInit(0));
+    CHECK(cuDeviceCanAccessPeer(&can, 0, 1));
+    if (!can)
+        return;
+    for (int device = 0; device < 2; device++) {
+        EXPECT_STATUS(gc.gpucache_malloc(&pointers[0][device], 3 * MIB, device, NULL), GPUCACHE_OK);
+        CHECK(cuDevicePrimaryCtxRetain(&contexts[device], device));
+    }
+    for (int device = 0; device < 2; device++) {
+        CHECK(cuCtxSetCurrent(contexts[device]));
+        CHECK(cuCtxEnablePeerAccess(contexts[1 - device], 0));
+    }
+    for (int device = 0; device < 2; device++)
+        EXPECT_STATUS(gc.gpucache_malloc(&pointers[1][device], 3 * MIB, device, NULL), GPUCACHE_OK);
+    for (int i = 0; i < 8; i++) {
+        const CUdeviceptr from = (uintptr_t)pointers[i & 1][i >> 1 & 1];
+        const CUdeviceptr to = (uintptr_t)pointers[i & 1][1 - (i >> 1 & 1)];
+        unsigned char back[2] = {0};
+        CHECK(cuCtxSetCurrent(contexts[i >> 2]));
+        CHECK(cuMemsetD8(from, (unsigned char)(i + 1), 3 * MIB));
+        CHECK(cuMemcpyDtoD(to, from, 3 * MIB));
+        CHECK(cuMemcpyDtoH(&back[0], to, 1));
+        CHECK(cuMemcpyDtoH(&back[1], to + 3 * MIB - 1, 1));
+        EXPECT(back[0] == i + 1 && back[1] == i + 1);
+    }
+    for (int i = 0; i < 4; i++)
+        EXPECT_STATUS(gc.gpucache_free(pointers[i & 1][i >> 1], NULL), GPUCACHE_OK);
+}
+
 /* Work queued on one stream, the block freed there, its memory wanted on another: what the first
  * wrote must not appear in what the second got. */
 static void streams(void)
@@ -533,6 +569,7 @@ int main(int argc, char **argv)
     } cases[] = {
         {"early", early},
         {"memory", memory},
+        {"peers", peers},
         {"streams", streams},
         {"figures", figures},
         {"limits", limits},
