@@ -161,7 +161,7 @@ class Bindings(Suite):
 
     def prepare(self):
         folder = source(f"cuda-python/{self.part}")
-        self.environment = {"PYTHONPATH": os.pathsep.join([str(HERE), str(folder.parent / "cuda_python_test_helpers")])}
+        self.environment = {"PYTHONPATH": os.pathsep.join(map(str, [HERE, HERE / "site", folder.parent / "cuda_python_test_helpers"]))}
         self.make_venv()
         return folder
 
