@@ -58,7 +58,7 @@ class Suite:
         self.home = self.work / "home" / self.name
         self.home.mkdir(parents=True, exist_ok=True)
         self.venv = self.work / (self.venv_name or self.name)
-        self.folder = self.prepare()
+        self.folder = self.prepare().resolve()  # as pytest does, whose names are relative to it
 
     def prepare(self):
         """Fetches what is missing; the folder of the tests."""
@@ -73,12 +73,15 @@ class Suite:
 
     def make_venv(self, **environment):
         """The environment is marked when it is whole, with what it was made from."""
-        requirements = HERE / "requirements" / f"{self.venv.name}.txt"
-        marker = self.venv / "complete"
+        self.install([[sys.executable, "-m", "venv", "--clear", self.venv]], self.venv_name or self.name, self.venv / "complete",
+                     environment)
+
+    def install(self, before, requirements_name, marker, environment):
+        requirements = HERE / "requirements" / f"{requirements_name}.txt"
         if marker.exists() and marker.read_text() == requirements.read_text():
             return
-        for command in ([sys.executable, "-m", "venv", "--clear", self.venv],
-                        [self.venv / "bin/pip", "install", "-q", "--disable-pip-version-check", "--no-input", "-r", requirements]):
+        for command in (*before, [self.venv / "bin/pip", "install", "-q", "--disable-pip-version-check", "--no-input", "-r",
+                                  requirements]):
             made = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
                                   env={**os.environ, **environment})
             if made.returncode:
@@ -148,6 +151,7 @@ class CudaPython12(Suite):
 
     def prepare(self):
         self.make_venv()
+        self.libraries = [self.site() / "nvidia/cuda_nvrtc/lib"]
         return self.site() / "cuda"
 
     def targets(self):
@@ -180,21 +184,20 @@ class Pytorch(Suite):
 
     def prepare(self):
         folder = source("pytorch/test/test_cuda.py", "pytorch/test_cuda.py").parent
-        script, torch = ROOT / "tests/torch/run", self.build / "torch"
+        torch = self.build / "torch"
         self.venv = torch / "venv"
-        if not (torch / "stubs/complete").exists() or not (self.venv / "bin/pytest").exists():
-            if not script.exists():
-                raise Unavailable("tests/torch/run is not there")
-            made = subprocess.run([str(script), str(self.build), os.environ.get("CC", "gcc"), "counts"], capture_output=True,
-                                  text=True, check=False)
-            if not (torch / "stubs/complete").exists():
-                raise Unavailable(f"its environment was not made: {(made.stdout + made.stderr).strip()[-300:]}")
-            added = subprocess.run([str(self.venv / "bin/pip"), "install", "-q", "-r", str(HERE / "requirements/pytorch.txt")],
-                                   capture_output=True, text=True, check=False)
-            if added.returncode:
-                raise Unavailable(f"its packages could not be fetched: {added.stderr.strip()[-300:]}")
+        fetched = subprocess.run([str(ROOT / "scripts/torch-packages.sh"), str(self.venv)], capture_output=True, text=True,
+                                 check=False)
+        if fetched.returncode:
+            raise Unavailable(f"PyTorch could not be fetched: {fetched.stderr.strip()[-300:]}")
+        sys.path.insert(0, str(ROOT / "tests/torch"))
+        import stubs  # pylint: disable=import-outside-toplevel
+        package = self.site() / "torch"
+        stubs.build(torch / "stubs", os.environ.get("CC", "gcc"), self.build / "simcuda/libcudart_static.a",
+                    sorted([*package.glob("lib/*.so"), *package.glob("_C*.so")]))
+        self.install([], self.name, self.venv / "tests-complete", {})
         self.libraries = [torch / "stubs"]
-        self.environment = {"TORCH_CUDNN_V8_API_DISABLED": "1", "PYTORCH_TEST_WITH_SLOW": "0"}
+        self.environment = {"TORCH_CUDNN_V8_API_DISABLED": "1", "PYTORCH_SKIP_CUDNN_COMPATIBILITY_CHECK": "1"}
         return folder
 
     def targets(self):
