@@ -206,7 +206,7 @@ static void run_exporter(int socket)
 
 static void pools_are_opened_in_another_process(void **state)
 {
-    size_t before = free_bytes();
+    size_t before = free_bytes(), size;
     CUdeviceptr small, large, pointer;
     CUmemoryPool pool, owner;
     CUcontext current;
@@ -224,6 +224,8 @@ static void pools_are_opened_in_another_process(void **state)
     /* No context is wanted: INVALID_CONTEXT is not among the documented errors. */
     MUST(cuCtxPopCurrent(&current));
     MUST(cuMemPoolImportPointer(&small, pool, &offer.small));
+    MUST(cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, small));
+    assert_int_equal(size, 700);
     MUST(cuCtxPushCurrent(current));
     MUST(cuMemPoolImportPointer(&large, pool, &offer.large));
     MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportPointer(&pointer, pool, &offer.foreign));
