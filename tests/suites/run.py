@@ -165,7 +165,9 @@ class Bindings(Suite):
 
     def prepare(self):
         folder = source(f"cuda-python/{self.part}")
-        self.environment = {"PYTHONPATH": os.pathsep.join(map(str, [HERE, HERE / "site", folder.parent / "cuda_python_test_helpers"]))}
+        places = [HERE, HERE / "site", folder.parent / "cuda_python_test_helpers"]
+        self.environment = {"PYTHONPATH": os.pathsep.join(map(str, places)),
+                            "SUITES_HELPERS": str(folder.parent / "cuda_bindings/cuda/bindings")}
         self.make_venv()
         return folder
 
@@ -318,16 +320,17 @@ def compare(suite, setting, without, below, options, tally):
         if not is_worse(suite, before, after):
             if RANK[after[0]] < RANK[before[0]]:
                 counts["better"] += 1
-                print(f"# {suite.name}, {setting}: {name}: {before[0]} without the library, {after[0]} with it")
-            kind = {0: "passed", 1: "skipped"}.get(RANK[before[0]], "failed")
-            counts[f"{kind} both ways"] += 1
+                print(f"# {suite.name}, {setting}: {name}: {before[0]} without the library, {after[0]} with it", flush=True)
+            else:
+                counts[{0: "passed", 1: "skipped"}.get(RANK[before[0]], "failed") + " both ways"] += 1
             tally.passed += 1
             continue
         pair = confirm(suite, setting, name, options)
         if pair is None:
             counts["different once"] += 1
             tally.passed += 1
-            print(f"# {suite.name}, {setting}: {name}: {after[0]} once, alike when run alone: {after[1][:200]!r}")
+            print(f"# {suite.name}, {setting}: {name}: {after[0]} once, alike when run alone: {after[1][:200]!r}",
+                  flush=True)
         elif tally.known(suite.name, setting, name):
             counts["different as listed"] += 1
             tally.passed += 1
@@ -342,7 +345,7 @@ def compare(suite, setting, without, below, options, tally):
 
 def reasons(suite, without, count):
     """Why tests fail without the library: what the simulated device lacks."""
-    found = collections.Counter(f"{outcome}: {plain(message.strip() or 'no message')[:150]!r}"
+    found = collections.Counter(f"{outcome}: {plain((message.strip() or 'no message').splitlines()[0])[:150]}"
                                 for outcome, message in without.values() if RANK[outcome] >= 2)
     print(f"{suite.name}, without the library: {sum(found.values())} fail")
     for reason, number in found.most_common(count):

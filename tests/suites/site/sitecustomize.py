@@ -1,14 +1,16 @@
 """Python of the suites `bindings` and `core`, and of the processes that they start.
 
 cuda-bindings carries NVIDIA's runtime inside, which talks to no driver but NVIDIA's. The few of its functions that
-cuda-core and the tests call are taken from the simulated device's runtime instead.
+cuda-core and the tests call are taken from the simulated device's runtime instead. SUITES_HELPERS is the folder of a
+package that the tests import and the wheel lacks.
 """
 import ctypes
 import importlib.machinery
-import importlib.util
+import os
 import sys
 
 MODULE = "cuda.bindings.runtime"
+HELPERS = "cuda.bindings._test_helpers"
 
 
 def patch(runtime):
@@ -34,10 +36,12 @@ def patch(runtime):
 
 
 class Finder:
-    """Patches the module when it has been imported."""
+    """Patches the runtime when it has been imported, and finds the helpers."""
 
     @classmethod
     def find_spec(cls, name, path=None, target=None):
+        if name == HELPERS and "SUITES_HELPERS" in os.environ:
+            return importlib.machinery.PathFinder.find_spec(name, [os.environ["SUITES_HELPERS"]], target)
         if name != MODULE:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
