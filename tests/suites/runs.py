@@ -7,6 +7,7 @@ behind its last test.
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import tempfile
@@ -15,6 +16,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 RESTARTS = 40  # of one file
+OUTPUT_CHARACTERS, OUTPUT_LINES = 1 << 20, 200  # of a program that are compared
 
 SETTINGS = {"none": None, "off": {"GPUCACHE_MODE": "off"}, "track": {"GPUCACHE_MODE": "track"}}
 for _backend in ("vmm", "driver"):
@@ -120,15 +122,31 @@ def run_file(suite, setting, name, build, limit, only=None):
     return results
 
 
+def plain(message):
+    """A message without the numbers that differ from run to run."""
+    return re.sub(r"\d[\d.e+-]*", "N", re.sub(r"0x[0-9a-f]+", "N", message))
+
+
 def run_program(suite, setting, name, build, limit):
-    """A program without a framework: its exit status, and its output as the message."""
+    """A program without a framework: its exit status, and as the message each line of its output once, without numbers."""
     path = suite.folder / name
     with tempfile.TemporaryDirectory(prefix="gpucache-suites.") as folder:
         environment = environment_of(suite, setting, build, pathlib.Path(folder))
-        try:
-            run = subprocess.run([str(path)], cwd=path.parent, env=environment, stdin=subprocess.DEVNULL, timeout=limit,
-                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
-        except subprocess.TimeoutExpired:
-            return {name: ("timeout", f"no end within {limit} s")}
-    outcome = "crashed" if run.returncode < 0 else "failed" if run.returncode else "passed"
-    return {name: (outcome, f"exit status {run.returncode}\n{run.stdout}")}
+        with open(pathlib.Path(folder, "output"), "w+", encoding="utf-8", errors="replace") as output:
+            process = subprocess.Popen([str(path)], cwd=path.parent, env=environment, stdin=subprocess.DEVNULL,  # pylint: disable=consider-using-with
+                                       stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+            try:
+                status = process.wait(limit)
+            except subprocess.TimeoutExpired:
+                status = None
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            process.wait()
+            output.seek(0)
+            lines = list(dict.fromkeys(plain(output.read(OUTPUT_CHARACTERS)).splitlines()))[:OUTPUT_LINES]
+    if status is None:
+        return {name: ("timeout", f"no end within {limit} s")}
+    outcome = "crashed" if status < 0 else "failed" if status else "passed"
+    return {name: (outcome, "\n".join([f"exit status {status}", *lines]))}
