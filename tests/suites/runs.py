@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import selectors
 import signal
 import subprocess
 import tempfile
@@ -16,7 +17,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 RESTARTS = 40  # of one file
-OUTPUT_CHARACTERS, OUTPUT_LINES = 1 << 20, 200  # of a program that are compared
+OUTPUT_BYTES, OUTPUT_LINES = 1 << 22, 200  # of a program that are compared
 
 SETTINGS = {"none": None, "off": {"GPUCACHE_MODE": "off"}, "track": {"GPUCACHE_MODE": "track"}}
 for _backend in ("vmm", "driver"):
@@ -127,26 +128,38 @@ def plain(message):
     return re.sub(r"\d[\d.e+-]*", "N", re.sub(r"0x[0-9a-f]+", "N", message))
 
 
+def output_of(process, limit):
+    """What it writes, up to the limits of size and time; then it is killed, with its children."""
+    chunks, ends = [], time.monotonic() + limit
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while sum(map(len, chunks)) < OUTPUT_BYTES and selector.select(max(0, ends - time.monotonic())):
+            chunks.append(os.read(process.stdout.fileno(), 65536))
+            if not chunks[-1]:
+                break
+    try:
+        process.wait(max(0.1, ends - time.monotonic()) if chunks and not chunks[-1] else 0.1)
+    except subprocess.TimeoutExpired:
+        pass
+    is_over = process.poll() is not None
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    status = process.wait()
+    return status if is_over else None, b"".join(chunks).decode(errors="replace")
+
+
 def run_program(suite, setting, name, build, limit):
     """A program without a framework: its exit status, and as the message each line of its output once, without numbers."""
     path = suite.folder / name
     with tempfile.TemporaryDirectory(prefix="gpucache-suites.") as folder:
-        environment = environment_of(suite, setting, build, pathlib.Path(folder))
-        with open(pathlib.Path(folder, "output"), "w+", encoding="utf-8", errors="replace") as output:
-            process = subprocess.Popen([str(path)], cwd=path.parent, env=environment, stdin=subprocess.DEVNULL,  # pylint: disable=consider-using-with
-                                       stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
-            try:
-                status = process.wait(limit)
-            except subprocess.TimeoutExpired:
-                status = None
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            process.wait()
-            output.seek(0)
-            lines = list(dict.fromkeys(plain(output.read(OUTPUT_CHARACTERS)).splitlines()))[:OUTPUT_LINES]
+        with subprocess.Popen([str(path)], cwd=path.parent, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              env=environment_of(suite, setting, build, pathlib.Path(folder)), stderr=subprocess.STDOUT,
+                              start_new_session=True) as process:
+            status, text = output_of(process, limit)
     if status is None:
-        return {name: ("timeout", f"no end within {limit} s")}
+        return {name: ("timeout", f"more than {limit} s or {OUTPUT_BYTES} bytes of output")}
+    lines = sorted(set(plain(text).splitlines()))[:OUTPUT_LINES]  # threads' lines come in any order
     outcome = "crashed" if status < 0 else "failed" if status else "passed"
     return {name: (outcome, "\n".join([f"exit status {status}", *lines]))}
