@@ -136,6 +136,12 @@ test-torch: ## PyTorch, each allocator in each mode, on the simulated device; fe
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)tests/torch/run.py --build $(OUT) $(if $(SHORT),--short) $(T)
 
+.PHONY: test-suites
+test-suites: ## other projects' own test suites, with and without the library; by hand, before a release; SUITE=word (tests/suites/run.py)
+	$(Q)scripts/deps.sh test
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)CC=$(CC) CUDA_HOME=$(CUDA_HOME) tests/suites/run.py --build $(OUT) $(SUITE)
+
 .PHONY: test-clients
 test-clients: ## real programs on the simulated device: ffmpeg, cuda-bindings, clients of NVML
 	$(Q)scripts/deps.sh test

@@ -91,6 +91,7 @@ struct sim_stream {
     struct sim_capture *capture;
     struct sim_graph_node **capture_nodes; /* what the next captured operation depends on */
     size_t capture_count, capture_capacity;
+    CUgraphEdgeData *capture_edges; /* all 0, as long as the array before */
 };
 
 /* Memory taken at first use (engine_lazy.c, whose lock guards it). */
@@ -164,6 +165,7 @@ struct graph_work {
     void *(*copy)(const void *argument); /* NULL: all runs share the argument */
     CUgraphNodeType type;
     struct sim_context *context; /* it runs in; NULL, or gone: the launching stream's */
+    const struct node_parameters *parameters; /* of a captured node; read when it is added */
 };
 CUresult graph_check(CUgraph handle, struct sim_graph **graph);
 struct sim_graph *graph_create_locked(void);
@@ -253,7 +255,7 @@ CUresult capture_record_event_locked(struct sim_stream *stream, struct sim_event
 CUresult capture_refuse_event_locked(const struct sim_event *event);
 /* For a capturing stream, or an event last recorded in a capture. */
 CUresult capture_wait_event_locked(struct sim_stream *stream, struct sim_event *event);
-/* The stream goes away: its capture cannot be finished. */
+/* The stream goes away: its capture cannot be finished, unless the stream's work was joined. */
 void capture_leave_locked(struct sim_stream *stream);
 
 /* ---- contexts (engine_context.c) ---- */

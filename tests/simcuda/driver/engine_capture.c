@@ -318,16 +318,31 @@ SIM_API_THREAD(cuStreamBeginCaptureToGraph, _ptsz,
                  (struct sim_graph_node *const *)(const void *)dependencies, count);
 }
 
-/* Work of another stream that the origin's last nodes do not depend on. */
+/* Whether the other stream's last nodes depend on all work of the stream. */
+static bool is_joined_locked(const struct sim_stream *stream, const struct sim_stream *other)
+{
+    for (size_t i = 0; i < stream->capture_count; i++)
+        if (!graph_node_reaches_locked(stream->capture_nodes[i], other->capture_nodes,
+                                       other->capture_count))
+            return false;
+    return true;
+}
+
 static bool has_unjoined_locked(const struct sim_capture *capture)
 {
-    for (size_t i = 0; i < capture->stream_count; i++) {
-        const struct sim_stream *stream = capture->streams[i];
-        for (size_t j = 0; stream != capture->origin && j < stream->capture_count; j++)
-            if (!graph_node_reaches_locked(stream->capture_nodes[j], capture->origin->capture_nodes,
-                                           capture->origin->capture_count))
-                return true;
-    }
+    for (size_t i = 0; i < capture->stream_count; i++)
+        if (!is_joined_locked(capture->streams[i], capture->origin))
+            return true;
+    return false;
+}
+
+/* Another stream of the capture has all of its work. */
+static bool is_dispensable_locked(const struct sim_capture *capture,
+                                  const struct sim_stream *stream)
+{
+    for (size_t i = 0; i < capture->stream_count && stream != capture->origin; i++)
+        if (capture->streams[i] != stream && is_joined_locked(stream, capture->streams[i]))
+            return true;
     return false;
 }
 
@@ -356,7 +371,8 @@ void capture_leave_locked(struct sim_stream *stream)
     struct sim_capture *capture = stream->capture;
     if (!capture)
         return;
-    capture->is_invalid = true;
+    /* A stream whose work was joined is not needed any more. */
+    capture->is_invalid = capture->is_invalid || !is_dispensable_locked(capture, stream);
     if (capture->origin == stream) {
         if (capture->owns_graph)
             graph_destroy_locked(capture->graph);
@@ -420,8 +436,22 @@ struct capture_info {
     uint64_t id;
     struct sim_graph *graph;
     struct sim_graph_node **nodes;
+    const CUgraphEdgeData *edges;
     size_t count;
 };
+
+/* Every edge is a full dependency, whose data is 0. */
+static const CUgraphEdgeData *edges_locked(struct sim_stream *stream)
+{
+    size_t bytes = stream->capture_capacity * sizeof *stream->capture_edges;
+    CUgraphEdgeData *edges = bytes ? realloc(stream->capture_edges, bytes) : NULL;
+
+    if (edges) {
+        memset(edges, 0, bytes);
+        stream->capture_edges = edges;
+    }
+    return edges;
+}
 
 static CUresult inspect(CUstream handle, bool per_thread, struct capture_info *info)
 {
@@ -436,7 +466,10 @@ static CUresult inspect(CUstream handle, bool per_thread, struct capture_info *i
     if (capture) {
         *info = (struct capture_info){capture->is_invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
                                                           : CU_STREAM_CAPTURE_STATUS_ACTIVE,
-                                      capture->id, capture->graph, stream->capture_nodes,
+                                      capture->id,
+                                      capture->graph,
+                                      stream->capture_nodes,
+                                      edges_locked(stream),
                                       stream->capture_count};
     } else if (stream->is_legacy) {
         result = check_legacy_locked(stream->context, false);
@@ -503,8 +536,10 @@ SIM_API_THREAD(cuStreamGetCaptureInfo_v3, _ptsz,
 {
     struct capture_info info;
     CUresult result = inspect(stream, per_thread, &info);
-    if (edges)
-        *edges = NULL; /* "may be NULL": every edge is a full dependency */
+    if (result == CUDA_SUCCESS && edges && !nodes)
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS && edges && info.status == CU_STREAM_CAPTURE_STATUS_ACTIVE)
+        *edges = info.edges;
     return result ? result : give_info(&info, status, id, graph, nodes, count);
 }
 

@@ -106,6 +106,9 @@ static CUresult get_name(const char **name, const void *handle)
 {
     struct sim_function *function;
     CUresult result = function_check(handle, &function);
+    /* "If either **name or hfunc is NULL, CUDA_ERROR_INVALID_VALUE is returned." */
+    if (result == CUDA_ERROR_INVALID_HANDLE && !handle)
+        return CUDA_ERROR_INVALID_VALUE;
     if (result)
         return result;
     if (!name)

@@ -149,6 +149,9 @@ CUresult graph_add_locked(struct sim_graph *graph, struct sim_graph_node *const 
         return CUDA_ERROR_OUT_OF_MEMORY;
     memset(node, 0, sizeof *node);
     node->work = work;
+    node->work.parameters = NULL;
+    if (work.parameters)
+        node->parameters = *work.parameters;
     node->graph = graph;
     bool fits = engine_grow((void **)&graph->nodes, &graph->node_capacity, graph->node_count,
                             sizeof(struct sim_graph_node *));

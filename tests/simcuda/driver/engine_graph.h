@@ -6,7 +6,8 @@
 
 #define SIM_NODE_ATTRIBUTES 20
 
-/* The parameters that a node was made from, for the Get…Params calls; captured nodes have none. */
+/* The parameters that a node was made from, for the Get…Params calls; of captured nodes only
+ * kernels and host functions have them. */
 struct node_parameters {
     bool is_set;
     CUcontext context; /* that the node runs in; NULL: the launching stream's */
@@ -76,7 +77,7 @@ struct graph_conditional {
     unsigned body_count;
 };
 CUresult conditional_make(const CUDA_CONDITIONAL_NODE_PARAMS *parameters,
-                          struct graph_conditional **made);
+                          const struct sim_graph *graph, struct graph_conditional **made);
 void conditional_destroy_locked(struct graph_conditional *conditional);
 struct graph_conditional *conditional_clone_locked(const struct graph_conditional *from);
 /* The body that runs; NULL: none. */

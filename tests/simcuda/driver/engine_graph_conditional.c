@@ -14,6 +14,7 @@
 struct graph_condition { /* its address is the CUgraphConditionalHandle; it ends with its graph */
     uint32_t magic;
     struct graph_condition *next; /* of its graph */
+    const struct sim_graph *graph;
     struct sim_context *context;
     unsigned value;
     bool has_node;
@@ -50,6 +51,7 @@ SIM_API(cuGraphConditionalHandleCreate,
         *condition = (struct graph_condition){
             .magic = SIM_MAGIC_CONDITION,
             .next = graph->conditions,
+            .graph = graph,
             .context = sim_context_root(context),
             .value = flags & CU_GRAPH_COND_ASSIGN_DEFAULT ? value : 0,
         };
@@ -94,14 +96,15 @@ static bool is_shaped(const CUDA_CONDITIONAL_NODE_PARAMS *parameters)
     }
 }
 
-/* One node for each handle. */
+/* One node for each handle, in the handle's graph. */
 static CUresult use_handle_locked(const CUDA_CONDITIONAL_NODE_PARAMS *parameters,
-                                  const struct sim_context *context, unsigned *value)
+                                  const struct sim_graph *graph, const struct sim_context *context,
+                                  unsigned *value)
 {
     struct graph_condition *condition = (struct graph_condition *)(uintptr_t)parameters->handle;
 
     if (condition->magic != SIM_MAGIC_CONDITION || condition->has_node ||
-        condition->context != context)
+        condition->context != context || condition->graph != graph)
         return CUDA_ERROR_INVALID_VALUE;
     condition->has_node = true;
     *value = condition->value;
@@ -128,7 +131,7 @@ static struct graph_conditional *create_locked(unsigned body_count)
 }
 
 CUresult conditional_make(const CUDA_CONDITIONAL_NODE_PARAMS *parameters,
-                          struct graph_conditional **made)
+                          const struct sim_graph *graph, struct graph_conditional **made)
 {
     struct sim_context *context;
     CUresult result = find_context(parameters->ctx, &context);
@@ -141,7 +144,7 @@ CUresult conditional_make(const CUDA_CONDITIONAL_NODE_PARAMS *parameters,
     *made = create_locked(parameters->size);
     if (*made) {
         (*made)->type = parameters->type;
-        result = use_handle_locked(parameters, sim_context_root(context), &(*made)->value);
+        result = use_handle_locked(parameters, graph, sim_context_root(context), &(*made)->value);
         if (result)
             conditional_destroy_locked(*made);
     }

@@ -399,7 +399,7 @@ static CUresult add_conditional(struct node_place place, CUDA_CONDITIONAL_NODE_P
     struct sim_graph *graph;
     CUresult result = check_place(place, &graph);
     if (result == CUDA_SUCCESS)
-        result = conditional_make(parameters, &conditional);
+        result = conditional_make(parameters, graph, &conditional);
     if (result)
         return result;
     struct graph_work work = {.op = {.is_instant = true}, .type = CU_GRAPH_NODE_TYPE_CONDITIONAL};

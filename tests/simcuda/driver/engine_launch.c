@@ -1,5 +1,6 @@
 /* Work that a program submits: kernels, host functions, callbacks. */
 #define _GNU_SOURCE
+#include "tests/simcuda/driver/engine_graph.h"
 #include "tests/simcuda/driver/engine_module.h"
 
 #include <stdlib.h>
@@ -29,6 +30,26 @@ CUresult launch_check(CUfunction handle, const unsigned grid[3], const unsigned 
     return CUDA_SUCCESS;
 }
 
+/* As sim_submit; where it is captured, its node has the parameters. */
+static CUresult submit_with(struct sim_stream *stream, struct graph_work work)
+{
+    bool taken = false;
+
+    engine_lock();
+    CUresult result = capture_check_use_locked(stream);
+    if (result == CUDA_SUCCESS && stream->capture) {
+        taken = true;
+        result = capture_add_locked(stream, work);
+    } else if (result == CUDA_SUCCESS) {
+        result = stream_queue_locked(stream, &(struct stream_work){.op = work.op});
+        taken = result == CUDA_SUCCESS;
+    }
+    engine_unlock();
+    if (!taken && work.op.release)
+        work.op.release(work.op.argument);
+    return result;
+}
+
 /* A kernel takes its time and does nothing. A library's kernel is loaded into the stream's context
  * first. */
 CUresult launch_in_stream(CUfunction handle, const unsigned grid[3], const unsigned block[3],
@@ -49,7 +70,18 @@ CUresult launch_in_stream(CUfunction handle, const unsigned grid[3], const unsig
     result = function_load(function);
     if (result)
         return result;
-    return sim_submit(stream, (struct sim_op){0}, NULL, CU_GRAPH_NODE_TYPE_KERNEL);
+    /* The arguments are left out: how many a kernel has is not known. */
+    struct node_parameters parameters = {.is_set = true,
+                                         .kernel = {.func = handle,
+                                                    .gridDimX = grid[0],
+                                                    .gridDimY = grid[1],
+                                                    .gridDimZ = grid[2],
+                                                    .blockDimX = block[0],
+                                                    .blockDimY = block[1],
+                                                    .blockDimZ = block[2],
+                                                    .sharedMemBytes = shared_bytes}};
+    return submit_with(
+        stream, (struct graph_work){.type = CU_GRAPH_NODE_TYPE_KERNEL, .parameters = &parameters});
 }
 
 SIM_API_THREAD(cuLaunchKernel, _ptsz,
@@ -126,7 +158,11 @@ SIM_API_THREAD(cuLaunchHostFunc, _ptsz, (CUstream handle, CUhostFn function, voi
     struct sim_op op = {.run = run_host, .release = free, .argument = duplicate_host(&host)};
     if (!op.argument)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return sim_submit(stream, op, duplicate_host, CU_GRAPH_NODE_TYPE_HOST);
+    struct node_parameters parameters = {.is_set = true, .host = host};
+    return submit_with(stream, (struct graph_work){.op = op,
+                                                   .copy = duplicate_host,
+                                                   .type = CU_GRAPH_NODE_TYPE_HOST,
+                                                   .parameters = &parameters});
 }
 
 struct callback {

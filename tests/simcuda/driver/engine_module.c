@@ -110,7 +110,8 @@ CUresult module_create(struct sim_image image, struct sim_library *library,
     uint64_t device_bytes = sim_settings()->is_lazy ? 0 : lazy_module_bytes(&image);
     CUresult result = sim_current(&context);
 
-    if (result == CUDA_SUCCESS)
+    /* A launch that loads a library's module may be captured; a load may not. */
+    if (result == CUDA_SUCCESS && !library)
         result = sim_check_unsafe_call(context);
     if (result == CUDA_SUCCESS && !sim_settings()->is_lazy)
         sim_wait_implicitly();

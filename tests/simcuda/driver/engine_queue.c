@@ -299,7 +299,8 @@ struct sim_stream *stream_create_locked(struct sim_context *context, unsigned fl
                                .known = stream->known,
                                .wake = PTHREAD_COND_INITIALIZER,
                                .capture_nodes = stream->capture_nodes,
-                               .capture_capacity = stream->capture_capacity};
+                               .capture_capacity = stream->capture_capacity,
+                               .capture_edges = stream->capture_edges};
     *stream = fresh;
     stream->known.count = 0;
     context->engine->streams = stream;

@@ -174,6 +174,8 @@ bool sim_mapping_query(uint64_t address, int device_ordinal, struct sim_mapping_
 /* Whether all of the range is memory that a pool holds. sim_memory_lock held. */
 bool sim_pool_owns(const struct sim_context *context, uint64_t address, uint64_t bytes,
                    bool is_write);
+/* Memory of host pools, which copies reach without the device's access, as any host memory. */
+bool sim_pool_owns_on_host(uint64_t address, uint64_t bytes);
 /* Frees pool memory behind a position of a stream; NULL: at once. sim_memory_lock held. */
 void sim_pool_free_locked(struct sim_block *block, struct sim_stream *stream, uint64_t position);
 bool sim_pool_can_decompress(const struct sim_pool *pool); /* sim_memory_lock held */

@@ -260,18 +260,25 @@ static CUresult get_tokens(struct sim_context *context, const struct described *
 
 /* ---- entry points ---- */
 
+/* Pools' memory belongs to no context, and none needs to be current to ask about it: cuda-core asks
+ * so about memory of another process. */
 SIM_API(cuPointerGetAttribute, (void *data, CUpointer_attribute attribute, CUdeviceptr ptr),
         (data, attribute, ptr), "%d 0x%llx", (int)attribute, ptr)
 {
     struct described described;
-    struct sim_context *context;
+    struct sim_context *context = NULL;
     CUresult result = sim_current(&context);
 
+    if (result == CUDA_ERROR_INVALID_CONTEXT) {
+        describe(ptr, 0, &described);
+        if (described.pool != NULL)
+            result = CUDA_SUCCESS;
+    }
     if (result != CUDA_SUCCESS)
         return result;
     if (data == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    describe(ptr, context->device->ordinal, &described);
+    describe(ptr, context == NULL ? 0 : context->device->ordinal, &described);
     described.can_decompress = sim_memory_can_decompress(ptr);
     if (!described.is_known) {
         /* Asking whether an address is mapped is how one finds out. */

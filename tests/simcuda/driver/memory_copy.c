@@ -54,7 +54,8 @@ static bool is_side_accessible(struct sim_context *context, const struct sim_sid
         return true;
     if (side->context != NULL)
         context = side->context;
-    if (sim_range_is_accessible(context, rows->base, last - rows->base, is_write))
+    if (sim_range_is_accessible(context, rows->base, last - rows->base, is_write) ||
+        sim_pool_owns_on_host(rows->base, last - rows->base))
         return true;
     for (uint64_t z = 0; z < copy->depth; z++)
         for (uint64_t y = 0; y < copy->height; y++)

@@ -168,20 +168,32 @@ static bool is_open_to(const struct sim_pool *pool, const struct sim_device *dev
            ((is_write ? pool->writers : pool->readers) & bit) != 0;
 }
 
-bool sim_pool_owns(const struct sim_context *context, uint64_t address, uint64_t bytes,
-                   bool is_write)
+/* `device` NULL: the host, which copies where the device has no access. */
+static bool owns(const struct sim_device *device, uint64_t address, uint64_t bytes, bool is_write)
 {
     for (;;) {
         struct sim_node *node = sim_tree_find(&pool_pages, address);
         const struct sim_pool *pool = node == NULL ? NULL : PAGES(node)->pool;
 
-        if (pool == NULL || !is_open_to(pool, context->device, is_write))
+        if (pool == NULL ||
+            !(device == NULL ? sim_pool_is_host(pool) : is_open_to(pool, device, is_write)))
             return false;
         if (bytes <= node->end - address)
             return true;
         bytes -= node->end - address;
         address = node->end;
     }
+}
+
+bool sim_pool_owns(const struct sim_context *context, uint64_t address, uint64_t bytes,
+                   bool is_write)
+{
+    return owns(context->device, address, bytes, is_write);
+}
+
+bool sim_pool_owns_on_host(uint64_t address, uint64_t bytes)
+{
+    return owns(NULL, address, bytes, false);
 }
 
 static void insert_pages(struct pages *pages, struct sim_pool *pool, uint64_t start, uint64_t end)

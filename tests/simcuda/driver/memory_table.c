@@ -34,8 +34,8 @@ struct sim_block *sim_block_new(enum sim_kind kind, struct sim_context *context)
     if (block == NULL)
         return NULL;
     block->kind = kind;
-    block->context = sim_context_root(context);
-    block->device = context->device;
+    block->context = context == NULL ? NULL : sim_context_root(context);
+    block->device = context == NULL ? sim_device(0) : context->device;
     block->id = sim_memory_next_id();
     block->preferred = CU_DEVICE_INVALID;
     block->prefetched = CU_DEVICE_INVALID;

@@ -15,6 +15,7 @@ EXPORT CUresult cuEGLStreamProducerDisconnect(void **connection);
 EXPORT CUresult cuEGLStreamProducerPresentFrame(void **connection, const void *frame,
                                                 CUstream *stream);
 EXPORT CUresult cuEGLStreamProducerReturnFrame(void **connection, void *frame, CUstream *stream);
+EXPORT CUresult cuProfilerInitialize(const char *configuration, const char *output, int mode);
 
 static CUresult refuse(void)
 {
@@ -28,6 +29,7 @@ static CUresult refuse(void)
 #define TOUCH_2(a, b) TOUCH_1(a), (void)(b)
 #define TOUCH_3(a, b, c) TOUCH_2(a, b), (void)(c)
 #define TOUCH_4(a, b, c, d) TOUCH_3(a, b, c), (void)(d)
+#define TOUCH_6(a, b, c, d, e, f) TOUCH_4(a, b, c, d), TOUCH_2(e, f)
 #define TOUCH_8(a, b, c, d, e, f, g, h) TOUCH_4(a, b, c, d), TOUCH_4(e, f, g, h)
 #define NOT_OFFERED(name, count, parameters, arguments)                                            \
     SIM_API(name, parameters, arguments, "%s", "")                                                 \
@@ -81,6 +83,45 @@ NOT_OFFERED(cuTexObjectCreate, 4,
             (object, resource, texture, view))
 NOT_OFFERED(cuTexObjectDestroy, 1, (CUtexObject object), (object))
 
+/* References, which PyCUDA links against; cuGetProcAddress has none of them. */
+
+NOT_OFFERED(cuModuleGetTexRef, 3, (CUtexref * texture, CUmodule module, const char *name),
+            (texture, module, name))
+NOT_OFFERED(cuModuleGetSurfRef, 3, (CUsurfref * surface, CUmodule module, const char *name),
+            (surface, module, name))
+NOT_OFFERED(cuSurfRefGetArray, 2, (CUarray * array, CUsurfref surface), (array, surface))
+NOT_OFFERED(cuSurfRefSetArray, 3, (CUsurfref surface, CUarray array, unsigned flags),
+            (surface, array, flags))
+NOT_OFFERED(cuTexRefCreate, 1, (CUtexref * texture), (texture))
+NOT_OFFERED(cuTexRefDestroy, 1, (CUtexref texture), (texture))
+NOT_OFFERED(cuTexRefGetAddress_v2, 2, (CUdeviceptr * address, CUtexref texture), (address, texture))
+NOT_OFFERED(cuTexRefGetAddressMode, 3, (CUaddress_mode * mode, CUtexref texture, int dimension),
+            (mode, texture, dimension))
+NOT_OFFERED(cuTexRefGetArray, 2, (CUarray * array, CUtexref texture), (array, texture))
+NOT_OFFERED(cuTexRefGetFilterMode, 2, (CUfilter_mode * mode, CUtexref texture), (mode, texture))
+NOT_OFFERED(cuTexRefGetFlags, 2, (unsigned *flags, CUtexref texture), (flags, texture))
+NOT_OFFERED(cuTexRefGetFormat, 3, (CUarray_format * format, int *channels, CUtexref texture),
+            (format, channels, texture))
+NOT_OFFERED(cuTexRefSetAddress_v2, 4,
+            (size_t * offset, CUtexref texture, CUdeviceptr address, size_t bytes),
+            (offset, texture, address, bytes))
+NOT_OFFERED(cuTexRefSetAddress2D_v3, 4,
+            (CUtexref texture, const CUDA_ARRAY_DESCRIPTOR *shape, CUdeviceptr address,
+             size_t pitch),
+            (texture, shape, address, pitch))
+NOT_OFFERED(cuTexRefSetAddressMode, 3, (CUtexref texture, int dimension, CUaddress_mode mode),
+            (texture, dimension, mode))
+NOT_OFFERED(cuTexRefSetArray, 3, (CUtexref texture, CUarray array, unsigned flags),
+            (texture, array, flags))
+NOT_OFFERED(cuTexRefSetFilterMode, 2, (CUtexref texture, CUfilter_mode mode), (texture, mode))
+NOT_OFFERED(cuTexRefSetFlags, 2, (CUtexref texture, unsigned flags), (texture, flags))
+NOT_OFFERED(cuTexRefSetFormat, 3, (CUtexref texture, CUarray_format format, int channels),
+            (texture, format, channels))
+
+/* "Starting with CUDA 12.0, it always returns error code CUDA_ERROR_NOT_SUPPORTED." */
+NOT_OFFERED(cuProfilerInitialize, 3, (const char *configuration, const char *output, int mode),
+            (configuration, output, mode))
+
 /* ---- memory and semaphores of other interfaces ---- */
 
 NOT_OFFERED(cuImportExternalMemory, 2,
@@ -126,6 +167,10 @@ NOT_OFFERED(cuLinkAddData, 8,
             (CUlinkState state, CUjitInputType type, void *data, size_t bytes, const char *name,
              unsigned count, CUjit_option *options, void **values),
             (state, type, data, bytes, name, count, options, values))
+NOT_OFFERED(cuLinkAddFile_v2, 6,
+            (CUlinkState state, CUjitInputType type, const char *path, unsigned count,
+             CUjit_option *options, void **values),
+            (state, type, path, count, options, values))
 NOT_OFFERED(cuLinkComplete, 3, (CUlinkState state, void **image, size_t *bytes),
             (state, image, bytes))
 NOT_OFFERED(cuLinkDestroy, 1, (CUlinkState state), (state))

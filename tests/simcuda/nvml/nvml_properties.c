@@ -72,6 +72,25 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device,
     return NVML_SUCCESS;
 }
 
+/* NVML_DEVICE_ARCH_VOLTA is 5; 7.5, Turing, is 6, Ampere 7, 8.9, Ada, 8, Hopper 9, Blackwell 10. */
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, unsigned *architecture)
+{
+    int ordinal;
+    nvmlReturn_t result = nvml_check(device, &ordinal);
+
+    if (result != NVML_SUCCESS)
+        return result;
+    if (!architecture)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    int major = sim.attribute(ordinal, CAPABILITY_MAJOR);
+    int minor = sim.attribute(ordinal, CAPABILITY_MINOR);
+    *architecture = major >= 10  ? 10u
+                    : major == 9 ? 9u
+                    : major == 8 ? 7u + (minor == 9)
+                                 : 5u + (minor == 5);
+    return NVML_SUCCESS;
+}
+
 static void place(int ordinal, nvmlPciInfo_t *pci)
 {
     memset(pci, 0, sizeof(*pci));

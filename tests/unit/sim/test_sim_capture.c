@@ -3,6 +3,8 @@
 
 #include <pthread.h>
 
+static const char ptx[] = ".version 8.0\n.target sm_90\n.address_size 64\n"
+                          ".visible .entry kernel()\n{\n ret;\n}\n";
 static CUstream stream, other;
 static CUevent event;
 static atomic_int ran;
@@ -319,6 +321,113 @@ static void info_names_graph_and_frontier(void **state)
     assert_ends_with(CUDA_SUCCESS);
 }
 
+/* "This array parallels dependencies_out", and cannot be had without it. */
+static void info_has_each_edges_data(void **state)
+{
+    CUstreamCaptureStatus status;
+    const CUgraphNode *nodes;
+    const CUgraphEdgeData *edges = NULL;
+    size_t count;
+    (void)state;
+    begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+    assert_result(cuStreamGetCaptureInfo(stream, &status, NULL, NULL, NULL, &edges, &count),
+                  CUDA_ERROR_INVALID_VALUE);
+    assert_cuda(cuLaunchHostFunc(stream, count_up, &ran));
+    assert_cuda(cuStreamGetCaptureInfo(stream, &status, NULL, NULL, &nodes, &edges, &count));
+    assert_int_equal(count, 1);
+    assert_non_null(edges);
+    assert_int_equal(edges[0].from_port, 0);
+    assert_int_equal(edges[0].type, CU_GRAPH_DEPENDENCY_TYPE_DEFAULT);
+    assert_ends_with(CUDA_SUCCESS);
+}
+
+static void fork_to(CUstream from, CUstream to)
+{
+    assert_cuda(cuEventRecord(event, from));
+    assert_cuda(cuStreamWaitEvent(to, event, 0));
+}
+
+/* What cuda-core's graph builders do: a stream goes when another one of the capture has its work.
+ */
+static void a_joined_stream_may_be_destroyed(void **state)
+{
+    CUstream third;
+    (void)state;
+    assert_cuda(cuStreamCreate(&third, CU_STREAM_NON_BLOCKING));
+    begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    assert_cuda(cuLaunchHostFunc(stream, count_up, &ran));
+    fork_to(stream, other);
+    fork_to(other, third);
+    assert_cuda(cuLaunchHostFunc(third, count_up, &ran));
+    fork_to(third, other);
+    assert_cuda(cuStreamDestroy(third));
+    assert_cuda(cuLaunchHostFunc(other, count_up, &ran));
+    fork_to(other, stream);
+    assert_cuda(cuStreamDestroy(other));
+    assert_ends_with(CUDA_SUCCESS);
+
+    assert_cuda(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    assert_cuda(cuLaunchHostFunc(stream, count_up, &ran));
+    fork_to(stream, other);
+    assert_cuda(cuLaunchHostFunc(other, count_up, &ran));
+    assert_cuda(cuStreamDestroy(other));
+    assert_ends_with(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+static void captured_work_has_its_parameters(void **state)
+{
+    CUgraphNode node;
+    CUgraph graph;
+    CUDA_HOST_NODE_PARAMS host;
+    CUDA_KERNEL_NODE_PARAMS kernel;
+    size_t count = 1;
+    CUmodule module;
+    CUfunction function;
+    (void)state;
+    assert_cuda(cuModuleLoadData(&module, ptx));
+    assert_cuda(cuModuleGetFunction(&function, module, "kernel"));
+    begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    assert_cuda(cuLaunchHostFunc(stream, count_up, &ran));
+    assert_cuda(cuStreamEndCapture(stream, &graph));
+    assert_cuda(cuGraphGetNodes(graph, &node, &count));
+    assert_cuda(cuGraphHostNodeGetParams(node, &host));
+    assert_ptr_equal(host.fn, count_up);
+    assert_ptr_equal(host.userData, &ran);
+    assert_cuda(cuGraphDestroy(graph));
+
+    begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    assert_cuda(cuLaunchKernel(function, 2, 3, 4, 5, 6, 7, 8, stream, NULL, NULL));
+    assert_cuda(cuStreamEndCapture(stream, &graph));
+    assert_cuda(cuGraphGetNodes(graph, &node, &count));
+    assert_cuda(cuGraphKernelNodeGetParams(node, &kernel));
+    assert_ptr_equal(kernel.func, function);
+    assert_int_equal(kernel.gridDimZ, 4);
+    assert_int_equal(kernel.blockDimX, 5);
+    assert_int_equal(kernel.sharedMemBytes, 8);
+    assert_cuda(cuGraphDestroy(graph));
+    assert_cuda(cuModuleUnload(module));
+}
+
+/* The first launch of a library's kernel loads it, in a capture too; to load a module is unsafe
+ * there. */
+static void first_launch_of_a_librarys_kernel_can_be_captured(void **state)
+{
+    CUlibrary library;
+    CUkernel kernel;
+    CUmodule module;
+    (void)state;
+    assert_cuda(cuLibraryLoadData(&library, ptx, NULL, NULL, 0, NULL, NULL, 0));
+    assert_cuda(cuLibraryGetKernel(&kernel, library, "kernel"));
+    begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    assert_cuda(cuLaunchKernel((CUfunction)kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
+    assert_ends_with(CUDA_SUCCESS);
+    assert_cuda(cuLibraryUnload(library));
+    begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    assert_result(cuModuleLoadData(&module, ptx), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    assert_ends_with(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +445,10 @@ int main(void)
         cmocka_unit_test(unsafe_calls_follow_the_modes),
         cmocka_unit_test(capture_ends_in_its_thread),
         cmocka_unit_test(info_names_graph_and_frontier),
+        cmocka_unit_test(info_has_each_edges_data),
+        cmocka_unit_test(a_joined_stream_may_be_destroyed),
+        cmocka_unit_test(captured_work_has_its_parameters),
+        cmocka_unit_test(first_launch_of_a_librarys_kernel_can_be_captured),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, setup, drop_context);

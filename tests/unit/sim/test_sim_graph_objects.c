@@ -244,7 +244,7 @@ static void bodies_run_by_the_default_value(void **state)
 
 static void conditional_nodes_are_checked(void **state)
 {
-    CUgraph graph, *bodies;
+    CUgraph graph, other, *bodies;
     CUgraphConditionalHandle handle;
     CUgraphExec exec;
     CUDA_GRAPH_INSTANTIATE_PARAMS params = {0};
@@ -262,6 +262,11 @@ static void conditional_nodes_are_checked(void **state)
                   CUDA_ERROR_INVALID_VALUE);
     assert_result(add_conditional(graph, 0, CU_GRAPH_COND_TYPE_IF, 1, &bodies),
                   CUDA_ERROR_INVALID_VALUE);
+    /* "hGraph - Graph which will contain the conditional node using this handle" */
+    assert_cuda(cuGraphCreate(&other, 0));
+    assert_result(add_conditional(other, handle, CU_GRAPH_COND_TYPE_IF, 1, &bodies),
+                  CUDA_ERROR_INVALID_VALUE);
+    assert_cuda(cuGraphDestroy(other));
     (void)add_bodies(graph, handle, CU_GRAPH_COND_TYPE_IF, 1);
     assert_result(add_conditional(graph, handle, CU_GRAPH_COND_TYPE_IF, 1, &bodies),
                   CUDA_ERROR_INVALID_VALUE);

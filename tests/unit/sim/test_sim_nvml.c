@@ -145,6 +145,7 @@ static void memory_is_what_the_driver_holds(void **state)
 
 static void places_and_kinds_are_the_drivers(void **state)
 {
+    unsigned architecture;
     nvmlDevice_t device, again;
     nvmlUtilization_t rates;
     nvmlPciInfo_t pci;
@@ -162,6 +163,8 @@ static void places_and_kinds_are_the_drivers(void **state)
     assert_ptr_equal(again, device);
     assert_int_equal(nvmlDeviceGetHandleByPciBusId_v2("0000:ff:00.0", &again),
                      NVML_ERROR_NOT_FOUND);
+    assert_int_equal(nvmlDeviceGetArchitecture(device, &architecture), NVML_SUCCESS);
+    assert_int_equal(architecture, 9); /* NVML_DEVICE_ARCH_HOPPER */
     assert_int_equal(nvmlDeviceGetCudaComputeCapability(device, &major, &minor), NVML_SUCCESS);
     assert_cuda(cuDeviceGetAttribute(&wanted, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 1));
     assert_int_equal(major, wanted);

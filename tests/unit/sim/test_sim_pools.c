@@ -69,6 +69,9 @@ static void host_pools_hold_host_memory(void **state)
         MUST(cuMemPoolGetAccess(&access, pool, &home));
         assert_int_equal(access, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
         MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(pointer, 6, MIB));
+        /* The host copies, where the device has no access: cuda-core's tests. */
+        MUST(cuMemcpyAsync(pointer, pointer + MIB, MIB, NULL));
+        MUST(cuStreamSynchronize(NULL));
         open.location = device;
         MUST(cuMemPoolSetAccess(pool, &open, 1));
         MUST(cuMemsetD8(pointer, 6, MIB));
@@ -203,9 +206,10 @@ static void run_exporter(int socket)
 
 static void pools_are_opened_in_another_process(void **state)
 {
-    size_t before = free_bytes();
+    size_t before = free_bytes(), size;
     CUdeviceptr small, large, pointer;
     CUmemoryPool pool, owner;
+    CUcontext current;
     struct offer offer;
     unsigned char seen[2];
     int fd;
@@ -217,7 +221,12 @@ static void pools_are_opened_in_another_process(void **state)
     MUST(cuMemPoolImportFromShareableHandle(&pool, (void *)(intptr_t)fd,
                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     close(fd);
+    /* No context is wanted: INVALID_CONTEXT is not among the documented errors. */
+    MUST(cuCtxPopCurrent(&current));
     MUST(cuMemPoolImportPointer(&small, pool, &offer.small));
+    MUST(cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, small));
+    assert_int_equal(size, 700);
+    MUST(cuCtxPushCurrent(current));
     MUST(cuMemPoolImportPointer(&large, pool, &offer.large));
     MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportPointer(&pointer, pool, &offer.foreign));
     assert_int_equal(byte_at(small + 699), 21);
