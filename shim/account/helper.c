@@ -16,7 +16,10 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
+
+#define FORK_WAIT_S 1
 
 static bool start(void *(*work)(void *))
 {
@@ -62,16 +65,46 @@ void gc_helper_start(void)
 
 static atomic_uint is_wanted; /* a futex */
 
+/* Held while the thread is inside NVML, and over a fork: a child whose NVML is locked by a thread
+ * that it does not have would hang at its first call. Unlocking does nothing where the fork waited
+ * in vain: NVML does not come back. */
+static pthread_mutex_t in_nvml = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
+
+static void before_fork(void)
+{
+    struct timespec end;
+
+    if (pthread_mutex_trylock(&in_nvml) == 0 || clock_gettime(CLOCK_REALTIME, &end) != 0)
+        return;
+    end.tv_sec += FORK_WAIT_S;
+    (void)pthread_mutex_timedlock(&in_nvml, &end);
+}
+
+static void after_fork(void)
+{
+    (void)pthread_mutex_unlock(&in_nvml);
+}
+
+static void after_fork_in_child(void)
+{
+    static const pthread_mutex_t fresh = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
+
+    in_nvml = fresh; /* its owner is a thread of the parent */
+}
+
 static void *compare(void *core)
 {
     prctl(PR_SET_NAME, "gpucache-nvml", 0, 0, 0);
     gc_shim_enter(GC_API_COUNT);
     for (;;) {
         /* Acquire: pairs with the release in gc_helper_compare. */
-        if (atomic_exchange_explicit(&is_wanted, 0, memory_order_acquire) == 0)
+        if (atomic_exchange_explicit(&is_wanted, 0, memory_order_acquire) == 0) {
             (void)syscall(SYS_futex, &is_wanted, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
-        else
-            gc_reconcile_compare(core);
+            continue;
+        }
+        (void)pthread_mutex_lock(&in_nvml);
+        gc_reconcile_compare(core);
+        (void)pthread_mutex_unlock(&in_nvml);
     }
     return NULL;
 }
@@ -93,10 +126,12 @@ void gc_helper_compare(void)
     atomic_store_explicit(&is_wanted, 1, memory_order_release);
     if (atomic_flag_test_and_set(&is_started))
         (void)syscall(SYS_futex, &is_wanted, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-    else if (start(compare))
+    else if (start(compare)) {
         (void)atexit(finish);
-    else
+        (void)pthread_atfork(before_fork, after_fork, after_fork_in_child);
+    } else {
         gc_log_write(
             &gc_shim.log, GC_LOG_INFO,
             "could not start a thread: memory that the driver takes for itself is not counted");
+    }
 }

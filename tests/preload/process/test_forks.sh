@@ -28,4 +28,10 @@ for state in started threads linking capture paused from-thread twice ending; do
         is "$state: the trace has the parent's events alone" "$counts" " $want a $want f 1 op "
     done
 done
+
+# A fork while the library's own thread is inside NVML: the child's NVML is not locked.
+mkdir "$TMP/nvml"
+cp "$BUILD_DIR/tests/preload/libslownvml.so" "$TMP/nvml/libnvidia-ml.so.1"
+is "children of a fork beside NVML's calls use NVML" "$(LD_LIBRARY_PATH=$TMP/nvml GPUCACHE_LIMIT=1GiB GPUCACHE_REPORT=none \
+    preloaded env LD_LIBRARY_PATH="$TMP/nvml:$SIM_DIR" timeout -s KILL 60 "$BUILD_DIR/tests/preload/fork_nvml" 2>&1)" "3 of 3"
 done_testing
