@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FORK_WAIT_S 1
+#define FORK_WAIT_MS 1000
 
 static bool start(void *(*work)(void *))
 {
@@ -65,31 +65,33 @@ void gc_helper_start(void)
 
 static atomic_uint is_wanted; /* a futex */
 
-/* Held while the thread is inside NVML, and over a fork: a child whose NVML is locked by a thread
- * that it does not have would hang at its first call. Unlocking does nothing where the fork waited
- * in vain: NVML does not come back. */
-static pthread_mutex_t in_nvml = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
+/* Taken while the thread is inside NVML, and over a fork: a child whose NVML is locked by a thread
+ * that it does not have would hang at its first call. Not a mutex: glibc's that give up are newer
+ * than 2.31. */
+static atomic_bool is_taken;
+
+/* False after FORK_WAIT_MS: NVML does not come back. */
+static bool take_nvml(void)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+
+    /* Acquire: pairs with the release in leave_nvml. */
+    for (int ms = 0; atomic_exchange_explicit(&is_taken, true, memory_order_acquire); ms++) {
+        if (ms == FORK_WAIT_MS)
+            return false;
+        nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
+static void leave_nvml(void)
+{
+    atomic_store_explicit(&is_taken, false, memory_order_release);
+}
 
 static void before_fork(void)
 {
-    struct timespec end;
-
-    if (pthread_mutex_trylock(&in_nvml) == 0 || clock_gettime(CLOCK_REALTIME, &end) != 0)
-        return;
-    end.tv_sec += FORK_WAIT_S;
-    (void)pthread_mutex_timedlock(&in_nvml, &end);
-}
-
-static void after_fork(void)
-{
-    (void)pthread_mutex_unlock(&in_nvml);
-}
-
-static void after_fork_in_child(void)
-{
-    static const pthread_mutex_t fresh = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
-
-    in_nvml = fresh; /* its owner is a thread of the parent */
+    (void)take_nvml();
 }
 
 static void *compare(void *core)
@@ -102,9 +104,10 @@ static void *compare(void *core)
             (void)syscall(SYS_futex, &is_wanted, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
             continue;
         }
-        (void)pthread_mutex_lock(&in_nvml);
+        if (!take_nvml())
+            continue;
         gc_reconcile_compare(core);
-        (void)pthread_mutex_unlock(&in_nvml);
+        leave_nvml();
     }
     return NULL;
 }
@@ -128,7 +131,7 @@ void gc_helper_compare(void)
         (void)syscall(SYS_futex, &is_wanted, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
     else if (start(compare)) {
         (void)atexit(finish);
-        (void)pthread_atfork(before_fork, after_fork, after_fork_in_child);
+        (void)pthread_atfork(before_fork, leave_nvml, leave_nvml);
     } else {
         gc_log_write(
             &gc_shim.log, GC_LOG_INFO,
