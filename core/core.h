@@ -120,11 +120,11 @@ bool gc_device_is_mapped(const struct gc_device *device);
 void gc_limit_set(struct gc_core *core, struct gc_device *device, uint64_t limit_bytes);
 /* Bytes charged now: segments, direct memory and charges under way. A snapshot. */
 uint64_t gc_device_reserved_bytes(const struct gc_device *device);
-/* Compares the accounts of devices, where a comparison is due, with the bytes that the system counts
- * for this process (core/reclaim/reconcile.c). */
+/* Compares the accounts of devices, where a comparison is due, with the bytes that the system
+ * counts for this process (core/reclaim/reconcile.c). */
 void gc_reconcile_compare(struct gc_core *core);
-/* Compares all a last time, for the report; later calls do nothing. Waits for a comparison under way,
- * 100 ms at most. Call before the driver shuts down. */
+/* Compares all a last time, for the report; later calls do nothing. Waits for a comparison under
+ * way, 100 ms at most. Call before the driver shuts down. */
 void gc_reconcile_finish(struct gc_core *core);
 /* The lower of the process's own limit and the group's; UINT64_MAX: none. */
 uint64_t gc_device_limit_bytes(const struct gc_device *device);
@@ -414,8 +414,10 @@ void gc_direct_uncharge(struct gc_core *core, struct gc_device *device, struct g
  * May exceed the limit; requests then fail. */
 void gc_direct_adjust_device(struct gc_core *core, struct gc_device *device, int64_t bytes);
 /* After the driver ran out of memory: releases up to `wanted_bytes` of idle memory; where there is
- * none, waits for pending memory and releases all. True: try again. */
-bool gc_direct_reclaim(struct gc_core *core, struct gc_device *device, uint64_t wanted_bytes);
+ * none, waits for pending memory and releases all. A call that is no request for memory
+ * (`is_request` false) waits GC_RELIEF_WAIT_NS at most. True: try again. */
+bool gc_direct_reclaim(struct gc_core *core, struct gc_device *device, uint64_t wanted_bytes,
+                       bool is_request);
 
 /* Records an allocation that is charged already; counted as an allocation of `direct->api`. */
 enum gc_status gc_direct_track(struct gc_core *core, const struct gc_direct *direct) GC_CHECKED;

@@ -41,4 +41,21 @@ struct gc_nvml_process {
     unsigned compute_instance;
 };
 
+/* nvmlProcessDetail_v1_t. */
+struct gc_nvml_process_detail {
+    unsigned pid;
+    unsigned long long used;
+    unsigned instance;
+    unsigned compute_instance;
+    unsigned long long protected_bytes;
+};
+
+/* nvmlProcessDetailList_v1_t. */
+struct gc_nvml_process_details {
+    unsigned version;
+    unsigned mode;
+    unsigned count;
+    struct gc_nvml_process_detail *processes;
+};
+
 #endif

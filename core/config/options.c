@@ -249,6 +249,16 @@ static const char *origin(const struct reading *reading, bool from_config, char 
     return text;
 }
 
+/* In words where the option's default is no value. */
+static const char *default_of(const struct gc_option_row *row)
+{
+    static const char mark[] = "default: ";
+    const char *words = strstr(row->help, mark);
+    if (row->default_text[0] != '\0')
+        return row->default_text;
+    return words != NULL ? words + sizeof(mark) - 1 : "none";
+}
+
 static void apply(struct reading *reading, int option)
 {
     const struct gc_option_row *row = &rows[option];
@@ -275,8 +285,7 @@ static void apply(struct reading *reading, int option)
                  in_file, why, row->accepts);
     } else {
         log_line(reading, GC_LOG_ERROR, "%s=%s%s: %s; accepted: %s; keeping the default: %s",
-                 row->name, shown, in_file, why, row->accepts,
-                 row->default_text[0] != '\0' ? row->default_text : "none");
+                 row->name, shown, in_file, why, row->accepts, default_of(row));
         if (row->gated)
             reading->invalid_gated = row;
     }

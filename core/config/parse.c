@@ -116,7 +116,8 @@ bool gc_parse_option(const struct gc_option_rule *rule, const char *text, void *
     case GC_OPTION_FLAGS:
         return parse_flags(rule->accepts, text, member);
     case GC_OPTION_SIZES:
-        return gc_size_spec_parse(text, true, member) == GC_OK;
+        return (rule->minimum == 0 ? gc_size_spec_parse_any(text, member)
+                                   : gc_size_spec_parse(text, true, member)) == GC_OK;
     case GC_OPTION_PERCENT:
         return parse_number(rule, "%", text, member);
     case GC_OPTION_FACTOR:

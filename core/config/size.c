@@ -32,7 +32,7 @@ static uint64_t unit_bytes(const char *name)
     return 0;
 }
 
-enum gc_status gc_size_parse(const char *text, uint64_t *bytes)
+static enum gc_status parse_any(const char *text, uint64_t *bytes)
 {
     struct gc_decimal number;
     const char *rest;
@@ -45,13 +45,22 @@ enum gc_status gc_size_parse(const char *text, uint64_t *bytes)
         return GC_FORMAT;
     const unsigned __int128 total = (unsigned __int128)number.whole * unit +
                                     (unsigned __int128)number.fraction * unit / number.scale;
-    if (total == 0 || total > UINT64_MAX)
+    if (total > UINT64_MAX)
         return GC_FORMAT;
     *bytes = (uint64_t)total;
     return GC_OK;
 }
 
-/* "80%": more than 0, at most 100. */
+enum gc_status gc_size_parse(const char *text, uint64_t *bytes)
+{
+    uint64_t parsed;
+    if (parse_any(text, &parsed) != GC_OK || parsed == 0)
+        return GC_FORMAT;
+    *bytes = parsed;
+    return GC_OK;
+}
+
+/* "80%": at most 100. */
 static bool parse_percent(const char *text, double *percent)
 {
     struct gc_decimal number;
@@ -59,7 +68,7 @@ static bool parse_percent(const char *text, double *percent)
     if (!gc_text_decimal(text, &rest, &number) || strcmp(rest, "%") != 0)
         return false;
     *percent = gc_text_decimal_value(&number);
-    return *percent > 0 && *percent <= 100;
+    return *percent <= 100;
 }
 
 /* GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx, or MIG- and the same. */
@@ -92,7 +101,7 @@ static bool same_key(const struct gc_size_entry *a, const struct gc_size_entry *
     return a->ordinal == b->ordinal && gc_text_equal_nocase(a->uuid, b->uuid, sizeof(a->uuid));
 }
 
-static bool parse_entry(const char *text, size_t length, bool per_device,
+static bool parse_entry(const char *text, size_t length, bool per_device, bool may_be_zero,
                         struct gc_size_entry *entry)
 {
     char value[64];
@@ -108,10 +117,13 @@ static bool parse_entry(const char *text, size_t length, bool per_device,
     if (memchr(text, '\0', length) != NULL || !gc_text_copy(value, sizeof(value), text, length))
         return false;
     entry->is_percent = parse_percent(value, &entry->percent);
-    return entry->is_percent || gc_size_parse(value, &entry->bytes) == GC_OK;
+    if (!entry->is_percent && parse_any(value, &entry->bytes) != GC_OK)
+        return false;
+    return may_be_zero || (entry->is_percent ? entry->percent > 0 : entry->bytes > 0);
 }
 
-enum gc_status gc_size_spec_parse(const char *text, bool per_device, struct gc_size_spec *spec)
+static enum gc_status parse_spec(const char *text, bool per_device, bool may_be_zero,
+                                 struct gc_size_spec *spec)
 {
     struct gc_size_spec parsed = {.count = 0};
     for (;;) {
@@ -119,7 +131,7 @@ enum gc_status gc_size_spec_parse(const char *text, bool per_device, struct gc_s
         if (parsed.count == GC_SIZE_SPEC_MAX || (parsed.count > 0 && !per_device))
             return GC_FORMAT;
         struct gc_size_entry *entry = &parsed.entries[parsed.count];
-        if (!parse_entry(text, length, per_device, entry))
+        if (!parse_entry(text, length, per_device, may_be_zero, entry))
             return GC_FORMAT;
         for (uint32_t i = 0; i < parsed.count; i++) {
             if (same_key(&parsed.entries[i], entry))
@@ -132,6 +144,16 @@ enum gc_status gc_size_spec_parse(const char *text, bool per_device, struct gc_s
     }
     *spec = parsed;
     return GC_OK;
+}
+
+enum gc_status gc_size_spec_parse(const char *text, bool per_device, struct gc_size_spec *spec)
+{
+    return parse_spec(text, per_device, false, spec);
+}
+
+enum gc_status gc_size_spec_parse_any(const char *text, struct gc_size_spec *spec)
+{
+    return parse_spec(text, true, true, spec);
 }
 
 static uint64_t entry_bytes(const struct gc_size_entry *entry, uint64_t total_bytes)

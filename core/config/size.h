@@ -30,6 +30,8 @@ enum gc_status gc_size_parse(const char *text, uint64_t *bytes) GC_CHECKED;
 /* A whole GPUCACHE_LIMIT value. GC_FORMAT if the text is none. `per_device` allows keys. */
 enum gc_status gc_size_spec_parse(const char *text, bool per_device,
                                   struct gc_size_spec *spec) GC_CHECKED;
+/* The same for a value with keys that may be zero: "0", "0MiB", "0%", "0=0". */
+enum gc_status gc_size_spec_parse_any(const char *text, struct gc_size_spec *spec) GC_CHECKED;
 
 /* UINT64_MAX if the spec has no entry for this device. A percentage is of total_bytes. An entry by
  * UUID prevails over one by ordinal, that over one without a key. `uuid` may be NULL. */

@@ -1,14 +1,15 @@
 /* Captures: while one is under way the library makes no driver call that waits. A capture may
  * spread to streams of any context, so all contexts count as capturing. */
 #include "core/base/assert.h"
+#include "core/base/clock.h"
 #include "core/device/registry.h"
 
 #include <stddef.h>
 #include <time.h>
 
-/* A capture waits up to 2 s for waits under way. */
+/* A capture waits so long for waits under way, by the clock. */
+#define CAPTURE_WAIT_NS (2000 * GC_NS_PER_MS)
 #define CAPTURE_PAUSE_NS 50000
-#define CAPTURE_PAUSES_MAX 40000
 
 /* ---- captures ---- */
 
@@ -51,13 +52,12 @@ void gc_capture_begin_context(struct gc_context *context)
         atomic_fetch_add_explicit(&record->capture_count, 1, memory_order_seq_cst);
     atomic_fetch_add_explicit(&core->capture_count, 1, memory_order_seq_cst);
     gc_lock_release(&core->registry);
-    /* A wait that ended inside the capture would invalidate the capture. No wait begins any more.
-     * One under way may depend on the device, so the time is bounded. Queries end at once. */
-    for (unsigned i = 0; i < CAPTURE_PAUSES_MAX; i++) {
-        if (!is_waited_for(core))
-            return;
+    /* A synchronisation that ended inside the capture would invalidate the capture. No wait begins
+     * any more. One under way may depend on the device, so the time is bounded. A longer wait asks
+     * fences only, which harms no capture in relaxed mode. */
+    const uint64_t end_ns = gc_core_now_ns(core) + CAPTURE_WAIT_NS;
+    while (is_waited_for(core) && gc_core_now_ns(core) < end_ns)
         nanosleep(&pause, NULL);
-    }
 }
 
 void gc_capture_end_context(struct gc_context *context)

@@ -136,7 +136,10 @@ uint64_t gc_device_excess_bytes(const struct gc_device *device)
  * local memory, channels), and other processes take it at any time: idle cached memory leaves them
  * room. The bytes that others use are measured now and then (core/reclaim/leave.c), the process's
  * own are known: so the free memory is known between measurements without a driver call, as long as
- * the others do not change. */
+ * the others do not change.
+ *
+ * Memory that the program has needed shortly before stays, although it is idle now: a program that
+ * repeats itself near the device's size would release and take it in each repetition. */
 
 void gc_device_note_free(struct gc_device *device, uint64_t free_bytes)
 {
@@ -155,11 +158,18 @@ uint64_t gc_device_lacking_bytes(const struct gc_device *device)
                               gc_sub_or_zero_u64(device->info.total_bytes, used));
 }
 
+uint64_t gc_device_spare_bytes(const struct gc_device *device)
+{
+    return gc_min_u64(atomic_load_explicit(&device->idle_before_bytes, memory_order_relaxed),
+                      atomic_load_explicit(&device->idle.least_bytes, memory_order_relaxed));
+}
+
 uint64_t gc_device_idle_limit_bytes(const struct gc_device *device)
 {
     const uint64_t trim = atomic_load_explicit(&device->trim_bytes, memory_order_relaxed);
-    const uint64_t excess =
-        gc_max_u64(gc_device_excess_bytes(device), gc_device_lacking_bytes(device));
+    const uint64_t lacking =
+        gc_min_u64(gc_device_lacking_bytes(device), gc_device_spare_bytes(device));
+    const uint64_t excess = gc_max_u64(gc_device_excess_bytes(device), lacking);
     return excess == 0 ? trim
                        : gc_min_u64(trim, gc_sub_or_zero_u64(gc_device_idle_bytes(device), excess));
 }

@@ -23,6 +23,9 @@ struct gc_device {
     atomic_uint_fast64_t others_bytes;
     atomic_uint_fast64_t others_ns; /* of that reading; 0: none yet */
     atomic_uint trim_calls;         /* of gc_release_trim */
+    /* The least idle memory of the period before this one, and this one's start: leave.c. */
+    atomic_uint_fast64_t idle_before_bytes;
+    atomic_uint_fast64_t idle_period_ns;
     /* Comparisons with the process's own figure (core/reclaim/reconcile.c). */
     atomic_flag is_reconciling;        /* guards the next two */
     uint64_t reconcile_rest_bytes;     /* what the account did not explain at the last one */
@@ -107,6 +110,8 @@ uint64_t gc_device_idle_limit_bytes(const struct gc_device *device);
 /* How much less of the device is free than GPUCACHE_LEAVE, by the last reading and the bytes held
  * now. No driver call. */
 uint64_t gc_device_lacking_bytes(const struct gc_device *device);
+/* The idle memory that the program has not needed for a while (core/reclaim/leave.c). */
+uint64_t gc_device_spare_bytes(const struct gc_device *device);
 /* Adds the head that serves stream-ordered requests, if the device maps memory. (context.c) */
 void gc_device_add_ordered(struct gc_device *device);
 /* NULL: no host memory. The device is not published yet. */

@@ -138,6 +138,8 @@ bool gc_fence_record(struct gc_context *context)
         struct gc_fence *fence = &fences->ring[(fences->first + fences->count) % GC_FENCES_MAX];
         const int code = record_all(&set, epoch, fence);
         is_recorded = code == 0;
+        atomic_store_explicit(&fences->is_refused, code != 0 && code == driver->out_of_memory,
+                              memory_order_relaxed);
         atomic_store_explicit(&fences->is_tried, true, memory_order_relaxed);
         if (code != 0 && code == driver->not_supported)
             set_fenceless(context);

@@ -38,7 +38,8 @@ struct gc_fences {
     bool is_ring_owned;
     /* A thread calls the driver for the stream fences; never for long. */
     bool are_streams_owned;
-    atomic_bool is_tried; /* a fence was recorded, or failed */
+    atomic_bool is_tried;   /* a fence was recorded, or failed */
+    atomic_bool is_refused; /* the driver had no memory for the last one */
     /* Requested bytes that found no free block since the fences were last queried. */
     uint64_t missed_bytes;
     uint32_t first;
@@ -93,6 +94,10 @@ void gc_fence_drop(struct gc_context *context);
 /* The longest wait of a request that is out of memory, while no memory becomes free. Work may
  * depend on the very thread that requests; the plain driver would have failed at once. */
 #define GC_RECLAIM_WAIT_NS UINT64_C(30000000000)
+/* The longest wait before the driver's call is made again, where the driver itself has no memory
+ * for a call that is no request for memory. The plain driver would have returned the error at once.
+ */
+#define GC_RELIEF_WAIT_NS UINT64_C(250000000)
 /* The wait for one fence before other sources of memory are tried. */
 #define GC_RECLAIM_STEP_NS UINT64_C(10000000)
 

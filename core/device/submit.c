@@ -274,6 +274,11 @@ bool gc_submit_try_wait_reused(struct gc_core *core)
     return wait_reused(core, TRIM_NS);
 }
 
+bool gc_submit_wait_reused_for(struct gc_core *core, uint64_t limit_ns)
+{
+    return wait_reused(core, limit_ns);
+}
+
 /* ---- before work is submitted ---- */
 
 /* Whether all work so far went to this stream. The first work sets it. */

@@ -93,6 +93,8 @@ static inline void gc_submit_end_load(struct gc_submissions *work)
 bool gc_submit_wait_reused(struct gc_core *core);
 /* As gc_submit_wait_reused, for at most 10 ms: for memory whose release can be postponed. */
 bool gc_submit_try_wait_reused(struct gc_core *core);
+/* As gc_submit_wait_reused, for about limit_ns. */
+bool gc_submit_wait_reused_for(struct gc_core *core, uint64_t limit_ns);
 /* The stream is about to be destroyed. Its handle may be reused for another stream, which is not
  * ordered behind this stream's queued work. */
 void gc_submit_close_stream(struct gc_core *core, uint64_t stream);

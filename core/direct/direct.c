@@ -137,10 +137,12 @@ void gc_direct_adjust_device(struct gc_core *core, struct gc_device *device, int
         gc_device_uncharge_measured(device, 0 - (uint64_t)bytes);
 }
 
-bool gc_direct_reclaim(struct gc_core *core, struct gc_device *device, uint64_t wanted_bytes)
+bool gc_direct_reclaim(struct gc_core *core, struct gc_device *device, uint64_t wanted_bytes,
+                       bool is_request)
 {
     (void)core;
-    const bool changed = gc_reclaim_relieve(device, wanted_bytes);
+    const bool changed = gc_reclaim_relieve(device, wanted_bytes,
+                                            is_request ? GC_RECLAIM_WAIT_NS : GC_RELIEF_WAIT_NS);
     if (changed)
         gc_counter_add(&device->stats.retry_count, 1);
     return changed;

@@ -168,7 +168,7 @@ static bool reclaim_memory(const struct alloc_request *alloc)
 {
     struct gc_device *device = alloc->pool->device;
     const struct gc_driver *driver = &device->core->driver;
-    return gc_direct_reclaim(device->core, device, alloc->charged_bytes) ||
+    return gc_direct_reclaim(device->core, device, alloc->charged_bytes, true) ||
            (driver->reclaim != NULL &&
             driver->reclaim(driver->self, alloc->context->handle, alloc->charged_bytes));
 }

@@ -184,6 +184,17 @@ static bool wait_out(struct gc_context *context, uint64_t limit_ns, bool *is_exh
     return any;
 }
 
+/* The driver had no memory for the last fence: its synchronisation needs none. */
+static bool is_fence_refused(struct gc_context *context)
+{
+    gc_pool_acquire_plain(&context->pool);
+    const bool is_refused =
+        !context->pool.is_dropped &&
+        atomic_load_explicit(&context->fences->is_refused, memory_order_relaxed);
+    gc_pool_release(&context->pool);
+    return is_refused;
+}
+
 static bool has_no_fences(const struct gc_context *context)
 {
     return context->core->driver.fence_record == NULL || gc_context_is_fenceless(context) ||
@@ -195,7 +206,12 @@ bool gc_defer_drain(struct gc_context *context, uint64_t limit_ns)
     bool is_exhausted;
     int ignored;
     const bool any = wait_out(context, limit_ns, &is_exhausted);
-    if (is_exhausted || !has_no_fences(context) || read_backlog(context).bytes == 0)
+    if (is_exhausted || read_backlog(context).bytes == 0)
+        return any;
+    /* The last way of a request: as long as the plain driver's free would have waited. */
+    if (!has_no_fences(context) && is_fence_refused(context) && limit_ns > GC_RELIEF_WAIT_NS)
+        limit_ns = GC_FOREVER;
+    else if (!has_no_fences(context))
         return any;
     return gc_fence_synchronize(context, limit_ns, &ignored) == GC_OK && gc_defer_collect(context);
 }

@@ -1,13 +1,16 @@
 /* Readings of the free memory of a device: at most one a second, by a thread that frees into the
- * pool or from a full cache of its own. */
+ * pool or from a full cache of its own. And the idle memory that is spare: the least of the present
+ * period and the one before, PERIOD_NS each, a sliding minimum of two buckets. */
 #include "core/reclaim/leave.h"
 
+#include "core/base/bits.h"
 #include "core/base/clock.h"
 #include "core/device/registry.h"
 
 #include <stddef.h>
 
 #define UPDATE_NS (1000 * GC_NS_PER_MS) /* between readings */
+#define PERIOD_NS (10000 * GC_NS_PER_MS)
 
 bool gc_leave_read(struct gc_device *device, uint64_t *free_bytes, uint64_t *total_bytes, int *code)
 {
@@ -43,4 +46,26 @@ void gc_leave_update(struct gc_device *device, bool may_read_clock)
         return; /* recent, or another thread reads */
     if (gc_leave_read(device, &free_bytes, &total_bytes, &code))
         gc_device_note_free(device, free_bytes);
+}
+
+void gc_leave_observe(struct gc_device *device)
+{
+    const uint64_t now_ns = gc_core_now_ns(device->core);
+    uint64_t start_ns = atomic_load_explicit(&device->idle_period_ns, memory_order_relaxed);
+    if (now_ns - start_ns < PERIOD_NS ||
+        !atomic_compare_exchange_strong_explicit(&device->idle_period_ns, &start_ns, now_ns,
+                                                 memory_order_relaxed, memory_order_relaxed))
+        return; /* another thread starts the period */
+    atomic_store_explicit(&device->idle_before_bytes, gc_idle_start_period(&device->idle),
+                          memory_order_relaxed);
+}
+
+/* Another thread's need at the same moment may be lost: then that much is released once more. */
+void gc_leave_note_release(struct gc_device *device, uint64_t least_bytes, uint64_t bytes)
+{
+    const uint64_t before = atomic_load_explicit(&device->idle_before_bytes, memory_order_relaxed);
+    atomic_store_explicit(&device->idle.least_bytes, gc_sub_or_zero_u64(least_bytes, bytes),
+                          memory_order_relaxed);
+    atomic_store_explicit(&device->idle_before_bytes, gc_sub_or_zero_u64(before, bytes),
+                          memory_order_relaxed);
 }

@@ -118,7 +118,7 @@ static uint64_t patience_ns(const struct gc_reclaim *reclaim)
 
 static void set_exhausted(const struct gc_reclaim *reclaim, const struct gc_quota *scope)
 {
-    if (scope == NULL && left_ns(reclaim->device, reclaim->end_ns) == 0)
+    if (scope == NULL && !reclaim->is_brief && left_ns(reclaim->device, reclaim->end_ns) == 0)
         atomic_store_explicit(&reclaim->device->is_exhausted, true, memory_order_relaxed);
 }
 
@@ -177,14 +177,20 @@ static bool reclaim_once(const struct gc_reclaim *reclaim, struct gc_quota *scop
     return wait_for_oldest(reclaim, scope) || gc_release_idle(device, scope, 0, UINT64_MAX) > 0;
 }
 
-bool gc_reclaim_relieve(struct gc_device *device, uint64_t wanted_bytes)
+bool gc_reclaim_relieve(struct gc_device *device, uint64_t wanted_bytes, uint64_t limit_ns)
 {
     const struct gc_charge_failure charge_failure = {0};
+    const uint64_t end_ns = gc_core_now_ns(device->core) + limit_ns;
     struct gc_reclaim reclaim;
+    /* Memory that was reused in one stream's order is released once its work has ended. */
+    if (limit_ns < GC_RECLAIM_WAIT_NS && !gc_submit_wait_reused_for(device->core, limit_ns))
+        return false;
     if (gc_reclaim_release_wanted(device, NULL, wanted_bytes))
         return true;
     gc_reclaim_begin(&reclaim, device, NULL, NULL);
     reclaim.attempts = PATIENT_ATTEMPTS;
+    reclaim.end_ns = gc_min_u64(reclaim.end_ns, end_ns);
+    reclaim.is_brief = limit_ns < GC_RECLAIM_WAIT_NS;
     return gc_reclaim_step(&reclaim, wanted_bytes, &charge_failure);
 }
 

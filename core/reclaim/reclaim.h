@@ -12,8 +12,9 @@ bool gc_reclaim_release_wanted(struct gc_device *device, struct gc_quota *quota,
                                uint64_t wanted_bytes);
 
 /* The driver ran out of memory: releases as gc_reclaim_release_wanted, and if there was nothing,
- * waits for pending blocks and releases everything. True if anything changed. */
-bool gc_reclaim_relieve(struct gc_device *device, uint64_t wanted_bytes);
+ * waits for pending blocks, for about limit_ns, and releases everything. True if anything changed.
+ */
+bool gc_reclaim_relieve(struct gc_device *device, uint64_t wanted_bytes, uint64_t limit_ns);
 
 /* Flushes the thread caches and waits for pending blocks, where no capture forbids it, for about
  * limit_ns. True if anything became free. */
@@ -26,6 +27,7 @@ struct gc_reclaim {
     struct gc_pool *pool;   /* that would serve the request */
     unsigned attempts;
     uint64_t end_ns; /* of all waits of all attempts */
+    bool is_brief;   /* the end of the wait says nothing to other requests */
     uint64_t device_generation;
     uint64_t quota_generation;
     uint64_t pool_generation;

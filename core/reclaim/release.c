@@ -52,6 +52,8 @@ static uint64_t release_oldest(struct gc_context *context, uint64_t enough_bytes
 uint64_t gc_release_idle(struct gc_device *device, struct gc_quota *quota, uint64_t keep_bytes,
                          uint64_t enough_bytes)
 {
+    const uint64_t least_bytes =
+        atomic_load_explicit(&device->idle.least_bytes, memory_order_relaxed);
     uint64_t released = 0;
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context)) {
@@ -69,6 +71,8 @@ uint64_t gc_release_idle(struct gc_device *device, struct gc_quota *quota, uint6
     }
     for (unsigned i = 0; i < device->core->shrinker_count && released < enough_bytes; i++)
         released += device->core->shrinkers[i](device, quota, keep_bytes, enough_bytes - released);
+    if (released > 0)
+        gc_leave_note_release(device, least_bytes, released);
     return released;
 }
 
@@ -110,6 +114,8 @@ void gc_release_trim(struct gc_context *context)
     if (is_turn)
         gc_reconcile_update(context->device);
     gc_leave_update(context->device, is_turn);
+    if (gc_device_lacking_bytes(context->device) > 0)
+        gc_leave_observe(context->device);
     gc_release_excess(context->device, NULL);
     if (context->quota != NULL)
         gc_release_excess(context->device, context->quota);

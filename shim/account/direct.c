@@ -218,9 +218,9 @@ CUresult gc_direct_free(CUdeviceptr dptr, bool first_abi)
 
 /* ---- reclaim ---- */
 
-bool gc_direct_reclaim_all(struct gc_device *device, uint64_t wanted_bytes)
+bool gc_direct_reclaim_all(struct gc_device *device, uint64_t wanted_bytes, bool is_request)
 {
-    bool is_reclaimed = gc_direct_reclaim(gc_shim.core, device, wanted_bytes);
+    bool is_reclaimed = gc_direct_reclaim(gc_shim.core, device, wanted_bytes, is_request);
 
     is_reclaimed |= gc_mempool_trim(device);
     is_reclaimed |= gc_graph_trim(device);

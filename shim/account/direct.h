@@ -26,8 +26,9 @@ void gc_direct_free_end(enum gc_direct_kind kind, CUdeviceptr dptr, bool is_free
 CUresult gc_direct_free(CUdeviceptr dptr, bool first_abi);
 
 /* Reclaims device memory after the driver itself ran out: idle memory of the driver's pools
- * (gc_mempool_reclaim) and idle cache. True if anything was released: retry. */
-bool gc_direct_reclaim_all(struct gc_device *device, uint64_t wanted_bytes);
+ * (gc_mempool_reclaim) and idle cache. `is_request`: for a request for memory, which may wait
+ * longer. True if anything was released: retry. */
+bool gc_direct_reclaim_all(struct gc_device *device, uint64_t wanted_bytes, bool is_request);
 
 /* ---- one request of direct memory, from wrapper entry to exit ---- */
 

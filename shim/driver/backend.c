@@ -165,12 +165,25 @@ void gc_backend_describe(struct gc_device_info *info)
     const enum gc_backend wanted = gc_shim.options->backend;
     const char *ipc = ipc_name();
     char room[sizeof(info->backend_reason)];
+    CUdevice other;
 
     info->page_bytes = page_bytes(info->ordinal);
     const char *reason = reason_not_mapped(info, ipc, room, sizeof(room));
     info->has_mapping = reason == NULL;
     info->is_dedicated = wanted == GC_BACKEND_WHOLE || (ipc != NULL && reason != NULL);
-    if (reason == NULL && wanted == GC_BACKEND_VMM)
+    if (reason == NULL && wanted == GC_BACKEND_VMM &&
+        find_device_without_access(info->ordinal, &other)) {
+        snprintf(
+            room, sizeof(room),
+            "GPUCACHE_BACKEND=vmm, although most copies to and from device %d fail: no peer access",
+            other);
+        reason = room;
+        gc_log_write(&gc_shim.log, GC_LOG_WARN,
+                     "GPUCACHE_BACKEND=vmm: device %d has no peer access with device %d, which is "
+                     "visible: most copies of mapped memory between them are errors; "
+                     "GPUCACHE_BACKEND=auto serves driver allocations there",
+                     info->ordinal, other);
+    } else if (reason == NULL && wanted == GC_BACKEND_VMM)
         reason = "GPUCACHE_BACKEND=vmm";
     else if (reason == NULL)
         reason = "the device maps memory";

@@ -7,10 +7,10 @@
  *     used   the rest. In the second ABI, under a limit: the bytes held of the limit; the rest
  *            is then `reserved`: others hold the device, so the limit cannot be used in full
  *
- * A process's row is the driver's figure, idle cache and all, which may exceed the memory row's
- * used bytes; programs print both side by side. So the row of this process is at most those: under
- * a limit the bytes held of it, of a group's limit by the group. Other processes' rows are the
- * driver's.
+ * The rows of processes are parts of the memory row's used bytes, since programs print both side by
+ * side and add them up. This process's row is the driver's figure less its idle cache. The others
+ * have theirs, in NVML's order, as far as used bytes are left: under a limit the memory of
+ * processes outside it is in no used byte.
  *
  * Devices are identified by their UUID. A process that has not started CUDA (nvidia-smi, a monitor)
  * has no accounts: there the limit comes from the options, read once, without a log line, and the
@@ -20,6 +20,7 @@
 #include "shim/real/nvml.h"
 #include "shim/real/resolve.h"
 
+#include "core/device/device.h"
 #include "core/ledger/ledger.h"
 
 #include <stdlib.h>
@@ -235,24 +236,68 @@ int nvmlDeviceGetMemoryInfo_v2(struct nvmlDevice_st *device, struct gc_nvml_memo
 
 /* ---- the processes of a device ---- */
 
-/* The memory row's used bytes; GC_NVML_NO_VALUE: NVML's own row stands. */
-static unsigned long long used_of_row(struct nvmlDevice_st *handle)
+/* The bytes that the rows share, and this process's idle cache. */
+struct shares {
+    unsigned long long rest;
+    unsigned long long idle;
+    unsigned self;
+};
+
+/* The memory row's used bytes, in both ABIs. False: NVML's own row stands, and those of the
+ * processes. */
+static bool find_shares(struct nvmlDevice_st *handle, struct shares *shares)
 {
+    char uuid[GC_NVML_UUID_BYTES];
     struct gc_nvml_memory memory;
     struct figures figures;
+    const struct gc_device *device = NULL;
 
-    if (gc_shim_life() != GC_LIFE_READY || GC_REAL(nvmlDeviceGetMemoryInfo) == NULL ||
+    if (GC_REAL(nvmlDeviceGetMemoryInfo) == NULL ||
         GC_REAL(nvmlDeviceGetMemoryInfo)(handle, &memory) != GC_NVML_SUCCESS)
-        return GC_NVML_NO_VALUE;
+        return false;
     figures.total_bytes = memory.total;
     figures.free_bytes = memory.free;
     if (!translate(handle, &figures))
-        return GC_NVML_NO_VALUE;
+        return false;
+    if (gc_shim_life() == GC_LIFE_READY &&
+        GC_REAL(nvmlDeviceGetUUID)(handle, uuid, sizeof(uuid)) == GC_NVML_SUCCESS)
+        device = find_known(uuid);
     const uint64_t rest = figures.total_bytes - figures.free_bytes;
-    return figures.is_limited && figures.used_bytes < rest ? figures.used_bytes : rest;
+    *shares = (struct shares){
+        .rest = figures.is_limited && figures.used_bytes < rest ? figures.used_bytes : rest,
+        .idle = device != NULL ? gc_device_idle_bytes(device) : 0,
+        .self = (unsigned)getpid(),
+    };
+    return true;
 }
 
-/* NVML leaves the number of rows in `count`. */
+/* The row's bytes, which are then no one else's. */
+static unsigned long long take_share(struct shares *shares, unsigned pid, unsigned long long used)
+{
+    const unsigned long long idle = pid == shares->self ? shares->idle : 0;
+    unsigned long long share;
+
+    if (used == GC_NVML_NO_VALUE)
+        return used;
+    share = used > idle ? used - idle : 0;
+    if (share > shares->rest)
+        share = shares->rest;
+    shares->rest -= share;
+    return share;
+}
+
+/* This process's row first. */
+#define TRANSLATE_ROWS(device, count, rows)                                                        \
+    do {                                                                                           \
+        struct shares shares_;                                                                     \
+        bool is_found_ = find_shares(device, &shares_);                                            \
+        for (unsigned turn_ = 0; is_found_ && turn_ < 2; turn_++)                                  \
+            for (unsigned i_ = 0; i_ < (count); i_++)                                              \
+                if (((rows)[i_].pid == shares_.self) == (turn_ == 0))                              \
+                    (rows)[i_].used = take_share(&shares_, (rows)[i_].pid, (rows)[i_].used);       \
+    } while (0)
+
+/* NVML leaves the number of rows in `count`, and may make one of these calls for another. */
 #define PROCESSES(symbol, type)                                                                    \
     GC_EXPORT                                                                                      \
     int symbol(struct nvmlDevice_st *device, unsigned *count, struct type *processes)              \
@@ -261,16 +306,12 @@ static unsigned long long used_of_row(struct nvmlDevice_st *handle)
             return GC_NVML_ERROR_LIBRARY_NOT_FOUND;                                                \
         if (GC_REAL(symbol) == NULL)                                                               \
             return GC_NVML_ERROR_FUNCTION_NOT_FOUND;                                               \
+        const bool is_own = enter();                                                               \
         const int result = GC_REAL(symbol)(device, count, processes);                              \
-        if (result != GC_NVML_SUCCESS || processes == NULL || !enter())                            \
-            return result;                                                                         \
-        const unsigned long long most = used_of_row(device);                                       \
-        const unsigned self = (unsigned)getpid();                                                  \
-        for (unsigned i = 0; i < *count; i++)                                                      \
-            if (processes[i].pid == self && processes[i].used != GC_NVML_NO_VALUE &&               \
-                processes[i].used > most)                                                          \
-                processes[i].used = most;                                                          \
-        gc_shim_leave();                                                                           \
+        if (is_own && result == GC_NVML_SUCCESS && processes != NULL)                              \
+            TRANSLATE_ROWS(device, *count, processes);                                             \
+        if (is_own)                                                                                \
+            gc_shim_leave();                                                                       \
         return result;                                                                             \
     }
 PROCESSES(nvmlDeviceGetComputeRunningProcesses, gc_nvml_process_v1)
@@ -282,3 +323,20 @@ PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, gc_nvml_process)
 PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses, gc_nvml_process_v1)
 PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2, gc_nvml_process)
 PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, gc_nvml_process)
+
+GC_EXPORT
+int nvmlDeviceGetRunningProcessDetailList(struct nvmlDevice_st *device,
+                                          struct gc_nvml_process_details *list)
+{
+    if (!gc_nvml_find(false))
+        return GC_NVML_ERROR_LIBRARY_NOT_FOUND;
+    if (GC_REAL(nvmlDeviceGetRunningProcessDetailList) == NULL)
+        return GC_NVML_ERROR_FUNCTION_NOT_FOUND;
+    const bool is_own = enter();
+    const int result = GC_REAL(nvmlDeviceGetRunningProcessDetailList)(device, list);
+    if (is_own && result == GC_NVML_SUCCESS && list->processes != NULL)
+        TRANSLATE_ROWS(device, list->count, list->processes);
+    if (is_own)
+        gc_shim_leave();
+    return result;
+}

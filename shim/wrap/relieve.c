@@ -41,6 +41,13 @@ static const uint8_t kinds[GC_API_COUNT] = {
 #include "shim/api.def"
 };
 
+/* Whether the call is a request for memory, which waits for pending memory as the pool's requests
+ * do. Any other call waits shortly: its program may hold what the pending work waits for. */
+static bool is_request(enum gc_api api, uint64_t bytes)
+{
+    return kinds[api] == KIND_ALLOC || bytes != 0;
+}
+
 static bool may_repeat(enum gc_api api)
 {
     return !is_once[api] && !is_once_kind[kinds[api]];
@@ -57,7 +64,8 @@ bool gc_relieve(struct gc_device *device, enum gc_api api, uint64_t bytes, unsig
         device = gc_account_current_device();
     const bool is_relieved =
         device != NULL &&
-        gc_direct_reclaim_all(device, bytes == 0 || attempt > 0 ? UINT64_MAX : bytes);
+        gc_direct_reclaim_all(device, bytes == 0 || attempt > 0 ? UINT64_MAX : bytes,
+                              is_request(api, bytes));
     gc_shim_leave();
     return is_relieved;
 }

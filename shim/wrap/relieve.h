@@ -13,7 +13,8 @@
 
 /* After CUDA_ERROR_OUT_OF_MEMORY of a program's call: releases idle memory of `device` (NULL: of
  * the current context's). `bytes` of it, 0 if the need is unknown, at the first `attempt`, 0; all
- * of it later, after a wait for pending memory if nothing else is left. True: call again. */
+ * of it later, after a wait for pending memory if nothing else is left: up to 30 s for a request
+ * for memory, 0.25 s for any other call. True: call again. */
 bool gc_relieve(struct gc_device *device, enum gc_api api, uint64_t bytes, unsigned attempt);
 /* The same for a thread that may be inside another wrapper, for which it does nothing. */
 bool gc_relieve_outside(enum gc_api api, unsigned attempt);

@@ -209,6 +209,28 @@ def check_cases(root, document, text):
     ok(f"{document}: cases of tests are there", not wrong, "\n".join(wrong))
 
 
+def check_drivers(root):
+    """Each row of docs/drivers.md names a test and its case, or says that it is not yet so; the numbers are whole."""
+    with open(os.path.join(root, "docs/drivers.md"), encoding="utf-8") as stream:
+        rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in stream.read().splitlines()
+                if re.match(r"\| (\d+|–) \| ", line)]
+    wrong = []
+    for row in rows:
+        cells = [cell.rstrip("| ") for cell in row]
+        test = cells[3] if len(cells) > 3 else ""
+        if len(cells) not in (3, 4):
+            wrong.append(f"{len(cells)} cells: {row[0]} {row[1]}")
+        elif cells[2].startswith("not yet, with the memory engine"):
+            if test or row[0] not in ("2", "3", "4", "5", "16"):
+                wrong.append(f"not yet: {row[0]} {cells[1]}")
+        elif not re.fullmatch(r'`tests/[^`\s]+`: "[^"]+"', test):
+            wrong.append(f"no test with a case: {cells[1]}: {test}")
+    numbers = [int(row[0]) for row in rows if row[0].isdigit()]
+    if sorted(set(numbers)) != list(range(1, 20)) or numbers != sorted(numbers):
+        wrong.append(f"the numbers are {numbers}")
+    ok("docs/drivers.md: each row has a test and a case", not wrong, "\n".join(wrong))
+
+
 def check_names(document, text, known, commands):
     """Variables, commands and their options."""
     wrong = [name for name in sorted(set(VARIABLE.findall(text))) if name not in known]
@@ -259,6 +281,7 @@ def main():
         check_names(document, text, known, commands)
         ran += check_blocks(document, text, os.path.join(sandboxes, "template"), sandboxes)
     check_comparison(root)
+    check_drivers(root)
     ok("there are examples to run", ran >= 10, f"{ran} were run")
     print(f"1..{counts['all']}")
     return counts["failed"] != 0

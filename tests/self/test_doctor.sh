@@ -40,7 +40,26 @@ is "a note about frees only where frees do not wait" "$(for one in REUSE=sync MO
     doctor | grep -c 'return at once'
     unset "GPUCACHE_${one%=*}"
 done | sort -u)" 0
-before='SIMCUDA_DEVICES=2 SIMCUDA_PEERS=none' finding note devices "0 and 1 (and maybe others) cannot access"
+before='SIMCUDA_DEVICES=2 SIMCUDA_PEERS=none' finding note "device 0" "it and device 1 (and maybe others) cannot access"
+before='SIMCUDA_DEVICES=2 SIMCUDA_PEERS=none GPUCACHE_BACKEND=vmm' finding warning "device 1" "copies of it to and from device 0 fail"
+before='SIMCUDA_DEVICES=2' finding ok "device 1" "it maps memory"
+before='SIMCUDA_ATTRIBUTES=133=1' finding note "device 0" "a multi-process server shares the device"
+mkdir "$TMP/mps"
+touch "$TMP/mps/control"
+before="SIMCUDA_DRIVER_VERSION=12030 CUDA_MPS_PIPE_DIRECTORY=$TMP/mps" finding note "device 0" "a multi-process server shares the device"
+before='GPUCACHE_BACKEND=driver' finding note "device 0" "GPUCACHE_BACKEND=driver: plain driver allocations"
+before='GPUCACHE_MODE=track' finding note "device 0" "GPUCACHE_MODE=track"
+before='CUDA_INJECTION64_PATH=/opt/libsanitizer-collection.so' finding note "device 0" "the mode is track"
+before='CUDA_INJECTION64_PATH=/opt/libsanitizer-collection.so' finding note loader "a memory checker, /opt/libsanitizer-collection.so"
+is "one line decides for a device" "$(for one in A=1 SIMCUDA_ATTRIBUTES=133=1 SIMCUDA_PEERS=none GPUCACHE_BACKEND=vmm GPUCACHE_BACKEND=whole GPUCACHE_MODE=off \
+    GPUCACHE_MODE=track CUDA_INJECTION64_PATH=/opt/libsanitizer-collection.so; do
+    export SIMCUDA_DEVICES=2 "${one?}"
+    simulated "$TOOL" doctor --json | python3 -c '
+import json, sys
+texts = [f["text"] for f in json.load(sys.stdin)["findings"] if f["topic"] == "device 0"]
+print(len([t for t in texts if "map" in t or "back the cache" in t or "cached" in t]))'
+    unset SIMCUDA_DEVICES "${one%%=*}"
+done | sort -u)" 1
 is "one device alone has no peer to miss" "$(SIMCUDA_PEERS=none doctor | grep -c 'cannot access')" 0
 before='SIMCUDA_DRIVER_VERSION=12040' finding note driver "before CUDA 12.5 a fence is an event on each stream"
 before='GPUCACHE_LIMIT=4XB' finding failure settings "GPUCACHE_LIMIT=4XB"

@@ -131,9 +131,10 @@ struct sim_driver {
     uint64_t next_fence;
     uint64_t last_follower; /* the stream that was made to follow a mark last */
     uint64_t next_work;
-    bool has_no_fences; /* recording returns "not supported" */
-    bool is_endless;    /* waits with an end come to it */
-    bool is_prompt;     /* work is done by the time its fence is asked for */
+    bool has_no_fences;          /* recording returns "not supported" */
+    bool has_no_room_for_fences; /* "out of memory" */
+    bool is_endless;             /* waits with an end come to it */
+    bool is_prompt;              /* work is done by the time its fence is asked for */
     struct gc_submissions
         *work; /* of the core: what is submitted is counted there; NULL: it is not */
     uint64_t next_range;

@@ -40,6 +40,8 @@ static int fence_record(void *self, uint64_t context, uint64_t *handle)
     check_capture(sim, context, "a fence recorded in a capture");
     if (sim->has_no_fences)
         return sim_driver_end(sim, SIM_NOT_SUPPORTED);
+    if (sim->has_no_room_for_fences)
+        return sim_driver_end(sim, SIM_OUT_OF_MEMORY);
     if (sim->fence_count == sim->fence_room) {
         sim->fence_room = sim->fence_room == 0 ? 16 : 2 * sim->fence_room;
         sim->fences = realloc(sim->fences, sim->fence_room * sizeof(*sim->fences));

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "core/io/text.h"
 #include "tools/doctor/doctor.h"
+#include "tools/doctor/doctor_backend.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -16,6 +17,7 @@
 #define DRIVER_SECONDS 30 /* a cold start of many devices takes long */
 #define TOPIC "driver"
 #define VERSION_MIN 11080
+#define VERSION_MPS 12040   /* from here on an attribute tells of a multi-process server */
 #define VERSION_FENCE 12050 /* from here on one call fences all work of a context */
 
 /* Values from cuda.h, which core and tools do not include. */
@@ -79,6 +81,14 @@ static const char *advice_of(int error)
 
 /* ---- devices ---- */
 
+/* `control`: the pipe of a multi-process server's daemon. */
+static bool has_server(char control[static 4096])
+{
+    const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
+    snprintf(control, 4096, "%s/control", folder != NULL ? folder : "/tmp/nvidia-mps");
+    return access(control, F_OK) == 0;
+}
+
 static int attribute(const struct driver *driver, int which, int device)
 {
     int value = 0;
@@ -96,13 +106,36 @@ static void examine_sharing(struct doctor *doctor, const struct driver *driver, 
         doctor_report(doctor, DOCTOR_INFO, topic, "only one process at a time may use it");
         doctor_advise(doctor, "nvidia-smi -c DEFAULT lets several processes share it");
     }
-    if (attribute(driver, ATTRIBUTE_MPS, device) != 0)
-        doctor_report(doctor, DOCTOR_INFO, topic,
-                      "a multi-process server shares it: plain driver allocations back the cache, "
-                      "unless GPUCACHE_BACKEND=vmm");
 }
 
-static void examine_device(struct doctor *doctor, const struct driver *driver, int ordinal)
+static bool are_peers(const struct driver *driver, int first, int second)
+{
+    int one, other, can = 0;
+    return driver->get(&one, first) == 0 && driver->get(&other, second) == 0 &&
+           driver->can_access(&can, one, other) == 0 && can != 0;
+}
+
+/* Consumer cards, and cards whose links cross processors' sockets. */
+static int find_unreachable(const struct driver *driver, int ordinal, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (i != ordinal && (!are_peers(driver, ordinal, i) || !are_peers(driver, i, ordinal)))
+            return i;
+    return -1;
+}
+
+/* By the pipe of a server where the driver does not tell. */
+static bool is_under_server(const struct driver *driver, int device)
+{
+    int version = 0;
+    char control[4096];
+    if (attribute(driver, ATTRIBUTE_MPS, device) != 0)
+        return true;
+    return driver->version(&version) == 0 && version < VERSION_MPS && has_server(control);
+}
+
+static void examine_device(struct doctor *doctor, const struct driver *driver, int ordinal,
+                           int count)
 {
     char name[128] = "?";
     char size[GC_TEXT_SIZE_BYTES];
@@ -119,45 +152,16 @@ static void examine_device(struct doctor *doctor, const struct driver *driver, i
     doctor_report(doctor, DOCTOR_OK, topic, "%s, %s%s", name, gc_text_size(bytes, size),
                   strstr(name, "MIG") != NULL ? ", a MIG instance: percentages are of its memory"
                                               : "");
-    if (attribute(driver, ATTRIBUTE_MAPPING, device) != 0) {
-        doctor_report(doctor, DOCTOR_OK, topic, "it maps memory: the cache is elastic");
-    } else {
-        doctor_report(doctor, DOCTOR_WARNING, topic,
-                      "it cannot map memory (virtual memory management)");
-        doctor_advise(
-            doctor,
-            "plain driver allocations back the cache: fragmentation is possible; newer drivers "
-            "and devices can map memory");
-    }
+    doctor_backend_report(doctor,
+                          &(struct doctor_backend_facts){
+                              .topic = topic,
+                              .maps_memory = attribute(driver, ATTRIBUTE_MAPPING, device) != 0,
+                              .is_shared_by_server = is_under_server(driver, device),
+                              .unreachable = find_unreachable(driver, ordinal, count)});
     if (attribute(driver, ATTRIBUTE_POOLS, device) == 0)
         doctor_report(doctor, DOCTOR_INFO, topic,
                       "it has no stream-ordered memory (cudaMallocAsync)");
     examine_sharing(doctor, driver, topic, device);
-}
-
-static bool are_peers(const struct driver *driver, int first, int second)
-{
-    int one, other, can = 0;
-    return driver->get(&one, first) == 0 && driver->get(&other, second) == 0 &&
-           driver->can_access(&can, one, other) == 0 && can != 0;
-}
-
-/* Consumer cards, and cards whose links cross processors' sockets. */
-static void examine_peers(struct doctor *doctor, const struct driver *driver, int count)
-{
-    for (int i = 0; i < count; i++)
-        for (int j = i + 1; j < count; j++) {
-            if (are_peers(driver, i, j))
-                continue;
-            doctor_report(doctor, DOCTOR_INFO, "devices",
-                          "%d and %d (and maybe others) cannot access each other's memory", i, j);
-            doctor_advise(
-                doctor,
-                "GPUCACHE_BACKEND=auto serves driver allocations while both are visible, since "
-                "most copies of mapped memory between them fail; a process that is shown one "
-                "(CUDA_VISIBLE_DEVICES) has mapped memory. nvidia-smi topo -p2p r shows all pairs");
-            return;
-        }
 }
 
 /* ---- the driver ---- */
@@ -214,8 +218,7 @@ static void query_driver(struct doctor *doctor)
         return;
     }
     for (int i = 0; i < count; i++)
-        examine_device(doctor, &driver, i);
-    examine_peers(doctor, &driver, count);
+        examine_device(doctor, &driver, i, count);
 }
 
 /* ---- MIG, from NVML: CUDA shows a process one instance only ---- */
@@ -285,10 +288,8 @@ static void examine_toolkit(struct doctor *doctor)
 
 static void examine_server(struct doctor *doctor)
 {
-    const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
     char control[4096];
-    snprintf(control, sizeof(control), "%s/control", folder != NULL ? folder : "/tmp/nvidia-mps");
-    if (access(control, F_OK) != 0)
+    if (!has_server(control))
         return;
     doctor_report(doctor, DOCTOR_INFO, "MPS", "a multi-process server's daemon is running: %s",
                   control);

@@ -4,6 +4,7 @@
 #include "core/report/model_module.h"
 #include "tools/base/library.h"
 #include "tools/doctor/doctor.h"
+#include "tools/doctor/doctor_backend.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -111,7 +112,8 @@ static void examine_settings(struct doctor *doctor, const struct gc_options *opt
 /* The one answer of a program's CUDA calls that changes by default. */
 static void examine_reuse(struct doctor *doctor, const struct gc_options *options)
 {
-    if (options->mode != GC_MODE_CACHE || options->reuse != GC_REUSE_FENCE)
+    if (options->mode != GC_MODE_CACHE || options->reuse != GC_REUSE_FENCE ||
+        doctor_backend_is_tracked(options))
         return;
     doctor_report(doctor, DOCTOR_INFO, "settings",
                   "cudaFree and cuMemFree return at once: they do not wait for the device, and "

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "core/ledger/ledger.h"
 #include "tools/doctor/doctor.h"
+#include "tools/doctor/doctor_backend.h"
 #include "tools/doctor/doctor_elf.h"
 #include "tools/live/live.h"
 
@@ -92,7 +93,13 @@ static void examine_loader(struct doctor *doctor)
         doctor_report(doctor, DOCTOR_INFO, "loader", "LD_AUDIT is set: %s", getenv("LD_AUDIT"));
         doctor_advise(doctor, "unset it if programs start slowly or calls are not intercepted");
     }
-    if (getenv("CUDA_INJECTION64_PATH") != NULL) {
+    if (doctor_backend_checker_is_injected()) {
+        doctor_report(doctor, DOCTOR_INFO, "loader",
+                      "CUDA_INJECTION64_PATH is set: the driver loads a memory checker, %s",
+                      getenv("CUDA_INJECTION64_PATH"));
+        doctor_advise(doctor, "the mode is track unless GPUCACHE_MODE is set: in the cache's pages "
+                              "it would miss an overrun");
+    } else if (getenv("CUDA_INJECTION64_PATH") != NULL) {
         doctor_report(doctor, DOCTOR_INFO, "loader",
                       "CUDA_INJECTION64_PATH is set: the driver loads a profiler, %s",
                       getenv("CUDA_INJECTION64_PATH"));

@@ -41,6 +41,7 @@ run abort 134 none "$ends" abort
 run term 143 none "$ends" term
 run driver-closed 0 'd["leak_bytes"] == 1 << 20' "$BUILD_DIR/tests/preload/driver_closed"
 run object 0 'd["alloc_count"] >= 1' "$ends" object "$object"
+run object-threads 0 'd["alloc_count"] == 48' "$ends" object-threads "$object"
 run closed-object 0 'd["alloc_count"] == 3 and d["leak_bytes"] == 1 << 20' "$ends" closed-object "$object"
 # Contexts end in other threads, or under the signal handler that exits: at once, with a whole report or a word why not.
 for settings in GPUCACHE_MODE=cache GPUCACHE_BACKEND=driver "GPUCACHE_STACKS=all GPUCACHE_GROUP=ends"; do

@@ -8,7 +8,7 @@ export SIMCUDA_MEMORY=1GiB GPUCACHE_REPORT=none
 # same CASE: the program ends with the answers that it has without the library.
 same() {
     like "$settings, $1: without the library" "$(simulated timeout 60 "$program" "$1" 2>&1; echo $?)" \
-        '^(capture 0 0 0|wrong 0|refused 0)$'
+        '^(capture 0 0 0|wrong 0|refused 0|stream 2, request 2)$'
     is "$settings, $1: the same answers" "$(preloaded timeout 60 "$program" "$1" 2>&1; echo $?)" \
         "$(simulated timeout 60 "$program" "$1" 2>&1; echo $?)"
 }
@@ -18,6 +18,17 @@ for settings in "GPUCACHE_BACKEND=vmm" "GPUCACHE_BACKEND=driver" "SIMCUDA_DRIVER
         same $case
     done
     unset "${settings%%=*}"
+done
+# The library waits longer than a capture waits for it: the capture begins all the same, and nothing harms it.
+settings="long work"
+for case in load pool global local; do
+    same long-$case
+done
+# A stream that cannot be made is refused at once, as without the library, and a request in its time.
+for settings in GPUCACHE_BACKEND=vmm GPUCACHE_BACKEND=driver; do
+    export "${settings?}" SIMCUDA_FAIL=cuStreamCreate@3+=CUDA_ERROR_OUT_OF_MEMORY
+    same mutex
+    unset SIMCUDA_FAIL GPUCACHE_BACKEND
 done
 # A slow event holds the end of the stream up where another thread looks for it.
 export SIMCUDA_DRIVER_VERSION=12040 SIMCUDA_LATENCY=cuEventCreate=300000

@@ -247,6 +247,36 @@ def check_neutral(include, types):
     return problems if seen > 200 else [*problems, f"only {seen} functions were seen"]
 
 
+def out_of_memory(include):
+    """The driver's functions whose documentation has CUDA_ERROR_OUT_OF_MEMORY among what they return."""
+    found = set()
+    for header in ("cuda.h", "cudaGL.h", "cudaEGL.h", "cudaVDPAU.h", "cudaProfiler.h"):
+        path = pathlib.Path(include, header)
+        text = path.read_text(errors="replace") if path.exists() else ""
+        # Each comment with the declaration behind it.
+        for comment, symbol in re.findall(r"/\*\*((?:(?!\*/).)*)\*/\s*(?:extern\s+|__CUDA_DEPRECATED\s+)*CUresult\s+CUDAAPI\s+(cu\w+)\s*\(",
+                                          text, re.DOTALL):
+            if "CUDA_ERROR_OUT_OF_MEMORY" in comment.partition("\\return")[2]:
+                found.add(symbol)
+    return found
+
+
+def check_relief(include, neutral):
+    """A neutral function that can run out of memory has a reason why the cache gives nothing back for it."""
+    problems, excepted = [], set()
+    for _, field in read_table("shim/neutral.def", ["UNRELIEVED"]):
+        symbols = [name for name in field if re.fullmatch(r"cu[A-Z]\w+", name)]
+        excepted.update(symbols)
+        problems += [f"{name} is not in neutral.def" for name in symbols if name not in neutral]
+        if len(",".join(field[:-len(symbols)]).strip('" ')) < 10:
+            problems.append(f"UNRELIEVED gives no reason for {symbols}")
+    documented = out_of_memory(include)
+    bases = {split(name)[0] for name in documented}
+    problems += [f"{name} can run out of memory, and is neither relieved nor excepted"
+                 for name in sorted(neutral) if split(name)[0] in bases and name not in excepted]
+    return problems if len(documented) > 40 else [*problems, f"only {len(documented)} were read"]
+
+
 def check_contexts(include, types):
     """A function that gives a context makes it, unless neutral.def excepts it."""
     known, problems, seen = prototypes(include, types), [], 0
@@ -277,7 +307,7 @@ def check_headers(include, wrapped, used, runtime, neutral):
     check(f"{label}: every driver function beside cuda.h is classified",
           sorted(f"{s}: no row in api.def, no line in neutral.def" for s in others
                  if s not in wrapped and s not in neutral))
-    is_other = re.compile(r"cu(GL|EGL|VDPAU)")
+    is_other = re.compile(r"cu(GL|EGL|VDPAU|EventCreateFromEGLSync)")
     check(f"{label}: base, version and variant agree with cudaTypedefs.h",
           [f"{row} but the headers have {rows[s]}" for table in (wrapped, used) for s, row in table.items()
            if rows.get(s) and rows[s] != row])
@@ -289,6 +319,7 @@ def check_headers(include, wrapped, used, runtime, neutral):
     types = Types(include)
     check(f"{label}: a row's reach names every parameter that can name device memory", check_reach(types))
     check(f"{label}: the entry of a function in neutral.def fits its parameters", check_neutral(include, types))
+    check(f"{label}: the cache gives memory back for whatever can run out of it, or there is a reason", check_relief(include, neutral))
     check(f"{label}: whatever gives a context makes one, or one is known", check_contexts(include, types))
     check(f"{label}: the table was checked against this version",
           [f"GC_API_TABLE_VERSION is {table_version()}"] if newest > table_version() else [])
@@ -316,7 +347,7 @@ def main():
     neutral, problems = read_neutral()
     seen = set()
 
-    print(f"1..{3 + 9 * len(sys.argv[1:]) + 1}")
+    print(f"1..{3 + 10 * len(sys.argv[1:]) + 1}")
     check("no symbol stands in the tables twice",
           problems + [s for s in [*wrapped, *used] if "twice" in s] +
           sorted(f"{s} is wrapped and neutral" for s in (set(wrapped) | runtime) & neutral))

@@ -82,6 +82,22 @@ typedef struct {
 } nvmlSystemDriverBranchInfo_v1_t;
 #define NVML_DRIVER_BRANCH_V1 ((unsigned)sizeof(nvmlSystemDriverBranchInfo_v1_t) | 1u << 24)
 
+typedef struct {
+    unsigned pid;
+    unsigned long long usedGpuMemory;
+    unsigned gpuInstanceId;
+    unsigned computeInstanceId;
+    unsigned long long usedGpuCcProtectedMemory;
+} nvmlProcessDetail_v1_t;
+
+typedef struct {
+    unsigned version;
+    unsigned mode; /* 0 compute, 1 graphics, 2 MPS */
+    unsigned numProcArrayEntries;
+    nvmlProcessDetail_v1_t *procArray;
+} nvmlProcessDetailList_v1_t;
+#define NVML_PROCESS_DETAIL_LIST_V1 ((unsigned)sizeof(nvmlProcessDetailList_v1_t) | 1u << 24)
+
 nvmlReturn_t nvmlInit(void);
 nvmlReturn_t nvmlInit_v2(void);
 nvmlReturn_t nvmlInitWithFlags(unsigned flags);
@@ -118,6 +134,8 @@ nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t device, uns
                                                         nvmlProcessInfo_v2_t *infos);
 nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *count,
                                                         nvmlProcessInfo_v2_t *infos);
+nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
+                                                   nvmlProcessDetailList_v1_t *list);
 nvmlReturn_t nvmlSystemGetProcessName(unsigned pid, char *name, unsigned length);
 nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_v1_t *branch, unsigned length);
 nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned length);

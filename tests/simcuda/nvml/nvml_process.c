@@ -97,6 +97,30 @@ NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t)
 NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_t)
 NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_v2_t)
 
+/* ---- of any kind ---- */
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
+                                                               nvmlProcessDetailList_v1_t *list)
+{
+    struct processes found;
+    nvmlReturn_t result;
+
+    if (!list)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (list->version != NVML_PROCESS_DETAIL_LIST_V1)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    if (list->mode != 0)
+        return list->mode > 2 ? NVML_ERROR_INVALID_ARGUMENT
+                              : no_processes(device, &list->numProcArrayEntries);
+    result = processes_of(device, &list->numProcArrayEntries, list->procArray, &found);
+    for (unsigned i = 0; result == NVML_SUCCESS && i < found.count; i++)
+        list->procArray[i] = (nvmlProcessDetail_v1_t){.pid = found.pids[i],
+                                                      .usedGpuMemory = found.used[i],
+                                                      .gpuInstanceId = ~0u,
+                                                      .computeInstanceId = ~0u};
+    return result;
+}
+
 /* ---- names ---- */
 
 NVML_EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned pid, char *name, unsigned length)

@@ -85,7 +85,9 @@ static const struct sample {
     {"BACKEND", {"auto", "driver"}, {"VMM", "none"}},
     {"REUSE", {"fence", "sync"}, {"never"}},
     {"TRIM", {"0%", "50%", "99.5%", "100%"}, {"50", "101%", "-1%", "%", "1g", "nan%"}},
-    {"LEAVE", {"1GiB", "5%", "1", "0=1g,1=2%"}, {"0", "much", "101%"}},
+    {"LEAVE",
+     {"1GiB", "5%", "1", "0=1g,1=2%", "0MiB", "0%", "0=0,1=0%"},
+     {"much", "101%", "-0", "0x", "0=", "00%%"}},
     {"GROUP", {"team-a", "A_1.x"}, {"../x", "a/b", ".hidden", "a b", "\xc3\xa4"}},
     {"GROUP_LIMIT", {"4GiB", "0=1g"}, {"0", "much"}},
     {"TENANT", {"worker"}, {"a=b"}},
@@ -174,7 +176,11 @@ static void check_bad(enum gc_option option, const char *value)
 {
     const struct gc_option_row *row = gc_options_get_row(option);
     char wanted[1024];
-    const char *kept = row->default_text[0] != '\0' ? row->default_text : "none";
+    /* Of the file's path the line names the one that is read. */
+    const char *words = option == GC_OPTION_CONFIG ? NULL : strstr(row->help, "default: ");
+    const char *kept = row->default_text[0] != '\0' ? row->default_text
+                       : words != NULL              ? words + strlen("default: ")
+                                                    : "none";
     read_one(row->name, value);
     if (row->closed)
         snprintf(wanted, sizeof(wanted), "gpucache: %s=%s: not valid; accepted: %s; cuInit fails\n",
@@ -231,6 +237,33 @@ static void a_gate_that_closes_takes_no_default(void **state)
         }
     }
     assert_int_equal(gated, 13);
+}
+
+/* A default that is no value: its words, to the line's end. */
+static void bad_values_name_the_real_default(void **state)
+{
+    (void)state;
+    read_one("GPUCACHE_LEAVE", "lots");
+    assert_non_null(strstr(lines, "keeping the default: 512 MiB or 2% of the device, whichever is "
+                                  "more, but at most an eighth of it\n"));
+    read_one("GPUCACHE_TENANT", "a/b");
+    assert_non_null(strstr(lines, "keeping the default: the process name\n"));
+    for (size_t i = 0; i < GC_OPTION_COUNT; i++) {
+        const struct gc_option_row *row = gc_options_get_row((enum gc_option)i);
+        const char *words = strstr(row->help, "default: ");
+        if (words != NULL && (row->default_text[0] != '\0' || strchr(words, ';') != NULL))
+            fail_msg("%s: %s", row->name, words);
+    }
+}
+
+static void no_room_is_left_where_zero_says_so(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        read_one("GPUCACHE_LEAVE", (const char *[]){"0", "0MiB", "0%"}[i]);
+        assert_string_equal(lines, "");
+        assert_int_equal(gc_size_spec_resolve(&options->leave, 0, "", UINT64_C(1) << 34), 0);
+    }
 }
 
 static void bad_values_leave_the_defaults(void **state)
@@ -751,6 +784,8 @@ int main(void)
         TEST(bad_values_give_one_line_and_the_right_consequence),
         TEST(only_limits_budget_and_gate_close),
         TEST(a_gate_that_closes_takes_no_default),
+        TEST(bad_values_name_the_real_default),
+        TEST(no_room_is_left_where_zero_says_so),
         TEST(bad_values_leave_the_defaults),
         TEST(defaults_log_nothing),
         TEST(unknown_names_give_one_line_with_the_nearest),

@@ -352,6 +352,26 @@ static void endless_work_without_fences_ends_a_wait(void **state)
     }
 }
 
+/* The driver has no memory for a fence, now and later: blocks that are only pending serve all the
+ * same, after a synchronisation. */
+static void pending_memory_serves_where_fences_find_no_memory(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    workbench_open_fenced(&bench, GC_MIB(64));
+    for (unsigned round = 0; round < 3; round++) {
+        const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(60));
+        sim_driver_submit(&bench.sim, 1, a, GC_MIB(60));
+        bench.sim.has_no_room_for_fences =
+            round > 0; /* the first free shows that there are fences */
+        workbench_free(&bench, a);
+    }
+    workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(60)));
+    assert_int_equal(workbench_figures(&bench).oom_count, 0);
+    assert_true(bench.sim.calls[SIM_SYNCHRONIZE] > 0);
+    workbench_close(&bench);
+}
+
 static void pass_time(void *argument, enum sim_call call, uint64_t context)
 {
     struct workbench *bench = argument;
@@ -389,6 +409,31 @@ static void wait_without_success_is_not_repeated(void **state)
         sim_driver_complete(&bench.sim, 1); /* from now on it is worth while again */
     }
     workbench_close(&bench);
+}
+
+/* A call that is no request for memory waits shortly, whatever the work does. */
+static void relief_of_other_calls_is_brief(void **state)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        struct workbench bench;
+        (void)state;
+        workbench_open_fenced(&bench, GC_MIB(64));
+        bench.sim.is_endless = true;
+        bench.sim.hook = pass_time;
+        bench.sim.hook_argument = &bench;
+        const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(60));
+        sim_driver_submit(&bench.sim, 1, a, GC_MIB(60));
+        workbench_free(&bench, a);
+        const uint64_t before = bench.sim.calls[SIM_FENCE_WAIT];
+        assert_false(gc_direct_reclaim(bench.core, bench.device, GC_MIB(1), i == 1));
+        const uint64_t limit_ns = i == 1 ? GC_RECLAIM_WAIT_NS : GC_RELIEF_WAIT_NS;
+        assert_in_range(bench.sim.calls[SIM_FENCE_WAIT] - before, limit_ns / GC_RECLAIM_STEP_NS / 2,
+                        limit_ns / GC_RECLAIM_STEP_NS + 10);
+        /* A brief wait says nothing to a request, which waits its own time. */
+        assert_int_equal(count_waits(&bench) > 100, i == 0);
+        sim_driver_complete(&bench.sim, 1);
+        workbench_close(&bench);
+    }
 }
 
 /* Memory of a context goes with it: others' work that may use what was freed is waited for. */
@@ -620,7 +665,9 @@ int main(void)
         cmocka_unit_test(unseen_work_roams),
         cmocka_unit_test(crowd_of_peers_is_waited_for),
         cmocka_unit_test(endless_work_without_fences_ends_a_wait),
+        cmocka_unit_test(pending_memory_serves_where_fences_find_no_memory),
         cmocka_unit_test(wait_without_success_is_not_repeated),
+        cmocka_unit_test(relief_of_other_calls_is_brief),
         cmocka_unit_test(end_of_a_context_without_fences_waits_for_others),
         cmocka_unit_test(end_of_a_context_waits_for_what_no_fence_covers),
         cmocka_unit_test(end_of_a_context_waits_for_captures),

@@ -81,11 +81,11 @@ static void reclaim_returns_whether_anything_was_released(void **state)
     struct workbench bench;
     (void)state;
     workbench_open_plain(&bench);
-    assert_false(gc_direct_reclaim(bench.core, bench.device, 1));
+    assert_false(gc_direct_reclaim(bench.core, bench.device, 1, true));
     workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(60)));
-    assert_true(gc_direct_reclaim(bench.core, bench.device, 1));
+    assert_true(gc_direct_reclaim(bench.core, bench.device, 1, true));
     assert_int_equal(bench.sim.used_bytes, 0);
-    assert_false(gc_direct_reclaim(bench.core, bench.device, 1));
+    assert_false(gc_direct_reclaim(bench.core, bench.device, 1, true));
     workbench_close(&bench);
 }
 

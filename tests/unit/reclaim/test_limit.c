@@ -1,6 +1,7 @@
 /* Limits that change while memory is held, available bytes, and peaks that start again. */
 #include "core/base/bits.h"
 #include "core/device/registry.h"
+#include "core/reclaim/leave.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/workbench.h"
 
@@ -206,6 +207,48 @@ static void larger_segments_are_charged_in_whole_units(void **state)
     workbench_close(&bench);
 }
 
+/* Two periods pass in which the program needs little. */
+static void pass_time(struct workbench *bench)
+{
+    for (unsigned i = 0; i < 3; i++) {
+        atomic_fetch_add(&bench->sim.clock_ahead_ns, UINT64_C(11000000000));
+        workbench_free(bench, workbench_alloc(bench, 0, GC_MIB(4)));
+    }
+}
+
+/* A program that repeats itself near the device's size finds the memory of its last pass. */
+static void memory_of_the_last_pass_stays(void **state)
+{
+    for (unsigned has_mapping = 0; has_mapping < 2; has_mapping++) {
+        const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                              .capacity_bytes = GC_MIB(1024),
+                                              .leave_bytes = GC_MIB(128),
+                                              .trim_percent = 100,
+                                              .has_mapping = has_mapping != 0};
+        struct workbench bench;
+        uint64_t blocks[8];
+        uint64_t calls = 0;
+        (void)state;
+        workbench_open(&bench, &setup);
+        for (unsigned pass = 0; pass < 20; pass++) {
+            for (unsigned i = 0; i < 8; i++)
+                blocks[i] = workbench_alloc(&bench, 0, GC_MIB(124));
+            for (unsigned i = 0; i < 8; i++)
+                workbench_free(&bench, blocks[i]);
+            atomic_fetch_add(&bench.sim.clock_ahead_ns, UINT64_C(3000000000));
+            const uint64_t now = bench.sim.calls[SIM_MEM_ALLOC] + bench.sim.calls[SIM_PAGE_CREATE] +
+                                 bench.sim.calls[SIM_PAGE_MAP];
+            if (pass > 0)
+                assert_int_equal(now, calls);
+            calls = now;
+        }
+        assert_true(held(&bench) > GC_MIB(900));
+        pass_time(&bench); /* it ends that */
+        assert_true(held(&bench) <= GC_MIB(896));
+        workbench_close(&bench);
+    }
+}
+
 /* Idle memory leaves the device room; a request may use that room. */
 static void idle_memory_leaves_the_device_room(void **state)
 {
@@ -224,12 +267,13 @@ static void idle_memory_leaves_the_device_room(void **state)
         assert_true(held(&bench) > GC_MIB(900));
         for (unsigned i = 0; i < 8; i++)
             workbench_free(&bench, blocks[i]);
+        pass_time(&bench);
         assert_true(held(&bench) <= GC_MIB(896));
         assert_true(held(&bench) >= GC_MIB(700)); /* no more than whole segments too much */
         /* Another process takes 100 MiB of it: the next reading shows it. */
         const uint64_t before = held(&bench);
         gc_device_note_free(bench.device, GC_MIB(1024) - before - GC_MIB(100));
-        workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(4)));
+        pass_time(&bench);
         assert_true(held(&bench) + GC_MIB(100) <= GC_MIB(896));
         workbench_close(&bench);
     }
@@ -245,10 +289,14 @@ static void readings_are_renewed_by_frees(void **state)
     struct workbench bench;
     (void)state;
     workbench_open(&bench, &setup);
+    workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(4))); /* a segment for what follows */
     workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(800)));
     assert_true(held(&bench) >= GC_MIB(800));
     bench.sim.used_bytes += GC_MIB(200); /* another process's */
-    bench.sim.clock_ahead_ns += UINT64_C(5000000000);
+    for (unsigned i = 0; i < 3; i++) {   /* the program needs little */
+        gc_leave_observe(bench.device);
+        bench.sim.clock_ahead_ns += UINT64_C(11000000000);
+    }
     for (unsigned i = 0; i < 64; i++)
         workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(4)));
     assert_true(bench.sim.calls[SIM_MEM_INFO] == 2); /* the first free read, too */
@@ -312,6 +360,7 @@ int main(void)
         cmocka_unit_test(available_bytes_once_work_is_done),
         cmocka_unit_test(memory_beside_live_blocks_is_available),
         cmocka_unit_test(larger_segments_are_charged_in_whole_units),
+        cmocka_unit_test(memory_of_the_last_pass_stays),
         cmocka_unit_test(idle_memory_leaves_the_device_room),
         cmocka_unit_test(readings_are_renewed_by_frees),
         cmocka_unit_test(default_room_fits_the_device),

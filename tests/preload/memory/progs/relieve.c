@@ -2,7 +2,8 @@
  * in that call, so nothing in an argument may matter.
  *
  * usage: relieve names: prints each entry point and `again` or `once`; relieve ready: only
- * prepares; relieve none: the same, and ends as programs do; relieve ENTRY: prepares, calls it with
+ * prepares; relieve spare: needs less for half a minute, and ends as programs do; relieve cycle:
+ * takes and frees almost the whole device ten times; relieve ENTRY: prepares, calls it with
  * nothing in its arguments, prints its result. */
 /* link: -l:libcuda.so.1 */
 #define _GNU_SOURCE
@@ -13,6 +14,9 @@
 #include <unistd.h>
 
 #define BLOCK_BYTES (64u << 20) /* more than a thread keeps for itself */
+#define LESS_BYTES (20u << 20)  /* likewise */
+#define PASSES 10
+#define PIECES 6
 
 typedef CUresult (*entry_function)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                                    uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
@@ -53,6 +57,20 @@ static void print_names(void)
                    : "again");
 }
 
+/* 120 MiB in each pass. */
+static int cycle(void)
+{
+    CUdeviceptr pieces[PIECES];
+
+    for (int pass = 0; pass < PASSES; pass++) {
+        for (int i = 0; i < PIECES; i++)
+            pieces[i] = program_alloc(LESS_BYTES);
+        for (int i = 0; i < PIECES; i++)
+            CHECK(cuMemFree(pieces[i]));
+    }
+    return 0;
+}
+
 int main(int count, char **arguments)
 {
     const char *what = count > 1 ? arguments[1] : "names";
@@ -65,7 +83,13 @@ int main(int count, char **arguments)
     CHECK(cuMemFree(program_alloc(BLOCK_BYTES)));
     if (strcmp(what, "ready") == 0)
         _exit(0); /* calls at the end are not of interest */
-    if (strcmp(what, "none") == 0)
+    if (strcmp(what, "cycle") == 0)
+        return cycle();
+    for (int i = 0; i < 3 && strcmp(what, "spare") == 0; i++) {
+        sleep(11);
+        CHECK(cuMemFree(program_alloc(LESS_BYTES)));
+    }
+    if (strcmp(what, "spare") == 0)
         return 0;
     entry_function entry = (entry_function)dlsym(RTLD_DEFAULT, what);
     printf("%d\n", entry == NULL ? -1 : (int)entry(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));

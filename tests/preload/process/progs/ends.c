@@ -261,6 +261,19 @@ static int way_object(const char *path)
     return EXIT_SUCCESS;
 }
 
+/* The object's destructor ends threads whose caches have memory, when the driver is done perhaps.
+ */
+static int way_object_threads(const char *path)
+{
+    void (*start)(CUcontext context);
+    void *object = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    EXPECT(object != NULL);
+    *(void **)&start = dlsym(object, "ends_start_threads");
+    context = program_start();
+    start(context);
+    return EXIT_SUCCESS;
+}
+
 static const struct {
     const char *name;
     int (*run)(const char *argument);
@@ -275,6 +288,7 @@ static const struct {
     {"while-paused", way_while_paused},
     {"context-gone", way_context_gone},
     {"object", way_object},
+    {"object-threads", way_object_threads},
     {"closed-object", way_closed_object},
     {"while-ending", way_while_ending},
     {"signal-while-ending", way_signal_while_ending},

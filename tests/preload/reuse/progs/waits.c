@@ -5,8 +5,10 @@
  *   load: a library is loaded behind memory that serves again; another thread captures
  *   pool, global, local: a request waits for memory that a pool's stream, or plain work, still
  * uses; another thread begins a capture, global or its own foreign: memory that is freed in a
- * stream of another context serves again beside an endless one Prints what the capture's calls and
- * the request answered. */
+ * stream of another context serves again beside an endless one mutex: a function that the host runs
+ * in a stream waits for the mutex of the thread that makes a stream and a request, which find no
+ * memory "long-" before a case with a capture: the work lasts 5 s, and the capture begins within 3
+ * s. Prints what the capture's calls and the request answered. */
 #include "tests/preload/progs/program.h"
 
 #include <dlfcn.h>
@@ -14,6 +16,7 @@
 #include <semaphore.h>
 #include <stdbool.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MIB ((size_t)1 << 20)
@@ -27,6 +30,7 @@ static CUcontext context;
 static CUstream streams[2];
 static sem_t gate;
 static int answer;
+static useconds_t nap_us = 700000;
 
 static void start(pthread_t *thread, void *(*function)(void *), void *argument)
 {
@@ -37,7 +41,7 @@ static void start(pthread_t *thread, void *(*function)(void *), void *argument)
 static void nap(void *argument)
 {
     (void)argument;
-    usleep(700000);
+    usleep(nap_us);
 }
 
 static void wait_at_gate(void *argument)
@@ -120,12 +124,17 @@ static void *request(void *argument)
 static void capture_beside(void *(*wait)(void *), CUstreamCaptureMode mode)
 {
     const CUdeviceptr memory = take(BYTES);
+    struct timespec before, after;
     pthread_t thread;
     CUgraph graph;
     int results[3];
     start(&thread, wait, NULL);
     usleep(300000);
+    clock_gettime(CLOCK_MONOTONIC, &before);
     CHECK(cuStreamBeginCapture(streams[1], mode));
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    if (after.tv_sec - before.tv_sec > 3)
+        printf("begun after %d s\n", (int)(after.tv_sec - before.tv_sec));
     results[0] = (int)cuMemsetD8Async(memory, 1, MIB, streams[1]);
     usleep(300000);
     results[1] = (int)cuMemsetD8Async(memory, 1, MIB, streams[1]);
@@ -192,9 +201,58 @@ static void foreign(void)
     printf("refused %d\n", refused);
 }
 
+/* ---- a mutex ---- */
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static void wait_for_mutex(void *argument)
+{
+    (void)argument;
+    pthread_mutex_lock(&mutex);
+    pthread_mutex_unlock(&mutex);
+}
+
+static int seconds_since(const struct timespec *start)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int)(now.tv_sec - start->tv_sec);
+}
+
+/* The driver has no memory for the stream (SIMCUDA_FAIL), and none for the request. */
+static void hold_mutex(void)
+{
+    struct timespec start;
+    CUdeviceptr address;
+    CUstream stream;
+    (void)take(MANY);
+    CHECK(cuMemsetD8Async(take(BYTES), 1, MIB, streams[1])); /* there are several streams */
+    CHECK(cuMemFree(take(BYTES)));
+    const CUdeviceptr used = take(BYTES);
+    CHECK(cuLaunchHostFunc(streams[0], nap, NULL));
+    CHECK(cuMemsetD8Async(used, 1, BYTES, streams[0]));
+    CHECK(cuMemFree(used));
+    pthread_mutex_lock(&mutex);
+    CHECK(cuLaunchHostFunc(streams[0], wait_for_mutex, NULL));
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    const int of_stream = (int)cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+    if (seconds_since(&start) > 3)
+        printf("stream after %d s\n", seconds_since(&start));
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    const int of_request = (int)cuMemAlloc(&address, MORE);
+    if (seconds_since(&start) > 40)
+        printf("request after %d s\n", seconds_since(&start));
+    pthread_mutex_unlock(&mutex);
+    printf("stream %d, request %d\n", of_stream, of_request);
+}
+
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "";
+    if (strncmp(how, "long-", 5) == 0) {
+        how += 5;
+        nap_us = 5000000;
+    }
     sem_init(&gate, 0, 0);
     context = program_start();
     for (int i = 0; i < 2; i++)
@@ -203,6 +261,8 @@ int main(int argc, char **argv)
         destroy();
     else if (strcmp(how, "load") == 0)
         load_beside_capture();
+    else if (strcmp(how, "mutex") == 0)
+        hold_mutex();
     else if (strcmp(how, "foreign") == 0)
         foreign();
     else
