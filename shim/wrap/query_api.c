@@ -248,6 +248,15 @@ static bool is_refused(CUpointer_attribute attribute, CUresult result)
            own != NULL && own->is_plain;
 }
 
+/* By the tokens network cards reach the memory; the request "has a side effect of setting the
+ * attribute SYNC_MEMOPS for the region of memory that ptr points to". */
+static void note_tokens(enum gc_status status, CUdeviceptr dptr)
+{
+    if (status == GC_OK && gc_export_set_synchronous(gc_shim.core, dptr, true) != GC_OK)
+        return; /* freed meanwhile */
+    gc_export_pin(gc_shim.core, dptr, 1);
+}
+
 GC_EXPORT
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr dptr)
 {
@@ -265,7 +274,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     result = QUERY_ABOUT(status, dptr, cuPointerGetAttribute, data, attribute,
                          status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
     if (result == CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
-        gc_export_pin(gc_shim.core, dptr, 1);
+        note_tokens(status, dptr);
     if (status == GC_OK && data != NULL && is_refused(attribute, result))
         result = CUDA_SUCCESS;
     if (result == CUDA_SUCCESS && status == GC_OK)

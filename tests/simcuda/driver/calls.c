@@ -1,5 +1,5 @@
-/* One call under way: injected failures, simulated host time, the journal, and that nothing works
- * before cuInit.
+/* One call under way: injected failures, simulated host time and waits, the journal, and that
+ * nothing works before cuInit.
  *
  * Everything here is free of locks, so that a forked child and a signal handler's thread can still
  * get through: rules and latencies are read-only after start except for their counters, and a
@@ -54,6 +54,20 @@ static uint64_t latency_ns(const char *entry)
     return 0;
 }
 
+static bool waits_for_the_device(const char *entry)
+{
+#define WAITS(name) #name,
+    static const char *const entries[] = {
+#include "tests/simcuda/driver/waits.def"
+    };
+#undef WAITS
+
+    for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++)
+        if (strcmp(entries[i], entry) == 0)
+            return true;
+    return false;
+}
+
 void sim_call_repeats(const char *entry, uint64_t count)
 {
     spend_ns(count * latency_ns(entry));
@@ -77,6 +91,8 @@ bool sim_call_begin(const char *entry, const struct sim_argument *arguments, CUr
     }
     if (goes_on && sim_start() != SIM_START_DONE)
         goes_on = sim_early_goes_on(entry, sim_start(), arguments, injected);
+    else if (goes_on && sim_settings()->wait_us != 0 && waits_for_the_device(entry))
+        sim_wait_implicitly();
     return goes_on;
 }
 

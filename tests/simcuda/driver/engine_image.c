@@ -213,15 +213,33 @@ bool image_names(const struct sim_image *image, const char *name)
     return memmem(image->data, image->bytes, name, strlen(name)) != NULL;
 }
 
+static const char *last_before(const char *text, const char *end, const char *directive)
+{
+    const char *last = NULL;
+
+    for (const char *at = strstr(text, directive); at && at < end; at = strstr(at + 1, directive))
+        last = at;
+    return last;
+}
+
+/* Whether the text at that place is of the kernel's body or of a function that it may call. */
+static bool is_of_kernel(const char *text, const char *at, const char *kernel)
+{
+    const char *entry = last_before(text, at, ".entry"), *call = last_before(text, at, ".func");
+    const char *found = entry ? ptx_find(entry, ".entry", kernel) : NULL;
+
+    return !entry || (call && call > entry) || (found && found < entry + strcspn(entry, "({"));
+}
+
 /* Functions' local variables are not alive together: the largest counts. */
-uint64_t image_local_bytes(const struct sim_image *image)
+uint64_t image_local_bytes(const struct sim_image *image, const char *kernel)
 {
     const char *at = image->kind == IMAGE_PTX ? strstr(image->data, ".local") : NULL;
     uint64_t largest = 0;
 
     for (; at; at = strstr(at + 1, ".local")) {
         const char *name = at + strcspn(at, "[;{");
-        if (*name != '[')
+        if (*name != '[' || !is_of_kernel(image->data, at, kernel))
             continue;
         uint64_t bytes = ptx_variable_bytes(at, "", name);
         largest = bytes > largest ? bytes : largest;

@@ -2,8 +2,8 @@
  *
  * The parts, all of the primary or created context: a module at the first launch of one of its
  * kernels; the FIFO of printf and the heap of malloc with the first module that names them; local
- * memory for as many bytes a thread as cuCtxSetLimit or a kernel asked for; the driver's own
- * kernels with the first copy and the first fill; slices for streams, events and instantiated
+ * memory for as many bytes a thread as cuCtxSetLimit or a launched kernel asked for; the driver's
+ * own kernels with the first copy and the first fill; slices for streams, events and instantiated
  * graphs, out of granules that are kept. What a part holds goes back with its context, a module's
  * with the module.
  *
@@ -129,7 +129,6 @@ static CUresult load_locked(struct sim_module *module)
 {
     struct sim_context *context = module->context;
     const size_t *limits = context->engine->limits;
-    uint64_t stack_bytes = image_local_bytes(&module->image);
     uint64_t bytes = lazy_module_bytes(&module->image);
     CUresult result = CUDA_SUCCESS;
 
@@ -137,9 +136,6 @@ static CUresult load_locked(struct sim_module *module)
         result = take_once_locked(context, LAZY_FIFO, limits[CU_LIMIT_PRINTF_FIFO_SIZE]);
     if (result == CUDA_SUCCESS && image_names(&module->image, "malloc"))
         result = take_once_locked(context, LAZY_HEAP, limits[CU_LIMIT_MALLOC_HEAP_SIZE]);
-    if (result == CUDA_SUCCESS &&
-        local_bytes(context, stack_bytes) > context->engine->lazy.local_bytes)
-        result = set_stack_locked(context, stack_bytes);
     if (result == CUDA_SUCCESS)
         result = sim_capacity_take(context->device, bytes);
     if (result)
@@ -149,14 +145,18 @@ static CUresult load_locked(struct sim_module *module)
     return CUDA_SUCCESS;
 }
 
-CUresult lazy_load(struct sim_module *module)
+CUresult lazy_load(struct sim_module *module, uint64_t stack_bytes)
 {
+    struct sim_context *context = module->context;
     CUresult result = CUDA_SUCCESS;
 
     if (!lazy_is_loaded(module)) /* "may require context synchronization" */
         sim_wait_implicitly();
     pthread_mutex_lock(&lazy_lock);
-    if (!module->is_loaded)
+    if (sim_settings()->is_lazy &&
+        local_bytes(context, stack_bytes) > context->engine->lazy.local_bytes)
+        result = set_stack_locked(context, stack_bytes);
+    if (result == CUDA_SUCCESS && !module->is_loaded)
         result = load_locked(module);
     pthread_mutex_unlock(&lazy_lock);
     return result;

@@ -15,7 +15,8 @@ enum lazy_part { LAZY_FILLS, LAZY_COPIES, LAZY_FIFO, LAZY_HEAP };
 /* What the module takes, at load or at its first launch. */
 uint64_t lazy_module_bytes(const struct sim_image *image);
 /* A launch of one of the module's kernels, or cuFuncLoad. */
-CUresult lazy_load(struct sim_module *module);
+/* Before a kernel runs whose threads need so much local memory. */
+CUresult lazy_load(struct sim_module *module, uint64_t stack_bytes);
 bool lazy_is_loaded(const struct sim_module *module);
 /* cuCtxSetLimit, before the value is changed. */
 CUresult lazy_set_limit(struct sim_context *context, CUlimit limit, size_t value);

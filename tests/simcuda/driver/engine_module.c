@@ -39,7 +39,8 @@ CUresult function_get(struct sim_function **list, const struct sim_image *image,
             *found =
                 (struct sim_function){.magic = SIM_MAGIC_FUNCTION, .next = *list, .name = own_name};
             set_usual_attributes(found->attributes);
-            found->attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES] = (int)image_local_bytes(image);
+            found->attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES] =
+                (int)image_local_bytes(image, name);
             *list = found;
         } else {
             free(own_name);
@@ -70,7 +71,9 @@ CUresult function_load(struct sim_function *function)
 
     if (function->library)
         result = library_instance(function->library, &module);
-    return result ? result : lazy_load(module);
+    return result ? result
+                  : lazy_load(module,
+                              (uint64_t)function->attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES]);
 }
 
 CUresult function_check(const void *handle, struct sim_function **function)

@@ -212,7 +212,6 @@ static CUresult allocate(uint64_t bytes, bool is_low, uint64_t *address)
     result = sim_check_unsafe_call(context);
     if (result != CUDA_SUCCESS)
         return result;
-    sim_wait_implicitly();
     result = sim_device_alloc(context, bytes, is_low, &block);
     if (result == CUDA_SUCCESS)
         *address = block->node.start;

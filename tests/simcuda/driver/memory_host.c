@@ -26,7 +26,6 @@ static CUresult allocate(void **out, uint64_t bytes, unsigned flags)
     result = sim_check_unsafe_call(context);
     if (result != CUDA_SUCCESS)
         return result;
-    sim_wait_implicitly();
     block = sim_block_new(SIM_HOST, context);
     if (block == NULL || sim_round_up(bytes, HOST_PAGE) == 0)
         goto fail_block;

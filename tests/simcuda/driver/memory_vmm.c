@@ -284,7 +284,6 @@ SIM_API(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size), "0x%llx %zu", p
 
     if (result != CUDA_SUCCESS)
         return result;
-    sim_wait_implicitly();
     pthread_rwlock_wrlock(&sim_use_lock);
     pthread_mutex_lock(&sim_memory_lock);
     if (!is_covered(ptr, size)) {

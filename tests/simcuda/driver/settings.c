@@ -301,7 +301,7 @@ static void read_settings(void)
     read_latency();
     open_journal();
     if (private_settings.latency_count == 0 && private_settings.failure_count == 0 &&
-        private_settings.journal_fd < 0)
+        private_settings.journal_fd < 0 && settings.wait_us == 0)
         atomic_fetch_and_explicit(&sim_calls_are_watched, ~SIM_WATCH_SETTINGS,
                                   memory_order_relaxed);
 }

@@ -111,6 +111,31 @@ static void stacks_are_of_all_resident_threads(void **state)
     assert_int_equal(used_bytes(), before + MODULE_BYTES + 264 * MIB);
 }
 
+/* Local memory is the launched kernel's, not that of another one of its module. */
+static void another_kernels_stack_takes_nothing(void **state)
+{
+    static const char mixed[] =
+        HEAD ".visible .entry huge()\n{\n .local .align 16 .b8 depot[65536];\n ret;\n}\n"
+             ".visible .entry k(.param .u64 n)\n{\n ret;\n}\n"
+             ".visible .entry kk()\n{\n .local .align 16 .b8 depot[2048];\n ret;\n}\n";
+    uint64_t before = used_bytes();
+    CUfunction function = load(mixed), other;
+    CUmodule module;
+    int bytes;
+
+    (void)state;
+    assert_cuda(cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function));
+    assert_int_equal(bytes, 0);
+    assert_cuda(launch(function));
+    assert_int_equal(used_bytes(), before + MODULE_BYTES);
+    assert_cuda(cuFuncGetModule(&module, function));
+    assert_cuda(cuModuleGetFunction(&other, module, "kk"));
+    assert_cuda(launch(other));
+    assert_int_equal(used_bytes(), before + MODULE_BYTES + 264 * MIB);
+    assert_cuda(cuModuleGetFunction(&other, module, "huge"));
+    assert_result(launch(other), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
 static void copies_fills_streams_and_events_take_little(void **state)
 {
     uint64_t before = used_bytes();
@@ -188,6 +213,7 @@ int main(void)
         CASE(a_library_takes_its_memory_at_the_first_launch),
         CASE(printf_and_malloc_take_their_limits_once),
         CASE(stacks_are_of_all_resident_threads),
+        CASE(another_kernels_stack_takes_nothing),
         CASE(copies_fills_streams_and_events_take_little),
         CASE(nothing_is_left_where_the_device_is_full),
     };

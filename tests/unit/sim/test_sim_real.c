@@ -240,6 +240,45 @@ static void access_and_unmapping_cost_by_the_handle(void **state)
     run("SIMCUDA_LATENCY", "cuMemSetAccess=10000,cuMemUnmap=5000", child_pays_for_handles);
 }
 
+/* Each call of CUDA's list that returns when it is done. */
+static CUresult make_waiting_call(int which, CUdeviceptr mapped)
+{
+    static char words[4096] __attribute__((aligned(4096)));
+    const CUDA_ARRAY_DESCRIPTOR plane = {16, 16, CU_AD_FORMAT_FLOAT, 1};
+    const CUDA_ARRAY3D_DESCRIPTOR volume = {16, 16, 16, CU_AD_FORMAT_FLOAT, 1, 0};
+    CUdeviceptr address;
+    size_t pitch;
+    void *host;
+    CUarray array;
+    CUmipmappedArray levels;
+
+    switch (which) {
+    case 0:
+        return cuMemAlloc(&address, PAGE);
+    case 1:
+        return cuMemAllocPitch(&address, &pitch, 100, 100, 4);
+    case 2:
+        return cuMemAllocManaged(&address, PAGE, CU_MEM_ATTACH_GLOBAL);
+    case 3:
+        return cuArrayCreate(&array, &plane);
+    case 4:
+        return cuArray3DCreate(&array, &volume);
+    case 5:
+        return cuMipmappedArrayCreate(&levels, &volume, 2);
+    case 6:
+        return cuMemHostAlloc(&host, 4096, 0);
+    case 7:
+        return cuMemAllocHost(&host, 4096);
+    case 8:
+        return cuMemHostRegister(words, sizeof words, 0);
+    case 9:
+        return cuCtxSetCacheConfig(CU_FUNC_CACHE_PREFER_L1);
+    default:
+        return cuMemUnmap(mapped, PAGE);
+    }
+}
+enum { WAITING_CALLS = 11 };
+
 static void child_waits(void)
 {
     static struct gate gate;
@@ -255,12 +294,11 @@ static void child_waits(void)
     EXPECT_CUDA(cuMemAlloc(&address, PAGE));
     EXPECT_TRUE(seconds_now() - start < 0.03); /* there is no work */
     EXPECT_CUDA(cuLaunchHostFunc(stream, wait_at_gate, &gate));
-    start = seconds_now();
-    EXPECT_CUDA(cuMemAlloc(&address, PAGE));
-    EXPECT_TRUE(seconds_now() - start >= 0.03);
-    start = seconds_now();
-    EXPECT_CUDA(cuMemUnmap(mapped, PAGE));
-    EXPECT_TRUE(seconds_now() - start >= 0.03);
+    for (int which = 0; which < WAITING_CALLS; which++) {
+        start = seconds_now();
+        EXPECT_CUDA(make_waiting_call(which, mapped));
+        EXPECT_TRUE(seconds_now() - start >= 0.03);
+    }
     atomic_store(&gate.is_open, true);
     EXPECT_CUDA(cuCtxSynchronize());
 }

@@ -1,6 +1,7 @@
 /* link: -l:libcuda.so.1 */
 /* SYNC_MEMOPS on memory that is served from the cache: whose it is, how long it holds and what it
  * leaves behind. usage: sync_memops ROUNDS
+ *        sync_memops tokens: what a request for tokens leaves, as cuPointerGetAttribute documents it
  *
  * Prints what plain CUDA answers, too. The mark cuDriverGetVersion in the driver's journal stands
  * before and after a copy that is made when no block has the flag any more. */
@@ -61,6 +62,21 @@ static void run_rounds(unsigned count)
     }
 }
 
+static void print_tokens(void)
+{
+    CUdeviceptr blocks[2] = {program_alloc(BYTES), program_alloc(BYTES)};
+    CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens;
+
+    CHECK(cuPointerGetAttribute(&tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, blocks[0] + 5));
+    print_result("tokens", blocks[0]);
+    print_result("its neighbour", blocks[1]);
+    set(blocks[0], 0);
+    print_result("taken back", blocks[0]);
+    CHECK(cuPointerGetAttribute(&tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, blocks[0]));
+    CHECK(cuMemFree(blocks[0]));
+    print_result("after a free", program_alloc(BYTES));
+}
+
 static void mark(void)
 {
     int version;
@@ -74,6 +90,10 @@ int main(int argument_count, char **arguments)
     char bytes[64] = {0};
     int version;
     program_start();
+    if (argument_count > 1 && strcmp(arguments[1], "tokens") == 0) {
+        print_tokens();
+        return EXIT_SUCCESS;
+    }
     for (unsigned i = 0; i < 3; i++) {
         blocks[i] = program_alloc(BYTES);
         print_result("new", blocks[i]);
