@@ -211,6 +211,11 @@ gpu-test: ## the tests that need an NVIDIA GPU
 	$(Q)$(MAKE) --no-print-directory gpu-programs
 	$(Q)$(RUN) --folder gpu $(T)
 
+.PHONY: gpu-bench
+gpu-bench: ## on an NVIDIA GPU: costs of the driver's calls and of runs of handles, bandwidth, fences; tables in build/gpu
+	$(Q)scripts/gpu.sh 1 E3
+	$(Q)scripts/gpu.sh --allow-missing 3
+
 .PHONY: gpu-programs
 gpu-programs: $(LIB) $(GPU_PROGRAMS)
 

@@ -1,9 +1,11 @@
 /* One page of 2 MiB mapped at several addresses at once, without and with the RDMA flag: the codes
- * of each call, and whether a write through each alias is read through every other. */
+ * of each call, whether a write through each alias is read through every other, and whether the
+ * aliases that are left keep the content while others are unmapped. */
 #include "tests/gpu/gpu.h"
 
 #define PAGE (2 * MIB)
 #define ALIASES_MAX 64
+#define LAST_CONTENT 0xA11A5E5u
 
 static uint32_t read_word(CUdeviceptr address)
 {
@@ -53,18 +55,31 @@ static uint32_t wrong_kernels(CUdeviceptr range, unsigned count)
     return result;
 }
 
-/* Unmaps in an order that depends on `order`. */
-static CUresult unmap_all(CUdeviceptr range, unsigned count, unsigned order)
+/* The number of the alias that is unmapped as the i-th. */
+static unsigned unmapped_as(unsigned i, unsigned count, unsigned order)
+{
+    return order == 0   ? i
+           : order == 1 ? count - 1 - i
+                        : (i * 5 + 3) % count; /* 5: prime to 2 and 64 */
+}
+
+/* Unmaps in an order that depends on `order`. Adds to *wrong, where it is not NULL, the words
+ * that do not read as before through the next and the last alias that are left, after each unmap.
+ */
+static CUresult unmap_all(CUdeviceptr range, unsigned count, unsigned order, unsigned *wrong)
 {
     CUresult worst = CUDA_SUCCESS;
 
     for (unsigned i = 0; i < count; i++) {
-        const unsigned at = order == 0   ? i
-                            : order == 1 ? count - 1 - i
-                                         : (i * 5 + 3) % count; /* 5: prime to 2 and 64 */
-        const CUresult result = cu.cuMemUnmap(range + at * PAGE, PAGE);
+        const CUresult result = cu.cuMemUnmap(range + unmapped_as(i, count, order) * PAGE, PAGE);
         if (result != CUDA_SUCCESS)
             worst = result;
+        const unsigned left[2] = {i + 1, count - 1};
+        for (unsigned j = 0; wrong != NULL && i + 1 < count && j < 2; j++) {
+            const CUdeviceptr alias = range + unmapped_as(left[j], count, order) * PAGE;
+            *wrong += read_word(alias) != LAST_CONTENT;
+            *wrong += read_word(alias + PAGE - 4) != LAST_CONTENT;
+        }
     }
     return worst;
 }
@@ -103,7 +118,15 @@ static void measure(bool has_rdma, unsigned count, unsigned order)
     }
     if (order == 2)
         row(cu.cuMemRelease(handle), "code", "%s.release_first", name);
-    row(unmap_all(range, mapped, order), "code", "%s.unmap", name);
+    if (code == CUDA_SUCCESS) {
+        CU(cuMemsetD32Async, range, LAST_CONTENT, PAGE / 4, NULL);
+        CU(cuCtxSynchronize);
+    }
+    unsigned wrong = 0;
+    row(unmap_all(range, mapped, order, code == CUDA_SUCCESS ? &wrong : NULL), "code", "%s.unmap",
+        name);
+    if (code == CUDA_SUCCESS)
+        row(wrong, "words", "%s.between.wrong", name);
     if (order != 2)
         row(cu.cuMemRelease(handle), "code", "%s.release", name);
     CU(cuMemAddressFree, range, count * PAGE);

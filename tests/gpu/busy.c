@@ -1,9 +1,14 @@
 /* The driver's calls while the device is busy: their time, and whether they wait for the work.
- * Under a kernel that runs for a time, then under one that runs until the host ends it: where a
- * call waits for the second, the host must not be the thread that calls. */
+ * Under a kernel that runs for three seconds, then under one that runs until the host ends it:
+ * where a call waits for the second, the host must not be the thread that calls, so a helper thread
+ * ends the kernel when a call has taken a second.
+ *
+ * The calls are made one after another beside the same kernel, as long as it runs and has half of
+ * its time left; so its whole time is spent only on calls that wait. */
 #include "tests/gpu/gpu.h"
 
-#define BUSY_NS (gpu.is_short ? 60 * MS : 300 * MS)
+#define SPIN_NS (gpu.is_short ? 400 * MS : 3000 * MS)
+#define CALL_NS_MAX (gpu.is_short ? 300 * MS : 1000 * MS)
 #define BLOCK (2 * MIB)
 
 /* Objects that the calls work on; each call leaves them as its neighbours need them. */
@@ -75,53 +80,92 @@ static const struct {
     CALLS(CALL)};
 #define CALL_COUNT (sizeof(calls) / sizeof(calls[0]))
 
-static void *end_hold(void *hold)
+/* ---- the work ---- */
+
+static struct {
+    struct hold hold;
+    uint64_t spin_began_ns;         /* 0: nothing runs */
+    _Atomic uint64_t call_began_ns; /* 0: no call is under way */
+} work;
+
+static void *end_hold_in_time(void *unused)
 {
-    pause_ns(BUSY_NS);
-    hold_end(hold);
-    return NULL;
+    for (;;) {
+        const uint64_t began_ns = atomic_load(&work.call_began_ns);
+        if (began_ns != 0 && now_ns() - began_ns > CALL_NS_MAX)
+            hold_end(&work.hold);
+        pause_ns(MS);
+    }
+    return unused;
 }
 
-static void measure(unsigned which, struct hold *hold, const char *variant)
+static bool is_busy(void)
 {
-    pthread_t helper;
+    return cu.cuStreamQuery(on.busy) == CUDA_ERROR_NOT_READY;
+}
 
-    if (hold != NULL) {
-        hold_begin(hold, on.busy);
-        if (pthread_create(&helper, NULL, end_hold, hold) != 0)
-            exit(EXIT_FAILURE);
-    } else {
-        gpu_spin(on.busy, BUSY_NS);
-    }
+static void end_work(bool is_held)
+{
+    if (is_held)
+        hold_end(&work.hold);
+    CU(cuStreamSynchronize, on.busy);
+    work.spin_began_ns = 0;
+}
+
+/* So that the kernel runs, and still for a while. */
+static void begin_work(bool is_held)
+{
+    const uint64_t left_ns = is_held ? HOLD_NS_MAX : SPIN_NS;
+
+    if (work.spin_began_ns != 0 && is_busy() && now_ns() - work.spin_began_ns < left_ns / 2)
+        return;
+    end_work(is_held);
+    if (is_held)
+        hold_begin(&work.hold, on.busy);
+    else
+        gpu_spin(on.busy, SPIN_NS);
+    work.spin_began_ns = now_ns();
     pause_ns(2 * MS); /* the kernel has begun */
+}
+
+static void measure(unsigned which, bool is_held)
+{
+    const char *variant = is_held ? "host" : "kernel";
+
+    begin_work(is_held);
     const uint64_t start_ns = now_ns();
+    if (is_held)
+        atomic_store(&work.call_began_ns, start_ns);
     const CUresult result = calls[which].run();
     const double us = us_since(start_ns);
-    const bool is_over = cu.cuStreamQuery(on.busy) == CUDA_SUCCESS;
+    const bool is_over = !is_busy();
+    atomic_store(&work.call_began_ns, 0);
     row(us, "us", "%s.%s", variant, calls[which].name);
     row(is_over, "waits", "%s.%s.waits", variant, calls[which].name);
     row(result, "code", "%s.%s.code", variant, calls[which].name);
-    if (hold != NULL)
-        pthread_join(helper, NULL);
-    CU(cuStreamSynchronize, on.busy);
 }
 
 int main(void)
 {
+    pthread_t helper;
+
     gpu_open();
-    struct hold hold = hold_open();
+    work.hold = hold_open();
     CU(cuStreamCreate, &on.busy, CU_STREAM_NON_BLOCKING);
     CU(cuStreamCreate, &on.stream, CU_STREAM_NON_BLOCKING);
     CU(cuEventCreate, &on.event, CU_EVENT_DISABLE_TIMING);
     for (unsigned i = 0; i < CALL_COUNT; i++) /* the first use of each */
         gpu_check(calls[i].run(), calls[i].name, __FILE__, __LINE__);
     gpu_spin(on.busy, MS);
-    hold_begin(&hold, on.busy);
-    hold_end(&hold);
+    hold_begin(&work.hold, on.busy);
+    hold_end(&work.hold);
     CU(cuCtxSynchronize);
-    for (unsigned i = 0; i < CALL_COUNT; i++)
-        measure(i, NULL, "kernel");
-    for (unsigned i = 0; i < CALL_COUNT; i++)
-        measure(i, &hold, "host");
+    if (pthread_create(&helper, NULL, end_hold_in_time, NULL) != 0)
+        return EXIT_FAILURE;
+    for (unsigned held = 0; held < 2; held++) {
+        for (unsigned i = 0; i < CALL_COUNT; i++)
+            measure(i, held != 0);
+        end_work(held != 0);
+    }
     return EXIT_SUCCESS;
 }

@@ -1,6 +1,6 @@
 /* The cost of the driver's memory calls, in microseconds: median and 99th percentile of many calls,
  * each timed alone on the host. The latency profile of the simulated device is made from its rows
- * (scripts/gpu-results.py). On the simulated device it shows only that the program works.
+ * (scripts/gpu.sh collect). On the simulated device it shows only that the program works.
  *
  * Takes at most a few GiB at once. Every series frees what it took. Entry points the driver lacks
  * are left out. */

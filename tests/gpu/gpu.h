@@ -2,11 +2,15 @@
  * kernels.ptx; clocks; and the lines that blocks.py reads:
  *
  *     row NAME VALUE UNIT     a figure, or a code
- *     skip NAME REASON        these figures cannot be had here; NAME may end in *
+ *     skip NAME REASON        these figures do not apply to this device; NAME may end in *
+ *     missing NAME REASON     these figures were wanted, and something that is not there prevents
+ * them
  *
  * On the simulated device (GPU_REHEARSAL=1) kernels compute nothing. There a host function keeps a
  * stream busy in the place of the kernels `spin` and `hold`, so that orders and waits are real.
- * GPU_SHORT=1 asks for a short run. */
+ * GPU_SHORT=1 asks for a short run.
+ *
+ * Builds with the headers of CUDA 11.8 and later: newer entry points are declared here. */
 #ifndef GPU_H
 #define GPU_H
 
@@ -30,6 +34,29 @@
 #define MS UINT64_C(1000000) /* nanoseconds */
 #define HOLD_NS_MAX (20000 * MS)
 #define GPU_UNUSED __attribute__((unused))
+
+#if CUDA_VERSION < 12000
+typedef int CUdriverProcAddressQueryResult;
+#endif
+#if CUDA_VERSION < 12040
+#define CU_DEV_RESOURCE_TYPE_SM 1
+#define CU_GREEN_CTX_DEFAULT_STREAM 1
+typedef struct CUdevResourceDesc_st *CUdevResourceDesc;
+typedef struct CUgreenCtx_st *CUgreenCtx;
+typedef struct {
+    uint64_t words[18];
+} CUdevResource;
+CUresult cuDeviceGetDevResource(CUdevice, CUdevResource *, int type);
+CUresult cuDevSmResourceSplitByCount(CUdevResource *, unsigned *groups, const CUdevResource *,
+                                     CUdevResource *rest, unsigned flags, unsigned least);
+CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *, CUdevResource *, unsigned count);
+CUresult cuGreenCtxCreate(CUgreenCtx *, CUdevResourceDesc, CUdevice, unsigned flags);
+CUresult cuGreenCtxDestroy(CUgreenCtx);
+#endif
+#if CUDA_VERSION < 12050
+CUresult cuCtxRecordEvent(CUcontext, CUevent);
+CUresult cuGreenCtxStreamCreate(CUstream *, CUgreenCtx, unsigned flags, int priority);
+#endif
 
 /* cuda.h renames functions to their newest ABI, here as everywhere. */
 #define GPU_ENTRIES(X)                                                                             \
@@ -159,6 +186,7 @@ GPU_UNUSED static void row_code(CUresult result, const char *name)
     row(result, "code", "%s", name);
 }
 
+/* What does not apply to this device. */
 GPU_UNUSED static void skip(const char *name, const char *reason)
 {
     printf("skip %s %s\n", name, reason);

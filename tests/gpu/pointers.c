@@ -32,6 +32,27 @@ static double shown(unsigned which, const uint64_t *value, CUdeviceptr block)
     }
 }
 
+static void show_single(CUdeviceptr block, uint64_t bytes, unsigned which)
+{
+    uint64_t value[4] = {0};
+    CUresult result = cu.cuPointerGetAttribute(value, (CUpointer_attribute)which, block);
+
+    row(result, "code", "single.%s.%u.code", size_name(bytes), which);
+    if (result == CUDA_SUCCESS)
+        row(shown(which, value, block), "value", "single.%s.%u", size_name(bytes), which);
+}
+
+/* The tokens of GPUDirect, last: asking for them sets SYNC_MEMOPS. */
+static void show_tokens(CUdeviceptr block, uint64_t bytes)
+{
+    unsigned is_synchronous = 0;
+
+    show_single(block, bytes, CU_POINTER_ATTRIBUTE_P2P_TOKENS);
+    if (cu.cuPointerGetAttribute(&is_synchronous, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block) ==
+        CUDA_SUCCESS)
+        row(is_synchronous, "value", "tokens.%s.sync_memops", size_name(bytes));
+}
+
 static void show_attributes(CUdeviceptr block, uint64_t bytes)
 {
     uint64_t values[ATTRIBUTES + 1][4];
@@ -40,16 +61,13 @@ static void show_attributes(CUdeviceptr block, uint64_t bytes)
     unsigned count = 0;
 
     memset(values, 0, sizeof(values));
-    for (unsigned i = 1; i <= ATTRIBUTES; i++) {
-        CUresult result = cu.cuPointerGetAttribute(values[i], (CUpointer_attribute)i, block);
-        row(result, "code", "single.%s.%u.code", size_name(bytes), i);
-        if (result == CUDA_SUCCESS)
-            row(shown(i, values[i], block), "value", "single.%s.%u", size_name(bytes), i);
-    }
+    for (unsigned i = 1; i <= ATTRIBUTES; i++)
+        if (i != CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+            show_single(block, bytes, i);
     memset(values, 0, sizeof(values));
     for (unsigned i = 1; i <= ATTRIBUTES; i++) {
         if (i == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
-            continue; /* fails alone, and would fail the rest */
+            continue; /* may fail, and would fail the rest */
         all[count] = (CUpointer_attribute)i;
         to[count++] = values[i];
     }
@@ -87,7 +105,7 @@ static void show_exports(CUdeviceptr block, uint64_t bytes)
 static void show_alignment(uint64_t bytes)
 {
     CUdeviceptr blocks[ALIGNMENTS];
-    uint64_t least = 64;
+    uint64_t least = 21; /* 2 MiB: beyond, it is chance */
 
     for (unsigned i = 0; i < ALIGNMENTS; i++) {
         CU(cuMemAlloc, &blocks[i], bytes);
@@ -110,6 +128,7 @@ int main(void)
         CU(cuMemAlloc, &block, sizes[i]);
         show_attributes(block, sizes[i]);
         show_exports(block, sizes[i]);
+        show_tokens(block, sizes[i]);
         CU(cuMemFree, block);
         show_alignment(sizes[i]);
     }

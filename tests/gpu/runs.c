@@ -4,11 +4,12 @@
  *
  * grid: handles of 2, 20, 64 and 512 MiB, 2, 32 and 120 GiB together, without and with the RDMA
  * flag; one SetAccess over the whole run. failing: 120 GiB asked for with 30 GiB free. exit: from a
- * process's call of exit to its end. slab: the kernel's own memory. */
+ * process's call of exit to its end, with as much. slab: the kernel's own memory. */
 #include "tests/gpu/gpu.h"
 
 #include <sys/wait.h>
 
+#define NOT_FREE 3              /* status of a child */
 #define RUN_NS_MAX (20000 * MS) /* for the creations of one run; it is then measured as it is */
 
 struct run {
@@ -95,6 +96,14 @@ static void measure(uint64_t handle_bytes, uint64_t bytes, bool has_rdma)
         "s", "%s.%s.rdma%d.all", size_name(handle_bytes), size_name(bytes), has_rdma);
 }
 
+static void skip_run(uint64_t handle_bytes, uint64_t bytes, int flag)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), "%s.%s.rdma%d.*", size_name(handle_bytes), size_name(bytes), flag);
+    skip(name, "the device has not as much free");
+}
+
 static void measure_grid(void)
 {
     static const uint64_t handles[] = {512 * MIB, 64 * MIB, 20 * MIB, 2 * MIB};
@@ -106,9 +115,9 @@ static void measure_grid(void)
         skip("*.rdma1.*", "the device has no RDMA of mapped memory");
     for (unsigned t = 0; t < 3; t++)
         for (unsigned h = 0; h < 4; h++)
-            for (int flag = 0; flag <= (has_rdma && t < 2); flag++) {
-                if (totals[t] > free_bytes() - GIB)
-                    printf("%s are not free\n", size_name(totals[t]));
+            for (int flag = 0; flag <= has_rdma; flag++) {
+                if (totals[t] + GIB > free_bytes())
+                    skip_run(handles[h], totals[t], flag);
                 else if (!gpu.is_short || totals[t] / handles[h] <= 1024)
                     measure(handles[h], totals[t], flag != 0);
             }
@@ -152,6 +161,7 @@ static void measure_failing(void)
 /* A process that has taken memory this way ends. */
 static void measure_exit(const char *how, uint64_t handle_bytes, uint64_t bytes)
 {
+    const char *size = size_name(bytes);
     int ends[2];
     uint64_t begun_ns = 0;
     int status = 0;
@@ -164,6 +174,8 @@ static void measure_exit(const char *how, uint64_t handle_bytes, uint64_t bytes)
         struct run run = {.count = 0};
         CUdeviceptr block;
         gpu_open();
+        if (bytes + GIB > free_bytes())
+            _exit(NOT_FREE);
         if (handle_bytes != 0) {
             (void)create(&run, handle_bytes, bytes, false);
             map(&run);
@@ -181,9 +193,15 @@ static void measure_exit(const char *how, uint64_t handle_bytes, uint64_t bytes)
     const ssize_t got = read(ends[0], &begun_ns, sizeof(begun_ns));
     close(ends[0]);
     waitpid(child, &status, 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_FREE) {
+        char name[64];
+        snprintf(name, sizeof(name), "exit.%s.%s*", how, size);
+        skip(name, "the device has not as much free");
+        return;
+    }
     if (got == sizeof(begun_ns))
-        row((double)(now_ns() - begun_ns) / 1e6, "ms", "exit.%s", how);
-    row(status, "status", "exit.%s.status", how);
+        row((double)(now_ns() - begun_ns) / 1e6, "ms", "exit.%s.%s", how, size);
+    row(status, "status", "exit.%s.%s.status", how, size);
 }
 
 static double slab_bytes(void)
@@ -219,12 +237,16 @@ static void measure_slab(void)
 int main(int argument_count, char **arguments)
 {
     const char *what = argument_count > 1 ? arguments[1] : "";
-    const uint64_t bytes = gpu_is_set("GPU_SHORT") ? 2 * GIB : 32 * GIB;
+    const bool is_short = gpu_is_set("GPU_SHORT");
 
     if (strcmp(what, "exit") == 0) {
-        measure_exit("plain", 0, bytes);
-        measure_exit("handles.2MiB", 2 * MIB, bytes);
-        measure_exit("handles.512MiB", 512 * MIB, bytes);
+        for (unsigned i = 0; i < 3; i++) {
+            static const uint64_t totals[] = {2 * GIB, 32 * GIB, 120 * GIB};
+            const uint64_t bytes = is_short ? 512 * MIB << i : totals[i];
+            measure_exit("plain", 0, bytes);
+            measure_exit("handles.2MiB", 2 * MIB, bytes);
+            measure_exit("handles.512MiB", 512 * MIB, bytes);
+        }
         return EXIT_SUCCESS;
     }
     gpu_open();

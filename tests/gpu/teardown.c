@@ -2,7 +2,11 @@
  * process of its own. usage: teardown reset | destroy | none | atexit | thread */
 #include "tests/gpu/gpu.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+
 #define PAGE (2 * MIB)
+#define END_NS_MAX (4000 * MS)
 
 static struct {
     CUmemGenericAllocationHandle handle;
@@ -105,15 +109,33 @@ static void *work_on(void *unused)
     return unused;
 }
 
+/* Whether such a process ends, and how: seen by its parent. */
 static void end_with_thread(void)
 {
     pthread_t thread;
+    const pid_t child = fork(); /* before CUDA */
+    uint64_t begun_ns = now_ns();
+    int status = 0;
+    pid_t ended = 0;
 
-    gpu_open();
-    if (pthread_create(&thread, NULL, work_on, NULL) != 0)
-        exit(EXIT_FAILURE);
-    pause_ns(50 * MS);
-    row(1, "yes", "thread.ends");
+    if (child == 0) {
+        gpu_open();
+        if (pthread_create(&thread, NULL, work_on, NULL) != 0)
+            _exit(EXIT_FAILURE);
+        pause_ns(50 * MS);
+        exit(EXIT_SUCCESS);
+    }
+    while (ended == 0 && now_ns() - begun_ns < END_NS_MAX) {
+        ended = waitpid(child, &status, WNOHANG);
+        pause_ns(MS);
+    }
+    row(ended == child, "yes", "thread.ends");
+    if (ended == child) {
+        row(status, "status", "thread.status");
+        row((double)(now_ns() - begun_ns) / 1e6, "ms", "thread.process");
+    } else {
+        kill(child, SIGKILL);
+    }
 }
 
 int main(int argument_count, char **arguments)

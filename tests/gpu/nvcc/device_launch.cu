@@ -1,5 +1,5 @@
 /* Kernels that kernels launch: does cuCtxRecordEvent cover them? The first kernel launches one that runs until the host ends
- * it, in each of the ways of device code. Needs nvcc; blocks.py builds it. */
+ * it, in each of the ways of device code. Needs nvcc; scripts/gpu.sh builds it. */
 #include <cuda.h>
 #include <cuda_runtime.h>
 

@@ -2,7 +2,7 @@
 import sys
 import time
 
-from rows import need, row, skip
+from rows import missing, need, row
 
 
 def with_jax():
@@ -10,7 +10,7 @@ def with_jax():
     jax = need("jax", "jax.*")
     imported = time.perf_counter()
     if jax.default_backend() != "gpu":
-        skip("jax.*", f"JAX works on {jax.default_backend()}")
+        missing("jax.*", f"JAX works on {jax.default_backend()}")
         return
     jnp = jax.numpy
     first = jnp.arange(1 << 20).sum().block_until_ready()
@@ -24,6 +24,9 @@ def with_jax():
 
 def with_cupy():
     cupy = need("cupy", "cupy.*")
+    if cupy.cuda.runtime.getDeviceCount() == 0:
+        missing("cupy.*", "CuPy sees no device")
+        return
     for _ in range(50):
         x = cupy.arange(1 << 20, dtype=cupy.float64)
         y = (x * 2 + 1).sum()
@@ -37,6 +40,9 @@ def with_cupy():
 def with_numba():
     cuda = need("numba.cuda", "numba.*")
     numpy = need("numpy", "numba.*")
+    if not cuda.is_available():
+        missing("numba.*", "Numba sees no device")
+        return
 
     @cuda.jit
     def add(to, x):

@@ -14,16 +14,31 @@ def row(name, value, unit):
 
 
 def skip(name, reason):
+    """What does not apply to this device."""
     print(f"skip {name} {' '.join(str(reason).split())[:200]}", flush=True)
 
 
+def missing(name, reason):
+    """What was wanted, and cannot be had because something is not there."""
+    print(f"missing {name} {' '.join(str(reason).split())[:200]}", flush=True)
+
+
 def need(module, pattern="*"):
-    """The module; without it the program ends with a line that says so."""
+    """The module; without it the program ends with a line that says so. A package that is there and broken is an error."""
     try:
         return importlib.import_module(module)
-    except Exception as error:  # a broken package raises anything
-        skip(pattern, f"no {module} here: {error!r}")
+    except ModuleNotFoundError as error:
+        missing(pattern, f"no {module} here: {error}")
         sys.exit(0)
+
+
+def need_torch():
+    """PyTorch with a device."""
+    torch = need("torch")
+    if not torch.cuda.is_available():
+        missing("*", "torch sees no device")
+        sys.exit(0)
+    return torch
 
 
 def seconds(function):

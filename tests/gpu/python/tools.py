@@ -8,8 +8,9 @@ import shutil
 import subprocess
 import sys
 
-from rows import row, skip
+from rows import missing, row
 
+SECONDS = 14  # for a tool's run: twelve of them within the job's limit
 LIBRARY, PROGRAM = sys.argv[1], sys.argv[2:]
 TOOLS = {  # its command, and what a run that worked shows
     "ncu": (["ncu", "--clock-control", "none", "--launch-count", "5", "--metrics", "gpu__time_duration.sum"],
@@ -40,13 +41,14 @@ def run(tool, order):
         elif tool == "memcheck":
             command = command + ["--target-processes", "all"]
     try:
-        result = subprocess.run(command + program, env=environment, capture_output=True, text=True, errors="replace", timeout=50)
+        result = subprocess.run(command + program, env=environment, capture_output=True, text=True, errors="replace", timeout=SECONDS)
     except subprocess.TimeoutExpired as late:
-        print(f"{tool} {order}: late\n{str(late.stdout)[-2000:]}")
+        print(f"{tool} {order}: over {SECONDS} s\n{str(late.stdout)[-2000:]}")
         row(f"{tool}.{order}.status", 124, "status")
         return
     output = result.stdout + result.stderr
-    print(f"---- {tool} {order}: {result.returncode}\n{output[-2500:]}")
+    print(f"---- {tool} {order}: {result.returncode}")
+    print("".join(f"| {line}\n" for line in output[-2500:].splitlines()), end="")  # its rows are not this program's
     row(f"{tool}.{order}.status", result.returncode, "status")
     row(f"{tool}.{order}.works", re.search(works, output) is not None, "yes")
     wrong = re.search(r"row \w+\.copies\.wrong (\S+)", output)
@@ -56,7 +58,7 @@ def run(tool, order):
 
 for name, (words, _) in TOOLS.items():
     if shutil.which(words[0]) is None:
-        skip(f"{name}.*", f"{words[0]} is not on PATH")
+        missing(f"{name}.*", f"{words[0]} is not on PATH")
         continue
     for how in ("without", "inside", "around"):
         run(name, how)

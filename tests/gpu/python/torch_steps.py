@@ -10,19 +10,38 @@ import sys
 import time
 import zlib
 
-from rows import IS_SHORT, need, row, skip
+from rows import IS_REHEARSAL, IS_SHORT, need, need_torch, row, skip
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-torch = need("torch")
-if not torch.cuda.is_available():
-    skip("*", "torch sees no device")
-    sys.exit(0)
+torch = need_torch()
+WORDS, WIDTH, HEADS = 16, 64, 4  # of the attention
+
+
+class Network(torch.nn.Module):
+    """A convolution over 16 x 16 values, attention over 16 words of 64 values, and linear layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolution = torch.nn.Conv2d(1, 4, 3, padding=1)
+        self.ask, self.answer = torch.nn.Linear(WIDTH, 3 * WIDTH), torch.nn.Linear(WIDTH, WIDTH)
+        self.norm = torch.nn.LayerNorm(WORDS * WIDTH)
+        self.layers = torch.nn.Sequential(torch.nn.Linear(WORDS * WIDTH, 512), torch.nn.GELU(), torch.nn.Linear(512, 64))
+
+    def attend(self, words):
+        """By products and a softmax, whose gradients are deterministic."""
+        queries, keys, values = (part.reshape(-1, WORDS, HEADS, WIDTH // HEADS).transpose(1, 2)
+                                 for part in self.ask(words).chunk(3, dim=-1))
+        weights = (queries @ keys.transpose(-2, -1) / (WIDTH // HEADS) ** 0.5).softmax(-1)
+        return self.answer((weights @ values).transpose(1, 2).reshape(-1, WORDS, WIDTH))
+
+    def forward(self, data):
+        words = torch.nn.functional.gelu(self.convolution(data.reshape(-1, 1, 16, 16))).reshape(-1, WORDS, WIDTH)
+        return self.layers(self.norm((words + self.attend(words)).reshape(-1, WORDS * WIDTH)))
 
 
 def network():
     torch.manual_seed(7)
-    layers = [torch.nn.Linear(256, 512), torch.nn.GELU(), torch.nn.Linear(512, 256), torch.nn.LayerNorm(256)]
-    return torch.nn.Sequential(*layers, torch.nn.Linear(256, 64)).cuda()
+    return Network().cuda()
 
 
 def checksum(tensors):
@@ -55,6 +74,8 @@ def train(model, steps, seed=11):
 def steps():
     torch.use_deterministic_algorithms(True)
     torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = False
     model = network()
     times = train(model, 10 if IS_SHORT else 200)
     row("checksum", checksum(model.parameters()), "crc32")
@@ -68,16 +89,24 @@ def compiled():
     with torch.no_grad():
         want = model(data)
         fast = torch.compile(model, mode="reduce-overhead")
+        start = time.perf_counter()
         for _ in range(5):
             got = fast(data)
-        row("difference", (got - want).abs().max().item(), "units")
+        difference = (got - want).abs().max().item()
+        row("compile", time.perf_counter() - start, "s")
     optimizer = torch.optim.SGD(fast.parameters(), lr=1e-3)
     for _ in range(3 if IS_SHORT else 20):
         optimizer.zero_grad()
         fast(data).square().mean().backward()
         optimizer.step()
     torch.cuda.synchronize()
-    row("finite", torch.stack([p.isfinite().all() for p in model.parameters()]).all().item(), "yes")
+    finite = torch.stack([p.isfinite().all() for p in model.parameters()]).all().item()
+    if IS_REHEARSAL:
+        skip("difference", "the simulated device's kernels compute nothing")
+        skip("finite", "the simulated device's kernels compute nothing")
+    else:
+        row("difference", difference, "units")
+        row("finite", finite, "yes")
 
 
 def out_of_memory():
@@ -106,7 +135,10 @@ def profiled():
     with torch.profiler.profile(activities=activities) as profile:
         train(model, 3)
     events = [event for event in profile.events() if event.device_type == torch.autograd.DeviceType.CUDA]
-    row("kernels", len(events), "events")
+    if IS_REHEARSAL and not events:
+        skip("kernels", "the stand-in of CUPTI sees none")
+    else:
+        row("kernels", len(events), "events")
 
 
 def generate():
