@@ -55,6 +55,13 @@ enum gc_elf_place gc_elf_find_definer(const void *address, const char *name);
  * them. */
 void *gc_elf_find_next(const void *address, const char *name);
 
+/* The same without libc as the end: objects that were loaded later count too. */
+void *gc_elf_find_behind(const void *address, const char *name);
+
+/* Whether the calling thread holds a lock of the dynamic linker: it is inside dlopen, in the
+ * constructor of an object that it loads. False where the C library is not glibc. */
+bool gc_elf_holds_linker_lock(void);
+
 /* Whether the loaded object that contains `address` is `library` ("libcudart"), under any file
  * name: the file or the SONAME is "libcudart.so…" or "libcudart-….so…" (as the tools that repair
  * Python wheels rename it), or the object defines a symbol version "libcudart.so…". */
