@@ -45,5 +45,7 @@ for folder in core shim; do
     forbid $folder "$takes_lock" "$folder takes the dynamic linker's lock only where it is known to be free:" \
         shim/real/open.c shim/intercept/route.c core/observe/unwind.c core/io/elf.c core/gpucache.h
 done
+# Every free needs a fence from then on: never without a reason that the log and the report give (shim/real/unseen.def).
+forbid shim '(^|[^A-Za-z0-9_"])gc_submit_set_conservative[[:space:]]*\(' 'frees become conservative with a reason only, by gc_unseen_add:' shim/real/unknown.c
 forbid core '(^|[^A-Za-z0-9_"])gc_elf_libc[[:space:]]*\(' 'core looks up symbols by core/io/elf.h, not libc:' core/io/elf.c core/io/elf.h
 exit $status

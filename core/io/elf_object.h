@@ -57,4 +57,21 @@ bool gc_elf_object_open_library(struct gc_elf_object *object, const char *librar
 bool gc_elf_object_is_library(const struct gc_elf_object *object, const char *path,
                               const char *library);
 
+/* The objects that an object needs, directly or not, itself first. */
+struct gc_elf_closure;
+/* Calls `visit` with the closure of the first loaded object whose file or SONAME has that name,
+ * under the dynamic linker's lock of its list of objects. False: there is none. */
+typedef void gc_elf_visit_closure_function(void *argument, const struct gc_elf_closure *closure);
+bool gc_elf_visit_closure(const char *name, gc_elf_visit_closure_function *visit, void *argument);
+/* Opens the closure's object of that number; false beyond the last one. */
+bool gc_elf_closure_open(const struct gc_elf_closure *closure, unsigned number,
+                         struct gc_elf_object *object);
+/* The first definition of the function in the closure; NULL: none. */
+void *gc_elf_closure_find(const struct gc_elf_closure *closure, const char *name);
+
+/* Whether the text stands in the first `bytes` of the object's constant data that are no code. */
+bool gc_elf_object_mentions(const struct gc_elf_object *object, const char *text, size_t bytes);
+/* The object's place in the dynamic linker's list, from 0, and its path. */
+bool gc_elf_object_place(const struct gc_elf_object *object, unsigned *place, const char **path);
+
 #endif

@@ -10,7 +10,7 @@
 #define SCOPE_MAX 256 /* objects beyond the nearest are not searched */
 
 /* The objects that an object needs, directly or not, nearest first: the order of dlsym. */
-struct scope {
+struct gc_elf_closure {
     struct gc_elf_range holder;
     const char *name;
     void *found;
@@ -22,7 +22,7 @@ struct scope {
 };
 
 /* Returns whether the name is found in the added object. */
-static bool scope_add(struct scope *scope, const struct gc_elf_object *object)
+static bool scope_add(struct gc_elf_closure *scope, const struct gc_elf_object *object)
 {
     for (uint32_t i = 0; i < scope->count; i++)
         if (scope->members[i].dynamic == object->dynamic)
@@ -36,7 +36,7 @@ static bool scope_add(struct scope *scope, const struct gc_elf_object *object)
 }
 
 struct need {
-    struct scope *scope;
+    struct gc_elf_closure *scope;
     const char *name;
 };
 
@@ -54,7 +54,7 @@ static int find_needed(struct dl_phdr_info *info, size_t size, void *argument)
     return 1;
 }
 
-static void add_needed(struct scope *scope, uint32_t member)
+static void add_needed(struct gc_elf_closure *scope, uint32_t member)
 {
     const uintptr_t base = scope->members[member].base;
     const ElfW(Dyn) *const first = scope->members[member].dynamic;
@@ -74,7 +74,7 @@ static void add_needed(struct scope *scope, uint32_t member)
 /* Runs under the dynamic linker's recursive lock: no object is unloaded meanwhile. */
 static int search_scope(struct dl_phdr_info *info, size_t size, void *argument)
 {
-    struct scope *scope = argument;
+    struct gc_elf_closure *scope = argument;
     struct gc_elf_object object;
 
     (void)size;
@@ -89,7 +89,7 @@ static int search_scope(struct dl_phdr_info *info, size_t size, void *argument)
 
 void *gc_elf_find_in_scope(const void *address, const char *name)
 {
-    struct scope scope; /* not zeroed as a whole: it is large */
+    struct gc_elf_closure scope; /* not zeroed as a whole: it is large */
 
     scope.holder.address = (uintptr_t)address;
     scope.name = name;
@@ -97,6 +97,167 @@ void *gc_elf_find_in_scope(const void *address, const char *name)
     scope.count = 0;
     dl_iterate_phdr(search_scope, &scope);
     return scope.found;
+}
+
+/* ---- closures ---- */
+
+struct closure_search {
+    const char *name;
+    gc_elf_visit_closure_function *visit;
+    void *argument;
+    struct gc_elf_closure *closure;
+};
+
+static int visit_named(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    const struct closure_search *search = argument;
+    struct gc_elf_object object;
+
+    (void)size;
+    if (!gc_elf_object_open(&object, info) ||
+        (strcmp(gc_elf_file_name(info->dlpi_name), search->name) != 0 &&
+         strcmp(object.soname, search->name) != 0))
+        return 0;
+    (void)scope_add(search->closure, &object);
+    for (uint32_t i = 0; i < search->closure->count; i++)
+        add_needed(search->closure, i);
+    search->visit(search->argument, search->closure);
+    return 1;
+}
+
+bool gc_elf_visit_closure(const char *name, gc_elf_visit_closure_function *visit, void *argument)
+{
+    struct gc_elf_closure closure; /* not zeroed as a whole: it is large */
+    struct closure_search search = {name, visit, argument, &closure};
+
+    closure.name = ""; /* no function has it */
+    closure.found = NULL;
+    closure.count = 0;
+    return dl_iterate_phdr(visit_named, &search) != 0;
+}
+
+bool gc_elf_closure_open(const struct gc_elf_closure *closure, unsigned number,
+                         struct gc_elf_object *object)
+{
+    return number < closure->count && gc_elf_object_read(object, closure->members[number].base,
+                                                         closure->members[number].dynamic);
+}
+
+void *gc_elf_closure_find(const struct gc_elf_closure *closure, const char *name)
+{
+    struct gc_elf_object object;
+    void *found = NULL;
+
+    for (unsigned i = 0; found == NULL && gc_elf_closure_open(closure, i, &object); i++)
+        found = gc_elf_object_find(&object, name);
+    return found;
+}
+
+/* ---- what is loaded ---- */
+
+struct loads {
+    struct gc_elf_loads *known;
+    gc_elf_visit *visit;
+    void *argument;
+    unsigned place, first_new;
+};
+
+static int visit_load(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct loads *loads = argument;
+
+    (void)size;
+    if (loads->place == 0) {
+        if (info->dlpi_adds == loads->known->loaded && info->dlpi_subs == loads->known->unloaded)
+            return 1;
+        loads->first_new = info->dlpi_subs == loads->known->unloaded ? loads->known->count : 0;
+        loads->known->loaded = info->dlpi_adds;
+        loads->known->unloaded = info->dlpi_subs;
+    }
+    if (loads->place >= loads->first_new && loads->visit != NULL)
+        loads->visit(loads->argument, info->dlpi_name != NULL ? info->dlpi_name : "");
+    loads->known->count = ++loads->place;
+    return 0;
+}
+
+void gc_elf_visit_loads(struct gc_elf_loads *known, gc_elf_visit *visit, void *argument)
+{
+    struct loads loads = {known, visit, argument, 0, 0};
+
+    dl_iterate_phdr(visit_load, &loads);
+}
+
+void gc_elf_count_loads(struct gc_elf_loads *now)
+{
+    *now = (struct gc_elf_loads){0, 0, 0};
+    gc_elf_visit_loads(now, NULL, NULL);
+}
+
+struct place_of {
+    const ElfW(Dyn) * dynamic;
+    unsigned place;
+    const char *path;
+};
+
+static int find_place(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct place_of *of = argument;
+    struct gc_elf_object object;
+
+    (void)size;
+    if (gc_elf_object_open(&object, info) && object.dynamic == of->dynamic) {
+        of->path = info->dlpi_name != NULL ? info->dlpi_name : "";
+        return 1;
+    }
+    of->place++;
+    return 0;
+}
+
+bool gc_elf_object_place(const struct gc_elf_object *object, unsigned *place, const char **path)
+{
+    struct place_of of = {object->dynamic, 0, ""};
+    const bool is_found = dl_iterate_phdr(find_place, &of) != 0;
+
+    *place = of.place;
+    *path = of.path;
+    return is_found;
+}
+
+struct mention {
+    const ElfW(Dyn) * dynamic;
+    const char *text;
+    size_t bytes;
+    bool has_text;
+};
+
+static int find_mention(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct mention *mention = argument;
+    struct gc_elf_object object;
+
+    (void)size;
+    if (!gc_elf_object_open(&object, info) || object.dynamic != mention->dynamic)
+        return 0;
+    for (unsigned i = 0; i < info->dlpi_phnum && !mention->has_text; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        const void *start = (const void *)(info->dlpi_addr + segment->p_vaddr);
+
+        if (segment->p_type != PT_LOAD || (segment->p_flags & (PF_R | PF_W | PF_X)) != PF_R)
+            continue;
+        const size_t bytes =
+            segment->p_filesz < mention->bytes ? segment->p_filesz : mention->bytes;
+        mention->has_text = memmem(start, bytes, mention->text, strlen(mention->text)) != NULL;
+        mention->bytes -= bytes;
+    }
+    return 1;
+}
+
+bool gc_elf_object_mentions(const struct gc_elf_object *object, const char *text, size_t bytes)
+{
+    struct mention mention = {object->dynamic, text, bytes, false};
+
+    dl_iterate_phdr(find_mention, &mention);
+    return mention.has_text;
 }
 
 /* ---- the place of an address ---- */
@@ -157,41 +318,6 @@ void gc_elf_visit_place(const void *address, gc_elf_visit_place_function *visit,
 
     if (dl_iterate_phdr(visit_place, &search) == 0)
         visit(argument, NULL);
-}
-
-/* ---- an object's constant data ---- */
-
-struct mention {
-    const char *file;
-    const char *text;
-    bool has_text;
-};
-
-static int find_mention(struct dl_phdr_info *info, size_t size, void *argument)
-{
-    struct mention *mention = argument;
-
-    (void)size;
-    if (strcmp(gc_elf_file_name(info->dlpi_name), mention->file) != 0)
-        return 0;
-    for (unsigned i = 0; i < info->dlpi_phnum && !mention->has_text; i++) {
-        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        const void *start = (const void *)(info->dlpi_addr + segment->p_vaddr);
-
-        if (segment->p_type == PT_LOAD && (segment->p_flags & (PF_R | PF_W)) == PF_R)
-            mention->has_text =
-                memmem(start, segment->p_filesz, mention->text, strlen(mention->text)) != NULL;
-    }
-    return 1;
-}
-
-bool gc_elf_mentions(const char *file, const char *text, bool *has_text)
-{
-    struct mention mention = {file, text, false};
-    const bool is_loaded = dl_iterate_phdr(find_mention, &mention) != 0;
-
-    *has_text = mention.has_text;
-    return is_loaded;
 }
 
 /* ---- imports of the program ---- */

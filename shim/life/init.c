@@ -133,7 +133,7 @@ static void begin_service(void)
     join_ledger();
     /* The library is only called by name: the program's submissions pass no wrapper. */
     if (gc_resolve_driver(false) && !gc_resolve_is_interposing())
-        (void)gc_submit_set_conservative(gc_shim.core);
+        gc_unseen_add(GC_UNSEEN_BY_NAME, "CUDA", 0);
     gc_outside_scan();
     /* release: pairs with the acquire in gc_life_submissions */
     atomic_store_explicit(&life.work, gc_core_submissions(gc_shim.core), memory_order_release);
@@ -222,8 +222,8 @@ static bool start(void)
     gc_thread.is_starting = false;
     if (is_creator) {
         gc_shim_start_reach(GC_START_OVER);
-        atomic_thread_fence(memory_order_seq_cst); /* the partner is in gc_unknown_check */
-        gc_unknown_apply();
+        atomic_thread_fence(memory_order_seq_cst); /* the partner is in gc_unseen_add */
+        gc_unseen_apply();
         gc_bypass_check();
     }
     return gc_shim_start_wait(GC_START_OVER);
