@@ -1,5 +1,5 @@
 #!/bin/bash
-# Checks the dynamic symbols of the built library: it exports only names of the table, dlopen, dlsym, dlvsym and those of
+# Checks the dynamic symbols of the built library: it exports only names of the table, dlopen, dlclose, dlsym, dlvsym and those of
 # gpucache.h; it needs no CUDA library, imports only from libc, and no symbol of a glibc newer than 2.31. The module beside
 # it exports its entry point alone.
 set -u
@@ -44,7 +44,7 @@ exported=$(nm -D --defined-only "$lib" | awk '{print $NF}' | sort)
 own=$(printf '#include "core/gpucache.h"\n#define NAME(result, name, parameters) name;\nGPUCACHE_FUNCTIONS(NAME)\n' |
     "${CC:-gcc}" -E -P -I. -DGPUCACHE_NO_PROTOTYPES -x c - | tr ';' '\n' | sed -n 's/^ *\(gpucache_[a-z_]*\) *$/\1/p')
 [ -n "$own" ] || complain "gpucache.h lists no functions"
-allowed=$(printf '%s\n%s\ndlopen\ndlsym\ndlvsym\n' "$table" "$own" | sort -u)
+allowed=$(printf '%s\n%s\ndlopen\ndlclose\ndlsym\ndlvsym\n' "$table" "$own" | sort -u)
 extra=$(comm -23 <(printf '%s\n' "$exported") <(printf '%s\n' "$allowed"))
 [ -z "$extra" ] || complain "exports names that are not in the table: ${extra//$'\n'/ }"
 lacking=$(comm -13 <(printf '%s\n' "$exported") <(printf '%s\n' "$allowed"))

@@ -33,20 +33,19 @@ for folder in core shim; do
         "$folder never ends the host program:" core/base/assert.c
 done
 # Functions that take the dynamic linker's lock: its holder may wait for the calling thread (a constructor). Allowed in:
-# shim/real/resolve.c      the driver, when the library starts; look-ups of the program's own dlsym
-# shim/real/nvml.c         NVML, when the library starts, or when its first context does
-# shim/life/module.c       the module that reads models, when the library starts: each thread by itself, none waits
-# shim/intercept/route.c  what the program looks up by dlsym itself
-# shim/real/runtime.c      what stands behind us, when the library starts; once for each runtime
-# core/observe/unwind.c backtrace, which opens the unwinder when the library starts
-# core/io/elf.c          the pointers to them; core/gpucache.h: runs in programs
+# shim/real/open.c         what the library opens for itself: waits for the lock a bounded time
+# shim/intercept/route.c   what the program itself looks up, opens and closes: it takes the lock anyway
+# core/observe/unwind.c    backtrace, once shim/real/open.c has opened the unwinder
+# core/io/elf.c            the pointers to them; core/gpucache.h: runs in programs
 # All other code uses core/io/elf.h. scripts/check-exports.sh checks the imports, tests/preload/routes/test_loader.sh for
 # hangs.
 takes_lock='(^|[^A-Za-z0-9_"])((libc->|gc_elf_libc\(\)->)?(dl(v?sym|m?open|close|addr1?|info)|backtrace(_symbols(_fd)?)?|__cxa_thread_atexit_impl)'
 takes_lock+='|pthread_(exit|cancel)|thrd_exit|iconv_open|getaddrinfo|get(pw|gr)[a-z_]+)[[:space:]]*\(|libc->dl'
 for folder in core shim; do
     forbid $folder "$takes_lock" "$folder takes the dynamic linker's lock only where it is known to be free:" \
-        shim/real/resolve.c shim/real/nvml.c shim/real/runtime.c shim/life/module.c shim/intercept/route.c core/observe/unwind.c core/io/elf.c core/gpucache.h
+        shim/real/open.c shim/intercept/route.c core/observe/unwind.c core/io/elf.c core/gpucache.h
 done
+# Every free needs a fence from then on: never without a reason that the log and the report give (shim/real/unseen.def).
+forbid shim '(^|[^A-Za-z0-9_"])gc_submit_set_conservative[[:space:]]*\(' 'frees become conservative with a reason only, by gc_unseen_add:' shim/real/unknown.c
 forbid core '(^|[^A-Za-z0-9_"])gc_elf_libc[[:space:]]*\(' 'core looks up symbols by core/io/elf.h, not libc:' core/io/elf.c core/io/elf.h
 exit $status

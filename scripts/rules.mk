@@ -138,7 +138,7 @@ $(EXPORTS): shim/api.def $(wildcard shim/*.def shim/*/*.def) scripts/rules.mk
 	$(Q)mkdir -p $(@D)
 	$(Q)printf '#define API(symbol, ...) symbol;\n#define RUNTIME(symbol, ...) symbol;\n#define NVML(symbol, ...) symbol;\n#include "shim/api.def"\n' | \
 		$(CC) -E -P -I. -x c - > $@.names
-	$(Q){ echo '{ global: $(if $(filter asan tsan,$(BUILD)),,dlopen; dlsym; dlvsym;) gpucache_*;'; tr ' ' '\n' < $@.names; echo 'local: *; };'; } > $@
+	$(Q){ echo '{ global: $(if $(filter asan tsan,$(BUILD)),,dlopen; dlclose; dlsym; dlvsym;) gpucache_*;'; tr ' ' '\n' < $@.names; echo 'local: *; };'; } > $@
 
 # Its own names bind to itself (and cost nothing at load); programs keep pointers into it, so it stays.
 LIB_LDFLAGS := -Wl,--gc-sections -Wl,-Bsymbolic-functions -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro

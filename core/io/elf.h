@@ -55,6 +55,13 @@ enum gc_elf_place gc_elf_find_definer(const void *address, const char *name);
  * them. */
 void *gc_elf_find_next(const void *address, const char *name);
 
+/* The same without libc as the end: objects that were loaded later count too. */
+void *gc_elf_find_behind(const void *address, const char *name);
+
+/* Whether the calling thread holds a lock of the dynamic linker: it is inside dlopen, in the
+ * constructor of an object that it loads. False where the C library is not glibc. */
+bool gc_elf_holds_linker_lock(void);
+
 /* Whether the loaded object that contains `address` is `library` ("libcudart"), under any file
  * name: the file or the SONAME is "libcudart.so…" or "libcudart-….so…" (as the tools that repair
  * Python wheels rename it), or the object defines a symbol version "libcudart.so…". */
@@ -88,9 +95,17 @@ struct gc_elf_location {
 typedef void gc_elf_visit_place_function(void *argument, const struct gc_elf_location *location);
 void gc_elf_visit_place(const void *address, gc_elf_visit_place_function *visit, void *argument);
 
-/* Whether an object with that file name is loaded, and whether its constant data have the text:
- * names of its dependencies, or of libraries that it opens itself. */
-bool gc_elf_mentions(const char *file, const char *text, bool *has_text);
+/* The objects that are known: zero at first. */
+struct gc_elf_loads {
+    unsigned long long loaded, unloaded; /* the dynamic linker's counts */
+    unsigned count;                      /* of objects, in its order */
+};
+/* Calls `visit` with the path of each object that was loaded since `known`, which it updates; with
+ * all paths after an unload. `visit` runs under the dynamic linker's lock of its list of objects.
+ */
+void gc_elf_visit_loads(struct gc_elf_loads *known, gc_elf_visit *visit, void *argument);
+/* The objects that are loaded now. */
+void gc_elf_count_loads(struct gc_elf_loads *now);
 
 /* Whether the program's executable imports that name from another object. */
 bool gc_elf_program_imports(const char *name);

@@ -1,9 +1,10 @@
-/* dlsym, dlvsym and dlopen. RTLD_NEXT, RTLD_DEFAULT, dlerror, $ORIGIN and the namespace depend on the
+/* dlsym, dlvsym, dlopen and dlclose. RTLD_NEXT, RTLD_DEFAULT, dlerror, $ORIGIN and the namespace depend on the
  * caller's address. So these entries call route.c, and either return its answer or jump, with
  * registers and stack unchanged, to the real function, which sees the original caller.
  *
  * gc_route_dlsym(handle, name, caller) and gc_route_dlvsym(handle, name, version, caller) return struct
- * gc_route {jump, answer} in two registers; gc_route_dlopen(path, flags, caller) returns the jump alone. */
+ * gc_route {jump, answer} in two registers; gc_route_dlopen(path, flags, caller) and gc_route_dlclose()
+ * return the jump alone. */
 #if defined(__CET__)
 #include <cet.h>
 #else
@@ -97,6 +98,25 @@ dlopen:
     .cfi_endproc
     .size dlopen, . - dlopen
 
+    .globl dlclose
+    .type dlclose, @function
+    .p2align 4
+dlclose:
+    .cfi_startproc
+    _CET_ENDBR
+    pushq %rdi
+    .cfi_adjust_cfa_offset 8
+    call gc_route_dlclose
+    popq %rdi
+    .cfi_adjust_cfa_offset -8
+    testq %rax, %rax
+    je 1f
+    jmp *%rax
+1:  movl $-1, %eax
+    ret
+    .cfi_endproc
+    .size dlclose, . - dlclose
+
 #elif defined(__aarch64__)
 
     .text
@@ -184,6 +204,32 @@ dlopen:
     ret
     .cfi_endproc
     .size dlopen, . - dlopen
+
+    .globl dlclose
+    .type dlclose, %function
+    .p2align 4
+dlclose:
+    .cfi_startproc
+    hint #34 /* bti c */
+    stp x29, x30, [sp, #-32]!
+    .cfi_def_cfa_offset 32
+    .cfi_offset x29, -32
+    .cfi_offset x30, -24
+    mov x29, sp
+    str x0, [sp, #16]
+    bl gc_route_dlclose
+    mov x16, x0
+    ldr x0, [sp, #16]
+    ldp x29, x30, [sp], #32
+    .cfi_restore x29
+    .cfi_restore x30
+    .cfi_def_cfa_offset 0
+    cbz x16, 1f
+    br x16
+1:  mov w0, #-1
+    ret
+    .cfi_endproc
+    .size dlclose, . - dlclose
 
 #else
 #error "dlsym.S knows x86-64 and aarch64"

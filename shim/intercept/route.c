@@ -16,6 +16,7 @@
 #include "shim/life/tools.h"
 #include "shim/real/bypass.h"
 #include "shim/real/nvml.h"
+#include "shim/real/open.h"
 #include "shim/real/resolve.h"
 #include "shim/real/runtime.h"
 #include "shim/real/unknown.h"
@@ -143,6 +144,14 @@ void *gc_route_dlopen(const char *path, int flags, const void *caller)
     return libc == NULL ? NULL : (void *)libc->dlopen;
 }
 
+void *gc_route_dlclose(void)
+{
+    const struct gc_libc *libc = gc_elf_libc();
+
+    gc_open_pin();
+    return libc == NULL ? NULL : (void *)libc->dlclose;
+}
+
 /* Other preload libraries look the real dlsym up with a version, which passes over our unversioned
  * one. */
 static void *own_resolver(const char *name)
@@ -153,6 +162,8 @@ static void *own_resolver(const char *name)
         return (void *)dlvsym;
     if (strcmp(name, "dlopen") == 0)
         return (void *)dlopen;
+    if (strcmp(name, "dlclose") == 0)
+        return (void *)dlclose;
     return NULL;
 }
 
@@ -177,7 +188,7 @@ struct gc_route gc_route_dlvsym(void *handle, const char *name, const char *vers
     if (found == NULL)
         return route;
     if (row == NULL ? found == (void *)libc->dlsym || found == (void *)libc->dlvsym ||
-                          found == (void *)libc->dlopen
+                          found == (void *)libc->dlopen || found == (void *)libc->dlclose
                     : is_cudas(row, found)) {
         route.jump = NULL;
         route.answer = row == NULL ? own : gc_entry_pointer(row);

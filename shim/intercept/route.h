@@ -16,5 +16,7 @@ struct gc_route gc_route_dlvsym(void *handle, const char *name, const char *vers
 /* Prepares a load of `path` with dlopen's flags. Returns the real dlopen, to jump to; NULL: there
  * is none. */
 void *gc_route_dlopen(const char *path, int flags, const void *caller);
+/* The same before a dlclose. */
+void *gc_route_dlclose(void);
 
 #endif

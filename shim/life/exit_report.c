@@ -25,7 +25,7 @@ static const char *backend_name(void)
     return is_mapped ? "vmm" : "driver";
 }
 
-#define WARNING_MAX (GC_OPTIONS_WARNING_MAX + 3)
+#define WARNING_MAX (GC_OPTIONS_WARNING_MAX + 1 + GC_UNSEEN_MAX)
 
 static uint32_t list_settings(struct gc_report_setting settings[GC_OPTION_COUNT])
 {
@@ -52,10 +52,9 @@ static uint32_t list_warnings(const struct gc_exit_report *report,
         warnings[count] = gc_shim.options->warnings[count];
     if (trouble != NULL)
         warnings[count++] = trouble;
-    if (gc_unknown_text() != NULL)
-        warnings[count++] = gc_unknown_text();
-    if (gc_bypass_text() != NULL)
-        warnings[count++] = gc_bypass_text();
+    for (uint32_t i = 0; i < GC_UNSEEN_MAX; i++)
+        if (gc_unseen_text(i) != NULL)
+            warnings[count++] = gc_unseen_text(i);
     return count;
 }
 
@@ -78,7 +77,7 @@ void gc_exit_report_write(void *argument)
         .warnings = warnings,
     };
 
-    gc_bypass_check();
+    gc_bypass_check_all();
     facts.warning_count = list_warnings(report, warnings);
     if (gc_admission_report(&estimate))
         facts.estimate = &estimate;

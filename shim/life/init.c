@@ -1,10 +1,11 @@
 /* The library's life: a lazy start at the first CUDA call, nothing before; the report at exit.
  *
- * The start has steps of two kinds. Finding the driver (shim/real/resolve.c), and opening the
- * module that reads models (module.c), need the dynamic linker's lock: every thread does these by
- * itself and no thread waits for another. Reading the options (before the module) and creating core
- * (after it) take only the library's own locks: one thread does each step, and the others wait for
- * that thread, for a moment. A call that re-enters the library during the start passes through.
+ * No step waits for the dynamic linker's lock, whose holder may wait for the calling thread. The
+ * driver is found without it (shim/real/resolve.c), by every thread for itself. The module that
+ * reads models and the unwinder are opened by a thread of the library's own, for which the start
+ * waits a bounded time (shim/real/open.c). Reading the options (before the module) and creating
+ * core (after it) take only the library's own locks: one thread does each step, and the others wait
+ * for that thread, for a moment. A call that re-enters the library during the start passes through.
  *
  * At exit the process ids are compared as well (shim/state.c has the rest of forks), since a child
  * that shares its parent's memory runs the parent's destructors. The real pointers stay usable in
@@ -25,6 +26,7 @@
 #include "shim/life/module.h"
 #include "shim/life/tools.h"
 #include "shim/real/bypass.h"
+#include "shim/real/open.h"
 #include "shim/real/resolve.h"
 #include "shim/real/unknown.h"
 
@@ -97,6 +99,19 @@ static bool refuses_by_default(void)
            (strcmp(gate, "deny") == 0 || strcmp(gate, "exit") == 0);
 }
 
+/* Stacks are walked by the unwinder. */
+static void prepare_stacks(void)
+{
+    if (gc_shim.options->stacks == GC_STACKS_OFF || gc_open_unwinder())
+        return;
+    gc_shim.options->stacks = GC_STACKS_OFF;
+    gc_log_write(
+        &gc_shim.log, GC_LOG_WARN,
+        "GPUCACHE_STACKS: no call stacks are recorded, since the unwinder cannot be opened: "
+        "another thread is loading a library, and waits for this one; call cuInit before "
+        "that");
+}
+
 /* Collects core's configuration beside options and driver, and the report's facts about the
  * start. */
 static void gather(struct gc_core_config *config)
@@ -119,7 +134,7 @@ static void begin_service(void)
     join_ledger();
     /* The library is only called by name: the program's submissions pass no wrapper. */
     if (gc_resolve_driver(false) && !gc_resolve_is_interposing())
-        (void)gc_submit_set_conservative(gc_shim.core);
+        gc_unseen_add(GC_UNSEEN_BY_NAME, "CUDA", 0);
     gc_outside_scan();
     /* release: pairs with the acquire in gc_life_submissions */
     atomic_store_explicit(&life.work, gc_core_submissions(gc_shim.core), memory_order_release);
@@ -160,6 +175,7 @@ static void create_core(const struct gc_module *module)
     gc_measure_driver_init(&platform);
     gc_stream_list_start();
     config.options = gc_shim.options;
+    prepare_stacks();
     gather(&config);
     if (gc_core_create(&config, &gc_shim.core) != GC_OK)
         goto fail;
@@ -208,8 +224,8 @@ static bool start(void)
     gc_thread.is_starting = false;
     if (is_creator) {
         gc_shim_start_reach(GC_START_OVER);
-        atomic_thread_fence(memory_order_seq_cst); /* the partner is in gc_unknown_check */
-        gc_unknown_apply();
+        atomic_thread_fence(memory_order_seq_cst); /* the partner is in gc_unseen_add */
+        gc_unseen_apply();
         gc_bypass_check();
     }
     return gc_shim_start_wait(GC_START_OVER);

@@ -2,6 +2,7 @@
  * LD_LIBRARY_PATH and the working folder have no influence on the code that is loaded. */
 #define _GNU_SOURCE
 #include "shim/life/module.h"
+#include "shim/real/open.h"
 
 #include "core/io/elf.h"
 #include "core/io/text.h"
@@ -122,10 +123,10 @@ static void refuse_build(struct gc_module *module, const char *path)
     module->calls = NULL;
 }
 
-static void load(const struct gc_libc *libc, const char *path, struct gc_module *module)
+static void load(const char *path, struct gc_module *module)
 {
+    static struct gc_open_task opening = {.symbol = GC_MODEL_MODULE_SYMBOL};
     const char *why;
-    void *handle;
     char shown[SHOWN_BYTES];
 
     if (!gc_model_module_is_whole(path, &why)) {
@@ -134,30 +135,26 @@ static void load(const struct gc_libc *libc, const char *path, struct gc_module 
                  make_printable(path, shown), why);
         return;
     }
-    handle = libc->dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (handle != NULL)
-        module->calls = libc->dlsym(handle, GC_MODEL_MODULE_SYMBOL);
-    if (module->calls == NULL) {
-        /* Also clears the error: the program must not see it. */
-        const char *error = libc->dlerror();
-
+    if (!gc_open_object(&opening, path)) {
+        snprintf(module->reason, sizeof(module->reason),
+                 "the module that reads models cannot be loaded: another thread is loading a "
+                 "library, and waits for this one; call cuInit before that");
+        return;
+    }
+    module->calls = opening.found;
+    if (module->calls == NULL)
         snprintf(module->reason, sizeof(module->reason),
                  "the module that reads models cannot be loaded: %s",
-                 make_printable(error != NULL ? error : path, shown));
-    } else if (!gc_model_module_matches(module->calls)) {
+                 make_printable(opening.error, shown));
+    else if (!gc_model_module_matches(module->calls))
         refuse_build(module, path);
-    }
 }
 
 void gc_module_open(struct gc_module *module)
 {
-    const struct gc_libc *libc = gc_elf_libc();
     char path[PATH_MAX];
 
     *module = (struct gc_module){0};
-    if (libc == NULL)
-        snprintf(module->reason, sizeof(module->reason),
-                 "the module that reads models cannot be loaded: the program has no dlopen");
-    else if (find(path, module))
-        load(libc, path, module);
+    if (find(path, module))
+        load(path, module);
 }

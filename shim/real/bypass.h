@@ -4,10 +4,10 @@
 
 /* The program is about to load `path` with these flags of dlopen. */
 void gc_bypass_load(const char *path, int flags);
-/* Checks the libraries whose load was announced. Cheap where there are none. Call outside wrappers;
- * any thread. */
+/* The calling thread makes another call: checks the loads that it announced. Cheap where there are
+ * none. Call outside wrappers. */
 void gc_bypass_check(void);
-/* For the report: the first such library and its consequence; NULL: none is known. */
-const char *gc_bypass_text(void);
+/* Checks the loads of all threads: before the report. */
+void gc_bypass_check_all(void);
 
 #endif

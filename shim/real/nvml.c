@@ -6,9 +6,10 @@
  * CUDA_DEVICE_ORDER. */
 #define _GNU_SOURCE
 #include "shim/real/nvml.h"
+#include "shim/real/open.h"
 #include "shim/real/rows.h"
 
-#include "core/io/elf.h"
+#include "core/io/elf_object.h"
 #include "core/io/text.h"
 
 #include <stdlib.h>
@@ -18,34 +19,27 @@
 #define NVML_LIBRARY GC_NVML_NAME ".so.1"
 
 static atomic_bool is_filled;
-static atomic_bool is_missing; /* it cannot be loaded */
 
 bool gc_nvml_find(bool load)
 {
-    const struct gc_libc *libc;
-    void *library;
+    static struct gc_open_task opening;
+    struct gc_elf_object object;
 
     /* acquire: pairs with the release at the end */
     if (atomic_load_explicit(&is_filled, memory_order_acquire))
         return true;
-    libc = gc_elf_libc();
-    /* If NVML is not loaded, and must not or cannot be, the linker's lock is not taken. */
-    if (libc == NULL || (gc_elf_find_function(GC_NVML_NAME, "nvmlDeviceGetMemoryInfo") == NULL &&
-                         (!load || atomic_load_explicit(&is_missing, memory_order_relaxed))))
+    if (!gc_elf_object_open_named(&object, NVML_LIBRARY) &&
+        !(load && gc_open_object(&opening, NVML_LIBRARY) &&
+          gc_elf_object_open_named(&object, NVML_LIBRARY)))
         return false;
-    library = libc->dlopen(NVML_LIBRARY, load ? RTLD_LAZY : RTLD_LAZY | RTLD_NOLOAD);
-    libc->dlerror(); /* the program must not see our misses */
-    if (library == NULL) {
-        atomic_store_explicit(&is_missing, load, memory_order_relaxed);
-        return false;
-    }
     for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++) {
-        void *real = row->type == GC_ROW_TYPE_NVML ? libc->dlsym(library, row->symbol) : NULL;
+        void *real =
+            row->type == GC_ROW_TYPE_NVML ? gc_elf_object_find(&object, row->symbol) : NULL;
 
         if (real != NULL && !gc_row_is_own(real))
             gc_row_record(row, real);
     }
-    libc->dlerror();
+    gc_open_keep(object.dynamic);
     atomic_store_explicit(&is_filled, true, memory_order_release);
     return true;
 }

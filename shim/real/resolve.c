@@ -1,23 +1,27 @@
 /* Real pointers: one per row of shim/api.def, keyed by the exact exported symbol, found in libcuda
  * itself.
  *
- * Filling the table needs the dynamic linker's lock, which a caller may already hold (a constructor
- * run by dlopen calls CUDA). So no thread waits here: threads that arrive together each fill the
- * whole table with the same values. The library's handle of libcuda is never closed: the pointers
- * stay valid. */
+ * A libcuda that is loaded is found and read without the dynamic linker's lock, which another
+ * thread may hold while it waits for this one (a constructor). No thread waits here: threads that
+ * arrive together each fill the whole table with the same values. Only where libcuda is not loaded
+ * yet the lock is taken, as by the program's own loading. libcuda stays loaded: the pointers stay
+ * valid. */
 #define _GNU_SOURCE
 #include "shim/real/resolve.h"
 #include "shim/real/nvml.h"
+#include "shim/real/open.h"
 #include "shim/real/runtime.h"
 
 #include "core/io/elf.h"
+#include "core/io/elf_object.h"
 
 #include <string.h>
+
+#define DRIVER_FILE GC_DRIVER_NAME ".so.1"
 
 static struct {
     atomic_bool is_filled;
     atomic_int version;
-    atomic_uintptr_t handle;
     atomic_uintptr_t low, high; /* libcuda's code */
     atomic_bool is_interposing;
     atomic_bool was_queried[GC_ROW_COUNT];
@@ -30,7 +34,7 @@ const struct gc_thread_calls *gc_resolve_thread_calls(void)
     return &thread_calls;
 }
 
-static void find_thread_calls(const struct gc_libc *libc, void *handle)
+static void find_thread_calls(void)
 {
     struct {
         void **slot;
@@ -41,44 +45,51 @@ static void find_thread_calls(const struct gc_libc *libc, void *handle)
         {(void **)&thread_calls.set_specific, "pthread_setspecific"},
     };
 
-    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
-        __atomic_store_n(calls[i].slot, libc->dlsym(handle, calls[i].name), __ATOMIC_RELAXED);
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        void *found = gc_elf_find_function("libc", calls[i].name);
+
+        if (found == NULL) /* before glibc 2.34 */
+            found = gc_elf_find_function("libpthread", calls[i].name);
+        __atomic_store_n(calls[i].slot, found, __ATOMIC_RELAXED);
+    }
 }
 
-static void *find_handle(const struct gc_libc *libc, bool load)
+static bool find_driver(struct gc_elf_object *object, bool load)
 {
-    void *handle = (void *)atomic_load_explicit(&driver.handle, memory_order_relaxed);
+    return gc_elf_object_open_named(object, DRIVER_FILE) ||
+           (load && gc_open_here(DRIVER_FILE) && gc_elf_object_open_named(object, DRIVER_FILE));
+}
 
-    if (handle == NULL)
-        handle = libc->dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
-    if (handle == NULL && load)
-        handle = libc->dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-    return handle;
+/* The driver's function of that name: its own, or of a library that it needs and hands on. */
+static void *find_symbol(const struct gc_elf_object *object, bool is_whole, const char *name)
+{
+    void *found = gc_elf_object_find(object, name);
+
+    return found != NULL || is_whole ? found : gc_elf_find_in_scope(object->dynamic, name);
 }
 
 bool gc_resolve_driver(bool load)
 {
-    const struct gc_libc *libc;
+    struct gc_elf_object object;
     uintptr_t low, high;
-    void *handle, *anchor;
+    void *anchor;
 
     /* acquire: pairs with the release at the end */
     if (atomic_load_explicit(&driver.is_filled, memory_order_acquire))
         return true;
-    libc = gc_elf_libc();
-    if (libc == NULL || (handle = find_handle(libc, load)) == NULL)
+    if (!find_driver(&object, load))
         return false;
+    const bool is_whole = gc_elf_object_find(&object, "cuInit") != NULL;
     for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++) {
-        void *real = row->base == NULL ? NULL : libc->dlsym(handle, row->symbol);
+        void *real = row->base == NULL ? NULL : find_symbol(&object, is_whole, row->symbol);
 
         if (real != NULL && !gc_row_is_own(real))
             gc_row_record(row, real);
     }
-    find_thread_calls(libc, handle);
-    /* Resolves now the names for which later calls would take the lock. */
+    find_thread_calls();
+    gc_open_keep(object.dynamic);
     gc_runtime_scan();
     gc_nvml_find(false);
-    libc->dlerror(); /* the program must not see symbols that we missed */
     anchor = gc_row_real_at(GC_ROW_cuInit);
     if (anchor == NULL)
         return false;
@@ -86,10 +97,9 @@ bool gc_resolve_driver(bool load)
         atomic_store_explicit(&driver.high, high, memory_order_relaxed);
         atomic_store_explicit(&driver.low, low, memory_order_relaxed);
     }
-    if (gc_elf_find_definer((void *)libc->dlsym, "dlsym") == GC_ELF_AFTER_US &&
+    if (gc_elf_find_behind(gc_rows, "dlsym") != NULL &&
         gc_elf_find_definer(anchor, "cuInit") == GC_ELF_AFTER_US)
         atomic_store_explicit(&driver.is_interposing, true, memory_order_relaxed);
-    atomic_store_explicit(&driver.handle, (uintptr_t)handle, memory_order_relaxed);
     atomic_store_explicit(&driver.is_filled, true, memory_order_release);
     return true;
 }
@@ -110,14 +120,10 @@ bool gc_resolve_is_driver_code(const void *address)
 
 bool gc_resolve_driver_exports(const char *name)
 {
-    const struct gc_libc *libc = gc_elf_libc();
-    void *handle = (void *)atomic_load_explicit(&driver.handle, memory_order_relaxed);
+    const void *code = gc_row_real_at(GC_ROW_cuInit);
 
-    if (libc == NULL || handle == NULL)
-        return false;
-    bool is_there = libc->dlsym(handle, name) != NULL;
-    libc->dlerror(); /* the program must not see our misses */
-    return is_there;
+    return code != NULL &&
+           (gc_elf_find_in_object(code, name) != NULL || gc_elf_find_in_scope(code, name) != NULL);
 }
 
 int gc_resolve_driver_version(void)

@@ -23,6 +23,7 @@
 
 #include "core/io/elf.h"
 #include "shim/account/hot.h"
+#include "shim/real/open.h"
 #include "shim/real/resolve.h"
 #include "shim/real/runtime.h"
 
@@ -104,8 +105,6 @@ static void remember(const struct gc_row *row, const void *address, void *real)
     }
 }
 
-/* Once the library has started a new call site does not take the dynamic linker's lock. Only a
- * runtime's first call takes it, as the runtime itself does then to find the driver. */
 static void *resolve_real(const struct gc_row *row, const void *caller)
 {
     void *real = find_in_scope_of(row, caller);
@@ -113,19 +112,22 @@ static void *resolve_real(const struct gc_row *row, const void *caller)
     if (real == NULL)
         real = gc_row_real(row);
     if (real == NULL)
-        real = gc_runtime_behind_us(row);
+        real = gc_runtime_first(row);
     /* A library outside all scopes may tail-call the runtime: `caller` is then not in that
      * library. */
     if (real == NULL)
         real = gc_elf_find_function(GC_RUNTIME_NAME, row->symbol);
-    if (real == NULL) /* loaded globally since: found only with the linker's lock */
-        real = gc_runtime_behind_us_now(row);
-    /* No runtime that is known as one: the definition that the caller would be bound to. */
+    /* No runtime that is known as one: the definition that the caller would be bound to, of the
+     * program's scope, of the caller's, or of a library that was opened for all. */
+    if (real == NULL)
+        real = gc_elf_find_next(gc_rows, row->symbol);
     if (real == NULL)
         real = gc_elf_find_in_scope(caller, row->symbol);
+    if (real == NULL)
+        real = gc_elf_find_behind(gc_rows, row->symbol);
     if (real == NULL || calls_us_again(row, real, caller))
         return NULL;
-    gc_runtime_keep(real);
+    gc_open_keep(real);
     if (gc_runtime_is_code(real))
         gc_row_record(row, real);
     remember(row, caller, real);

@@ -34,15 +34,16 @@ cuMemAlloc 1000 0: none"
 
 # Entry points in no table may submit work unseen: the library logs each once, by name, and is careful from then on.
 careful() {
-    env LD_LIBRARY_PATH="$TMP/driver" LD_PRELOAD="$LIB" GPUCACHE_REPORT=none GPUCACHE_LOG=info \
-        "$BUILD_DIR/tests/preload/hidden" "$@" 2>&1 | sed 's/, so freed memory is reused more cautiously//'
+    env LD_LIBRARY_PATH="$TMP/driver" LD_PRELOAD="$LIB" GPUCACHE_REPORT=none GPUCACHE_LOG="${LEVEL:-info}" \
+        "$BUILD_DIR/tests/preload/hidden" "$@" 2>&1 | sed 's/, so freed memory is reused more cautiously//; s/, and freed memory is reused more cautiously//'
 }
+taken="which this version does not know: the memory that it takes is neither counted nor limited"
 unknown="which this version does not know: work may be submitted unseen"
 is "an unknown name by cuGetProcAddress" "$(careful entry cuSomethingNew 13000)" "\
 gpucache: the program looked up cuSomethingNew of CUDA 13000, $unknown
 found"
 is "an unknown ABI of a known name" "$(careful entry cuMemAlloc 14000)" "\
-gpucache: the program looked up cuMemAlloc of CUDA 14000, $unknown
+gpucache: the program looked up cuMemAlloc of CUDA 14000, $taken
 found"
 is "an unknown name by dlsym" "$(careful symbol cuSomethingOlder)" "\
 gpucache: the program looked up cuSomethingOlder, $unknown
@@ -54,10 +55,37 @@ is "nor by dlsym" "$(careful symbol cuSomethingElse)" none
 newer() { HIDDEN_VERSION=14010 careful "$@"; }
 is "a newer version of the same ABI" "$(newer owner cuMemAlloc 13990)" wrapped
 is "a newer version of another ABI" "$(newer owner cuMemAlloc 14000)" "\
-gpucache: the program looked up cuMemAlloc of CUDA 14000, $unknown
+gpucache: the program looked up cuMemAlloc of CUDA 14000, $taken
 the driver's own"
 is "a newer version, per thread" "$(newer owner cuMemAllocAsync 14000)" wrapped
 is "a name that needs no wrapper" "$(careful symbol cuDriverGetVersion)" found
+
+# Each is said, however many came before it, and once; memory that no limit holds by default.
+cat > "$TMP/both.c" << 'END'
+#include <dlfcn.h>
+#include <stddef.h>
+int main(void)
+{
+    static const char *const names[] = {"cuSomethingNew", "cuMemAlloc", "cuSomethingNew", "cuMemAlloc"};
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW), *found;
+    int (*start)(unsigned), (*proc)(const char *, void **, int, unsigned long, int *);
+    *(void **)&start = dlsym(driver, "cuInit");
+    *(void **)&proc = dlsym(driver, "cuGetProcAddress_v2");
+    start(0);
+    for (int i = 0; i < 4; i++)
+        proc(names[i], &found, 14000, 0, NULL);
+    return 0;
+}
+END
+"${CC:-cc}" -o "$TMP/both" "$TMP/both.c" -ldl
+both() {
+    env LD_LIBRARY_PATH="$TMP/driver" LD_PRELOAD="$LIB" HIDDEN_VERSION=14010 GPUCACHE_REPORT=none GPUCACHE_LOG="$1" "$TMP/both" 2>&1 |
+        sed 's/, so freed memory is reused more cautiously//; s/, and freed memory is reused more cautiously//'
+}
+is "two names: each is logged once" "$(both info)" "\
+gpucache: the program looked up cuSomethingNew of CUDA 14000, $unknown
+gpucache: the program looked up cuMemAlloc of CUDA 14000, $taken"
+is "an allocating one is a warning" "$(both warn)" "gpucache: the program looked up cuMemAlloc of CUDA 14000, $taken"
 
 # The report says so as well, where a driver's library uses the driver's tables.
 cat > "$TMP/tables.c" << 'END'

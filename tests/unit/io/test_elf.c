@@ -174,6 +174,25 @@ static void next_definitions_are_the_linkers(void **unused)
     assert_null(gc_elf_find_next(here, "main"));
 }
 
+static int ask_inside(struct dl_phdr_info *info, size_t size, void *answer)
+{
+    (void)info;
+    (void)size;
+    *(bool *)answer = gc_elf_holds_linker_lock();
+    return 1;
+}
+
+static void a_thread_knows_that_it_holds_a_lock_of_the_linker(void **unused)
+{
+    bool inside = false;
+
+    (void)unused;
+    assert_false(gc_elf_holds_linker_lock());
+    dl_iterate_phdr(ask_inside, &inside);
+    assert_true(inside);
+    assert_false(gc_elf_holds_linker_lock());
+}
+
 static void keep_spot(void *kept, const struct gc_elf_location *spot)
 {
     *(struct gc_elf_location *)kept = spot != NULL ? *spot : (struct gc_elf_location){.path = NULL};
@@ -209,6 +228,7 @@ int main(void)
         cmocka_unit_test(the_object_of_an_address_takes_no_lock),
         cmocka_unit_test(next_definitions_are_the_linkers),
         cmocka_unit_test(places_are_the_linkers),
+        cmocka_unit_test(a_thread_knows_that_it_holds_a_lock_of_the_linker),
     };
 
     return cmocka_run_group_tests(tests, find_objects, NULL);
