@@ -1,0 +1,122 @@
+"""The frameworks of the matrix: their packages, programs, allocators and areas.
+
+Packages come from PyPI, pinned, into a virtual environment of their own, BUILD/venv-NAME; the wheels are kept in
+~/.cache/gpucache/frameworks (GPUCACHE_WHEELS).
+"""
+import glob
+import os
+import platform
+import subprocess
+import sys
+
+import named_stubs
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+WHEELS = os.environ.get("GPUCACHE_WHEELS") or os.path.join(
+    os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "gpucache/frameworks")
+
+
+class Unavailable(Exception):
+    """A framework cannot be had or run here; says why."""
+
+
+class Framework:
+    """A row of the matrix. A class below it says what differs."""
+
+    name = ""
+    packages = ()
+    program = ""
+    allocators = {"default": {}}  # variables of each
+    areas = {}  # variables of each
+    environment = {}
+    preloaded = {}  # allocator: libraries that are preloaded beside ours
+    varying = ()  # entry points of which a run, by its threads' chance, makes more or fewer calls; the library passes them on
+    reads_names = {}  # libraries that it opens by dlopen: {prefix of functions: soname}
+    readers = ()  # the files that open them, below site-packages
+
+    def __init__(self):
+        self.folders, self.command = [], []
+
+    def has(self, _allocator, _area, _library):
+        return True
+
+    def is_behind(self, _allocator):
+        """Our library is preloaded behind the others."""
+        return False
+
+    def fetch(self, build):
+        """The virtual environment, made if its list of packages is another."""
+        venv = os.path.join(build, f"venv-{self.name}")
+        stamp, wanted = os.path.join(venv, "packages"), "\n".join(self.packages)
+        if os.path.exists(stamp):
+            with open(stamp, encoding="utf-8") as stream:
+                if stream.read() == wanted:
+                    return venv
+        pip = [os.path.join(venv, "bin/pip"), "-q", "--disable-pip-version-check", "--no-input"]
+        install = [*pip, "install", "--no-deps", "--no-index", "--find-links", WHEELS, *self.packages]
+        os.makedirs(WHEELS, exist_ok=True)
+        run([sys.executable, "-m", "venv", "--clear", venv])
+        if subprocess.run(install, capture_output=True, check=False, stdin=subprocess.DEVNULL).returncode:
+            run([*pip, "download", "--no-deps", "--exists-action", "i", "-d", WHEELS, *self.packages])
+            run(install)
+        with open(stamp, "w", encoding="utf-8") as stream:
+            stream.write(wanted)
+        return venv
+
+    def prepare(self, build, compiler):
+        """Everything that the jobs need; sets command and folders."""
+        if platform.machine() != "x86_64":
+            raise Unavailable("its wheels are fetched for x86_64 only")
+        venv = self.fetch(build)
+        self.command = [os.path.join(venv, "bin/python3"), os.path.join(HERE, self.program)]
+        if self.reads_names:
+            self.folders = [self.make_stubs(build, compiler, venv)]
+
+    def make_stubs(self, build, compiler, venv):
+        out = os.path.join(build, f"stubs-{self.name}")
+        libraries = [path for reader in self.readers
+                     for path in sorted(glob.glob(os.path.join(venv, "lib/python3*/site-packages", reader)))]
+        archive = os.path.join(build, "simcuda/libcudart_static.a")
+        sources = glob.glob(os.path.join(HERE, "stubs/*")) + glob.glob(os.path.join(HERE, "../torch/stubs*/*"))
+        made = os.path.join(out, "complete")
+        inputs = [*libraries, *sources, archive, os.path.join(HERE, "named_stubs.py"), os.path.join(HERE, "../torch/stubs.py")]
+        if not os.path.exists(made) or any(os.path.getmtime(path) > os.path.getmtime(made) for path in inputs):
+            named_stubs.make_all(out, compiler, archive, self.reads_names, libraries)
+            with open(made, "w", encoding="utf-8"):
+                pass
+        return out
+
+
+def run(command):
+    """Runs a step of the preparation; its last line is the reason if it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise Unavailable(f"{os.path.basename(command[0])}: {lines[-1] if lines else done.returncode}")
+
+
+class Jax(Framework):
+    """XLA with its four allocators: memory taken at start, a pool that grows, the driver's calls, the driver's pool."""
+
+    name = "jax"
+    packages = ("jax==0.10.2", "jaxlib==0.10.2", "jax-cuda13-plugin==0.10.2", "jax-cuda13-pjrt==0.10.2", "ml_dtypes==0.6.0",
+                "numpy==2.4.6", "opt_einsum==3.4.0", "scipy==1.17.1")
+    program = "jax_program.py"
+    allocators = {
+        "preallocated": {"XLA_PYTHON_CLIENT_PREALLOCATE": "true", "XLA_PYTHON_CLIENT_MEM_FRACTION": ".60"},
+        "growing": {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
+        "platform": {"XLA_PYTHON_CLIENT_ALLOCATOR": "platform"},
+        "cuda_async": {"XLA_PYTHON_CLIENT_ALLOCATOR": "cuda_async"},
+    }
+    areas = {"arrays": {"SIMCUDA_WORK_US": "50"}, "compiled": {}, "limit": {}, "devices": {"SIMCUDA_DEVICES": "2"}}
+    # XLA takes the driver's compiler where there is no ptxas. The stubs have no versions for JAX to check.
+    environment = {"JAX_PLATFORMS": "cuda", "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
+                   "XLA_FLAGS": "--xla_gpu_unsafe_fallback_to_driver_on_ptxas_not_found"}
+    reads_names = {"cudnn": "libcudnn.so.9", "cublasLt": "libcublasLt.so.13", "cublas": "libcublas.so.13",
+                   "cufft": "libcufft.so.12", "cusolver": "libcusolver.so.12", "cusparse": "libcusparse.so.12",
+                   "cupti": "libcupti.so.13", "nccl": "libnccl.so.2"}
+    varying = ("cuMemHostAlloc",)  # a pool for copies grows where its memory is still in use
+    readers = ("jax_plugins/xla_cuda13/xla_cuda_plugin.so", "jax_cuda13_plugin/*.so")
+
+
+ALL = [Jax()]
