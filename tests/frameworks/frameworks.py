@@ -6,6 +6,7 @@ Packages come from PyPI, pinned, into a virtual environment of their own, BUILD/
 import glob
 import os
 import platform
+import shutil
 import subprocess
 import sys
 
@@ -88,11 +89,12 @@ class Framework:
 
 
 def run(command):
-    """Runs a step of the preparation; its last line is the reason if it fails."""
+    """Runs a step of the preparation; its first error is the reason if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()
-        raise Unavailable(f"{os.path.basename(command[0])}: {lines[-1] if lines else done.returncode}")
+        errors = [line for line in lines if "error" in line.lower()] or lines or [f"exit status {done.returncode}"]
+        raise Unavailable(f"{os.path.basename(command[0])}: {errors[0]}")
 
 
 class Jax(Framework):
@@ -119,4 +121,48 @@ class Jax(Framework):
     readers = ("jax_plugins/xla_cuda13/xla_cuda_plugin.so", "jax_cuda13_plugin/*.so")
 
 
-ALL = [Jax()]
+class Rmm(Framework):
+    """RMM's resources: the last release that is headers alone. The later ones' library has NVIDIA's runtime inside."""
+
+    name = "rmm"
+    packages = ("librmm-cu12==24.12.1",)
+    program = "rmm_program.cpp"
+    allocators = {name: {"RMM_RESOURCE": name} for name in (
+        "cuda", "cuda_async", "pool", "pool_async", "arena", "binning", "fixed_size", "limiting", "managed", "pinned",
+        "tracking")}
+    areas = {"streams": {"SIMCUDA_WORK_US": "30"}, "threads": {"SIMCUDA_WORK_US": "30"}, "limit": {}}
+
+    def has(self, allocator, area, _library):
+        # Memory of these two is not the device's; a managed allocation is limited only if asked for.
+        return area != "limit" or allocator not in ("managed", "pinned")
+
+    def prepare(self, build, compiler):
+        venv = self.fetch(build)
+        headers = find_folder(venv, "librmm/include")
+        libraries = os.path.join(os.path.dirname(headers), "lib64")
+        cuda = next((path for path in (os.environ.get("CUDA_HOME"), "/usr/local/cuda", os.path.join(build, "cuda"), "/usr")
+                     if path and os.path.exists(os.path.join(path, "include/cuda_runtime_api.h"))), "/usr")
+        program, source = os.path.join(build, "rmm_program"), os.path.join(HERE, self.program)
+        if not os.path.exists(program) or os.path.getmtime(program) < os.path.getmtime(source):
+            compile_program([os.environ.get("CXX", "g++"), "-std=c++17", "-O1", "-w", "-DSPDLOG_FMT_EXTERNAL",
+                 "-DLIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE", f"-I{headers}/rapids/libcudacxx", f"-I{headers}/rapids",
+                 f"-I{headers}", f"-I{cuda}/include", source, "-o", program, os.path.join(build, "simcuda/libcudart.so.13"),
+                 f"-L{libraries}", "-lspdlog", "-lfmt", "-lpthread", "-ldl"])
+        self.command, self.folders = [program], [libraries]
+
+
+def compile_program(command):
+    """A program of the matrix that does not compile is a failure, no skip."""
+    if not shutil.which(command[0]):
+        raise Unavailable(f"there is no {command[0]}")
+    subprocess.run(command, capture_output=True, text=True, check=True)
+
+
+def find_folder(venv, name):
+    found = glob.glob(os.path.join(venv, "lib/python3*/site-packages", name))
+    if not found:
+        raise Unavailable(f"its package has no {name}")
+    return found[0]
+
+
+ALL = [Jax(), Rmm()]

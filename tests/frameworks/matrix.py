@@ -6,6 +6,7 @@ Each job is a process. It passes if no byte was wrong, and it saw what the same 
 the same to stderr up to numbers, and the report counts the allocations that the driver saw in the job without it.
 Prints TAP and a line with the counts. A framework that cannot be had or run here is one skip, with the reason.
 """
+import argparse
 import concurrent.futures
 import fcntl
 import json
@@ -174,7 +175,7 @@ class Tap:
 
 def run_framework(framework, options, folder, tap):
     """All jobs of a framework, two at a time; a baseline is done before the jobs that are compared with it."""
-    build, words = options
+    build, words = options.build, options.words
     jobs = [Job(framework, allocator, area, library, folder) for allocator in framework.allocators
             for area in framework.areas for library in LIBRARIES if framework.has(allocator, area, library)]
     wanted = [job for job in jobs if not words or any(word in job.name for word in words)]
@@ -182,7 +183,12 @@ def run_framework(framework, options, folder, tap):
     if not wanted:
         return
     try:
-        framework.prepare(build, options.compiler)
+        with open(os.path.join(build, "frameworks.lock"), "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            framework.prepare(build, options.compiler)
+    except subprocess.CalledProcessError as error:
+        tap.show(f"{framework.name} is built", [error, error.stderr])
+        return
     except frameworks.Unavailable as reason:
         tap.show(framework.name, [], str(reason))
         return
@@ -193,21 +199,16 @@ def run_framework(framework, options, folder, tap):
         tap.show(job.name, faults_of(job, found[allocator, area, "none"]), job.result.get("skip"))
 
 
-class Options(tuple):
-    compiler = "gcc"
-
-
 def main():
-    build, compiler, *words = sys.argv[1:]
-    build = os.path.abspath(build)
-    options = Options((build, words))
-    options.compiler = compiler
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("build", type=os.path.abspath)
+    parser.add_argument("compiler")
+    parser.add_argument("words", nargs="*")
+    options = parser.parse_args()
     tap = Tap()
-    with open(os.path.join(build, "frameworks.lock"), "w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with tempfile.TemporaryDirectory(prefix="gpucache-frameworks.") as folder:
-            for framework in frameworks.ALL:
-                run_framework(framework, options, folder, tap)
+    with tempfile.TemporaryDirectory(prefix="gpucache-frameworks.") as folder:
+        for framework in frameworks.ALL:
+            run_framework(framework, options, folder, tap)
     print(f"1..{tap.passed + tap.failed + tap.skipped}")
     print(f"{tap.passed} passed, {tap.failed} failed, {tap.skipped} skipped")
     return 1 if tap.failed or not tap.passed + tap.skipped else 0
