@@ -30,24 +30,28 @@ class Framework:
     allocators = {"default": {}}  # variables of each
     areas = {}  # variables of each
     environment = {}
-    preloaded = {}  # allocator: libraries that are preloaded beside ours
     varying = ()  # entry points of which a run, by its threads' chance, makes more or fewer calls; the library passes them on
+    venv = ""  # its name, where frameworks share one
     reads_names = {}  # libraries that it opens by dlopen: {prefix of functions: soname}
     readers = ()  # the files that open them, below site-packages
 
     def __init__(self):
-        self.folders, self.command = [], []
+        self.folders, self.command, self.preloaded = [], [], []
 
     def has(self, _allocator, _area, _library):
         return True
 
-    def is_behind(self, _allocator):
-        """Our library is preloaded behind the others."""
+    def is_varying(self, _allocator, _area):
+        """Runs differ, by their threads' chance, in the number of allocations; the program counts its own."""
         return False
+
+    def place(self, _allocator):
+        """Where our library is in LD_PRELOAD: before the framework's, behind it, or put there by the tool."""
+        return "before"
 
     def fetch(self, build):
         """The virtual environment, made if its list of packages is another."""
-        venv = os.path.join(build, f"venv-{self.name}")
+        venv = os.path.join(build, f"venv-{self.venv or self.name}")
         stamp, wanted = os.path.join(venv, "packages"), "\n".join(self.packages)
         if os.path.exists(stamp):
             with open(stamp, encoding="utf-8") as stream:
@@ -70,7 +74,7 @@ class Framework:
             raise Unavailable("its wheels are fetched for x86_64 only")
         venv = self.fetch(build)
         self.command = [os.path.join(venv, "bin/python3"), os.path.join(HERE, self.program)]
-        if self.reads_names:
+        if self.reads_names or self.readers:
             self.folders = [self.make_stubs(build, compiler, venv)]
 
     def make_stubs(self, build, compiler, venv):
@@ -136,6 +140,9 @@ class Rmm(Framework):
         # Memory of these two is not the device's; a managed allocation is limited only if asked for.
         return area != "limit" or allocator not in ("managed", "pinned")
 
+    def is_varying(self, allocator, area):
+        return area == "threads" and allocator not in ("cuda", "cuda_async", "limiting", "managed", "pinned", "tracking")
+
     def prepare(self, build, compiler):
         venv = self.fetch(build)
         headers = find_folder(venv, "librmm/include")
@@ -165,4 +172,95 @@ def find_folder(venv, name):
     return found[0]
 
 
-ALL = [Jax(), Rmm()]
+class Cumem(Framework):
+    """vLLM's allocator, as the calls that it makes: its package brings PyTorch and several GB with it."""
+
+    name = "cumem"
+    program = "cumem_program.py"
+    areas = {"sleeping": {}, "limit": {}}
+
+    def prepare(self, build, compiler):
+        self.command = [sys.executable, os.path.join(HERE, self.program)]
+
+
+class MemorySaver(Framework):
+    """torch_memory_saver's hook, which is preloaded too: the library before it, behind it, and by `gpucache run`."""
+
+    name = "torch_memory_saver"
+    packages = ("torch_memory_saver==0.0.10",)
+    program = "memory_saver_program.py"
+    allocators = {"before": {}, "behind": {}, "by the tool": {}}
+    areas = {"pausing": {}}
+
+    def place(self, allocator):
+        return allocator
+
+    def prepare(self, build, compiler):
+        super().prepare(build, compiler)
+        venv = os.path.dirname(os.path.dirname(self.command[0]))
+        self.preloaded = [find_folder(venv, "torch_memory_saver_hook_mode_preload_cu13.abi3.so")]
+
+
+CUDA_PYTHON = ("cuda-bindings==13.5.0", "cuda-core==1.2.2", "cuda-pathfinder==1.9.0", "numba==0.68.1", "llvmlite==0.50.0",
+               "numba-cuda==0.30.4", "numpy==2.4.6", "packaging==26.3")
+
+
+class CudaCore(Framework):
+    """cuda.core's memory resources, on the driver alone."""
+
+    name = "cuda.core"
+    venv = "cuda-python"
+    packages = CUDA_PYTHON
+    program = "cuda_core_program.py"
+    areas = {"buffers": {"SIMCUDA_WORK_US": "50"}, "limit": {}}
+
+
+class NumbaCuda(Framework):
+    """numba-cuda's arrays, streams and deferred frees, with both of its bindings' ways to the driver."""
+
+    name = "numba-cuda"
+    venv = "cuda-python"
+    packages = CUDA_PYTHON
+    program = "numba_program.py"
+    areas = {"arrays": {"SIMCUDA_WORK_US": "50"}, "limit": {}}
+
+
+class Tinygrad(Framework):
+    """tinygrad's CUDA device with and without its own cache of buffers; kernels as PTX that it writes itself."""
+
+    name = "tinygrad"
+    packages = ("tinygrad==0.14.0",)
+    program = "tinygrad_program.py"
+    environment = {"DEV": "CUDA", "CUDA_PTX": "1", "CACHELEVEL": "0"}
+    allocators = {"cached": {}, "plain": {"LRU": "0"}}
+    areas = {"tensors": {}, "limit": {}}
+
+
+class OnnxRuntime(Framework):
+    """ONNX Runtime's CUDA provider: its arena, OrtValues on the device, a session."""
+
+    name = "onnxruntime"
+    packages = ("onnxruntime-gpu==1.31.1", "numpy==2.4.6", "packaging==26.3", "protobuf==7.36.2", "flatbuffers==25.12.19",
+                "onnx==1.23.2", "ml_dtypes==0.6.0", "typing_extensions==4.16.0")
+    program = "onnxruntime_program.py"
+    areas = {"values": {}, "sessions": {}, "limit": {}}
+    reads_names = {"cudnn": "libcudnn.so.9", "cufft": "libcufft.so.12"}
+    readers = ("onnxruntime/capi/libonnxruntime_providers_cuda.so",)
+
+
+class Static(Framework):
+    """A package with NVIDIA's own runtime inside, which runs on NVIDIA's driver alone."""
+
+    areas = {"": {}}
+
+    def __init__(self, name, which):
+        super().__init__()
+        self.name, self.which = name, which
+
+    def prepare(self, build, compiler):
+        raise Unavailable(f"{self.which} NVIDIA's static runtime inside, which runs on NVIDIA's driver alone")
+
+
+ALL = [Jax(), Rmm(), Cumem(), MemorySaver(), CudaCore(), NumbaCuda(), Tinygrad(), OnnxRuntime(),
+       Static("RMM's Python bindings", "each module of rmm-cu12 24.12.1, and librmm.so of the releases from 25.10 on, have"),
+       Static("CuPy", "cupy_backends/cuda/api/runtime of cupy-cuda13x 14.2.0 has")]

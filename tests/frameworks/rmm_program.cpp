@@ -47,11 +47,22 @@ void check(cudaError_t error)
     expect(error == cudaSuccess, cudaGetErrorString(error));
 }
 
-// What the program runs on; `kept` holds the resources below it.
+using counted = rmm::mr::statistics_resource_adaptor<base>;
+
+// What the program runs on; `kept` holds the resources below it, the lowest first.
 struct resource {
     std::vector<std::shared_ptr<void>> kept;
     std::unique_ptr<rmm::device_async_resource_ref> ref;
-    std::size_t largest = 3 * MIB; // of a request
+    std::size_t largest = 3 * MIB;  // of a request
+    counted *cuda_calls = nullptr;  // counts those of the resource that calls cudaMalloc
+
+    resource() = default;
+    resource(resource &&) = default;
+    ~resource()
+    {
+        while (!kept.empty())
+            kept.pop_back();
+    }
 };
 
 template <typename T, typename... Arguments> T *add(resource &to, Arguments &&...arguments)
@@ -63,37 +74,39 @@ template <typename T, typename... Arguments> T *add(resource &to, Arguments &&..
 
 resource make(std::string const &name)
 {
-    using cuda = rmm::mr::cuda_memory_resource;
     resource made;
+    auto use_counted = [&] {
+        made.cuda_calls = add<counted>(made, add<rmm::mr::cuda_memory_resource>(made));
+        return made.cuda_calls;
+    };
     auto use = [&](auto *top) { made.ref = std::make_unique<rmm::device_async_resource_ref>(*top); };
 
     if (name == "cuda") {
-        use(add<cuda>(made));
+        use(add<rmm::mr::cuda_memory_resource>(made));
     } else if (name == "cuda_async") {
         use(add<rmm::mr::cuda_async_memory_resource>(made, 64 * MIB));
     } else if (name == "pool") {
-        use(add<rmm::mr::pool_memory_resource<base>>(made, add<cuda>(made), 16 * MIB));
+        use(add<rmm::mr::pool_memory_resource<base>>(made, use_counted(), 16 * MIB));
     } else if (name == "pool_async") {
         auto *below = add<rmm::mr::cuda_async_memory_resource>(made, MIB);
         use(add<rmm::mr::pool_memory_resource<base>>(made, below, 16 * MIB));
     } else if (name == "arena") {
-        use(add<rmm::mr::arena_memory_resource<base>>(made, add<cuda>(made), 512 * MIB));
+        use(add<rmm::mr::arena_memory_resource<base>>(made, use_counted(), 512 * MIB));
     } else if (name == "binning") {
-        auto *below = add<cuda>(made);
+        auto *below = use_counted();
         auto *bins = add<rmm::mr::binning_memory_resource<base>>(made, below, std::int8_t{12}, std::int8_t{20});
         use(add<rmm::mr::thread_safe_resource_adaptor<base>>(made, bins));
     } else if (name == "fixed_size") {
         made.largest = 2 * MIB;
-        use(add<rmm::mr::fixed_size_memory_resource<base>>(made, add<cuda>(made), 2 * MIB, 8));
+        use(add<rmm::mr::fixed_size_memory_resource<base>>(made, use_counted(), 2 * MIB, 8));
     } else if (name == "limiting") {
-        use(add<rmm::mr::limiting_resource_adaptor<base>>(made, add<cuda>(made), 400 * MIB));
+        use(add<rmm::mr::limiting_resource_adaptor<base>>(made, use_counted(), 400 * MIB));
     } else if (name == "managed") {
         use(add<rmm::mr::managed_memory_resource>(made));
     } else if (name == "pinned") {
         use(add<rmm::mr::pinned_host_memory_resource>(made));
     } else if (name == "tracking") {
-        auto *counted = add<rmm::mr::statistics_resource_adaptor<base>>(made, add<cuda>(made));
-        use(add<rmm::mr::tracking_resource_adaptor<base>>(made, counted));
+        use(add<rmm::mr::tracking_resource_adaptor<base>>(made, use_counted()));
     } else {
         throw std::runtime_error("no resource " + name);
     }
@@ -198,7 +211,7 @@ std::string threads(resource const &on)
 // Takes memory until there is none, gives half back, goes on.
 std::string limit(resource const &on)
 {
-    std::size_t size = on.largest < 2 * MIB + 1 ? on.largest : 20 * MIB;
+    std::size_t size = on.largest < 2 * MIB + 1 ? on.largest : 46 * MIB;
     std::map<unsigned, void *> live;
     rmm::cuda_stream own;
     rmm::cuda_stream_view stream = own.view(); // the interface converts views only
@@ -244,20 +257,33 @@ int main(int argc, char **argv)
 {
     std::map<std::string, std::function<std::string(resource const &)>> areas{
         {"streams", streams}, {"threads", threads}, {"limit", limit}};
-    std::string seen, failure;
+    std::string seen, counts, failure;
 
     if (argc != 2 || !areas.count(argv[1]) || !getenv("RMM_RESOURCE") || !getenv("PROGRAM_RESULT"))
         return 2;
     try {
-        resource on = make(getenv("RMM_RESOURCE"));
-        seen = areas[argv[1]](on);
+        // Plain memory beside it keeps its bytes.
+        auto wanted = content(MIB, 77);
+        bytes_t back(MIB);
+        void *beside;
+        check(cudaMalloc(&beside, MIB));
+        check(cudaMemcpy(beside, wanted.data(), MIB, cudaMemcpyDefault));
+        {
+            resource on = make(getenv("RMM_RESOURCE"));
+            seen = areas[argv[1]](on);
+            if (on.cuda_calls)
+                counts = "\"cudaMalloc\": " + std::to_string(on.cuda_calls->get_allocations_counter().total + 1);
+        }
+        check(cudaMemcpy(back.data(), beside, MIB, cudaMemcpyDefault));
+        check(cudaFree(beside));
+        expect(back == wanted, "bytes of plain memory");
     } catch (std::exception const &error) {
         failure = error.what();
     }
     FILE *out = fopen(getenv("PROGRAM_RESULT"), "w");
     if (!out)
         return 1;
-    fprintf(out, "{\"seen\": {%s}, \"counts\": {}", seen.c_str());
+    fprintf(out, "{\"seen\": {%s}, \"counts\": {%s}", seen.c_str(), counts.c_str());
     if (!failure.empty()) {
         for (char &letter : failure)
             letter = letter == '"' || letter == '\\' || letter < ' ' ? ' ' : letter;

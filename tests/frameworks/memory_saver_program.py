@@ -1,0 +1,93 @@
+"""torch_memory_saver's hook, preloaded as its package does: allocations in a region of its own pause and resume.
+
+The program calls the runtime, as PyTorch's allocator does; the hook is told by its own functions what to do.
+"""
+import ctypes
+
+import program
+
+runtime = ctypes.CDLL("libcudart.so.13")
+# The first of the preloaded libraries, as a linked program would meet it.
+everything = ctypes.CDLL(None)
+MIB = program.MIB
+for name in ("cudaMalloc", "cudaFree"):
+    getattr(everything, name).restype = ctypes.c_int
+everything.tms_set_current_tag.argtypes = everything.tms_pause.argtypes = everything.tms_resume.argtypes = [ctypes.c_char_p]
+everything.tms_set_interesting_region.argtypes = everything.tms_set_enable_cpu_backup.argtypes = [ctypes.c_bool]
+
+
+def call(function, *arguments):
+    error = function(*arguments)
+    assert error == 0, f"{function.__name__}: {error}"
+
+
+def allocate(size):
+    address = ctypes.c_void_p()
+    call(everything.cudaMalloc, ctypes.byref(address), ctypes.c_size_t(size))
+    return address
+
+
+def write(address, data):
+    call(runtime.cudaMemcpy, address, data, ctypes.c_size_t(len(data)), 1)
+
+
+def read(address, size):
+    data = ctypes.create_string_buffer(size)
+    call(runtime.cudaMemcpy, data, address, ctypes.c_size_t(size), 2)
+    return data.raw
+
+
+def free_memory():
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    call(runtime.cudaMemGetInfo, ctypes.byref(free), ctypes.byref(total))
+    return free.value
+
+
+def region(tag, backup):
+    everything.tms_set_current_tag(tag)
+    everything.tms_set_enable_cpu_backup(backup)
+    everything.tms_set_interesting_region(True)
+
+
+@program.area
+def pausing():
+    """Weights with a backup, a cache without one, and memory outside of any region."""
+    outside = []
+    for seed, size in enumerate(program.sizes(10, 3 * MIB, 1)):
+        outside.append((allocate(size), program.content(size, seed)))
+        write(*outside[-1])
+    program.count("cudaMalloc", len(outside))
+    region(b"weights", True)
+    weights = []
+    for seed, size in enumerate(program.sizes(8, 9 * MIB, 2), 100):
+        weights.append((allocate(size), program.content(size, seed)))
+        write(*weights[-1])
+    region(b"cache", False)
+    cache = [allocate(16 * MIB) for _ in range(4)]
+    everything.tms_set_interesting_region(False)
+    seen = {}
+    for turn in range(2):
+        before = free_memory()
+        call(everything.tms_pause, b"weights")
+        call(everything.tms_pause, b"cache")
+        seen[f"given back in turn {turn}"] = free_memory() - before
+        assert free_memory() - before >= 64 * MIB
+        for address, data in outside:
+            assert read(address, len(data)) == data, "outside"
+        call(everything.tms_resume, b"weights")
+        call(everything.tms_resume, b"cache")
+        assert free_memory() == before
+        for address, data in weights:
+            assert read(address, len(data)) == data, "weights"
+        for seed, address in enumerate(cache):
+            write(address, program.content(16 * MIB, 200 + seed))
+        for seed, address in enumerate(cache):
+            assert read(address, 16 * MIB) == program.content(16 * MIB, 200 + seed), "cache"
+    for address, _ in outside + weights:
+        call(everything.cudaFree, address)
+    for address in cache:
+        call(everything.cudaFree, address)
+    return seen
+
+
+program.main()
