@@ -31,6 +31,7 @@ class Framework:
     areas = {}  # variables of each
     environment = {}
     varying = ()  # entry points of which a run, by its threads' chance, makes more or fewer calls; the library passes them on
+    limit = "192MiB"  # the device's memory in the area of that name
     venv = ""  # its name, where frameworks share one
     reads_names = {}  # libraries that it opens by dlopen: {prefix of functions: soname}
     readers = ()  # the files that open them, below site-packages
@@ -105,6 +106,7 @@ class Jax(Framework):
     """XLA with its four allocators: memory taken at start, a pool that grows, the driver's calls, the driver's pool."""
 
     name = "jax"
+    limit = "1GiB"
     packages = ("jax==0.10.2", "jaxlib==0.10.2", "jax-cuda13-plugin==0.10.2", "jax-cuda13-pjrt==0.10.2", "ml_dtypes==0.6.0",
                 "numpy==2.4.6", "opt_einsum==3.4.0", "scipy==1.17.1")
     program = "jax_program.py"
@@ -129,6 +131,7 @@ class Rmm(Framework):
     """RMM's resources: the last release that is headers alone. The later ones' library has NVIDIA's runtime inside."""
 
     name = "rmm"
+    limit = "1GiB"
     packages = ("librmm-cu12==24.12.1",)
     program = "rmm_program.cpp"
     allocators = {name: {"RMM_RESOURCE": name} for name in (
@@ -176,6 +179,7 @@ class Cumem(Framework):
     """vLLM's allocator, as the calls that it makes: its package brings PyTorch and several GB with it."""
 
     name = "cumem"
+    limit = "512MiB"
     program = "cumem_program.py"
     areas = {"sleeping": {}, "limit": {}}
 
@@ -199,6 +203,10 @@ class MemorySaver(Framework):
         super().prepare(build, compiler)
         venv = os.path.dirname(os.path.dirname(self.command[0]))
         self.preloaded = [find_folder(venv, "torch_memory_saver_hook_mode_preload_cu13.abi3.so")]
+        allocator = os.path.join(build, "libplain_allocator.so")
+        compile_program([compiler, "-shared", "-fPIC", "-O1", "-o", allocator, os.path.join(HERE, "../torch/plain_allocator.c"),
+                         os.path.join(build, "simcuda/libcudart.so.13")])
+        self.environment = {"MEMORY_SAVER_ALLOCATOR": allocator}
 
 
 CUDA_PYTHON = ("cuda-bindings==13.5.0", "cuda-core==1.2.2", "cuda-pathfinder==1.9.0", "numba==0.68.1", "llvmlite==0.50.0",
@@ -231,7 +239,7 @@ class Tinygrad(Framework):
     name = "tinygrad"
     packages = ("tinygrad==0.14.0",)
     program = "tinygrad_program.py"
-    environment = {"DEV": "CUDA", "CUDA_PTX": "1", "CACHELEVEL": "0"}
+    environment = {"DEV": "CUDA:PTX", "CACHELEVEL": "0"}
     allocators = {"cached": {}, "plain": {"LRU": "0"}}
     areas = {"tensors": {}, "limit": {}}
 

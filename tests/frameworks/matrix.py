@@ -58,9 +58,9 @@ class Job:
         preloaded = list(self.framework.preloaded)
         if self.area == "limit":
             # The device is as small without the library as the limit is with it.
-            values["SIMCUDA_MEMORY"] = "4GiB" if self.counts() else "1GiB"
+            values["SIMCUDA_MEMORY"] = "4GiB" if self.counts() else self.framework.limit
             if self.counts():
-                values["GPUCACHE_LIMIT"] = "1GiB"
+                values["GPUCACHE_LIMIT"] = self.framework.limit
         values["SIMCUDA_JOURNAL"] = self.base + ".journal"
         if self.library != "none":
             values.update(LIBRARIES[self.library], GPUCACHE_REPORT=self.base + ".json")

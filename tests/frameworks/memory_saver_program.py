@@ -1,17 +1,19 @@
 """torch_memory_saver's hook, preloaded as its package does: allocations in a region of its own pause and resume.
 
-The program calls the runtime, as PyTorch's allocator does; the hook is told by its own functions what to do.
+A small library, linked as PyTorch's allocator is, calls the runtime; the hook is told by its own functions what to do.
 """
 import ctypes
+import os
 
 import program
 
 runtime = ctypes.CDLL("libcudart.so.13")
-# The first of the preloaded libraries, as a linked program would meet it.
+allocator = ctypes.CDLL(os.environ["MEMORY_SAVER_ALLOCATOR"])
 everything = ctypes.CDLL(None)
 MIB = program.MIB
-for name in ("cudaMalloc", "cudaFree"):
-    getattr(everything, name).restype = ctypes.c_int
+allocator.plain_malloc.argtypes = [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
+allocator.plain_malloc.restype = ctypes.c_void_p
+allocator.plain_free.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
 everything.tms_set_current_tag.argtypes = everything.tms_pause.argtypes = everything.tms_resume.argtypes = [ctypes.c_char_p]
 everything.tms_set_interesting_region.argtypes = everything.tms_set_enable_cpu_backup.argtypes = [ctypes.c_bool]
 
@@ -22,9 +24,9 @@ def call(function, *arguments):
 
 
 def allocate(size):
-    address = ctypes.c_void_p()
-    call(everything.cudaMalloc, ctypes.byref(address), ctypes.c_size_t(size))
-    return address
+    address = allocator.plain_malloc(size, 0, None)
+    assert address, "no memory"
+    return ctypes.c_void_p(address)
 
 
 def write(address, data):
@@ -83,10 +85,8 @@ def pausing():
             write(address, program.content(16 * MIB, 200 + seed))
         for seed, address in enumerate(cache):
             assert read(address, 16 * MIB) == program.content(16 * MIB, 200 + seed), "cache"
-    for address, _ in outside + weights:
-        call(everything.cudaFree, address)
-    for address in cache:
-        call(everything.cudaFree, address)
+    for address in [address for address, _ in outside + weights] + cache:
+        allocator.plain_free(address, 0, 0, None)
     return seen
 
 

@@ -73,7 +73,7 @@ def sessions():
 def limit():
     """Takes memory until there is none, gives half back, goes on."""
     live, seen, step = {}, {}, 0
-    base = host(46 * MIB, 3)
+    base = host(20 * MIB, 3)
     for turn in range(2):
         try:
             while True:

@@ -11,13 +11,13 @@ MIB = program.MIB
 
 def put(data):
     buffer = Buffer("CUDA", len(data), dtypes.uint8).allocate()
-    buffer.copyin(memoryview(bytearray(data)))
+    Device["CUDA"].allocator._copyin(buffer._buf, memoryview(bytearray(data)))  # pylint: disable=protected-access
     return buffer
 
 
 def bytes_of(buffer):
     back = bytearray(buffer.nbytes)
-    buffer.copyout(memoryview(back))
+    Device["CUDA"].allocator._copyout(memoryview(back), buffer._buf)  # pylint: disable=protected-access
     return bytes(back)
 
 
@@ -35,8 +35,8 @@ def tensors():
         assert bytes_of(buffer) == data, "wrong bytes"
     for step in range(10):
         data = program.content(MIB + step, 100 + step)
-        there = Tensor(data, device="PYTHON" if step > 100 else "CPU").to("CUDA").realize()
-        assert bytes(there.to("CPU").realize().data()) == data, "wrong bytes of a tensor"
+        there = Tensor(data, device="PYTHON").to("CUDA").realize()
+        assert bytes(there.data()) == data, "wrong bytes of a tensor"
     total = (Tensor([1.0, 2.0, 3.0], device="CUDA") + 1).realize()
     Device["CUDA"].synchronize()
     return {"left": len(live), "shape": list(total.shape)}
@@ -46,11 +46,11 @@ def tensors():
 def limit():
     """Takes memory until there is none, gives half back, goes on."""
     live, seen, step = {}, {}, 0
-    for turn in range(3):
+    for turn in range(2):
         try:
             while True:
                 assert len(live) < 64, "no limit"
-                live[step] = put(program.content(MIB, step) * 46)
+                live[step] = put(program.content(MIB, step) * 20)
                 step += 1
         except (MemoryError, RuntimeError) as error:
             seen[f"turn {turn}"] = [len(live), type(error).__name__]
