@@ -193,8 +193,11 @@ class MemorySaver(Framework):
     name = "torch_memory_saver"
     packages = ("torch_memory_saver==0.0.10",)
     program = "memory_saver_program.py"
-    allocators = {"before": {}, "behind": {}, "by the tool": {}}
+    allocators = {"before": {}, "behind": {"MEMORY_SAVER_IS_FIRST": "1"}, "by the tool": {}}
     areas = {"pausing": {}}
+
+    def is_varying(self, _allocator, _area):
+        return True  # not with chance, but with the place of the library: the program knows
 
     def place(self, allocator):
         return allocator
@@ -252,7 +255,8 @@ class OnnxRuntime(Framework):
                 "onnx==1.23.2", "ml_dtypes==0.6.0", "typing_extensions==4.16.0")
     program = "onnxruntime_program.py"
     areas = {"values": {}, "sessions": {}, "limit": {}}
-    reads_names = {"cudnn": "libcudnn.so.9", "cufft": "libcufft.so.12"}
+    reads_names = {"cublasLt": "libcublasLt.so.13", "cublas": "libcublas.so.13", "curand": "libcurand.so.10",
+                   "cudnn": "libcudnn.so.9", "cufft": "libcufft.so.12"}
     readers = ("onnxruntime/capi/libonnxruntime_providers_cuda.so",)
 
 

@@ -199,10 +199,12 @@ def run_framework(framework, options, folder, tap):
         tap.show(framework.name, [], str(reason))
         return
     running = [job for job in jobs if job in wanted or job.library == "none" and (job.allocator, job.area) in needed]
+    baselines = {}
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
-        found = {(job.allocator, job.area, job.library): job for job in pool.map(lambda job: job.run(build), running)}
-    for (allocator, area, _), job in found.items():
-        tap.show(job.name, faults_of(job, found[allocator, area, "none"]), job.result.get("skip"))
+        for job in pool.map(lambda job: job.run(build), running):
+            if job.library == "none":
+                baselines[job.allocator, job.area] = job
+            tap.show(job.name, faults_of(job, baselines[job.allocator, job.area]), job.result.get("skip"))
 
 
 def main():

@@ -31,5 +31,5 @@ def make_all(out, compiler, archive, sonames, libraries):
         names -= found
         # A part of ours includes PyTorch's of the same name.
         stubs.HERE = HERE if os.path.exists(os.path.join(HERE, "stubs", prefix + ".c")) else TORCH
-        if found:
-            stubs.make(sonames[prefix], {sonames[prefix]: found}, out, compiler, archive)
+        found = found or {prefix + "Unused"}  # a library that is wanted for no function
+        stubs.make(sonames[prefix], {sonames[prefix]: found}, out, compiler, archive)
