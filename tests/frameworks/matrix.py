@@ -189,7 +189,7 @@ def run_framework(framework, options, folder, tap):
     if not wanted:
         return
     try:
-        with open(os.path.join(build, "frameworks.lock"), "w", encoding="utf-8") as lock:
+        with open(os.path.join(build, f"{framework.venv or framework.name}.lock"), "w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             framework.prepare(build, options.compiler)
     except subprocess.CalledProcessError as error:
