@@ -236,17 +236,6 @@ class NumbaCuda(Framework):
     areas = {"arrays": {"SIMCUDA_WORK_US": "50"}, "limit": {}}
 
 
-class Tinygrad(Framework):
-    """tinygrad's CUDA device with and without its own cache of buffers; kernels as PTX that it writes itself."""
-
-    name = "tinygrad"
-    packages = ("tinygrad==0.14.0",)
-    program = "tinygrad_program.py"
-    environment = {"DEV": "CUDA:PTX", "CACHELEVEL": "0"}
-    allocators = {"cached": {}, "plain": {"LRU": "0"}}
-    areas = {"tensors": {}, "limit": {}}
-
-
 class OnnxRuntime(Framework):
     """ONNX Runtime's CUDA provider: its arena, OrtValues on the device, a session."""
 
@@ -273,6 +262,6 @@ class Static(Framework):
         raise Unavailable(f"{self.which} NVIDIA's static runtime inside, which runs on NVIDIA's driver alone")
 
 
-ALL = [Jax(), Rmm(), Cumem(), MemorySaver(), CudaCore(), NumbaCuda(), Tinygrad(), OnnxRuntime(),
+ALL = [Jax(), Rmm(), Cumem(), MemorySaver(), CudaCore(), NumbaCuda(), OnnxRuntime(),
        Static("RMM's Python bindings", "each module of rmm-cu12 24.12.1, and librmm.so of the releases from 25.10 on, have"),
        Static("CuPy", "cupy_backends/cuda/api/runtime of cupy-cuda13x 14.2.0 has")]
