@@ -227,7 +227,7 @@ class CudaCore(Framework):
 
 
 class NumbaCuda(Framework):
-    """numba-cuda's arrays, streams and deferred frees, with both of its bindings' ways to the driver."""
+    """numba-cuda: arrays, streams and deferred frees."""
 
     name = "numba-cuda"
     venv = "cuda-python"
@@ -263,5 +263,5 @@ class Static(Framework):
 
 
 ALL = [Jax(), Rmm(), Cumem(), MemorySaver(), CudaCore(), NumbaCuda(), OnnxRuntime(),
-       Static("RMM's Python bindings", "each module of rmm-cu12 24.12.1, and librmm.so of the releases from 25.10 on, have"),
+       Static("RMM's Python bindings", "modules of rmm-cu12 24.12.1 and librmm.so of librmm-cu13 25.10 to 26.10 have"),
        Static("CuPy", "cupy_backends/cuda/api/runtime of cupy-cuda13x 14.2.0 has")]
