@@ -131,10 +131,11 @@ test-nvidia: ## NVIDIA's own driver, NVML and runtimes, without a device: beside
 	$(Q)tests/nvidia/run.py --build $(OUT)
 
 .PHONY: test-torch
-test-torch: ## PyTorch, each allocator in each mode, on the simulated device; fetches 0.7 GB; SHORT=1: six pairs, nothing is fetched; T=words
+test-torch: ## JAX, RMM and others, then PyTorch, each allocator in each mode, on the simulated device; fetches wheels; SHORT=1: a part of PyTorch, nothing is fetched; T=words
 	$(Q)scripts/deps.sh test
 	$(Q)$(MAKE) --no-print-directory all
-	$(Q)tests/torch/run.py --build $(OUT) $(if $(SHORT),--short) $(T)
+	$(Q)status=0; $(if $(SHORT),,tests/frameworks/run $(OUT) $(CC) $(T) || status=1;) \
+		tests/torch/run.py --build $(OUT) $(if $(SHORT),--short) $(T) || status=1; exit $$status
 
 .PHONY: test-suites
 test-suites: ## other projects' own test suites, with and without the library; by hand, before a release; SUITE=word (tests/suites/run.py)
