@@ -7,10 +7,10 @@ export SIMCUDA_MEMORY=1GiB GPUCACHE_REPORT=none
 
 # same CASE: the program ends with the answers that it has without the library.
 same() {
-    like "$settings, $1: without the library" "$(simulated timeout 60 "$program" "$1" 2>&1; echo $?)" \
+    like "$settings, $1: without the library" "$(simulated timeout 90 "$program" "$1" 2>&1; echo $?)" \
         '^(capture 0 0 0|wrong 0|refused 0|stream 2, request 2)$'
-    is "$settings, $1: the same answers" "$(preloaded timeout 60 "$program" "$1" 2>&1; echo $?)" \
-        "$(simulated timeout 60 "$program" "$1" 2>&1; echo $?)"
+    is "$settings, $1: the same answers" "$(preloaded timeout 90 "$program" "$1" 2>&1; echo $?)" \
+        "$(simulated timeout 90 "$program" "$1" 2>&1; echo $?)"
 }
 for settings in "GPUCACHE_BACKEND=vmm" "GPUCACHE_BACKEND=driver" "SIMCUDA_DRIVER_VERSION=12040"; do
     export "${settings?}"
@@ -21,9 +21,10 @@ for settings in "GPUCACHE_BACKEND=vmm" "GPUCACHE_BACKEND=driver" "SIMCUDA_DRIVER
 done
 # The library waits longer than a capture waits for it: the capture begins all the same, and nothing harms it.
 settings="long work"
-for case in load pool global local; do
-    same long-$case
-done
+same long-global
+export GPUCACHE_REUSE=sync
+same long-free
+unset GPUCACHE_REUSE
 # A stream that cannot be made is refused at once, as without the library, and a request in its time.
 for settings in GPUCACHE_BACKEND=vmm GPUCACHE_BACKEND=driver; do
     export "${settings?}" SIMCUDA_FAIL=cuStreamCreate@3+=CUDA_ERROR_OUT_OF_MEMORY

@@ -129,9 +129,8 @@ is "every function of NVML about processes is known" "$({
     for library in "$SIM_DIR/libnvidia-ml.so.1" "$ROOT"/build/nvidia/driver/libnvidia-ml.so.1; do
         [ ! -f "$library" ] || nm -D --defined-only "$library" | awk '{ print $NF }'
     done
-    for header in "${CUDA_HOME:-/usr/local/cuda}"/include/nvml.h; do
-        [ ! -f "$header" ] || grep -o 'DECLDIR *nvml[A-Za-z0-9_]*' "$header" | awk '{ print $NF }'
-    done
+    header=${CUDA_HOME:-/usr/local/cuda}/include/nvml.h
+    [ ! -f "$header" ] || grep -o 'DECLDIR *nvml[A-Za-z0-9_]*' "$header" | awk '{ print $NF }'
 } | sort -u | grep -E '^nvmlDeviceGet.*(Process|MemoryInfo|AccountingStats)' | grep -v Vgpu | while read -r name; do
     grep -q "^$name " "$TMP/known" || grep -q "^NVML($name," "$ROOT/shim/api.def" || echo "$name"
 done)" ""

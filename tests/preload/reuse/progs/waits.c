@@ -1,14 +1,18 @@
 /* link: -l:libcuda.so.1 -ldl */
 /* The waits of the library, beside other threads that capture or end a stream: plain CUDA runs each
- * to its end, no capture is harmed, and no memory has what another's work wrote. usage: waits CASE
- *   destroy: a stream with work is being destroyed while another thread takes memory that it uses
- *   load: a library is loaded behind memory that serves again; another thread captures
- *   pool, global, local: a request waits for memory that a pool's stream, or plain work, still
- * uses; another thread begins a capture, global or its own foreign: memory that is freed in a
- * stream of another context serves again beside an endless one mutex: a function that the host runs
- * in a stream waits for the mutex of the thread that makes a stream and a request, which find no
- * memory "long-" before a case with a capture: the work lasts 5 s, and the capture begins within 3
- * s. Prints what the capture's calls and the request answered. */
+ * to its end, no capture is harmed, and no memory has what another's work wrote.
+ *
+ * usage: waits CASE. Prints what the capture's calls and the request answered.
+ *
+ * - destroy: a stream with work is being destroyed while another thread takes memory that it uses
+ * - load: a library is loaded behind memory that serves again; another thread captures
+ * - pool, global, local: a request waits for memory that a pool's stream, or plain work, still
+ * uses; another thread begins a capture, global or its own
+ * - free: a free waits for work; another thread begins a capture
+ * - foreign: memory freed in a stream of another context serves again beside an endless one
+ * - mutex: a function that the host runs in a stream waits for the mutex of the thread that makes a
+ *   stream and a request, which find no memory
+ * - long- before a case with a capture: the work lasts 5 s, and the capture begins within 3 s */
 #include "tests/preload/progs/program.h"
 
 #include <dlfcn.h>
@@ -121,14 +125,14 @@ static void *request(void *argument)
     return NULL;
 }
 
-static void capture_beside(void *(*wait)(void *), CUstreamCaptureMode mode)
+static void capture_beside(void *(*wait)(void *), void *argument, CUstreamCaptureMode mode)
 {
     const CUdeviceptr memory = take(BYTES);
     struct timespec before, after;
     pthread_t thread;
     CUgraph graph;
     int results[3];
-    start(&thread, wait, NULL);
+    start(&thread, wait, argument);
     usleep(300000);
     clock_gettime(CLOCK_MONOTONIC, &before);
     CHECK(cuStreamBeginCapture(streams[1], mode));
@@ -150,7 +154,27 @@ static void load_beside_capture(void)
     CHECK(cuMemsetD8Async(first, 1, BYTES, streams[0]));
     CHECK(cuMemFree(first));
     CHECK(cuMemsetD8Async(take(BYTES), 1, BYTES, streams[0]));
-    capture_beside(load, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    capture_beside(load, NULL, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+/* What is freed is still in use: the free waits, with GPUCACHE_REUSE=sync. */
+static void *free_used(void *argument)
+{
+    const CUdeviceptr *used = argument;
+    CHECK(cuCtxSetCurrent(context));
+    answer = (int)cuMemFree(*used);
+    return NULL;
+}
+
+static void free_beside_capture(void)
+{
+    static CUdeviceptr used;
+    used = take(BYTES);
+    CHECK(cuMemsetD8Async(take(BYTES), 1, MIB, streams[1])); /* there are several streams */
+    CHECK(cuLaunchHostFunc(streams[0], nap, NULL));
+    CHECK(cuMemsetD8Async(used, 1, MIB, streams[0]));
+    capture_beside(free_used, &used, CU_STREAM_CAPTURE_MODE_RELAXED);
+    printf("answer %d\n", answer);
 }
 
 static void request_beside_capture(bool is_of_pool, CUstreamCaptureMode mode)
@@ -171,7 +195,7 @@ static void request_beside_capture(bool is_of_pool, CUstreamCaptureMode mode)
         CHECK(cuMemFreeAsync(memory, streams[0]));
     else
         CHECK(cuMemFree(memory));
-    capture_beside(request, mode);
+    capture_beside(request, NULL, mode);
     if (!is_of_pool) /* which a driver may do better */
         printf("answer %d\n", answer);
 }
@@ -227,11 +251,12 @@ static void hold_mutex(void)
     CUstream stream;
     (void)take(MANY);
     CHECK(cuMemsetD8Async(take(BYTES), 1, MIB, streams[1])); /* there are several streams */
-    CHECK(cuMemFree(take(BYTES)));
-    const CUdeviceptr used = take(BYTES);
-    CHECK(cuLaunchHostFunc(streams[0], nap, NULL));
-    CHECK(cuMemsetD8Async(used, 1, BYTES, streams[0]));
-    CHECK(cuMemFree(used));
+    for (int i = 0; i < 2; i++) {                            /* a fence covers the first alone */
+        const CUdeviceptr used = take(BYTES);
+        CHECK(cuLaunchHostFunc(streams[0], nap, NULL));
+        CHECK(cuMemsetD8Async(used, 1, BYTES, streams[0]));
+        CHECK(cuMemFree(used));
+    }
     pthread_mutex_lock(&mutex);
     CHECK(cuLaunchHostFunc(streams[0], wait_for_mutex, NULL));
     clock_gettime(CLOCK_MONOTONIC, &start);
@@ -261,6 +286,8 @@ int main(int argc, char **argv)
         destroy();
     else if (strcmp(how, "load") == 0)
         load_beside_capture();
+    else if (strcmp(how, "free") == 0)
+        free_beside_capture();
     else if (strcmp(how, "mutex") == 0)
         hold_mutex();
     else if (strcmp(how, "foreign") == 0)
