@@ -1,18 +1,22 @@
-/* Calls each function of a table with arguments that need no device: null and odd ones. Prints what
- * came back, a line per call.
+/* Makes the calls that it reads, and prints what each returned.
  *
- * usage: caller LIBRARY STATE ROUTE
+ * usage: caller LIBRARY STATE ROUTE < CALLS
  * STATE: new, or failed (after an initialisation that fails). ROUTE: symbol, or proc (by
- * cuGetProcAddress_v2, at the version in the table).
+ * cuGetProcAddress_v2, at the version in the table). CALLS: lines FUNCTION VALUES, functions in the
+ * table's order, one letter an argument (functions.py chooses them):
+ *
+ *     pointer    0 null, z to zeroes, f to set bits, a to d to small numbers, n to the name
+ * cuMemAlloc handle     0 to 2 that number, h an address of zeroes number     0 to 9 that number, x
+ * 0x80, m 0x7fffffff, f all bits set structure  0 zeroes, f set bits, a to d small numbers
  *
  * calls.h is made from the headers (functions.py). A few functions at a time have a process of
  * their own, which loads the library afresh; a call that ends it is recorded by its signal, and the
- * next call starts another. Output: FUNCTION ARGUMENTS RESULT, `absent` where there is no such
- * function. */
+ * next call starts another. Output: a result a line, `absent` where there is no such function. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,15 +25,16 @@
 #include <unistd.h>
 
 #define ARGUMENTS_MAX 16
-#define CALLS_MAX 40000
+#define CALLS_MAX 400000
 #define BATCH 16 /* functions of one process */
 #define ABSENT (-1000)
-#define SCRATCH_BYTES 16384 /* what a pointer points to: zeroes */
+#define SCRATCH_BYTES 16384 /* of which the first ones are filled */
+#define FILLED_BYTES 512
 
 static union {
     void *pointer;
     unsigned long long number;
-    unsigned char bytes[512]; /* structures that are passed by value */
+    unsigned char bytes[FILLED_BYTES]; /* structures that are passed by value */
 } values[ARGUMENTS_MAX];
 
 static unsigned char scratch[ARGUMENTS_MAX][SCRATCH_BYTES] __attribute__((aligned(4096)));
@@ -46,82 +51,63 @@ struct function {
 #include "calls.h"
 #define FUNCTION_COUNT (sizeof(functions) / sizeof(functions[0]))
 
-/* ---- arguments ---- */
-
-/* Bases: all null and zero; pointers to zeroes, handles null and numbers 0 or 1; handles that point
- * to zeroes; and with those, numbers and structures of all bits. From `one` and `handles` each
- * argument is changed in turn. */
-enum { ALL_NULL, ZERO, ONE, HANDLES, ODD, BASE_COUNT };
-static const char *const base_names[] = {"null", "zero", "one", "handles", "odd"};
-
 static struct call {
     const struct function *function;
-    int base;
-    int changed;       /* an argument, counted from 1; 0: none */
-    const char *value; /* null, given, zero or full */
+    char letters[ARGUMENTS_MAX + 1];
 } calls[CALLS_MAX];
 static int call_count;
 
-static void set_base(const struct function *function, int base)
+/* ---- arguments ---- */
+
+/* functions.py has the same numbers (word_behind). */
+static uint32_t small_word(char letter, uint32_t index)
 {
-    memset(values, 0, sizeof(values));
-    memset(scratch, 0, sizeof(scratch));
-    for (int i = 0; function->kinds[i] && base != ALL_NULL; i++) {
-        char kind = function->kinds[i];
-        if (kind == 'P' || (kind == 'H' && base >= HANDLES))
-            values[i].pointer = scratch[i];
-        else if (base == ODD)
-            memset(values[i].bytes, 0xff, sizeof(values[i].bytes));
-        else if (kind == 'N')
-            values[i].number = base != ZERO;
-    }
+    return ((uint32_t)(letter - 'a' + 1) * (1 + index % 4) + index) % 5;
+}
+
+static void fill(unsigned char *bytes, char letter)
+{
+    memset(bytes, letter == 'f' ? 0xff : 0, FILLED_BYTES);
+    if (letter == 'n')
+        strcpy((char *)bytes, "cuMemAlloc");
+    for (uint32_t i = 0; letter >= 'a' && letter <= 'd' && i < FILLED_BYTES / 4; i++)
+        memcpy(bytes + 4 * (size_t)i, &(uint32_t){small_word(letter, i)}, 4);
 }
 
 static void set_arguments(const struct call *call)
 {
-    set_base(call->function, call->base);
-    if (call->changed == 0)
-        return;
-    int i = call->changed - 1;
-    memset(values[i].bytes, strcmp(call->value, "full") == 0 ? 0xff : 0, sizeof(values[i].bytes));
-    if (strcmp(call->value, "given") == 0)
-        values[i].pointer = scratch[i];
-}
-
-static void add_call(const struct function *function, int base, int changed, const char *value)
-{
-    if (call_count == CALLS_MAX)
-        abort();
-    calls[call_count++] = (struct call){function, base, changed, value};
-}
-
-static void list_calls(const struct function *function)
-{
-    for (int base = 0; base < BASE_COUNT; base++)
-        add_call(function, base, 0, NULL);
-    for (int base = ONE; base <= HANDLES; base++)
-        for (int i = 0; function->kinds[i]; i++) {
-            char kind = function->kinds[i];
-            if (kind == 'P' || (kind == 'H' && base == HANDLES))
-                add_call(function, base, i + 1, "null");
-            else if (kind == 'H')
-                add_call(function, base, i + 1, "given");
-            if (kind == 'N')
-                add_call(function, base, i + 1, "zero");
-            if (kind == 'N' || kind == 'S')
-                add_call(function, base, i + 1, "full");
+    memset(values, 0, sizeof(values));
+    for (int i = 0; call->function->kinds[i]; i++) {
+        char kind = call->function->kinds[i], letter = call->letters[i];
+        memset(scratch[i], 0, SCRATCH_BYTES);
+        if (kind == 'S') {
+            fill(values[i].bytes, letter);
+        } else if (letter >= '0' && letter <= '9') {
+            values[i].number = (unsigned long long)(letter - '0');
+        } else if (kind == 'N') {
+            values[i].number = letter == 'x' ? 0x80 : letter == 'm' ? 0x7fffffff : ~0ULL;
+        } else {
+            fill(scratch[i], letter == 'h' ? 'z' : letter);
+            values[i].pointer = scratch[i];
         }
+    }
 }
 
-static void print_call(const struct call *call, int result)
+static bool read_calls(void)
 {
-    printf("%s %s", call->function->name, base_names[call->base]);
-    if (call->changed)
-        printf(",%d=%s", call->changed, call->value);
-    if (result == ABSENT)
-        printf(" absent\n");
-    else
-        printf(result >= 0 ? " %d\n" : " signal%d\n", result);
+    char name[128], letters[64];
+    const struct function *function = functions;
+
+    while (scanf("%127s %63s", name, letters) == 2) {
+        while (function < functions + FUNCTION_COUNT && strcmp(function->name, name) != 0)
+            function++;
+        if (function == functions + FUNCTION_COUNT || call_count == CALLS_MAX)
+            return false;
+        calls[call_count].function = function;
+        /* `-`: no argument. */
+        memcpy(calls[call_count++].letters, letters, strlen(function->kinds) + 1);
+    }
+    return true;
 }
 
 /* ---- processes ---- */
@@ -174,11 +160,13 @@ int main(int argc, char **argv)
     int status;
 
     if (argc != 4) {
-        fprintf(stderr, "usage: caller LIBRARY new|failed symbol|proc\n");
+        fprintf(stderr, "usage: caller LIBRARY new|failed symbol|proc < CALLS\n");
         return 2;
     }
-    for (size_t i = 0; i < FUNCTION_COUNT; i++)
-        list_calls(&functions[i]);
+    if (!read_calls()) {
+        fprintf(stderr, "a function that the table lacks, one out of order, or too many calls\n");
+        return 2;
+    }
     /* The last one counts those that are done. */
     volatile int *results = mmap(NULL, sizeof(int) * (CALLS_MAX + 1), PROT_READ | PROT_WRITE,
                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -202,6 +190,9 @@ int main(int argc, char **argv)
         }
     }
     for (int i = 0; i < call_count; i++)
-        print_call(&calls[i], results[i]);
+        if (results[i] == ABSENT)
+            printf("absent\n");
+        else
+            printf(results[i] >= 0 ? "%d\n" : "signal%d\n", results[i]);
     return 0;
 }

@@ -1,6 +1,8 @@
-"""The driver's and NVML's functions, from headers, as C for caller.c."""
+"""The driver's and NVML's functions, from headers, as C for caller.c, and the calls that it makes of them."""
+import functools
 import os
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -18,6 +20,12 @@ typedef unsigned int VdpDevice; typedef void VdpGetProcAddress(void);
 typedef unsigned int VdpVideoSurface; typedef unsigned int VdpOutputSurface;
 """
 FOREIGN_HEADERS = ("GL/gl.h", "EGL/egl.h", "EGL/eglext.h", "vdpau/vdpau.h")
+# cudaProfiler.h, which the packages lack; cudaProfilerTypedefs.h has the types.
+PROFILER = """
+CUresult cuProfilerInitialize(const char *configFile, const char *outputFile, int outputMode);
+CUresult cuProfilerStart(void);
+CUresult cuProfilerStop(void);
+"""
 DRIVER_HEADERS = ("cuda.h", "cudaGL.h", "cudaEGL.h", "cudaVDPAU.h")
 
 
@@ -28,7 +36,7 @@ NVML = NVIDIA / "driver/libnvidia-ml.so.1"
 
 
 def prelude():
-    return "".join([FOREIGN, "#define __CUDA_API_VERSION_INTERNAL\n", *[f"#include <{h}>\n" for h in DRIVER_HEADERS]])
+    return "".join([FOREIGN, "#define __CUDA_API_VERSION_INTERNAL\n", *[f"#include <{h}>\n" for h in DRIVER_HEADERS], PROFILER])
 
 
 def includes(work):
@@ -67,6 +75,7 @@ class Function:
         return parameter
 
     @staticmethod
+    @functools.lru_cache(maxsize=None)
     def _kind(kind, text):
         if "*" in kind:
             return "P"
@@ -91,6 +100,12 @@ def driver_functions(text):
     for name, parameters in re.findall(r"\bCUresult\s+(cu\w+)\s*\(([^;{}]*)\)\s*;", text):
         found.setdefault(name, Function(name, parameters, text))
     return found
+
+
+def exports(library, pattern):
+    """The names of the symbols that a library defines."""
+    listed = subprocess.run(["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True).stdout
+    return {name for name in re.findall(r" [A-Z] (\w+)", listed) if re.fullmatch(pattern, name)}
 
 
 def write_calls(path, functions, initialise, rows=None):
@@ -118,12 +133,58 @@ def build(work, text, functions, initialise, rows=None):
     return str(folder / "caller")
 
 
+# The letters of caller.c by the kind of an argument.
+LETTERS = {"P": "0zfabcdn", "H": "012h", "N": "0123456789xmf", "S": "0fabcd"}
+NUMBERS = {**{str(n): n for n in range(10)}, "x": 0x80, "m": 0x7fffffff, "f": 2 ** 64 - 1}
+
+
+def word_behind(letter, index):
+    """The word at that index behind a pointer, as in caller.c."""
+    if letter in "abcd":
+        return ((ord(letter) - ord("a") + 1) * (1 + index % 4) + index) % 5
+    filled = b"cuMemAlloc".ljust(512, b"\0") if letter == "n" else bytes([0xff if letter == "f" else 0]) * 512
+    return int.from_bytes(filled[4 * index:4 * index + 4], "little")
+
+
+def systematic_calls(functions):
+    """[(function, letters)]: all null or zero; pointers to zeroes, with handles null and numbers 0 or 1, or handles to zeroes
+    with those, or with the rest all bits set. From three of these each argument takes each value in turn; and
+    a pointer to a name goes with one or all of the others null."""
+    bases = [{"P": "0", "H": "0", "N": "0", "S": "0"}, {"P": "z", "H": "0", "N": "0", "S": "0"},
+             {"P": "z", "H": "0", "N": "1", "S": "a"}, {"P": "z", "H": "h", "N": "1", "S": "a"},
+             {"P": "z", "H": "h", "N": "0", "S": "a"}, {"P": "z", "H": "h", "N": "f", "S": "f"}]
+    calls = {}
+    for f in functions:
+        for index, base in enumerate(bases):
+            letters = "".join(base[k] for k in f.kinds)
+            calls[f.name, letters or "-"] = None
+            for i, kind in enumerate(f.kinds):
+                for letter in LETTERS[kind] if index in (2, 3, 4) else "":
+                    calls[f.name, letters[:i] + letter + letters[i + 1:]] = None
+                if index in (2, 3) and kind == "P":
+                    named = letters[:i] + "n" + letters[i + 1:]
+                    others = [j for j, k in enumerate(f.kinds) if k == "P" and j != i]
+                    for nulls in [*([j] for j in others), others]:
+                        calls[f.name, "".join("0" if j in nulls else v for j, v in enumerate(named))] = None
+    return list(calls)
+
+
+def random_calls(functions, seed, count):
+    """`count` calls of each function, each argument chosen at random, likelier a pointer and a number that are in use."""
+    generator, calls = random.Random(seed), {}
+    for f in functions:
+        for _ in range(count if f.kinds else 1):
+            letters = "".join(generator.choice(LETTERS[k] + {"P": "zzz", "H": "hh", "N": "0011", "S": ""}[k]) for k in f.kinds)
+            calls[f.name, letters or "-"] = None
+    return list(calls)
+
+
 # NVIDIA's driver makes device files where it may; no test leaves any.
 NO_DEVICE_FILES = ["setpriv", "--bounding-set=-mknod"] if os.geteuid() == 0 else []
 
 
-def run_caller(caller, library, state, route="symbol", **environment):
-    """{(function, call): result}"""
-    run = subprocess.run([*NO_DEVICE_FILES, caller, str(library), state, route], capture_output=True, text=True, check=True,
-                         env={**os.environ, **environment})
-    return {tuple(line.split()[:2]): line.split()[2] for line in run.stdout.splitlines()}
+def run_caller(caller, library, state, calls, route="symbol", **environment):
+    """{(function, letters): result}"""
+    run = subprocess.run([*NO_DEVICE_FILES, caller, str(library), state, route], input="".join(f"{f} {v}\n" for f, v in calls),
+                         capture_output=True, text=True, check=True, env={**os.environ, **environment})
+    return dict(zip(calls, run.stdout.split(), strict=True))

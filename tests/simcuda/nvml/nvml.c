@@ -86,17 +86,15 @@ NVML_EXPORT nvmlReturn_t nvmlInit(void)
     return nvmlInitWithFlags(0);
 }
 
+/* Documented to return NVML_ERROR_UNINITIALIZED where nothing was initialised; NVIDIA's, of CUDA
+ * 12.2, returns success. */
 NVML_EXPORT nvmlReturn_t nvmlShutdown(void)
 {
-    nvmlReturn_t result = NVML_SUCCESS;
-
     pthread_mutex_lock(&life.lock);
-    if (life.init_count == 0)
-        result = NVML_ERROR_UNINITIALIZED;
-    else
+    if (life.init_count > 0)
         life.init_count--;
     pthread_mutex_unlock(&life.lock);
-    return result;
+    return NVML_SUCCESS;
 }
 
 NVML_EXPORT const char *nvmlErrorString(nvmlReturn_t result)
@@ -174,9 +172,10 @@ NVML_EXPORT nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_v1
     return nvml_put_text(branch->branch, length, "r000_00");
 }
 
+/* NVML's own, which needs no driver: in every state. */
 NVML_EXPORT nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned length)
 {
-    return version ? nvmlSystemGetDriverVersion(version, length) : NVML_ERROR_INVALID_ARGUMENT;
+    return nvml_put_text(version, length, "simulated");
 }
 
 NVML_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version)
@@ -354,6 +353,8 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMem
     nvmlMemory_t plain;
     nvmlReturn_t result;
 
+    if (!nvml_is_up())
+        return NVML_ERROR_UNINITIALIZED;
     if (memory && memory->version != NVML_MEMORY_V2)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     result = memory_of(device, memory ? &plain : NULL);

@@ -41,9 +41,32 @@ CHILD_CASE(child_sizes)
     return 0;
 }
 
+/* As NVIDIA's driver: flags that do not exist and null pointers count before the state, stream
+ * handles once cuInit was tried, and those of the legacy and per-thread streams never. */
 CHILD_CASE(child_no_device)
 {
+    static char nothing[4096];
+    const CUstream wild = (CUstream)(void *)nothing;
+    CUgraphExec exec;
+    CUdeviceptr address;
+    CUstream stream;
+
+    EXPECT(cuStreamCreate(&stream, 0) == CUDA_ERROR_NOT_INITIALIZED);
+    EXPECT(cuStreamCreate(&stream, 2) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(cuStreamCreateWithPriority(&stream, 0x80, 0) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(cuMemAllocManaged(&address, 1, CU_MEM_ATTACH_HOST) == CUDA_ERROR_NOT_INITIALIZED);
+    EXPECT(cuMemAllocManaged(&address, 1, CU_MEM_ATTACH_SINGLE) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(cuStreamBeginCapture(NULL, 3) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(cuGraphInstantiate(&exec, (CUgraph)(void *)nothing, 0x80) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(cuStreamQuery(wild) == CUDA_ERROR_NOT_INITIALIZED);
     EXPECT(cuInit(0) == CUDA_ERROR_NO_DEVICE);
+    EXPECT(cuStreamQuery(wild) == CUDA_ERROR_INVALID_HANDLE);
+    EXPECT(cuStreamQuery(CU_STREAM_LEGACY) == CUDA_ERROR_NOT_INITIALIZED);
+    EXPECT(cuStreamSynchronize(CU_STREAM_PER_THREAD) == CUDA_ERROR_NOT_INITIALIZED);
+    EXPECT(cuMemsetD8Async(0, 0, 1, CU_STREAM_LEGACY) == CUDA_ERROR_NOT_INITIALIZED);
+    EXPECT(cuEventRecord(NULL, CU_STREAM_LEGACY) == CUDA_ERROR_NOT_INITIALIZED);
+    EXPECT(cuMemFreeAsync(0, CU_STREAM_PER_THREAD) == CUDA_ERROR_NOT_INITIALIZED);
+    EXPECT(cuStreamCreate(&stream, 2) == CUDA_ERROR_INVALID_VALUE);
     return 0;
 }
 
