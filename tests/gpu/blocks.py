@@ -133,7 +133,9 @@ def verdict_of(seen, wrong, unshown, skipped):
         return "not shown", listed(unshown)
     if seen:
         return "holds", ""
-    return ("does not apply", listed(dict.fromkeys(reason.split(": ", 1)[1] for reason in skipped))) if skipped else ("not shown", "no row")
+    if skipped:
+        return "does not apply", listed(dict.fromkeys(reason.split(": ", 1)[1] for reason in skipped))
+    return "not shown", "no row"
 
 
 def absences(result, pattern):

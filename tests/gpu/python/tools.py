@@ -41,10 +41,12 @@ def run(tool, order):
         elif tool == "memcheck":
             command = command + ["--target-processes", "all"]
     try:
-        result = subprocess.run(command + program, env=environment, capture_output=True, text=True, errors="replace", timeout=SECONDS)
+        result = subprocess.run(command + program, env=environment, capture_output=True, text=True, errors="replace",
+                                timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired as late:
         print(f"{tool} {order}: over {SECONDS} s\n{str(late.stdout)[-2000:]}")
         row(f"{tool}.{order}.status", 124, "status")
+        row(f"{tool}.{order}.works", 0, "yes")
         return
     output = result.stdout + result.stderr
     print(f"---- {tool} {order}: {result.returncode}")
