@@ -96,6 +96,8 @@ else
     SIMCUDA_LAZY=1200MiB odd "the driver's own memory" 4 E11 'driver\.limited:process\.not_counted = 1\..*measure\.c'
 fi
 
+is "the simulated devices that processes shared are gone" "$(find /dev/shm -name "simcuda-*-rehearsal-*" | wc -l)" 0
+
 # What is not there, or ends badly, shows nothing.
 mkdir -p "$TMP/broken/tests/gpu"
 ln -s "$BUILD_DIR/libgpucache.so" "$BUILD_DIR/simcuda" "$TMP/broken"
