@@ -118,8 +118,8 @@ esac
 python3 tests/gpu/blocks.py --check "$block" "$RESULTS" "$@" || exit 2
 mkdir -p "$RESULTS"
 if [ -z "${GPU_REHEARSAL:-}" ]; then
+    # LD_LIBRARY_PATH stays as it is: a toolkit's libraries before those of Python's packages could be others than they want.
     has_gpu || { echo "scripts/gpu.sh: there is no NVIDIA GPU here" >&2; exit 1; }
-    use_toolkit_libraries
 fi
 if [ -z "${GPU_BUILT:-}" ] && ! build > "$RESULTS/build.txt" 2>&1; then
     tail -n 40 "$RESULTS/build.txt"

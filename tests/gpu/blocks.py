@@ -12,6 +12,7 @@ Exit status: 0 all hold; 1 a job failed or was late, or an assumption is wrong; 
 lacks what it needs, unless --allow-missing.
 """
 import fnmatch
+import glob
 import json
 import os
 import signal
@@ -133,7 +134,9 @@ def verdict_of(seen, wrong, unshown, skipped):
         return "not shown", listed(unshown)
     if seen:
         return "holds", ""
-    return ("does not apply", listed(dict.fromkeys(reason.split(": ", 1)[1] for reason in skipped))) if skipped else ("not shown", "no row")
+    if skipped:
+        return "does not apply", listed(dict.fromkeys(reason.split(": ", 1)[1] for reason in skipped))
+    return "not shown", "no row"
 
 
 def absences(result, pattern):
@@ -342,6 +345,8 @@ def main():
             print(f"{time.monotonic() - start:6.1f} s  {job.experiment} {job.name}: {last['status']}, {len(last['rows'])} rows",
                   flush=True)
             save(path + ".json", json.dumps(dict(report, jobs=results)))  # what is known if the block is killed
+    for shared in glob.glob(f"/dev/shm/simcuda-*-rehearsal-{os.getpid()}"):
+        os.remove(shared)
     experiments = {job.experiment for job in jobs}
     names = {job.name for job in jobs}
     verdicts = [judge(row, results) for row in ASSUMPTIONS if row.experiment in experiments

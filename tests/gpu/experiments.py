@@ -216,6 +216,8 @@ ASSUMPTIONS = [Assumption(*row) for row in (
     ("E13", "share.multiprocessing.*:tensor.[rs]e[ae]*", yes, "each reads what the other wrote", "shim/wrap/ipc_api.c"),
     ("E13", "share.nccl.*:nccl.sum_right", yes, "NCCL adds up", "shim/wrap/vmm_api.c"),
     ("E13", "share.nccl.*:nccl.register", ok, "NCCL registers a block", "shim/wrap/vmm_api.c"),
+    ("E14", "bandwidth.none:handles.2MiB.*_to_plain", above(0.9), "memory in handles of 2 MiB is as fast as the driver's own",
+     "core/pool/pages.h"),
     ("E15", "fences.128.*.frees.cache:overlap", above(4), "kernels of many streams overlap beside frees",
      "shim/driver/driver_fence.c"),
 )]
@@ -266,7 +268,7 @@ FIGURES = [Figure(experiment, title, jobs, re.compile(rows), first) for experime
     ("E11", "the process's memory", "process_memory.*", r"(?P<column>(?:library|process|torch)\..+)", "job"),
     ("E11", "a full cache", "stack.*", r"(?P<column>first_launch|cached|free)", "job"),
     ("E12", "tools", "tools", r"(?P<row>[\w-]+\.\w+)\.(?P<column>status|works|wrong)", "tool"),
-    ("E14", "bandwidth", "bandwidth.*", r"(?P<row>.+)\.(?P<column>read|gather)", "memory"),
+    ("E14", "bandwidth", "bandwidth.*", r"(?P<row>.+)\.(?P<column>(?:read|gather)(?:_to_plain)?)", "memory"),
     ("E15", "streams with fences", "fences.*", r"(?P<column>.+)", "job"),
 )]
 # Units of the other rows that are figures.

@@ -88,6 +88,15 @@ SIMCUDA_RDMA=once odd "RDMA at one address" 1 E2 'rdma1.*backend\.c'
 SIMCUDA_RDMA=refused odd "no RDMA" 1 E2 'rdma1.*backend\.c'
 SIMCUDA_WAIT_US=3000000 odd "calls that wait" 1 E4 'cuMemUnmap.*unmap\.c'
 SIMCUDA_LAZY=64MiB odd "lazy memory" 4 E11 'first_launch.*settings\.c'
+# Memory that the driver takes for itself: NVML has it, the account only where it is compared with NVML.
+if [ -e "$ROOT/core/reclaim/reconcile.c" ]; then
+    SIMCUDA_LAZY=1200MiB rehearse 4 E11
+    like "the driver's own memory is counted" "$tables" '^\| E11 \| less than .* driver \| 1 \| holds .*reconcile\.c'
+else
+    SIMCUDA_LAZY=1200MiB odd "the driver's own memory" 4 E11 'driver\.limited:process\.not_counted = 1\..*measure\.c'
+fi
+
+is "the simulated devices that processes shared are gone" "$(find /dev/shm -name "simcuda-*-rehearsal-*" | wc -l)" 0
 
 # What is not there, or ends badly, shows nothing.
 mkdir -p "$TMP/broken/tests/gpu"

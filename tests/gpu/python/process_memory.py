@@ -1,6 +1,6 @@
 """The process's true use of the device beside the library's account. usage: process_memory.py driver | torch
 
-driver: a kernel of kernels.ptx and some blocks, by the driver's functions alone. torch: with cuBLAS and cuDNN. What the process
+driver: a kernel and some blocks, by the driver's functions alone. torch: with cuBLAS and cuDNN. What the process
 holds is asked of NVML by a process of its own, that nothing is preloaded into: the library shows its process no more than the
 account has. Under the library the rest that the account lacks must be small.
 """
@@ -13,6 +13,7 @@ import time
 from rows import IS_REHEARSAL, missing, need_torch, row, skip, statistics
 
 GIB = float(1 << 30)
+KERNEL = b".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry nothing() { ret; }\n\0"
 SETTLE_S = 5.0  # the library compares its account with NVML's figure on a thread of its own, once a second at least
 NVML = """
 import ctypes, sys
@@ -54,49 +55,48 @@ def work_of_driver():
     check(cuda.cuInit(0), "cuInit")
     check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), "cuDevicePrimaryCtxRetain")
     check(cuda.cuCtxSetCurrent(context), "cuCtxSetCurrent")
-    path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "kernels.ptx")
-    with open(path, "rb") as file:
-        check(cuda.cuModuleLoadData(ctypes.byref(module), file.read()), "cuModuleLoadData")
-    check(cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"spin"), "cuModuleGetFunction")
-    ns = ctypes.c_ulonglong(1000)
-    parameters = (ctypes.c_void_p * 1)(ctypes.addressof(ns))
-    check(cuda.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, parameters, None), "cuLaunchKernel")
+    check(cuda.cuModuleLoadData(ctypes.byref(module), KERNEL), "cuModuleLoadData")
+    check(cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"nothing"), "cuModuleGetFunction")
+    check(cuda.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, None, None), "cuLaunchKernel")
     blocks = [ctypes.c_ulonglong() for _ in range(8)]
     for block in blocks:
         check(cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(64 << 20)), "cuMemAlloc")
     for block in blocks[::2]:
         check(cuda.cuMemFree_v2(block), "cuMemFree")
     check(cuda.cuCtxSynchronize(), "cuCtxSynchronize")
-    return lambda: check(cuda.cuMemFree_v2(blocks[1]), "cuMemFree")
+
+    def again(turn):
+        check(cuda.cuMemAlloc_v2(ctypes.byref(blocks[0]), ctypes.c_size_t((5 + turn) * 64 << 20)), "cuMemAlloc")
+        check(cuda.cuMemFree_v2(blocks[0]), "cuMemFree")
+    return again
 
 
 def work_of_torch():
     torch = need_torch()
     a = torch.randn(2048, 2048, device="cuda")
     if IS_REHEARSAL:  # the stand-ins of cuBLAS and cuDNN do less
-        return lambda: None
+        return lambda turn: torch.empty(turn * 64 << 20, dtype=torch.uint8, device="cuda")
     for kind in (torch.float32, torch.bfloat16):
         (a.to(kind) @ a.to(kind)).sum().item()
     torch.nn.functional.conv2d(torch.randn(16, 32, 64, 64, device="cuda"), torch.randn(64, 32, 3, 3, device="cuda")).sum().item()
     torch.linalg.svd(a[:256, :256])
     torch.cuda.synchronize()
     row("torch.reserved", torch.cuda.memory_reserved() / GIB, "GiB")
-    return lambda: torch.empty(1 << 20, device="cuda")
+    return lambda turn: torch.empty(turn * 64 << 20, dtype=torch.uint8, device="cuda")
 
 
 again = {"driver": work_of_driver, "torch": work_of_torch}[sys.argv[1]]()
-before = statistics()
-end = time.monotonic() + SETTLE_S
-process, figures = nvml_figure(), before
+end, turn = time.monotonic() + SETTLE_S, 0
+process, figures = nvml_figure(), statistics()
 while figures is not None and process is not None and process - figures.reserved > 0.1 * GIB and time.monotonic() < end:
+    turn += 1
+    again(turn)  # more from the driver, which makes a comparison due
     time.sleep(0.5)
     process, figures = nvml_figure(), statistics()
-again()
 if figures is None:
     skip("library.*", "the library is not loaded")
 else:
     row("library.reserved", figures.reserved / GIB, "GiB")
-    row("library.found", (figures.reserved - before.reserved) / GIB, "GiB")
     row("library.limit", figures.limit / GIB, "GiB")
 if process is None:
     missing("process.*", "NVML has no figure for this process")
