@@ -102,9 +102,8 @@ struct gc_route gc_route_dlsym(void *handle, const char *name, const void *calle
     route.jump = (void *)libc->dlsym;
     if (gc_thread.depth > 0)
         return route;
-    gc_bypass_check();
-    if (name != NULL && name[0] == 'N')
-        gc_tools_look_up(name);
+    if (name != NULL)
+        gc_tools_look_up(name, caller);
     if (gc_thread.is_loading && !gc_resolve_is_driver_code(caller))
         gc_outside_end_load();
     if (row == NULL && name != NULL && is_driver_name(name) && !gc_resolve_is_driver_code(caller))
@@ -138,9 +137,9 @@ void *gc_route_dlopen(const char *path, int flags, const void *caller)
 {
     const struct gc_libc *libc = gc_elf_libc();
 
-    gc_bypass_load(path, flags);
     gc_outside_begin_load(path, caller);
-    gc_tools_load(path);
+    if (gc_thread.is_loading)
+        gc_bypass_load(path, flags);
     return libc == NULL ? NULL : (void *)libc->dlopen;
 }
 

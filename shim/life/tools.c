@@ -1,36 +1,31 @@
 /* Profilers and memory checkers beside the library.
  *
  * A profiler that CUPTI serves (nsys, ncu, PyTorch's) sees the calls of the runtime and the driver.
- * It is injected by CUDA_INJECTION64_PATH, or the program itself loads CUPTI. Then no cudaMalloc or
- * cudaFree is served without the runtime.
+ * It is injected by CUDA_INJECTION64_PATH, or the program itself uses CUPTI. Then no cudaMalloc or
+ * cudaFree is served without the runtime. A CUPTI that is only loaded changes nothing: every
+ * process that uses PyTorch has one. At its first use CUPTI looks up the driver's tables.
  *
  * A memory checker (compute-sanitizer) checks each access against the driver's allocations: within
  * the library's pages it would miss an overrun. Under one the mode is `track`, unless
- * GPUCACHE_MODE is set. It is known by the file that is injected.
+ * GPUCACHE_MODE is set. It is known by the file that is injected, or by its library.
  *
  * The video encoder (NVENC) registers the program's memory as its input. It refuses memory of the
  * driver's pools, and is thought to refuse mapped memory. Once the program has loaded it every
  * allocation is one of the driver's own, as for programs that export memory (wrap/ipc_api.c). */
 #define _GNU_SOURCE
 #include "shim/life/tools.h"
+#include "shim/real/loads.h"
 #include "shim/shim.h"
-
-#include "core/io/elf.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define PROFILER "libcupti"
-#define CHECKER "libsanitizer-collection"
-#define ENCODER "libnvidia-encode"
 #define ENCODER_ENTRY "NvEncodeAPICreateInstance"
+#define TABLES_ENTRY "cuGetExportTable"
 
-static const char *file_name(const char *path)
-{
-    const char *slash = path == NULL ? NULL : strrchr(path, '/');
-
-    return slash != NULL ? slash + 1 : path != NULL ? path : "";
-}
+/* The beginnings of the functions of CUPTI by which a tool asks for calls. */
+static const char *const asking[] = {"cuptiSubscribe", "cuptiActivityEnable", "cuptiEnableCallback",
+                                     "cuptiEnableDomain", "cuptiEnableAllDomains"};
 
 static void watch(const char *why)
 {
@@ -39,10 +34,16 @@ static void watch(const char *why)
                      "%s: each cudaMalloc and cudaFree goes through the runtime", why);
 }
 
-static void follow_checker(const char *injected)
+static bool is_checker(const char *path)
 {
-    if (!gc_elf_names_library(file_name(injected), CHECKER) || gc_shim.options == NULL ||
-        gc_options_is_set(gc_shim.options, GC_OPTION_MODE) ||
+    const char *slash = strrchr(path, '/');
+
+    return strncmp(slash != NULL ? slash + 1 : path, "libsanitizer-", strlen("libsanitizer-")) == 0;
+}
+
+static void follow_checker(void)
+{
+    if (gc_shim.options == NULL || gc_options_is_set(gc_shim.options, GC_OPTION_MODE) ||
         gc_shim.options->mode != GC_MODE_CACHE)
         return;
     gc_shim.options->mode = GC_MODE_TRACK;
@@ -51,41 +52,33 @@ static void follow_checker(const char *injected)
                  "allocation; set GPUCACHE_MODE to choose");
 }
 
-static void serve_encoder(void)
+static bool is_asking(const char *name)
 {
-    static atomic_flag logged = ATOMIC_FLAG_INIT;
-
-    if (atomic_exchange_explicit(&gc_shim.ipc_used, true, memory_order_relaxed))
-        return;
-    gc_log_once(&gc_shim.log, &logged, GC_LOG_INFO,
-                "the program uses NVENC, which may refuse mapped memory: from now on each "
-                "allocation is one of the driver's own");
+    for (size_t i = 0; i < sizeof(asking) / sizeof(asking[0]); i++)
+        if (strncmp(name, asking[i], strlen(asking[i])) == 0)
+            return true;
+    return false;
 }
 
-void gc_tools_look_up(const char *name)
+void gc_tools_look_up(const char *name, const void *caller)
 {
-    if (strcmp(name, ENCODER_ENTRY) == 0)
-        serve_encoder();
+    if (name[0] == 'N' && strcmp(name, ENCODER_ENTRY) == 0)
+        gc_loads_serve_encoder();
+    else if (name[0] == 'c' && name[1] == 'u' &&
+             (is_asking(name) ||
+              (strcmp(name, TABLES_ENTRY) == 0 && gc_loads_is_code(caller, GC_LOADS_PROFILER))))
+        watch("the program uses CUPTI");
 }
 
 void gc_tools_start(void)
 {
     const char *injected = secure_getenv("CUDA_INJECTION64_PATH");
 
-    if (injected != NULL && injected[0] != '\0') {
+    gc_loads_scan();
+    if (injected != NULL && injected[0] != '\0')
         watch("CUDA_INJECTION64_PATH is set");
-        follow_checker(injected);
-    } else if (gc_elf_find_function(PROFILER, "cuptiSubscribe") != NULL) {
-        watch("CUPTI is loaded");
+    if (gc_loads_has(GC_LOADS_CHECKER) || (injected != NULL && is_checker(injected))) {
+        watch("a memory checker is loaded");
+        follow_checker();
     }
-    if (gc_elf_find_function(ENCODER, ENCODER_ENTRY) != NULL)
-        serve_encoder();
-}
-
-void gc_tools_load(const char *path)
-{
-    if (gc_elf_names_library(file_name(path), PROFILER))
-        watch("CUPTI is loaded");
-    if (gc_elf_names_library(file_name(path), ENCODER))
-        serve_encoder();
 }

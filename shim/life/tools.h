@@ -4,9 +4,7 @@
 
 /* Once the options are read. */
 void gc_tools_start(void);
-/* The program loads `path`; NULL: nothing. */
-void gc_tools_load(const char *path);
-/* The program looks `name` up. */
-void gc_tools_look_up(const char *name);
+/* The program's code at `caller` looks `name` up. */
+void gc_tools_look_up(const char *name, const void *caller);
 
 #endif

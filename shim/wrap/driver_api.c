@@ -39,11 +39,7 @@ static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, const struct gc
                                 uint64_t *address)
 {
     struct gc_context *head, *context;
-    struct gc_request request = {
-        .bytes = bytes,
-        .api = (uint16_t)api,
-        .is_dedicated = atomic_load_explicit(&gc_shim.ipc_used, memory_order_relaxed),
-    };
+    struct gc_request request = {.bytes = bytes, .api = (uint16_t)api};
     int driver_code = CUDA_SUCCESS;
     CUresult result = gc_account_check_state(true, &head);
 
@@ -56,6 +52,7 @@ static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, const struct gc
         return CUDA_ERROR_OUT_OF_MEMORY;
     gc_hot_prepare();
     gc_outside_check_thread();
+    request.is_dedicated = atomic_load_explicit(&gc_shim.ipc_used, memory_order_relaxed);
     gc_serve_requests(gc_shim.core);
     if (context != missed && gc_tcache_alloc(gc_thread.tcache, context, &request, address))
         return CUDA_SUCCESS;

@@ -37,5 +37,10 @@ run() {
 is "without an encoder memory is mapped" "$(run "$TMP/program")" "0 0"
 is "the encoder is loaded" "$(run "$TMP/program" load libnvidia-encode.so.1)" "1 1"
 is "the encoder is looked up" "$(run "$TMP/program" look)" "1 1"
+echo 'int NvEncodeAPICreateInstance(void); int plug(void); int plug(void) { return NvEncodeAPICreateInstance(); }' > "$TMP/plug.c"
+ok "a library that needs an encoder builds" build -shared -fPIC -o "$TMP/libplug.so" "$TMP/plug.c" "$TMP/libnvidia-encode.so.1"
+is "another library brings the encoder" "$(run "$TMP/program" load libplug.so)" "1 1"
+is "the encoder cannot be loaded" "$(run "$TMP/program" load libnvidia-encode.so.99)" "failed: 2
+0 0"
 is "the encoder is linked" "$(run "$TMP/linked")" "2 1"
 done_testing

@@ -48,16 +48,35 @@ END
 build() { "${CC:-cc}" -Wl,--no-as-needed "$@" -ldl; }
 ok "the runtime builds" build -shared -fPIC -o "$TMP/libcudart-counting.so.13" -Wl,-soname,libcudart-counting.so.13 "$TMP/runtime.c" "$SIM_DIR/libcuda.so.1"
 ok "the program builds" build -o "$TMP/program" "$TMP/program.c" "$TMP/libcudart-counting.so.13" "$SIM_DIR/libcuda.so.1"
-echo 'int cuptiSubscribe(void); int cuptiSubscribe(void) { return 0; }' > "$TMP/cupti.c"
+# At its first use CUPTI looks up the driver's tables.
+cat > "$TMP/cupti.c" << 'END'
+#include <dlfcn.h>
+int cuptiGetVersion(void);
+int cuptiGetVersion(void) { return 0; }
+int cuptiSubscribe(void);
+int cuptiSubscribe(void) { return dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuGetExportTable") == 0; }
+END
 ok "a CUPTI builds" build -shared -fPIC -o "$TMP/libcupti.so.13" "$TMP/cupti.c"
-ok "a program that links it builds" build -o "$TMP/profiled" "$TMP/program.c" "$TMP/libcudart-counting.so.13" "$TMP/libcupti.so.13" "$SIM_DIR/libcuda.so.1"
+sed 's/if (i == 10/if (i == 10 \&\& USE() != 0) return 4; else if (i == 10/; 1i int USE(void);' "$TMP/program.c" > "$TMP/using.c"
+ok "a program that links it builds" build -o "$TMP/profiled" -DUSE=cuptiSubscribe "$TMP/using.c" "$TMP/libcudart-counting.so.13" "$TMP/libcupti.so.13" "$SIM_DIR/libcuda.so.1"
+ok "a program that asks it for its version builds" build -o "$TMP/linked" -DUSE=cuptiGetVersion "$TMP/using.c" "$TMP/libcudart-counting.so.13" "$TMP/libcupti.so.13" "$SIM_DIR/libcuda.so.1"
+cat > "$TMP/look_up.c" << 'END'
+#include <dlfcn.h>
+int look_up(void);
+int look_up(void) { return dlsym(dlopen("libcupti.so.13", RTLD_NOW), "cuptiSubscribe") == 0; }
+END
+ok "a program that looks its functions up builds" build -o "$TMP/looking" -DUSE=look_up "$TMP/using.c" "$TMP/look_up.c" "$TMP/libcudart-counting.so.13" "$SIM_DIR/libcuda.so.1"
+cp "$TMP/libcupti.so.13" "$TMP/libsanitizer-public.so"
+ok "a program that links a checker builds" build -o "$TMP/checked" "$TMP/program.c" "$TMP/libcudart-counting.so.13" -L"$TMP" -lsanitizer-public "$SIM_DIR/libcuda.so.1"
 export LD_LIBRARY_PATH=$TMP
 run() { GPUCACHE_REPORT=none preloaded timeout 60 "$@" 2>&1; }
 is "without a tool most calls are served before the runtime" "$(run "$TMP/program")" "1 and 1"
 is "a profiler is injected" "$(CUDA_INJECTION64_PATH=/opt/libToolsInjection64.so run "$TMP/program")" "20 and 20"
 is "the variable is empty" "$(CUDA_INJECTION64_PATH='' run "$TMP/program")" "1 and 1"
-is "CUPTI is linked" "$(run "$TMP/profiled")" "20 and 20"
-is "CUPTI is loaded halfway" "$(run "$TMP/program" libcupti.so.13)" "11 and 11"
+is "CUPTI is linked and used halfway" "$(run "$TMP/profiled")" "11 and 11"
+is "CUPTI is linked and not used" "$(run "$TMP/linked")" "1 and 1"
+is "CUPTI is loaded halfway and not used" "$(run "$TMP/program" libcupti.so.13)" "1 and 1"
+is "CUPTI is loaded halfway, and its functions are looked up" "$(run "$TMP/looking")" "11 and 11"
 
 # A memory checker: the allocations are the driver's, unless a mode is set.
 mode() {
@@ -67,4 +86,5 @@ mode() {
 is "a memory checker: mode track" "$(mode env)" track
 is "a memory checker, and a mode is set" "$(mode env GPUCACHE_MODE=cache)" cache
 like "the log says so" "$(GPUCACHE_LOG=info mode env > "$TMP/mode"; cat "$TMP/out")" "memory checker is injected: GPUCACHE_MODE=track"
+is "a checker's library is loaded: mode track" "$(preloaded GPUCACHE_REPORT="$TMP/report.json" "$TMP/checked" > "$TMP/out" 2>&1; json "$TMP/report.json" 'r["mode"]')" track
 done_testing

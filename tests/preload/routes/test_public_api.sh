@@ -50,6 +50,8 @@ ok "contexts that go" silent preloaded timeout 120 "$program" contexts
 [ "$mapping" = 77 ] || ok "an elastic pool outlives its context" silent preloaded timeout 120 "$program" elastic_reset
 ok "a preload comes first" silent preloaded "$program" interposing
 ok "a library that was opened does not" silent simulated "$program" interposing "$LIB"
+GPUCACHE_REPORT=$TMP/opened.json ok "opened, with a report" simulated "$program" interposing "$LIB"
+like "the report says that the program's own calls pass by" "$(json "$TMP/opened.json" 'r["warnings"]')" "the program calls CUDA past this library"
 ok "without the library the loader reports it" silent simulated "$program" absent
 GPUCACHE_LIMIT=nonsense not_ok "bad settings refuse CUDA" simulated "$program" memory "$LIB"
 

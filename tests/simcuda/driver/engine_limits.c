@@ -204,14 +204,7 @@ SIM_API(cuFlushGPUDirectRDMAWrites,
     return result ? result : CUDA_ERROR_NOT_SUPPORTED; /* the device has no GPUDirect RDMA */
 }
 
-/* The profiler is not there; its calls do nothing. Of cudaProfiler.h, which is not everywhere. */
-SIM_API(cuProfilerInitialize, (const char *configFile, const char *outputFile, int outputMode),
-        (configFile, outputFile, outputMode), "%s %s %d", configFile ? configFile : "-",
-        outputFile ? outputFile : "-", outputMode)
-{
-    return CUDA_ERROR_NOT_SUPPORTED; /* since CUDA 11 */
-}
-
+/* The profiler is not there; its calls do nothing. */
 SIM_API(cuProfilerStart, (void), (), " ")
 {
     struct sim_context *context;
