@@ -40,10 +40,10 @@ HEAD = """\
  * ANYTIME(function): its body answers in every state.
  * EARLY(function, when, code, conditions): the first row counts of which a condition holds; `when`: NEW before the first
  *     cuInit, TRIED after it failed, BOTH. CUDA_SUCCESS: its body answers. Conditions, of the n-th argument: ZERO(n) null or
- *     zero, ZEROES(n, m) both of two, GIVEN(n) not so, FULL(n) all bits set, WILD(n) a handle above 2, BITS(n, mask) a bit that the mask lacks,
- *     NEEDS(n, mask) not all bits of the mask, EXCEPT(n, set) a number whose bit the set lacks (its last bit: 63 and all
- *     above); ALWAYS: any. WORD_BITS and WORD_EXCEPT(n, offset, …): the same of the 32-bit word there behind the pointer,
- *     FIELD_BITS and FIELD_EXCEPT: of that in the structure.
+ *     zero, ZEROES(n, m) both of two, GIVEN(n) not so, FULL(n) all bits set, WILD(n) a handle above 2, BITS(n, mask) a bit
+ *     that the mask lacks, NEEDS(n, mask) not all bits of the mask, EXCEPT(n, set) a number whose bit the set lacks (its last
+ *     bit: 63 and all above); ALWAYS: any. WORD_BITS and WORD_EXCEPT(n, offset, …): the same of the 32-bit word there behind
+ *     the pointer, FIELD_BITS and FIELD_EXCEPT: of that in the structure.
  */
 """
 

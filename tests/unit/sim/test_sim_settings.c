@@ -46,7 +46,7 @@ CHILD_CASE(child_sizes)
 CHILD_CASE(child_no_device)
 {
     static char nothing[4096];
-    const CUstream wild = (CUstream)(void *)nothing;
+    CUstream wild = (CUstream)(void *)nothing;
     CUgraphExec exec;
     CUdeviceptr address;
     CUstream stream;

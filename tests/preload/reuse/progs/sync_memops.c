@@ -1,7 +1,7 @@
 /* link: -l:libcuda.so.1 */
 /* SYNC_MEMOPS on memory that is served from the cache: whose it is, how long it holds and what it
  * leaves behind. usage: sync_memops ROUNDS
- *        sync_memops tokens: what a request for tokens leaves, as cuPointerGetAttribute documents it
+ *        sync_memops tokens: the attribute after a request for tokens
  *
  * Prints what plain CUDA answers, too. The mark cuDriverGetVersion in the driver's journal stands
  * before and after a copy that is made when no block has the flag any more. */
