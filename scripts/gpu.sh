@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.." || exit 1
 RESULTS=${OUT:-$PWD/build/gpu}
 BUILD_DIR=${BUILD_DIR:-$PWD/build}
 CARRY=$PWD/build/gpu-carry
-CARRY_MIB_MAX=8 # beside the tree: together they stay well below 64 MiB
+CARRY_MIB_MAX=16 # beside the tree: together they stay well below 64 MiB
 SECONDS_MAX=575  # of the whole command
 GPU_COMMAND=${GPU_COMMAND:-"scripts/gpu.sh $*"}
 unset OUT
