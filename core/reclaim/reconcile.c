@@ -14,7 +14,8 @@
  * then more. Contexts and modules are charged after they were made. Therefore the bytes change only
  * as far as two successive comparisons agree (the median of the last two and the present value).
  * Managed and imported memory, which is not charged, may be in the system's figure in part: its
- * whole size is left out. So the bytes are rather too low than too high, by which requests would
+ * whole size is left out. So is the rest of pages that the driver gives to its own allocations, and
+ * anything below 16 MiB. So the bytes are rather too low than too high, by which requests would
  * fail. */
 #include "core/reclaim/reconcile.h"
 
@@ -28,6 +29,9 @@
 #define WAIT_NS_MIN (5 * GC_NS_PER_MS)
 #define WAIT_NS_MAX (1000 * GC_NS_PER_MS)
 #define COST_FACTOR 100
+#define DRIVER_PAGE_BYTES (UINT64_C(2) << 20)
+/* Less is noise: memory comes and goes between the reading of two figures. */
+#define IGNORED_BYTES (UINT64_C(16) << 20)
 #define END_PAUSES 100 /* of a millisecond, when the process ends */
 
 static uint64_t direct_bytes(const struct gc_device *device, enum gc_direct_kind kind)
@@ -51,6 +55,46 @@ static void set_bytes(struct gc_device *device, uint64_t bytes)
                           gc_min_u64(bytes, before + charged), memory_order_relaxed);
 }
 
+/* The driver gives whole pages to allocations of its own: half a page and more stand alone, smaller
+ * ones share pages, which are taken to be half full at least. */
+static uint64_t rounding_of(uint64_t bytes)
+{
+    const uint64_t rest = bytes % DRIVER_PAGE_BYTES;
+    if (bytes < DRIVER_PAGE_BYTES / 2)
+        return bytes;
+    return rest == 0 ? 0 : DRIVER_PAGE_BYTES - rest;
+}
+
+struct rounding {
+    const struct gc_device *device;
+    uint64_t bytes;
+};
+
+static void add_direct(void *argument, const struct gc_direct *direct)
+{
+    struct rounding *rounding = argument;
+    if (direct->device == rounding->device &&
+        (direct->kind == GC_DIRECT_MEMORY || direct->kind == GC_DIRECT_ARRAY))
+        rounding->bytes += rounding_of(direct->charged_bytes);
+}
+
+/* What the driver's allocations take beyond the bytes that are charged for them. */
+static uint64_t rounding_bytes(struct gc_device *device)
+{
+    struct rounding rounding = {device, 0};
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context)) {
+        gc_pool_acquire_plain(&context->pool);
+        for (const struct gc_segment *segment = context->pool.content.segments; segment != NULL;
+             segment = segment->next)
+            if (segment->arena == NULL)
+                rounding.bytes += rounding_of(segment->bytes);
+        gc_pool_release(&context->pool);
+    }
+    gc_tracker_visit(&device->core->tracker, add_direct, &rounding);
+    return rounding.bytes;
+}
+
 /* What the account does not explain of the process's figure. False: that is not known. */
 static bool read_rest(struct gc_device *device, uint64_t *rest_bytes)
 {
@@ -64,6 +108,10 @@ static bool read_rest(struct gc_device *device, uint64_t *rest_bytes)
                                direct_bytes(device, GC_DIRECT_MANAGED) +
                                direct_bytes(device, GC_DIRECT_IMPORT);
     *rest_bytes = gc_sub_or_zero_u64(process_bytes, explained);
+    if (*rest_bytes > 0)
+        *rest_bytes = gc_sub_or_zero_u64(*rest_bytes, rounding_bytes(device));
+    if (*rest_bytes < IGNORED_BYTES)
+        *rest_bytes = 0;
     return true;
 }
 

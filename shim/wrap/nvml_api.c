@@ -7,10 +7,10 @@
  *     used   the rest. In the second ABI, under a limit: the bytes held of the limit; the rest
  *            is then `reserved`: others hold the device, so the limit cannot be used in full
  *
- * The rows of processes are parts of the memory row's used bytes, since programs print both side by
- * side and add them up. This process's row is the driver's figure less its idle cache. The others
- * have theirs, in NVML's order, as far as used bytes are left: under a limit the memory of
- * processes outside it is in no used byte.
+ * This process's row is a part of the memory row's used bytes, since programs print both side by
+ * side: the driver's figure less its idle cache. In a group the other processes share the rest of
+ * the group's used bytes, in NVML's order, since programs add the rows up. Elsewhere other
+ * processes' rows are the driver's: they show who holds the device beside the limit.
  *
  * Devices are identified by their UUID. A process that has not started CUDA (nvidia-smi, a monitor)
  * has no accounts: there the limit comes from the options, read once, without a log line, and the
@@ -241,6 +241,7 @@ struct shares {
     unsigned long long rest;
     unsigned long long idle;
     unsigned self;
+    bool has_group;
 };
 
 /* The memory row's used bytes, in both ABIs. False: NVML's own row stands, and those of the
@@ -267,6 +268,7 @@ static bool find_shares(struct nvmlDevice_st *handle, struct shares *shares)
         .rest = figures.is_limited && figures.used_bytes < rest ? figures.used_bytes : rest,
         .idle = device != NULL ? gc_device_idle_bytes(device) : 0,
         .self = (unsigned)getpid(),
+        .has_group = device != NULL && device->budget.account != NULL,
     };
     return true;
 }
@@ -277,7 +279,7 @@ static unsigned long long take_share(struct shares *shares, unsigned pid, unsign
     const unsigned long long idle = pid == shares->self ? shares->idle : 0;
     unsigned long long share;
 
-    if (used == GC_NVML_NO_VALUE)
+    if (used == GC_NVML_NO_VALUE || (pid != shares->self && !shares->has_group))
         return used;
     share = used > idle ? used - idle : 0;
     if (share > shares->rest)
