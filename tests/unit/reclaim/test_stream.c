@@ -181,8 +181,8 @@ static void dropped_context_takes_its_lists_along(void **state)
     workbench_close(&bench);
 }
 
-/* Blocks count with their bytes, rounded up, as in the driver's pools. The program resets each of its
- * marks by itself; the report's peak stays. */
+/* Blocks count with their bytes, rounded up, as in the driver's pools. The program resets each of
+ * its marks by itself; the report's peak stays. */
 static void marks_are_reset_one_by_one(void **state)
 {
     struct workbench bench;
