@@ -123,8 +123,8 @@ uint64_t gc_device_reserved_bytes(const struct gc_device *device);
 /* Compares the accounts of devices, where a comparison is due, with the bytes that the system
  * counts for this process (core/reclaim/reconcile.c). */
 void gc_reconcile_compare(struct gc_core *core);
-/* Compares all a last time, for the report; later calls do nothing. Waits for a comparison under
- * way, 100 ms at most. Call before the driver shuts down. */
+/* Compares all a last time, for the report; later calls do nothing. Call before the driver shuts
+ * down, and while no gc_reconcile_compare is under way. */
 void gc_reconcile_finish(struct gc_core *core);
 /* The lower of the process's own limit and the group's; UINT64_MAX: none. */
 uint64_t gc_device_limit_bytes(const struct gc_device *device);

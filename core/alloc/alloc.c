@@ -215,8 +215,6 @@ static enum gc_status serve(struct alloc_request *alloc)
     struct gc_reclaim reclaim;
     struct gc_borrow borrow = {.is_short = alloc->is_trial};
     enum gc_status status = GC_OUT_OF_MEMORY;
-    if (gc_device_excess_bytes(device) > 0) /* the driver may have given its own memory back */
-        gc_reconcile_update(device);
     /* A limit was set below the bytes held. If the limit is the group's, other processes may have
      * idle memory. */
     while (!gc_limit_enforce(alloc->context))
@@ -261,6 +259,8 @@ static enum gc_status serve_across_teardown(struct alloc_request *alloc)
         reattach_count = gc_core_reattach_count(alloc->context->core);
         status = serve(alloc);
     } while (status == GC_INVALID_ARGUMENT && gc_wait_teardown(alloc->context, reattach_count));
+    if (status == GC_OUT_OF_MEMORY && gc_reconcile_again(alloc->context->device))
+        status = serve(alloc);
     return status;
 }
 

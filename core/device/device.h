@@ -32,7 +32,9 @@ struct gc_device {
     uint64_t reconcile_wait_ns;        /* from the last one to the next */
     atomic_uint_fast64_t reconcile_ns; /* when the next one is due */
     atomic_bool is_comparison_due;
-    atomic_bool is_stale; /* a context is gone since */
+    atomic_uint comparison_count;
+    atomic_uint_fast64_t again_ns; /* when a request waited for comparisons last */
+    atomic_bool is_stale;          /* a context is gone since */
     struct gc_budget budget;
     struct gc_account account; /* in the group; budget.account points here in a group */
     uint32_t ledger_row;       /* GC_LEDGER_NONE: none */

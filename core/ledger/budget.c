@@ -123,6 +123,10 @@ uint64_t gc_budget_charge_found(struct gc_budget *budget, uint64_t bytes)
 {
     uint64_t charged = 0;
     atomic_store_explicit(&budget->owed, 0, memory_order_relaxed);
+    if (budget->account != NULL && bytes > 0) {
+        gc_budget_force_charge(budget, bytes);
+        return bytes;
+    }
     for (int i = 0; i < 2 && charged < bytes; i++) {
         const uint64_t part = gc_min_u64(bytes - charged, gc_budget_free_bytes(budget));
         if (gc_budget_try_charge(budget, part, NULL))

@@ -42,8 +42,9 @@ void gc_budget_uncharge_measured(struct gc_budget *budget, uint64_t bytes);
 /* Charges memory that exists already, even beyond the limit. Saturates. */
 void gc_budget_force_charge(struct gc_budget *budget, uint64_t bytes);
 /* Charges what the limit has room for of memory that was found to exist. The rest is owed, until
- * the next call: it lowers the limit for all charges. Returns the bytes charged. One thread at a
- * time. */
+ * the next call: it lowers the limit for all charges. In a group all of it is charged, room or not,
+ * since what is owed would not concern the others. Returns the bytes charged. One thread at a time.
+ */
 uint64_t gc_budget_charge_found(struct gc_budget *budget, uint64_t bytes);
 /* The most that may be held: the limit without what is owed. */
 uint64_t gc_budget_room(const struct gc_budget *budget);

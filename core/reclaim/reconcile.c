@@ -32,7 +32,7 @@
 #define DRIVER_PAGE_BYTES (UINT64_C(2) << 20)
 /* Less is noise: memory comes and goes between the reading of two figures. */
 #define IGNORED_BYTES (UINT64_C(16) << 20)
-#define END_PAUSES 100 /* of a millisecond, when the process ends */
+#define AGAIN_PAUSES 50 /* of a millisecond, for a comparison that a request waits for */
 
 static uint64_t direct_bytes(const struct gc_device *device, enum gc_direct_kind kind)
 {
@@ -45,6 +45,8 @@ static void set_bytes(struct gc_device *device, uint64_t bytes)
     const uint64_t before = direct_bytes(device, GC_DIRECT_DRIVER);
     const uint64_t found = gc_sub_or_zero_u64(bytes, before);
     const uint64_t charged = gc_budget_charge_found(&device->budget, found);
+    if (found > 0 && device->budget.account != NULL)
+        atomic_store_explicit(&device->is_group_over, true, memory_order_relaxed);
     if (bytes < before) {
         gc_stats_sub_gauge(&device->stats.driver, before - bytes);
         gc_device_uncharge_measured(device, before - bytes);
@@ -165,6 +167,7 @@ static void compare(struct gc_device *device)
     device->reconcile_wait_ns =
         gc_max_u64(gc_max_u64(wait_ns, WAIT_NS_MIN), (end_ns - start_ns) * COST_FACTOR);
     wait_until(device, end_ns + device->reconcile_wait_ns);
+    atomic_fetch_add_explicit(&device->comparison_count, 1, memory_order_relaxed);
 }
 
 void gc_reconcile_compare(struct gc_core *core)
@@ -196,6 +199,41 @@ void gc_reconcile_update(struct gc_device *device)
         gc_reconcile_compare(device->core);
 }
 
+/* The driver's bytes, with what the limit has no room for. */
+static uint64_t found_bytes(const struct gc_device *device)
+{
+    return direct_bytes(device, GC_DIRECT_DRIVER) + gc_budget_limit(&device->budget) -
+           gc_budget_room(&device->budget);
+}
+
+/* A comparison that is made now, and waited for. */
+static void compare_now(struct gc_device *device)
+{
+    const struct timespec pause = {.tv_nsec = GC_NS_PER_MS};
+    const unsigned count = atomic_load_explicit(&device->comparison_count, memory_order_relaxed);
+    wait_until(device, 0);
+    gc_reconcile_update(device);
+    for (int i = 0; i < AGAIN_PAUSES &&
+                    atomic_load_explicit(&device->comparison_count, memory_order_relaxed) == count;
+         i++)
+        nanosleep(&pause, NULL);
+}
+
+bool gc_reconcile_again(struct gc_device *device)
+{
+    const uint64_t before = found_bytes(device);
+    if (device->core->driver.process_bytes == NULL || before == 0)
+        return false;
+    const uint64_t now_ns = gc_core_now_ns(device->core);
+    const uint64_t last_ns =
+        atomic_exchange_explicit(&device->again_ns, now_ns, memory_order_relaxed);
+    if (last_ns != 0 && now_ns - last_ns < WAIT_NS_MAX)
+        return false;
+    compare_now(device);
+    compare_now(device); /* one alone changes nothing */
+    return found_bytes(device) < before;
+}
+
 void gc_reconcile_forget(struct gc_device *device)
 {
     atomic_store_explicit(&device->is_stale, true, memory_order_seq_cst);
@@ -205,19 +243,13 @@ void gc_reconcile_forget(struct gc_device *device)
 
 void gc_reconcile_finish(struct gc_core *core)
 {
-    const struct timespec pause = {.tv_nsec = GC_NS_PER_MS};
     uint64_t rest_bytes;
     for (int i = 0; i < GC_DEVICE_MAX && core->driver.process_bytes != NULL; i++) {
         struct gc_device *device = gc_device_find(core, i);
-        if (device == NULL)
+        if (device == NULL || !begin(device))
             continue;
-        bool is_mine = begin(device);
-        for (int pauses = 0; !is_mine && pauses < END_PAUSES; pauses++) {
-            nanosleep(&pause, NULL);
-            is_mine = begin(device);
-        }
         /* The flag stays set: no comparison follows. */
-        if (is_mine && gc_context_first(device) != NULL && read_rest(device, &rest_bytes))
+        if (gc_context_first(device) != NULL && read_rest(device, &rest_bytes))
             set_bytes(device, rest_bytes);
     }
 }

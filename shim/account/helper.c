@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FORK_WAIT_MS 1000
+#define NVML_WAIT_MS 1000
 
 static bool start(void *(*work)(void *))
 {
@@ -66,32 +66,52 @@ void gc_helper_start(void)
 static atomic_uint is_wanted; /* a futex */
 
 /* Taken while the thread is inside NVML, and over a fork: a child whose NVML is locked by a thread
- * that it does not have would hang at its first call. Not a mutex: glibc's that give up are newer
- * than 2.31. */
+ * that it does not have would hang at its first call. The end of the process keeps it. Not a mutex:
+ * glibc's that give up are newer than 2.31. */
 static atomic_bool is_taken;
+static atomic_bool is_ending;
+static __thread bool has_nvml __attribute__((tls_model("initial-exec")));
+static __thread bool is_forking __attribute__((tls_model("initial-exec")));
 
-/* False after FORK_WAIT_MS: NVML does not come back. */
+/* False after NVML_WAIT_MS: NVML does not come back. */
 static bool take_nvml(void)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
 
     /* Acquire: pairs with the release in leave_nvml. */
     for (int ms = 0; atomic_exchange_explicit(&is_taken, true, memory_order_acquire); ms++) {
-        if (ms == FORK_WAIT_MS)
+        if (ms == NVML_WAIT_MS)
             return false;
         nanosleep(&pause, NULL);
     }
+    has_nvml = true;
     return true;
 }
 
 static void leave_nvml(void)
 {
+    has_nvml = false;
     atomic_store_explicit(&is_taken, false, memory_order_release);
 }
 
+/* NVML itself may fork. */
 static void before_fork(void)
 {
-    (void)take_nvml();
+    is_forking =
+        !has_nvml && !atomic_load_explicit(&is_ending, memory_order_relaxed) && take_nvml();
+}
+
+static void after_fork(void)
+{
+    if (is_forking)
+        leave_nvml();
+    is_forking = false;
+}
+
+static void after_fork_in_child(void)
+{
+    is_forking = false;
+    leave_nvml(); /* the thread is the parent's */
 }
 
 static void *compare(void *core)
@@ -104,7 +124,7 @@ static void *compare(void *core)
             (void)syscall(SYS_futex, &is_wanted, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
             continue;
         }
-        if (!take_nvml())
+        if (atomic_load_explicit(&is_ending, memory_order_relaxed) || !take_nvml())
             continue;
         gc_reconcile_compare(core);
         leave_nvml();
@@ -112,10 +132,15 @@ static void *compare(void *core)
     return NULL;
 }
 
-/* Before the driver's own handler, which is older: handlers run last in, first out. */
+/* Before the driver's own handler, which is older: handlers run last in, first out. In a signal
+ * handler inside the library NVML may be in the middle of a call of this thread. */
 static void finish(void)
 {
-    if (gc_shim_is_child() || gc_shim_is_forked() || gc_lock_held_count() > 0)
+    if (gc_shim_is_child() || gc_shim_is_forked() || gc_lock_held_count() > 0 ||
+        gc_thread.depth > 0)
+        return;
+    atomic_store_explicit(&is_ending, true, memory_order_relaxed);
+    if (!take_nvml())
         return;
     gc_shim_enter(GC_API_COUNT);
     gc_reconcile_finish(gc_shim.core);
@@ -127,14 +152,15 @@ void gc_helper_compare(void)
     static atomic_flag is_started = ATOMIC_FLAG_INIT;
 
     atomic_store_explicit(&is_wanted, 1, memory_order_release);
-    if (atomic_flag_test_and_set(&is_started))
+    if (atomic_flag_test_and_set(&is_started)) {
         (void)syscall(SYS_futex, &is_wanted, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-    else if (start(compare)) {
-        (void)atexit(finish);
-        (void)pthread_atfork(before_fork, leave_nvml, leave_nvml);
-    } else {
-        gc_log_write(
-            &gc_shim.log, GC_LOG_INFO,
-            "could not start a thread: memory that the driver takes for itself is not counted");
+        return;
     }
+    (void)pthread_atfork(before_fork, after_fork, after_fork_in_child);
+    if (start(compare))
+        (void)atexit(finish);
+    else
+        gc_log_write(
+            &gc_shim.log, GC_LOG_WARN,
+            "could not start a thread: memory that the driver takes for itself is not counted");
 }

@@ -187,10 +187,13 @@ void gc_open_pin(void)
 
         if (start == 0)
             return;
-        if (atomic_exchange_explicit(&kept[i].is_pinned, true, memory_order_relaxed))
+        /* Noted once it is pinned: two threads may both pin it. Acquire and release: a thread that
+         * finds it noted goes on to the program's dlclose. */
+        if (atomic_load_explicit(&kept[i].is_pinned, memory_order_acquire))
             continue;
-        if (libc->dladdr((const void *)start, &info) != 0 && info.dli_fname != NULL)
-            libc->dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+        if (libc->dladdr((const void *)start, &info) != 0 && info.dli_fname != NULL &&
+            libc->dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) != NULL)
+            atomic_store_explicit(&kept[i].is_pinned, true, memory_order_release);
         libc->dlerror(); /* the program must not see our misses */
     }
 }

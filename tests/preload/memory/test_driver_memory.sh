@@ -17,6 +17,10 @@ is "as memory outside the pool" "$(number "d['direct_bytes']['driver'] == d['dri
 is "and part of what is reserved" "$(number "d['reserved_bytes']['current'] - d['driver_bytes']['current'] - d['context_bytes']['current'] >= $limit / 2")" true
 like "its text names it" "$("$TOOL" report "$TMP/report.json")" "^ +driver +[0-9]+.*taken by the driver"
 
+# A group's limit has it too.
+out=$(preloaded env SIMCUDA_LAZY=96MiB GPUCACHE_GROUP=driver GPUCACHE_GROUP_LIMIT=512MiB GPUCACHE_REPORT=none "$program" $lazy $limit 2>&1)
+is "in a group" "$(tr '\n' ' ' <<< "$out")" "found yes within the limit yes near the limit yes "
+
 # Without a limit nothing of the driver's is measured: NVML stays away.
 out=$(preloaded env SIMCUDA_LAZY=96MiB GPUCACHE_REPORT="$TMP/report.json" SIMCUDA_JOURNAL="$TMP/journal" "$BUILD_DIR/tests/demo/train_driver" 2000 2>&1)
 is "without a limit it is not measured" "$(number "d['driver_bytes']['peak']")" 0
