@@ -105,10 +105,10 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t devi
     struct processes found;
     nvmlReturn_t result;
 
-    if (!list)
-        return NVML_ERROR_INVALID_ARGUMENT;
     if (!nvml_is_up())
         return NVML_ERROR_UNINITIALIZED;
+    if (!list)
+        return NVML_ERROR_INVALID_ARGUMENT;
     if (list->version != NVML_PROCESS_DETAIL_LIST_V1)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     if (list->mode != 0)
