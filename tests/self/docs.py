@@ -220,7 +220,7 @@ def check_drivers(root):
         test = cells[3] if len(cells) > 3 else ""
         if len(cells) not in (3, 4):
             wrong.append(f"{len(cells)} cells: {row[0]} {row[1]}")
-        elif cells[2].startswith("not yet, with the memory engine"):
+        elif cells[2].startswith("**not yet**: "):
             if test or row[0] not in ("2", "3", "4", "5", "16"):
                 wrong.append(f"not yet: {row[0]} {cells[1]}")
         elif not re.fullmatch(r'`tests/[^`\s]+`: "[^"]+"', test):
