@@ -4,13 +4,14 @@ make_all(OUT, COMPILER, RUNTIME_ARCHIVE, SONAMES, LIBRARIES): SONAMES has the li
 stubs/ here or in tests/torch gives it to do, or returns 0.
 """
 import os
+import pathlib
 import re
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "torch"))
 import stubs  # pylint: disable=wrong-import-position
 
-TORCH, HERE = stubs.HERE, os.path.dirname(os.path.abspath(__file__))
+HERE = pathlib.Path(__file__).resolve().parent
 
 
 def names_of(prefixes, libraries):
@@ -30,6 +31,6 @@ def make_all(out, compiler, archive, sonames, libraries):
         found = {name for name in names if name.startswith(prefix)}
         names -= found
         # A part of ours includes PyTorch's of the same name.
-        stubs.HERE = HERE if os.path.exists(os.path.join(HERE, "stubs", prefix + ".c")) else TORCH
+        parts_in = HERE if (HERE / "stubs" / f"{prefix}.c").exists() else stubs.HERE
         found = found or {prefix + "Unused"}  # a library that is wanted for no function
-        stubs.make(sonames[prefix], {sonames[prefix]: found}, out, compiler, archive)
+        stubs.make(sonames[prefix], {sonames[prefix]: found}, pathlib.Path(out), compiler, archive, parts_in)

@@ -64,14 +64,15 @@ def _wanted(libraries):
     return found
 
 
-def _make(soname, versions, out, compiler, archive):
-    """One shared object. A hand-written part calls the runtime, which it carries inside, as NVIDIA's libraries do."""
+def make(soname, versions, out, compiler, archive, parts_in=HERE):
+    """One shared object. A hand-written part, from the folder's `stubs`, calls the runtime, which it carries inside, as
+    NVIDIA's libraries do."""
     flags = ["-fPIC", "-O1", "-g", "-Wall", "-Wextra", "-Werror"]
     linked = ["-shared", f"-Wl,-soname,{soname}", "-Wl,-z,defs"]
     parts = []
     defined = set()
     stem = _stem(soname)
-    written = HERE / "stubs" / f"{stem}.c"
+    written = parts_in / "stubs" / f"{stem}.c"
     if written.exists():
         whole = out / f"{stem}.o"
         subprocess.run([compiler, *flags, "-std=gnu11", "-c", str(written), "-o", str(whole)], check=True)
@@ -99,7 +100,7 @@ def build(out, compiler, archive, libraries):
     work = pathlib.Path(tempfile.mkdtemp(dir=out.parent, prefix="stubs."))
     old = out.with_name(work.name + ".old")
     for soname, versions in _wanted(libraries).items():
-        _make(soname, versions, work, compiler, archive)
+        make(soname, versions, work, compiler, archive)
     (work / "complete").touch()
     if out.exists():
         out.rename(old)
