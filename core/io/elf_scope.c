@@ -35,6 +35,15 @@ static bool scope_add(struct gc_elf_closure *scope, const struct gc_elf_object *
     return scope->found != NULL;
 }
 
+/* Opens the object if that is its file's name or its soname. */
+static bool open_named(struct gc_elf_object *object, const struct dl_phdr_info *info,
+                       const char *name)
+{
+    return gc_elf_object_open(object, info) &&
+           (strcmp(gc_elf_file_name(info->dlpi_name), name) == 0 ||
+            strcmp(object->soname, name) == 0);
+}
+
 struct need {
     struct gc_elf_closure *scope;
     const char *name;
@@ -46,9 +55,7 @@ static int find_needed(struct dl_phdr_info *info, size_t size, void *argument)
     struct gc_elf_object object;
 
     (void)size;
-    if (!gc_elf_object_open(&object, info) ||
-        (strcmp(gc_elf_file_name(info->dlpi_name), need->name) != 0 &&
-         strcmp(object.soname, need->name) != 0))
+    if (!open_named(&object, info, need->name))
         return 0;
     (void)scope_add(need->scope, &object);
     return 1;
@@ -114,9 +121,7 @@ static int visit_named(struct dl_phdr_info *info, size_t size, void *argument)
     struct gc_elf_object object;
 
     (void)size;
-    if (!gc_elf_object_open(&object, info) ||
-        (strcmp(gc_elf_file_name(info->dlpi_name), search->name) != 0 &&
-         strcmp(object.soname, search->name) != 0))
+    if (!open_named(&object, info, search->name))
         return 0;
     (void)scope_add(search->closure, &object);
     for (uint32_t i = 0; i < search->closure->count; i++)

@@ -11,19 +11,17 @@
 #define _GNU_SOURCE
 #include "core/observe/unwind.h"
 
+#include "core/io/detached.h"
 #include "core/io/elf.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/types.h>
 #include <time.h>
 
 #define WAIT_NS 20000000
 #define NANOSECONDS 1000000000
 #define LATE_MAX 8 /* in a row */
-
-typedef int create_thread(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
 enum request_state { REQUEST_WAITS, REQUEST_TAKEN, REQUEST_DONE };
 
@@ -222,24 +220,11 @@ static void *reader_thread(void *argument)
     return NULL;
 }
 
-/* pthread_create is not linked: its symbol has another version in newer C libraries. */
 static bool start_reader(struct gc_python *python)
 {
-    create_thread *create;
-    pthread_attr_t detached;
-    pthread_t thread;
-    sigset_t all;
-    sigset_t before;
+    gc_detached_create *create;
     *(void **)&create = gc_elf_find_function("", "pthread_create");
-    if (create == NULL || pthread_attr_init(&detached) != 0)
-        return false;
-    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, &before);
-    const bool started = create(&thread, &detached, reader_thread, python) == 0;
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&detached);
-    return started;
+    return gc_detached_start(create, reader_thread, python);
 }
 
 static struct timespec deadline(void)

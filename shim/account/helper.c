@@ -10,9 +10,9 @@
 #include "shim/real/resolve.h"
 
 #include "core/base/lock.h"
+#include "core/io/detached.h"
 
 #include <linux/futex.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -21,22 +21,12 @@
 
 #define NVML_WAIT_MS 1000
 
+/* True too where no thread of the program's can be created either: nothing to say. */
 static bool start(void *(*work)(void *))
 {
-    pthread_attr_t detached;
-    sigset_t all, before;
-    pthread_t thread;
-    __typeof__(pthread_create) *create = gc_resolve_thread_calls()->create;
+    gc_detached_create *create = gc_resolve_thread_calls()->create;
 
-    if (create == NULL || pthread_attr_init(&detached) != 0)
-        return true; /* nothing to say: no thread of the program's can be created either */
-    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, &before);
-    bool is_started = create(&thread, &detached, work, gc_shim.core) == 0;
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&detached);
-    return is_started;
+    return create == NULL || gc_detached_start(create, work, gc_shim.core);
 }
 
 /* ---- answers other processes ---- */

@@ -17,11 +17,14 @@
 #include "shim/real/loads.h"
 #include "shim/shim.h"
 
+#include "core/io/elf_object.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #define ENCODER_ENTRY "NvEncodeAPICreateInstance"
 #define TABLES_ENTRY "cuGetExportTable"
+#define CHECKER "libsanitizer-"
 
 /* The beginnings of the functions of CUPTI by which a tool asks for calls. */
 static const char *const asking[] = {"cuptiSubscribe", "cuptiActivityEnable", "cuptiEnableCallback",
@@ -36,9 +39,7 @@ static void watch(const char *why)
 
 static bool is_checker(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-
-    return strncmp(slash != NULL ? slash + 1 : path, "libsanitizer-", strlen("libsanitizer-")) == 0;
+    return strncmp(gc_elf_file_name(path), CHECKER, strlen(CHECKER)) == 0;
 }
 
 static void follow_checker(void)

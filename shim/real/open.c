@@ -16,11 +16,11 @@
 #include "shim/shim.h"
 
 #include "core/base/clock.h"
+#include "core/io/detached.h"
 #include "core/io/elf.h"
 
 #include <execinfo.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -78,26 +78,14 @@ static void *run_thread(void *task)
     return NULL;
 }
 
-/* pthread_create is not linked: its symbol has another version in newer C libraries. */
 static bool start_thread(struct gc_open_task *task)
 {
-    __typeof__(pthread_create) *create;
-    pthread_attr_t detached;
-    sigset_t all, before;
-    pthread_t thread;
+    gc_detached_create *create;
 
     *(void **)&create = gc_elf_find_function("libc", "pthread_create");
     if (create == NULL)
         *(void **)&create = gc_elf_find_function("libpthread", "pthread_create");
-    if (create == NULL || pthread_attr_init(&detached) != 0)
-        return false;
-    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, &before);
-    const bool is_started = create(&thread, &detached, run_thread, task) == 0;
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&detached);
-    return is_started;
+    return gc_detached_start(create, run_thread, task);
 }
 
 static bool wait_for(struct gc_open_task *task)
