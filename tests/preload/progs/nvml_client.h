@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #define DEVICES_MAX 4
+#define ENDS_WITHIN_MS 5000
 
 struct nvml {
     __typeof__(&nvmlInit_v2) init;
@@ -176,7 +177,11 @@ static int nvml_client_main(const struct nvml *nvml, int argc, char **argv)
     }
     require(nvml->handle(0, &device) == NVML_SUCCESS, "no handle");
     require(nvml->shutdown() == NVML_SUCCESS, "NVML does not end");
-    require(nvml->memory(device, &memory) == NVML_ERROR_UNINITIALIZED, "NVML has not ended");
+    /* NVML ends with the last of its users, which the library's thread may be for some milliseconds. */
+    for (int ms = 0; nvml->memory(device, &memory) != NVML_ERROR_UNINITIALIZED; ms++) {
+        require(ms < ENDS_WITHIN_MS, "NVML has not ended");
+        usleep(1000);
+    }
     return 0;
 }
 
