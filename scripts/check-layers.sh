@@ -35,17 +35,24 @@ done
 # Functions that take the dynamic linker's lock: its holder may wait for the calling thread (a constructor). Allowed in:
 # shim/real/open.c         what the library opens for itself: waits for the lock a bounded time
 # shim/intercept/route.c   what the program itself looks up, opens and closes: it takes the lock anyway
-# core/observe/unwind.c    backtrace, once shim/real/open.c has opened the unwinder
+# core/observe/unwind.c    gc_elf_backtrace, once shim/real/open.c has opened the unwinder
+# core/io/elf_object.c     gc_elf_backtrace itself
 # core/io/elf.c            the pointers to them; core/gpucache.h: runs in programs
 # All other code uses core/io/elf.h. scripts/check-exports.sh checks the imports, tests/preload/routes/test_loader.sh for
 # hangs.
-takes_lock='(^|[^A-Za-z0-9_"])((libc->|gc_elf_libc\(\)->)?(dl(v?sym|m?open|close|addr1?|info)|backtrace(_symbols(_fd)?)?|__cxa_thread_atexit_impl)'
+takes_lock='(^|[^A-Za-z0-9_"])((libc->|gc_elf_libc\(\)->)?(dl(v?sym|m?open|close|addr1?|info)|(gc_elf_)?backtrace(_symbols(_fd)?)?|__cxa_thread_atexit_impl)'
 takes_lock+='|pthread_(exit|cancel)|thrd_exit|iconv_open|getaddrinfo|get(pw|gr)[a-z_]+)[[:space:]]*\(|libc->dl'
 for folder in core shim; do
     forbid $folder "$takes_lock" "$folder takes the dynamic linker's lock only where it is known to be free:" \
-        shim/real/open.c shim/intercept/route.c core/observe/unwind.c core/io/elf.c core/gpucache.h
+        shim/real/open.c shim/intercept/route.c core/observe/unwind.c core/io/elf.c core/io/elf_object.c core/io/elf_object.h \
+        core/gpucache.h
 done
 # Every free needs a fence from then on: never without a reason that the log and the report give (shim/real/unseen.def).
 forbid shim '(^|[^A-Za-z0-9_"])gc_submit_set_conservative[[:space:]]*\(' 'frees become conservative with a reason only, by gc_unseen_add:' shim/real/unknown.c
+# Both under a mark that a signal handler finds which calls exit (gc_elf_is_walking).
+for folder in core shim; do
+    forbid $folder '(^|[^A-Za-z0-9_"])(dl_iterate_phdr|backtrace)[[:space:]]*\(' \
+        'loaded objects and stacks are walked by gc_elf_walk and gc_elf_backtrace:' core/io/elf_object.c
+done
 forbid core '(^|[^A-Za-z0-9_"])gc_elf_libc[[:space:]]*\(' 'core looks up symbols by core/io/elf.h, not libc:' core/io/elf.c core/io/elf.h
 exit $status

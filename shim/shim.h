@@ -187,6 +187,10 @@ void gc_shim_start_reach(enum gc_start state);
 bool gc_shim_start_wait(enum gc_start state);
 /* Whether another process began the start. Makes a system call. */
 bool gc_shim_is_forked(void);
+/* At the end of the process: a signal handler called exit while its thread held a lock of the
+ * library's, the trace's or the dynamic linker's in a call of the library. Nobody will release it.
+ */
+bool gc_shim_is_interrupted(void);
 /* As gc_shim_is_forked once the library has started: without a system call where the kernel wipes
  * pages. */
 static inline bool gc_shim_is_child(void)

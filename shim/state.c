@@ -6,6 +6,9 @@
 #define _GNU_SOURCE
 #include "shim/shim.h"
 
+#include "core/base/lock.h"
+#include "core/io/elf_object.h"
+
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -110,6 +113,11 @@ bool gc_shim_is_started(void)
 bool gc_shim_is_forked(void)
 {
     return getpid() != atomic_load_explicit(&life.starter, memory_order_relaxed);
+}
+
+bool gc_shim_is_interrupted(void)
+{
+    return gc_lock_held_count() > 0 || gc_trace_is_recording() || gc_elf_is_walking();
 }
 
 enum gc_life gc_shim_life(void)

@@ -39,7 +39,7 @@ const struct gc_libc *gc_elf_libc(void)
     /* acquire: pairs with the release below */
     if (atomic_load_explicit(&state, memory_order_acquire) == KNOWN)
         return &known;
-    if (dl_iterate_phdr(find_libc, &own) == 0)
+    if (gc_elf_walk(find_libc, &own) == 0)
         return NULL;
     if (atomic_compare_exchange_strong_explicit(&state, &expected, WRITING, memory_order_relaxed,
                                                 memory_order_relaxed)) {
@@ -60,7 +60,7 @@ bool gc_elf_find_range(const void *address, uintptr_t *low, uintptr_t *high)
 {
     struct gc_elf_range range = {.address = (uintptr_t)address};
 
-    if (dl_iterate_phdr(find_range, &range) == 0)
+    if (gc_elf_walk(find_range, &range) == 0)
         return false;
     *low = range.low;
     *high = range.high;
@@ -102,7 +102,7 @@ static find_object_function *object_finder(void)
     if (atomic_load_explicit(&is_known, memory_order_acquire)) {
         found = atomic_load_explicit(&known, memory_order_relaxed);
     } else {
-        dl_iterate_phdr(find_finder, &found);
+        gc_elf_walk(find_finder, &found);
         atomic_store_explicit(&known, found, memory_order_relaxed);
         atomic_store_explicit(&is_known, true, memory_order_release);
     }
@@ -146,7 +146,7 @@ void gc_elf_visit_path(const void *address, gc_elf_visit *visit, void *argument)
 
     if (find_map(address, &map))
         visit(argument, map != NULL ? map->l_name : NULL);
-    else if (dl_iterate_phdr(visit_holder, &search) == 0)
+    else if (gc_elf_walk(visit_holder, &search) == 0)
         visit(argument, NULL);
 }
 
@@ -178,7 +178,7 @@ enum gc_elf_place gc_elf_find_definer(const void *address, const char *name)
                               .ours.address = (uintptr_t)&gc_elf_find_definer,
                               .name = name};
 
-    dl_iterate_phdr(find_definer, &definer);
+    gc_elf_walk(find_definer, &definer);
     if (!definer.is_found)
         return GC_ELF_NO_DEFINER;
     return definer.is_behind_us ? GC_ELF_AFTER_US : GC_ELF_BEFORE_US;
@@ -213,7 +213,7 @@ void *gc_elf_find_next(const void *address, const char *name)
 {
     struct next next = {.behind.address = (uintptr_t)address, .name = name, .is_last_libc = true};
 
-    dl_iterate_phdr(find_next, &next);
+    gc_elf_walk(find_next, &next);
     return next.found;
 }
 
@@ -221,7 +221,7 @@ void *gc_elf_find_behind(const void *address, const char *name)
 {
     struct next next = {.behind.address = (uintptr_t)address, .name = name};
 
-    dl_iterate_phdr(find_next, &next);
+    gc_elf_walk(find_next, &next);
     return next.found;
 }
 
@@ -260,7 +260,7 @@ bool gc_elf_holds_linker_lock(void)
     const int self = (int)syscall(SYS_gettid);
     struct linker linker = {NULL, 0};
 
-    dl_iterate_phdr(find_linker, &linker);
+    gc_elf_walk(find_linker, &linker);
     for (size_t i = 0; linker.words != NULL &&
                        i + sizeof(struct mutex) / sizeof(int) <= linker.bytes / sizeof(int);
          i++) {
@@ -303,7 +303,7 @@ bool gc_elf_is_library(const void *address, const char *library)
     if (find_map(address, &map))
         return map != NULL && gc_elf_object_read(&object, map->l_addr, map->l_ld) &&
                gc_elf_object_is_library(&object, map->l_name, library);
-    dl_iterate_phdr(match_library, &search);
+    gc_elf_walk(match_library, &search);
     return search.is_it;
 }
 
@@ -331,7 +331,7 @@ bool gc_elf_find_path(const char *prefix, char *path, size_t bytes)
 {
     struct named named = {prefix, path, bytes};
 
-    return dl_iterate_phdr(find_named, &named) != 0;
+    return gc_elf_walk(find_named, &named) != 0;
 }
 
 /* ---- functions by name ---- */
@@ -361,7 +361,7 @@ void *gc_elf_find_function(const char *library, const char *name)
 {
     struct function_search search = {.library = library, .name = name};
 
-    dl_iterate_phdr(find_function, &search);
+    gc_elf_walk(find_function, &search);
     return search.found;
 }
 
@@ -370,7 +370,7 @@ void *gc_elf_find_in_object(const void *address, const char *name)
     struct function_search search = {
         .beside.address = (uintptr_t)address, .library = "", .name = name};
 
-    dl_iterate_phdr(find_function, &search);
+    gc_elf_walk(find_function, &search);
     return search.found;
 }
 

@@ -4,7 +4,40 @@
 #include "core/io/elf_object.h"
 #include "core/io/elf.h"
 
+#include <execinfo.h>
+#include <stdatomic.h>
 #include <string.h>
+
+/* Walks of this thread, one inside the other. */
+static __thread unsigned walk_count __attribute__((tls_model("initial-exec")));
+
+static void count_walk(int change)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    walk_count += (unsigned)change;
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+int gc_elf_walk(int (*visit)(struct dl_phdr_info *, size_t, void *), void *argument)
+{
+    count_walk(1);
+    const int result = dl_iterate_phdr(visit, argument);
+    count_walk(-1);
+    return result;
+}
+
+int gc_elf_backtrace(void **frames, int max)
+{
+    count_walk(1);
+    const int count = backtrace(frames, max);
+    count_walk(-1);
+    return count;
+}
+
+bool gc_elf_is_walking(void)
+{
+    return walk_count > 0;
+}
 
 const void *gc_elf_object_table(uintptr_t base, uintptr_t value)
 {
@@ -211,12 +244,12 @@ bool gc_elf_object_open_named(struct gc_elf_object *object, const char *name)
 {
     struct opening opening = {object, name, NULL};
 
-    return dl_iterate_phdr(open_first, &opening) != 0;
+    return gc_elf_walk(open_first, &opening) != 0;
 }
 
 bool gc_elf_object_open_library(struct gc_elf_object *object, const char *library)
 {
     struct opening opening = {object, NULL, library};
 
-    return dl_iterate_phdr(open_first, &opening) != 0;
+    return gc_elf_walk(open_first, &opening) != 0;
 }

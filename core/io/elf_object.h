@@ -24,6 +24,13 @@ struct gc_elf_range {
     uintptr_t address, low, high;
 };
 
+/* dl_iterate_phdr and backtrace, which take locks of the dynamic linker and the unwinder. The
+ * library makes no other call of them (scripts/check-layers.sh): while one is under way
+ * gc_elf_is_walking is true for a signal handler on its thread, which must not take those locks. */
+int gc_elf_walk(int (*visit)(struct dl_phdr_info *, size_t, void *), void *argument);
+int gc_elf_backtrace(void **frames, int max);
+bool gc_elf_is_walking(void);
+
 /* False: the object lacks a table. */
 bool gc_elf_object_read(struct gc_elf_object *object, uintptr_t base, const ElfW(Dyn) * dynamic);
 bool gc_elf_object_open(struct gc_elf_object *object, const struct dl_phdr_info *info);

@@ -74,7 +74,7 @@ static void add_needed(struct gc_elf_closure *scope, uint32_t member)
         if (at->d_tag != DT_NEEDED)
             continue;
         struct need need = {scope, gc_elf_file_name(strings + at->d_un.d_val)};
-        dl_iterate_phdr(find_needed, &need);
+        gc_elf_walk(find_needed, &need);
     }
 }
 
@@ -102,7 +102,7 @@ void *gc_elf_find_in_scope(const void *address, const char *name)
     scope.name = name;
     scope.found = NULL;
     scope.count = 0;
-    dl_iterate_phdr(search_scope, &scope);
+    gc_elf_walk(search_scope, &scope);
     return scope.found;
 }
 
@@ -138,7 +138,7 @@ bool gc_elf_visit_closure(const char *name, gc_elf_visit_closure_function *visit
     closure.name = ""; /* no function has it */
     closure.found = NULL;
     closure.count = 0;
-    return dl_iterate_phdr(visit_named, &search) != 0;
+    return gc_elf_walk(visit_named, &search) != 0;
 }
 
 bool gc_elf_closure_open(const struct gc_elf_closure *closure, unsigned number,
@@ -189,7 +189,7 @@ void gc_elf_visit_loads(struct gc_elf_loads *known, gc_elf_visit *visit, void *a
 {
     struct loads loads = {known, visit, argument, 0, 0};
 
-    dl_iterate_phdr(visit_load, &loads);
+    gc_elf_walk(visit_load, &loads);
 }
 
 void gc_elf_count_loads(struct gc_elf_loads *now)
@@ -221,7 +221,7 @@ static int find_place(struct dl_phdr_info *info, size_t size, void *argument)
 bool gc_elf_object_place(const struct gc_elf_object *object, unsigned *place, const char **path)
 {
     struct place_of of = {object->dynamic, 0, ""};
-    const bool is_found = dl_iterate_phdr(find_place, &of) != 0;
+    const bool is_found = gc_elf_walk(find_place, &of) != 0;
 
     *place = of.place;
     *path = of.path;
@@ -261,7 +261,7 @@ bool gc_elf_object_mentions(const struct gc_elf_object *object, const char *text
 {
     struct mention mention = {object->dynamic, text, bytes, false};
 
-    dl_iterate_phdr(find_mention, &mention);
+    gc_elf_walk(find_mention, &mention);
     return mention.has_text;
 }
 
@@ -321,7 +321,7 @@ void gc_elf_visit_place(const void *address, gc_elf_visit_place_function *visit,
 {
     struct place_search search = {{.address = (uintptr_t)address}, visit, argument};
 
-    if (dl_iterate_phdr(visit_place, &search) == 0)
+    if (gc_elf_walk(visit_place, &search) == 0)
         visit(argument, NULL);
 }
 
@@ -354,6 +354,6 @@ bool gc_elf_program_imports(const char *name)
 {
     struct imports imports = {.name = name};
 
-    dl_iterate_phdr(find_import, &imports);
+    gc_elf_walk(find_import, &imports);
     return imports.is_found;
 }

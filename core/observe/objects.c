@@ -5,6 +5,7 @@
 #include "core/observe/objects.h"
 
 #include "core/base/bits.h"
+#include "core/io/elf_object.h"
 
 #include <link.h>
 #include <unistd.h>
@@ -109,7 +110,7 @@ void gc_objects_refresh(struct gc_objects *objects, unsigned long long loads,
         atomic_flag_test_and_set_explicit(&objects->is_scanning, memory_order_acquire))
         return;
     scan.number = atomic_load_explicit(&objects->scan, memory_order_relaxed) + 1;
-    dl_iterate_phdr(add_object, &scan);
+    gc_elf_walk(add_object, &scan);
     const uint32_t count = count_of(objects);
     for (uint32_t i = 0; i < count; i++) {
         struct gc_object_record *past = &objects->past[i];
@@ -197,7 +198,7 @@ bool gc_objects_find_loaded(uintptr_t address, struct gc_stack_object *object,
                             unsigned long long *loads)
 {
     struct search search = {.address = address};
-    dl_iterate_phdr(visit_object, &search);
+    gc_elf_walk(visit_object, &search);
     if (loads != NULL)
         *loads = search.loads;
     if (search.found && object != NULL)

@@ -6,10 +6,10 @@
 
 #include "core/base/bits.h"
 #include "core/io/elf.h"
+#include "core/io/elf_object.h"
 #include "core/io/text.h"
 #include "core/observe/stacks.h"
 
-#include <execinfo.h>
 #include <link.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +28,7 @@ void gc_unwind_scope_init(struct gc_unwind_scope *scope)
     *scope = (struct gc_unwind_scope){.own = {0, 0}};
     if (!gc_objects_find_loaded((uintptr_t)&gc_unwind_scope_init, &scope->own, NULL))
         scope->own = (struct gc_stack_object){0, 0};
-    (void)!backtrace(walked, 4); /* opens the unwinder */
+    (void)gc_elf_backtrace(walked, 4); /* opens the unwinder */
 }
 
 /* The program's call entered this library at the library's outermost frame; a CUDA runtime may be
@@ -63,7 +63,7 @@ uint32_t gc_unwind_frames(struct gc_unwind_scope *scope, struct gc_host_mem *hos
     void *walked[WALK_MAX];
     unsigned long long loads;
     uint32_t count = 0;
-    const int depth = backtrace(walked, WALK_MAX);
+    const int depth = gc_elf_backtrace(walked, WALK_MAX);
     const int first = first_of_program(scope, walked, depth);
     (void)gc_objects_find_loaded(0, NULL, &loads);
     gc_objects_refresh(&scope->objects, loads, intern_path, &(struct naming){intern, argument});

@@ -9,7 +9,6 @@
 #include "shim/account/helper.h"
 #include "shim/real/resolve.h"
 
-#include "core/base/lock.h"
 #include "core/io/detached.h"
 
 #include <linux/futex.h>
@@ -126,7 +125,7 @@ static void *compare(void *core)
  * handler inside the library NVML may be in the middle of a call of this thread. */
 static void finish(void)
 {
-    if (gc_shim_is_child() || gc_shim_is_forked() || gc_lock_held_count() > 0 ||
+    if (gc_shim_is_child() || gc_shim_is_forked() || gc_shim_is_interrupted() ||
         gc_thread.depth > 0)
         return;
     atomic_store_explicit(&is_ending, true, memory_order_relaxed);

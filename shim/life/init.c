@@ -11,7 +11,6 @@
  * that shares its parent's memory runs the parent's destructors. The real pointers stay usable in
  * every state; core stays whole after the report, for static destructors that run later. */
 #define _GNU_SOURCE
-#include "core/base/lock.h"
 #include "core/plan/plan.h"
 #include "shim/account/direct.h"
 #include "shim/account/hot.h"
@@ -260,10 +259,9 @@ struct gc_submissions *gc_life_submissions(void)
     return gc_shim_is_child() ? NULL : work;
 }
 
-/* A signal handler called exit while its thread held a lock: no thread will release it. */
 static bool is_interrupted(void)
 {
-    if (gc_lock_held_count() == 0 && !gc_trace_is_recording())
+    if (!gc_shim_is_interrupted())
         return false;
     gc_shim_enter(GC_API_COUNT); /* destructors that run later pass through */
     gc_log_write(&gc_shim.log, GC_LOG_WARN,

@@ -18,8 +18,8 @@
 #include "core/base/clock.h"
 #include "core/io/detached.h"
 #include "core/io/elf.h"
+#include "core/io/elf_object.h"
 
-#include <execinfo.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -56,7 +56,7 @@ static void open_unwinder(struct gc_open_task *task)
     void *walked[4];
 
     (void)task;
-    (void)!backtrace(walked, 4);
+    (void)gc_elf_backtrace(walked, 4);
 }
 
 static void work(struct gc_open_task *task)

@@ -90,4 +90,12 @@ for settings in GPUCACHE_MODE=cache GPUCACHE_MODE=track "GPUCACHE_MODE=cache GPU
     is "exit in a signal handler, ${settings//$TMP\//}: always ends, with a report or a word why not" "$wrong" ""
     ok "exit in a signal handler, ${settings//$TMP\//}: $whole reports" test "$whole" -gt 0
 done
+# Inside a walk of the loaded objects, whose lock the end of the process would wait for.
+wrong=''
+for n in 1 2 3 17 100; do
+    out=$(preloaded LD_PRELOAD="$BUILD_DIR/tests/preload/libwalk.so:$LIB" WALK_AT=$n GPUCACHE_STACKS=all GPUCACHE_REPORT=none \
+        timeout -s KILL 20 "$ends" exit-in-signal 900000 2>&1)
+    [[ $? = 4 && $out == *"in the middle of"* ]] || wrong="$wrong $n:$out"
+done
+is "exit in a signal handler inside the dynamic linker's lock: ends, with a word why there is no report" "$wrong" ""
 done_testing
