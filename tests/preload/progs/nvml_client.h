@@ -177,7 +177,8 @@ static int nvml_client_main(const struct nvml *nvml, int argc, char **argv)
     }
     require(nvml->handle(0, &device) == NVML_SUCCESS, "no handle");
     require(nvml->shutdown() == NVML_SUCCESS, "NVML does not end");
-    /* NVML ends with the last of its users, which the library's thread may be for some milliseconds. */
+    /* NVML ends with the last of its users, which the library's thread may be for some
+     * milliseconds. */
     for (int ms = 0; nvml->memory(device, &memory) != NVML_ERROR_UNINITIALIZED; ms++) {
         require(ms < ENDS_WITHIN_MS, "NVML has not ended");
         usleep(1000);
