@@ -49,9 +49,9 @@ for folder in core shim; do
 done
 # Every free needs a fence from then on: never without a reason that the log and the report give (shim/real/unseen.def).
 forbid shim '(^|[^A-Za-z0-9_"])gc_submit_set_conservative[[:space:]]*\(' 'frees become conservative with a reason only, by gc_unseen_add:' shim/real/unknown.c
-# Both under a mark that a signal handler finds which calls exit (gc_elf_is_walking).
+# These take locks. They are called under a mark, gc_elf_is_walking, which the end of the process checks.
 for folder in core shim; do
-    forbid $folder '(^|[^A-Za-z0-9_"])(dl_iterate_phdr|backtrace)[[:space:]]*\(' \
+    forbid $folder '(^|[^A-Za-z0-9_"])(dl_iterate_phdr([^A-Za-z0-9_"]|$)|(backtrace|_Unwind_[A-Z][A-Za-z]*)[[:space:]]*\()' \
         'loaded objects and stacks are walked by gc_elf_walk and gc_elf_backtrace:' core/io/elf_object.c
 done
 forbid core '(^|[^A-Za-z0-9_"])gc_elf_libc[[:space:]]*\(' 'core looks up symbols by core/io/elf.h, not libc:' core/io/elf.c core/io/elf.h

@@ -25,8 +25,10 @@ struct gc_elf_range {
 };
 
 /* dl_iterate_phdr and backtrace, which take locks of the dynamic linker and the unwinder. The
- * library makes no other call of them (scripts/check-layers.sh): while one is under way
- * gc_elf_is_walking is true for a signal handler on its thread, which must not take those locks. */
+ * library calls them nowhere else (scripts/check-layers.sh). While a thread is in one of them
+ * gc_elf_is_walking is true for a signal handler on it, and stays so if the handler leaves by
+ * siglongjmp. A handler that calls exit there must not take those locks: the library then makes no
+ * report. It cannot help other threads that walk, nor calls of dlopen that are interrupted. */
 int gc_elf_walk(int (*visit)(struct dl_phdr_info *, size_t, void *), void *argument);
 int gc_elf_backtrace(void **frames, int max);
 bool gc_elf_is_walking(void);

@@ -11,6 +11,7 @@
 #define _GNU_SOURCE
 #include "shim/intercept/route.h"
 #include "core/io/elf.h"
+#include "core/io/elf_object.h"
 #include "shim/account/outside.h"
 #include "shim/intercept/entry.h"
 #include "shim/life/tools.h"
@@ -100,7 +101,7 @@ struct gc_route gc_route_dlsym(void *handle, const char *name, const void *calle
     if (libc == NULL)
         return route;
     route.jump = (void *)libc->dlsym;
-    if (gc_thread.depth > 0)
+    if (gc_thread.depth > 0 || gc_elf_is_walking())
         return route;
     if (name != NULL)
         gc_tools_look_up(name, caller);
@@ -177,7 +178,7 @@ struct gc_route gc_route_dlvsym(void *handle, const char *name, const char *vers
     if (libc == NULL)
         return route;
     route.jump = (void *)libc->dlvsym;
-    if (name == NULL || version == NULL || gc_thread.depth > 0)
+    if (name == NULL || version == NULL || gc_thread.depth > 0 || gc_elf_is_walking())
         return route;
     own = row != NULL ? gc_entry_export(row) : own_resolver(name);
     if (own == NULL || gc_resolve_is_driver_code(caller))

@@ -11,6 +11,7 @@
  * that shares its parent's memory runs the parent's destructors. The real pointers stay usable in
  * every state; core stays whole after the report, for static destructors that run later. */
 #define _GNU_SOURCE
+#include "core/io/elf_object.h"
 #include "core/plan/plan.h"
 #include "shim/account/direct.h"
 #include "shim/account/hot.h"
@@ -232,7 +233,8 @@ static bool start(void)
 
 bool gc_life_ready(void)
 {
-    if (gc_thread.depth > 0 || gc_thread.is_starting)
+    /* Walking: in an exit that a signal handler called there. */
+    if (gc_thread.depth > 0 || gc_thread.is_starting || gc_elf_is_walking())
         return false;
     gc_resolve_driver(true);
     if (!gc_shim_is_started() && !start())
@@ -264,8 +266,9 @@ static bool is_interrupted(void)
     if (!gc_shim_is_interrupted())
         return false;
     gc_shim_enter(GC_API_COUNT); /* destructors that run later pass through */
-    gc_log_write(&gc_shim.log, GC_LOG_WARN,
-                 "exit was called by a signal handler in the middle of an allocation: no report");
+    gc_log_write(
+        &gc_shim.log, GC_LOG_WARN,
+        "exit was called by a signal handler in the middle of a call of the library: no report");
     return true;
 }
 

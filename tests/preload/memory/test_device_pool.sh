@@ -13,10 +13,10 @@
 # without: SIMCUDA_PEERS=none "late work, device: reaches no later owner" because memory that is not mapped is the driver's pool's, which has no such order
 . "$(dirname "$0")/../../lib.sh"
 program=$BUILD_DIR/tests/preload/device_pool
-export SIMCUDA_MEMORY=1GiB GPUCACHE_LOG=error # devices that are no peers are warned of
+export SIMCUDA_MEMORY=1GiB
 for answers in answers answers2; do
     export SIMCUDA_DEVICES=1
-    [ $answers = answers ] || SIMCUDA_DEVICES=2
+    [ $answers = answers ] || export SIMCUDA_DEVICES=2 GPUCACHE_LOG=error # devices that are no peers are warned of
     without=$(simulated timeout 60 "$program" $answers 2>&1)
     is "$answers: runs without the library" "$?" 0
     for setting in MODE=off MODE=track REUSE=sync BACKEND=vmm BACKEND=driver BACKEND=whole; do
@@ -27,6 +27,7 @@ for answers in answers answers2; do
             "$(json "$TMP/r.json" '[d["leak_count"], d["requested_bytes"]["current"], d["reserved_bytes"]["current"]]')" "[0, 0, 0]"
     done
 done
+unset GPUCACHE_LOG
 export GPUCACHE_REPORT=none
 for way in context made device; do
     SIMCUDA_WORK_US=3000 is "late work, $way: reaches no later owner" \

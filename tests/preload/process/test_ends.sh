@@ -93,8 +93,8 @@ done
 # Inside a walk of the loaded objects, whose lock the end of the process would wait for.
 wrong=''
 for n in 1 2 3 17 100; do
-    out=$(preloaded LD_PRELOAD="$BUILD_DIR/tests/preload/libwalk.so:$LIB" WALK_AT=$n GPUCACHE_STACKS=all GPUCACHE_REPORT=none \
-        timeout -s KILL 20 "$ends" exit-in-signal 900000 2>&1)
+    out=$(LD_LIBRARY_PATH="$SIM_DIR" GPUCACHE_STACKS=all GPUCACHE_REPORT=none timeout -s KILL 60 env \
+        LD_PRELOAD="$BUILD_DIR/tests/preload/libwalk.so:$LIB" WALK_AT=$n "$ends" exit-in-signal 50000000 2>&1)
     [[ $? = 4 && $out == *"in the middle of"* ]] || wrong="$wrong $n:$out"
 done
 is "exit in a signal handler inside the dynamic linker's lock: ends, with a word why there is no report" "$wrong" ""

@@ -17,10 +17,19 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #define DEVICES_MAX 4
-#define ENDS_WITHIN_MS 5000
+#define ENDS_WITHIN_MS 2000
+
+static inline uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
 
 struct nvml {
     __typeof__(&nvmlInit_v2) init;
@@ -177,10 +186,10 @@ static int nvml_client_main(const struct nvml *nvml, int argc, char **argv)
     }
     require(nvml->handle(0, &device) == NVML_SUCCESS, "no handle");
     require(nvml->shutdown() == NVML_SUCCESS, "NVML does not end");
-    /* NVML ends with the last of its users, which the library's thread may be for some
-     * milliseconds. */
-    for (int ms = 0; nvml->memory(device, &memory) != NVML_ERROR_UNINITIALIZED; ms++) {
-        require(ms < ENDS_WITHIN_MS, "NVML has not ended");
+    /* NVML ends with the last of its users, which the library's thread may be for a moment. */
+    const uint64_t start = now_ms();
+    while (nvml->memory(device, &memory) != NVML_ERROR_UNINITIALIZED) {
+        require(now_ms() - start < ENDS_WITHIN_MS, "NVML has not ended");
         usleep(1000);
     }
     return 0;

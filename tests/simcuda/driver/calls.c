@@ -1,9 +1,9 @@
 /* One call under way: injected failures, simulated host time and waits, the journal, and that
  * nothing works before cuInit.
  *
- * Everything here is free of locks, so that a forked child and a signal handler's thread can still
- * get through: rules and latencies are read-only after start except for their counters, and a
- * journal line is one write() to a file opened with O_APPEND. */
+ * But for the waits of SIMCUDA_WAIT_US everything here is free of locks, so that a forked child and
+ * a signal handler's thread can still get through: rules and latencies are read-only after start
+ * except for their counters, and a journal line is one write() to a file opened with O_APPEND. */
 #define _GNU_SOURCE
 #include "tests/simcuda/driver/early.h"
 #include "tests/simcuda/driver/settings.h"
@@ -92,7 +92,8 @@ bool sim_call_begin(const char *entry, const struct sim_argument *arguments, CUr
     if (goes_on && sim_start() != SIM_START_DONE)
         goes_on = sim_early_goes_on(entry, sim_start(), arguments, injected);
     else if (goes_on && sim_settings()->wait_us != 0 && waits_for_the_device(entry) &&
-             sim_check_init() == CUDA_SUCCESS) /* a forked child takes no lock */
+             sim_check_init() ==
+                 CUDA_SUCCESS) /* what fails anyway, as in a forked child, takes no lock */
         sim_wait_implicitly();
     return goes_on;
 }

@@ -1,6 +1,7 @@
 /* Symbol tables read by hand, held against the dynamic linker: dlsym and dladdr. */
 #define _GNU_SOURCE
 #include "core/io/elf.h"
+#include "core/io/elf_object.h"
 
 #include "tests/unit/cmocka_all.h"
 
@@ -219,6 +220,28 @@ static void places_are_the_linkers(void **unused)
     assert_null(nowhere.path);
 }
 
+static int see_inside(struct dl_phdr_info *info, size_t size, void *seen)
+{
+    void *frames[2];
+    (void)info;
+    (void)size;
+    assert_true(gc_elf_is_walking());
+    (void)gc_elf_backtrace(frames, 2);
+    assert_true(gc_elf_is_walking());
+    *(bool *)seen = true;
+    return 1;
+}
+
+static void a_walk_is_marked(void **unused)
+{
+    bool is_seen = false;
+    (void)unused;
+    assert_false(gc_elf_is_walking());
+    assert_int_equal(gc_elf_walk(see_inside, &is_seen), 1);
+    assert_true(is_seen);
+    assert_false(gc_elf_is_walking());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +251,7 @@ int main(void)
         cmocka_unit_test(the_object_of_an_address_takes_no_lock),
         cmocka_unit_test(next_definitions_are_the_linkers),
         cmocka_unit_test(places_are_the_linkers),
+        cmocka_unit_test(a_walk_is_marked),
         cmocka_unit_test(a_thread_knows_that_it_holds_a_lock_of_the_linker),
     };
 

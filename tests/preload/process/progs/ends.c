@@ -74,7 +74,9 @@ static void exits(int number)
 
 static void signal_after(const char *us)
 {
-    const struct itimerval once = {.it_value = {.tv_usec = 1000 + atoi(us)}};
+    const long after = 1000 + atol(us);
+    const struct itimerval once = {
+        .it_value = {.tv_sec = after / 1000000, .tv_usec = after % 1000000}};
 
     signal(SIGALRM, exits);
     setitimer(ITIMER_REAL, &once, NULL);
