@@ -23,7 +23,7 @@ static atomic_bool is_filled;
 bool gc_nvml_find(bool load)
 {
     static struct gc_open_task opening;
-    struct gc_elf_object object;
+    struct gc_elf_object object = {.base = 0};
 
     /* acquire: pairs with the release at the end */
     if (atomic_load_explicit(&is_filled, memory_order_acquire))

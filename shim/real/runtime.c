@@ -17,7 +17,7 @@ static atomic_bool is_scanned;
 
 void gc_runtime_scan(void)
 {
-    struct gc_elf_object object;
+    struct gc_elf_object object = {.base = 0};
 
     /* acquire: pairs with the release at the end */
     if (atomic_load_explicit(&is_scanned, memory_order_acquire))
