@@ -188,8 +188,7 @@ bool gc_shim_start_wait(enum gc_start state);
 /* Whether another process began the start. Makes a system call. */
 bool gc_shim_is_forked(void);
 /* At the end of the process: a signal handler called exit while its thread held a lock of the
- * library or of the trace, or walked the loaded objects or its stack (gc_elf_is_walking). No thread
- * will release that lock. */
+ * library or of the trace, which no thread will release. */
 bool gc_shim_is_interrupted(void);
 /* As gc_shim_is_forked once the library has started: without a system call where the kernel wipes
  * pages. */

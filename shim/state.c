@@ -7,7 +7,6 @@
 #include "shim/shim.h"
 
 #include "core/base/lock.h"
-#include "core/io/elf_object.h"
 
 #include <sys/mman.h>
 #include <time.h>
@@ -117,7 +116,7 @@ bool gc_shim_is_forked(void)
 
 bool gc_shim_is_interrupted(void)
 {
-    return gc_lock_held_count() > 0 || gc_trace_is_recording() || gc_elf_is_walking();
+    return gc_lock_held_count() > 0 || gc_trace_is_recording();
 }
 
 enum gc_life gc_shim_life(void)

@@ -10,6 +10,7 @@
 
 /* Walks of this thread, one inside the other. */
 static __thread unsigned walk_count __attribute__((tls_model("initial-exec")));
+static __thread bool are_over __attribute__((tls_model("initial-exec")));
 
 static void count_walk(int change)
 {
@@ -20,6 +21,8 @@ static void count_walk(int change)
 
 int gc_elf_walk(int (*visit)(struct dl_phdr_info *, size_t, void *), void *argument)
 {
+    if (are_over)
+        return 0;
     count_walk(1);
     const int result = dl_iterate_phdr(visit, argument);
     count_walk(-1);
@@ -28,6 +31,8 @@ int gc_elf_walk(int (*visit)(struct dl_phdr_info *, size_t, void *), void *argum
 
 int gc_elf_backtrace(void **frames, int max)
 {
+    if (are_over)
+        return 0;
     count_walk(1);
     const int count = backtrace(frames, max);
     count_walk(-1);
@@ -37,6 +42,11 @@ int gc_elf_backtrace(void **frames, int max)
 bool gc_elf_is_walking(void)
 {
     return walk_count > 0;
+}
+
+void gc_elf_end_walks(void)
+{
+    are_over = true;
 }
 
 const void *gc_elf_object_table(uintptr_t base, uintptr_t value)

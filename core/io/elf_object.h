@@ -27,11 +27,13 @@ struct gc_elf_range {
 /* dl_iterate_phdr and backtrace, which take locks of the dynamic linker and the unwinder. The
  * library calls them nowhere else (scripts/check-layers.sh). While a thread is in one of them
  * gc_elf_is_walking is true for a signal handler on it, and stays so if the handler leaves by
- * siglongjmp. A handler that calls exit there must not take those locks: the library then makes no
- * report. It cannot help other threads that walk, nor calls of dlopen that are interrupted. */
+ * siglongjmp. A handler that calls exit there must not take those locks: after gc_elf_end_walks
+ * both find nothing on the calling thread. That helps no other thread that walks, nor against calls
+ * of dlopen that are interrupted. */
 int gc_elf_walk(int (*visit)(struct dl_phdr_info *, size_t, void *), void *argument);
 int gc_elf_backtrace(void **frames, int max);
 bool gc_elf_is_walking(void);
+void gc_elf_end_walks(void);
 
 /* False: the object lacks a table. */
 bool gc_elf_object_read(struct gc_elf_object *object, uintptr_t base, const ElfW(Dyn) * dynamic);

@@ -10,6 +10,7 @@
 #include "shim/real/resolve.h"
 
 #include "core/io/detached.h"
+#include "core/io/elf_object.h"
 
 #include <linux/futex.h>
 #include <stdlib.h>
@@ -126,7 +127,7 @@ static void *compare(void *core)
 static void finish(void)
 {
     if (gc_shim_is_child() || gc_shim_is_forked() || gc_shim_is_interrupted() ||
-        gc_thread.depth > 0)
+        gc_elf_is_walking() || gc_thread.depth > 0)
         return;
     atomic_store_explicit(&is_ending, true, memory_order_relaxed);
     if (!take_nvml())

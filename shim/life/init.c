@@ -277,6 +277,8 @@ __attribute__((destructor)) static void finish(void)
     if (!gc_shim_is_started() || gc_shim.core == NULL || gc_shim_is_child() ||
         gc_shim_is_forked() || is_interrupted())
         return;
+    if (gc_elf_is_walking()) /* a signal handler called exit there: the report names no frame */
+        gc_elf_end_walks();
     gc_serve_end_help(gc_shim.core);
     gc_trace_flush(gc_shim.trace);
     if (gc_device_was_used(gc_shim.core))

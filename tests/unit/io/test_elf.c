@@ -242,6 +242,36 @@ static void a_walk_is_marked(void **unused)
     assert_false(gc_elf_is_walking());
 }
 
+static int count_one(struct dl_phdr_info *info, size_t size, void *count)
+{
+    (void)info;
+    (void)size;
+    ++*(int *)count;
+    return 0;
+}
+
+static void *end_walks(void *count)
+{
+    void *frames[4];
+    gc_elf_end_walks();
+    *(int *)count = 0;
+    (void)gc_elf_walk(count_one, count);
+    *(int *)count += gc_elf_backtrace(frames, 4);
+    return NULL;
+}
+
+static void walks_end_on_one_thread(void **unused)
+{
+    pthread_t thread;
+    int count = -1;
+    (void)unused;
+    assert_int_equal(pthread_create(&thread, NULL, end_walks, &count), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(count, 0);
+    (void)gc_elf_walk(count_one, &count);
+    assert_true(count > 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -252,6 +282,7 @@ int main(void)
         cmocka_unit_test(next_definitions_are_the_linkers),
         cmocka_unit_test(places_are_the_linkers),
         cmocka_unit_test(a_walk_is_marked),
+        cmocka_unit_test(walks_end_on_one_thread),
         cmocka_unit_test(a_thread_knows_that_it_holds_a_lock_of_the_linker),
     };
 

@@ -49,7 +49,8 @@ static struct dl_phdr_info info_of(const struct link_map *map)
 
 int dl_iterate_phdr(int (*visit)(struct dl_phdr_info *, size_t, void *), void *argument)
 {
-    static __thread bool is_inside;
+    /* Volatile: raise() re-enters, though its declaration says that it does not. */
+    static __thread volatile bool is_inside;
     int result = 0;
 
     if (is_inside)
