@@ -123,7 +123,7 @@ class Jax(Framework):
     reads_names = {"cudnn": "libcudnn.so.9", "cublasLt": "libcublasLt.so.13", "cublas": "libcublas.so.13",
                    "cufft": "libcufft.so.12", "cusolver": "libcusolver.so.12", "cusparse": "libcusparse.so.12",
                    "cupti": "libcupti.so.13", "nccl": "libnccl.so.2"}
-    varying = ("cuMemHostAlloc",)  # a pool for copies grows where its memory is still in use
+    varying = ("cuMemHostAlloc", "cuMemCreate")  # pools grow where their memory is still in use
     readers = ("jax_plugins/xla_cuda13/xla_cuda_plugin.so", "jax_cuda13_plugin/*.so")
 
 
