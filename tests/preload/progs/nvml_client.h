@@ -17,19 +17,10 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #define DEVICES_MAX 4
 #define ENDS_WITHIN_MS 2000
-
-static inline uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 struct nvml {
     __typeof__(&nvmlInit_v2) init;
@@ -187,9 +178,9 @@ static int nvml_client_main(const struct nvml *nvml, int argc, char **argv)
     require(nvml->handle(0, &device) == NVML_SUCCESS, "no handle");
     require(nvml->shutdown() == NVML_SUCCESS, "NVML does not end");
     /* NVML ends with the last of its users, which the library's thread may be for a moment. */
-    const uint64_t start = now_ms();
+    const uint64_t start = program_now_ms();
     while (nvml->memory(device, &memory) != NVML_ERROR_UNINITIALIZED) {
-        require(now_ms() - start < ENDS_WITHIN_MS, "NVML has not ended");
+        require(program_now_ms() - start < ENDS_WITHIN_MS, "NVML has not ended");
         usleep(1000);
     }
     return 0;

@@ -5,8 +5,10 @@
 
 #include <cuda.h>
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define CHECK(call) program_check((call), #call, __LINE__)
 
@@ -16,6 +18,13 @@ static inline void program_check(CUresult result, const char *call, int line)
         return;
     fprintf(stderr, "line %d: %s: CUDA error %d\n", line, call, (int)result);
     exit(EXIT_FAILURE);
+}
+
+static inline uint64_t program_now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 /* Initialises and makes device 0's primary context current. */

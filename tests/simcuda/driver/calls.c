@@ -92,8 +92,8 @@ bool sim_call_begin(const char *entry, const struct sim_argument *arguments, CUr
     if (goes_on && sim_start() != SIM_START_DONE)
         goes_on = sim_early_goes_on(entry, sim_start(), arguments, injected);
     else if (goes_on && sim_settings()->wait_us != 0 && waits_for_the_device(entry) &&
-             sim_check_init() ==
-                 CUDA_SUCCESS) /* what fails anyway, as in a forked child, takes no lock */
+             /* what fails anyway, as in a forked child, takes no lock */
+             sim_check_init() == CUDA_SUCCESS)
         sim_wait_implicitly();
     return goes_on;
 }

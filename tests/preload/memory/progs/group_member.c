@@ -19,13 +19,6 @@ static struct block {
     unsigned char value;
 } blocks[BLOCKS];
 
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 static void put_back(struct block *block)
 {
     unsigned char last;
@@ -65,7 +58,7 @@ static bool start(uint64_t end_ms)
     CUcontext context;
     CHECK(cuInit(0));
     CUresult result = cuDevicePrimaryCtxRetain(&context, 0);
-    for (; result == CUDA_ERROR_OUT_OF_MEMORY && now_ms() < end_ms; nanosleep(&pause, NULL))
+    for (; result == CUDA_ERROR_OUT_OF_MEMORY && program_now_ms() < end_ms; nanosleep(&pause, NULL))
         result = cuDevicePrimaryCtxRetain(&context, 0);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         return false;
@@ -78,21 +71,21 @@ int main(int argc, char **argv)
 {
     if (argc != 4)
         return 2;
-    const uint64_t end_ms = now_ms() + (uint64_t)(atof(argv[1]) * 1000);
+    const uint64_t end_ms = program_now_ms() + (uint64_t)(atof(argv[1]) * 1000);
     const size_t most = (size_t)strtoull(argv[2], NULL, 0);
     unsigned seed = (unsigned)strtoul(argv[3], NULL, 0);
     unsigned long allocations = 0, failures = 0, longest_ms = 0;
     if (!start(end_ms))
         return EXIT_SUCCESS; /* there never was room for its context */
-    while (now_ms() < end_ms) {
+    while (program_now_ms() < end_ms) {
         struct block *block = &blocks[(unsigned)rand_r(&seed) % BLOCKS];
         const struct timespec pause = {0, (long)((unsigned)rand_r(&seed) % 4000) * 1000};
         if (block->address != 0) {
             put_back(block);
         } else {
-            const uint64_t start_ms = now_ms();
+            const uint64_t start_ms = program_now_ms();
             const bool has_room = take(block, most, &seed);
-            const unsigned long took_ms = now_ms() - start_ms;
+            const unsigned long took_ms = program_now_ms() - start_ms;
             allocations += has_room;
             failures += !has_room;
             longest_ms = took_ms > longest_ms ? took_ms : longest_ms;
