@@ -23,19 +23,6 @@ static bool is_unused(const struct gc_block *block)
     return block->state == GC_BLOCK_FREE || block->state == GC_BLOCK_PENDING;
 }
 
-/* The bytes of the whole pages in [start, end) that are in use, by pending blocks only. */
-static uint64_t pages_between(const struct gc_pool *pool, const struct gc_arena *arena,
-                              uint64_t start, uint64_t end)
-{
-    const uint64_t page_bytes = pool->pages.page_bytes;
-    const uint64_t base = arena->segment->address;
-    const uint64_t last = gc_min_u64((end - base) / page_bytes, arena->touched_count);
-    uint64_t count = 0;
-    for (uint64_t i = (start - base + page_bytes - 1) / page_bytes; i < last; i++)
-        count += arena->slots[i].use_count > 0;
-    return count * page_bytes;
-}
-
 static const struct gc_block *last_of_run(const struct gc_block *block)
 {
     while (block->next != NULL && is_unused(block->next))
@@ -56,7 +43,9 @@ static uint64_t run_bytes(const struct gc_pool *pool, const struct gc_block *blo
             return 0;
     }
     if (segment->arena != NULL)
-        return pages_between(pool, segment->arena, first->address, last->address + last->bytes);
+        return gc_pages_count_freed_locked(pool, segment->arena, first->address,
+                                           last->address + last->bytes - first->address) *
+               pool->pages.page_bytes;
     const bool is_whole = first->previous == NULL && last->next == NULL;
     return is_whole ? segment->bytes : 0;
 }

@@ -166,6 +166,25 @@ void gc_change_free_swapped(struct gc_context *context, struct gc_swap *swap)
     gc_host_mem_unmap(&context->core->host, swap, swap->host_bytes);
 }
 
+/* The idle extents that are mapped nowhere, linked by `next`; all idle lists are empty then. The
+ * others are found by their mappings. */
+static struct gc_extent *empty_idle_lists_locked(struct gc_pool *pool)
+{
+    struct gc_pages *pages = &pool->pages;
+    struct gc_extent *unmapped = NULL;
+    for (unsigned i = 0; i < GC_IDLE_LISTS; i++) {
+        while (pages->idle[i].oldest != NULL) {
+            struct gc_extent *extent = pages->idle[i].oldest;
+            gc_pages_take_locked(pool, extent);
+            if (extent->mapping_count > 0)
+                continue;
+            extent->next = unmapped;
+            unmapped = extent;
+        }
+    }
+    return unmapped;
+}
+
 bool gc_change_detach_leftovers_locked(struct gc_pool *pool, struct gc_leftovers *leftovers)
 {
     struct gc_pages *pages = &pool->pages;
@@ -177,15 +196,12 @@ bool gc_change_detach_leftovers_locked(struct gc_pool *pool, struct gc_leftovers
                                        .arenas = pages->arenas,
                                        .range_address = pages->range_address,
                                        .range_bytes = pages->range_bytes,
-                                       .unmapped = pages->idle[0],
+                                       .unmapped = empty_idle_lists_locked(pool),
                                        .page_count = pages->count};
     pages->arenas = NULL;
     pages->range_address = 0;
     pages->range_bytes = 0;
-    pages->idle[0] = (struct gc_page_list){NULL, NULL};
-    pages->idle[1] = (struct gc_page_list){NULL, NULL};
-    pages->idle_count = 0;
-    pages->small_idle_count = 0;
+    pages->stuck_count = 0;
     pages->count = 0;
     gc_pages_publish_idle_locked(pool, before);
     return true;
@@ -197,58 +213,48 @@ void gc_change_destroy_arena(struct gc_context *context, struct gc_arena *arena)
     gc_host_mem_unreserve(arena, gc_arena_host_bytes(arena->slot_count));
 }
 
-/* False: the device still holds the page. */
-static bool destroy_page(struct gc_context *context, struct gc_page *page)
+/* Returns the number of pages that the device still holds. */
+static uint64_t destroy_extent(struct gc_context *context, struct gc_extent *extent)
 {
     const struct gc_driver *driver = &context->core->driver;
-    const int code = driver->page_release(driver->self, context->handle, page->handle);
-    const bool is_gone = code == 0 && !page->is_stuck;
-    gc_slab_free(&context->device->page_records, page);
-    return is_gone;
+    const uint64_t pages = extent->page_count;
+    const bool is_gone =
+        extent->driver_handle == 0 ||
+        (driver->page_release(driver->self, context->handle, extent->driver_handle) == 0 &&
+         !extent->is_stuck);
+    gc_slab_free(&context->device->extent_records, extent);
+    return is_gone ? 0 : pages;
 }
 
-/* The end of the run of mapped slots that starts at `i`. */
-static uint64_t mapped_end(const struct gc_arena *arena, uint64_t i)
-{
-    while (i < arena->touched_count && arena->slots[i].page != NULL)
-        i++;
-    return i;
-}
-
-/* Unmaps a run in one call; if the driver refuses, page by page. */
-static void unmap_slots(struct gc_context *context, const struct gc_arena *arena, uint64_t i,
-                        uint64_t end)
+/* Tries twice. */
+static void unmap(struct gc_context *context, struct gc_mapping *mapping)
 {
     const struct gc_driver *driver = &context->core->driver;
     const uint64_t page_bytes = context->pool.pages.page_bytes;
-    const uint64_t base = arena->segment->address;
-    gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_PAGES, base + i * page_bytes,
-                           (end - i) * page_bytes);
-    if (driver->page_unmap(driver->self, context->handle, base + i * page_bytes,
-                           (end - i) * page_bytes) == 0)
-        return;
-    for (const bool is_one = end == i + 1; i < end; i++) {
-        if (is_one || driver->page_unmap(driver->self, context->handle, base + i * page_bytes,
-                                         page_bytes) != 0)
-            arena->slots[i].page->is_stuck = true;
-    }
+    const uint64_t address = mapping->arena->segment->address + mapping->first * page_bytes;
+    const uint64_t bytes = mapping->extent->page_count * page_bytes;
+    gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_PAGES, address, bytes);
+    if (driver->page_unmap(driver->self, context->handle, address, bytes) != 0 &&
+        driver->page_unmap(driver->self, context->handle, address, bytes) != 0)
+        mapping->extent->is_stuck = true;
 }
 
-/* Unmaps each page everywhere before it is released. Returns the number of pages that the driver
+/* Unmaps each extent everywhere before it is released. Returns the number of pages that the driver
  * did not unmap or release: they stay charged. */
 static uint64_t destroy_arena(struct gc_context *context, struct gc_arena *arena)
 {
     uint64_t stuck = 0;
-    uint64_t end;
-    for (uint64_t i = 0; i < arena->touched_count; i = end + 1) {
-        end = mapped_end(arena, i);
-        if (i < end)
-            unmap_slots(context, arena, i, end);
-        for (; i < end; i++) {
-            struct gc_page *page = arena->slots[i].page;
-            if (--page->mapping_count == 0)
-                stuck += !destroy_page(context, page);
-        }
+    for (uint64_t i = 0; i < arena->touched_count;) {
+        struct gc_mapping *mapping = arena->slots[i];
+        i = gc_pages_run_end(arena, i, arena->touched_count);
+        if (mapping == NULL)
+            continue;
+        struct gc_extent *extent = mapping->extent;
+        if (mapping->stage != GC_MAPPING_TO_MAP) /* else it is swapped out */
+            unmap(context, mapping);
+        gc_slab_free(&context->device->mapping_records, mapping);
+        if (--extent->mapping_count == 0)
+            stuck += destroy_extent(context, extent);
     }
     return stuck;
 }
@@ -282,10 +288,10 @@ void gc_change_destroy_leftovers(struct gc_context *context, const struct gc_lef
     uint64_t stuck = 0;
     GC_ASSERT(gc_lock_held_count() == 0);
     gc_change_free_swapped(context, leftovers->swap);
-    for (struct gc_page *page = leftovers->unmapped.oldest; page != NULL;) {
-        struct gc_page *next = page->next;
-        stuck += !destroy_page(context, page);
-        page = next;
+    for (struct gc_extent *extent = leftovers->unmapped; extent != NULL;) {
+        struct gc_extent *next = extent->next;
+        stuck += destroy_extent(context, extent);
+        extent = next;
     }
     for (struct gc_arena *arena = leftovers->arenas; arena != NULL; arena = arena->next)
         stuck += destroy_arena(context, arena);

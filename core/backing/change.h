@@ -6,13 +6,12 @@
  * capture in the context or one of its peers nothing is mapped, and only idle pages are unmapped,
  * to be released; a capture that begins waits for the change to end.
  *
- * Policy for a slot that needs a page (docs/how-it-works.md "Mapped memory"). A slot that never had
- * a page remaps an idle page, if there is any and the pool holds the program's peak already. A slot
- * whose page was remapped elsewhere gets a new page while the pool holds at most the peak plus
- * 1/128 plus 128 MiB (with a plan: plus 1/512, or the bytes that the plan expects), so that the
- * next iteration finds it mapped; beyond that it remaps an idle page. Within that bound small and
- * large blocks use separate pages, since thread caches make the use of small blocks random. If the
- * budget allows no new page, idle pages of both kinds are remapped. */
+ * Policy (docs/how-it-works.md "Mapped memory"). Slots without a usable mapping get a new extent,
+ * as large as the need, while the pools hold at most the program's peak and a little more, so that
+ * the next iteration finds them mapped; beyond that idle extents are mapped there: the largest that
+ * fits, or a larger one whose rest lies over free addresses. What is then held beyond the bound is
+ * released. Handles in use keep their unused pages from others (`stuck_count`): beyond a small part
+ * of the room that is left, idle extents no longer stick out of a block. */
 #ifndef GC_CHANGE_H
 #define GC_CHANGE_H
 
@@ -20,10 +19,17 @@
 #include "core/device/context.h"
 #include "core/pool/segment.h"
 
-/* Bytes above the program's peak that a pool may hold to save remapping: a fraction, an amount. */
-#define GC_PAGE_SLACK_SHIFT 7
-#define GC_PAGE_SLACK_BYTES (UINT64_C(128) << 20)
-#define GC_PAGE_SLACK_PLANNED_SHIFT 9 /* the fraction with a plan; no amount */
+/* The part of the program's peak that pools may hold beyond it to save moving; with a plan. */
+#define GC_PAGE_SLACK_SHIFT 6
+#define GC_PAGE_SLACK_PLANNED_SHIFT 9
+/* A block of this size gets one extent for all that it lacks; a smaller one extents of an eighth of
+ * its size, or of GC_HANDLE_BYTES. */
+#define GC_HANDLE_WHOLE_BYTES (UINT64_C(1) << 30)
+#define GC_HANDLES_PER_BLOCK 8
+#define GC_HANDLE_BYTES (UINT64_C(16) << 20)
+/* Unused pages of extents in use, at most: a part of the limit, a part of the room. */
+#define GC_STUCK_DIVISOR 512
+#define GC_STUCK_ROOM_DIVISOR 16
 /* Addresses of one arena, in multiples of the device's memory. */
 #define GC_ARENA_TIMES 4
 /* A tenant's range has this fraction of its capacity in addition, for small blocks. */
@@ -73,7 +79,7 @@ enum gc_status gc_range_release(struct gc_context *context) GC_CHECKED;
 /* Releases idle pages, the longest idle first, until `enough_bytes` are released. Returns the bytes
  * released. No lock may be held; the caller is in gc_device_release_begin. */
 uint64_t gc_unmap_release_idle(struct gc_context *context, uint64_t enough_bytes);
-/* Uncharges `count` physical pages that the driver has released. */
+/* Uncharges `count` pages that the driver has released. */
 void gc_change_uncharge_pages(struct gc_context *context, uint64_t count);
 
 /* Mappings and pages of a dropped pool, to be unmapped and released without its lock. */
@@ -82,7 +88,7 @@ struct gc_leftovers {
     struct gc_arena *arenas;
     uint64_t range_address; /* of the range that all arenas tile; 0 bytes: one range each */
     uint64_t range_bytes;
-    struct gc_page_list unmapped;
+    struct gc_extent *unmapped; /* extents that are mapped nowhere */
     uint64_t page_count;
 };
 /* Detaches arenas and pages from a pool that is being dropped. False: a change is under way, wait

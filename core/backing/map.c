@@ -1,29 +1,34 @@
 /* The slow path of an allocation in mapped memory: splits a block off a free block whose slots lack
- * pages, maps pages there and makes the block live; on failure everything is undone.
+ * mappings, maps extents there and makes the block live; on failure everything is undone.
  *
- * Under the pool's lock: choose the place (best fit), pin its slots, pop idle pages, charge the
- * pages to create. Without it (gc_map_call_driver): create pages, unmap, map, grant access. Locked
- * again: commit the result to the records. At most one driver call per run of slots in one stage,
- * plus one create and one map call per page. */
+ * Under the pool's lock: choose the place (best fit), use what is backed, plan extents for the rest
+ * and charge those to create. Without it (gc_map_call_driver): unmap, create, map, grant access.
+ * Locked again: commit the result to the records. */
 #include "core/backing/map.h"
 
 #include "core/backing/peers.h"
 #include "core/backing/segment.h"
 #include "core/base/assert.h"
+#include "core/base/bits.h"
 #include "core/device/registry.h"
 
 #include <stddef.h>
 
 static bool is_small(const struct gc_map_op *map_op)
 {
-    return map_op->arena->segment->size_class == GC_CLASS_SMALL;
+    return map_op->span.arena->segment->size_class == GC_CLASS_SMALL;
 }
 
-/* ---- driver calls: a run of adjacent slots in one stage advances to the next ---- */
+/* ---- driver calls ---- */
 
-static uint64_t address_of(const struct gc_map_op *map_op, uint64_t i)
+static uint64_t address_of(const struct gc_mapping *mapping, uint64_t page_bytes)
 {
-    return map_op->arena->segment->address + i * map_op->pool->pages.page_bytes;
+    return mapping->arena->segment->address + mapping->first * page_bytes;
+}
+
+static uint64_t bytes_of(const struct gc_map_op *map_op, const struct gc_mapping *mapping)
+{
+    return mapping->extent->page_count * map_op->pool->pages.page_bytes;
 }
 
 static enum gc_status fail(struct gc_map_op *map_op, int code)
@@ -34,198 +39,334 @@ static enum gc_status fail(struct gc_map_op *map_op, int code)
     return map_op->is_device_full ? GC_OUT_OF_MEMORY : GC_DRIVER;
 }
 
-static enum gc_status create_pages(struct gc_map_op *map_op)
+static void trace(const struct gc_map_op *map_op, enum gc_trace_op op,
+                  const struct gc_mapping *mapping)
+{
+    gc_device_trace_memory(map_op->context->device, op, GC_TRACE_PAGES,
+                           address_of(mapping, map_op->pool->pages.page_bytes),
+                           bytes_of(map_op, mapping));
+}
+
+static int unmap(const struct gc_map_op *map_op, struct gc_mapping *mapping,
+                 enum gc_mapping_stage stage)
+{
+    const struct gc_driver *driver = &map_op->context->core->driver;
+    const int code = driver->page_unmap(driver->self, map_op->context->handle,
+                                        address_of(mapping, map_op->pool->pages.page_bytes),
+                                        bytes_of(map_op, mapping));
+    if (code == 0) {
+        mapping->stage = (uint8_t)stage;
+        trace(map_op, GC_TRACE_UNMAP, mapping);
+    }
+    return code;
+}
+
+static int create_and_map(struct gc_map_op *map_op, struct gc_mapping *mapping)
 {
     struct gc_context *context = map_op->context;
     const struct gc_driver *driver = &context->core->driver;
-    for (uint64_t i = map_op->first; i < map_op->end; i++) {
-        struct gc_slot *slot = gc_map_slot(map_op, i);
-        if (slot->stage != GC_SLOT_PENDING || slot->planned != NULL)
-            continue;
-        struct gc_page *page = gc_slab_alloc(&context->device->page_records);
-        if (page == NULL)
-            return GC_NO_HOST_MEMORY;
-        *page = (struct gc_page){.user = slot, .is_fresh = true};
-        const int code = GC_CALL_IF_OPEN(
-            context, driver->page_create(driver->self, context->handle,
-                                         map_op->pool->pages.page_bytes, &page->handle));
-        if (code != 0) {
-            gc_slab_free(&context->device->page_records, page);
-            return fail(map_op, code);
-        }
-        slot->planned = page;
-        map_op->create_count--;
-        gc_context_add_pages(context, map_op->pool->pages.page_bytes);
-    }
-    return GC_OK;
-}
-
-/* The end of the run of slots in `stage` that starts at `i`: all with a page, or all without. */
-static uint64_t run_end(const struct gc_map_op *map_op, uint64_t i, enum gc_slot_stage stage)
-{
-    const bool has_page = gc_map_slot(map_op, i)->page != NULL;
-    while (i < map_op->end && gc_map_slot(map_op, i)->stage == stage &&
-           (stage != GC_SLOT_PENDING || (gc_map_slot(map_op, i)->page != NULL) == has_page))
-        i++;
-    return i;
-}
-
-static void set_stage(const struct gc_map_op *map_op, uint64_t i, uint64_t end,
-                      enum gc_slot_stage stage)
-{
-    for (; i < end; i++)
-        gc_map_slot(map_op, i)->stage = (uint8_t)stage;
-}
-
-static void trace_run(const struct gc_map_op *map_op, enum gc_trace_op op, uint64_t i, uint64_t end)
-{
-    if (i < end)
-        gc_device_trace_memory(map_op->context->device, op, GC_TRACE_PAGES, address_of(map_op, i),
-                               (end - i) * map_op->pool->pages.page_bytes);
-}
-
-static int unmap_run(struct gc_map_op *map_op, uint64_t i, uint64_t end)
-{
-    const struct gc_driver *driver = &map_op->context->core->driver;
-    if (gc_map_slot(map_op, i)->page == NULL)
-        return 0;
-    const int code =
-        driver->page_unmap(driver->self, map_op->context->handle, address_of(map_op, i),
-                           (end - i) * map_op->pool->pages.page_bytes);
-    if (code == 0)
-        trace_run(map_op, GC_TRACE_UNMAP, i, end);
-    return code;
-}
-
-static int map_run(struct gc_map_op *map_op, uint64_t i, uint64_t end)
-{
-    const struct gc_driver *driver = &map_op->context->core->driver;
-    const uint64_t first = i;
+    struct gc_extent *extent = mapping->extent;
+    const uint64_t bytes = bytes_of(map_op, mapping);
     int code = 0;
-    for (; i < end; i++) {
-        code = GC_CALL_IF_OPEN(
-            map_op->context, driver->page_map(driver->self, map_op->context->handle,
-                                              address_of(map_op, i), map_op->pool->pages.page_bytes,
-                                              gc_map_slot(map_op, i)->planned->handle));
-        if (code != 0)
-            break;
-        set_stage(map_op, i, i + 1, GC_SLOT_MAPPED);
+    if (extent->driver_handle == 0) {
+        code = GC_CALL_IF_OPEN(context, driver->page_create(driver->self, context->handle, bytes,
+                                                            &extent->driver_handle));
+        if (code != 0) {
+            extent->driver_handle = 0;
+            return code;
+        }
+        map_op->create_count -= extent->page_count;
+        gc_context_add_pages(context, bytes);
     }
-    trace_run(map_op, GC_TRACE_MAP, first, i);
+    if (mapping->stage != GC_MAPPING_TO_MAP) { /* not unmapped after an earlier attempt */
+        mapping->stage = GC_MAPPING_MAPPED;
+        return 0;
+    }
+    code = GC_CALL_IF_OPEN(context,
+                           driver->page_map(driver->self, context->handle,
+                                            address_of(mapping, map_op->pool->pages.page_bytes),
+                                            bytes, extent->driver_handle));
+    if (code == 0) {
+        mapping->stage = GC_MAPPING_MAPPED;
+        trace(map_op, GC_TRACE_MAP, mapping);
+    }
     return code;
 }
 
-static int grant_run(struct gc_map_op *map_op, uint64_t i, uint64_t end)
+/* Grants access to the run of neighbours from `first` in one call. Returns the mapping after it. */
+static struct gc_mapping *grant_run(struct gc_map_op *map_op, struct gc_mapping *first, int *code)
 {
     const struct gc_driver *driver = &map_op->context->core->driver;
-    return GC_CALL_IF_OPEN(
-        map_op->context,
-        driver->page_set_access(driver->self, map_op->context->handle, address_of(map_op, i),
-                                (end - i) * map_op->pool->pages.page_bytes, map_op->change.peers,
-                                map_op->change.peer_count));
-}
-
-typedef int step_run(struct gc_map_op *map_op, uint64_t i, uint64_t end);
-
-/* Advances each run of slots from one stage to the next. */
-static enum gc_status advance(struct gc_map_op *map_op, enum gc_slot_stage from, step_run *step)
-{
-    for (uint64_t i = map_op->first; i < map_op->end; i++) {
-        if (gc_map_slot(map_op, i)->stage != from)
-            continue;
-        const uint64_t end = run_end(map_op, i, from);
-        const int code = step(map_op, i, end);
-        if (code != 0)
-            return fail(map_op, code);
-        set_stage(map_op, i, end, from + 1);
-        i = end - 1;
-    }
-    return GC_OK;
+    const uint64_t address = address_of(first, map_op->pool->pages.page_bytes);
+    uint64_t bytes = 0;
+    struct gc_mapping *end = first;
+    for (; end != NULL && end->arena == first->arena &&
+           address_of(end, map_op->pool->pages.page_bytes) == address + bytes;
+         end = end->link)
+        bytes += bytes_of(map_op, end);
+    *code = GC_CALL_IF_OPEN(map_op->context,
+                            driver->page_set_access(driver->self, map_op->context->handle, address,
+                                                    bytes, map_op->change.peers,
+                                                    map_op->change.peer_count));
+    for (; *code == 0 && first != end; first = first->link)
+        first->stage = GC_MAPPING_ACCESSIBLE;
+    return end;
 }
 
 enum gc_status gc_map_call_driver(struct gc_map_op *map_op)
 {
     GC_ASSERT(gc_lock_held_count() == 0);
     int code = 0;
-    if (map_op->must_unmap && !gc_submit_quiesce(map_op->context, &code))
+    if (map_op->unmaps != NULL && !gc_submit_quiesce(map_op->context, &code))
         return code != 0 ? fail(map_op, code) : GC_OUT_OF_MEMORY;
-    enum gc_status status = create_pages(map_op);
-    if (status == GC_OK)
-        status = advance(map_op, GC_SLOT_PENDING, unmap_run);
-    if (status == GC_OK)
-        status = advance(map_op, GC_SLOT_UNMAPPED, map_run);
-    if (status == GC_OK)
-        status = advance(map_op, GC_SLOT_MAPPED, grant_run);
-    return status;
+    for (struct gc_mapping *mapping = map_op->unmaps; mapping != NULL && code == 0;
+         mapping = mapping->link)
+        code = unmap(map_op, mapping, GC_MAPPING_UNMAPPED);
+    for (struct gc_mapping *mapping = map_op->maps; mapping != NULL && code == 0;
+         mapping = mapping->link)
+        code = create_and_map(map_op, mapping);
+    for (struct gc_mapping *mapping = map_op->maps; mapping != NULL && code == 0;)
+        mapping = grant_run(map_op, mapping, &code);
+    return code == 0 ? GC_OK : fail(map_op, code);
 }
 
 uint64_t gc_map_undo_create(struct gc_map_op *map_op)
 {
     struct gc_context *context = map_op->context;
     const struct gc_driver *driver = &context->core->driver;
-    const uint64_t page_bytes = map_op->pool->pages.page_bytes;
-    for (uint64_t i = map_op->first; i < map_op->end; i++) {
-        struct gc_slot *slot = gc_map_slot(map_op, i);
-        struct gc_page *page = slot->planned;
-        if (page == NULL || !page->is_fresh)
+    for (struct gc_mapping *mapping = map_op->maps; mapping != NULL; mapping = mapping->link) {
+        struct gc_extent *extent = mapping->extent;
+        if (!extent->is_fresh || extent->driver_handle == 0)
             continue;
-        if (slot->stage >= GC_SLOT_MAPPED &&
-            driver->page_unmap(driver->self, context->handle, address_of(map_op, i), page_bytes) ==
-                0) {
-            slot->stage = GC_SLOT_UNMAPPED;
-            trace_run(map_op, GC_TRACE_UNMAP, i, i + 1);
-        }
-        if (slot->stage >= GC_SLOT_MAPPED ||
-            driver->page_release(driver->self, context->handle, page->handle) != 0)
-            continue; /* the page stays, idle */
-        slot->planned = NULL;
-        gc_slab_free(&context->device->page_records, page);
-        map_op->create_count++;
-        gc_context_sub_pages(context, page_bytes);
+        if (mapping->stage != GC_MAPPING_TO_MAP)
+            (void)unmap(map_op, mapping, GC_MAPPING_TO_MAP);
+        if (mapping->stage != GC_MAPPING_TO_MAP ||
+            driver->page_release(driver->self, context->handle, extent->driver_handle) != 0)
+            continue; /* the extent stays, idle */
+        extent->driver_handle = 0;
+        map_op->create_count += extent->page_count;
+        gc_context_sub_pages(context, bytes_of(map_op, mapping));
     }
     return map_op->create_count;
 }
 
-/* ---- the choice of pages ---- */
+/* ---- the plan ---- */
+
+/* Sizes in pages, by which the plan for one block chooses extents. */
+struct sizes {
+    uint64_t held;   /* by the pools of the quota or the device, with what is planned */
+    uint64_t most;   /* the program's peak, or what its plan needs */
+    uint64_t piece;  /* the largest extent to create */
+    bool is_thrifty; /* creates nothing while an extent is idle */
+};
+
+/* The arena's slots below `end` were used. */
+static void touch(const struct gc_map_op *map_op, uint64_t end)
+{
+    struct gc_arena *arena = map_op->span.arena;
+    if (end <= arena->touched_count)
+        return;
+    gc_host_mem_count(map_op->pool->shared.host,
+                      gc_arena_host_bytes(end) - gc_arena_host_bytes(arena->touched_count));
+    arena->touched_count = end;
+}
+
+/* The extent serves the slots from `first`; the block uses those of them that are its own. False:
+ * no record. */
+static bool plan_mapping(struct gc_map_op *map_op, struct gc_extent *extent, uint64_t first)
+{
+    struct gc_mapping *mapping = gc_slab_try_alloc(&map_op->context->device->mapping_records);
+    const uint64_t end = first + extent->page_count;
+    if (mapping == NULL)
+        return false;
+    *mapping = (struct gc_mapping){
+        .extent = extent, .arena = map_op->span.arena, .first = first, .stage = GC_MAPPING_TO_MAP};
+    if (extent->is_listed)
+        gc_pages_take_locked(map_op->pool, extent);
+    touch(map_op, end);
+    gc_pages_attach_locked(mapping);
+    gc_pages_use_locked(map_op->pool, &map_op->span, first, gc_min_u64(end, map_op->span.end));
+    *map_op->maps_end = mapping;
+    map_op->maps_end = &mapping->link;
+    return true;
+}
+
+static bool plan_new(struct gc_map_op *map_op, struct sizes *sizes, uint64_t first,
+                     uint64_t page_count)
+{
+    struct gc_extent *extent = gc_slab_try_alloc(&map_op->context->device->extent_records);
+    if (extent == NULL)
+        return false;
+    *extent = (struct gc_extent){.page_count = page_count, .is_fresh = true};
+    if (!plan_mapping(map_op, extent, first)) {
+        gc_slab_free(&map_op->context->device->extent_records, extent);
+        return false;
+    }
+    map_op->create_count += page_count;
+    sizes->held += page_count;
+    return true;
+}
+
+/* The end of the free slots without a mapping behind the block, at most `most`. */
+static uint64_t free_end(const struct gc_map_op *map_op, uint64_t most)
+{
+    const struct gc_arena *arena = map_op->span.arena;
+    const struct gc_block *next = map_op->block->next;
+    uint64_t end = map_op->span.end;
+    if (next == NULL || next->state != GC_BLOCK_FREE)
+        return end;
+    const uint64_t last =
+        (next->address + next->bytes - arena->segment->address) / map_op->pool->pages.page_bytes;
+    most = gc_min_u64(most, last);
+    while (end < most && arena->slots[end] == NULL)
+        end++;
+    return end;
+}
+
+/* The end of the slots from `first` that one extent may serve: where no page may be kept from
+ * others, a slot that the block fills in part has an extent of its own. */
+static uint64_t piece_end(const struct gc_map_op *map_op, uint64_t first, uint64_t end)
+{
+    if (end - first == 1 || gc_span_whole_count(&map_op->span, first, end) == end - first ||
+        !gc_pages_would_stick_locked(map_op->pool, 1))
+        return end;
+    return first < map_op->span.whole_first ? first + 1 : end - 1;
+}
+
+/* An idle extent for the slots [first, end): the largest that fits, or a larger one whose rest lies
+ * over free addresses behind the block. NULL: none. */
+static struct gc_extent *idle_for(const struct gc_map_op *map_op, uint64_t first, uint64_t end)
+{
+    struct gc_pool *pool = map_op->pool;
+    struct gc_extent *extent = gc_pages_largest_idle_locked(pool, end - first);
+    if (extent != NULL || end != map_op->span.end)
+        return extent;
+    extent = gc_pages_smallest_idle_locked(pool, end - first);
+    return extent != NULL &&
+                   !gc_pages_would_stick_locked(map_op->pool, extent->page_count - (end - first)) &&
+                   free_end(map_op, first + extent->page_count) == first + extent->page_count
+               ? extent
+               : NULL;
+}
+
+/* Plans an extent for slots from `first`, of which `end` is the first that has a mapping or is
+ * behind the block. False: no record. */
+static bool plan_piece(struct gc_map_op *map_op, struct sizes *sizes, uint64_t first, uint64_t end)
+{
+    end = piece_end(map_op, first, end);
+    if (sizes->is_thrifty || sizes->held + (end - first) > sizes->most) {
+        struct gc_extent *extent = idle_for(map_op, first, end);
+        if (extent != NULL)
+            return plan_mapping(map_op, extent, first);
+    }
+    return plan_new(map_op, sizes, first, gc_min_u64(end - first, sizes->piece));
+}
+
+/* Slots whose mapping the block cannot use lose it; so do, where memory is short, mappings of idle
+ * extents that stick out of the block. */
+static void plan_unmap(struct gc_map_op *map_op, struct gc_mapping *mapping)
+{
+    mapping->stage = GC_MAPPING_TO_UNMAP;
+    gc_pages_clear_slots_locked(mapping);
+    mapping->link = map_op->unmaps;
+    map_op->unmaps = mapping;
+}
+
+/* Uses what the block can use as it is. */
+static void plan_uses(struct gc_map_op *map_op)
+{
+    const struct gc_span *span = &map_op->span;
+    uint64_t end;
+    for (uint64_t i = span->first; i < span->end; i = end) {
+        struct gc_mapping *mapping = span->arena->slots[i];
+        end = gc_pages_run_end(span->arena, i, span->end);
+        if (mapping == NULL)
+            continue;
+        if (gc_pages_is_usable_locked(map_op->pool, span, mapping, i, end))
+            gc_pages_use_locked(map_op->pool, span, i, end);
+        else
+            plan_unmap(map_op, mapping);
+    }
+}
+
+/* False: the records ran out. */
+static bool plan_extents(struct gc_map_op *map_op, struct sizes *sizes)
+{
+    const struct gc_span *span = &map_op->span;
+    uint64_t i = span->first;
+    while (i < span->end) {
+        const uint64_t end = gc_pages_run_end(span->arena, i, span->end);
+        if (span->arena->slots[i] != NULL)
+            i = end;
+        else if (!plan_piece(map_op, sizes, i, end))
+            return false;
+    }
+    return true;
+}
+
+/* Takes back the mappings that were planned; the driver knows nothing of them. */
+static void unplan_locked(struct gc_map_op *map_op)
+{
+    struct gc_device *device = map_op->context->device;
+    while (map_op->maps != NULL) {
+        struct gc_mapping *mapping = map_op->maps;
+        struct gc_extent *extent = mapping->extent;
+        map_op->maps = mapping->link;
+        gc_pages_drop_uses_locked(map_op->pool, extent);
+        gc_pages_detach_locked(mapping);
+        gc_slab_free(&device->mapping_records, mapping);
+        if (extent->is_fresh)
+            gc_slab_free(&device->extent_records, extent);
+        else
+            gc_pages_make_idle_locked(map_op->pool, extent);
+    }
+    map_op->maps_end = &map_op->maps;
+    map_op->create_count = 0;
+}
 
 /* Bytes above the peak that the pool may hold. Less with a plan: a plan serves to save memory, and
  * an allocation that deviates from the plan may never recur. */
 static uint64_t slack_bytes(const struct gc_map_op *map_op, uint64_t peak)
 {
-    return map_op->pool->content.planned != NULL
-               ? peak >> GC_PAGE_SLACK_PLANNED_SHIFT
-               : (peak >> GC_PAGE_SLACK_SHIFT) + GC_PAGE_SLACK_BYTES;
+    return map_op->pool->content.planned != NULL ? peak >> GC_PAGE_SLACK_PLANNED_SHIFT
+                                                 : peak >> GC_PAGE_SLACK_SHIFT;
 }
 
-/* Chooses an idle or a new page for each slot. An earlier choice stays. */
-static void choose_pages_locked(struct gc_map_op *map_op, bool is_thrifty)
+/* The largest extent for a block. */
+static uint64_t piece_pages(const struct gc_map_op *map_op)
 {
-    struct gc_pages *pages = &map_op->pool->pages;
+    const uint64_t page_bytes = map_op->pool->pages.page_bytes;
+    const uint64_t bytes = map_op->spec->bytes;
+    if (is_small(map_op))
+        return 1;
+    if (bytes >= GC_HANDLE_WHOLE_BYTES)
+        return UINT64_MAX;
+    return gc_max_u64(GC_HANDLE_BYTES, bytes / GC_HANDLES_PER_BLOCK) / page_bytes;
+}
+
+/* Pages that extents in use may keep from others. */
+static uint64_t stuck_max(const struct gc_map_op *map_op)
+{
+    const struct gc_device *device = map_op->context->device;
+    const struct gc_quota *quota = map_op->context->quota;
+    const uint64_t total = gc_quota_total_bytes(device, quota);
+    const uint64_t room = gc_sub_or_zero_u64(total, gc_quota_mapped_bytes(device, quota));
+    return gc_min_u64(total / GC_STUCK_DIVISOR, room / GC_STUCK_ROOM_DIVISOR) /
+           map_op->pool->pages.page_bytes;
+}
+
+static struct sizes sizes_of(struct gc_map_op *map_op, bool is_thrifty)
+{
+    const uint64_t page_bytes = map_op->pool->pages.page_bytes;
     struct gc_device *device = map_op->context->device;
     struct gc_quota *quota = map_op->context->quota;
-    struct gc_victim_search search = GC_VICTIM_SEARCH_START;
-    const uint64_t before = pages->idle_count;
     const uint64_t peak = gc_quota_peak_with(device, quota, map_op->spec->bytes);
-    const uint64_t slack = slack_bytes(map_op, peak);
-    uint64_t mapped = gc_quota_mapped_bytes(device, quota);
-    map_op->create_count = 0;
-    for (uint64_t i = map_op->first; i < map_op->end; i++) {
-        struct gc_slot *slot = gc_map_slot(map_op, i);
-        if (slot->stage != GC_SLOT_PENDING || slot->planned != NULL)
-            continue;
-        const bool is_plain =
-            slot->page == NULL && !is_small(map_op) && pages->idle_count > pages->small_idle_count;
-        const uint64_t most =
-            gc_max_u64(map_op->segment_spec->expected_bytes, is_plain ? peak : peak + slack);
-        const bool may_create = !is_thrifty && mapped + pages->page_bytes <= most;
-        if (may_create || pages->idle_count == 0) {
-            map_op->create_count++;
-            mapped += pages->page_bytes;
-        } else {
-            slot->planned = gc_pages_remap_locked(map_op->pool, &search, slot);
-        }
-    }
-    gc_pages_publish_idle_locked(map_op->pool, before);
+    map_op->most_bytes =
+        gc_max_u64(map_op->segment_spec->expected_bytes, peak + slack_bytes(map_op, peak));
+    return (struct sizes){.held = gc_quota_mapped_bytes(device, quota) / page_bytes,
+                          .most = map_op->most_bytes / page_bytes,
+                          .piece = piece_pages(map_op),
+                          .is_thrifty = is_thrifty};
 }
 
 static bool charge_new_pages(struct gc_map_op *map_op)
@@ -234,62 +375,95 @@ static bool charge_new_pages(struct gc_map_op *map_op)
                              &map_op->held, &map_op->failure->charge_failure);
 }
 
-static enum gc_status choose_and_charge_locked(struct gc_map_op *map_op, bool is_thrifty)
+/* On failure no mapping is planned. */
+static enum gc_status plan_and_charge_locked(struct gc_map_op *map_op, bool is_thrifty)
 {
-    map_op->must_unmap = false;
-    for (uint64_t i = map_op->first; i < map_op->end; i++)
-        map_op->must_unmap |= gc_map_slot(map_op, i)->stage == GC_SLOT_PENDING &&
-                              gc_map_slot(map_op, i)->page != NULL;
-    choose_pages_locked(map_op, is_thrifty);
-    if (charge_new_pages(map_op))
+    struct sizes sizes = sizes_of(map_op, is_thrifty);
+    map_op->lacks_records = !plan_extents(map_op, &sizes);
+    if (!map_op->lacks_records && charge_new_pages(map_op))
         return GC_OK;
-    choose_pages_locked(map_op, true);
-    if (charge_new_pages(map_op))
-        return GC_OK;
-    map_op->create_count = 0;
-    return GC_OUT_OF_MEMORY;
+    unplan_locked(map_op);
+    return map_op->lacks_records ? GC_NO_HOST_MEMORY : GC_OUT_OF_MEMORY;
+}
+
+static enum gc_status plan_locked(struct gc_map_op *map_op, bool is_thrifty)
+{
+    const uint64_t before = map_op->pool->pages.idle_count;
+    map_op->pool->pages.stuck_max = stuck_max(map_op);
+    plan_uses(map_op);
+    enum gc_status status = plan_and_charge_locked(map_op, is_thrifty);
+    if (status == GC_OUT_OF_MEMORY && !is_thrifty)
+        status = plan_and_charge_locked(map_op, true);
+    gc_pages_publish_idle_locked(map_op->pool, before);
+    return status;
 }
 
 /* ---- the result ---- */
 
-/* Makes the records of the slot and its page match the driver. */
-static void commit_slot_locked(struct gc_map_op *map_op, struct gc_slot *slot, bool is_done)
+static void commit_unmaps_locked(struct gc_map_op *map_op)
+{
+    while (map_op->unmaps != NULL) {
+        struct gc_mapping *mapping = map_op->unmaps;
+        map_op->unmaps = mapping->link;
+        const bool is_gone = mapping->stage == GC_MAPPING_UNMAPPED;
+        mapping->stage = GC_MAPPING_NONE;
+        if (is_gone) {
+            gc_pages_detach_locked(mapping);
+            gc_slab_free(&map_op->context->device->mapping_records, mapping);
+        } else {
+            gc_pages_restore_slots_locked(mapping);
+        }
+    }
+}
+
+/* Makes the records of the mapping and its extent match the driver. */
+static void commit_map_locked(struct gc_map_op *map_op, struct gc_mapping *mapping, bool is_done)
 {
     struct gc_pool *pool = map_op->pool;
-    struct gc_page *page = slot->planned;
-    if (slot->page != NULL && slot->stage > GC_SLOT_PENDING)
-        gc_pages_detach_locked(pool, slot);
-    if (page != NULL) {
-        pool->pages.count += page->is_fresh;
-        page->is_fresh = false;
-        if (slot->stage >= GC_SLOT_MAPPED)
-            gc_pages_attach_locked(slot, page, slot->stage == GC_SLOT_ACCESSIBLE, is_small(map_op));
-        if (!is_done)
-            gc_pages_make_idle_locked(pool, page);
+    struct gc_extent *extent = mapping->extent;
+    const bool is_mapped =
+        mapping->stage == GC_MAPPING_MAPPED || mapping->stage == GC_MAPPING_ACCESSIBLE;
+    mapping->has_access = mapping->stage == GC_MAPPING_ACCESSIBLE;
+    mapping->stage = GC_MAPPING_NONE;
+    if (!is_done)
+        gc_pages_drop_uses_locked(pool, extent);
+    if (!is_mapped) {
+        gc_pages_detach_locked(mapping);
+        gc_slab_free(&map_op->context->device->mapping_records, mapping);
     }
-    slot->planned = NULL;
-    slot->stage = GC_SLOT_NONE;
-    slot->is_changing = false;
+    if (extent->driver_handle == 0) {
+        gc_slab_free(&map_op->context->device->extent_records, extent);
+        return;
+    }
+    if (extent->is_fresh)
+        pool->pages.count += extent->page_count;
+    extent->is_fresh = false;
+    if (extent->used_count == 0)
+        gc_pages_make_idle_locked(pool, extent);
 }
 
 void gc_map_commit_locked(struct gc_map_op *map_op, bool is_done)
 {
     const uint64_t before = map_op->pool->pages.idle_count;
-    for (uint64_t i = map_op->first; i < map_op->end; i++) {
-        if (gc_map_slot(map_op, i)->stage != GC_SLOT_NONE)
-            commit_slot_locked(map_op, gc_map_slot(map_op, i), is_done);
+    while (map_op->maps != NULL) {
+        struct gc_mapping *mapping = map_op->maps;
+        map_op->maps = mapping->link;
+        commit_map_locked(map_op, mapping, is_done);
     }
+    commit_unmaps_locked(map_op);
     if (gc_pages_publish_idle_locked(map_op->pool, before))
         map_op->failure->charge_failure.rollback_count++;
 }
 
 static void abort_locked(struct gc_map_op *map_op)
 {
-    struct gc_block *block = map_op->block;
     gc_map_commit_locked(map_op, false);
-    if (gc_pages_unuse_locked(map_op->pool, map_op->arena, block->address, block->bytes))
-        map_op->failure->charge_failure.rollback_count++;
-    gc_pool_unsplit_locked(map_op->pool, block);
+    if (map_op->span.arena != NULL) { /* its neighbours may have changed meanwhile */
+        map_op->span = gc_span_of_block_locked(map_op->pool, map_op->block);
+        if (gc_pages_unuse_locked(map_op->pool, &map_op->span))
+            map_op->failure->charge_failure.rollback_count++;
+    }
+    gc_pool_unsplit_locked(map_op->pool, map_op->block);
     map_op->block = NULL;
 }
 
@@ -325,10 +499,10 @@ static uint64_t end_to_prepare(const struct gc_pool *pool, const struct gc_arena
 }
 
 /* Called with the lock, returns without it: the caller must search for the place again. */
-static enum gc_status prepare_unlock(struct gc_map_op *map_op, const struct gc_place *place)
+static enum gc_status prepare_unlock(struct gc_map_op *map_op, struct gc_arena *arena,
+                                     const struct gc_place *place)
 {
     struct gc_pool *pool = map_op->pool;
-    struct gc_arena *arena = map_op->arena;
     const uint64_t end = end_to_prepare(pool, arena, place->address + map_op->spec->bytes);
     const uint64_t start = place->address;
     gc_pool_release(pool);
@@ -368,15 +542,15 @@ static enum gc_status split_and_lock(struct gc_map_op *map_op)
             return GC_INVALID_ARGUMENT;
         }
         if (find_place_locked(map_op, &place)) {
-            map_op->arena =
-                atomic_load_explicit(&place.free_block->segment, memory_order_relaxed)->arena;
-            if (map_op->arena == NULL ||
-                end_to_prepare(pool, map_op->arena, place.address + map_op->spec->bytes) <=
-                    map_op->arena->prepared_end) {
+            struct gc_arena *arena = gc_block_segment(place.free_block)->arena;
+            if (arena == NULL || end_to_prepare(pool, arena, place.address + map_op->spec->bytes) <=
+                                     arena->prepared_end) {
                 map_op->block = gc_pool_split_locked(pool, &place, map_op->spec->bytes);
+                map_op->span = arena == NULL ? (struct gc_span){.arena = NULL}
+                                             : gc_span_of_block_locked(pool, map_op->block);
                 return GC_OK;
             }
-            status = prepare_unlock(map_op, &place);
+            status = prepare_unlock(map_op, arena, &place);
         } else if (map_op->segment_spec->at != 0) {
             gc_pool_release(pool);
             status = GC_OUT_OF_MEMORY;
@@ -419,30 +593,51 @@ static enum gc_status map_block_unlocked(struct gc_map_op *map_op)
     return status;
 }
 
-/* One attempt; the caller has the change. `is_thrifty`: creates no page while one is idle. */
+/* One attempt; the caller has the change. `is_thrifty`: creates no extent while one is idle. */
 static enum gc_status map_block(struct gc_map_op *map_op, bool is_thrifty, uint64_t *address)
 {
-    struct gc_pool *pool = map_op->pool;
     enum gc_status status = split_and_lock(map_op);
-    uint64_t needed = 0;
     if (status != GC_OK)
         return status;
     *address = map_op->block->address;
-    map_op->first = 0; /* a second attempt may find a free block of a plain segment */
-    map_op->end = 0;
-    if (map_op->arena != NULL) {
-        gc_pages_slots(pool, map_op->arena, *address, map_op->block->bytes, &map_op->first,
-                       &map_op->end);
-        needed = gc_pages_use_locked(pool, map_op->arena, *address, map_op->block->bytes);
-    }
-    if (needed > 0)
-        status = choose_and_charge_locked(map_op, is_thrifty);
-    if (needed == 0 || status != GC_OK) {
+    map_op->maps_end = &map_op->maps;
+    map_op->create_count = 0;
+    /* The place may be in a plain segment: nothing to map. */
+    if (map_op->span.arena != NULL && !gc_pages_try_use_locked(map_op->pool, &map_op->span))
+        status = plan_locked(map_op, is_thrifty);
+    if (map_op->maps == NULL || status != GC_OK) {
         finish_locked(map_op, status);
         return status;
     }
-    gc_pool_release(pool);
+    gc_pool_release(map_op->pool);
     return map_block_unlocked(map_op);
+}
+
+/* Attempts until the records suffice: each failure for lack of records adds some. */
+static enum gc_status map_block_with_records(struct gc_map_op *map_op, bool is_thrifty,
+                                             uint64_t *address)
+{
+    struct gc_device *device = map_op->context->device;
+    for (;;) {
+        map_op->lacks_records = false;
+        const enum gc_status status = map_block(map_op, is_thrifty, address);
+        if (!map_op->lacks_records || !gc_slab_grow(&device->extent_records) ||
+            !gc_slab_grow(&device->mapping_records))
+            return status;
+    }
+}
+
+/* Where new extents made the pools larger than the program needs, as much idle memory goes. */
+static void release_surplus(struct gc_map_op *map_op)
+{
+    struct gc_context *context = map_op->context;
+    struct gc_device *device = context->device;
+    const uint64_t held = gc_quota_mapped_bytes(device, context->quota);
+    if (held <= map_op->most_bytes)
+        return;
+    gc_device_release_begin(device, context->quota);
+    (void)gc_unmap_release_idle(context, held - map_op->most_bytes);
+    gc_device_release_end(device, context->quota);
 }
 
 static bool has_arenas(const struct gc_context *context)
@@ -467,10 +662,12 @@ enum gc_status gc_map_alloc(struct gc_context *context, const struct gc_segment_
     enum gc_status status = gc_change_begin(context, &map_op.change);
     if (status == GC_OK) {
         gc_peers_grant_rest(&map_op.change);
-        status = map_block(&map_op, false, address);
+        status = map_block_with_records(&map_op, false, address);
         if (status == GC_OUT_OF_MEMORY && map_op.may_be_thrifty)
-            status = map_block(&map_op, true, address);
+            status = map_block_with_records(&map_op, true, address);
         gc_change_end(&map_op.change);
+        if (status == GC_OK && map_op.most_bytes > 0)
+            release_surplus(&map_op);
     }
     /* A capture, or a driver that maps nothing more: a segment may still succeed. */
     return status == GC_DRIVER && segment_spec->at == 0

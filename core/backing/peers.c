@@ -13,10 +13,10 @@
  * so the slots do not change. */
 static bool next_run(const struct gc_arena *arena, uint64_t *i, uint64_t *end)
 {
-    while (*i < arena->touched_count && arena->slots[*i].page == NULL)
+    while (*i < arena->touched_count && arena->slots[*i] == NULL)
         (*i)++;
     *end = *i;
-    while (*end < arena->touched_count && arena->slots[*end].page != NULL)
+    while (*end < arena->touched_count && arena->slots[*end] != NULL)
         (*end)++;
     return *i < *end;
 }

@@ -45,7 +45,7 @@ static struct gc_arena *create_arena(struct gc_context *context, enum gc_size_cl
         return NULL;
     }
     *arena = (struct gc_arena){.segment = segment,
-                               .slots = (struct gc_slot *)(arena + 1),
+                               .slots = (struct gc_mapping **)(arena + 1),
                                .slot_count = slot_count,
                                .prepared_end = address};
     segment->address = address;

@@ -1,5 +1,5 @@
-/* Releases idle pages, the longest idle first: pop them, unmap, release; pages that the driver
- * refuses become idle again. Neighbouring slots are unmapped in one call. */
+/* Releases idle extents, as few as are needed: take them, unmap, release; those that the driver
+ * refuses become idle again. */
 #include "core/backing/unmap.h"
 
 #include "core/base/assert.h"
@@ -10,119 +10,119 @@
 
 /* ---- release ---- */
 
+/* The largest extent within `pages`; the smallest beyond, if that is at most half too large or
+ * there is no other: few calls, and little too much. */
+static struct gc_extent *next_victim(const struct gc_pool *pool, uint64_t pages)
+{
+    struct gc_extent *within = gc_pages_largest_idle_locked(pool, pages);
+    struct gc_extent *beyond = gc_pages_smallest_idle_locked(pool, pages);
+    const bool is_close = beyond != NULL && beyond->page_count - pages <= pages / 2;
+    return within == NULL || is_close ? beyond : within;
+}
+
 static void choose_locked(struct gc_purge_list *purge, uint64_t enough_bytes)
 {
     struct gc_pool *pool = &purge->change.context->pool;
+    const uint64_t page_bytes = pool->pages.page_bytes;
     const uint64_t before = pool->pages.idle_count;
-    struct gc_page **link = &purge->first;
-    for (uint64_t bytes = 0; bytes < enough_bytes; bytes += pool->pages.page_bytes) {
-        struct gc_page *page = gc_pages_pop_idle_locked(pool);
-        if (page == NULL)
+    uint64_t pages = enough_bytes / page_bytes + (enough_bytes % page_bytes != 0);
+    while (pages > 0) {
+        struct gc_extent *extent = next_victim(pool, pages);
+        if (extent == NULL)
             break;
-        for (struct gc_slot *slot = page->first; slot != NULL; slot = slot->next)
-            slot->stage = GC_SLOT_PENDING;
-        purge->is_mapped |= page->mapping_count > 0;
-        page->next = NULL;
-        *link = page;
-        link = &page->next;
+        gc_pages_take_locked(pool, extent);
+        extent->is_away = true;
+        for (struct gc_mapping *mapping = extent->mappings; mapping != NULL;
+             mapping = mapping->next)
+            mapping->stage = GC_MAPPING_TO_UNMAP;
+        purge->is_mapped |= extent->mappings != NULL;
+        extent->next = purge->first;
+        purge->first = extent;
+        pages -= gc_min_u64(pages, extent->page_count);
     }
     gc_pages_publish_idle_locked(pool, before);
 }
 
-static const struct gc_arena *arena_of(const struct gc_pool *pool, const struct gc_slot *slot)
-{
-    const struct gc_arena *arena = pool->pages.arenas;
-    while ((uintptr_t)slot - (uintptr_t)arena->slots >= arena->slot_count * sizeof(*slot))
-        arena = arena->next;
-    return arena;
-}
-
-/* Unmaps the run of pending slots around `slot` in one call. */
-static bool unmap_around(struct gc_context *context, struct gc_slot *slot)
+static bool unmap(struct gc_context *context, struct gc_mapping *mapping)
 {
     const struct gc_driver *driver = &context->core->driver;
     const uint64_t page_bytes = context->pool.pages.page_bytes;
-    const struct gc_arena *arena = arena_of(&context->pool, slot);
-    struct gc_slot *first = slot;
-    const struct gc_slot *end = slot + 1;
-    while (first > arena->slots && first[-1].stage == GC_SLOT_PENDING)
-        first--;
-    while (end < arena->slots + arena->touched_count && end->stage == GC_SLOT_PENDING)
-        end++;
-    const uint64_t address =
-        arena->segment->address + (uint64_t)(first - arena->slots) * page_bytes;
-    if (driver->page_unmap(driver->self, context->handle, address,
-                           (uint64_t)(end - first) * page_bytes) != 0)
+    const uint64_t address = mapping->arena->segment->address + mapping->first * page_bytes;
+    const uint64_t bytes = mapping->extent->page_count * page_bytes;
+    if (driver->page_unmap(driver->self, context->handle, address, bytes) != 0)
         return false;
-    gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_PAGES, address,
-                           (uint64_t)(end - first) * page_bytes);
-    for (; first < end; first++)
-        first->stage = GC_SLOT_UNMAPPED;
+    gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_PAGES, address, bytes);
+    mapping->stage = GC_MAPPING_UNMAPPED;
     return true;
 }
 
-void gc_unmap_pages(const struct gc_purge_list *purge)
+void gc_unmap_extents(const struct gc_purge_list *purge)
 {
-    for (const struct gc_page *page = purge->first; page != NULL; page = page->next) {
-        for (struct gc_slot *slot = page->first; slot != NULL; slot = slot->next) {
-            if (slot->stage == GC_SLOT_PENDING && !unmap_around(purge->change.context, slot))
+    for (const struct gc_extent *extent = purge->first; extent != NULL; extent = extent->next) {
+        for (struct gc_mapping *mapping = extent->mappings; mapping != NULL;
+             mapping = mapping->next) {
+            if (mapping->stage == GC_MAPPING_TO_UNMAP && !unmap(purge->change.context, mapping))
                 return;
         }
     }
 }
 
-void gc_unmap_detach_locked(struct gc_pool *pool, const struct gc_page *page)
+void gc_unmap_detach_locked(struct gc_pool *pool, struct gc_extent *extent)
 {
-    struct gc_slot *next;
-    for (struct gc_slot *slot = page->first; slot != NULL; slot = next) {
-        next = slot->next;
-        if (slot->stage == GC_SLOT_UNMAPPED)
-            gc_pages_detach_locked(pool, slot);
-        slot->stage = GC_SLOT_NONE;
+    struct gc_mapping *next;
+    for (struct gc_mapping *mapping = extent->mappings; mapping != NULL; mapping = next) {
+        next = mapping->next;
+        const bool is_gone = mapping->stage == GC_MAPPING_UNMAPPED;
+        mapping->stage = GC_MAPPING_NONE;
+        if (!is_gone)
+            continue;
+        gc_pages_detach_locked(mapping);
+        gc_slab_free(&pool->context->device->mapping_records, mapping);
     }
-}
-
-void gc_unmap_detach(const struct gc_purge_list *purge)
-{
-    struct gc_pool *pool = &purge->change.context->pool;
-    gc_pool_acquire_plain(pool);
-    for (const struct gc_page *page = purge->first; page != NULL; page = page->next)
-        gc_unmap_detach_locked(pool, page);
-    gc_pool_release(pool);
 }
 
 uint64_t gc_unmap_release(struct gc_purge_list *purge)
 {
     struct gc_context *context = purge->change.context;
     const struct gc_driver *driver = &context->core->driver;
-    struct gc_page **link = &purge->first;
+    struct gc_extent **link = &purge->first;
     bool goes_on = true;
     uint64_t count = 0;
     while (*link != NULL) {
-        struct gc_page *page = *link;
-        const bool may_go = goes_on && page->mapping_count == 0;
+        struct gc_extent *extent = *link;
+        const bool may_go = goes_on && extent->mapping_count == 0;
         goes_on = goes_on && (!may_go || driver->page_release(driver->self, context->handle,
-                                                              page->handle) == 0);
+                                                              extent->driver_handle) == 0);
         if (may_go && goes_on) {
-            *link = page->next;
-            gc_slab_free(&context->device->page_records, page);
-            count++;
+            *link = extent->next;
+            count += extent->page_count;
+            gc_slab_free(&context->device->extent_records, extent);
         } else {
-            link = &page->next;
+            link = &extent->next;
         }
     }
     return count;
 }
 
-void gc_unmap_make_idle_locked(struct gc_pool *pool, struct gc_page *page)
+void gc_unmap_make_idle_locked(struct gc_pool *pool, struct gc_extent *extent)
 {
     const uint64_t before = pool->pages.idle_count;
-    while (page != NULL) {
-        struct gc_page *next = page->next;
-        gc_pages_make_idle_locked(pool, page);
-        page = next;
+    while (extent != NULL) {
+        struct gc_extent *next = extent->next;
+        extent->is_away = false;
+        gc_pages_make_idle_locked(pool, extent);
+        extent = next;
     }
     gc_pages_publish_idle_locked(pool, before);
+}
+
+static void detach(const struct gc_purge_list *purge)
+{
+    struct gc_pool *pool = &purge->change.context->pool;
+    gc_pool_acquire_plain(pool);
+    for (struct gc_extent *extent = purge->first; extent != NULL; extent = extent->next)
+        gc_unmap_detach_locked(pool, extent);
+    gc_pool_release(pool);
 }
 
 static uint64_t release_chosen(struct gc_purge_list *purge)
@@ -131,8 +131,8 @@ static uint64_t release_chosen(struct gc_purge_list *purge)
     struct gc_pool *pool = &context->pool;
     int ignored;
     if (purge->is_mapped && gc_submit_quiesce(context, &ignored))
-        gc_unmap_pages(purge);
-    gc_unmap_detach(purge);
+        gc_unmap_extents(purge);
+    detach(purge);
     const uint64_t count = gc_unmap_release(purge);
     gc_pool_acquire_plain(pool);
     pool->pages.count -= count;

@@ -87,6 +87,14 @@ void *gc_slab_alloc(struct gc_slab *slab)
     return record != NULL ? record : grow(slab);
 }
 
+bool gc_slab_grow(struct gc_slab *slab)
+{
+    void *record = grow(slab);
+    if (record != NULL)
+        gc_slab_free(slab, record);
+    return record != NULL;
+}
+
 void gc_slab_free(struct gc_slab *slab, void *record)
 {
     gc_lock_acquire(&slab->lock);

@@ -11,6 +11,7 @@
 #include "core/base/lock.h"
 #include "core/base/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define GC_SLAB_CHUNK_BYTES (UINT64_C(64) << 10)
@@ -37,6 +38,9 @@ void *gc_slab_alloc(struct gc_slab *slab);
 /* Like gc_slab_alloc, from existing chunks alone; NULL if they are full. May be called under other
  * locks. */
 void *gc_slab_try_alloc(struct gc_slab *slab);
+/* Adds a chunk of free records: for a caller whose gc_slab_try_alloc found none. False: no host
+ * memory. */
+bool gc_slab_grow(struct gc_slab *slab);
 void gc_slab_free(struct gc_slab *slab, void *record);
 
 #endif

@@ -81,7 +81,8 @@ struct gc_device *gc_device_create(struct gc_core *core, const struct gc_device_
     device->leave_bytes = leave_of(core->options, info);
     gc_slab_init(&device->blocks, &device->host, sizeof(struct gc_block));
     gc_slab_init(&device->segments, &device->host, sizeof(struct gc_segment));
-    gc_slab_init(&device->page_records, &device->host, sizeof(struct gc_page));
+    gc_slab_init(&device->extent_records, &device->host, sizeof(struct gc_extent));
+    gc_slab_init(&device->mapping_records, &device->host, sizeof(struct gc_mapping));
     device->page_bytes = choose_backend(core, info);
     device->is_mapped = device->page_bytes != 0;
     gc_lock_init(&device->release_lock, GC_RANK_DEVICE);
@@ -93,7 +94,8 @@ void gc_device_fini(struct gc_device *device)
 {
     pthread_cond_destroy(&device->release_done);
     gc_lock_fini(&device->release_lock);
-    gc_slab_fini(&device->page_records);
+    gc_slab_fini(&device->mapping_records);
+    gc_slab_fini(&device->extent_records);
     gc_slab_fini(&device->segments);
     gc_slab_fini(&device->blocks);
     gc_host_mem_unmap(&device->host, device->apis, apis_bytes(device->core));

@@ -52,7 +52,8 @@ struct gc_device {
     struct gc_host_mem host;  /* memory of this device's records */
     struct gc_slab blocks;
     struct gc_slab segments;
-    struct gc_slab page_records;
+    struct gc_slab extent_records;
+    struct gc_slab mapping_records;
     uint64_t page_bytes;               /* size of a mapped page; 0: pools use driver memory only */
     bool is_mapped;                    /* "vmm" in reports: pools or the debug aids map memory */
     atomic_uint_fast64_t mapped_bytes; /* physical pages of all pools */

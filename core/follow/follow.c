@@ -307,7 +307,7 @@ static struct view view_place_locked(const struct gc_pool *pool, uint64_t addres
 static bool free_by_stream_locked(struct gc_pool *pool, uint64_t address,
                                   const struct gc_alloc_spec *spec, const struct view *view)
 {
-    const struct gc_arena *arena = pool->content.planned->arena;
+    struct gc_arena *arena = pool->content.planned->arena;
     struct gc_pending taken = {NULL, NULL};
     if (view->is_occupied ||
         (arena != NULL && !gc_pages_are_backed_locked(pool, arena, address, spec->bytes)) ||

@@ -34,11 +34,9 @@ bool gc_swap_is_out(struct gc_context *context);
 
 /* The context in which contents are copied. For the device's own pool: any of the device. */
 struct gc_context *gc_swap_worker(struct gc_context *context);
-/* The address of the slot. */
-uint64_t gc_swap_address(const struct gc_pool *pool, const struct gc_swapped_slot *swapped);
-/* The end of the run of neighbours that starts at `i`. */
-uint64_t gc_swap_run_end(const struct gc_swap *swap, uint64_t i);
-/* Makes the slot the page's user. The page becomes idle if no block uses the slot any more. */
-void gc_swap_commit_page_locked(struct gc_pool *pool, struct gc_slot *slot, struct gc_page *page);
+/* Where the extent is used. */
+uint64_t gc_swap_address(const struct gc_pool *pool, const struct gc_extent *extent);
+/* The extent is in the pool's sums again; idle, if no block uses it any more. */
+void gc_swap_return_locked(struct gc_pool *pool, struct gc_extent *extent);
 
 #endif

@@ -1,5 +1,5 @@
-/* Swap-in: charge, create, map, copy back, one arena at a time. Every step may fail; the slots then
- * record which pages are back. */
+/* Swap-in: charge, create, map, copy back, all at once. Every step may fail; all is still swapped
+ * out then. */
 #include "core/backing/map.h"
 #include "core/backing/peers.h"
 #include "core/backing/segment.h"
@@ -11,7 +11,6 @@
 #include "core/reclaim/reclaim.h"
 
 #include <stddef.h>
-#include <string.h>
 
 /* GC_SWAP_OK: the calling thread swaps in, and captures wait. GC_SWAP_AGAIN: nothing is swapped
  * out, or another thread swaps it in. */
@@ -35,88 +34,102 @@ static enum gc_swap_refusal acquire(struct gc_context *context, struct gc_swap *
     return refusal;
 }
 
-/* Drops slots whose blocks were freed meanwhile. */
+/* Drops extents whose blocks were freed meanwhile. */
 static void drop_unused(struct gc_swap *swap)
 {
     struct gc_pool *pool = &swap->change.context->pool;
-    uint64_t kept = 0;
+    struct gc_device *device = swap->change.context->device;
+    struct gc_extent **link = &swap->extents;
     gc_pool_acquire_plain(pool);
-    for (uint64_t i = 0; i < swap->count; i++) {
-        struct gc_slot *slot = swap->list[i].slot;
-        if (slot->use_count > 0) {
-            swap->list[kept++] = swap->list[i];
+    const uint64_t before = pool->pages.idle_count;
+    while (*link != NULL) {
+        struct gc_extent *extent = *link;
+        struct gc_mapping *mapping = extent->mappings;
+        if (extent->used_count > 0 || mapping->stage != GC_MAPPING_TO_MAP) {
+            link = &extent->next;
             continue;
         }
-        slot->stage = GC_SLOT_NONE;
-        slot->is_changing = false;
+        *link = extent->next;
+        gc_pages_detach_locked(mapping);
+        gc_slab_free(&device->mapping_records, mapping);
+        if (extent->driver_handle == 0)
+            gc_slab_free(&device->extent_records, extent);
+        else
+            gc_swap_return_locked(pool, extent);
     }
-    swap->count = kept;
+    gc_pages_publish_idle_locked(pool, before);
     gc_pool_release(pool);
 }
 
-static int restore(const struct gc_swap *swap, uint64_t first, uint64_t end)
+static int restore(const struct gc_swap *swap)
 {
     struct gc_context *context = swap->change.context;
     struct gc_context *worker = gc_swap_worker(context);
     const struct gc_driver *driver = &context->core->driver;
     const uint64_t page_bytes = context->pool.pages.page_bytes;
     int code = 0;
-    uint64_t next;
-    for (uint64_t i = first; code == 0 && swap->copy != NULL && i < end; i = next) {
-        next = gc_min_u64(gc_swap_run_end(swap, i), end);
-        code =
-            GC_CALL_IF_OPEN(worker, driver->write(driver->self, worker->handle,
-                                                  gc_swap_address(&context->pool, &swap->list[i]),
-                                                  (next - i) * page_bytes,
-                                                  swap->copy + swap->list[i].number * page_bytes));
-    }
+    for (const struct gc_extent *extent = swap->extents;
+         code == 0 && swap->copy != NULL && extent != NULL; extent = extent->next)
+        code = GC_CALL_IF_OPEN(worker, driver->write(driver->self, worker->handle,
+                                                     gc_swap_address(&context->pool, extent),
+                                                     extent->page_count * page_bytes,
+                                                     swap->copy + extent->copy_page * page_bytes));
     return code;
 }
 
-/* Records the result in pages and slots. A slot without a page stays swapped out. */
-static void commit(const struct gc_swap *swap, struct gc_map_op *map_op, uint64_t first,
-                   uint64_t end, bool is_done)
+/* All extents are back, or none but those that the driver does not unmap. */
+static void commit(struct gc_swap *swap, bool is_done)
 {
-    struct gc_pool *pool = map_op->pool;
+    struct gc_pool *pool = &swap->change.context->pool;
     gc_pool_acquire_plain(pool);
-    gc_map_commit_locked(map_op, is_done);
-    const uint64_t before = pool->pages.idle_count; /* gc_map_commit_locked published its own */
-    for (uint64_t i = first; i < end; i++) {
-        struct gc_slot *slot = swap->list[i].slot;
-        if (is_done) {
-            gc_swap_commit_page_locked(pool, slot, slot->page);
-        } else {
-            slot->stage = GC_SLOT_PENDING;
-            slot->is_changing = true;
-        }
+    const uint64_t before = pool->pages.idle_count;
+    for (struct gc_extent *extent = swap->extents, *next; extent != NULL; extent = next) {
+        next = extent->next;
+        if (extent->is_fresh && extent->driver_handle != 0)
+            pool->pages.count += extent->page_count;
+        extent->is_fresh = false;
+        if (!is_done)
+            continue;
+        extent->mappings->stage = GC_MAPPING_NONE;
+        extent->mappings->has_access = true;
+        gc_swap_return_locked(pool, extent);
     }
+    if (is_done)
+        swap->extents = NULL;
     gc_pages_publish_idle_locked(pool, before);
     gc_pool_release(pool);
 }
 
-/* Swaps in the slots [first, end) of the list, all of one arena. */
-static enum gc_status swap_in_range(struct gc_swap *swap, uint64_t first, uint64_t end,
-                                    struct gc_swap_result *result)
+static uint64_t missing_pages(const struct gc_swap *swap)
+{
+    uint64_t count = 0;
+    for (const struct gc_extent *extent = swap->extents; extent != NULL; extent = extent->next)
+        count += extent->driver_handle == 0 ? extent->page_count : 0;
+    return count;
+}
+
+static enum gc_status swap_in_all(struct gc_swap *swap, struct gc_swap_result *result)
 {
     struct gc_context *context = swap->change.context;
     const uint64_t page_bytes = context->pool.pages.page_bytes;
-    struct gc_arena *arena = swap->list[first].arena;
-    const struct gc_segment_spec segment_spec = {.size_class = arena->segment->size_class};
+    drop_unused(swap);
     struct gc_map_op map_op = {.change = swap->change,
                                .context = context,
                                .pool = &context->pool,
-                               .segment_spec = &segment_spec,
                                .failure = &swap->failure,
-                               .arena = arena,
-                               .end = arena->touched_count,
-                               .create_count = end - first};
-    const uint64_t bytes = (end - first) * page_bytes;
+                               .create_count = missing_pages(swap)};
+    const uint64_t bytes = map_op.create_count * page_bytes;
+    for (struct gc_extent *extent = swap->extents; extent != NULL; extent = extent->next) {
+        extent->is_fresh = extent->driver_handle == 0;
+        extent->mappings->link = map_op.maps;
+        map_op.maps = extent->mappings;
+    }
     swap->failure.driver_code = 0;
     if (!gc_context_charge(context, bytes, &map_op.held, &swap->failure.charge_failure))
         return GC_OUT_OF_MEMORY;
     enum gc_status status = gc_map_call_driver(&map_op);
     if (status == GC_OK) {
-        swap->failure.driver_code = restore(swap, first, end);
+        swap->failure.driver_code = restore(swap);
         status = swap->failure.driver_code == 0 ? GC_OK : GC_DRIVER;
     }
     if (status == GC_OK) {
@@ -130,31 +143,7 @@ static enum gc_status swap_in_range(struct gc_swap *swap, uint64_t first, uint64
         }
         result->driver_code = swap->failure.driver_code;
     }
-    commit(swap, &map_op, first, end, status == GC_OK);
-    return status;
-}
-
-static uint64_t arena_end(const struct gc_swap *swap)
-{
-    uint64_t end = 0;
-    while (end < swap->count && swap->list[end].arena == swap->list[0].arena)
-        end++;
-    return end;
-}
-
-/* Arena by arena: an arena that is back leaves the list. */
-static enum gc_status swap_in_all(struct gc_swap *swap, struct gc_swap_result *result)
-{
-    enum gc_status status = GC_OK;
-    drop_unused(swap);
-    while (status == GC_OK && swap->count > 0) {
-        const uint64_t end = arena_end(swap);
-        status = swap_in_range(swap, 0, end, result);
-        if (status != GC_OK)
-            break;
-        swap->count -= end;
-        memmove(swap->list, swap->list + end, swap->count * sizeof(*swap->list));
-    }
+    commit(swap, status == GC_OK);
     return status;
 }
 
@@ -193,7 +182,7 @@ static enum gc_swap_refusal try_swap_in(struct gc_context *context, struct missi
     const enum gc_status status = swap_in_all(swap, result);
     if (status == GC_OK)
         gc_peers_grant_rest(&swap->change);
-    missing->bytes = arena_end(swap) * context->pool.pages.page_bytes;
+    missing->bytes = missing_pages(swap) * context->pool.pages.page_bytes;
     missing->failure = swap->failure;
     end_swap_in(swap, status == GC_OK);
     if (status == GC_OUT_OF_MEMORY)

@@ -83,33 +83,32 @@ enum gc_swap_refusal gc_swap_check(struct gc_context *context)
 
 /* ---- swap-out ---- */
 
-static struct gc_swap *create_swap(struct gc_context *context, uint64_t slots)
+static struct gc_swap *create_swap(struct gc_context *context)
 {
-    const uint64_t bytes = sizeof(struct gc_swap) + slots * sizeof(struct gc_swapped_slot);
-    struct gc_swap *swap = gc_host_mem_map(&context->core->host, bytes);
+    struct gc_swap *swap = gc_host_mem_map(&context->core->host, sizeof(*swap));
     if (swap != NULL)
-        swap->host_bytes = bytes;
+        swap->host_bytes = sizeof(*swap);
     return swap;
 }
 
-/* Adds all slots in use to the swap and their pages to the purge list. */
+/* Adds all extents in use to the purge list. */
 static void choose_arena_locked(struct gc_swap *swap, struct gc_arena *arena,
                                 struct gc_purge_list *purge)
 {
-    struct gc_pages *pages = &swap->change.context->pool.pages;
-    for (uint64_t i = 0; i < arena->touched_count; i++) {
-        struct gc_slot *slot = &arena->slots[i];
-        struct gc_page *page = slot->page;
-        if (slot->use_count == 0 || page == NULL || page->user != slot)
+    struct gc_pool *pool = &swap->change.context->pool;
+    for (uint64_t i = 0; i < arena->touched_count;
+         i = gc_pages_run_end(arena, i, arena->touched_count)) {
+        struct gc_extent *extent = arena->slots[i] != NULL ? arena->slots[i]->extent : NULL;
+        if (extent == NULL || extent->user != arena->slots[i])
             continue;
-        swap->list[swap->count] = (struct gc_swapped_slot){slot, arena, swap->count};
-        swap->count++;
-        slot->is_changing = true;
-        page->user = &pages->purge;
-        for (struct gc_slot *mapped = page->first; mapped != NULL; mapped = mapped->next)
-            mapped->stage = GC_SLOT_PENDING;
-        page->next = purge->first;
-        purge->first = page;
+        gc_pages_set_away_locked(pool, extent, true);
+        extent->copy_page = swap->copy_bytes / pool->pages.page_bytes;
+        swap->copy_bytes += extent->page_count * pool->pages.page_bytes;
+        for (struct gc_mapping *mapping = extent->mappings; mapping != NULL;
+             mapping = mapping->next)
+            mapping->stage = GC_MAPPING_TO_UNMAP;
+        extent->next = purge->first;
+        purge->first = extent;
     }
 }
 
@@ -122,20 +121,9 @@ static void choose(struct gc_swap *swap, struct gc_purge_list *purge)
     gc_pool_release(pool);
 }
 
-uint64_t gc_swap_address(const struct gc_pool *pool, const struct gc_swapped_slot *swapped)
+uint64_t gc_swap_address(const struct gc_pool *pool, const struct gc_extent *extent)
 {
-    return swapped->arena->segment->address +
-           (uint64_t)(swapped->slot - swapped->arena->slots) * pool->pages.page_bytes;
-}
-
-uint64_t gc_swap_run_end(const struct gc_swap *swap, uint64_t i)
-{
-    do
-        i++;
-    while (i < swap->count && swap->list[i].slot == swap->list[i - 1].slot + 1 &&
-           swap->list[i].number == swap->list[i - 1].number + 1 &&
-           swap->list[i].arena == swap->list[i - 1].arena);
-    return i;
+    return extent->user->arena->segment->address + extent->user->first * pool->pages.page_bytes;
 }
 
 struct gc_context *gc_swap_worker(struct gc_context *context)
@@ -144,103 +132,102 @@ struct gc_context *gc_swap_worker(struct gc_context *context)
     return worker != NULL ? worker : context;
 }
 
-static enum gc_swap_refusal save(struct gc_swap *swap, struct gc_swap_result *result)
+static enum gc_swap_refusal save(struct gc_swap *swap, const struct gc_purge_list *purge,
+                                 struct gc_swap_result *result)
 {
     struct gc_context *context = swap->change.context;
     struct gc_context *worker = gc_swap_worker(context);
     const struct gc_driver *driver = &context->core->driver;
     const uint64_t page_bytes = context->pool.pages.page_bytes;
-    uint64_t end;
-    swap->copy_bytes = swap->count * page_bytes;
-    if (swap->count == 0)
+    if (swap->copy_bytes == 0)
         return GC_SWAP_OK;
     if (swap->copy_bytes > gc_meminfo_available_bytes() / 100 * HOST_MAX_PERCENT)
         return GC_SWAP_HOST;
     swap->copy = gc_host_mem_map(&context->core->host, swap->copy_bytes);
     if (swap->copy == NULL)
         return GC_SWAP_HOST;
-    for (uint64_t i = 0; i < swap->count; i = end) {
-        end = gc_swap_run_end(swap, i);
-        result->driver_code = GC_CALL_IF_OPEN(
-            worker, driver->read(driver->self, worker->handle,
-                                 gc_swap_address(&context->pool, &swap->list[i]),
-                                 (end - i) * page_bytes, swap->copy + i * page_bytes));
+    for (const struct gc_extent *extent = purge->first; extent != NULL; extent = extent->next) {
+        result->driver_code =
+            GC_CALL_IF_OPEN(worker, driver->read(driver->self, worker->handle,
+                                                 gc_swap_address(&context->pool, extent),
+                                                 extent->page_count * page_bytes,
+                                                 swap->copy + extent->copy_page * page_bytes));
         if (result->driver_code != 0)
             return GC_SWAP_DRIVER;
     }
     return GC_SWAP_OK;
 }
 
-void gc_swap_commit_page_locked(struct gc_pool *pool, struct gc_slot *slot, struct gc_page *page)
+void gc_swap_return_locked(struct gc_pool *pool, struct gc_extent *extent)
 {
-    page->user = slot;
-    if (slot->use_count == 0)
-        gc_pages_make_idle_locked(pool, page);
+    gc_pages_set_away_locked(pool, extent, false);
+    if (extent->used_count == 0)
+        gc_pages_make_idle_locked(pool, extent);
 }
 
-/* Restores the user of each page that stays, its slot; removes the page from the purge list. */
-static void return_pages_locked(const struct gc_swap *swap, struct gc_purge_list *purge)
+/* The user mapping of an extent that is mapped nowhere any more keeps its slots. */
+static void detach_others_locked(struct gc_pool *pool, struct gc_extent *extent)
 {
-    const struct gc_pages *pages = &swap->change.context->pool.pages;
-    struct gc_page **link = &purge->first;
-    for (uint64_t i = 0; i < swap->count; i++) {
-        struct gc_slot *slot = swap->list[i].slot;
-        if (slot->stage != GC_SLOT_UNMAPPED)
-            slot->page->user = slot;
+    struct gc_mapping *user = extent->user;
+    const bool is_out = user->stage == GC_MAPPING_UNMAPPED;
+    if (is_out) {
+        user->stage = GC_MAPPING_TO_MAP;
+        user->has_access = false;
     }
-    while (*link != NULL) {
-        if ((*link)->user == &pages->purge)
-            link = &(*link)->next;
-        else
-            *link = (*link)->next;
+    struct gc_mapping *next;
+    for (struct gc_mapping *mapping = extent->mappings; mapping != NULL; mapping = next) {
+        next = mapping->next;
+        if (mapping == user && is_out)
+            continue;
+        const bool is_gone = mapping->stage == GC_MAPPING_UNMAPPED;
+        mapping->stage = GC_MAPPING_NONE;
+        if (!is_gone)
+            continue;
+        gc_pages_detach_locked(mapping);
+        gc_slab_free(&pool->context->device->mapping_records, mapping);
     }
 }
 
-/* Removes from the swap's list the slots whose pages are still mapped. */
-static void drop_mapped(struct gc_swap *swap, struct gc_purge_list *purge)
+/* Moves the extents that are unmapped everywhere to the swap; the others stay as they are. */
+static void divide(struct gc_swap *swap, struct gc_purge_list *purge)
 {
     struct gc_pool *pool = &swap->change.context->pool;
-    uint64_t kept = 0;
     gc_pool_acquire_plain(pool);
     const uint64_t before = pool->pages.idle_count;
-    return_pages_locked(swap, purge);
-    for (uint64_t i = 0; i < swap->count; i++) {
-        struct gc_slot *slot = swap->list[i].slot;
-        if (slot->stage == GC_SLOT_UNMAPPED) {
-            swap->list[kept++] = swap->list[i];
-            continue;
+    while (purge->first != NULL) {
+        struct gc_extent *extent = purge->first;
+        purge->first = extent->next;
+        detach_others_locked(pool, extent);
+        if (extent->user->stage == GC_MAPPING_TO_MAP && extent->mapping_count == 1) {
+            extent->next = swap->extents;
+            swap->extents = extent;
+        } else {
+            gc_swap_return_locked(pool, extent);
         }
-        gc_unmap_detach_locked(pool, slot->page);
-        slot->is_changing = false;
-        gc_swap_commit_page_locked(pool, slot, slot->page);
     }
-    swap->count = kept;
     gc_pages_publish_idle_locked(pool, before);
     gc_pool_release(pool);
 }
 
-/* Releases the unmapped pages. Those that the driver does not release become idle. */
-static uint64_t release(struct gc_swap *swap, struct gc_purge_list *purge)
+/* Releases the extents; one that the driver does not release stays the swap's. */
+static uint64_t release(struct gc_swap *swap)
 {
-    struct gc_pool *pool = &swap->change.context->pool;
-    gc_unmap_detach(purge);
-    const uint64_t count = gc_unmap_release(purge);
+    struct gc_context *context = swap->change.context;
+    struct gc_pool *pool = &context->pool;
+    const struct gc_driver *driver = &context->core->driver;
+    uint64_t count = 0;
+    for (struct gc_extent *extent = swap->extents; extent != NULL; extent = extent->next) {
+        if (driver->page_release(driver->self, context->handle, extent->driver_handle) != 0)
+            continue;
+        extent->driver_handle = 0;
+        count += extent->page_count;
+    }
     gc_pool_acquire_plain(pool);
-    for (uint64_t i = 0; i < swap->count; i++)
-        swap->list[i].slot->stage = GC_SLOT_PENDING;
     pool->pages.count -= count;
-    gc_unmap_make_idle_locked(pool, purge->first);
     gc_pool_release(pool);
     if (count > 0)
-        gc_change_uncharge_pages(swap->change.context, count);
+        gc_change_uncharge_pages(context, count);
     return count * pool->pages.page_bytes;
-}
-
-/* Undoes `choose`: nothing was unmapped. */
-static void undo(struct gc_swap *swap, struct gc_purge_list *purge)
-{
-    drop_mapped(swap, purge);
-    GC_ASSERT(purge->first == NULL && swap->count == 0);
 }
 
 static enum gc_swap_refusal swap_out(struct gc_swap *swap, bool keeps_content,
@@ -254,15 +241,13 @@ static enum gc_swap_refusal swap_out(struct gc_swap *swap, bool keeps_content,
     if (status != GC_OK)
         refusal = status == GC_CAPTURING ? GC_SWAP_CAPTURES : GC_SWAP_DRIVER;
     else if (keeps_content)
-        refusal = save(swap, result);
-    if (refusal != GC_SWAP_OK) {
-        undo(swap, &purge);
-        return refusal;
-    }
-    gc_unmap_pages(&purge);
-    drop_mapped(swap, &purge);
-    result->moved_bytes += release(swap, &purge);
-    return GC_SWAP_OK;
+        refusal = save(swap, &purge, result);
+    if (refusal == GC_SWAP_OK)
+        gc_unmap_extents(&purge);
+    divide(swap, &purge);
+    if (refusal == GC_SWAP_OK)
+        result->moved_bytes += release(swap);
+    return refusal;
 }
 
 static bool fail(struct gc_swap_result *result, enum gc_swap_refusal refusal)
@@ -277,8 +262,7 @@ static enum gc_swap_refusal swap_out_changing(struct gc_change *change, bool kee
 {
     struct gc_context *context = change->context;
     struct gc_pool *pool = &context->pool;
-    /* Only the thread that holds the change creates pages: their count is stable. */
-    struct gc_swap *swap = create_swap(context, pool->pages.count);
+    struct gc_swap *swap = create_swap(context);
     if (swap == NULL)
         return GC_SWAP_HOST;
     swap->change = *change;

@@ -1,71 +1,136 @@
-/* Bookkeeping of mapped memory: idle pages, uses of slots, victims, mappings, figures. */
+/* Bookkeeping of mapped memory: uses of extents, idle extents, mappings, figures. */
 #include "core/pool/pages.h"
 
 #include "core/base/assert.h"
 #include "core/base/bits.h"
-#include "core/base/host_mem.h"
 #include "core/pool/pool.h"
 
 #include <stddef.h>
 
-void gc_pages_slots(const struct gc_pool *pool, const struct gc_arena *arena, uint64_t address,
-                    uint64_t bytes, uint64_t *first, uint64_t *end)
+/* ---- spans ---- */
+
+/* `used_below`: where the used neighbour below ends; `used_above`: where the one above starts. */
+static struct gc_span span_of(const struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
+                              uint64_t bytes, uint64_t used_below, uint64_t used_above)
 {
-    const uint64_t offset = address - arena->segment->address;
-    *first = offset / pool->pages.page_bytes;
-    *end = (offset + bytes - 1) / pool->pages.page_bytes + 1;
+    const uint64_t page_bytes = pool->pages.page_bytes;
+    const uint64_t base = arena->segment->address;
+    const uint64_t first = (address - base) / page_bytes;
+    const uint64_t end = (address - base + bytes - 1) / page_bytes + 1;
+    return (struct gc_span){.arena = arena,
+                            .first = first,
+                            .end = end,
+                            .is_first_shared = used_below > base + first * page_bytes,
+                            .is_last_shared = used_above < base + end * page_bytes,
+                            .whole_first = (address - base + page_bytes - 1) / page_bytes,
+                            .whole_end = (address - base + bytes) / page_bytes};
 }
 
-/* ---- the idle lists ---- */
-
-static struct gc_page_list *list_of(struct gc_pages *pages, const struct gc_page *page)
+/* Two neighbours are never free both: at most one free block lies between two used ones. */
+static uint64_t used_below(const struct gc_block *block)
 {
-    return &pages->idle[page->mapping_count != 0];
+    const struct gc_block *previous = block->previous;
+    if (previous != NULL && previous->state == GC_BLOCK_FREE)
+        previous = previous->previous;
+    return previous == NULL ? 0 : previous->address + previous->bytes;
 }
 
-static void list_add(struct gc_pages *pages, struct gc_page *page)
+static uint64_t used_above(const struct gc_block *block)
 {
-    struct gc_page_list *list = list_of(pages, page);
-    GC_ASSERT(!page->is_listed);
-    page->is_listed = true;
-    page->next = NULL;
-    page->previous = list->newest;
+    const struct gc_block *next = block->next;
+    if (next != NULL && next->state == GC_BLOCK_FREE)
+        next = next->next;
+    return next == NULL ? UINT64_MAX : next->address;
+}
+
+struct gc_span gc_span_of_block_locked(const struct gc_pool *pool, const struct gc_block *block)
+{
+    return span_of(pool, gc_block_segment(block)->arena, block->address, block->bytes,
+                   used_below(block), used_above(block));
+}
+
+struct gc_span gc_span_of_place_locked(const struct gc_pool *pool, const struct gc_place *place,
+                                       uint64_t bytes)
+{
+    return span_of(pool, gc_block_segment(place->free_block)->arena, place->address, bytes,
+                   used_below(place->free_block), used_above(place->free_block));
+}
+
+uint64_t gc_pages_run_end(const struct gc_arena *arena, uint64_t first, uint64_t end)
+{
+    const struct gc_mapping *mapping = arena->slots[first];
+    if (mapping != NULL)
+        return gc_min_u64(end, mapping->first + mapping->extent->page_count);
+    while (first < end && arena->slots[first] == NULL)
+        first++;
+    return first;
+}
+
+/* The slots of [first, end) that only the span's block uses. */
+static uint64_t own_count(const struct gc_span *span, uint64_t first, uint64_t end)
+{
+    const bool has_first = span->is_first_shared && first == span->first;
+    const bool has_last = span->is_last_shared && end == span->end;
+    const uint64_t shared = (uint64_t)has_first + (uint64_t)has_last;
+    return end - first - gc_min_u64(end - first, shared);
+}
+
+/* ---- idle extents ---- */
+
+static unsigned list_of(uint64_t page_count)
+{
+    const unsigned doubling = 63U - (unsigned)__builtin_clzll(page_count | 1);
+    if (doubling < 2)
+        return (unsigned)page_count;
+    const unsigned list = 4 + (doubling - 2) * 4 + (unsigned)(page_count >> (doubling - 2) & 3);
+    return list < GC_IDLE_LISTS ? list : GC_IDLE_LISTS - 1;
+}
+
+static void list_add(struct gc_pages *pages, struct gc_extent *extent)
+{
+    const unsigned i = list_of(extent->page_count);
+    struct gc_extent_list *list = &pages->idle[i];
+    GC_ASSERT(!extent->is_listed && extent->used_count == 0);
+    extent->is_listed = true;
+    extent->next = NULL;
+    extent->previous = list->newest;
     if (list->newest != NULL)
-        list->newest->next = page;
+        list->newest->next = extent;
     else
-        list->oldest = page;
-    list->newest = page;
-    pages->idle_count++;
-    pages->small_idle_count += page->is_small;
+        list->oldest = extent;
+    list->newest = extent;
+    pages->idle_lists |= UINT64_C(1) << i;
+    pages->idle_count += extent->page_count;
 }
 
-static void list_remove(struct gc_pages *pages, struct gc_page *page)
+static void list_remove(struct gc_pages *pages, struct gc_extent *extent)
 {
-    struct gc_page_list *list = list_of(pages, page);
-    GC_ASSERT(page->is_listed);
-    page->is_listed = false;
-    if (page->previous != NULL)
-        page->previous->next = page->next;
+    const unsigned i = list_of(extent->page_count);
+    struct gc_extent_list *list = &pages->idle[i];
+    GC_ASSERT(extent->is_listed);
+    extent->is_listed = false;
+    if (extent->previous != NULL)
+        extent->previous->next = extent->next;
     else
-        list->oldest = page->next;
-    if (page->next != NULL)
-        page->next->previous = page->previous;
+        list->oldest = extent->next;
+    if (extent->next != NULL)
+        extent->next->previous = extent->previous;
     else
-        list->newest = page->previous;
-    pages->idle_count--;
-    pages->small_idle_count -= page->is_small;
+        list->newest = extent->previous;
+    if (list->oldest == NULL)
+        pages->idle_lists &= ~(UINT64_C(1) << i);
+    pages->idle_count -= extent->page_count;
 }
 
-void gc_pages_make_idle_locked(struct gc_pool *pool, struct gc_page *page)
+void gc_pages_make_idle_locked(struct gc_pool *pool, struct gc_extent *extent)
 {
-    page->user = NULL;
-    list_add(&pool->pages, page);
+    extent->user = NULL;
+    list_add(&pool->pages, extent);
 }
 
-static void set_user(struct gc_pages *pages, struct gc_page *page, struct gc_slot *user)
+void gc_pages_take_locked(struct gc_pool *pool, struct gc_extent *extent)
 {
-    list_remove(pages, page);
-    page->user = user;
+    list_remove(&pool->pages, extent);
 }
 
 bool gc_pages_publish_idle_locked(struct gc_pool *pool, uint64_t before)
@@ -80,238 +145,261 @@ bool gc_pages_publish_idle_locked(struct gc_pool *pool, uint64_t before)
     return true;
 }
 
+static bool is_better(const struct gc_extent *extent, const struct gc_extent *best, bool wants_most)
+{
+    if (best == NULL || extent->is_small != best->is_small)
+        return best == NULL || best->is_small;
+    if (extent->page_count != best->page_count)
+        return (extent->page_count > best->page_count) == wants_most;
+    return extent->mapping_count < best->mapping_count;
+}
+
+struct gc_extent *gc_pages_largest_idle_locked(const struct gc_pool *pool, uint64_t most)
+{
+    struct gc_extent *best = NULL;
+    for (unsigned i = list_of(most) + 1; i-- > 0 && (best == NULL || best->is_small);) {
+        for (struct gc_extent *extent = pool->pages.idle[i].oldest; extent != NULL;
+             extent = extent->next)
+            if (extent->page_count <= most && is_better(extent, best, true))
+                best = extent;
+    }
+    return best;
+}
+
+struct gc_extent *gc_pages_smallest_idle_locked(const struct gc_pool *pool, uint64_t least)
+{
+    struct gc_extent *best = NULL;
+    for (unsigned i = list_of(least); i < GC_IDLE_LISTS && (best == NULL || best->is_small); i++) {
+        for (struct gc_extent *extent = pool->pages.idle[i].oldest; extent != NULL;
+             extent = extent->next)
+            if (extent->page_count >= least && is_better(extent, best, false))
+                best = extent;
+    }
+    return best;
+}
+
 /* ---- use ---- */
 
-/* Counts a use of the slot. False if it is not backed. */
-static bool try_use(struct gc_pages *pages, struct gc_slot *slot)
+bool gc_pages_would_stick_locked(const struct gc_pool *pool, uint64_t count)
 {
-    if (!gc_slot_is_backed(slot))
-        return false;
-    if (slot->use_count++ == 0)
-        set_user(pages, slot->page, slot);
-    return true;
+    return count > 0 && pool->pages.stuck_count + count > pool->pages.stuck_max;
 }
 
-static void unuse(struct gc_pool *pool, struct gc_slot *slot)
+uint64_t gc_span_whole_count(const struct gc_span *span, uint64_t first, uint64_t end)
 {
-    GC_ASSERT(slot->use_count > 0);
-    if (--slot->use_count == 0 && slot->page != NULL && slot->page->user == slot)
-        gc_pages_make_idle_locked(pool, slot->page);
+    const uint64_t whole_first = gc_max_u64(first, span->whole_first);
+    const uint64_t whole_end = gc_min_u64(end, span->whole_end);
+    return whole_first < whole_end ? whole_end - whole_first : 0;
 }
 
-bool gc_pages_try_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
-                             uint64_t bytes)
+static bool can_serve(const struct gc_mapping *mapping)
 {
-    struct gc_pages *pages = &pool->pages;
-    const uint64_t before = pages->idle_count;
-    uint64_t first;
-    uint64_t end;
-    gc_pages_slots(pool, arena, address, bytes, &first, &end);
-    uint64_t i = first;
-    while (i < end && try_use(pages, &arena->slots[i]))
-        i++;
-    if (i < end) {
-        while (i-- > first)
-            unuse(pool, &arena->slots[i]);
-        return false; /* the idle pages are the same as before */
+    const struct gc_extent *extent = mapping->extent;
+    return mapping->has_access && mapping->stage == GC_MAPPING_NONE && !extent->is_away &&
+           (extent->user == mapping || (extent->user == NULL && extent->is_listed));
+}
+
+bool gc_pages_is_usable_locked(const struct gc_pool *pool, const struct gc_span *span,
+                               const struct gc_mapping *mapping, uint64_t first, uint64_t end)
+{
+    const struct gc_extent *extent = mapping->extent;
+    return can_serve(mapping) &&
+           (extent->user != NULL || extent->page_count == 1 ||
+            !gc_pages_would_stick_locked(pool, extent->page_count -
+                                                   gc_span_whole_count(span, first, end)));
+}
+
+static uint64_t stuck_count(const struct gc_extent *extent)
+{
+    return extent->used_count == 0 || extent->is_away ? 0 : extent->page_count - extent->used_count;
+}
+
+/* `extent` has `count` pages more in use, through the mapping. */
+static void add_uses(struct gc_pages *pages, struct gc_mapping *mapping, uint64_t count)
+{
+    struct gc_extent *extent = mapping->extent;
+    pages->stuck_count -= stuck_count(extent);
+    if (extent->is_listed)
+        list_remove(pages, extent);
+    extent->user = mapping;
+    extent->used_count += count;
+    pages->stuck_count += stuck_count(extent);
+}
+
+static void sub_uses(struct gc_pool *pool, struct gc_extent *extent, uint64_t count)
+{
+    GC_ASSERT(extent->used_count >= count);
+    pool->pages.stuck_count -= stuck_count(extent);
+    extent->used_count -= count;
+    pool->pages.stuck_count += stuck_count(extent);
+    if (extent->used_count == 0 && !extent->is_away)
+        gc_pages_make_idle_locked(pool, extent);
+}
+
+void gc_pages_drop_uses_locked(struct gc_pool *pool, struct gc_extent *extent)
+{
+    pool->pages.stuck_count -= stuck_count(extent);
+    extent->used_count = 0;
+    extent->user = NULL;
+}
+
+void gc_pages_use_locked(struct gc_pool *pool, const struct gc_span *span, uint64_t first,
+                         uint64_t end)
+{
+    const uint64_t count = own_count(span, first, end);
+    if (count > 0)
+        add_uses(&pool->pages, span->arena->slots[first], count);
+}
+
+/* Undoes the uses of the slots [span->first, end). */
+static void unuse_until(struct gc_pool *pool, const struct gc_span *span, uint64_t end)
+{
+    uint64_t run_end;
+    for (uint64_t i = span->first; i < end; i = run_end) {
+        struct gc_mapping *mapping = span->arena->slots[i];
+        run_end = gc_pages_run_end(span->arena, i, end);
+        const uint64_t count = own_count(span, i, run_end);
+        if (mapping != NULL && mapping->extent->user == mapping && count > 0)
+            sub_uses(pool, mapping->extent, count);
     }
-    gc_pages_publish_idle_locked(pool, before);
-    return true;
 }
 
-bool gc_pages_are_backed_locked(const struct gc_pool *pool, const struct gc_arena *arena,
-                                uint64_t address, uint64_t bytes)
-{
-    uint64_t i;
-    uint64_t end;
-    gc_pages_slots(pool, arena, address, bytes, &i, &end);
-    while (i < end && gc_slot_is_backed(&arena->slots[i]))
-        i++;
-    return i == end;
-}
-
-uint64_t gc_pages_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
-                             uint64_t bytes)
-{
-    struct gc_pages *pages = &pool->pages;
-    const uint64_t before = pages->idle_count;
-    uint64_t first;
-    uint64_t end;
-    uint64_t needed = 0;
-    gc_pages_slots(pool, arena, address, bytes, &first, &end);
-    for (uint64_t i = first; i < end; i++) {
-        struct gc_slot *slot = &arena->slots[i];
-        if (try_use(pages, slot))
-            continue;
-        GC_ASSERT(slot->use_count == 0);
-        slot->use_count = 1;
-        slot->stage = GC_SLOT_PENDING;
-        slot->is_changing = true;
-        needed++;
-    }
-    if (arena->touched_count < end) {
-        gc_host_mem_count(pool->shared.host,
-                          gc_arena_host_bytes(end) - gc_arena_host_bytes(arena->touched_count));
-        arena->touched_count = end;
-    }
-    gc_pages_publish_idle_locked(pool, before);
-    return needed;
-}
-
-bool gc_pages_unuse_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
-                           uint64_t bytes)
+bool gc_pages_try_use_locked(struct gc_pool *pool, const struct gc_span *span)
 {
     const uint64_t before = pool->pages.idle_count;
-    uint64_t first;
     uint64_t end;
-    gc_pages_slots(pool, arena, address, bytes, &first, &end);
-    for (uint64_t i = first; i < end; i++)
-        unuse(pool, &arena->slots[i]);
+    for (uint64_t i = span->first; i < span->end; i = end) {
+        end = gc_pages_run_end(span->arena, i, span->end);
+        const struct gc_mapping *mapping = span->arena->slots[i];
+        if (mapping == NULL || !gc_pages_is_usable_locked(pool, span, mapping, i, end)) {
+            unuse_until(pool, span, i);
+            return false; /* as many idle pages as before */
+        }
+        gc_pages_use_locked(pool, span, i, end);
+    }
+    gc_pages_publish_idle_locked(pool, before);
+    return true;
+}
+
+bool gc_pages_unuse_locked(struct gc_pool *pool, const struct gc_span *span)
+{
+    const uint64_t before = pool->pages.idle_count;
+    unuse_until(pool, span, span->end);
     return gc_pages_publish_idle_locked(pool, before);
 }
 
-/* ---- victims ---- */
-
-/* An idle page with the wanted number of mappings, at slot `i` of any arena. */
-static struct gc_page *idle_at(const struct gc_pages *pages, uint64_t i,
-                               struct gc_victim_search *search)
+bool gc_pages_are_backed_locked(const struct gc_pool *pool, struct gc_arena *arena,
+                                uint64_t address, uint64_t bytes)
 {
-    for (const struct gc_arena *arena = pages->arenas; arena != NULL; arena = arena->next) {
-        struct gc_page *page = i < arena->touched_count ? arena->slots[i].page : NULL;
-        if (page == NULL || !page->is_listed || (page->is_small && !search->takes_small))
-            continue;
-        if (page->mapping_count == search->mapping_count)
-            return page;
-        if (page->mapping_count > search->mapping_count && page->mapping_count < search->fewest)
-            search->fewest = page->mapping_count;
+    const struct gc_span span = span_of(pool, arena, address, bytes, 0, UINT64_MAX);
+    uint64_t i = span.first;
+    uint64_t end;
+    for (; i < span.end; i = end) {
+        end = gc_pages_run_end(arena, i, span.end);
+        if (arena->slots[i] == NULL ||
+            !gc_pages_is_usable_locked(pool, &span, arena->slots[i], i, end))
+            break;
     }
-    return NULL;
+    return i == span.end;
 }
 
-static uint64_t highest_touched(const struct gc_pages *pages)
+uint64_t gc_pages_count_freed_locked(const struct gc_pool *pool, struct gc_arena *arena,
+                                     uint64_t address, uint64_t bytes)
 {
-    uint64_t highest = 0;
-    for (const struct gc_arena *arena = pages->arenas; arena != NULL; arena = arena->next)
-        highest = gc_max_u64(highest, arena->touched_count);
-    return highest;
-}
-
-/* Walks the slots from the top, once per number of mappings that occurs: a search for many victims
- * passes each slot a few times in all. */
-static struct gc_page *find_mapped(const struct gc_pages *pages, struct gc_victim_search *search)
-{
-    for (;;) {
-        while (search->below > 0) {
-            struct gc_page *page = idle_at(pages, search->below - 1, search);
-            if (page != NULL)
-                return page; /* another arena may have a victim at the same index: keep `below` */
-            search->below--;
-        }
-        GC_ASSERT(search->fewest != UINT32_MAX || !search->takes_small);
-        const bool is_over = search->fewest == UINT32_MAX;
-        *search = (struct gc_victim_search){.below = highest_touched(pages),
-                                            .mapping_count = is_over ? 1 : search->fewest,
-                                            .fewest = UINT32_MAX,
-                                            .takes_small = search->takes_small || is_over};
+    const uint64_t page_bytes = pool->pages.page_bytes;
+    const uint64_t offset = address - arena->segment->address;
+    const uint64_t end = gc_min_u64((offset + bytes) / page_bytes, arena->touched_count);
+    const uint64_t first = (offset + page_bytes - 1) / page_bytes;
+    uint64_t count = 0;
+    /* Live neighbours use the slots around [first, end), so an extent that sticks out is theirs
+     * too. */
+    for (uint64_t i = first; i < end; i = gc_pages_run_end(arena, i, end)) {
+        const struct gc_mapping *mapping = arena->slots[i];
+        if (mapping != NULL && mapping->extent->user == mapping && mapping->first >= first &&
+            mapping->first + mapping->extent->page_count <= end)
+            count += mapping->extent->page_count;
     }
+    return count;
 }
 
-struct gc_page *gc_pages_remap_locked(struct gc_pool *pool, struct gc_victim_search *search,
-                                      struct gc_slot *slot)
+void gc_pages_set_away_locked(struct gc_pool *pool, struct gc_extent *extent, bool is_away)
 {
-    struct gc_pages *pages = &pool->pages;
-    GC_ASSERT(pages->idle_count > 0);
-    struct gc_page *page = pages->idle[0].oldest;
-    if (page == NULL)
-        page = find_mapped(pages, search);
-    set_user(pages, page, slot);
-    return page;
-}
-
-struct gc_page *gc_pages_pop_idle_locked(struct gc_pool *pool)
-{
-    struct gc_pages *pages = &pool->pages;
-    struct gc_page *page = pages->idle[0].oldest;
-    if (page == NULL)
-        page = pages->idle[1].oldest;
-    if (page != NULL)
-        set_user(pages, page, &pages->purge);
-    return page;
+    pool->pages.stuck_count -= stuck_count(extent);
+    extent->is_away = is_away;
+    pool->pages.stuck_count += stuck_count(extent);
 }
 
 /* ---- mappings ---- */
 
-void gc_pages_attach_locked(struct gc_slot *slot, struct gc_page *page, bool has_access,
-                            bool is_small)
+void gc_pages_restore_slots_locked(struct gc_mapping *mapping)
 {
-    GC_ASSERT(slot->page == NULL && !page->is_listed);
-    slot->page = page;
-    slot->has_access = has_access;
-    slot->next = page->first;
-    page->first = slot;
-    page->mapping_count++;
-    page->is_small |= is_small;
+    struct gc_arena *arena = mapping->arena;
+    const uint64_t end = mapping->first + mapping->extent->page_count;
+    for (uint64_t i = mapping->first; i < end; i++) {
+        GC_ASSERT(arena->slots[i] == NULL);
+        arena->slots[i] = mapping;
+    }
 }
 
-void gc_pages_detach_locked(struct gc_pool *pool, struct gc_slot *slot)
+void gc_pages_clear_slots_locked(const struct gc_mapping *mapping)
 {
-    struct gc_page *page = slot->page;
-    const bool was_listed = page->is_listed;
-    struct gc_slot **link = &page->first;
-    if (was_listed) /* the page may move to the other list */
-        list_remove(&pool->pages, page);
-    while (*link != slot)
+    struct gc_arena *arena = mapping->arena;
+    const uint64_t end = mapping->first + mapping->extent->page_count;
+    for (uint64_t i = mapping->first; i < end; i++) {
+        if (arena->slots[i] == mapping)
+            arena->slots[i] = NULL;
+    }
+}
+
+void gc_pages_attach_locked(struct gc_mapping *mapping)
+{
+    struct gc_extent *extent = mapping->extent;
+    gc_pages_restore_slots_locked(mapping);
+    mapping->next = extent->mappings;
+    extent->mappings = mapping;
+    extent->mapping_count++;
+    extent->is_small |= mapping->arena->segment->size_class == GC_CLASS_SMALL;
+}
+
+void gc_pages_detach_locked(struct gc_mapping *mapping)
+{
+    struct gc_extent *extent = mapping->extent;
+    struct gc_mapping **link = &extent->mappings;
+    while (*link != mapping)
         link = &(*link)->next;
-    *link = slot->next;
-    if (--page->mapping_count == 0)
-        page->is_small = false;
-    slot->page = NULL;
-    slot->next = NULL;
-    slot->has_access = false;
-    if (was_listed)
-        list_add(&pool->pages, page);
+    *link = mapping->next;
+    if (--extent->mapping_count == 0)
+        extent->is_small = false;
+    gc_pages_clear_slots_locked(mapping);
 }
 
 /* ---- figures ---- */
 
-/* Whether another slot of the run from `start` to `slot` needs the same page. */
-static bool is_twice(const struct gc_slot *start, const struct gc_slot *slot)
+/* Walks the runs of the free block: the bytes beside used ones in used pages, and the longest piece
+ * that needs no driver call. */
+static void measure_free(const struct gc_pool *pool, const struct gc_block *free_block,
+                         struct gc_free_sums *sums)
 {
-    const struct gc_slot *other = slot->page->first;
-    while (other != NULL && !(other >= start && other < slot))
-        other = other->next;
-    return other != NULL;
-}
-
-/* The bytes of the free block in slot `i`. */
-static uint64_t overlap(const struct gc_pool *pool, const struct gc_arena *arena, uint64_t i,
-                        const struct gc_block *free_block)
-{
-    const uint64_t start = arena->segment->address + i * pool->pages.page_bytes;
-    return gc_min_u64(start + pool->pages.page_bytes, free_block->address + free_block->bytes) -
-           gc_max_u64(start, free_block->address);
-}
-
-static void measure_free(const struct gc_pool *pool, const struct gc_arena *arena,
-                         const struct gc_block *free_block, struct gc_free_sums *sums)
-{
-    uint64_t first;
+    const struct gc_span span = gc_span_of_block_locked(pool, free_block);
+    const uint64_t page_bytes = pool->pages.page_bytes;
+    const uint64_t base = span.arena->segment->address;
+    const uint64_t touched = gc_min_u64(span.end, span.arena->touched_count);
+    uint64_t length = 0;
     uint64_t end;
-    uint64_t run = 0;
-    gc_pages_slots(pool, arena, free_block->address, free_block->bytes, &first, &end);
-    const struct gc_slot *start = &arena->slots[first];
-    for (uint64_t i = first; i < gc_min_u64(end, arena->touched_count); i++) {
-        const struct gc_slot *slot = &arena->slots[i];
-        if (!gc_slot_is_backed(slot) || is_twice(start, slot)) {
-            run = 0;
-            start = slot + 1;
+    for (uint64_t i = span.first; i < touched; i = end) {
+        const struct gc_mapping *mapping = span.arena->slots[i];
+        end = gc_pages_run_end(span.arena, i, touched);
+        if (mapping == NULL || !can_serve(mapping)) {
+            length = 0;
             continue;
         }
-        const uint64_t bytes = overlap(pool, arena, i, free_block);
-        run += bytes;
-        sums->largest_bytes = gc_max_u64(sums->largest_bytes, run);
-        if (slot->use_count > 0)
-            sums->free_bytes += bytes; /* idle pages are counted as a whole below */
+        const uint64_t from = gc_max_u64(base + i * page_bytes, free_block->address);
+        const uint64_t to =
+            gc_min_u64(base + end * page_bytes, free_block->address + free_block->bytes);
+        length += to - from;
+        sums->largest_bytes = gc_max_u64(sums->largest_bytes, length);
+        if (mapping->extent->user == mapping)
+            sums->free_bytes += to - from; /* idle extents are counted as a whole below */
     }
 }
 
@@ -322,7 +410,7 @@ static void measure_segment(const struct gc_pool *pool, const struct gc_segment 
         if (block->state != GC_BLOCK_FREE)
             continue;
         if (segment->arena != NULL) {
-            measure_free(pool, segment->arena, block, sums);
+            measure_free(pool, block, sums);
         } else {
             sums->free_bytes += block->bytes;
             sums->largest_bytes = gc_max_u64(sums->largest_bytes, block->bytes);

@@ -1,16 +1,20 @@
-/* Mapped memory: physical pages and the addresses where they are mapped.
+/* Mapped memory: extents of physical memory and the addresses where they are mapped.
  *
- * An arena is a segment that is a range of addresses; a slot is one page of those addresses. A
- * physical page is created once and remapped: it stays mapped at every slot that ever had it, and
- * at most one of them uses it. A slot is in use while a block that is not free overlaps it. So a
- * free block whose slots still have idle pages is backed: it becomes live without a driver call.
- * core/backing/map.c maps all other pages, core/backing/unmap.c unmaps them; the bookkeeping is
- * here, under the pool's lock and without the driver.
+ * An arena is a segment that is a range of addresses; a slot is one page of those addresses. An
+ * extent is physical memory of one or more whole pages, one handle of the driver. A mapping is an
+ * extent at a place of an arena, one slot for each of its pages; an extent may have several, and is
+ * used through one of them at a time. So a free block whose slots have mappings that nobody else's
+ * mapping excludes is backed: it becomes live without a driver call. core/backing/map.c maps,
+ * unmap.c unmaps; the bookkeeping is here, under the pool's lock and without the driver.
  *
- * Invariants (gc_pool_validate): use counts match the blocks; a used slot has its page,
- * accessible, and the page names that slot as its user; each page's list of slots is exact; the two
- * idle lists hold the idle pages and no others. `planned` and `stage` belong to the one thread that
- * changes mappings (is_changing). */
+ * A slot is used while a block that is not free overlaps it. Which slots of a block its neighbours
+ * use too, at most the first and the last, follows from the neighbours' addresses (gc_span).
+ *
+ * Invariants (gc_pool_validate): a slot belongs to at most one mapping; a used slot has a mapping
+ * with access, the user of its extent; an extent's used pages are the used slots of its user; each
+ * extent's list of mappings is exact; the idle lists have the extents that nobody uses and no
+ * others; the sums `count`, `idle_count`, `stuck_count` are those of the extents. `stage` and
+ * `link` belong to the one thread that changes mappings (is_changing). */
 #ifndef GC_PAGES_H
 #define GC_PAGES_H
 
@@ -19,67 +23,74 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct gc_block;
 struct gc_pool;
 struct gc_segment;
-struct gc_page;
+struct gc_extent;
+struct gc_place;
 struct gc_swap;
 
 #define GC_PAGE_BYTES_MIN (UINT64_C(2) << 20)
 
-/* Progress of a change of a slot's mapping. */
-enum gc_slot_stage {
-    GC_SLOT_NONE,
-    GC_SLOT_PENDING,
-    GC_SLOT_UNMAPPED,
-    GC_SLOT_MAPPED,
-    GC_SLOT_ACCESSIBLE
+/* Progress of a change of a mapping. */
+enum gc_mapping_stage {
+    GC_MAPPING_NONE, /* no change is under way */
+    GC_MAPPING_TO_UNMAP,
+    GC_MAPPING_TO_MAP,
+    GC_MAPPING_MAPPED,
+    GC_MAPPING_ACCESSIBLE,
+    GC_MAPPING_UNMAPPED
 };
 
-struct gc_slot {
-    struct gc_page *page;    /* mapped here, maybe used by another slot; NULL: none */
-    struct gc_page *planned; /* to be mapped here */
-    struct gc_slot *next;    /* the next slot where `page` is mapped */
-    uint32_t use_count;      /* blocks that are not free and overlap the slot */
-    bool has_access;         /* `page` is accessible, not only mapped */
-    uint8_t stage;           /* enum gc_slot_stage */
-    /* A thread changes its mapping: no other block may use it meanwhile. */
-    bool is_changing;
+struct gc_mapping {
+    struct gc_mapping *next; /* of the same extent */
+    struct gc_mapping *link; /* of the change under way */
+    struct gc_extent *extent;
+    struct gc_arena *arena;
+    uint64_t first; /* the slot of the extent's first page */
+    bool has_access;
+    uint8_t stage; /* enum gc_mapping_stage */
 };
-_Static_assert(sizeof(struct gc_slot) == 32, "two slots a line");
 
-struct gc_page {
-    /* In an idle list, the longest idle first; also the link of a spare record. */
-    struct gc_page *previous;
-    struct gc_page *next;
-    uint64_t handle;
-    struct gc_slot *user;  /* NULL: idle */
-    struct gc_slot *first; /* the slots where it is mapped */
+struct gc_extent {
+    struct gc_extent *previous; /* in an idle list, the longest idle first */
+    struct gc_extent *next;     /* also the link of extents that are being released */
+    uint64_t driver_handle;     /* 0: not created yet, or swapped out */
+    struct gc_mapping *mappings;
+    struct gc_mapping *user; /* NULL: idle */
+    uint64_t copy_page;      /* while it is swapped out: its number in the copy */
+    uint64_t used_count;     /* pages */
+    uint64_t page_count;
     uint32_t mapping_count;
-    bool is_fresh; /* created by the current change */
-    bool is_small; /* mapped in an arena of small blocks */
-    bool is_listed;
-    bool is_stuck; /* its context is destroyed, and an unmap of the page failed */
+    bool is_small;  /* was mapped in an arena of small blocks */
+    bool is_listed; /* in an idle list */
+    bool is_fresh;  /* created by the change under way, or to be */
+    bool is_away;   /* swapped out, or being released: in no list and in no sum */
+    bool is_stuck;  /* its context is destroyed, and an unmap failed */
 };
 
 struct gc_arena {
     struct gc_arena *next; /* in the pool */
     struct gc_segment *segment;
-    struct gc_slot *slots;
+    struct gc_mapping **slots;
     uint64_t slot_count;
-    uint64_t touched_count; /* slots from here on have never been used */
+    uint64_t touched_count; /* slots from here on never had a mapping */
     uint64_t prepared_end;  /* the pagemap is prepared below this address */
 };
 
 /* Host memory for an arena record and the slots behind it, in whole host pages. */
 static inline uint64_t gc_arena_host_bytes(uint64_t slot_count)
 {
-    const uint64_t bytes = sizeof(struct gc_arena) + slot_count * sizeof(struct gc_slot);
+    const uint64_t bytes = sizeof(struct gc_arena) + slot_count * sizeof(struct gc_mapping *);
     return (bytes + 4095) & ~UINT64_C(4095);
 }
 
-struct gc_page_list {
-    struct gc_page *oldest;
-    struct gc_page *newest;
+/* Idle extents by size: a list for each count of pages below 4, then four a doubling. */
+#define GC_IDLE_LISTS 64
+
+struct gc_extent_list {
+    struct gc_extent *oldest;
+    struct gc_extent *newest;
 };
 
 struct gc_pages {
@@ -88,68 +99,91 @@ struct gc_pages {
     /* The range that contains all arenas of a tenant's pool; 0 bytes: none. */
     uint64_t range_address;
     uint64_t range_bytes;
-    struct gc_page_list idle[2]; /* [0]: mapped nowhere; [1]: the others */
-    uint64_t idle_count;
-    uint64_t small_idle_count; /* pages with is_small among them */
-    uint64_t count;
-    struct gc_slot purge;   /* the user of pages that are being purged */
+    struct gc_extent_list idle[GC_IDLE_LISTS];
+    uint64_t idle_lists;  /* a bit for each list that is not empty */
+    uint64_t count;       /* pages of all extents */
+    uint64_t idle_count;  /* pages of idle extents */
+    uint64_t stuck_count; /* unused pages of extents in use: they serve nobody else */
+    uint64_t
+        stuck_max; /* an idle extent that would exceed it serves no block that fills it in part */
     atomic_bool is_refused; /* the driver failed to reserve addresses */
     /* A thread changes mappings, or the pool's memory is swapped out. */
     bool is_changing;
     struct gc_swap *swap; /* memory that is swapped out; NULL: none */
-    /* A peer lacks access to some pages. Owned by the thread that changes mappings. */
+    /* A peer lacks access to some mappings. Owned by the thread that changes mappings. */
     bool is_access_due;
     pthread_cond_t changed; /* signalled when is_changing ends */
 };
 
-/* The slots that a range overlaps: [*first, *end). */
-void gc_pages_slots(const struct gc_pool *pool, const struct gc_arena *arena, uint64_t address,
-                    uint64_t bytes, uint64_t *first, uint64_t *end);
-
-/* Whether a block can use the slot without a driver call. Not while its mapping changes: a page
- * that is to be replaced there may become idle elsewhere meanwhile. */
-static inline bool gc_slot_is_backed(const struct gc_slot *slot)
-{
-    return slot->page != NULL && slot->has_access && !slot->is_changing &&
-           (slot->page->user == slot || slot->page->user == NULL);
-}
-
-/* Counts a use of each slot of the range if all are backed. False with nothing changed. */
-bool gc_pages_try_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
-                             uint64_t bytes);
-/* Counts a use of each slot of the range, takes the idle pages of backed slots and sets the other
- * slots to GC_SLOT_PENDING. Returns the number of pending slots. */
-uint64_t gc_pages_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
-                             uint64_t bytes);
-/* The block of the range becomes free; a page without a use becomes idle. True if a page did. */
-bool gc_pages_unuse_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
-                           uint64_t bytes);
-
-/* Whether all slots of the range are backed. */
-bool gc_pages_are_backed_locked(const struct gc_pool *pool, const struct gc_arena *arena,
-                                uint64_t address, uint64_t bytes);
-
-/* State of a search for victim pages, valid while the lock is held. */
-struct gc_victim_search {
-    uint64_t below;         /* slots from here on were searched */
-    uint32_t mapping_count; /* of the pages searched for */
-    uint32_t fewest;        /* the least count above mapping_count that was seen */
-    bool takes_small;       /* also pages with is_small, when there are no others */
+/* The slots that a block overlaps, or would: [first, end), and whether a neighbour uses the first
+ * or the last too. */
+struct gc_span {
+    struct gc_arena *arena;
+    uint64_t first;
+    uint64_t end;
+    bool is_first_shared;
+    bool is_last_shared;
+    /* The slots that the block fills: [whole_first, whole_end), if it fills any. */
+    uint64_t whole_first;
+    uint64_t whole_end;
 };
-#define GC_VICTIM_SEARCH_START ((struct gc_victim_search){0, 0, 1, false})
-/* Takes a victim for `slot`, its new user: an idle page mapped nowhere; else one with the fewest
- * mappings and, of those, at the highest slot. Pages of small blocks come last, since their slots
- * come into use often. Call with idle_count > 0, and gc_pages_publish_idle_locked afterwards. */
-struct gc_page *gc_pages_remap_locked(struct gc_pool *pool, struct gc_victim_search *search,
-                                      struct gc_slot *slot);
-/* The page becomes idle. */
-void gc_pages_make_idle_locked(struct gc_pool *pool, struct gc_page *page);
-/* Removes the longest idle page from its list, with the purge slot as its user; NULL: there is
- * none. */
-struct gc_page *gc_pages_pop_idle_locked(struct gc_pool *pool);
-void gc_pages_attach_locked(struct gc_slot *slot, struct gc_page *page, bool has_access,
-                            bool is_small);
-void gc_pages_detach_locked(struct gc_pool *pool, struct gc_slot *slot);
+
+/* Of a block that is in no bin, and of one that would start at the place. */
+struct gc_span gc_span_of_block_locked(const struct gc_pool *pool, const struct gc_block *block);
+struct gc_span gc_span_of_place_locked(const struct gc_pool *pool, const struct gc_place *place,
+                                       uint64_t bytes);
+
+/* Whether a block can use the mapping, of which the slots [first, end) are in its span, without a
+ * driver call. */
+bool gc_pages_is_usable_locked(const struct gc_pool *pool, const struct gc_span *span,
+                               const struct gc_mapping *mapping, uint64_t first, uint64_t end);
+/* Whether `count` pages more that serve nobody else are too many. */
+bool gc_pages_would_stick_locked(const struct gc_pool *pool, uint64_t count);
+/* The slots of [first, end) that the block fills: no other block can use them. */
+uint64_t gc_span_whole_count(const struct gc_span *span, uint64_t first, uint64_t end);
+
+/* Uses all slots of the span if they are backed. False with nothing changed. O(mappings). */
+bool gc_pages_try_use_locked(struct gc_pool *pool, const struct gc_span *span);
+/* Uses the slots [first, end) of the span, all of one usable mapping. */
+void gc_pages_use_locked(struct gc_pool *pool, const struct gc_span *span, uint64_t first,
+                         uint64_t end);
+/* The block of the span becomes free: extents that nobody uses any more become idle. True if one
+ * did. Slots that have no mapping, or one that is not in use, are left alone. */
+bool gc_pages_unuse_locked(struct gc_pool *pool, const struct gc_span *span);
+/* The end of the run of slots from `first` below `end` that have the same mapping, or none. */
+uint64_t gc_pages_run_end(const struct gc_arena *arena, uint64_t first, uint64_t end);
+
+/* Whether a block at the addresses needs no driver call. */
+bool gc_pages_are_backed_locked(const struct gc_pool *pool, struct gc_arena *arena,
+                                uint64_t address, uint64_t bytes);
+/* Pages that become idle once no block uses [address, address + bytes) any more, the free and
+ * pending blocks between two live ones: those of extents that only these blocks use. */
+uint64_t gc_pages_count_freed_locked(const struct gc_pool *pool, struct gc_arena *arena,
+                                     uint64_t address, uint64_t bytes);
+
+/* ---- for the thread that changes mappings ---- */
+
+/* An extent in use leaves the sums, or comes back: it is swapped out. */
+void gc_pages_set_away_locked(struct gc_pool *pool, struct gc_extent *extent, bool is_away);
+
+/* The idle extent of at most `most` pages that is the largest, and of equal ones that with the
+ * fewest mappings; small ones only if there is no other. NULL: none. */
+struct gc_extent *gc_pages_largest_idle_locked(const struct gc_pool *pool, uint64_t most);
+/* The smallest idle extent of at least `least` pages, or NULL. */
+struct gc_extent *gc_pages_smallest_idle_locked(const struct gc_pool *pool, uint64_t least);
+/* Removes an idle extent from its list: nobody else takes it. */
+void gc_pages_take_locked(struct gc_pool *pool, struct gc_extent *extent);
+/* Adds an extent that nobody uses to the idle ones. */
+void gc_pages_make_idle_locked(struct gc_pool *pool, struct gc_extent *extent);
+/* Nobody uses the extent, whose mapping is changing, any more. It is in no list. */
+void gc_pages_drop_uses_locked(struct gc_pool *pool, struct gc_extent *extent);
+/* Adds the mapping to its extent and its slots, which have none. */
+void gc_pages_attach_locked(struct gc_mapping *mapping);
+/* Removes the mapping from its extent, and from the slots that it has. */
+void gc_pages_detach_locked(struct gc_mapping *mapping);
+/* The slots of a mapping that is to be unmapped are free for others, or its own again. */
+void gc_pages_clear_slots_locked(const struct gc_mapping *mapping);
+void gc_pages_restore_slots_locked(struct gc_mapping *mapping);
 /* Updates the idle bytes of the device and the quota from `before` idle pages to the current
  * number. True if the number rose. */
 bool gc_pages_publish_idle_locked(struct gc_pool *pool, uint64_t before);

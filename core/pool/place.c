@@ -56,9 +56,11 @@ struct gc_block *gc_pool_alloc_at_locked(struct gc_pool *pool, const struct gc_p
                                          const struct gc_alloc_spec *spec)
 {
     struct gc_segment *segment = gc_block_segment(place->free_block);
-    if (segment->arena != NULL &&
-        !gc_pages_try_use_locked(pool, segment->arena, place->address, spec->bytes))
-        return NULL;
+    if (segment->arena != NULL) {
+        const struct gc_span span = gc_span_of_place_locked(pool, place, spec->bytes);
+        if (!gc_pages_try_use_locked(pool, &span))
+            return NULL;
+    }
     struct gc_block *block = gc_pool_split_locked(pool, place, spec->bytes);
     GC_ASSERT(segment->size_class != GC_CLASS_UNCACHED);
     gc_pool_make_live_locked(pool, block, spec);

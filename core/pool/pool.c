@@ -329,10 +329,11 @@ static void merge_and_bin(struct gc_pool *pool, struct gc_block *block)
 
 void gc_pool_free_locked(struct gc_pool *pool, struct gc_block *block)
 {
-    struct gc_arena *arena = gc_block_segment(block)->arena;
     GC_ASSERT(block->state != GC_BLOCK_FREE);
-    if (arena != NULL)
-        gc_pages_unuse_locked(pool, arena, block->address, block->bytes);
+    if (gc_block_segment(block)->arena != NULL) {
+        const struct gc_span span = gc_span_of_block_locked(pool, block);
+        gc_pages_unuse_locked(pool, &span);
+    }
     merge_and_bin(pool, block);
     pool->generation++;
 }

@@ -13,58 +13,67 @@
 
 /* ---- mapped memory ---- */
 
-static bool check_slot(const struct gc_slot *slot, uint64_t uses)
-{
-    const struct gc_page *page = slot->page;
-    REQUIRE(slot->use_count == uses);
-    if (page == NULL) {
-        REQUIRE(!slot->has_access && slot->use_count == 0);
-        return true;
-    }
-    REQUIRE((slot->use_count > 0) == (page->user == slot));
-    REQUIRE(slot->use_count == 0 || slot->has_access);
-    const struct gc_slot *listed = page->first;
-    while (listed != NULL && listed != slot)
-        listed = listed->next;
-    REQUIRE(listed == slot);
-    return true;
-}
-
-static bool check_page(const struct gc_page *page)
+static bool check_extent(const struct gc_extent *extent)
 {
     uint32_t mappings = 0;
-    for (const struct gc_slot *slot = page->first; slot != NULL; slot = slot->next) {
-        REQUIRE(slot->page == page);
+    for (const struct gc_mapping *mapping = extent->mappings; mapping != NULL;
+         mapping = mapping->next) {
+        REQUIRE(mapping->extent == extent && mapping->stage == GC_MAPPING_NONE);
         mappings++;
     }
-    REQUIRE(mappings == page->mapping_count);
-    REQUIRE(page->is_listed == (page->user == NULL));
+    REQUIRE(mappings == extent->mapping_count);
+    REQUIRE(extent->is_listed == (extent->used_count == 0));
+    REQUIRE((extent->user == NULL) == (extent->used_count == 0));
+    REQUIRE(extent->used_count <= extent->page_count && extent->page_count > 0);
     return true;
 }
 
-/* Walks slots and blocks in parallel. */
-static bool check_arena(const struct gc_pool *pool, const struct gc_arena *arena,
-                        uint64_t *used_pages)
+/* Whether a block that is not free overlaps the slot. `*block`: the first that may; moves on. */
+static bool is_used(const struct gc_block **block, uint64_t start, uint64_t end)
+{
+    while (*block != NULL && (*block)->address + (*block)->bytes <= start)
+        *block = (*block)->next;
+    for (const struct gc_block *touch = *block; touch != NULL && touch->address < end;
+         touch = touch->next) {
+        if (touch->state != GC_BLOCK_FREE)
+            return true;
+    }
+    return false;
+}
+
+/* Walks slots and blocks in parallel. Sums: of extents, each at the slots of its user, or at its
+ * first mapping if it has none. */
+static bool check_arena(const struct gc_pool *pool, const struct gc_arena *arena, uint64_t *used,
+                        uint64_t *stuck)
 {
     const uint64_t page_bytes = pool->pages.page_bytes;
     const struct gc_block *block = arena->segment->first;
-    for (uint64_t i = 0; i < arena->slot_count; i++) {
+    uint64_t used_here = 0; /* slots of the current mapping */
+    for (uint64_t i = 0; i < arena->touched_count; i++) {
         const uint64_t start = arena->segment->address + i * page_bytes;
-        uint64_t uses = 0;
-        for (const struct gc_block *touch = block;
-             touch != NULL && touch->address < start + page_bytes; touch = touch->next)
-            uses += touch->state != GC_BLOCK_FREE;
-        while (block != NULL && block->address + block->bytes <= start + page_bytes)
-            block = block->next;
-        if (i >= arena->touched_count) {
-            REQUIRE(uses == 0);
-            return block == NULL || block->next == NULL;
+        const struct gc_mapping *mapping = arena->slots[i];
+        const bool is_it = is_used(&block, start, start + page_bytes);
+        if (mapping == NULL) {
+            REQUIRE(!is_it);
+            continue;
         }
-        REQUIRE(check_slot(&arena->slots[i], uses));
-        REQUIRE(arena->slots[i].page == NULL || check_page(arena->slots[i].page));
-        *used_pages += arena->slots[i].use_count > 0;
+        const struct gc_extent *extent = mapping->extent;
+        REQUIRE(mapping->arena == arena && i >= mapping->first &&
+                i < mapping->first + extent->page_count);
+        REQUIRE(!is_it || (mapping->has_access && extent->user == mapping));
+        used_here = i == mapping->first ? is_it : used_here + is_it;
+        if (i + 1 < mapping->first + extent->page_count)
+            continue;
+        REQUIRE(check_extent(extent));
+        REQUIRE(used_here == (extent->user == mapping ? extent->used_count : 0));
+        *used += used_here;
+        *stuck += extent->user == mapping ? extent->page_count - used_here : 0;
     }
-    return true;
+    while (block != NULL && block->state == GC_BLOCK_FREE)
+        block = block->next;
+    /* The last block that is used may end in the last slot. */
+    return block == NULL || block->address + block->bytes <=
+                                arena->segment->address + arena->touched_count * page_bytes;
 }
 
 static bool validate_pages_locked(const struct gc_pool *pool)
@@ -72,23 +81,22 @@ static bool validate_pages_locked(const struct gc_pool *pool)
     const struct gc_pages *pages = &pool->pages;
     uint64_t used = 0;
     uint64_t idle = 0;
-    uint64_t small = 0;
+    uint64_t stuck = 0;
     if (pages->is_changing)
         return true; /* during a change of mappings the invariants need not hold */
-    for (unsigned list = 0; list < 2; list++) {
-        for (const struct gc_page *page = pages->idle[list].oldest; page != NULL;
-             page = page->next) {
-            REQUIRE(page->is_listed && (page->mapping_count != 0) == (list != 0));
-            REQUIRE(check_page(page));
-            idle++;
-            small += page->is_small;
+    for (unsigned i = 0; i < GC_IDLE_LISTS; i++) {
+        REQUIRE((pages->idle[i].oldest != NULL) == (pages->idle_lists >> i & 1));
+        for (const struct gc_extent *extent = pages->idle[i].oldest; extent != NULL;
+             extent = extent->next) {
+            REQUIRE(extent->is_listed && check_extent(extent));
+            idle += extent->page_count;
         }
     }
     for (const struct gc_arena *arena = pages->arenas; arena != NULL; arena = arena->next)
-        REQUIRE(check_arena(pool, arena, &used));
+        REQUIRE(check_arena(pool, arena, &used, &stuck));
     REQUIRE(idle == pages->idle_count);
-    REQUIRE(small == pages->small_idle_count);
-    REQUIRE(used + idle == pages->count);
+    REQUIRE(stuck == pages->stuck_count);
+    REQUIRE(used + stuck + idle == pages->count);
     return true;
 }
 

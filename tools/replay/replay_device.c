@@ -242,8 +242,8 @@ static int page_create(void *self, uint64_t context, uint64_t bytes, uint64_t *h
 {
     struct replay_device *device = begin(self, REPLAY_CALL_PAGE_CREATE);
     (void)context;
-    if (bytes != REPLAY_PAGE_BYTES)
-        return end(device, fault(device, "a page of another size"));
+    if (bytes == 0 || bytes % REPLAY_PAGE_BYTES != 0)
+        return end(device, fault(device, "memory that is not whole pages"));
     if (device->page_count == device->page_room) {
         const size_t room = device->page_room > 0 ? device->page_room * 2 : 1024;
         struct replay_page *pages = reallocarray(device->pages, room, sizeof(*pages));
@@ -254,7 +254,7 @@ static int page_create(void *self, uint64_t context, uint64_t bytes, uint64_t *h
     }
     if (!hold(device, bytes))
         return end(device, OUT_OF_MEMORY);
-    device->pages[device->page_count] = (struct replay_page){.map_count = 0};
+    device->pages[device->page_count] = (struct replay_page){.bytes = bytes};
     *handle = ++device->page_count;
     return end(device, 0);
 }
@@ -278,7 +278,7 @@ static int page_release(void *self, uint64_t context, uint64_t handle)
         return end(device, INVALID_VALUE);
     page->is_released = true;
     if (page->map_count == 0)
-        device->held_bytes -= REPLAY_PAGE_BYTES;
+        device->held_bytes -= page->bytes;
     return end(device, 0);
 }
 
@@ -289,14 +289,17 @@ static int page_map(void *self, uint64_t context, uint64_t address, uint64_t byt
     (void)context;
     if (page == NULL)
         return end(device, INVALID_VALUE);
-    if (bytes != REPLAY_PAGE_BYTES || address % REPLAY_PAGE_BYTES != 0)
-        return end(device, fault(device, "a mapping that is not a whole page"));
-    if (trace_ledger_has(&device->mapped, address))
-        return end(device, fault(device, "a page mapped over another"));
-    const struct trace_allocation mapping = {.address = address, .id = handle};
-    if (trace_ledger_add(&device->mapped, &mapping) != GC_OK)
-        return end(device, OUT_OF_MEMORY);
-    page->map_count++;
+    if (bytes != page->bytes || address % REPLAY_PAGE_BYTES != 0)
+        return end(device, fault(device, "a mapping of a part of its memory"));
+    for (uint64_t offset = 0; offset < bytes; offset += REPLAY_PAGE_BYTES) {
+        if (trace_ledger_has(&device->mapped, address + offset))
+            return end(device, fault(device, "a page mapped over another"));
+        const struct trace_allocation mapping = {
+            .address = address + offset, .id = handle, .bytes = offset};
+        if (trace_ledger_add(&device->mapped, &mapping) != GC_OK)
+            return end(device, OUT_OF_MEMORY);
+        page->map_count++;
+    }
     return end(device, 0);
 }
 
@@ -327,12 +330,18 @@ static int page_unmap(void *self, uint64_t context, uint64_t address, uint64_t b
     (void)context;
     if (!is_mapped(device, address, bytes))
         return end(device, fault(device, "an unmap of an unmapped page"));
+    uint64_t missing = 0; /* of the mapping that the last page belongs to */
     for (uint64_t at = address; at < address + bytes; at += REPLAY_PAGE_BYTES) {
         (void)trace_ledger_remove(&device->mapped, at, &mapping);
         struct replay_page *page = &device->pages[mapping.id - 1];
+        if ((missing == 0) != (mapping.bytes == 0))
+            return end(device, fault(device, "an unmap of a part of a mapping"));
+        missing = page->bytes - mapping.bytes - REPLAY_PAGE_BYTES;
         if (--page->map_count == 0 && page->is_released)
-            device->held_bytes -= REPLAY_PAGE_BYTES;
+            device->held_bytes -= page->bytes;
     }
+    if (missing > 0)
+        return end(device, fault(device, "an unmap of a part of a mapping"));
     return end(device, 0);
 }
 

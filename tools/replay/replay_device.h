@@ -45,6 +45,7 @@ enum replay_call {
 };
 
 struct replay_page {
+    uint64_t bytes;
     uint64_t map_count;
     bool is_released; /* released by the caller, alive while it is mapped */
 };
