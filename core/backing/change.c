@@ -237,9 +237,10 @@ static void unmap(struct gc_context *context, struct gc_mapping *mapping)
     const uint64_t address = mapping->arena->segment->address + mapping->first * page_bytes;
     const uint64_t bytes = mapping->extent->page_count * page_bytes;
     gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_PAGES, address, bytes);
-    if (driver->page_unmap(driver->self, context->handle, address, bytes) != 0 &&
-        driver->page_unmap(driver->self, context->handle, address, bytes) != 0)
-        mapping->extent->is_stuck = true;
+    int code = -1;
+    for (unsigned i = 0; code != 0 && i < 2; i++)
+        code = driver->page_unmap(driver->self, context->handle, address, bytes);
+    mapping->extent->is_stuck |= code != 0;
 }
 
 /* Unmaps each extent everywhere before it is released. Returns the number of pages that the driver

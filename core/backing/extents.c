@@ -293,8 +293,7 @@ static bool is_short(const struct gc_map_op *map_op, uint64_t total, uint64_t pe
 static uint64_t most_bytes(const struct gc_map_op *map_op, uint64_t total, uint64_t peak)
 {
     const bool has_plan = map_op->pool->content.planned != NULL;
-    const unsigned percent =
-        peak < GC_GROWTH_LOW_BYTES ? GC_GROWTH_LOW_PERCENT : GC_GROWTH_PERCENT;
+    const unsigned percent = peak < GC_GROWTH_LOW_BYTES ? GC_GROWTH_LOW_PERCENT : GC_GROWTH_PERCENT;
     const uint64_t growth = has_plan ? peak / GC_GROWTH_PLANNED_DIVISOR : peak / 100 * percent;
     return gc_min_u64(total, gc_max_u64(map_op->segment_spec->expected_bytes, peak + growth));
 }
@@ -311,11 +310,12 @@ static struct sizes sizes_of(struct gc_map_op *map_op, bool is_thrifty)
     map_op->most_bytes = most_bytes(map_op, total, peak);
     const uint64_t piece = piece_pages(map_op, peak);
     const bool has_chunk = piece > 1 && !is_exact(map_op) && !is_planned(map_op);
-    return (struct sizes){.held = held / pages->page_bytes,
-                          .most = map_op->most_bytes / pages->page_bytes,
-                          .piece = piece,
-                          .chunk = has_chunk ? gc_min_u64(piece, GC_EXTENT_BYTES / pages->page_bytes) : 0,
-                          .is_thrifty = is_thrifty};
+    return (struct sizes){
+        .held = held / pages->page_bytes,
+        .most = map_op->most_bytes / pages->page_bytes,
+        .piece = piece,
+        .chunk = has_chunk ? gc_min_u64(piece, GC_EXTENT_BYTES / pages->page_bytes) : 0,
+        .is_thrifty = is_thrifty};
 }
 
 static bool charge_new_pages(struct gc_map_op *map_op)

@@ -318,53 +318,77 @@ static void split_locked(struct gc_map_op *map_op, struct gc_arena *arena,
     map_op->is_end_partial = (offset + bytes) % page_bytes != 0;
 }
 
+/* A place that needs no driver call: the block is live then. */
+static bool alloc_backed_locked(struct gc_map_op *map_op)
+{
+    map_op->block = map_op->segment_spec->at != 0
+                        ? NULL
+                        : gc_pool_alloc_backed_locked(
+                              map_op->pool, map_op->segment_spec->size_class, false, map_op->spec);
+    return map_op->block != NULL;
+}
+
+/* Called without the lock where there is no place. GC_OK: there may be one now. */
+static enum gc_status make_place(struct gc_map_op *map_op, bool *has_cleared)
+{
+    if (map_op->segment_spec->at != 0)
+        return GC_OUT_OF_MEMORY;
+    if (map_op->pool->pages.range_bytes != 0 && !*has_cleared) {
+        *has_cleared = true;
+        (void)gc_unmap_useless(map_op->context);
+        return GC_OK;
+    }
+    const enum gc_status status =
+        gc_range_add(map_op->context, map_op->segment_spec->size_class, map_op->spec->bytes);
+    /* All addresses of the tenant are in use: only its own frees help. */
+    map_op->failure->charge_failure.is_quota_short = status == GC_OUT_OF_MEMORY;
+    return status;
+}
+
+/* True: the block is split off, or live. False: the place must be prepared, without the lock. */
+static bool take_place_locked(struct gc_map_op *map_op, struct gc_arena *arena,
+                              const struct gc_place *place)
+{
+    if (end_to_prepare(map_op, arena, place->address + map_op->spec->bytes) > arena->prepared_end)
+        return false;
+    map_op->block = gc_pool_alloc_at_locked(map_op->pool, place, map_op->spec);
+    if (map_op->block == NULL)
+        split_locked(map_op, arena, place);
+    return true;
+}
+
 /* GC_OK: the lock is held, and the block is split off, or live already; else not. */
 static enum gc_status split_and_lock(struct gc_map_op *map_op)
 {
     struct gc_pool *pool = map_op->pool;
-    const struct gc_segment_spec *segment_spec = map_op->segment_spec;
     struct gc_place place;
     bool has_cleared = false;
-    for (;;) {
-        enum gc_status status = gc_pool_acquire(pool);
+    enum gc_status status = GC_OK;
+    while (status == GC_OK) {
+        status = gc_pool_acquire(pool);
         if (status != GC_OK)
             return status;
         if (pool->is_closed) {
             gc_pool_release(pool);
             return GC_INVALID_ARGUMENT;
         }
-        if (segment_spec->at == 0)
-            map_op->block =
-                gc_pool_alloc_backed_locked(pool, segment_spec->size_class, false, map_op->spec);
-        if (map_op->block != NULL)
+        if (alloc_backed_locked(map_op))
             return GC_OK;
-        if (find_place_locked(map_op, &place)) {
-            struct gc_arena *arena = gc_block_segment(place.free_block)->arena;
-            if (arena == NULL ||
-                end_to_prepare(map_op, arena, place.address + map_op->spec->bytes) <=
-                    arena->prepared_end) {
-                map_op->block = gc_pool_alloc_at_locked(pool, &place, map_op->spec);
-                if (map_op->block == NULL)
-                    split_locked(map_op, arena, &place);
-                return GC_OK;
-            }
-            status = prepare_unlock(map_op, arena, &place);
-        } else if (segment_spec->at != 0) {
+        if (!find_place_locked(map_op, &place)) {
             gc_pool_release(pool);
-            status = GC_OUT_OF_MEMORY;
-        } else if (pool->pages.range_bytes != 0 && !has_cleared) {
-            gc_pool_release(pool);
-            has_cleared = true;
-            (void)gc_unmap_useless(map_op->context);
-        } else {
-            gc_pool_release(pool);
-            status = gc_range_add(map_op->context, segment_spec->size_class, map_op->spec->bytes);
-            /* All addresses of the tenant are in use: only its own frees help. */
-            map_op->failure->charge_failure.is_quota_short = status == GC_OUT_OF_MEMORY;
+            status = make_place(map_op, &has_cleared);
+            continue;
         }
-        if (status != GC_OK)
-            return status;
+        struct gc_arena *arena = gc_block_segment(place.free_block)->arena;
+        if (arena == NULL) { /* planned places of driver memory */
+            map_op->block = gc_pool_alloc_at_locked(pool, &place, map_op->spec);
+            return GC_OK;
+        }
+        if (take_place_locked(map_op, arena, &place))
+            return GC_OK;
+        status = prepare_unlock(map_op, arena, &place);
     }
+    return status;
 }
 
 static void finish_locked(struct gc_map_op *map_op, enum gc_status status)
