@@ -32,6 +32,8 @@ static uint64_t fit(const struct gc_pool *pool, const struct gc_segment *segment
 {
     const uint64_t page = pool->pages.page_bytes;
     const uint64_t alignment = alignment_of(bytes);
+    if (segment->size_class >= GC_CLASS_CUT_COUNT)
+        return address; /* aligned as the driver does */
     address = (address + alignment - 1) / alignment * alignment;
     if (segment->arena != NULL && (bytes >= GC_PAGE_BYTES_MIN || is_tight)) {
         const uint64_t needed = (bytes + page - 1) / page * page;
