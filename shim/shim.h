@@ -118,7 +118,7 @@ struct gc_shim {
     atomic_int driver_version; /* known once a device was seen: the report makes no driver call */
 };
 extern struct gc_shim gc_shim;
-extern struct gc_submitter gc_no_submitter; /* zero */
+extern struct gc_submitter gc_shim_no_submitter; /* zero */
 extern const char *const gc_shim_api_names[GC_API_COUNT];
 
 struct gc_thread {
@@ -139,7 +139,7 @@ struct gc_thread {
     bool has_missed;          /* in cudaFree, and the thread's cache does not serve that free */
     bool has_own_stream;      /* work went to the thread's own default stream */
     struct gc_tcache *tcache; /* NULL: none yet, or it could not be made */
-    struct gc_submitter *submitter; /* gc_no_submitter: the same */
+    struct gc_submitter *submitter; /* gc_shim_no_submitter: the same */
     bool has_sought_submitter;
     /* The context that was current when core last looked one up, and its record. */
     CUcontext handle;

@@ -22,9 +22,9 @@ struct gc_shim gc_shim = {.alloc_code = &plain_alloc,
                           .log = {GC_LOG_WARN, STDERR_FILENO},
                           .hot = &closed,
                           .doorbell = {.control = &no_request}};
-struct gc_submitter gc_no_submitter;
+struct gc_submitter gc_shim_no_submitter;
 __thread struct gc_thread gc_thread __attribute__((tls_model("initial-exec"))) = {
-    .outer_api = GC_API_COUNT, .is_unconfirmed = 1, .submitter = &gc_no_submitter};
+    .outer_api = GC_API_COUNT, .is_unconfirmed = 1, .submitter = &gc_shim_no_submitter};
 
 const char *const gc_shim_api_names[GC_API_COUNT] = {
 #define API(symbol, ...) #symbol,

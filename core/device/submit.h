@@ -175,8 +175,8 @@ static inline void gc_submit_end(struct gc_submissions *work)
 }
 
 /* Closes the current epoch, and returns it: work counted from now on has a later one. Not yet known
- * is whether the driver has all work of the closed epochs: call gc_submit_settle before a fence is
- * recorded, and before anything is read that such work's thread had written. Calls nothing. */
+ * is whether the driver has all work of the closed epochs: call gc_submitter_settle before a fence
+ * is recorded, and before anything is read that such work's thread had written. Calls nothing. */
 static inline uint64_t gc_submit_open_epoch(struct gc_submissions *work)
 {
     return atomic_fetch_add_explicit(&work->epoch, 1, memory_order_seq_cst) & ~GC_SUBMIT_FLAGS;
@@ -196,14 +196,14 @@ static inline uint64_t gc_submit_advance(struct gc_submissions *work)
 void gc_submit_barrier(struct gc_submissions *work);
 /* The same for threads that counted work: without the system call where the caller alone has a
  * line. */
-void gc_submit_settle(struct gc_submissions *work);
+void gc_submitter_settle(struct gc_submissions *work);
 
 /* Closes the current epoch, and returns it; the driver has all work of the closed epochs. Only this
  * way, or with the two functions above, an epoch may become a context's `completed`. */
 static inline uint64_t gc_submit_close_epoch(struct gc_submissions *work)
 {
     const uint64_t epoch = gc_submit_open_epoch(work);
-    gc_submit_settle(work);
+    gc_submitter_settle(work);
     return epoch;
 }
 
@@ -250,7 +250,7 @@ static inline void gc_submitter_move(struct gc_submitter *line, unsigned by)
     /* As below, in one instruction; a store is a release. */
     __asm__ volatile("addl %1, %0" : "+m"(line->inside) : "ir"(by) : "memory", "cc");
 #else
-    /* Release: pairs with the acquire in gc_submit_drain_gate. */
+    /* Release: pairs with the acquire in gc_submitter_drain_gate. */
     atomic_store_explicit(&line->inside,
                           atomic_load_explicit(&line->inside, memory_order_relaxed) + by,
                           memory_order_release);
@@ -262,7 +262,7 @@ static inline __attribute__((always_inline)) bool gc_submitter_enter_open(
     const struct gc_submissions *work, struct gc_submitter *line)
 {
     gc_submitter_move(line, 1);
-    /* For the compiler only; the processor's barrier is in gc_submit_close_gate. */
+    /* For the compiler only; the processor's barrier is in gc_submitter_close_gate. */
     atomic_signal_fence(memory_order_seq_cst);
     /* Acquire: pairs with gc_gate_set, after memory was moved. */
     const uint32_t word = atomic_load_explicit(&work->gate.word, memory_order_acquire);
@@ -294,8 +294,8 @@ static inline void gc_submitter_leave(struct gc_submissions *work, struct gc_sub
 }
 
 /* Closes the gate: a thread that enters from now on finds it closed. */
-void gc_submit_close_gate(struct gc_submissions *work);
+void gc_submitter_close_gate(struct gc_submissions *work);
 /* As gc_gate_drain. */
-bool gc_submit_drain_gate(struct gc_submissions *work, uint32_t timeout_ms);
+bool gc_submitter_drain_gate(struct gc_submissions *work, uint32_t timeout_ms);
 
 #endif

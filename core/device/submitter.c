@@ -99,7 +99,7 @@ struct gc_submitter *gc_submitter_create(struct gc_core *core)
     }
     line->work = &core->work;
     atomic_store_explicit(&line->owner, (uintptr_t)pthread_self(), memory_order_relaxed);
-    /* Sequentially consistent: the partner is gc_submit_settle. */
+    /* Sequentially consistent: the partner is gc_submitter_settle. */
     atomic_fetch_add_explicit(&core->work.line_count, 1, memory_order_seq_cst);
     atomic_thread_fence(memory_order_seq_cst);
     return line;
@@ -112,7 +112,7 @@ void gc_submitter_destroy(struct gc_submitter *line)
     /* A signal handler ended the thread in the middle of a call: the driver may have its work. */
     if (atomic_load_explicit(&line->inside, memory_order_relaxed) != 0)
         gc_submit_end(line->work);
-    /* Release: pairs with the acquire in gc_submit_settle. */
+    /* Release: pairs with the acquire in gc_submitter_settle. */
     atomic_fetch_sub_explicit(&line->work->line_count, 1, memory_order_release);
     atomic_store_explicit(&line->inside, 0, memory_order_release);
     atomic_store_explicit(&line->is_used, false, memory_order_release);
@@ -126,7 +126,7 @@ enum gc_gate_mode gc_submitter_try_enter(struct gc_submissions *work, struct gc_
     atomic_signal_fence(memory_order_seq_cst);
     uint32_t word = gc_gate_read(&work->gate);
     if ((word & GC_GATE_FENCED) != 0) {
-        /* Sequentially consistent, as in gc_submit_close_gate: either this thread sees the gate
+        /* Sequentially consistent, as in gc_submitter_close_gate: either this thread sees the gate
          * closed or the closer sees the thread inside. */
         atomic_thread_fence(memory_order_seq_cst);
         word = gc_gate_read(&work->gate);
@@ -139,7 +139,7 @@ enum gc_gate_mode gc_submitter_try_enter(struct gc_submissions *work, struct gc_
 
 /* ---- closing ---- */
 
-void gc_submit_settle(struct gc_submissions *work)
+void gc_submitter_settle(struct gc_submissions *work)
 {
     /* Either this thread sees the line of another one, or that one reads the new epoch. */
     atomic_thread_fence(memory_order_seq_cst);
@@ -153,7 +153,7 @@ void gc_submit_settle(struct gc_submissions *work)
         gc_submit_barrier(work);
 }
 
-void gc_submit_close_gate(struct gc_submissions *work)
+void gc_submitter_close_gate(struct gc_submissions *work)
 {
     gc_gate_set(&work->gate, GC_GATE_CLOSED);
     gc_submit_barrier(work);
@@ -170,7 +170,7 @@ static bool is_inside(struct gc_submissions *work)
     return false;
 }
 
-bool gc_submit_drain_gate(struct gc_submissions *work, uint32_t timeout_ms)
+bool gc_submitter_drain_gate(struct gc_submissions *work, uint32_t timeout_ms)
 {
     const struct timespec pause = {0, PAUSE_NS};
     const int64_t end_ms = gc_clock_ms() + timeout_ms;

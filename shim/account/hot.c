@@ -15,8 +15,8 @@ static void drop_submitter(void)
     struct gc_submitter *line = gc_thread.submitter;
 
     gc_thread.has_sought_submitter = true; /* destructors that run later: without a line */
-    gc_thread.submitter = &gc_no_submitter;
-    if (line != &gc_no_submitter)
+    gc_thread.submitter = &gc_shim_no_submitter;
+    if (line != &gc_shim_no_submitter)
         gc_submitter_destroy(line);
 }
 

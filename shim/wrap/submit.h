@@ -65,7 +65,7 @@ void gc_shim_submit_enter_gate_slow(struct gc_submissions *work, enum gc_gate_mo
 /* The thread's line for core; NULL: it has none. */
 static inline struct gc_submitter *gc_shim_submitter(void)
 {
-    return gc_thread.submitter != &gc_no_submitter ? gc_thread.submitter : NULL;
+    return gc_thread.submitter != &gc_shim_no_submitter ? gc_thread.submitter : NULL;
 }
 
 /* Enters the gate; the thread is inside until gc_shim_submit_leave. Its line is the same then:

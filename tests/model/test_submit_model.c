@@ -386,7 +386,7 @@ static void threads_make_fences_of_their_own(void **state)
     expect(right, epochs, is_reused_early, false, false);
 }
 
-/* gc_submit_settle: a thread that submits for the first time takes a line, and counts it; the
+/* gc_submitter_settle: a thread that submits for the first time takes a line, and counts it; the
  * thread that closes the epoch makes no barrier while it finds no line. */
 static void a_new_thread_needs_no_barrier(void **state)
 {
@@ -463,7 +463,7 @@ static const uint8_t gate[CELLS] = {0};
     {                                                                                              \
         PASS(INSIDE_1)                                                                             \
     }
-/* gc_submit_close_gate, gc_submit_drain_gate; memory moves once no thread is inside. */
+/* gc_submitter_close_gate, gc_submitter_drain_gate; memory moves once no thread is inside. */
 #define CLOSE() STORE_RELEASE(WORD, 1)
 #define DRAIN() AWAIT(INSIDE_0, 0), AWAIT(INSIDE_1, 0)
 #define MOVE() STORE(MOVED, 1)
