@@ -324,7 +324,7 @@ static bool begin_stream_fences(struct gc_context *context, const struct gc_stre
         seen->covered = gc_submit_advance(&context->core->work);
     gc_pool_release(&context->pool);
     if (is_wanted)
-        gc_submit_barrier(&context->core->work);
+        gc_submitter_barrier(&context->core->work);
     return is_wanted;
 }
 

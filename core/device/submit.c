@@ -279,45 +279,6 @@ bool gc_submit_wait_reused_for(struct gc_core *core, uint64_t limit_ns)
     return wait_reused(core, limit_ns);
 }
 
-/* ---- epochs ---- */
-
-__attribute__((cold)) void gc_submit_raise(struct gc_submissions *work)
-{
-    uint64_t epoch = atomic_load_explicit(&work->epoch, memory_order_relaxed);
-    uint_fast64_t submitted = atomic_load_explicit(&work->submitted, memory_order_relaxed);
-    if ((epoch & GC_SUBMIT_FENCED) != 0) {
-        /* The partner is the addition in gc_submit_open_epoch: either the work is with the driver
-         * before a fence is recorded, or it gets a later epoch. */
-        atomic_thread_fence(memory_order_seq_cst);
-        epoch = atomic_load_explicit(&work->epoch, memory_order_relaxed);
-    }
-    epoch &= ~GC_SUBMIT_FLAGS;
-    /* It only rises: a thread that read an older epoch may come late. Release: pairs with the load
-     * in gc_submit_epoch_of_free; the program's own synchronisation orders the two as well. */
-    while (submitted < epoch &&
-           !atomic_compare_exchange_weak_explicit(&work->submitted, &submitted, epoch,
-                                                  memory_order_release, memory_order_relaxed))
-        ;
-}
-
-void gc_submit_barrier(struct gc_submissions *work)
-{
-    GC_ASSERT(gc_lock_held_count() == 0);
-    /* Acquire: pairs with the release below. */
-    if (atomic_load_explicit(&work->is_fenced, memory_order_acquire)) {
-        atomic_thread_fence(memory_order_seq_cst);
-        return;
-    }
-    if (gc_gate_make_barrier())
-        return;
-    /* A thread that has read the epoch or the gate's word without these bits made its stores before
-     * or makes them during the sleep. */
-    atomic_fetch_or_explicit(&work->epoch, GC_SUBMIT_FENCED, memory_order_seq_cst);
-    atomic_fetch_or_explicit(&work->gate.word, GC_GATE_FENCED, memory_order_seq_cst);
-    gc_gate_wait_stores();
-    atomic_store_explicit(&work->is_fenced, true, memory_order_release);
-}
-
 /* ---- before work is submitted ---- */
 
 /* Whether all work so far went to this stream. The first work sets it. */

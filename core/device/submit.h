@@ -143,14 +143,14 @@ static inline void gc_submit_request_fence(struct gc_submissions *work, struct g
 
 /* ---- epochs ---- */
 
-void gc_submit_raise(struct gc_submissions *work);
+void gc_submitter_raise(struct gc_submissions *work);
 
 /* After the driver's call that submits the work, for a thread with a line: whether work of the
  * current epoch is counted, and no flag is set. */
 static inline bool gc_submit_is_counted(const struct gc_submissions *work)
 {
     /* For the compiler only: the driver's call comes before the load. The processor's part is the
-     * barrier in gc_submit_close_epoch, or the fence in gc_submit_raise. */
+     * barrier in gc_submit_close_epoch, or the fence in gc_submitter_raise. */
     atomic_signal_fence(memory_order_seq_cst);
     const uint64_t epoch = atomic_load_explicit(&work->epoch, memory_order_relaxed);
     return __builtin_expect(atomic_load_explicit(&work->submitted, memory_order_relaxed) >= epoch,
@@ -171,7 +171,7 @@ static inline void gc_submit_end(struct gc_submissions *work)
      * fence is recorded, or the work gets a later epoch. */
     atomic_thread_fence(memory_order_seq_cst);
     if (!gc_submit_is_counted(work))
-        gc_submit_raise(work);
+        gc_submitter_raise(work);
 }
 
 /* Closes the current epoch, and returns it: work counted from now on has a later one. Not yet known
@@ -193,7 +193,7 @@ static inline uint64_t gc_submit_advance(struct gc_submissions *work)
 
 /* On return, all that a thread did before it read an epoch or a count that is closed now has taken
  * place, and the caller sees it: the driver has the work. A system call; no lock may be held. */
-void gc_submit_barrier(struct gc_submissions *work);
+void gc_submitter_barrier(struct gc_submissions *work);
 /* The same for threads that counted work: without the system call where the caller alone has a
  * line. */
 void gc_submitter_settle(struct gc_submissions *work);
@@ -279,7 +279,7 @@ static inline void gc_submitter_end(struct gc_submissions *work, const struct gc
     if (line == NULL)
         gc_submit_end(work);
     else if (!gc_submit_is_counted(work))
-        gc_submit_raise(work);
+        gc_submitter_raise(work);
 }
 
 /* As gc_gate_try_enter. */

@@ -1,9 +1,11 @@
-/* The threads that submit work, each with a line of memory that it alone writes (as the hazard
- * records of asymmetric barriers, liburcu's memb flavour). The list of lines only grows; the line
- * of a thread that ended is used by the next one. Bound: one barrier and one look at each line for
- * a closed gate. */
+/* Epochs, and the threads that submit work, each with a line of memory that it alone writes (as the
+ * hazard records of asymmetric barriers, liburcu's memb flavour). The list of lines only grows; the
+ * line of a thread that ended is used by the next one. Bound: one barrier and one look at each line
+ * for a closed gate. */
 #define _GNU_SOURCE
+#include "core/base/assert.h"
 #include "core/base/clock.h"
+#include "core/base/lock.h"
 #include "core/device/registry.h"
 
 #include <pthread.h>
@@ -17,6 +19,47 @@ struct gc_submitter_page {
     _Alignas(64) struct gc_submitter_page *next;
     struct gc_submitter lines[LINES];
 };
+
+/* ---- epochs ---- */
+
+__attribute__((cold)) void gc_submitter_raise(struct gc_submissions *work)
+{
+    uint64_t epoch = atomic_load_explicit(&work->epoch, memory_order_relaxed);
+    uint_fast64_t submitted = atomic_load_explicit(&work->submitted, memory_order_relaxed);
+    if ((epoch & GC_SUBMIT_FENCED) != 0) {
+        /* The partner is the addition in gc_submit_open_epoch: either the work is with the driver
+         * before a fence is recorded, or it gets a later epoch. */
+        atomic_thread_fence(memory_order_seq_cst);
+        epoch = atomic_load_explicit(&work->epoch, memory_order_relaxed);
+    }
+    epoch &= ~GC_SUBMIT_FLAGS;
+    /* It only rises: a thread that read an older epoch may come late. Release: pairs with the load
+     * in gc_submit_epoch_of_free; the program's own synchronisation orders the two as well. */
+    while (submitted < epoch &&
+           !atomic_compare_exchange_weak_explicit(&work->submitted, &submitted, epoch,
+                                                  memory_order_release, memory_order_relaxed))
+        ;
+}
+
+void gc_submitter_barrier(struct gc_submissions *work)
+{
+    GC_ASSERT(gc_lock_held_count() == 0);
+    /* Acquire: pairs with the release below. */
+    if (atomic_load_explicit(&work->is_fenced, memory_order_acquire)) {
+        atomic_thread_fence(memory_order_seq_cst);
+        return;
+    }
+    if (gc_gate_make_barrier())
+        return;
+    /* A thread that has read the epoch or the gate's word without these bits made its stores before
+     * or makes them during the sleep. */
+    atomic_fetch_or_explicit(&work->epoch, GC_SUBMIT_FENCED, memory_order_seq_cst);
+    atomic_fetch_or_explicit(&work->gate.word, GC_GATE_FENCED, memory_order_seq_cst);
+    gc_gate_wait_stores();
+    atomic_store_explicit(&work->is_fenced, true, memory_order_release);
+}
+
+/* ---- lines ---- */
 
 void gc_submitters_init(struct gc_core *core)
 {
@@ -150,13 +193,13 @@ void gc_submitter_settle(struct gc_submissions *work)
     const struct gc_submitter *line = &first_page(work)->lines[0];
     if (count > 1 ||
         atomic_load_explicit(&line->owner, memory_order_relaxed) != (uintptr_t)pthread_self())
-        gc_submit_barrier(work);
+        gc_submitter_barrier(work);
 }
 
 void gc_submitter_close_gate(struct gc_submissions *work)
 {
     gc_gate_set(&work->gate, GC_GATE_CLOSED);
-    gc_submit_barrier(work);
+    gc_submitter_barrier(work);
 }
 
 static bool is_inside(struct gc_submissions *work)

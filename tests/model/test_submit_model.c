@@ -300,7 +300,7 @@ static const uint8_t epochs[CELLS] = {[EPOCH] = 1};
         RAISE_IF_LESS(SUBMITTED, READ_EPOCH, READ_SUBMITTED)
 /* gc_submit_epoch_of_free */
 #define FREE() LOAD_ACQUIRE(STAMP, SUBMITTED)
-/* gc_submit_open_epoch, gc_submit_barrier, the driver's record */
+/* gc_submit_open_epoch, gc_submitter_barrier, the driver's record */
 #define OPEN() COUNT_UP(CLOSED, EPOCH)
 #define BARRIERS() BARRIER(0), BARRIER(1)
 #define RECORD() LOAD(SEEN_0, WORK_0), LOAD(SEEN_1, WORK_1)
@@ -373,7 +373,7 @@ static void another_thread_frees(void **state)
     expect(told_first, epochs, is_told_early, true, true);
 }
 
-/* Where the kernel refuses the barrier: gc_submit_raise. The other thread's fence alone does not
+/* Where the kernel refuses the barrier: gc_submitter_raise. The other thread's fence alone does not
  * do: see own_fence above. */
 static void threads_make_fences_of_their_own(void **state)
 {
