@@ -23,12 +23,14 @@
  * GC_EXTENT_PEAK_BYTES, with a plan. */
 #define GC_GROWTH_PERCENT 3
 #define GC_GROWTH_LOW_PERCENT 4
+#define GC_GROWTH_LOW_BYTES (UINT64_C(2) << 30)
 #define GC_GROWTH_PLANNED_DIVISOR 512
 /* A block of this size gets one extent for all that it lacks; a smaller one extents of an eighth of
  * its size, or of GC_EXTENT_BYTES, and single pages while the program's peak is low. */
 #define GC_EXTENT_WHOLE_BYTES (UINT64_C(1) << 30)
 #define GC_EXTENTS_PER_BLOCK 8
 #define GC_EXTENT_BYTES (UINT64_C(32) << 20)
+#define GC_EXTENTS_PER_PEAK 128
 #define GC_EXTENT_PEAK_BYTES (UINT64_C(1) << 30)
 #define GC_MAPPINGS_PER_EXTENT 32
 /* Room is short: the peak is beyond an eighth of a limit; 95 % of the device; or more is held than

@@ -143,15 +143,17 @@ static bool is_backed(const struct gc_pool *pool, const struct gc_place *place, 
 static bool is_pool_better(struct gc_pool *pool, uint64_t bytes, const struct option *planned)
 {
     const bool is_small = bytes <= GC_SMALL_MAX;
+    const uint64_t page = pool->pages.page_bytes;
     struct gc_place place;
-    if (pool->content.planned->arena == NULL ||
-        !gc_pool_find_backed_locked(pool, is_small ? GC_CLASS_SMALL : GC_CLASS_LARGE, bytes,
-                                    &place))
+    if (pool->content.planned->arena == NULL)
         return false;
-    const uint64_t cost = option_at(pool, &place, place.free_block->bytes, bytes).cost;
+    const bool is_found =
+        gc_pool_find_backed_locked(pool, is_small ? GC_CLASS_SMALL : GC_CLASS_LARGE, bytes, &place);
+    const uint64_t cost = is_found ? option_at(pool, &place, place.free_block->bytes, bytes).cost
+                                   : (bytes + page - 1) / page;
     if (cost != planned->cost)
         return cost < planned->cost;
-    return is_small || !is_backed(pool, &planned->place, bytes);
+    return is_small || (is_found && !is_backed(pool, &planned->place, bytes));
 }
 
 bool gc_unplanned_find_locked(struct gc_pool *pool, const struct gc_match *match, uint64_t bytes,

@@ -43,14 +43,15 @@ static uint64_t used_above(const struct gc_block *block)
     return next == NULL ? UINT64_MAX : next->address;
 }
 
-struct gc_span gc_span_of_block_locked(const struct gc_pool *pool, const struct gc_block *block)
+struct gc_span gc_pages_span_of_block_locked(const struct gc_pool *pool,
+                                             const struct gc_block *block)
 {
     return span_of(pool, gc_block_segment(block)->arena, block->address, block->bytes,
                    used_below(block), used_above(block));
 }
 
-struct gc_span gc_span_of_place_locked(const struct gc_pool *pool, const struct gc_place *place,
-                                       uint64_t bytes)
+struct gc_span gc_pages_span_of_place_locked(const struct gc_pool *pool,
+                                             const struct gc_place *place, uint64_t bytes)
 {
     return span_of(pool, gc_block_segment(place->free_block)->arena, place->address, bytes,
                    used_below(place->free_block), used_above(place->free_block));
@@ -257,7 +258,7 @@ void gc_pages_set_excluded_locked(const struct gc_pool *pool, struct gc_block *b
 
 /* ---- use ---- */
 
-bool gc_mapping_can_serve(const struct gc_mapping *mapping)
+bool gc_pages_can_serve(const struct gc_mapping *mapping)
 {
     const struct gc_extent *extent = mapping->extent;
     return mapping->has_access && mapping->stage == GC_MAPPING_NONE && !extent->is_away &&
@@ -305,7 +306,7 @@ static uint64_t slot_past(const struct gc_span *span, struct gc_mapping *mapping
                           bool is_short, struct gc_mapping **useless)
 {
     const struct gc_extent *extent = mapping->extent;
-    if (!gc_mapping_can_serve(mapping)) {
+    if (!gc_pages_can_serve(mapping)) {
         *useless = extent->user != mapping ? mapping : NULL;
         return end_of(mapping);
     }
@@ -506,6 +507,17 @@ void gc_pages_attach_locked(struct gc_pool *pool, struct gc_mapping *mapping)
         set_small(&pool->pages, extent, true);
 }
 
+/* A backed block has no unmapped slots. */
+static bool is_in_backed_block(const struct gc_pool *pool, const struct gc_mapping *mapping)
+{
+    const struct gc_segment *segment = mapping->arena->segment;
+    const uint64_t address = address_of(pool, mapping);
+    const struct gc_block *block =
+        gc_bins_at(&pool->content.bins[segment->size_class][GC_FREE_BACKED], address);
+    return gc_segment_has_kinds(segment) && block != NULL &&
+           address < block->address + block->bytes;
+}
+
 void gc_pages_detach_locked(struct gc_pool *pool, struct gc_mapping *mapping)
 {
     struct gc_extent *extent = mapping->extent;
@@ -516,6 +528,7 @@ void gc_pages_detach_locked(struct gc_pool *pool, struct gc_mapping *mapping)
     if (--extent->mapping_count == 0)
         set_small(&pool->pages, extent, false);
     gc_pages_clear_slots_locked(mapping);
+    GC_ASSERT(mapping->excluded != NULL || !is_in_backed_block(pool, mapping));
     if (mapping->excluded != NULL)
         gc_pool_merge_locked(pool, mapping->excluded, GC_FREE_UNMAPPED);
 }
@@ -527,7 +540,7 @@ void gc_pages_detach_locked(struct gc_pool *pool, struct gc_mapping *mapping)
 static void measure_free(const struct gc_pool *pool, const struct gc_block *free_block,
                          struct gc_free_sums *sums)
 {
-    const struct gc_span span = gc_span_of_block_locked(pool, free_block);
+    const struct gc_span span = gc_pages_span_of_block_locked(pool, free_block);
     const uint64_t page_bytes = pool->pages.page_bytes;
     const uint64_t base = span.arena->segment->address;
     const uint64_t touched = gc_min_u64(span.end, span.arena->touched_count);
@@ -536,7 +549,7 @@ static void measure_free(const struct gc_pool *pool, const struct gc_block *free
     for (uint64_t i = span.first; i < touched; i = end) {
         const struct gc_mapping *mapping = span.arena->slots[i];
         end = gc_pages_run_end(span.arena, i, touched);
-        if (mapping == NULL || !gc_mapping_can_serve(mapping)) {
+        if (mapping == NULL || !gc_pages_can_serve(mapping)) {
             length = 0;
             continue;
         }

@@ -140,9 +140,10 @@ struct gc_span {
 };
 
 /* Of a block that is in no bin, and of one that would start at the place. */
-struct gc_span gc_span_of_block_locked(const struct gc_pool *pool, const struct gc_block *block);
-struct gc_span gc_span_of_place_locked(const struct gc_pool *pool, const struct gc_place *place,
-                                       uint64_t bytes);
+struct gc_span gc_pages_span_of_block_locked(const struct gc_pool *pool,
+                                             const struct gc_block *block);
+struct gc_span gc_pages_span_of_place_locked(const struct gc_pool *pool,
+                                             const struct gc_place *place, uint64_t bytes);
 
 /* An obstacle to a block at the span that would use the slots as they are, unmapped ones aside: a
  * mapping that cannot serve, two mappings of one extent, or, where room is short, an idle extent
@@ -153,7 +154,7 @@ uint64_t gc_pages_obstacle_locked(const struct gc_pool *pool, const struct gc_sp
 /* Whether all slots of the span are mapped and have no obstacle, but for shortness. */
 bool gc_pages_are_usable_locked(const struct gc_pool *pool, const struct gc_span *span);
 /* Whether a block can use the mapping. */
-bool gc_mapping_can_serve(const struct gc_mapping *mapping);
+bool gc_pages_can_serve(const struct gc_mapping *mapping);
 
 /* Uses the slots [first, end) of the span, all of one mapping that can serve. */
 void gc_pages_use_locked(struct gc_pool *pool, const struct gc_span *span, uint64_t first,

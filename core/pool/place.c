@@ -1,7 +1,7 @@
 /* Placement. In mapped memory: the lowest backed address where the block fits, else the lowest
  * unmapped one; a program that repeats itself then finds its places backed. In driver memory: best
- * fit. As the last resort any free block that needs no driver call. The second half of the file
- * adds, removes, restores and exports segments.
+ * fit. As the last resort any free block that needs no driver call. The rest of the file frees
+ * blocks, and adds, removes, restores and exports segments.
  *
  * gc_block.segment and gc_segment.pool are stored with release: the partners are the acquires in
  * core/device/lookup.c, lock_pool_of, which follows them without a lock. */
@@ -84,10 +84,10 @@ static bool pass_obstacles(struct gc_pool *pool, uint64_t bytes, bool is_tight, 
     const bool is_short =
         pool->pages.is_short && !search->is_last_resort && segment->size_class != GC_CLASS_SMALL;
     while (place->address < end && place->address <= limit && limit - place->address >= bytes) {
-        const struct gc_span span = gc_span_of_place_locked(pool, place, bytes);
         struct gc_mapping *useless;
+        search->span = gc_pages_span_of_place_locked(pool, place, bytes);
         const uint64_t next =
-            gc_pages_obstacle_locked(pool, &span, is_short, &search->looks, &useless);
+            gc_pages_obstacle_locked(pool, &search->span, is_short, &search->looks, &useless);
         if (next == 0)
             return true;
         search->is_changed = useless != NULL && gc_pages_try_exclude_locked(pool, useless);
@@ -168,15 +168,13 @@ bool gc_pool_find_at_locked(const struct gc_pool *pool, uint64_t address, uint64
     return is_within(block, address, bytes);
 }
 
-/* Allocates a place without obstacles. */
+/* Allocates a place without obstacles. `span`: NULL in driver memory. */
 static struct gc_block *take_place(struct gc_pool *pool, const struct gc_place *place,
-                                   const struct gc_alloc_spec *spec)
+                                   const struct gc_span *span, const struct gc_alloc_spec *spec)
 {
     struct gc_block *block = gc_pool_split_locked(pool, place, spec->bytes);
-    if (gc_block_segment(block)->arena != NULL) {
-        const struct gc_span span = gc_span_of_block_locked(pool, block);
-        gc_pages_use_all_locked(pool, &span);
-    }
+    if (span != NULL)
+        gc_pages_use_all_locked(pool, span);
     GC_ASSERT(gc_block_segment(block)->size_class != GC_CLASS_UNCACHED);
     gc_pool_make_live_locked(pool, block, spec);
     return block;
@@ -187,12 +185,10 @@ struct gc_block *gc_pool_alloc_at_locked(struct gc_pool *pool, const struct gc_p
 {
     if (!is_within(place->free_block, place->address, spec->bytes))
         return NULL;
-    if (gc_block_segment(place->free_block)->arena != NULL) {
-        const struct gc_span span = gc_span_of_place_locked(pool, place, spec->bytes);
-        if (!gc_pages_are_usable_locked(pool, &span))
-            return NULL;
-    }
-    return take_place(pool, place, spec);
+    if (gc_block_segment(place->free_block)->arena == NULL)
+        return take_place(pool, place, NULL, spec);
+    const struct gc_span span = gc_pages_span_of_place_locked(pool, place, spec->bytes);
+    return gc_pages_are_usable_locked(pool, &span) ? take_place(pool, place, &span, spec) : NULL;
 }
 
 struct gc_block *gc_pool_alloc_backed_locked(struct gc_pool *pool, enum gc_size_class size_class,
@@ -200,7 +196,7 @@ struct gc_block *gc_pool_alloc_backed_locked(struct gc_pool *pool, enum gc_size_
 {
     struct gc_search search = {.is_last_resort = is_last_resort};
     return find_backed(pool, size_class, spec->bytes, false, &search)
-               ? take_place(pool, &search.place, spec)
+               ? take_place(pool, &search.place, &search.span, spec)
                : NULL;
 }
 
@@ -215,7 +211,7 @@ struct gc_block *gc_pool_alloc_locked(struct gc_pool *pool, enum gc_size_class s
     if (size_class == GC_CLASS_DEDICATED &&
         waste > place.free_block->bytes / GC_DEDICATED_WASTE_DIVISOR)
         return NULL;
-    return take_place(pool, &place, spec);
+    return take_place(pool, &place, NULL, spec);
 }
 
 /* Tries the start of the free block, its first page boundary and its end. */
@@ -249,6 +245,54 @@ struct gc_block *gc_pool_alloc_any_locked(struct gc_pool *pool, enum gc_size_cla
             block = alloc_in_block(pool, free_block, spec);
     }
     return block;
+}
+
+/* ---- blocks: freed, trimmed, undone ---- */
+
+void gc_pool_free_locked(struct gc_pool *pool, struct gc_block *block)
+{
+    const struct gc_segment *segment = gc_block_segment(block);
+    GC_ASSERT(block->state != GC_BLOCK_FREE);
+    if (segment->arena != NULL) {
+        const struct gc_span span = gc_pages_span_of_block_locked(pool, block);
+        gc_pages_unuse_locked(pool, &span);
+    }
+    gc_pool_merge_locked(pool, block,
+                         gc_segment_has_kinds(segment) ? GC_FREE_BACKED : GC_FREE_PLAIN);
+    pool->generation++;
+}
+
+void gc_pool_trim_locked(struct gc_pool *pool, struct gc_block *block, uint64_t bytes)
+{
+    GC_ASSERT(block->state == GC_BLOCK_MAPPING);
+    if (block->bytes > bytes)
+        gc_pool_free_locked(pool, gc_pool_split_end_locked(pool, block, bytes));
+}
+
+/* Bins the parts of the block by their slots. */
+static void merge_by_slots(struct gc_pool *pool, struct gc_block *block)
+{
+    const uint64_t end = block->address + block->bytes;
+    enum gc_free_kind kind;
+    for (uint64_t address = block->address; address < end;) {
+        address = gc_min_u64(end, gc_pages_kind_end_locked(pool, block, &kind));
+        struct gc_block *rest = NULL;
+        if (address < end)
+            rest = gc_pool_split_end_locked(pool, block, address - block->address);
+        if (kind == GC_FREE_EXCLUDED)
+            gc_pages_set_excluded_locked(pool, block);
+        gc_pool_merge_locked(pool, block, kind);
+        block = rest;
+    }
+}
+
+void gc_pool_unsplit_locked(struct gc_pool *pool, struct gc_block *block)
+{
+    GC_ASSERT(block->state == GC_BLOCK_MAPPING);
+    if (gc_segment_has_kinds(gc_block_segment(block)))
+        merge_by_slots(pool, block);
+    else
+        gc_pool_merge_locked(pool, block, GC_FREE_PLAIN);
 }
 
 /* ---- segments: added, removed, restored, exported ---- */

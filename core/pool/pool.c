@@ -248,8 +248,8 @@ static uint64_t least_remainder(const struct gc_segment *segment)
                                                                            : GC_LARGE_REMAINDER;
 }
 
-/* Splits a block that is in no bin; the second part is in none either. */
-static struct gc_block *split_at(struct gc_pool *pool, struct gc_block *block, uint64_t bytes)
+struct gc_block *gc_pool_split_end_locked(struct gc_pool *pool, struct gc_block *block,
+                                          uint64_t bytes)
 {
     struct gc_block *rest = gc_pool_pop_record_locked(pool);
     rest->address = block->address + bytes;
@@ -265,7 +265,7 @@ static struct gc_block *split_at(struct gc_pool *pool, struct gc_block *block, u
 void gc_pool_split_off_locked(struct gc_pool *pool, struct gc_block *block, uint64_t bytes)
 {
     if (block->bytes - bytes >= least_remainder(gc_block_segment(block)))
-        gc_pool_bin_locked(pool, split_at(pool, block, bytes), GC_FREE_PLAIN);
+        gc_pool_bin_locked(pool, gc_pool_split_end_locked(pool, block, bytes), GC_FREE_PLAIN);
 }
 
 static void count_ordered(const struct gc_pool_shared *shared, uint64_t bytes)
@@ -346,7 +346,7 @@ static struct gc_block *split_of_segment(struct gc_pool *pool, const struct gc_p
     gc_pool_unbin_locked(pool, block);
     if (place->address > block->address) {
         struct gc_block *front = block;
-        block = split_at(pool, front, place->address - front->address);
+        block = gc_pool_split_end_locked(pool, front, place->address - front->address);
         gc_pool_bin_locked(pool, front, GC_FREE_PLAIN);
     }
     gc_block_set_state(block, GC_BLOCK_MAPPING);
@@ -375,11 +375,11 @@ static struct gc_block *split_of_arena(struct gc_pool *pool, const struct gc_pla
         return block;
     }
     const uint64_t all_bytes = free_block->bytes;
-    struct gc_block *block = split_at(pool, free_block, front_bytes);
+    struct gc_block *block = gc_pool_split_end_locked(pool, free_block, front_bytes);
     free_block->bytes = all_bytes;
     gc_bins_resize(bins, free_block, free_block->address, front_bytes);
     if (rest_bytes > 0)
-        gc_pool_bin_locked(pool, split_at(pool, block, bytes), kind);
+        gc_pool_bin_locked(pool, gc_pool_split_end_locked(pool, block, bytes), kind);
     return block;
 }
 
@@ -420,7 +420,7 @@ void gc_pool_return_unmapped_locked(struct gc_pool *pool, struct gc_block *block
 {
     GC_ASSERT(block->state == GC_BLOCK_MAPPING);
     if (block->bytes > bytes)
-        gc_pool_bin_locked(pool, split_at(pool, block, bytes), GC_FREE_UNMAPPED);
+        gc_pool_bin_locked(pool, gc_pool_split_end_locked(pool, block, bytes), GC_FREE_UNMAPPED);
 }
 
 static struct gc_block *mergeable(struct gc_block *neighbour, enum gc_free_kind kind)
@@ -478,50 +478,4 @@ void gc_pool_merge_locked(struct gc_pool *pool, struct gc_block *block, enum gc_
         merge_of_segment(pool, block);
     else
         merge_of_arena(pool, block, kind);
-}
-
-void gc_pool_free_locked(struct gc_pool *pool, struct gc_block *block)
-{
-    const struct gc_segment *segment = gc_block_segment(block);
-    GC_ASSERT(block->state != GC_BLOCK_FREE);
-    if (segment->arena != NULL) {
-        const struct gc_span span = gc_span_of_block_locked(pool, block);
-        gc_pages_unuse_locked(pool, &span);
-    }
-    gc_pool_merge_locked(pool, block,
-                         gc_segment_has_kinds(segment) ? GC_FREE_BACKED : GC_FREE_PLAIN);
-    pool->generation++;
-}
-
-void gc_pool_trim_locked(struct gc_pool *pool, struct gc_block *block, uint64_t bytes)
-{
-    GC_ASSERT(block->state == GC_BLOCK_MAPPING);
-    if (block->bytes > bytes)
-        gc_pool_free_locked(pool, split_at(pool, block, bytes));
-}
-
-/* Bins the parts of the block by their slots. */
-static void merge_by_slots(struct gc_pool *pool, struct gc_block *block)
-{
-    const uint64_t end = block->address + block->bytes;
-    enum gc_free_kind kind;
-    for (uint64_t address = block->address; address < end;) {
-        address = gc_min_u64(end, gc_pages_kind_end_locked(pool, block, &kind));
-        struct gc_block *rest = NULL;
-        if (address < end)
-            rest = split_at(pool, block, address - block->address);
-        if (kind == GC_FREE_EXCLUDED)
-            gc_pages_set_excluded_locked(pool, block);
-        gc_pool_merge_locked(pool, block, kind);
-        block = rest;
-    }
-}
-
-void gc_pool_unsplit_locked(struct gc_pool *pool, struct gc_block *block)
-{
-    GC_ASSERT(block->state == GC_BLOCK_MAPPING);
-    if (gc_segment_has_kinds(gc_block_segment(block)))
-        merge_by_slots(pool, block);
-    else
-        gc_pool_merge_locked(pool, block, GC_FREE_PLAIN);
 }

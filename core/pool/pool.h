@@ -160,6 +160,7 @@ struct gc_place {
 /* A search in mapped memory. */
 struct gc_search {
     struct gc_place place;
+    struct gc_span span; /* of the block there */
     uint32_t looks;      /* at free blocks and mappings */
     bool is_last_resort; /* looks at all, and minds no shortness of room */
     bool is_changed;     /* free blocks have changed */
@@ -261,6 +262,9 @@ void gc_pool_bin_locked(struct gc_pool *pool, struct gc_block *block, enum gc_fr
 void gc_pool_merge_locked(struct gc_pool *pool, struct gc_block *block, enum gc_free_kind kind);
 /* Unbins a free block; its segment is idle no longer. */
 void gc_pool_unbin_locked(struct gc_pool *pool, struct gc_block *block);
+/* Splits a block that is in no bin; the second part is in none either. */
+struct gc_block *gc_pool_split_end_locked(struct gc_pool *pool, struct gc_block *block,
+                                          uint64_t bytes);
 /* Splits off and bins the end of a block that is in no bin, if it is worth a record. */
 void gc_pool_split_off_locked(struct gc_pool *pool, struct gc_block *block, uint64_t bytes);
 
