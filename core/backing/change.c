@@ -120,6 +120,7 @@ void gc_change_end(struct gc_change *change)
     pool->pages.is_changing = false;
     pthread_cond_broadcast(&pool->pages.changed);
     gc_pool_release(pool);
+    GC_ASSERT(gc_pool_validate(pool));
     gc_peers_wait_end(&change->set);
 }
 

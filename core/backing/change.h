@@ -19,19 +19,21 @@
 #include "core/device/context.h"
 #include "core/pool/segment.h"
 
-/* How far pools may grow beyond the program's peak to save moving: in general, below
- * GC_EXTENT_PEAK_BYTES, with a plan. */
+/* How far pools may grow beyond the program's peak to save moving: in general, while the peak is
+ * low, with a plan. */
 #define GC_GROWTH_PERCENT 3
 #define GC_GROWTH_LOW_PERCENT 4
 #define GC_GROWTH_LOW_BYTES (UINT64_C(2) << 30)
 #define GC_GROWTH_PLANNED_DIVISOR 512
-/* A block of this size gets one extent for all that it lacks; a smaller one extents of an eighth of
- * its size, or of GC_EXTENT_BYTES, and single pages while the program's peak is low. */
+/* A block of the first size gets one extent for all that it lacks; a smaller one extents of
+ * GC_EXTENT_BYTES or a part of its own size. While the peak is low, extents are a part of its excess
+ * over GC_EXTENT_PEAK_BYTES, at least one page. */
 #define GC_EXTENT_WHOLE_BYTES (UINT64_C(1) << 30)
-#define GC_EXTENTS_PER_BLOCK 8
 #define GC_EXTENT_BYTES (UINT64_C(32) << 20)
-#define GC_EXTENTS_PER_PEAK 128
+#define GC_EXTENTS_PER_BLOCK 8
 #define GC_EXTENT_PEAK_BYTES (UINT64_C(1) << 30)
+#define GC_EXTENTS_PER_PEAK 32
+/* The addresses that one extent may have. */
 #define GC_MAPPINGS_PER_EXTENT 32
 /* Room is short: the peak is beyond an eighth of a limit; 95 % of the device; or more is held than
  * an eighth above the peak. */
