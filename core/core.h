@@ -341,11 +341,12 @@ void gc_core_reset_ordered_peak(struct gc_device *device, enum gc_ordered_peak m
  * the stream's context need not be known. */
 void gc_core_close_stream(struct gc_core *core, uint64_t stream);
 
-/* The epoch: the count of work submitted so far. Read the epoch before the program synchronises;
- * pass it to gc_core_complete after success. The wait does not cover work submitted meanwhile. */
+/* Closes the current epoch of submitted work, and returns it. Call before the program synchronises,
+ * and pass it to gc_core_complete after success. The wait does not cover work submitted meanwhile.
+ */
 uint64_t gc_context_epoch(struct gc_context *context);
 /* After a successful synchronisation of `context`: all its work up to `epoch` has completed, and
- * memory that was freed before the epoch was read is idle, unless peers may use it. */
+ * memory that was freed before the epoch was closed is idle, unless peers may use it. */
 void gc_core_complete(struct gc_core *core, struct gc_context *context, uint64_t epoch);
 /* The driver returned an illegal address error: with GPUCACHE_DEBUG, logs once what was freed last.
  */

@@ -97,7 +97,8 @@ struct gc_shim {
     struct gc_real real;
     /* Where the first instructions of cuMemAlloc_v2 and cuMemFree_v2 are. */
     const volatile uint32_t *alloc_code, *free_code;
-    struct gc_core *core; /* NULL: pass through (mode off, refused, failed start) */
+    struct gc_core *core;                /* NULL: pass through (mode off, refused, failed start) */
+    struct gc_submissions *_Atomic work; /* core's; set once calls are served */
     struct gc_options *options;
     struct gc_log log;
     struct gc_trace *trace;
@@ -117,6 +118,7 @@ struct gc_shim {
     atomic_int driver_version; /* known once a device was seen: the report makes no driver call */
 };
 extern struct gc_shim gc_shim;
+extern struct gc_submitter gc_shim_no_submitter; /* zero */
 extern const char *const gc_shim_api_names[GC_API_COUNT];
 
 struct gc_thread {
@@ -137,6 +139,8 @@ struct gc_thread {
     bool has_missed;          /* in cudaFree, and the thread's cache does not serve that free */
     bool has_own_stream;      /* work went to the thread's own default stream */
     struct gc_tcache *tcache; /* NULL: none yet, or it could not be made */
+    struct gc_submitter *submitter; /* gc_shim_no_submitter: the same */
+    bool has_sought_submitter;
     /* The context that was current when core last looked one up, and its record. */
     CUcontext handle;
     struct gc_context *context;

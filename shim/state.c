@@ -7,6 +7,7 @@
 #include "shim/shim.h"
 
 #include "core/base/lock.h"
+#include "core/device/submit.h"
 
 #include <sys/mman.h>
 #include <time.h>
@@ -21,8 +22,9 @@ struct gc_shim gc_shim = {.alloc_code = &plain_alloc,
                           .log = {GC_LOG_WARN, STDERR_FILENO},
                           .hot = &closed,
                           .doorbell = {.control = &no_request}};
-__thread struct gc_thread gc_thread
-    __attribute__((tls_model("initial-exec"))) = {.outer_api = GC_API_COUNT, .is_unconfirmed = 1};
+struct gc_submitter gc_shim_no_submitter;
+__thread struct gc_thread gc_thread __attribute__((tls_model("initial-exec"))) = {
+    .outer_api = GC_API_COUNT, .is_unconfirmed = 1, .submitter = &gc_shim_no_submitter};
 
 const char *const gc_shim_api_names[GC_API_COUNT] = {
 #define API(symbol, ...) #symbol,

@@ -48,6 +48,8 @@ static void set_up(struct gc_core *core, const struct gc_core_config *config)
     core->next_block_id = 1;
     atomic_init(&core->work.reuse_blocked, 0);
     atomic_init(&core->work.quick_stream, GC_STREAM_CHECK);
+    atomic_init(&core->work.epoch, 1); /* 0: no work */
+    gc_submitters_init(core);
 }
 
 enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_core **created)
@@ -118,6 +120,7 @@ void gc_core_destroy(struct gc_core *core)
     gc_tenants_fini(core);
     gc_follow_fini(core);
     gc_tcache_fini(core);
+    gc_submitters_fini(core);
     gc_debug_fini(core);
     gc_stacks_destroy(core->stacks);
     gc_tracker_fini(&core->tracker);

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "core/base/gate.h"
 
 #include "core/base/assert.h"
@@ -7,11 +8,13 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <stddef.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#define STORES_ARE_SEEN_NS 20000000
 #define DRAIN_MS 2000   /* how long a closer waits for the threads inside */
 #define CLOSED_MS 10000 /* how long a thread waits at a closed gate */
 
@@ -103,4 +106,35 @@ void gc_gate_close(struct gc_gate *gate)
     GC_ASSERT(gc_lock_held_count() == 0);
     gc_gate_set(gate, GC_GATE_CLOSED);
     (void)gc_gate_drain(gate, DRAIN_MS);
+}
+
+/* ---- the asymmetric barrier ---- */
+
+static bool call_membarrier(int command)
+{
+    const int saved_errno = errno;
+    const bool is_made = syscall(SYS_membarrier, command, 0) == 0;
+    errno = saved_errno;
+    return is_made;
+}
+
+bool gc_gate_register_barrier(void)
+{
+#ifdef __SANITIZE_THREAD__
+    return false; /* the thread sanitizer does not model it */
+#else
+    return call_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+#endif
+}
+
+bool gc_gate_make_barrier(void)
+{
+    return call_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+}
+
+void gc_gate_wait_stores(void)
+{
+    struct timespec left = {0, STORES_ARE_SEEN_NS};
+    while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR)
+        ;
 }

@@ -28,11 +28,13 @@ enum gc_gate_mode {
     GC_GATE_GONE,    /* closed permanently: the guarded object is destroyed */
 };
 
-/* Bits of the word: the mode, and whether a thread has claimed the gate. The remaining bits count
- * changes. */
+/* Bits of the word: the mode, whether a thread has claimed the gate, and whether threads that count
+ * themselves elsewhere (core/device/submitter.c) need a fence of their own. The remaining bits
+ * count changes. */
 #define GC_GATE_MODES 3U
 #define GC_GATE_CLAIMED 4U
-#define GC_GATE_CHANGE 8U
+#define GC_GATE_FENCED 8U
+#define GC_GATE_CHANGE 16U
 #define GC_GATE_FOREVER UINT32_MAX
 
 struct gc_gate {
@@ -114,5 +116,20 @@ bool gc_gate_claim(struct gc_gate *gate);
  * still inside: a context's teardown and the end of a process must not wait forever for a driver
  * call that hangs. */
 void gc_gate_close(struct gc_gate *gate);
+
+/* ---- the asymmetric barrier: membarrier(2), as in liburcu ---- */
+
+/* At the start, before the first barrier. False: the process has no such barrier. */
+bool gc_gate_register_barrier(void);
+/* Each thread of the process makes a full fence at some moment of the call, so that the hot side of
+ * a protocol needs none. Of a thread's load that came before that moment, all earlier loads and
+ * stores have taken place when the call returns; a later load sees what the caller stored before
+ * the call. False: the kernel refuses the barrier, at once or since a filter of system calls was
+ * set. Preserves errno. */
+bool gc_gate_make_barrier(void);
+/* Sleeps longer than a store stays in any processor's store buffer: a running processor drains it
+ * within microseconds, an interrupt or a thread switch at once. After a refused barrier, for the
+ * threads that do not know of it yet. */
+void gc_gate_wait_stores(void);
 
 #endif

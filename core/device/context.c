@@ -43,11 +43,11 @@ void gc_contexts_fini(struct gc_core *core)
     gc_slab_fini(&core->fence_rings);
 }
 
-/* Work submitted so far does not use memory that this pool will allocate. */
+/* Work submitted so far does not use memory that this pool will allocate. Work that does is
+ * submitted after that allocation, so it needs no barrier to get a later epoch. */
 static void complete_all(struct gc_context *context)
 {
-    atomic_init(&context->completed,
-                atomic_load_explicit(&context->core->work.submitted, memory_order_acquire));
+    atomic_init(&context->completed, gc_submit_open_epoch(&context->core->work));
 }
 
 /* A record that is not linked yet; its own head. */
@@ -279,7 +279,7 @@ enum gc_status gc_context_add(struct gc_core *core, uint64_t handle, struct gc_d
     *context = gc_context_find(core, handle);
     if (*context == NULL) {
         if (core->context_count > 0)
-            atomic_store_explicit(&core->has_several_contexts, true, memory_order_relaxed);
+            atomic_store_explicit(&core->work.has_several_contexts, true, memory_order_relaxed);
         join_ordered_locked(core, created);
         complete_all(created);
         link_locked(core, created);
@@ -306,7 +306,7 @@ void gc_contexts_visit(struct gc_core *core,
 
 bool gc_contexts_are_several(const struct gc_core *core)
 {
-    return atomic_load_explicit(&core->has_several_contexts, memory_order_relaxed);
+    return atomic_load_explicit(&core->work.has_several_contexts, memory_order_relaxed);
 }
 
 struct gc_context *gc_context_find_record(const struct gc_context *head,
@@ -388,9 +388,9 @@ void gc_context_set_roaming(struct gc_context *context)
         known = gc_context_next_roaming(known);
     if (known == head || !begin_roaming(head))
         return;
-    /* Raises the count of work. A thread that reads the raised count finds the context in the list,
-     * and blocks freed from now on need a later fence. */
-    gc_submit_end(&head->core->work);
+    /* A thread that closes a later epoch finds the context in the list, and blocks freed from now
+     * on need such a fence. */
+    (void)gc_submit_advance(&head->core->work);
 }
 
 /* ---- claims ---- */
@@ -491,8 +491,7 @@ void gc_contexts_set_faulted(struct gc_core *core)
 
 uint64_t gc_context_epoch(struct gc_context *context)
 {
-    /* Acquire: counted work was submitted before the program's wait begins. */
-    return atomic_load_explicit(&context->core->work.submitted, memory_order_acquire);
+    return gc_submit_close_epoch(&context->core->work);
 }
 
 void gc_context_raise_completed(struct gc_context *context, uint64_t epoch)

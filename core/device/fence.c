@@ -37,19 +37,13 @@ static void release_members(const struct gc_fence *fence)
 
 /* ---- ownership of the ring ---- */
 
-/* Makes the calling thread the owner of the ring and reads the count of work. False: another thread
- * owns it, the context is dropped, or a context of the set captures. Captures are not checked
- * without a set.
- *
- * The count is read before the set, under one lock: a peer whose work is in the count was listed
- * before it submitted that work, so the peer is in the set. */
-static bool begin_driver_calls(struct gc_context *context, struct gc_wait_set *set, uint64_t *epoch)
+/* Makes the calling thread the owner of the ring. False: another thread owns it, or the context is
+ * dropped. */
+static bool begin_driver_calls(struct gc_context *context)
 {
     gc_pool_acquire_plain(&context->pool);
     struct gc_fences *fences = context->fences;
-    *epoch = gc_submit_count(&context->core->work);
-    const bool is_free = !context->pool.is_dropped && !fences->is_ring_owned &&
-                         (set == NULL || gc_peers_wait_begin_locked(context, set));
+    const bool is_free = !context->pool.is_dropped && !fences->is_ring_owned;
     if (is_free) {
         fences->is_ring_owned = true;
         fences->covered_bytes = context->pool.unfenced_bytes;
@@ -57,6 +51,17 @@ static bool begin_driver_calls(struct gc_context *context, struct gc_wait_set *s
     }
     gc_pool_release(&context->pool);
     return is_free;
+}
+
+/* Closes the epoch, then reads the set: the context of any work of a closed epoch was listed before
+ * that work was submitted, so it is in the set. False: a context of the set captures. */
+static bool begin_wait(struct gc_context *context, struct gc_wait_set *set, uint64_t *epoch)
+{
+    *epoch = gc_submit_close_epoch(&context->core->work);
+    gc_pool_acquire_plain(&context->pool);
+    const bool may_wait = gc_peers_wait_begin_locked(context, set);
+    gc_pool_release(&context->pool);
+    return may_wait;
 }
 
 static void end_driver_calls(struct gc_context *context, bool is_recorded)
@@ -122,22 +127,23 @@ static void set_fenceless(struct gc_context *context)
     gc_context_size_tcache(context);
 }
 
-bool gc_fence_record(struct gc_context *context)
+/* For the owner of the ring. False: the ring is full, a capture forbids it, or the driver failed.
+ */
+static bool record_next(struct gc_context *context)
 {
     const struct gc_driver *driver = driver_of(context);
+    struct gc_fences *fences = context->fences;
     struct gc_wait_set set = {.count = 0};
     uint64_t epoch;
-    if (driver->fence_record == NULL || !begin_driver_calls(context, &set, &epoch))
+    int code = driver->not_ready;
+    if (gc_context_is_fenceless(context) || fences->count == GC_FENCES_MAX ||
+        atomic_load_explicit(&context->core->capture_count, memory_order_relaxed) > 0 ||
+        !begin_wait(context, &set, &epoch))
         return false;
-    GC_ASSERT(gc_lock_held_count() == 0);
-    struct gc_fences *fences = context->fences;
-    bool is_recorded = false;
-    /* A fence has a fixed number of members; waits cover larger sets. */
-    if (!gc_context_is_fenceless(context) && set.everyone == NULL &&
-        fences->count < GC_FENCES_MAX) {
-        struct gc_fence *fence = &fences->ring[(fences->first + fences->count) % GC_FENCES_MAX];
-        const int code = record_all(&set, epoch, fence);
-        is_recorded = code == 0;
+    const bool is_listed = set.everyone == NULL; /* a fence has a fixed number of members */
+    if (is_listed) {
+        code =
+            record_all(&set, epoch, &fences->ring[(fences->first + fences->count) % GC_FENCES_MAX]);
         atomic_store_explicit(&fences->is_refused, code != 0 && code == driver->out_of_memory,
                               memory_order_relaxed);
         atomic_store_explicit(&fences->is_tried, true, memory_order_relaxed);
@@ -145,6 +151,15 @@ bool gc_fence_record(struct gc_context *context)
             set_fenceless(context);
     }
     gc_peers_wait_end(&set);
+    return is_listed && code == 0;
+}
+
+bool gc_fence_record(struct gc_context *context)
+{
+    if (driver_of(context)->fence_record == NULL || !begin_driver_calls(context))
+        return false;
+    GC_ASSERT(gc_lock_held_count() == 0);
+    const bool is_recorded = record_next(context);
     end_driver_calls(context, is_recorded);
     return is_recorded;
 }
@@ -215,11 +230,10 @@ static bool sleep_if_waiting(struct gc_context *context, uint64_t limit_ns)
 
 static bool poll_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way)
 {
-    uint64_t epoch;
     bool any = false;
     if (!has_open(context))
         return false;
-    if (!begin_driver_calls(context, NULL, &epoch)) {
+    if (!begin_driver_calls(context)) {
         *is_under_way |= sleep_if_waiting(context, limit_ns);
         return false;
     }
@@ -295,8 +309,9 @@ void gc_fence_wait_streams_locked(struct gc_context *context)
     }
 }
 
-/* Sets seen->covered to the count of work, all covered by the fence recorded next, and raises the
- * count, so that a block freed later has a higher epoch. False: the list needs no fence. */
+/* Closes the epoch for the fence recorded next, which covers seen->covered; a block freed later has
+ * a higher epoch, even if no work is counted before: the program may make the stream wait for other
+ * work and then free. False: the list needs no fence. */
 static bool begin_stream_fences(struct gc_context *context, const struct gc_stream_list *list,
                                 uint64_t only, struct gc_stream_list *seen)
 {
@@ -305,11 +320,11 @@ static bool begin_stream_fences(struct gc_context *context, const struct gc_stre
     const bool is_wanted = !context->pool.is_dropped && list->stream != GC_STREAM_NONE &&
                            !list->is_ended &&
                            (only == GC_STREAM_NONE ? !list->is_marked : list->stream == only);
-    if (is_wanted) {
-        seen->covered = gc_submit_count(&context->core->work);
-        gc_submit_end(&context->core->work);
-    }
+    if (is_wanted)
+        seen->covered = gc_submit_advance(&context->core->work);
     gc_pool_release(&context->pool);
+    if (is_wanted)
+        gc_submitter_barrier(&context->core->work);
     return is_wanted;
 }
 
@@ -541,12 +556,8 @@ enum gc_status gc_fence_wait_set(const struct gc_wait_set *set, int *driver_code
 enum gc_status gc_fence_synchronize(struct gc_context *context, uint64_t limit_ns, int *driver_code)
 {
     struct gc_wait_set set = {.count = 0};
-    gc_pool_acquire_plain(&context->pool);
-    const uint64_t epoch =
-        gc_submit_count(&context->core->work); /* before the set, as in begin_driver_calls */
-    const bool may_wait = gc_peers_wait_begin_locked(context, &set);
-    gc_pool_release(&context->pool);
-    if (!may_wait)
+    uint64_t epoch;
+    if (!begin_wait(context, &set, &epoch))
         return GC_CAPTURING;
     const enum gc_status status = wait_set(&set, limit_ns, driver_code);
     gc_peers_wait_end(&set);

@@ -58,7 +58,7 @@ static bool add_peer_locked(struct gc_context *context, struct gc_context *peer)
      * no work was submitted since. An empty pool of a device needs none: earlier work of the peer
      * does not use memory that is still to be allocated. */
     if (!context->is_device || context->pool.content.segments != NULL)
-        gc_submit_end(&context->core->work);
+        (void)gc_submit_advance(&context->core->work);
     return true;
 }
 

@@ -54,7 +54,6 @@ struct gc_core {
     atomic_uint_fast64_t next_block_id;
     gc_counter *process_driver_calls; /* api_count */
     atomic_bool was_used;
-    atomic_bool has_several_contexts;
     atomic_bool has_captured; /* graphs may use memory */
     /* Address ranges kept reserved so that graphs fail instead of using other memory: see
      * core/backing/range.c. */

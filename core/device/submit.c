@@ -85,7 +85,7 @@ static bool record_fence(struct gc_core *core, bool *is_needed)
     const uint64_t stream = atomic_load_explicit(&work->only_stream, memory_order_relaxed);
     if (driver->stream_record == NULL || !may_be_only(stream))
         return false;
-    const uint64_t covered = gc_submit_count(work);
+    const uint64_t covered = gc_submit_close_epoch(work);
     uint64_t fence = context == fenced_context ? work->stream_fence.fence : 0;
     if (GC_CALL_IF_OPEN(context,
                         driver->stream_record(driver->self, context->handle, stream, &fence)) != 0)

@@ -238,7 +238,7 @@ static uint64_t reserved_bytes(struct gc_core *core, struct gc_tenant *tenant)
 /* Waits until no thread is inside the gate. */
 static bool drain_gate(struct gc_core *core, const struct deadline *deadline)
 {
-    while (!gc_gate_drain(&core->work.gate, DRAIN_SLICE_MS))
+    while (!gc_submitter_drain_gate(&core->work, DRAIN_SLICE_MS))
         if (is_over(deadline))
             return false;
     return true;
@@ -289,7 +289,7 @@ static bool pause_scope(struct pausing *pausing)
     struct gc_swap_result *result = pausing->result;
     if (!check_all(pausing))
         return false;
-    gc_gate_set(&core->work.gate, GC_GATE_CLOSED);
+    gc_submitter_close_gate(&core->work);
     if (!swap_out_scope(pausing)) {
         const struct gc_swap_result why = *result;
         if (swap_in_scope(core, tenant, result)) {

@@ -1,49 +1,24 @@
 /* All thread caches: their creation, and how one thread stops all of them (asymmetric barrier by
  * membarrier(2), as in liburcu). The list of caches only grows; the record of a thread that ended
  * is reused by the next one. Bound: one membarrier per stop. */
-#define _GNU_SOURCE
 #include "core/base/assert.h"
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "core/reclaim/tcache.h"
 
-#include <errno.h>
-#include <linux/membarrier.h>
 #include <sched.h>
 #include <stddef.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #define SPINS_BEFORE_SLEEP 64
 #define PAUSE_NS 20000
-/* Longer than a store stays in any processor's store buffer: a running processor drains it within
- * microseconds, an interrupt or a thread switch at once. */
-#define STORES_ARE_SEEN_NS 20000000
-
-/* The thread sanitizer does not model membarrier. */
-#ifdef __SANITIZE_THREAD__
-#define MAY_USE_MEMBARRIER false
-#else
-#define MAY_USE_MEMBARRIER true
-#endif
-
-/* False: the kernel has no membarrier, or a filter refuses it. Preserves errno. */
-static bool make_barrier(int command)
-{
-    const int saved_errno = errno;
-    const bool is_made = syscall(SYS_membarrier, command, 0) == 0;
-    errno = saved_errno;
-    return is_made;
-}
 
 /* ---- create and destroy ---- */
 
 void gc_tcache_init(struct gc_core *core)
 {
     gc_lock_init(&core->tcaches_lock, GC_RANK_TCACHES);
-    core->has_membarrier =
-        MAY_USE_MEMBARRIER && make_barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+    core->has_membarrier = gc_gate_register_barrier();
     core->has_tcaches = core->mode == GC_MODE_CACHE && core->options->reuse == GC_REUSE_FENCE &&
                         core->options->debug == 0 && core->driver.fence_record != NULL;
 }
@@ -137,17 +112,15 @@ void gc_tcache_destroy(struct gc_core *core, struct gc_tcache *tcache)
 /* ---- stopping ---- */
 
 /* Afterwards is_busy is visible for each thread that uses its cache, and each that enters sees
- * STOPPED. If the kernel refuses membarrier (a seccomp filter set since the start), owners make
- * their own fences from now on; each may enter without a fence once more, and the sleep of
- * STORES_ARE_SEEN_NS covers its stores. */
+ * STOPPED. If the kernel refuses the barrier (a seccomp filter set since the start), owners make
+ * their own fences from now on; each may enter without a fence once more, and the sleep covers its
+ * stores. */
 static void publish_stops_locked(struct gc_core *core)
 {
-    struct timespec left = {0, STORES_ARE_SEEN_NS};
-    if (!core->has_membarrier || make_barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
+    if (!core->has_membarrier || gc_gate_make_barrier())
         return;
     core->has_membarrier = false;
-    while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR)
-        ;
+    gc_gate_wait_stores();
 }
 
 static void wait_owner(struct gc_tcache *tcache)

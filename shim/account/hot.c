@@ -8,6 +8,18 @@
 #include "shim/driver/stream_list.h"
 #include "shim/real/thread_end.h"
 
+#include "core/device/submit.h"
+
+static void drop_submitter(void)
+{
+    struct gc_submitter *line = gc_thread.submitter;
+
+    gc_thread.has_sought_submitter = true; /* destructors that run later: without a line */
+    gc_thread.submitter = &gc_shim_no_submitter;
+    if (line != &gc_shim_no_submitter)
+        gc_submitter_destroy(line);
+}
+
 /* Destructors of other keys may still run and use CUDA: without a cache then. */
 static void end_thread(void *unused)
 {
@@ -21,6 +33,7 @@ static void end_thread(void *unused)
     gc_stream_list_end_thread();
     gc_thread.is_ending = true;
     gc_thread.tcache = NULL;
+    drop_submitter();
     if (tcache != NULL && *gc_shim.hot != 0) /* 0 in a forked child: the parent's accounts */
         gc_tcache_destroy(gc_shim.core, tcache);
 }
@@ -45,4 +58,16 @@ void gc_hot_prepare(void)
         return;
     }
     gc_thread.tcache = tcache;
+}
+
+void gc_hot_prepare_submitter(void)
+{
+    struct gc_submitter *line = NULL;
+
+    /* Before the search: a signal handler that submits during it does without a line. */
+    gc_thread.has_sought_submitter = true;
+    if (!gc_thread.is_ending && gc_thread_watch_end())
+        line = gc_submitter_create(gc_shim.core);
+    if (line != NULL)
+        gc_thread.submitter = line;
 }

@@ -13,6 +13,9 @@
 
 /* Creates the thread's cache unless it has one, or may have none. Call inside a wrapper. */
 void gc_hot_prepare(void);
+/* Gives the thread a line for its submissions (core/device/submit.h), once. The thread is outside
+ * the gate. */
+void gc_hot_prepare_submitter(void);
 /* Once, at the start. */
 void gc_hot_start(void);
 

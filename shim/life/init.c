@@ -11,6 +11,7 @@
  * that shares its parent's memory runs the parent's destructors. The real pointers stay usable in
  * every state; core stays whole after the report, for static destructors that run later. */
 #define _GNU_SOURCE
+#include "core/device/submit.h"
 #include "core/io/elf_object.h"
 #include "core/plan/plan.h"
 #include "shim/account/direct.h"
@@ -39,7 +40,6 @@
 #include <unistd.h>
 
 static struct {
-    struct gc_submissions *_Atomic work; /* set once core exists */
     struct gc_exit_report report;
     struct gc_region plan_memory;
     struct gc_plan plan;
@@ -136,8 +136,10 @@ static void begin_service(void)
     if (gc_resolve_driver(false) && !gc_resolve_is_interposing())
         gc_unseen_add(GC_UNSEEN_BY_NAME, "CUDA", 0);
     gc_outside_scan();
+    if (gc_stream_list_is_needed())
+        gc_submit_set_listed(gc_core_submissions(gc_shim.core));
     /* release: pairs with the acquire in gc_life_submissions */
-    atomic_store_explicit(&life.work, gc_core_submissions(gc_shim.core), memory_order_release);
+    atomic_store_explicit(&gc_shim.work, gc_core_submissions(gc_shim.core), memory_order_release);
     /* Without a page that is wiped on fork only a system call shows a child: no hot path. */
     if (gc_shim.wiped_on_fork != NULL && gc_shim.options->mode == GC_MODE_CACHE)
         __atomic_store_n(&gc_shim.hot, gc_shim.wiped_on_fork, __ATOMIC_RELEASE);
@@ -251,12 +253,12 @@ bool gc_life_ready(void)
 struct gc_submissions *gc_life_submissions(void)
 {
     /* acquire: pairs with the release in begin_service */
-    struct gc_submissions *work = atomic_load_explicit(&life.work, memory_order_acquire);
+    struct gc_submissions *work = atomic_load_explicit(&gc_shim.work, memory_order_acquire);
 
     if (__builtin_expect(work == NULL, 0)) {
         if (gc_shim_is_started() || !gc_life_ready())
             return NULL;
-        work = atomic_load_explicit(&life.work, memory_order_acquire);
+        work = atomic_load_explicit(&gc_shim.work, memory_order_acquire);
     }
     return gc_shim_is_child() ? NULL : work;
 }

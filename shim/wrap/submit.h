@@ -11,6 +11,7 @@
 #define GC_SHIM_SUBMIT_H
 
 #include "core/device/submit.h"
+#include "shim/account/hot.h"
 #include "shim/driver/stream_list.h"
 #include "shim/life/life.h"
 #include "shim/wrap/reach.h"
@@ -61,10 +62,19 @@ static inline CUresult gc_shim_submit_begin(uint64_t key, struct gc_submissions 
 void gc_shim_submit_enter_gate_slow(struct gc_submissions *work, enum gc_gate_mode mode,
                                     const void *caller);
 
-/* Enters the gate; the thread is inside until gc_shim_submit_leave. */
+/* The thread's line for core; NULL: it has none. */
+static inline struct gc_submitter *gc_shim_submitter(void)
+{
+    return gc_thread.submitter != &gc_shim_no_submitter ? gc_thread.submitter : NULL;
+}
+
+/* Enters the gate; the thread is inside until gc_shim_submit_leave. Its line is the same then:
+ * gc_thread.submitter changes outside the gate only. */
 static inline void gc_shim_submit_enter_gate(struct gc_submissions *work, const void *caller)
 {
-    const enum gc_gate_mode mode = gc_gate_try_enter(&work->gate);
+    if (__builtin_expect(!gc_thread.has_sought_submitter, 0))
+        gc_hot_prepare_submitter();
+    const enum gc_gate_mode mode = gc_submitter_try_enter(work, gc_shim_submitter());
 
     if (__builtin_expect(mode != GC_GATE_OPEN, 0))
         gc_shim_submit_enter_gate_slow(work, mode, caller);
@@ -90,7 +100,7 @@ CUresult gc_shim_submit_enter(uint64_t key, struct gc_submissions **work, const 
 static inline void gc_shim_submit_leave(struct gc_submissions *work)
 {
     if (work != NULL)
-        gc_gate_leave(&work->gate);
+        gc_submitter_leave(work, gc_shim_submitter());
 }
 
 /* The driver has the work in the stream `key`, or has refused it. */
@@ -99,7 +109,7 @@ static inline void gc_shim_submit_end(struct gc_submissions *work, uint64_t key)
     if (work != NULL) {
         if (__builtin_expect(gc_stream_list_is_needed(), 0))
             gc_stream_list_count(key);
-        gc_submit_end(work);
+        gc_submitter_end(work, gc_shim_submitter());
     }
     gc_shim_submit_leave(work);
 }

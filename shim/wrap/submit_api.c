@@ -74,10 +74,10 @@ __attribute__((cold)) void gc_shim_submit_enter_gate_slow(struct gc_submissions 
         } else {
             if (tenant == NULL || !gc_tenant_is_paused(tenant))
                 break;
-            gc_gate_leave(&work->gate);
+            gc_submitter_leave(work, gc_shim_submitter());
             gc_wait_tenant(gc_shim.core, tenant);
         }
-        mode = gc_gate_try_enter(&work->gate);
+        mode = gc_submitter_try_enter(work, gc_shim_submitter());
     }
     gc_shim_leave();
 }
@@ -86,7 +86,7 @@ __attribute__((cold)) void gc_shim_submit_enter_gate_slow(struct gc_submissions 
 static __attribute__((cold)) void wait_tenant(struct gc_submissions *work,
                                               const struct gc_tenant *tenant, const void *caller)
 {
-    gc_gate_leave(&work->gate);
+    gc_submitter_leave(work, gc_shim_submitter());
     gc_shim_enter(GC_API_COUNT);
     gc_wait_tenant(gc_shim.core, tenant);
     gc_shim_leave();
@@ -293,34 +293,111 @@ SEARCH(search_unpacked, GC_REACH_UNPACKED,
 #define SEARCH_MEM_OPS(call, stream, ...) search_mem_ops(call, stream, __VA_ARGS__)
 #define SEARCH_UNPACKED(call, stream, ...) search_unpacked(call, stream, __VA_ARGS__)
 
+/* ---- the short way of a call ---- */
+
+/* Enters the gate if nothing is to be done before the call, as a rule: no other process asks for
+ * anything, nothing is paused, the stream needs no care, and no memory is to be searched for.
+ * False: the thread is outside, and takes the long way. `work` is that of the thread's line: NULL
+ * for a thread without one, and in a forked child. */
+static inline __attribute__((always_inline)) bool enter_plain(const struct gc_submissions *work,
+                                                              struct gc_submitter *line,
+                                                              CUstream stream, bool is_per_thread,
+                                                              bool is_searched)
+{
+    if (!GC_LIKELY(work != NULL))
+        return false;
+    /* As in gc_shim_submit_begin. The key of a stream with a name of its own is its handle; no
+     * other handle is quick. */
+    const uint64_t quick = atomic_load_explicit(&work->quick_stream, memory_order_seq_cst);
+    if (!GC_LIKELY(quick == (uintptr_t)stream ||
+                   atomic_load_explicit(&work->multi_stream, memory_order_acquire) ||
+                   (stream == NULL && !is_per_thread && quick == GC_STREAM_LEGACY)))
+        return false;
+    if (!GC_LIKELY(!gc_doorbell_is_rung(&gc_shim.doorbell)) ||
+        (is_searched && atomic_load_explicit(&work->has_several_contexts, memory_order_relaxed)))
+        return false;
+    return gc_submitter_enter_open(work, line);
+}
+
+/* Returns `result`, so that its register need not be saved on the short way. */
+static __attribute__((cold, noinline)) CUresult count_plain(struct gc_submissions *work,
+                                                            CUstream stream, bool is_per_thread,
+                                                            CUresult result)
+{
+    if (gc_stream_list_is_needed())
+        gc_stream_list_count(gc_shim_submit_key(stream, is_per_thread));
+    gc_submitter_end(work, gc_thread.submitter);
+    return result;
+}
+
+/* After an error: true if the call is to be made again, the long way. */
+static __attribute__((cold, noinline)) bool must_repeat_plain(CUresult result, enum gc_api api)
+{
+    gc_shim_on_error(result);
+    return result == CUDA_ERROR_OUT_OF_MEMORY && gc_relieve_outside(api, 0);
+}
+
+/* The short way is for the rows that programs call most, by the words in their columns `wait` and
+ * `reach`: kernels, and copies and fills that may have memory to search for. The compiler optimises
+ * the many others for size; the functions that they call are `hot`. */
+#define HAS_PLAIN(wait, word) CHOOSE_##wait(word, true, true, false)
+#define IS_SEARCHED(wait, word) CHOOSE_##wait(word, false, true, true)
+#define SIZE(wait, word) CHOOSE_##wait(word, , , __attribute__((cold)))
+#define CHOOSE_ASYNC(word, kernel, pair, other) CHOOSE_##word(kernel, pair, other)
+#define CHOOSE_SYNC(word, kernel, pair, other) other
+#define CHOOSE_KERNEL(kernel, pair, other) kernel
+#define CHOOSE_PAIR(kernel, pair, other) pair
+#define CHOOSE_NOTHING(kernel, pair, other) other
+#define CHOOSE_ANY(kernel, pair, other) other
+#define CHOOSE_SHAPED(kernel, pair, other) other
+#define CHOOSE_BATCH(kernel, pair, other) other
+#define CHOOSE_BATCH_3D(kernel, pair, other) other
+#define CHOOSE_MEM_OPS(kernel, pair, other) other
+#define CHOOSE_UNPACKED(kernel, pair, other) other
+
 /* ---- the wrappers ---- */
 
 #define API(...)
 #define USE(...)
 #define RUNTIME(...)
-/* `cold`: the compiler optimises these many wrappers for size. The functions that they call are
- * `hot`. */
 #define SUBMIT(symbol, base, version, variant, stream, wait, word, operands, parameters,           \
                arguments)                                                                          \
     GC_EXPORT                                                                                      \
-    __attribute__((cold)) CUresult symbol parameters                                               \
+    SIZE(wait, word)                                                                               \
+    CUresult symbol parameters                                                                     \
     {                                                                                              \
-        struct call call;                                                                          \
+        CUresult(*real) parameters = GC_REAL(symbol);                                              \
+        const bool is_per_thread = GC_VARIANT_##variant == GC_VARIANT_PTSZ;                        \
         const CUstream target = (stream);                                                          \
+        unsigned attempts = 0;                                                                     \
         CUresult result;                                                                           \
-        call.caller = GC_CALLER;                                                                   \
-        call.attempts = 0;                                                                         \
-        do {                                                                                       \
-            CUresult(*real) parameters = begin_call(                                               \
-                &call, target, GC_VARIANT_##variant == GC_VARIANT_PTSZ, GC_ROW_##symbol);          \
+        struct call call;                                                                          \
+        if (HAS_PLAIN(wait, word) && GC_LIKELY(real != NULL)) {                                    \
+            struct gc_submitter *line = gc_thread.submitter;                                       \
+            struct gc_submissions *work = line->work;                                              \
                                                                                                    \
+            if (enter_plain(work, line, target, is_per_thread, IS_SEARCHED(wait, word))) {         \
+                result = real arguments;                                                           \
+                if (!gc_submit_is_counted(work))                                                   \
+                    result = count_plain(work, target, is_per_thread, result);                     \
+                gc_submitter_move(line, -1U);                                                      \
+                if (GC_LIKELY(result == CUDA_SUCCESS) ||                                           \
+                    !must_repeat_plain(result, GC_API_##symbol))                                   \
+                    return result;                                                                 \
+                attempts = 1;                                                                      \
+            }                                                                                      \
+        }                                                                                          \
+        call.caller = GC_CALLER;                                                                   \
+        call.attempts = attempts;                                                                  \
+        do {                                                                                       \
+            real = begin_call(&call, target, is_per_thread, GC_ROW_##symbol);                      \
             if (__builtin_expect(real == NULL, 0))                                                 \
                 return call.result;                                                                \
             SEARCH_CALL(&call, target, word, operands);                                            \
             result = real arguments;                                                               \
         } while (__builtin_expect(result != CUDA_SUCCESS, 0) &&                                    \
                  must_repeat(&call, result, GC_API_##symbol));                                     \
-        return END_CALL_##wait(&call, result, GC_VARIANT_##variant == GC_VARIANT_PTSZ);            \
+        return END_CALL_##wait(&call, result, is_per_thread);                                      \
     }
 #define PASS(symbol, base, version, variant, parameters, arguments)                                \
     GC_EXPORT                                                                                      \
