@@ -14,7 +14,7 @@
 /* Free blocks of driver memory that are tried where alignment may prevent a fit. */
 #define FIT_TRIES 256
 /* Mappings that a request looks at before it prefers unmapped addresses. */
-#define LOOKS_MAX 1024
+#define LOOKS_MAX 512
 /* Unmapped blocks, from the lowest, that are compared with the backed one below. */
 #define UNMAPPED_TRIES 64
 
