@@ -187,6 +187,7 @@ bool gc_tcache_flush(struct gc_tcache_context *tctx)
     for (unsigned i = 0; i < GC_TCACHE_BINS; i++)
         while (tctx->bins[i] != NULL)
             gc_tcache_flush_batch(tctx, &tctx->bins[i]);
+    gc_tcache_release_large(tctx);
     tctx->context = NULL;
     tctx->number = GC_TCACHE_UNUSED;
     return any;
