@@ -212,7 +212,7 @@ static inline void gc_context_count_destroyed(struct gc_context *context,
 #define GC_TCACHE_UNUSED UINT16_MAX /* the number of no context */
 /* A larger block does not count against a thread cache's capacity: one thread cache of the context
  * may hold one. */
-#define GC_TCACHE_BLOCK_MAX GC_MIB(8)
+#define GC_TCACHE_BLOCK_MAX GC_SMALL_MAX
 
 /* Sets the capacity of the context's thread caches: a fraction of the bytes that its device or
  * quota may hold. */

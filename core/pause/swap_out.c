@@ -91,6 +91,16 @@ static struct gc_swap *create_swap(struct gc_context *context)
     return swap;
 }
 
+/* The mappings of an extent in use that serve nobody are excluded first; one for which records are
+ * lacking stays, and then its extent is not swapped out. */
+static void choose_mappings_locked(struct gc_pool *pool, struct gc_extent *extent)
+{
+    for (struct gc_mapping *mapping = extent->mappings; mapping != NULL; mapping = mapping->next) {
+        if (mapping == extent->user || gc_pages_try_exclude_locked(pool, mapping))
+            mapping->stage = GC_MAPPING_TO_UNMAP;
+    }
+}
+
 /* Adds all extents in use to the purge list. */
 static void choose_arena_locked(struct gc_swap *swap, struct gc_arena *arena,
                                 struct gc_purge_list *purge)
@@ -104,9 +114,7 @@ static void choose_arena_locked(struct gc_swap *swap, struct gc_arena *arena,
         gc_pages_set_away_locked(pool, extent, true);
         extent->copy_page = swap->copy_bytes / pool->pages.page_bytes;
         swap->copy_bytes += extent->page_count * pool->pages.page_bytes;
-        for (struct gc_mapping *mapping = extent->mappings; mapping != NULL;
-             mapping = mapping->next)
-            mapping->stage = GC_MAPPING_TO_UNMAP;
+        choose_mappings_locked(pool, extent);
         extent->next = purge->first;
         purge->first = extent;
     }
@@ -183,7 +191,7 @@ static void detach_others_locked(struct gc_pool *pool, struct gc_extent *extent)
         mapping->stage = GC_MAPPING_NONE;
         if (!is_gone)
             continue;
-        gc_pages_detach_locked(mapping);
+        gc_pages_detach_locked(pool, mapping);
         gc_slab_free(&pool->context->device->mapping_records, mapping);
     }
 }

@@ -180,15 +180,13 @@ is "nothing was executed" "$(ls executed.oh 2> /dev/null)" ""
 if [ -r "$SHARED/tools/pt_policy.py" ] && [ -d "$SHARED/data/traces" ]; then
     for trace in "$SHARED"/data/traces/*.csv; do
         name=$(basename "$trace" .csv)
-        replayed "$name" "$trace" --policy cache --backend vmm
+        replayed "$name" "$trace" --policy cache --backend vmm --passes 4
         is "$name: peak live as the reference has it" "$(value "$name" 'r["peak_live_bytes"]')" \
             "$(PYTHONDONTWRITEBYTECODE=1 python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); import pt_policy; print(pt_policy.replay(sys.argv[2], False)[0])' "$SHARED/tools" "$trace")"
-        # One training run changes its sizes from step to step: its pages are moved in each pass.
-        wanted=1 # a fence
-        [ "$name" = pytorch_gpt_train_14steps ] && wanted=$(value "$name" 'r["passes"][0]["driver_calls"] // 4')
-        is "$name: few driver calls in the second pass, or none" "$(value "$name" "r['passes'][1]['driver_calls'] <= $wanted")" true
+        # One call at most: a fence.
+        is "$name: no driver call from the third pass on" "$(value "$name" "max(r['passes'][i]['driver_calls'] for i in (2, 3)) <= 1")" true
         if [ "$(value "$name" 'r["peak_live_bytes"] > 1 << 30')" = true ]; then
-            is "$name: at most 1 % more held than live" "$(value "$name" 'r["ratio"] <= 1.01 or r["ratio"]')" true
+            is "$name: at most 3 % more held than live, and the last extents" "$(value "$name" 'r["ratio"] <= 1.032 or r["ratio"]')" true
         fi
     done
 else

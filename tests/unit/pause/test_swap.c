@@ -73,6 +73,34 @@ static void fixture_close(struct fixture *fixture)
     workbench_close(&fixture->bench);
 }
 
+/* Of an extent with two addresses only the one in use comes back; the other serves nobody until it
+ * is mapped again. */
+static void other_addresses_are_given_up(void **state)
+{
+    struct workbench bench;
+    struct gc_swap_result result;
+    uint64_t pages[8];
+    (void)state;
+    open_bench(&bench, MIB(16));
+    for (unsigned i = 0; i < 8; i++)
+        pages[i] = workbench_alloc(&bench, 0, MIB(2));
+    for (unsigned i = 0; i < 8; i += 2)
+        workbench_free(&bench, pages[i]);
+    const uint64_t block = workbench_alloc(&bench, 0, MIB(8));
+    assert_int_equal(bench.sim.calls[SIM_PAGE_CREATE], 8);
+    assert_true(gc_swap_out(bench.contexts[0], true, &result));
+    assert_true(gc_swap_in(bench.contexts[0], &result));
+    workbench_check(&bench);
+    workbench_free(&bench, pages[1]);
+    assert_int_equal(workbench_alloc(&bench, 0, MIB(2)), pages[1]);
+    workbench_free(&bench, block);
+    const uint64_t maps = bench.sim.calls[SIM_PAGE_MAP];
+    assert_int_equal(workbench_alloc(&bench, 0, MIB(8)), block);
+    assert_int_equal(bench.sim.calls[SIM_PAGE_MAP], maps);
+    workbench_check(&bench);
+    workbench_close(&bench);
+}
+
 static void content_and_addresses_return(void **state)
 {
     struct fixture fixture;
@@ -304,6 +332,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(content_and_addresses_return),
+        cmocka_unit_test(other_addresses_are_given_up),
         cmocka_unit_test(what_is_freed_meanwhile_does_not_return),
         cmocka_unit_test(dropped_content_costs_no_copy),
         cmocka_unit_test(what_cannot_go_is_refused),

@@ -140,8 +140,8 @@ static void small_devices_and_busy_blocks_keep_none(void **state)
     struct workbench bench;
     struct caches caches;
     (void)state;
-    workbench_open_fenced(&bench, GC_MIB(1024));
-    assert_true(atomic_load(&bench.contexts[0]->pool.tcache_block_bytes) < GC_MIB(8));
+    workbench_open_fenced(&bench, GC_MIB(256));
+    assert_true(atomic_load(&bench.contexts[0]->pool.tcache_block_bytes) < GC_MIB(1));
     workbench_close(&bench);
     open_caches(&caches);
     pass_often(&caches, caches.one, LARGE);
