@@ -253,6 +253,14 @@ enum gc_status gc_alloc(struct gc_core *core, struct gc_context *context,
 enum gc_status gc_free(struct gc_core *core, uint64_t address, uint16_t api,
                        int *driver_code) GC_CHECKED;
 
+/* A hit in the bins of the context's pool, for a request without options after a miss of the thread
+ * cache: one lock, and nothing else is asked. GC_ADDRESS_NONE: call gc_alloc; nothing is counted.
+ * The caller is inside a wrapper. */
+uint64_t gc_hit_alloc(struct gc_context *context, uint64_t bytes, uint16_t api);
+/* Frees a block after a miss of the thread cache. False: call gc_free, which returns the error if
+ * there is one; the block is live. */
+bool gc_hit_free(struct gc_core *core, uint64_t address);
+
 struct gc_block_info {
     uint64_t address;
     uint64_t bytes;    /* as requested */

@@ -39,6 +39,22 @@ void gc_histogram_add_many(struct gc_histogram *histogram, uint64_t ns, uint64_t
         ;
 }
 
+#define SAMPLE_EVERY 31
+
+uint64_t gc_histogram_sample(void)
+{
+    static __thread struct {
+        uint32_t until;
+        uint32_t calls;
+    } sample __attribute__((tls_model("initial-exec")));
+    if (sample.until-- != 0)
+        return 0;
+    const uint64_t calls = sample.calls == 0 ? 1 : sample.calls;
+    sample.calls = SAMPLE_EVERY;
+    sample.until = SAMPLE_EVERY - 1;
+    return calls;
+}
+
 /* The smallest bucket end that is no less than `rank` of the recorded values. */
 static uint64_t value_at(const uint64_t *counts, uint64_t rank)
 {

@@ -29,6 +29,11 @@ struct gc_latency {
 void gc_histogram_add(struct gc_histogram *histogram, uint64_t ns);
 /* Records the value `count` times: a sample that represents so many. */
 void gc_histogram_add_many(struct gc_histogram *histogram, uint64_t ns, uint64_t count);
+/* For operations too short to time each: 0, or for one call in 31 of a thread, its first included,
+ * the number of calls since the last such one, with which to record the time of this call. A prime,
+ * so that a program's own rhythm does not meet it. Thread-safe; two counters of one thread are one.
+ */
+uint64_t gc_histogram_sample(void);
 void gc_histogram_read(const struct gc_histogram *histogram, struct gc_latency *latency);
 
 #endif

@@ -134,6 +134,7 @@ static void link_locked(struct gc_core *core, struct gc_context *context)
 #define CAP_MAX GC_MIB(16)
 #define CAP_DIVISOR 256 /* a fraction of the bytes that the device or quota may hold */
 #define TRIM_DIVISOR 8  /* a fraction of the bytes that may stay idle */
+#define LARGE_DIVISOR 8 /* the largest block: a fraction of the bytes held at most, and idle */
 
 void gc_context_size_tcache(struct gc_context *context)
 {
@@ -148,8 +149,11 @@ void gc_context_size_tcache(struct gc_context *context)
         gc_context_is_fenceless(context))
         cap = 0; /* a plan needs all requests, a fenceless context all frees */
     atomic_store_explicit(&context->tcache_bytes, cap, memory_order_relaxed);
-    atomic_store_explicit(&context->pool.tcache_block_bytes,
-                          gc_min_u64(cap / 2, GC_TCACHE_BLOCK_MAX), memory_order_relaxed);
+    uint64_t block_bytes = cap / 2;
+    if (block_bytes >= GC_TCACHE_BLOCK_MAX)
+        block_bytes =
+            gc_min_u64(gc_quota_total_bytes(device, quota), device->trim_bytes) / LARGE_DIVISOR;
+    atomic_store_explicit(&context->pool.tcache_block_bytes, block_bytes, memory_order_relaxed);
 }
 
 void gc_device_size_tcaches(struct gc_device *device)

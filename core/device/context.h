@@ -25,6 +25,7 @@
 #include "core/pool/pool.h"
 
 struct gc_range;
+struct gc_tcache_context;
 
 struct gc_context {
     struct gc_core *core;
@@ -52,7 +53,10 @@ struct gc_context {
     /* A plan is followed, so the pool must see every request: see core/follow. */
     atomic_bool follows_plan;
     atomic_uint_fast64_t tcache_bytes; /* capacity of a thread cache of the context */
-    struct gc_context *head;           /* of the handle; the record itself if it is the head */
+    /* The one magazine that may hold a block above GC_TCACHE_BLOCK_MAX; NULL: none does. Relaxed:
+     * it bounds memory and orders nothing. */
+    _Atomic(struct gc_tcache_context *) large_holder;
+    struct gc_context *head;  /* of the handle; the record itself if it is the head */
     bool is_device;           /* of a device, not of a driver context: no work of its own */
     struct gc_tenant *tenant; /* whose requests are served; NULL: requests of no tenant */
     struct gc_quota *quota;   /* the tenant's quota of the device; NULL: none */
@@ -205,8 +209,10 @@ static inline void gc_context_count_destroyed(struct gc_context *context,
 
 /* ---- thread caches ---- */
 
-#define GC_TCACHE_UNUSED UINT16_MAX      /* the number of no context */
-#define GC_TCACHE_BLOCK_MAX GC_SMALL_MAX /* larger blocks go to the pool at once */
+#define GC_TCACHE_UNUSED UINT16_MAX /* the number of no context */
+/* A larger block does not count against a thread cache's capacity: one thread cache of the context
+ * may hold one. */
+#define GC_TCACHE_BLOCK_MAX GC_SMALL_MAX
 
 /* Sets the capacity of the context's thread caches: a fraction of the bytes that its device or
  * quota may hold. */

@@ -130,13 +130,19 @@ void gc_quota_count_hit(struct gc_device *device, struct gc_quota *quota, bool i
         gc_counter_add(is_hit ? &quota->hit_count : &quota->miss_count, 1);
 }
 
-void gc_quota_count_free(struct gc_device *device, struct gc_quota *quota,
-                         const struct gc_entry *entry)
+void gc_quota_count_unobserved_free(struct gc_device *device, struct gc_quota *quota,
+                                    const struct gc_entry *entry)
 {
     gc_counter_add(&device->stats.free_count, 1);
     if (quota != NULL)
         gc_counter_add(&quota->free_count, 1);
     sub_live(device, quota, entry);
+}
+
+void gc_quota_count_free(struct gc_device *device, struct gc_quota *quota,
+                         const struct gc_entry *entry)
+{
+    gc_quota_count_unobserved_free(device, quota, entry);
     gc_device_observe(device, GC_TRACE_FREE, entry);
 }
 

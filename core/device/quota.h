@@ -85,6 +85,9 @@ void gc_quota_count_hit(struct gc_device *device, struct gc_quota *quota, bool i
 /* Counts and traces a free, under no lock, before the memory can be reused. */
 void gc_quota_count_free(struct gc_device *device, struct gc_quota *quota,
                          const struct gc_entry *entry);
+/* Counts a free where nothing is observed: under the pool's lock. */
+void gc_quota_count_unobserved_free(struct gc_device *device, struct gc_quota *quota,
+                                    const struct gc_entry *entry);
 /* Undoes gc_quota_count_free: the driver refused, the allocation is live as before. Under the
  * pool's lock. */
 void gc_quota_uncount_free(struct gc_device *device, struct gc_quota *quota,

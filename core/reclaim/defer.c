@@ -482,6 +482,23 @@ static bool may_reuse(struct gc_context *context, uint64_t epoch)
     return may;
 }
 
+/* Counts the free and bins the block, if it may be reused at once and nothing is observed: one lock
+ * for the look-up, the figures and the bins. False: nothing is changed. */
+static bool free_locked(struct gc_context *context, struct gc_block *block, uint64_t stream,
+                        const struct gc_entry *entry)
+{
+    struct gc_submissions *work = &context->core->work;
+    struct gc_pool *pool = &context->pool;
+    if (context->core->is_observed || context->core->debug != NULL || context->is_device ||
+        stream != GC_STREAM_NONE ||
+        !gc_context_may_reuse(context, work, gc_submit_epoch_of_free(work)))
+        return false;
+    gc_quota_count_unobserved_free(context->device, context->quota, entry);
+    gc_pool_clear_flags_locked(pool, block);
+    gc_pool_free_locked(pool, block);
+    return true;
+}
+
 enum gc_status gc_defer_free_unlock(struct gc_context *context, struct gc_block *block,
                                     const struct gc_defer_order *order,
                                     const struct gc_block_info *found, int *driver_code)
@@ -503,7 +520,12 @@ enum gc_status gc_defer_free_unlock(struct gc_context *context, struct gc_block 
     if (block->is_ordered)
         gc_pool_uncount_ordered(&context->pool.shared, entry.bytes);
     block->is_ordered = false; /* if the free fails the block stays live, as a plain one */
+    const bool is_freed = is_pooled && !is_driven && free_locked(context, block, stream, &entry);
     gc_pool_release(&context->pool);
+    if (is_freed) {
+        gc_release_trim(context);
+        return GC_OK;
+    }
     if (found != NULL)
         gc_debug_before_free(found, order->api);
     if (is_driven)

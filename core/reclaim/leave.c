@@ -6,6 +6,7 @@
 #include "core/base/bits.h"
 #include "core/base/clock.h"
 #include "core/device/registry.h"
+#include "core/reclaim/tcache.h"
 
 #include <stddef.h>
 
@@ -46,6 +47,8 @@ void gc_leave_update(struct gc_device *device, bool may_read_clock)
         return; /* recent, or another thread reads */
     if (gc_leave_read(device, &free_bytes, &total_bytes, &code))
         gc_device_note_free(device, free_bytes);
+    if (gc_device_lacking_bytes(device) > 0)
+        gc_tcache_flush_device(device, NULL); /* a cached block may be large */
 }
 
 void gc_leave_observe(struct gc_device *device)

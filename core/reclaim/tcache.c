@@ -18,7 +18,8 @@
 #define PENDING_DIVISOR 4 /* fraction of the magazine's bytes */
 #define SEARCH_MAX 8      /* blocks compared in one bin */
 #define DRAIN_MAX 64
-#define SAMPLE_EVERY 256 /* one hit of so many is timed */
+#define SAMPLE_EVERY 256              /* one hit of so many is timed */
+#define LARGE_MAX (UINT64_C(1) << 48) /* more than any device has */
 
 /* ---- enter and leave ---- */
 
@@ -189,9 +190,17 @@ static inline uint64_t cap_of(const struct gc_context *context)
     return atomic_load_explicit(&context->tcache_bytes, memory_order_relaxed);
 }
 
+/* The ready block that does not count; 0: there is none. */
+static uint64_t uncounted_bytes(const struct gc_tcache_context *tctx)
+{
+    const struct gc_block *block = tctx->bins[GC_TCACHE_LARGE];
+    return block != NULL && block->bytes > GC_TCACHE_BLOCK_MAX ? block->bytes : 0;
+}
+
 static inline bool is_over(const struct gc_tcache_context *tctx)
 {
-    return gc_tcache_cached_bytes(tctx) - tctx->pending_bytes > cap_of(tctx->context);
+    return gc_tcache_cached_bytes(tctx) - tctx->pending_bytes - uncounted_bytes(tctx) >
+           cap_of(tctx->context);
 }
 
 /* Flushes ready blocks until the rest is within the capacity. True if blocks were flushed. */
@@ -202,7 +211,7 @@ static bool shrink(struct gc_tcache_context *tctx)
     gc_tcache_merge_stats(tctx);
     do {
         struct gc_block **bin = &tctx->bins[tctx->victim++ % GC_TCACHE_BINS];
-        if (*bin != NULL)
+        if (*bin != NULL && (*bin)->bytes <= GC_TCACHE_BLOCK_MAX)
             gc_tcache_flush_batch(tctx, bin);
     } while (is_over(tctx));
     return true;
@@ -240,6 +249,7 @@ static bool flush_large(struct gc_tcache_context *tctx)
     }
     while (tctx->bins[GC_TCACHE_LARGE] != NULL)
         gc_tcache_flush_batch(tctx, &tctx->bins[GC_TCACHE_LARGE]);
+    gc_tcache_release_large(tctx);
     return gc_tcache_cached_bytes(tctx) != before;
 }
 
@@ -274,6 +284,8 @@ static __attribute__((noinline)) uint64_t alloc_inside(struct gc_tcache *tcache,
     gc_block_refill_ids(&tcache->ids, &tcache->core->next_block_id);
     gc_tcache_begin_streak(tctx, api);
     make_live(tcache, tctx, block, bytes);
+    if (block_bytes > GC_TCACHE_BLOCK_MAX)
+        gc_tcache_merge_stats(tctx); /* unmerged is at most what the capacity allows */
     leave(tcache);
     if (tcache->is_observed)
         trace_alloc(context, address, bytes, block_bytes, api);
@@ -293,13 +305,25 @@ static __attribute__((noinline)) uint64_t alloc_timed(struct gc_tcache *tcache,
     return address;
 }
 
+/* A block above GC_TCACHE_BLOCK_MAX, or a request of 0 bytes. */
+static __attribute__((noinline)) uint64_t alloc_large(struct gc_tcache *tcache,
+                                                      struct gc_context *context, uint64_t bytes,
+                                                      uint16_t api)
+{
+    /* 0 bytes wrap to more than the maximum. */
+    if (bytes - 1 >= LARGE_MAX)
+        return GC_ADDRESS_NONE;
+    if (--tcache->until_sample == 0)
+        return alloc_timed(tcache, context, bytes, api);
+    return enter(tcache) ? alloc_inside(tcache, context, bytes, api) : GC_ADDRESS_NONE;
+}
+
 uint64_t gc_tcache_alloc_bytes(struct gc_tcache *tcache, struct gc_context *context, uint64_t bytes,
                                uint16_t api)
 {
     const uint64_t size = (bytes + GC_GRANULE - 1) & ~(GC_GRANULE - 1);
-    /* 0 bytes wrap to more than the maximum. */
     if (!GC_LIKELY(bytes - 1 < GC_TCACHE_BLOCK_MAX))
-        return GC_ADDRESS_NONE;
+        return alloc_large(tcache, context, bytes, api);
     if (!GC_LIKELY(--tcache->until_sample != 0))
         return alloc_timed(tcache, context, bytes, api);
     if (!GC_LIKELY(enter(tcache)))
@@ -359,10 +383,21 @@ static struct gc_tcache_context *tctx_for(struct gc_tcache *tcache, const struct
     return is_closed(tctx->context) ? NULL : tctx;
 }
 
+/* Whether the magazine is the one of its context that may hold a block above GC_TCACHE_BLOCK_MAX.
+ * It is so until it flushes its large blocks. */
+static bool hold_large(struct gc_tcache_context *tctx)
+{
+    _Atomic(struct gc_tcache_context *) *holder = &tctx->context->large_holder;
+    struct gc_tcache_context *none = NULL;
+    return atomic_load_explicit(holder, memory_order_relaxed) == tctx ||
+           atomic_compare_exchange_strong_explicit(holder, &none, tctx, memory_order_relaxed,
+                                                   memory_order_relaxed);
+}
+
 /* Whether a freed block may be cached. A large one only after LARGE_STREAK consecutive frees of the
- * same block: then best fit in the pool would return it as well. Other large blocks are placed by
- * the pool, which must know all free memory so that a program that repeats itself finds its pages
- * mapped. */
+ * same block: then best fit in the pool would return it as well, and no other large block is in
+ * this cache. Other large blocks are placed by the pool, which must know all free memory so that a
+ * program that repeats itself finds its pages mapped. */
 static bool may_cache(struct gc_tcache_context *tctx, const struct gc_block *block)
 {
     if (block->bytes <= GC_SMALL_MAX)
@@ -371,7 +406,8 @@ static bool may_cache(struct gc_tcache_context *tctx, const struct gc_block *blo
         tctx->large_address = block->address;
         tctx->large_streak = 0;
     }
-    return ++tctx->large_streak > LARGE_STREAK;
+    return ++tctx->large_streak > LARGE_STREAK &&
+           (block->bytes <= GC_TCACHE_BLOCK_MAX || hold_large(tctx));
 }
 
 /* Inserts the block into the magazine. True if blocks were flushed to the pool: then the caller
@@ -388,6 +424,8 @@ static bool cache_block(struct gc_tcache_context *tctx, struct gc_block *block)
     const uint64_t epoch = gc_submit_epoch_of_free(work);
     if (gc_context_may_reuse(context, work, epoch)) {
         push_ready(tctx, block, size);
+        if (block->bytes > GC_TCACHE_BLOCK_MAX)
+            gc_tcache_merge_stats(tctx);
         return shrink(tctx);
     }
     push_pending(tctx, block, size, epoch);

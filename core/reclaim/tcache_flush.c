@@ -118,9 +118,18 @@ static void merge_pending(struct gc_tcache_context *tctx, struct gc_gauge_cell *
     tctx->merged_pending_bytes = tctx->pending_bytes;
 }
 
+/* Each change since the last merge is in one of these. */
+static bool is_merged(const struct gc_tcache_context *tctx)
+{
+    return (tctx->streak.count | tctx->streak.freed_bytes | tctx->alloc_count | tctx->free_count |
+            tctx->api_mask) == 0 &&
+           tctx->base_bytes == (int64_t)gc_tcache_cached_bytes(tctx) &&
+           tctx->pending_bytes == tctx->merged_pending_bytes;
+}
+
 void gc_tcache_merge_stats(struct gc_tcache_context *tctx)
 {
-    if (tctx->context == NULL)
+    if (tctx->context == NULL || is_merged(tctx))
         return;
     struct gc_device *device = tctx->context->device;
     struct gc_stats *stats = &device->stats;
@@ -187,6 +196,7 @@ bool gc_tcache_flush(struct gc_tcache_context *tctx)
     for (unsigned i = 0; i < GC_TCACHE_BINS; i++)
         while (tctx->bins[i] != NULL)
             gc_tcache_flush_batch(tctx, &tctx->bins[i]);
+    gc_tcache_release_large(tctx);
     tctx->context = NULL;
     tctx->number = GC_TCACHE_UNUSED;
     return any;

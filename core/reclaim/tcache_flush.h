@@ -14,6 +14,14 @@ void gc_tcache_flush_batch(struct gc_tcache_context *tctx, struct gc_block **bin
 /* Flushes all pending blocks to the pool's list. */
 void gc_tcache_flush_pending(struct gc_tcache_context *tctx);
 
+/* Another magazine of the context may hold a large block from now on. */
+static inline void gc_tcache_release_large(struct gc_tcache_context *tctx)
+{
+    _Atomic(struct gc_tcache_context *) *holder = &tctx->context->large_holder;
+    if (atomic_load_explicit(holder, memory_order_relaxed) == tctx)
+        atomic_store_explicit(holder, NULL, memory_order_relaxed);
+}
+
 static inline void gc_tcache_set_cached_bytes(struct gc_tcache_context *tctx, uint64_t bytes)
 {
     atomic_store_explicit(&tctx->cached_bytes, bytes, memory_order_relaxed);

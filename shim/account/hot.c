@@ -71,3 +71,20 @@ void gc_hot_prepare_submitter(void)
     if (line != NULL)
         gc_thread.submitter = line;
 }
+
+/* Inside a wrapper, since the pool's lock is taken: calls of a signal handler pass through. */
+uint64_t gc_hot_alloc_from_pool(struct gc_context *context, size_t bytes, enum gc_api api)
+{
+    (void)gc_shim_enter(api);
+    const uint64_t address = gc_hit_alloc(context, bytes, (uint16_t)api);
+    gc_shim_leave();
+    return address;
+}
+
+bool gc_hot_free_to_pool(uint64_t address)
+{
+    (void)gc_shim_enter(GC_API_cuMemFree_v2);
+    const bool is_freed = gc_hit_free(gc_shim.core, address);
+    gc_shim_leave();
+    return is_freed;
+}

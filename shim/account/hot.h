@@ -1,6 +1,7 @@
-/* The hot path of the shim: an allocation or a free that the thread's own cache serves, before any
- * other check. No lock, no system call, and one driver call, cuCtxGetCurrent. It is made each time,
- * since the current context can change without any wrapper being called.
+/* The hot path of the shim: an allocation or a free that the thread's own cache serves, or else the
+ * free blocks of the context's pool, before any other check. For the cache no lock, no system call,
+ * and one driver call, cuCtxGetCurrent. It is made each time, since the current context can change
+ * without any wrapper being called.
  *
  * False is not an error: the caller takes the slow path, which returns the error if there is
  * one. */
@@ -39,6 +40,10 @@ static inline struct gc_context *gc_hot_target(CUcontext *handle)
     return GC_LIKELY(*handle == gc_thread.handle) ? gc_thread.target : NULL;
 }
 
+/* The pool's part: a hit in its bins (core/alloc/hit.c). */
+uint64_t gc_hot_alloc_from_pool(struct gc_context *context, size_t bytes, enum gc_api api);
+bool gc_hot_free_to_pool(uint64_t address);
+
 /* Only for the program's own call (gc_shim_is_outside). */
 static inline bool gc_hot_alloc(struct gc_context *context, size_t bytes, enum gc_api api,
                                 uint64_t *address)
@@ -47,12 +52,15 @@ static inline bool gc_hot_alloc(struct gc_context *context, size_t bytes, enum g
                    !atomic_load_explicit(&gc_shim.ipc_used, memory_order_relaxed)))
         return false;
     *address = gc_tcache_alloc_bytes(gc_thread.tcache, context, bytes, (uint16_t)api);
+    if (!GC_LIKELY(*address != GC_ADDRESS_NONE))
+        *address = gc_hot_alloc_from_pool(context, bytes, api);
     return GC_LIKELY(*address != GC_ADDRESS_NONE);
 }
 
 static inline bool gc_hot_free(uint64_t address)
 {
-    return gc_tcache_free(gc_shim.core, gc_thread.tcache, address);
+    return GC_LIKELY(gc_tcache_free(gc_shim.core, gc_thread.tcache, address)) ||
+           gc_hot_free_to_pool(address);
 }
 
 #endif

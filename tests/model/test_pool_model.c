@@ -107,13 +107,17 @@ static void step_alloc(struct model *model)
     const unsigned context =
         model->has_plan && draw(model, 4) != 0 ? 0 : (unsigned)draw(model, WORKBENCH_CONTEXTS);
     const uint64_t bytes = draw_planned_bytes(model);
-    uint64_t address;
+    uint64_t address = GC_ADDRESS_NONE;
     if (model->count == LIVE_MAX)
         return;
     const struct gc_request request = {
         .bytes = bytes, .api = API_MALLOC, .is_dedicated = draw(model, 12) == 0};
-    const enum gc_status status = gc_alloc(model->bench.core, model->bench.contexts[context],
-                                           &request, &address, &model->bench.driver_code);
+    if (!request.is_dedicated && draw(model, 2) == 0)
+        address = gc_hit_alloc(model->bench.contexts[context], bytes, API_MALLOC);
+    const enum gc_status status = address != GC_ADDRESS_NONE
+                                      ? GC_OK
+                                      : gc_alloc(model->bench.core, model->bench.contexts[context],
+                                                 &request, &address, &model->bench.driver_code);
     if (status == GC_OUT_OF_MEMORY)
         return;
     assert_status(status, GC_OK);

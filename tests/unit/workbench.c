@@ -149,8 +149,12 @@ enum gc_status workbench_try_alloc_in(struct workbench *bench, struct gc_context
                                       uint64_t bytes, uint64_t *address)
 {
     const struct gc_request request = {.bytes = bytes, .api = API_MALLOC};
-    const enum gc_status status =
-        gc_alloc(bench->core, record, &request, address, &bench->driver_code);
+    const uint64_t hit = gc_hit_alloc(record, bytes, API_MALLOC);
+    enum gc_status status = GC_OK;
+    if (hit != GC_ADDRESS_NONE)
+        *address = hit;
+    else
+        status = gc_alloc(bench->core, record, &request, address, &bench->driver_code);
     if (status == GC_OK)
         sim_driver_expect_idle(&bench->sim, *address, bytes);
     return status;
@@ -218,6 +222,8 @@ uint64_t workbench_alloc_ordered(struct workbench *bench, struct gc_context *rec
 
 enum gc_status workbench_try_free(struct workbench *bench, uint64_t address)
 {
+    if (gc_hit_free(bench->core, address))
+        return GC_OK;
     return gc_free(bench->core, address, API_OTHER, &bench->driver_code);
 }
 

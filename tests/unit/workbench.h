@@ -49,6 +49,7 @@ void workbench_close(struct workbench *bench);
 /* Every invariant, and that nothing was done that the driver forbids. */
 void workbench_check(struct workbench *bench);
 
+/* As the shim does: a hit in the bins, or else the whole path. Frees too. */
 enum gc_status workbench_try_alloc(struct workbench *bench, unsigned context, uint64_t bytes,
                                    uint64_t *address);
 /* As above, for a record of a tenant's. */

@@ -50,8 +50,10 @@ static void expect(struct team *team, enum gc_status status, enum gc_status expe
 
 static void worker_free(struct worker *worker, uint64_t address)
 {
+    struct gc_core *core = worker->team->bench.core;
     int code;
-    expect(worker->team, gc_free(worker->team->bench.core, address, API_OTHER, &code), GC_OK);
+    if (!gc_hit_free(core, address))
+        expect(worker->team, gc_free(core, address, API_OTHER, &code), GC_OK);
 }
 
 static void worker_alloc(struct worker *worker)
@@ -61,10 +63,14 @@ static void worker_alloc(struct worker *worker)
     const unsigned context = (unsigned)rand_r(&worker->seed) % 2;
     const struct gc_request request = {.bytes = draw_bytes(worker),
                                        .is_dedicated = rand_r(&worker->seed) % 50 == 0};
-    uint64_t address;
+    uint64_t address = GC_ADDRESS_NONE;
     int code;
+    if (!request.is_dedicated)
+        address = gc_hit_alloc(bench->contexts[context], request.bytes, request.api);
     const enum gc_status status =
-        gc_alloc(bench->core, bench->contexts[context], &request, &address, &code);
+        address != GC_ADDRESS_NONE
+            ? GC_OK
+            : gc_alloc(bench->core, bench->contexts[context], &request, &address, &code);
     if (status == GC_OUT_OF_MEMORY) {
         atomic_fetch_add(&team->short_of_memory, 1);
         return;

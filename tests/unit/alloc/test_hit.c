@@ -1,0 +1,191 @@
+/* Hits in the bins: as gc_alloc and gc_free, or not at all. */
+#include "core/base/bits.h"
+#include "core/device/registry.h"
+#include "tests/unit/cmocka_all.h"
+#include "tests/unit/workbench.h"
+
+#define BYTES UINT64_C(5000)
+
+static uint64_t hit(struct workbench *bench, unsigned context)
+{
+    return gc_hit_alloc(bench->contexts[context], BYTES, API_MALLOC);
+}
+
+/* A free block in the first context's bins. */
+static void open_with_memory(struct workbench *bench)
+{
+    workbench_open_fenced(bench, GC_MIB(1024));
+    workbench_free(bench, workbench_alloc(bench, 0, BYTES));
+}
+
+static void hits_are_counted_and_call_nothing(void **state)
+{
+    enum { COUNT = 1 + 31 * 4 };
+    struct workbench bench;
+    (void)state;
+    open_with_memory(&bench);
+    const uint64_t calls = bench.sim.total_calls;
+    const struct gc_device_snapshot before = workbench_figures(&bench);
+    for (unsigned i = 0; i < COUNT; i++) {
+        const uint64_t address = hit(&bench, 0);
+        assert_int_not_equal(address, GC_ADDRESS_NONE);
+        sim_driver_expect_idle(&bench.sim, address, BYTES);
+        assert_int_equal(workbench_figures(&bench).requested.current, BYTES);
+        assert_true(gc_hit_free(bench.core, address));
+        workbench_check(&bench);
+    }
+    assert_int_equal(bench.sim.total_calls, calls);
+    const struct gc_device_snapshot after = workbench_figures(&bench);
+    assert_int_equal(after.hit_count - before.hit_count, COUNT);
+    assert_int_equal(after.free_count - before.free_count, COUNT);
+    assert_int_equal(after.requested.peak, BYTES);
+    assert_int_equal(workbench_api_figures(&bench, API_MALLOC).count, COUNT + 1);
+    workbench_close(&bench);
+}
+
+/* One call in 31 is timed, and counts for all of them. */
+static void times_are_samples(void **state)
+{
+    struct workbench bench;
+    struct gc_snapshot *snapshot;
+    (void)state;
+    open_with_memory(&bench);
+    for (unsigned i = 0; i < 3100; i++)
+        assert_true(gc_hit_free(bench.core, hit(&bench, 0)));
+    assert_status(gc_snapshot_take(bench.core, &snapshot), GC_OK);
+    assert_in_range(snapshot->alloc_latency.count, 3100 - 62, 3100 + 62);
+    assert_in_range(snapshot->free_latency.count, 3100 - 62, 3100 + 62);
+    gc_snapshot_free(snapshot);
+    workbench_close(&bench);
+}
+
+static void busy_memory_is_not_hit(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_with_memory(&bench);
+    const uint64_t address = hit(&bench, 0);
+    assert_true(gc_submit_begin(bench.core, GC_STREAM_OTHER, &bench.driver_code));
+    sim_driver_submit(&bench.sim, 1, address, BYTES);
+    gc_submit_end(gc_core_submissions(bench.core));
+    assert_true(gc_hit_free(bench.core, address));
+    assert_int_equal(workbench_figures(&bench).pending.current, 5120);
+    const uint64_t other = hit(&bench, 0);
+    assert_true(other == GC_ADDRESS_NONE || other != address);
+    workbench_check(&bench);
+    workbench_close(&bench);
+}
+
+static void wrong_frees_change_nothing(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_with_memory(&bench);
+    const uint64_t address = hit(&bench, 0);
+    const struct gc_device_snapshot before = workbench_figures(&bench);
+    assert_false(gc_hit_free(bench.core, address + GC_GRANULE));
+    assert_false(gc_hit_free(bench.core, 4096));
+    workbench_free(&bench, address);
+    assert_false(gc_hit_free(bench.core, address));
+    const struct gc_device_snapshot after = workbench_figures(&bench);
+    assert_int_equal(after.free_count, before.free_count + 1);
+    assert_int_equal(after.invalid_free_count, before.invalid_free_count);
+    workbench_close(&bench);
+}
+
+static void requests_that_are_not_plain_are_left_alone(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_with_memory(&bench);
+    assert_int_equal(gc_hit_alloc(bench.contexts[0], 0, API_MALLOC), GC_ADDRESS_NONE);
+    assert_int_equal(gc_hit_alloc(bench.contexts[0], UINT64_MAX, API_MALLOC), GC_ADDRESS_NONE);
+    assert_int_equal(hit(&bench, 1), GC_ADDRESS_NONE); /* its pool has no memory */
+    const uint64_t address = hit(&bench, 0);
+    const uint64_t whole = workbench_alloc_whole(&bench, 0, BYTES);
+    workbench_export(&bench, whole);
+    assert_false(gc_hit_free(bench.core, whole)); /* its memory goes back to the driver */
+    workbench_free(&bench, whole);
+
+    workbench_capture(&bench, 1, true);
+    assert_int_equal(hit(&bench, 0), GC_ADDRESS_NONE);
+    assert_false(gc_hit_free(bench.core, address));
+    workbench_capture(&bench, 1, false);
+
+    gc_contexts_set_faulted(bench.core);
+    assert_int_equal(hit(&bench, 0), GC_ADDRESS_NONE);
+    assert_false(gc_hit_free(bench.core, address));
+    gc_context_set_faulted(bench.contexts[0], false);
+    assert_true(gc_hit_free(bench.core, address));
+
+    const uint64_t kept = workbench_alloc(&bench, 0, GC_MIB(4));
+    gc_limit_set(bench.core, bench.device, GC_MIB(1));
+    assert_int_equal(hit(&bench, 0), GC_ADDRESS_NONE);
+    gc_limit_set(bench.core, bench.device, UINT64_MAX);
+    /* Memory that was found to exist goes above a limit that nothing has enforced yet. */
+    workbench_free(&bench, kept);
+    workbench_free(&bench, workbench_alloc(&bench, 0, BYTES));
+    gc_limit_set(bench.core, bench.device, GC_MIB(64));
+    gc_direct_adjust_device(bench.core, bench.device, (int64_t)GC_MIB(128));
+    assert_int_equal(hit(&bench, 0), GC_ADDRESS_NONE);
+    gc_direct_adjust_device(bench.core, bench.device, -(int64_t)GC_MIB(128));
+    gc_limit_set(bench.core, bench.device, UINT64_MAX);
+    workbench_free(&bench, workbench_alloc(&bench, 0, BYTES));
+    assert_int_not_equal(hit(&bench, 0), GC_ADDRESS_NONE);
+    workbench_drop(&bench, 0);
+    assert_int_equal(hit(&bench, 0), GC_ADDRESS_NONE);
+    workbench_close(&bench);
+}
+
+/* A tenant's requests wait at its gate: the whole path. Its frees do not. */
+static void tenants_requests_go_the_whole_path(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    workbench_open_fenced(&bench, GC_MIB(1024));
+    bench.tenant_limit_bytes = GC_MIB(64);
+    struct gc_tenant *tenant = workbench_add_tenant(&bench, "a", GC_MIB(64), GC_MIB(64));
+    struct gc_context *record = workbench_record(&bench, tenant, 0);
+    const uint64_t address = workbench_alloc_in(&bench, record, BYTES);
+    assert_true(gc_hit_free(bench.core, address));
+    assert_int_equal(gc_hit_alloc(record, BYTES, API_MALLOC), GC_ADDRESS_NONE);
+    workbench_check(&bench);
+    workbench_close(&bench);
+}
+
+static void modes_without_thread_caches_have_no_hits(void **state)
+{
+    const struct workbench_setup setups[] = {
+        {.mode = GC_MODE_TRACK, .is_fenced = true},
+        {.mode = GC_MODE_CACHE, .is_fenced = false},
+        {.mode = GC_MODE_CACHE, .is_fenced = true, .debug = GC_DEBUG_POISON},
+    };
+    (void)state;
+    for (unsigned i = 0; i < sizeof(setups) / sizeof(setups[0]); i++) {
+        struct workbench bench;
+        struct workbench_setup setup = setups[i];
+        setup.capacity_bytes = GC_MIB(1024);
+        setup.trim_percent = 100;
+        workbench_open(&bench, &setup);
+        const uint64_t address = workbench_alloc(&bench, 0, BYTES);
+        assert_false(gc_hit_free(bench.core, address));
+        workbench_free(&bench, address);
+        assert_int_equal(hit(&bench, 0), GC_ADDRESS_NONE);
+        workbench_close(&bench);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest hits[] = {
+        cmocka_unit_test(hits_are_counted_and_call_nothing),
+        cmocka_unit_test(times_are_samples),
+        cmocka_unit_test(busy_memory_is_not_hit),
+        cmocka_unit_test(wrong_frees_change_nothing),
+        cmocka_unit_test(requests_that_are_not_plain_are_left_alone),
+        cmocka_unit_test(tenants_requests_go_the_whole_path),
+        cmocka_unit_test(modes_without_thread_caches_have_no_hits),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests_name("hit", hits, NULL, NULL);
+}
