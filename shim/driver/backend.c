@@ -192,7 +192,8 @@ void gc_backend_describe(struct gc_device_info *info)
 
 /* ---- the flags of pages ---- */
 
-static atomic_uchar rdma[DEVICES_MAX], decompression[DEVICES_MAX]; /* answers */
+/* Answers. `sharing`: other processes import the page by a descriptor. */
+static atomic_uchar rdma[DEVICES_MAX], decompression[DEVICES_MAX], sharing[DEVICES_MAX];
 
 /* What the attribute says, until a trial says otherwise. */
 static unsigned char ask(atomic_uchar *slot, CUdevice ordinal, CUdevice_attribute which,
@@ -207,6 +208,13 @@ static unsigned char ask(atomic_uchar *slot, CUdevice ordinal, CUdevice_attribut
             answer = none;
     }
     return answer;
+}
+
+static void set_sharing(CUmemAllocationProp *prop, unsigned slot)
+{
+    if (ask(&sharing[slot], prop->location.id,
+            CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, YES) != NO)
+        prop->requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 }
 
 static void set_flags(CUmemAllocationProp *prop, unsigned slot)
@@ -272,6 +280,30 @@ static CUresult check_page(struct gc_device *device, const CUmemAllocationProp *
     return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
+/* The driver refused a page with all that the device says it has: tries one for other processes
+ * alone, then a plain one. */
+static CUresult create_lesser_page(struct gc_device *device, CUmemAllocationProp prop,
+                                   uint64_t bytes, CUmemGenericAllocationHandle *handle)
+{
+    const unsigned slot = (unsigned)prop.location.id % DEVICES_MAX;
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+
+    set_sharing(&prop, slot);
+    if (prop.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE)
+        result = TRY(device, cuMemCreate, handle, (size_t)bytes, &prop, 0);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY) {
+        prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+        result = GC_CALL(device, cuMemCreate, handle, (size_t)bytes, &prop, 0);
+        if (result == CUDA_SUCCESS)
+            atomic_store_explicit(&sharing[slot], NO, memory_order_relaxed);
+    }
+    if (result == CUDA_SUCCESS) {
+        atomic_store_explicit(&rdma[slot], NO, memory_order_relaxed);
+        atomic_store_explicit(&decompression[slot], NO, memory_order_relaxed);
+    }
+    return result;
+}
+
 CUresult gc_backend_create_page(struct gc_device *device, CUdevice ordinal, uint64_t bytes,
                                 CUmemGenericAllocationHandle *handle)
 {
@@ -281,6 +313,7 @@ CUresult gc_backend_create_page(struct gc_device *device, CUdevice ordinal, uint
     const CUmemAllocationProp plain = prop;
     CUresult result;
 
+    set_sharing(&prop, slot);
     set_flags(&prop, slot);
     result = TRY(device, cuMemCreate, handle, (size_t)bytes, &prop, 0);
     const bool is_created = result == CUDA_SUCCESS;
@@ -288,14 +321,14 @@ CUresult gc_backend_create_page(struct gc_device *device, CUdevice ordinal, uint
         result = check_page(device, &prop, *handle, bytes);
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY)
         return result;
-    if (is_created) /* the device has memory with the other flag */
-        prop.allocFlags.gpuDirectRDMACapable = 0;
-    else
-        prop = plain;
-    result = GC_CALL(device, cuMemCreate, handle, (size_t)bytes, &prop, 0);
-    if (!is_created && result == CUDA_SUCCESS) {
-        atomic_store_explicit(&rdma[slot], NO, memory_order_relaxed);
-        atomic_store_explicit(&decompression[slot], NO, memory_order_relaxed);
-    }
-    return result;
+    if (!is_created)
+        return create_lesser_page(device, plain, bytes, handle);
+    prop.allocFlags.gpuDirectRDMACapable = 0; /* the device has memory with the rest */
+    return GC_CALL(device, cuMemCreate, handle, (size_t)bytes, &prop, 0);
+}
+
+bool gc_backend_is_shareable(CUdevice ordinal)
+{
+    return atomic_load_explicit(&sharing[(unsigned)ordinal % DEVICES_MAX], memory_order_relaxed) ==
+           YES;
 }
