@@ -2,9 +2,9 @@
 #include "core/share/wire.h"
 
 #include "core/base/clock.h"
+#include "core/io/process.h"
 #include "core/io/writer.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -14,7 +14,6 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -219,15 +218,6 @@ bool gc_wire_accept(const struct gc_wire_end *listener, struct gc_wire_end *end,
     return is_made;
 }
 
-/* The folder's entries in the kernel's form: readdir would take libc's allocator. */
-struct entry {
-    uint64_t number;
-    int64_t offset;
-    unsigned short bytes;
-    unsigned char type;
-    char name[];
-};
-
 static bool is_name(const char *name)
 {
     char text[NAME_BYTES];
@@ -238,23 +228,23 @@ static bool is_name(const char *name)
     return *end == '\0' && strcmp(text, name) == 0;
 }
 
+static bool sweep_one(void *folder, const char *name)
+{
+    const int found = is_name(name) ? connect_name(*(const int *)folder, name, 0) : -1;
+    if (found >= 0)
+        close(found);
+    return true;
+}
+
 void gc_wire_sweep(int folder)
 {
-    _Alignas(struct entry) char buffer[4096];
     const int saved_errno = errno;
+    /* A descriptor of its own has a position of its own. */
     const int fd = gc_writer_raise_fd(openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    long length;
-    while (fd >= 0 && (length = syscall(SYS_getdents64, fd, buffer, sizeof(buffer))) > 0) {
-        for (long at = 0; at < length;) {
-            const struct entry *entry = (const struct entry *)(buffer + at);
-            at += entry->bytes;
-            const int found = is_name(entry->name) ? connect_name(folder, entry->name, 0) : -1;
-            if (found >= 0)
-                close(found);
-        }
-    }
-    if (fd >= 0)
+    if (fd >= 0) {
+        gc_process_visit_names(fd, sweep_one, &folder);
         close(fd);
+    }
     errno = saved_errno;
 }
 
