@@ -16,15 +16,15 @@ enum gc_lock_rank {
     GC_RANK_REGISTRY = 1, /* lists of devices and contexts */
     GC_RANK_TCACHES,      /* thread caches; held while all are stopped */
     GC_RANK_POOL,         /* a pool, its peers included */
-    GC_RANK_OPENS,        /* blocks that other processes have open */
     GC_RANK_DEVICE,       /* counts of releases under way of a device and its tenants */
     GC_RANK_TRACKER,      /* a shard of the non-pool allocations */
     GC_RANK_SLAB,         /* a store of records */
-    GC_RANK_SHARE,        /* memory of other processes that this one has open */
     GC_RANK_ELASTIC_LIST, /* the table of elastic pools */
     GC_RANK_ELASTIC,      /* an elastic pool */
     GC_RANK_DEBUG,        /* history and guard pages of GPUCACHE_DEBUG */
     GC_RANK_STACKS,       /* a shard of the stacks of live allocations */
+    GC_RANK_OPENS,        /* the blocks that other processes have open */
+    GC_RANK_SHARE,        /* the blocks of other processes that this one has open */
 };
 
 struct gc_lock {

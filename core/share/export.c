@@ -80,9 +80,10 @@ void gc_share_stop(struct gc_core *core)
 
 /* ---- the extents of a block ---- */
 
-/* Some extents of a block, from number `first` on. */
+/* At most `most` extents of a block, from number `first` on. */
 struct part {
     uint64_t first;
+    uint32_t most;
     uint64_t handles[GC_WIRE_FDS];
     struct gc_wire_reply reply;
 };
@@ -91,7 +92,7 @@ static void add_extent(struct part *part, const struct gc_extent *extent, uint64
 {
     struct gc_wire_reply *reply = &part->reply;
     const uint64_t bytes = extent->page_count * page_bytes;
-    if (reply->total_count >= part->first && reply->count < GC_WIRE_FDS) {
+    if (reply->total_count >= part->first && reply->count < part->most) {
         part->handles[reply->count] = extent->driver_handle;
         reply->extent_bytes[reply->count++] = bytes;
     }
@@ -194,7 +195,7 @@ enum gc_status gc_share_make_handle(struct gc_core *core, uint64_t address, uint
                                     void *handle)
 {
     const struct gc_share *share = core->share;
-    struct part part = {.first = 0};
+    struct part part = {.most = 1}; /* a trial */
     int fds[GC_WIRE_FDS];
     const enum gc_status status = describe(core, address, id, &part, fds);
     if (status != GC_OK)
@@ -258,7 +259,7 @@ static enum gc_status answer(struct gc_core *core, uint64_t owner,
 static bool serve_connection(struct gc_core *core, struct gc_share_connection *connection)
 {
     struct gc_wire_request request;
-    struct part part = {.first = 0};
+    struct part part = {.most = GC_WIRE_FDS};
     int fds[GC_WIRE_FDS];
     if (!gc_wire_receive(&connection->end, &request, sizeof(request), NULL, NULL) ||
         request.magic != GC_WIRE_MAGIC || request.secret != core->share->secret ||

@@ -163,18 +163,22 @@ static bool is_sound(const struct gc_wire_reply *reply, uint32_t fd_count)
            reply->bytes <= reply->total_bytes - reply->offset && reply->count <= reply->total_count;
 }
 
-/* GC_IO: the exporter does not answer. */
-static enum gc_status ask(const struct gc_exporter *exporter, const struct gc_wire_request *request,
+/* GC_IO: the exporter does not answer. A late answer would be taken for the next: that connection is
+ * given up, and the exporter takes what is open by it as open until this process ends. */
+static enum gc_status ask(struct gc_exporter *exporter, const struct gc_wire_request *request,
                           struct gc_wire_reply *reply, int *fds)
 {
     uint32_t fd_count = 0;
     if (!gc_wire_send(&exporter->end, request, sizeof(*request), NULL, 0) ||
-        !gc_wire_receive(&exporter->end, reply, sizeof(*reply), fds, &fd_count))
+        !gc_wire_receive(&exporter->end, reply, sizeof(*reply), fds, &fd_count)) {
+        gc_wire_close(&exporter->end);
         return GC_IO;
+    }
     if (is_sound(reply, fd_count) && reply->status < GC_STATUS_COUNT &&
         (reply->status != GC_OK || reply->count > 0))
         return (enum gc_status)reply->status;
     close_fds(fds, fd_count);
+    gc_wire_close(&exporter->end);
     return GC_IO;
 }
 

@@ -163,7 +163,7 @@ def held(base):
 
 def reuse(giver, size, place):
     """Whether one of some blocks gets the place."""
-    places = [giver.make(100 + i, size, 5) for i in range(24)]
+    places = [int(giver("alloc", 100 + i, size).split()[1]) for i in range(24)]
     for i in range(24):
         giver("free", 100 + i)
     return place in places
@@ -177,6 +177,12 @@ def wait_for(condition):
             return False
         time.sleep(0.02)
     return True
+
+
+def state_of(peer):
+    """As the kernel lists it."""
+    with open(f"/proc/{peer.process.pid}/stat", encoding="utf-8") as stream:
+        return stream.read().rpartition(") ")[2][0]
 
 
 def ends(base):
@@ -307,6 +313,69 @@ def backends(base):
     giver.end()
 
 
+def devices(base):
+    """Memory of another device."""
+    for peers, opened in (("all", "0"), ("none", INVALID_VALUE)):
+        two = {"SIMCUDA_DEVICES": "2", "SIMCUDA_PEERS": peers, "GPUCACHE_BACKEND": "vmm"}
+        giver, taker = Peer(base, **two), Peer(base, **two)
+        giver("device", 1)
+        giver.make(0, 3 * MIB, 1)
+        equal(f"peers: {peers}", taker("open", 0, giver.give(0)).split()[0], opened)
+        if opened == "0":
+            equal("  its content", (taker("check", 0, 0, 1), taker("fill", 0, 0, 2), giver("check", 0, 0, 2)), ("1", "0", "1"))
+        else:  # nothing is left of it
+            taker("device", 1)
+            equal("  by its own device", (taker("open", 0, giver.give(0)), taker("check", 0, 0, 1)), (f"0 1 {3 * MIB}", "1"))
+        place = int(giver("address", 0))
+        giver("free", 0)
+        taker("close", 0)
+        ok("  it serves again", wait_for(lambda giver=giver, place=place: reuse(giver, 3 * MIB, place)))
+        giver.end()
+        taker.end()
+
+
+def faults(base):
+    """Each driver call of an open fails: an error, nothing stays open or mapped, and the next time it works."""
+    failing = [(call, nth, False) for call in ("cuMemAddressReserve", "cuMemImportFromShareableHandle", "cuMemMap", "cuMemSetAccess")
+               for nth in ((1,) if call in ("cuMemAddressReserve", "cuMemSetAccess") else (1, 2, 20))]
+    failing += [("cuMemExportToShareableHandle", nth, True) for nth in (2, 18)]  # the first is the handle's
+    for call, nth, is_giver in failing:
+        fail = {"SIMCUDA_FAIL": f"{call}@{nth}=CUDA_ERROR_UNKNOWN"}
+        giver, taker = Peer(base, **(fail if is_giver else {})), Peer(base, **({} if is_giver else fail))
+        for i in range(20):
+            giver.make(i, 2 * MIB, 1)
+        for i in range(20):
+            giver("free", i)
+        place = giver.make(0, 40 * MIB, 2)
+        handle = giver.give(0)
+        code = taker("open", 0, handle).split()[0]
+        equal(f"{call}, {nth}: an error, then not", (code in ("999", MAP_FAILED), taker("open", 0, handle), taker("check", 0, 0, 2)),
+              (True, f"0 1 {40 * MIB}", "1"))
+        giver("free", 0)
+        taker("close", 0)
+        ok("  the memory serves again", wait_for(lambda giver=giver, place=place: reuse(giver, 40 * MIB, place)))
+        giver.end()
+        taker.end()
+
+
+def stopped(base):
+    """An exporter that does not answer for a while."""
+    giver, taker = Peer(base), Peer(base)
+    giver.make(0, MIB, 1)
+    giver.make(1, MIB, 2)
+    handles = giver.give(0), giver.give(1)
+    giver.process.send_signal(signal.SIGSTOP)
+    wait_for(lambda: state_of(giver) == "T")
+    begin = time.monotonic()
+    equal("stopped: refused", taker("open", 0, handles[0]).split()[0], MAP_FAILED)
+    ok("  after a while", time.monotonic() - begin < SECONDS_MAX)
+    giver.process.send_signal(signal.SIGCONT)
+    equal("it goes on: each handle opens its own block", [taker("open", i, handles[i]) and taker("check", i, 0, i + 1) for i in (1, 0)],
+          ["1", "1"])
+    taker.end()
+    giver.end()
+
+
 def tasks(base):
     """Tasks of a job that are not under the library get memory that they can open."""
     for count, number in (("WORLD_SIZE", "RANK"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), ("PMI_SIZE", "PMI_RANK"),
@@ -330,7 +399,7 @@ def main():
     seed = int(os.environ.get("SEED", random.getrandbits(32)))
     random.seed(seed)
     print(f"# SEED={seed}")
-    for case in (many, pieces, count, held, ends, forks, storm, strangers, backends, tasks):
+    for case in (many, pieces, count, held, ends, forks, storm, strangers, backends, devices, faults, stopped, tasks):
         with tempfile.TemporaryDirectory() as base:
             os.chmod(base, 0o777)
             print(f"# {case.__name__}")

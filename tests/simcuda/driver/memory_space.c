@@ -6,7 +6,6 @@
  * Every function: sim_memory_lock held. */
 #include "memory.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -67,22 +66,11 @@ static bool reserve_addresses(uint64_t bytes, bool is_low, int fd, uint64_t *bas
     return true;
 }
 
-/* Memory that may be exported takes a descriptor here, and none in NVIDIA's driver. */
-static int create_file(const char *name)
-{
-    struct rlimit limit;
-    int fd = memfd_create(name, MFD_CLOEXEC);
-    if (fd >= 0 || errno != EMFILE || getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return fd;
-    limit.rlim_cur = limit.rlim_max;
-    return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? memfd_create(name, MFD_CLOEXEC) : -1;
-}
-
 int sim_space_open_file(const char *name, uint64_t bytes)
 {
     static pthread_mutex_t limit_lock = PTHREAD_MUTEX_INITIALIZER;
     struct rlimit before = {RLIM_INFINITY, RLIM_INFINITY};
-    int fd = create_file(name);
+    int fd = memfd_create(name, MFD_CLOEXEC);
     if (fd < 0)
         return -1;
     pthread_mutex_lock(&limit_lock);

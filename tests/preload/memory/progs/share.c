@@ -135,6 +135,10 @@ static bool obey(const char *line)
     } else if (strcmp(command, "sync") == 0) {
         printf("%d\n",
                (int)cuPointerSetAttribute(&sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block->address));
+    } else if (strcmp(command, "device") == 0) {
+        CUcontext context;
+        CHECK(cuDevicePrimaryCtxRetain(&context, (CUdevice)number));
+        printf("%d\n", (int)cuCtxSetCurrent(context));
     } else if (strcmp(command, "reset") == 0) {
         CHECK(cuDevicePrimaryCtxReset(0));
         program_start();
