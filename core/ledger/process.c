@@ -137,5 +137,6 @@ bool gc_ledger_process_is_dying(struct gc_ledger_slot *slot)
         gc_ledger_pid_namespace())
         return dead_ns < GRACE_NS;
     return !is_former_self(slot, pid) &&
-           gc_ledger_process_exists(pid, atomic_load_explicit(&slot->start_ticks, memory_order_relaxed));
+           gc_ledger_process_exists(pid,
+                                    atomic_load_explicit(&slot->start_ticks, memory_order_relaxed));
 }

@@ -163,8 +163,8 @@ static bool is_sound(const struct gc_wire_reply *reply, uint32_t fd_count)
            reply->bytes <= reply->total_bytes - reply->offset && reply->count <= reply->total_count;
 }
 
-/* GC_IO: the exporter does not answer. A late answer would be taken for the next: that connection is
- * given up, and the exporter takes what is open by it as open until this process ends. */
+/* GC_IO: the exporter does not answer. A late answer would be taken for the next: that connection
+ * is given up, and the exporter takes what is open by it as open until this process ends. */
 static enum gc_status ask(struct gc_exporter *exporter, const struct gc_wire_request *request,
                           struct gc_wire_reply *reply, int *fds)
 {
