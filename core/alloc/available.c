@@ -67,9 +67,9 @@ static uint64_t pool_beside_bytes(struct gc_pool *pool)
     uint64_t bytes = 0;
     gc_pool_acquire_plain(pool);
     for (unsigned i = 0; i < GC_CLASS_CUT_COUNT && !pool->is_closed; i++) {
-        const struct gc_bins *bins = &pool->content.bins[i];
-        for (const struct gc_block *block = gc_bins_best_fit(bins, GC_SEGMENT_UNIT); block != NULL;
-             block = gc_bins_next(bins, block))
+        const struct gc_bins *bins = &pool->content.bins[i][GC_FREE_PLAIN];
+        for (const struct gc_block *block = gc_bins_next_fit(bins, NULL, GC_SEGMENT_UNIT);
+             block != NULL; block = gc_bins_next_fit(bins, block, GC_SEGMENT_UNIT))
             if (is_beside_live(block))
                 bytes += block->bytes / GC_SEGMENT_UNIT * GC_SEGMENT_UNIT;
     }

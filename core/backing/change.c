@@ -172,10 +172,11 @@ static struct gc_extent *empty_idle_lists_locked(struct gc_pool *pool)
 {
     struct gc_pages *pages = &pool->pages;
     struct gc_extent *unmapped = NULL;
-    for (unsigned i = 0; i < GC_IDLE_LISTS; i++) {
-        while (pages->idle[i].oldest != NULL) {
-            struct gc_extent *extent = pages->idle[i].oldest;
-            gc_pages_take_locked(pool, extent);
+    for (unsigned i = 0; i < 2 * GC_IDLE_LISTS; i++) {
+        const struct gc_extent_list *list = &pages->idle[i % 2][i / 2];
+        while (list->oldest != NULL) {
+            struct gc_extent *extent = list->oldest;
+            gc_pages_take_dropped_locked(pool, extent);
             if (extent->mapping_count > 0)
                 continue;
             extent->next = unmapped;
@@ -202,6 +203,7 @@ bool gc_change_detach_leftovers_locked(struct gc_pool *pool, struct gc_leftovers
     pages->range_address = 0;
     pages->range_bytes = 0;
     pages->stuck_count = 0;
+    pages->is_short = false;
     pages->count = 0;
     gc_pages_publish_idle_locked(pool, before);
     return true;

@@ -6,12 +6,12 @@
  * capture in the context or one of its peers nothing is mapped, and only idle pages are unmapped,
  * to be released; a capture that begins waits for the change to end.
  *
- * Policy (docs/how-it-works.md "Mapped memory"). Slots without a usable mapping get a new extent,
- * as large as the need, while the pools hold at most the program's peak and a little more, so that
- * the next iteration finds them mapped; beyond that idle extents are mapped there: the largest that
- * fits, or a larger one whose rest lies over free addresses. What is then held beyond the bound is
- * released. Handles in use keep their unused pages from others (`stuck_count`): beyond a small part
- * of the room that is left, idle extents no longer stick out of a block. */
+ * Policy (docs/how-it-works.md "Mapped memory"). Unmapped slots get a new extent, as large as the
+ * need, while the pools hold at most the program's peak and a little more, so that the next
+ * iteration finds them mapped; beyond that idle extents are mapped there: the largest that fits, or
+ * a larger one whose rest lies over free addresses. Mappings stay. Held memory beyond the bound is
+ * released. Where room is short, an idle extent of several pages serves whole slots alone, so that
+ * extents in use keep nothing from others. */
 #ifndef GC_CHANGE_H
 #define GC_CHANGE_H
 
@@ -19,17 +19,23 @@
 #include "core/device/context.h"
 #include "core/pool/segment.h"
 
-/* The part of the program's peak that pools may hold beyond it to save moving; with a plan. */
-#define GC_PAGE_SLACK_SHIFT 6
-#define GC_PAGE_SLACK_PLANNED_SHIFT 9
+/* How far pools may grow beyond the program's peak to save moving: in general, below
+ * GC_EXTENT_PEAK_BYTES, with a plan. */
+#define GC_GROWTH_PERCENT 3
+#define GC_GROWTH_LOW_PERCENT 4
+#define GC_GROWTH_PLANNED_DIVISOR 512
 /* A block of this size gets one extent for all that it lacks; a smaller one extents of an eighth of
- * its size, or of GC_HANDLE_BYTES. */
-#define GC_HANDLE_WHOLE_BYTES (UINT64_C(1) << 30)
-#define GC_HANDLES_PER_BLOCK 8
-#define GC_HANDLE_BYTES (UINT64_C(16) << 20)
-/* Unused pages of extents in use, at most: a part of the limit, a part of the room. */
-#define GC_STUCK_DIVISOR 512
-#define GC_STUCK_ROOM_DIVISOR 16
+ * its size, or of GC_EXTENT_BYTES, and single pages while the program's peak is low. */
+#define GC_EXTENT_WHOLE_BYTES (UINT64_C(1) << 30)
+#define GC_EXTENTS_PER_BLOCK 8
+#define GC_EXTENT_BYTES (UINT64_C(32) << 20)
+#define GC_EXTENT_PEAK_BYTES (UINT64_C(1) << 30)
+#define GC_MAPPINGS_PER_EXTENT 32
+/* Room is short: the peak is beyond an eighth of a limit; 95 % of the device; or more is held than
+ * an eighth above the peak. */
+#define GC_SHORT_LIMIT_DIVISOR 8
+#define GC_SHORT_DEVICE_DIVISOR 20
+#define GC_SHORT_HELD_DIVISOR 8
 /* Addresses of one arena, in multiples of the device's memory. */
 #define GC_ARENA_TIMES 4
 /* A tenant's range has this fraction of its capacity in addition, for small blocks. */

@@ -1,22 +1,35 @@
-/* The slow path of an allocation in mapped memory: splits a block off a free block whose slots lack
- * mappings, maps extents there and makes the block live; on failure everything is undone.
+/* The slow path of an allocation in mapped memory: splits a block off free addresses whose slots
+ * lack mappings, maps extents there and makes the block live; on failure everything is undone.
  *
- * Under the pool's lock: choose the place (best fit), use what is backed, plan extents for the rest
- * and charge those to create. Without it (gc_map_call_driver): unmap, create, map, grant access.
- * Locked again: commit the result to the records. */
+ * Under the pool's lock: choose the place, use what is backed, plan extents for the rest and charge
+ * those to create. Without it (gc_map_call_driver): unmap, create, map, grant access. Locked again:
+ * commit the result to the records. */
 #include "core/backing/map.h"
 
 #include "core/backing/peers.h"
 #include "core/backing/segment.h"
+#include "core/backing/unmap.h"
 #include "core/base/assert.h"
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 
 #include <stddef.h>
 
+/* Whether the block is at a place of a plan, where mappings may be replaced. */
+static bool is_planned(const struct gc_map_op *map_op)
+{
+    return map_op->span.arena->segment->size_class == GC_CLASS_PLANNED;
+}
+
 static bool is_small(const struct gc_map_op *map_op)
 {
     return map_op->span.arena->segment->size_class == GC_CLASS_SMALL;
+}
+
+/* Whether idle extents may not stick out of the block. */
+static bool is_exact(const struct gc_map_op *map_op)
+{
+    return map_op->pool->pages.is_short && !is_small(map_op);
 }
 
 /* ---- driver calls ---- */
@@ -155,8 +168,9 @@ uint64_t gc_map_undo_create(struct gc_map_op *map_op)
 /* Sizes in pages, by which the plan for one block chooses extents. */
 struct sizes {
     uint64_t held;   /* by the pools of the quota or the device, with what is planned */
-    uint64_t most;   /* the program's peak, or what its plan needs */
+    uint64_t most;   /* that they may hold while something is idle */
     uint64_t piece;  /* the largest extent to create */
+    uint64_t chunk;  /* the size of an extent that may reach beyond the block; 0: none may */
     bool is_thrifty; /* creates nothing while an extent is idle */
 };
 
@@ -171,24 +185,59 @@ static void touch(const struct gc_map_op *map_op, uint64_t end)
     arena->touched_count = end;
 }
 
+static void plan_unmap(struct gc_map_op *map_op, struct gc_mapping *mapping)
+{
+    mapping->stage = GC_MAPPING_TO_UNMAP;
+    gc_pages_clear_slots_locked(mapping);
+    mapping->link = map_op->unmaps;
+    map_op->unmaps = mapping;
+}
+
+static bool has_block_records(struct gc_map_op *map_op, uint32_t count)
+{
+    map_op->lacks_blocks = !gc_pool_has_records_locked(map_op->pool, count);
+    if (map_op->lacks_blocks)
+        gc_pool_want_records_locked(map_op->pool);
+    return !map_op->lacks_blocks;
+}
+
+/* A mapping of the extent beyond the most that one may have goes: the oldest. It serves nobody,
+ * since the extent is used through the new one. */
+static bool plan_unmap_oldest(struct gc_map_op *map_op, const struct gc_extent *extent)
+{
+    struct gc_mapping *oldest = extent->mappings;
+    if (extent->mapping_count <= GC_MAPPINGS_PER_EXTENT)
+        return true;
+    while (oldest->next != NULL && oldest->next->stage == GC_MAPPING_NONE)
+        oldest = oldest->next;
+    if (oldest == extent->user)
+        return true;
+    if (!has_block_records(map_op, 2))
+        return false;
+    (void)gc_pages_try_exclude_locked(map_op->pool, oldest);
+    plan_unmap(map_op, oldest);
+    return true;
+}
+
 /* The extent serves the slots from `first`; the block uses those of them that are its own. False:
  * no record. */
 static bool plan_mapping(struct gc_map_op *map_op, struct gc_extent *extent, uint64_t first)
 {
+    struct gc_pool *pool = map_op->pool;
     struct gc_mapping *mapping = gc_slab_try_alloc(&map_op->context->device->mapping_records);
     const uint64_t end = first + extent->page_count;
     if (mapping == NULL)
         return false;
     *mapping = (struct gc_mapping){
         .extent = extent, .arena = map_op->span.arena, .first = first, .stage = GC_MAPPING_TO_MAP};
-    if (extent->is_listed)
-        gc_pages_take_locked(map_op->pool, extent);
     touch(map_op, end);
-    gc_pages_attach_locked(mapping);
-    gc_pages_use_locked(map_op->pool, &map_op->span, first, gc_min_u64(end, map_op->span.end));
+    gc_pages_attach_locked(pool, mapping);
+    gc_pages_use_locked(pool, &map_op->span, first, gc_min_u64(end, map_op->span.end));
     *map_op->maps_end = mapping;
     map_op->maps_end = &mapping->link;
-    return true;
+    map_op->map_count++;
+    map_op->end = gc_max_u64(map_op->end, end);
+    return plan_unmap_oldest(map_op, extent);
 }
 
 static bool plan_new(struct gc_map_op *map_op, struct sizes *sizes, uint64_t first,
@@ -207,46 +256,67 @@ static bool plan_new(struct gc_map_op *map_op, struct sizes *sizes, uint64_t fir
     return true;
 }
 
-/* The end of the free slots without a mapping behind the block, at most `most`. */
+/* The end of the slots without a mapping that the block has, or that are free behind it; at most
+ * `most`. */
 static uint64_t free_end(const struct gc_map_op *map_op, uint64_t most)
 {
     const struct gc_arena *arena = map_op->span.arena;
-    const struct gc_block *next = map_op->block->next;
-    uint64_t end = map_op->span.end;
-    if (next == NULL || next->state != GC_BLOCK_FREE)
-        return end;
-    const uint64_t last =
-        (next->address + next->bytes - arena->segment->address) / map_op->pool->pages.page_bytes;
-    most = gc_min_u64(most, last);
+    const struct gc_block *block = map_op->block;
+    const uint64_t page_bytes = map_op->pool->pages.page_bytes;
+    uint64_t end = map_op->wanted_end;
+    if (block->next != NULL && block->next->state == GC_BLOCK_FREE && is_planned(map_op))
+        block = block->next;
+    const uint64_t last = gc_min_u64(arena->prepared_end, block->address + block->bytes);
+    most = gc_min_u64(most, (last - arena->segment->address) / page_bytes);
     while (end < most && arena->slots[end] == NULL)
         end++;
     return end;
 }
 
-/* The end of the slots from `first` that one extent may serve: where no page may be kept from
- * others, a slot that the block fills in part has an extent of its own. */
+/* The end of the slots from `first` that one extent may serve: where room is short, a last slot
+ * that the block fills in part has an extent of its own, which may serve others. */
 static uint64_t piece_end(const struct gc_map_op *map_op, uint64_t first, uint64_t end)
 {
-    if (end - first == 1 || gc_span_whole_count(&map_op->span, first, end) == end - first ||
-        !gc_pages_would_stick_locked(map_op->pool, 1))
-        return end;
-    return first < map_op->span.whole_first ? first + 1 : end - 1;
+    const bool is_partial = end == map_op->wanted_end && map_op->is_end_partial;
+    return is_exact(map_op) && is_partial && end - first > 1 ? end - 1 : end;
 }
 
 /* An idle extent for the slots [first, end): the largest that fits, or a larger one whose rest lies
  * over free addresses behind the block. NULL: none. */
-static struct gc_extent *idle_for(const struct gc_map_op *map_op, uint64_t first, uint64_t end)
+static struct gc_extent *idle_of(const struct gc_map_op *map_op, bool of_small, uint64_t first,
+                                 uint64_t end)
 {
     struct gc_pool *pool = map_op->pool;
-    struct gc_extent *extent = gc_pages_largest_idle_locked(pool, end - first);
-    if (extent != NULL || end != map_op->span.end)
+    struct gc_extent *extent = gc_pages_largest_idle_locked(pool, of_small, end - first);
+    if (extent != NULL || end != map_op->wanted_end || is_exact(map_op))
         return extent;
-    extent = gc_pages_smallest_idle_locked(pool, end - first);
+    extent = gc_pages_smallest_idle_locked(pool, of_small, end - first);
     return extent != NULL &&
-                   !gc_pages_would_stick_locked(map_op->pool, extent->page_count - (end - first)) &&
                    free_end(map_op, first + extent->page_count) == first + extent->page_count
                ? extent
                : NULL;
+}
+
+/* With room a large block takes no extent of small ones. */
+static struct gc_extent *idle_for(const struct gc_map_op *map_op, const struct sizes *sizes,
+                                  uint64_t first, uint64_t end)
+{
+    struct gc_extent *extent = idle_of(map_op, is_small(map_op), first, end);
+    if (extent == NULL && (is_small(map_op) || sizes->is_thrifty))
+        extent = idle_of(map_op, !is_small(map_op), first, end);
+    return extent;
+}
+
+/* The pages of an extent to create for the slots [first, end): the last one of a block may reach
+ * beyond it, for the requests to come. */
+static uint64_t new_pages(const struct gc_map_op *map_op, const struct sizes *sizes, uint64_t first,
+                          uint64_t end)
+{
+    const uint64_t pages = gc_min_u64(end - first, sizes->piece);
+    const bool is_last = first + pages == map_op->wanted_end;
+    if (!is_last || pages >= sizes->chunk || sizes->held + sizes->chunk > sizes->most)
+        return pages;
+    return free_end(map_op, first + sizes->chunk) - first;
 }
 
 /* Plans an extent for slots from `first`, of which `end` is the first that has a mapping or is
@@ -255,53 +325,56 @@ static bool plan_piece(struct gc_map_op *map_op, struct sizes *sizes, uint64_t f
 {
     end = piece_end(map_op, first, end);
     if (sizes->is_thrifty || sizes->held + (end - first) > sizes->most) {
-        struct gc_extent *extent = idle_for(map_op, first, end);
+        struct gc_extent *extent = idle_for(map_op, sizes, first, end);
         if (extent != NULL)
             return plan_mapping(map_op, extent, first);
+        map_op->has_surplus |=
+            gc_pages_smallest_idle_locked(map_op->pool, is_small(map_op), 1) != NULL;
     }
-    return plan_new(map_op, sizes, first, gc_min_u64(end - first, sizes->piece));
+    return plan_new(map_op, sizes, first, new_pages(map_op, sizes, first, end));
 }
 
-/* Slots whose mapping the block cannot use lose it; so do, where memory is short, mappings of idle
- * extents that stick out of the block. */
-static void plan_unmap(struct gc_map_op *map_op, struct gc_mapping *mapping)
-{
-    mapping->stage = GC_MAPPING_TO_UNMAP;
-    gc_pages_clear_slots_locked(mapping);
-    mapping->link = map_op->unmaps;
-    map_op->unmaps = mapping;
-}
-
-/* Uses what the block can use as it is. */
+/* At a place of a plan: uses what the block can use as it is, and unmaps the rest. */
 static void plan_uses(struct gc_map_op *map_op)
 {
     const struct gc_span *span = &map_op->span;
+    const uint64_t before = map_op->pool->pages.idle_count;
     uint64_t end;
     for (uint64_t i = span->first; i < span->end; i = end) {
         struct gc_mapping *mapping = span->arena->slots[i];
         end = gc_pages_run_end(span->arena, i, span->end);
         if (mapping == NULL)
             continue;
-        if (gc_pages_is_usable_locked(map_op->pool, span, mapping, i, end))
+        if (gc_mapping_can_serve(mapping))
             gc_pages_use_locked(map_op->pool, span, i, end);
         else
             plan_unmap(map_op, mapping);
     }
+    gc_pages_publish_idle_locked(map_op->pool, before);
 }
 
 /* False: the records ran out. */
 static bool plan_extents(struct gc_map_op *map_op, struct sizes *sizes)
 {
-    const struct gc_span *span = &map_op->span;
-    uint64_t i = span->first;
-    while (i < span->end) {
-        const uint64_t end = gc_pages_run_end(span->arena, i, span->end);
-        if (span->arena->slots[i] != NULL)
+    const struct gc_arena *arena = map_op->span.arena;
+    uint64_t i = map_op->span.first;
+    while (i < map_op->wanted_end) {
+        const uint64_t end = gc_pages_run_end(arena, i, map_op->wanted_end);
+        if (arena->slots[i] != NULL)
             i = end;
         else if (!plan_piece(map_op, sizes, i, end))
             return false;
     }
-    return true;
+    return has_block_records(map_op, 2 * map_op->map_count + 1);
+}
+
+static void reset_plan(struct gc_map_op *map_op)
+{
+    map_op->maps_end = &map_op->maps;
+    map_op->map_count = 0;
+    map_op->create_count = 0;
+    map_op->has_surplus = false;
+    map_op->end = map_op->wanted_end;
 }
 
 /* Takes back the mappings that were planned; the driver knows nothing of them. */
@@ -313,59 +386,70 @@ static void unplan_locked(struct gc_map_op *map_op)
         struct gc_extent *extent = mapping->extent;
         map_op->maps = mapping->link;
         gc_pages_drop_uses_locked(map_op->pool, extent);
-        gc_pages_detach_locked(mapping);
+        gc_pages_detach_locked(map_op->pool, mapping);
         gc_slab_free(&device->mapping_records, mapping);
         if (extent->is_fresh)
             gc_slab_free(&device->extent_records, extent);
         else
             gc_pages_make_idle_locked(map_op->pool, extent);
     }
-    map_op->maps_end = &map_op->maps;
-    map_op->create_count = 0;
-}
-
-/* Bytes above the peak that the pool may hold. Less with a plan: a plan serves to save memory, and
- * an allocation that deviates from the plan may never recur. */
-static uint64_t slack_bytes(const struct gc_map_op *map_op, uint64_t peak)
-{
-    return map_op->pool->content.planned != NULL ? peak >> GC_PAGE_SLACK_PLANNED_SHIFT
-                                                 : peak >> GC_PAGE_SLACK_SHIFT;
+    reset_plan(map_op);
 }
 
 /* The largest extent for a block. */
-static uint64_t piece_pages(const struct gc_map_op *map_op)
+static uint64_t piece_pages(const struct gc_map_op *map_op, uint64_t peak)
 {
     const uint64_t page_bytes = map_op->pool->pages.page_bytes;
     const uint64_t bytes = map_op->spec->bytes;
     if (is_small(map_op))
         return 1;
-    if (bytes >= GC_HANDLE_WHOLE_BYTES)
+    if (bytes >= GC_EXTENT_WHOLE_BYTES)
         return UINT64_MAX;
-    return gc_max_u64(GC_HANDLE_BYTES, bytes / GC_HANDLES_PER_BLOCK) / page_bytes;
+    if (peak < GC_EXTENT_PEAK_BYTES)
+        return 1;
+    return gc_max_u64(GC_EXTENT_BYTES, bytes / GC_EXTENTS_PER_BLOCK) / page_bytes;
 }
 
-/* Pages that extents in use may keep from others. */
-static uint64_t stuck_max(const struct gc_map_op *map_op)
+/* Whether room is short: a limit, or the device, is near, or extents in use keep too much from
+ * others. */
+static bool is_short(const struct gc_map_op *map_op, uint64_t total, uint64_t peak, uint64_t held)
 {
     const struct gc_device *device = map_op->context->device;
-    const struct gc_quota *quota = map_op->context->quota;
-    const uint64_t total = gc_quota_total_bytes(device, quota);
-    const uint64_t room = gc_sub_or_zero_u64(total, gc_quota_mapped_bytes(device, quota));
-    return gc_min_u64(total / GC_STUCK_DIVISOR, room / GC_STUCK_ROOM_DIVISOR) /
-           map_op->pool->pages.page_bytes;
+    if (is_small(map_op))
+        return map_op->pool->pages.is_short;
+    if (total < device->info.total_bytes ? peak > total / GC_SHORT_LIMIT_DIVISOR
+                                         : peak > total - total / GC_SHORT_DEVICE_DIVISOR)
+        return true;
+    return map_op->pool->pages.stuck_count > 0 && held > peak + peak / GC_SHORT_HELD_DIVISOR;
+}
+
+/* What the pools may hold while something is idle: a little more than the program's peak. With a
+ * plan less: it serves to save memory, and a request that deviates from it may never recur. */
+static uint64_t most_bytes(const struct gc_map_op *map_op, uint64_t total, uint64_t peak)
+{
+    const bool has_plan = map_op->pool->content.planned != NULL;
+    const unsigned percent =
+        peak < GC_EXTENT_PEAK_BYTES ? GC_GROWTH_LOW_PERCENT : GC_GROWTH_PERCENT;
+    const uint64_t growth = has_plan ? peak / GC_GROWTH_PLANNED_DIVISOR : peak / 100 * percent;
+    return gc_min_u64(total, gc_max_u64(map_op->segment_spec->expected_bytes, peak + growth));
 }
 
 static struct sizes sizes_of(struct gc_map_op *map_op, bool is_thrifty)
 {
-    const uint64_t page_bytes = map_op->pool->pages.page_bytes;
+    struct gc_pages *pages = &map_op->pool->pages;
     struct gc_device *device = map_op->context->device;
     struct gc_quota *quota = map_op->context->quota;
     const uint64_t peak = gc_quota_peak_with(device, quota, map_op->spec->bytes);
-    map_op->most_bytes =
-        gc_max_u64(map_op->segment_spec->expected_bytes, peak + slack_bytes(map_op, peak));
-    return (struct sizes){.held = gc_quota_mapped_bytes(device, quota) / page_bytes,
-                          .most = map_op->most_bytes / page_bytes,
-                          .piece = piece_pages(map_op),
+    const uint64_t total = gc_quota_total_bytes(device, quota);
+    const uint64_t held = gc_quota_mapped_bytes(device, quota);
+    pages->is_short = is_short(map_op, total, peak, held);
+    map_op->most_bytes = most_bytes(map_op, total, peak);
+    const uint64_t piece = piece_pages(map_op, peak);
+    const bool has_chunk = piece > 1 && !is_exact(map_op) && !is_planned(map_op);
+    return (struct sizes){.held = held / pages->page_bytes,
+                          .most = map_op->most_bytes / pages->page_bytes,
+                          .piece = piece,
+                          .chunk = has_chunk ? GC_EXTENT_BYTES / pages->page_bytes : 0,
                           .is_thrifty = is_thrifty};
 }
 
@@ -386,15 +470,30 @@ static enum gc_status plan_and_charge_locked(struct gc_map_op *map_op, bool is_t
     return map_op->lacks_records ? GC_NO_HOST_MEMORY : GC_OUT_OF_MEMORY;
 }
 
+/* The unmapped addresses behind the mappings are free again. */
+static void return_rest_locked(struct gc_map_op *map_op)
+{
+    struct gc_block *block = map_op->block;
+    const uint64_t end =
+        map_op->span.arena->segment->address + map_op->end * map_op->pool->pages.page_bytes;
+    gc_pool_return_unmapped_locked(map_op->pool, block, end - block->address);
+    map_op->span = gc_span_of_block_locked(map_op->pool, block);
+}
+
 static enum gc_status plan_locked(struct gc_map_op *map_op, bool is_thrifty)
 {
+    if (is_planned(map_op))
+        plan_uses(map_op);
+    else
+        gc_pages_use_all_locked(map_op->pool, &map_op->backed);
     const uint64_t before = map_op->pool->pages.idle_count;
-    map_op->pool->pages.stuck_max = stuck_max(map_op);
-    plan_uses(map_op);
     enum gc_status status = plan_and_charge_locked(map_op, is_thrifty);
     if (status == GC_OUT_OF_MEMORY && !is_thrifty)
         status = plan_and_charge_locked(map_op, true);
     gc_pages_publish_idle_locked(map_op->pool, before);
+    if (!is_planned(map_op))
+        return_rest_locked(map_op);
+    map_op->pool->spares_kept = 2 * map_op->map_count + 1;
     return status;
 }
 
@@ -408,10 +507,10 @@ static void commit_unmaps_locked(struct gc_map_op *map_op)
         const bool is_gone = mapping->stage == GC_MAPPING_UNMAPPED;
         mapping->stage = GC_MAPPING_NONE;
         if (is_gone) {
-            gc_pages_detach_locked(mapping);
+            gc_pages_detach_locked(map_op->pool, mapping);
             gc_slab_free(&map_op->context->device->mapping_records, mapping);
         } else {
-            gc_pages_restore_slots_locked(mapping);
+            gc_pages_restore_slots_locked(map_op->pool, mapping);
         }
     }
 }
@@ -428,7 +527,7 @@ static void commit_map_locked(struct gc_map_op *map_op, struct gc_mapping *mappi
     if (!is_done)
         gc_pages_drop_uses_locked(pool, extent);
     if (!is_mapped) {
-        gc_pages_detach_locked(mapping);
+        gc_pages_detach_locked(pool, mapping);
         gc_slab_free(&map_op->context->device->mapping_records, mapping);
     }
     if (extent->driver_handle == 0) {
@@ -475,26 +574,38 @@ static void uncharge_unused(struct gc_map_op *map_op, uint64_t count)
     map_op->failure->charge_failure.rollback_count++;
 }
 
-static void make_live_locked(struct gc_map_op *map_op)
+static void count_alloc(const struct gc_map_op *map_op, const struct gc_block *block)
 {
     const struct gc_alloc_spec *spec = map_op->spec;
-    struct gc_block *block = map_op->block;
-    gc_pool_make_live_locked(map_op->pool, block, spec);
     const struct gc_entry entry = {block->address, spec->requested_bytes, block->bytes,
                                    spec->stream, spec->api};
     gc_context_count_alloc(map_op->context, &entry);
 }
 
+static void make_live_locked(struct gc_map_op *map_op)
+{
+    const struct gc_alloc_spec *spec = map_op->spec;
+    struct gc_block *block = map_op->block;
+    gc_pool_trim_locked(map_op->pool, block, spec->bytes);
+    gc_pool_make_live_locked(map_op->pool, block, spec);
+    count_alloc(map_op, block);
+}
+
 /* ---- the place ---- */
 
-/* The pagemap must be prepared up to the end of the block's last page, and for the start of the
+/* The pagemap must be prepared up to the end of the block's last mapping, and for the start of the
  * block after it. */
-static uint64_t end_to_prepare(const struct gc_pool *pool, const struct gc_arena *arena,
+static uint64_t end_to_prepare(const struct gc_map_op *map_op, const struct gc_arena *arena,
                                uint64_t end)
 {
+    const struct gc_context *context = map_op->context;
     uint64_t rounded;
-    if (!gc_round_up_u64(end, pool->pages.page_bytes, &rounded))
+    if (!gc_round_up_u64(end, map_op->pool->pages.page_bytes, &rounded))
         return end;
+    if (arena->segment->size_class == GC_CLASS_LARGE &&
+        gc_quota_peak_with(context->device, context->quota, map_op->spec->bytes) >=
+            GC_EXTENT_PEAK_BYTES)
+        rounded += GC_EXTENT_BYTES;
     return gc_min_u64(rounded + GC_GRANULE, arena->segment->address + arena->segment->bytes);
 }
 
@@ -503,7 +614,7 @@ static enum gc_status prepare_unlock(struct gc_map_op *map_op, struct gc_arena *
                                      const struct gc_place *place)
 {
     struct gc_pool *pool = map_op->pool;
-    const uint64_t end = end_to_prepare(pool, arena, place->address + map_op->spec->bytes);
+    const uint64_t end = end_to_prepare(map_op, arena, place->address + map_op->spec->bytes);
     const uint64_t start = place->address;
     gc_pool_release(pool);
     const enum gc_status status =
@@ -516,23 +627,54 @@ static enum gc_status prepare_unlock(struct gc_map_op *map_op, struct gc_arena *
 /* A pool that cannot add addresses also uses those of the other class. */
 static bool find_place_locked(const struct gc_map_op *map_op, struct gc_place *place)
 {
-    const struct gc_pool *pool = map_op->pool;
-    const enum gc_size_class size_class = map_op->segment_spec->size_class;
+    struct gc_pool *pool = map_op->pool;
+    const struct gc_segment_spec *segment_spec = map_op->segment_spec;
+    const enum gc_size_class size_class = segment_spec->size_class;
     const enum gc_size_class other = size_class == GC_CLASS_SMALL ? GC_CLASS_LARGE : GC_CLASS_SMALL;
     const uint64_t bytes = map_op->spec->bytes;
-    if (map_op->segment_spec->at != 0)
-        return gc_pool_find_at_locked(pool, map_op->segment_spec->at, bytes, place);
-    return gc_pool_find_place_locked(pool, size_class, bytes, map_op->segment_spec->is_tight,
-                                     place) ||
-           (pool->pages.range_bytes != 0 &&
-            gc_pool_find_place_locked(pool, other, bytes, map_op->segment_spec->is_tight, place));
+    struct gc_search search = {.is_last_resort = false};
+    if (segment_spec->at != 0)
+        return gc_pool_find_at_locked(pool, segment_spec->at, bytes, place);
+    const bool is_found =
+        gc_pool_find_unmapped_locked(pool, size_class, bytes, segment_spec->is_tight, &search) ||
+        (pool->pages.range_bytes != 0 &&
+         gc_pool_find_unmapped_locked(pool, other, bytes, segment_spec->is_tight, &search));
+    *place = search.place;
+    return is_found;
 }
 
-/* Splits the block off. GC_OK: the lock is held; else not. */
+/* Splits the block off, from an unmapped place with all that is unmapped behind it. */
+static void split_locked(struct gc_map_op *map_op, struct gc_arena *arena,
+                         const struct gc_place *place)
+{
+    struct gc_pool *pool = map_op->pool;
+    const uint64_t page_bytes = pool->pages.page_bytes;
+    const uint64_t bytes = map_op->spec->bytes;
+    const uint64_t offset = place->address - arena->segment->address;
+    map_op->backed = gc_span_of_place_locked(pool, place, bytes);
+    if (gc_segment_has_kinds(arena->segment)) {
+        const struct gc_block *free_block = place->free_block;
+        const uint64_t backed_end = free_block->free_kind == GC_FREE_BACKED
+                                        ? free_block->address + free_block->bytes
+                                        : free_block->address;
+        map_op->backed.end = (backed_end - arena->segment->address) / page_bytes;
+        map_op->backed.is_last_shared = false;
+        map_op->block = gc_pool_split_unmapped_locked(pool, place);
+    } else {
+        map_op->block = gc_pool_split_locked(pool, place, bytes);
+    }
+    map_op->span = gc_span_of_block_locked(pool, map_op->block);
+    map_op->wanted_end = (offset + bytes + page_bytes - 1) / page_bytes;
+    map_op->is_end_partial = (offset + bytes) % page_bytes != 0;
+}
+
+/* GC_OK: the lock is held, and the block is split off, or live already; else not. */
 static enum gc_status split_and_lock(struct gc_map_op *map_op)
 {
     struct gc_pool *pool = map_op->pool;
+    const struct gc_segment_spec *segment_spec = map_op->segment_spec;
     struct gc_place place;
+    bool has_cleared = false;
     for (;;) {
         enum gc_status status = gc_pool_acquire(pool);
         if (status != GC_OK)
@@ -541,23 +683,32 @@ static enum gc_status split_and_lock(struct gc_map_op *map_op)
             gc_pool_release(pool);
             return GC_INVALID_ARGUMENT;
         }
+        if (segment_spec->at == 0)
+            map_op->block =
+                gc_pool_alloc_backed_locked(pool, segment_spec->size_class, false, map_op->spec);
+        if (map_op->block != NULL)
+            return GC_OK;
         if (find_place_locked(map_op, &place)) {
             struct gc_arena *arena = gc_block_segment(place.free_block)->arena;
-            if (arena == NULL || end_to_prepare(pool, arena, place.address + map_op->spec->bytes) <=
-                                     arena->prepared_end) {
-                map_op->block = gc_pool_split_locked(pool, &place, map_op->spec->bytes);
-                map_op->span = arena == NULL ? (struct gc_span){.arena = NULL}
-                                             : gc_span_of_block_locked(pool, map_op->block);
+            if (arena == NULL ||
+                end_to_prepare(map_op, arena, place.address + map_op->spec->bytes) <=
+                    arena->prepared_end) {
+                map_op->block = gc_pool_alloc_at_locked(pool, &place, map_op->spec);
+                if (map_op->block == NULL)
+                    split_locked(map_op, arena, &place);
                 return GC_OK;
             }
             status = prepare_unlock(map_op, arena, &place);
-        } else if (map_op->segment_spec->at != 0) {
+        } else if (segment_spec->at != 0) {
             gc_pool_release(pool);
             status = GC_OUT_OF_MEMORY;
+        } else if (pool->pages.range_bytes != 0 && !has_cleared) {
+            gc_pool_release(pool);
+            has_cleared = true;
+            (void)gc_unmap_useless(map_op->context);
         } else {
             gc_pool_release(pool);
-            status = gc_range_add(map_op->context, map_op->segment_spec->size_class,
-                                  map_op->spec->bytes);
+            status = gc_range_add(map_op->context, segment_spec->size_class, map_op->spec->bytes);
             /* All addresses of the tenant are in use: only its own frees help. */
             map_op->failure->charge_failure.is_quota_short = status == GC_OUT_OF_MEMORY;
         }
@@ -575,6 +726,7 @@ static void finish_locked(struct gc_map_op *map_op, enum gc_status status)
         map_op->may_be_thrifty = map_op->is_device_full && map_op->pool->pages.idle_count > 0;
         abort_locked(map_op);
     }
+    map_op->pool->spares_kept = 0;
     gc_pool_release(map_op->pool);
 }
 
@@ -596,21 +748,29 @@ static enum gc_status map_block_unlocked(struct gc_map_op *map_op)
 /* One attempt; the caller has the change. `is_thrifty`: creates no extent while one is idle. */
 static enum gc_status map_block(struct gc_map_op *map_op, bool is_thrifty, uint64_t *address)
 {
+    map_op->block = NULL;
     enum gc_status status = split_and_lock(map_op);
     if (status != GC_OK)
         return status;
     *address = map_op->block->address;
-    map_op->maps_end = &map_op->maps;
-    map_op->create_count = 0;
-    /* The place may be in a plain segment: nothing to map. */
-    if (map_op->span.arena != NULL && !gc_pages_try_use_locked(map_op->pool, &map_op->span))
-        status = plan_locked(map_op, is_thrifty);
+    if (map_op->block->state == GC_BLOCK_LIVE) {
+        count_alloc(map_op, map_op->block);
+        gc_pool_release(map_op->pool);
+        return GC_OK;
+    }
+    reset_plan(map_op);
+    status = plan_locked(map_op, is_thrifty);
     if (map_op->maps == NULL || status != GC_OK) {
         finish_locked(map_op, status);
         return status;
     }
     gc_pool_release(map_op->pool);
     return map_block_unlocked(map_op);
+}
+
+static bool grow_records(struct gc_device *device)
+{
+    return gc_slab_grow(&device->extent_records) && gc_slab_grow(&device->mapping_records);
 }
 
 /* Attempts until the records suffice: each failure for lack of records adds some. */
@@ -620,14 +780,15 @@ static enum gc_status map_block_with_records(struct gc_map_op *map_op, bool is_t
     struct gc_device *device = map_op->context->device;
     for (;;) {
         map_op->lacks_records = false;
+        map_op->lacks_blocks = false;
         const enum gc_status status = map_block(map_op, is_thrifty, address);
-        if (!map_op->lacks_records || !gc_slab_grow(&device->extent_records) ||
-            !gc_slab_grow(&device->mapping_records))
+        if (!map_op->lacks_records || (!map_op->lacks_blocks && !grow_records(device)))
             return status;
     }
 }
 
-/* Where new extents made the pools larger than the program needs, as much idle memory goes. */
+/* Idle extents that served nothing while new ones were created go, as far as the pools are larger
+ * than the program needs. */
 static void release_surplus(struct gc_map_op *map_op)
 {
     struct gc_context *context = map_op->context;
@@ -666,7 +827,7 @@ enum gc_status gc_map_alloc(struct gc_context *context, const struct gc_segment_
         if (status == GC_OUT_OF_MEMORY && map_op.may_be_thrifty)
             status = map_block_with_records(&map_op, true, address);
         gc_change_end(&map_op.change);
-        if (status == GC_OK && map_op.most_bytes > 0)
+        if (status == GC_OK && map_op.has_surplus)
             release_surplus(&map_op);
     }
     /* A capture, or a driver that maps nothing more: a segment may still succeed. */

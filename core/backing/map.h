@@ -15,16 +15,23 @@ struct gc_map_op {
     const struct gc_alloc_spec *spec;
     struct gc_segment_failure *failure;
     struct gc_block *block;
-    struct gc_span span;       /* of the block; its arena is NULL in driver memory */
+    struct gc_span span;   /* of the block */
+    struct gc_span backed; /* its slots that have mappings when it is split off */
+    uint64_t wanted_end;   /* slots of the request; mappings may reach further, to `end` */
+    uint64_t end;
+    bool is_end_partial;       /* the request fills its last slot in part */
     struct gc_mapping *unmaps; /* to unmap, linked by `link` */
     struct gc_mapping *maps;   /* to map, in order of address */
     struct gc_mapping **maps_end;
+    uint32_t map_count;
     uint64_t create_count; /* pages to create; charged */
     struct gc_charge held; /* the charge of these pages, until it is committed */
-    uint64_t most_bytes;   /* that the pools may hold; 0: nothing was planned */
-    bool lacks_records;
-    bool is_device_full; /* the driver was out of memory */
-    bool may_be_thrifty; /* is_device_full, idle extents exist: retry, which remaps these first */
+    uint64_t most_bytes;   /* that the pools may hold while something is idle */
+    bool has_surplus;      /* extents are created although some are idle */
+    bool lacks_records;    /* of blocks, extents or mappings */
+    bool lacks_blocks;     /* records of blocks: the pool provides them next time */
+    bool is_device_full;   /* the driver was out of memory */
+    bool may_be_thrifty;   /* is_device_full, idle extents exist: retry, which remaps these first */
 };
 
 /* Unmaps, creates, maps, grants access. No lock may be held. The stage of each mapping records how

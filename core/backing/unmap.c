@@ -12,12 +12,18 @@
 
 /* The largest extent within `pages`; the smallest beyond, if that is at most half too large or
  * there is no other: few calls, and little too much. */
-static struct gc_extent *next_victim(const struct gc_pool *pool, uint64_t pages)
+static struct gc_extent *victim_of(const struct gc_pool *pool, bool of_small, uint64_t pages)
 {
-    struct gc_extent *within = gc_pages_largest_idle_locked(pool, pages);
-    struct gc_extent *beyond = gc_pages_smallest_idle_locked(pool, pages);
+    struct gc_extent *within = gc_pages_largest_idle_locked(pool, of_small, pages);
+    struct gc_extent *beyond = gc_pages_smallest_idle_locked(pool, of_small, pages);
     const bool is_close = beyond != NULL && beyond->page_count - pages <= pages / 2;
     return within == NULL || is_close ? beyond : within;
+}
+
+static struct gc_extent *next_victim(const struct gc_pool *pool, uint64_t pages)
+{
+    struct gc_extent *extent = victim_of(pool, false, pages);
+    return extent != NULL ? extent : victim_of(pool, true, pages);
 }
 
 static void choose_locked(struct gc_purge_list *purge, uint64_t enough_bytes)
@@ -28,9 +34,8 @@ static void choose_locked(struct gc_purge_list *purge, uint64_t enough_bytes)
     uint64_t pages = enough_bytes / page_bytes + (enough_bytes % page_bytes != 0);
     while (pages > 0) {
         struct gc_extent *extent = next_victim(pool, pages);
-        if (extent == NULL)
+        if (extent == NULL || !gc_pages_try_take_locked(pool, extent))
             break;
-        gc_pages_take_locked(pool, extent);
         extent->is_away = true;
         for (struct gc_mapping *mapping = extent->mappings; mapping != NULL;
              mapping = mapping->next)
@@ -76,7 +81,7 @@ void gc_unmap_detach_locked(struct gc_pool *pool, struct gc_extent *extent)
         mapping->stage = GC_MAPPING_NONE;
         if (!is_gone)
             continue;
-        gc_pages_detach_locked(mapping);
+        gc_pages_detach_locked(pool, mapping);
         gc_slab_free(&pool->context->device->mapping_records, mapping);
     }
 }
@@ -142,6 +147,63 @@ static uint64_t release_chosen(struct gc_purge_list *purge)
         gc_change_uncharge_pages(context, count);
     return count * pool->pages.page_bytes;
 }
+
+/* ---- addresses ---- */
+
+/* Excludes the mappings of the arena that serve nobody. Returns them, linked, before `list`. */
+static struct gc_mapping *choose_useless_locked(struct gc_pool *pool, struct gc_arena *arena,
+                                                struct gc_mapping *list)
+{
+    for (uint64_t i = 0; i < arena->touched_count;
+         i = gc_pages_run_end(arena, i, arena->touched_count)) {
+        struct gc_mapping *mapping = arena->slots[i];
+        if (mapping == NULL || mapping->extent->user == mapping || mapping->extent->is_away ||
+            !gc_pages_try_exclude_locked(pool, mapping))
+            continue;
+        mapping->stage = GC_MAPPING_TO_UNMAP;
+        mapping->link = list;
+        list = mapping;
+    }
+    return list;
+}
+
+static void detach_unmapped_locked(struct gc_pool *pool, struct gc_mapping *list)
+{
+    struct gc_mapping *next;
+    for (struct gc_mapping *mapping = list; mapping != NULL; mapping = next) {
+        next = mapping->link;
+        const bool is_gone = mapping->stage == GC_MAPPING_UNMAPPED;
+        mapping->stage = GC_MAPPING_NONE;
+        if (is_gone) {
+            gc_pages_detach_locked(pool, mapping);
+            gc_slab_free(&pool->context->device->mapping_records, mapping);
+        } else {
+            gc_pages_keep_locked(pool, mapping);
+        }
+    }
+}
+
+bool gc_unmap_useless(struct gc_context *context)
+{
+    struct gc_pool *pool = &context->pool;
+    struct gc_mapping *list = NULL;
+    int ignored;
+    gc_pool_acquire_plain(pool);
+    for (struct gc_arena *arena = pool->pages.arenas; arena != NULL; arena = arena->next)
+        list = choose_useless_locked(pool, arena, list);
+    gc_pool_release(pool);
+    if (list != NULL && gc_submit_quiesce(context, &ignored)) {
+        for (struct gc_mapping *mapping = list; mapping != NULL; mapping = mapping->link)
+            if (!unmap(context, mapping))
+                break;
+    }
+    gc_pool_acquire_plain(pool);
+    detach_unmapped_locked(pool, list);
+    gc_pool_release(pool);
+    return list != NULL;
+}
+
+/* ---- release, as a whole ---- */
 
 uint64_t gc_unmap_release_idle(struct gc_context *context, uint64_t enough_bytes)
 {

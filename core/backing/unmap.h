@@ -20,6 +20,9 @@ void gc_unmap_detach_locked(struct gc_pool *pool, struct gc_extent *extent);
 /* Releases the extents that are mapped nowhere, up to the first that the driver refuses; the rest
  * stays in the list. Returns the number of pages released. No lock may be held. */
 uint64_t gc_unmap_release(struct gc_purge_list *purge);
+/* Unmaps all that serves nobody, so that its addresses serve; its extents stay. True if there was a
+ * mapping of the kind. The caller has the change and holds no lock. */
+bool gc_unmap_useless(struct gc_context *context);
 /* Makes the extents, linked by `next`, idle. */
 void gc_unmap_make_idle_locked(struct gc_pool *pool, struct gc_extent *extent);
 

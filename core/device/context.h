@@ -205,8 +205,8 @@ static inline void gc_context_count_destroyed(struct gc_context *context,
 
 /* ---- thread caches ---- */
 
-#define GC_TCACHE_UNUSED UINT16_MAX   /* the number of no context */
-#define GC_TCACHE_BLOCK_MAX GC_MIB(8) /* larger blocks go to the pool at once */
+#define GC_TCACHE_UNUSED UINT16_MAX      /* the number of no context */
+#define GC_TCACHE_BLOCK_MAX GC_SMALL_MAX /* larger blocks go to the pool at once */
 
 /* Sets the capacity of the context's thread caches: a fraction of the bytes that its device or
  * quota may hold. */

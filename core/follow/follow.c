@@ -476,7 +476,7 @@ static void count_deviation_locked(const struct lookup *lookup)
  * block would occupy places, a short-lived one behind them would leave a gap. */
 static bool find_free_block_locked(const struct lookup *lookup, struct gc_place *place)
 {
-    const struct gc_pool *pool = &lookup->context->pool;
+    struct gc_pool *pool = &lookup->context->pool;
     const struct gc_follow *follow = lookup->follow;
     const uint64_t bytes = lookup->spec->bytes;
     const uint32_t similar = lookup->similar;

@@ -112,10 +112,10 @@ static uint32_t count_entries_before(const struct gc_match *match, uint64_t offs
 static bool choose_planned(const struct gc_pool *pool, const struct gc_match *match, uint64_t bytes,
                            struct option *best)
 {
-    const struct gc_bins *bins = &pool->content.bins[GC_CLASS_PLANNED];
+    const struct gc_bins *bins = &pool->content.bins[GC_CLASS_PLANNED][GC_FREE_PLAIN];
     const uint64_t places_end = end_of_places(pool, match->plan);
     struct choice choice = {.count = 0};
-    struct gc_block *free_block = gc_bins_best_fit(bins, bytes);
+    struct gc_block *free_block = gc_bins_first_fit(bins, 0, bytes);
     for (unsigned n = 0; free_block != NULL && n < GC_UNPLANNED_CANDIDATES; n++) {
         add_free_block(&choice, pool, free_block, places_end, bytes);
         free_block = gc_bins_next(bins, free_block);
@@ -140,22 +140,22 @@ static bool is_backed(const struct gc_pool *pool, const struct gc_place *place, 
            gc_pages_are_backed_locked(pool, segment->arena, place->address, bytes);
 }
 
-static bool is_pool_better(const struct gc_pool *pool, uint64_t bytes, const struct option *planned)
+static bool is_pool_better(struct gc_pool *pool, uint64_t bytes, const struct option *planned)
 {
     const bool is_small = bytes <= GC_SMALL_MAX;
     struct gc_place place;
     if (pool->content.planned->arena == NULL ||
-        !gc_pool_find_place_locked(pool, is_small ? GC_CLASS_SMALL : GC_CLASS_LARGE, bytes, false,
-                                   &place))
+        !gc_pool_find_backed_locked(pool, is_small ? GC_CLASS_SMALL : GC_CLASS_LARGE, bytes,
+                                    &place))
         return false;
     const uint64_t cost = option_at(pool, &place, place.free_block->bytes, bytes).cost;
     if (cost != planned->cost)
         return cost < planned->cost;
-    return is_small || (is_backed(pool, &place, bytes) && !is_backed(pool, &planned->place, bytes));
+    return is_small || !is_backed(pool, &planned->place, bytes);
 }
 
-bool gc_unplanned_find_locked(const struct gc_pool *pool, const struct gc_match *match,
-                              uint64_t bytes, struct gc_place *place)
+bool gc_unplanned_find_locked(struct gc_pool *pool, const struct gc_match *match, uint64_t bytes,
+                              struct gc_place *place)
 {
     struct option best = {.cost = 0};
     if (!choose_planned(pool, match, bytes, &best) ||
@@ -221,7 +221,7 @@ static struct gc_block *first_free_block(const struct gc_bins *bins, uint64_t ad
 bool gc_unplanned_find_by_lifetime_locked(const struct gc_pool *pool, const struct gc_plan *plan,
                                           uint64_t bytes, bool is_long, struct gc_place *place)
 {
-    const struct gc_bins *bins = &pool->content.bins[GC_CLASS_PLANNED];
+    const struct gc_bins *bins = &pool->content.bins[GC_CLASS_PLANNED][GC_FREE_PLAIN];
     const uint64_t border = end_of_places(pool, plan);
     const struct span span =
         is_long

@@ -22,8 +22,8 @@
 
 /* A place of class planned for a block of `bytes`; mapping it may need the driver. False: there is
  * none, or the pool's is better. Call with a planned segment and its plan's match. */
-bool gc_unplanned_find_locked(const struct gc_pool *pool, const struct gc_match *match,
-                              uint64_t bytes, struct gc_place *place);
+bool gc_unplanned_find_locked(struct gc_pool *pool, const struct gc_match *match, uint64_t bytes,
+                              struct gc_place *place);
 /* The same by lifetime. Call with an arena as the planned segment. False: none fits. */
 bool gc_unplanned_find_by_lifetime_locked(const struct gc_pool *pool, const struct gc_plan *plan,
                                           uint64_t bytes, bool is_long, struct gc_place *place);

@@ -45,12 +45,13 @@ static void drop_unused(struct gc_swap *swap)
     while (*link != NULL) {
         struct gc_extent *extent = *link;
         struct gc_mapping *mapping = extent->mappings;
-        if (extent->used_count > 0 || mapping->stage != GC_MAPPING_TO_MAP) {
+        if (extent->used_count > 0 || mapping->stage != GC_MAPPING_TO_MAP ||
+            !gc_pages_try_exclude_locked(pool, mapping)) {
             link = &extent->next;
             continue;
         }
         *link = extent->next;
-        gc_pages_detach_locked(mapping);
+        gc_pages_detach_locked(pool, mapping);
         gc_slab_free(&device->mapping_records, mapping);
         if (extent->driver_handle == 0)
             gc_slab_free(&device->extent_records, extent);

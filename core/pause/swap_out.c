@@ -183,7 +183,7 @@ static void detach_others_locked(struct gc_pool *pool, struct gc_extent *extent)
         mapping->stage = GC_MAPPING_NONE;
         if (!is_gone)
             continue;
-        gc_pages_detach_locked(mapping);
+        gc_pages_detach_locked(pool, mapping);
         gc_slab_free(&pool->context->device->mapping_records, mapping);
     }
 }

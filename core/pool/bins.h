@@ -1,17 +1,16 @@
-/* Free blocks of one size class, for best fit.
+/* Free blocks of one size class and kind, for best fit or first fit.
  *
- * A treap ordered by (bytes, address). A block's priority is a hash of its address, so the shape
- * depends on the set alone and no order of requests can unbalance it. Insertion, removal and search
- * are iterative, take O(log n) expected and allocate nothing: the links lie in the free blocks'
+ * A treap ordered by (bytes, address), or by address alone. A block's priority is a hash of its
+ * address, so the shape depends on the set alone and no order of requests can unbalance it. Each
+ * node knows the longest block of its subtree, so that the lowest block that is large enough is
+ * found in O(log n) expected. Nothing is allocated: links and lengths lie in the free blocks'
  * records.
  *
  * Invariants: keys rise from left to right; priorities never rise from parent to child; every block
- * in the tree is GC_BLOCK_FREE. Best fit is the smallest block that is large enough, and the lowest
- * of equal ones, which keeps the upper ends of segments free.
+ * in the tree is GC_BLOCK_FREE; `longest` is the maximum over the subtree.
  *
- * A tree may be ordered by address alone instead, for finding the free block at an address.
- *
- * Guarded by the pool's lock. Source: Seidel and Aragon, Randomized Search Trees (1996). */
+ * Guarded by the pool's lock. Source: Seidel and Aragon, Randomized Search Trees (1996); the
+ * augmented tree as in Cormen et al., chapter 14. */
 #ifndef GC_BINS_H
 #define GC_BINS_H
 
@@ -30,14 +29,21 @@ struct gc_bins {
 void gc_bins_insert(struct gc_bins *bins, struct gc_block *block);
 /* The block must be in the tree. */
 void gc_bins_remove(struct gc_bins *bins, struct gc_block *block);
-/* NULL if no block has `bytes`. The block stays in the tree. By address: the lowest that is large
- * enough, O(n log n). */
+/* By address: a block of the tree gets other bounds; it has the same neighbours in the tree. */
+void gc_bins_resize(struct gc_bins *bins, struct gc_block *block, uint64_t address, uint64_t bytes);
+/* By (bytes, address): the smallest block that is large enough, and of equal ones the lowest, which
+ * keeps the upper ends of segments free. NULL: none. The block stays in the tree. */
 struct gc_block *gc_bins_best_fit(const struct gc_bins *bins, uint64_t bytes);
+/* By address: the lowest block from `address` on that is large enough, or NULL. */
+struct gc_block *gc_bins_first_fit(const struct gc_bins *bins, uint64_t address, uint64_t bytes);
+/* The next block after `block`, or the first for NULL, in the tree's order that is large enough. */
+struct gc_block *gc_bins_next_fit(const struct gc_bins *bins, const struct gc_block *block,
+                                  uint64_t bytes);
 /* The block after `block` in the tree's order, or NULL; `block` itself need not be in the tree. */
 struct gc_block *gc_bins_next(const struct gc_bins *bins, const struct gc_block *block);
-/* By address only: the block with the highest start at or below `address`, or NULL. */
+/* By address: the block with the highest start at or below `address`, or NULL. */
 struct gc_block *gc_bins_at(const struct gc_bins *bins, uint64_t address);
-/* 0 if empty. By address: O(n log n). */
+/* 0 if empty. */
 uint64_t gc_bins_largest_bytes(const struct gc_bins *bins);
 /* Walks the tree, O(n): true if the invariants hold. For the tests. */
 bool gc_bins_validate(const struct gc_bins *bins);

@@ -25,6 +25,16 @@ enum gc_block_state {
     GC_BLOCK_MAPPING, /* one thread is mapping its pages */
 };
 
+/* Kinds of free blocks. Two neighbours are of different kinds, or both excluded. */
+enum gc_free_kind {
+    GC_FREE_PLAIN,    /* driver memory, or planned addresses, whose mappings do not matter */
+    GC_FREE_BACKED,   /* mapped; no driver call is needed, unless an extent is in use elsewhere */
+    GC_FREE_UNMAPPED, /* whole slots without a mapping */
+    GC_FREE_TREES,    /* kinds below this one are in bins */
+    /* The slots of one mapping that cannot serve: its extent is used through another one. */
+    GC_FREE_EXCLUDED = GC_FREE_TREES
+};
+
 struct gc_block {
     struct gc_block *previous; /* in the segment; in the slab, links free records */
     struct gc_block *next;
@@ -37,9 +47,9 @@ struct gc_block {
             uint64_t id;
         } live; /* and freeing */
         struct {
-            struct gc_block *left; /* smaller, or as large and lower */
+            struct gc_block *left;
             struct gc_block *right;
-        } bin;
+        } bin; /* free: see bins.h */
         struct {
             struct gc_block *next;
             uint64_t epoch; /* see core/device/submit.h */
@@ -49,10 +59,18 @@ struct gc_block {
             uint64_t size; /* of its last request, rounded up */
         } ready;           /* CACHED and idle */
     };
-    uint16_t api;
+    union {
+        struct {
+            uint16_t api;
+            /* While CACHED and not idle: granules beyond the rounded request. */
+            uint8_t slack;
+            /* While LIVE: counted as stream-ordered. Never in a thread cache. */
+            bool is_ordered;
+        };
+        uint32_t longest; /* free: the longest block of its subtree, in granules */
+    };
     _Atomic uint8_t state; /* enum gc_block_state */
-    /* While CACHED and not idle: granules beyond the rounded request. */
-    uint8_t slack;
+    uint8_t free_kind : 2; /* while FREE: enum gc_free_kind */
     /* While LIVE. */
     bool is_shared : 1; /* other streams use the block too */
     /* The next two are valid while LIVE or FREEING. A block with is_pinned or is_synchronous is
@@ -65,8 +83,6 @@ struct gc_block {
     bool is_exported : 1;
     /* FREEING: another process has the freed block open (core/reclaim/defer.c). */
     bool is_held : 1;
-    /* While LIVE: counted as stream-ordered. Never in a thread cache. */
-    bool is_ordered;
     /* While LIVE: the number of its context; 0: no thread cache may take the block once it is
      * freed. Lock-free readers use it as a hint. */
     _Atomic uint16_t tcache_number;

@@ -61,9 +61,10 @@ uint64_t gc_pages_run_end(const struct gc_arena *arena, uint64_t first, uint64_t
     const struct gc_mapping *mapping = arena->slots[first];
     if (mapping != NULL)
         return gc_min_u64(end, mapping->first + mapping->extent->page_count);
-    while (first < end && arena->slots[first] == NULL)
+    const uint64_t touched = gc_min_u64(end, arena->touched_count);
+    while (first < touched && arena->slots[first] == NULL)
         first++;
-    return first;
+    return first < touched ? first : end;
 }
 
 /* The slots of [first, end) that only the span's block uses. */
@@ -88,8 +89,7 @@ static unsigned list_of(uint64_t page_count)
 
 static void list_add(struct gc_pages *pages, struct gc_extent *extent)
 {
-    const unsigned i = list_of(extent->page_count);
-    struct gc_extent_list *list = &pages->idle[i];
+    struct gc_extent_list *list = &pages->idle[extent->is_small][list_of(extent->page_count)];
     GC_ASSERT(!extent->is_listed && extent->used_count == 0);
     extent->is_listed = true;
     extent->next = NULL;
@@ -99,14 +99,12 @@ static void list_add(struct gc_pages *pages, struct gc_extent *extent)
     else
         list->oldest = extent;
     list->newest = extent;
-    pages->idle_lists |= UINT64_C(1) << i;
     pages->idle_count += extent->page_count;
 }
 
 static void list_remove(struct gc_pages *pages, struct gc_extent *extent)
 {
-    const unsigned i = list_of(extent->page_count);
-    struct gc_extent_list *list = &pages->idle[i];
+    struct gc_extent_list *list = &pages->idle[extent->is_small][list_of(extent->page_count)];
     GC_ASSERT(extent->is_listed);
     extent->is_listed = false;
     if (extent->previous != NULL)
@@ -117,20 +115,19 @@ static void list_remove(struct gc_pages *pages, struct gc_extent *extent)
         extent->next->previous = extent->previous;
     else
         list->newest = extent->previous;
-    if (list->oldest == NULL)
-        pages->idle_lists &= ~(UINT64_C(1) << i);
     pages->idle_count -= extent->page_count;
 }
 
-void gc_pages_make_idle_locked(struct gc_pool *pool, struct gc_extent *extent)
+static void set_small(struct gc_pages *pages, struct gc_extent *extent, bool is_small)
 {
-    extent->user = NULL;
-    list_add(&pool->pages, extent);
-}
-
-void gc_pages_take_locked(struct gc_pool *pool, struct gc_extent *extent)
-{
-    list_remove(&pool->pages, extent);
+    const bool is_listed = extent->is_listed;
+    if (extent->is_small == is_small)
+        return;
+    if (is_listed)
+        list_remove(pages, extent);
+    extent->is_small = is_small;
+    if (is_listed)
+        list_add(pages, extent);
 }
 
 bool gc_pages_publish_idle_locked(struct gc_pool *pool, uint64_t before)
@@ -145,68 +142,205 @@ bool gc_pages_publish_idle_locked(struct gc_pool *pool, uint64_t before)
     return true;
 }
 
+/* Extents of a list that are compared: enough to prefer few mappings, few enough to be quick. */
+#define IDLE_LOOKS 64
+
 static bool is_better(const struct gc_extent *extent, const struct gc_extent *best, bool wants_most)
 {
-    if (best == NULL || extent->is_small != best->is_small)
-        return best == NULL || best->is_small;
+    if (best == NULL)
+        return true;
     if (extent->page_count != best->page_count)
         return (extent->page_count > best->page_count) == wants_most;
     return extent->mapping_count < best->mapping_count;
 }
 
-struct gc_extent *gc_pages_largest_idle_locked(const struct gc_pool *pool, uint64_t most)
+static struct gc_extent *best_of_list(const struct gc_extent_list *list, uint64_t least,
+                                      uint64_t most, bool wants_most)
 {
     struct gc_extent *best = NULL;
-    for (unsigned i = list_of(most) + 1; i-- > 0 && (best == NULL || best->is_small);) {
-        for (struct gc_extent *extent = pool->pages.idle[i].oldest; extent != NULL;
-             extent = extent->next)
-            if (extent->page_count <= most && is_better(extent, best, true))
-                best = extent;
+    struct gc_extent *extent = list->oldest;
+    for (unsigned n = 0; extent != NULL && (n < IDLE_LOOKS || best == NULL); n++) {
+        if (extent->page_count >= least && extent->page_count <= most &&
+            is_better(extent, best, wants_most))
+            best = extent;
+        extent = extent->next;
     }
     return best;
 }
 
-struct gc_extent *gc_pages_smallest_idle_locked(const struct gc_pool *pool, uint64_t least)
+struct gc_extent *gc_pages_largest_idle_locked(const struct gc_pool *pool, bool is_small,
+                                               uint64_t most)
 {
     struct gc_extent *best = NULL;
-    for (unsigned i = list_of(least); i < GC_IDLE_LISTS && (best == NULL || best->is_small); i++) {
-        for (struct gc_extent *extent = pool->pages.idle[i].oldest; extent != NULL;
-             extent = extent->next)
-            if (extent->page_count >= least && is_better(extent, best, false))
-                best = extent;
-    }
+    for (unsigned i = list_of(most) + 1; i-- > 0 && best == NULL;)
+        best = best_of_list(&pool->pages.idle[is_small][i], 0, most, true);
     return best;
+}
+
+struct gc_extent *gc_pages_smallest_idle_locked(const struct gc_pool *pool, bool is_small,
+                                                uint64_t least)
+{
+    struct gc_extent *best = NULL;
+    for (unsigned i = list_of(least); i < GC_IDLE_LISTS && best == NULL; i++)
+        best = best_of_list(&pool->pages.idle[is_small][i], least, UINT64_MAX, false);
+    return best;
+}
+
+/* ---- excluded mappings ---- */
+
+static uint64_t address_of(const struct gc_pool *pool, const struct gc_mapping *mapping)
+{
+    return mapping->arena->segment->address + mapping->first * pool->pages.page_bytes;
+}
+
+/* The slots of a mapping that serves nobody are free: they leave the backed block around them,
+ * which needs two records. */
+static void exclude(struct gc_pool *pool, struct gc_mapping *mapping)
+{
+    const struct gc_segment *segment = mapping->arena->segment;
+    if (mapping->excluded != NULL || !gc_segment_has_kinds(segment))
+        return;
+    const uint64_t address = address_of(pool, mapping);
+    const struct gc_bins *bins = &pool->content.bins[segment->size_class][GC_FREE_BACKED];
+    const struct gc_place place = {gc_bins_at(bins, address), address};
+    mapping->excluded =
+        gc_pool_split_locked(pool, &place, mapping->extent->page_count * pool->pages.page_bytes);
+    gc_pool_bin_locked(pool, mapping->excluded, GC_FREE_EXCLUDED);
+}
+
+static void include(struct gc_pool *pool, struct gc_mapping *mapping)
+{
+    struct gc_block *block = mapping->excluded;
+    if (block == NULL || !mapping->has_access || mapping->stage != GC_MAPPING_NONE)
+        return;
+    mapping->excluded = NULL;
+    gc_pool_merge_locked(pool, block, GC_FREE_BACKED);
+}
+
+bool gc_pages_try_exclude_locked(struct gc_pool *pool, struct gc_mapping *mapping)
+{
+    if (!gc_pool_has_records_locked(pool, 2))
+        return false;
+    exclude(pool, mapping);
+    return true;
+}
+
+void gc_pages_make_idle_locked(struct gc_pool *pool, struct gc_extent *extent)
+{
+    extent->user = NULL;
+    list_add(&pool->pages, extent);
+    for (struct gc_mapping *mapping = extent->mappings; mapping != NULL; mapping = mapping->next)
+        include(pool, mapping);
+}
+
+bool gc_pages_try_take_locked(struct gc_pool *pool, struct gc_extent *extent)
+{
+    if (!gc_pool_has_records_locked(pool, 2 * extent->mapping_count))
+        return false;
+    list_remove(&pool->pages, extent);
+    for (struct gc_mapping *mapping = extent->mappings; mapping != NULL; mapping = mapping->next)
+        exclude(pool, mapping);
+    return true;
+}
+
+void gc_pages_take_dropped_locked(struct gc_pool *pool, struct gc_extent *extent)
+{
+    list_remove(&pool->pages, extent);
+}
+
+void gc_pages_set_excluded_locked(const struct gc_pool *pool, struct gc_block *block)
+{
+    const struct gc_arena *arena = gc_block_segment(block)->arena;
+    const uint64_t slot = (block->address - arena->segment->address) / pool->pages.page_bytes;
+    arena->slots[slot]->excluded = block;
 }
 
 /* ---- use ---- */
 
-bool gc_pages_would_stick_locked(const struct gc_pool *pool, uint64_t count)
-{
-    return count > 0 && pool->pages.stuck_count + count > pool->pages.stuck_max;
-}
-
-uint64_t gc_span_whole_count(const struct gc_span *span, uint64_t first, uint64_t end)
-{
-    const uint64_t whole_first = gc_max_u64(first, span->whole_first);
-    const uint64_t whole_end = gc_min_u64(end, span->whole_end);
-    return whole_first < whole_end ? whole_end - whole_first : 0;
-}
-
-static bool can_serve(const struct gc_mapping *mapping)
+bool gc_mapping_can_serve(const struct gc_mapping *mapping)
 {
     const struct gc_extent *extent = mapping->extent;
     return mapping->has_access && mapping->stage == GC_MAPPING_NONE && !extent->is_away &&
            (extent->user == mapping || (extent->user == NULL && extent->is_listed));
 }
 
-bool gc_pages_is_usable_locked(const struct gc_pool *pool, const struct gc_span *span,
-                               const struct gc_mapping *mapping, uint64_t first, uint64_t end)
+static enum gc_free_kind kind_of(const struct gc_mapping *mapping)
+{
+    if (mapping == NULL)
+        return GC_FREE_UNMAPPED;
+    return mapping->has_access && mapping->excluded == NULL ? GC_FREE_BACKED : GC_FREE_EXCLUDED;
+}
+
+static uint64_t end_of(const struct gc_mapping *mapping)
+{
+    return mapping->first + mapping->extent->page_count;
+}
+
+/* The end of an earlier mapping of the same extent in the span, or 0. */
+static uint64_t earlier_end(const struct gc_span *span, const struct gc_mapping *mapping)
+{
+    const struct gc_mapping *other = mapping->extent->mappings;
+    for (; other != NULL; other = other->next) {
+        if (other->arena == span->arena && other->first < mapping->first &&
+            end_of(other) > span->first)
+            return end_of(other);
+    }
+    return 0;
+}
+
+/* The slot to try next where an idle extent of several pages has pages that the block would not
+ * fill, or 0. */
+static uint64_t end_if_partial(const struct gc_span *span, const struct gc_mapping *mapping,
+                               uint64_t first)
+{
+    if (mapping->first < span->first)
+        return end_of(mapping);
+    if (mapping->first < span->whole_first || end_of(mapping) > span->whole_end)
+        return first + 1;
+    return 0;
+}
+
+/* As gc_pages_obstacle_locked for one mapping, the next slot to try; 0: no obstacle. */
+static uint64_t slot_past(const struct gc_span *span, struct gc_mapping *mapping, uint64_t first,
+                          bool is_short, struct gc_mapping **useless)
 {
     const struct gc_extent *extent = mapping->extent;
-    return can_serve(mapping) &&
-           (extent->user != NULL || extent->page_count == 1 ||
-            !gc_pages_would_stick_locked(pool, extent->page_count -
-                                                   gc_span_whole_count(span, first, end)));
+    if (!gc_mapping_can_serve(mapping)) {
+        *useless = extent->user != mapping ? mapping : NULL;
+        return end_of(mapping);
+    }
+    if (extent->user == mapping)
+        return 0;
+    const uint64_t next = extent->mapping_count > 1 ? earlier_end(span, mapping) : 0;
+    return next == 0 && is_short && extent->page_count > 1 ? end_if_partial(span, mapping, first)
+                                                           : next;
+}
+
+uint64_t gc_pages_obstacle_locked(const struct gc_pool *pool, const struct gc_span *span,
+                                  bool is_short, uint32_t *looks, struct gc_mapping **useless)
+{
+    uint64_t end;
+    *useless = NULL;
+    for (uint64_t i = span->first; i < span->end; i = end) {
+        struct gc_mapping *mapping = span->arena->slots[i];
+        end = gc_pages_run_end(span->arena, i, span->end);
+        ++*looks;
+        const uint64_t next = mapping != NULL ? slot_past(span, mapping, i, is_short, useless) : 0;
+        if (next != 0)
+            return span->arena->segment->address + next * pool->pages.page_bytes;
+    }
+    return 0;
+}
+
+bool gc_pages_are_usable_locked(const struct gc_pool *pool, const struct gc_span *span)
+{
+    struct gc_mapping *useless;
+    uint32_t looks = 0;
+    for (uint64_t i = span->first; i < span->end; i = gc_pages_run_end(span->arena, i, span->end)) {
+        if (span->arena->slots[i] == NULL)
+            return false;
+    }
+    return gc_pages_obstacle_locked(pool, span, false, &looks, &useless) == 0;
 }
 
 static uint64_t stuck_count(const struct gc_extent *extent)
@@ -215,12 +349,14 @@ static uint64_t stuck_count(const struct gc_extent *extent)
 }
 
 /* `extent` has `count` pages more in use, through the mapping. */
-static void add_uses(struct gc_pages *pages, struct gc_mapping *mapping, uint64_t count)
+static void add_uses(struct gc_pool *pool, struct gc_mapping *mapping, uint64_t count)
 {
+    struct gc_pages *pages = &pool->pages;
     struct gc_extent *extent = mapping->extent;
     pages->stuck_count -= stuck_count(extent);
     if (extent->is_listed)
         list_remove(pages, extent);
+    GC_ASSERT(extent->user == NULL || extent->user == mapping);
     extent->user = mapping;
     extent->used_count += count;
     pages->stuck_count += stuck_count(extent);
@@ -248,59 +384,55 @@ void gc_pages_use_locked(struct gc_pool *pool, const struct gc_span *span, uint6
 {
     const uint64_t count = own_count(span, first, end);
     if (count > 0)
-        add_uses(&pool->pages, span->arena->slots[first], count);
+        add_uses(pool, span->arena->slots[first], count);
 }
 
-/* Undoes the uses of the slots [span->first, end). */
-static void unuse_until(struct gc_pool *pool, const struct gc_span *span, uint64_t end)
-{
-    uint64_t run_end;
-    for (uint64_t i = span->first; i < end; i = run_end) {
-        struct gc_mapping *mapping = span->arena->slots[i];
-        run_end = gc_pages_run_end(span->arena, i, end);
-        const uint64_t count = own_count(span, i, run_end);
-        if (mapping != NULL && mapping->extent->user == mapping && count > 0)
-            sub_uses(pool, mapping->extent, count);
-    }
-}
-
-bool gc_pages_try_use_locked(struct gc_pool *pool, const struct gc_span *span)
+void gc_pages_use_all_locked(struct gc_pool *pool, const struct gc_span *span)
 {
     const uint64_t before = pool->pages.idle_count;
     uint64_t end;
     for (uint64_t i = span->first; i < span->end; i = end) {
         end = gc_pages_run_end(span->arena, i, span->end);
-        const struct gc_mapping *mapping = span->arena->slots[i];
-        if (mapping == NULL || !gc_pages_is_usable_locked(pool, span, mapping, i, end)) {
-            unuse_until(pool, span, i);
-            return false; /* as many idle pages as before */
-        }
-        gc_pages_use_locked(pool, span, i, end);
+        if (span->arena->slots[i] != NULL)
+            gc_pages_use_locked(pool, span, i, end);
     }
     gc_pages_publish_idle_locked(pool, before);
-    return true;
 }
 
 bool gc_pages_unuse_locked(struct gc_pool *pool, const struct gc_span *span)
 {
     const uint64_t before = pool->pages.idle_count;
-    unuse_until(pool, span, span->end);
+    uint64_t end;
+    for (uint64_t i = span->first; i < span->end; i = end) {
+        struct gc_mapping *mapping = span->arena->slots[i];
+        end = gc_pages_run_end(span->arena, i, span->end);
+        const uint64_t count = own_count(span, i, end);
+        if (mapping != NULL && mapping->extent->user == mapping && count > 0)
+            sub_uses(pool, mapping->extent, count);
+    }
     return gc_pages_publish_idle_locked(pool, before);
+}
+
+uint64_t gc_pages_kind_end_locked(const struct gc_pool *pool, const struct gc_block *block,
+                                  enum gc_free_kind *kind)
+{
+    const uint64_t page_bytes = pool->pages.page_bytes;
+    const struct gc_arena *arena = gc_block_segment(block)->arena;
+    const uint64_t base = arena->segment->address;
+    const uint64_t slots_end = (block->address + block->bytes - base + page_bytes - 1) / page_bytes;
+    uint64_t i = (block->address - base) / page_bytes;
+    *kind = kind_of(arena->slots[i]);
+    do
+        i = gc_pages_run_end(arena, i, slots_end);
+    while (i < slots_end && *kind != GC_FREE_EXCLUDED && kind_of(arena->slots[i]) == *kind);
+    return base + i * page_bytes;
 }
 
 bool gc_pages_are_backed_locked(const struct gc_pool *pool, struct gc_arena *arena,
                                 uint64_t address, uint64_t bytes)
 {
     const struct gc_span span = span_of(pool, arena, address, bytes, 0, UINT64_MAX);
-    uint64_t i = span.first;
-    uint64_t end;
-    for (; i < span.end; i = end) {
-        end = gc_pages_run_end(arena, i, span.end);
-        if (arena->slots[i] == NULL ||
-            !gc_pages_is_usable_locked(pool, &span, arena->slots[i], i, end))
-            break;
-    }
-    return i == span.end;
+    return gc_pages_are_usable_locked(pool, &span);
 }
 
 uint64_t gc_pages_count_freed_locked(const struct gc_pool *pool, struct gc_arena *arena,
@@ -331,7 +463,7 @@ void gc_pages_set_away_locked(struct gc_pool *pool, struct gc_extent *extent, bo
 
 /* ---- mappings ---- */
 
-void gc_pages_restore_slots_locked(struct gc_mapping *mapping)
+static void set_slots(struct gc_mapping *mapping)
 {
     struct gc_arena *arena = mapping->arena;
     const uint64_t end = mapping->first + mapping->extent->page_count;
@@ -339,6 +471,18 @@ void gc_pages_restore_slots_locked(struct gc_mapping *mapping)
         GC_ASSERT(arena->slots[i] == NULL);
         arena->slots[i] = mapping;
     }
+}
+
+void gc_pages_restore_slots_locked(struct gc_pool *pool, struct gc_mapping *mapping)
+{
+    set_slots(mapping);
+    gc_pages_keep_locked(pool, mapping);
+}
+
+void gc_pages_keep_locked(struct gc_pool *pool, struct gc_mapping *mapping)
+{
+    if (mapping->extent->is_listed)
+        include(pool, mapping);
 }
 
 void gc_pages_clear_slots_locked(const struct gc_mapping *mapping)
@@ -351,17 +495,18 @@ void gc_pages_clear_slots_locked(const struct gc_mapping *mapping)
     }
 }
 
-void gc_pages_attach_locked(struct gc_mapping *mapping)
+void gc_pages_attach_locked(struct gc_pool *pool, struct gc_mapping *mapping)
 {
     struct gc_extent *extent = mapping->extent;
-    gc_pages_restore_slots_locked(mapping);
+    set_slots(mapping);
     mapping->next = extent->mappings;
     extent->mappings = mapping;
     extent->mapping_count++;
-    extent->is_small |= mapping->arena->segment->size_class == GC_CLASS_SMALL;
+    if (mapping->arena->segment->size_class == GC_CLASS_SMALL)
+        set_small(&pool->pages, extent, true);
 }
 
-void gc_pages_detach_locked(struct gc_mapping *mapping)
+void gc_pages_detach_locked(struct gc_pool *pool, struct gc_mapping *mapping)
 {
     struct gc_extent *extent = mapping->extent;
     struct gc_mapping **link = &extent->mappings;
@@ -369,8 +514,10 @@ void gc_pages_detach_locked(struct gc_mapping *mapping)
         link = &(*link)->next;
     *link = mapping->next;
     if (--extent->mapping_count == 0)
-        extent->is_small = false;
+        set_small(&pool->pages, extent, false);
     gc_pages_clear_slots_locked(mapping);
+    if (mapping->excluded != NULL)
+        gc_pool_merge_locked(pool, mapping->excluded, GC_FREE_UNMAPPED);
 }
 
 /* ---- figures ---- */
@@ -389,7 +536,7 @@ static void measure_free(const struct gc_pool *pool, const struct gc_block *free
     for (uint64_t i = span.first; i < touched; i = end) {
         const struct gc_mapping *mapping = span.arena->slots[i];
         end = gc_pages_run_end(span.arena, i, touched);
-        if (mapping == NULL || !can_serve(mapping)) {
+        if (mapping == NULL || !gc_mapping_can_serve(mapping)) {
             length = 0;
             continue;
         }
@@ -423,9 +570,9 @@ struct gc_free_sums gc_pool_measure_locked(const struct gc_pool *pool)
     struct gc_free_sums sums = {0, 0};
     if (pool->pages.arenas == NULL) {
         for (unsigned size_class = 0; size_class < GC_CLASS_COUNT; size_class++) {
-            sums.free_bytes += pool->content.bins[size_class].bytes;
-            sums.largest_bytes = gc_max_u64(sums.largest_bytes,
-                                            gc_bins_largest_bytes(&pool->content.bins[size_class]));
+            const struct gc_bins *bins = &pool->content.bins[size_class][GC_FREE_PLAIN];
+            sums.free_bytes += bins->bytes;
+            sums.largest_bytes = gc_max_u64(sums.largest_bytes, gc_bins_largest_bytes(bins));
         }
         return sums;
     }

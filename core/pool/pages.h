@@ -3,9 +3,14 @@
  * An arena is a segment that is a range of addresses; a slot is one page of those addresses. An
  * extent is physical memory of one or more whole pages, one handle of the driver. A mapping is an
  * extent at a place of an arena, one slot for each of its pages; an extent may have several, and is
- * used through one of them at a time. So a free block whose slots have mappings that nobody else's
- * mapping excludes is backed: it becomes live without a driver call. core/backing/map.c maps,
- * unmap.c unmaps; the bookkeeping is here, under the pool's lock and without the driver.
+ * used through one of them at a time, its user. core/backing/map.c maps, unmap.c unmaps; the
+ * bookkeeping is here, under the pool's lock and without the driver.
+ *
+ * The free blocks of an arena are of kinds (enum gc_free_kind), so that a request finds backed
+ * memory without a look at unmapped slots. While an extent is used through one mapping its others
+ * cannot serve. A search that meets such a mapping excludes it: its slots, all free, become a block
+ * of kind excluded, and backed again once the extent is idle. Planned arenas have no kinds: their
+ * places are fixed, and a block there takes what its slots have.
  *
  * A slot is used while a block that is not free overlaps it. Which slots of a block its neighbours
  * use too, at most the first and the last, follows from the neighbours' addresses (gc_span).
@@ -13,17 +18,19 @@
  * Invariants (gc_pool_validate): a slot belongs to at most one mapping; a used slot has a mapping
  * with access, the user of its extent; an extent's used pages are the used slots of its user; each
  * extent's list of mappings is exact; the idle lists have the extents that nobody uses and no
- * others; the sums `count`, `idle_count`, `stuck_count` are those of the extents. `stage` and
- * `link` belong to the one thread that changes mappings (is_changing). */
+ * others; the sums `count`, `idle_count`, `stuck_count` are those of the extents; the kind of a
+ * free block is that of its slots. `stage` and `link` belong to the one thread that changes
+ * mappings (is_changing). */
 #ifndef GC_PAGES_H
 #define GC_PAGES_H
+
+#include "core/pool/block.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-struct gc_block;
 struct gc_pool;
 struct gc_segment;
 struct gc_extent;
@@ -47,7 +54,8 @@ struct gc_mapping {
     struct gc_mapping *link; /* of the change under way */
     struct gc_extent *extent;
     struct gc_arena *arena;
-    uint64_t first; /* the slot of the extent's first page */
+    struct gc_block *excluded; /* the free block that is its slots; NULL: it is not excluded */
+    uint64_t first;            /* the slot of the extent's first page */
     bool has_access;
     uint8_t stage; /* enum gc_mapping_stage */
 };
@@ -62,7 +70,7 @@ struct gc_extent {
     uint64_t used_count;     /* pages */
     uint64_t page_count;
     uint32_t mapping_count;
-    bool is_small;  /* was mapped in an arena of small blocks */
+    bool is_small;  /* mapped in an arena of small blocks since it was last mapped nowhere */
     bool is_listed; /* in an idle list */
     bool is_fresh;  /* created by the change under way, or to be */
     bool is_away;   /* swapped out, or being released: in no list and in no sum */
@@ -85,8 +93,10 @@ static inline uint64_t gc_arena_host_bytes(uint64_t slot_count)
     return (bytes + 4095) & ~UINT64_C(4095);
 }
 
-/* Idle extents by size: a list for each count of pages below 4, then four a doubling. */
-#define GC_IDLE_LISTS 64
+/* Idle extents by size: a list for each count of pages below 4, then four a doubling. Those of
+ * small blocks are apart: one small block keeps a page from a large one, so with room they do not
+ * share. */
+#define GC_IDLE_LISTS 40
 
 struct gc_extent_list {
     struct gc_extent *oldest;
@@ -99,13 +109,14 @@ struct gc_pages {
     /* The range that contains all arenas of a tenant's pool; 0 bytes: none. */
     uint64_t range_address;
     uint64_t range_bytes;
-    struct gc_extent_list idle[GC_IDLE_LISTS];
-    uint64_t idle_lists;  /* a bit for each list that is not empty */
-    uint64_t count;       /* pages of all extents */
-    uint64_t idle_count;  /* pages of idle extents */
+    struct gc_extent_list idle[2][GC_IDLE_LISTS]; /* by is_small and size */
+    uint64_t count;                               /* pages of all extents */
+    uint64_t idle_count;                          /* pages of idle extents */
     uint64_t stuck_count; /* unused pages of extents in use: they serve nobody else */
     uint64_t
         stuck_max; /* an idle extent that would exceed it serves no block that fills it in part */
+    /* Room is short: an idle extent of several pages serves no block that fills it in part. */
+    bool is_short;
     atomic_bool is_refused; /* the driver failed to reserve addresses */
     /* A thread changes mappings, or the pool's memory is swapped out. */
     bool is_changing;
@@ -133,27 +144,35 @@ struct gc_span gc_span_of_block_locked(const struct gc_pool *pool, const struct 
 struct gc_span gc_span_of_place_locked(const struct gc_pool *pool, const struct gc_place *place,
                                        uint64_t bytes);
 
-/* Whether a block can use the mapping, of which the slots [first, end) are in its span, without a
- * driver call. */
-bool gc_pages_is_usable_locked(const struct gc_pool *pool, const struct gc_span *span,
-                               const struct gc_mapping *mapping, uint64_t first, uint64_t end);
-/* Whether `count` pages more that serve nobody else are too many. */
-bool gc_pages_would_stick_locked(const struct gc_pool *pool, uint64_t count);
-/* The slots of [first, end) that the block fills: no other block can use them. */
-uint64_t gc_span_whole_count(const struct gc_span *span, uint64_t first, uint64_t end);
+/* An obstacle to a block at the span that would use the slots as they are, unmapped ones aside: a
+ * mapping that cannot serve, two mappings of one extent, or, where room is short, an idle extent
+ * that the block would fill in part. Returns the next address to try, 0 if there is no obstacle.
+ * Adds the mappings looked at to *looks; *useless: the mapping, if it serves nobody now. */
+uint64_t gc_pages_obstacle_locked(const struct gc_pool *pool, const struct gc_span *span,
+                                  bool is_short, uint32_t *looks, struct gc_mapping **useless);
+/* Whether all slots of the span are mapped and have no obstacle, but for shortness. */
+bool gc_pages_are_usable_locked(const struct gc_pool *pool, const struct gc_span *span);
+/* Whether a block can use the mapping. */
+bool gc_mapping_can_serve(const struct gc_mapping *mapping);
 
-/* Uses all slots of the span if they are backed. False with nothing changed. O(mappings). */
-bool gc_pages_try_use_locked(struct gc_pool *pool, const struct gc_span *span);
-/* Uses the slots [first, end) of the span, all of one usable mapping. */
+/* Uses the slots [first, end) of the span, all of one mapping that can serve. */
 void gc_pages_use_locked(struct gc_pool *pool, const struct gc_span *span, uint64_t first,
                          uint64_t end);
+/* Uses all mapped slots of the span; all can serve. O(mappings). */
+void gc_pages_use_all_locked(struct gc_pool *pool, const struct gc_span *span);
 /* The block of the span becomes free: extents that nobody uses any more become idle. True if one
  * did. Slots that have no mapping, or one that is not in use, are left alone. */
 bool gc_pages_unuse_locked(struct gc_pool *pool, const struct gc_span *span);
 /* The end of the run of slots from `first` below `end` that have the same mapping, or none. */
 uint64_t gc_pages_run_end(const struct gc_arena *arena, uint64_t first, uint64_t end);
 
-/* Whether a block at the addresses needs no driver call. */
+/* The kind that the block's first slots have, and the address where the next kind begins. */
+uint64_t gc_pages_kind_end_locked(const struct gc_pool *pool, const struct gc_block *block,
+                                  enum gc_free_kind *kind);
+/* The block of kind excluded is the slots of a mapping. */
+void gc_pages_set_excluded_locked(const struct gc_pool *pool, struct gc_block *block);
+
+/* Whether a block at the addresses of a planned arena needs no driver call. */
 bool gc_pages_are_backed_locked(const struct gc_pool *pool, struct gc_arena *arena,
                                 uint64_t address, uint64_t bytes);
 /* Pages that become idle once no block uses [address, address + bytes) any more, the free and
@@ -167,23 +186,33 @@ uint64_t gc_pages_count_freed_locked(const struct gc_pool *pool, struct gc_arena
 void gc_pages_set_away_locked(struct gc_pool *pool, struct gc_extent *extent, bool is_away);
 
 /* The idle extent of at most `most` pages that is the largest, and of equal ones that with the
- * fewest mappings; small ones only if there is no other. NULL: none. */
-struct gc_extent *gc_pages_largest_idle_locked(const struct gc_pool *pool, uint64_t most);
+ * fewest mappings, among the longest idle. NULL: none. */
+struct gc_extent *gc_pages_largest_idle_locked(const struct gc_pool *pool, bool is_small,
+                                               uint64_t most);
 /* The smallest idle extent of at least `least` pages, or NULL. */
-struct gc_extent *gc_pages_smallest_idle_locked(const struct gc_pool *pool, uint64_t least);
-/* Removes an idle extent from its list: nobody else takes it. */
-void gc_pages_take_locked(struct gc_pool *pool, struct gc_extent *extent);
-/* Adds an extent that nobody uses to the idle ones. */
+struct gc_extent *gc_pages_smallest_idle_locked(const struct gc_pool *pool, bool is_small,
+                                                uint64_t least);
+/* Removes an idle extent from its list and excludes its mappings, which will be unmapped. False:
+ * block records are lacking. */
+bool gc_pages_try_take_locked(struct gc_pool *pool, struct gc_extent *extent);
+/* As that, in a pool whose blocks are gone. */
+void gc_pages_take_dropped_locked(struct gc_pool *pool, struct gc_extent *extent);
+/* Adds an extent that nobody uses to the idle ones; its mappings are excluded no longer. */
 void gc_pages_make_idle_locked(struct gc_pool *pool, struct gc_extent *extent);
 /* Nobody uses the extent, whose mapping is changing, any more. It is in no list. */
 void gc_pages_drop_uses_locked(struct gc_pool *pool, struct gc_extent *extent);
 /* Adds the mapping to its extent and its slots, which have none. */
-void gc_pages_attach_locked(struct gc_mapping *mapping);
-/* Removes the mapping from its extent, and from the slots that it has. */
-void gc_pages_detach_locked(struct gc_mapping *mapping);
+void gc_pages_attach_locked(struct gc_pool *pool, struct gc_mapping *mapping);
+/* Removes the mapping from its extent, and from the slots that it has. If it was excluded, its
+ * slots are a free block of kind unmapped. */
+void gc_pages_detach_locked(struct gc_pool *pool, struct gc_mapping *mapping);
+/* Excludes a mapping that serves nobody. False: block records are lacking. */
+bool gc_pages_try_exclude_locked(struct gc_pool *pool, struct gc_mapping *mapping);
 /* The slots of a mapping that is to be unmapped are free for others, or its own again. */
 void gc_pages_clear_slots_locked(const struct gc_mapping *mapping);
-void gc_pages_restore_slots_locked(struct gc_mapping *mapping);
+void gc_pages_restore_slots_locked(struct gc_pool *pool, struct gc_mapping *mapping);
+/* A mapping that was to be unmapped stays: it serves again if its extent is idle. */
+void gc_pages_keep_locked(struct gc_pool *pool, struct gc_mapping *mapping);
 /* Updates the idle bytes of the device and the quota from `before` idle pages to the current
  * number. True if the number rose. */
 bool gc_pages_publish_idle_locked(struct gc_pool *pool, uint64_t before);

@@ -1,6 +1,7 @@
-/* Placement: best fit over the free blocks of a class, by addresses alone; as the last resort any
- * free block that needs no driver call. The second half of the file adds, removes, restores and
- * exports segments.
+/* Placement. In mapped memory: the lowest backed address where the block fits, else the lowest
+ * unmapped one; a program that repeats itself then finds its places backed. In driver memory: best
+ * fit. As the last resort any free block that needs no driver call. The second half of the file
+ * adds, removes, restores and exports segments.
  *
  * gc_block.segment and gc_segment.pool are stored with release: the partners are the acquires in
  * core/device/lookup.c, lock_pool_of, which follows them without a lock. */
@@ -10,74 +11,211 @@
 
 #include <stddef.h>
 
-/* Free blocks that are tried where alignment to pages may prevent a fit. */
+/* Free blocks of driver memory that are tried where alignment may prevent a fit. */
 #define FIT_TRIES 256
+/* Mappings that a request looks at before it prefers unmapped addresses. */
+#define LOOKS_MAX 1024
+/* Unmapped blocks, from the lowest, that are compared with the backed one below. */
+#define UNMAPPED_TRIES 64
 
-/* Sets *place to where a block of `bytes` would start in the free block. False: it does not fit. */
-static bool fit(const struct gc_pool *pool, struct gc_block *free_block, uint64_t bytes,
-                bool is_tight, struct gc_place *place)
+/* Real drivers align memory of 2 MiB and more so; GPUDirect maps ranges of 64 KiB. */
+static uint64_t alignment_of(uint64_t bytes)
+{
+    if (bytes < GC_MIB(1))
+        return GC_GRANULE;
+    return bytes % GC_MIB(2) == 0 ? GC_MIB(2) : GC_KIB(64);
+}
+
+/* The lowest address from `address` on where a block may start. */
+static uint64_t fit(const struct gc_pool *pool, const struct gc_segment *segment, uint64_t address,
+                    uint64_t bytes, bool is_tight)
 {
     const uint64_t page = pool->pages.page_bytes;
-    uint64_t address = free_block->address;
-    if (gc_block_segment(free_block)->arena != NULL && (bytes >= GC_PAGE_BYTES_MIN || is_tight)) {
+    const uint64_t alignment = alignment_of(bytes);
+    address = (address + alignment - 1) / alignment * alignment;
+    if (segment->arena != NULL && (bytes >= GC_PAGE_BYTES_MIN || is_tight)) {
         const uint64_t needed = (bytes + page - 1) / page * page;
         if (address % page + bytes > needed)
             address = (address + page - 1) / page * page;
     }
-    *place = (struct gc_place){free_block, address};
-    return address - free_block->address + bytes <= free_block->bytes;
+    return address;
 }
 
-bool gc_pool_find_place_locked(const struct gc_pool *pool, enum gc_size_class size_class,
-                               uint64_t bytes, bool is_tight, struct gc_place *place)
+static bool is_within(const struct gc_block *free_block, uint64_t address, uint64_t bytes)
 {
-    const struct gc_bins *bins = &pool->content.bins[size_class];
+    const uint64_t offset = address - free_block->address;
+    return bytes <= free_block->bytes && offset <= free_block->bytes - bytes;
+}
+
+/* Sets *place to where a block of `bytes` would start in the free block. False: it does not fit. */
+static bool fit_block(const struct gc_pool *pool, struct gc_block *free_block, uint64_t bytes,
+                      bool is_tight, struct gc_place *place)
+{
+    const struct gc_segment *segment = gc_block_segment(free_block);
+    *place =
+        (struct gc_place){free_block, fit(pool, segment, free_block->address, bytes, is_tight)};
+    return is_within(free_block, place->address, bytes);
+}
+
+/* Best fit in driver memory. */
+static bool find_plain(const struct gc_pool *pool, enum gc_size_class size_class, uint64_t bytes,
+                       struct gc_place *place)
+{
+    const struct gc_bins *bins = &pool->content.bins[size_class][GC_FREE_PLAIN];
     struct gc_block *free_block = gc_bins_best_fit(bins, bytes);
     for (unsigned i = 0; free_block != NULL && i < FIT_TRIES; i++) {
-        if (fit(pool, free_block, bytes, is_tight, place))
+        if (fit_block(pool, free_block, bytes, false, place))
             return true;
         free_block = gc_bins_next(bins, free_block);
     }
-    free_block = gc_bins_best_fit(bins, bytes + pool->pages.page_bytes);
-    return free_block != NULL && fit(pool, free_block, bytes, is_tight, place);
+    free_block = gc_bins_best_fit(bins, bytes + GC_MIB(2));
+    return free_block != NULL && fit_block(pool, free_block, bytes, false, place);
+}
+
+/* Moves the place up in its free block to where the block has no obstacle. A mapping that serves
+ * nobody is excluded: the free block is another one then, and search->is_changed is set. False: no
+ * place, or the free block has changed. */
+static bool pass_obstacles(struct gc_pool *pool, uint64_t bytes, bool is_tight, uint64_t limit,
+                           struct gc_search *search)
+{
+    struct gc_place *place = &search->place;
+    const struct gc_segment *segment = gc_block_segment(place->free_block);
+    const uint64_t end = place->free_block->address + place->free_block->bytes;
+    const bool is_short =
+        pool->pages.is_short && !search->is_last_resort && segment->size_class != GC_CLASS_SMALL;
+    while (place->address < end && place->address <= limit && limit - place->address >= bytes) {
+        const struct gc_span span = gc_span_of_place_locked(pool, place, bytes);
+        struct gc_mapping *useless;
+        const uint64_t next =
+            gc_pages_obstacle_locked(pool, &span, is_short, &search->looks, &useless);
+        if (next == 0)
+            return true;
+        search->is_changed = useless != NULL && gc_pages_try_exclude_locked(pool, useless);
+        if (search->is_changed)
+            return false;
+        place->address = fit(pool, segment, next, bytes, is_tight);
+    }
+    return false;
+}
+
+/* The lowest backed place; the last resort looks at all. */
+static bool find_backed(struct gc_pool *pool, enum gc_size_class size_class, uint64_t bytes,
+                        bool is_tight, struct gc_search *search)
+{
+    const struct gc_bins *bins = &pool->content.bins[size_class][GC_FREE_BACKED];
+    struct gc_block *free_block = gc_bins_first_fit(bins, 0, bytes);
+    search->looks = 0;
+    while (free_block != NULL && (search->looks < LOOKS_MAX || search->is_last_resort)) {
+        const uint64_t address = free_block->address;
+        search->looks++;
+        search->is_changed = false;
+        (void)fit_block(pool, free_block, bytes, is_tight, &search->place);
+        if (pass_obstacles(pool, bytes, is_tight, address + free_block->bytes, search))
+            return true;
+        free_block = gc_bins_first_fit(bins, search->is_changed ? address : address + 1, bytes);
+    }
+    return false;
+}
+
+/* The place at an unmapped block that starts as low as possible in the backed block below it. */
+static bool fit_unmapped(struct gc_pool *pool, struct gc_block *unmapped, uint64_t bytes,
+                         bool is_tight, struct gc_search *search)
+{
+    do {
+        struct gc_block *below = unmapped->previous;
+        search->is_changed = false;
+        if (below == NULL || below->state != GC_BLOCK_FREE || below->free_kind != GC_FREE_BACKED)
+            break;
+        (void)fit_block(pool, below, bytes, is_tight, &search->place);
+        if (pass_obstacles(pool, bytes, is_tight, unmapped->address + unmapped->bytes, search))
+            return true;
+    } while (search->is_changed);
+    return fit_block(pool, unmapped, bytes, is_tight, &search->place);
+}
+
+bool gc_pool_find_unmapped_locked(struct gc_pool *pool, enum gc_size_class size_class,
+                                  uint64_t bytes, bool is_tight, struct gc_search *search)
+{
+    const struct gc_bins *bins = &pool->content.bins[size_class][GC_FREE_UNMAPPED];
+    struct gc_block *unmapped = gc_bins_first_fit(bins, 0, GC_GRANULE);
+    for (unsigned i = 0; unmapped != NULL && i < UNMAPPED_TRIES; i++) {
+        if (fit_unmapped(pool, unmapped, bytes, is_tight, search))
+            return true;
+        unmapped = gc_bins_next(bins, unmapped);
+    }
+    unmapped = gc_bins_first_fit(bins, 0, bytes);
+    return unmapped != NULL && fit_unmapped(pool, unmapped, bytes, is_tight, search);
+}
+
+bool gc_pool_find_backed_locked(struct gc_pool *pool, enum gc_size_class size_class, uint64_t bytes,
+                                struct gc_place *place)
+{
+    struct gc_search search = {.is_last_resort = false};
+    const bool is_found = find_backed(pool, size_class, bytes, false, &search) ||
+                          find_plain(pool, size_class, bytes, &search.place);
+    *place = search.place;
+    return is_found;
 }
 
 bool gc_pool_find_at_locked(const struct gc_pool *pool, uint64_t address, uint64_t bytes,
                             struct gc_place *place)
 {
-    struct gc_block *block = gc_bins_at(&pool->content.bins[GC_CLASS_PLANNED], address);
+    struct gc_block *block =
+        gc_bins_at(&pool->content.bins[GC_CLASS_PLANNED][GC_FREE_PLAIN], address);
     if (block == NULL || gc_block_segment(block) != pool->content.planned)
         return false;
     *place = (struct gc_place){block, address};
-    return bytes <= block->bytes && address - block->address <= block->bytes - bytes;
+    return is_within(block, address, bytes);
+}
+
+/* Allocates a place without obstacles. */
+static struct gc_block *take_place(struct gc_pool *pool, const struct gc_place *place,
+                                   const struct gc_alloc_spec *spec)
+{
+    struct gc_block *block = gc_pool_split_locked(pool, place, spec->bytes);
+    if (gc_block_segment(block)->arena != NULL) {
+        const struct gc_span span = gc_span_of_block_locked(pool, block);
+        gc_pages_use_all_locked(pool, &span);
+    }
+    GC_ASSERT(gc_block_segment(block)->size_class != GC_CLASS_UNCACHED);
+    gc_pool_make_live_locked(pool, block, spec);
+    return block;
 }
 
 struct gc_block *gc_pool_alloc_at_locked(struct gc_pool *pool, const struct gc_place *place,
                                          const struct gc_alloc_spec *spec)
 {
-    struct gc_segment *segment = gc_block_segment(place->free_block);
-    if (segment->arena != NULL) {
+    if (!is_within(place->free_block, place->address, spec->bytes))
+        return NULL;
+    if (gc_block_segment(place->free_block)->arena != NULL) {
         const struct gc_span span = gc_span_of_place_locked(pool, place, spec->bytes);
-        if (!gc_pages_try_use_locked(pool, &span))
+        if (!gc_pages_are_usable_locked(pool, &span))
             return NULL;
     }
-    struct gc_block *block = gc_pool_split_locked(pool, place, spec->bytes);
-    GC_ASSERT(segment->size_class != GC_CLASS_UNCACHED);
-    gc_pool_make_live_locked(pool, block, spec);
-    return block;
+    return take_place(pool, place, spec);
+}
+
+struct gc_block *gc_pool_alloc_backed_locked(struct gc_pool *pool, enum gc_size_class size_class,
+                                             bool is_last_resort, const struct gc_alloc_spec *spec)
+{
+    struct gc_search search = {.is_last_resort = is_last_resort};
+    return find_backed(pool, size_class, spec->bytes, false, &search)
+               ? take_place(pool, &search.place, spec)
+               : NULL;
 }
 
 struct gc_block *gc_pool_alloc_locked(struct gc_pool *pool, enum gc_size_class size_class,
                                       const struct gc_alloc_spec *spec)
 {
     struct gc_place place;
-    if (!gc_pool_find_place_locked(pool, size_class, spec->bytes, false, &place))
-        return NULL;
+    struct gc_block *block = gc_pool_alloc_backed_locked(pool, size_class, false, spec);
+    if (block != NULL || !find_plain(pool, size_class, spec->bytes, &place))
+        return block;
     const uint64_t waste = place.free_block->bytes - spec->bytes;
     if (size_class == GC_CLASS_DEDICATED &&
         waste > place.free_block->bytes / GC_DEDICATED_WASTE_DIVISOR)
         return NULL;
-    return gc_pool_alloc_at_locked(pool, &place, spec);
+    return take_place(pool, &place, spec);
 }
 
 /* Tries the start of the free block, its first page boundary and its end. */
@@ -89,10 +227,12 @@ static struct gc_block *alloc_in_block(struct gc_pool *pool, struct gc_block *fr
     struct gc_place place;
     struct gc_block *block = NULL;
     for (unsigned is_tight = 0; block == NULL && is_tight < 2; is_tight++) {
-        if (fit(pool, free_block, spec->bytes, is_tight != 0, &place))
+        if (fit_block(pool, free_block, spec->bytes, is_tight != 0, &place))
             block = gc_pool_alloc_at_locked(pool, &place, spec);
     }
-    return block != NULL ? block : gc_pool_alloc_at_locked(pool, &last, spec);
+    return block != NULL || last.address % alignment_of(spec->bytes) != 0
+               ? block
+               : gc_pool_alloc_at_locked(pool, &last, spec);
 }
 
 struct gc_block *gc_pool_alloc_any_locked(struct gc_pool *pool, enum gc_size_class size_class,
@@ -101,11 +241,12 @@ struct gc_block *gc_pool_alloc_any_locked(struct gc_pool *pool, enum gc_size_cla
     struct gc_block *block = NULL;
     for (unsigned i = size_class == GC_CLASS_DEDICATED ? GC_CLASS_DEDICATED : 0;
          block == NULL && i <= GC_CLASS_DEDICATED; i++) {
-        const struct gc_bins *bins = &pool->content.bins[i];
-        struct gc_block *free_block = gc_bins_best_fit(bins, spec->bytes);
-        while (free_block != NULL && (free_block->bytes < spec->bytes ||
-                                      (block = alloc_in_block(pool, free_block, spec)) == NULL))
-            free_block = gc_bins_next(bins, free_block);
+        const struct gc_bins *bins = &pool->content.bins[i][GC_FREE_PLAIN];
+        struct gc_block *free_block = NULL;
+        block = gc_pool_alloc_backed_locked(pool, i, true, spec);
+        while (block == NULL &&
+               (free_block = gc_bins_next_fit(bins, free_block, spec->bytes)) != NULL)
+            block = alloc_in_block(pool, free_block, spec);
     }
     return block;
 }
@@ -152,7 +293,8 @@ static void add_free(struct gc_pool *pool, struct gc_segment *segment, struct gc
     segment->is_plain = false;
     segment->is_own_mapping = false;
     link_segment(pool, segment, block);
-    gc_pool_bin_locked(pool, block);
+    gc_pool_bin_locked(pool, block,
+                       gc_segment_has_kinds(segment) ? GC_FREE_UNMAPPED : GC_FREE_PLAIN);
     gc_pagemap_set(pool->shared.pagemap, block->address, block);
 }
 
@@ -213,6 +355,6 @@ void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,
     link_segment(pool, segment, block);
     gc_block_set_state(block, state);
     if (state == GC_BLOCK_FREE)
-        gc_pool_bin_locked(pool, block);
+        gc_pool_bin_locked(pool, block, block->free_kind);
     gc_pagemap_set(pool->shared.pagemap, block->address, block);
 }

@@ -14,7 +14,11 @@
 
 void gc_pool_content_init(struct gc_pool_content *content)
 {
-    *content = (struct gc_pool_content){.bins[GC_CLASS_PLANNED] = {.by_address = true}};
+    *content = (struct gc_pool_content){.bins[GC_CLASS_PLANNED][GC_FREE_PLAIN].by_address = true};
+    for (unsigned i = 0; i < GC_CLASS_COUNT; i++) {
+        content->bins[i][GC_FREE_BACKED].by_address = true;
+        content->bins[i][GC_FREE_UNMAPPED].by_address = true;
+    }
 }
 
 void gc_pool_init(struct gc_pool *pool, struct gc_context *context,
@@ -70,15 +74,26 @@ struct gc_block *gc_pool_pop_record_locked(struct gc_pool *pool)
 
 static bool refill_locked(struct gc_pool *pool)
 {
-    if (pool->spare_count >= SPARES_NEEDED)
+    const uint32_t needed = SPARES_NEEDED + pool->spares_kept + pool->spares_wanted;
+    if (GC_LIKELY(pool->spare_count >= needed))
         return true;
-    while (pool->spare_count < SPARES_BATCH) {
+    while (pool->spare_count < needed + SPARES_BATCH) {
         struct gc_block *block = gc_slab_try_alloc(pool->shared.blocks);
         if (block == NULL)
             break;
         push_record(pool, block);
     }
-    return pool->spare_count >= SPARES_NEEDED;
+    return pool->spare_count >= needed;
+}
+
+bool gc_pool_has_records_locked(const struct gc_pool *pool, uint32_t count)
+{
+    return pool->spare_count >= SPARES_NEEDED + pool->spares_kept + count;
+}
+
+void gc_pool_want_records_locked(struct gc_pool *pool)
+{
+    pool->spares_wanted = 2 * pool->spares_wanted + SPARES_BATCH;
 }
 
 enum gc_status gc_pool_acquire(struct gc_pool *pool)
@@ -109,7 +124,15 @@ void gc_pool_free_record_locked(struct gc_pool *pool, struct gc_block *block)
 {
     atomic_store_explicit(&block->segment, NULL, memory_order_release);
     push_record(pool, block);
-    while (pool->spare_count > 2 * SPARES_BATCH)
+    while (pool->spare_count > 2 * SPARES_BATCH + pool->spares_kept + pool->spares_wanted)
+        gc_slab_free(pool->shared.blocks, gc_pool_pop_record_locked(pool));
+}
+
+void gc_pool_free_spares_locked(struct gc_pool *pool)
+{
+    pool->spares_wanted = 0;
+    pool->spares_kept = 0;
+    while (pool->spare_count > 0)
         gc_slab_free(pool->shared.blocks, gc_pool_pop_record_locked(pool));
 }
 
@@ -145,11 +168,19 @@ static void clear_idle(struct gc_pool *pool, struct gc_segment *segment)
     gc_pool_sub_idle(&pool->shared, segment->bytes);
 }
 
-void gc_pool_bin_locked(struct gc_pool *pool, struct gc_block *block)
+static struct gc_bins *bins_of(struct gc_pool *pool, const struct gc_segment *segment,
+                               enum gc_free_kind kind)
+{
+    return &pool->content.bins[segment->size_class][kind];
+}
+
+void gc_pool_bin_locked(struct gc_pool *pool, struct gc_block *block, enum gc_free_kind kind)
 {
     struct gc_segment *segment = gc_block_segment(block);
     gc_block_set_state(block, GC_BLOCK_FREE);
-    gc_bins_insert(&pool->content.bins[segment->size_class], block);
+    block->free_kind = (uint8_t)kind & 3U;
+    if (kind < GC_FREE_TREES)
+        gc_bins_insert(bins_of(pool, segment, kind), block);
     if (gc_block_spans_segment(block) && segment->arena == NULL)
         set_idle_locked(pool, segment);
 }
@@ -157,7 +188,8 @@ void gc_pool_bin_locked(struct gc_pool *pool, struct gc_block *block)
 void gc_pool_unbin_locked(struct gc_pool *pool, struct gc_block *block)
 {
     struct gc_segment *segment = gc_block_segment(block);
-    gc_bins_remove(&pool->content.bins[segment->size_class], block);
+    if (block->free_kind < GC_FREE_TREES)
+        gc_bins_remove(bins_of(pool, segment, block->free_kind), block);
     if (segment->is_idle)
         clear_idle(pool, segment);
 }
@@ -169,6 +201,27 @@ static void link_after(struct gc_block *block, struct gc_block *added)
     if (block->next != NULL)
         block->next->previous = added;
     block->next = added;
+}
+
+/* Splits `bytes` off the start of a free block of an arena, whose bounds the caller changes. */
+static struct gc_block *split_before(struct gc_pool *pool, struct gc_block *free_block,
+                                     uint64_t bytes)
+{
+    struct gc_block *block = gc_pool_pop_record_locked(pool);
+    block->address = free_block->address;
+    block->bytes = bytes;
+    gc_block_set_state(block, GC_BLOCK_MAPPING);
+    atomic_store_explicit(&block->segment, gc_block_segment(free_block), memory_order_release);
+    block->next = free_block;
+    block->previous = free_block->previous;
+    if (block->previous != NULL)
+        block->previous->next = block;
+    else
+        gc_block_segment(free_block)->first = block;
+    free_block->previous = block;
+    gc_pagemap_set(pool->shared.pagemap, block->address, block);
+    gc_pagemap_set(pool->shared.pagemap, block->address + bytes, free_block);
+    return block;
 }
 
 static void unlink_block(struct gc_block *block)
@@ -195,7 +248,7 @@ static uint64_t least_remainder(const struct gc_segment *segment)
                                                                            : GC_LARGE_REMAINDER;
 }
 
-/* Splits a block; the second part is in no bin. */
+/* Splits a block that is in no bin; the second part is in none either. */
 static struct gc_block *split_at(struct gc_pool *pool, struct gc_block *block, uint64_t bytes)
 {
     struct gc_block *rest = gc_pool_pop_record_locked(pool);
@@ -212,7 +265,7 @@ static struct gc_block *split_at(struct gc_pool *pool, struct gc_block *block, u
 void gc_pool_split_off_locked(struct gc_pool *pool, struct gc_block *block, uint64_t bytes)
 {
     if (block->bytes - bytes >= least_remainder(gc_block_segment(block)))
-        gc_pool_bin_locked(pool, split_at(pool, block, bytes));
+        gc_pool_bin_locked(pool, split_at(pool, block, bytes), GC_FREE_PLAIN);
 }
 
 static void count_ordered(const struct gc_pool_shared *shared, uint64_t bytes)
@@ -288,60 +341,189 @@ void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
     gc_block_set_state(block, GC_BLOCK_LIVE);
 }
 
-struct gc_block *gc_pool_split_locked(struct gc_pool *pool, const struct gc_place *place,
-                                      uint64_t bytes)
+static struct gc_block *split_of_segment(struct gc_pool *pool, const struct gc_place *place,
+                                         uint64_t bytes)
 {
     struct gc_block *block = place->free_block;
     gc_pool_unbin_locked(pool, block);
     if (place->address > block->address) {
         struct gc_block *front = block;
         block = split_at(pool, front, place->address - front->address);
-        gc_pool_bin_locked(pool, front);
+        gc_pool_bin_locked(pool, front, GC_FREE_PLAIN);
     }
     gc_block_set_state(block, GC_BLOCK_MAPPING);
     gc_pool_split_off_locked(pool, block, bytes);
     return block;
 }
 
-/* Coalesces `block` with the neighbour `next`, whose record becomes spare. */
-static void merge_next(struct gc_pool *pool, struct gc_block *block, struct gc_block *next)
+/* A free block of an arena stays in its bins, with other bounds, unless all of it is taken. */
+static struct gc_block *split_of_arena(struct gc_pool *pool, const struct gc_place *place,
+                                       uint64_t bytes)
 {
-    block->bytes += next->bytes;
-    gc_pagemap_clear(pool->shared.pagemap, next->address);
-    unlink_block(next);
-    gc_pool_free_record_locked(pool, next);
+    struct gc_block *free_block = place->free_block;
+    const struct gc_segment *segment = gc_block_segment(free_block);
+    const enum gc_free_kind kind = free_block->free_kind;
+    const uint64_t front_bytes = place->address - free_block->address;
+    const uint64_t rest_bytes = free_block->bytes - front_bytes - bytes;
+    if (front_bytes == 0 && rest_bytes == 0) {
+        gc_pool_unbin_locked(pool, free_block);
+        gc_block_set_state(free_block, GC_BLOCK_MAPPING);
+        return free_block;
+    }
+    struct gc_bins *bins = bins_of(pool, segment, kind);
+    if (front_bytes == 0) { /* the free block becomes the rest */
+        struct gc_block *block = split_before(pool, free_block, bytes);
+        gc_bins_resize(bins, free_block, place->address + bytes, rest_bytes);
+        return block;
+    }
+    const uint64_t all_bytes = free_block->bytes;
+    struct gc_block *block = split_at(pool, free_block, front_bytes);
+    free_block->bytes = all_bytes;
+    gc_bins_resize(bins, free_block, free_block->address, front_bytes);
+    if (rest_bytes > 0)
+        gc_pool_bin_locked(pool, split_at(pool, block, bytes), kind);
+    return block;
+}
+
+struct gc_block *gc_pool_split_locked(struct gc_pool *pool, const struct gc_place *place,
+                                      uint64_t bytes)
+{
+    return gc_block_segment(place->free_block)->arena == NULL ? split_of_segment(pool, place, bytes)
+                                                              : split_of_arena(pool, place, bytes);
+}
+
+/* Removes the record of a block whose bytes a neighbour gets. Returns the bytes. */
+static uint64_t remove_record(struct gc_pool *pool, struct gc_block *block)
+{
+    const uint64_t bytes = block->bytes;
+    gc_pagemap_clear(pool->shared.pagemap, block->address);
+    unlink_block(block);
+    gc_pool_free_record_locked(pool, block);
+    return bytes;
+}
+
+struct gc_block *gc_pool_split_unmapped_locked(struct gc_pool *pool, const struct gc_place *place)
+{
+    struct gc_block *block = place->free_block;
+    if (block->free_kind == GC_FREE_UNMAPPED) {
+        gc_pool_unbin_locked(pool, block);
+        gc_block_set_state(block, GC_BLOCK_MAPPING);
+        return block;
+    }
+    struct gc_block *unmapped = block->next;
+    GC_ASSERT(unmapped->state == GC_BLOCK_FREE && unmapped->free_kind == GC_FREE_UNMAPPED);
+    block = split_of_arena(pool, place, block->address + block->bytes - place->address);
+    gc_pool_unbin_locked(pool, unmapped);
+    block->bytes += remove_record(pool, unmapped);
+    return block;
+}
+
+void gc_pool_return_unmapped_locked(struct gc_pool *pool, struct gc_block *block, uint64_t bytes)
+{
+    GC_ASSERT(block->state == GC_BLOCK_MAPPING);
+    if (block->bytes > bytes)
+        gc_pool_bin_locked(pool, split_at(pool, block, bytes), GC_FREE_UNMAPPED);
+}
+
+static struct gc_block *mergeable(struct gc_block *neighbour, enum gc_free_kind kind)
+{
+    return neighbour != NULL && neighbour->state == GC_BLOCK_FREE &&
+                   neighbour->free_kind == (uint8_t)kind && kind != GC_FREE_EXCLUDED
+               ? neighbour
+               : NULL;
 }
 
 /* Coalesces the block with its free neighbours and bins the result. */
-static void merge_and_bin(struct gc_pool *pool, struct gc_block *block)
+static void merge_of_segment(struct gc_pool *pool, struct gc_block *block)
 {
-    struct gc_block *next = block->next;
-    if (next != NULL && next->state == GC_BLOCK_FREE) {
+    struct gc_block *next = mergeable(block->next, GC_FREE_PLAIN);
+    struct gc_block *previous = mergeable(block->previous, GC_FREE_PLAIN);
+    if (next != NULL) {
         gc_pool_unbin_locked(pool, next);
-        merge_next(pool, block, next);
+        block->bytes += remove_record(pool, next);
     }
-    struct gc_block *previous = block->previous;
-    if (previous != NULL && previous->state == GC_BLOCK_FREE) {
+    if (previous != NULL) {
         gc_pool_unbin_locked(pool, previous);
-        merge_next(pool, previous, block);
+        previous->bytes += remove_record(pool, block);
         block = previous;
     }
-    gc_pool_bin_locked(pool, block);
+    gc_pool_bin_locked(pool, block, GC_FREE_PLAIN);
+}
+
+/* As merge_of_segment; a neighbour stays in its bins, with other bounds. */
+static void merge_of_arena(struct gc_pool *pool, struct gc_block *block, enum gc_free_kind kind)
+{
+    struct gc_bins *bins = bins_of(pool, gc_block_segment(block), kind);
+    struct gc_block *next = mergeable(block->next, kind);
+    struct gc_block *previous = mergeable(block->previous, kind);
+    if (previous != NULL) {
+        uint64_t bytes = previous->bytes + remove_record(pool, block);
+        if (next != NULL) {
+            gc_pool_unbin_locked(pool, next);
+            bytes += remove_record(pool, next);
+        }
+        gc_bins_resize(bins, previous, previous->address, bytes);
+    } else if (next != NULL) {
+        const uint64_t address = block->address;
+        const uint64_t bytes = remove_record(pool, block);
+        gc_pagemap_clear(pool->shared.pagemap, next->address);
+        gc_pagemap_set(pool->shared.pagemap, address, next);
+        gc_bins_resize(bins, next, address, bytes + next->bytes);
+    } else {
+        gc_pool_bin_locked(pool, block, kind);
+    }
+}
+
+void gc_pool_merge_locked(struct gc_pool *pool, struct gc_block *block, enum gc_free_kind kind)
+{
+    if (gc_block_segment(block)->arena == NULL)
+        merge_of_segment(pool, block);
+    else
+        merge_of_arena(pool, block, kind);
 }
 
 void gc_pool_free_locked(struct gc_pool *pool, struct gc_block *block)
 {
+    const struct gc_segment *segment = gc_block_segment(block);
     GC_ASSERT(block->state != GC_BLOCK_FREE);
-    if (gc_block_segment(block)->arena != NULL) {
+    if (segment->arena != NULL) {
         const struct gc_span span = gc_span_of_block_locked(pool, block);
         gc_pages_unuse_locked(pool, &span);
     }
-    merge_and_bin(pool, block);
+    gc_pool_merge_locked(pool, block,
+                         gc_segment_has_kinds(segment) ? GC_FREE_BACKED : GC_FREE_PLAIN);
     pool->generation++;
+}
+
+void gc_pool_trim_locked(struct gc_pool *pool, struct gc_block *block, uint64_t bytes)
+{
+    GC_ASSERT(block->state == GC_BLOCK_MAPPING);
+    if (block->bytes > bytes)
+        gc_pool_free_locked(pool, split_at(pool, block, bytes));
+}
+
+/* Bins the parts of the block by their slots. */
+static void merge_by_slots(struct gc_pool *pool, struct gc_block *block)
+{
+    const uint64_t end = block->address + block->bytes;
+    enum gc_free_kind kind;
+    for (uint64_t address = block->address; address < end;) {
+        address = gc_min_u64(end, gc_pages_kind_end_locked(pool, block, &kind));
+        struct gc_block *rest = NULL;
+        if (address < end)
+            rest = split_at(pool, block, address - block->address);
+        if (kind == GC_FREE_EXCLUDED)
+            gc_pages_set_excluded_locked(pool, block);
+        gc_pool_merge_locked(pool, block, kind);
+        block = rest;
+    }
 }
 
 void gc_pool_unsplit_locked(struct gc_pool *pool, struct gc_block *block)
 {
     GC_ASSERT(block->state == GC_BLOCK_MAPPING);
-    merge_and_bin(pool, block);
+    if (gc_segment_has_kinds(gc_block_segment(block)))
+        merge_by_slots(pool, block);
+    else
+        gc_pool_merge_locked(pool, block, GC_FREE_PLAIN);
 }

@@ -15,15 +15,17 @@
  * Class planned: the places of a followed plan (core/follow) are a segment or arena of their own,
  * which serves other requests last.
  *
- * With mapped memory a class has arenas (pages.h) beside its segments: one huge free block at
- * first, split by granules. Placement depends on the free blocks alone, never on mappings, so that
- * a program that repeats itself finds its free blocks backed. Blocks of 2 MiB and more are placed
- * so that they overlap as few pages as their size allows.
+ * With mapped memory a class has arenas (pages.h) beside its segments: one huge unmapped block at
+ * first, split by granules. Requests take the lowest backed place, else the lowest unmapped one;
+ * mappings stay where they are, so that a program that repeats itself finds its places backed.
+ * Blocks of 2 MiB and more are placed so that they overlap as few pages as their size allows.
  *
- * Invariants (gc_pool_validate): the blocks of a segment tile it; no two neighbours are free; the
- * bins of a class hold the free blocks of its segments and no others; the pagemap has exactly the
- * starts of the blocks; a segment of driver memory is in the idle list exactly if one free block
- * spans it. */
+ * Alignment: 2 MiB for whole multiples of 2 MiB, 64 KiB from 1 MiB on, else 512 bytes.
+ *
+ * Invariants (gc_pool_validate): the blocks of a segment tile it; no two free neighbours are of one
+ * kind, unless excluded; the bins hold the free blocks, by class and kind, and no others; the
+ * pagemap has exactly the starts of the blocks; a segment of driver memory is in the idle list
+ * exactly if one free block spans it. */
 #ifndef GC_POOL_H
 #define GC_POOL_H
 
@@ -73,7 +75,7 @@ struct gc_pool_shared {
 /* The segments of a pool and the lists of their blocks; detached from the pool while a teardown of
  * its context is undecided. */
 struct gc_pool_content {
-    struct gc_bins bins[GC_CLASS_COUNT];
+    struct gc_bins bins[GC_CLASS_COUNT][GC_FREE_TREES];
     struct gc_segment *segments;
     struct gc_segment *planned; /* of class planned; NULL: none */
     struct gc_segment *idle_oldest;
@@ -100,6 +102,8 @@ struct gc_pool {
     unsigned stream_count;          /* elements used so far */
     struct gc_block *spares;        /* spare block records, linked by `next` */
     uint32_t spare_count;
+    uint32_t spares_wanted; /* by a request that lacked them */
+    uint32_t spares_kept;   /* for the change of mappings under way */
     /* The context's teardown has finished or is undecided; meanwhile the pool has no segments. */
     bool is_dropped;
     /* Its content while a teardown is undecided (core/alloc/teardown.c); else NULL. */
@@ -126,6 +130,12 @@ bool gc_pool_specify(uint64_t requested_bytes, uint64_t *bytes,
 /* Takes the lock, with enough spare records that nothing under it needs host memory.
  * GC_NO_HOST_MEMORY: not taken. */
 enum gc_status gc_pool_acquire(struct gc_pool *pool) GC_CHECKED;
+/* Whether so many records are spare beyond those that each hold of the lock may need. */
+bool gc_pool_has_records_locked(const struct gc_pool *pool, uint32_t count);
+/* A request lacked records: from now on gc_pool_acquire provides more, twice as many each time. */
+void gc_pool_want_records_locked(struct gc_pool *pool);
+/* For a pool that is dropped. */
+void gc_pool_free_spares_locked(struct gc_pool *pool);
 /* Takes the lock where no record is needed. */
 void gc_pool_acquire_plain(struct gc_pool *pool);
 void gc_pool_release(struct gc_pool *pool);
@@ -134,6 +144,9 @@ void gc_pool_release(struct gc_pool *pool);
  * call. */
 struct gc_block *gc_pool_alloc_locked(struct gc_pool *pool, enum gc_size_class size_class,
                                       const struct gc_alloc_spec *spec);
+/* As gc_pool_alloc_locked, in mapped memory alone. The last resort looks at all of it. */
+struct gc_block *gc_pool_alloc_backed_locked(struct gc_pool *pool, enum gc_size_class size_class,
+                                             bool is_last_resort, const struct gc_alloc_spec *spec);
 /* The last resort: any free block of any class that needs no driver call, however it fits. For
  * class dedicated: any dedicated segment. */
 struct gc_block *gc_pool_alloc_any_locked(struct gc_pool *pool, enum gc_size_class size_class,
@@ -144,14 +157,27 @@ struct gc_place {
     struct gc_block *free_block;
     uint64_t address; /* in the free block */
 };
-/* Best fit. `is_tight`: blocks below 2 MiB overlap as few pages as possible too. False: no free
- * block is large enough. */
-bool gc_pool_find_place_locked(const struct gc_pool *pool, enum gc_size_class size_class,
-                               uint64_t bytes, bool is_tight, struct gc_place *place);
+/* A search in mapped memory. */
+struct gc_search {
+    struct gc_place place;
+    uint32_t looks;      /* at free blocks and mappings */
+    bool is_last_resort; /* looks at all, and minds no shortness of room */
+    bool is_changed;     /* free blocks have changed */
+};
+
+/* The lowest unmapped place: free_block is an unmapped block, or the backed one below it, into
+ * which the block may fit wholly. `is_tight`: blocks below 2 MiB overlap as few pages as possible
+ * too. False: no addresses. */
+bool gc_pool_find_unmapped_locked(struct gc_pool *pool, enum gc_size_class size_class,
+                                  uint64_t bytes, bool is_tight, struct gc_search *search);
+/* The place that gc_pool_alloc_locked would choose. */
+bool gc_pool_find_backed_locked(struct gc_pool *pool, enum gc_size_class size_class, uint64_t bytes,
+                                struct gc_place *place);
 /* The place at an address of the planned segment. False if it is not wholly free. */
 bool gc_pool_find_at_locked(const struct gc_pool *pool, uint64_t address, uint64_t bytes,
                             struct gc_place *place);
-/* Allocates the place: a live block; NULL if it needs a driver call. */
+/* Allocates the place: a live block; NULL if it needs a driver call or is not wholly in the free
+ * block. */
 struct gc_block *gc_pool_alloc_at_locked(struct gc_pool *pool, const struct gc_place *place,
                                          const struct gc_alloc_spec *spec);
 /* Splits a block from the free block: in no bin, state MAPPING. The caller counts the use of its
@@ -166,7 +192,14 @@ void gc_pool_pin_locked(struct gc_pool *pool, struct gc_block *block);
 void gc_pool_set_synchronous_locked(struct gc_pool *pool, struct gc_block *block, bool is_it);
 /* Clears the flags of a block that is freed: pinned, synchronous, exported, held. */
 void gc_pool_clear_flags_locked(struct gc_pool *pool, struct gc_block *block);
-/* Coalesces a split block that never became live. */
+/* Splits a block from an unmapped place, up to the end of the unmapped block. */
+struct gc_block *gc_pool_split_unmapped_locked(struct gc_pool *pool, const struct gc_place *place);
+/* Gives the unmapped end of such a block back: from `bytes` on. */
+void gc_pool_return_unmapped_locked(struct gc_pool *pool, struct gc_block *block, uint64_t bytes);
+/* Frees the mapped end of a split block, from `bytes` on. Needs one record. */
+void gc_pool_trim_locked(struct gc_pool *pool, struct gc_block *block, uint64_t bytes);
+/* Coalesces a split block that never became live: each part by its slots. Needs two records for
+ * each of its mappings, and one. */
 void gc_pool_unsplit_locked(struct gc_pool *pool, struct gc_block *block);
 /* Adds an arena as one free block. */
 void gc_pool_add_arena_locked(struct gc_pool *pool, struct gc_arena *arena);
@@ -218,12 +251,14 @@ struct gc_free_sums gc_pool_measure_locked(const struct gc_pool *pool);
 /* Validates, O(blocks log blocks): true if all invariants hold. */
 bool gc_pool_validate(struct gc_pool *pool);
 
-/* ---- inside the room: pool.c for place.c; the pool's lock is held ---- */
+/* ---- inside the room: pool.c for place.c and pages.c; the pool's lock is held ---- */
 
 /* Pops a spare record; gc_pool_acquire made sure that there are enough. */
 struct gc_block *gc_pool_pop_record_locked(struct gc_pool *pool);
 /* Bins a block without coalescing. If it spans its segment, the segment becomes idle. */
-void gc_pool_bin_locked(struct gc_pool *pool, struct gc_block *block);
+void gc_pool_bin_locked(struct gc_pool *pool, struct gc_block *block, enum gc_free_kind kind);
+/* Coalesces a block, in no bin, with its free neighbours of the kind, and bins the result. */
+void gc_pool_merge_locked(struct gc_pool *pool, struct gc_block *block, enum gc_free_kind kind);
 /* Unbins a free block; its segment is idle no longer. */
 void gc_pool_unbin_locked(struct gc_pool *pool, struct gc_block *block);
 /* Splits off and bins the end of a block that is in no bin, if it is worth a record. */

@@ -66,6 +66,12 @@ static inline struct gc_pool *gc_block_pool(const struct gc_block *block)
     return atomic_load_explicit(&gc_block_segment(block)->pool, memory_order_relaxed);
 }
 
+/* Whether the free blocks of the segment are of kinds (enum gc_free_kind), by their mappings. */
+static inline bool gc_segment_has_kinds(const struct gc_segment *segment)
+{
+    return segment->arena != NULL && segment->size_class != GC_CLASS_PLANNED;
+}
+
 static inline bool gc_block_spans_segment(const struct gc_block *block)
 {
     return block->previous == NULL && block->next == NULL;

@@ -41,6 +41,37 @@ static bool is_used(const struct gc_block **block, uint64_t start, uint64_t end)
     return false;
 }
 
+/* Whether the kind of a free block is that of its slots. */
+static bool check_kind(const struct gc_pool *pool, const struct gc_block *block)
+{
+    const struct gc_segment *segment = gc_block_segment(block);
+    enum gc_free_kind kind;
+    if (!gc_segment_has_kinds(segment))
+        return block->free_kind == GC_FREE_PLAIN;
+    REQUIRE(gc_pages_kind_end_locked(pool, block, &kind) >= block->address + block->bytes);
+    REQUIRE(block->free_kind == (uint8_t)kind);
+    if (kind == GC_FREE_BACKED)
+        return true;
+    const uint64_t page_bytes = pool->pages.page_bytes;
+    const uint64_t offset = block->address - segment->address;
+    REQUIRE(offset % page_bytes == 0 && block->bytes % page_bytes == 0);
+    if (kind == GC_FREE_UNMAPPED)
+        return true;
+    const struct gc_mapping *mapping = segment->arena->slots[offset / page_bytes];
+    return mapping->excluded == block && mapping->first == offset / page_bytes &&
+           mapping->extent->page_count == block->bytes / page_bytes;
+}
+
+static bool check_kinds(const struct gc_pool *pool)
+{
+    for (const struct gc_segment *segment = pool->content.segments; segment != NULL;
+         segment = segment->next) {
+        for (const struct gc_block *block = segment->first; block != NULL; block = block->next)
+            REQUIRE(block->state != GC_BLOCK_FREE || check_kind(pool, block));
+    }
+    return true;
+}
+
 /* Walks slots and blocks in parallel. Sums: of extents, each at the slots of its user, or at its
  * first mapping if it has none. */
 static bool check_arena(const struct gc_pool *pool, const struct gc_arena *arena, uint64_t *used,
@@ -84,11 +115,11 @@ static bool validate_pages_locked(const struct gc_pool *pool)
     uint64_t stuck = 0;
     if (pages->is_changing)
         return true; /* during a change of mappings the invariants need not hold */
-    for (unsigned i = 0; i < GC_IDLE_LISTS; i++) {
-        REQUIRE((pages->idle[i].oldest != NULL) == (pages->idle_lists >> i & 1));
-        for (const struct gc_extent *extent = pages->idle[i].oldest; extent != NULL;
+    REQUIRE(check_kinds(pool));
+    for (unsigned i = 0; i < 2 * GC_IDLE_LISTS; i++) {
+        for (const struct gc_extent *extent = pages->idle[i % 2][i / 2].oldest; extent != NULL;
              extent = extent->next) {
-            REQUIRE(extent->is_listed && check_extent(extent));
+            REQUIRE(extent->is_listed && extent->is_small == (i % 2 != 0) && check_extent(extent));
             idle += extent->page_count;
         }
     }
@@ -104,8 +135,8 @@ static bool validate_pages_locked(const struct gc_pool *pool)
 
 /* Sums over the segments. */
 struct sums {
-    uint64_t free_count[GC_CLASS_COUNT];
-    uint64_t free_bytes[GC_CLASS_COUNT];
+    uint64_t free_count[GC_CLASS_COUNT][GC_FREE_TREES + 1];
+    uint64_t free_bytes[GC_CLASS_COUNT][GC_FREE_TREES + 1];
     uint64_t idle_count;
     uint64_t pending_count;
     uint64_t pending_bytes;
@@ -125,10 +156,11 @@ static bool check_segment(const struct gc_pool *pool, const struct gc_segment *s
         REQUIRE(block->bytes > 0 && block->bytes % GC_GRANULE == 0);
         REQUIRE(atomic_load(&block->segment) == segment);
         REQUIRE(gc_pagemap_get(pool->shared.pagemap, address) == block);
-        REQUIRE(!is_free || previous == NULL || previous->state != GC_BLOCK_FREE);
+        REQUIRE(!is_free || previous == NULL || previous->state != GC_BLOCK_FREE ||
+                previous->free_kind != block->free_kind || block->free_kind == GC_FREE_EXCLUDED);
         if (is_free) {
-            sums->free_count[segment->size_class]++;
-            sums->free_bytes[segment->size_class] += block->bytes;
+            sums->free_count[segment->size_class][block->free_kind]++;
+            sums->free_bytes[segment->size_class][block->free_kind] += block->bytes;
         }
         if (block->state == GC_BLOCK_PENDING) {
             sums->pending_count++;
@@ -169,10 +201,11 @@ static bool validate_locked(const struct gc_pool *pool)
         REQUIRE(check_segment(pool, segment, &sums));
         previous = segment;
     }
-    for (unsigned size_class = 0; size_class < GC_CLASS_COUNT; size_class++) {
-        REQUIRE(gc_bins_validate(&pool->content.bins[size_class]));
-        REQUIRE(pool->content.bins[size_class].count == sums.free_count[size_class]);
-        REQUIRE(pool->content.bins[size_class].bytes == sums.free_bytes[size_class]);
+    for (unsigned i = 0; i < GC_CLASS_COUNT * GC_FREE_TREES; i++) {
+        const struct gc_bins *bins = &pool->content.bins[i / GC_FREE_TREES][i % GC_FREE_TREES];
+        REQUIRE(gc_bins_validate(bins));
+        REQUIRE(bins->count == sums.free_count[i / GC_FREE_TREES][i % GC_FREE_TREES]);
+        REQUIRE(bins->bytes == sums.free_bytes[i / GC_FREE_TREES][i % GC_FREE_TREES]);
     }
     for (const struct gc_segment *segment = pool->content.idle_oldest; segment != NULL;
          segment = segment->idle_next) {

@@ -11,8 +11,8 @@
 #define BLOCKS 64
 /* For one iteration: records in their stores, and what the pagemap needs for addresses that the
  * driver never gives again, as the simulated one does not: the tables of a GiB, and edges. */
-#define CONTEXT_BYTES_MAX GC_KIB(11)
-#define TENANT_BYTES_MAX GC_KIB(19)
+#define CONTEXT_BYTES_MAX GC_KIB(12)
+#define TENANT_BYTES_MAX GC_KIB(21)
 
 static void open_mapped(struct workbench *bench)
 {

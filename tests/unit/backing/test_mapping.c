@@ -78,18 +78,52 @@ static void a_backed_free_block_needs_no_call(void **state)
     workbench_close(&bench);
 }
 
-/* One map per extent, one call for the access of a range. */
+/* Few extents for a large block, one map for each, one call for the access of a range. */
 static void mapping_costs_what_it_must(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_bench(&bench, GC_MIB(1024), 0);
-    workbench_alloc(&bench, 0, GC_MIB(64));
+    open_bench(&bench, GC_MIB(8192), 0);
+    workbench_alloc(&bench, 0, GC_MIB(2048));
     assert_int_equal(bench.sim.calls[SIM_ADDRESS_RESERVE], 1);
-    assert_int_equal(bench.sim.calls[SIM_PAGE_CREATE], 4);
-    assert_int_equal(bench.sim.calls[SIM_PAGE_MAP], 4);
+    assert_int_equal(bench.sim.calls[SIM_PAGE_CREATE], 1);
+    assert_int_equal(bench.sim.calls[SIM_PAGE_MAP], 1);
     assert_int_equal(bench.sim.calls[SIM_PAGE_SET_ACCESS], 1);
+    workbench_alloc(&bench, 0, GC_MIB(640));
+    assert_int_equal(bench.sim.calls[SIM_PAGE_CREATE], 9);
+    assert_int_equal(bench.sim.calls[SIM_PAGE_MAP], 9);
+    assert_int_equal(bench.sim.calls[SIM_PAGE_SET_ACCESS], 2);
     assert_int_equal(bench.sim.calls[SIM_PAGE_UNMAP], 0);
+    workbench_close(&bench);
+}
+
+/* The last extent of a block reaches beyond it, where there is room: the next ones need no call. */
+static void extents_reach_beyond_a_block(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_bench(&bench, GC_MIB(8192), 0);
+    workbench_alloc(&bench, 0, GC_MIB(2048));
+    const uint64_t first = workbench_alloc(&bench, 0, GC_MIB(6));
+    const uint64_t calls = calls_of_mapping(&bench);
+    assert_int_equal(workbench_alloc(&bench, 0, GC_MIB(26)), first + GC_MIB(6));
+    assert_int_equal(calls_of_mapping(&bench), calls);
+    workbench_check(&bench);
+    workbench_close(&bench);
+}
+
+/* A request that cannot fit fails before the driver is called for its memory. */
+static void a_request_beyond_the_limit_calls_little(void **state)
+{
+    struct workbench bench;
+    uint64_t none;
+    (void)state;
+    open_bench(&bench, GC_MIB(8192), GC_MIB(1024));
+    workbench_alloc(&bench, 0, GC_MIB(512));
+    const uint64_t calls = calls_of_mapping(&bench);
+    assert_status(workbench_try_alloc(&bench, 0, GC_MIB(600), &none), GC_OUT_OF_MEMORY);
+    assert_int_equal(calls_of_mapping(&bench), calls);
+    workbench_check(&bench);
     workbench_close(&bench);
 }
 
@@ -126,8 +160,8 @@ static void pages_are_remapped_and_return(void **state)
     workbench_close(&bench);
 }
 
-/* A free block whose page is in use elsewhere gets another one, mapped in its place. */
-static void a_remapped_page_is_replaced(void **state)
+/* A place whose page is in use elsewhere is left out, and serves again once the page is idle. */
+static void a_place_without_its_page_is_left_out(void **state)
 {
     struct workbench bench;
     uint64_t blocks[4];
@@ -139,11 +173,13 @@ static void a_remapped_page_is_replaced(void **state)
     workbench_free(&bench, blocks[2]);
     const uint64_t pair = workbench_alloc(&bench, 0, 2 * PAGE); /* has both pages now */
     workbench_free(&bench, blocks[1]);
-    assert_int_equal(workbench_alloc(&bench, 0, PAGE - 512), blocks[0]);
-    assert_int_equal(bench.sim.calls[SIM_PAGE_UNMAP], 1);
-    assert_int_equal(bench.sim.calls[SIM_PAGE_CREATE], 4);
+    const uint64_t calls = calls_of_mapping(&bench);
+    assert_int_equal(workbench_alloc(&bench, 0, PAGE - 512), blocks[1]);
     workbench_check(&bench);
     workbench_free(&bench, pair);
+    assert_int_equal(workbench_alloc(&bench, 0, PAGE - 512), blocks[0]);
+    assert_int_equal(calls_of_mapping(&bench), calls);
+    workbench_check(&bench);
     workbench_close(&bench);
 }
 
@@ -158,10 +194,9 @@ static void idle_pages_go_back(void **state)
     const uint64_t small = workbench_alloc(&bench, 0, 1000);
     workbench_free(&bench, large);
     assert_int_equal(workbench_figures(&bench).idle_bytes, GC_MIB(20));
-    /* Of 16 and 4 MiB. */
-    assert_int_equal(gc_reclaim_trim(bench.core, bench.device, GC_MIB(8)), GC_MIB(16));
-    assert_int_equal(reserved_pages(&bench), 3);
-    assert_int_equal(gc_reclaim_trim(bench.core, bench.device, 0), GC_MIB(4));
+    assert_int_equal(gc_reclaim_trim(bench.core, bench.device, GC_MIB(8)), GC_MIB(12));
+    assert_int_equal(reserved_pages(&bench), 5);
+    assert_int_equal(gc_reclaim_trim(bench.core, bench.device, 0), GC_MIB(8));
     assert_int_equal(reserved_pages(&bench), 1);
     workbench_check(&bench);
     assert_int_equal(workbench_alloc(&bench, 0, GC_MIB(20)), large);
@@ -222,7 +257,7 @@ static void a_full_device_remaps(void **state)
     workbench_free(&bench, blocks[2]);
     workbench_alloc(&bench, 0, 2 * PAGE);
     workbench_free(&bench, blocks[1]);
-    assert_int_equal(workbench_alloc(&bench, 0, PAGE - 512), blocks[0]);
+    assert_int_equal(workbench_alloc(&bench, 0, PAGE - 512), blocks[1]);
     assert_int_equal(bench.sim.calls[SIM_PAGE_CREATE], 4);
     assert_int_equal(bench.sim.calls[SIM_PAGE_RELEASE], 0);
     workbench_check(&bench);
@@ -263,81 +298,6 @@ static void pages_go_back_after_the_work(void **state)
     assert_int_equal(bench.sim.use_count, 1);
     assert_int_equal(gc_reclaim_trim(bench.core, bench.device, 0), GC_MIB(4));
     assert_int_equal(bench.sim.use_count, 0);
-    workbench_close(&bench);
-}
-
-static void a_remapped_page_is_replaced_after_the_work(void **state)
-{
-    const struct gc_request pair = {.bytes = 2 * PAGE};
-    struct workbench bench;
-    uint64_t blocks[4];
-    uint64_t address;
-    (void)state;
-    open_single(&bench, GC_MIB(8));
-    for (unsigned i = 0; i < 4; i++)
-        blocks[i] = workbench_alloc(&bench, 0, PAGE);
-    use(&bench, blocks[0], PAGE);
-    workbench_free(&bench, blocks[0]);
-    workbench_free(&bench, blocks[2]);
-    /* In the order of the stream; it is not idle. */
-    assert_status(gc_alloc(bench.core, bench.contexts[0], &pair, &address, &bench.driver_code),
-                  GC_OK);
-    assert_int_equal(bench.sim.use_count, 1);
-    workbench_free(&bench, blocks[1]);
-    assert_int_equal(workbench_alloc(&bench, 0, PAGE - 512), blocks[0]);
-    assert_int_equal(bench.sim.calls[SIM_PAGE_UNMAP], 1);
-    assert_int_equal(bench.sim.use_count, 0);
-    workbench_close(&bench);
-}
-
-struct newcomer {
-    struct workbench *bench;
-    uint64_t pair;
-    uint64_t address;
-};
-
-/* Another thread frees the block that the victim page was remapped to, and requests memory beside
- * it. */
-static void free_and_alloc(void *argument, enum sim_call call, uint64_t context)
-{
-    struct newcomer *newcomer = argument;
-    struct workbench *bench = newcomer->bench;
-    (void)context;
-    if (call != SIM_PAGE_UNMAP || newcomer->pair == 0)
-        return;
-    const struct gc_alloc_spec spec = {.bytes = GC_MIB(1) + 512,
-                                       .requested_bytes = GC_MIB(1) + 512};
-    struct gc_pool *pool = &bench->contexts[0]->pool;
-    workbench_free(bench, newcomer->pair);
-    newcomer->pair = 0;
-    assert_status(gc_pool_acquire(pool), GC_OK);
-    const struct gc_block *block = gc_pool_alloc_locked(pool, GC_CLASS_LARGE, &spec);
-    newcomer->address = block == NULL ? 0 : block->address;
-    gc_pool_release(pool);
-}
-
-/* The page of a slot that is being replaced becomes idle: it serves nobody there any more. */
-static void what_is_being_replaced_serves_nobody(void **state)
-{
-    struct workbench bench;
-    uint64_t blocks[5];
-    (void)state;
-    open_bench(&bench, GC_MIB(1024), 5 * PAGE);
-    for (unsigned i = 0; i < 5; i++)
-        blocks[i] = workbench_alloc(&bench, 0, PAGE);
-    workbench_free(&bench, blocks[0]);
-    workbench_free(&bench, blocks[2]);
-    struct newcomer newcomer = {.bench = &bench, .pair = workbench_alloc(&bench, 0, 2 * PAGE)};
-    workbench_free(&bench, blocks[1]);
-    workbench_free(&bench, blocks[3]);
-    bench.sim.hook = free_and_alloc;
-    bench.sim.hook_argument = &newcomer;
-    assert_int_equal(workbench_alloc(&bench, 0, GC_MIB(1) + 512), blocks[0]);
-    bench.sim.hook = NULL;
-    assert_int_equal(newcomer.pair, 0);
-    assert_int_equal(newcomer.address, 0);
-    assert_true(gc_pool_validate(&bench.contexts[0]->pool));
-    workbench_alloc(&bench, 0, GC_MIB(1) + 512);
     workbench_close(&bench);
 }
 
@@ -690,15 +650,15 @@ int main(void)
         cmocka_unit_test(a_block_takes_the_pages_it_needs),
         cmocka_unit_test(a_backed_free_block_needs_no_call),
         cmocka_unit_test(mapping_costs_what_it_must),
+        cmocka_unit_test(extents_reach_beyond_a_block),
+        cmocka_unit_test(a_request_beyond_the_limit_calls_little),
         cmocka_unit_test(pages_are_remapped_and_return),
-        cmocka_unit_test(a_remapped_page_is_replaced),
+        cmocka_unit_test(a_place_without_its_page_is_left_out),
         cmocka_unit_test(idle_pages_go_back),
         cmocka_unit_test(each_mapping_goes_by_a_call),
         cmocka_unit_test(what_is_idle_in_one_context_serves_another),
         cmocka_unit_test(a_full_device_remaps),
         cmocka_unit_test(pages_go_back_after_the_work),
-        cmocka_unit_test(a_remapped_page_is_replaced_after_the_work),
-        cmocka_unit_test(what_is_being_replaced_serves_nobody),
         cmocka_unit_test(a_dropped_context_leaves_nothing),
         cmocka_unit_test(beside_captures_memory_is_the_drivers),
         cmocka_unit_test(captures_take_what_is_there_or_plain_memory),

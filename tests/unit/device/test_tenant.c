@@ -471,6 +471,42 @@ static void a_full_range_is_out_of_memory(void **state)
     workbench_close(&bench);
 }
 
+/* Where a tenant has no unmapped addresses left, mappings that serve nobody go, after the work. */
+static void useless_mappings_make_way_after_the_work(void **state)
+{
+    struct workbench bench;
+    uint64_t pages[4];
+    (void)state;
+    open_bench(&bench, true);
+    struct gc_tenant *tenant = workbench_add_tenant(&bench, "one", 16 * MIB, GC_BUDGET_UNLIMITED);
+    struct gc_context *record = workbench_record(&bench, tenant, 0);
+    for (unsigned i = 0; i < 4; i++)
+        pages[i] = workbench_alloc_in(&bench, record, 2 * MIB);
+    workbench_pretend_one_stream(&bench); /* frees do not wait then */
+    struct gc_submissions *work = gc_core_submissions(bench.core);
+    assert_true(gc_submit_begin(bench.core, GC_STREAM_LEGACY, &bench.driver_code));
+    sim_driver_submit(&bench.sim, 1, pages[0], 2 * MIB);
+    gc_submit_end(work);
+    workbench_free(&bench, pages[0]);
+    workbench_free(&bench, pages[2]);
+    /* Two pages behind the others: of the memory of the two, in the order of the stream. */
+    const struct gc_request request = {.bytes = 4 * MIB};
+    uint64_t pair;
+    assert_status(gc_alloc(bench.core, record, &request, &pair, &bench.driver_code), GC_OK);
+    assert_int_equal(pair, pages[3] + 2 * MIB);
+    assert_int_equal(bench.sim.calls[SIM_PAGE_CREATE], 4);
+    workbench_free(&bench, pages[1]);
+    workbench_free(&bench, pages[3]);
+    assert_int_equal(bench.sim.use_count, 1);
+    assert_int_equal(bench.sim.calls[SIM_PAGE_UNMAP], 0);
+    assert_int_equal(workbench_alloc_in(&bench, record, 8 * MIB), pages[0]);
+    assert_int_equal(bench.sim.calls[SIM_PAGE_UNMAP], 4);
+    assert_int_equal(bench.sim.use_count, 0);
+    workbench_check(&bench);
+    workbench_free(&bench, pair);
+    workbench_close(&bench);
+}
+
 static void without_mapping_segments_serve(void **state)
 {
     struct workbench bench;
@@ -594,6 +630,7 @@ int main(void)
         cmocka_unit_test(a_stream_of_a_block_is_heeded),
         cmocka_unit_test(nobody_lies_between_a_tenants_blocks),
         cmocka_unit_test(a_full_range_is_out_of_memory),
+        cmocka_unit_test(useless_mappings_make_way_after_the_work),
         cmocka_unit_test(without_mapping_segments_serve),
         cmocka_unit_test(a_refused_range_means_plain_memory),
         cmocka_unit_test(figures_are_those_of_the_tenant),
