@@ -126,7 +126,7 @@ def count(base):
     taker("open", 0, handle)
     taker("open", 1, handle)
     equal("opened twice, closed once: still there", (taker("close", 0), taker("check", 1, 0, 1)), ("0", "1"))
-    equal("plain memory's answers in the importer", taker("story", 0), "legacy 0 types 0 retain 1")
+    equal("plain memory's answers in the importer", taker("story", 0), "own 1 legacy 0 types 0 retain 1")
     equal("not as memory of its own", taker("handle", 0, 0).strip(), INVALID_VALUE)
     equal("closed twice: gone", (taker("close", 0), taker("range", 0), taker("close", 0)), ("0", NOT_FOUND, INVALID_VALUE))
     equal("and opened again", (taker("open", 0, handle), taker("check", 0, 0, 1)), (f"0 1 {3 * MIB}", "1"))
@@ -301,21 +301,27 @@ def backends(base):
     giver, taker = Peer(base, SIMCUDA_ATTRIBUTES="103=0"), Peer(base)
     giver.make(0, 3 * MIB, 1)
     equal("pages without descriptors: refused, and said so by the attributes", (giver("story", 0), giver.give(0)),
-          ("legacy 0 types 0 retain 1", "refused: " + NOT_SUPPORTED))
+          ("own 1 legacy 0 types 0 retain 1", "refused: " + NOT_SUPPORTED))
     giver.make(1, 3 * MIB, 2)
     equal("  later memory is the driver's", (taker("open", 1, giver.give(1)), taker("check", 1, 0, 2)), (f"0 1 {3 * MIB}", "1"))
-    equal("  and says so", giver("story", 1), "legacy 1 types 0 retain 1")
+    equal("  and says so", giver("story", 1), "own 1 legacy 1 types 0 retain 1")
     giver.end()
     giver = Peer(base)
     giver.make(0, 3 * MIB, 1)
     # NCCL, src/transport/p2p.cc ipcRegisterBuffer: a handle that cannot be retained is exported by cudaIpcGetMemHandle;
     # src/register/register.cc ncclRegister: memory that is not capable of it must be retainable. UCX,
-    # src/uct/cuda/cuda_ipc/cuda_ipc_md.c uct_cuda_ipc_mem_add_reg: capable memory takes the same path.
+    # src/uct/cuda/cuda_ipc/cuda_ipc_md.c uct_cuda_ipc_mem_add_reg: capable memory takes the same path;
+    # src/uct/cuda/cuda_copy/cuda_copy_md.c: memory without a context is taken for managed.
     plain = Peer(base, plain=True)
     plain.make(0, 3 * MIB, 1)
-    equal("the answers are those of plain memory", (giver("story", 0), plain("story", 0)), ("legacy 1 types 0 retain 1",) * 2)
-    plain.end()
-    giver.end()
+    equal("the answers are those of plain memory", (giver("story", 0), plain("story", 0)), ("own 1 legacy 1 types 0 retain 1",) * 2)
+    opener, taker = Peer(base, plain=True), Peer(base)
+    opener("open", 0, plain.give(0))
+    taker("open", 0, giver.give(0))
+    equal("  and of plain memory that another process opened", (taker("story", 0), opener("story", 0)),
+          ("own 1 legacy 0 types 0 retain 1",) * 2)
+    for peer in (plain, opener, taker, giver):
+        peer.end()
 
 
 def devices(base):

@@ -76,14 +76,17 @@ static void answer_story(CUdeviceptr address)
     unsigned is_legacy = 7;
     uint64_t types = 7;
     CUmemGenericAllocationHandle handle = 0;
+    CUcontext context = NULL, current;
     CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
-                                   CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES};
-    void *values[] = {&is_legacy, &types};
+                                   CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
+                                   CU_POINTER_ATTRIBUTE_CONTEXT};
+    void *values[] = {&is_legacy, &types, &context};
 
-    CHECK(cuPointerGetAttributes(2, names, values, address));
+    CHECK(cuPointerGetAttributes(3, names, values, address));
+    CHECK(cuCtxGetCurrent(&current));
     CUresult result = cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)address);
-    printf("legacy %u types %llu retain %d\n", is_legacy & 0xff, (unsigned long long)types,
-           (int)result);
+    printf("own %d legacy %u types %llu retain %d\n", context == current, is_legacy & 0xff,
+           (unsigned long long)types, (int)result);
 }
 
 /* A child that makes no call, until it is killed. `is_short`: it ends at once. */
