@@ -122,13 +122,15 @@ static bool search_tasks(struct search *search, char *text, size_t bytes)
 
 bool gc_tasks_find_stray(char *text, size_t bytes)
 {
+    static atomic_bool is_none; /* once none was found, for all devices */
     const struct launcher *launcher = find_launcher();
     const char *preload = getenv("LD_PRELOAD");
     struct gc_host_mem host = {0};
     bool is_found = false;
 
     /* Preloaded otherwise, by /etc/ld.so.preload, the library is in every task. */
-    if (launcher == NULL || preload == NULL || strstr(preload, LIBRARY) == NULL)
+    if (launcher == NULL || preload == NULL || strstr(preload, LIBRARY) == NULL ||
+        atomic_load_explicit(&is_none, memory_order_relaxed))
         return false;
     struct search *search = gc_host_mem_map(&host, sizeof(*search) + ENVIRONMENT_BYTES);
     if (search == NULL)
@@ -137,6 +139,7 @@ bool gc_tasks_find_stray(char *text, size_t bytes)
     search->count = getenv(launcher->count);
     search->environment = (char *)(search + 1);
     is_found = search_tasks(search, text, bytes);
+    atomic_store_explicit(&is_none, !is_found, memory_order_relaxed);
     gc_host_mem_unmap(&host, search, sizeof(*search) + ENVIRONMENT_BYTES);
     return is_found;
 }
