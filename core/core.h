@@ -299,6 +299,44 @@ enum gc_status gc_export_leave_single_stream(struct gc_core *core, int *driver_c
  * access their memory unseen, so no pause may swap that memory out (core/pause/pause.h). */
 void gc_export_pin(struct gc_core *core, uint64_t address, uint64_t bytes);
 
+/* ---- blocks opened by other processes under the library: core/share ---- */
+
+#define GC_SHARE_HANDLE_BYTES 64
+
+/* Opens the socket at which other processes ask for blocks. *is_first: the caller starts a thread
+ * that runs gc_share_serve, or calls gc_share_stop. GC_NOT_SUPPORTED: no process can. */
+enum gc_status gc_share_start(struct gc_core *core, bool *is_first) GC_CHECKED;
+/* Answers other processes, until the program closes the socket's descriptor or gc_share_end. */
+void gc_share_serve(struct gc_core *core);
+void gc_share_stop(struct gc_core *core);
+/* Whether gc_share_start succeeds, as far as is known. */
+bool gc_share_is_possible(const struct gc_core *core);
+/* Before the driver shuts down: answers no more; waits for an answer under way, 100 ms at most. */
+void gc_share_end(struct gc_core *core);
+/* For a forked child: closes its copies of the connections. Async-signal-safe. */
+void gc_share_leave_child(struct gc_core *core);
+/* Prepares the live block that contains `address`, of mapped memory, for other processes, and sets
+ * the GC_SHARE_HANDLE_BYTES by which they open it. It is pinned; once it is freed, its memory is
+ * reused when no process has it open any more. Waits as gc_export_block does. Call after
+ * gc_share_start. GC_NOT_SUPPORTED: driver memory, or memory without descriptors. */
+enum gc_status gc_export_share(struct gc_core *core, uint64_t address, void *handle,
+                               int *driver_code) GC_CHECKED;
+
+/* Whether a process under the library made the handle. */
+bool gc_import_is_handle(const void *handle);
+/* Opens a block of another process for the context: its address here; the same one, counted, while
+ * it is open. GC_FORMAT: a damaged handle. GC_INVALID_ARGUMENT: it is this process's own.
+ * GC_INVALID_POINTER: the block was freed. GC_IO: its process does not answer. GC_NOT_SUPPORTED:
+ * the device maps no memory. */
+enum gc_status gc_import_open(struct gc_context *context, const void *handle, uint64_t *address,
+                              bool *is_first, int *driver_code) GC_CHECKED;
+/* Closes it once; the last time waits for all work of the process and unmaps it. GC_NOT_OURS;
+ * GC_INVALID_POINTER: inside such a block, or closed already. */
+enum gc_status gc_import_close(struct gc_core *core, uint64_t address, bool *is_last,
+                               int *driver_code) GC_CHECKED;
+/* The open block that contains the address. */
+bool gc_import_find(struct gc_core *core, uint64_t address, struct gc_block_info *info);
+
 /* Sets whether copies and fills of the live block that contains `address` complete before they
  * return. Such blocks are counted in gc_submissions.synchronous_count while they live. GC_NOT_OURS,
  * GC_INVALID_POINTER as gc_lookup_block. */

@@ -15,6 +15,7 @@
 #include "core/pause/pause.h"
 #include "core/reclaim/defer.h"
 #include "core/reclaim/tcache.h"
+#include "core/share/share.h"
 
 #include <stddef.h>
 
@@ -66,6 +67,7 @@ enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_cor
     if (gc_pagemap_init(&core->pagemap, &core->host) != GC_OK)
         goto fail_pagemap;
     gc_tracker_init(&core->tracker, &core->host);
+    gc_opens_init(&core->opens, &core->host);
     gc_contexts_init(core);
     gc_ranges_init(core);
     gc_tenants_init(core);
@@ -76,10 +78,14 @@ enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_cor
         goto fail_debug;
     if (gc_follow_init(core) != GC_OK)
         goto fail_follow;
+    if (gc_share_create(core) != GC_OK)
+        goto fail_share;
     start_stacks(core);
     *created = core;
     return GC_OK;
 
+fail_share:
+    gc_follow_fini(core);
 fail_follow:
     gc_debug_fini(core);
 fail_debug:
@@ -89,6 +95,7 @@ fail_debug:
     gc_ranges_fini(core);
     gc_contexts_fini(core);
     gc_tenants_fini(core);
+    gc_opens_fini(&core->opens);
     gc_tracker_fini(&core->tracker);
     gc_pagemap_fini(&core->pagemap);
 fail_pagemap:
@@ -103,6 +110,7 @@ void gc_core_destroy(struct gc_core *core)
     if (core == NULL)
         return;
     gc_elastic_fini(core);
+    gc_share_destroy(core);
     while (core->all_contexts != NULL) {
         struct gc_context *context = core->all_contexts;
         core->all_contexts = context->next_of_all;
@@ -123,6 +131,7 @@ void gc_core_destroy(struct gc_core *core)
     gc_submitters_fini(core);
     gc_debug_fini(core);
     gc_stacks_destroy(core->stacks);
+    gc_opens_fini(&core->opens);
     gc_tracker_fini(&core->tracker);
     gc_pagemap_fini(&core->pagemap);
     gc_lock_fini(&core->registry);

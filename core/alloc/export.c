@@ -1,9 +1,11 @@
-/* Blocks accessed from outside: through an exported handle, or unseen, which forbids a swap-out. An
- * exported handle opens the driver's whole allocation, from its base, so only a dedicated block may
- * be exported; a process may keep it open after the free, so its memory is never reused. */
+/* Blocks accessed from outside: through an exported handle, or unseen, which forbids a swap-out.
+ * The driver's handle opens its whole allocation, from its base, so only a dedicated block may have
+ * one; a process may keep it open after the free, so its memory is never reused. A block of mapped
+ * memory has a handle of the library's own (core/share). */
 #include "core/base/assert.h"
 #include "core/device/lookup.h"
 #include "core/device/registry.h"
+#include "core/share/share.h"
 
 static bool is_live(struct gc_block *block)
 {
@@ -50,12 +52,43 @@ enum gc_status gc_export_block(struct gc_core *core, uint64_t address, int *driv
     return status == GC_OK ? wait_former_use(pool->context, is_cut, driver_code) : status;
 }
 
-enum gc_status gc_export_set_synchronous(struct gc_core *core, uint64_t address, bool is_it)
+/* Marks the block: from now on other processes may open it, and no pause moves it. */
+static enum gc_status mark_shared(struct gc_core *core, uint64_t address,
+                                  struct gc_block_info *info)
 {
     struct gc_block *block;
     enum gc_status status = gc_lookup_lock_block(core, address, &block);
     if (status != GC_OK)
         return status;
+    struct gc_pool *pool = gc_block_pool(block);
+    if (!is_live(block) || !gc_lookup_describe_locked(block, address, info)) {
+        status = GC_INVALID_POINTER;
+    } else if (!info->is_mapped || info->is_ordered) {
+        status = GC_NOT_SUPPORTED;
+    } else {
+        gc_pool_pin_locked(pool, block);
+        block->is_exported = true;
+    }
+    gc_pool_release(pool);
+    return status;
+}
+
+enum gc_status gc_export_share(struct gc_core *core, uint64_t address, void *handle,
+                               int *driver_code)
+{
+    struct gc_block_info info;
+    enum gc_status status = mark_shared(core, address, &info);
+    if (status == GC_OK)
+        status = wait_former_use(info.owner, true, driver_code);
+    return status == GC_OK ? gc_share_make_handle(core, info.address, info.id, handle) : status;
+}
+
+enum gc_status gc_export_set_synchronous(struct gc_core *core, uint64_t address, bool is_it)
+{
+    struct gc_block *block;
+    enum gc_status status = gc_lookup_lock_block(core, address, &block);
+    if (status != GC_OK)
+        return status == GC_NOT_OURS ? gc_import_set_synchronous(core, address, is_it) : status;
     struct gc_pool *pool = gc_block_pool(block);
     if (is_live(block))
         gc_pool_set_synchronous_locked(pool, block, is_it);

@@ -18,6 +18,7 @@
 #include "core/reclaim/reconcile.h"
 #include "core/reclaim/release.h"
 #include "core/reclaim/tcache.h"
+#include "core/share/share.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -446,6 +447,7 @@ void gc_teardown_finish(struct gc_context *head)
     for (; record != NULL; record = record->next_dropped)
         drop_record(record);
     gc_range_release_kept(head);
+    gc_import_drop_context(head->core, head->handle);
     gc_reconcile_forget(head->device);
     if (!head->is_device)
         empty_all_ordered(head->core);

@@ -23,6 +23,8 @@ enum gc_lock_rank {
     GC_RANK_ELASTIC,      /* an elastic pool */
     GC_RANK_DEBUG,        /* history and guard pages of GPUCACHE_DEBUG */
     GC_RANK_STACKS,       /* a shard of the stacks of live allocations */
+    GC_RANK_OPENS,        /* the blocks that other processes have open */
+    GC_RANK_SHARE,        /* the blocks of other processes that this one has open */
 };
 
 struct gc_lock {

@@ -90,6 +90,14 @@ struct gc_driver {
     /* Unmaps a range of whole mapped pages that no work uses any more. */
     int (*page_unmap)(void *self, uint64_t context, uint64_t address, uint64_t bytes);
 
+    /* ---- mapped memory between processes: NULL where there is none ---- */
+
+    /* A descriptor of a created page, for the caller to close: another process imports it. */
+    int (*page_export)(void *self, uint64_t context, uint64_t handle, int *fd);
+    /* A page of another process, by a descriptor of it, which stays the caller's: to be mapped and
+     * released as one of this process. */
+    int (*page_import)(void *self, uint64_t context, int fd, uint64_t *handle);
+
     /* ---- contents: complete when the call returns; never called during a capture ---- */
 
     int (*fill)(void *self, uint64_t context, uint64_t address, uint64_t bytes, uint8_t value);

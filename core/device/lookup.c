@@ -108,7 +108,8 @@ bool gc_lookup_describe_locked(struct gc_block *block, uint64_t address, struct 
     struct gc_context *owner = gc_block_pool(block)->context;
     uint64_t requested_bytes, id;
     /* The bytes that rounding added belong to no block of the program. */
-    if (!read_live(block, &requested_bytes, &id) || address - block->address >= requested_bytes)
+    if (block->is_held || !read_live(block, &requested_bytes, &id) ||
+        address - block->address >= requested_bytes)
         return false;
     *info = (struct gc_block_info){
         .address = block->address,

@@ -10,12 +10,14 @@
 #include "core/device/submit.h"
 #include "core/device/tracker.h"
 #include "core/observe/trace.h"
+#include "core/pool/opens.h"
 #include "core/pool/pagemap.h"
 
 #define GC_CONTEXT_BUCKETS 256
 
 struct gc_elastic_table;
 struct gc_follow;
+struct gc_share;
 
 /* Releases idle memory of the device, or of one of its quotas, to the driver until at most
  * `keep_bytes` are idle or `enough_bytes` were released. Returns the bytes released. No lock is
@@ -51,6 +53,8 @@ struct gc_core {
     atomic_bool is_paused; /* the whole process, not one tenant */
     struct gc_pagemap pagemap;
     struct gc_tracker tracker;
+    struct gc_opens opens;  /* blocks that other processes have open */
+    struct gc_share *share; /* core/share/ */
     atomic_uint_fast64_t next_block_id;
     gc_counter *process_driver_calls; /* api_count */
     atomic_bool was_used;

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -117,4 +118,29 @@ enum gc_status gc_process_expand(const struct gc_process *process, const char *p
     }
     append(&buffer, "", 1, true);
     return buffer.used <= path_bytes ? GC_OK : GC_FORMAT;
+}
+
+/* As the kernel writes it: readdir would take libc's allocator. */
+struct entry {
+    uint64_t number;
+    int64_t offset;
+    unsigned short bytes;
+    unsigned char type;
+    char name[];
+};
+
+void gc_process_visit_names(int folder, gc_process_visit *visit, void *argument)
+{
+    _Alignas(struct entry) char buffer[4096];
+    const int saved_errno = errno;
+    bool goes_on = true;
+    long length;
+    while (goes_on && (length = syscall(SYS_getdents64, folder, buffer, sizeof(buffer))) > 0) {
+        for (long at = 0; goes_on && at < length;) {
+            const struct entry *entry = (const struct entry *)(buffer + at);
+            at += entry->bytes;
+            goes_on = visit(argument, entry->name);
+        }
+    }
+    errno = saved_errno;
 }

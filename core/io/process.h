@@ -5,6 +5,7 @@
 
 #include "core/base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,5 +23,10 @@ void gc_process_describe(struct gc_process *process);
  * host or the program becomes '_'. GC_FORMAT if the path does not fit. */
 enum gc_status gc_process_expand(const struct gc_process *process, const char *pattern, char *path,
                                  size_t path_bytes) GC_CHECKED;
+
+/* Calls `visit` with each name in an open folder, such as /proc, until it returns false. Does not
+ * use libc's allocator. Keeps errno. */
+typedef bool gc_process_visit(void *argument, const char *name);
+void gc_process_visit_names(int folder, gc_process_visit *visit, void *argument);
 
 #endif

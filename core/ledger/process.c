@@ -79,8 +79,7 @@ uint64_t gc_ledger_start_ticks(uint32_t pid)
 }
 
 /* The first thread may have ended while others still release the device. */
-/* Whether the process with that PID and start time still has a running thread. */
-static bool process_exists(uint32_t pid, uint64_t start_ticks)
+bool gc_ledger_process_exists(uint32_t pid, uint64_t start_ticks)
 {
     struct facts facts;
     const int saved_errno = errno;
@@ -138,5 +137,6 @@ bool gc_ledger_process_is_dying(struct gc_ledger_slot *slot)
         gc_ledger_pid_namespace())
         return dead_ns < GRACE_NS;
     return !is_former_self(slot, pid) &&
-           process_exists(pid, atomic_load_explicit(&slot->start_ticks, memory_order_relaxed));
+           gc_ledger_process_exists(pid,
+                                    atomic_load_explicit(&slot->start_ticks, memory_order_relaxed));
 }

@@ -19,6 +19,8 @@ uint64_t gc_ledger_pid_namespace(void);
 uint64_t gc_ledger_start_ticks(uint32_t pid);
 /* Whether the process with that PID and start time is stopped, by a signal or a debugger. */
 bool gc_ledger_process_is_stopped(uint32_t pid, uint64_t start_ticks);
+/* Whether the process with that PID and start time still has a running thread. */
+bool gc_ledger_process_exists(uint32_t pid, uint64_t start_ticks);
 /* Whether the slot's dead owner may still have device memory. */
 bool gc_ledger_process_is_dying(struct gc_ledger_slot *slot);
 

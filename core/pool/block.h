@@ -79,6 +79,10 @@ struct gc_block {
     bool is_pinned : 1;
     /* Copies and fills of the block are complete when their calls return. */
     bool is_synchronous : 1;
+    /* The next two are valid while LIVE or FREEING. Other processes may open the block. */
+    bool is_exported : 1;
+    /* FREEING: another process has the freed block open (core/reclaim/defer.c). */
+    bool is_held : 1;
     /* While LIVE: the number of its context; 0: no thread cache may take the block once it is
      * freed. Lock-free readers use it as a hint. */
     _Atomic uint16_t tcache_number;

@@ -306,6 +306,8 @@ void gc_pool_clear_flags_locked(struct gc_pool *pool, struct gc_block *block)
     gc_pool_set_synchronous_locked(pool, block, false);
     pool->pinned_count -= block->is_pinned;
     block->is_pinned = false;
+    block->is_exported = false;
+    block->is_held = false;
 }
 
 /* The number of the context whose thread caches may take the block once it is freed; 0: none may.
@@ -328,7 +330,7 @@ void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
     block->live.requested_bytes = spec->requested_bytes;
     block->live.id = gc_block_next_id(&pool->ids, pool->shared.next_block_id);
     block->api = spec->api;
-    GC_ASSERT(!block->is_pinned && !block->is_synchronous);
+    GC_ASSERT(!block->is_pinned && !block->is_synchronous && !block->is_exported);
     block->is_shared = false;
     block->is_ordered = spec->is_ordered;
     if (spec->is_ordered)

@@ -191,7 +191,7 @@ void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
 void gc_pool_pin_locked(struct gc_pool *pool, struct gc_block *block);
 /* Sets or clears is_synchronous of a live block: see gc_export_set_synchronous. */
 void gc_pool_set_synchronous_locked(struct gc_pool *pool, struct gc_block *block, bool is_it);
-/* Clears is_pinned and is_synchronous of a block that is freed. */
+/* Clears the flags of a block that is freed: pinned, synchronous, exported, held. */
 void gc_pool_clear_flags_locked(struct gc_pool *pool, struct gc_block *block);
 /* Splits a block from an unmapped place, up to the end of the unmapped block. */
 struct gc_block *gc_pool_split_unmapped_locked(struct gc_pool *pool, const struct gc_place *place);

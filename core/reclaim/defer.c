@@ -19,6 +19,7 @@
 #include "core/base/assert.h"
 #include "core/base/bits.h"
 #include "core/debug/debug.h"
+#include "core/device/lookup.h"
 #include "core/device/registry.h"
 #include "core/device/wait.h"
 #include "core/reclaim/release.h"
@@ -376,6 +377,14 @@ void gc_defer_complete(struct gc_context *context, const struct gc_context *wait
 
 /* ---- frees ---- */
 
+/* Whether another process has the block open: then the block stays FREEING, and gc_defer_free_held
+ * ends the free. */
+static bool hold_locked(struct gc_context *context, struct gc_block *block)
+{
+    block->is_held = block->is_exported && gc_opens_has(&context->core->opens, block->live.id);
+    return block->is_held;
+}
+
 /* The free is counted at once; the memory becomes idle later. */
 static enum gc_status free_pending(struct gc_context *context, struct gc_block *block,
                                    const struct gc_entry *entry, struct gc_context *worker,
@@ -384,11 +393,12 @@ static enum gc_status free_pending(struct gc_context *context, struct gc_block *
     struct gc_pool *pool = &context->pool;
     gc_context_count_free(context, entry);
     gc_wait_lock_after_teardown(context);
-    if (!pool->is_dropped)
+    const bool is_going = !pool->is_dropped && !hold_locked(context, block);
+    if (is_going)
         gc_pool_clear_flags_locked(pool, block);
     /* Into the stream's list if the block was freed in that order and no other stream uses it. */
-    if (!pool->is_dropped && (entry->stream == 0 || !gc_pending_push_stream_locked(
-                                                        pool, worker, entry->stream, block, epoch)))
+    if (is_going && (entry->stream == 0 ||
+                     !gc_pending_push_stream_locked(pool, worker, entry->stream, block, epoch)))
         gc_pending_push_locked(pool, block, epoch);
     gc_pool_release(pool);
     gc_device_clear_exhausted(context->device);
@@ -429,11 +439,33 @@ static void free_pooled(struct gc_context *context, struct gc_block *block,
     struct gc_pool *pool = &context->pool;
     gc_context_count_free(context, entry);
     gc_wait_lock_after_teardown(context);
-    if (!pool->is_dropped) {
+    if (!pool->is_dropped && !hold_locked(context, block)) {
         gc_pool_clear_flags_locked(pool, block);
         gc_pool_free_locked(pool, block);
     }
     gc_pool_release(pool);
+}
+
+/* Work of this process that was submitted since the free may use the memory that the other process
+ * wrote: the block gets the epoch of now. */
+void gc_defer_free_held(struct gc_core *core, uint64_t address, uint64_t id)
+{
+    struct gc_block *block;
+    if (gc_lookup_lock_block(core, address, &block) != GC_OK)
+        return; /* destroyed with its context */
+    struct gc_pool *pool = gc_block_pool(block);
+    struct gc_context *context = pool->context;
+    const bool is_going = block->address == address && block->is_held && block->live.id == id &&
+                          !gc_opens_has(&core->opens, id);
+    if (is_going) {
+        gc_pool_clear_flags_locked(pool, block);
+        gc_pending_push_locked(pool, block, gc_submit_epoch_of_free(&core->work));
+    }
+    gc_pool_release(pool);
+    if (!is_going)
+        return;
+    gc_device_clear_exhausted(context->device);
+    gc_defer_poll(context);
 }
 
 /* The wait failed: the block is live again, unless its context was destroyed. It is live in a pool

@@ -19,6 +19,9 @@ struct gc_defer_order {
 enum gc_status gc_defer_free_unlock(struct gc_context *context, struct gc_block *block,
                                     const struct gc_defer_order *order,
                                     const struct gc_block_info *found, int *driver_code) GC_CHECKED;
+/* No other process has the block open any more: ends its free, if it was freed. Call without a
+ * lock. */
+void gc_defer_free_held(struct gc_core *core, uint64_t address, uint64_t id);
 /* An allocation of `wanted_bytes` missed: frees pending blocks that have completed. Waits only
  * while more than 1/8 of the device is pending, rather than let the pool grow. True if memory
  * became free. */

@@ -2,9 +2,10 @@
  * forked child; it blocks all signals, sleeps until it is woken, and only makes calls that the
  * program's threads might make.
  *
- * One answers other processes, in processes with a group. One compares the account with NVML's
- * figure for the process, where a limit is in force: NVML takes milliseconds, and its start may
- * take the dynamic linker's lock, for which no thread of the program may have to wait. */
+ * One answers other processes, in processes with a group; one those that open blocks by handles.
+ * One compares the account with NVML's figure for the process, where a limit is in force: NVML
+ * takes milliseconds, and its start may take the dynamic linker's lock, for which no thread of the
+ * program may have to wait. */
 #define _GNU_SOURCE
 #include "shim/account/helper.h"
 #include "shim/real/resolve.h"
@@ -49,6 +50,29 @@ void gc_helper_start(void)
         gc_log_write(
             &gc_shim.log, GC_LOG_INFO,
             "could not start the group's helper thread: this process serves requests of others only when it allocates");
+}
+
+/* ---- gives blocks to other processes ---- */
+
+static void *share(void *core)
+{
+    prctl(PR_SET_NAME, "gpucache-ipc", 0, 0, 0);
+    gc_shim_enter(GC_API_COUNT);
+    gc_share_serve(core);
+    gc_shim_leave();
+    return NULL;
+}
+
+bool gc_helper_share(void)
+{
+    bool is_first;
+
+    if (gc_share_start(gc_shim.core, &is_first) != GC_OK)
+        return false;
+    if (!is_first || start(share))
+        return true;
+    gc_share_stop(gc_shim.core);
+    return false;
 }
 
 /* ---- compares ---- */

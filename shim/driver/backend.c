@@ -1,12 +1,13 @@
 /* Selects the backend of a device: mapped memory where the driver and the device support it, unless
- * it is known to fail there, or the program is going to export its memory by handles that mapped
- * memory does not have. GPUCACHE_BACKEND=vmm selects it wherever it exists.
+ * it is known to fail there, or a process that is not under the library may have to open the
+ * program's memory. GPUCACHE_BACKEND=vmm selects it wherever it exists.
  *
- * Where a program may export handles every block is a whole allocation of the driver's: see
- * shim/wrap/ipc_api.c. */
+ * For such a process every block is a whole allocation of the driver's; processes under the library
+ * open mapped memory, too: see shim/wrap/ipc_api.c. */
 #define _GNU_SOURCE
 #include "shim/driver/backend.h"
 #include "core/io/writer.h"
+#include "shim/driver/tasks.h"
 #include "shim/real/resolve.h"
 
 #include "core/io/elf.h"
@@ -127,9 +128,21 @@ static bool find_device_without_access(CUdevice ordinal, CUdevice *other)
     return false;
 }
 
-/* The reason why pool memory is not mapped although it could be; NULL: it is mapped. `ipc`: the
- * call by which the program exports memory, or NULL. */
-static const char *reason_not_mapped(const struct gc_device_info *info, const char *ipc, char *room,
+/* Whether processes without the library may have to open the program's memory: then `room` has the
+ * reason. */
+static bool may_give_away(char *room, size_t room_bytes)
+{
+    const char *ipc = ipc_name();
+
+    if (ipc == NULL)
+        return gc_tasks_find_stray(room, room_bytes);
+    snprintf(room, room_bytes, "the program exports memory: it imports %s", ipc);
+    return true;
+}
+
+/* The reason why pool memory is not mapped although it could be; NULL: it is mapped. `gives`:
+ * `room` has may_give_away's reason. */
+static const char *reason_not_mapped(const struct gc_device_info *info, bool gives, char *room,
                                      size_t room_bytes)
 {
     CUdevice other;
@@ -140,10 +153,8 @@ static const char *reason_not_mapped(const struct gc_device_info *info, const ch
         return "GPUCACHE_BACKEND=whole";
     if (gc_shim.options->backend == GC_BACKEND_DRIVER)
         return "GPUCACHE_BACKEND=driver";
-    if (ipc != NULL && gc_shim.options->backend == GC_BACKEND_AUTO) {
-        snprintf(room, room_bytes, "the program exports memory: it imports %s", ipc);
+    if (gives && gc_shim.options->backend == GC_BACKEND_AUTO)
         return room;
-    }
     if (info->page_bytes == 0)
         return "the device or its driver cannot map memory";
     if (gc_shim.options->backend == GC_BACKEND_VMM)
@@ -163,14 +174,14 @@ static const char *reason_not_mapped(const struct gc_device_info *info, const ch
 void gc_backend_describe(struct gc_device_info *info)
 {
     const enum gc_backend wanted = gc_shim.options->backend;
-    const char *ipc = ipc_name();
     char room[sizeof(info->backend_reason)];
     CUdevice other;
 
     info->page_bytes = page_bytes(info->ordinal);
-    const char *reason = reason_not_mapped(info, ipc, room, sizeof(room));
+    const bool gives = may_give_away(room, sizeof(room));
+    const char *reason = reason_not_mapped(info, gives, room, sizeof(room));
     info->has_mapping = reason == NULL;
-    info->is_dedicated = wanted == GC_BACKEND_WHOLE || (ipc != NULL && reason != NULL);
+    info->is_dedicated = wanted == GC_BACKEND_WHOLE || (gives && reason != NULL);
     if (reason == NULL && wanted == GC_BACKEND_VMM &&
         find_device_without_access(info->ordinal, &other)) {
         snprintf(
@@ -192,7 +203,8 @@ void gc_backend_describe(struct gc_device_info *info)
 
 /* ---- the flags of pages ---- */
 
-static atomic_uchar rdma[DEVICES_MAX], decompression[DEVICES_MAX]; /* answers */
+/* Answers. `sharing`: other processes import the page by a descriptor. */
+static atomic_uchar rdma[DEVICES_MAX], decompression[DEVICES_MAX], sharing[DEVICES_MAX];
 
 /* What the attribute says, until a trial says otherwise. */
 static unsigned char ask(atomic_uchar *slot, CUdevice ordinal, CUdevice_attribute which,
@@ -207,6 +219,13 @@ static unsigned char ask(atomic_uchar *slot, CUdevice ordinal, CUdevice_attribut
             answer = none;
     }
     return answer;
+}
+
+static void set_sharing(CUmemAllocationProp *prop, unsigned slot)
+{
+    if (ask(&sharing[slot], prop->location.id,
+            CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, YES) != NO)
+        prop->requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 }
 
 static void set_flags(CUmemAllocationProp *prop, unsigned slot)
@@ -272,6 +291,30 @@ static CUresult check_page(struct gc_device *device, const CUmemAllocationProp *
     return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
+/* The driver refused a page with all that the device says it has: tries one for other processes
+ * alone, then a plain one. */
+static CUresult create_lesser_page(struct gc_device *device, CUmemAllocationProp prop,
+                                   uint64_t bytes, CUmemGenericAllocationHandle *handle)
+{
+    const unsigned slot = (unsigned)prop.location.id % DEVICES_MAX;
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+
+    set_sharing(&prop, slot);
+    if (prop.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE)
+        result = TRY(device, cuMemCreate, handle, (size_t)bytes, &prop, 0);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY) {
+        prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+        result = GC_CALL(device, cuMemCreate, handle, (size_t)bytes, &prop, 0);
+        if (result == CUDA_SUCCESS)
+            atomic_store_explicit(&sharing[slot], NO, memory_order_relaxed);
+    }
+    if (result == CUDA_SUCCESS) {
+        atomic_store_explicit(&rdma[slot], NO, memory_order_relaxed);
+        atomic_store_explicit(&decompression[slot], NO, memory_order_relaxed);
+    }
+    return result;
+}
+
 CUresult gc_backend_create_page(struct gc_device *device, CUdevice ordinal, uint64_t bytes,
                                 CUmemGenericAllocationHandle *handle)
 {
@@ -281,6 +324,7 @@ CUresult gc_backend_create_page(struct gc_device *device, CUdevice ordinal, uint
     const CUmemAllocationProp plain = prop;
     CUresult result;
 
+    set_sharing(&prop, slot);
     set_flags(&prop, slot);
     result = TRY(device, cuMemCreate, handle, (size_t)bytes, &prop, 0);
     const bool is_created = result == CUDA_SUCCESS;
@@ -288,14 +332,14 @@ CUresult gc_backend_create_page(struct gc_device *device, CUdevice ordinal, uint
         result = check_page(device, &prop, *handle, bytes);
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY)
         return result;
-    if (is_created) /* the device has memory with the other flag */
-        prop.allocFlags.gpuDirectRDMACapable = 0;
-    else
-        prop = plain;
-    result = GC_CALL(device, cuMemCreate, handle, (size_t)bytes, &prop, 0);
-    if (!is_created && result == CUDA_SUCCESS) {
-        atomic_store_explicit(&rdma[slot], NO, memory_order_relaxed);
-        atomic_store_explicit(&decompression[slot], NO, memory_order_relaxed);
-    }
-    return result;
+    if (!is_created)
+        return create_lesser_page(device, plain, bytes, handle);
+    prop.allocFlags.gpuDirectRDMACapable = 0; /* the device has memory with the rest */
+    return GC_CALL(device, cuMemCreate, handle, (size_t)bytes, &prop, 0);
+}
+
+bool gc_backend_is_shareable(CUdevice ordinal)
+{
+    return atomic_load_explicit(&sharing[(unsigned)ordinal % DEVICES_MAX], memory_order_relaxed) ==
+           YES;
 }

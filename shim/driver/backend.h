@@ -9,9 +9,12 @@
 void gc_backend_describe(struct gc_device_info *info);
 /* Whether the device may access the peer's memory. */
 bool gc_backend_can_access(CUdevice device, CUdevice peer);
-/* Creates a page for the pool: with the flags for network cards and for the decompression engine
- * where the device has them and accepts such a page. A context of the device is current. */
+/* Creates a page for the pool: one that other processes can import, with the flags for network
+ * cards and for the decompression engine, where the device has these and accepts such a page. A
+ * context of the device is current. */
 CUresult gc_backend_create_page(struct gc_device *device, CUdevice ordinal, uint64_t bytes,
                                 CUmemGenericAllocationHandle *handle);
+/* Whether other processes can import the device's pages; false while it has none. */
+bool gc_backend_is_shareable(CUdevice ordinal);
 
 #endif

@@ -90,6 +90,26 @@ static int page_unmap(void *self, uint64_t context, uint64_t address, uint64_t b
     return (int)GC_CALL(gc_driver_device(context), cuMemUnmap, (CUdeviceptr)address, (size_t)bytes);
 }
 
+static int page_export(void *self, uint64_t context, uint64_t handle, int *fd)
+{
+    (void)self;
+    return (int)GC_CALL(gc_driver_device(context), cuMemExportToShareableHandle, fd, handle,
+                        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+}
+
+static int page_import(void *self, uint64_t context, int fd, uint64_t *handle)
+{
+    CUmemGenericAllocationHandle imported = 0;
+
+    (void)self;
+    int code = GC_CALL_IF_ENTERED(
+        context, GC_CALL(gc_driver_device(context), cuMemImportFromShareableHandle, &imported,
+                         (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    if (code == 0)
+        *handle = imported;
+    return code;
+}
+
 static int fill(void *self, uint64_t context, uint64_t address, uint64_t bytes, uint8_t value)
 {
     (void)self;
@@ -127,6 +147,8 @@ void gc_driver_map_init(struct gc_driver *driver)
     driver->page_map = page_map;
     driver->page_set_access = page_set_access;
     driver->page_unmap = page_unmap;
+    driver->page_export = page_export;
+    driver->page_import = page_import;
     driver->fill = fill;
     driver->read = read_memory;
     driver->write = write_memory;

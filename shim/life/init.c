@@ -72,9 +72,11 @@ static const struct gc_plan *load_plan(void)
     return NULL;
 }
 
+/* Async-signal-safe. */
 static void leave_in_child(void)
 {
     gc_group_leave_child(gc_shim.core);
+    gc_share_leave_child(gc_shim.core);
 }
 
 static void join_ledger(void)
@@ -244,7 +246,7 @@ bool gc_life_ready(void)
     if (gc_shim.core == NULL)
         return false;
     if (gc_shim_is_child()) {
-        gc_group_leave_child(gc_shim.core); /* made without fork(): no handler ran */
+        leave_in_child(); /* made without fork(): no handler ran */
         return false;
     }
     return true;
@@ -282,6 +284,7 @@ __attribute__((destructor)) static void finish(void)
     if (gc_elf_is_walking()) /* a signal handler called exit there: the report names no frame */
         gc_elf_end_walks();
     gc_serve_end_help(gc_shim.core);
+    gc_share_end(gc_shim.core);
     gc_trace_flush(gc_shim.trace);
     if (gc_device_was_used(gc_shim.core))
         gc_deep_run(gc_exit_report_write, &life.report);

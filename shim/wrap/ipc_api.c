@@ -1,17 +1,20 @@
 /* Memory shared with other processes and other APIs.
  *
- * A handle of plain memory opens at the base of the driver's allocation. A block inside a larger
- * allocation therefore has no true handle: the importer of a slab's handle would write over another
- * block; and the driver returns no such handle for mapped memory. The block cannot be moved, since
- * the program holds its address. So such a request is refused, logged once, and from then on every
- * allocation of the process is an allocation of the driver's own (gc_shim.ipc_used), cached whole:
- * a program that allocates and exports again is served. A program whose executable imports the call
- * starts in that mode (shim/driver/backend.c). Exported memory is released to the driver when it is
- * freed (gc_export_block).
+ * A block of mapped memory gets a handle of the library's own (core/share): another process under
+ * the library opens it as it opens the driver's, at the block's base. It is reused once it is freed
+ * and no process has it open. Every other handle is the driver's, and opens at the base of the
+ * driver's allocation. A block inside a larger allocation has no true handle then: the importer of
+ * a slab's handle would write over another block. The block cannot be moved, since the program
+ * holds its address. So such a request is refused, logged once, and from then on every allocation
+ * of the process is an allocation of the driver's own (gc_shim.ipc_used), cached whole: a program
+ * that allocates and exports again is served. A program that may give handles to processes which
+ * are not under the library starts in that mode (shim/driver/backend.c). Memory that the driver
+ * exported is released to the driver when it is freed (gc_export_block).
  *
  * Imported memory is recorded (IMPORT) and not charged: its owner is charged for it. */
 #include "shim/account/device.h"
 #include "shim/account/direct.h"
+#include "shim/account/helper.h"
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
 #include "shim/wrap/relieve.h"
@@ -45,6 +48,25 @@ static CUresult refuse_export(CUdeviceptr dptr)
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
+_Static_assert(sizeof(CUipcMemHandle) == GC_SHARE_HANDLE_BYTES, "handles are of one size");
+
+/* Gives the block of mapped memory that contains `dptr` a handle of the library's own. False: it is
+ * none, or memory without descriptors. */
+static bool share_block(CUipcMemHandle *handle, CUdeviceptr dptr, CUresult *result)
+{
+    struct gc_block_info block;
+    int driver_code = CUDA_SUCCESS;
+
+    if (gc_lookup_block(gc_shim.core, dptr, &block) != GC_OK || !block.is_mapped ||
+        block.is_ordered || !gc_helper_share())
+        return false;
+    /* Pinned memory stays where it is. */
+    (void)GC_CALL_WHEN_PRESENT(dptr, (gc_export_pin(gc_shim.core, dptr, 1), CUDA_SUCCESS));
+    const enum gc_status status = gc_export_share(gc_shim.core, dptr, handle, &driver_code);
+    *result = gc_shim_result(status, driver_code);
+    return status != GC_NOT_SUPPORTED;
+}
+
 /* The result that an exporter of `dptr` gets; CUDA_SUCCESS: call the driver. */
 static CUresult check_export(CUdeviceptr dptr)
 {
@@ -66,12 +88,53 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
 {
     if (!gc_life_ready() || handle == NULL)
         return GC_FORWARD(cuIpcGetMemHandle, handle, dptr);
+    CUresult result;
     gc_shim_enter(GC_API_cuIpcGetMemHandle);
-    CUresult result = check_export(dptr);
-    if (result == CUDA_SUCCESS)
+    if (!share_block(handle, dptr, &result) && (result = check_export(dptr)) == CUDA_SUCCESS)
         result = GC_CALL_RELIEVED(gc_account_current_device(), cuIpcGetMemHandle, handle, dptr);
     gc_shim_leave();
     return result;
+}
+
+/* ---- import ---- */
+
+static CUresult import_result(enum gc_status status, int driver_code)
+{
+    switch (status) {
+    case GC_FORMAT:
+        return CUDA_ERROR_INVALID_HANDLE;
+    case GC_INVALID_ARGUMENT: /* the process's own block */
+        return CUDA_ERROR_INVALID_CONTEXT;
+    case GC_IO:
+    case GC_BUSY:
+    case GC_NOT_SUPPORTED:
+        return CUDA_ERROR_MAP_FAILED;
+    default:
+        return gc_shim_result(status, driver_code);
+    }
+}
+
+/* Opens a handle that a process under the library made. */
+static CUresult open_shared(struct gc_direct_request *request, CUdeviceptr *dptr,
+                            const CUipcMemHandle *handle, unsigned flags)
+{
+    struct gc_block_info block;
+    uint64_t address = 0;
+    int driver_code = CUDA_SUCCESS;
+    bool is_first;
+
+    if (request->context == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (dptr == NULL || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+        return CUDA_ERROR_INVALID_VALUE;
+    const enum gc_status status =
+        gc_import_open(request->context, handle, &address, &is_first, &driver_code);
+    if (status != GC_OK)
+        return import_result(status, driver_code);
+    *dptr = address;
+    if (is_first && gc_import_find(gc_shim.core, address, &block))
+        gc_direct_record(request, GC_DIRECT_IMPORT, address, block.bytes);
+    return CUDA_SUCCESS;
 }
 
 #define OPEN_HANDLE(symbol)                                                                        \
@@ -80,6 +143,8 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
             return GC_FORWARD(symbol, dptr, handle, flags);                                        \
         struct gc_direct_request request;                                                          \
         gc_direct_begin(&request, GC_API_##symbol);                                                \
+        if (gc_import_is_handle(&handle))                                                          \
+            return gc_direct_end(&request, open_shared(&request, dptr, &handle, flags));           \
         CUresult result = GC_DIRECT_CALL(&request, 0, symbol, dptr, handle, flags);                \
         if (result == CUDA_SUCCESS && dptr != NULL)                                                \
             record_opened(&request, *dptr);                                                        \
@@ -109,15 +174,34 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *dptr, CUipcMemHandle handle, unsigne
     OPEN_HANDLE(cuIpcOpenMemHandle_v2);
 }
 
+/* Closes what open_shared opened. False: the address is no such block's. */
+static bool close_shared(CUdeviceptr dptr, CUresult *result)
+{
+    struct gc_direct direct;
+    int driver_code = CUDA_SUCCESS;
+    bool is_last;
+    const enum gc_status status = gc_import_close(gc_shim.core, dptr, &is_last, &driver_code);
+
+    if (status == GC_NOT_OURS)
+        return false;
+    if (is_last)
+        (void)!gc_direct_untrack(gc_shim.core, GC_DIRECT_IMPORT, dptr, &direct);
+    *result = gc_shim_result(status, driver_code);
+    return true;
+}
+
 GC_EXPORT
 CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
     if (!gc_life_ready())
         return GC_FORWARD(cuIpcCloseMemHandle, dptr);
     struct gc_direct_request request;
+    CUresult result;
     gc_direct_begin(&request, GC_API_cuIpcCloseMemHandle);
+    if (close_shared(dptr, &result))
+        return gc_direct_end(&request, result);
     gc_direct_release_begin(GC_DIRECT_IMPORT, dptr);
-    CUresult result = GC_CALL_RELIEVED(request.device, cuIpcCloseMemHandle, dptr);
+    result = GC_CALL_RELIEVED(request.device, cuIpcCloseMemHandle, dptr);
     gc_direct_release_end(GC_DIRECT_IMPORT, dptr, result == CUDA_SUCCESS);
     return gc_direct_end(&request, result);
 }

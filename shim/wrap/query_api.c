@@ -4,6 +4,7 @@
 #include "shim/account/device.h"
 #include "shim/account/outside.h"
 #include "shim/account/tenant.h"
+#include "shim/driver/backend.h"
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
 #include "shim/wrap/relieve.h"
@@ -133,6 +134,14 @@ CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice device)
                (address), GC_CALL_RELIEVED(gc_account_current_device(), symbol, __VA_ARGS__))      \
          : GC_CALL_RELIEVED(gc_account_current_device(), symbol, __VA_ARGS__))
 
+/* A live block of the pool, or one of another process that is open here: as the driver's own. */
+static enum gc_status find_block(CUdeviceptr dptr, struct gc_block_info *block)
+{
+    const enum gc_status status = gc_lookup_block(gc_shim.core, dptr, block);
+
+    return status == GC_NOT_OURS && gc_import_find(gc_shim.core, dptr, block) ? GC_OK : status;
+}
+
 GC_EXPORT
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr dptr)
 {
@@ -143,7 +152,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr dp
     if (!gc_life_ready())
         return GC_FORWARD(cuMemGetAddressRange_v2, base, size, dptr);
     gc_shim_enter(GC_API_cuMemGetAddressRange_v2);
-    status = gc_lookup_block(gc_shim.core, dptr, &block);
+    status = find_block(dptr, &block);
     result = QUERY_ABOUT(status, dptr, cuMemGetAddressRange_v2, base, size,
                          status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
     if (result == CUDA_SUCCESS && status == GC_OK) {
@@ -190,6 +199,7 @@ static const struct own_attribute {
     {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, sizeof(CUdeviceptr), false},
     {CU_POINTER_ATTRIBUTE_RANGE_SIZE, sizeof(size_t), false},
     {CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, 1, false},
+    {CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, sizeof(uint64_t), false},
     {CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, sizeof(CUmemoryPool), true},
     {CU_POINTER_ATTRIBUTE_MAPPING_SIZE, sizeof(size_t), false},
     {CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, sizeof(CUdeviceptr), false},
@@ -202,6 +212,14 @@ static const struct own_attribute *find_own(CUpointer_attribute attribute)
         if (own_attributes[i].attribute == attribute)
             return &own_attributes[i];
     return NULL;
+}
+
+/* Whether cuIpcGetMemHandle gives a handle of the library's own: ipc_api.c. */
+static bool can_export(const struct gc_block_info *block)
+{
+    return block->is_mapped && !block->is_ordered && block->owner != NULL &&
+           gc_share_is_possible(gc_shim.core) &&
+           gc_backend_is_shareable(gc_device_get_info(gc_context_device(block->owner))->ordinal);
 }
 
 static uint64_t own_value(CUpointer_attribute attribute, const struct gc_block_info *block)
@@ -219,7 +237,9 @@ static uint64_t own_value(CUpointer_attribute attribute, const struct gc_block_i
         return block->bytes;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         return (uint64_t)(uintptr_t)pool_of(block);
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: /* it cannot be exported: ipc_api.c */
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        return can_export(block);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: /* of plain memory; vmm_api.c */
         return 0;
     default: /* BUFFER_ID, MEMORY_BLOCK_ID */
         return block->id | BUFFER_ID_OURS;
@@ -267,7 +287,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     if (!gc_life_ready())
         return GC_FORWARD(cuPointerGetAttribute, data, attribute, dptr);
     gc_shim_enter(GC_API_cuPointerGetAttribute);
-    status = gc_lookup_block(gc_shim.core, dptr, &block);
+    status = find_block(dptr, &block);
     if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS &&
         (result = gc_outside_expect()) != CUDA_SUCCESS)
         goto done;
@@ -303,7 +323,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
     if (!gc_life_ready())
         return GC_FORWARD(cuPointerGetAttributes, count, attributes, data, dptr);
     gc_shim_enter(GC_API_cuPointerGetAttributes);
-    status = gc_lookup_block(gc_shim.core, dptr, &block);
+    status = find_block(dptr, &block);
     if (requests_token(count, attributes) && (result = gc_outside_expect()) != CUDA_SUCCESS)
         goto done;
     result = QUERY_ABOUT(status, dptr, cuPointerGetAttributes, count, attributes, data,
@@ -360,7 +380,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     if (!gc_life_ready())
         return GC_FORWARD(cuPointerSetAttribute, value, attribute, dptr);
     gc_shim_enter(GC_API_cuPointerSetAttribute);
-    status = gc_lookup_block(gc_shim.core, dptr, &block);
+    status = find_block(dptr, &block);
     if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS &&
         (result = gc_outside_expect()) != CUDA_SUCCESS)
         goto done;

@@ -2,8 +2,9 @@
  * are gone (shim/account/physical.c); imported and multicast ones are recorded and not charged.
  * Address ranges cost nothing.
  *
- * The program sees the pool's memory as plain memory, also where mappings lie beneath: calls about
- * mappings return the result that they return for plain memory. */
+ * The program sees the pool's memory, and blocks of other processes that it has open, as plain
+ * memory, also where mappings lie beneath: calls about mappings return the result that they return
+ * for plain memory. */
 #include "shim/account/device.h"
 #include "shim/account/direct.h"
 #include "shim/account/physical.h"
@@ -29,7 +30,8 @@ static bool is_pool_memory(CUdeviceptr dptr)
 {
     struct gc_block_info block;
 
-    return gc_lookup_block(gc_shim.core, dptr, &block) != GC_NOT_OURS;
+    return gc_lookup_block(gc_shim.core, dptr, &block) != GC_NOT_OURS ||
+           gc_import_find(gc_shim.core, dptr, &block);
 }
 
 GC_EXPORT

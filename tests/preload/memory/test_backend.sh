@@ -26,7 +26,13 @@ is "but if the setting requires it" "$(backend GPUCACHE_BACKEND=vmm SIMCUDA_ATTR
     "vmm, vmm, GPUCACHE_BACKEND=vmm"
 is "not for a program that exports memory" "$(backend "$BUILD_DIR/tests/preload/exporter")" \
     "driver, driver, the program exports memory: it imports cuIpcGetMemHandle"
-is "but if the setting requires it" "$(backend GPUCACHE_BACKEND=vmm "$BUILD_DIR/tests/preload/exporter" mapped)" \
+is "but if the setting requires it: to processes under the library" \
+    "$(backend GPUCACHE_BACKEND=vmm "$BUILD_DIR/tests/preload/exporter")" "vmm, vmm, GPUCACHE_BACKEND=vmm"
+is "where pages have no descriptors, once not" \
+    "$(backend GPUCACHE_BACKEND=vmm SIMCUDA_ATTRIBUTES=103=0 "$BUILD_DIR/tests/preload/exporter" refused)" \
+    "vmm, vmm, GPUCACHE_BACKEND=vmm"
+is "nor where the driver creates no such pages" \
+    "$(backend GPUCACHE_BACKEND=vmm SIMCUDA_FAIL=cuMemCreate@1=801,cuMemCreate@2=801 "$BUILD_DIR/tests/preload/exporter" refused)" \
     "vmm, vmm, GPUCACHE_BACKEND=vmm"
 
 # ---- devices that are no peers: all that plain memory allows is allowed ----

@@ -24,6 +24,8 @@ is "  blocks serve again, and those that were given away go back" "$(calls)" "24
 is "  what is cached is the two others" "$(json "$REPORT" 'd["idle_bytes"]')" 2048
 is "  nothing is lost" "$(json "$REPORT" 'f"""{d["requested_bytes"]["current"]} {d["leak_count"]} {d["hit_count"]}"""')" "0 0 20"
 gives "a process under the library opens it too" --
+gives "mapped memory, to a process under the library" GPUCACHE_BACKEND=vmm --
+is "  nothing is lost" "$(json "$REPORT" 'f"""{d["requested_bytes"]["current"]} {d["leak_count"]}"""')" "0 0"
 gives "GPUCACHE_BACKEND=whole" GPUCACHE_BACKEND=whole -- plain
 is "  reports it" "$(json "$REPORT" '[d["backend"], d["backend_reason"]]')" '["driver", "GPUCACHE_BACKEND=whole"]'
 gives "under a limit" GPUCACHE_LIMIT=100MiB -- plain

@@ -158,6 +158,8 @@ enum sim_mapping_answer sim_mapping_check(const struct sim_context *context, uin
                                           uint64_t bytes, bool is_write);
 /* sim_check_init, and CUDA_ERROR_NOT_SUPPORTED where devices cannot map memory. */
 CUresult sim_check_mapping(void);
+/* Hides the mappings of the memory, whose place changes. sim_use_lock and sim_memory_lock held. */
+void sim_mapping_hide(const struct sim_physical *physical);
 /* Hides mappings from the host if very many are shown. No lock held. */
 void sim_mapping_hide_some(void);
 struct sim_mapping_info {

@@ -1,10 +1,10 @@
 /* Physical memory of the mapping interface: cuMemCreate, its handles, and sharing them between
  * processes.
  *
- * Memory that may be exported has a memory file of its own, named "simcuda-<ordinal>", and the
- * exported descriptor is a duplicate of it, so it can travel by any means that carries descriptors.
- * Other memory is a piece of a window whose addresses stay inaccessible. Capacity is held until the
- * last handle and the last mapping are gone. */
+ * Memory is a piece of a window whose addresses stay inaccessible. Memory that is exported moves to
+ * a memory file of its own, named "simcuda-<ordinal>", and the exported descriptor is a duplicate
+ * of it, so it can travel by any means that carries descriptors. Capacity is held until the last
+ * handle and the last mapping are gone. */
 #include "memory.h"
 
 #include <fcntl.h>
@@ -47,10 +47,12 @@ static void insert(struct sim_physical *physical)
     physical->node.end = physical->node.start + 1;
     physical->handle_count = 1;
     sim_tree_insert(&handles, &physical->node);
-    if (physical->fd >= 0) {
-        physical->next_shared = shared_handles;
-        shared_handles = physical;
-    }
+}
+
+static void list_shared(struct sim_physical *physical)
+{
+    physical->next_shared = shared_handles;
+    shared_handles = physical;
 }
 
 static void forget_shared(struct sim_physical *physical)
@@ -140,11 +142,51 @@ static CUresult back_with_file(struct sim_physical *physical)
     return CUDA_SUCCESS;
 }
 
-static CUresult back_locked(struct sim_physical *physical)
+static bool is_zero(const char *page, size_t bytes)
 {
-    if (physical->prop.requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-        return back_with_file(physical);
-    return sim_space_take(physical->bytes, SIM_PAGE, false, &physical->address);
+    return page[0] == 0 && memcmp(page, page + 1, bytes - 1) == 0;
+}
+
+/* Copies the content from the window, but for pages of zeros. By mappings: the process's limit of
+ * file sizes does not count. */
+static bool copy_to_file(const struct sim_physical *physical)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uint64_t offset;
+    int fd;
+
+    sim_space_backing(physical->address, &fd, &offset);
+    char *from = mmap(NULL, physical->bytes, PROT_READ, MAP_SHARED, fd, (off_t)offset);
+    char *to = mmap(NULL, physical->bytes, PROT_WRITE, MAP_SHARED, physical->fd, 0);
+    const bool is_mapped = from != MAP_FAILED && to != MAP_FAILED;
+    for (uint64_t at = 0; is_mapped && at < physical->bytes; at += page)
+        if (!is_zero(from + at, page))
+            memcpy(to + at, from + at, page);
+    if (from != MAP_FAILED)
+        munmap(from, physical->bytes);
+    if (to != MAP_FAILED)
+        munmap(to, physical->bytes);
+    return is_mapped;
+}
+
+/* Moves the memory to a file of its own; no work uses it meanwhile. */
+static CUresult move_to_file(struct sim_physical *physical)
+{
+    CUresult result = back_with_file(physical);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!copy_to_file(physical)) {
+        close(physical->fd);
+        physical->fd = -1;
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    sim_mapping_hide(physical);
+    sim_space_discard(physical->address, physical->bytes);
+    sim_space_give(physical->address, physical->bytes);
+    physical->address = 0;
+    list_shared(physical);
+    return CUDA_SUCCESS;
 }
 
 SIM_API(cuMemCreate,
@@ -176,7 +218,7 @@ SIM_API(cuMemCreate,
         physical->is_charged = true;
     }
     pthread_mutex_lock(&sim_memory_lock);
-    result = back_locked(physical);
+    result = sim_space_take(physical->bytes, SIM_PAGE, false, &physical->address);
     if (result == CUDA_SUCCESS) {
         insert(physical);
         *handle = physical->node.start;
@@ -285,13 +327,18 @@ SIM_API(cuMemExportToShareableHandle,
         return CUDA_ERROR_INVALID_VALUE;
     if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_NOT_SUPPORTED;
+    pthread_rwlock_wrlock(&sim_use_lock);
     pthread_mutex_lock(&sim_memory_lock);
     physical = sim_physical_find(handle);
-    if (physical == NULL || physical->fd < 0)
+    if (physical == NULL ||
+        physical->prop.requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         result = CUDA_ERROR_INVALID_VALUE;
-    else if ((fd = fcntl(physical->fd, F_DUPFD_CLOEXEC, 0)) < 0)
+    else if (physical->fd < 0)
+        result = move_to_file(physical);
+    if (result == CUDA_SUCCESS && (fd = fcntl(physical->fd, F_DUPFD_CLOEXEC, 0)) < 0)
         result = CUDA_ERROR_OPERATING_SYSTEM;
     pthread_mutex_unlock(&sim_memory_lock);
+    pthread_rwlock_unlock(&sim_use_lock);
     if (result == CUDA_SUCCESS)
         memcpy(shareableHandle, &fd, sizeof fd);
     return result;
@@ -354,6 +401,7 @@ static CUresult import_new(int fd, const struct stat *status, struct sim_physica
     }
 #endif
     insert(physical);
+    list_shared(physical);
     *out = physical;
     return CUDA_SUCCESS;
 }

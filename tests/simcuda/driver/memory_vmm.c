@@ -87,6 +87,17 @@ static void hide_all(void)
         hide(mapping);
 }
 
+void sim_mapping_hide(const struct sim_physical *physical)
+{
+    struct sim_node *node = sim_tree_lower_bound(&mappings, 0, 0);
+    struct mapping *mapping;
+
+    for (mapping = node == NULL ? NULL : MAPPING(node); mapping != NULL;
+         mapping = next_mapping(mapping))
+        if (mapping->physical == physical)
+            hide(mapping);
+}
+
 static bool are_too_many_shown(void)
 {
     return atomic_load_explicit(&shown_count, memory_order_relaxed) >= SHOWN_MAX;

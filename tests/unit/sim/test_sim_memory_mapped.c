@@ -211,6 +211,40 @@ static void descriptors_share_memory(void **state)
     MUST(cuMemRelease(plain));
 }
 
+/* Mappings made before and after the export, here and by the descriptor, are of the same memory. */
+static void exported_memory_keeps_content_and_mappings(void **state)
+{
+    const CUmemAllocationProp prop = prop_of(0, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    CUmemGenericAllocationHandle handle, same;
+    CUdeviceptr range;
+    unsigned char value = 0;
+    int fd = -1;
+
+    (void)state;
+    MUST(cuMemCreate(&handle, PAGE, &prop, 0));
+    MUST(cuMemAddressReserve(&range, 2 * PAGE, 0, 0, 0));
+    MUST(cuMemMap(range, PAGE, 0, handle, 0));
+    allow(range, PAGE, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    MUST(cuMemsetD8(range + PAGE - 1, 7, 1));
+    MUST(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    MUST(cuMemcpyDtoH(&value, range + PAGE - 1, 1));
+    assert_int_equal(value, 7);
+    MUST(cuMemImportFromShareableHandle(&same, (void *)(intptr_t)fd,
+                                        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    close(fd);
+    MUST(cuMemMap(range + PAGE, PAGE, 0, same, 0));
+    allow(range + PAGE, PAGE, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    MUST(cuMemcpyDtoH(&value, range + 2 * PAGE - 1, 1));
+    assert_int_equal(value, 7);
+    MUST(cuMemsetD8(range, 9, 1));
+    MUST(cuMemcpyDtoH(&value, range + PAGE, 1));
+    assert_int_equal(value, 9);
+    MUST(cuMemUnmap(range, 2 * PAGE));
+    MUST(cuMemRelease(handle));
+    MUST(cuMemRelease(same));
+    MUST(cuMemAddressFree(range, 2 * PAGE));
+}
+
 /* ---- pools ---- */
 
 static uint64_t pool_count(CUmemoryPool pool, CUmemPool_attribute attribute)
@@ -489,6 +523,7 @@ int main(void)
         cmocka_unit_test(access_must_be_given),
         cmocka_unit_test(stale_addresses_fault),
         cmocka_unit_test(descriptors_share_memory),
+        cmocka_unit_test(exported_memory_keeps_content_and_mappings),
         cmocka_unit_test(pool_memory_returns_at_synchronisation),
         cmocka_unit_test(threshold_keeps_memory),
         cmocka_unit_test(other_streams_wait_for_order),

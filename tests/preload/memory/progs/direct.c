@@ -370,7 +370,8 @@ static void primary_released(bool is_held)
 
 /* ---- sharing ---- */
 
-/* Blocks inside a slab cannot be given away; at the second request the program gets some that can.
+/* Mapped memory without descriptors cannot be given away; at the second request the program gets
+ * some that can.
  */
 static void ipc(void)
 {

@@ -1,7 +1,7 @@
 /* A program that gives memory to other processes: allocates, asks for a handle, frees; twice, since
  * the library learns from the first time.
  *
- * usage: exporter: both must succeed; exporter mapped: the first is refused, the second not. */
+ * usage: exporter: all must succeed; exporter refused: the first must not. */
 /* link: -l:libcuda.so.1 */
 #include "tests/preload/progs/program.h"
 
@@ -23,10 +23,10 @@ static CUresult ask(size_t bytes)
 
 int main(int count, char **arguments)
 {
-    const int is_mapped = count > 1 && strcmp(arguments[1], "mapped") == 0;
+    const int is_refused = count > 1 && strcmp(arguments[1], "refused") == 0;
 
     program_start();
-    if (ask(1000) != (is_mapped ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS)) {
+    if (ask(1000) != (is_refused ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS)) {
         fprintf(stderr, "the first handle\n");
         return 1;
     }
