@@ -522,7 +522,7 @@ static bool free_locked(struct gc_context *context, struct gc_block *block, uint
     struct gc_submissions *work = &context->core->work;
     struct gc_pool *pool = &context->pool;
     if (context->core->is_observed || context->core->debug != NULL || context->is_device ||
-        stream != GC_STREAM_NONE ||
+        block->is_exported || stream != GC_STREAM_NONE ||
         !gc_context_may_reuse(context, work, gc_submit_epoch_of_free(work)))
         return false;
     gc_quota_count_unobserved_free(context->device, context->quota, entry);

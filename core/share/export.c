@@ -103,7 +103,7 @@ static void add_extent(struct part *part, const struct gc_extent *extent, uint64
 static void list_extents_locked(const struct gc_pool *pool, const struct gc_block *block,
                                 struct part *part)
 {
-    const struct gc_span span = gc_span_of_block_locked(pool, block);
+    const struct gc_span span = gc_pages_span_of_block_locked(pool, block);
     const uint64_t page_bytes = pool->pages.page_bytes;
     const uint64_t base = gc_block_segment(block)->address;
     for (uint64_t i = span.first; i < span.end;) {
