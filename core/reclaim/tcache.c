@@ -395,7 +395,7 @@ static bool hold_large(struct gc_tcache_context *tctx)
 }
 
 /* Whether a freed block may be cached. A large one only after LARGE_STREAK consecutive frees of the
- * same block: then best fit in the pool would return it as well, and no other large block is in
+ * same block: then the pool would return it as well, and no other large block is in
  * this cache. Other large blocks are placed by the pool, which must know all free memory so that a
  * program that repeats itself finds its pages mapped. */
 static bool may_cache(struct gc_tcache_context *tctx, const struct gc_block *block)
