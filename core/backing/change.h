@@ -26,8 +26,8 @@
 #define GC_GROWTH_LOW_BYTES (UINT64_C(2) << 30)
 #define GC_GROWTH_PLANNED_DIVISOR 512
 /* A block of the first size gets one extent for all that it lacks; a smaller one extents of
- * GC_EXTENT_BYTES or a part of its own size. While the peak is low, extents are a part of its excess
- * over GC_EXTENT_PEAK_BYTES, at least one page. */
+ * GC_EXTENT_BYTES or a part of its own size. While the peak is low, extents are a part of its
+ * excess over GC_EXTENT_PEAK_BYTES, at least one page. */
 #define GC_EXTENT_WHOLE_BYTES (UINT64_C(1) << 30)
 #define GC_EXTENT_BYTES (UINT64_C(32) << 20)
 #define GC_EXTENTS_PER_BLOCK 8
