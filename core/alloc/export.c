@@ -27,6 +27,11 @@ static enum gc_status wait_former_use(struct gc_context *context, bool is_cut, i
     return gc_fence_synchronize(context, GC_FOREVER, driver_code);
 }
 
+void gc_export_expect_registration(struct gc_core *core)
+{
+    atomic_store_explicit(&core->is_registered, true, memory_order_relaxed);
+}
+
 enum gc_status gc_export_leave_single_stream(struct gc_core *core, int *driver_code)
 {
     if (gc_submit_end_single_stream(core, driver_code))

@@ -21,6 +21,13 @@ static bool is_small(const struct gc_map_op *map_op)
     return map_op->span.arena->segment->size_class == GC_CLASS_SMALL;
 }
 
+/* Where memory is short a block may have several extents all the same. */
+static bool wants_one(const struct gc_map_op *map_op)
+{
+    return !is_planned(map_op) && !map_op->is_thrifty &&
+           gc_pool_wants_one_extent(map_op->pool, map_op->spec->bytes);
+}
+
 /* Whether idle extents may not stick out of the block. */
 static bool is_exact(const struct gc_map_op *map_op)
 {
@@ -29,11 +36,10 @@ static bool is_exact(const struct gc_map_op *map_op)
 
 /* Sizes in pages, by which the plan for one block chooses extents. */
 struct sizes {
-    uint64_t held;   /* by the pools of the quota or the device, with what is planned */
-    uint64_t most;   /* that they may hold while something is idle */
-    uint64_t piece;  /* the largest extent to create */
-    uint64_t chunk;  /* the size of an extent that may reach beyond the block; 0: none may */
-    bool is_thrifty; /* creates nothing while an extent is idle */
+    uint64_t held;  /* by the pools of the quota or the device, with what is planned */
+    uint64_t most;  /* that they may hold while something is idle */
+    uint64_t piece; /* the largest extent to create */
+    uint64_t chunk; /* the size of an extent that may reach beyond the block; 0: none may */
 };
 
 /* The arena's slots below `end` were used. */
@@ -140,7 +146,7 @@ static uint64_t free_end(const struct gc_map_op *map_op, uint64_t most)
 static uint64_t piece_end(const struct gc_map_op *map_op, uint64_t first, uint64_t end)
 {
     const bool is_partial = end == map_op->wanted_end && map_op->is_end_partial;
-    return is_exact(map_op) && is_partial && end - first > 1 ? end - 1 : end;
+    return is_exact(map_op) && is_partial && end - first > 1 && !wants_one(map_op) ? end - 1 : end;
 }
 
 /* An idle extent for the slots [first, end): the largest that fits, or a larger one whose rest lies
@@ -150,6 +156,8 @@ static struct gc_extent *idle_of(const struct gc_map_op *map_op, bool of_small, 
 {
     struct gc_pool *pool = map_op->pool;
     struct gc_extent *extent = gc_pages_largest_idle_locked(pool, of_small, end - first);
+    if (extent != NULL && wants_one(map_op) && extent->page_count < end - first)
+        extent = NULL;
     if (extent != NULL || end != map_op->wanted_end || is_exact(map_op))
         return extent;
     extent = gc_pages_smallest_idle_locked(pool, of_small, end - first);
@@ -160,12 +168,11 @@ static struct gc_extent *idle_of(const struct gc_map_op *map_op, bool of_small, 
 }
 
 /* With room a large block takes no extent of small ones, except to save memory with a plan. */
-static struct gc_extent *idle_for(const struct gc_map_op *map_op, const struct sizes *sizes,
-                                  uint64_t first, uint64_t end)
+static struct gc_extent *idle_for(const struct gc_map_op *map_op, uint64_t first, uint64_t end)
 {
     struct gc_extent *extent = idle_of(map_op, is_small(map_op), first, end);
     const bool may_mix = is_small(map_op) || map_op->pool->content.planned != NULL;
-    if (extent == NULL && (may_mix || sizes->is_thrifty))
+    if (extent == NULL && (may_mix || map_op->is_thrifty))
         extent = idle_of(map_op, !is_small(map_op), first, end);
     return extent;
 }
@@ -187,8 +194,8 @@ static uint64_t new_pages(const struct gc_map_op *map_op, const struct sizes *si
 static bool plan_piece(struct gc_map_op *map_op, struct sizes *sizes, uint64_t first, uint64_t end)
 {
     end = piece_end(map_op, first, end);
-    if (sizes->is_thrifty || sizes->held + (end - first) > sizes->most) {
-        struct gc_extent *extent = idle_for(map_op, sizes, first, end);
+    if (map_op->is_thrifty || sizes->held + (end - first) > sizes->most) {
+        struct gc_extent *extent = idle_for(map_op, first, end);
         if (extent != NULL)
             return plan_mapping(map_op, extent, first);
         map_op->has_surplus |=
@@ -267,7 +274,7 @@ static uint64_t piece_pages(const struct gc_map_op *map_op, uint64_t peak)
     const uint64_t bytes = map_op->spec->bytes;
     if (is_small(map_op))
         return 1;
-    if (bytes >= GC_EXTENT_WHOLE_BYTES)
+    if (bytes >= GC_EXTENT_WHOLE_BYTES || wants_one(map_op))
         return UINT64_MAX;
     const uint64_t common = gc_sub_or_zero_u64(peak, GC_EXTENT_PEAK_BYTES) / GC_EXTENTS_PER_PEAK;
     if (common < GC_EXTENT_BYTES)
@@ -298,7 +305,7 @@ static uint64_t most_bytes(const struct gc_map_op *map_op, uint64_t total, uint6
     return gc_min_u64(total, gc_max_u64(map_op->segment_spec->expected_bytes, peak + growth));
 }
 
-static struct sizes sizes_of(struct gc_map_op *map_op, bool is_thrifty)
+static struct sizes sizes_of(struct gc_map_op *map_op)
 {
     struct gc_pages *pages = &map_op->pool->pages;
     struct gc_device *device = map_op->context->device;
@@ -314,8 +321,7 @@ static struct sizes sizes_of(struct gc_map_op *map_op, bool is_thrifty)
         .held = held / pages->page_bytes,
         .most = map_op->most_bytes / pages->page_bytes,
         .piece = piece,
-        .chunk = has_chunk ? gc_min_u64(piece, GC_EXTENT_BYTES / pages->page_bytes) : 0,
-        .is_thrifty = is_thrifty};
+        .chunk = has_chunk ? gc_min_u64(piece, GC_EXTENT_BYTES / pages->page_bytes) : 0};
 }
 
 static bool charge_new_pages(struct gc_map_op *map_op)
@@ -327,7 +333,8 @@ static bool charge_new_pages(struct gc_map_op *map_op)
 /* On failure no mapping is planned. */
 static enum gc_status plan_and_charge_locked(struct gc_map_op *map_op, bool is_thrifty)
 {
-    struct sizes sizes = sizes_of(map_op, is_thrifty);
+    map_op->is_thrifty = is_thrifty;
+    struct sizes sizes = sizes_of(map_op);
     map_op->lacks_records = !plan_extents(map_op, &sizes);
     if (!map_op->lacks_records && charge_new_pages(map_op))
         return GC_OK;

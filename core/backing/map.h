@@ -27,6 +27,7 @@ struct gc_map_op {
     uint64_t create_count; /* pages to create; charged */
     struct gc_charge held; /* the charge of these pages, until it is committed */
     uint64_t most_bytes;   /* that the pools may hold while something is idle */
+    bool is_thrifty;       /* creates nothing while an extent is idle */
     bool has_surplus;      /* extents are created although some are idle */
     bool lacks_records;    /* of blocks, extents or mappings */
     bool lacks_blocks;     /* records of blocks: the pool provides them next time */

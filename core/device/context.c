@@ -79,6 +79,7 @@ static struct gc_context *create_context(struct gc_core *core, uint64_t handle,
         .ordered = &device->stats.ordered,
         .ordered_peaks = device->ordered_peaks,
         .synchronous_count = &device->core->work.synchronous_count,
+        .is_registered = &device->core->is_registered,
         .page_bytes = device->page_bytes,
         .is_dedicated = device->info.is_dedicated,
     };

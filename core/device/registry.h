@@ -49,8 +49,9 @@ struct gc_core {
     /* Memory of records without a device: the core, the pagemap, the tracker, contexts. */
     struct gc_host_mem host;
     struct gc_submissions work;
-    atomic_bool is_moving; /* a thread pauses or resumes */
-    atomic_bool is_paused; /* the whole process, not one tenant */
+    atomic_bool is_moving;     /* a thread pauses or resumes */
+    atomic_bool is_paused;     /* the whole process, not one tenant */
+    atomic_bool is_registered; /* see gc_export_expect_registration */
     struct gc_pagemap pagemap;
     struct gc_tracker tracker;
     struct gc_opens opens;  /* blocks that other processes have open */

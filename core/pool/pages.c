@@ -333,6 +333,14 @@ uint64_t gc_pages_obstacle_locked(const struct gc_pool *pool, const struct gc_sp
     return 0;
 }
 
+uint64_t gc_pages_several_locked(const struct gc_pool *pool, const struct gc_span *span)
+{
+    const struct gc_mapping *mapping = span->arena->slots[span->first];
+    if (mapping == NULL || end_of(mapping) >= span->end)
+        return 0;
+    return span->arena->segment->address + end_of(mapping) * pool->pages.page_bytes;
+}
+
 bool gc_pages_are_usable_locked(const struct gc_pool *pool, const struct gc_span *span)
 {
     struct gc_mapping *useless;

@@ -151,6 +151,8 @@ struct gc_span gc_pages_span_of_place_locked(const struct gc_pool *pool,
  * Adds the mappings looked at to *looks; *useless: the mapping, if it serves nobody now. */
 uint64_t gc_pages_obstacle_locked(const struct gc_pool *pool, const struct gc_span *span,
                                   bool is_short, uint32_t *looks, struct gc_mapping **useless);
+/* As that, where the block shall lie in one extent and its slots have no other obstacle. */
+uint64_t gc_pages_several_locked(const struct gc_pool *pool, const struct gc_span *span);
 /* Whether all slots of the span are mapped and have no obstacle, but for shortness. */
 bool gc_pages_are_usable_locked(const struct gc_pool *pool, const struct gc_span *span);
 /* Whether a block can use the mapping. */

@@ -85,11 +85,14 @@ static bool pass_obstacles(struct gc_pool *pool, uint64_t bytes, bool is_tight, 
     const uint64_t end = place->free_block->address + place->free_block->bytes;
     const bool is_short =
         pool->pages.is_short && !search->is_last_resort && segment->size_class != GC_CLASS_SMALL;
+    const bool wants_one = !search->is_last_resort && gc_pool_wants_one_extent(pool, bytes);
     while (place->address < end && place->address <= limit && limit - place->address >= bytes) {
         struct gc_mapping *useless;
         search->span = gc_pages_span_of_place_locked(pool, place, bytes);
-        const uint64_t next =
+        uint64_t next =
             gc_pages_obstacle_locked(pool, &search->span, is_short, &search->looks, &useless);
+        if (next == 0 && wants_one)
+            next = gc_pages_several_locked(pool, &search->span);
         if (next == 0)
             return true;
         search->is_changed = useless != NULL && gc_pages_try_exclude_locked(pool, useless);
@@ -126,7 +129,8 @@ static bool fit_unmapped(struct gc_pool *pool, struct gc_block *unmapped, uint64
     do {
         struct gc_block *below = unmapped->previous;
         search->is_changed = false;
-        if (below == NULL || below->state != GC_BLOCK_FREE || below->free_kind != GC_FREE_BACKED)
+        if (gc_pool_wants_one_extent(pool, bytes) || below == NULL ||
+            below->state != GC_BLOCK_FREE || below->free_kind != GC_FREE_BACKED)
             break;
         (void)fit_block(pool, below, bytes, is_tight, &search->place);
         if (pass_obstacles(pool, bytes, is_tight, unmapped->address + unmapped->bytes, search))

@@ -67,6 +67,7 @@ struct gc_pool_shared {
     struct gc_gauge_cell *ordered;       /* of the device */
     struct gc_gauge_cell *ordered_peaks; /* of the device: GC_ORDERED_PEAK_COUNT */
     atomic_uint *synchronous_count;      /* of the process; see gc_export_set_synchronous */
+    const atomic_bool *is_registered;    /* of the process; see gc_export_expect_registration */
     uint64_t page_bytes;                 /* size of a mapped page; 0: no mapped memory */
     /* Every block is a driver allocation of its own; a property of the device. */
     bool is_dedicated;
@@ -162,9 +163,16 @@ struct gc_search {
     struct gc_place place;
     struct gc_span span; /* of the block there */
     uint32_t looks;      /* at free blocks and mappings */
-    bool is_last_resort; /* looks at all, and minds no shortness of room */
+    bool is_last_resort; /* looks at all, and minds no shortness of room, nor one extent */
     bool is_changed;     /* free blocks have changed */
 };
+
+/* Whether a block of `bytes` shall lie in one extent: others may register it as one piece. */
+static inline bool gc_pool_wants_one_extent(const struct gc_pool *pool, uint64_t bytes)
+{
+    return bytes >= GC_PAGE_BYTES_MIN &&
+           atomic_load_explicit(pool->shared.is_registered, memory_order_relaxed);
+}
 
 /* The lowest unmapped place: free_block is an unmapped block, or the backed one below it, into
  * which the block may fit wholly. `is_tight`: blocks below 2 MiB overlap as few pages as possible

@@ -36,7 +36,11 @@ static bool is_multi_stream(void)
 void gc_outside_scan(void)
 {
     gc_loads_scan();
-    if (gc_shim.core != NULL && !is_multi_stream() && gc_loads_has(GC_LOADS_OUTSIDE))
+    if (gc_shim.core == NULL || !gc_loads_has(GC_LOADS_OUTSIDE))
+        return;
+    if (gc_loads_has(GC_LOADS_REGISTRAR))
+        gc_export_expect_registration(gc_shim.core);
+    if (!is_multi_stream())
         (void)gc_outside_expect(); /* after a failure the next work retries */
 }
 

@@ -22,6 +22,9 @@ static const struct {
     {"libibverbs", GC_LOADS_OUTSIDE},
     {"libgdrapi", GC_LOADS_OUTSIDE},
     {"libcufile", GC_LOADS_OUTSIDE},
+    /* Not libcufile, which PyTorch's wheels bring along unused: one extent a block takes memory. */
+    {"libibverbs", GC_LOADS_REGISTRAR},
+    {"libgdrapi", GC_LOADS_REGISTRAR},
     {"libnvidia-encode", GC_LOADS_ENCODER},
     {"libsanitizer-collection", GC_LOADS_CHECKER},
     {"libsanitizer-public", GC_LOADS_CHECKER},

@@ -6,10 +6,11 @@
 
 /* What a library does, by the table in loads.c. */
 enum gc_loads_effect {
-    GC_LOADS_OUTSIDE, /* reaches device memory in no stream */
-    GC_LOADS_ENCODER, /* registers the program's memory as its input */
-    GC_LOADS_CHECKER, /* checks each access against the driver's allocations */
-    GC_LOADS_PROFILER /* shows the calls of the runtime, once it is used */
+    GC_LOADS_OUTSIDE,   /* reaches device memory in no stream */
+    GC_LOADS_REGISTRAR, /* registers device memory, each range as one piece of physical memory */
+    GC_LOADS_ENCODER,   /* registers the program's memory as its input */
+    GC_LOADS_CHECKER,   /* checks each access against the driver's allocations */
+    GC_LOADS_PROFILER   /* shows the calls of the runtime, once it is used */
 };
 
 /* Scans the objects that were loaded since the last scan, and acts on them. Cheap where there are

@@ -210,7 +210,7 @@ def check_cases(root, document, text):
 
 
 def check_drivers(root):
-    """Each row of docs/drivers.md names a test and its case, or says that it is not yet so; the numbers are whole."""
+    """Each row of docs/drivers.md names a test and its case; the numbers are whole."""
     with open(os.path.join(root, "docs/drivers.md"), encoding="utf-8") as stream:
         rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in stream.read().splitlines()
                 if re.match(r"\| (\d+|–) \| ", line)]
@@ -220,9 +220,6 @@ def check_drivers(root):
         test = cells[3] if len(cells) > 3 else ""
         if len(cells) not in (3, 4):
             wrong.append(f"{len(cells)} cells: {row[0]} {row[1]}")
-        elif cells[2].startswith("**not yet**: "):
-            if test or row[0] not in ("3",):
-                wrong.append(f"not yet: {row[0]} {cells[1]}")
         elif not re.fullmatch(r'`tests/[^`\s]+`: "[^"]+"', test):
             wrong.append(f"no test with a case: {cells[1]}: {test}")
     numbers = [int(row[0]) for row in rows if row[0].isdigit()]

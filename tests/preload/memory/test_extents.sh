@@ -22,4 +22,32 @@ for backend in vmm driver; do
             "$(run SIMCUDA_MEMORY=16GiB GPUCACHE_BACKEND=$backend "$program" alignment $seed)" "wrong 0"
     done
 done
+
+# A library of network cards registers a block as one piece: from then on a block of 2 MiB or more lies in one handle.
+mkdir "$TMP/cards"
+echo 'int ibv_get_device_list(void) { return 0; }' > "$TMP/cards/card.c"
+"${CC:-gcc}" -shared -fPIC -o "$TMP/cards/libibverbs.so.1" "$TMP/cards/card.c"
+# in_one: how many of the live blocks of 2 MiB and more, on stdin, lie in one mapping each; and how many do not.
+in_one() {
+    python3 -c '
+import sys
+mapped = {}
+for line in open(sys.argv[1], encoding="utf-8"):
+    entry, result, *args = line.split()[2:]
+    if entry == "cuMemMap" and result == "0":
+        mapped[int(args[0], 16)] = int(args[1])
+    elif entry == "cuMemUnmap" and result == "0":
+        mapped.pop(int(args[0], 16))
+blocks = [[int(word) for word in line.split()] for line in sys.stdin]
+large = [(at, size) for at, size in blocks if size >= 2 << 20]
+one = sum(any(base <= at and at + size <= base + length for base, length in mapped.items()) for at, size in large)
+print("one" if one == len(large) > 50 else f"{one} of {len(large)}")
+' "$TMP/journal"
+}
+for seed in 1 2 3; do
+    is "beside network cards a block lies in one handle, seed $seed" \
+        "$(env LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB:$TMP/cards/libibverbs.so.1" GPUCACHE_REPORT=none SIMCUDA_MEMORY=16GiB \
+            SIMCUDA_JOURNAL="$TMP/journal" "$program" blocks $seed | in_one)" one
+done
+ok "else it need not" test "$(run SIMCUDA_MEMORY=16GiB SIMCUDA_JOURNAL="$TMP/journal" "$program" blocks 1 | in_one)" != one
 done_testing

@@ -1,5 +1,6 @@
-/* usage: extents alignment SEED: blocks of many sizes, whose alignment is checked; extents MIB…:
- * prints the result of each request. */
+/* usage: extents alignment SEED: blocks of many sizes, whose alignment is checked; extents blocks
+ * SEED: the same, and prints each that is live at the end; extents MIB…: prints the result of each
+ * request. */
 /* link: -l:libcuda.so.1 */
 #include <cuda.h>
 #include <stdint.h>
@@ -17,12 +18,14 @@ static uint64_t alignment_of(size_t bytes)
 }
 
 /* Every third size is whole MiB; every second block is freed again, so that gaps are reused. */
-static int check_alignment(void)
+static int make_blocks(int prints)
 {
     CUdeviceptr blocks[BLOCKS] = {0};
+    size_t sizes[BLOCKS] = {0};
     unsigned wrong = 0;
     for (unsigned i = 0; i < 4 * BLOCKS; i++) {
-        CUdeviceptr *block = &blocks[(unsigned)rand() % BLOCKS];
+        const unsigned at = (unsigned)rand() % BLOCKS;
+        CUdeviceptr *block = &blocks[at];
         size_t bytes = 1 + (size_t)rand() % ((size_t)1 << (8 + rand() % 17));
         if (i % 3 == 0)
             bytes = (bytes + MIB - 1) / MIB * MIB;
@@ -31,9 +34,14 @@ static int check_alignment(void)
         *block = 0;
         if (cuMemAlloc(block, bytes) != CUDA_SUCCESS)
             return 1;
+        sizes[at] = bytes;
         wrong += *block % alignment_of(bytes) != 0;
     }
-    printf("wrong %u\n", wrong);
+    for (unsigned i = 0; i < BLOCKS && prints; i++)
+        if (blocks[i] != 0)
+            printf("%llu %zu\n", blocks[i], sizes[i]);
+    if (!prints)
+        printf("wrong %u\n", wrong);
     return 0;
 }
 
@@ -54,5 +62,6 @@ int main(int argc, char **argv)
         cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
         cuCtxSetCurrent(context) != CUDA_SUCCESS)
         return 1;
-    return argv[1][0] == 'a' ? check_alignment() : alloc_each(&argv[1]);
+    return argv[1][0] == 'a' || argv[1][0] == 'b' ? make_blocks(argv[1][0] == 'b')
+                                                  : alloc_each(&argv[1]);
 }
