@@ -295,8 +295,8 @@ enum gc_status gc_export_block(struct gc_core *core, uint64_t address, int *driv
  * GC_CAPTURING, GC_DRIVER: the wait is not possible. */
 enum gc_status gc_export_leave_single_stream(struct gc_core *core, int *driver_code) GC_CHECKED;
 /* A library that registers addresses as one piece of physical memory is there (network cards,
- * GPUDirect Storage, gdrcopy): from now on a new block of 2 MiB or more of mapped memory lies in
- * one handle, unless memory is too short for that. Any thread. */
+ * gdrcopy): from now on a new block of 2 MiB or more of mapped memory lies in one handle, unless
+ * memory is too short for that. Any thread. */
 void gc_export_expect_registration(struct gc_core *core);
 
 /* Pins the live blocks in the range for as long as they live: a network card or another process may
