@@ -1,5 +1,5 @@
 /* The path of one allocation after a miss of the thread cache: round, planned place, free blocks,
- * then pending blocks, the driver, reclaim. Best fit with coalescing (core/pool/); the bounds are
+ * then pending blocks, the driver, reclaim. Placement is core/pool/place.c's; the bounds are
  * those of core/reclaim/reclaim.c. */
 #include "core/backing/change.h"
 #include "core/backing/segment.h"
@@ -53,7 +53,13 @@ static struct gc_block *alloc_ordered_or_free(struct alloc_request *alloc)
     return block;
 }
 
-static enum gc_status alloc_from_free_block(struct alloc_request *alloc, bool any_block)
+enum source {
+    FROM_CLASS, /* the request's own */
+    FROM_PLANNED,
+    FROM_ANY /* the last resort */
+};
+
+static enum gc_status alloc_from_free_block(struct alloc_request *alloc, enum source source)
 {
     struct gc_context *context = alloc->context;
     struct gc_pool *pool = &context->pool;
@@ -63,7 +69,9 @@ static enum gc_status alloc_from_free_block(struct alloc_request *alloc, bool an
     const struct gc_block *block = NULL;
     if (pool->is_dropped || pool->is_closed)
         status = GC_INVALID_ARGUMENT;
-    else if (any_block)
+    else if (source == FROM_PLANNED)
+        block = gc_pool_alloc_planned_locked(pool, &alloc->spec);
+    else if (source == FROM_ANY)
         block = gc_pool_alloc_any_locked(pool, alloc->segment_spec.size_class, &alloc->spec);
     else
         block = alloc_ordered_or_free(alloc);
@@ -155,18 +163,18 @@ static enum gc_status attempt(struct alloc_request *alloc)
     if (alloc->segment_spec.size_class == GC_CLASS_UNCACHED)
         return gc_segment_create(alloc->context, &alloc->segment_spec, &alloc->spec,
                                  &alloc->address, &alloc->failure);
-    enum gc_status status = alloc_from_free_block(alloc, false);
+    enum gc_status status = alloc_from_free_block(alloc, FROM_CLASS);
     if (status == GC_OUT_OF_MEMORY && gc_defer_reclaim(alloc->context, alloc->segment_spec.bytes))
-        status = alloc_from_free_block(alloc, false);
+        status = alloc_from_free_block(alloc, FROM_CLASS);
     /* Blocks in other threads' caches before new memory. */
     if (status == GC_OUT_OF_MEMORY &&
         gc_tcache_flush_device(alloc->context->device, alloc->context->quota)) {
         gc_defer_reclaim(alloc->context, alloc->segment_spec.bytes);
-        status = alloc_from_free_block(alloc, false);
+        status = alloc_from_free_block(alloc, FROM_CLASS);
     }
     /* Planned memory that the plan does not use now. */
     if (status == GC_OUT_OF_MEMORY && gc_follow_has_segment(alloc->context))
-        status = alloc_from_free_block(alloc, true);
+        status = alloc_from_free_block(alloc, FROM_PLANNED);
     if (status != GC_OUT_OF_MEMORY)
         return status;
     return alloc->segment_spec.size_class == GC_CLASS_DEDICATED ? alloc_dedicated(alloc)
@@ -226,7 +234,8 @@ static enum gc_status serve(struct alloc_request *alloc)
         if (status == GC_OUT_OF_MEMORY && is_beside_capture(alloc))
             status = alloc_plain(alloc);
         if (status == GC_OUT_OF_MEMORY)
-            status = alloc_from_free_block(alloc, false); /* the hot path: one lock, no driver */
+            status =
+                alloc_from_free_block(alloc, FROM_CLASS); /* the hot path: one lock, no driver */
     }
     if (status != GC_OUT_OF_MEMORY)
         return status;
@@ -243,7 +252,7 @@ static enum gc_status serve(struct alloc_request *alloc)
         status = attempt(alloc);
     /* Last resort: a free block of any size class that needs no driver call. */
     if (status == GC_OUT_OF_MEMORY && alloc->segment_spec.size_class != GC_CLASS_UNCACHED)
-        status = alloc_from_free_block(alloc, true);
+        status = alloc_from_free_block(alloc, FROM_ANY);
     while (status == GC_OUT_OF_MEMORY && !alloc->failure.charge_failure.is_quota_short &&
            gc_borrow_step(device, alloc->segment_spec.bytes, &borrow))
         status = attempt(alloc);

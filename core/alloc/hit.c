@@ -23,7 +23,7 @@ static inline struct sample sample_begin(const struct gc_core *core)
     return (struct sample){calls, calls == 0 ? 0 : gc_core_now_ns(core)};
 }
 
-static void sample_end(const struct gc_context *context, struct gc_histogram *histogram,
+static void sample_end(struct gc_context *context, struct gc_histogram *histogram,
                        const struct sample *sample)
 {
     if (GC_LIKELY(sample->calls == 0))
@@ -31,6 +31,7 @@ static void sample_end(const struct gc_context *context, struct gc_histogram *hi
     const uint64_t end_ns = gc_core_now_ns(context->core);
     gc_histogram_add_many(histogram, end_ns - sample->start_ns, sample->calls);
     gc_publish_device(context->device, end_ns);
+    gc_publish_record(context);
 }
 
 /* Whether the pool may serve as a thread cache may, and nothing observes. */
@@ -76,7 +77,7 @@ uint64_t gc_hit_alloc(struct gc_context *context, uint64_t bytes, uint16_t api)
     return entry.address;
 }
 
-/* Whether the free of the block can wait for nothing and fail in no way. */
+/* Whether the free of the block is short: it waits for nothing. */
 static bool may_free(const struct gc_context *context, const struct gc_block *block)
 {
     const struct gc_segment *segment = gc_block_segment(block);

@@ -315,16 +315,6 @@ static struct gc_segment *drop_segments_locked(struct gc_context *context,
     return removed;
 }
 
-static void free_spares_locked(struct gc_pool *pool)
-{
-    while (pool->spares != NULL) {
-        struct gc_block *record = pool->spares;
-        pool->spares = record->next;
-        gc_slab_free(pool->shared.blocks, record);
-    }
-    pool->spare_count = 0;
-}
-
 /* Empties the pool permanently. Mapped memory is not destroyed with the driver's context: it is
  * unmapped and released here. */
 static void drop_pool(struct gc_context *context)
@@ -341,7 +331,7 @@ static void drop_pool(struct gc_context *context)
     pool->is_dropped = true;
     struct gc_block *destroyed = NULL;
     struct gc_segment *removed = drop_segments_locked(context, &destroyed);
-    free_spares_locked(pool);
+    gc_pool_free_spares_locked(pool);
     context->peer_count = 0;
     unlock_and_resume(context);
     if (detached != NULL)

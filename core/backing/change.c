@@ -204,6 +204,7 @@ bool gc_change_detach_leftovers_locked(struct gc_pool *pool, struct gc_leftovers
     pages->range_address = 0;
     pages->range_bytes = 0;
     pages->stuck_count = 0;
+    pages->mapping_count = 0;
     pages->is_short = false;
     pages->count = 0;
     gc_pages_publish_idle_locked(pool, before);

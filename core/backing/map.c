@@ -265,7 +265,9 @@ static enum gc_status prepare_unlock(struct gc_map_op *map_op, struct gc_arena *
 {
     struct gc_pool *pool = map_op->pool;
     const uint64_t end = end_to_prepare(map_op, arena, place->address + map_op->spec->bytes);
-    const uint64_t start = place->address;
+    /* From the arena's start: interior pointers are searched as far back as a range was prepared.
+     */
+    const uint64_t start = arena->segment->address;
     gc_pool_release(pool);
     const enum gc_status status =
         gc_pagemap_prepare(&map_op->context->core->pagemap, start, end - start);

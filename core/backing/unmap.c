@@ -61,15 +61,23 @@ static bool unmap(struct gc_context *context, struct gc_mapping *mapping)
     return true;
 }
 
+/* The mapping in use last: while another one is left the extent is as it was. */
+static bool unmap_extent(struct gc_context *context, const struct gc_extent *extent)
+{
+    for (struct gc_mapping *mapping = extent->mappings; mapping != NULL; mapping = mapping->next) {
+        if (mapping != extent->user && mapping->stage == GC_MAPPING_TO_UNMAP &&
+            !unmap(context, mapping))
+            return false;
+    }
+    return extent->user == NULL || extent->user->stage != GC_MAPPING_TO_UNMAP ||
+           unmap(context, extent->user);
+}
+
 void gc_unmap_extents(const struct gc_purge_list *purge)
 {
-    for (const struct gc_extent *extent = purge->first; extent != NULL; extent = extent->next) {
-        for (struct gc_mapping *mapping = extent->mappings; mapping != NULL;
-             mapping = mapping->next) {
-            if (mapping->stage == GC_MAPPING_TO_UNMAP && !unmap(purge->change.context, mapping))
-                return;
-        }
-    }
+    const struct gc_extent *extent = purge->first;
+    while (extent != NULL && unmap_extent(purge->change.context, extent))
+        extent = extent->next;
 }
 
 void gc_unmap_detach_locked(struct gc_pool *pool, struct gc_extent *extent)
@@ -188,7 +196,7 @@ bool gc_unmap_useless(struct gc_context *context)
     struct gc_pool *pool = &context->pool;
     struct gc_mapping *list = NULL;
     int ignored;
-    gc_pool_acquire_plain(pool);
+    gc_pool_acquire_to_exclude(pool);
     for (struct gc_arena *arena = pool->pages.arenas; arena != NULL; arena = arena->next)
         list = choose_useless_locked(pool, arena, list);
     gc_pool_release(pool);
@@ -212,7 +220,7 @@ uint64_t gc_unmap_release_idle(struct gc_context *context, uint64_t enough_bytes
     GC_ASSERT(gc_lock_held_count() == 0);
     if (pool->pages.page_bytes == 0 || gc_change_try_begin(context, &purge.change) != GC_OK)
         return 0;
-    gc_pool_acquire_plain(pool);
+    gc_pool_acquire_to_exclude(pool);
     choose_locked(&purge, enough_bytes);
     gc_pool_release(pool);
     const uint64_t released = release_chosen(&purge);

@@ -2,8 +2,8 @@
  * which work has completed. A context has a ring of up to four open fences, oldest first, guarded
  * by its pool's lock. One thread at a time calls the driver for the ring, without the lock.
  *
- * Epoch-based reclamation on the device: a fence's epoch is the count of work (submit.h) read
- * before it was recorded. When the fence has completed, all work up to the epoch is done and the
+ * Epoch-based reclamation on the device: a fence closes the epoch (submit.h) before it is
+ * recorded. When the fence has completed, all work up to the epoch is done and the
  * context's `completed` rises to it. While the context, a peer or a roaming context captures, no
  * fence is recorded or waited for. */
 #ifndef GC_FENCE_H

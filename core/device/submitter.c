@@ -141,10 +141,11 @@ struct gc_submitter *gc_submitter_create(struct gc_core *core)
         line = claim_line(page); /* other threads may have been faster, at each of them */
     }
     line->work = &core->work;
-    atomic_store_explicit(&line->owner, (uintptr_t)pthread_self(), memory_order_relaxed);
     /* Sequentially consistent: the partner is gc_submitter_settle. */
     atomic_fetch_add_explicit(&core->work.line_count, 1, memory_order_seq_cst);
     atomic_thread_fence(memory_order_seq_cst);
+    /* Last: a line that has this thread as owner is counted (gc_submitter_settle). */
+    atomic_store_explicit(&line->owner, (uintptr_t)pthread_self(), memory_order_relaxed);
     return line;
 }
 
@@ -155,6 +156,8 @@ void gc_submitter_destroy(struct gc_submitter *line)
     /* A signal handler ended the thread in the middle of a call: the driver may have its work. */
     if (atomic_load_explicit(&line->inside, memory_order_relaxed) != 0)
         gc_submit_end(line->work);
+    /* First: a thread that gets this one's number later does not own the line. */
+    atomic_store_explicit(&line->owner, 0, memory_order_relaxed);
     /* Release: pairs with the acquire in gc_submitter_settle. */
     atomic_fetch_sub_explicit(&line->work->line_count, 1, memory_order_release);
     atomic_store_explicit(&line->inside, 0, memory_order_release);
@@ -189,7 +192,8 @@ void gc_submitter_settle(struct gc_submissions *work)
     const unsigned count = atomic_load_explicit(&work->line_count, memory_order_acquire);
     if (count == 0)
         return;
-    /* As a rule the only line is the first one. */
+    /* An owned line is counted, so if this thread owns one and one is counted, it is the only one.
+     * Elsewhere than first a line costs a barrier. */
     const struct gc_submitter *line = &first_page(work)->lines[0];
     if (count > 1 ||
         atomic_load_explicit(&line->owner, memory_order_relaxed) != (uintptr_t)pthread_self())

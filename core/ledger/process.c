@@ -83,9 +83,13 @@ bool gc_ledger_process_exists(uint32_t pid, uint64_t start_ticks)
 {
     struct facts facts;
     const int saved_errno = errno;
+    errno = 0;
     const bool is_known = read_stat(pid, &facts);
+    const bool is_absent = errno == ENOENT || errno == ESRCH;
     errno = saved_errno;
-    if (!is_known || facts.start_ticks != start_ticks)
+    if (!is_known)
+        return !is_absent; /* no descriptor was left, for one */
+    if (facts.start_ticks != start_ticks)
         return false;
     return (facts.state != 'Z' && facts.state != 'X') || facts.thread_count > 1;
 }

@@ -40,9 +40,10 @@ static void drop_unused(struct gc_swap *swap)
     struct gc_pool *pool = &swap->change.context->pool;
     struct gc_device *device = swap->change.context->device;
     struct gc_extent **link = &swap->extents;
-    gc_pool_acquire_plain(pool);
+    gc_pool_acquire_to_exclude(pool);
     const uint64_t before = pool->pages.idle_count;
-    while (*link != NULL) {
+    /* While a teardown is undecided the pool has no blocks: all is swapped in then. */
+    while (*link != NULL && !pool->is_dropped) {
         struct gc_extent *extent = *link;
         struct gc_mapping *mapping = extent->mappings;
         if (extent->used_count > 0 || mapping->stage != GC_MAPPING_TO_MAP ||

@@ -1,5 +1,5 @@
 /* Swap-out: check, choose the pages in use, wait for the context's work, copy, unmap, release.
- * Every step may fail; the slots then record which pages are swapped out. */
+ * Every step may fail; the extents and their mappings then record how far it got. */
 #include "core/backing/unmap.h"
 #include "core/base/assert.h"
 #include "core/device/registry.h"
@@ -91,14 +91,17 @@ static struct gc_swap *create_swap(struct gc_context *context)
     return swap;
 }
 
-/* The mappings of an extent in use that serve nobody are excluded first; one for which records are
- * lacking stays, and then its extent is not swapped out. */
-static void choose_mappings_locked(struct gc_pool *pool, struct gc_extent *extent)
+/* The mappings of an extent in use that serve nobody are excluded first. False: records are
+ * lacking; the extent stays. */
+static bool choose_mappings_locked(struct gc_pool *pool, struct gc_extent *extent)
 {
     for (struct gc_mapping *mapping = extent->mappings; mapping != NULL; mapping = mapping->next) {
-        if (mapping == extent->user || gc_pages_try_exclude_locked(pool, mapping))
-            mapping->stage = GC_MAPPING_TO_UNMAP;
+        if (mapping != extent->user && !gc_pages_try_exclude_locked(pool, mapping))
+            return false;
     }
+    for (struct gc_mapping *mapping = extent->mappings; mapping != NULL; mapping = mapping->next)
+        mapping->stage = GC_MAPPING_TO_UNMAP;
+    return true;
 }
 
 /* Adds all extents in use to the purge list. */
@@ -109,12 +112,12 @@ static void choose_arena_locked(struct gc_swap *swap, struct gc_arena *arena,
     for (uint64_t i = 0; i < arena->touched_count;
          i = gc_pages_run_end(arena, i, arena->touched_count)) {
         struct gc_extent *extent = arena->slots[i] != NULL ? arena->slots[i]->extent : NULL;
-        if (extent == NULL || extent->user != arena->slots[i])
+        if (extent == NULL || extent->user != arena->slots[i] ||
+            !choose_mappings_locked(pool, extent))
             continue;
         gc_pages_set_away_locked(pool, extent, true);
         extent->copy_page = swap->copy_bytes / pool->pages.page_bytes;
         swap->copy_bytes += extent->page_count * pool->pages.page_bytes;
-        choose_mappings_locked(pool, extent);
         extent->next = purge->first;
         purge->first = extent;
     }
@@ -123,7 +126,7 @@ static void choose_arena_locked(struct gc_swap *swap, struct gc_arena *arena,
 static void choose(struct gc_swap *swap, struct gc_purge_list *purge)
 {
     struct gc_pool *pool = &swap->change.context->pool;
-    gc_pool_acquire_plain(pool);
+    gc_pool_acquire_to_exclude(pool);
     for (struct gc_arena *arena = pool->pages.arenas; arena != NULL; arena = arena->next)
         choose_arena_locked(swap, arena, purge);
     gc_pool_release(pool);

@@ -26,7 +26,8 @@ static struct gc_span span_of(const struct gc_pool *pool, struct gc_arena *arena
                             .whole_end = (address - base + bytes) / page_bytes};
 }
 
-/* Two neighbours are never free both: at most one free block lies between two used ones. */
+/* One free neighbour is passed over. A second one is of another kind, and between two kinds lies
+ * the border of a slot: taken as used it shares nothing. */
 static uint64_t used_below(const struct gc_block *block)
 {
     const struct gc_block *previous = block->previous;
@@ -510,6 +511,7 @@ void gc_pages_attach_locked(struct gc_pool *pool, struct gc_mapping *mapping)
     set_slots(mapping);
     mapping->next = extent->mappings;
     extent->mappings = mapping;
+    pool->pages.mapping_count++;
     extent->mapping_count++;
     if (mapping->arena->segment->size_class == GC_CLASS_SMALL)
         set_small(&pool->pages, extent, true);
@@ -533,6 +535,7 @@ void gc_pages_detach_locked(struct gc_pool *pool, struct gc_mapping *mapping)
     while (*link != mapping)
         link = &(*link)->next;
     *link = mapping->next;
+    pool->pages.mapping_count--;
     if (--extent->mapping_count == 0)
         set_small(&pool->pages, extent, false);
     gc_pages_clear_slots_locked(mapping);

@@ -110,11 +110,10 @@ struct gc_pages {
     uint64_t range_address;
     uint64_t range_bytes;
     struct gc_extent_list idle[2][GC_IDLE_LISTS]; /* by is_small and size */
-    uint64_t count;                               /* pages of all extents */
-    uint64_t idle_count;                          /* pages of idle extents */
+    uint64_t mapping_count;
+    uint64_t count;       /* pages of all extents */
+    uint64_t idle_count;  /* pages of idle extents */
     uint64_t stuck_count; /* unused pages of extents in use: they serve nobody else */
-    uint64_t
-        stuck_max; /* an idle extent that would exceed it serves no block that fills it in part */
     /* Room is short: an idle extent of several pages serves no block that fills it in part. */
     bool is_short;
     atomic_bool is_refused; /* the driver failed to reserve addresses */

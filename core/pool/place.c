@@ -86,7 +86,8 @@ static bool pass_obstacles(struct gc_pool *pool, uint64_t bytes, bool is_tight, 
     const bool is_short =
         pool->pages.is_short && !search->is_last_resort && segment->size_class != GC_CLASS_SMALL;
     const bool wants_one = !search->is_last_resort && gc_pool_wants_one_extent(pool, bytes);
-    while (place->address < end && place->address <= limit && limit - place->address >= bytes) {
+    while (place->address < end && place->address <= limit && limit - place->address >= bytes &&
+           (search->looks < LOOKS_MAX || search->is_last_resort)) {
         struct gc_mapping *useless;
         search->span = gc_pages_span_of_place_locked(pool, place, bytes);
         uint64_t next =
@@ -237,18 +238,31 @@ static struct gc_block *alloc_in_block(struct gc_pool *pool, struct gc_block *fr
                : gc_pool_alloc_at_locked(pool, &last, spec);
 }
 
+static struct gc_block *alloc_in_bins(struct gc_pool *pool, const struct gc_bins *bins,
+                                      const struct gc_alloc_spec *spec)
+{
+    struct gc_block *block = NULL;
+    struct gc_block *free_block = NULL;
+    while (block == NULL && (free_block = gc_bins_next_fit(bins, free_block, spec->bytes)) != NULL)
+        block = alloc_in_block(pool, free_block, spec);
+    return block;
+}
+
+struct gc_block *gc_pool_alloc_planned_locked(struct gc_pool *pool,
+                                              const struct gc_alloc_spec *spec)
+{
+    return alloc_in_bins(pool, &pool->content.bins[GC_CLASS_PLANNED][GC_FREE_PLAIN], spec);
+}
+
 struct gc_block *gc_pool_alloc_any_locked(struct gc_pool *pool, enum gc_size_class size_class,
                                           const struct gc_alloc_spec *spec)
 {
     struct gc_block *block = NULL;
     for (unsigned i = size_class == GC_CLASS_DEDICATED ? GC_CLASS_DEDICATED : 0;
          block == NULL && i <= GC_CLASS_DEDICATED; i++) {
-        const struct gc_bins *bins = &pool->content.bins[i][GC_FREE_PLAIN];
-        struct gc_block *free_block = NULL;
         block = gc_pool_alloc_backed_locked(pool, i, true, spec);
-        while (block == NULL &&
-               (free_block = gc_bins_next_fit(bins, free_block, spec->bytes)) != NULL)
-            block = alloc_in_block(pool, free_block, spec);
+        if (block == NULL)
+            block = alloc_in_bins(pool, &pool->content.bins[i][GC_FREE_PLAIN], spec);
     }
     return block;
 }

@@ -72,9 +72,9 @@ struct gc_block *gc_pool_pop_record_locked(struct gc_pool *pool)
     return block;
 }
 
-static bool refill_locked(struct gc_pool *pool)
+/* Whether `needed` records are spare; takes them from the slab. */
+static bool refill_locked(struct gc_pool *pool, uint32_t needed)
 {
-    const uint32_t needed = SPARES_NEEDED + pool->spares_kept + pool->spares_wanted;
     if (GC_LIKELY(pool->spare_count >= needed))
         return true;
     while (pool->spare_count < needed + SPARES_BATCH) {
@@ -84,6 +84,15 @@ static bool refill_locked(struct gc_pool *pool)
         push_record(pool, block);
     }
     return pool->spare_count >= needed;
+}
+
+/* Without the lock: false if host memory has no records. */
+static bool grow_slab(struct gc_pool *pool)
+{
+    void *record = gc_slab_alloc(pool->shared.blocks);
+    if (record != NULL)
+        gc_slab_free(pool->shared.blocks, record);
+    return record != NULL;
 }
 
 bool gc_pool_has_records_locked(const struct gc_pool *pool, uint32_t count)
@@ -98,16 +107,31 @@ void gc_pool_want_records_locked(struct gc_pool *pool)
 
 enum gc_status gc_pool_acquire(struct gc_pool *pool)
 {
-    for (;;) {
+    for (bool has_memory = true;;) {
         gc_lock_acquire(&pool->lock);
-        if (refill_locked(pool))
+        if (!has_memory)
+            pool->spares_wanted = 0; /* for one request; others go on */
+        if (refill_locked(pool, SPARES_NEEDED + pool->spares_kept + pool->spares_wanted))
             return GC_OK;
         gc_lock_release(&pool->lock);
-        void *record = gc_slab_alloc(pool->shared.blocks);
-        if (record == NULL)
+        if (!has_memory)
             return GC_NO_HOST_MEMORY;
-        gc_slab_free(pool->shared.blocks, record);
+        has_memory = grow_slab(pool);
     }
+}
+
+void gc_pool_acquire_to_exclude(struct gc_pool *pool)
+{
+    for (;;) {
+        gc_lock_acquire(&pool->lock);
+        const uint32_t count = (uint32_t)gc_min_u64(2 * pool->pages.mapping_count, UINT32_MAX / 2);
+        if (refill_locked(pool, SPARES_NEEDED + pool->spares_kept + count))
+            return;
+        gc_lock_release(&pool->lock);
+        if (!grow_slab(pool))
+            break;
+    }
+    gc_lock_acquire(&pool->lock);
 }
 
 void gc_pool_acquire_plain(struct gc_pool *pool)
@@ -131,7 +155,6 @@ void gc_pool_free_record_locked(struct gc_pool *pool, struct gc_block *block)
 void gc_pool_free_spares_locked(struct gc_pool *pool)
 {
     pool->spares_wanted = 0;
-    pool->spares_kept = 0;
     while (pool->spare_count > 0)
         gc_slab_free(pool->shared.blocks, gc_pool_pop_record_locked(pool));
 }

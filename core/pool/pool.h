@@ -1,11 +1,11 @@
-/* A pool: the segments of one context and their blocks. A best-fit allocator with coalescing; all
- * calls need the pool's lock and make no driver call: core/backing and core/reclaim make those.
+/* A pool: the segments of one context and their blocks. An allocator with coalescing; all calls
+ * need the pool's lock and make no driver call: core/backing and core/reclaim make those.
  *
  * Policy: requests are rounded up to 512 bytes. Requests up to 1 MiB are split from segments of 2
  * MiB (class small); larger ones from segments of 20 MiB or, above 10 MiB, of their own size in
- * whole 2 MiB (class large). Best fit within the class; a remainder that is worth a record is split
- * off. Freed blocks coalesce with free neighbours of their segment. A wholly free segment is idle:
- * cached, and released first.
+ * whole 2 MiB (class large). Driver memory: best fit within the class; a remainder that is worth a
+ * record is split off. Freed blocks coalesce with free neighbours of their segment. A wholly free
+ * segment is idle: cached, and released first.
  *
  * Class dedicated: blocks that other processes can open are whole segments, one block of the
  * requested size. They are reused for requests of nearly that size and never split. Class uncached:
@@ -135,19 +135,24 @@ enum gc_status gc_pool_acquire(struct gc_pool *pool) GC_CHECKED;
 bool gc_pool_has_records_locked(const struct gc_pool *pool, uint32_t count);
 /* A request lacked records: from now on gc_pool_acquire provides more, twice as many each time. */
 void gc_pool_want_records_locked(struct gc_pool *pool);
+/* Takes the lock, with the records for excluding every mapping, as far as host memory has them. */
+void gc_pool_acquire_to_exclude(struct gc_pool *pool);
 /* For a pool that is dropped. */
 void gc_pool_free_spares_locked(struct gc_pool *pool);
 /* Takes the lock where no record is needed. */
 void gc_pool_acquire_plain(struct gc_pool *pool);
 void gc_pool_release(struct gc_pool *pool);
 
-/* Allocates the best fit of the class: a live block; NULL if there is none or it needs a driver
- * call. */
+/* Allocates the lowest backed place of the class, else the best fit in driver memory: a live block;
+ * NULL if there is none. */
 struct gc_block *gc_pool_alloc_locked(struct gc_pool *pool, enum gc_size_class size_class,
                                       const struct gc_alloc_spec *spec);
 /* As gc_pool_alloc_locked, in mapped memory alone. The last resort looks at all of it. */
 struct gc_block *gc_pool_alloc_backed_locked(struct gc_pool *pool, enum gc_size_class size_class,
                                              bool is_last_resort, const struct gc_alloc_spec *spec);
+/* Planned memory that the plan does not use now and that needs no driver call. */
+struct gc_block *gc_pool_alloc_planned_locked(struct gc_pool *pool,
+                                              const struct gc_alloc_spec *spec);
 /* The last resort: any free block of any class that needs no driver call, however it fits. For
  * class dedicated: any dedicated segment. */
 struct gc_block *gc_pool_alloc_any_locked(struct gc_pool *pool, enum gc_size_class size_class,
@@ -179,7 +184,7 @@ static inline bool gc_pool_wants_one_extent(const struct gc_pool *pool, uint64_t
  * too. False: no addresses. */
 bool gc_pool_find_unmapped_locked(struct gc_pool *pool, enum gc_size_class size_class,
                                   uint64_t bytes, bool is_tight, struct gc_search *search);
-/* The place that gc_pool_alloc_locked would choose. */
+/* The place that gc_pool_alloc_locked would choose. May exclude mappings. */
 bool gc_pool_find_backed_locked(struct gc_pool *pool, enum gc_size_class size_class, uint64_t bytes,
                                 struct gc_place *place);
 /* The place at an address of the planned segment. False if it is not wholly free. */

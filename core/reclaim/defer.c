@@ -1,5 +1,5 @@
-/* Deferred frees: epoch-based reclamation, where an epoch is a count of submitted work and
- * completes when fences (device events) behind that work do.
+/* Deferred frees: epoch-based reclamation, where an epoch is the time between two fences (device
+ * events) and completes when a fence behind its work does.
  *
  * Reuse `fence`: a free never waits. The block gets the current epoch (core/device/submit.h). If
  * that has completed, or in single-stream mode, the block goes into the bins at once, else to the

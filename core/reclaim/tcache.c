@@ -203,17 +203,21 @@ static inline bool is_over(const struct gc_tcache_context *tctx)
            cap_of(tctx->context);
 }
 
-/* Flushes ready blocks until the rest is within the capacity. True if blocks were flushed. */
+/* Flushes ready blocks until the rest is within the capacity: those of the last bin if nothing else
+ * is left. True if blocks were flushed. */
 static bool shrink(struct gc_tcache_context *tctx)
 {
+    struct gc_block **large = &tctx->bins[GC_TCACHE_LARGE];
     if (!is_over(tctx))
         return false;
     gc_tcache_merge_stats(tctx);
-    do {
+    for (unsigned idle_bins = 0; is_over(tctx) && idle_bins < 2 * GC_TCACHE_BINS; idle_bins++) {
         struct gc_block **bin = &tctx->bins[tctx->victim++ % GC_TCACHE_BINS];
-        if (*bin != NULL && (*bin)->bytes <= GC_TCACHE_BLOCK_MAX)
-            gc_tcache_flush_batch(tctx, bin);
-    } while (is_over(tctx));
+        if (*bin == NULL || (bin == large && idle_bins < GC_TCACHE_BINS))
+            continue;
+        gc_tcache_flush_batch(tctx, bin);
+        idle_bins = 0;
+    }
     return true;
 }
 

@@ -22,8 +22,6 @@
 
 /* Between two looks whether a process that broke its connection has ended. */
 #define DYING_POLL_MS 20
-/* How long a process that cannot be seen here may take to end. */
-#define UNSEEN_NS (10 * GC_NS_PER_S)
 #define END_PAUSES 100
 #define END_PAUSE_NS 1000000
 
@@ -297,12 +295,12 @@ static void accept_one(struct gc_share *share)
     gc_wire_close(&made.end); /* too many: the other process is told by that */
 }
 
-/* Whether the process of a broken connection may still have work on the device. */
-static bool is_dying(const struct gc_share_connection *connection)
+/* Whether the process of a broken connection may still use the memory. One of another PID namespace
+ * cannot be seen to end: its blocks are held as long as this process lives. */
+static bool may_live(const struct gc_share_connection *connection)
 {
-    if (connection->start_ticks != 0)
-        return gc_ledger_process_exists(connection->pid, connection->start_ticks);
-    return gc_clock_ns() - connection->lost_ns < UNSEEN_NS;
+    return connection->start_ticks == 0 ||
+           gc_ledger_process_exists(connection->pid, connection->start_ticks);
 }
 
 static void end_connection(struct gc_core *core, struct gc_share_connection *connection)
@@ -323,20 +321,20 @@ static bool has_opens(struct gc_core *core, const struct gc_share_connection *co
     return gc_opens_has_owner(&core->opens, connection->owner);
 }
 
-/* True if one of them may still end. */
+/* True if one of them may be seen to end. */
 static bool reap(struct gc_share *share)
 {
-    bool any_dying = false;
+    bool may_end = false;
     for (unsigned i = 0; i < GC_SHARE_CONNECTIONS; i++) {
         struct gc_share_connection *connection = &share->connections[i];
         if (connection->owner == 0 || connection->lost_ns == 0)
             continue;
-        if (has_opens(share->core, connection) && is_dying(connection))
-            any_dying = true;
+        if (has_opens(share->core, connection) && may_live(connection))
+            may_end |= connection->start_ticks != 0;
         else
             end_connection(share->core, connection);
     }
-    return any_dying;
+    return may_end;
 }
 
 /* ---- the thread ---- */

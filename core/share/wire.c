@@ -67,7 +67,7 @@ static bool take(struct gc_wire_end *end, int fd)
 bool gc_wire_is_intact(const struct gc_wire_end *end)
 {
     const int saved_errno = errno;
-    const bool is_intact = end->fd >= 0 && number_of(end->fd) == end->number;
+    const bool is_intact = end->fd >= 0 && end->number != 0 && number_of(end->fd) == end->number;
     errno = saved_errno;
     return is_intact;
 }

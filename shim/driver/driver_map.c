@@ -6,6 +6,8 @@
 #include "shim/driver/driver.h"
 #include "shim/real/resolve.h"
 
+#include <fcntl.h>
+
 #define PEERS_MAX 64
 
 static CUmemLocation location_of(uint64_t context)
@@ -93,8 +95,11 @@ static int page_unmap(void *self, uint64_t context, uint64_t address, uint64_t b
 static int page_export(void *self, uint64_t context, uint64_t handle, int *fd)
 {
     (void)self;
-    return (int)GC_CALL(gc_driver_device(context), cuMemExportToShareableHandle, fd, handle,
-                        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    const CUresult result = GC_CALL(gc_driver_device(context), cuMemExportToShareableHandle, fd,
+                                    handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    if (result == CUDA_SUCCESS)
+        (void)fcntl(*fd, F_SETFD, FD_CLOEXEC); /* the memory is nothing for a program started now */
+    return (int)result;
 }
 
 static int page_import(void *self, uint64_t context, int fd, uint64_t *handle)

@@ -8,7 +8,7 @@
  * driver either way, so that GC_CALL works after it. */
 bool gc_life_ready(void);
 
-/* The count of submitted work, NULL where nothing is counted: passing through, or a forked child.
+/* The epochs of submitted work, NULL where nothing is followed: passing through, or a forked child.
  * Starts the library if need be. */
 struct gc_submissions *gc_life_submissions(void);
 

@@ -91,9 +91,11 @@ static bool is_only_stream(uint64_t key)
             return GC_FORWARD(symbol, stream);                                                     \
         gc_shim_enter(GC_API_##symbol);                                                            \
         struct gc_context *context = gc_account_current_context();                                 \
-        uint64_t epoch = context == NULL ? 0 : gc_context_epoch(context);                          \
-        /* Read after the epoch: then true for all work of the epoch. */                           \
-        bool proves = is_only_stream(gc_shim_submit_key(stream, is_per_thread));                   \
+        const uint64_t key = gc_shim_submit_key(stream, is_per_thread);                            \
+        bool proves = context != NULL && is_only_stream(key);                                      \
+        uint64_t epoch = proves ? gc_context_epoch(context) : 0;                                   \
+        /* Again, after the epoch: then true for all work of the epoch. */                         \
+        proves = proves && is_only_stream(key);                                                    \
         CUresult result =                                                                          \
             retire(proves ? context : NULL, epoch,                                                 \
                    GC_CALL_RELIEVED(context == NULL ? NULL : gc_context_device(context), symbol,   \
