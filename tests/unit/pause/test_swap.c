@@ -27,7 +27,8 @@ static void open_bench(struct workbench *bench, uint64_t limit_bytes)
     workbench_open(bench, &setup);
 }
 
-/* Whole pages and small blocks; every fourth is free again. */
+/* Whole pages and small blocks; every fourth is free again, and their memory serves a longer block,
+ * so that some of it has two addresses. */
 static void fixture_open(struct fixture *fixture)
 {
     open_bench(&fixture->bench, 0);
@@ -41,6 +42,8 @@ static void fixture_open(struct fixture *fixture)
         workbench_free(&fixture->bench, fixture->blocks[i]);
         fixture->blocks[i] = 0;
     }
+    fixture->blocks[3] = workbench_alloc(&fixture->bench, 0, MIB(8));
+    sim_driver_put(&fixture->bench.sim, fixture->blocks[3], MARK + 3);
 }
 
 static struct gc_context *context_of(struct fixture *fixture)
