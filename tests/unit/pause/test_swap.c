@@ -44,6 +44,7 @@ static void fixture_open(struct fixture *fixture)
     }
     fixture->blocks[3] = workbench_alloc(&fixture->bench, 0, MIB(8));
     sim_driver_put(&fixture->bench.sim, fixture->blocks[3], MARK + 3);
+    assert_true(fixture->bench.sim.calls[SIM_PAGE_MAP] > fixture->bench.sim.calls[SIM_PAGE_CREATE]);
 }
 
 static struct gc_context *context_of(struct fixture *fixture)
