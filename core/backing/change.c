@@ -235,7 +235,7 @@ static void unmap(struct gc_context *context, struct gc_mapping *mapping)
 {
     const struct gc_driver *driver = &context->core->driver;
     const uint64_t page_bytes = context->pool.pages.page_bytes;
-    const uint64_t address = mapping->arena->segment->address + mapping->first * page_bytes;
+    const uint64_t address = gc_pages_address_of(&context->pool, mapping);
     const uint64_t bytes = mapping->extent->page_count * page_bytes;
     gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_PAGES, address, bytes);
     int code = -1;

@@ -18,11 +18,6 @@
 
 /* ---- driver calls ---- */
 
-static uint64_t address_of(const struct gc_mapping *mapping, uint64_t page_bytes)
-{
-    return mapping->arena->segment->address + mapping->first * page_bytes;
-}
-
 static uint64_t bytes_of(const struct gc_map_op *map_op, const struct gc_mapping *mapping)
 {
     return mapping->extent->page_count * map_op->pool->pages.page_bytes;
@@ -34,28 +29,6 @@ static enum gc_status fail(struct gc_map_op *map_op, int code)
     map_op->is_device_full = code == map_op->context->core->driver.out_of_memory;
     map_op->failure->charge_failure.is_quota_short = false;
     return map_op->is_device_full ? GC_OUT_OF_MEMORY : GC_DRIVER;
-}
-
-static void trace(const struct gc_map_op *map_op, enum gc_trace_op op,
-                  const struct gc_mapping *mapping)
-{
-    gc_device_trace_memory(map_op->context->device, op, GC_TRACE_PAGES,
-                           address_of(mapping, map_op->pool->pages.page_bytes),
-                           bytes_of(map_op, mapping));
-}
-
-static int unmap(const struct gc_map_op *map_op, struct gc_mapping *mapping,
-                 enum gc_mapping_stage stage)
-{
-    const struct gc_driver *driver = &map_op->context->core->driver;
-    const int code = driver->page_unmap(driver->self, map_op->context->handle,
-                                        address_of(mapping, map_op->pool->pages.page_bytes),
-                                        bytes_of(map_op, mapping));
-    if (code == 0) {
-        mapping->stage = (uint8_t)stage;
-        trace(map_op, GC_TRACE_UNMAP, mapping);
-    }
-    return code;
 }
 
 static int create_and_map(struct gc_map_op *map_op, struct gc_mapping *mapping)
@@ -79,13 +52,12 @@ static int create_and_map(struct gc_map_op *map_op, struct gc_mapping *mapping)
         mapping->stage = GC_MAPPING_MAPPED;
         return 0;
     }
-    code = GC_CALL_IF_OPEN(context,
-                           driver->page_map(driver->self, context->handle,
-                                            address_of(mapping, map_op->pool->pages.page_bytes),
-                                            bytes, extent->driver_handle));
+    const uint64_t address = gc_pages_address_of(map_op->pool, mapping);
+    code = GC_CALL_IF_OPEN(context, driver->page_map(driver->self, context->handle, address, bytes,
+                                                     extent->driver_handle));
     if (code == 0) {
         mapping->stage = GC_MAPPING_MAPPED;
-        trace(map_op, GC_TRACE_MAP, mapping);
+        gc_device_trace_memory(context->device, GC_TRACE_MAP, GC_TRACE_PAGES, address, bytes);
     }
     return code;
 }
@@ -94,11 +66,11 @@ static int create_and_map(struct gc_map_op *map_op, struct gc_mapping *mapping)
 static struct gc_mapping *grant_run(struct gc_map_op *map_op, struct gc_mapping *first, int *code)
 {
     const struct gc_driver *driver = &map_op->context->core->driver;
-    const uint64_t address = address_of(first, map_op->pool->pages.page_bytes);
+    const uint64_t address = gc_pages_address_of(map_op->pool, first);
     uint64_t bytes = 0;
     struct gc_mapping *end = first;
     for (; end != NULL && end->arena == first->arena &&
-           address_of(end, map_op->pool->pages.page_bytes) == address + bytes;
+           gc_pages_address_of(map_op->pool, end) == address + bytes;
          end = end->link)
         bytes += bytes_of(map_op, end);
     *code = GC_CALL_IF_OPEN(map_op->context,
@@ -118,7 +90,7 @@ enum gc_status gc_map_call_driver(struct gc_map_op *map_op)
         return code != 0 ? fail(map_op, code) : GC_OUT_OF_MEMORY;
     for (struct gc_mapping *mapping = map_op->unmaps; mapping != NULL && code == 0;
          mapping = mapping->link)
-        code = unmap(map_op, mapping, GC_MAPPING_UNMAPPED);
+        code = gc_unmap_mapping(map_op->context, mapping);
     for (struct gc_mapping *mapping = map_op->maps; mapping != NULL && code == 0;
          mapping = mapping->link)
         code = create_and_map(map_op, mapping);
@@ -135,8 +107,8 @@ uint64_t gc_map_undo_create(struct gc_map_op *map_op)
         struct gc_extent *extent = mapping->extent;
         if (!extent->is_fresh || extent->driver_handle == 0)
             continue;
-        if (mapping->stage != GC_MAPPING_TO_MAP)
-            (void)unmap(map_op, mapping, GC_MAPPING_TO_MAP);
+        if (mapping->stage != GC_MAPPING_TO_MAP && gc_unmap_mapping(context, mapping) == 0)
+            mapping->stage = GC_MAPPING_TO_MAP;
         if (mapping->stage != GC_MAPPING_TO_MAP ||
             driver->page_release(driver->self, context->handle, extent->driver_handle) != 0)
             continue; /* the extent stays, idle */
@@ -154,14 +126,8 @@ static void commit_unmaps_locked(struct gc_map_op *map_op)
     while (map_op->unmaps != NULL) {
         struct gc_mapping *mapping = map_op->unmaps;
         map_op->unmaps = mapping->link;
-        const bool is_gone = mapping->stage == GC_MAPPING_UNMAPPED;
-        mapping->stage = GC_MAPPING_NONE;
-        if (is_gone) {
-            gc_pages_detach_locked(map_op->pool, mapping);
-            gc_slab_free(&map_op->context->device->mapping_records, mapping);
-        } else {
+        if (!gc_unmap_settle_locked(map_op->pool, mapping))
             gc_pages_restore_slots_locked(map_op->pool, mapping);
-        }
     }
 }
 
@@ -207,11 +173,10 @@ void gc_map_commit_locked(struct gc_map_op *map_op, bool is_done)
 static void abort_locked(struct gc_map_op *map_op)
 {
     gc_map_commit_locked(map_op, false);
-    if (map_op->span.arena != NULL) { /* its neighbours may have changed meanwhile */
-        map_op->span = gc_pages_span_of_block_locked(map_op->pool, map_op->block);
-        if (gc_pages_unuse_locked(map_op->pool, &map_op->span))
-            map_op->failure->charge_failure.rollback_count++;
-    }
+    /* Its neighbours may have changed meanwhile. */
+    map_op->span = gc_pages_span_of_block_locked(map_op->pool, map_op->block);
+    if (gc_pages_unuse_locked(map_op->pool, &map_op->span))
+        map_op->failure->charge_failure.rollback_count++;
     gc_pool_unsplit_locked(map_op->pool, map_op->block);
     map_op->block = NULL;
 }
@@ -265,8 +230,7 @@ static enum gc_status prepare_unlock(struct gc_map_op *map_op, struct gc_arena *
 {
     struct gc_pool *pool = map_op->pool;
     const uint64_t end = end_to_prepare(map_op, arena, place->address + map_op->spec->bytes);
-    /* From the arena's start: interior pointers are searched as far back as a range was prepared.
-     */
+    /* From the arena's start: a search for interior pointers goes back as far as this. */
     const uint64_t start = arena->segment->address;
     gc_pool_release(pool);
     const enum gc_status status =
@@ -337,7 +301,7 @@ static enum gc_status make_place(struct gc_map_op *map_op, bool *has_cleared)
         return GC_OUT_OF_MEMORY;
     if (map_op->pool->pages.range_bytes != 0 && !*has_cleared) {
         *has_cleared = true;
-        (void)gc_unmap_useless(map_op->context);
+        gc_unmap_useless(map_op->context);
         return GC_OK;
     }
     const enum gc_status status =

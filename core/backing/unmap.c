@@ -48,17 +48,17 @@ static void choose_locked(struct gc_purge_list *purge, uint64_t enough_bytes)
     gc_pages_publish_idle_locked(pool, before);
 }
 
-static bool unmap(struct gc_context *context, struct gc_mapping *mapping)
+int gc_unmap_mapping(struct gc_context *context, struct gc_mapping *mapping)
 {
     const struct gc_driver *driver = &context->core->driver;
-    const uint64_t page_bytes = context->pool.pages.page_bytes;
-    const uint64_t address = mapping->arena->segment->address + mapping->first * page_bytes;
-    const uint64_t bytes = mapping->extent->page_count * page_bytes;
-    if (driver->page_unmap(driver->self, context->handle, address, bytes) != 0)
-        return false;
-    gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_PAGES, address, bytes);
-    mapping->stage = GC_MAPPING_UNMAPPED;
-    return true;
+    const uint64_t address = gc_pages_address_of(&context->pool, mapping);
+    const uint64_t bytes = mapping->extent->page_count * context->pool.pages.page_bytes;
+    const int code = driver->page_unmap(driver->self, context->handle, address, bytes);
+    if (code == 0) {
+        gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_PAGES, address, bytes);
+        mapping->stage = GC_MAPPING_UNMAPPED;
+    }
+    return code;
 }
 
 /* The mapping in use last: while another one is left the extent is as it was. */
@@ -66,11 +66,11 @@ static bool unmap_extent(struct gc_context *context, const struct gc_extent *ext
 {
     for (struct gc_mapping *mapping = extent->mappings; mapping != NULL; mapping = mapping->next) {
         if (mapping != extent->user && mapping->stage == GC_MAPPING_TO_UNMAP &&
-            !unmap(context, mapping))
+            gc_unmap_mapping(context, mapping) != 0)
             return false;
     }
     return extent->user == NULL || extent->user->stage != GC_MAPPING_TO_UNMAP ||
-           unmap(context, extent->user);
+           gc_unmap_mapping(context, extent->user) == 0;
 }
 
 void gc_unmap_extents(const struct gc_purge_list *purge)
@@ -80,18 +80,15 @@ void gc_unmap_extents(const struct gc_purge_list *purge)
         extent = extent->next;
 }
 
-void gc_unmap_detach_locked(struct gc_pool *pool, struct gc_extent *extent)
+bool gc_unmap_settle_locked(struct gc_pool *pool, struct gc_mapping *mapping)
 {
-    struct gc_mapping *next;
-    for (struct gc_mapping *mapping = extent->mappings; mapping != NULL; mapping = next) {
-        next = mapping->next;
-        const bool is_gone = mapping->stage == GC_MAPPING_UNMAPPED;
-        mapping->stage = GC_MAPPING_NONE;
-        if (!is_gone)
-            continue;
+    const bool is_gone = mapping->stage == GC_MAPPING_UNMAPPED;
+    mapping->stage = GC_MAPPING_NONE;
+    if (is_gone) {
         gc_pages_detach_locked(pool, mapping);
         gc_slab_free(&pool->context->device->mapping_records, mapping);
     }
+    return is_gone;
 }
 
 uint64_t gc_unmap_release(struct gc_purge_list *purge)
@@ -133,8 +130,13 @@ static void detach(const struct gc_purge_list *purge)
 {
     struct gc_pool *pool = &purge->change.context->pool;
     gc_pool_acquire_plain(pool);
-    for (struct gc_extent *extent = purge->first; extent != NULL; extent = extent->next)
-        gc_unmap_detach_locked(pool, extent);
+    for (struct gc_extent *extent = purge->first; extent != NULL; extent = extent->next) {
+        for (struct gc_mapping *mapping = extent->mappings, *next; mapping != NULL;
+             mapping = next) {
+            next = mapping->next;
+            (void)gc_unmap_settle_locked(pool, mapping);
+        }
+    }
     gc_pool_release(pool);
 }
 
@@ -175,23 +177,7 @@ static struct gc_mapping *choose_useless_locked(struct gc_pool *pool, struct gc_
     return list;
 }
 
-static void detach_unmapped_locked(struct gc_pool *pool, struct gc_mapping *list)
-{
-    struct gc_mapping *next;
-    for (struct gc_mapping *mapping = list; mapping != NULL; mapping = next) {
-        next = mapping->link;
-        const bool is_gone = mapping->stage == GC_MAPPING_UNMAPPED;
-        mapping->stage = GC_MAPPING_NONE;
-        if (is_gone) {
-            gc_pages_detach_locked(pool, mapping);
-            gc_slab_free(&pool->context->device->mapping_records, mapping);
-        } else {
-            gc_pages_keep_locked(pool, mapping);
-        }
-    }
-}
-
-bool gc_unmap_useless(struct gc_context *context)
+void gc_unmap_useless(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
     struct gc_mapping *list = NULL;
@@ -202,13 +188,16 @@ bool gc_unmap_useless(struct gc_context *context)
     gc_pool_release(pool);
     if (list != NULL && gc_submit_quiesce(context, &ignored)) {
         for (struct gc_mapping *mapping = list; mapping != NULL; mapping = mapping->link)
-            if (!unmap(context, mapping))
+            if (gc_unmap_mapping(context, mapping) != 0)
                 break;
     }
     gc_pool_acquire_plain(pool);
-    detach_unmapped_locked(pool, list);
+    for (struct gc_mapping *next; list != NULL; list = next) {
+        next = list->link;
+        if (!gc_unmap_settle_locked(pool, list))
+            gc_pages_keep_locked(pool, list);
+    }
     gc_pool_release(pool);
-    return list != NULL;
 }
 
 /* ---- release, as a whole ---- */

@@ -15,14 +15,16 @@ struct gc_purge_list {
 /* Unmaps the extents everywhere; stops at the first mapping that the driver refuses. No lock may be
  * held. */
 void gc_unmap_extents(const struct gc_purge_list *purge);
-/* Removes the mappings that are unmapped; the others are as before. */
-void gc_unmap_detach_locked(struct gc_pool *pool, struct gc_extent *extent);
+/* Unmaps one mapping: GC_MAPPING_UNMAPPED then. Returns the driver's code. No lock may be held. */
+int gc_unmap_mapping(struct gc_context *context, struct gc_mapping *mapping) GC_CHECKED;
+/* The change of the mapping has ended: if it is unmapped, it is removed. False: it is as before. */
+bool gc_unmap_settle_locked(struct gc_pool *pool, struct gc_mapping *mapping);
 /* Releases the extents that are mapped nowhere, up to the first that the driver refuses; the rest
  * stays in the list. Returns the number of pages released. No lock may be held. */
 uint64_t gc_unmap_release(struct gc_purge_list *purge);
-/* Unmaps all that serves nobody, so that its addresses serve; its extents stay. True if there was a
- * mapping of the kind. The caller has the change and holds no lock. */
-bool gc_unmap_useless(struct gc_context *context);
+/* Unmaps all that serves nobody, so that its addresses serve; its extents stay. The caller has the
+ * change and holds no lock. */
+void gc_unmap_useless(struct gc_context *context);
 /* Makes the extents, linked by `next`, idle. */
 void gc_unmap_make_idle_locked(struct gc_pool *pool, struct gc_extent *extent);
 

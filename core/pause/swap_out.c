@@ -134,7 +134,7 @@ static void choose(struct gc_swap *swap, struct gc_purge_list *purge)
 
 uint64_t gc_swap_address(const struct gc_pool *pool, const struct gc_extent *extent)
 {
-    return extent->user->arena->segment->address + extent->user->first * pool->pages.page_bytes;
+    return gc_pages_address_of(pool, extent->user);
 }
 
 struct gc_context *gc_swap_worker(struct gc_context *context)
@@ -188,14 +188,8 @@ static void detach_others_locked(struct gc_pool *pool, struct gc_extent *extent)
     struct gc_mapping *next;
     for (struct gc_mapping *mapping = extent->mappings; mapping != NULL; mapping = next) {
         next = mapping->next;
-        if (mapping == user && is_out)
-            continue;
-        const bool is_gone = mapping->stage == GC_MAPPING_UNMAPPED;
-        mapping->stage = GC_MAPPING_NONE;
-        if (!is_gone)
-            continue;
-        gc_pages_detach_locked(pool, mapping);
-        gc_slab_free(&pool->context->device->mapping_records, mapping);
+        if (mapping != user || !is_out)
+            (void)gc_unmap_settle_locked(pool, mapping);
     }
 }
 

@@ -190,7 +190,7 @@ struct gc_extent *gc_pages_smallest_idle_locked(const struct gc_pool *pool, bool
 
 /* ---- excluded mappings ---- */
 
-static uint64_t address_of(const struct gc_pool *pool, const struct gc_mapping *mapping)
+uint64_t gc_pages_address_of(const struct gc_pool *pool, const struct gc_mapping *mapping)
 {
     return mapping->arena->segment->address + mapping->first * pool->pages.page_bytes;
 }
@@ -202,7 +202,7 @@ static void exclude(struct gc_pool *pool, struct gc_mapping *mapping)
     const struct gc_segment *segment = mapping->arena->segment;
     if (mapping->excluded != NULL || !gc_segment_has_kinds(segment))
         return;
-    const uint64_t address = address_of(pool, mapping);
+    const uint64_t address = gc_pages_address_of(pool, mapping);
     const struct gc_bins *bins = &pool->content.bins[segment->size_class][GC_FREE_BACKED];
     const struct gc_place place = {gc_bins_at(bins, address), address};
     mapping->excluded =
@@ -521,7 +521,7 @@ void gc_pages_attach_locked(struct gc_pool *pool, struct gc_mapping *mapping)
 static bool is_in_backed_block(const struct gc_pool *pool, const struct gc_mapping *mapping)
 {
     const struct gc_segment *segment = mapping->arena->segment;
-    const uint64_t address = address_of(pool, mapping);
+    const uint64_t address = gc_pages_address_of(pool, mapping);
     const struct gc_block *block =
         gc_bins_at(&pool->content.bins[segment->size_class][GC_FREE_BACKED], address);
     return gc_segment_has_kinds(segment) && block != NULL &&

@@ -106,7 +106,7 @@ static bool pass_obstacles(struct gc_pool *pool, uint64_t bytes, bool is_tight, 
 
 /* The lowest backed place; the last resort looks at all. */
 static bool find_backed(struct gc_pool *pool, enum gc_size_class size_class, uint64_t bytes,
-                        bool is_tight, struct gc_search *search)
+                        struct gc_search *search)
 {
     const struct gc_bins *bins = &pool->content.bins[size_class][GC_FREE_BACKED];
     struct gc_block *free_block = gc_bins_first_fit(bins, 0, bytes);
@@ -115,8 +115,8 @@ static bool find_backed(struct gc_pool *pool, enum gc_size_class size_class, uin
         const uint64_t address = free_block->address;
         search->looks++;
         search->is_changed = false;
-        (void)fit_block(pool, free_block, bytes, is_tight, &search->place);
-        if (pass_obstacles(pool, bytes, is_tight, address + free_block->bytes, search))
+        (void)fit_block(pool, free_block, bytes, false, &search->place);
+        if (pass_obstacles(pool, bytes, false, address + free_block->bytes, search))
             return true;
         free_block = gc_bins_first_fit(bins, search->is_changed ? address : address + 1, bytes);
     }
@@ -158,7 +158,7 @@ bool gc_pool_find_backed_locked(struct gc_pool *pool, enum gc_size_class size_cl
                                 struct gc_place *place)
 {
     struct gc_search search = {.is_last_resort = false};
-    const bool is_found = find_backed(pool, size_class, bytes, false, &search) ||
+    const bool is_found = find_backed(pool, size_class, bytes, &search) ||
                           find_plain(pool, size_class, bytes, &search.place);
     *place = search.place;
     return is_found;
@@ -202,7 +202,7 @@ struct gc_block *gc_pool_alloc_backed_locked(struct gc_pool *pool, enum gc_size_
                                              bool is_last_resort, const struct gc_alloc_spec *spec)
 {
     struct gc_search search = {.is_last_resort = is_last_resort};
-    return find_backed(pool, size_class, spec->bytes, false, &search)
+    return find_backed(pool, size_class, spec->bytes, &search)
                ? take_place(pool, &search.place, &search.span, spec)
                : NULL;
 }

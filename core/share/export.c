@@ -103,11 +103,10 @@ static void list_extents_locked(const struct gc_pool *pool, const struct gc_bloc
 {
     const struct gc_span span = gc_pages_span_of_block_locked(pool, block);
     const uint64_t page_bytes = pool->pages.page_bytes;
-    const uint64_t base = gc_block_segment(block)->address;
     for (uint64_t i = span.first; i < span.end;) {
         const struct gc_mapping *mapping = span.arena->slots[i];
         if (i == span.first)
-            part->reply.offset = block->address - (base + mapping->first * page_bytes);
+            part->reply.offset = block->address - gc_pages_address_of(pool, mapping);
         add_extent(part, mapping->extent, page_bytes);
         i = mapping->first + mapping->extent->page_count;
     }
