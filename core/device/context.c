@@ -151,7 +151,7 @@ void gc_context_size_tcache(struct gc_context *context)
         cap = 0; /* a plan needs all requests, a fenceless context all frees */
     atomic_store_explicit(&context->tcache_bytes, cap, memory_order_relaxed);
     uint64_t block_bytes = cap / 2;
-    if (block_bytes >= GC_TCACHE_BLOCK_MAX)
+    if (block_bytes >= GC_SMALL_MAX)
         block_bytes =
             gc_min_u64(gc_quota_total_bytes(device, quota), device->trim_bytes) / LARGE_DIVISOR;
     atomic_store_explicit(&context->pool.tcache_block_bytes, block_bytes, memory_order_relaxed);

@@ -53,7 +53,7 @@ struct gc_context {
     /* A plan is followed, so the pool must see every request: see core/follow. */
     atomic_bool follows_plan;
     atomic_uint_fast64_t tcache_bytes; /* capacity of a thread cache of the context */
-    /* The one magazine that may hold a block above GC_TCACHE_BLOCK_MAX; NULL: none does. Relaxed:
+    /* The one magazine that may hold a block above GC_SMALL_MAX; NULL: none does. Relaxed:
      * it bounds memory and orders nothing. */
     _Atomic(struct gc_tcache_context *) large_holder;
     struct gc_context *head;  /* of the handle; the record itself if it is the head */
@@ -210,12 +210,10 @@ static inline void gc_context_count_destroyed(struct gc_context *context,
 /* ---- thread caches ---- */
 
 #define GC_TCACHE_UNUSED UINT16_MAX /* the number of no context */
-/* A larger block does not count against a thread cache's capacity: one thread cache of the context
- * may hold one. */
-#define GC_TCACHE_BLOCK_MAX GC_SMALL_MAX
 
 /* Sets the capacity of the context's thread caches: a fraction of the bytes that its device or
- * quota may hold. */
+ * quota may hold. A block above GC_SMALL_MAX does not count: one thread cache of the context may
+ * hold one. */
 void gc_context_size_tcache(struct gc_context *context);
 /* Resizes the thread caches of all contexts of a device whose limit has changed or is exceeded. */
 void gc_device_size_tcaches(struct gc_device *device);

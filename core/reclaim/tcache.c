@@ -194,7 +194,7 @@ static inline uint64_t cap_of(const struct gc_context *context)
 static uint64_t uncounted_bytes(const struct gc_tcache_context *tctx)
 {
     const struct gc_block *block = tctx->bins[GC_TCACHE_LARGE];
-    return block != NULL && block->bytes > GC_TCACHE_BLOCK_MAX ? block->bytes : 0;
+    return block != NULL && block->bytes > GC_SMALL_MAX ? block->bytes : 0;
 }
 
 static inline bool is_over(const struct gc_tcache_context *tctx)
@@ -288,7 +288,7 @@ static __attribute__((noinline)) uint64_t alloc_inside(struct gc_tcache *tcache,
     gc_block_refill_ids(&tcache->ids, &tcache->core->next_block_id);
     gc_tcache_begin_streak(tctx, api);
     make_live(tcache, tctx, block, bytes);
-    if (block_bytes > GC_TCACHE_BLOCK_MAX)
+    if (block_bytes > GC_SMALL_MAX)
         gc_tcache_merge_stats(tctx); /* unmerged is at most what the capacity allows */
     leave(tcache);
     if (tcache->is_observed)
@@ -309,7 +309,7 @@ static __attribute__((noinline)) uint64_t alloc_timed(struct gc_tcache *tcache,
     return address;
 }
 
-/* A block above GC_TCACHE_BLOCK_MAX, or a request of 0 bytes. */
+/* A block above GC_SMALL_MAX, or a request of 0 bytes. */
 static __attribute__((noinline)) uint64_t alloc_large(struct gc_tcache *tcache,
                                                       struct gc_context *context, uint64_t bytes,
                                                       uint16_t api)
@@ -326,7 +326,7 @@ uint64_t gc_tcache_alloc_bytes(struct gc_tcache *tcache, struct gc_context *cont
                                uint16_t api)
 {
     const uint64_t size = (bytes + GC_GRANULE - 1) & ~(GC_GRANULE - 1);
-    if (!GC_LIKELY(bytes - 1 < GC_TCACHE_BLOCK_MAX))
+    if (!GC_LIKELY(bytes - 1 < GC_SMALL_MAX))
         return alloc_large(tcache, context, bytes, api);
     if (!GC_LIKELY(--tcache->until_sample != 0))
         return alloc_timed(tcache, context, bytes, api);
@@ -387,7 +387,7 @@ static struct gc_tcache_context *tctx_for(struct gc_tcache *tcache, const struct
     return is_closed(tctx->context) ? NULL : tctx;
 }
 
-/* Whether the magazine is the one of its context that may hold a block above GC_TCACHE_BLOCK_MAX.
+/* Whether the magazine is the one of its context that may hold a block above GC_SMALL_MAX.
  * It is so until it flushes its large blocks. */
 static bool hold_large(struct gc_tcache_context *tctx)
 {
@@ -399,9 +399,9 @@ static bool hold_large(struct gc_tcache_context *tctx)
 }
 
 /* Whether a freed block may be cached. A large one only after LARGE_STREAK consecutive frees of the
- * same block: then the pool would return it as well, and no other large block is in
- * this cache. Other large blocks are placed by the pool, which must know all free memory so that a
- * program that repeats itself finds its pages mapped. */
+ * same block: then the pool would return it as well, and no other large block is in this cache.
+ * Other large blocks are placed by the pool, which must know all free memory so that a program that
+ * repeats itself finds its pages mapped. */
 static bool may_cache(struct gc_tcache_context *tctx, const struct gc_block *block)
 {
     if (block->bytes <= GC_SMALL_MAX)
@@ -410,8 +410,7 @@ static bool may_cache(struct gc_tcache_context *tctx, const struct gc_block *blo
         tctx->large_address = block->address;
         tctx->large_streak = 0;
     }
-    return ++tctx->large_streak > LARGE_STREAK &&
-           (block->bytes <= GC_TCACHE_BLOCK_MAX || hold_large(tctx));
+    return ++tctx->large_streak > LARGE_STREAK && hold_large(tctx);
 }
 
 /* Inserts the block into the magazine. True if blocks were flushed to the pool: then the caller
@@ -428,7 +427,7 @@ static bool cache_block(struct gc_tcache_context *tctx, struct gc_block *block)
     const uint64_t epoch = gc_submit_epoch_of_free(work);
     if (gc_context_may_reuse(context, work, epoch)) {
         push_ready(tctx, block, size);
-        if (block->bytes > GC_TCACHE_BLOCK_MAX)
+        if (block->bytes > GC_SMALL_MAX)
             gc_tcache_merge_stats(tctx);
         return shrink(tctx);
     }
