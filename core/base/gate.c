@@ -6,8 +6,6 @@
 #include "core/base/lock.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <stddef.h>
 #include <sys/syscall.h>
@@ -18,22 +16,15 @@
 #define DRAIN_MS 2000   /* how long a closer waits for the threads inside */
 #define CLOSED_MS 10000 /* how long a thread waits at a closed gate */
 
-static void futex(atomic_uint *word, int operation, unsigned value, const struct timespec *timeout)
-{
-    const int saved_errno = errno;
-    syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
-    errno = saved_errno;
-}
-
 static void sleep_on(atomic_uint *word, unsigned value, uint32_t timeout_ms)
 {
-    const struct timespec timeout = {timeout_ms / 1000, (long)(timeout_ms % 1000) * 1000000};
-    futex(word, FUTEX_WAIT, value, timeout_ms == GC_GATE_FOREVER ? NULL : &timeout);
+    (void)gc_lock_sleep_on(
+        word, value, timeout_ms == GC_GATE_FOREVER ? UINT64_MAX : (uint64_t)timeout_ms * 1000000);
 }
 
 void gc_gate_wake_drain(struct gc_gate *gate)
 {
-    futex(&gate->inside, FUTEX_WAKE, INT_MAX, NULL);
+    gc_lock_wake(&gate->inside, true);
 }
 
 void gc_gate_wait(struct gc_gate *gate, uint32_t word, uint32_t timeout_ms)
@@ -51,7 +42,7 @@ void gc_gate_set(struct gc_gate *gate, enum gc_gate_mode mode)
         next = (changes + GC_GATE_CHANGE) | claim | (uint32_t)mode;
     } while (!atomic_compare_exchange_weak_explicit(&gate->word, &word, next, memory_order_seq_cst,
                                                     memory_order_seq_cst));
-    futex(&gate->word, FUTEX_WAKE, INT_MAX, NULL);
+    gc_lock_wake(&gate->word, true);
 }
 
 bool gc_gate_enter_slow(struct gc_gate *gate)

@@ -1,61 +1,95 @@
 #include "core/base/lock.h"
 
-#include "core/base/assert.h"
-
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stddef.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
-#include <stdatomic.h>
+#define SPINS_BEFORE_SLEEP 100 /* a holder's work is short */
+#define SECOND_NS UINT64_C(1000000000)
 
-/* Bit r: the thread holds a lock of rank r, is about to take one, or has just released one. A
- * thread never holds two locks of one rank, so the bits are exact, for a signal handler too. */
-static __thread unsigned held_ranks __attribute__((tls_model("initial-exec")));
+__thread unsigned gc_lock_held_ranks __attribute__((tls_model("initial-exec")));
 
-void gc_lock_init(struct gc_lock *lock, enum gc_lock_rank rank)
+/* ---- futexes ---- */
+
+bool gc_lock_sleep_on(atomic_uint *word, unsigned value, uint64_t limit_ns)
 {
-    pthread_mutex_init(&lock->mutex, NULL);
-    lock->rank = rank;
+    const int saved_errno = errno;
+    const struct timespec limit = {(time_t)(limit_ns / SECOND_NS), (long)(limit_ns % SECOND_NS)};
+    const bool is_over = syscall(SYS_futex, word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, value,
+                                 limit_ns == UINT64_MAX ? NULL : &limit, NULL, 0) != 0 &&
+                         errno == ETIMEDOUT;
+    errno = saved_errno;
+    return !is_over;
 }
 
-void gc_lock_fini(struct gc_lock *lock)
+void gc_lock_wake(atomic_uint *word, bool all)
 {
-    pthread_mutex_destroy(&lock->mutex);
+    const int saved_errno = errno;
+    (void)syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, all ? INT_MAX : 1, NULL, NULL,
+                  0);
+    errno = saved_errno;
 }
 
-void gc_lock_acquire(struct gc_lock *lock)
+/* ---- locks ---- */
+
+static inline void pause_processor(void)
 {
-    GC_ASSERT(held_ranks >> lock->rank == 0);
-    held_ranks |= 1U << lock->rank;
-    atomic_signal_fence(memory_order_seq_cst);
-    pthread_mutex_lock(&lock->mutex);
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#endif
 }
 
-void gc_lock_release(struct gc_lock *lock)
+void gc_lock_acquire_wanted(struct gc_lock *lock)
 {
-    GC_ASSERT(held_ranks >> lock->rank & 1U);
-    pthread_mutex_unlock(&lock->mutex);
-    atomic_signal_fence(memory_order_seq_cst);
-    held_ranks &= ~(1U << lock->rank);
+    for (unsigned i = 0; i < SPINS_BEFORE_SLEEP; i++) {
+        unsigned word = GC_LOCK_FREE;
+        if (atomic_load_explicit(&lock->word, memory_order_relaxed) == GC_LOCK_FREE &&
+            atomic_compare_exchange_strong_explicit(&lock->word, &word, GC_LOCK_HELD,
+                                                    memory_order_acquire, memory_order_relaxed))
+            return;
+        pause_processor();
+    }
+    /* Others may sleep besides this thread, so the lock is taken as wanted. */
+    while (atomic_exchange_explicit(&lock->word, GC_LOCK_WANTED, memory_order_acquire) !=
+           GC_LOCK_FREE)
+        (void)gc_lock_sleep_on(&lock->word, GC_LOCK_WANTED, UINT64_MAX);
 }
 
-void gc_lock_wait(struct gc_lock *lock, pthread_cond_t *condition)
+void gc_lock_wake_one(struct gc_lock *lock)
 {
-    GC_ASSERT(held_ranks == 1U << lock->rank);
-    pthread_cond_wait(condition, &lock->mutex);
+    gc_lock_wake(&lock->word, false);
 }
 
-bool gc_lock_wait_for(struct gc_lock *lock, pthread_cond_t *condition, uint64_t limit_ns)
+/* ---- conditions ---- */
+
+bool gc_lock_wait_for(struct gc_lock *lock, struct gc_condition *condition, uint64_t limit_ns)
 {
-    const uint64_t second_ns = 1000000000;
-    struct timespec end;
-    GC_ASSERT(held_ranks == 1U << lock->rank);
-    clock_gettime(CLOCK_REALTIME, &end);
-    const uint64_t end_ns = (uint64_t)end.tv_nsec + limit_ns;
-    end.tv_sec += (time_t)(end_ns / second_ns);
-    end.tv_nsec = (long)(end_ns % second_ns);
-    return pthread_cond_timedwait(condition, &lock->mutex, &end) == 0;
+    GC_ASSERT(gc_lock_held_ranks == 1U << lock->rank);
+    /* Sequentially consistent, as in gc_lock_announce: either that call sees the thread waiting, or
+     * the count of changes read here is the later one, and what it announces is seen. */
+    atomic_fetch_add_explicit(&condition->waiting, 1, memory_order_seq_cst);
+    const unsigned changes = atomic_load_explicit(&condition->changes, memory_order_seq_cst);
+    gc_lock_release(lock);
+    const bool is_in_time = gc_lock_sleep_on(&condition->changes, changes, limit_ns);
+    atomic_fetch_sub_explicit(&condition->waiting, 1, memory_order_relaxed);
+    gc_lock_acquire(lock);
+    return is_in_time;
 }
 
-unsigned gc_lock_held_count(void)
+void gc_lock_wait(struct gc_lock *lock, struct gc_condition *condition)
 {
-    return (unsigned)__builtin_popcount(held_ranks);
+    (void)gc_lock_wait_for(lock, condition, UINT64_MAX);
+}
+
+void gc_lock_announce(struct gc_condition *condition)
+{
+    atomic_fetch_add_explicit(&condition->changes, 1, memory_order_seq_cst);
+    if (atomic_load_explicit(&condition->waiting, memory_order_seq_cst) != 0)
+        gc_lock_wake(&condition->changes, true);
 }

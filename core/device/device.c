@@ -38,6 +38,14 @@ static uint64_t leave_of(const struct gc_options *options, const struct gc_devic
     return gc_min_u64(gc_max_u64(LEAVE_BYTES, total / LEAVE_DIVISOR), total / LEAVE_SHARE);
 }
 
+/* A power of two, so that a page's number costs no division. */
+static uint64_t page_bytes_of(const struct gc_device_info *info)
+{
+    const uint64_t least = gc_max_u64(info->page_bytes, GC_PAGE_BYTES_MIN);
+    const uint64_t power = UINT64_C(1) << gc_top_bit_u64(least);
+    return power == least ? power : power << 1;
+}
+
 /* The page size for mapped memory; 0: use driver allocations. */
 static uint64_t choose_backend(struct gc_core *core, const struct gc_device_info *info)
 {
@@ -47,7 +55,7 @@ static uint64_t choose_backend(struct gc_core *core, const struct gc_device_info
     if (core->debug != NULL)
         return 0; /* poison is checked by address, so pages must not be remapped */
     if (info->has_mapping)
-        return gc_max_u64(info->page_bytes, GC_PAGE_BYTES_MIN);
+        return page_bytes_of(info);
     if (core->options->backend == GC_BACKEND_VMM)
         gc_log_write(core->log, GC_LOG_WARN,
                      "GPUCACHE_BACKEND=vmm: device %d cannot map memory (%s); using backend driver",
@@ -86,14 +94,11 @@ struct gc_device *gc_device_create(struct gc_core *core, const struct gc_device_
     device->page_bytes = choose_backend(core, info);
     device->is_mapped = device->page_bytes != 0;
     gc_lock_init(&device->release_lock, GC_RANK_DEVICE);
-    pthread_cond_init(&device->release_done, NULL);
     return device;
 }
 
 void gc_device_fini(struct gc_device *device)
 {
-    pthread_cond_destroy(&device->release_done);
-    gc_lock_fini(&device->release_lock);
     gc_slab_fini(&device->mapping_records);
     gc_slab_fini(&device->extent_records);
     gc_slab_fini(&device->segments);
@@ -218,7 +223,7 @@ void gc_device_release_end(struct gc_device *device, struct gc_quota *quota)
     if (quota != NULL)
         is_last |= --quota->release_count == 0;
     if (is_last)
-        pthread_cond_broadcast(&device->release_done);
+        gc_lock_announce(&device->release_done);
     gc_lock_release(&device->release_lock);
 }
 

@@ -67,7 +67,7 @@ struct gc_device {
     atomic_bool is_open_to[GC_DEVICE_MAX]; /* by ordinal, permanently */
 
     struct gc_lock release_lock; /* guards release_count */
-    pthread_cond_t release_done;
+    struct gc_condition release_done;
     uint32_t release_count; /* releases under way */
 };
 

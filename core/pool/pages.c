@@ -14,16 +14,18 @@ static struct gc_span span_of(const struct gc_pool *pool, struct gc_arena *arena
                               uint64_t bytes, uint64_t used_below, uint64_t used_above)
 {
     const uint64_t page_bytes = pool->pages.page_bytes;
+    const unsigned shift = pool->pages.page_shift;
     const uint64_t base = arena->segment->address;
-    const uint64_t first = (address - base) / page_bytes;
-    const uint64_t end = (address - base + bytes - 1) / page_bytes + 1;
+    const uint64_t offset = address - base;
+    const uint64_t first = offset >> shift;
+    const uint64_t end = ((offset + bytes - 1) >> shift) + 1;
     return (struct gc_span){.arena = arena,
                             .first = first,
                             .end = end,
-                            .is_first_shared = used_below > base + first * page_bytes,
-                            .is_last_shared = used_above < base + end * page_bytes,
-                            .whole_first = (address - base + page_bytes - 1) / page_bytes,
-                            .whole_end = (address - base + bytes) / page_bytes};
+                            .is_first_shared = used_below > base + (first << shift),
+                            .is_last_shared = used_above < base + (end << shift),
+                            .whole_first = (offset + page_bytes - 1) >> shift,
+                            .whole_end = (offset + bytes) >> shift};
 }
 
 /* One free neighbour is passed over. A second one is of another kind, and between two kinds lies

@@ -24,9 +24,9 @@
 #ifndef GC_PAGES_H
 #define GC_PAGES_H
 
+#include "core/base/lock.h"
 #include "core/pool/block.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -104,7 +104,8 @@ struct gc_extent_list {
 };
 
 struct gc_pages {
-    uint64_t page_bytes; /* 0: the pool has driver memory only */
+    uint64_t page_bytes; /* a power of two; 0: the pool has driver memory only */
+    unsigned page_shift; /* its logarithm */
     struct gc_arena *arenas;
     /* The range that contains all arenas of a tenant's pool; 0 bytes: none. */
     uint64_t range_address;
@@ -122,7 +123,7 @@ struct gc_pages {
     struct gc_swap *swap; /* memory that is swapped out; NULL: none */
     /* A peer lacks access to some mappings. Owned by the thread that changes mappings. */
     bool is_access_due;
-    pthread_cond_t changed; /* signalled when is_changing ends */
+    struct gc_condition changed; /* signalled when is_changing ends */
 };
 
 /* The slots that a block overlaps, or would: [first, end), and whether a neighbour uses the first

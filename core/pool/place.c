@@ -30,15 +30,15 @@ static uint64_t alignment_of(uint64_t bytes)
 static uint64_t fit(const struct gc_pool *pool, const struct gc_segment *segment, uint64_t address,
                     uint64_t bytes, bool is_tight)
 {
-    const uint64_t page = pool->pages.page_bytes;
-    const uint64_t alignment = alignment_of(bytes);
+    const uint64_t page_mask = pool->pages.page_bytes - 1;
+    const uint64_t alignment_mask = alignment_of(bytes) - 1;
     if (segment->size_class >= GC_CLASS_CUT_COUNT)
         return address; /* aligned as the driver does */
-    address = (address + alignment - 1) / alignment * alignment;
+    address = (address + alignment_mask) & ~alignment_mask;
     if (segment->arena != NULL && (bytes >= GC_PAGE_BYTES_MIN || is_tight)) {
-        const uint64_t needed = (bytes + page - 1) / page * page;
-        if (address % page + bytes > needed)
-            address = (address + page - 1) / page * page;
+        const uint64_t needed = (bytes + page_mask) & ~page_mask;
+        if ((address & page_mask) + bytes > needed)
+            address = (address + page_mask) & ~page_mask;
     }
     return address;
 }
