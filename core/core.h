@@ -253,14 +253,6 @@ enum gc_status gc_alloc(struct gc_core *core, struct gc_context *context,
 enum gc_status gc_free(struct gc_core *core, uint64_t address, uint16_t api,
                        int *driver_code) GC_CHECKED;
 
-/* A hit in the bins of the context's pool, for a request without options after a miss of the thread
- * cache: one lock, and nothing else is asked. GC_ADDRESS_NONE: call gc_alloc; nothing is counted.
- * The caller is inside a wrapper. */
-uint64_t gc_hit_alloc(struct gc_context *context, uint64_t bytes, uint16_t api);
-/* Frees a block after a miss of the thread cache. False: call gc_free, which returns the error if
- * there is one; the block is live. */
-bool gc_hit_free(struct gc_core *core, uint64_t address);
-
 struct gc_block_info {
     uint64_t address;
     uint64_t bytes;    /* as requested */
@@ -354,18 +346,28 @@ struct gc_tcache;
 struct gc_tcache *gc_tcache_create(struct gc_core *core);
 /* When the thread ends: the cache's blocks return to their pools, its figures are merged. */
 void gc_tcache_destroy(struct gc_core *core, struct gc_tcache *tcache);
-/* A hit in the thread cache: no lock, no driver call, no system call. False: call gc_alloc;
- * nothing is counted. `tcache` may be NULL. */
-bool gc_tcache_alloc(struct gc_tcache *tcache, struct gc_context *context,
-                     const struct gc_request *request, uint64_t *address);
-/* The short form, for a request without options: the address, or GC_ADDRESS_NONE. */
+/* `tcache` may be NULL in all of these. */
+
+/* A hit in the thread cache, for a request without options: no lock, no driver call, no system
+ * call. The address; GC_ADDRESS_NONE: call gc_tcache_alloc_from_pool. */
 uint64_t gc_tcache_alloc_bytes(struct gc_tcache *tcache, struct gc_context *context, uint64_t bytes,
                                uint16_t api);
-/* Frees the block into the thread cache. False: call gc_free. */
+/* Frees the block into the thread cache. False: call gc_tcache_free_to_pool. */
 bool gc_tcache_free(struct gc_core *core, struct gc_tcache *tcache, uint64_t address);
+/* After a miss of the thread cache, a hit in the bins of the context's pool: one lock, and nothing
+ * else is asked. GC_ADDRESS_NONE: call gc_alloc; the figures of the thread are merged. The caller
+ * is inside a wrapper: a signal handler's calls pass through meanwhile. */
+uint64_t gc_tcache_alloc_from_pool(struct gc_tcache *tcache, struct gc_context *context,
+                                   uint64_t bytes, uint16_t api);
+/* Frees a block after a miss of the thread cache. False: call gc_free, which returns the error if
+ * there is one; the block is live, and the figures of the thread are merged. */
+bool gc_tcache_free_to_pool(struct gc_core *core, struct gc_tcache *tcache, uint64_t address);
+/* Both hits for a request with options; false: call gc_alloc, the figures are merged. */
+bool gc_tcache_alloc(struct gc_tcache *tcache, struct gc_context *context,
+                     const struct gc_request *request, uint64_t *address);
 /* Merges the thread's figures. Called before the thread changes figures without its cache: a single
  * thread's peaks are then exact. With several threads a peak may lack recent allocations of the
- * others, at most 20 MiB each. */
+ * others, at most 20 MiB or 1/64 of the device's allocated bytes each. */
 void gc_tcache_flush_stats(struct gc_tcache *tcache);
 /* Merges the figures of all threads. No lock may be held. */
 void gc_tcache_flush_all_stats(struct gc_core *core);

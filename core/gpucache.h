@@ -91,7 +91,7 @@ typedef uint64_t gpucache_tenant;
 /* Figures of one device. Set struct_bytes to sizeof(struct gpucache_statistics) before the call;
  * later versions add fields at the end. The figures include everything before the call; they are
  * not read at one instant. With several threads the peaks of requested and allocated bytes may be
- * off by at most 20 MiB for each thread. */
+ * off by at most 20 MiB, or 1/64 of the allocated bytes, for each thread. */
 struct gpucache_statistics {
     uint64_t struct_bytes;
     uint64_t total_bytes;     /* of the device */
@@ -147,8 +147,8 @@ struct gpucache_elastic_statistics {
 };
 
 /* Figures of one tenant on one device, or their sum over all; struct_bytes as above. Exact, except
- * that with several threads the peaks of requested and allocated bytes may be off by at most 20 MiB
- * for each thread. */
+ * that with several threads the peaks of requested and allocated bytes may be off by at most 20 MiB,
+ * or 1/64 of the allocated bytes, for each thread. */
 struct gpucache_tenant_statistics {
     uint64_t struct_bytes;
     uint64_t capacity_bytes; /* addresses on a device; of all devices: the maximum */

@@ -209,7 +209,7 @@ static inline void gc_context_count_destroyed(struct gc_context *context,
 
 /* ---- thread caches ---- */
 
-#define GC_TCACHE_UNUSED UINT16_MAX /* the number of no context */
+#define GC_TCACHE_UNUSED INT16_MAX /* the number of no context */
 
 /* Sets the capacity of the context's thread caches: a fraction of the bytes that its device or
  * quota may hold. A block above GC_SMALL_MAX does not count: one thread cache of the context may

@@ -132,7 +132,7 @@ static bool choose_planned(const struct gc_pool *pool, const struct gc_match *ma
 
 /* ---- compared with the pool ---- */
 
-static bool is_backed(const struct gc_pool *pool, const struct gc_place *place, uint64_t bytes)
+static bool is_backed(struct gc_pool *pool, const struct gc_place *place, uint64_t bytes)
 {
     const struct gc_segment *segment =
         atomic_load_explicit(&place->free_block->segment, memory_order_relaxed);

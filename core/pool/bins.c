@@ -214,6 +214,8 @@ struct gc_block *gc_bins_first_fit(const struct gc_bins *bins, uint64_t address,
     struct gc_block *lowest = NULL; /* it, or a block right of it, is long enough */
     struct gc_block *node = bins->root;
     GC_ASSERT(bins->by_address);
+    if (address == 0)
+        return node != NULL && node->longest >= length ? lowest_fit(node, length) : NULL;
     while (node != NULL) {
         const struct gc_block *right = node->bin.right;
         if (node->address < address) {

@@ -83,10 +83,11 @@ struct gc_block {
     bool is_exported : 1;
     /* FREEING: another process has the freed block open (core/reclaim/defer.c). */
     bool is_held : 1;
-    /* While LIVE: the number of its context; 0: no thread cache may take the block once it is
-     * freed. Lock-free readers use it as a hint. */
+    /* While LIVE: the number of its context, with GC_BLOCK_LARGE for a block above GC_SMALL_MAX; 0:
+     * no thread cache may take the block once it is freed. Lock-free readers use it as a hint. */
     _Atomic uint16_t tcache_number;
 };
+#define GC_BLOCK_LARGE (1U << 15)
 _Static_assert(sizeof(struct gc_block) == 64, "a block record is one cache line");
 
 /* Under the pool's lock. Release: a thread that finds the block LIVE without the lock sees the

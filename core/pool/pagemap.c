@@ -25,7 +25,7 @@ struct gc_pagemap_leaf {
     atomic_uint_fast64_t blocks_written[LEAF_GRANULES / POINTERS_PER_HOST_PAGE / 64];
     atomic_uint_fast64_t starts_written[LEAF_GRANULES / STARTS_PER_HOST_PAGE / 64];
     atomic_uint_fast32_t page_starts[LEAF_PAGES];
-    atomic_uint_fast32_t leaf_starts;
+    atomic_uint_fast32_t used_pages; /* pages with starts */
 };
 _Static_assert(offsetof(struct gc_pagemap_leaf, blocks) == 0, "as gc_pagemap_get expects");
 #define LEAF_FIXED_BYTES                                                                           \
@@ -119,40 +119,74 @@ enum gc_status gc_pagemap_prepare(struct gc_pagemap *map, uint64_t address, uint
     return GC_OK;
 }
 
-void gc_pagemap_set(struct gc_pagemap *map, uint64_t address, struct gc_block *block)
+/* The writers of a 2 MiB page of a mapped arena are ordered by one lock, so that its words need no
+ * read-modify-writes. */
+static inline void add_start(struct gc_pagemap_leaf *leaf, uint64_t granule, bool is_arena)
+{
+    atomic_uint_fast32_t *count = &leaf->page_starts[granule / PAGE_GRANULES];
+    atomic_uint_fast64_t *word = &leaf->starts[granule / 64];
+    const uint64_t bit = UINT64_C(1) << (granule % 64);
+    /* Release: a thread that sees the bit sees the pointer. */
+    if (is_arena) {
+        const uint_fast32_t before = atomic_load_explicit(count, memory_order_relaxed);
+        if (before == 0)
+            atomic_fetch_add_explicit(&leaf->used_pages, 1, memory_order_relaxed);
+        atomic_store_explicit(count, before + 1, memory_order_relaxed);
+        const uint64_t bits = atomic_load_explicit(word, memory_order_relaxed);
+        atomic_store_explicit(word, bits | bit, memory_order_release);
+    } else {
+        if (atomic_fetch_add_explicit(count, 1, memory_order_relaxed) == 0)
+            atomic_fetch_add_explicit(&leaf->used_pages, 1, memory_order_relaxed);
+        atomic_fetch_or_explicit(word, bit, memory_order_release);
+    }
+}
+
+/* The counts are lowered after the bit is cleared, so that they are never too low. */
+static inline void remove_start(struct gc_pagemap_leaf *leaf, uint64_t granule, bool is_arena)
+{
+    atomic_uint_fast32_t *count = &leaf->page_starts[granule / PAGE_GRANULES];
+    atomic_uint_fast64_t *word = &leaf->starts[granule / 64];
+    const uint64_t bit = UINT64_C(1) << (granule % 64);
+    uint_fast32_t before;
+    if (is_arena) {
+        const uint64_t bits = atomic_load_explicit(word, memory_order_relaxed);
+        atomic_store_explicit(word, bits & ~bit, memory_order_release);
+        atomic_store_explicit(&leaf->blocks[granule], NULL, memory_order_release);
+        before = atomic_load_explicit(count, memory_order_relaxed);
+        atomic_store_explicit(count, before - 1, memory_order_release);
+    } else {
+        atomic_fetch_and_explicit(word, ~bit, memory_order_release);
+        atomic_store_explicit(&leaf->blocks[granule], NULL, memory_order_release);
+        before = atomic_fetch_sub_explicit(count, 1, memory_order_release);
+    }
+    if (before == 1)
+        atomic_fetch_sub_explicit(&leaf->used_pages, 1, memory_order_release);
+}
+
+void gc_pagemap_set(struct gc_pagemap *map, uint64_t address, struct gc_block *block, bool is_arena)
 {
     struct gc_pagemap_leaf *leaf = leaf_at(map, address >> LEAF_BITS);
     GC_ASSERT(leaf != NULL && address % GC_GRANULE == 0);
     const uint64_t granule = address >> GC_GRANULE_BITS & (LEAF_GRANULES - 1);
-    const uint64_t bit = UINT64_C(1) << (granule % 64);
     count_written(map->host, leaf->blocks_written, granule / POINTERS_PER_HOST_PAGE);
     /* Release: a thread that finds the block sees its record filled in. */
     atomic_store_explicit(&leaf->blocks[granule], block, memory_order_release);
-    if ((atomic_load_explicit(&leaf->starts[granule / 64], memory_order_relaxed) & bit) != 0)
+    if ((atomic_load_explicit(&leaf->starts[granule / 64], memory_order_relaxed) >> (granule % 64) &
+         1) != 0)
         return;
     count_written(map->host, leaf->starts_written, granule / STARTS_PER_HOST_PAGE);
-    atomic_fetch_add_explicit(&leaf->leaf_starts, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&leaf->page_starts[granule / PAGE_GRANULES], 1, memory_order_relaxed);
-    /* Release: a thread that sees the bit sees the pointer. */
-    atomic_fetch_or_explicit(&leaf->starts[granule / 64], bit, memory_order_release);
+    add_start(leaf, granule, is_arena);
 }
 
-void gc_pagemap_clear(struct gc_pagemap *map, uint64_t address)
+void gc_pagemap_clear(struct gc_pagemap *map, uint64_t address, bool is_arena)
 {
     struct gc_pagemap_leaf *leaf = leaf_at(map, address >> LEAF_BITS);
     GC_ASSERT(leaf != NULL && address % GC_GRANULE == 0);
     const uint64_t granule = address >> GC_GRANULE_BITS & (LEAF_GRANULES - 1);
-    const uint64_t bit = UINT64_C(1) << (granule % 64);
-    /* The counts are lowered after the bit is cleared, so that they are never too low. */
-    const uint64_t before =
-        atomic_fetch_and_explicit(&leaf->starts[granule / 64], ~bit, memory_order_release);
-    GC_ASSERT((before & bit) != 0);
-    atomic_store_explicit(&leaf->blocks[granule], NULL, memory_order_release);
-    if ((before & bit) != 0) {
-        atomic_fetch_sub_explicit(&leaf->page_starts[granule / PAGE_GRANULES], 1,
-                                  memory_order_release);
-        atomic_fetch_sub_explicit(&leaf->leaf_starts, 1, memory_order_release);
-    }
+    GC_ASSERT(
+        (atomic_load_explicit(&leaf->starts[granule / 64], memory_order_relaxed) >> (granule % 64) &
+         1) != 0);
+    remove_start(leaf, granule, is_arena);
 }
 
 /* Discards the host pages [first, end) of a table that were written. */
@@ -216,7 +250,7 @@ static bool last_start(const struct gc_pagemap_leaf *leaf, uint64_t first, uint6
 static struct gc_block *last_in_leaf(const struct gc_pagemap_leaf *leaf, uint64_t last,
                                      uint64_t *granule)
 {
-    if (atomic_load_explicit(&leaf->leaf_starts, memory_order_acquire) == 0)
+    if (atomic_load_explicit(&leaf->used_pages, memory_order_acquire) == 0)
         return NULL;
     for (uint64_t page = last / PAGE_GRANULES + 1; page-- > 0;) {
         const uint64_t first = page * PAGE_GRANULES;

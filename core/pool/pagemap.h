@@ -21,6 +21,7 @@
 #include "core/pool/block.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -49,9 +50,12 @@ void gc_pagemap_fini(struct gc_pagemap *map);
 enum gc_status gc_pagemap_prepare(struct gc_pagemap *map, uint64_t address,
                                   uint64_t bytes) GC_CHECKED;
 /* Records that a block starts at `address`, in a prepared range. It may replace another block's
- * record there. */
-void gc_pagemap_set(struct gc_pagemap *map, uint64_t address, struct gc_block *block);
-void gc_pagemap_clear(struct gc_pagemap *map, uint64_t address);
+ * record there. `is_arena`: the address is in mapped memory, so that the pool's lock orders all
+ * writers of its 2 MiB; false is right for any address. */
+void gc_pagemap_set(struct gc_pagemap *map, uint64_t address, struct gc_block *block,
+                    bool is_arena);
+/* No block starts at `address` any more, where one did. */
+void gc_pagemap_clear(struct gc_pagemap *map, uint64_t address, bool is_arena);
 /* Releases the memory written for a range in which no block starts. The range must be prepared
  * again before its next use. Call before the driver can reuse the addresses. */
 void gc_pagemap_drop(struct gc_pagemap *map, uint64_t address, uint64_t bytes);

@@ -60,11 +60,8 @@ struct gc_span gc_pages_span_of_place_locked(const struct gc_pool *pool,
                    used_below(place->free_block), used_above(place->free_block));
 }
 
-uint64_t gc_pages_run_end(const struct gc_arena *arena, uint64_t first, uint64_t end)
+uint64_t gc_pages_empty_end(const struct gc_arena *arena, uint64_t first, uint64_t end)
 {
-    const struct gc_mapping *mapping = arena->slots[first];
-    if (mapping != NULL)
-        return gc_min_u64(end, mapping->first + mapping->extent->page_count);
     const uint64_t touched = gc_min_u64(end, arena->touched_count);
     while (first < touched && arena->slots[first] == NULL)
         first++;
@@ -78,6 +75,13 @@ static uint64_t own_count(const struct gc_span *span, uint64_t first, uint64_t e
     const bool has_last = span->is_last_shared && end == span->end;
     const uint64_t shared = (uint64_t)has_first + (uint64_t)has_last;
     return end - first - gc_min_u64(end - first, shared);
+}
+
+/* Whether neighbours use all slots of the span, as they do for most small blocks. */
+static inline bool is_all_shared(const struct gc_span *span)
+{
+    return span->end - span->first <=
+           (uint64_t)span->is_first_shared + (uint64_t)span->is_last_shared;
 }
 
 /* ---- idle extents ---- */
@@ -280,18 +284,6 @@ static uint64_t end_of(const struct gc_mapping *mapping)
     return mapping->first + mapping->extent->page_count;
 }
 
-/* The end of an earlier mapping of the same extent in the span, or 0. */
-static uint64_t earlier_end(const struct gc_span *span, const struct gc_mapping *mapping)
-{
-    const struct gc_mapping *other = mapping->extent->mappings;
-    for (; other != NULL; other = other->next) {
-        if (other->arena == span->arena && other->first < mapping->first &&
-            end_of(other) > span->first)
-            return end_of(other);
-    }
-    return 0;
-}
-
 /* The slot to try next where an idle extent of several pages has pages that the block would not
  * fill, or 0. */
 static uint64_t end_if_partial(const struct gc_span *span, const struct gc_mapping *mapping,
@@ -304,36 +296,47 @@ static uint64_t end_if_partial(const struct gc_span *span, const struct gc_mappi
     return 0;
 }
 
-/* As gc_pages_obstacle_locked for one mapping, the next slot to try; 0: no obstacle. */
+/* As gc_pages_obstacle_locked for one mapping, the next slot to try; 0: no obstacle. `walk`: the
+ * number of this walk over mappings, by which it finds a second mapping of one extent. */
 static uint64_t slot_past(const struct gc_span *span, struct gc_mapping *mapping, uint64_t first,
-                          bool is_short, struct gc_mapping **useless)
+                          bool is_short, uint64_t walk, struct gc_mapping **useless)
 {
-    const struct gc_extent *extent = mapping->extent;
+    struct gc_extent *extent = mapping->extent;
     if (!gc_pages_can_serve(mapping)) {
         *useless = extent->user != mapping ? mapping : NULL;
         return end_of(mapping);
     }
     if (extent->user == mapping)
         return 0;
-    const uint64_t next = extent->mapping_count > 1 ? earlier_end(span, mapping) : 0;
-    return next == 0 && is_short && extent->page_count > 1 ? end_if_partial(span, mapping, first)
-                                                           : next;
+    if (extent->mapping_count > 1) {
+        if (extent->walk == walk)
+            return extent->walk_end;
+        extent->walk = walk;
+        extent->walk_end = end_of(mapping);
+    }
+    return is_short && extent->page_count > 1 ? end_if_partial(span, mapping, first) : 0;
 }
 
-uint64_t gc_pages_obstacle_locked(const struct gc_pool *pool, const struct gc_span *span,
-                                  bool is_short, uint32_t *looks, struct gc_mapping **useless)
+uint64_t gc_pages_obstacle_locked(struct gc_pool *pool, const struct gc_span *span, bool is_short,
+                                  uint32_t *looks, struct gc_mapping **useless)
 {
-    uint64_t end;
+    struct gc_mapping *const *slots = span->arena->slots;
+    const uint64_t walk = ++pool->pages.walk_count;
+    uint32_t looked = 0;
+    uint64_t next = 0;
     *useless = NULL;
-    for (uint64_t i = span->first; i < span->end; i = end) {
-        struct gc_mapping *mapping = span->arena->slots[i];
-        end = gc_pages_run_end(span->arena, i, span->end);
-        ++*looks;
-        const uint64_t next = mapping != NULL ? slot_past(span, mapping, i, is_short, useless) : 0;
-        if (next != 0)
-            return span->arena->segment->address + next * pool->pages.page_bytes;
+    for (uint64_t i = span->first; i < span->end && next == 0;) {
+        struct gc_mapping *mapping = slots[i];
+        looked++;
+        if (mapping == NULL) {
+            i = gc_pages_empty_end(span->arena, i, span->end);
+            continue;
+        }
+        next = slot_past(span, mapping, i, is_short, walk, useless);
+        i = end_of(mapping);
     }
-    return 0;
+    *looks += looked;
+    return next == 0 ? 0 : span->arena->segment->address + next * pool->pages.page_bytes;
 }
 
 uint64_t gc_pages_several_locked(const struct gc_pool *pool, const struct gc_span *span)
@@ -344,7 +347,7 @@ uint64_t gc_pages_several_locked(const struct gc_pool *pool, const struct gc_spa
     return span->arena->segment->address + end_of(mapping) * pool->pages.page_bytes;
 }
 
-bool gc_pages_are_usable_locked(const struct gc_pool *pool, const struct gc_span *span)
+bool gc_pages_are_usable_locked(struct gc_pool *pool, const struct gc_span *span)
 {
     struct gc_mapping *useless;
     uint32_t looks = 0;
@@ -403,6 +406,8 @@ void gc_pages_use_all_locked(struct gc_pool *pool, const struct gc_span *span)
 {
     const uint64_t before = pool->pages.idle_count;
     uint64_t end;
+    if (is_all_shared(span))
+        return;
     for (uint64_t i = span->first; i < span->end; i = end) {
         end = gc_pages_run_end(span->arena, i, span->end);
         if (span->arena->slots[i] != NULL)
@@ -415,6 +420,8 @@ bool gc_pages_unuse_locked(struct gc_pool *pool, const struct gc_span *span)
 {
     const uint64_t before = pool->pages.idle_count;
     uint64_t end;
+    if (is_all_shared(span))
+        return false;
     for (uint64_t i = span->first; i < span->end; i = end) {
         struct gc_mapping *mapping = span->arena->slots[i];
         end = gc_pages_run_end(span->arena, i, span->end);
@@ -440,8 +447,8 @@ uint64_t gc_pages_kind_end_locked(const struct gc_pool *pool, const struct gc_bl
     return base + i * page_bytes;
 }
 
-bool gc_pages_are_backed_locked(const struct gc_pool *pool, struct gc_arena *arena,
-                                uint64_t address, uint64_t bytes)
+bool gc_pages_are_backed_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
+                                uint64_t bytes)
 {
     const struct gc_span span = span_of(pool, arena, address, bytes, 0, UINT64_MAX);
     return gc_pages_are_usable_locked(pool, &span);

@@ -29,6 +29,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct gc_pool;
@@ -69,6 +70,8 @@ struct gc_extent {
     uint64_t copy_page;      /* while it is swapped out: its number in the copy */
     uint64_t used_count;     /* pages */
     uint64_t page_count;
+    uint64_t walk;     /* the walk over mappings that met the extent last, */
+    uint64_t walk_end; /* and the end of the mapping that it met */
     uint32_t mapping_count;
     bool is_small;  /* mapped in an arena of small blocks since it was last mapped nowhere */
     bool is_listed; /* in an idle list */
@@ -115,6 +118,7 @@ struct gc_pages {
     uint64_t count;       /* pages of all extents */
     uint64_t idle_count;  /* pages of idle extents */
     uint64_t stuck_count; /* unused pages of extents in use: they serve nobody else */
+    uint64_t walk_count;  /* walks over the mappings of a place */
     /* Room is short: an idle extent of several pages serves no block that fills it in part. */
     bool is_short;
     atomic_bool is_refused; /* the driver failed to reserve addresses */
@@ -149,12 +153,12 @@ struct gc_span gc_pages_span_of_place_locked(const struct gc_pool *pool,
  * mapping that cannot serve, two mappings of one extent, or, where room is short, an idle extent
  * that the block would fill in part. Returns the next address to try, 0 if there is no obstacle.
  * Adds the mappings looked at to *looks; *useless: the mapping, if it serves nobody now. */
-uint64_t gc_pages_obstacle_locked(const struct gc_pool *pool, const struct gc_span *span,
-                                  bool is_short, uint32_t *looks, struct gc_mapping **useless);
+uint64_t gc_pages_obstacle_locked(struct gc_pool *pool, const struct gc_span *span, bool is_short,
+                                  uint32_t *looks, struct gc_mapping **useless);
 /* As that, where the block shall lie in one extent and its slots have no other obstacle. */
 uint64_t gc_pages_several_locked(const struct gc_pool *pool, const struct gc_span *span);
 /* Whether all slots of the span are mapped and have no obstacle, but for shortness. */
-bool gc_pages_are_usable_locked(const struct gc_pool *pool, const struct gc_span *span);
+bool gc_pages_are_usable_locked(struct gc_pool *pool, const struct gc_span *span);
 /* Whether a block can use the mapping. */
 bool gc_pages_can_serve(const struct gc_mapping *mapping);
 
@@ -166,8 +170,16 @@ void gc_pages_use_all_locked(struct gc_pool *pool, const struct gc_span *span);
 /* The block of the span becomes free: extents that nobody uses any more become idle. True if one
  * did. Slots that have no mapping, or one that is not in use, are left alone. */
 bool gc_pages_unuse_locked(struct gc_pool *pool, const struct gc_span *span);
+/* The end of the run of slots from `first`, which has no mapping, below `end` that have none. */
+uint64_t gc_pages_empty_end(const struct gc_arena *arena, uint64_t first, uint64_t end);
 /* The end of the run of slots from `first` below `end` that have the same mapping, or none. */
-uint64_t gc_pages_run_end(const struct gc_arena *arena, uint64_t first, uint64_t end);
+static inline uint64_t gc_pages_run_end(const struct gc_arena *arena, uint64_t first, uint64_t end)
+{
+    const struct gc_mapping *mapping = arena->slots[first];
+    if (mapping == NULL)
+        return gc_pages_empty_end(arena, first, end);
+    return gc_min_u64(end, mapping->first + mapping->extent->page_count);
+}
 
 /* The kind that the block's first slots have, and the address where the next kind begins. */
 uint64_t gc_pages_kind_end_locked(const struct gc_pool *pool, const struct gc_block *block,
@@ -176,8 +188,8 @@ uint64_t gc_pages_kind_end_locked(const struct gc_pool *pool, const struct gc_bl
 void gc_pages_set_excluded_locked(const struct gc_pool *pool, struct gc_block *block);
 
 /* Whether a block at the addresses of a planned arena needs no driver call. */
-bool gc_pages_are_backed_locked(const struct gc_pool *pool, struct gc_arena *arena,
-                                uint64_t address, uint64_t bytes);
+bool gc_pages_are_backed_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
+                                uint64_t bytes);
 /* Pages that become idle once no block uses [address, address + bytes) any more, the free and
  * pending blocks between two live ones: those of extents that only these blocks use. */
 uint64_t gc_pages_count_freed_locked(const struct gc_pool *pool, struct gc_arena *arena,

@@ -49,13 +49,19 @@ static bool is_within(const struct gc_block *free_block, uint64_t address, uint6
     return bytes <= free_block->bytes && offset <= free_block->bytes - bytes;
 }
 
-/* Sets *place to where a block of `bytes` would start in the free block. False: it does not fit. */
+/* Where a block of `bytes` would start in the free block, if that is long enough. */
+static inline struct gc_place place_in(const struct gc_pool *pool, struct gc_block *free_block,
+                                       uint64_t bytes, bool is_tight)
+{
+    return (struct gc_place){
+        free_block, fit(pool, gc_block_segment(free_block), free_block->address, bytes, is_tight)};
+}
+
+/* Sets *place to that. False: it does not fit. */
 static bool fit_block(const struct gc_pool *pool, struct gc_block *free_block, uint64_t bytes,
                       bool is_tight, struct gc_place *place)
 {
-    const struct gc_segment *segment = gc_block_segment(free_block);
-    *place =
-        (struct gc_place){free_block, fit(pool, segment, free_block->address, bytes, is_tight)};
+    *place = place_in(pool, free_block, bytes, is_tight);
     return is_within(free_block, place->address, bytes);
 }
 
@@ -115,7 +121,7 @@ static bool find_backed(struct gc_pool *pool, enum gc_size_class size_class, uin
         const uint64_t address = free_block->address;
         search->looks++;
         search->is_changed = false;
-        (void)fit_block(pool, free_block, bytes, false, &search->place);
+        search->place = place_in(pool, free_block, bytes, false);
         if (pass_obstacles(pool, bytes, false, address + free_block->bytes, search))
             return true;
         free_block = gc_bins_first_fit(bins, search->is_changed ? address : address + 1, bytes);
@@ -133,7 +139,7 @@ static bool fit_unmapped(struct gc_pool *pool, struct gc_block *unmapped, uint64
         if (gc_pool_wants_one_extent(pool, bytes) || below == NULL ||
             below->state != GC_BLOCK_FREE || below->free_kind != GC_FREE_BACKED)
             break;
-        (void)fit_block(pool, below, bytes, is_tight, &search->place);
+        search->place = place_in(pool, below, bytes, is_tight);
         if (pass_obstacles(pool, bytes, is_tight, unmapped->address + unmapped->bytes, search))
             return true;
     } while (search->is_changed);
@@ -345,7 +351,7 @@ struct gc_block *gc_pool_add_locked(struct gc_pool *pool, struct gc_segment *seg
     link_segment(pool, segment, block);
     gc_pool_split_off_locked(pool, block, spec->bytes);
     gc_pool_make_live_locked(pool, block, spec);
-    gc_pagemap_set(pool->shared.pagemap, block->address, block);
+    gc_pagemap_set(pool->shared.pagemap, block->address, block, false);
     return block;
 }
 
@@ -359,7 +365,7 @@ static void add_free(struct gc_pool *pool, struct gc_segment *segment, struct gc
     link_segment(pool, segment, block);
     gc_pool_bin_locked(pool, block,
                        gc_segment_has_kinds(segment) ? GC_FREE_UNMAPPED : GC_FREE_PLAIN);
-    gc_pagemap_set(pool->shared.pagemap, block->address, block);
+    gc_pagemap_set(pool->shared.pagemap, block->address, block, false);
 }
 
 void gc_pool_add_arena_locked(struct gc_pool *pool, struct gc_arena *arena)
@@ -380,7 +386,7 @@ struct gc_block *gc_pool_remove_locked(struct gc_pool *pool, struct gc_segment *
     GC_ASSERT(gc_block_spans_segment(block));
     if (block->state == GC_BLOCK_FREE)
         gc_pool_unbin_locked(pool, block);
-    gc_pagemap_clear(pool->shared.pagemap, block->address);
+    gc_pagemap_clear(pool->shared.pagemap, block->address, false);
     if (segment->previous != NULL)
         segment->previous->next = segment->next;
     else
@@ -420,5 +426,5 @@ void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,
     gc_block_set_state(block, state);
     if (state == GC_BLOCK_FREE)
         gc_pool_bin_locked(pool, block, block->free_kind);
-    gc_pagemap_set(pool->shared.pagemap, block->address, block);
+    gc_pagemap_set(pool->shared.pagemap, block->address, block, false);
 }

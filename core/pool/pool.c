@@ -211,6 +211,16 @@ void gc_pool_unbin_locked(struct gc_pool *pool, struct gc_block *block)
         clear_idle(pool, segment);
 }
 
+static void set_start(struct gc_pool *pool, uint64_t address, struct gc_block *block)
+{
+    gc_pagemap_set(pool->shared.pagemap, address, block, gc_block_segment(block)->arena != NULL);
+}
+
+static void clear_start(struct gc_pool *pool, const struct gc_block *block)
+{
+    gc_pagemap_clear(pool->shared.pagemap, block->address, gc_block_segment(block)->arena != NULL);
+}
+
 static void link_after(struct gc_block *block, struct gc_block *added)
 {
     added->previous = block;
@@ -236,8 +246,8 @@ static struct gc_block *split_before(struct gc_pool *pool, struct gc_block *free
     else
         gc_block_segment(free_block)->first = block;
     free_block->previous = block;
-    gc_pagemap_set(pool->shared.pagemap, block->address, block);
-    gc_pagemap_set(pool->shared.pagemap, block->address + bytes, free_block);
+    set_start(pool, block->address, block);
+    set_start(pool, block->address + bytes, free_block);
     return block;
 }
 
@@ -275,7 +285,7 @@ struct gc_block *gc_pool_split_end_locked(struct gc_pool *pool, struct gc_block 
     atomic_store_explicit(&rest->segment, gc_block_segment(block), memory_order_release);
     block->bytes = bytes;
     link_after(block, rest);
-    gc_pagemap_set(pool->shared.pagemap, rest->address, rest);
+    set_start(pool, rest->address, rest);
     return rest;
 }
 
@@ -337,7 +347,8 @@ static uint16_t tcache_number_of(const struct gc_pool *pool, const struct gc_blo
         block->bytes <= atomic_load_explicit(&pool->tcache_block_bytes, memory_order_relaxed) &&
         segment->size_class != GC_CLASS_UNCACHED && is_dedicated == pool->shared.is_dedicated &&
         (!is_dedicated || block->bytes - block->live.requested_bytes <= SLACK_MAX);
-    return may_enter ? pool->number : 0;
+    const unsigned large = block->bytes > GC_SMALL_MAX ? GC_BLOCK_LARGE : 0;
+    return may_enter ? (uint16_t)(pool->number | large) : 0;
 }
 
 void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
@@ -413,7 +424,7 @@ struct gc_block *gc_pool_split_locked(struct gc_pool *pool, const struct gc_plac
 static uint64_t remove_record(struct gc_pool *pool, struct gc_block *block)
 {
     const uint64_t bytes = block->bytes;
-    gc_pagemap_clear(pool->shared.pagemap, block->address);
+    clear_start(pool, block);
     unlink_block(block);
     gc_pool_free_record_locked(pool, block);
     return bytes;
@@ -483,8 +494,8 @@ static void merge_of_arena(struct gc_pool *pool, struct gc_block *block, enum gc
     } else if (next != NULL) {
         const uint64_t address = block->address;
         const uint64_t bytes = remove_record(pool, block);
-        gc_pagemap_clear(pool->shared.pagemap, next->address);
-        gc_pagemap_set(pool->shared.pagemap, address, next);
+        clear_start(pool, next);
+        set_start(pool, address, next);
         gc_bins_resize(bins, next, address, bytes + next->bytes);
     } else {
         gc_pool_bin_locked(pool, block, kind);

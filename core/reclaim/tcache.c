@@ -21,10 +21,7 @@
 #define SAMPLE_EVERY 256              /* one hit of so many is timed */
 #define LARGE_MAX (UINT64_C(1) << 48) /* more than any device has */
 
-/* ---- enter and leave ---- */
-
-/* The owner's side of the barrier on a kernel without membarrier. */
-static bool enter_fenced(struct gc_tcache *tcache)
+bool gc_tcache_enter_fenced(struct gc_tcache *tcache)
 {
     if (atomic_load_explicit(&tcache->mode, memory_order_relaxed) == GC_TCACHE_FENCED) {
         atomic_store_explicit(&tcache->is_busy, true, memory_order_seq_cst);
@@ -33,34 +30,6 @@ static bool enter_fenced(struct gc_tcache *tcache)
     }
     atomic_store_explicit(&tcache->is_busy, false, memory_order_release);
     return false;
-}
-
-/* False: another thread has stopped the caches, or this is a signal handler inside its own thread's
- * cache. */
-static inline bool enter(struct gc_tcache *tcache)
-{
-    if (!GC_LIKELY(!atomic_load_explicit(&tcache->is_busy, memory_order_relaxed)))
-        return false;
-    atomic_store_explicit(&tcache->is_busy, true, memory_order_relaxed);
-    /* For the compiler only; the processor's barrier is the membarrier in gc_tcache_stop_all. */
-    atomic_signal_fence(memory_order_seq_cst);
-    /* Acquire: pairs with the release in gc_tcache_resume_all. */
-    return GC_LIKELY(atomic_load_explicit(&tcache->mode, memory_order_acquire) == GC_TCACHE_OPEN) ||
-           enter_fenced(tcache);
-}
-
-static inline void leave(struct gc_tcache *tcache)
-{
-    /* Release: pairs with the load in tcache_all.c's wait_owner. */
-    atomic_store_explicit(&tcache->is_busy, false, memory_order_release);
-}
-
-/* Whether the context must use the pool, for now or permanently. */
-static inline bool is_closed(const struct gc_context *context)
-{
-    return ((unsigned)atomic_load_explicit(&context->is_dropped, memory_order_acquire) |
-            (unsigned)atomic_load_explicit(&context->is_faulted, memory_order_relaxed) |
-            atomic_load_explicit(&context->capture_count, memory_order_relaxed)) != 0;
 }
 
 /* ---- observation ---- */
@@ -83,11 +52,10 @@ static __attribute__((noinline)) void trace_free(const struct gc_context *contex
 
 void gc_tcache_flush_stats(struct gc_tcache *tcache)
 {
-    if (tcache == NULL || !enter(tcache))
+    if (tcache == NULL || !gc_tcache_enter(tcache))
         return;
-    for (unsigned i = 0; i < GC_TCACHE_CONTEXTS; i++)
-        gc_tcache_merge_stats(&tcache->contexts[i]);
-    leave(tcache);
+    gc_tcache_merge_all_stats(tcache);
+    gc_tcache_leave(tcache);
 }
 
 static uint64_t sample_begin(struct gc_tcache *tcache)
@@ -104,8 +72,7 @@ static void sample_end(const struct gc_tcache *tcache, struct gc_histogram *hist
     gc_histogram_add_many(histogram, driver->clock_ns(driver->self) - start_ns, SAMPLE_EVERY);
 }
 
-/* Publishes the figures for other processes. */
-static void publish_figures(struct gc_tcache *tcache, struct gc_context *context, uint64_t now_ns)
+void gc_tcache_publish(struct gc_tcache *tcache, struct gc_context *context, uint64_t now_ns)
 {
     if (tcache->core->ledger == NULL)
         return;
@@ -170,8 +137,7 @@ static void push_pending(struct gc_tcache_context *tctx, struct gc_block *block,
     tctx->pending_bytes += block->bytes;
 }
 
-/* Moves pending blocks with a completed epoch to the bins. True if there were any. */
-static bool drain(struct gc_tcache_context *tctx)
+bool gc_tcache_drain(struct gc_tcache_context *tctx)
 {
     unsigned count = 0;
     while (tctx->pending_first != NULL && count < DRAIN_MAX &&
@@ -238,34 +204,9 @@ static inline void make_live(struct gc_tcache *tcache, struct gc_tcache_context 
 static struct gc_block *pop_block(struct gc_tcache_context *tctx, uint64_t size)
 {
     struct gc_block *block = pop_ready(tctx, size);
-    if (block == NULL && tctx->pending_first != NULL && drain(tctx))
+    if (block == NULL && tctx->pending_first != NULL && gc_tcache_drain(tctx))
         block = pop_ready(tctx, size);
     return block;
-}
-
-/* Flushes the large blocks to the pool. True if there were any. */
-static bool flush_large(struct gc_tcache_context *tctx)
-{
-    const uint64_t before = gc_tcache_cached_bytes(tctx);
-    if (tctx->pending_bytes > GC_SMALL_MAX) {
-        drain(tctx);
-        gc_tcache_flush_pending(tctx);
-    }
-    while (tctx->bins[GC_TCACHE_LARGE] != NULL)
-        gc_tcache_flush_batch(tctx, &tctx->bins[GC_TCACHE_LARGE]);
-    gc_tcache_release_large(tctx);
-    return gc_tcache_cached_bytes(tctx) != before;
-}
-
-/* A miss: the pool serves the request and finds this thread's figures merged. */
-static void leave_on_miss(struct gc_tcache *tcache, struct gc_tcache_context *tctx,
-                          struct gc_context *context, uint64_t size)
-{
-    gc_tcache_merge_stats(tctx);
-    const bool has_flushed = size > GC_SMALL_MAX && tctx->context == context && flush_large(tctx);
-    leave(tcache);
-    if (has_flushed)
-        gc_defer_on_flush(context);
 }
 
 /* The slow path of an allocation. Called after enter; ends with leave. */
@@ -276,10 +217,10 @@ static __attribute__((noinline)) uint64_t alloc_inside(struct gc_tcache *tcache,
     const uint64_t size = (bytes + GC_GRANULE - 1) & ~(GC_GRANULE - 1);
     struct gc_tcache_context *tctx = &tcache->contexts[context->pool.number % GC_TCACHE_CONTEXTS];
     struct gc_block *block = NULL;
-    if (tctx->context == context && !is_closed(context))
+    if (tctx->context == context && !gc_tcache_is_closed(context))
         block = pop_block(tctx, size);
     if (block == NULL) {
-        leave_on_miss(tcache, tctx, context, size);
+        gc_tcache_leave(tcache);
         return GC_ADDRESS_NONE;
     }
     const uint64_t address = block->address;
@@ -288,9 +229,8 @@ static __attribute__((noinline)) uint64_t alloc_inside(struct gc_tcache *tcache,
     gc_block_refill_ids(&tcache->ids, &tcache->core->next_block_id);
     gc_tcache_begin_streak(tctx, api);
     make_live(tcache, tctx, block, bytes);
-    if (block_bytes > GC_SMALL_MAX)
-        gc_tcache_merge_stats(tctx); /* unmerged is at most what the capacity allows */
-    leave(tcache);
+    gc_tcache_bound_stats(tctx);
+    gc_tcache_leave(tcache);
     if (tcache->is_observed)
         trace_alloc(context, address, bytes, block_bytes, api);
     return address;
@@ -305,7 +245,7 @@ static __attribute__((noinline)) uint64_t alloc_timed(struct gc_tcache *tcache,
     if (address == GC_ADDRESS_NONE)
         return address;
     sample_end(tcache, &tcache->core->alloc_ns, start_ns);
-    publish_figures(tcache, context, start_ns);
+    gc_tcache_publish(tcache, context, start_ns);
     return address;
 }
 
@@ -319,7 +259,7 @@ static __attribute__((noinline)) uint64_t alloc_large(struct gc_tcache *tcache,
         return GC_ADDRESS_NONE;
     if (--tcache->until_sample == 0)
         return alloc_timed(tcache, context, bytes, api);
-    return enter(tcache) ? alloc_inside(tcache, context, bytes, api) : GC_ADDRESS_NONE;
+    return gc_tcache_enter(tcache) ? alloc_inside(tcache, context, bytes, api) : GC_ADDRESS_NONE;
 }
 
 uint64_t gc_tcache_alloc_bytes(struct gc_tcache *tcache, struct gc_context *context, uint64_t bytes,
@@ -330,61 +270,60 @@ uint64_t gc_tcache_alloc_bytes(struct gc_tcache *tcache, struct gc_context *cont
         return alloc_large(tcache, context, bytes, api);
     if (!GC_LIKELY(--tcache->until_sample != 0))
         return alloc_timed(tcache, context, bytes, api);
-    if (!GC_LIKELY(enter(tcache)))
+    if (!GC_LIKELY(gc_tcache_enter(tcache)))
         return GC_ADDRESS_NONE;
     struct gc_tcache_context *tctx = tcache->last;
     struct gc_block **bin = &tctx->bins[bin_of(size)];
     struct gc_block *block = *bin;
-    if (!GC_LIKELY(tctx->context == context && !is_closed(context) && block != NULL &&
+    if (!GC_LIKELY(tctx->context == context && !gc_tcache_is_closed(context) && block != NULL &&
                    block->ready.size == size && tctx->streak.api == api &&
                    tcache->ids.next != tcache->ids.end && !tcache->is_observed))
         return alloc_inside(tcache, context, bytes, api);
     *bin = block->ready.next;
     make_live(tcache, tctx, block, bytes);
     const uint64_t address = block->address;
-    leave(tcache);
+    gc_tcache_leave(tcache);
     return address;
 }
 
 bool gc_tcache_alloc(struct gc_tcache *tcache, struct gc_context *context,
                      const struct gc_request *request, uint64_t *address)
 {
-    if (tcache == NULL || request->stream != 0 || request->is_dedicated)
+    *address = GC_ADDRESS_NONE;
+    if (tcache == NULL)
         return false;
+    if (request->stream != 0 || request->is_dedicated) {
+        gc_tcache_flush_stats(tcache);
+        return false;
+    }
     *address = gc_tcache_alloc_bytes(tcache, context, request->bytes, request->api);
+    if (*address == GC_ADDRESS_NONE)
+        *address = gc_tcache_alloc_from_pool(tcache, context, request->bytes, request->api);
     return *address != GC_ADDRESS_NONE;
 }
 
 /* ---- free ---- */
 
-static inline bool claim(struct gc_block *block)
+struct gc_tcache_context *gc_tcache_context_of(struct gc_tcache *tcache, struct gc_context *context)
 {
-    uint8_t expected = GC_BLOCK_LIVE;
-    return atomic_compare_exchange_strong_explicit(&block->state, &expected, GC_BLOCK_CACHED,
-                                                   memory_order_acq_rel, memory_order_relaxed);
-}
-
-static void unclaim(struct gc_block *block)
-{
-    atomic_store_explicit(&block->state, GC_BLOCK_LIVE, memory_order_release);
-}
-
-/* The magazine for a claimed block; another context's blocks in it are flushed first. NULL: the
- * block may not be cached, or its record was reused for another address. No context is dropped
- * between enter and leave, so a live block that the pagemap names stays a valid record. */
-static struct gc_tcache_context *tctx_for(struct gc_tcache *tcache, const struct gc_block *block,
-                                          uint64_t address)
-{
-    const uint16_t number = atomic_load_explicit(&block->tcache_number, memory_order_relaxed);
+    const uint16_t number = context->pool.number;
     struct gc_tcache_context *tctx = &tcache->contexts[number % GC_TCACHE_CONTEXTS];
-    if (number == 0 || block->address != address)
-        return NULL;
-    if (tctx->number != number) {
+    if (!GC_LIKELY(tctx->context == context)) {
         gc_tcache_flush(tctx);
-        tctx->context = gc_block_pool(block)->context;
+        tctx->context = context;
         tctx->number = number;
     }
-    return is_closed(tctx->context) ? NULL : tctx;
+    return tctx;
+}
+
+struct gc_tcache_context *gc_tcache_context_for(struct gc_tcache *tcache,
+                                                const struct gc_block *block, uint64_t address)
+{
+    const uint16_t number = atomic_load_explicit(&block->tcache_number, memory_order_relaxed);
+    if (number == 0 || block->address != address)
+        return NULL;
+    struct gc_context *context = gc_block_pool(block)->context;
+    return gc_tcache_is_closed(context) ? NULL : gc_tcache_context_of(tcache, context);
 }
 
 /* Whether the magazine is the one of its context that may hold a block above GC_SMALL_MAX.
@@ -398,16 +337,17 @@ static bool hold_large(struct gc_tcache_context *tctx)
                                                    memory_order_relaxed);
 }
 
-/* Whether a freed block may be cached. A large one only after LARGE_STREAK consecutive frees of the
- * same block: then the pool would return it as well, and no other large block is in this cache.
- * Other large blocks are placed by the pool, which must know all free memory so that a program that
- * repeats itself finds its pages mapped. */
-static bool may_cache(struct gc_tcache_context *tctx, const struct gc_block *block)
+/* Whether a large block may be cached: after LARGE_STREAK consecutive frees of the same block. Then
+ * the pool would return it as well, and no other large block is in this cache. Other large blocks
+ * are placed by the pool, which must know all free memory so that a program that repeats itself
+ * finds its pages mapped. */
+static bool may_cache_large(struct gc_tcache *tcache, uint16_t number, uint64_t address)
 {
-    if (block->bytes <= GC_SMALL_MAX)
-        return true;
-    if (tctx->large_address != block->address) {
-        tctx->large_address = block->address;
+    struct gc_tcache_context *tctx = &tcache->contexts[number % GC_TCACHE_CONTEXTS];
+    if (tctx->number != number)
+        return false;
+    if (tctx->large_address != address) {
+        tctx->large_address = address;
         tctx->large_streak = 0;
     }
     return ++tctx->large_streak > LARGE_STREAK && hold_large(tctx);
@@ -427,8 +367,7 @@ static bool cache_block(struct gc_tcache_context *tctx, struct gc_block *block)
     const uint64_t epoch = gc_submit_epoch_of_free(work);
     if (gc_context_may_reuse(context, work, epoch)) {
         push_ready(tctx, block, size);
-        if (block->bytes > GC_SMALL_MAX)
-            gc_tcache_merge_stats(tctx);
+        gc_tcache_bound_stats(tctx);
         return shrink(tctx);
     }
     push_pending(tctx, block, size, epoch);
@@ -436,40 +375,42 @@ static bool cache_block(struct gc_tcache_context *tctx, struct gc_block *block)
         tctx->pending_bytes <= cap_of(context) / PENDING_DIVISOR)
         return false;
     gc_tcache_merge_stats(tctx);
-    drain(tctx);
+    (void)gc_tcache_drain(tctx);
     shrink(tctx);
     gc_tcache_flush_pending(tctx);
     return true;
 }
 
-/* The slow path of a free, for a claimed block. Called after enter; ends with leave. */
+/* The slow path of a free. Called after enter; ends with leave. */
 static __attribute__((noinline)) bool free_inside(struct gc_tcache *tcache, struct gc_block *block,
                                                   uint64_t address)
 {
-    struct gc_tcache_context *tctx = tctx_for(tcache, block, address);
-    struct gc_context *context = tctx != NULL ? tctx->context : NULL;
-    const bool is_cached = tctx != NULL && may_cache(tctx, block);
+    struct gc_context *context = NULL;
+    struct gc_tcache_context *tctx = gc_tcache_context_for(tcache, block, address);
     bool has_flushed = false;
-    if (is_cached) {
+    if (tctx != NULL) {
+        context = tctx->context;
         tcache->last = tctx;
         has_flushed = cache_block(tctx, block);
     } else {
-        has_flushed = tctx != NULL && flush_large(tctx);
-        unclaim(block);
+        gc_tcache_unclaim(block);
     }
-    leave(tcache);
+    gc_tcache_leave(tcache);
     if (has_flushed)
         gc_defer_on_flush(context);
-    if (!is_cached)
-        gc_tcache_flush_stats(tcache);
-    return is_cached;
+    return tctx != NULL;
 }
 
-/* No block starts at the address, or it is not live. */
-static __attribute__((noinline)) bool miss(struct gc_tcache *tcache)
+/* The block is of another magazine than the last one, or large, or may not be cached. */
+static __attribute__((noinline)) bool free_other(struct gc_tcache *tcache, struct gc_block *block,
+                                                 uint64_t address, uint16_t number)
 {
-    leave(tcache);
-    gc_tcache_flush_stats(tcache);
+    const bool is_large = (number & GC_BLOCK_LARGE) != 0;
+    const uint16_t context_number = number & (uint16_t)~GC_BLOCK_LARGE;
+    if (number != 0 && (!is_large || may_cache_large(tcache, context_number, address)) &&
+        gc_tcache_claim(block))
+        return free_inside(tcache, block, address);
+    gc_tcache_leave(tcache);
     return false;
 }
 
@@ -489,19 +430,27 @@ bool gc_tcache_free(struct gc_core *core, struct gc_tcache *tcache, uint64_t add
         return false;
     if (!GC_LIKELY(--tcache->until_sample != 0))
         return free_timed(core, tcache, address);
-    if (!GC_LIKELY(enter(tcache)))
+    if (!GC_LIKELY(gc_tcache_enter(tcache)))
         return false;
     struct gc_block *block = gc_pagemap_get(&core->pagemap, address);
-    if (!GC_LIKELY(block != NULL && claim(block)))
-        return miss(tcache);
-    /* No other thread changes the claimed record. It may have been reused just before the claim. */
     struct gc_tcache_context *tctx = tcache->last;
     struct gc_context *context = tctx->context;
+    if (!GC_LIKELY(block != NULL)) {
+        gc_tcache_leave(tcache);
+        return false;
+    }
+    const uint16_t number = atomic_load_explicit(&block->tcache_number, memory_order_relaxed);
+    if (!GC_LIKELY(number == tctx->number))
+        return free_other(tcache, block, address, number);
+    if (!GC_LIKELY(gc_tcache_claim(block))) {
+        gc_tcache_leave(tcache); /* it is not live */
+        return false;
+    }
+    /* No other thread changes the claimed record. It may have been reused just before the claim. */
     if (!GC_LIKELY(block->address == address &&
-                   atomic_load_explicit(&block->tcache_number, memory_order_relaxed) ==
-                       tctx->number &&
-                   !is_closed(context) && block->bytes <= GC_SMALL_MAX &&
-                   block->api == tctx->streak.api && !tcache->is_observed))
+                   atomic_load_explicit(&block->tcache_number, memory_order_relaxed) == number &&
+                   !gc_tcache_is_closed(context) && block->api == tctx->streak.api &&
+                   !tcache->is_observed))
         return free_inside(tcache, block, address);
     const uint64_t ready_bytes = gc_tcache_cached_bytes(tctx) - tctx->pending_bytes + block->bytes;
     if (!GC_LIKELY(gc_context_has_completed(context, gc_submit_epoch_of_free(&core->work)) &&
@@ -510,6 +459,6 @@ bool gc_tcache_free(struct gc_core *core, struct gc_tcache *tcache, uint64_t add
     const uint64_t size = size_of_live(block);
     gc_tcache_count_free(tctx, block->live.requested_bytes, block->bytes);
     push_ready(tctx, block, size);
-    leave(tcache);
+    gc_tcache_leave(tcache);
     return true;
 }

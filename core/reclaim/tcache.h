@@ -70,6 +70,7 @@ struct gc_tcache_context {
     uint32_t victim;        /* the bin to flush next */
     uint64_t large_address; /* the large block freed last */
     uint32_t large_streak;  /* consecutive frees of that block */
+    uint64_t unmerged_max;  /* the change of `allocated` that is merged at once */
     uint64_t alloc_count;   /* before the current streak; so are `requested` and `apis` */
     struct gc_local_gauge requested;
     uint32_t api_mask; /* a bit for each of `apis` that has figures */
@@ -118,8 +119,12 @@ void gc_tcache_flush_context(struct gc_context *context);
 
 /* ---- for tcache*.c; the caller is the busy owner, or stopped the caches ---- */
 
+/* The owner's side of the barrier on a kernel without membarrier. */
+bool gc_tcache_enter_fenced(struct gc_tcache *tcache);
 /* Merges the figures into the device's. */
 void gc_tcache_merge_stats(struct gc_tcache_context *tctx);
+/* The same for all magazines of the cache. */
+void gc_tcache_merge_all_stats(struct gc_tcache *tcache);
 /* Flushes all blocks and detaches the magazine from its context. True if there were blocks. */
 bool gc_tcache_flush(struct gc_tcache_context *tctx);
 

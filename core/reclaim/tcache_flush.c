@@ -9,6 +9,9 @@
 #include <stddef.h>
 
 #define BATCH_MAX 64 /* blocks flushed under one lock */
+/* A thread's figures may lie behind by this, or by a fraction of the device's allocated bytes. */
+#define UNMERGED_MIN GC_MIB(16)
+#define UNMERGED_DIVISOR 64
 
 /* ---- figures of the thread ---- */
 
@@ -146,6 +149,15 @@ void gc_tcache_merge_stats(struct gc_tcache_context *tctx)
     merge_pending(tctx, &stats->pending);
     for (; tctx->api_mask != 0; tctx->api_mask &= tctx->api_mask - 1)
         merge_api(device, &tctx->apis[__builtin_ctz(tctx->api_mask)]);
+    tctx->unmerged_max = gc_max_u64(
+        UNMERGED_MIN,
+        atomic_load_explicit(&stats->allocated.current, memory_order_relaxed) / UNMERGED_DIVISOR);
+}
+
+void gc_tcache_merge_all_stats(struct gc_tcache *tcache)
+{
+    for (unsigned i = 0; i < GC_TCACHE_CONTEXTS; i++)
+        gc_tcache_merge_stats(&tcache->contexts[i]);
 }
 
 /* ---- blocks ---- */
@@ -184,6 +196,19 @@ void gc_tcache_flush_pending(struct gc_tcache_context *tctx)
     }
     gc_pool_release(pool);
     gc_tcache_count_flushed(tctx, bytes);
+}
+
+bool gc_tcache_flush_large(struct gc_tcache_context *tctx)
+{
+    const uint64_t before = gc_tcache_cached_bytes(tctx);
+    if (tctx->pending_bytes > GC_SMALL_MAX) {
+        (void)gc_tcache_drain(tctx);
+        gc_tcache_flush_pending(tctx);
+    }
+    while (tctx->bins[GC_TCACHE_LARGE] != NULL)
+        gc_tcache_flush_batch(tctx, &tctx->bins[GC_TCACHE_LARGE]);
+    gc_tcache_release_large(tctx);
+    return gc_tcache_cached_bytes(tctx) != before;
 }
 
 bool gc_tcache_flush(struct gc_tcache_context *tctx)

@@ -9,6 +9,61 @@
 #include "core/pool/block.h"
 #include "core/reclaim/tcache.h"
 
+/* Between enter and leave only the owner uses the cache. False: another thread has stopped the
+ * caches, or this is a signal handler inside its own thread's cache. */
+static inline bool gc_tcache_enter(struct gc_tcache *tcache)
+{
+    if (!GC_LIKELY(!atomic_load_explicit(&tcache->is_busy, memory_order_relaxed)))
+        return false;
+    atomic_store_explicit(&tcache->is_busy, true, memory_order_relaxed);
+    /* For the compiler only; the processor's barrier is the membarrier in gc_tcache_stop_all. */
+    atomic_signal_fence(memory_order_seq_cst);
+    /* Acquire: pairs with the release in gc_tcache_resume_all. */
+    return GC_LIKELY(atomic_load_explicit(&tcache->mode, memory_order_acquire) == GC_TCACHE_OPEN) ||
+           gc_tcache_enter_fenced(tcache);
+}
+
+static inline void gc_tcache_leave(struct gc_tcache *tcache)
+{
+    /* Release: pairs with the load in tcache_all.c's wait_owner. */
+    atomic_store_explicit(&tcache->is_busy, false, memory_order_release);
+}
+
+/* Whether the context must use the whole path, for now or permanently. */
+static inline bool gc_tcache_is_closed(const struct gc_context *context)
+{
+    return ((unsigned)atomic_load_explicit(&context->is_dropped, memory_order_acquire) |
+            (unsigned)atomic_load_explicit(&context->is_faulted, memory_order_relaxed) |
+            atomic_load_explicit(&context->capture_count, memory_order_relaxed)) != 0;
+}
+
+/* Takes the live block for this thread, and gives it back. */
+static inline bool gc_tcache_claim(struct gc_block *block)
+{
+    uint8_t expected = GC_BLOCK_LIVE;
+    return atomic_compare_exchange_strong_explicit(&block->state, &expected, GC_BLOCK_CACHED,
+                                                   memory_order_acq_rel, memory_order_relaxed);
+}
+
+static inline void gc_tcache_unclaim(struct gc_block *block)
+{
+    atomic_store_explicit(&block->state, GC_BLOCK_LIVE, memory_order_release);
+}
+
+/* Publishes the figures for other processes. The owner is outside. */
+void gc_tcache_publish(struct gc_tcache *tcache, struct gc_context *context, uint64_t now_ns);
+/* The context's magazine; another context's blocks and figures in it are flushed first. */
+struct gc_tcache_context *gc_tcache_context_of(struct gc_tcache *tcache,
+                                               struct gc_context *context);
+/* The magazine for a claimed block. NULL: the block may not be cached, or its record was reused for
+ * another address. No context is dropped between enter and leave, so a live block that the pagemap
+ * names stays a valid record. */
+struct gc_tcache_context *gc_tcache_context_for(struct gc_tcache *tcache,
+                                                const struct gc_block *block, uint64_t address);
+/* Moves pending blocks with a completed epoch to the bins. True if there were any. */
+bool gc_tcache_drain(struct gc_tcache_context *tctx);
+/* Flushes the large blocks to the pool. True if there were any. */
+bool gc_tcache_flush_large(struct gc_tcache_context *tctx);
 /* Flushes up to one batch of blocks from a bin to the pool. */
 void gc_tcache_flush_batch(struct gc_tcache_context *tctx, struct gc_block **bin);
 /* Flushes all pending blocks to the pool's list. */
@@ -77,6 +132,24 @@ static inline void gc_tcache_count_flushed(struct gc_tcache_context *tctx, uint6
     gc_tcache_set_cached_bytes(tctx, gc_tcache_cached_bytes(tctx) - bytes);
     tctx->base_bytes -= (int64_t)bytes;
     tctx->min_bytes -= (int64_t)bytes;
+}
+
+/* The pool serves the allocation: as a block that came into the magazine just before. */
+static inline void gc_tcache_count_pool_alloc(struct gc_tcache_context *tctx,
+                                              uint64_t requested_bytes, uint64_t bytes)
+{
+    gc_tcache_set_cached_bytes(tctx, gc_tcache_cached_bytes(tctx) + bytes);
+    tctx->base_bytes += (int64_t)bytes;
+    tctx->min_bytes += (int64_t)bytes;
+    gc_tcache_count_alloc(tctx, requested_bytes, bytes);
+}
+
+/* Merges the figures if they changed by much: other threads read the device's. */
+static inline void gc_tcache_bound_stats(struct gc_tcache_context *tctx)
+{
+    const int64_t change = tctx->base_bytes - (int64_t)gc_tcache_cached_bytes(tctx);
+    if ((uint64_t)(change < 0 ? -change : change) > tctx->unmerged_max)
+        gc_tcache_merge_stats(tctx);
 }
 
 #endif

@@ -76,7 +76,8 @@ void gc_hot_prepare_submitter(void)
 uint64_t gc_hot_alloc_from_pool(struct gc_context *context, size_t bytes, enum gc_api api)
 {
     (void)gc_shim_enter(api);
-    const uint64_t address = gc_hit_alloc(context, bytes, (uint16_t)api);
+    const uint64_t address =
+        gc_tcache_alloc_from_pool(gc_thread.tcache, context, bytes, (uint16_t)api);
     gc_shim_leave();
     return address;
 }
@@ -84,7 +85,7 @@ uint64_t gc_hot_alloc_from_pool(struct gc_context *context, size_t bytes, enum g
 bool gc_hot_free_to_pool(uint64_t address)
 {
     (void)gc_shim_enter(GC_API_cuMemFree_v2);
-    const bool is_freed = gc_hit_free(gc_shim.core, address);
+    const bool is_freed = gc_tcache_free_to_pool(gc_shim.core, gc_thread.tcache, address);
     gc_shim_leave();
     return is_freed;
 }

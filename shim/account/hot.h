@@ -40,7 +40,7 @@ static inline struct gc_context *gc_hot_target(CUcontext *handle)
     return GC_LIKELY(*handle == gc_thread.handle) ? gc_thread.target : NULL;
 }
 
-/* The pool's part: a hit in its bins (core/alloc/hit.c). */
+/* The pool's part: a hit in its bins (core/reclaim/tcache_pool.c). */
 uint64_t gc_hot_alloc_from_pool(struct gc_context *context, size_t bytes, enum gc_api api);
 bool gc_hot_free_to_pool(uint64_t address);
 

@@ -88,6 +88,7 @@ static enum gc_status alloc_from_pool(const struct gc_public_call *call, struct 
     if (target == NULL)
         return GC_NO_HOST_MEMORY;
     request->is_trial = gc_mempool_may_reclaim();
+    gc_tcache_flush_stats(gc_thread.tcache);
     enum gc_status status = gc_alloc(gc_shim.core, target, request, address, driver_code);
     for (int i = 0; status == GC_OUT_OF_MEMORY && request->is_trial; i++) {
         request->is_trial =

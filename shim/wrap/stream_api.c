@@ -216,6 +216,7 @@ static CUresult serve(const struct gc_direct_request *request, const struct asyn
     if (target == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     wanted.is_trial = gc_mempool_may_reclaim();
+    gc_tcache_flush_stats(gc_thread.tcache);
     enum gc_status status = gc_alloc(gc_shim.core, target, &wanted, &address, &driver_code);
     if (status == GC_OUT_OF_MEMORY && wanted.is_trial) {
         (void)gc_mempool_reclaim(request->device);

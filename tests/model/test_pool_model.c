@@ -113,7 +113,8 @@ static void step_alloc(struct model *model)
     const struct gc_request request = {
         .bytes = bytes, .api = API_MALLOC, .is_dedicated = draw(model, 12) == 0};
     if (!request.is_dedicated && draw(model, 2) == 0)
-        address = gc_hit_alloc(model->bench.contexts[context], bytes, API_MALLOC);
+        address = gc_tcache_alloc_from_pool(model->bench.cache, model->bench.contexts[context],
+                                            bytes, API_MALLOC);
     const enum gc_status status = address != GC_ADDRESS_NONE
                                       ? GC_OK
                                       : gc_alloc(model->bench.core, model->bench.contexts[context],

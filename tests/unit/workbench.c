@@ -36,6 +36,8 @@ void workbench_open(struct workbench *bench, const struct workbench_setup *setup
     };
     assert_status(gc_core_create(&config, &bench->core), GC_OK);
     bench->sim.work = gc_core_submissions(bench->core);
+    bench->cache = gc_tcache_create(bench->core);
+    bench->owner = pthread_self();
     const struct gc_device_info info = {.ordinal = 0,
                                         .total_bytes = setup->capacity_bytes,
                                         .has_mapping = setup->has_mapping,
@@ -140,16 +142,23 @@ void workbench_check(struct workbench *bench)
 void workbench_close(struct workbench *bench)
 {
     workbench_check(bench);
+    gc_tcache_destroy(bench->core, bench->cache);
     gc_core_destroy(bench->core);
     free(bench->options);
     sim_driver_fini(&bench->sim);
+}
+
+struct gc_tcache *workbench_cache(const struct workbench *bench)
+{
+    return pthread_equal(pthread_self(), bench->owner) ? bench->cache : NULL;
 }
 
 enum gc_status workbench_try_alloc_in(struct workbench *bench, struct gc_context *record,
                                       uint64_t bytes, uint64_t *address)
 {
     const struct gc_request request = {.bytes = bytes, .api = API_MALLOC};
-    const uint64_t hit = gc_hit_alloc(record, bytes, API_MALLOC);
+    const uint64_t hit =
+        gc_tcache_alloc_from_pool(workbench_cache(bench), record, bytes, API_MALLOC);
     enum gc_status status = GC_OK;
     if (hit != GC_ADDRESS_NONE)
         *address = hit;
@@ -222,7 +231,7 @@ uint64_t workbench_alloc_ordered(struct workbench *bench, struct gc_context *rec
 
 enum gc_status workbench_try_free(struct workbench *bench, uint64_t address)
 {
-    if (gc_hit_free(bench->core, address))
+    if (gc_tcache_free_to_pool(bench->core, workbench_cache(bench), address))
         return GC_OK;
     return gc_free(bench->core, address, API_OTHER, &bench->driver_code);
 }

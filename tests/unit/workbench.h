@@ -32,7 +32,9 @@ struct workbench {
     struct gc_core *core;
     struct gc_device *device;
     struct gc_context *contexts[WORKBENCH_CONTEXTS]; /* handles 1, 2, … */
-    int driver_code;                                 /* of the last call */
+    struct gc_tcache *cache; /* of the thread that opened it; only the pool's hits use it */
+    pthread_t owner;
+    int driver_code;              /* of the last call */
     uint64_t elastic_idle_bytes;  /* what elastic pools hold idle, for workbench_check */
     uint64_t tenant_direct_bytes; /* what each tenant has taken by other ways than its pools */
     uint64_t tenant_limit_bytes;  /* of each, and was never exceeded */
@@ -49,6 +51,8 @@ void workbench_close(struct workbench *bench);
 /* Every invariant, and that nothing was done that the driver forbids. */
 void workbench_check(struct workbench *bench);
 
+/* The cache, in the thread that opened the workbench; in others NULL. */
+struct gc_tcache *workbench_cache(const struct workbench *bench);
 /* As the shim does: a hit in the bins, or else the whole path. Frees too. */
 enum gc_status workbench_try_alloc(struct workbench *bench, unsigned context, uint64_t bytes,
                                    uint64_t *address);

@@ -56,13 +56,8 @@ static enum gc_status allocate(struct worker *worker, const struct replay_event 
         .bytes = event->bytes, .stream = event->stream, .api = API_ALLOC};
     int driver_code;
     enum gc_status status = GC_OK;
-    if (!gc_tcache_alloc(worker->cache, run->context, &request, address)) {
-        gc_tcache_flush_stats(worker->cache);
-        *address = event->stream != 0 ? GC_ADDRESS_NONE
-                                      : gc_hit_alloc(run->context, event->bytes, API_ALLOC);
-        if (*address == GC_ADDRESS_NONE)
-            status = gc_alloc(run->core, run->context, &request, address, &driver_code);
-    }
+    if (!gc_tcache_alloc(worker->cache, run->context, &request, address))
+        status = gc_alloc(run->core, run->context, &request, address, &driver_code);
     if (status == GC_OUT_OF_MEMORY) {
         *address = GC_ADDRESS_NONE;
         worker->ooms++;
@@ -78,10 +73,8 @@ static enum gc_status release(struct worker *worker, const struct replay_event *
     struct run *run = worker->run;
     const uint64_t address = worker->addresses[event->slot];
     int driver_code;
-    if (address == GC_ADDRESS_NONE || gc_tcache_free(run->core, worker->cache, address))
-        return GC_OK;
-    gc_tcache_flush_stats(worker->cache);
-    if (gc_hit_free(run->core, address))
+    if (address == GC_ADDRESS_NONE || gc_tcache_free(run->core, worker->cache, address) ||
+        gc_tcache_free_to_pool(run->core, worker->cache, address))
         return GC_OK;
     return gc_free(run->core, address, API_FREE, &driver_code);
 }

@@ -29,6 +29,7 @@ struct team {
 struct worker {
     struct team *team;
     pthread_t thread;
+    struct gc_tcache *cache; /* only the pool's hits use it */
     unsigned seed;
     pthread_barrier_t *all_done; /* whoever is ready first keeps its blocks, so memory is short */
     uint64_t held[HELD_MAX];
@@ -52,7 +53,7 @@ static void worker_free(struct worker *worker, uint64_t address)
 {
     struct gc_core *core = worker->team->bench.core;
     int code;
-    if (!gc_hit_free(core, address))
+    if (!gc_tcache_free_to_pool(core, worker->cache, address))
         expect(worker->team, gc_free(core, address, API_OTHER, &code), GC_OK);
 }
 
@@ -66,7 +67,8 @@ static void worker_alloc(struct worker *worker)
     uint64_t address = GC_ADDRESS_NONE;
     int code;
     if (!request.is_dedicated)
-        address = gc_hit_alloc(bench->contexts[context], request.bytes, request.api);
+        address = gc_tcache_alloc_from_pool(worker->cache, bench->contexts[context], request.bytes,
+                                            request.api);
     const enum gc_status status =
         address != GC_ADDRESS_NONE
             ? GC_OK
@@ -107,6 +109,7 @@ static void worker_look(struct worker *worker)
 static void *work(void *argument)
 {
     struct worker *worker = argument;
+    worker->cache = gc_tcache_create(worker->team->bench.core);
     for (unsigned i = 0; i < ROUNDS; i++) {
         const int kind = rand_r(&worker->seed) % 100;
         if (kind < 50)
@@ -123,6 +126,7 @@ static void *work(void *argument)
     pthread_barrier_wait(worker->all_done);
     while (worker->count > 0)
         worker_free(worker, worker->held[--worker->count]);
+    gc_tcache_destroy(worker->team->bench.core, worker->cache);
     return NULL;
 }
 
@@ -182,6 +186,7 @@ static void *churn(void *argument)
 {
     struct worker *worker = argument;
     struct workbench *bench = &worker->team->bench;
+    worker->cache = gc_tcache_create(bench->core);
     for (unsigned i = 0; i < 300; i++) {
         const struct gc_request request = {
             .bytes = GC_MIB(11) + (uint64_t)(rand_r(&worker->seed) % 2) * GC_MIB(20)};
@@ -193,6 +198,7 @@ static void *churn(void *argument)
         if (status == GC_OK)
             worker_free(worker, address);
     }
+    gc_tcache_destroy(bench->core, worker->cache);
     return NULL;
 }
 

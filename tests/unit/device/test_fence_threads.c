@@ -53,8 +53,7 @@ static void use_and_free(struct hand *hand)
     struct gc_context *context = bench->contexts[0];
     uint64_t address;
     int code;
-    if (!gc_tcache_alloc(hand->cache, context, &request, &address) &&
-        (address = gc_hit_alloc(context, request.bytes, API_MALLOC)) == GC_ADDRESS_NONE) {
+    if (!gc_tcache_alloc(hand->cache, context, &request, &address)) {
         const enum gc_status status = gc_alloc(bench->core, context, &request, &address, &code);
         if (status == GC_OUT_OF_MEMORY)
             return; /* in a capture */
@@ -64,7 +63,8 @@ static void use_and_free(struct hand *hand)
     }
     sim_driver_expect_idle(&bench->sim, address, request.bytes);
     sim_driver_submit(&bench->sim, 1 + draw(hand, 2), address, request.bytes);
-    if (!gc_tcache_free(bench->core, hand->cache, address) && !gc_hit_free(bench->core, address))
+    if (!gc_tcache_free(bench->core, hand->cache, address) &&
+        !gc_tcache_free_to_pool(bench->core, hand->cache, address))
         expect(hand->crew, gc_free(bench->core, address, API_OTHER, &code) == GC_OK);
 }
 

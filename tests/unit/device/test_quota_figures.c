@@ -62,6 +62,7 @@ static uint64_t alloc(struct lodger *lodger, uint64_t bytes)
 static struct gc_tenant_figures figures_of(struct lodger *lodger)
 {
     struct gc_tenant_figures figures;
+    gc_tcache_flush_stats(lodger->bench.cache);
     assert_true(gc_tenant_read(lodger->tenant, lodger->bench.device, &figures));
     return figures;
 }

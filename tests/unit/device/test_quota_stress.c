@@ -116,6 +116,7 @@ static void worker_free(struct worker *worker)
     const uint64_t address = worker->held[--worker->count];
     int code;
     if (!gc_tcache_free(core, worker->cache, address) &&
+        !gc_tcache_free_to_pool(core, worker->cache, address) &&
         gc_free(core, address, API_OTHER, &code) != GC_OK)
         atomic_fetch_add(&worker->pair->violation, 1);
 }
@@ -154,6 +155,7 @@ static void *work(void *argument)
 static void assert_empty(struct pair *pair)
 {
     gc_reclaim_empty(pair->bench.core, pair->bench.device);
+    gc_tcache_flush_all_stats(pair->bench.core);
     for (unsigned i = 0; i < 2; i++) {
         struct gc_tenant_figures figures;
         assert_true(gc_tenant_read(pair->tenants[i], pair->bench.device, &figures));

@@ -492,6 +492,7 @@ static void useless_mappings_make_way_after_the_work(void **state)
     /* Two pages behind the others: of the memory of the two, in the order of the stream. */
     const struct gc_request request = {.bytes = 4 * MIB};
     uint64_t pair;
+    gc_tcache_flush_stats(bench.cache);
     assert_status(gc_alloc(bench.core, record, &request, &pair, &bench.driver_code), GC_OK);
     assert_int_equal(pair, pages[3] + 2 * MIB);
     assert_int_equal(bench.sim.calls[SIM_PAGE_CREATE], 4);

@@ -63,12 +63,12 @@ static void find_reaches_over_leaves(void **state)
     uint64_t start;
     (void)state;
     assert_int_equal(gc_pagemap_prepare(&map, BASE, bytes), GC_OK);
-    gc_pagemap_set(&map, BASE + 512, &block);
+    gc_pagemap_set(&map, BASE + 512, &block, false);
     assert_null(gc_pagemap_find(&map, BASE + 511, &start));
     assert_ptr_equal(gc_pagemap_find(&map, BASE + 512, &start), &block);
     assert_ptr_equal(gc_pagemap_find(&map, BASE + bytes - 1, &start), &block);
     assert_int_equal(start, BASE + 512);
-    gc_pagemap_clear(&map, BASE + 512);
+    gc_pagemap_clear(&map, BASE + 512, false);
     assert_null(gc_pagemap_find(&map, BASE + bytes - 1, &start));
 }
 
@@ -80,10 +80,10 @@ static void memory_is_counted_where_it_is_written(void **state)
     assert_int_equal(gc_pagemap_prepare(&map, BASE, UINT64_C(80) << 30), GC_OK);
     const uint64_t prepared = gc_host_mem_bytes(&host) - before;
     assert_true(prepared < UINT64_C(80) * 8192);
-    gc_pagemap_set(&map, BASE, &block);
+    gc_pagemap_set(&map, BASE, &block, false);
     assert_int_equal(gc_host_mem_bytes(&host) - before - prepared, 2 * 4096);
-    gc_pagemap_clear(&map, BASE);
-    gc_pagemap_set(&map, BASE + GC_GRANULE, &block);
+    gc_pagemap_clear(&map, BASE, false);
+    gc_pagemap_set(&map, BASE + GC_GRANULE, &block, false);
     assert_int_equal(gc_host_mem_bytes(&host) - before - prepared, 2 * 4096);
 }
 
@@ -97,15 +97,15 @@ static void what_was_written_for_a_range_goes_with_it(void **state)
     uint64_t start;
     (void)state;
     assert_int_equal(gc_pagemap_prepare(&map, first - GC_GRANULE, bytes + 2 * GC_GRANULE), GC_OK);
-    gc_pagemap_set(&map, first - GC_GRANULE, &block);
-    gc_pagemap_set(&map, first + bytes, &block);
+    gc_pagemap_set(&map, first - GC_GRANULE, &block, false);
+    gc_pagemap_set(&map, first + bytes, &block, false);
     const uint64_t before = gc_host_mem_bytes(&host);
     for (unsigned round = 0; round < 3; round++) {
         for (uint64_t at = first; at < first + bytes; at += UINT64_C(1) << 17)
-            gc_pagemap_set(&map, at, &block);
+            gc_pagemap_set(&map, at, &block, false);
         assert_true(gc_host_mem_bytes(&host) - before >= bytes / 64);
         for (uint64_t at = first; at < first + bytes; at += UINT64_C(1) << 17)
-            gc_pagemap_clear(&map, at);
+            gc_pagemap_clear(&map, at, false);
         gc_pagemap_drop(&map, first, bytes);
         assert_int_equal(gc_host_mem_bytes(&host), before);
         assert_ptr_equal(gc_pagemap_get(&map, first - GC_GRANULE), &block);
@@ -113,7 +113,7 @@ static void what_was_written_for_a_range_goes_with_it(void **state)
         assert_ptr_equal(gc_pagemap_find(&map, first + bytes - 1, &start), &block);
         assert_int_equal(start, first - GC_GRANULE);
     }
-    gc_pagemap_set(&map, first + 7 * GC_GRANULE, &block);
+    gc_pagemap_set(&map, first + 7 * GC_GRANULE, &block, false);
     gc_pagemap_drop(&map, first + 8 * GC_GRANULE, bytes - 8 * GC_GRANULE);
     assert_ptr_equal(gc_pagemap_get(&map, first + 7 * GC_GRANULE), &block);
     assert_ptr_equal(gc_pagemap_find(&map, first + bytes - 1, &start), &block);
@@ -134,9 +134,9 @@ static void random_starts_agree_with_a_model(void **state)
     for (unsigned step = 0; step < STEPS; step++) {
         const unsigned i = (unsigned)rand_r(&seed) % GRANULES;
         if (model[i])
-            gc_pagemap_clear(&map, base + i * GC_GRANULE);
+            gc_pagemap_clear(&map, base + i * GC_GRANULE, false);
         else if (rand_r(&seed) % 8 == 0)
-            gc_pagemap_set(&map, base + i * GC_GRANULE, &blocks[i]);
+            gc_pagemap_set(&map, base + i * GC_GRANULE, &blocks[i], false);
         else
             continue;
         model[i] = !model[i];

@@ -38,9 +38,11 @@ static bool pass(struct caches *caches, struct gc_tcache *cache, uint64_t bytes)
 {
     uint64_t address = gc_tcache_alloc_bytes(cache, caches->context, bytes, API_MALLOC);
     if (address == GC_ADDRESS_NONE)
+        address = gc_tcache_alloc_from_pool(cache, caches->context, bytes, API_MALLOC);
+    if (address == GC_ADDRESS_NONE)
         address = workbench_alloc(&caches->bench, 0, bytes);
     const bool is_kept = gc_tcache_free(caches->bench.core, cache, address);
-    if (!is_kept)
+    if (!is_kept && !gc_tcache_free_to_pool(caches->bench.core, cache, address))
         workbench_free(&caches->bench, address);
     return is_kept;
 }

@@ -8,7 +8,7 @@
 
 static uint64_t hit(struct workbench *bench, unsigned context)
 {
-    return gc_hit_alloc(bench->contexts[context], BYTES, API_MALLOC);
+    return gc_tcache_alloc_from_pool(bench->cache, bench->contexts[context], BYTES, API_MALLOC);
 }
 
 /* A free block in the first context's bins. */
@@ -31,7 +31,7 @@ static void hits_are_counted_and_call_nothing(void **state)
         assert_int_not_equal(address, GC_ADDRESS_NONE);
         sim_driver_expect_idle(&bench.sim, address, BYTES);
         assert_int_equal(workbench_figures(&bench).requested.current, BYTES);
-        assert_true(gc_hit_free(bench.core, address));
+        assert_true(gc_tcache_free_to_pool(bench.core, bench.cache, address));
         workbench_check(&bench);
     }
     assert_int_equal(bench.sim.total_calls, calls);
@@ -51,7 +51,7 @@ static void times_are_samples(void **state)
     (void)state;
     open_with_memory(&bench);
     for (unsigned i = 0; i < 3100; i++)
-        assert_true(gc_hit_free(bench.core, hit(&bench, 0)));
+        assert_true(gc_tcache_free_to_pool(bench.core, bench.cache, hit(&bench, 0)));
     assert_status(gc_snapshot_take(bench.core, &snapshot), GC_OK);
     assert_in_range(snapshot->alloc_latency.count, 3100 - 62, 3100 + 62);
     assert_in_range(snapshot->free_latency.count, 3100 - 62, 3100 + 62);
@@ -68,7 +68,7 @@ static void busy_memory_is_not_hit(void **state)
     assert_true(gc_submit_begin(bench.core, GC_STREAM_OTHER, &bench.driver_code));
     sim_driver_submit(&bench.sim, 1, address, BYTES);
     gc_submit_end(gc_core_submissions(bench.core));
-    assert_true(gc_hit_free(bench.core, address));
+    assert_true(gc_tcache_free_to_pool(bench.core, bench.cache, address));
     assert_int_equal(workbench_figures(&bench).pending.current, 5120);
     const uint64_t other = hit(&bench, 0);
     assert_true(other == GC_ADDRESS_NONE || other != address);
@@ -83,10 +83,10 @@ static void wrong_frees_change_nothing(void **state)
     open_with_memory(&bench);
     const uint64_t address = hit(&bench, 0);
     const struct gc_device_snapshot before = workbench_figures(&bench);
-    assert_false(gc_hit_free(bench.core, address + GC_GRANULE));
-    assert_false(gc_hit_free(bench.core, 4096));
+    assert_false(gc_tcache_free_to_pool(bench.core, bench.cache, address + GC_GRANULE));
+    assert_false(gc_tcache_free_to_pool(bench.core, bench.cache, 4096));
     workbench_free(&bench, address);
-    assert_false(gc_hit_free(bench.core, address));
+    assert_false(gc_tcache_free_to_pool(bench.core, bench.cache, address));
     const struct gc_device_snapshot after = workbench_figures(&bench);
     assert_int_equal(after.free_count, before.free_count + 1);
     assert_int_equal(after.invalid_free_count, before.invalid_free_count);
@@ -98,25 +98,29 @@ static void requests_that_are_not_plain_are_left_alone(void **state)
     struct workbench bench;
     (void)state;
     open_with_memory(&bench);
-    assert_int_equal(gc_hit_alloc(bench.contexts[0], 0, API_MALLOC), GC_ADDRESS_NONE);
-    assert_int_equal(gc_hit_alloc(bench.contexts[0], UINT64_MAX, API_MALLOC), GC_ADDRESS_NONE);
+    assert_int_equal(gc_tcache_alloc_from_pool(bench.cache, bench.contexts[0], 0, API_MALLOC),
+                     GC_ADDRESS_NONE);
+    assert_int_equal(
+        gc_tcache_alloc_from_pool(bench.cache, bench.contexts[0], UINT64_MAX, API_MALLOC),
+        GC_ADDRESS_NONE);
     assert_int_equal(hit(&bench, 1), GC_ADDRESS_NONE); /* its pool has no memory */
     const uint64_t address = hit(&bench, 0);
     const uint64_t whole = workbench_alloc_whole(&bench, 0, BYTES);
     workbench_export(&bench, whole);
-    assert_false(gc_hit_free(bench.core, whole)); /* its memory goes back to the driver */
+    assert_false(gc_tcache_free_to_pool(bench.core, bench.cache,
+                                        whole)); /* its memory goes back to the driver */
     workbench_free(&bench, whole);
 
     workbench_capture(&bench, 1, true);
     assert_int_equal(hit(&bench, 0), GC_ADDRESS_NONE);
-    assert_false(gc_hit_free(bench.core, address));
+    assert_false(gc_tcache_free_to_pool(bench.core, bench.cache, address));
     workbench_capture(&bench, 1, false);
 
     gc_contexts_set_faulted(bench.core);
     assert_int_equal(hit(&bench, 0), GC_ADDRESS_NONE);
-    assert_false(gc_hit_free(bench.core, address));
+    assert_false(gc_tcache_free_to_pool(bench.core, bench.cache, address));
     gc_context_set_faulted(bench.contexts[0], false);
-    assert_true(gc_hit_free(bench.core, address));
+    assert_true(gc_tcache_free_to_pool(bench.core, bench.cache, address));
 
     const uint64_t kept = workbench_alloc(&bench, 0, GC_MIB(4));
     gc_limit_set(bench.core, bench.device, GC_MIB(1));
@@ -147,8 +151,9 @@ static void tenants_requests_go_the_whole_path(void **state)
     struct gc_tenant *tenant = workbench_add_tenant(&bench, "a", GC_MIB(64), GC_MIB(64));
     struct gc_context *record = workbench_record(&bench, tenant, 0);
     const uint64_t address = workbench_alloc_in(&bench, record, BYTES);
-    assert_true(gc_hit_free(bench.core, address));
-    assert_int_equal(gc_hit_alloc(record, BYTES, API_MALLOC), GC_ADDRESS_NONE);
+    assert_true(gc_tcache_free_to_pool(bench.core, bench.cache, address));
+    assert_int_equal(gc_tcache_alloc_from_pool(bench.cache, record, BYTES, API_MALLOC),
+                     GC_ADDRESS_NONE);
     workbench_check(&bench);
     workbench_close(&bench);
 }
@@ -168,7 +173,7 @@ static void modes_without_thread_caches_have_no_hits(void **state)
         setup.trim_percent = 100;
         workbench_open(&bench, &setup);
         const uint64_t address = workbench_alloc(&bench, 0, BYTES);
-        assert_false(gc_hit_free(bench.core, address));
+        assert_false(gc_tcache_free_to_pool(bench.core, bench.cache, address));
         workbench_free(&bench, address);
         assert_int_equal(hit(&bench, 0), GC_ADDRESS_NONE);
         workbench_close(&bench);
