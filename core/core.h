@@ -362,7 +362,7 @@ uint64_t gc_tcache_alloc_from_pool(struct gc_tcache *tcache, struct gc_context *
 /* Frees a block after a miss of the thread cache. False: call gc_free, which returns the error if
  * there is one; the block is live, and the figures of the thread are merged. */
 bool gc_tcache_free_to_pool(struct gc_core *core, struct gc_tcache *tcache, uint64_t address);
-/* Both hits for a request with options; false: call gc_alloc, the figures are merged. */
+/* As gc_tcache_alloc_bytes, before gc_alloc; false: call that, the figures are merged. */
 bool gc_tcache_alloc(struct gc_tcache *tcache, struct gc_context *context,
                      const struct gc_request *request, uint64_t *address);
 /* Merges the thread's figures. Called before the thread changes figures without its cache: a single

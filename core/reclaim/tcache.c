@@ -290,15 +290,10 @@ bool gc_tcache_alloc(struct gc_tcache *tcache, struct gc_context *context,
                      const struct gc_request *request, uint64_t *address)
 {
     *address = GC_ADDRESS_NONE;
-    if (tcache == NULL)
-        return false;
-    if (request->stream != 0 || request->is_dedicated) {
-        gc_tcache_flush_stats(tcache);
-        return false;
-    }
-    *address = gc_tcache_alloc_bytes(tcache, context, request->bytes, request->api);
+    if (tcache != NULL && request->stream == 0 && !request->is_dedicated)
+        *address = gc_tcache_alloc_bytes(tcache, context, request->bytes, request->api);
     if (*address == GC_ADDRESS_NONE)
-        *address = gc_tcache_alloc_from_pool(tcache, context, request->bytes, request->api);
+        gc_tcache_flush_stats(tcache);
     return *address != GC_ADDRESS_NONE;
 }
 

@@ -56,7 +56,12 @@ static enum gc_status allocate(struct worker *worker, const struct replay_event 
         .bytes = event->bytes, .stream = event->stream, .api = API_ALLOC};
     int driver_code;
     enum gc_status status = GC_OK;
-    if (!gc_tcache_alloc(worker->cache, run->context, &request, address))
+    *address = GC_ADDRESS_NONE;
+    if (event->stream == 0)
+        *address = gc_tcache_alloc_bytes(worker->cache, run->context, event->bytes, API_ALLOC);
+    if (*address == GC_ADDRESS_NONE && event->stream == 0)
+        *address = gc_tcache_alloc_from_pool(worker->cache, run->context, event->bytes, API_ALLOC);
+    if (*address == GC_ADDRESS_NONE)
         status = gc_alloc(run->core, run->context, &request, address, &driver_code);
     if (status == GC_OUT_OF_MEMORY) {
         *address = GC_ADDRESS_NONE;

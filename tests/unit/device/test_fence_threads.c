@@ -53,7 +53,9 @@ static void use_and_free(struct hand *hand)
     struct gc_context *context = bench->contexts[0];
     uint64_t address;
     int code;
-    if (!gc_tcache_alloc(hand->cache, context, &request, &address)) {
+    if (!gc_tcache_alloc(hand->cache, context, &request, &address) &&
+        (address = gc_tcache_alloc_from_pool(hand->cache, context, request.bytes, API_MALLOC)) ==
+            GC_ADDRESS_NONE) {
         const enum gc_status status = gc_alloc(bench->core, context, &request, &address, &code);
         if (status == GC_OUT_OF_MEMORY)
             return; /* in a capture */
