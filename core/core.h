@@ -346,7 +346,7 @@ struct gc_tcache;
 struct gc_tcache *gc_tcache_create(struct gc_core *core);
 /* When the thread ends: the cache's blocks return to their pools, its figures are merged. */
 void gc_tcache_destroy(struct gc_core *core, struct gc_tcache *tcache);
-/* `tcache` may be NULL in all of these. */
+/* `tcache` may be NULL in all of these but the first. */
 
 /* A hit in the thread cache, for a request without options: no lock, no driver call, no system
  * call. The address; GC_ADDRESS_NONE: call gc_tcache_alloc_from_pool. */

@@ -178,6 +178,7 @@ gpucache_status gpucache_free(void *pointer, gpucache_stream stream)
     record_stream(owner, stream);
     if (!is_of_device)
         order = order_of(stream, &call);
+    gc_tcache_flush_stats(gc_thread.tcache);
     /* Without a cache: the driver's free in a stream would need a current context. */
     status =
         gc_shim.options->mode == GC_MODE_CACHE

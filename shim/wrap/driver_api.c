@@ -176,6 +176,7 @@ static CUresult free_in_state(CUdeviceptr dptr, enum gc_api api)
     if (result != CUDA_SUCCESS)
         return result;
     gc_hot_prepare();
+    gc_tcache_flush_stats(gc_thread.tcache);
     enum gc_status status = gc_free(gc_shim.core, dptr, (uint16_t)api, &driver_code);
     if (status == GC_NOT_OURS) {
         result = gc_direct_free(dptr, false);

@@ -346,6 +346,7 @@ static CUresult free_cached(enum gc_api api, const struct gc_block_info *block, 
         gc_peer_add(owner, context);
     /* All work that may use the block is ordered before the free, in a stream of any context. */
     const uint64_t order = context == NULL ? 0 : order_key(stream, context);
+    gc_tcache_flush_stats(gc_thread.tcache);
     enum gc_status status =
         gc_free_ordered(gc_shim.core, dptr, context, order, (uint16_t)api, &driver_code);
     return gc_shim_result(status, driver_code);
@@ -360,6 +361,7 @@ static CUresult free_block(enum gc_api api, const struct gc_block_info *block, C
 
     if (gc_shim.options->mode == GC_MODE_CACHE && !block->is_plain)
         return free_cached(api, block, dptr, stream);
+    gc_tcache_flush_stats(gc_thread.tcache);
     enum gc_status status =
         gc_free_ordered(gc_shim.core, dptr, NULL, (uintptr_t)stream, (uint16_t)api, &driver_code);
     return gc_shim_result(status, driver_code);

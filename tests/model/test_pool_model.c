@@ -112,7 +112,9 @@ static void step_alloc(struct model *model)
         return;
     const struct gc_request request = {
         .bytes = bytes, .api = API_MALLOC, .is_dedicated = draw(model, 12) == 0};
-    if (!request.is_dedicated && draw(model, 2) == 0)
+    if (request.is_dedicated || draw(model, 2) == 0)
+        gc_tcache_flush_stats(model->bench.cache);
+    else
         address = gc_tcache_alloc_from_pool(model->bench.cache, model->bench.contexts[context],
                                             bytes, API_MALLOC);
     const enum gc_status status = address != GC_ADDRESS_NONE

@@ -57,7 +57,7 @@ static enum gc_status allocate(struct worker *worker, const struct replay_event 
     int driver_code;
     enum gc_status status = GC_OK;
     *address = GC_ADDRESS_NONE;
-    if (event->stream == 0)
+    if (event->stream == 0 && worker->cache != NULL)
         *address = gc_tcache_alloc_bytes(worker->cache, run->context, event->bytes, API_ALLOC);
     if (*address == GC_ADDRESS_NONE && event->stream == 0)
         *address = gc_tcache_alloc_from_pool(worker->cache, run->context, event->bytes, API_ALLOC);
