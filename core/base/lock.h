@@ -94,7 +94,7 @@ void gc_lock_wait(struct gc_lock *lock, struct gc_condition *condition);
 /* Like gc_lock_wait, up to `limit_ns`. False: the time is up. */
 bool gc_lock_wait_for(struct gc_lock *lock, struct gc_condition *condition, uint64_t limit_ns);
 /* Wakes all that wait. With the lock held, or after it was. */
-void gc_lock_announce(struct gc_condition *condition);
+void gc_lock_broadcast(struct gc_condition *condition);
 
 /* Sleeps while the word is `value`; it may also return early. `limit_ns`: UINT64_MAX for ever.
  * False: the time is up. errno is kept. */

@@ -223,7 +223,7 @@ void gc_device_release_end(struct gc_device *device, struct gc_quota *quota)
     if (quota != NULL)
         is_last |= --quota->release_count == 0;
     if (is_last)
-        gc_lock_announce(&device->release_done);
+        gc_lock_broadcast(&device->release_done);
     gc_lock_release(&device->release_lock);
 }
 

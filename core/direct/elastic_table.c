@@ -105,7 +105,7 @@ void gc_elastic_release(struct gc_core *core, struct gc_elastic *pool)
     gc_lock_acquire(&core->elastic_lock);
     struct slot *slot = &core->elastics->slots[pool->slot];
     if (--slot->reference_count == 0 && slot->is_closing)
-        gc_lock_announce(&core->elastic_changed);
+        gc_lock_broadcast(&core->elastic_changed);
     gc_lock_release(&core->elastic_lock);
 }
 

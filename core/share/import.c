@@ -72,7 +72,7 @@ static void end_change(struct gc_share *share)
 {
     gc_lock_acquire(&share->lock);
     share->is_changing = false;
-    gc_lock_announce(&share->changed);
+    gc_lock_broadcast(&share->changed);
     gc_lock_release(&share->lock);
 }
 
