@@ -16,7 +16,7 @@ enum gc_lock_rank {
     GC_RANK_REGISTRY = 1, /* lists of devices and contexts */
     GC_RANK_TCACHES,      /* thread caches; held while all are stopped */
     GC_RANK_POOL,         /* a pool, its peers included */
-    GC_RANK_DEVICE,       /* counts of releases under way of a device and its tenants */
+    GC_RANK_DEVICE,       /* waits for releases under way of a device and its tenants */
     GC_RANK_TRACKER,      /* a shard of the non-pool allocations */
     GC_RANK_SLAB,         /* a store of records */
     GC_RANK_ELASTIC_LIST, /* the table of elastic pools */

@@ -66,9 +66,10 @@ struct gc_device {
     _Atomic(struct gc_context *) ordered;
     atomic_bool is_open_to[GC_DEVICE_MAX]; /* by ordinal, permanently */
 
-    struct gc_lock release_lock; /* guards release_count */
+    atomic_uint release_count;        /* releases under way */
+    atomic_uint release_waiter_count; /* threads that wait until one of the counts is 0 */
+    struct gc_lock release_lock;      /* orders their sleep and the wake-up */
     pthread_cond_t release_done;
-    uint32_t release_count; /* releases under way */
 };
 
 /* The head that serves stream-ordered requests; NULL: none. Acquire: pairs with the release in
