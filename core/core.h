@@ -446,7 +446,15 @@ struct gc_direct {
     struct gc_quota *quota;   /* charged besides the device; NULL: none */
     uint64_t context;         /* handle; 0: the memory outlives contexts */
     uint16_t api;
+    bool is_releasing; /* of a record that was found: gc_direct_mark */
 };
+
+/* Kinds whose keys are addresses: no two of their records have one key. */
+static inline bool gc_direct_is_address(enum gc_direct_kind kind)
+{
+    return kind == GC_DIRECT_MEMORY || kind == GC_DIRECT_ASYNC || kind == GC_DIRECT_MANAGED ||
+           kind == GC_DIRECT_IMPORT;
+}
 
 /* Charges `bytes` to the device, and to a quota of it (NULL: none, here and below), before the
  * driver is called; reclaims idle memory if that is needed. GC_OUT_OF_MEMORY (counted) if a limit
@@ -470,7 +478,9 @@ void gc_direct_adjust_device(struct gc_core *core, struct gc_device *device, int
 bool gc_direct_reclaim(struct gc_core *core, struct gc_device *device, uint64_t wanted_bytes,
                        bool is_request);
 
-/* Records an allocation that is charged already; counted as an allocation of `direct->api`. */
+/* Records an allocation that is charged already; counted as an allocation of `direct->api`. A
+ * record of the same kind and key is replaced. GC_BUSY: it is being released, or the address has a
+ * record of another kind. GC_NO_HOST_MEMORY. */
 enum gc_status gc_direct_track(struct gc_core *core, const struct gc_direct *direct) GC_CHECKED;
 /* Removes a record, counts a free and uncharges it. GC_NOT_OURS if there is none. */
 enum gc_status gc_direct_untrack(struct gc_core *core, enum gc_direct_kind kind, uint64_t key,
@@ -478,9 +488,20 @@ enum gc_status gc_direct_untrack(struct gc_core *core, enum gc_direct_kind kind,
 /* A copy of the record; GC_NOT_OURS if there is none. */
 enum gc_status gc_direct_find(struct gc_core *core, enum gc_direct_kind kind, uint64_t key,
                               struct gc_direct *direct) GC_CHECKED;
-/* The first of `kinds` in which the key has a record; GC_DIRECT_KIND_COUNT: none. */
-enum gc_direct_kind gc_direct_find_kind(struct gc_core *core, const enum gc_direct_kind *kinds,
-                                        unsigned count, uint64_t key);
+/* The same for the record of an address, of any kind of addresses. */
+enum gc_status gc_direct_find_address(struct gc_core *core, uint64_t address,
+                                      struct gc_direct *direct) GC_CHECKED;
+
+/* Before the driver releases an allocation: marks its record and copies it, so that another
+ * allocation that gets the key from the driver waits for this one's end, and requests without room
+ * wait for the bytes. GC_NOT_OURS: no record, nothing to end. */
+enum gc_status gc_direct_mark(struct gc_core *core, enum gc_direct_kind kind, uint64_t key,
+                              struct gc_direct *direct) GC_CHECKED;
+enum gc_status gc_direct_mark_address(struct gc_core *core, uint64_t address,
+                                      struct gc_direct *direct) GC_CHECKED;
+/* Ends it, with the copy. The driver has released the allocation (`is_released`): as
+ * gc_direct_untrack, unless the record was removed meanwhile. */
+void gc_direct_end_mark(struct gc_core *core, const struct gc_direct *direct, bool is_released);
 
 /* ---- figures ---- */
 

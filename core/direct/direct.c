@@ -150,7 +150,25 @@ bool gc_direct_reclaim(struct gc_core *core, struct gc_device *device, uint64_t 
 
 /* ---- records ---- */
 
-/* Subtracts the record from the figures, but does not uncharge it. */
+/* Figures alone: under the lock of a shard. */
+static void count(const struct gc_direct *direct)
+{
+    struct gc_device *device = direct->device;
+    const struct gc_entry entry = entry_of(direct);
+    if (device == NULL)
+        return;
+    atomic_fetch_add_explicit(&device->direct_bytes[direct->kind], bytes_of(direct),
+                              memory_order_relaxed);
+    if (direct->kind == GC_DIRECT_CONTEXT)
+        gc_stats_add_gauge(&device->stats.context, bytes_of(direct));
+    if (gc_direct_is_allocation(direct->kind)) {
+        gc_quota_count_alloc(device, direct->quota, &entry);
+        gc_quota_count_hit(device, direct->quota, false);
+    } else {
+        gc_device_count_other(device, &entry);
+    }
+}
+
 static void uncount(const struct gc_direct *direct, bool is_freed)
 {
     struct gc_device *device = direct->device;
@@ -160,20 +178,40 @@ static void uncount(const struct gc_direct *direct, bool is_freed)
     if (!gc_direct_is_allocation(direct->kind))
         gc_device_uncount_other(device, &entry);
     else if (is_freed)
-        gc_quota_count_free(device, direct->quota, &entry);
+        gc_quota_count_unobserved_free(device, direct->quota, &entry);
     else
-        gc_quota_count_destroyed(device, direct->quota, &entry);
+        gc_quota_drop_live(device, direct->quota, &entry);
     atomic_fetch_sub_explicit(&device->direct_bytes[direct->kind], bytes_of(direct),
                               memory_order_relaxed);
     if (direct->kind == GC_DIRECT_CONTEXT)
         gc_stats_sub_gauge(&device->stats.context, bytes_of(direct));
 }
 
+static void uncount_freed(const struct gc_direct *direct)
+{
+    uncount(direct, true);
+}
+
+static void observe(const struct gc_direct *direct, enum gc_trace_op op)
+{
+    if (direct->device == NULL || !direct->device->core->is_observed ||
+        !gc_direct_is_allocation(direct->kind))
+        return;
+    const struct gc_entry entry = entry_of(direct);
+    gc_device_observe(direct->device, op, &entry);
+}
+
+static void uncharge(const struct gc_direct *direct)
+{
+    if (direct->device != NULL && direct->charged_bytes != 0)
+        gc_quota_uncharge(direct->device, direct->quota, direct->charged_bytes);
+}
+
 static void uncharge_record(const struct gc_direct *direct, bool is_freed)
 {
     uncount(direct, is_freed);
-    if (direct->device != NULL && direct->charged_bytes != 0)
-        gc_quota_uncharge(direct->device, direct->quota, direct->charged_bytes);
+    observe(direct, GC_TRACE_FREE);
+    uncharge(direct);
 }
 
 void gc_direct_destroyed(const struct gc_direct *direct)
@@ -183,35 +221,21 @@ void gc_direct_destroyed(const struct gc_direct *direct)
 
 enum gc_status gc_direct_track(struct gc_core *core, const struct gc_direct *direct)
 {
-    struct gc_device *device = direct->device;
     struct gc_direct old;
     bool replaced;
     if ((unsigned)direct->kind >= GC_DIRECT_KIND_COUNT)
         return GC_INVALID_ARGUMENT;
-    /* Count first: another thread may untrack the record as soon as it is in the table. */
-    const struct gc_entry entry = entry_of(direct);
-    if (device != NULL) {
-        atomic_fetch_add_explicit(&device->direct_bytes[direct->kind], bytes_of(direct),
-                                  memory_order_relaxed);
-        if (direct->kind == GC_DIRECT_CONTEXT)
-            gc_stats_add_gauge(&device->stats.context, bytes_of(direct));
-        if (gc_direct_is_allocation(direct->kind)) {
-            gc_quota_count_alloc(device, direct->quota, &entry);
-            gc_quota_count_hit(device, direct->quota, false);
-        } else {
-            gc_device_count_other(device, &entry);
-        }
-    }
-    const enum gc_status status = gc_tracker_add(&core->tracker, direct, &replaced, &old);
-    if (status != GC_OK) {
-        uncount(direct, false); /* the charge stays with the caller */
-        return status;
-    }
-    if (replaced)
+    const enum gc_status status = gc_tracker_add(&core->tracker, direct, count, &replaced, &old);
+    if (status != GC_OK)
+        return status; /* the charge stays with the caller */
+    if (replaced) {
         uncharge_record(&old, false);
-    if (device != NULL && gc_direct_is_allocation(direct->kind))
-        gc_device_observe(device, GC_TRACE_ALLOC, &entry);
-    publish(device);
+        gc_log_write(core->log, GC_LOG_DEBUG,
+                     "0x%llx was released by a call that was not seen; its record is replaced",
+                     (unsigned long long)old.key);
+    }
+    observe(direct, GC_TRACE_ALLOC);
+    publish(direct->device);
     return GC_OK;
 }
 
@@ -234,8 +258,45 @@ enum gc_status gc_direct_find(struct gc_core *core, enum gc_direct_kind kind, ui
     return gc_tracker_find(&core->tracker, kind, key, direct) ? GC_OK : GC_NOT_OURS;
 }
 
-enum gc_direct_kind gc_direct_find_kind(struct gc_core *core, const enum gc_direct_kind *kinds,
-                                        unsigned count, uint64_t key)
+enum gc_status gc_direct_find_address(struct gc_core *core, uint64_t address,
+                                      struct gc_direct *direct)
 {
-    return gc_tracker_find_kind(&core->tracker, kinds, count, key);
+    return gc_tracker_find_address(&core->tracker, address, direct) ? GC_OK : GC_NOT_OURS;
+}
+
+/* ---- releases ---- */
+
+static enum gc_status mark(struct gc_core *core, enum gc_direct_kind kind, bool is_any_address,
+                           uint64_t key, struct gc_direct *direct)
+{
+    if (!gc_tracker_mark(&core->tracker, kind, is_any_address, key, direct))
+        return GC_NOT_OURS;
+    if (direct->device != NULL)
+        gc_device_release_begin(direct->device, direct->quota);
+    return GC_OK;
+}
+
+enum gc_status gc_direct_mark(struct gc_core *core, enum gc_direct_kind kind, uint64_t key,
+                              struct gc_direct *direct)
+{
+    return mark(core, kind, false, key, direct);
+}
+
+enum gc_status gc_direct_mark_address(struct gc_core *core, uint64_t address,
+                                      struct gc_direct *direct)
+{
+    return mark(core, GC_DIRECT_MEMORY, true, address, direct);
+}
+
+/* The free is observed before another allocation of the key can be. */
+void gc_direct_end_mark(struct gc_core *core, const struct gc_direct *direct, bool is_released)
+{
+    if (is_released)
+        observe(direct, GC_TRACE_FREE);
+    if (gc_tracker_unmark(&core->tracker, direct->kind, direct->key, is_released, uncount_freed)) {
+        uncharge(direct);
+        publish(direct->device);
+    }
+    if (direct->device != NULL)
+        gc_device_release_end(direct->device, direct->quota);
 }
