@@ -503,6 +503,11 @@ enum gc_status gc_direct_mark_address(struct gc_core *core, uint64_t address,
  * gc_direct_untrack, unless the record was removed meanwhile. */
 void gc_direct_end_mark(struct gc_core *core, const struct gc_direct *direct, bool is_released);
 
+/* Counts `count` allocations or frees of direct memory that took `ns` each, for the report's
+ * latencies. */
+void gc_direct_time_alloc(struct gc_core *core, uint64_t ns, uint64_t count);
+void gc_direct_time_free(struct gc_core *core, uint64_t ns, uint64_t count);
+
 /* ---- figures ---- */
 
 /* Counts a call that reached the driver. `device` NULL: the call belongs to no device. */

@@ -300,3 +300,13 @@ void gc_direct_end_mark(struct gc_core *core, const struct gc_direct *direct, bo
     if (direct->device != NULL)
         gc_device_release_end(direct->device, direct->quota);
 }
+
+void gc_direct_time_alloc(struct gc_core *core, uint64_t ns, uint64_t count)
+{
+    gc_histogram_add_many(&core->alloc_ns, ns, count);
+}
+
+void gc_direct_time_free(struct gc_core *core, uint64_t ns, uint64_t count)
+{
+    gc_histogram_add_many(&core->free_ns, ns, count);
+}
