@@ -91,7 +91,6 @@ fail_follow:
 fail_debug:
     gc_elastic_fini(core);
     gc_tcache_fini(core);
-    gc_lock_fini(&core->registry);
     gc_ranges_fini(core);
     gc_contexts_fini(core);
     gc_tenants_fini(core);
@@ -115,7 +114,6 @@ void gc_core_destroy(struct gc_core *core)
         struct gc_context *context = core->all_contexts;
         core->all_contexts = context->next_of_all;
         gc_change_free_records(&context->pool);
-        gc_pool_fini(&context->pool);
     }
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         struct gc_device *device = gc_device_find(core, i);
@@ -134,7 +132,6 @@ void gc_core_destroy(struct gc_core *core)
     gc_opens_fini(&core->opens);
     gc_tracker_fini(&core->tracker);
     gc_pagemap_fini(&core->pagemap);
-    gc_lock_fini(&core->registry);
     gc_host_mem_unmap(&core->host, core->process_driver_calls, counters_bytes(core));
     struct gc_host_mem host = {gc_host_mem_bytes(&core->host)};
     gc_host_mem_unmap(&host, core, sizeof(*core));

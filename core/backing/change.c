@@ -118,7 +118,7 @@ void gc_change_end(struct gc_change *change)
     struct gc_pool *pool = &change->context->pool;
     gc_pool_acquire_plain(pool);
     pool->pages.is_changing = false;
-    pthread_cond_broadcast(&pool->pages.changed);
+    gc_lock_broadcast(&pool->pages.changed);
     gc_pool_release(pool);
     GC_ASSERT(gc_pool_validate(pool));
     gc_peers_wait_end(&change->set);
@@ -153,7 +153,7 @@ static struct gc_swap *detach_swap_locked(struct gc_pool *pool)
     if (swap != NULL) {
         pages->swap = NULL;
         pages->is_changing = false;
-        pthread_cond_broadcast(&pages->changed);
+        gc_lock_broadcast(&pages->changed);
     }
     return swap;
 }

@@ -36,7 +36,6 @@ void gc_slab_fini(struct gc_slab *slab)
         gc_host_mem_unmap(slab->host, chunk, slab->chunk_bytes);
     }
     slab->free = NULL;
-    gc_lock_fini(&slab->lock);
 }
 
 static void push_locked(struct gc_slab *slab, void *record)

@@ -46,7 +46,6 @@ void gc_debug_fini(struct gc_core *core)
     if (debug == NULL)
         return;
     gc_guard_destroy(core, debug->guard);
-    gc_lock_fini(&debug->lock);
     gc_host_mem_unmap(&core->host, debug, sizeof(*debug));
     core->debug = NULL;
 }

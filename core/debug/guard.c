@@ -54,7 +54,6 @@ enum gc_status gc_guard_create(struct gc_core *core, struct gc_guard_table **cre
 void gc_guard_destroy(struct gc_core *core, struct gc_guard_table *maps)
 {
     gc_slab_fini(&maps->records);
-    gc_lock_fini(&maps->lock);
     gc_host_mem_unmap(&core->host, maps, sizeof(*maps));
 }
 

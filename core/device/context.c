@@ -100,7 +100,6 @@ static void set_quota(struct gc_context *context, struct gc_quota *quota)
 /* No other thread has seen the record. */
 static void destroy_context(struct gc_core *core, struct gc_context *context)
 {
-    gc_pool_fini(&context->pool);
     gc_slab_free(&core->fence_rings, context->fences);
     gc_slab_free(&core->context_records, context);
 }

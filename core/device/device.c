@@ -86,14 +86,11 @@ struct gc_device *gc_device_create(struct gc_core *core, const struct gc_device_
     device->page_bytes = choose_backend(core, info);
     device->is_mapped = device->page_bytes != 0;
     gc_lock_init(&device->release_lock, GC_RANK_DEVICE);
-    pthread_cond_init(&device->release_done, NULL);
     return device;
 }
 
 void gc_device_fini(struct gc_device *device)
 {
-    pthread_cond_destroy(&device->release_done);
-    gc_lock_fini(&device->release_lock);
     gc_slab_fini(&device->mapping_records);
     gc_slab_fini(&device->extent_records);
     gc_slab_fini(&device->segments);
@@ -219,7 +216,7 @@ void gc_device_release_end(struct gc_device *device, struct gc_quota *quota)
     if (!is_last || atomic_load_explicit(&device->release_waiter_count, memory_order_seq_cst) == 0)
         return;
     gc_lock_acquire(&device->release_lock);
-    pthread_cond_broadcast(&device->release_done);
+    gc_lock_broadcast(&device->release_done);
     gc_lock_release(&device->release_lock);
 }
 

@@ -48,6 +48,7 @@ struct gc_device {
     struct gc_gauge_cell ordered_peaks[GC_ORDERED_PEAK_COUNT];
     struct gc_idle idle; /* of all pools and elastic pools */
     atomic_uint_fast64_t direct_bytes[GC_DIRECT_KIND_COUNT];
+    atomic_uint direct_calls; /* charges and records of direct memory */
     struct gc_api_cell *apis; /* core->api_count */
     struct gc_host_mem host;  /* memory of this device's records */
     struct gc_slab blocks;
@@ -69,7 +70,7 @@ struct gc_device {
     atomic_uint release_count;        /* releases under way */
     atomic_uint release_waiter_count; /* threads that wait until one of the counts is 0 */
     struct gc_lock release_lock;      /* orders their sleep and the wake-up */
-    pthread_cond_t release_done;
+    struct gc_condition release_done;
 };
 
 /* The head that serves stream-ordered requests; NULL: none. Acquire: pairs with the release in

@@ -86,7 +86,7 @@ void gc_peers_end_opening(struct gc_context *context)
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
     context->opening_count--;
-    pthread_cond_broadcast(&pool->pages.changed);
+    gc_lock_broadcast(&pool->pages.changed);
     gc_pool_release(pool);
 }
 

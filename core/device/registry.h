@@ -99,7 +99,7 @@ struct gc_core {
 
     /* Guards the table and its references: core/direct/elastic_table.c. */
     struct gc_lock elastic_lock;
-    pthread_cond_t elastic_changed;
+    struct gc_condition elastic_changed;
     struct gc_elastic_table *elastics; /* created with the first pool */
 };
 

@@ -34,7 +34,6 @@ void gc_tracker_fini(struct gc_tracker *tracker)
         struct gc_tracker_shard *shard = &tracker->shards[i];
         if (shard->buckets != NULL)
             gc_host_mem_unmap(tracker->host, shard->buckets, buckets_bytes(shard->bucket_count));
-        gc_lock_fini(&shard->lock);
     }
     gc_slab_fini(&tracker->records);
 }

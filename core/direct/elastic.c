@@ -159,7 +159,7 @@ static enum gc_status remap_victim(struct alloc_request *alloc, struct gc_elasti
     victim->is_bound = false;
     victim->is_accessible = false;
     gc_elastic_cache_locked(pool, freed);
-    pthread_cond_broadcast(&pool->changed);
+    gc_lock_broadcast(&pool->changed);
     gc_lock_release(&pool->lock);
     return GC_OK;
 }
@@ -273,7 +273,7 @@ static void finish(struct alloc_request *alloc, bool is_served)
         alloc->victims = pool->pages[victim].next;
         gc_elastic_cache_locked(pool, victim);
     }
-    pthread_cond_broadcast(&pool->changed);
+    gc_lock_broadcast(&pool->changed);
     gc_lock_release(&pool->lock);
 }
 
@@ -341,7 +341,7 @@ static void end_use(struct gc_elastic *pool, struct range range, bool is_idle)
         figures->deallocate_count++;
         gc_device_uncount_other(pool->device, &entry);
     }
-    pthread_cond_broadcast(&pool->changed);
+    gc_lock_broadcast(&pool->changed);
     gc_lock_release(&pool->lock);
 }
 

@@ -207,7 +207,7 @@ static int release_run(struct gc_elastic *pool, struct gc_context *context,
     for (uint32_t i = out->first; i < out->first + out->count; i++)
         gc_elastic_cache_locked(pool, i);
     pool->figures.unmap_count += is_unmapped ? out->count : 0;
-    pthread_cond_broadcast(&pool->changed);
+    gc_lock_broadcast(&pool->changed);
     gc_lock_release(&pool->lock);
     return code;
 }

@@ -6,7 +6,6 @@
 #include "core/device/context.h"
 #include "core/direct/elastic.h"
 
-#include <pthread.h>
 
 #define GC_ELASTIC_MAX 1024             /* pools at a time */
 #define GC_ELASTIC_PAGES_MAX (1U << 24) /* of one pool */
@@ -36,7 +35,7 @@ struct gc_elastic {
 
     /* Guards the fields below. The thread that made a page busy owns its fields except `state`. */
     struct gc_lock lock;
-    pthread_cond_t changed; /* a page is no longer busy */
+    struct gc_condition changed; /* a page is no longer busy */
     struct gc_elastic_page *pages;
     uint64_t *unmapped; /* handles of physical pages that are mapped nowhere; room for page_count */
     uint32_t unmapped_count;

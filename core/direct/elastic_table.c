@@ -38,8 +38,6 @@ void gc_elastic_destroy_record(struct gc_elastic *pool)
     struct gc_host_mem *host = &pool->device->host;
     if (pool->quota != NULL)
         atomic_fetch_sub_explicit(&pool->quota->elastic_count, 1, memory_order_relaxed);
-    pthread_cond_destroy(&pool->changed);
-    gc_lock_fini(&pool->lock);
     gc_host_mem_unmap(host, pool->unmapped, unmapped_bytes(pool));
     gc_host_mem_unmap(host, pool->pages, pages_bytes(pool));
     gc_host_mem_unmap(host, pool, sizeof(*pool));
@@ -63,7 +61,6 @@ struct gc_elastic *gc_elastic_create_record(struct gc_device *device, uint64_t p
     if (pool->unmapped == NULL)
         goto fail_unmapped;
     gc_lock_init(&pool->lock, GC_RANK_ELASTIC);
-    pthread_cond_init(&pool->changed, NULL);
     return pool;
 
 fail_unmapped:
@@ -108,7 +105,7 @@ void gc_elastic_release(struct gc_core *core, struct gc_elastic *pool)
     gc_lock_acquire(&core->elastic_lock);
     struct slot *slot = &core->elastics->slots[pool->slot];
     if (--slot->reference_count == 0 && slot->is_closing)
-        pthread_cond_broadcast(&core->elastic_changed);
+        gc_lock_broadcast(&core->elastic_changed);
     gc_lock_release(&core->elastic_lock);
 }
 
@@ -138,7 +135,6 @@ struct gc_elastic *gc_elastic_acquire_next(struct gc_core *core, const struct gc
 void gc_elastic_init_table(struct gc_core *core)
 {
     gc_lock_init(&core->elastic_lock, GC_RANK_ELASTIC_LIST);
-    pthread_cond_init(&core->elastic_changed, NULL);
 }
 
 enum gc_status gc_elastic_make_table(struct gc_core *core)
@@ -215,8 +211,6 @@ void gc_elastic_fini(struct gc_core *core)
     }
     if (table != NULL)
         gc_host_mem_unmap(&core->host, table, sizeof(*table));
-    pthread_cond_destroy(&core->elastic_changed);
-    gc_lock_fini(&core->elastic_lock);
 }
 
 enum gc_status gc_elastic_find_device(struct gc_core *core, uint64_t handle,

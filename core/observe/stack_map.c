@@ -2,6 +2,8 @@
 
 #include "core/base/bits.h"
 
+#include <stddef.h>
+
 #define SLOTS_MIN (1U << 6)
 #define SLOTS_MAX (1U << 16)
 /* 64 + 128 + … + SLOTS_MAX. */
@@ -37,7 +39,6 @@ void gc_stack_map_fini(struct gc_stack_map *map)
         gc_host_mem_uncount(map->host, bytes_of(2 * shard->slot_count - SLOTS_MIN));
         gc_host_mem_unreserve(shard->tables, bytes_of(ALL_SLOTS));
         shard->tables = NULL;
-        gc_lock_fini(&shard->lock);
     }
 }
 

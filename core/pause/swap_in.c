@@ -161,7 +161,7 @@ static void end_swap_in(struct gc_swap *swap, bool is_over)
         pool->pages.swap = NULL;
         pool->pages.is_changing = false;
     }
-    pthread_cond_broadcast(&pool->pages.changed);
+    gc_lock_broadcast(&pool->pages.changed);
     gc_pool_release(pool);
     if (is_over)
         gc_change_free_swapped(context, swap);

@@ -279,7 +279,7 @@ static enum gc_swap_refusal swap_out_changing(struct gc_change *change, bool kee
     }
     gc_pool_acquire_plain(pool);
     pool->pages.swap = swap;
-    pthread_cond_broadcast(&pool->pages.changed); /* requests that need no page go on */
+    gc_lock_broadcast(&pool->pages.changed); /* requests that need no page go on */
     gc_pool_release(pool);
     gc_peers_wait_end(&change->set);
     return GC_SWAP_OK;

@@ -12,7 +12,6 @@ void gc_opens_init(struct gc_opens *opens, struct gc_host_mem *host)
 void gc_opens_fini(struct gc_opens *opens)
 {
     gc_slab_fini(&opens->records);
-    gc_lock_fini(&opens->lock);
 }
 
 bool gc_opens_try_add(struct gc_opens *opens, uint64_t owner, uint64_t id, uint64_t address)

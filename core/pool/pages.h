@@ -24,9 +24,9 @@
 #ifndef GC_PAGES_H
 #define GC_PAGES_H
 
+#include "core/base/lock.h"
 #include "core/pool/block.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -122,7 +122,7 @@ struct gc_pages {
     struct gc_swap *swap; /* memory that is swapped out; NULL: none */
     /* A peer lacks access to some mappings. Owned by the thread that changes mappings. */
     bool is_access_due;
-    pthread_cond_t changed; /* signalled when is_changing ends */
+    struct gc_condition changed; /* signalled when is_changing ends */
 };
 
 /* The slots that a block overlaps, or would: [first, end), and whether a neighbour uses the first

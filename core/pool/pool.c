@@ -27,14 +27,7 @@ void gc_pool_init(struct gc_pool *pool, struct gc_context *context,
     *pool = (struct gc_pool){.shared = *shared, .context = context};
     pool->pages.page_bytes = shared->page_bytes;
     gc_pool_content_init(&pool->content);
-    pthread_cond_init(&pool->pages.changed, NULL);
     gc_lock_init(&pool->lock, GC_RANK_POOL);
-}
-
-void gc_pool_fini(struct gc_pool *pool)
-{
-    pthread_cond_destroy(&pool->pages.changed);
-    gc_lock_fini(&pool->lock);
 }
 
 bool gc_pool_specify(uint64_t requested_bytes, uint64_t *bytes,

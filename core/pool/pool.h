@@ -120,7 +120,6 @@ struct gc_pool {
 
 void gc_pool_init(struct gc_pool *pool, struct gc_context *context,
                   const struct gc_pool_shared *shared);
-void gc_pool_fini(struct gc_pool *pool);
 /* Empty content. */
 void gc_pool_content_init(struct gc_pool_content *content);
 

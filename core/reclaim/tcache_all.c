@@ -31,7 +31,6 @@ void gc_tcache_fini(struct gc_core *core)
         gc_host_mem_unmap(&core->host, tcache, sizeof(*tcache));
         tcache = next;
     }
-    gc_lock_fini(&core->tcaches_lock);
 }
 
 static struct gc_tcache *first_tcache(struct gc_core *core)

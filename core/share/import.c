@@ -41,7 +41,6 @@ struct gc_import {
 void gc_import_init(struct gc_share *share)
 {
     gc_lock_init(&share->lock, GC_RANK_SHARE);
-    pthread_cond_init(&share->changed, NULL);
     gc_slab_init_small(&share->import_records, &share->core->host, sizeof(struct gc_import));
     gc_slab_init_small(&share->exporter_records, &share->core->host, sizeof(struct gc_exporter));
 }
@@ -58,8 +57,6 @@ void gc_import_fini(struct gc_share *share)
     gc_import_leave_child(share);
     gc_slab_fini(&share->import_records);
     gc_slab_fini(&share->exporter_records);
-    pthread_cond_destroy(&share->changed);
-    gc_lock_fini(&share->lock);
 }
 
 static void begin_change(struct gc_share *share)
@@ -75,7 +72,7 @@ static void end_change(struct gc_share *share)
 {
     gc_lock_acquire(&share->lock);
     share->is_changing = false;
-    pthread_cond_broadcast(&share->changed);
+    gc_lock_broadcast(&share->changed);
     gc_lock_release(&share->lock);
 }
 

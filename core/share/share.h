@@ -8,7 +8,6 @@
 #include "core/device/registry.h"
 #include "core/share/wire.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,7 +46,7 @@ struct gc_share {
 
     /* ---- as importer ---- */
     struct gc_lock lock; /* guards the fields below */
-    pthread_cond_t changed;
+    struct gc_condition changed;
     bool is_changing; /* a thread opens or closes; it alone changes the lists */
     struct gc_import *imports;
     struct gc_exporter *exporters;

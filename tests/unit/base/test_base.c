@@ -1,6 +1,7 @@
 /* The small things under everything: status texts, arithmetic, locks, host memory, record stores,
  * gauges. */
 #include "core/base/bits.h"
+#include "core/base/clock.h"
 #include "core/base/host_mem.h"
 #include "core/base/lock.h"
 #include "core/base/slab.h"
@@ -9,6 +10,8 @@
 #include "tests/unit/cmocka_all.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -57,8 +60,84 @@ static void locks_know_who_holds_them(void **state)
     gc_lock_release(&outer);
     gc_lock_release(&inner);
     assert_int_equal(gc_lock_held_count(), 0);
-    gc_lock_fini(&outer);
-    gc_lock_fini(&inner);
+}
+
+/* ---- threads and a lock ---- */
+
+#define LOCK_THREADS 4
+#define LOCK_ROUNDS 20000
+
+struct locked {
+    struct gc_lock lock;
+    struct gc_condition changed;
+    unsigned turn; /* of LOCK_THREADS threads; guarded, as the next two */
+    unsigned number;
+    uint64_t sum;
+};
+
+/* Each addition is two steps, between which another thread would be seen. */
+static void *add_locked(void *argument)
+{
+    struct locked *locked = argument;
+    for (int i = 0; i < LOCK_ROUNDS; i++) {
+        gc_lock_acquire(&locked->lock);
+        const uint64_t sum = *(volatile uint64_t *)&locked->sum;
+        if (i % 64 == 0)
+            sched_yield();
+        *(volatile uint64_t *)&locked->sum = sum + 1;
+        gc_lock_release(&locked->lock);
+    }
+    return NULL;
+}
+
+/* The threads take turns: each sleeps until it is its own. */
+static void *take_turns(void *argument)
+{
+    struct locked *locked = argument;
+    gc_lock_acquire(&locked->lock);
+    const unsigned own = locked->number++;
+    for (int i = 0; i < LOCK_ROUNDS / 20; i++) {
+        while (locked->turn % LOCK_THREADS != own)
+            gc_lock_wait(&locked->lock, &locked->changed);
+        locked->turn++;
+        gc_lock_broadcast(&locked->changed);
+    }
+    gc_lock_release(&locked->lock);
+    return NULL;
+}
+
+static void run_locked(struct locked *locked, void *(*work)(void *))
+{
+    pthread_t threads[LOCK_THREADS];
+    for (unsigned i = 0; i < LOCK_THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, work, locked), 0);
+    for (unsigned i = 0; i < LOCK_THREADS; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(atomic_load(&locked->lock.word), 0);
+}
+
+static void a_lock_excludes_and_wakes(void **state)
+{
+    struct locked locked = {.sum = 0};
+    (void)state;
+    gc_lock_init(&locked.lock, GC_RANK_POOL);
+    run_locked(&locked, add_locked);
+    assert_int_equal(locked.sum, LOCK_THREADS * LOCK_ROUNDS);
+    run_locked(&locked, take_turns);
+    assert_int_equal(locked.turn, LOCK_THREADS * LOCK_ROUNDS / 20);
+}
+
+static void a_wait_with_a_limit_ends(void **state)
+{
+    struct locked locked = {.sum = 0};
+    (void)state;
+    gc_lock_init(&locked.lock, GC_RANK_POOL);
+    gc_lock_acquire(&locked.lock);
+    const uint64_t start_ns = gc_clock_ns();
+    while (gc_lock_wait_for(&locked.lock, &locked.changed, 5000000))
+        ;
+    assert_true(gc_clock_ns() - start_ns >= 5000000);
+    gc_lock_release(&locked.lock);
 }
 
 /* True if a process that takes the locks in this order is ended by the check. */
@@ -156,6 +235,8 @@ int main(void)
         cmocka_unit_test(every_status_has_a_text),
         cmocka_unit_test(arithmetic_notices_overflow),
         cmocka_unit_test(locks_know_who_holds_them),
+        cmocka_unit_test(a_lock_excludes_and_wakes),
+        cmocka_unit_test(a_wait_with_a_limit_ends),
         cmocka_unit_test(falling_rank_is_refused),
         cmocka_unit_test(host_memory_is_counted_exactly),
         cmocka_unit_test(slab_reuses_its_records),
