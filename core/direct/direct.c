@@ -12,6 +12,11 @@
 
 #include <stddef.h>
 
+#define CLOCK_CALLS                                                                                \
+    16 /* charges and records of less than CLOCK_BYTES between looks at the clock                  \
+        */
+#define CLOCK_BYTES GC_MIB(1)
+
 bool gc_direct_is_allocation(enum gc_direct_kind kind)
 {
     switch (kind) {
@@ -54,11 +59,20 @@ static struct gc_entry entry_of(const struct gc_direct *direct)
 
 /* ---- charges ---- */
 
-/* Publishes the figures to other processes. */
-static void publish(struct gc_device *device)
+/* True for large memory, else now and then: a look at the clock costs as much as the rest. A lost
+ * count moves it, no more. */
+static bool may_read_clock(struct gc_device *device, uint64_t bytes)
+{
+    const unsigned calls = atomic_load_explicit(&device->direct_calls, memory_order_relaxed);
+    atomic_store_explicit(&device->direct_calls, calls + 1, memory_order_relaxed);
+    return bytes >= CLOCK_BYTES || calls % CLOCK_CALLS == 0;
+}
+
+/* Publishes the figures to other processes; their time only now and then. */
+static void publish(struct gc_device *device, uint64_t bytes)
 {
     if (device != NULL && device->core->ledger != NULL)
-        gc_publish_device(device, gc_core_now_ns(device->core));
+        gc_publish_device(device, may_read_clock(device, bytes) ? gc_core_now_ns(device->core) : 0);
 }
 
 static bool try_charge(struct gc_core *core, struct gc_device *device, struct gc_quota *quota,
@@ -69,10 +83,12 @@ static bool try_charge(struct gc_core *core, struct gc_device *device, struct gc
     struct gc_charge_failure charge_failure = {0};
     struct gc_borrow borrow = {.is_short = is_trial};
     gc_serve_requests(core);
-    gc_reconcile_update(device);
+    if (may_read_clock(device, bytes))
+        gc_reconcile_update(device);
     if (gc_quota_charge(device, quota, bytes, &held, &charge_failure))
         return true;
     if (bytes <= gc_quota_limit_bytes(device, quota)) {
+        gc_reconcile_update(device);
         gc_reclaim_begin(&reclaim, device, quota, NULL);
         while (gc_reclaim_step(&reclaim, bytes, &charge_failure)) {
             if (reclaim.attempts == 1)
@@ -101,7 +117,7 @@ enum gc_status gc_direct_charge_device(struct gc_core *core, struct gc_device *d
     if (try_charge(core, device, quota, bytes, false))
         return GC_OK;
     gc_quota_count_oom(device, quota, &entry);
-    publish(device);
+    publish(device, CLOCK_BYTES);
     return GC_OUT_OF_MEMORY;
 }
 
@@ -235,7 +251,7 @@ enum gc_status gc_direct_track(struct gc_core *core, const struct gc_direct *dir
                      (unsigned long long)old.key);
     }
     observe(direct, GC_TRACE_ALLOC);
-    publish(direct->device);
+    publish(direct->device, direct->requested_bytes);
     return GC_OK;
 }
 
@@ -246,7 +262,7 @@ enum gc_status gc_direct_untrack(struct gc_core *core, enum gc_direct_kind kind,
     if (!gc_tracker_remove(&core->tracker, kind, key, &removed))
         return GC_NOT_OURS;
     uncharge_record(&removed, true);
-    publish(removed.device);
+    publish(removed.device, removed.requested_bytes);
     if (direct != NULL)
         *direct = removed;
     return GC_OK;
@@ -295,7 +311,8 @@ void gc_direct_end_mark(struct gc_core *core, const struct gc_direct *direct, bo
         observe(direct, GC_TRACE_FREE);
     if (gc_tracker_unmark(&core->tracker, direct->kind, direct->key, is_released, uncount_freed)) {
         uncharge(direct);
-        publish(direct->device);
+        if (direct->device != NULL)
+            gc_publish_live(direct->device);
     }
     if (direct->device != NULL)
         gc_device_release_end(direct->device, direct->quota);

@@ -53,7 +53,7 @@ CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes)
     if (!find_quota(request))
         return CUDA_ERROR_OUT_OF_MEMORY;
     bool is_reserved = gc_direct_try_charge(gc_shim.core, request->device, request->quota, bytes);
-    bool may_fit = bytes <= gc_device_limit_bytes(request->device);
+    const bool may_fit = is_reserved || bytes <= gc_device_limit_bytes(request->device);
     for (int i = 0;
          !is_reserved && may_fit && i < RECLAIM_ATTEMPTS && gc_mempool_reclaim(request->device);
          i++)

@@ -19,8 +19,8 @@
 
 #define DRIVER_FILE GC_DRIVER_NAME ".so.1"
 
+atomic_bool gc_resolve_is_filled; /* the table */
 static struct {
-    atomic_bool is_filled;
     atomic_int version;
     atomic_uintptr_t low, high; /* libcuda's code */
     atomic_bool is_interposing;
@@ -68,15 +68,12 @@ static void *find_symbol(const struct gc_elf_object *object, bool is_whole, cons
     return found != NULL || is_whole ? found : gc_elf_find_in_scope(object->dynamic, name);
 }
 
-bool gc_resolve_driver(bool load)
+bool gc_resolve_fill(bool load)
 {
     struct gc_elf_object object;
     uintptr_t low, high;
     void *anchor;
 
-    /* acquire: pairs with the release at the end */
-    if (atomic_load_explicit(&driver.is_filled, memory_order_acquire))
-        return true;
     if (!find_driver(&object, load))
         return false;
     const bool is_whole = gc_elf_object_find(&object, "cuInit") != NULL;
@@ -100,7 +97,7 @@ bool gc_resolve_driver(bool load)
     if (gc_elf_find_behind(gc_rows, "dlsym") != NULL &&
         gc_elf_find_definer(anchor, "cuInit") == GC_ELF_AFTER_US)
         atomic_store_explicit(&driver.is_interposing, true, memory_order_relaxed);
-    atomic_store_explicit(&driver.is_filled, true, memory_order_release);
+    atomic_store_explicit(&gc_resolve_is_filled, true, memory_order_release);
     return true;
 }
 

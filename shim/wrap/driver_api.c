@@ -87,11 +87,16 @@ static uint64_t begin_sample(unsigned *calls)
 
 static CUresult charge_tracked(struct gc_direct_request *request, size_t bytes)
 {
+    const uint64_t charged_bytes = (bytes + GRANULE - 1) / GRANULE * GRANULE;
+
     if (request->device == NULL)
         return CUDA_SUCCESS; /* the driver returns its own error */
     if (bytes > gc_device_get_info(request->device)->total_bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return gc_direct_charge(request, (bytes + GRANULE - 1) / GRANULE * GRANULE);
+    if (!gc_direct_try_charge(gc_shim.core, request->device, NULL, charged_bytes))
+        return gc_direct_charge(request, charged_bytes); /* with all that may make room */
+    request->reserved_bytes = charged_bytes;
+    return CUDA_SUCCESS;
 }
 
 static CUresult alloc_tracked(CUdeviceptr *dptr, size_t bytes)
