@@ -14,6 +14,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -212,6 +213,34 @@ static void slab_reuses_its_records(void **state)
     assert_int_equal(gc_host_mem_bytes(&host), 0);
 }
 
+/* The pages of a chunk that are in memory. */
+static unsigned resident_pages(const char *chunk)
+{
+    unsigned char pages[GC_SLAB_CHUNK_BYTES / 4096];
+    unsigned count = 0;
+    assert_int_equal(mincore((void *)(uintptr_t)chunk, GC_SLAB_CHUNK_BYTES, pages), 0);
+    for (size_t i = 0; i < sizeof(pages); i++)
+        count += pages[i] & 1U;
+    return count;
+}
+
+static void slab_touches_what_it_hands_out(void **state)
+{
+    struct gc_host_mem host = {0};
+    struct gc_slab slab;
+    (void)state;
+    if (sysconf(_SC_PAGESIZE) != 4096)
+        skip();
+    gc_slab_init(&slab, &host, 64);
+    const char *first = gc_slab_alloc(&slab); /* behind the link between chunks */
+    assert_int_equal(resident_pages(first - 64), 1);
+    for (int i = 2; i < 128; i++)
+        *(char *)gc_slab_alloc(&slab) = 1;
+    assert_int_equal(resident_pages(first - 64), 2);
+    gc_slab_fini(&slab);
+    assert_int_equal(gc_host_mem_bytes(&host), 0);
+}
+
 static void gauge_remembers_its_peak(void **state)
 {
     struct gc_gauge_cell cell = {0};
@@ -240,6 +269,7 @@ int main(void)
         cmocka_unit_test(falling_rank_is_refused),
         cmocka_unit_test(host_memory_is_counted_exactly),
         cmocka_unit_test(slab_reuses_its_records),
+        cmocka_unit_test(slab_touches_what_it_hands_out),
         cmocka_unit_test(gauge_remembers_its_peak),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
