@@ -101,6 +101,8 @@ static void log_line(struct reading *reading, enum gc_log_level level, const cha
 
 static int find_option(const char *name, size_t length)
 {
+    if (strncmp(name, PREFIX, sizeof(PREFIX) - 1) != 0)
+        return -1; /* most of the environment */
     for (int i = 0; i < GC_OPTION_COUNT; i++) {
         if (strlen(rows[i].name) == length && memcmp(rows[i].name, name, length) == 0)
             return i;
