@@ -20,7 +20,7 @@
 struct gc_tracker_record;
 
 struct gc_tracker_shard {
-    struct gc_lock lock; /* guards all below */
+    _Alignas(64) struct gc_lock lock; /* guards all below */
     struct gc_tracker_record **buckets;
     uint64_t bucket_count; /* a power of two; 0 until the first record */
     uint64_t record_count;
