@@ -240,7 +240,8 @@ struct gc_request {
     bool is_trial;     /* a failure is not counted: the caller reclaims memory and tries again */
 };
 
-/* Serves a request, in mode `cache` from the pool, in mode `track` from the driver directly.
+/* Serves a request, in mode `cache` from the pool, in mode `track` from the driver directly (the
+ * shim's plain allocations are direct memory there).
  * GC_OUT_OF_MEMORY after every step of reclaim has failed; GC_DRIVER with *driver_code for any
  * other error of the driver. */
 enum gc_status gc_alloc(struct gc_core *core, struct gc_context *context,

@@ -128,7 +128,7 @@ static bool free_tracked(CUdeviceptr dptr, CUresult *result)
     if (!release.is_marked)
         return false;
     const uint64_t start_ns = begin_sample(&calls);
-    *result = GC_CALL(release.direct.device, cuMemFree_v2, dptr);
+    *result = GC_CALL_RELIEVED(release.direct.device, cuMemFree_v2, dptr);
     gc_direct_free_end(&release, *result == CUDA_SUCCESS);
     if (start_ns != 0 && *result == CUDA_SUCCESS)
         gc_direct_time_free(gc_shim.core, gc_clock_ns() - start_ns, SAMPLE_EVERY);
