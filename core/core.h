@@ -240,7 +240,8 @@ struct gc_request {
     bool is_trial;     /* a failure is not counted: the caller reclaims memory and tries again */
 };
 
-/* Serves a request, in mode `cache` from the pool, in mode `track` from the driver directly.
+/* Serves a request, in mode `cache` from the pool, in mode `track` from the driver directly (the
+ * shim's plain allocations are direct memory there).
  * GC_OUT_OF_MEMORY after every step of reclaim has failed; GC_DRIVER with *driver_code for any
  * other error of the driver. */
 enum gc_status gc_alloc(struct gc_core *core, struct gc_context *context,
@@ -448,7 +449,15 @@ struct gc_direct {
     struct gc_quota *quota;   /* charged besides the device; NULL: none */
     uint64_t context;         /* handle; 0: the memory outlives contexts */
     uint16_t api;
+    bool is_releasing; /* of a record that was found: gc_direct_mark */
 };
+
+/* Kinds whose keys are addresses: no two of their records have one key. */
+static inline bool gc_direct_is_address(enum gc_direct_kind kind)
+{
+    return kind == GC_DIRECT_MEMORY || kind == GC_DIRECT_ASYNC || kind == GC_DIRECT_MANAGED ||
+           kind == GC_DIRECT_IMPORT;
+}
 
 /* Charges `bytes` to the device, and to a quota of it (NULL: none, here and below), before the
  * driver is called; reclaims idle memory if that is needed. GC_OUT_OF_MEMORY (counted) if a limit
@@ -472,7 +481,9 @@ void gc_direct_adjust_device(struct gc_core *core, struct gc_device *device, int
 bool gc_direct_reclaim(struct gc_core *core, struct gc_device *device, uint64_t wanted_bytes,
                        bool is_request);
 
-/* Records an allocation that is charged already; counted as an allocation of `direct->api`. */
+/* Records an allocation that is charged already; counted as an allocation of `direct->api`. A
+ * record of the same kind and key is replaced. GC_BUSY: it is being released, or the address has a
+ * record of another kind. GC_NO_HOST_MEMORY. */
 enum gc_status gc_direct_track(struct gc_core *core, const struct gc_direct *direct) GC_CHECKED;
 /* Removes a record, counts a free and uncharges it. GC_NOT_OURS if there is none. */
 enum gc_status gc_direct_untrack(struct gc_core *core, enum gc_direct_kind kind, uint64_t key,
@@ -480,9 +491,25 @@ enum gc_status gc_direct_untrack(struct gc_core *core, enum gc_direct_kind kind,
 /* A copy of the record; GC_NOT_OURS if there is none. */
 enum gc_status gc_direct_find(struct gc_core *core, enum gc_direct_kind kind, uint64_t key,
                               struct gc_direct *direct) GC_CHECKED;
-/* The first of `kinds` in which the key has a record; GC_DIRECT_KIND_COUNT: none. */
-enum gc_direct_kind gc_direct_find_kind(struct gc_core *core, const enum gc_direct_kind *kinds,
-                                        unsigned count, uint64_t key);
+/* The same for the record of an address, of any kind of addresses. */
+enum gc_status gc_direct_find_address(struct gc_core *core, uint64_t address,
+                                      struct gc_direct *direct) GC_CHECKED;
+
+/* Before the driver releases an allocation: marks its record and copies it, so that another
+ * allocation that gets the key from the driver waits for this one's end, and requests without room
+ * wait for the bytes. GC_NOT_OURS: no record, nothing to end. */
+enum gc_status gc_direct_mark(struct gc_core *core, enum gc_direct_kind kind, uint64_t key,
+                              struct gc_direct *direct) GC_CHECKED;
+enum gc_status gc_direct_mark_address(struct gc_core *core, uint64_t address,
+                                      struct gc_direct *direct) GC_CHECKED;
+/* Ends it, with the copy. The driver has released the allocation (`is_released`): as
+ * gc_direct_untrack, unless the record was removed meanwhile. */
+void gc_direct_end_mark(struct gc_core *core, const struct gc_direct *direct, bool is_released);
+
+/* Counts `count` allocations or frees of direct memory that took `ns` each, for the report's
+ * latencies. */
+void gc_direct_time_alloc(struct gc_core *core, uint64_t ns, uint64_t count);
+void gc_direct_time_free(struct gc_core *core, uint64_t ns, uint64_t count);
 
 /* ---- figures ---- */
 

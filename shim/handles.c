@@ -21,7 +21,8 @@ static struct {
     size_t slot_count; /* a power of two */
     size_t used;
     struct free_record *records;
-    size_t record_count;
+    char *fresh, *fresh_end; /* records that were never used */
+    size_t record_count;     /* of both */
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static size_t hash_of(enum gc_handle_kind kind, uint64_t key)
@@ -111,8 +112,13 @@ static bool prepare_records(void)
     if (chunk == NULL)
         return false;
     gc_handles_lock();
-    for (size_t i = 0; i < CHUNK_BYTES; i += GC_HANDLE_RECORD_BYTES)
-        gc_handles_free_record_locked(chunk + i);
+    for (; table.fresh != table.fresh_end; table.fresh += GC_HANDLE_RECORD_BYTES) {
+        table.record_count--;
+        gc_handles_free_record_locked(table.fresh);
+    }
+    table.fresh = chunk;
+    table.fresh_end = chunk + CHUNK_BYTES;
+    table.record_count += CHUNK_BYTES / GC_HANDLE_RECORD_BYTES;
     gc_handles_unlock();
     return true;
 }
@@ -208,9 +214,14 @@ void *gc_handles_alloc_record_locked(void)
 {
     struct free_record *record = table.records;
 
-    if (record == NULL)
+    if (record != NULL) {
+        table.records = record->next;
+    } else if (table.fresh != table.fresh_end) {
+        record = (struct free_record *)table.fresh;
+        table.fresh += GC_HANDLE_RECORD_BYTES;
+    } else {
         return NULL;
-    table.records = record->next;
+    }
     table.record_count--;
     memset(record, 0, GC_HANDLE_RECORD_BYTES);
     return record;

@@ -27,8 +27,7 @@ enum gc_handle_kind {
     GC_HANDLE_EVENTS,       /* context → idle events of the library */
     GC_HANDLE_STREAM,       /* stream of the program → its context */
     GC_HANDLE_JOIN,         /* context → the library's stream that joins all of its streams */
-    GC_HANDLE_IDLE,         /* context → the library's stream that never has work */
-    GC_HANDLE_RELEASING     /* hash of (direct kind, key): the driver is releasing it now */
+    GC_HANDLE_IDLE          /* context → the library's stream that never has work */
 };
 
 struct gc_handle {

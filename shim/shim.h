@@ -118,8 +118,8 @@ struct gc_shim {
     atomic_int driver_version; /* known once a device was seen: the report makes no driver call */
 };
 extern struct gc_shim gc_shim;
-extern struct gc_submitter gc_shim_no_submitter; /* zero */
-extern const char *const gc_shim_api_names[GC_API_COUNT];
+extern struct gc_submitter gc_shim_no_submitter;    /* zero */
+extern const char *gc_shim_api_names[GC_API_COUNT]; /* set at the start: gc_rows_name_apis */
 
 struct gc_thread {
     union {

@@ -26,13 +26,7 @@ struct gc_submitter gc_shim_no_submitter;
 __thread struct gc_thread gc_thread __attribute__((tls_model("initial-exec"))) = {
     .outer_api = GC_API_COUNT, .is_unconfirmed = 1, .submitter = &gc_shim_no_submitter};
 
-const char *const gc_shim_api_names[GC_API_COUNT] = {
-#define API(symbol, ...) #symbol,
-#define RUNTIME(symbol, ...) #symbol,
-#include "shim/api.def"
-#define OWN(symbol) #symbol,
-#include "shim/own.def"
-};
+const char *gc_shim_api_names[GC_API_COUNT];
 
 static struct {
     atomic_int state;   /* enum gc_start */

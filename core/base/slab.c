@@ -36,6 +36,7 @@ void gc_slab_fini(struct gc_slab *slab)
         gc_host_mem_unmap(slab->host, chunk, slab->chunk_bytes);
     }
     slab->free = NULL;
+    slab->fresh = slab->fresh_end = NULL;
 }
 
 static void push_locked(struct gc_slab *slab, void *record)
@@ -50,11 +51,14 @@ static void *pop_locked(struct gc_slab *slab)
     struct gc_slab_link *link = slab->free;
     if (link != NULL) {
         slab->free = link->next;
+    } else if (slab->fresh != slab->fresh_end) {
+        link = (struct gc_slab_link *)slab->fresh;
+        slab->fresh += slab->record_bytes;
     }
     return link;
 }
 
-/* Splits a chunk into records. The first record's memory holds the link between chunks. */
+/* Adds a chunk. The first record's memory holds the link between chunks. */
 static void *grow(struct gc_slab *slab)
 {
     char *chunk = gc_host_mem_map(slab->host, slab->chunk_bytes);
@@ -64,9 +68,10 @@ static void *grow(struct gc_slab *slab)
     struct gc_slab_link *link = (struct gc_slab_link *)chunk;
     link->next = slab->chunks;
     slab->chunks = link;
-    const uint64_t count = slab->chunk_bytes / slab->record_bytes;
-    for (uint64_t i = count - 1; i > 0; i--)
-        push_locked(slab, chunk + i * slab->record_bytes);
+    for (; slab->fresh != slab->fresh_end; slab->fresh += slab->record_bytes)
+        push_locked(slab, slab->fresh); /* another thread has added a chunk meanwhile */
+    slab->fresh = chunk + slab->record_bytes;
+    slab->fresh_end = chunk + slab->chunk_bytes / slab->record_bytes * (uint64_t)slab->record_bytes;
     void *record = pop_locked(slab);
     gc_lock_release(&slab->lock);
     return record;

@@ -2,8 +2,9 @@
  * stays mapped until the slab ends, so a lock-free reader with a stale pointer reads old content,
  * never unmapped memory.
  *
- * Alloc and free are O(1) under the slab's lock. A new chunk is mapped outside the lock. The first
- * word of a free record links the free list; the rest keeps its content. */
+ * Alloc and free are O(1) under the slab's lock. A new chunk is mapped outside the lock, and split
+ * as its records are needed: a page of it that has no record yet is not touched. The first word of
+ * a free record links the free list; the rest keeps its content. */
 #ifndef GC_SLAB_H
 #define GC_SLAB_H
 
@@ -24,7 +25,8 @@ struct gc_slab {
     struct gc_host_mem *host;
     struct gc_lock lock; /* guards the fields below */
     struct gc_slab_link *free;
-    struct gc_slab_link *chunks;
+    struct gc_slab_link *chunks; /* the newest first */
+    char *fresh, *fresh_end;     /* records of the newest that were never used */
     uint32_t record_bytes;
     uint32_t chunk_bytes;
 };

@@ -5,6 +5,7 @@
  * parse, and an option that the environment sets is never validated from the configuration file. */
 #include "core/config/options.h"
 
+#include "core/base/host_mem.h"
 #include "core/config/file.h"
 #include "core/config/hami.h"
 #include "core/config/parse.h"
@@ -100,6 +101,8 @@ static void log_line(struct reading *reading, enum gc_log_level level, const cha
 
 static int find_option(const char *name, size_t length)
 {
+    if (strncmp(name, PREFIX, sizeof(PREFIX) - 1) != 0)
+        return -1; /* most of the environment */
     for (int i = 0; i < GC_OPTION_COUNT; i++) {
         if (strlen(rows[i].name) == length && memcmp(rows[i].name, name, length) == 0)
             return i;
@@ -362,14 +365,15 @@ static void ignore_hami(void *argument, const struct gc_hami_value *value, const
 
 static void set_defaults(struct gc_options *options)
 {
-    memset(options, 0, sizeof(*options));
     for (int i = 0; i < GC_OPTION_COUNT; i++) {
         if (rows[i].default_text[0] != '\0')
             (void)gc_parse_option(&rules[i], rows[i].default_text, member(options, i));
     }
 }
 
-void gc_options_read(const struct gc_options_source *source, struct gc_log *log,
+/* `options`: zeroed. Most of them are long texts, whose pages are not touched where they are empty.
+ */
+static void read_all(const struct gc_options_source *source, struct gc_log *log,
                      struct gc_options *options)
 {
     const int saved_errno = errno;
@@ -398,12 +402,18 @@ void gc_options_read(const struct gc_options_source *source, struct gc_log *log,
     errno = saved_errno;
 }
 
+void gc_options_read(const struct gc_options_source *source, struct gc_log *log,
+                     struct gc_options *options)
+{
+    memset(options, 0, sizeof(*options));
+    read_all(source, log, options);
+}
+
 enum gc_status gc_options_load(char *const *environment, struct gc_log *log,
                                struct gc_options **options)
 {
-    const int saved_errno = errno;
-    struct gc_options *loaded = malloc(sizeof(*loaded));
-    errno = saved_errno;
+    struct gc_host_mem host = {0};
+    struct gc_options *loaded = gc_host_mem_map(&host, sizeof(*loaded));
     if (loaded == NULL)
         return GC_NO_HOST_MEMORY;
     const struct gc_options_source source = {
@@ -411,12 +421,14 @@ enum gc_status gc_options_load(char *const *environment, struct gc_log *log,
         .default_config = DEFAULT_CONFIG,
         .secure = getauxval(AT_SECURE) != 0,
     };
-    gc_options_read(&source, log, loaded);
+    read_all(&source, log, loaded);
     *options = loaded;
     return GC_OK;
 }
 
 void gc_options_free(struct gc_options *options)
 {
-    free(options);
+    struct gc_host_mem host = {0};
+    if (options != NULL)
+        gc_host_mem_unmap(&host, options, sizeof(*options));
 }

@@ -10,7 +10,13 @@
 #include <stddef.h>
 
 /* Whole cache lines: records of different threads are neighbours. */
-#define RECORD_BYTES ((uint32_t)(sizeof(struct gc_context) + 63) / 64 * 64)
+#define LINE_BYTES 64
+#define LINE_OF(field) (offsetof(struct gc_context, field) / LINE_BYTES)
+_Static_assert(sizeof(struct gc_context) % LINE_BYTES == 0 && LINE_OF(completed) < LINE_OF(gate) &&
+                   LINE_OF(next_dropped) < LINE_OF(gate) &&
+                   LINE_OF(large_holder) < LINE_OF(pool) &&
+                   LINE_OF(pool.tcache_block_bytes) < LINE_OF(pool.lock),
+               "what each hit reads lies apart from what driver calls and misses write");
 
 static _Atomic(struct gc_context *) *bucket_of(struct gc_core *core, uint64_t handle)
 {
@@ -33,7 +39,7 @@ struct gc_context *gc_context_find(struct gc_core *core, uint64_t handle)
 
 void gc_contexts_init(struct gc_core *core)
 {
-    gc_slab_init_small(&core->context_records, &core->host, RECORD_BYTES);
+    gc_slab_init_small(&core->context_records, &core->host, sizeof(struct gc_context));
     gc_slab_init(&core->fence_rings, &core->host, sizeof(struct gc_fences));
 }
 

@@ -28,41 +28,43 @@ struct gc_range;
 struct gc_tcache_context;
 
 struct gc_context {
+    /* What each hit, miss and free reads: it changes rarely, but for `completed`. */
     struct gc_core *core;
     struct gc_device *device;
     uint64_t handle;
+    struct gc_context *head;  /* of the handle; the record itself if it is the head */
+    struct gc_tenant *tenant; /* whose requests are served; NULL: requests of no tenant */
+    struct gc_quota *quota;   /* the tenant's quota of the device; NULL: none */
+    atomic_uint capture_count;
+    atomic_bool is_dropped; /* set before the pool is emptied */
+    /* Its work failed: the pool serves nothing until the driver has allocated again. */
+    atomic_bool is_faulted;
+    /* The driver cannot record a fence of all work: frees wait, as the driver's own do. */
+    atomic_bool is_fenceless;
+    /* A plan is followed, so the pool must see every request: see core/follow. */
+    atomic_bool follows_plan;
+    bool is_device;        /* of a device, not of a driver context: no work of its own */
+    atomic_bool has_peers; /* the head's peers have been copied to this record */
+    atomic_uint_fast64_t tcache_bytes; /* capacity of a thread cache of the context */
+    /* All work counted up to here is completed (core/device/submit.h), that of peers too. Only
+     * rises. Release: pairs with the acquire in gc_context_has_completed. */
+    atomic_uint_fast64_t completed;
     /* Links all records ever made, for gc_core_destroy. Guarded by the registry's lock. */
     struct gc_context *next_of_all;
     _Atomic(struct gc_context *) next_in_bucket;
     _Atomic(struct gc_context *) next_in_device;
-    atomic_bool is_dropped; /* set before the pool is emptied */
-    struct gc_gate gate;    /* of a head: closed while the driver destroys the context */
-    atomic_uint capture_count;
-    /* Its work failed: the pool serves nothing until the driver has allocated again. */
-    atomic_bool is_faulted;
-    atomic_uint wait_count; /* waits in progress for this context's work */
-    /* All work counted up to here is completed (core/device/submit.h), that of peers too. Only
-     * rises. Release: pairs with the acquire in gc_context_has_completed. */
-    atomic_uint_fast64_t completed;
+    _Atomic(struct gc_context *) next_record; /* of the handle; the head is the first */
+    struct gc_context *next_dropped;          /* list of the thread that drops the handle */
+    /* What driver calls, waits and large frees write. */
+    _Alignas(64) struct gc_gate gate; /* of a head: closed while the driver destroys the context */
+    atomic_uint wait_count;           /* waits in progress for this context's work */
     /* The highest epoch among the blocks that were reused or binned in single-stream mode before
      * their epoch had completed. Only rises. */
     atomic_uint_fast64_t reused_epoch;
-    /* The driver cannot record a fence of all work: frees wait, as the driver's own do. */
-    atomic_bool is_fenceless;
     atomic_uint_fast64_t stuck_epoch; /* epoch of a fence whose wait timed out */
-    /* A plan is followed, so the pool must see every request: see core/follow. */
-    atomic_bool follows_plan;
-    atomic_uint_fast64_t tcache_bytes; /* capacity of a thread cache of the context */
     /* The one magazine that may hold a block above GC_SMALL_MAX; NULL: none does. Relaxed:
      * it bounds memory and orders nothing. */
     _Atomic(struct gc_tcache_context *) large_holder;
-    struct gc_context *head;  /* of the handle; the record itself if it is the head */
-    bool is_device;           /* of a device, not of a driver context: no work of its own */
-    struct gc_tenant *tenant; /* whose requests are served; NULL: requests of no tenant */
-    struct gc_quota *quota;   /* the tenant's quota of the device; NULL: none */
-    _Atomic(struct gc_context *) next_record; /* of the handle; the head is the first */
-    struct gc_context *next_dropped;          /* list of the thread that drops the handle */
-    atomic_bool has_peers;                    /* the head's peers have been copied to this record */
     struct gc_pool pool;
     /* From a slab; NULL once the pool is dropped and no query is under way. Guarded by the pool's
      * lock, as the fields up to is_crowded. */

@@ -209,32 +209,38 @@ uint64_t gc_device_reserved_bytes(const struct gc_device *device)
 
 void gc_device_release_begin(struct gc_device *device, struct gc_quota *quota)
 {
-    gc_lock_acquire(&device->release_lock);
-    device->release_count++;
+    atomic_fetch_add_explicit(&device->release_count, 1, memory_order_seq_cst);
     if (quota != NULL)
-        quota->release_count++;
-    gc_lock_release(&device->release_lock);
+        atomic_fetch_add_explicit(&quota->release_count, 1, memory_order_seq_cst);
 }
 
+/* Sequentially consistent, as in gc_device_wait_releases: either this thread sees the waiting
+ * thread, or that thread sees the lower count. */
 void gc_device_release_end(struct gc_device *device, struct gc_quota *quota)
 {
-    gc_lock_acquire(&device->release_lock);
-    bool is_last = --device->release_count == 0;
+    bool is_last = atomic_fetch_sub_explicit(&device->release_count, 1, memory_order_seq_cst) == 1;
     if (quota != NULL)
-        is_last |= --quota->release_count == 0;
-    if (is_last)
-        gc_lock_broadcast(&device->release_done);
+        is_last |= atomic_fetch_sub_explicit(&quota->release_count, 1, memory_order_seq_cst) == 1;
+    if (!is_last || atomic_load_explicit(&device->release_waiter_count, memory_order_seq_cst) == 0)
+        return;
+    gc_lock_acquire(&device->release_lock);
+    gc_lock_broadcast(&device->release_done);
     gc_lock_release(&device->release_lock);
 }
 
 bool gc_device_wait_releases(struct gc_device *device, const struct gc_quota *quota,
                              uint64_t limit_ns)
 {
-    const uint32_t *count = quota != NULL ? &quota->release_count : &device->release_count;
+    const atomic_uint *count = quota != NULL ? &quota->release_count : &device->release_count;
+    if (atomic_load_explicit(count, memory_order_seq_cst) == 0)
+        return false;
     gc_lock_acquire(&device->release_lock);
-    bool waited = *count > 0;
-    while (waited && *count > 0) /* bounded: the driver may block the thread that releases */
+    atomic_fetch_add_explicit(&device->release_waiter_count, 1, memory_order_seq_cst);
+    bool waited = true;
+    /* Bounded: the driver may block the thread that releases. */
+    while (waited && atomic_load_explicit(count, memory_order_seq_cst) > 0)
         waited = gc_lock_wait_for(&device->release_lock, &device->release_done, limit_ns);
+    atomic_fetch_sub_explicit(&device->release_waiter_count, 1, memory_order_relaxed);
     gc_lock_release(&device->release_lock);
     return waited;
 }

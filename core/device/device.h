@@ -43,13 +43,15 @@ struct gc_device {
     atomic_flag over_limit_logged;
     /* A request timed out, and no memory became free or pending since. */
     atomic_bool is_exhausted;
-    struct gc_stats stats;
+    struct gc_api_cell *apis; /* core->api_count */
+    /* Written by each miss, as all to `direct_calls`. */
+    _Alignas(64) struct gc_stats stats;
     /* stats.ordered again, with a peak for each mark. */
     struct gc_gauge_cell ordered_peaks[GC_ORDERED_PEAK_COUNT];
     struct gc_idle idle; /* of all pools and elastic pools */
     atomic_uint_fast64_t direct_bytes[GC_DIRECT_KIND_COUNT];
-    struct gc_api_cell *apis; /* core->api_count */
-    struct gc_host_mem host;  /* memory of this device's records */
+    atomic_uint direct_calls;             /* charges and records of direct memory */
+    _Alignas(64) struct gc_host_mem host; /* memory of this device's records */
     struct gc_slab blocks;
     struct gc_slab segments;
     struct gc_slab extent_records;
@@ -66,9 +68,10 @@ struct gc_device {
     _Atomic(struct gc_context *) ordered;
     atomic_bool is_open_to[GC_DEVICE_MAX]; /* by ordinal, permanently */
 
-    struct gc_lock release_lock; /* guards release_count */
+    atomic_uint release_count;        /* releases under way */
+    atomic_uint release_waiter_count; /* threads that wait until one of the counts is 0 */
+    struct gc_lock release_lock;      /* orders their sleep and the wake-up */
     struct gc_condition release_done;
-    uint32_t release_count; /* releases under way */
 };
 
 /* The head that serves stream-ordered requests; NULL: none. Acquire: pairs with the release in

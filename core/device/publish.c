@@ -34,6 +34,20 @@ static void write_figure(struct gc_ledger_figure_row *row, enum gc_ledger_figure
     atomic_store_explicit(&row->words[figure], value, memory_order_relaxed);
 }
 
+static void write_live(struct gc_ledger_figure_row *row, const struct gc_stats *stats)
+{
+    write_figure(row, GC_LEDGER_FIGURE_requested, current_of(&stats->requested));
+    write_figure(row, GC_LEDGER_FIGURE_allocated, current_of(&stats->allocated));
+    write_figure(row, GC_LEDGER_FIGURE_reserved, current_of(&stats->reserved));
+}
+
+void gc_publish_live(struct gc_device *device)
+{
+    struct gc_ledger_slot *slot = own_slot(device->core);
+    if (slot != NULL && device->ledger_row != GC_LEDGER_NONE)
+        write_live(&slot->figures[device->ledger_row], &device->stats);
+}
+
 void gc_publish_device(struct gc_device *device, uint64_t now_ns)
 {
     const struct gc_stats *stats = &device->stats;
@@ -41,9 +55,7 @@ void gc_publish_device(struct gc_device *device, uint64_t now_ns)
     if (slot == NULL || device->ledger_row == GC_LEDGER_NONE)
         return;
     struct gc_ledger_figure_row *row = &slot->figures[device->ledger_row];
-    write_figure(row, GC_LEDGER_FIGURE_requested, current_of(&stats->requested));
-    write_figure(row, GC_LEDGER_FIGURE_allocated, current_of(&stats->allocated));
-    write_figure(row, GC_LEDGER_FIGURE_reserved, current_of(&stats->reserved));
+    write_live(row, stats);
     write_figure(row, GC_LEDGER_FIGURE_idle, gc_device_idle_bytes(device));
     write_figure(row, GC_LEDGER_FIGURE_pending, current_of(&stats->pending));
     write_figure(row, GC_LEDGER_FIGURE_limit, gc_budget_limit(&device->budget));
@@ -55,7 +67,8 @@ void gc_publish_device(struct gc_device *device, uint64_t now_ns)
     write_figure(row, GC_LEDGER_FIGURE_oom_count, gc_counter_read(&stats->oom_count));
     write_figure(row, GC_LEDGER_FIGURE_driver, current_of(&stats->driver));
     write_figure(row, GC_LEDGER_FIGURE_trim_count, gc_counter_read(&stats->trim_count));
-    atomic_store_explicit(&slot->figures_ns, now_ns, memory_order_relaxed);
+    if (now_ns != 0)
+        atomic_store_explicit(&slot->figures_ns, now_ns, memory_order_relaxed);
 }
 
 void gc_publish_paused(struct gc_core *core, bool is_paused)

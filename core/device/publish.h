@@ -5,8 +5,11 @@
 #include "core/device/tenant.h"
 #include "core/ledger/ledger.h"
 
-/* Writes the device's figures into the process's slot: a few dozen stores. */
+/* Writes the device's figures into the process's slot: a few dozen stores. `now_ns` 0: the time of
+ * the write before stays. */
 void gc_publish_device(struct gc_device *device, uint64_t now_ns);
+/* The live and the reserved bytes alone: what the free of direct memory changes. */
+void gc_publish_live(struct gc_device *device);
 /* Writes a tenant's figures of a device, a row for each pair while rows are free. Does nothing for
  * a record without a tenant. Takes the pools' locks. */
 void gc_publish_record(struct gc_context *record);

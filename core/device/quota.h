@@ -32,7 +32,7 @@ struct gc_quota {
     uint64_t capacity_bytes;   /* addresses of its tenant on the device, fixed */
     atomic_uint elastic_count; /* elastic pools charged to it */
     atomic_uint ledger_index;  /* of its row in the process's slot, plus one; 0: none */
-    uint32_t release_count;    /* guarded by the device's release_lock */
+    atomic_uint release_count; /* releases under way */
 };
 
 void gc_quota_init(struct gc_quota *quota, struct gc_device *device, uint64_t limit_bytes);

@@ -54,19 +54,19 @@ struct gc_core {
     atomic_bool is_registered; /* see gc_export_expect_registration */
     struct gc_pagemap pagemap;
     struct gc_tracker tracker;
-    struct gc_opens opens;  /* blocks that other processes have open */
-    struct gc_share *share; /* core/share/ */
-    atomic_uint_fast64_t next_block_id;
+    struct gc_opens opens;            /* blocks that other processes have open */
+    struct gc_share *share;           /* core/share/ */
     gc_counter *process_driver_calls; /* api_count */
     atomic_bool was_used;
     atomic_bool has_captured; /* graphs may use memory */
     /* Address ranges kept reserved so that graphs fail instead of using other memory: see
      * core/backing/range.c. */
     atomic_uint_fast64_t kept_range_count;
+    _Alignas(64) atomic_uint_fast64_t next_block_id;
     struct gc_histogram alloc_ns;
     struct gc_histogram free_ns;
 
-    bool has_tcaches; /* thread caches are on */
+    _Alignas(64) bool has_tcaches; /* thread caches are on */
     /* Whether membarrier makes the caches' flags visible. Guarded by tcaches_lock. */
     bool has_membarrier;
     struct gc_lock tcaches_lock; /* guards the ownership of caches; held while all are stopped */

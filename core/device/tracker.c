@@ -9,6 +9,7 @@
 struct gc_tracker_record {
     struct gc_tracker_record *next;
     struct gc_direct direct;
+    uint64_t mark_count; /* releases under way; several where the program frees twice */
 };
 _Static_assert(sizeof(struct gc_tracker_record) % 8 == 0, "a slab record");
 
@@ -43,12 +44,26 @@ static struct gc_tracker_shard *shard_of(struct gc_tracker *tracker, uint64_t ha
     return &tracker->shards[(hash >> 58) % GC_TRACKER_SHARDS];
 }
 
+typedef bool match_kind(enum gc_direct_kind found, enum gc_direct_kind wanted);
+
+static bool is_same(enum gc_direct_kind found, enum gc_direct_kind wanted)
+{
+    return found == wanted;
+}
+
+static bool is_address(enum gc_direct_kind found, enum gc_direct_kind ignored)
+{
+    (void)ignored;
+    return gc_direct_is_address(found);
+}
+
 /* The link to the record, or the end of its chain. */
-static struct gc_tracker_record **link_of(const struct gc_tracker_shard *shard, uint64_t hash,
-                                          enum gc_direct_kind kind, uint64_t key)
+static inline struct gc_tracker_record **link_of(const struct gc_tracker_shard *shard,
+                                                 uint64_t hash, match_kind *matches,
+                                                 enum gc_direct_kind kind, uint64_t key)
 {
     struct gc_tracker_record **link = &shard->buckets[hash & (shard->bucket_count - 1)];
-    while (*link != NULL && ((*link)->direct.key != key || (*link)->direct.kind != kind))
+    while (*link != NULL && ((*link)->direct.key != key || !matches((*link)->direct.kind, kind)))
         link = &(*link)->next;
     return link;
 }
@@ -98,31 +113,59 @@ static bool acquire_grown(struct gc_tracker *tracker, struct gc_tracker_shard *s
     return false;
 }
 
-enum gc_status gc_tracker_add(struct gc_tracker *tracker, const struct gc_direct *direct,
-                              bool *replaced, struct gc_direct *old)
+/* A record for the shard, whose lock is held with room for it; NULL, unlocked: no host memory. */
+static struct gc_tracker_record *acquire_record(struct gc_tracker *tracker,
+                                                struct gc_tracker_shard *shard)
 {
-    struct gc_tracker_record *record = gc_slab_alloc(&tracker->records);
-    if (record == NULL)
-        return GC_NO_HOST_MEMORY;
-    record->direct = *direct;
+    if (!acquire_grown(tracker, shard))
+        return NULL;
+    struct gc_tracker_record *record = shard->spares;
+    if (GC_LIKELY(record != NULL)) {
+        shard->spares = record->next;
+        return record;
+    }
+    gc_lock_release(&shard->lock);
+    record = gc_slab_alloc(&tracker->records);
+    if (record != NULL)
+        gc_lock_acquire(&shard->lock); /* its buckets stay */
+    return record;
+}
+
+static void spare_locked(struct gc_tracker_shard *shard, struct gc_tracker_record *record)
+{
+    record->next = shard->spares;
+    shard->spares = record;
+}
+
+enum gc_status gc_tracker_add(struct gc_tracker *tracker, const struct gc_direct *direct,
+                              gc_tracker_count *count, bool *replaced, struct gc_direct *old)
+{
     const uint64_t hash = gc_mix_u64(direct->key);
     struct gc_tracker_shard *shard = shard_of(tracker, hash);
-    if (!acquire_grown(tracker, shard)) {
-        gc_slab_free(&tracker->records, record);
+    struct gc_tracker_record *record = acquire_record(tracker, shard);
+    if (record == NULL)
         return GC_NO_HOST_MEMORY;
-    }
-    struct gc_tracker_record **link = link_of(shard, hash, direct->kind, direct->key);
+    struct gc_tracker_record **link =
+        link_of(shard, hash, gc_direct_is_address(direct->kind) ? is_address : is_same,
+                direct->kind, direct->key);
     struct gc_tracker_record *former = *link;
-    record->next = former == NULL ? NULL : former->next;
-    *link = record;
     *replaced = former != NULL;
-    if (former != NULL)
+    if (former != NULL && (former->mark_count != 0 || former->direct.kind != direct->kind)) {
+        spare_locked(shard, record);
+        gc_lock_release(&shard->lock);
+        return GC_BUSY;
+    }
+    *record =
+        (struct gc_tracker_record){.next = former == NULL ? NULL : former->next, .direct = *direct};
+    *link = record;
+    if (former != NULL) {
         *old = former->direct;
-    else
+        spare_locked(shard, former);
+    } else {
         shard->record_count++;
+    }
+    count(direct);
     gc_lock_release(&shard->lock);
-    if (former != NULL)
-        gc_slab_free(&tracker->records, former);
     return GC_OK;
 }
 
@@ -135,16 +178,16 @@ static struct gc_tracker_record *unlink_locked(struct gc_tracker_shard *shard,
     return record;
 }
 
-/* Copies the record and frees it. No lock is held. */
-static bool copy_and_free(struct gc_tracker *tracker, struct gc_tracker_record *record,
-                          struct gc_direct *direct)
+/* Acquires the shard's lock. NULL: no such record. */
+static struct gc_tracker_record **acquire_link(struct gc_tracker_shard *shard, uint64_t hash,
+                                               match_kind *matches, enum gc_direct_kind kind,
+                                               uint64_t key)
 {
-    if (record == NULL)
-        return false;
-    if (direct != NULL)
-        *direct = record->direct;
-    gc_slab_free(&tracker->records, record);
-    return true;
+    struct gc_tracker_record **link = NULL;
+    gc_lock_acquire(&shard->lock);
+    if (shard->bucket_count != 0)
+        link = link_of(shard, hash, matches, kind, key);
+    return link == NULL || *link == NULL ? NULL : link;
 }
 
 bool gc_tracker_remove(struct gc_tracker *tracker, enum gc_direct_kind kind, uint64_t key,
@@ -152,51 +195,65 @@ bool gc_tracker_remove(struct gc_tracker *tracker, enum gc_direct_kind kind, uin
 {
     const uint64_t hash = gc_mix_u64(key);
     struct gc_tracker_shard *shard = shard_of(tracker, hash);
-    struct gc_tracker_record *record = NULL;
-    gc_lock_acquire(&shard->lock);
-    if (shard->bucket_count != 0) {
-        struct gc_tracker_record **link = link_of(shard, hash, kind, key);
-        if (*link != NULL)
-            record = unlink_locked(shard, link);
+    struct gc_tracker_record **link = acquire_link(shard, hash, is_same, kind, key);
+    if (link != NULL) {
+        struct gc_tracker_record *record = unlink_locked(shard, link);
+        if (direct != NULL)
+            *direct = record->direct;
+        spare_locked(shard, record);
     }
     gc_lock_release(&shard->lock);
-    return copy_and_free(tracker, record, direct);
+    return link != NULL;
+}
+
+static bool find(struct gc_tracker *tracker, match_kind *matches, enum gc_direct_kind kind,
+                 uint64_t key, bool marks, struct gc_direct *direct)
+{
+    const uint64_t hash = gc_mix_u64(key);
+    struct gc_tracker_shard *shard = shard_of(tracker, hash);
+    struct gc_tracker_record **link = acquire_link(shard, hash, matches, kind, key);
+    if (link != NULL) {
+        *direct = (*link)->direct;
+        direct->is_releasing = (*link)->mark_count > 0;
+        (*link)->mark_count += marks;
+    }
+    gc_lock_release(&shard->lock);
+    return link != NULL;
 }
 
 bool gc_tracker_find(struct gc_tracker *tracker, enum gc_direct_kind kind, uint64_t key,
                      struct gc_direct *direct)
 {
-    const uint64_t hash = gc_mix_u64(key);
-    struct gc_tracker_shard *shard = shard_of(tracker, hash);
-    bool found = false;
-    gc_lock_acquire(&shard->lock);
-    if (shard->bucket_count != 0) {
-        const struct gc_tracker_record *record = *link_of(shard, hash, kind, key);
-        found = record != NULL;
-        if (found)
-            *direct = record->direct;
-    }
-    gc_lock_release(&shard->lock);
-    return found;
+    return find(tracker, is_same, kind, key, false, direct);
 }
 
-enum gc_direct_kind gc_tracker_find_kind(struct gc_tracker *tracker,
-                                         const enum gc_direct_kind *kinds, unsigned count,
-                                         uint64_t key)
+bool gc_tracker_find_address(struct gc_tracker *tracker, uint64_t address, struct gc_direct *direct)
+{
+    return find(tracker, is_address, GC_DIRECT_MEMORY, address, false, direct);
+}
+
+bool gc_tracker_mark(struct gc_tracker *tracker, enum gc_direct_kind kind, bool is_any_address,
+                     uint64_t key, struct gc_direct *direct)
+{
+    return find(tracker, is_any_address ? is_address : is_same, kind, key, true, direct);
+}
+
+bool gc_tracker_unmark(struct gc_tracker *tracker, enum gc_direct_kind kind, uint64_t key,
+                       bool is_released, gc_tracker_count *uncount)
 {
     const uint64_t hash = gc_mix_u64(key);
     struct gc_tracker_shard *shard = shard_of(tracker, hash);
-    const struct gc_tracker_record *record = NULL;
-    unsigned first = count;
-    gc_lock_acquire(&shard->lock);
-    if (shard->bucket_count != 0)
-        record = shard->buckets[hash & (shard->bucket_count - 1)];
-    for (; record != NULL; record = record->next)
-        for (unsigned i = 0; i < first && record->direct.key == key; i++)
-            if (record->direct.kind == kinds[i])
-                first = i;
+    struct gc_tracker_record **link = acquire_link(shard, hash, is_same, kind, key);
+    const bool is_marked = link != NULL && (*link)->mark_count > 0;
+    if (is_marked)
+        (*link)->mark_count--;
+    if (is_marked && is_released) {
+        struct gc_tracker_record *record = unlink_locked(shard, link);
+        uncount(&record->direct);
+        spare_locked(shard, record);
+    }
     gc_lock_release(&shard->lock);
-    return first < count ? kinds[first] : GC_DIRECT_KIND_COUNT;
+    return is_marked && is_released;
 }
 
 /* Unlinks the context's records and returns them as a list. */
@@ -232,7 +289,9 @@ void gc_tracker_remove_context(struct gc_tracker *tracker, uint64_t context,
             struct gc_tracker_record *record = list;
             list = record->next;
             visit(argument, &record->direct);
-            gc_slab_free(&tracker->records, record);
+            gc_lock_acquire(&shard->lock);
+            spare_locked(shard, record);
+            gc_lock_release(&shard->lock);
         }
     }
 }

@@ -12,6 +12,11 @@
 
 #include <stddef.h>
 
+#define CLOCK_CALLS                                                                                \
+    16 /* charges and records of less than CLOCK_BYTES between looks at the clock                  \
+        */
+#define CLOCK_BYTES GC_MIB(1)
+
 bool gc_direct_is_allocation(enum gc_direct_kind kind)
 {
     switch (kind) {
@@ -54,11 +59,20 @@ static struct gc_entry entry_of(const struct gc_direct *direct)
 
 /* ---- charges ---- */
 
-/* Publishes the figures to other processes. */
-static void publish(struct gc_device *device)
+/* True for large memory, else now and then: a look at the clock costs as much as the rest. A lost
+ * count moves it, no more. */
+static bool may_read_clock(struct gc_device *device, uint64_t bytes)
+{
+    const unsigned calls = atomic_load_explicit(&device->direct_calls, memory_order_relaxed);
+    atomic_store_explicit(&device->direct_calls, calls + 1, memory_order_relaxed);
+    return bytes >= CLOCK_BYTES || calls % CLOCK_CALLS == 0;
+}
+
+/* Publishes the figures to other processes; their time only now and then. */
+static void publish(struct gc_device *device, uint64_t bytes)
 {
     if (device != NULL && device->core->ledger != NULL)
-        gc_publish_device(device, gc_core_now_ns(device->core));
+        gc_publish_device(device, may_read_clock(device, bytes) ? gc_core_now_ns(device->core) : 0);
 }
 
 static bool try_charge(struct gc_core *core, struct gc_device *device, struct gc_quota *quota,
@@ -69,10 +83,12 @@ static bool try_charge(struct gc_core *core, struct gc_device *device, struct gc
     struct gc_charge_failure charge_failure = {0};
     struct gc_borrow borrow = {.is_short = is_trial};
     gc_serve_requests(core);
-    gc_reconcile_update(device);
+    if (may_read_clock(device, bytes))
+        gc_reconcile_update(device);
     if (gc_quota_charge(device, quota, bytes, &held, &charge_failure))
         return true;
     if (bytes <= gc_quota_limit_bytes(device, quota)) {
+        gc_reconcile_update(device);
         gc_reclaim_begin(&reclaim, device, quota, NULL);
         while (gc_reclaim_step(&reclaim, bytes, &charge_failure)) {
             if (reclaim.attempts == 1)
@@ -101,7 +117,7 @@ enum gc_status gc_direct_charge_device(struct gc_core *core, struct gc_device *d
     if (try_charge(core, device, quota, bytes, false))
         return GC_OK;
     gc_quota_count_oom(device, quota, &entry);
-    publish(device);
+    publish(device, CLOCK_BYTES);
     return GC_OUT_OF_MEMORY;
 }
 
@@ -150,7 +166,25 @@ bool gc_direct_reclaim(struct gc_core *core, struct gc_device *device, uint64_t 
 
 /* ---- records ---- */
 
-/* Subtracts the record from the figures, but does not uncharge it. */
+/* Figures alone: under the lock of a shard. */
+static void count(const struct gc_direct *direct)
+{
+    struct gc_device *device = direct->device;
+    const struct gc_entry entry = entry_of(direct);
+    if (device == NULL)
+        return;
+    atomic_fetch_add_explicit(&device->direct_bytes[direct->kind], bytes_of(direct),
+                              memory_order_relaxed);
+    if (direct->kind == GC_DIRECT_CONTEXT)
+        gc_stats_add_gauge(&device->stats.context, bytes_of(direct));
+    if (gc_direct_is_allocation(direct->kind)) {
+        gc_quota_count_alloc(device, direct->quota, &entry);
+        gc_quota_count_hit(device, direct->quota, false);
+    } else {
+        gc_device_count_other(device, &entry);
+    }
+}
+
 static void uncount(const struct gc_direct *direct, bool is_freed)
 {
     struct gc_device *device = direct->device;
@@ -160,20 +194,40 @@ static void uncount(const struct gc_direct *direct, bool is_freed)
     if (!gc_direct_is_allocation(direct->kind))
         gc_device_uncount_other(device, &entry);
     else if (is_freed)
-        gc_quota_count_free(device, direct->quota, &entry);
+        gc_quota_count_unobserved_free(device, direct->quota, &entry);
     else
-        gc_quota_count_destroyed(device, direct->quota, &entry);
+        gc_quota_drop_live(device, direct->quota, &entry);
     atomic_fetch_sub_explicit(&device->direct_bytes[direct->kind], bytes_of(direct),
                               memory_order_relaxed);
     if (direct->kind == GC_DIRECT_CONTEXT)
         gc_stats_sub_gauge(&device->stats.context, bytes_of(direct));
 }
 
+static void uncount_freed(const struct gc_direct *direct)
+{
+    uncount(direct, true);
+}
+
+static void observe(const struct gc_direct *direct, enum gc_trace_op op)
+{
+    if (direct->device == NULL || !direct->device->core->is_observed ||
+        !gc_direct_is_allocation(direct->kind))
+        return;
+    const struct gc_entry entry = entry_of(direct);
+    gc_device_observe(direct->device, op, &entry);
+}
+
+static void uncharge(const struct gc_direct *direct)
+{
+    if (direct->device != NULL && direct->charged_bytes != 0)
+        gc_quota_uncharge(direct->device, direct->quota, direct->charged_bytes);
+}
+
 static void uncharge_record(const struct gc_direct *direct, bool is_freed)
 {
     uncount(direct, is_freed);
-    if (direct->device != NULL && direct->charged_bytes != 0)
-        gc_quota_uncharge(direct->device, direct->quota, direct->charged_bytes);
+    observe(direct, GC_TRACE_FREE);
+    uncharge(direct);
 }
 
 void gc_direct_destroyed(const struct gc_direct *direct)
@@ -183,35 +237,21 @@ void gc_direct_destroyed(const struct gc_direct *direct)
 
 enum gc_status gc_direct_track(struct gc_core *core, const struct gc_direct *direct)
 {
-    struct gc_device *device = direct->device;
     struct gc_direct old;
     bool replaced;
     if ((unsigned)direct->kind >= GC_DIRECT_KIND_COUNT)
         return GC_INVALID_ARGUMENT;
-    /* Count first: another thread may untrack the record as soon as it is in the table. */
-    const struct gc_entry entry = entry_of(direct);
-    if (device != NULL) {
-        atomic_fetch_add_explicit(&device->direct_bytes[direct->kind], bytes_of(direct),
-                                  memory_order_relaxed);
-        if (direct->kind == GC_DIRECT_CONTEXT)
-            gc_stats_add_gauge(&device->stats.context, bytes_of(direct));
-        if (gc_direct_is_allocation(direct->kind)) {
-            gc_quota_count_alloc(device, direct->quota, &entry);
-            gc_quota_count_hit(device, direct->quota, false);
-        } else {
-            gc_device_count_other(device, &entry);
-        }
-    }
-    const enum gc_status status = gc_tracker_add(&core->tracker, direct, &replaced, &old);
-    if (status != GC_OK) {
-        uncount(direct, false); /* the charge stays with the caller */
-        return status;
-    }
-    if (replaced)
+    const enum gc_status status = gc_tracker_add(&core->tracker, direct, count, &replaced, &old);
+    if (status != GC_OK)
+        return status; /* the charge stays with the caller */
+    if (replaced) {
         uncharge_record(&old, false);
-    if (device != NULL && gc_direct_is_allocation(direct->kind))
-        gc_device_observe(device, GC_TRACE_ALLOC, &entry);
-    publish(device);
+        gc_log_write(core->log, GC_LOG_DEBUG,
+                     "0x%llx was released by a call that was not seen; its record is replaced",
+                     (unsigned long long)old.key);
+    }
+    observe(direct, GC_TRACE_ALLOC);
+    publish(direct->device, direct->requested_bytes);
     return GC_OK;
 }
 
@@ -222,7 +262,7 @@ enum gc_status gc_direct_untrack(struct gc_core *core, enum gc_direct_kind kind,
     if (!gc_tracker_remove(&core->tracker, kind, key, &removed))
         return GC_NOT_OURS;
     uncharge_record(&removed, true);
-    publish(removed.device);
+    publish(removed.device, removed.requested_bytes);
     if (direct != NULL)
         *direct = removed;
     return GC_OK;
@@ -234,8 +274,56 @@ enum gc_status gc_direct_find(struct gc_core *core, enum gc_direct_kind kind, ui
     return gc_tracker_find(&core->tracker, kind, key, direct) ? GC_OK : GC_NOT_OURS;
 }
 
-enum gc_direct_kind gc_direct_find_kind(struct gc_core *core, const enum gc_direct_kind *kinds,
-                                        unsigned count, uint64_t key)
+enum gc_status gc_direct_find_address(struct gc_core *core, uint64_t address,
+                                      struct gc_direct *direct)
 {
-    return gc_tracker_find_kind(&core->tracker, kinds, count, key);
+    return gc_tracker_find_address(&core->tracker, address, direct) ? GC_OK : GC_NOT_OURS;
+}
+
+/* ---- releases ---- */
+
+static enum gc_status mark(struct gc_core *core, enum gc_direct_kind kind, bool is_any_address,
+                           uint64_t key, struct gc_direct *direct)
+{
+    if (!gc_tracker_mark(&core->tracker, kind, is_any_address, key, direct))
+        return GC_NOT_OURS;
+    if (direct->device != NULL)
+        gc_device_release_begin(direct->device, direct->quota);
+    return GC_OK;
+}
+
+enum gc_status gc_direct_mark(struct gc_core *core, enum gc_direct_kind kind, uint64_t key,
+                              struct gc_direct *direct)
+{
+    return mark(core, kind, false, key, direct);
+}
+
+enum gc_status gc_direct_mark_address(struct gc_core *core, uint64_t address,
+                                      struct gc_direct *direct)
+{
+    return mark(core, GC_DIRECT_MEMORY, true, address, direct);
+}
+
+/* The free is observed before another allocation of the key can be. */
+void gc_direct_end_mark(struct gc_core *core, const struct gc_direct *direct, bool is_released)
+{
+    if (is_released)
+        observe(direct, GC_TRACE_FREE);
+    if (gc_tracker_unmark(&core->tracker, direct->kind, direct->key, is_released, uncount_freed)) {
+        uncharge(direct);
+        if (direct->device != NULL)
+            gc_publish_live(direct->device);
+    }
+    if (direct->device != NULL)
+        gc_device_release_end(direct->device, direct->quota);
+}
+
+void gc_direct_time_alloc(struct gc_core *core, uint64_t ns, uint64_t count)
+{
+    gc_histogram_add_many(&core->alloc_ns, ns, count);
+}
+
+void gc_direct_time_free(struct gc_core *core, uint64_t ns, uint64_t count)
+{
+    gc_histogram_add_many(&core->free_ns, ns, count);
 }

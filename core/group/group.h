@@ -27,7 +27,6 @@ struct gc_group_client {
     bool has_group;
     atomic_bool is_serving;
     atomic_bool is_exiting;
-    atomic_uint checks; /* calls of gc_serve_requests: every CHECK_EVERY-th checks the file */
     atomic_flag loss_logged;
     atomic_flag removal_logged;
     /* Limits requested for devices that are not added yet; bit i of the mask: row i. */

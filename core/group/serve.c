@@ -23,7 +23,7 @@
 #define HELPER_REQUESTS (~BIT(GC_REQUEST_LIMIT))
 #define PAUSE_NS 1000000 /* between two attempts while another thread serves */
 #define END_PAUSES 100   /* pauses at most, when the process ends */
-#define CHECK_EVERY 64   /* calls of gc_serve_requests; a check is a system call */
+#define CHECK_EVERY 64   /* calls of gc_serve_requests by a thread; a check is a system call */
 #define SERVE_MAX 16     /* times that a thread of the program serves in one call */
 /* Longest wait for GC_REQUEST_ROOM: the thread has its own work, the requester tries again. */
 #define SERVE_NS UINT64_C(250000000)
@@ -245,10 +245,11 @@ bool gc_group_serve(struct gc_core *core)
 
 void gc_serve_requests(struct gc_core *core)
 {
+    static __thread unsigned calls __attribute__((tls_model("initial-exec")));
     struct gc_group_client *client = gc_group_client_of(core);
     if (client == NULL)
         return;
-    if (atomic_fetch_add_explicit(&client->checks, 1, memory_order_relaxed) % CHECK_EVERY == 0) {
+    if (calls++ % CHECK_EVERY == 0) {
         check_descriptor(client);
         check_name(client);
     }

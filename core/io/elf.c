@@ -50,24 +50,7 @@ const struct gc_libc *gc_elf_libc(void)
     return &own;
 }
 
-static int find_range(struct dl_phdr_info *info, size_t size, void *argument)
-{
-    (void)size;
-    return gc_elf_object_holds(info, argument);
-}
-
-bool gc_elf_find_range(const void *address, uintptr_t *low, uintptr_t *high)
-{
-    struct gc_elf_range range = {.address = (uintptr_t)address};
-
-    if (gc_elf_walk(find_range, &range) == 0)
-        return false;
-    *low = range.low;
-    *high = range.high;
-    return true;
-}
-
-/* ---- an object's path ---- */
+/* ---- the object that contains an address ---- */
 
 /* The first members of glibc's struct dl_find_object, which may grow. */
 struct found_object {
@@ -110,16 +93,49 @@ static find_object_function *object_finder(void)
     return finder;
 }
 
-/* Returns whether the search is over: an object was found, or none contains the address. */
-static bool find_map(const void *address, const struct link_map **map)
+/* Returns whether the search is over: an object was found, or none contains the address, and
+ * found->map is NULL. */
+static bool find_object(const void *address, struct found_object *found)
 {
     find_object_function *find = object_finder();
+
+    if (find != NULL && find((void *)(uintptr_t)address, found) != 0) /* NOLINT: const, in glibc */
+        found->map = NULL;
+    return find != NULL;
+}
+
+static bool find_map(const void *address, const struct link_map **map)
+{
     struct found_object found;
 
-    *map = NULL;
-    if (find != NULL && find((void *)(uintptr_t)address, &found) == 0) /* NOLINT: const, in glibc */
-        *map = found.map;
-    return find != NULL;
+    if (!find_object(address, &found))
+        return false;
+    *map = found.map;
+    return true;
+}
+
+static int find_range(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    (void)size;
+    return gc_elf_object_holds(info, argument);
+}
+
+bool gc_elf_find_range(const void *address, uintptr_t *low, uintptr_t *high)
+{
+    struct gc_elf_range range = {.address = (uintptr_t)address};
+    struct found_object found;
+
+    if (find_object(address, &found)) {
+        range.low = (uintptr_t)found.start;
+        range.high = (uintptr_t)found.end;
+        if (found.map == NULL)
+            return false;
+    } else if (gc_elf_walk(find_range, &range) == 0) {
+        return false;
+    }
+    *low = range.low;
+    *high = range.high;
+    return true;
 }
 
 struct path_search {

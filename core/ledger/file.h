@@ -88,7 +88,7 @@ struct gc_ledger_slot {
     gc_ledger_word start_ticks;  /* start time from /proc/PID/stat */
     gc_ledger_word pid_namespace;
     gc_ledger_word start_unix;
-    gc_ledger_word figures_ns; /* CLOCK_MONOTONIC of the last write of the figures */
+    gc_ledger_word figures_ns; /* CLOCK_MONOTONIC of a recent write of the figures */
     /* when a process first found the owner dead with bytes in its account */
     gc_ledger_word death_ns;
     gc_ledger_word agreed_mask; /* device rows whose group limit the process has applied */

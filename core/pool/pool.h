@@ -93,9 +93,12 @@ struct gc_pool_detached {
 };
 
 struct gc_pool {
-    struct gc_lock lock; /* guards all below, and the segments and blocks of this pool */
     struct gc_pool_shared shared;
     struct gc_context *context;
+    uint16_t number; /* of the context, from 1; 0: no thread cache takes its blocks */
+    atomic_uint_fast64_t tcache_block_bytes; /* the largest block of a thread cache; 0: none */
+    /* Guards all below, and the segments and blocks of this pool. */
+    _Alignas(64) struct gc_lock lock;
     struct gc_pool_content content;
     uint64_t unfenced_bytes; /* became pending since the last fence */
     uint64_t unfenced_count;
@@ -114,8 +117,6 @@ struct gc_pool {
     uint64_t pinned_count; /* live blocks with is_pinned: see gc_export_pin */
     struct gc_pages pages;
     struct gc_block_ids ids;
-    uint16_t number; /* of the context, from 1; 0: no thread cache takes its blocks */
-    atomic_uint_fast64_t tcache_block_bytes; /* the largest block of a thread cache; 0: none */
 };
 
 void gc_pool_init(struct gc_pool *pool, struct gc_context *context,

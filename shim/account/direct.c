@@ -4,9 +4,9 @@
  *     begin → charge (before the driver call) → driver call → record, or nothing → end
  *
  * end uncharges all that was charged and not recorded, so a refusal leaves the account unchanged. A
- * release keeps its charge until the driver has released the memory; meanwhile its key is marked as
- * being released, since the driver may give the same address or handle to another thread before the
- * record is removed. */
+ * release keeps its charge until the driver has released the memory; meanwhile its record is
+ * marked, since the driver may give the same address or handle to another thread before the record
+ * is removed. */
 #include "shim/account/direct.h"
 #include "core/base/assert.h"
 #include "shim/account/device.h"
@@ -23,6 +23,8 @@
 #define RELEASE_YIELDS 10000
 /* Reclaims per request: other threads may take the memory first. */
 #define RECLAIM_ATTEMPTS 4
+/* Other threads may take the same key before each. */
+#define RECORD_ATTEMPTS 4
 
 static atomic_flag record_lost_logged = ATOMIC_FLAG_INIT;
 
@@ -51,7 +53,7 @@ CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes)
     if (!find_quota(request))
         return CUDA_ERROR_OUT_OF_MEMORY;
     bool is_reserved = gc_direct_try_charge(gc_shim.core, request->device, request->quota, bytes);
-    bool may_fit = bytes <= gc_device_limit_bytes(request->device);
+    const bool may_fit = is_reserved || bytes <= gc_device_limit_bytes(request->device);
     for (int i = 0;
          !is_reserved && may_fit && i < RECLAIM_ATTEMPTS && gc_mempool_reclaim(request->device);
          i++)
@@ -65,48 +67,28 @@ CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes)
     return CUDA_SUCCESS;
 }
 
-/* Kinds whose keys are addresses: the driver may give one's address to another. */
-static const enum gc_direct_kind address_kinds[] = {GC_DIRECT_MEMORY, GC_DIRECT_ASYNC,
-                                                    GC_DIRECT_MANAGED, GC_DIRECT_IMPORT};
-#define ADDRESS_KIND_COUNT (sizeof(address_kinds) / sizeof(address_kinds[0]))
-
-static bool is_address(enum gc_direct_kind kind)
+static bool find(enum gc_direct_kind kind, uint64_t key, struct gc_direct *found)
 {
-    for (size_t i = 0; i < ADDRESS_KIND_COUNT; i++)
-        if (address_kinds[i] == kind)
-            return true;
-    return false;
-}
-
-/* The key that marks a release under way: one for each kind, and one for all kinds of addresses. */
-static uint64_t releasing_key(enum gc_direct_kind kind, uint64_t key)
-{
-    return key * GC_DIRECT_KIND_COUNT + (uint64_t)(is_address(kind) ? GC_DIRECT_MEMORY : kind);
-}
-
-static bool is_releasing(enum gc_direct_kind kind, uint64_t key)
-{
-    struct gc_handle handle;
-
-    return gc_handles_get(GC_HANDLE_RELEASING, releasing_key(kind, key), &handle);
+    return (gc_direct_is_address(kind) ? gc_direct_find_address(gc_shim.core, key, found)
+                                       : gc_direct_find(gc_shim.core, kind, key, found)) == GC_OK;
 }
 
 /* The driver has just returned the key: waits for the thread that releases the former allocation of
  * the key, or removes the record of an allocation that was released unseen. */
 static void clear_key(enum gc_direct_kind kind, uint64_t key)
 {
-    struct gc_direct stale;
-    enum gc_direct_kind former = kind;
+    struct gc_direct former, stale;
+    bool is_there = find(kind, key, &former);
 
-    for (int i = 0; i < RELEASE_YIELDS && is_releasing(kind, key); i++)
+    for (int i = 0; i < RELEASE_YIELDS && is_there && former.is_releasing; i++) {
         sched_yield();
-    if (is_address(kind))
-        former = gc_direct_find_kind(gc_shim.core, address_kinds, ADDRESS_KIND_COUNT, key);
-    if (former == GC_DIRECT_KIND_COUNT)
+        is_there = find(kind, key, &former);
+    }
+    if (!is_there)
         return;
     /* The account of the pool removes core's record too. */
-    if ((former == GC_DIRECT_ASYNC && gc_mempool_remove(key)) ||
-        gc_direct_untrack(gc_shim.core, former, key, &stale) == GC_OK)
+    if ((former.kind == GC_DIRECT_ASYNC && gc_mempool_remove(key)) ||
+        gc_direct_untrack(gc_shim.core, former.kind, key, &stale) == GC_OK)
         gc_log_write(&gc_shim.log, GC_LOG_DEBUG,
                      "0x%llx was released by a call that was not seen; its record is replaced",
                      (unsigned long long)key);
@@ -129,8 +111,12 @@ void gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kin
         .api = (uint16_t)request->api,
     };
 
-    clear_key(kind, key);
-    if (gc_direct_track(gc_shim.core, &direct) == GC_OK) {
+    enum gc_status status = gc_direct_track(gc_shim.core, &direct);
+    for (int i = 0; status == GC_BUSY && i < RECORD_ATTEMPTS; i++) {
+        clear_key(kind, key);
+        status = gc_direct_track(gc_shim.core, &direct);
+    }
+    if (status == GC_OK) {
         request->reserved_bytes = 0;
         return;
     }
@@ -151,19 +137,23 @@ CUresult gc_direct_end(struct gc_direct_request *request, CUresult result)
     return result;
 }
 
-void gc_direct_release_begin(enum gc_direct_kind kind, uint64_t key)
+/* ---- releases ---- */
+
+void gc_direct_release_begin(struct gc_direct_release *release, enum gc_direct_kind kind,
+                             uint64_t key)
 {
-    (void)gc_handles_set(GC_HANDLE_RELEASING, releasing_key(kind, key), 0, 0);
+    release->is_marked = gc_direct_mark(gc_shim.core, kind, key, &release->direct) == GC_OK;
+    if (!release->is_marked)
+        release->direct = (struct gc_direct){.kind = kind, .key = key};
 }
 
-void gc_direct_release_end(enum gc_direct_kind kind, uint64_t key, bool is_released)
+void gc_direct_release_end(const struct gc_direct_release *release, bool is_released)
 {
-    struct gc_direct direct;
-
-    if (is_released && gc_direct_untrack(gc_shim.core, kind, key, &direct) != GC_OK)
+    if (release->is_marked)
+        gc_direct_end_mark(gc_shim.core, &release->direct, is_released);
+    else if (is_released)
         gc_log_write(&gc_shim.log, GC_LOG_DEBUG, "release of 0x%llx, which has no record",
-                     (unsigned long long)key);
-    gc_handles_remove(GC_HANDLE_RELEASING, releasing_key(kind, key), NULL);
+                     (unsigned long long)release->direct.key);
 }
 
 /* ---- a free of memory outside the pool ----
@@ -173,46 +163,40 @@ void gc_direct_release_end(enum gc_direct_kind kind, uint64_t key, bool is_relea
  * allocation. */
 
 /* Core drops its records of an ended context's stream-ordered memory; gc_handles keeps its own. */
-static enum gc_direct_kind find_kind(CUdeviceptr dptr)
+void gc_direct_free_begin(struct gc_direct_release *release, CUdeviceptr dptr)
 {
     struct gc_handle handle;
-    const enum gc_direct_kind kind =
-        gc_direct_find_kind(gc_shim.core, address_kinds, ADDRESS_KIND_COUNT, dptr);
 
-    return kind == GC_DIRECT_KIND_COUNT && gc_handles_get(GC_HANDLE_ASYNC, dptr, &handle)
-               ? GC_DIRECT_ASYNC
-               : kind;
+    release->is_marked = gc_direct_mark_address(gc_shim.core, dptr, &release->direct) == GC_OK;
+    if (!release->is_marked)
+        release->direct = (struct gc_direct){.kind = gc_handles_get(GC_HANDLE_ASYNC, dptr, &handle)
+                                                         ? GC_DIRECT_ASYNC
+                                                         : GC_DIRECT_KIND_COUNT,
+                                             .key = dptr};
 }
 
-enum gc_direct_kind gc_direct_free_begin(CUdeviceptr dptr)
+void gc_direct_free_end(const struct gc_direct_release *release, bool is_freed)
 {
-    const enum gc_direct_kind kind = find_kind(dptr);
-
-    if (kind != GC_DIRECT_KIND_COUNT)
-        gc_direct_release_begin(kind, dptr);
-    return kind;
-}
-
-void gc_direct_free_end(enum gc_direct_kind kind, CUdeviceptr dptr, bool is_freed)
-{
-    if (kind == GC_DIRECT_KIND_COUNT) {
+    if (release->direct.kind == GC_DIRECT_KIND_COUNT) {
         if (is_freed)
             gc_graph_refresh_all();
         return;
     }
     /* The account of the pool removes core's record too. */
-    const bool is_removed = is_freed && kind == GC_DIRECT_ASYNC && gc_mempool_remove(dptr);
-    gc_direct_release_end(kind, dptr, is_freed && !is_removed);
+    const bool is_removed = is_freed && release->direct.kind == GC_DIRECT_ASYNC &&
+                            gc_mempool_remove(release->direct.key);
+    gc_direct_release_end(release, is_freed && !is_removed);
 }
 
 CUresult gc_direct_free(CUdeviceptr dptr, bool first_abi)
 {
     struct gc_device *device = gc_account_current_device();
-    const enum gc_direct_kind kind = gc_direct_free_begin(dptr);
-    CUresult result = first_abi ? GC_CALL(device, cuMemFree, (CUdeviceptr_v1)dptr)
-                                : GC_CALL(device, cuMemFree_v2, dptr);
+    struct gc_direct_release release;
 
-    gc_direct_free_end(kind, dptr, result == CUDA_SUCCESS);
+    gc_direct_free_begin(&release, dptr);
+    const CUresult result = first_abi ? GC_CALL(device, cuMemFree, (CUdeviceptr_v1)dptr)
+                                      : GC_CALL(device, cuMemFree_v2, dptr);
+    gc_direct_free_end(&release, result == CUDA_SUCCESS);
     return result;
 }
 

@@ -16,11 +16,20 @@
  * it after gc_driver_cuda_init, which sets the whole table. */
 void gc_direct_driver_init(struct gc_driver *driver);
 
-/* Around a driver's free of memory outside the pool. begin finds the kind of the memory's record
- * and marks the record as being released; end removes the record if `is_freed`.
- * GC_DIRECT_KIND_COUNT: there is no record, as for graph memory. */
-enum gc_direct_kind gc_direct_free_begin(CUdeviceptr dptr);
-void gc_direct_free_end(enum gc_direct_kind kind, CUdeviceptr dptr, bool is_freed);
+/* Around the driver's own release of an allocation: the record is removed once the release has
+ * succeeded, and a new allocation that gets the same key from the driver waits for that. */
+struct gc_direct_release {
+    struct gc_direct direct; /* without a record its kind and key alone */
+    bool is_marked;          /* it has a record */
+};
+void gc_direct_release_begin(struct gc_direct_release *release, enum gc_direct_kind kind,
+                             uint64_t key);
+void gc_direct_release_end(const struct gc_direct_release *release, bool is_released);
+
+/* The same for a free of memory outside the pool, whose kind `begin` finds. Memory of graphs has no
+ * record. */
+void gc_direct_free_begin(struct gc_direct_release *release, CUdeviceptr dptr);
+void gc_direct_free_end(const struct gc_direct_release *release, bool is_freed);
 
 /* Calls begin, cuMemFree_v2 (or the first ABI's cuMemFree), end. */
 CUresult gc_direct_free(CUdeviceptr dptr, bool first_abi);
@@ -51,11 +60,6 @@ void gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kin
 /* Leaves the wrapper: uncharges the bytes that were not recorded, counts a refusal; returns
  * `result`. */
 CUresult gc_direct_end(struct gc_direct_request *request, CUresult result);
-
-/* Around the driver's own release of `key`: the record is removed once the release succeeded, and a
- * new allocation that gets the same key from the driver waits for that. */
-void gc_direct_release_begin(enum gc_direct_kind kind, uint64_t key);
-void gc_direct_release_end(enum gc_direct_kind kind, uint64_t key, bool is_released);
 
 /* Charges without a record of its own, after the fact; bytes may be negative. */
 static inline void gc_direct_adjust(struct gc_device *device, int64_t bytes)

@@ -26,7 +26,9 @@
 
 /* In entry_exports.S. */
 extern void *gc_entry_targets[GC_ROW_COUNT];
-extern void *const gc_entry_exports[GC_ROW_COUNT];
+extern const struct {
+    int32_t name, wrapper; /* from the table's start; 0: none */
+} gc_entry_exports[GC_ROW_COUNT];
 extern void gc_entry_unbound(void); /* the first target of all names */
 
 static const char *const owners[] = {
@@ -36,28 +38,26 @@ static const char *const owners[] = {
     [GC_ROW_TYPE_NVML] = GC_NVML_NAME,
 };
 
-static void *const wrappers[GC_ROW_COUNT] = {
-#define API(symbol, ...) [GC_ROW_##symbol] = (void *)symbol,
-#define RUNTIME(symbol, ...) [GC_ROW_##symbol] = (void *)symbol,
-#define NVML(symbol, ...) [GC_ROW_##symbol] = (void *)symbol,
-#include "shim/api.def"
-};
+static void *at_offset(int32_t offset)
+{
+    return offset == 0 ? NULL : (void *)((uintptr_t)gc_entry_exports + (uintptr_t)(intptr_t)offset);
+}
 
 static void *wrapper_of(const struct gc_row *row)
 {
-    return wrappers[row - gc_rows];
+    return at_offset(gc_entry_exports[row - gc_rows].wrapper);
 }
 
 void *gc_entry_next(const struct gc_row *row, const void *address)
 {
-    void *found = gc_elf_find_next(address, row->symbol);
+    void *found = gc_elf_find_next(address, gc_row_symbol(row));
 
     return found == NULL || gc_elf_is_library(found, owners[row->type]) ? wrapper_of(row) : found;
 }
 
 void *gc_entry_export(const struct gc_row *row)
 {
-    return gc_entry_exports[row - gc_rows];
+    return at_offset(gc_entry_exports[row - gc_rows].name);
 }
 
 void *gc_entry_pointer(const struct gc_row *row)
@@ -75,8 +75,10 @@ static void *bind(unsigned id)
     const struct gc_row *row = &gc_rows[id];
     void *target = gc_entry_next(row, gc_rows);
 
-    __atomic_store_n(&gc_shim.alloc_code, gc_entry_exports[GC_ROW_cuMemAlloc_v2], __ATOMIC_RELAXED);
-    __atomic_store_n(&gc_shim.free_code, gc_entry_exports[GC_ROW_cuMemFree_v2], __ATOMIC_RELAXED);
+    __atomic_store_n(&gc_shim.alloc_code, gc_entry_export(&gc_rows[GC_ROW_cuMemAlloc_v2]),
+                     __ATOMIC_RELAXED);
+    __atomic_store_n(&gc_shim.free_code, gc_entry_export(&gc_rows[GC_ROW_cuMemFree_v2]),
+                     __ATOMIC_RELAXED);
     if (row->type == GC_ROW_TYPE_RUNTIME && target != wrapper_of(row))
         target = gc_runtime_api_through(row, target);
     __atomic_store_n(&gc_entry_targets[id], target, __ATOMIC_RELAXED);

@@ -21,6 +21,7 @@
     .type \symbol, @function
     .p2align 5
 \symbol:
+entry_\symbol:
     .cfi_startproc
     movl $row, %eax
     movl $row, %eax
@@ -84,6 +85,7 @@ gc_entry_unbound:
     .type \symbol, %function
     .p2align 5
 \symbol:
+entry_\symbol:
     .cfi_startproc
     mov w17, #row
     mov w17, #row
@@ -140,16 +142,17 @@ gc_entry_unbound:
     code \symbol
     .section .data.rel.local, "aw"
     .quad gc_entry_unbound
-    .section .data.rel.ro.local, "aw"
-    .quad \symbol
+    .section .rodata
+    .long entry_\symbol - gc_entry_exports
+    .long wrapper_\symbol - gc_entry_exports
     .set row, row + 1
     .endm
 
     .macro unwrapped
     .section .data.rel.local, "aw"
     .quad 0
-    .section .data.rel.ro.local, "aw"
-    .quad 0
+    .section .rodata
+    .long 0, 0
     .set row, row + 1
     .endm
 
@@ -158,7 +161,7 @@ gc_entry_unbound:
     .hidden gc_entry_targets
     .p2align 3
 gc_entry_targets:
-    .section .data.rel.ro.local, "aw"
+    .section .rodata
     .globl gc_entry_exports
     .hidden gc_entry_exports
     .p2align 3

@@ -12,7 +12,8 @@
 
 static bool fits(const struct gc_row *row, const char *name, enum gc_variant variant)
 {
-    return row->type == GC_ROW_TYPE_API && row->variant == variant && strcmp(row->base, name) == 0;
+    return row->type == GC_ROW_TYPE_API && row->variant == variant &&
+           strcmp(gc_row_base(row), name) == 0;
 }
 
 /* The row of the requested ABI: the newest that is not newer than `version`. */
@@ -31,7 +32,7 @@ static const struct gc_row *find_abi(const char *name, int version, enum gc_vari
 static const struct gc_row *find_same(const char *name, const void *real)
 {
     for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++)
-        if (row->type == GC_ROW_TYPE_API && strcmp(row->base, name) == 0 &&
+        if (row->type == GC_ROW_TYPE_API && strcmp(gc_row_base(row), name) == 0 &&
             gc_row_real(row) == real)
             return row;
     return NULL;

@@ -37,19 +37,20 @@ static void *find_in_callers_scope(const struct gc_libc *libc, const struct gc_r
     handle = libc->dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
     if (handle == NULL)
         return NULL;
-    found = libc->dlsym(handle, row->symbol);
+    found = libc->dlsym(handle, gc_row_symbol(row));
     libc->dlclose(handle);
     return gc_row_is_own(found) ? NULL : found;
 }
 
 static void *find_next(const struct gc_libc *libc, const struct gc_row *row, const void *caller)
 {
-    void *found = libc->dlsym(RTLD_NEXT, row->symbol);
+    void *found = libc->dlsym(RTLD_NEXT, gc_row_symbol(row));
 
     if (found == NULL)
         found = find_in_callers_scope(libc, row, caller);
     if (found == NULL)
-        found = libc->dlsym(RTLD_NEXT, row->symbol); /* once more, so that dlerror reports it */
+        found =
+            libc->dlsym(RTLD_NEXT, gc_row_symbol(row)); /* once more, so that dlerror reports it */
     return found;
 }
 

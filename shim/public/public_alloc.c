@@ -2,10 +2,12 @@
  * RMM call. In mode off the driver serves them, so that a program that uses the library as its
  * allocator still runs. */
 #include "shim/account/device.h"
+#include "shim/account/direct.h"
 #include "shim/account/mempool.h"
 #include "shim/account/peer.h"
 #include "shim/account/tenant.h"
 #include "shim/driver/capture_guard.h"
+#include "shim/driver/driver.h"
 #include "shim/public/public.h"
 #include "shim/real/resolve.h"
 #include "shim/wrap/relieve.h"
@@ -154,6 +156,27 @@ static void record_stream(struct gc_context *owner, gpucache_stream stream)
         gc_peer_add(owner, gc_account_stream_context((CUstream)stream));
 }
 
+/* Memory that the program allocated with the driver, in mode `track`. False: it is none. */
+static bool free_direct(uint64_t address, int *driver_code)
+{
+    struct gc_direct_release release;
+    bool is_pushed;
+
+    if (gc_shim.options->mode != GC_MODE_TRACK)
+        return false;
+    gc_direct_free_begin(&release, address);
+    if (!release.is_marked)
+        return false;
+    CUresult result = gc_driver_enter_context(release.direct.context, &is_pushed);
+    if (result == CUDA_SUCCESS) {
+        result = GC_CALL(release.direct.device, cuMemFree_v2, address);
+        gc_driver_leave_context(is_pushed);
+    }
+    gc_direct_free_end(&release, result == CUDA_SUCCESS);
+    *driver_code = (int)result;
+    return true;
+}
+
 gpucache_status gpucache_free(void *pointer, gpucache_stream stream)
 {
     const uint64_t address = (uintptr_t)pointer;
@@ -184,6 +207,8 @@ gpucache_status gpucache_free(void *pointer, gpucache_stream stream)
         gc_shim.options->mode == GC_MODE_CACHE
             ? gc_free_ordered(gc_shim.core, address, NULL, order, (uint16_t)call.api, &driver_code)
             : gc_free(gc_shim.core, address, (uint16_t)call.api, &driver_code);
+    if (status == GC_NOT_OURS && free_direct(address, &driver_code))
+        status = driver_code == CUDA_SUCCESS ? GC_OK : GC_DRIVER;
     if (status == GC_NOT_OURS)
         gc_debug_report_unknown_free(gc_shim.core, address, (uint16_t)call.api);
     gc_public_leave(&call);
@@ -194,6 +219,7 @@ gpucache_status gpucache_record_stream(void *pointer, gpucache_stream stream)
 {
     struct gc_public_call call = {.context = NULL};
     struct gc_block_info info;
+    struct gc_direct direct;
     const gpucache_status state = gc_public_state();
     enum gc_status status;
 
@@ -205,6 +231,11 @@ gpucache_status gpucache_record_stream(void *pointer, gpucache_stream stream)
         return state;
     gc_public_enter_context(NULL, (CUstream)stream, GC_API_gpucache_malloc, &call);
     status = gc_lookup_block(gc_shim.core, (uintptr_t)pointer, &info);
+    if (status == GC_NOT_OURS && gc_shim.options->mode == GC_MODE_TRACK &&
+        gc_direct_find_address(gc_shim.core, (uintptr_t)pointer, &direct) == GC_OK) {
+        gc_public_leave(&call);
+        return GPUCACHE_OK; /* the driver's free waits for every stream */
+    }
     if (status == GC_OK)
         record_stream(gc_context_find(gc_shim.core, info.context), stream);
     if (status == GC_OK && info.address != (uintptr_t)pointer)

@@ -34,7 +34,7 @@ bool gc_nvml_find(bool load)
         return false;
     for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++) {
         void *real =
-            row->type == GC_ROW_TYPE_NVML ? gc_elf_object_find(&object, row->symbol) : NULL;
+            row->type == GC_ROW_TYPE_NVML ? gc_elf_object_find(&object, gc_row_symbol(row)) : NULL;
 
         if (real != NULL && !gc_row_is_own(real))
             gc_row_record(row, real);

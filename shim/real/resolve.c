@@ -19,8 +19,8 @@
 
 #define DRIVER_FILE GC_DRIVER_NAME ".so.1"
 
+atomic_bool gc_resolve_is_filled; /* the table */
 static struct {
-    atomic_bool is_filled;
     atomic_int version;
     atomic_uintptr_t low, high; /* libcuda's code */
     atomic_bool is_interposing;
@@ -36,6 +36,7 @@ const struct gc_thread_calls *gc_resolve_thread_calls(void)
 
 static void find_thread_calls(void)
 {
+    struct gc_elf_object libc;
     struct {
         void **slot;
         const char *name;
@@ -45,8 +46,9 @@ static void find_thread_calls(void)
         {(void **)&thread_calls.set_specific, "pthread_setspecific"},
     };
 
+    const bool has_libc = gc_elf_object_open_named(&libc, "libc.so.6");
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
-        void *found = gc_elf_find_function("libc", calls[i].name);
+        void *found = has_libc ? gc_elf_object_find(&libc, calls[i].name) : NULL;
 
         if (found == NULL) /* before glibc 2.34 */
             found = gc_elf_find_function("libpthread", calls[i].name);
@@ -68,20 +70,17 @@ static void *find_symbol(const struct gc_elf_object *object, bool is_whole, cons
     return found != NULL || is_whole ? found : gc_elf_find_in_scope(object->dynamic, name);
 }
 
-bool gc_resolve_driver(bool load)
+bool gc_resolve_fill(bool load)
 {
     struct gc_elf_object object;
     uintptr_t low, high;
     void *anchor;
 
-    /* acquire: pairs with the release at the end */
-    if (atomic_load_explicit(&driver.is_filled, memory_order_acquire))
-        return true;
     if (!find_driver(&object, load))
         return false;
     const bool is_whole = gc_elf_object_find(&object, "cuInit") != NULL;
     for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++) {
-        void *real = row->base == NULL ? NULL : find_symbol(&object, is_whole, row->symbol);
+        void *real = row->base == 0 ? NULL : find_symbol(&object, is_whole, gc_row_symbol(row));
 
         if (real != NULL && !gc_row_is_own(real))
             gc_row_record(row, real);
@@ -100,7 +99,7 @@ bool gc_resolve_driver(bool load)
     if (gc_elf_find_behind(gc_rows, "dlsym") != NULL &&
         gc_elf_find_definer(anchor, "cuInit") == GC_ELF_AFTER_US)
         atomic_store_explicit(&driver.is_interposing, true, memory_order_relaxed);
-    atomic_store_explicit(&driver.is_filled, true, memory_order_release);
+    atomic_store_explicit(&gc_resolve_is_filled, true, memory_order_release);
     return true;
 }
 
@@ -146,16 +145,17 @@ bool gc_resolve_row(enum gc_row_id id)
 
     if (gc_row_real(row) != NULL)
         return true;
-    if (row->base == NULL ||
+    if (row->base == 0 ||
         atomic_exchange_explicit(&driver.was_queried[id], true, memory_order_relaxed))
         return false;
     /* An older driver answers with its own, older ABI: exact only if the driver is new enough. */
     if (gc_resolve_driver_version() < row->version)
         return false;
     if (GC_REAL(cuGetProcAddress_v2) != NULL)
-        result = GC_REAL(cuGetProcAddress_v2)(row->base, &real, row->version, flags, &status);
+        result =
+            GC_REAL(cuGetProcAddress_v2)(gc_row_base(row), &real, row->version, flags, &status);
     else if (GC_REAL(cuGetProcAddress) != NULL)
-        result = GC_REAL(cuGetProcAddress)(row->base, &real, row->version, flags);
+        result = GC_REAL(cuGetProcAddress)(gc_row_base(row), &real, row->version, flags);
     if (result != CUDA_SUCCESS || real == NULL || gc_row_is_own(real))
         return false;
     gc_row_record(row, real);

@@ -21,7 +21,14 @@ const struct gc_thread_calls *gc_resolve_thread_calls(void);
 bool gc_resolve_driver_exports(const char *name);
 /* Finds libcuda among the loaded objects (`load`: or loads it) and fills the table. Idempotent,
  * never waits for another thread. False if there is no driver. */
-bool gc_resolve_driver(bool load);
+extern atomic_bool gc_resolve_is_filled;
+bool gc_resolve_fill(bool load);
+static inline bool gc_resolve_driver(bool load)
+{
+    /* acquire: pairs with the release in gc_resolve_fill */
+    return __builtin_expect(atomic_load_explicit(&gc_resolve_is_filled, memory_order_acquire), 1) ||
+           gc_resolve_fill(load);
+}
 /* The slow half of GC_HAVE: queries the driver's own cuGetProcAddress for a row whose symbol it
  * does not export. */
 bool gc_resolve_row(enum gc_row_id row);

@@ -26,7 +26,7 @@ void gc_runtime_scan(void)
         for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++)
             if (row->type == GC_ROW_TYPE_RUNTIME)
                 atomic_store_explicit(&first[row - gc_rows],
-                                      gc_elf_object_find(&object, row->symbol),
+                                      gc_elf_object_find(&object, gc_row_symbol(row)),
                                       memory_order_relaxed);
         gc_open_keep(object.dynamic);
     }

@@ -89,7 +89,7 @@ static bool is_row(const char *name, bool is_base)
 {
     for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++)
         if (row->type != GC_ROW_TYPE_RUNTIME &&
-            strcmp(is_base && row->base != NULL ? row->base : row->symbol, name) == 0)
+            strcmp(is_base && row->base != 0 ? gc_row_base(row) : gc_row_symbol(row), name) == 0)
             return true;
     return false;
 }
@@ -187,7 +187,7 @@ static bool is_allocating(const char *name)
     };
 
     for (size_t i = 0; i < GC_ROW_COUNT; i++)
-        if (kinds[i] == GC_KIND_ALLOC && strcmp(gc_rows[i].base, name) == 0)
+        if (kinds[i] == GC_KIND_ALLOC && strcmp(gc_row_base(&gc_rows[i]), name) == 0)
             return true;
     return false;
 }

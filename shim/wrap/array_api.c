@@ -195,12 +195,13 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESC
         if (!gc_life_ready())                                                                      \
             return GC_FORWARD(symbol, array);                                                      \
         struct gc_direct_request request;                                                          \
+        struct gc_direct_release release;                                                          \
         gc_direct_begin(&request, GC_API_##symbol);                                                \
-        gc_direct_release_begin(GC_DIRECT_ARRAY, (uintptr_t)array);                                \
+        gc_direct_release_begin(&release, GC_DIRECT_ARRAY, (uintptr_t)array);                      \
         CUresult result = GC_CALL_RELIEVED(request.device, symbol, array);                         \
         if (result == CUDA_SUCCESS)                                                                \
             gc_physical_unmap_array((uintptr_t)array);                                             \
-        gc_direct_release_end(GC_DIRECT_ARRAY, (uintptr_t)array, result == CUDA_SUCCESS);          \
+        gc_direct_release_end(&release, result == CUDA_SUCCESS);                                   \
         return gc_direct_end(&request, result);                                                    \
     } while (0)
 

@@ -2,9 +2,14 @@
  * would refuse (no bytes, no place for the result, no context) go to the driver, which returns its
  * own code.
  *
+ * In mode `track` the driver serves cuMemAlloc, and the memory is direct memory: charged before the
+ * call, recorded after it. A tenant's requests and pitched ones go through core there as well,
+ * which passes them on.
+ *
  * The first ABI (cuMemAlloc without a suffix) has 32-bit addresses and sizes, too small for the
  * pool's addresses: those calls go to the driver, and their memory is charged and recorded as
  * direct memory. */
+#include "core/base/clock.h"
 #include "shim/account/device.h"
 #include "shim/account/direct.h"
 #include "shim/account/hot.h"
@@ -15,6 +20,8 @@
 #include "shim/real/resolve.h"
 #include "shim/wrap/relieve.h"
 
+#define SAMPLE_EVERY 32                /* calls in mode `track`, for the report's latencies */
+#define GRANULE 512                    /* what is charged for an allocation is a multiple */
 #define RECLAIM_ATTEMPTS 4             /* reclaims from other kinds of memory per request */
 #define PITCH_BYTES 512                /* the driver rounds a row up to a multiple of this */
 #define PITCH_MAX UINT64_C(2147483647) /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of every device */
@@ -65,6 +72,71 @@ static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, const struct gc
     return gc_shim_result(status, driver_code);
 }
 
+/* ---- mode `track` ---- */
+
+static bool is_tracking(void)
+{
+    return gc_shim.options->mode == GC_MODE_TRACK;
+}
+
+/* Of so many calls of a thread one is timed; 0: not this one. */
+static uint64_t begin_sample(unsigned *calls)
+{
+    return (*calls)++ % SAMPLE_EVERY == 0 ? gc_clock_ns() : 0;
+}
+
+static CUresult charge_tracked(struct gc_direct_request *request, size_t bytes)
+{
+    const uint64_t charged_bytes = (bytes + GRANULE - 1) / GRANULE * GRANULE;
+
+    if (request->device == NULL)
+        return CUDA_SUCCESS; /* the driver returns its own error */
+    if (bytes > gc_device_get_info(request->device)->total_bytes)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!gc_direct_try_charge(gc_shim.core, request->device, NULL, charged_bytes))
+        return gc_direct_charge(request, charged_bytes); /* with all that may make room */
+    request->reserved_bytes = charged_bytes;
+    return CUDA_SUCCESS;
+}
+
+static CUresult alloc_tracked(CUdeviceptr *dptr, size_t bytes)
+{
+    static __thread unsigned calls __attribute__((tls_model("initial-exec")));
+    const uint64_t start_ns = begin_sample(&calls);
+    struct gc_direct_request request;
+
+    gc_direct_begin(&request, GC_API_cuMemAlloc_v2);
+    gc_outside_check_thread();
+    CUresult result = charge_tracked(&request, bytes);
+    if (result == CUDA_SUCCESS)
+        result = GC_DIRECT_CALL(&request, bytes, cuMemAlloc_v2, dptr, bytes);
+    if (result == CUDA_SUCCESS) {
+        gc_direct_record(&request, GC_DIRECT_MEMORY, *dptr, bytes);
+        if (start_ns != 0)
+            gc_direct_time_alloc(gc_shim.core, gc_clock_ns() - start_ns, SAMPLE_EVERY);
+    }
+    return gc_direct_end(&request, result);
+}
+
+/* False: the memory has no record, and is core's or unknown. */
+static bool free_tracked(CUdeviceptr dptr, CUresult *result)
+{
+    static __thread unsigned calls __attribute__((tls_model("initial-exec")));
+    struct gc_direct_release release;
+
+    gc_direct_free_begin(&release, dptr);
+    if (!release.is_marked)
+        return false;
+    const uint64_t start_ns = begin_sample(&calls);
+    *result = GC_CALL_RELIEVED(release.direct.device, cuMemFree_v2, dptr);
+    gc_direct_free_end(&release, *result == CUDA_SUCCESS);
+    if (start_ns != 0 && *result == CUDA_SUCCESS)
+        gc_direct_time_free(gc_shim.core, gc_clock_ns() - start_ns, SAMPLE_EVERY);
+    return true;
+}
+
+/* ---- served by core ---- */
+
 /* Beneath a call of the runtime: records the context that served the call. */
 static void record_landing(CUcontext handle)
 {
@@ -82,6 +154,8 @@ static __attribute__((noinline)) CUresult alloc_slow(CUdeviceptr *dptr, size_t b
     if (!gc_life_ready() || dptr == NULL || bytes == 0)
         return GC_FORWARD(cuMemAlloc_v2, dptr, bytes);
     gc_shim_set_caller(caller);
+    if (is_tracking() && gc_tenants_of_call() == NULL)
+        return alloc_tracked(dptr, bytes);
     result = alloc_from_pool(bytes, gc_shim_enter(GC_API_cuMemAlloc_v2), missed, &address);
     if (result == CUDA_ERROR_NOT_FOUND) {
         result = GC_FORWARD(cuMemAlloc_v2, dptr, bytes);
@@ -196,7 +270,8 @@ static __attribute__((noinline)) CUresult free_slow(CUdeviceptr dptr)
     if (!gc_life_ready() || dptr == 0)
         return GC_FORWARD(cuMemFree_v2, dptr);
     enum gc_api api = gc_shim_enter(GC_API_cuMemFree_v2);
-    result = free_in_state(dptr, api);
+    if (!is_tracking() || !free_tracked(dptr, &result))
+        result = free_in_state(dptr, api);
     gc_shim_leave();
     return result;
 }

@@ -196,13 +196,14 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
     if (!gc_life_ready())
         return GC_FORWARD(cuIpcCloseMemHandle, dptr);
     struct gc_direct_request request;
+    struct gc_direct_release release;
     CUresult result;
     gc_direct_begin(&request, GC_API_cuIpcCloseMemHandle);
     if (close_shared(dptr, &result))
         return gc_direct_end(&request, result);
-    gc_direct_release_begin(GC_DIRECT_IMPORT, dptr);
+    gc_direct_release_begin(&release, GC_DIRECT_IMPORT, dptr);
     result = GC_CALL_RELIEVED(request.device, cuIpcCloseMemHandle, dptr);
-    gc_direct_release_end(GC_DIRECT_IMPORT, dptr, result == CUDA_SUCCESS);
+    gc_direct_release_end(&release, result == CUDA_SUCCESS);
     return gc_direct_end(&request, result);
 }
 
@@ -228,10 +229,11 @@ CUresult cuDestroyExternalMemory(CUexternalMemory memory)
     if (!gc_life_ready())
         return GC_FORWARD(cuDestroyExternalMemory, memory);
     struct gc_direct_request request;
+    struct gc_direct_release release;
     gc_direct_begin(&request, GC_API_cuDestroyExternalMemory);
-    gc_direct_release_begin(GC_DIRECT_IMPORT, (uintptr_t)memory);
+    gc_direct_release_begin(&release, GC_DIRECT_IMPORT, (uintptr_t)memory);
     CUresult result = GC_CALL_RELIEVED(request.device, cuDestroyExternalMemory, memory);
-    gc_direct_release_end(GC_DIRECT_IMPORT, (uintptr_t)memory, result == CUDA_SUCCESS);
+    gc_direct_release_end(&release, result == CUDA_SUCCESS);
     return gc_direct_end(&request, result);
 }
 

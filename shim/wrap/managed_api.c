@@ -56,9 +56,10 @@ CUresult cuMemFreeHost(void *pointer)
     if (!gc_life_ready())
         return GC_FORWARD(cuMemFreeHost, pointer);
     struct gc_direct_request request;
+    struct gc_direct_release release;
     gc_direct_begin(&request, GC_API_cuMemFreeHost);
-    gc_direct_release_begin(GC_DIRECT_HOST, (uintptr_t)pointer);
+    gc_direct_release_begin(&release, GC_DIRECT_HOST, (uintptr_t)pointer);
     CUresult result = GC_CALL_RELIEVED(request.device, cuMemFreeHost, pointer);
-    gc_direct_release_end(GC_DIRECT_HOST, (uintptr_t)pointer, result == CUDA_SUCCESS);
+    gc_direct_release_end(&release, result == CUDA_SUCCESS);
     return gc_direct_end(&request, result);
 }

@@ -40,10 +40,11 @@ static void record_load(struct gc_direct_request *request, struct gc_measure *me
         if (!gc_life_ready())                                                                      \
             return GC_FORWARD(symbol, object);                                                     \
         struct gc_direct_request request;                                                          \
+        struct gc_direct_release release;                                                          \
         gc_direct_begin(&request, GC_API_##symbol);                                                \
-        gc_direct_release_begin(GC_DIRECT_MODULE, (uintptr_t)(object));                            \
+        gc_direct_release_begin(&release, GC_DIRECT_MODULE, (uintptr_t)(object));                  \
         CUresult result = GC_CALL_RELIEVED(request.device, symbol, object);                        \
-        gc_direct_release_end(GC_DIRECT_MODULE, (uintptr_t)(object), result == CUDA_SUCCESS);      \
+        gc_direct_release_end(&release, result == CUDA_SUCCESS);                                   \
         return gc_direct_end(&request, result);                                                    \
     } while (0)
 

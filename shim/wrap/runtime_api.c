@@ -69,7 +69,7 @@ static inline const struct caller *find_caller(const struct gc_row *row, const v
 /* The runtime's definition of the row's name in the scope of the object that holds `caller`. */
 static void *find_in_scope_of(const struct gc_row *row, const void *caller)
 {
-    void *found = gc_elf_find_in_scope(caller, row->symbol);
+    void *found = gc_elf_find_in_scope(caller, gc_row_symbol(row));
 
     /* Another library's function of that name, such as the caller's own, would call us again. */
     return gc_runtime_is_code(found) ? found : NULL;
@@ -79,8 +79,9 @@ static void *find_in_scope_of(const struct gc_row *row, const void *caller)
  * this library that calls its own function by name may: an exported static runtime. */
 static bool calls_us_again(const struct gc_row *row, const void *real, const void *caller)
 {
-    return gc_row_is_own(real) || (gc_elf_is_same_object(real, caller) &&
-                                   gc_elf_find_definer(caller, row->symbol) == GC_ELF_BEFORE_US);
+    return gc_row_is_own(real) ||
+           (gc_elf_is_same_object(real, caller) &&
+            gc_elf_find_definer(caller, gc_row_symbol(row)) == GC_ELF_BEFORE_US);
 }
 
 /* Without a free slot within CALLER_PROBES the function is searched at each call. */
@@ -116,15 +117,15 @@ static void *resolve_real(const struct gc_row *row, const void *caller)
     /* A library outside all scopes may tail-call the runtime: `caller` is then not in that
      * library. */
     if (real == NULL)
-        real = gc_elf_find_function(GC_RUNTIME_NAME, row->symbol);
+        real = gc_elf_find_function(GC_RUNTIME_NAME, gc_row_symbol(row));
     /* No runtime that is known as one: the definition that the caller would be bound to, of the
      * program's scope, of the caller's, or of a library that was opened for all. */
     if (real == NULL)
-        real = gc_elf_find_next(gc_rows, row->symbol);
+        real = gc_elf_find_next(gc_rows, gc_row_symbol(row));
     if (real == NULL)
-        real = gc_elf_find_in_scope(caller, row->symbol);
+        real = gc_elf_find_in_scope(caller, gc_row_symbol(row));
     if (real == NULL)
-        real = gc_elf_find_behind(gc_rows, row->symbol);
+        real = gc_elf_find_behind(gc_rows, gc_row_symbol(row));
     if (real == NULL || calls_us_again(row, real, caller))
         return NULL;
     gc_open_keep(real);

@@ -370,14 +370,15 @@ static CUresult free_block(enum gc_api api, const struct gc_block_info *block, C
 static CUresult free_of_pool(const struct gc_direct_request *request, enum gc_api symbol,
                              CUdeviceptr dptr, CUstream given, CUstream stream)
 {
+    struct gc_direct_release release;
     CUresult result;
 
     gc_mempool_on_free(dptr, stream);
-    const enum gc_direct_kind kind = gc_direct_free_begin(dptr);
+    gc_direct_free_begin(&release, dptr);
     result = symbol == GC_API_cuMemFreeAsync
                  ? GC_CALL_RELIEVED(request->device, cuMemFreeAsync, dptr, given)
                  : GC_CALL_RELIEVED(request->device, cuMemFreeAsync_ptsz, dptr, given);
-    gc_direct_free_end(kind, dptr, result == CUDA_SUCCESS && dptr != 0);
+    gc_direct_free_end(&release, result == CUDA_SUCCESS && dptr != 0);
     return result;
 }
 

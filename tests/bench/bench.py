@@ -151,12 +151,15 @@ class Bench:
                  "launch": ("launch", library, 64), "traced": ("pair", dict(library, GPUCACHE_TRACE=trace), 64),
                  "track": ("pair", dict(library, GPUCACHE_MODE="track"), 16),
                  "stacks": ("pair", dict(library, GPUCACHE_STACKS="leaks"), 4),
-                 "plain": ("pair", {}, 16), "plain_mixed": ("mixed", {}, 64), "plain_launch": ("launch", {}, 64)}
+                 "plain": ("pair", {}, 16), "plain_mixed": ("mixed", {}, 64), "plain_launch": ("launch", {}, 64),
+                 "start": ("start", library, 1), "plain_start": ("start", {}, 1)}
         for name, (what, settings, count) in kinds.items():
             count = max(1, count // 16) if self.smoke else count
             output = self.run(["tests/bench/steps", what, str(count)], settings)
             self.put(f"steps.{name}", float(output.split()[1]), "instructions")
         self.goal("steps: a pair of 512 B", self.value("steps.off"), "<= 400")
+        self.goal("steps: track over plain, by", self.value("steps.track") - self.value("steps.plain"), "<= 1840")
+        self.goal("steps: start over plain, by", self.value("steps.start") - self.value("steps.plain_start"), "")
         for name, against in (("off", "plain"), ("runtime", "plain"), ("traced", "plain"), ("stacks", "plain"),
                               ("mixed", "plain_mixed"), ("launch", "plain_launch")):
             self.ratio(f"steps: {name}/{against}", f"steps.{name}", f"steps.{against}", "")

@@ -6,7 +6,8 @@
  *
  * WHAT: `pair`, cuMemAlloc and cuMemFree of 512 bytes; `runtime`, the same through cudaMalloc and
  * cudaFree; `mixed`, a block freed and one of another size allocated among 64; `launch`,
- * cuLaunchKernel on a stream of the program's own.
+ * cuLaunchKernel on a stream of the program's own; `start`, a whole process, from its first
+ * instruction to its end, that starts CUDA and makes one pair.
  *
  * The program is traced by its parent and stops before and after what is counted; the loop around
  * it, the calls through the linkage table and the simulated driver's part are counted with it,
@@ -129,6 +130,21 @@ static void work(void (*once)(void), int count)
     exit(EXIT_SUCCESS);
 }
 
+/* For `start`: the process begins anew. */
+static void begin_again(const char *path)
+{
+    CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL));
+    CHECK(ptrace(PTRACE_TRACEME, 0, NULL, NULL));
+    CHECK(execl(path, path, "once", (char *)NULL));
+}
+
+static int run_once(void)
+{
+    set_up();
+    pair();
+    return EXIT_SUCCESS;
+}
+
 /* ---- its parent ---- */
 
 /* Lets the child run until it stops itself; returns how often it stopped on the way. */
@@ -161,13 +177,36 @@ static int measure(const char *name, void (*once)(void), int count)
     return waitpid(child, NULL, 0) == child ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+/* The start's costs do not vary: one is enough. */
+static int measure_start(const char *path)
+{
+    uint64_t steps = 0;
+    int status = 0;
+    const pid_t child = fork();
+    if (child == 0)
+        begin_again(path);
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        return EXIT_FAILURE;
+    for (; WIFSTOPPED(status); steps++) {
+        CHECK(ptrace(PTRACE_SINGLESTEP, child, NULL, NULL));
+        if (waitpid(child, &status, 0) != child)
+            return EXIT_FAILURE;
+    }
+    printf("start %.2f instructions\n", (double)steps);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE;
+}
+
 int main(int count, char **arguments)
 {
     const char *what = count > 1 ? arguments[1] : "";
     const int times = count > 2 ? atoi(arguments[2]) : 1024;
+    if (strcmp(what, "once") == 0)
+        return run_once();
+    if (strcmp(what, "start") == 0)
+        return measure_start(arguments[0]);
     for (unsigned i = 0; i < KIND_COUNT; i++)
         if (strcmp(what, kinds[i].name) == 0 && times > 0)
             return measure(what, kinds[i].once, times);
-    fprintf(stderr, "usage: steps pair|runtime|mixed|launch [COUNT]\n");
+    fprintf(stderr, "usage: steps start | steps pair|runtime|mixed|launch [COUNT]\n");
     return EXIT_FAILURE;
 }

@@ -1,6 +1,7 @@
 /* The small things under everything: status texts, arithmetic, locks, host memory, record stores,
  * gauges. */
 #include "core/base/bits.h"
+#include "core/base/clock.h"
 #include "core/base/host_mem.h"
 #include "core/base/lock.h"
 #include "core/base/slab.h"
@@ -9,8 +10,11 @@
 #include "tests/unit/cmocka_all.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,6 +61,84 @@ static void locks_know_who_holds_them(void **state)
     gc_lock_release(&outer);
     gc_lock_release(&inner);
     assert_int_equal(gc_lock_held_count(), 0);
+}
+
+/* ---- threads and a lock ---- */
+
+#define LOCK_THREADS 4
+#define LOCK_ROUNDS 20000
+
+struct locked {
+    struct gc_lock lock;
+    struct gc_condition changed;
+    unsigned turn; /* of LOCK_THREADS threads; guarded, as the next two */
+    unsigned number;
+    uint64_t sum;
+};
+
+/* Each addition is two steps, between which another thread would be seen. */
+static void *add_locked(void *argument)
+{
+    struct locked *locked = argument;
+    for (int i = 0; i < LOCK_ROUNDS; i++) {
+        gc_lock_acquire(&locked->lock);
+        const uint64_t sum = *(volatile uint64_t *)&locked->sum;
+        if (i % 64 == 0)
+            sched_yield();
+        *(volatile uint64_t *)&locked->sum = sum + 1;
+        gc_lock_release(&locked->lock);
+    }
+    return NULL;
+}
+
+/* The threads take turns: each sleeps until it is its own. */
+static void *take_turns(void *argument)
+{
+    struct locked *locked = argument;
+    gc_lock_acquire(&locked->lock);
+    const unsigned own = locked->number++;
+    for (int i = 0; i < LOCK_ROUNDS / 20; i++) {
+        while (locked->turn % LOCK_THREADS != own)
+            gc_lock_wait(&locked->lock, &locked->changed);
+        locked->turn++;
+        gc_lock_broadcast(&locked->changed);
+    }
+    gc_lock_release(&locked->lock);
+    return NULL;
+}
+
+static void run_locked(struct locked *locked, void *(*work)(void *))
+{
+    pthread_t threads[LOCK_THREADS];
+    for (unsigned i = 0; i < LOCK_THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, work, locked), 0);
+    for (unsigned i = 0; i < LOCK_THREADS; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(atomic_load(&locked->lock.word), 0);
+}
+
+static void a_lock_excludes_and_wakes(void **state)
+{
+    struct locked locked = {.sum = 0};
+    (void)state;
+    gc_lock_init(&locked.lock, GC_RANK_POOL);
+    run_locked(&locked, add_locked);
+    assert_int_equal(locked.sum, LOCK_THREADS * LOCK_ROUNDS);
+    run_locked(&locked, take_turns);
+    assert_int_equal(locked.turn, LOCK_THREADS * LOCK_ROUNDS / 20);
+}
+
+static void a_wait_with_a_limit_ends(void **state)
+{
+    struct locked locked = {.sum = 0};
+    (void)state;
+    gc_lock_init(&locked.lock, GC_RANK_POOL);
+    gc_lock_acquire(&locked.lock);
+    const uint64_t start_ns = gc_clock_ns();
+    while (gc_lock_wait_for(&locked.lock, &locked.changed, 5000000))
+        ;
+    assert_true(gc_clock_ns() - start_ns >= 5000000);
+    gc_lock_release(&locked.lock);
 }
 
 /* True if a process that takes the locks in this order is ended by the check. */
@@ -131,6 +213,34 @@ static void slab_reuses_its_records(void **state)
     assert_int_equal(gc_host_mem_bytes(&host), 0);
 }
 
+/* The pages of a chunk that are in memory. */
+static unsigned resident_pages(const char *chunk)
+{
+    unsigned char pages[GC_SLAB_CHUNK_BYTES / 4096];
+    unsigned count = 0;
+    assert_int_equal(mincore((void *)(uintptr_t)chunk, GC_SLAB_CHUNK_BYTES, pages), 0);
+    for (size_t i = 0; i < sizeof(pages); i++)
+        count += pages[i] & 1U;
+    return count;
+}
+
+static void slab_touches_what_it_hands_out(void **state)
+{
+    struct gc_host_mem host = {0};
+    struct gc_slab slab;
+    (void)state;
+    if (sysconf(_SC_PAGESIZE) != 4096)
+        skip();
+    gc_slab_init(&slab, &host, 64);
+    const char *first = gc_slab_alloc(&slab); /* behind the link between chunks */
+    assert_int_equal(resident_pages(first - 64), 1);
+    for (int i = 2; i < 128; i++)
+        *(char *)gc_slab_alloc(&slab) = 1;
+    assert_int_equal(resident_pages(first - 64), 2);
+    gc_slab_fini(&slab);
+    assert_int_equal(gc_host_mem_bytes(&host), 0);
+}
+
 static void gauge_remembers_its_peak(void **state)
 {
     struct gc_gauge_cell cell = {0};
@@ -154,9 +264,12 @@ int main(void)
         cmocka_unit_test(every_status_has_a_text),
         cmocka_unit_test(arithmetic_notices_overflow),
         cmocka_unit_test(locks_know_who_holds_them),
+        cmocka_unit_test(a_lock_excludes_and_wakes),
+        cmocka_unit_test(a_wait_with_a_limit_ends),
         cmocka_unit_test(falling_rank_is_refused),
         cmocka_unit_test(host_memory_is_counted_exactly),
         cmocka_unit_test(slab_reuses_its_records),
+        cmocka_unit_test(slab_touches_what_it_hands_out),
         cmocka_unit_test(gauge_remembers_its_peak),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

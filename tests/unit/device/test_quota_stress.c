@@ -4,6 +4,7 @@
 #include "core/device/quota.h"
 
 #include "core/base/bits.h"
+#include "core/base/clock.h"
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
 #include "core/direct/elastic.h"
@@ -12,6 +13,7 @@
 #include "tests/unit/workbench.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #define LIMIT GC_MIB(32)        /* of a tenant */
@@ -346,6 +348,71 @@ static void every_call_fails_permanently(void **state)
     }
 }
 
+/* ---- releases under way ---- */
+
+#define RELEASES 2000
+#define RELEASE_WAIT_NS UINT64_C(10000000000)
+
+struct releaser {
+    struct gc_device *device;
+    struct gc_quota *quota;   /* NULL: none */
+    atomic_int waits, waited; /* of the other thread: begun and over */
+};
+
+static void wait_until(const atomic_int *count, int value)
+{
+    while (atomic_load(count) < value)
+        sched_yield();
+}
+
+/* Each release ends while the other thread waits, or is about to. */
+static void *release_often(void *argument)
+{
+    struct releaser *releaser = argument;
+    for (int i = 1; i <= RELEASES; i++) {
+        gc_device_release_begin(releaser->device, releaser->quota);
+        wait_until(&releaser->waits, i);
+        gc_device_release_end(releaser->device, releaser->quota);
+        wait_until(&releaser->waited, i);
+    }
+    return NULL;
+}
+
+static void wait_for_each_release(struct gc_device *device, struct gc_quota *quota)
+{
+    struct releaser releaser = {device, quota, 0, 0};
+    const uint64_t start_ns = gc_clock_ns();
+    const atomic_uint *count = quota != NULL ? &quota->release_count : &device->release_count;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, release_often, &releaser), 0);
+    for (int i = 1; i <= RELEASES; i++) {
+        while (atomic_load(count) == 0)
+            sched_yield();
+        atomic_store(&releaser.waits, i);
+        (void)gc_device_wait_releases(device, quota, RELEASE_WAIT_NS);
+        assert_true(gc_clock_ns() - start_ns < RELEASE_WAIT_NS);
+        atomic_store(&releaser.waited, i);
+    }
+    pthread_join(thread, NULL);
+    assert_int_equal(atomic_load(&device->release_waiter_count), 0);
+}
+
+/* No wake-up is lost: each wait ends with the release, none by its own bound. */
+static void a_wait_for_releases_ends_with_the_last(void **state)
+{
+    struct pair pair;
+    (void)state;
+    open_pair(&pair, GC_MIB(64), false);
+    struct gc_device *device = pair.bench.device;
+    assert_false(gc_device_wait_releases(device, NULL, RELEASE_WAIT_NS));
+    wait_for_each_release(device, NULL);
+    wait_for_each_release(device, pair.own[0]->quota);
+    gc_device_release_begin(device, NULL);
+    assert_false(gc_device_wait_releases(device, pair.own[0]->quota, RELEASE_WAIT_NS));
+    gc_device_release_end(device, NULL);
+    workbench_close(&pair.bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -353,6 +420,7 @@ int main(void)
         cmocka_unit_test(threads_of_two_tenants_mapped),
         cmocka_unit_test(every_call_fails_once),
         cmocka_unit_test(every_call_fails_permanently),
+        cmocka_unit_test(a_wait_for_releases_ends_with_the_last),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("share stress", tests, NULL, NULL);

@@ -173,6 +173,11 @@ static void adjust_never_goes_below_nothing(void **state)
     workbench_close(&bench);
 }
 
+static void count_none(const struct gc_direct *direct)
+{
+    (void)direct;
+}
+
 /* The table against a plain array, with growth in between. */
 static void tracker_agrees_with_a_model(void **state)
 {
@@ -190,7 +195,7 @@ static void tracker_agrees_with_a_model(void **state)
         struct gc_direct got = {.requested_bytes = 0};
         bool replaced;
         if (rand_r(&seed) % 2 == 0) {
-            assert_status(gc_tracker_add(&tracker, &direct, &replaced, &got), GC_OK);
+            assert_status(gc_tracker_add(&tracker, &direct, count_none, &replaced, &got), GC_OK);
             assert_int_equal(replaced, model[key] != 0);
             model[key] = direct.requested_bytes;
         } else {
@@ -206,29 +211,87 @@ static void tracker_agrees_with_a_model(void **state)
     assert_int_equal(gc_host_mem_bytes(&host), 0);
 }
 
-/* Kinds share keys: the first of the list that has a record counts. */
-static void the_kind_of_a_key_is_found(void **state)
+/* One address has one record, whatever its kind; handles of other kinds share the number. */
+static void an_address_has_one_record(void **state)
 {
     static const enum gc_direct_kind kinds[] = {GC_DIRECT_MEMORY, GC_DIRECT_ASYNC,
-                                                GC_DIRECT_MANAGED};
+                                                GC_DIRECT_MANAGED, GC_DIRECT_IMPORT};
     struct gc_direct direct = {.kind = GC_DIRECT_HOST, .key = 77, .requested_bytes = 1};
+    struct gc_direct found;
     struct workbench bench;
     (void)state;
     workbench_open_plain(&bench);
-    assert_int_equal(gc_direct_find_kind(bench.core, kinds, 3, 77), GC_DIRECT_KIND_COUNT);
     assert_status(gc_direct_track(bench.core, &direct), GC_OK);
-    assert_int_equal(gc_direct_find_kind(bench.core, kinds, 3, 77), GC_DIRECT_KIND_COUNT);
-    for (unsigned i = 3; i-- > 0;) {
+    assert_status(gc_direct_find_address(bench.core, 77, &found), GC_NOT_OURS);
+    for (unsigned i = 0; i < 4; i++) {
         direct.kind = kinds[i];
         assert_status(gc_direct_track(bench.core, &direct), GC_OK);
-        assert_int_equal(gc_direct_find_kind(bench.core, kinds, 3, 77), kinds[i]);
-        assert_int_equal(gc_direct_find_kind(bench.core, kinds, 3, 78), GC_DIRECT_KIND_COUNT);
-    }
-    for (unsigned i = 0; i < 3; i++) {
-        assert_int_equal(gc_direct_find_kind(bench.core, kinds, 3, 77), kinds[i]);
+        assert_status(gc_direct_find_address(bench.core, 77, &found), GC_OK);
+        assert_int_equal(found.kind, kinds[i]);
+        assert_status(gc_direct_find_address(bench.core, 78, &found), GC_NOT_OURS);
+        direct.kind = kinds[(i + 1) % 4];
+        assert_status(gc_direct_track(bench.core, &direct), GC_BUSY);
         assert_status(gc_direct_untrack(bench.core, kinds[i], 77, NULL), GC_OK);
     }
     assert_status(gc_direct_untrack(bench.core, GC_DIRECT_HOST, 77, NULL), GC_OK);
+    workbench_close(&bench);
+}
+
+static void end_mark(struct workbench *bench, bool is_released)
+{
+    struct gc_direct marked;
+    assert_status(gc_direct_mark_address(bench->core, 77 << 9, &marked), GC_OK);
+    gc_direct_end_mark(bench->core, &marked, is_released);
+}
+
+/* The driver may give the key to another allocation before the release has returned: that one has
+ * no record until the former one's is removed, and the figures hold one of the two at a time. */
+static void a_key_that_is_released_is_busy(void **state)
+{
+    struct workbench bench;
+    struct gc_direct marked, found;
+    (void)state;
+    workbench_open_plain(&bench);
+    const struct gc_direct direct = record_of(&bench, GC_DIRECT_MEMORY, 77 << 9, 1000);
+    add(&bench, &direct);
+    assert_status(gc_direct_mark(bench.core, GC_DIRECT_ARRAY, 77 << 9, &marked), GC_NOT_OURS);
+    assert_status(gc_direct_mark_address(bench.core, 77 << 9, &marked), GC_OK);
+    assert_status(gc_direct_find(bench.core, GC_DIRECT_MEMORY, 77 << 9, &found), GC_OK);
+    assert_true(found.is_releasing);
+    assert_status(gc_direct_track(bench.core, &direct), GC_BUSY);
+    assert_int_equal(workbench_figures(&bench).requested.peak, 1000);
+    gc_direct_end_mark(bench.core, &marked, false); /* the driver refused */
+    assert_status(gc_direct_find(bench.core, GC_DIRECT_MEMORY, 77 << 9, &found), GC_OK);
+    assert_false(found.is_releasing);
+    end_mark(&bench, true);
+    assert_int_equal(workbench_figures(&bench).requested.current, 0);
+    assert_int_equal(workbench_figures(&bench).reserved.current, 0);
+    assert_int_equal(workbench_figures(&bench).free_count, 1);
+    assert_status(gc_direct_mark_address(bench.core, 77 << 9, &marked), GC_NOT_OURS);
+    workbench_close(&bench);
+}
+
+/* Two frees of one address: the driver refuses one, and the record stays marked for the other. A
+ * record that was added after the release is not its. */
+static void each_release_ends_its_own_mark(void **state)
+{
+    struct workbench bench;
+    struct gc_direct first, second, found;
+    (void)state;
+    workbench_open_plain(&bench);
+    const struct gc_direct direct = record_of(&bench, GC_DIRECT_MEMORY, 77 << 9, 1000);
+    add(&bench, &direct);
+    assert_status(gc_direct_mark_address(bench.core, 77 << 9, &first), GC_OK);
+    assert_status(gc_direct_mark_address(bench.core, 77 << 9, &second), GC_OK);
+    gc_direct_end_mark(bench.core, &second, false);
+    assert_status(gc_direct_track(bench.core, &direct), GC_BUSY);
+    assert_status(gc_direct_untrack(bench.core, GC_DIRECT_MEMORY, 77 << 9, NULL), GC_OK);
+    add(&bench, &direct);
+    gc_direct_end_mark(bench.core, &first, true);
+    assert_status(gc_direct_find(bench.core, GC_DIRECT_MEMORY, 77 << 9, &found), GC_OK);
+    assert_int_equal(workbench_figures(&bench).reserved.current, 1000);
+    assert_false(gc_device_wait_releases(bench.device, NULL, 1000000000));
+    end_mark(&bench, true);
     workbench_close(&bench);
 }
 
@@ -240,7 +303,9 @@ int main(void)
         cmocka_unit_test(reclaim_returns_whether_anything_was_released),
         cmocka_unit_test(other_kinds_are_no_allocations),
         cmocka_unit_test(host_memory_may_belong_to_no_device),
-        cmocka_unit_test(the_kind_of_a_key_is_found),
+        cmocka_unit_test(an_address_has_one_record),
+        cmocka_unit_test(a_key_that_is_released_is_busy),
+        cmocka_unit_test(each_release_ends_its_own_mark),
         cmocka_unit_test(records_end_with_their_context),
         cmocka_unit_test(key_that_comes_again_replaces_its_record),
         cmocka_unit_test(adjust_never_goes_below_nothing),

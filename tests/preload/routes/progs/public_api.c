@@ -128,7 +128,10 @@ static void memory(void)
     EXPECT_STATUS(gc.gpucache_malloc(&pointer, MIB, 0, NULL), GPUCACHE_OK);
     if (!is_opened) {
         CHECK(cuMemFree((uintptr_t)pointer)); /* one pool, whichever way memory came */
-        EXPECT_STATUS(gc.gpucache_free((void *)program_alloc(MIB), NULL), GPUCACHE_OK);
+        pointer = (void *)program_alloc(MIB);
+        EXPECT_STATUS(gc.gpucache_record_stream(pointer, NULL), GPUCACHE_OK);
+        EXPECT_STATUS(gc.gpucache_free(pointer, NULL), GPUCACHE_OK);
+        EXPECT_STATUS(gc.gpucache_free(pointer, NULL), GPUCACHE_INVALID_POINTER);
     } else {
         EXPECT_STATUS(gc.gpucache_free(pointer, NULL), GPUCACHE_OK);
     }
