@@ -5,6 +5,7 @@
  * last call, exact size at the head of its bin, block already reusable. They call nothing, so that
  * they save no registers, and check everything before they change anything. Everything else, traced
  * and timed calls included, takes the slow path: *_inside, *_timed. */
+#include "core/base/assert.h"
 #include "core/device/publish.h"
 #include "core/device/registry.h"
 #include "core/reclaim/defer.h"
@@ -302,6 +303,7 @@ bool gc_tcache_alloc(struct gc_tcache *tcache, struct gc_context *context,
 struct gc_tcache_context *gc_tcache_context_of(struct gc_tcache *tcache, struct gc_context *context)
 {
     const uint16_t number = context->pool.number;
+    GC_ASSERT(number != 0); /* 0 is the number of blocks that no cache may take */
     struct gc_tcache_context *tctx = &tcache->contexts[number % GC_TCACHE_CONTEXTS];
     if (!GC_LIKELY(tctx->context == context)) {
         gc_tcache_flush(tctx);

@@ -52,7 +52,8 @@ static inline void gc_tcache_unclaim(struct gc_block *block)
 
 /* Publishes the figures for other processes. The owner is outside. */
 void gc_tcache_publish(struct gc_tcache *tcache, struct gc_context *context, uint64_t now_ns);
-/* The context's magazine; another context's blocks and figures in it are flushed first. */
+/* The magazine of a context with a number; another context's blocks and figures in it are flushed
+ * first. */
 struct gc_tcache_context *gc_tcache_context_of(struct gc_tcache *tcache,
                                                struct gc_context *context);
 /* The magazine for a claimed block. NULL: the block may not be cached, or its record was reused for

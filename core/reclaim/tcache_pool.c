@@ -39,7 +39,7 @@ static inline bool may_alloc(const struct gc_tcache *tcache, const struct gc_con
 {
     const struct gc_device *device = context->device;
     return !tcache->is_observed && context->core->follow == NULL && context->tenant == NULL &&
-           !device->info.is_dedicated &&
+           context->pool.number != 0 && !device->info.is_dedicated &&
            !atomic_load_explicit(&device->is_over_limit, memory_order_relaxed) &&
            gc_device_excess_bytes(device) == 0;
 }

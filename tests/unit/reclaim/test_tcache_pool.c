@@ -1,6 +1,7 @@
 /* Hits in the bins: as gc_alloc and gc_free, or not at all. */
 #include "core/base/bits.h"
 #include "core/device/registry.h"
+#include "core/reclaim/tcache.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/workbench.h"
 
@@ -158,6 +159,33 @@ static void tenants_requests_go_the_whole_path(void **state)
     workbench_close(&bench);
 }
 
+/* The number 0 is that of blocks which no cache may take: a magazine never has it. */
+static void contexts_without_a_number_have_no_hits(void **state)
+{
+    struct workbench bench;
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(1024),
+                                          .trim_percent = 100,
+                                          .has_mapping = true,
+                                          .is_fenced = true};
+    (void)state;
+    workbench_open(&bench, &setup);
+    struct gc_context *ordered = gc_context_ordered(bench.contexts[0]);
+    assert_non_null(ordered);
+    workbench_free(&bench, workbench_alloc_ordered(&bench, ordered, BYTES));
+    for (unsigned i = 0; i < GC_TCACHE_CONTEXTS + 1; i++) {
+        assert_int_equal(gc_tcache_alloc_from_pool(bench.cache, ordered, BYTES, API_MALLOC),
+                         GC_ADDRESS_NONE);
+        assert_int_not_equal(bench.cache->contexts[i % GC_TCACHE_CONTEXTS].number, 0);
+    }
+    const uint64_t pinned = workbench_alloc_whole(&bench, 0, BYTES);
+    workbench_export(&bench, pinned);
+    assert_false(gc_tcache_free(bench.core, bench.cache, pinned));
+    assert_false(gc_tcache_free_to_pool(bench.core, bench.cache, pinned));
+    workbench_free(&bench, pinned);
+    workbench_close(&bench);
+}
+
 static void modes_without_thread_caches_have_no_hits(void **state)
 {
     const struct workbench_setup setups[] = {
@@ -189,8 +217,9 @@ int main(void)
         cmocka_unit_test(wrong_frees_change_nothing),
         cmocka_unit_test(requests_that_are_not_plain_are_left_alone),
         cmocka_unit_test(tenants_requests_go_the_whole_path),
+        cmocka_unit_test(contexts_without_a_number_have_no_hits),
         cmocka_unit_test(modes_without_thread_caches_have_no_hits),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
-    return cmocka_run_group_tests_name("hit", hits, NULL, NULL);
+    return cmocka_run_group_tests_name("tcache pool", hits, NULL, NULL);
 }
