@@ -6,7 +6,6 @@
 #include "core/device/context.h"
 #include "core/direct/elastic.h"
 
-
 #define GC_ELASTIC_MAX 1024             /* pools at a time */
 #define GC_ELASTIC_PAGES_MAX (1U << 24) /* of one pool */
 #define GC_ELASTIC_PAGE_NONE UINT32_MAX
