@@ -13,8 +13,7 @@
 #define LINE_BYTES 64
 #define LINE_OF(field) (offsetof(struct gc_context, field) / LINE_BYTES)
 _Static_assert(sizeof(struct gc_context) % LINE_BYTES == 0 && LINE_OF(completed) < LINE_OF(gate) &&
-                   LINE_OF(next_dropped) < LINE_OF(gate) &&
-                   LINE_OF(large_holder) < LINE_OF(pool) &&
+                   LINE_OF(next_dropped) < LINE_OF(gate) && LINE_OF(large_holder) < LINE_OF(pool) &&
                    LINE_OF(pool.tcache_block_bytes) < LINE_OF(pool.lock),
                "what each hit reads lies apart from what driver calls and misses write");
 

@@ -112,6 +112,10 @@ static CUresult alloc_tracked(CUdeviceptr *dptr, size_t bytes)
         result = GC_DIRECT_CALL(&request, bytes, cuMemAlloc_v2, dptr, bytes);
     if (result == CUDA_SUCCESS) {
         gc_direct_record(&request, GC_DIRECT_MEMORY, *dptr, bytes);
+        /* Without a record the memory would escape the limit. */
+        if (request.reserved_bytes != 0 &&
+            GC_CALL_RELIEVED(request.device, cuMemFree_v2, *dptr) == CUDA_SUCCESS)
+            result = CUDA_ERROR_OUT_OF_MEMORY;
         if (start_ns != 0)
             gc_direct_time_alloc(gc_shim.core, gc_clock_ns() - start_ns, SAMPLE_EVERY);
     }

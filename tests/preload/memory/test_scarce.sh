@@ -19,8 +19,8 @@ starve() {
         done
     done
 }
-for settings in GPUCACHE_MODE=cache GPUCACHE_BACKEND=driver "GPUCACHE_TRACE=$trace GPUCACHE_STACKS=all" \
-    "GPUCACHE_GROUP=scarce GPUCACHE_LIMIT=1GiB GPUCACHE_TENANTS=all=*:900MiB" GPUCACHE_DEBUG=poison; do
+for settings in GPUCACHE_MODE=cache GPUCACHE_MODE=track GPUCACHE_BACKEND=driver \
+    "GPUCACHE_TRACE=$trace GPUCACHE_STACKS=all" "GPUCACHE_GROUP=scarce GPUCACHE_LIMIT=1GiB GPUCACHE_TENANTS=all=*:900MiB" GPUCACHE_DEBUG=poison; do
     is "mappings fail: ${settings//$TMP\//}" "$(starve "$settings")" ""
 done
 wrong=''
