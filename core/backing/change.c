@@ -128,7 +128,21 @@ void gc_change_end(struct gc_change *change)
 
 static bool is_being_changed_locked(const struct gc_pages *pages)
 {
-    return pages->is_changing && (pages->swap == NULL || is_swapping_in_locked(pages->swap));
+    return pages->holder_count > 0 ||
+           (pages->is_changing && (pages->swap == NULL || is_swapping_in_locked(pages->swap)));
+}
+
+void gc_change_hold_locked(struct gc_pool *pool)
+{
+    pool->pages.holder_count++;
+}
+
+void gc_change_let_go(struct gc_pool *pool)
+{
+    gc_pool_acquire_plain(pool);
+    pool->pages.holder_count--;
+    pthread_cond_broadcast(&pool->pages.changed);
+    gc_pool_release(pool);
 }
 
 bool gc_change_is_active_locked(const struct gc_pool *pool)

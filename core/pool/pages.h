@@ -122,7 +122,8 @@ struct gc_pages {
     struct gc_swap *swap; /* memory that is swapped out; NULL: none */
     /* A peer lacks access to some mappings. Owned by the thread that changes mappings. */
     bool is_access_due;
-    pthread_cond_t changed; /* signalled when is_changing ends */
+    uint32_t holder_count;  /* threads that use handles of extents: see gc_change_hold_locked */
+    pthread_cond_t changed; /* signalled when is_changing ends, or holder_count falls */
 };
 
 /* The slots that a block overlaps, or would: [first, end), and whether a neighbour uses the first

@@ -24,6 +24,8 @@
 #define DYING_POLL_MS 20
 #define END_PAUSES 100
 #define END_PAUSE_NS 1000000
+/* In gc_core.opens: this process, while it makes a handle. Connections count from 1. */
+#define OWNER_SELF UINT64_MAX
 
 /* ---- the start ---- */
 
@@ -148,37 +150,23 @@ static enum gc_status export_extents(struct gc_context *context, struct part *pa
     return GC_OK;
 }
 
-/* Descriptors of the extents from part->first on. No thread unmaps or releases extents meanwhile:
- * the caller's change excludes that. */
-static enum gc_status describe_changing(struct gc_context *context, uint64_t address, uint64_t id,
-                                        struct part *part, int *fds)
-{
-    const struct gc_block *block = lock_exported(context->core, address, id, true);
-    if (block == NULL)
-        return GC_INVALID_POINTER;
-    struct gc_pool *pool = gc_block_pool(block);
-    const bool is_here = pool->context == context && gc_block_segment(block)->arena != NULL;
-    if (is_here)
-        list_extents_locked(pool, block, part);
-    gc_pool_release(pool);
-    snprintf(part->reply.uuid, sizeof(part->reply.uuid), "%s", context->device->info.uuid);
-    return is_here ? export_extents(context, part, fds) : GC_INVALID_POINTER;
-}
-
-static enum gc_status describe(struct gc_core *core, uint64_t address, uint64_t id,
+/* Descriptors of the extents from part->first on. Waits for nothing: the owner's record keeps the
+ * block, the block its extents, being pinned, and the pool is held. */
+static enum gc_status describe(struct gc_core *core, uint64_t owner, uint64_t address, uint64_t id,
                                struct part *part, int *fds)
 {
-    const struct gc_block *block = lock_exported(core, address, id, true);
-    struct gc_change change;
+    const struct gc_block *block =
+        gc_opens_has(&core->opens, owner, id) ? lock_exported(core, address, id, true) : NULL;
     if (block == NULL)
         return GC_INVALID_POINTER;
     struct gc_pool *pool = gc_block_pool(block);
     struct gc_context *context = pool->context;
+    list_extents_locked(pool, block, part);
+    gc_change_hold_locked(pool);
     gc_pool_release(pool);
-    if (gc_change_try_begin(context, &change) != GC_OK)
-        return GC_BUSY;
-    const enum gc_status status = describe_changing(context, address, id, part, fds);
-    gc_change_end(&change);
+    snprintf(part->reply.uuid, sizeof(part->reply.uuid), "%s", context->device->info.uuid);
+    const enum gc_status status = export_extents(context, part, fds);
+    gc_change_let_go(pool);
     return status;
 }
 
@@ -188,39 +176,14 @@ static void close_all(const int *fds, uint32_t count)
         close(fds[i]);
 }
 
-enum gc_status gc_share_make_handle(struct gc_core *core, uint64_t address, uint64_t id,
-                                    void *handle)
-{
-    const struct gc_share *share = core->share;
-    struct part part = {.most = 1}; /* a trial */
-    int fds[GC_WIRE_FDS];
-    const enum gc_status status = describe(core, address, id, &part, fds);
-    if (status != GC_OK)
-        return status;
-    close_all(fds, part.reply.count);
-    struct gc_wire_handle made = {.magic = GC_WIRE_MAGIC,
-                                  .name = share->name,
-                                  .secret = share->secret,
-                                  .address = address,
-                                  .id = id,
-                                  .bytes = part.reply.bytes,
-                                  .pid = (uint64_t)getpid()};
-    made.check = gc_wire_check_of(&made);
-    memcpy(handle, &made, sizeof(made));
-    return GC_OK;
-}
-
-/* ---- answers ---- */
-
 /* Under the pool's lock, so that a free either comes before or finds the record. */
-static enum gc_status add_open(struct gc_core *core, uint64_t owner,
-                               const struct gc_wire_request *request)
+static enum gc_status add_open(struct gc_core *core, uint64_t owner, uint64_t address, uint64_t id)
 {
     for (;;) {
-        const struct gc_block *block = lock_exported(core, request->address, request->id, false);
+        const struct gc_block *block = lock_exported(core, address, id, false);
         if (block == NULL)
             return GC_INVALID_POINTER;
-        const bool is_added = gc_opens_try_add(&core->opens, owner, request->id, request->address);
+        const bool is_added = gc_opens_try_add(&core->opens, owner, id, address);
         gc_pool_release(gc_block_pool(block));
         if (is_added)
             return GC_OK;
@@ -238,15 +201,43 @@ static bool close_one(struct gc_core *core, uint64_t owner, uint64_t id)
     return true;
 }
 
+enum gc_status gc_share_make_handle(struct gc_core *core, uint64_t address, uint64_t id,
+                                    void *handle)
+{
+    const struct gc_share *share = core->share;
+    struct part part = {.most = 1}; /* a trial */
+    int fds[GC_WIRE_FDS];
+    enum gc_status status = add_open(core, OWNER_SELF, address, id);
+    if (status != GC_OK)
+        return status;
+    status = describe(core, OWNER_SELF, address, id, &part, fds);
+    close_one(core, OWNER_SELF, id);
+    if (status != GC_OK)
+        return status;
+    close_all(fds, part.reply.count);
+    struct gc_wire_handle made = {.magic = GC_WIRE_MAGIC,
+                                  .name = share->name,
+                                  .secret = share->secret,
+                                  .address = address,
+                                  .id = id,
+                                  .bytes = part.reply.bytes,
+                                  .pid = (uint64_t)getpid()};
+    made.check = gc_wire_check_of(&made);
+    memcpy(handle, &made, sizeof(made));
+    return GC_OK;
+}
+
+/* ---- answers ---- */
+
 static enum gc_status answer(struct gc_core *core, uint64_t owner,
                              const struct gc_wire_request *request, struct part *part, int *fds)
 {
     const bool is_open = request->kind == GC_WIRE_OPEN;
-    enum gc_status status = is_open ? add_open(core, owner, request) : GC_OK;
+    enum gc_status status = is_open ? add_open(core, owner, request->address, request->id) : GC_OK;
     if (status != GC_OK)
         return status;
     part->first = is_open ? 0 : request->first;
-    status = describe(core, request->address, request->id, part, fds);
+    status = describe(core, owner, request->address, request->id, part, fds);
     if (status != GC_OK && is_open)
         close_one(core, owner, request->id);
     return status;
@@ -317,7 +308,7 @@ static void break_connection(struct gc_share_connection *connection)
 
 static bool has_opens(struct gc_core *core, const struct gc_share_connection *connection)
 {
-    return gc_opens_has_owner(&core->opens, connection->owner);
+    return gc_opens_has(&core->opens, connection->owner, 0);
 }
 
 /* True if one of them may be seen to end. */

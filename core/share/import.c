@@ -428,12 +428,13 @@ enum gc_status gc_import_open(struct gc_context *context, const void *raw, uint6
         *address = import->address;
     }
     end_change(share);
-    if (status == GC_IO || status == GC_INVALID_POINTER || status == GC_BUSY)
-        gc_log_write(share->core->log, GC_LOG_WARN, "a block of process %llu cannot be opened: %s",
-                     (unsigned long long)handle.pid,
-                     status == GC_IO
-                         ? "the process has ended, or is another user's or another ledger's"
-                         : "it was freed, or its memory is being moved");
+    if (status == GC_IO || status == GC_INVALID_POINTER)
+        gc_log_write(
+            share->core->log, GC_LOG_WARN, "a block of process %llu cannot be opened: %s",
+            (unsigned long long)handle.pid,
+            status == GC_IO
+                ? "the process has ended, does not answer, or is another user's or another ledger's"
+                : "it was freed");
     return status;
 }
 

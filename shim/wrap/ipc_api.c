@@ -106,7 +106,6 @@ static CUresult import_result(enum gc_status status, int driver_code)
     case GC_INVALID_ARGUMENT: /* the process's own block */
         return CUDA_ERROR_INVALID_CONTEXT;
     case GC_IO:
-    case GC_BUSY:
     case GC_NOT_SUPPORTED:
         return CUDA_ERROR_MAP_FAILED;
     default:
