@@ -24,11 +24,13 @@ struct workbench_setup {
     struct gc_log *log;         /* NULL: none */
     bool is_dedicated;          /* every block a driver allocation of its own */
     const struct gc_plan *plan; /* NULL: none is followed */
+    const char *ledger;         /* the folder of the ledger that it joins; NULL: none */
 };
 
 struct workbench {
     struct sim_driver sim;
     struct gc_options *options;
+    struct gc_doorbell doorbell;
     struct gc_core *core;
     struct gc_device *device;
     struct gc_context *contexts[WORKBENCH_CONTEXTS]; /* handles 1, 2, … */
