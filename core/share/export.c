@@ -8,7 +8,6 @@
 #include "core/share/share.h"
 
 #include "core/backing/change.h"
-#include "core/base/clock.h"
 #include "core/device/lookup.h"
 #include "core/io/writer.h"
 #include "core/ledger/process.h"
@@ -274,7 +273,10 @@ static void accept_one(struct gc_share *share)
     struct gc_share_connection made = {.end = {.fd = -1}};
     if (!gc_wire_accept(&share->listener, &made.end, &made.pid))
         return;
-    made.start_ticks = made.pid == 0 ? 0 : gc_ledger_start_ticks(made.pid);
+    if (made.pid != 0) {
+        made.start_ticks = gc_ledger_start_ticks(made.pid);
+        made.stack_address = gc_ledger_stack_address(made.pid);
+    }
     for (unsigned i = 0; i < GC_SHARE_CONNECTIONS; i++) {
         if (share->connections[i].owner == 0) {
             made.owner = ++share->last_owner;
@@ -285,12 +287,24 @@ static void accept_one(struct gc_share *share)
     gc_wire_close(&made.end); /* too many: the other process is told by that */
 }
 
+/* Whether the process runs another program since its exec, which closed the device. The second look
+ * that finds so counts: the kernel closes the last descriptors a moment later. */
+static bool has_called_exec(struct gc_share_connection *connection)
+{
+    const uint64_t now = gc_ledger_stack_address(connection->pid);
+    const bool was_other = connection->has_other_stack;
+    connection->has_other_stack =
+        connection->stack_address != 0 && now != 0 && now != connection->stack_address;
+    return was_other && connection->has_other_stack;
+}
+
 /* Whether the process of a broken connection may still use the memory. One of another PID namespace
  * cannot be seen to end: its blocks are held as long as this process lives. */
-static bool may_live(const struct gc_share_connection *connection)
+static bool may_live(struct gc_share_connection *connection)
 {
     return connection->start_ticks == 0 ||
-           gc_ledger_process_exists(connection->pid, connection->start_ticks);
+           (gc_ledger_process_exists(connection->pid, connection->start_ticks) &&
+            !has_called_exec(connection));
 }
 
 static void end_connection(struct gc_core *core, struct gc_share_connection *connection)
@@ -303,7 +317,7 @@ static void end_connection(struct gc_core *core, struct gc_share_connection *con
 static void break_connection(struct gc_share_connection *connection)
 {
     gc_wire_close(&connection->end);
-    connection->lost_ns = gc_clock_ns();
+    connection->is_lost = true;
 }
 
 static bool has_opens(struct gc_core *core, const struct gc_share_connection *connection)
@@ -317,7 +331,7 @@ static bool reap(struct gc_share *share)
     bool may_end = false;
     for (unsigned i = 0; i < GC_SHARE_CONNECTIONS; i++) {
         struct gc_share_connection *connection = &share->connections[i];
-        if (connection->owner == 0 || connection->lost_ns == 0)
+        if (connection->owner == 0 || !connection->is_lost)
             continue;
         if (has_opens(share->core, connection) && may_live(connection))
             may_end |= connection->start_ticks != 0;
@@ -347,7 +361,7 @@ static void list_polled(struct gc_share *share, struct polled *polled)
     add_polled(polled, share->listener.fd, NULL);
     for (unsigned i = 0; i < GC_SHARE_CONNECTIONS; i++) {
         struct gc_share_connection *connection = &share->connections[i];
-        if (connection->owner != 0 && connection->lost_ns == 0)
+        if (connection->owner != 0 && !connection->is_lost)
             add_polled(polled, connection->end.fd, connection);
     }
 }

@@ -190,6 +190,12 @@ def state_of(peer):
         return stream.read().rpartition(") ")[2][0]
 
 
+def program_of(peer):
+    """Its name."""
+    with open(f"/proc/{peer.process.pid}/comm", encoding="utf-8") as stream:
+        return stream.read().strip()
+
+
 def ends(base):
     """Processes end by a signal."""
     giver, taker = Peer(base), Peer(base)
@@ -242,6 +248,19 @@ def forks(base):
     taker.end()
     for child in children:
         os.kill(child, signal.SIGKILL)
+
+
+def execs(base):
+    """An importer becomes another program, and its process lives on."""
+    giver, taker = Peer(base), Peer(base)
+    place = giver.make(0, 3 * MIB, 1)
+    taker("open", 0, giver.give(0))
+    giver("free", 0)
+    equal("an importer calls exec", taker("exec"), "0")
+    ok("  its block serves again", wait_for(lambda: reuse(giver, 3 * MIB, place)))
+    equal("  while it runs", (taker.process.poll(), program_of(taker)), (None, "sleep"))
+    taker.kill()
+    giver.end()
 
 
 def storm(base):
@@ -412,7 +431,7 @@ def main():
     seed = int(os.environ.get("SEED", random.getrandbits(32)))
     random.seed(seed)
     print(f"# SEED={seed}")
-    for case in (many, pieces, count, held, ends, forks, storm, strangers, backends, devices, faults, stopped, tasks):
+    for case in (many, pieces, count, held, ends, forks, execs, storm, strangers, backends, devices, faults, stopped, tasks):
         with tempfile.TemporaryDirectory() as base:
             os.chmod(base, 0o777)
             print(f"# {case.__name__}")
