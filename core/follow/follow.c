@@ -311,8 +311,7 @@ static bool free_by_stream_locked(struct gc_pool *pool, uint64_t address,
     struct gc_pending taken = {NULL, NULL};
     if (view->is_occupied ||
         (arena != NULL && !gc_pages_are_backed_locked(pool, arena, address, spec->bytes)) ||
-        !gc_pending_remove_range_locked(pool, spec->stream, address, spec->bytes,
-                                        view->pending_bytes, &taken))
+        !gc_pending_remove_range_locked(pool, spec, address, view->pending_bytes, &taken))
         return false;
     (void)gc_pending_free_locked(pool, taken);
     return true;
@@ -496,7 +495,7 @@ static bool try_unplanned_locked(struct lookup *lookup)
     lookup->needs_driver = false;
     if (pool->is_dropped || pool->is_closed || pool->content.planned == NULL)
         return false;
-    struct gc_block *block = gc_pending_alloc_locked(pool, spec->stream, spec->bytes);
+    struct gc_block *block = gc_pending_alloc_locked(pool, spec);
     if (block != NULL) {
         gc_pool_make_live_locked(pool, block, spec);
     } else if (find_free_block_locked(lookup, &place)) {

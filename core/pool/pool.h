@@ -101,7 +101,10 @@ struct gc_pool {
     uint64_t unfenced_count;
     struct gc_stream_list *streams; /* GC_STREAM_LISTS; part of the context's gc_fences */
     unsigned stream_count;          /* elements used so far */
-    struct gc_block *spares;        /* spare block records, linked by `next` */
+    /* The highest epoch of a block that served a request, none of cudaMallocAsync's, in its
+     * stream's order before its work had completed. */
+    uint64_t ordered_epoch;
+    struct gc_block *spares; /* spare block records, linked by `next` */
     uint32_t spare_count;
     uint32_t spares_wanted; /* by a request that lacked them */
     uint32_t spares_kept;   /* for the change of mappings under way */

@@ -20,6 +20,7 @@
 #define SOON_MS 3000
 #define QUESTIONS_MAX 100000
 #define HOSTILE_MESSAGES 20000
+#define STREAM UINT64_C(0xa000)
 
 static char folder[256], ledger[300];
 static struct workbench bench;
@@ -255,6 +256,95 @@ static void a_teardown_waits_for_descriptions(void **state)
     assert_status(ask(&here, &open, &reply), GC_INVALID_POINTER);
 }
 
+static void work_on(uint64_t address, uint64_t bytes)
+{
+    assert_true(gc_submit_begin(bench.core, STREAM, &bench.driver_code));
+    sim_driver_submit(&bench.sim, 1, address, bytes);
+}
+
+static enum gc_status export(uint64_t address) {
+    struct gc_wire_handle made;
+    return gc_export_share(bench.core, address, &made, &bench.driver_code);
+}
+
+static uint64_t wait_count(void)
+{
+    return bench.sim.calls[SIM_FENCE_WAIT] + bench.sim.calls[SIM_SYNCHRONIZE];
+}
+
+/* As the driver's call, which waits for nothing. */
+static void a_handle_does_not_wait_for_the_block_s_own_work(void **state)
+{
+    const uint64_t block = workbench_alloc(&bench, 0, MIB(5));
+    (void)state;
+    workbench_pretend_one_stream(&bench);
+    work_on(block, MIB(5));
+    work_on(handle.address, MIB(5));
+    bench.sim.is_endless = true;
+    assert_status(export(block), GC_OK);
+    assert_int_equal(wait_count(), 0);
+    workbench_free(&bench, block);
+}
+
+static uint64_t alloc_in(uint64_t stream)
+{
+    const struct gc_request request = {.bytes = MIB(5), .stream = stream, .api = API_MALLOC};
+    uint64_t address;
+    assert_status(gc_alloc(bench.core, bench.contexts[0], &request, &address, &bench.driver_code),
+                  GC_OK);
+    return address;
+}
+
+static void a_handle_waits_for_a_former_block_s_work(void **state)
+{
+    const uint64_t block = workbench_alloc(&bench, 0, MIB(5));
+    (void)state;
+    workbench_pretend_one_stream(&bench);
+    work_on(block, MIB(5));
+    workbench_free(&bench, block);
+    assert_int_equal(alloc_in(0), block);
+    work_on(handle.address, MIB(5)); /* not waited for */
+    bench.sim.is_endless = true;
+    assert_status(export(block), GC_BUSY); /* work without an end */
+    bench.sim.is_endless = false;
+    assert_status(export(block), GC_OK);
+    sim_driver_expect_idle(&bench.sim, block, MIB(5));
+    assert_int_equal(bench.sim.use_count, 1);
+}
+
+/* Then the driver has no wait with an end. */
+static void as_it_does_without_fences(void **state)
+{
+    const uint64_t block = workbench_alloc(&bench, 0, MIB(5));
+    (void)state;
+    workbench_pretend_one_stream(&bench);
+    work_on(block, MIB(5));
+    workbench_free(&bench, block);
+    assert_int_equal(alloc_in(0), block);
+    bench.sim.has_no_fences = true;
+    assert_status(export(block), GC_OK);
+    sim_driver_expect_idle(&bench.sim, block, MIB(5));
+}
+
+static void as_does_one_in_the_order_of_a_stream(void **state)
+{
+    const uint64_t block = alloc_in(STREAM);
+    (void)state;
+    work_on(block, MIB(5));
+    assert_status(export(block), GC_OK);
+    assert_int_equal(wait_count(), 0);
+    const uint64_t other = alloc_in(STREAM);
+    work_on(other, MIB(5));
+    assert_status(gc_free_ordered(bench.core, other, NULL, STREAM, API_OTHER, &bench.driver_code),
+                  GC_OK);
+    assert_int_equal(alloc_in(STREAM), other);
+    bench.sim.is_endless = true;
+    assert_status(export(other), GC_BUSY);
+    bench.sim.is_endless = false;
+    assert_status(export(other), GC_OK);
+    sim_driver_expect_idle(&bench.sim, other, MIB(5));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -264,6 +354,12 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(any_message_is_survived, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_teardown_waits_for_descriptions, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_handle_does_not_wait_for_the_block_s_own_work, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_handle_waits_for_a_former_block_s_work, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(as_it_does_without_fences, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(as_does_one_in_the_order_of_a_stream, set_up, tear_down),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("export", tests, NULL, NULL);
