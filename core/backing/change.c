@@ -269,7 +269,7 @@ static uint64_t destroy_arena(struct gc_context *context, struct gc_arena *arena
         if (mapping == NULL)
             continue;
         struct gc_extent *extent = mapping->extent;
-        if (mapping->stage != GC_MAPPING_TO_MAP) /* else it is swapped out */
+        if (gc_pages_stage(mapping) != GC_MAPPING_TO_MAP) /* else it is swapped out */
             unmap(context, mapping);
         gc_slab_free(&context->device->mapping_records, mapping);
         if (--extent->mapping_count == 0)

@@ -55,7 +55,7 @@ static void touch(const struct gc_map_op *map_op, uint64_t end)
 
 static void plan_unmap(struct gc_map_op *map_op, struct gc_mapping *mapping)
 {
-    mapping->stage = GC_MAPPING_TO_UNMAP;
+    gc_pages_set_stage(mapping, GC_MAPPING_TO_UNMAP);
     gc_pages_clear_slots_locked(mapping);
     mapping->link = map_op->unmaps;
     map_op->unmaps = mapping;
@@ -76,7 +76,7 @@ static bool plan_unmap_oldest(struct gc_map_op *map_op, const struct gc_extent *
     struct gc_mapping *oldest = extent->mappings;
     if (extent->mapping_count <= GC_MAPPINGS_PER_EXTENT)
         return true;
-    while (oldest->next != NULL && oldest->next->stage == GC_MAPPING_NONE)
+    while (oldest->next != NULL && gc_pages_stage(oldest->next) == GC_MAPPING_NONE)
         oldest = oldest->next;
     if (oldest == extent->user)
         return true;

@@ -213,7 +213,7 @@ static void exclude(struct gc_pool *pool, struct gc_mapping *mapping)
 static void include(struct gc_pool *pool, struct gc_mapping *mapping)
 {
     struct gc_block *block = mapping->excluded;
-    if (block == NULL || !mapping->has_access || mapping->stage != GC_MAPPING_NONE)
+    if (block == NULL || !mapping->has_access || gc_pages_stage(mapping) != GC_MAPPING_NONE)
         return;
     mapping->excluded = NULL;
     gc_pool_merge_locked(pool, block, GC_FREE_BACKED);
@@ -262,7 +262,7 @@ void gc_pages_set_excluded_locked(const struct gc_pool *pool, struct gc_block *b
 bool gc_pages_can_serve(const struct gc_mapping *mapping)
 {
     const struct gc_extent *extent = mapping->extent;
-    return mapping->has_access && mapping->stage == GC_MAPPING_NONE && !extent->is_away &&
+    return mapping->has_access && gc_pages_stage(mapping) == GC_MAPPING_NONE && !extent->is_away &&
            (extent->user == mapping || (extent->user == NULL && extent->is_listed));
 }
 

@@ -57,8 +57,21 @@ struct gc_mapping {
     struct gc_block *excluded; /* the free block that is its slots; NULL: it is not excluded */
     uint64_t first;            /* the slot of the extent's first page */
     bool has_access;
-    uint8_t stage; /* enum gc_mapping_stage */
+    _Atomic uint8_t stage; /* enum gc_mapping_stage: see gc_pages_stage */
 };
+
+/* Relaxed, as the store below: the thread that changes mappings takes a mapping from
+ * GC_MAPPING_NONE and back under the pool's lock, and other threads, under that lock, ask for no
+ * more than whether it is there. The stages between are that thread's own. */
+static inline enum gc_mapping_stage gc_pages_stage(const struct gc_mapping *mapping)
+{
+    return (enum gc_mapping_stage)atomic_load_explicit(&mapping->stage, memory_order_relaxed);
+}
+
+static inline void gc_pages_set_stage(struct gc_mapping *mapping, enum gc_mapping_stage stage)
+{
+    atomic_store_explicit(&mapping->stage, (uint8_t)stage, memory_order_relaxed);
+}
 
 struct gc_extent {
     struct gc_extent *previous; /* in an idle list, the longest idle first */

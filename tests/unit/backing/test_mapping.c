@@ -6,6 +6,7 @@
 #include "tests/unit/workbench.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <time.h>
 
 #include <inttypes.h>
@@ -205,6 +206,54 @@ static void idle_pages_go_back(void **state)
 }
 
 /* A call for each mapping: the driver documents no unmap of several. */
+/* Measures the pool between two unmaps, in another thread. Relaxed: under the thread sanitizer
+ * nothing but the pool's lock orders the two threads. */
+struct watcher {
+    struct workbench *bench;
+    pthread_t thread;
+    uint64_t largest_bytes;
+    atomic_bool has_seen;
+};
+
+static void *watch(void *argument)
+{
+    struct watcher *watcher = argument;
+    struct gc_pool *pool = &watcher->bench->contexts[0]->pool;
+    gc_pool_acquire_plain(pool);
+    watcher->largest_bytes = gc_pool_measure_locked(pool).largest_bytes;
+    gc_pool_release(pool);
+    atomic_store_explicit(&watcher->has_seen, true, memory_order_relaxed);
+    return NULL;
+}
+
+static void watch_unmap(void *argument, enum sim_call call, uint64_t context)
+{
+    struct watcher *watcher = argument;
+    (void)context;
+    if (call != SIM_PAGE_UNMAP || atomic_load_explicit(&watcher->has_seen, memory_order_relaxed))
+        return;
+    assert_int_equal(pthread_create(&watcher->thread, NULL, watch, watcher), 0);
+    while (!atomic_load_explicit(&watcher->has_seen, memory_order_relaxed))
+        sched_yield();
+}
+
+static void a_page_that_goes_counts_as_nobodys(void **state)
+{
+    struct workbench bench;
+    struct watcher watcher = {.bench = &bench};
+    (void)state;
+    open_bench(&bench, GC_MIB(64), 0);
+    const uint64_t block = workbench_alloc(&bench, 0, GC_MIB(8));
+    workbench_free(&bench, block);
+    bench.sim.hook_argument = &watcher;
+    bench.sim.hook = watch_unmap;
+    assert_int_equal(gc_reclaim_trim(bench.core, bench.device, 0), GC_MIB(8));
+    bench.sim.hook = NULL;
+    pthread_join(watcher.thread, NULL);
+    assert_int_equal(watcher.largest_bytes, 0);
+    workbench_close(&bench);
+}
+
 static void each_mapping_goes_by_a_call(void **state)
 {
     struct workbench bench;
@@ -655,6 +704,7 @@ int main(void)
         cmocka_unit_test(pages_are_remapped_and_return),
         cmocka_unit_test(a_place_without_its_page_is_left_out),
         cmocka_unit_test(idle_pages_go_back),
+        cmocka_unit_test(a_page_that_goes_counts_as_nobodys),
         cmocka_unit_test(each_mapping_goes_by_a_call),
         cmocka_unit_test(what_is_idle_in_one_context_serves_another),
         cmocka_unit_test(a_full_device_remaps),
