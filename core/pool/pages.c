@@ -457,8 +457,8 @@ uint64_t gc_pages_count_freed_locked(const struct gc_pool *pool, struct gc_arena
      * too. */
     for (uint64_t i = first; i < end; i = gc_pages_run_end(arena, i, end)) {
         const struct gc_mapping *mapping = arena->slots[i];
-        if (mapping != NULL && mapping->extent->user == mapping && mapping->first >= first &&
-            mapping->first + mapping->extent->page_count <= end)
+        if (mapping != NULL && mapping->extent->user == mapping && !mapping->extent->is_away &&
+            mapping->first >= first && mapping->first + mapping->extent->page_count <= end)
             count += mapping->extent->page_count;
     }
     return count;

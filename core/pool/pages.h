@@ -192,7 +192,8 @@ void gc_pages_set_excluded_locked(const struct gc_pool *pool, struct gc_block *b
 bool gc_pages_are_backed_locked(const struct gc_pool *pool, struct gc_arena *arena,
                                 uint64_t address, uint64_t bytes);
 /* Pages that become idle once no block uses [address, address + bytes) any more, the free and
- * pending blocks between two live ones: those of extents that only these blocks use. */
+ * pending blocks between two live ones: those of extents that only these blocks use. Swapped-out
+ * ones are free already. */
 uint64_t gc_pages_count_freed_locked(const struct gc_pool *pool, struct gc_arena *arena,
                                      uint64_t address, uint64_t bytes);
 

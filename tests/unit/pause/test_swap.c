@@ -157,6 +157,38 @@ static void what_is_freed_meanwhile_does_not_return(void **state)
     fixture_close(&fixture);
 }
 
+static uint64_t available(struct fixture *fixture)
+{
+    uint64_t bytes;
+    assert_status(gc_available_bytes(fixture->bench.core, fixture->bench.device, NULL, &bytes,
+                                     &fixture->bench.driver_code),
+                  GC_OK);
+    return bytes;
+}
+
+/* What has left the device is free; a block that is freed meanwhile, and waits for other contexts'
+ * work, makes it no more. */
+static void what_is_away_is_free(void **state)
+{
+    struct fixture fixture;
+    struct gc_swap_result result;
+    (void)state;
+    fixture_open(&fixture);
+    uint64_t other = workbench_alloc(&fixture.bench, 1, MIB(32));
+    const uint64_t before = available(&fixture);
+    assert_true(gc_swap_out(context_of(&fixture), true, &result));
+    assert_int_equal(available(&fixture), MIB(256 - 32));
+    assert_true(before < MIB(256 - 32));
+    sim_driver_submit(&fixture.bench.sim, 2, other, MIB(32));
+    workbench_free(&fixture.bench, fixture.blocks[3]);
+    fixture.blocks[3] = 0;
+    assert_int_equal(workbench_figures(&fixture.bench).pending.current, MIB(8));
+    assert_int_equal(available(&fixture), MIB(256 - 32));
+    assert_true(gc_swap_in(context_of(&fixture), &result));
+    workbench_free(&fixture.bench, other);
+    fixture_close(&fixture);
+}
+
 static void dropped_content_costs_no_copy(void **state)
 {
     struct fixture fixture;
@@ -344,6 +376,7 @@ int main(void)
         cmocka_unit_test(content_and_addresses_return),
         cmocka_unit_test(other_addresses_are_given_up),
         cmocka_unit_test(what_is_freed_meanwhile_does_not_return),
+        cmocka_unit_test(what_is_away_is_free),
         cmocka_unit_test(dropped_content_costs_no_copy),
         cmocka_unit_test(what_cannot_go_is_refused),
         cmocka_unit_test(roaming_work_is_waited_for),
