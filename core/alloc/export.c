@@ -5,6 +5,7 @@
 #include "core/base/assert.h"
 #include "core/device/lookup.h"
 #include "core/device/registry.h"
+#include "core/reclaim/tcache.h"
 #include "core/share/share.h"
 
 static bool is_live(struct gc_block *block)
@@ -40,9 +41,29 @@ static enum gc_status wait_former_use(struct gc_context *context, int *driver_co
     return is_idle ? gc_fence_synchronize(context, GC_RECLAIM_WAIT_NS, driver_code) : GC_BUSY;
 }
 
+static void bar_from_caches(struct gc_device *device)
+{
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context)) {
+        gc_tcache_flush_context(context);
+        gc_pool_acquire_plain(&context->pool);
+        gc_pool_bar_from_caches_locked(&context->pool);
+        gc_pool_release(&context->pool);
+    }
+}
+
 void gc_export_expect_registration(struct gc_core *core)
 {
-    atomic_store_explicit(&core->is_registered, true, memory_order_relaxed);
+    if (atomic_exchange_explicit(&core->is_registered, true, memory_order_relaxed))
+        return;
+    /* Blocks made so far may lie in several extents: as they lie they serve nobody again. */
+    gc_tcache_stop_all(core);
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        struct gc_device *device = gc_device_find(core, i);
+        if (device != NULL)
+            bar_from_caches(device);
+    }
+    gc_tcache_resume_all(core);
 }
 
 enum gc_status gc_export_leave_single_stream(struct gc_core *core, int *driver_code)

@@ -386,6 +386,9 @@ static bool match_locked(struct lookup *lookup)
     lookup->reason = GC_FOLLOW_CAPTURE;
     if (gc_capture_is_of_context(lookup->context))
         return false;
+    lookup->reason = GC_FOLLOW_REGISTERED;
+    if (gc_pool_wants_one_extent(pool, lookup->spec->bytes))
+        return false;
     lookup->reason = GC_FOLLOW_DEPARTED;
     return !uses_lifetime_locked(lookup);
 }
@@ -524,7 +527,8 @@ static bool try_unplanned(struct lookup *lookup, bool is_first)
 static bool alloc_unplanned(struct lookup *lookup, bool *is_hit)
 {
     *is_hit = false;
-    if (lookup->reason == GC_FOLLOW_CAPTURE || lookup->reason == GC_FOLLOW_MEMORY)
+    if (lookup->reason == GC_FOLLOW_CAPTURE || lookup->reason == GC_FOLLOW_MEMORY ||
+        gc_pool_wants_one_extent(&lookup->context->pool, lookup->spec->bytes))
         return false;
     *is_hit = try_unplanned(lookup, true);
     /* Pending blocks may have become idle, and their pages are mapped. */

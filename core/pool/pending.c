@@ -75,12 +75,13 @@ bool gc_pending_push_stream_locked(struct gc_pool *pool, struct gc_context *work
 }
 
 /* Planned places serve only their plan, dedicated segments only requests for dedicated memory. */
-static bool fits(const struct gc_block *block, uint64_t bytes)
+static bool fits(const struct gc_pool *pool, const struct gc_block *block, uint64_t bytes)
 {
     const struct gc_segment *segment = gc_block_segment(block);
     if (segment->size_class >= GC_CLASS_PLANNED)
         return false;
-    return block->bytes >= bytes && block->bytes - bytes <= bytes / WASTE_DIVISOR;
+    return block->bytes >= bytes && block->bytes - bytes <= bytes / WASTE_DIVISOR &&
+           gc_pool_may_serve_again_locked(pool, block, bytes);
 }
 
 /* The block serves the request before its work has completed, in its stream's order. */
@@ -96,7 +97,7 @@ struct gc_block *gc_pending_alloc_locked(struct gc_pool *pool, const struct gc_a
     struct gc_stream_list *list = spec->stream == 0 ? NULL : find_list(pool, spec->stream);
     struct gc_block *previous = NULL;
     struct gc_block *block = list == NULL ? NULL : list->first;
-    for (unsigned i = 0; block != NULL && !fits(block, spec->bytes); i++) {
+    for (unsigned i = 0; block != NULL && !fits(pool, block, spec->bytes); i++) {
         if (i == SEARCH_MAX)
             return NULL;
         previous = block;

@@ -345,6 +345,21 @@ static void as_does_one_in_the_order_of_a_stream(void **state)
     sim_driver_expect_idle(&bench.sim, other, MIB(5));
 }
 
+/* Not even in its stream's order: it lies in several extents. */
+static void beside_network_cards_a_former_block_does_not_serve_as_it_lies(void **state)
+{
+    (void)state;
+    for (unsigned is_expected = 0; is_expected < 2; is_expected++) {
+        const uint64_t block = alloc_in(STREAM);
+        if (is_expected != 0)
+            gc_export_expect_registration(bench.core);
+        work_on(block, MIB(5));
+        assert_status(
+            gc_free_ordered(bench.core, block, NULL, STREAM, API_OTHER, &bench.driver_code), GC_OK);
+        assert_int_equal(alloc_in(STREAM) == block, is_expected == 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -359,6 +374,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_handle_waits_for_a_former_block_s_work, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(as_it_does_without_fences, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            beside_network_cards_a_former_block_does_not_serve_as_it_lies, set_up, tear_down),
         cmocka_unit_test_setup_teardown(as_does_one_in_the_order_of_a_stream, set_up, tear_down),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
