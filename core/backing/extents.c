@@ -277,9 +277,10 @@ static uint64_t piece_pages(const struct gc_map_op *map_op, uint64_t peak)
     if (bytes >= GC_EXTENT_WHOLE_BYTES || wants_one(map_op))
         return UINT64_MAX;
     const uint64_t common = gc_sub_or_zero_u64(peak, GC_EXTENT_PEAK_BYTES) / GC_EXTENTS_PER_PEAK;
-    if (common < GC_EXTENT_BYTES)
-        return gc_max_u64(1, common / page_bytes);
-    return gc_max_u64(GC_EXTENT_BYTES, bytes / GC_EXTENTS_PER_BLOCK) / page_bytes;
+    const uint64_t piece = common < GC_EXTENT_BYTES
+                               ? common
+                               : gc_max_u64(GC_EXTENT_BYTES, bytes / GC_EXTENTS_PER_BLOCK);
+    return gc_max_u64(1, piece / page_bytes);
 }
 
 /* Whether room is short: a limit, or the device, is near, or extents in use keep too much from

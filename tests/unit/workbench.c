@@ -43,11 +43,12 @@ void workbench_open(struct workbench *bench, const struct workbench_setup *setup
     bench->doorbell.control = &no_bell;
     if (setup->ledger != NULL)
         gc_core_join(bench->core, "program", &bench->doorbell);
+    const uint64_t page_bytes = setup->page_bytes != 0 ? setup->page_bytes : UINT64_C(2) << 20;
     const struct gc_device_info info = {.ordinal = 0,
                                         .total_bytes = setup->capacity_bytes,
                                         .has_mapping = setup->has_mapping,
                                         .is_dedicated = setup->is_dedicated,
-                                        .page_bytes = setup->has_mapping ? UINT64_C(2) << 20 : 0};
+                                        .page_bytes = setup->has_mapping ? page_bytes : 0};
     assert_status(gc_setup_add_device(bench->core, &info, &bench->device), GC_OK);
     for (unsigned i = 0; i < WORKBENCH_CONTEXTS; i++)
         assert_status(gc_setup_add_context(bench->core, i + 1, bench->device, &bench->contexts[i]),

@@ -18,7 +18,8 @@ struct workbench_setup {
     uint64_t limit_bytes;       /* 0: none */
     uint64_t leave_bytes;       /* GPUCACHE_LEAVE */
     double trim_percent;        /* of 100 */
-    bool has_mapping;           /* in pages of 2 MiB */
+    bool has_mapping;           /* in pages of 2 MiB, or of page_bytes */
+    uint64_t page_bytes;        /* 0: 2 MiB */
     bool is_fenced;             /* reuse `fence`, else `sync` */
     unsigned debug;             /* of GC_DEBUG_ */
     struct gc_log *log;         /* NULL: none */

@@ -99,6 +99,26 @@ static void mapping_costs_what_it_must(void **state)
 }
 
 /* The last extent of a block reaches beyond it, where there is room: the next ones need no call. */
+/* Larger than the extents of a block with pages of 2 MiB. */
+static void pages_may_be_large(void **state)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = UINT64_C(64) << 30,
+                                          .trim_percent = 100,
+                                          .has_mapping = true,
+                                          .page_bytes = GC_MIB(512)};
+    struct workbench bench;
+    (void)state;
+    workbench_open(&bench, &setup);
+    const uint64_t large = workbench_alloc(&bench, 0, UINT64_C(3) << 30);
+    const uint64_t block = workbench_alloc(&bench, 0, GC_MIB(900));
+    assert_int_equal(bench.sim.calls[SIM_PAGE_CREATE], 3); /* one page each but for the first */
+    workbench_check(&bench);
+    workbench_free(&bench, block);
+    workbench_free(&bench, large);
+    workbench_close(&bench);
+}
+
 static void extents_reach_beyond_a_block(void **state)
 {
     struct workbench bench;
@@ -699,6 +719,7 @@ int main(void)
         cmocka_unit_test(a_block_takes_the_pages_it_needs),
         cmocka_unit_test(a_backed_free_block_needs_no_call),
         cmocka_unit_test(mapping_costs_what_it_must),
+        cmocka_unit_test(pages_may_be_large),
         cmocka_unit_test(extents_reach_beyond_a_block),
         cmocka_unit_test(a_request_beyond_the_limit_calls_little),
         cmocka_unit_test(pages_are_remapped_and_return),
