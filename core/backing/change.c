@@ -124,6 +124,19 @@ void gc_change_end(struct gc_change *change)
     gc_peers_wait_end(&change->set);
 }
 
+int gc_change_unmap(struct gc_context *context, struct gc_mapping *mapping)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    const uint64_t address = gc_pages_address_of(&context->pool, mapping);
+    const uint64_t bytes = mapping->extent->page_count * context->pool.pages.page_bytes;
+    const int code = driver->page_unmap(driver->self, context->handle, address, bytes);
+    if (code == 0) {
+        gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_PAGES, address, bytes);
+        gc_pages_set_stage(mapping, GC_MAPPING_UNMAPPED);
+    }
+    return code;
+}
+
 /* ---- teardown ---- */
 
 static bool is_being_changed_locked(const struct gc_pages *pages)
@@ -247,15 +260,8 @@ static uint64_t destroy_extent(struct gc_context *context, struct gc_extent *ext
 /* Tries twice. */
 static void unmap(struct gc_context *context, struct gc_mapping *mapping)
 {
-    const struct gc_driver *driver = &context->core->driver;
-    const uint64_t page_bytes = context->pool.pages.page_bytes;
-    const uint64_t address = gc_pages_address_of(&context->pool, mapping);
-    const uint64_t bytes = mapping->extent->page_count * page_bytes;
-    gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_PAGES, address, bytes);
-    int code = -1;
-    for (unsigned i = 0; code != 0 && i < 2; i++)
-        code = driver->page_unmap(driver->self, context->handle, address, bytes);
-    mapping->extent->is_stuck |= code != 0;
+    if (gc_change_unmap(context, mapping) != 0 && gc_change_unmap(context, mapping) != 0)
+        mapping->extent->is_stuck = true;
 }
 
 /* Unmaps each extent everywhere before it is released. Returns the number of pages that the driver

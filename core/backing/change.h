@@ -97,6 +97,9 @@ uint64_t gc_unmap_release_idle(struct gc_context *context, uint64_t enough_bytes
 /* Uncharges `count` pages that the driver has released. */
 void gc_change_uncharge_pages(struct gc_context *context, uint64_t count);
 
+/* Unmaps one mapping: GC_MAPPING_UNMAPPED then. Returns the driver's code. No lock may be held. */
+int gc_change_unmap(struct gc_context *context, struct gc_mapping *mapping) GC_CHECKED;
+
 /* Mappings and pages of a dropped pool, to be unmapped and released without its lock. */
 struct gc_leftovers {
     struct gc_swap *swap; /* NULL: nothing is swapped out */

@@ -90,7 +90,7 @@ enum gc_status gc_map_call_driver(struct gc_map_op *map_op)
         return code != 0 ? fail(map_op, code) : GC_OUT_OF_MEMORY;
     for (struct gc_mapping *mapping = map_op->unmaps; mapping != NULL && code == 0;
          mapping = mapping->link)
-        code = gc_unmap_mapping(map_op->context, mapping);
+        code = gc_change_unmap(map_op->context, mapping);
     for (struct gc_mapping *mapping = map_op->maps; mapping != NULL && code == 0;
          mapping = mapping->link)
         code = create_and_map(map_op, mapping);
@@ -107,7 +107,7 @@ uint64_t gc_map_undo_create(struct gc_map_op *map_op)
         struct gc_extent *extent = mapping->extent;
         if (!extent->is_fresh || extent->driver_handle == 0)
             continue;
-        if (gc_pages_stage(mapping) != GC_MAPPING_TO_MAP && gc_unmap_mapping(context, mapping) == 0)
+        if (gc_pages_stage(mapping) != GC_MAPPING_TO_MAP && gc_change_unmap(context, mapping) == 0)
             gc_pages_set_stage(mapping, GC_MAPPING_TO_MAP);
         if (gc_pages_stage(mapping) != GC_MAPPING_TO_MAP ||
             driver->page_release(driver->self, context->handle, extent->driver_handle) != 0)

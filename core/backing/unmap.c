@@ -48,29 +48,16 @@ static void choose_locked(struct gc_purge_list *purge, uint64_t enough_bytes)
     gc_pages_publish_idle_locked(pool, before);
 }
 
-int gc_unmap_mapping(struct gc_context *context, struct gc_mapping *mapping)
-{
-    const struct gc_driver *driver = &context->core->driver;
-    const uint64_t address = gc_pages_address_of(&context->pool, mapping);
-    const uint64_t bytes = mapping->extent->page_count * context->pool.pages.page_bytes;
-    const int code = driver->page_unmap(driver->self, context->handle, address, bytes);
-    if (code == 0) {
-        gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_PAGES, address, bytes);
-        gc_pages_set_stage(mapping, GC_MAPPING_UNMAPPED);
-    }
-    return code;
-}
-
 /* The mapping in use last: while another one is left the extent is as it was. */
 static bool unmap_extent(struct gc_context *context, const struct gc_extent *extent)
 {
     for (struct gc_mapping *mapping = extent->mappings; mapping != NULL; mapping = mapping->next) {
         if (mapping != extent->user && gc_pages_stage(mapping) == GC_MAPPING_TO_UNMAP &&
-            gc_unmap_mapping(context, mapping) != 0)
+            gc_change_unmap(context, mapping) != 0)
             return false;
     }
     return extent->user == NULL || gc_pages_stage(extent->user) != GC_MAPPING_TO_UNMAP ||
-           gc_unmap_mapping(context, extent->user) == 0;
+           gc_change_unmap(context, extent->user) == 0;
 }
 
 void gc_unmap_extents(const struct gc_purge_list *purge)
@@ -188,7 +175,7 @@ void gc_unmap_useless(struct gc_context *context)
     gc_pool_release(pool);
     if (list != NULL && gc_submit_quiesce(context, &ignored)) {
         for (struct gc_mapping *mapping = list; mapping != NULL; mapping = mapping->link)
-            if (gc_unmap_mapping(context, mapping) != 0)
+            if (gc_change_unmap(context, mapping) != 0)
                 break;
     }
     gc_pool_acquire_plain(pool);
