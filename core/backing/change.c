@@ -260,8 +260,10 @@ static uint64_t destroy_extent(struct gc_context *context, struct gc_extent *ext
 /* Tries twice. */
 static void unmap(struct gc_context *context, struct gc_mapping *mapping)
 {
-    if (gc_change_unmap(context, mapping) != 0 && gc_change_unmap(context, mapping) != 0)
-        mapping->extent->is_stuck = true;
+    int code = -1;
+    for (unsigned i = 0; code != 0 && i < 2; i++)
+        code = gc_change_unmap(context, mapping);
+    mapping->extent->is_stuck |= code != 0;
 }
 
 /* Unmaps each extent everywhere before it is released. Returns the number of pages that the driver

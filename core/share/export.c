@@ -263,6 +263,9 @@ static bool serve_connection(struct gc_core *core, struct gc_share_connection *c
     const bool is_sent =
         gc_wire_send(&connection->end, &part.reply, sizeof(part.reply), fds, part.reply.count);
     close_all(fds, part.reply.count);
+    /* A process that got no descriptor has nothing open. */
+    if (!is_sent && status == GC_OK && request.kind == GC_WIRE_OPEN)
+        close_one(core, connection->owner, request.id);
     return is_sent;
 }
 

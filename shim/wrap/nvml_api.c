@@ -304,7 +304,7 @@ static unsigned long long take_share(struct shares *shares, unsigned pid, unsign
     GC_EXPORT                                                                                      \
     int symbol(struct nvmlDevice_st *device, unsigned *count, struct type *processes)              \
     {                                                                                              \
-        if (!gc_nvml_find())                                                                  \
+        if (!gc_nvml_find())                                                                       \
             return GC_NVML_ERROR_LIBRARY_NOT_FOUND;                                                \
         if (GC_REAL(symbol) == NULL)                                                               \
             return GC_NVML_ERROR_FUNCTION_NOT_FOUND;                                               \

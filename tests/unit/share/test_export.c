@@ -146,6 +146,35 @@ static void more_is_for_those_who_have_it_open(void **state)
     assert_status(ask(&here, &more, &reply), GC_INVALID_POINTER);
 }
 
+/* Descriptors that the driver made. */
+static uint64_t count_exports(void)
+{
+    pthread_mutex_lock(&bench.sim.lock);
+    const uint64_t count = bench.sim.calls[SIM_PAGE_EXPORT];
+    pthread_mutex_unlock(&bench.sim.lock);
+    return count;
+}
+
+/* As one that asked, and called exec before the answer. */
+static void who_cannot_be_answered_has_nothing_open(void **state)
+{
+    const struct gc_wire_request open = question(GC_WIRE_OPEN, 0);
+    const uint64_t before = count_exports();
+    struct gc_wire_end deaf;
+    struct gc_wire_reply reply;
+    (void)state;
+    connect_to(&handle, &deaf);
+    assert_int_equal(shutdown(deaf.fd, SHUT_RD), 0);
+    assert_true(gc_wire_send(&deaf, &open, sizeof(open), NULL, 0));
+    const struct gc_wire_request more = question(GC_WIRE_MORE, 0);
+    for (unsigned i = 0; i < QUESTIONS_MAX && count_exports() == before; i++)
+        assert_status(ask(&here, &more, &reply), GC_INVALID_POINTER);
+    assert_true(count_exports() > before);
+    assert_status(ask(&here, &more, &reply), GC_INVALID_POINTER); /* behind the answer */
+    assert_false(gc_opens_has(&bench.core->opens, 0, handle.id));
+    gc_wire_close(&deaf);
+}
+
 /* Asks until no more questions fit, and reads no answer. */
 static void an_importer_that_reads_nothing_delays_nobody(void **state)
 {
@@ -365,6 +394,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_answer_waits_for_no_change, set_up, tear_down),
         cmocka_unit_test_setup_teardown(more_is_for_those_who_have_it_open, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_cannot_be_answered_has_nothing_open, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_importer_that_reads_nothing_delays_nobody, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(any_message_is_survived, set_up, tear_down),
