@@ -280,7 +280,7 @@ enum gc_status gc_lookup_block(struct gc_core *core, uint64_t address,
  * memory is released to the driver, not reused. Waits for work that used the memory before, since
  * other processes do not keep the order of streams here. GC_NOT_SUPPORTED: the block is not a
  * driver allocation of its own (info.is_dedicated). GC_NOT_OURS, GC_INVALID_POINTER as
- * gc_lookup_block. GC_CAPTURING, GC_DRIVER: the wait is not possible. */
+ * gc_lookup_block. GC_CAPTURING, GC_DRIVER: the wait is not possible. GC_BUSY: it has no end. */
 enum gc_status gc_export_block(struct gc_core *core, uint64_t address, int *driver_code) GC_CHECKED;
 
 /* Device memory may be accessed outside all streams from now on: single-stream mode ends
@@ -289,7 +289,7 @@ enum gc_status gc_export_block(struct gc_core *core, uint64_t address, int *driv
 enum gc_status gc_export_leave_single_stream(struct gc_core *core, int *driver_code) GC_CHECKED;
 /* A library that registers addresses as one piece of physical memory is there (network cards,
  * gdrcopy): from now on a new block of 2 MiB or more of mapped memory lies in one handle, unless
- * memory is too short for that. Any thread. */
+ * memory is too short for that. Any thread; no lock is held. */
 void gc_export_expect_registration(struct gc_core *core);
 
 /* Pins the live blocks in the range for as long as they live: a network card or another process may

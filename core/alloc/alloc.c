@@ -46,7 +46,7 @@ static struct gc_block *alloc_ordered_or_free(struct alloc_request *alloc)
     struct gc_pool *pool = &alloc->context->pool;
     struct gc_block *block = NULL;
     if (alloc->segment_spec.size_class != GC_CLASS_DEDICATED)
-        block = gc_pending_alloc_locked(pool, alloc->spec.stream, alloc->spec.bytes);
+        block = gc_pending_alloc_locked(pool, &alloc->spec);
     if (block == NULL)
         return gc_pool_alloc_locked(pool, alloc->segment_spec.size_class, &alloc->spec);
     gc_pool_make_live_locked(pool, block, &alloc->spec);

@@ -36,12 +36,12 @@ static uint64_t run_bytes(const struct gc_pool *pool, const struct gc_block *blo
 {
     const struct gc_segment *segment = gc_block_segment(block);
     const struct gc_block *first = block;
-    const struct gc_block *last = last_of_run(block);
     while (first->previous != NULL && is_unused(first->previous)) {
         first = first->previous;
         if (first->state == GC_BLOCK_PENDING)
             return 0;
     }
+    const struct gc_block *last = last_of_run(block);
     if (segment->arena != NULL)
         return gc_pages_count_freed_locked(pool, segment->arena, first->address,
                                            last->address + last->bytes - first->address) *

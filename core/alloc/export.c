@@ -5,6 +5,7 @@
 #include "core/base/assert.h"
 #include "core/device/lookup.h"
 #include "core/device/registry.h"
+#include "core/reclaim/tcache.h"
 #include "core/share/share.h"
 
 static bool is_live(struct gc_block *block)
@@ -12,24 +13,57 @@ static bool is_live(struct gc_block *block)
     return atomic_load_explicit(&block->state, memory_order_acquire) == GC_BLOCK_LIVE;
 }
 
-/* Memory reused in a stream's order may still be used by work of its former block, for which other
- * processes do not wait. `is_cut`: the block is of a segment that is split, where any stream's
- * order may be used; else only the single stream's. */
-static enum gc_status wait_former_use(struct gc_context *context, bool is_cut, int *driver_code)
+static uint64_t read_ordered_epoch(struct gc_context *context)
 {
-    struct gc_core *core = context->core;
-    if (core->mode != GC_MODE_CACHE)
+    gc_pool_acquire_plain(&context->pool);
+    const uint64_t epoch = context->pool.ordered_epoch;
+    gc_pool_release(&context->pool);
+    return epoch;
+}
+
+/* Memory reused in a stream's order may still be used by work of its former block, for which other
+ * processes do not wait. That is work submitted before the former block was freed: in the single
+ * stream's order, work for which the driver's own free would have waited. GC_BUSY: it goes on after
+ * GC_RECLAIM_WAIT_NS. Without fences the wait is for all work, and has no end of its own. */
+static enum gc_status wait_former_use(struct gc_context *context, int *driver_code)
+{
+    *driver_code = 0;
+    if (context->core->mode != GC_MODE_CACHE)
         return GC_OK;
-    if (!is_cut)
-        return gc_export_leave_single_stream(core, driver_code);
-    if (gc_context_has_completed(context, gc_submit_epoch_of_free(&core->work)))
+    const bool is_idle = gc_submit_quiesce(context, driver_code);
+    if (*driver_code != 0)
+        return GC_DRIVER;
+    if (is_idle && gc_context_has_completed(context, read_ordered_epoch(context)))
         return GC_OK;
-    return gc_fence_synchronize(context, GC_FOREVER, driver_code);
+    (void)gc_fence_record(context); /* shows whether the driver has fences */
+    if (gc_context_is_fenceless(context))
+        return gc_fence_synchronize(context, GC_FOREVER, driver_code);
+    return is_idle ? gc_fence_synchronize(context, GC_RECLAIM_WAIT_NS, driver_code) : GC_BUSY;
+}
+
+static void bar_from_caches(struct gc_device *device)
+{
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context)) {
+        gc_tcache_flush_context(context);
+        gc_pool_acquire_plain(&context->pool);
+        gc_pool_bar_from_caches_locked(&context->pool);
+        gc_pool_release(&context->pool);
+    }
 }
 
 void gc_export_expect_registration(struct gc_core *core)
 {
-    atomic_store_explicit(&core->is_registered, true, memory_order_relaxed);
+    if (atomic_exchange_explicit(&core->is_registered, true, memory_order_relaxed))
+        return;
+    /* Blocks made so far may lie in several extents: as they lie they serve nobody again. */
+    gc_tcache_stop_all(core);
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        struct gc_device *device = gc_device_find(core, i);
+        if (device != NULL)
+            bar_from_caches(device);
+    }
+    gc_tcache_resume_all(core);
 }
 
 enum gc_status gc_export_leave_single_stream(struct gc_core *core, int *driver_code)
@@ -54,7 +88,10 @@ enum gc_status gc_export_block(struct gc_core *core, uint64_t address, int *driv
     else
         gc_pool_export_locked(block);
     gc_pool_release(pool);
-    return status == GC_OK ? wait_former_use(pool->context, is_cut, driver_code) : status;
+    if (status != GC_OK || core->mode != GC_MODE_CACHE)
+        return status;
+    return is_cut ? wait_former_use(pool->context, driver_code)
+                  : gc_export_leave_single_stream(core, driver_code);
 }
 
 /* Marks the block: from now on other processes may open it, and no pause moves it. */
@@ -84,7 +121,7 @@ enum gc_status gc_export_share(struct gc_core *core, uint64_t address, void *han
     struct gc_block_info info;
     enum gc_status status = mark_shared(core, address, &info);
     if (status == GC_OK)
-        status = wait_former_use(info.owner, true, driver_code);
+        status = wait_former_use(info.owner, driver_code);
     return status == GC_OK ? gc_share_make_handle(core, info.address, info.id, handle) : status;
 }
 

@@ -124,11 +124,38 @@ void gc_change_end(struct gc_change *change)
     gc_peers_wait_end(&change->set);
 }
 
+int gc_change_unmap(struct gc_context *context, struct gc_mapping *mapping)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    const uint64_t address = gc_pages_address_of(&context->pool, mapping);
+    const uint64_t bytes = mapping->extent->page_count * context->pool.pages.page_bytes;
+    const int code = driver->page_unmap(driver->self, context->handle, address, bytes);
+    if (code == 0) {
+        gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_PAGES, address, bytes);
+        gc_pages_set_stage(mapping, GC_MAPPING_UNMAPPED);
+    }
+    return code;
+}
+
 /* ---- teardown ---- */
 
 static bool is_being_changed_locked(const struct gc_pages *pages)
 {
-    return pages->is_changing && (pages->swap == NULL || is_swapping_in_locked(pages->swap));
+    return pages->holder_count > 0 ||
+           (pages->is_changing && (pages->swap == NULL || is_swapping_in_locked(pages->swap)));
+}
+
+void gc_change_hold_locked(struct gc_pool *pool)
+{
+    pool->pages.holder_count++;
+}
+
+void gc_change_let_go(struct gc_pool *pool)
+{
+    gc_pool_acquire_plain(pool);
+    pool->pages.holder_count--;
+    gc_lock_broadcast(&pool->pages.changed);
+    gc_pool_release(pool);
 }
 
 bool gc_change_is_active_locked(const struct gc_pool *pool)
@@ -233,14 +260,9 @@ static uint64_t destroy_extent(struct gc_context *context, struct gc_extent *ext
 /* Tries twice. */
 static void unmap(struct gc_context *context, struct gc_mapping *mapping)
 {
-    const struct gc_driver *driver = &context->core->driver;
-    const uint64_t page_bytes = context->pool.pages.page_bytes;
-    const uint64_t address = gc_pages_address_of(&context->pool, mapping);
-    const uint64_t bytes = mapping->extent->page_count * page_bytes;
-    gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_PAGES, address, bytes);
     int code = -1;
     for (unsigned i = 0; code != 0 && i < 2; i++)
-        code = driver->page_unmap(driver->self, context->handle, address, bytes);
+        code = gc_change_unmap(context, mapping);
     mapping->extent->is_stuck |= code != 0;
 }
 
@@ -255,7 +277,7 @@ static uint64_t destroy_arena(struct gc_context *context, struct gc_arena *arena
         if (mapping == NULL)
             continue;
         struct gc_extent *extent = mapping->extent;
-        if (mapping->stage != GC_MAPPING_TO_MAP) /* else it is swapped out */
+        if (gc_pages_stage(mapping) != GC_MAPPING_TO_MAP) /* else it is swapped out */
             unmap(context, mapping);
         gc_slab_free(&context->device->mapping_records, mapping);
         if (--extent->mapping_count == 0)

@@ -67,6 +67,11 @@ enum gc_status gc_change_begin_access(struct gc_context *context,
 void gc_change_read_peers_locked(struct gc_change *change);
 void gc_change_end(struct gc_change *change);
 
+/* The caller uses handles of extents that blocks of the pool keep from others: the teardown of the
+ * context waits until it lets go. Neither waits for a change, nor a change for them. */
+void gc_change_hold_locked(struct gc_pool *pool);
+void gc_change_let_go(struct gc_pool *pool);
+
 /* As gc_segment_create, from mapped memory if the context has such memory and can map it now, else
  * from a segment of driver memory. */
 enum gc_status gc_map_alloc(struct gc_context *context, const struct gc_segment_spec *segment_spec,
@@ -91,6 +96,9 @@ enum gc_status gc_range_release(struct gc_context *context) GC_CHECKED;
 uint64_t gc_unmap_release_idle(struct gc_context *context, uint64_t enough_bytes);
 /* Uncharges `count` pages that the driver has released. */
 void gc_change_uncharge_pages(struct gc_context *context, uint64_t count);
+
+/* Unmaps one mapping: GC_MAPPING_UNMAPPED then. Returns the driver's code. No lock may be held. */
+int gc_change_unmap(struct gc_context *context, struct gc_mapping *mapping) GC_CHECKED;
 
 /* Mappings and pages of a dropped pool, to be unmapped and released without its lock. */
 struct gc_leftovers {

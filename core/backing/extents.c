@@ -55,7 +55,7 @@ static void touch(const struct gc_map_op *map_op, uint64_t end)
 
 static void plan_unmap(struct gc_map_op *map_op, struct gc_mapping *mapping)
 {
-    mapping->stage = GC_MAPPING_TO_UNMAP;
+    gc_pages_set_stage(mapping, GC_MAPPING_TO_UNMAP);
     gc_pages_clear_slots_locked(mapping);
     mapping->link = map_op->unmaps;
     map_op->unmaps = mapping;
@@ -76,7 +76,7 @@ static bool plan_unmap_oldest(struct gc_map_op *map_op, const struct gc_extent *
     struct gc_mapping *oldest = extent->mappings;
     if (extent->mapping_count <= GC_MAPPINGS_PER_EXTENT)
         return true;
-    while (oldest->next != NULL && oldest->next->stage == GC_MAPPING_NONE)
+    while (oldest->next != NULL && gc_pages_stage(oldest->next) == GC_MAPPING_NONE)
         oldest = oldest->next;
     if (oldest == extent->user)
         return true;
@@ -277,9 +277,10 @@ static uint64_t piece_pages(const struct gc_map_op *map_op, uint64_t peak)
     if (bytes >= GC_EXTENT_WHOLE_BYTES || wants_one(map_op))
         return UINT64_MAX;
     const uint64_t common = gc_sub_or_zero_u64(peak, GC_EXTENT_PEAK_BYTES) / GC_EXTENTS_PER_PEAK;
-    if (common < GC_EXTENT_BYTES)
-        return gc_max_u64(1, common / page_bytes);
-    return gc_max_u64(GC_EXTENT_BYTES, bytes / GC_EXTENTS_PER_BLOCK) / page_bytes;
+    const uint64_t piece = common < GC_EXTENT_BYTES
+                               ? common
+                               : gc_max_u64(GC_EXTENT_BYTES, bytes / GC_EXTENTS_PER_BLOCK);
+    return gc_max_u64(1, piece / page_bytes);
 }
 
 /* Whether room is short: a limit, or the device, is near, or extents in use keep too much from

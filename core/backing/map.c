@@ -48,15 +48,15 @@ static int create_and_map(struct gc_map_op *map_op, struct gc_mapping *mapping)
         map_op->create_count -= extent->page_count;
         gc_context_add_pages(context, bytes);
     }
-    if (mapping->stage != GC_MAPPING_TO_MAP) { /* not unmapped after an earlier attempt */
-        mapping->stage = GC_MAPPING_MAPPED;
+    if (gc_pages_stage(mapping) != GC_MAPPING_TO_MAP) { /* not unmapped after an earlier attempt */
+        gc_pages_set_stage(mapping, GC_MAPPING_MAPPED);
         return 0;
     }
     const uint64_t address = gc_pages_address_of(map_op->pool, mapping);
     code = GC_CALL_IF_OPEN(context, driver->page_map(driver->self, context->handle, address, bytes,
                                                      extent->driver_handle));
     if (code == 0) {
-        mapping->stage = GC_MAPPING_MAPPED;
+        gc_pages_set_stage(mapping, GC_MAPPING_MAPPED);
         gc_device_trace_memory(context->device, GC_TRACE_MAP, GC_TRACE_PAGES, address, bytes);
     }
     return code;
@@ -78,7 +78,7 @@ static struct gc_mapping *grant_run(struct gc_map_op *map_op, struct gc_mapping 
                                                     bytes, map_op->change.peers,
                                                     map_op->change.peer_count));
     for (; *code == 0 && first != end; first = first->link)
-        first->stage = GC_MAPPING_ACCESSIBLE;
+        gc_pages_set_stage(first, GC_MAPPING_ACCESSIBLE);
     return end;
 }
 
@@ -90,7 +90,7 @@ enum gc_status gc_map_call_driver(struct gc_map_op *map_op)
         return code != 0 ? fail(map_op, code) : GC_OUT_OF_MEMORY;
     for (struct gc_mapping *mapping = map_op->unmaps; mapping != NULL && code == 0;
          mapping = mapping->link)
-        code = gc_unmap_mapping(map_op->context, mapping);
+        code = gc_change_unmap(map_op->context, mapping);
     for (struct gc_mapping *mapping = map_op->maps; mapping != NULL && code == 0;
          mapping = mapping->link)
         code = create_and_map(map_op, mapping);
@@ -107,9 +107,9 @@ uint64_t gc_map_undo_create(struct gc_map_op *map_op)
         struct gc_extent *extent = mapping->extent;
         if (!extent->is_fresh || extent->driver_handle == 0)
             continue;
-        if (mapping->stage != GC_MAPPING_TO_MAP && gc_unmap_mapping(context, mapping) == 0)
-            mapping->stage = GC_MAPPING_TO_MAP;
-        if (mapping->stage != GC_MAPPING_TO_MAP ||
+        if (gc_pages_stage(mapping) != GC_MAPPING_TO_MAP && gc_change_unmap(context, mapping) == 0)
+            gc_pages_set_stage(mapping, GC_MAPPING_TO_MAP);
+        if (gc_pages_stage(mapping) != GC_MAPPING_TO_MAP ||
             driver->page_release(driver->self, context->handle, extent->driver_handle) != 0)
             continue; /* the extent stays, idle */
         extent->driver_handle = 0;
@@ -136,10 +136,10 @@ static void commit_map_locked(struct gc_map_op *map_op, struct gc_mapping *mappi
 {
     struct gc_pool *pool = map_op->pool;
     struct gc_extent *extent = mapping->extent;
-    const bool is_mapped =
-        mapping->stage == GC_MAPPING_MAPPED || mapping->stage == GC_MAPPING_ACCESSIBLE;
-    mapping->has_access = mapping->stage == GC_MAPPING_ACCESSIBLE;
-    mapping->stage = GC_MAPPING_NONE;
+    const bool is_mapped = gc_pages_stage(mapping) == GC_MAPPING_MAPPED ||
+                           gc_pages_stage(mapping) == GC_MAPPING_ACCESSIBLE;
+    mapping->has_access = gc_pages_stage(mapping) == GC_MAPPING_ACCESSIBLE;
+    gc_pages_set_stage(mapping, GC_MAPPING_NONE);
     if (!is_done)
         gc_pages_drop_uses_locked(pool, extent);
     if (!is_mapped) {

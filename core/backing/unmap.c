@@ -39,7 +39,7 @@ static void choose_locked(struct gc_purge_list *purge, uint64_t enough_bytes)
         extent->is_away = true;
         for (struct gc_mapping *mapping = extent->mappings; mapping != NULL;
              mapping = mapping->next)
-            mapping->stage = GC_MAPPING_TO_UNMAP;
+            gc_pages_set_stage(mapping, GC_MAPPING_TO_UNMAP);
         purge->is_mapped |= extent->mappings != NULL;
         extent->next = purge->first;
         purge->first = extent;
@@ -48,29 +48,16 @@ static void choose_locked(struct gc_purge_list *purge, uint64_t enough_bytes)
     gc_pages_publish_idle_locked(pool, before);
 }
 
-int gc_unmap_mapping(struct gc_context *context, struct gc_mapping *mapping)
-{
-    const struct gc_driver *driver = &context->core->driver;
-    const uint64_t address = gc_pages_address_of(&context->pool, mapping);
-    const uint64_t bytes = mapping->extent->page_count * context->pool.pages.page_bytes;
-    const int code = driver->page_unmap(driver->self, context->handle, address, bytes);
-    if (code == 0) {
-        gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_PAGES, address, bytes);
-        mapping->stage = GC_MAPPING_UNMAPPED;
-    }
-    return code;
-}
-
 /* The mapping in use last: while another one is left the extent is as it was. */
 static bool unmap_extent(struct gc_context *context, const struct gc_extent *extent)
 {
     for (struct gc_mapping *mapping = extent->mappings; mapping != NULL; mapping = mapping->next) {
-        if (mapping != extent->user && mapping->stage == GC_MAPPING_TO_UNMAP &&
-            gc_unmap_mapping(context, mapping) != 0)
+        if (mapping != extent->user && gc_pages_stage(mapping) == GC_MAPPING_TO_UNMAP &&
+            gc_change_unmap(context, mapping) != 0)
             return false;
     }
-    return extent->user == NULL || extent->user->stage != GC_MAPPING_TO_UNMAP ||
-           gc_unmap_mapping(context, extent->user) == 0;
+    return extent->user == NULL || gc_pages_stage(extent->user) != GC_MAPPING_TO_UNMAP ||
+           gc_change_unmap(context, extent->user) == 0;
 }
 
 void gc_unmap_extents(const struct gc_purge_list *purge)
@@ -82,8 +69,8 @@ void gc_unmap_extents(const struct gc_purge_list *purge)
 
 bool gc_unmap_settle_locked(struct gc_pool *pool, struct gc_mapping *mapping)
 {
-    const bool is_gone = mapping->stage == GC_MAPPING_UNMAPPED;
-    mapping->stage = GC_MAPPING_NONE;
+    const bool is_gone = gc_pages_stage(mapping) == GC_MAPPING_UNMAPPED;
+    gc_pages_set_stage(mapping, GC_MAPPING_NONE);
     if (is_gone) {
         gc_pages_detach_locked(pool, mapping);
         gc_slab_free(&pool->context->device->mapping_records, mapping);
@@ -170,7 +157,7 @@ static struct gc_mapping *choose_useless_locked(struct gc_pool *pool, struct gc_
         if (mapping == NULL || mapping->extent->user == mapping || mapping->extent->is_away ||
             !gc_pages_try_exclude_locked(pool, mapping))
             continue;
-        mapping->stage = GC_MAPPING_TO_UNMAP;
+        gc_pages_set_stage(mapping, GC_MAPPING_TO_UNMAP);
         mapping->link = list;
         list = mapping;
     }
@@ -188,7 +175,7 @@ void gc_unmap_useless(struct gc_context *context)
     gc_pool_release(pool);
     if (list != NULL && gc_submit_quiesce(context, &ignored)) {
         for (struct gc_mapping *mapping = list; mapping != NULL; mapping = mapping->link)
-            if (gc_unmap_mapping(context, mapping) != 0)
+            if (gc_change_unmap(context, mapping) != 0)
                 break;
     }
     gc_pool_acquire_plain(pool);

@@ -15,8 +15,6 @@ struct gc_purge_list {
 /* Unmaps the extents everywhere; stops at the first mapping that the driver refuses. No lock may be
  * held. */
 void gc_unmap_extents(const struct gc_purge_list *purge);
-/* Unmaps one mapping: GC_MAPPING_UNMAPPED then. Returns the driver's code. No lock may be held. */
-int gc_unmap_mapping(struct gc_context *context, struct gc_mapping *mapping) GC_CHECKED;
 /* The change of the mapping has ended: if it is unmapped, it is removed. False: it is as before. */
 bool gc_unmap_settle_locked(struct gc_pool *pool, struct gc_mapping *mapping);
 /* Releases the extents that are mapped nowhere, up to the first that the driver refuses; the rest

@@ -311,8 +311,7 @@ static bool free_by_stream_locked(struct gc_pool *pool, uint64_t address,
     struct gc_pending taken = {NULL, NULL};
     if (view->is_occupied ||
         (arena != NULL && !gc_pages_are_backed_locked(pool, arena, address, spec->bytes)) ||
-        !gc_pending_remove_range_locked(pool, spec->stream, address, spec->bytes,
-                                        view->pending_bytes, &taken))
+        !gc_pending_remove_range_locked(pool, spec, address, view->pending_bytes, &taken))
         return false;
     (void)gc_pending_free_locked(pool, taken);
     return true;
@@ -386,6 +385,9 @@ static bool match_locked(struct lookup *lookup)
     /* A graph keeps using memory after the free. */
     lookup->reason = GC_FOLLOW_CAPTURE;
     if (gc_capture_is_of_context(lookup->context))
+        return false;
+    lookup->reason = GC_FOLLOW_REGISTERED;
+    if (gc_pool_wants_one_extent(pool, lookup->spec->bytes))
         return false;
     lookup->reason = GC_FOLLOW_DEPARTED;
     return !uses_lifetime_locked(lookup);
@@ -496,7 +498,7 @@ static bool try_unplanned_locked(struct lookup *lookup)
     lookup->needs_driver = false;
     if (pool->is_dropped || pool->is_closed || pool->content.planned == NULL)
         return false;
-    struct gc_block *block = gc_pending_alloc_locked(pool, spec->stream, spec->bytes);
+    struct gc_block *block = gc_pending_alloc_locked(pool, spec);
     if (block != NULL) {
         gc_pool_make_live_locked(pool, block, spec);
     } else if (find_free_block_locked(lookup, &place)) {
@@ -525,7 +527,8 @@ static bool try_unplanned(struct lookup *lookup, bool is_first)
 static bool alloc_unplanned(struct lookup *lookup, bool *is_hit)
 {
     *is_hit = false;
-    if (lookup->reason == GC_FOLLOW_CAPTURE || lookup->reason == GC_FOLLOW_MEMORY)
+    if (lookup->reason == GC_FOLLOW_CAPTURE || lookup->reason == GC_FOLLOW_MEMORY ||
+        gc_pool_wants_one_extent(&lookup->context->pool, lookup->spec->bytes))
         return false;
     *is_hit = try_unplanned(lookup, true);
     /* Pending blocks may have become idle, and their pages are mapped. */

@@ -9,6 +9,9 @@ bool gc_detached_start(gc_detached_create *create, void *(*work)(void *), void *
     sigset_t all;
     sigset_t before;
     pthread_t thread;
+#ifdef __SANITIZE_THREAD__
+    create = pthread_create; /* the sanitizer's: a thread that it does not know crashes */
+#endif
     if (create == NULL || pthread_attr_init(&detached) != 0)
         return false;
     pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);

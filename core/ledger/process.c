@@ -17,11 +17,13 @@
 /* Fields of /proc/PID/stat, counted from the state, which is 0. */
 #define FIELD_THREADS 17
 #define FIELD_START 19
+#define FIELD_STACK 25
 
 struct facts {
     char state;
     uint64_t thread_count;
     uint64_t start_ticks;
+    uint64_t stack_address;
 };
 
 /* The link reads "pid:[4026531836]". */
@@ -66,6 +68,7 @@ static bool read_stat(uint32_t pid, struct facts *facts)
     facts->state = behind_name[2];
     facts->thread_count = field(behind_name + 2, FIELD_THREADS);
     facts->start_ticks = field(behind_name + 2, FIELD_START);
+    facts->stack_address = field(behind_name + 2, FIELD_STACK);
     return true;
 }
 
@@ -76,6 +79,15 @@ uint64_t gc_ledger_start_ticks(uint32_t pid)
     const bool is_known = read_stat(pid, &facts);
     errno = saved_errno;
     return is_known ? facts.start_ticks : 0;
+}
+
+uint64_t gc_ledger_stack_address(uint32_t pid)
+{
+    struct facts facts;
+    const int saved_errno = errno;
+    const bool is_known = read_stat(pid, &facts);
+    errno = saved_errno;
+    return is_known ? facts.stack_address : 0;
 }
 
 /* The first thread may have ended while others still release the device. */

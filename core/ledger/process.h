@@ -17,6 +17,10 @@
 uint64_t gc_ledger_pid_namespace(void);
 /* The start time of a process, in ticks since boot; 0: not known. */
 uint64_t gc_ledger_start_ticks(uint32_t pid);
+/* The address of the process's first stack, which changes with each exec where addresses are
+ * random; 0: not known, as during an exec. A new one is there once the exec has closed its
+ * descriptors. */
+uint64_t gc_ledger_stack_address(uint32_t pid);
 /* Whether the process with that PID and start time is stopped, by a signal or a debugger. */
 bool gc_ledger_process_is_stopped(uint32_t pid, uint64_t start_ticks);
 /* Whether the process with that PID and start time still has a running thread. */

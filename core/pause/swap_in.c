@@ -46,7 +46,7 @@ static void drop_unused(struct gc_swap *swap)
     while (*link != NULL && !pool->is_dropped) {
         struct gc_extent *extent = *link;
         struct gc_mapping *mapping = extent->mappings;
-        if (extent->used_count > 0 || mapping->stage != GC_MAPPING_TO_MAP ||
+        if (extent->used_count > 0 || gc_pages_stage(mapping) != GC_MAPPING_TO_MAP ||
             !gc_pages_try_exclude_locked(pool, mapping)) {
             link = &extent->next;
             continue;
@@ -92,7 +92,7 @@ static void commit(struct gc_swap *swap, bool is_done)
         extent->is_fresh = false;
         if (!is_done)
             continue;
-        extent->mappings->stage = GC_MAPPING_NONE;
+        gc_pages_set_stage(extent->mappings, GC_MAPPING_NONE);
         extent->mappings->has_access = true;
         gc_swap_return_locked(pool, extent);
     }

@@ -100,7 +100,7 @@ static bool choose_mappings_locked(struct gc_pool *pool, struct gc_extent *exten
             return false;
     }
     for (struct gc_mapping *mapping = extent->mappings; mapping != NULL; mapping = mapping->next)
-        mapping->stage = GC_MAPPING_TO_UNMAP;
+        gc_pages_set_stage(mapping, GC_MAPPING_TO_UNMAP);
     return true;
 }
 
@@ -180,9 +180,9 @@ void gc_swap_return_locked(struct gc_pool *pool, struct gc_extent *extent)
 static void detach_others_locked(struct gc_pool *pool, struct gc_extent *extent)
 {
     struct gc_mapping *user = extent->user;
-    const bool is_out = user->stage == GC_MAPPING_UNMAPPED;
+    const bool is_out = gc_pages_stage(user) == GC_MAPPING_UNMAPPED;
     if (is_out) {
-        user->stage = GC_MAPPING_TO_MAP;
+        gc_pages_set_stage(user, GC_MAPPING_TO_MAP);
         user->has_access = false;
     }
     struct gc_mapping *next;
@@ -203,7 +203,7 @@ static void divide(struct gc_swap *swap, struct gc_purge_list *purge)
         struct gc_extent *extent = purge->first;
         purge->first = extent->next;
         detach_others_locked(pool, extent);
-        if (extent->user->stage == GC_MAPPING_TO_MAP && extent->mapping_count == 1) {
+        if (gc_pages_stage(extent->user) == GC_MAPPING_TO_MAP && extent->mapping_count == 1) {
             extent->next = swap->extents;
             swap->extents = extent;
         } else {

@@ -43,21 +43,12 @@ bool gc_opens_remove(struct gc_opens *opens, uint64_t owner, uint64_t id, struct
     return record != NULL;
 }
 
-bool gc_opens_has(struct gc_opens *opens, uint64_t id)
+bool gc_opens_has(struct gc_opens *opens, uint64_t owner, uint64_t id)
 {
     gc_lock_acquire(&opens->lock);
     const struct gc_open *record = opens->first;
-    while (record != NULL && record->id != id)
-        record = record->next;
-    gc_lock_release(&opens->lock);
-    return record != NULL;
-}
-
-bool gc_opens_has_owner(struct gc_opens *opens, uint64_t owner)
-{
-    gc_lock_acquire(&opens->lock);
-    const struct gc_open *record = opens->first;
-    while (record != NULL && record->owner != owner)
+    while (record != NULL &&
+           ((owner != 0 && record->owner != owner) || (id != 0 && record->id != id)))
         record = record->next;
     gc_lock_release(&opens->lock);
     return record != NULL;

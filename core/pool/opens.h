@@ -31,9 +31,7 @@ void gc_opens_fini(struct gc_opens *opens);
 bool gc_opens_try_add(struct gc_opens *opens, uint64_t owner, uint64_t id, uint64_t address);
 /* Removes one record of the owner: that of the block, or with id 0 any. False: there is none. */
 bool gc_opens_remove(struct gc_opens *opens, uint64_t owner, uint64_t id, struct gc_open *removed);
-/* Whether any process has the block open. */
-bool gc_opens_has(struct gc_opens *opens, uint64_t id);
-/* Whether the owner has any block open. */
-bool gc_opens_has_owner(struct gc_opens *opens, uint64_t owner);
+/* Whether the owner has the block open. Owner 0: any; id 0: any block. */
+bool gc_opens_has(struct gc_opens *opens, uint64_t owner, uint64_t id);
 
 #endif

@@ -219,7 +219,7 @@ static void exclude(struct gc_pool *pool, struct gc_mapping *mapping)
 static void include(struct gc_pool *pool, struct gc_mapping *mapping)
 {
     struct gc_block *block = mapping->excluded;
-    if (block == NULL || !mapping->has_access || mapping->stage != GC_MAPPING_NONE)
+    if (block == NULL || !mapping->has_access || gc_pages_stage(mapping) != GC_MAPPING_NONE)
         return;
     mapping->excluded = NULL;
     gc_pool_merge_locked(pool, block, GC_FREE_BACKED);
@@ -268,7 +268,7 @@ void gc_pages_set_excluded_locked(const struct gc_pool *pool, struct gc_block *b
 bool gc_pages_can_serve(const struct gc_mapping *mapping)
 {
     const struct gc_extent *extent = mapping->extent;
-    return mapping->has_access && mapping->stage == GC_MAPPING_NONE && !extent->is_away &&
+    return mapping->has_access && gc_pages_stage(mapping) == GC_MAPPING_NONE && !extent->is_away &&
            (extent->user == mapping || (extent->user == NULL && extent->is_listed));
 }
 
@@ -466,8 +466,8 @@ uint64_t gc_pages_count_freed_locked(const struct gc_pool *pool, struct gc_arena
      * too. */
     for (uint64_t i = first; i < end; i = gc_pages_run_end(arena, i, end)) {
         const struct gc_mapping *mapping = arena->slots[i];
-        if (mapping != NULL && mapping->extent->user == mapping && mapping->first >= first &&
-            mapping->first + mapping->extent->page_count <= end)
+        if (mapping != NULL && mapping->extent->user == mapping && !mapping->extent->is_away &&
+            mapping->first >= first && mapping->first + mapping->extent->page_count <= end)
             count += mapping->extent->page_count;
     }
     return count;

@@ -58,8 +58,21 @@ struct gc_mapping {
     struct gc_block *excluded; /* the free block that is its slots; NULL: it is not excluded */
     uint64_t first;            /* the slot of the extent's first page */
     bool has_access;
-    uint8_t stage; /* enum gc_mapping_stage */
+    _Atomic uint8_t stage; /* enum gc_mapping_stage: see gc_pages_stage */
 };
+
+/* Relaxed, as the store below: the thread that changes mappings takes a mapping from
+ * GC_MAPPING_NONE and back under the pool's lock, and other threads, under that lock, ask for no
+ * more than whether it is there. The stages between are that thread's own. */
+static inline enum gc_mapping_stage gc_pages_stage(const struct gc_mapping *mapping)
+{
+    return (enum gc_mapping_stage)atomic_load_explicit(&mapping->stage, memory_order_relaxed);
+}
+
+static inline void gc_pages_set_stage(struct gc_mapping *mapping, enum gc_mapping_stage stage)
+{
+    atomic_store_explicit(&mapping->stage, (uint8_t)stage, memory_order_relaxed);
+}
 
 struct gc_extent {
     struct gc_extent *previous; /* in an idle list, the longest idle first */
@@ -127,7 +140,8 @@ struct gc_pages {
     struct gc_swap *swap; /* memory that is swapped out; NULL: none */
     /* A peer lacks access to some mappings. Owned by the thread that changes mappings. */
     bool is_access_due;
-    struct gc_condition changed; /* signalled when is_changing ends */
+    uint32_t holder_count; /* threads that use handles of extents: see gc_change_hold_locked */
+    struct gc_condition changed; /* broadcast when is_changing ends, or holder_count falls */
 };
 
 /* The slots that a block overlaps, or would: [first, end), and whether a neighbour uses the first
@@ -191,7 +205,8 @@ void gc_pages_set_excluded_locked(const struct gc_pool *pool, struct gc_block *b
 bool gc_pages_are_backed_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
                                 uint64_t bytes);
 /* Pages that become idle once no block uses [address, address + bytes) any more, the free and
- * pending blocks between two live ones: those of extents that only these blocks use. */
+ * pending blocks between two live ones: those of extents that only these blocks use. Swapped-out
+ * ones are free already. */
 uint64_t gc_pages_count_freed_locked(const struct gc_pool *pool, struct gc_arena *arena,
                                      uint64_t address, uint64_t bytes);
 

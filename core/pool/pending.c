@@ -75,20 +75,29 @@ bool gc_pending_push_stream_locked(struct gc_pool *pool, struct gc_context *work
 }
 
 /* Planned places serve only their plan, dedicated segments only requests for dedicated memory. */
-static bool fits(const struct gc_block *block, uint64_t bytes)
+static bool fits(const struct gc_pool *pool, const struct gc_block *block, uint64_t bytes)
 {
     const struct gc_segment *segment = gc_block_segment(block);
     if (segment->size_class >= GC_CLASS_PLANNED)
         return false;
-    return block->bytes >= bytes && block->bytes - bytes <= bytes / WASTE_DIVISOR;
+    return block->bytes >= bytes && block->bytes - bytes <= bytes / WASTE_DIVISOR &&
+           gc_pool_may_serve_again_locked(pool, block, bytes);
 }
 
-struct gc_block *gc_pending_alloc_locked(struct gc_pool *pool, uint64_t stream, uint64_t bytes)
+/* The block serves the request before its work has completed, in its stream's order. */
+static void note_reuse(struct gc_pool *pool, const struct gc_alloc_spec *spec,
+                       const struct gc_block *block)
 {
-    struct gc_stream_list *list = stream == 0 ? NULL : find_list(pool, stream);
+    if (!spec->is_ordered)
+        pool->ordered_epoch = gc_max_u64(pool->ordered_epoch, block->pending.epoch);
+}
+
+struct gc_block *gc_pending_alloc_locked(struct gc_pool *pool, const struct gc_alloc_spec *spec)
+{
+    struct gc_stream_list *list = spec->stream == 0 ? NULL : find_list(pool, spec->stream);
     struct gc_block *previous = NULL;
     struct gc_block *block = list == NULL ? NULL : list->first;
-    for (unsigned i = 0; block != NULL && !fits(block, bytes); i++) {
+    for (unsigned i = 0; block != NULL && !fits(pool, block, spec->bytes); i++) {
         if (i == SEARCH_MAX)
             return NULL;
         previous = block;
@@ -105,6 +114,7 @@ struct gc_block *gc_pending_alloc_locked(struct gc_pool *pool, uint64_t stream, 
     if (list->first == NULL)
         empty_list(list);
     uncount_pending_locked(pool, block);
+    note_reuse(pool, spec, block);
     return block;
 }
 
@@ -124,11 +134,12 @@ static void append(struct gc_pending *taken, struct gc_block *block)
     taken->last = block;
 }
 
-bool gc_pending_remove_range_locked(struct gc_pool *pool, uint64_t stream, uint64_t address,
-                                    uint64_t bytes, uint64_t pending_bytes,
+bool gc_pending_remove_range_locked(struct gc_pool *pool, const struct gc_alloc_spec *spec,
+                                    uint64_t address, uint64_t pending_bytes,
                                     struct gc_pending *taken)
 {
-    struct gc_stream_list *list = stream == 0 ? NULL : find_list(pool, stream);
+    struct gc_stream_list *list = spec->stream == 0 ? NULL : find_list(pool, spec->stream);
+    const uint64_t bytes = spec->bytes;
     uint64_t found_bytes = 0;
     unsigned checked = 0;
     if (list == NULL)
@@ -145,6 +156,7 @@ bool gc_pending_remove_range_locked(struct gc_pool *pool, uint64_t stream, uint6
         if (found_bytes > 0 && lies_in(block, address, bytes)) {
             found_bytes -= block->bytes;
             *link = block->pending.next;
+            note_reuse(pool, spec, block);
             append(taken, block);
         } else {
             list->last = block;

@@ -19,6 +19,7 @@
 
 #define GC_STREAM_LISTS 64
 
+struct gc_alloc_spec;
 struct gc_block;
 struct gc_context;
 struct gc_pool;
@@ -53,12 +54,14 @@ bool gc_pending_free_locked(struct gc_pool *pool, struct gc_pending pending);
 /* False: all lists are used; the block is unchanged. */
 bool gc_pending_push_stream_locked(struct gc_pool *pool, struct gc_context *worker, uint64_t stream,
                                    struct gc_block *block, uint64_t epoch);
-/* A block of about `bytes` that was freed in this stream, removed from its list; NULL: none. */
-struct gc_block *gc_pending_alloc_locked(struct gc_pool *pool, uint64_t stream, uint64_t bytes);
-/* Removes this stream's blocks that lie in a range, if their bytes sum to `pending_bytes`, all
- * pending bytes of the range. Else returns false and changes nothing. */
-bool gc_pending_remove_range_locked(struct gc_pool *pool, uint64_t stream, uint64_t address,
-                                    uint64_t bytes, uint64_t pending_bytes,
+/* A block of about the request's size that was freed in its stream, removed from its list; NULL:
+ * none. */
+struct gc_block *gc_pending_alloc_locked(struct gc_pool *pool, const struct gc_alloc_spec *spec);
+/* Removes the blocks of the request's stream that lie in the range of its size at `address`, if
+ * their bytes sum to `pending_bytes`, all pending bytes of the range. Else returns false and
+ * changes nothing. */
+bool gc_pending_remove_range_locked(struct gc_pool *pool, const struct gc_alloc_spec *spec,
+                                    uint64_t address, uint64_t pending_bytes,
                                     struct gc_pending *taken);
 bool gc_pending_has_stream_locked(struct gc_pool *pool, uint64_t stream);
 /* The stream is about to be destroyed. Its blocks stay until the stream passes its fence; without a

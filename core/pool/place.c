@@ -260,6 +260,30 @@ struct gc_block *gc_pool_alloc_planned_locked(struct gc_pool *pool,
     return alloc_in_bins(pool, &pool->content.bins[GC_CLASS_PLANNED][GC_FREE_PLAIN], spec);
 }
 
+static bool lies_in_several(const struct gc_pool *pool, const struct gc_block *block)
+{
+    if (gc_block_segment(block)->arena == NULL)
+        return false;
+    const struct gc_span span = gc_pages_span_of_block_locked(pool, block);
+    return gc_pages_several_locked(pool, &span) != 0;
+}
+
+bool gc_pool_may_serve_again_locked(const struct gc_pool *pool, const struct gc_block *block,
+                                    uint64_t bytes)
+{
+    return !gc_pool_wants_one_extent(pool, bytes) || !lies_in_several(pool, block);
+}
+
+void gc_pool_bar_from_caches_locked(struct gc_pool *pool)
+{
+    for (struct gc_segment *segment = pool->content.segments; segment != NULL;
+         segment = segment->next)
+        for (struct gc_block *block = segment->first; block != NULL; block = block->next)
+            if (block->state == GC_BLOCK_LIVE &&
+                !gc_pool_may_serve_again_locked(pool, block, block->bytes))
+                atomic_store_explicit(&block->tcache_number, 0, memory_order_relaxed);
+}
+
 struct gc_block *gc_pool_alloc_any_locked(struct gc_pool *pool, enum gc_size_class size_class,
                                           const struct gc_alloc_spec *spec)
 {

@@ -104,7 +104,10 @@ struct gc_pool {
     uint64_t unfenced_count;
     struct gc_stream_list *streams; /* GC_STREAM_LISTS; part of the context's gc_fences */
     unsigned stream_count;          /* elements used so far */
-    struct gc_block *spares;        /* spare block records, linked by `next` */
+    /* The highest epoch of a block that served a request, none of cudaMallocAsync's, in its
+     * stream's order before its work had completed. */
+    uint64_t ordered_epoch;
+    struct gc_block *spares; /* spare block records, linked by `next` */
     uint32_t spare_count;
     uint32_t spares_wanted; /* by a request that lacked them */
     uint32_t spares_kept;   /* for the change of mappings under way */
@@ -172,12 +175,20 @@ struct gc_search {
     bool is_changed;     /* free blocks have changed */
 };
 
-/* Whether a block of `bytes` shall lie in one extent: others may register it as one piece. */
+/* Whether a block of `bytes` shall lie in one extent: others may register it as one piece. So it
+ * has no place of a plan, where extents are shared with neighbours. */
 static inline bool gc_pool_wants_one_extent(const struct gc_pool *pool, uint64_t bytes)
 {
-    return bytes >= GC_PAGE_BYTES_MIN &&
+    return bytes >= GC_PAGE_BYTES_MIN && pool->pages.page_bytes != 0 &&
            atomic_load_explicit(pool->shared.is_registered, memory_order_relaxed);
 }
+
+/* Whether a freed block, as it lies, may serve a request of `bytes`. */
+bool gc_pool_may_serve_again_locked(const struct gc_pool *pool, const struct gc_block *block,
+                                    uint64_t bytes);
+/* Live blocks that may not serve again as they lie enter no thread cache. Call with the caches
+ * stopped. O(blocks). */
+void gc_pool_bar_from_caches_locked(struct gc_pool *pool);
 
 /* The lowest unmapped place: free_block is an unmapped block, or the backed one below it, into
  * which the block may fit wholly. `is_tight`: blocks below 2 MiB overlap as few pages as possible

@@ -18,7 +18,7 @@ static bool check_extent(const struct gc_extent *extent)
     uint32_t mappings = 0;
     for (const struct gc_mapping *mapping = extent->mappings; mapping != NULL;
          mapping = mapping->next) {
-        REQUIRE(mapping->extent == extent && mapping->stage == GC_MAPPING_NONE);
+        REQUIRE(mapping->extent == extent && gc_pages_stage(mapping) == GC_MAPPING_NONE);
         mappings++;
     }
     REQUIRE(mappings == extent->mapping_count);

@@ -381,7 +381,7 @@ void gc_defer_complete(struct gc_context *context, const struct gc_context *wait
  * ends the free. */
 static bool hold_locked(struct gc_context *context, struct gc_block *block)
 {
-    block->is_held = block->is_exported && gc_opens_has(&context->core->opens, block->live.id);
+    block->is_held = block->is_exported && gc_opens_has(&context->core->opens, 0, block->live.id);
     return block->is_held;
 }
 
@@ -456,7 +456,7 @@ void gc_defer_free_held(struct gc_core *core, uint64_t address, uint64_t id)
     struct gc_pool *pool = gc_block_pool(block);
     struct gc_context *context = pool->context;
     const bool is_going = block->address == address && block->is_held && block->live.id == id &&
-                          !gc_opens_has(&core->opens, id);
+                          !gc_opens_has(&core->opens, 0, id);
     if (is_going) {
         gc_pool_clear_flags_locked(pool, block);
         gc_pending_push_locked(pool, block, gc_submit_epoch_of_free(&core->work));

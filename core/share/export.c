@@ -8,7 +8,6 @@
 #include "core/share/share.h"
 
 #include "core/backing/change.h"
-#include "core/base/clock.h"
 #include "core/device/lookup.h"
 #include "core/io/writer.h"
 #include "core/ledger/process.h"
@@ -24,6 +23,8 @@
 #define DYING_POLL_MS 20
 #define END_PAUSES 100
 #define END_PAUSE_NS 1000000
+/* In gc_core.opens: this process, while it makes a handle. Connections count from 1. */
+#define OWNER_SELF UINT64_MAX
 
 /* ---- the start ---- */
 
@@ -148,37 +149,23 @@ static enum gc_status export_extents(struct gc_context *context, struct part *pa
     return GC_OK;
 }
 
-/* Descriptors of the extents from part->first on. No thread unmaps or releases extents meanwhile:
- * the caller's change excludes that. */
-static enum gc_status describe_changing(struct gc_context *context, uint64_t address, uint64_t id,
-                                        struct part *part, int *fds)
-{
-    const struct gc_block *block = lock_exported(context->core, address, id, true);
-    if (block == NULL)
-        return GC_INVALID_POINTER;
-    struct gc_pool *pool = gc_block_pool(block);
-    const bool is_here = pool->context == context && gc_block_segment(block)->arena != NULL;
-    if (is_here)
-        list_extents_locked(pool, block, part);
-    gc_pool_release(pool);
-    snprintf(part->reply.uuid, sizeof(part->reply.uuid), "%s", context->device->info.uuid);
-    return is_here ? export_extents(context, part, fds) : GC_INVALID_POINTER;
-}
-
-static enum gc_status describe(struct gc_core *core, uint64_t address, uint64_t id,
+/* Descriptors of the extents from part->first on. Waits for nothing: the owner's record keeps the
+ * block, the block its extents, being pinned, and the pool is held. */
+static enum gc_status describe(struct gc_core *core, uint64_t owner, uint64_t address, uint64_t id,
                                struct part *part, int *fds)
 {
-    const struct gc_block *block = lock_exported(core, address, id, true);
-    struct gc_change change;
+    const struct gc_block *block =
+        gc_opens_has(&core->opens, owner, id) ? lock_exported(core, address, id, true) : NULL;
     if (block == NULL)
         return GC_INVALID_POINTER;
     struct gc_pool *pool = gc_block_pool(block);
     struct gc_context *context = pool->context;
+    list_extents_locked(pool, block, part);
+    gc_change_hold_locked(pool);
     gc_pool_release(pool);
-    if (gc_change_try_begin(context, &change) != GC_OK)
-        return GC_BUSY;
-    const enum gc_status status = describe_changing(context, address, id, part, fds);
-    gc_change_end(&change);
+    snprintf(part->reply.uuid, sizeof(part->reply.uuid), "%s", context->device->info.uuid);
+    const enum gc_status status = export_extents(context, part, fds);
+    gc_change_let_go(pool);
     return status;
 }
 
@@ -188,39 +175,14 @@ static void close_all(const int *fds, uint32_t count)
         close(fds[i]);
 }
 
-enum gc_status gc_share_make_handle(struct gc_core *core, uint64_t address, uint64_t id,
-                                    void *handle)
-{
-    const struct gc_share *share = core->share;
-    struct part part = {.most = 1}; /* a trial */
-    int fds[GC_WIRE_FDS];
-    const enum gc_status status = describe(core, address, id, &part, fds);
-    if (status != GC_OK)
-        return status;
-    close_all(fds, part.reply.count);
-    struct gc_wire_handle made = {.magic = GC_WIRE_MAGIC,
-                                  .name = share->name,
-                                  .secret = share->secret,
-                                  .address = address,
-                                  .id = id,
-                                  .bytes = part.reply.bytes,
-                                  .pid = (uint64_t)getpid()};
-    made.check = gc_wire_check_of(&made);
-    memcpy(handle, &made, sizeof(made));
-    return GC_OK;
-}
-
-/* ---- answers ---- */
-
 /* Under the pool's lock, so that a free either comes before or finds the record. */
-static enum gc_status add_open(struct gc_core *core, uint64_t owner,
-                               const struct gc_wire_request *request)
+static enum gc_status add_open(struct gc_core *core, uint64_t owner, uint64_t address, uint64_t id)
 {
     for (;;) {
-        const struct gc_block *block = lock_exported(core, request->address, request->id, false);
+        const struct gc_block *block = lock_exported(core, address, id, false);
         if (block == NULL)
             return GC_INVALID_POINTER;
-        const bool is_added = gc_opens_try_add(&core->opens, owner, request->id, request->address);
+        const bool is_added = gc_opens_try_add(&core->opens, owner, id, address);
         gc_pool_release(gc_block_pool(block));
         if (is_added)
             return GC_OK;
@@ -238,15 +200,43 @@ static bool close_one(struct gc_core *core, uint64_t owner, uint64_t id)
     return true;
 }
 
+enum gc_status gc_share_make_handle(struct gc_core *core, uint64_t address, uint64_t id,
+                                    void *handle)
+{
+    const struct gc_share *share = core->share;
+    struct part part = {.most = 1}; /* a trial */
+    int fds[GC_WIRE_FDS];
+    enum gc_status status = add_open(core, OWNER_SELF, address, id);
+    if (status != GC_OK)
+        return status;
+    status = describe(core, OWNER_SELF, address, id, &part, fds);
+    close_one(core, OWNER_SELF, id);
+    if (status != GC_OK)
+        return status;
+    close_all(fds, part.reply.count);
+    struct gc_wire_handle made = {.magic = GC_WIRE_MAGIC,
+                                  .name = share->name,
+                                  .secret = share->secret,
+                                  .address = address,
+                                  .id = id,
+                                  .bytes = part.reply.bytes,
+                                  .pid = (uint64_t)getpid()};
+    made.check = gc_wire_check_of(&made);
+    memcpy(handle, &made, sizeof(made));
+    return GC_OK;
+}
+
+/* ---- answers ---- */
+
 static enum gc_status answer(struct gc_core *core, uint64_t owner,
                              const struct gc_wire_request *request, struct part *part, int *fds)
 {
     const bool is_open = request->kind == GC_WIRE_OPEN;
-    enum gc_status status = is_open ? add_open(core, owner, request) : GC_OK;
+    enum gc_status status = is_open ? add_open(core, owner, request->address, request->id) : GC_OK;
     if (status != GC_OK)
         return status;
     part->first = is_open ? 0 : request->first;
-    status = describe(core, request->address, request->id, part, fds);
+    status = describe(core, owner, request->address, request->id, part, fds);
     if (status != GC_OK && is_open)
         close_one(core, owner, request->id);
     return status;
@@ -273,6 +263,9 @@ static bool serve_connection(struct gc_core *core, struct gc_share_connection *c
     const bool is_sent =
         gc_wire_send(&connection->end, &part.reply, sizeof(part.reply), fds, part.reply.count);
     close_all(fds, part.reply.count);
+    /* A process that got no descriptor has nothing open. */
+    if (!is_sent && status == GC_OK && request.kind == GC_WIRE_OPEN)
+        close_one(core, connection->owner, request.id);
     return is_sent;
 }
 
@@ -283,7 +276,10 @@ static void accept_one(struct gc_share *share)
     struct gc_share_connection made = {.end = {.fd = -1}};
     if (!gc_wire_accept(&share->listener, &made.end, &made.pid))
         return;
-    made.start_ticks = made.pid == 0 ? 0 : gc_ledger_start_ticks(made.pid);
+    if (made.pid != 0) {
+        made.start_ticks = gc_ledger_start_ticks(made.pid);
+        made.stack_address = gc_ledger_stack_address(made.pid);
+    }
     for (unsigned i = 0; i < GC_SHARE_CONNECTIONS; i++) {
         if (share->connections[i].owner == 0) {
             made.owner = ++share->last_owner;
@@ -294,12 +290,24 @@ static void accept_one(struct gc_share *share)
     gc_wire_close(&made.end); /* too many: the other process is told by that */
 }
 
+/* Whether the process runs another program since its exec, which closed the device. The second look
+ * that finds so counts: the kernel closes the last descriptors a moment later. */
+static bool has_called_exec(struct gc_share_connection *connection)
+{
+    const uint64_t now = gc_ledger_stack_address(connection->pid);
+    const bool was_other = connection->has_other_stack;
+    connection->has_other_stack =
+        connection->stack_address != 0 && now != 0 && now != connection->stack_address;
+    return was_other && connection->has_other_stack;
+}
+
 /* Whether the process of a broken connection may still use the memory. One of another PID namespace
  * cannot be seen to end: its blocks are held as long as this process lives. */
-static bool may_live(const struct gc_share_connection *connection)
+static bool may_live(struct gc_share_connection *connection)
 {
     return connection->start_ticks == 0 ||
-           gc_ledger_process_exists(connection->pid, connection->start_ticks);
+           (gc_ledger_process_exists(connection->pid, connection->start_ticks) &&
+            !has_called_exec(connection));
 }
 
 static void end_connection(struct gc_core *core, struct gc_share_connection *connection)
@@ -312,12 +320,12 @@ static void end_connection(struct gc_core *core, struct gc_share_connection *con
 static void break_connection(struct gc_share_connection *connection)
 {
     gc_wire_close(&connection->end);
-    connection->lost_ns = gc_clock_ns();
+    connection->is_lost = true;
 }
 
 static bool has_opens(struct gc_core *core, const struct gc_share_connection *connection)
 {
-    return gc_opens_has_owner(&core->opens, connection->owner);
+    return gc_opens_has(&core->opens, connection->owner, 0);
 }
 
 /* True if one of them may be seen to end. */
@@ -326,7 +334,7 @@ static bool reap(struct gc_share *share)
     bool may_end = false;
     for (unsigned i = 0; i < GC_SHARE_CONNECTIONS; i++) {
         struct gc_share_connection *connection = &share->connections[i];
-        if (connection->owner == 0 || connection->lost_ns == 0)
+        if (connection->owner == 0 || !connection->is_lost)
             continue;
         if (has_opens(share->core, connection) && may_live(connection))
             may_end |= connection->start_ticks != 0;
@@ -356,7 +364,7 @@ static void list_polled(struct gc_share *share, struct polled *polled)
     add_polled(polled, share->listener.fd, NULL);
     for (unsigned i = 0; i < GC_SHARE_CONNECTIONS; i++) {
         struct gc_share_connection *connection = &share->connections[i];
-        if (connection->owner != 0 && connection->lost_ns == 0)
+        if (connection->owner != 0 && !connection->is_lost)
             add_polled(polled, connection->end.fd, connection);
     }
 }

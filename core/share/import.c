@@ -156,8 +156,16 @@ static bool is_sound(const struct gc_wire_reply *reply, uint32_t fd_count)
             return false;
         sum += reply->extent_bytes[i];
     }
-    return reply->offset <= reply->total_bytes &&
-           reply->bytes <= reply->total_bytes - reply->offset && reply->count <= reply->total_count;
+    return (reply->status == GC_OK) == (reply->count > 0) && reply->offset <= reply->total_bytes &&
+           reply->bytes <= reply->total_bytes - reply->offset &&
+           (reply->bytes > 0) == (reply->count > 0) && reply->count <= reply->total_count;
+}
+
+/* The statuses that an exporter has for an importer; others would mean something else here. */
+static bool is_answer(uint32_t status)
+{
+    return status == GC_OK || status == GC_INVALID_POINTER || status == GC_NOT_SUPPORTED ||
+           status == GC_NO_HOST_MEMORY;
 }
 
 /* GC_IO: the exporter does not answer. A late answer would be taken for the next: that connection
@@ -171,8 +179,7 @@ static enum gc_status ask(struct gc_exporter *exporter, const struct gc_wire_req
         gc_wire_close(&exporter->end);
         return GC_IO;
     }
-    if (is_sound(reply, fd_count) && reply->status < GC_STATUS_COUNT &&
-        (reply->status != GC_OK || reply->count > 0))
+    if (is_sound(reply, fd_count) && is_answer(reply->status))
         return (enum gc_status)reply->status;
     close_fds(fds, fd_count);
     gc_wire_close(&exporter->end);
@@ -425,12 +432,13 @@ enum gc_status gc_import_open(struct gc_context *context, const void *raw, uint6
         *address = import->address;
     }
     end_change(share);
-    if (status == GC_IO || status == GC_INVALID_POINTER || status == GC_BUSY)
-        gc_log_write(share->core->log, GC_LOG_WARN, "a block of process %llu cannot be opened: %s",
-                     (unsigned long long)handle.pid,
-                     status == GC_IO
-                         ? "the process has ended, or is another user's or another ledger's"
-                         : "it was freed, or its memory is being moved");
+    if (status == GC_IO || status == GC_INVALID_POINTER)
+        gc_log_write(
+            share->core->log, GC_LOG_WARN, "a block of process %llu cannot be opened: %s",
+            (unsigned long long)handle.pid,
+            status == GC_IO
+                ? "the process has ended, does not answer, or is another user's or another ledger's"
+                : "it was freed");
     return status;
 }
 

@@ -25,7 +25,9 @@ struct gc_share_connection {
     uint64_t owner; /* in gc_core.opens; 0: unused */
     uint32_t pid;   /* 0: not visible here */
     uint64_t start_ticks;
-    uint64_t lost_ns; /* when the connection broke; 0: it stands */
+    uint64_t stack_address; /* see gc_ledger_stack_address */
+    bool is_lost;           /* the connection broke */
+    bool has_other_stack;   /* the last look found another stack */
 };
 
 enum gc_share_state { GC_SHARE_NONE, GC_SHARE_STARTING, GC_SHARE_OPEN, GC_SHARE_FAILED };

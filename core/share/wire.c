@@ -57,10 +57,10 @@ static uint64_t number_of(int fd)
                : 0;
 }
 
-static bool take(struct gc_wire_end *end, int fd)
+static bool take(struct gc_wire_end *end, int fd, uint32_t wait_ms)
 {
     fd = gc_writer_raise_fd(fd);
-    *end = (struct gc_wire_end){fd, fd < 0 ? 0 : number_of(fd)};
+    *end = (struct gc_wire_end){fd, wait_ms, fd < 0 ? 0 : number_of(fd)};
     return fd >= 0;
 }
 
@@ -148,7 +148,7 @@ bool gc_wire_listen(int folder, uint64_t name, struct gc_wire_end *end)
     set_name(text, name);
     snprintf(hidden, sizeof(hidden), ".%s", text);
     const struct sockaddr_un address = address_of(folder, hidden);
-    bool is_made = take(end, new_socket());
+    bool is_made = take(end, new_socket(), 0);
     if (is_made && (bind(end->fd, (const struct sockaddr *)&address, sizeof(address)) != 0 ||
                     fchmodat(folder, hidden, 0600, 0) != 0 || listen(end->fd, BACKLOG) != 0 ||
                     renameat(folder, hidden, folder, text) != 0)) {
@@ -197,7 +197,7 @@ bool gc_wire_connect(int folder, uint64_t name, struct gc_wire_end *end)
     set_name(text, name);
     *end = (struct gc_wire_end){.fd = -1};
     const int fd = connect_name(folder, text, gc_clock_ns() + GC_WIRE_WAIT_MS * UINT64_C(1000000));
-    bool is_made = fd >= 0 && take(end, fd);
+    bool is_made = fd >= 0 && take(end, fd, GC_WIRE_WAIT_MS);
     if (is_made && !is_same_user(end->fd, &pid)) {
         gc_wire_close(end);
         is_made = false;
@@ -209,7 +209,7 @@ bool gc_wire_connect(int folder, uint64_t name, struct gc_wire_end *end)
 bool gc_wire_accept(const struct gc_wire_end *listener, struct gc_wire_end *end, uint32_t *pid)
 {
     const int saved_errno = errno;
-    bool is_made = take(end, accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    bool is_made = take(end, accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), 0);
     if (is_made && !is_same_user(end->fd, pid)) {
         gc_wire_close(end);
         is_made = false;
@@ -250,10 +250,10 @@ void gc_wire_sweep(int folder)
 
 /* ---- messages ---- */
 
-static bool wait_for(int fd, short events)
+static bool wait_for(const struct gc_wire_end *end, short events)
 {
-    const uint64_t limit_ns = gc_clock_ns() + GC_WIRE_WAIT_MS * UINT64_C(1000000);
-    struct pollfd wanted = {.fd = fd, .events = events};
+    const uint64_t limit_ns = gc_clock_ns() + end->wait_ms * UINT64_C(1000000);
+    struct pollfd wanted = {.fd = end->fd, .events = events};
     uint64_t now_ns;
     while ((now_ns = gc_clock_ns()) < limit_ns) {
         const int count = poll(&wanted, 1, (int)((limit_ns - now_ns) / 1000000) + 1);
@@ -292,7 +292,7 @@ bool gc_wire_send(const struct gc_wire_end *end, const void *message, size_t byt
     if (gc_wire_is_intact(end)) {
         do
             sent = sendmsg(end->fd, &envelope, MSG_NOSIGNAL | MSG_DONTWAIT);
-        while (sent < 0 && (errno == EINTR || (errno == EAGAIN && wait_for(end->fd, POLLOUT))));
+        while (sent < 0 && (errno == EINTR || (errno == EAGAIN && wait_for(end, POLLOUT))));
     }
     errno = saved_errno;
     return sent == (ssize_t)bytes;
@@ -329,7 +329,7 @@ bool gc_wire_receive(const struct gc_wire_end *end, void *message, size_t bytes,
     if (gc_wire_is_intact(end)) {
         do
             received = recvmsg(end->fd, &envelope, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-        while (received < 0 && (errno == EINTR || (errno == EAGAIN && wait_for(end->fd, POLLIN))));
+        while (received < 0 && (errno == EINTR || (errno == EAGAIN && wait_for(end, POLLIN))));
     }
     uint32_t count = received < 0 ? 0 : take_fds(&envelope, taken);
     bool is_whole = received == (ssize_t)bytes &&

@@ -18,7 +18,7 @@
 #define GC_WIRE_FDS 16
 #define GC_WIRE_UUID_BYTES 48
 /* How long a process waits for the answer of another one. */
-#define GC_WIRE_WAIT_MS 10000
+#define GC_WIRE_WAIT_MS 10000U
 
 /* The 64 bytes that stand for a block. */
 struct gc_wire_handle {
@@ -63,7 +63,8 @@ struct gc_wire_reply {
 
 /* A descriptor of this library's own. A program may close it, and its number be reused. */
 struct gc_wire_end {
-    int fd; /* -1: none */
+    int fd;           /* -1: none */
+    uint32_t wait_ms; /* how long a message may take to be sent or received */
     uint64_t number;
 };
 
@@ -78,7 +79,8 @@ void gc_wire_sweep(int folder);
 /* A socket of that name that listens. False: it cannot be made. */
 bool gc_wire_listen(int folder, uint64_t name, struct gc_wire_end *end);
 void gc_wire_unlink(int folder, uint64_t name);
-/* Accepts a connection of a process of the same user. False: there is none. */
+/* Accepts a connection of a process of the same user, which is not waited for: it asks one question
+ * at a time, so there is room for the answer. False: there is none. */
 bool gc_wire_accept(const struct gc_wire_end *listener, struct gc_wire_end *end, uint32_t *pid);
 /* False: no process of the same user listens there. */
 bool gc_wire_connect(int folder, uint64_t name, struct gc_wire_end *end);

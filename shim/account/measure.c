@@ -20,7 +20,7 @@ static atomic_flag unmeasured_logged = ATOMIC_FLAG_INIT;
 /* NVML counts its starts: a start and a stop leave the program's own start in force. */
 static bool start_nvml(bool may_load)
 {
-    return gc_nvml_find(may_load) && GC_REAL(nvmlInit_v2) != NULL &&
+    return gc_nvml_open(may_load) && GC_REAL(nvmlInit_v2) != NULL &&
            GC_REAL(nvmlShutdown) != NULL && GC_REAL(nvmlDeviceGetHandleByUUID) != NULL &&
            GC_REAL(nvmlDeviceGetMemoryInfo) != NULL && GC_REAL(nvmlInit_v2)() == GC_NVML_SUCCESS;
 }

@@ -63,7 +63,7 @@ static struct gc_route next_after_another(const struct gc_libc *libc, const stru
     struct gc_route route = {(void *)libc->dlsym, NULL};
 
     if (row->type != GC_ROW_TYPE_RUNTIME &&
-        (row->type == GC_ROW_TYPE_API ? gc_resolve_driver(false) : gc_nvml_find(false)) &&
+        (row->type == GC_ROW_TYPE_API ? gc_resolve_driver(false) : gc_nvml_find()) &&
         gc_row_real(row) != NULL) {
         route.jump = NULL;
         route.answer = gc_entry_next(row, caller);
@@ -77,7 +77,7 @@ static bool is_cudas(const struct gc_row *row, void *real)
 {
     if (row->type == GC_ROW_TYPE_RUNTIME)
         return gc_runtime_is_code(real) && gc_row_record(row, real) == real;
-    return (row->type == GC_ROW_TYPE_API ? gc_resolve_driver(false) : gc_nvml_find(false)) &&
+    return (row->type == GC_ROW_TYPE_API ? gc_resolve_driver(false) : gc_nvml_find()) &&
            gc_row_real(row) == real;
 }
 

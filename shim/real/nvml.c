@@ -20,17 +20,14 @@
 
 static atomic_bool is_filled;
 
-bool gc_nvml_find(bool load)
+bool gc_nvml_find(void)
 {
-    static struct gc_open_task opening;
     struct gc_elf_object object = {.base = 0};
 
     /* acquire: pairs with the release at the end */
     if (atomic_load_explicit(&is_filled, memory_order_acquire))
         return true;
-    if (!gc_elf_object_open_named(&object, NVML_LIBRARY) &&
-        !(load && gc_open_object(&opening, NVML_LIBRARY) &&
-          gc_elf_object_open_named(&object, NVML_LIBRARY)))
+    if (!gc_elf_object_open_named(&object, NVML_LIBRARY))
         return false;
     for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++) {
         void *real =
@@ -42,6 +39,13 @@ bool gc_nvml_find(bool load)
     gc_open_keep(object.dynamic);
     atomic_store_explicit(&is_filled, true, memory_order_release);
     return true;
+}
+
+bool gc_nvml_open(bool load)
+{
+    static struct gc_open_task opening;
+
+    return (load || gc_nvml_find()) && gc_open_object(&opening, NVML_LIBRARY) && gc_nvml_find();
 }
 
 /* ---- the order of devices ---- */

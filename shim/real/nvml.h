@@ -6,10 +6,13 @@
 
 #define GC_NVML_NAME "libnvidia-ml" /* for gc_elf_is_library */
 
-/* Finds NVML among the loaded objects (`load`: or loads it) and fills its rows. From then on NVML
- * stays loaded, so that the pointers stay valid. Never waits for another thread. False if there is
- * no NVML. */
-bool gc_nvml_find(bool load);
+/* Finds NVML among the loaded objects and fills its rows. From then on NVML stays loaded, so that
+ * the pointers stay valid. Never waits for another thread. False if there is no NVML. Another
+ * thread may still be loading it: for calls of the program's own, which has loaded it. */
+bool gc_nvml_find(void);
+/* Before the library's own calls of NVML: as gc_nvml_find, and its load has ended: gc_open_object
+ * waits for it. `load`: loads it, if it is not there. */
+bool gc_nvml_open(bool load);
 
 /* CUDA's number of this device, as far as the environment proves it in a process that has not
  * started CUDA; -1 if it is uncertain. */

@@ -88,7 +88,7 @@ bool gc_resolve_fill(bool load)
     find_thread_calls();
     gc_open_keep(object.dynamic);
     gc_runtime_scan();
-    gc_nvml_find(false);
+    gc_nvml_find();
     anchor = gc_row_real_at(GC_ROW_cuInit);
     if (anchor == NULL)
         return false;

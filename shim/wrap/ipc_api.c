@@ -48,6 +48,16 @@ static CUresult refuse_export(CUdeviceptr dptr)
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
+static CUresult export_result(CUdeviceptr dptr, enum gc_status status, int driver_code)
+{
+    if (status != GC_BUSY)
+        return gc_shim_result(status, driver_code);
+    gc_log_write(&gc_shim.log, GC_LOG_WARN,
+                 "cuIpcGetMemHandle: 0x%llx was used before, and work of then goes on",
+                 (unsigned long long)dptr);
+    return CUDA_ERROR_NOT_READY;
+}
+
 _Static_assert(sizeof(CUipcMemHandle) == GC_SHARE_HANDLE_BYTES, "handles are of one size");
 
 /* Gives the block of mapped memory that contains `dptr` a handle of the library's own. False: it is
@@ -63,7 +73,7 @@ static bool share_block(CUipcMemHandle *handle, CUdeviceptr dptr, CUresult *resu
     /* Pinned memory stays where it is. */
     (void)GC_CALL_WHEN_PRESENT(dptr, (gc_export_pin(gc_shim.core, dptr, 1), CUDA_SUCCESS));
     const enum gc_status status = gc_export_share(gc_shim.core, dptr, handle, &driver_code);
-    *result = gc_shim_result(status, driver_code);
+    *result = export_result(dptr, status, driver_code);
     return status != GC_NOT_SUPPORTED;
 }
 
@@ -80,7 +90,7 @@ static CUresult check_export(CUdeviceptr dptr)
     if (status == GC_NOT_SUPPORTED)
         return refuse_export(dptr);
     add_exporter();
-    return gc_shim_result(status, driver_code);
+    return export_result(dptr, status, driver_code);
 }
 
 GC_EXPORT
@@ -106,7 +116,6 @@ static CUresult import_result(enum gc_status status, int driver_code)
     case GC_INVALID_ARGUMENT: /* the process's own block */
         return CUDA_ERROR_INVALID_CONTEXT;
     case GC_IO:
-    case GC_BUSY:
     case GC_NOT_SUPPORTED:
         return CUDA_ERROR_MAP_FAILED;
     default:

@@ -186,7 +186,7 @@ int nvmlDeviceGetMemoryInfo(struct nvmlDevice_st *device, struct gc_nvml_memory 
 {
     struct figures figures;
 
-    if (!gc_nvml_find(false))
+    if (!gc_nvml_find())
         return GC_NVML_ERROR_LIBRARY_NOT_FOUND;
     if (GC_REAL(nvmlDeviceGetMemoryInfo) == NULL)
         return GC_NVML_ERROR_FUNCTION_NOT_FOUND;
@@ -209,7 +209,7 @@ int nvmlDeviceGetMemoryInfo_v2(struct nvmlDevice_st *device, struct gc_nvml_memo
 {
     struct figures figures;
 
-    if (!gc_nvml_find(false))
+    if (!gc_nvml_find())
         return GC_NVML_ERROR_LIBRARY_NOT_FOUND;
     if (GC_REAL(nvmlDeviceGetMemoryInfo_v2) == NULL)
         return GC_NVML_ERROR_FUNCTION_NOT_FOUND;
@@ -304,7 +304,7 @@ static unsigned long long take_share(struct shares *shares, unsigned pid, unsign
     GC_EXPORT                                                                                      \
     int symbol(struct nvmlDevice_st *device, unsigned *count, struct type *processes)              \
     {                                                                                              \
-        if (!gc_nvml_find(false))                                                                  \
+        if (!gc_nvml_find())                                                                       \
             return GC_NVML_ERROR_LIBRARY_NOT_FOUND;                                                \
         if (GC_REAL(symbol) == NULL)                                                               \
             return GC_NVML_ERROR_FUNCTION_NOT_FOUND;                                               \
@@ -330,7 +330,7 @@ GC_EXPORT
 int nvmlDeviceGetRunningProcessDetailList(struct nvmlDevice_st *device,
                                           struct gc_nvml_process_details *list)
 {
-    if (!gc_nvml_find(false))
+    if (!gc_nvml_find())
         return GC_NVML_ERROR_LIBRARY_NOT_FOUND;
     if (GC_REAL(nvmlDeviceGetRunningProcessDetailList) == NULL)
         return GC_NVML_ERROR_FUNCTION_NOT_FOUND;

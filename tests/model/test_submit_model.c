@@ -26,7 +26,7 @@ enum op {
     OP_STORE, /* cell = value */
     OP_PUT,   /* cell = reg */
     OP_LOAD,  /* reg = cell */
-    OP_ADD,   /* reg = cell++ */
+    OP_ADD,   /* reg = cell, cell += value */
     OP_RAISE, /* cell = max(cell, reg) */
     OP_FENCE,
     OP_BARRIER, /* thread `value` makes a fence */
@@ -153,7 +153,8 @@ static bool perform(struct state *state, unsigned thread, unsigned index)
         *reg = *cell;
         break;
     case OP_ADD:
-        *reg = (*cell)++;
+        *reg = *cell;
+        *cell = (uint8_t)(*cell + step->value);
         break;
     case OP_RAISE:
         *cell = *reg > *cell ? *reg : *cell;
@@ -253,7 +254,11 @@ static void expect(const program_t program, const uint8_t *cells, wrong_function
     }
 #define COUNT_UP(to, where)                                                                        \
     {                                                                                              \
-        .op = OP_ADD, .cell = (where), .reg = (to), .order = BOTH                                  \
+        .op = OP_ADD, .cell = (where), .reg = (to), .value = 1, .order = BOTH                      \
+    }
+#define COUNT_DOWN(to, where, in_order)                                                            \
+    {                                                                                              \
+        .op = OP_ADD, .cell = (where), .reg = (to), .value = UINT8_MAX, .order = (in_order)        \
     }
 #define RAISE(where, from)                                                                         \
     {                                                                                              \
@@ -414,6 +419,42 @@ static void a_new_thread_needs_no_barrier(void **state)
     expect(not_counted, epochs, is_reused_early, true, true);
 }
 
+/* gc_submitter_settle in a thread with a line: no barrier while it finds that line alone. */
+#define SETTLE_WITH_LINE()                                                                         \
+    FENCE(), LOAD_ACQUIRE(LINE_COUNT, LINES), BARRIER_IF_IS(0, LINE_COUNT, 2),                     \
+        BARRIER_IF_IS(0, LINE_COUNT, 3), BARRIER_IF_IS(1, LINE_COUNT, 2),                          \
+        BARRIER_IF_IS(1, LINE_COUNT, 3)
+
+static void a_thread_whose_line_is_the_only_one_needs_no_barrier(void **state)
+{
+    static const uint8_t one_line[CELLS] = {[EPOCH] = 1, [LINES] = 1};
+    static const program_t right = {NEW_SUBMITTERS, {OPEN(), SETTLE_WITH_LINE(), RECORD()}};
+    static const program_t looks_first = {NEW_SUBMITTERS, {SETTLE_WITH_LINE(), OPEN(), RECORD()}};
+    (void)state;
+    expect(right, one_line, is_reused_early, false, false);
+    expect(looks_first, one_line, is_reused_early, true, true);
+    expect(right, epochs, is_reused_early, true, true); /* the only line may be another thread's */
+}
+
+/* gc_submitter_destroy: the count that lacks an ended thread's line shows its work. Thread 3 frees
+ * the memory of that work once thread 0 has ended. */
+static void an_ended_thread_needs_no_barrier(void **state)
+{
+#define END(in_order) COUNT_DOWN(READ_EPOCH, LINES, in_order)
+    static const uint8_t two_lines[CELLS] = {[EPOCH] = 1, [LINES] = 2};
+    static const program_t right = {{SUBMIT(WORK_0), END(RELEASE), TELL()},
+                                    {TAKE_LINE(), SUBMIT(WORK_1)},
+                                    {OPEN(), SETTLE_WITH_LINE(), RECORD()},
+                                    {FREE_WHEN_TOLD()}};
+    static const program_t in_no_order = {{SUBMIT(WORK_0), END(RELAXED), TELL()},
+                                          {TAKE_LINE(), SUBMIT(WORK_1)},
+                                          {OPEN(), SETTLE_WITH_LINE(), RECORD()},
+                                          {FREE_WHEN_TOLD()}};
+    (void)state;
+    expect(right, two_lines, is_told_early, false, false);
+    expect(in_no_order, two_lines, is_told_early, false, true);
+}
+
 /* ---- work that is not counted: a stream waits for other work, and a block is freed in its order
  * ---- */
 
@@ -494,6 +535,8 @@ int main(void)
         cmocka_unit_test(another_thread_frees),
         cmocka_unit_test(threads_make_fences_of_their_own),
         cmocka_unit_test(a_new_thread_needs_no_barrier),
+        cmocka_unit_test(a_thread_whose_line_is_the_only_one_needs_no_barrier),
+        cmocka_unit_test(an_ended_thread_needs_no_barrier),
         cmocka_unit_test(a_stream_fence_covers_what_came_before_a_free),
         cmocka_unit_test(the_set_of_a_fence_is_read_behind_the_barrier),
         cmocka_unit_test(no_thread_is_inside_a_closed_gate),

@@ -42,6 +42,7 @@ enum sim_call {
     SIM_PAGE_MAP,
     SIM_PAGE_SET_ACCESS,
     SIM_PAGE_UNMAP,
+    SIM_PAGE_EXPORT,
     SIM_FENCE_RECORD,
     SIM_FENCE_QUERY,
     SIM_FENCE_WAIT,
@@ -146,7 +147,7 @@ struct sim_driver {
     bool fail_permanently;
     int fail_code;
     uint64_t failed_count; /* injected failures that fired */
-    /* Runs at the start of mem_alloc, mem_free and synchronize, without the lock. */
+    /* Runs at the start of a call, without the lock. */
     void (*hook)(void *argument, enum sim_call call, uint64_t context);
     void *hook_argument;
     atomic_uint_fast64_t clock_ahead_ns; /* of the machine's */

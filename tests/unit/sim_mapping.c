@@ -3,6 +3,7 @@
 #include "core/core.h"
 #include "tests/unit/sim_driver.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,6 +161,20 @@ static int page_release(void *self, uint64_t context, uint64_t handle)
     page->is_released = true;
     drop_page_if_unused(sim, page);
     return sim_driver_end(sim, 0);
+}
+
+/* The descriptor is of nothing that is of use. */
+static int page_export(void *self, uint64_t context, uint64_t handle, int *fd)
+{
+    struct sim_driver *sim = self;
+    const int injected = sim_driver_begin(sim, SIM_PAGE_EXPORT, context);
+    if (injected != 0)
+        return sim_driver_end(sim, injected);
+    const struct sim_page *page = find_page(sim, handle);
+    if (page == NULL || page->is_released)
+        sim_driver_violate(sim, "an export of no page", handle);
+    *fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return sim_driver_end(sim, *fd < 0 ? SIM_BROKEN : 0);
 }
 
 static bool is_reserved(const struct sim_driver *sim, uint64_t address, uint64_t bytes)
@@ -370,6 +385,7 @@ void sim_mapping_init(struct sim_driver *sim)
     sim->table.page_map = page_map;
     sim->table.page_set_access = page_set_access;
     sim->table.page_unmap = page_unmap;
+    sim->table.page_export = page_export;
     sim->table.write = write_pages;
 }
 

@@ -4,9 +4,11 @@
 #include "core/device/tenant.h"
 #include "tests/unit/cmocka_all.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static const char *const api_names[WORKBENCH_API_COUNT] = {"malloc", "other"};
+static const _Atomic uint32_t no_bell;
 
 void workbench_open(struct workbench *bench, const struct workbench_setup *setup)
 {
@@ -26,6 +28,8 @@ void workbench_open(struct workbench *bench, const struct workbench_setup *setup
         bench->options->limit.entries[0] =
             (struct gc_size_entry){.ordinal = -1, .bytes = setup->limit_bytes};
     }
+    if (setup->ledger != NULL)
+        snprintf(bench->options->ledger, sizeof(bench->options->ledger), "%s", setup->ledger);
     const struct gc_core_config config = {
         .options = bench->options,
         .driver = &bench->sim.table,
@@ -38,11 +42,15 @@ void workbench_open(struct workbench *bench, const struct workbench_setup *setup
     bench->sim.work = gc_core_submissions(bench->core);
     bench->cache = gc_tcache_create(bench->core);
     bench->owner = pthread_self();
+    bench->doorbell.control = &no_bell;
+    if (setup->ledger != NULL)
+        gc_core_join(bench->core, "program", &bench->doorbell);
+    const uint64_t page_bytes = setup->page_bytes != 0 ? setup->page_bytes : UINT64_C(2) << 20;
     const struct gc_device_info info = {.ordinal = 0,
                                         .total_bytes = setup->capacity_bytes,
                                         .has_mapping = setup->has_mapping,
                                         .is_dedicated = setup->is_dedicated,
-                                        .page_bytes = setup->has_mapping ? UINT64_C(2) << 20 : 0};
+                                        .page_bytes = setup->has_mapping ? page_bytes : 0};
     assert_status(gc_setup_add_device(bench->core, &info, &bench->device), GC_OK);
     for (unsigned i = 0; i < WORKBENCH_CONTEXTS; i++)
         assert_status(gc_setup_add_context(bench->core, i + 1, bench->device, &bench->contexts[i]),

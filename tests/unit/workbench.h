@@ -18,17 +18,20 @@ struct workbench_setup {
     uint64_t limit_bytes;       /* 0: none */
     uint64_t leave_bytes;       /* GPUCACHE_LEAVE */
     double trim_percent;        /* of 100 */
-    bool has_mapping;           /* in pages of 2 MiB */
+    bool has_mapping;           /* in pages of 2 MiB, or of page_bytes */
+    uint64_t page_bytes;        /* 0: 2 MiB */
     bool is_fenced;             /* reuse `fence`, else `sync` */
     unsigned debug;             /* of GC_DEBUG_ */
     struct gc_log *log;         /* NULL: none */
     bool is_dedicated;          /* every block a driver allocation of its own */
     const struct gc_plan *plan; /* NULL: none is followed */
+    const char *ledger;         /* the folder of the ledger that it joins; NULL: none */
 };
 
 struct workbench {
     struct sim_driver sim;
     struct gc_options *options;
+    struct gc_doorbell doorbell;
     struct gc_core *core;
     struct gc_device *device;
     struct gc_context *contexts[WORKBENCH_CONTEXTS]; /* handles 1, 2, … */

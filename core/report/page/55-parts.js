@@ -28,7 +28,7 @@ function held(report) {
 }
 
 const reasons = {unmatched: "not in the plan", occupied: "place in use", pending: "place not idle yet", capture: "in a capture", memory: "no memory for it",
-    departed: "placed by lifetime after others deviated"};
+    registered: "in one handle, for network cards", departed: "placed by lifetime after others deviated"};
 
 function plan(report) {
     if (!report || !report.plan) return null;

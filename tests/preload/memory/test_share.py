@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -37,11 +38,19 @@ class Peer:
         atexit.register(self.process.kill)
         assert self.process.stdout.readline() == "ready\n", self.process.stderr.read()
 
-    def __call__(self, *words):
-        """One command; the answer."""
+    def send(self, *words):
+        """One command."""
         self.process.stdin.write(" ".join(map(str, words)) + "\n")
         self.process.stdin.flush()
+
+    def receive(self):
+        """The answer."""
         return self.process.stdout.readline().strip()
+
+    def __call__(self, *words):
+        """One command; the answer."""
+        self.send(*words)
+        return self.receive()
 
     def give(self, number, offset=0):
         """The handle of a block."""
@@ -190,6 +199,12 @@ def state_of(peer):
         return stream.read().rpartition(") ")[2][0]
 
 
+def program_of(peer):
+    """Its name."""
+    with open(f"/proc/{peer.process.pid}/comm", encoding="utf-8") as stream:
+        return stream.read().strip()
+
+
 def ends(base):
     """Processes end by a signal."""
     giver, taker = Peer(base), Peer(base)
@@ -244,6 +259,19 @@ def forks(base):
         os.kill(child, signal.SIGKILL)
 
 
+def execs(base):
+    """An importer becomes another program, and its process lives on."""
+    giver, taker = Peer(base), Peer(base)
+    place = giver.make(0, 3 * MIB, 1)
+    taker("open", 0, giver.give(0))
+    giver("free", 0)
+    equal("an importer calls exec", taker("exec"), "0")
+    ok("  its block serves again", wait_for(lambda: reuse(giver, 3 * MIB, place)))
+    equal("  while it runs", (taker.process.poll(), program_of(taker)), (None, "sleep"))
+    taker.kill()
+    giver.end()
+
+
 def storm(base):
     """Both sides are killed at any moment."""
     keeper = Peer(base)
@@ -293,6 +321,62 @@ def strangers(base):
         raw.connect(glob.glob(os.path.join(theirs, "ipc-*"))[0])
         equal("a process asks the kernel whose the other is", raw.recv(100), b"")
     other.end()
+    giver.end()
+
+
+MAGIC = 0x315059436b706367  # core/share/wire.h, as the formats below
+REPLY = "<Q4I3Q16Q48s"
+
+
+def make_handle(name):
+    """A handle of nobody's block, as wire.c makes it."""
+    words = [MAGIC, name, 1, 1 << 40, 5, MIB, os.getpid()]
+    check = 0
+    for word in words:
+        check = (check ^ word) * 0x9e3779b97f4a7c15 % 2**64
+        check ^= check >> 32
+    return struct.pack("<8Q", *words, check).hex()
+
+
+def lie(connection):
+    """An answer of which nothing need be true."""
+    def often(true, *others):
+        return true if random.random() < 0.9 else random.choice(others)
+
+    def number(true):
+        return often(true, 0, 1, 2**32 - 1)
+
+    sent = random.randint(0, 2)
+    extents = [number(2 * MIB) for _ in range(16)]
+    reply = struct.pack(REPLY, often(MAGIC, 1), random.choice((0, random.randrange(24))), often(sent, 0, 17),
+                        number(sent), 0, number(2 * MIB * sent), number(0), number(MIB), *extents, often(b"", b"u" * 48))
+    with open("/dev/null", encoding="utf-8") as null:
+        socket.send_fds(connection, [reply[:often(len(reply), 100)]], [null.fileno()] * sent)
+
+
+def liars(base):
+    """An exporter that does not keep to the form."""
+    taker, name = Peer(base), random.getrandbits(63) | 1 << 62
+    giver = Peer(base)
+    giver.make(0, 3 * MIB, 1)
+    taker("open", 0, giver.give(0))
+    before = len(os.listdir(f"/proc/{taker.process.pid}/fd"))
+    codes, closed = [], []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(os.path.join(base, "ledger", f"ipc-{name:016x}"))
+        listener.listen()
+        listener.settimeout(PATIENCE)
+        for _ in range(200):
+            taker.send("open", 1, make_handle(name))
+            with listener.accept()[0] as connection:
+                lie(connection)
+                codes.append(taker.receive().split()[0])
+                closed.append(taker("close", 1) if codes[-1] == "0" else "0")
+    ok("most of what a liar offers is refused", codes.count("0") < 100, codes)
+    equal("  a block that may be one opens and closes", set(closed), {"0"})
+    equal("  and nothing leaves a descriptor", len(os.listdir(f"/proc/{taker.process.pid}/fd")), before)
+    equal("  others' blocks stay", taker("check", 0, 0, 1), "1")
+    taker.end()
     giver.end()
 
 
@@ -412,7 +496,7 @@ def main():
     seed = int(os.environ.get("SEED", random.getrandbits(32)))
     random.seed(seed)
     print(f"# SEED={seed}")
-    for case in (many, pieces, count, held, ends, forks, storm, strangers, backends, devices, faults, stopped, tasks):
+    for case in (many, pieces, count, held, ends, forks, execs, storm, strangers, liars, backends, devices, faults, stopped, tasks):
         with tempfile.TemporaryDirectory() as base:
             os.chmod(base, 0o777)
             print(f"# {case.__name__}")

@@ -34,4 +34,10 @@ mkdir "$TMP/nvml"
 cp "$BUILD_DIR/tests/preload/libslownvml.so" "$TMP/nvml/libnvidia-ml.so.1"
 is "children of a fork beside NVML's calls use NVML" "$(LD_LIBRARY_PATH=$TMP/nvml GPUCACHE_LIMIT=1GiB GPUCACHE_REPORT=none \
     preloaded env LD_LIBRARY_PATH="$TMP/nvml:$SIM_DIR" timeout -s KILL 60 "$BUILD_DIR/tests/preload/fork_nvml" 2>&1)" "3 of 3"
+
+# A call of NVML while another thread still loads it.
+mkdir "$TMP/half"
+cp "$BUILD_DIR/tests/preload/libhalfnvml.so" "$TMP/half/libnvidia-ml.so.1"
+is "an NVML that is being loaded is not called yet" "$(GPUCACHE_LIMIT=1GiB GPUCACHE_REPORT=none \
+    preloaded env LD_LIBRARY_PATH="$TMP/half:$SIM_DIR" timeout -s KILL 60 "$BUILD_DIR/tests/preload/half_nvml" 2>&1)" "0 then 1"
 done_testing

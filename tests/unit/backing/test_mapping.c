@@ -6,6 +6,7 @@
 #include "tests/unit/workbench.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <time.h>
 
 #include <inttypes.h>
@@ -98,6 +99,26 @@ static void mapping_costs_what_it_must(void **state)
 }
 
 /* The last extent of a block reaches beyond it, where there is room: the next ones need no call. */
+/* Larger than the extents of a block with pages of 2 MiB. */
+static void pages_may_be_large(void **state)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = UINT64_C(64) << 30,
+                                          .trim_percent = 100,
+                                          .has_mapping = true,
+                                          .page_bytes = GC_MIB(512)};
+    struct workbench bench;
+    (void)state;
+    workbench_open(&bench, &setup);
+    const uint64_t large = workbench_alloc(&bench, 0, UINT64_C(3) << 30);
+    const uint64_t block = workbench_alloc(&bench, 0, GC_MIB(900));
+    assert_int_equal(bench.sim.calls[SIM_PAGE_CREATE], 3); /* one page each but for the first */
+    workbench_check(&bench);
+    workbench_free(&bench, block);
+    workbench_free(&bench, large);
+    workbench_close(&bench);
+}
+
 static void extents_reach_beyond_a_block(void **state)
 {
     struct workbench bench;
@@ -205,6 +226,54 @@ static void idle_pages_go_back(void **state)
 }
 
 /* A call for each mapping: the driver documents no unmap of several. */
+/* Measures the pool between two unmaps, in another thread. Relaxed: under the thread sanitizer
+ * nothing but the pool's lock orders the two threads. */
+struct watcher {
+    struct workbench *bench;
+    pthread_t thread;
+    uint64_t largest_bytes;
+    atomic_bool has_seen;
+};
+
+static void *watch(void *argument)
+{
+    struct watcher *watcher = argument;
+    struct gc_pool *pool = &watcher->bench->contexts[0]->pool;
+    gc_pool_acquire_plain(pool);
+    watcher->largest_bytes = gc_pool_measure_locked(pool).largest_bytes;
+    gc_pool_release(pool);
+    atomic_store_explicit(&watcher->has_seen, true, memory_order_relaxed);
+    return NULL;
+}
+
+static void watch_unmap(void *argument, enum sim_call call, uint64_t context)
+{
+    struct watcher *watcher = argument;
+    (void)context;
+    if (call != SIM_PAGE_UNMAP || atomic_load_explicit(&watcher->has_seen, memory_order_relaxed))
+        return;
+    assert_int_equal(pthread_create(&watcher->thread, NULL, watch, watcher), 0);
+    while (!atomic_load_explicit(&watcher->has_seen, memory_order_relaxed))
+        sched_yield();
+}
+
+static void a_page_that_goes_counts_as_nobodys(void **state)
+{
+    struct workbench bench;
+    struct watcher watcher = {.bench = &bench};
+    (void)state;
+    open_bench(&bench, GC_MIB(64), 0);
+    const uint64_t block = workbench_alloc(&bench, 0, GC_MIB(8));
+    workbench_free(&bench, block);
+    bench.sim.hook_argument = &watcher;
+    bench.sim.hook = watch_unmap;
+    assert_int_equal(gc_reclaim_trim(bench.core, bench.device, 0), GC_MIB(8));
+    bench.sim.hook = NULL;
+    pthread_join(watcher.thread, NULL);
+    assert_int_equal(watcher.largest_bytes, 0);
+    workbench_close(&bench);
+}
+
 static void each_mapping_goes_by_a_call(void **state)
 {
     struct workbench bench;
@@ -650,11 +719,13 @@ int main(void)
         cmocka_unit_test(a_block_takes_the_pages_it_needs),
         cmocka_unit_test(a_backed_free_block_needs_no_call),
         cmocka_unit_test(mapping_costs_what_it_must),
+        cmocka_unit_test(pages_may_be_large),
         cmocka_unit_test(extents_reach_beyond_a_block),
         cmocka_unit_test(a_request_beyond_the_limit_calls_little),
         cmocka_unit_test(pages_are_remapped_and_return),
         cmocka_unit_test(a_place_without_its_page_is_left_out),
         cmocka_unit_test(idle_pages_go_back),
+        cmocka_unit_test(a_page_that_goes_counts_as_nobodys),
         cmocka_unit_test(each_mapping_goes_by_a_call),
         cmocka_unit_test(what_is_idle_in_one_context_serves_another),
         cmocka_unit_test(a_full_device_remaps),

@@ -116,6 +116,39 @@ static void blocks_get_their_places_in_one_driver_allocation(void **state)
     go_round(false);
 }
 
+static bool is_in_one_handle(struct workbench *bench, uint64_t address, uint64_t bytes)
+{
+    return sim_driver_translate(&bench->sim, address, bytes).bytes == bytes;
+}
+
+/* Places of a plan share handles with their neighbours. */
+static void blocks_for_network_cards_have_no_places(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_bench(&bench, &plan, true, false);
+    const uint64_t base = workbench_alloc(&bench, 0, FIRST);
+    assert_false(is_in_one_handle(&bench, base, FIRST));
+    workbench_free(&bench, base);
+    gc_export_expect_registration(bench.core);
+    for (unsigned round = 0; round < 3; round++) {
+        const uint64_t first = workbench_alloc(&bench, 0, FIRST);
+        assert_true(is_in_one_handle(&bench, first, FIRST));
+        const uint64_t other = workbench_alloc(&bench, 0, FIRST - 1000); /* is in no plan */
+        assert_true(is_in_one_handle(&bench, other, FIRST - 1000));
+        const uint64_t second = workbench_alloc(&bench, 0, SECOND);
+        workbench_free(&bench, first);
+        const uint64_t third = workbench_alloc(&bench, 0, THIRD);
+        assert_true(is_in_one_handle(&bench, third, THIRD));
+        workbench_check(&bench);
+        workbench_free(&bench, third);
+        workbench_free(&bench, second);
+        workbench_free(&bench, other);
+    }
+    assert_true(figures_of(&bench).registered_count > 0);
+    workbench_close(&bench);
+}
+
 static void a_place_in_use_is_left_alone(void **state)
 {
     struct workbench bench;
@@ -406,6 +439,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_get_their_places_in_mapped_memory),
         cmocka_unit_test(blocks_get_their_places_in_one_driver_allocation),
+        cmocka_unit_test(blocks_for_network_cards_have_no_places),
         cmocka_unit_test(a_place_in_use_is_left_alone),
         cmocka_unit_test(sizes_that_are_not_in_the_plan_go_to_the_pool),
         cmocka_unit_test(a_place_is_not_taken_before_it_is_idle),

@@ -44,11 +44,13 @@ static void a_block_is_open_as_often_as_it_was_opened(void **state)
     assert_int_equal(removed.address, 5 << 20);
     assert_true(gc_opens_remove(&opens, 1, 5, &removed));
     assert_false(gc_opens_remove(&opens, 1, 5, &removed));
-    assert_true(gc_opens_has(&opens, 5));
-    assert_false(gc_opens_has_owner(&opens, 1));
+    assert_true(gc_opens_has(&opens, 0, 5));
+    assert_true(gc_opens_has(&opens, 2, 5));
+    assert_false(gc_opens_has(&opens, 1, 5));
+    assert_false(gc_opens_has(&opens, 1, 0));
     assert_true(gc_opens_remove(&opens, 2, 0, &removed));
     assert_int_equal(removed.id, 5);
-    assert_false(gc_opens_has(&opens, 5));
+    assert_false(gc_opens_has(&opens, 0, 5));
 }
 
 static void random_operations_agree_with_a_model(void **state)
@@ -76,8 +78,8 @@ static void random_operations_agree_with_a_model(void **state)
             of_owner += count[owner][i];
         for (unsigned i = 0; i < OWNERS; i++)
             of_id += count[i][id];
-        assert_int_equal(gc_opens_has_owner(&opens, owner + 1), of_owner > 0);
-        assert_int_equal(gc_opens_has(&opens, id + 1), of_id > 0);
+        assert_int_equal(gc_opens_has(&opens, owner + 1, 0), of_owner > 0);
+        assert_int_equal(gc_opens_has(&opens, 0, id + 1), of_id > 0);
     }
 }
 

@@ -137,6 +137,78 @@ static void small_blocks_keep_their_bound_beside_it(void **state)
     close_caches(&caches);
 }
 
+/* Down to nothing: blocks of all sizes go, the large one last. */
+static void a_lower_capacity_shrinks_the_cache(void **state)
+{
+    enum { COUNT = 64 };
+    struct caches caches;
+    uint64_t blocks[COUNT];
+    (void)state;
+    open_caches(&caches);
+    for (unsigned i = 0; i < COUNT; i++)
+        blocks[i] = workbench_alloc(&caches.bench, 0, GC_KIB(16) * (1 + i % 32));
+    pass_often(&caches, caches.one, LARGE);
+    for (unsigned i = 0; i < COUNT; i++)
+        assert_true(gc_tcache_free(caches.bench.core, caches.one, blocks[i]));
+    const atomic_uint_fast64_t *cached = &caches.one->last->cached_bytes;
+    assert_true(atomic_load(cached) > LARGE + GC_MIB(8));
+    for (uint64_t capacity = GC_MIB(8); capacity > 0; capacity /= 8) {
+        atomic_store(&caches.context->tcache_bytes, capacity);
+        (void)pass(&caches, caches.one, 4096);
+        assert_in_range(atomic_load(cached), LARGE, LARGE + capacity);
+        workbench_check(&caches.bench);
+    }
+    assert_true(pass(&caches, caches.one, LARGE)); /* still there */
+    close_caches(&caches);
+}
+
+static void open_mapped(struct caches *caches)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(8192),
+                                          .trim_percent = 100,
+                                          .has_mapping = true,
+                                          .is_fenced = true};
+    workbench_open(&caches->bench, &setup);
+    caches->context = caches->bench.contexts[0];
+    caches->one = gc_tcache_create(caches->bench.core);
+    caches->two = gc_tcache_create(caches->bench.core);
+}
+
+static bool is_in_one_handle(struct caches *caches, uint64_t address)
+{
+    return sim_driver_translate(&caches->bench.sim, address, LARGE).bytes == LARGE;
+}
+
+/* From then on a block lies in one handle: the kept one does not, nor do live ones. */
+static void beside_network_cards_former_blocks_are_not_kept(void **state)
+{
+    struct caches caches;
+    (void)state;
+    for (unsigned is_live = 0; is_live < 2; is_live++) {
+        open_mapped(&caches);
+        pass_often(&caches, caches.one, LARGE);
+        uint64_t block = gc_tcache_alloc_bytes(caches.one, caches.context, LARGE, API_MALLOC);
+        assert_int_not_equal(block, GC_ADDRESS_NONE);
+        assert_false(is_in_one_handle(&caches, block));
+        if (is_live == 0)
+            assert_true(gc_tcache_free(caches.bench.core, caches.one, block));
+        gc_export_expect_registration(caches.bench.core);
+        if (is_live != 0) {
+            assert_false(gc_tcache_free(caches.bench.core, caches.one, block));
+            workbench_free(&caches.bench, block);
+        }
+        block = gc_tcache_alloc_bytes(caches.one, caches.context, LARGE, API_MALLOC);
+        assert_int_equal(block, GC_ADDRESS_NONE);
+        block = workbench_alloc(&caches.bench, 0, LARGE);
+        assert_true(is_in_one_handle(&caches, block));
+        workbench_free(&caches.bench, block);
+        pass_often(&caches, caches.one, LARGE);
+        assert_true(pass(&caches, caches.one, LARGE)); /* such a one is kept */
+        close_caches(&caches);
+    }
+}
+
 static void small_devices_and_busy_blocks_keep_none(void **state)
 {
     struct workbench bench;
@@ -167,6 +239,8 @@ int main(void)
         cmocka_unit_test(one_thread_of_a_context_keeps_one),
         cmocka_unit_test(request_gets_the_kept_block),
         cmocka_unit_test(small_blocks_keep_their_bound_beside_it),
+        cmocka_unit_test(a_lower_capacity_shrinks_the_cache),
+        cmocka_unit_test(beside_network_cards_former_blocks_are_not_kept),
         cmocka_unit_test(small_devices_and_busy_blocks_keep_none),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
