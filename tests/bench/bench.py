@@ -10,7 +10,7 @@ turn. --smoke runs everything very short: its figures mean nothing. Groups: step
 
 The rows of the table stand beside those of the baseline, docs/measurements/bench.json, which is such a file that was kept.
 Each row has a kind. `count`: a figure of ours that machines and their other work do not move; worse if NEAR times as large.
-`time`: a ratio of two of our times in this run; worse if FAR times as large. `bound`: worse if its goal is missed. `shown`: another
+`time`: a ratio of two of our times in this run; worse if FAR times as large, and as its goal. `bound`: worse if its goal is missed. `shown`: another
 allocator's figure, or the driver's, is in it, and nothing is judged. A group with a worse row is measured again, up to twice,
 since others may have worked beside it, and each row keeps its best. A row that is worse all the same is a regression: exit status 1.
 A smoke run only marks it, but for --strict.
@@ -337,13 +337,16 @@ class Bench:
 
 
 def is_worse(row):
-    """Whether a row is far worse than it was; a count that was 0 has to stay so."""
+    """Whether a row is far worse than it was, a ratio of times also than its goal; a count that was 0 has to stay so."""
     now, then = row["value"], row["baseline"]
     if row["kind"] == "bound":
         return not row["reached"]
     if row["kind"] not in LIMITS or then is None:
         return False
-    if (row["goal"] or "").startswith(">="):
+    sign, goal = (row["goal"] or "<= 0").split()
+    if row["kind"] == "time":
+        then = min(then, float(goal)) if sign == ">=" else max(then, float(goal))
+    if sign == ">=":
         return now * LIMITS[row["kind"]] < then
     return now > then * LIMITS[row["kind"]]
 
