@@ -74,6 +74,14 @@ is "the loop is counted" "$(has "v['loop.driver_calls'] >= 0 and v['loop.library
 is "the loop's memory is bounded" "$(has "v['loop.reserved_long'] <= (1 << 30) + (128 << 20)")" true
 is "made programs are replayed" "$(has "all(v['replay.' + t + '.driver_calls'] > 0 for t in ('one_request', 'model_server', 'fine_tune', 'torture', 'random_server'))")" true
 is "metadata is counted" "$(has "v['shared.metadata_per_block'] > 0")" true
+make=$ROOT/tests/bench/traces_make.py
+is "a made program is the same again" "$(python3 "$make" fine_tune | md5sum)" "$(python3 "$make" fine_tune | md5sum)"
+is "another seed, another program" "$([ "$(python3 "$make" torture 1 | md5sum)" != "$(python3 "$make" torture 2 | md5sum)" ] && echo differs)" differs
+is "handles of one request: one, in five calls, as long as plain" \
+    "$(python3 "$ROOT/tests/bench/handles.py" --build "$BUILD_DIR" --limits none,1.00 one_request | sed 1,2d)" \
+    "| one_request | 120.0 | none | 1.0000 | 0.0 | 5, 0, 0, 0 | 42, 0 | 0, 0, 0, 0 | 1.0000 | 0.0 | 2 | 42 | 0 |
+| one_request | 120.0 | 1.00 | 1.0000 | 0.0 | 5, 0, 0, 0 | 42, 0 | 0, 0, 0, 0 | 1.0000 | 0.0 | 2 | 42 | 0 |"
+not_ok "an unknown trace is refused" python3 "$ROOT/tests/bench/handles.py" --build "$BUILD_DIR" none_such
 for peer in mimalloc tree; do
     if [ "$(has "'$peer.pair_512B' in v")" = true ]; then
         is "compared with $peer" "$(has "'shared/$peer pair_mixed' in q")" true
