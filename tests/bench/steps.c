@@ -31,6 +31,7 @@
 #define WARM_COUNT 4096
 #define BLOCK_BYTES 512
 #define LIVE_COUNT 64
+#define COUNT_MAX 65536
 
 static struct {
     CUfunction kernel;
@@ -181,12 +182,12 @@ static int compare(const void *a, const void *b)
 
 static int measure(const char *name, void (*once)(void), int count)
 {
-    uint64_t *steps = calloc((size_t)count, sizeof(*steps));
+    static uint64_t steps[COUNT_MAX];
     uint64_t sum = 0;
     const pid_t child = fork();
     if (child == 0)
         work(once, count);
-    if (steps == NULL || child < 0 || waitpid(child, NULL, 0) != child)
+    if (child < 0 || waitpid(child, NULL, 0) != child)
         return EXIT_FAILURE;
     (void)go_on(child, PTRACE_CONT);
     (void)go_on(child, PTRACE_CONT); /* the first stop binds `raise` */
@@ -198,7 +199,6 @@ static int measure(const char *name, void (*once)(void), int count)
     qsort(steps, (size_t)count, sizeof(*steps), compare);
     printf("%s %.2f instructions, median %llu\n", name, (double)sum / count,
            (unsigned long long)steps[count / 2]);
-    free(steps);
     CHECK(ptrace(PTRACE_DETACH, child, NULL, NULL));
     return waitpid(child, NULL, 0) == child ? EXIT_SUCCESS : EXIT_FAILURE;
 }
@@ -208,7 +208,7 @@ int main(int count, char **arguments)
     const char *what = count > 1 ? arguments[1] : "";
     const int times = count > 2 ? atoi(arguments[2]) : 1024;
     for (unsigned i = 0; i < KIND_COUNT; i++)
-        if (strcmp(what, kinds[i].name) == 0 && times > 0)
+        if (strcmp(what, kinds[i].name) == 0 && times > 0 && times <= COUNT_MAX)
             return measure(what, kinds[i].once, times);
     fprintf(stderr, "usage: steps pair|runtime|mixed|layers|launch [COUNT]\n");
     return EXIT_FAILURE;

@@ -5,7 +5,7 @@ usage: speed.py --build DIR [--rounds N] [NAME...]
 
 Requests and their frees of sizes from 512 bytes to 1 GiB, by the allocator itself and as tensors (torch.empty), and the
 traces of tests/bench/handles.py (the recorded ones are skipped with a line where they are not) event by event. Nothing is
-submitted, so no free waits. Each figure is the least of some rounds, in which the two take turns. NAMEs choose traces, or
+submitted, so no free waits. Times are the thread's, on the processor; each is the least of some rounds, in which the two take turns. NAMEs choose traces, or
 `pairs`. Prints a table; exit status 1 if the library is the slower one by more than NOISE anywhere, or holds too much.
 """
 import argparse
