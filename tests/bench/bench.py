@@ -186,7 +186,7 @@ class Bench:
         """One to N threads."""
         most = min(os.cpu_count() or 1, 8)
         for count in sorted({1, 2, 4, most} & set(range(1, most + 1))):
-            self.compare(("shared", "mimalloc", "tree"), "threads", str(count))
+            self.compare(("shared", "mimalloc", "tree"), "threads", str(count), pick=max)
         if most == 1:
             print("# one processor: two threads are not measured")
             return
