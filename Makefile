@@ -195,10 +195,15 @@ format: ## rewrite the sources by .clang-format
 	git ls-files -co --exclude-standard '*.c' '*.h' | xargs -r clang-format -i
 
 .PHONY: bench
-bench: ## the cost of an allocation, compared with other allocators; under 90 seconds
+bench: ## the cost of an allocation, compared with other allocators, and driver calls of whole programs; a minute on a quiet machine
 	$(Q)scripts/deps.sh bench
 	$(Q)$(MAKE) --no-print-directory all bench-programs
 	$(Q)python3 tests/bench/bench.py --build $(OUT)
+.PHONY: bench-torch
+bench-torch: ## PyTorch's allocations with its own cache and, without that, on the library, by size and trace; T=names; after `make test-torch`
+	$(Q)scripts/deps.sh bench
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)python3 tests/torch/speed.py --build $(OUT) $(T)
 .PHONY: bench-programs
 bench-programs: $(BENCH_PROGRAMS)
 

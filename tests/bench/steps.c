@@ -2,16 +2,18 @@
 /* How many instructions the calls of a program take in user space, counted one by one: a machine's
  * speed and its other programs do not move them.
  *
- *   steps WHAT [COUNT]     prints `WHAT N instructions`, the mean of COUNT (1024)
+ *   steps WHAT [COUNT]     prints `WHAT N instructions, median M`; N is the mean of COUNT (1024)
  *
  * WHAT: `pair`, cuMemAlloc and cuMemFree of 512 bytes; `runtime`, the same through cudaMalloc and
- * cudaFree; `mixed`, a block freed and one of another size allocated among 64; `launch`,
+ * cudaFree; `mixed`, a block freed and one of another size allocated among 64; `layers`, one of the
+ * 64 allocations of a training step's way forward or of the frees on the way back; `launch`,
  * cuLaunchKernel on a stream of the program's own; `start`, a whole process, from its first
  * instruction to its end, that starts CUDA and makes one pair.
  *
- * The program is traced by its parent and stops before and after what is counted; the loop around
- * it, the calls through the linkage table and the simulated driver's part are counted with it,
- * other threads are not. */
+ * The program is traced by its parent and stops around each call. The calls through the linkage
+ * table and the simulated driver's part are counted with it; the way from stop to stop without it
+ * and other threads are not. The driver takes more instructions where its threads are in the way:
+ * the median leaves that out. */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
@@ -30,12 +32,14 @@
 #define WARM_COUNT 4096
 #define BLOCK_BYTES 512
 #define LIVE_COUNT 64
+#define COUNT_MAX 65536
 
 static struct {
     CUfunction kernel;
     CUstream stream;
     CUdeviceptr live[LIVE_COUNT];
     uint64_t random;
+    unsigned event; /* of `layers` */
 } program = {.random = 88172645463325252U};
 
 static void check(int result, const char *call)
@@ -47,6 +51,10 @@ static void check(int result, const char *call)
 }
 
 /* ---- what is counted ---- */
+
+static void nothing(void)
+{
+}
 
 static void pair(void)
 {
@@ -81,6 +89,16 @@ static void mixed_pair(void)
     CHECK(cuMemAlloc(block, base + (size_t)(bits & (base - 1))));
 }
 
+static void layers(void)
+{
+    static const size_t bytes[] = {16384, 3145728, 12582912, 8388608};
+    const unsigned event = program.event++ % (2 * LIVE_COUNT);
+    if (event < LIVE_COUNT)
+        CHECK(cuMemAlloc(&program.live[event], bytes[event % 4]));
+    else
+        CHECK(cuMemFree(program.live[2 * LIVE_COUNT - 1 - event]));
+}
+
 static void launch(void)
 {
     CHECK(cuLaunchKernel(program.kernel, 1, 1, 1, 32, 1, 1, 0, program.stream, NULL, NULL));
@@ -89,7 +107,11 @@ static void launch(void)
 static const struct {
     const char *name;
     void (*once)(void);
-} kinds[] = {{"pair", pair}, {"runtime", runtime_pair}, {"mixed", mixed_pair}, {"launch", launch}};
+} kinds[] = {{"pair", pair},
+             {"runtime", runtime_pair},
+             {"mixed", mixed_pair},
+             {"layers", layers},
+             {"launch", launch}};
 #define KIND_COUNT (sizeof(kinds) / sizeof(kinds[0]))
 
 /* ---- the program ---- */
@@ -110,10 +132,13 @@ static void set_up(void)
     CHECK(cuStreamCreate(&program.stream, CU_STREAM_NON_BLOCKING));
 }
 
+/* Stops before each. */
 static void repeat(void (*once)(void), int count)
 {
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
+        CHECK(raise(SIGSTOP));
         once();
+    }
 }
 
 static void work(void (*once)(void), int count)
@@ -122,9 +147,10 @@ static void work(void (*once)(void), int count)
     CHECK(ptrace(PTRACE_TRACEME, 0, NULL, NULL));
     CHECK(raise(SIGSTOP));
     set_up();
-    repeat(once, WARM_COUNT);
+    for (int i = 0; i < WARM_COUNT; i++)
+        once();
     CHECK(cuCtxSynchronize());
-    CHECK(raise(SIGSTOP));
+    repeat(nothing, 2);
     repeat(once, count);
     CHECK(raise(SIGSTOP));
     exit(EXIT_SUCCESS);
@@ -163,16 +189,32 @@ static uint64_t go_on(pid_t child, enum __ptrace_request request)
     return stops;
 }
 
+static int compare(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a;
+    const uint64_t y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
 static int measure(const char *name, void (*once)(void), int count)
 {
+    static uint64_t steps[COUNT_MAX];
+    uint64_t sum = 0;
     const pid_t child = fork();
     if (child == 0)
         work(once, count);
     if (child < 0 || waitpid(child, NULL, 0) != child)
         return EXIT_FAILURE;
     (void)go_on(child, PTRACE_CONT);
-    const uint64_t steps = go_on(child, PTRACE_SINGLESTEP);
-    printf("%s %.2f instructions\n", name, (double)steps / count);
+    (void)go_on(child, PTRACE_CONT); /* the first stop binds `raise` */
+    const uint64_t apart = go_on(child, PTRACE_SINGLESTEP);
+    for (int i = 0; i < count; i++) {
+        steps[i] = go_on(child, PTRACE_SINGLESTEP) - apart;
+        sum += steps[i];
+    }
+    qsort(steps, (size_t)count, sizeof(*steps), compare);
+    printf("%s %.2f instructions, median %llu\n", name, (double)sum / count,
+           (unsigned long long)steps[count / 2]);
     CHECK(ptrace(PTRACE_DETACH, child, NULL, NULL));
     return waitpid(child, NULL, 0) == child ? EXIT_SUCCESS : EXIT_FAILURE;
 }
@@ -192,7 +234,7 @@ static int measure_start(const char *path)
         if (waitpid(child, &status, 0) != child)
             return EXIT_FAILURE;
     }
-    printf("start %.2f instructions\n", (double)steps);
+    printf("start %.2f instructions, median %.0f\n", (double)steps, (double)steps);
     return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE;
 }
 
@@ -205,8 +247,8 @@ int main(int count, char **arguments)
     if (strcmp(what, "start") == 0)
         return measure_start(arguments[0]);
     for (unsigned i = 0; i < KIND_COUNT; i++)
-        if (strcmp(what, kinds[i].name) == 0 && times > 0)
+        if (strcmp(what, kinds[i].name) == 0 && times > 0 && times <= COUNT_MAX)
             return measure(what, kinds[i].once, times);
-    fprintf(stderr, "usage: steps start | steps pair|runtime|mixed|launch [COUNT]\n");
+    fprintf(stderr, "usage: steps start | steps pair|runtime|mixed|layers|launch [COUNT]\n");
     return EXIT_FAILURE;
 }

@@ -25,6 +25,7 @@ import torch.utils.data
 torch.cuda.is_available, torch.cuda.device_count = found
 
 import cases
+import speed_cases
 
 
 def choose(allocator):

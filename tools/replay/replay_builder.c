@@ -62,7 +62,7 @@ static enum gc_status end_life(struct replay_builder *builder, const struct trac
 
 bool replay_builder_is_live(const struct replay_builder *builder, uint64_t key)
 {
-    return trace_ledger_has(&builder->live, key);
+    return trace_ledger_find(&builder->live, key) != NULL;
 }
 
 enum gc_status replay_builder_alloc(struct replay_builder *builder, uint64_t key, uint64_t bytes,

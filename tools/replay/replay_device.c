@@ -14,18 +14,22 @@
 #define NOT_READY 600
 #define NOT_SUPPORTED 801
 
+#define PLAIN_SMALL_BYTES (UINT64_C(1) << 20) /* larger ones take whole pages */
 #define FIRST_ADDRESS (UINT64_C(1) << 32)
 #define LAST_ADDRESS (UINT64_C(1) << GC_PAGEMAP_ADDRESS_BITS)
 
-static const char *const call_names[] = {
-#define REPLAY_CALL(name, text) text,
+static const struct {
+    const char *name;
+    uint64_t ns;
+} calls[] = {
+#define REPLAY_CALL(name, text, us) {text, (us)*UINT64_C(1000)},
     REPLAY_CALLS(REPLAY_CALL)
 #undef REPLAY_CALL
 };
 
 const char *replay_call_name(enum replay_call call)
 {
-    return call_names[call];
+    return calls[call].name;
 }
 
 static struct replay_device *begin(void *self, enum replay_call call)
@@ -34,6 +38,7 @@ static struct replay_device *begin(void *self, enum replay_call call)
     pthread_mutex_lock(&device->lock);
     device->calls[call]++;
     device->total_calls++;
+    device->driver_ns += calls[call].ns;
     return device;
 }
 
@@ -53,6 +58,7 @@ static int fault(struct replay_device *device, const char *what)
 
 /* ---- physical memory ---- */
 
+/* One handle more. */
 static bool hold(struct replay_device *device, uint64_t bytes)
 {
     if (bytes > device->capacity_bytes - device->held_bytes)
@@ -60,6 +66,10 @@ static bool hold(struct replay_device *device, uint64_t bytes)
     device->held_bytes += bytes;
     if (device->held_bytes > device->peak_bytes)
         device->peak_bytes = device->held_bytes;
+    device->handle_count++;
+    if (device->handle_count > device->peak_handle_count)
+        device->peak_handle_count = device->handle_count;
+    device->driver_ns += (bytes >> 10) * REPLAY_NS_PER_GIB >> 20;
     return true;
 }
 
@@ -143,11 +153,12 @@ static int mem_alloc(void *self, uint64_t context, uint64_t bytes, uint64_t *add
     (void)context;
     if (bytes == 0)
         return end(device, fault(device, "an allocation of 0 bytes"));
-    if (!gc_round_up_u64(bytes, GC_GRANULE, &rounded) || !hold(device, rounded))
+    const uint64_t unit = bytes <= PLAIN_SMALL_BYTES ? GC_GRANULE : REPLAY_PAGE_BYTES;
+    if (!gc_round_up_u64(bytes, unit, &rounded) || !hold(device, rounded))
         return end(device, OUT_OF_MEMORY);
-    if (!alloc_range(device, rounded, rounded < REPLAY_PAGE_BYTES ? GC_GRANULE : REPLAY_PAGE_BYTES,
-                     address)) {
+    if (!alloc_range(device, rounded, unit, address)) {
         device->held_bytes -= rounded;
+        device->handle_count--;
         return end(device, OUT_OF_MEMORY);
     }
     return end(device, 0);
@@ -159,6 +170,7 @@ static int mem_free(void *self, uint64_t context, uint64_t address)
     const uint64_t bytes = free_range(device, address);
     (void)context;
     device->held_bytes -= bytes;
+    device->handle_count -= bytes > 0;
     return end(device, bytes > 0 ? 0 : fault(device, "a free of an unknown address"));
 }
 
@@ -277,6 +289,7 @@ static int page_release(void *self, uint64_t context, uint64_t handle)
     if (page == NULL)
         return end(device, INVALID_VALUE);
     page->is_released = true;
+    device->handle_count--;
     if (page->map_count == 0)
         device->held_bytes -= page->bytes;
     return end(device, 0);
@@ -292,7 +305,7 @@ static int page_map(void *self, uint64_t context, uint64_t address, uint64_t byt
     if (bytes != page->bytes || address % REPLAY_PAGE_BYTES != 0)
         return end(device, fault(device, "a mapping of a part of its memory"));
     for (uint64_t offset = 0; offset < bytes; offset += REPLAY_PAGE_BYTES) {
-        if (trace_ledger_has(&device->mapped, address + offset))
+        if (trace_ledger_find(&device->mapped, address + offset) != NULL)
             return end(device, fault(device, "a page mapped over another"));
         const struct trace_allocation mapping = {
             .address = address + offset, .id = handle, .bytes = offset};
@@ -303,13 +316,25 @@ static int page_map(void *self, uint64_t context, uint64_t address, uint64_t byt
     return end(device, 0);
 }
 
-static bool is_mapped(const struct replay_device *device, uint64_t address, uint64_t bytes)
+/* How many handles are mapped there; 0 unless whole pages are, all of them. */
+static uint64_t count_mappings(struct replay_device *device, uint64_t address, uint64_t bytes)
 {
+    uint64_t count = 0;
+    if ((address | bytes) % REPLAY_PAGE_BYTES != 0)
+        return 0;
     for (uint64_t at = address; at < address + bytes; at += REPLAY_PAGE_BYTES) {
-        if (!trace_ledger_has(&device->mapped, at))
-            return false;
+        const struct trace_allocation *mapping = trace_ledger_find(&device->mapped, at);
+        if (mapping == NULL)
+            return 0;
+        count += at == address || mapping->bytes == 0;
     }
-    return bytes > 0 && (address | bytes) % REPLAY_PAGE_BYTES == 0;
+    return count;
+}
+
+/* The first handle's time is the call's. */
+static void spend_on_handles(struct replay_device *device, enum replay_call call, uint64_t count)
+{
+    device->driver_ns += (count - 1) * calls[call].ns;
 }
 
 static int page_set_access(void *self, uint64_t context, uint64_t address, uint64_t bytes,
@@ -319,8 +344,11 @@ static int page_set_access(void *self, uint64_t context, uint64_t address, uint6
     (void)context;
     (void)peers;
     (void)peer_count;
-    return end(device,
-               is_mapped(device, address, bytes) ? 0 : fault(device, "access to an unmapped page"));
+    const uint64_t count = count_mappings(device, address, bytes);
+    if (count == 0)
+        return end(device, fault(device, "access to an unmapped page"));
+    spend_on_handles(device, REPLAY_CALL_PAGE_SET_ACCESS, count);
+    return end(device, 0);
 }
 
 static int page_unmap(void *self, uint64_t context, uint64_t address, uint64_t bytes)
@@ -328,8 +356,10 @@ static int page_unmap(void *self, uint64_t context, uint64_t address, uint64_t b
     struct replay_device *device = begin(self, REPLAY_CALL_PAGE_UNMAP);
     struct trace_allocation mapping;
     (void)context;
-    if (!is_mapped(device, address, bytes))
+    const uint64_t count = count_mappings(device, address, bytes);
+    if (count == 0)
         return end(device, fault(device, "an unmap of an unmapped page"));
+    spend_on_handles(device, REPLAY_CALL_PAGE_UNMAP, count);
     uint64_t missing = 0; /* of the mapping that the last page belongs to */
     for (uint64_t at = address; at < address + bytes; at += REPLAY_PAGE_BYTES) {
         (void)trace_ledger_remove(&device->mapped, at, &mapping);
@@ -420,10 +450,10 @@ void replay_device_fini(struct replay_device *device)
     pthread_mutex_destroy(&device->lock);
 }
 
-uint64_t replay_device_call_count(struct replay_device *device)
+void replay_device_totals(struct replay_device *device, uint64_t *call_count, uint64_t *driver_ns)
 {
     pthread_mutex_lock(&device->lock);
-    const uint64_t count = device->total_calls;
+    *call_count = device->total_calls;
+    *driver_ns = device->driver_ns;
     pthread_mutex_unlock(&device->lock);
-    return count;
 }

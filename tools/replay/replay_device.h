@@ -1,9 +1,12 @@
 /* A device for replaying traces: a struct gc_driver over an address space without memory.
  *
  * It models everything that decides a replay: bytes held against a capacity, the mapping of pages,
- * and the number of calls by kind. Work completes when it is submitted, so fences are always
- * complete. Calls that a driver would refuse (a page mapped over another, a free of an unknown
- * address) are refused and counted as faults.
+ * and the number of calls by kind and their time. Work completes when it is submitted, so fences
+ * are always complete. Calls that a driver would refuse (a page mapped over another, a free of an
+ * unknown address) are refused and counted as faults.
+ *
+ * A plain allocation above 1 MiB takes whole pages, as cudaMalloc's does. Times are those of
+ * vAttention (2405.04437) on an A100; access and unmapping cost by the handle, memory by its size.
  *
  * Freed address ranges are reused by size before new ones are created. Thread-safe. */
 #ifndef GC_REPLAY_DEVICE_H
@@ -16,29 +19,31 @@
 
 #define REPLAY_PAGE_BYTES (UINT64_C(2) << 20)
 
-/* REPLAY_CALL(name, text): the counted calls, one for each function of struct gc_driver except
- * its clock. */
+/* REPLAY_CALL(name, text, us): the counted calls, one for each function of struct gc_driver except
+ * its clock, and the modelled time of one, by the handle where it names several. Calls that neither
+ * take nor give memory take no time. */
 #define REPLAY_CALLS(REPLAY_CALL)                                                                  \
-    REPLAY_CALL(ALLOC, "mem_alloc")                                                                \
-    REPLAY_CALL(FREE, "mem_free")                                                                  \
-    REPLAY_CALL(INFO, "mem_info")                                                                  \
-    REPLAY_CALL(SYNCHRONIZE, "synchronize")                                                        \
-    REPLAY_CALL(FENCE_RECORD, "fence_record")                                                      \
-    REPLAY_CALL(FENCE_QUERY, "fence_query")                                                        \
-    REPLAY_CALL(FENCE_WAIT, "fence_wait")                                                          \
-    REPLAY_CALL(ADDRESS_RESERVE, "address_reserve")                                                \
-    REPLAY_CALL(ADDRESS_FREE, "address_free")                                                      \
-    REPLAY_CALL(PAGE_CREATE, "page_create")                                                        \
-    REPLAY_CALL(PAGE_RELEASE, "page_release")                                                      \
-    REPLAY_CALL(PAGE_MAP, "page_map")                                                              \
-    REPLAY_CALL(PAGE_SET_ACCESS, "page_set_access")                                                \
-    REPLAY_CALL(PAGE_UNMAP, "page_unmap")                                                          \
-    REPLAY_CALL(FILL, "fill")                                                                      \
-    REPLAY_CALL(READ, "read")                                                                      \
-    REPLAY_CALL(WRITE, "write")
+    REPLAY_CALL(ALLOC, "mem_alloc", 60)                                                            \
+    REPLAY_CALL(FREE, "mem_free", 60)                                                              \
+    REPLAY_CALL(INFO, "mem_info", 0)                                                               \
+    REPLAY_CALL(SYNCHRONIZE, "synchronize", 0)                                                     \
+    REPLAY_CALL(FENCE_RECORD, "fence_record", 0)                                                   \
+    REPLAY_CALL(FENCE_QUERY, "fence_query", 0)                                                     \
+    REPLAY_CALL(FENCE_WAIT, "fence_wait", 0)                                                       \
+    REPLAY_CALL(ADDRESS_RESERVE, "address_reserve", 0)                                             \
+    REPLAY_CALL(ADDRESS_FREE, "address_free", 0)                                                   \
+    REPLAY_CALL(PAGE_CREATE, "page_create", 29)                                                    \
+    REPLAY_CALL(PAGE_RELEASE, "page_release", 23)                                                  \
+    REPLAY_CALL(PAGE_MAP, "page_map", 2)                                                           \
+    REPLAY_CALL(PAGE_SET_ACCESS, "page_set_access", 38)                                            \
+    REPLAY_CALL(PAGE_UNMAP, "page_unmap", 34)                                                      \
+    REPLAY_CALL(FILL, "fill", 0)                                                                   \
+    REPLAY_CALL(READ, "read", 0)                                                                   \
+    REPLAY_CALL(WRITE, "write", 0)
+#define REPLAY_NS_PER_GIB 350000 /* of memory created or allocated */
 
 enum replay_call {
-#define REPLAY_CALL(name, text) REPLAY_CALL_##name,
+#define REPLAY_CALL(name, text, us) REPLAY_CALL_##name,
     REPLAY_CALLS(REPLAY_CALL)
 #undef REPLAY_CALL
         REPLAY_CALL_COUNT
@@ -74,13 +79,16 @@ struct replay_device {
     size_t page_room;
     uint64_t calls[REPLAY_CALL_COUNT];
     uint64_t total_calls;
+    uint64_t driver_ns;    /* modelled */
+    uint64_t handle_count; /* physical handles and plain allocations */
+    uint64_t peak_handle_count;
     uint64_t fault_count;
     const char *first_fault; /* static text */
 };
 
 void replay_device_init(struct replay_device *device, uint64_t capacity_bytes);
 void replay_device_fini(struct replay_device *device);
-uint64_t replay_device_call_count(struct replay_device *device);
+void replay_device_totals(struct replay_device *device, uint64_t *call_count, uint64_t *driver_ns);
 const char *replay_call_name(enum replay_call call);
 
 #endif

@@ -87,8 +87,9 @@ static void print_table_head(struct gc_writer *out)
     gc_writer_right(out, 41, "ratio");
     gc_writer_right(out, 47, "pass");
     gc_writer_right(out, 61, "driver calls");
-    gc_writer_right(out, 71, "ns/event");
-    gc_writer_right(out, 81, "misses");
+    gc_writer_right(out, 72, "driver ms");
+    gc_writer_right(out, 82, "ns/event");
+    gc_writer_right(out, 92, "misses");
     gc_writer_char(out, '\n');
 }
 
@@ -119,8 +120,9 @@ static void print_passes(struct gc_writer *out, const struct replay_request *req
         }
         right_fixed(out, 47, i + 1, 0);
         right_fixed(out, 61, pass->driver_calls, 0);
-        right_fixed(out, 71, ns_per_event(trace, pass), 1);
-        right_fixed(out, 81, pass->misses, 0);
+        right_fixed(out, 72, pass->driver_ns / 1000, 3);
+        right_fixed(out, 82, ns_per_event(trace, pass), 1);
+        right_fixed(out, 92, pass->misses, 0);
         gc_writer_char(out, '\n');
     }
     if (result->plan.entry_count > 0)
@@ -137,6 +139,7 @@ static void json_passes(struct gc_json *json, const struct replay_request *reque
         const struct replay_pass *pass = &result->passes[i];
         gc_json_begin_object(json, GC_JSON_LINE);
         gc_json_write_uint(json, "driver_calls", pass->driver_calls);
+        gc_json_write_fixed(json, "driver_ms", pass->driver_ns / 1000, 3);
         gc_json_write_fixed(json, "ns_per_event", ns_per_event(trace, pass), 1);
         gc_json_write_uint(json, "hit_count", pass->hits);
         gc_json_write_uint(json, "miss_count", pass->misses);
@@ -159,6 +162,7 @@ static void json_policy(struct gc_json *json, const struct replay_request *reque
     gc_json_write_uint(json, "peak_reserved_bytes", result->peak_reserved_bytes);
     gc_json_write_fixed(json, "ratio", ratio(result->peak_reserved_bytes, result->peak_live_bytes),
                         4);
+    gc_json_write_uint(json, "peak_handle_count", result->peak_handle_count);
     gc_json_write_uint(json, "oom_count", result->oom_count);
     gc_json_write_uint(json, "host_metadata_bytes", result->host_metadata_bytes);
     json_passes(json, request, trace, result);

@@ -119,6 +119,7 @@ static void *work(void *argument)
 
 struct totals {
     uint64_t driver_calls;
+    uint64_t driver_ns;
     uint64_t hits;
     uint64_t misses;
 };
@@ -130,9 +131,8 @@ static enum gc_status read_totals(struct run *run, struct totals *totals)
     if (status != GC_OK)
         return status;
     const struct gc_device_snapshot *device = &snapshot->devices[0];
-    *totals = (struct totals){.driver_calls = replay_device_call_count(&run->device),
-                              .hits = device->hit_count,
-                              .misses = device->miss_count};
+    *totals = (struct totals){.hits = device->hit_count, .misses = device->miss_count};
+    replay_device_totals(&run->device, &totals->driver_calls, &totals->driver_ns);
     struct replay_result *result = run->result;
     result->peak_live_bytes = device->requested.peak;
     result->oom_count = device->oom_count;
@@ -164,6 +164,7 @@ static enum gc_status lead(struct run *run, struct worker *workers)
         if (status == GC_OK)
             status = read;
         pass_result->driver_calls = after.driver_calls - before.driver_calls;
+        pass_result->driver_ns = after.driver_ns - before.driver_ns;
         pass_result->hits = after.hits - before.hits;
         pass_result->misses = after.misses - before.misses;
         before = after;
@@ -268,6 +269,7 @@ enum gc_status replay_run(const struct replay_trace *trace, const struct replay_
     if (status == GC_OK)
         status = run_workers(&run);
     result->peak_reserved_bytes = run.device.peak_bytes;
+    result->peak_handle_count = run.device.peak_handle_count;
     memcpy(result->calls, run.device.calls, sizeof(result->calls));
     result->fault = run.device.first_fault;
     gc_core_destroy(run.core);

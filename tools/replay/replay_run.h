@@ -28,7 +28,8 @@ struct replay_setup {
 
 struct replay_pass {
     uint64_t driver_calls;
-    uint64_t ns; /* of the slowest thread */
+    uint64_t driver_ns; /* of those calls, modelled */
+    uint64_t ns;        /* of the slowest thread */
     uint64_t hits;
     uint64_t misses;
     uint64_t ooms;
@@ -40,6 +41,7 @@ struct replay_result {
     uint64_t limit_bytes;         /* UINT64_MAX: none */
     uint64_t oom_count;           /* failed requests; their frees are left out */
     uint64_t host_metadata_bytes;
+    uint64_t peak_handle_count; /* physical handles and plain allocations */
     uint64_t calls[REPLAY_CALL_COUNT];
     struct gc_follow_figures plan;
     const char *fault; /* first refused call, a defect of ours; NULL: none */

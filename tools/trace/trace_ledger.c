@@ -63,9 +63,13 @@ static void close_gap(struct trace_ledger *ledger, size_t empty)
     ledger->slots[empty].id = 0;
 }
 
-bool trace_ledger_has(const struct trace_ledger *ledger, uint64_t address)
+const struct trace_allocation *trace_ledger_find(const struct trace_ledger *ledger,
+                                                 uint64_t address)
 {
-    return ledger->count > 0 && ledger->slots[slot_of(ledger, address)].id != 0;
+    if (ledger->count == 0)
+        return NULL;
+    const size_t slot = slot_of(ledger, address);
+    return ledger->slots[slot].id != 0 ? &ledger->slots[slot] : NULL;
 }
 
 bool trace_ledger_remove(struct trace_ledger *ledger, uint64_t address,

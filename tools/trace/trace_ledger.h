@@ -30,7 +30,9 @@ struct trace_ledger {
 /* The address must not be present. */
 enum gc_status trace_ledger_add(struct trace_ledger *ledger,
                                 const struct trace_allocation *allocation) GC_CHECKED;
-bool trace_ledger_has(const struct trace_ledger *ledger, uint64_t address);
+/* NULL if the address is not present. Valid until the next add or removal. */
+const struct trace_allocation *trace_ledger_find(const struct trace_ledger *ledger,
+                                                 uint64_t address);
 /* False if the address is not present. */
 bool trace_ledger_remove(struct trace_ledger *ledger, uint64_t address,
                          struct trace_allocation *allocation);

@@ -70,7 +70,7 @@ is "without a policy all are compared" "$(value all '[[p["policy"], p["backend"]
 is "the driver is called for each event" "$(value all '[p["driver_calls"] for p in r["policies"][2]["passes"]]')" "[6, 6, 6]"
 is "no pages without mapped memory" "$(value all '"page_create" in r["policies"][1]["driver_calls"]')" false
 is "pages with it" "$(value all 'r["policies"][0]["driver_calls"]["page_create"] * 2097152 == r["policies"][0]["peak_reserved_bytes"]')" true
-like "as a table" "$("$TOOL" replay small.csv)" '^cache, vmm +[0-9.]+ MiB +[0-9.]+ +1 +[0-9]+ +[0-9.]+ +[0-9]+$'
+like "as a table" "$("$TOOL" replay small.csv)" '^cache, vmm +[0-9.]+ MiB +[0-9.]+ +1 +[0-9]+ +[0-9.]+ +[0-9.]+ +[0-9]+$'
 
 # ---- a limit ----
 "$TOOL" replay small.csv --policy cache --limit 8MiB --json > limited.json

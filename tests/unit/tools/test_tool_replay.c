@@ -146,6 +146,7 @@ static void the_driver_is_called_for_each_event_without_the_cache(void **state)
     assert_int_equal(result->calls[REPLAY_CALL_FREE], 9);
     assert_int_equal(result->peak_live_bytes, 4194304 + 1000);
     assert_int_equal(result->peak_reserved_bytes, 4194304 + 1024);
+    assert_int_equal(result->peak_handle_count, 2);
     replay_trace_fini(&trace);
 }
 
@@ -196,7 +197,7 @@ static void threads_replay_the_whole_trace_each(void **state)
 static void the_device_refuses_what_a_driver_would(void **state)
 {
     struct replay_device device;
-    uint64_t range, page, other;
+    uint64_t range, page, other, calls, ns;
     const uint64_t unit = REPLAY_PAGE_BYTES;
     (void)state;
     replay_device_init(&device, 3 * unit);
@@ -229,7 +230,53 @@ static void the_device_refuses_what_a_driver_would(void **state)
     assert_int_equal(other, range);
     assert_int_equal(device.peak_bytes, 3 * unit);
     assert_int_equal(device.fault_count, 5);
-    assert_int_equal(replay_device_call_count(&device), 18);
+    replay_device_totals(&device, &calls, &ns);
+    assert_int_equal(calls, 18);
+    replay_device_fini(&device);
+}
+
+static uint64_t driver_us(struct replay_device *device)
+{
+    uint64_t calls, ns;
+    replay_device_totals(device, &calls, &ns);
+    return ns / 1000;
+}
+
+static void the_device_charges_by_the_handle_and_the_size(void **state)
+{
+    struct replay_device device;
+    uint64_t range, one, two, plain;
+    const uint64_t unit = REPLAY_PAGE_BYTES;
+    uint64_t before;
+    (void)state;
+    replay_device_init(&device, GC_MIB(4096));
+    const struct gc_driver *driver = &device.table;
+    assert_int_equal(driver->address_reserve(&device, 1, 8 * unit, unit, &range), 0);
+    assert_int_equal(driver_us(&device), 0);
+    assert_int_equal(driver->page_create(&device, 1, unit, &one), 0);
+    assert_int_equal(driver->page_create(&device, 1, GC_MIB(1024), &two), 0);
+    assert_int_equal(driver->page_release(&device, 1, two), 0);
+    before = driver_us(&device);
+    assert_in_range(before, 29 + 29 + 23 + 350, 29 + 29 + 23 + 352);
+    assert_int_equal(driver->page_create(&device, 1, 3 * unit, &two), 0);
+    before = driver_us(&device);
+    assert_int_equal(driver->page_map(&device, 1, range, unit, one), 0);
+    assert_int_equal(driver->page_map(&device, 1, range + unit, 3 * unit, two), 0);
+    assert_int_equal(driver_us(&device), before + 2 + 2);
+    assert_int_equal(driver->page_set_access(&device, 1, range, 4 * unit, NULL, 0), 0);
+    assert_int_equal(driver_us(&device), before + 4 + 38 + 38);
+    assert_int_equal(driver->page_set_access(&device, 1, range + unit, 3 * unit, NULL, 0), 0);
+    assert_int_equal(driver_us(&device), before + 80 + 38);
+    assert_int_equal(driver->page_unmap(&device, 1, range, 4 * unit), 0);
+    assert_int_equal(driver_us(&device), before + 118 + 34 + 34);
+    assert_int_equal(device.peak_handle_count, 2);
+    assert_int_equal(driver->mem_alloc(&device, 1, GC_MIB(1) + 1, &plain), 0);
+    assert_int_equal(device.held_bytes, 4 * unit + unit);
+    assert_int_equal(device.peak_handle_count, 3);
+    before = driver_us(&device);
+    assert_int_equal(driver->mem_free(&device, 1, plain), 0);
+    assert_int_equal(driver_us(&device), before + 60);
+    assert_null(device.first_fault);
     replay_device_fini(&device);
 }
 
@@ -259,6 +306,7 @@ int main(void)
         cmocka_unit_test(a_limit_refuses_and_the_replay_goes_on),
         cmocka_unit_test(threads_replay_the_whole_trace_each),
         cmocka_unit_test(the_device_refuses_what_a_driver_would),
+        cmocka_unit_test(the_device_charges_by_the_handle_and_the_size),
     };
     return cmocka_run_group_tests(tests, open_result, close_result);
 }
