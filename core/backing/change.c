@@ -233,6 +233,10 @@ bool gc_change_detach_leftovers_locked(struct gc_pool *pool, struct gc_leftovers
     pages->stuck_count = 0;
     pages->mapping_count = 0;
     pages->is_short = false;
+    pages->is_exact = false;
+    pages->peak_bytes = 0;
+    pages->peak_change = 0;
+    pages->change_count = 0;
     pages->count = 0;
     gc_pages_publish_idle_locked(pool, before);
     return true;

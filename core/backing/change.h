@@ -35,11 +35,16 @@
 #define GC_EXTENTS_PER_PEAK 32
 /* The addresses that one extent may have. */
 #define GC_MAPPINGS_PER_EXTENT 32
-/* Room is short: the peak is beyond an eighth of a limit; 95 % of the device; or more is held than
- * an eighth above the peak. */
+/* Room may become short: the peak is beyond an eighth of a limit, or 95 % of the device. It is
+ * short then, until the peak has not risen for a while (a number of changes, and a part of those
+ * before) and leaves room; and when more is held than an eighth above the peak. */
 #define GC_SHORT_LIMIT_DIVISOR 8
 #define GC_SHORT_DEVICE_DIVISOR 20
 #define GC_SHORT_HELD_DIVISOR 8
+#define GC_SETTLED_CHANGES 16
+#define GC_SETTLED_DIVISOR 16
+#define GC_SETTLED_PEAK_DIVISOR 16 /* the peak leaves this fraction of the limit free */
+#define GC_SETTLED_HELD_DIVISOR 64 /* and what is held this one */
 /* Addresses of one arena, in multiples of the device's memory. */
 #define GC_ARENA_TIMES 4
 /* A tenant's range has this fraction of its capacity in addition, for small blocks. */

@@ -31,7 +31,7 @@ static bool wants_one(const struct gc_map_op *map_op)
 /* Whether idle extents may not stick out of the block. */
 static bool is_exact(const struct gc_map_op *map_op)
 {
-    return map_op->pool->pages.is_short && !is_small(map_op);
+    return map_op->pool->pages.is_exact && !is_small(map_op);
 }
 
 /* Sizes in pages, by which the plan for one block chooses extents. */
@@ -283,17 +283,52 @@ static uint64_t piece_pages(const struct gc_map_op *map_op, uint64_t peak)
     return gc_max_u64(1, piece / page_bytes);
 }
 
-/* Whether room is short: a limit, or the device, is near, or extents in use keep too much from
- * others. */
-static bool is_short(const struct gc_map_op *map_op, uint64_t total, uint64_t peak, uint64_t held)
+/* How much room a request finds, in bytes. */
+struct room {
+    uint64_t total; /* a limit, or the device */
+    uint64_t peak;  /* of the program, with the request */
+    uint64_t held;
+};
+
+/* Extents in use keep too much from others. */
+static bool holds_too_much(const struct gc_pages *pages, const struct room *room)
 {
-    const struct gc_device *device = map_op->context->device;
+    return pages->stuck_count > 0 && room->held > room->peak + room->peak / GC_SHORT_HELD_DIVISOR;
+}
+
+/* Whether room may become short: a limit, or the device, may be near. */
+static bool may_become_short(const struct gc_map_op *map_op, const struct room *room)
+{
+    return room->total < map_op->context->device->info.total_bytes
+               ? room->peak > room->total / GC_SHORT_LIMIT_DIVISOR
+               : room->peak > room->total - room->total / GC_SHORT_DEVICE_DIVISOR;
+}
+
+/* Whether the peak has not risen for a while, in changes of the pool, and lies below the limit by
+ * more than what extents in use may keep from others. */
+static bool has_settled(struct gc_pages *pages, const struct room *room)
+{
+    pages->change_count++;
+    if (room->peak > pages->peak_bytes) {
+        pages->peak_bytes = room->peak;
+        pages->peak_change = pages->change_count;
+    }
+    return pages->change_count - pages->peak_change >
+               pages->peak_change / GC_SETTLED_DIVISOR + GC_SETTLED_CHANGES &&
+           room->peak <= room->total - room->total / GC_SETTLED_PEAK_DIVISOR &&
+           room->held <= room->total - room->total / GC_SETTLED_HELD_DIVISOR;
+}
+
+/* A pool's small blocks follow its large ones. */
+static void measure_room(const struct gc_map_op *map_op, const struct room *room)
+{
+    struct gc_pages *pages = &map_op->pool->pages;
     if (is_small(map_op))
-        return map_op->pool->pages.is_short;
-    if (total < device->info.total_bytes ? peak > total / GC_SHORT_LIMIT_DIVISOR
-                                         : peak > total - total / GC_SHORT_DEVICE_DIVISOR)
-        return true;
-    return map_op->pool->pages.stuck_count > 0 && held > peak + peak / GC_SHORT_HELD_DIVISOR;
+        return;
+    const bool is_settled = has_settled(pages, room);
+    const bool is_near = may_become_short(map_op, room);
+    pages->is_exact = is_near || holds_too_much(pages, room);
+    pages->is_short = (is_near && !is_settled) || holds_too_much(pages, room);
 }
 
 /* What the pools may hold while something is idle: a little more than the program's peak. With a
@@ -311,15 +346,15 @@ static struct sizes sizes_of(struct gc_map_op *map_op)
     struct gc_pages *pages = &map_op->pool->pages;
     struct gc_device *device = map_op->context->device;
     struct gc_quota *quota = map_op->context->quota;
-    const uint64_t peak = gc_quota_peak_with(device, quota, map_op->spec->bytes);
-    const uint64_t total = gc_quota_total_bytes(device, quota);
-    const uint64_t held = gc_quota_mapped_bytes(device, quota);
-    pages->is_short = is_short(map_op, total, peak, held);
-    map_op->most_bytes = most_bytes(map_op, total, peak);
-    const uint64_t piece = piece_pages(map_op, peak);
+    const struct room room = {.total = gc_quota_total_bytes(device, quota),
+                              .peak = gc_quota_peak_with(device, quota, map_op->spec->bytes),
+                              .held = gc_quota_mapped_bytes(device, quota)};
+    measure_room(map_op, &room);
+    map_op->most_bytes = most_bytes(map_op, room.total, room.peak);
+    const uint64_t piece = piece_pages(map_op, room.peak);
     const bool has_chunk = piece > 1 && !is_exact(map_op) && !is_planned(map_op);
     return (struct sizes){
-        .held = held / pages->page_bytes,
+        .held = room.held / pages->page_bytes,
         .most = map_op->most_bytes / pages->page_bytes,
         .piece = piece,
         .chunk = has_chunk ? gc_min_u64(piece, GC_EXTENT_BYTES / pages->page_bytes) : 0};

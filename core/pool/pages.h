@@ -134,6 +134,11 @@ struct gc_pages {
     uint64_t walk_count;  /* walks over the mappings of a place */
     /* Room is short: an idle extent of several pages serves no block that fills it in part. */
     bool is_short;
+    bool is_exact; /* room may become short: new extents do not reach beyond their blocks */
+    /* The program's peak at the last change of mappings, when it last rose, and the changes. */
+    uint64_t peak_bytes;
+    uint64_t peak_change;
+    uint64_t change_count;
     atomic_bool is_refused; /* the driver failed to reserve addresses */
     /* A thread changes mappings, or the pool's memory is swapped out. */
     bool is_changing;

@@ -81,6 +81,12 @@ is "handles of one request: one, in five calls, as long as plain" \
     "$(python3 "$ROOT/tests/bench/handles.py" --build "$BUILD_DIR" --limits none,1.00 one_request | sed 1,2d)" \
     "| one_request | 120.0 | none | 1.0000 | 0.0 | 5, 0, 0, 0 | 42, 0 | 0, 0, 0, 0 | 1.0000 | 0.0 | 2 | 42 | 0 |
 | one_request | 120.0 | 1.00 | 1.0000 | 0.0 | 5, 0, 0, 0 | 42, 0 | 0, 0, 0, 0 | 1.0000 | 0.0 | 2 | 42 | 0 |"
+# silent NAME: whether the last two passes under a limit of 1.1 times the peak make no call, and none refuses anything.
+silent() {
+    python3 "$ROOT/tests/bench/handles.py" --build "$BUILD_DIR" --limits 1.10 --json "$1" > "$TMP/silent.json"
+    json "$TMP/silent.json" 'r["cache"]["calls"][2:] == [0, 0] and not any(r["cache"]["refused"])'
+}
+is "a limit with some room: a program that repeats itself is silent" "$(silent fine_tune) $(silent model_server)" "true true"
 not_ok "an unknown trace is refused" python3 "$ROOT/tests/bench/handles.py" --build "$BUILD_DIR" none_such
 for peer in mimalloc tree; do
     if [ "$(has "'$peer.pair_512B' in v")" = true ]; then
