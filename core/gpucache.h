@@ -147,8 +147,8 @@ struct gpucache_elastic_statistics {
 };
 
 /* Figures of one tenant on one device, or their sum over all; struct_bytes as above. Exact, except
- * that with several threads the peaks of requested and allocated bytes may be off by at most 20 MiB,
- * or 1/64 of the allocated bytes, for each thread. */
+ * that with several threads the peaks of requested and allocated bytes may be off by at most 20
+ * MiB, or 1/64 of the allocated bytes, for each thread. */
 struct gpucache_tenant_statistics {
     uint64_t struct_bytes;
     uint64_t capacity_bytes; /* addresses on a device; of all devices: the maximum */

@@ -71,8 +71,8 @@ void gc_lock_wake_one(struct gc_lock *lock)
 bool gc_lock_wait_for(struct gc_lock *lock, struct gc_condition *condition, uint64_t limit_ns)
 {
     GC_ASSERT(gc_lock_held_ranks == 1U << lock->rank);
-    /* Sequentially consistent, as in gc_lock_broadcast: either that call sees the thread waiting, or
-     * the count of changes read here is the later one, and what it announces is seen. */
+    /* Sequentially consistent, as in gc_lock_broadcast: either that call sees the thread waiting,
+     * or the count of changes read here is the later one, and what it announces is seen. */
     atomic_fetch_add_explicit(&condition->waiting, 1, memory_order_seq_cst);
     const unsigned changes = atomic_load_explicit(&condition->changes, memory_order_seq_cst);
     gc_lock_release(lock);
