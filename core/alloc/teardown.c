@@ -60,9 +60,9 @@ static void set_known_locked(struct gc_pool *pool, bool is_known)
          segment = segment->next) {
         for (struct gc_block *block = segment->first; block != NULL; block = block->next) {
             if (is_known)
-                gc_pagemap_set(pool->shared.pagemap, block->address, block, false);
+                gc_pagemap_set(pool->shared.pagemap, block->address, block, GC_PAGEMAP_SHARED);
             else if (gc_pagemap_get(pool->shared.pagemap, block->address) == block)
-                gc_pagemap_clear(pool->shared.pagemap, block->address, false);
+                gc_pagemap_clear(pool->shared.pagemap, block->address, GC_PAGEMAP_SHARED);
         }
     }
 }

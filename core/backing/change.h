@@ -44,7 +44,7 @@
 #define GC_SETTLED_CHANGES 16
 #define GC_SETTLED_DIVISOR 16
 #define GC_SETTLED_PEAK_DIVISOR 16 /* the peak leaves this fraction of the limit free */
-#define GC_SETTLED_HELD_DIVISOR 64 /* and what is held this one */
+#define GC_SETTLED_LEFT_DIVISOR 64 /* and what is charged now this one */
 /* Addresses of one arena, in multiples of the device's memory. */
 #define GC_ARENA_TIMES 4
 /* A tenant's range has this fraction of its capacity in addition, for small blocks. */

@@ -287,7 +287,8 @@ static uint64_t piece_pages(const struct gc_map_op *map_op, uint64_t peak)
 struct room {
     uint64_t total; /* a limit, or the device */
     uint64_t peak;  /* of the program, with the request */
-    uint64_t held;
+    uint64_t held;  /* mapped */
+    uint64_t left;  /* to be charged */
 };
 
 /* Extents in use keep too much from others. */
@@ -304,19 +305,20 @@ static bool may_become_short(const struct gc_map_op *map_op, const struct room *
                : room->peak > room->total - room->total / GC_SHORT_DEVICE_DIVISOR;
 }
 
-/* Whether the peak has not risen for a while, in changes of the pool, and lies below the limit by
- * more than what extents in use may keep from others. */
+/* Whether the peak has not risen for a while, in changes of the pool, and the room that is left is
+ * more than what extents in use keep from others, now and at the peak. What is not mapped counts in
+ * the limit, too: contexts, other memory of the process, other quotas. */
 static bool has_settled(struct gc_pages *pages, const struct room *room)
 {
-    pages->change_count++;
     if (room->peak > pages->peak_bytes) {
         pages->peak_bytes = room->peak;
         pages->peak_change = pages->change_count;
     }
     return pages->change_count - pages->peak_change >
                pages->peak_change / GC_SETTLED_DIVISOR + GC_SETTLED_CHANGES &&
-           room->peak <= room->total - room->total / GC_SETTLED_PEAK_DIVISOR &&
-           room->held <= room->total - room->total / GC_SETTLED_HELD_DIVISOR;
+           room->held + room->left >= room->peak + room->total / GC_SETTLED_PEAK_DIVISOR &&
+           room->left >= room->total / GC_SETTLED_LEFT_DIVISOR &&
+           room->left >= pages->stuck_count * pages->page_bytes;
 }
 
 /* A pool's small blocks follow its large ones. */
@@ -348,7 +350,8 @@ static struct sizes sizes_of(struct gc_map_op *map_op)
     struct gc_quota *quota = map_op->context->quota;
     const struct room room = {.total = gc_quota_total_bytes(device, quota),
                               .peak = gc_quota_peak_with(device, quota, map_op->spec->bytes),
-                              .held = gc_quota_mapped_bytes(device, quota)};
+                              .held = gc_quota_mapped_bytes(device, quota),
+                              .left = gc_quota_left_bytes(device, quota)};
     measure_room(map_op, &room);
     map_op->most_bytes = most_bytes(map_op, room.total, room.peak);
     const uint64_t piece = piece_pages(map_op, room.peak);
@@ -372,8 +375,10 @@ static enum gc_status plan_and_charge_locked(struct gc_map_op *map_op, bool is_t
     map_op->is_thrifty = is_thrifty;
     struct sizes sizes = sizes_of(map_op);
     map_op->lacks_records = !plan_extents(map_op, &sizes);
-    if (!map_op->lacks_records && charge_new_pages(map_op))
+    if (!map_op->lacks_records && charge_new_pages(map_op)) {
+        map_op->pool->pages.change_count++;
         return GC_OK;
+    }
     unplan_locked(map_op);
     return map_op->lacks_records ? GC_NO_HOST_MEMORY : GC_OUT_OF_MEMORY;
 }

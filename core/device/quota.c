@@ -59,6 +59,17 @@ uint64_t gc_quota_total_bytes(const struct gc_device *device, const struct gc_qu
     return gc_min_u64(gc_quota_limit_bytes(device, quota), device->info.total_bytes);
 }
 
+uint64_t gc_quota_left_bytes(const struct gc_device *device, const struct gc_quota *quota)
+{
+    const uint64_t left =
+        gc_sub_or_zero_u64(gc_quota_total_bytes(device, NULL), gc_budget_held(&device->budget));
+    if (device->budget.account != NULL)
+        return 0;
+    return quota == NULL ? left
+                         : gc_min_u64(left, gc_sub_or_zero_u64(gc_budget_limit(&quota->budget),
+                                                               gc_budget_held(&quota->budget)));
+}
+
 uint64_t gc_quota_excess_bytes(const struct gc_quota *quota)
 {
     return gc_sub_or_zero_u64(gc_budget_held(&quota->budget), gc_budget_limit(&quota->budget));

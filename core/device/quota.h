@@ -65,6 +65,9 @@ void gc_quota_uncharge(struct gc_device *device, struct gc_quota *quota, uint64_
 uint64_t gc_quota_limit_bytes(const struct gc_device *device, const struct gc_quota *quota);
 /* The effective limit, at most the device's memory. */
 uint64_t gc_quota_total_bytes(const struct gc_device *device, const struct gc_quota *quota);
+/* What may be charged still, whatever the charges are for: of the quota, and of the process on the
+ * device. 0 where a group has a limit: its other members may take it. */
+uint64_t gc_quota_left_bytes(const struct gc_device *device, const struct gc_quota *quota);
 /* The bytes held above the limit. */
 uint64_t gc_quota_excess_bytes(const struct gc_quota *quota);
 uint64_t gc_quota_idle_bytes(const struct gc_device *device, const struct gc_quota *quota);

@@ -9,9 +9,9 @@
 #define LEAF_BITS GC_PAGEMAP_LEAF_BITS
 #define ROOT_COUNT (UINT64_C(1) << (GC_PAGEMAP_ADDRESS_BITS - LEAF_BITS))
 #define LEAF_GRANULES GC_PAGEMAP_LEAF_GRANULES
-#define PAGE_BITS 21
+#define PAGE_BITS GC_PAGEMAP_PAGE_BITS
 #define PAGE_GRANULES (UINT64_C(1) << (PAGE_BITS - GC_GRANULE_BITS))
-#define LEAF_PAGES (LEAF_GRANULES / PAGE_GRANULES)
+#define LEAF_PAGES GC_PAGEMAP_LEAF_PAGES
 
 /* The unit in which written host memory is counted, and the table entries per unit. */
 #define HOST_PAGE UINT64_C(4096)
@@ -19,17 +19,21 @@
 #define STARTS_PER_HOST_PAGE (HOST_PAGE * 8)
 
 struct gc_pagemap_leaf {
-    _Atomic(struct gc_block *) blocks[LEAF_GRANULES];
+    _Atomic(struct gc_block *) firsts[LEAF_PAGES];    /* of the pages' first granules */
+    _Atomic(struct gc_block *) blocks[LEAF_GRANULES]; /* of the others */
     atomic_uint_fast64_t starts[LEAF_GRANULES / 64];
     /* Counted when the leaf is created, from here on. */
     atomic_uint_fast64_t blocks_written[LEAF_GRANULES / POINTERS_PER_HOST_PAGE / 64];
     atomic_uint_fast64_t starts_written[LEAF_GRANULES / STARTS_PER_HOST_PAGE / 64];
-    atomic_uint_fast32_t page_starts[LEAF_PAGES];
-    atomic_uint_fast32_t used_pages; /* pages with starts */
+    _Atomic uint16_t page_starts[LEAF_PAGES]; /* at most PAGE_GRANULES */
+    _Atomic uint16_t used_pages;              /* pages with starts */
 };
-_Static_assert(offsetof(struct gc_pagemap_leaf, blocks) == 0, "as gc_pagemap_get expects");
+_Static_assert(offsetof(struct gc_pagemap_leaf, firsts) == 0 &&
+                   offsetof(struct gc_pagemap_leaf, blocks) == LEAF_PAGES * sizeof(void *),
+               "as gc_pagemap_get expects");
 #define LEAF_FIXED_BYTES                                                                           \
-    (sizeof(struct gc_pagemap_leaf) - offsetof(struct gc_pagemap_leaf, blocks_written))
+    (LEAF_PAGES * sizeof(void *) + sizeof(struct gc_pagemap_leaf) -                                \
+     offsetof(struct gc_pagemap_leaf, blocks_written))
 #define ROOT_WRITTEN_BYTES (ROOT_COUNT / POINTERS_PER_HOST_PAGE / 8)
 
 /* Counts a host page at its first write. */
@@ -119,74 +123,105 @@ enum gc_status gc_pagemap_prepare(struct gc_pagemap *map, uint64_t address, uint
     return GC_OK;
 }
 
-/* The writers of a 2 MiB page of a mapped arena are ordered by one lock, so that its words need no
- * read-modify-writes. */
-static inline void add_start(struct gc_pagemap_leaf *leaf, uint64_t granule, bool is_arena)
+/* Words whose writers one lock orders need no read-modify-writes; those would wait until the store
+ * of the pointer, often a cache miss, has taken place. */
+static inline void count_pages(struct gc_pagemap_leaf *leaf, uint16_t change,
+                               enum gc_pagemap_owner owner)
 {
-    atomic_uint_fast32_t *count = &leaf->page_starts[granule / PAGE_GRANULES];
+    if (owner == GC_PAGEMAP_LEAF)
+        atomic_store_explicit(
+            &leaf->used_pages,
+            (uint16_t)(atomic_load_explicit(&leaf->used_pages, memory_order_relaxed) + change),
+            memory_order_release);
+    else
+        atomic_fetch_add_explicit(&leaf->used_pages, change, memory_order_release);
+}
+
+/* A start more, or less (-1), in the page. */
+static inline void count_start(struct gc_pagemap_leaf *leaf, uint64_t page, uint16_t change,
+                               enum gc_pagemap_owner owner)
+{
+    _Atomic uint16_t *count = &leaf->page_starts[page];
+    uint16_t before;
+    if (owner == GC_PAGEMAP_SHARED) {
+        /* Other writers of the page find its count raised: by then the leaf's must be, too. */
+        if (change == 1)
+            count_pages(leaf, 1, owner);
+        before = atomic_fetch_add_explicit(count, change, memory_order_release);
+        if (change == 1 ? before != 0 : before == 1)
+            count_pages(leaf, (uint16_t)-1, owner);
+        return;
+    }
+    before = atomic_load_explicit(count, memory_order_relaxed);
+    if (before == 0)
+        count_pages(leaf, 1, owner);
+    atomic_store_explicit(count, (uint16_t)(before + change), memory_order_release);
+    if (change != 1 && before == 1)
+        count_pages(leaf, (uint16_t)-1, owner);
+}
+
+static inline void write_bit(struct gc_pagemap_leaf *leaf, uint64_t granule, bool is_start,
+                             enum gc_pagemap_owner owner)
+{
     atomic_uint_fast64_t *word = &leaf->starts[granule / 64];
     const uint64_t bit = UINT64_C(1) << (granule % 64);
+    const uint64_t bits = atomic_load_explicit(word, memory_order_relaxed);
     /* Release: a thread that sees the bit sees the pointer. */
-    if (is_arena) {
-        const uint_fast32_t before = atomic_load_explicit(count, memory_order_relaxed);
-        if (before == 0)
-            atomic_fetch_add_explicit(&leaf->used_pages, 1, memory_order_relaxed);
-        atomic_store_explicit(count, before + 1, memory_order_relaxed);
-        const uint64_t bits = atomic_load_explicit(word, memory_order_relaxed);
-        atomic_store_explicit(word, bits | bit, memory_order_release);
-    } else {
-        if (atomic_fetch_add_explicit(count, 1, memory_order_relaxed) == 0)
-            atomic_fetch_add_explicit(&leaf->used_pages, 1, memory_order_relaxed);
+    if (owner != GC_PAGEMAP_SHARED)
+        atomic_store_explicit(word, is_start ? bits | bit : bits & ~bit, memory_order_release);
+    else if (is_start)
         atomic_fetch_or_explicit(word, bit, memory_order_release);
-    }
-}
-
-/* The counts are lowered after the bit is cleared, so that they are never too low. */
-static inline void remove_start(struct gc_pagemap_leaf *leaf, uint64_t granule, bool is_arena)
-{
-    atomic_uint_fast32_t *count = &leaf->page_starts[granule / PAGE_GRANULES];
-    atomic_uint_fast64_t *word = &leaf->starts[granule / 64];
-    const uint64_t bit = UINT64_C(1) << (granule % 64);
-    uint_fast32_t before;
-    if (is_arena) {
-        const uint64_t bits = atomic_load_explicit(word, memory_order_relaxed);
-        atomic_store_explicit(word, bits & ~bit, memory_order_release);
-        atomic_store_explicit(&leaf->blocks[granule], NULL, memory_order_release);
-        before = atomic_load_explicit(count, memory_order_relaxed);
-        atomic_store_explicit(count, before - 1, memory_order_release);
-    } else {
+    else
         atomic_fetch_and_explicit(word, ~bit, memory_order_release);
-        atomic_store_explicit(&leaf->blocks[granule], NULL, memory_order_release);
-        before = atomic_fetch_sub_explicit(count, 1, memory_order_release);
-    }
-    if (before == 1)
-        atomic_fetch_sub_explicit(&leaf->used_pages, 1, memory_order_release);
 }
 
-void gc_pagemap_set(struct gc_pagemap *map, uint64_t address, struct gc_block *block, bool is_arena)
+static bool has_bit(const struct gc_pagemap_leaf *leaf, uint64_t granule)
+{
+    const uint64_t bits = atomic_load_explicit(&leaf->starts[granule / 64], memory_order_relaxed);
+    return (bits >> (granule % 64) & 1) != 0;
+}
+
+/* The counts are raised before a start can be seen, and lowered after it cannot: they are never too
+ * low. */
+void gc_pagemap_set(struct gc_pagemap *map, uint64_t address, struct gc_block *block,
+                    enum gc_pagemap_owner owner)
 {
     struct gc_pagemap_leaf *leaf = leaf_at(map, address >> LEAF_BITS);
     GC_ASSERT(leaf != NULL && address % GC_GRANULE == 0);
     const uint64_t granule = address >> GC_GRANULE_BITS & (LEAF_GRANULES - 1);
+    const uint64_t page = granule / PAGE_GRANULES;
+    if (granule % PAGE_GRANULES == 0) {
+        if (atomic_load_explicit(&leaf->firsts[page], memory_order_relaxed) == NULL)
+            count_start(leaf, page, 1, owner);
+        /* Release: a thread that finds the block sees its record filled in. */
+        atomic_store_explicit(&leaf->firsts[page], block, memory_order_release);
+        return;
+    }
     count_written(map->host, leaf->blocks_written, granule / POINTERS_PER_HOST_PAGE);
-    /* Release: a thread that finds the block sees its record filled in. */
+    /* Release: as above. */
     atomic_store_explicit(&leaf->blocks[granule], block, memory_order_release);
-    if ((atomic_load_explicit(&leaf->starts[granule / 64], memory_order_relaxed) >> (granule % 64) &
-         1) != 0)
+    if (has_bit(leaf, granule))
         return;
     count_written(map->host, leaf->starts_written, granule / STARTS_PER_HOST_PAGE);
-    add_start(leaf, granule, is_arena);
+    count_start(leaf, page, 1, owner);
+    write_bit(leaf, granule, true, owner);
 }
 
-void gc_pagemap_clear(struct gc_pagemap *map, uint64_t address, bool is_arena)
+void gc_pagemap_clear(struct gc_pagemap *map, uint64_t address, enum gc_pagemap_owner owner)
 {
     struct gc_pagemap_leaf *leaf = leaf_at(map, address >> LEAF_BITS);
     GC_ASSERT(leaf != NULL && address % GC_GRANULE == 0);
     const uint64_t granule = address >> GC_GRANULE_BITS & (LEAF_GRANULES - 1);
-    GC_ASSERT(
-        (atomic_load_explicit(&leaf->starts[granule / 64], memory_order_relaxed) >> (granule % 64) &
-         1) != 0);
-    remove_start(leaf, granule, is_arena);
+    const uint64_t page = granule / PAGE_GRANULES;
+    if (granule % PAGE_GRANULES == 0) {
+        GC_ASSERT(atomic_load_explicit(&leaf->firsts[page], memory_order_relaxed) != NULL);
+        atomic_store_explicit(&leaf->firsts[page], NULL, memory_order_release);
+    } else {
+        GC_ASSERT(has_bit(leaf, granule));
+        write_bit(leaf, granule, false, owner);
+        atomic_store_explicit(&leaf->blocks[granule], NULL, memory_order_release);
+    }
+    count_start(leaf, page, (uint16_t)-1, owner);
 }
 
 /* Discards the host pages [first, end) of a table that were written. */
@@ -246,6 +281,22 @@ static bool last_start(const struct gc_pagemap_leaf *leaf, uint64_t first, uint6
     }
 }
 
+/* The last block start at or below granule `last` in the page whose first granule is `first`. A
+ * start that another thread is clearing has no block any more. */
+static struct gc_block *last_in_page(const struct gc_pagemap_leaf *leaf, uint64_t first,
+                                     uint64_t last, uint64_t *granule)
+{
+    while (last_start(leaf, first, last, granule)) {
+        struct gc_block *block =
+            atomic_load_explicit(&leaf->blocks[*granule], memory_order_acquire);
+        if (block != NULL)
+            return block;
+        last = *granule - 1; /* the first granule has no bit */
+    }
+    *granule = first;
+    return atomic_load_explicit(&leaf->firsts[first / PAGE_GRANULES], memory_order_acquire);
+}
+
 /* The last block start at or below granule `last` of a leaf. Skips pages without a start. */
 static struct gc_block *last_in_leaf(const struct gc_pagemap_leaf *leaf, uint64_t last,
                                      uint64_t *granule)
@@ -255,15 +306,9 @@ static struct gc_block *last_in_leaf(const struct gc_pagemap_leaf *leaf, uint64_
     for (uint64_t page = last / PAGE_GRANULES + 1; page-- > 0;) {
         const uint64_t first = page * PAGE_GRANULES;
         if (atomic_load_explicit(&leaf->page_starts[page], memory_order_acquire) != 0) {
-            while (last_start(leaf, first, last, granule)) {
-                struct gc_block *block =
-                    atomic_load_explicit(&leaf->blocks[*granule], memory_order_acquire);
-                if (block != NULL)
-                    return block;
-                if (*granule == first) /* another thread is clearing this start: go on below it */
-                    break;
-                last = *granule - 1;
-            }
+            struct gc_block *block = last_in_page(leaf, first, last, granule);
+            if (block != NULL)
+                return block;
         }
         last = first - 1; /* not used after page 0 */
     }

@@ -135,7 +135,7 @@ struct gc_pages {
     /* Room is short: an idle extent of several pages serves no block that fills it in part. */
     bool is_short;
     bool is_exact; /* room may become short: new extents do not reach beyond their blocks */
-    /* The program's peak at the last change of mappings, when it last rose, and the changes. */
+    /* The program's peak, the change of mappings before which it last rose, and the changes. */
     uint64_t peak_bytes;
     uint64_t peak_change;
     uint64_t change_count;

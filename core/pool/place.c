@@ -260,20 +260,6 @@ struct gc_block *gc_pool_alloc_planned_locked(struct gc_pool *pool,
     return alloc_in_bins(pool, &pool->content.bins[GC_CLASS_PLANNED][GC_FREE_PLAIN], spec);
 }
 
-static bool lies_in_several(const struct gc_pool *pool, const struct gc_block *block)
-{
-    if (gc_block_segment(block)->arena == NULL)
-        return false;
-    const struct gc_span span = gc_pages_span_of_block_locked(pool, block);
-    return gc_pages_several_locked(pool, &span) != 0;
-}
-
-bool gc_pool_may_serve_again_locked(const struct gc_pool *pool, const struct gc_block *block,
-                                    uint64_t bytes)
-{
-    return !gc_pool_wants_one_extent(pool, bytes) || !lies_in_several(pool, block);
-}
-
 void gc_pool_bar_from_caches_locked(struct gc_pool *pool)
 {
     for (struct gc_segment *segment = pool->content.segments; segment != NULL;
@@ -375,7 +361,7 @@ struct gc_block *gc_pool_add_locked(struct gc_pool *pool, struct gc_segment *seg
     link_segment(pool, segment, block);
     gc_pool_split_off_locked(pool, block, spec->bytes);
     gc_pool_make_live_locked(pool, block, spec);
-    gc_pagemap_set(pool->shared.pagemap, block->address, block, false);
+    gc_pagemap_set(pool->shared.pagemap, block->address, block, GC_PAGEMAP_SHARED);
     return block;
 }
 
@@ -389,7 +375,7 @@ static void add_free(struct gc_pool *pool, struct gc_segment *segment, struct gc
     link_segment(pool, segment, block);
     gc_pool_bin_locked(pool, block,
                        gc_segment_has_kinds(segment) ? GC_FREE_UNMAPPED : GC_FREE_PLAIN);
-    gc_pagemap_set(pool->shared.pagemap, block->address, block, false);
+    gc_pagemap_set(pool->shared.pagemap, block->address, block, GC_PAGEMAP_SHARED);
 }
 
 void gc_pool_add_arena_locked(struct gc_pool *pool, struct gc_arena *arena)
@@ -410,7 +396,7 @@ struct gc_block *gc_pool_remove_locked(struct gc_pool *pool, struct gc_segment *
     GC_ASSERT(gc_block_spans_segment(block));
     if (block->state == GC_BLOCK_FREE)
         gc_pool_unbin_locked(pool, block);
-    gc_pagemap_clear(pool->shared.pagemap, block->address, false);
+    gc_pagemap_clear(pool->shared.pagemap, block->address, GC_PAGEMAP_SHARED);
     if (segment->previous != NULL)
         segment->previous->next = segment->next;
     else
@@ -450,5 +436,5 @@ void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,
     gc_block_set_state(block, state);
     if (state == GC_BLOCK_FREE)
         gc_pool_bin_locked(pool, block, block->free_kind);
-    gc_pagemap_set(pool->shared.pagemap, block->address, block, false);
+    gc_pagemap_set(pool->shared.pagemap, block->address, block, GC_PAGEMAP_SHARED);
 }

@@ -211,14 +211,22 @@ void gc_pool_unbin_locked(struct gc_pool *pool, struct gc_block *block)
         clear_idle(pool, segment);
 }
 
+static enum gc_pagemap_owner owner_of(const struct gc_segment *segment, uint64_t address)
+{
+    return segment->arena == NULL ? GC_PAGEMAP_SHARED
+                                  : gc_pagemap_owner_in(address, segment->address, segment->bytes);
+}
+
 static void set_start(struct gc_pool *pool, uint64_t address, struct gc_block *block)
 {
-    gc_pagemap_set(pool->shared.pagemap, address, block, gc_block_segment(block)->arena != NULL);
+    gc_pagemap_set(pool->shared.pagemap, address, block,
+                   owner_of(gc_block_segment(block), address));
 }
 
 static void clear_start(struct gc_pool *pool, const struct gc_block *block)
 {
-    gc_pagemap_clear(pool->shared.pagemap, block->address, gc_block_segment(block)->arena != NULL);
+    gc_pagemap_clear(pool->shared.pagemap, block->address,
+                     owner_of(gc_block_segment(block), block->address));
 }
 
 static void link_after(struct gc_block *block, struct gc_block *added)
@@ -337,6 +345,23 @@ void gc_pool_clear_flags_locked(struct gc_pool *pool, struct gc_block *block)
     block->is_held = false;
 }
 
+static bool lies_in_several(const struct gc_pool *pool, const struct gc_block *block)
+{
+    const struct gc_segment *segment = gc_block_segment(block);
+    const uint64_t offset = block->address - segment->address;
+    if (segment->arena == NULL)
+        return false;
+    const struct gc_mapping *mapping = segment->arena->slots[offset >> pool->pages.page_shift];
+    const uint64_t end = ((offset + block->bytes - 1) >> pool->pages.page_shift) + 1;
+    return mapping != NULL && mapping->first + mapping->extent->page_count < end;
+}
+
+bool gc_pool_may_serve_again_locked(const struct gc_pool *pool, const struct gc_block *block,
+                                    uint64_t bytes)
+{
+    return !gc_pool_wants_one_extent(pool, bytes) || !lies_in_several(pool, block);
+}
+
 /* The number of the context whose thread caches may take the block once it is freed; 0: none may.
  * Thread caches hold one kind of block per context, dedicated or not. */
 static uint16_t tcache_number_of(const struct gc_pool *pool, const struct gc_block *block)
@@ -344,9 +369,12 @@ static uint16_t tcache_number_of(const struct gc_pool *pool, const struct gc_blo
     const struct gc_segment *segment = gc_block_segment(block);
     const bool is_dedicated = segment->size_class == GC_CLASS_DEDICATED;
     const bool may_enter =
+        pool->number != 0 &&
         block->bytes <= atomic_load_explicit(&pool->tcache_block_bytes, memory_order_relaxed) &&
         segment->size_class != GC_CLASS_UNCACHED && is_dedicated == pool->shared.is_dedicated &&
-        (!is_dedicated || block->bytes - block->live.requested_bytes <= SLACK_MAX);
+        (!is_dedicated || block->bytes - block->live.requested_bytes <= SLACK_MAX) &&
+        (block->bytes < GC_PAGE_BYTES_MIN ||
+         gc_pool_may_serve_again_locked(pool, block, block->bytes));
     const unsigned large = block->bytes > GC_SMALL_MAX ? GC_BLOCK_LARGE : 0;
     return may_enter ? (uint16_t)(pool->number | large) : 0;
 }

@@ -138,7 +138,8 @@ static void push_pending(struct gc_tcache_context *tctx, struct gc_block *block,
     tctx->pending_bytes += block->bytes;
 }
 
-bool gc_tcache_drain(struct gc_tcache_context *tctx)
+/* Moves pending blocks with a completed epoch to the bins. True if there were any. */
+static bool drain(struct gc_tcache_context *tctx)
 {
     unsigned count = 0;
     while (tctx->pending_first != NULL && count < DRAIN_MAX &&
@@ -188,6 +189,19 @@ static bool shrink(struct gc_tcache_context *tctx)
     return true;
 }
 
+bool gc_tcache_flush_large(struct gc_tcache_context *tctx)
+{
+    const uint64_t before = gc_tcache_cached_bytes(tctx);
+    if (tctx->pending_bytes > GC_SMALL_MAX) {
+        (void)drain(tctx);
+        gc_tcache_flush_pending(tctx);
+    }
+    while (tctx->bins[GC_TCACHE_LARGE] != NULL)
+        gc_tcache_flush_batch(tctx, &tctx->bins[GC_TCACHE_LARGE]);
+    gc_tcache_release_large(tctx);
+    return gc_tcache_cached_bytes(tctx) != before;
+}
+
 /* ---- allocation ---- */
 
 static inline void make_live(struct gc_tcache *tcache, struct gc_tcache_context *tctx,
@@ -205,7 +219,7 @@ static inline void make_live(struct gc_tcache *tcache, struct gc_tcache_context 
 static struct gc_block *pop_block(struct gc_tcache_context *tctx, uint64_t size)
 {
     struct gc_block *block = pop_ready(tctx, size);
-    if (block == NULL && tctx->pending_first != NULL && gc_tcache_drain(tctx))
+    if (block == NULL && tctx->pending_first != NULL && drain(tctx))
         block = pop_ready(tctx, size);
     return block;
 }
@@ -320,7 +334,9 @@ struct gc_tcache_context *gc_tcache_context_for(struct gc_tcache *tcache,
     if (number == 0 || block->address != address)
         return NULL;
     struct gc_context *context = gc_block_pool(block)->context;
-    return gc_tcache_is_closed(context) ? NULL : gc_tcache_context_of(tcache, context);
+    return context->pool.number == 0 || gc_tcache_is_closed(context)
+               ? NULL
+               : gc_tcache_context_of(tcache, context);
 }
 
 /* Whether the magazine is the one of its context that may hold a block above GC_SMALL_MAX.
@@ -372,7 +388,7 @@ static bool cache_block(struct gc_tcache_context *tctx, struct gc_block *block)
         tctx->pending_bytes <= cap_of(context) / PENDING_DIVISOR)
         return false;
     gc_tcache_merge_stats(tctx);
-    (void)gc_tcache_drain(tctx);
+    (void)drain(tctx);
     shrink(tctx);
     gc_tcache_flush_pending(tctx);
     return true;

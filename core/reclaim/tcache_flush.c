@@ -12,6 +12,7 @@
 /* A thread's figures may lie behind by this, or by a fraction of the device's allocated bytes. */
 #define UNMERGED_MIN GC_MIB(16)
 #define UNMERGED_DIVISOR 64
+#define UNMERGED_MAX GC_MIB(512)
 
 /* ---- figures of the thread ---- */
 
@@ -149,9 +150,10 @@ void gc_tcache_merge_stats(struct gc_tcache_context *tctx)
     merge_pending(tctx, &stats->pending);
     for (; tctx->api_mask != 0; tctx->api_mask &= tctx->api_mask - 1)
         merge_api(device, &tctx->apis[__builtin_ctz(tctx->api_mask)]);
-    tctx->unmerged_max = gc_max_u64(
-        UNMERGED_MIN,
-        atomic_load_explicit(&stats->allocated.current, memory_order_relaxed) / UNMERGED_DIVISOR);
+    uint64_t now = atomic_load_explicit(&stats->allocated.current, memory_order_relaxed);
+    if (gc_stats_gauge_is_negative(now))
+        now = 0;
+    tctx->unmerged_max = gc_min_u64(UNMERGED_MAX, gc_max_u64(UNMERGED_MIN, now / UNMERGED_DIVISOR));
 }
 
 void gc_tcache_merge_all_stats(struct gc_tcache *tcache)
@@ -196,19 +198,6 @@ void gc_tcache_flush_pending(struct gc_tcache_context *tctx)
     }
     gc_pool_release(pool);
     gc_tcache_count_flushed(tctx, bytes);
-}
-
-bool gc_tcache_flush_large(struct gc_tcache_context *tctx)
-{
-    const uint64_t before = gc_tcache_cached_bytes(tctx);
-    if (tctx->pending_bytes > GC_SMALL_MAX) {
-        (void)gc_tcache_drain(tctx);
-        gc_tcache_flush_pending(tctx);
-    }
-    while (tctx->bins[GC_TCACHE_LARGE] != NULL)
-        gc_tcache_flush_batch(tctx, &tctx->bins[GC_TCACHE_LARGE]);
-    gc_tcache_release_large(tctx);
-    return gc_tcache_cached_bytes(tctx) != before;
 }
 
 bool gc_tcache_flush(struct gc_tcache_context *tctx)

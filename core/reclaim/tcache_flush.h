@@ -61,8 +61,6 @@ struct gc_tcache_context *gc_tcache_context_of(struct gc_tcache *tcache,
  * names stays a valid record. */
 struct gc_tcache_context *gc_tcache_context_for(struct gc_tcache *tcache,
                                                 const struct gc_block *block, uint64_t address);
-/* Moves pending blocks with a completed epoch to the bins. True if there were any. */
-bool gc_tcache_drain(struct gc_tcache_context *tctx);
 /* Flushes the large blocks to the pool. True if there were any. */
 bool gc_tcache_flush_large(struct gc_tcache_context *tctx);
 /* Flushes up to one batch of blocks from a bin to the pool. */

@@ -150,7 +150,8 @@ bool gc_tcache_free_to_pool(struct gc_core *core, struct gc_tcache *tcache, uint
     if (!gc_tcache_enter(tcache))
         return false;
     struct gc_block *block = gc_pagemap_get(&core->pagemap, address);
-    if (block != NULL && gc_tcache_claim(block))
+    if (block != NULL && atomic_load_explicit(&block->tcache_number, memory_order_relaxed) != 0 &&
+        gc_tcache_claim(block))
         place = free_inside(tcache, block, address, &context);
     if (place == NOWHERE)
         gc_tcache_merge_all_stats(tcache);

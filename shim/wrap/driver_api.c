@@ -61,7 +61,9 @@ static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, const struct gc
     gc_outside_check_thread();
     request.is_dedicated = atomic_load_explicit(&gc_shim.ipc_used, memory_order_relaxed);
     gc_serve_requests(gc_shim.core);
-    if (context != missed && gc_tcache_alloc(gc_thread.tcache, context, &request, address))
+    if (context == missed)
+        gc_tcache_flush_stats(gc_thread.tcache);
+    else if (gc_tcache_alloc(gc_thread.tcache, context, &request, address))
         return CUDA_SUCCESS;
     request.is_trial = gc_mempool_may_reclaim();
     enum gc_status status = gc_alloc(gc_shim.core, context, &request, address, &driver_code);
