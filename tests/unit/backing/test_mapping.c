@@ -713,9 +713,52 @@ static void random_crowds_are_served(void **state)
     }
 }
 
+/* Requests that need changes of mappings, and do not raise the peak. */
+static void change_often(struct workbench *bench, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        workbench_free(bench, workbench_alloc(bench, 0, GC_MIB(64)));
+        gc_reclaim_trim(bench->core, bench->device, 0);
+    }
+}
+
+/* A limit may be near at first. Once the peak has not risen for a while it is not, unless what else
+ * is charged, contexts for one, leaves little room. */
+static void a_limit_with_room_is_no_shortness_for_long(void **state)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(8192),
+                                          .limit_bytes = GC_MIB(2048),
+                                          .trim_percent = 100,
+                                          .has_mapping = true};
+    struct workbench bench;
+    (void)state;
+    workbench_open(&bench, &setup);
+    const struct gc_pages *pages = &bench.contexts[0]->pool.pages;
+    const uint64_t block = workbench_alloc(&bench, 0, GC_MIB(1024));
+    assert_true(pages->is_short && pages->is_exact);
+    workbench_free(&bench, block);
+    change_often(&bench, 8);
+    assert_true(pages->is_short);
+    change_often(&bench, 32);
+    assert_false(pages->is_short);
+    assert_true(pages->is_exact); /* new extents stay careful */
+    gc_direct_adjust_device(bench.core, bench.device, (int64_t)GC_MIB(1000));
+    change_often(&bench, 1);
+    assert_true(pages->is_short); /* the peak and that do not leave a sixteenth */
+    gc_direct_adjust_device(bench.core, bench.device, -(int64_t)GC_MIB(1000));
+    change_often(&bench, 1);
+    assert_false(pages->is_short);
+    const uint64_t higher = workbench_alloc(&bench, 0, GC_MIB(1100));
+    assert_true(pages->is_short); /* the peak has risen */
+    workbench_free(&bench, higher);
+    workbench_close(&bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_limit_with_room_is_no_shortness_for_long),
         cmocka_unit_test(a_block_takes_the_pages_it_needs),
         cmocka_unit_test(a_backed_free_block_needs_no_call),
         cmocka_unit_test(mapping_costs_what_it_must),

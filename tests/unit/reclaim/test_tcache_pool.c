@@ -186,6 +186,50 @@ static void contexts_without_a_number_have_no_hits(void **state)
     workbench_close(&bench);
 }
 
+/* As the contexts beyond the last number: their blocks, large ones too, are of no magazine. */
+static void contexts_beyond_the_last_number_have_no_hits(void **state)
+{
+    struct workbench bench;
+    struct gc_context *late = NULL;
+    (void)state;
+    workbench_open_fenced(&bench, GC_MIB(1024));
+    bench.core->context_count = GC_TCACHE_UNUSED - 1;
+    assert_status(gc_setup_add_context(bench.core, 77, bench.device, &late), GC_OK);
+    for (unsigned i = 0; i < 8; i++) {
+        const uint64_t address = workbench_alloc_in(&bench, late, GC_MIB(2));
+        assert_false(gc_tcache_free(bench.core, bench.cache, address));
+        assert_false(gc_tcache_free_to_pool(bench.core, bench.cache, address));
+        workbench_free(&bench, address);
+    }
+    for (unsigned i = 0; i < GC_TCACHE_CONTEXTS; i++)
+        assert_int_not_equal(bench.cache->contexts[i].number, 0);
+    workbench_close(&bench);
+}
+
+/* Threads merge their gains and losses at different times, so the gauge may be below 0. */
+static void bound_of_unmerged_figures_is_bounded(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_with_memory(&bench);
+    atomic_uint_fast64_t *gauge = &bench.device->stats.allocated.current;
+    const uint64_t levels[] = {0 - GC_MIB(12), GC_MIB(12), GC_MIB(1024), GC_MIB(200 * 1024)};
+    const uint64_t bounds[] = {GC_MIB(16), GC_MIB(16), GC_MIB(16), GC_MIB(512)};
+    const uint64_t before = atomic_load(gauge);
+    for (unsigned i = 0; i < 4; i++) {
+        const uint64_t address = hit(&bench, 0);
+        assert_true(gc_tcache_free_to_pool(bench.core, bench.cache, address));
+        atomic_store(gauge, levels[i]);
+        gc_tcache_flush_stats(bench.cache);
+        const uint16_t number = bench.contexts[0]->pool.number;
+        assert_int_equal(bench.cache->contexts[number % GC_TCACHE_CONTEXTS].unmerged_max,
+                         bounds[i]);
+        atomic_store(gauge, before);
+    }
+    atomic_store(&bench.device->stats.allocated.peak, GC_MIB(1));
+    workbench_close(&bench);
+}
+
 static void modes_without_thread_caches_have_no_hits(void **state)
 {
     const struct workbench_setup setups[] = {
@@ -218,6 +262,8 @@ int main(void)
         cmocka_unit_test(requests_that_are_not_plain_are_left_alone),
         cmocka_unit_test(tenants_requests_go_the_whole_path),
         cmocka_unit_test(contexts_without_a_number_have_no_hits),
+        cmocka_unit_test(contexts_beyond_the_last_number_have_no_hits),
+        cmocka_unit_test(bound_of_unmerged_figures_is_bounded),
         cmocka_unit_test(modes_without_thread_caches_have_no_hits),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
