@@ -304,12 +304,19 @@ enum gc_status gc_direct_mark_address(struct gc_core *core, uint64_t address,
     return mark(core, GC_DIRECT_MEMORY, true, address, direct);
 }
 
+bool gc_direct_is_there(struct gc_core *core, const struct gc_direct *direct)
+{
+    struct gc_direct found;
+    return gc_tracker_find(&core->tracker, direct->kind, direct->key, &found) &&
+           found.serial == direct->serial;
+}
+
 /* The free is observed before another allocation of the key can be. */
 void gc_direct_end_mark(struct gc_core *core, const struct gc_direct *direct, bool is_released)
 {
-    if (is_released)
+    if (is_released && core->is_observed && gc_direct_is_there(core, direct))
         observe(direct, GC_TRACE_FREE);
-    if (gc_tracker_unmark(&core->tracker, direct->kind, direct->key, is_released, uncount_freed)) {
+    if (gc_tracker_unmark(&core->tracker, direct, is_released, uncount_freed)) {
         uncharge(direct);
         if (direct->device != NULL)
             gc_publish_live(direct->device);

@@ -295,6 +295,36 @@ static void each_release_ends_its_own_mark(void **state)
     workbench_close(&bench);
 }
 
+/* The record that the release marked is removed by another thread, and its successor is marked by
+ * the next release: the first one's end leaves that alone, whatever it says. */
+static void a_release_leaves_a_marked_successor_alone(void **state)
+{
+    struct workbench bench;
+    struct gc_direct marked, successor, found;
+    (void)state;
+    for (unsigned is_released = 0; is_released < 2; is_released++) {
+        workbench_open_plain(&bench);
+        const struct gc_direct first = record_of(&bench, GC_DIRECT_MEMORY, 77 << 9, 1000000);
+        const struct gc_direct second = record_of(&bench, GC_DIRECT_MEMORY, 77 << 9, 512);
+        add(&bench, &first);
+        assert_status(gc_direct_mark_address(bench.core, 77 << 9, &marked), GC_OK);
+        assert_status(gc_direct_untrack(bench.core, GC_DIRECT_MEMORY, 77 << 9, NULL), GC_OK);
+        assert_false(gc_direct_is_there(bench.core, &marked));
+        add(&bench, &second);
+        assert_false(gc_direct_is_there(bench.core, &marked));
+        assert_status(gc_direct_mark_address(bench.core, 77 << 9, &successor), GC_OK);
+        gc_direct_end_mark(bench.core, &marked, is_released != 0);
+        assert_true(gc_direct_is_there(bench.core, &successor));
+        assert_status(gc_direct_find(bench.core, GC_DIRECT_MEMORY, 77 << 9, &found), GC_OK);
+        assert_true(found.is_releasing);
+        assert_int_equal(workbench_figures(&bench).reserved.current, 512);
+        gc_direct_end_mark(bench.core, &successor, true);
+        assert_int_equal(workbench_figures(&bench).reserved.current, 0);
+        assert_int_equal(workbench_figures(&bench).free_count, 2);
+        workbench_close(&bench);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +336,7 @@ int main(void)
         cmocka_unit_test(an_address_has_one_record),
         cmocka_unit_test(a_key_that_is_released_is_busy),
         cmocka_unit_test(each_release_ends_its_own_mark),
+        cmocka_unit_test(a_release_leaves_a_marked_successor_alone),
         cmocka_unit_test(records_end_with_their_context),
         cmocka_unit_test(key_that_comes_again_replaces_its_record),
         cmocka_unit_test(adjust_never_goes_below_nothing),
