@@ -449,7 +449,9 @@ struct gc_direct {
     struct gc_quota *quota;   /* charged besides the device; NULL: none */
     uint64_t context;         /* handle; 0: the memory outlives contexts */
     uint16_t api;
-    bool is_releasing; /* of a record that was found: gc_direct_mark */
+    /* Of a record that was found: */
+    bool is_releasing; /* gc_direct_mark */
+    uint64_t serial;   /* no other record of its key has it */
 };
 
 /* Kinds whose keys are addresses: no two of their records have one key. */
@@ -502,6 +504,9 @@ enum gc_status gc_direct_mark(struct gc_core *core, enum gc_direct_kind kind, ui
                               struct gc_direct *direct) GC_CHECKED;
 enum gc_status gc_direct_mark_address(struct gc_core *core, uint64_t address,
                                       struct gc_direct *direct) GC_CHECKED;
+/* Whether the record that was marked is still there: another thread may have removed it, and the
+ * key may have another one. */
+bool gc_direct_is_there(struct gc_core *core, const struct gc_direct *direct);
 /* Ends it, with the copy. The driver has released the allocation (`is_released`): as
  * gc_direct_untrack, unless the record was removed meanwhile. */
 void gc_direct_end_mark(struct gc_core *core, const struct gc_direct *direct, bool is_released);

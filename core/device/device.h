@@ -44,13 +44,14 @@ struct gc_device {
     /* A request timed out, and no memory became free or pending since. */
     atomic_bool is_exhausted;
     struct gc_api_cell *apis; /* core->api_count */
-    /* Written by each miss, as all to `direct_calls`. */
+    /* Written by each miss, as all to `direct_records`. */
     _Alignas(64) struct gc_stats stats;
     /* stats.ordered again, with a peak for each mark. */
     struct gc_gauge_cell ordered_peaks[GC_ORDERED_PEAK_COUNT];
     struct gc_idle idle; /* of all pools and elastic pools */
     atomic_uint_fast64_t direct_bytes[GC_DIRECT_KIND_COUNT];
-    atomic_uint direct_calls;             /* charges and records of direct memory */
+    atomic_uint direct_charges; /* calls, of direct memory */
+    atomic_uint direct_records;
     _Alignas(64) struct gc_host_mem host; /* memory of this device's records */
     struct gc_slab blocks;
     struct gc_slab segments;

@@ -157,6 +157,7 @@ enum gc_status gc_tracker_add(struct gc_tracker *tracker, const struct gc_direct
     }
     *record =
         (struct gc_tracker_record){.next = former == NULL ? NULL : former->next, .direct = *direct};
+    record->direct.serial = ++shard->last_serial;
     *link = record;
     if (former != NULL) {
         *old = former->direct;
@@ -238,13 +239,14 @@ bool gc_tracker_mark(struct gc_tracker *tracker, enum gc_direct_kind kind, bool 
     return find(tracker, is_any_address ? is_address : is_same, kind, key, true, direct);
 }
 
-bool gc_tracker_unmark(struct gc_tracker *tracker, enum gc_direct_kind kind, uint64_t key,
-                       bool is_released, gc_tracker_count *uncount)
+bool gc_tracker_unmark(struct gc_tracker *tracker, const struct gc_direct *marked, bool is_released,
+                       gc_tracker_count *uncount)
 {
-    const uint64_t hash = gc_mix_u64(key);
+    const uint64_t hash = gc_mix_u64(marked->key);
     struct gc_tracker_shard *shard = shard_of(tracker, hash);
-    struct gc_tracker_record **link = acquire_link(shard, hash, is_same, kind, key);
-    const bool is_marked = link != NULL && (*link)->mark_count > 0;
+    struct gc_tracker_record **link = acquire_link(shard, hash, is_same, marked->kind, marked->key);
+    const bool is_marked =
+        link != NULL && (*link)->direct.serial == marked->serial && (*link)->mark_count > 0;
     if (is_marked)
         (*link)->mark_count--;
     if (is_marked && is_released) {

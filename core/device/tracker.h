@@ -6,7 +6,8 @@
  * longer and no call fails.
  *
  * A record is marked while the driver releases its allocation: the driver may give the key to
- * another allocation before the record is removed. Kinds of addresses share their keys. */
+ * another allocation before the record is removed. A release ends its own mark alone: a serial
+ * tells the records of one key apart. Kinds of addresses share their keys. */
 #ifndef GC_TRACKER_H
 #define GC_TRACKER_H
 
@@ -25,6 +26,7 @@ struct gc_tracker_shard {
     uint64_t bucket_count; /* a power of two; 0 until the first record */
     uint64_t record_count;
     struct gc_tracker_record *spares; /* records that were removed */
+    uint64_t last_serial;
 };
 
 struct gc_tracker {
@@ -54,11 +56,11 @@ bool gc_tracker_find_address(struct gc_tracker *tracker, uint64_t address,
 /* Marks the record of the kind, or of any kind of addresses if `is_address`; copies it. */
 bool gc_tracker_mark(struct gc_tracker *tracker, enum gc_direct_kind kind, bool is_address,
                      uint64_t key, struct gc_direct *direct);
-/* Takes back one mark of the record. If `is_released` it removes the record and calls `uncount`
- * with it before another one of its key can be added, under the shard's lock. True: removed; false
- * also if it was removed before. */
-bool gc_tracker_unmark(struct gc_tracker *tracker, enum gc_direct_kind kind, uint64_t key,
-                       bool is_released, gc_tracker_count *uncount);
+/* Takes back one mark of the record, of which `marked` is the copy. If `is_released` it removes the
+ * record and calls `uncount` with it before another one of its key can be added, under the shard's
+ * lock. True: removed; false also if it was removed before. */
+bool gc_tracker_unmark(struct gc_tracker *tracker, const struct gc_direct *marked, bool is_released,
+                       gc_tracker_count *uncount);
 /* Removes every record of the context and calls `visit` with each, under no lock. */
 void gc_tracker_remove_context(struct gc_tracker *tracker, uint64_t context,
                                void (*visit)(void *argument, const struct gc_direct *direct),

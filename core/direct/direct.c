@@ -12,9 +12,8 @@
 
 #include <stddef.h>
 
-#define CLOCK_CALLS                                                                                \
-    16 /* charges and records of less than CLOCK_BYTES between looks at the clock                  \
-        */
+/* Charges, or records, of less than CLOCK_BYTES between looks at the clock. */
+#define CLOCK_CALLS 16
 #define CLOCK_BYTES GC_MIB(1)
 
 bool gc_direct_is_allocation(enum gc_direct_kind kind)
@@ -61,10 +60,10 @@ static struct gc_entry entry_of(const struct gc_direct *direct)
 
 /* True for large memory, else now and then: a look at the clock costs as much as the rest. A lost
  * count moves it, no more. */
-static bool may_read_clock(struct gc_device *device, uint64_t bytes)
+static bool may_read_clock(atomic_uint *counter, uint64_t bytes)
 {
-    const unsigned calls = atomic_load_explicit(&device->direct_calls, memory_order_relaxed);
-    atomic_store_explicit(&device->direct_calls, calls + 1, memory_order_relaxed);
+    const unsigned calls = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, calls + 1, memory_order_relaxed);
     return bytes >= CLOCK_BYTES || calls % CLOCK_CALLS == 0;
 }
 
@@ -72,7 +71,9 @@ static bool may_read_clock(struct gc_device *device, uint64_t bytes)
 static void publish(struct gc_device *device, uint64_t bytes)
 {
     if (device != NULL && device->core->ledger != NULL)
-        gc_publish_device(device, may_read_clock(device, bytes) ? gc_core_now_ns(device->core) : 0);
+        gc_publish_device(device, may_read_clock(&device->direct_records, bytes)
+                                      ? gc_core_now_ns(device->core)
+                                      : 0);
 }
 
 static bool try_charge(struct gc_core *core, struct gc_device *device, struct gc_quota *quota,
@@ -83,7 +84,7 @@ static bool try_charge(struct gc_core *core, struct gc_device *device, struct gc
     struct gc_charge_failure charge_failure = {0};
     struct gc_borrow borrow = {.is_short = is_trial};
     gc_serve_requests(core);
-    if (may_read_clock(device, bytes))
+    if (may_read_clock(&device->direct_charges, bytes))
         gc_reconcile_update(device);
     if (gc_quota_charge(device, quota, bytes, &held, &charge_failure))
         return true;
@@ -114,7 +115,8 @@ enum gc_status gc_direct_charge_device(struct gc_core *core, struct gc_device *d
                                        struct gc_quota *quota, uint64_t bytes)
 {
     const struct gc_entry entry = {.requested_bytes = bytes, .api = GC_API_NONE};
-    if (try_charge(core, device, quota, bytes, false))
+    if (try_charge(core, device, quota, bytes, false) ||
+        (gc_reconcile_again(device) && try_charge(core, device, quota, bytes, false)))
         return GC_OK;
     gc_quota_count_oom(device, quota, &entry);
     publish(device, CLOCK_BYTES);
@@ -282,12 +284,18 @@ enum gc_status gc_direct_find_address(struct gc_core *core, uint64_t address,
 
 /* ---- releases ---- */
 
+/* A release of nothing that is charged makes no room: no request waits for it. */
+static bool makes_room(const struct gc_direct *direct)
+{
+    return direct->device != NULL && direct->charged_bytes != 0;
+}
+
 static enum gc_status mark(struct gc_core *core, enum gc_direct_kind kind, bool is_any_address,
                            uint64_t key, struct gc_direct *direct)
 {
     if (!gc_tracker_mark(&core->tracker, kind, is_any_address, key, direct))
         return GC_NOT_OURS;
-    if (direct->device != NULL)
+    if (makes_room(direct))
         gc_device_release_begin(direct->device, direct->quota);
     return GC_OK;
 }
@@ -304,17 +312,24 @@ enum gc_status gc_direct_mark_address(struct gc_core *core, uint64_t address,
     return mark(core, GC_DIRECT_MEMORY, true, address, direct);
 }
 
+bool gc_direct_is_there(struct gc_core *core, const struct gc_direct *direct)
+{
+    struct gc_direct found;
+    return gc_tracker_find(&core->tracker, direct->kind, direct->key, &found) &&
+           found.serial == direct->serial;
+}
+
 /* The free is observed before another allocation of the key can be. */
 void gc_direct_end_mark(struct gc_core *core, const struct gc_direct *direct, bool is_released)
 {
-    if (is_released)
+    if (is_released && core->is_observed && gc_direct_is_there(core, direct))
         observe(direct, GC_TRACE_FREE);
-    if (gc_tracker_unmark(&core->tracker, direct->kind, direct->key, is_released, uncount_freed)) {
+    if (gc_tracker_unmark(&core->tracker, direct, is_released, uncount_freed)) {
         uncharge(direct);
         if (direct->device != NULL)
             gc_publish_live(direct->device);
     }
-    if (direct->device != NULL)
+    if (makes_room(direct))
         gc_device_release_end(direct->device, direct->quota);
 }
 

@@ -21,6 +21,10 @@
 
 /* Between two looks whether a process that broke its connection has ended. */
 #define DYING_POLL_MS 20
+/* From the first look that finds another program to the end of the former one's use: the kernel
+ * releases the device's descriptors, and the driver their queued work, some time after the exec,
+ * and nothing shows when. */
+#define EXEC_NS UINT64_C(10000000000)
 #define END_PAUSES 100
 #define END_PAUSE_NS 1000000
 /* In gc_core.opens: this process, while it makes a handle. Connections count from 1. */
@@ -290,24 +294,25 @@ static void accept_one(struct gc_share *share)
     gc_wire_close(&made.end); /* too many: the other process is told by that */
 }
 
-/* Whether the process runs another program since its exec, which closed the device. The second look
- * that finds so counts: the kernel closes the last descriptors a moment later. */
-static bool has_called_exec(struct gc_share_connection *connection)
+/* Whether the process has run another program for EXEC_NS. */
+static bool has_called_exec(const struct gc_core *core, struct gc_share_connection *connection)
 {
     const uint64_t now = gc_ledger_stack_address(connection->pid);
-    const bool was_other = connection->has_other_stack;
-    connection->has_other_stack =
-        connection->stack_address != 0 && now != 0 && now != connection->stack_address;
-    return was_other && connection->has_other_stack;
+    const uint64_t now_ns = gc_core_now_ns(core);
+    if (connection->stack_address == 0 || now == 0 || now == connection->stack_address)
+        connection->exec_ns = 0;
+    else if (connection->exec_ns == 0)
+        connection->exec_ns = now_ns;
+    return connection->exec_ns != 0 && now_ns - connection->exec_ns >= EXEC_NS;
 }
 
 /* Whether the process of a broken connection may still use the memory. One of another PID namespace
  * cannot be seen to end: its blocks are held as long as this process lives. */
-static bool may_live(struct gc_share_connection *connection)
+static bool may_live(const struct gc_core *core, struct gc_share_connection *connection)
 {
     return connection->start_ticks == 0 ||
            (gc_ledger_process_exists(connection->pid, connection->start_ticks) &&
-            !has_called_exec(connection));
+            !has_called_exec(core, connection));
 }
 
 static void end_connection(struct gc_core *core, struct gc_share_connection *connection)
@@ -336,7 +341,7 @@ static bool reap(struct gc_share *share)
         struct gc_share_connection *connection = &share->connections[i];
         if (connection->owner == 0 || !connection->is_lost)
             continue;
-        if (has_opens(share->core, connection) && may_live(connection))
+        if (has_opens(share->core, connection) && may_live(share->core, connection))
             may_end |= connection->start_ticks != 0;
         else
             end_connection(share->core, connection);

@@ -27,7 +27,7 @@ struct gc_share_connection {
     uint64_t start_ticks;
     uint64_t stack_address; /* see gc_ledger_stack_address */
     bool is_lost;           /* the connection broke */
-    bool has_other_stack;   /* the last look found another stack */
+    uint64_t exec_ns;       /* since when each look has found another stack; 0: not so */
 };
 
 enum gc_share_state { GC_SHARE_NONE, GC_SHARE_STARTING, GC_SHARE_OPEN, GC_SHARE_FAILED };

@@ -183,8 +183,10 @@ void gc_direct_free_end(const struct gc_direct_release *release, bool is_freed)
         return;
     }
     /* The account of the pool removes core's record too. */
-    const bool is_removed = is_freed && release->direct.kind == GC_DIRECT_ASYNC &&
-                            gc_mempool_remove(release->direct.key);
+    const bool is_removed =
+        is_freed && release->direct.kind == GC_DIRECT_ASYNC &&
+        (!release->is_marked || gc_direct_is_there(gc_shim.core, &release->direct)) &&
+        gc_mempool_remove(release->direct.key);
     gc_direct_release_end(release, is_freed && !is_removed);
 }
 

@@ -266,6 +266,7 @@ def execs(base):
     taker("open", 0, giver.give(0))
     giver("free", 0)
     equal("an importer calls exec", taker("exec"), "0")
+    ok("  its block does not serve at once", not reuse(giver, 3 * MIB, place))
     ok("  its block serves again", wait_for(lambda: reuse(giver, 3 * MIB, place)))
     equal("  while it runs", (taker.process.poll(), program_of(taker)), (None, "sleep"))
     taker.kill()

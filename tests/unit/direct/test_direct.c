@@ -2,10 +2,15 @@
  * itself.
  */
 #include "core/base/bits.h"
+#include "core/base/clock.h"
 #include "core/device/registry.h"
+#include "core/ledger/ledger.h"
+#include "core/reclaim/reconcile.h"
 #include "tests/unit/cmocka_all.h"
+#include "tests/unit/scratch.h"
 #include "tests/unit/workbench.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static struct gc_direct record_of(struct workbench *bench, enum gc_direct_kind kind, uint64_t key,
@@ -295,6 +300,110 @@ static void each_release_ends_its_own_mark(void **state)
     workbench_close(&bench);
 }
 
+/* The record that the release marked is removed by another thread, and its successor is marked by
+ * the next release: the first one's end leaves that alone, whatever it says. */
+static void a_release_leaves_a_marked_successor_alone(void **state)
+{
+    struct workbench bench;
+    struct gc_direct marked, successor, found;
+    (void)state;
+    for (unsigned is_released = 0; is_released < 2; is_released++) {
+        workbench_open_plain(&bench);
+        const struct gc_direct first = record_of(&bench, GC_DIRECT_MEMORY, 77 << 9, 1000000);
+        const struct gc_direct second = record_of(&bench, GC_DIRECT_MEMORY, 77 << 9, 512);
+        add(&bench, &first);
+        assert_status(gc_direct_mark_address(bench.core, 77 << 9, &marked), GC_OK);
+        assert_status(gc_direct_untrack(bench.core, GC_DIRECT_MEMORY, 77 << 9, NULL), GC_OK);
+        assert_false(gc_direct_is_there(bench.core, &marked));
+        add(&bench, &second);
+        assert_false(gc_direct_is_there(bench.core, &marked));
+        assert_status(gc_direct_mark_address(bench.core, 77 << 9, &successor), GC_OK);
+        gc_direct_end_mark(bench.core, &marked, is_released != 0);
+        assert_true(gc_direct_is_there(bench.core, &successor));
+        assert_status(gc_direct_find(bench.core, GC_DIRECT_MEMORY, 77 << 9, &found), GC_OK);
+        assert_true(found.is_releasing);
+        assert_int_equal(workbench_figures(&bench).reserved.current, 512);
+        gc_direct_end_mark(bench.core, &successor, true);
+        assert_int_equal(workbench_figures(&bench).reserved.current, 0);
+        assert_int_equal(workbench_figures(&bench).free_count, 2);
+        workbench_close(&bench);
+    }
+}
+
+/* Charges and records alternate, and each looks at the clock now and then. */
+static void charges_and_records_both_look_at_the_clock(void **state)
+{
+    char folder[256], ledger[300], command[300];
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(512),
+                                          .trim_percent = 100,
+                                          .ledger = ledger};
+    struct workbench bench;
+    unsigned age_count = 0;
+    (void)state;
+    scratch_folder(folder, sizeof(folder));
+    scratch_path(ledger, sizeof(ledger), folder, "ledger");
+    workbench_open(&bench, &setup);
+    bench.sim.knows_process = true;
+    const unsigned before = atomic_load(&bench.device->comparison_count);
+    struct gc_ledger_slot *slot = gc_ledger_own_slot(bench.core->ledger);
+    for (uint64_t key = 1; key <= 64; key++) {
+        const struct gc_direct direct = record_of(&bench, GC_DIRECT_HANDLE, key, 512);
+        const uint64_t age = atomic_load(&slot->figures_ns);
+        atomic_fetch_add(&bench.sim.clock_ahead_ns, 1000 * GC_NS_PER_MS);
+        add(&bench, &direct);
+        age_count += atomic_load(&slot->figures_ns) != age;
+    }
+    assert_int_equal(age_count, 4);
+    assert_int_equal(atomic_load(&bench.device->comparison_count) - before, 4);
+    for (uint64_t key = 1; key <= 64; key++)
+        assert_status(gc_direct_untrack(bench.core, GC_DIRECT_HANDLE, key, NULL), GC_OK);
+    workbench_close(&bench);
+    snprintf(command, sizeof(command), "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+static void a_charge_takes_what_the_driver_gave_back(void **state)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(1024),
+                                          .limit_bytes = GC_MIB(512),
+                                          .trim_percent = 100};
+    struct workbench bench;
+    (void)state;
+    workbench_open(&bench, &setup);
+    bench.sim.knows_process = true;
+    atomic_store(&bench.sim.own_bytes, GC_MIB(400));
+    for (int i = 0; i < 2; i++) {
+        atomic_fetch_add(&bench.sim.clock_ahead_ns, 1000 * GC_NS_PER_MS);
+        gc_reconcile_update(bench.device);
+    }
+    assert_int_equal(gc_device_reserved_bytes(bench.device), GC_MIB(400));
+    atomic_store(&bench.sim.own_bytes, 0);
+    assert_status(gc_direct_charge_device(bench.core, bench.device, NULL, GC_MIB(300)), GC_OK);
+    assert_int_equal(workbench_figures(&bench).oom_count, 0);
+    gc_direct_uncharge(bench.core, bench.device, NULL, GC_MIB(300));
+    workbench_close(&bench);
+}
+
+static void requests_wait_for_releases_that_make_room_alone(void **state)
+{
+    struct workbench bench;
+    struct gc_direct marked;
+    (void)state;
+    workbench_open_plain(&bench);
+    struct gc_direct direct = record_of(&bench, GC_DIRECT_HOST, 77, 1000);
+    for (unsigned i = 0; i < 2; i++) {
+        direct.charged_bytes = i * 1000;
+        add(&bench, &direct);
+        assert_status(gc_direct_mark(bench.core, GC_DIRECT_HOST, 77, &marked), GC_OK);
+        assert_int_equal(atomic_load(&bench.device->release_count), i);
+        gc_direct_end_mark(bench.core, &marked, true);
+        assert_int_equal(atomic_load(&bench.device->release_count), 0);
+    }
+    workbench_close(&bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +415,10 @@ int main(void)
         cmocka_unit_test(an_address_has_one_record),
         cmocka_unit_test(a_key_that_is_released_is_busy),
         cmocka_unit_test(each_release_ends_its_own_mark),
+        cmocka_unit_test(a_release_leaves_a_marked_successor_alone),
+        cmocka_unit_test(charges_and_records_both_look_at_the_clock),
+        cmocka_unit_test(a_charge_takes_what_the_driver_gave_back),
+        cmocka_unit_test(requests_wait_for_releases_that_make_room_alone),
         cmocka_unit_test(records_end_with_their_context),
         cmocka_unit_test(key_that_comes_again_replaces_its_record),
         cmocka_unit_test(adjust_never_goes_below_nothing),

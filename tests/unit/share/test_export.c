@@ -8,10 +8,12 @@
 #include "tests/unit/scratch.h"
 #include "tests/unit/workbench.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -389,6 +391,35 @@ static void beside_network_cards_a_former_block_does_not_serve_as_it_lies(void *
     }
 }
 
+static bool opens_after_ms(unsigned ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, (long)(ms % 1000) * 1000000}, NULL);
+    return gc_opens_has(&bench.core->opens, 0, handle.id) ||
+           gc_opens_has(&bench.core->opens, 1, handle.id) ||
+           gc_opens_has(&bench.core->opens, 2, handle.id);
+}
+
+/* The former program's work may go on for a while. */
+static void exec_is_the_end_of_use_after_a_while(void **state)
+{
+    const struct gc_wire_request open = question(GC_WIRE_OPEN, 0);
+    const pid_t child = fork();
+    (void)state;
+    if (child == 0) {
+        struct gc_wire_end end;
+        struct gc_wire_reply reply;
+        connect_to(&handle, &end);
+        if (ask(&end, &open, &reply) == GC_OK)
+            execlp("sleep", "sleep", "60", (char *)NULL);
+        _exit(1);
+    }
+    assert_true(opens_after_ms(1000));
+    atomic_fetch_add(&bench.sim.clock_ahead_ns, UINT64_C(10000000000));
+    assert_false(opens_after_ms(1000));
+    assert_int_equal(kill(child, SIGKILL), 0); /* it has lived on */
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -399,6 +430,7 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(any_message_is_survived, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_teardown_waits_for_descriptions, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(exec_is_the_end_of_use_after_a_while, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_handle_does_not_wait_for_the_block_s_own_work, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_handle_waits_for_a_former_block_s_work, set_up,
