@@ -218,6 +218,7 @@ void gc_device_release_begin(struct gc_device *device, struct gc_quota *quota)
  * thread, or that thread sees the lower count. */
 void gc_device_release_end(struct gc_device *device, struct gc_quota *quota)
 {
+    gc_device_clear_exhausted(device); /* requests may wait again: something became free */
     bool is_last = atomic_fetch_sub_explicit(&device->release_count, 1, memory_order_seq_cst) == 1;
     if (quota != NULL)
         is_last |= atomic_fetch_sub_explicit(&quota->release_count, 1, memory_order_seq_cst) == 1;

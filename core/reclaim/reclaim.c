@@ -204,7 +204,7 @@ bool gc_reclaim_step(struct gc_reclaim *reclaim, uint64_t wanted_bytes,
     discount(reclaim, charge_failure);
     bool changed = reclaim_once(reclaim, scope, wanted_bytes);
     if (!changed)
-        changed = gc_device_wait_releases(device, scope, left_ns(device, reclaim->end_ns));
+        changed = gc_device_wait_releases(device, scope, patience_ns(reclaim));
     if (!changed)
         set_exhausted(reclaim, scope);
     changed |= record_generations(reclaim, scope);
