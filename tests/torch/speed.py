@@ -113,6 +113,8 @@ def main():
     names = [name for name in options.names if name != "pairs"]
     with tempfile.TemporaryDirectory(prefix="gpucache-torch.") as folder:
         found = handles.traces(folder, names) if names or not options.names else {}
+        if set(names) - set(found):
+            parser.error(f"no such trace: {' '.join(sorted(set(names) - set(found)))}; there are: pairs {' '.join(handles.traces(folder))}")
         speed = Speed(options, folder)
         if "pairs" in options.names or not options.names:
             speed.pairs()
