@@ -5,6 +5,7 @@
  * parse, and an option that the environment sets is never validated from the configuration file. */
 #include "core/config/options.h"
 
+#include "core/base/assert.h"
 #include "core/base/host_mem.h"
 #include "core/config/file.h"
 #include "core/config/hami.h"
@@ -429,6 +430,7 @@ enum gc_status gc_options_load(char *const *environment, struct gc_log *log,
 void gc_options_free(struct gc_options *options)
 {
     struct gc_host_mem host = {0};
+    GC_ASSERT((uintptr_t)options % 4096 == 0); /* pages of gc_options_load */
     if (options != NULL)
         gc_host_mem_unmap(&host, options, sizeof(*options));
 }

@@ -74,6 +74,7 @@ struct gc_options {
  * are ignored. */
 enum gc_status gc_options_load(char *const *environment, struct gc_log *log,
                                struct gc_options **options) GC_CHECKED;
+/* Of gc_options_load alone: its memory is not the C library's. */
 void gc_options_free(struct gc_options *options);
 
 /* gc_options_load with its surroundings as arguments. */

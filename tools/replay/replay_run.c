@@ -273,7 +273,7 @@ enum gc_status replay_run(const struct replay_trace *trace, const struct replay_
     memcpy(result->calls, run.device.calls, sizeof(result->calls));
     result->fault = run.device.first_fault;
     gc_core_destroy(run.core);
-    gc_options_free(run.options);
+    free(run.options);
     replay_device_fini(&run.device);
     pthread_mutex_destroy(&run.start);
     return status;
