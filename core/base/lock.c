@@ -61,11 +61,6 @@ void gc_lock_acquire_wanted(struct gc_lock *lock)
         (void)gc_lock_sleep_on(&lock->word, GC_LOCK_WANTED, UINT64_MAX);
 }
 
-void gc_lock_wake_one(struct gc_lock *lock)
-{
-    gc_lock_wake(&lock->word, false);
-}
-
 /* ---- conditions ---- */
 
 bool gc_lock_wait_for(struct gc_lock *lock, struct gc_condition *condition, uint64_t limit_ns)

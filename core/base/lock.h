@@ -43,8 +43,14 @@ struct gc_lock {
  * thread never holds two locks of one rank, so the bits are exact, for a signal handler too. */
 extern __thread unsigned gc_lock_held_ranks __attribute__((tls_model("initial-exec")));
 
+/* Sleeps while the word is `value`; it may also return early. `limit_ns`: UINT64_MAX for ever.
+ * False: the time is up. errno is kept. */
+bool gc_lock_sleep_on(atomic_uint *word, unsigned value, uint64_t limit_ns);
+/* Wakes threads that sleep on the word: one, or all. */
+void gc_lock_wake(atomic_uint *word, bool all);
+
+/* For gc_lock_acquire, where the lock is held. */
 void gc_lock_acquire_wanted(struct gc_lock *lock);
-void gc_lock_wake_one(struct gc_lock *lock);
 
 static inline void gc_lock_init(struct gc_lock *lock, enum gc_lock_rank rank)
 {
@@ -70,7 +76,7 @@ static inline void gc_lock_release(struct gc_lock *lock)
     if (__builtin_expect(atomic_exchange_explicit(&lock->word, GC_LOCK_FREE,
                                                   memory_order_release) == GC_LOCK_WANTED,
                          0))
-        gc_lock_wake_one(lock);
+        gc_lock_wake(&lock->word, false);
     atomic_signal_fence(memory_order_seq_cst);
     gc_lock_held_ranks &= ~(1U << lock->rank);
 }
@@ -95,11 +101,5 @@ void gc_lock_wait(struct gc_lock *lock, struct gc_condition *condition);
 bool gc_lock_wait_for(struct gc_lock *lock, struct gc_condition *condition, uint64_t limit_ns);
 /* Wakes all that wait. With the lock held, or after it was. */
 void gc_lock_broadcast(struct gc_condition *condition);
-
-/* Sleeps while the word is `value`; it may also return early. `limit_ns`: UINT64_MAX for ever.
- * False: the time is up. errno is kept. */
-bool gc_lock_sleep_on(atomic_uint *word, unsigned value, uint64_t limit_ns);
-/* Wakes threads that sleep on the word: one, or all. */
-void gc_lock_wake(atomic_uint *word, bool all);
 
 #endif

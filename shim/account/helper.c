@@ -10,13 +10,12 @@
 #include "shim/account/helper.h"
 #include "shim/real/resolve.h"
 
+#include "core/base/lock.h"
 #include "core/io/detached.h"
 #include "core/io/elf_object.h"
 
-#include <linux/futex.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -135,7 +134,7 @@ static void *compare(void *core)
     for (;;) {
         /* Acquire: pairs with the release in gc_helper_compare. */
         if (atomic_exchange_explicit(&is_wanted, 0, memory_order_acquire) == 0) {
-            (void)syscall(SYS_futex, &is_wanted, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+            (void)gc_lock_sleep_on(&is_wanted, 0, UINT64_MAX);
             continue;
         }
         if (atomic_load_explicit(&is_ending, memory_order_relaxed) || !take_nvml())
@@ -167,7 +166,7 @@ void gc_helper_compare(void)
 
     atomic_store_explicit(&is_wanted, 1, memory_order_release);
     if (atomic_flag_test_and_set(&is_started)) {
-        (void)syscall(SYS_futex, &is_wanted, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+        gc_lock_wake(&is_wanted, false);
         return;
     }
     (void)pthread_atfork(before_fork, after_fork, after_fork_in_child);
