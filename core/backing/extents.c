@@ -329,8 +329,9 @@ static void measure_room(const struct gc_map_op *map_op, const struct room *room
         return;
     const bool is_settled = has_settled(pages, room);
     const bool is_near = may_become_short(map_op, room);
-    pages->is_exact = is_near || holds_too_much(pages, room);
-    pages->is_short = (is_near && !is_settled) || holds_too_much(pages, room);
+    const bool is_full = holds_too_much(pages, room);
+    pages->is_exact = is_near || is_full;
+    pages->is_short = (is_near && !is_settled) || is_full;
 }
 
 /* What the pools may hold while something is idle: a little more than the program's peak. With a

@@ -279,19 +279,14 @@ static enum gc_free_kind kind_of(const struct gc_mapping *mapping)
     return mapping->has_access && mapping->excluded == NULL ? GC_FREE_BACKED : GC_FREE_EXCLUDED;
 }
 
-static uint64_t end_of(const struct gc_mapping *mapping)
-{
-    return mapping->first + mapping->extent->page_count;
-}
-
 /* The slot to try next where an idle extent of several pages has pages that the block would not
  * fill, or 0. */
 static uint64_t end_if_partial(const struct gc_span *span, const struct gc_mapping *mapping,
                                uint64_t first)
 {
     if (mapping->first < span->first)
-        return end_of(mapping);
-    if (mapping->first < span->whole_first || end_of(mapping) > span->whole_end)
+        return gc_pages_end_of(mapping);
+    if (mapping->first < span->whole_first || gc_pages_end_of(mapping) > span->whole_end)
         return first + 1;
     return 0;
 }
@@ -304,7 +299,7 @@ static uint64_t slot_past(const struct gc_span *span, struct gc_mapping *mapping
     struct gc_extent *extent = mapping->extent;
     if (!gc_pages_can_serve(mapping)) {
         *useless = extent->user != mapping ? mapping : NULL;
-        return end_of(mapping);
+        return gc_pages_end_of(mapping);
     }
     if (extent->user == mapping)
         return 0;
@@ -312,7 +307,7 @@ static uint64_t slot_past(const struct gc_span *span, struct gc_mapping *mapping
         if (extent->walk == walk)
             return extent->walk_end;
         extent->walk = walk;
-        extent->walk_end = end_of(mapping);
+        extent->walk_end = gc_pages_end_of(mapping);
     }
     return is_short && extent->page_count > 1 ? end_if_partial(span, mapping, first) : 0;
 }
@@ -333,7 +328,7 @@ uint64_t gc_pages_obstacle_locked(struct gc_pool *pool, const struct gc_span *sp
             continue;
         }
         next = slot_past(span, mapping, i, is_short, walk, useless);
-        i = end_of(mapping);
+        i = gc_pages_end_of(mapping);
     }
     *looks += looked;
     return next == 0 ? 0 : span->arena->segment->address + next * pool->pages.page_bytes;
@@ -342,9 +337,9 @@ uint64_t gc_pages_obstacle_locked(struct gc_pool *pool, const struct gc_span *sp
 uint64_t gc_pages_several_locked(const struct gc_pool *pool, const struct gc_span *span)
 {
     const struct gc_mapping *mapping = span->arena->slots[span->first];
-    if (mapping == NULL || end_of(mapping) >= span->end)
+    if (mapping == NULL || gc_pages_end_of(mapping) >= span->end)
         return 0;
-    return span->arena->segment->address + end_of(mapping) * pool->pages.page_bytes;
+    return span->arena->segment->address + gc_pages_end_of(mapping) * pool->pages.page_bytes;
 }
 
 bool gc_pages_are_usable_locked(struct gc_pool *pool, const struct gc_span *span)
@@ -467,7 +462,7 @@ uint64_t gc_pages_count_freed_locked(const struct gc_pool *pool, struct gc_arena
     for (uint64_t i = first; i < end; i = gc_pages_run_end(arena, i, end)) {
         const struct gc_mapping *mapping = arena->slots[i];
         if (mapping != NULL && mapping->extent->user == mapping && !mapping->extent->is_away &&
-            mapping->first >= first && mapping->first + mapping->extent->page_count <= end)
+            mapping->first >= first && gc_pages_end_of(mapping) <= end)
             count += mapping->extent->page_count;
     }
     return count;
@@ -485,7 +480,7 @@ void gc_pages_set_away_locked(struct gc_pool *pool, struct gc_extent *extent, bo
 static void set_slots(struct gc_mapping *mapping)
 {
     struct gc_arena *arena = mapping->arena;
-    const uint64_t end = mapping->first + mapping->extent->page_count;
+    const uint64_t end = gc_pages_end_of(mapping);
     for (uint64_t i = mapping->first; i < end; i++) {
         GC_ASSERT(arena->slots[i] == NULL);
         arena->slots[i] = mapping;
@@ -507,7 +502,7 @@ void gc_pages_keep_locked(struct gc_pool *pool, struct gc_mapping *mapping)
 void gc_pages_clear_slots_locked(const struct gc_mapping *mapping)
 {
     struct gc_arena *arena = mapping->arena;
-    const uint64_t end = mapping->first + mapping->extent->page_count;
+    const uint64_t end = gc_pages_end_of(mapping);
     for (uint64_t i = mapping->first; i < end; i++) {
         if (arena->slots[i] == mapping)
             arena->slots[i] = NULL;

@@ -189,6 +189,11 @@ void gc_pages_use_all_locked(struct gc_pool *pool, const struct gc_span *span);
 /* The block of the span becomes free: extents that nobody uses any more become idle. True if one
  * did. Slots that have no mapping, or one that is not in use, are left alone. */
 bool gc_pages_unuse_locked(struct gc_pool *pool, const struct gc_span *span);
+/* The slot behind the mapping's last one. */
+static inline uint64_t gc_pages_end_of(const struct gc_mapping *mapping)
+{
+    return mapping->first + mapping->extent->page_count;
+}
 /* The end of the run of slots from `first`, which has no mapping, below `end` that have none. */
 uint64_t gc_pages_empty_end(const struct gc_arena *arena, uint64_t first, uint64_t end);
 /* The end of the run of slots from `first` below `end` that have the same mapping, or none. */
@@ -197,7 +202,7 @@ static inline uint64_t gc_pages_run_end(const struct gc_arena *arena, uint64_t f
     const struct gc_mapping *mapping = arena->slots[first];
     if (mapping == NULL)
         return gc_pages_empty_end(arena, first, end);
-    return gc_min_u64(end, mapping->first + mapping->extent->page_count);
+    return gc_min_u64(end, gc_pages_end_of(mapping));
 }
 
 /* The kind that the block's first slots have, and the address where the next kind begins. */

@@ -353,7 +353,7 @@ static bool lies_in_several(const struct gc_pool *pool, const struct gc_block *b
         return false;
     const struct gc_mapping *mapping = segment->arena->slots[offset >> pool->pages.page_shift];
     const uint64_t end = ((offset + block->bytes - 1) >> pool->pages.page_shift) + 1;
-    return mapping != NULL && mapping->first + mapping->extent->page_count < end;
+    return mapping != NULL && gc_pages_end_of(mapping) < end;
 }
 
 bool gc_pool_may_serve_again_locked(const struct gc_pool *pool, const struct gc_block *block,

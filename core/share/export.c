@@ -113,7 +113,7 @@ static void list_extents_locked(const struct gc_pool *pool, const struct gc_bloc
         if (i == span.first)
             part->reply.offset = block->address - gc_pages_address_of(pool, mapping);
         add_extent(part, mapping->extent, page_bytes);
-        i = mapping->first + mapping->extent->page_count;
+        i = gc_pages_end_of(mapping);
     }
     part->reply.bytes = block->live.requested_bytes;
 }
