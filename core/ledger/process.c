@@ -72,22 +72,25 @@ static bool read_stat(uint32_t pid, struct facts *facts)
     return true;
 }
 
+/* As read_stat; errno is kept. */
+static bool try_read_stat(uint32_t pid, struct facts *facts)
+{
+    const int saved_errno = errno;
+    const bool is_known = read_stat(pid, facts);
+    errno = saved_errno;
+    return is_known;
+}
+
 uint64_t gc_ledger_start_ticks(uint32_t pid)
 {
     struct facts facts;
-    const int saved_errno = errno;
-    const bool is_known = read_stat(pid, &facts);
-    errno = saved_errno;
-    return is_known ? facts.start_ticks : 0;
+    return try_read_stat(pid, &facts) ? facts.start_ticks : 0;
 }
 
 uint64_t gc_ledger_stack_address(uint32_t pid)
 {
     struct facts facts;
-    const int saved_errno = errno;
-    const bool is_known = read_stat(pid, &facts);
-    errno = saved_errno;
-    return is_known ? facts.stack_address : 0;
+    return try_read_stat(pid, &facts) ? facts.stack_address : 0;
 }
 
 /* The first thread may have ended while others still release the device. */
@@ -109,10 +112,7 @@ bool gc_ledger_process_exists(uint32_t pid, uint64_t start_ticks)
 bool gc_ledger_process_is_stopped(uint32_t pid, uint64_t start_ticks)
 {
     struct facts facts;
-    const int saved_errno = errno;
-    const bool is_known = read_stat(pid, &facts);
-    errno = saved_errno;
-    return is_known && facts.start_ticks == start_ticks &&
+    return try_read_stat(pid, &facts) && facts.start_ticks == start_ticks &&
            (facts.state == 'T' || facts.state == 't');
 }
 

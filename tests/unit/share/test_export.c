@@ -326,14 +326,21 @@ static uint64_t alloc_in(uint64_t stream)
     return address;
 }
 
-static void a_handle_waits_for_a_former_block_s_work(void **state)
+/* A block at the place of a former one, whose work goes on. */
+static uint64_t reuse_in_one_stream(void)
 {
     const uint64_t block = workbench_alloc(&bench, 0, MIB(5));
-    (void)state;
     workbench_pretend_one_stream(&bench);
     work_on(block, MIB(5));
     workbench_free(&bench, block);
     assert_int_equal(alloc_in(0), block);
+    return block;
+}
+
+static void a_handle_waits_for_a_former_block_s_work(void **state)
+{
+    const uint64_t block = reuse_in_one_stream();
+    (void)state;
     work_on(handle.address, MIB(5)); /* not waited for */
     bench.sim.is_endless = true;
     assert_status(export(block), GC_BUSY); /* work without an end */
@@ -346,12 +353,8 @@ static void a_handle_waits_for_a_former_block_s_work(void **state)
 /* Then the driver has no wait with an end. */
 static void as_it_does_without_fences(void **state)
 {
-    const uint64_t block = workbench_alloc(&bench, 0, MIB(5));
+    const uint64_t block = reuse_in_one_stream();
     (void)state;
-    workbench_pretend_one_stream(&bench);
-    work_on(block, MIB(5));
-    workbench_free(&bench, block);
-    assert_int_equal(alloc_in(0), block);
     bench.sim.has_no_fences = true;
     assert_status(export(block), GC_OK);
     sim_driver_expect_idle(&bench.sim, block, MIB(5));
