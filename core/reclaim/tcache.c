@@ -55,7 +55,7 @@ void gc_tcache_flush_stats(struct gc_tcache *tcache)
 {
     if (tcache == NULL || !gc_tcache_enter(tcache))
         return;
-    gc_tcache_merge_all_stats(tcache);
+    gc_tcache_merge_stats(tcache->last);
     gc_tcache_leave(tcache);
 }
 
@@ -240,7 +240,7 @@ static __attribute__((noinline)) uint64_t alloc_inside(struct gc_tcache *tcache,
     }
     const uint64_t address = block->address;
     const uint64_t block_bytes = block->bytes;
-    tcache->last = tctx;
+    gc_tcache_turn_to(tcache, tctx);
     gc_block_refill_ids(&tcache->ids, &tcache->core->next_block_id);
     gc_tcache_begin_streak(tctx, api);
     make_live(tcache, tctx, block, bytes);
@@ -324,6 +324,7 @@ struct gc_tcache_context *gc_tcache_context_of(struct gc_tcache *tcache, struct 
         tctx->context = context;
         tctx->number = number;
     }
+    gc_tcache_turn_to(tcache, tctx);
     return tctx;
 }
 
@@ -403,7 +404,6 @@ static __attribute__((noinline)) bool free_inside(struct gc_tcache *tcache, stru
     bool has_flushed = false;
     if (tctx != NULL) {
         context = tctx->context;
-        tcache->last = tctx;
         has_flushed = cache_block(tctx, block);
     } else {
         gc_tcache_unclaim(block);

@@ -90,7 +90,8 @@ struct gc_tcache {
     _Atomic uint8_t mode; /* enum gc_tcache_mode */
     bool is_observed;     /* copy of gc_core.is_observed */
     uint32_t until_sample;
-    struct gc_tcache_context *last; /* the magazine that served last */
+    struct gc_tcache_context
+        *last; /* the magazine that served last; the others' figures are merged */
     struct gc_block_ids ids;
     struct gc_core *core;
     pthread_t owner;
@@ -123,8 +124,6 @@ void gc_tcache_flush_context(struct gc_context *context);
 bool gc_tcache_enter_fenced(struct gc_tcache *tcache);
 /* Merges the figures into the device's. */
 void gc_tcache_merge_stats(struct gc_tcache_context *tctx);
-/* The same for all magazines of the cache. */
-void gc_tcache_merge_all_stats(struct gc_tcache *tcache);
 /* Flushes all blocks and detaches the magazine from its context. True if there were blocks. */
 bool gc_tcache_flush(struct gc_tcache_context *tctx);
 

@@ -153,8 +153,8 @@ void gc_tcache_stop_all(struct gc_core *core)
     for (struct gc_tcache *tcache = first_tcache(core); tcache != NULL;
          tcache = next_tcache(tcache)) {
         wait_owner(tcache);
-        for (unsigned i = 0; may_scan(tcache) && i < GC_TCACHE_CONTEXTS; i++)
-            gc_tcache_merge_stats(&tcache->contexts[i]);
+        if (may_scan(tcache))
+            gc_tcache_merge_stats(tcache->last);
     }
 }
 

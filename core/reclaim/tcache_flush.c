@@ -156,12 +156,6 @@ void gc_tcache_merge_stats(struct gc_tcache_context *tctx)
     tctx->unmerged_max = gc_min_u64(UNMERGED_MAX, gc_max_u64(UNMERGED_MIN, now / UNMERGED_DIVISOR));
 }
 
-void gc_tcache_merge_all_stats(struct gc_tcache *tcache)
-{
-    for (unsigned i = 0; i < GC_TCACHE_CONTEXTS; i++)
-        gc_tcache_merge_stats(&tcache->contexts[i]);
-}
-
 /* ---- blocks ---- */
 
 void gc_tcache_flush_batch(struct gc_tcache_context *tctx, struct gc_block **bin)

@@ -52,8 +52,18 @@ static inline void gc_tcache_unclaim(struct gc_block *block)
 
 /* Publishes the figures for other processes. The owner is outside. */
 void gc_tcache_publish(struct gc_tcache *tcache, struct gc_context *context, uint64_t now_ns);
-/* The magazine of a context with a number; another context's blocks and figures in it are flushed
- * first. */
+/* The magazine serves now. The figures of the one before are merged, so that peaks over several
+ * contexts of a device are exact while one thread allocates. */
+static inline void gc_tcache_turn_to(struct gc_tcache *tcache, struct gc_tcache_context *tctx)
+{
+    if (GC_LIKELY(tcache->last == tctx))
+        return;
+    gc_tcache_merge_stats(tcache->last);
+    tcache->last = tctx;
+}
+
+/* The magazine of a context with a number, which serves now; another context's blocks and figures
+ * in it are flushed first. */
 struct gc_tcache_context *gc_tcache_context_of(struct gc_tcache *tcache,
                                                struct gc_context *context);
 /* The magazine for a claimed block. NULL: the block may not be cached, or its record was reused for

@@ -90,7 +90,7 @@ uint64_t gc_tcache_alloc_from_pool(struct gc_tcache *tcache, struct gc_context *
     if (may_alloc(tcache, context) && gc_pool_specify(bytes, &spec.bytes, &segment_spec))
         address = alloc_inside(tcache, context, segment_spec.size_class, &spec, &has_flushed);
     if (address == GC_ADDRESS_NONE)
-        gc_tcache_merge_all_stats(tcache);
+        gc_tcache_merge_stats(tcache->last);
     gc_tcache_leave(tcache);
     if (has_flushed)
         gc_defer_on_flush(context);
@@ -154,7 +154,7 @@ bool gc_tcache_free_to_pool(struct gc_core *core, struct gc_tcache *tcache, uint
         gc_tcache_claim(block))
         place = free_inside(tcache, block, address, &context);
     if (place == NOWHERE)
-        gc_tcache_merge_all_stats(tcache);
+        gc_tcache_merge_stats(tcache->last);
     gc_tcache_leave(tcache);
     if (place == NOWHERE)
         return false;

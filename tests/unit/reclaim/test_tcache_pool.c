@@ -206,6 +206,24 @@ static void contexts_beyond_the_last_number_have_no_hits(void **state)
     workbench_close(&bench);
 }
 
+/* One thread's peak over two contexts of a device is exact, though its figures are merged later. */
+static void peak_over_two_contexts_is_exact(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_with_memory(&bench);
+    workbench_free(&bench, workbench_alloc(&bench, 1, BYTES));
+    assert_int_equal(workbench_figures(&bench).requested.peak, BYTES);
+    const uint64_t first = hit(&bench, 0);
+    const uint64_t second = hit(&bench, 1);
+    assert_int_not_equal(second, GC_ADDRESS_NONE);
+    assert_true(gc_tcache_free_to_pool(bench.core, bench.cache, first));
+    assert_true(gc_tcache_free_to_pool(bench.core, bench.cache, second));
+    assert_int_equal(workbench_figures(&bench).requested.peak, 2 * BYTES);
+    assert_int_equal(workbench_figures(&bench).allocated.current, 0);
+    workbench_close(&bench);
+}
+
 /* Threads merge their gains and losses at different times, so the gauge may be below 0. */
 static void bound_of_unmerged_figures_is_bounded(void **state)
 {
@@ -263,6 +281,7 @@ int main(void)
         cmocka_unit_test(tenants_requests_go_the_whole_path),
         cmocka_unit_test(contexts_without_a_number_have_no_hits),
         cmocka_unit_test(contexts_beyond_the_last_number_have_no_hits),
+        cmocka_unit_test(peak_over_two_contexts_is_exact),
         cmocka_unit_test(bound_of_unmerged_figures_is_bounded),
         cmocka_unit_test(modes_without_thread_caches_have_no_hits),
     };
