@@ -444,10 +444,10 @@ struct gc_direct {
     enum gc_direct_kind kind;
     uint64_t key; /* address or handle; unique within its kind */
     uint64_t requested_bytes;
-    uint64_t charged_bytes;   /* 0 for kinds that are not charged */
-    struct gc_device *device; /* may be NULL for host memory */
-    struct gc_quota *quota;   /* charged besides the device; NULL: none */
-    uint64_t context;         /* handle; 0: the memory outlives contexts */
+    uint64_t charged_bytes;     /* 0 for kinds that are not charged */
+    struct gc_device *device;   /* may be NULL for host memory */
+    struct gc_quota *quota;     /* charged besides the device; NULL: none */
+    struct gc_context *context; /* the head of a handle; NULL: the memory outlives contexts */
     uint16_t api;
     /* Of a record that was found: */
     bool is_releasing; /* gc_direct_mark */
@@ -485,7 +485,8 @@ bool gc_direct_reclaim(struct gc_core *core, struct gc_device *device, uint64_t 
 
 /* Records an allocation that is charged already; counted as an allocation of `direct->api`. A
  * record of the same kind and key is replaced. GC_BUSY: it is being released, or the address has a
- * record of another kind. GC_NO_HOST_MEMORY. */
+ * record of another kind. GC_GONE: its context is destroyed, and the memory with it.
+ * GC_NO_HOST_MEMORY. */
 enum gc_status gc_direct_track(struct gc_core *core, const struct gc_direct *direct) GC_CHECKED;
 /* Removes a record, counts a free and uncharges it. GC_NOT_OURS if there is none. */
 enum gc_status gc_direct_untrack(struct gc_core *core, enum gc_direct_kind kind, uint64_t key,

@@ -426,13 +426,12 @@ void gc_teardown_cancel(struct gc_context *head)
     gc_gate_set(&head->gate, GC_GATE_OPEN);
 }
 
-/* The driver may reuse the handle at any moment. So records keyed by the handle are removed first,
- * while other threads still find this context by it and wait at the gate. */
+/* The driver may reuse the handle at any moment: another context may have it once this one is
+ * claimed. Records of direct memory go by the context, so they are removed after that. */
 void gc_teardown_finish(struct gc_context *head)
 {
-    if (head->handle != 0) /* 0 marks records that outlive contexts */
-        gc_tracker_remove_context(&head->core->tracker, head->handle, drop_direct, NULL);
     struct gc_context *record = gc_context_claim_handle(head);
+    gc_tracker_remove_context(&head->core->tracker, head, drop_direct, NULL);
     gc_gate_set(&head->gate, GC_GATE_GONE);
     for (; record != NULL; record = record->next_dropped)
         drop_record(record);

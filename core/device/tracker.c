@@ -1,6 +1,8 @@
 #include "core/device/tracker.h"
 
+#include "core/base/assert.h"
 #include "core/base/bits.h"
+#include "core/device/context.h"
 
 #include <stddef.h>
 
@@ -137,6 +139,19 @@ static void spare_locked(struct gc_tracker_shard *shard, struct gc_tracker_recor
     shard->spares = record;
 }
 
+/* A context is dropped before its records are removed, each shard's under its lock: a record that
+ * is added is removed with them, or this sees the context dropped. */
+static enum gc_status may_add_locked(const struct gc_direct *direct,
+                                     const struct gc_tracker_record *former)
+{
+    GC_ASSERT(direct->context == NULL || direct->context->head == direct->context);
+    if (direct->context != NULL && gc_context_is_dropped(direct->context))
+        return GC_GONE;
+    return former != NULL && (former->mark_count != 0 || former->direct.kind != direct->kind)
+               ? GC_BUSY
+               : GC_OK;
+}
+
 enum gc_status gc_tracker_add(struct gc_tracker *tracker, const struct gc_direct *direct,
                               gc_tracker_count *count, bool *replaced, struct gc_direct *old)
 {
@@ -149,11 +164,12 @@ enum gc_status gc_tracker_add(struct gc_tracker *tracker, const struct gc_direct
         link_of(shard, hash, gc_direct_is_address(direct->kind) ? is_address : is_same,
                 direct->kind, direct->key);
     struct gc_tracker_record *former = *link;
+    const enum gc_status status = may_add_locked(direct, former);
     *replaced = former != NULL;
-    if (former != NULL && (former->mark_count != 0 || former->direct.kind != direct->kind)) {
+    if (status != GC_OK) {
         spare_locked(shard, record);
         gc_lock_release(&shard->lock);
-        return GC_BUSY;
+        return status;
     }
     *record =
         (struct gc_tracker_record){.next = former == NULL ? NULL : former->next, .direct = *direct};
@@ -260,7 +276,7 @@ bool gc_tracker_unmark(struct gc_tracker *tracker, const struct gc_direct *marke
 
 /* Unlinks the context's records and returns them as a list. */
 static struct gc_tracker_record *unlink_context_locked(struct gc_tracker_shard *shard,
-                                                       uint64_t context)
+                                                       const struct gc_context *context)
 {
     struct gc_tracker_record *list = NULL;
     for (uint64_t i = 0; i < shard->bucket_count; i++) {
@@ -278,10 +294,11 @@ static struct gc_tracker_record *unlink_context_locked(struct gc_tracker_shard *
     return list;
 }
 
-void gc_tracker_remove_context(struct gc_tracker *tracker, uint64_t context,
+void gc_tracker_remove_context(struct gc_tracker *tracker, const struct gc_context *context,
                                void (*visit)(void *argument, const struct gc_direct *direct),
                                void *argument)
 {
+    GC_ASSERT(gc_context_is_dropped(context));
     for (unsigned i = 0; i < GC_TRACKER_SHARDS; i++) {
         struct gc_tracker_shard *shard = &tracker->shards[i];
         gc_lock_acquire(&shard->lock);

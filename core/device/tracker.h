@@ -40,7 +40,8 @@ void gc_tracker_fini(struct gc_tracker *tracker);
 /* Adds a copy, and calls `count` with it before another thread can find it, under the shard's lock.
  * A record of the same kind and key is replaced and copied to *old, and *replaced is set: the
  * program freed that memory by a call that the library did not see. GC_BUSY: the record is marked,
- * or the key is an address that has a record of another kind. GC_NO_HOST_MEMORY. */
+ * or the key is an address that has a record of another kind. GC_GONE: the context is dropped.
+ * GC_NO_HOST_MEMORY. */
 typedef void gc_tracker_count(const struct gc_direct *direct);
 enum gc_status gc_tracker_add(struct gc_tracker *tracker, const struct gc_direct *direct,
                               gc_tracker_count *count, bool *replaced,
@@ -61,8 +62,9 @@ bool gc_tracker_mark(struct gc_tracker *tracker, enum gc_direct_kind kind, bool 
  * lock. True: removed; false also if it was removed before. */
 bool gc_tracker_unmark(struct gc_tracker *tracker, const struct gc_direct *marked, bool is_released,
                        gc_tracker_count *uncount);
-/* Removes every record of the context and calls `visit` with each, under no lock. */
-void gc_tracker_remove_context(struct gc_tracker *tracker, uint64_t context,
+/* Removes every record of the context and calls `visit` with each, under no lock. The context is
+ * dropped: none of its records is added later. */
+void gc_tracker_remove_context(struct gc_tracker *tracker, const struct gc_context *context,
                                void (*visit)(void *argument, const struct gc_direct *direct),
                                void *argument);
 /* Calls `visit` with every record, under a shard's lock; `visit` takes no other lock. */

@@ -107,7 +107,7 @@ void gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kin
         .charged_bytes = request->reserved_bytes,
         .device = request->device,
         .quota = request->quota,
-        .context = outlives_contexts ? 0 : gc_context_handle(request->context),
+        .context = outlives_contexts ? NULL : request->context,
         .api = (uint16_t)request->api,
     };
 

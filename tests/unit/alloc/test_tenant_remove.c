@@ -143,7 +143,7 @@ static void it_is_refused_while_direct_memory_is_in_use(void **state)
                                 .charged_bytes = GC_MIB(4),
                                 .device = bench.device,
                                 .quota = quota,
-                                .context = 1,
+                                .context = bench.contexts[0],
                                 .api = API_OTHER};
     assert_status(gc_direct_track(bench.core, &direct), GC_OK);
     bench.tenant_direct_bytes = GC_MIB(4);

@@ -193,7 +193,7 @@ static struct gc_direct record_of(struct lodger *lodger, uint64_t key, uint64_t 
         .charged_bytes = bytes,
         .device = lodger->bench.device,
         .quota = lodger->quota,
-        .context = 1,
+        .context = lodger->bench.contexts[0],
         .api = API_OTHER,
     };
     return direct;

@@ -21,7 +21,7 @@ static struct gc_direct record_of(struct workbench *bench, enum gc_direct_kind k
                               .requested_bytes = bytes,
                               .charged_bytes = bytes,
                               .device = bench->device,
-                              .context = 1,
+                              .context = bench->contexts[0],
                               .api = API_OTHER};
 }
 
@@ -137,7 +137,7 @@ static void records_end_with_their_context(void **state)
     workbench_open_plain(&bench);
     for (uint64_t key = 1; key <= 500; key++) {
         struct gc_direct direct = record_of(&bench, GC_DIRECT_MEMORY, key << 9, 1 << 10);
-        direct.context = key % 2 == 0 ? 1 : 0;
+        direct.context = key % 2 == 0 ? bench.contexts[0] : NULL;
         add(&bench, &direct);
     }
     workbench_drop(&bench, 0);
@@ -147,6 +147,31 @@ static void records_end_with_their_context(void **state)
     assert_int_equal(figures.free_count, 0);
     assert_status(gc_direct_untrack(bench.core, GC_DIRECT_MEMORY, 2 << 9, NULL), GC_NOT_OURS);
     assert_status(gc_direct_untrack(bench.core, GC_DIRECT_MEMORY, 3 << 9, NULL), GC_OK);
+    workbench_close(&bench);
+}
+
+/* A thread's call succeeds, another thread destroys the context, and only then the first records:
+ * that memory is gone, and its address may be another allocation's by now. */
+static void a_destroyed_context_takes_no_record(void **state)
+{
+    struct workbench bench;
+    struct gc_direct found;
+    (void)state;
+    workbench_open_plain(&bench);
+    const struct gc_direct late = record_of(&bench, GC_DIRECT_MEMORY, 512, 1000);
+    struct gc_direct next = late;
+    next.context = bench.contexts[1];
+    next.requested_bytes = next.charged_bytes = 3000;
+    assert_status(gc_direct_charge_device(bench.core, bench.device, NULL, 1000), GC_OK);
+    workbench_drop(&bench, 0);
+    assert_status(gc_direct_track(bench.core, &late), GC_GONE);
+    assert_status(gc_direct_find(bench.core, GC_DIRECT_MEMORY, 512, &found), GC_NOT_OURS);
+    add(&bench, &next);
+    assert_status(gc_direct_track(bench.core, &late), GC_GONE);
+    gc_direct_uncharge(bench.core, bench.device, NULL, 1000);
+    assert_status(gc_direct_find(bench.core, GC_DIRECT_MEMORY, 512, &found), GC_OK);
+    assert_ptr_equal(found.context, bench.contexts[1]);
+    assert_int_equal(workbench_figures(&bench).reserved.current, 3000);
     workbench_close(&bench);
 }
 
@@ -420,6 +445,7 @@ int main(void)
         cmocka_unit_test(a_charge_takes_what_the_driver_gave_back),
         cmocka_unit_test(requests_wait_for_releases_that_make_room_alone),
         cmocka_unit_test(records_end_with_their_context),
+        cmocka_unit_test(a_destroyed_context_takes_no_record),
         cmocka_unit_test(key_that_comes_again_replaces_its_record),
         cmocka_unit_test(adjust_never_goes_below_nothing),
         cmocka_unit_test(tracker_agrees_with_a_model),
