@@ -51,8 +51,9 @@ static void track(CUcontext handle, struct gc_device *device, enum gc_api api, i
         .api = (uint16_t)api,
     };
 
-    if (gc_direct_track(gc_shim.core, &direct) != GC_OK)
-        gc_direct_adjust_device(gc_shim.core, device, -taken);
+    const enum gc_status status = gc_direct_track(gc_shim.core, &direct);
+    if (status != GC_OK)
+        gc_direct_log_lost(api, status); /* the charge stays */
 }
 
 void gc_contexts_add(CUcontext handle, struct gc_device *device, enum gc_api api, int64_t taken)
@@ -62,8 +63,10 @@ void gc_contexts_add(CUcontext handle, struct gc_device *device, enum gc_api api
 
     gc_contexts_end(gc_contexts_end_begin(handle), true);
     (void)gc_handles_remove(GC_HANDLE_GREEN, (uintptr_t)handle, NULL);
-    if (gc_setup_add_context(gc_shim.core, (uintptr_t)handle, device, &context) != GC_OK) {
-        gc_direct_adjust(device, -taken);
+    const enum gc_status status =
+        gc_setup_add_context(gc_shim.core, (uintptr_t)handle, device, &context);
+    if (status != GC_OK) {
+        gc_direct_log_lost(api, status);
         return;
     }
     gc_handles_lock();

@@ -1,9 +1,11 @@
 /* Non-pool ("direct") memory: the steps common to every wrapper of a driver allocation outside the
  * pool. The charge follows the kernel's memcg: charge first, then commit or uncharge.
  *
- *     begin → charge (before the driver call) → driver call → record, or nothing → end
+ *     begin → charge (before the driver call) → driver call → record → end
  *
- * end uncharges all that was charged and not recorded, so a refusal leaves the account unchanged. A
+ * end uncharges what was charged for a call that failed, so a refusal leaves the account unchanged.
+ * After a call that succeeded the charge stays, with the record or without one: no memory escapes
+ * the limit. Memory that cannot be recorded is given back to the driver, and its call fails. A
  * release keeps its charge until the driver has released the memory; meanwhile its record is
  * marked, since the driver may give the same address or handle to another thread before the record
  * is removed. */
@@ -52,13 +54,14 @@ CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes)
         return CUDA_SUCCESS;
     if (!find_quota(request))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    bool is_reserved = gc_direct_try_charge(gc_shim.core, request->device, request->quota, bytes);
-    const bool may_fit = is_reserved || bytes <= gc_device_limit_bytes(request->device);
-    for (int i = 0;
-         !is_reserved && may_fit && i < RECLAIM_ATTEMPTS && gc_mempool_reclaim(request->device);
-         i++)
-        is_reserved = gc_direct_try_charge(gc_shim.core, request->device, request->quota, bytes);
-    if (!is_reserved &&
+    /* Where the driver's pools may have idle memory, that is tried before all else is. */
+    bool is_trial = gc_mempool_may_reclaim() && bytes <= gc_device_limit_bytes(request->device);
+    bool is_charged = false;
+    for (int i = 0; is_trial; i++) {
+        is_charged = gc_direct_try_charge(gc_shim.core, request->device, request->quota, bytes);
+        is_trial = !is_charged && i < RECLAIM_ATTEMPTS && gc_mempool_reclaim(request->device);
+    }
+    if (!is_charged &&
         gc_direct_charge_device(gc_shim.core, request->device, request->quota, bytes) != GC_OK) {
         request->is_refused = true;
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -94,12 +97,36 @@ static void clear_key(enum gc_direct_kind kind, uint64_t key)
                      (unsigned long long)key);
 }
 
-void gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kind, uint64_t key,
+/* Where another context has got the handle meanwhile, as a primary context does after a reset, the
+ * memory may be that one's. */
+static enum gc_status track(struct gc_direct *direct)
+{
+    const uint64_t handle = direct->context == NULL ? 0 : gc_context_handle(direct->context);
+    enum gc_status status = gc_direct_track(gc_shim.core, direct);
+
+    for (int i = 0; (status == GC_BUSY || status == GC_GONE) && i < RECORD_ATTEMPTS; i++) {
+        if (status == GC_BUSY)
+            clear_key(direct->kind, direct->key);
+        else if ((direct->context = gc_context_find(gc_shim.core, handle)) == NULL)
+            break;
+        status = gc_direct_track(gc_shim.core, direct);
+    }
+    return status;
+}
+
+/* Uncharges all bytes that are charged and not recorded. */
+static void uncharge_rest(struct gc_direct_request *request)
+{
+    if (request->device != NULL && request->reserved_bytes != 0)
+        gc_direct_uncharge(gc_shim.core, request->device, request->quota, request->reserved_bytes);
+    request->reserved_bytes = 0;
+}
+
+bool gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kind, uint64_t key,
                       uint64_t requested_bytes)
 {
     if (request->device == NULL)
-        return;
-    bool outlives_contexts = kind == GC_DIRECT_HANDLE || request->context == NULL;
+        return true;
     struct gc_direct direct = {
         .kind = kind,
         .key = key,
@@ -107,28 +134,32 @@ void gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kin
         .charged_bytes = request->reserved_bytes,
         .device = request->device,
         .quota = request->quota,
-        .context = outlives_contexts ? NULL : request->context,
+        .context = kind == GC_DIRECT_HANDLE ? NULL : request->context,
         .api = (uint16_t)request->api,
     };
 
-    enum gc_status status = gc_direct_track(gc_shim.core, &direct);
-    for (int i = 0; status == GC_BUSY && i < RECORD_ATTEMPTS; i++) {
-        clear_key(kind, key);
-        status = gc_direct_track(gc_shim.core, &direct);
-    }
-    if (status == GC_OK) {
+    const enum gc_status status = track(&direct);
+    if (status == GC_OK)
         request->reserved_bytes = 0;
-        return;
-    }
+    else if (status == GC_GONE)
+        uncharge_rest(request); /* the memory went with its context */
+    else
+        gc_direct_log_lost(request->api, status);
+    return request->reserved_bytes == 0;
+}
+
+void gc_direct_log_lost(enum gc_api api, enum gc_status status)
+{
     gc_log_once(&gc_shim.log, &record_lost_logged, GC_LOG_WARN,
-                "no host memory to record an allocation of %s: it is not charged",
-                gc_shim_api_names[request->api]);
+                "an allocation of %s cannot be recorded: %s; memory that counts against the limit "
+                "is given back, or stays charged",
+                gc_shim_api_names[api], gc_status_text(status));
 }
 
 CUresult gc_direct_end(struct gc_direct_request *request, CUresult result)
 {
-    if (request->device != NULL && request->reserved_bytes != 0)
-        gc_direct_uncharge(gc_shim.core, request->device, request->quota, request->reserved_bytes);
+    if (result != CUDA_SUCCESS)
+        uncharge_rest(request);
     if (result == CUDA_SUCCESS && request->device != NULL)
         gc_direct_commit(gc_shim.core, request->device, request->quota);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && request->device != NULL && !request->is_refused)

@@ -54,11 +54,20 @@ struct gc_direct_request {
 void gc_direct_begin(struct gc_direct_request *request, enum gc_api symbol);
 /* Charges `bytes` more before the driver call: CUDA_SUCCESS, or CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes);
-/* After success: records the allocation with its charge. Before gc_direct_end. */
-void gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kind, uint64_t key,
+/* After success: records the allocation with its charge. Before gc_direct_end. False, logged: it
+ * cannot be recorded, and is charged; then GC_DIRECT_GIVE_BACK. */
+bool gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kind, uint64_t key,
                       uint64_t requested_bytes);
-/* Leaves the wrapper: uncharges the bytes that were not recorded, counts a refusal; returns
- * `result`. */
+/* Logs once that an allocation cannot be recorded, and why. */
+void gc_direct_log_lost(enum gc_api api, enum gc_status status);
+/* The result of a call whose memory cannot be recorded, or turned out larger than the limit allows:
+ * `symbol` releases it. If the driver refuses that, the program keeps the memory, and the charge
+ * stays. */
+#define GC_DIRECT_GIVE_BACK(request, symbol, object)                                               \
+    (GC_CALL((request)->device, symbol, (object)) == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY       \
+                                                                  : CUDA_SUCCESS)
+/* Leaves the wrapper: uncharges a call that failed, counts a refusal; returns `result`. What a call
+ * that succeeded has charged stays, recorded or not. */
 CUresult gc_direct_end(struct gc_direct_request *request, CUresult result);
 
 /* Charges without a record of its own, after the fact; bytes may be negative. */

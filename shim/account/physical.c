@@ -45,10 +45,19 @@ static void drop_record(struct physical *physical)
     gc_handles_unlock();
 }
 
-void gc_physical_add(struct gc_direct_request *request, enum gc_direct_kind kind, uint64_t handle,
+/* Takes back what gc_physical_add has added. */
+static void remove_new(struct physical *physical, uint64_t handle)
+{
+    gc_handles_lock();
+    if (find_locked(GC_HANDLE_PHYSICAL, handle) == physical)
+        gc_handles_remove_locked(GC_HANDLE_PHYSICAL, handle, NULL);
+    gc_handles_free_record_locked(physical);
+    gc_handles_unlock();
+}
+
+bool gc_physical_add(struct gc_direct_request *request, enum gc_direct_kind kind, uint64_t handle,
                      uint64_t bytes)
 {
-    uint64_t key = handle;
     bool is_prepared = gc_handles_prepare();
 
     gc_handles_lock();
@@ -56,21 +65,26 @@ void gc_physical_add(struct gc_direct_request *request, enum gc_direct_kind kind
     if (physical != NULL && kind == GC_DIRECT_IMPORT) {
         physical->references++; /* this process exported the memory itself */
         gc_handles_unlock();
-        return;
+        return true;
     }
     physical = is_prepared ? gc_handles_alloc_record_locked() : NULL;
     if (physical != NULL) {
         /* Core's key stays with the memory even when the number of its handle is reused. */
-        key = (uintptr_t)physical;
-        *physical = (struct physical){.key = key, .references = 1, .kind = kind};
+        *physical = (struct physical){.key = (uintptr_t)physical, .references = 1, .kind = kind};
         if (!gc_handles_set_locked(GC_HANDLE_PHYSICAL, handle, (uintptr_t)physical, 0)) {
             gc_handles_free_record_locked(physical);
             physical = NULL;
         }
     }
     gc_handles_unlock();
-    if (physical != NULL)
-        gc_direct_record(request, kind, key, bytes);
+    if (physical == NULL) {
+        gc_direct_log_lost(request->api, GC_NO_HOST_MEMORY);
+        return request->reserved_bytes == 0;
+    }
+    if (gc_direct_record(request, kind, (uintptr_t)physical, bytes))
+        return true;
+    remove_new(physical, handle);
+    return false;
 }
 
 static bool covers(const struct gc_handle *handle, const void *address)

@@ -9,8 +9,8 @@
 #include "shim/account/direct.h"
 
 /* New memory with one reference: a record of `kind` (HANDLE, or IMPORT with nothing charged), made
- * with the request's charge. */
-void gc_physical_add(struct gc_direct_request *request, enum gc_direct_kind kind, uint64_t handle,
+ * with the request's charge. False: as gc_direct_record. */
+bool gc_physical_add(struct gc_direct_request *request, enum gc_direct_kind kind, uint64_t handle,
                      uint64_t bytes);
 /* The driver returned one more reference, `handle`, to the memory mapped at `address`. */
 void gc_physical_retain(uint64_t handle, uint64_t address);

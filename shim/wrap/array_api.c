@@ -114,13 +114,12 @@ static CUresult finish_array(struct gc_direct_request *request, CUresult result,
     if (result == CUDA_SUCCESS && array != NULL && request->device != NULL && bytes != 0) {
         CUresult asked = GC_USE(cuArrayGetMemoryRequirements, &needs, *array,
                                 gc_device_get_info(request->device)->ordinal);
-        if (!adjust_charge(request, asked, needs.size)) {
-            (void)GC_CALL_RELIEVED(request->device, cuArrayDestroy, *array);
-            return gc_direct_end(request, CUDA_ERROR_OUT_OF_MEMORY);
-        }
+        if (!adjust_charge(request, asked, needs.size))
+            result = GC_DIRECT_GIVE_BACK(request, cuArrayDestroy, *array);
     }
-    if (result == CUDA_SUCCESS && array != NULL)
-        gc_direct_record(request, GC_DIRECT_ARRAY, (uintptr_t)*array, bytes);
+    if (result == CUDA_SUCCESS && array != NULL &&
+        !gc_direct_record(request, GC_DIRECT_ARRAY, (uintptr_t)*array, bytes))
+        result = GC_DIRECT_GIVE_BACK(request, cuArrayDestroy, *array);
     return gc_direct_end(request, result);
 }
 
@@ -180,13 +179,12 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESC
     if (result == CUDA_SUCCESS && array != NULL && request.device != NULL && bytes != 0) {
         CUresult asked = GC_USE(cuMipmappedArrayGetMemoryRequirements, &needs, *array,
                                 gc_device_get_info(request.device)->ordinal);
-        if (!adjust_charge(&request, asked, needs.size)) {
-            (void)GC_CALL_RELIEVED(request.device, cuMipmappedArrayDestroy, *array);
-            result = CUDA_ERROR_OUT_OF_MEMORY;
-        }
+        if (!adjust_charge(&request, asked, needs.size))
+            result = GC_DIRECT_GIVE_BACK(&request, cuMipmappedArrayDestroy, *array);
     }
-    if (result == CUDA_SUCCESS && array != NULL)
-        gc_direct_record(&request, GC_DIRECT_ARRAY, (uintptr_t)*array, bytes);
+    if (result == CUDA_SUCCESS && array != NULL &&
+        !gc_direct_record(&request, GC_DIRECT_ARRAY, (uintptr_t)*array, bytes))
+        result = GC_DIRECT_GIVE_BACK(&request, cuMipmappedArrayDestroy, *array);
     return gc_direct_end(&request, result);
 }
 

@@ -95,10 +95,7 @@ static CUresult charge_tracked(struct gc_direct_request *request, size_t bytes)
         return CUDA_SUCCESS; /* the driver returns its own error */
     if (bytes > gc_device_get_info(request->device)->total_bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (!gc_direct_try_charge(gc_shim.core, request->device, NULL, charged_bytes))
-        return gc_direct_charge(request, charged_bytes); /* with all that may make room */
-    request->reserved_bytes = charged_bytes;
-    return CUDA_SUCCESS;
+    return gc_direct_charge(request, charged_bytes);
 }
 
 static CUresult alloc_tracked(CUdeviceptr *dptr, size_t bytes)
@@ -113,11 +110,8 @@ static CUresult alloc_tracked(CUdeviceptr *dptr, size_t bytes)
     if (result == CUDA_SUCCESS)
         result = GC_DIRECT_CALL(&request, bytes, cuMemAlloc_v2, dptr, bytes);
     if (result == CUDA_SUCCESS) {
-        gc_direct_record(&request, GC_DIRECT_MEMORY, *dptr, bytes);
-        /* Without a record the memory would escape the limit. */
-        if (request.reserved_bytes != 0 &&
-            GC_CALL_RELIEVED(request.device, cuMemFree_v2, *dptr) == CUDA_SUCCESS)
-            result = CUDA_ERROR_OUT_OF_MEMORY;
+        if (!gc_direct_record(&request, GC_DIRECT_MEMORY, *dptr, bytes))
+            result = GC_DIRECT_GIVE_BACK(&request, cuMemFree_v2, *dptr);
         if (start_ns != 0)
             gc_direct_time_alloc(gc_shim.core, gc_clock_ns() - start_ns, SAMPLE_EVERY);
     }
@@ -305,8 +299,8 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned bytes)
     result = gc_direct_charge(&request, bytes);
     if (result == CUDA_SUCCESS)
         result = GC_DIRECT_CALL(&request, bytes, cuMemAlloc, dptr, bytes);
-    if (result == CUDA_SUCCESS)
-        gc_direct_record(&request, GC_DIRECT_MEMORY, *dptr, bytes);
+    if (result == CUDA_SUCCESS && !gc_direct_record(&request, GC_DIRECT_MEMORY, *dptr, bytes))
+        result = GC_DIRECT_GIVE_BACK(&request, cuMemFree, *dptr);
     return gc_direct_end(&request, result);
 }
 
@@ -327,8 +321,8 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned *pitch, unsigned width, 
     if (result == CUDA_SUCCESS)
         result =
             GC_DIRECT_CALL(&request, bytes, cuMemAllocPitch, dptr, pitch, width, height, element);
-    if (result == CUDA_SUCCESS)
-        gc_direct_record(&request, GC_DIRECT_MEMORY, *dptr, bytes);
+    if (result == CUDA_SUCCESS && !gc_direct_record(&request, GC_DIRECT_MEMORY, *dptr, bytes))
+        result = GC_DIRECT_GIVE_BACK(&request, cuMemFree, *dptr);
     return gc_direct_end(&request, result);
 }
 

@@ -50,8 +50,8 @@ CUresult cuMemCreate(handle_t *handle, size_t bytes, const CUmemAllocationProp *
     CUresult result = gc_direct_charge(&request, bytes);
     if (result == CUDA_SUCCESS)
         result = GC_DIRECT_CALL(&request, bytes, cuMemCreate, handle, bytes, prop, flags);
-    if (result == CUDA_SUCCESS)
-        gc_physical_add(&request, GC_DIRECT_HANDLE, *handle, bytes);
+    if (result == CUDA_SUCCESS && !gc_physical_add(&request, GC_DIRECT_HANDLE, *handle, bytes))
+        result = GC_DIRECT_GIVE_BACK(&request, cuMemRelease, *handle);
     return gc_direct_end(&request, result);
 }
 

@@ -32,4 +32,20 @@ for settings in GPUCACHE_MODE=cache GPUCACHE_MODE=track "GPUCACHE_STACKS=all GPU
     # shellcheck disable=SC2086 # words
     ok "10,000 threads: $settings" preloaded $settings GPUCACHE_REPORT=none timeout 100 "$progs/many_threads" 10000
 done
+
+# ---- memory that cannot be recorded is given back; if the driver refuses that, its charge stays ----
+entries="cuMemAlloc_v2 cuMemAlloc cuMemAllocPitch cuArrayCreate cuArray3DCreate cuMipmappedArrayCreate cuMemCreate"
+UNIT=2097152 # what the simulated driver takes at least
+unrecorded() {
+    SIMCUDA_MEMORY=2GiB GPUCACHE_MODE=track GPUCACHE_REPORT="$TMP/r.json" preloaded "$progs/unrecorded" > "$TMP/out" 2> "$TMP/err"
+    # shellcheck disable=SC2086 # words
+    is "without host memory for records$1: each call's result" "$(sed '$d' "$TMP/out")" "$(printf "%s $2\n" $entries)"
+    local held reserved
+    held=$(sed -n 's/^held //p' "$TMP/out")
+    reserved=$(json "$TMP/r.json" 'd["reserved_bytes"]["current"]')
+    ok "  the accounts agree with the driver: $reserved, $held" test $((held > reserved ? held - reserved : reserved - held)) -lt $UNIT
+    like "  it is said" "$(cat "$TMP/err")" '^gpucache: an allocation of cuMemAlloc_v2 cannot be recorded: no host memory'
+}
+unrecorded '' 2
+SIMCUDA_FAIL=cuMemFree_v2@1+,cuMemFree@1+,cuArrayDestroy@1+,cuMipmappedArrayDestroy@1+,cuMemRelease@1+ unrecorded ', and the driver keeps all' 0
 done_testing

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define WINDOW_BYTES (UINT64_C(256) << 30)
-#define LOW_WINDOW_BYTES (UINT64_C(1) << 30)
+#define LOW_WINDOW_BYTES (UINT64_C(512) << 20) /* MAP_32BIT has 1 GiB, not all of it free */
 
 struct window {
     struct sim_node node;
