@@ -308,12 +308,8 @@ static bool may_become_short(const struct gc_map_op *map_op, const struct room *
 /* Whether the peak has not risen for a while, in changes of the pool, and the room that is left is
  * more than what extents in use keep from others, now and at the peak. What is not mapped counts in
  * the limit, too: contexts, other memory of the process, other quotas. */
-static bool has_settled(struct gc_pages *pages, const struct room *room)
+static bool has_settled(const struct gc_pages *pages, const struct room *room)
 {
-    if (room->peak > pages->peak_bytes) {
-        pages->peak_bytes = room->peak;
-        pages->peak_change = pages->change_count;
-    }
     return pages->change_count - pages->peak_change >
                pages->peak_change / GC_SETTLED_DIVISOR + GC_SETTLED_CHANGES &&
            room->held + room->left >= room->peak + room->total / GC_SETTLED_PEAK_DIVISOR &&
@@ -327,6 +323,10 @@ static void measure_room(const struct gc_map_op *map_op, const struct room *room
     struct gc_pages *pages = &map_op->pool->pages;
     if (is_small(map_op))
         return;
+    if (room->peak > pages->peak_bytes) {
+        pages->peak_bytes = room->peak;
+        pages->peak_change = pages->change_count;
+    }
     const bool is_settled = has_settled(pages, room);
     const bool is_near = may_become_short(map_op, room);
     const bool is_full = holds_too_much(pages, room);

@@ -10,6 +10,7 @@
  * pool's addresses: those calls go to the driver, and their memory is charged and recorded as
  * direct memory. */
 #include "core/base/clock.h"
+#include "core/base/histogram.h"
 #include "shim/account/device.h"
 #include "shim/account/direct.h"
 #include "shim/account/hot.h"
@@ -20,7 +21,6 @@
 #include "shim/real/resolve.h"
 #include "shim/wrap/relieve.h"
 
-#define SAMPLE_EVERY 32                /* calls in mode `track`, for the report's latencies */
 #define GRANULE 512                    /* what is charged for an allocation is a multiple */
 #define RECLAIM_ATTEMPTS 4             /* reclaims from other kinds of memory per request */
 #define PITCH_BYTES 512                /* the driver rounds a row up to a multiple of this */
@@ -81,12 +81,6 @@ static bool is_tracking(void)
     return gc_shim.options->mode == GC_MODE_TRACK;
 }
 
-/* Of so many calls of a thread one is timed; 0: not this one. */
-static uint64_t begin_sample(unsigned *calls)
-{
-    return (*calls)++ % SAMPLE_EVERY == 0 ? gc_clock_ns() : 0;
-}
-
 static CUresult charge_tracked(struct gc_direct_request *request, size_t bytes)
 {
     const uint64_t charged_bytes = (bytes + GRANULE - 1) / GRANULE * GRANULE;
@@ -100,8 +94,8 @@ static CUresult charge_tracked(struct gc_direct_request *request, size_t bytes)
 
 static CUresult alloc_tracked(CUdeviceptr *dptr, size_t bytes)
 {
-    static __thread unsigned calls __attribute__((tls_model("initial-exec")));
-    const uint64_t start_ns = begin_sample(&calls);
+    const uint64_t timed = gc_histogram_sample(); /* calls; 0: this one is not timed */
+    const uint64_t start_ns = timed == 0 ? 0 : gc_clock_ns();
     struct gc_direct_request request;
 
     gc_direct_begin(&request, GC_API_cuMemAlloc_v2);
@@ -112,8 +106,8 @@ static CUresult alloc_tracked(CUdeviceptr *dptr, size_t bytes)
     if (result == CUDA_SUCCESS) {
         if (!gc_direct_record(&request, GC_DIRECT_MEMORY, *dptr, bytes))
             result = GC_DIRECT_GIVE_BACK(&request, cuMemFree_v2, *dptr);
-        if (start_ns != 0)
-            gc_direct_time_alloc(gc_shim.core, gc_clock_ns() - start_ns, SAMPLE_EVERY);
+        if (timed != 0)
+            gc_direct_time_alloc(gc_shim.core, gc_clock_ns() - start_ns, timed);
     }
     return gc_direct_end(&request, result);
 }
@@ -121,17 +115,17 @@ static CUresult alloc_tracked(CUdeviceptr *dptr, size_t bytes)
 /* False: the memory has no record, and is core's or unknown. */
 static bool free_tracked(CUdeviceptr dptr, CUresult *result)
 {
-    static __thread unsigned calls __attribute__((tls_model("initial-exec")));
     struct gc_direct_release release;
 
     gc_direct_free_begin(&release, dptr);
     if (!release.is_marked)
         return false;
-    const uint64_t start_ns = begin_sample(&calls);
+    const uint64_t timed = gc_histogram_sample();
+    const uint64_t start_ns = timed == 0 ? 0 : gc_clock_ns();
     *result = GC_CALL_RELIEVED(release.direct.device, cuMemFree_v2, dptr);
     gc_direct_free_end(&release, *result == CUDA_SUCCESS);
-    if (start_ns != 0 && *result == CUDA_SUCCESS)
-        gc_direct_time_free(gc_shim.core, gc_clock_ns() - start_ns, SAMPLE_EVERY);
+    if (timed != 0 && *result == CUDA_SUCCESS)
+        gc_direct_time_free(gc_shim.core, gc_clock_ns() - start_ns, timed);
     return true;
 }
 
