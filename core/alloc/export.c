@@ -3,6 +3,7 @@
  * one; a process may keep it open after the free, so its memory is never reused. A block of mapped
  * memory has a handle of the library's own (core/share). */
 #include "core/base/assert.h"
+#include "core/base/bits.h"
 #include "core/device/lookup.h"
 #include "core/device/registry.h"
 #include "core/reclaim/tcache.h"
@@ -24,12 +25,14 @@ static uint64_t read_ordered_epoch(struct gc_context *context)
 /* Memory reused in a stream's order may still be used by work of its former block, for which other
  * processes do not wait. That is work submitted before the former block was freed: in the single
  * stream's order, work for which the driver's own free would have waited. GC_BUSY: it goes on after
- * GC_RECLAIM_WAIT_NS. Without fences the wait is for all work, and has no end of its own. */
+ * GC_RECLAIM_WAIT_NS in all. Without fences the wait is for all work, and has no end of its own. */
 static enum gc_status wait_former_use(struct gc_context *context, int *driver_code)
 {
     *driver_code = 0;
     if (context->core->mode != GC_MODE_CACHE)
         return GC_OK;
+    const uint64_t end_ns = gc_core_now_ns(context->core) + GC_RECLAIM_WAIT_NS;
+    (void)gc_fence_poll(context); /* the work may be over, and later work need not be */
     const bool is_idle = gc_submit_quiesce(context, driver_code);
     if (*driver_code != 0)
         return GC_DRIVER;
@@ -38,7 +41,8 @@ static enum gc_status wait_former_use(struct gc_context *context, int *driver_co
     (void)gc_fence_record(context); /* shows whether the driver has fences */
     if (gc_context_is_fenceless(context))
         return gc_fence_synchronize(context, GC_FOREVER, driver_code);
-    return is_idle ? gc_fence_synchronize(context, GC_RECLAIM_WAIT_NS, driver_code) : GC_BUSY;
+    const uint64_t left_ns = gc_sub_or_zero_u64(end_ns, gc_core_now_ns(context->core));
+    return is_idle && left_ns > 0 ? gc_fence_synchronize(context, left_ns, driver_code) : GC_BUSY;
 }
 
 static void bar_from_caches(struct gc_device *device)
@@ -54,11 +58,12 @@ static void bar_from_caches(struct gc_device *device)
 
 void gc_export_expect_registration(struct gc_core *core)
 {
-    if (atomic_exchange_explicit(&core->is_registered, true, memory_order_relaxed))
-        return;
-    /* Blocks made so far may lie in several extents: as they lie they serve nobody again. */
+    /* First: another thread may be at it, and this one returns when it is done. */
     gc_tcache_stop_all(core);
-    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+    const bool is_known =
+        atomic_exchange_explicit(&core->is_registered, true, memory_order_relaxed);
+    /* Blocks made so far may lie in several extents: as they lie they serve nobody again. */
+    for (int i = 0; !is_known && i < GC_DEVICE_MAX; i++) {
         struct gc_device *device = gc_device_find(core, i);
         if (device != NULL)
             bar_from_caches(device);

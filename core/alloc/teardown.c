@@ -44,16 +44,13 @@ static void move_back_locked(struct gc_pool *pool, const struct gc_pool_detached
     memcpy(pool->streams, detached->streams, pool->stream_count * sizeof(*pool->streams));
 }
 
-static void free_detached(struct gc_core *core, struct gc_pool_detached *detached)
+static void end_detached(struct gc_core *core)
 {
-    if (detached == NULL)
-        return;
     atomic_fetch_sub_explicit(&core->detached_count, 1, memory_order_release);
-    gc_host_mem_unmap(&core->host, detached, sizeof(*detached));
 }
 
-/* Enters every block of the pool into the pagemap, or removes it. If the pool could not be detached
- * before the driver's call, an address may belong to another pool already: that entry stays. */
+/* Enters every block of the pool into the pagemap, or removes it: while the driver's context is
+ * there, since then the addresses may be another pool's, which has another lock. */
 static void set_known_locked(struct gc_pool *pool, bool is_known)
 {
     for (struct gc_segment *segment = pool->content.segments; segment != NULL;
@@ -61,7 +58,7 @@ static void set_known_locked(struct gc_pool *pool, bool is_known)
         for (struct gc_block *block = segment->first; block != NULL; block = block->next) {
             if (is_known)
                 gc_pagemap_set(pool->shared.pagemap, block->address, block, GC_PAGEMAP_SHARED);
-            else if (gc_pagemap_get(pool->shared.pagemap, block->address) == block)
+            else
                 gc_pagemap_clear(pool->shared.pagemap, block->address, GC_PAGEMAP_SHARED);
         }
     }
@@ -141,15 +138,10 @@ static void trace_detached(struct gc_context *context, const struct gc_pool_deta
     }
 }
 
-/* Detaches the pool: it serves nothing, takes no frees, and no address of it is found. Without host
- * memory the pool stays attached, and its addresses leave the pagemap only after the driver's call.
- */
+/* Detaches the pool: it serves nothing, takes no frees, and no address of it is found. */
 static void detach(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
-    struct gc_pool_detached *detached = gc_host_mem_map(&context->core->host, sizeof(*detached));
-    if (detached == NULL)
-        return;
     stop_and_lock(context, is_unchanged_locked, NULL);
     const bool is_detached = !pool->is_dropped;
     if (is_detached) {
@@ -157,15 +149,13 @@ static void detach(struct gc_context *context)
          */
         atomic_fetch_add_explicit(&context->core->detached_count, 1, memory_order_seq_cst);
         set_known_locked(pool, false);
-        move_content_locked(pool, detached);
-        pool->detached = detached;
+        pool->detached = context->detached_room;
+        move_content_locked(pool, pool->detached);
         pool->is_dropped = true;
     }
     unlock_and_resume(context);
     if (is_detached)
-        trace_detached(context, detached, true);
-    else
-        gc_host_mem_unmap(&context->core->host, detached, sizeof(*detached));
+        trace_detached(context, context->detached_room, true);
 }
 
 /* Undoes detach. */
@@ -183,7 +173,7 @@ static void reattach(struct gc_context *context)
     pool->detached = NULL;
     pool->is_dropped = false;
     gc_pool_release(pool);
-    free_detached(context->core, detached);
+    end_detached(context->core);
 }
 
 static void drop_worker(struct gc_context *context, const struct gc_context *worker)
@@ -334,9 +324,12 @@ static void drop_pool(struct gc_context *context)
     gc_pool_free_spares_locked(pool);
     context->peer_count = 0;
     unlock_and_resume(context);
-    if (detached != NULL)
+    if (detached != NULL) {
         gc_gate_set(&context->head->gate, GC_GATE_GONE); /* wakes gc_wait_lock_after_teardown */
-    free_detached(context->core, detached);
+        end_detached(context->core);
+    }
+    gc_slab_free(&context->core->detached_rooms, context->detached_room);
+    context->detached_room = NULL;
     free_destroyed(context, destroyed, detached != NULL);
     gc_fence_drop(context);
     free_segments(context, removed, detached != NULL);

@@ -40,12 +40,14 @@ void gc_contexts_init(struct gc_core *core)
 {
     gc_slab_init_small(&core->context_records, &core->host, sizeof(struct gc_context));
     gc_slab_init(&core->fence_rings, &core->host, sizeof(struct gc_fences));
+    gc_slab_init_small(&core->detached_rooms, &core->host, sizeof(struct gc_pool_detached));
 }
 
 void gc_contexts_fini(struct gc_core *core)
 {
     gc_slab_fini(&core->context_records);
     gc_slab_fini(&core->fence_rings);
+    gc_slab_fini(&core->detached_rooms);
 }
 
 /* Work submitted so far does not use memory that this pool will allocate. Work that does is
@@ -53,6 +55,16 @@ void gc_contexts_fini(struct gc_core *core)
 static void complete_all(struct gc_context *context)
 {
     atomic_init(&context->completed, gc_submit_open_epoch(&context->core->work));
+}
+
+/* No other thread has seen the record. */
+static void destroy_context(struct gc_core *core, struct gc_context *context)
+{
+    if (context->fences != NULL)
+        gc_slab_free(&core->fence_rings, context->fences);
+    if (context->detached_room != NULL)
+        gc_slab_free(&core->detached_rooms, context->detached_room);
+    gc_slab_free(&core->context_records, context);
 }
 
 /* A record that is not linked yet; its own head. */
@@ -64,8 +76,9 @@ static struct gc_context *create_context(struct gc_core *core, uint64_t handle,
         return NULL;
     *context = (struct gc_context){.core = core};
     context->fences = gc_slab_alloc(&core->fence_rings);
-    if (context->fences == NULL) {
-        gc_slab_free(&core->context_records, context);
+    context->detached_room = gc_slab_alloc(&core->detached_rooms);
+    if (context->fences == NULL || context->detached_room == NULL) {
+        destroy_context(core, context);
         return NULL;
     }
     *context->fences = (struct gc_fences){.count = 0};
@@ -100,13 +113,6 @@ static void set_quota(struct gc_context *context, struct gc_quota *quota)
     context->quota = quota;
     context->pool.shared.quota_idle = quota == NULL ? NULL : &quota->idle;
     gc_context_size_tcache(context);
-}
-
-/* No other thread has seen the record. */
-static void destroy_context(struct gc_core *core, struct gc_context *context)
-{
-    gc_slab_free(&core->fence_rings, context->fences);
-    gc_slab_free(&core->context_records, context);
 }
 
 /* Release: a reader that finds the record sees it filled in. */

@@ -69,6 +69,8 @@ struct gc_context {
     /* From a slab; NULL once the pool is dropped and no query is under way. Guarded by the pool's
      * lock, as the fields up to is_crowded. */
     struct gc_fences *fences;
+    /* From a slab, for a teardown, which needs no memory then; NULL once the pool is dropped. */
+    struct gc_pool_detached *detached_room;
     uint32_t peer_count;
     struct gc_context *peers[GC_PEER_MAX]; /* if there are more, at least one of each device */
     uint32_t opening_count;                /* threads that grant access to a peer's device */

@@ -1,6 +1,7 @@
 #include "core/device/fence.h"
 
 #include "core/base/assert.h"
+#include "core/base/bits.h"
 #include "core/device/registry.h"
 
 #include <stddef.h>
@@ -505,15 +506,16 @@ static int wait_by_fence(struct gc_context *context, uint64_t limit_ns)
     return code;
 }
 
-static enum gc_status wait_one(struct gc_context *context, uint64_t limit_ns, int *driver_code)
+/* Waits until end_ns; GC_FOREVER: unbounded. */
+static enum gc_status wait_one(struct gc_context *context, uint64_t end_ns, int *driver_code)
 {
     const struct gc_driver *driver = driver_of(context);
     if (context->is_device || gc_context_is_gone(context))
         return GC_OK;
     gc_counter_add(&context->device->stats.fence_count, 1);
-    const bool has_end = limit_ns != GC_FOREVER && driver->fence_record != NULL;
+    const bool has_end = end_ns != GC_FOREVER && driver->fence_record != NULL;
     const int code =
-        has_end ? wait_by_fence(context, limit_ns)
+        has_end ? wait_by_fence(context, gc_sub_or_zero_u64(end_ns, gc_core_now_ns(context->core)))
                 : GC_CALL_IF_OPEN(context, driver->synchronize(driver->self, context->handle));
     if (code == 0 || code == driver->context_is_gone)
         return GC_OK;
@@ -525,26 +527,26 @@ static enum gc_status wait_one(struct gc_context *context, uint64_t limit_ns, in
     return GC_DRIVER;
 }
 
-static enum gc_status wait_everyone(struct gc_core *core, uint64_t limit_ns, int *driver_code)
+static enum gc_status wait_everyone(struct gc_core *core, uint64_t end_ns, int *driver_code)
 {
     enum gc_status status = GC_OK;
     for (int i = 0; i < GC_DEVICE_MAX && status == GC_OK; i++) {
         const struct gc_device *device = gc_device_find(core, i);
         struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
         for (; context != NULL && status == GC_OK; context = gc_context_next(context))
-            status = wait_one(context, limit_ns, driver_code);
+            status = wait_one(context, end_ns, driver_code);
     }
     return status;
 }
 
-static enum gc_status wait_set(const struct gc_wait_set *set, uint64_t limit_ns, int *driver_code)
+static enum gc_status wait_set(const struct gc_wait_set *set, uint64_t end_ns, int *driver_code)
 {
     enum gc_status status = GC_OK;
     GC_ASSERT(gc_lock_held_count() == 0);
     if (set->everyone != NULL)
-        return wait_everyone(set->everyone, limit_ns, driver_code);
+        return wait_everyone(set->everyone, end_ns, driver_code);
     for (uint32_t i = 0; i < set->count && status == GC_OK; i++)
-        status = wait_one(set->contexts[i], limit_ns, driver_code);
+        status = wait_one(set->contexts[i], end_ns, driver_code);
     return status;
 }
 
@@ -559,7 +561,9 @@ enum gc_status gc_fence_synchronize(struct gc_context *context, uint64_t limit_n
     uint64_t epoch;
     if (!begin_wait(context, &set, &epoch))
         return GC_CAPTURING;
-    const enum gc_status status = wait_set(&set, limit_ns, driver_code);
+    const uint64_t end_ns =
+        limit_ns == GC_FOREVER ? GC_FOREVER : gc_core_now_ns(context->core) + limit_ns;
+    const enum gc_status status = wait_set(&set, end_ns, driver_code);
     gc_peers_wait_end(&set);
     if (status == GC_OK)
         gc_context_raise_completed(context, epoch);

@@ -78,7 +78,7 @@ bool gc_fence_poll_streams(struct gc_context *context, uint64_t limit_ns, bool *
 /* Waits for all work of the contexts of an announced set. GC_DRIVER: the wait failed; the context
  * is faulted. */
 enum gc_status gc_fence_wait_set(const struct gc_wait_set *set, int *driver_code) GC_CHECKED;
-/* Waits for all work submitted so far, for about limit_ns per context; GC_FOREVER: unbounded.
+/* Waits for all work submitted so far, for about limit_ns in all; GC_FOREVER: unbounded.
  * GC_CAPTURING: a capture forbids it. GC_BUSY: timed out, or the driver has no bounded wait.
  * GC_DRIVER: the wait failed; the context is faulted. */
 enum gc_status gc_fence_synchronize(struct gc_context *context, uint64_t limit_ns,

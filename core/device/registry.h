@@ -78,7 +78,8 @@ struct gc_core {
     struct gc_slab context_records;
     struct gc_slab tenant_records;
     struct gc_slab quota_records;
-    struct gc_slab fence_rings; /* of contexts that are not dropped */
+    struct gc_slab fence_rings;    /* of contexts that are not dropped */
+    struct gc_slab detached_rooms; /* of those, too */
     struct gc_slab range_records;
 
     struct gc_lock registry; /* guards changes of the fields below; readers take no lock */

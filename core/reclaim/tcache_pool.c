@@ -56,15 +56,24 @@ static struct gc_block *take_block(struct gc_pool *pool, enum gc_size_class size
     return block;
 }
 
+/* The owner is inside. Whoever places a large block, this file or gc_alloc, must know all free
+ * memory: a traced program has the same places as an untraced one. */
+static bool flush_large_of(struct gc_tcache *tcache, const struct gc_context *context)
+{
+    struct gc_tcache_context *tctx = &tcache->contexts[context->pool.number % GC_TCACHE_CONTEXTS];
+    if (tctx->context != context || gc_tcache_is_closed(context))
+        return false;
+    gc_tcache_turn_to(tcache, tctx);
+    return gc_tcache_flush_large(tctx);
+}
+
 /* The owner is inside. The address, or GC_ADDRESS_NONE. */
 static uint64_t alloc_inside(struct gc_tcache *tcache, struct gc_context *context,
-                             enum gc_size_class size_class, const struct gc_alloc_spec *spec,
-                             bool *has_flushed)
+                             enum gc_size_class size_class, const struct gc_alloc_spec *spec)
 {
     if (gc_tcache_is_closed(context))
         return GC_ADDRESS_NONE;
     struct gc_tcache_context *tctx = gc_tcache_context_of(tcache, context);
-    *has_flushed = spec->bytes > GC_SMALL_MAX && gc_tcache_flush_large(tctx);
     const struct gc_block *block = take_block(&context->pool, size_class, spec);
     if (block == NULL)
         return GC_ADDRESS_NONE;
@@ -81,14 +90,14 @@ uint64_t gc_tcache_alloc_from_pool(struct gc_tcache *tcache, struct gc_context *
     struct gc_alloc_spec spec = {.requested_bytes = bytes, .api = api};
     struct gc_segment_spec segment_spec;
     uint64_t address = GC_ADDRESS_NONE;
-    bool has_flushed = false;
     if (tcache == NULL || bytes == 0)
         return GC_ADDRESS_NONE;
     const struct sample sample = sample_begin(context->core);
     if (!gc_tcache_enter(tcache))
         return GC_ADDRESS_NONE;
+    const bool has_flushed = bytes > GC_SMALL_MAX && flush_large_of(tcache, context);
     if (may_alloc(tcache, context) && gc_pool_specify(bytes, &spec.bytes, &segment_spec))
-        address = alloc_inside(tcache, context, segment_spec.size_class, &spec, &has_flushed);
+        address = alloc_inside(tcache, context, segment_spec.size_class, &spec);
     if (address == GC_ADDRESS_NONE)
         gc_tcache_merge_stats(tcache->last);
     gc_tcache_leave(tcache);
@@ -111,22 +120,23 @@ static bool may_free(const struct gc_tcache *tcache, const struct gc_context *co
 /* Where a freed block went. */
 enum place { NOWHERE, BINS, PENDING };
 
-/* The owner is inside. Nowhere: nothing has changed. */
+/* The owner is inside. Nowhere: the block is live as before. *has_flushed: large blocks of *context
+ * went to the pool. */
 static enum place free_inside(struct gc_tcache *tcache, struct gc_block *block, uint64_t address,
-                              struct gc_context **context)
+                              struct gc_context **context, bool *has_flushed)
 {
     struct gc_tcache_context *tctx = gc_tcache_context_for(tcache, block, address);
+    *has_flushed = tctx != NULL && block->bytes > GC_SMALL_MAX && gc_tcache_flush_large(tctx);
+    *context = tctx == NULL ? NULL : tctx->context;
     if (tctx == NULL || !may_free(tcache, tctx->context, block)) {
         gc_tcache_unclaim(block);
         return NOWHERE;
     }
-    *context = tctx->context;
     struct gc_submissions *work = &tctx->context->core->work;
     struct gc_pool *pool = &tctx->context->pool;
     const uint64_t epoch = gc_submit_epoch_of_free(work);
     const enum place place = gc_context_may_reuse(tctx->context, work, epoch) ? BINS : PENDING;
     const uint64_t bytes = block->bytes;
-    bool has_flushed = bytes > GC_SMALL_MAX && gc_tcache_flush_large(tctx);
     gc_tcache_begin_streak(tctx, block->api);
     gc_tcache_count_free(tctx, block->live.requested_bytes, bytes);
     gc_pool_acquire_plain(pool);
@@ -137,13 +147,14 @@ static enum place free_inside(struct gc_tcache *tcache, struct gc_block *block, 
     gc_pool_release(pool);
     gc_tcache_count_flushed(tctx, bytes);
     gc_tcache_bound_stats(tctx);
-    return has_flushed ? PENDING : place;
+    return place;
 }
 
 bool gc_tcache_free_to_pool(struct gc_core *core, struct gc_tcache *tcache, uint64_t address)
 {
     enum place place = NOWHERE;
     struct gc_context *context = NULL;
+    bool has_flushed = false;
     if (tcache == NULL)
         return false;
     const struct sample sample = sample_begin(core);
@@ -152,16 +163,16 @@ bool gc_tcache_free_to_pool(struct gc_core *core, struct gc_tcache *tcache, uint
     struct gc_block *block = gc_pagemap_get(&core->pagemap, address);
     if (block != NULL && atomic_load_explicit(&block->tcache_number, memory_order_relaxed) != 0 &&
         gc_tcache_claim(block))
-        place = free_inside(tcache, block, address, &context);
+        place = free_inside(tcache, block, address, &context, &has_flushed);
     if (place == NOWHERE)
         gc_tcache_merge_stats(tcache->last);
     gc_tcache_leave(tcache);
+    if (has_flushed || place == PENDING)
+        gc_defer_on_flush(context);
+    else if (place == BINS)
+        gc_release_trim(context);
     if (place == NOWHERE)
         return false;
-    if (place == PENDING)
-        gc_defer_on_flush(context);
-    else
-        gc_release_trim(context);
     sample_end(tcache, context, &core->free_ns, &sample);
     return true;
 }

@@ -41,11 +41,14 @@ bool gc_nvml_find(void)
     return true;
 }
 
+/* A second task where the first one ended without NVML: the program has loaded it since then, by a
+ * path, and may be loading it still. The task begins after NVML was found, so it waits for that. */
 bool gc_nvml_open(bool load)
 {
-    static struct gc_open_task opening;
+    static struct gc_open_task opening, again;
 
-    return (load || gc_nvml_find()) && gc_open_object(&opening, NVML_LIBRARY) && gc_nvml_find();
+    return (load || gc_nvml_find()) && gc_open_object(&opening, NVML_LIBRARY) && gc_nvml_find() &&
+           (opening.error[0] == '\0' || gc_open_object(&again, NVML_LIBRARY));
 }
 
 /* ---- the order of devices ---- */

@@ -13,7 +13,7 @@ struct gc_open_task {
     const char *symbol; /* looked up in it; NULL: none */
     /* Once it is open: */
     void *found;
-    char error[512]; /* the dynamic linker's; "": the symbol was found */
+    char error[512]; /* the dynamic linker's; "": it is there, and the symbol was found */
 };
 
 /* Opens `path`, by the dynamic linker's rules, with its symbols local; the first call of the task

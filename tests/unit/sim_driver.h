@@ -135,6 +135,7 @@ struct sim_driver {
     bool has_no_fences;          /* recording returns "not supported" */
     bool has_no_room_for_fences; /* "out of memory" */
     bool is_endless;             /* waits with an end come to it */
+    uint64_t wait_ns;            /* how long a wait takes by the clock, if it waits at all */
     bool is_prompt;              /* work is done by the time its fence is asked for */
     struct gc_submissions
         *work; /* of the core: what is submitted is counted there; NULL: it is not */

@@ -94,8 +94,14 @@ static int fence_wait(void *self, uint64_t context, uint64_t handle, uint64_t li
     const struct sim_fence *fence = fence_of(sim, context, handle);
     if (fence == NULL)
         return sim_driver_end(sim, SIM_BROKEN);
+    if (is_done(sim, fence))
+        return sim_driver_end(sim, 0);
     if (limit_ns != GC_FOREVER && sim->is_endless)
-        return sim_driver_end(sim, is_done(sim, fence) ? 0 : SIM_NOT_READY);
+        return sim_driver_end(sim, SIM_NOT_READY);
+    const bool is_over = sim->wait_ns > limit_ns;
+    atomic_fetch_add(&sim->clock_ahead_ns, is_over ? limit_ns : sim->wait_ns);
+    if (is_over)
+        return sim_driver_end(sim, SIM_NOT_READY);
     finish(sim, fence);
     return sim_driver_end(sim, 0);
 }

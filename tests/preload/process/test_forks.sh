@@ -40,4 +40,8 @@ mkdir "$TMP/half"
 cp "$BUILD_DIR/tests/preload/libhalfnvml.so" "$TMP/half/libnvidia-ml.so.1"
 is "an NVML that is being loaded is not called yet" "$(GPUCACHE_LIMIT=1GiB GPUCACHE_REPORT=none \
     preloaded env LD_LIBRARY_PATH="$TMP/half:$SIM_DIR" timeout -s KILL 60 "$BUILD_DIR/tests/preload/half_nvml" 2>&1)" "0 then 1"
+mkdir "$TMP/bare"
+ln -s "$SIM_DIR/libcuda.so.1" "$TMP/bare/"
+is "as is one that is found by no name, after a context for which there was none" "$(SIMCUDA_DEVICES=2 GPUCACHE_LIMIT=1GiB GPUCACHE_REPORT=none \
+    preloaded env LD_LIBRARY_PATH="$TMP/bare" timeout -s KILL 60 "$BUILD_DIR/tests/preload/half_nvml" "$TMP/half/libnvidia-ml.so.1" 2> /dev/null)" "0 then 1"
 done_testing

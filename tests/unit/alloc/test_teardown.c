@@ -65,6 +65,24 @@ static void run_a_refused_teardown(bool has_mapping)
     workbench_close(&bench);
 }
 
+/* After the driver's call its addresses may be another pool's: they leave the pagemap before. */
+static void a_teardown_needs_no_host_memory(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open(&bench, false);
+    const uint64_t address = workbench_alloc(&bench, 0, 4096);
+    workbench_retire(&bench);
+    const uint64_t host_bytes = gc_host_mem_bytes(&bench.core->host);
+    struct gc_context *ending = gc_teardown_begin(bench.core, 1);
+    assert_non_null(ending->pool.detached);
+    assert_null(gc_pagemap_get(&bench.core->pagemap, address));
+    assert_int_equal(gc_host_mem_bytes(&bench.core->host), host_bytes);
+    gc_teardown_cancel(ending);
+    workbench_free(&bench, address);
+    workbench_close(&bench);
+}
+
 static void a_teardown_that_is_refused_changes_nothing(void **state)
 {
     (void)state;
@@ -262,6 +280,7 @@ static void two_ends_at_once_are_one(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_teardown_needs_no_host_memory),
         cmocka_unit_test(a_teardown_that_is_refused_changes_nothing),
         cmocka_unit_test(addresses_of_a_gone_context_are_anothers),
         cmocka_unit_test(who_uses_it_meanwhile_waits),

@@ -4,6 +4,7 @@
 #include "core/base/bits.h"
 #include "core/core.h"
 #include "core/pool/pool.h"
+#include "core/reclaim/reclaim.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/workbench.h"
 
@@ -156,6 +157,85 @@ static void mem_info_counts_idle_memory_as_free(void **state)
     sim_driver_fini(&bench.sim);
 }
 
+/* ---- patience ---- */
+
+/* 60 of 100 MiB are pending, and the clock shows that waits for them time out. */
+static void open_endless(struct workbench *bench)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(512),
+                                          .limit_bytes = GC_MIB(100),
+                                          .trim_percent = 100,
+                                          .is_fenced = true};
+    workbench_open(bench, &setup);
+    (void)workbench_free_busy(bench, 1, GC_MIB(60));
+    bench->sim.wait_ns = UINT64_MAX;
+}
+
+/* Since the last call. */
+static uint64_t waited_ns(struct workbench *bench)
+{
+    static uint64_t before_ns;
+    const uint64_t now_ns = atomic_load(&bench->sim.clock_ahead_ns);
+    const uint64_t waited = now_ns - before_ns;
+    before_ns = now_ns;
+    return waited;
+}
+
+/* The test itself takes some of the time; one wait may begin before the request's time does. */
+static void assert_waited_to_the_end(struct workbench *bench)
+{
+    assert_in_range(waited_ns(bench), GC_RECLAIM_WAIT_NS / 2,
+                    GC_RECLAIM_WAIT_NS + GC_RECLAIM_STEP_NS);
+}
+
+static void a_request_waits_to_the_end_and_the_next_does_not(void **state)
+{
+    struct workbench bench;
+    uint64_t address;
+    (void)state;
+    open_endless(&bench);
+    (void)waited_ns(&bench);
+    assert_status(workbench_try_alloc(&bench, 0, GC_MIB(60), &address), GC_OUT_OF_MEMORY);
+    assert_waited_to_the_end(&bench);
+    assert_status(workbench_try_alloc(&bench, 0, GC_MIB(60), &address), GC_OUT_OF_MEMORY);
+    assert_int_equal(waited_ns(&bench), 0);
+    (void)workbench_free_busy(&bench, 1, GC_MIB(1)); /* more is pending: it may be worth a wait */
+    assert_status(workbench_try_alloc(&bench, 0, GC_MIB(60), &address), GC_OUT_OF_MEMORY);
+    assert_waited_to_the_end(&bench);
+    workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(2)));
+    bench.sim.wait_ns = GC_RECLAIM_STEP_NS / 2; /* the work has an end after all */
+    workbench_alloc(&bench, 0, GC_MIB(60));
+    workbench_close(&bench);
+}
+
+/* Other threads free memory between the steps, and others take it: the request goes on, and does
+ * not wait again for as long. */
+static void the_steps_of_a_request_share_one_end(void **state)
+{
+    enum { STEPS = 20 };
+    const struct gc_charge_failure charge_failure = {0};
+    struct workbench bench;
+    struct gc_reclaim reclaim;
+    (void)state;
+    open_endless(&bench);
+    (void)waited_ns(&bench);
+    gc_reclaim_begin(&reclaim, bench.device, NULL, NULL);
+    for (unsigned i = 0; i < STEPS; i++) {
+        (void)workbench_free_busy(&bench, 1, 4096);
+        (void)gc_reclaim_step(&reclaim, GC_MIB(60), &charge_failure);
+    }
+    assert_int_equal(reclaim.attempts, STEPS);
+    assert_waited_to_the_end(&bench);
+    gc_reclaim_begin(&reclaim, bench.device, NULL, NULL);
+    (void)workbench_free_busy(&bench, 1, 4096);
+    (void)gc_reclaim_step(&reclaim, GC_MIB(60), &charge_failure);
+    assert_waited_to_the_end(&bench); /* another request's */
+    bench.sim.wait_ns = 0;
+    workbench_retire(&bench);
+    workbench_close(&bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -166,6 +246,8 @@ int main(void)
         cmocka_unit_test(small_request_uses_a_large_free_block_before_it_fails),
         cmocka_unit_test(trim_threshold_releases_at_once),
         cmocka_unit_test(mem_info_counts_idle_memory_as_free),
+        cmocka_unit_test(a_request_waits_to_the_end_and_the_next_does_not),
+        cmocka_unit_test(the_steps_of_a_request_share_one_end),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("shortage", tests, NULL, NULL);

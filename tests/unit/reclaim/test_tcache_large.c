@@ -103,6 +103,32 @@ static void one_thread_of_a_context_keeps_one(void **state)
     close_caches(&caches);
 }
 
+/* Whether the pool serves a request at once, or the whole path does, as of a traced program. */
+static void a_large_miss_flushes_also_where_it_is_observed(void **state)
+{
+    struct caches caches;
+    (void)state;
+    open_caches(&caches);
+    const uint64_t other = workbench_alloc(&caches.bench, 0, LARGE / 2);
+    pass_often(&caches, caches.one, LARGE);
+    assert_ptr_equal(atomic_load(&caches.context->large_holder)->context, caches.context);
+    caches.one->is_observed = true;
+    assert_int_equal(gc_tcache_alloc_from_pool(caches.one, caches.context, LARGE / 4, API_MALLOC),
+                     GC_ADDRESS_NONE);
+    assert_null(atomic_load(&caches.context->large_holder));
+    caches.one->is_observed = false;
+    pass_often(&caches, caches.one, LARGE);
+    assert_non_null(atomic_load(&caches.context->large_holder));
+    caches.one->is_observed = true;
+    assert_false(gc_tcache_free(caches.bench.core, caches.one, other));
+    assert_false(gc_tcache_free_to_pool(caches.bench.core, caches.one, other));
+    assert_null(atomic_load(&caches.context->large_holder));
+    workbench_free(&caches.bench, other);
+    caches.one->is_observed = false;
+    workbench_check(&caches.bench);
+    close_caches(&caches);
+}
+
 static void request_gets_the_kept_block(void **state)
 {
     struct caches caches;
@@ -237,6 +263,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(repeated_block_is_kept_and_figures_are_merged),
         cmocka_unit_test(one_thread_of_a_context_keeps_one),
+        cmocka_unit_test(a_large_miss_flushes_also_where_it_is_observed),
         cmocka_unit_test(request_gets_the_kept_block),
         cmocka_unit_test(small_blocks_keep_their_bound_beside_it),
         cmocka_unit_test(a_lower_capacity_shrinks_the_cache),

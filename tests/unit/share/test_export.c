@@ -379,6 +379,79 @@ static void as_does_one_in_the_order_of_a_stream(void **state)
     sim_driver_expect_idle(&bench.sim, other, MIB(5));
 }
 
+/* A former block's work is done, its fence was asked by nobody yet, and other work goes on. */
+static void a_completed_fence_ends_the_wait(void **state)
+{
+    const uint64_t block = alloc_in(STREAM);
+    (void)state;
+    work_on(block, MIB(5));
+    assert_status(gc_free_ordered(bench.core, block, NULL, STREAM, API_OTHER, &bench.driver_code),
+                  GC_OK);
+    assert_int_equal(alloc_in(STREAM), block);
+    assert_true(gc_fence_record(bench.contexts[0]));
+    sim_driver_complete(&bench.sim, 1);
+    work_on(handle.address, MIB(5));
+    bench.sim.is_endless = true;
+    assert_status(export(block), GC_OK);
+    assert_int_equal(wait_count(), 0);
+}
+
+/* One end for the wait for reused memory and for the one for all work. */
+static void the_whole_wait_has_one_end(void **state)
+{
+    const uint64_t block = reuse_in_one_stream();
+    (void)state;
+    bench.sim.is_endless = true;
+    assert_status(export(block), GC_BUSY); /* the single stream's fence is recorded */
+    const uint64_t other = alloc_in(STREAM);
+    work_on(other, MIB(5));
+    assert_status(gc_free_ordered(bench.core, other, NULL, STREAM, API_OTHER, &bench.driver_code),
+                  GC_OK);
+    assert_int_equal(alloc_in(STREAM), other);
+    bench.sim.is_endless = false;
+    bench.sim.wait_ns = GC_RECLAIM_WAIT_NS / 3 * 2;
+    const uint64_t before_ns = atomic_load(&bench.sim.clock_ahead_ns);
+    assert_status(export(other), GC_BUSY);
+    const uint64_t waited_ns = atomic_load(&bench.sim.clock_ahead_ns) - before_ns;
+    assert_true(waited_ns > bench.sim.wait_ns && waited_ns <= GC_RECLAIM_WAIT_NS);
+    assert_status(export(other), GC_OK);
+}
+
+static atomic_bool has_returned;
+
+static void *expect_registration(void *returned)
+{
+    gc_export_expect_registration(bench.core);
+    if (returned != NULL)
+        atomic_store((atomic_bool *)returned, true);
+    return NULL;
+}
+
+static void wait_ms(unsigned ms)
+{
+    nanosleep(&(struct timespec){0, (long)ms * 1000000}, NULL);
+}
+
+/* The first holds the caches and waits for the pool. */
+static void a_second_registrar_waits_for_the_first(void **state)
+{
+    pthread_t first, second;
+    (void)state;
+    atomic_store(&has_returned, false);
+    gc_pool_acquire_plain(&bench.contexts[0]->pool);
+    assert_int_equal(pthread_create(&first, NULL, expect_registration, NULL), 0);
+    for (unsigned i = 0; i < SOON_MS && !atomic_load(&bench.core->is_registered); i++)
+        wait_ms(1);
+    assert_int_equal(pthread_create(&second, NULL, expect_registration, &has_returned), 0);
+    wait_ms(50);
+    const bool was_early = atomic_load(&has_returned);
+    gc_pool_release(&bench.contexts[0]->pool);
+    pthread_join(first, NULL);
+    pthread_join(second, NULL);
+    assert_true(atomic_load(&bench.core->is_registered));
+    assert_false(was_early);
+}
+
 /* Not even in its stream's order: it lies in several extents. */
 static void beside_network_cards_a_former_block_does_not_serve_as_it_lies(void **state)
 {
@@ -442,6 +515,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             beside_network_cards_a_former_block_does_not_serve_as_it_lies, set_up, tear_down),
         cmocka_unit_test_setup_teardown(as_does_one_in_the_order_of_a_stream, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_completed_fence_ends_the_wait, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_whole_wait_has_one_end, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_second_registrar_waits_for_the_first, set_up, tear_down),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("export", tests, NULL, NULL);
