@@ -129,7 +129,8 @@ static struct gc_bins *find_joinable(struct gc_stream_list *list, const struct g
 }
 
 /* Whether the block, between one freed now and pending memory of its stream, is a gap that
- * alignment left: of little use to others, since its neighbours use its pages. */
+ * alignment left: of little use to others. Shorter than a page, it lies in pages that its
+ * neighbours use, so it is neither unmapped nor excluded, and changes no page's use. */
 static bool is_gap(const struct gc_block *block, uint64_t freed)
 {
     return block != NULL && block->state == GC_BLOCK_FREE && block->bytes <= freed &&
