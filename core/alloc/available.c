@@ -97,12 +97,26 @@ static uint64_t list_bytes(const struct gc_pool *pool, const struct gc_block *fi
     return bytes;
 }
 
+static uint64_t stream_bytes(const struct gc_pool *pool, const struct gc_stream_list *list)
+{
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < list->group_count; i++) {
+        for (unsigned j = 0; j < GC_STREAM_TREES; j++) {
+            const struct gc_bins *tree = &list->groups[i].trees[j];
+            for (const struct gc_block *block = gc_bins_next_fit(tree, NULL, GC_GRANULE);
+                 block != NULL; block = gc_bins_next(tree, block))
+                bytes += run_bytes(pool, block);
+        }
+    }
+    return bytes;
+}
+
 static uint64_t pool_bytes(struct gc_pool *pool)
 {
     gc_pool_acquire_plain(pool);
     uint64_t bytes = list_bytes(pool, pool->content.pending_first);
     for (unsigned i = 0; i < pool->stream_count; i++)
-        bytes += list_bytes(pool, pool->streams[i].first);
+        bytes += stream_bytes(pool, &pool->streams[i]);
     gc_pool_release(pool);
     return bytes;
 }

@@ -118,9 +118,14 @@ static inline void insert(struct gc_bins *bins, struct gc_block *block, bool by_
     bins->bytes += block->bytes;
 }
 
+static enum gc_block_state state_in(const struct gc_bins *bins)
+{
+    return bins->is_pending ? GC_BLOCK_PENDING : GC_BLOCK_FREE;
+}
+
 void gc_bins_insert(struct gc_bins *bins, struct gc_block *block)
 {
-    GC_ASSERT(block->state == GC_BLOCK_FREE);
+    GC_ASSERT(block->state == state_in(bins));
     if (bins->by_address)
         insert(bins, block, true);
     else
@@ -177,6 +182,14 @@ void gc_bins_resize(struct gc_bins *bins, struct gc_block *block, uint64_t addre
 }
 
 /* ---- search ---- */
+
+bool gc_bins_has(const struct gc_bins *bins, const struct gc_block *block)
+{
+    const struct gc_block *node = bins->root;
+    while (node != NULL && node != block)
+        node = is_before(node, block, bins->by_address) ? node->bin.right : node->bin.left;
+    return node != NULL;
+}
 
 struct gc_block *gc_bins_at(const struct gc_bins *bins, uint64_t address)
 {
@@ -286,6 +299,7 @@ struct walk {
     const struct gc_block *last;
     uint64_t count;
     uint64_t bytes;
+    enum gc_block_state state;
     bool by_address;
     bool ok;
 };
@@ -297,7 +311,7 @@ static void walk_tree(const struct gc_block *block, struct walk *walk)
     const struct gc_block *left = block->bin.left;
     const struct gc_block *right = block->bin.right;
     walk_tree(left, walk);
-    walk->ok = walk->ok && block->state == GC_BLOCK_FREE &&
+    walk->ok = walk->ok && block->state == walk->state &&
                (walk->last == NULL || is_before(walk->last, block, walk->by_address)) &&
                (left == NULL || priority(left) <= priority(block)) &&
                (right == NULL || priority(right) <= priority(block)) &&
@@ -310,7 +324,7 @@ static void walk_tree(const struct gc_block *block, struct walk *walk)
 
 bool gc_bins_validate(const struct gc_bins *bins)
 {
-    struct walk walk = {.by_address = bins->by_address, .ok = true};
+    struct walk walk = {.state = state_in(bins), .by_address = bins->by_address, .ok = true};
     walk_tree(bins->root, &walk);
     return walk.ok && walk.count == bins->count && walk.bytes == bins->bytes;
 }

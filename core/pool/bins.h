@@ -1,13 +1,14 @@
-/* Free blocks of one size class and kind, for best fit or first fit.
+/* Free blocks of one size class and kind, for best fit or first fit; or pending ones of a stream
+ * (pending.h).
  *
  * A treap ordered by (bytes, address), or by address alone. A block's priority is a hash of its
  * address, so the shape depends on the set alone and no order of requests can unbalance it. Each
  * node knows the longest block of its subtree, so that the lowest block that is large enough is
- * found in O(log n) expected. Nothing is allocated: links and lengths lie in the free blocks'
+ * found in O(log n) expected. Nothing is allocated: links and lengths lie in the blocks'
  * records.
  *
  * Invariants: keys rise from left to right; priorities never rise from parent to child; every block
- * in the tree is GC_BLOCK_FREE; `longest` is the maximum over the subtree.
+ * in the tree is FREE, or with is_pending PENDING; `longest` is the maximum over the subtree.
  *
  * Guarded by the pool's lock. Source: Seidel and Aragon, Randomized Search Trees (1996); the
  * augmented tree as in Cormen et al., chapter 14. */
@@ -24,6 +25,7 @@ struct gc_bins {
     uint64_t count;
     uint64_t bytes;
     bool by_address; /* ordered by address alone; set while the tree is empty */
+    bool is_pending; /* of pending blocks; likewise */
 };
 
 void gc_bins_insert(struct gc_bins *bins, struct gc_block *block);
@@ -31,6 +33,8 @@ void gc_bins_insert(struct gc_bins *bins, struct gc_block *block);
 void gc_bins_remove(struct gc_bins *bins, struct gc_block *block);
 /* By address: a block of the tree gets other bounds; it has the same neighbours in the tree. */
 void gc_bins_resize(struct gc_bins *bins, struct gc_block *block, uint64_t address, uint64_t bytes);
+/* O(log n): whether the block is in this tree. */
+bool gc_bins_has(const struct gc_bins *bins, const struct gc_block *block);
 /* By (bytes, address): the smallest block that is large enough, and of equal ones the lowest, which
  * keeps the upper ends of segments free. NULL: none. The block stays in the tree. */
 struct gc_block *gc_bins_best_fit(const struct gc_bins *bins, uint64_t bytes);

@@ -49,7 +49,7 @@ struct gc_block {
         struct {
             struct gc_block *left;
             struct gc_block *right;
-        } bin; /* free: see bins.h */
+        } bin; /* free, or pending in a stream's order: see bins.h */
         struct {
             struct gc_block *next;
             uint64_t epoch; /* see core/device/submit.h */
@@ -67,7 +67,7 @@ struct gc_block {
             /* While LIVE: counted as stream-ordered. Never in a thread cache. */
             bool is_ordered;
         };
-        uint32_t longest; /* free: the longest block of its subtree, in granules */
+        uint32_t longest; /* as `bin`: the longest block of its subtree, in granules */
     };
     _Atomic uint8_t state; /* enum gc_block_state */
     uint8_t free_kind : 2; /* while FREE: enum gc_free_kind */

@@ -13,6 +13,8 @@
 
 /* Free blocks of driver memory that are tried where alignment may prevent a fit. */
 #define FIT_TRIES 256
+/* Places in the pending blocks of a group that are tried likewise. */
+#define PENDING_TRIES 64
 /* Mappings that a request looks at before it prefers unmapped addresses. */
 #define LOOKS_MAX 512
 /* Unmapped blocks, from the lowest, that are compared with the backed one below. */
@@ -78,6 +80,41 @@ static bool find_plain(const struct gc_pool *pool, enum gc_size_class size_class
     }
     free_block = gc_bins_best_fit(bins, bytes + GC_MIB(2));
     return free_block != NULL && fit_block(pool, free_block, bytes, false, place);
+}
+
+/* As fit_block, in pending memory: all of its slots have mappings that serve. */
+static bool fit_pending(const struct gc_pool *pool, struct gc_block *block, uint64_t bytes,
+                        int *tries, struct gc_place *place)
+{
+    const struct gc_segment *segment = gc_block_segment(block);
+    const bool wants_one = segment->arena != NULL && gc_pool_wants_one_extent(pool, bytes);
+    *place = place_in(pool, block, bytes, false);
+    for (; is_within(block, place->address, bytes) && *tries > 0; --*tries) {
+        uint64_t next = 0;
+        if (wants_one) {
+            const struct gc_span span = gc_pages_span_of_place_locked(pool, place, bytes);
+            next = gc_pages_several_locked(pool, &span);
+        }
+        if (next == 0)
+            return true;
+        place->address = fit(pool, segment, next, bytes, false);
+    }
+    return false;
+}
+
+bool gc_pool_find_pending_locked(const struct gc_pool *pool, const struct gc_bins *bins,
+                                 uint64_t bytes, struct gc_place *place)
+{
+    struct gc_block *block = gc_bins_first_fit(bins, 0, bytes);
+    int tries = PENDING_TRIES;
+    for (; block != NULL && tries > 0; tries--) {
+        if (fit_pending(pool, block, bytes, &tries, place))
+            return true;
+        block = gc_bins_next_fit(bins, block, bytes);
+    }
+    tries = PENDING_TRIES;
+    block = gc_bins_first_fit(bins, 0, bytes + GC_MIB(2));
+    return block != NULL && fit_pending(pool, block, bytes, &tries, place);
 }
 
 /* Moves the place up in its free block to where the block has no obstacle. A mapping that serves
@@ -265,8 +302,7 @@ void gc_pool_bar_from_caches_locked(struct gc_pool *pool)
     for (struct gc_segment *segment = pool->content.segments; segment != NULL;
          segment = segment->next)
         for (struct gc_block *block = segment->first; block != NULL; block = block->next)
-            if (block->state == GC_BLOCK_LIVE &&
-                !gc_pool_may_serve_again_locked(pool, block, block->bytes))
+            if (block->state == GC_BLOCK_LIVE && !gc_pool_may_serve_again_locked(pool, block))
                 atomic_store_explicit(&block->tcache_number, 0, memory_order_relaxed);
 }
 

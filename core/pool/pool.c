@@ -297,10 +297,19 @@ struct gc_block *gc_pool_split_end_locked(struct gc_pool *pool, struct gc_block 
     return rest;
 }
 
+struct gc_block *gc_pool_split_rest_locked(struct gc_pool *pool, struct gc_block *block,
+                                           uint64_t bytes)
+{
+    return block->bytes - bytes >= least_remainder(gc_block_segment(block))
+               ? gc_pool_split_end_locked(pool, block, bytes)
+               : NULL;
+}
+
 void gc_pool_split_off_locked(struct gc_pool *pool, struct gc_block *block, uint64_t bytes)
 {
-    if (block->bytes - bytes >= least_remainder(gc_block_segment(block)))
-        gc_pool_bin_locked(pool, gc_pool_split_end_locked(pool, block, bytes), GC_FREE_PLAIN);
+    struct gc_block *rest = gc_pool_split_rest_locked(pool, block, bytes);
+    if (rest != NULL)
+        gc_pool_bin_locked(pool, rest, GC_FREE_PLAIN);
 }
 
 static void count_ordered(const struct gc_pool_shared *shared, uint64_t bytes)
@@ -356,10 +365,9 @@ static bool lies_in_several(const struct gc_pool *pool, const struct gc_block *b
     return mapping != NULL && gc_pages_end_of(mapping) < end;
 }
 
-bool gc_pool_may_serve_again_locked(const struct gc_pool *pool, const struct gc_block *block,
-                                    uint64_t bytes)
+bool gc_pool_may_serve_again_locked(const struct gc_pool *pool, const struct gc_block *block)
 {
-    return !gc_pool_wants_one_extent(pool, bytes) || !lies_in_several(pool, block);
+    return !gc_pool_wants_one_extent(pool, block->bytes) || !lies_in_several(pool, block);
 }
 
 /* The number of the context whose thread caches may take the block once it is freed; 0: none may.
@@ -373,8 +381,7 @@ static uint16_t tcache_number_of(const struct gc_pool *pool, const struct gc_blo
         block->bytes <= atomic_load_explicit(&pool->tcache_block_bytes, memory_order_relaxed) &&
         segment->size_class != GC_CLASS_UNCACHED && is_dedicated == pool->shared.is_dedicated &&
         (!is_dedicated || block->bytes - block->live.requested_bytes <= SLACK_MAX) &&
-        (block->bytes < GC_PAGE_BYTES_MIN ||
-         gc_pool_may_serve_again_locked(pool, block, block->bytes));
+        (block->bytes < GC_PAGE_BYTES_MIN || gc_pool_may_serve_again_locked(pool, block));
     const unsigned large = block->bytes > GC_SMALL_MAX ? GC_BLOCK_LARGE : 0;
     return may_enter ? (uint16_t)(pool->number | large) : 0;
 }
@@ -489,6 +496,11 @@ static struct gc_block *mergeable(struct gc_block *neighbour, enum gc_free_kind 
                : NULL;
 }
 
+void gc_pool_join_locked(struct gc_pool *pool, struct gc_block *block)
+{
+    block->bytes += remove_record(pool, block->next);
+}
+
 /* Coalesces the block with its free neighbours and bins the result. */
 static void merge_of_segment(struct gc_pool *pool, struct gc_block *block)
 {
@@ -496,11 +508,11 @@ static void merge_of_segment(struct gc_pool *pool, struct gc_block *block)
     struct gc_block *previous = mergeable(block->previous, GC_FREE_PLAIN);
     if (next != NULL) {
         gc_pool_unbin_locked(pool, next);
-        block->bytes += remove_record(pool, next);
+        gc_pool_join_locked(pool, block);
     }
     if (previous != NULL) {
         gc_pool_unbin_locked(pool, previous);
-        previous->bytes += remove_record(pool, block);
+        gc_pool_join_locked(pool, previous);
         block = previous;
     }
     gc_pool_bin_locked(pool, block, GC_FREE_PLAIN);

@@ -183,9 +183,8 @@ static inline bool gc_pool_wants_one_extent(const struct gc_pool *pool, uint64_t
            atomic_load_explicit(pool->shared.is_registered, memory_order_relaxed);
 }
 
-/* Whether a freed block, as it lies, may serve a request of `bytes`. */
-bool gc_pool_may_serve_again_locked(const struct gc_pool *pool, const struct gc_block *block,
-                                    uint64_t bytes);
+/* Whether a freed block may serve again as it lies. */
+bool gc_pool_may_serve_again_locked(const struct gc_pool *pool, const struct gc_block *block);
 /* Live blocks that may not serve again as they lie enter no thread cache. Call with the caches
  * stopped. O(blocks). */
 void gc_pool_bar_from_caches_locked(struct gc_pool *pool);
@@ -276,7 +275,7 @@ struct gc_free_sums gc_pool_measure_locked(const struct gc_pool *pool);
 /* Validates, O(blocks log blocks): true if all invariants hold. */
 bool gc_pool_validate(struct gc_pool *pool);
 
-/* ---- inside the room: pool.c for place.c and pages.c; the pool's lock is held ---- */
+/* ---- inside the room, for its other files; the pool's lock is held ---- */
 
 /* Pops a spare record; gc_pool_acquire made sure that there are enough. */
 struct gc_block *gc_pool_pop_record_locked(struct gc_pool *pool);
@@ -289,7 +288,15 @@ void gc_pool_unbin_locked(struct gc_pool *pool, struct gc_block *block);
 /* Splits a block that is in no bin; the second part is in none either. */
 struct gc_block *gc_pool_split_end_locked(struct gc_pool *pool, struct gc_block *block,
                                           uint64_t bytes);
+/* As that, if the second part is worth a record; else NULL. */
+struct gc_block *gc_pool_split_rest_locked(struct gc_pool *pool, struct gc_block *block,
+                                           uint64_t bytes);
 /* Splits off and bins the end of a block that is in no bin, if it is worth a record. */
 void gc_pool_split_off_locked(struct gc_pool *pool, struct gc_block *block, uint64_t bytes);
+/* Adds the next block to the block; both are in no bin. */
+void gc_pool_join_locked(struct gc_pool *pool, struct gc_block *block);
+/* The lowest place in pending blocks, which are by address. False: none. */
+bool gc_pool_find_pending_locked(const struct gc_pool *pool, const struct gc_bins *bins,
+                                 uint64_t bytes, struct gc_place *place);
 
 #endif

@@ -177,16 +177,39 @@ static bool check_segment(const struct gc_pool *pool, const struct gc_segment *s
     return true;
 }
 
-/* One list of pending blocks, in order of epoch. */
-static bool check_pending(const struct gc_block *first, const struct gc_block *last,
-                          struct sums *sums)
+/* The common list of pending blocks, in order of epoch. */
+static bool check_pending(const struct gc_pool_content *content, struct sums *sums)
 {
-    for (const struct gc_block *block = first; block != NULL; block = block->pending.next) {
+    const struct gc_block *last = content->pending_last;
+    for (const struct gc_block *block = content->pending_first; block != NULL;
+         block = block->pending.next) {
         REQUIRE(block->state == GC_BLOCK_PENDING && sums->pending_count > 0);
         REQUIRE(block->pending.next != NULL
                     ? block->pending.epoch <= block->pending.next->pending.epoch
                     : block == last);
         sums->pending_count--;
+    }
+    return true;
+}
+
+static bool check_stream(const struct gc_stream_list *list, struct sums *sums)
+{
+    REQUIRE((list->stream == 0) == (list->group_count == 0));
+    for (unsigned i = 0; i < list->group_count; i++) {
+        const struct gc_stream_group *group = &list->groups[i];
+        uint64_t count = 0;
+        REQUIRE(i == 0 || list->groups[i - 1].epoch < group->epoch);
+        for (unsigned j = 0; j < GC_STREAM_TREES; j++) {
+            const struct gc_bins *tree = &group->trees[j];
+            REQUIRE(tree->is_pending && tree->by_address);
+            REQUIRE(gc_bins_validate(tree));
+            for (const struct gc_block *block = gc_bins_next_fit(tree, NULL, GC_GRANULE);
+                 block != NULL; block = gc_bins_next(tree, block))
+                REQUIRE(gc_min_u64(gc_block_segment(block)->size_class, GC_CLASS_PLANNED) == j);
+            count += tree->count;
+        }
+        REQUIRE(count > 0 && count <= sums->pending_count);
+        sums->pending_count -= count;
     }
     return true;
 }
@@ -214,12 +237,9 @@ static bool validate_locked(const struct gc_pool *pool)
     }
     REQUIRE(sums.idle_count == 0);
     REQUIRE(validate_pages_locked(pool));
-    REQUIRE(check_pending(pool->content.pending_first, pool->content.pending_last, &sums));
-    for (unsigned i = 0; i < pool->stream_count; i++) {
-        const struct gc_stream_list *list = &pool->streams[i];
-        REQUIRE((list->stream == 0) == (list->first == NULL));
-        REQUIRE(check_pending(list->first, list->last, &sums));
-    }
+    REQUIRE(check_pending(&pool->content, &sums));
+    for (unsigned i = 0; i < pool->stream_count; i++)
+        REQUIRE(check_stream(&pool->streams[i], &sums));
     REQUIRE(sums.pending_count == 0 && sums.pending_bytes == pool->content.pending_bytes);
     return true;
 }
