@@ -274,7 +274,7 @@ static void split_locked(struct gc_map_op *map_op, struct gc_arena *arena,
                                         ? free_block->address + free_block->bytes
                                         : free_block->address;
         map_op->backed.end = (backed_end - arena->segment->address) / page_bytes;
-        map_op->backed.is_last_shared = false;
+        map_op->backed.own_end = map_op->backed.end;
         map_op->block = gc_pool_split_unmapped_locked(pool, place);
     } else {
         map_op->block = gc_pool_split_locked(pool, place, bytes);

@@ -197,11 +197,11 @@ void gc_pagemap_set(struct gc_pagemap *map, uint64_t address, struct gc_block *b
         atomic_store_explicit(&leaf->firsts[page], block, memory_order_release);
         return;
     }
-    count_written(map->host, leaf->blocks_written, granule / POINTERS_PER_HOST_PAGE);
     /* Release: as above. */
     atomic_store_explicit(&leaf->blocks[granule], block, memory_order_release);
     if (has_bit(leaf, granule))
         return;
+    count_written(map->host, leaf->blocks_written, granule / POINTERS_PER_HOST_PAGE);
     count_written(map->host, leaf->starts_written, granule / STARTS_PER_HOST_PAGE);
     count_start(leaf, page, 1, owner);
     write_bit(leaf, granule, true, owner);

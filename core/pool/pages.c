@@ -22,8 +22,8 @@ static struct gc_span span_of(const struct gc_pool *pool, struct gc_arena *arena
     return (struct gc_span){.arena = arena,
                             .first = first,
                             .end = end,
-                            .is_first_shared = used_below > base + (first << shift),
-                            .is_last_shared = used_above < base + (end << shift),
+                            .own_first = first + (used_below > base + (first << shift)),
+                            .own_end = end - (used_above < base + (end << shift)),
                             .whole_first = (offset + page_bytes - 1) >> shift,
                             .whole_end = (offset + bytes) >> shift};
 }
@@ -66,22 +66,6 @@ uint64_t gc_pages_empty_end(const struct gc_arena *arena, uint64_t first, uint64
     while (first < touched && arena->slots[first] == NULL)
         first++;
     return first < touched ? first : end;
-}
-
-/* The slots of [first, end) that only the span's block uses. */
-static uint64_t own_count(const struct gc_span *span, uint64_t first, uint64_t end)
-{
-    const bool has_first = span->is_first_shared && first == span->first;
-    const bool has_last = span->is_last_shared && end == span->end;
-    const uint64_t shared = (uint64_t)has_first + (uint64_t)has_last;
-    return end - first - gc_min_u64(end - first, shared);
-}
-
-/* Whether neighbours use all slots of the span, as they do for most small blocks. */
-static inline bool is_all_shared(const struct gc_span *span)
-{
-    return span->end - span->first <=
-           (uint64_t)span->is_first_shared + (uint64_t)span->is_last_shared;
 }
 
 /* ---- idle extents ---- */
@@ -265,13 +249,6 @@ void gc_pages_set_excluded_locked(const struct gc_pool *pool, struct gc_block *b
 
 /* ---- use ---- */
 
-bool gc_pages_can_serve(const struct gc_mapping *mapping)
-{
-    const struct gc_extent *extent = mapping->extent;
-    return mapping->has_access && gc_pages_stage(mapping) == GC_MAPPING_NONE && !extent->is_away &&
-           (extent->user == mapping || (extent->user == NULL && extent->is_listed));
-}
-
 static enum gc_free_kind kind_of(const struct gc_mapping *mapping)
 {
     if (mapping == NULL)
@@ -392,21 +369,20 @@ void gc_pages_drop_uses_locked(struct gc_pool *pool, struct gc_extent *extent)
 void gc_pages_use_locked(struct gc_pool *pool, const struct gc_span *span, uint64_t first,
                          uint64_t end)
 {
-    const uint64_t count = own_count(span, first, end);
-    if (count > 0)
-        add_uses(pool, span->arena->slots[first], count);
+    const uint64_t own_first = gc_max_u64(first, span->own_first);
+    const uint64_t own_end = gc_min_u64(end, span->own_end);
+    if (own_first < own_end)
+        add_uses(pool, span->arena->slots[first], own_end - own_first);
 }
 
 void gc_pages_use_all_locked(struct gc_pool *pool, const struct gc_span *span)
 {
     const uint64_t before = pool->pages.idle_count;
     uint64_t end;
-    if (is_all_shared(span))
-        return;
-    for (uint64_t i = span->first; i < span->end; i = end) {
-        end = gc_pages_run_end(span->arena, i, span->end);
+    for (uint64_t i = span->own_first; i < span->own_end; i = end) {
+        end = gc_pages_run_end(span->arena, i, span->own_end);
         if (span->arena->slots[i] != NULL)
-            gc_pages_use_locked(pool, span, i, end);
+            add_uses(pool, span->arena->slots[i], end - i);
     }
     gc_pages_publish_idle_locked(pool, before);
 }
@@ -415,14 +391,11 @@ bool gc_pages_unuse_locked(struct gc_pool *pool, const struct gc_span *span)
 {
     const uint64_t before = pool->pages.idle_count;
     uint64_t end;
-    if (is_all_shared(span))
-        return false;
-    for (uint64_t i = span->first; i < span->end; i = end) {
+    for (uint64_t i = span->own_first; i < span->own_end; i = end) {
         struct gc_mapping *mapping = span->arena->slots[i];
-        end = gc_pages_run_end(span->arena, i, span->end);
-        const uint64_t count = own_count(span, i, end);
-        if (mapping != NULL && mapping->extent->user == mapping && count > 0)
-            sub_uses(pool, mapping->extent, count);
+        end = gc_pages_run_end(span->arena, i, span->own_end);
+        if (mapping != NULL && mapping->extent->user == mapping)
+            sub_uses(pool, mapping->extent, end - i);
     }
     return gc_pages_publish_idle_locked(pool, before);
 }

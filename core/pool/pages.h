@@ -149,14 +149,14 @@ struct gc_pages {
     struct gc_condition changed; /* broadcast when is_changing ends, or holder_count falls */
 };
 
-/* The slots that a block overlaps, or would: [first, end), and whether a neighbour uses the first
- * or the last too. */
+/* The slots that a block overlaps, or would: [first, end). */
 struct gc_span {
     struct gc_arena *arena;
     uint64_t first;
     uint64_t end;
-    bool is_first_shared;
-    bool is_last_shared;
+    /* Those that no neighbour uses too: [own_first, own_end), if there are any. */
+    uint64_t own_first;
+    uint64_t own_end;
     /* The slots that the block fills: [whole_first, whole_end), if it fills any. */
     uint64_t whole_first;
     uint64_t whole_end;
@@ -179,7 +179,12 @@ uint64_t gc_pages_several_locked(const struct gc_pool *pool, const struct gc_spa
 /* Whether all slots of the span are mapped and have no obstacle, but for shortness. */
 bool gc_pages_are_usable_locked(struct gc_pool *pool, const struct gc_span *span);
 /* Whether a block can use the mapping. */
-bool gc_pages_can_serve(const struct gc_mapping *mapping);
+static inline bool gc_pages_can_serve(const struct gc_mapping *mapping)
+{
+    const struct gc_extent *extent = mapping->extent;
+    return mapping->has_access && gc_pages_stage(mapping) == GC_MAPPING_NONE && !extent->is_away &&
+           (extent->user == mapping || (extent->user == NULL && extent->is_listed));
+}
 
 /* Uses the slots [first, end) of the span, all of one mapping that can serve. */
 void gc_pages_use_locked(struct gc_pool *pool, const struct gc_span *span, uint64_t first,

@@ -117,9 +117,8 @@ bool gc_pool_find_pending_locked(const struct gc_pool *pool, const struct gc_bin
     return block != NULL && fit_pending(pool, block, bytes, &tries, place);
 }
 
-/* Moves the place up in its free block to where the block has no obstacle. A mapping that serves
- * nobody is excluded: the free block is another one then, and search->is_changed is set. False: no
- * place, or the free block has changed. */
+/* Moves the place up to where the block has no obstacle. A mapping that serves nobody is excluded:
+ * the place goes on in the free block behind it. False: no place. */
 static bool pass_obstacles(struct gc_pool *pool, uint64_t bytes, bool is_tight, uint64_t limit,
                            struct gc_search *search)
 {
@@ -139,9 +138,12 @@ static bool pass_obstacles(struct gc_pool *pool, uint64_t bytes, bool is_tight, 
             next = gc_pages_several_locked(pool, &search->span);
         if (next == 0)
             return true;
-        search->is_changed = useless != NULL && gc_pages_try_exclude_locked(pool, useless);
-        if (search->is_changed)
-            return false;
+        if (useless != NULL && gc_pages_try_exclude_locked(pool, useless)) {
+            if (next >= end)
+                return false;
+            search->looks++;
+            place->free_block = useless->excluded->next;
+        }
         place->address = fit(pool, segment, next, bytes, is_tight);
     }
     return false;
@@ -155,13 +157,12 @@ static bool find_backed(struct gc_pool *pool, enum gc_size_class size_class, uin
     struct gc_block *free_block = gc_bins_first_fit(bins, 0, bytes);
     search->looks = 0;
     while (free_block != NULL && (search->looks < LOOKS_MAX || search->is_last_resort)) {
-        const uint64_t address = free_block->address;
+        const uint64_t end = free_block->address + free_block->bytes;
         search->looks++;
-        search->is_changed = false;
         search->place = place_in(pool, free_block, bytes, false);
-        if (pass_obstacles(pool, bytes, false, address + free_block->bytes, search))
+        if (pass_obstacles(pool, bytes, false, end, search))
             return true;
-        free_block = gc_bins_first_fit(bins, search->is_changed ? address : address + 1, bytes);
+        free_block = gc_bins_first_fit(bins, end, bytes);
     }
     return false;
 }
@@ -170,16 +171,13 @@ static bool find_backed(struct gc_pool *pool, enum gc_size_class size_class, uin
 static bool fit_unmapped(struct gc_pool *pool, struct gc_block *unmapped, uint64_t bytes,
                          bool is_tight, struct gc_search *search)
 {
-    do {
-        struct gc_block *below = unmapped->previous;
-        search->is_changed = false;
-        if (gc_pool_wants_one_extent(pool, bytes) || below == NULL ||
-            below->state != GC_BLOCK_FREE || below->free_kind != GC_FREE_BACKED)
-            break;
+    struct gc_block *below = unmapped->previous;
+    if (!gc_pool_wants_one_extent(pool, bytes) && below != NULL && below->state == GC_BLOCK_FREE &&
+        below->free_kind == GC_FREE_BACKED) {
         search->place = place_in(pool, below, bytes, is_tight);
         if (pass_obstacles(pool, bytes, is_tight, unmapped->address + unmapped->bytes, search))
             return true;
-    } while (search->is_changed);
+    }
     return fit_block(pool, unmapped, bytes, is_tight, &search->place);
 }
 

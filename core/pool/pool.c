@@ -9,6 +9,8 @@
 #define SPARES_NEEDED 3
 /* Records move to and from the device's slab in batches of this size. */
 #define SPARES_BATCH 32
+/* Spare records that a pool keeps, so that runs of requests and of frees leave the slab alone. */
+#define SPARES_MAX 512
 /* The largest excess of a block in a thread cache over its request: gc_block.slack. */
 #define SLACK_MAX ((uint64_t)UINT8_MAX << GC_GRANULE_BITS)
 
@@ -142,7 +144,7 @@ void gc_pool_free_record_locked(struct gc_pool *pool, struct gc_block *block)
 {
     atomic_store_explicit(&block->segment, NULL, memory_order_release);
     push_record(pool, block);
-    while (pool->spare_count > 2 * SPARES_BATCH + pool->spares_kept + pool->spares_wanted)
+    while (pool->spare_count > SPARES_MAX + pool->spares_kept + pool->spares_wanted)
         gc_slab_free(pool->shared.blocks, gc_pool_pop_record_locked(pool));
 }
 
@@ -533,9 +535,11 @@ static void merge_of_arena(struct gc_pool *pool, struct gc_block *block, enum gc
         gc_bins_resize(bins, previous, previous->address, bytes);
     } else if (next != NULL) {
         const uint64_t address = block->address;
-        const uint64_t bytes = remove_record(pool, block);
+        const uint64_t bytes = block->bytes;
         clear_start(pool, next);
-        set_start(pool, address, next);
+        set_start(pool, address, next); /* over the block's own */
+        unlink_block(block);
+        gc_pool_free_record_locked(pool, block);
         gc_bins_resize(bins, next, address, bytes + next->bytes);
     } else {
         gc_pool_bin_locked(pool, block, kind);

@@ -172,7 +172,6 @@ struct gc_search {
     struct gc_span span; /* of the block there */
     uint32_t looks;      /* at free blocks and mappings */
     bool is_last_resort; /* looks at all, and minds no shortness of room, nor one extent */
-    bool is_changed;     /* free blocks have changed */
 };
 
 /* Whether a block of `bytes` shall lie in one extent: others may register it as one piece. So it

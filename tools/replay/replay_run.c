@@ -30,22 +30,26 @@ struct worker {
     struct run *run;
     pthread_t thread;
     struct gc_tcache *cache; /* per thread, as in the shim */
-    uint64_t *addresses;     /* by slot; GC_ADDRESS_NONE after a failed request */
-    uint64_t ns;             /* of the last pass */
-    uint64_t ooms;           /* of the last pass */
+    struct gc_submitter *line;
+    uint64_t *addresses; /* by slot; GC_ADDRESS_NONE after a failed request */
+    uint64_t ns;         /* of the last pass */
+    uint64_t ooms;       /* of the last pass */
     enum gc_status status;
 };
 
 /* ---- one thread ---- */
 
-/* Submits work that uses the allocation, so that its free depends on a fence. */
-static void submit(struct run *run, uint64_t stream)
+/* Submits work that uses the allocation, so that its free depends on a fence. As a wrapper does
+ * it: gc_submit_begin is for all but the stream of the work before. */
+static void submit(const struct worker *worker, uint64_t stream)
 {
-    struct gc_submissions *work = gc_core_submissions(run->core);
+    struct gc_core *core = worker->run->core;
+    struct gc_submissions *work = gc_core_submissions(core);
+    const uint64_t named = stream != GC_STREAM_NONE ? stream : GC_STREAM_LEGACY;
     int ignored; /* the simulated device does not fail */
-    (void)gc_submit_begin(run->core, stream != GC_STREAM_NONE ? stream : GC_STREAM_LEGACY,
-                          &ignored);
-    gc_submit_end(work);
+    if (atomic_load_explicit(&work->quick_stream, memory_order_seq_cst) != named)
+        (void)gc_submit_begin(core, named, &ignored);
+    gc_submitter_end(work, worker->line);
 }
 
 static enum gc_status allocate(struct worker *worker, const struct replay_event *event)
@@ -69,7 +73,7 @@ static enum gc_status allocate(struct worker *worker, const struct replay_event 
         return GC_OK;
     }
     if (status == GC_OK)
-        submit(run, event->stream);
+        submit(worker, event->stream);
     return status;
 }
 
@@ -104,6 +108,7 @@ static void *work(void *argument)
     if (is_abandoned)
         return NULL;
     worker->cache = gc_tcache_create(worker->run->core);
+    worker->line = gc_submitter_create(worker->run->core);
     for (unsigned i = 0; i < worker->run->setup->passes; i++) {
         pthread_barrier_wait(&worker->run->gate);
         worker->ooms = 0;
@@ -111,6 +116,8 @@ static void *work(void *argument)
             pass(worker);
         pthread_barrier_wait(&worker->run->gate);
     }
+    if (worker->line != NULL)
+        gc_submitter_destroy(worker->line);
     gc_tcache_destroy(worker->run->core, worker->cache);
     return NULL;
 }
