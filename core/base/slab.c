@@ -12,7 +12,9 @@ static void init(struct gc_slab *slab, struct gc_host_mem *host, uint32_t record
                  uint32_t chunk_bytes)
 {
     GC_ASSERT(record_bytes >= sizeof(struct gc_slab_link) && record_bytes % 8 == 0);
-    GC_ASSERT(record_bytes <= chunk_bytes / 2);
+    /* The first record's memory has the link. */
+    while (chunk_bytes < 2 * record_bytes)
+        chunk_bytes *= 2;
     *slab =
         (struct gc_slab){.host = host, .record_bytes = record_bytes, .chunk_bytes = chunk_bytes};
     gc_lock_init(&slab->lock, GC_RANK_SLAB);

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Of a chunk, or more where two records need more. */
 #define GC_SLAB_CHUNK_BYTES (UINT64_C(64) << 10)
 /* For slabs of a few records. */
 #define GC_SLAB_SMALL_CHUNK_BYTES (UINT64_C(16) << 10)
