@@ -187,17 +187,20 @@ uint64_t gc_pages_address_of(const struct gc_pool *pool, const struct gc_mapping
 
 /* The slots of a mapping that serves nobody are free: they leave the backed block around them,
  * which needs two records. */
-static void exclude(struct gc_pool *pool, struct gc_mapping *mapping)
+static void exclude(struct gc_pool *pool, struct gc_mapping *mapping, struct gc_block *backed)
 {
-    const struct gc_segment *segment = mapping->arena->segment;
-    if (mapping->excluded != NULL || !gc_segment_has_kinds(segment))
-        return;
-    const uint64_t address = gc_pages_address_of(pool, mapping);
-    const struct gc_bins *bins = &pool->content.bins[segment->size_class][GC_FREE_BACKED];
-    const struct gc_place place = {gc_bins_at(bins, address), address};
+    const struct gc_place place = {backed, gc_pages_address_of(pool, mapping)};
     mapping->excluded =
         gc_pool_split_locked(pool, &place, mapping->extent->page_count * pool->pages.page_bytes);
     gc_pool_bin_locked(pool, mapping->excluded, GC_FREE_EXCLUDED);
+}
+
+static void find_and_exclude(struct gc_pool *pool, struct gc_mapping *mapping)
+{
+    const struct gc_segment *segment = mapping->arena->segment;
+    const struct gc_bins *bins = &pool->content.bins[segment->size_class][GC_FREE_BACKED];
+    if (mapping->excluded == NULL && gc_segment_has_kinds(segment))
+        exclude(pool, mapping, gc_bins_at(bins, gc_pages_address_of(pool, mapping)));
 }
 
 static void include(struct gc_pool *pool, struct gc_mapping *mapping)
@@ -213,7 +216,16 @@ bool gc_pages_try_exclude_locked(struct gc_pool *pool, struct gc_mapping *mappin
 {
     if (!gc_pool_has_records_locked(pool, 2))
         return false;
-    exclude(pool, mapping);
+    find_and_exclude(pool, mapping);
+    return true;
+}
+
+bool gc_pages_try_exclude_in_locked(struct gc_pool *pool, struct gc_mapping *mapping,
+                                    struct gc_block *backed)
+{
+    if (!gc_pool_has_records_locked(pool, 2))
+        return false;
+    exclude(pool, mapping, backed);
     return true;
 }
 
@@ -231,7 +243,7 @@ bool gc_pages_try_take_locked(struct gc_pool *pool, struct gc_extent *extent)
         return false;
     list_remove(&pool->pages, extent);
     for (struct gc_mapping *mapping = extent->mappings; mapping != NULL; mapping = mapping->next)
-        exclude(pool, mapping);
+        find_and_exclude(pool, mapping);
     return true;
 }
 

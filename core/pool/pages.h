@@ -253,6 +253,9 @@ void gc_pages_attach_locked(struct gc_pool *pool, struct gc_mapping *mapping);
 void gc_pages_detach_locked(struct gc_pool *pool, struct gc_mapping *mapping);
 /* Excludes a mapping that serves nobody. False: block records are lacking. */
 bool gc_pages_try_exclude_locked(struct gc_pool *pool, struct gc_mapping *mapping);
+/* As that, for one that is not excluded yet, in the backed block with its slots. */
+bool gc_pages_try_exclude_in_locked(struct gc_pool *pool, struct gc_mapping *mapping,
+                                    struct gc_block *backed);
 uint64_t gc_pages_address_of(const struct gc_pool *pool, const struct gc_mapping *mapping);
 /* The slots of a mapping that is to be unmapped are free for others, or its own again. */
 void gc_pages_clear_slots_locked(const struct gc_mapping *mapping);

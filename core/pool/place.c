@@ -138,7 +138,7 @@ static bool pass_obstacles(struct gc_pool *pool, uint64_t bytes, bool is_tight, 
             next = gc_pages_several_locked(pool, &search->span);
         if (next == 0)
             return true;
-        if (useless != NULL && gc_pages_try_exclude_locked(pool, useless)) {
+        if (useless != NULL && gc_pages_try_exclude_in_locked(pool, useless, place->free_block)) {
             if (next >= end)
                 return false;
             search->looks++;
