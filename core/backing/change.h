@@ -10,8 +10,8 @@
  * need, while the pools hold at most the program's peak and a little more, so that the next
  * iteration finds them mapped; beyond that idle extents are mapped there: the largest that fits, or
  * a larger one whose rest lies over free addresses. Mappings stay. Held memory beyond the bound is
- * released. Where room is short, an idle extent of several pages serves whole slots alone, so that
- * extents in use keep nothing from others. */
+ * released. An idle extent of several pages serves no block that would keep too much of it from
+ * others, and where room is short whole slots alone, so that extents in use keep nothing. */
 #ifndef GC_CHANGE_H
 #define GC_CHANGE_H
 
@@ -35,6 +35,8 @@
 #define GC_EXTENTS_PER_PEAK 32
 /* The addresses that one extent may have. */
 #define GC_MAPPINGS_PER_EXTENT 32
+/* Of the room that is left, idle pages among it, so much may be stuck by the places of blocks. */
+#define GC_STUCK_DIVISOR 16
 /* Room may become short: the peak is beyond an eighth of a limit, or 95 % of the device. It is
  * short then, until the peak has not risen for a while (a number of changes, and a part of those
  * before) and leaves room; and when more is held than an eighth above the peak. */

@@ -150,7 +150,7 @@ static uint64_t piece_end(const struct gc_map_op *map_op, uint64_t first, uint64
 }
 
 /* An idle extent for the slots [first, end): the largest that fits, or a larger one whose rest lies
- * over free addresses behind the block. NULL: none. */
+ * over free addresses behind the block and may stick. NULL: none. */
 static struct gc_extent *idle_of(const struct gc_map_op *map_op, bool of_small, uint64_t first,
                                  uint64_t end)
 {
@@ -162,6 +162,7 @@ static struct gc_extent *idle_of(const struct gc_map_op *map_op, bool of_small, 
         return extent;
     extent = gc_pages_smallest_idle_locked(pool, of_small, end - first);
     return extent != NULL &&
+                   extent->page_count - (end - first) <= gc_pages_may_stick(&pool->pages) &&
                    free_end(map_op, first + extent->page_count) == first + extent->page_count
                ? extent
                : NULL;
@@ -323,6 +324,8 @@ static void measure_room(const struct gc_map_op *map_op, const struct room *room
     struct gc_pages *pages = &map_op->pool->pages;
     if (is_small(map_op))
         return;
+    const uint64_t unused = (pages->idle_count + pages->stuck_count) * pages->page_bytes;
+    pages->stuck_most = (room->left + unused) / GC_STUCK_DIVISOR / pages->page_bytes;
     if (room->peak > pages->peak_bytes) {
         pages->peak_bytes = room->peak;
         pages->peak_change = pages->change_count;

@@ -280,10 +280,20 @@ static uint64_t end_if_partial(const struct gc_span *span, const struct gc_mappi
     return 0;
 }
 
+/* Whether the block would keep more pages of the idle extent from others than may stick; of none,
+ * not even a part of a page that it uses. */
+static bool sticks(const struct gc_span *span, const struct gc_mapping *mapping, uint64_t may_stick)
+{
+    const uint64_t first = gc_max_u64(mapping->first, span->first);
+    const uint64_t end = gc_min_u64(gc_pages_end_of(mapping), span->end);
+    const uint64_t page_count = mapping->extent->page_count;
+    return page_count > 1 && (may_stick == 0 || page_count - (end - first) > may_stick);
+}
+
 /* As gc_pages_obstacle_locked for one mapping, the next slot to try; 0: no obstacle. `walk`: the
  * number of this walk over mappings, by which it finds a second mapping of one extent. */
 static uint64_t slot_past(const struct gc_span *span, struct gc_mapping *mapping, uint64_t first,
-                          bool is_short, uint64_t walk, struct gc_mapping **useless)
+                          uint64_t may_stick, uint64_t walk, struct gc_mapping **useless)
 {
     struct gc_extent *extent = mapping->extent;
     if (!gc_pages_can_serve(mapping)) {
@@ -298,11 +308,11 @@ static uint64_t slot_past(const struct gc_span *span, struct gc_mapping *mapping
         extent->walk = walk;
         extent->walk_end = gc_pages_end_of(mapping);
     }
-    return is_short && extent->page_count > 1 ? end_if_partial(span, mapping, first) : 0;
+    return sticks(span, mapping, may_stick) ? end_if_partial(span, mapping, first) : 0;
 }
 
-uint64_t gc_pages_obstacle_locked(struct gc_pool *pool, const struct gc_span *span, bool is_short,
-                                  uint32_t *looks, struct gc_mapping **useless)
+uint64_t gc_pages_obstacle_locked(struct gc_pool *pool, const struct gc_span *span,
+                                  uint64_t may_stick, uint32_t *looks, struct gc_mapping **useless)
 {
     struct gc_mapping *const *slots = span->arena->slots;
     const uint64_t walk = ++pool->pages.walk_count;
@@ -316,7 +326,7 @@ uint64_t gc_pages_obstacle_locked(struct gc_pool *pool, const struct gc_span *sp
             i = gc_pages_empty_end(span->arena, i, span->end);
             continue;
         }
-        next = slot_past(span, mapping, i, is_short, walk, useless);
+        next = slot_past(span, mapping, i, may_stick, walk, useless);
         i = gc_pages_end_of(mapping);
     }
     *looks += looked;
@@ -339,7 +349,7 @@ bool gc_pages_are_usable_locked(struct gc_pool *pool, const struct gc_span *span
         if (span->arena->slots[i] == NULL)
             return false;
     }
-    return gc_pages_obstacle_locked(pool, span, false, &looks, &useless) == 0;
+    return gc_pages_obstacle_locked(pool, span, UINT64_MAX, &looks, &useless) == 0;
 }
 
 static uint64_t stuck_count(const struct gc_extent *extent)

@@ -24,6 +24,7 @@
 #ifndef GC_PAGES_H
 #define GC_PAGES_H
 
+#include "core/base/bits.h"
 #include "core/base/lock.h"
 #include "core/pool/block.h"
 
@@ -131,10 +132,10 @@ struct gc_pages {
     uint64_t count;       /* pages of all extents */
     uint64_t idle_count;  /* pages of idle extents */
     uint64_t stuck_count; /* unused pages of extents in use: they serve nobody else */
+    uint64_t stuck_most;  /* that blocks may cause by their places */
     uint64_t walk_count;  /* walks over the mappings of a place */
-    /* Room is short: an idle extent of several pages serves no block that fills it in part. */
-    bool is_short;
-    bool is_exact; /* room may become short: new extents do not reach beyond their blocks */
+    bool is_short;        /* room is short: blocks may cause none */
+    bool is_exact;        /* room may become short: new extents do not reach beyond their blocks */
     /* The program's peak, the change of mappings before which it last rose, and the changes. */
     uint64_t peak_bytes;
     uint64_t peak_change;
@@ -168,15 +169,22 @@ struct gc_span gc_pages_span_of_block_locked(const struct gc_pool *pool,
 struct gc_span gc_pages_span_of_place_locked(const struct gc_pool *pool,
                                              const struct gc_place *place, uint64_t bytes);
 
+/* The pages that a block placed now may keep from others, beside those that it uses. */
+static inline uint64_t gc_pages_may_stick(const struct gc_pages *pages)
+{
+    return pages->is_short ? 0 : gc_sub_or_zero_u64(pages->stuck_most, pages->stuck_count);
+}
+
 /* An obstacle to a block at the span that would use the slots as they are, unmapped ones aside: a
- * mapping that cannot serve, two mappings of one extent, or, where room is short, an idle extent
- * that the block would fill in part. Returns the next address to try, 0 if there is no obstacle.
- * Adds the mappings looked at to *looks; *useless: the mapping, if it serves nobody now. */
-uint64_t gc_pages_obstacle_locked(struct gc_pool *pool, const struct gc_span *span, bool is_short,
-                                  uint32_t *looks, struct gc_mapping **useless);
+ * mapping that cannot serve, two mappings of one extent, or an idle extent of which more pages than
+ * `may_stick` would be stuck, none at all also where the block fills one in part. Returns the next
+ * address to try, 0 if there is no obstacle. Adds the mappings looked at to *looks; *useless: the
+ * mapping, if it serves nobody now. */
+uint64_t gc_pages_obstacle_locked(struct gc_pool *pool, const struct gc_span *span,
+                                  uint64_t may_stick, uint32_t *looks, struct gc_mapping **useless);
 /* As that, where the block shall lie in one extent and its slots have no other obstacle. */
 uint64_t gc_pages_several_locked(const struct gc_pool *pool, const struct gc_span *span);
-/* Whether all slots of the span are mapped and have no obstacle, but for shortness. */
+/* Whether all slots of the span are mapped and have no obstacle, whatever would be stuck. */
 bool gc_pages_are_usable_locked(struct gc_pool *pool, const struct gc_span *span);
 /* Whether a block can use the mapping. */
 static inline bool gc_pages_can_serve(const struct gc_mapping *mapping)

@@ -125,15 +125,15 @@ static bool pass_obstacles(struct gc_pool *pool, uint64_t bytes, bool is_tight, 
     struct gc_place *place = &search->place;
     const struct gc_segment *segment = gc_block_segment(place->free_block);
     const uint64_t end = place->free_block->address + place->free_block->bytes;
-    const bool is_short =
-        pool->pages.is_short && !search->is_last_resort && segment->size_class != GC_CLASS_SMALL;
+    const bool is_bounded = !search->is_last_resort && segment->size_class != GC_CLASS_SMALL;
+    const uint64_t may_stick = is_bounded ? gc_pages_may_stick(&pool->pages) : UINT64_MAX;
     const bool wants_one = !search->is_last_resort && gc_pool_wants_one_extent(pool, bytes);
     while (place->address < end && place->address <= limit && limit - place->address >= bytes &&
            (search->looks < LOOKS_MAX || search->is_last_resort)) {
         struct gc_mapping *useless;
         search->span = gc_pages_span_of_place_locked(pool, place, bytes);
         uint64_t next =
-            gc_pages_obstacle_locked(pool, &search->span, is_short, &search->looks, &useless);
+            gc_pages_obstacle_locked(pool, &search->span, may_stick, &search->looks, &useless);
         if (next == 0 && wants_one)
             next = gc_pages_several_locked(pool, &search->span);
         if (next == 0)

@@ -114,6 +114,9 @@ static void write_fragmentation(struct gc_writer *out, const struct gc_device_sn
     if (device->stitchable_bytes > 0)
         gc_writer_print(out, "\n   of it in whole pages, which serve any size: %s",
                         GC_TEXT_SIZE(device->stitchable_bytes));
+    if (device->stuck_bytes > 0)
+        gc_writer_print(out, "\n   of it in handles in use, which serves only where it is: %s",
+                        GC_TEXT_SIZE(device->stuck_bytes));
     gc_writer_char(out, '\n');
 }
 

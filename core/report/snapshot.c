@@ -92,6 +92,7 @@ void gc_snapshot_read_free_blocks(struct gc_core *core, struct gc_device *device
     to->free_bytes = 0;
     to->largest_free_bytes = 0;
     to->stitchable_bytes = 0;
+    to->stuck_bytes = 0;
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context)) {
         struct gc_pool *pool = &context->pool;
@@ -100,6 +101,7 @@ void gc_snapshot_read_free_blocks(struct gc_core *core, struct gc_device *device
         to->free_bytes += sums.free_bytes;
         to->largest_free_bytes = gc_max_u64(to->largest_free_bytes, sums.largest_bytes);
         to->stitchable_bytes += pool->pages.idle_count * pool->pages.page_bytes;
+        to->stuck_bytes += pool->pages.stuck_count * pool->pages.page_bytes;
         gc_pool_release(pool);
     }
 }

@@ -26,6 +26,7 @@ struct gc_device_snapshot {
     uint64_t free_bytes;         /* all free memory of the pools that has pages */
     uint64_t largest_free_bytes; /* the largest free block that needs no driver call */
     uint64_t stitchable_bytes;   /* idle pages: they serve any request, wherever they are */
+    uint64_t stuck_bytes;        /* free pages of handles in use: they serve where they are */
     uint64_t direct_bytes[GC_DIRECT_KIND_COUNT];
     uint64_t leak_count; /* live blocks and direct records now */
     uint64_t leak_bytes;

@@ -298,6 +298,7 @@ static const struct gc_figure device_array[] = {
            GC_METRIC(6, "largest_free_bytes", "The largest free block of the pools.")),
     GC_FIGURE_WRITTEN("ratio", put_fragmentation),
     DEVICE("stitchable_bytes", BYTES, stitchable_bytes),
+    DEVICE("stuck_bytes", BYTES, stuck_bytes),
     {.type = GC_FIGURE_CLOSE},
     GC_FIGURE_WRITTEN("leaks", put_leaks),
     DEVICE("leak_count", COUNT, leak_count,

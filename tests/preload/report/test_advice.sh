@@ -30,14 +30,14 @@ run quiet.json GPUCACHE_LIMIT=8GiB -- "$progs/steps" 20 1
 ok "a program that fits has nothing to do" advises quiet.json 'r["advice"] == []'
 
 # Streams whose work takes a while: more is held than is in use.
-run large.json GPUCACHE_LIMIT=8GiB SIMCUDA_WORK_US=20 -- "$progs/steps" 60 3 20 4
+run large.json GPUCACHE_LIMIT=8GiB SIMCUDA_WORK_US=20 -- "$progs/steps" 60 3 80 4
 ok "more was held than the peak needs" advises large.json 'advice("were reserved on device 0, of which")'
 fits=$(python3 -c 'import json, re, sys
 print(re.search(r"would fit in about ([\d.]+) MiB$", json.load(open(sys.argv[1]))["advice"][0]).group(1))' "$TMP/large.json")
-ok "and it does fit in $fits MiB" run small.json "GPUCACHE_LIMIT=${fits}MiB" SIMCUDA_WORK_US=20 -- "$progs/steps" 60 3 20 4
+ok "and it does fit in $fits MiB" run small.json "GPUCACHE_LIMIT=${fits}MiB" SIMCUDA_WORK_US=20 -- "$progs/steps" 60 3 80 4
 ok "where no request is refused" advises small.json \
     "d['oom_count'] == 0 and d['limit_bytes'] == int(float($fits) * 1048576) and d['reserved_bytes']['peak'] <= d['limit_bytes']"
-run unmeasured.json SIMCUDA_WORK_US=20 -- "$progs/steps" 60 3 20 4
+run unmeasured.json SIMCUDA_WORK_US=20 -- "$progs/steps" 60 3 80 4
 ok "a context that was not measured comes on top" advises unmeasured.json 'advice("MiB plus the context$") and d["context_bytes"]["peak"] == 0'
 
 run refused.json GPUCACHE_LIMIT=1GiB -- "$progs/fragment" 3000 5

@@ -713,6 +713,45 @@ static void random_crowds_are_served(void **state)
     }
 }
 
+/* Small blocks that come after a large one leave its extent whole, but for a part of the room. */
+static void small_blocks_leave_large_extents_whole(void **state)
+{
+    struct workbench bench;
+    uint64_t blocks[64];
+    (void)state;
+    open_bench(&bench, GC_MIB(8192), 0);
+    const struct gc_pages *pages = &bench.contexts[0]->pool.pages;
+    workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(4096)));
+    for (unsigned i = 0; i < 64; i++) {
+        blocks[i] = workbench_alloc(&bench, 0, GC_MIB(3));
+        assert_true(pages->stuck_count <= pages->stuck_most);
+        assert_true(pages->stuck_most * PAGE <= GC_MIB(8192 / 16));
+        assert_int_equal(workbench_figures(&bench).stuck_bytes, pages->stuck_count * PAGE);
+    }
+    workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(7000)));
+    for (unsigned i = 0; i < 64; i++)
+        workbench_free(&bench, blocks[i]);
+    workbench_close(&bench);
+}
+
+/* The same where the large extent is one of many, and nothing else is idle. */
+static void small_blocks_leave_mapped_extents_whole(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_bench(&bench, GC_MIB(8192), 0);
+    const struct gc_pages *pages = &bench.contexts[0]->pool.pages;
+    const uint64_t first = workbench_alloc(&bench, 0, GC_MIB(2048));
+    const uint64_t second = workbench_alloc(&bench, 0, GC_MIB(4096));
+    workbench_free(&bench, second);
+    const uint64_t small = workbench_alloc(&bench, 0, GC_MIB(33)); /* idle memory is enough */
+    assert_true(pages->stuck_count * PAGE <= GC_MIB(8192 / 16));
+    workbench_free(&bench, first);
+    workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(8000)));
+    workbench_free(&bench, small);
+    workbench_close(&bench);
+}
+
 /* Requests that need changes of mappings, and do not raise the peak. */
 static void change_often(struct workbench *bench, unsigned count)
 {
@@ -759,6 +798,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_limit_with_room_is_no_shortness_for_long),
+        cmocka_unit_test(small_blocks_leave_large_extents_whole),
+        cmocka_unit_test(small_blocks_leave_mapped_extents_whole),
         cmocka_unit_test(a_block_takes_the_pages_it_needs),
         cmocka_unit_test(a_backed_free_block_needs_no_call),
         cmocka_unit_test(mapping_costs_what_it_must),

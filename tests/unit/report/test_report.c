@@ -91,8 +91,8 @@ static const char *const tenant_keys[] = {
     "hit_count",     "miss_count",      "oom_count",       NULL};
 static const char *const gauge_keys[] = {"current", "peak", NULL};
 static const char *const api_keys[] = {"count", "bytes", "current_bytes", "peak_bytes", NULL};
-static const char *const fragmentation_keys[] = {"free_bytes", "largest_free_bytes", "ratio",
-                                                 "stitchable_bytes", NULL};
+static const char *const fragmentation_keys[] = {"free_bytes",       "largest_free_bytes", "ratio",
+                                                 "stitchable_bytes", "stuck_bytes",        NULL};
 static const char *const site_keys[] = {
     "count", "bytes", "current_count", "current_bytes", "peak_bytes", "stack", NULL};
 static const char *const leak_keys[] = {"address", "bytes", "api", "stack", NULL};

@@ -245,7 +245,7 @@ static void every_key_is_needed_in_its_type(void **state)
         "backend_reason",    "idle_bytes",    "group",
         "group_limit_bytes", "ordered_bytes", "context_bytes",
         "driver_bytes",      "misuse_count",  NULL};
-    static const char *const later_fragmentation[] = {"stitchable_bytes", NULL};
+    static const char *const later_fragmentation[] = {"stitchable_bytes", "stuck_bytes", NULL};
     static const char *const later_estimate[] = {
 #define GC_ESTIMATE_PART(name, label) #name "_bytes",
 #include "core/report/estimate_parts.def"
