@@ -204,7 +204,8 @@ static void files_of_others_are_left_alone(void **state)
     assert_int_equal(mkfifo(other, 0600), 0);
     assert_refused(other, "not a regular file");
     assert_refused(folder, "Is a directory");
-    assert_refused("/nonexistent/trace", "No such file or directory");
+    scratch_path(other, sizeof(other), folder, "missing/trace");
+    assert_refused(other, "No such file or directory");
 }
 
 static void an_old_trace_is_replaced_but_not_one_in_use(void **state)

@@ -485,7 +485,8 @@ static void failures_give_one_line(void **state)
     assert_not_written(path, "is a symbolic link, not followed");
     assert_false(scratch_exists(target));
     assert_not_written(folder, "Is a directory");
-    assert_not_written("/nonexistent/report.json", "No such file or directory");
+    scratch_path(path, sizeof(path), folder, "missing/report.json");
+    assert_not_written(path, "No such file or directory");
     assert_not_written("/dev/full", "No space left on device");
 }
 
