@@ -186,15 +186,11 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *dptr, CUipcMemHandle handle, unsigne
 /* Closes what open_shared opened. False: the address is no such block's. */
 static bool close_shared(CUdeviceptr dptr, CUresult *result)
 {
-    struct gc_direct direct;
     int driver_code = CUDA_SUCCESS;
-    bool is_last;
-    const enum gc_status status = gc_import_close(gc_shim.core, dptr, &is_last, &driver_code);
+    const enum gc_status status = gc_import_close(gc_shim.core, dptr, &driver_code);
 
     if (status == GC_NOT_OURS)
         return false;
-    if (is_last)
-        (void)!gc_direct_untrack(gc_shim.core, GC_DIRECT_IMPORT, dptr, &direct);
     *result = gc_shim_result(status, driver_code);
     return true;
 }
