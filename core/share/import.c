@@ -469,7 +469,8 @@ enum gc_status gc_import_open(struct gc_context *context, const void *raw, uint6
             share->core->log, GC_LOG_WARN, "a block of process %llu cannot be opened: %s",
             (unsigned long long)handle.pid,
             status == GC_IO
-                ? "the process has ended, does not answer, or is another user's or another ledger's"
+                ? "the process has ended, does not answer, has given blocks to as many processes "
+                  "as it can, or is another user's or another ledger's"
                 : "it was freed");
     return status;
 }

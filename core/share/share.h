@@ -12,7 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Processes that have blocks of this one open at the same time. */
+/* Processes that have blocks of this one open at the same time. Each takes a descriptor, of which
+ * the program may have few. One more is not answered. */
 #define GC_SHARE_CONNECTIONS 128
 
 struct gc_import;
