@@ -11,7 +11,8 @@
  * are not under the library starts in that mode (shim/driver/backend.c). Memory that the driver
  * exported is released to the driver when it is freed (gc_export_block).
  *
- * Imported memory is recorded (IMPORT) and not charged: its owner is charged for it. */
+ * Imported memory is recorded (IMPORT), with the whole pages that were mapped, and not charged: its
+ * owner is charged for it. */
 #include "shim/account/device.h"
 #include "shim/account/direct.h"
 #include "shim/account/helper.h"
@@ -142,7 +143,7 @@ static CUresult open_shared(struct gc_direct_request *request, CUdeviceptr *dptr
         return import_result(status, driver_code);
     *dptr = address;
     if (is_first && gc_import_find(gc_shim.core, address, &block))
-        gc_direct_record(request, GC_DIRECT_IMPORT, address, block.bytes);
+        gc_direct_record(request, GC_DIRECT_IMPORT, address, block.segment_bytes);
     return CUDA_SUCCESS;
 }
 
