@@ -327,10 +327,10 @@ bool gc_import_is_handle(const void *handle);
  * the device maps no memory. */
 enum gc_status gc_import_open(struct gc_context *context, const void *handle, uint64_t *address,
                               bool *is_first, int *driver_code) GC_CHECKED;
-/* Closes it once; the last time waits for all work of the process and unmaps it. GC_NOT_OURS;
- * GC_INVALID_POINTER: inside such a block, or closed already. */
-enum gc_status gc_import_close(struct gc_core *core, uint64_t address, bool *is_last,
-                               int *driver_code) GC_CHECKED;
+/* Closes it once; the last time waits for all work of the process, unmaps it and removes its record
+ * (GC_DIRECT_IMPORT); during a capture that is put off. GC_NOT_OURS; GC_INVALID_POINTER: inside
+ * such a block, or closed already. */
+enum gc_status gc_import_close(struct gc_core *core, uint64_t address, int *driver_code) GC_CHECKED;
 /* The open block that contains the address. */
 bool gc_import_find(struct gc_core *core, uint64_t address, struct gc_block_info *info);
 

@@ -19,6 +19,7 @@
 #include "core/reclaim/reconcile.h"
 #include "core/reclaim/release.h"
 #include "core/reclaim/tcache.h"
+#include "core/share/share.h"
 
 #include <stddef.h>
 
@@ -240,6 +241,7 @@ static enum gc_status serve(struct alloc_request *alloc)
     if (status != GC_OUT_OF_MEMORY)
         return status;
     gc_reconcile_update(device);
+    gc_import_finish_closes(device->core);
     gc_reclaim_begin(&reclaim, device, alloc->context->quota, &alloc->context->pool);
     status = attempt(alloc);
     while (status == GC_OUT_OF_MEMORY &&

@@ -2,12 +2,17 @@
  *
  * One thread at a time opens or closes (`is_changing`), without a lock while it waits for the other
  * process or calls the driver. An import is the whole extents of a block, mapped side by side as in
- * their process. It is not charged: the exporter is charged for the memory. */
+ * their process. It is not charged: the exporter is charged for the memory.
+ *
+ * Its last close waits for all work outside the change, so the import may be opened, used and
+ * closed again meanwhile. A wait shows only that imports are idle whose last close came before it:
+ * closes are numbered. Where a capture forbids the wait, a later call waits. */
 #include "core/share/share.h"
 
 #include "core/base/assert.h"
 #include "core/base/bits.h"
 #include "core/device/fence.h"
+#include "core/direct/direct.h"
 #include "core/io/log.h"
 
 #include <stddef.h>
@@ -36,6 +41,7 @@ struct gc_import {
     uint64_t context;    /* the handle of the context in which it was opened */
     bool is_synchronous; /* as of a block */
     uint64_t open_count; /* as often as the program opened and did not close it */
+    uint64_t last_close; /* its number in gc_share.close_count; with open_count 0 */
 };
 
 void gc_import_init(struct gc_share *share)
@@ -66,6 +72,16 @@ static void begin_change(struct gc_share *share)
         gc_lock_wait(&share->lock, &share->changed);
     share->is_changing = true;
     gc_lock_release(&share->lock);
+}
+
+/* False: another thread opens or closes. */
+static bool try_begin_change(struct gc_share *share)
+{
+    gc_lock_acquire(&share->lock);
+    const bool is_free = !share->is_changing;
+    share->is_changing = true;
+    gc_lock_release(&share->lock);
+    return is_free;
 }
 
 static void end_change(struct gc_share *share)
@@ -276,19 +292,23 @@ static enum gc_status reserve(const struct opening *opening, uint64_t bytes)
     return GC_OK;
 }
 
-/* False: the driver did not unmap it, and the addresses stay taken. */
+/* Its record goes before its addresses are free. False: the driver did not unmap it, and the
+ * addresses stay taken. */
 static bool unmap(struct gc_core *core, const struct gc_import *import, uint64_t mapped_bytes,
                   int *driver_code)
 {
+    struct gc_direct direct;
     const struct gc_driver *driver = &core->driver;
     *driver_code = 0;
     if (mapped_bytes > 0)
         *driver_code =
             driver->page_unmap(driver->self, import->context, import->range_address, mapped_bytes);
-    if (*driver_code == 0 && import->range_bytes > 0)
-        (void)driver->address_free(driver->self, import->context, import->range_address,
-                                   import->range_bytes);
-    return *driver_code == 0;
+    if (*driver_code != 0 || import->range_bytes == 0)
+        return *driver_code == 0;
+    (void)!gc_direct_untrack(core, GC_DIRECT_IMPORT, import->address, &direct);
+    (void)driver->address_free(driver->self, import->context, import->range_address,
+                               import->range_bytes);
+    return true;
 }
 
 /* ---- open ---- */
@@ -403,6 +423,17 @@ static struct gc_import *find_open(const struct gc_share *share,
     return import;
 }
 
+static void set_open_count(struct gc_share *share, struct gc_import *import, uint64_t count)
+{
+    if (count == 0) {
+        import->last_close = ++share->close_count;
+        atomic_fetch_add_explicit(&share->closed_count, 1, memory_order_relaxed);
+    } else if (import->open_count == 0 && import->last_close != 0) {
+        atomic_fetch_sub_explicit(&share->closed_count, 1, memory_order_relaxed);
+    }
+    import->open_count = count;
+}
+
 bool gc_import_is_handle(const void *handle)
 {
     struct gc_wire_handle read;
@@ -421,6 +452,7 @@ enum gc_status gc_import_open(struct gc_context *context, const void *raw, uint6
     if (handle.name == share->name || share->core->driver.page_import == NULL)
         return handle.name == share->name ? GC_INVALID_ARGUMENT : GC_NOT_SUPPORTED;
     GC_ASSERT(gc_lock_held_count() == 0);
+    gc_import_finish_closes(share->core);
     begin_change(share);
     enum gc_status status = GC_OK;
     struct gc_import *import = find_open(share, &handle, context->handle);
@@ -428,7 +460,7 @@ enum gc_status gc_import_open(struct gc_context *context, const void *raw, uint6
     if (import == NULL)
         status = open_new(share, context, &handle, &import, driver_code);
     if (status == GC_OK) {
-        import->open_count++;
+        set_open_count(share, import, import->open_count + 1);
         *address = import->address;
     }
     end_change(share);
@@ -437,7 +469,8 @@ enum gc_status gc_import_open(struct gc_context *context, const void *raw, uint6
             share->core->log, GC_LOG_WARN, "a block of process %llu cannot be opened: %s",
             (unsigned long long)handle.pid,
             status == GC_IO
-                ? "the process has ended, does not answer, or is another user's or another ledger's"
+                ? "the process has ended, does not answer, has given blocks to as many processes "
+                  "as it can, or is another user's or another ledger's"
                 : "it was freed");
     return status;
 }
@@ -476,6 +509,8 @@ static bool close_import(struct gc_share *share, struct gc_import *import, int *
     *link = import->next;
     set_synchronous_locked(share, import, false);
     gc_lock_release(&share->lock);
+    if (import->open_count == 0)
+        atomic_fetch_sub_explicit(&share->closed_count, 1, memory_order_relaxed);
     atomic_fetch_sub_explicit(&share->import_count, 1, memory_order_relaxed);
     tell_closed(import);
     gc_slab_free(&share->import_records, import);
@@ -485,6 +520,7 @@ static bool close_import(struct gc_share *share, struct gc_import *import, int *
 }
 
 struct waiting {
+    uint64_t limit_ns;
     enum gc_status status;
     int *driver_code;
 };
@@ -494,41 +530,84 @@ static void wait_for_context(struct gc_context *context, void *argument)
     struct waiting *waiting = argument;
     if (waiting->status == GC_OK && !gc_context_is_of_device(context) &&
         !gc_context_is_dropped(context))
-        waiting->status = gc_fence_synchronize(context, GC_FOREVER, waiting->driver_code);
+        waiting->status = gc_fence_synchronize(context, waiting->limit_ns, waiting->driver_code);
 }
 
-enum gc_status gc_import_close(struct gc_core *core, uint64_t address, bool *is_last,
-                               int *driver_code)
+/* Work of this process may use the memory, as before any unmapping. */
+static enum gc_status wait_for_all(struct gc_core *core, uint64_t limit_ns, int *driver_code)
+{
+    struct waiting waiting = {limit_ns, GC_OK, driver_code};
+    gc_contexts_visit(core, wait_for_context, &waiting);
+    return waiting.status;
+}
+
+/* All work before the close of that number is done. An import that is open again, or was closed
+ * later, stays: work of then may use it. */
+static void unmap_closed(struct gc_share *share, uint64_t number)
+{
+    struct gc_import *next;
+    int ignored;
+    for (struct gc_import *import = share->imports; import != NULL; import = next) {
+        next = import->next;
+        if (import->open_count == 0 && import->last_close <= number)
+            (void)close_import(share, import, &ignored);
+    }
+}
+
+void gc_import_finish_closes(struct gc_core *core)
 {
     struct gc_share *share = core->share;
-    struct waiting waiting = {GC_OK, driver_code};
-    *is_last = false;
+    int ignored;
+    if (atomic_load_explicit(&share->closed_count, memory_order_relaxed) == 0 ||
+        !try_begin_change(share))
+        return;
+    const uint64_t number = share->close_count;
+    end_change(share);
+    if (wait_for_all(core, 0, &ignored) != GC_OK)
+        return;
+    begin_change(share);
+    unmap_closed(share, number);
+    end_change(share);
+}
+
+/* The last close of an import, which has that number. */
+static enum gc_status finish_close(struct gc_core *core, uint64_t address, uint64_t number,
+                                   int *driver_code)
+{
+    struct gc_share *share = core->share;
+    enum gc_status status = wait_for_all(core, GC_FOREVER, driver_code);
+    if (status == GC_CAPTURING)
+        return GC_OK; /* left to gc_import_finish_closes */
+    begin_change(share);
+    struct gc_import *import = find_at(share, address);
+    const bool is_it = import != NULL && import->open_count == 0 && import->last_close == number;
+    if (is_it && status == GC_OK && !close_import(share, import, driver_code))
+        status = GC_DRIVER;
+    if (is_it && status != GC_OK)
+        set_open_count(share, import, 1);
+    if (status == GC_OK)
+        unmap_closed(share, number);
+    end_change(share);
+    return status;
+}
+
+enum gc_status gc_import_close(struct gc_core *core, uint64_t address, int *driver_code)
+{
+    struct gc_share *share = core->share;
+    uint64_t number = 0;
     if (atomic_load_explicit(&share->import_count, memory_order_relaxed) == 0)
         return GC_NOT_OURS;
     begin_change(share);
     struct gc_import *import = find_at(share, address);
     const bool is_it = import != NULL && import->address == address && import->open_count > 0;
-    if (is_it)
-        *is_last = --import->open_count == 0;
+    if (is_it) {
+        set_open_count(share, import, import->open_count - 1);
+        number = import->open_count == 0 ? import->last_close : 0;
+    }
     end_change(share);
     if (!is_it)
         return import == NULL ? GC_NOT_OURS : GC_INVALID_POINTER;
-    if (!*is_last)
-        return GC_OK;
-    /* Work of this process may use the memory, as before any unmapping. */
-    gc_contexts_visit(core, wait_for_context, &waiting);
-    begin_change(share);
-    import = find_at(share, address);
-    /* The program may have opened it again meanwhile, or destroyed the context. */
-    *is_last = import != NULL && import->address == address && import->open_count == 0;
-    if (*is_last && waiting.status == GC_OK && !close_import(share, import, driver_code))
-        waiting.status = GC_DRIVER;
-    if (*is_last && waiting.status != GC_OK) {
-        import->open_count = 1;
-        *is_last = false;
-    }
-    end_change(share);
-    return waiting.status;
+    return number == 0 ? GC_OK : finish_close(core, address, number, driver_code);
 }
 
 void gc_import_drop_context(struct gc_core *core, uint64_t context)

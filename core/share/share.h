@@ -12,7 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Processes that have blocks of this one open at the same time. */
+/* Processes that have blocks of this one open at the same time. Each takes a descriptor, of which
+ * the program may have few. One more is not answered. */
 #define GC_SHARE_CONNECTIONS 128
 
 struct gc_import;
@@ -49,12 +50,14 @@ struct gc_share {
     /* ---- as importer ---- */
     struct gc_lock lock; /* guards the fields below */
     struct gc_condition changed;
-    bool is_changing; /* a thread opens or closes; it alone changes the lists */
+    bool is_changing;     /* a thread opens or closes; it alone changes the lists */
+    uint64_t close_count; /* last closes so far */
     struct gc_import *imports;
     struct gc_exporter *exporters;
     struct gc_slab import_records;
     struct gc_slab exporter_records;
     atomic_uint import_count;
+    atomic_uint closed_count; /* imports that the program has closed; still mapped */
 };
 
 /* For core/alloc. */
@@ -67,6 +70,8 @@ enum gc_status gc_share_make_handle(struct gc_core *core, uint64_t address, uint
 /* As gc_export_set_synchronous, for an open block of another process. */
 enum gc_status gc_import_set_synchronous(struct gc_core *core, uint64_t address,
                                          bool is_it) GC_CHECKED;
+/* Unmaps closed imports whose close could not wait, if all work is done and no capture is on. */
+void gc_import_finish_closes(struct gc_core *core);
 /* The context is destroyed: closes the blocks that were opened in it. */
 void gc_import_drop_context(struct gc_core *core, uint64_t context);
 

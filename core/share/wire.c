@@ -22,6 +22,8 @@
 #define NAME_BYTES 24
 #define BACKLOG 64
 #define PAUSE_NS 1000000
+/* A hidden socket gets its name at once, unless its process ended before. */
+#define HIDDEN_S 60
 
 uint64_t gc_wire_check_of(const struct gc_wire_handle *handle)
 {
@@ -228,9 +230,19 @@ static bool is_name(const char *name)
     return *end == '\0' && strcmp(text, name) == 0;
 }
 
-static bool sweep_one(void *folder, const char *name)
+static bool is_left_hidden(int folder, const char *name)
 {
-    const int found = is_name(name) ? connect_name(*(const int *)folder, name, 0) : -1;
+    struct statx facts;
+    return name[0] == '.' && is_name(name + 1) &&
+           statx(folder, name, AT_SYMLINK_NOFOLLOW, STATX_MTIME, &facts) == 0 &&
+           time(NULL) - facts.stx_mtime.tv_sec >= HIDDEN_S;
+}
+
+static bool sweep_one(void *argument, const char *name)
+{
+    const int folder = *(const int *)argument;
+    const int found =
+        is_name(name) || is_left_hidden(folder, name) ? connect_name(folder, name, 0) : -1;
     if (found >= 0)
         close(found);
     return true;

@@ -11,7 +11,8 @@
  * are not under the library starts in that mode (shim/driver/backend.c). Memory that the driver
  * exported is released to the driver when it is freed (gc_export_block).
  *
- * Imported memory is recorded (IMPORT) and not charged: its owner is charged for it. */
+ * Imported memory is recorded (IMPORT), with the whole pages that were mapped, and not charged: its
+ * owner is charged for it. */
 #include "shim/account/device.h"
 #include "shim/account/direct.h"
 #include "shim/account/helper.h"
@@ -142,7 +143,7 @@ static CUresult open_shared(struct gc_direct_request *request, CUdeviceptr *dptr
         return import_result(status, driver_code);
     *dptr = address;
     if (is_first && gc_import_find(gc_shim.core, address, &block))
-        gc_direct_record(request, GC_DIRECT_IMPORT, address, block.bytes);
+        gc_direct_record(request, GC_DIRECT_IMPORT, address, block.segment_bytes);
     return CUDA_SUCCESS;
 }
 
@@ -186,15 +187,11 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *dptr, CUipcMemHandle handle, unsigne
 /* Closes what open_shared opened. False: the address is no such block's. */
 static bool close_shared(CUdeviceptr dptr, CUresult *result)
 {
-    struct gc_direct direct;
     int driver_code = CUDA_SUCCESS;
-    bool is_last;
-    const enum gc_status status = gc_import_close(gc_shim.core, dptr, &is_last, &driver_code);
+    const enum gc_status status = gc_import_close(gc_shim.core, dptr, &driver_code);
 
     if (status == GC_NOT_OURS)
         return false;
-    if (is_last)
-        (void)!gc_direct_untrack(gc_shim.core, GC_DIRECT_IMPORT, dptr, &direct);
     *result = gc_shim_result(status, driver_code);
     return true;
 }

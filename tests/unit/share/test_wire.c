@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static char base[64], path[512];
@@ -132,6 +133,26 @@ static void a_socket_of_an_ended_process_is_removed(void **state)
     assert_false(gc_wire_connect(folder, 4, &here));
 }
 
+/* As a process leaves it that is killed before the socket has its name. */
+static void make_hidden(const char *name, time_t age_s)
+{
+    const struct timespec times[2] = {{time(NULL) - age_s, 0}, {time(NULL) - age_s, 0}};
+    assert_int_equal(mknodat(folder, name, S_IFSOCK | 0600, 0), 0);
+    assert_int_equal(utimensat(folder, name, times, AT_SYMLINK_NOFOLLOW), 0);
+}
+
+static void a_socket_that_got_no_name_is_removed(void **state)
+{
+    (void)state;
+    make_hidden(".ipc-0000000000000001", 100);
+    make_hidden(".ipc-0000000000000002", 1); /* may be about to get it */
+    make_hidden(".ipc-3", 100);
+    gc_wire_sweep(folder);
+    assert_false(is_there(".ipc-0000000000000001"));
+    assert_true(is_there(".ipc-0000000000000002"));
+    assert_true(is_there(".ipc-3"));
+}
+
 static void a_descriptor_of_the_program_is_left_alone(void **state)
 {
     struct gc_wire_end listener;
@@ -174,6 +195,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(messages_carry_descriptors, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_messages_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_socket_of_an_ended_process_is_removed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_socket_that_got_no_name_is_removed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_descriptor_of_the_program_is_left_alone, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_folder_of_others_is_refused, set_up, tear_down),
