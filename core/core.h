@@ -503,6 +503,8 @@ enum gc_status gc_direct_find_address(struct gc_core *core, uint64_t address,
  * wait for the bytes. GC_NOT_OURS: no record, nothing to end. */
 enum gc_status gc_direct_mark(struct gc_core *core, enum gc_direct_kind kind, uint64_t key,
                               struct gc_direct *direct) GC_CHECKED;
+/* The record of an address, of any kind of addresses. Where core has a block there is nothing to
+ * mark: a record is of the address's former allocation, whose release has not returned. */
 enum gc_status gc_direct_mark_address(struct gc_core *core, uint64_t address,
                                       struct gc_direct *direct) GC_CHECKED;
 /* Whether the record that was marked is still there: another thread may have removed it, and the

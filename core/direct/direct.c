@@ -309,6 +309,8 @@ enum gc_status gc_direct_mark(struct gc_core *core, enum gc_direct_kind kind, ui
 enum gc_status gc_direct_mark_address(struct gc_core *core, uint64_t address,
                                       struct gc_direct *direct)
 {
+    if (gc_pagemap_get(&core->pagemap, address) != NULL)
+        return GC_NOT_OURS;
     return mark(core, GC_DIRECT_MEMORY, true, address, direct);
 }
 

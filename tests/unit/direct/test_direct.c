@@ -355,6 +355,32 @@ static void a_release_leaves_a_marked_successor_alone(void **state)
     }
 }
 
+/* The driver gives the address to core before the release of its former allocation has returned:
+ * the next free is of core's block. */
+static void a_block_of_core_goes_before_a_record(void **state)
+{
+    const struct workbench_setup setup = {
+        .mode = GC_MODE_TRACK, .capacity_bytes = GC_MIB(64), .trim_percent = 100};
+    struct workbench bench;
+    struct gc_direct marked, second;
+    (void)state;
+    workbench_open(&bench, &setup);
+    const uint64_t address = workbench_alloc(&bench, 0, GC_MIB(2));
+    workbench_free(&bench, address);
+    const struct gc_direct direct = record_of(&bench, GC_DIRECT_MEMORY, address, 1000);
+    add(&bench, &direct);
+    assert_status(gc_direct_mark_address(bench.core, address, &marked), GC_OK);
+    assert_int_equal(workbench_alloc(&bench, 0, GC_MIB(2)), address);
+    assert_status(gc_direct_mark_address(bench.core, address, &second), GC_NOT_OURS);
+    workbench_free(&bench, address);
+    assert_int_equal(workbench_figures(&bench).reserved.current, 1000);
+    assert_status(gc_direct_mark_address(bench.core, address, &second), GC_OK);
+    gc_direct_end_mark(bench.core, &second, false);
+    gc_direct_end_mark(bench.core, &marked, true);
+    assert_int_equal(workbench_figures(&bench).reserved.current, 0);
+    workbench_close(&bench);
+}
+
 /* Charges and records alternate, and each looks at the clock now and then. */
 static void charges_and_records_both_look_at_the_clock(void **state)
 {
@@ -441,6 +467,7 @@ int main(void)
         cmocka_unit_test(a_key_that_is_released_is_busy),
         cmocka_unit_test(each_release_ends_its_own_mark),
         cmocka_unit_test(a_release_leaves_a_marked_successor_alone),
+        cmocka_unit_test(a_block_of_core_goes_before_a_record),
         cmocka_unit_test(charges_and_records_both_look_at_the_clock),
         cmocka_unit_test(a_charge_takes_what_the_driver_gave_back),
         cmocka_unit_test(requests_wait_for_releases_that_make_room_alone),
