@@ -3,6 +3,7 @@
 ends and forks in any order; those who may not open them."""
 import atexit
 import glob
+import json
 import os
 import random
 import signal
@@ -120,8 +121,12 @@ def pieces(base):
     equal("a small block opens at its base", (taker("open", 1, giver.give(1, 999)), small % 512), ("0 1 1000", 0))
     equal("with its content", taker("check", 1, 0, 7), "1")
     equal("with synchronous copies", taker("sync", 1), "0")
+    taker.make(2, 1000, 1)  # a process without memory of its own has no report
     giver.end()
     taker.end()
+    with open(taker.report, encoding="utf-8") as file:
+        imported = json.load(file)["devices"][0]["direct_bytes"]["import"]
+    equal("whole pages are recorded as imported", (imported % (2 * MIB), imported > 80 * MIB), (0, True))
 
 
 def count(base):
