@@ -67,8 +67,9 @@ enum gc_status gc_share_make_handle(struct gc_core *core, uint64_t address, uint
 /* As gc_export_set_synchronous, for an open block of another process. */
 enum gc_status gc_import_set_synchronous(struct gc_core *core, uint64_t address,
                                          bool is_it) GC_CHECKED;
-/* The context is destroyed: closes the blocks that were opened in it. */
-void gc_import_drop_context(struct gc_core *core, uint64_t context);
+/* The context, a head, is destroyed: closes the blocks that were opened in it. Another context may
+ * have its handle already. */
+void gc_import_drop_context(struct gc_core *core, const struct gc_context *context);
 
 /* For export.c. */
 void gc_import_init(struct gc_share *share);
