@@ -429,7 +429,7 @@ void gc_teardown_finish(struct gc_context *head)
     for (; record != NULL; record = record->next_dropped)
         drop_record(record);
     gc_range_release_kept(head);
-    gc_import_drop_context(head->core, head->handle);
+    gc_import_drop_context(head->core, head);
     gc_reconcile_forget(head->device);
     if (!head->is_device)
         empty_all_ordered(head->core);

@@ -37,11 +37,11 @@ struct gc_import {
     uint64_t bytes;
     uint64_t range_address;
     uint64_t range_bytes;
-    uint64_t number;     /* as a block's id */
-    uint64_t context;    /* the handle of the context in which it was opened */
-    bool is_synchronous; /* as of a block */
-    uint64_t open_count; /* as often as the program opened and did not close it */
-    uint64_t last_close; /* its number in gc_share.close_count; with open_count 0 */
+    const struct gc_context *context; /* the head of the context in which it was opened */
+    uint64_t number;                  /* as a block's id */
+    bool is_synchronous;              /* as of a block */
+    uint64_t open_count;              /* as often as the program opened and did not close it */
+    uint64_t last_close;              /* its number in gc_share.close_count; with open_count 0 */
 };
 
 void gc_import_init(struct gc_share *share)
@@ -301,12 +301,12 @@ static bool unmap(struct gc_core *core, const struct gc_import *import, uint64_t
     const struct gc_driver *driver = &core->driver;
     *driver_code = 0;
     if (mapped_bytes > 0)
-        *driver_code =
-            driver->page_unmap(driver->self, import->context, import->range_address, mapped_bytes);
+        *driver_code = driver->page_unmap(driver->self, import->context->handle,
+                                          import->range_address, mapped_bytes);
     if (*driver_code != 0 || import->range_bytes == 0)
         return *driver_code == 0;
     (void)!gc_direct_untrack(core, GC_DIRECT_IMPORT, import->address, &direct);
-    (void)driver->address_free(driver->self, import->context, import->range_address,
+    (void)driver->address_free(driver->self, import->context->handle, import->range_address,
                                import->range_bytes);
     return true;
 }
@@ -390,7 +390,7 @@ static enum gc_status open_new(struct gc_share *share, struct gc_context *contex
         .peer_address = handle->address,
         .secret = handle->secret,
         .number = atomic_fetch_add_explicit(&share->core->next_block_id, 1, memory_order_relaxed),
-        .context = context->handle};
+        .context = context->head};
     struct opening opening = {.share = share,
                               .context = context,
                               .handle = handle,
@@ -414,7 +414,8 @@ static enum gc_status open_new(struct gc_share *share, struct gc_context *contex
 }
 
 static struct gc_import *find_open(const struct gc_share *share,
-                                   const struct gc_wire_handle *handle, uint64_t context)
+                                   const struct gc_wire_handle *handle,
+                                   const struct gc_context *context)
 {
     struct gc_import *import = share->imports;
     while (import != NULL && (import->exporter->name != handle->name || import->id != handle->id ||
@@ -455,7 +456,7 @@ enum gc_status gc_import_open(struct gc_context *context, const void *raw, uint6
     gc_import_finish_closes(share->core);
     begin_change(share);
     enum gc_status status = GC_OK;
-    struct gc_import *import = find_open(share, &handle, context->handle);
+    struct gc_import *import = find_open(share, &handle, context->head);
     *is_first = import == NULL;
     if (import == NULL)
         status = open_new(share, context, &handle, &import, driver_code);
@@ -610,7 +611,7 @@ enum gc_status gc_import_close(struct gc_core *core, uint64_t address, int *driv
     return number == 0 ? GC_OK : finish_close(core, address, number, driver_code);
 }
 
-void gc_import_drop_context(struct gc_core *core, uint64_t context)
+void gc_import_drop_context(struct gc_core *core, const struct gc_context *context)
 {
     struct gc_share *share = core->share;
     int ignored;
@@ -651,7 +652,7 @@ bool gc_import_find(struct gc_core *core, uint64_t address, struct gc_block_info
                                        .segment_address = import->range_address,
                                        .segment_bytes = import->range_bytes,
                                        .is_mapped = true,
-                                       .context = import->context,
+                                       .context = import->context->handle,
                                        .id = import->number,
                                        .is_synchronous = import->is_synchronous};
     gc_lock_release(&share->lock);

@@ -72,8 +72,9 @@ enum gc_status gc_import_set_synchronous(struct gc_core *core, uint64_t address,
                                          bool is_it) GC_CHECKED;
 /* Unmaps closed imports whose close could not wait, if all work is done and no capture is on. */
 void gc_import_finish_closes(struct gc_core *core);
-/* The context is destroyed: closes the blocks that were opened in it. */
-void gc_import_drop_context(struct gc_core *core, uint64_t context);
+/* The context, a head, is destroyed: closes the blocks that were opened in it. Another context may
+ * have its handle already. */
+void gc_import_drop_context(struct gc_core *core, const struct gc_context *context);
 
 /* For export.c. */
 void gc_import_init(struct gc_share *share);
