@@ -60,6 +60,10 @@ CUresult event_create(struct sim_context *context, unsigned flags, struct event_
     if (result)
         return result;
     engine_lock();
+    if (!context->engine) { /* destroyed by another thread meanwhile */
+        engine_unlock();
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
     if (flags & CU_EVENT_INTERPROCESS)
         place = event_place_take_locked();
     bool is_possible = place || !(flags & CU_EVENT_INTERPROCESS);
