@@ -76,33 +76,41 @@ static void publish(struct gc_device *device, uint64_t bytes)
                                       : 0);
 }
 
-static bool try_charge(struct gc_core *core, struct gc_device *device, struct gc_quota *quota,
-                       uint64_t bytes, bool is_trial)
+static __attribute__((noinline)) bool reclaim_and_charge(struct gc_device *device,
+                                                         struct gc_quota *quota, uint64_t bytes,
+                                                         bool is_trial,
+                                                         struct gc_charge_failure charge_failure)
 {
     struct gc_reclaim reclaim;
     struct gc_charge held;
-    struct gc_charge_failure charge_failure = {0};
     struct gc_borrow borrow = {.is_short = is_trial};
+    if (bytes > gc_quota_limit_bytes(device, quota))
+        return false;
+    gc_reconcile_update(device);
+    gc_reclaim_begin(&reclaim, device, quota, NULL);
+    while (gc_reclaim_step(&reclaim, bytes, &charge_failure)) {
+        if (reclaim.attempts == 1)
+            gc_counter_add(&device->stats.retry_count, 1);
+        if (gc_quota_charge(device, quota, bytes, &held, &charge_failure))
+            return true;
+    }
+    do {
+        if (gc_quota_charge(device, quota, bytes, &held, &charge_failure))
+            return true;
+    } while (!charge_failure.is_quota_short && gc_borrow_step(device, bytes, &borrow));
+    return false;
+}
+
+static inline bool try_charge(struct gc_core *core, struct gc_device *device,
+                              struct gc_quota *quota, uint64_t bytes, bool is_trial)
+{
+    struct gc_charge held;
+    struct gc_charge_failure charge_failure = {0};
     gc_serve_requests(core);
     if (may_read_clock(&device->direct_charges, bytes))
         gc_reconcile_update(device);
-    if (gc_quota_charge(device, quota, bytes, &held, &charge_failure))
-        return true;
-    if (bytes <= gc_quota_limit_bytes(device, quota)) {
-        gc_reconcile_update(device);
-        gc_reclaim_begin(&reclaim, device, quota, NULL);
-        while (gc_reclaim_step(&reclaim, bytes, &charge_failure)) {
-            if (reclaim.attempts == 1)
-                gc_counter_add(&device->stats.retry_count, 1);
-            if (gc_quota_charge(device, quota, bytes, &held, &charge_failure))
-                return true;
-        }
-        do {
-            if (gc_quota_charge(device, quota, bytes, &held, &charge_failure))
-                return true;
-        } while (!charge_failure.is_quota_short && gc_borrow_step(device, bytes, &borrow));
-    }
-    return false;
+    return gc_quota_charge(device, quota, bytes, &held, &charge_failure) ||
+           reclaim_and_charge(device, quota, bytes, is_trial, charge_failure);
 }
 
 bool gc_direct_try_charge(struct gc_core *core, struct gc_device *device, struct gc_quota *quota,
@@ -111,16 +119,23 @@ bool gc_direct_try_charge(struct gc_core *core, struct gc_device *device, struct
     return try_charge(core, device, quota, bytes, true);
 }
 
-enum gc_status gc_direct_charge_device(struct gc_core *core, struct gc_device *device,
-                                       struct gc_quota *quota, uint64_t bytes)
+static __attribute__((noinline)) enum gc_status charge_again(struct gc_core *core,
+                                                             struct gc_device *device,
+                                                             struct gc_quota *quota, uint64_t bytes)
 {
     const struct gc_entry entry = {.requested_bytes = bytes, .api = GC_API_NONE};
-    if (try_charge(core, device, quota, bytes, false) ||
-        (gc_reconcile_again(device) && try_charge(core, device, quota, bytes, false)))
+    if (gc_reconcile_again(device) && try_charge(core, device, quota, bytes, false))
         return GC_OK;
     gc_quota_count_oom(device, quota, &entry);
     publish(device, CLOCK_BYTES);
     return GC_OUT_OF_MEMORY;
+}
+
+enum gc_status gc_direct_charge_device(struct gc_core *core, struct gc_device *device,
+                                       struct gc_quota *quota, uint64_t bytes)
+{
+    return try_charge(core, device, quota, bytes, false) ? GC_OK
+                                                         : charge_again(core, device, quota, bytes);
 }
 
 void gc_direct_commit(struct gc_core *core, struct gc_device *device, struct gc_quota *quota)

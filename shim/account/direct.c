@@ -48,26 +48,38 @@ static bool find_quota(struct gc_direct_request *request)
            gc_tenants_quota(request->device, &request->quota) == GC_OK;
 }
 
-CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes)
+/* Where the driver's pools may have idle memory, that is tried before all else is. */
+static __attribute__((noinline)) bool try_charge(const struct gc_direct_request *request,
+                                                 uint64_t bytes)
 {
-    if (request->device == NULL || bytes == 0)
-        return CUDA_SUCCESS;
-    if (!find_quota(request))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    /* Where the driver's pools may have idle memory, that is tried before all else is. */
-    bool is_trial = gc_mempool_may_reclaim() && bytes <= gc_device_limit_bytes(request->device);
+    bool is_trial = bytes <= gc_device_limit_bytes(request->device);
     bool is_charged = false;
+
     for (int i = 0; is_trial; i++) {
         is_charged = gc_direct_try_charge(gc_shim.core, request->device, request->quota, bytes);
         is_trial = !is_charged && i < RECLAIM_ATTEMPTS && gc_mempool_reclaim(request->device);
     }
-    if (!is_charged &&
+    return is_charged;
+}
+
+CUresult gc_direct_charge_untenanted(struct gc_direct_request *request, uint64_t bytes)
+{
+    if (request->device == NULL || bytes == 0)
+        return CUDA_SUCCESS;
+    if (!(gc_mempool_may_reclaim() && try_charge(request, bytes)) &&
         gc_direct_charge_device(gc_shim.core, request->device, request->quota, bytes) != GC_OK) {
         request->is_refused = true;
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     request->reserved_bytes += bytes;
     return CUDA_SUCCESS;
+}
+
+CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes)
+{
+    return request->device == NULL || bytes == 0 || find_quota(request)
+               ? gc_direct_charge_untenanted(request, bytes)
+               : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static bool find(enum gc_direct_kind kind, uint64_t key, struct gc_direct *found)

@@ -54,6 +54,8 @@ struct gc_direct_request {
 void gc_direct_begin(struct gc_direct_request *request, enum gc_api symbol);
 /* Charges `bytes` more before the driver call: CUDA_SUCCESS, or CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes);
+/* The same for a call that is known to be no tenant's. */
+CUresult gc_direct_charge_untenanted(struct gc_direct_request *request, uint64_t bytes);
 /* After success: records the allocation with its charge. Before gc_direct_end. False, logged: it
  * cannot be recorded, and is charged; then GC_DIRECT_GIVE_BACK. */
 bool gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kind, uint64_t key,

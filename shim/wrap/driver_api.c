@@ -89,7 +89,7 @@ static CUresult charge_tracked(struct gc_direct_request *request, size_t bytes)
         return CUDA_SUCCESS; /* the driver returns its own error */
     if (bytes > gc_device_get_info(request->device)->total_bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return gc_direct_charge(request, charged_bytes);
+    return gc_direct_charge_untenanted(request, charged_bytes);
 }
 
 static CUresult alloc_tracked(CUdeviceptr *dptr, size_t bytes)
