@@ -427,7 +427,8 @@ static struct gc_import *find_open(const struct gc_share *share,
 static void set_open_count(struct gc_share *share, struct gc_import *import, uint64_t count)
 {
     if (count == 0) {
-        import->last_close = ++share->close_count;
+        import->last_close =
+            atomic_fetch_add_explicit(&share->close_count, 1, memory_order_release) + 1;
         atomic_fetch_add_explicit(&share->closed_count, 1, memory_order_relaxed);
     } else if (import->open_count == 0 && import->last_close != 0) {
         atomic_fetch_sub_explicit(&share->closed_count, 1, memory_order_relaxed);
@@ -559,14 +560,13 @@ void gc_import_finish_closes(struct gc_core *core)
 {
     struct gc_share *share = core->share;
     int ignored;
-    if (atomic_load_explicit(&share->closed_count, memory_order_relaxed) == 0 ||
-        !try_begin_change(share))
+    if (atomic_load_explicit(&share->closed_count, memory_order_relaxed) == 0)
         return;
-    const uint64_t number = share->close_count;
-    end_change(share);
-    if (wait_for_all(core, 0, &ignored) != GC_OK)
+    /* Acquire: the partner is the addition in set_open_count, before which the closed memory's work
+     * was submitted. */
+    const uint64_t number = atomic_load_explicit(&share->close_count, memory_order_acquire);
+    if (wait_for_all(core, 0, &ignored) != GC_OK || !try_begin_change(share))
         return;
-    begin_change(share);
     unmap_closed(share, number);
     end_change(share);
 }

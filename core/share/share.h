@@ -50,14 +50,14 @@ struct gc_share {
     /* ---- as importer ---- */
     struct gc_lock lock; /* guards the fields below */
     struct gc_condition changed;
-    bool is_changing;     /* a thread opens or closes; it alone changes the lists */
-    uint64_t close_count; /* last closes so far */
+    bool is_changing; /* a thread opens or closes; it alone changes the lists */
     struct gc_import *imports;
     struct gc_exporter *exporters;
     struct gc_slab import_records;
     struct gc_slab exporter_records;
     atomic_uint import_count;
-    atomic_uint closed_count; /* imports that the program has closed; still mapped */
+    atomic_uint closed_count;         /* imports that the program has closed; still mapped */
+    atomic_uint_fast64_t close_count; /* last closes so far */
 };
 
 /* For core/alloc. */
