@@ -230,17 +230,14 @@ static __attribute__((noinline)) uint64_t alloc_inside(struct gc_tcache *tcache,
                                                        uint16_t api)
 {
     const uint64_t size = (bytes + GC_GRANULE - 1) & ~(GC_GRANULE - 1);
-    struct gc_tcache_context *tctx = &tcache->contexts[context->pool.number % GC_TCACHE_CONTEXTS];
-    struct gc_block *block = NULL;
-    if (tctx->context == context && !gc_tcache_is_closed(context))
-        block = pop_block(tctx, size);
+    struct gc_tcache_context *tctx = gc_tcache_find(tcache, context);
+    struct gc_block *block = tctx == NULL ? NULL : pop_block(tctx, size);
     if (block == NULL) {
         gc_tcache_leave(tcache);
         return GC_ADDRESS_NONE;
     }
     const uint64_t address = block->address;
     const uint64_t block_bytes = block->bytes;
-    gc_tcache_turn_to(tcache, tctx);
     gc_block_refill_ids(&tcache->ids, &tcache->core->next_block_id);
     gc_tcache_begin_streak(tctx, api);
     make_live(tcache, tctx, block, bytes);

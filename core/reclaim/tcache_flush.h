@@ -62,6 +62,18 @@ static inline void gc_tcache_turn_to(struct gc_tcache *tcache, struct gc_tcache_
     tcache->last = tctx;
 }
 
+/* The magazine that is the context's already, which serves now. NULL: none, or the context must use
+ * the whole path. */
+static inline struct gc_tcache_context *gc_tcache_find(struct gc_tcache *tcache,
+                                                       const struct gc_context *context)
+{
+    struct gc_tcache_context *tctx = &tcache->contexts[context->pool.number % GC_TCACHE_CONTEXTS];
+    if (tctx->context != context || gc_tcache_is_closed(context))
+        return NULL;
+    gc_tcache_turn_to(tcache, tctx);
+    return tctx;
+}
+
 /* The magazine of a context with a number, which serves now; another context's blocks and figures
  * in it are flushed first. */
 struct gc_tcache_context *gc_tcache_context_of(struct gc_tcache *tcache,

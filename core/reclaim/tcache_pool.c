@@ -60,11 +60,8 @@ static struct gc_block *take_block(struct gc_pool *pool, enum gc_size_class size
  * memory: a traced program has the same places as an untraced one. */
 static bool flush_large_of(struct gc_tcache *tcache, const struct gc_context *context)
 {
-    struct gc_tcache_context *tctx = &tcache->contexts[context->pool.number % GC_TCACHE_CONTEXTS];
-    if (tctx->context != context || gc_tcache_is_closed(context))
-        return false;
-    gc_tcache_turn_to(tcache, tctx);
-    return gc_tcache_flush_large(tctx);
+    struct gc_tcache_context *tctx = gc_tcache_find(tcache, context);
+    return tctx != NULL && gc_tcache_flush_large(tctx);
 }
 
 /* The owner is inside. The address, or GC_ADDRESS_NONE. */
