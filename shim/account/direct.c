@@ -113,7 +113,7 @@ static void clear_key(enum gc_direct_kind kind, uint64_t key)
  * memory may be that one's. */
 static enum gc_status track(struct gc_direct *direct)
 {
-    const uint64_t handle = direct->context == NULL ? 0 : gc_context_handle(direct->context);
+    const uint64_t handle = gc_direct_context_handle(direct);
     enum gc_status status = gc_direct_track(gc_shim.core, direct);
 
     for (int i = 0; (status == GC_BUSY || status == GC_GONE) && i < RECORD_ATTEMPTS; i++) {

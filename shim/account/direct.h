@@ -60,6 +60,11 @@ CUresult gc_direct_charge_untenanted(struct gc_direct_request *request, uint64_t
  * cannot be recorded, and is charged; then GC_DIRECT_GIVE_BACK. */
 bool gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kind, uint64_t key,
                       uint64_t requested_bytes);
+/* The handle of the record's context; 0: its memory outlives contexts. */
+static inline uint64_t gc_direct_context_handle(const struct gc_direct *direct)
+{
+    return direct->context == NULL ? 0 : gc_context_handle(direct->context);
+}
 /* Logs once that an allocation cannot be recorded, and why. */
 void gc_direct_log_lost(enum gc_api api, enum gc_status status);
 /* The result of a call whose memory cannot be recorded, or turned out larger than the limit allows:

@@ -156,11 +156,6 @@ static void record_stream(struct gc_context *owner, gpucache_stream stream)
         gc_peer_add(owner, gc_account_stream_context((CUstream)stream));
 }
 
-static uint64_t direct_handle(const struct gc_direct *direct)
-{
-    return direct->context == NULL ? 0 : gc_context_handle(direct->context);
-}
-
 /* Memory that the program allocated with the driver, in mode `track`. False: it is none. */
 static bool free_direct(uint64_t address, int *driver_code)
 {
@@ -172,7 +167,8 @@ static bool free_direct(uint64_t address, int *driver_code)
     gc_direct_free_begin(&release, address);
     if (!release.is_marked)
         return false;
-    CUresult result = gc_driver_enter_context(direct_handle(&release.direct), &is_pushed);
+    CUresult result =
+        gc_driver_enter_context(gc_direct_context_handle(&release.direct), &is_pushed);
     if (result == CUDA_SUCCESS) {
         result = GC_CALL(release.direct.device, cuMemFree_v2, address);
         gc_driver_leave_context(is_pushed);
