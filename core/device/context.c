@@ -40,7 +40,7 @@ void gc_contexts_init(struct gc_core *core)
 {
     gc_slab_init_small(&core->context_records, &core->host, sizeof(struct gc_context));
     gc_slab_init(&core->fence_rings, &core->host, sizeof(struct gc_fences));
-    gc_slab_init_small(&core->detached_rooms, &core->host, sizeof(struct gc_pool_detached));
+    gc_slab_init(&core->detached_rooms, &core->host, sizeof(struct gc_pool_detached));
 }
 
 void gc_contexts_fini(struct gc_core *core)
