@@ -49,17 +49,25 @@ void scratch_folder(char *path, size_t size)
          "mkdtemp");
 }
 
-void scratch_remove(const char *folder)
+/* A folder with all that is in it, or a file. */
+static void remove_at(int parent, const char *name)
 {
-    DIR *dir = opendir(folder);
+    if (unlinkat(parent, name, 0) == 0)
+        return;
+    DIR *dir = fdopendir(openat(parent, name, O_RDONLY | O_DIRECTORY));
     const struct dirent *entry;
-    must(dir != NULL, folder);
+    must(dir != NULL, name);
     while ((entry = readdir(dir)) != NULL) {
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            unlinkat(dirfd(dir), entry->d_name, 0);
+            remove_at(dirfd(dir), entry->d_name);
     }
     closedir(dir);
-    rmdir(folder);
+    must(unlinkat(parent, name, AT_REMOVEDIR) == 0, name);
+}
+
+void scratch_remove(const char *folder)
+{
+    remove_at(AT_FDCWD, folder);
 }
 
 void scratch_path(char *path, size_t size, const char *folder, const char *name)

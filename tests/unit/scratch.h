@@ -12,7 +12,7 @@ char *scratch_read(int fd, size_t *bytes);
 /* Empties it. */
 void scratch_reset(int fd);
 
-/* A fresh folder; scratch_remove takes it and the files in it away. */
+/* A fresh folder; scratch_remove takes it and all that is in it away. */
 void scratch_folder(char *path, size_t size);
 void scratch_remove(const char *folder);
 void scratch_path(char *path, size_t size, const char *folder, const char *name);

@@ -46,4 +46,12 @@ static inline CUdeviceptr program_alloc(size_t bytes)
     return block;
 }
 
+/* Of the device, by cuMemGetInfo. */
+static inline size_t program_held_bytes(void)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+    CHECK(cuMemGetInfo(&free_bytes, &total_bytes));
+    return total_bytes - free_bytes;
+}
+
 #endif

@@ -10,7 +10,6 @@
 #include "tests/unit/scratch.h"
 #include "tests/unit/workbench.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 static struct gc_direct record_of(struct workbench *bench, enum gc_direct_kind kind, uint64_t key,
@@ -384,7 +383,7 @@ static void a_block_of_core_goes_before_a_record(void **state)
 /* Charges and records alternate, and each looks at the clock now and then. */
 static void charges_and_records_both_look_at_the_clock(void **state)
 {
-    char folder[256], ledger[300], command[300];
+    char folder[256], ledger[300];
     const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
                                           .capacity_bytes = GC_MIB(512),
                                           .trim_percent = 100,
@@ -410,8 +409,7 @@ static void charges_and_records_both_look_at_the_clock(void **state)
     for (uint64_t key = 1; key <= 64; key++)
         assert_status(gc_direct_untrack(bench.core, GC_DIRECT_HANDLE, key, NULL), GC_OK);
     workbench_close(&bench);
-    snprintf(command, sizeof(command), "rm -r %s", folder);
-    assert_int_equal(system(command), 0);
+    scratch_remove(folder);
 }
 
 static void a_charge_takes_what_the_driver_gave_back(void **state)

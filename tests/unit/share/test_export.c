@@ -9,8 +9,6 @@
 #include "tests/unit/workbench.h"
 
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -74,14 +72,13 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    char command[300];
     (void)state;
     gc_share_end(bench.core);
     gc_wire_close(&here); /* wakes the server */
     pthread_join(server, NULL);
     workbench_close(&bench);
-    snprintf(command, sizeof(command), "rm -r %s", folder);
-    return system(command);
+    scratch_remove(folder);
+    return 0;
 }
 
 static struct gc_wire_request question(enum gc_wire_kind kind, uint64_t first)
@@ -360,6 +357,17 @@ static void as_it_does_without_fences(void **state)
     sim_driver_expect_idle(&bench.sim, block, MIB(5));
 }
 
+/* A block in the memory of one that was freed in the stream's order, whose work goes on. */
+static uint64_t reuse_in_order(void)
+{
+    const uint64_t block = alloc_in(STREAM);
+    work_on(block, MIB(5));
+    assert_status(gc_free_ordered(bench.core, block, NULL, STREAM, API_OTHER, &bench.driver_code),
+                  GC_OK);
+    assert_int_equal(alloc_in(STREAM), block);
+    return block;
+}
+
 static void as_does_one_in_the_order_of_a_stream(void **state)
 {
     const uint64_t block = alloc_in(STREAM);
@@ -367,11 +375,7 @@ static void as_does_one_in_the_order_of_a_stream(void **state)
     work_on(block, MIB(5));
     assert_status(export(block), GC_OK);
     assert_int_equal(wait_count(), 0);
-    const uint64_t other = alloc_in(STREAM);
-    work_on(other, MIB(5));
-    assert_status(gc_free_ordered(bench.core, other, NULL, STREAM, API_OTHER, &bench.driver_code),
-                  GC_OK);
-    assert_int_equal(alloc_in(STREAM), other);
+    const uint64_t other = reuse_in_order();
     bench.sim.is_endless = true;
     assert_status(export(other), GC_BUSY);
     bench.sim.is_endless = false;
@@ -382,12 +386,8 @@ static void as_does_one_in_the_order_of_a_stream(void **state)
 /* A former block's work is done, its fence was asked by nobody yet, and other work goes on. */
 static void a_completed_fence_ends_the_wait(void **state)
 {
-    const uint64_t block = alloc_in(STREAM);
+    const uint64_t block = reuse_in_order();
     (void)state;
-    work_on(block, MIB(5));
-    assert_status(gc_free_ordered(bench.core, block, NULL, STREAM, API_OTHER, &bench.driver_code),
-                  GC_OK);
-    assert_int_equal(alloc_in(STREAM), block);
     assert_true(gc_fence_record(bench.contexts[0]));
     sim_driver_complete(&bench.sim, 1);
     work_on(handle.address, MIB(5));
@@ -403,11 +403,7 @@ static void the_whole_wait_has_one_end(void **state)
     (void)state;
     bench.sim.is_endless = true;
     assert_status(export(block), GC_BUSY); /* the single stream's fence is recorded */
-    const uint64_t other = alloc_in(STREAM);
-    work_on(other, MIB(5));
-    assert_status(gc_free_ordered(bench.core, other, NULL, STREAM, API_OTHER, &bench.driver_code),
-                  GC_OK);
-    assert_int_equal(alloc_in(STREAM), other);
+    const uint64_t other = reuse_in_order();
     bench.sim.is_endless = false;
     bench.sim.wait_ns = GC_RECLAIM_WAIT_NS / 3 * 2;
     const uint64_t before_ns = atomic_load(&bench.sim.clock_ahead_ns);

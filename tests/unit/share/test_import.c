@@ -10,7 +10,6 @@
 #include <poll.h>
 #include <semaphore.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -112,14 +111,13 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    char command[300];
     (void)state;
     workbench_close(&bench);
     end_exporter();
     gc_wire_close(&listener);
     close(ledger_folder);
-    snprintf(command, sizeof(command), "rm -r %s", folder);
-    return system(command);
+    scratch_remove(folder);
+    return 0;
 }
 
 static uint64_t open_it(void)

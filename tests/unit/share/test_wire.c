@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "core/share/wire.h"
 #include "tests/unit/cmocka_all.h"
+#include "tests/unit/scratch.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -34,11 +35,10 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    char command[600];
     (void)state;
     close(folder);
-    snprintf(command, sizeof(command), "rm -r %s", base);
-    return system(command);
+    scratch_remove(base);
+    return 0;
 }
 
 static bool is_there(const char *name)

@@ -24,13 +24,6 @@ static int works(CUresult result)
     return result == CUDA_SUCCESS;
 }
 
-static size_t held_bytes(void)
-{
-    size_t free_bytes = 0, total_bytes = 0;
-    CHECK(cuMemGetInfo(&free_bytes, &total_bytes));
-    return total_bytes - free_bytes;
-}
-
 static void plain(void)
 {
     CUdeviceptr block;
@@ -185,7 +178,7 @@ int main(void)
     CUdeviceptr block;
 
     program_start();
-    size_t start_bytes = held_bytes();
+    size_t start_bytes = program_held_bytes();
     if (works(cuMemAlloc(&block, 512)))
         cuMemFree(block);
     plain();
@@ -200,6 +193,6 @@ int main(void)
     }
     contexts();
     cuCtxSynchronize();
-    printf("%zu\n", held_bytes() - start_bytes);
+    printf("%zu\n", program_held_bytes() - start_bytes);
     return EXIT_SUCCESS;
 }

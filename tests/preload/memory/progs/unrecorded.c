@@ -33,13 +33,6 @@ __attribute__((visibility("default"))) void *mmap(void *address, size_t bytes, i
     return (void *)syscall(SYS_mmap, address, bytes, protection, flags, fd, offset);
 }
 
-static size_t held_bytes(void)
-{
-    size_t free_bytes = 0, total_bytes = 0;
-    CHECK(cuMemGetInfo(&free_bytes, &total_bytes));
-    return total_bytes - free_bytes;
-}
-
 static void use_up_records(void)
 {
     CUdeviceptr block;
@@ -82,7 +75,7 @@ int main(void)
     size_t before;
 
     (void)program_start();
-    before = held_bytes();
+    before = program_held_bytes();
     (void)program_alloc(512);
     use_up_records();
     printf("cuMemAlloc_v2 %d\n", (int)cuMemAlloc(&block, 4 * MIB));
@@ -91,7 +84,7 @@ int main(void)
     printf("cuArray3DCreate %d\n", (int)cuArray3DCreate(&array, &solid));
     printf("cuMipmappedArrayCreate %d\n", (int)cuMipmappedArrayCreate(&mipmap, &solid, 1));
     printf("cuMemCreate %d\n", (int)cuMemCreate(&handle, 4 * MIB, &memory, 0));
-    printf("held %zu\n", held_bytes() - before);
+    printf("held %zu\n", program_held_bytes() - before);
     is_scarce = false; /* for the report */
     return EXIT_SUCCESS;
 }
