@@ -192,6 +192,8 @@ static void nothing_is_left_where_the_device_is_full(void **state)
     assert_cuda(cuMemFree(block));
     assert_cuda(cuGraphLaunch(exec, NULL));
     assert_cuda(launch(other));
+    assert_cuda(cuGraphExecDestroy(exec));
+    assert_cuda(cuGraphDestroy(graph));
 }
 
 /* All of it goes with the context. */
