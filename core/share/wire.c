@@ -212,6 +212,8 @@ bool gc_wire_accept(const struct gc_wire_end *listener, struct gc_wire_end *end,
 {
     const int saved_errno = errno;
     bool is_made = take(end, accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), 0);
+    if (!is_made && errno != EAGAIN)
+        pause_briefly(); /* without a descriptor the connection stays, and is seen again at once */
     if (is_made && !is_same_user(end->fd, pid)) {
         gc_wire_close(end);
         is_made = false;

@@ -62,21 +62,25 @@ static void choose_device(struct gc_direct_request *request, CUstream stream)
     }
 }
 
-static struct gc_mempool *find_pool(const struct gc_direct_request *request,
-                                    const struct async_call *call)
+/* *pool is NULL where the driver will refuse the call. False: no host memory for the pool's record;
+ * its memory could not be charged. */
+static bool find_pool(const struct gc_direct_request *request, const struct async_call *call,
+                      struct gc_mempool **pool)
 {
     CUmemoryPool handle = call->pool;
 
+    *pool = NULL;
     if (request->device == NULL)
-        return NULL;
+        return true;
     if (!call->names_pool && GC_USE(cuDeviceGetMemPool, &handle,
                                     gc_device_get_info(request->device)->ordinal) != CUDA_SUCCESS)
-        return NULL;
+        return true;
     if (handle == NULL)
-        return NULL;
+        return true;
     /* A default pool belongs to its own device, which may not be the stream's. */
     struct gc_device *device = call->names_pool ? gc_mempool_plain_device(handle) : NULL;
-    return gc_mempool_find(handle, device != NULL ? device : request->device);
+    *pool = gc_mempool_find(handle, device != NULL ? device : request->device);
+    return *pool != NULL;
 }
 
 /* The pool grew past the limit: the allocation is undone. */
@@ -237,6 +241,7 @@ static CUresult serve(const struct gc_direct_request *request, const struct asyn
 static CUresult alloc_async(const struct async_call *call, CUdeviceptr *dptr, size_t bytes)
 {
     struct gc_direct_request request;
+    struct gc_mempool *pool;
     bool is_blocking;
     CUresult result;
 
@@ -257,7 +262,10 @@ static CUresult alloc_async(const struct async_call *call, CUdeviceptr *dptr, si
         if (is_answered)
             return gc_direct_end(&request, result);
     }
-    struct gc_mempool *pool = find_pool(&request, call);
+    if (!find_pool(&request, call, &pool)) {
+        gc_direct_log_lost(request.api, GC_NO_HOST_MEMORY);
+        return gc_direct_end(&request, CUDA_ERROR_OUT_OF_MEMORY);
+    }
     result = pool ? alloc_from_pool(&request, call, pool, dptr, bytes)
                   : driver_alloc(&request, call, dptr, bytes);
     return gc_direct_end(&request, result);

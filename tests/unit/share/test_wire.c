@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include "core/base/clock.h"
 #include "core/share/wire.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/scratch.h"
@@ -8,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -189,6 +191,31 @@ static void each_byte_of_a_handle_counts(void **state)
     }
 }
 
+/* The thread that waits for connections sees one that it cannot take again at once. */
+static void a_connection_without_a_descriptor_left_is_no_busy_loop(void **state)
+{
+    enum { TRIES = 5 };
+    struct gc_wire_end listener, here, there;
+    struct rlimit limit, none;
+    uint32_t pid = 0;
+    (void)state;
+    assert_true(gc_wire_listen(folder, 0xabc, &listener));
+    assert_true(gc_wire_connect(folder, 0xabc, &here));
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = (struct rlimit){0, limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const uint64_t start_ns = gc_clock_ns();
+    for (int i = 0; i < TRIES; i++)
+        assert_false(gc_wire_accept(&listener, &there, &pid));
+    const uint64_t passed_ns = gc_clock_ns() - start_ns;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_true(passed_ns >= TRIES * UINT64_C(1000000));
+    assert_true(gc_wire_accept(&listener, &there, &pid)); /* it was kept */
+    gc_wire_close(&there);
+    gc_wire_close(&here);
+    gc_wire_close(&listener);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -198,6 +225,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_socket_that_got_no_name_is_removed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_descriptor_of_the_program_is_left_alone, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_connection_without_a_descriptor_left_is_no_busy_loop,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_folder_of_others_is_refused, set_up, tear_down),
         cmocka_unit_test(each_byte_of_a_handle_counts),
     };

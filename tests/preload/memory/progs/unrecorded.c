@@ -14,6 +14,7 @@
 
 #define MIB ((size_t)1 << 20)
 #define RECORDS 1000 /* more than fit the memory that the library has for records */
+#define POOLS 20000  /* likewise */
 
 /* A record may find a place that a former one left: which one, the key's hash decides. */
 #define ATTEMPTS 4
@@ -65,6 +66,27 @@ static void first_abi(void)
     UNTIL_REFUSED("cuMemAllocPitch", pitched(&block, &pitch, 1024, 4096, 4));
 }
 
+/* A pool is charged for what the driver reserves for it, so one without a record serves nothing. */
+static void pools(void)
+{
+    const CUmemPoolProps props = {
+        .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+    };
+    CUmemoryPool pool;
+    CUdeviceptr block;
+    int result = CUDA_SUCCESS;
+
+    for (int i = 0; i < POOLS && result == CUDA_SUCCESS; i++) {
+        CHECK(cuMemPoolCreate(&pool, &props));
+        result = (int)cuMemAllocFromPoolAsync(&block, 512, pool, NULL);
+        if (result == CUDA_SUCCESS)
+            CHECK(cuMemFreeAsync(block, NULL));
+        CHECK(cuMemPoolTrimTo(pool, 0));
+    }
+    printf("cuMemAllocFromPoolAsync %d\n", result);
+}
+
 int main(void)
 {
     CUmemAllocationProp memory = {
@@ -94,6 +116,7 @@ int main(void)
     UNTIL_REFUSED("cuArray3DCreate", cuArray3DCreate(&array, &solid));
     UNTIL_REFUSED("cuMipmappedArrayCreate", cuMipmappedArrayCreate(&mipmap, &solid, 1));
     UNTIL_REFUSED("cuMemCreate", cuMemCreate(&handle, 4 * MIB, &memory, 0));
+    pools();
     printf("held %zu\n", program_held_bytes() - before);
     is_scarce = false; /* for the report */
     return EXIT_SUCCESS;
