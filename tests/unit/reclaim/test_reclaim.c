@@ -34,6 +34,27 @@ static void idle_memory_never_makes_a_request_fail(void **state)
     workbench_close(&bench);
 }
 
+/* A program that tries sizes until one fits keeps its cache meanwhile. */
+static void a_request_above_the_limit_releases_nothing(void **state)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(512),
+                                          .limit_bytes = GC_MIB(100),
+                                          .trim_percent = 100};
+    struct workbench bench;
+    uint64_t address;
+    (void)state;
+    workbench_open(&bench, &setup);
+    workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(60)));
+    assert_status(workbench_try_alloc(&bench, 0, GC_MIB(100) + 1, &address), GC_OUT_OF_MEMORY);
+    const struct gc_device_snapshot figures = workbench_figures(&bench);
+    assert_int_equal(figures.reserved.current, GC_MIB(60));
+    assert_int_equal(figures.trim_count, 0);
+    assert_int_equal(figures.oom_count, 1);
+    workbench_alloc(&bench, 0, GC_MIB(100));
+    workbench_close(&bench);
+}
+
 static void an_out_of_memory_of_the_driver_releases_idle_memory_too(void **state)
 {
     const struct workbench_setup setup = {
@@ -240,6 +261,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(idle_memory_never_makes_a_request_fail),
+        cmocka_unit_test(a_request_above_the_limit_releases_nothing),
         cmocka_unit_test(an_out_of_memory_of_the_driver_releases_idle_memory_too),
         cmocka_unit_test(exact_size_is_taken_where_comfort_has_no_room),
         cmocka_unit_test(limit_holds_to_the_last_granule),
