@@ -97,6 +97,8 @@ struct gc_driver {
     /* A page of another process, by a descriptor of it, which stays the caller's: to be mapped and
      * released as one of this process. */
     int (*page_import)(void *self, uint64_t context, int fd, uint64_t *handle);
+    /* The devices that this process sees, used or not: their ordinals are those below. */
+    uint32_t (*count_devices)(void *self);
 
     /* ---- contents: complete when the call returns; never called during a capture ---- */
 

@@ -264,15 +264,30 @@ static int find_ordinal(struct gc_core *core, const char *uuid)
     return -1;
 }
 
-static enum gc_status grant_access(const struct opening *opening, const char *uuid)
+/* By other devices of this process, too, as the driver's own imports: those used later as well. */
+static int set_access(const struct opening *opening, const int *peers, uint32_t count)
 {
     struct gc_context *context = opening->context;
     const struct gc_driver *driver = &context->core->driver;
     const struct gc_import *import = opening->import;
-    const int owner = find_ordinal(context->core, uuid);
-    const int code = GC_CALL_IF_OPEN(
-        context, driver->page_set_access(driver->self, context->handle, import->range_address,
-                                         import->range_bytes, &owner, owner >= 0 ? 1 : 0));
+    return GC_CALL_IF_OPEN(context, driver->page_set_access(driver->self, context->handle,
+                                                            import->range_address,
+                                                            import->range_bytes, peers, count));
+}
+
+static enum gc_status grant_access(const struct opening *opening, const char *uuid)
+{
+    const struct gc_driver *driver = &opening->share->core->driver;
+    int peers[GC_PEER_MAX];
+    uint32_t count = driver->count_devices == NULL ? 0 : driver->count_devices(driver->self);
+    count = count < GC_PEER_MAX ? count : GC_PEER_MAX;
+    for (uint32_t i = 0; i < count; i++)
+        peers[i] = (int)i;
+    int code = count > 1 ? set_access(opening, peers, count) : 1;
+    if (code != 0) { /* a device that reaches this one need not reach the owner */
+        peers[0] = find_ordinal(opening->share->core, uuid);
+        code = set_access(opening, peers, peers[0] >= 0 ? 1 : 0);
+    }
     return code == 0 ? GC_OK : fail(opening, code);
 }
 

@@ -102,6 +102,14 @@ static int page_export(void *self, uint64_t context, uint64_t handle, int *fd)
     return (int)result;
 }
 
+static uint32_t count_devices(void *self)
+{
+    int count = 0;
+
+    (void)self;
+    return GC_USE(cuDeviceGetCount, &count) == CUDA_SUCCESS ? (uint32_t)count : 0;
+}
+
 static int page_import(void *self, uint64_t context, int fd, uint64_t *handle)
 {
     CUmemGenericAllocationHandle imported = 0;
@@ -154,6 +162,7 @@ void gc_driver_map_init(struct gc_driver *driver)
     driver->page_unmap = page_unmap;
     driver->page_export = page_export;
     driver->page_import = page_import;
+    driver->count_devices = count_devices;
     driver->fill = fill;
     driver->read = read_memory;
     driver->write = write_memory;

@@ -433,6 +433,16 @@ def devices(base):
         ok("  it serves again", wait_for(lambda giver=giver, place=place: reuse(giver, 3 * MIB, place)))
         giver.end()
         taker.end()
+    three = {"SIMCUDA_DEVICES": "3", "GPUCACHE_BACKEND": "vmm"}
+    giver, taker = Peer(base, **three), Peer(base, **three)
+    giver.make(0, 3 * MIB, 1)
+    taker("open", 0, giver.give(0))
+    for device in (1, 2):
+        taker("device", device)
+        equal(f"opened on device 0, used on {device}", (taker("fill", 0, 0, 5 + device), taker("check", 0, 0, 5 + device)), ("0", "1"))
+        equal("  is the exporter's memory", giver("check", 0, 0, 5 + device), "1")
+    giver.end()
+    taker.end()
 
 
 def faults(base):
