@@ -349,6 +349,14 @@ static bool reap(struct gc_share *share)
     return may_end;
 }
 
+static bool has_connection(const struct gc_share *share)
+{
+    bool has_one = false;
+    for (unsigned i = 0; i < GC_SHARE_CONNECTIONS; i++)
+        has_one |= share->connections[i].owner != 0;
+    return has_one;
+}
+
 /* ---- the thread ---- */
 
 struct polled {
@@ -366,7 +374,7 @@ static void add_polled(struct polled *polled, int fd, struct gc_share_connection
 static void list_polled(struct gc_share *share, struct polled *polled)
 {
     polled->count = 0;
-    add_polled(polled, share->listener.fd, NULL);
+    add_polled(polled, gc_wire_is_intact(&share->listener) ? share->listener.fd : -1, NULL);
     for (unsigned i = 0; i < GC_SHARE_CONNECTIONS; i++) {
         struct gc_share_connection *connection = &share->connections[i];
         if (connection->owner != 0 && !connection->is_lost)
@@ -401,8 +409,11 @@ void gc_share_serve(struct gc_core *core)
     struct gc_share *share = core->share;
     struct polled polled;
     int timeout_ms = -1;
-    /* A program that closes descriptors it does not know ends the service. */
-    while (gc_wire_is_intact(&share->listener)) {
+    /* A program that closes descriptors it does not know ends the service, but the processes that
+     * have blocks open may still close them, or end. */
+    while (gc_wire_is_intact(&share->listener) || has_connection(share)) {
+        if (!gc_wire_is_intact(&share->listener))
+            stop(share);
         list_polled(share, &polled);
         const int count = poll(polled.list, polled.count, timeout_ms);
         if (!begin_answers(share))

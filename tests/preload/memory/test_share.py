@@ -278,6 +278,23 @@ def execs(base):
     giver.end()
 
 
+def deaf(base):
+    """An exporter closes descriptors that it does not know."""
+    giver, taker = Peer(base), Peer(base)
+    place = giver.make(0, 3 * MIB, 1)
+    giver.make(1, 3 * MIB, 2)
+    handles = giver.give(0), giver.give(1)
+    taker("open", 0, handles[0])
+    giver("deaf")
+    equal("the exporter's sockets are closed: no more can be opened", taker("open", 1, handles[1]).split()[0], MAP_FAILED)
+    giver("free", 0)
+    ok("  what is open is held", not reuse(giver, 3 * MIB, place))
+    equal("  and its content stays", taker("check", 0, 0, 1), "1")
+    taker.kill()
+    ok("  until the importer has ended", wait_for(lambda: reuse(giver, 3 * MIB, place)))
+    giver.end()
+
+
 def storm(base):
     """Both sides are killed at any moment."""
     keeper = Peer(base)
@@ -512,7 +529,8 @@ def main():
     seed = int(os.environ.get("SEED", random.getrandbits(32)))
     random.seed(seed)
     print(f"# SEED={seed}")
-    for case in (many, pieces, count, held, ends, forks, execs, storm, strangers, liars, backends, devices, faults, stopped, tasks):
+    for case in (many, pieces, count, held, ends, forks, execs, deaf,
+                 storm, strangers, liars, backends, devices, faults, stopped, tasks):
         with tempfile.TemporaryDirectory() as base:
             os.chmod(base, 0o777)
             print(f"# {case.__name__}")
