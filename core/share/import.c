@@ -458,6 +458,14 @@ bool gc_import_is_handle(const void *handle)
     return read.magic == GC_WIRE_MAGIC;
 }
 
+/* Another thread may be making this process's name. */
+static bool is_own(const struct gc_share *share, uint64_t name)
+{
+    /* Acquire: pairs with the release in gc_share_start. */
+    return atomic_load_explicit(&share->state, memory_order_acquire) > GC_SHARE_STARTING &&
+           name == share->name;
+}
+
 enum gc_status gc_import_open(struct gc_context *context, const void *raw, uint64_t *address,
                               bool *is_first, int *driver_code)
 {
@@ -466,8 +474,10 @@ enum gc_status gc_import_open(struct gc_context *context, const void *raw, uint6
     memcpy(&handle, raw, sizeof(handle));
     if (handle.check != gc_wire_check_of(&handle) || handle.id == 0)
         return GC_FORMAT;
-    if (handle.name == share->name || share->core->driver.page_import == NULL)
-        return handle.name == share->name ? GC_INVALID_ARGUMENT : GC_NOT_SUPPORTED;
+    if (is_own(share, handle.name))
+        return GC_INVALID_ARGUMENT;
+    if (share->core->driver.page_import == NULL)
+        return GC_NOT_SUPPORTED;
     GC_ASSERT(gc_lock_held_count() == 0);
     gc_import_finish_closes(share->core);
     begin_change(share);
