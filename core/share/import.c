@@ -458,6 +458,23 @@ bool gc_import_is_handle(const void *handle)
     return read.magic == GC_WIRE_MAGIC;
 }
 
+/* NULL: the driver's error says it. */
+static const char *reason_of(enum gc_status status)
+{
+    switch (status) {
+    case GC_IO:
+        return "the process has ended, does not answer, has given blocks to as many processes as "
+               "it can, or is another user's or another ledger's";
+    case GC_INVALID_POINTER:
+        return "it was freed";
+    case GC_NOT_SUPPORTED:
+        return "the process has no descriptor left for it (RLIMIT_NOFILE), or the device here "
+               "cannot map memory";
+    default:
+        return NULL;
+    }
+}
+
 /* Another thread may be making this process's name. */
 static bool is_own(const struct gc_share *share, uint64_t name)
 {
@@ -491,14 +508,10 @@ enum gc_status gc_import_open(struct gc_context *context, const void *raw, uint6
         *address = import->address;
     }
     end_change(share);
-    if (status == GC_IO || status == GC_INVALID_POINTER)
-        gc_log_write(
-            share->core->log, GC_LOG_WARN, "a block of process %llu cannot be opened: %s",
-            (unsigned long long)handle.pid,
-            status == GC_IO
-                ? "the process has ended, does not answer, has given blocks to as many processes "
-                  "as it can, or is another user's or another ledger's"
-                : "it was freed");
+    const char *reason = reason_of(status);
+    if (reason != NULL)
+        gc_log_write(share->core->log, GC_LOG_WARN, "a block of process %llu cannot be opened: %s",
+                     (unsigned long long)handle.pid, reason);
     return status;
 }
 

@@ -483,7 +483,8 @@ def faults(base):
         taker("close", 0)
         ok("  the memory serves again", wait_for(lambda giver=giver, place=place: reuse(giver, 40 * MIB, place)))
         giver.end()
-        taker.end()
+        said = taker.end()[1]
+        equal("  which is said", "no descriptor left" in said, is_giver)
 
 
 def stopped(base):
