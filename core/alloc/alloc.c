@@ -281,8 +281,7 @@ static enum gc_status make_request(struct gc_core *core, struct gc_context *cont
     *alloc = (struct alloc_request){.context = context, .is_trial = request->is_trial};
     if (!gc_pool_specify(request->bytes, &alloc->spec.bytes, &alloc->segment_spec))
         return GC_OUT_OF_MEMORY;
-    if (alloc->spec.bytes > gc_device_total_bytes(context->device) ||
-        (context->quota != NULL && alloc->spec.bytes > gc_budget_limit(&context->quota->budget)))
+    if (alloc->spec.bytes > gc_quota_total_bytes(context->device, context->quota))
         return GC_OUT_OF_MEMORY; /* the request can never fit: no idle memory is released */
     alloc->spec.requested_bytes = request->bytes;
     alloc->spec.stream = request->stream;

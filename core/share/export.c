@@ -409,11 +409,14 @@ void gc_share_serve(struct gc_core *core)
     struct gc_share *share = core->share;
     struct polled polled;
     int timeout_ms = -1;
-    /* A program that closes descriptors it does not know ends the service, but the processes that
-     * have blocks open may still close them, or end. */
-    while (gc_wire_is_intact(&share->listener) || has_connection(share)) {
-        if (!gc_wire_is_intact(&share->listener))
+    for (;;) {
+        /* A program that closes descriptors it does not know ends the service, but the processes
+         * that have blocks open may still close them, or end. */
+        if (!gc_wire_is_intact(&share->listener)) {
             stop(share);
+            if (!has_connection(share))
+                return;
+        }
         list_polled(share, &polled);
         const int count = poll(polled.list, polled.count, timeout_ms);
         if (!begin_answers(share))
@@ -423,7 +426,6 @@ void gc_share_serve(struct gc_core *core)
         timeout_ms = reap(share) ? DYING_POLL_MS : -1;
         atomic_store_explicit(&share->is_busy, false, memory_order_release);
     }
-    stop(share);
 }
 
 void gc_share_end(struct gc_core *core)

@@ -283,11 +283,11 @@ static enum gc_status grant_access(const struct opening *opening, const char *uu
     count = count < GC_PEER_MAX ? count : GC_PEER_MAX;
     for (uint32_t i = 0; i < count; i++)
         peers[i] = (int)i;
-    int code = count > 1 ? set_access(opening, peers, count) : 1;
-    if (code != 0) { /* a device that reaches this one need not reach the owner */
-        peers[0] = find_ordinal(opening->share->core, uuid);
-        code = set_access(opening, peers, peers[0] >= 0 ? 1 : 0);
-    }
+    if (count > 1 && set_access(opening, peers, count) == 0)
+        return GC_OK;
+    /* A device that reaches this one need not reach the owner. */
+    const int owner = find_ordinal(opening->share->core, uuid);
+    const int code = set_access(opening, &owner, owner >= 0 ? 1 : 0);
     return code == 0 ? GC_OK : fail(opening, code);
 }
 

@@ -64,6 +64,15 @@ void workbench_open_plain(struct workbench *bench)
     workbench_open(bench, &setup);
 }
 
+void workbench_open_limited(struct workbench *bench, uint64_t limit_bytes)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(512),
+                                          .limit_bytes = limit_bytes,
+                                          .trim_percent = 100};
+    workbench_open(bench, &setup);
+}
+
 void workbench_open_fenced(struct workbench *bench, uint64_t capacity_bytes)
 {
     const struct workbench_setup setup = {.mode = GC_MODE_CACHE,

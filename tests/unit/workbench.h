@@ -47,7 +47,9 @@ struct workbench {
 void workbench_open(struct workbench *bench, const struct workbench_setup *setup);
 /* A cached one of 1 GiB without a limit. */
 void workbench_open_plain(struct workbench *bench);
-/* As above, of another size, whose memory is used again by fences. */
+/* A cached one of 512 MiB with a limit. */
+void workbench_open_limited(struct workbench *bench, uint64_t limit_bytes);
+/* A cached one without a limit, whose memory is used again by fences. */
 void workbench_open_fenced(struct workbench *bench, uint64_t capacity_bytes);
 /* Checks and destroys. */
 void workbench_close(struct workbench *bench);

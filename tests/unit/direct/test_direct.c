@@ -60,13 +60,9 @@ static void charge_lives_as_long_as_the_record(void **state)
 
 static void charge_reclaims_and_stops_at_the_limit(void **state)
 {
-    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
-                                          .capacity_bytes = GC_MIB(512),
-                                          .limit_bytes = GC_MIB(64),
-                                          .trim_percent = 100};
     struct workbench bench;
     (void)state;
-    workbench_open(&bench, &setup);
+    workbench_open_limited(&bench, GC_MIB(64));
     workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(60)));
     assert_status(gc_direct_charge_device(bench.core, bench.device, NULL, GC_MIB(50)), GC_OK);
     assert_int_equal(bench.sim.used_bytes, 0);

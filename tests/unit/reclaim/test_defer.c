@@ -430,16 +430,12 @@ static void *open_gate_soon(void *argument)
 
 static void failing_request_waits_for_a_release_under_way(void **state)
 {
-    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
-                                          .capacity_bytes = GC_MIB(512),
-                                          .limit_bytes = GC_MIB(64),
-                                          .trim_percent = 100};
     struct workbench bench;
     struct gate gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
     pthread_t trimmer;
     pthread_t opener;
     (void)state;
-    workbench_open(&bench, &setup);
+    workbench_open_limited(&bench, GC_MIB(64));
     workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(60)));
     bench.sim.hook = stop_in_free;
     bench.sim.hook_argument = &gate;

@@ -12,13 +12,9 @@
 
 static void idle_memory_never_makes_a_request_fail(void **state)
 {
-    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
-                                          .capacity_bytes = GC_MIB(512),
-                                          .limit_bytes = GC_MIB(100),
-                                          .trim_percent = 100};
     struct workbench bench;
     (void)state;
-    workbench_open(&bench, &setup);
+    workbench_open_limited(&bench, GC_MIB(100));
     for (unsigned i = 0; i < 3; i++) { /* cache of all sizes in all contexts */
         const uint64_t a = workbench_alloc(&bench, i, GC_MIB(30));
         const uint64_t b = workbench_alloc(&bench, i, 512);
@@ -37,14 +33,10 @@ static void idle_memory_never_makes_a_request_fail(void **state)
 /* A program that tries sizes until one fits keeps its cache meanwhile. */
 static void a_request_above_the_limit_releases_nothing(void **state)
 {
-    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
-                                          .capacity_bytes = GC_MIB(512),
-                                          .limit_bytes = GC_MIB(100),
-                                          .trim_percent = 100};
     struct workbench bench;
     uint64_t address;
     (void)state;
-    workbench_open(&bench, &setup);
+    workbench_open_limited(&bench, GC_MIB(100));
     workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(60)));
     assert_status(workbench_try_alloc(&bench, 0, GC_MIB(100) + 1, &address), GC_OUT_OF_MEMORY);
     const struct gc_device_snapshot figures = workbench_figures(&bench);
@@ -75,14 +67,10 @@ static void an_out_of_memory_of_the_driver_releases_idle_memory_too(void **state
 
 static void exact_size_is_taken_where_comfort_has_no_room(void **state)
 {
-    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
-                                          .capacity_bytes = GC_MIB(512),
-                                          .limit_bytes = GC_MIB(6),
-                                          .trim_percent = 100};
     struct workbench bench;
     uint64_t address;
     (void)state;
-    workbench_open(&bench, &setup);
+    workbench_open_limited(&bench, GC_MIB(6));
     workbench_alloc(&bench, 0, GC_MIB(3)); /* not 20 MiB, but whole units */
     assert_int_equal(workbench_figures(&bench).reserved.current, GC_MIB(4));
     workbench_alloc(&bench, 1, GC_MIB(1));
@@ -94,15 +82,11 @@ static void exact_size_is_taken_where_comfort_has_no_room(void **state)
 
 static void limit_holds_to_the_last_granule(void **state)
 {
-    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
-                                          .capacity_bytes = GC_MIB(512),
-                                          .limit_bytes = GC_MIB(3),
-                                          .trim_percent = 100};
     struct workbench bench;
     uint64_t address;
     unsigned count = 0;
     (void)state;
-    workbench_open(&bench, &setup);
+    workbench_open_limited(&bench, GC_MIB(3));
     while (workbench_try_alloc(&bench, 0, 512, &address) == GC_OK)
         count++;
     assert_int_equal(count, GC_MIB(3) / 512);
@@ -112,13 +96,9 @@ static void limit_holds_to_the_last_granule(void **state)
 
 static void small_request_uses_a_large_free_block_before_it_fails(void **state)
 {
-    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
-                                          .capacity_bytes = GC_MIB(512),
-                                          .limit_bytes = GC_MIB(20),
-                                          .trim_percent = 100};
     struct workbench bench;
     (void)state;
-    workbench_open(&bench, &setup);
+    workbench_open_limited(&bench, GC_MIB(20));
     const uint64_t large = workbench_alloc(&bench, 0, GC_MIB(5));
     const uint64_t small = workbench_alloc(&bench, 0, 512);
     assert_true(small > large && small < large + GC_MIB(20));
@@ -149,15 +129,11 @@ static void trim_threshold_releases_at_once(void **state)
 
 static void mem_info_counts_idle_memory_as_free(void **state)
 {
-    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
-                                          .capacity_bytes = GC_MIB(512),
-                                          .limit_bytes = GC_MIB(100),
-                                          .trim_percent = 100};
     struct workbench bench;
     uint64_t free_bytes = GC_MIB(400);
     uint64_t total_bytes = GC_MIB(512);
     (void)state;
-    workbench_open(&bench, &setup);
+    workbench_open_limited(&bench, GC_MIB(100));
     workbench_alloc(&bench, 0, GC_MIB(30));
     workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(40)));
     gc_available_mem_info(bench.core, bench.device, NULL, &free_bytes, &total_bytes);
