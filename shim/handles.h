@@ -27,7 +27,9 @@ enum gc_handle_kind {
     GC_HANDLE_EVENTS,       /* context → idle events of the library */
     GC_HANDLE_STREAM,       /* stream of the program → its context */
     GC_HANDLE_JOIN,         /* context → the library's stream that joins all of its streams */
-    GC_HANDLE_IDLE          /* context → the library's stream that never has work */
+    GC_HANDLE_IDLE,         /* context → the library's stream that never has work */
+    GC_HANDLE_COPY_OUT,     /* context → the library's stream of copies to host memory */
+    GC_HANDLE_COPY_IN       /* context → the library's stream of copies to the device */
 };
 
 struct gc_handle {

@@ -4,6 +4,7 @@
 
 #include "core/alloc/teardown.h"
 #include "core/backing/change.h"
+#include "core/backing/host.h"
 #include "core/base/bits.h"
 #include "core/debug/debug.h"
 #include "core/device/registry.h"
@@ -80,10 +81,14 @@ enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_cor
         goto fail_follow;
     if (gc_share_create(core) != GC_OK)
         goto fail_share;
+    if (gc_host_create(core) != GC_OK)
+        goto fail_host;
     start_stacks(core);
     *created = core;
     return GC_OK;
 
+fail_host:
+    gc_share_destroy(core);
 fail_share:
     gc_follow_fini(core);
 fail_follow:
@@ -110,6 +115,7 @@ void gc_core_destroy(struct gc_core *core)
         return;
     gc_elastic_fini(core);
     gc_share_destroy(core);
+    gc_host_destroy(core);
     while (core->all_contexts != NULL) {
         struct gc_context *context = core->all_contexts;
         core->all_contexts = context->next_of_all;

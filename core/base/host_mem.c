@@ -39,6 +39,27 @@ void *gc_host_mem_map(struct gc_host_mem *host, uint64_t bytes)
     return memory;
 }
 
+void *gc_host_mem_map_huge(struct gc_host_mem *host, uint64_t bytes)
+{
+    const int saved_errno = errno;
+    uint64_t whole;
+    char *memory = gc_add_u64(bytes, GC_HOST_MEM_HUGE_BYTES, &whole) ? map_pages(whole, 0) : NULL;
+    if (memory == NULL)
+        return NULL;
+    const uint64_t before = -(uintptr_t)memory % GC_HOST_MEM_HUGE_BYTES;
+    if (before > 0)
+        munmap(memory, before);
+    munmap(memory + before + bytes, GC_HOST_MEM_HUGE_BYTES - before);
+    memory += before;
+    /* Advice: a kernel without such pages, or that does not know it, gives plain memory. */
+    madvise(memory, bytes, MADV_HUGEPAGE);
+    madvise(memory, bytes, MADV_DONTFORK);
+    madvise(memory, bytes, MADV_DONTDUMP);
+    errno = saved_errno;
+    gc_host_mem_count(host, bytes);
+    return memory;
+}
+
 void gc_host_mem_unmap(struct gc_host_mem *host, void *memory, uint64_t bytes)
 {
     const uint64_t rounded = round_up_to_pages(bytes);

@@ -17,6 +17,13 @@ struct gc_host_mem {
 void *gc_host_mem_map(struct gc_host_mem *host, uint64_t bytes);
 void gc_host_mem_unmap(struct gc_host_mem *host, void *memory, uint64_t bytes);
 
+#define GC_HOST_MEM_HUGE_BYTES (UINT64_C(2) << 20)
+
+/* Memory for content of the device, to be unmapped as above: `bytes`, a multiple of
+ * GC_HOST_MEM_HUGE_BYTES, aligned to that, in huge pages where the kernel has them. A forked child
+ * and a core dump lack it. */
+void *gc_host_mem_map_huge(struct gc_host_mem *host, uint64_t bytes);
+
 /* Address space that reads as zero and costs memory only where it is written. Not counted: its
  * owner calls gc_host_mem_count for the pages it writes. */
 void *gc_host_mem_reserve(uint64_t bytes);

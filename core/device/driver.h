@@ -107,6 +107,23 @@ struct gc_driver {
     int (*read)(void *self, uint64_t context, uint64_t address, uint64_t bytes, void *to);
     /* Copies from host memory `from` to the device. */
     int (*write)(void *self, uint64_t context, uint64_t address, uint64_t bytes, const void *from);
+
+    /* ---- copies of swapped memory: NULL where there are none; read and write serve then. Never
+     * called during a capture ---- */
+
+    /* Pins host memory for copies in every context, at the link's full speed; until it is unpinned
+     * or `context` is destroyed. */
+    int (*host_pin)(void *self, uint64_t context, void *memory, uint64_t bytes);
+    int (*host_unpin)(void *self, uint64_t context, void *memory);
+    /* Starts a copy from the device to host memory `to`, which need not be pinned. Copies of one
+     * direction complete in their order; the two directions overlap. No order with the program's
+     * work. */
+    int (*copy_out)(void *self, uint64_t context, uint64_t address, uint64_t bytes, void *to);
+    /* Starts a copy from host memory `from` to the device. */
+    int (*copy_in)(void *self, uint64_t context, uint64_t address, uint64_t bytes,
+                   const void *from);
+    /* Returns 0 once all copies of the direction that were started before the call are complete. */
+    int (*copy_wait)(void *self, uint64_t context, bool is_out);
 };
 
 #endif

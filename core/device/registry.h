@@ -17,6 +17,7 @@
 
 struct gc_elastic_table;
 struct gc_follow;
+struct gc_host_store;
 struct gc_share;
 
 /* Releases idle memory of the device, or of one of its quotas, to the driver until at most
@@ -56,6 +57,7 @@ struct gc_core {
     struct gc_tracker tracker;
     struct gc_opens opens;            /* blocks that other processes have open */
     struct gc_share *share;           /* core/share/ */
+    struct gc_host_store *host_store; /* core/backing/host.h */
     gc_counter *process_driver_calls; /* api_count */
     atomic_bool was_used;
     atomic_bool has_captured; /* graphs may use memory */

@@ -9,6 +9,7 @@
 void gc_driver_cuda_init(struct gc_driver *driver);  /* driver_cuda.c */
 void gc_driver_fence_init(struct gc_driver *driver); /* driver_fence.c */
 void gc_driver_map_init(struct gc_driver *driver);   /* driver_map.c */
+void gc_driver_copy_init(struct gc_driver *driver);  /* driver_copy.c */
 /* The key by which core distinguishes the legacy stream of a context, or the calling thread's own
  * stream in it: made from the number of the context, and that of the thread, neither of which is
  * reused. 0: the context has no number. */

@@ -105,4 +105,5 @@ void gc_driver_cuda_init(struct gc_driver *driver)
     };
     gc_driver_fence_init(driver);
     gc_driver_map_init(driver);
+    gc_driver_copy_init(driver);
 }

@@ -148,6 +148,11 @@ CUstream gc_stream_idle(uint64_t context)
     return own_stream(GC_HANDLE_IDLE, context);
 }
 
+CUstream gc_stream_copy(uint64_t context, bool is_out)
+{
+    return own_stream(is_out ? GC_HANDLE_COPY_OUT : GC_HANDLE_COPY_IN, context);
+}
+
 static CUresult join(uint64_t context, CUstream joining, CUstream stream, CUevent event)
 {
     CUresult result = GC_CALL(gc_driver_device(context), cuEventRecord, event, stream);
@@ -325,5 +330,7 @@ void gc_stream_list_drop(uint64_t context)
     } while (count > STREAMS_MAX);
     gc_handles_remove_locked(GC_HANDLE_JOIN, context, NULL);
     gc_handles_remove_locked(GC_HANDLE_IDLE, context, NULL);
+    gc_handles_remove_locked(GC_HANDLE_COPY_OUT, context, NULL);
+    gc_handles_remove_locked(GC_HANDLE_COPY_IN, context, NULL);
     gc_handles_unlock();
 }

@@ -50,6 +50,8 @@ CUresult gc_stream_list_record(uint64_t context, CUevent event);
 /* A stream of the library that stays empty, in the current context, which has the handle
  * `context`; NULL: it could not be created. */
 CUstream gc_stream_idle(uint64_t context);
+/* As above, the library's stream of copies in one direction. */
+CUstream gc_stream_copy(uint64_t context, bool is_out);
 /* The context is destroyed. */
 void gc_stream_list_drop(uint64_t context);
 

@@ -248,6 +248,7 @@ void sim_driver_init(struct sim_driver *sim, uint64_t capacity_bytes)
     sim_mapping_init(sim);
     sim_fence_init(sim);
     sim_content_init(sim);
+    sim_copy_init(sim);
     pthread_mutex_init(&sim->lock, NULL);
 }
 
@@ -256,6 +257,7 @@ void sim_driver_fini(struct sim_driver *sim)
     sim_mapping_fini(sim);
     sim_fence_fini(sim);
     sim_content_fini(sim);
+    sim_copy_fini(sim);
     free(sim->allocations);
     free(sim->uses);
     pthread_mutex_destroy(&sim->lock);
@@ -303,6 +305,7 @@ void sim_driver_drop_context(struct sim_driver *sim, uint64_t context)
     pthread_mutex_lock(&sim->lock);
     complete(sim, context);
     sim_fence_drop_context(sim, context);
+    sim_copy_drop_context(sim, context);
     if (context < SIM_CONTEXTS)
         sim->is_capturing[context] = false; /* its captures go with it */
     for (uint64_t i = sim->allocation_count; i-- > 0;) {

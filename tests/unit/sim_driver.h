@@ -9,6 +9,8 @@
  * what is no allocation or by another context are violations;
  *  - mapped memory (sim_mapping.c): ranges, pages and mappings, each used as the driver demands;
  *  - content (sim_content.c): what was filled or written, by address; else memory holds zeros;
+ *  - copies (sim_copy.c): one that is started ends at its wait, and until then the memory at both
+ * ends may neither be released nor unpinned;
  *  - failures: the N-th call, once or permanently.
  *
  * Violations are counted and the first one is kept in words; tests end with sim_driver_check.
@@ -50,6 +52,11 @@ enum sim_call {
     SIM_FILL,
     SIM_READ,
     SIM_WRITE,
+    SIM_HOST_PIN,
+    SIM_HOST_UNPIN,
+    SIM_COPY_OUT,
+    SIM_COPY_IN,
+    SIM_COPY_WAIT,
     SIM_CALL_COUNT
 };
 
@@ -94,6 +101,22 @@ struct sim_mapping {
     uint64_t peers; /* bit d: device d has access too */
 };
 
+/* Host memory that is pinned. */
+struct sim_pin {
+    uint64_t memory;
+    uint64_t bytes;
+    uint64_t context;
+};
+
+/* A copy that was started and is not waited for yet. The content moves at the wait. */
+struct sim_copy {
+    uint64_t address;
+    uint64_t bytes;
+    uint64_t host;
+    uint64_t context;
+    bool is_out;
+};
+
 #define SIM_CHUNK_BYTES UINT64_C(65536)
 
 /* The content of some bytes of the address space. */
@@ -129,6 +152,16 @@ struct sim_driver {
     struct sim_chunk *chunks;
     uint64_t chunk_count;
     uint64_t chunk_room;
+    struct sim_pin *pins;
+    uint64_t pin_count;
+    uint64_t pin_room;
+    uint64_t pinned_bytes;
+    struct sim_copy *copies; /* in the order of their starts */
+    uint64_t copy_count;
+    uint64_t copy_room;
+    uint64_t copied_out_bytes; /* all that were waited for */
+    uint64_t copied_in_bytes;
+    uint64_t pageable_bytes; /* of these, to or from memory that was not pinned */
     uint64_t next_fence;
     uint64_t last_follower; /* the stream that was made to follow a mark last */
     uint64_t next_work;
@@ -196,7 +229,7 @@ uint64_t sim_driver_get(struct sim_driver *sim, uint64_t address);
 void sim_driver_write(struct sim_driver *sim, uint64_t address, uint64_t bytes, uint8_t value);
 uint8_t sim_driver_peek(struct sim_driver *sim, uint64_t address);
 
-/* ---- for sim_mapping.c, sim_fence.c and sim_content.c ---- */
+/* ---- for sim_mapping.c, sim_fence.c, sim_content.c and sim_copy.c ---- */
 
 /* Starts a call with the lock taken; an injected code, or 0. */
 int sim_driver_begin(struct sim_driver *sim, enum sim_call call, uint64_t context);
@@ -212,12 +245,19 @@ struct sim_piece sim_mapping_translate(const struct sim_driver *sim, uint64_t ad
 /* Copies of whole mapped pages move the word at the start of each. False, with nothing copied: the
  * range is not such. */
 bool sim_mapping_copy_out(struct sim_driver *sim, uint64_t address, uint64_t bytes, void *to);
+bool sim_mapping_copy_in(struct sim_driver *sim, uint64_t address, uint64_t bytes,
+                         const void *from);
 void sim_mapping_init(struct sim_driver *sim);
 void sim_mapping_fini(struct sim_driver *sim);
 void sim_fence_init(struct sim_driver *sim);
 void sim_fence_fini(struct sim_driver *sim);
 void sim_content_init(struct sim_driver *sim);
 void sim_content_fini(struct sim_driver *sim);
+/* Whether a copy under way uses the range of the device's memory. */
+bool sim_copy_is_of(const struct sim_driver *sim, uint64_t address, uint64_t bytes);
+void sim_copy_init(struct sim_driver *sim);
+void sim_copy_fini(struct sim_driver *sim);
+void sim_copy_drop_context(struct sim_driver *sim, uint64_t context);
 void sim_fence_drop_context(struct sim_driver *sim, uint64_t context);
 
 /* Fails the cmocka test if there was a violation. */

@@ -257,6 +257,8 @@ static int page_unmap(void *self, uint64_t context, uint64_t address, uint64_t b
     }
     if (sim_driver_is_used(sim, address, bytes))
         sim_driver_violate(sim, "memory unmapped while work uses it", address);
+    if (sim_copy_is_of(sim, address, bytes))
+        sim_driver_violate(sim, "memory unmapped during a copy", address);
     while (i < sim->mapping_count && sim->mappings[i].address < address + bytes) {
         struct sim_page *page = find_page(sim, sim->mappings[i].handle);
         page->mapping_count--;
@@ -293,6 +295,15 @@ bool sim_mapping_copy_out(struct sim_driver *sim, uint64_t address, uint64_t byt
     return true;
 }
 
+bool sim_mapping_copy_in(struct sim_driver *sim, uint64_t address, uint64_t bytes, const void *from)
+{
+    if (!is_dedicated(sim, address, bytes))
+        return false;
+    for (uint64_t at = 0; at < bytes; at += page_at(sim, address + at)->bytes)
+        memcpy(&page_at(sim, address + at)->content, (const char *)from + at, sizeof(uint64_t));
+    return true;
+}
+
 static int write_pages(void *self, uint64_t context, uint64_t address, uint64_t bytes,
                        const void *from)
 {
@@ -300,12 +311,10 @@ static int write_pages(void *self, uint64_t context, uint64_t address, uint64_t 
     const int injected = begin(sim, SIM_WRITE, context, address);
     if (injected != 0)
         return sim_driver_end(sim, injected);
-    if (!is_dedicated(sim, address, bytes)) {
+    if (!sim_mapping_copy_in(sim, address, bytes, from)) {
         sim_driver_violate(sim, "a copy to what is not mapped", address);
         return sim_driver_end(sim, 1);
     }
-    for (uint64_t at = 0; at < bytes; at += page_at(sim, address + at)->bytes)
-        memcpy(&page_at(sim, address + at)->content, (const char *)from + at, sizeof(uint64_t));
     return sim_driver_end(sim, 0);
 }
 
