@@ -4,6 +4,7 @@
 
 #include "core/alloc/teardown.h"
 #include "core/backing/change.h"
+#include "core/backing/copy.h"
 #include "core/backing/host.h"
 #include "core/base/bits.h"
 #include "core/debug/debug.h"
@@ -83,6 +84,7 @@ enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_cor
         goto fail_share;
     if (gc_host_create(core) != GC_OK)
         goto fail_host;
+    gc_slab_init_small(&core->copy_records, &core->host, sizeof(struct gc_copy));
     start_stacks(core);
     *created = core;
     return GC_OK;
@@ -115,12 +117,13 @@ void gc_core_destroy(struct gc_core *core)
         return;
     gc_elastic_fini(core);
     gc_share_destroy(core);
-    gc_host_destroy(core);
     while (core->all_contexts != NULL) {
         struct gc_context *context = core->all_contexts;
         core->all_contexts = context->next_of_all;
         gc_change_free_records(&context->pool);
     }
+    gc_host_destroy(core);
+    gc_slab_fini(&core->copy_records);
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         struct gc_device *device = gc_device_find(core, i);
         if (device != NULL)

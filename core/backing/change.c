@@ -2,6 +2,8 @@
  * destroys the mapped memory of a dropped pool. */
 #include "core/backing/change.h"
 
+#include "core/backing/copy.h"
+
 #include "core/backing/swapped.h"
 #include "core/base/assert.h"
 #include "core/device/registry.h"
@@ -34,10 +36,10 @@ void gc_change_read_peers_locked(struct gc_change *change)
     }
 }
 
-/* Whether a thread swaps the memory in. */
-static bool is_swapping_in_locked(const struct gc_swap *swap)
+/* Whether a thread swaps more memory out, or in. */
+static bool is_moving_locked(const struct gc_swap *swap)
 {
-    return swap->is_swapping_in;
+    return swap->is_moving;
 }
 
 /* Events that a change waits for. */
@@ -49,14 +51,13 @@ static bool must_wait_locked(const struct gc_pages *pages, unsigned kind)
 {
     return pages->is_changing &&
            (pages->swap == NULL || (kind & WAITS_FOR_SWAP) != 0 ||
-            ((kind & WAITS_FOR_SWAP_IN) != 0 && is_swapping_in_locked(pages->swap)));
+            ((kind & WAITS_FOR_SWAP_IN) != 0 && is_moving_locked(pages->swap)));
 }
 
 /* Whether the change waits for swapped-out memory that no thread swaps in yet. */
 static bool waits_for_resume_locked(const struct gc_pages *pages, unsigned kind)
 {
-    return pages->swap != NULL && (kind & WAITS_FOR_SWAP) != 0 &&
-           !is_swapping_in_locked(pages->swap);
+    return pages->swap != NULL && (kind & WAITS_FOR_SWAP) != 0 && !is_moving_locked(pages->swap);
 }
 
 /* *must_serve, with GC_BUSY: the caller serves requests of other processes and tries again. */
@@ -65,9 +66,12 @@ static enum gc_status begin_locked(struct gc_change *change, unsigned kind, bool
     struct gc_pool *pool = &change->context->pool;
     const bool is_server = gc_core_serves_in_threads(change->context->core);
     while (must_wait_locked(&pool->pages, kind)) {
-        *must_serve = is_server && waits_for_resume_locked(&pool->pages, kind);
+        const bool waits_for_resume = waits_for_resume_locked(&pool->pages, kind);
+        *must_serve = is_server && waits_for_resume;
         if (*must_serve)
             return GC_BUSY;
+        if (waits_for_resume && change->context->core->demand != NULL)
+            change->context->core->demand(change->context->core);
         gc_lock_wait(&pool->lock, &pool->pages.changed);
     }
     if (pool->is_dropped || gc_context_is_dropped(change->context))
@@ -142,7 +146,7 @@ int gc_change_unmap(struct gc_context *context, struct gc_mapping *mapping)
 static bool is_being_changed_locked(const struct gc_pages *pages)
 {
     return pages->holder_count > 0 ||
-           (pages->is_changing && (pages->swap == NULL || is_swapping_in_locked(pages->swap)));
+           (pages->is_changing && (pages->swap == NULL || is_moving_locked(pages->swap)));
 }
 
 void gc_change_hold_locked(struct gc_pool *pool)
@@ -189,8 +193,10 @@ void gc_change_free_swapped(struct gc_context *context, struct gc_swap *swap)
 {
     if (swap == NULL)
         return;
-    if (swap->copy != NULL)
-        gc_host_mem_unmap(&context->core->host, swap->copy, swap->copy_bytes);
+    for (struct gc_extent *extent = swap->extents; extent != NULL; extent = extent->next) {
+        gc_copy_free(context->core, extent->copy);
+        extent->copy = NULL;
+    }
     gc_host_mem_unmap(&context->core->host, swap, swap->host_bytes);
 }
 

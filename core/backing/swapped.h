@@ -7,14 +7,12 @@
 
 struct gc_swap {
     struct gc_change change;
-    uint8_t *copy; /* NULL: the content was dropped */
-    uint64_t copy_bytes;
     uint64_t host_bytes; /* of this record */
     /* All `is_away`, linked by `next`, each with one mapping, the user, in stage GC_MAPPING_TO_MAP.
-     * `copy_page`: where its content is in the copy. A driver that did not release an extent still
-     * has it. */
+     * `copy`: its content; NULL: the content was dropped. A driver that did not release an extent
+     * still has it. */
     struct gc_extent *extents;
-    bool is_swapping_in;               /* one thread swaps it in */
+    bool is_moving;                    /* one thread swaps more out, or in */
     struct gc_segment_failure failure; /* of the attempts to swap in */
 };
 

@@ -32,6 +32,17 @@ bool gc_quota_charge(struct gc_device *device, struct gc_quota *quota, uint64_t 
     return false;
 }
 
+bool gc_quota_charge_return(struct gc_device *device, struct gc_quota *quota, uint64_t bytes,
+                            struct gc_charge *held)
+{
+    held->quota = 0;
+    if (!gc_budget_try_charge_return(&device->budget, bytes, &held->device))
+        return false;
+    if (quota != NULL)
+        (void)gc_budget_try_charge_return(&quota->budget, bytes, &held->quota);
+    return true;
+}
+
 void gc_quota_commit(struct gc_device *device, struct gc_quota *quota, const struct gc_charge *held)
 {
     gc_budget_commit(&device->budget, held->device);

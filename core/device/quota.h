@@ -56,6 +56,10 @@ struct gc_charge_failure {
 bool gc_quota_charge(struct gc_device *device, struct gc_quota *quota, uint64_t bytes,
                      struct gc_charge *held, struct gc_charge_failure *charge_failure);
 /* The driver succeeded: updates the peaks with `held` and with the bytes held now. */
+/* As gc_quota_charge, for memory that the process had and that comes back: only the group's limit
+ * applies. */
+bool gc_quota_charge_return(struct gc_device *device, struct gc_quota *quota, uint64_t bytes,
+                            struct gc_charge *held);
 void gc_quota_commit(struct gc_device *device, struct gc_quota *quota,
                      const struct gc_charge *held);
 /* Uncharges and wakes requests that wait for budget. */

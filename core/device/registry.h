@@ -50,8 +50,12 @@ struct gc_core {
     /* Memory of records without a device: the core, the pagemap, the tracker, contexts. */
     struct gc_host_mem host;
     struct gc_submissions work;
-    atomic_bool is_moving;     /* a thread pauses or resumes */
-    atomic_bool is_paused;     /* the whole process, not one tenant */
+    atomic_bool is_moving; /* a thread pauses or resumes */
+    atomic_bool is_paused; /* the whole process, not one tenant */
+    atomic_bool is_away;   /* its turn is over, some memory is out: core/pause/away.h */
+    /* A thread needs the memory that is away; NULL: the process takes no turns. Calls no driver and
+     * takes no lock: core/turns. Set while no other thread runs. */
+    void (*demand)(struct gc_core *core);
     atomic_bool is_registered; /* see gc_export_expect_registration */
     struct gc_pagemap pagemap;
     struct gc_tracker tracker;
@@ -83,6 +87,7 @@ struct gc_core {
     struct gc_slab fence_rings;    /* of contexts that are not dropped */
     struct gc_slab detached_rooms; /* of those, too */
     struct gc_slab range_records;
+    struct gc_slab copy_records; /* core/backing/copy.h */
 
     struct gc_lock registry; /* guards changes of the fields below; readers take no lock */
     _Atomic(struct gc_device *) devices[GC_DEVICE_MAX];

@@ -1,5 +1,5 @@
-/* Waits for another thread's decision, a teardown's or a resume, on the futex of the gate that the
- * other thread sets. */
+/* Waits for another thread's decision, a teardown's, a resume or a turn, on the futex of the gate
+ * that the other thread sets. */
 #include "core/device/wait.h"
 
 #include "core/base/assert.h"
@@ -99,8 +99,11 @@ void gc_wait_resume(struct gc_core *core)
 {
     uint32_t word;
     GC_ASSERT(gc_lock_held_count() == 0);
-    while (gc_gate_mode_of(word = gc_gate_read(&core->work.gate)) == GC_GATE_CLOSED)
+    while (gc_gate_mode_of(word = gc_gate_read(&core->work.gate)) == GC_GATE_CLOSED) {
+        if (core->demand != NULL)
+            core->demand(core);
         wait_change(core, word);
+    }
 }
 
 void gc_wait_tenant(struct gc_core *core, const struct gc_tenant *tenant)

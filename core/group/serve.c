@@ -291,7 +291,7 @@ void gc_serve_help(struct gc_core *core)
     while (!atomic_load_explicit(&client->is_exiting, memory_order_acquire)) {
         const uint32_t control = atomic_load_explicit(&slot->control, memory_order_acquire);
         if (control == served) {
-            gc_ledger_wait_request(&client->ledger, control);
+            gc_ledger_wait_request(&client->ledger, control, UINT32_MAX);
             continue;
         }
         if (atomic_exchange_explicit(&client->is_serving, true, memory_order_acquire)) {

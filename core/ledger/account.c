@@ -2,6 +2,7 @@
 
 #include "core/base/bits.h"
 #include "core/ledger/process.h"
+#include "core/ledger/turn.h"
 
 #include <sched.h>
 #include <string.h>
@@ -235,6 +236,20 @@ static void wait_for_lower_slots(struct gc_account *account)
     }
 }
 
+static bool must_wait(struct gc_account *account, uint64_t limit)
+{
+    return account->takes_turns &&
+           gc_turn_has_earlier(account->ledger, account->group_key,
+                               atomic_load_explicit(&account->device_row, memory_order_relaxed),
+                               limit);
+}
+
+bool gc_account_has_room(struct gc_account *account, uint64_t bytes)
+{
+    const uint64_t limit = gc_account_limit(account);
+    return add_sum(gc_account_held(account), bytes) <= limit && !must_wait(account, limit);
+}
+
 bool gc_account_try_charge(struct gc_account *account, uint64_t bytes)
 {
     const uint64_t limit = gc_account_limit(account);
@@ -242,7 +257,7 @@ bool gc_account_try_charge(struct gc_account *account, uint64_t bytes)
         gc_account_force_charge(account, bytes);
         return true;
     }
-    if (bytes > limit)
+    if (bytes > limit || must_wait(account, limit))
         return false;
     for (int i = 0; i < ATTEMPTS_MAX; i++) {
         const enum verdict verdict = try_once(account, bytes, limit);

@@ -26,6 +26,7 @@ struct gc_account {
     _Atomic uint32_t device_row;
     _Atomic uint32_t group_row;
     _Atomic uint64_t limit_seen; /* 0: none */
+    bool takes_turns;            /* no charge succeeds before one of an earlier ticket (turn.h) */
 };
 
 /* Requires a claimed slot whose element of group_keys is set. False: a table is full, or there is
@@ -41,6 +42,8 @@ bool gc_account_try_charge(struct gc_account *account, uint64_t bytes);
 /* Charges even beyond the limit. */
 void gc_account_force_charge(struct gc_account *account, uint64_t bytes);
 void gc_account_uncharge(struct gc_account *account, uint64_t bytes);
+/* Whether a charge would succeed now. */
+bool gc_account_has_room(struct gc_account *account, uint64_t bytes);
 /* The bytes of all processes of the group, announcements included. */
 uint64_t gc_account_held(struct gc_account *account);
 

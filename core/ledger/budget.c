@@ -61,12 +61,13 @@ uint64_t gc_budget_highest(const struct gc_budget *budget)
 
 /* ---- charges ---- */
 
-bool gc_budget_try_charge(struct gc_budget *budget, uint64_t bytes, uint64_t *sum)
+/* Charges up to `room`. */
+static bool try_charge(struct gc_budget *budget, uint64_t bytes, uint64_t room, uint64_t *sum)
 {
     uint64_t held = gc_budget_held(budget);
     uint64_t raised;
     do {
-        if (!gc_add_u64(held, bytes, &raised) || (bytes > 0 && raised > gc_budget_room(budget)))
+        if (!gc_add_u64(held, bytes, &raised) || (bytes > 0 && raised > room))
             return false;
     } while (!atomic_compare_exchange_weak_explicit(&budget->held->current, &held, raised,
                                                     memory_order_seq_cst, memory_order_relaxed));
@@ -78,6 +79,16 @@ bool gc_budget_try_charge(struct gc_budget *budget, uint64_t bytes, uint64_t *su
     if (sum != NULL)
         *sum = raised;
     return true;
+}
+
+bool gc_budget_try_charge(struct gc_budget *budget, uint64_t bytes, uint64_t *sum)
+{
+    return try_charge(budget, bytes, gc_budget_room(budget), sum);
+}
+
+bool gc_budget_try_charge_return(struct gc_budget *budget, uint64_t bytes, uint64_t *sum)
+{
+    return try_charge(budget, bytes, UINT64_MAX, sum);
 }
 
 void gc_budget_commit(struct gc_budget *budget, uint64_t held)

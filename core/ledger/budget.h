@@ -34,6 +34,9 @@ uint64_t gc_budget_held(const struct gc_budget *budget);
 /* False, with nothing changed, if the limit has no room. Does not change the peak. *sum (may be
  * NULL) is the held bytes with this charge, to be committed. */
 bool gc_budget_try_charge(struct gc_budget *budget, uint64_t bytes, uint64_t *sum);
+/* As that, for memory that the process had and that comes back: the budget's own limit does not
+ * apply, the group's does. */
+bool gc_budget_try_charge_return(struct gc_budget *budget, uint64_t bytes, uint64_t *sum);
 /* The driver succeeded: raises the peak to `held`, and to the bytes held now. */
 void gc_budget_commit(struct gc_budget *budget, uint64_t held);
 void gc_budget_uncharge(struct gc_budget *budget, uint64_t bytes);

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #define GC_LEDGER_MAGIC UINT64_C(0x3172676c63616367) /* "gcaclgr1" */
-#define GC_LEDGER_VERSION 1
+#define GC_LEDGER_VERSION 2
 #define GC_LEDGER_SLOTS 2048
 #define GC_LEDGER_DEVICES 64
 #define GC_LEDGER_GROUPS 256
@@ -41,6 +41,7 @@ enum gc_ledger_request_kind {
     GC_REQUEST_LIMIT,   /* apply `limits` as the process's own limits */
     GC_REQUEST_PAUSE,
     GC_REQUEST_RESUME,
+    GC_REQUEST_GIVE, /* give up resident memory, up to `give` bytes of each device */
     GC_REQUEST_COUNT
 };
 
@@ -73,6 +74,43 @@ struct gc_ledger_tenant_row {
     uint64_t padding[4];
 };
 
+/* What a process has of its turns in the memory of its group (core/turns). It alone writes the
+ * row, but for is_pinned and give. */
+struct gc_ledger_turn_row {
+    gc_ledger_half state; /* enum gc_turn_state */
+    gc_ledger_half priority;
+    gc_ledger_half is_pinned; /* by the tool: it gives nothing up */
+    gc_ledger_half refusal;   /* enum gc_swap_refusal: why it last gave nothing */
+    gc_ledger_word ticket;    /* 0: it waits for nothing; served in order, then by slot */
+    /* CLOCK_MONOTONIC: */
+    gc_ledger_word beat_ns;       /* last sign of life; an old one: the process is stopped */
+    gc_ledger_word idle_ns;       /* since when it has no work; 0: it has */
+    gc_ledger_word begin_ns;      /* since when all its memory is resident */
+    gc_ledger_word not_before_ns; /* it could not give: not asked again before */
+    gc_ledger_word waiting_ns;    /* since when it waits; 0: it does not */
+    /* durations */
+    gc_ledger_word quantum_ns; /* it keeps its memory so long while it has work */
+    gc_ledger_word waited_ns;  /* in all */
+    gc_ledger_word exchange_count;
+    gc_ledger_word out_bytes; /* copied, or known to be unchanged */
+    gc_ledger_word in_bytes;
+    gc_ledger_word host_bytes;              /* of host memory, in use or kept */
+    gc_ledger_word need[GC_LEDGER_DEVICES]; /* bytes of device row i that it waits for */
+    gc_ledger_word away[GC_LEDGER_DEVICES]; /* bytes of device row i in host memory */
+    gc_ledger_word give[GC_LEDGER_DEVICES]; /* bytes of device row i that others ask it for */
+};
+
+/* A process that takes no part has the state NONE. All but IN and NONE: the gate for its work is
+ * closed. */
+enum gc_turn_state {
+    GC_TURN_NONE,
+    GC_TURN_IN,      /* all its memory is resident */
+    GC_TURN_LEAVING, /* its work is waited for */
+    GC_TURN_AWAY,    /* memory is in host memory, and nothing waits for it */
+    GC_TURN_WAITING, /* work or a request waits for memory */
+    GC_TURN_STATE_COUNT
+};
+
 struct gc_ledger_slot {
     /* a futex: incremented by a requester after setting the bits below */
     _Alignas(4096) gc_ledger_half control;
@@ -100,6 +138,7 @@ struct gc_ledger_slot {
     char request_tenant[GC_LEDGER_NAME_BYTES];
     gc_ledger_word limits[GC_LEDGER_DEVICES];
     gc_ledger_word room[GC_LEDGER_DEVICES];
+    struct gc_ledger_turn_row turn;
     struct gc_ledger_response_row responses[GC_REQUEST_COUNT];
     struct gc_ledger_tenant_row tenants[GC_LEDGER_TENANTS];
     struct gc_ledger_figure_row figures[GC_LEDGER_DEVICES];
@@ -121,6 +160,7 @@ struct gc_ledger_group_row {
     char name[GC_LEDGER_NAME_BYTES];
     /* 0: none, and the next process may set one; UINT64_MAX: none by request. */
     gc_ledger_word limits[GC_LEDGER_DEVICES];
+    gc_ledger_word ticket; /* the last one that a process of the group drew */
 };
 
 struct gc_ledger_file {

@@ -181,8 +181,11 @@ enum gc_ledger_result gc_ledger_wait_response(const struct gc_ledger *ledger,
 
 /* ---- responses, in the process that got the request ---- */
 
-/* Sleeps while the own slot's control word is `seen`. May wake without a request. */
-void gc_ledger_wait_request(const struct gc_ledger *ledger, uint32_t seen);
+/* Sleeps while the own slot's control word is `seen`, up to `timeout_ms` (UINT32_MAX: no bound).
+ * May wake without a request. */
+void gc_ledger_wait_request(const struct gc_ledger *ledger, uint32_t seen, uint32_t timeout_ms);
+/* Wakes the helper of the process in the slot, without a request. */
+void gc_ledger_wake(const struct gc_ledger *ledger, uint32_t slot);
 void gc_ledger_respond(const struct gc_ledger *ledger, enum gc_ledger_request_kind kind,
                        enum gc_ledger_result result, const char *text);
 /* All requests up to this value of the control word are answered. */

@@ -44,11 +44,11 @@ static void store_limit(struct gc_ledger_slot *slot, const struct gc_ledger_requ
     atomic_fetch_or_explicit(&slot->limit_mask, mask, memory_order_release);
 }
 
-static void store_room(struct gc_ledger_slot *slot, const struct gc_ledger_request *request)
+static void raise_to(gc_ledger_word *words, const struct gc_ledger_request *request)
 {
     if (request->device >= GC_LEDGER_DEVICES)
         return;
-    gc_ledger_word *room = &slot->room[request->device];
+    gc_ledger_word *room = &words[request->device];
     uint64_t now = atomic_load_explicit(room, memory_order_relaxed);
     while (now < request->bytes &&
            !atomic_compare_exchange_weak_explicit(room, &now, request->bytes, memory_order_relaxed,
@@ -68,7 +68,9 @@ bool gc_ledger_send_request(const struct gc_ledger *ledger, uint32_t number, uin
     if (request->kind == GC_REQUEST_LIMIT)
         store_limit(slot, request);
     if (request->kind == GC_REQUEST_ROOM)
-        store_room(slot, request);
+        raise_to(slot->room, request);
+    if (request->kind == GC_REQUEST_GIVE)
+        raise_to(slot->turn.give, request);
     if (request->kind == GC_REQUEST_PAUSE || request->kind == GC_REQUEST_RESUME)
         gc_ledger_set_text(slot->request_tenant, sizeof(slot->request_tenant),
                            request->tenant != NULL ? request->tenant : "");
@@ -125,10 +127,17 @@ enum gc_ledger_result gc_ledger_wait_response(const struct gc_ledger *ledger,
 
 /* ---- the serving process ---- */
 
-void gc_ledger_wait_request(const struct gc_ledger *ledger, uint32_t seen)
+void gc_ledger_wait_request(const struct gc_ledger *ledger, uint32_t seen, uint32_t timeout_ms)
 {
     struct gc_ledger_slot *slot = gc_ledger_own_slot(ledger);
-    futex_wait(&slot->control, seen, UINT32_MAX);
+    futex_wait(&slot->control, seen, timeout_ms);
+}
+
+void gc_ledger_wake(const struct gc_ledger *ledger, uint32_t number)
+{
+    struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, number);
+    atomic_fetch_add_explicit(&slot->control, 1, memory_order_release);
+    futex_wake(&slot->control);
 }
 
 void gc_ledger_respond(const struct gc_ledger *ledger, enum gc_ledger_request_kind kind,

@@ -1,17 +1,15 @@
 /* Swap-out: check, choose the pages in use, wait for the context's work, copy, unmap, release.
  * Every step may fail; the extents and their mappings then record how far it got. */
+#include "core/backing/copy.h"
 #include "core/backing/unmap.h"
 #include "core/base/assert.h"
+#include "core/base/bits.h"
 #include "core/device/registry.h"
-#include "core/io/meminfo.h"
 #include "core/pause/swap.h"
 #include "core/reclaim/reclaim.h"
 #include "core/reclaim/release.h"
 
 #include <stddef.h>
-
-/* Copies may take this much of the available host memory. */
-#define HOST_MAX_PERCENT 90
 
 const char *gc_swap_refusal_text(enum gc_swap_refusal refusal)
 {
@@ -81,7 +79,19 @@ enum gc_swap_refusal gc_swap_check(struct gc_context *context)
     return refusal;
 }
 
-/* ---- swap-out ---- */
+/* ---- swap-out, a chunk of extents after the other ---- */
+
+/* A swap-out under way. While the content of one chunk is copied, the one before is unmapped and
+ * released. */
+struct swapping_out {
+    struct gc_context *context;
+    struct gc_swap *swap;
+    const struct gc_swap_spec *spec;
+    struct gc_purge_list copied; /* complete in host memory, still mapped */
+    struct gc_purge_list copying;
+    uint64_t chosen_bytes;
+    struct gc_swap_result *result;
+};
 
 static struct gc_swap *create_swap(struct gc_context *context)
 {
@@ -104,32 +114,40 @@ static bool choose_mappings_locked(struct gc_pool *pool, struct gc_extent *exten
     return true;
 }
 
-/* Adds all extents in use to the purge list. */
-static void choose_arena_locked(struct gc_swap *swap, struct gc_arena *arena,
-                                struct gc_purge_list *purge)
+/* Adds extents in use to the purge list, up to `bytes`, at least one. Returns their bytes. */
+static uint64_t choose_arena_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t bytes,
+                                    struct gc_purge_list *purge)
 {
-    struct gc_pool *pool = &swap->change.context->pool;
-    for (uint64_t i = 0; i < arena->touched_count;
+    uint64_t chosen = 0;
+    for (uint64_t i = 0; i < arena->touched_count && chosen < bytes;
          i = gc_pages_run_end(arena, i, arena->touched_count)) {
         struct gc_extent *extent = arena->slots[i] != NULL ? arena->slots[i]->extent : NULL;
-        if (extent == NULL || extent->user != arena->slots[i] ||
+        if (extent == NULL || extent->user != arena->slots[i] || extent->is_away ||
             !choose_mappings_locked(pool, extent))
             continue;
         gc_pages_set_away_locked(pool, extent, true);
-        extent->copy_page = swap->copy_bytes / pool->pages.page_bytes;
-        swap->copy_bytes += extent->page_count * pool->pages.page_bytes;
+        chosen += extent->page_count * pool->pages.page_bytes;
         extent->next = purge->first;
         purge->first = extent;
     }
+    return chosen;
 }
 
-static void choose(struct gc_swap *swap, struct gc_purge_list *purge)
+/* Chooses the next chunk. */
+static void choose(struct swapping_out *out, struct gc_purge_list *purge)
 {
-    struct gc_pool *pool = &swap->change.context->pool;
+    const struct gc_swap_spec *spec = out->spec;
+    struct gc_pool *pool = &out->context->pool;
+    const uint64_t most =
+        gc_min_u64(spec->chunk_bytes, gc_sub_or_zero_u64(spec->wanted_bytes, out->chosen_bytes));
+    uint64_t chosen = 0;
+    *purge = (struct gc_purge_list){.change = out->swap->change};
     gc_pool_acquire_to_exclude(pool);
-    for (struct gc_arena *arena = pool->pages.arenas; arena != NULL; arena = arena->next)
-        choose_arena_locked(swap, arena, purge);
+    for (struct gc_arena *arena = pool->pages.arenas; arena != NULL && chosen < most;
+         arena = arena->next)
+        chosen += choose_arena_locked(pool, arena, most - chosen, purge);
     gc_pool_release(pool);
+    out->chosen_bytes += chosen;
 }
 
 uint64_t gc_swap_address(const struct gc_pool *pool, const struct gc_extent *extent)
@@ -143,27 +161,19 @@ struct gc_context *gc_swap_worker(struct gc_context *context)
     return worker != NULL ? worker : context;
 }
 
-static enum gc_swap_refusal save(struct gc_swap *swap, const struct gc_purge_list *purge,
-                                 struct gc_swap_result *result)
+/* Starts to copy the content of the extents. */
+static enum gc_swap_refusal save(const struct swapping_out *out, const struct gc_purge_list *purge)
 {
-    struct gc_context *context = swap->change.context;
+    struct gc_context *context = out->context;
     struct gc_context *worker = gc_swap_worker(context);
-    const struct gc_driver *driver = &context->core->driver;
-    const uint64_t page_bytes = context->pool.pages.page_bytes;
-    if (swap->copy_bytes == 0)
-        return GC_SWAP_OK;
-    if (swap->copy_bytes > gc_meminfo_available_bytes() / 100 * HOST_MAX_PERCENT)
-        return GC_SWAP_HOST;
-    swap->copy = gc_host_mem_map(&context->core->host, swap->copy_bytes);
-    if (swap->copy == NULL)
-        return GC_SWAP_HOST;
-    for (const struct gc_extent *extent = purge->first; extent != NULL; extent = extent->next) {
-        result->driver_code =
-            GC_CALL_IF_OPEN(worker, driver->read(driver->self, worker->handle,
-                                                 gc_swap_address(&context->pool, extent),
-                                                 extent->page_count * page_bytes,
-                                                 swap->copy + extent->copy_page * page_bytes));
-        if (result->driver_code != 0)
+    for (struct gc_extent *extent = purge->first; extent != NULL && out->spec->keeps_content;
+         extent = extent->next) {
+        extent->copy = gc_copy_create(worker, extent->page_count * context->pool.pages.page_bytes);
+        if (extent->copy == NULL)
+            return GC_SWAP_HOST;
+        out->result->driver_code =
+            gc_copy_start(worker, gc_swap_address(&context->pool, extent), extent->copy, true);
+        if (out->result->driver_code != 0)
             return GC_SWAP_DRIVER;
     }
     return GC_SWAP_OK;
@@ -193,10 +203,14 @@ static void detach_others_locked(struct gc_pool *pool, struct gc_extent *extent)
     }
 }
 
-/* Moves the extents that are unmapped everywhere to the swap; the others stay as they are. */
-static void divide(struct gc_swap *swap, struct gc_purge_list *purge)
+/* Divides the list: `out` are the extents that are unmapped everywhere. The others stay as they
+ * are; `stayed` has their copies. */
+static void divide(struct swapping_out *out, struct gc_purge_list *purge, struct gc_extent **gone,
+                   struct gc_copy **stayed)
 {
-    struct gc_pool *pool = &swap->change.context->pool;
+    struct gc_pool *pool = &out->context->pool;
+    *gone = NULL;
+    *stayed = NULL;
     gc_pool_acquire_plain(pool);
     const uint64_t before = pool->pages.idle_count;
     while (purge->first != NULL) {
@@ -204,24 +218,29 @@ static void divide(struct gc_swap *swap, struct gc_purge_list *purge)
         purge->first = extent->next;
         detach_others_locked(pool, extent);
         if (gc_pages_stage(extent->user) == GC_MAPPING_TO_MAP && extent->mapping_count == 1) {
-            extent->next = swap->extents;
-            swap->extents = extent;
-        } else {
-            gc_swap_return_locked(pool, extent);
+            extent->next = *gone;
+            *gone = extent;
+            continue;
         }
+        *stayed = gc_copy_join(*stayed, extent->copy);
+        extent->copy = NULL;
+        gc_swap_return_locked(pool, extent);
     }
     gc_pages_publish_idle_locked(pool, before);
     gc_pool_release(pool);
 }
 
 /* Releases the extents; one that the driver does not release stays the swap's. */
-static uint64_t release(struct gc_swap *swap)
+static uint64_t release(struct swapping_out *out, struct gc_extent *gone)
 {
-    struct gc_context *context = swap->change.context;
+    struct gc_context *context = out->context;
     struct gc_pool *pool = &context->pool;
     const struct gc_driver *driver = &context->core->driver;
     uint64_t count = 0;
-    for (struct gc_extent *extent = swap->extents; extent != NULL; extent = extent->next) {
+    for (struct gc_extent *extent = gone, *next; extent != NULL; extent = next) {
+        next = extent->next;
+        extent->next = out->swap->extents;
+        out->swap->extents = extent;
         if (driver->page_release(driver->self, context->handle, extent->driver_handle) != 0)
             continue;
         extent->driver_handle = 0;
@@ -235,23 +254,69 @@ static uint64_t release(struct gc_swap *swap)
     return count * pool->pages.page_bytes;
 }
 
-static enum gc_swap_refusal swap_out(struct gc_swap *swap, bool keeps_content,
-                                     struct gc_swap_result *result)
+/* Unmaps and releases the extents, whose copies are complete; with `is_undone`, none. */
+static void finish(struct swapping_out *out, struct gc_purge_list *purge, bool is_undone)
 {
-    struct gc_context *context = swap->change.context;
-    struct gc_purge_list purge = {.change = swap->change};
+    struct gc_extent *gone;
+    struct gc_copy *stayed;
+    if (purge->first == NULL)
+        return;
+    if (!is_undone)
+        gc_unmap_extents(purge);
+    divide(out, purge, &gone, &stayed);
+    gc_copy_free(out->context->core, stayed);
+    const uint64_t bytes = gone == NULL ? 0 : release(out, gone);
+    out->result->moved_bytes += bytes;
+    if (bytes > 0 && out->spec->moved != NULL)
+        out->spec->moved(out->spec->argument, bytes);
+}
+
+static enum gc_swap_refusal wait_copies(const struct swapping_out *out)
+{
+    if (out->copying.first == NULL || !out->spec->keeps_content)
+        return GC_SWAP_OK;
+    out->result->driver_code = gc_copy_wait(gc_swap_worker(out->context), true);
+    return out->result->driver_code == 0 ? GC_SWAP_OK : GC_SWAP_DRIVER;
+}
+
+/* One chunk further: waits for the copies of a chunk, starts those of the next, releases the first.
+ */
+static enum gc_swap_refusal step(struct swapping_out *out)
+{
+    struct gc_purge_list next;
+    enum gc_swap_refusal refusal = wait_copies(out);
+    if (refusal != GC_SWAP_OK)
+        return refusal;
+    out->copied = out->copying;
+    choose(out, &next);
+    out->copying = next;
+    refusal = save(out, &out->copying);
+    if (refusal == GC_SWAP_OK)
+        finish(out, &out->copied, false);
+    return refusal;
+}
+
+/* After a failure: what is not released yet stays. */
+static void undo(struct swapping_out *out)
+{
+    if (out->copying.first != NULL && out->spec->keeps_content)
+        (void)wait_copies(out); /* they write to the copies */
+    finish(out, &out->copied, true);
+    finish(out, &out->copying, true);
+}
+
+static enum gc_swap_refusal swap_out(struct swapping_out *out)
+{
+    const enum gc_status status =
+        gc_fence_synchronize(out->context, GC_FOREVER, &out->result->driver_code);
     enum gc_swap_refusal refusal = GC_SWAP_OK;
-    choose(swap, &purge);
-    const enum gc_status status = gc_fence_synchronize(context, GC_FOREVER, &result->driver_code);
     if (status != GC_OK)
-        refusal = status == GC_CAPTURING ? GC_SWAP_CAPTURES : GC_SWAP_DRIVER;
-    else if (keeps_content)
-        refusal = save(swap, &purge, result);
-    if (refusal == GC_SWAP_OK)
-        gc_unmap_extents(&purge);
-    divide(swap, &purge);
-    if (refusal == GC_SWAP_OK)
-        result->moved_bytes += release(swap);
+        return status == GC_CAPTURING ? GC_SWAP_CAPTURES : GC_SWAP_DRIVER;
+    do
+        refusal = step(out);
+    while (refusal == GC_SWAP_OK && out->copying.first != NULL);
+    if (refusal != GC_SWAP_OK)
+        undo(out);
     return refusal;
 }
 
@@ -261,46 +326,76 @@ static bool fail(struct gc_swap_result *result, enum gc_swap_refusal refusal)
     return false;
 }
 
-/* Swaps out under a change that has begun; on success the change belongs to the swap. */
-static enum gc_swap_refusal swap_out_changing(struct gc_change *change, bool keeps_content,
-                                              struct gc_swap_result *result)
+/* The swap is the pool's, even without an extent: requests that need pages wait. After a failure
+ * that left no extent it is no more. */
+static void end_swap_out(struct swapping_out *out, struct gc_wait_set *set)
 {
-    struct gc_context *context = change->context;
-    struct gc_pool *pool = &context->pool;
-    struct gc_swap *swap = create_swap(context);
-    if (swap == NULL)
-        return GC_SWAP_HOST;
-    swap->change = *change;
-    swap->change.set = (struct gc_wait_set){.count = 0}; /* the caller keeps the set */
-    const enum gc_swap_refusal refusal = swap_out(swap, keeps_content, result);
-    if (refusal != GC_SWAP_OK) {
-        gc_change_free_swapped(context, swap);
-        return refusal;
-    }
+    struct gc_pool *pool = &out->context->pool;
+    struct gc_swap *swap = out->swap;
+    const bool is_any = swap->extents != NULL || out->result->refusal == GC_SWAP_OK;
     gc_pool_acquire_plain(pool);
-    pool->pages.swap = swap;
+    swap->is_moving = false;
+    pool->pages.swap = is_any ? swap : NULL;
+    pool->pages.is_changing = is_any;
     gc_lock_broadcast(&pool->pages.changed); /* requests that need no page go on */
     gc_pool_release(pool);
-    gc_peers_wait_end(&change->set);
-    return GC_SWAP_OK;
+    if (!is_any)
+        gc_change_free_swapped(out->context, swap);
+    gc_peers_wait_end(set);
 }
 
-bool gc_swap_out(struct gc_context *context, bool keeps_content, struct gc_swap_result *result)
+/* The first part of the pool. */
+static bool begin_swap(struct swapping_out *out, struct gc_wait_set *set)
 {
     struct gc_change change;
-    *result = (struct gc_swap_result){.refusal = gc_swap_check(context)};
-    if (result->refusal != GC_SWAP_OK)
-        return false;
+    struct gc_context *context = out->context;
     /* Blocks in thread caches count as used until they are in the pool. */
     (void)gc_reclaim_collect(context->device, context->quota, GC_RECLAIM_WAIT_NS);
     (void)gc_release_idle(context->device, context->quota, 0, UINT64_MAX);
     const enum gc_status status = gc_change_begin(context, &change);
-    if (status == GC_DRIVER)
-        return fail(result, GC_SWAP_CAPTURES);
     if (status != GC_OK)
-        return fail(result, GC_SWAP_AGAIN);
-    result->refusal = swap_out_changing(&change, keeps_content, result);
-    if (result->refusal != GC_SWAP_OK)
+        return fail(out->result, status == GC_DRIVER ? GC_SWAP_CAPTURES : GC_SWAP_AGAIN);
+    out->swap = create_swap(context);
+    if (out->swap == NULL) {
         gc_change_end(&change);
+        return fail(out->result, GC_SWAP_HOST);
+    }
+    *set = change.set; /* it ends with this part */
+    out->swap->change = change;
+    out->swap->change.set = (struct gc_wait_set){.count = 0};
+    return true;
+}
+
+/* A further part. */
+static bool continue_swap(struct swapping_out *out, struct gc_wait_set *set)
+{
+    struct gc_pool *pool = &out->context->pool;
+    gc_pool_acquire_plain(pool);
+    struct gc_swap *swap = pool->pages.swap;
+    const bool is_free = swap != NULL && !swap->is_moving;
+    const bool may = is_free && gc_peers_wait_begin_locked(out->context, set);
+    if (may) {
+        swap->is_moving = true;
+        gc_change_read_peers_locked(&swap->change);
+    }
+    gc_pool_release(pool);
+    out->swap = swap;
+    return may || fail(out->result, is_free ? GC_SWAP_CAPTURES : GC_SWAP_AGAIN);
+}
+
+bool gc_swap_out(struct gc_context *context, const struct gc_swap_spec *spec,
+                 struct gc_swap_result *result)
+{
+    struct swapping_out out = {.context = context, .spec = spec, .result = result};
+    struct gc_wait_set set = {.count = 0};
+    const bool is_first = !gc_swap_is_out(context);
+    *result = (struct gc_swap_result){.refusal = GC_SWAP_OK};
+    if (is_first)
+        result->refusal = gc_swap_check(context);
+    if (result->refusal != GC_SWAP_OK ||
+        !(is_first ? begin_swap(&out, &set) : continue_swap(&out, &set)))
+        return false;
+    result->refusal = swap_out(&out);
+    end_swap_out(&out, &set);
     return result->refusal == GC_SWAP_OK;
 }

@@ -38,6 +38,7 @@ struct gc_segment;
 struct gc_extent;
 struct gc_place;
 struct gc_swap;
+struct gc_copy;
 
 #define GC_PAGE_BYTES_MIN (UINT64_C(2) << 20)
 
@@ -81,7 +82,7 @@ struct gc_extent {
     uint64_t driver_handle;     /* 0: not created yet, or swapped out */
     struct gc_mapping *mappings;
     struct gc_mapping *user; /* NULL: idle */
-    uint64_t copy_page;      /* while it is swapped out: its number in the copy */
+    struct gc_copy *copy; /* while it is swapped out: its content */
     uint64_t used_count;     /* pages */
     uint64_t page_count;
     uint64_t walk;     /* the walk over mappings that met the extent last, */

@@ -135,7 +135,7 @@ static void live(const char *folder, const struct member *given, int ready)
     for (;;) {
         const uint32_t control = slot->control;
         if (control == seen) {
-            gc_ledger_wait_request(&ledger, seen);
+            gc_ledger_wait_request(&ledger, seen, UINT32_MAX);
             continue;
         }
         seen = control;

@@ -121,21 +121,33 @@ static void finish(struct sim_driver *sim, const struct sim_copy *copy)
         sim->pageable_bytes += copy->bytes;
 }
 
+/* The copy ended with an error: what it wrote is undefined. */
+static void spoil(struct sim_driver *sim, const struct sim_copy *copy)
+{
+    void *host = (void *)(uintptr_t)copy->host;
+    void *junk = copy->is_out ? host : malloc(copy->bytes);
+    memset(junk, 0xee, copy->bytes);
+    if (copy->is_out)
+        return;
+    (void)sim_mapping_copy_in(sim, copy->address, copy->bytes, junk);
+    free(junk);
+}
+
 static int copy_wait(void *self, uint64_t context, bool is_out)
 {
     struct sim_driver *sim = self;
     uint64_t kept = 0;
     const int injected = sim_driver_begin(sim, SIM_COPY_WAIT, context);
-    if (injected != 0)
-        return sim_driver_end(sim, injected);
     for (uint64_t i = 0; i < sim->copy_count; i++) {
-        if (sim->copies[i].context == context && sim->copies[i].is_out == is_out)
-            finish(sim, &sim->copies[i]);
-        else
+        if (sim->copies[i].context != context || sim->copies[i].is_out != is_out)
             sim->copies[kept++] = sim->copies[i];
+        else if (injected != 0)
+            spoil(sim, &sim->copies[i]);
+        else
+            finish(sim, &sim->copies[i]);
     }
     sim->copy_count = kept;
-    return sim_driver_end(sim, 0);
+    return sim_driver_end(sim, injected);
 }
 
 void sim_copy_drop_context(struct sim_driver *sim, uint64_t context)

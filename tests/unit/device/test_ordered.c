@@ -176,7 +176,7 @@ static void it_is_swapped_out_and_back(void **state)
     struct gc_context *ordered = open_bench(&bench);
     const uint64_t block = workbench_alloc_in(&bench, ordered, BYTES);
     sim_driver_put(&bench.sim, block, MARK);
-    assert_true(gc_swap_out(ordered, true, &result));
+    assert_true(gc_swap_out_all(ordered, true, &result));
     assert_int_equal(workbench_figures(&bench).reserved.current, 0);
     assert_true(gc_swap_in(ordered, &result));
     assert_int_equal(sim_driver_get(&bench.sim, block), MARK);

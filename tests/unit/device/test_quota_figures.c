@@ -352,7 +352,7 @@ static void what_is_swapped_out_is_not_held(void **state)
     open_lodger(&lodger, GC_MODE_CACHE, true);
     workbench_free(&lodger.bench, workbench_alloc(&lodger.bench, 0, GC_MIB(16)));
     const uint64_t block = alloc(&lodger, GC_MIB(20));
-    assert_true(gc_swap_out(lodger.own, true, &result));
+    assert_true(gc_swap_out_all(lodger.own, true, &result));
     assert_int_equal(figures_of(&lodger).reserved.current, 0);
     assert_int_equal(gc_device_idle_bytes(lodger.bench.device), GC_MIB(16)); /* another's */
     gc_limit_set_tenant(lodger.tenant, GC_MIB(10));

@@ -408,7 +408,7 @@ static void places_survive_a_swap(void **state)
     (void)state;
     open_bench(&bench, &plan, true, false);
     const uint64_t first = workbench_alloc(&bench, 0, FIRST);
-    assert_true(gc_swap_out(bench.contexts[0], true, &result));
+    assert_true(gc_swap_out_all(bench.contexts[0], true, &result));
     assert_int_equal(bench.sim.used_bytes, 0);
     assert_true(gc_swap_in(bench.contexts[0], &result));
     assert_int_equal(workbench_alloc(&bench, 0, SECOND), first + FIRST);

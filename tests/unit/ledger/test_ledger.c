@@ -705,7 +705,7 @@ static void serve_two_requests(unsigned number)
     identify(&ledger);
     for (int i = 0; i < 2; i++) {
         while (atomic_load(&slot->control) == served)
-            gc_ledger_wait_request(&ledger, served);
+            gc_ledger_wait_request(&ledger, served, UINT32_MAX);
         const uint32_t control = atomic_load(&slot->control);
         const uint32_t requests = atomic_exchange(&slot->requests, 0);
         if ((requests & 1U << GC_REQUEST_TRIM) != 0)

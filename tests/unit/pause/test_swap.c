@@ -98,7 +98,7 @@ static void other_addresses_are_given_up(void **state)
         workbench_free(&bench, pages[i]);
     const uint64_t block = workbench_alloc(&bench, 0, MIB(8));
     assert_int_equal(bench.sim.calls[SIM_PAGE_CREATE], 8);
-    assert_true(gc_swap_out(bench.contexts[0], true, &result));
+    assert_true(gc_swap_out_all(bench.contexts[0], true, &result));
     assert_true(gc_swap_in(bench.contexts[0], &result));
     workbench_check(&bench);
     workbench_free(&bench, pages[1]);
@@ -120,7 +120,7 @@ static void content_and_addresses_return(void **state)
     fixture_open(&fixture);
     fixture_read(&fixture, contents);
     const uint64_t held = gc_device_reserved_bytes(fixture.bench.device);
-    assert_true(gc_swap_out(context_of(&fixture), true, &result));
+    assert_true(gc_swap_out_all(context_of(&fixture), true, &result));
     assert_int_equal(gc_device_reserved_bytes(fixture.bench.device), 0);
     assert_int_equal(fixture.bench.sim.used_bytes, 0);
     assert_true(result.moved_bytes <= held);
@@ -143,7 +143,7 @@ static void what_is_freed_meanwhile_does_not_return(void **state)
     (void)state;
     fixture_open(&fixture);
     fixture_read(&fixture, contents);
-    assert_true(gc_swap_out(context_of(&fixture), true, &result));
+    assert_true(gc_swap_out_all(context_of(&fixture), true, &result));
     const uint64_t moved = result.moved_bytes;
     for (unsigned i = 0; i < BLOCKS; i += 2) {
         if (fixture.blocks[i] != 0)
@@ -176,7 +176,7 @@ static void what_is_away_is_free(void **state)
     fixture_open(&fixture);
     uint64_t other = workbench_alloc(&fixture.bench, 1, MIB(32));
     const uint64_t before = available(&fixture);
-    assert_true(gc_swap_out(context_of(&fixture), true, &result));
+    assert_true(gc_swap_out_all(context_of(&fixture), true, &result));
     assert_int_equal(available(&fixture), MIB(256 - 32));
     assert_true(before < MIB(256 - 32));
     sim_driver_submit(&fixture.bench.sim, 2, other, MIB(32));
@@ -195,7 +195,7 @@ static void dropped_content_costs_no_copy(void **state)
     struct gc_swap_result result;
     (void)state;
     fixture_open(&fixture);
-    assert_true(gc_swap_out(context_of(&fixture), false, &result));
+    assert_true(gc_swap_out_all(context_of(&fixture), false, &result));
     assert_int_equal(fixture.bench.sim.calls[SIM_READ], 0);
     assert_true(gc_swap_in(context_of(&fixture), &result));
     assert_int_equal(fixture.bench.sim.calls[SIM_WRITE], 0);
@@ -214,11 +214,11 @@ static void what_cannot_go_is_refused(void **state)
     assert_false(gc_swap_in(context_of(&fixture), &result));
     assert_int_equal(result.refusal, GC_SWAP_AGAIN);
     workbench_capture(&fixture.bench, 0, true);
-    assert_false(gc_swap_out(context_of(&fixture), true, &result));
+    assert_false(gc_swap_out_all(context_of(&fixture), true, &result));
     assert_int_equal(result.refusal, GC_SWAP_CAPTURES);
     workbench_capture(&fixture.bench, 0, false);
     gc_backing_add_peer(context_of(&fixture), fixture.bench.contexts[1]);
-    assert_false(gc_swap_out(context_of(&fixture), true, &result));
+    assert_false(gc_swap_out_all(context_of(&fixture), true, &result));
     assert_int_equal(result.refusal, GC_SWAP_PEERS);
     assert_int_equal(fixture.bench.sim.calls[SIM_READ], 0);
     for (unsigned i = 0; i < GC_SWAP_REFUSAL_COUNT; i++)
@@ -237,7 +237,7 @@ static void roaming_work_is_waited_for(void **state)
     fixture_read(&fixture, contents);
     gc_context_set_roaming(fixture.bench.contexts[1]);
     sim_driver_submit(&fixture.bench.sim, 2, fixture.blocks[0], 4096);
-    assert_true(gc_swap_out(context_of(&fixture), true, &result));
+    assert_true(gc_swap_out_all(context_of(&fixture), true, &result));
     assert_int_equal(fixture.bench.sim.use_count, 0);
     assert_true(gc_swap_in(context_of(&fixture), &result));
     assert_same(&fixture, contents);
@@ -252,7 +252,7 @@ static void plain_memory_stays(void **state)
     (void)state;
     workbench_open_plain(&bench);
     const uint64_t block = workbench_alloc(&bench, 0, MIB(3));
-    assert_false(gc_swap_out(bench.contexts[0], true, &result));
+    assert_false(gc_swap_out_all(bench.contexts[0], true, &result));
     assert_int_equal(result.refusal, GC_SWAP_NOT_MAPPED);
     workbench_free(&bench, block);
     workbench_close(&bench);
@@ -269,7 +269,7 @@ static void a_full_device_is_reported(void **state)
     sim_driver_put(&bench.sim, mine, MARK);
     uint64_t theirs;
     assert_status(workbench_try_alloc(&bench, 1, MIB(70), &theirs), GC_OUT_OF_MEMORY);
-    assert_true(gc_swap_out(bench.contexts[0], true, &result));
+    assert_true(gc_swap_out_all(bench.contexts[0], true, &result));
     theirs = workbench_alloc(&bench, 1, MIB(70));
     assert_false(gc_swap_in(bench.contexts[0], &result));
     assert_int_equal(result.refusal, GC_SWAP_FULL);
@@ -297,7 +297,7 @@ static void failures_lose_nothing(void **state)
             fixture_read(&fixture, contents);
             if (way == 0)
                 sim_driver_fail(&fixture.bench.sim, n, false, SIM_BROKEN);
-            const bool is_out = gc_swap_out(context_of(&fixture), true, &result);
+            const bool is_out = gc_swap_out_all(context_of(&fixture), true, &result);
             assert_int_equal(is_out, gc_swap_is_out(context_of(&fixture)));
             if (!is_out)
                 assert_same(&fixture, contents);
@@ -341,7 +341,7 @@ static void a_request_waits_until_it_is_back(void **state)
     pthread_t thread;
     (void)state;
     fixture_open(&fixture);
-    assert_true(gc_swap_out(context_of(&fixture), true, &result));
+    assert_true(gc_swap_out_all(context_of(&fixture), true, &result));
     assert_int_equal(pthread_create(&thread, NULL, wait_for_pages, &waiter), 0);
     nanosleep(&moment, NULL);
     assert_false(atomic_load(&waiter.is_done));
@@ -362,7 +362,7 @@ static void a_context_may_end_meanwhile(void **state)
     struct gc_swap_result result;
     (void)state;
     fixture_open(&fixture);
-    assert_true(gc_swap_out(context_of(&fixture), true, &result));
+    assert_true(gc_swap_out_all(context_of(&fixture), true, &result));
     workbench_drop(&fixture.bench, 0);
     assert_int_equal(fixture.bench.sim.range_count, 0);
     for (unsigned i = 0; i < BLOCKS; i++)

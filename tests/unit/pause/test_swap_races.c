@@ -103,7 +103,7 @@ static void *drop(void *argument)
 /* Whichever call of the way out it comes in, no wait is unbounded and nothing is left. */
 static void a_context_ends_on_the_way_out(void **state)
 {
-    static const enum sim_call calls[] = {SIM_SYNCHRONIZE, SIM_READ, SIM_PAGE_UNMAP,
+    static const enum sim_call calls[] = {SIM_SYNCHRONIZE, SIM_COPY_OUT, SIM_PAGE_UNMAP,
                                           SIM_PAGE_RELEASE};
     (void)state;
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
@@ -111,7 +111,7 @@ static void a_context_ends_on_the_way_out(void **state)
         struct gc_swap_result result;
         open_scene(&scene, 0);
         expect(&scene, calls[i], drop, false);
-        (void)gc_swap_out(context_of(&scene), true, &result);
+        (void)gc_swap_out_all(context_of(&scene), true, &result);
         end_meddling(&scene);
         assert_int_equal(gc_device_reserved_bytes(scene.bench.device), 0);
         assert_int_equal(scene.bench.sim.range_count, 0);
@@ -126,7 +126,7 @@ static void a_context_ends_while_it_waits_for_room(void **state)
     struct gc_swap_result result;
     (void)state;
     open_scene(&scene, MIB(12));
-    assert_true(gc_swap_out(context_of(&scene), true, &result));
+    assert_true(gc_swap_out_all(context_of(&scene), true, &result));
     const uint64_t other = workbench_alloc(&scene.bench, 1, MIB(10));
     sim_driver_submit(&scene.bench.sim, 2, other, MIB(10));
     workbench_free(&scene.bench, other);
@@ -160,8 +160,8 @@ static void a_peer_comes_on_the_way_out(void **state)
     struct gc_swap_result result;
     (void)state;
     open_scene(&scene, 0);
-    expect(&scene, SIM_READ, add_peer, false);
-    assert_true(gc_swap_out(context_of(&scene), true, &result));
+    expect(&scene, SIM_COPY_OUT, add_peer, false);
+    assert_true(gc_swap_out_all(context_of(&scene), true, &result));
     end_meddling(&scene);
     assert_true(gc_swap_in(context_of(&scene), &result));
     assert_open(&scene);
@@ -173,8 +173,8 @@ static void a_peer_comes_on_the_way_in(void **state)
     struct gc_swap_result result;
     (void)state;
     open_scene(&scene, 0);
-    assert_true(gc_swap_out(context_of(&scene), true, &result));
-    expect(&scene, SIM_WRITE, add_peer, false);
+    assert_true(gc_swap_out_all(context_of(&scene), true, &result));
+    expect(&scene, SIM_COPY_IN, add_peer, false);
     assert_true(gc_swap_in(context_of(&scene), &result));
     end_meddling(&scene);
     assert_open(&scene);
@@ -188,7 +188,7 @@ static void a_peer_comes_between_two_attempts(void **state)
     (void)state;
     open_scene(&scene, 0);
     const uint64_t small = workbench_alloc(&scene.bench, 0, 4096);
-    assert_true(gc_swap_out(context_of(&scene), true, &result));
+    assert_true(gc_swap_out_all(context_of(&scene), true, &result));
     const uint64_t maps = scene.bench.sim.calls[SIM_PAGE_MAP];
     for (uint64_t n = 1; scene.bench.sim.calls[SIM_PAGE_MAP] == maps; n++) {
         sim_driver_fail(&scene.bench.sim, n, true, SIM_BROKEN);
@@ -209,7 +209,7 @@ static void a_capture_holds_up_the_way_in(void **state)
     struct gc_swap_result result;
     (void)state;
     open_scene(&scene, 0);
-    assert_true(gc_swap_out(context_of(&scene), true, &result));
+    assert_true(gc_swap_out_all(context_of(&scene), true, &result));
     assert_int_equal(atomic_load(&context_of(&scene)->wait_count), 0);
     workbench_capture(&scene.bench, 0, true);
     const uint64_t calls = scene.bench.sim.total_calls;

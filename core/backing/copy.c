@@ -1,0 +1,99 @@
+#include "core/backing/copy.h"
+
+#include "core/device/registry.h"
+
+#include <stddef.h>
+
+struct gc_copy *gc_copy_create(struct gc_context *worker, uint64_t bytes)
+{
+    struct gc_core *core = worker->core;
+    struct gc_copy *first = NULL;
+    struct gc_copy **end = &first;
+    while (bytes > 0) {
+        struct gc_copy *copy = gc_slab_alloc(&core->copy_records);
+        if (copy != NULL && !gc_host_take(worker, bytes, &copy->piece)) {
+            gc_slab_free(&core->copy_records, copy);
+            copy = NULL;
+        }
+        if (copy == NULL) {
+            gc_copy_free(core, first);
+            return NULL;
+        }
+        copy->next = NULL;
+        *end = copy;
+        end = &copy->next;
+        bytes -= copy->piece.bytes;
+    }
+    return first;
+}
+
+void gc_copy_free(struct gc_core *core, struct gc_copy *copy)
+{
+    while (copy != NULL) {
+        struct gc_copy *next = copy->next;
+        gc_host_give(core, &copy->piece);
+        gc_slab_free(&core->copy_records, copy);
+        copy = next;
+    }
+}
+
+struct gc_copy *gc_copy_join(struct gc_copy *a, struct gc_copy *b)
+{
+    struct gc_copy **end = &a;
+    while (*end != NULL)
+        end = &(*end)->next;
+    *end = b;
+    return a;
+}
+
+static int start_piece(struct gc_context *worker, uint64_t address, const struct gc_copy *copy,
+                       bool is_out)
+{
+    const struct gc_driver *driver = &worker->core->driver;
+    const struct gc_host_piece *piece = &copy->piece;
+    if (driver->copy_wait == NULL)
+        return is_out ? GC_CALL_IF_OPEN(worker, driver->read(driver->self, worker->handle, address,
+                                                             piece->bytes, piece->memory))
+                      : GC_CALL_IF_OPEN(worker, driver->write(driver->self, worker->handle, address,
+                                                              piece->bytes, piece->memory));
+    return is_out ? GC_CALL_IF_OPEN(worker, driver->copy_out(driver->self, worker->handle, address,
+                                                             piece->bytes, piece->memory))
+                  : GC_CALL_IF_OPEN(worker, driver->copy_in(driver->self, worker->handle, address,
+                                                            piece->bytes, piece->memory));
+}
+
+int gc_copy_start(struct gc_context *worker, uint64_t address, const struct gc_copy *copy,
+                  bool is_out)
+{
+    int code = 0;
+    for (; copy != NULL && code == 0; copy = copy->next) {
+        code = start_piece(worker, address, copy, is_out);
+        address += copy->piece.bytes;
+    }
+    return code;
+}
+
+static int wait_once(struct gc_context *worker, bool is_out)
+{
+    const struct gc_driver *driver = &worker->core->driver;
+    return GC_CALL_IF_OPEN(worker, driver->copy_wait(driver->self, worker->handle, is_out));
+}
+
+/* After a failure nothing is known of the copies: the memory at both ends must not change hands
+ * before they have ended. */
+static void wait_again(struct gc_context *worker, bool is_out)
+{
+    const struct gc_driver *driver = &worker->core->driver;
+    if (wait_once(worker, is_out) != 0)
+        (void)GC_CALL_IF_OPEN(worker, driver->synchronize(driver->self, worker->handle));
+}
+
+int gc_copy_wait(struct gc_context *worker, bool is_out)
+{
+    if (worker->core->driver.copy_wait == NULL)
+        return 0;
+    const int code = wait_once(worker, is_out);
+    if (code != 0)
+        wait_again(worker, is_out);
+    return code;
+}

@@ -1,0 +1,29 @@
+/* Content of device memory in host memory: a list of pieces of the host store (host.h), in order.
+ * Copies start in large pieces and run beside each other; the caller waits once. No lock may be
+ * held, and the caller ensures that nobody uses the memory. */
+#ifndef GC_COPY_H
+#define GC_COPY_H
+
+#include "core/backing/host.h"
+#include "core/device/context.h"
+
+struct gc_copy {
+    struct gc_copy *next;
+    struct gc_host_piece piece;
+};
+
+/* Room for `bytes`, whole pages; NULL: no host memory, or the bound is reached. */
+struct gc_copy *gc_copy_create(struct gc_context *worker, uint64_t bytes);
+/* Joins two lists. */
+struct gc_copy *gc_copy_join(struct gc_copy *a, struct gc_copy *b);
+/* Ignores NULL. */
+void gc_copy_free(struct gc_core *core, struct gc_copy *copy);
+/* Starts copies from the device, or to it; returns the driver's code. The content is complete after
+ * gc_copy_wait. */
+int gc_copy_start(struct gc_context *worker, uint64_t address, const struct gc_copy *copy,
+                  bool is_out) GC_CHECKED;
+/* Waits for all copies of the direction that were started. Returns the driver's code; after a
+ * failure they have ended, too, but for what the driver refuses to wait for. */
+int gc_copy_wait(struct gc_context *worker, bool is_out) GC_CHECKED;
+
+#endif

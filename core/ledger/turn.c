@@ -1,0 +1,138 @@
+#include "core/ledger/turn.h"
+
+#include "core/base/bits.h"
+#include "core/base/clock.h"
+
+/* Equally long without work: within the same one of these. */
+#define IDLE_STEP_NS UINT64_C(1000000000)
+/* A process without work for less than this, and for less than its last exchange took, is busy. */
+#define IDLE_LEAST_NS UINT64_C(50000000)
+
+/* ---- tickets ---- */
+
+void gc_turn_draw(const struct gc_ledger *ledger, uint32_t group_row)
+{
+    gc_ledger_word *last = &ledger->file->groups[group_row].ticket;
+    atomic_store_explicit(&gc_ledger_own_slot(ledger)->turn.ticket,
+                          atomic_fetch_add_explicit(last, 1, memory_order_seq_cst) + 1,
+                          memory_order_seq_cst);
+}
+
+void gc_turn_drop(const struct gc_ledger *ledger)
+{
+    atomic_store_explicit(&gc_ledger_own_slot(ledger)->turn.ticket, 0, memory_order_seq_cst);
+}
+
+bool gc_turn_is_alive(const struct gc_ledger_slot *slot, uint64_t now_ns)
+{
+    return now_ns < gc_ledger_load(&slot->turn.beat_ns) + GC_TURN_STOPPED_NS;
+}
+
+static bool is_of_group(const struct gc_ledger *ledger, uint32_t slot, uint64_t group_key)
+{
+    return atomic_load_explicit(&ledger->file->group_keys[slot], memory_order_seq_cst) == group_key;
+}
+
+static uint64_t held_by(const struct gc_ledger *ledger, uint32_t slot, uint32_t device)
+{
+    return atomic_load_explicit(&ledger->file->accounts[device][slot], memory_order_seq_cst) &
+           GC_LEDGER_BYTES_MASK;
+}
+
+/* Whether the process could get what it needs if all others gave all. */
+static bool could_fit(const struct gc_ledger *ledger, uint32_t slot, uint32_t device, uint64_t need,
+                      uint64_t limit)
+{
+    uint64_t sum;
+    return gc_add_u64(held_by(ledger, slot, device), need, &sum) && sum <= limit;
+}
+
+/* The first of two tickets; 0: none. */
+static bool is_earlier(uint64_t ticket, uint32_t slot, uint64_t other, uint32_t other_slot)
+{
+    if (ticket == 0 || other == 0)
+        return ticket != 0;
+    return ticket < other || (ticket == other && slot < other_slot);
+}
+
+bool gc_turn_has_earlier(const struct gc_ledger *ledger, uint64_t group_key, uint32_t device,
+                         uint64_t limit)
+{
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    const uint64_t own = gc_ledger_load(&gc_ledger_own_slot(ledger)->turn.ticket);
+    const uint64_t now_ns = gc_clock_ns();
+    for (uint32_t i = 0; i < high; i++) {
+        const struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, i);
+        if (i == ledger->own || !is_of_group(ledger, i, group_key))
+            continue;
+        const uint64_t ticket = atomic_load_explicit(&slot->turn.ticket, memory_order_seq_cst);
+        const uint64_t need = gc_ledger_load(&slot->turn.need[device]);
+        if (need > 0 && is_earlier(ticket, i, own, ledger->own) && gc_turn_is_alive(slot, now_ns) &&
+            could_fit(ledger, i, device, need, limit))
+            return true;
+    }
+    return false;
+}
+
+/* ---- candidates ---- */
+
+/* Since when the process counts as without work; 0: it is busy. */
+static uint64_t idle_since(const struct gc_ledger_turn_row *turn, uint64_t now_ns)
+{
+    const uint64_t idle_ns = gc_ledger_load(&turn->idle_ns);
+    const uint64_t exchange_ns = gc_ledger_load(&turn->quantum_ns) / GC_TURN_QUANTUM_TIMES;
+    const uint64_t least_ns = gc_ledger_load_half(&turn->state) == GC_TURN_AWAY
+                                  ? 0
+                                  : gc_max_u64(IDLE_LEAST_NS, exchange_ns);
+    return idle_ns != 0 && now_ns >= idle_ns + least_ns ? idle_ns : 0;
+}
+
+static enum gc_turn_obstacle obstacle_of(const struct gc_ledger *ledger, uint32_t number,
+                                         uint32_t device, uint64_t now_ns)
+{
+    const struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, number);
+    if (held_by(ledger, number, device) == 0)
+        return GC_TURN_HOLDS_NOTHING;
+    if (gc_ledger_load_half(&slot->turn.state) == GC_TURN_NONE)
+        return GC_TURN_NO_PART;
+    if (!gc_turn_is_alive(slot, now_ns))
+        return GC_TURN_STOPPED;
+    if (gc_ledger_load_half(&slot->turn.is_pinned) != 0)
+        return GC_TURN_PINNED;
+    if (now_ns < gc_ledger_load(&slot->turn.not_before_ns))
+        return GC_TURN_REFUSED;
+    return GC_TURN_MAY_GIVE;
+}
+
+enum gc_turn_obstacle gc_turn_rate(const struct gc_ledger *ledger, uint32_t number, uint32_t device,
+                                   uint64_t now_ns, struct gc_turn_rank *rank)
+{
+    const struct gc_ledger_turn_row *turn = &gc_ledger_get_slot(ledger, number)->turn;
+    const uint64_t priority = gc_ledger_load_half(&turn->priority);
+    const enum gc_turn_obstacle obstacle = obstacle_of(ledger, number, device, now_ns);
+    const uint64_t idle_ns = idle_since(turn, now_ns);
+    if (obstacle != GC_TURN_MAY_GIVE)
+        return obstacle;
+    if (gc_ledger_load_half(&turn->state) == GC_TURN_WAITING) {
+        const uint64_t ticket = gc_ledger_load(&turn->ticket);
+        const uint64_t own = gc_ledger_load(&gc_ledger_own_slot(ledger)->turn.ticket);
+        *rank = (struct gc_turn_rank){{1, UINT64_MAX - ticket, number}};
+        return is_earlier(ticket, number, own, ledger->own) ? GC_TURN_EARLIER : GC_TURN_MAY_GIVE;
+    }
+    if (idle_ns != 0) {
+        *rank = (struct gc_turn_rank){{0, idle_ns / IDLE_STEP_NS, priority}};
+        return GC_TURN_MAY_GIVE;
+    }
+    const uint64_t begin_ns = gc_ledger_load(&turn->begin_ns);
+    *rank = (struct gc_turn_rank){{2, priority, begin_ns}};
+    return now_ns < begin_ns + gc_ledger_load(&turn->quantum_ns) ? GC_TURN_IN_QUANTUM
+                                                                 : GC_TURN_MAY_GIVE;
+}
+
+bool gc_turn_is_before(const struct gc_turn_rank *a, const struct gc_turn_rank *b)
+{
+    for (unsigned i = 0; i < 3; i++)
+        if (a->words[i] != b->words[i])
+            return a->words[i] < b->words[i];
+    return false;
+}

@@ -1,0 +1,60 @@
+/* Tickets and candidates of a group whose processes take turns in its memory (core/turns), as the
+ * ledger has them.
+ *
+ * A process that waits for memory draws a ticket from its group's row: a number, higher than all
+ * drawn before. Tickets of equal number, after a lost write, are ordered by slot, so the order is
+ * total. On each device the earliest ticket that needs its memory is the head: no other process of
+ * the group is charged there before it. The ticket of a process that is dead or stopped, or that
+ * could not fit alone, counts for nothing.
+ *
+ * Safety does not depend on any of this: the account alone bounds what is resident. Lock-free;
+ * O(slots). */
+#ifndef GC_LEDGER_TURN_H
+#define GC_LEDGER_TURN_H
+
+#include "core/ledger/ledger.h"
+
+/* A process that has shown no sign of life for this long is stopped. */
+#define GC_TURN_STOPPED_NS UINT64_C(1000000000)
+
+/* A process with work keeps its memory for at least so many times what its last exchange took: so
+ * exchanges take at most a twentieth of the time, whatever programs do. */
+#define GC_TURN_QUANTUM_TIMES 20
+
+/* Draws a ticket for this process, which has none. */
+void gc_turn_draw(const struct gc_ledger *ledger, uint32_t group_row);
+void gc_turn_drop(const struct gc_ledger *ledger);
+/* Whether another process of the group has an earlier ticket than this one (or this one has none)
+ * and needs memory of the device row. `limit`: the group's there. */
+bool gc_turn_has_earlier(const struct gc_ledger *ledger, uint64_t group_key, uint32_t device,
+                         uint64_t limit);
+/* Whether the process showed a sign of life lately. */
+bool gc_turn_is_alive(const struct gc_ledger_slot *slot, uint64_t now_ns);
+
+/* ---- who gives memory up ---- */
+
+/* Why a process is no candidate now, or GC_TURN_MAY_GIVE. */
+enum gc_turn_obstacle {
+    GC_TURN_MAY_GIVE,
+    GC_TURN_HOLDS_NOTHING,
+    GC_TURN_NO_PART,   /* it does not overcommit, or has no helper */
+    GC_TURN_STOPPED,   /* no sign of life */
+    GC_TURN_PINNED,    /* by the tool */
+    GC_TURN_REFUSED,   /* it could not, a short while ago: the row's `refusal` */
+    GC_TURN_EARLIER,   /* it waits itself, with an earlier ticket */
+    GC_TURN_IN_QUANTUM /* it has work, and its turn is not over */
+};
+
+/* Less is first: processes that are away or idle, the longest idle first, and of those that are as
+ * long the one of lower priority; then processes that wait, the last ticket first; then busy ones,
+ * the lowest priority and the earliest turn first. */
+struct gc_turn_rank {
+    uint64_t words[3];
+};
+
+/* Whether the process in `slot` can be asked for memory of the device row, and its rank. */
+enum gc_turn_obstacle gc_turn_rate(const struct gc_ledger *ledger, uint32_t slot, uint32_t device,
+                                   uint64_t now_ns, struct gc_turn_rank *rank);
+bool gc_turn_is_before(const struct gc_turn_rank *a, const struct gc_turn_rank *b);
+
+#endif

@@ -1,0 +1,153 @@
+#include "core/pause/away.h"
+
+#include "core/base/assert.h"
+#include "core/base/bits.h"
+#include "core/device/registry.h"
+
+#include <stddef.h>
+
+/* ---- one at a time, pauses included ---- */
+
+static bool begin_moving(struct gc_core *core, struct gc_swap_result *result)
+{
+    GC_ASSERT(gc_lock_held_count() == 0);
+    *result = (struct gc_swap_result){.refusal = GC_SWAP_BUSY};
+    if (atomic_exchange_explicit(&core->is_moving, true, memory_order_acquire))
+        return false;
+    result->refusal = GC_SWAP_OK;
+    return true;
+}
+
+static bool end_moving(struct gc_core *core, bool is_done)
+{
+    atomic_store_explicit(&core->is_moving, false, memory_order_release);
+    return is_done;
+}
+
+/* ---- the end of the turn ---- */
+
+static bool begin(struct gc_core *core, const struct gc_scope_deadline *deadline,
+                  struct gc_swap_result *result)
+{
+    result->refusal = atomic_load_explicit(&core->work.is_conservative, memory_order_relaxed)
+                          ? GC_SWAP_UNSEEN
+                          : gc_scope_check(core, NULL);
+    if (result->refusal != GC_SWAP_OK)
+        return false;
+    gc_submitter_close_gate(&core->work);
+    const bool is_done = gc_scope_drain(core, NULL, deadline, result);
+    if (is_done)
+        atomic_store_explicit(&core->is_away, true, memory_order_relaxed);
+    else
+        gc_scope_set_gate(core);
+    return is_done;
+}
+
+bool gc_away_begin(struct gc_core *core, uint64_t timeout_ms, void (*waiting)(void *argument),
+                   void *argument, struct gc_swap_result *result)
+{
+    struct gc_scope_deadline deadline = gc_scope_deadline_in(core, timeout_ms);
+    deadline.waiting = waiting;
+    deadline.argument = argument;
+    return begin_moving(core, result) && end_moving(core, begin(core, &deadline, result));
+}
+
+/* ---- parts ---- */
+
+/* Calls for each context of one device. */
+struct moving {
+    struct gc_device *device;
+    struct gc_swap_spec spec; /* what is left to do */
+    struct gc_swap_result *result;
+};
+
+static bool move(struct gc_context *context, struct moving *moving,
+                 bool (*swap)(struct gc_context *context, const struct gc_swap_spec *spec,
+                              struct gc_swap_result *result))
+{
+    struct gc_swap_result one;
+    const bool is_done = swap(context, &moving->spec, &one);
+    moving->result->refusal = one.refusal;
+    moving->result->driver_code = one.driver_code;
+    moving->result->moved_bytes += one.moved_bytes;
+    moving->spec.wanted_bytes = gc_sub_or_zero_u64(moving->spec.wanted_bytes, one.moved_bytes);
+    return gc_scope_is_moved(context, is_done, moving->result);
+}
+
+static bool give(struct gc_context *context, void *argument)
+{
+    struct moving *moving = argument;
+    return context->device != moving->device || moving->spec.wanted_bytes == 0 ||
+           move(context, moving, gc_swap_out);
+}
+
+static bool come_back(struct gc_context *context, void *argument)
+{
+    struct moving *moving = argument;
+    return context->device != moving->device || !gc_swap_is_out(context) ||
+           move(context, moving, gc_swap_in_part);
+}
+
+static bool move_all(struct gc_device *device, const struct gc_swap_spec *spec,
+                     gc_scope_visit_function *visit, struct gc_swap_result *result)
+{
+    struct moving moving = {device, *spec, result};
+    return begin_moving(device->core, result) &&
+           end_moving(device->core, gc_scope_visit(device->core, NULL, visit, &moving));
+}
+
+bool gc_away_give(struct gc_device *device, const struct gc_swap_spec *spec,
+                  struct gc_swap_result *result)
+{
+    return move_all(device, spec, give, result);
+}
+
+bool gc_away_return(struct gc_device *device, const struct gc_swap_spec *spec,
+                    struct gc_swap_result *result)
+{
+    return move_all(device, spec, come_back, result);
+}
+
+struct counting {
+    const struct gc_device *device;
+    uint64_t bytes;
+};
+
+static bool count_missing(struct gc_context *context, void *argument)
+{
+    struct counting *counting = argument;
+    if (context->device == counting->device)
+        counting->bytes += gc_swap_missing_bytes(context);
+    return true;
+}
+
+uint64_t gc_away_missing(struct gc_device *device)
+{
+    struct counting counting = {device, 0};
+    (void)gc_scope_visit(device->core, NULL, count_missing, &counting);
+    return counting.bytes;
+}
+
+/* ---- the next turn ---- */
+
+static bool is_in(struct gc_context *context, void *argument)
+{
+    (void)argument;
+    return !gc_swap_is_out(context);
+}
+
+/* A pause that began meanwhile keeps the gate closed. */
+static bool end(struct gc_core *core)
+{
+    if (!gc_scope_visit(core, NULL, is_in, NULL))
+        return false;
+    atomic_store_explicit(&core->is_away, false, memory_order_relaxed);
+    gc_scope_set_gate(core);
+    return true;
+}
+
+bool gc_away_end(struct gc_core *core)
+{
+    struct gc_swap_result ignored;
+    return begin_moving(core, &ignored) && end_moving(core, end(core));
+}
