@@ -218,17 +218,16 @@ static enum gc_status alloc_plain(struct alloc_request *alloc)
     return status;
 }
 
-static enum gc_status serve(struct alloc_request *alloc)
+static enum gc_status serve_borrowing(struct alloc_request *alloc, struct gc_borrow *borrow)
 {
     struct gc_device *device = alloc->context->device;
     struct gc_reclaim reclaim;
-    struct gc_borrow borrow = {.is_short = alloc->is_trial};
     enum gc_status status = GC_OUT_OF_MEMORY;
     /* A limit was set below the bytes held. If the limit is the group's, other processes may have
      * idle memory. */
     while (!gc_limit_enforce(alloc->context))
         if (gc_device_excess_bytes(device) == 0 ||
-            !gc_borrow_step(device, alloc->segment_spec.bytes, &borrow))
+            !gc_borrow_step(device, alloc->segment_spec.bytes, borrow))
             return GC_OUT_OF_MEMORY;
     if (alloc->segment_spec.size_class != GC_CLASS_UNCACHED && !is_faulted(alloc)) {
         status = follow_plan(alloc);
@@ -256,8 +255,16 @@ static enum gc_status serve(struct alloc_request *alloc)
     if (status == GC_OUT_OF_MEMORY && alloc->segment_spec.size_class != GC_CLASS_UNCACHED)
         status = alloc_from_free_block(alloc, FROM_ANY);
     while (status == GC_OUT_OF_MEMORY && !alloc->failure.charge_failure.is_quota_short &&
-           gc_borrow_step(device, alloc->segment_spec.bytes, &borrow))
+           gc_borrow_step(device, alloc->segment_spec.bytes, borrow))
         status = attempt(alloc);
+    return status;
+}
+
+static enum gc_status serve(struct alloc_request *alloc)
+{
+    struct gc_borrow borrow = {.is_short = alloc->is_trial};
+    const enum gc_status status = serve_borrowing(alloc, &borrow);
+    gc_borrow_end(alloc->context->device, &borrow);
     return status;
 }
 

@@ -15,6 +15,7 @@
 #include "core/group/group.h"
 #include "core/observe/stacks.h"
 #include "core/pause/pause.h"
+#include "core/turns/turns.h"
 #include "core/reclaim/defer.h"
 #include "core/reclaim/tcache.h"
 #include "core/share/share.h"
@@ -123,6 +124,7 @@ void gc_core_destroy(struct gc_core *core)
         gc_change_free_records(&context->pool);
     }
     gc_host_destroy(core);
+    gc_turns_fini(core);
     gc_slab_fini(&core->copy_records);
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         struct gc_device *device = gc_device_find(core, i);
@@ -151,6 +153,7 @@ void gc_core_join(struct gc_core *core, const char *program, struct gc_doorbell 
     core->serve = gc_group_serve;
     gc_group_join(core, program, doorbell);
     gc_pause_join(core);
+    gc_turns_join(core);
 }
 
 struct gc_stack_table *gc_core_stacks(struct gc_core *core)

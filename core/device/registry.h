@@ -19,6 +19,7 @@ struct gc_elastic_table;
 struct gc_follow;
 struct gc_host_store;
 struct gc_share;
+struct gc_turns;
 
 /* Releases idle memory of the device, or of one of its quotas, to the driver until at most
  * `keep_bytes` are idle or `enough_bytes` were released. Returns the bytes released. No lock is
@@ -56,6 +57,7 @@ struct gc_core {
     /* A thread needs the memory that is away; NULL: the process takes no turns. Calls no driver and
      * takes no lock: core/turns. Set while no other thread runs. */
     void (*demand)(struct gc_core *core);
+    struct gc_turns *turns; /* core/turns; NULL: none */
     atomic_bool is_registered; /* see gc_export_expect_registration */
     struct gc_pagemap pagemap;
     struct gc_tracker tracker;

@@ -94,11 +94,12 @@ static __attribute__((noinline)) bool reclaim_and_charge(struct gc_device *devic
         if (gc_quota_charge(device, quota, bytes, &held, &charge_failure))
             return true;
     }
-    do {
-        if (gc_quota_charge(device, quota, bytes, &held, &charge_failure))
-            return true;
-    } while (!charge_failure.is_quota_short && gc_borrow_step(device, bytes, &borrow));
-    return false;
+    bool is_charged;
+    do
+        is_charged = gc_quota_charge(device, quota, bytes, &held, &charge_failure);
+    while (!is_charged && !charge_failure.is_quota_short && gc_borrow_step(device, bytes, &borrow));
+    gc_borrow_end(device, &borrow);
+    return is_charged;
 }
 
 static inline bool try_charge(struct gc_core *core, struct gc_device *device,

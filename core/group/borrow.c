@@ -10,6 +10,7 @@
 #include <time.h>
 
 #define TRIES_AT_ONCE 3 /* attempts of a request that does not wait */
+#define TURN_TRIES 16   /* attempts of a request that has its turn */
 #define REQUESTS_MAX 16 /* processes asked at a time for the idle memory they publish */
 #define REQUEST_AGAIN_NS (20 * GC_NS_PER_MS) /* between requests: idle memory changes */
 #define POLL_NS UINT64_C(500000)             /* between two checks */
@@ -24,12 +25,6 @@ static void sleep_poll(void)
 static uint32_t row_of(const struct gc_account *account)
 {
     return atomic_load_explicit(&account->device_row, memory_order_relaxed);
-}
-
-static bool fits(struct gc_account *account, uint64_t bytes)
-{
-    uint64_t sum;
-    return gc_add_u64(gc_account_held(account), bytes, &sum) && sum <= gc_account_limit(account);
 }
 
 /* ---- requests ---- */
@@ -80,6 +75,17 @@ static uint32_t most_idle(const struct gc_account *account, uint64_t below, uint
     return found;
 }
 
+uint64_t gc_borrow_idle(const struct gc_device *device)
+{
+    const struct gc_account *account = device->budget.account;
+    const uint32_t high = gc_ledger_slot_high(account->ledger);
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < high; i++)
+        if (is_other_client(account, i) && !gc_add_u64(sum, idle_of(account, i), &sum))
+            sum = UINT64_MAX;
+    return sum;
+}
+
 /* Published figures may be old. If they sum to less than `wanted`, the rest is requested from every
  * process. */
 static void send_requests(const struct gc_account *account, uint64_t wanted)
@@ -99,6 +105,13 @@ static void send_requests(const struct gc_account *account, uint64_t wanted)
     for (uint32_t i = 0; wanted > 0 && i < high; i++)
         if (is_other_client(account, i) && gc_account_of(account, i) > 0)
             send_request(account, i, wanted);
+}
+
+uint64_t gc_borrow_request(struct gc_device *device, uint64_t bytes)
+{
+    const uint64_t idle = gc_borrow_idle(device);
+    send_requests(device->budget.account, bytes);
+    return idle;
 }
 
 /* The bytes to request: the excess over the group's limit; `bytes` if there is no excess, for then
@@ -135,7 +148,7 @@ static void send_rarely(struct gc_account *account, uint64_t bytes, struct gc_bo
     send_requests(account, lacking(account, bytes));
 }
 
-bool gc_borrow_step(struct gc_device *device, uint64_t bytes, struct gc_borrow *borrow)
+static bool borrow_idle(struct gc_device *device, uint64_t bytes, struct gc_borrow *borrow)
 {
     struct gc_account *account = device->budget.account;
     GC_ASSERT(gc_lock_held_count() == 0);
@@ -144,7 +157,7 @@ bool gc_borrow_step(struct gc_device *device, uint64_t bytes, struct gc_borrow *
     const bool is_first = borrow->count++ == 0;
     if (is_first) {
         begin(account, device->core, borrow);
-        if (fits(account, bytes) && gc_account_limit(account) != UINT64_MAX)
+        if (gc_account_has_room(account, bytes) && gc_account_limit(account) != UINT64_MAX)
             return true;
     }
     do {
@@ -154,10 +167,72 @@ bool gc_borrow_step(struct gc_device *device, uint64_t bytes, struct gc_borrow *
             return false; /* the process's own limit is too low */
         if (gc_clock_ns() < borrow->end_ns)
             sleep_poll();
-        else if (borrow->count > TRIES_AT_ONCE || !fits(account, bytes))
+        else if (borrow->count > TRIES_AT_ONCE || !gc_account_has_room(account, bytes))
             return false;
         else
             return true;
-    } while (!fits(account, bytes));
+    } while (!gc_account_has_room(account, bytes));
     return true;
+}
+
+/* ---- turns ---- */
+
+static bool takes_turns(const struct gc_group_client *client, const struct gc_borrow *borrow)
+{
+    return client != NULL && client->step != NULL && !borrow->is_short && !gc_serve_is_helper() &&
+           (atomic_load_explicit(&gc_ledger_own_slot(&client->ledger)->flags,
+                                 memory_order_relaxed) &
+            GC_LEDGER_HAS_HELPER) != 0;
+}
+
+static void want(struct gc_group_client *client, uint32_t row, uint64_t bytes,
+                 struct gc_borrow *borrow)
+{
+    if (borrow->wanted != 0)
+        return;
+    borrow->wanted = bytes;
+    atomic_fetch_add_explicit(&client->wanted[row], bytes, memory_order_seq_cst);
+    gc_ledger_wake(&client->ledger, client->ledger.own);
+}
+
+/* Could the group hold it, if all others gave all they have? */
+static bool could_fit(struct gc_account *account, uint64_t bytes)
+{
+    uint64_t sum;
+    return gc_add_u64(gc_account_of(account, account->ledger->own), bytes, &sum) &&
+           sum <= gc_account_limit(account);
+}
+
+/* The helper asks others for their memory; it stays announced until gc_borrow_end. */
+static bool wait_turn(struct gc_device *device, uint64_t bytes, struct gc_borrow *borrow)
+{
+    struct gc_group_client *client = gc_group_client_of(device->core);
+    struct gc_account *account = device->budget.account;
+    if (!takes_turns(client, borrow))
+        return false;
+    while (could_fit(account, bytes) && gc_budget_free_bytes(&device->budget) >= bytes &&
+           !gc_group_is_hopeless(client, row_of(account)) &&
+           !atomic_load_explicit(&client->is_exiting, memory_order_acquire)) {
+        want(client, row_of(account), bytes, borrow);
+        sleep_poll();
+        if (gc_account_has_room(account, bytes))
+            return borrow->room_count++ < TURN_TRIES; /* else the device itself is full */
+    }
+    return false;
+}
+
+bool gc_borrow_step(struct gc_device *device, uint64_t bytes, struct gc_borrow *borrow)
+{
+    return borrow_idle(device, bytes, borrow) ||
+           (device->budget.account != NULL && wait_turn(device, bytes, borrow));
+}
+
+void gc_borrow_end(struct gc_device *device, const struct gc_borrow *borrow)
+{
+    struct gc_group_client *client = gc_group_client_of(device->core);
+    if (borrow->wanted == 0)
+        return;
+    atomic_fetch_sub_explicit(&client->wanted[row_of(device->budget.account)], borrow->wanted,
+                              memory_order_seq_cst);
+    gc_ledger_wake(&client->ledger, client->ledger.own);
 }

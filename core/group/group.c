@@ -103,6 +103,19 @@ void gc_group_fini(struct gc_core *core)
 
 /* ---- a device ---- */
 
+/* Where processes take turns, what they may have resident together is at least less than the
+ * device: the driver keeps some for itself. */
+#define LEFT_DIVISOR 50
+#define LEFT_BYTES (UINT64_C(512) << 20)
+#define LEFT_MOST_DIVISOR 8
+
+static uint64_t turns_limit_of(const struct gc_device *device)
+{
+    const uint64_t total = device->info.total_bytes;
+    return total -
+           gc_min_u64(gc_max_u64(total / LEFT_DIVISOR, LEFT_BYTES), total / LEFT_MOST_DIVISOR);
+}
+
 static uint64_t group_limit_of(const struct gc_device *device)
 {
     const struct gc_options *options = device->core->options;
@@ -112,6 +125,9 @@ static uint64_t group_limit_of(const struct gc_device *device)
         gc_log_write(device->core->log, GC_LOG_WARN,
                      "GPUCACHE_GROUP_LIMIT has no entry for device %d (%s): it sets no limit there",
                      device->info.ordinal, device->info.uuid);
+    if (limit == UINT64_MAX && options->group[0] != '\0' &&
+        (options->overcommit & GC_OVERCOMMIT_SWAP) != 0)
+        return turns_limit_of(device);
     return limit;
 }
 
@@ -187,6 +203,7 @@ static void join_group(struct gc_device *device, const struct gc_ledger_device *
     (void)gc_account_reap(&client->ledger, device->ledger_row, device->account.group_key,
                           &has_dying);
     limit_group(device, limit);
+    device->account.takes_turns = (device->core->options->overcommit & GC_OVERCOMMIT_SWAP) != 0;
     device->budget.account = &device->account;
     atomic_store_explicit(&device->is_group_over, true, memory_order_relaxed); /* check it */
 }
@@ -232,6 +249,11 @@ void gc_group_attach(struct gc_core *core, struct gc_device *device)
     if (device->ledger_row != GC_LEDGER_NONE)
         apply_late_limit(device);
     gc_publish_device(device, gc_core_now_ns(core));
+}
+
+uint32_t gc_group_row(const struct gc_core *core)
+{
+    return gc_ledger_find_group(core->ledger, core->options->group);
 }
 
 /* ---- contexts ---- */

@@ -20,6 +20,9 @@
 typedef enum gc_ledger_result gc_request_function(void *argument, enum gc_ledger_request_kind kind,
                                                   const char *tenant, bool drop, char *text);
 
+/* The helper's step between requests: returns after how many milliseconds it wants the next. */
+typedef uint32_t gc_serve_step(struct gc_core *core);
+
 struct gc_group_client {
     struct gc_ledger ledger; /* the first member: gc_core.ledger points to it */
     struct gc_core *core;
@@ -32,6 +35,10 @@ struct gc_group_client {
     /* Limits requested for devices that are not added yet; bit i of the mask: row i. */
     _Atomic uint64_t late_mask;
     _Atomic uint64_t late_limits[GC_LEDGER_DEVICES];
+    gc_serve_step *step; /* NULL: none */
+    /* Bytes of each device row that threads wait for; bit i of the mask: nobody gives such. */
+    _Atomic uint64_t wanted[GC_LEDGER_DEVICES];
+    _Atomic uint64_t hopeless_mask;
     struct gc_request_handler {
         gc_request_function *_Atomic function;
         void *argument;
@@ -56,6 +63,12 @@ bool gc_group_serve(struct gc_core *core);
 /* Registers the function that serves a kind of request. Does nothing without a ledger. */
 void gc_serve_register(struct gc_core *core, enum gc_ledger_request_kind kind,
                        gc_request_function *function, void *argument);
+/* Call before the helper starts. */
+void gc_serve_set_step(struct gc_core *core, gc_serve_step *step);
+/* Whether the calling thread is the helper, which must not wait for what the helper does. */
+bool gc_serve_is_helper(void);
+/* The row of the process's group. */
+uint32_t gc_group_row(const struct gc_core *core);
 /* Frees the client and its slot. */
 void gc_group_fini(struct gc_core *core);
 
@@ -65,13 +78,44 @@ void gc_group_fini(struct gc_core *core);
 struct gc_borrow {
     uint64_t end_ns;       /* the deadline */
     uint64_t requested_ns; /* when requests were last sent */
+    uint64_t wanted;       /* announced to the helper */
     unsigned count;        /* steps so far */
+    unsigned room_count;   /* steps that found room, in a turn */
     bool is_short;         /* does not wait */
 };
 
 /* Call when reclaim in this process did not free `bytes`. Uncharges memory of processes that died,
  * requests idle memory from other processes of the group and waits, at most GPUCACHE_WAIT, or
- * DYING_WAIT_NS if a process is dying. True: try the charge again. No lock may be held. */
+ * DYING_WAIT_NS if a process is dying; where the process takes turns, then for its turn, as long as
+ * there is hope. True: try the charge again. No lock may be held. */
 bool gc_borrow_step(struct gc_device *device, uint64_t bytes, struct gc_borrow *borrow);
+/* Call after the last step, whatever came of it. */
+void gc_borrow_end(struct gc_device *device, const struct gc_borrow *borrow);
+
+/* Requests idle memory of the group's other processes. Returns what they have, as published. */
+uint64_t gc_borrow_request(struct gc_device *device, uint64_t bytes);
+/* What the group's other processes have of it. */
+uint64_t gc_borrow_idle(const struct gc_device *device);
+
+/* ---- turns: what threads wait for, for core/turns ---- */
+
+static inline uint64_t gc_group_wanted(const struct gc_group_client *client, uint32_t row)
+{
+    return atomic_load_explicit(&client->wanted[row], memory_order_seq_cst);
+}
+
+static inline bool gc_group_is_hopeless(const struct gc_group_client *client, uint32_t row)
+{
+    return (atomic_load_explicit(&client->hopeless_mask, memory_order_relaxed) >> row & 1) != 0;
+}
+
+static inline void gc_group_set_hopeless(struct gc_group_client *client, uint32_t row, bool is_it)
+{
+    if (is_it)
+        atomic_fetch_or_explicit(&client->hopeless_mask, UINT64_C(1) << row, memory_order_relaxed);
+    else if (gc_group_is_hopeless(client, row))
+        atomic_fetch_and_explicit(&client->hopeless_mask, ~(UINT64_C(1) << row),
+                                  memory_order_relaxed);
+}
 
 #endif

@@ -188,6 +188,10 @@ static void serve_once(struct gc_group_client *client, uint32_t mine)
     if ((requests & BIT(GC_REQUEST_RESUME)) != 0)
         serve_handler(client, GC_REQUEST_RESUME);
     flush_all(client, (all & (BIT(GC_REQUEST_LIMIT) | BIT(GC_REQUEST_REFRESH))) != 0);
+    if ((requests & BIT(GC_REQUEST_GIVE)) != 0) /* the helper's next step does it */
+        respond(client, GC_REQUEST_GIVE,
+                client->step != NULL ? GC_RESPONSE_DONE : GC_RESPONSE_REFUSED,
+                client->step != NULL ? "asked" : "this process takes no turns");
     if ((requests & BIT(GC_REQUEST_REFRESH)) != 0)
         respond(client, GC_REQUEST_REFRESH, GC_RESPONSE_DONE, "");
     atomic_store_explicit(&client->doorbell->seen, control, memory_order_relaxed);
@@ -281,17 +285,31 @@ static void sleep_ns(long ns)
     nanosleep(&pause, NULL);
 }
 
+static __thread bool is_helper __attribute__((tls_model("initial-exec")));
+
+bool gc_serve_is_helper(void)
+{
+    return is_helper;
+}
+
+void gc_serve_set_step(struct gc_core *core, gc_serve_step *step)
+{
+    gc_group_client_of(core)->step = step;
+}
+
 void gc_serve_help(struct gc_core *core)
 {
     struct gc_group_client *client = gc_group_client_of(core);
     struct gc_ledger_slot *slot = gc_ledger_own_slot(&client->ledger);
+    is_helper = true;
     uint32_t served = atomic_load_explicit(&slot->served, memory_order_relaxed);
     atomic_store_explicit(&core->serves_in_threads, false, memory_order_relaxed);
     atomic_fetch_or_explicit(&slot->flags, GC_LEDGER_HAS_HELPER, memory_order_relaxed);
     while (!atomic_load_explicit(&client->is_exiting, memory_order_acquire)) {
         const uint32_t control = atomic_load_explicit(&slot->control, memory_order_acquire);
+        const uint32_t timeout_ms = client->step != NULL ? client->step(core) : UINT32_MAX;
         if (control == served) {
-            gc_ledger_wait_request(&client->ledger, control, UINT32_MAX);
+            gc_ledger_wait_request(&client->ledger, control, timeout_ms);
             continue;
         }
         if (atomic_exchange_explicit(&client->is_serving, true, memory_order_acquire)) {

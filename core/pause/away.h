@@ -25,6 +25,6 @@ bool gc_away_return(struct gc_device *device, const struct gc_swap_spec *spec,
 /* Bytes of the device that have to come back. */
 uint64_t gc_away_missing(struct gc_device *device);
 /* Opens the gate, once all memory is resident. False: it is not. */
-bool gc_away_end(struct gc_core *core) GC_CHECKED;
+bool gc_away_end(struct gc_core *core);
 
 #endif

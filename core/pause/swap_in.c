@@ -362,5 +362,6 @@ bool gc_swap_in(struct gc_context *context, struct gc_swap_result *result)
     do
         result->refusal = try_swap_in(context, &at_once, &missing, result);
     while (result->refusal == GC_SWAP_FULL && reclaim_memory(&reclaim, &borrow, &missing));
+    gc_borrow_end(context->device, &borrow);
     return result->refusal == GC_SWAP_OK;
 }

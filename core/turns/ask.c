@@ -1,0 +1,248 @@
+/* Asks other processes of the group for memory: one at a time, the next when the one before has
+ * given, cannot, or makes no progress. */
+#include "core/base/bits.h"
+#include "core/base/clock.h"
+#include "core/io/text.h"
+#include "core/pause/swap.h"
+#include "core/turns/state.h"
+
+#include <stdio.h>
+
+/* A process that is asked and releases nothing for so long is left alone for as long. */
+#define PATIENCE_NS (3 * GC_NS_PER_S)
+#define VAIN_NS (GC_NS_PER_S / 2) /* nobody could give for so long: hopeless */
+#define LOG_AGAIN_NS (60 * GC_NS_PER_S)
+#define ROOM_AGAIN_NS (20 * GC_NS_PER_MS)
+#define ROOM_WAIT_NS (5 * GC_NS_PER_MS) /* idle memory may come */
+
+static uint32_t row_of(const struct gc_account *account)
+{
+    return atomic_load_explicit(&account->device_row, memory_order_relaxed);
+}
+
+static bool is_other(const struct gc_turns *turns, const struct gc_account *account, uint32_t slot)
+{
+    const struct gc_ledger *ledger = &turns->client->ledger;
+    return slot != ledger->own && atomic_load_explicit(&ledger->file->group_keys[slot],
+                                                       memory_order_seq_cst) == account->group_key;
+}
+
+bool gc_turns_is_first(const struct gc_turns *turns, struct gc_device *device)
+{
+    struct gc_account *account = device->budget.account;
+    return !gc_turn_has_earlier(&turns->client->ledger, account->group_key, row_of(account),
+                                gc_account_limit(account));
+}
+
+void gc_turns_wake_waiting(const struct gc_turns *turns)
+{
+    const struct gc_ledger *ledger = &turns->client->ledger;
+    const uint64_t key = gc_ledger_load(&ledger->file->group_keys[ledger->own]);
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    for (uint32_t i = 0; i < high; i++)
+        if (i != ledger->own && gc_ledger_load(&ledger->file->group_keys[i]) == key &&
+            gc_ledger_load(&gc_ledger_get_slot(ledger, i)->turn.ticket) != 0)
+            gc_ledger_wake(ledger, i);
+}
+
+/* ---- why not ---- */
+
+static bool is_passing(enum gc_swap_refusal refusal)
+{
+    return refusal == GC_SWAP_BUSY || refusal == GC_SWAP_CAPTURES || refusal == GC_SWAP_AGAIN;
+}
+
+/* Whether the obstacle goes away by itself. */
+static bool may_pass(const struct gc_turns *turns, uint32_t slot, enum gc_turn_obstacle obstacle)
+{
+    const struct gc_ledger_turn_row *row = &gc_ledger_get_slot(&turns->client->ledger, slot)->turn;
+    return obstacle == GC_TURN_IN_QUANTUM || obstacle == GC_TURN_EARLIER ||
+           (obstacle == GC_TURN_REFUSED &&
+            is_passing((enum gc_swap_refusal)gc_ledger_load_half(&row->refusal)));
+}
+
+static const char *text_of(const struct gc_turns *turns, uint32_t slot,
+                           enum gc_turn_obstacle obstacle)
+{
+    const struct gc_ledger_turn_row *row = &gc_ledger_get_slot(&turns->client->ledger, slot)->turn;
+    switch (obstacle) {
+    case GC_TURN_NO_PART:
+        return "it does not overcommit";
+    case GC_TURN_STOPPED:
+        return "it is stopped";
+    case GC_TURN_PINNED:
+        return "it is pinned";
+    case GC_TURN_REFUSED:
+        return gc_swap_refusal_text((enum gc_swap_refusal)gc_ledger_load_half(&row->refusal));
+    case GC_TURN_EARLIER:
+        return "it waits, too";
+    case GC_TURN_IN_QUANTUM:
+        return "its turn is not over";
+    case GC_TURN_MAY_GIVE:
+    case GC_TURN_HOLDS_NOTHING:
+        break;
+    }
+    return "it gives nothing";
+}
+
+#define HOLDERS_BYTES 512
+
+/* Who holds what, and why it cannot go; cut to size. */
+static void list_holders(const struct gc_turns *turns, const struct gc_account *account, char *text)
+{
+    const struct gc_ledger *ledger = &turns->client->ledger;
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    size_t used = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < high && used < HOLDERS_BYTES; i++) {
+        struct gc_turn_rank ignored;
+        char name[GC_LEDGER_NAME_BYTES];
+        char size[GC_TEXT_SIZE_BYTES];
+        const struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, i);
+        if (!is_other(turns, account, i) || gc_account_of(account, i) == 0)
+            continue;
+        const enum gc_turn_obstacle obstacle =
+            gc_turn_rate(ledger, i, row_of(account), gc_clock_ns(), &ignored);
+        gc_ledger_get_text(name, sizeof(name), slot->tenant);
+        const int n =
+            snprintf(text + used, HOLDERS_BYTES - used, "%s%s (pid %u) holds %s: %s",
+                     used > 0 ? "; " : "", name, gc_ledger_load_half(&slot->pid),
+                     gc_text_size(gc_account_of(account, i), size), text_of(turns, i, obstacle));
+        used += n > 0 ? (size_t)n : 0;
+    }
+}
+
+static void log_vain(const struct gc_turns *turns, struct gc_device *device,
+                     struct gc_turns_asking *asking, uint64_t need, uint64_t now_ns)
+{
+    char holders[HOLDERS_BYTES];
+    char size[GC_TEXT_SIZE_BYTES];
+    if (asking->logged_ns != 0 && now_ns < asking->logged_ns + LOG_AGAIN_NS)
+        return;
+    asking->logged_ns = now_ns;
+    list_holders(turns, device->budget.account, holders);
+    gc_log_write(turns->core->log, GC_LOG_WARN,
+                 "device %d: no process of the group can give up %s: %s", device->info.ordinal,
+                 gc_text_size(need, size), holders[0] != '\0' ? holders : "none holds any");
+}
+
+/* ---- idle cached memory ---- */
+
+/* True: some process has idle memory and was just asked for it. */
+static bool await_idle(const struct gc_turns *turns, struct gc_device *device,
+                       struct gc_turns_asking *asking, uint64_t lacking, uint64_t now_ns)
+{
+    if (now_ns >= asking->room_ns + ROOM_AGAIN_NS) {
+        asking->room_ns = now_ns;
+        return gc_borrow_request(device, lacking) > 0;
+    }
+    (void)turns;
+    return now_ns < asking->room_ns + ROOM_WAIT_NS && gc_borrow_idle(device) > 0;
+}
+
+/* ---- pages ---- */
+
+/* Whether the process that was asked is about to give. */
+static bool is_giving(const struct gc_turns *turns, const struct gc_account *account,
+                      struct gc_turns_asking *asking, uint64_t now_ns)
+{
+    if (asking->slot == GC_LEDGER_NONE)
+        return false;
+    const struct gc_ledger_slot *slot = gc_ledger_get_slot(&turns->client->ledger, asking->slot);
+    const uint64_t held = gc_account_of(account, asking->slot);
+    if (held < asking->held) {
+        asking->held = held;
+        asking->progress_ns = now_ns;
+    }
+    return held > 0 && gc_turn_is_alive(slot, now_ns) &&
+           (gc_ledger_load(&slot->turn.give[row_of(account)]) != 0 ||
+            gc_ledger_load_half(&slot->turn.state) == GC_TURN_LEAVING);
+}
+
+/* The process to ask next; GC_LEDGER_NONE: nobody. *has_hope: somebody may be able to give later.
+ */
+static uint32_t choose(const struct gc_turns *turns, const struct gc_account *account,
+                       uint64_t now_ns, bool *has_hope)
+{
+    const struct gc_ledger *ledger = &turns->client->ledger;
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    struct gc_turn_rank best;
+    uint32_t chosen = GC_LEDGER_NONE;
+    *has_hope = false;
+    for (uint32_t i = 0; i < high; i++) {
+        struct gc_turn_rank rank;
+        if (!is_other(turns, account, i))
+            continue;
+        const enum gc_turn_obstacle obstacle =
+            gc_turn_rate(ledger, i, row_of(account), now_ns, &rank);
+        *has_hope |= may_pass(turns, i, obstacle);
+        if (obstacle != GC_TURN_MAY_GIVE || now_ns < turns->skip_ns[i])
+            continue;
+        if (chosen == GC_LEDGER_NONE || gc_turn_is_before(&rank, &best)) {
+            chosen = i;
+            best = rank;
+        }
+    }
+    *has_hope |= chosen != GC_LEDGER_NONE;
+    return chosen;
+}
+
+static void send(const struct gc_turns *turns, const struct gc_account *account,
+                 struct gc_turns_asking *asking, uint64_t bytes, uint64_t now_ns)
+{
+    const struct gc_ledger *ledger = &turns->client->ledger;
+    const struct gc_ledger_request request = {
+        .kind = GC_REQUEST_GIVE, .device = row_of(account), .bytes = bytes};
+    struct gc_ledger_ticket ignored;
+    asking->held = gc_account_of(account, asking->slot);
+    asking->progress_ns = now_ns;
+    if (!gc_ledger_send_request(
+            ledger, asking->slot,
+            gc_ledger_load_half(&gc_ledger_get_slot(ledger, asking->slot)->generation), &request,
+            &ignored))
+        asking->slot = GC_LEDGER_NONE;
+}
+
+static uint64_t lacking_bytes(struct gc_account *account, uint64_t need)
+{
+    uint64_t sum;
+    if (!gc_add_u64(gc_account_held(account), need, &sum))
+        return need;
+    return gc_sub_or_zero_u64(sum, gc_account_limit(account));
+}
+
+bool gc_turns_ask(struct gc_turns *turns, struct gc_device *device, uint64_t need)
+{
+    struct gc_account *account = device->budget.account;
+    struct gc_turns_asking *asking = &turns->asking[row_of(account)];
+    const uint64_t now_ns = gc_clock_ns();
+    bool has_dying;
+    bool has_hope;
+    const uint64_t lacking = lacking_bytes(account, need);
+    if (lacking == 0) {
+        asking->vain_ns = 0;
+        return true;
+    }
+    (void)gc_account_reap(account->ledger, row_of(account), account->group_key, &has_dying);
+    if (await_idle(turns, device, asking, lacking, now_ns))
+        return true;
+    if (is_giving(turns, account, asking, now_ns)) {
+        if (now_ns < asking->progress_ns + PATIENCE_NS)
+            return true;
+        turns->skip_ns[asking->slot] = now_ns + PATIENCE_NS;
+    }
+    asking->slot = choose(turns, account, now_ns, &has_hope);
+    if (asking->slot != GC_LEDGER_NONE)
+        send(turns, account, asking, lacking, now_ns);
+    if (has_hope || has_dying) {
+        asking->vain_ns = 0;
+        return true;
+    }
+    if (asking->vain_ns == 0)
+        asking->vain_ns = now_ns;
+    const uint64_t wait_ns = turns->core->options->wait_ms * GC_NS_PER_MS;
+    if (now_ns < asking->vain_ns + gc_max_u64(VAIN_NS, wait_ns))
+        return true;
+    log_vain(turns, device, asking, lacking, now_ns);
+    return false;
+}

@@ -1,0 +1,483 @@
+/* The helper's part: what others ask for is given, what this process waits for is brought back or
+ * asked for, and its work is watched. A step never waits for another process. */
+#include "core/turns/turns.h"
+
+#include "core/backing/host.h"
+#include "core/base/bits.h"
+#include "core/base/clock.h"
+#include "core/pause/away.h"
+#include "core/pause/pause.h"
+#include "core/turns/state.h"
+
+#include <stddef.h>
+
+/* Of memory that moves at once: part of the whole, so that both directions of the link are busy
+ * soon, and large enough to make the calls of a chunk small beside it. */
+#define CHUNK_PARTS 16
+#define CHUNK_LEAST (UINT64_C(32) << 20)
+#define CHUNK_MOST (UINT64_C(256) << 20)
+#define DRAIN_MS 2000 /* for work under way */
+#define SAMPLE_NS (20 * GC_NS_PER_MS)
+/* The next attempt after a refusal: of what passes soon, of work that did not end in time, and of
+ * what lasts. */
+#define AGAIN_SOON_NS (100 * GC_NS_PER_MS)
+#define AGAIN_BUSY_NS GC_NS_PER_S
+#define AGAIN_LATE_NS (5 * GC_NS_PER_S)
+/* Steps: while it waits; while it has work, or waits for others' requests. */
+#define WAITING_MS 1
+#define WATCHING_MS 20
+#define RESTING_MS 200
+#define EMPTY_NS (30 * GC_NS_PER_S) /* host memory without content is kept so long */
+
+static void store(gc_ledger_word *word, uint64_t value)
+{
+    atomic_store_explicit(word, value, memory_order_relaxed);
+}
+
+static void add(gc_ledger_word *word, uint64_t value)
+{
+    store(word, gc_ledger_load(word) + value);
+}
+
+static void set_state(struct gc_turns *turns, enum gc_turn_state state)
+{
+    atomic_store_explicit(&turns->slot->turn.state, (uint32_t)state, memory_order_seq_cst);
+}
+
+static enum gc_turn_state state_of(const struct gc_turns *turns)
+{
+    return (enum gc_turn_state)gc_ledger_load_half(&turns->slot->turn.state);
+}
+
+static void beat(void *argument)
+{
+    struct gc_turns *turns = argument;
+    store(&turns->slot->turn.beat_ns, gc_clock_ns());
+}
+
+/* The process's devices that have an account in the group; NULL: not this one. */
+static struct gc_device *device_at(const struct gc_turns *turns, int ordinal, uint32_t *row)
+{
+    struct gc_device *device = gc_device_find(turns->core, ordinal);
+    if (device == NULL || device->budget.account == NULL)
+        return NULL;
+    *row = atomic_load_explicit(&device->budget.account->device_row, memory_order_relaxed);
+    return device;
+}
+
+static uint64_t chunk_bytes(uint64_t whole)
+{
+    return gc_min_u64(gc_max_u64(whole / CHUNK_PARTS, CHUNK_LEAST), CHUNK_MOST);
+}
+
+/* ---- work ---- */
+
+struct watching {
+    uint64_t submitted;
+    bool is_idle;
+};
+
+/* Asks the fences; records one where none is open. */
+static void watch_context(struct gc_context *context, void *argument)
+{
+    struct watching *watching = argument;
+    if (gc_context_is_dropped(context) || context->is_device)
+        return;
+    (void)gc_fence_poll(context);
+    if (gc_context_has_completed(context, watching->submitted))
+        return;
+    watching->is_idle = false;
+    if (gc_fence_oldest_epoch(context) == 0)
+        (void)gc_fence_record(context);
+}
+
+/* Whether all work that was submitted so far is done; work that is not counted never is. */
+static bool has_no_work(struct gc_core *core)
+{
+    struct watching watching = {
+        .submitted = atomic_load_explicit(&core->work.submitted, memory_order_seq_cst),
+        .is_idle = !atomic_load_explicit(&core->work.is_conservative, memory_order_relaxed)};
+    gc_contexts_visit(core, watch_context, &watching);
+    return watching.is_idle &&
+           watching.submitted == atomic_load_explicit(&core->work.submitted, memory_order_seq_cst);
+}
+
+/* A fence closes the epoch before it is recorded: work submitted after it has a later one, so the
+ * answer is exact but for a submission at this moment. */
+static void watch(struct gc_turns *turns, uint64_t now_ns)
+{
+    struct gc_ledger_turn_row *row = &turns->slot->turn;
+    turns->sampled_ns = now_ns;
+    if (!has_no_work(turns->core))
+        store(&row->idle_ns, 0);
+    else if (gc_ledger_load(&row->idle_ns) == 0)
+        store(&row->idle_ns, now_ns);
+}
+
+/* ---- figures ---- */
+
+/* What is out, of each device. Returns the sum. */
+static uint64_t publish_away(struct gc_turns *turns)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        uint32_t row;
+        struct gc_device *device = device_at(turns, i, &row);
+        if (device == NULL)
+            continue;
+        const uint64_t away = gc_away_missing(device);
+        store(&turns->slot->turn.away[row], away);
+        store(&turns->slot->figures[row].words[GC_LEDGER_FIGURE_swapped], away);
+        sum += away;
+    }
+    store(&turns->slot->turn.host_bytes, gc_host_bytes(turns->core));
+    return sum;
+}
+
+static void begin_waiting(struct gc_turns *turns)
+{
+    struct gc_ledger_turn_row *row = &turns->slot->turn;
+    if (gc_ledger_load(&row->waiting_ns) == 0)
+        store(&row->waiting_ns, gc_clock_ns());
+    if (gc_ledger_load(&row->ticket) == 0)
+        gc_turn_draw(&turns->client->ledger, gc_group_row(turns->core));
+}
+
+static void end_waiting(struct gc_turns *turns)
+{
+    struct gc_ledger_turn_row *row = &turns->slot->turn;
+    const uint64_t since = gc_ledger_load(&row->waiting_ns);
+    if (since != 0)
+        add(&row->waited_ns, gc_clock_ns() - since);
+    store(&row->waiting_ns, 0);
+}
+
+static bool is_in_quantum(const struct gc_turns *turns)
+{
+    const struct gc_ledger_turn_row *row = &turns->slot->turn;
+    return gc_clock_ns() < gc_ledger_load(&row->begin_ns) + gc_ledger_load(&row->quantum_ns);
+}
+
+/* ---- giving ---- */
+
+static void refuse(struct gc_turns *turns, enum gc_swap_refusal refusal)
+{
+    const uint64_t again_ns = refusal == GC_SWAP_BUSY ? AGAIN_BUSY_NS
+                              : refusal == GC_SWAP_CAPTURES || refusal == GC_SWAP_AGAIN
+                                  ? AGAIN_SOON_NS
+                                  : AGAIN_LATE_NS;
+    atomic_store_explicit(&turns->slot->turn.refusal, (uint32_t)refusal, memory_order_relaxed);
+    store(&turns->slot->turn.not_before_ns, gc_clock_ns() + again_ns);
+}
+
+/* Whether the process is to give at all. */
+static bool may_give(struct gc_turns *turns, bool is_forced)
+{
+    const struct gc_ledger_turn_row *row = &turns->slot->turn;
+    if (gc_ledger_load_half(&row->is_pinned) != 0)
+        return false;
+    if (is_forced || gc_scope_is_away(turns->core))
+        return true;
+    watch(turns, gc_clock_ns());
+    return gc_ledger_load(&row->idle_ns) != 0 || !is_in_quantum(turns);
+}
+
+static void gave(void *argument, uint64_t bytes)
+{
+    struct gc_turns *turns = argument;
+    beat(turns);
+    add(&turns->slot->turn.out_bytes, bytes);
+    gc_turns_wake_waiting(turns);
+}
+
+/* The turn ends: its ticket, too. */
+static bool leave(struct gc_turns *turns)
+{
+    struct gc_swap_result result;
+    if (gc_scope_is_away(turns->core))
+        return true;
+    if (!gc_away_begin(turns->core, DRAIN_MS, beat, turns, &result)) {
+        refuse(turns, result.refusal);
+        return false;
+    }
+    turns->out_ns = 0;
+    turns->in_ns = 0;
+    gc_turn_drop(&turns->client->ledger);
+    if (gc_ledger_load(&turns->slot->turn.idle_ns) == 0)
+        store(&turns->slot->turn.idle_ns, gc_clock_ns());
+    return true;
+}
+
+static void give(struct gc_turns *turns, struct gc_device *device, uint64_t bytes)
+{
+    const struct gc_swap_spec spec = {
+        .keeps_content = true,
+        .wanted_bytes = bytes,
+        .chunk_bytes = chunk_bytes(gc_min_u64(bytes, gc_device_reserved_bytes(device))),
+        .moved = gave,
+        .argument = turns};
+    const enum gc_turn_state before = state_of(turns);
+    struct gc_swap_result result;
+    set_state(turns, GC_TURN_LEAVING);
+    const uint64_t begin_ns = gc_clock_ns();
+    if (leave(turns)) {
+        if (!gc_away_give(device, &spec, &result) || result.moved_bytes == 0)
+            refuse(turns, result.refusal == GC_SWAP_OK ? GC_SWAP_NOT_MAPPED : result.refusal);
+        turns->out_ns += gc_clock_ns() - begin_ns;
+    }
+    if (publish_away(turns) == 0 && gc_scope_is_away(turns->core))
+        (void)gc_away_end(turns->core); /* nothing could go */
+    set_state(turns, !gc_scope_is_away(turns->core) ? GC_TURN_IN
+                     : before == GC_TURN_WAITING    ? GC_TURN_WAITING
+                                                    : GC_TURN_AWAY);
+}
+
+static void give_all(struct gc_turns *turns)
+{
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        uint32_t row;
+        struct gc_device *device = device_at(turns, i, &row);
+        const uint64_t bytes =
+            device == NULL
+                ? 0
+                : atomic_exchange_explicit(&turns->slot->turn.give[row], 0, memory_order_acquire);
+        if (bytes > 0 && may_give(turns, bytes == UINT64_MAX))
+            give(turns, device, bytes);
+    }
+}
+
+/* ---- the next turn ---- */
+
+static void came(void *argument, uint64_t bytes)
+{
+    struct gc_turns *turns = argument;
+    beat(turns);
+    add(&turns->slot->turn.in_bytes, bytes);
+}
+
+/* Asks for what is lacking, and swaps in what has room. */
+static void bring_back(struct gc_turns *turns, struct gc_device *device, uint32_t row)
+{
+    const uint64_t missing = gc_away_missing(device);
+    struct gc_swap_spec spec = {
+        .is_return = true, .chunk_bytes = chunk_bytes(missing), .moved = came, .argument = turns};
+    struct gc_swap_result result;
+    store(&turns->slot->turn.need[row], missing);
+    if (missing > 0 && gc_turns_is_first(turns, device))
+        (void)gc_turns_ask(turns, device, missing);
+    if (missing > 0 &&
+        !gc_account_has_room(device->budget.account, gc_min_u64(missing, GC_PAGE_BYTES_MIN)))
+        return;
+    const uint64_t begin_ns = gc_clock_ns();
+    (void)gc_away_return(device, &spec, &result);
+    if (result.moved_bytes > 0)
+        turns->in_ns += gc_clock_ns() - begin_ns;
+    store(&turns->slot->turn.need[row], gc_away_missing(device));
+}
+
+/* All is resident: a new turn. */
+static void begin_turn(struct gc_turns *turns)
+{
+    struct gc_ledger_turn_row *row = &turns->slot->turn;
+    const uint64_t least_ns = turns->core->options->quantum_ms * GC_NS_PER_MS;
+    const uint64_t exchange_ns = gc_max_u64(turns->out_ns, turns->in_ns);
+    store(&row->quantum_ns, gc_max_u64(least_ns, GC_TURN_QUANTUM_TIMES * exchange_ns));
+    store(&row->begin_ns, gc_clock_ns());
+    store(&row->idle_ns, 0);
+    add(&row->exchange_count, 1);
+    end_waiting(turns);
+    set_state(turns, GC_TURN_IN);
+}
+
+static void come_back(struct gc_turns *turns)
+{
+    if (gc_pause_is_any(turns->core))
+        return;
+    /* Without demand only what needs no driver call: all was freed meanwhile. */
+    const bool is_demanded = atomic_load_explicit(&turns->is_demanded, memory_order_acquire);
+    if (!is_demanded && publish_away(turns) > 0) {
+        set_state(turns, GC_TURN_AWAY);
+        return;
+    }
+    set_state(turns, GC_TURN_WAITING);
+    begin_waiting(turns);
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        uint32_t row;
+        struct gc_device *device = device_at(turns, i, &row);
+        if (device != NULL)
+            bring_back(turns, device, row);
+    }
+    (void)publish_away(turns);
+    /* First: a thread that finds the gate closed later demands again. */
+    atomic_store_explicit(&turns->is_demanded, false, memory_order_seq_cst);
+    if (gc_away_end(turns->core))
+        begin_turn(turns);
+    else
+        atomic_store_explicit(&turns->is_demanded, true, memory_order_release);
+}
+
+static void demand(struct gc_core *core)
+{
+    struct gc_turns *turns = core->turns;
+    if (gc_scope_is_away(core) &&
+        !atomic_exchange_explicit(&turns->is_demanded, true, memory_order_seq_cst))
+        gc_ledger_wake(&turns->client->ledger, turns->client->ledger.own);
+}
+
+/* ---- requests of the program's threads ---- */
+
+static bool serve_want(struct gc_turns *turns, struct gc_device *device, uint32_t row)
+{
+    struct gc_group_client *client = turns->client;
+    const uint64_t want = gc_group_wanted(client, row);
+    store(&turns->slot->turn.need[row], want);
+    if (want == 0) {
+        gc_group_set_hopeless(client, row, false);
+        turns->asking[row].vain_ns = 0;
+        return false;
+    }
+    begin_waiting(turns);
+    if (gc_turns_is_first(turns, device) && !gc_turns_ask(turns, device, want))
+        gc_group_set_hopeless(client, row, true);
+    return true;
+}
+
+/* A process that has its turn keeps its ticket for the quantum: what it needs more of then comes
+ * before what others wait for. */
+static void serve_wants(struct gc_turns *turns)
+{
+    bool is_any = false;
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        uint32_t row;
+        struct gc_device *device = device_at(turns, i, &row);
+        if (device != NULL)
+            is_any |= serve_want(turns, device, row);
+    }
+    if (is_any)
+        return;
+    end_waiting(turns);
+    if (!is_in_quantum(turns))
+        gc_turn_drop(&turns->client->ledger);
+}
+
+/* ---- the host store ---- */
+
+static void trim_host(struct gc_turns *turns, uint64_t now_ns)
+{
+    if (gc_scope_is_away(turns->core) || gc_host_bytes(turns->core) == 0)
+        turns->empty_ns = 0;
+    else if (turns->empty_ns == 0)
+        turns->empty_ns = now_ns;
+    else if (now_ns >= turns->empty_ns + EMPTY_NS && gc_host_trim(turns->core) > 0)
+        store(&turns->slot->turn.host_bytes, gc_host_bytes(turns->core));
+}
+
+static uint64_t host_bytes_of_others(const struct gc_turns *turns)
+{
+    const struct gc_ledger *ledger = &turns->client->ledger;
+    const uint64_t key = gc_ledger_load(&ledger->file->group_keys[ledger->own]);
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < high; i++) {
+        const uint64_t bytes = atomic_load_explicit(&gc_ledger_get_slot(ledger, i)->turn.host_bytes,
+                                                    memory_order_seq_cst);
+        if (i != ledger->own && bytes > 0 && gc_ledger_load(&ledger->file->group_keys[i]) == key &&
+            gc_ledger_is_held(ledger, i) && !gc_add_u64(sum, bytes, &sum))
+            sum = UINT64_MAX;
+    }
+    return sum;
+}
+
+/* Announced first, then summed, as in core/ledger/account.c: the group's sum stays below the limit.
+ */
+static bool charge_host(struct gc_core *core, uint64_t bytes)
+{
+    struct gc_turns *turns = core->turns;
+    gc_ledger_word *word = &turns->slot->turn.host_bytes;
+    uint64_t sum;
+    atomic_fetch_add_explicit(word, bytes, memory_order_seq_cst);
+    if (gc_add_u64(host_bytes_of_others(turns), gc_ledger_load(word), &sum) &&
+        sum <= gc_host_limit(core))
+        return true;
+    atomic_fetch_sub_explicit(word, bytes, memory_order_seq_cst);
+    return false;
+}
+
+static void uncharge_host(struct gc_core *core, uint64_t bytes)
+{
+    atomic_fetch_sub_explicit(&core->turns->slot->turn.host_bytes, bytes, memory_order_seq_cst);
+}
+
+/* ---- steps ---- */
+
+static bool has_device(const struct gc_turns *turns)
+{
+    uint32_t row;
+    for (int i = 0; i < GC_DEVICE_MAX; i++)
+        if (device_at(turns, i, &row) != NULL)
+            return true;
+    return false;
+}
+
+static uint32_t timeout_ms(const struct gc_turns *turns)
+{
+    const struct gc_ledger_turn_row *row = &turns->slot->turn;
+    if (gc_ledger_load(&row->waiting_ns) != 0)
+        return WAITING_MS;
+    return state_of(turns) == GC_TURN_IN ? WATCHING_MS : RESTING_MS;
+}
+
+static uint32_t step(struct gc_core *core)
+{
+    struct gc_turns *turns = core->turns;
+    const uint64_t now_ns = gc_clock_ns();
+    beat(turns);
+    if (!has_device(turns))
+        return RESTING_MS;
+    if (state_of(turns) == GC_TURN_NONE) {
+        store(&turns->slot->turn.begin_ns, now_ns);
+        set_state(turns, GC_TURN_IN);
+    }
+    give_all(turns);
+    if (gc_scope_is_away(core)) {
+        come_back(turns);
+    } else {
+        if (now_ns >= turns->sampled_ns + SAMPLE_NS)
+            watch(turns, now_ns);
+        serve_wants(turns);
+    }
+    trim_host(turns, now_ns);
+    return timeout_ms(turns);
+}
+
+void gc_turns_join(struct gc_core *core)
+{
+    static const struct gc_host_account account = {charge_host, uncharge_host};
+    struct gc_group_client *client = gc_group_client_of(core);
+    if (client == NULL || !client->has_group ||
+        (core->options->overcommit & GC_OVERCOMMIT_SWAP) == 0)
+        return;
+    struct gc_turns *turns = gc_host_mem_map(&core->host, sizeof(*turns));
+    if (turns == NULL)
+        return;
+    turns->core = core;
+    turns->client = client;
+    turns->slot = gc_ledger_own_slot(&client->ledger);
+    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
+        turns->asking[i].slot = GC_LEDGER_NONE;
+    atomic_store_explicit(&turns->slot->turn.priority, (uint32_t)core->options->priority,
+                          memory_order_relaxed);
+    store(&turns->slot->turn.quantum_ns, core->options->quantum_ms * GC_NS_PER_MS);
+    core->turns = turns;
+    core->demand = demand;
+    gc_host_set_account(core, &account);
+    gc_serve_set_step(core, step);
+}
+
+void gc_turns_fini(struct gc_core *core)
+{
+    if (core->turns != NULL)
+        gc_host_mem_unmap(&core->host, core->turns, sizeof(*core->turns));
+    core->turns = NULL;
+    core->demand = NULL;
+}
