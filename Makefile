@@ -183,6 +183,11 @@ soak: all ## everything at once for SOAK_SECONDS (3600): accounts compared with 
 	$(Q)$(MAKE) --no-print-directory $(OUT)/tests/soak/soak $(OUT)/tests/preload/libtenant.so $(OUT)/tests/preload/libplugin.so
 	$(Q)python3 tests/soak/soak.py --build $(abspath $(OUT)) --seconds $(or $(SOAK_SECONDS),3600)
 
+.PHONY: storm
+storm: all ## members that take turns in device memory, and everything happens to them, for STORM_SECONDS (1800); STORM_SEED=N
+	$(Q)$(MAKE) --no-print-directory $(addprefix $(OUT)/tests/preload/,swap_member swap_observer group_state)
+	$(Q)BUILD_DIR=$(abspath $(OUT)) tests/soak/swap_storm.py --seconds $(or $(STORM_SECONDS),1800) $(if $(STORM_SEED),--seed $(STORM_SEED))
+
 .PHONY: lint
 lint: ## format, clang-tidy, cppcheck, shellcheck, layers, rooms, exports, interface, tables, coverage
 	$(Q)scripts/deps.sh lint
