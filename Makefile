@@ -108,6 +108,11 @@ demo: ## run a CUDA program without and with the library, and show both
 	$(Q)scripts/deps.sh demo
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)BUILD_DIR=$(abspath $(OUT)) CUDA_HOME=$(CUDA_HOME) demo/run.sh
+.PHONY: demo-swap
+demo-swap: ## three servers of 60 % of a device each on one device, without and with overcommit, and a picture of who was resident
+	$(Q)scripts/deps.sh demo
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)demo/swap.py --build $(abspath $(OUT))
 .PHONY: demo-programs
 demo-programs: $(filter $(OUT)/tests/demo/%,$(PROG_PROGRAMS) $(CU_PROGRAMS))
 
