@@ -155,7 +155,7 @@ test-clients: ## real programs on the simulated device: ffmpeg, cuda-bindings, c
 	$(Q)$(RUN) tests/clients/ $(T)
 
 .PHONY: fresh
-fresh: ## demo, test and deb on bare Debian and Ubuntu systems; SUITE=, TARGET=, WHO=, FROM= choose (scripts/fresh-machine.sh)
+fresh: ## demo, demo-swap, test and deb on bare Debian and Ubuntu systems; SUITE=, TARGET=, WHO=, FROM= choose (scripts/fresh-machine.sh)
 	$(Q)scripts/fresh-machine.sh $(or $(SUITE),all) $(or $(TARGET),all) $(or $(WHO),all) $(or $(FROM),all)
 
 # Under a sanitizer the programs that link core or the simulated driver run; under the thread sanitizer the torture test

@@ -4,7 +4,7 @@
 #
 # usage: scripts/fresh-machine.sh [SUITE [TARGET [WHO [FROM]]]]
 #     SUITE   bookworm (Debian 12), trixie (Debian 13), noble (Ubuntu 24.04)
-#     TARGET  demo, test, deb
+#     TARGET  demo, demo-swap, test, deb
 #     WHO     root: `make TARGET` installs what it needs
 #             user: it prints the line that does; root runs that line, and the same command must work
 #     FROM    clone (git is there too), tar
@@ -36,7 +36,7 @@ chosen() {
     done
 }
 suites=$(chosen SUITE "${1:-all}" bookworm trixie noble)
-targets=$(chosen TARGET "${2:-all}" demo test deb)
+targets=$(chosen TARGET "${2:-all}" demo demo-swap test deb)
 users=$(chosen WHO "${3:-all}" root user)
 sources=$(chosen FROM "${4:-all}" clone tar)
 system_name() {
@@ -167,7 +167,7 @@ one() {
     # Neither /tmp nor the sources keep anything of a run.
     left=$(find "$root/tmp" -mindepth 1 -maxdepth 1 -printf '%f ')
     [ -z "$left" ] || { status=1; echo "left in /tmp: $left" | tee -a "$log"; }
-    printf '%-12s  make %-4s  %-4s  %-5s  %-6s  %s%s s\n' "$(system_name "$suite")" "$target" "$who" "$from" \
+    printf '%-12s  make %-9s  %-4s  %-5s  %-6s  %s%s s\n' "$(system_name "$suite")" "$target" "$who" "$from" \
         "$([ $status -eq 0 ] && echo ok || echo failed)" "${counts:+$counts, }" $((SECONDS - start))
     if [ $status -ne 0 ]; then
         tail -n "${FRESH_TAIL:-25}" "$log" | sed 's/^/    | /'
