@@ -81,6 +81,21 @@ struct gc_ledger_tenant {
     struct gc_ledger_figures figures;
 };
 
+/* A process's turns in the memory of its group. Times are durations until the reading. */
+struct gc_ledger_turn {
+    enum gc_turn_state state;
+    uint32_t priority;
+    bool is_pinned;
+    uint64_t idle_ns;    /* without work; 0: it has work */
+    uint64_t waiting_ns; /* for memory; 0: it does not wait */
+    uint64_t waited_ns;  /* in all, this wait included */
+    uint64_t quantum_ns;
+    uint64_t exchange_count;
+    uint64_t out_bytes;
+    uint64_t in_bytes;
+    uint64_t host_bytes;
+};
+
 struct gc_ledger_group {
     char name[GC_LEDGER_NAME_BYTES];
     uint32_t member_count;
@@ -100,6 +115,9 @@ bool gc_ledger_read_figures(const struct gc_ledger *ledger, uint32_t slot, uint3
 /* Tenant row `index` of the process, up to GC_LEDGER_TENANTS; false if unused. */
 bool gc_ledger_read_tenant(const struct gc_ledger *ledger, uint32_t slot, uint32_t index,
                            struct gc_ledger_tenant *tenant);
+/* False if the process takes no turns. `now_ns`: CLOCK_MONOTONIC. */
+bool gc_ledger_read_turn(const struct gc_ledger *ledger, uint32_t slot, uint64_t now_ns,
+                         struct gc_ledger_turn *turn);
 /* Device row `index`, up to GC_LEDGER_DEVICES; false if unused. */
 bool gc_ledger_read_device(const struct gc_ledger *ledger, uint32_t index,
                            struct gc_ledger_device *device);
@@ -156,7 +174,7 @@ enum gc_ledger_result {
 struct gc_ledger_request {
     enum gc_ledger_request_kind kind;
     uint32_t device;    /* of a limit: index of a device row; GC_LEDGER_NONE: all devices */
-    uint64_t bytes;     /* of a limit; UINT64_MAX: none */
+    uint64_t bytes;     /* of a limit; UINT64_MAX: none. To release or give up */
     const char *tenant; /* of a pause or resume; NULL: the whole process */
     bool drop;          /* of a pause: the content need not survive */
 };
@@ -178,6 +196,10 @@ enum gc_ledger_result gc_ledger_wait_response(const struct gc_ledger *ledger,
                                               const struct gc_ledger_ticket *ticket,
                                               uint32_t timeout_ms,
                                               char text[GC_LEDGER_RESPONSE_BYTES]);
+
+/* Whether the process may be asked for its resident memory. False as for a request. */
+bool gc_ledger_pin(const struct gc_ledger *ledger, uint32_t slot, uint32_t generation,
+                   bool is_pinned);
 
 /* ---- responses, in the process that got the request ---- */
 

@@ -70,6 +70,40 @@ bool gc_ledger_read_tenant(const struct gc_ledger *ledger, uint32_t slot, uint32
     return true;
 }
 
+/* Since a time; 0: there is none. At least 1, so that the two differ. */
+static uint64_t since(const gc_ledger_word *word, uint64_t now_ns)
+{
+    const uint64_t begin = gc_ledger_load(word);
+    return begin == 0 ? 0 : begin < now_ns ? now_ns - begin : 1;
+}
+
+bool gc_ledger_read_turn(const struct gc_ledger *ledger, uint32_t slot, uint64_t now_ns,
+                         struct gc_ledger_turn *turn)
+{
+    if (slot >= gc_ledger_slot_high(ledger))
+        return false;
+    const struct gc_ledger_turn_row *row = &gc_ledger_get_slot(ledger, slot)->turn;
+    const uint32_t state = gc_ledger_load_half(&row->state);
+    if (state == GC_TURN_NONE || state >= GC_TURN_STATE_COUNT)
+        return false;
+    *turn = (struct gc_ledger_turn){
+        .state = (enum gc_turn_state)state,
+        .priority = gc_ledger_load_half(&row->priority),
+        .is_pinned = gc_ledger_load_half(&row->is_pinned) != 0,
+        .idle_ns = since(&row->idle_ns, now_ns),
+        .waiting_ns = since(&row->waiting_ns, now_ns),
+        .waited_ns = gc_ledger_load(&row->waited_ns),
+        .quantum_ns = gc_ledger_load(&row->quantum_ns),
+        .exchange_count = gc_ledger_load(&row->exchange_count),
+        .out_bytes = gc_ledger_load(&row->out_bytes),
+        .in_bytes = gc_ledger_load(&row->in_bytes),
+        .host_bytes = gc_ledger_load(&row->host_bytes),
+    };
+    if (__builtin_add_overflow(turn->waited_ns, turn->waiting_ns, &turn->waited_ns))
+        turn->waited_ns = UINT64_MAX;
+    return true;
+}
+
 bool gc_ledger_read_device(const struct gc_ledger *ledger, uint32_t index,
                            struct gc_ledger_device *device)
 {

@@ -84,6 +84,18 @@ bool gc_ledger_send_request(const struct gc_ledger *ledger, uint32_t number, uin
     return true;
 }
 
+bool gc_ledger_pin(const struct gc_ledger *ledger, uint32_t number, uint32_t generation,
+                   bool is_pinned)
+{
+    if (number >= gc_ledger_slot_high(ledger) || !gc_ledger_is_held(ledger, number))
+        return false;
+    struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, number);
+    if (atomic_load_explicit(&slot->generation, memory_order_relaxed) != generation)
+        return false;
+    atomic_store_explicit(&slot->turn.is_pinned, is_pinned, memory_order_relaxed);
+    return true;
+}
+
 static bool is_served(struct gc_ledger_slot *slot, uint32_t number)
 {
     /* Acquire: pairs with the release in gc_ledger_set_served: the response is complete. */

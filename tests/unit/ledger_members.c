@@ -41,6 +41,7 @@ static void put_figures(struct gc_ledger_slot *slot, uint32_t row, const struct 
         words[GC_LEDGER_FIGURE_peak] = reserved;
     words[GC_LEDGER_FIGURE_hit_count] = 3;
     words[GC_LEDGER_FIGURE_miss_count] = 1;
+    words[GC_LEDGER_FIGURE_swapped] = member->swapped;
     slot->figures_ns = now_ns();
 }
 
@@ -52,6 +53,18 @@ static void put_tenant(struct gc_ledger_slot *slot, const struct member *member)
     row->words[GC_LEDGER_FIGURE_reserved] = member->requested;
     row->words[GC_LEDGER_FIGURE_limit] = UINT64_MAX;
     row->in_use = 1;
+}
+
+static void put_turn(struct gc_ledger_slot *slot, const struct member *member)
+{
+    slot->turn.state = member->turn;
+    slot->turn.priority = 5;
+    slot->turn.waiting_ns = member->waits_ms != 0 ? now_ns() - member->waits_ms * 1000000U : 0;
+    slot->turn.waited_ns = 2000000000;
+    slot->turn.exchange_count = 7;
+    slot->turn.out_bytes = 70;
+    slot->turn.in_bytes = 60;
+    slot->turn.host_bytes = member->swapped;
 }
 
 void member_join(struct gc_ledger *ledger, const struct member *member)
@@ -74,6 +87,7 @@ void member_join(struct gc_ledger *ledger, const struct member *member)
             (uint64_t)slot->generation << GC_LEDGER_BYTES_BITS | (member->requested + member->idle);
     }
     put_figures(slot, row, member);
+    put_turn(slot, member);
     if (member->tenant != NULL)
         put_tenant(slot, member);
     slot->device_mask = UINT64_C(1) << row;
@@ -116,6 +130,11 @@ static void serve(struct gc_ledger *ledger, struct member *member, uint32_t requ
                      slot->request_drop != 0 ? ", dropped" : "");
         if (!refuses && kind == GC_REQUEST_RESUME)
             snprintf(text, sizeof(text), "resumed");
+        if (!refuses && kind == GC_REQUEST_GIVE) {
+            member->swapped =
+                slot->turn.give[row] < member->requested ? slot->turn.give[row] : member->requested;
+            snprintf(text, sizeof(text), "gave %llu", (unsigned long long)member->swapped);
+        }
         gc_ledger_respond(ledger, (enum gc_ledger_request_kind)kind,
                           refuses ? GC_RESPONSE_REFUSED : GC_RESPONSE_DONE, text);
     }

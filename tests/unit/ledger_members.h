@@ -26,6 +26,9 @@ struct member {
     uint64_t idle;
     uint64_t limit; /* 0: none */
     int pid;        /* the PID that it enters; 0: its own */
+    uint64_t swapped;
+    enum gc_turn_state turn;
+    uint64_t waits_ms; /* since so long */
 };
 
 /* Takes a slot through `ledger`, which is open, and fills it. */

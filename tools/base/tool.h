@@ -33,7 +33,9 @@ extern const struct tool_command tool_command_top;
 extern const struct tool_command tool_command_limit;
 extern const struct tool_command tool_command_trim;
 extern const struct tool_command tool_command_pause;
+extern const struct tool_command tool_command_pin;
 extern const struct tool_command tool_command_resume;
+extern const struct tool_command tool_command_evict;
 
 /* Prints "gpucache COMMAND: text" on stderr; returns TOOL_FAILED. */
 int tool_fail(const struct tool_command *command, const char *format, ...)

@@ -1,5 +1,5 @@
-/* Shared by `gpucache top`, `limit`, `trim`, `pause` and `resume`: the user's ledger, the processes
- * that a word of the command line means, and requests to them.
+/* Shared by `gpucache top`, `limit`, `trim`, `pause`, `resume`, `pin` and `evict`: the user's
+ * ledger, the processes that a word of the command line means, and requests to them.
  *
  * A word of digits is the PID of a process under the library, any other word the name of a group or
  * tenant. `pid:N`, `group:NAME` and `tenant:NAME` are explicit; a number which is both a PID and a

@@ -1,4 +1,5 @@
 /* `gpucache top --json`: schema gpucache-top/1, described in docs/top.md. */
+#include "core/base/clock.h"
 #include "core/io/emitter.h"
 #include "tools/live/top_text.h"
 
@@ -114,6 +115,38 @@ static void write_state(struct gc_json *json, enum top_state state)
     gc_json_write_string(json, "state", words[state]);
 }
 
+static uint64_t ms(uint64_t ns)
+{
+    return ns / GC_NS_PER_MS;
+}
+
+/* "turn": of a process that takes turns, else null. */
+static void write_turn(struct gc_json *json, const struct top_subject *process)
+{
+    static const char *const words[GC_TURN_STATE_COUNT] = {
+        [GC_TURN_NONE] = "none", [GC_TURN_IN] = "in",           [GC_TURN_LEAVING] = "leaving",
+        [GC_TURN_AWAY] = "away", [GC_TURN_WAITING] = "waiting",
+    };
+    const struct gc_ledger_turn *turn = &process->turn;
+    if (!process->takes_turns) {
+        gc_json_write_null(json, "turn");
+        return;
+    }
+    gc_json_open_object(json, "turn", GC_JSON_LINE);
+    gc_json_write_string(json, "state", words[turn->state]);
+    gc_json_write_uint(json, "priority", turn->priority);
+    gc_json_write_bool(json, "is_pinned", turn->is_pinned);
+    gc_json_write_uint(json, "idle_ms", ms(turn->idle_ns));
+    gc_json_write_uint(json, "waiting_ms", ms(turn->waiting_ns));
+    gc_json_write_uint(json, "waited_ms", ms(turn->waited_ns));
+    gc_json_write_uint(json, "quantum_ms", ms(turn->quantum_ns));
+    gc_json_write_uint(json, "exchange_count", turn->exchange_count);
+    gc_json_write_uint(json, "out_bytes", turn->out_bytes);
+    gc_json_write_uint(json, "in_bytes", turn->in_bytes);
+    gc_json_write_uint(json, "host_bytes", turn->host_bytes);
+    gc_json_end_object(json);
+}
+
 static void write_group_name(struct gc_json *json, const char *group)
 {
     if (group[0] == '\0')
@@ -146,6 +179,7 @@ static void write_process(struct gc_json *json, const struct walk *walk, size_t 
     write_group_name(json, process->group);
     write_state(json, process->state);
     gc_json_write_maybe(json, "age_ms", process->age_ms != UINT32_MAX, process->age_ms);
+    write_turn(json, process);
     write_accounts(json, walk, index);
     write_tenants(json, walk, index);
     gc_json_end_object(json);

@@ -37,6 +37,8 @@ struct screen {
     size_t *rows;
     size_t row_count;
     size_t first_row; /* on the screen */
+    uint64_t marked;  /* key of the subject that actions are for; 0: none */
+    const char *said; /* about the last action, until the next key; NULL: nothing */
     bool is_frozen;
     bool shows_keys;
     bool has_colors;
@@ -98,7 +100,8 @@ static attr_t row_look(const struct screen *screen, const struct top_account *ac
     attr_t look = A_NORMAL;
     if (subject->kind == TOP_DEVICE || subject->kind == TOP_GROUP)
         look = A_BOLD | (screen->has_colors ? (attr_t)COLOR_PAIR(PAIR_SUM) : 0);
-    if (subject->state != TOP_RUNNING)
+    if (subject->state != TOP_RUNNING ||
+        (subject->takes_turns && subject->turn.state == GC_TURN_AWAY))
         look |= A_DIM;
     if (screen->has_colors && has_limit && figures->reserved > figures->limit)
         look = (look & ~(attr_t)A_COLOR) | (attr_t)COLOR_PAIR(PAIR_OVER);
@@ -117,7 +120,9 @@ static void draw_row(const struct screen *screen, const struct top_layout *layou
     const struct top_account *account = &screen->view.accounts[index];
     top_text_row(layout, &screen->view, index,
                  top_history_find(&screen->history, &screen->view, index), text);
-    const attr_t look = row_look(screen, account);
+    attr_t look = row_look(screen, account);
+    if (screen->marked != 0 && screen->view.subjects[account->subject].key == screen->marked)
+        look |= A_REVERSE;
     attron(look);
     mvaddstr(line, 0, text);
     attroff(look);
@@ -149,10 +154,15 @@ static void draw_keys(void)
         "d                    show one device after the other, then all",
         "+ -                  refresh more often, less often",
         "space                freeze, resume",
+        "Tab                  mark the next process that takes turns, then none",
+        "k                    keep the marked one's memory on the device (pin), or not",
+        "e                    send the marked one's memory to host memory (evict)",
         "Ctrl-L               redraw the screen",
         "",
         "LIVE requested, not freed; RESVD reserved from the driver; IDLE cached part of it;",
-        "HIT% requests served from the cache; S: P paused, T stopped by a signal.",
+        "SWAP in host memory until the next turn; WAIT waits for its turn so long;",
+        "HIT% requests served from the cache; S: P paused, T stopped by a signal, W waits",
+        "for its memory, A its memory is away, L leaves, ! pinned.",
         "Sizes in powers of 1024.",
     };
     int line = 0;
@@ -200,7 +210,9 @@ static void draw(struct screen *screen)
     for (size_t i = 0;
          i < page && screen->first_row + i < screen->row_count && screen->rows != NULL; i++)
         draw_row(screen, &layout, 2 + (int)i, screen->first_row + i);
-    if (LINES >= 6)
+    if (LINES >= 6 && screen->said != NULL)
+        draw_text(LINES - 1, screen->said);
+    else if (LINES >= 6)
         draw_text(LINES - 1,
                   "q quit  ? keys  < > sort  R reverse  t tenants  d device  space freeze");
     refresh();
@@ -251,9 +263,9 @@ static bool press_sort(struct screen *screen, int key)
 static void press_move(struct screen *screen, int key)
 {
     const long page = page_lines() > 1 ? (long)page_lines() - 1 : 1;
-    if (key == KEY_UP || key == 'k')
+    if (key == KEY_UP)
         scroll_by(screen, -1);
-    else if (key == KEY_DOWN || key == 'j')
+    else if (key == KEY_DOWN)
         scroll_by(screen, 1);
     else if (key == KEY_PPAGE)
         scroll_by(screen, -page);
@@ -263,6 +275,47 @@ static void press_move(struct screen *screen, int key)
         screen->first_row = 0;
     else if (key == KEY_END)
         screen->first_row = screen->row_count;
+}
+
+/* The row's subject, where it is a process that takes turns. */
+static const struct top_subject *turn_subject(const struct screen *screen, size_t row)
+{
+    const struct top_account *account = &screen->view.accounts[screen->rows[row]];
+    const struct top_subject *subject = &screen->view.subjects[account->subject];
+    return subject->takes_turns ? subject : NULL;
+}
+
+/* Marks the first row after the marked one; none after the last one. */
+static void mark_next(struct screen *screen)
+{
+    const uint64_t before = screen->marked;
+    bool is_behind = before == 0;
+    screen->marked = 0;
+    for (size_t i = 0; i < screen->row_count && screen->marked == 0; i++) {
+        const struct top_subject *subject = turn_subject(screen, i);
+        if (subject == NULL)
+            continue;
+        if (subject->key == before)
+            is_behind = true;
+        else if (is_behind)
+            screen->marked = subject->key;
+    }
+    screen->said = screen->marked != 0 ? "marked: k pin, or not any more  e evict  Tab the next one"
+                                       : "no process is marked";
+}
+
+static void act_on_marked(struct screen *screen, enum top_action action)
+{
+    screen->said = "no process is marked: Tab marks one that takes turns";
+    for (size_t i = 0; i < screen->row_count && screen->marked != 0; i++) {
+        const struct top_subject *subject = turn_subject(screen, i);
+        if (subject == NULL || subject->key != screen->marked)
+            continue;
+        screen->said = screen->reader->act != NULL
+                           ? screen->reader->act(screen->reader, subject, action)
+                           : "it cannot be done from here";
+        return;
+    }
 }
 
 /* Escape alone leaves the list of keys. Otherwise Escape begins a key that curses does not know;
@@ -276,6 +329,7 @@ static void press_escape(struct screen *screen)
 
 static void press(struct screen *screen, int key)
 {
+    screen->said = NULL;
     if (key == KEY_ESCAPE)
         press_escape(screen);
     else if (key == 'q' || key == 'Q' || key == KEY_INTERRUPT)
@@ -294,6 +348,10 @@ static void press(struct screen *screen, int key)
         change_interval(screen, key == '-');
     else if (key == ' ')
         screen->is_frozen = !screen->is_frozen;
+    else if (key == '\t')
+        mark_next(screen);
+    else if (key == 'k' || key == 'e')
+        act_on_marked(screen, key == 'k' ? TOP_PIN : TOP_EVICT);
     else if (!press_sort(screen, key))
         press_move(screen, key);
 }

@@ -6,9 +6,14 @@
 
 #include <stdbool.h>
 
+enum top_action { TOP_PIN, TOP_EVICT }; /* TOP_PIN: or not any more */
+
 /* Fills a new view; else a status, with *why as its text (static or the reader's). */
 struct top_reader {
     enum gc_status (*read)(struct top_reader *reader, struct top_view *view, const char **why);
+    /* Acts on a process that takes turns; the text that is shown. NULL: it cannot. */
+    const char *(*act)(struct top_reader *reader, const struct top_subject *process,
+                       enum top_action action);
 };
 
 enum top_screen_end {

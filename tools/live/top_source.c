@@ -143,6 +143,7 @@ static void add_process(struct top_view *view, const struct gc_ledger *ledger,
         subject.state = TOP_STOPPED;
     else if (process->is_paused)
         subject.state = TOP_PAUSED;
+    subject.takes_turns = gc_ledger_read_turn(ledger, process->slot, gc_clock_ns(), &subject.turn);
     snprintf(subject.name, sizeof(subject.name), "%s", process->tenant);
     snprintf(subject.program, sizeof(subject.program), "%s", process->program);
     snprintf(subject.group, sizeof(subject.group), "%s", process->group);
@@ -202,7 +203,33 @@ static enum gc_status read_view(struct top_reader *reader, struct top_view *view
     return top_view_close(view);
 }
 
+/* ---- what the screen's keys do ---- */
+
+static const char *act(struct top_reader *reader, const struct top_subject *process,
+                       enum top_action action)
+{
+    const struct top_source *source = (struct top_source *)reader;
+    const uint32_t slot = (uint32_t)(process->key >> 32), generation = (uint32_t)process->key;
+    struct gc_ledger_process row;
+    struct gc_ledger_request request = {.kind = GC_REQUEST_GIVE, .bytes = UINT64_MAX};
+    struct gc_ledger_ticket ticket;
+    if (!source->is_open || !gc_ledger_read_process(&source->ledger, slot, &row))
+        return "it has ended";
+    if (action == TOP_PIN) {
+        const bool pins = !process->turn.is_pinned;
+        if (!gc_ledger_pin(&source->ledger, slot, generation, pins))
+            return "it has ended";
+        return pins ? "pinned: no other process gets its memory"
+                    : "not pinned: it takes turns with the others";
+    }
+    for (request.device = 0; request.device < GC_LEDGER_DEVICES; request.device++)
+        if ((row.device_mask >> request.device & 1) != 0 &&
+            !gc_ledger_send_request(&source->ledger, slot, generation, &request, &ticket))
+            return "it has ended";
+    return "it was asked for all its memory";
+}
+
 void top_source_init(struct top_source *source)
 {
-    *source = (struct top_source){.reader = {.read = read_view}};
+    *source = (struct top_source){.reader = {.read = read_view, .act = act}};
 }

@@ -1,5 +1,7 @@
 #include "tools/live/top_text.h"
 
+#include "core/base/clock.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +22,40 @@ const char *top_size(uint64_t bytes, char text[TOP_SIZE_BYTES])
     const int digits = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
     snprintf(text, TOP_SIZE_BYTES, "%.*f%c", digits, value, units[unit]);
     return text;
+}
+
+const char *top_duration(uint64_t ns, char text[TOP_SIZE_BYTES])
+{
+    const uint64_t tenths = ns / (GC_NS_PER_MS * 100);
+    const uint64_t minutes = tenths / 600;
+    if (ns == 0)
+        text[0] = '\0';
+    else if (tenths < 100)
+        snprintf(text, TOP_SIZE_BYTES, "%u.%us", (unsigned)tenths / 10, (unsigned)tenths % 10);
+    else if (tenths < 1200)
+        snprintf(text, TOP_SIZE_BYTES, "%us", (unsigned)tenths / 10);
+    else if (minutes < 120)
+        snprintf(text, TOP_SIZE_BYTES, "%um", (unsigned)minutes);
+    else
+        snprintf(text, TOP_SIZE_BYTES, "%uh",
+                 minutes / 60 < 9999 ? (unsigned)(minutes / 60) : 9999U);
+    return text;
+}
+
+/* The letter of column S. */
+static const char *state_letter(const struct top_subject *subject)
+{
+    static const char *const states[] = {
+        [TOP_RUNNING] = "", [TOP_PAUSED] = "P", [TOP_STOPPED] = "T"};
+    static const char *const turns[GC_TURN_STATE_COUNT] = {
+        [GC_TURN_NONE] = "",  [GC_TURN_IN] = "",       [GC_TURN_LEAVING] = "L",
+        [GC_TURN_AWAY] = "A", [GC_TURN_WAITING] = "W",
+    };
+    const char *letter = states[subject->state];
+    if (letter[0] != '\0' || !subject->takes_turns)
+        return letter;
+    letter = turns[subject->turn.state];
+    return letter[0] == '\0' && subject->turn.is_pinned ? "!" : letter;
 }
 
 void top_spark(const struct top_samples *samples, uint64_t full, unsigned columns, bool utf8,
@@ -121,6 +157,8 @@ void top_layout_init(struct top_layout *layout, const struct top_view *view, uns
     layout->utf8 = utf8;
     for (int i = 0; i < TOP_COLUMN_COUNT; i++)
         layout->widths[i] = columns[i].width;
+    if (!top_view_has_turns(view))
+        layout->widths[TOP_COLUMN_swapped] = layout->widths[TOP_COLUMN_WAIT] = 0;
     natural_widths(view, utf8, &name, &group);
     if (width == 0) {
         layout->widths[TOP_COLUMN_HISTORY] = 0;
@@ -229,19 +267,20 @@ static void identify(const struct top_layout *layout, const struct top_view *vie
 unsigned top_text_row(const struct top_layout *layout, const struct top_view *view, size_t index,
                       const struct top_samples *samples, char text[TOP_LINE_BYTES])
 {
-    static const char *const states[] = {
-        [TOP_RUNNING] = "", [TOP_PAUSED] = "P", [TOP_STOPPED] = "T"};
     const struct top_account *account = &view->accounts[index];
     const struct top_subject *subject = &view->subjects[account->subject];
     const struct gc_ledger_figures *figures = &account->figures;
     struct identity identity;
     char sizes[TOP_COLUMN_COUNT][TOP_SIZE_BYTES];
     char hits[16] = "-";
+    char wait[TOP_SIZE_BYTES] = "";
     char history[TOP_SAMPLES * 4 + 1] = "";
     const int permille = top_hit_permille(figures);
     identify(layout, view, account, &identity);
     if (permille >= 0)
         snprintf(hits, sizeof(hits), "%d.%d", permille / 10, permille % 10);
+    if (subject->takes_turns)
+        top_duration(subject->turn.waiting_ns, wait);
     if (samples != NULL)
         top_spark(samples, figures->limit, layout->widths[TOP_COLUMN_HISTORY], layout->utf8,
                   history, sizeof(history));
@@ -250,7 +289,8 @@ unsigned top_text_row(const struct top_layout *layout, const struct top_view *vi
         [TOP_COLUMN_DEVICE] = identity.device,
         [TOP_COLUMN_GROUP] = subject->kind == TOP_GROUP ? subject->name : subject->group,
         [TOP_COLUMN_NAME] = identity.name,
-        [TOP_COLUMN_STATE] = states[subject->state],
+        [TOP_COLUMN_STATE] = state_letter(subject),
+        [TOP_COLUMN_WAIT] = wait,
         [TOP_COLUMN_HITS] = hits,
         [TOP_COLUMN_HISTORY] = history,
 #define TOP_COLUMN(...)

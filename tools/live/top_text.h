@@ -58,6 +58,8 @@ enum gc_status top_json_print(struct gc_writer *out, const struct top_view *view
 /* "0", "512B", "1.50G": at most 5 characters. */
 #define TOP_SIZE_BYTES 8
 const char *top_size(uint64_t bytes, char text[TOP_SIZE_BYTES]);
+/* "", "0.2s", "35s", "12m", "3h": at most 5 characters. */
+const char *top_duration(uint64_t ns, char text[TOP_SIZE_BYTES]);
 /* The last `columns` samples as bars, scaled to `full`, or to the largest sample if `full` is
  * TOP_NO_LIMIT. */
 void top_spark(const struct top_samples *samples, uint64_t full, unsigned columns, bool utf8,

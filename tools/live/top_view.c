@@ -246,6 +246,17 @@ enum gc_status top_view_close(struct top_view *view)
     return done ? GC_OK : GC_NO_HOST_MEMORY;
 }
 
+bool top_view_has_turns(const struct top_view *view)
+{
+    for (size_t i = 0; i < view->subject_count; i++)
+        if (view->subjects[i].takes_turns)
+            return true;
+    for (size_t i = 0; i < view->account_count; i++)
+        if (view->accounts[i].figures.swapped != 0)
+            return true;
+    return false;
+}
+
 int top_hit_permille(const struct gc_ledger_figures *figures)
 {
     const double all = (double)figures->hit_count + (double)figures->miss_count;

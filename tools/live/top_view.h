@@ -34,6 +34,8 @@ struct top_subject {
     size_t parent;                /* of a tenant: its process */
     uint32_t process_count;       /* processes of a group, on a device */
     uint32_t age_ms;              /* since its figures were published; UINT32_MAX: unknown */
+    bool takes_turns;             /* a process, with GPUCACHE_OVERCOMMIT=swap */
+    struct gc_ledger_turn turn;
 };
 
 struct top_account {
@@ -104,6 +106,9 @@ bool top_sort_find(const char *word, enum top_sort *sort);
 /* Indices of the accounts to show, in order, tenants after their process. NULL if memory runs
  * out. The caller frees it. */
 size_t *top_view_sort(const struct top_view *view, const struct top_order *order, size_t *count);
+
+/* Whether a process of the view takes turns, or memory lies in host memory. */
+bool top_view_has_turns(const struct top_view *view);
 
 /* Hits of all requests, in tenths of a percent; -1: there were none. */
 int top_hit_permille(const struct gc_ledger_figures *figures);

@@ -28,10 +28,10 @@ _gpucache()
         mapfile -t COMPREPLY < <(compgen -W "$words options" -- "$current")
         return
         ;;
-    limit | trim | pause | resume)
+    limit | trim | pause | resume | pin | evict)
         if [ "$COMP_CWORD" -eq 2 ] && [[ $current != -* ]]; then
-            # A process by its PID, and a group, or for pause and resume a tenant, by its name.
-            [[ $command == @(pause|resume) ]] && name=name || name=group
+            # A process by its PID, and for limit and trim a group, for the others a tenant, by its name.
+            [[ $command == @(pause|resume|pin|evict) ]] && name=name || name=group
             words=$("$tool" top --once --json 2> /dev/null | sed '1,/"processes"/d' |
                 grep -oE "\"(pid|$name)\": [^,}]+" | sed 's/.*: //; s/"//g; /^null$/d')
             mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")

@@ -297,6 +297,87 @@ static void pause_finds_tenants(void **state)
     assert_int_equal(run(&tool_command_resume, "qwen", "--drop", NULL, NULL), TOOL_USAGE);
 }
 
+static void a_process_is_pinned_and_evicted(void **state)
+{
+    (void)state;
+    static struct gc_ledger ledger;
+    char reason[GC_LEDGER_REASON_BYTES];
+    struct gc_ledger_turn turn;
+    const pid_t pid = start(&(struct member){.manner = MEMBER_ANSWERS,
+                                             .name = "llama",
+                                             .group = "g",
+                                             .tenant = "qwen",
+                                             .turn = GC_TURN_IN,
+                                             .requested = 3});
+    assert_int_equal(gc_ledger_open(folder, false, &ledger, reason), GC_OK);
+    assert_int_equal(run(&tool_command_pin, "llama", NULL, NULL, NULL), TOOL_DONE);
+    is_output(output, "process %d (llama): pinned: no other process gets its memory\n", pid);
+    assert_true(gc_ledger_read_turn(&ledger, 0, 1, &turn) && turn.is_pinned);
+    assert_int_equal(run(&tool_command_pin, text_of(pid), "--off", NULL, NULL), TOOL_DONE);
+    assert_true(gc_ledger_read_turn(&ledger, 0, 1, &turn) && !turn.is_pinned);
+    assert_int_equal(run(&tool_command_evict, text_of(pid), NULL, NULL, NULL), TOOL_DONE);
+    is_output(output, "process %d (llama): gave 3\n", pid);
+    assert_int_equal(run(&tool_command_evict, "qwen", NULL, NULL, NULL), TOOL_FAILED);
+    is_output(errors,
+              "gpucache evict: tenant qwen of process %d (llama): a process takes its turns as a "
+              "whole: give its PID\n",
+              pid);
+    const pid_t plain = start_plain(MEMBER_ANSWERS, "plain", "g");
+    for (int i = 0; i < 2; i++) {
+        const struct tool_command *command = i == 0 ? &tool_command_pin : &tool_command_evict;
+        assert_int_equal(run(command, text_of(plain), NULL, NULL, NULL), TOOL_FAILED);
+        assert_non_null(strstr(errors, "takes no turns: it was not started with a group and "
+                                       "GPUCACHE_OVERCOMMIT=swap\n"));
+    }
+    const pid_t refuses = start(&(struct member){.manner = MEMBER_REFUSES,
+                                                 .name = "peer",
+                                                 .group = "g",
+                                                 .turn = GC_TURN_IN,
+                                                 .requested = MIB});
+    assert_int_equal(run(&tool_command_evict, "peer", NULL, NULL, NULL), TOOL_FAILED);
+    is_output(errors, "gpucache evict: process %d (peer) refused: because of peers\n", refuses);
+    gc_ledger_close(&ledger);
+}
+
+static void top_shows_turns(void **state)
+{
+    (void)state;
+    json_error_t error;
+    const char *name = NULL;
+    int waiting_ms = 0, waited_ms = 0, priority = 0, count = 0, out_bytes = 0, swapped = 0;
+    int pinned = -1;
+    const pid_t pid = start(&(struct member){.manner = MEMBER_ANSWERS,
+                                             .name = "waits",
+                                             .group = "g",
+                                             .turn = GC_TURN_WAITING,
+                                             .waits_ms = 65000,
+                                             .swapped = 3 * MIB,
+                                             .requested = MIB});
+    assert_int_equal(run(&tool_command_top, "--once", NULL, NULL, NULL), TOOL_DONE);
+    assert_non_null(strstr(output, " SWAP  WAIT"));
+    assert_non_null(strstr(output, "waits          W 1.00M 1.00M     0 3.00M   65s"));
+    assert_int_equal(run(&tool_command_top, "--json", NULL, NULL, NULL), TOOL_DONE);
+    json_t *json = json_loads(output, JSON_REJECT_DUPLICATES, &error);
+    assert_non_null(json);
+    assert_int_equal(json_unpack(json_array_get(json_object_get(json, "processes"), 0),
+                                 "{s:{s:s, s:i, s:b, s:i, s:i, s:i, s:i}, s:[{s:i}]}", "turn",
+                                 "state", &name, "priority", &priority, "is_pinned", &pinned,
+                                 "waiting_ms", &waiting_ms, "waited_ms", &waited_ms,
+                                 "exchange_count", &count, "out_bytes", &out_bytes, "devices",
+                                 "swapped_bytes", &swapped),
+                     0);
+    assert_string_equal(name, "waiting");
+    assert_int_equal(priority, 5);
+    assert_int_equal(pinned, 0);
+    assert_in_range(waiting_ms, 65000, 65000 + 60000);
+    assert_int_equal(waited_ms, waiting_ms + 2000);
+    assert_int_equal(count, 7);
+    assert_int_equal(out_bytes, 70);
+    assert_int_equal(swapped, 3 * MIB);
+    json_decref(json);
+    (void)pid;
+}
+
 static void top_shows_what_the_ledger_has(void **state)
 {
     (void)state;
@@ -389,6 +470,8 @@ static void garbage_is_shown_without_harm(void **state)
         (void)run(&tool_command_limit, text_of(getpid()), "25%", "--timeout", "0.05");
         (void)run(&tool_command_trim, text_of(getpid()), "--timeout", "0.05", NULL);
         (void)run(&tool_command_resume, "t", "--timeout", "0.05", NULL);
+        (void)run(&tool_command_pin, "t", NULL, NULL, NULL);
+        (void)run(&tool_command_evict, text_of(getpid()), "--timeout", "0.05", NULL);
     }
     for (int i = 0; i < 3; i++)
         gc_ledger_close(&ledgers[i]);
@@ -436,6 +519,8 @@ int main(int argc, char **argv)
         LIVE_TEST(no_answer_is_reported_within_the_time),
         LIVE_TEST(refusal_and_death_are_reported),
         LIVE_TEST(pause_finds_tenants),
+        LIVE_TEST(a_process_is_pinned_and_evicted),
+        LIVE_TEST(top_shows_turns),
         LIVE_TEST(top_shows_what_the_ledger_has),
         LIVE_TEST(garbage_is_shown_without_harm),
     };

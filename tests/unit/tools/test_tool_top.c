@@ -316,6 +316,64 @@ static void narrow_screens_keep_what_matters(void **state)
     top_view_fini(&view);
 }
 
+static void durations_take_five_characters(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t ms;
+        const char *text;
+    } rows[] = {
+        {0, ""},         {1, "0.0s"},
+        {999, "0.9s"},   {9999, "9.9s"},
+        {10000, "10s"},  {119999, "119s"},
+        {120000, "2m"},  {7199999, "119m"},
+        {7200000, "2h"}, {UINT64_C(10) << 40, "9999h"},
+    };
+    char text[TOP_SIZE_BYTES];
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        assert_string_equal(top_duration(rows[i].ms * 1000000, text), rows[i].text);
+}
+
+/* Column S of the process, and whether the columns of turns are there. */
+static void state_is(enum top_state state, enum gc_turn_state turn, bool is_pinned,
+                     const char *wanted)
+{
+    struct top_view view;
+    struct top_layout layout;
+    char text[TOP_LINE_BYTES];
+    top_view_init(&view);
+    const size_t process = add_process(&view, 5, "x", "g");
+    view.subjects[process].state = state;
+    view.subjects[process].takes_turns = true;
+    view.subjects[process].turn = (struct gc_ledger_turn){
+        .state = turn, .is_pinned = is_pinned, .waiting_ns = UINT64_C(1500000000)};
+    top_view_add_account(&view, process, TOP_NONE,
+                         &(struct gc_ledger_figures){.swapped = 2 * MIB, .limit = TOP_NO_LIMIT});
+    assert_int_equal(top_view_close(&view), GC_OK);
+    top_layout_init(&layout, &view, 0, false);
+    layout.widths[TOP_COLUMN_HISTORY] = 0;
+    top_text_head(&layout, text);
+    assert_non_null(strstr(text, " IDLE  SWAP  WAIT DRIVER"));
+    top_text_row(&layout, &view, 0, NULL, text);
+    char line[64];
+    snprintf(line, sizeof(line), "x        %s     0     0     0 2.00M  1.5s", wanted);
+    if (strstr(text, line) == NULL)
+        fail_msg("%s: no %s", text, line);
+    top_view_fini(&view);
+}
+
+static void turns_have_columns_of_their_own(void **state)
+{
+    (void)state;
+    state_is(TOP_RUNNING, GC_TURN_IN, false, " ");
+    state_is(TOP_RUNNING, GC_TURN_IN, true, "!");
+    state_is(TOP_RUNNING, GC_TURN_LEAVING, true, "L");
+    state_is(TOP_RUNNING, GC_TURN_AWAY, false, "A");
+    state_is(TOP_RUNNING, GC_TURN_WAITING, false, "W");
+    state_is(TOP_PAUSED, GC_TURN_AWAY, false, "P");
+    state_is(TOP_STOPPED, GC_TURN_WAITING, false, "T");
+}
+
 static char *print_table(const struct top_view *view, unsigned width)
 {
     struct gc_writer out;
@@ -491,6 +549,8 @@ int main(void)
         cmocka_unit_test(names_are_cut_and_made_harmless),
         cmocka_unit_test(bars_show_parts_of_the_limit),
         cmocka_unit_test(lines_keep_within_any_width),
+        cmocka_unit_test(durations_take_five_characters),
+        cmocka_unit_test(turns_have_columns_of_their_own),
         cmocka_unit_test(narrow_screens_keep_what_matters),
         cmocka_unit_test(the_table_reads_so),
         cmocka_unit_test(nothing_is_shown_as_a_head_alone),
