@@ -189,6 +189,34 @@ def check_ends(folder):
     ok("a terminal that goes away ends it", pid != 0)
 
 
+def check_turns(folder):
+    """Processes that take turns: the mark, and what is done to the marked one."""
+    with subprocess.Popen([MEMBERS, "--turns", folder, "2"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as members:
+        members.stdout.readline()
+        session = start(folder, "--interval", "0.1", "--sort", "pid", columns=100)
+
+        def press(keys, name, until):
+            session.type(keys)
+            ok(name, session.see(until), show(session.screen.text()))
+
+        def row(pid):
+            return next((line for line in session.screen.text() if line.startswith(f" {pid}")), "")
+
+        ok("turns: their columns", " SWAP  WAIT" in session.screen.text()[1], session.screen.text()[1])
+        ok("turns: away", re.search(r" A +1.00M", row(100000)), row(100000))
+        press("k", "turns: nothing is marked", lambda screen: screen.text()[-1].startswith("no process is marked: Tab"))
+        press("\t\t", "turns: the second is marked", lambda screen: screen.text()[-1].startswith("marked: k pin"))
+        press("k", "turns: pinned", lambda screen: screen.text()[-1].startswith("pinned: "))
+        ok("turns: it is shown", session.see(lambda screen: re.search(r" ! +2.00M", row(100001))), row(100001))
+        press("k", "turns: not pinned any more", lambda screen: screen.text()[-1].startswith("not pinned: "))
+        ok("turns: it is shown no more", session.see(lambda screen: " ! " not in row(100001)), row(100001))
+        press("e", "turns: evicted", lambda screen: screen.text()[-1].startswith("it was asked for all its memory"))
+        press("\t", "turns: no mark after the last one", lambda screen: screen.text()[-1].startswith("no process is marked"))
+        session.type("q")
+        ok("turns: it ends well", session.end() == 0)
+        members.stdin.close()
+
+
 def main():
     """All of it; ends with 1 if anything failed."""
     with tempfile.TemporaryDirectory(prefix="gpucache-top.") as base:
@@ -216,6 +244,7 @@ def main():
             members.stdin.close()
         session.type("q")
         ok("an empty screen ends well", session.end() == 0)
+        check_turns(os.path.join(base, "turns"))
         nothing = Session([TOOL, "top", "--once"], environment(os.path.join(base, "nothing")))
         ok("without a ledger: an empty table", nothing.end() == 0 and "PID" in nothing.screen.text()[0])
     return finish()

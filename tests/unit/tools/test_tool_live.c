@@ -477,8 +477,9 @@ static void garbage_is_shown_without_harm(void **state)
         gc_ledger_close(&ledgers[i]);
 }
 
-/* --members COUNT: stays until its input ends, for tests of the screen. */
-static int be_members(const char *path, int count)
+/* --members FOLDER COUNT, --turns FOLDER COUNT: stays until its input ends, for tests of the
+ * screen. Of those with turns the first one's memory is away. */
+static int be_members(const char *path, int count, bool has_turns)
 {
     for (int i = 0; i < count; i++) {
         static struct gc_ledger ledgers[512];
@@ -493,6 +494,8 @@ static int be_members(const char *path, int count)
                                 .pid = 100000 + i};
         snprintf(name, sizeof(name), i % 7 == 0 ? "caf\u00e9\x1b[2J%d" : "worker%d", i);
         snprintf(group, sizeof(group), "g%d", i % 5);
+        if (has_turns)
+            member.turn = i == 0 ? GC_TURN_AWAY : GC_TURN_IN;
         if (i >= 512 || gc_ledger_open(path, true, &ledgers[i], reason) != GC_OK)
             return 1;
         member_join(&ledgers[i], &member);
@@ -507,7 +510,9 @@ static int be_members(const char *path, int count)
 int main(int argc, char **argv)
 {
     if (argc == 4 && strcmp(argv[1], "--members") == 0)
-        return be_members(argv[2], atoi(argv[3]));
+        return be_members(argv[2], atoi(argv[3]), false);
+    if (argc == 4 && strcmp(argv[1], "--turns") == 0)
+        return be_members(argv[2], atoi(argv[3]), true);
     cmocka_set_message_output(CM_OUTPUT_TAP);
 #define LIVE_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
