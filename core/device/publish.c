@@ -66,6 +66,7 @@ void gc_publish_device(struct gc_device *device, uint64_t now_ns)
     write_figure(row, GC_LEDGER_FIGURE_miss_count, gc_counter_read(&stats->miss_count));
     write_figure(row, GC_LEDGER_FIGURE_oom_count, gc_counter_read(&stats->oom_count));
     write_figure(row, GC_LEDGER_FIGURE_driver, current_of(&stats->driver));
+    write_figure(row, GC_LEDGER_FIGURE_swapped, current_of(&stats->swapped));
     write_figure(row, GC_LEDGER_FIGURE_trim_count, gc_counter_read(&stats->trim_count));
     if (now_ns != 0)
         atomic_store_explicit(&slot->figures_ns, now_ns, memory_order_relaxed);

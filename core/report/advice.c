@@ -19,6 +19,7 @@
 #define LESS_DIVISOR 8
 #define LESS_BYTES_MIN (UINT64_C(16) << 20)
 #define WAIT_NS_MIN 10000
+#define WAITED_PERCENT_MIN 1 /* of the run */
 
 struct sentence {
     char text[SENTENCE_BYTES];
@@ -242,6 +243,38 @@ static void advise_plan(const struct advising *advising, const struct gc_device_
     emit(advising, &sentence);
 }
 
+/* The most bytes of the device that were in host memory because of turns. */
+static uint64_t swapped_peak(const struct gc_snapshot *snapshot)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < snapshot->device_count; i++)
+        most = gc_max_u64(most, snapshot->devices[i].swapped.peak);
+    return most;
+}
+
+/* Turns that took a part of the run worth a sentence. */
+static void advise_turns(const struct advising *advising)
+{
+    const struct gc_snapshot *snapshot = advising->report->snapshot;
+    const uint64_t ran_ns = advising->report->facts.duration_ns;
+    const struct gc_ledger_turn *turn = &snapshot->turn;
+    struct sentence sentence = {.used = 0};
+    if (!snapshot->takes_turns || ran_ns == 0 || turn->exchange_count == 0 ||
+        turn->waited_ns < ran_ns / 100 * WAITED_PERCENT_MIN)
+        return;
+    add(&sentence, "its memory was swapped ");
+    add_count(&sentence, turn->exchange_count, " time", " times");
+    add(&sentence, ", and it waited ");
+    add_number(&sentence, (uint64_t)((unsigned __int128)turn->waited_ns * 100 / ran_ns));
+    add(&sentence, " % of the run for its turns: ");
+    if (swapped_peak(snapshot) != 0) {
+        add_size(&sentence, rounded_up(swapped_peak(snapshot)));
+        add(&sentence, " more in GPUCACHE_GROUP_LIMIT, or ");
+    }
+    add(&sentence, "one process less in the group would keep it on the device");
+    emit(advising, &sentence);
+}
+
 static bool is_set(const struct gc_report_facts *facts, const char *name)
 {
     for (uint32_t i = 0; i < facts->setting_count; i++) {
@@ -357,6 +390,7 @@ void gc_report_advise(const struct gc_report *report, gc_advice_visit *visit, vo
         advise_leaks(&advising, i);
         advise_plan(&advising, &snapshot->devices[i]);
     }
+    advise_turns(&advising);
     advise_waits(&advising);
     advise_stacks(&advising);
     for (uint32_t i = 0; i < report->facts.warning_count; i++)

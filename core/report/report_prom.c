@@ -65,6 +65,13 @@ static const void *next_process(struct gc_samples *samples)
     return samples->outer++ == 0 ? &one : NULL;
 }
 
+static const void *next_turn(struct gc_samples *samples)
+{
+    const struct gc_report *report = samples->source;
+    label_owner(samples, NULL);
+    return samples->outer++ == 0 && report->snapshot->takes_turns ? &report->snapshot->turn : NULL;
+}
+
 static const void *next_device(struct gc_samples *samples)
 {
     const struct gc_device_snapshot *device = device_at(samples);
@@ -218,6 +225,7 @@ enum gc_status gc_report_write_prom(const struct gc_report *report, int fd)
                    {&gc_report_api_figures, next_api, false},
                    {&calls, next_calls, false},
                    {&latency, next_latency, true},
+                   {&gc_report_turn_figures, next_turn, false},
                    {&gc_report_tenant_figures, next_tenant, false},
                    {&ways, next_way, false}};
     struct gc_writer out;

@@ -382,6 +382,24 @@ static void write_latency(struct gc_writer *out, const char *name, const struct 
                         GC_TEXT_SPAN(latency->p99), GC_TEXT_SPAN(latency->max));
 }
 
+static void write_turns(struct gc_writer *out, const struct gc_report *report)
+{
+    const struct gc_ledger_turn *turn = &report->snapshot->turn;
+    const uint64_t ran_ns = report->facts.duration_ns;
+    if (!report->snapshot->takes_turns)
+        return;
+    gc_writer_print(out, "   turns      %lu exchange%s, %s out, %s in, waited %s",
+                    turn->exchange_count, turn->exchange_count == 1 ? "" : "s",
+                    GC_TEXT_SIZE(turn->out_bytes), GC_TEXT_SIZE(turn->in_bytes),
+                    GC_TEXT_SPAN(turn->waited_ns));
+    if (ran_ns != 0 && turn->waited_ns != 0) {
+        gc_writer_text(out, " (");
+        gc_writer_fixed(out, (uint64_t)((unsigned __int128)turn->waited_ns * 1000 / ran_ns), 1);
+        gc_writer_text(out, " %)");
+    }
+    gc_writer_char(out, '\n');
+}
+
 struct advice {
     struct gc_writer *out;
     bool any;
@@ -412,6 +430,7 @@ enum gc_status gc_report_write_text(const struct gc_report *report, int fd)
     write_calls(&out, report, "   calls that reached the driver, of no device\n",
                 (struct ranking){snapshot->process_driver_calls, snapshot->api_count,
                                  key_process_calls, -1});
+    write_turns(&out, report);
     gc_report_estimate_text(&out, report);
     write_latency(&out, "allocations", &snapshot->alloc_latency);
     write_latency(&out, "frees", &snapshot->free_latency);

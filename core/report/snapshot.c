@@ -224,6 +224,8 @@ enum gc_status gc_snapshot_take(struct gc_core *core, struct gc_snapshot **snaps
         to->devices[0].host_metadata_bytes += gc_host_mem_bytes(&core->host);
     for (uint16_t api = 0; api < core->api_count; api++)
         to->process_driver_calls[api] = gc_counter_read(&core->process_driver_calls[api]);
+    to->takes_turns = core->ledger != NULL && gc_ledger_read_turn(core->ledger, core->ledger->own,
+                                                                  gc_core_now_ns(core), &to->turn);
     gc_histogram_read(&core->alloc_ns, &to->alloc_latency);
     gc_histogram_read(&core->free_ns, &to->free_latency);
     *snapshot = to;

@@ -6,6 +6,7 @@
 #include "core/base/histogram.h"
 #include "core/core.h"
 #include "core/follow/follow_figures.h"
+#include "core/ledger/ledger.h"
 #include "core/observe/stats.h"
 
 struct gc_tenant_figures; /* core/device/tenant.h */
@@ -41,7 +42,9 @@ struct gc_snapshot {
     uint16_t api_count;
     uint32_t device_count;
     struct gc_device_snapshot *devices;
-    uint64_t *process_driver_calls;  /* api_count entries: calls that belong to no device */
+    uint64_t *process_driver_calls; /* api_count entries: calls that belong to no device */
+    bool takes_turns;
+    struct gc_ledger_turn turn;      /* as it was at the snapshot */
     struct gc_latency alloc_latency; /* of gc_alloc and gc_free that succeeded */
     struct gc_latency free_latency;
 };

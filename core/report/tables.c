@@ -114,6 +114,37 @@ void gc_report_put_plan(struct gc_json *json, const struct gc_follow_figures *pl
     gc_json_end_object(json);
 }
 
+/* ---- turns ---- */
+
+#define TURN(key, type, ...) GC_FIGURE(key, type, struct gc_ledger_turn, __VA_ARGS__)
+static const struct gc_figure turn_array[] = {
+    TURN("exchange_count", COUNT, exchange_count,
+         GC_METRIC(0, "turn_exchanges_count", "Times that memory was exchanged with host memory.")),
+    TURN("out_bytes", BYTES, out_bytes,
+         GC_METRIC(1, "turn_out_bytes_count", "Bytes that left the device for other processes.")),
+    TURN("in_bytes", BYTES, in_bytes,
+         GC_METRIC(2, "turn_in_bytes_count", "Bytes that came back for the process's turns.")),
+    TURN(
+        "waited_ns", NS, waited_ns,
+        GC_METRIC(3, "turn_waited_seconds_count", "Time for which the process waited for memory.")),
+    TURN("quantum_ns", NS, quantum_ns),
+    TURN("host_bytes", BYTES, host_bytes,
+         GC_METRIC(4, "turn_host_bytes", "Host memory for what is swapped, in use or kept.")),
+};
+const struct gc_figures gc_report_turn_figures = GC_FIGURES(turn_array);
+
+static void put_turns(struct gc_json *json, const struct gc_snapshot *snapshot)
+{
+    gc_json_key(json, "turns");
+    if (!snapshot->takes_turns) {
+        gc_json_null(json);
+        return;
+    }
+    gc_json_begin_object(json, GC_JSON_LINE);
+    gc_emitter_members(json, &gc_report_turn_figures, &snapshot->turn, NULL);
+    gc_json_end_object(json);
+}
+
 /* ---- the parts of a device ---- */
 
 const char *gc_report_api_name(const struct gc_report *report, uint16_t api)
@@ -394,6 +425,7 @@ void gc_report_write_json_to(const struct gc_report *report, struct gc_json *jso
     gc_json_end_object(json);
     gc_json_key(json, "driver_calls");
     put_driver_calls(json, NULL, report);
+    put_turns(json, snapshot);
     gc_json_end_object(json);
 }
 

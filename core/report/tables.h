@@ -15,6 +15,7 @@ extern const struct gc_figures gc_report_tenant_figures; /* of struct gc_tenant_
 extern const struct gc_figures gc_report_site_figures;   /* of struct gc_stack_site: stacks.c */
 extern const struct gc_figures gc_report_plan_figures;   /* of struct gc_follow_figures */
 extern const struct gc_figures gc_report_reason_figures; /* of the same: why a plan was left */
+extern const struct gc_figures gc_report_turn_figures;   /* of struct gc_ledger_turn */
 
 /* The name of an entry point; "?" if there is none of this number. */
 const char *gc_report_api_name(const struct gc_report *report, uint16_t api);

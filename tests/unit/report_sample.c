@@ -40,6 +40,13 @@ static const struct gc_snapshot snapshot = {
     .process_driver_calls = process_calls,
     .alloc_latency = {.count = 9, .p50 = 120, .p99 = 4500, .max = 98765},
     .free_latency = {.count = 9, .p50 = 80, .p99 = 90, .max = 100},
+    .takes_turns = true,
+    .turn = {.exchange_count = 41,
+             .out_bytes = UINT64_C(3) << 30,
+             .in_bytes = UINT64_C(2) << 30,
+             .waited_ns = 148148148,
+             .quantum_ns = 1000000000,
+             .host_bytes = UINT64_C(1) << 30},
 };
 
 static struct gc_tenant_figures tenants[2] = {

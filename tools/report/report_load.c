@@ -4,6 +4,7 @@
 #include "tools/report/report_load.h"
 
 #include "core/estimator/notes.h"
+#include "core/report/tables.h"
 #include "tools/report/report_keys.h"
 
 #include <stdio.h>
@@ -112,6 +113,18 @@ static void load_facts(struct report_loader *loader, const json_t *root)
     loaded->snapshot.free_latency = report_get_latency(loader, latency, "free");
 }
 
+/* null where no turns were taken; absent in reports of earlier versions. */
+static void load_turns(struct report_loader *loader, const json_t *root)
+{
+    struct gc_snapshot *snapshot = &loader->loaded->snapshot;
+    const json_t *turns = json_object_get(root, "turns");
+    if (turns == NULL || json_is_null(turns) ||
+        (turns = report_get(loader, root, "turns", JSON_OBJECT)) == NULL)
+        return;
+    snapshot->takes_turns = true;
+    report_get_figures(loader, turns, &gc_report_turn_figures, &snapshot->turn, NULL);
+}
+
 /* Beyond the schema. */
 static void load_settings(struct report_loader *loader, const json_t *root)
 {
@@ -167,6 +180,7 @@ static void load_root(struct report_loader *loader, const json_t *root)
     load_settings(loader, root);
     report_load_estimate(loader, root);
     report_load_devices(loader, root);
+    load_turns(loader, root);
     if (!loader->failed && loader->loaded->absent[0] != '\0')
         warn_of_absent(loader->loaded);
 }

@@ -27,6 +27,16 @@ function held(report) {
         rows.filter(row => row[1] > 0).map(([name, bytes]) => [name, size(bytes)]), "At exit");
 }
 
+/* Turns in the memory of the group. */
+function turns(report) {
+    const of = report.turns;
+    if (!of) return null;
+    const share = report.duration_s > 0 ? of.waited_ns / (report.duration_s * 1e9) : 0;
+    return table(counted(of.exchange_count, "exchange", "exchanges") + " with host memory", [{name: "what", text: true}, {name: "figure"}, {name: "of the run", bar: true}],
+        [["left the device for others", size(of.out_bytes), ""], ["came back", size(of.in_bytes), ""], ["waited for its turns", span(of.waited_ns), bar(share)],
+            ["host memory, in use or kept", size(of.host_bytes), ""]], "Turns");
+}
+
 const reasons = {unmatched: "not in the plan", occupied: "place in use", pending: "place not idle yet", capture: "in a capture", memory: "no memory for it",
     registered: "in one handle, for network cards", departed: "placed by lifetime after others deviated"};
 

@@ -75,7 +75,8 @@ function advice(report) {
 function sideParts(side, suffix, label) {
     const parts = [head(side, label), advice(side.report), ...deviceParts(side, suffix)];
     if (side.report) {
-        parts.push(side.report.estimate ? section("estimate" + suffix, "Estimate", estimate(side.report)) : null,
+        parts.push(side.report.turns ? section("turns" + suffix, "Turns", turns(side.report)) : null,
+            side.report.estimate ? section("estimate" + suffix, "Estimate", estimate(side.report)) : null,
             section("latency" + suffix, "Latency", latency(side.report)), section("calls" + suffix, "Driver calls", driverCalls(side.report)),
             section("settings" + suffix, "Settings in force", settings(side.report)));
     }

@@ -66,6 +66,42 @@ static void advice_names_the_size_that_would_have_fitted(void **state)
     assert_advice(&device, "");
 }
 
+static void advice_names_what_would_end_the_turns(void **state)
+{
+    struct gc_device_snapshot device = quiet;
+    struct gc_snapshot snapshot = {.device_count = 1, .devices = &device, .takes_turns = true};
+    struct gc_report report = {.snapshot = &snapshot,
+                               .facts = {.duration_ns = UINT64_C(100000000000)}};
+    static const struct {
+        uint64_t exchanges, waited_ns, peak;
+        const char *wanted;
+    } rows[] = {
+        {0, 0, 0, ""},
+        {41, 999999999, UINT64_C(3) << 30, ""}, /* less than a hundredth of the run */
+        {41, UINT64_C(12000000000), UINT64_C(3) << 30,
+         "its memory was swapped 41 times, and it waited 12 % of the run for its turns: 3.0 GiB "
+         "more in GPUCACHE_GROUP_LIMIT, or one process less in the group would keep it on the "
+         "device\n"},
+        {1, UINT64_C(1000000000), 0,
+         "its memory was swapped 1 time, and it waited 1 % of the run for its turns: one process "
+         "less in the group would keep it on the device\n"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char got[4096] = "";
+        snapshot.turn = (struct gc_ledger_turn){.exchange_count = rows[i].exchanges,
+                                                .waited_ns = rows[i].waited_ns};
+        device.swapped.peak = rows[i].peak;
+        gc_report_advise(&report, note_sentence, got);
+        assert_string_equal(got, rows[i].wanted);
+        snapshot.takes_turns = false;
+        got[0] = '\0';
+        gc_report_advise(&report, note_sentence, got);
+        assert_string_equal(got, "");
+        snapshot.takes_turns = true;
+    }
+}
+
 static void advice_names_a_full_device(void **state)
 {
     struct gc_device_snapshot device = quiet;
@@ -172,6 +208,7 @@ int main(void)
     cmocka_set_message_output(CM_OUTPUT_TAP);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(advice_names_the_size_that_would_have_fitted),
+        cmocka_unit_test(advice_names_what_would_end_the_turns),
         cmocka_unit_test(advice_names_a_full_device),
         cmocka_unit_test(advice_names_the_tenants_that_were_refused),
         cmocka_unit_test(advice_on_plans_that_are_not_followed),

@@ -51,9 +51,10 @@ static void assert_keys(json_t *object, const char *const *keys)
 }
 
 static const char *const root_keys[] = {
-    "schema",     "version",    "pid",  "program",  "command",        "host",
-    "start_unix", "duration_s", "mode", "backend",  "driver_version", "devices",
-    "latency_ns", "estimate",   "gate", "warnings", "stacks_lost",    NULL};
+    "schema",         "version",     "pid",        "program",  "command",
+    "host",           "start_unix",  "duration_s", "mode",     "backend",
+    "driver_version", "devices",     "latency_ns", "estimate", "gate",
+    "warnings",       "stacks_lost", "turns",      NULL};
 static const char *const device_keys[] = {"ordinal",
                                           "uuid",
                                           "name",
@@ -190,7 +191,8 @@ static void faces_are_of_numbers(void **state)
 {
     static const struct gc_figures *const tables[] = {
         &gc_report_device_figures, &gc_report_api_figures,  &gc_report_tenant_figures,
-        &gc_report_site_figures,   &gc_report_plan_figures, &gc_report_reason_figures};
+        &gc_report_site_figures,   &gc_report_plan_figures, &gc_report_reason_figures,
+        &gc_report_turn_figures};
     (void)state;
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
         for (size_t j = 0; j < tables[i]->count; j++) {

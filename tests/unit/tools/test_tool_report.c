@@ -223,7 +223,7 @@ static void damage(json_t *root, json_t *object, const char *const *optional,
 static void every_key_is_needed_in_its_type(void **state)
 {
     static const char *const optional_root[] = {"advice",   "settings", "reuse", "driver_calls",
-                                                "estimate", "gate",     NULL};
+                                                "estimate", "gate",     "turns", NULL};
     static const char *const optional_device[] = {"backend", "direct_bytes", "tenants",
                                                   "plan",    "call_sites",   NULL};
     static const char *const optional_leak[] = {"stack", NULL};
@@ -242,9 +242,8 @@ static void every_key_is_needed_in_its_type(void **state)
     static const char *const optional_plan[] = {"fallback", NULL};
     static const char *const none[] = {NULL};
     static const char *const later_device[] = {
-        "backend_reason",    "idle_bytes",    "group",
-        "group_limit_bytes", "ordered_bytes", "context_bytes",
-        "driver_bytes",      "misuse_count",  NULL};
+        "backend_reason", "idle_bytes",   "group",        "group_limit_bytes", "ordered_bytes",
+        "context_bytes",  "driver_bytes", "misuse_count", "swapped_bytes",     NULL};
     static const char *const later_fragmentation[] = {"stitchable_bytes", "stuck_bytes", NULL};
     static const char *const later_estimate[] = {
 #define GC_ESTIMATE_PART(name, label) #name "_bytes",
@@ -277,6 +276,7 @@ static void every_key_is_needed_in_its_type(void **state)
     damage(root, json_array_get(json_object_get(device, "leaks"), 3), optional_leak, none);
     damage(root, json_object_get(json_object_get(root, "latency_ns"), "alloc"), optional_latency,
            none);
+    damage(root, json_object_get(root, "turns"), none, none);
     json_t *estimate = json_object_get(root, "estimate");
     damage(root, estimate, optional_estimate, later_estimate);
     damage(root, json_array_get(json_object_get(estimate, "devices"), 1), optional_share, none);
