@@ -43,6 +43,8 @@ bool sim_call_begin(const char *entry, const struct sim_argument *arguments, CUr
 CUresult sim_call_end(const char *entry, CUresult result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Host time: of what the call does beside its latency. */
+void sim_call_spend(uint64_t duration_ns);
 /* The call does `count` times more than once what its latency is the cost of. */
 void sim_call_repeats(const char *entry, uint64_t count);
 
@@ -103,6 +105,9 @@ enum sim_rdma {
     SIM_RDMA_REFUSED, /* refused its access, as on WSL2 */
 };
 
+/* The directions of a device's link to the host. */
+enum sim_direction { SIM_OUT, SIM_IN, SIM_DIRECTIONS };
+
 struct sim_settings {
     int device_count;
     uint64_t memory_bytes; /* each */
@@ -114,9 +119,12 @@ struct sim_settings {
     bool has_peers;      /* devices reach each other's memory */
     bool looks_up_apart; /* cuGetProcAddress gives other addresses than the exported symbols' */
     enum sim_rdma rdma;
-    uint64_t wait_us;    /* how long calls that may wait for the device's work do */
-    bool is_lazy;        /* memory is taken at first use (driver/engine_lazy.c) */
-    uint64_t lazy_bytes; /* by a module, beside its image */
+    uint64_t wait_us;              /* how long calls that may wait for the device's work do */
+    bool is_lazy;                  /* memory is taken at first use (driver/engine_lazy.c) */
+    uint64_t lazy_bytes;           /* by a module, beside its image */
+    uint64_t link[SIM_DIRECTIONS]; /* bytes a second, of pinned memory; 0: copies take no time */
+    uint64_t pageable_percent;     /* of that, for pageable memory */
+    uint64_t pin_ns;               /* to pin a MiB of host memory */
 };
 const struct sim_settings *sim_settings(void);
 
@@ -128,6 +136,7 @@ struct sim_device {
     char name[64];
     atomic_uint_fast64_t
         used_bytes; /* private accounting; shared: in the shared file (driver/memory_capacity.c) */
+    atomic_uint_fast64_t link_busy_ns[SIM_DIRECTIONS]; /* as above: until then */
 };
 
 struct sim_context { /* never freed: a stale handle is recognised, unless it is reused */
@@ -263,6 +272,14 @@ CUresult sim_memory_fill_2d(struct sim_context *context, CUdeviceptr address, si
 CUresult sim_capacity_take(struct sim_device *device, uint64_t bytes);
 void sim_capacity_return(struct sim_device *device, uint64_t bytes);
 uint64_t sim_capacity_used(struct sim_device *device);
+/* Until when (CLOCK_MONOTONIC) a direction of the device's link is busy. */
+atomic_uint_fast64_t *sim_capacity_link(struct sim_device *device, enum sim_direction direction);
+/* For the workers of streams (driver/memory_link.c): the next copy begins no earlier than now,
+ * because the worker waited; an item is done, behind which a copy may begin where the last copy
+ * ended (`may_chain`) unless it was no copy. */
+void sim_link_break(void);
+void sim_link_end_item(bool may_chain);
+uint64_t sim_link_now_ns(void);
 /* The processes that hold capacity of a device: fills up to `room` of both arrays, returns how
  * many. */
 unsigned sim_capacity_holders(struct sim_device *device, unsigned room, unsigned *pids,

@@ -68,6 +68,11 @@ static bool waits_for_the_device(const char *entry)
     return false;
 }
 
+void sim_call_spend(uint64_t duration_ns)
+{
+    spend_ns(duration_ns);
+}
+
 void sim_call_repeats(const char *entry, uint64_t count)
 {
     spend_ns(count * latency_ns(entry));

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <time.h>
 
+#define SIM_SHORT_NS 50000 /* an operation that waited for nothing */
+
 struct sim_item {
     struct sim_item *next;
     uint64_t position;
@@ -162,6 +164,8 @@ void stream_take_time(void)
  */
 static void run_item(struct sim_context *context, struct sim_item *item)
 {
+    const uint64_t begin_ns = engine_now_ns();
+
     if (item->takes_time)
         stream_take_time();
     if (item->op.run && (item->even_if_poisoned || sim_sticky(context) == CUDA_SUCCESS)) {
@@ -171,6 +175,7 @@ static void run_item(struct sim_context *context, struct sim_item *item)
     }
     if (item->op.release)
         item->op.release(item->op.argument);
+    sim_link_end_item(!item->takes_time && engine_now_ns() - begin_ns < SIM_SHORT_NS);
 }
 
 /* The next item, its dependencies met; NULL when the stream or the process ends. */
@@ -179,6 +184,8 @@ static struct sim_item *next_item_locked(struct sim_stream *stream)
     while (!stream->head && !stream->is_closing)
         pthread_cond_wait(&stream->wake, engine_mutex());
     struct sim_item *item = stream->head;
+    if (item && !points_passed_locked(&item->after))
+        sim_link_break();
     if (!item || !points_wait_locked(&item->after))
         return NULL;
     stream->head = item->next;

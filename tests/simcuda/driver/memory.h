@@ -93,8 +93,9 @@ struct sim_block {
     bool is_orphan;    /* graph memory: the graph is gone */
     struct sim_block *next_graph;
     bool sync_memops;
-    bool is_freed; /* an operation that frees it is under way */
-    int preferred; /* managed: CUdevice, CU_DEVICE_CPU, or CU_DEVICE_INVALID */
+    bool is_freed;     /* an operation that frees it is under way */
+    bool is_anonymous; /* registered: private memory of no file */
+    int preferred;     /* managed: CUdevice, CU_DEVICE_CPU, or CU_DEVICE_INVALID */
     int prefetched;
     uint64_t accessed_by; /* managed: bit per device, bit 63 the CPU */
     bool read_mostly;
@@ -246,8 +247,26 @@ CUresult sim_copy_linear(struct sim_side to, struct sim_side from, uint64_t byte
 CUresult sim_copy_parse(const CUDA_MEMCPY3D *descriptor, struct sim_copy *copy);
 /* True if the memory, when not an array, is on the host / asks for synchronous operations. */
 bool sim_side_is_host(const struct sim_side *side);
+/* The same without managed memory: what a device reaches over its link. */
+bool sim_side_is_far(const struct sim_side *side);
 bool sim_side_is_pageable(const struct sim_side *side);
 bool sim_side_is_synchronous(const struct sim_side *side);
+
+/* ---- the link to the host (memory_link.c) ---- */
+
+/* When a copy begins that was queued then (sim_link_now_ns; 0: not known), as its stream's worker
+ * comes to it. */
+uint64_t sim_link_start_ns(uint64_t queued_ns);
+/* Returns when so many bytes that begin at `start_ns` have passed. No lock held. */
+void sim_link_pass(struct sim_device *device, enum sim_direction direction, uint64_t bytes,
+                   bool is_pageable, uint64_t start_ns);
+
+/* ---- copies without holes (memory_sparse.c) ---- */
+
+/* memmove of accessible memory; sim_use_lock held, sim_memory_lock not. */
+void sim_sparse_move(uint64_t to, uint64_t from, uint64_t bytes);
+/* Whether all of the range is private memory of the process and of no file. */
+bool sim_sparse_is_anonymous(uint64_t address, uint64_t bytes);
 
 /* ---- decompression (memory_decompress.c) ---- */
 

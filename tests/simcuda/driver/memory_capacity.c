@@ -18,7 +18,7 @@
 
 #define SLOT_COUNT 256
 #define MAX_DEVICES 64
-#define FILE_MAGIC UINT32_C(0x53434d31)
+#define FILE_MAGIC UINT32_C(0x53434d32)
 
 struct slot {
     atomic_uint in_use;
@@ -29,6 +29,7 @@ struct slot {
 struct shared_file {
     atomic_uint magic;
     struct slot slots[SLOT_COUNT];
+    atomic_uint_fast64_t link_busy_ns[MAX_DEVICES][SIM_DIRECTIONS];
 };
 
 static struct {
@@ -115,6 +116,7 @@ static bool open_file(const char *name)
         goto fail;
     if (shared.file->magic != FILE_MAGIC) {
         memset(shared.file->slots, 0, sizeof shared.file->slots);
+        memset(shared.file->link_busy_ns, 0, sizeof shared.file->link_busy_ns);
         shared.file->magic = FILE_MAGIC;
     }
     is_ready = claim_slot();
@@ -225,6 +227,17 @@ uint64_t sim_capacity_used(struct sim_device *device)
     }
     pthread_mutex_unlock(&shared.lock);
     return used;
+}
+
+atomic_uint_fast64_t *sim_capacity_link(struct sim_device *device, enum sim_direction direction)
+{
+    bool is_shared;
+
+    pthread_mutex_lock(&shared.lock);
+    is_shared = is_shared_locked() && device->ordinal < MAX_DEVICES;
+    pthread_mutex_unlock(&shared.lock);
+    return is_shared ? &shared.file->link_busy_ns[device->ordinal][direction]
+                     : &device->link_busy_ns[direction];
 }
 
 /* Lists what the slots of live processes hold. Returns how many hold something. */

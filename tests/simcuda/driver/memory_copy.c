@@ -15,6 +15,7 @@
 struct job {
     struct sim_copy copy;
     void *staged;
+    uint64_t queued_ns; /* 0: not known */
 };
 
 /* Where the rows of a side are, arrays resolved. */
@@ -80,14 +81,25 @@ static void move(const struct sim_copy *copy, const struct rows *from, const str
 {
     for (uint64_t z = 0; z < copy->depth; z++)
         for (uint64_t y = 0; y < copy->height; y++)
-            memmove((void *)(uintptr_t)row_address(to, y, z),         /* NOLINT */
-                    (const void *)(uintptr_t)row_address(from, y, z), /* NOLINT */
-                    copy->width);
+            sim_sparse_move(row_address(to, y, z), row_address(from, y, z), copy->width);
 }
 
-static CUresult run_copy(struct sim_context *context, const struct sim_copy *copy)
+/* Whether the copy goes over the link. Managed memory counts as the device's. */
+static bool find_direction(const struct sim_copy *copy, enum sim_direction *direction)
 {
+    const bool is_in = sim_side_is_far(&copy->from);
+
+    *direction = is_in ? SIM_IN : SIM_OUT;
+    return sim_settings()->link[*direction] != 0 && is_in != sim_side_is_far(&copy->to);
+}
+
+static CUresult run_copy(struct sim_context *context, const struct sim_copy *copy,
+                         uint64_t queued_ns)
+{
+    const uint64_t start_ns = sim_link_start_ns(queued_ns);
     struct rows from, to;
+    enum sim_direction direction;
+    bool has_link = false, is_pageable = false;
     CUresult result = CUDA_ERROR_ILLEGAL_ADDRESS;
 
     if (copy->width == 0 || copy->height == 0 || copy->depth == 0)
@@ -97,8 +109,13 @@ static CUresult run_copy(struct sim_context *context, const struct sim_copy *cop
         is_accessible(context, copy, &from, &to)) {
         move(copy, &from, &to);
         result = CUDA_SUCCESS;
+        has_link = find_direction(copy, &direction);
+        is_pageable = sim_side_is_pageable(&copy->from) || sim_side_is_pageable(&copy->to);
     }
     sim_use_end();
+    if (has_link)
+        sim_link_pass(context->device, direction, copy->width * copy->height * copy->depth,
+                      is_pageable, start_ns);
     return result;
 }
 
@@ -106,7 +123,7 @@ static CUresult run_job(struct sim_context *context, void *argument)
 {
     const struct job *job = argument;
 
-    return run_copy(context, &job->copy);
+    return run_copy(context, &job->copy, job->queued_ns);
 }
 
 static void release_job(void *argument)
@@ -123,6 +140,8 @@ static void *duplicate_job(const void *argument)
 
     if (job != NULL)
         *job = *(const struct job *)argument; /* never staged: jobs of a capture are not */
+    if (job != NULL)
+        job->queued_ns = 0;
     return job;
 }
 
@@ -255,6 +274,7 @@ CUresult sim_copy_submit(const struct sim_copy *copy, struct sim_order order)
     if (job == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     job->copy = *copy;
+    job->queued_ns = sim_link_now_ns();
     if (!sim_stream_is_capturing(stream) && is_readable(context, copy))
         waits = must_wait(context, job, order);
     op.argument = job;
@@ -279,7 +299,7 @@ CUresult sim_memory_copy_3d(struct sim_context *context, const CUDA_MEMCPY3D *de
     struct sim_copy copy;
     CUresult result = sim_copy_parse(descriptor, &copy);
 
-    return result == CUDA_SUCCESS ? run_copy(context, &copy) : result;
+    return result == CUDA_SUCCESS ? run_copy(context, &copy, 0) : result;
 }
 
 /* ---- what memory a side is ---- */
@@ -318,15 +338,36 @@ bool sim_side_is_pageable(const struct sim_side *side)
     return side->array == NULL && !find_kind(side->address, &kind) && !is_in_space(side->address);
 }
 
-bool sim_side_is_host(const struct sim_side *side)
+/* Physical memory of the host behind an address that is no block's. */
+static bool is_host_mapping(uint64_t address)
+{
+    struct sim_mapping_info info;
+    bool is_host;
+
+    pthread_mutex_lock(&sim_memory_lock);
+    is_host =
+        sim_mapping_query(address, 0, &info) && info.is_mapped && info.physical->device == NULL;
+    pthread_mutex_unlock(&sim_memory_lock);
+    return is_host;
+}
+
+bool sim_side_is_far(const struct sim_side *side)
 {
     enum sim_kind kind;
 
     if (side->array != NULL)
         return false;
     if (find_kind(side->address, &kind))
-        return kind == SIM_HOST || kind == SIM_REGISTERED || kind == SIM_MANAGED;
-    return !is_in_space(side->address);
+        return kind == SIM_HOST || kind == SIM_REGISTERED;
+    return !is_in_space(side->address) || is_host_mapping(side->address);
+}
+
+bool sim_side_is_host(const struct sim_side *side)
+{
+    enum sim_kind kind;
+
+    return sim_side_is_far(side) ||
+           (side->array == NULL && find_kind(side->address, &kind) && kind == SIM_MANAGED);
 }
 
 bool sim_side_is_synchronous(const struct sim_side *side)

@@ -6,11 +6,32 @@
 #include <sys/mman.h>
 
 #define HOST_PAGE UINT64_C(4096)
+#define LARGE_BYTES (UINT64_C(1) << 20) /* registered memory whose kind is looked up */
 #define ALLOC_FLAGS                                                                                \
     (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED)
 #define REGISTER_FLAGS                                                                             \
     (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY |    \
      CU_MEMHOSTREGISTER_READ_ONLY)
+
+/* Pinning takes time for each page: the kernel finds or makes it, and the driver maps it for the
+ * device. */
+static void spend_pinning(uint64_t bytes)
+{
+    const uint64_t mib = UINT64_C(1) << 20;
+
+    sim_call_spend(sim_settings()->pin_ns * (bytes / mib) +
+                   sim_settings()->pin_ns * (bytes % mib) / mib);
+}
+
+/* With a modelled link holes are not to be filled by huge pages. */
+static void keep_holes(uint64_t address, uint64_t bytes)
+{
+    const uint64_t start = sim_round_up(address, HOST_PAGE);
+    const uint64_t end = (address + bytes) / HOST_PAGE * HOST_PAGE;
+
+    if ((sim_settings()->link[SIM_OUT] != 0 || sim_settings()->link[SIM_IN] != 0) && end > start)
+        madvise((void *)(uintptr_t)start, end - start, MADV_NOHUGEPAGE); /* NOLINT */
+}
 
 static CUresult allocate(void **out, uint64_t bytes, unsigned flags)
 {
@@ -35,10 +56,12 @@ static CUresult allocate(void **out, uint64_t bytes, unsigned flags)
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
         goto fail_block;
+    keep_holes((uint64_t)(uintptr_t)memory, block->span);
     pthread_mutex_lock(&sim_memory_lock);
     sim_block_insert(block, (uint64_t)(uintptr_t)memory, bytes);
     pthread_mutex_unlock(&sim_memory_lock);
     *out = memory;
+    spend_pinning(bytes);
     return CUDA_SUCCESS;
 
 fail_block:
@@ -125,6 +148,9 @@ static CUresult register_host(void *p, uint64_t bytes, unsigned flags)
     if (block == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     block->flags = flags;
+    block->is_anonymous = bytes >= LARGE_BYTES && sim_sparse_is_anonymous(address, bytes);
+    if (block->is_anonymous)
+        keep_holes(address, bytes);
     pthread_mutex_lock(&sim_memory_lock);
     if (sim_block_overlap(address, address + bytes) != NULL)
         result = sim_space_contains(address) ? CUDA_ERROR_INVALID_VALUE
@@ -136,6 +162,8 @@ static CUresult register_host(void *p, uint64_t bytes, unsigned flags)
     pthread_mutex_unlock(&sim_memory_lock);
     if (result != CUDA_SUCCESS)
         free(block);
+    else
+        spend_pinning(bytes);
     return result;
 }
 

@@ -22,6 +22,7 @@
 #define SIM_OLDEST_VERSION 2000
 #define SIM_MAX_WORK_US 60000000u
 #define SIM_MAX_RULES 256
+#define SIM_DEFAULT_PAGEABLE 50
 
 atomic_int sim_calls_are_watched = SIM_WATCH_SETTINGS | SIM_WATCH_START;
 
@@ -34,9 +35,19 @@ static struct sim_attribute attributes[SIM_MAX_RULES];
 
 static const struct sim_latency profile_h200[] = {
 #define SIM_LATENCY(name, microseconds) {#name, (uint64_t)((microseconds)*1000.0)},
+#define SIM_PIN(microseconds)
 #include "tests/simcuda/driver/latency_h200.def"
+#undef SIM_PIN
 #undef SIM_LATENCY
 };
+
+static const uint64_t profile_h200_pin_ns =
+#define SIM_LATENCY(name, microseconds)
+#define SIM_PIN(microseconds) (uint64_t)((microseconds)*1000.0)
+#include "tests/simcuda/driver/latency_h200.def"
+#undef SIM_PIN
+#undef SIM_LATENCY
+    ;
 
 static void complain(const char *name, const char *value, size_t length, const char *accepted)
 {
@@ -218,6 +229,31 @@ static void add_rdma_attributes(void)
             attributes[private_settings.attribute_count++] = rdma[i];
 }
 
+/* A size for both directions, or `out=size`, `in=size`. */
+static bool parse_link(const char *text, const char *end)
+{
+    static const char *const names[SIM_DIRECTIONS] = {[SIM_OUT] = "out=", [SIM_IN] = "in="};
+    char size[SIM_MAX_ENTRY];
+    uint64_t bytes;
+
+    for (int i = 0; i <= SIM_DIRECTIONS; i++) {
+        const size_t skipped = i < SIM_DIRECTIONS ? strlen(names[i]) : 0;
+
+        if ((skipped != 0 && strncmp(text, names[i], skipped) != 0) ||
+            (size_t)(end - text) - skipped >= sizeof size)
+            continue;
+        memcpy(size, text + skipped, (size_t)(end - text) - skipped);
+        size[(size_t)(end - text) - skipped] = '\0';
+        if (!parse_size(size, &bytes))
+            return false;
+        for (int j = 0; j < SIM_DIRECTIONS; j++)
+            if (j == i || i == SIM_DIRECTIONS)
+                settings.link[j] = bytes;
+        return true;
+    }
+    return false;
+}
+
 static void read_list(const char *name, bool (*parse)(const char *, const char *),
                       const char *accepted)
 {
@@ -230,6 +266,30 @@ static void read_list(const char *name, bool (*parse)(const char *, const char *
     }
 }
 
+static void read_link(void)
+{
+    const char *text = getenv("SIMCUDA_LINK");
+
+    if (text && strcmp(text, "none") != 0)
+        read_list("SIMCUDA_LINK", parse_link, "none, or 25GB or out=25GB,in=25GB");
+    settings.pageable_percent = read_integer("SIMCUDA_PAGEABLE", SIM_DEFAULT_PAGEABLE, 1, 100);
+}
+
+/* Microseconds, decimals allowed. */
+static void read_pin(void)
+{
+    const char *text = getenv("SIMCUDA_PIN_US");
+    char *rest;
+
+    if (!text || !*text)
+        return;
+    const double microseconds = isdigit((unsigned char)*text) ? strtod(text, &rest) : -1;
+    if (microseconds < 0 || *rest || microseconds > SIM_MAX_WORK_US)
+        complain("SIMCUDA_PIN_US", text, strlen(text), "microseconds for each MiB");
+    else
+        settings.pin_ns = (uint64_t)(microseconds * 1000);
+}
+
 static void read_latency(void)
 {
     const char *text = getenv("SIMCUDA_LATENCY");
@@ -240,6 +300,7 @@ static void read_latency(void)
     if (strcmp(text, "h200") == 0) {
         memcpy(latencies, profile_h200, sizeof profile_h200);
         private_settings.latency_count = sizeof profile_h200 / sizeof profile_h200[0];
+        settings.pin_ns = profile_h200_pin_ns;
         return;
     }
     read_list("SIMCUDA_LATENCY", parse_latency, "none, h200 or entry=microseconds,...");
@@ -299,6 +360,8 @@ static void read_settings(void)
     if (settings.rdma != SIM_RDMA_NONE)
         add_rdma_attributes();
     read_latency();
+    read_link();
+    read_pin();
     open_journal();
     if (private_settings.latency_count == 0 && private_settings.failure_count == 0 &&
         private_settings.journal_fd < 0 && settings.wait_us == 0)

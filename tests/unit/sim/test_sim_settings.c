@@ -256,6 +256,13 @@ static void bad_values_cost_a_line_and_keep_the_default(void **state)
     assert_complaint("SIMCUDA_FAIL", "cuMemAlloc_v2@0");
     assert_complaint("SIMCUDA_FAIL", "cuMemAlloc_v2@1=CUDA_ERROR_NOPE");
     assert_complaint("SIMCUDA_LAZY", "lots");
+    assert_complaint("SIMCUDA_LINK", "fast");
+    assert_complaint("SIMCUDA_LINK", "up=1GB");
+    assert_complaint("SIMCUDA_LINK", "out=");
+    assert_complaint("SIMCUDA_PAGEABLE", "0");
+    assert_complaint("SIMCUDA_PAGEABLE", "101");
+    assert_complaint("SIMCUDA_PIN_US", "-1");
+    assert_complaint("SIMCUDA_PIN_US", "1us");
     assert_complaint("SIMCUDA_LOOKUPS", "maybe");
     assert_complaint("SIMCUDA_RDMA", "maybe");
     assert_complaint("SIMCUDA_PEERS", "maybe");
