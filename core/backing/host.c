@@ -16,7 +16,6 @@
 #define DEFAULT_DIVISOR 2
 #define NOT_KNOWN UINT64_MAX
 
-_Static_assert(GC_HOST_UNIT_BYTES == GC_HOST_MEM_HUGE_BYTES, "a unit is a huge page");
 _Static_assert(GC_HOST_CHUNK_BYTES / GC_HOST_UNIT_BYTES <= 32, "the units of a chunk fit a bitmap");
 
 struct gc_host_chunk {
@@ -231,6 +230,21 @@ static struct run take_locked(struct gc_host_store *store, uint32_t wanted, uint
     return run;
 }
 
+/* Units of a new chunk. */
+static struct run take_new(struct gc_context *worker, uint32_t wanted, uint32_t units_per_page)
+{
+    struct gc_host_store *store = worker->core->host_store;
+    struct run run = {.chunk = create_chunk(worker, units_per_page * GC_HOST_UNIT_BYTES)};
+    if (run.chunk == NULL)
+        return run;
+    run.count = (uint32_t)gc_min_u64(wanted, run.chunk->bytes / GC_HOST_UNIT_BYTES);
+    run.chunk->used = mask_of(0, run.count);
+    gc_lock_acquire(&store->lock);
+    link_locked(store, run.chunk);
+    gc_lock_release(&store->lock);
+    return run;
+}
+
 /* The context that pinned the chunk is destroyed, or could not pin. Nothing else may be copied to
  * or from it meanwhile. */
 static void pin_again(struct gc_context *worker, const struct run *run)
@@ -253,17 +267,12 @@ bool gc_host_take(struct gc_context *worker, uint64_t bytes, struct gc_host_piec
     gc_lock_acquire(&store->lock);
     struct run run = take_locked(store, units_of(most), units_per_page);
     gc_lock_release(&store->lock);
-    if (run.count > 0) {
+    if (run.count > 0)
         pin_again(worker, &run);
-    } else {
-        struct gc_host_chunk *chunk = create_chunk(worker, units_per_page * GC_HOST_UNIT_BYTES);
-        if (chunk == NULL)
-            return false;
-        gc_lock_acquire(&store->lock);
-        link_locked(store, chunk);
-        run = take_locked(store, units_of(most), units_per_page);
-        gc_lock_release(&store->lock);
-    }
+    else
+        run = take_new(worker, units_of(most), units_per_page);
+    if (run.chunk == NULL)
+        return false;
     *piece = (struct gc_host_piece){.memory = run.chunk->memory + run.first * GC_HOST_UNIT_BYTES,
                                     .bytes = gc_min_u64(most, run.count * GC_HOST_UNIT_BYTES),
                                     .chunk = run.chunk};

@@ -12,12 +12,13 @@
 #ifndef GC_HOST_H
 #define GC_HOST_H
 
+#include "core/base/host_mem.h"
 #include "core/base/status.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GC_HOST_UNIT_BYTES (UINT64_C(2) << 20)
+#define GC_HOST_UNIT_BYTES GC_HOST_MEM_HUGE_BYTES
 #define GC_HOST_CHUNK_BYTES (UINT64_C(64) << 20)
 
 struct gc_context;

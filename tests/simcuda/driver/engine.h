@@ -154,6 +154,7 @@ struct stream_work {
 };
 /* Sleeps SIMCUDA_WORK_US. */
 void stream_take_time(void);
+void stream_spend_us(uint64_t us);
 CUresult stream_queue_locked(struct sim_stream *stream, const struct stream_work *work);
 
 /* ---- graphs (engine_graph.c) ---- */

@@ -110,4 +110,8 @@ CUresult graph_make_free(const struct node_parameters *parameters, struct graph_
 CUresult graph_exec_replace(CUgraphExec handle, CUgraphNode node, CUgraphNodeType type,
                             struct graph_work work);
 
+/* The work of a launch of the kernel (engine_launch.c); NULL: of none. */
+struct sim_function;
+struct graph_work kernel_work(const struct sim_function *function);
+
 #endif

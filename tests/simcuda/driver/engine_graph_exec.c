@@ -291,6 +291,7 @@ static CUresult run_exec(struct sim_context *context, void *argument)
     for (size_t i = 0; i < exec->step_count && result == CUDA_SUCCESS && !engine_is_down(); i++)
         if (exec->steps[i].is_enabled)
             result = run_step(context, &exec->steps[i].work, exec->flags);
+    sim_link_break();
     return result;
 }
 

@@ -30,7 +30,7 @@ CUresult graph_make_kernel(const struct node_parameters *parameters, struct grap
         kernel->sharedMemBytes);
     if (result == CUDA_SUCCESS)
         result = function_load((struct sim_function *)kernel->func);
-    *work = (struct graph_work){.type = CU_GRAPH_NODE_TYPE_KERNEL};
+    *work = kernel_work(result == CUDA_SUCCESS ? (struct sim_function *)kernel->func : NULL);
     return result;
 }
 

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "tests/simcuda/driver/engine_graph.h"
 #include "tests/simcuda/driver/engine_module.h"
+#include "tests/simcuda/driver/settings.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,33 @@ CUresult launch_check(CUfunction handle, const unsigned grid[3], const unsigned 
         shared_bytes > SIM_MAX_SHARED_BYTES)
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
+}
+
+static CUresult run_kernel(struct sim_context *context, void *argument)
+{
+    (void)context;
+    stream_spend_us(*(const uint64_t *)argument);
+    return CUDA_SUCCESS;
+}
+
+/* The time belongs to the settings, for good. */
+static void *share_time(const void *argument)
+{
+    return (void *)(uintptr_t)argument;
+}
+
+struct graph_work kernel_work(const struct sim_function *function)
+{
+    const struct sim_private_settings *settings = sim_private_settings();
+    struct graph_work work = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
+
+    for (size_t i = 0; function && i < settings->kernel_count; i++)
+        if (strcmp(settings->kernels[i].name, function->name) == 0) {
+            work.op.run = run_kernel;
+            work.op.argument = &settings->kernels[i].work_us;
+            work.copy = share_time;
+        }
+    return work;
 }
 
 /* As sim_submit; where it is captured, its node has the parameters. */
@@ -80,8 +108,9 @@ CUresult launch_in_stream(CUfunction handle, const unsigned grid[3], const unsig
                                                     .blockDimY = block[1],
                                                     .blockDimZ = block[2],
                                                     .sharedMemBytes = shared_bytes}};
-    return submit_with(
-        stream, (struct graph_work){.type = CU_GRAPH_NODE_TYPE_KERNEL, .parameters = &parameters});
+    struct graph_work work = kernel_work(function);
+    work.parameters = &parameters;
+    return submit_with(stream, work);
 }
 
 SIM_API_THREAD(cuLaunchKernel, _ptsz,

@@ -151,13 +151,17 @@ bool context_points_locked(struct sim_context *context, struct sim_points *point
 
 /* ---- the worker ---- */
 
-void stream_take_time(void)
+void stream_spend_us(uint64_t us)
 {
-    uint64_t work_us = sim_settings()->work_us;
-    struct timespec pause = {(time_t)(work_us / 1000000), (long)(work_us % 1000000) * 1000};
-    if (work_us)
+    struct timespec pause = {(time_t)(us / 1000000), (long)(us % 1000000) * 1000};
+    if (us)
         while (nanosleep(&pause, &pause) && errno == EINTR)
             ;
+}
+
+void stream_take_time(void)
+{
+    stream_spend_us(sim_settings()->work_us);
 }
 
 /* Nothing of a context runs once an error has stuck to it, but the program's stream callbacks do.

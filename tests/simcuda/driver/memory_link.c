@@ -52,6 +52,7 @@ static uint64_t reserve(atomic_uint_fast64_t *busy_until, uint64_t start_ns, uin
 void sim_link_break(void)
 {
     chain_ns = 0;
+    is_fresh = false;
 }
 
 void sim_link_end_item(bool may_chain)

@@ -32,6 +32,7 @@ static struct sim_private_settings private_settings;
 static struct sim_latency latencies[SIM_MAX_RULES];
 static struct sim_failure failures[SIM_MAX_RULES];
 static struct sim_attribute attributes[SIM_MAX_RULES];
+static struct sim_kernel kernels[SIM_MAX_RULES];
 
 static const struct sim_latency profile_h200[] = {
 #define SIM_LATENCY(name, microseconds) {#name, (uint64_t)((microseconds)*1000.0)},
@@ -179,6 +180,22 @@ static bool parse_latency(const char *text, const char *end)
     return true;
 }
 
+/* name=microseconds */
+static bool parse_kernel(const char *text, const char *end)
+{
+    struct sim_kernel *kernel = &kernels[private_settings.kernel_count];
+    const char *equals = memrchr(text, '=', (size_t)(end - text));
+
+    if (!equals || equals == text || private_settings.kernel_count == SIM_MAX_RULES ||
+        (size_t)(equals - text) >= sizeof kernel->name ||
+        !parse_integer(equals + 1, end, &kernel->work_us) || kernel->work_us > SIM_MAX_WORK_US)
+        return false;
+    memcpy(kernel->name, text, (size_t)(equals - text));
+    kernel->name[equals - text] = '\0';
+    private_settings.kernel_count++;
+    return true;
+}
+
 /* number=value */
 static bool parse_attribute(const char *text, const char *end)
 {
@@ -279,12 +296,12 @@ static void read_link(void)
 static void read_pin(void)
 {
     const char *text = getenv("SIMCUDA_PIN_US");
-    char *rest;
+    char *rest = NULL;
 
     if (!text || !*text)
         return;
     const double microseconds = isdigit((unsigned char)*text) ? strtod(text, &rest) : -1;
-    if (microseconds < 0 || *rest || microseconds > SIM_MAX_WORK_US)
+    if (!rest || *rest || microseconds > SIM_MAX_WORK_US)
         complain("SIMCUDA_PIN_US", text, strlen(text), "microseconds for each MiB");
     else
         settings.pin_ns = (uint64_t)(microseconds * 1000);
@@ -359,6 +376,8 @@ static void read_settings(void)
     read_list("SIMCUDA_ATTRIBUTES", parse_attribute, "number=value,...");
     if (settings.rdma != SIM_RDMA_NONE)
         add_rdma_attributes();
+    private_settings.kernels = kernels;
+    read_list("SIMCUDA_KERNEL_US", parse_kernel, "name=us,...");
     read_latency();
     read_link();
     read_pin();

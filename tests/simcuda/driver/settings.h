@@ -1,4 +1,5 @@
-/* Settings that only calls.c and engine_device.c read; sim_settings() in sim.h has the rest. */
+/* Settings that only calls.c, engine_device.c and engine_launch.c read; sim_settings() in sim.h has
+ * the rest. */
 #ifndef SIM_SETTINGS_H
 #define SIM_SETTINGS_H
 
@@ -23,6 +24,11 @@ struct sim_attribute {
     int number, value;
 };
 
+struct sim_kernel {
+    char name[256];
+    uint64_t work_us;
+};
+
 struct sim_private_settings {
     struct sim_latency *latencies; /* the first that matches counts */
     size_t latency_count;
@@ -30,6 +36,8 @@ struct sim_private_settings {
     size_t failure_count;
     struct sim_attribute *attributes; /* of the device, that SIMCUDA_ATTRIBUTES changes */
     size_t attribute_count;
+    struct sim_kernel *kernels; /* that take longer than other work */
+    size_t kernel_count;
     int journal_fd; /* -1: none */
 };
 const struct sim_private_settings *sim_private_settings(void);

@@ -347,7 +347,7 @@ static void pieces_at_random_are_apart_and_keep_their_content(void **state)
     unsigned count = 0;
     const unsigned seed = (unsigned)getpid();
     (void)state;
-    print_message("seed %u\n", seed);
+    print_message("# seed %u\n", seed);
     srandom(seed);
     open_fixture(&fixture, 5 * CHUNK);
     for (unsigned round = 0; round < 3000; round++) {
@@ -396,5 +396,6 @@ int main(void)
         cmocka_unit_test(a_forked_child_has_none_of_it),
         cmocka_unit_test(pieces_at_random_are_apart_and_keep_their_content),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests_name("host memory", tests, NULL, NULL);
 }

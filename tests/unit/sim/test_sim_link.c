@@ -304,6 +304,51 @@ static void pinning_takes_its_time(void **state)
     munmap(pinned, bytes);
 }
 
+/* SIMCUDA_KERNEL_US, by name: launched, and in a graph; a copy behind it begins at its end. */
+static void a_kernel_takes_the_time_of_its_name(void **state)
+{
+    static const char image[] = ".version 8.0\n.target sm_90\n.address_size 64\n"
+                                ".visible .entry spin()\n{\n ret;\n}\n"
+                                ".visible .entry rest()\n{\n ret;\n}\n";
+    const size_t bytes = 64 * MIB;
+    struct sides sides;
+    CUmodule module;
+    CUfunction spin, idle;
+    CUgraph graph;
+    CUgraphExec instance;
+    double start;
+
+    (void)state;
+    open_sides(&sides, bytes);
+    MUST(cuModuleLoadData(&module, image));
+    MUST(cuModuleGetFunction(&spin, module, "spin"));
+    MUST(cuModuleGetFunction(&idle, module, "rest"));
+    start = now();
+    MUST(cuLaunchKernel(idle, 1, 1, 1, 1, 1, 1, 0, sides.streams[0], NULL, NULL));
+    MUST(cuStreamSynchronize(sides.streams[0]));
+    assert_true(now() - start < 0.1);
+    start = now();
+    MUST(cuMemcpyDtoHAsync(sides.pinned, sides.device, MIB, sides.streams[0]));
+    MUST(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, sides.streams[0], NULL, NULL));
+    MUST(cuMemcpyDtoHAsync(sides.pinned, sides.device, bytes, sides.streams[0]));
+    MUST(cuStreamSynchronize(sides.streams[0]));
+    assert_time(now() - start, 0.1 + (double)(bytes + MIB) / OUT_RATE);
+    MUST(cuStreamBeginCapture(sides.streams[0], CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cuMemcpyDtoHAsync(sides.pinned, sides.device, MIB, sides.streams[0]));
+    MUST(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, sides.streams[0], NULL, NULL));
+    MUST(cuStreamEndCapture(sides.streams[0], &graph));
+    MUST(cuGraphInstantiate(&instance, graph, 0));
+    start = now();
+    MUST(cuGraphLaunch(instance, sides.streams[0]));
+    MUST(cuMemcpyDtoHAsync(sides.pinned, sides.device, bytes, sides.streams[0]));
+    MUST(cuStreamSynchronize(sides.streams[0]));
+    assert_time(now() - start, 0.1 + (double)(bytes + MIB) / OUT_RATE);
+    MUST(cuGraphExecDestroy(instance));
+    MUST(cuGraphDestroy(graph));
+    MUST(cuModuleUnload(module));
+    close_sides(&sides, bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -317,6 +362,7 @@ int main(void)
         cmocka_unit_test(a_graph_takes_its_time_at_each_launch),
         cmocka_unit_test(processes_share_a_direction),
         cmocka_unit_test(pinning_takes_its_time),
+        cmocka_unit_test(a_kernel_takes_the_time_of_its_name),
     };
     char name[64], path[128];
     int failed;
@@ -326,6 +372,7 @@ int main(void)
     setenv("SIMCUDA_SHARED", name, 1);
     setenv("SIMCUDA_LINK", "out=1GB,in=500MB", 1);
     setenv("SIMCUDA_PIN_US", "1000", 1);
+    setenv("SIMCUDA_KERNEL_US", "other=1,spin=100000", 1);
     setenv("SIMCUDA_MEMORY", "4GiB", 1);
     rival = fork_child(run_rival);
     if (start_device("1") != 0)

@@ -256,6 +256,8 @@ static void bad_values_cost_a_line_and_keep_the_default(void **state)
     assert_complaint("SIMCUDA_FAIL", "cuMemAlloc_v2@0");
     assert_complaint("SIMCUDA_FAIL", "cuMemAlloc_v2@1=CUDA_ERROR_NOPE");
     assert_complaint("SIMCUDA_LAZY", "lots");
+    assert_complaint("SIMCUDA_KERNEL_US", "spin");
+    assert_complaint("SIMCUDA_KERNEL_US", "=5");
     assert_complaint("SIMCUDA_LINK", "fast");
     assert_complaint("SIMCUDA_LINK", "up=1GB");
     assert_complaint("SIMCUDA_LINK", "out=");
