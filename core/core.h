@@ -206,6 +206,7 @@ enum gc_swap_refusal {
     GC_SWAP_BUSY,       /* work under way did not complete in time */
     GC_SWAP_UNSEEN,     /* work may be submitted that the library does not see */
     GC_SWAP_DRIVER,     /* the driver failed: driver_code */
+    GC_SWAP_EMPTY,      /* nothing is left that can go */
     GC_SWAP_REFUSAL_COUNT
 };
 

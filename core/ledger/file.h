@@ -85,6 +85,7 @@ struct gc_ledger_turn_row {
     /* CLOCK_MONOTONIC: */
     gc_ledger_word beat_ns;       /* last sign of life; an old one: the process is stopped */
     gc_ledger_word idle_ns;       /* since when it has no work; 0: it has */
+    gc_ledger_word gap_ns;        /* it counts as idle only after so long without work */
     gc_ledger_word begin_ns;      /* since when all its memory is resident */
     gc_ledger_word not_before_ns; /* it could not give: not asked again before */
     gc_ledger_word waiting_ns;    /* since when it waits; 0: it does not */

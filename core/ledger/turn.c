@@ -5,8 +5,6 @@
 
 /* Equally long without work: within the same one of these. */
 #define IDLE_STEP_NS UINT64_C(1000000000)
-/* A process without work for less than this, and for less than its last exchange took, is busy. */
-#define IDLE_LEAST_NS UINT64_C(50000000)
 
 /* ---- tickets ---- */
 
@@ -76,15 +74,12 @@ bool gc_turn_has_earlier(const struct gc_ledger *ledger, uint64_t group_key, uin
 
 /* ---- candidates ---- */
 
-/* Since when the process counts as without work; 0: it is busy. */
-static uint64_t idle_since(const struct gc_ledger_turn_row *turn, uint64_t now_ns)
+uint64_t gc_turn_idle_since(const struct gc_ledger_turn_row *turn, uint64_t now_ns)
 {
     const uint64_t idle_ns = gc_ledger_load(&turn->idle_ns);
-    const uint64_t exchange_ns = gc_ledger_load(&turn->quantum_ns) / GC_TURN_QUANTUM_TIMES;
-    const uint64_t least_ns = gc_ledger_load_half(&turn->state) == GC_TURN_AWAY
-                                  ? 0
-                                  : gc_max_u64(IDLE_LEAST_NS, exchange_ns);
-    return idle_ns != 0 && now_ns >= idle_ns + least_ns ? idle_ns : 0;
+    const uint64_t gap_ns =
+        gc_ledger_load_half(&turn->state) == GC_TURN_AWAY ? 0 : gc_ledger_load(&turn->gap_ns);
+    return idle_ns != 0 && now_ns >= idle_ns + gap_ns ? idle_ns : 0;
 }
 
 static enum gc_turn_obstacle obstacle_of(const struct gc_ledger *ledger, uint32_t number,
@@ -110,7 +105,7 @@ enum gc_turn_obstacle gc_turn_rate(const struct gc_ledger *ledger, uint32_t numb
     const struct gc_ledger_turn_row *turn = &gc_ledger_get_slot(ledger, number)->turn;
     const uint64_t priority = gc_ledger_load_half(&turn->priority);
     const enum gc_turn_obstacle obstacle = obstacle_of(ledger, number, device, now_ns);
-    const uint64_t idle_ns = idle_since(turn, now_ns);
+    const uint64_t idle_ns = gc_turn_idle_since(turn, now_ns);
     if (obstacle != GC_TURN_MAY_GIVE)
         return obstacle;
     if (gc_ledger_load_half(&turn->state) == GC_TURN_WAITING) {

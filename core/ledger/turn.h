@@ -31,6 +31,10 @@ bool gc_turn_has_earlier(const struct gc_ledger *ledger, uint64_t group_key, uin
 /* Whether the process showed a sign of life lately. */
 bool gc_turn_is_alive(const struct gc_ledger_slot *slot, uint64_t now_ns);
 
+/* Since when the process counts as without work; 0: it is busy, or has been idle for less than its
+ * work has gaps. */
+uint64_t gc_turn_idle_since(const struct gc_ledger_turn_row *turn, uint64_t now_ns);
+
 /* ---- who gives memory up ---- */
 
 /* Why a process is no candidate now, or GC_TURN_MAY_GIVE. */

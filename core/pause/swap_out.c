@@ -25,6 +25,8 @@ const char *gc_swap_refusal_text(enum gc_swap_refusal refusal)
         [GC_SWAP_BUSY] = "work under way did not complete in time",
         [GC_SWAP_UNSEEN] = "work may be submitted that the library does not see",
         [GC_SWAP_DRIVER] = "a driver call failed",
+        [GC_SWAP_EMPTY] =
+            "the rest is memory that cannot go: its context, code, driver allocations",
     };
     return (unsigned)refusal < GC_SWAP_REFUSAL_COUNT ? texts[refusal] : "?";
 }

@@ -13,6 +13,7 @@
 #define VAIN_NS (GC_NS_PER_S / 2) /* nobody could give for so long: hopeless */
 #define LOG_AGAIN_NS (60 * GC_NS_PER_S)
 #define ROOM_AGAIN_NS (20 * GC_NS_PER_MS)
+#define WAKE_AGAIN_NS (10 * GC_NS_PER_MS)
 #define ROOM_WAIT_NS (5 * GC_NS_PER_MS) /* idle memory may come */
 
 static uint32_t row_of(const struct gc_account *account)
@@ -129,14 +130,13 @@ static void log_vain(const struct gc_turns *turns, struct gc_device *device,
 /* ---- idle cached memory ---- */
 
 /* True: some process has idle memory and was just asked for it. */
-static bool await_idle(const struct gc_turns *turns, struct gc_device *device,
-                       struct gc_turns_asking *asking, uint64_t lacking, uint64_t now_ns)
+static bool await_idle(struct gc_device *device, struct gc_turns_asking *asking, uint64_t lacking,
+                       uint64_t now_ns)
 {
     if (now_ns >= asking->room_ns + ROOM_AGAIN_NS) {
         asking->room_ns = now_ns;
         return gc_borrow_request(device, lacking) > 0;
     }
-    (void)turns;
     return now_ns < asking->room_ns + ROOM_WAIT_NS && gc_borrow_idle(device) > 0;
 }
 
@@ -187,6 +187,21 @@ static uint32_t choose(const struct gc_turns *turns, const struct gc_account *ac
     return chosen;
 }
 
+/* What busy processes publish of their work may be old: they look again. */
+static void wake_busy(const struct gc_turns *turns, const struct gc_account *account,
+                      struct gc_turns_asking *asking, uint64_t now_ns)
+{
+    const struct gc_ledger *ledger = &turns->client->ledger;
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    if (now_ns < asking->woken_ns + WAKE_AGAIN_NS)
+        return;
+    asking->woken_ns = now_ns;
+    for (uint32_t i = 0; i < high; i++)
+        if (is_other(turns, account, i) &&
+            gc_ledger_load_half(&gc_ledger_get_slot(ledger, i)->turn.state) == GC_TURN_IN)
+            gc_ledger_wake(ledger, i);
+}
+
 static void send(const struct gc_turns *turns, const struct gc_account *account,
                  struct gc_turns_asking *asking, uint64_t bytes, uint64_t now_ns)
 {
@@ -224,7 +239,7 @@ bool gc_turns_ask(struct gc_turns *turns, struct gc_device *device, uint64_t nee
         return true;
     }
     (void)gc_account_reap(account->ledger, row_of(account), account->group_key, &has_dying);
-    if (await_idle(turns, device, asking, lacking, now_ns))
+    if (await_idle(device, asking, lacking, now_ns))
         return true;
     if (is_giving(turns, account, asking, now_ns)) {
         if (now_ns < asking->progress_ns + PATIENCE_NS)
@@ -234,6 +249,8 @@ bool gc_turns_ask(struct gc_turns *turns, struct gc_device *device, uint64_t nee
     asking->slot = choose(turns, account, now_ns, &has_hope);
     if (asking->slot != GC_LEDGER_NONE)
         send(turns, account, asking, lacking, now_ns);
+    else
+        wake_busy(turns, account, asking, now_ns);
     if (has_hope || has_dying) {
         asking->vain_ns = 0;
         return true;

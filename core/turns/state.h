@@ -15,6 +15,7 @@ struct gc_turns_asking {
     uint64_t room_ns;   /* when idle memory was last requested of all */
     uint64_t vain_ns;   /* since when nobody can give; 0: somebody can */
     uint64_t logged_ns; /* when that was last logged */
+    uint64_t woken_ns;  /* when busy processes were last asked to look at their work */
 };
 
 struct gc_turns {
@@ -22,9 +23,11 @@ struct gc_turns {
     struct gc_group_client *client;
     struct gc_ledger_slot *slot;
     atomic_bool is_demanded; /* a thread waits for memory that is away */
-    uint64_t out_ns;         /* what the last exchange took */
+    _Atomic uint64_t demanded_ns;
+    uint64_t out_ns; /* what the last exchange took */
     uint64_t in_ns;
     uint64_t sampled_ns; /* when its work was last looked at */
+    uint64_t idle_ns;    /* since when it had no work when it left; 0: it left busy */
     uint64_t empty_ns;   /* since when the host store has no content; 0: it has */
     struct gc_turns_asking asking[GC_LEDGER_DEVICES];
     uint64_t skip_ns[GC_LEDGER_SLOTS]; /* not asked before: it gave nothing for a long time */

@@ -7,6 +7,7 @@
 #include "core/base/clock.h"
 #include "core/pause/away.h"
 #include "core/pause/pause.h"
+#include "core/reclaim/release.h"
 #include "core/turns/state.h"
 
 #include <stddef.h>
@@ -16,8 +17,11 @@
 #define CHUNK_PARTS 16
 #define CHUNK_LEAST (UINT64_C(32) << 20)
 #define CHUNK_MOST (UINT64_C(256) << 20)
-#define DRAIN_MS 2000 /* for work under way */
-#define SAMPLE_NS (20 * GC_NS_PER_MS)
+#define DRAIN_MS 2000                /* for work under way */
+#define SAMPLE_NS (2 * GC_NS_PER_MS) /* at most so often; it costs a fence in each context */
+/* Gaps in the work of a busy process: so long at first, and at most. */
+#define GAP_LEAST_NS (5 * GC_NS_PER_MS)
+#define GAP_MOST_NS (100 * GC_NS_PER_MS)
 /* The next attempt after a refusal: of what passes soon, of work that did not end in time, and of
  * what lasts. */
 #define AGAIN_SOON_NS (100 * GC_NS_PER_MS)
@@ -178,8 +182,9 @@ static bool may_give(struct gc_turns *turns, bool is_forced)
         return false;
     if (is_forced || gc_scope_is_away(turns->core))
         return true;
-    watch(turns, gc_clock_ns());
-    return gc_ledger_load(&row->idle_ns) != 0 || !is_in_quantum(turns);
+    const uint64_t now_ns = gc_clock_ns();
+    watch(turns, now_ns);
+    return gc_turn_idle_since(row, now_ns) != 0 || !is_in_quantum(turns);
 }
 
 static void gave(void *argument, uint64_t bytes)
@@ -196,40 +201,63 @@ static bool leave(struct gc_turns *turns)
     struct gc_swap_result result;
     if (gc_scope_is_away(turns->core))
         return true;
+    /* A thread that finds the gate closed from now on demands. */
+    atomic_store_explicit(&turns->is_demanded, false, memory_order_seq_cst);
+    atomic_store_explicit(&turns->demanded_ns, 0, memory_order_relaxed);
     if (!gc_away_begin(turns->core, DRAIN_MS, beat, turns, &result)) {
         refuse(turns, result.refusal);
         return false;
     }
     turns->out_ns = 0;
     turns->in_ns = 0;
+    turns->idle_ns = gc_ledger_load(&turns->slot->turn.idle_ns);
     gc_turn_drop(&turns->client->ledger);
-    if (gc_ledger_load(&turns->slot->turn.idle_ns) == 0)
+    if (turns->idle_ns == 0)
         store(&turns->slot->turn.idle_ns, gc_clock_ns());
     return true;
 }
 
+static void swap_out(struct gc_turns *turns, struct gc_device *device, uint64_t bytes)
+{
+    const uint64_t before = gc_device_reserved_bytes(device);
+    const struct gc_swap_spec spec = {.keeps_content = true,
+                                      .wanted_bytes = bytes,
+                                      .chunk_bytes = chunk_bytes(gc_min_u64(bytes, before)),
+                                      .moved = gave,
+                                      .argument = turns};
+    struct gc_swap_result result;
+    const uint64_t begin_ns = gc_clock_ns();
+    if (!gc_away_give(device, &spec, &result))
+        refuse(turns, result.refusal);
+    else if (gc_device_reserved_bytes(device) >= before)
+        refuse(turns, GC_SWAP_EMPTY);
+    turns->out_ns += gc_clock_ns() - begin_ns;
+    gc_log_write(turns->core->log, GC_LOG_DEBUG,
+                 "device %d: asked for %llu MiB, gave %llu of %llu MiB, swapped %llu: %s",
+                 device->info.ordinal, (unsigned long long)(bytes >> 20),
+                 (unsigned long long)((before - gc_device_reserved_bytes(device)) >> 20),
+                 (unsigned long long)(before >> 20),
+                 (unsigned long long)(result.moved_bytes >> 20),
+                 gc_swap_refusal_text(result.refusal));
+    gc_turns_wake_waiting(turns);
+}
+
+static enum gc_turn_state state_after(const struct gc_turns *turns, enum gc_turn_state before)
+{
+    if (!gc_scope_is_away(turns->core))
+        return GC_TURN_IN;
+    return before == GC_TURN_WAITING ? GC_TURN_WAITING : GC_TURN_AWAY;
+}
+
 static void give(struct gc_turns *turns, struct gc_device *device, uint64_t bytes)
 {
-    const struct gc_swap_spec spec = {
-        .keeps_content = true,
-        .wanted_bytes = bytes,
-        .chunk_bytes = chunk_bytes(gc_min_u64(bytes, gc_device_reserved_bytes(device))),
-        .moved = gave,
-        .argument = turns};
     const enum gc_turn_state before = state_of(turns);
-    struct gc_swap_result result;
     set_state(turns, GC_TURN_LEAVING);
-    const uint64_t begin_ns = gc_clock_ns();
-    if (leave(turns)) {
-        if (!gc_away_give(device, &spec, &result) || result.moved_bytes == 0)
-            refuse(turns, result.refusal == GC_SWAP_OK ? GC_SWAP_NOT_MAPPED : result.refusal);
-        turns->out_ns += gc_clock_ns() - begin_ns;
-    }
+    if (leave(turns))
+        swap_out(turns, device, bytes);
     if (publish_away(turns) == 0 && gc_scope_is_away(turns->core))
         (void)gc_away_end(turns->core); /* nothing could go */
-    set_state(turns, !gc_scope_is_away(turns->core) ? GC_TURN_IN
-                     : before == GC_TURN_WAITING    ? GC_TURN_WAITING
-                                                    : GC_TURN_AWAY);
+    set_state(turns, state_after(turns, before));
 }
 
 static void give_all(struct gc_turns *turns)
@@ -241,8 +269,13 @@ static void give_all(struct gc_turns *turns)
             device == NULL
                 ? 0
                 : atomic_exchange_explicit(&turns->slot->turn.give[row], 0, memory_order_acquire);
-        if (bytes > 0 && may_give(turns, bytes == UINT64_MAX))
-            give(turns, device, bytes);
+        if (bytes == 0 || !may_give(turns, bytes == UINT64_MAX))
+            continue;
+        const uint64_t idle = gc_release_idle(device, NULL, 0, bytes);
+        if (idle < bytes)
+            give(turns, device, bytes == UINT64_MAX ? bytes : bytes - idle);
+        else
+            gc_turns_wake_waiting(turns);
     }
 }
 
@@ -275,6 +308,19 @@ static void bring_back(struct gc_turns *turns, struct gc_device *device, uint32_
     store(&turns->slot->turn.need[row], gc_away_missing(device));
 }
 
+/* A process that left without work and soon had some again was busy, with gaps: from now on it
+ * counts as idle only after longer ones. */
+static void learn_gap(struct gc_turns *turns)
+{
+    gc_ledger_word *word = &turns->slot->turn.gap_ns;
+    const uint64_t demanded_ns = atomic_load_explicit(&turns->demanded_ns, memory_order_relaxed);
+    const uint64_t gap_ns = gc_sub_or_zero_u64(demanded_ns, turns->idle_ns);
+    if (turns->idle_ns == 0)
+        return;
+    store(word, gap_ns <= GAP_MOST_NS / 2 ? gc_max_u64(gc_ledger_load(word), 2 * gap_ns)
+                                          : gc_max_u64(gc_ledger_load(word) / 2, GAP_LEAST_NS));
+}
+
 /* All is resident: a new turn. */
 static void begin_turn(struct gc_turns *turns)
 {
@@ -284,7 +330,9 @@ static void begin_turn(struct gc_turns *turns)
     store(&row->quantum_ns, gc_max_u64(least_ns, GC_TURN_QUANTUM_TIMES * exchange_ns));
     store(&row->begin_ns, gc_clock_ns());
     store(&row->idle_ns, 0);
+    store(&row->not_before_ns, 0);
     add(&row->exchange_count, 1);
+    learn_gap(turns);
     end_waiting(turns);
     set_state(turns, GC_TURN_IN);
 }
@@ -319,9 +367,11 @@ static void come_back(struct gc_turns *turns)
 static void demand(struct gc_core *core)
 {
     struct gc_turns *turns = core->turns;
-    if (gc_scope_is_away(core) &&
-        !atomic_exchange_explicit(&turns->is_demanded, true, memory_order_seq_cst))
-        gc_ledger_wake(&turns->client->ledger, turns->client->ledger.own);
+    if (atomic_exchange_explicit(&turns->is_demanded, true, memory_order_seq_cst))
+        return;
+    if (atomic_load_explicit(&turns->demanded_ns, memory_order_relaxed) == 0)
+        atomic_store_explicit(&turns->demanded_ns, gc_clock_ns(), memory_order_relaxed);
+    gc_ledger_wake(&turns->client->ledger, turns->client->ledger.own);
 }
 
 /* ---- requests of the program's threads ---- */
@@ -467,6 +517,7 @@ void gc_turns_join(struct gc_core *core)
         turns->asking[i].slot = GC_LEDGER_NONE;
     atomic_store_explicit(&turns->slot->turn.priority, (uint32_t)core->options->priority,
                           memory_order_relaxed);
+    store(&turns->slot->turn.gap_ns, GAP_LEAST_NS);
     store(&turns->slot->turn.quantum_ns, core->options->quantum_ms * GC_NS_PER_MS);
     core->turns = turns;
     core->demand = demand;
