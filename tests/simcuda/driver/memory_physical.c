@@ -17,6 +17,10 @@
 
 #define FIRST_HANDLE UINT64_C(0x1000)
 #define HOST_ORDINAL (-1)
+/* Attributes that not every header has: HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED and
+ * HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED. */
+#define HOST_NUMA_MAPPING ((CUdevice_attribute)141)
+#define HOST_MAPPING ((CUdevice_attribute)145)
 
 static struct sim_tree handles;             /* sim_memory_lock */
 static struct sim_physical *shared_handles; /* those with a file of their own */
@@ -82,8 +86,11 @@ void sim_physical_put(struct sim_physical *physical)
     free(physical);
 }
 
+/* The host's types came with CUDA 12.2. */
 CUresult sim_location_check(const CUmemLocation *location)
 {
+    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE && sim_settings()->driver_version < 12020)
+        return CUDA_ERROR_INVALID_VALUE;
     switch ((int)location->type) {
     case CU_MEM_LOCATION_TYPE_DEVICE:
         return sim_device(location->id) == NULL ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
@@ -107,15 +114,40 @@ CUresult sim_check_mapping(void)
                                                                   : result;
 }
 
+/* Whether devices map memory of the host there. "HOST allocations are not IPC capable and
+ * requestedHandleTypes must be 0"; drivers before CUDA 13.0 know memory of a node alone.
+ * "Specifying CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT … will result in CUDA_ERROR_INVALID_VALUE." */
+static CUresult check_host_prop(const CUmemAllocationProp *prop)
+{
+#if CUDA_VERSION >= 12020
+    const bool is_node = prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+
+    if (prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE || sim_device(0) == NULL)
+        return CUDA_SUCCESS;
+    if (prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT ||
+        (!is_node && (prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE ||
+                      sim_settings()->driver_version < 13000)))
+        return CUDA_ERROR_INVALID_VALUE;
+    return sim_device_attribute(is_node ? HOST_NUMA_MAPPING : HOST_MAPPING, sim_device(0)) != 0
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_NOT_SUPPORTED;
+#else
+    return CUDA_SUCCESS;
+#endif
+}
+
 static CUresult check_prop(const CUmemAllocationProp *prop)
 {
+    CUresult result;
+
     if (prop == NULL || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
         prop->win32HandleMetaData != NULL)
         return CUDA_ERROR_INVALID_VALUE;
     switch ((int)prop->requestedHandleTypes) {
     case CU_MEM_HANDLE_TYPE_NONE:
     case CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR:
-        return sim_location_check(&prop->location);
+        result = sim_location_check(&prop->location);
+        return result == CUDA_SUCCESS ? check_host_prop(prop) : result;
     default:
         return CUDA_ERROR_NOT_SUPPORTED;
     }
@@ -396,7 +428,7 @@ static CUresult import_new(int fd, const struct stat *status, struct sim_physica
     physical->prop.location.id = ordinal;
 #if CUDA_VERSION >= 12020
     if (ordinal == HOST_ORDINAL) {
-        physical->prop.location.type = CU_MEM_LOCATION_TYPE_HOST;
+        physical->prop.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
         physical->prop.location.id = 0;
     }
 #endif

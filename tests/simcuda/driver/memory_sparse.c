@@ -177,13 +177,6 @@ static bool overlaps(uint64_t a, uint64_t b, uint64_t bytes)
     return a < b + bytes && b < a + bytes;
 }
 
-/* Memory that is mapped at two addresses. */
-static bool is_alias(const struct backing *a, const struct backing *b, uint64_t bytes)
-{
-    return a->kind == IN_FILE && b->kind == IN_FILE && a->fd == b->fd &&
-           overlaps(a->offset, b->offset, bytes);
-}
-
 /* Both backings hold for all of the bytes. */
 static void move_part(uint64_t to, uint64_t from, uint64_t bytes, const struct backing *at_to,
                       const struct backing *at_from, int pagemap)
@@ -217,8 +210,7 @@ void sim_sparse_move(uint64_t to, uint64_t from, uint64_t bytes)
         part = at_from.bytes < at_to.bytes ? at_from.bytes : at_to.bytes;
         if (at_from.kind == ANONYMOUS && pagemap < 0)
             pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-        if (at_from.kind == OTHER || (at_from.kind == ANONYMOUS && pagemap < 0) ||
-            is_alias(&at_from, &at_to, part))
+        if (at_from.kind == OTHER || (at_from.kind == ANONYMOUS && pagemap < 0))
             memmove(host(to + done), host(from + done), part);
         else
             move_part(to + done, from + done, part, &at_to, &at_from, pagemap);

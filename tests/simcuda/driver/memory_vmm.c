@@ -325,8 +325,12 @@ SIM_API(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size), "0x%llx %zu", p
 static CUresult check_access(const CUmemAccessDesc *desc, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        CUresult result = sim_location_check(&desc[i].location);
+        CUmemLocation location = desc[i].location;
+        CUresult result;
 
+        if (location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+            location.id = 0; /* "is ignored" */
+        result = sim_location_check(&location);
         if (result != CUDA_SUCCESS)
             return result;
         if (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
@@ -370,10 +374,18 @@ static CUresult register_rdma(struct mapping *mapping)
     return CUDA_SUCCESS;
 }
 
-/* Devices that are no peers of the memory's cannot reach it. */
+/* Devices that are no peers of the memory's cannot reach it. "Users cannot specify
+ * CU_MEM_LOCATION_TYPE_HOST_NUMA accessibility for allocations created … with other location
+ * types." */
 static bool may_reach(const struct mapping *mapping, const CUmemAccessDesc *desc)
 {
     const struct sim_device *device = mapping->physical->device;
+
+#if CUDA_VERSION >= 12020
+    if (desc->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA &&
+        mapping->physical->prop.location.type != CU_MEM_LOCATION_TYPE_HOST_NUMA)
+        return false;
+#endif
 
     return sim_settings()->has_peers || device == NULL ||
            desc->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||

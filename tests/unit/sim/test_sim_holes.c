@@ -13,7 +13,18 @@
 #define ROUNDS 400
 #define HOST_PAGE ((size_t)4096)
 
-enum kind { PLAIN, MAPPED, POOLED, MANAGED, PINNED, REGISTERED, PAGEABLE, FILED, KIND_COUNT };
+enum kind {
+    PLAIN,
+    MAPPED,
+    HOSTED,
+    POOLED,
+    MANAGED,
+    PINNED,
+    REGISTERED,
+    PAGEABLE,
+    FILED,
+    KIND_COUNT
+};
 
 /* Memory of a kind, and what it must hold. */
 struct area {
@@ -29,11 +40,11 @@ static unsigned char *host_of(CUdeviceptr address)
 }
 
 /* Of handles of different sizes, side by side. */
-static CUdeviceptr map_pieces(void)
+static CUdeviceptr map_pieces(CUmemLocationType type)
 {
     const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
-    const CUmemAccessDesc access = {.location = prop.location,
+                                      .location = {.type = type}};
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
                                     .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     const size_t sizes[] = {PAGE, 2 * PAGE};
     CUmemGenericAllocationHandle handle;
@@ -88,7 +99,10 @@ static CUdeviceptr allocate(enum kind kind)
         MUST(cuMemAlloc(&address, BYTES));
         break;
     case MAPPED:
-        return map_pieces();
+        return map_pieces(CU_MEM_LOCATION_TYPE_DEVICE);
+    case HOSTED: /* of the host; that has no type of its own in old headers */
+        return map_pieces(CUDA_VERSION >= 12020 ? (CUmemLocationType)3
+                                                : CU_MEM_LOCATION_TYPE_DEVICE);
     case POOLED:
         MUST(cuMemAllocAsync(&address, BYTES, NULL));
         MUST(cuCtxSynchronize());

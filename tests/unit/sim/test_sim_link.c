@@ -85,6 +85,45 @@ static void a_copy_takes_its_bytes_over_the_bandwidth(void **state)
     close_sides(&sides, bytes);
 }
 
+#if CUDA_VERSION >= 12020
+/* Mapped memory of the host is pinned memory. */
+static void mapped_memory_of_the_host_is_far(void **state)
+{
+    const size_t bytes = 64 * MIB;
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA}};
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr mapped;
+    struct sides sides;
+    double start;
+
+    (void)state;
+    open_sides(&sides, bytes);
+    MUST(cuMemCreate(&handle, bytes, &prop, 0));
+    MUST(cuMemAddressReserve(&mapped, bytes, 0, 0, 0));
+    MUST(cuMemMap(mapped, bytes, 0, handle, 0));
+    MUST(cuMemSetAccess(mapped, bytes, &access, 1));
+    start = now();
+    MUST(cuMemcpyDtoDAsync(mapped, sides.device, bytes, sides.streams[0]));
+    MUST(cuStreamSynchronize(sides.streams[0]));
+    assert_time(now() - start, (double)bytes / OUT_RATE);
+    start = now();
+    MUST(cuMemcpyDtoDAsync(sides.device, mapped, bytes / 2, sides.streams[0]));
+    MUST(cuStreamSynchronize(sides.streams[0]));
+    assert_time(now() - start, (double)bytes / 2 / IN_RATE);
+    start = now();
+    MUST(cuMemcpyDtoDAsync(mapped, (CUdeviceptr)(uintptr_t)sides.pinned, bytes, sides.streams[0]));
+    MUST(cuStreamSynchronize(sides.streams[0]));
+    assert_true(now() - start < (double)bytes / OUT_RATE);
+    MUST(cuMemUnmap(mapped, bytes));
+    MUST(cuMemAddressFree(mapped, bytes));
+    MUST(cuMemRelease(handle));
+    close_sides(&sides, bytes);
+}
+#endif
+
 static void two_and_three_dimensions_take_theirs(void **state)
 {
     const size_t bytes = 64 * MIB;
@@ -353,6 +392,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_copy_takes_its_bytes_over_the_bandwidth),
+#if CUDA_VERSION >= 12020
+        cmocka_unit_test(mapped_memory_of_the_host_is_far),
+#endif
         cmocka_unit_test(two_and_three_dimensions_take_theirs),
         cmocka_unit_test(copies_within_the_device_pass_no_link),
         cmocka_unit_test(the_directions_do_not_slow_each_other),

@@ -143,6 +143,69 @@ static void access_must_be_given(void **state)
     MUST(cuMemAddressFree(address, PAGE));
 }
 
+#if CUDA_VERSION >= 13000
+/* cuMemCreate: "To create a CPU allocation targeting a specific host NUMA node, applications must
+ * set … type to CU_MEM_LOCATION_TYPE_HOST_NUMA"; with HOST "requestedHandleTypes must be 0";
+ * HOST_NUMA_CURRENT is invalid. The device reaches it by cuMemSetAccess, and so does the host, of
+ * which "id is ignored". */
+static void host_memory_is_mapped_as_the_devices(void **state)
+{
+    const CUmemLocationType types[] = {CU_MEM_LOCATION_TYPE_HOST_NUMA, CU_MEM_LOCATION_TYPE_HOST};
+    const size_t before = free_bytes();
+    CUmemAllocationProp prop = prop_of(0, CU_MEM_HANDLE_TYPE_NONE);
+    CUmemAccessDesc access[] = {
+        {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+        {.location = {.type = CU_MEM_LOCATION_TYPE_HOST, .id = -7},
+         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+    };
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr address, device;
+    unsigned kind;
+    int ordinal;
+
+    (void)state;
+    MUST(cuMemAlloc(&device, 4 * PAGE));
+    MUST(cuMemsetD8(device, 7, 4 * PAGE));
+    MUST(cuMemAddressReserve(&address, 4 * PAGE, 0, 0, 0));
+    for (int i = 0; i < 2; i++) {
+        prop.location.type = types[i];
+        MUST(cuMemCreate(&handle, 4 * PAGE, &prop, 0));
+        assert_int_equal(before - free_bytes(), 4 * PAGE); /* the device's own */
+        MUST(cuMemMap(address, 4 * PAGE, 0, handle, 0));
+        MUST(cuMemRelease(handle));
+        MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoD(address, device, 100));
+        access[1].location.type = types[i];
+        MUST(cuMemSetAccess(address, 4 * PAGE, access, 2));
+        MUST(cuMemcpyDtoD(address, device, 4 * PAGE));
+        MUST(cuCtxSynchronize());
+        assert_int_equal(*(unsigned char *)(uintptr_t)(address + 3 * PAGE), 7);
+        *(unsigned char *)(uintptr_t)address = 9;
+        MUST(cuMemcpyDtoD(device, address, 1));
+        assert_int_equal(byte_at(device), 9);
+        MUST(cuPointerGetAttribute(&kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address));
+        assert_int_equal(kind, CU_MEMORYTYPE_HOST);
+        MUST(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address));
+        assert_int_equal(ordinal, CU_DEVICE_CPU);
+        MUST(cuMemUnmap(address, 4 * PAGE));
+    }
+    prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, PAGE, &prop, 0));
+    prop.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+    prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+    MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, PAGE, &prop, 0));
+    handle = create(PAGE);
+    MUST(cuMemMap(address, PAGE, 0, handle, 0));
+    access[1].location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA; /* the memory is a device's */
+    MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(address, PAGE, access, 2));
+    MUST(cuMemUnmap(address, PAGE));
+    MUST(cuMemRelease(handle));
+    MUST(cuMemAddressFree(address, 4 * PAGE));
+    MUST(cuMemFree(device));
+    assert_int_equal(free_bytes(), before);
+}
+#endif
+
 static sigjmp_buf fault;
 
 static void on_fault(int number)
@@ -521,6 +584,9 @@ int main(void)
         cmocka_unit_test(memory_lives_until_handle_and_mapping_are_gone),
         cmocka_unit_test(mappings_that_are_wrong),
         cmocka_unit_test(access_must_be_given),
+#if CUDA_VERSION >= 13000
+        cmocka_unit_test(host_memory_is_mapped_as_the_devices),
+#endif
         cmocka_unit_test(stale_addresses_fault),
         cmocka_unit_test(descriptors_share_memory),
         cmocka_unit_test(exported_memory_keeps_content_and_mappings),

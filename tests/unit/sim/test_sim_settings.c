@@ -84,6 +84,23 @@ CHILD_CASE(child_failures)
     return 0;
 }
 
+/* What cuMemCreate returns for memory of a host's node, and of the host. */
+CHILD_CASE(child_host_memory)
+{
+#if CUDA_VERSION >= 12020
+    const CUmemLocationType types[] = {CU_MEM_LOCATION_TYPE_HOST_NUMA, CU_MEM_LOCATION_TYPE_HOST};
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    CUmemGenericAllocationHandle handle;
+
+    EXPECT(cuInit(0) == CUDA_SUCCESS);
+    for (int i = 0; i < 2; i++) {
+        prop.location.type = types[i];
+        printf("%d ", (int)cuMemCreate(&handle, (size_t)2 << 20, &prop, 0));
+    }
+#endif
+    return 0;
+}
+
 static double seconds_now(void)
 {
     struct timespec now;
@@ -160,13 +177,10 @@ static const struct child {
     const char *name;
     int (*run)(void);
 } children[] = {
-    {"sizes", child_sizes},
-    {"no_device", child_no_device},
-    {"failures", child_failures},
-    {"times", child_times},
-    {"journal", child_journal},
-    {"old_driver", child_old_driver},
-    {"exits", child_exits_with_work_under_way},
+    {"sizes", child_sizes},           {"no_device", child_no_device},
+    {"failures", child_failures},     {"host_memory", child_host_memory},
+    {"times", child_times},           {"journal", child_journal},
+    {"old_driver", child_old_driver}, {"exits", child_exits_with_work_under_way},
 };
 
 /* ---- the parent ---- */
@@ -270,6 +284,21 @@ static void bad_values_cost_a_line_and_keep_the_default(void **state)
     assert_complaint("SIMCUDA_PEERS", "maybe");
     assert_complaint("SIMCUDA_JOURNAL", "/nowhere/at/all");
     assert_complaint("SIMCUDA_DRIVER_VERSION", "12.4");
+}
+
+static void host_memory_needs_a_driver_that_maps_it(void **state)
+{
+    (void)state;
+#if CUDA_VERSION >= 12020
+    assert_child("host_memory", NULL);
+    assert_string_equal(output, "0 0 ");
+    assert_child("host_memory", "SIMCUDA_DRIVER_VERSION", "12090", NULL);
+    assert_string_equal(output, "0 1 ");
+    assert_child("host_memory", "SIMCUDA_DRIVER_VERSION", "12010", NULL);
+    assert_string_equal(output, "1 1 ");
+    assert_child("host_memory", "SIMCUDA_ATTRIBUTES", "141=0,145=0", NULL);
+    assert_string_equal(output, "801 801 ");
+#endif
 }
 
 static void calls_fail_as_configured(void **state)
@@ -408,6 +437,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(devices_and_memory),
         cmocka_unit_test(bad_values_cost_a_line_and_keep_the_default),
+        cmocka_unit_test(host_memory_needs_a_driver_that_maps_it),
         cmocka_unit_test(calls_fail_as_configured),
         cmocka_unit_test(calls_and_work_take_time),
         cmocka_unit_test(journal_lists_every_call),
