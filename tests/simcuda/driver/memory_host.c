@@ -23,13 +23,13 @@ static void spend_pinning(uint64_t bytes)
                    sim_settings()->pin_ns * (bytes % mib) / mib);
 }
 
-/* With a modelled link holes are not to be filled by huge pages. */
+/* Holes are not to be filled by huge pages. */
 static void keep_holes(uint64_t address, uint64_t bytes)
 {
     const uint64_t start = sim_round_up(address, HOST_PAGE);
     const uint64_t end = (address + bytes) / HOST_PAGE * HOST_PAGE;
 
-    if ((sim_settings()->link[SIM_OUT] != 0 || sim_settings()->link[SIM_IN] != 0) && end > start)
+    if (end > start)
         madvise((void *)(uintptr_t)start, end - start, MADV_NOHUGEPAGE); /* NOLINT */
 }
 

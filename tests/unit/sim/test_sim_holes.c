@@ -285,7 +285,6 @@ int main(void)
     };
 
     cmocka_set_message_output(CM_OUTPUT_TAP);
-    setenv("SIMCUDA_LINK", "100GB", 1); /* huge pages fill no holes then */
     if (start_device("1") != 0)
         return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
