@@ -77,8 +77,8 @@ static void a_copy_takes_its_bytes_over_the_bandwidth(void **state)
     MUST(cuMemcpyHtoD(sides.device, sides.pinned, bytes / 2));
     assert_time(now() - start, (double)bytes / 2 / IN_RATE);
     start = now();
-    MUST(cuMemcpyDtoH(sides.pageable, sides.device, bytes / 2));
-    assert_time(now() - start, (double)bytes / OUT_RATE);
+    MUST(cuMemcpyDtoH(sides.pageable, sides.device, bytes / 8)); /* holes of it are filled */
+    assert_time(now() - start, (double)bytes / 4 / OUT_RATE);
     start = now();
     MUST(cuMemcpyHtoD(sides.device, sides.pageable, bytes / 8));
     assert_time(now() - start, (double)bytes / 4 / IN_RATE);
