@@ -20,6 +20,8 @@ struct gc_copy *gc_copy_create(struct gc_context *worker, uint64_t bytes)
             return NULL;
         }
         copy->next = NULL;
+        copy->device = worker->device;
+        gc_stats_add_gauge(&copy->device->stats.swapped, copy->piece.bytes);
         *end = copy;
         end = &copy->next;
         bytes -= copy->piece.bytes;
@@ -31,6 +33,7 @@ void gc_copy_free(struct gc_core *core, struct gc_copy *copy)
 {
     while (copy != NULL) {
         struct gc_copy *next = copy->next;
+        gc_stats_sub_gauge(&copy->device->stats.swapped, copy->piece.bytes);
         gc_host_give(core, &copy->piece);
         gc_slab_free(&core->copy_records, copy);
         copy = next;

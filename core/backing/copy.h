@@ -9,6 +9,7 @@
 
 struct gc_copy {
     struct gc_copy *next;
+    struct gc_device *device; /* whose `swapped` counts it */
     struct gc_host_piece piece;
 };
 

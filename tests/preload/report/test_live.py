@@ -231,17 +231,21 @@ def check_pause(base):
     seen = fresh(base, "mover")[1]["mover"]
     equal("pause: top", (seen["state"], seen["devices"][0]["reserved_bytes"], seen["devices"][0]["requested_bytes"]),
           ("paused", 0, 100 * MIB))
+    equal("pause: top shows what is in host memory", seen["devices"][0]["swapped_bytes"], 100 * MIB)
     status, _, error = tool(base, "pause", "tenant:mover")
     ok("pause: once is enough", status == 1 and " refused: " in error, error)
     status, out, _ = tool(base, "resume", "mover")
     ok("resume: prints the result", status == 0 and " (mover): resumed: 100.0 MiB " in out, out)
     seen = fresh(base, "mover")[1]["mover"]
     equal("resume: top", (seen["state"], seen["devices"][0]["reserved_bytes"]), ("running", 100 * MIB))
+    equal("resume: nothing is in host memory", seen["devices"][0]["swapped_bytes"], 0)
     equal("resume: it goes on", client.command("alloc 10"), "0")
     status, out, _ = tool(base, "pause", client.pid, "--drop")
     ok("pause --drop", status == 0 and "dropped" in out, out)
     equal("and back", tool(base, "resume", client.pid)[0], 0)
-    equal("resume: the report", client.end()["reserved_bytes"]["current"], 110 * MIB)
+    report = client.end()
+    equal("resume: the report", report["reserved_bytes"]["current"], 110 * MIB)
+    equal("resume: the report has the peak of what was away", report["swapped_bytes"], {"current": 0, "peak": 100 * MIB})
 
 
 def check_states(base):

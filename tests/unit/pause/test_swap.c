@@ -111,6 +111,13 @@ static void other_addresses_are_given_up(void **state)
     workbench_close(&bench);
 }
 
+static struct gc_gauge swapped_bytes(const struct fixture *fixture)
+{
+    struct gc_gauge gauge;
+    gc_stats_read_gauge(&fixture->bench.device->stats.swapped, &gauge);
+    return gauge;
+}
+
 static void content_and_addresses_return(void **state)
 {
     struct fixture fixture;
@@ -126,8 +133,11 @@ static void content_and_addresses_return(void **state)
     assert_true(result.moved_bytes <= held);
     assert_true(gc_swap_is_out(context_of(&fixture)));
     const uint64_t moved = result.moved_bytes;
+    assert_int_equal(swapped_bytes(&fixture).current, moved);
     assert_true(gc_swap_in(context_of(&fixture), &result));
     assert_int_equal(result.moved_bytes, moved);
+    assert_int_equal(swapped_bytes(&fixture).current, 0);
+    assert_int_equal(swapped_bytes(&fixture).peak, moved);
     assert_int_equal(gc_device_reserved_bytes(fixture.bench.device), moved);
     assert_false(gc_swap_is_out(context_of(&fixture)));
     assert_same(&fixture, contents);
@@ -152,6 +162,7 @@ static void what_is_freed_meanwhile_does_not_return(void **state)
     }
     assert_true(gc_swap_in(context_of(&fixture), &result));
     assert_true(result.moved_bytes < moved);
+    assert_int_equal(swapped_bytes(&fixture).current, 0);
     assert_same(&fixture, contents);
     workbench_check(&fixture.bench);
     fixture_close(&fixture);
