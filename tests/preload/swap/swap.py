@@ -2,6 +2,7 @@
 group), its members (progs/swap_member.c), and what the device itself shows (progs/swap_observer.c)."""
 import atexit
 import contextlib
+import json
 import os
 import queue
 import shutil
@@ -69,7 +70,9 @@ class World:
         return dict(zip(words[::2], map(int, words[1::2])))
 
     def add(self, held_bytes, *options, **settings):
-        """A member; it may not be ready yet."""
+        """A member; it may not be ready yet. Only the first loads a kernel: the memory of a module is known after it is
+        taken, so where the group has no room it is above the limit for a moment, turns or not."""
+        options += () if not self.members else ("module=0",)
         member = Member(self, held_bytes, options, settings)
         self.members.append(member)
         return member
@@ -78,6 +81,11 @@ class World:
         """The tool, as a user calls it."""
         return subprocess.run([TOOL, *arguments], env=self.plain_environment(), capture_output=True, text=True,
                               timeout=timeout, check=False)
+
+    def turn(self, member):
+        """What top shows of its turns."""
+        shown = json.loads(self.tool("top", "--once", "--json").stdout)
+        return next(row["turn"] for row in shown["processes"] if row["pid"] == member.pid)
 
     def end(self):
         """All members end; whatever they held must be free. What is wrong, in words."""

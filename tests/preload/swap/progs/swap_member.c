@@ -9,7 +9,8 @@
  *
  * NAME: seed, block (most bytes of a block), kernel_us, touch (percent of the blocks that a request
  * touches), churn (percent of requests that free a block and allocate another), whole (0, 1),
- * refused (1: out of memory is counted, not an error), patience_s (for a context).
+ * refused (1: out of memory is counted, not an error), patience_s (for a context), module (0: no
+ * kernel is loaded and launched, only kernel_us are spent).
  *
  * Lines of input: "requests N"; "busy": requests until the next line; "random MEAN_US": requests at
  * random times until the next line; "idle"; "fork MS": a child that lives so long; "exec": starts
@@ -43,8 +44,8 @@ struct block {
 };
 
 static struct {
-    uint64_t bytes, seed, block, kernel_us, touch, churn, whole, refused, patience_s;
-} options = {.seed = 1, .block = UINT64_C(64) << 20, .touch = 100, .patience_s = 60};
+    uint64_t bytes, seed, block, kernel_us, touch, churn, whole, refused, patience_s, module;
+} options = {.seed = 1, .block = UINT64_C(64) << 20, .touch = 100, .patience_s = 60, .module = 1};
 
 static struct block blocks[BLOCKS_MAX];
 static size_t block_count;
@@ -261,7 +262,9 @@ static void CUDA_CB take_time(void *unused)
 static void compute(void)
 {
     const CUdeviceptr first = block_count != 0 ? blocks[0].address : 0;
-    CHECK(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){(void *)&first}, NULL));
+    if (kernel != NULL)
+        CHECK(
+            cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){(void *)&first}, NULL));
     if (options.kernel_us != 0)
         CHECK(cuLaunchHostFunc(stream, take_time, NULL));
 }
@@ -411,7 +414,8 @@ static void read_option(const char *text)
     } names[] = {{"seed=", &options.seed},           {"block=", &options.block},
                  {"kernel_us=", &options.kernel_us}, {"touch=", &options.touch},
                  {"churn=", &options.churn},         {"whole=", &options.whole},
-                 {"refused=", &options.refused},     {"patience_s=", &options.patience_s}};
+                 {"refused=", &options.refused},     {"patience_s=", &options.patience_s},
+                 {"module=", &options.module}};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         const size_t length = strlen(names[i].name);
         if (strncmp(text, names[i].name, length) == 0) {
@@ -436,8 +440,10 @@ static void start(void)
     program_check(result, "cuDevicePrimaryCtxRetain", __LINE__);
     CHECK(cuCtxSetCurrent(context));
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    CHECK(cuModuleLoadData(&module, kernel_text));
-    CHECK(cuModuleGetFunction(&kernel, module, "touch"));
+    if (options.module != 0) {
+        CHECK(cuModuleLoadData(&module, kernel_text));
+        CHECK(cuModuleGetFunction(&kernel, module, "touch"));
+    }
 }
 
 int main(int argc, char **argv)
