@@ -267,7 +267,8 @@ struct gc_block_info {
     struct gc_context *owner; /* the record of its pool: a tenant's, or that of the handle */
     uint64_t id;              /* unique in the process, never reused */
     uint16_t api;
-    bool is_plain; /* the driver frees it, as without a cache */
+    bool is_plain;   /* the driver frees it, as without a cache */
+    bool is_spilled; /* its memory is on the host: core/backing/spill.h */
     bool is_ordered;
     bool is_synchronous; /* see gc_export_set_synchronous */
 };

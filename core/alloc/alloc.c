@@ -1,6 +1,7 @@
 /* The path of one allocation after a miss of the thread cache: round, planned place, free blocks,
  * then pending blocks, the driver, reclaim. Placement is core/pool/place.c's; the bounds are
  * those of core/reclaim/reclaim.c. */
+#include "core/alloc/spill.h"
 #include "core/backing/change.h"
 #include "core/backing/segment.h"
 #include "core/base/bits.h"
@@ -38,6 +39,7 @@ struct alloc_request {
     uint64_t address;
     bool is_hit;
     bool is_trial;
+    bool is_too_large;                 /* for the limit or the device, whatever else is free */
     struct gc_segment_failure failure; /* of the last attempt */
 };
 
@@ -282,14 +284,35 @@ static enum gc_status serve_across_teardown(struct alloc_request *alloc)
     return status;
 }
 
+static enum gc_status spill(struct alloc_request *alloc)
+{
+    enum gc_status status;
+    unsigned reattach_count;
+    do {
+        reattach_count = gc_core_reattach_count(alloc->context->core);
+        status = gc_spill_alloc(alloc->context, &alloc->spec, &alloc->address);
+    } while (status == GC_INVALID_ARGUMENT && gc_wait_teardown(alloc->context, reattach_count));
+    return status;
+}
+
+/* On the device, or where that has no room for it, in host memory. */
+static enum gc_status serve_anywhere(struct alloc_request *alloc)
+{
+    const enum gc_status status =
+        alloc->is_too_large ? GC_OUT_OF_MEMORY : serve_across_teardown(alloc);
+    return status == GC_OUT_OF_MEMORY && !alloc->is_trial ? spill(alloc) : status;
+}
+
 static enum gc_status make_request(struct gc_core *core, struct gc_context *context,
                                    const struct gc_request *request, struct alloc_request *alloc)
 {
     *alloc = (struct alloc_request){.context = context, .is_trial = request->is_trial};
     if (!gc_pool_specify(request->bytes, &alloc->spec.bytes, &alloc->segment_spec))
         return GC_OUT_OF_MEMORY;
-    if (alloc->spec.bytes > gc_quota_total_bytes(context->device, context->quota))
-        return GC_OUT_OF_MEMORY; /* the request can never fit: no idle memory is released */
+    /* The request can never fit: no idle memory is released. */
+    alloc->is_too_large = alloc->spec.bytes > gc_quota_total_bytes(context->device, context->quota);
+    if (alloc->is_too_large && !gc_spill_alloc_is_on(core))
+        return GC_OUT_OF_MEMORY;
     alloc->spec.requested_bytes = request->bytes;
     alloc->spec.stream = request->stream;
     alloc->spec.api = request->api;
@@ -322,7 +345,7 @@ enum gc_status gc_alloc(struct gc_core *core, struct gc_context *context,
         gc_wait_tenant(core, context->tenant);
     enum gc_status status = make_request(core, context, request, &alloc);
     if (status == GC_OK)
-        status = serve_across_teardown(&alloc);
+        status = serve_anywhere(&alloc);
     if (status == GC_DRIVER)
         *driver_code = alloc.failure.driver_code;
     struct gc_entry entry = {.requested_bytes = request->bytes,

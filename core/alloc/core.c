@@ -2,6 +2,7 @@
 #include "core/core.h"
 #include "core/backing/range.h"
 
+#include "core/alloc/spill.h"
 #include "core/alloc/teardown.h"
 #include "core/backing/change.h"
 #include "core/backing/copy.h"
@@ -71,6 +72,7 @@ enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_cor
         goto fail_pagemap;
     gc_tracker_init(&core->tracker, &core->host);
     gc_opens_init(&core->opens, &core->host);
+    gc_spills_init(&core->spills, gc_spill_alloc_host_limit(core->options), gc_core_now_ns(core));
     gc_contexts_init(core);
     gc_ranges_init(core);
     gc_tenants_init(core);
@@ -87,6 +89,7 @@ enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_cor
         goto fail_host;
     gc_slab_init_small(&core->copy_records, &core->host, sizeof(struct gc_copy));
     start_stacks(core);
+    gc_spill_alloc_check(core);
     *created = core;
     return GC_OK;
 
@@ -141,6 +144,7 @@ void gc_core_destroy(struct gc_core *core)
     gc_debug_fini(core);
     gc_stacks_destroy(core->stacks);
     gc_opens_fini(&core->opens);
+    gc_spills_fini(&core->spills, &core->host);
     gc_tracker_fini(&core->tracker);
     gc_pagemap_fini(&core->pagemap);
     gc_host_mem_unmap(&core->host, core->process_driver_calls, counters_bytes(core));

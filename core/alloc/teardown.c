@@ -9,6 +9,7 @@
 
 #include "core/backing/change.h"
 #include "core/backing/range.h"
+#include "core/backing/spill.h"
 #include "core/base/assert.h"
 #include "core/debug/debug.h"
 #include "core/device/registry.h"
@@ -116,6 +117,8 @@ static void trace_block(struct gc_context *context, const struct gc_block *block
 static void trace_segment(struct gc_context *context, const struct gc_segment *segment,
                           bool is_destroyed)
 {
+    if (segment->is_spilled)
+        return;
     gc_device_trace_memory(context->device, is_destroyed ? GC_TRACE_UNMAP : GC_TRACE_MAP,
                            GC_TRACE_SEGMENT, segment->address, segment->bytes);
 }
@@ -269,12 +272,14 @@ static bool detach_leftovers_locked(struct gc_pool *pool, void *leftovers)
     return gc_change_detach_leftovers_locked(pool, leftovers);
 }
 
-/* Frees the records: the memory was destroyed with the driver's context. */
+/* Frees the records: the memory was destroyed with the driver's context, or is on the host. */
 static void free_segments(struct gc_context *context, struct gc_segment *segment, bool was_traced)
 {
     while (segment != NULL) {
         struct gc_segment *next = segment->next;
-        if (!was_traced)
+        if (segment->is_spilled)
+            gc_spill_drop(context, segment);
+        else if (!was_traced)
             trace_segment(context, segment, true);
         gc_slab_free(&context->device->segments, segment);
         segment = next;
@@ -291,13 +296,14 @@ static struct gc_segment *drop_segments_locked(struct gc_context *context,
     for (struct gc_segment *segment = pool->content.segments; segment != NULL; segment = next) {
         next = segment->next;
         if (segment->is_idle)
-            gc_pool_sub_idle(&pool->shared, segment->bytes);
+            gc_pool_sub_idle(&pool->shared, gc_segment_idle_bytes(segment));
         for (struct gc_block *block = segment->first; block != NULL;)
             block = drop_block_locked(context, block, destroyed);
         atomic_store_explicit(&segment->pool, NULL, memory_order_release);
         if (segment->arena != NULL)
             continue; /* destroyed with its arena: gc_change_destroy_leftovers */
-        gc_context_uncharge(context, segment->bytes);
+        if (!segment->is_spilled)
+            gc_context_uncharge(context, segment->bytes);
         segment->next = removed;
         removed = segment;
     }

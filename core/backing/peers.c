@@ -1,6 +1,7 @@
 /* Peers of a context: their devices get access to its memory, mapped already or later. */
 #include "core/backing/peers.h"
 
+#include "core/backing/spill.h"
 #include "core/debug/guard.h"
 #include "core/device/registry.h"
 #include "core/device/wait.h"
@@ -48,6 +49,8 @@ static int grant_all(struct gc_change *change)
         const int code = grant_arena(change, arena);
         refused = code != 0 ? code : refused;
     }
+    const int spill_code = gc_spill_grant(change);
+    refused = spill_code != 0 ? spill_code : refused;
     pages->is_access_due = refused != 0;
     return refused;
 }

@@ -2,6 +2,7 @@
  * it has freed, so that the account never is below the memory held. */
 #include "core/backing/segment.h"
 
+#include "core/backing/spill.h"
 #include "core/base/assert.h"
 #include "core/debug/debug.h"
 #include "core/debug/guard.h"
@@ -46,12 +47,16 @@ static int mem_free(struct gc_context *context, uint64_t address, struct free_mo
     return GC_CALL_IF_OPEN(context, driver->mem_free(driver->self, handle, address));
 }
 
-static int release_memory(struct gc_context *context, uint64_t address, uint64_t bytes,
+static int release_memory(struct gc_context *context, const struct gc_segment *segment,
                           struct free_mode mode)
 {
     const struct gc_driver *driver = &context->core->driver;
     const bool is_debugged = context->core->debug != NULL;
+    const uint64_t address = segment->address;
+    const uint64_t bytes = segment->bytes;
     int code;
+    if (segment->is_spilled)
+        return gc_spill_release(context, segment);
     if (is_debugged)
         gc_debug_on_release(context, address, bytes);
     if (!is_debugged || !gc_guard_mem_free(context, address, &code))
@@ -65,18 +70,24 @@ static int release_memory(struct gc_context *context, uint64_t address, uint64_t
     return code;
 }
 
+static void uncharge(struct gc_context *context, const struct gc_segment *segment)
+{
+    if (!segment->is_spilled)
+        gc_context_uncharge(context, segment->bytes);
+}
+
 /* The bytes stay charged if the driver does not free the memory: it is still held. */
-static void undo_mem_alloc(struct gc_context *context, uint64_t address, uint64_t bytes)
+static void undo_mem_alloc(struct gc_context *context, const struct gc_segment *segment)
 {
     const struct free_mode unused = {.stream = GC_STREAM_NONE, .is_idle = true};
-    if (release_memory(context, address, bytes, unused) == 0)
-        gc_context_uncharge(context, bytes);
+    if (release_memory(context, segment, unused) == 0)
+        uncharge(context, segment);
 }
 
 /* Charges, then allocates from the driver. */
-static enum gc_status alloc_memory(struct gc_context *context,
-                                   const struct gc_segment_spec *segment_spec, uint64_t *address,
-                                   struct gc_segment_failure *failure)
+static enum gc_status alloc_on_device(struct gc_context *context,
+                                      const struct gc_segment_spec *segment_spec, uint64_t *address,
+                                      struct gc_segment_failure *failure)
 {
     struct gc_core *core = context->core;
     struct gc_charge held;
@@ -94,18 +105,32 @@ static enum gc_status alloc_memory(struct gc_context *context,
         return code == core->driver.out_of_memory ? GC_OUT_OF_MEMORY : GC_DRIVER;
     }
     gc_context_commit(context, &held);
-    const enum gc_status status = gc_pagemap_prepare(&core->pagemap, *address, segment_spec->bytes);
-    if (status != GC_OK) {
-        undo_mem_alloc(context, *address, segment_spec->bytes);
-        return GC_NO_HOST_MEMORY;
-    }
     return GC_OK;
+}
+
+static enum gc_status alloc_memory(struct gc_context *context,
+                                   const struct gc_segment_spec *segment_spec,
+                                   struct gc_segment *segment, struct gc_segment_failure *failure)
+{
+    const enum gc_status status =
+        segment->is_spilled ? gc_spill_create(context, segment, &failure->driver_code)
+                            : alloc_on_device(context, segment_spec, &segment->address, failure);
+    if (status != GC_OK)
+        return status;
+    if (gc_pagemap_prepare(&context->core->pagemap, segment->address, segment->bytes) == GC_OK)
+        return GC_OK;
+    undo_mem_alloc(context, segment);
+    return GC_NO_HOST_MEMORY;
 }
 
 /* The memory was destroyed with the context, except a debug block with pages of its own. */
 static void uncharge_dropped(struct gc_context *context, const struct gc_segment *segment)
 {
     int ignored;
+    if (segment->is_spilled) {
+        gc_spill_drop(context, segment);
+        return;
+    }
     if (context->core->debug != NULL)
         (void)gc_guard_mem_free(context, segment->address, &ignored);
     gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_SEGMENT, segment->address,
@@ -133,7 +158,7 @@ static enum gc_status add_to_pool(struct gc_context *context, struct gc_segment 
     struct gc_pool *pool = &context->pool;
     const enum gc_status status = gc_pool_acquire(pool);
     if (status != GC_OK) {
-        undo_mem_alloc(context, segment->address, segment->bytes);
+        undo_mem_alloc(context, segment);
         return status;
     }
     if (pool->is_dropped || pool->is_closed) {
@@ -141,7 +166,7 @@ static enum gc_status add_to_pool(struct gc_context *context, struct gc_segment 
         if (gc_context_is_gone(context))
             uncharge_dropped(context, segment);
         else
-            undo_mem_alloc(context, segment->address, segment->bytes);
+            undo_mem_alloc(context, segment);
         return GC_INVALID_ARGUMENT;
     }
     add_locked(context, segment, spec);
@@ -158,19 +183,18 @@ enum gc_status gc_segment_create(struct gc_context *context,
     struct gc_segment *segment = gc_slab_alloc(records);
     if (segment == NULL)
         return GC_NO_HOST_MEMORY;
-    uint64_t base;
-    enum gc_status status = alloc_memory(context, segment_spec, &base, failure);
-    if (status != GC_OK)
-        goto fail;
-    segment->address = base;
     segment->bytes = segment_spec->bytes;
     segment->size_class = (uint8_t)segment_spec->size_class;
     segment->is_plain = segment_spec->is_plain;
     segment->is_own_mapping = segment_spec->is_own_mapping;
+    segment->is_spilled = segment_spec->is_spilled;
+    enum gc_status status = alloc_memory(context, segment_spec, segment, failure);
+    if (status != GC_OK)
+        goto fail;
+    *address = segment->address; /* once it is in the pool another thread may free it */
     status = add_to_pool(context, segment, spec);
     if (status != GC_OK)
         goto fail;
-    *address = base;
     return GC_OK;
 
 fail:
@@ -214,11 +238,10 @@ int gc_segment_release(struct gc_context *context, struct gc_segment *segment,
     const bool is_driven = context->core->mode != GC_MODE_CACHE || segment->is_plain;
     const struct free_mode mode = {.stream = freed != NULL ? freed->stream : GC_STREAM_NONE,
                                    .is_idle = freed == NULL || !is_driven};
-    const int code =
-        is_idle ? release_memory(context, segment->address, segment->bytes, mode) : NOT_IDLE;
+    const int code = is_idle ? release_memory(context, segment, mode) : NOT_IDLE;
     if (code != 0 && restore(context, segment, block, freed))
         return code;
-    gc_context_uncharge(context, segment->bytes);
+    uncharge(context, segment);
     gc_slab_free(&device->segments, segment);
     gc_slab_free(&device->blocks, block);
     return 0;

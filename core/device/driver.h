@@ -90,6 +90,15 @@ struct gc_driver {
     /* Unmaps a range of whole mapped pages that no work uses any more. */
     int (*page_unmap)(void *self, uint64_t context, uint64_t address, uint64_t bytes);
 
+    /* ---- host memory that the device reaches; NULL where there is none ---- */
+
+    /* As page_create, of page-locked host memory. not_supported: the driver has no such pages. */
+    int (*page_create_host)(void *self, uint64_t context, uint64_t bytes, uint64_t *handle);
+    /* Allocates page-locked host memory at an address that the devices of all contexts reach. It is
+     * destroyed with the context. */
+    int (*host_alloc)(void *self, uint64_t context, uint64_t bytes, uint64_t *address);
+    int (*host_free)(void *self, uint64_t context, uint64_t address);
+
     /* ---- mapped memory between processes: NULL where there is none ---- */
 
     /* A descriptor of a created page, for the caller to close: another process imports it. */

@@ -9,6 +9,7 @@
 #include "core/device/device.h"
 #include "core/device/submit.h"
 #include "core/device/tracker.h"
+#include "core/observe/spills.h"
 #include "core/observe/trace.h"
 #include "core/pool/opens.h"
 #include "core/pool/pagemap.h"
@@ -111,6 +112,8 @@ struct gc_core {
     struct gc_lock elastic_lock;
     struct gc_condition elastic_changed;
     struct gc_elastic_table *elastics; /* created with the first pool */
+
+    struct gc_spills spills; /* blocks in host memory */
 };
 
 static inline uint64_t gc_core_now_ns(const struct gc_core *core)

@@ -62,6 +62,9 @@ static enum gc_swap_refusal check_locked(const struct gc_context *context)
     bool has_plain = false;
     for (const struct gc_segment *segment = pool->content.segments; segment != NULL;
          segment = segment->next) {
+        /* Memory on the host stays where it is. */
+        if (segment->is_spilled)
+            continue;
         has_uncached |=
             segment->size_class == GC_CLASS_UNCACHED && !segment->is_idle && !segment->is_plain;
         has_plain |= segment->arena == NULL;

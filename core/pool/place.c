@@ -406,6 +406,7 @@ static void add_free(struct gc_pool *pool, struct gc_segment *segment, struct gc
     segment->is_idle = false;
     segment->is_plain = false;
     segment->is_own_mapping = false;
+    segment->is_spilled = false;
     link_segment(pool, segment, block);
     gc_pool_bin_locked(pool, block,
                        gc_segment_has_kinds(segment) ? GC_FREE_UNMAPPED : GC_FREE_PLAIN);
@@ -448,8 +449,8 @@ struct gc_block *gc_pool_remove_locked(struct gc_pool *pool, struct gc_segment *
 bool gc_pool_is_dedicated_locked(const struct gc_block *block)
 {
     const struct gc_segment *segment = gc_block_segment(block);
-    return segment->arena == NULL && !segment->is_own_mapping && gc_block_spans_segment(block) &&
-           !block->is_ordered;
+    return segment->arena == NULL && !segment->is_own_mapping && !segment->is_spilled &&
+           gc_block_spans_segment(block) && !block->is_ordered;
 }
 
 void gc_pool_export_locked(struct gc_block *block)

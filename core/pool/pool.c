@@ -169,7 +169,7 @@ static void set_idle_locked(struct gc_pool *pool, struct gc_segment *segment)
     else
         pool->content.idle_oldest = segment;
     pool->content.idle_newest = segment;
-    gc_pool_add_idle(&pool->shared, segment->bytes);
+    gc_pool_add_idle(&pool->shared, gc_segment_idle_bytes(segment));
 }
 
 static void clear_idle(struct gc_pool *pool, struct gc_segment *segment)
@@ -184,7 +184,7 @@ static void clear_idle(struct gc_pool *pool, struct gc_segment *segment)
         segment->idle_next->idle_previous = segment->idle_previous;
     else
         pool->content.idle_newest = segment->idle_previous;
-    gc_pool_sub_idle(&pool->shared, segment->bytes);
+    gc_pool_sub_idle(&pool->shared, gc_segment_idle_bytes(segment));
 }
 
 static struct gc_bins *bins_of(struct gc_pool *pool, const struct gc_segment *segment,

@@ -50,7 +50,10 @@ struct gc_segment {
     bool is_plain;
     /* Its memory is pages that the debug aids mapped for its one block. */
     bool is_own_mapping;
-    uint8_t unused[52];
+    /* Its memory is on the host, uncharged, and serves its one block (core/backing/spill.h). */
+    bool is_spilled;
+    bool is_host_allocation; /* spilled: by host_alloc, not mapped */
+    uint8_t unused[50];
 };
 _Static_assert(sizeof(struct gc_segment) == 128, "two cache lines");
 
@@ -72,6 +75,12 @@ static inline bool gc_segment_has_kinds(const struct gc_segment *segment)
     return segment->arena != NULL && segment->size_class != GC_CLASS_PLANNED;
 }
 
+/* The bytes of the device that are idle while the segment is. */
+static inline uint64_t gc_segment_idle_bytes(const struct gc_segment *segment)
+{
+    return segment->is_spilled ? 0 : segment->bytes;
+}
+
 static inline bool gc_block_spans_segment(const struct gc_block *block)
 {
     return block->previous == NULL && block->next == NULL;
@@ -83,6 +92,7 @@ struct gc_segment_spec {
     uint64_t bytes; /* driver_bytes in whole granules */
     enum gc_size_class size_class;
     bool is_own_mapping; /* core/debug/guard.h */
+    bool is_spilled;     /* core/backing/spill.h */
     bool is_plain;       /* as in gc_segment */
     bool is_tight;       /* mapped memory: as few pages as possible */
     /* An address of class planned, and no other; 0: anywhere. */

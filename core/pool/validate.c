@@ -172,6 +172,9 @@ static bool check_segment(const struct gc_pool *pool, const struct gc_segment *s
     REQUIRE(segment->first != NULL && address == segment->address + segment->bytes);
     REQUIRE(segment->is_idle == (segment->first->state == GC_BLOCK_FREE &&
                                  segment->first->next == NULL && segment->arena == NULL));
+    REQUIRE(!segment->is_spilled ||
+            (segment->arena == NULL && segment->size_class == GC_CLASS_UNCACHED &&
+             segment->first->next == NULL));
     if (segment->is_idle)
         sums->idle_count++;
     return true;

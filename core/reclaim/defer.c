@@ -53,8 +53,7 @@ static struct gc_segment *remove_uncached(struct gc_context *context, struct gc_
     return segment;
 }
 
-/* Releases uncached segments that became idle with their pending blocks. */
-static void release_uncached(struct gc_context *context)
+void gc_defer_release_uncached(struct gc_context *context)
 {
     bool goes_on = true;
     while (goes_on) {
@@ -81,7 +80,7 @@ bool gc_defer_collect(struct gc_context *context)
         any_uncached = gc_pending_free_locked(pool, pending);
     gc_pool_release(pool);
     if (any_uncached)
-        release_uncached(context);
+        gc_defer_release_uncached(context);
     if (pending.first == NULL)
         return false;
     gc_device_clear_exhausted(context->device);

@@ -40,6 +40,8 @@ void gc_defer_wait_peers(struct gc_context *context);
 /* `completed` may have risen: moves pending blocks that have completed into the bins. True if there
  * were any. */
 bool gc_defer_collect(struct gc_context *context);
+/* Releases memory of freed blocks of class uncached that an earlier call of the driver did not. */
+void gc_defer_release_uncached(struct gc_context *context);
 /* The program synchronised `waited`: blocks freed before `epoch` have completed, unless work of
  * other contexts may use them. */
 void gc_defer_complete(struct gc_context *context, const struct gc_context *waited, uint64_t epoch);

@@ -77,7 +77,11 @@ uint64_t gc_reclaim_trim(struct gc_core *core, struct gc_device *device, uint64_
         gc_defer_poll(context);
     if (!gc_submit_try_wait_reused(core))
         return 0;
-    return gc_release_idle(device, NULL, keep_bytes, UINT64_MAX);
+    const uint64_t released = gc_release_idle(device, NULL, keep_bytes, UINT64_MAX);
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context))
+        gc_defer_release_uncached(context); /* host memory, which is not counted as idle */
+    return released;
 }
 
 uint64_t gc_reclaim_empty(struct gc_core *core, struct gc_device *device)

@@ -9,6 +9,11 @@
 #include <fcntl.h>
 
 #define PEERS_MAX 64
+/* Of CUDA 12.2 (CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, CU_MEM_LOCATION_TYPE_HOST_NUMA), which older
+ * headers lack. */
+#define HOST_PAGES_DRIVER 12020
+#define ATTRIBUTE_HOST_NUMA_ID ((CUdevice_attribute)134)
+#define LOCATION_HOST_NUMA ((CUmemLocationType)3)
 
 static CUmemLocation location_of(uint64_t context)
 {
@@ -50,6 +55,74 @@ static int page_create(void *self, uint64_t context, uint64_t bytes, uint64_t *h
     if (code == 0)
         *handle = created;
     return code;
+}
+
+/* "Users must specify CU_MEM_LOCATION_TYPE_HOST_NUMA to allocate host memory": the node beside the
+ * device; on a machine of one node the driver names none. */
+static int host_node(CUdevice ordinal)
+{
+    int node = 0;
+
+    return GC_USE(cuDeviceGetAttribute, &node, ATTRIBUTE_HOST_NUMA_ID, ordinal) == CUDA_SUCCESS &&
+                   node > 0
+               ? node
+               : 0;
+}
+
+static CUresult create_host_page(uint64_t context, uint64_t bytes,
+                                 CUmemGenericAllocationHandle *created)
+{
+    const CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = LOCATION_HOST_NUMA, .id = host_node(location_of(context).id)}};
+    size_t unit = 0;
+    CUresult result =
+        GC_USE(cuMemGetAllocationGranularity, &unit, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+
+    if (result != CUDA_SUCCESS || unit == 0 || bytes % unit != 0)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    gc_shim_count(gc_driver_device(context), GC_API_cuMemCreate);
+    result = GC_USE(cuMemCreate, created, (size_t)bytes, &prop, 0);
+    /* A driver or a device without such pages has one of these. */
+    return result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_DEVICE
+               ? CUDA_ERROR_NOT_SUPPORTED
+               : result;
+}
+
+static int page_create_host(void *self, uint64_t context, uint64_t bytes, uint64_t *handle)
+{
+    CUmemGenericAllocationHandle created = 0;
+
+    (void)self;
+    if (gc_shim.driver_version < HOST_PAGES_DRIVER)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    int code = GC_CALL_IF_ENTERED(context, create_host_page(context, bytes, &created));
+    if (code == 0)
+        *handle = created;
+    return code;
+}
+
+/* With unified addresses, which every supported system has, the device reaches the memory at the
+ * host's address. */
+static int host_alloc(void *self, uint64_t context, uint64_t bytes, uint64_t *address)
+{
+    void *memory = NULL;
+
+    (void)self;
+    int code = GC_CALL_IF_ENTERED(
+        context, GC_CALL(gc_driver_device(context), cuMemHostAlloc, &memory, (size_t)bytes,
+                         CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
+    if (code == 0)
+        *address = (uintptr_t)memory;
+    return code;
+}
+
+static int host_free(void *self, uint64_t context, uint64_t address)
+{
+    (void)self;
+    return GC_CALL_IF_ENTERED(
+        context, GC_CALL(gc_driver_device(context), cuMemFreeHost,
+                         (void *)(uintptr_t)address)); /* NOLINT: addresses travel as integers */
 }
 
 static int page_release(void *self, uint64_t context, uint64_t handle)
@@ -156,6 +229,9 @@ void gc_driver_map_init(struct gc_driver *driver)
     driver->address_reserve = address_reserve;
     driver->address_free = address_free;
     driver->page_create = page_create;
+    driver->page_create_host = page_create_host;
+    driver->host_alloc = host_alloc;
+    driver->host_free = host_free;
     driver->page_release = page_release;
     driver->page_map = page_map;
     driver->page_set_access = page_set_access;

@@ -45,7 +45,9 @@ static CUresult refuse_export(CUdeviceptr dptr)
         "cuIpcGetMemHandle: 0x%llx %s and cannot be exported; later allocations can be, and with "
         "GPUCACHE_BACKEND=whole all can",
         (unsigned long long)dptr,
-        block.is_mapped ? "is mapped memory" : "shares a driver allocation with other blocks");
+        block.is_mapped    ? "is mapped memory"
+        : block.is_spilled ? "lies in host memory (GPUCACHE_OVERCOMMIT=spill)"
+                           : "shares a driver allocation with other blocks");
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 

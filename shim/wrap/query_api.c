@@ -259,6 +259,45 @@ static void correct_attribute(CUpointer_attribute attribute, const struct gc_blo
     memcpy(data, &value, own->bytes);
 }
 
+/* A block in host memory (GPUCACHE_OVERCOMMIT=spill): as memory of the device. True: `data` has the
+ * answer. */
+static bool answer_spilled(CUpointer_attribute attribute, const struct gc_block_info *block,
+                           CUdeviceptr dptr, void *data)
+{
+    const unsigned kind = CU_MEMORYTYPE_DEVICE;
+    const uint64_t address = dptr;
+    int ordinal;
+
+    if (!block->is_spilled || block->owner == NULL)
+        return false;
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        memcpy(data, &kind, sizeof(kind));
+        return true;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        ordinal = gc_device_get_info(gc_context_device(block->owner))->ordinal;
+        memcpy(data, &ordinal, sizeof(ordinal));
+        return true;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        memcpy(data, &address, sizeof(address));
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* The result for a block in host memory. No host address: for one attribute that is an error, in a
+ * list the null value. */
+static CUresult correct_spilled(CUpointer_attribute attribute, const struct gc_block_info *block,
+                                CUdeviceptr dptr, void *data, CUresult result)
+{
+    if (attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER && result == CUDA_SUCCESS) {
+        memset(data, 0, sizeof(void *));
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return answer_spilled(attribute, block, dptr, data) ? CUDA_SUCCESS : result;
+}
+
 /* Whether the driver refused an attribute that plain memory has. */
 static bool is_refused(CUpointer_attribute attribute, CUresult result)
 {
@@ -297,6 +336,8 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
         note_tokens(status, dptr);
     if (status == GC_OK && data != NULL && is_refused(attribute, result))
         result = CUDA_SUCCESS;
+    if (status == GC_OK && data != NULL && block.is_spilled)
+        result = correct_spilled(attribute, &block, dptr, data, result);
     if (result == CUDA_SUCCESS && status == GC_OK)
         correct_attribute(attribute, &block, data);
 done:
@@ -329,8 +370,11 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
     result = QUERY_ABOUT(status, dptr, cuPointerGetAttributes, count, attributes, data,
                          status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
     if (result == CUDA_SUCCESS && status == GC_OK)
-        for (unsigned i = 0; i < count; i++)
+        for (unsigned i = 0; i < count; i++) {
+            if (block.is_spilled && data[i] != NULL)
+                (void)correct_spilled(attributes[i], &block, dptr, data[i], result);
             correct_attribute(attributes[i], &block, data[i]);
+        }
 done:
     gc_shim_leave();
     return result;

@@ -96,7 +96,10 @@ static void complete(struct sim_driver *sim, uint64_t context)
 
 static void remove_allocation(struct sim_driver *sim, uint64_t i)
 {
-    sim->used_bytes -= sim->allocations[i].bytes;
+    if (sim->allocations[i].is_host)
+        sim->host_bytes -= sim->allocations[i].bytes;
+    else
+        sim->used_bytes -= sim->allocations[i].bytes;
     sim->allocation_count--;
     memmove(&sim->allocations[i], &sim->allocations[i + 1],
             (sim->allocation_count - i) * sizeof(*sim->allocations));
@@ -125,6 +128,23 @@ static void complete_all(struct sim_driver *sim)
         complete(sim, i);
 }
 
+static uint64_t add_allocation(struct sim_driver *sim, uint64_t context, uint64_t bytes,
+                               bool is_host)
+{
+    if (sim->allocation_count == sim->allocation_room) {
+        sim->allocation_room = sim->allocation_room * 2 + 64;
+        sim->allocations =
+            realloc(sim->allocations, sim->allocation_room * sizeof(*sim->allocations));
+    }
+    uint64_t i;
+    const uint64_t address = find_gap(sim, bytes, &i);
+    memmove(&sim->allocations[i + 1], &sim->allocations[i],
+            (sim->allocation_count - i) * sizeof(*sim->allocations));
+    sim->allocations[i] = (struct sim_allocation){address, bytes, context, is_host};
+    sim->allocation_count++;
+    return address;
+}
+
 static int mem_alloc(void *self, uint64_t context, uint64_t bytes, uint64_t *address)
 {
     struct sim_driver *sim = self;
@@ -135,33 +155,37 @@ static int mem_alloc(void *self, uint64_t context, uint64_t bytes, uint64_t *add
         sim_driver_violate(sim, "an allocation of nothing", 0);
     if (bytes > sim->capacity_bytes - sim->used_bytes)
         return sim_driver_end(sim, SIM_OUT_OF_MEMORY);
-    if (sim->allocation_count == sim->allocation_room) {
-        sim->allocation_room = sim->allocation_room * 2 + 64;
-        sim->allocations =
-            realloc(sim->allocations, sim->allocation_room * sizeof(*sim->allocations));
-    }
-    uint64_t i;
-    *address = find_gap(sim, bytes, &i);
-    memmove(&sim->allocations[i + 1], &sim->allocations[i],
-            (sim->allocation_count - i) * sizeof(*sim->allocations));
-    sim->allocations[i] = (struct sim_allocation){*address, bytes, context};
-    sim->allocation_count++;
+    *address = add_allocation(sim, context, bytes, false);
     sim->used_bytes += bytes;
     if (sim->used_bytes > sim->peak_bytes)
         sim->peak_bytes = sim->used_bytes;
     return sim_driver_end(sim, 0);
 }
 
-static int free_memory(struct sim_driver *sim, uint64_t context, uint64_t address, bool waits)
+static int host_alloc(void *self, uint64_t context, uint64_t bytes, uint64_t *address)
 {
-    const int injected = sim_driver_begin(sim, SIM_MEM_FREE, context);
+    struct sim_driver *sim = self;
+    const int injected = sim_driver_begin(sim, SIM_HOST_ALLOC, context);
+    if (injected != 0)
+        return sim_driver_end(sim, injected);
+    if (context < SIM_CONTEXTS && sim->is_capturing[context])
+        sim_driver_violate(sim, "a host allocation during a capture", context);
+    *address = add_allocation(sim, context, bytes, true);
+    sim->host_bytes += bytes;
+    return sim_driver_end(sim, 0);
+}
+
+static int free_memory(struct sim_driver *sim, enum sim_call call, uint64_t context,
+                       uint64_t address, bool waits)
+{
+    const int injected = sim_driver_begin(sim, call, context);
     if (injected != 0)
         return sim_driver_end(sim, injected);
     if (waits)
         complete_all(sim);
     for (uint64_t i = 0; i < sim->allocation_count; i++) {
         const struct sim_allocation *found = &sim->allocations[i];
-        if (found->address != address)
+        if (found->address != address || found->is_host != (call == SIM_HOST_FREE))
             continue;
         if (found->context != context)
             sim_driver_violate(sim, "memory given back by another context", address);
@@ -176,12 +200,17 @@ static int free_memory(struct sim_driver *sim, uint64_t context, uint64_t addres
 
 static int mem_free(void *self, uint64_t context, uint64_t address)
 {
-    return free_memory(self, context, address, true);
+    return free_memory(self, SIM_MEM_FREE, context, address, true);
+}
+
+static int host_free(void *self, uint64_t context, uint64_t address)
+{
+    return free_memory(self, SIM_HOST_FREE, context, address, false);
 }
 
 static int mem_free_idle(void *self, uint64_t context, uint64_t address)
 {
-    return free_memory(self, context, address, false);
+    return free_memory(self, SIM_MEM_FREE, context, address, false);
 }
 
 static int mem_info(void *self, uint64_t context, uint64_t *free_bytes, uint64_t *total_bytes)
@@ -244,6 +273,8 @@ void sim_driver_init(struct sim_driver *sim, uint64_t capacity_bytes)
         .process_bytes = process_bytes,
         .synchronize = synchronize,
         .clock_ns = clock_ns,
+        .host_alloc = host_alloc,
+        .host_free = host_free,
     };
     sim_mapping_init(sim);
     sim_fence_init(sim);

@@ -40,6 +40,9 @@ enum sim_call {
     SIM_ADDRESS_RESERVE,
     SIM_ADDRESS_FREE,
     SIM_PAGE_CREATE,
+    SIM_PAGE_CREATE_HOST,
+    SIM_HOST_ALLOC,
+    SIM_HOST_FREE,
     SIM_PAGE_RELEASE,
     SIM_PAGE_MAP,
     SIM_PAGE_SET_ACCESS,
@@ -64,6 +67,7 @@ struct sim_allocation {
     uint64_t address;
     uint64_t bytes;
     uint64_t context;
+    bool is_host; /* it takes no room on the device */
 };
 
 struct sim_use {
@@ -90,6 +94,7 @@ struct sim_page {
     uint64_t bytes;
     uint64_t mapping_count;
     bool is_released;
+    bool is_host;     /* it takes no room on the device */
     uint64_t content; /* all that it remembers: the word at its start */
 };
 
@@ -130,6 +135,8 @@ struct sim_driver {
     pthread_mutex_t lock;
     uint64_t capacity_bytes;
     uint64_t used_bytes;
+    uint64_t host_bytes; /* of pages and allocations on the host */
+    bool has_no_host_pages;
     uint64_t peak_bytes;
     struct sim_allocation *allocations; /* by address */
     uint64_t allocation_count;

@@ -68,7 +68,10 @@ static void drop_page_if_unused(struct sim_driver *sim, struct sim_page *page)
 {
     if (!page->is_released || page->mapping_count > 0)
         return;
-    sim->used_bytes -= page->bytes;
+    if (page->is_host)
+        sim->host_bytes -= page->bytes;
+    else
+        sim->used_bytes -= page->bytes;
     close_gap(sim->pages, &sim->page_count, (uint64_t)(page - sim->pages), sizeof(*page));
 }
 
@@ -129,6 +132,15 @@ static int address_free(void *self, uint64_t context, uint64_t address, uint64_t
     return sim_driver_end(sim, 0);
 }
 
+static uint64_t add_page(struct sim_driver *sim, uint64_t bytes, bool is_host)
+{
+    sim->pages = open_gap(sim->pages, &sim->page_count, &sim->page_room, sim->page_count,
+                          sizeof(*sim->pages));
+    sim->pages[sim->page_count - 1] =
+        (struct sim_page){.handle = ++sim->next_handle, .bytes = bytes, .is_host = is_host};
+    return sim->next_handle;
+}
+
 static int page_create(void *self, uint64_t context, uint64_t bytes, uint64_t *handle)
 {
     struct sim_driver *sim = self;
@@ -137,13 +149,21 @@ static int page_create(void *self, uint64_t context, uint64_t bytes, uint64_t *h
         return sim_driver_end(sim, injected);
     if (bytes > sim->capacity_bytes - sim->used_bytes)
         return sim_driver_end(sim, SIM_OUT_OF_MEMORY);
-    *handle = ++sim->next_handle;
-    sim->pages = open_gap(sim->pages, &sim->page_count, &sim->page_room, sim->page_count,
-                          sizeof(*sim->pages));
-    sim->pages[sim->page_count - 1] = (struct sim_page){.handle = *handle, .bytes = bytes};
+    *handle = add_page(sim, bytes, false);
     sim->used_bytes += bytes;
     if (sim->used_bytes > sim->peak_bytes)
         sim->peak_bytes = sim->used_bytes;
+    return sim_driver_end(sim, 0);
+}
+
+static int page_create_host(void *self, uint64_t context, uint64_t bytes, uint64_t *handle)
+{
+    struct sim_driver *sim = self;
+    const int injected = begin(sim, SIM_PAGE_CREATE_HOST, context, bytes);
+    if (injected != 0 || sim->has_no_host_pages)
+        return sim_driver_end(sim, injected != 0 ? injected : SIM_NOT_SUPPORTED);
+    *handle = add_page(sim, bytes, true);
+    sim->host_bytes += bytes;
     return sim_driver_end(sim, 0);
 }
 
@@ -390,6 +410,7 @@ void sim_mapping_init(struct sim_driver *sim)
     sim->table.address_reserve = address_reserve;
     sim->table.address_free = address_free;
     sim->table.page_create = page_create;
+    sim->table.page_create_host = page_create_host;
     sim->table.page_release = page_release;
     sim->table.page_map = page_map;
     sim->table.page_set_access = page_set_access;

@@ -23,6 +23,12 @@ void workbench_open(struct workbench *bench, const struct workbench_setup *setup
         (struct gc_size_entry){.ordinal = -1, .bytes = setup->leave_bytes};
     bench->options->reuse = setup->is_fenced ? GC_REUSE_FENCE : GC_REUSE_SYNC;
     bench->options->debug = setup->debug;
+    bench->options->overcommit = setup->overcommit;
+    if (setup->host_limit_bytes != 0) {
+        bench->options->host_limit.count = 1;
+        bench->options->host_limit.entries[0] =
+            (struct gc_size_entry){.ordinal = -1, .bytes = setup->host_limit_bytes};
+    }
     if (setup->limit_bytes != 0) {
         bench->options->limit.count = 1;
         bench->options->limit.entries[0] =
@@ -85,6 +91,7 @@ void workbench_open_fenced(struct workbench *bench, uint64_t capacity_bytes)
 /* The bytes in the pools, by a walk over their blocks. */
 struct pool_sums {
     uint64_t segments;
+    uint64_t spilled;
     uint64_t idle;
     uint64_t live;
     uint64_t requested;
@@ -97,8 +104,10 @@ static void add_pool(const struct gc_pool *pool, struct pool_sums *sums)
     sums->idle += pool->pages.idle_count * pool->pages.page_bytes;
     for (const struct gc_segment *segment = pool->content.segments; segment != NULL;
          segment = segment->next) {
-        sums->segments += segment->arena == NULL ? segment->bytes : 0;
-        sums->idle += segment->is_idle ? segment->bytes : 0;
+        const bool is_charged = segment->arena == NULL && !segment->is_spilled;
+        sums->segments += is_charged ? segment->bytes : 0;
+        sums->spilled += segment->is_spilled ? segment->bytes : 0;
+        sums->idle += segment->is_idle ? gc_segment_idle_bytes(segment) : 0;
         for (const struct gc_block *block = segment->first; block != NULL; block = block->next) {
             sums->live += block->state == GC_BLOCK_LIVE ? block->bytes : 0;
             sums->requested += block->state == GC_BLOCK_LIVE ? block->live.requested_bytes : 0;
@@ -151,7 +160,11 @@ void workbench_check(struct workbench *bench)
         assert_int_equal(figures.leak_bytes, sums.requested);
     }
     assert_int_equal(figures.alloc_count, figures.hit_count + figures.miss_count);
-    assert_true(figures.allocated.current <= figures.reserved.current);
+    assert_true(figures.allocated.current <= figures.reserved.current + figures.spilled.current);
+    sums.spilled += bench->stuck_host_bytes;
+    assert_int_equal(figures.spilled.current, sums.spilled);
+    assert_int_equal(gc_spills_held(&bench->core->spills), sums.spilled);
+    assert_int_equal(bench->sim.host_bytes, sums.spilled);
     gc_tenants_visit(bench->core, check_tenant, bench);
     sim_driver_check(&bench->sim);
 }

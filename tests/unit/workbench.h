@@ -25,6 +25,8 @@ struct workbench_setup {
     struct gc_log *log;         /* NULL: none */
     bool is_dedicated;          /* every block a driver allocation of its own */
     const struct gc_plan *plan; /* NULL: none is followed */
+    unsigned overcommit;        /* of GC_OVERCOMMIT_ */
+    uint64_t host_limit_bytes;  /* GPUCACHE_HOST_LIMIT; 0: none given */
     const char *ledger;         /* the folder of the ledger that it joins; NULL: none */
 };
 
@@ -41,6 +43,7 @@ struct workbench {
     uint64_t elastic_idle_bytes;  /* what elastic pools hold idle, for workbench_check */
     uint64_t tenant_direct_bytes; /* what each tenant has taken by other ways than its pools */
     uint64_t tenant_limit_bytes;  /* of each, and was never exceeded */
+    uint64_t stuck_host_bytes;    /* of no block: the driver did not take them back */
     uint64_t stuck_bytes;         /* charged to no pool: what a context left behind */
 };
 

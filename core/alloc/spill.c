@@ -1,0 +1,130 @@
+/* A request whose memory would be the first to give way lies in host memory from the start: nothing
+ * waits and nothing is copied. It is served under the pool's change, so that no capture begins
+ * meanwhile and its peers are those of that time. */
+#include "core/alloc/spill.h"
+
+#include "core/backing/change.h"
+#include "core/backing/spill.h"
+#include "core/base/bits.h"
+#include "core/device/registry.h"
+#include "core/io/text.h"
+#include "core/reclaim/defer.h"
+
+#include <stddef.h>
+#include <unistd.h>
+
+bool gc_spill_alloc_is_on(const struct gc_core *core)
+{
+    return (core->options->overcommit & GC_OVERCOMMIT_SPILL) != 0 && core->mode == GC_MODE_CACHE &&
+           core->debug == NULL;
+}
+
+uint64_t gc_spill_alloc_host_limit(const struct gc_options *options)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES);
+    const long bytes = sysconf(_SC_PAGESIZE);
+    const uint64_t machine = pages <= 0 || bytes <= 0 ? 0 : (uint64_t)pages * (uint64_t)bytes;
+    return gc_size_spec_resolve(&options->host_limit, -1, NULL, machine);
+}
+
+void gc_spill_alloc_check(const struct gc_core *core)
+{
+    if ((core->options->overcommit & GC_OVERCOMMIT_SPILL) == 0 || gc_spill_alloc_is_on(core))
+        return;
+    gc_log_write(core->log, GC_LOG_WARN,
+                 "GPUCACHE_OVERCOMMIT=spill has no effect with %s: memory that does not fit is "
+                 "refused",
+                 core->debug != NULL ? "GPUCACHE_DEBUG" : "GPUCACHE_MODE=track");
+}
+
+/* A tenant's memory lies in its range of addresses, and no memory is mapped during a capture. */
+static bool may_spill(const struct gc_context *context)
+{
+    return gc_spill_alloc_is_on(context->core) && context->tenant == NULL &&
+           !gc_capture_is_of_context(context);
+}
+
+/* Whether `bytes` more exceed the limit. */
+static bool exceeds(uint64_t held, uint64_t bytes, uint64_t limit)
+{
+    return bytes > limit || held > limit - bytes;
+}
+
+static enum gc_spill_reason reason_of(const struct gc_device *device, uint64_t bytes)
+{
+    if (exceeds(gc_budget_held(&device->budget), bytes, gc_device_own_limit_bytes(device)))
+        return GC_SPILL_LIMIT;
+    struct gc_account *account = device->budget.account;
+    if (account != NULL && exceeds(gc_account_held(account), bytes, gc_account_limit(account)))
+        return GC_SPILL_GROUP;
+    return GC_SPILL_DEVICE;
+}
+
+static void log_first(const struct gc_context *context, const struct gc_spilled *spilled)
+{
+    static const char *const whats[GC_SPILL_REASON_COUNT] = {
+        [GC_SPILL_LIMIT] = "the limit",
+        [GC_SPILL_GROUP] = "the group's limit",
+        [GC_SPILL_DEVICE] = "the device",
+    };
+    struct gc_device *device = context->device;
+    char size[GC_TEXT_SIZE_BYTES];
+    if (gc_counter_read(&device->stats.spill_count) != 0)
+        return;
+    gc_log_write(context->core->log, GC_LOG_WARN,
+                 "device %d: %s is full: %s lie in host memory now, which is slower; the report "
+                 "lists such memory (GPUCACHE_OVERCOMMIT=spill)",
+                 device->info.ordinal, whats[spilled->reason], gc_text_size(spilled->bytes, size));
+}
+
+static void record(struct gc_context *context, const struct gc_spilled *spilled)
+{
+    gc_spills_add(&context->core->spills, &context->core->host, spilled);
+    log_first(context, spilled);
+    gc_counter_add(&context->device->stats.spill_count, 1);
+}
+
+static enum gc_status create(struct gc_context *context, struct gc_alloc_spec *spec,
+                             uint64_t *address)
+{
+    const uint64_t start_ns = gc_core_now_ns(context->core);
+    struct gc_segment_failure failure = {0};
+    const struct gc_segment_spec segment_spec = {
+        .size_class = GC_CLASS_UNCACHED, .is_spilled = true, .bytes = spec->bytes};
+    struct gc_spilled spilled = {
+        .bytes = spec->bytes,
+        .at_ns = start_ns,
+        .ordinal = context->device->info.ordinal,
+        .api = spec->api,
+        .reason = (uint8_t)reason_of(context->device, spec->bytes),
+    };
+    const enum gc_status status =
+        gc_segment_create(context, &segment_spec, spec, address, &failure);
+    if (status == GC_OK) {
+        spilled.address = *address;
+        spilled.cost_ns = gc_core_now_ns(context->core) - start_ns;
+        record(context, &spilled);
+    } else if (status == GC_DRIVER) {
+        gc_log_write(context->core->log, GC_LOG_WARN,
+                     "device %d: no host memory for a request that does not fit (driver code %d)",
+                     context->device->info.ordinal, failure.driver_code);
+    }
+    return status;
+}
+
+enum gc_status gc_spill_alloc(struct gc_context *context, struct gc_alloc_spec *spec,
+                              uint64_t *address)
+{
+    struct gc_change change;
+    struct gc_alloc_spec whole = *spec;
+    if (!may_spill(context) || !gc_spill_round(context, spec->bytes, &whole.bytes))
+        return GC_OUT_OF_MEMORY;
+    gc_defer_release_uncached(context); /* host memory that a failure has left */
+    if (gc_change_begin(context, &change) != GC_OK)
+        return GC_OUT_OF_MEMORY;
+    const enum gc_status status = create(context, &whole, address);
+    gc_change_end(&change);
+    if (status == GC_OK)
+        *spec = whole;
+    return status == GC_OK || status == GC_INVALID_ARGUMENT ? status : GC_OUT_OF_MEMORY;
+}

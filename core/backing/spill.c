@@ -1,0 +1,232 @@
+/* Creates and releases host memory at device addresses: reserve, create, map, grant access, and
+ * backwards. The mapping alone keeps the pages: their handle is released at once. */
+#include "core/backing/spill.h"
+
+#include "core/backing/change.h"
+#include "core/base/assert.h"
+#include "core/base/bits.h"
+#include "core/device/registry.h"
+#include "core/io/meminfo.h"
+#include "core/pool/segment.h"
+
+#include <stddef.h>
+
+#define HOST_PAGE UINT64_C(4096)
+
+/* ---- the account ---- */
+
+/* The limit; without one, half of what would be free without the blocks. Never more than there is.
+ */
+static uint64_t most_bytes(const struct gc_core *core)
+{
+    const uint64_t free_bytes = gc_meminfo_available_bytes() + gc_spills_held(&core->spills);
+    const uint64_t limit = core->spills.limit_bytes;
+    return limit == UINT64_MAX ? free_bytes / 2 : gc_min_u64(limit, free_bytes);
+}
+
+static void count(struct gc_context *context, uint64_t bytes)
+{
+    gc_stats_add_gauge(&context->device->stats.spilled, bytes);
+}
+
+static void uncount(struct gc_context *context, uint64_t bytes)
+{
+    gc_stats_sub_gauge(&context->device->stats.spilled, bytes);
+    gc_spills_let_go(&context->core->spills, bytes);
+}
+
+/* ---- pages ---- */
+
+static bool may_map(const struct gc_context *context)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    return context->pool.pages.page_bytes != 0 && driver->page_create_host != NULL;
+}
+
+/* A page that is created. False: the driver keeps it. */
+static bool release_page(const struct gc_context *context, uint64_t handle)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    return driver->page_release(driver->self, context->handle, handle) == 0;
+}
+
+/* Maps a page at the reserved address; the mapping alone keeps it then. *is_stuck: a failure that
+ * could not be undone. */
+static int map_page(const struct gc_change *change, uint64_t address, uint64_t bytes,
+                    bool *is_stuck)
+{
+    struct gc_context *context = change->context;
+    const struct gc_driver *driver = &context->core->driver;
+    uint64_t handle = 0;
+    int code = GC_CALL_IF_OPEN(
+        context, driver->page_create_host(driver->self, context->handle, bytes, &handle));
+    if (code != 0)
+        return code;
+    code = GC_CALL_IF_OPEN(context,
+                           driver->page_map(driver->self, context->handle, address, bytes, handle));
+    if (code != 0) {
+        *is_stuck = !release_page(context, handle);
+        return code;
+    }
+    code =
+        GC_CALL_IF_OPEN(context, driver->page_set_access(driver->self, context->handle, address,
+                                                         bytes, change->peers, change->peer_count));
+    if (code == 0)
+        code = driver->page_release(driver->self, context->handle, handle);
+    if (code == 0)
+        return 0;
+    *is_stuck = driver->page_unmap(driver->self, context->handle, address, bytes) != 0 ||
+                !release_page(context, handle);
+    return code;
+}
+
+static int create_mapped(struct gc_context *context, struct gc_segment *segment, bool *is_stuck)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    struct gc_change change = {.context = context};
+    uint64_t address = 0;
+    gc_pool_acquire_plain(&context->pool);
+    gc_change_read_peers_locked(&change);
+    gc_pool_release(&context->pool);
+    int code = GC_CALL_IF_OPEN(
+        context, driver->address_reserve(driver->self, context->handle, segment->bytes,
+                                         context->pool.pages.page_bytes, &address));
+    if (code != 0)
+        return code;
+    code = map_page(&change, address, segment->bytes, is_stuck);
+    if (code != 0) {
+        if (!*is_stuck)
+            (void)driver->address_free(driver->self, context->handle, address, segment->bytes);
+        return code;
+    }
+    segment->address = address;
+    segment->is_host_allocation = false;
+    return 0;
+}
+
+static int release_mapped(const struct gc_context *context, const struct gc_segment *segment)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    const int code =
+        driver->page_unmap(driver->self, context->handle, segment->address, segment->bytes);
+    /* Addresses that the driver does not take back stay reserved, without memory. */
+    if (code == 0)
+        (void)driver->address_free(driver->self, context->handle, segment->address, segment->bytes);
+    return code;
+}
+
+/* ---- host allocations ---- */
+
+/* Memory that a driver context owns serves no pool of a device. */
+static int create_allocated(struct gc_context *context, struct gc_segment *segment)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    if (driver->host_alloc == NULL || context->is_device)
+        return driver->not_supported;
+    segment->is_host_allocation = true;
+    return GC_CALL_IF_OPEN(context, driver->host_alloc(driver->self, context->handle,
+                                                       segment->bytes, &segment->address));
+}
+
+static int release_allocated(struct gc_context *context, const struct gc_segment *segment)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    const int code = GC_CALL_IF_OPEN(
+        context, driver->host_free(driver->self, context->handle, segment->address));
+    return code == driver->context_is_gone ? 0 : code; /* destroyed with its context */
+}
+
+/* ---- either ---- */
+
+bool gc_spill_round(const struct gc_context *context, uint64_t bytes, uint64_t *rounded)
+{
+    return gc_round_up_u64(bytes, may_map(context) ? context->pool.pages.page_bytes : HOST_PAGE,
+                           rounded);
+}
+
+enum gc_status gc_spill_create(struct gc_context *context, struct gc_segment *segment, int *code)
+{
+    struct gc_core *core = context->core;
+    const struct gc_driver *driver = &core->driver;
+    GC_ASSERT(gc_lock_held_count() == 0);
+    if (!gc_spills_try_hold(&core->spills, segment->bytes, most_bytes(core)))
+        return GC_OUT_OF_MEMORY;
+    bool is_stuck = false;
+    *code = may_map(context) ? create_mapped(context, segment, &is_stuck) : driver->not_supported;
+    if (*code == driver->not_supported && !is_stuck)
+        *code = create_allocated(context, segment);
+    if (*code == 0 || is_stuck)
+        count(context, segment->bytes);
+    else
+        gc_spills_let_go(&core->spills, segment->bytes);
+    if (*code == 0)
+        return GC_OK;
+    if (*code == driver->not_supported)
+        return GC_NOT_SUPPORTED;
+    return *code == driver->out_of_memory ? GC_OUT_OF_MEMORY : GC_DRIVER;
+}
+
+int gc_spill_release(struct gc_context *context, const struct gc_segment *segment)
+{
+    struct gc_core *core = context->core;
+    GC_ASSERT(gc_lock_held_count() == 0);
+    /* First: once the addresses are free another block may have them. */
+    gc_spills_end(&core->spills, segment->address, gc_core_now_ns(core));
+    const int code = segment->is_host_allocation ? release_allocated(context, segment)
+                                                 : release_mapped(context, segment);
+    if (code == 0)
+        uncount(context, segment->bytes);
+    else
+        gc_spills_reopen(&core->spills, segment->address);
+    return code;
+}
+
+void gc_spill_drop(struct gc_context *context, const struct gc_segment *segment)
+{
+    gc_spills_end(&context->core->spills, segment->address, gc_core_now_ns(context->core));
+    /* Pages that the driver keeps stay counted. */
+    if (segment->is_host_allocation || release_mapped(context, segment) == 0)
+        uncount(context, segment->bytes);
+}
+
+/* ---- peers ---- */
+
+/* The mapped segment on the host with the lowest address above `above`. */
+static bool next_mapped(struct gc_pool *pool, uint64_t above, uint64_t *address, uint64_t *bytes)
+{
+    bool is_found = false;
+    gc_pool_acquire_plain(pool);
+    for (const struct gc_segment *segment = pool->content.segments; segment != NULL;
+         segment = segment->next) {
+        if (!segment->is_spilled || segment->is_host_allocation || segment->address <= above ||
+            (is_found && segment->address > *address))
+            continue;
+        is_found = true;
+        *address = segment->address;
+        *bytes = segment->bytes;
+    }
+    gc_pool_release(pool);
+    return is_found;
+}
+
+/* A block may be freed meanwhile: then it is no longer next, and the driver's refusal is none. */
+int gc_spill_grant(const struct gc_change *change)
+{
+    struct gc_context *context = change->context;
+    const struct gc_driver *driver = &context->core->driver;
+    uint64_t address = 0;
+    uint64_t bytes = 0;
+    int refused = 0;
+    for (uint64_t above = 0; next_mapped(&context->pool, above, &address, &bytes);
+         above = address) {
+        const int code = GC_CALL_IF_OPEN(
+            context, driver->page_set_access(driver->self, context->handle, address, bytes,
+                                             change->peers, change->peer_count));
+        uint64_t again;
+        uint64_t again_bytes;
+        if (code != 0 && next_mapped(&context->pool, address - 1, &again, &again_bytes) &&
+            again == address)
+            refused = code;
+    }
+    return refused;
+}

@@ -1,0 +1,36 @@
+#!/bin/bash
+# GPUCACHE_OVERCOMMIT=spill: a program that needs more than its limit, or the device, keeps the rest in host memory; every byte is where
+# it was written; the report says what lay there. (The context takes 64 MiB of the limit.)
+# timeout: 240
+. "$(dirname "$0")/../../lib.sh"
+program=$BUILD_DIR/tests/preload/spill
+report=$TMP/report.json
+run() { preloaded SIMCUDA_MEMORY=512MiB GPUCACHE_LIMIT=128MiB GPUCACHE_REPORT="$report" GPUCACHE_OVERCOMMIT=spill GPUCACHE_HOST_LIMIT=1GiB "$@" 2> "$TMP/err"; }
+figure() { json "$report" "d[\"$1\"]"; }
+value() { json "$report" "$1"; }
+
+for backend in vmm driver; do
+    for way in driver runtime async; do
+        if [ "$backend $way" = "driver async" ]; then # stream-ordered memory is the driver's own there
+            continue
+        fi
+        is "backend $backend, $way: every byte is there" "$(run GPUCACHE_BACKEND=$backend "$program" $way) $?" "1 0"
+        like "  it is said once" "$(grep -c 'lie in host memory now' "$TMP/err") $(cat "$TMP/err")" '^1 '
+        is "  all went back" "$(value 'd["spilled_bytes"]["current"]')" 0
+        ok "  it was 96 MiB at least" test "$(value 'd["spilled_bytes"]["peak"]')" -ge $((96 << 20))
+        ok "  the device held no more than the limit" test "$(value 'd["reserved_bytes"]["peak"]')" -le $((128 << 20))
+        is "  nothing was refused" "$(figure oom_count)" 0
+    done
+done
+is "a driver without such pages: host allocations" \
+    "$(run SIMCUDA_DRIVER_VERSION=12010 GPUCACHE_BACKEND=vmm "$program" driver) $(value 'd["driver_calls"].get("cuMemHostAlloc", 0) > 0')" "1 true"
+is "an export is refused" "$(run "$program" ipc) $?" "1 0"
+like "  with the reason" "$(cat "$TMP/err")" 'lies in host memory \(GPUCACHE_OVERCOMMIT=spill\) and cannot be exported'
+is "the host's limit holds" "$(run GPUCACHE_HOST_LIMIT=64MiB "$program" oom)" "served 4, 1"
+is "without the option memory is refused" "$(run GPUCACHE_OVERCOMMIT=off "$program" oom)" "served 2, 1"
+is "  swap alone spills nothing" "$(run GPUCACHE_OVERCOMMIT=swap "$program" oom)" "served 2, 1"
+is "swap,spill does" "$(run GPUCACHE_OVERCOMMIT=swap,spill "$program" oom)" "served 6, 1"
+run GPUCACHE_DEBUG=poison "$program" oom > "$TMP/out"
+is "the debug aids refuse" "$(cat "$TMP/out")" "served 2, 1"
+like "  and say so" "$(cat "$TMP/err")" 'GPUCACHE_OVERCOMMIT=spill has no effect with GPUCACHE_DEBUG'
+done_testing

@@ -1,0 +1,338 @@
+/* Blocks in host memory: what is beyond the limit, the device or the group lies on the host,
+ * uncharged, and goes back when it is freed; a failure of any driver call leaves nothing. */
+#include "core/base/bits.h"
+#include "core/device/registry.h"
+#include "core/observe/spills.h"
+#include "core/pause/swap.h"
+#include "core/reclaim/defer.h"
+#include "tests/unit/cmocka_all.h"
+#include "tests/unit/workbench.h"
+
+#include <string.h>
+
+#define LIMIT GC_MIB(32)
+#define HOST_LIMIT GC_MIB(64)
+
+static void open_bench(struct workbench *bench, bool has_mapping, bool is_fenced)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(128),
+                                          .limit_bytes = LIMIT,
+                                          .trim_percent = 100,
+                                          .has_mapping = has_mapping,
+                                          .is_fenced = is_fenced,
+                                          .overcommit = GC_OVERCOMMIT_SPILL,
+                                          .host_limit_bytes = HOST_LIMIT};
+    workbench_open(bench, &setup);
+}
+
+static struct gc_block_info info_of(struct workbench *bench, uint64_t address)
+{
+    struct gc_block_info info;
+    assert_status(gc_lookup_block(bench->core, address, &info), GC_OK);
+    return info;
+}
+
+static void beyond_the_limit(bool has_mapping)
+{
+    struct workbench bench;
+    open_bench(&bench, has_mapping, false);
+    const uint64_t plain = workbench_alloc(&bench, 0, GC_MIB(24));
+    assert_false(info_of(&bench, plain).is_spilled);
+    const uint64_t spilled = workbench_alloc(&bench, 0, GC_MIB(20));
+    const uint64_t larger = workbench_alloc(&bench, 0, LIMIT + GC_MIB(1)); /* never fits */
+    assert_true(info_of(&bench, spilled).is_spilled);
+    assert_true(info_of(&bench, spilled + GC_MIB(20) - 1).is_spilled);
+    assert_true(info_of(&bench, larger).is_spilled);
+    struct gc_device_snapshot figures = workbench_figures(&bench);
+    assert_true(figures.spilled.current >= GC_MIB(53) && figures.spilled.current <= GC_MIB(54));
+    assert_int_equal(figures.spill_count, 2);
+    assert_int_equal(figures.oom_count, 0);
+    assert_true(figures.reserved.current <= LIMIT);
+    assert_true(bench.sim.used_bytes <= LIMIT);
+    workbench_check(&bench);
+    /* The host's limit is reached. */
+    uint64_t refused;
+    assert_status(workbench_try_alloc(&bench, 0, GC_MIB(20), &refused), GC_OUT_OF_MEMORY);
+    workbench_free(&bench, spilled);
+    assert_int_equal(bench.sim.host_bytes, workbench_figures(&bench).spilled.current);
+    assert_true(bench.sim.host_bytes <= GC_MIB(34));
+    workbench_free(&bench, larger);
+    assert_int_equal(bench.sim.host_bytes, 0);
+    workbench_check(&bench);
+    /* A request that has room gets the device's memory, whatever was freed before. */
+    workbench_free(&bench, plain);
+    const uint64_t again = workbench_alloc(&bench, 0, GC_MIB(20));
+    assert_false(info_of(&bench, again).is_spilled);
+    workbench_free(&bench, again);
+    figures = workbench_figures(&bench);
+    assert_int_equal(figures.spilled.current, 0);
+    assert_true(figures.spilled.peak >= GC_MIB(53) && figures.spilled.peak <= HOST_LIMIT);
+    workbench_close(&bench);
+}
+
+static void what_is_beyond_the_limit_lies_on_the_host(void **state)
+{
+    (void)state;
+    beyond_the_limit(true);
+}
+
+static void without_mapping_it_is_a_host_allocation(void **state)
+{
+    (void)state;
+    beyond_the_limit(false);
+}
+
+static void a_driver_without_pages_on_the_host_allocates_there(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_bench(&bench, true, false);
+    bench.sim.has_no_host_pages = true;
+    const uint64_t block = workbench_alloc(&bench, 0, LIMIT + 1);
+    assert_true(info_of(&bench, block).is_spilled);
+    assert_int_equal(bench.sim.calls[SIM_HOST_ALLOC], 1);
+    workbench_free(&bench, block);
+    assert_int_equal(bench.sim.calls[SIM_HOST_FREE], 1);
+    /* It belongs to its context, so memory of the device itself is refused. */
+    const struct gc_request request = {.bytes = LIMIT + 1, .is_ordered = true};
+    uint64_t address;
+    struct gc_context *ordered = gc_context_ordered(bench.contexts[0]);
+    assert_non_null(ordered);
+    assert_true(gc_context_is_of_device(ordered));
+    assert_status(gc_alloc(bench.core, ordered, &request, &address, &bench.driver_code),
+                  GC_OUT_OF_MEMORY);
+    workbench_close(&bench);
+}
+
+static void off_refuses(void **state)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(128),
+                                          .limit_bytes = LIMIT,
+                                          .trim_percent = 100,
+                                          .has_mapping = true,
+                                          .overcommit = GC_OVERCOMMIT_SWAP};
+    struct workbench bench;
+    uint64_t address;
+    (void)state;
+    workbench_open(&bench, &setup);
+    assert_status(workbench_try_alloc(&bench, 0, LIMIT + 1, &address), GC_OUT_OF_MEMORY);
+    workbench_close(&bench);
+}
+
+/* The pages stay until queued work that uses them is done, and no other request gets them. */
+static void a_free_waits_for_work(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_bench(&bench, true, true);
+    const uint64_t plain = workbench_alloc(&bench, 0, GC_MIB(30));
+    const uint64_t spilled = workbench_alloc(&bench, 0, GC_MIB(16));
+    sim_driver_submit(&bench.sim, 1, spilled, GC_MIB(16));
+    workbench_free(&bench, spilled);
+    assert_int_equal(bench.sim.host_bytes, GC_MIB(16));
+    const uint64_t next = workbench_alloc(&bench, 0, GC_MIB(16));
+    assert_true(next != spilled);
+    workbench_retire(&bench);
+    assert_int_equal(bench.sim.host_bytes, GC_MIB(16));
+    workbench_free(&bench, next);
+    workbench_retire(&bench);
+    assert_int_equal(bench.sim.host_bytes, 0);
+    workbench_free(&bench, plain);
+    workbench_close(&bench);
+}
+
+static void a_capture_and_a_tenant_are_refused(void **state)
+{
+    struct workbench bench;
+    uint64_t address;
+    (void)state;
+    open_bench(&bench, true, true);
+    struct gc_tenant *tenant = workbench_add_tenant(&bench, "some", GC_MIB(64), GC_MIB(8));
+    struct gc_context *record = workbench_record(&bench, tenant, 0);
+    bench.tenant_limit_bytes = GC_MIB(8);
+    assert_status(workbench_try_alloc_in(&bench, record, GC_MIB(16), &address), GC_OUT_OF_MEMORY);
+    const uint64_t plain = workbench_alloc(&bench, 0, GC_MIB(30));
+    workbench_capture(&bench, 0, true);
+    const struct gc_request ordered = {.bytes = GC_MIB(8), .is_ordered = true};
+    assert_status(gc_alloc(bench.core, bench.contexts[0], &ordered, &address, &bench.driver_code),
+                  GC_OUT_OF_MEMORY);
+    workbench_capture(&bench, 0, false);
+    workbench_free(&bench, plain);
+    workbench_close(&bench);
+}
+
+/* A pause leaves it where it is. */
+static void a_swap_leaves_it(void **state)
+{
+    struct workbench bench;
+    struct gc_swap_result result;
+    (void)state;
+    open_bench(&bench, true, true);
+    const uint64_t plain = workbench_alloc(&bench, 0, GC_MIB(30));
+    const uint64_t spilled = workbench_alloc(&bench, 0, GC_MIB(16));
+    sim_driver_put(&bench.sim, plain, 7);
+    sim_driver_put(&bench.sim, spilled, 8);
+    assert_true(gc_swap_out(bench.contexts[0], true, &result));
+    assert_int_equal(bench.sim.used_bytes, 0);
+    assert_true(sim_driver_is_accessible(&bench.sim, spilled, GC_MIB(16)));
+    assert_int_equal(sim_driver_get(&bench.sim, spilled), 8);
+    assert_true(gc_swap_in(bench.contexts[0], &result));
+    assert_int_equal(sim_driver_get(&bench.sim, plain), 7);
+    assert_int_equal(sim_driver_get(&bench.sim, spilled), 8);
+    workbench_free(&bench, spilled);
+    workbench_free(&bench, plain);
+    workbench_close(&bench);
+}
+
+static void a_context_takes_it_along(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    for (int has_mapping = 0; has_mapping <= 1; has_mapping++) {
+        open_bench(&bench, has_mapping != 0, true);
+        (void)workbench_alloc(&bench, 1, LIMIT + 1);
+        assert_true(bench.sim.host_bytes > 0);
+        workbench_drop(&bench, 1);
+        assert_int_equal(bench.sim.host_bytes, 0);
+        assert_int_equal(workbench_figures(&bench).spilled.current, 0);
+        workbench_close(&bench);
+    }
+}
+
+/* Peers of before and of later reach it. */
+static void peers_have_access(void **state)
+{
+    struct workbench bench;
+    struct gc_device *devices[2];
+    struct gc_context *peers[2];
+    (void)state;
+    open_bench(&bench, true, true);
+    for (int i = 0; i < 2; i++) {
+        const struct gc_device_info info = {.ordinal = 3 + i, .total_bytes = GC_MIB(64)};
+        assert_status(gc_setup_add_device(bench.core, &info, &devices[i]), GC_OK);
+        assert_status(gc_setup_add_context(bench.core, (uint64_t)(9 + i), devices[i], &peers[i]),
+                      GC_OK);
+    }
+    gc_backing_add_peer(bench.contexts[0], peers[0]);
+    const uint64_t spilled = workbench_alloc(&bench, 0, LIMIT + GC_MIB(2));
+    assert_true(sim_driver_is_open_to(&bench.sim, 3, spilled, LIMIT + GC_MIB(2)));
+    assert_false(sim_driver_is_open_to(&bench.sim, 4, spilled, LIMIT + GC_MIB(2)));
+    gc_backing_add_peer(bench.contexts[0], peers[1]);
+    assert_true(sim_driver_is_open_to(&bench.sim, 4, spilled, LIMIT + GC_MIB(2)));
+    workbench_free(&bench, spilled);
+    workbench_close(&bench);
+}
+
+static void an_export_is_refused(void **state)
+{
+    struct workbench bench;
+    unsigned char handle[64];
+    (void)state;
+    for (int has_mapping = 0; has_mapping <= 1; has_mapping++) {
+        open_bench(&bench, has_mapping != 0, true);
+        const uint64_t spilled = workbench_alloc(&bench, 0, LIMIT + 1);
+        assert_status(gc_export_block(bench.core, spilled, &bench.driver_code), GC_NOT_SUPPORTED);
+        assert_status(gc_export_share(bench.core, spilled, handle, &bench.driver_code),
+                      GC_NOT_SUPPORTED);
+        workbench_free(&bench, spilled);
+        workbench_close(&bench);
+    }
+}
+
+/* The device is full, without a limit; and the list for the report. */
+static void the_list_names_each(void **state)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(64),
+                                          .trim_percent = 100,
+                                          .has_mapping = true,
+                                          .overcommit = GC_OVERCOMMIT_SPILL,
+                                          .host_limit_bytes = GC_MIB(2048)};
+    struct workbench bench;
+    struct gc_spilled list[GC_SPILLS_MAX];
+    (void)state;
+    workbench_open(&bench, &setup);
+    const uint64_t plain = workbench_alloc(&bench, 0, GC_MIB(60));
+    const uint64_t first = workbench_alloc(&bench, 0, GC_MIB(16));
+    const uint64_t second = workbench_alloc(&bench, 0, GC_MIB(18));
+    workbench_free(&bench, first);
+    assert_int_equal(gc_spills_read(&bench.core->spills, 0, list, GC_SPILLS_MAX), 2);
+    assert_int_equal(list[0].address, first);
+    assert_int_equal(list[0].bytes, GC_MIB(16));
+    assert_int_equal(list[0].reason, GC_SPILL_DEVICE);
+    assert_true(list[0].ended_ns > list[0].at_ns);
+    assert_int_equal(list[1].address, second);
+    assert_int_equal(list[1].ended_ns, 0);
+    assert_int_equal(gc_spills_read(&bench.core->spills, 1, list, GC_SPILLS_MAX), 0);
+    /* A full list keeps those in use. */
+    for (unsigned i = 0; i < 2 * GC_SPILLS_MAX; i++)
+        workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(6)));
+    const uint32_t count = gc_spills_read(&bench.core->spills, 0, list, GC_SPILLS_MAX);
+    assert_int_equal(count, GC_SPILLS_MAX);
+    bool is_there = false;
+    for (uint32_t i = 0; i < count; i++)
+        is_there |= list[i].address == second && list[i].ended_ns == 0;
+    assert_true(is_there);
+    assert_int_equal(workbench_figures(&bench).spill_count, 2 + 2 * GC_SPILLS_MAX);
+    workbench_free(&bench, second);
+    workbench_free(&bench, plain);
+    workbench_close(&bench);
+}
+
+/* Every driver call of a request and its free fails, once and for good. */
+static void a_failure_leaves_nothing(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    for (int has_mapping = 0; has_mapping <= 1; has_mapping++) {
+        for (int is_permanent = 0; is_permanent <= 1; is_permanent++) {
+            for (uint64_t n = 1;; n++) {
+                uint64_t address = 0;
+                open_bench(&bench, has_mapping != 0, true);
+                const uint64_t plain = workbench_alloc(&bench, 0, GC_MIB(30));
+                sim_driver_fail(&bench.sim, n, is_permanent != 0, SIM_BROKEN);
+                const enum gc_status status = workbench_try_alloc(&bench, 0, GC_MIB(16), &address);
+                if (status == GC_OK) {
+                    const enum gc_status freed = workbench_try_free(&bench, address);
+                    assert_true(freed == GC_OK || freed == GC_DRIVER);
+                    sim_driver_fail(&bench.sim, UINT64_MAX, false, 0);
+                    if (freed != GC_OK)
+                        workbench_free(&bench, address);
+                }
+                const bool fired = bench.sim.failed_count > 0;
+                sim_driver_fail(&bench.sim, UINT64_MAX, false, 0);
+                workbench_retire(&bench);
+                gc_reclaim_trim(bench.core, bench.device, 0);
+                /* What the driver did not take back, as its calls failed, stays counted. */
+                bench.stuck_host_bytes = bench.sim.host_bytes;
+                assert_true(bench.stuck_host_bytes == 0 || (is_permanent && status != GC_OK));
+                workbench_free(&bench, plain);
+                workbench_close(&bench);
+                if (!fired)
+                    break;
+                assert_true(n < 100);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_beyond_the_limit_lies_on_the_host),
+        cmocka_unit_test(without_mapping_it_is_a_host_allocation),
+        cmocka_unit_test(a_driver_without_pages_on_the_host_allocates_there),
+        cmocka_unit_test(off_refuses),
+        cmocka_unit_test(a_free_waits_for_work),
+        cmocka_unit_test(a_capture_and_a_tenant_are_refused),
+        cmocka_unit_test(a_swap_leaves_it),
+        cmocka_unit_test(a_context_takes_it_along),
+        cmocka_unit_test(peers_have_access),
+        cmocka_unit_test(an_export_is_refused),
+        cmocka_unit_test(the_list_names_each),
+        cmocka_unit_test(a_failure_leaves_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
