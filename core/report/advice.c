@@ -214,6 +214,34 @@ static void advise_limit(const struct advising *advising, const struct gc_device
         emit(advising, &sentence);
 }
 
+/* Memory that lay on the host for want of room, and the limit that has room for it. */
+static void advise_spilling(const struct advising *advising,
+                            const struct gc_device_snapshot *device)
+{
+    struct sentence sentence = {.used = 0};
+    const uint64_t fitting = fitting_limit(device);
+    const bool is_limited =
+        device->limit_bytes != UINT64_MAX || device->group_limit_bytes != UINT64_MAX;
+    if (device->spilled.peak == 0)
+        return;
+    add_size(&sentence, device->spilled.peak);
+    add(&sentence, " lay in host memory");
+    if (is_limited && fitting <= device->info.total_bytes) {
+        add_device(&sentence, device);
+        add(&sentence, ": a limit of ");
+        add_size(&sentence, fitting);
+        add(&sentence,
+            device->context.peak == 0 ? " plus the context would end it" : " would end it");
+    } else {
+        add(&sentence, ", which device ");
+        add_number(&sentence, (uint64_t)device->info.ordinal);
+        add(&sentence, " of ");
+        add_size(&sentence, device->info.total_bytes);
+        add(&sentence, " has no room for: request less, or use a larger device");
+    }
+    emit(advising, &sentence);
+}
+
 /* More than one in ten allocations did not follow the plan. */
 static void advise_plan(const struct advising *advising, const struct gc_device_snapshot *device)
 {
@@ -384,6 +412,7 @@ void gc_report_advise(const struct gc_report *report, gc_advice_visit *visit, vo
     for (uint32_t i = 0; i < snapshot->device_count; i++)
         advise_failures(&advising, &snapshot->devices[i]);
     for (uint32_t i = 0; i < snapshot->device_count; i++) {
+        advise_spilling(&advising, &snapshot->devices[i]);
         advise_limit(&advising, &snapshot->devices[i]);
         advise_fragmentation(&advising, &snapshot->devices[i]);
         advise_misuse(&advising, &snapshot->devices[i]);

@@ -184,11 +184,25 @@ static void collect_sites(struct gc_stack_table *stacks, const struct gc_snapsho
     }
 }
 
-/* The leaks and sites of each device, in one mapping. */
+static void collect_spills(struct gc_core *core, const struct gc_snapshot *snapshot, void *memory)
+{
+    struct gc_report_spills *heads = memory;
+    struct gc_spilled *entries = (struct gc_spilled *)(heads + snapshot->device_count);
+    for (uint32_t i = 0; i < snapshot->device_count; i++) {
+        struct gc_spilled *blocks = entries + (size_t)i * GC_SPILLS_MAX;
+        const int ordinal = snapshot->devices[i].info.ordinal;
+        heads[i] = (struct gc_report_spills){
+            .blocks = blocks,
+            .count = gc_snapshot_read_spills(core, ordinal, blocks, GC_SPILLS_MAX)};
+    }
+}
+
+/* The leaks, sites and blocks in host memory of each device, in one mapping. */
 struct lists {
     void *memory;
     size_t bytes;
     size_t leaks_bytes;
+    size_t sites_bytes;
 };
 
 static enum gc_status map_lists(const struct gc_snapshot *snapshot, struct lists *lists)
@@ -196,9 +210,11 @@ static enum gc_status map_lists(const struct gc_snapshot *snapshot, struct lists
     const size_t devices = snapshot->device_count;
     lists->leaks_bytes =
         devices * (sizeof(struct gc_report_leaks) + GC_REPORT_LEAK_MAX * sizeof(struct gc_leak));
-    lists->bytes = lists->leaks_bytes + 1 +
-                   devices * (sizeof(struct gc_report_sites) +
-                              GC_REPORT_SITE_MAX * sizeof(struct gc_stack_site));
+    lists->sites_bytes = devices * (sizeof(struct gc_report_sites) +
+                                    GC_REPORT_SITE_MAX * sizeof(struct gc_stack_site));
+    lists->bytes =
+        lists->leaks_bytes + lists->sites_bytes + 1 +
+        devices * (sizeof(struct gc_report_spills) + GC_SPILLS_MAX * sizeof(struct gc_spilled));
     lists->memory =
         mmap(NULL, lists->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return lists->memory != MAP_FAILED ? GC_OK : GC_NO_HOST_MEMORY;
@@ -239,10 +255,13 @@ enum gc_status gc_report_emit(struct gc_core *core, const struct gc_report_facts
         goto free_snapshot;
     status = collect_leaks(core, snapshot, lists.memory);
     if (status == GC_OK) {
+        void *spills = (char *)lists.memory + lists.leaks_bytes + lists.sites_bytes;
+        collect_spills(core, snapshot, spills);
         const struct gc_report report = {.facts = *facts,
                                          .snapshot = snapshot,
                                          .api_names = api_names,
                                          .leaks = lists.memory,
+                                         .spills = spills,
                                          .stacks = collect_stacks(core, snapshot, &lists)};
         status = write_to(&report, destination, log);
     }

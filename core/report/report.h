@@ -12,6 +12,7 @@
 #include "core/io/json.h"
 #include "core/io/log.h"
 #include "core/io/process.h"
+#include "core/observe/spills.h"
 #include "core/observe/stacks.h"
 #include "core/report/estimate_record.h"
 #include "core/report/snapshot.h"
@@ -51,6 +52,12 @@ struct gc_report_leaks {
     uint32_t count; /* at most GC_REPORT_LEAK_MAX */
 };
 
+/* Blocks in host memory, by time. */
+struct gc_report_spills {
+    const struct gc_spilled *blocks;
+    uint32_t count; /* at most GC_SPILLS_MAX */
+};
+
 /* Call sites listed for one device, those with the largest peaks. */
 #define GC_REPORT_SITE_MAX 200
 
@@ -72,8 +79,9 @@ struct gc_report_stacks {
 struct gc_report {
     struct gc_report_facts facts;
     const struct gc_snapshot *snapshot;
-    const char *const *api_names;        /* snapshot->api_count of them */
-    const struct gc_report_leaks *leaks; /* one per device of the snapshot */
+    const char *const *api_names;          /* snapshot->api_count of them */
+    const struct gc_report_leaks *leaks;   /* one per device of the snapshot */
+    const struct gc_report_spills *spills; /* as many; NULL: none listed */
     struct gc_report_stacks stacks;
 };
 

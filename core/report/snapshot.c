@@ -323,6 +323,12 @@ enum gc_status gc_snapshot_visit_leaks(struct gc_core *core, struct gc_device *d
     return GC_OK;
 }
 
+uint32_t gc_snapshot_read_spills(struct gc_core *core, int ordinal, struct gc_spilled *to,
+                                 uint32_t max)
+{
+    return gc_spills_read(&core->spills, ordinal, to, max);
+}
+
 void gc_snapshot_reset_peaks(struct gc_core *core, struct gc_device *device)
 {
     gc_tcache_stop_all(core);

@@ -7,6 +7,7 @@
 #include "core/core.h"
 #include "core/follow/follow_figures.h"
 #include "core/ledger/ledger.h"
+#include "core/observe/spills.h"
 #include "core/observe/stats.h"
 
 struct gc_tenant_figures; /* core/device/tenant.h */
@@ -60,6 +61,11 @@ void gc_snapshot_reset_peaks(struct gc_core *core, struct gc_device *device);
 
 enum gc_status gc_snapshot_take(struct gc_core *core, struct gc_snapshot **snapshot) GC_CHECKED;
 void gc_snapshot_free(struct gc_snapshot *snapshot);
+
+/* Copies the listed blocks in host memory of a device, at most `max`, by time. Returns their
+ * number. */
+uint32_t gc_snapshot_read_spills(struct gc_core *core, int ordinal, struct gc_spilled *to,
+                                 uint32_t max);
 
 struct gc_leak {
     uint64_t address; /* or handle */

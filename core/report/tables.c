@@ -223,6 +223,32 @@ static void put_leaks(struct gc_json *json, const void *record, const void *argu
     gc_json_end_array(json);
 }
 
+/* Absent lists are empty. */
+static void put_spilled(struct gc_json *json, const void *record, const void *argument)
+{
+    const struct gc_report *report = argument;
+    const struct gc_report_spills none = {.count = 0};
+    const struct gc_report_spills *spills =
+        report->spills == NULL ? &none : &report->spills[index_of(report, record)];
+    gc_json_begin_array(json, GC_JSON_LINES);
+    for (uint32_t i = 0; i < spills->count; i++) {
+        const struct gc_spilled *block = &spills->blocks[i];
+        gc_json_begin_object(json, GC_JSON_LINE);
+        gc_json_write_hex(json, "address", block->address);
+        gc_json_write_uint(json, "bytes", block->bytes);
+        gc_json_write_string(json, "api", gc_report_api_name(report, block->api));
+        gc_json_write_string(json, "reason", gc_spills_reason_text(block->reason));
+        gc_json_write_fixed(json, "at_s", block->at_ns, 9);
+        if (block->ended_ns != 0)
+            gc_json_write_fixed(json, "end_s", block->ended_ns, 9);
+        else
+            gc_json_write_null(json, "end_s");
+        gc_json_write_fixed(json, "cost_ms", block->cost_ns, 6);
+        gc_json_end_object(json);
+    }
+    gc_json_end_array(json);
+}
+
 static void put_call_sites(struct gc_json *json, const void *record, const void *argument)
 {
     gc_report_put_sites(json, argument, index_of(argument, record));
@@ -342,6 +368,7 @@ static const struct gc_figure device_array[] = {
     GC_FIGURE_WRITTEN("direct_bytes", put_direct),
     GC_FIGURE_WRITTEN("plan", put_plan),
     GC_FIGURE_WRITTEN("tenants", put_tenants),
+    GC_FIGURE_WRITTEN("spilled", put_spilled),
 };
 const struct gc_figures gc_report_device_figures = GC_FIGURES(device_array);
 

@@ -26,6 +26,19 @@ static const char *const warnings[] = {"GPUCACHE_GROUP=team: not in this version
 static struct gc_api_figures apis[2][REPORT_SAMPLE_API_COUNT];
 static uint64_t process_calls[REPORT_SAMPLE_API_COUNT] = {[13] = 1};
 static struct gc_leak leaks[REPORT_SAMPLE_LEAK_COUNT];
+static const struct gc_spilled spilled[2] = {{.address = UINT64_C(0x7f1234400000),
+                                              .bytes = 4 << 20,
+                                              .at_ns = 1500000001,
+                                              .ended_ns = 2500000002,
+                                              .cost_ns = 1234567,
+                                              .api = 1,
+                                              .reason = GC_SPILL_GROUP},
+                                             {.address = UINT64_C(0x7f2234400000),
+                                              .bytes = 2 << 20,
+                                              .at_ns = 3000000000,
+                                              .cost_ns = 1,
+                                              .reason = GC_SPILL_DEVICE}};
+static const struct gc_report_spills spill_lists[2] = {{spilled, 2}, {NULL, 0}};
 static const struct gc_report_leaks leak_lists[2] = {{leaks, REPORT_SAMPLE_LEAK_COUNT}, {NULL, 0}};
 static const struct gc_stack_site sites[] = {{1, 12, 12 << 20, 2, 2 << 20, 5 << 20},
                                              {2, 1, 4096, 0, 0, 4096}};
@@ -161,6 +174,7 @@ const struct gc_report *report_sample(const char *program)
         .snapshot = &snapshot,
         .api_names = api_names,
         .leaks = leak_lists,
+        .spills = spill_lists,
         .stacks = {.frame = frame, .sites = site_lists, .lost = 7},
     };
     return &report;

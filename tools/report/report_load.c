@@ -220,6 +220,7 @@ enum gc_status report_load(const char *text, size_t bytes, struct report_loaded 
     loaded->report.snapshot = &loaded->snapshot;
     loaded->report.api_names = loaded->api_names;
     loaded->report.leaks = loaded->leaks;
+    loaded->report.spills = loaded->spills;
     return GC_OK;
 }
 
@@ -230,11 +231,13 @@ void report_unload(struct report_loaded *loaded)
         free(loaded->snapshot.devices[i].tenants);
         free((void *)loaded->leaks[i].leaks);
         free((void *)loaded->sites[i].sites);
+        free((void *)loaded->spills[i].blocks);
     }
     free(loaded->snapshot.devices);
     free(loaded->snapshot.process_driver_calls);
     free(loaded->leaks);
     free(loaded->sites);
+    free(loaded->spills);
     report_stacks_fini(&loaded->stacks);
     free(loaded->api_names);
     free(loaded->warnings);

@@ -14,6 +14,7 @@ struct report_loaded {
     struct gc_report_leaks *leaks;
     struct report_stacks stacks;
     struct gc_report_sites *sites;
+    struct gc_report_spills *spills;
     struct gc_report_estimate estimate;
     struct gc_notes estimate_notes;
     const char **api_names;

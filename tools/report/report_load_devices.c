@@ -48,6 +48,8 @@ static void number_apis(struct report_loader *loader, const json_t *root, const 
         number_keys(loader, report_get(loader, device, "driver_calls", JSON_OBJECT));
         json_array_foreach(json_object_get(device, "leaks"), j, leak)
             number_api(loader, report_get_string(loader, leak, "api"));
+        json_array_foreach(json_object_get(device, "spilled"), j, leak)
+            number_api(loader, report_get_string(loader, leak, "api"));
     }
     number_keys(loader, json_object_get(root, "driver_calls"));
 }
@@ -135,6 +137,51 @@ static void load_leaks(struct report_loader *loader, const json_t *json,
         loaded[i].bytes = report_get_uint(loader, leak, "bytes");
         loaded[i].api = api_number(loader, report_get_string(loader, leak, "api"));
         loaded[i].site = load_stack(loader, leak);
+    }
+}
+
+static enum gc_spill_reason find_reason(struct report_loader *loader, const char *text)
+{
+    for (int i = 0; i < GC_SPILL_REASON_COUNT; i++)
+        if (strcmp(text, gc_spills_reason_text((enum gc_spill_reason)i)) == 0)
+            return (enum gc_spill_reason)i;
+    report_fail(loader, "a block in host memory has an unknown reason");
+    return GC_SPILL_LIMIT;
+}
+
+static uint64_t load_span(const json_t *json, const char *key, double unit_ns)
+{
+    const double value = json_number_value(json_object_get(json, key));
+    return value > 0 && value < 1e9 ? (uint64_t)(value * unit_ns + 0.5) : 0;
+}
+
+/* Absent in reports of earlier versions. */
+static void load_spills(struct report_loader *loader, const json_t *json,
+                        struct gc_report_spills *spills)
+{
+    const json_t *list = json_object_get(json, "spilled");
+    const json_t *block;
+    size_t i;
+    const size_t count =
+        json_array_size(list) < GC_SPILLS_MAX ? json_array_size(list) : GC_SPILLS_MAX;
+    struct gc_spilled *loaded = calloc(count + 1, sizeof(*loaded));
+    if (loaded == NULL) {
+        report_fail(loader, "out of memory");
+        return;
+    }
+    *spills = (struct gc_report_spills){loaded, (uint32_t)count};
+    json_array_foreach(list, i, block)
+    {
+        if (i >= count || loader->failed)
+            break;
+        if (!parse_address(report_get_string(loader, block, "address"), &loaded[i].address))
+            report_fail(loader, "a block in host memory has an invalid address");
+        loaded[i].bytes = report_get_uint(loader, block, "bytes");
+        loaded[i].api = api_number(loader, report_get_string(loader, block, "api"));
+        loaded[i].reason = (uint8_t)find_reason(loader, report_get_string(loader, block, "reason"));
+        loaded[i].at_ns = load_span(block, "at_s", 1e9);
+        loaded[i].ended_ns = load_span(block, "end_s", 1e9);
+        loaded[i].cost_ns = load_span(block, "cost_ms", 1e6);
     }
 }
 
@@ -233,11 +280,12 @@ static bool allocate(struct report_loader *loader, size_t device_count, size_t a
     snapshot->process_driver_calls = calloc(api_count + 1, sizeof(*snapshot->process_driver_calls));
     loaded->leaks = calloc(device_count + 1, sizeof(*loaded->leaks));
     loaded->sites = calloc(device_count + 1, sizeof(*loaded->sites));
+    loaded->spills = calloc(device_count + 1, sizeof(*loaded->spills));
     loaded->api_names = calloc(api_count + 1, sizeof(*loaded->api_names));
     loaded->warnings = calloc(warning_count + 1, sizeof(*loaded->warnings));
     bool done = snapshot->devices != NULL && snapshot->process_driver_calls != NULL &&
-                loaded->leaks != NULL && loaded->sites != NULL && loaded->api_names != NULL &&
-                loaded->warnings != NULL;
+                loaded->leaks != NULL && loaded->sites != NULL && loaded->spills != NULL &&
+                loaded->api_names != NULL && loaded->warnings != NULL;
     for (size_t i = 0; done && i < device_count; i++) {
         snapshot->device_count = (uint32_t)(i + 1);
         snapshot->devices[i].apis = calloc(api_count + 1, sizeof(struct gc_api_figures));
@@ -276,6 +324,7 @@ void report_load_devices(struct report_loader *loader, const json_t *root)
     {
         load_device(loader, value, &loaded->snapshot.devices[i], &loaded->leaks[i]);
         load_sites(loader, value, &loaded->sites[i]);
+        load_spills(loader, value, &loaded->spills[i]);
     }
     loaded->report.stacks =
         (struct gc_report_stacks){.source = &loaded->stacks,

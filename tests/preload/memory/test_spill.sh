@@ -24,6 +24,17 @@ for backend in vmm driver; do
 done
 is "a driver without such pages: host allocations" \
     "$(run SIMCUDA_DRIVER_VERSION=12010 GPUCACHE_BACKEND=vmm "$program" driver) $(value 'd["driver_calls"].get("cuMemHostAlloc", 0) > 0')" "1 true"
+run "$program" driver > /dev/null
+is "the report lists each block" "$(json "$report" 'len(d["spilled"])') $(json "$report" 'd["spill_count"]')" "12 12"
+is "  with what it is and why" "$(json "$report" 'sorted({(b["bytes"], b["api"], b["reason"], b["end_s"] > b["at_s"], b["cost_ms"] > 0) for b in d["spilled"]})')" \
+    '[[25165824, "cuMemAlloc_v2", "limit", true, true]]'
+"$TOOL" report "$report" > "$TMP/text"
+like "the text lists them" "$(cat "$TMP/text")" '^     at [0-9.]+ s to [0-9.]+ s: 24.0 MiB, limit full, [0-9.]+ .s, cuMemAlloc_v2$'
+like "  and says which limit would do" "$(tr '\n' ' ' < "$TMP/text" | tr -s ' ')" '96.0 MiB lay in host memory on device 0: a limit of 2[0-9][0-9].[0-9] MiB would end it'
+limit=$(tr '\n' ' ' < "$TMP/text" | sed -n 's/.*a limit of \([0-9.]*\) MiB would end it.*/\1/p')
+run GPUCACHE_LIMIT="${limit}MiB" "$program" oom > /dev/null
+is "  which is true" "$(json "$report" 'd["spill_count"]')" 0
+is "a device that is full" "$(run SIMCUDA_MEMORY=128MiB GPUCACHE_LIMIT=512MiB "$program" oom) $(json "$report" 'd["spilled"][0]["reason"]')" "served 6, 1 device"
 is "an export is refused" "$(run "$program" ipc) $?" "1 0"
 like "  with the reason" "$(cat "$TMP/err")" 'lies in host memory \(GPUCACHE_OVERCOMMIT=spill\) and cannot be exported'
 is "the host's limit holds" "$(run GPUCACHE_HOST_LIMIT=64MiB "$program" oom)" "served 4, 1"

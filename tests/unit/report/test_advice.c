@@ -102,6 +102,24 @@ static void advice_names_what_would_end_the_turns(void **state)
     }
 }
 
+static void advice_names_the_limit_that_ends_spilling(void **state)
+{
+    struct gc_device_snapshot device = quiet;
+    (void)state;
+    device.info.total_bytes = UINT64_C(16) << 30;
+    device.limit_bytes = UINT64_C(8) << 30;
+    device.allocated.peak = UINT64_C(10) << 30;
+    device.reserved = (struct gc_gauge){UINT64_C(8) << 30, UINT64_C(8) << 30};
+    device.spilled.peak = UINT64_C(3) << 30;
+    device.context.peak = device.direct_bytes[GC_DIRECT_CONTEXT] = UINT64_C(50) << 20;
+    assert_advice(&device, "3.0 GiB lay in host memory on device 0: a limit of 10.6 GiB would end "
+                           "it\n");
+    device.allocated.peak = UINT64_C(16) << 30;
+    assert_advice(&device,
+                  "3.0 GiB lay in host memory, which device 0 of 16.0 GiB has no room for: "
+                  "request less, or use a larger device\n");
+}
+
 static void advice_names_a_full_device(void **state)
 {
     struct gc_device_snapshot device = quiet;
@@ -209,6 +227,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(advice_names_the_size_that_would_have_fitted),
         cmocka_unit_test(advice_names_what_would_end_the_turns),
+        cmocka_unit_test(advice_names_the_limit_that_ends_spilling),
         cmocka_unit_test(advice_names_a_full_device),
         cmocka_unit_test(advice_names_the_tenants_that_were_refused),
         cmocka_unit_test(advice_on_plans_that_are_not_followed),
