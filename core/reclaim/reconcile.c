@@ -97,6 +97,15 @@ static uint64_t rounding_bytes(struct gc_device *device)
     return rounding.bytes;
 }
 
+/* With GPUCACHE_MANAGED=limit they are charged, but for those that spill. */
+static uint64_t uncharged_managed_bytes(const struct gc_device *device)
+{
+    const struct gc_options *options = device->core->options;
+    const bool is_charged =
+        options->managed == GC_MANAGED_LIMIT && (options->overcommit & GC_OVERCOMMIT_SPILL) == 0;
+    return is_charged ? 0 : direct_bytes(device, GC_DIRECT_MANAGED);
+}
+
 /* What the account does not explain of the process's figure. False: that is not known. */
 static bool read_rest(struct gc_device *device, uint64_t *rest_bytes)
 {
@@ -107,7 +116,7 @@ static bool read_rest(struct gc_device *device, uint64_t *rest_bytes)
     if (!driver->process_bytes(driver->self, device->info.ordinal, &process_bytes))
         return false;
     const uint64_t explained = gc_sub_or_zero_u64(gc_budget_highest(&device->budget), charged) +
-                               direct_bytes(device, GC_DIRECT_MANAGED) +
+                               uncharged_managed_bytes(device) +
                                direct_bytes(device, GC_DIRECT_IMPORT);
     *rest_bytes = gc_sub_or_zero_u64(process_bytes, explained);
     if (*rest_bytes > 0)

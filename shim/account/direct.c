@@ -82,6 +82,43 @@ CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes)
                : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* ---- managed memory ---- */
+
+#define MANAGED_GRANULE UINT64_C(512)
+
+static atomic_flag denial_logged = ATOMIC_FLAG_INIT;
+
+bool gc_direct_denies_managed(enum gc_api api)
+{
+    if (gc_shim.options->managed != GC_MANAGED_DENY)
+        return false;
+    gc_log_once(&gc_shim.log, &denial_logged, GC_LOG_WARN,
+                "%s: managed memory is refused (GPUCACHE_MANAGED=deny); GPUCACHE_MANAGED=limit "
+                "counts it against the limit, count does not limit it",
+                gc_shim_api_names[api]);
+    return true;
+}
+
+CUresult gc_direct_charge_managed(struct gc_direct_request *request, uint64_t bytes)
+{
+    const bool may_spill = (gc_shim.options->overcommit & GC_OVERCOMMIT_SPILL) != 0;
+    uint64_t charged_bytes;
+
+    if (gc_shim.options->managed != GC_MANAGED_LIMIT || request->device == NULL)
+        return CUDA_SUCCESS;
+    if (bytes > UINT64_MAX - MANAGED_GRANULE)
+        return CUDA_SUCCESS; /* the driver refuses it */
+    charged_bytes = (bytes + MANAGED_GRANULE - 1) / MANAGED_GRANULE * MANAGED_GRANULE;
+    if (!may_spill)
+        return gc_direct_charge(request, charged_bytes);
+    if (find_quota(request) && charged_bytes <= gc_device_limit_bytes(request->device) &&
+        gc_direct_try_charge(gc_shim.core, request->device, request->quota, charged_bytes))
+        request->reserved_bytes += charged_bytes;
+    return CUDA_SUCCESS;
+}
+
+/* ---- records ---- */
+
 static bool find(enum gc_direct_kind kind, uint64_t key, struct gc_direct *found)
 {
     return (gc_direct_is_address(kind) ? gc_direct_find_address(gc_shim.core, key, found)

@@ -56,6 +56,11 @@ void gc_direct_begin(struct gc_direct_request *request, enum gc_api symbol);
 CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes);
 /* The same for a call that is known to be no tenant's. */
 CUresult gc_direct_charge_untenanted(struct gc_direct_request *request, uint64_t bytes);
+/* Managed memory, by GPUCACHE_MANAGED. Denied: CUDA_ERROR_NOT_SUPPORTED, the code of devices that
+ * have none; said once. Limited: charged as other memory is, but with GPUCACHE_OVERCOMMIT=spill
+ * what is beyond the limit is granted uncharged: the driver keeps it on the host, too. */
+bool gc_direct_denies_managed(enum gc_api api);
+CUresult gc_direct_charge_managed(struct gc_direct_request *request, uint64_t bytes);
 /* After success: records the allocation with its charge. Before gc_direct_end. False, logged: it
  * cannot be recorded, and is charged; then GC_DIRECT_GIVE_BACK. */
 bool gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kind, uint64_t key,

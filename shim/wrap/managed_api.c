@@ -1,5 +1,6 @@
-/* Managed memory and page-locked host memory: recorded, never charged (where managed pages live is
- * unknown; host memory is not the device's), so never refused here. */
+/* Managed memory and page-locked host memory. Where managed pages live is unknown: they are
+ * recorded, and by GPUCACHE_MANAGED charged or refused. Host memory is not the device's: recorded
+ * alone. */
 #include "shim/account/direct.h"
 #include "shim/life/life.h"
 #include "shim/real/resolve.h"
@@ -13,9 +14,14 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned flags)
     struct gc_direct_request request;
     GC_SET_CALLER();
     gc_direct_begin(&request, GC_API_cuMemAllocManaged);
-    CUresult result = GC_DIRECT_CALL(&request, bytes, cuMemAllocManaged, dptr, bytes, flags);
+    if (gc_direct_denies_managed(GC_API_cuMemAllocManaged))
+        return gc_direct_end(&request, CUDA_ERROR_NOT_SUPPORTED);
+    CUresult result = gc_direct_charge_managed(&request, bytes);
+    if (result == CUDA_SUCCESS)
+        result = GC_DIRECT_CALL(&request, bytes, cuMemAllocManaged, dptr, bytes, flags);
     if (result == CUDA_SUCCESS && dptr != NULL)
-        gc_direct_record(&request, GC_DIRECT_MANAGED, *dptr, bytes);
+        if (!gc_direct_record(&request, GC_DIRECT_MANAGED, *dptr, bytes))
+            result = GC_DIRECT_GIVE_BACK(&request, cuMemFree_v2, *dptr);
     return gc_direct_end(&request, result);
 }
 

@@ -1,6 +1,7 @@
 /* Stream-ordered pools: made, destroyed, trimmed, imported. A pool on a device is charged for the
- * bytes that the driver reserves in it; pools of other processes, on the host or of managed memory
- * are only recorded, so that allocations from them are not charged. */
+ * bytes that the driver reserves in it; pools of other processes and on the host are only recorded,
+ * so that allocations from them are not charged. A pool of managed memory is by GPUCACHE_MANAGED
+ * like these, or charged to the device that it names or is current, or refused. */
 #include "shim/account/device.h"
 #include "shim/account/direct.h"
 #include "shim/account/mempool.h"
@@ -9,12 +10,25 @@
 #include "shim/real/resolve.h"
 #include "shim/wrap/relieve.h"
 
+/* CU_MEM_ALLOCATION_TYPE_MANAGED, of CUDA 13, which older headers lack. */
+#define ALLOCATION_MANAGED ((CUmemAllocationType)2)
+
 /* The device whose memory a pool of that place takes; NULL: none. */
 static struct gc_device *device_at(const CUmemLocation *location, CUmemAllocationType type)
 {
-    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED)
+    const bool is_on_device = location->type == CU_MEM_LOCATION_TYPE_DEVICE;
+
+    if (type == ALLOCATION_MANAGED && gc_shim.options->managed == GC_MANAGED_LIMIT &&
+        (gc_shim.options->overcommit & GC_OVERCOMMIT_SPILL) == 0)
+        return is_on_device ? gc_account_device(location->id) : gc_account_current_device();
+    if (!is_on_device || type != CU_MEM_ALLOCATION_TYPE_PINNED)
         return NULL;
     return gc_account_device(location->id);
+}
+
+static bool is_denied(CUmemAllocationType type, enum gc_api api)
+{
+    return type == ALLOCATION_MANAGED && gc_direct_denies_managed(api);
 }
 
 GC_EXPORT
@@ -24,7 +38,9 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
         return GC_FORWARD(cuMemPoolCreate, pool, props);
     gc_shim_enter(GC_API_cuMemPoolCreate);
     struct gc_device *device = device_at(&props->location, props->allocType);
-    CUresult result = GC_CALL_RELIEVED(device, cuMemPoolCreate, pool, props);
+    CUresult result = is_denied(props->allocType, GC_API_cuMemPoolCreate)
+                          ? CUDA_ERROR_NOT_SUPPORTED
+                          : GC_CALL_RELIEVED(device, cuMemPoolCreate, pool, props);
     if (result == CUDA_SUCCESS) {
         struct gc_mempool *record = gc_mempool_find(*pool, device);
         if (record != NULL)
@@ -166,7 +182,9 @@ CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool pool)
             return GC_FORWARD(name, pool, location, type);                                         \
         gc_shim_enter(GC_API_##name);                                                              \
         struct gc_device *device = device_at(location, type);                                      \
-        CUresult result = GC_CALL_RELIEVED(device, name, pool, location, type);                    \
+        CUresult result = is_denied(type, GC_API_##name)                                           \
+                              ? CUDA_ERROR_NOT_SUPPORTED                                           \
+                              : GC_CALL_RELIEVED(device, name, pool, location, type);              \
         if (result == CUDA_SUCCESS)                                                                \
             (void)gc_mempool_find(*pool, device);                                                  \
         gc_shim_leave();                                                                           \
