@@ -298,9 +298,12 @@ static enum gc_status spill(struct alloc_request *alloc)
 /* On the device, or where that has no room for it, in host memory. */
 static enum gc_status serve_anywhere(struct alloc_request *alloc)
 {
-    const enum gc_status status =
-        alloc->is_too_large ? GC_OUT_OF_MEMORY : serve_across_teardown(alloc);
-    return status == GC_OUT_OF_MEMORY && !alloc->is_trial ? spill(alloc) : status;
+    enum gc_status status = alloc->is_too_large ? GC_OUT_OF_MEMORY : serve_across_teardown(alloc);
+    if (status != GC_OUT_OF_MEMORY || alloc->is_trial)
+        return status;
+    if (!alloc->is_too_large && gc_spill_make_room(alloc->context, &alloc->spec))
+        status = serve_across_teardown(alloc);
+    return status == GC_OUT_OF_MEMORY ? spill(alloc) : status;
 }
 
 static enum gc_status make_request(struct gc_core *core, struct gc_context *context,

@@ -110,7 +110,7 @@ static enum gc_status mark_shared(struct gc_core *core, uint64_t address,
     struct gc_pool *pool = gc_block_pool(block);
     if (!is_live(block) || !gc_lookup_describe_locked(block, address, info)) {
         status = GC_INVALID_POINTER;
-    } else if (!info->is_mapped || info->is_ordered) {
+    } else if (!info->is_mapped || info->is_ordered || info->is_spilled) {
         status = GC_NOT_SUPPORTED;
     } else {
         gc_pool_pin_locked(pool, block);

@@ -1,6 +1,7 @@
-/* A request whose memory would be the first to give way lies in host memory from the start: nothing
- * waits and nothing is copied. It is served under the pool's change, so that no capture begins
- * meanwhile and its peers are those of that time. */
+/* Which memory gives way: an older block that is at least as large as the request (pause/move.h),
+ * or the request itself, which then lies in host memory from the start: nothing waits and nothing
+ * is copied. It is served under the pool's change, so that no capture begins meanwhile and its
+ * peers are those of that time. */
 #include "core/alloc/spill.h"
 
 #include "core/backing/change.h"
@@ -8,10 +9,13 @@
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "core/io/text.h"
+#include "core/pause/move.h"
 #include "core/reclaim/defer.h"
 
 #include <stddef.h>
 #include <unistd.h>
+
+#define MOVE_PAUSES 9 /* the time without moves after one that failed, in times of that one */
 
 bool gc_spill_alloc_is_on(const struct gc_core *core)
 {
@@ -93,6 +97,7 @@ static enum gc_status create(struct gc_context *context, struct gc_alloc_spec *s
         .size_class = GC_CLASS_UNCACHED, .is_spilled = true, .bytes = spec->bytes};
     struct gc_spilled spilled = {
         .bytes = spec->bytes,
+        .span_bytes = spec->bytes,
         .at_ns = start_ns,
         .ordinal = context->device->info.ordinal,
         .api = spec->api,
@@ -110,6 +115,45 @@ static enum gc_status create(struct gc_context *context, struct gc_alloc_spec *s
                      context->device->info.ordinal, failure.driver_code);
     }
     return status;
+}
+
+static bool may_move(const struct gc_core *core, uint64_t now_ns)
+{
+    return now_ns >= atomic_load_explicit(&core->spills.move_after_ns, memory_order_relaxed);
+}
+
+/* A move that failed held the program's work back: such waits take a tenth of the time at most. */
+static void put_off_moves(struct gc_core *core, uint64_t start_ns)
+{
+    const uint64_t now_ns = gc_core_now_ns(core);
+    atomic_store_explicit(&core->spills.move_after_ns, now_ns + MOVE_PAUSES * (now_ns - start_ns),
+                          memory_order_relaxed);
+}
+
+bool gc_spill_make_room(struct gc_context *context, const struct gc_alloc_spec *spec)
+{
+    struct gc_moved moved;
+    const uint64_t start_ns = gc_core_now_ns(context->core);
+    const enum gc_spill_reason reason = reason_of(context->device, spec->bytes);
+    if (!may_spill(context) || !may_move(context->core, start_ns))
+        return false;
+    if (!gc_move_largest(context, spec->bytes, &moved)) {
+        put_off_moves(context->core, start_ns);
+        return false;
+    }
+    const struct gc_spilled spilled = {
+        .address = moved.address,
+        .bytes = moved.moved_bytes,
+        .span_bytes = moved.block_bytes,
+        .at_ns = start_ns,
+        .cost_ns = gc_core_now_ns(context->core) - start_ns,
+        .ordinal = context->device->info.ordinal,
+        .api = moved.api,
+        .reason = (uint8_t)reason,
+        .is_moved = true,
+    };
+    record(context, &spilled);
+    return moved.device_bytes > 0;
 }
 
 enum gc_status gc_spill_alloc(struct gc_context *context, struct gc_alloc_spec *spec,

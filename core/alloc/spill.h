@@ -11,6 +11,9 @@ bool gc_spill_alloc_is_on(const struct gc_core *core);
 uint64_t gc_spill_alloc_host_limit(const struct gc_options *options);
 /* Says once that the option is without effect, if it is. */
 void gc_spill_alloc_check(const struct gc_core *core);
+/* Moves an older block that is as large to host memory. True: there may be room for the request on
+ * the device now. */
+bool gc_spill_make_room(struct gc_context *context, const struct gc_alloc_spec *spec);
 /* GC_OUT_OF_MEMORY: not from host memory either. `spec`: of the request; its bytes become those of
  * the block. No lock may be held. */
 enum gc_status gc_spill_alloc(struct gc_context *context, struct gc_alloc_spec *spec,

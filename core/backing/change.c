@@ -244,6 +244,7 @@ bool gc_change_detach_leftovers_locked(struct gc_pool *pool, struct gc_leftovers
     pages->peak_change = 0;
     pages->change_count = 0;
     pages->count = 0;
+    pages->hosted = NULL; /* found by their mappings */
     gc_pages_publish_idle_locked(pool, before);
     return true;
 }
@@ -263,8 +264,13 @@ static uint64_t destroy_extent(struct gc_context *context, struct gc_extent *ext
         extent->driver_handle == 0 ||
         (driver->page_release(driver->self, context->handle, extent->driver_handle) == 0 &&
          !extent->is_stuck);
+    const bool is_host = extent->is_host;
     gc_slab_free(&context->device->extent_records, extent);
-    return is_gone ? 0 : pages;
+    if (!is_host)
+        return is_gone ? 0 : pages;
+    if (is_gone) /* else it stays counted, and is no page of the device */
+        gc_core_sub_spilled(context->device, pages * context->pool.pages.page_bytes);
+    return 0;
 }
 
 /* Tries twice. */

@@ -3,6 +3,7 @@
 #include "core/backing/spill.h"
 
 #include "core/backing/change.h"
+#include "core/backing/unmap.h"
 #include "core/base/assert.h"
 #include "core/base/bits.h"
 #include "core/device/registry.h"
@@ -22,17 +23,6 @@ static uint64_t most_bytes(const struct gc_core *core)
     const uint64_t free_bytes = gc_meminfo_available_bytes() + gc_spills_held(&core->spills);
     const uint64_t limit = core->spills.limit_bytes;
     return limit == UINT64_MAX ? free_bytes / 2 : gc_min_u64(limit, free_bytes);
-}
-
-static void count(struct gc_context *context, uint64_t bytes)
-{
-    gc_stats_add_gauge(&context->device->stats.spilled, bytes);
-}
-
-static void uncount(struct gc_context *context, uint64_t bytes)
-{
-    gc_stats_sub_gauge(&context->device->stats.spilled, bytes);
-    gc_spills_let_go(&context->core->spills, bytes);
 }
 
 /* ---- pages ---- */
@@ -156,7 +146,7 @@ enum gc_status gc_spill_create(struct gc_context *context, struct gc_segment *se
     if (*code == driver->not_supported && !is_stuck)
         *code = create_allocated(context, segment);
     if (*code == 0 || is_stuck)
-        count(context, segment->bytes);
+        gc_core_add_spilled(context->device, segment->bytes);
     else
         gc_spills_let_go(&core->spills, segment->bytes);
     if (*code == 0)
@@ -175,7 +165,7 @@ int gc_spill_release(struct gc_context *context, const struct gc_segment *segmen
     const int code = segment->is_host_allocation ? release_allocated(context, segment)
                                                  : release_mapped(context, segment);
     if (code == 0)
-        uncount(context, segment->bytes);
+        gc_core_sub_spilled(context->device, segment->bytes);
     else
         gc_spills_reopen(&core->spills, segment->address);
     return code;
@@ -186,7 +176,87 @@ void gc_spill_drop(struct gc_context *context, const struct gc_segment *segment)
     gc_spills_end(&context->core->spills, segment->address, gc_core_now_ns(context->core));
     /* Pages that the driver keeps stay counted. */
     if (segment->is_host_allocation || release_mapped(context, segment) == 0)
-        uncount(context, segment->bytes);
+        gc_core_sub_spilled(context->device, segment->bytes);
+}
+
+/* ---- moved extents ---- */
+
+bool gc_spill_try_hold(struct gc_context *context, uint64_t bytes)
+{
+    struct gc_core *core = context->core;
+    if (!may_map(context) || !gc_spills_try_hold(&core->spills, bytes, most_bytes(core)))
+        return false;
+    gc_core_add_spilled(context->device, bytes);
+    return true;
+}
+
+/* Takes those that no block uses any more off the list of hosted extents, their mappings excluded.
+ */
+static struct gc_extent *take_unused_locked(struct gc_pool *pool)
+{
+    struct gc_extent **link = &pool->pages.hosted;
+    struct gc_extent *taken = NULL;
+    while (*link != NULL) {
+        struct gc_extent *extent = *link;
+        if (extent->used_count > 0 || !gc_pages_try_exclude_locked(pool, extent->user)) {
+            link = &extent->next;
+            continue;
+        }
+        *link = extent->next;
+        gc_spills_end(&pool->context->core->spills, gc_pages_address_of(pool, extent->user),
+                      gc_core_now_ns(pool->context->core));
+        gc_pages_set_stage(extent->user, GC_MAPPING_TO_UNMAP);
+        extent->next = taken;
+        taken = extent;
+    }
+    return taken;
+}
+
+/* Unmaps and releases. Where the driver refuses, the extent is listed again, as it was. */
+static void release_taken(struct gc_context *context, struct gc_extent *extent)
+{
+    struct gc_pool *pool = &context->pool;
+    const struct gc_driver *driver = &context->core->driver;
+    int ignored;
+    const bool is_idle = gc_submit_quiesce(context, &ignored);
+    for (struct gc_extent *next; extent != NULL; extent = next) {
+        next = extent->next;
+        const uint64_t bytes = extent->page_count * pool->pages.page_bytes;
+        /* The handle first: the mapping alone keeps the memory then, and goes last. */
+        if (is_idle && extent->driver_handle != 0 &&
+            driver->page_release(driver->self, context->handle, extent->driver_handle) == 0)
+            extent->driver_handle = 0;
+        const bool is_gone =
+            is_idle && extent->driver_handle == 0 && gc_change_unmap(context, extent->user) == 0;
+        gc_pool_acquire_plain(pool);
+        (void)gc_unmap_settle_locked(pool, extent->user);
+        if (!is_gone) {
+            extent->next = pool->pages.hosted;
+            pool->pages.hosted = extent;
+        }
+        gc_pool_release(pool);
+        if (!is_gone)
+            continue;
+        gc_slab_free(&context->device->extent_records, extent);
+        gc_core_sub_spilled(context->device, bytes);
+    }
+}
+
+void gc_spill_collect(struct gc_context *context)
+{
+    struct gc_pool *pool = &context->pool;
+    struct gc_change change;
+    GC_ASSERT(gc_lock_held_count() == 0);
+    gc_pool_acquire_plain(pool);
+    const bool has_any = pool->pages.hosted != NULL && !pool->is_dropped;
+    gc_pool_release(pool);
+    if (!has_any || gc_change_try_begin(context, &change) != GC_OK)
+        return;
+    gc_pool_acquire_to_exclude(pool);
+    struct gc_extent *taken = take_unused_locked(pool);
+    gc_pool_release(pool);
+    release_taken(context, taken);
+    gc_change_end(&change);
 }
 
 /* ---- peers ---- */

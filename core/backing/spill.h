@@ -33,6 +33,11 @@ enum gc_status gc_spill_create(struct gc_context *context, struct gc_segment *se
 int gc_spill_release(struct gc_context *context, const struct gc_segment *segment) GC_CHECKED;
 /* The context is gone, and the segment in no pool: its memory goes, too. No lock may be held. */
 void gc_spill_drop(struct gc_context *context, const struct gc_segment *segment);
+/* Charges host memory for extents of the context to move to. False: there is none, or the driver
+ * has no such pages. */
+bool gc_spill_try_hold(struct gc_context *context, uint64_t bytes) GC_CHECKED;
+/* Releases the moved extents that no block uses any more. No lock may be held. */
+void gc_spill_collect(struct gc_context *context);
 /* Grants the peers of the change access to the context's memory on the host. Returns the driver's
  * code of the last refusal, or 0. */
 int gc_spill_grant(const struct gc_change *change);

@@ -124,7 +124,7 @@ bool gc_lookup_describe_locked(struct gc_block *block, uint64_t address, struct 
         .id = id,
         .api = block->api,
         .is_plain = segment->is_plain,
-        .is_spilled = segment->is_spilled,
+        .is_spilled = segment->is_spilled || block->is_spilled,
         .is_ordered = block->is_ordered,
         .is_synchronous = block->is_synchronous,
     };

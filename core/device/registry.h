@@ -126,6 +126,18 @@ static inline bool gc_core_serves_in_threads(const struct gc_core *core)
     return atomic_load_explicit(&core->serves_in_threads, memory_order_relaxed);
 }
 
+/* Blocks in host memory: the device's figure, and the account. */
+static inline void gc_core_add_spilled(struct gc_device *device, uint64_t bytes)
+{
+    gc_stats_add_gauge(&device->stats.spilled, bytes);
+}
+
+static inline void gc_core_sub_spilled(struct gc_device *device, uint64_t bytes)
+{
+    gc_stats_sub_gauge(&device->stats.spilled, bytes);
+    gc_spills_let_go(&device->core->spills, bytes);
+}
+
 /* Rises when a teardown is cancelled: an address that was not found may be found again. */
 static inline unsigned gc_core_reattach_count(const struct gc_core *core)
 {

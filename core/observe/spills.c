@@ -105,7 +105,7 @@ void gc_spills_end(struct gc_spills *spills, uint64_t address, uint64_t now_ns)
     gc_lock_acquire(&spills->lock);
     for (uint32_t i = 0; i < spills->count; i++) {
         struct gc_spilled *entry = &spills->entries[i];
-        if (entry->address == address && entry->ended_ns == 0)
+        if (address - entry->address < entry->span_bytes && entry->ended_ns == 0)
             entry->ended_ns = since_start(spills, now_ns) | 1; /* 0 is taken */
     }
     gc_lock_release(&spills->lock);

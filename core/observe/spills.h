@@ -16,19 +16,23 @@ const char *gc_spills_reason_text(enum gc_spill_reason reason);
 
 struct gc_spilled {
     uint64_t address;
-    uint64_t bytes;    /* of host memory */
-    uint64_t at_ns;    /* since the core was created */
-    uint64_t ended_ns; /* freed; 0: in use */
-    uint64_t cost_ns;  /* of the calls that made it */
+    uint64_t bytes;      /* of host memory */
+    uint64_t span_bytes; /* of the block */
+    uint64_t at_ns;      /* since the core was created */
+    uint64_t ended_ns;   /* freed; 0: in use */
+    uint64_t cost_ns;    /* of the calls that made it */
     int ordinal;
     uint16_t api;
     uint8_t reason; /* enum gc_spill_reason */
+    bool is_moved;  /* from the device, when other memory needed the room */
 };
 
 struct gc_spills {
     atomic_uint_fast64_t held_bytes; /* host memory, charged before it is allocated */
     uint64_t limit_bytes;            /* GPUCACHE_HOST_LIMIT; UINT64_MAX: none */
     uint64_t start_ns;
+    /* No move is tried before: the last one waited for work in vain. */
+    atomic_uint_fast64_t move_after_ns;
     struct gc_lock lock;        /* guards the rest */
     struct gc_spilled *entries; /* GC_SPILLS_MAX; mapped with the first */
     uint32_t count;
@@ -45,7 +49,7 @@ uint64_t gc_spills_held(const struct gc_spills *spills);
 /* Lists a block; its `at_ns` is a reading of the clock. */
 void gc_spills_add(struct gc_spills *spills, struct gc_host_mem *host,
                    const struct gc_spilled *spilled);
-/* The block in use at the address has been freed. */
+/* The block in use that contains the address has been freed. */
 void gc_spills_end(struct gc_spills *spills, uint64_t address, uint64_t now_ns);
 /* It has not: the driver refused. */
 void gc_spills_reopen(struct gc_spills *spills, uint64_t address);

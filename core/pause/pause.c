@@ -216,3 +216,35 @@ bool gc_pause_resume(struct gc_core *core, struct gc_tenant *tenant, struct gc_s
 {
     return begin_moving(core, result) && end_moving(core, resume_alone(core, tenant, result));
 }
+
+/* ---- a moment without work ---- */
+
+static bool run_without_work(struct pausing *pausing, bool (*function)(void *argument),
+                             void *argument)
+{
+    struct gc_core *core = pausing->core;
+    if (!visit_scope(core, NULL, check_capture, pausing))
+        return false;
+    gc_submitter_close_gate(&core->work);
+    const bool is_done = drain_gate(core, &pausing->deadline) &&
+                         visit_scope(core, NULL, check_capture, pausing) &&
+                         visit_scope(core, NULL, wait_context, pausing) && function(argument);
+    set_gate(core);
+    return is_done;
+}
+
+bool gc_pause_during(struct gc_core *core, uint32_t timeout_ms, bool (*function)(void *argument),
+                     void *argument)
+{
+    const struct gc_driver *driver = &core->driver;
+    const struct gc_pause_request request = {.keeps_content = true, .timeout_ms = timeout_ms};
+    struct gc_swap_result result;
+    struct pausing pausing = {.core = core, .request = &request, .result = &result};
+    GC_ASSERT(gc_lock_held_count() == 0);
+    if (atomic_load_explicit(&core->work.is_conservative, memory_order_relaxed) ||
+        gc_pause_is_any(core) || !begin_moving(core, &result))
+        return false;
+    pausing.deadline =
+        (struct deadline){driver, driver->clock_ns(driver->self) + timeout_ms * UINT64_C(1000000)};
+    return end_moving(core, run_without_work(&pausing, function, argument));
+}

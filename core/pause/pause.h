@@ -31,6 +31,11 @@ bool gc_pause(struct gc_core *core, const struct gc_pause_request *request,
  * still paused; try again when memory is free. */
 bool gc_pause_resume(struct gc_core *core, struct gc_tenant *tenant,
                      struct gc_swap_result *result) GC_CHECKED;
+/* Calls `function` while the gate is closed and no work of the program is under way, as in a pause;
+ * the gate opens again after it. False: it was not called (a capture, a pause, work that does not
+ * end within the time or that the library does not see), or it returned false. */
+bool gc_pause_during(struct gc_core *core, uint32_t timeout_ms, bool (*function)(void *argument),
+                     void *argument);
 bool gc_pause_is_any(const struct gc_core *core);
 /* Registers the handlers of the ledger's requests to pause and resume (requests.c). */
 void gc_pause_join(struct gc_core *core);

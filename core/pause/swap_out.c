@@ -128,7 +128,7 @@ static uint64_t choose_arena_locked(struct gc_pool *pool, struct gc_arena *arena
          i = gc_pages_run_end(arena, i, arena->touched_count)) {
         struct gc_extent *extent = arena->slots[i] != NULL ? arena->slots[i]->extent : NULL;
         if (extent == NULL || extent->user != arena->slots[i] || extent->is_away ||
-            !choose_mappings_locked(pool, extent))
+            extent->is_host || !choose_mappings_locked(pool, extent))
             continue;
         gc_pages_set_away_locked(pool, extent, true);
         chosen += extent->page_count * pool->pages.page_bytes;

@@ -81,6 +81,8 @@ struct gc_block {
     bool is_synchronous : 1;
     /* The next two are valid while LIVE or FREEING. Other processes may open the block. */
     bool is_exported : 1;
+    /* Part of its memory was moved to the host. Never in a thread cache. */
+    bool is_spilled : 1;
     /* FREEING: another process has the freed block open (core/reclaim/defer.c). */
     bool is_held : 1;
     /* While LIVE: the number of its context, with GC_BLOCK_LARGE for a block above GC_SMALL_MAX; 0:

@@ -93,6 +93,10 @@ struct gc_extent {
     bool is_fresh;  /* created by the change under way, or to be */
     bool is_away;   /* swapped out, or being released: in no list and in no sum */
     bool is_stuck;  /* its context is destroyed, and an unmap failed */
+    /* Host memory, to which the content of a block was moved: `is_away` for good, in the pool's
+     * list of such, with one mapping, its user. It serves that block alone, and goes once the block
+     * is freed. */
+    bool is_host;
 };
 
 struct gc_arena {
@@ -144,7 +148,8 @@ struct gc_pages {
     atomic_bool is_refused; /* the driver failed to reserve addresses */
     /* A thread changes mappings, or the pool's memory is swapped out. */
     bool is_changing;
-    struct gc_swap *swap; /* memory that is swapped out; NULL: none */
+    struct gc_swap *swap;     /* memory that is swapped out; NULL: none */
+    struct gc_extent *hosted; /* extents of host memory, linked by `next` */
     /* A peer lacks access to some mappings. Owned by the thread that changes mappings. */
     bool is_access_due;
     uint32_t holder_count; /* threads that use handles of extents: see gc_change_hold_locked */

@@ -353,6 +353,7 @@ void gc_pool_clear_flags_locked(struct gc_pool *pool, struct gc_block *block)
     pool->pinned_count -= block->is_pinned;
     block->is_pinned = false;
     block->is_exported = false;
+    block->is_spilled = false;
     block->is_held = false;
 }
 
@@ -397,6 +398,7 @@ void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
     block->api = spec->api;
     GC_ASSERT(!block->is_pinned && !block->is_synchronous && !block->is_exported);
     block->is_shared = false;
+    block->is_spilled = false;
     block->is_ordered = spec->is_ordered;
     if (spec->is_ordered)
         count_ordered(&pool->shared, block->bytes);

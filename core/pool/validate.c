@@ -22,6 +22,9 @@ static bool check_extent(const struct gc_extent *extent)
         mappings++;
     }
     REQUIRE(mappings == extent->mapping_count);
+    if (extent->is_host)
+        return extent->is_away && !extent->is_listed && mappings == 1 &&
+               extent->user == extent->mappings && extent->used_count <= extent->page_count;
     REQUIRE(extent->is_listed == (extent->used_count == 0));
     REQUIRE((extent->user == NULL) == (extent->used_count == 0));
     REQUIRE(extent->used_count <= extent->page_count && extent->page_count > 0);
@@ -97,6 +100,8 @@ static bool check_arena(const struct gc_pool *pool, const struct gc_arena *arena
             continue;
         REQUIRE(check_extent(extent));
         REQUIRE(used_here == (extent->user == mapping ? extent->used_count : 0));
+        if (extent->is_host)
+            continue;
         *used += used_here;
         *stuck += extent->user == mapping ? extent->page_count - used_here : 0;
     }

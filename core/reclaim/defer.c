@@ -16,6 +16,7 @@
  * driver allocation, and the driver's own free has its usual effect. */
 #include "core/reclaim/defer.h"
 #include "core/backing/segment.h"
+#include "core/backing/spill.h"
 #include "core/base/assert.h"
 #include "core/base/bits.h"
 #include "core/debug/debug.h"
@@ -65,6 +66,7 @@ void gc_defer_release_uncached(struct gc_context *context)
         gc_capture_relax_end(context->core);
         gc_device_release_end(context->device, context->quota);
     }
+    gc_spill_collect(context);
 }
 
 /* ---- pending memory ---- */
@@ -77,7 +79,7 @@ bool gc_defer_collect(struct gc_context *context)
     const struct gc_pending pending = gc_pending_remove_locked(
         pool, atomic_load_explicit(&context->completed, memory_order_acquire));
     if (pending.first != NULL)
-        any_uncached = gc_pending_free_locked(pool, pending);
+        any_uncached = gc_pending_free_locked(pool, pending) || pool->pages.hosted != NULL;
     gc_pool_release(pool);
     if (any_uncached)
         gc_defer_release_uncached(context);
@@ -494,7 +496,10 @@ static enum gc_status free_waiting(struct gc_context *context, struct gc_block *
     }
     if (is_uncached)
         return free_uncached(context, block, entry, driver_code);
+    const bool is_moved = block->is_spilled;
     free_pooled(context, block, entry);
+    if (is_moved)
+        gc_spill_collect(context);
     gc_release_trim(context);
     return GC_OK;
 }
@@ -569,13 +574,16 @@ enum gc_status gc_defer_free_unlock(struct gc_context *context, struct gc_block 
     /* A block freed in a stream's order is reused in that stream; other streams would have to wait
      * for it. The driver's own free does not wait either. */
     const bool is_in_order = stream != GC_STREAM_NONE && !gc_context_has_completed(context, epoch);
-    if (is_uncached || is_in_order || !may_reuse(context, epoch)) {
+    const bool is_moved = !is_pooled && block->is_spilled;
+    if (is_uncached || is_in_order || is_moved || !may_reuse(context, epoch)) {
         if (gc_context_is_fenceless(context) && stream == GC_STREAM_NONE)
             return free_waiting(context, block, &entry, is_uncached, driver_code);
         const enum gc_status status = free_pending(context, block, &entry, worker->head, epoch);
         int ignored; /* on failure the block stays pending */
         if (gc_context_is_fenceless(context) && stream == GC_STREAM_NONE)
             (void)wait_all(context, &ignored); /* recording a fence failed just now */
+        if (is_moved)
+            (void)gc_defer_collect(context); /* its work may have completed before */
         return status;
     }
     free_pooled(context, block, &entry);

@@ -9,7 +9,6 @@
 
 #define LIST_MAX 10 /* entry points and leaks listed for each device */
 #define NAME_COLUMNS 34
-#define SPILL_NAME_COLUMNS 20
 #define TENANT_COLUMNS 21
 #define COMMAND_COLUMNS 66
 #define TEXT_COLUMNS 80
@@ -317,25 +316,25 @@ static void write_leaks(struct gc_writer *out, const struct gc_report *report,
     write_more(out, device->leak_count > listed ? device->leak_count - listed : 0);
 }
 
-static void write_spills(struct gc_writer *out, const struct gc_report *report,
-                         const struct gc_report_spills *spills)
+static void write_spills(struct gc_writer *out, const struct gc_report_spills *spills)
 {
     const uint32_t listed = spills->count < LIST_MAX ? spills->count : LIST_MAX;
     for (uint32_t i = 0; i < listed; i++) {
         const struct gc_spilled *block = &spills->blocks[i];
         if (i == 0)
-            gc_writer_text(out, "   in host memory, by time (cost: to make it)\n");
+            gc_writer_text(out,
+                           "   in host memory, by time, with what was full and what it took\n");
         gc_writer_text(out, "     at ");
-        gc_writer_fixed(out, block->at_ns / 1000000, 3);
+        gc_writer_fixed(out, block->at_ns / 100000000, 1);
         gc_writer_text(out, " s");
         if (block->ended_ns != 0) {
             gc_writer_text(out, " to ");
-            gc_writer_fixed(out, block->ended_ns / 1000000, 3);
+            gc_writer_fixed(out, block->ended_ns / 100000000, 1);
             gc_writer_text(out, " s");
         }
-        gc_writer_print(out, ": %s, %s full, %s, %s\n", GC_TEXT_SIZE(block->bytes),
+        gc_writer_print(out, ": %s, %s full, %s%s\n", GC_TEXT_SIZE(block->bytes),
                         gc_spills_reason_text(block->reason), GC_TEXT_SPAN(block->cost_ns),
-                        SHOWN(gc_report_api_name(report, block->api), SPILL_NAME_COLUMNS));
+                        block->is_moved ? ", moved" : "");
     }
     write_more(out, spills->count - listed);
 }
@@ -366,7 +365,7 @@ static void write_device(struct gc_writer *out, const struct gc_report *report, 
     write_direct(out, device);
     gc_report_print_sites(out, report, index);
     if (report->spills != NULL)
-        write_spills(out, report, &report->spills[index]);
+        write_spills(out, &report->spills[index]);
     write_leaks(out, report, device, &report->leaks[index]);
 }
 

@@ -244,6 +244,7 @@ static void put_spilled(struct gc_json *json, const void *record, const void *ar
         else
             gc_json_write_null(json, "end_s");
         gc_json_write_fixed(json, "cost_ms", block->cost_ns, 6);
+        gc_json_write_bool(json, "moved", block->is_moved);
         gc_json_end_object(json);
     }
     gc_json_end_array(json);

@@ -101,6 +101,8 @@ struct pool_sums {
 static void add_pool(const struct gc_pool *pool, struct pool_sums *sums)
 {
     sums->segments += pool->pages.count * pool->pages.page_bytes;
+    for (const struct gc_extent *extent = pool->pages.hosted; extent != NULL; extent = extent->next)
+        sums->spilled += extent->page_count * pool->pages.page_bytes;
     sums->idle += pool->pages.idle_count * pool->pages.page_bytes;
     for (const struct gc_segment *segment = pool->content.segments; segment != NULL;
          segment = segment->next) {

@@ -181,6 +181,7 @@ static void load_spills(struct report_loader *loader, const json_t *json,
         loaded[i].reason = (uint8_t)find_reason(loader, report_get_string(loader, block, "reason"));
         loaded[i].at_ns = load_span(block, "at_s", 1e9);
         loaded[i].ended_ns = load_span(block, "end_s", 1e9);
+        loaded[i].is_moved = json_is_true(json_object_get(block, "moved"));
         loaded[i].cost_ns = load_span(block, "cost_ms", 1e6);
     }
 }

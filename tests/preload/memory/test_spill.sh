@@ -22,14 +22,23 @@ for backend in vmm driver; do
         is "  nothing was refused" "$(figure oom_count)" 0
     done
 done
+run GPUCACHE_BACKEND=vmm "$program" driver > /dev/null
+is "with mapped memory older blocks as large give way" "$(json "$report" 'sorted({b["moved"] for b in d["spilled"]})')" '[true]'
+run GPUCACHE_BACKEND=driver "$program" driver > /dev/null
+is "  with driver allocations the request does" "$(json "$report" 'sorted({b["moved"] for b in d["spilled"]})')" '[false]'
+for backend in vmm driver; do
+    is "$backend: threads whose blocks move under their work" "$(run GPUCACHE_BACKEND=$backend timeout 100 "$BUILD_DIR/tests/preload/spill_threads" 150) $?" "done 0"
+    is "  all went back" "$(json "$report" '[d["spilled_bytes"]["current"], d["leak_count"], d["oom_count"]]')" "[0, 0, 0]"
+    ok "  it was some" test "$(json "$report" 'd["spill_count"]')" -gt 10
+done
 is "a driver without such pages: host allocations" \
     "$(run SIMCUDA_DRIVER_VERSION=12010 GPUCACHE_BACKEND=vmm "$program" driver) $(value 'd["driver_calls"].get("cuMemHostAlloc", 0) > 0')" "1 true"
-run "$program" driver > /dev/null
+run GPUCACHE_BACKEND=vmm "$program" driver > /dev/null
 is "the report lists each block" "$(json "$report" 'len(d["spilled"])') $(json "$report" 'd["spill_count"]')" "12 12"
 is "  with what it is and why" "$(json "$report" 'sorted({(b["bytes"], b["api"], b["reason"], b["end_s"] > b["at_s"], b["cost_ms"] > 0) for b in d["spilled"]})')" \
     '[[25165824, "cuMemAlloc_v2", "limit", true, true]]'
 "$TOOL" report "$report" > "$TMP/text"
-like "the text lists them" "$(cat "$TMP/text")" '^     at [0-9.]+ s to [0-9.]+ s: 24.0 MiB, limit full, [0-9.]+ .s, cuMemAlloc_v2$'
+like "the text lists them" "$(cat "$TMP/text")" '^     at [0-9.]+ s to [0-9.]+ s: 24.0 MiB, limit full, [0-9.]+ .s, moved$'
 like "  and says which limit would do" "$(tr '\n' ' ' < "$TMP/text" | tr -s ' ')" '96.0 MiB lay in host memory on device 0: a limit of 2[0-9][0-9].[0-9] MiB would end it'
 limit=$(tr '\n' ' ' < "$TMP/text" | sed -n 's/.*a limit of \([0-9.]*\) MiB would end it.*/\1/p')
 run GPUCACHE_LIMIT="${limit}MiB" "$program" oom > /dev/null

@@ -33,12 +33,28 @@ static struct gc_block_info info_of(struct workbench *bench, uint64_t address)
     return info;
 }
 
+/* Blocks that are too small to give way to a larger one. */
+#define SMALL_BLOCKS 15
+
+static void take_room(struct workbench *bench, uint64_t *blocks, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        blocks[i] = workbench_alloc(bench, 0, GC_MIB(2));
+}
+
+static void free_room(struct workbench *bench, const uint64_t *blocks, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        workbench_free(bench, blocks[i]);
+}
+
 static void beyond_the_limit(bool has_mapping)
 {
     struct workbench bench;
+    uint64_t plain[12];
     open_bench(&bench, has_mapping, false);
-    const uint64_t plain = workbench_alloc(&bench, 0, GC_MIB(24));
-    assert_false(info_of(&bench, plain).is_spilled);
+    take_room(&bench, plain, 12);
+    assert_false(info_of(&bench, plain[11]).is_spilled);
     const uint64_t spilled = workbench_alloc(&bench, 0, GC_MIB(20));
     const uint64_t larger = workbench_alloc(&bench, 0, LIMIT + GC_MIB(1)); /* never fits */
     assert_true(info_of(&bench, spilled).is_spilled);
@@ -61,7 +77,7 @@ static void beyond_the_limit(bool has_mapping)
     assert_int_equal(bench.sim.host_bytes, 0);
     workbench_check(&bench);
     /* A request that has room gets the device's memory, whatever was freed before. */
-    workbench_free(&bench, plain);
+    free_room(&bench, plain, 12);
     const uint64_t again = workbench_alloc(&bench, 0, GC_MIB(20));
     assert_false(info_of(&bench, again).is_spilled);
     workbench_free(&bench, again);
@@ -127,7 +143,8 @@ static void a_free_waits_for_work(void **state)
     struct workbench bench;
     (void)state;
     open_bench(&bench, true, true);
-    const uint64_t plain = workbench_alloc(&bench, 0, GC_MIB(30));
+    uint64_t plain[SMALL_BLOCKS];
+    take_room(&bench, plain, SMALL_BLOCKS);
     const uint64_t spilled = workbench_alloc(&bench, 0, GC_MIB(16));
     sim_driver_submit(&bench.sim, 1, spilled, GC_MIB(16));
     workbench_free(&bench, spilled);
@@ -139,7 +156,7 @@ static void a_free_waits_for_work(void **state)
     workbench_free(&bench, next);
     workbench_retire(&bench);
     assert_int_equal(bench.sim.host_bytes, 0);
-    workbench_free(&bench, plain);
+    free_room(&bench, plain, SMALL_BLOCKS);
     workbench_close(&bench);
 }
 
@@ -153,13 +170,14 @@ static void a_capture_and_a_tenant_are_refused(void **state)
     struct gc_context *record = workbench_record(&bench, tenant, 0);
     bench.tenant_limit_bytes = GC_MIB(8);
     assert_status(workbench_try_alloc_in(&bench, record, GC_MIB(16), &address), GC_OUT_OF_MEMORY);
-    const uint64_t plain = workbench_alloc(&bench, 0, GC_MIB(30));
+    uint64_t plain[SMALL_BLOCKS];
+    take_room(&bench, plain, SMALL_BLOCKS);
     workbench_capture(&bench, 0, true);
     const struct gc_request ordered = {.bytes = GC_MIB(8), .is_ordered = true};
     assert_status(gc_alloc(bench.core, bench.contexts[0], &ordered, &address, &bench.driver_code),
                   GC_OUT_OF_MEMORY);
     workbench_capture(&bench, 0, false);
-    workbench_free(&bench, plain);
+    free_room(&bench, plain, SMALL_BLOCKS);
     workbench_close(&bench);
 }
 
@@ -170,19 +188,20 @@ static void a_swap_leaves_it(void **state)
     struct gc_swap_result result;
     (void)state;
     open_bench(&bench, true, true);
-    const uint64_t plain = workbench_alloc(&bench, 0, GC_MIB(30));
+    uint64_t plain[SMALL_BLOCKS];
+    take_room(&bench, plain, SMALL_BLOCKS);
     const uint64_t spilled = workbench_alloc(&bench, 0, GC_MIB(16));
-    sim_driver_put(&bench.sim, plain, 7);
+    sim_driver_put(&bench.sim, plain[3], 7);
     sim_driver_put(&bench.sim, spilled, 8);
     assert_true(gc_swap_out(bench.contexts[0], true, &result));
     assert_int_equal(bench.sim.used_bytes, 0);
     assert_true(sim_driver_is_accessible(&bench.sim, spilled, GC_MIB(16)));
     assert_int_equal(sim_driver_get(&bench.sim, spilled), 8);
     assert_true(gc_swap_in(bench.contexts[0], &result));
-    assert_int_equal(sim_driver_get(&bench.sim, plain), 7);
+    assert_int_equal(sim_driver_get(&bench.sim, plain[3]), 7);
     assert_int_equal(sim_driver_get(&bench.sim, spilled), 8);
     workbench_free(&bench, spilled);
-    workbench_free(&bench, plain);
+    free_room(&bench, plain, SMALL_BLOCKS);
     workbench_close(&bench);
 }
 
@@ -254,7 +273,8 @@ static void the_list_names_each(void **state)
     struct gc_spilled list[GC_SPILLS_MAX];
     (void)state;
     workbench_open(&bench, &setup);
-    const uint64_t plain = workbench_alloc(&bench, 0, GC_MIB(60));
+    uint64_t plain[30];
+    take_room(&bench, plain, 30);
     const uint64_t first = workbench_alloc(&bench, 0, GC_MIB(16));
     const uint64_t second = workbench_alloc(&bench, 0, GC_MIB(18));
     workbench_free(&bench, first);
@@ -277,7 +297,7 @@ static void the_list_names_each(void **state)
     assert_true(is_there);
     assert_int_equal(workbench_figures(&bench).spill_count, 2 + 2 * GC_SPILLS_MAX);
     workbench_free(&bench, second);
-    workbench_free(&bench, plain);
+    free_room(&bench, plain, 30);
     workbench_close(&bench);
 }
 
@@ -291,7 +311,8 @@ static void a_failure_leaves_nothing(void **state)
             for (uint64_t n = 1;; n++) {
                 uint64_t address = 0;
                 open_bench(&bench, has_mapping != 0, true);
-                const uint64_t plain = workbench_alloc(&bench, 0, GC_MIB(30));
+                uint64_t plain[SMALL_BLOCKS];
+                take_room(&bench, plain, SMALL_BLOCKS);
                 sim_driver_fail(&bench.sim, n, is_permanent != 0, SIM_BROKEN);
                 const enum gc_status status = workbench_try_alloc(&bench, 0, GC_MIB(16), &address);
                 if (status == GC_OK) {
@@ -308,13 +329,226 @@ static void a_failure_leaves_nothing(void **state)
                 /* What the driver did not take back, as its calls failed, stays counted. */
                 bench.stuck_host_bytes = bench.sim.host_bytes;
                 assert_true(bench.stuck_host_bytes == 0 || (is_permanent && status != GC_OK));
-                workbench_free(&bench, plain);
+                free_room(&bench, plain, SMALL_BLOCKS);
                 workbench_close(&bench);
                 if (!fired)
                     break;
                 assert_true(n < 100);
             }
         }
+    }
+}
+
+/* ---- older blocks ---- */
+
+#define OLD_BYTES GC_MIB(16)
+
+struct scene {
+    struct workbench bench;
+    uint64_t old; /* the largest, and the oldest of its size */
+    uint64_t same;
+    uint64_t small;
+};
+
+static void scene_open(struct scene *scene)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(128),
+                                          .limit_bytes = GC_MIB(44),
+                                          .trim_percent = 100,
+                                          .has_mapping = true,
+                                          .is_fenced = true,
+                                          .overcommit = GC_OVERCOMMIT_SPILL,
+                                          .host_limit_bytes = GC_MIB(256)};
+    workbench_open(&scene->bench, &setup);
+    scene->small = workbench_alloc(&scene->bench, 0, GC_MIB(8));
+    scene->old = workbench_alloc(&scene->bench, 0, OLD_BYTES);
+    scene->same = workbench_alloc(&scene->bench, 0, OLD_BYTES);
+    for (uint64_t at = 0; at < OLD_BYTES; at += GC_MIB(2)) {
+        sim_driver_put(&scene->bench.sim, scene->old + at, 1000 + at);
+        sim_driver_put(&scene->bench.sim, scene->same + at, 2000 + at);
+    }
+    sim_driver_put(&scene->bench.sim, scene->small, 3000);
+}
+
+/* A page of the sim has one mark, so pages of one extent share the last. */
+static void scene_check(struct scene *scene)
+{
+    struct sim_driver *sim = &scene->bench.sim;
+    assert_true(sim_driver_is_accessible(sim, scene->old, OLD_BYTES));
+    assert_true(sim_driver_is_accessible(sim, scene->same, OLD_BYTES));
+    for (uint64_t at = 0; at < OLD_BYTES; at += GC_MIB(2)) {
+        const uint64_t mark = sim_driver_get(sim, scene->old + at);
+        assert_true(mark >= 1000 + at && mark < 1000 + OLD_BYTES);
+        const uint64_t other = sim_driver_get(sim, scene->same + at);
+        assert_true(other >= 2000 + at && other < 2000 + OLD_BYTES);
+    }
+    assert_int_equal(sim_driver_get(sim, scene->small), 3000);
+    workbench_check(&scene->bench);
+}
+
+/* After a failure of one call: contents and accounts hold; what the driver did not take back is
+ * counted, on the host or on the device. */
+static void scene_check_failed(struct scene *scene)
+{
+    struct workbench *bench = &scene->bench;
+    uint64_t hosted = 0;
+    const struct gc_pool *pool = &bench->contexts[0]->pool;
+    for (const struct gc_extent *extent = pool->pages.hosted; extent != NULL; extent = extent->next)
+        hosted += extent->page_count * pool->pages.page_bytes;
+    bench->stuck_host_bytes = bench->sim.host_bytes - hosted;
+    bench->stuck_bytes =
+        workbench_figures(bench).reserved.current - pool->pages.count * pool->pages.page_bytes;
+    assert_true(bench->stuck_host_bytes <= OLD_BYTES && bench->stuck_bytes <= OLD_BYTES);
+    scene_check(scene);
+}
+
+static void scene_close(struct scene *scene)
+{
+    workbench_free(&scene->bench, scene->small);
+    if (scene->old != 0)
+        workbench_free(&scene->bench, scene->old);
+    workbench_free(&scene->bench, scene->same);
+    workbench_retire(&scene->bench);
+    assert_int_equal(scene->bench.sim.host_bytes, scene->bench.stuck_host_bytes);
+    workbench_close(&scene->bench);
+}
+
+static void the_largest_and_oldest_gives_way(void **state)
+{
+    struct scene scene;
+    struct gc_spilled list[GC_SPILLS_MAX];
+    (void)state;
+    scene_open(&scene);
+    struct workbench *bench = &scene.bench;
+    const uint64_t block = workbench_alloc(bench, 0, GC_MIB(12));
+    assert_true(info_of(bench, scene.old).is_spilled);
+    assert_false(info_of(bench, scene.same).is_spilled);
+    assert_false(info_of(bench, block).is_spilled);
+    assert_int_equal(bench->sim.host_bytes, OLD_BYTES);
+    assert_true(bench->sim.used_bytes <= GC_MIB(44));
+    assert_int_equal(workbench_figures(bench).spilled.current, OLD_BYTES);
+    scene_check(&scene);
+    assert_int_equal(gc_spills_read(&bench->core->spills, 0, list, GC_SPILLS_MAX), 1);
+    assert_int_equal(list[0].address, scene.old);
+    assert_true(list[0].is_moved && list[0].ended_ns == 0);
+    /* The next one; then nothing that is as large is left, and the request itself spills. */
+    const uint64_t second = workbench_alloc(bench, 0, OLD_BYTES);
+    assert_true(info_of(bench, scene.same).is_spilled);
+    assert_false(info_of(bench, second).is_spilled);
+    const uint64_t third = workbench_alloc(bench, 0, GC_MIB(20));
+    assert_true(info_of(bench, third).is_spilled);
+    scene_check(&scene);
+    workbench_free(bench, third);
+    workbench_free(bench, scene.old);
+    scene.old = 0;
+    workbench_retire(bench);
+    assert_int_equal(bench->sim.host_bytes, OLD_BYTES);
+    assert_int_equal(gc_spills_read(&bench->core->spills, 0, list, GC_SPILLS_MAX), 3);
+    assert_true(list[0].ended_ns != 0);
+    workbench_free(bench, second);
+    workbench_free(bench, block);
+    workbench_retire(bench);
+    /* The addresses serve again, from the device. */
+    const uint64_t again = workbench_alloc(bench, 0, OLD_BYTES);
+    assert_false(info_of(bench, again).is_spilled);
+    workbench_free(bench, again);
+    scene_close(&scene);
+}
+
+static void a_moved_block_stays_until_its_work_is_done(void **state)
+{
+    struct scene scene;
+    (void)state;
+    scene_open(&scene);
+    struct workbench *bench = &scene.bench;
+    const uint64_t block = workbench_alloc(bench, 0, GC_MIB(12));
+    sim_driver_submit(&bench->sim, 1, scene.old, OLD_BYTES);
+    workbench_free(bench, scene.old);
+    scene.old = 0;
+    assert_int_equal(bench->sim.host_bytes, OLD_BYTES);
+    workbench_retire(bench);
+    assert_int_equal(bench->sim.host_bytes, 0);
+    workbench_free(bench, block);
+    scene_close(&scene);
+}
+
+/* Then the request itself lies on the host. */
+static void what_may_not_move_stays(void **state)
+{
+    struct scene scene;
+    struct gc_device *device;
+    struct gc_context *peer;
+    const struct gc_device_info info = {.ordinal = 3, .total_bytes = GC_MIB(64)};
+    (void)state;
+    for (int why = 0; why < 4; why++) {
+        scene_open(&scene);
+        struct workbench *bench = &scene.bench;
+        if (why == 0) { /* work that does not end */
+            sim_driver_submit(&bench->sim, 1, scene.old, OLD_BYTES);
+        } else if (why == 1) {
+            (void)gc_submit_set_conservative(bench->core);
+        } else if (why == 2) {
+            assert_status(gc_setup_add_device(bench->core, &info, &device), GC_OK);
+            assert_status(gc_setup_add_context(bench->core, 9, device, &peer), GC_OK);
+            gc_backing_add_peer(bench->contexts[0], peer);
+        } else {
+            gc_export_pin(bench->core, scene.small, 1);
+        }
+        const uint64_t block = workbench_alloc(bench, 0, GC_MIB(12));
+        assert_true(info_of(bench, block).is_spilled);
+        assert_false(info_of(bench, scene.old).is_spilled);
+        assert_int_equal(bench->sim.host_bytes, GC_MIB(12));
+        scene_check(&scene);
+        sim_driver_complete(&bench->sim, 1);
+        workbench_free(bench, block);
+        scene_close(&scene);
+    }
+}
+
+static void a_swap_and_a_teardown_take_it_along(void **state)
+{
+    struct scene scene;
+    struct gc_swap_result result;
+    (void)state;
+    scene_open(&scene);
+    struct workbench *bench = &scene.bench;
+    const uint64_t block = workbench_alloc(bench, 0, GC_MIB(12));
+    assert_true(gc_swap_out(bench->contexts[0], true, &result));
+    assert_int_equal(bench->sim.used_bytes, 0);
+    assert_true(sim_driver_is_accessible(&bench->sim, scene.old, OLD_BYTES));
+    assert_true(gc_swap_in(bench->contexts[0], &result));
+    scene_check(&scene);
+    workbench_free(bench, block);
+    workbench_drop(bench, 0);
+    assert_int_equal(bench->sim.host_bytes, 0);
+    assert_int_equal(workbench_figures(bench).spilled.current, 0);
+    workbench_close(bench);
+}
+
+static void a_failed_move_leaves_all_as_it_was(void **state)
+{
+    struct scene scene;
+    (void)state;
+    for (uint64_t n = 1;; n++) {
+        uint64_t address = 0;
+        scene_open(&scene);
+        struct workbench *bench = &scene.bench;
+        sim_driver_fail(&bench->sim, n, false, SIM_BROKEN);
+        const enum gc_status status = workbench_try_alloc(bench, 0, GC_MIB(12), &address);
+        const bool fired = bench->sim.failed_count > 0;
+        sim_driver_fail(&bench->sim, UINT64_MAX, false, 0);
+        bench->stuck_host_bytes = 0;
+        if (status == GC_OK)
+            workbench_free(bench, address);
+        workbench_retire(bench);
+        gc_reclaim_trim(bench->core, bench->device, 0);
+        /* Some of it may have moved, and a page that the driver kept is counted. */
+        scene_check_failed(&scene);
+        scene_close(&scene);
+        if (!fired)
+            break;
+        assert_true(n < 200);
     }
 }
 
@@ -333,6 +567,11 @@ int main(void)
         cmocka_unit_test(an_export_is_refused),
         cmocka_unit_test(the_list_names_each),
         cmocka_unit_test(a_failure_leaves_nothing),
+        cmocka_unit_test(the_largest_and_oldest_gives_way),
+        cmocka_unit_test(a_moved_block_stays_until_its_work_is_done),
+        cmocka_unit_test(what_may_not_move_stays),
+        cmocka_unit_test(a_swap_and_a_teardown_take_it_along),
+        cmocka_unit_test(a_failed_move_leaves_all_as_it_was),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
