@@ -223,20 +223,18 @@ static bool run_without_work(struct pausing *pausing, bool (*function)(void *arg
                              void *argument)
 {
     struct gc_core *core = pausing->core;
-    if (!visit_scope(core, NULL, check_capture, pausing))
+    if (gc_scope_is_capturing(core))
         return false;
     gc_submitter_close_gate(&core->work);
-    const bool is_done = drain_gate(core, &pausing->deadline) &&
-                         visit_scope(core, NULL, check_capture, pausing) &&
-                         visit_scope(core, NULL, wait_context, pausing) && function(argument);
-    set_gate(core);
+    const bool is_done =
+        gc_scope_quiesce(core, &pausing->deadline, pausing->result) && function(argument);
+    gc_scope_set_gate(core);
     return is_done;
 }
 
 bool gc_pause_during(struct gc_core *core, uint32_t timeout_ms, bool (*function)(void *argument),
                      void *argument)
 {
-    const struct gc_driver *driver = &core->driver;
     const struct gc_pause_request request = {.keeps_content = true, .timeout_ms = timeout_ms};
     struct gc_swap_result result;
     struct pausing pausing = {.core = core, .request = &request, .result = &result};
@@ -244,7 +242,8 @@ bool gc_pause_during(struct gc_core *core, uint32_t timeout_ms, bool (*function)
     if (atomic_load_explicit(&core->work.is_conservative, memory_order_relaxed) ||
         gc_pause_is_any(core) || !begin_moving(core, &result))
         return false;
-    pausing.deadline =
-        (struct deadline){driver, driver->clock_ns(driver->self) + timeout_ms * UINT64_C(1000000)};
+    if (gc_scope_is_away(core))
+        return end_moving(core, false);
+    pausing.deadline = gc_scope_deadline_in(core, timeout_ms);
     return end_moving(core, run_without_work(&pausing, function, argument));
 }

@@ -93,6 +93,12 @@ static bool check_capture(struct gc_context *context, void *argument)
     return *refusal == GC_SWAP_OK;
 }
 
+bool gc_scope_is_capturing(struct gc_core *core)
+{
+    enum gc_swap_refusal refusal = GC_SWAP_OK;
+    return !visit_all(core, check_capture, &refusal);
+}
+
 enum gc_swap_refusal gc_scope_check(struct gc_core *core, const struct gc_tenant *tenant)
 {
     enum gc_swap_refusal refusal = GC_SWAP_OK;
@@ -189,12 +195,27 @@ static bool drain_gate(struct gc_core *core, const struct gc_scope_deadline *dea
     return true;
 }
 
+static bool wait_all(struct gc_core *core, const struct gc_scope_deadline *deadline,
+                     struct gc_swap_result *result)
+{
+    struct waiting waiting = {deadline, result};
+    return result->refusal == GC_SWAP_OK && visit_all(core, wait_context, &waiting);
+}
+
 bool gc_scope_drain(struct gc_core *core, const struct gc_tenant *tenant,
                     const struct gc_scope_deadline *deadline, struct gc_swap_result *result)
 {
-    struct waiting waiting = {deadline, result};
     result->refusal = drain_gate(core, deadline) ? gc_scope_check(core, tenant) : GC_SWAP_BUSY;
-    return result->refusal == GC_SWAP_OK && visit_all(core, wait_context, &waiting);
+    return wait_all(core, deadline, result);
+}
+
+bool gc_scope_quiesce(struct gc_core *core, const struct gc_scope_deadline *deadline,
+                      struct gc_swap_result *result)
+{
+    result->refusal = !drain_gate(core, deadline)   ? GC_SWAP_BUSY
+                      : gc_scope_is_capturing(core) ? GC_SWAP_CAPTURES
+                                                    : GC_SWAP_OK;
+    return wait_all(core, deadline, result);
 }
 
 /* ---- the gate ---- */

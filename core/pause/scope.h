@@ -20,6 +20,8 @@ bool gc_scope_visit(struct gc_core *core, const struct gc_tenant *tenant,
 /* Whether the scope's memory can be swapped out and all work can be waited for. No driver call. */
 enum gc_swap_refusal gc_scope_check(struct gc_core *core, const struct gc_tenant *tenant);
 
+bool gc_scope_is_capturing(struct gc_core *core);
+
 struct gc_scope_deadline {
     const struct gc_driver *driver;
     uint64_t end_ns;
@@ -33,6 +35,10 @@ struct gc_scope_deadline gc_scope_deadline_in(const struct gc_core *core, uint64
  * all contexts: work of any tenant may use the memory. */
 bool gc_scope_drain(struct gc_core *core, const struct gc_tenant *tenant,
                     const struct gc_scope_deadline *deadline, struct gc_swap_result *result);
+
+/* As that, of a caller that moves nothing that others reach: only captures forbid the wait. */
+bool gc_scope_quiesce(struct gc_core *core, const struct gc_scope_deadline *deadline,
+                      struct gc_swap_result *result);
 
 /* Whether the process's turn has ended and some of its memory is out: see away.h. */
 bool gc_scope_is_away(const struct gc_core *core);

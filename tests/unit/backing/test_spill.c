@@ -193,7 +193,7 @@ static void a_swap_leaves_it(void **state)
     const uint64_t spilled = workbench_alloc(&bench, 0, GC_MIB(16));
     sim_driver_put(&bench.sim, plain[3], 7);
     sim_driver_put(&bench.sim, spilled, 8);
-    assert_true(gc_swap_out(bench.contexts[0], true, &result));
+    assert_true(gc_swap_out_all(bench.contexts[0], true, &result));
     assert_int_equal(bench.sim.used_bytes, 0);
     assert_true(sim_driver_is_accessible(&bench.sim, spilled, GC_MIB(16)));
     assert_int_equal(sim_driver_get(&bench.sim, spilled), 8);
@@ -514,7 +514,7 @@ static void a_swap_and_a_teardown_take_it_along(void **state)
     scene_open(&scene);
     struct workbench *bench = &scene.bench;
     const uint64_t block = workbench_alloc(bench, 0, GC_MIB(12));
-    assert_true(gc_swap_out(bench->contexts[0], true, &result));
+    assert_true(gc_swap_out_all(bench->contexts[0], true, &result));
     assert_int_equal(bench->sim.used_bytes, 0);
     assert_true(sim_driver_is_accessible(&bench->sim, scene.old, OLD_BYTES));
     assert_true(gc_swap_in(bench->contexts[0], &result));
