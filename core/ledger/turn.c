@@ -112,7 +112,10 @@ enum gc_turn_obstacle gc_turn_rate(const struct gc_ledger *ledger, uint32_t numb
         const uint64_t ticket = gc_ledger_load(&turn->ticket);
         const uint64_t own = gc_ledger_load(&gc_ledger_own_slot(ledger)->turn.ticket);
         *rank = (struct gc_turn_rank){{1, UINT64_MAX - ticket, number}};
-        return is_earlier(ticket, number, own, ledger->own) ? GC_TURN_EARLIER : GC_TURN_MAY_GIVE;
+        return gc_ledger_load_half(&turn->is_stuck) == 0 &&
+                       is_earlier(ticket, number, own, ledger->own)
+                   ? GC_TURN_EARLIER
+                   : GC_TURN_MAY_GIVE;
     }
     if (idle_ns != 0) {
         *rank = (struct gc_turn_rank){{0, idle_ns / IDLE_STEP_NS, priority}};

@@ -4,8 +4,8 @@
  * A process that waits for memory draws a ticket from its group's row: a number, higher than all
  * drawn before. Tickets of equal number, after a lost write, are ordered by slot, so the order is
  * total. On each device the earliest ticket that needs its memory is the head: no other process of
- * the group is charged there before it. The ticket of a process that is dead or stopped, or that
- * could not fit alone, counts for nothing.
+ * the group is charged there before it. The ticket of a process that is dead or stopped, that
+ * could not fit alone, or that is stuck, since nobody can give it anything, counts for nothing.
  *
  * Safety does not depend on any of this: the account alone bounds what is resident. Lock-free;
  * O(slots). */

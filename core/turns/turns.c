@@ -232,13 +232,14 @@ static void swap_out(struct gc_turns *turns, struct gc_device *device, uint64_t 
     else if (gc_device_reserved_bytes(device) >= before)
         refuse(turns, GC_SWAP_EMPTY);
     turns->out_ns += gc_clock_ns() - begin_ns;
-    gc_log_write(turns->core->log, GC_LOG_DEBUG,
-                 "device %d: asked for %llu MiB, gave %llu of %llu MiB, swapped %llu: %s",
-                 device->info.ordinal, (unsigned long long)(bytes >> 20),
-                 (unsigned long long)((before - gc_device_reserved_bytes(device)) >> 20),
-                 (unsigned long long)(before >> 20),
-                 (unsigned long long)(result.moved_bytes >> 20),
-                 gc_swap_refusal_text(result.refusal));
+    gc_log_write(
+        turns->core->log, GC_LOG_DEBUG,
+        "device %d: in %llu us, asked for %llu MiB, gave %llu of %llu MiB, swapped %llu: %s",
+        device->info.ordinal, (unsigned long long)((gc_clock_ns() - begin_ns) / 1000),
+        (unsigned long long)(bytes >> 20),
+        (unsigned long long)((before - gc_device_reserved_bytes(device)) >> 20),
+        (unsigned long long)(before >> 20), (unsigned long long)(result.moved_bytes >> 20),
+        gc_swap_refusal_text(result.refusal));
     gc_turns_wake_waiting(turns);
 }
 
@@ -288,6 +289,12 @@ static void came(void *argument, uint64_t bytes)
     add(&turns->slot->turn.in_bytes, bytes);
 }
 
+/* What is resident of a stuck process is for others. */
+static void set_stuck(struct gc_turns *turns, bool is_stuck)
+{
+    atomic_store_explicit(&turns->slot->turn.is_stuck, is_stuck ? 1U : 0U, memory_order_seq_cst);
+}
+
 /* Asks for what is lacking, and swaps in what has room. */
 static void bring_back(struct gc_turns *turns, struct gc_device *device, uint32_t row)
 {
@@ -296,10 +303,11 @@ static void bring_back(struct gc_turns *turns, struct gc_device *device, uint32_
         .is_return = true, .chunk_bytes = chunk_bytes(missing), .moved = came, .argument = turns};
     struct gc_swap_result result;
     store(&turns->slot->turn.need[row], missing);
-    if (missing > 0 && gc_turns_is_first(turns, device))
-        (void)gc_turns_ask(turns, device, missing);
-    if (missing > 0 &&
-        !gc_account_has_room(device->budget.account, gc_min_u64(missing, GC_PAGE_BYTES_MIN)))
+    const bool is_stuck =
+        missing > 0 && gc_turns_is_first(turns, device) && !gc_turns_ask(turns, device, missing);
+    set_stuck(turns, is_stuck);
+    if (is_stuck || (missing > 0 && !gc_account_has_room(device->budget.account,
+                                                         gc_min_u64(missing, GC_PAGE_BYTES_MIN))))
         return;
     const uint64_t begin_ns = gc_clock_ns();
     (void)gc_away_return(device, &spec, &result);
