@@ -5,9 +5,9 @@ those of the same program alone, in the same run.
 
 usage: test_swap.py [--usable MIB] [--seconds N] [--roomy] [CHECK…]
 
---usable: what the group may hold beside contexts (2048). --seconds: about how long a program is busy when alone (3).
+--usable: what the group may hold beside contexts (256). --seconds: about how long a program is busy when alone (4).
 --roomy: all members fit, which tries the test itself. CHECK: contents, first, idle, two, three.
-SWAP_LINK: the link's speed each way (25GB)."""
+SWAP_LINK: the link's speed each way (2GB); at 25GB an exchange should last long enough to be measured: --usable 2048."""
 # timeout: 600
 # alone: it compares times
 import argparse
@@ -30,7 +30,7 @@ FIRST_ANSWER_US = 10000
 ANSWERS = 7
 IDLE_S = 0.1  # until a member is seen to be without work
 
-options = argparse.Namespace(usable=2048, seconds=3.0, roomy=False)
+options = argparse.Namespace(usable=256, seconds=4.0, roomy=False)
 
 
 def usable():
