@@ -26,7 +26,7 @@ from live import MIB
 NEED = 2.4  # of what the group may hold
 ANSWER_S = 30  # for a request when all is quiet again; each of the others may have its turn before
 SETTLE_S = 15
-READY_S = 90  # until a new member has its memory: all others may have their turns before
+READY_S = 45  # until a new member has its memory: all others may have their turns before
 LOWEST = 0.7  # of the limit; the largest member fits alone
 LARGEST = 0.6  # member, of the same
 PACE_S = 0.15  # between two events
@@ -43,6 +43,7 @@ class Storm:
         self.world = World(self.usable, options.members + 1)  # one more: a killed one's context goes a moment later
         self.contexts = self.world.limit - self.usable
         self.members, self.counts, self.faults = [], collections.Counter(), []
+        self.events = []  # (when, name, pid)
         self.settled = None  # (when the limit is in force, the limit)
 
     def fault(self, text):
@@ -64,6 +65,7 @@ class Storm:
         member.stopped_until = None
         member.tell(self.habit())
         self.members.append(member)
+        self.events.append((time.monotonic(), "start", member.pid))
         self.counts["started"] += 1
 
     def habit(self):
@@ -119,7 +121,9 @@ class Storm:
                   "exec": self.tell("exec", self.habit()), "end": self.tell("end"), "quit": self.tell("quit"),
                   "limit": self.limit, "trim": self.trim, "top": self.top}
         if going:
-            events[name](self.chance.choice(going))
+            member = self.chance.choice(going)
+            self.events.append((time.monotonic(), name, member.pid))
+            events[name](member)
             self.counts[name] += 1
 
     # ---- what must hold ----
@@ -191,7 +195,10 @@ class Storm:
         seen = self.world.look()
         self.counts.update({"samples": seen["samples"], "most MiB": seen["most"] // MIB})
         if seen["above"] != 0:
-            self.fault(f"the device held more than the limit in {seen['above']} samples")
+            at = seen["at_us"] / 1e6
+            before = [f"{name} of {pid} {at - when:.2f} s before" for when, name, pid in self.events if at - 3 < when < at]
+            self.fault(f"the device held more than the limit in {seen['above']} samples, by {seen['excess']} bytes at most; "
+                       + "; ".join(before))
         for problem in self.world.end():
             self.fault(problem)
         print(" ".join(f"{name.replace(' ', '_')}={count}" for name, count in sorted(self.counts.items())))

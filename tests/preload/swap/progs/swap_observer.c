@@ -1,9 +1,9 @@
 /* link: -ldl */
 /* Watches by NVML what all processes hold of the shared device, without a context of its own, about
  * every half millisecond: swap_observer. A line of input, a line of output: "bound BYTES": more
- * than that is a fault from now on; "look": `used N most N samples N above N`, the most and the
- * samples since the last look, and how many samples of all were above the bound then in force. Ends
- * with its input. */
+ * than that is a fault from now on; "look": `used N most N samples N above N excess N at_us N`,
+ * the most and the samples since the last look, how many samples of all were above the bound then
+ * in force, and by how much at most, and when. Ends with its input. */
 #include "tests/simcuda/nvml/nvml_abi.h"
 
 #include <dlfcn.h>
@@ -47,7 +47,7 @@ int main(void)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
-    uint64_t most = 0, samples = 0, above = 0, bound = UINT64_MAX;
+    uint64_t most = 0, samples = 0, above = 0, bound = UINT64_MAX, excess = 0, at_us = 0;
     nvmlDevice_t device;
     char line[64];
     void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
@@ -61,6 +61,12 @@ int main(void)
         const uint64_t used = used_bytes(device);
         most = used > most ? used : most;
         above += used > bound;
+        if (used > bound && used - bound > excess) {
+            struct timespec now;
+            clock_gettime(CLOCK_MONOTONIC, &now);
+            excess = used - bound;
+            at_us = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+        }
         samples++;
         if (poll(&input, 1, 0) == 0)
             continue;
@@ -68,8 +74,9 @@ int main(void)
             return EXIT_SUCCESS;
         if (strncmp(line, "bound ", 6) == 0)
             bound = strtoull(line + 6, NULL, 10);
-        printf("used %llu most %llu samples %llu above %llu\n", (unsigned long long)used,
-               (unsigned long long)most, (unsigned long long)samples, (unsigned long long)above);
+        printf("used %llu most %llu samples %llu above %llu excess %llu at_us %llu\n",
+               (unsigned long long)used, (unsigned long long)most, (unsigned long long)samples,
+               (unsigned long long)above, (unsigned long long)excess, (unsigned long long)at_us);
         fflush(stdout);
         if (strncmp(line, "look", 4) == 0)
             most = samples = 0;
