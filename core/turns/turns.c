@@ -234,11 +234,11 @@ static void swap_out(struct gc_turns *turns, struct gc_device *device, uint64_t 
     turns->out_ns += gc_clock_ns() - begin_ns;
     gc_log_write(
         turns->core->log, GC_LOG_DEBUG,
-        "device %d: in %llu us, asked for %llu MiB, gave %llu of %llu MiB, swapped %llu: %s",
-        device->info.ordinal, (unsigned long long)((gc_clock_ns() - begin_ns) / 1000),
-        (unsigned long long)(bytes >> 20),
+        "device %d: asked for %llu MiB, gave %llu of %llu MiB, swapped %llu in %llu us: %s",
+        device->info.ordinal, (unsigned long long)(bytes >> 20),
         (unsigned long long)((before - gc_device_reserved_bytes(device)) >> 20),
         (unsigned long long)(before >> 20), (unsigned long long)(result.moved_bytes >> 20),
+        (unsigned long long)((gc_clock_ns() - begin_ns) / 1000),
         gc_swap_refusal_text(result.refusal));
     gc_turns_wake_waiting(turns);
 }
@@ -345,12 +345,24 @@ static void begin_turn(struct gc_turns *turns)
     set_state(turns, GC_TURN_IN);
 }
 
+/* Whether a thread waits for more memory: it is served when the rest is back. */
+static bool wants_more(const struct gc_turns *turns)
+{
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        uint32_t row;
+        if (device_at(turns, i, &row) != NULL && gc_group_wanted(turns->client, row) > 0)
+            return true;
+    }
+    return false;
+}
+
 static void come_back(struct gc_turns *turns)
 {
     if (gc_pause_is_any(turns->core))
         return;
     /* Without demand only what needs no driver call: all was freed meanwhile. */
-    const bool is_demanded = atomic_load_explicit(&turns->is_demanded, memory_order_acquire);
+    const bool is_demanded =
+        atomic_load_explicit(&turns->is_demanded, memory_order_acquire) || wants_more(turns);
     if (!is_demanded && publish_away(turns) > 0) {
         set_state(turns, GC_TURN_AWAY);
         return;

@@ -2,7 +2,7 @@
  * their steps in the ledger: the library's own charges, tickets and ranks on a real ledger, with a
  * search over all states.
  *
- * Each process needs 2 or 3 units of a device with room for 4. It works and idles, its quantum
+ * Each process needs 2 units of a device with room for 4, the first one later 3. It works and idles, its quantum
  * ends, it leaves when asked, comes back when its work demands it, asks for more, is killed at any
  * step, is stopped and goes on. Checked:
  *   1. The sum of what is resident never passes the limit.
@@ -126,12 +126,17 @@ static uint8_t rank_of(const struct world *world, int i)
     return world->members[i].ticket == 0 ? 0 : (uint8_t)rank;
 }
 
-/* Tickets keep their order alone. */
+/* Tickets keep their order alone, and what means nothing in a state is 0. */
 static void normalise(struct world *world)
 {
     const struct world before = *world;
-    for (int i = 0; i < MEMBERS; i++)
-        world->members[i].ticket = rank_of(&before, i);
+    for (int i = 0; i < MEMBERS; i++) {
+        struct member *member = &world->members[i];
+        member->ticket = rank_of(&before, i);
+        member->is_busy &= member->state == GC_TURN_IN;
+        member->is_over &= member->state == GC_TURN_IN;
+        member->is_stuck &= member->state == GC_TURN_WAITING;
+    }
 }
 
 static uint32_t number_of(const struct world *world)
@@ -339,7 +344,7 @@ static bool demand(struct world *world, int i)
 static bool want_more(struct world *world, int i)
 {
     struct member *member = &world->members[i];
-    if (member->state != GC_TURN_IN || member->want > 0 || member->size >= 3)
+    if (i != 0 || member->state != GC_TURN_IN || member->want > 0 || member->size >= 3)
         return false;
     member->want = 1;
     draw(world, i);
