@@ -65,7 +65,8 @@ bool gc_turn_has_earlier(const struct gc_ledger *ledger, uint64_t group_key, uin
             continue;
         const uint64_t ticket = atomic_load_explicit(&slot->turn.ticket, memory_order_seq_cst);
         const uint64_t need = gc_ledger_load(&slot->turn.need[device]);
-        if (need > 0 && is_earlier(ticket, i, own, ledger->own) && gc_turn_is_alive(slot, now_ns) &&
+        if (need > 0 && is_earlier(ticket, i, own, ledger->own) &&
+            gc_ledger_load_half(&slot->turn.is_stuck) == 0 && gc_turn_is_alive(slot, now_ns) &&
             could_fit(ledger, i, device, need, limit))
             return true;
     }

@@ -159,23 +159,25 @@ static bool is_giving(const struct gc_turns *turns, const struct gc_account *acc
             gc_ledger_load_half(&slot->turn.state) == GC_TURN_LEAVING);
 }
 
-/* The process to ask next; GC_LEDGER_NONE: nobody. *has_hope: somebody may be able to give later.
- */
+/* The process to ask next; GC_LEDGER_NONE: nobody, now. *stuck_bytes: what others hold that cannot
+ * go. */
 static uint32_t choose(const struct gc_turns *turns, const struct gc_account *account,
-                       uint64_t now_ns, bool *has_hope)
+                       uint64_t now_ns, uint64_t *stuck_bytes)
 {
     const struct gc_ledger *ledger = &turns->client->ledger;
     const uint32_t high = gc_ledger_slot_high(ledger);
     struct gc_turn_rank best;
     uint32_t chosen = GC_LEDGER_NONE;
-    *has_hope = false;
+    *stuck_bytes = 0;
     for (uint32_t i = 0; i < high; i++) {
         struct gc_turn_rank rank;
         if (!is_other(turns, account, i))
             continue;
         const enum gc_turn_obstacle obstacle =
             gc_turn_rate(ledger, i, row_of(account), now_ns, &rank);
-        *has_hope |= may_pass(turns, i, obstacle);
+        if (obstacle != GC_TURN_MAY_GIVE && !may_pass(turns, i, obstacle) &&
+            !gc_add_u64(*stuck_bytes, gc_account_of(account, i), stuck_bytes))
+            *stuck_bytes = UINT64_MAX;
         if (obstacle != GC_TURN_MAY_GIVE || now_ns < turns->skip_ns[i])
             continue;
         if (chosen == GC_LEDGER_NONE || gc_turn_is_before(&rank, &best)) {
@@ -183,8 +185,16 @@ static uint32_t choose(const struct gc_turns *turns, const struct gc_account *ac
             best = rank;
         }
     }
-    *has_hope |= chosen != GC_LEDGER_NONE;
     return chosen;
+}
+
+/* Whether there will be room if all give what can go. Else nobody is asked: pages would move in
+ * vain. */
+static bool has_hope(struct gc_account *account, uint64_t need, uint64_t stuck_bytes)
+{
+    uint64_t sum;
+    return gc_add_u64(gc_account_of(account, account->ledger->own), need, &sum) &&
+           gc_add_u64(sum, stuck_bytes, &sum) && sum <= gc_account_limit(account);
 }
 
 /* What busy processes publish of their work may be old: they look again. */
@@ -232,7 +242,7 @@ bool gc_turns_ask(struct gc_turns *turns, struct gc_device *device, uint64_t nee
     struct gc_turns_asking *asking = &turns->asking[row_of(account)];
     const uint64_t now_ns = gc_clock_ns();
     bool has_dying;
-    bool has_hope;
+    uint64_t stuck_bytes;
     const uint64_t lacking = lacking_bytes(account, need);
     if (lacking == 0) {
         asking->vain_ns = 0;
@@ -246,12 +256,15 @@ bool gc_turns_ask(struct gc_turns *turns, struct gc_device *device, uint64_t nee
             return true;
         turns->skip_ns[asking->slot] = now_ns + PATIENCE_NS;
     }
-    asking->slot = choose(turns, account, now_ns, &has_hope);
-    if (asking->slot != GC_LEDGER_NONE)
+    asking->slot = choose(turns, account, now_ns, &stuck_bytes);
+    const bool is_hopeful = has_hope(account, need, stuck_bytes);
+    if (asking->slot != GC_LEDGER_NONE && is_hopeful) {
         send(turns, account, asking, lacking, now_ns);
-    else
+    } else {
+        asking->slot = GC_LEDGER_NONE;
         wake_busy(turns, account, asking, now_ns);
-    if (has_hope || has_dying) {
+    }
+    if (is_hopeful || has_dying) {
         asking->vain_ns = 0;
         return true;
     }

@@ -2,9 +2,9 @@
  * their steps in the ledger: the library's own charges, tickets and ranks on a real ledger, with a
  * search over all states.
  *
- * Each process needs 2 units of a device with room for 4, the first one later 3. It works and idles, its quantum
- * ends, it leaves when asked, comes back when its work demands it, asks for more, is killed at any
- * step, is stopped and goes on. Checked:
+ * Each process needs 2 units of a device with room for 4, the first one later 3. It works and
+ * idles, its quantum ends, it leaves when asked, comes back when its work demands it, asks for
+ * more, is killed at any step, is stopped and goes on. Checked:
  *   1. The sum of what is resident never passes the limit.
  *   2. A process runs only while all its memory is resident.
  *   3. Nobody waits for ever: where only the helpers' steps and the end of quanta happen, every
@@ -161,9 +161,10 @@ static void fail(const char *what, const struct world *world)
     printf("# %s\n", what);
     for (int i = 0; i < MEMBERS; i++) {
         const struct member *m = &world->members[i];
-        printf("#   %d: state %d held %d of %d want %d ticket %d give %d life %d busy %d over %d\n",
-               i, m->state, m->held, m->size, m->want, m->ticket, m->give, m->life, m->is_busy,
-               m->is_over);
+        printf(
+            "#   %d: state %d held %d of %d want %d ticket %d give %d life %d busy %d over %d stuck %d\n",
+            i, m->state, m->held, m->size, m->want, m->ticket, m->give, m->life, m->is_busy,
+            m->is_over, m->is_stuck);
     }
 }
 
@@ -191,20 +192,22 @@ static uint64_t held_sum(const struct world *world)
     return sum;
 }
 
-/* As choose() in core/turns/ask.c. */
-static int choose(int asker, bool *has_hope)
+/* As choose() in core/turns/ask.c; -1: nobody. *has_hope: there will be room if all give what can
+ * go. */
+static int choose(const struct world *world, int asker, bool *has_hope)
 {
     struct gc_turn_rank best;
     int chosen = -1;
-    *has_hope = false;
+    uint64_t stuck = 0;
     for (int i = 0; i < MEMBERS; i++) {
         struct gc_turn_rank rank;
         if (i == asker)
             continue;
         const enum gc_turn_obstacle obstacle =
             gc_turn_rate(&ledgers[asker], (uint32_t)i, 0, NOW, &rank);
-        *has_hope |= obstacle == GC_TURN_MAY_GIVE || obstacle == GC_TURN_EARLIER ||
-                     obstacle == GC_TURN_IN_QUANTUM;
+        if (obstacle != GC_TURN_MAY_GIVE && obstacle != GC_TURN_EARLIER &&
+            obstacle != GC_TURN_IN_QUANTUM)
+            stuck += world->members[i].held;
         if (obstacle != GC_TURN_MAY_GIVE)
             continue;
         if (chosen < 0 || gc_turn_is_before(&rank, &best)) {
@@ -212,7 +215,8 @@ static int choose(int asker, bool *has_hope)
             best = rank;
         }
     }
-    return chosen;
+    *has_hope = world->members[asker].held + need_of(&world->members[asker]) + stuck <= LIMIT;
+    return *has_hope ? chosen : -1;
 }
 
 /* The helper is first, and there is no room for what it needs. */
@@ -232,10 +236,11 @@ static bool ask(struct world *world, int i)
     for (int j = 0; j < MEMBERS; j++)
         if (world->members[j].give > 0 && world->members[j].life == RUNS)
             return false;
-    const int victim = choose(i, &has_hope);
+    const int victim = choose(world, i, &has_hope);
     if (victim < 0)
         return false;
     world->members[victim].give = 1;
+    world->members[i].is_stuck = false;
     return true;
 }
 
@@ -246,7 +251,7 @@ static bool despair(struct world *world, int i)
     struct member *member = &world->members[i];
     bool has_hope = true;
     if (must_ask(world, i))
-        (void)choose(i, &has_hope);
+        (void)choose(world, i, &has_hope);
     if (!has_hope && member->state == GC_TURN_IN) {
         member->want = 0;
         if (member->is_over)
