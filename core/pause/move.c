@@ -241,10 +241,15 @@ static enum exchange exchange(const struct move *move, struct gc_extent *extent,
     return map_page(move, extent, extent->driver_handle) ? AS_BEFORE : LOST;
 }
 
-/* The driver maps neither page at addresses that it has just unmapped: its work cannot go on. */
-static void lose(const struct move *move, struct gc_extent *extent)
+/* The driver maps neither page at addresses that it has just unmapped: work that uses them fails.
+ * The extent stays away, so that it never serves another block. */
+static void lose(const struct move *move, const struct gc_extent *extent)
 {
     struct gc_pool *pool = &move->context->pool;
+    gc_pool_acquire_plain(pool);
+    gc_pages_set_stage(extent->user, GC_MAPPING_NONE);
+    extent->user->has_access = false;
+    gc_pool_release(pool);
     gc_log_write(move->context->core->log, GC_LOG_ERROR,
                  "device %d: the driver does not map memory at 0x%llx again, where it was mapped; "
                  "work that uses it will fail",
@@ -275,23 +280,22 @@ static void commit(struct move *move, struct gc_extent *extent, uint64_t handle)
     move->moved->device_bytes += bytes_of(move, extent);
 }
 
-/* False: the extent is as it was, or lost. */
-static bool move_extent(struct move *move, struct gc_extent *extent, bool *is_stuck)
+static enum exchange move_extent(struct move *move, struct gc_extent *extent, bool *is_stuck)
 {
     struct gc_context *context = move->context;
     const struct gc_driver *driver = &context->core->driver;
     const uint64_t handle = copy_to_host(move, extent, is_stuck);
     if (handle == 0)
-        return false;
+        return AS_BEFORE;
     const enum exchange result = exchange(move, extent, handle);
     if (result == EXCHANGED) {
         commit(move, extent, handle);
-        return true;
+        return EXCHANGED;
     }
     *is_stuck = driver->page_release(driver->self, context->handle, handle) != 0;
     if (result == LOST)
         lose(move, extent);
-    return false;
+    return result;
 }
 
 /* One extent after the other: a failure leaves those before it moved. */
@@ -302,11 +306,13 @@ static void move_extents(struct move *move)
     while (move->extents != NULL) {
         struct gc_extent *extent = move->extents;
         struct gc_extent *next = extent->next;
-        if (!move_extent(move, extent, &is_stuck)) {
+        const enum exchange result = move_extent(move, extent, &is_stuck);
+        if (result != AS_BEFORE)
+            move->extents = next;
+        if (result != EXCHANGED) {
             stuck_bytes = is_stuck ? bytes_of(move, extent) : 0;
             break;
         }
-        move->extents = next;
     }
     gc_core_sub_spilled(move->context->device,
                         move->bytes - move->moved->moved_bytes - stuck_bytes);

@@ -44,6 +44,8 @@ limit=$(tr '\n' ' ' < "$TMP/text" | sed -n 's/.*a limit of \([0-9.]*\) MiB would
 run GPUCACHE_LIMIT="${limit}MiB" "$program" oom > /dev/null
 is "  which is true" "$(json "$report" 'd["spill_count"]')" 0
 is "a device that is full" "$(run SIMCUDA_MEMORY=128MiB GPUCACHE_LIMIT=512MiB "$program" oom) $(json "$report" 'd["spilled"][0]["reason"]')" "served 6, 1 device"
+is "a group that is full" "$(run GPUCACHE_LIMIT=400MiB GPUCACHE_GROUP=some GPUCACHE_GROUP_LIMIT=128MiB "$program" oom) $(json "$report" 'd["spilled"][0]["reason"]')" \
+    "served 6, 1 group"
 is "an export is refused" "$(run "$program" ipc) $?" "1 0"
 like "  with the reason" "$(cat "$TMP/err")" 'lies in host memory \(GPUCACHE_OVERCOMMIT=spill\) and cannot be exported'
 is "the host's limit holds" "$(run GPUCACHE_HOST_LIMIT=64MiB "$program" oom)" "served 4, 1"

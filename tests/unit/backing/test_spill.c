@@ -5,9 +5,11 @@
 #include "core/observe/spills.h"
 #include "core/pause/swap.h"
 #include "core/reclaim/defer.h"
+#include "core/reclaim/tcache.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/workbench.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define LIMIT GC_MIB(32)
@@ -552,6 +554,41 @@ static void a_failed_move_leaves_all_as_it_was(void **state)
     }
 }
 
+/* Every call fails from one on: the program gets an answer, and nobody is served from memory that
+ * is gone. */
+static void a_broken_driver_ends_no_program(void **state)
+{
+    (void)state;
+    for (uint64_t n = 1;; n++) {
+        struct scene scene;
+        uint64_t address = 0;
+        scene_open(&scene);
+        struct workbench *bench = &scene.bench;
+        sim_driver_fail(&bench->sim, n, true, SIM_BROKEN);
+        const enum gc_status status = workbench_try_alloc(bench, 0, GC_MIB(12), &address);
+        assert_true(status == GC_OK || status == GC_OUT_OF_MEMORY || status == GC_DRIVER);
+        const bool fired = bench->sim.failed_count > 0;
+        sim_driver_fail(&bench->sim, UINT64_MAX, false, 0);
+        sim_driver_check(&bench->sim);
+        if (status == GC_OK)
+            workbench_free(bench, address);
+        workbench_free(bench, scene.old);
+        workbench_retire(bench);
+        /* What is served is there: workbench_try_alloc asks the driver. */
+        for (unsigned i = 0; i < 3; i++)
+            if (workbench_try_alloc(bench, 0, GC_MIB(12), &address) == GC_OK)
+                sim_driver_submit(&bench->sim, 1, address, GC_MIB(12));
+        sim_driver_check(&bench->sim);
+        gc_tcache_destroy(bench->core, bench->cache);
+        gc_core_destroy(bench->core);
+        free(bench->options);
+        sim_driver_fini(&bench->sim);
+        if (!fired)
+            break;
+        assert_true(n < 200);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -572,6 +609,7 @@ int main(void)
         cmocka_unit_test(what_may_not_move_stays),
         cmocka_unit_test(a_swap_and_a_teardown_take_it_along),
         cmocka_unit_test(a_failed_move_leaves_all_as_it_was),
+        cmocka_unit_test(a_broken_driver_ends_no_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
