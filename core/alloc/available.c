@@ -147,6 +147,26 @@ static bool apply_budget(const struct gc_budget *budget, uint64_t spare, uint64_
     return apply_limit(gc_budget_room(budget), gc_budget_held(budget), spare, available);
 }
 
+/* Of this process, in host memory until its next turn. */
+static uint64_t away_bytes(const struct gc_account *account)
+{
+    const uint32_t row = atomic_load_explicit(&account->device_row, memory_order_relaxed);
+    return gc_ledger_load(&gc_ledger_own_slot(account->ledger)->turn.away[row]);
+}
+
+/* Where processes take turns others give way: what this one may hold in all counts, with what of
+ * its own is away. */
+static bool apply_turns(struct gc_device *device, uint64_t spare, uint64_t *available)
+{
+    struct gc_account *account = device->budget.account;
+    const uint64_t away = away_bytes(account);
+    uint64_t held = gc_account_of(account, account->ledger->own);
+    if (!gc_add_u64(held, away, &held))
+        held = UINT64_MAX;
+    *available = gc_sub_or_zero_u64(*available, away);
+    return apply_limit(gc_account_limit(account), held, spare, available);
+}
+
 void gc_available_mem_info(struct gc_core *core, struct gc_device *device,
                            const struct gc_quota *quota, uint64_t *free_bytes,
                            uint64_t *total_bytes)
@@ -158,11 +178,14 @@ void gc_available_mem_info(struct gc_core *core, struct gc_device *device,
     struct gc_account *account = device->budget.account;
     /* An allocation waits for pending blocks before it fails, so they count as free. */
     const uint64_t spare = spare_bytes(device, NULL);
+    const bool takes_turns = account != NULL && account->takes_turns;
     uint64_t available;
-    if (!gc_add_u64(*free_bytes, spare, &available))
+    if (takes_turns || !gc_add_u64(*free_bytes, spare, &available))
         available = UINT64_MAX;
     bool is_served = apply_budget(&device->budget, spare, &available);
-    if (account != NULL)
+    if (takes_turns)
+        is_served &= apply_turns(device, spare, &available);
+    else if (account != NULL)
         is_served &=
             apply_limit(gc_account_limit(account), gc_account_held(account), spare, &available);
     if (quota != NULL)
