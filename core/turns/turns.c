@@ -195,7 +195,18 @@ static void gave(void *argument, uint64_t bytes)
     gc_turns_wake_waiting(turns);
 }
 
-/* The turn ends: its ticket, too. */
+/* Whether a thread waits for more memory: it is served when the rest is back. */
+static bool wants_more(const struct gc_turns *turns)
+{
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        uint32_t row;
+        if (device_at(turns, i, &row) != NULL && gc_group_wanted(turns->client, row) > 0)
+            return true;
+    }
+    return false;
+}
+
+/* The turn ends: its ticket, too, unless it waits. */
 static bool leave(struct gc_turns *turns)
 {
     struct gc_swap_result result;
@@ -211,7 +222,8 @@ static bool leave(struct gc_turns *turns)
     turns->out_ns = 0;
     turns->in_ns = 0;
     turns->idle_ns = gc_ledger_load(&turns->slot->turn.idle_ns);
-    gc_turn_drop(&turns->client->ledger);
+    if (!wants_more(turns))
+        gc_turn_drop(&turns->client->ledger);
     if (turns->idle_ns == 0)
         store(&turns->slot->turn.idle_ns, gc_clock_ns());
     return true;
@@ -343,17 +355,6 @@ static void begin_turn(struct gc_turns *turns)
     learn_gap(turns);
     end_waiting(turns);
     set_state(turns, GC_TURN_IN);
-}
-
-/* Whether a thread waits for more memory: it is served when the rest is back. */
-static bool wants_more(const struct gc_turns *turns)
-{
-    for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        uint32_t row;
-        if (device_at(turns, i, &row) != NULL && gc_group_wanted(turns->client, row) > 0)
-            return true;
-    }
-    return false;
 }
 
 static void come_back(struct gc_turns *turns)

@@ -274,8 +274,8 @@ static bool give(struct world *world, int i)
     if (member->state == GC_TURN_IN && member->is_busy && !member->is_over)
         return true;
     if (member->state == GC_TURN_IN) {
-        member->state = GC_TURN_AWAY;
-        member->ticket = 0;
+        member->state = member->want > 0 ? GC_TURN_WAITING : GC_TURN_AWAY;
+        member->ticket = member->want > 0 ? member->ticket : 0;
     }
     if (member->held > 0)
         member->held--;
