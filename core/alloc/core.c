@@ -16,10 +16,10 @@
 #include "core/group/group.h"
 #include "core/observe/stacks.h"
 #include "core/pause/pause.h"
-#include "core/turns/turns.h"
 #include "core/reclaim/defer.h"
 #include "core/reclaim/tcache.h"
 #include "core/share/share.h"
+#include "core/turns/turns.h"
 
 #include <stddef.h>
 

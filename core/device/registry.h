@@ -58,7 +58,7 @@ struct gc_core {
     /* A thread needs the memory that is away; NULL: the process takes no turns. Calls no driver and
      * takes no lock: core/turns. Set while no other thread runs. */
     void (*demand)(struct gc_core *core);
-    struct gc_turns *turns; /* core/turns; NULL: none */
+    struct gc_turns *turns;    /* core/turns; NULL: none */
     atomic_bool is_registered; /* see gc_export_expect_registration */
     struct gc_pagemap pagemap;
     struct gc_tracker tracker;

@@ -82,7 +82,7 @@ struct gc_extent {
     uint64_t driver_handle;     /* 0: not created yet, or swapped out */
     struct gc_mapping *mappings;
     struct gc_mapping *user; /* NULL: idle */
-    struct gc_copy *copy; /* while it is swapped out: its content */
+    struct gc_copy *copy;    /* while it is swapped out: its content */
     uint64_t used_count;     /* pages */
     uint64_t page_count;
     uint64_t walk;     /* the walk over mappings that met the extent last, */
