@@ -176,6 +176,17 @@ static int copy_extent(const struct move *move, const struct gc_extent *extent, 
     return code;
 }
 
+/* Tries twice, as where a pool is dropped. */
+static bool unmap_aside(const struct move *move, uint64_t bytes)
+{
+    const struct gc_context *context = move->context;
+    const struct gc_driver *driver = &context->core->driver;
+    int code = -1;
+    for (unsigned i = 0; code != 0 && i < 2; i++)
+        code = driver->page_unmap(driver->self, context->handle, move->aside, bytes);
+    return code == 0;
+}
+
 /* A page of host memory with the extent's content; it is mapped nowhere. 0: a failure, which leaves
  * nothing unless the driver does not take it back (*is_stuck). */
 static uint64_t copy_to_host(struct move *move, const struct gc_extent *extent, bool *is_stuck)
@@ -196,9 +207,7 @@ static uint64_t copy_to_host(struct move *move, const struct gc_extent *extent, 
                                                             move->aside, bytes, NULL, 0));
     if (code == 0)
         code = copy_extent(move, extent, move->aside);
-    /* Twice, as where a pool is dropped. */
-    if (driver->page_unmap(driver->self, context->handle, move->aside, bytes) != 0 &&
-        driver->page_unmap(driver->self, context->handle, move->aside, bytes) != 0) {
+    if (!unmap_aside(move, bytes)) {
         *is_stuck = true;
         move->is_aside_stuck = true;
         return 0;
