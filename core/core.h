@@ -87,6 +87,8 @@ uint64_t gc_group_measured_context_bytes(const struct gc_core *core, const char 
 bool gc_serve_wants_helper(const struct gc_core *core);
 /* Serves requests until gc_serve_end_help. */
 void gc_serve_help(struct gc_core *core);
+/* Whether the calling thread is the helper, which must not wait for what the helper does. */
+bool gc_serve_is_helper(void);
 /* Stops the helper; waits for a request under way, 100 ms at most. */
 void gc_serve_end_help(struct gc_core *core);
 

@@ -65,8 +65,6 @@ void gc_serve_register(struct gc_core *core, enum gc_ledger_request_kind kind,
                        gc_request_function *function, void *argument);
 /* Call before the helper starts. */
 void gc_serve_set_step(struct gc_core *core, gc_serve_step *step);
-/* Whether the calling thread is the helper, which must not wait for what the helper does. */
-bool gc_serve_is_helper(void);
 /* The row of the process's group. */
 uint32_t gc_group_row(const struct gc_core *core);
 /* Frees the client and its slot. */

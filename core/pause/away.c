@@ -26,16 +26,25 @@ static bool end_moving(struct gc_core *core, bool is_done)
 
 /* ---- the end of the turn ---- */
 
+static bool is_unseen(const struct gc_core *core, struct gc_swap_result *result)
+{
+    if (!atomic_load_explicit(&core->work.is_conservative, memory_order_seq_cst))
+        return false;
+    result->refusal = GC_SWAP_UNSEEN;
+    return true;
+}
+
 static bool begin(struct gc_core *core, const struct gc_scope_deadline *deadline,
                   struct gc_swap_result *result)
 {
-    result->refusal = atomic_load_explicit(&core->work.is_conservative, memory_order_relaxed)
-                          ? GC_SWAP_UNSEEN
-                          : gc_scope_check(core, NULL);
+    if (is_unseen(core, result))
+        return false;
+    result->refusal = gc_scope_check(core, NULL);
     if (result->refusal != GC_SWAP_OK)
         return false;
     gc_submitter_close_gate(&core->work);
-    const bool is_done = gc_scope_drain(core, NULL, deadline, result);
+    /* Again: a thread that sets the flag later finds the gate closed, and waits. */
+    const bool is_done = !is_unseen(core, result) && gc_scope_drain(core, NULL, deadline, result);
     if (is_done)
         atomic_store_explicit(&core->is_away, true, memory_order_relaxed);
     else

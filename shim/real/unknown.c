@@ -8,6 +8,7 @@
 #include "shim/real/unknown.h"
 #include "shim/real/resolve.h"
 
+#include "core/device/wait.h"
 #include "core/io/elf.h"
 
 #include <stdio.h>
@@ -115,6 +116,11 @@ void gc_unseen_apply(void)
         return;
     gc_shim_enter(GC_API_COUNT);
     (void)gc_submit_set_conservative(gc_shim.core);
+    /* Work that no gate sees must find all memory resident: the caller gets the entry point after
+     * that. Memory leaves no more: sequentially consistent with gc_away_begin, which closes the
+     * gate and then looks at the flag. */
+    if (!gc_serve_is_helper())
+        gc_wait_resume(gc_shim.core);
     gc_shim_leave();
     for (size_t i = 0; i < GC_UNSEEN_MAX; i++)
         /* Acquire: pairs with the release in gc_unseen_add. */
