@@ -150,8 +150,7 @@ static bool apply_budget(const struct gc_budget *budget, uint64_t spare, uint64_
 /* Of this process, in host memory until its next turn. */
 static uint64_t away_bytes(const struct gc_account *account)
 {
-    const uint32_t row = atomic_load_explicit(&account->device_row, memory_order_relaxed);
-    return gc_ledger_load(&gc_ledger_own_slot(account->ledger)->turn.away[row]);
+    return gc_ledger_load(&gc_ledger_own_slot(account->ledger)->turn.away[gc_account_row(account)]);
 }
 
 /* Where processes take turns others give way: what this one may hold in all counts, with what of

@@ -22,35 +22,23 @@ static void sleep_poll(void)
     nanosleep(&pause, NULL);
 }
 
-static uint32_t row_of(const struct gc_account *account)
-{
-    return atomic_load_explicit(&account->device_row, memory_order_relaxed);
-}
-
 /* ---- requests ---- */
 
 static uint64_t idle_of(const struct gc_account *account, uint32_t slot)
 {
     struct gc_ledger_figures figures;
     uint64_t idle;
-    if (!gc_ledger_read_figures(account->ledger, slot, row_of(account), &figures))
+    if (!gc_ledger_read_figures(account->ledger, slot, gc_account_row(account), &figures))
         return 0;
     if (!gc_add_u64(figures.idle, figures.pending, &idle))
         idle = UINT64_MAX;
     return gc_min_u64(idle, gc_account_of(account, slot));
 }
 
-static bool is_other_client(const struct gc_account *account, uint32_t slot)
-{
-    return slot != account->ledger->own &&
-           atomic_load_explicit(&account->ledger->file->group_keys[slot], memory_order_seq_cst) ==
-               account->group_key;
-}
-
 static void send_request(const struct gc_account *account, uint32_t slot, uint64_t bytes)
 {
     const struct gc_ledger_request request = {
-        .kind = GC_REQUEST_ROOM, .device = row_of(account), .bytes = bytes};
+        .kind = GC_REQUEST_ROOM, .device = gc_account_row(account), .bytes = bytes};
     const uint32_t generation = atomic_load_explicit(
         &gc_ledger_get_slot(account->ledger, slot)->generation, memory_order_relaxed);
     struct gc_ledger_ticket ticket;
@@ -66,7 +54,7 @@ static uint32_t most_idle(const struct gc_account *account, uint64_t below, uint
     uint32_t found = GC_LEDGER_NONE;
     *idle = 0;
     for (uint32_t i = 0; i < high; i++) {
-        const uint64_t bytes = is_other_client(account, i) ? idle_of(account, i) : 0;
+        const uint64_t bytes = gc_account_is_other(account, i) ? idle_of(account, i) : 0;
         if (bytes > *idle && (bytes < below || (bytes == below && i > after))) {
             *idle = bytes;
             found = i;
@@ -81,7 +69,7 @@ uint64_t gc_borrow_idle(const struct gc_device *device)
     const uint32_t high = gc_ledger_slot_high(account->ledger);
     uint64_t sum = 0;
     for (uint32_t i = 0; i < high; i++)
-        if (is_other_client(account, i) && !gc_add_u64(sum, idle_of(account, i), &sum))
+        if (gc_account_is_other(account, i) && !gc_add_u64(sum, idle_of(account, i), &sum))
             sum = UINT64_MAX;
     return sum;
 }
@@ -103,7 +91,7 @@ static void send_requests(const struct gc_account *account, uint64_t wanted)
         below = idle;
     }
     for (uint32_t i = 0; wanted > 0 && i < high; i++)
-        if (is_other_client(account, i) && gc_account_of(account, i) > 0)
+        if (gc_account_is_other(account, i) && gc_account_of(account, i) > 0)
             send_request(account, i, wanted);
 }
 
@@ -131,7 +119,7 @@ static void begin(struct gc_account *account, const struct gc_core *core, struct
 {
     const uint64_t wait_ms = borrow->is_short ? 0 : core->options->wait_ms;
     bool has_dying;
-    (void)gc_account_reap(account->ledger, row_of(account), account->group_key, &has_dying);
+    (void)gc_account_reap(account->ledger, gc_account_row(account), account->group_key, &has_dying);
     borrow->end_ns = gc_clock_ns() + wait_ms * GC_NS_PER_MS;
     if (has_dying && !borrow->is_short)
         borrow->end_ns = gc_max_u64(borrow->end_ns, gc_clock_ns() + DYING_WAIT_NS);
@@ -144,7 +132,7 @@ static void send_rarely(struct gc_account *account, uint64_t bytes, struct gc_bo
     if (borrow->requested_ns != 0 && now - borrow->requested_ns < REQUEST_AGAIN_NS)
         return;
     borrow->requested_ns = now;
-    (void)gc_account_reap(account->ledger, row_of(account), account->group_key, &has_dying);
+    (void)gc_account_reap(account->ledger, gc_account_row(account), account->group_key, &has_dying);
     send_requests(account, lacking(account, bytes));
 }
 
@@ -211,9 +199,9 @@ static bool wait_turn(struct gc_device *device, uint64_t bytes, struct gc_borrow
     if (!takes_turns(client, borrow))
         return false;
     while (could_fit(account, bytes) && gc_budget_free_bytes(&device->budget) >= bytes &&
-           !gc_group_is_hopeless(client, row_of(account)) &&
+           !gc_group_is_hopeless(client, gc_account_row(account)) &&
            !atomic_load_explicit(&client->is_exiting, memory_order_acquire)) {
-        want(client, row_of(account), bytes, borrow);
+        want(client, gc_account_row(account), bytes, borrow);
         sleep_poll();
         if (gc_account_has_room(account, bytes))
             return borrow->room_count++ < TURN_TRIES; /* else the device itself is full */
@@ -232,7 +220,7 @@ void gc_borrow_end(struct gc_device *device, const struct gc_borrow *borrow)
     struct gc_group_client *client = gc_group_client_of(device->core);
     if (borrow->wanted == 0)
         return;
-    atomic_fetch_sub_explicit(&client->wanted[row_of(device->budget.account)], borrow->wanted,
-                              memory_order_seq_cst);
+    atomic_fetch_sub_explicit(&client->wanted[gc_account_row(device->budget.account)],
+                              borrow->wanted, memory_order_seq_cst);
     gc_ledger_wake(&client->ledger, client->ledger.own);
 }

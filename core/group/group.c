@@ -197,7 +197,7 @@ static void join_group(struct gc_device *device, const struct gc_ledger_device *
         limit_alone(device, limit);
         return;
     }
-    device->ledger_row = atomic_load_explicit(&device->account.device_row, memory_order_relaxed);
+    device->ledger_row = gc_account_row(&device->account);
     /* Also uncharges memory of this process from before an exec. */
     bool has_dying;
     (void)gc_account_reap(&client->ledger, device->ledger_row, device->account.group_key,
@@ -290,7 +290,7 @@ uint64_t gc_group_context_bytes(const struct gc_device *device)
     const struct gc_account *account = device->budget.account;
     if (account == NULL)
         return 0;
-    const uint32_t row = atomic_load_explicit(&account->device_row, memory_order_relaxed);
+    const uint32_t row = gc_account_row(account);
     const uint64_t bytes = atomic_load_explicit(&account->ledger->file->devices[row].context_bytes,
                                                 memory_order_relaxed);
     return is_believed(bytes, device->info.total_bytes) ? bytes : 0;

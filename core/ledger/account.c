@@ -68,13 +68,13 @@ uint64_t gc_account_sum(const struct gc_ledger *ledger, uint32_t device, uint64_
 
 static gc_ledger_word *own_word(struct gc_account *account)
 {
-    const uint32_t row = atomic_load_explicit(&account->device_row, memory_order_relaxed);
+    const uint32_t row = gc_account_row(account);
     return &account->ledger->file->accounts[row][account->ledger->own];
 }
 
 static gc_ledger_word *own_tentative(struct gc_account *account)
 {
-    const uint32_t row = atomic_load_explicit(&account->device_row, memory_order_relaxed);
+    const uint32_t row = gc_account_row(account);
     return &account->ledger->file->tentative[row][account->ledger->own];
 }
 
@@ -135,14 +135,14 @@ static void move_device(struct gc_account *account)
 static gc_ledger_word *limit_word(const struct gc_account *account)
 {
     const uint32_t group = atomic_load_explicit(&account->group_row, memory_order_relaxed);
-    const uint32_t device = atomic_load_explicit(&account->device_row, memory_order_relaxed);
+    const uint32_t device = gc_account_row(account);
     return &account->ledger->file->groups[group].limits[device];
 }
 
 static void check_rows(struct gc_account *account)
 {
     const struct gc_ledger_file *file = account->ledger->file;
-    const uint32_t device = atomic_load_explicit(&account->device_row, memory_order_relaxed);
+    const uint32_t device = gc_account_row(account);
     const uint32_t group = atomic_load_explicit(&account->group_row, memory_order_relaxed);
     if (__builtin_expect(load(&file->devices[device].key) != account->device_key, 0))
         move_device(account);
@@ -179,16 +179,14 @@ bool gc_account_set_first_limit(struct gc_account *account, uint64_t limit)
 
 uint64_t gc_account_of(const struct gc_account *account, uint32_t slot)
 {
-    const uint32_t row = atomic_load_explicit(&account->device_row, memory_order_relaxed);
+    const uint32_t row = gc_account_row(account);
     return slot < GC_LEDGER_SLOTS ? bytes_of(load(&account->ledger->file->accounts[row][slot])) : 0;
 }
 
 uint64_t gc_account_held(struct gc_account *account)
 {
     check_rows(account);
-    return gc_account_sum(account->ledger,
-                          atomic_load_explicit(&account->device_row, memory_order_relaxed),
-                          account->group_key);
+    return gc_account_sum(account->ledger, gc_account_row(account), account->group_key);
 }
 
 /* ---- charge ---- */
@@ -198,7 +196,7 @@ enum verdict { CHARGED, OVER_LIMIT, CONFLICT };
 /* Whether the charge would fit without the announcements that are not decided. */
 static bool would_fit_alone(struct gc_account *account, uint64_t bytes, uint64_t limit)
 {
-    const uint32_t row = atomic_load_explicit(&account->device_row, memory_order_relaxed);
+    const uint32_t row = gc_account_row(account);
     const uint32_t high = gc_ledger_slot_high(account->ledger);
     const struct gc_ledger_file *file = account->ledger->file;
     const uint64_t announced =
@@ -226,7 +224,7 @@ static enum verdict try_once(struct gc_account *account, uint64_t bytes, uint64_
 static void wait_for_lower_slots(struct gc_account *account)
 {
     const struct gc_ledger_file *file = account->ledger->file;
-    const uint32_t row = atomic_load_explicit(&account->device_row, memory_order_relaxed);
+    const uint32_t row = gc_account_row(account);
     for (int n = 0; n < LOWER_WAITS; n++) {
         uint64_t announced = sum_row(account->ledger, file->tentative[row], account->group_key,
                                      account->ledger->own);
@@ -239,9 +237,7 @@ static void wait_for_lower_slots(struct gc_account *account)
 static bool must_wait(struct gc_account *account, uint64_t limit)
 {
     return account->takes_turns &&
-           gc_turn_has_earlier(account->ledger, account->group_key,
-                               atomic_load_explicit(&account->device_row, memory_order_relaxed),
-                               limit);
+           gc_turn_has_earlier(account->ledger, account->group_key, gc_account_row(account), limit);
 }
 
 bool gc_account_has_room(struct gc_account *account, uint64_t bytes)

@@ -34,6 +34,19 @@ struct gc_account {
 bool gc_account_open(struct gc_account *account, struct gc_ledger *ledger,
                      const struct gc_ledger_device *device, const char *group);
 
+static inline uint32_t gc_account_row(const struct gc_account *account)
+{
+    return atomic_load_explicit(&account->device_row, memory_order_relaxed);
+}
+
+/* Whether the slot is of the group and not this process's own. */
+static inline bool gc_account_is_other(const struct gc_account *account, uint32_t slot)
+{
+    return slot != account->ledger->own &&
+           atomic_load_explicit(&account->ledger->file->group_keys[slot], memory_order_seq_cst) ==
+               account->group_key;
+}
+
 /* The group's limit on the device; UINT64_MAX: none. */
 uint64_t gc_account_limit(struct gc_account *account);
 /* False, with nothing changed, if the group's limit has no room. Takes no lock and does not block:

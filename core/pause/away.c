@@ -1,28 +1,9 @@
 #include "core/pause/away.h"
 
-#include "core/base/assert.h"
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 
 #include <stddef.h>
-
-/* ---- one at a time, pauses included ---- */
-
-static bool begin_moving(struct gc_core *core, struct gc_swap_result *result)
-{
-    GC_ASSERT(gc_lock_held_count() == 0);
-    *result = (struct gc_swap_result){.refusal = GC_SWAP_BUSY};
-    if (atomic_exchange_explicit(&core->is_moving, true, memory_order_acquire))
-        return false;
-    result->refusal = GC_SWAP_OK;
-    return true;
-}
-
-static bool end_moving(struct gc_core *core, bool is_done)
-{
-    atomic_store_explicit(&core->is_moving, false, memory_order_release);
-    return is_done;
-}
 
 /* ---- the end of the turn ---- */
 
@@ -58,7 +39,8 @@ bool gc_away_begin(struct gc_core *core, uint64_t timeout_ms, void (*waiting)(vo
     struct gc_scope_deadline deadline = gc_scope_deadline_in(core, timeout_ms);
     deadline.waiting = waiting;
     deadline.argument = argument;
-    return begin_moving(core, result) && end_moving(core, begin(core, &deadline, result));
+    return gc_scope_begin_moving(core, result) &&
+           gc_scope_end_moving(core, begin(core, &deadline, result));
 }
 
 /* ---- parts ---- */
@@ -101,8 +83,8 @@ static bool move_all(struct gc_device *device, const struct gc_swap_spec *spec,
                      gc_scope_visit_function *visit, struct gc_swap_result *result)
 {
     struct moving moving = {device, *spec, result};
-    return begin_moving(device->core, result) &&
-           end_moving(device->core, gc_scope_visit(device->core, NULL, visit, &moving));
+    return gc_scope_begin_moving(device->core, result) &&
+           gc_scope_end_moving(device->core, gc_scope_visit(device->core, NULL, visit, &moving));
 }
 
 bool gc_away_give(struct gc_device *device, const struct gc_swap_spec *spec,
@@ -158,5 +140,5 @@ static bool end(struct gc_core *core)
 bool gc_away_end(struct gc_core *core)
 {
     struct gc_swap_result ignored;
-    return begin_moving(core, &ignored) && end_moving(core, end(core));
+    return gc_scope_begin_moving(core, &ignored) && gc_scope_end_moving(core, end(core));
 }

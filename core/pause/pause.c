@@ -194,27 +194,17 @@ static bool resume_alone(struct gc_core *core, struct gc_tenant *tenant,
 
 /* ---- one at a time ---- */
 
-static bool begin_moving(struct gc_core *core, struct gc_swap_result *result)
-{
-    *result = (struct gc_swap_result){.refusal = GC_SWAP_BUSY};
-    return !atomic_exchange_explicit(&core->is_moving, true, memory_order_acquire);
-}
-
-static bool end_moving(struct gc_core *core, bool is_done)
-{
-    atomic_store_explicit(&core->is_moving, false, memory_order_release);
-    return is_done;
-}
-
 bool gc_pause(struct gc_core *core, const struct gc_pause_request *request,
               struct gc_swap_result *result)
 {
-    return begin_moving(core, result) && end_moving(core, pause_alone(core, request, result));
+    return gc_scope_begin_moving(core, result) &&
+           gc_scope_end_moving(core, pause_alone(core, request, result));
 }
 
 bool gc_pause_resume(struct gc_core *core, struct gc_tenant *tenant, struct gc_swap_result *result)
 {
-    return begin_moving(core, result) && end_moving(core, resume_alone(core, tenant, result));
+    return gc_scope_begin_moving(core, result) &&
+           gc_scope_end_moving(core, resume_alone(core, tenant, result));
 }
 
 /* ---- a moment without work ---- */
@@ -240,10 +230,10 @@ bool gc_pause_during(struct gc_core *core, uint32_t timeout_ms, bool (*function)
     struct pausing pausing = {.core = core, .request = &request, .result = &result};
     GC_ASSERT(gc_lock_held_count() == 0);
     if (atomic_load_explicit(&core->work.is_conservative, memory_order_relaxed) ||
-        gc_pause_is_any(core) || !begin_moving(core, &result))
+        gc_pause_is_any(core) || !gc_scope_begin_moving(core, &result))
         return false;
     if (gc_scope_is_away(core))
-        return end_moving(core, false);
+        return gc_scope_end_moving(core, false);
     pausing.deadline = gc_scope_deadline_in(core, timeout_ms);
-    return end_moving(core, run_without_work(&pausing, function, argument));
+    return gc_scope_end_moving(core, run_without_work(&pausing, function, argument));
 }

@@ -1,5 +1,6 @@
 #include "core/pause/scope.h"
 
+#include "core/base/assert.h"
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
 
@@ -8,6 +9,22 @@
 
 #define POLL_NS 200000
 #define DRAIN_SLICE_MS 10 /* between two checks of the deadline */
+
+bool gc_scope_begin_moving(struct gc_core *core, struct gc_swap_result *result)
+{
+    GC_ASSERT(gc_lock_held_count() == 0);
+    *result = (struct gc_swap_result){.refusal = GC_SWAP_BUSY};
+    if (atomic_exchange_explicit(&core->is_moving, true, memory_order_acquire))
+        return false;
+    result->refusal = GC_SWAP_OK;
+    return true;
+}
+
+bool gc_scope_end_moving(struct gc_core *core, bool is_done)
+{
+    atomic_store_explicit(&core->is_moving, false, memory_order_release);
+    return is_done;
+}
 
 bool gc_scope_is_away(const struct gc_core *core)
 {

@@ -8,6 +8,11 @@
 
 struct gc_tenant;
 
+/* One thread at a time pauses, resumes, or moves memory of a turn. False: another one does,
+ * GC_SWAP_BUSY; else the result is empty. End returns `is_done`. */
+bool gc_scope_begin_moving(struct gc_core *core, struct gc_swap_result *result) GC_CHECKED;
+bool gc_scope_end_moving(struct gc_core *core, bool is_done);
+
 /* False ends the walk. */
 typedef bool gc_scope_visit_function(struct gc_context *context, void *argument);
 

@@ -16,22 +16,10 @@
 #define WAKE_AGAIN_NS (10 * GC_NS_PER_MS)
 #define ROOM_WAIT_NS (5 * GC_NS_PER_MS) /* idle memory may come */
 
-static uint32_t row_of(const struct gc_account *account)
-{
-    return atomic_load_explicit(&account->device_row, memory_order_relaxed);
-}
-
-static bool is_other(const struct gc_turns *turns, const struct gc_account *account, uint32_t slot)
-{
-    const struct gc_ledger *ledger = &turns->client->ledger;
-    return slot != ledger->own && atomic_load_explicit(&ledger->file->group_keys[slot],
-                                                       memory_order_seq_cst) == account->group_key;
-}
-
 bool gc_turns_is_first(const struct gc_turns *turns, struct gc_device *device)
 {
     struct gc_account *account = device->budget.account;
-    return !gc_turn_has_earlier(&turns->client->ledger, account->group_key, row_of(account),
+    return !gc_turn_has_earlier(&turns->client->ledger, account->group_key, gc_account_row(account),
                                 gc_account_limit(account));
 }
 
@@ -100,10 +88,10 @@ static void list_holders(const struct gc_turns *turns, const struct gc_account *
         char name[GC_LEDGER_NAME_BYTES];
         char size[GC_TEXT_SIZE_BYTES];
         const struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, i);
-        if (!is_other(turns, account, i) || gc_account_of(account, i) == 0)
+        if (!gc_account_is_other(account, i) || gc_account_of(account, i) == 0)
             continue;
         const enum gc_turn_obstacle obstacle =
-            gc_turn_rate(ledger, i, row_of(account), gc_clock_ns(), &ignored);
+            gc_turn_rate(ledger, i, gc_account_row(account), gc_clock_ns(), &ignored);
         gc_ledger_get_text(name, sizeof(name), slot->tenant);
         const int n =
             snprintf(text + used, HOLDERS_BYTES - used, "%s%s (pid %u) holds %s: %s",
@@ -155,7 +143,7 @@ static bool is_giving(const struct gc_turns *turns, const struct gc_account *acc
         asking->progress_ns = now_ns;
     }
     return held > 0 && gc_turn_is_alive(slot, now_ns) &&
-           (gc_ledger_load(&slot->turn.give[row_of(account)]) != 0 ||
+           (gc_ledger_load(&slot->turn.give[gc_account_row(account)]) != 0 ||
             gc_ledger_load_half(&slot->turn.state) == GC_TURN_LEAVING);
 }
 
@@ -171,10 +159,10 @@ static uint32_t choose(const struct gc_turns *turns, const struct gc_account *ac
     *stuck_bytes = 0;
     for (uint32_t i = 0; i < high; i++) {
         struct gc_turn_rank rank;
-        if (!is_other(turns, account, i))
+        if (!gc_account_is_other(account, i))
             continue;
         const enum gc_turn_obstacle obstacle =
-            gc_turn_rate(ledger, i, row_of(account), now_ns, &rank);
+            gc_turn_rate(ledger, i, gc_account_row(account), now_ns, &rank);
         if (obstacle != GC_TURN_MAY_GIVE && !may_pass(turns, i, obstacle) &&
             !gc_add_u64(*stuck_bytes, gc_account_of(account, i), stuck_bytes))
             *stuck_bytes = UINT64_MAX;
@@ -207,7 +195,7 @@ static void wake_busy(const struct gc_turns *turns, const struct gc_account *acc
         return;
     asking->woken_ns = now_ns;
     for (uint32_t i = 0; i < high; i++)
-        if (is_other(turns, account, i) &&
+        if (gc_account_is_other(account, i) &&
             gc_ledger_load_half(&gc_ledger_get_slot(ledger, i)->turn.state) == GC_TURN_IN)
             gc_ledger_wake(ledger, i);
 }
@@ -217,7 +205,7 @@ static void send(const struct gc_turns *turns, const struct gc_account *account,
 {
     const struct gc_ledger *ledger = &turns->client->ledger;
     const struct gc_ledger_request request = {
-        .kind = GC_REQUEST_GIVE, .device = row_of(account), .bytes = bytes};
+        .kind = GC_REQUEST_GIVE, .device = gc_account_row(account), .bytes = bytes};
     struct gc_ledger_ticket ignored;
     asking->held = gc_account_of(account, asking->slot);
     asking->progress_ns = now_ns;
@@ -239,7 +227,7 @@ static uint64_t lacking_bytes(struct gc_account *account, uint64_t need)
 bool gc_turns_ask(struct gc_turns *turns, struct gc_device *device, uint64_t need)
 {
     struct gc_account *account = device->budget.account;
-    struct gc_turns_asking *asking = &turns->asking[row_of(account)];
+    struct gc_turns_asking *asking = &turns->asking[gc_account_row(account)];
     const uint64_t now_ns = gc_clock_ns();
     bool has_dying;
     uint64_t stuck_bytes;
@@ -248,7 +236,7 @@ bool gc_turns_ask(struct gc_turns *turns, struct gc_device *device, uint64_t nee
         asking->vain_ns = 0;
         return true;
     }
-    (void)gc_account_reap(account->ledger, row_of(account), account->group_key, &has_dying);
+    (void)gc_account_reap(account->ledger, gc_account_row(account), account->group_key, &has_dying);
     if (await_idle(device, asking, lacking, now_ns))
         return true;
     if (is_giving(turns, account, asking, now_ns)) {

@@ -65,7 +65,7 @@ static struct gc_device *device_at(const struct gc_turns *turns, int ordinal, ui
     struct gc_device *device = gc_device_find(turns->core, ordinal);
     if (device == NULL || device->budget.account == NULL)
         return NULL;
-    *row = atomic_load_explicit(&device->budget.account->device_row, memory_order_relaxed);
+    *row = gc_account_row(device->budget.account);
     return device;
 }
 
