@@ -16,9 +16,8 @@ sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from live import BUILD, CONTEXT, MIB, PATIENCE, TOOL
 
 PROGS = os.path.join(BUILD, "tests/preload")
-# Each way, a second, of the simulated device. What is moved is really copied, mapped and unmapped: 2 GB/s is what two cores do
-# beside other work; on a larger machine SWAP_LINK=25GB.
-LINK = os.environ.get("SWAP_LINK", "2GB")
+# Each way, a second, of the simulated device.
+LINK = os.environ.get("SWAP_LINK", "25GB")
 LINK_BYTES = {"KB": 10**3, "MB": 10**6, "GB": 10**9}[LINK[-2:].upper()] * float(LINK[:-2])
 SPARE = 256 * MIB  # the device has more than the group may hold, so that too much would be seen, not refused
 ROUNDING = 16 * MIB  # of a member: pages that its small blocks and the ends of large ones share

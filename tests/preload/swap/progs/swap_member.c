@@ -8,9 +8,9 @@
  * of each chunk are written, so that a run is not limited by this machine's own memory.
  *
  * NAME: seed, block (most bytes of a block), kernel_us, touch (percent of the blocks that a request
- * touches), churn (percent of requests that free a block and allocate another), whole (0, 1),
- * refused (1: out of memory is counted, not an error), patience_s (for a context), module (0: no
- * kernel is loaded and launched, only kernel_us are spent).
+ * touches), chunk (bytes), churn (percent of requests that free a block and allocate another),
+ * whole (0, 1), refused (1: out of memory is counted, not an error), patience_s (for a context),
+ * module (0: no kernel is loaded and launched, only kernel_us are spent).
  *
  * Lines of input: "requests N"; "busy": requests until the next line; "random MEAN_US": requests at
  * random times until the next line; "idle"; "fork MS": a child that lives so long; "exec": starts
@@ -28,7 +28,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHUNK_BYTES ((size_t)64 << 10)
 #define BLOCKS_MAX 4096
 #define SMALL_BLOCKS 4 /* of less than a chunk */
 #define COPY_CHUNKS_MAX 16
@@ -44,8 +43,13 @@ struct block {
 };
 
 static struct {
-    uint64_t bytes, seed, block, kernel_us, touch, churn, whole, refused, patience_s, module;
-} options = {.seed = 1, .block = UINT64_C(64) << 20, .touch = 100, .patience_s = 60, .module = 1};
+    uint64_t bytes, seed, block, kernel_us, touch, churn, whole, refused, patience_s, module, chunk;
+} options = {.seed = 1,
+             .block = UINT64_C(64) << 20,
+             .touch = 100,
+             .patience_s = 60,
+             .module = 1,
+             .chunk = 64 << 10};
 
 static struct block blocks[BLOCKS_MAX];
 static size_t block_count;
@@ -192,8 +196,9 @@ static void check_block(struct block *block)
 /* False: refused, and that is no error. */
 static bool allocate(struct block *block, size_t bytes)
 {
-    block->chunk_bytes = bytes < CHUNK_BYTES ? (bytes + 2 * sizeof(uint64_t)) / 8 * 8 : CHUNK_BYTES;
-    block->chunks = bytes < CHUNK_BYTES ? 1 : bytes / CHUNK_BYTES;
+    block->chunk_bytes =
+        bytes < options.chunk ? (bytes + 2 * sizeof(uint64_t)) / 8 * 8 : options.chunk;
+    block->chunks = bytes < options.chunk ? 1 : bytes / options.chunk;
     const CUresult result = cuMemAlloc(&block->address, block->chunks * block->chunk_bytes);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && options.refused) {
         refused_count++;
@@ -229,10 +234,10 @@ static size_t held_bytes(void)
 static void fill_up(void)
 {
     size_t held = held_bytes();
-    while (held + CHUNK_BYTES <= options.bytes && block_count < BLOCKS_MAX) {
+    while (held + options.chunk <= options.bytes && block_count < BLOCKS_MAX) {
         const size_t left = options.bytes - held;
-        size_t bytes = CHUNK_BYTES + draw(options.block);
-        bytes = block_count < SMALL_BLOCKS ? 1 + draw(CHUNK_BYTES - 1) : bytes;
+        size_t bytes = options.chunk + draw(options.block);
+        bytes = block_count < SMALL_BLOCKS ? 1 + draw(options.chunk - 1) : bytes;
         if (!allocate(&blocks[block_count], bytes < left ? bytes : left))
             return;
         held += blocks[block_count].chunks * blocks[block_count].chunk_bytes;
@@ -415,7 +420,7 @@ static void read_option(const char *text)
                  {"kernel_us=", &options.kernel_us}, {"touch=", &options.touch},
                  {"churn=", &options.churn},         {"whole=", &options.whole},
                  {"refused=", &options.refused},     {"patience_s=", &options.patience_s},
-                 {"module=", &options.module}};
+                 {"module=", &options.module},       {"chunk=", &options.chunk}};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         const size_t length = strlen(names[i].name);
         if (strncmp(text, names[i].name, length) == 0) {
@@ -454,7 +459,7 @@ int main(int argc, char **argv)
     options.bytes = strtoull(argv[1], NULL, 0);
     for (int i = 2; i < argc; i++)
         read_option(argv[i]);
-    if (options.bytes == 0 || options.block == 0)
+    if (options.bytes == 0 || options.block == 0 || options.chunk % 8 != 0 || options.chunk == 0)
         return 2;
     random_state = mix(options.seed);
     start();
