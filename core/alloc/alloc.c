@@ -264,7 +264,7 @@ static enum gc_status serve_borrowing(struct alloc_request *alloc, struct gc_bor
 
 static enum gc_status serve(struct alloc_request *alloc)
 {
-    struct gc_borrow borrow = {.is_short = alloc->is_trial};
+    struct gc_borrow borrow = {.is_short = alloc->is_trial, .tenant = alloc->context->tenant};
     const enum gc_status status = serve_borrowing(alloc, &borrow);
     gc_borrow_end(alloc->context->device, &borrow);
     return status;

@@ -71,7 +71,7 @@ static enum gc_status begin_locked(struct gc_change *change, unsigned kind, bool
         if (*must_serve)
             return GC_BUSY;
         if (waits_for_resume && change->context->core->demand != NULL)
-            change->context->core->demand(change->context->core);
+            change->context->core->demand(change->context->core, change->context->tenant);
         gc_lock_wait(&pool->lock, &pool->pages.changed);
     }
     if (pool->is_dropped || gc_context_is_dropped(change->context))

@@ -55,9 +55,9 @@ struct gc_core {
     atomic_bool is_moving; /* a thread pauses or resumes */
     atomic_bool is_paused; /* the whole process, not one tenant */
     atomic_bool is_away;   /* its turn is over, some memory is out: core/pause/away.h */
-    /* A thread needs the memory that is away; NULL: the process takes no turns. Calls no driver and
-     * takes no lock: core/turns. Set while no other thread runs. */
-    void (*demand)(struct gc_core *core);
+    /* A thread needs memory that is away, the process's or the tenant's; NULL: the process takes no
+     * turns. Calls no driver and takes no lock: core/turns. Set while no other thread runs. */
+    void (*demand)(struct gc_core *core, struct gc_tenant *tenant);
     struct gc_turns *turns;    /* core/turns; NULL: none */
     atomic_bool is_registered; /* see gc_export_expect_registration */
     struct gc_pagemap pagemap;

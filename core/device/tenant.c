@@ -178,6 +178,67 @@ bool gc_tenant_is_paused(const struct gc_tenant *tenant)
     return atomic_load_explicit(&tenant->is_paused, memory_order_seq_cst);
 }
 
+bool gc_tenant_begin_away(struct gc_tenant *tenant)
+{
+    gc_lock_acquire(&tenant->core->registry);
+    const bool is_open = gc_tenant_is_open(tenant);
+    if (is_open)
+        atomic_store_explicit(&tenant->turn.is_away, true, memory_order_seq_cst);
+    gc_lock_release(&tenant->core->registry);
+    return is_open;
+}
+
+bool gc_tenant_is_away(const struct gc_tenant *tenant)
+{
+    return atomic_load_explicit(&tenant->turn.is_away, memory_order_seq_cst);
+}
+
+bool gc_tenant_is_out(const struct gc_tenant *tenant)
+{
+    return gc_tenant_is_paused(tenant) || gc_tenant_is_away(tenant);
+}
+
+uint64_t gc_tenant_resident_bytes(const struct gc_tenant *tenant, const struct gc_device *device)
+{
+    const struct gc_quota *quota = gc_tenant_quota_at(tenant, gc_device_get_info(device)->ordinal);
+    return quota == NULL ? 0 : gc_budget_held(&quota->budget);
+}
+
+uint64_t gc_tenants_resident_bytes(struct gc_core *core, const struct gc_device *device,
+                                   const struct gc_tenant *but)
+{
+    uint64_t sum = 0;
+    for (const struct gc_tenant *tenant = load_link(&core->tenants); tenant != NULL;
+         tenant = load_link(&tenant->next))
+        if (tenant != but && !gc_tenant_is_paused(tenant))
+            sum += gc_tenant_resident_bytes(tenant, device);
+    return sum;
+}
+
+/* Live memory that is not resident: what was freed meanwhile does not come back. */
+static uint64_t away_bytes(const struct gc_tenant *tenant, const struct gc_device *device)
+{
+    struct gc_gauge live;
+    if (!gc_tenant_is_away(tenant) || gc_tenant_is_paused(tenant))
+        return 0;
+    const struct gc_quota *quota = gc_tenant_quota_at(tenant, gc_device_get_info(device)->ordinal);
+    if (quota == NULL)
+        return 0;
+    gc_stats_read_gauge(&quota->allocated, &live);
+    return gc_sub_or_zero_u64(live.current, gc_budget_held(&quota->budget));
+}
+
+void gc_tenants_count_away(struct gc_device *device)
+{
+    uint64_t sum = 0;
+    gc_lock_acquire(&device->core->registry);
+    for (const struct gc_tenant *tenant = load_link(&device->core->tenants); tenant != NULL;
+         tenant = load_link(&tenant->next))
+        sum += away_bytes(tenant, device);
+    gc_budget_set_away(&device->budget, sum);
+    gc_lock_release(&device->core->registry);
+}
+
 uint64_t gc_tenant_capacity_bytes(const struct gc_tenant *tenant, const struct gc_device *device)
 {
     const struct gc_quota *quota = gc_tenant_quota_at(tenant, gc_device_get_info(device)->ordinal);

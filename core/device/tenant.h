@@ -80,16 +80,45 @@ struct gc_tenant_figures {
 bool gc_tenant_read(struct gc_tenant *tenant, struct gc_device *device,
                     struct gc_tenant_figures *figures);
 
-/* ---- for core/pause ---- */
+/* ---- for core/pause and core/turns ---- */
 
 /* Pauses the tenant; it is not removed meanwhile. GC_BUSY: it is paused already.
  * GC_INVALID_ARGUMENT: it is removed or being removed. */
 enum gc_status gc_tenant_begin_pause(struct gc_tenant *tenant) GC_CHECKED;
 bool gc_tenant_is_paused(const struct gc_tenant *tenant);
+/* The tenant leaves its turn: its memory is out, or a part of it, until a thread demands it. False:
+ * it is removed or being removed. */
+bool gc_tenant_begin_away(struct gc_tenant *tenant) GC_CHECKED;
+bool gc_tenant_is_away(const struct gc_tenant *tenant);
+/* Whether work that uses its memory waits: it is paused or away. */
+bool gc_tenant_is_out(const struct gc_tenant *tenant);
+/* Bytes that are charged to it on the device. */
+uint64_t gc_tenant_resident_bytes(const struct gc_tenant *tenant, const struct gc_device *device);
+/* The sum over all tenants but this one, without those that are paused. */
+uint64_t gc_tenants_resident_bytes(struct gc_core *core, const struct gc_device *device,
+                                   const struct gc_tenant *but);
+/* The device's limit also holds for memory of tenants that is away: it comes back. Call after such
+ * memory has moved, and before a refusal, as it may have been freed. */
+void gc_tenants_count_away(struct gc_device *device);
 
 /* ---- the record: for tenant*.c, publish.c and core/reclaim/limit.c ---- */
 
 enum gc_tenant_state { GC_TENANT_OPEN, GC_TENANT_REMOVING, GC_TENANT_REMOVED };
+
+/* Turns of the tenants of a process (core/turns/tenants.c). CLOCK_MONOTONIC; 0: not. */
+struct gc_tenant_turn {
+    atomic_bool is_away;
+    atomic_uint wanting;          /* threads that wait for pages for it */
+    _Atomic uint64_t wanted_ns;   /* since when the first of them does */
+    _Atomic uint64_t demanded_ns; /* since when a thread waits for its memory */
+    _Atomic uint64_t worked_ns;   /* when it last submitted work, as far as that is looked at */
+    /* For the helper alone: */
+    uint64_t begin_ns;      /* since when all its memory is resident */
+    uint64_t exchange_ns;   /* what its last exchange took */
+    uint64_t not_before_ns; /* it could not leave: not tried again before */
+    uint64_t stuck_ns;      /* nobody could make room for it: not tried again before */
+    bool is_fixed;          /* what hindered it lasts */
+};
 
 struct gc_tenant {
     struct gc_core *core;
@@ -99,6 +128,7 @@ struct gc_tenant {
     atomic_uint_fast64_t limit_bytes;
     atomic_uint state; /* enum gc_tenant_state; changes under the registry's lock */
     atomic_bool is_paused;
+    struct gc_tenant_turn turn;
     /* Its quota of each device that it used, by ordinal. */
     _Atomic(struct gc_quota *) quotas[GC_DEVICE_MAX];
 };

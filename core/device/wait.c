@@ -101,18 +101,20 @@ void gc_wait_resume(struct gc_core *core)
     GC_ASSERT(gc_lock_held_count() == 0);
     while (gc_gate_mode_of(word = gc_gate_read(&core->work.gate)) == GC_GATE_CLOSED) {
         if (core->demand != NULL)
-            core->demand(core);
+            core->demand(core, NULL);
         wait_change(core, word);
     }
 }
 
-void gc_wait_tenant(struct gc_core *core, const struct gc_tenant *tenant)
+void gc_wait_tenant(struct gc_core *core, struct gc_tenant *tenant)
 {
     GC_ASSERT(gc_lock_held_count() == 0);
     for (;;) {
         const uint32_t word = gc_gate_read(&core->work.gate);
-        if (!gc_tenant_is_paused(tenant))
+        if (!gc_tenant_is_out(tenant))
             return;
+        if (gc_tenant_is_away(tenant) && core->demand != NULL)
+            core->demand(core, tenant);
         wait_change(core, word);
     }
 }

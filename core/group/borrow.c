@@ -5,6 +5,7 @@
 #include "core/base/bits.h"
 #include "core/base/clock.h"
 #include "core/device/registry.h"
+#include "core/device/tenant.h"
 #include "core/group/group.h"
 
 #include <time.h>
@@ -151,6 +152,7 @@ static bool borrow_idle(struct gc_device *device, uint64_t bytes, struct gc_borr
     do {
         gc_serve_requests(device->core);
         send_rarely(account, bytes, borrow);
+        gc_tenants_count_away(device);
         if (gc_budget_free_bytes(&device->budget) < bytes)
             return false; /* the process's own limit is too low */
         if (gc_clock_ns() < borrow->end_ns)
@@ -179,15 +181,22 @@ static void want(struct gc_group_client *client, uint32_t row, uint64_t bytes,
     if (borrow->wanted != 0)
         return;
     borrow->wanted = bytes;
+    if (borrow->tenant != NULL &&
+        atomic_fetch_add_explicit(&borrow->tenant->turn.wanting, 1, memory_order_seq_cst) == 0)
+        atomic_store_explicit(&borrow->tenant->turn.wanted_ns, gc_clock_ns(), memory_order_relaxed);
     atomic_fetch_add_explicit(&client->wanted[row], bytes, memory_order_seq_cst);
     gc_ledger_wake(&client->ledger, client->ledger.own);
 }
 
-/* Could the group hold it, if all others gave all they have? */
-static bool could_fit(struct gc_account *account, uint64_t bytes)
+/* Could the group hold it, if all others gave all they have, other tenants of this process, too? */
+static bool could_fit(const struct gc_device *device, uint64_t bytes,
+                      const struct gc_tenant *tenant)
 {
+    struct gc_account *account = device->budget.account;
+    const uint64_t own = gc_account_of(account, account->ledger->own);
+    const uint64_t others = gc_tenants_resident_bytes(device->core, device, tenant);
     uint64_t sum;
-    return gc_add_u64(gc_account_of(account, account->ledger->own), bytes, &sum) &&
+    return gc_add_u64(gc_sub_or_zero_u64(own, others), bytes, &sum) &&
            sum <= gc_account_limit(account);
 }
 
@@ -198,7 +207,9 @@ static bool wait_turn(struct gc_device *device, uint64_t bytes, struct gc_borrow
     struct gc_account *account = device->budget.account;
     if (!takes_turns(client, borrow))
         return false;
-    while (could_fit(account, bytes) && gc_budget_free_bytes(&device->budget) >= bytes &&
+    gc_tenants_count_away(device);
+    while (could_fit(device, bytes, borrow->tenant) &&
+           gc_budget_free_bytes(&device->budget) >= bytes &&
            !gc_group_is_hopeless(client, gc_account_row(account)) &&
            !atomic_load_explicit(&client->is_exiting, memory_order_acquire)) {
         want(client, gc_account_row(account), bytes, borrow);
@@ -222,5 +233,7 @@ void gc_borrow_end(struct gc_device *device, const struct gc_borrow *borrow)
         return;
     atomic_fetch_sub_explicit(&client->wanted[gc_account_row(device->budget.account)],
                               borrow->wanted, memory_order_seq_cst);
+    if (borrow->tenant != NULL)
+        atomic_fetch_sub_explicit(&borrow->tenant->turn.wanting, 1, memory_order_seq_cst);
     gc_ledger_wake(&client->ledger, client->ledger.own);
 }

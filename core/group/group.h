@@ -74,12 +74,13 @@ void gc_group_fini(struct gc_core *core);
 
 /* The state of one request that lacks memory; all zero at first. */
 struct gc_borrow {
-    uint64_t end_ns;       /* the deadline */
-    uint64_t requested_ns; /* when requests were last sent */
-    uint64_t wanted;       /* announced to the helper */
-    unsigned count;        /* steps so far */
-    unsigned room_count;   /* steps that found room, in a turn */
-    bool is_short;         /* does not wait */
+    uint64_t end_ns;          /* the deadline */
+    uint64_t requested_ns;    /* when requests were last sent */
+    uint64_t wanted;          /* announced to the helper */
+    unsigned count;           /* steps so far */
+    unsigned room_count;      /* steps that found room, in a turn */
+    bool is_short;            /* does not wait */
+    struct gc_tenant *tenant; /* for which it is; NULL: none */
 };
 
 /* Call when reclaim in this process did not free `bytes`. Uncharges memory of processes that died,

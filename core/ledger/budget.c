@@ -8,6 +8,7 @@ void gc_budget_init(struct gc_budget *budget, struct gc_gauge_cell *held, uint64
 {
     atomic_init(&budget->limit, limit);
     atomic_init(&budget->owed, 0);
+    atomic_init(&budget->away, 0);
     atomic_init(&budget->highest, 0);
     budget->held = held;
     budget->account = NULL;
@@ -23,10 +24,16 @@ uint64_t gc_budget_limit(const struct gc_budget *budget)
     return atomic_load_explicit(&budget->limit, memory_order_relaxed);
 }
 
+void gc_budget_set_away(struct gc_budget *budget, uint64_t bytes)
+{
+    atomic_store_explicit(&budget->away, bytes, memory_order_relaxed);
+}
+
 uint64_t gc_budget_room(const struct gc_budget *budget)
 {
     const uint64_t owed = atomic_load_explicit(&budget->owed, memory_order_relaxed);
-    return gc_sub_or_zero_u64(gc_budget_limit(budget), owed);
+    const uint64_t away = atomic_load_explicit(&budget->away, memory_order_relaxed);
+    return gc_sub_or_zero_u64(gc_sub_or_zero_u64(gc_budget_limit(budget), owed), away);
 }
 
 uint64_t gc_budget_held(const struct gc_budget *budget)

@@ -21,6 +21,7 @@
 struct gc_budget {
     atomic_uint_fast64_t limit;
     atomic_uint_fast64_t owed;  /* see gc_budget_charge_found */
+    atomic_uint_fast64_t away;  /* in host memory, and comes back */
     struct gc_gauge_cell *held; /* the device's `reserved` gauge */
     /* The most held since gc_budget_watch, by charges that were not committed too. */
     atomic_uint_fast64_t highest;
@@ -49,7 +50,10 @@ void gc_budget_force_charge(struct gc_budget *budget, uint64_t bytes);
  * since what is owed would not concern the others. Returns the bytes charged. One thread at a time.
  */
 uint64_t gc_budget_charge_found(struct gc_budget *budget, uint64_t bytes);
-/* The most that may be held: the limit without what is owed. */
+/* Memory of the device that is in host memory and comes back lowers the limit for charges, but not
+ * for returns. */
+void gc_budget_set_away(struct gc_budget *budget, uint64_t bytes);
+/* The most that may be held: the limit without what is owed or away. */
 uint64_t gc_budget_room(const struct gc_budget *budget);
 /* From now on the most bytes held are noted; one thread at a time watches. */
 void gc_budget_watch(struct gc_budget *budget);

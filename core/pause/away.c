@@ -2,6 +2,7 @@
 
 #include "core/base/bits.h"
 #include "core/device/registry.h"
+#include "core/device/tenant.h"
 
 #include <stddef.h>
 
@@ -15,32 +16,41 @@ static bool is_unseen(const struct gc_core *core, struct gc_swap_result *result)
     return true;
 }
 
-static bool begin(struct gc_core *core, const struct gc_scope_deadline *deadline,
-                  struct gc_swap_result *result)
+static bool set_away(struct gc_core *core, struct gc_tenant *tenant, struct gc_swap_result *result)
+{
+    if (tenant == NULL)
+        atomic_store_explicit(&core->is_away, true, memory_order_relaxed);
+    else if (!gc_tenant_begin_away(tenant))
+        result->refusal = GC_SWAP_AGAIN; /* it is being removed */
+    return result->refusal == GC_SWAP_OK;
+}
+
+static bool begin(struct gc_core *core, struct gc_tenant *tenant,
+                  const struct gc_scope_deadline *deadline, struct gc_swap_result *result)
 {
     if (is_unseen(core, result))
         return false;
-    result->refusal = gc_scope_check(core, NULL);
+    result->refusal = gc_scope_check(core, tenant);
     if (result->refusal != GC_SWAP_OK)
         return false;
     gc_submitter_close_gate(&core->work);
     /* Again: a thread that sets the flag later finds the gate closed, and waits. */
-    const bool is_done = !is_unseen(core, result) && gc_scope_drain(core, NULL, deadline, result);
-    if (is_done)
-        atomic_store_explicit(&core->is_away, true, memory_order_relaxed);
-    else
+    const bool is_done = !is_unseen(core, result) &&
+                         gc_scope_drain(core, tenant, deadline, result) &&
+                         set_away(core, tenant, result);
+    if (!is_done || tenant != NULL)
         gc_scope_set_gate(core);
     return is_done;
 }
 
-bool gc_away_begin(struct gc_core *core, uint64_t timeout_ms, void (*waiting)(void *argument),
-                   void *argument, struct gc_swap_result *result)
+bool gc_away_begin(struct gc_core *core, struct gc_tenant *tenant, uint64_t timeout_ms,
+                   void (*waiting)(void *argument), void *argument, struct gc_swap_result *result)
 {
     struct gc_scope_deadline deadline = gc_scope_deadline_in(core, timeout_ms);
     deadline.waiting = waiting;
     deadline.argument = argument;
     return gc_scope_begin_moving(core, result) &&
-           gc_scope_end_moving(core, begin(core, &deadline, result));
+           gc_scope_end_moving(core, begin(core, tenant, &deadline, result));
 }
 
 /* ---- parts ---- */
@@ -79,24 +89,21 @@ static bool come_back(struct gc_context *context, void *argument)
            move(context, moving, gc_swap_in_part);
 }
 
-static bool move_all(struct gc_device *device, const struct gc_swap_spec *spec,
-                     gc_scope_visit_function *visit, struct gc_swap_result *result)
+bool gc_away_give(struct gc_device *device, const struct gc_tenant *tenant,
+                  const struct gc_swap_spec *spec, struct gc_swap_result *result)
 {
     struct moving moving = {device, *spec, result};
     return gc_scope_begin_moving(device->core, result) &&
-           gc_scope_end_moving(device->core, gc_scope_visit(device->core, NULL, visit, &moving));
+           gc_scope_end_moving(device->core, gc_scope_visit(device->core, tenant, give, &moving));
 }
 
-bool gc_away_give(struct gc_device *device, const struct gc_swap_spec *spec,
-                  struct gc_swap_result *result)
+bool gc_away_return(struct gc_device *device, const struct gc_tenant *tenant,
+                    const struct gc_swap_spec *spec, struct gc_swap_result *result)
 {
-    return move_all(device, spec, give, result);
-}
-
-bool gc_away_return(struct gc_device *device, const struct gc_swap_spec *spec,
-                    struct gc_swap_result *result)
-{
-    return move_all(device, spec, come_back, result);
+    struct gc_core *core = device->core;
+    struct moving moving = {device, *spec, result};
+    return gc_scope_begin_moving(core, result) &&
+           gc_scope_end_moving(core, gc_scope_visit_in(core, tenant, come_back, &moving));
 }
 
 struct counting {
@@ -112,10 +119,10 @@ static bool count_missing(struct gc_context *context, void *argument)
     return true;
 }
 
-uint64_t gc_away_missing(struct gc_device *device)
+uint64_t gc_away_missing(struct gc_device *device, const struct gc_tenant *tenant)
 {
     struct counting counting = {device, 0};
-    (void)gc_scope_visit(device->core, NULL, count_missing, &counting);
+    (void)gc_scope_visit_in(device->core, tenant, count_missing, &counting);
     return counting.bytes;
 }
 
@@ -128,17 +135,19 @@ static bool is_in(struct gc_context *context, void *argument)
 }
 
 /* A pause that began meanwhile keeps the gate closed. */
-static bool end(struct gc_core *core)
+static bool end(struct gc_core *core, struct gc_tenant *tenant)
 {
-    if (!gc_scope_visit(core, NULL, is_in, NULL))
+    if (!gc_scope_visit_in(core, tenant, is_in, NULL))
         return false;
-    atomic_store_explicit(&core->is_away, false, memory_order_relaxed);
+    /* Sequentially consistent, as the gate's word, which changes after it. */
+    atomic_store_explicit(tenant == NULL ? &core->is_away : &tenant->turn.is_away, false,
+                          memory_order_seq_cst);
     gc_scope_set_gate(core);
     return true;
 }
 
-bool gc_away_end(struct gc_core *core)
+bool gc_away_end(struct gc_core *core, struct gc_tenant *tenant)
 {
     struct gc_swap_result ignored;
-    return gc_scope_begin_moving(core, &ignored) && gc_scope_end_moving(core, end(core));
+    return gc_scope_begin_moving(core, &ignored) && gc_scope_end_moving(core, end(core, tenant));
 }

@@ -27,7 +27,7 @@ struct gc_tenant *gc_pause_find(struct gc_core *core, uint64_t address)
     struct gc_pool *pool = gc_block_pool(block);
     tenant = pool->context->tenant;
     gc_pool_release(pool);
-    return tenant != NULL && gc_tenant_is_paused(tenant) ? tenant : NULL;
+    return tenant != NULL && gc_tenant_is_out(tenant) ? tenant : NULL;
 }
 
 /* ---- pause ---- */
@@ -72,7 +72,7 @@ static bool swap_in(struct gc_context *context, void *argument)
 static bool swap_in_scope(struct gc_core *core, const struct gc_tenant *tenant,
                           struct gc_swap_result *result)
 {
-    return gc_scope_visit(core, tenant, swap_in, result);
+    return gc_scope_visit_in(core, tenant, swap_in, result);
 }
 
 /* Bytes that are still reserved after the swap. */
@@ -121,7 +121,7 @@ static bool pause_scope(struct pausing *pausing)
     gc_submitter_close_gate(&core->work);
     if (!swap_out_scope(pausing)) {
         const struct gc_swap_result why = *result;
-        if (gc_scope_is_away(core) || swap_in_scope(core, tenant, result)) {
+        if (gc_scope_is_away(core, tenant) || swap_in_scope(core, tenant, result)) {
             *result = why;
             result->moved_bytes = 0;
             return false;
@@ -155,7 +155,7 @@ static bool pause_alone(struct gc_core *core, const struct gc_pause_request *req
     pausing.deadline = gc_scope_deadline_in(core, request->timeout_ms);
     /* A pause of the process has swapped out the tenant's pools, too; a turn's end, a part. */
     const bool is_out =
-        request->tenant != NULL && (gc_pause_is_any(core) || gc_scope_is_away(core));
+        request->tenant != NULL && (gc_pause_is_any(core) || gc_scope_is_away(core, NULL));
     const bool is_done = is_out || pause_scope(&pausing);
     publish_paused(core, request->tenant, is_done);
     gc_scope_set_gate(core);
@@ -169,7 +169,7 @@ static void leave_to_turn(struct gc_core *core)
 {
     atomic_store_explicit(&core->is_away, true, memory_order_relaxed);
     publish_paused(core, NULL, false);
-    core->demand(core);
+    core->demand(core, NULL);
 }
 
 static bool resume_alone(struct gc_core *core, struct gc_tenant *tenant,
@@ -184,7 +184,8 @@ static bool resume_alone(struct gc_core *core, struct gc_tenant *tenant,
         return true;
     }
     /* While the process is paused, or away, the memory stays out: its return swaps it in. */
-    const bool is_later = tenant != NULL && (gc_pause_is_any(core) || gc_scope_is_away(core));
+    const bool is_later =
+        tenant != NULL && (gc_pause_is_any(core) || gc_scope_is_away(core, tenant));
     if (!is_later && !swap_in_scope(core, tenant, result))
         return false;
     publish_paused(core, tenant, false);
@@ -232,7 +233,7 @@ bool gc_pause_during(struct gc_core *core, uint32_t timeout_ms, bool (*function)
     if (atomic_load_explicit(&core->work.is_conservative, memory_order_relaxed) ||
         gc_pause_is_any(core) || !gc_scope_begin_moving(core, &result))
         return false;
-    if (gc_scope_is_away(core))
+    if (gc_scope_is_away(core, NULL))
         return gc_scope_end_moving(core, false);
     pausing.deadline = gc_scope_deadline_in(core, timeout_ms);
     return gc_scope_end_moving(core, run_without_work(&pausing, function, argument));

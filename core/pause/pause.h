@@ -40,7 +40,7 @@ bool gc_pause_is_any(const struct gc_core *core);
 /* Registers the handlers of the ledger's requests to pause and resume (requests.c). */
 void gc_pause_join(struct gc_core *core);
 
-/* The paused tenant whose live block contains the address; NULL: none. */
+/* The tenant whose live block contains the address and whose memory is out; NULL: none. */
 struct gc_tenant *gc_pause_find(struct gc_core *core, uint64_t address);
 
 #endif

@@ -26,9 +26,10 @@ bool gc_scope_end_moving(struct gc_core *core, bool is_done)
     return is_done;
 }
 
-bool gc_scope_is_away(const struct gc_core *core)
+bool gc_scope_is_away(const struct gc_core *core, const struct gc_tenant *tenant)
 {
-    return atomic_load_explicit(&core->is_away, memory_order_relaxed);
+    return atomic_load_explicit(&core->is_away, memory_order_relaxed) ||
+           (tenant != NULL && gc_tenant_is_away(tenant));
 }
 
 static bool is_paused(const struct gc_core *core)
@@ -90,13 +91,28 @@ bool gc_scope_is_moved(const struct gc_context *context, bool is_done,
     return true;
 }
 
+static bool visit_in(struct gc_context *context, void *argument)
+{
+    const struct visiting *visiting = argument;
+    const bool is_away =
+        visiting->tenant == NULL && context->tenant != NULL && gc_tenant_is_away(context->tenant);
+    return is_away || visit_one(context, argument);
+}
+
+bool gc_scope_visit_in(struct gc_core *core, const struct gc_tenant *tenant,
+                       gc_scope_visit_function *visit, void *argument)
+{
+    struct visiting visiting = {tenant, visit, argument};
+    return visit_all(core, visit_in, &visiting);
+}
+
 /* ---- checks ---- */
 
 /* What is out already, in a turn that ended, can be joined by the rest. */
 static bool check(struct gc_context *context, void *argument)
 {
     enum gc_swap_refusal *refusal = argument;
-    const bool is_out = gc_scope_is_away(context->core) && gc_swap_is_out(context);
+    const bool is_out = gc_scope_is_away(context->core, context->tenant) && gc_swap_is_out(context);
     *refusal = is_out ? GC_SWAP_OK : gc_swap_check(context);
     return *refusal == GC_SWAP_OK;
 }
@@ -237,16 +253,16 @@ bool gc_scope_quiesce(struct gc_core *core, const struct gc_scope_deadline *dead
 
 /* ---- the gate ---- */
 
-static void set_paused(void *argument, struct gc_tenant *tenant)
+static void set_out(void *argument, struct gc_tenant *tenant)
 {
-    *(bool *)argument |= gc_tenant_is_paused(tenant);
+    *(bool *)argument |= gc_tenant_is_out(tenant);
 }
 
 void gc_scope_set_gate(struct gc_core *core)
 {
-    bool is_any_paused = false;
-    gc_tenants_visit(core, set_paused, &is_any_paused);
-    gc_gate_set(&core->work.gate, is_paused(core) || gc_scope_is_away(core) ? GC_GATE_CLOSED
-                                  : is_any_paused                           ? GC_GATE_GUARDED
-                                                                            : GC_GATE_OPEN);
+    bool is_any_out = false;
+    gc_tenants_visit(core, set_out, &is_any_out);
+    gc_gate_set(&core->work.gate, is_paused(core) || gc_scope_is_away(core, NULL) ? GC_GATE_CLOSED
+                                  : is_any_out                                    ? GC_GATE_GUARDED
+                                                                                  : GC_GATE_OPEN);
 }

@@ -22,6 +22,11 @@ typedef bool gc_scope_visit_function(struct gc_context *context, void *argument)
 bool gc_scope_visit(struct gc_core *core, const struct gc_tenant *tenant,
                     gc_scope_visit_function *visit, void *argument);
 
+/* As that, of the contexts whose memory a turn of the process has, or a resume brings back: not
+ * those of tenants that are away, which come back when they are demanded. */
+bool gc_scope_visit_in(struct gc_core *core, const struct gc_tenant *tenant,
+                       gc_scope_visit_function *visit, void *argument);
+
 /* Whether the scope's memory can be swapped out and all work can be waited for. No driver call. */
 enum gc_swap_refusal gc_scope_check(struct gc_core *core, const struct gc_tenant *tenant);
 
@@ -45,8 +50,9 @@ bool gc_scope_drain(struct gc_core *core, const struct gc_tenant *tenant,
 bool gc_scope_quiesce(struct gc_core *core, const struct gc_scope_deadline *deadline,
                       struct gc_swap_result *result);
 
-/* Whether the process's turn has ended and some of its memory is out: see away.h. */
-bool gc_scope_is_away(const struct gc_core *core);
+/* Whether the turn of the process, or of the tenant in it, has ended and some of its memory is out:
+ * see away.h. */
+bool gc_scope_is_away(const struct gc_core *core, const struct gc_tenant *tenant);
 /* Sets the gate's mode by what is paused and away now. Waiting threads check the mode again. */
 void gc_scope_set_gate(struct gc_core *core);
 

@@ -14,6 +14,11 @@
 #define LOG_AGAIN_NS (60 * GC_NS_PER_S)
 #define ROOM_AGAIN_NS (20 * GC_NS_PER_MS)
 #define WAKE_AGAIN_NS (10 * GC_NS_PER_MS)
+/* The next attempt after a refusal: of what passes soon, of work that did not end in time, and of
+ * what lasts. */
+#define AGAIN_SOON_NS (100 * GC_NS_PER_MS)
+#define AGAIN_BUSY_NS GC_NS_PER_S
+#define AGAIN_LATE_NS (5 * GC_NS_PER_S)
 #define ROOM_WAIT_NS (5 * GC_NS_PER_MS) /* idle memory may come */
 
 bool gc_turns_is_first(const struct gc_turns *turns, struct gc_device *device)
@@ -36,9 +41,16 @@ void gc_turns_wake_waiting(const struct gc_turns *turns)
 
 /* ---- why not ---- */
 
-static bool is_passing(enum gc_swap_refusal refusal)
+bool gc_turns_is_passing(enum gc_swap_refusal refusal)
 {
     return refusal == GC_SWAP_BUSY || refusal == GC_SWAP_CAPTURES || refusal == GC_SWAP_AGAIN;
+}
+
+uint64_t gc_turns_again_ns(enum gc_swap_refusal refusal)
+{
+    if (refusal == GC_SWAP_BUSY)
+        return AGAIN_BUSY_NS;
+    return gc_turns_is_passing(refusal) ? AGAIN_SOON_NS : AGAIN_LATE_NS;
 }
 
 /* Whether the obstacle goes away by itself. */
@@ -47,7 +59,7 @@ static bool may_pass(const struct gc_turns *turns, uint32_t slot, enum gc_turn_o
     const struct gc_ledger_turn_row *row = &gc_ledger_get_slot(&turns->client->ledger, slot)->turn;
     return obstacle == GC_TURN_IN_QUANTUM || obstacle == GC_TURN_EARLIER ||
            (obstacle == GC_TURN_REFUSED &&
-            is_passing((enum gc_swap_refusal)gc_ledger_load_half(&row->refusal)));
+            gc_turns_is_passing((enum gc_swap_refusal)gc_ledger_load_half(&row->refusal)));
 }
 
 static const char *text_of(const struct gc_turns *turns, uint32_t slot,
@@ -216,8 +228,9 @@ static void send(const struct gc_turns *turns, const struct gc_account *account,
         asking->slot = GC_LEDGER_NONE;
 }
 
-static uint64_t lacking_bytes(struct gc_account *account, uint64_t need)
+uint64_t gc_turns_lacking(struct gc_device *device, uint64_t need)
 {
+    struct gc_account *account = device->budget.account;
     uint64_t sum;
     if (!gc_add_u64(gc_account_held(account), need, &sum))
         return need;
@@ -231,7 +244,7 @@ bool gc_turns_ask(struct gc_turns *turns, struct gc_device *device, uint64_t nee
     const uint64_t now_ns = gc_clock_ns();
     bool has_dying;
     uint64_t stuck_bytes;
-    const uint64_t lacking = lacking_bytes(account, need);
+    const uint64_t lacking = gc_turns_lacking(device, need);
     if (lacking == 0) {
         asking->vain_ns = 0;
         return true;

@@ -1,11 +1,13 @@
-/* The record of a process that takes turns; for the files of this room. The helper alone uses it,
- * but for `is_demanded`. */
+/* The record of a process that takes turns, and what the files of this room have of each other. The
+ * helper alone uses it, but for what says otherwise. */
 #ifndef GC_TURNS_STATE_H
 #define GC_TURNS_STATE_H
 
+#include "core/base/clock.h"
 #include "core/device/registry.h"
 #include "core/group/group.h"
 #include "core/ledger/turn.h"
+#include "core/pause/swap.h"
 
 /* Whom the process asks for memory of a device. */
 struct gc_turns_asking {
@@ -22,7 +24,7 @@ struct gc_turns {
     struct gc_core *core;
     struct gc_group_client *client;
     struct gc_ledger_slot *slot;
-    atomic_bool is_demanded; /* a thread waits for memory that is away */
+    atomic_bool is_demanded; /* any thread: one waits for memory that is away */
     _Atomic uint64_t demanded_ns;
     uint64_t out_ns; /* what the last exchange took */
     uint64_t in_ns;
@@ -33,7 +35,64 @@ struct gc_turns {
     uint64_t skip_ns[GC_LEDGER_SLOTS]; /* not asked before: it gave nothing for a long time */
 };
 
+static inline void gc_turns_store(gc_ledger_word *word, uint64_t value)
+{
+    atomic_store_explicit(word, value, memory_order_relaxed);
+}
+
+static inline void gc_turns_add(gc_ledger_word *word, uint64_t value)
+{
+    gc_turns_store(word, gc_ledger_load(word) + value);
+}
+
+/* A sign of life. */
+static inline void gc_turns_beat(struct gc_turns *turns)
+{
+    gc_turns_store(&turns->slot->turn.beat_ns, gc_clock_ns());
+}
+
+/* ---- exchange.c; `tenant` is NULL for the process ---- */
+
+/* The process's device, if it has an account in the group; NULL: not this one. */
+struct gc_device *gc_turns_device(const struct gc_turns *turns, int ordinal, uint32_t *row);
+/* As gc_away_begin, with a deadline. */
+bool gc_turns_leave(struct gc_turns *turns, struct gc_tenant *tenant,
+                    struct gc_swap_result *result) GC_CHECKED;
+/* Gives up so much. result->refusal: GC_SWAP_OK if anything has left. Returns how long it took. */
+uint64_t gc_turns_swap_out(struct gc_turns *turns, struct gc_device *device,
+                           const struct gc_tenant *tenant, uint64_t bytes,
+                           struct gc_swap_result *result);
+/* Brings back what has room. Returns how long it took; 0: nothing came. */
+uint64_t gc_turns_swap_in(struct gc_turns *turns, struct gc_device *device,
+                          const struct gc_tenant *tenant);
+
+/* ---- tenants.c ---- */
+
+enum gc_turns_room { GC_TURNS_NO_ROOM, GC_TURNS_ROOM_LATER, GC_TURNS_ROOM };
+
+/* A thread needs the tenant's memory, which is away. Any thread. */
+void gc_turns_demand_tenant(struct gc_turns *turns, struct gc_tenant *tenant);
+/* Brings back memory of tenants: of the one that is demanded longest, as far as there is room. */
+void gc_turns_serve_tenants(struct gc_turns *turns);
+/* What is missing of that one. */
+uint64_t gc_turns_tenant_need(const struct gc_turns *turns, struct gc_device *device);
+/* Nobody can make room for it: for a while another one is served. */
+void gc_turns_set_tenant_stuck(struct gc_turns *turns);
+/* One step towards `need` bytes more on the device for the tenant that wants pages longest, else
+ * for the one that is demanded longest: another one gives what the group's limit lacks. LATER: it
+ * will, its turn is not over. */
+enum gc_turns_room gc_turns_make_room(struct gc_turns *turns, struct gc_device *device,
+                                      uint64_t need);
+/* For other processes: a tenant without work gives so much. False: there is none. */
+bool gc_turns_give_idle(struct gc_turns *turns, struct gc_device *device, uint64_t bytes);
+
 /* ---- ask.c ---- */
+
+/* Whether what hinders goes away by itself, and when to try again. */
+bool gc_turns_is_passing(enum gc_swap_refusal refusal);
+uint64_t gc_turns_again_ns(enum gc_swap_refusal refusal);
+/* By how much `need` bytes more would pass the group's limit. */
+uint64_t gc_turns_lacking(struct gc_device *device, uint64_t need);
 
 /* One step towards `need` bytes more on the device: asks, or waits for who was asked. True: the
  * group's limit has room, or there is hope. False: for some time nobody could give, and the log has

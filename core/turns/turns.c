@@ -5,6 +5,7 @@
 #include "core/backing/host.h"
 #include "core/base/bits.h"
 #include "core/base/clock.h"
+#include "core/device/tenant.h"
 #include "core/pause/away.h"
 #include "core/pause/pause.h"
 #include "core/reclaim/release.h"
@@ -12,36 +13,15 @@
 
 #include <stddef.h>
 
-/* Of memory that moves at once: part of the whole, so that both directions of the link are busy
- * soon, and large enough to make the calls of a chunk small beside it. */
-#define CHUNK_PARTS 16
-#define CHUNK_LEAST (UINT64_C(32) << 20)
-#define CHUNK_MOST (UINT64_C(256) << 20)
-#define DRAIN_MS 2000                /* for work under way */
 #define SAMPLE_NS (2 * GC_NS_PER_MS) /* at most so often; it costs a fence in each context */
 /* Gaps in the work of a busy process: so long at first, and at most. */
 #define GAP_LEAST_NS (5 * GC_NS_PER_MS)
 #define GAP_MOST_NS (100 * GC_NS_PER_MS)
-/* The next attempt after a refusal: of what passes soon, of work that did not end in time, and of
- * what lasts. */
-#define AGAIN_SOON_NS (100 * GC_NS_PER_MS)
-#define AGAIN_BUSY_NS GC_NS_PER_S
-#define AGAIN_LATE_NS (5 * GC_NS_PER_S)
 /* Steps: while it waits; while it has work, or waits for others' requests. */
 #define WAITING_MS 1
 #define WATCHING_MS 20
 #define RESTING_MS 200
 #define EMPTY_NS (30 * GC_NS_PER_S) /* host memory without content is kept so long */
-
-static void store(gc_ledger_word *word, uint64_t value)
-{
-    atomic_store_explicit(word, value, memory_order_relaxed);
-}
-
-static void add(gc_ledger_word *word, uint64_t value)
-{
-    store(word, gc_ledger_load(word) + value);
-}
 
 static void set_state(struct gc_turns *turns, enum gc_turn_state state)
 {
@@ -51,27 +31,6 @@ static void set_state(struct gc_turns *turns, enum gc_turn_state state)
 static enum gc_turn_state state_of(const struct gc_turns *turns)
 {
     return (enum gc_turn_state)gc_ledger_load_half(&turns->slot->turn.state);
-}
-
-static void beat(void *argument)
-{
-    struct gc_turns *turns = argument;
-    store(&turns->slot->turn.beat_ns, gc_clock_ns());
-}
-
-/* The process's devices that have an account in the group; NULL: not this one. */
-static struct gc_device *device_at(const struct gc_turns *turns, int ordinal, uint32_t *row)
-{
-    struct gc_device *device = gc_device_find(turns->core, ordinal);
-    if (device == NULL || device->budget.account == NULL)
-        return NULL;
-    *row = gc_account_row(device->budget.account);
-    return device;
-}
-
-static uint64_t chunk_bytes(uint64_t whole)
-{
-    return gc_min_u64(gc_max_u64(whole / CHUNK_PARTS, CHUNK_LEAST), CHUNK_MOST);
 }
 
 /* ---- work ---- */
@@ -113,28 +72,43 @@ static void watch(struct gc_turns *turns, uint64_t now_ns)
     struct gc_ledger_turn_row *row = &turns->slot->turn;
     turns->sampled_ns = now_ns;
     if (!has_no_work(turns->core))
-        store(&row->idle_ns, 0);
+        gc_turns_store(&row->idle_ns, 0);
     else if (gc_ledger_load(&row->idle_ns) == 0)
-        store(&row->idle_ns, now_ns);
+        gc_turns_store(&row->idle_ns, now_ns);
 }
 
 /* ---- figures ---- */
 
-/* What is out, of each device. Returns the sum. */
+struct counting {
+    struct gc_device *device;
+    uint64_t bytes;
+};
+
+static void add_away(void *argument, struct gc_tenant *tenant)
+{
+    struct counting *away = argument;
+    if (gc_tenant_is_away(tenant) && !gc_tenant_is_paused(tenant))
+        away->bytes += gc_away_missing(away->device, tenant);
+}
+
+/* What is out, of each device. Returns what a turn of the process lacks: not that of tenants that
+ * are away. */
 static uint64_t publish_away(struct gc_turns *turns)
 {
     uint64_t sum = 0;
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         uint32_t row;
-        struct gc_device *device = device_at(turns, i, &row);
+        struct gc_device *device = gc_turns_device(turns, i, &row);
         if (device == NULL)
             continue;
-        const uint64_t away = gc_away_missing(device);
-        store(&turns->slot->turn.away[row], away);
-        store(&turns->slot->figures[row].words[GC_LEDGER_FIGURE_swapped], away);
-        sum += away;
+        const uint64_t missing = gc_away_missing(device, NULL);
+        struct counting away = {device, missing};
+        gc_tenants_visit(turns->core, add_away, &away);
+        gc_turns_store(&turns->slot->turn.away[row], away.bytes);
+        gc_turns_store(&turns->slot->figures[row].words[GC_LEDGER_FIGURE_swapped], away.bytes);
+        sum += missing;
     }
-    store(&turns->slot->turn.host_bytes, gc_host_bytes(turns->core));
+    gc_turns_store(&turns->slot->turn.host_bytes, gc_host_bytes(turns->core));
     return sum;
 }
 
@@ -142,7 +116,7 @@ static void begin_waiting(struct gc_turns *turns)
 {
     struct gc_ledger_turn_row *row = &turns->slot->turn;
     if (gc_ledger_load(&row->waiting_ns) == 0)
-        store(&row->waiting_ns, gc_clock_ns());
+        gc_turns_store(&row->waiting_ns, gc_clock_ns());
     if (gc_ledger_load(&row->ticket) == 0)
         gc_turn_draw(&turns->client->ledger, gc_group_row(turns->core));
 }
@@ -152,8 +126,8 @@ static void end_waiting(struct gc_turns *turns)
     struct gc_ledger_turn_row *row = &turns->slot->turn;
     const uint64_t since = gc_ledger_load(&row->waiting_ns);
     if (since != 0)
-        add(&row->waited_ns, gc_clock_ns() - since);
-    store(&row->waiting_ns, 0);
+        gc_turns_add(&row->waited_ns, gc_clock_ns() - since);
+    gc_turns_store(&row->waiting_ns, 0);
 }
 
 static bool is_in_quantum(const struct gc_turns *turns)
@@ -166,12 +140,8 @@ static bool is_in_quantum(const struct gc_turns *turns)
 
 static void refuse(struct gc_turns *turns, enum gc_swap_refusal refusal)
 {
-    const uint64_t again_ns = refusal == GC_SWAP_BUSY ? AGAIN_BUSY_NS
-                              : refusal == GC_SWAP_CAPTURES || refusal == GC_SWAP_AGAIN
-                                  ? AGAIN_SOON_NS
-                                  : AGAIN_LATE_NS;
     atomic_store_explicit(&turns->slot->turn.refusal, (uint32_t)refusal, memory_order_relaxed);
-    store(&turns->slot->turn.not_before_ns, gc_clock_ns() + again_ns);
+    gc_turns_store(&turns->slot->turn.not_before_ns, gc_clock_ns() + gc_turns_again_ns(refusal));
 }
 
 /* Whether the process is to give at all. */
@@ -180,19 +150,11 @@ static bool may_give(struct gc_turns *turns, bool is_forced)
     const struct gc_ledger_turn_row *row = &turns->slot->turn;
     if (gc_ledger_load_half(&row->is_pinned) != 0)
         return false;
-    if (is_forced || gc_scope_is_away(turns->core))
+    if (is_forced || gc_scope_is_away(turns->core, NULL))
         return true;
     const uint64_t now_ns = gc_clock_ns();
     watch(turns, now_ns);
     return gc_turn_idle_since(row, now_ns) != 0 || !is_in_quantum(turns);
-}
-
-static void gave(void *argument, uint64_t bytes)
-{
-    struct gc_turns *turns = argument;
-    beat(turns);
-    add(&turns->slot->turn.out_bytes, bytes);
-    gc_turns_wake_waiting(turns);
 }
 
 /* Whether a thread waits for more memory: it is served when the rest is back. */
@@ -200,7 +162,7 @@ static bool wants_more(const struct gc_turns *turns)
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         uint32_t row;
-        if (device_at(turns, i, &row) != NULL && gc_group_wanted(turns->client, row) > 0)
+        if (gc_turns_device(turns, i, &row) != NULL && gc_group_wanted(turns->client, row) > 0)
             return true;
     }
     return false;
@@ -210,12 +172,12 @@ static bool wants_more(const struct gc_turns *turns)
 static bool leave(struct gc_turns *turns)
 {
     struct gc_swap_result result;
-    if (gc_scope_is_away(turns->core))
+    if (gc_scope_is_away(turns->core, NULL))
         return true;
     /* A thread that finds the gate closed from now on demands. */
     atomic_store_explicit(&turns->is_demanded, false, memory_order_seq_cst);
     atomic_store_explicit(&turns->demanded_ns, 0, memory_order_relaxed);
-    if (!gc_away_begin(turns->core, DRAIN_MS, beat, turns, &result)) {
+    if (!gc_turns_leave(turns, NULL, &result)) {
         refuse(turns, result.refusal);
         return false;
     }
@@ -225,39 +187,13 @@ static bool leave(struct gc_turns *turns)
     if (!wants_more(turns))
         gc_turn_drop(&turns->client->ledger);
     if (turns->idle_ns == 0)
-        store(&turns->slot->turn.idle_ns, gc_clock_ns());
+        gc_turns_store(&turns->slot->turn.idle_ns, gc_clock_ns());
     return true;
-}
-
-static void swap_out(struct gc_turns *turns, struct gc_device *device, uint64_t bytes)
-{
-    const uint64_t before = gc_device_reserved_bytes(device);
-    const struct gc_swap_spec spec = {.keeps_content = true,
-                                      .wanted_bytes = bytes,
-                                      .chunk_bytes = chunk_bytes(gc_min_u64(bytes, before)),
-                                      .moved = gave,
-                                      .argument = turns};
-    struct gc_swap_result result;
-    const uint64_t begin_ns = gc_clock_ns();
-    if (!gc_away_give(device, &spec, &result))
-        refuse(turns, result.refusal);
-    else if (gc_device_reserved_bytes(device) >= before)
-        refuse(turns, GC_SWAP_EMPTY);
-    turns->out_ns += gc_clock_ns() - begin_ns;
-    gc_log_write(
-        turns->core->log, GC_LOG_DEBUG,
-        "device %d: asked for %llu MiB, gave %llu of %llu MiB, swapped %llu in %llu us: %s",
-        device->info.ordinal, (unsigned long long)(bytes >> 20),
-        (unsigned long long)((before - gc_device_reserved_bytes(device)) >> 20),
-        (unsigned long long)(before >> 20), (unsigned long long)(result.moved_bytes >> 20),
-        (unsigned long long)((gc_clock_ns() - begin_ns) / 1000),
-        gc_swap_refusal_text(result.refusal));
-    gc_turns_wake_waiting(turns);
 }
 
 static enum gc_turn_state state_after(const struct gc_turns *turns, enum gc_turn_state before)
 {
-    if (!gc_scope_is_away(turns->core))
+    if (!gc_scope_is_away(turns->core, NULL))
         return GC_TURN_IN;
     return before == GC_TURN_WAITING ? GC_TURN_WAITING : GC_TURN_AWAY;
 }
@@ -266,10 +202,14 @@ static void give(struct gc_turns *turns, struct gc_device *device, uint64_t byte
 {
     const enum gc_turn_state before = state_of(turns);
     set_state(turns, GC_TURN_LEAVING);
-    if (leave(turns))
-        swap_out(turns, device, bytes);
-    if (publish_away(turns) == 0 && gc_scope_is_away(turns->core))
-        (void)gc_away_end(turns->core); /* nothing could go */
+    if (leave(turns)) {
+        struct gc_swap_result result;
+        turns->out_ns += gc_turns_swap_out(turns, device, NULL, bytes, &result);
+        if (result.refusal != GC_SWAP_OK)
+            refuse(turns, result.refusal);
+    }
+    if (publish_away(turns) == 0 && gc_scope_is_away(turns->core, NULL))
+        (void)gc_away_end(turns->core, NULL); /* nothing could go */
     set_state(turns, state_after(turns, before));
 }
 
@@ -277,7 +217,7 @@ static void give_all(struct gc_turns *turns)
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         uint32_t row;
-        struct gc_device *device = device_at(turns, i, &row);
+        struct gc_device *device = gc_turns_device(turns, i, &row);
         const uint64_t bytes =
             device == NULL
                 ? 0
@@ -285,6 +225,9 @@ static void give_all(struct gc_turns *turns)
         if (bytes == 0 || !may_give(turns, bytes == UINT64_MAX))
             continue;
         const uint64_t idle = gc_release_idle(device, NULL, 0, bytes);
+        if (idle < bytes && bytes != UINT64_MAX && !gc_scope_is_away(turns->core, NULL) &&
+            gc_turns_give_idle(turns, device, bytes - idle))
+            continue; /* who asked asks again, if it lacks more */
         if (idle < bytes)
             give(turns, device, bytes == UINT64_MAX ? bytes : bytes - idle);
         else
@@ -293,13 +236,6 @@ static void give_all(struct gc_turns *turns)
 }
 
 /* ---- the next turn ---- */
-
-static void came(void *argument, uint64_t bytes)
-{
-    struct gc_turns *turns = argument;
-    beat(turns);
-    add(&turns->slot->turn.in_bytes, bytes);
-}
 
 /* What is resident of a stuck process is for others. */
 static void set_stuck(struct gc_turns *turns, bool is_stuck)
@@ -310,22 +246,16 @@ static void set_stuck(struct gc_turns *turns, bool is_stuck)
 /* Asks for what is lacking, and swaps in what has room. */
 static void bring_back(struct gc_turns *turns, struct gc_device *device, uint32_t row)
 {
-    const uint64_t missing = gc_away_missing(device);
-    struct gc_swap_spec spec = {
-        .is_return = true, .chunk_bytes = chunk_bytes(missing), .moved = came, .argument = turns};
-    struct gc_swap_result result;
-    store(&turns->slot->turn.need[row], missing);
+    const uint64_t missing = gc_away_missing(device, NULL);
+    gc_turns_store(&turns->slot->turn.need[row], missing);
     const bool is_stuck =
         missing > 0 && gc_turns_is_first(turns, device) && !gc_turns_ask(turns, device, missing);
     set_stuck(turns, is_stuck);
     if (is_stuck || (missing > 0 && !gc_account_has_room(device->budget.account,
                                                          gc_min_u64(missing, GC_PAGE_BYTES_MIN))))
         return;
-    const uint64_t begin_ns = gc_clock_ns();
-    (void)gc_away_return(device, &spec, &result);
-    if (result.moved_bytes > 0)
-        turns->in_ns += gc_clock_ns() - begin_ns;
-    store(&turns->slot->turn.need[row], gc_away_missing(device));
+    turns->in_ns += gc_turns_swap_in(turns, device, NULL);
+    gc_turns_store(&turns->slot->turn.need[row], gc_away_missing(device, NULL));
 }
 
 /* A process that left without work and soon had some again was busy, with gaps: from now on it
@@ -337,8 +267,9 @@ static void learn_gap(struct gc_turns *turns)
     const uint64_t gap_ns = gc_sub_or_zero_u64(demanded_ns, turns->idle_ns);
     if (turns->idle_ns == 0)
         return;
-    store(word, gap_ns <= GAP_MOST_NS / 2 ? gc_max_u64(gc_ledger_load(word), 2 * gap_ns)
-                                          : gc_max_u64(gc_ledger_load(word) / 2, GAP_LEAST_NS));
+    gc_turns_store(word, gap_ns <= GAP_MOST_NS / 2
+                             ? gc_max_u64(gc_ledger_load(word), 2 * gap_ns)
+                             : gc_max_u64(gc_ledger_load(word) / 2, GAP_LEAST_NS));
 }
 
 /* All is resident: a new turn. */
@@ -347,11 +278,11 @@ static void begin_turn(struct gc_turns *turns)
     struct gc_ledger_turn_row *row = &turns->slot->turn;
     const uint64_t least_ns = turns->core->options->quantum_ms * GC_NS_PER_MS;
     const uint64_t exchange_ns = gc_max_u64(turns->out_ns, turns->in_ns);
-    store(&row->quantum_ns, gc_max_u64(least_ns, GC_TURN_QUANTUM_TIMES * exchange_ns));
-    store(&row->begin_ns, gc_clock_ns());
-    store(&row->idle_ns, 0);
-    store(&row->not_before_ns, 0);
-    add(&row->exchange_count, 1);
+    gc_turns_store(&row->quantum_ns, gc_max_u64(least_ns, GC_TURN_QUANTUM_TIMES * exchange_ns));
+    gc_turns_store(&row->begin_ns, gc_clock_ns());
+    gc_turns_store(&row->idle_ns, 0);
+    gc_turns_store(&row->not_before_ns, 0);
+    gc_turns_add(&row->exchange_count, 1);
     learn_gap(turns);
     end_waiting(turns);
     set_state(turns, GC_TURN_IN);
@@ -372,22 +303,24 @@ static void come_back(struct gc_turns *turns)
     begin_waiting(turns);
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         uint32_t row;
-        struct gc_device *device = device_at(turns, i, &row);
+        struct gc_device *device = gc_turns_device(turns, i, &row);
         if (device != NULL)
             bring_back(turns, device, row);
     }
     (void)publish_away(turns);
     /* First: a thread that finds the gate closed later demands again. */
     atomic_store_explicit(&turns->is_demanded, false, memory_order_seq_cst);
-    if (gc_away_end(turns->core))
+    if (gc_away_end(turns->core, NULL))
         begin_turn(turns);
     else
         atomic_store_explicit(&turns->is_demanded, true, memory_order_release);
 }
 
-static void demand(struct gc_core *core)
+static void demand(struct gc_core *core, struct gc_tenant *tenant)
 {
     struct gc_turns *turns = core->turns;
+    if (tenant != NULL && gc_tenant_is_away(tenant))
+        gc_turns_demand_tenant(turns, tenant);
     if (atomic_exchange_explicit(&turns->is_demanded, true, memory_order_seq_cst))
         return;
     if (atomic_load_explicit(&turns->demanded_ns, memory_order_relaxed) == 0)
@@ -397,19 +330,44 @@ static void demand(struct gc_core *core)
 
 /* ---- requests of the program's threads ---- */
 
+/* Whether the group could have so much more of this process, if all others gave all. */
+static bool could_fit(const struct gc_device *device, uint64_t bytes)
+{
+    struct gc_account *account = device->budget.account;
+    uint64_t sum;
+    return gc_add_u64(gc_account_of(account, account->ledger->own), bytes, &sum) &&
+           sum <= gc_account_limit(account);
+}
+
+/* The process's own tenants first. False: for some time nobody could give. */
+static bool make_room(struct gc_turns *turns, struct gc_device *device, uint64_t need)
+{
+    const enum gc_turns_room room = gc_turns_make_room(turns, device, need);
+    if (room == GC_TURNS_ROOM || (room == GC_TURNS_ROOM_LATER && !could_fit(device, need)))
+        return true;
+    return gc_turns_ask(turns, device, need) || room == GC_TURNS_ROOM_LATER;
+}
+
+/* Pages that threads want come before memory of tenants that is to come back. */
 static bool serve_want(struct gc_turns *turns, struct gc_device *device, uint32_t row)
 {
     struct gc_group_client *client = turns->client;
     const uint64_t want = gc_group_wanted(client, row);
-    store(&turns->slot->turn.need[row], want);
-    if (want == 0) {
+    const uint64_t need = want > 0 ? want : gc_turns_tenant_need(turns, device);
+    gc_turns_store(&turns->slot->turn.need[row], need);
+    if (want == 0)
         gc_group_set_hopeless(client, row, false);
+    if (need == 0) {
         turns->asking[row].vain_ns = 0;
         return false;
     }
     begin_waiting(turns);
-    if (gc_turns_is_first(turns, device) && !gc_turns_ask(turns, device, want))
+    if (!gc_turns_is_first(turns, device) || make_room(turns, device, need))
+        return true;
+    if (want > 0)
         gc_group_set_hopeless(client, row, true);
+    else
+        gc_turns_set_tenant_stuck(turns);
     return true;
 }
 
@@ -420,7 +378,7 @@ static void serve_wants(struct gc_turns *turns)
     bool is_any = false;
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         uint32_t row;
-        struct gc_device *device = device_at(turns, i, &row);
+        struct gc_device *device = gc_turns_device(turns, i, &row);
         if (device != NULL)
             is_any |= serve_want(turns, device, row);
     }
@@ -435,12 +393,12 @@ static void serve_wants(struct gc_turns *turns)
 
 static void trim_host(struct gc_turns *turns, uint64_t now_ns)
 {
-    if (gc_scope_is_away(turns->core) || gc_host_bytes(turns->core) == 0)
+    if (gc_scope_is_away(turns->core, NULL) || gc_host_bytes(turns->core) == 0)
         turns->empty_ns = 0;
     else if (turns->empty_ns == 0)
         turns->empty_ns = now_ns;
     else if (now_ns >= turns->empty_ns + EMPTY_NS && gc_host_trim(turns->core) > 0)
-        store(&turns->slot->turn.host_bytes, gc_host_bytes(turns->core));
+        gc_turns_store(&turns->slot->turn.host_bytes, gc_host_bytes(turns->core));
 }
 
 static uint64_t host_bytes_of_others(const struct gc_turns *turns)
@@ -485,7 +443,7 @@ static bool has_device(const struct gc_turns *turns)
 {
     uint32_t row;
     for (int i = 0; i < GC_DEVICE_MAX; i++)
-        if (device_at(turns, i, &row) != NULL)
+        if (gc_turns_device(turns, i, &row) != NULL)
             return true;
     return false;
 }
@@ -502,20 +460,22 @@ static uint32_t step(struct gc_core *core)
 {
     struct gc_turns *turns = core->turns;
     const uint64_t now_ns = gc_clock_ns();
-    beat(turns);
+    gc_turns_beat(turns);
     if (!has_device(turns))
         return RESTING_MS;
     if (state_of(turns) == GC_TURN_NONE) {
-        store(&turns->slot->turn.begin_ns, now_ns);
+        gc_turns_store(&turns->slot->turn.begin_ns, now_ns);
         set_state(turns, GC_TURN_IN);
     }
     give_all(turns);
-    if (gc_scope_is_away(core)) {
+    if (gc_scope_is_away(core, NULL)) {
         come_back(turns);
     } else {
         if (now_ns >= turns->sampled_ns + SAMPLE_NS)
             watch(turns, now_ns);
+        gc_turns_serve_tenants(turns);
         serve_wants(turns);
+        (void)publish_away(turns);
     }
     trim_host(turns, now_ns);
     return timeout_ms(turns);
@@ -538,8 +498,8 @@ void gc_turns_join(struct gc_core *core)
         turns->asking[i].slot = GC_LEDGER_NONE;
     atomic_store_explicit(&turns->slot->turn.priority, (uint32_t)core->options->priority,
                           memory_order_relaxed);
-    store(&turns->slot->turn.gap_ns, GAP_LEAST_NS);
-    store(&turns->slot->turn.quantum_ns, core->options->quantum_ms * GC_NS_PER_MS);
+    gc_turns_store(&turns->slot->turn.gap_ns, GAP_LEAST_NS);
+    gc_turns_store(&turns->slot->turn.quantum_ns, core->options->quantum_ms * GC_NS_PER_MS);
     core->turns = turns;
     core->demand = demand;
     gc_host_set_account(core, &account);

@@ -82,8 +82,8 @@ void gc_reach_add_address(struct gc_reach *reach, uint64_t address)
 
     if (address == 0)
         return;
-    if (reach->guards && reach->paused_tenant == NULL)
-        reach->paused_tenant = gc_pause_find(gc_shim.core, address);
+    if (reach->guards && reach->out_tenant == NULL)
+        reach->out_tenant = gc_pause_find(gc_shim.core, address);
     if (reach->notes && gc_lookup_block(gc_shim.core, address, &block) == GC_OK)
         add_owner(reach, gc_context_find(gc_shim.core, block.context));
 }

@@ -31,7 +31,7 @@ struct gc_reach {
     bool is_anywhere; /* the work may run in any context */
     /* The contexts in which the work may run: a stream's context need not be the current one. */
     struct gc_context *by[2];
-    const struct gc_tenant *paused_tenant;
+    struct gc_tenant *out_tenant;
 };
 
 /* For work in a stream. Call inside a wrapper, like all functions below. */

@@ -15,6 +15,7 @@
 #include "shim/wrap/relieve.h"
 #include "shim/wrap/submit.h"
 
+#include "core/base/clock.h"
 #include "core/device/wait.h"
 #include "core/pause/pause.h"
 
@@ -67,12 +68,14 @@ __attribute__((cold)) void gc_shim_submit_enter_gate_slow(struct gc_submissions 
                                                           const void *caller)
 {
     gc_shim_enter(GC_API_COUNT); /* a request served meanwhile may call the driver */
-    const struct gc_tenant *tenant = gc_tenants_of_work(caller);
+    struct gc_tenant *tenant = gc_tenants_of_work(caller);
+    if (tenant != NULL)
+        atomic_store_explicit(&tenant->turn.worked_ns, gc_clock_ns(), memory_order_relaxed);
     while (mode != GC_GATE_OPEN) {
         if (mode == GC_GATE_CLOSED) {
             gc_wait_resume(gc_shim.core);
         } else {
-            if (tenant == NULL || !gc_tenant_is_paused(tenant))
+            if (tenant == NULL || !gc_tenant_is_out(tenant))
                 break;
             gc_submitter_leave(work, gc_shim_submitter());
             gc_wait_tenant(gc_shim.core, tenant);
@@ -83,8 +86,8 @@ __attribute__((cold)) void gc_shim_submit_enter_gate_slow(struct gc_submissions 
 }
 
 /* Leaves the gate, waits until the tenant is resumed, and enters the gate again. */
-static __attribute__((cold)) void wait_tenant(struct gc_submissions *work,
-                                              const struct gc_tenant *tenant, const void *caller)
+static __attribute__((cold)) void wait_tenant(struct gc_submissions *work, struct gc_tenant *tenant,
+                                              const void *caller)
 {
     gc_submitter_leave(work, gc_shim_submitter());
     gc_shim_enter(GC_API_COUNT);
@@ -93,9 +96,9 @@ static __attribute__((cold)) void wait_tenant(struct gc_submissions *work,
     gc_shim_submit_enter_gate(work, caller);
 }
 
-static const struct gc_tenant *find_paused(uint64_t to, uint64_t from)
+static struct gc_tenant *find_out(uint64_t to, uint64_t from)
 {
-    const struct gc_tenant *tenant = gc_pause_find(gc_shim.core, to);
+    struct gc_tenant *tenant = gc_pause_find(gc_shim.core, to);
 
     return tenant != NULL ? tenant : gc_pause_find(gc_shim.core, from);
 }
@@ -103,9 +106,9 @@ static const struct gc_tenant *find_paused(uint64_t to, uint64_t from)
 void gc_shim_submit_wait_memory(struct gc_submissions *work, uint64_t to, uint64_t from,
                                 const void *caller)
 {
-    const struct gc_tenant *tenant;
+    struct gc_tenant *tenant;
 
-    while (gc_shim_submit_is_guarded(work) && (tenant = find_paused(to, from)) != NULL)
+    while (gc_shim_submit_is_guarded(work) && (tenant = find_out(to, from)) != NULL)
         wait_tenant(work, tenant, caller);
 }
 
@@ -143,12 +146,11 @@ static inline bool must_search(const struct gc_submissions *work)
 }
 
 /* True: it waited for a paused tenant, so the memory must be searched again. */
-static bool wait_paused(const struct gc_reach *reach, struct gc_submissions *work,
-                        const void *caller)
+static bool wait_out(const struct gc_reach *reach, struct gc_submissions *work, const void *caller)
 {
-    if (reach->paused_tenant == NULL)
+    if (reach->out_tenant == NULL)
         return false;
-    wait_tenant(work, reach->paused_tenant, caller);
+    wait_tenant(work, reach->out_tenant, caller);
     return true;
 }
 
@@ -249,15 +251,15 @@ static __attribute__((hot)) CUresult end_synchronous_call(const struct call *cal
 #define SEARCH(name, word, parameters, ...)                                                        \
     static __attribute__((hot)) void name parameters                                               \
     {                                                                                              \
-        bool is_paused = must_search(call->work);                                                  \
+        bool is_out = must_search(call->work);                                                     \
                                                                                                    \
-        while (__builtin_expect(is_paused, 0)) {                                                   \
+        while (__builtin_expect(is_out, 0)) {                                                      \
             gc_shim_enter(GC_API_COUNT);                                                           \
             struct gc_reach reach =                                                                \
                 gc_reach_of_stream(stream, gc_shim_submit_is_guarded(call->work));                 \
             word(&reach, ##__VA_ARGS__);                                                           \
             gc_shim_leave();                                                                       \
-            is_paused = wait_paused(&reach, call->work, call->caller);                             \
+            is_out = wait_out(&reach, call->work, call->caller);                                   \
         }                                                                                          \
     }
 SEARCH(search_any, GC_REACH_ANY, (const struct call *call, CUstream stream))

@@ -12,6 +12,9 @@
  * whole (0, 1), refused (1: out of memory is counted, not an error), patience_s (for a context),
  * module (0: no kernel is loaded and launched, only kernel_us are spent).
  *
+ * tenants=N: so many threads, each a tenant that holds BYTES, do all that; of the lines only
+ * "requests N [TENANT]" (of all at once, or of one, from 1), "fork", "quit" and "end".
+ *
  * Lines of input: "requests N"; "busy": requests until the next line; "random MEAN_US": requests at
  * random times until the next line; "idle"; "fork MS": a child that lives so long; "exec": starts
  * itself anew; "spoil": one word is changed behind the program's own back; "quit": ends and frees
@@ -20,9 +23,11 @@
  * after the requests of one line; "end requests N refused N". A wrong word ends it with status 3.
  */
 #define _GNU_SOURCE
-#include "tests/preload/progs/program.h"
+#include "tests/preload/progs/public.h"
 
 #include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -32,6 +37,7 @@
 #define SMALL_BLOCKS 4 /* of less than a chunk */
 #define COPY_CHUNKS_MAX 16
 #define STATUS_WRONG 3
+#define TENANTS_MAX 8
 
 struct block {
     CUdeviceptr address;
@@ -43,7 +49,8 @@ struct block {
 };
 
 static struct {
-    uint64_t bytes, seed, block, kernel_us, touch, churn, whole, refused, patience_s, module, chunk;
+    uint64_t bytes, seed, block, kernel_us, touch, churn, whole, refused, patience_s, module, chunk,
+        tenants;
 } options = {.seed = 1,
              .block = UINT64_C(64) << 20,
              .touch = 100,
@@ -51,11 +58,14 @@ static struct {
              .module = 1,
              .chunk = 64 << 10};
 
-static struct block blocks[BLOCKS_MAX];
-static size_t block_count;
-static CUstream stream;
+/* Of each thread, which is one tenant: */
+static _Thread_local struct block blocks[BLOCKS_MAX];
+static _Thread_local size_t block_count;
+static _Thread_local CUstream stream;
+static _Thread_local uint64_t random_state;
+static CUcontext context;
 static CUfunction kernel;
-static uint64_t random_state, version, request_count, refused_count;
+static _Atomic uint64_t version, request_count, refused_count;
 static char **arguments;
 static char line[128];
 static size_t line_length;
@@ -370,10 +380,88 @@ static void spoil(void)
     CHECK(cuMemcpyHtoD(blocks[block_count - 1].address, &word, sizeof(word)));
 }
 
-static void end_well(void)
+/* ---- tenants ---- */
+
+struct worker {
+    pthread_t thread;
+    unsigned number;
+    enum { FILL, SERVE, END } job;
+    unsigned long long requests;
+};
+
+static struct worker workers[TENANTS_MAX];
+static pthread_barrier_t begin_jobs, end_jobs;
+
+static void start_stream(void)
+{
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+}
+
+static void release_all(void)
 {
     while (block_count != 0)
         release(&blocks[--block_count]);
+}
+
+static void *work(void *argument)
+{
+    struct worker *worker = argument;
+    char name[16];
+    gpucache_tenant tenant;
+    snprintf(name, sizeof(name), "tenant%u", worker->number);
+    CHECK(cuCtxSetCurrent(context));
+    EXPECT_STATUS(gc.gpucache_tenant_register(name, 0, GPUCACHE_NO_LIMIT, &tenant), GPUCACHE_OK);
+    EXPECT_STATUS(gc.gpucache_tenant_set_current(tenant, NULL), GPUCACHE_OK);
+    random_state = mix(options.seed + worker->number);
+    start_stream();
+    for (bool has_ended = false; !has_ended;) {
+        pthread_barrier_wait(&begin_jobs);
+        if (worker->job == FILL)
+            fill_up();
+        for (unsigned long long i = 0; worker->job == SERVE && i < worker->requests; i++)
+            serve_request();
+        has_ended = worker->job == END;
+        if (has_ended) {
+            release_all();
+            EXPECT_STATUS(gc.gpucache_tenant_set_current(0, NULL), GPUCACHE_OK);
+            EXPECT_STATUS(gc.gpucache_tenant_unregister(tenant), GPUCACHE_OK);
+        }
+        pthread_barrier_wait(&end_jobs);
+    }
+    return NULL;
+}
+
+/* All tenants do it, at the same time; `only`: of these alone requests are served, 0: of all. */
+static void do_job(int job, unsigned long long requests, unsigned long long only)
+{
+    for (unsigned i = 0; i < options.tenants; i++) {
+        workers[i].job = job;
+        workers[i].requests = only == 0 || only == i + 1 ? requests : 0;
+    }
+    pthread_barrier_wait(&begin_jobs);
+    pthread_barrier_wait(&end_jobs);
+}
+
+static void start_tenants(void)
+{
+    if (options.tenants > TENANTS_MAX || gpucache_load(NULL, &gc) != GPUCACHE_OK)
+        exit(EXIT_FAILURE);
+    pthread_barrier_init(&begin_jobs, NULL, (unsigned)options.tenants + 1);
+    pthread_barrier_init(&end_jobs, NULL, (unsigned)options.tenants + 1);
+    for (unsigned i = 0; i < options.tenants; i++) {
+        workers[i].number = i;
+        EXPECT(pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0);
+    }
+    do_job(FILL, 0, 0);
+}
+
+/* ---- lines ---- */
+
+static void end_well(void)
+{
+    if (options.tenants != 0)
+        do_job(END, 0, 0);
+    release_all();
     printf("end requests %llu refused %llu\n", (unsigned long long)request_count,
            (unsigned long long)refused_count);
     exit(EXIT_SUCCESS);
@@ -381,10 +469,14 @@ static void end_well(void)
 
 static void obey(void)
 {
-    unsigned long long number = 0;
+    unsigned long long number = 0, only = 0;
     char word[16] = "";
-    (void)sscanf(line, "%15s %llu", word, &number);
-    if (strcmp(word, "requests") == 0) {
+    (void)sscanf(line, "%15s %llu %llu", word, &number, &only);
+    if (strcmp(word, "requests") == 0 && options.tenants != 0) {
+        do_job(SERVE, number, only);
+        printf("done %llu\n", number);
+        fflush(stdout);
+    } else if (strcmp(word, "requests") == 0) {
         for (unsigned long long i = 0; i < number; i++)
             serve_request();
         printf("done %llu held %zu\n", number, held_bytes());
@@ -420,7 +512,8 @@ static void read_option(const char *text)
                  {"kernel_us=", &options.kernel_us}, {"touch=", &options.touch},
                  {"churn=", &options.churn},         {"whole=", &options.whole},
                  {"refused=", &options.refused},     {"patience_s=", &options.patience_s},
-                 {"module=", &options.module},       {"chunk=", &options.chunk}};
+                 {"module=", &options.module},       {"chunk=", &options.chunk},
+                 {"tenants=", &options.tenants}};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         const size_t length = strlen(names[i].name);
         if (strncmp(text, names[i].name, length) == 0) {
@@ -436,7 +529,6 @@ static void read_option(const char *text)
 static void start(void)
 {
     const uint64_t end_us = now_us() + options.patience_s * 1000000;
-    CUcontext context;
     CUmodule module;
     CHECK(cuInit(0));
     CUresult result = cuDevicePrimaryCtxRetain(&context, 0);
@@ -444,7 +536,7 @@ static void start(void)
         result = cuDevicePrimaryCtxRetain(&context, 0);
     program_check(result, "cuDevicePrimaryCtxRetain", __LINE__);
     CHECK(cuCtxSetCurrent(context));
-    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    start_stream();
     if (options.module != 0) {
         CHECK(cuModuleLoadData(&module, kernel_text));
         CHECK(cuModuleGetFunction(&kernel, module, "touch"));
@@ -463,7 +555,10 @@ int main(int argc, char **argv)
         return 2;
     random_state = mix(options.seed);
     start();
-    fill_up();
+    if (options.tenants != 0)
+        start_tenants();
+    else
+        fill_up();
     printf("ready %llu held %zu\n", (unsigned long long)now_us(), held_bytes());
     fflush(stdout);
     for (;;)
