@@ -97,6 +97,7 @@ static void publish_tenant_row(struct gc_core *core, uint32_t index,
                           tenant->device < GC_LEDGER_DEVICES ? tenant->device : GC_LEDGER_DEVICES,
                           memory_order_relaxed);
     atomic_store_explicit(&row->is_paused, tenant->is_paused ? 1U : 0U, memory_order_relaxed);
+    atomic_store_explicit(&row->is_away, tenant->is_away ? 1U : 0U, memory_order_relaxed);
 #define GC_LEDGER_FIGURE(field)                                                                    \
     atomic_store_explicit(&row->words[GC_LEDGER_FIGURE_##field], tenant->figures.field,            \
                           memory_order_relaxed);
@@ -154,6 +155,7 @@ static void write_quota(struct gc_tenant *tenant, struct gc_quota *quota)
     struct gc_ledger_tenant shown = {
         .device = quota->device->ledger_row,
         .is_paused = figures.is_paused,
+        .is_away = figures.is_away,
         .figures =
             {
                 .requested = figures.requested.current,
@@ -161,6 +163,7 @@ static void write_quota(struct gc_tenant *tenant, struct gc_quota *quota)
                 .reserved = figures.reserved.current,
                 .idle = figures.idle_bytes,
                 .pending = figures.pending_bytes,
+                .swapped = figures.swapped_bytes,
                 .limit = figures.limit_bytes,
                 .peak = figures.reserved.peak,
                 .alloc_count = figures.alloc_count,

@@ -29,10 +29,11 @@ struct gc_quota {
     atomic_uint_fast64_t mapped_bytes; /* physical pages of its pools */
     atomic_uint_fast64_t most_needed;
     atomic_bool is_over_limit;
-    uint64_t capacity_bytes;   /* addresses of its tenant on the device, fixed */
-    atomic_uint elastic_count; /* elastic pools charged to it */
-    atomic_uint ledger_index;  /* of its row in the process's slot, plus one; 0: none */
-    atomic_uint release_count; /* releases under way */
+    uint64_t capacity_bytes;     /* addresses of its tenant on the device, fixed */
+    atomic_uint elastic_count;   /* elastic pools charged to it */
+    atomic_uint ledger_index;    /* of its row in the process's slot, plus one; 0: none */
+    atomic_uint release_count;   /* releases under way */
+    atomic_uint_fast64_t wanted; /* bytes of pages that threads wait for: core/turns */
 };
 
 void gc_quota_init(struct gc_quota *quota, struct gc_device *device, uint64_t limit_bytes);

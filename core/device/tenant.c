@@ -3,6 +3,7 @@
 
 #include "core/base/assert.h"
 #include "core/base/bits.h"
+#include "core/base/clock.h"
 #include "core/config/parse.h"
 #include "core/device/registry.h"
 
@@ -215,14 +216,29 @@ uint64_t gc_tenants_resident_bytes(struct gc_core *core, const struct gc_device 
     return sum;
 }
 
-/* Live memory that is not resident: what was freed meanwhile does not come back. */
-static uint64_t away_bytes(const struct gc_tenant *tenant, const struct gc_device *device)
+void gc_tenant_begin_wanting(struct gc_tenant *tenant, const struct gc_device *device,
+                             uint64_t bytes)
+{
+    struct gc_quota *quota = gc_tenant_quota_at(tenant, gc_device_get_info(device)->ordinal);
+    if (quota != NULL)
+        atomic_fetch_add_explicit(&quota->wanted, bytes, memory_order_relaxed);
+    if (atomic_fetch_add_explicit(&tenant->turn.wanting, 1, memory_order_seq_cst) == 0)
+        atomic_store_explicit(&tenant->turn.wanted_ns, gc_clock_ns(), memory_order_relaxed);
+}
+
+void gc_tenant_end_wanting(struct gc_tenant *tenant, const struct gc_device *device, uint64_t bytes)
+{
+    struct gc_quota *quota = gc_tenant_quota_at(tenant, gc_device_get_info(device)->ordinal);
+    if (quota != NULL)
+        atomic_fetch_sub_explicit(&quota->wanted, bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&tenant->turn.wanting, 1, memory_order_seq_cst);
+}
+
+/* Of a tenant whose memory is out, in part: what was freed meanwhile does not come back. */
+static uint64_t swapped_bytes(const struct gc_tenant *tenant, const struct gc_quota *quota)
 {
     struct gc_gauge live;
-    if (!gc_tenant_is_away(tenant) || gc_tenant_is_paused(tenant))
-        return 0;
-    const struct gc_quota *quota = gc_tenant_quota_at(tenant, gc_device_get_info(device)->ordinal);
-    if (quota == NULL)
+    if (quota == NULL || !gc_tenant_is_out(tenant))
         return 0;
     gc_stats_read_gauge(&quota->allocated, &live);
     return gc_sub_or_zero_u64(live.current, gc_budget_held(&quota->budget));
@@ -234,7 +250,9 @@ void gc_tenants_count_away(struct gc_device *device)
     gc_lock_acquire(&device->core->registry);
     for (const struct gc_tenant *tenant = load_link(&device->core->tenants); tenant != NULL;
          tenant = load_link(&tenant->next))
-        sum += away_bytes(tenant, device);
+        if (!gc_tenant_is_paused(tenant))
+            sum += swapped_bytes(tenant,
+                                 gc_tenant_quota_at(tenant, gc_device_get_info(device)->ordinal));
     gc_budget_set_away(&device->budget, sum);
     gc_lock_release(&device->core->registry);
 }
@@ -287,6 +305,7 @@ static bool add_device(struct gc_tenant *tenant, struct gc_device *device,
     figures->miss_count += gc_counter_read(&quota->miss_count);
     figures->oom_count += gc_counter_read(&quota->oom_count);
     figures->idle_bytes += gc_idle_bytes(&quota->idle);
+    figures->swapped_bytes += swapped_bytes(tenant, quota);
     figures->capacity_bytes = gc_max_u64(figures->capacity_bytes, quota->capacity_bytes);
     for (struct gc_context *record = gc_context_first(device); record != NULL;
          record = gc_context_next(record))
@@ -302,6 +321,7 @@ bool gc_tenant_read(struct gc_tenant *tenant, struct gc_device *device,
     *figures = (struct gc_tenant_figures){
         .is_removed = is_removed(tenant),
         .is_paused = atomic_load_explicit(&tenant->is_paused, memory_order_relaxed),
+        .is_away = atomic_load_explicit(&tenant->turn.is_away, memory_order_relaxed),
         .limit_bytes = gc_tenant_limit_bytes(tenant),
     };
     memcpy(figures->name, tenant->name, sizeof(figures->name));

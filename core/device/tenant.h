@@ -60,6 +60,7 @@ struct gc_tenant_figures {
     char name[GC_OPTION_NAME_BYTES];
     bool is_removed;
     bool is_paused;
+    bool is_away;            /* its turn is over, some memory is out */
     uint64_t capacity_bytes; /* without a device: the most on any device */
     uint64_t base_address;   /* of its range; 0: none yet, or no device given */
     uint64_t limit_bytes;
@@ -68,6 +69,7 @@ struct gc_tenant_figures {
     struct gc_gauge reserved;
     uint64_t pending_bytes; /* freed, work not completed */
     uint64_t idle_bytes;
+    uint64_t swapped_bytes; /* live, in host memory: paused or away */
     uint64_t alloc_count;
     uint64_t free_count;
     uint64_t hit_count;
@@ -97,6 +99,11 @@ uint64_t gc_tenant_resident_bytes(const struct gc_tenant *tenant, const struct g
 /* The sum over all tenants but this one, without those that are paused. */
 uint64_t gc_tenants_resident_bytes(struct gc_core *core, const struct gc_device *device,
                                    const struct gc_tenant *but);
+/* A thread waits for pages for the tenant, and does not any more. */
+void gc_tenant_begin_wanting(struct gc_tenant *tenant, const struct gc_device *device,
+                             uint64_t bytes);
+void gc_tenant_end_wanting(struct gc_tenant *tenant, const struct gc_device *device,
+                           uint64_t bytes);
 /* The device's limit also holds for memory of tenants that is away: it comes back. Call after such
  * memory has moved, and before a refusal, as it may have been freed. */
 void gc_tenants_count_away(struct gc_device *device);

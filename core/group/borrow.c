@@ -175,16 +175,16 @@ static bool takes_turns(const struct gc_group_client *client, const struct gc_bo
             GC_LEDGER_HAS_HELPER) != 0;
 }
 
-static void want(struct gc_group_client *client, uint32_t row, uint64_t bytes,
+static void want(struct gc_group_client *client, struct gc_device *device, uint64_t bytes,
                  struct gc_borrow *borrow)
 {
     if (borrow->wanted != 0)
         return;
     borrow->wanted = bytes;
-    if (borrow->tenant != NULL &&
-        atomic_fetch_add_explicit(&borrow->tenant->turn.wanting, 1, memory_order_seq_cst) == 0)
-        atomic_store_explicit(&borrow->tenant->turn.wanted_ns, gc_clock_ns(), memory_order_relaxed);
-    atomic_fetch_add_explicit(&client->wanted[row], bytes, memory_order_seq_cst);
+    if (borrow->tenant != NULL)
+        gc_tenant_begin_wanting(borrow->tenant, device, bytes);
+    atomic_fetch_add_explicit(&client->wanted[gc_account_row(device->budget.account)], bytes,
+                              memory_order_seq_cst);
     gc_ledger_wake(&client->ledger, client->ledger.own);
 }
 
@@ -212,7 +212,7 @@ static bool wait_turn(struct gc_device *device, uint64_t bytes, struct gc_borrow
            gc_budget_free_bytes(&device->budget) >= bytes &&
            !gc_group_is_hopeless(client, gc_account_row(account)) &&
            !atomic_load_explicit(&client->is_exiting, memory_order_acquire)) {
-        want(client, gc_account_row(account), bytes, borrow);
+        want(client, device, bytes, borrow);
         sleep_poll();
         if (gc_account_has_room(account, bytes))
             return borrow->room_count++ < TURN_TRIES; /* else the device itself is full */
@@ -234,6 +234,6 @@ void gc_borrow_end(struct gc_device *device, const struct gc_borrow *borrow)
     atomic_fetch_sub_explicit(&client->wanted[gc_account_row(device->budget.account)],
                               borrow->wanted, memory_order_seq_cst);
     if (borrow->tenant != NULL)
-        atomic_fetch_sub_explicit(&borrow->tenant->turn.wanting, 1, memory_order_seq_cst);
+        gc_tenant_end_wanting(borrow->tenant, device, borrow->wanted);
     gc_ledger_wake(&client->ledger, client->ledger.own);
 }

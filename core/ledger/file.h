@@ -68,7 +68,8 @@ struct gc_ledger_tenant_row {
     gc_ledger_half in_use;
     gc_ledger_half is_paused;
     gc_ledger_half device; /* index of a device row; GC_LEDGER_DEVICES: all */
-    uint32_t unused[5];
+    gc_ledger_half is_away;
+    uint32_t unused[4];
     char name[GC_LEDGER_NAME_BYTES];
     gc_ledger_word words[16];
     uint64_t padding[4];

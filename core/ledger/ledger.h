@@ -78,6 +78,7 @@ struct gc_ledger_tenant {
     char name[GC_LEDGER_NAME_BYTES];
     uint32_t device; /* index of a device row; GC_LEDGER_NONE: all devices */
     bool is_paused;
+    bool is_away;
     struct gc_ledger_figures figures;
 };
 

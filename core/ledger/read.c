@@ -65,6 +65,7 @@ bool gc_ledger_read_tenant(const struct gc_ledger *ledger, uint32_t slot, uint32
     const uint32_t device = gc_ledger_load_half(&row->device);
     tenant->device = device < GC_LEDGER_DEVICES ? device : GC_LEDGER_NONE;
     tenant->is_paused = gc_ledger_load_half(&row->is_paused) != 0;
+    tenant->is_away = gc_ledger_load_half(&row->is_away) != 0;
     gc_ledger_get_text(tenant->name, sizeof(tenant->name), row->name);
     read_words(row->words, &tenant->figures);
     return true;

@@ -42,6 +42,7 @@ static const struct gc_figure tenant_array[] = {
                           "The most bytes ever reserved for a tenant.")),
     TENANT("pending_bytes", BYTES, pending_bytes),
     TENANT("idle_bytes", BYTES, idle_bytes),
+    TENANT("swapped_bytes", BYTES, swapped_bytes),
     TENANT("alloc_count", COUNT, alloc_count,
            GC_METRIC(3, "tenant_alloc_count", "Allocations of a tenant that succeeded.")),
     TENANT("free_count", COUNT, free_count),

@@ -72,15 +72,17 @@ enum gc_turns_room { GC_TURNS_NO_ROOM, GC_TURNS_ROOM_LATER, GC_TURNS_ROOM };
 
 /* A thread needs the tenant's memory, which is away. Any thread. */
 void gc_turns_demand_tenant(struct gc_turns *turns, struct gc_tenant *tenant);
-/* Brings back memory of tenants: of the one that is demanded longest, as far as there is room. */
+/* Brings back memory of the tenant that needs it longest, as far as there is room. */
 void gc_turns_serve_tenants(struct gc_turns *turns);
-/* What is missing of that one. */
-uint64_t gc_turns_tenant_need(const struct gc_turns *turns, struct gc_device *device);
-/* Nobody can make room for it: for a while another one is served. */
-void gc_turns_set_tenant_stuck(struct gc_turns *turns);
-/* One step towards `need` bytes more on the device for the tenant that wants pages longest, else
- * for the one that is demanded longest: another one gives what the group's limit lacks. LATER: it
- * will, its turn is not over. */
+/* What the device lacks for the tenant that needs memory longest: its memory, if it is away, else
+ * the pages that its threads want; and pages that are wanted for no tenant. `wanted`: all pages
+ * that are wanted. */
+uint64_t gc_turns_need(const struct gc_turns *turns, struct gc_device *device, uint64_t wanted);
+/* Nobody can make room for the memory of that tenant: for a while another one is served. False: it
+ * is not away, or there is none. */
+bool gc_turns_set_stuck(struct gc_turns *turns);
+/* One step towards `need` bytes more for that tenant: another one gives what the group's limit
+ * lacks. LATER: it will, its turn is not over. */
 enum gc_turns_room gc_turns_make_room(struct gc_turns *turns, struct gc_device *device,
                                       uint64_t need);
 /* For other processes: a tenant without work gives so much. False: there is none. */

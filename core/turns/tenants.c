@@ -1,6 +1,7 @@
 /* The tenants of a process take turns in its memory, as processes do in that of their group: who
  * needs memory that the group has not gets it of the process's other tenants, first of those that
  * submit nothing, then of those whose quantum is over. Memory of no tenant stays. */
+#include "core/device/publish.h"
 #include "core/device/tenant.h"
 
 #include "core/base/bits.h"
@@ -39,34 +40,44 @@ struct finding {
     struct gc_tenant *tenant;
 };
 
-static void find_demanded(void *argument, struct gc_tenant *tenant)
+/* Since when a thread needs the tenant's memory, or pages for it; 0: none does. */
+static uint64_t needy_since(const struct gc_tenant *tenant)
+{
+    const uint64_t demanded_ns = gc_tenant_is_away(tenant) ? load(&tenant->turn.demanded_ns) : 0;
+    if (demanded_ns != 0 || atomic_load_explicit(&tenant->turn.wanting, memory_order_seq_cst) == 0)
+        return demanded_ns;
+    return load(&tenant->turn.wanted_ns);
+}
+
+static void find(void *argument, struct gc_tenant *tenant)
 {
     struct finding *finding = argument;
-    const uint64_t since_ns = load(&tenant->turn.demanded_ns);
-    if (since_ns == 0 || !gc_tenant_is_away(tenant) || gc_tenant_is_paused(tenant) ||
-        finding->now_ns < tenant->turn.stuck_ns || since_ns >= finding->since_ns)
+    const uint64_t since_ns = needy_since(tenant);
+    if (since_ns == 0 || since_ns >= finding->since_ns || gc_tenant_is_paused(tenant) ||
+        finding->now_ns < tenant->turn.stuck_ns)
         return;
     finding->since_ns = since_ns;
     finding->tenant = tenant;
 }
 
-static void find_wanting(void *argument, struct gc_tenant *tenant)
-{
-    struct finding *finding = argument;
-    const uint64_t since_ns = load(&tenant->turn.wanted_ns);
-    if (atomic_load_explicit(&tenant->turn.wanting, memory_order_seq_cst) == 0 ||
-        since_ns >= finding->since_ns)
-        return;
-    finding->since_ns = since_ns;
-    finding->tenant = tenant;
-}
-
-static struct gc_tenant *find(const struct gc_turns *turns, gc_visit_tenant *visit)
+/* The tenant that needs memory longest. */
+static struct gc_tenant *find_needy(const struct gc_turns *turns)
 {
     struct finding finding = {.now_ns = gc_clock_ns(), .since_ns = UINT64_MAX};
-    gc_tenants_visit(turns->core, visit, &finding);
+    gc_tenants_visit(turns->core, find, &finding);
     return finding.tenant;
 }
+
+static uint64_t wanted_bytes(const struct gc_tenant *tenant, const struct gc_device *device)
+{
+    const struct gc_quota *quota = gc_tenant_quota_at(tenant, device->info.ordinal);
+    return quota == NULL ? 0 : atomic_load_explicit(&quota->wanted, memory_order_relaxed);
+}
+
+struct counting {
+    const struct gc_device *device;
+    uint64_t bytes;
+};
 
 /* ---- who gives ---- */
 
@@ -149,6 +160,7 @@ static bool give(struct gc_turns *turns, struct gc_device *device, struct gc_ten
     if (!leave(turns, tenant))
         return false;
     tenant->turn.exchange_ns += gc_turns_swap_out(turns, device, tenant, bytes, &result);
+    gc_publish_tenant(tenant);
     if (result.refusal != GC_SWAP_OK)
         refuse(tenant, result.refusal, 0);
     return result.refusal == GC_SWAP_OK;
@@ -160,9 +172,8 @@ enum gc_turns_room gc_turns_make_room(struct gc_turns *turns, struct gc_device *
     struct gc_account *account = device->budget.account;
     const uint64_t lacking = gc_turns_lacking(device, need);
     const uint64_t own = gc_account_of(account, account->ledger->own);
-    struct gc_tenant *wanting = find(turns, find_wanting);
     struct giving giving = {.device = device,
-                            .needy = wanting != NULL ? wanting : find(turns, find_demanded),
+                            .needy = find_needy(turns),
                             .now_ns = gc_clock_ns(),
                             .least_ns = turns->core->options->quantum_ms * GC_NS_PER_MS};
     uint64_t most;
@@ -191,6 +202,7 @@ static void begin_stay(struct gc_turns *turns, struct gc_tenant *tenant)
     tenant->turn.begin_ns = gc_clock_ns();
     tenant->turn.not_before_ns = 0;
     gc_turns_add(&turns->slot->turn.exchange_count, 1);
+    gc_publish_tenant(tenant);
 }
 
 static uint64_t missing_bytes(const struct gc_turns *turns, const struct gc_tenant *tenant)
@@ -227,33 +239,46 @@ static void bring_back(struct gc_turns *turns, struct gc_tenant *tenant)
 
 struct returning {
     struct gc_turns *turns;
-    struct gc_tenant *demanded;
+    const struct gc_tenant *needy;
 };
 
 static void serve(void *argument, struct gc_tenant *tenant)
 {
     const struct returning *returning = argument;
     if (gc_tenant_is_away(tenant) && !gc_tenant_is_paused(tenant) &&
-        (tenant == returning->demanded || missing_bytes(returning->turns, tenant) == 0))
+        (tenant == returning->needy || missing_bytes(returning->turns, tenant) == 0))
         bring_back(returning->turns, tenant);
 }
 
 void gc_turns_serve_tenants(struct gc_turns *turns)
 {
-    struct returning returning = {turns, find(turns, find_demanded)};
+    struct returning returning = {turns, find_needy(turns)};
     if (!gc_pause_is_any(turns->core))
         gc_tenants_visit(turns->core, serve, &returning);
 }
 
-uint64_t gc_turns_tenant_need(const struct gc_turns *turns, struct gc_device *device)
+static void sub_wanted(void *argument, struct gc_tenant *tenant)
 {
-    const struct gc_tenant *tenant = find(turns, find_demanded);
-    return tenant == NULL ? 0 : gc_away_missing(device, tenant);
+    struct counting *counting = argument;
+    counting->bytes = gc_sub_or_zero_u64(counting->bytes, wanted_bytes(tenant, counting->device));
 }
 
-void gc_turns_set_tenant_stuck(struct gc_turns *turns)
+uint64_t gc_turns_need(const struct gc_turns *turns, struct gc_device *device, uint64_t wanted)
 {
-    struct gc_tenant *tenant = find(turns, find_demanded);
-    if (tenant != NULL)
-        tenant->turn.stuck_ns = gc_clock_ns() + STUCK_NS;
+    const struct gc_tenant *needy = find_needy(turns);
+    struct counting of_none = {device, wanted};
+    gc_tenants_visit(turns->core, sub_wanted, &of_none);
+    if (needy == NULL)
+        return of_none.bytes;
+    return of_none.bytes + (gc_tenant_is_away(needy) ? gc_away_missing(device, needy)
+                                                     : wanted_bytes(needy, device));
+}
+
+bool gc_turns_set_stuck(struct gc_turns *turns)
+{
+    struct gc_tenant *needy = find_needy(turns);
+    if (needy == NULL || !gc_tenant_is_away(needy))
+        return false;
+    needy->turn.stuck_ns = gc_clock_ns() + STUCK_NS;
+    return true;
 }

@@ -117,7 +117,12 @@ static void begin_waiting(struct gc_turns *turns)
     struct gc_ledger_turn_row *row = &turns->slot->turn;
     if (gc_ledger_load(&row->waiting_ns) == 0)
         gc_turns_store(&row->waiting_ns, gc_clock_ns());
-    if (gc_ledger_load(&row->ticket) == 0)
+}
+
+static void take_ticket(struct gc_turns *turns)
+{
+    begin_waiting(turns);
+    if (gc_ledger_load(&turns->slot->turn.ticket) == 0)
         gc_turn_draw(&turns->client->ledger, gc_group_row(turns->core));
 }
 
@@ -300,7 +305,7 @@ static void come_back(struct gc_turns *turns)
         return;
     }
     set_state(turns, GC_TURN_WAITING);
-    begin_waiting(turns);
+    take_ticket(turns);
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         uint32_t row;
         struct gc_device *device = gc_turns_device(turns, i, &row);
@@ -339,35 +344,39 @@ static bool could_fit(const struct gc_device *device, uint64_t bytes)
            sum <= gc_account_limit(account);
 }
 
-/* The process's own tenants first. False: for some time nobody could give. */
-static bool make_room(struct gc_turns *turns, struct gc_device *device, uint64_t need)
+/* The process's own tenants give first, and need no ticket for it. What they will give does not
+ * count as hope for others' memory: what the process needs beside theirs must fit. */
+static bool must_ask(struct gc_turns *turns, struct gc_device *device, uint64_t need,
+                     enum gc_turns_room *room)
 {
-    const enum gc_turns_room room = gc_turns_make_room(turns, device, need);
-    if (room == GC_TURNS_ROOM || (room == GC_TURNS_ROOM_LATER && !could_fit(device, need)))
-        return true;
-    return gc_turns_ask(turns, device, need) || room == GC_TURNS_ROOM_LATER;
+    *room = need == 0 ? GC_TURNS_ROOM : gc_turns_make_room(turns, device, need);
+    return *room == GC_TURNS_NO_ROOM || (*room == GC_TURNS_ROOM_LATER && could_fit(device, need));
 }
 
-/* Pages that threads want come before memory of tenants that is to come back. */
+/* True: the process waits. */
 static bool serve_want(struct gc_turns *turns, struct gc_device *device, uint32_t row)
 {
     struct gc_group_client *client = turns->client;
+    enum gc_turns_room room;
     const uint64_t want = gc_group_wanted(client, row);
-    const uint64_t need = want > 0 ? want : gc_turns_tenant_need(turns, device);
-    gc_turns_store(&turns->slot->turn.need[row], need);
+    const uint64_t need = gc_turns_need(turns, device, want);
+    const bool asks = must_ask(turns, device, need, &room);
+    gc_turns_store(&turns->slot->turn.need[row], asks ? need : 0);
     if (want == 0)
         gc_group_set_hopeless(client, row, false);
-    if (need == 0) {
+    if (!asks) {
         turns->asking[row].vain_ns = 0;
-        return false;
+        if (need > 0)
+            begin_waiting(turns);
+        return need > 0;
     }
-    begin_waiting(turns);
-    if (!gc_turns_is_first(turns, device) || make_room(turns, device, need))
+    take_ticket(turns);
+    if (room == GC_TURNS_ROOM_LATER)
+        turns->asking[row].vain_ns = 0;
+    if (!gc_turns_is_first(turns, device) || gc_turns_ask(turns, device, need))
         return true;
-    if (want > 0)
+    if (!gc_turns_set_stuck(turns))
         gc_group_set_hopeless(client, row, true);
-    else
-        gc_turns_set_tenant_stuck(turns);
     return true;
 }
 

@@ -110,8 +110,10 @@ static void write_accounts(struct gc_json *json, const struct walk *walk, size_t
 
 static void write_state(struct gc_json *json, enum top_state state)
 {
-    static const char *const words[] = {
-        [TOP_RUNNING] = "running", [TOP_PAUSED] = "paused", [TOP_STOPPED] = "stopped"};
+    static const char *const words[] = {[TOP_RUNNING] = "running",
+                                        [TOP_PAUSED] = "paused",
+                                        [TOP_AWAY] = "away",
+                                        [TOP_STOPPED] = "stopped"};
     gc_json_write_string(json, "state", words[state]);
 }
 

@@ -111,7 +111,9 @@ static void add_tenants(struct top_view *view, const struct gc_ledger *ledger,
         if (!gc_ledger_read_tenant(ledger, slot, i, &row))
             continue;
         struct top_subject subject = {.kind = TOP_TENANT,
-                                      .state = row.is_paused ? TOP_PAUSED : TOP_RUNNING,
+                                      .state = row.is_paused ? TOP_PAUSED
+                                               : row.is_away ? TOP_AWAY
+                                                             : TOP_RUNNING,
                                       .key = process.key ^ (uint64_t)(i + 1) << 48,
                                       .parent = parent};
         snprintf(subject.name, sizeof(subject.name), "%s", row.name);

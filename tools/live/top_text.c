@@ -46,7 +46,7 @@ const char *top_duration(uint64_t ns, char text[TOP_SIZE_BYTES])
 static const char *state_letter(const struct top_subject *subject)
 {
     static const char *const states[] = {
-        [TOP_RUNNING] = "", [TOP_PAUSED] = "P", [TOP_STOPPED] = "T"};
+        [TOP_RUNNING] = "", [TOP_PAUSED] = "P", [TOP_AWAY] = "A", [TOP_STOPPED] = "T"};
     static const char *const turns[GC_TURN_STATE_COUNT] = {
         [GC_TURN_NONE] = "",  [GC_TURN_IN] = "",       [GC_TURN_LEAVING] = "L",
         [GC_TURN_AWAY] = "A", [GC_TURN_WAITING] = "W",

@@ -20,7 +20,7 @@
 
 /* Up to TOP_GROUP, figures are sums over processes. */
 enum top_kind { TOP_DEVICE, TOP_GROUP, TOP_PROCESS, TOP_TENANT };
-enum top_state { TOP_RUNNING, TOP_PAUSED, TOP_STOPPED };
+enum top_state { TOP_RUNNING, TOP_PAUSED, TOP_AWAY, TOP_STOPPED };
 
 struct top_subject {
     enum top_kind kind;

@@ -6,7 +6,7 @@ those of the same program alone, in the same run.
 usage: test_swap.py [--usable MIB] [--seconds N] [--roomy] [CHECK…]
 
 --usable: what the group may hold beside contexts (1024). --seconds: about how long a program is busy when alone (4).
---roomy: all members fit, which tries the test itself. CHECK: contents, first, idle, two, three.
+--roomy: all members fit, which tries the test itself. CHECK: contents, first, idle, two, three, tenants, beside.
 SWAP_LINK: the link's speed each way (25GB)."""
 # timeout: 600
 # alone: it compares times
@@ -173,8 +173,60 @@ def check_contents():
     finish_world("contents", world)
 
 
+def tenant_options(count):
+    """A member whose threads are so many tenants."""
+    return member_options(1, f"tenants={count}")
+
+
+def check_tenants(count):
+    """Tenants of one process, all busy, that do not fit together."""
+    def measure():
+        world = new_world(usable(), 1)
+        member = world.add(0.6 * usable(), *tenant_options(1)).ready()
+        member.ask(2)
+        alone = span_us(member.ask(request_count(), 20 * options.seconds + 60))
+        finish_world("one tenant", world)
+        world = new_world(usable(), 1)
+        member = world.add(0.6 * usable(), *tenant_options(count)).ready()
+        rows = member.ask(request_count(), 30 * options.seconds * count + 60)
+        ok(f"{count} tenants: they take turns", options.roomy or world.turn(member)["exchange_count"] >= count, world.turn(member))
+        took = max(row[0] + row[1] for row in rows) - min(row[0] for row in rows)
+        finish_world(f"{count} tenants", world)
+        return took / (count * alone)
+    within(f"{count} busy tenants of 0.6 devices, by the time one after the other", TURNS, measure)
+
+
+def check_tenants_beside():
+    """Tenants beside another process, tenants without work, and a limit of the process's own."""
+    world = new_world(usable(), 2, GPUCACHE_QUANTUM="200")
+    tenants = world.add(0.6 * usable(), *tenant_options(2)).ready()
+    other = world.add(0.6 * usable(), *member_options(7)).ready()
+    for member in (tenants, other):
+        member.tell(f"requests {request_count() // 4}")
+    for member in (tenants, other):
+        member.hears("done", 300)
+    equal("tenants and a process: all requests were served", [len(tenants.requests), len(other.requests)],
+          [2 * (request_count() // 4), request_count() // 4])
+    for tenant in (1, 2, 1, 2):
+        time.sleep(2 * IDLE_S)
+        tenants.tell(f"requests 1 {tenant}")
+        tenants.hears("done")
+        other.ask(1)
+    finish_world("tenants and a process", world)
+    world = new_world(usable(), 1, GPUCACHE_LIMIT=str(usable()))
+    member = world.add(0.6 * usable(), *tenant_options(2), "refused=1").ready()
+    member.ask(2)
+    member.tell("end")
+    member.process.wait(PATIENCE)
+    for reader in member.readers:
+        reader.join(PATIENCE)
+    ok("tenants: the process's own limit holds for what is away, too", member.last.get("refused", 0) > 0, member.last)
+    finish_world("tenants with a limit", world)
+
+
 CHECKS = {"contents": check_contents, "first": check_first_answer, "idle": check_busy_and_idle,
-          "two": lambda: check_turns(2), "three": lambda: check_turns(3)}
+          "two": lambda: check_turns(2), "three": lambda: check_turns(3),
+          "tenants": lambda: [check_tenants(2), check_tenants(3)], "beside": check_tenants_beside}
 
 
 def main():
