@@ -58,8 +58,9 @@ class Storm:
         """A new member, of random size and habits."""
         size = self.options.usable * MIB * min(self.chance.uniform(0.2, 2) * NEED / self.options.members, LARGEST)
         whole = self.chance.random() * 100 < self.options.whole
+        tenants = self.chance.choice([0, 0, 0, 2, 3])
         member = self.world.add(
-            size / 4 if whole else size, f"seed={self.chance.randrange(1 << 30)}", "refused=1",
+            size / (4 if whole else 1) / max(tenants, 1) * (1.3 if tenants else 1), f"tenants={tenants}", f"seed={self.chance.randrange(1 << 30)}", "refused=1",
             f"kernel_us={self.chance.choice([0, 500, 3000, 20000, 200000])}", f"touch={self.chance.choice([5, 30, 100])}",
             f"churn={self.chance.choice([0, 0, 5, 30])}", f"block={self.chance.choice([1, 16, 128]) * MIB}",
             f"whole={int(whole)}", f"patience_s={READY_S}",
@@ -68,6 +69,7 @@ class Storm:
         member.stopped_until = None
         member.parent_until = 0
         member.tell(self.habit())
+        self.counts["tenants"] += tenants
         self.members.append(member)
         self.events.append((time.monotonic(), "start", member.pid))
         self.counts["started"] += 1

@@ -6,7 +6,8 @@ those of the same program alone, in the same run.
 usage: test_swap.py [--usable MIB] [--seconds N] [--roomy] [CHECK…]
 
 --usable: what the group may hold beside contexts (1024). --seconds: about how long a program is busy when alone (4).
---roomy: all members fit, which tries the test itself. CHECK: contents, first, idle, two, three, tenants, beside.
+--roomy: all members fit, which tries the test itself. CHECK: contents, first, idle, two, three, tenants, beside,
+tenant-contents.
 SWAP_LINK: the link's speed each way (25GB)."""
 # timeout: 600
 # alone: it compares times
@@ -196,6 +197,19 @@ def check_tenants(count):
     within(f"{count} busy tenants of 0.6 devices, by the time one after the other", TURNS, measure)
 
 
+def check_tenant_contents():
+    """Every byte, with blocks that come and go, of tenants that together need far more than there is."""
+    world = new_world(192 * MIB, 2, GPUCACHE_QUANTUM="50")
+    options_of = ("whole=1", "churn=30", "block=20000000", "kernel_us=200")
+    members = [world.add(90 * MIB, "seed=3", "tenants=4", *options_of).ready(), world.add(60 * MIB, "seed=9", *options_of).ready()]
+    for member in members:
+        member.tell("requests 8")
+    for member in members:
+        member.hears("done", 300)
+    equal("contents of tenants: all requests were served", [len(member.requests) for member in members], [32, 8])
+    finish_world("contents of tenants", world)
+
+
 def check_tenants_beside():
     """Tenants beside another process, tenants without work, and a limit of the process's own."""
     world = new_world(usable(), 2, GPUCACHE_QUANTUM="200")
@@ -226,7 +240,7 @@ def check_tenants_beside():
 
 CHECKS = {"contents": check_contents, "first": check_first_answer, "idle": check_busy_and_idle,
           "two": lambda: check_turns(2), "three": lambda: check_turns(3),
-          "tenants": lambda: [check_tenants(2), check_tenants(3)], "beside": check_tenants_beside}
+          "tenants": lambda: [check_tenants(2), check_tenants(3)], "beside": check_tenants_beside, "tenant-contents": check_tenant_contents}
 
 
 def main():

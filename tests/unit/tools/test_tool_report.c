@@ -251,9 +251,9 @@ static void every_key_is_needed_in_its_type(void **state)
 #include "core/report/estimate_parts.def"
 #undef GC_ESTIMATE_PART
         "context_bytes", NULL};
-    static const char *const later_tenant[] = {"pending_bytes", "idle_bytes", "alloc_count",
-                                               "free_count",    "hit_count",  "miss_count",
-                                               "oom_count",     NULL};
+    static const char *const later_tenant[] = {"pending_bytes", "idle_bytes", "swapped_bytes",
+                                               "alloc_count",   "free_count", "hit_count",
+                                               "miss_count",    "oom_count",  NULL};
     static const char *const later_plan[] = {"followed", NULL};
     static const char *const later_reasons[] = {
 #define GC_FOLLOW_REASON(name, key, text) #key,

@@ -12,8 +12,8 @@
  * whole (0, 1), refused (1: out of memory is counted, not an error), patience_s (for a context),
  * module (0: no kernel is loaded and launched, only kernel_us are spent).
  *
- * tenants=N: so many threads, each a tenant that holds BYTES, do all that; of the lines only
- * "requests N [TENANT]" (of all at once, or of one, from 1), "fork", "quit" and "end".
+ * tenants=N: so many threads, each a tenant that holds BYTES, do all that at once; with
+ * "requests N TENANT" that one alone does, from 1.
  *
  * Lines of input: "requests N"; "busy": requests until the next line; "random MEAN_US": requests at
  * random times until the next line; "idle"; "fork MS": a child that lives so long; "exec": starts
@@ -327,59 +327,6 @@ static void serve_request(void)
     fflush(stdout);
 }
 
-/* ---- commands ---- */
-
-/* Waits up to that long for input; reads what there is. True: there is a whole line, or the end of
- * the input, which counts as "end". The input is read without a buffer of stdio's, which an exec
- * would lose. */
-static bool hears(int timeout_ms)
-{
-    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
-    while (poll(&input, 1, timeout_ms) > 0) {
-        char letter = '\0';
-        if (read(STDIN_FILENO, &letter, 1) != 1) {
-            strcpy(line, "end");
-            return true;
-        }
-        if (letter == '\n' || line_length + 1 == sizeof(line)) {
-            line[line_length] = '\0';
-            line_length = 0;
-            return true;
-        }
-        line[line_length++] = letter;
-    }
-    return false;
-}
-
-static void serve_until_heard(uint64_t mean_us)
-{
-    do {
-        serve_request();
-        /* from 0 to twice the mean */
-        if (mean_us != 0 && hears((int)(draw(2 * mean_us) / 1000)))
-            return;
-    } while (!hears(0));
-}
-
-static void fork_child(uint64_t ms)
-{
-    const pid_t child = fork();
-    if (child == 0) {
-        (void)cuCtxSynchronize(); /* an error here, as CUDA has it after a fork */
-        sleep_us(ms * 1000);
-        _exit(EXIT_SUCCESS);
-    }
-    while (waitpid(-1, NULL, WNOHANG) > 0)
-        ;
-}
-
-/* So that a test can see that a wrong word is found. */
-static void spoil(void)
-{
-    const uint64_t word = ~word_at(blocks[block_count - 1].stamps[0], 0);
-    CHECK(cuMemcpyHtoD(blocks[block_count - 1].address, &word, sizeof(word)));
-}
-
 /* ---- tenants ---- */
 
 struct worker {
@@ -455,7 +402,61 @@ static void start_tenants(void)
     do_job(FILL, 0, 0);
 }
 
-/* ---- lines ---- */
+/* ---- commands ---- */
+
+/* Waits up to that long for input; reads what there is. True: there is a whole line, or the end of
+ * the input, which counts as "end". The input is read without a buffer of stdio's, which an exec
+ * would lose. */
+static bool hears(int timeout_ms)
+{
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    while (poll(&input, 1, timeout_ms) > 0) {
+        char letter = '\0';
+        if (read(STDIN_FILENO, &letter, 1) != 1) {
+            strcpy(line, "end");
+            return true;
+        }
+        if (letter == '\n' || line_length + 1 == sizeof(line)) {
+            line[line_length] = '\0';
+            line_length = 0;
+            return true;
+        }
+        line[line_length++] = letter;
+    }
+    return false;
+}
+
+static void serve_until_heard(uint64_t mean_us)
+{
+    do {
+        if (options.tenants != 0)
+            do_job(SERVE, 1, 0);
+        else
+            serve_request();
+        /* from 0 to twice the mean */
+        if (mean_us != 0 && hears((int)(draw(2 * mean_us) / 1000)))
+            return;
+    } while (!hears(0));
+}
+
+static void fork_child(uint64_t ms)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        (void)cuCtxSynchronize(); /* an error here, as CUDA has it after a fork */
+        sleep_us(ms * 1000);
+        _exit(EXIT_SUCCESS);
+    }
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        ;
+}
+
+/* So that a test can see that a wrong word is found. */
+static void spoil(void)
+{
+    const uint64_t word = ~word_at(blocks[block_count - 1].stamps[0], 0);
+    CHECK(cuMemcpyHtoD(blocks[block_count - 1].address, &word, sizeof(word)));
+}
 
 static void end_well(void)
 {
