@@ -47,7 +47,7 @@ class Storm:
         self.contexts = self.world.limit - self.usable
         self.members, self.counts, self.faults = [], collections.Counter(), []
         self.events = []  # (when, name, pid)
-        self.settled = None  # (when the limit is in force, the limit)
+        self.limits = [(0, self.world.limit)]  # (when it was set, the limit): all that may be in force
 
     def fault(self, text):
         """Something that does not hold."""
@@ -108,11 +108,18 @@ class Storm:
     def limit(self, _):
         """Of the group. A lower one takes effect when those that have too much have given it up."""
         wanted = int(self.usable * self.chance.uniform(LOWEST, 1)) + self.contexts
-        self.world.look(f"bound {max(wanted, self.world.limit)}")
+        self.limits.append((time.monotonic(), wanted))
+        self.bound()
         done = self.world.tool("limit", GROUP, str(wanted), "--timeout", "20")
         if done.returncode != 0:
             self.counts["limit refused"] += 1
-        self.world.limit, self.settled = wanted, (time.monotonic() + SETTLE_S, wanted)
+        self.world.limit, self.limits[-1] = wanted, (time.monotonic(), wanted)
+
+    def bound(self):
+        """Until a limit has settled, those before it may be in force."""
+        while len(self.limits) > 1 and time.monotonic() >= self.limits[1][0] + SETTLE_S:
+            del self.limits[0]
+        self.world.look(f"bound {max(limit for _, limit in self.limits)}")
 
     def trim(self, _):
         """Idle memory of all of them goes."""
@@ -157,9 +164,8 @@ class Storm:
         self.counts["held MiB"] = max(self.counts["held MiB"], sum(member.held for member in self.members) // MIB)
         while len(self.members) < self.options.members and now < self.until:
             self.start()
-        if self.settled is not None and now >= self.settled[0]:
-            self.world.look(f"bound {self.settled[1]}")
-            self.settled = None
+        if len(self.limits) > 1:
+            self.bound()
 
     def bury(self, member):
         """It has ended: as it was told to?"""
