@@ -15,6 +15,7 @@
 #include "core/follow/follow.h"
 #include "core/group/group.h"
 #include "core/observe/stacks.h"
+#include "core/pause/ending.h"
 #include "core/pause/pause.h"
 #include "core/reclaim/defer.h"
 #include "core/reclaim/tcache.h"
@@ -41,6 +42,7 @@ static void start_stacks(struct gc_core *core)
 
 static void set_up(struct gc_core *core, const struct gc_core_config *config)
 {
+    core->serve = gc_ending_serve;
     core->driver = *config->driver;
     core->options = config->options;
     core->log = config->log;
@@ -154,7 +156,6 @@ void gc_core_destroy(struct gc_core *core)
 
 void gc_core_join(struct gc_core *core, const char *program, struct gc_doorbell *doorbell)
 {
-    core->serve = gc_group_serve;
     gc_group_join(core, program, doorbell);
     gc_pause_join(core);
     gc_turns_join(core);

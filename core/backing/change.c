@@ -60,18 +60,13 @@ static bool waits_for_resume_locked(const struct gc_pages *pages, unsigned kind)
     return pages->swap != NULL && (kind & WAITS_FOR_SWAP) != 0 && !is_moving_locked(pages->swap);
 }
 
-/* *must_serve, with GC_BUSY: the caller serves requests of other processes and tries again. */
-static enum gc_status begin_locked(struct gc_change *change, unsigned kind, bool *must_serve)
+/* GC_BUSY: the memory is out; the caller waits until it comes back, and tries again. */
+static enum gc_status begin_locked(struct gc_change *change, unsigned kind)
 {
     struct gc_pool *pool = &change->context->pool;
-    const bool is_server = gc_core_serves_in_threads(change->context->core);
     while (must_wait_locked(&pool->pages, kind)) {
-        const bool waits_for_resume = waits_for_resume_locked(&pool->pages, kind);
-        *must_serve = is_server && waits_for_resume;
-        if (*must_serve)
-            return GC_BUSY;
-        if (waits_for_resume && change->context->core->demand != NULL)
-            change->context->core->demand(change->context->core, change->context->tenant);
+        if (waits_for_resume_locked(&pool->pages, kind))
+            return gc_core_is_shut_down(change->context->core) ? GC_DRIVER : GC_BUSY;
         gc_lock_wait(&pool->lock, &pool->pages.changed);
     }
     if (pool->is_dropped || gc_context_is_dropped(change->context))
@@ -89,12 +84,11 @@ static enum gc_status begin_change(struct gc_context *context, struct gc_change 
                                    unsigned kind)
 {
     for (;;) {
-        bool must_serve = false;
         *change = (struct gc_change){.context = context};
         gc_pool_acquire_plain(&context->pool);
-        const enum gc_status status = begin_locked(change, kind, &must_serve);
+        const enum gc_status status = begin_locked(change, kind);
         gc_pool_release(&context->pool);
-        if (!must_serve)
+        if (status != GC_BUSY)
             return status;
         gc_wait_resume(context->core);
         if (context->tenant != NULL)

@@ -45,6 +45,12 @@ void gc_gate_set(struct gc_gate *gate, enum gc_gate_mode mode)
     gc_lock_wake(&gate->word, true);
 }
 
+void gc_gate_rouse(struct gc_gate *gate)
+{
+    atomic_fetch_add_explicit(&gate->word, GC_GATE_CHANGE, memory_order_seq_cst);
+    gc_lock_wake(&gate->word, true);
+}
+
 bool gc_gate_enter_slow(struct gc_gate *gate)
 {
     const int64_t end_ms = gc_clock_ms() + CLOSED_MS;

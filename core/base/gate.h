@@ -98,6 +98,9 @@ static inline bool gc_gate_enter(struct gc_gate *gate)
 void gc_gate_wait(struct gc_gate *gate, uint32_t word, uint32_t timeout_ms);
 /* Sets the mode and wakes the waiting threads. Any mode but CLOSED ends a claim. */
 void gc_gate_set(struct gc_gate *gate, enum gc_gate_mode mode);
+/* Wakes the waiting threads, and those about to wait, in the same mode: to look again at what else
+ * they wait for. Any thread. */
+void gc_gate_rouse(struct gc_gate *gate);
 /* Opens a gate that is GONE, for a new object in the same memory. Wakes no thread: none sleeps at
  * such a gate. */
 static inline void gc_gate_renew(struct gc_gate *gate)

@@ -41,6 +41,9 @@ struct gc_driver {
     /* Out of memory for `bytes`: releases the idle memory of the driver's own pools. True if memory
      * was released, so that a retry may succeed. NULL: there is no such memory. */
     bool (*reclaim)(void *self, uint64_t context, uint64_t bytes);
+    /* Whether the driver has shut down, at the end of the process: it refuses every call from then
+     * on. NULL: never. */
+    bool (*is_shut_down)(void *self);
     /* Monotonic nanoseconds. */
     uint64_t (*clock_ns)(void *self);
 

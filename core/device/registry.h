@@ -42,10 +42,13 @@ struct gc_core {
     struct gc_ledger *ledger; /* of the group's client; NULL: not joined */
     /* A bit for each tenant row of the process's slot that is used. */
     atomic_uint ledger_rows;
-    /* Serves requests of other processes, if there are any: gc_group_serve. */
-    bool (*serve)(struct gc_core *core);
-    /* No helper thread: the program's own threads serve requests. */
+    /* For a thread that waits for memory that is out, where no helper runs: gc_ending_serve. */
+    void (*serve)(struct gc_core *core);
+    /* No helper thread: the program's own threads serve requests, and those that wait make the
+     * helper's steps. */
     atomic_bool serves_in_threads;
+    atomic_bool is_shut_down;   /* the driver: it refuses every call */
+    _Atomic uint64_t ending_ns; /* when the process's end began; 0: not yet */
     struct gc_debugger *debug;  /* GPUCACHE_DEBUG; NULL: none */
     const struct gc_plan *plan; /* NULL: none was given */
     struct gc_follow *follow;   /* NULL: no plan is followed */
@@ -124,6 +127,11 @@ static inline uint64_t gc_core_now_ns(const struct gc_core *core)
 static inline bool gc_core_serves_in_threads(const struct gc_core *core)
 {
     return atomic_load_explicit(&core->serves_in_threads, memory_order_relaxed);
+}
+
+static inline bool gc_core_is_shut_down(const struct gc_core *core)
+{
+    return atomic_load_explicit(&core->is_shut_down, memory_order_relaxed);
 }
 
 /* Blocks in host memory: the device's figure, and the account. */

@@ -90,9 +90,9 @@ enum gc_detached gc_wait_detached(struct gc_core *core, uint64_t address)
 static void wait_change(struct gc_core *core, uint32_t word)
 {
     const bool is_server = gc_core_serves_in_threads(core);
-    gc_gate_wait(&core->work.gate, word, is_server ? LISTEN_MS : GC_GATE_FOREVER);
     if (is_server)
-        (void)core->serve(core);
+        core->serve(core);
+    gc_gate_wait(&core->work.gate, word, is_server ? LISTEN_MS : GC_GATE_FOREVER);
 }
 
 void gc_wait_resume(struct gc_core *core)

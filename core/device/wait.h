@@ -22,8 +22,8 @@ enum gc_detached gc_wait_detached(struct gc_core *core, uint64_t address);
 /* ---- pause ---- */
 
 /* Waits until the process, or the tenant, is resumed, and until its memory is resident.
- * Without a helper thread the waiting thread serves the requests of other processes meanwhile, else
- * none could resume it. No lock may be held; a thread inside the gate must not wait here
+ * Without a helper thread the waiting thread does its work meanwhile (core/pause/ending.c), else
+ * nobody could resume it. No lock may be held; a thread inside the gate must not wait here
  * (deadlock). */
 void gc_wait_resume(struct gc_core *core);
 void gc_wait_tenant(struct gc_core *core, struct gc_tenant *tenant);

@@ -210,10 +210,11 @@ static bool wait_turn(struct gc_device *device, uint64_t bytes, struct gc_borrow
     gc_tenants_count_away(device);
     while (could_fit(device, bytes, borrow->tenant) &&
            gc_budget_free_bytes(&device->budget) >= bytes &&
-           !gc_group_is_hopeless(client, gc_account_row(account)) &&
-           !atomic_load_explicit(&client->is_exiting, memory_order_acquire)) {
+           !gc_group_is_hopeless(client, gc_account_row(account))) {
         want(client, device, bytes, borrow);
         sleep_poll();
+        if (gc_core_serves_in_threads(device->core))
+            gc_serve_step(device->core); /* the helper has ended with the process */
         if (gc_account_has_room(account, bytes))
             return borrow->room_count++ < TURN_TRIES; /* else the device itself is full */
     }

@@ -21,7 +21,7 @@ typedef enum gc_ledger_result gc_request_function(void *argument, enum gc_ledger
                                                   const char *tenant, bool drop, char *text);
 
 /* The helper's step between requests: returns after how many milliseconds it wants the next. */
-typedef uint32_t gc_serve_step(struct gc_core *core);
+typedef uint32_t gc_serve_step_function(struct gc_core *core);
 
 struct gc_group_client {
     struct gc_ledger ledger; /* the first member: gc_core.ledger points to it */
@@ -29,13 +29,12 @@ struct gc_group_client {
     struct gc_doorbell *doorbell;
     bool has_group;
     atomic_bool is_serving;
-    atomic_bool is_exiting;
     atomic_flag loss_logged;
     atomic_flag removal_logged;
     /* Limits requested for devices that are not added yet; bit i of the mask: row i. */
     _Atomic uint64_t late_mask;
     _Atomic uint64_t late_limits[GC_LEDGER_DEVICES];
-    gc_serve_step *step; /* NULL: none */
+    gc_serve_step_function *step; /* NULL: none */
     /* Bytes of each device row that threads wait for; bit i of the mask: nobody gives such. */
     _Atomic uint64_t wanted[GC_LEDGER_DEVICES];
     _Atomic uint64_t hopeless_mask;
@@ -63,8 +62,11 @@ bool gc_group_serve(struct gc_core *core);
 /* Registers the function that serves a kind of request. Does nothing without a ledger. */
 void gc_serve_register(struct gc_core *core, enum gc_ledger_request_kind kind,
                        gc_request_function *function, void *argument);
+/* For a thread that waits, where no helper runs: makes the helper's step, unless another thread
+ * does. May call the driver; no lock may be held. */
+void gc_serve_step(struct gc_core *core);
 /* Call before the helper starts. */
-void gc_serve_set_step(struct gc_core *core, gc_serve_step *step);
+void gc_serve_set_step(struct gc_core *core, gc_serve_step_function *step);
 /* The row of the process's group. */
 uint32_t gc_group_row(const struct gc_core *core);
 /* Frees the client and its slot. */

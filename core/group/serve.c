@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "core/base/assert.h"
 #include "core/base/bits.h"
+#include "core/base/clock.h"
 #include "core/device/publish.h"
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
@@ -292,9 +293,45 @@ bool gc_serve_is_helper(void)
     return is_helper;
 }
 
-void gc_serve_set_step(struct gc_core *core, gc_serve_step *step)
+void gc_serve_set_step(struct gc_core *core, gc_serve_step_function *step)
 {
     gc_group_client_of(core)->step = step;
+}
+
+void gc_serve_step(struct gc_core *core)
+{
+    struct gc_group_client *client = gc_group_client_of(core);
+    if (client == NULL || client->step == NULL ||
+        atomic_exchange_explicit(&client->is_serving, true, memory_order_acquire))
+        return;
+    /* Acquire: pairs with the release in hand_over, after the helper's last step. */
+    if (atomic_load_explicit(&core->serves_in_threads, memory_order_acquire)) {
+        is_helper = true;
+        (void)client->step(core);
+        is_helper = false;
+    }
+    atomic_store_explicit(&client->is_serving, false, memory_order_release);
+}
+
+/* The threads' steps are over. */
+static void take_over(struct gc_group_client *client)
+{
+    while (atomic_exchange_explicit(&client->is_serving, true, memory_order_acquire))
+        sleep_ns(PAUSE_NS);
+    atomic_store_explicit(&client->core->serves_in_threads, false, memory_order_relaxed);
+    atomic_store_explicit(&client->is_serving, false, memory_order_release);
+}
+
+/* Threads that wait serve from now on. */
+static void hand_over(struct gc_core *core)
+{
+    atomic_store_explicit(&core->serves_in_threads, true, memory_order_release);
+    gc_gate_rouse(&core->work.gate);
+}
+
+static bool is_ending(const struct gc_core *core)
+{
+    return atomic_load_explicit(&core->ending_ns, memory_order_acquire) != 0;
 }
 
 void gc_serve_help(struct gc_core *core)
@@ -303,9 +340,9 @@ void gc_serve_help(struct gc_core *core)
     struct gc_ledger_slot *slot = gc_ledger_own_slot(&client->ledger);
     is_helper = true;
     uint32_t served = atomic_load_explicit(&slot->served, memory_order_relaxed);
-    atomic_store_explicit(&core->serves_in_threads, false, memory_order_relaxed);
+    take_over(client);
     atomic_fetch_or_explicit(&slot->flags, GC_LEDGER_HAS_HELPER, memory_order_relaxed);
-    while (!atomic_load_explicit(&client->is_exiting, memory_order_acquire)) {
+    while (!is_ending(core)) {
         const uint32_t control = atomic_load_explicit(&slot->control, memory_order_acquire);
         const uint32_t timeout_ms = client->step != NULL ? client->step(core) : UINT32_MAX;
         if (control == served) {
@@ -316,11 +353,12 @@ void gc_serve_help(struct gc_core *core)
             sleep_ns(PAUSE_NS);
             continue;
         }
-        if (!atomic_load_explicit(&client->is_exiting, memory_order_acquire))
+        if (!is_ending(core))
             serve_once(client, UINT32_MAX);
         served = atomic_load_explicit(&slot->served, memory_order_relaxed);
         atomic_store_explicit(&client->is_serving, false, memory_order_release);
     }
+    hand_over(core);
 }
 
 /* Waits until no thread serves. A thread that is still at work after the last pause keeps
@@ -328,9 +366,12 @@ void gc_serve_help(struct gc_core *core)
 void gc_serve_end_help(struct gc_core *core)
 {
     struct gc_group_client *client = gc_group_client_of(core);
+    atomic_store_explicit(&core->ending_ns, gc_clock_ns(), memory_order_release);
+    if (client == NULL || gc_core_serves_in_threads(core))
+        hand_over(core);
     if (client == NULL)
         return;
-    atomic_store_explicit(&client->is_exiting, true, memory_order_release);
+    gc_ledger_wake(&client->ledger, client->ledger.own);
     for (int i = 0;
          i < END_PAUSES && atomic_load_explicit(&client->is_serving, memory_order_acquire); i++)
         sleep_ns(PAUSE_NS);

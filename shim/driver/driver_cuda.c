@@ -84,6 +84,15 @@ static int synchronize(void *self, uint64_t context)
     return (int)result;
 }
 
+static bool is_shut_down(void *self)
+{
+    CUresult (*get_current)(CUcontext *) = GC_REAL(cuCtxGetCurrent);
+    CUcontext context;
+
+    (void)self;
+    return get_current != NULL && get_current(&context) == CUDA_ERROR_DEINITIALIZED;
+}
+
 static uint64_t clock_ns(void *self)
 {
     (void)self;
@@ -101,6 +110,7 @@ void gc_driver_cuda_init(struct gc_driver *driver)
         .mem_free_ordered = mem_free_ordered,
         .mem_info = mem_info,
         .synchronize = synchronize,
+        .is_shut_down = is_shut_down,
         .clock_ns = clock_ns,
     };
     gc_driver_fence_init(driver);

@@ -150,6 +150,54 @@ static void failures_leave_it_whole(void **state)
     }
 }
 
+/* The end of the process: nobody resumes it, and a destructor may wait for a thread that waits
+ * here.
+ */
+static void ends_while_paused(bool (*is_shut_down)(void *self))
+{
+    struct workbench bench;
+    struct gc_swap_result result;
+    pthread_t threads[2];
+    open_bench(&bench);
+    struct submitter submitters[2] = {{.core = bench.core}, {.core = bench.core}};
+    const uint64_t block = workbench_alloc(&bench, 0, MIB(10));
+    sim_driver_put(&bench.sim, block, 7);
+    assert_true(gc_pause(bench.core, &late, &result));
+    assert_int_equal(pthread_create(&threads[0], NULL, submit, &submitters[0]), 0);
+    a_moment();
+    bench.core->driver.is_shut_down = is_shut_down;
+    gc_serve_end_help(bench.core);
+    a_moment();
+    assert_int_equal(atomic_load(&submitters[0].is_through), is_shut_down != NULL);
+    assert_int_equal(pthread_create(&threads[1], NULL, submit, &submitters[1]), 0);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_int_equal(bench.sim.used_bytes, is_shut_down != NULL ? 0 : MIB(10));
+    if (is_shut_down == NULL)
+        assert_int_equal(sim_driver_get(&bench.sim, block), 7);
+    workbench_free(&bench, block);
+    workbench_close(&bench);
+}
+
+static void a_process_that_ends_resumes_itself(void **state)
+{
+    (void)state;
+    ends_while_paused(NULL);
+}
+
+static bool yes(void *self)
+{
+    (void)self;
+    return true;
+}
+
+/* Then work needs no memory. */
+static void without_a_driver_nothing_waits(void **state)
+{
+    (void)state;
+    ends_while_paused(yes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -157,6 +205,8 @@ int main(void)
         cmocka_unit_test(one_that_may_not_keeps_all),
         cmocka_unit_test(work_that_does_not_end_is_not_waited_for),
         cmocka_unit_test(failures_leave_it_whole),
+        cmocka_unit_test(a_process_that_ends_resumes_itself),
+        cmocka_unit_test(without_a_driver_nothing_waits),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("pause", tests, NULL, NULL);

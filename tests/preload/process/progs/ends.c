@@ -276,6 +276,25 @@ static int way_object_threads(const char *path)
     return EXIT_SUCCESS;
 }
 
+/* The object's destructor works with the block's content, and ends a thread that works with it all
+ * the time. The memory may have been taken off the device: a line of input ends the program. */
+static int way_object_work(const char *path)
+{
+    void (*work)(CUcontext context, CUdeviceptr block, size_t bytes, bool has_thread);
+    const size_t bytes = 64 << 20;
+    void *object = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    EXPECT(object != NULL);
+    *(void **)&work = dlsym(object, "ends_work");
+    context = program_start();
+    const CUdeviceptr block = program_alloc(bytes);
+    CHECK(cuMemsetD8(block, 0x5a, bytes));
+    CHECK(cuCtxSynchronize());
+    work(context, block, bytes, getenv("ENDS_THREAD") != NULL);
+    print_result("ready");
+    (void)getchar();
+    return EXIT_SUCCESS;
+}
+
 static const struct {
     const char *name;
     int (*run)(const char *argument);
@@ -291,6 +310,7 @@ static const struct {
     {"context-gone", way_context_gone},
     {"object", way_object},
     {"object-threads", way_object_threads},
+    {"object-work", way_object_work},
     {"closed-object", way_closed_object},
     {"while-ending", way_while_ending},
     {"signal-while-ending", way_signal_while_ending},
