@@ -188,11 +188,9 @@ static void serve_once(struct gc_group_client *client, uint32_t mine)
         serve_handler(client, GC_REQUEST_PAUSE);
     if ((requests & BIT(GC_REQUEST_RESUME)) != 0)
         serve_handler(client, GC_REQUEST_RESUME);
+    if ((requests & BIT(GC_REQUEST_GIVE)) != 0)
+        serve_handler(client, GC_REQUEST_GIVE);
     flush_all(client, (all & (BIT(GC_REQUEST_LIMIT) | BIT(GC_REQUEST_REFRESH))) != 0);
-    if ((requests & BIT(GC_REQUEST_GIVE)) != 0) /* the helper's next step does it */
-        respond(client, GC_REQUEST_GIVE,
-                client->step != NULL ? GC_RESPONSE_DONE : GC_RESPONSE_REFUSED,
-                client->step != NULL ? "asked" : "this process takes no turns");
     if ((requests & BIT(GC_REQUEST_REFRESH)) != 0)
         respond(client, GC_REQUEST_REFRESH, GC_RESPONSE_DONE, "");
     atomic_store_explicit(&client->doorbell->seen, control, memory_order_relaxed);

@@ -6,12 +6,14 @@
 #include "core/base/bits.h"
 #include "core/base/clock.h"
 #include "core/device/tenant.h"
+#include "core/io/text.h"
 #include "core/pause/away.h"
 #include "core/pause/pause.h"
 #include "core/reclaim/release.h"
 #include "core/turns/state.h"
 
 #include <stddef.h>
+#include <stdio.h>
 
 #define SAMPLE_NS (2 * GC_NS_PER_MS) /* at most so often; it costs a fence in each context */
 /* Gaps in the work of a busy process: so long at first, and at most. */
@@ -229,6 +231,7 @@ static void give_all(struct gc_turns *turns)
                 : atomic_exchange_explicit(&turns->slot->turn.give[row], 0, memory_order_acquire);
         if (bytes == 0 || !may_give(turns, bytes == UINT64_MAX))
             continue;
+        const uint64_t before = gc_device_reserved_bytes(device);
         const uint64_t idle = gc_release_idle(device, NULL, 0, bytes);
         if (idle < bytes && bytes != UINT64_MAX && !gc_scope_is_away(turns->core, NULL) &&
             gc_turns_give_idle(turns, device, bytes - idle))
@@ -237,7 +240,46 @@ static void give_all(struct gc_turns *turns)
             give(turns, device, bytes == UINT64_MAX ? bytes : bytes - idle);
         else
             gc_turns_wake_waiting(turns);
+        if (bytes == UINT64_MAX)
+            turns->evicted += gc_sub_or_zero_u64(before, gc_device_reserved_bytes(device));
     }
+}
+
+static uint64_t resident_bytes(const struct gc_turns *turns)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        const struct gc_device *device = gc_device_find(turns->core, i);
+        sum += device == NULL ? 0 : gc_device_reserved_bytes(device);
+    }
+    return sum;
+}
+
+/* Answers the tool, which asks for all of it; other processes do not read the answer. */
+static enum gc_ledger_result respond(void *argument, enum gc_ledger_request_kind kind,
+                                     const char *tenant, bool drop, char *text)
+{
+    struct gc_turns *turns = argument;
+    const struct gc_ledger_turn_row *row = &turns->slot->turn;
+    char left[GC_TEXT_SIZE_BYTES];
+    char stays[GC_TEXT_SIZE_BYTES];
+    (void)kind;
+    (void)tenant;
+    (void)drop;
+    give_all(turns);
+    const uint64_t evicted = turns->evicted;
+    const bool is_pinned = gc_ledger_load_half(&row->is_pinned) != 0;
+    turns->evicted = 0;
+    if (evicted > 0 || (gc_scope_is_away(turns->core, NULL) && !is_pinned)) {
+        snprintf(text, GC_LEDGER_RESPONSE_BYTES, "evicted: %s left the device, %s stays",
+                 gc_text_size(evicted, left), gc_text_size(resident_bytes(turns), stays));
+        return GC_RESPONSE_DONE;
+    }
+    snprintf(text, GC_LEDGER_RESPONSE_BYTES, "%s",
+             is_pinned
+                 ? "it is pinned"
+                 : gc_swap_refusal_text((enum gc_swap_refusal)gc_ledger_load_half(&row->refusal)));
+    return GC_RESPONSE_REFUSED;
 }
 
 /* ---- the next turn ---- */
@@ -513,6 +555,7 @@ void gc_turns_join(struct gc_core *core)
     core->demand = demand;
     gc_host_set_account(core, &account);
     gc_serve_set_step(core, step);
+    gc_serve_register(core, GC_REQUEST_GIVE, respond, turns);
 }
 
 void gc_turns_fini(struct gc_core *core)

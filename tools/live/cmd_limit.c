@@ -3,10 +3,8 @@
 #include "core/config/options.h"
 #include "tools/live/live.h"
 
-#include <locale.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- trim ---- */
 
@@ -195,47 +193,16 @@ static int limit_group(struct live_session *session, const struct gc_size_spec *
 
 /* ---- the command line ---- */
 
-struct texts {
-    const char *device;
-    const char *timeout;
-};
-
-static int open_session(struct live_session *session, const char *word, const struct texts *texts)
-{
-    session->wait.timeout_ms = LIVE_TIMEOUT_MS;
-    gc_writer_init(&session->out, STDOUT_FILENO);
-    if (texts->timeout != NULL && !live_parse_seconds(texts->timeout, &session->wait.timeout_ms))
-        return tool_usage(session->command,
-                          "--timeout %s is not valid; accepted: seconds, 0 to 86400",
-                          texts->timeout);
-    setlocale(LC_CTYPE, "");
-    int status = live_connect(session->command, word, LIVE_GROUP, &session->ledger);
-    session->is_open = status == TOOL_DONE;
-    if (status == TOOL_DONE)
-        status = live_find(session->command, &session->ledger, word, LIVE_GROUP, &session->target);
-    if (status == TOOL_DONE)
-        status =
-            live_find_device(session->command, &session->ledger, texts->device, &session->device);
-    return status;
-}
-
-static int close_session(struct live_session *session, int status)
-{
-    const int finished = tool_finish(session->command, &session->out);
-    live_target_fini(&session->target);
-    if (session->is_open)
-        gc_ledger_close(&session->ledger);
-    return status != TOOL_DONE ? status : finished;
-}
-
 static int run_limit(int argc, char **argv)
 {
-    struct live_session session = {.command = &tool_command_limit, .device = GC_LEDGER_NONE};
-    struct texts texts = {.device = NULL};
+    struct live_session session = {.command = &tool_command_limit,
+                                   .device = GC_LEDGER_NONE,
+                                   .wait = {.timeout_ms = LIVE_TIMEOUT_MS}};
+    const char *device = NULL, *timeout = NULL;
     struct gc_size_spec size = {.count = 0};
     struct tool_words words = {.most = 2, .names = {"a process or group", "a size"}};
-    const struct tool_option options[] = {{.name = "--device", .value = &texts.device},
-                                          {.name = "--timeout", .value = &texts.timeout}};
+    const struct tool_option options[] = {{.name = "--device", .value = &device},
+                                          {.name = "--timeout", .value = &timeout}};
     int status = tool_parse_words(session.command, options, sizeof(options) / sizeof(options[0]),
                                   argc, argv, &words);
     if (status != TOOL_DONE || words.helped)
@@ -245,27 +212,31 @@ static int run_limit(int argc, char **argv)
         return tool_usage(session.command,
                           "%s is not a limit; accepted: a size or percentage above 0, none",
                           words.words[1]);
-    status = open_session(&session, words.words[0], &texts);
+    status = live_session_open(&session, words.words[0], LIVE_GROUP, timeout);
+    if (status == TOOL_DONE)
+        status = live_find_device(session.command, &session.ledger, device, &session.device);
     if (status == TOOL_DONE)
         status =
             session.target.is_group ? limit_group(&session, &size) : limit_process(&session, &size);
-    return close_session(&session, status);
+    return live_session_close(&session, status);
 }
 
 static int run_trim(int argc, char **argv)
 {
-    struct live_session session = {.command = &tool_command_trim, .device = GC_LEDGER_NONE};
-    struct texts texts = {.device = NULL};
+    struct live_session session = {.command = &tool_command_trim,
+                                   .device = GC_LEDGER_NONE,
+                                   .wait = {.timeout_ms = LIVE_TIMEOUT_MS}};
+    const char *timeout = NULL;
     struct tool_words words = {.most = 1, .names = {"a process or group"}};
-    const struct tool_option options[] = {{.name = "--timeout", .value = &texts.timeout}};
+    const struct tool_option options[] = {{.name = "--timeout", .value = &timeout}};
     int status = tool_parse_words(session.command, options, sizeof(options) / sizeof(options[0]),
                                   argc, argv, &words);
     if (status != TOOL_DONE || words.helped)
         return status;
-    status = open_session(&session, words.words[0], &texts);
+    status = live_session_open(&session, words.words[0], LIVE_GROUP, timeout);
     if (status == TOOL_DONE)
         status = trim(&session);
-    return close_session(&session, status);
+    return live_session_close(&session, status);
 }
 
 #define TARGET_HELP                                                                                \

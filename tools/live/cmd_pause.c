@@ -2,108 +2,46 @@
  * and back. The process decides what can move; its answer is printed. */
 #include "tools/live/live.h"
 
-#include <locale.h>
-#include <string.h>
-#include <unistd.h>
-
-/* Long enough to copy many GiB. */
-#define MOVE_TIMEOUT_MS 60000
-
-struct move {
-    const struct tool_command *command;
-    enum gc_ledger_request_kind kind;
-    bool drops;
-    struct live_wait wait;
-};
-
-static void write_answer(struct gc_writer *out, const struct live_client *client, const char *text)
+static int send(struct live_session *session, struct live_client *client)
 {
-    char name[2 * LIVE_SHOWN_BYTES];
-    char shown[LIVE_SHOWN_BYTES];
-    live_describe(client, name);
-    gc_writer_text(out, name);
-    gc_writer_text(out, ": ");
-    gc_writer_text(out, live_show(text, shown));
-    gc_writer_char(out, '\n');
+    const struct gc_ledger_request request = {
+        .kind = session->command == &tool_command_pause ? GC_REQUEST_PAUSE : GC_REQUEST_RESUME,
+        .device = GC_LEDGER_NONE,
+        .drop = session->drops,
+        .tenant = client->tenant[0] != '\0' ? client->tenant : NULL,
+    };
+    return live_request(session->command, &session->ledger, client, &request);
 }
 
-/* Sends all requests before the first answer is awaited, so that processes copy in parallel. */
-static int move_all(const struct move *move, const struct gc_ledger *ledger,
-                    struct live_target *target, struct gc_writer *out)
-{
-    struct live_wait wait = move->wait;
-    int status = TOOL_DONE;
-    live_begin(&wait);
-    for (size_t i = 0; i < target->count; i++) {
-        struct live_client *client = &target->clients[i];
-        const struct gc_ledger_request request = {
-            .kind = move->kind,
-            .device = GC_LEDGER_NONE,
-            .drop = move->drops,
-            .tenant = client->tenant[0] != '\0' ? client->tenant : NULL,
-        };
-        client->is_requested = live_request(move->command, ledger, client, &request) == TOOL_DONE;
-        if (!client->is_requested)
-            status = TOOL_FAILED;
-    }
-    for (size_t i = 0; i < target->count; i++) {
-        const struct live_client *client = &target->clients[i];
-        char text[GC_LEDGER_RESPONSE_BYTES];
-        if (!client->is_requested)
-            continue;
-        if (wait.timeout_ms == 0)
-            write_answer(out, client, "request left, answer not awaited");
-        else if (live_wait_response(move->command, ledger, client, &wait, text) == TOOL_DONE)
-            write_answer(out, client, text[0] != '\0' ? text : "done");
-        else
-            status = TOOL_FAILED;
-    }
-    return status;
-}
-
-static int run(struct move *move, const struct tool_option *options, size_t count, int argc,
-               char **argv, const char *const *timeout)
+static int run(struct live_session *session, const struct tool_option *options, size_t count,
+               int argc, char **argv, const char *const *timeout)
 {
     struct tool_words words = {.most = 1, .names = {"a process or tenant"}};
-    struct live_target target;
-    struct gc_ledger ledger;
-    struct gc_writer out;
-    int status = tool_parse_words(move->command, options, count, argc, argv, &words);
+    int status = tool_parse_words(session->command, options, count, argc, argv, &words);
     if (status != TOOL_DONE || words.helped)
         return status;
-    move->wait.timeout_ms = MOVE_TIMEOUT_MS;
-    if (*timeout != NULL && !live_parse_seconds(*timeout, &move->wait.timeout_ms))
-        return tool_usage(move->command, "--timeout %s is not valid; accepted: seconds, 0 to 86400",
-                          *timeout);
-    setlocale(LC_CTYPE, "");
-    status = live_connect(move->command, words.words[0], LIVE_TENANT, &ledger);
-    if (status != TOOL_DONE)
-        return status;
-    gc_writer_init(&out, STDOUT_FILENO);
-    status = live_find(move->command, &ledger, words.words[0], LIVE_TENANT, &target);
+    session->wait.timeout_ms = LIVE_MOVE_TIMEOUT_MS;
+    status = live_session_open(session, words.words[0], LIVE_TENANT, *timeout);
     if (status == TOOL_DONE)
-        status = move_all(move, &ledger, &target, &out);
-    const int finished = tool_finish(move->command, &out);
-    live_target_fini(&target);
-    gc_ledger_close(&ledger);
-    return status != TOOL_DONE ? status : finished;
+        status = live_request_all(session, send);
+    return live_session_close(session, status);
 }
 
 static int run_pause(int argc, char **argv)
 {
-    struct move move = {.command = &tool_command_pause, .kind = GC_REQUEST_PAUSE};
+    struct live_session session = {.command = &tool_command_pause};
     const char *timeout = NULL;
     const struct tool_option options[] = {{.name = "--timeout", .value = &timeout},
-                                          {.name = "--drop", .flag = &move.drops}};
-    return run(&move, options, sizeof(options) / sizeof(options[0]), argc, argv, &timeout);
+                                          {.name = "--drop", .flag = &session.drops}};
+    return run(&session, options, sizeof(options) / sizeof(options[0]), argc, argv, &timeout);
 }
 
 static int run_resume(int argc, char **argv)
 {
-    struct move move = {.command = &tool_command_resume, .kind = GC_REQUEST_RESUME};
+    struct live_session session = {.command = &tool_command_resume};
     const char *timeout = NULL;
     const struct tool_option options[] = {{.name = "--timeout", .value = &timeout}};
-    return run(&move, options, sizeof(options) / sizeof(options[0]), argc, argv, &timeout);
+    return run(&session, options, sizeof(options) / sizeof(options[0]), argc, argv, &timeout);
 }
 
 #define TARGET_HELP                                                                                \

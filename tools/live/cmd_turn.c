@@ -4,24 +4,6 @@
 #include "core/base/clock.h"
 #include "tools/live/live.h"
 
-#include <locale.h>
-#include <string.h>
-#include <unistd.h>
-
-/* Long enough for a drain, and to copy many GiB. */
-#define SEND_TIMEOUT_MS 60000
-
-static void write_line(struct gc_writer *out, const struct live_client *client, const char *text)
-{
-    char described[2 * LIVE_SHOWN_BYTES];
-    char shown[LIVE_SHOWN_BYTES];
-    live_describe(client, described);
-    gc_writer_text(out, described);
-    gc_writer_text(out, ": ");
-    gc_writer_text(out, live_show(text, shown));
-    gc_writer_char(out, '\n');
-}
-
 /* TOOL_FAILED with a line if the target is none that takes turns. */
 static int check_client(const struct live_session *session, const struct live_client *client)
 {
@@ -39,26 +21,12 @@ static int check_client(const struct live_session *session, const struct live_cl
     return TOOL_DONE;
 }
 
-static int open_session(struct live_session *session, const char *word)
+static int open_session(struct live_session *session, const char *word, const char *timeout)
 {
-    gc_writer_init(&session->out, STDOUT_FILENO);
-    setlocale(LC_CTYPE, "");
-    int status = live_connect(session->command, word, LIVE_TENANT, &session->ledger);
-    session->is_open = status == TOOL_DONE;
-    if (status == TOOL_DONE)
-        status = live_find(session->command, &session->ledger, word, LIVE_TENANT, &session->target);
+    int status = live_session_open(session, word, LIVE_TENANT, timeout);
     for (size_t i = 0; i < session->target.count && status == TOOL_DONE; i++)
         status = check_client(session, &session->target.clients[i]);
     return status;
-}
-
-static int close_session(struct live_session *session, int status)
-{
-    const int finished = tool_finish(session->command, &session->out);
-    live_target_fini(&session->target);
-    if (session->is_open)
-        gc_ledger_close(&session->ledger);
-    return status != TOOL_DONE ? status : finished;
 }
 
 /* ---- pin ---- */
@@ -74,9 +42,9 @@ static int pin_all(struct live_session *session, bool is_pinned)
                            is_pinned))
             status = tool_fail(session->command, "%s ended meanwhile", described);
         else
-            write_line(&session->out, client,
-                       is_pinned ? "pinned: no other process gets its memory"
-                                 : "not pinned: it takes turns with the others");
+            live_write_line(&session->out, client,
+                            is_pinned ? "pinned: no other process gets its memory"
+                                      : "not pinned: it takes turns with the others");
     }
     return status;
 }
@@ -91,16 +59,16 @@ static int run_pin(int argc, char **argv)
                                   argc, argv, &words);
     if (status != TOOL_DONE || words.helped)
         return status;
-    status = open_session(&session, words.words[0]);
+    status = open_session(&session, words.words[0], NULL);
     if (status == TOOL_DONE)
         status = pin_all(&session, !off);
-    return close_session(&session, status);
+    return live_session_close(&session, status);
 }
 
 /* ---- evict ---- */
 
 /* One request for each device that the process uses. */
-static int send_client(const struct live_session *session, struct live_client *client)
+static int send(struct live_session *session, struct live_client *client)
 {
     struct gc_ledger_request request = {.kind = GC_REQUEST_GIVE, .bytes = UINT64_MAX};
     int status = TOOL_DONE;
@@ -109,37 +77,15 @@ static int send_client(const struct live_session *session, struct live_client *c
             continue;
         request.device = i;
         status = live_request(session->command, &session->ledger, client, &request);
-        client->is_requested = status == TOOL_DONE;
-    }
-    return status;
-}
-
-static int send_all(struct live_session *session)
-{
-    int status = TOOL_DONE;
-    live_begin(&session->wait);
-    for (size_t i = 0; i < session->target.count; i++)
-        if (send_client(session, &session->target.clients[i]) != TOOL_DONE)
-            status = TOOL_FAILED;
-    for (size_t i = 0; i < session->target.count; i++) {
-        struct live_client *client = &session->target.clients[i];
-        char text[GC_LEDGER_RESPONSE_BYTES];
-        if (!client->is_requested)
-            continue;
-        if (session->wait.timeout_ms == 0)
-            write_line(&session->out, client, "request left, answer not awaited");
-        else if (live_wait_response(session->command, &session->ledger, client, &session->wait,
-                                    text) == TOOL_DONE)
-            write_line(&session->out, client, text[0] != '\0' ? text : "done");
-        else
-            status = TOOL_FAILED;
     }
     return status;
 }
 
 static int run_evict(int argc, char **argv)
 {
-    struct live_session session = {.command = &tool_command_evict, .device = GC_LEDGER_NONE};
+    struct live_session session = {.command = &tool_command_evict,
+                                   .device = GC_LEDGER_NONE,
+                                   .wait = {.timeout_ms = LIVE_MOVE_TIMEOUT_MS}};
     struct tool_words words = {.most = 1, .names = {"a process"}};
     const char *timeout = NULL;
     const struct tool_option options[] = {{.name = "--timeout", .value = &timeout}};
@@ -147,14 +93,10 @@ static int run_evict(int argc, char **argv)
                                   argc, argv, &words);
     if (status != TOOL_DONE || words.helped)
         return status;
-    session.wait.timeout_ms = SEND_TIMEOUT_MS;
-    if (timeout != NULL && !live_parse_seconds(timeout, &session.wait.timeout_ms))
-        return tool_usage(session.command,
-                          "--timeout %s is not valid; accepted: seconds, 0 to 86400", timeout);
-    status = open_session(&session, words.words[0]);
+    status = open_session(&session, words.words[0], timeout);
     if (status == TOOL_DONE)
-        status = send_all(&session);
-    return close_session(&session, status);
+        status = live_request_all(&session, send);
+    return live_session_close(&session, status);
 }
 
 #define TARGET_HELP                                                                                \
@@ -180,12 +122,13 @@ const struct tool_command tool_command_evict = {
     .name = "evict",
     .synopsis = "PID|NAME [--timeout S]",
     .summary = "send the memory of a process that takes turns to host memory",
-    .help = "  --timeout S    seconds to wait for the answer (60); 0: not at all\n"
-            "\n"
-            "With GPUCACHE_OVERCOMMIT=swap: at once, also where no other process needs the\n"
-            "room. It comes back when the process next works; gpucache pause keeps it away\n"
-            "until gpucache resume.\n"
-            "\n" TARGET_HELP "the request was\n"
-            "refused (the reason is printed), or there was no answer.\n",
+    .help =
+        "  --timeout S    seconds to wait for the answer (60); 0: not at all\n"
+        "\n"
+        "With GPUCACHE_OVERCOMMIT=swap: at once, also where no other process needs the\n"
+        "room. The answer comes when it has left, with what stays. It comes back when the process next works; gpucache pause keeps it away\n"
+        "until gpucache resume.\n"
+        "\n" TARGET_HELP "the request was\n"
+        "refused (the reason is printed), or there was no answer.\n",
     .run = run_evict,
 };

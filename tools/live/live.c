@@ -6,6 +6,7 @@
 #include "core/ledger/process.h"
 #include "tools/base/columns.h"
 
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -450,15 +451,73 @@ static void write_client(struct live_session *session, const struct live_client 
     gc_writer_text(out, ": uses no device yet\n");
 }
 
-static void write_unanswered(struct live_session *session, const struct live_client *client)
+/* ---- a command ---- */
+
+int live_session_open(struct live_session *session, const char *word, enum live_kind kind,
+                      const char *timeout)
 {
-    char described[2 * LIVE_SHOWN_BYTES];
-    live_describe(client, described);
-    gc_writer_text(&session->out, described);
-    gc_writer_text(&session->out, ": request left, answer not awaited\n");
+    gc_writer_init(&session->out, STDOUT_FILENO);
+    if (timeout != NULL && !live_parse_seconds(timeout, &session->wait.timeout_ms))
+        return tool_usage(session->command,
+                          "--timeout %s is not valid; accepted: seconds, 0 to 86400", timeout);
+    setlocale(LC_CTYPE, "");
+    int status = live_connect(session->command, word, kind, &session->ledger);
+    session->is_open = status == TOOL_DONE;
+    if (status == TOOL_DONE)
+        status = live_find(session->command, &session->ledger, word, kind, &session->target);
+    return status;
 }
 
-/* ---- one request to several processes ---- */
+int live_session_close(struct live_session *session, int status)
+{
+    const int finished = tool_finish(session->command, &session->out);
+    live_target_fini(&session->target);
+    if (session->is_open)
+        gc_ledger_close(&session->ledger);
+    return status != TOOL_DONE ? status : finished;
+}
+
+void live_write_line(struct gc_writer *out, const struct live_client *client, const char *text)
+{
+    char described[2 * LIVE_SHOWN_BYTES];
+    char shown[LIVE_SHOWN_BYTES];
+    live_describe(client, described);
+    gc_writer_text(out, described);
+    gc_writer_text(out, ": ");
+    gc_writer_text(out, live_show(text, shown));
+    gc_writer_char(out, '\n');
+}
+
+static const char not_awaited[] = "request left, answer not awaited";
+
+int live_request_all(struct live_session *session,
+                     int (*send)(struct live_session *session, struct live_client *client))
+{
+    int status = TOOL_DONE;
+    live_begin(&session->wait);
+    for (size_t i = 0; i < session->target.count; i++) {
+        struct live_client *client = &session->target.clients[i];
+        client->is_requested = send(session, client) == TOOL_DONE;
+        if (!client->is_requested)
+            status = TOOL_FAILED;
+    }
+    for (size_t i = 0; i < session->target.count; i++) {
+        const struct live_client *client = &session->target.clients[i];
+        char text[GC_LEDGER_RESPONSE_BYTES];
+        if (!client->is_requested)
+            continue;
+        if (session->wait.timeout_ms == 0)
+            live_write_line(&session->out, client, not_awaited);
+        else if (live_wait_response(session->command, &session->ledger, client, &session->wait,
+                                    text) == TOOL_DONE)
+            live_write_line(&session->out, client, text[0] != '\0' ? text : "done");
+        else
+            status = TOOL_FAILED;
+    }
+    return status;
+}
+
+/* ---- a round ---- */
 
 int live_round_open(struct live_session *session, struct live_round *round)
 {
@@ -482,7 +541,7 @@ int live_round_collect(struct live_session *session, struct live_round *round)
         if (!client->is_requested)
             continue;
         if (session->wait.timeout_ms == 0) {
-            write_unanswered(session, client);
+            live_write_line(&session->out, client, not_awaited);
             continue;
         }
         client->is_requested = false;

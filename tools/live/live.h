@@ -12,6 +12,7 @@
 #include "tools/base/tool.h"
 
 #define LIVE_TIMEOUT_MS 5000
+#define LIVE_MOVE_TIMEOUT_MS 60000 /* long enough to copy many GiB */
 
 struct live_client {
     struct gc_ledger_process process;
@@ -77,7 +78,7 @@ const char *live_show(const char *name, char text[LIVE_SHOWN_BYTES]);
 /* "process 12 (python)", "tenant llama of process 12 (python)". */
 void live_describe(const struct live_client *client, char text[2 * LIVE_SHOWN_BYTES]);
 
-/* ---- one request to several processes ---- */
+/* ---- a command ---- */
 
 /* Figures of a process or group on a device, before and after. */
 struct live_change {
@@ -93,8 +94,25 @@ struct live_session {
     struct live_target target;
     struct live_wait wait;
     uint32_t device; /* of --device; GC_LEDGER_NONE: all */
+    bool drops;      /* of --drop */
     struct gc_writer out;
 };
+
+/* Connects and finds what `word` means; TOOL_FAILED or TOOL_USAGE with a line, also for a --timeout
+ * (NULL: not given, wait.timeout_ms holds) that is none. Call live_session_close in either case. */
+int live_session_open(struct live_session *session, const char *word, enum live_kind kind,
+                      const char *timeout) GC_CHECKED;
+/* Frees all; returns `status`, or TOOL_FAILED if the output could not be written. */
+int live_session_close(struct live_session *session, int status);
+
+/* "process 12 (python): text" */
+void live_write_line(struct gc_writer *out, const struct live_client *client, const char *text);
+/* Has `send` write the requests to each process of the target before the first answer is awaited,
+ * so that processes copy in parallel; prints the answers. TOOL_FAILED, with a line for each process
+ * that failed. */
+int live_request_all(struct live_session *session,
+                     int (*send)(struct live_session *session,
+                                 struct live_client *client)) GC_CHECKED;
 
 /* One round of a command: figures before, a request to every process of the target, their answers,
  * figures after, a line for each device. All requests are written before the first answer is

@@ -75,8 +75,8 @@ def main():
     check("paused, and others use the memory", pause_and_fill, RESUMED)
     check("paused, without turns", pause, RESUMED, GPUCACHE_OVERCOMMIT="off")
     check("paused, and a thread waits that the destructor ends", pause, RESUMED, "the thread's content: ok\n", ENDS_THREAD="1")
-    finish()
+    return finish()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
