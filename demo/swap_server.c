@@ -10,8 +10,8 @@
  * "out of memory: HELD of MIB MiB"; "answer N arrived AT began AT ended AT right|WRONG"; "end
  * right N wrong N". AT is in microseconds of CLOCK_MONOTONIC. Exit status 1: no memory, or a wrong
  * answer. */
-#include <cuda.h>
-#include <dlfcn.h>
+#include "demo/driver.h"
+
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -42,24 +42,6 @@ static uint32_t values[LAYERS_MAX], seen[LAYERS_MAX];
 static size_t layer_count;
 static CUstream stream;
 static uint64_t random_state;
-
-static void check(CUresult result, const char *what)
-{
-    if (result != CUDA_SUCCESS) {
-        fprintf(stderr, "%s: CUDA error %d\n", what, (int)result);
-        exit(EXIT_FAILURE);
-    }
-}
-
-static void find(void *driver, const char *name, void *function)
-{
-    void *address = dlsym(driver, name);
-    if (address == NULL) {
-        fprintf(stderr, "libcuda.so.1 has no %s\n", name);
-        exit(EXIT_FAILURE);
-    }
-    *(void **)function = address;
-}
 
 static uint64_t now_us(void)
 {
@@ -97,32 +79,28 @@ static uint64_t draw_gap_us(double mean_ms)
 static void start(void)
 {
     CUcontext context;
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-    if (driver == NULL) {
-        fprintf(stderr, "%s\n", dlerror());
-        exit(EXIT_FAILURE);
-    }
-    find(driver, "cuInit", &init);
-    find(driver, "cuDevicePrimaryCtxRetain", &primary_retain);
-    find(driver, "cuCtxSetCurrent", &set_current);
-    find(driver, "cuMemGetInfo_v2", &mem_info);
-    find(driver, "cuMemAlloc_v2", &mem_alloc);
-    find(driver, "cuMemFree_v2", &mem_free);
-    find(driver, "cuStreamCreate", &stream_create);
-    find(driver, "cuStreamSynchronize", &stream_synchronize);
-    find(driver, "cuMemsetD32Async", &memset_async);
-    find(driver, "cuMemcpyDtoHAsync_v2", &memcpy_async);
-    check(init(0), "cuInit");
-    check(primary_retain(&context, 0), "cuDevicePrimaryCtxRetain");
-    check(set_current(context), "cuCtxSetCurrent");
-    check(stream_create(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    void *driver = driver_open();
+    driver_find(driver, "cuInit", &init);
+    driver_find(driver, "cuDevicePrimaryCtxRetain", &primary_retain);
+    driver_find(driver, "cuCtxSetCurrent", &set_current);
+    driver_find(driver, "cuMemGetInfo_v2", &mem_info);
+    driver_find(driver, "cuMemAlloc_v2", &mem_alloc);
+    driver_find(driver, "cuMemFree_v2", &mem_free);
+    driver_find(driver, "cuStreamCreate", &stream_create);
+    driver_find(driver, "cuStreamSynchronize", &stream_synchronize);
+    driver_find(driver, "cuMemsetD32Async", &memset_async);
+    driver_find(driver, "cuMemcpyDtoHAsync_v2", &memcpy_async);
+    driver_check(init(0), "cuInit");
+    driver_check(primary_retain(&context, 0), "cuDevicePrimaryCtxRetain");
+    driver_check(set_current(context), "cuCtxSetCurrent");
+    driver_check(stream_create(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
 }
 
 static void teach(size_t layer)
 {
     values[layer] = (uint32_t)draw();
-    check(memset_async(layers[layer], values[layer], LAYER_BYTES / sizeof(uint32_t), stream),
-          "cuMemsetD32Async");
+    driver_check(memset_async(layers[layer], values[layer], LAYER_BYTES / sizeof(uint32_t), stream),
+                 "cuMemsetD32Async");
 }
 
 /* False: there is no room. */
@@ -137,8 +115,8 @@ static int load(size_t mib)
     }
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         return 0;
-    check(result, "cuMemAlloc");
-    check(stream_synchronize(stream), "cuStreamSynchronize");
+    driver_check(result, "cuMemAlloc");
+    driver_check(stream_synchronize(stream), "cuStreamSynchronize");
     return 1;
 }
 
@@ -150,14 +128,15 @@ static int answer(void)
     if (draw() % TEACH == 0)
         teach(draw() % layer_count);
     for (unsigned pass = 0; pass < PASSES; pass++)
-        check(memset_async(activation, pass, ACTIVATION_BYTES / sizeof(uint32_t), stream),
-              "cuMemsetD32Async");
+        driver_check(memset_async(activation, pass, ACTIVATION_BYTES / sizeof(uint32_t), stream),
+                     "cuMemsetD32Async");
     memset(seen, 0, sizeof(seen));
     for (size_t i = 0; i < layer_count; i++) { /* a word of each, anywhere in it */
         const size_t at = draw() % (LAYER_BYTES / sizeof(uint32_t)) * sizeof(uint32_t);
-        check(memcpy_async(&seen[i], layers[i] + at, sizeof(seen[i]), stream), "cuMemcpyDtoHAsync");
+        driver_check(memcpy_async(&seen[i], layers[i] + at, sizeof(seen[i]), stream),
+                     "cuMemcpyDtoHAsync");
     }
-    check(stream_synchronize(stream), "cuStreamSynchronize");
+    driver_check(stream_synchronize(stream), "cuStreamSynchronize");
     for (size_t i = 0; i < layer_count; i++) {
         sum += seen[i] * x;
         expected += values[i] * x;
@@ -191,7 +170,7 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc == 2 && strcmp(argv[1], "--free") == 0) {
         start();
-        check(mem_info(&available, &total), "cuMemGetInfo");
+        driver_check(mem_info(&available, &total), "cuMemGetInfo");
         printf("%zu\n", available);
         return EXIT_SUCCESS;
     }
@@ -207,7 +186,7 @@ int main(int argc, char **argv)
     printf("ready %llu\n", (unsigned long long)now_us());
     const int status = serve(atof(argv[4]), atof(argv[5]));
     while (layer_count != 0)
-        check(mem_free(layers[--layer_count]), "cuMemFree");
-    check(mem_free(activation), "cuMemFree");
+        driver_check(mem_free(layers[--layer_count]), "cuMemFree");
+    driver_check(mem_free(activation), "cuMemFree");
     return status;
 }

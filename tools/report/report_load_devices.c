@@ -89,6 +89,19 @@ static uint32_t load_stack(struct report_loader *loader, const json_t *json)
     return site;
 }
 
+/* Records of `bytes` for the rows of a list, at most `most`; NULL: out of memory, and the load has
+ * failed. */
+static void *new_records(struct report_loader *loader, const json_t *list, size_t most,
+                         size_t bytes, uint32_t *count)
+{
+    const size_t rows = json_array_size(list) < most ? json_array_size(list) : most;
+    void *records = calloc(rows + 1, bytes);
+    if (records == NULL)
+        report_fail(loader, "out of memory");
+    *count = records == NULL ? 0 : (uint32_t)rows;
+    return records;
+}
+
 /* Absent in reports of earlier versions. */
 static void load_sites(struct report_loader *loader, const json_t *json,
                        struct gc_report_sites *sites)
@@ -96,14 +109,10 @@ static void load_sites(struct report_loader *loader, const json_t *json,
     const json_t *list = json_object_get(json, "call_sites");
     const json_t *site;
     size_t i;
-    const size_t count =
-        json_array_size(list) < GC_REPORT_SITE_MAX ? json_array_size(list) : GC_REPORT_SITE_MAX;
-    struct gc_stack_site *loaded = calloc(count + 1, sizeof(*loaded));
-    if (loaded == NULL) {
-        report_fail(loader, "out of memory");
-        return;
-    }
-    *sites = (struct gc_report_sites){loaded, (uint32_t)count};
+    uint32_t count;
+    struct gc_stack_site *loaded =
+        new_records(loader, list, GC_REPORT_SITE_MAX, sizeof(*loaded), &count);
+    *sites = (struct gc_report_sites){loaded, count};
     json_array_foreach(list, i, site)
     {
         if (i >= count || loader->failed)
@@ -119,15 +128,10 @@ static void load_leaks(struct report_loader *loader, const json_t *json,
     const json_t *list = report_get(loader, json, "leaks", JSON_ARRAY);
     const json_t *leak;
     size_t i;
-    const size_t count =
-        json_array_size(list) < GC_REPORT_LEAK_MAX ? json_array_size(list) : GC_REPORT_LEAK_MAX;
-    struct gc_leak *loaded = calloc(count + 1, sizeof(*loaded));
-    if (loaded == NULL) {
-        report_fail(loader, "out of memory");
-        return;
-    }
+    uint32_t count;
+    struct gc_leak *loaded = new_records(loader, list, GC_REPORT_LEAK_MAX, sizeof(*loaded), &count);
     leaks->leaks = loaded;
-    leaks->count = (uint32_t)count;
+    leaks->count = count;
     json_array_foreach(list, i, leak)
     {
         if (i >= count || loader->failed)
@@ -162,14 +166,9 @@ static void load_spills(struct report_loader *loader, const json_t *json,
     const json_t *list = json_object_get(json, "spilled");
     const json_t *block;
     size_t i;
-    const size_t count =
-        json_array_size(list) < GC_SPILLS_MAX ? json_array_size(list) : GC_SPILLS_MAX;
-    struct gc_spilled *loaded = calloc(count + 1, sizeof(*loaded));
-    if (loaded == NULL) {
-        report_fail(loader, "out of memory");
-        return;
-    }
-    *spills = (struct gc_report_spills){loaded, (uint32_t)count};
+    uint32_t count;
+    struct gc_spilled *loaded = new_records(loader, list, GC_SPILLS_MAX, sizeof(*loaded), &count);
+    *spills = (struct gc_report_spills){loaded, count};
     json_array_foreach(list, i, block)
     {
         if (i >= count || loader->failed)

@@ -21,6 +21,7 @@ struct sides {
     char *pinned;
     char *pageable;
     CUstream streams[2];
+    CUevent event;
 };
 
 static double now(void)
@@ -43,10 +44,12 @@ static void open_sides(struct sides *sides, size_t bytes)
     assert_true(sides->pageable != MAP_FAILED);
     for (int i = 0; i < 2; i++)
         MUST(cuStreamCreate(&sides->streams[i], CU_STREAM_NON_BLOCKING));
+    MUST(cuEventCreate(&sides->event, CU_EVENT_DISABLE_TIMING));
 }
 
 static void close_sides(const struct sides *sides, size_t bytes)
 {
+    MUST(cuEventDestroy(sides->event));
     for (int i = 0; i < 2; i++)
         MUST(cuStreamDestroy(sides->streams[i]));
     munmap(sides->pageable, bytes);
@@ -205,20 +208,17 @@ static void many_short_copies_lose_nothing(void **state)
 {
     const size_t bytes = 256 * MIB;
     struct sides sides;
-    CUevent event;
     double start;
 
     (void)state;
     open_sides(&sides, bytes);
-    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     start = now();
     for (size_t at = 0; at < bytes; at += 256 << 10) {
         MUST(cuMemcpyDtoHAsync(sides.pinned + at, sides.device + at, 256 << 10, sides.streams[0]));
-        MUST(cuEventRecord(event, sides.streams[0]));
+        MUST(cuEventRecord(sides.event, sides.streams[0]));
     }
     MUST(cuStreamSynchronize(sides.streams[0]));
     assert_time(now() - start, (double)bytes / OUT_RATE);
-    MUST(cuEventDestroy(event));
     close_sides(&sides, bytes);
 }
 
@@ -233,19 +233,17 @@ static void a_copy_begins_behind_what_it_waits_for(void **state)
 {
     const size_t bytes = 64 * MIB;
     struct sides sides;
-    CUevent event;
     double start;
 
     (void)state;
     open_sides(&sides, bytes);
-    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     MUST(cuMemcpyDtoHAsync(sides.pinned, sides.device, MIB, sides.streams[0]));
     MUST(cuStreamSynchronize(sides.streams[0]));
     start = now();
     MUST(cuLaunchHostFunc(sides.streams[1], rest, NULL));
-    MUST(cuEventRecord(event, sides.streams[1]));
+    MUST(cuEventRecord(sides.event, sides.streams[1]));
     MUST(cuMemcpyDtoHAsync(sides.pinned, sides.device, MIB, sides.streams[0]));
-    MUST(cuStreamWaitEvent(sides.streams[0], event, 0));
+    MUST(cuStreamWaitEvent(sides.streams[0], sides.event, 0));
     MUST(cuMemcpyDtoHAsync(sides.pinned, sides.device, bytes, sides.streams[0]));
     MUST(cuStreamSynchronize(sides.streams[0]));
     assert_time(now() - start, 0.1 + (double)bytes / OUT_RATE);
@@ -255,7 +253,6 @@ static void a_copy_begins_behind_what_it_waits_for(void **state)
     MUST(cuMemcpyDtoHAsync(sides.pinned, sides.device, bytes, sides.streams[0]));
     MUST(cuStreamSynchronize(sides.streams[0]));
     assert_time(now() - start, 0.1 + (double)(bytes + MIB) / OUT_RATE);
-    MUST(cuEventDestroy(event));
     close_sides(&sides, bytes);
 }
 
