@@ -23,6 +23,7 @@
 #include "core/turns/turns.h"
 
 #include <stddef.h>
+#include <unistd.h>
 
 static uint64_t counters_bytes(const struct gc_core *core)
 {
@@ -59,6 +60,13 @@ static void set_up(struct gc_core *core, const struct gc_core_config *config)
     gc_submitters_init(core);
 }
 
+/* UINT64_MAX: none is given. */
+static uint64_t host_limit_of(const struct gc_options *options)
+{
+    const uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    return gc_size_spec_resolve(&options->host_limit, -1, NULL, machine);
+}
+
 enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_core **created)
 {
     struct gc_host_mem host = {0};
@@ -74,7 +82,8 @@ enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_cor
         goto fail_pagemap;
     gc_tracker_init(&core->tracker, &core->host);
     gc_opens_init(&core->opens, &core->host);
-    gc_spills_init(&core->spills, gc_spill_alloc_host_limit(core->options), gc_core_now_ns(core));
+    gc_host_budget_init(&core->host_budget, host_limit_of(core->options));
+    gc_spills_init(&core->spills, gc_core_now_ns(core));
     gc_contexts_init(core);
     gc_ranges_init(core);
     gc_tenants_init(core);

@@ -13,7 +13,6 @@
 #include "core/reclaim/defer.h"
 
 #include <stddef.h>
-#include <unistd.h>
 
 #define MOVE_PAUSES 9 /* the time without moves after one that failed, in times of that one */
 
@@ -21,14 +20,6 @@ bool gc_spill_alloc_is_on(const struct gc_core *core)
 {
     return (core->options->overcommit & GC_OVERCOMMIT_SPILL) != 0 && core->mode == GC_MODE_CACHE &&
            core->debug == NULL;
-}
-
-uint64_t gc_spill_alloc_host_limit(const struct gc_options *options)
-{
-    const long pages = sysconf(_SC_PHYS_PAGES);
-    const long bytes = sysconf(_SC_PAGESIZE);
-    const uint64_t machine = pages <= 0 || bytes <= 0 ? 0 : (uint64_t)pages * (uint64_t)bytes;
-    return gc_size_spec_resolve(&options->host_limit, -1, NULL, machine);
 }
 
 void gc_spill_alloc_check(const struct gc_core *core)

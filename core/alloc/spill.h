@@ -7,8 +7,6 @@
 /* Whether the option is on and blocks may lie in host memory: in mode cache, without the debug
  * aids. */
 bool gc_spill_alloc_is_on(const struct gc_core *core);
-/* GPUCACHE_HOST_LIMIT in bytes; UINT64_MAX: not set. */
-uint64_t gc_spill_alloc_host_limit(const struct gc_options *options);
 /* Says once that the option is without effect, if it is. */
 void gc_spill_alloc_check(const struct gc_core *core);
 /* Moves an older block that is as large to host memory. True: there may be room for the request on

@@ -2,19 +2,11 @@
 
 #include "core/base/bits.h"
 #include "core/base/slab.h"
-#include "core/config/options.h"
 #include "core/device/registry.h"
 #include "core/io/log.h"
 #include "core/io/meminfo.h"
 
 #include <stddef.h>
-#include <unistd.h>
-
-/* A new chunk may take this much of the available host memory. */
-#define AVAILABLE_PERCENT 90
-/* The part of the memory free at first that is the default bound. */
-#define DEFAULT_DIVISOR 2
-#define NOT_KNOWN UINT64_MAX
 
 _Static_assert(GC_HOST_CHUNK_BYTES / GC_HOST_UNIT_BYTES <= 32, "the units of a chunk fit a bitmap");
 
@@ -29,12 +21,11 @@ struct gc_host_chunk {
 struct gc_host_store {
     struct gc_lock lock; /* guards the list and the chunks' bitmaps */
     struct gc_host_chunk *chunks;
-    struct gc_slab records; /* of chunks */
-    const struct gc_host_account *account;
+    struct gc_slab records;     /* of chunks */
     atomic_uint_fast64_t bytes; /* of the chunks */
-    atomic_uint_fast64_t limit;
-    atomic_bool is_unpinnable; /* pinning failed once */
+    atomic_bool is_unpinnable;  /* pinning failed once */
     atomic_flag was_logged;
+    atomic_flag was_full_logged;
 };
 
 /* Units of a chunk that follow each other. */
@@ -61,54 +52,29 @@ uint64_t gc_host_bytes(const struct gc_core *core)
     return atomic_load_explicit(&core->host_store->bytes, memory_order_relaxed);
 }
 
-static uint64_t read_limit(const struct gc_core *core)
-{
-    const struct gc_size_spec *spec = &core->options->host_limit;
-    const uint64_t total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    const uint64_t set = gc_size_spec_resolve(spec, 0, NULL, total);
-    return set != UINT64_MAX ? set : gc_meminfo_available_bytes() / DEFAULT_DIVISOR;
-}
-
-uint64_t gc_host_limit(struct gc_core *core)
-{
-    atomic_uint_fast64_t *limit = &core->host_store->limit;
-    uint_fast64_t known = atomic_load_explicit(limit, memory_order_relaxed);
-    if (known != NOT_KNOWN)
-        return known;
-    const uint64_t fresh = gc_min_u64(read_limit(core), NOT_KNOWN - 1);
-    /* Another thread may have read it first. */
-    return atomic_compare_exchange_strong_explicit(limit, &known, fresh, memory_order_relaxed,
-                                                   memory_order_relaxed)
-               ? fresh
-               : known;
-}
-
-void gc_host_set_account(struct gc_core *core, const struct gc_host_account *account)
-{
-    core->host_store->account = account;
-}
-
 static bool charge(struct gc_core *core, uint64_t bytes)
 {
-    struct gc_host_store *store = core->host_store;
-    if (bytes > gc_meminfo_available_bytes() / 100 * AVAILABLE_PERCENT)
+    if (!gc_host_budget_try_charge(&core->host_budget, bytes))
         return false;
-    if (store->account != NULL) {
-        if (!store->account->charge(core, bytes))
-            return false;
-    } else if (gc_host_bytes(core) + bytes > gc_host_limit(core)) {
-        return false;
-    }
-    atomic_fetch_add_explicit(&store->bytes, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&core->host_store->bytes, bytes, memory_order_relaxed);
     return true;
 }
 
 static void uncharge(struct gc_core *core, uint64_t bytes)
 {
-    struct gc_host_store *store = core->host_store;
-    atomic_fetch_sub_explicit(&store->bytes, bytes, memory_order_relaxed);
-    if (store->account != NULL)
-        store->account->uncharge(core, bytes);
+    atomic_fetch_sub_explicit(&core->host_store->bytes, bytes, memory_order_relaxed);
+    gc_host_budget_uncharge(&core->host_budget, bytes);
+}
+
+static void log_full(struct gc_core *core)
+{
+    gc_log_once(core->log, &core->host_store->was_full_logged, GC_LOG_WARN,
+                "host memory is full: %llu of %llu MiB for swapped and spilled memory are taken, "
+                "%llu MiB are free: what has no room there stays on the device "
+                "(GPUCACHE_HOST_LIMIT)",
+                (unsigned long long)(gc_host_budget_sum(&core->host_budget) >> 20),
+                (unsigned long long)(gc_host_budget_limit(&core->host_budget) >> 20),
+                (unsigned long long)(gc_meminfo_available_bytes() >> 20));
 }
 
 /* ---- chunks ---- */
@@ -178,6 +144,7 @@ static struct gc_host_chunk *create_chunk(struct gc_context *worker, uint64_t le
         }
         uncharge(core, bytes);
     }
+    log_full(core);
     return NULL;
 }
 
@@ -341,7 +308,6 @@ enum gc_status gc_host_create(struct gc_core *core)
         return GC_NO_HOST_MEMORY;
     gc_lock_init(&store->lock, GC_RANK_HOST);
     gc_slab_init_small(&store->records, &core->host, sizeof(struct gc_host_chunk));
-    atomic_init(&store->limit, NOT_KNOWN);
     core->host_store = store;
     return GC_OK;
 }

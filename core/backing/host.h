@@ -3,9 +3,8 @@
  * kept when free until gc_host_trim. A bitmap for each chunk tells its used units; first fit over
  * the chunks.
  *
- * Bound: GPUCACHE_HOST_LIMIT for this process alone, unless gc_host_set_account names an account
- * that several processes share. No chunk is mapped that would take most of what the machine or the
- * control group has left.
+ * Chunks are charged to the budget of host memory (core/ledger/host_budget.h), which is their
+ * bound.
  *
  * A forked child has no chunks. Thread-safe; no lock is held in a driver call. Where a chunk cannot
  * be pinned, plain memory serves, and the log says so once. */
@@ -43,18 +42,6 @@ void gc_host_give(struct gc_core *core, const struct gc_host_piece *piece);
 uint64_t gc_host_trim(struct gc_core *core);
 /* Bytes of the chunks held now, with content or without. */
 uint64_t gc_host_bytes(const struct gc_core *core);
-/* GPUCACHE_HOST_LIMIT in bytes; by default half of the memory that was free at the first call. */
-uint64_t gc_host_limit(struct gc_core *core);
-
-/* Decides, instead of gc_host_limit, how much this process may take. Both functions are called
- * without a lock. */
-struct gc_host_account {
-    bool (*charge)(struct gc_core *core, uint64_t bytes); /* before a chunk is mapped */
-    void (*uncharge)(struct gc_core *core, uint64_t bytes);
-};
-/* Call before the first gc_host_take. The account is borrowed. */
-void gc_host_set_account(struct gc_core *core, const struct gc_host_account *account);
-
 /* ---- for core/alloc ---- */
 
 enum gc_status gc_host_create(struct gc_core *core) GC_CHECKED;

@@ -3,26 +3,22 @@
 #include "core/backing/spill.h"
 
 #include "core/backing/change.h"
+#include "core/backing/host.h"
 #include "core/backing/unmap.h"
 #include "core/base/assert.h"
 #include "core/base/bits.h"
 #include "core/device/registry.h"
-#include "core/io/meminfo.h"
 #include "core/pool/segment.h"
 
 #include <stddef.h>
 
 #define HOST_PAGE UINT64_C(4096)
 
-/* ---- the account ---- */
-
-/* The limit; without one, half of what would be free without the blocks. Never more than there is.
- */
-static uint64_t most_bytes(const struct gc_core *core)
+/* Charges; gives the host store's free memory back if it must. */
+static bool charge(struct gc_core *core, uint64_t bytes)
 {
-    const uint64_t free_bytes = gc_meminfo_available_bytes() + gc_spills_held(&core->spills);
-    const uint64_t limit = core->spills.limit_bytes;
-    return limit == UINT64_MAX ? free_bytes / 2 : gc_min_u64(limit, free_bytes);
+    return gc_host_budget_try_charge(&core->host_budget, bytes) ||
+           (gc_host_trim(core) > 0 && gc_host_budget_try_charge(&core->host_budget, bytes));
 }
 
 /* ---- pages ---- */
@@ -139,7 +135,7 @@ enum gc_status gc_spill_create(struct gc_context *context, struct gc_segment *se
     struct gc_core *core = context->core;
     const struct gc_driver *driver = &core->driver;
     GC_ASSERT(gc_lock_held_count() == 0);
-    if (!gc_spills_try_hold(&core->spills, segment->bytes, most_bytes(core)))
+    if (!charge(core, segment->bytes))
         return GC_OUT_OF_MEMORY;
     bool is_stuck = false;
     *code = may_map(context) ? create_mapped(context, segment, &is_stuck) : driver->not_supported;
@@ -148,7 +144,7 @@ enum gc_status gc_spill_create(struct gc_context *context, struct gc_segment *se
     if (*code == 0 || is_stuck)
         gc_core_add_spilled(context->device, segment->bytes);
     else
-        gc_spills_let_go(&core->spills, segment->bytes);
+        gc_host_budget_uncharge(&core->host_budget, segment->bytes);
     if (*code == 0)
         return GC_OK;
     if (*code == driver->not_supported)
@@ -184,7 +180,7 @@ void gc_spill_drop(struct gc_context *context, const struct gc_segment *segment)
 bool gc_spill_try_hold(struct gc_context *context, uint64_t bytes)
 {
     struct gc_core *core = context->core;
-    if (!may_map(context) || !gc_spills_try_hold(&core->spills, bytes, most_bytes(core)))
+    if (!may_map(context) || !charge(core, bytes))
         return false;
     gc_core_add_spilled(context->device, bytes);
     return true;

@@ -9,6 +9,7 @@
 #include "core/device/device.h"
 #include "core/device/submit.h"
 #include "core/device/tracker.h"
+#include "core/ledger/host_budget.h"
 #include "core/observe/spills.h"
 #include "core/observe/trace.h"
 #include "core/pool/opens.h"
@@ -116,7 +117,8 @@ struct gc_core {
     struct gc_condition elastic_changed;
     struct gc_elastic_table *elastics; /* created with the first pool */
 
-    struct gc_spills spills; /* blocks in host memory */
+    struct gc_host_budget host_budget; /* of swapped and spilled memory */
+    struct gc_spills spills;           /* blocks in host memory */
 };
 
 static inline uint64_t gc_core_now_ns(const struct gc_core *core)
@@ -134,7 +136,7 @@ static inline bool gc_core_is_shut_down(const struct gc_core *core)
     return atomic_load_explicit(&core->is_shut_down, memory_order_relaxed);
 }
 
-/* Blocks in host memory: the device's figure, and the account. */
+/* Blocks in host memory, charged before: the device's figure. */
 static inline void gc_core_add_spilled(struct gc_device *device, uint64_t bytes)
 {
     gc_stats_add_gauge(&device->stats.spilled, bytes);
@@ -143,7 +145,7 @@ static inline void gc_core_add_spilled(struct gc_device *device, uint64_t bytes)
 static inline void gc_core_sub_spilled(struct gc_device *device, uint64_t bytes)
 {
     gc_stats_sub_gauge(&device->stats.spilled, bytes);
-    gc_spills_let_go(&device->core->spills, bytes);
+    gc_host_budget_uncharge(&device->core->host_budget, bytes);
 }
 
 /* Rises when a teardown is cancelled: an address that was not found may be found again. */

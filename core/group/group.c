@@ -74,6 +74,8 @@ void gc_group_join(struct gc_core *core, const char *program, struct gc_doorbell
                           atomic_load_explicit(&slot->served, memory_order_relaxed),
                           memory_order_relaxed);
     core->ledger = &client->ledger;
+    if (client->has_group)
+        gc_host_budget_join(&core->host_budget, &client->ledger, core->options->group);
     atomic_store_explicit(&core->serves_in_threads, true, memory_order_relaxed);
 }
 
@@ -94,6 +96,7 @@ void gc_group_fini(struct gc_core *core)
     if (client == NULL)
         return;
     core->ledger = NULL;
+    core->host_budget.is_shared = false;
     atomic_store_explicit(&core->serves_in_threads, false, memory_order_relaxed);
     client->doorbell->control = &no_requests;
     atomic_store_explicit(&client->doorbell->seen, 0, memory_order_relaxed);

@@ -59,7 +59,7 @@ static uint64_t sum_row(const struct gc_ledger *ledger, const gc_ledger_word *ro
 
 uint64_t gc_account_sum(const struct gc_ledger *ledger, uint32_t device, uint64_t group_key)
 {
-    if (device >= GC_LEDGER_DEVICES)
+    if (device > GC_LEDGER_HOST)
         return 0;
     return sum_row(ledger, ledger->file->accounts[device], group_key, gc_ledger_slot_high(ledger));
 }
@@ -99,19 +99,30 @@ static bool join_group(struct gc_account *account)
     return true;
 }
 
-bool gc_account_open(struct gc_account *account, struct gc_ledger *ledger,
-                     const struct gc_ledger_device *device, const char *group)
+static void describe(struct gc_account *account, struct gc_ledger *ledger, const char *group)
 {
     *account = (struct gc_account){
         .ledger = ledger,
-        .device = *device,
-        .device_key = gc_ledger_key(device->uuid),
         .group_key = gc_ledger_key(group),
         .generation =
             atomic_load_explicit(&gc_ledger_own_slot(ledger)->generation, memory_order_relaxed) &
             GC_LEDGER_GENERATIONS,
     };
     gc_ledger_get_text(account->group, sizeof(account->group), group);
+}
+
+void gc_account_open_host(struct gc_account *account, struct gc_ledger *ledger, const char *group)
+{
+    describe(account, ledger, group);
+    atomic_store_explicit(&account->device_row, GC_LEDGER_HOST, memory_order_relaxed);
+}
+
+bool gc_account_open(struct gc_account *account, struct gc_ledger *ledger,
+                     const struct gc_ledger_device *device, const char *group)
+{
+    describe(account, ledger, group);
+    account->device = *device;
+    account->device_key = gc_ledger_key(device->uuid);
     if (!join_device(account) || !join_group(account))
         return false;
     change(own_tentative(account), account->generation, 0, 0);
@@ -144,6 +155,8 @@ static void check_rows(struct gc_account *account)
     const struct gc_ledger_file *file = account->ledger->file;
     const uint32_t device = gc_account_row(account);
     const uint32_t group = atomic_load_explicit(&account->group_row, memory_order_relaxed);
+    if (device == GC_LEDGER_HOST)
+        return;
     if (__builtin_expect(load(&file->devices[device].key) != account->device_key, 0))
         move_device(account);
     if (__builtin_expect(load(&file->groups[group].key) != account->group_key, 0) &&
@@ -246,15 +259,8 @@ bool gc_account_has_room(struct gc_account *account, uint64_t bytes)
     return add_sum(gc_account_held(account), bytes) <= limit && !must_wait(account, limit);
 }
 
-bool gc_account_try_charge(struct gc_account *account, uint64_t bytes)
+static bool try_charge_below(struct gc_account *account, uint64_t bytes, uint64_t limit)
 {
-    const uint64_t limit = gc_account_limit(account);
-    if (limit == UINT64_MAX) {
-        gc_account_force_charge(account, bytes);
-        return true;
-    }
-    if (bytes > limit || must_wait(account, limit))
-        return false;
     for (int i = 0; i < ATTEMPTS_MAX; i++) {
         const enum verdict verdict = try_once(account, bytes, limit);
         if (verdict != CONFLICT)
@@ -263,6 +269,24 @@ bool gc_account_try_charge(struct gc_account *account, uint64_t bytes)
             wait_for_lower_slots(account);
     }
     return false;
+}
+
+bool gc_account_try_charge(struct gc_account *account, uint64_t bytes)
+{
+    const uint64_t limit = gc_account_limit(account);
+    if (limit == UINT64_MAX) {
+        gc_account_force_charge(account, bytes);
+        return true;
+    }
+    return bytes <= limit && !must_wait(account, limit) && try_charge_below(account, bytes, limit);
+}
+
+bool gc_account_try_charge_host(struct gc_account *account, uint64_t bytes, uint64_t limit)
+{
+    bool has_dying;
+    return try_charge_below(account, bytes, limit) ||
+           (gc_account_reap(account->ledger, GC_LEDGER_HOST, account->group_key, &has_dying) > 0 &&
+            try_charge_below(account, bytes, limit));
 }
 
 void gc_account_force_charge(struct gc_account *account, uint64_t bytes)
@@ -309,7 +333,7 @@ uint64_t gc_account_reap(const struct gc_ledger *ledger, uint32_t device, uint64
     const uint32_t high = gc_ledger_slot_high(ledger);
     uint64_t reaped = 0;
     *has_dying = false;
-    if (device >= GC_LEDGER_DEVICES || !gc_ledger_is_intact(ledger))
+    if (device > GC_LEDGER_HOST || !gc_ledger_is_intact(ledger))
         return 0;
     for (uint32_t i = 0; i < high; i++)
         if (atomic_load_explicit(&ledger->file->group_keys[i], memory_order_seq_cst) == group_key)

@@ -1,8 +1,8 @@
-/* Accounts of a group on a device: one word for each process in the ledger; the sum over the
- * processes is the group's usage. The charge is memcg-style, without a lock: a process first
- * announces its bytes, then sums all words, in one total order. If two charges together exceed
- * the limit at least one sees the other. So the sum of committed charges never exceeds the limit,
- * wherever a process dies.
+/* Accounts of a group, on a device or of host memory: one word for each process in the ledger; the
+ * sum over the processes is the group's usage. The charge is memcg-style, without a lock: a process
+ * first announces its bytes, then sums all words, in one total order. If two charges together
+ * exceed the limit at least one sees the other. So the sum of committed charges never exceeds the
+ * limit, wherever a process dies.
  *
  * An announcement stays in `tentative`, beside the word, until it is decided. Two processes that
  * make each other fail thus know that the limit itself is not exhausted, and try again, the lower
@@ -12,10 +12,10 @@
 
 #include "core/ledger/ledger.h"
 
-/* A process's own account in its group on one device. The tables are small, so a process may take
- * over a device's or group's row that no live process seems to use. If a process's row has another
- * key, the process looks its row up again or adds it. If the group's row has no limit, the process
- * restores the limit that it last read. */
+/* A process's own account in its group, on one device or of host memory. The tables are small, so a
+ * process may take over a device's or group's row that no live process seems to use. If a process's
+ * row has another key, the process looks its row up again or adds it. If the group's row has no
+ * limit, the process restores the limit that it last read. */
 struct gc_account {
     struct gc_ledger *ledger;
     struct gc_ledger_device device;
@@ -23,7 +23,7 @@ struct gc_account {
     uint64_t group_key;
     char group[GC_LEDGER_NAME_BYTES];
     uint32_t generation;
-    _Atomic uint32_t device_row;
+    _Atomic uint32_t device_row; /* GC_LEDGER_HOST: host memory, which no row describes */
     _Atomic uint32_t group_row;
     _Atomic uint64_t limit_seen; /* 0: none */
     bool takes_turns;            /* no charge succeeds before one of an earlier ticket (turn.h) */
@@ -33,6 +33,10 @@ struct gc_account {
  * no memory. */
 bool gc_account_open(struct gc_account *account, struct gc_ledger *ledger,
                      const struct gc_ledger_device *device, const char *group);
+
+/* The group's account of host memory: what its processes have there of swapped and spilled memory.
+ * It has no limit of its own, see gc_account_try_charge_host. */
+void gc_account_open_host(struct gc_account *account, struct gc_ledger *ledger, const char *group);
 
 static inline uint32_t gc_account_row(const struct gc_account *account)
 {
@@ -52,6 +56,8 @@ uint64_t gc_account_limit(struct gc_account *account);
 /* False, with nothing changed, if the group's limit has no room. Takes no lock and does not block:
  * for processes with lower slots it yields the processor, a bounded number of times. */
 bool gc_account_try_charge(struct gc_account *account, uint64_t bytes);
+/* As that, of host memory, below the caller's limit. Reaps dead processes before it fails. */
+bool gc_account_try_charge_host(struct gc_account *account, uint64_t bytes, uint64_t limit);
 /* Charges even beyond the limit. */
 void gc_account_force_charge(struct gc_account *account, uint64_t bytes);
 void gc_account_uncharge(struct gc_account *account, uint64_t bytes);

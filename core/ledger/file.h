@@ -18,9 +18,10 @@
 #include <stdint.h>
 
 #define GC_LEDGER_MAGIC UINT64_C(0x3172676c63616367) /* "gcaclgr1" */
-#define GC_LEDGER_VERSION 2
+#define GC_LEDGER_VERSION 3
 #define GC_LEDGER_SLOTS 2048
 #define GC_LEDGER_DEVICES 64
+#define GC_LEDGER_HOST GC_LEDGER_DEVICES /* the row of accounts after the devices': host memory */
 #define GC_LEDGER_GROUPS 256
 #define GC_LEDGER_TENANTS 16 /* tenants of one process */
 #define GC_LEDGER_NAME_BYTES 64
@@ -98,7 +99,6 @@ struct gc_ledger_turn_row {
     gc_ledger_word exchange_count;
     gc_ledger_word out_bytes; /* copied, or known to be unchanged */
     gc_ledger_word in_bytes;
-    gc_ledger_word host_bytes;              /* of host memory, in use or kept */
     gc_ledger_word need[GC_LEDGER_DEVICES]; /* bytes of device row i that it waits for */
     gc_ledger_word away[GC_LEDGER_DEVICES]; /* bytes of device row i in host memory */
     gc_ledger_word give[GC_LEDGER_DEVICES]; /* bytes of device row i that others ask it for */
@@ -179,9 +179,9 @@ struct gc_ledger_file {
     struct gc_ledger_device_row devices[GC_LEDGER_DEVICES];
     struct gc_ledger_group_row groups[GC_LEDGER_GROUPS];
     _Alignas(4096) gc_ledger_word group_keys[GC_LEDGER_SLOTS]; /* group of each slot; 0: none */
-    gc_ledger_word accounts[GC_LEDGER_DEVICES][GC_LEDGER_SLOTS];
+    gc_ledger_word accounts[GC_LEDGER_DEVICES + 1][GC_LEDGER_SLOTS];
     /* Bytes of an account that are announced and not yet decided. */
-    gc_ledger_word tentative[GC_LEDGER_DEVICES][GC_LEDGER_SLOTS];
+    gc_ledger_word tentative[GC_LEDGER_DEVICES + 1][GC_LEDGER_SLOTS];
     struct gc_ledger_slot slots[GC_LEDGER_SLOTS];
 };
 

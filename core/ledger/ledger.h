@@ -94,7 +94,7 @@ struct gc_ledger_turn {
     uint64_t exchange_count;
     uint64_t out_bytes;
     uint64_t in_bytes;
-    uint64_t host_bytes;
+    uint64_t host_bytes; /* of swapped and spilled memory, in use or kept */
 };
 
 struct gc_ledger_group {

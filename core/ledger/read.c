@@ -98,7 +98,8 @@ bool gc_ledger_read_turn(const struct gc_ledger *ledger, uint32_t slot, uint64_t
         .exchange_count = gc_ledger_load(&row->exchange_count),
         .out_bytes = gc_ledger_load(&row->out_bytes),
         .in_bytes = gc_ledger_load(&row->in_bytes),
-        .host_bytes = gc_ledger_load(&row->host_bytes),
+        .host_bytes =
+            gc_ledger_load(&ledger->file->accounts[GC_LEDGER_HOST][slot]) & GC_LEDGER_BYTES_MASK,
     };
     if (__builtin_add_overflow(turn->waited_ns, turn->waiting_ns, &turn->waited_ns))
         turn->waited_ns = UINT64_MAX;

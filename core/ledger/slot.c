@@ -18,25 +18,31 @@ static void raise_high(struct gc_ledger_file *file, uint32_t high)
         ;
 }
 
-/* The words of a slot's accounts on a device get the new owner's generation. A device without a key
- * has no accounts, and the file may lack memory for them. */
-static void reset_accounts(struct gc_ledger_file *file, uint32_t device, uint32_t slot,
+/* A device without a key has no accounts, and the file may lack memory for them. */
+static bool has_accounts(const struct gc_ledger_file *file, uint32_t row)
+{
+    return row == GC_LEDGER_HOST ||
+           atomic_load_explicit(&file->devices[row].key, memory_order_seq_cst) != 0;
+}
+
+/* The words of a slot's accounts in a row get the new owner's generation. */
+static void reset_accounts(struct gc_ledger_file *file, uint32_t row, uint32_t slot,
                            uint32_t generation)
 {
     const uint64_t word = (uint64_t)generation << GC_LEDGER_BYTES_BITS;
-    if (atomic_load_explicit(&file->devices[device].key, memory_order_seq_cst) == 0)
+    if (!has_accounts(file, row))
         return;
-    atomic_store_explicit(&file->tentative[device][slot], word, memory_order_seq_cst);
-    atomic_store_explicit(&file->accounts[device][slot], word, memory_order_seq_cst);
+    atomic_store_explicit(&file->tentative[row][slot], word, memory_order_seq_cst);
+    atomic_store_explicit(&file->accounts[row][slot], word, memory_order_seq_cst);
 }
 
-/* Whether the former owner of a slot without a lock may still have device memory. */
+/* Whether the former owner of a slot without a lock may still have memory of an account. */
 static bool is_dying(const struct gc_ledger *ledger, uint32_t slot)
 {
     const struct gc_ledger_file *file = ledger->file;
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
-        if (atomic_load_explicit(&file->devices[i].key, memory_order_relaxed) != 0)
+    for (uint32_t i = 0; i <= GC_LEDGER_HOST; i++)
+        if (has_accounts(file, i))
             bytes |= atomic_load_explicit(&file->accounts[i][slot], memory_order_seq_cst);
     return (bytes & GC_LEDGER_BYTES_MASK) != 0 &&
            gc_ledger_process_is_dying(&ledger->file->slots[slot]);
@@ -47,7 +53,7 @@ static bool is_dying(const struct gc_ledger *ledger, uint32_t slot)
 static void clear_slot(struct gc_ledger *ledger, uint32_t number, uint32_t generation)
 {
     struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, number);
-    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
+    for (uint32_t i = 0; i <= GC_LEDGER_HOST; i++)
         reset_accounts(ledger->file, i, number, generation);
     const uint32_t control = gc_ledger_load_half(&slot->control);
     memset(&slot->requests, 0, sizeof(slot->requests));
@@ -64,11 +70,21 @@ static void unlock_slot(const struct gc_ledger *ledger, uint32_t slot)
     (void)fcntl(ledger->fd, F_OFD_SETLK, &lock);
 }
 
+static bool has_memory(const struct gc_ledger *ledger, uint32_t number)
+{
+    struct gc_ledger_file *file = ledger->file;
+    return gc_ledger_has_memory(ledger, &file->slots[number], sizeof(file->slots[number])) &&
+           gc_ledger_has_memory(ledger, &file->accounts[GC_LEDGER_HOST][number],
+                                sizeof(gc_ledger_word)) &&
+           gc_ledger_has_memory(ledger, &file->tentative[GC_LEDGER_HOST][number],
+                                sizeof(gc_ledger_word));
+}
+
 /* The caller has the lock. False: the former owner's memory counts, or the file lacks memory. */
 static bool claim_slot(struct gc_ledger *ledger, uint32_t number)
 {
     struct gc_ledger_slot *slot = &ledger->file->slots[number];
-    if (!gc_ledger_has_memory(ledger, slot, sizeof(*slot)) || is_dying(ledger, number))
+    if (!has_memory(ledger, number) || is_dying(ledger, number))
         return false;
     const uint32_t generation =
         (atomic_fetch_add_explicit(&slot->generation, 1, memory_order_seq_cst) + 1) &

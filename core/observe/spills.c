@@ -14,10 +14,8 @@ const char *gc_spills_reason_text(enum gc_spill_reason reason)
     return (unsigned)reason < GC_SPILL_REASON_COUNT ? texts[reason] : "?";
 }
 
-void gc_spills_init(struct gc_spills *spills, uint64_t limit_bytes, uint64_t now_ns)
+void gc_spills_init(struct gc_spills *spills, uint64_t now_ns)
 {
-    spills->limit_bytes = limit_bytes;
-    atomic_init(&spills->held_bytes, 0);
     gc_lock_init(&spills->lock, GC_RANK_SPILLS);
     spills->start_ns = now_ns;
     spills->entries = NULL;
@@ -29,29 +27,6 @@ void gc_spills_fini(struct gc_spills *spills, struct gc_host_mem *host)
     if (spills->entries != NULL)
         gc_host_mem_unmap(host, spills->entries, LIST_BYTES);
     spills->entries = NULL;
-}
-
-/* ---- the account ---- */
-
-bool gc_spills_try_hold(struct gc_spills *spills, uint64_t bytes, uint64_t most_bytes)
-{
-    uint64_t held = atomic_load_explicit(&spills->held_bytes, memory_order_relaxed);
-    do {
-        if (bytes > most_bytes || held > most_bytes - bytes)
-            return false;
-    } while (!atomic_compare_exchange_weak_explicit(&spills->held_bytes, &held, held + bytes,
-                                                    memory_order_relaxed, memory_order_relaxed));
-    return true;
-}
-
-void gc_spills_let_go(struct gc_spills *spills, uint64_t bytes)
-{
-    atomic_fetch_sub_explicit(&spills->held_bytes, bytes, memory_order_relaxed);
-}
-
-uint64_t gc_spills_held(const struct gc_spills *spills)
-{
-    return atomic_load_explicit(&spills->held_bytes, memory_order_relaxed);
 }
 
 /* ---- the list ---- */

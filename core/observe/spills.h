@@ -28,8 +28,6 @@ struct gc_spilled {
 };
 
 struct gc_spills {
-    atomic_uint_fast64_t held_bytes; /* host memory, charged before it is allocated */
-    uint64_t limit_bytes;            /* GPUCACHE_HOST_LIMIT; UINT64_MAX: none */
     uint64_t start_ns;
     /* No move is tried before: the last one waited for work in vain. */
     atomic_uint_fast64_t move_after_ns;
@@ -38,13 +36,8 @@ struct gc_spills {
     uint32_t count;
 };
 
-void gc_spills_init(struct gc_spills *spills, uint64_t limit_bytes, uint64_t now_ns);
+void gc_spills_init(struct gc_spills *spills, uint64_t now_ns);
 void gc_spills_fini(struct gc_spills *spills, struct gc_host_mem *host);
-
-/* Charges host memory. False, with nothing charged: more than `most_bytes` would be held. */
-bool gc_spills_try_hold(struct gc_spills *spills, uint64_t bytes, uint64_t most_bytes);
-void gc_spills_let_go(struct gc_spills *spills, uint64_t bytes);
-uint64_t gc_spills_held(const struct gc_spills *spills);
 
 /* Lists a block; its `at_ns` is a reading of the clock. */
 void gc_spills_add(struct gc_spills *spills, struct gc_host_mem *host,

@@ -5,6 +5,7 @@
 #include "core/backing/host.h"
 #include "core/base/bits.h"
 #include "core/base/clock.h"
+#include "core/device/publish.h"
 #include "core/device/tenant.h"
 #include "core/io/text.h"
 #include "core/pause/away.h"
@@ -107,10 +108,9 @@ static uint64_t publish_away(struct gc_turns *turns)
         struct counting away = {device, missing};
         gc_tenants_visit(turns->core, add_away, &away);
         gc_turns_store(&turns->slot->turn.away[row], away.bytes);
-        gc_turns_store(&turns->slot->figures[row].words[GC_LEDGER_FIGURE_swapped], away.bytes);
+        gc_publish_device(device, gc_core_now_ns(turns->core));
         sum += missing;
     }
-    gc_turns_store(&turns->slot->turn.host_bytes, gc_host_bytes(turns->core));
     return sum;
 }
 
@@ -448,44 +448,8 @@ static void trim_host(struct gc_turns *turns, uint64_t now_ns)
         turns->empty_ns = 0;
     else if (turns->empty_ns == 0)
         turns->empty_ns = now_ns;
-    else if (now_ns >= turns->empty_ns + EMPTY_NS && gc_host_trim(turns->core) > 0)
-        gc_turns_store(&turns->slot->turn.host_bytes, gc_host_bytes(turns->core));
-}
-
-static uint64_t host_bytes_of_others(const struct gc_turns *turns)
-{
-    const struct gc_ledger *ledger = &turns->client->ledger;
-    const uint64_t key = gc_ledger_load(&ledger->file->group_keys[ledger->own]);
-    const uint32_t high = gc_ledger_slot_high(ledger);
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < high; i++) {
-        const uint64_t bytes = atomic_load_explicit(&gc_ledger_get_slot(ledger, i)->turn.host_bytes,
-                                                    memory_order_seq_cst);
-        if (i != ledger->own && bytes > 0 && gc_ledger_load(&ledger->file->group_keys[i]) == key &&
-            gc_ledger_is_held(ledger, i) && !gc_add_u64(sum, bytes, &sum))
-            sum = UINT64_MAX;
-    }
-    return sum;
-}
-
-/* Announced first, then summed, as in core/ledger/account.c: the group's sum stays below the limit.
- */
-static bool charge_host(struct gc_core *core, uint64_t bytes)
-{
-    struct gc_turns *turns = core->turns;
-    gc_ledger_word *word = &turns->slot->turn.host_bytes;
-    uint64_t sum;
-    atomic_fetch_add_explicit(word, bytes, memory_order_seq_cst);
-    if (gc_add_u64(host_bytes_of_others(turns), gc_ledger_load(word), &sum) &&
-        sum <= gc_host_limit(core))
-        return true;
-    atomic_fetch_sub_explicit(word, bytes, memory_order_seq_cst);
-    return false;
-}
-
-static void uncharge_host(struct gc_core *core, uint64_t bytes)
-{
-    atomic_fetch_sub_explicit(&core->turns->slot->turn.host_bytes, bytes, memory_order_seq_cst);
+    else if (now_ns >= turns->empty_ns + EMPTY_NS)
+        (void)gc_host_trim(turns->core);
 }
 
 /* ---- steps ---- */
@@ -534,7 +498,6 @@ static uint32_t step(struct gc_core *core)
 
 void gc_turns_join(struct gc_core *core)
 {
-    static const struct gc_host_account account = {charge_host, uncharge_host};
     struct gc_group_client *client = gc_group_client_of(core);
     if (client == NULL || !client->has_group ||
         (core->options->overcommit & GC_OVERCOMMIT_SWAP) == 0)
@@ -553,7 +516,6 @@ void gc_turns_join(struct gc_core *core)
     gc_turns_store(&turns->slot->turn.quantum_ns, core->options->quantum_ms * GC_NS_PER_MS);
     core->turns = turns;
     core->demand = demand;
-    gc_host_set_account(core, &account);
     gc_serve_set_step(core, step);
     gc_serve_register(core, GC_REQUEST_GIVE, respond, turns);
 }

@@ -64,7 +64,6 @@ static void put_turn(struct gc_ledger_slot *slot, const struct member *member)
     slot->turn.exchange_count = 7;
     slot->turn.out_bytes = 70;
     slot->turn.in_bytes = 60;
-    slot->turn.host_bytes = member->swapped;
 }
 
 void member_join(struct gc_ledger *ledger, const struct member *member)
@@ -88,6 +87,8 @@ void member_join(struct gc_ledger *ledger, const struct member *member)
     }
     put_figures(slot, row, member);
     put_turn(slot, member);
+    ledger->file->accounts[GC_LEDGER_HOST][ledger->own] =
+        (uint64_t)slot->generation << GC_LEDGER_BYTES_BITS | member->swapped;
     if (member->tenant != NULL)
         put_tenant(slot, member);
     slot->device_mask = UINT64_C(1) << row;

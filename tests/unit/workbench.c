@@ -1,5 +1,5 @@
 #include "tests/unit/workbench.h"
-
+#include "core/backing/host.h"
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
 #include "tests/unit/cmocka_all.h"
@@ -29,6 +29,13 @@ void workbench_open(struct workbench *bench, const struct workbench_setup *setup
         bench->options->host_limit.entries[0] =
             (struct gc_size_entry){.ordinal = -1, .bytes = setup->host_limit_bytes};
     }
+    if (setup->host_limit_percent != 0) {
+        bench->options->host_limit.count = 1;
+        bench->options->host_limit.entries[0] = (struct gc_size_entry){
+            .ordinal = -1, .is_percent = true, .percent = setup->host_limit_percent};
+    }
+    if (setup->group != NULL)
+        snprintf(bench->options->group, sizeof(bench->options->group), "%s", setup->group);
     if (setup->limit_bytes != 0) {
         bench->options->limit.count = 1;
         bench->options->limit.entries[0] =
@@ -165,7 +172,8 @@ void workbench_check(struct workbench *bench)
     assert_true(figures.allocated.current <= figures.reserved.current + figures.spilled.current);
     sums.spilled += bench->stuck_host_bytes;
     assert_int_equal(figures.spilled.current, sums.spilled);
-    assert_int_equal(gc_spills_held(&bench->core->spills), sums.spilled);
+    assert_int_equal(gc_host_budget_held(&bench->core->host_budget),
+                     sums.spilled + gc_host_bytes(bench->core));
     assert_int_equal(bench->sim.host_bytes, sums.spilled);
     gc_tenants_visit(bench->core, check_tenant, bench);
     sim_driver_check(&bench->sim);

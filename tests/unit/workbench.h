@@ -27,7 +27,9 @@ struct workbench_setup {
     const struct gc_plan *plan; /* NULL: none is followed */
     unsigned overcommit;        /* of GC_OVERCOMMIT_ */
     uint64_t host_limit_bytes;  /* GPUCACHE_HOST_LIMIT; 0: none given */
+    double host_limit_percent;  /* the same, of the machine */
     const char *ledger;         /* the folder of the ledger that it joins; NULL: none */
+    const char *group;          /* GPUCACHE_GROUP; NULL: none */
 };
 
 struct workbench {

@@ -22,7 +22,7 @@ struct fixture {
     struct gc_log log;
 };
 
-static void open_fixture(struct fixture *fixture, uint64_t limit_bytes)
+static void open_with(struct fixture *fixture, uint64_t limit_bytes, double limit_percent)
 {
     fixture->file = tmpfile();
     assert_non_null(fixture->file);
@@ -32,13 +32,15 @@ static void open_fixture(struct fixture *fixture, uint64_t limit_bytes)
                                           .trim_percent = 100,
                                           .has_mapping = true,
                                           .is_fenced = true,
+                                          .host_limit_bytes = limit_bytes,
+                                          .host_limit_percent = limit_percent,
                                           .log = &fixture->log};
     workbench_open(&fixture->bench, &setup);
-    if (limit_bytes == 0)
-        return;
-    fixture->bench.options->host_limit.count = 1;
-    fixture->bench.options->host_limit.entries[0] =
-        (struct gc_size_entry){.ordinal = -1, .bytes = limit_bytes};
+}
+
+static void open_fixture(struct fixture *fixture, uint64_t limit_bytes)
+{
+    open_with(fixture, limit_bytes, 0);
 }
 
 static void close_fixture(struct fixture *fixture)
@@ -69,6 +71,11 @@ static void give(struct fixture *fixture, const struct gc_host_piece *piece)
 static uint64_t held(const struct fixture *fixture)
 {
     return gc_host_bytes(fixture->bench.core);
+}
+
+static uint64_t limit_of(struct fixture *fixture)
+{
+    return gc_host_budget_limit(&fixture->bench.core->host_budget);
 }
 
 static unsigned count_lines(const struct fixture *fixture, const char *words)
@@ -133,11 +140,15 @@ static void the_bound_is_kept_to_the_last_unit(void **state)
     uint64_t sum = 0;
     (void)state;
     open_fixture(&fixture, CHUNK + 5 * UNIT + 1);
-    assert_int_equal(gc_host_limit(fixture.bench.core), CHUNK + 5 * UNIT + 1);
+    assert_int_equal(limit_of(&fixture), CHUNK + 5 * UNIT + 1);
+    assert_int_equal(count_lines(&fixture, "host memory is full"), 0);
     while (gc_host_take(worker_of(&fixture), CHUNK, &piece))
         sum += piece.bytes;
     assert_int_equal(sum, CHUNK + 5 * UNIT);
     assert_int_equal(held(&fixture), sum);
+    assert_int_equal(count_lines(&fixture, "host memory is full: 74 of 74 MiB"), 1);
+    assert_false(gc_host_take(worker_of(&fixture), CHUNK, &piece));
+    assert_int_equal(count_lines(&fixture, "host memory is full"), 1);
     close_fixture(&fixture);
 }
 
@@ -145,63 +156,26 @@ static void a_percentage_is_of_the_machine(void **state)
 {
     struct fixture fixture;
     (void)state;
-    open_fixture(&fixture, 1);
-    fixture.bench.options->host_limit.entries[0] =
-        (struct gc_size_entry){.ordinal = -1, .is_percent = true, .percent = 50};
+    open_with(&fixture, 0, 50);
     const uint64_t half = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2;
-    assert_int_equal(gc_host_limit(fixture.bench.core), half);
+    assert_int_equal(limit_of(&fixture), half);
     close_fixture(&fixture);
 }
 
+/* What is taken would be free without it. */
 static void the_default_leaves_half_of_what_is_free(void **state)
 {
     struct fixture fixture;
     (void)state;
     open_fixture(&fixture, 0);
+    struct gc_host_budget *budget = &fixture.bench.core->host_budget;
     const uint64_t total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    const uint64_t limit = gc_host_limit(fixture.bench.core);
+    const uint64_t limit = limit_of(&fixture);
     assert_true(limit > 0 && limit <= total / 2);
-    assert_int_equal(gc_host_limit(fixture.bench.core), limit);
-    close_fixture(&fixture);
-}
-
-/* ---- an account of several processes ---- */
-
-static uint64_t account_room, account_charged;
-
-static bool charge(struct gc_core *core, uint64_t bytes)
-{
-    (void)core;
-    if (bytes > account_room - account_charged)
-        return false;
-    account_charged += bytes;
-    return true;
-}
-
-static void uncharge(struct gc_core *core, uint64_t bytes)
-{
-    (void)core;
-    account_charged -= bytes;
-}
-
-static void an_account_decides_instead_of_the_limit(void **state)
-{
-    static const struct gc_host_account account = {charge, uncharge};
-    struct fixture fixture;
-    struct gc_host_piece piece, refused;
-    (void)state;
-    open_fixture(&fixture, UNIT);
-    account_room = GC_MIB(40);
-    account_charged = 0;
-    gc_host_set_account(fixture.bench.core, &account);
-    piece = take(&fixture, CHUNK);
-    assert_int_equal(piece.bytes, GC_MIB(32)); /* half a chunk fits */
-    assert_int_equal(account_charged, GC_MIB(32));
-    assert_int_equal(take(&fixture, CHUNK).bytes, GC_MIB(8));
-    assert_false(gc_host_take(worker_of(&fixture), CHUNK, &refused));
-    give(&fixture, &piece);
-    assert_int_equal(gc_host_trim(fixture.bench.core), GC_MIB(32));
-    assert_int_equal(account_charged, GC_MIB(8));
+    assert_true(gc_host_budget_try_charge(budget, limit / 2)); /* and not taken */
+    assert_true(limit_of(&fixture) > limit + limit / 8);
+    assert_false(gc_host_budget_try_charge(budget, total));
+    gc_host_budget_uncharge(budget, limit / 2);
     close_fixture(&fixture);
 }
 
@@ -387,7 +361,6 @@ int main(void)
         cmocka_unit_test(the_bound_is_kept_to_the_last_unit),
         cmocka_unit_test(a_percentage_is_of_the_machine),
         cmocka_unit_test(the_default_leaves_half_of_what_is_free),
-        cmocka_unit_test(an_account_decides_instead_of_the_limit),
         cmocka_unit_test(memory_that_cannot_be_pinned_serves_too),
         cmocka_unit_test(a_platform_that_pins_nothing_is_asked_nothing),
         cmocka_unit_test(another_context_pins_what_a_destroyed_one_had),

@@ -1,5 +1,6 @@
 /* Blocks in host memory: what is beyond the limit, the device or the group lies on the host,
  * uncharged, and goes back when it is freed; a failure of any driver call leaves nothing. */
+#include "core/backing/host.h"
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "core/observe/spills.h"
@@ -120,6 +121,28 @@ static void a_driver_without_pages_on_the_host_allocates_there(void **state)
     assert_true(gc_context_is_of_device(ordered));
     assert_status(gc_alloc(bench.core, ordered, &request, &address, &bench.driver_code),
                   GC_OUT_OF_MEMORY);
+    workbench_close(&bench);
+}
+
+/* A pause's memory, and what it leaves behind, which goes first. */
+static void what_is_swapped_takes_part_of_the_room(void **state)
+{
+    struct workbench bench;
+    struct gc_host_piece piece;
+    uint64_t refused;
+    (void)state;
+    open_bench(&bench, true, false);
+    assert_true(gc_host_take(bench.contexts[0], GC_MIB(32), &piece));
+    assert_int_equal(gc_host_bytes(bench.core), HOST_LIMIT);
+    assert_status(workbench_try_alloc(&bench, 0, LIMIT + 1, &refused), GC_OUT_OF_MEMORY);
+    gc_host_give(bench.core, &piece);
+    const uint64_t spilled = workbench_alloc(&bench, 0, LIMIT + GC_MIB(2));
+    assert_true(info_of(&bench, spilled).is_spilled);
+    assert_true(gc_host_take(bench.contexts[0], GC_MIB(32), &piece)); /* what is left */
+    assert_int_equal(piece.bytes, GC_MIB(16));
+    workbench_check(&bench);
+    workbench_free(&bench, spilled);
+    gc_host_give(bench.core, &piece);
     workbench_close(&bench);
 }
 
@@ -595,6 +618,7 @@ int main(void)
         cmocka_unit_test(what_is_beyond_the_limit_lies_on_the_host),
         cmocka_unit_test(without_mapping_it_is_a_host_allocation),
         cmocka_unit_test(a_driver_without_pages_on_the_host_allocates_there),
+        cmocka_unit_test(what_is_swapped_takes_part_of_the_room),
         cmocka_unit_test(off_refuses),
         cmocka_unit_test(a_free_waits_for_work),
         cmocka_unit_test(a_capture_and_a_tenant_are_refused),
