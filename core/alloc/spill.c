@@ -1,7 +1,7 @@
-/* Which memory gives way: an older block that is at least as large as the request (pause/move.h),
- * or the request itself, which then lies in host memory from the start: nothing waits and nothing
- * is copied. It is served under the pool's change, so that no capture begins meanwhile and its
- * peers are those of that time. */
+/* Which memory gives way: older blocks that together are as large as what is lacking
+ * (pause/move.h), or the request itself, which then lies in host memory from the start: nothing
+ * waits and nothing is copied. It is served under the pool's change, so that no capture begins
+ * meanwhile and its peers are those of that time. */
 #include "core/alloc/spill.h"
 
 #include "core/backing/change.h"
@@ -32,27 +32,46 @@ void gc_spill_alloc_check(const struct gc_core *core)
                  core->debug != NULL ? "GPUCACHE_DEBUG" : "GPUCACHE_MODE=track");
 }
 
-/* A tenant's memory lies in its range of addresses, and no memory is mapped during a capture. */
+/* No memory is mapped during a capture. */
 static bool may_spill(const struct gc_context *context)
 {
-    return gc_spill_alloc_is_on(context->core) && context->tenant == NULL &&
-           !gc_capture_is_of_context(context);
+    return gc_spill_alloc_is_on(context->core) && !gc_capture_is_of_context(context);
 }
 
-/* Whether `bytes` more exceed the limit. */
-static bool exceeds(uint64_t held, uint64_t bytes, uint64_t limit)
+/* What `bytes` more are beyond the limit. */
+static uint64_t excess(uint64_t held, uint64_t bytes, uint64_t limit)
 {
-    return bytes > limit || held > limit - bytes;
+    return gc_sub_or_zero_u64(bytes, gc_sub_or_zero_u64(limit, held));
 }
 
-static enum gc_spill_reason reason_of(const struct gc_device *device, uint64_t bytes)
+/* Why the bytes have no room, and *lacking, how much of it: all, where only the device is full. */
+static enum gc_spill_reason reason_of(const struct gc_context *context, uint64_t bytes,
+                                      uint64_t *lacking)
 {
-    if (exceeds(gc_budget_held(&device->budget), bytes, gc_device_own_limit_bytes(device)))
-        return GC_SPILL_LIMIT;
+    const struct gc_device *device = context->device;
+    const struct gc_quota *quota = context->quota;
     struct gc_account *account = device->budget.account;
-    if (account != NULL && exceeds(gc_account_held(account), bytes, gc_account_limit(account)))
-        return GC_SPILL_GROUP;
-    return GC_SPILL_DEVICE;
+    const uint64_t of[GC_SPILL_DEVICE] = {
+        [GC_SPILL_LIMIT] =
+            excess(gc_budget_held(&device->budget), bytes, gc_device_own_limit_bytes(device)),
+        [GC_SPILL_GROUP] = account == NULL
+                               ? 0
+                               : excess(gc_account_held(account), bytes, gc_account_limit(account)),
+        [GC_SPILL_TENANT] = quota == NULL ? 0
+                                          : excess(gc_budget_held(&quota->budget), bytes,
+                                                   gc_budget_limit(&quota->budget)),
+    };
+    enum gc_spill_reason reason = GC_SPILL_DEVICE;
+    *lacking = 0;
+    for (unsigned i = 0; i < GC_SPILL_DEVICE; i++) {
+        if (of[i] <= *lacking)
+            continue;
+        reason = (enum gc_spill_reason)i;
+        *lacking = of[i];
+    }
+    if (reason == GC_SPILL_DEVICE)
+        *lacking = bytes;
+    return reason;
 }
 
 static void log_first(const struct gc_context *context, const struct gc_spilled *spilled)
@@ -60,6 +79,7 @@ static void log_first(const struct gc_context *context, const struct gc_spilled 
     static const char *const whats[GC_SPILL_REASON_COUNT] = {
         [GC_SPILL_LIMIT] = "the limit",
         [GC_SPILL_GROUP] = "the group's limit",
+        [GC_SPILL_TENANT] = "the tenant's limit",
         [GC_SPILL_DEVICE] = "the device",
     };
     struct gc_device *device = context->device;
@@ -83,6 +103,7 @@ static enum gc_status create(struct gc_context *context, struct gc_alloc_spec *s
                              uint64_t *address)
 {
     const uint64_t start_ns = gc_core_now_ns(context->core);
+    uint64_t ignored;
     struct gc_segment_failure failure = {0};
     const struct gc_segment_spec segment_spec = {
         .size_class = GC_CLASS_UNCACHED, .is_spilled = true, .bytes = spec->bytes};
@@ -92,7 +113,7 @@ static enum gc_status create(struct gc_context *context, struct gc_alloc_spec *s
         .at_ns = start_ns,
         .ordinal = context->device->info.ordinal,
         .api = spec->api,
-        .reason = (uint8_t)reason_of(context->device, spec->bytes),
+        .reason = (uint8_t)reason_of(context, spec->bytes, &ignored),
     };
     const enum gc_status status =
         gc_segment_create(context, &segment_spec, spec, address, &failure);
@@ -121,30 +142,48 @@ static void put_off_moves(struct gc_core *core, uint64_t start_ns)
                           memory_order_relaxed);
 }
 
+struct making_room {
+    struct gc_context *context;
+    uint64_t since_ns; /* the block before, or the begin */
+    enum gc_spill_reason reason;
+    uint64_t device_bytes;
+};
+
+static void note_moved(void *argument, const struct gc_moved *moved)
+{
+    struct making_room *making = argument;
+    const uint64_t now_ns = gc_core_now_ns(making->context->core);
+    const struct gc_spilled spilled = {
+        .address = moved->address,
+        .bytes = moved->moved_bytes,
+        .span_bytes = moved->block_bytes,
+        .at_ns = making->since_ns,
+        .cost_ns = now_ns - making->since_ns,
+        .ordinal = making->context->device->info.ordinal,
+        .api = moved->api,
+        .reason = (uint8_t)making->reason,
+        .is_moved = true,
+    };
+    record(making->context, &spilled);
+    making->since_ns = now_ns;
+    making->device_bytes += moved->device_bytes;
+}
+
 bool gc_spill_make_room(struct gc_context *context, const struct gc_alloc_spec *spec)
 {
-    struct gc_moved moved;
     const uint64_t start_ns = gc_core_now_ns(context->core);
-    const enum gc_spill_reason reason = reason_of(context->device, spec->bytes);
-    if (!may_spill(context) || !may_move(context->core, start_ns))
+    struct making_room making = {.context = context, .since_ns = start_ns};
+    uint64_t bytes;
+    uint64_t lacking;
+    if (!may_spill(context) || !may_move(context->core, start_ns) ||
+        !gc_spill_round(context, spec->bytes, &bytes))
         return false;
-    if (!gc_move_largest(context, spec->bytes, &moved)) {
+    making.reason = reason_of(context, bytes, &lacking);
+    if (!gc_move_blocks(context, lacking, note_moved, &making)) {
         put_off_moves(context->core, start_ns);
         return false;
     }
-    const struct gc_spilled spilled = {
-        .address = moved.address,
-        .bytes = moved.moved_bytes,
-        .span_bytes = moved.block_bytes,
-        .at_ns = start_ns,
-        .cost_ns = gc_core_now_ns(context->core) - start_ns,
-        .ordinal = context->device->info.ordinal,
-        .api = moved.api,
-        .reason = (uint8_t)reason,
-        .is_moved = true,
-    };
-    record(context, &spilled);
-    return moved.device_bytes > 0;
+    return making.device_bytes > 0;
 }
 
 enum gc_status gc_spill_alloc(struct gc_context *context, struct gc_alloc_spec *spec,
@@ -152,7 +191,9 @@ enum gc_status gc_spill_alloc(struct gc_context *context, struct gc_alloc_spec *
 {
     struct gc_change change;
     struct gc_alloc_spec whole = *spec;
-    if (!may_spill(context) || !gc_spill_round(context, spec->bytes, &whole.bytes))
+    /* All addresses of a tenant lie in its range. */
+    if (!may_spill(context) || context->tenant != NULL ||
+        !gc_spill_round(context, spec->bytes, &whole.bytes))
         return GC_OUT_OF_MEMORY;
     gc_defer_release_uncached(context); /* host memory that a failure has left */
     if (gc_change_begin(context, &change) != GC_OK)

@@ -9,8 +9,8 @@
 bool gc_spill_alloc_is_on(const struct gc_core *core);
 /* Says once that the option is without effect, if it is. */
 void gc_spill_alloc_check(const struct gc_core *core);
-/* Moves an older block that is as large to host memory. True: there may be room for the request on
- * the device now. */
+/* Moves older blocks to host memory that make room together. True: there may be room for the
+ * request on the device now. */
 bool gc_spill_make_room(struct gc_context *context, const struct gc_alloc_spec *spec);
 /* GC_OUT_OF_MEMORY: not from host memory either. `spec`: of the request; its bytes become those of
  * the block. No lock may be held. */

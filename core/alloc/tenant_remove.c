@@ -1,6 +1,7 @@
 /* Removes a tenant: closes its pools, so that no block is or becomes live; waits for pending
  * blocks; releases all memory to the driver; drops the records with their address ranges. If a step
  * fails the pools are opened again. */
+#include "core/backing/spill.h"
 #include "core/device/publish.h"
 #include "core/device/tenant.h"
 
@@ -76,6 +77,7 @@ static enum gc_status drain_record(struct gc_context *record)
     if (status != GC_OK)
         return status;
     gc_defer_collect(record);
+    gc_spill_collect(record);
     return GC_OK;
 }
 
@@ -83,7 +85,7 @@ static enum gc_status drain_record(struct gc_context *record)
 static bool is_empty(struct gc_pool *pool)
 {
     gc_pool_acquire_plain(pool);
-    bool is_empty = pool->pages.count == 0;
+    bool is_empty = pool->pages.count == 0 && pool->pages.hosted == NULL;
     for (const struct gc_segment *segment = pool->content.segments; segment != NULL;
          segment = segment->next)
         is_empty &= segment->arena != NULL;

@@ -76,6 +76,13 @@ int gc_copy_start(struct gc_context *worker, uint64_t address, const struct gc_c
     return code;
 }
 
+int gc_copy_across(struct gc_context *worker, uint64_t from, uint64_t to, uint64_t bytes)
+{
+    const struct gc_driver *driver = &worker->core->driver;
+    return GC_CALL_IF_OPEN(worker,
+                           driver->copy_across(driver->self, worker->handle, from, to, bytes));
+}
+
 static int wait_once(struct gc_context *worker, bool is_out)
 {
     const struct gc_driver *driver = &worker->core->driver;

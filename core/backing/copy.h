@@ -23,6 +23,10 @@ void gc_copy_free(struct gc_core *core, struct gc_copy *copy);
  * gc_copy_wait. */
 int gc_copy_start(struct gc_context *worker, uint64_t address, const struct gc_copy *copy,
                   bool is_out) GC_CHECKED;
+/* Starts a copy from one device address to another; it is complete after gc_copy_wait, as one from
+ * the device. Requires driver.copy_across. */
+int gc_copy_across(struct gc_context *worker, uint64_t from, uint64_t to,
+                   uint64_t bytes) GC_CHECKED;
 /* Waits for all copies of the direction that were started. Returns the driver's code; after a
  * failure they have ended, too, but for what the driver refuses to wait for. */
 int gc_copy_wait(struct gc_context *worker, bool is_out) GC_CHECKED;

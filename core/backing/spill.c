@@ -36,8 +36,34 @@ static bool release_page(const struct gc_context *context, uint64_t handle)
     return driver->page_release(driver->self, context->handle, handle) == 0;
 }
 
-/* Maps a page at the reserved address; the mapping alone keeps it then. *is_stuck: a failure that
- * could not be undone. */
+int gc_spill_map(const struct gc_change *change, uint64_t address, uint64_t bytes, uint64_t handle,
+                 bool *is_stuck)
+{
+    struct gc_context *context = change->context;
+    const struct gc_driver *driver = &context->core->driver;
+    int code = GC_CALL_IF_OPEN(
+        context, driver->page_map(driver->self, context->handle, address, bytes, handle));
+    if (code != 0)
+        return code;
+    code =
+        GC_CALL_IF_OPEN(context, driver->page_set_access(driver->self, context->handle, address,
+                                                         bytes, change->peers, change->peer_count));
+    if (code != 0)
+        *is_stuck = !gc_spill_unmap(context, address, bytes);
+    return code;
+}
+
+bool gc_spill_unmap(const struct gc_context *context, uint64_t address, uint64_t bytes)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    int code = -1;
+    for (unsigned i = 0; code != 0 && i < 2; i++)
+        code = driver->page_unmap(driver->self, context->handle, address, bytes);
+    return code == 0;
+}
+
+/* Creates a page and maps it at the reserved address; the mapping alone keeps it then. *is_stuck: a
+ * failure that could not be undone. */
 static int map_page(const struct gc_change *change, uint64_t address, uint64_t bytes,
                     bool *is_stuck)
 {
@@ -48,21 +74,15 @@ static int map_page(const struct gc_change *change, uint64_t address, uint64_t b
         context, driver->page_create_host(driver->self, context->handle, bytes, &handle));
     if (code != 0)
         return code;
-    code = GC_CALL_IF_OPEN(context,
-                           driver->page_map(driver->self, context->handle, address, bytes, handle));
-    if (code != 0) {
-        *is_stuck = !release_page(context, handle);
-        return code;
-    }
-    code =
-        GC_CALL_IF_OPEN(context, driver->page_set_access(driver->self, context->handle, address,
-                                                         bytes, change->peers, change->peer_count));
-    if (code == 0)
+    code = gc_spill_map(change, address, bytes, handle, is_stuck);
+    if (code == 0) {
         code = driver->page_release(driver->self, context->handle, handle);
-    if (code == 0)
-        return 0;
-    *is_stuck = driver->page_unmap(driver->self, context->handle, address, bytes) != 0 ||
-                !release_page(context, handle);
+        if (code == 0)
+            return 0;
+        *is_stuck = !gc_spill_unmap(context, address, bytes);
+    }
+    if (!*is_stuck)
+        *is_stuck = !release_page(context, handle);
     return code;
 }
 

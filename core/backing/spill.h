@@ -33,6 +33,12 @@ enum gc_status gc_spill_create(struct gc_context *context, struct gc_segment *se
 int gc_spill_release(struct gc_context *context, const struct gc_segment *segment) GC_CHECKED;
 /* The context is gone, and the segment in no pool: its memory goes, too. No lock may be held. */
 void gc_spill_drop(struct gc_context *context, const struct gc_segment *segment);
+/* Maps a page at addresses of the context that have none, and grants its device and the change's
+ * peers access. Returns the driver's code; after a failure it is not mapped, unless *is_stuck. */
+int gc_spill_map(const struct gc_change *change, uint64_t address, uint64_t bytes, uint64_t handle,
+                 bool *is_stuck) GC_CHECKED;
+/* Tries twice. False: it is mapped still. */
+bool gc_spill_unmap(const struct gc_context *context, uint64_t address, uint64_t bytes);
 /* Charges host memory for extents of the context to move to. False: there is none, or the driver
  * has no such pages. */
 bool gc_spill_try_hold(struct gc_context *context, uint64_t bytes) GC_CHECKED;

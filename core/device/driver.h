@@ -134,6 +134,8 @@ struct gc_driver {
     /* Starts a copy from host memory `from` to the device. */
     int (*copy_in)(void *self, uint64_t context, uint64_t address, uint64_t bytes,
                    const void *from);
+    /* Starts a copy between device addresses, in the order of those from the device. */
+    int (*copy_across)(void *self, uint64_t context, uint64_t from, uint64_t to, uint64_t bytes);
     /* Returns 0 once all copies of the direction that were started before the call are complete. */
     int (*copy_wait)(void *self, uint64_t context, bool is_out);
 };

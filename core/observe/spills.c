@@ -9,6 +9,7 @@ const char *gc_spills_reason_text(enum gc_spill_reason reason)
     static const char *const texts[GC_SPILL_REASON_COUNT] = {
         [GC_SPILL_LIMIT] = "limit",
         [GC_SPILL_GROUP] = "group",
+        [GC_SPILL_TENANT] = "tenant",
         [GC_SPILL_DEVICE] = "device",
     };
     return (unsigned)reason < GC_SPILL_REASON_COUNT ? texts[reason] : "?";

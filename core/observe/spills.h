@@ -10,8 +10,14 @@
 #define GC_SPILLS_MAX 256
 
 /* Why the block is not on the device. */
-enum gc_spill_reason { GC_SPILL_LIMIT, GC_SPILL_GROUP, GC_SPILL_DEVICE, GC_SPILL_REASON_COUNT };
-/* "limit", "group", "device". */
+enum gc_spill_reason {
+    GC_SPILL_LIMIT,
+    GC_SPILL_GROUP,
+    GC_SPILL_TENANT,
+    GC_SPILL_DEVICE, /* and no limit */
+    GC_SPILL_REASON_COUNT
+};
+/* "limit", "group", "tenant", "device". */
 const char *gc_spills_reason_text(enum gc_spill_reason reason);
 
 struct gc_spilled {

@@ -39,6 +39,18 @@ static CUresult start_in(uint64_t context, uint64_t address, uint64_t bytes, con
     return result == CUDA_SUCCESS ? GC_CALL(gc_driver_device(context), cuCtxSynchronize) : result;
 }
 
+/* A copy between device addresses returns before it is complete. */
+static CUresult start_across(uint64_t context, uint64_t from, uint64_t to, uint64_t bytes)
+{
+    CUstream stream = gc_stream_copy(context, true);
+
+    if (stream != NULL)
+        return GC_USE(cuMemcpyDtoDAsync_v2, (CUdeviceptr)to, (CUdeviceptr)from, (size_t)bytes,
+                      stream);
+    CUresult result = GC_USE(cuMemcpyDtoD_v2, (CUdeviceptr)to, (CUdeviceptr)from, (size_t)bytes);
+    return result == CUDA_SUCCESS ? GC_CALL(gc_driver_device(context), cuCtxSynchronize) : result;
+}
+
 static int copy_out(void *self, uint64_t context, uint64_t address, uint64_t bytes, void *to)
 {
     (void)self;
@@ -49,6 +61,12 @@ static int copy_in(void *self, uint64_t context, uint64_t address, uint64_t byte
 {
     (void)self;
     return GC_CALL_IF_ENTERED(context, start_in(context, address, bytes, from));
+}
+
+static int copy_across(void *self, uint64_t context, uint64_t from, uint64_t to, uint64_t bytes)
+{
+    (void)self;
+    return GC_CALL_IF_ENTERED(context, start_across(context, from, to, bytes));
 }
 
 /* Waits for the library's own stream alone. No stream: no copy is under way. */
@@ -71,5 +89,6 @@ void gc_driver_copy_init(struct gc_driver *driver)
     driver->host_unpin = host_unpin;
     driver->copy_out = copy_out;
     driver->copy_in = copy_in;
+    driver->copy_across = copy_across;
     driver->copy_wait = copy_wait;
 }

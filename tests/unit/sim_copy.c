@@ -17,7 +17,8 @@ static uint64_t number_of(const void *memory)
 bool sim_copy_is_of(const struct sim_driver *sim, uint64_t address, uint64_t bytes)
 {
     for (uint64_t i = 0; i < sim->copy_count; i++)
-        if (overlap(sim->copies[i].address, sim->copies[i].bytes, address, bytes))
+        if (overlap(sim->copies[i].address, sim->copies[i].bytes, address, bytes) ||
+            overlap(sim->copies[i].to, sim->copies[i].bytes, address, bytes))
             return true;
     return false;
 }
@@ -100,19 +101,38 @@ static int start(struct sim_driver *sim, enum sim_call call, const struct sim_co
 
 static int copy_out(void *self, uint64_t context, uint64_t address, uint64_t bytes, void *to)
 {
-    const struct sim_copy copy = {address, bytes, number_of(to), context, true};
+    const struct sim_copy copy = {address, bytes, number_of(to), 0, context, true};
     return start(self, SIM_COPY_OUT, &copy);
 }
 
 static int copy_in(void *self, uint64_t context, uint64_t address, uint64_t bytes, const void *from)
 {
-    const struct sim_copy copy = {address, bytes, number_of(from), context, false};
+    const struct sim_copy copy = {address, bytes, number_of(from), 0, context, false};
     return start(self, SIM_COPY_IN, &copy);
+}
+
+static int copy_across(void *self, uint64_t context, uint64_t from, uint64_t to, uint64_t bytes)
+{
+    const struct sim_copy copy = {from, bytes, 0, to, context, true};
+    return start(self, SIM_COPY_ACROSS, &copy);
+}
+
+static void finish_across(struct sim_driver *sim, const struct sim_copy *copy)
+{
+    void *buffer = malloc(copy->bytes);
+    if (!sim_mapping_copy_out(sim, copy->address, copy->bytes, buffer) ||
+        !sim_mapping_copy_in(sim, copy->to, copy->bytes, buffer))
+        sim_driver_violate(sim, "a copy of what is not mapped", copy->address);
+    free(buffer);
 }
 
 static void finish(struct sim_driver *sim, const struct sim_copy *copy)
 {
     void *host = (void *)(uintptr_t)copy->host;
+    if (copy->to != 0) {
+        finish_across(sim, copy);
+        return;
+    }
     if (!(copy->is_out ? sim_mapping_copy_out(sim, copy->address, copy->bytes, host)
                        : sim_mapping_copy_in(sim, copy->address, copy->bytes, host)))
         sim_driver_violate(sim, "a copy of what is not mapped", copy->address);
@@ -125,11 +145,12 @@ static void finish(struct sim_driver *sim, const struct sim_copy *copy)
 static void spoil(struct sim_driver *sim, const struct sim_copy *copy)
 {
     void *host = (void *)(uintptr_t)copy->host;
-    void *junk = copy->is_out ? host : malloc(copy->bytes);
+    const bool is_to_host = copy->is_out && copy->to == 0;
+    void *junk = is_to_host ? host : malloc(copy->bytes);
     memset(junk, 0xee, copy->bytes);
-    if (copy->is_out)
+    if (is_to_host)
         return;
-    (void)sim_mapping_copy_in(sim, copy->address, copy->bytes, junk);
+    (void)sim_mapping_copy_in(sim, copy->to != 0 ? copy->to : copy->address, copy->bytes, junk);
     free(junk);
 }
 
@@ -168,6 +189,7 @@ void sim_copy_init(struct sim_driver *sim)
     sim->table.host_unpin = host_unpin;
     sim->table.copy_out = copy_out;
     sim->table.copy_in = copy_in;
+    sim->table.copy_across = copy_across;
     sim->table.copy_wait = copy_wait;
 }
 

@@ -59,6 +59,7 @@ enum sim_call {
     SIM_HOST_UNPIN,
     SIM_COPY_OUT,
     SIM_COPY_IN,
+    SIM_COPY_ACROSS,
     SIM_COPY_WAIT,
     SIM_CALL_COUNT
 };
@@ -118,6 +119,7 @@ struct sim_copy {
     uint64_t address;
     uint64_t bytes;
     uint64_t host;
+    uint64_t to; /* device address that it is copied to; 0: to or from host memory */
     uint64_t context;
     bool is_out;
 };

@@ -23,7 +23,17 @@ for backend in vmm driver; do
     done
 done
 run GPUCACHE_BACKEND=vmm "$program" driver > /dev/null
-is "with mapped memory older blocks as large give way" "$(json "$report" 'sorted({b["moved"] for b in d["spilled"]})')" '[true]'
+moves() { json "$report" 'sorted({(b["api"], b["reason"], b["moved"]) for b in d["spilled"]})'; }
+is "with mapped memory older blocks give way" "$(moves)" '[["cuMemAlloc_v2", "limit", true]]'
+run GPUCACHE_BACKEND=vmm "$program" async > /dev/null
+is "  stream-ordered ones, too" "$(moves)" '[["cuMemAllocAsync", "limit", true]]'
+is "  as many as make room together: every byte is there" "$(run GPUCACHE_BACKEND=vmm "$program" many) $?" "1 0"
+is "  and no more" "$(json "$report" '[(b["bytes"] >> 20, b["moved"]) for b in d["spilled"]]')" '[[6, true], [6, true], [6, true], [6, true]]'
+for way in driver async; do
+    is "a tenant's own give way for it, $way: every byte is there" "$(run GPUCACHE_BACKEND=vmm GPUCACHE_TENANTS='all=*:56MiB' "$program" $way) $?" "1 0"
+    like "  by its limit" "$(moves)" '^\[\["cuMemAlloc(_v2|Async)", "tenant", true\]\]$'
+done
+is "  not where it has none that suffice" "$(run GPUCACHE_BACKEND=vmm GPUCACHE_TENANTS='all=*:20MiB' "$program" oom)" "served 0, 1"
 run GPUCACHE_BACKEND=driver "$program" driver > /dev/null
 is "  with driver allocations the request does" "$(json "$report" 'sorted({b["moved"] for b in d["spilled"]})')" '[false]'
 for backend in vmm driver; do
