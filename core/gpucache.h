@@ -29,7 +29,7 @@ extern "C" {
  * before the free. The report at exit is written as usual (GPUCACHE_REPORT). */
 
 /* Rises with every addition to this header. Older parts keep their name, meaning and layout. */
-#define GPUCACHE_API_VERSION 3
+#define GPUCACHE_API_VERSION 4
 
 /* ---- status ---- */
 
@@ -49,7 +49,7 @@ extern "C" {
     X(GPUCACHE_DRIVER_ERROR, 11, "a driver call failed; gpucache_driver_error() has its code")     \
     X(GPUCACHE_NOT_SUPPORTED, 12, "the device or the driver cannot do this")                       \
     X(GPUCACHE_CAPTURING, 13, "a stream capture is under way")                                     \
-    X(GPUCACHE_OUT_OF_RANGE, 14, "the range leaves the pool")                                      \
+    X(GPUCACHE_OUT_OF_RANGE, 14, "the range leaves the pool or the allocation")                    \
     X(GPUCACHE_MISALIGNED, 15, "offset and size are not whole pages")                              \
     X(GPUCACHE_ALREADY_MAPPED, 16, "some of the range is mapped already")                          \
     X(GPUCACHE_NOT_MAPPED, 17, "some of the range is not mapped")                                  \
@@ -179,6 +179,10 @@ struct gpucache_tenant_statistics {
     1                        /* work in `stream`: the caller ensures that no other uses the range */
 #define GPUCACHE_WAIT_NONE 2 /* nothing: the caller ensures that no work uses the range */
 
+/* What gpucache_advise declares. */
+#define GPUCACHE_ADVICE_CHANGING 0 /* the content may be written: as before any advice */
+#define GPUCACHE_ADVICE_UNCHANGING 1
+
 /* The type of gpucache_cupy_malloc's `param`, if not NULL. */
 struct gpucache_cupy_param {
     gpucache_stream stream; /* stream that uses the memory; the owner may change it between calls */
@@ -245,7 +249,8 @@ struct gpucache_cupy_param {
       (gpucache_tenant tenant, int device, struct gpucache_tenant_statistics *figures))            \
     X(gpucache_status, gpucache_tenant_pause,                                                      \
       (gpucache_tenant tenant, int keep_content, uint32_t timeout_ms, uint64_t *moved_bytes))      \
-    X(gpucache_status, gpucache_tenant_resume, (gpucache_tenant tenant, uint64_t *moved_bytes))
+    X(gpucache_status, gpucache_tenant_resume, (gpucache_tenant tenant, uint64_t *moved_bytes))    \
+    X(gpucache_status, gpucache_advise, (const void *address, size_t bytes, int advice))
 /* clang-format on */
 
 #ifndef GPUCACHE_NO_PROTOTYPES
@@ -299,6 +304,23 @@ gpucache_status gpucache_pause(int keep_content, uint32_t timeout_ms, uint64_t *
  * be exceeded; all or part of the memory is still swapped out: try again. PAUSED: the process is
  * not paused. BUSY, DRIVER_ERROR. */
 gpucache_status gpucache_resume(uint64_t *moved_bytes);
+/* Declares `bytes` from `address` on, all in one live allocation, unchanging (`advice`: a
+ * GPUCACHE_ADVICE_ value), such as weights that are loaded: when they leave the device, by a pause
+ * or a turn (GPUCACHE_OVERCOMMIT=swap), they are copied once; the copy stays in host memory, part
+ * of GPUCACHE_HOST_LIMIT, so that the next time they leave without one. Whole pages of 2 MiB gain
+ * from it; declarations of one allocation that touch each other join. It ends with the allocation's
+ * free, and with a pause that keeps no content.
+ *
+ * It is a promise, and nothing checks it: nobody writes to the memory, by kernel, copy, fill or
+ * from another process, from this call until one with GPUCACHE_ADVICE_CHANGING for the same bytes.
+ * A WRITE IN BETWEEN MAY BE LOST, silently, in the next exchange: older content comes back. Work
+ * that writes and was submitted before the call must be complete. GPUCACHE_ADVICE_CHANGING is
+ * always allowed, for more or less than was declared.
+ *
+ * No driver call. INVALID_ARGUMENT: no address, no bytes, unknown advice. INVALID_POINTER: not in a
+ * live allocation of the cache. OUT_OF_RANGE: beyond its end. NO_HOST_MEMORY: for the record.
+ * Without effect, and GPUCACHE_OK, in modes track and off, where memory never leaves. */
+gpucache_status gpucache_advise(const void *address, size_t bytes, int advice);
 /* The hard limit on this process's reserved memory of the device. GPUCACHE_NO_LIMIT: none. */
 gpucache_status gpucache_get_limit(int device, uint64_t *limit_bytes);
 /* Sets the limit at once. If more is reserved, idle memory is released, live memory is not:

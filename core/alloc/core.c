@@ -7,6 +7,7 @@
 #include "core/backing/change.h"
 #include "core/backing/copy.h"
 #include "core/backing/host.h"
+#include "core/backing/kept.h"
 #include "core/base/bits.h"
 #include "core/debug/debug.h"
 #include "core/device/registry.h"
@@ -137,6 +138,7 @@ void gc_core_destroy(struct gc_core *core)
         core->all_contexts = context->next_of_all;
         gc_change_free_records(&context->pool);
     }
+    gc_kept_destroy(core);
     gc_host_destroy(core);
     gc_turns_fini(core);
     gc_slab_fini(&core->copy_records);

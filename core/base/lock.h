@@ -32,6 +32,7 @@ enum gc_lock_rank {
     GC_RANK_SHARE,        /* the blocks of other processes that this one has open */
     GC_RANK_HOST,         /* host memory for swapped content */
     GC_RANK_SPILLS,       /* the list of blocks in host memory */
+    GC_RANK_KEPT,         /* the ranges that the program declared unchanging */
 };
 
 enum gc_lock_word { GC_LOCK_FREE, GC_LOCK_HELD, GC_LOCK_WANTED /* held; others may sleep */ };

@@ -20,6 +20,7 @@
 struct gc_elastic_table;
 struct gc_follow;
 struct gc_host_store;
+struct gc_kept;
 struct gc_share;
 struct gc_turns;
 
@@ -69,6 +70,7 @@ struct gc_core {
     struct gc_opens opens;            /* blocks that other processes have open */
     struct gc_share *share;           /* core/share/ */
     struct gc_host_store *host_store; /* core/backing/host.h */
+    _Atomic(struct gc_kept *) kept;   /* core/backing/kept.h; NULL: nothing was declared */
     gc_counter *process_driver_calls; /* api_count */
     atomic_bool was_used;
     atomic_bool has_captured; /* graphs may use memory */

@@ -1,6 +1,7 @@
 /* Swap-in: charge, create, map, copy back, a chunk after the other. Every step may fail; the chunk
  * is still swapped out then. */
 #include "core/backing/copy.h"
+#include "core/backing/kept.h"
 #include "core/backing/map.h"
 #include "core/backing/peers.h"
 #include "core/backing/segment.h"
@@ -176,8 +177,7 @@ static int restore(const struct swapping_in *in, const struct chunk *chunk)
     for (const struct gc_extent *extent = chunk->extents; code == 0 && extent != NULL;
          extent = extent->next)
         if (extent->copy != NULL)
-            code =
-                gc_copy_start(worker, gc_swap_address(&context->pool, extent), extent->copy, false);
+            code = gc_copy_start(worker, extent->copy, false);
     return code;
 }
 
@@ -206,7 +206,7 @@ static void commit(struct swapping_in *in, struct chunk *chunk)
     }
     gc_pages_publish_idle_locked(pool, before);
     gc_pool_release(pool);
-    gc_copy_free(context->core, copies);
+    gc_copy_free(context->core, gc_kept_keep(context->core, copies));
     in->result->moved_bytes += chunk->bytes;
     if (in->spec->moved != NULL)
         in->spec->moved(in->spec->argument, chunk->bytes);

@@ -1,6 +1,7 @@
 /* Swap-out: check, choose the pages in use, wait for the context's work, copy, unmap, release.
  * Every step may fail; the extents and their mappings then record how far it got. */
 #include "core/backing/copy.h"
+#include "core/backing/kept.h"
 #include "core/backing/unmap.h"
 #include "core/base/assert.h"
 #include "core/base/bits.h"
@@ -119,16 +120,24 @@ static bool choose_mappings_locked(struct gc_pool *pool, struct gc_extent *exten
     return true;
 }
 
+/* Whether the content of the extent is in host memory already. */
+static bool is_kept(const struct gc_pool *pool, const struct gc_extent *extent)
+{
+    return gc_kept_has(pool->context->core, gc_swap_address(pool, extent),
+                       extent->page_count * pool->pages.page_bytes);
+}
+
 /* Adds extents in use to the purge list, up to `bytes`, at least one. Returns their bytes. */
 static uint64_t choose_arena_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t bytes,
-                                    struct gc_purge_list *purge)
+                                    bool of_kept, struct gc_purge_list *purge)
 {
     uint64_t chosen = 0;
     for (uint64_t i = 0; i < arena->touched_count && chosen < bytes;
          i = gc_pages_run_end(arena, i, arena->touched_count)) {
         struct gc_extent *extent = arena->slots[i] != NULL ? arena->slots[i]->extent : NULL;
         if (extent == NULL || extent->user != arena->slots[i] || extent->is_away ||
-            extent->is_host || !choose_mappings_locked(pool, extent))
+            extent->is_host || (of_kept && !is_kept(pool, extent)) ||
+            !choose_mappings_locked(pool, extent))
             continue;
         gc_pages_set_away_locked(pool, extent, true);
         chosen += extent->page_count * pool->pages.page_bytes;
@@ -138,7 +147,7 @@ static uint64_t choose_arena_locked(struct gc_pool *pool, struct gc_arena *arena
     return chosen;
 }
 
-/* Chooses the next chunk. */
+/* Chooses the next chunk: first what needs no copy. */
 static void choose(struct swapping_out *out, struct gc_purge_list *purge)
 {
     const struct gc_swap_spec *spec = out->spec;
@@ -148,9 +157,10 @@ static void choose(struct swapping_out *out, struct gc_purge_list *purge)
     uint64_t chosen = 0;
     *purge = (struct gc_purge_list){.change = out->swap->change};
     gc_pool_acquire_to_exclude(pool);
-    for (struct gc_arena *arena = pool->pages.arenas; arena != NULL && chosen < most;
-         arena = arena->next)
-        chosen += choose_arena_locked(pool, arena, most - chosen, purge);
+    for (int of_kept = gc_kept_is_any(out->context->core) ? 1 : 0; of_kept >= 0; of_kept--)
+        for (struct gc_arena *arena = pool->pages.arenas; arena != NULL && chosen < most;
+             arena = arena->next)
+            chosen += choose_arena_locked(pool, arena, most - chosen, of_kept != 0, purge);
     gc_pool_release(pool);
     out->chosen_bytes += chosen;
 }
@@ -166,18 +176,35 @@ struct gc_context *gc_swap_worker(struct gc_context *context)
     return worker != NULL ? worker : context;
 }
 
-/* Starts to copy the content of the extents. */
-static enum gc_swap_refusal save(const struct swapping_out *out, const struct gc_purge_list *purge)
+/* Room for the content of the extent, of which some may be there already. NULL: no host memory. */
+static struct gc_copy *create_copy(const struct swapping_out *out, const struct gc_extent *extent)
 {
     struct gc_context *context = out->context;
     struct gc_context *worker = gc_swap_worker(context);
-    for (struct gc_extent *extent = purge->first; extent != NULL && out->spec->keeps_content;
-         extent = extent->next) {
-        extent->copy = gc_copy_create(worker, extent->page_count * context->pool.pages.page_bytes);
+    const uint64_t address = gc_swap_address(&context->pool, extent);
+    const uint64_t bytes = extent->page_count * context->pool.pages.page_bytes;
+    struct gc_copy *copy;
+    do {
+        struct gc_copy *kept = gc_kept_take(context->core, address, bytes);
+        copy = gc_copy_create(worker, address, bytes, kept);
+    } while (copy == NULL && gc_kept_purge(context->core, bytes) > 0);
+    return copy;
+}
+
+/* Starts to copy the content of the extents. */
+static enum gc_swap_refusal save(const struct swapping_out *out, const struct gc_purge_list *purge)
+{
+    struct gc_context *worker = gc_swap_worker(out->context);
+    for (struct gc_extent *extent = purge->first; extent != NULL; extent = extent->next) {
+        if (!out->spec->keeps_content) {
+            gc_kept_forget(worker->core, gc_swap_address(&out->context->pool, extent),
+                           extent->page_count * out->context->pool.pages.page_bytes);
+            continue;
+        }
+        extent->copy = create_copy(out, extent);
         if (extent->copy == NULL)
             return GC_SWAP_HOST;
-        out->result->driver_code =
-            gc_copy_start(worker, gc_swap_address(&context->pool, extent), extent->copy, true);
+        out->result->driver_code = gc_copy_start(worker, extent->copy, true);
         if (out->result->driver_code != 0)
             return GC_SWAP_DRIVER;
     }
@@ -354,6 +381,7 @@ static bool begin_swap(struct swapping_out *out, struct gc_wait_set *set)
 {
     struct gc_change change;
     struct gc_context *context = out->context;
+    gc_kept_sweep(context->core);
     /* Blocks in thread caches count as used until they are in the pool. */
     (void)gc_reclaim_collect(context->device, context->quota, GC_RECLAIM_WAIT_NS);
     (void)gc_release_idle(context->device, context->quota, 0, UINT64_MAX);

@@ -1,4 +1,5 @@
-/* core/gpucache.h: pause and resume. */
+/* core/gpucache.h: pause and resume, and what need not be copied for them. */
+#include "core/backing/kept.h"
 #include "core/pause/pause.h"
 #include "shim/account/tenant.h"
 #include "shim/public/public.h"
@@ -101,4 +102,24 @@ gpucache_status gpucache_tenant_resume(gpucache_tenant tenant, uint64_t *moved_b
     const gpucache_status status = find(tenant, &found);
 
     return status != GPUCACHE_OK ? status : resume_it(found, moved_bytes);
+}
+
+gpucache_status gpucache_advise(const void *address, size_t bytes, int advice)
+{
+    const gpucache_status state = gc_public_state();
+    enum gc_status status;
+
+    if (address == NULL || bytes == 0 ||
+        (advice != GPUCACHE_ADVICE_CHANGING && advice != GPUCACHE_ADVICE_UNCHANGING))
+        return GPUCACHE_INVALID_ARGUMENT;
+    if (state == GPUCACHE_DISABLED && !gc_shim.is_refused)
+        return GPUCACHE_OK;
+    if (state != GPUCACHE_OK || gc_shim.options->mode != GC_MODE_CACHE)
+        return state;
+    gc_shim_enter(GC_API_COUNT);
+    status = advice == GPUCACHE_ADVICE_UNCHANGING
+                 ? gc_kept_declare(gc_shim.core, (uintptr_t)address, bytes)
+                 : gc_kept_take_back(gc_shim.core, (uintptr_t)address, bytes);
+    gc_shim_leave();
+    return gc_public_status(status, 0);
 }

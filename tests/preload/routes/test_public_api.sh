@@ -22,8 +22,8 @@ silent() {
 mapping=$(simulated "$program" has_mapping "$LIB" > /dev/null 2>&1; echo $?)
 for mode in cache track; do
     export GPUCACHE_MODE=$mode
-    for case in early memory peers streams figures limits pauses elastic forked threads; do
-        [ $case$mode = pausestrack ] && continue # nothing is mapped there
+    for case in early memory peers streams figures limits pauses advice elastic forked threads; do
+        [[ $case$mode = @(pauses|advice)track ]] && continue # nothing is mapped there
         if [[ $case = elastic || $case = pauses ]] && [ "$mapping" = 77 ]; then
             skip "$case, $mode" "the library does not map memory on this device"
             continue

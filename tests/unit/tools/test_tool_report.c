@@ -241,10 +241,13 @@ static void every_key_is_needed_in_its_type(void **state)
     static const char *const optional_tenant[] = {"removed", "paused", NULL};
     static const char *const optional_plan[] = {"fallback", NULL};
     static const char *const none[] = {NULL};
-    static const char *const later_device[] = {
-        "backend_reason", "idle_bytes",    "group",        "group_limit_bytes",
-        "ordered_bytes",  "context_bytes", "driver_bytes", "misuse_count",
-        "swapped_bytes",  "spilled_bytes", "spill_count",  NULL};
+    static const char *const later_device[] = {"backend_reason", "idle_bytes",
+                                               "group",          "group_limit_bytes",
+                                               "ordered_bytes",  "context_bytes",
+                                               "driver_bytes",   "misuse_count",
+                                               "swapped_bytes",  "spilled_bytes",
+                                               "spill_count",    "kept_bytes",
+                                               "uncopied_bytes", NULL};
     static const char *const later_fragmentation[] = {"stitchable_bytes", "stuck_bytes", NULL};
     static const char *const later_estimate[] = {
 #define GC_ESTIMATE_PART(name, label) #name "_bytes",

@@ -48,6 +48,8 @@ static void refuses_everything(gpucache_status wanted)
     EXPECT_STATUS(gc.gpucache_elastic_destroy(0x10001), wanted);
     EXPECT_STATUS(gc.gpucache_pause(1, 100, &bytes), wanted);
     EXPECT_STATUS(gc.gpucache_resume(NULL), wanted);
+    EXPECT_STATUS(gc.gpucache_advise(&bytes, 1, GPUCACHE_ADVICE_CHANGING),
+                  wanted == GPUCACHE_DISABLED ? GPUCACHE_OK : wanted);
 }
 
 static void early(void)
@@ -278,6 +280,25 @@ static void pauses(void)
     EXPECT(cuMemcpyDtoH(&word, (CUdeviceptr)(uintptr_t)pointer + 5 * MIB - 4, 4) == CUDA_SUCCESS);
     EXPECT(word == 0x1234567);
     EXPECT_STATUS(gc.gpucache_free(pointer, NULL), GPUCACHE_OK);
+}
+
+static void advice(void)
+{
+    const int unchanging = GPUCACHE_ADVICE_UNCHANGING, changing = GPUCACHE_ADVICE_CHANGING;
+    char *pointer = NULL;
+    program_start();
+    EXPECT_STATUS(gc.gpucache_malloc((void **)&pointer, 5 * MIB, 0, NULL), GPUCACHE_OK);
+    EXPECT_STATUS(gc.gpucache_advise(pointer, 5 * MIB, changing), GPUCACHE_OK);
+    EXPECT_STATUS(gc.gpucache_advise(pointer, 5 * MIB, unchanging), GPUCACHE_OK);
+    EXPECT_STATUS(gc.gpucache_advise(pointer + MIB + 1, 1, changing), GPUCACHE_OK);
+    EXPECT_STATUS(gc.gpucache_advise(NULL, 1, unchanging), GPUCACHE_INVALID_ARGUMENT);
+    EXPECT_STATUS(gc.gpucache_advise(pointer, 0, unchanging), GPUCACHE_INVALID_ARGUMENT);
+    EXPECT_STATUS(gc.gpucache_advise(pointer, 1, 2), GPUCACHE_INVALID_ARGUMENT);
+    EXPECT_STATUS(gc.gpucache_advise(&pointer, 1, unchanging), GPUCACHE_INVALID_POINTER);
+    EXPECT_STATUS(gc.gpucache_advise(pointer, SIZE_MAX, unchanging), GPUCACHE_OUT_OF_RANGE);
+    EXPECT_STATUS(gc.gpucache_advise(pointer + 1, 5 * MIB, changing), GPUCACHE_OUT_OF_RANGE);
+    EXPECT_STATUS(gc.gpucache_free(pointer, NULL), GPUCACHE_OK);
+    EXPECT_STATUS(gc.gpucache_advise(pointer, 1, unchanging), GPUCACHE_INVALID_POINTER);
 }
 
 static void limits(void)
@@ -577,6 +598,7 @@ int main(int argc, char **argv)
         {"figures", figures},
         {"limits", limits},
         {"pauses", pauses},
+        {"advice", advice},
         {"elastic", elastic},
         {"signatures", signatures},
         {"off", off},
