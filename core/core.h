@@ -420,6 +420,8 @@ uint64_t gc_reclaim_trim(struct gc_core *core, struct gc_device *device, uint64_
 /* Waits for pending frees where no capture forbids it, and releases all idle memory; returns the
  * bytes released. */
 uint64_t gc_reclaim_empty(struct gc_core *core, struct gc_device *device);
+/* Gives back host memory that holds no content of swapped-out memory: kept copies, free chunks. */
+void gc_reclaim_empty_host(struct gc_core *core);
 
 /* The results of cuMemGetInfo for a thread whose memory is charged to `quota` (NULL: none). In: the
  * driver's results; out: total = min(limits, total), free = bytes that allocations could get in one

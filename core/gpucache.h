@@ -314,8 +314,8 @@ gpucache_status gpucache_resume(uint64_t *moved_bytes);
  * It is a promise, and nothing checks it: nobody writes to the memory, by kernel, copy, fill or
  * from another process, from this call until one with GPUCACHE_ADVICE_CHANGING for the same bytes.
  * A WRITE IN BETWEEN MAY BE LOST, silently, in the next exchange: older content comes back. Work
- * that writes and was submitted before the call must be complete. GPUCACHE_ADVICE_CHANGING is
- * always allowed, for more or less than was declared.
+ * that was submitted before the call may still write. GPUCACHE_ADVICE_CHANGING is always allowed,
+ * for more or less than was declared.
  *
  * No driver call. INVALID_ARGUMENT: no address, no bytes, unknown advice. INVALID_POINTER: not in a
  * live allocation of the cache. OUT_OF_RANGE: beyond its end. NO_HOST_MEMORY: for the record.

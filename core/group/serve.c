@@ -55,6 +55,7 @@ static void serve_trim(struct gc_group_client *client)
         if (device != NULL)
             released += gc_reclaim_empty(core, device);
     }
+    gc_reclaim_empty_host(core);
     respond_released(client, GC_REQUEST_TRIM, released);
 }
 

@@ -3,6 +3,7 @@
  * live blocks stay. At most one bounded wait (GC_RECLAIM_STEP_NS) per call. */
 #include "core/reclaim/limit.h"
 
+#include "core/backing/kept.h"
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
@@ -88,6 +89,12 @@ uint64_t gc_reclaim_empty(struct gc_core *core, struct gc_device *device)
 {
     gc_reclaim_collect(device, NULL, GC_RECLAIM_WAIT_NS);
     return gc_reclaim_trim(core, device, 0);
+}
+
+void gc_reclaim_empty_host(struct gc_core *core)
+{
+    (void)gc_kept_purge(core, UINT64_MAX);
+    (void)gc_host_trim(core);
 }
 
 /* ---- new limits ---- */

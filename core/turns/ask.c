@@ -46,13 +46,6 @@ bool gc_turns_is_passing(enum gc_swap_refusal refusal)
     return refusal == GC_SWAP_BUSY || refusal == GC_SWAP_CAPTURES || refusal == GC_SWAP_AGAIN;
 }
 
-uint64_t gc_turns_again_ns(enum gc_swap_refusal refusal)
-{
-    if (refusal == GC_SWAP_BUSY)
-        return AGAIN_BUSY_NS;
-    return gc_turns_is_passing(refusal) ? AGAIN_SOON_NS : AGAIN_LATE_NS;
-}
-
 /* Whether the obstacle goes away by itself. */
 static bool may_pass(const struct gc_turns *turns, uint32_t slot, enum gc_turn_obstacle obstacle)
 {
@@ -276,4 +269,35 @@ bool gc_turns_ask(struct gc_turns *turns, struct gc_device *device, uint64_t nee
         return true;
     log_vain(turns, device, asking, lacking, now_ns);
     return false;
+}
+
+/* ---- host memory ---- */
+
+/* A trim gives up all that holds no content of memory that is out. */
+static bool ask_host(const struct gc_turns *turns)
+{
+    const struct gc_ledger *ledger = &turns->client->ledger;
+    const uint64_t key = gc_ledger_load(&ledger->file->group_keys[ledger->own]);
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    const struct gc_ledger_request request = {.kind = GC_REQUEST_TRIM};
+    bool is_any = false;
+    for (uint32_t i = 0; i < high; i++) {
+        const struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, i);
+        struct gc_ledger_ticket ignored;
+        if (i != ledger->own && gc_ledger_load(&ledger->file->group_keys[i]) == key &&
+            gc_ledger_load_half(&slot->turn.state) == GC_TURN_IN &&
+            gc_account_of(&turns->core->host_budget.account, i) > 0)
+            is_any |= gc_ledger_send_request(ledger, i, gc_ledger_load_half(&slot->generation),
+                                             &request, &ignored);
+    }
+    return is_any;
+}
+
+uint64_t gc_turns_again_ns(const struct gc_turns *turns, enum gc_swap_refusal refusal)
+{
+    if (refusal == GC_SWAP_BUSY)
+        return AGAIN_BUSY_NS;
+    return gc_turns_is_passing(refusal) || (refusal == GC_SWAP_HOST && ask_host(turns))
+               ? AGAIN_SOON_NS
+               : AGAIN_LATE_NS;
 }

@@ -91,9 +91,8 @@ bool gc_turns_give_idle(struct gc_turns *turns, struct gc_device *device, uint64
 
 /* ---- ask.c ---- */
 
-/* Whether what hinders goes away by itself, and when to try again. */
+/* Whether what hinders goes away by itself. */
 bool gc_turns_is_passing(enum gc_swap_refusal refusal);
-uint64_t gc_turns_again_ns(enum gc_swap_refusal refusal);
 /* By how much `need` bytes more would pass the group's limit. */
 uint64_t gc_turns_lacking(struct gc_device *device, uint64_t need);
 
@@ -101,6 +100,9 @@ uint64_t gc_turns_lacking(struct gc_device *device, uint64_t need);
  * group's limit has room, or there is hope. False: for some time nobody could give, and the log has
  * who holds what and why. */
 bool gc_turns_ask(struct gc_turns *turns, struct gc_device *device, uint64_t need);
+/* How long after the refusal to try again. Where host memory is short, asks the processes of the
+ * group that have all their memory for what they keep of it. */
+uint64_t gc_turns_again_ns(const struct gc_turns *turns, enum gc_swap_refusal refusal);
 /* Whether this process has the earliest ticket that needs memory of the device. */
 bool gc_turns_is_first(const struct gc_turns *turns, struct gc_device *device);
 /* Wakes the helpers of the group's processes that wait for memory. */

@@ -130,11 +130,12 @@ static void rate(void *argument, struct gc_tenant *tenant)
     giving->rank[1] = rank[1];
 }
 
-static void refuse(struct gc_tenant *tenant, enum gc_swap_refusal refusal, uint64_t took_ns)
+static void refuse(const struct gc_turns *turns, struct gc_tenant *tenant,
+                   enum gc_swap_refusal refusal, uint64_t took_ns)
 {
     tenant->turn.is_fixed = !gc_turns_is_passing(refusal);
     tenant->turn.not_before_ns =
-        gc_clock_ns() + gc_max_u64(gc_turns_again_ns(refusal), DRAIN_TIMES * took_ns);
+        gc_clock_ns() + gc_max_u64(gc_turns_again_ns(turns, refusal), DRAIN_TIMES * took_ns);
 }
 
 static bool leave(struct gc_turns *turns, struct gc_tenant *tenant)
@@ -146,7 +147,7 @@ static bool leave(struct gc_turns *turns, struct gc_tenant *tenant)
     /* Who finds the tenant away from now on demands. */
     atomic_store_explicit(&tenant->turn.demanded_ns, 0, memory_order_seq_cst);
     if (!gc_turns_leave(turns, tenant, &result)) {
-        refuse(tenant, result.refusal, gc_clock_ns() - begin_ns);
+        refuse(turns, tenant, result.refusal, gc_clock_ns() - begin_ns);
         return false;
     }
     tenant->turn.exchange_ns = 0;
@@ -162,7 +163,7 @@ static bool give(struct gc_turns *turns, struct gc_device *device, struct gc_ten
     tenant->turn.exchange_ns += gc_turns_swap_out(turns, device, tenant, bytes, &result);
     gc_publish_tenant(tenant);
     if (result.refusal != GC_SWAP_OK)
-        refuse(tenant, result.refusal, 0);
+        refuse(turns, tenant, result.refusal, 0);
     return result.refusal == GC_SWAP_OK;
 }
 

@@ -3,6 +3,7 @@
 #include "core/turns/turns.h"
 
 #include "core/backing/host.h"
+#include "core/backing/kept.h"
 #include "core/base/bits.h"
 #include "core/base/clock.h"
 #include "core/device/publish.h"
@@ -148,7 +149,8 @@ static bool is_in_quantum(const struct gc_turns *turns)
 static void refuse(struct gc_turns *turns, enum gc_swap_refusal refusal)
 {
     atomic_store_explicit(&turns->slot->turn.refusal, (uint32_t)refusal, memory_order_relaxed);
-    gc_turns_store(&turns->slot->turn.not_before_ns, gc_clock_ns() + gc_turns_again_ns(refusal));
+    gc_turns_store(&turns->slot->turn.not_before_ns,
+                   gc_clock_ns() + gc_turns_again_ns(turns, refusal));
 }
 
 /* Whether the process is to give at all. */
@@ -448,8 +450,11 @@ static void trim_host(struct gc_turns *turns, uint64_t now_ns)
         turns->empty_ns = 0;
     else if (turns->empty_ns == 0)
         turns->empty_ns = now_ns;
-    else if (now_ns >= turns->empty_ns + EMPTY_NS)
-        (void)gc_host_trim(turns->core);
+    if (turns->empty_ns == 0 || now_ns < turns->empty_ns + EMPTY_NS)
+        return;
+    turns->empty_ns = now_ns;
+    gc_kept_sweep(turns->core);
+    (void)gc_host_trim(turns->core);
 }
 
 /* ---- steps ---- */

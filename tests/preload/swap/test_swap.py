@@ -6,12 +6,13 @@ those of the same program alone, in the same run.
 usage: test_swap.py [--usable MIB] [--seconds N] [--roomy] [CHECK…]
 
 --usable: what the group may hold beside contexts (1024). --seconds: about how long a program is busy when alone (4).
---roomy: all members fit, which tries the test itself. CHECK: contents, first, idle, two, three, tenants, beside,
+--roomy: all members fit, which tries the test itself. CHECK: contents, weights, first, idle, two, three, tenants, beside,
 tenant-contents.
 SWAP_LINK: the link's speed each way (25GB)."""
 # timeout: 600
 # alone: it compares times
 import argparse
+import json
 import os
 import statistics
 import sys
@@ -238,9 +239,50 @@ def check_tenants_beside():
     finish_world("tenants with a limit", world)
 
 
-CHECKS = {"contents": check_contents, "first": check_first_answer, "idle": check_busy_and_idle,
+def copied_out(path):
+    """Bytes that the driver was asked to copy from the device in whole: the library's copies, members' own are of words."""
+    with open(path, encoding="ascii") as stream:
+        calls = [line.split() for line in stream]
+    return sum(int(call[-2]) for call in calls if call[2].startswith("cuMemcpyDtoHAsync"))
+
+
+def leaves(world, member):
+    """Sends it out."""
+    world.tool("evict", str(member.pid))
+    until = time.monotonic() + PATIENCE
+    while world.turn(member)["state"] != "away" and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+def check_weights():
+    """Memory that a program declares unchanging is copied out once, also beside blocks that come and go."""
+    world = new_world(256 * MIB, 2, GPUCACHE_QUANTUM="50")
+    journal, report = (os.path.join(world.folder, name) for name in ("journal", "report.json"))
+    member = world.add(160 * MIB, "seed=1", SPARSE, "block=33554432", "weights=75",
+                       SIMCUDA_JOURNAL=journal, GPUCACHE_REPORT=report).ready()
+    churning = world.add(64 * MIB, "seed=2", "whole=1", "block=8000000", "weights=50", "churn=60").ready()
+    copied, moved = [], []
+    for _ in range(4):
+        for one in (member, churning):
+            leaves(world, one)
+            one.ask(3)
+        copied.append(copied_out(journal) - sum(copied))
+        moved.append(world.turn(member)["out_bytes"] - sum(moved))
+    print(f"# moved {[size // MIB for size in moved]} MiB, copied {[size // MIB for size in copied]} MiB")
+    equal("weights: at first all is copied", copied[0], moved[0])
+    equal("weights: then the same rest", (min(copied[1:]), min(moved)), (max(copied[1:]), max(moved)))
+    ok("weights: which is what changes", 0 < copied[1] < moved[0] / 2, (copied, moved))
+    equal("weights: it ends", member.end(), [])
+    with open(report, encoding="utf-8") as stream:
+        equal("weights: the report has what was not copied", json.load(stream)["devices"][0]["uncopied_bytes"],
+              sum(moved) - sum(copied))
+    finish_world("weights", world)
+
+
+CHECKS = {"contents": check_contents, "weights": check_weights, "first": check_first_answer, "idle": check_busy_and_idle,
           "two": lambda: check_turns(2), "three": lambda: check_turns(3),
-          "tenants": lambda: [check_tenants(2), check_tenants(3)], "beside": check_tenants_beside, "tenant-contents": check_tenant_contents}
+          "tenants": lambda: [check_tenants(2), check_tenants(3)], "beside": check_tenants_beside,
+          "tenant-contents": check_tenant_contents}
 
 
 def main():

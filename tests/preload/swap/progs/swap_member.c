@@ -10,7 +10,8 @@
  * NAME: seed, block (most bytes of a block), kernel_us, touch (percent of the blocks that a request
  * touches), chunk (bytes), churn (percent of requests that free a block and allocate another),
  * whole (0, 1), refused (1: out of memory is counted, not an error), patience_s (for a context),
- * module (0: no kernel is loaded and launched, only kernel_us are spent).
+ * module (0: no kernel is loaded and launched, only kernel_us are spent), weights (percent of the
+ * blocks that are declared unchanging and no more written).
  *
  * tenants=N: so many threads, each a tenant that holds BYTES, do all that at once; with
  * "requests N TENANT" that one alone does, from 1.
@@ -46,11 +47,12 @@ struct block {
     uint64_t *stamps; /* of each chunk: its content */
     uint64_t *image;  /* host memory for copies */
     bool is_touched;
+    bool is_weights;
 };
 
 static struct {
     uint64_t bytes, seed, block, kernel_us, touch, churn, whole, refused, patience_s, module, chunk,
-        tenants;
+        tenants, weights;
 } options = {.seed = 1,
              .block = UINT64_C(64) << 20,
              .touch = 100,
@@ -221,6 +223,12 @@ static bool allocate(struct block *block, size_t bytes)
         exit(EXIT_FAILURE);
     write_block(block);
     CHECK(cuStreamSynchronize(stream));
+    block->is_weights = options.weights != 0 && draw(100) < options.weights;
+    if (block->is_weights)
+        EXPECT_STATUS(gc.gpucache_advise((const void *)(uintptr_t)block->address,
+                                         block->chunks * block->chunk_bytes,
+                                         GPUCACHE_ADVICE_UNCHANGING),
+                      GPUCACHE_OK);
     return true;
 }
 
@@ -289,7 +297,8 @@ static void copy_between(void)
 {
     struct block *from = &blocks[draw(block_count)], *to = &blocks[draw(block_count)];
     const size_t chunks = from->chunks < to->chunks ? from->chunks : to->chunks;
-    if (from == to || !from->is_touched || !to->is_touched || from->chunk_bytes != to->chunk_bytes)
+    if (from == to || to->is_weights || !from->is_touched || !to->is_touched ||
+        from->chunk_bytes != to->chunk_bytes)
         return;
     const size_t count = 1 + draw(chunks < COPY_CHUNKS_MAX ? chunks : COPY_CHUNKS_MAX);
     const size_t source = draw(from->chunks - count + 1), target = draw(to->chunks - count + 1);
@@ -311,7 +320,7 @@ static void serve_request(void)
         first_us = first_us == 0 ? now_us() - begin_us : first_us;
     }
     for (size_t i = 0; i < block_count; i++)
-        if (blocks[i].is_touched && draw(2) == 0)
+        if (blocks[i].is_touched && !blocks[i].is_weights && draw(2) == 0)
             write_block(&blocks[i]);
     compute();
     for (unsigned i = 0; i < 4 && block_count != 0; i++)
@@ -514,7 +523,7 @@ static void read_option(const char *text)
                  {"churn=", &options.churn},         {"whole=", &options.whole},
                  {"refused=", &options.refused},     {"patience_s=", &options.patience_s},
                  {"module=", &options.module},       {"chunk=", &options.chunk},
-                 {"tenants=", &options.tenants}};
+                 {"tenants=", &options.tenants},     {"weights=", &options.weights}};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         const size_t length = strlen(names[i].name);
         if (strncmp(text, names[i].name, length) == 0) {
@@ -555,6 +564,8 @@ int main(int argc, char **argv)
     if (options.bytes == 0 || options.block == 0 || options.chunk % 8 != 0 || options.chunk == 0)
         return 2;
     random_state = mix(options.seed);
+    if (options.weights != 0)
+        EXPECT(gpucache_load(NULL, &gc) == GPUCACHE_OK);
     start();
     if (options.tenants != 0)
         start_tenants();
