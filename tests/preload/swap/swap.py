@@ -88,6 +88,11 @@ class World:
         shown = json.loads(self.tool("top", "--once", "--json").stdout)
         return next(row["turn"] for row in shown["processes"] if row["pid"] == member.pid)
 
+    def device_row(self, member):
+        """What top shows of its memory on the device."""
+        shown = json.loads(self.tool("top", "--once", "--json").stdout)
+        return next(row["devices"][0] for row in shown["processes"] if row["pid"] == member.pid)
+
     def end(self):
         """All members end; whatever they held must be free. What is wrong, in words."""
         problems = []

@@ -6,7 +6,7 @@ those of the same program alone, in the same run.
 usage: test_swap.py [--usable MIB] [--seconds N] [--roomy] [CHECK…]
 
 --usable: what the group may hold beside contexts (1024). --seconds: about how long a program is busy when alone (4).
---roomy: all members fit, which tries the test itself. CHECK: contents, weights, first, idle, two, three, tenants, beside,
+--roomy: all members fit, which tries the test itself. CHECK: contents, host, weights, first, idle, two, three, tenants, beside,
 tenant-contents.
 SWAP_LINK: the link's speed each way (25GB)."""
 # timeout: 600
@@ -279,7 +279,28 @@ def check_weights():
     finish_world("weights", world)
 
 
-CHECKS = {"contents": check_contents, "weights": check_weights, "first": check_first_answer, "idle": check_busy_and_idle,
+def check_host_limit():
+    """No more goes than the host has room for: who needs it is refused, and the line says why."""
+    world = new_world(192 * MIB, 2, GPUCACHE_QUANTUM="50", GPUCACHE_HOST_LIMIT="32MiB")
+    first = world.add(120 * MIB, "seed=1", "block=20000000", "kernel_us=200").ready()
+    second = world.add(120 * MIB, "seed=2", "block=20000000", "kernel_us=200", "refused=1").ready()
+    ok("host limit: what has no room is refused", second.held < 120 * MIB, second.held)
+    equal("host limit: the host memory is bounded", world.turn(first)["host_bytes"], 32 * MIB)
+    row = world.device_row(first)
+    ok("host limit: top shows what is away", 0 < row["swapped_bytes"] <= 32 * MIB, row)
+    lines = first.errors + second.errors
+    ok("host limit: a line says why", any("host memory is full: 32 of 32 MiB" in line for line in lines), lines)
+    first.errors.clear()
+    second.errors.clear()
+    equal("host limit: the second ends", second.end(), [])
+    world.members.remove(second)
+    equal("host limit: the first goes on", len(first.ask(3)), 3)
+    equal("host limit: nothing is away any more", world.device_row(first)["swapped_bytes"], 0)
+    finish_world("host limit", world)
+
+
+CHECKS = {"contents": check_contents, "host": check_host_limit, "weights": check_weights,
+          "first": check_first_answer, "idle": check_busy_and_idle,
           "two": lambda: check_turns(2), "three": lambda: check_turns(3),
           "tenants": lambda: [check_tenants(2), check_tenants(3)], "beside": check_tenants_beside,
           "tenant-contents": check_tenant_contents}
