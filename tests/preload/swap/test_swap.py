@@ -299,7 +299,24 @@ def check_host_limit():
     finish_world("host limit", world)
 
 
-CHECKS = {"contents": check_contents, "host": check_host_limit, "weights": check_weights,
+def check_short_host():
+    """Copies of declared memory leave the group's host memory to those that need it."""
+    world = new_world(256 * MIB, 3, GPUCACHE_QUANTUM="50", GPUCACHE_HOST_LIMIT=str(256 * MIB))
+    keeper = world.add(96 * MIB, "seed=1", SPARSE, "block=33554432", "weights=100").ready()
+    leaves(world, keeper)
+    keeper.ask(1)
+    ok("short host: copies are kept", world.turn(keeper)["host_bytes"] >= 96 * MIB, world.turn(keeper))
+    world.tool("pin", str(keeper.pid))
+    others = [world.add(144 * MIB, f"seed={seed}", SPARSE).ready() for seed in (2, 3)]
+    for _ in range(4):
+        for member in others:
+            member.ask(1)
+    ok("short host: they gave way", world.turn(keeper)["host_bytes"] == 0, world.turn(keeper))
+    keeper.ask(1)
+    finish_world("short host", world)
+
+
+CHECKS = {"contents": check_contents, "host": lambda: [check_host_limit(), check_short_host()], "weights": check_weights,
           "first": check_first_answer, "idle": check_busy_and_idle,
           "two": lambda: check_turns(2), "three": lambda: check_turns(3),
           "tenants": lambda: [check_tenants(2), check_tenants(3)], "beside": check_tenants_beside,
