@@ -81,11 +81,11 @@ struct gc_ledger_tenant_row {
 struct gc_ledger_turn_row {
     gc_ledger_half state; /* enum gc_turn_state */
     gc_ledger_half priority;
-    gc_ledger_half is_pinned; /* by the tool: it gives nothing up */
-    gc_ledger_half refusal;   /* enum gc_swap_refusal: why it last gave nothing */
-    gc_ledger_half is_stuck;  /* it waits, and nobody can give: its ticket holds up nobody */
-    gc_ledger_half unused;
-    gc_ledger_word ticket; /* 0: it waits for nothing; served in order, then by slot */
+    gc_ledger_half is_pinned;  /* by the tool: it gives nothing up */
+    gc_ledger_half refusal;    /* enum gc_swap_refusal: why it last gave nothing */
+    gc_ledger_half is_stuck;   /* it waits, and nobody can give: its ticket holds up nobody */
+    gc_ledger_half is_passing; /* the refusal's cause goes away by itself, soon */
+    gc_ledger_word ticket;     /* 0: it waits for nothing; served in order, then by slot */
     /* CLOCK_MONOTONIC: */
     gc_ledger_word beat_ns;       /* last sign of life; an old one: the process is stopped */
     gc_ledger_word idle_ns;       /* since when it has no work; 0: it has */

@@ -3,6 +3,8 @@
 #include "core/base/bits.h"
 #include "core/base/clock.h"
 
+#include <stddef.h>
+
 /* Equally long without work: within the same one of these. */
 #define IDLE_STEP_NS UINT64_C(1000000000)
 
@@ -134,4 +136,39 @@ bool gc_turn_is_before(const struct gc_turn_rank *a, const struct gc_turn_rank *
         if (a->words[i] != b->words[i])
             return a->words[i] < b->words[i];
     return false;
+}
+
+/* Whether the obstacle goes away by itself. */
+static bool may_pass(const struct gc_ledger_slot *slot, enum gc_turn_obstacle obstacle)
+{
+    return obstacle == GC_TURN_IN_QUANTUM || obstacle == GC_TURN_EARLIER ||
+           (obstacle == GC_TURN_REFUSED && gc_ledger_load_half(&slot->turn.is_passing) != 0);
+}
+
+uint32_t gc_turn_choose(const struct gc_ledger *ledger, const struct gc_turn_need *need,
+                        uint64_t now_ns, const uint64_t *skip_ns, bool *has_hope)
+{
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    struct gc_turn_rank best;
+    uint32_t chosen = GC_LEDGER_NONE;
+    uint64_t stuck_bytes = 0; /* what others hold that cannot go */
+    for (uint32_t i = 0; i < high; i++) {
+        struct gc_turn_rank rank;
+        if (i == ledger->own || !is_of_group(ledger, i, need->group_key))
+            continue;
+        const enum gc_turn_obstacle obstacle = gc_turn_rate(ledger, i, need->device, now_ns, &rank);
+        if (obstacle != GC_TURN_MAY_GIVE && !may_pass(gc_ledger_get_slot(ledger, i), obstacle) &&
+            !gc_add_u64(stuck_bytes, held_by(ledger, i, need->device), &stuck_bytes))
+            stuck_bytes = UINT64_MAX;
+        if (obstacle != GC_TURN_MAY_GIVE || (skip_ns != NULL && now_ns < skip_ns[i]))
+            continue;
+        if (chosen == GC_LEDGER_NONE || gc_turn_is_before(&rank, &best)) {
+            chosen = i;
+            best = rank;
+        }
+    }
+    uint64_t sum;
+    *has_hope = gc_add_u64(need->bytes, stuck_bytes, &sum) &&
+                could_fit(ledger, ledger->own, need->device, sum, need->limit);
+    return *has_hope ? chosen : GC_LEDGER_NONE;
 }

@@ -61,4 +61,18 @@ enum gc_turn_obstacle gc_turn_rate(const struct gc_ledger *ledger, uint32_t slot
                                    uint64_t now_ns, struct gc_turn_rank *rank);
 bool gc_turn_is_before(const struct gc_turn_rank *a, const struct gc_turn_rank *b);
 
+/* Bytes of a device row that this process lacks. */
+struct gc_turn_need {
+    uint64_t group_key;
+    uint32_t device;
+    uint64_t bytes;
+    uint64_t limit; /* the group's there */
+};
+
+/* The process to ask next; GC_LEDGER_NONE: nobody, now. *has_hope: there will be room if all others
+ * give what can go; where there is none, nobody is asked: pages would move in vain. `skip_ns`: of
+ * each slot, not asked before; NULL: all may be. */
+uint32_t gc_turn_choose(const struct gc_ledger *ledger, const struct gc_turn_need *need,
+                        uint64_t now_ns, const uint64_t *skip_ns, bool *has_hope);
+
 #endif

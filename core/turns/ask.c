@@ -46,15 +46,6 @@ bool gc_turns_is_passing(enum gc_swap_refusal refusal)
     return refusal == GC_SWAP_BUSY || refusal == GC_SWAP_CAPTURES || refusal == GC_SWAP_AGAIN;
 }
 
-/* Whether the obstacle goes away by itself. */
-static bool may_pass(const struct gc_turns *turns, uint32_t slot, enum gc_turn_obstacle obstacle)
-{
-    const struct gc_ledger_turn_row *row = &gc_ledger_get_slot(&turns->client->ledger, slot)->turn;
-    return obstacle == GC_TURN_IN_QUANTUM || obstacle == GC_TURN_EARLIER ||
-           (obstacle == GC_TURN_REFUSED &&
-            gc_turns_is_passing((enum gc_swap_refusal)gc_ledger_load_half(&row->refusal)));
-}
-
 static const char *text_of(const struct gc_turns *turns, uint32_t slot,
                            enum gc_turn_obstacle obstacle)
 {
@@ -152,44 +143,6 @@ static bool is_giving(const struct gc_turns *turns, const struct gc_account *acc
             gc_ledger_load_half(&slot->turn.state) == GC_TURN_LEAVING);
 }
 
-/* The process to ask next; GC_LEDGER_NONE: nobody, now. *stuck_bytes: what others hold that cannot
- * go. */
-static uint32_t choose(const struct gc_turns *turns, const struct gc_account *account,
-                       uint64_t now_ns, uint64_t *stuck_bytes)
-{
-    const struct gc_ledger *ledger = &turns->client->ledger;
-    const uint32_t high = gc_ledger_slot_high(ledger);
-    struct gc_turn_rank best;
-    uint32_t chosen = GC_LEDGER_NONE;
-    *stuck_bytes = 0;
-    for (uint32_t i = 0; i < high; i++) {
-        struct gc_turn_rank rank;
-        if (!gc_account_is_other(account, i))
-            continue;
-        const enum gc_turn_obstacle obstacle =
-            gc_turn_rate(ledger, i, gc_account_row(account), now_ns, &rank);
-        if (obstacle != GC_TURN_MAY_GIVE && !may_pass(turns, i, obstacle) &&
-            !gc_add_u64(*stuck_bytes, gc_account_of(account, i), stuck_bytes))
-            *stuck_bytes = UINT64_MAX;
-        if (obstacle != GC_TURN_MAY_GIVE || now_ns < turns->skip_ns[i])
-            continue;
-        if (chosen == GC_LEDGER_NONE || gc_turn_is_before(&rank, &best)) {
-            chosen = i;
-            best = rank;
-        }
-    }
-    return chosen;
-}
-
-/* Whether there will be room if all give what can go. Else nobody is asked: pages would move in
- * vain. */
-static bool has_hope(struct gc_account *account, uint64_t need, uint64_t stuck_bytes)
-{
-    uint64_t sum;
-    return gc_add_u64(gc_account_of(account, account->ledger->own), need, &sum) &&
-           gc_add_u64(sum, stuck_bytes, &sum) && sum <= gc_account_limit(account);
-}
-
 /* What busy processes publish of their work may be old: they look again. */
 static void wake_busy(const struct gc_turns *turns, const struct gc_account *account,
                       struct gc_turns_asking *asking, uint64_t now_ns)
@@ -236,7 +189,7 @@ bool gc_turns_ask(struct gc_turns *turns, struct gc_device *device, uint64_t nee
     struct gc_turns_asking *asking = &turns->asking[gc_account_row(account)];
     const uint64_t now_ns = gc_clock_ns();
     bool has_dying;
-    uint64_t stuck_bytes;
+    bool is_hopeful;
     const uint64_t lacking = gc_turns_lacking(device, need);
     if (lacking == 0) {
         asking->vain_ns = 0;
@@ -250,14 +203,13 @@ bool gc_turns_ask(struct gc_turns *turns, struct gc_device *device, uint64_t nee
             return true;
         turns->skip_ns[asking->slot] = now_ns + PATIENCE_NS;
     }
-    asking->slot = choose(turns, account, now_ns, &stuck_bytes);
-    const bool is_hopeful = has_hope(account, need, stuck_bytes);
-    if (asking->slot != GC_LEDGER_NONE && is_hopeful) {
+    const struct gc_turn_need needed = {account->group_key, gc_account_row(account), need,
+                                        gc_account_limit(account)};
+    asking->slot = gc_turn_choose(account->ledger, &needed, now_ns, turns->skip_ns, &is_hopeful);
+    if (asking->slot != GC_LEDGER_NONE)
         send(turns, account, asking, lacking, now_ns);
-    } else {
-        asking->slot = GC_LEDGER_NONE;
+    else
         wake_busy(turns, account, asking, now_ns);
-    }
     if (is_hopeful || has_dying) {
         asking->vain_ns = 0;
         return true;

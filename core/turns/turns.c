@@ -149,6 +149,8 @@ static bool is_in_quantum(const struct gc_turns *turns)
 static void refuse(struct gc_turns *turns, enum gc_swap_refusal refusal)
 {
     atomic_store_explicit(&turns->slot->turn.refusal, (uint32_t)refusal, memory_order_relaxed);
+    atomic_store_explicit(&turns->slot->turn.is_passing, gc_turns_is_passing(refusal),
+                          memory_order_relaxed);
     gc_turns_store(&turns->slot->turn.not_before_ns,
                    gc_clock_ns() + gc_turns_again_ns(turns, refusal));
 }

@@ -192,31 +192,12 @@ static uint64_t held_sum(const struct world *world)
     return sum;
 }
 
-/* As choose() in core/turns/ask.c; -1: nobody. *has_hope: there will be room if all give what can
- * go. */
+/* The process to ask, by the library's own rule; -1: nobody. */
 static int choose(const struct world *world, int asker, bool *has_hope)
 {
-    struct gc_turn_rank best;
-    int chosen = -1;
-    uint64_t stuck = 0;
-    for (int i = 0; i < MEMBERS; i++) {
-        struct gc_turn_rank rank;
-        if (i == asker)
-            continue;
-        const enum gc_turn_obstacle obstacle =
-            gc_turn_rate(&ledgers[asker], (uint32_t)i, 0, NOW, &rank);
-        if (obstacle != GC_TURN_MAY_GIVE && obstacle != GC_TURN_EARLIER &&
-            obstacle != GC_TURN_IN_QUANTUM)
-            stuck += world->members[i].held;
-        if (obstacle != GC_TURN_MAY_GIVE)
-            continue;
-        if (chosen < 0 || gc_turn_is_before(&rank, &best)) {
-            chosen = i;
-            best = rank;
-        }
-    }
-    *has_hope = world->members[asker].held + need_of(&world->members[asker]) + stuck <= LIMIT;
-    return *has_hope ? chosen : -1;
+    const struct gc_turn_need need = {KEY, 0, need_of(&world->members[asker]), LIMIT};
+    const uint32_t chosen = gc_turn_choose(&ledgers[asker], &need, NOW, NULL, has_hope);
+    return chosen == GC_LEDGER_NONE ? -1 : (int)chosen;
 }
 
 /* The helper is first, and there is no room for what it needs. */
