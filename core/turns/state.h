@@ -31,6 +31,7 @@ struct gc_turns {
     uint64_t sampled_ns; /* when its work was last looked at */
     uint64_t idle_ns;    /* since when it had no work when it left; 0: it left busy */
     uint64_t empty_ns;   /* since when the host store has no content; 0: it has */
+    bool has_queued;     /* it drew a ticket, and its turn has not begun since */
     uint64_t evicted;    /* bytes that left since the last answer to a request for all of it */
     struct gc_turns_asking asking[GC_LEDGER_DEVICES];
     uint64_t skip_ns[GC_LEDGER_SLOTS]; /* not asked before: it gave nothing for a long time */

@@ -125,8 +125,10 @@ static void begin_waiting(struct gc_turns *turns)
 static void take_ticket(struct gc_turns *turns)
 {
     begin_waiting(turns);
-    if (gc_ledger_load(&turns->slot->turn.ticket) == 0)
+    if (gc_ledger_load(&turns->slot->turn.ticket) == 0) {
         gc_turn_draw(&turns->client->ledger, gc_group_row(turns->core));
+        turns->has_queued = true;
+    }
 }
 
 static void end_waiting(struct gc_turns *turns)
@@ -323,6 +325,14 @@ static void learn_gap(struct gc_turns *turns)
                              : gc_max_u64(gc_ledger_load(word) / 2, GAP_LEAST_NS));
 }
 
+/* All that it queued for is resident. */
+static void begin_quantum(struct gc_turns *turns)
+{
+    gc_turns_store(&turns->slot->turn.begin_ns, gc_clock_ns());
+    gc_turns_store(&turns->slot->turn.idle_ns, 0);
+    turns->has_queued = false;
+}
+
 /* All is resident: a new turn. */
 static void begin_turn(struct gc_turns *turns)
 {
@@ -330,8 +340,7 @@ static void begin_turn(struct gc_turns *turns)
     const uint64_t least_ns = turns->core->options->quantum_ms * GC_NS_PER_MS;
     const uint64_t exchange_ns = gc_max_u64(turns->out_ns, turns->in_ns);
     gc_turns_store(&row->quantum_ns, gc_max_u64(least_ns, GC_TURN_QUANTUM_TIMES * exchange_ns));
-    gc_turns_store(&row->begin_ns, gc_clock_ns());
-    gc_turns_store(&row->idle_ns, 0);
+    begin_quantum(turns);
     gc_turns_store(&row->not_before_ns, 0);
     gc_turns_add(&row->exchange_count, 1);
     learn_gap(turns);
@@ -427,7 +436,9 @@ static bool serve_want(struct gc_turns *turns, struct gc_device *device, uint32_
 }
 
 /* A process that has its turn keeps its ticket for the quantum: what it needs more of then comes
- * before what others wait for. */
+ * before what others wait for. A request that has queued is a turn, too: a program that starts
+ * takes many blocks. Others' turns come before the next one, as that draws a new ticket. It works
+ * with gaps. */
 static void serve_wants(struct gc_turns *turns)
 {
     bool is_any = false;
@@ -440,6 +451,10 @@ static void serve_wants(struct gc_turns *turns)
     if (is_any)
         return;
     end_waiting(turns);
+    if (turns->has_queued) {
+        begin_quantum(turns);
+        gc_turns_store(&turns->slot->turn.gap_ns, GAP_MOST_NS);
+    }
     if (!is_in_quantum(turns))
         gc_turn_drop(&turns->client->ledger);
 }

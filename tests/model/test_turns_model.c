@@ -37,6 +37,7 @@ struct member {
     bool is_busy;
     bool is_over; /* its quantum */
     bool is_stuck;
+    bool has_queued; /* since it drew its ticket, no turn of it has begun */
 };
 
 struct world {
@@ -136,6 +137,7 @@ static void normalise(struct world *world)
         member->is_busy &= member->state == GC_TURN_IN;
         member->is_over &= member->state == GC_TURN_IN;
         member->is_stuck &= member->state == GC_TURN_WAITING;
+        member->has_queued &= member->ticket != 0;
     }
 }
 
@@ -180,8 +182,10 @@ static uint8_t next_ticket(const struct world *world)
 
 static void draw(struct world *world, int i)
 {
-    if (world->members[i].ticket == 0)
-        world->members[i].ticket = next_ticket(world);
+    if (world->members[i].ticket != 0)
+        return;
+    world->members[i].ticket = next_ticket(world);
+    world->members[i].has_queued = true;
 }
 
 static uint64_t held_sum(const struct world *world)
@@ -225,6 +229,24 @@ static bool ask(struct world *world, int i)
     return true;
 }
 
+/* A request that has queued is a turn, too. */
+static void begin_turn(struct member *member)
+{
+    member->is_busy = true;
+    member->is_over = false;
+    member->has_queued = false;
+}
+
+/* The request is served, or refused. */
+static void end_want(struct member *member)
+{
+    member->want = 0;
+    if (member->has_queued)
+        begin_turn(member);
+    if (member->is_over)
+        member->ticket = 0;
+}
+
 /* Where nobody can give a request is refused, and a process that would come back is stuck, while
  * that lasts. */
 static bool despair(struct world *world, int i)
@@ -234,9 +256,7 @@ static bool despair(struct world *world, int i)
     if (must_ask(world, i))
         (void)choose(world, i, &has_hope);
     if (!has_hope && member->state == GC_TURN_IN) {
-        member->want = 0;
-        if (member->is_over)
-            member->ticket = 0;
+        end_want(member);
         return true;
     }
     if (member->is_stuck == !has_hope)
@@ -268,8 +288,7 @@ static void settle(struct member *member)
 {
     if (member->state == GC_TURN_WAITING && member->held == member->size) {
         member->state = GC_TURN_IN;
-        member->is_busy = true;
-        member->is_over = false;
+        begin_turn(member);
     }
 }
 
@@ -282,9 +301,8 @@ static bool charge(struct world *world, int i)
     member->held++;
     if (member->state == GC_TURN_IN) {
         member->size++;
-        member->want--;
-        if (member->want == 0 && member->is_over)
-            member->ticket = 0;
+        if (--member->want == 0)
+            end_want(member);
     }
     settle(member);
     return true;

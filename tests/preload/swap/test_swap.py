@@ -6,7 +6,7 @@ those of the same program alone, in the same run.
 usage: test_swap.py [--usable MIB] [--seconds N] [--roomy] [CHECK…]
 
 --usable: what the group may hold beside contexts (1024). --seconds: about how long a program is busy when alone (4).
---roomy: all members fit, which tries the test itself. CHECK: contents, host, weights, first, idle, two, three, tenants, beside,
+--roomy: all members fit, which tries the test itself. CHECK: contents, start, host, weights, first, idle, two, three, tenants, beside,
 tenant-contents.
 SWAP_LINK: the link's speed each way (25GB)."""
 # timeout: 600
@@ -31,6 +31,7 @@ TURNS = 1.10
 LINK_SHARE = 0.85
 FIRST_ANSWER_US = 10000
 ANSWERS = 7
+STARTS = 3  # turns of a member that starts
 IDLE_S = 0.1  # until a member is seen to be without work
 
 options = argparse.Namespace(usable=1024, seconds=4.0, roomy=False)
@@ -145,6 +146,23 @@ def check_first_answer():
               f"of {LINK}")
         return exchange_us / (0.5 * usable() / (LINK_SHARE * LINK_BYTES) * 1e6 + FIRST_ANSWER_US)
     within(f"first answer, by the time at {LINK_SHARE} of the link and {FIRST_ANSWER_US / 1000:.0f} ms", 1, measure)
+
+
+def check_start():
+    """A member whose many blocks come while others are busy: not each in a turn of its own."""
+    world = new_world(usable(), 3)
+    busy = [world.add(0.6 * usable(), *member_options(seed)).ready() for seed in (1, 2)]
+    for member in busy:
+        member.tell("busy")
+    time.sleep(1)
+    begin = time.monotonic()
+    member = world.add(0.6 * usable(), "seed=3", "block=33554432", SPARSE).ready()
+    count = world.turn(member)["exchange_count"]
+    print(f"# ready after {time.monotonic() - begin:.1f} s and {count} exchanges")
+    ok("start: a member that starts beside busy ones comes and goes rarely", count <= STARTS or options.roomy, count)
+    for member in busy:
+        member.tell("idle")
+    finish_world("start", world)
 
 
 def check_contents():
@@ -316,7 +334,8 @@ def check_short_host():
     finish_world("short host", world)
 
 
-CHECKS = {"contents": check_contents, "host": lambda: [check_host_limit(), check_short_host()], "weights": check_weights,
+CHECKS = {"contents": check_contents, "start": check_start,
+          "host": lambda: [check_host_limit(), check_short_host()], "weights": check_weights,
           "first": check_first_answer, "idle": check_busy_and_idle,
           "two": lambda: check_turns(2), "three": lambda: check_turns(3),
           "tenants": lambda: [check_tenants(2), check_tenants(3)], "beside": check_tenants_beside,
