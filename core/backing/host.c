@@ -66,7 +66,7 @@ static void uncharge(struct gc_core *core, uint64_t bytes)
     gc_host_budget_uncharge(&core->host_budget, bytes);
 }
 
-static void log_full(struct gc_core *core)
+void gc_host_log_full(struct gc_core *core)
 {
     gc_log_once(core->log, &core->host_store->was_full_logged, GC_LOG_WARN,
                 "host memory is full: %llu of %llu MiB for swapped and spilled memory are taken, "
@@ -144,7 +144,6 @@ static struct gc_host_chunk *create_chunk(struct gc_context *worker, uint64_t le
         }
         uncharge(core, bytes);
     }
-    log_full(core);
     return NULL;
 }
 

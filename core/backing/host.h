@@ -42,6 +42,8 @@ void gc_host_give(struct gc_core *core, const struct gc_host_piece *piece);
 uint64_t gc_host_trim(struct gc_core *core);
 /* Bytes of the chunks held now, with content or without. */
 uint64_t gc_host_bytes(const struct gc_core *core);
+/* Says once that the bound is reached. */
+void gc_host_log_full(struct gc_core *core);
 /* ---- for core/alloc ---- */
 
 enum gc_status gc_host_create(struct gc_core *core) GC_CHECKED;

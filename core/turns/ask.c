@@ -1,5 +1,6 @@
 /* Asks other processes of the group for memory: one at a time, the next when the one before has
  * given, cannot, or makes no progress. */
+#include "core/backing/host.h"
 #include "core/base/bits.h"
 #include "core/base/clock.h"
 #include "core/io/text.h"
@@ -225,15 +226,19 @@ bool gc_turns_ask(struct gc_turns *turns, struct gc_device *device, uint64_t nee
 
 /* ---- host memory ---- */
 
-/* A trim gives up all that holds no content of memory that is out. */
-static bool ask_host(const struct gc_turns *turns)
+/* A trim gives up all that holds no content of memory that is out. What others have may be content,
+ * so they are asked rarely. */
+static bool ask_host(struct gc_turns *turns)
 {
+    const uint64_t now_ns = gc_clock_ns();
+    const bool is_late =
+        turns->host_asked_ns == 0 || now_ns >= turns->host_asked_ns + AGAIN_LATE_NS;
     const struct gc_ledger *ledger = &turns->client->ledger;
     const uint64_t key = gc_ledger_load(&ledger->file->group_keys[ledger->own]);
     const uint32_t high = gc_ledger_slot_high(ledger);
     const struct gc_ledger_request request = {.kind = GC_REQUEST_TRIM};
     bool is_any = false;
-    for (uint32_t i = 0; i < high; i++) {
+    for (uint32_t i = 0; is_late && i < high; i++) {
         const struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, i);
         struct gc_ledger_ticket ignored;
         if (i != ledger->own && gc_ledger_load(&ledger->file->group_keys[i]) == key &&
@@ -242,10 +247,14 @@ static bool ask_host(const struct gc_turns *turns)
             is_any |= gc_ledger_send_request(ledger, i, gc_ledger_load_half(&slot->generation),
                                              &request, &ignored);
     }
+    if (is_any)
+        turns->host_asked_ns = now_ns;
+    else
+        gc_host_log_full(turns->core);
     return is_any;
 }
 
-uint64_t gc_turns_again_ns(const struct gc_turns *turns, enum gc_swap_refusal refusal)
+uint64_t gc_turns_again_ns(struct gc_turns *turns, enum gc_swap_refusal refusal)
 {
     if (refusal == GC_SWAP_BUSY)
         return AGAIN_BUSY_NS;

@@ -28,11 +28,13 @@ struct gc_turns {
     _Atomic uint64_t demanded_ns;
     uint64_t out_ns; /* what the last exchange took */
     uint64_t in_ns;
-    uint64_t sampled_ns; /* when its work was last looked at */
-    uint64_t idle_ns;    /* since when it had no work when it left; 0: it left busy */
-    uint64_t empty_ns;   /* since when the host store has no content; 0: it has */
-    bool has_queued;     /* it drew a ticket, and its turn has not begun since */
-    uint64_t evicted;    /* bytes that left since the last answer to a request for all of it */
+    uint64_t sampled_ns;    /* when its work was last looked at */
+    uint64_t idle_ns;       /* since when it had no work when it left; 0: it left busy */
+    uint64_t refused_bytes; /* what was resident when it last gave nothing */
+    uint64_t host_asked_ns; /* when others were last asked for host memory */
+    uint64_t empty_ns;      /* since when the host store has no content; 0: it has */
+    bool has_queued;        /* it drew a ticket, and its turn has not begun since */
+    uint64_t evicted;       /* bytes that left since the last answer to a request for all of it */
     struct gc_turns_asking asking[GC_LEDGER_DEVICES];
     uint64_t skip_ns[GC_LEDGER_SLOTS]; /* not asked before: it gave nothing for a long time */
 };
@@ -102,8 +104,9 @@ uint64_t gc_turns_lacking(struct gc_device *device, uint64_t need);
  * who holds what and why. */
 bool gc_turns_ask(struct gc_turns *turns, struct gc_device *device, uint64_t need);
 /* How long after the refusal to try again. Where host memory is short, asks the processes of the
- * group that have all their memory for what they keep of it. */
-uint64_t gc_turns_again_ns(const struct gc_turns *turns, enum gc_swap_refusal refusal);
+ * group that have all their memory for what they keep of it; if that was done lately, the log says
+ * that it is full. */
+uint64_t gc_turns_again_ns(struct gc_turns *turns, enum gc_swap_refusal refusal);
 /* Whether this process has the earliest ticket that needs memory of the device. */
 bool gc_turns_is_first(const struct gc_turns *turns, struct gc_device *device);
 /* Wakes the helpers of the group's processes that wait for memory. */

@@ -130,8 +130,8 @@ static void rate(void *argument, struct gc_tenant *tenant)
     giving->rank[1] = rank[1];
 }
 
-static void refuse(const struct gc_turns *turns, struct gc_tenant *tenant,
-                   enum gc_swap_refusal refusal, uint64_t took_ns)
+static void refuse(struct gc_turns *turns, struct gc_tenant *tenant, enum gc_swap_refusal refusal,
+                   uint64_t took_ns)
 {
     tenant->turn.is_fixed = !gc_turns_is_passing(refusal);
     tenant->turn.not_before_ns =

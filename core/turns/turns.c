@@ -148,6 +148,16 @@ static bool is_in_quantum(const struct gc_turns *turns)
 
 /* ---- giving ---- */
 
+static uint64_t resident_bytes(const struct gc_turns *turns)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        const struct gc_device *device = gc_device_find(turns->core, i);
+        sum += device == NULL ? 0 : gc_device_reserved_bytes(device);
+    }
+    return sum;
+}
+
 static void refuse(struct gc_turns *turns, enum gc_swap_refusal refusal)
 {
     atomic_store_explicit(&turns->slot->turn.refusal, (uint32_t)refusal, memory_order_relaxed);
@@ -155,6 +165,17 @@ static void refuse(struct gc_turns *turns, enum gc_swap_refusal refusal)
                           memory_order_relaxed);
     gc_turns_store(&turns->slot->turn.not_before_ns,
                    gc_clock_ns() + gc_turns_again_ns(turns, refusal));
+    turns->refused_bytes = resident_bytes(turns);
+}
+
+/* A process that had nothing to give, and has more now, may be asked again. */
+static void review_refusal(struct gc_turns *turns)
+{
+    const struct gc_ledger_turn_row *row = &turns->slot->turn;
+    if (gc_ledger_load(&row->not_before_ns) != 0 &&
+        gc_ledger_load_half(&row->refusal) == GC_SWAP_EMPTY &&
+        resident_bytes(turns) > turns->refused_bytes)
+        gc_turns_store(&turns->slot->turn.not_before_ns, 0);
 }
 
 /* Whether the process is to give at all. */
@@ -249,16 +270,6 @@ static void give_all(struct gc_turns *turns)
         if (bytes == UINT64_MAX)
             turns->evicted += gc_sub_or_zero_u64(before, gc_device_reserved_bytes(device));
     }
-}
-
-static uint64_t resident_bytes(const struct gc_turns *turns)
-{
-    uint64_t sum = 0;
-    for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        const struct gc_device *device = gc_device_find(turns->core, i);
-        sum += device == NULL ? 0 : gc_device_reserved_bytes(device);
-    }
-    return sum;
 }
 
 /* Answers the tool, which asks for all of it; other processes do not read the answer. */
@@ -504,6 +515,7 @@ static uint32_t step(struct gc_core *core)
         gc_turns_store(&turns->slot->turn.begin_ns, now_ns);
         set_state(turns, GC_TURN_IN);
     }
+    review_refusal(turns);
     give_all(turns);
     if (gc_scope_is_away(core, NULL)) {
         come_back(turns);
