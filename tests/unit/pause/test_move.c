@@ -201,6 +201,51 @@ static void a_tenants_own_blocks_make_room(void **state)
     close_scene(&scene, 1);
 }
 
+/* What the driver did not take back, on the host or on the device, is counted. */
+static void count_stuck(struct workbench *bench)
+{
+    uint64_t hosted = 0;
+    uint64_t held = 0;
+    for (unsigned i = 0; i < 2; i++) {
+        const struct gc_pages *pages = &bench->contexts[i]->pool.pages;
+        held += pages->count * pages->page_bytes;
+        for (const struct gc_extent *extent = pages->hosted; extent != NULL; extent = extent->next)
+            hosted += extent->page_count * pages->page_bytes;
+    }
+    bench->stuck_host_bytes = bench->sim.host_bytes - hosted;
+    bench->stuck_bytes = workbench_figures(bench).reserved.current - held;
+    assert_true(bench->stuck_host_bytes <= BLOCK && bench->stuck_bytes <= BLOCK);
+}
+
+/* Each driver call of a request for which several blocks move fails once. */
+static void a_failure_keeps_contents_and_accounts(void **state)
+{
+    bool has_fired = true;
+    (void)state;
+    for (uint64_t n = 1; has_fired; n++) {
+        struct scene scene;
+        uint64_t address = 0;
+        open_scene(&scene, GC_MIB(256));
+        sim_driver_fail(&scene.bench.sim, n, false, SIM_BROKEN);
+        const enum gc_status status = workbench_try_alloc(&scene.bench, 0, GC_MIB(20), &address);
+        has_fired = scene.bench.sim.failed_count > 0;
+        sim_driver_fail(&scene.bench.sim, UINT64_MAX, false, 0);
+        if (status == GC_OK)
+            workbench_free(&scene.bench, address);
+        workbench_retire(&scene.bench);
+        (void)gc_reclaim_trim(scene.bench.core, scene.bench.device, 0);
+        count_stuck(&scene.bench);
+        (void)moved(&scene, BLOCKS);
+        for (unsigned i = 0; i < BLOCKS; i++)
+            workbench_free(&scene.bench, scene.blocks[i]);
+        workbench_retire(&scene.bench);
+        (void)gc_reclaim_trim(scene.bench.core, scene.bench.device, 0);
+        assert_int_equal(scene.bench.sim.host_bytes, scene.bench.stuck_host_bytes);
+        workbench_close(&scene.bench);
+        assert_true(n < 300);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +254,7 @@ int main(void)
         cmocka_unit_test(none_moves_without_room_on_the_host),
         cmocka_unit_test(stream_ordered_blocks_move_too),
         cmocka_unit_test(a_tenants_own_blocks_make_room),
+        cmocka_unit_test(a_failure_keeps_contents_and_accounts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
