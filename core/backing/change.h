@@ -29,6 +29,9 @@
  * GC_EXTENT_BYTES or a part of its own size. While the peak is low, extents are a part of its
  * excess over GC_EXTENT_PEAK_BYTES, at least one page. */
 #define GC_EXTENT_WHOLE_BYTES (UINT64_C(1) << 30)
+/* Where the process takes turns no extent is larger, but of a block that must have one alone: an
+ * extent leaves the device as a whole, and is copied as a whole before it is released. */
+#define GC_EXTENT_TURN_BYTES (UINT64_C(256) << 20)
 #define GC_EXTENT_BYTES (UINT64_C(32) << 20)
 #define GC_EXTENTS_PER_BLOCK 8
 #define GC_EXTENT_PEAK_BYTES (UINT64_C(1) << 30)

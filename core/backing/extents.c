@@ -275,6 +275,9 @@ static uint64_t piece_pages(const struct gc_map_op *map_op, uint64_t peak)
     const uint64_t bytes = map_op->spec->bytes;
     if (is_small(map_op))
         return 1;
+    const bool is_bounded = map_op->context->core->turns != NULL && !wants_one(map_op);
+    if (bytes >= GC_EXTENT_WHOLE_BYTES && is_bounded)
+        return gc_max_u64(1, GC_EXTENT_TURN_BYTES / page_bytes);
     if (bytes >= GC_EXTENT_WHOLE_BYTES || wants_one(map_op))
         return UINT64_MAX;
     const uint64_t common = gc_sub_or_zero_u64(peak, GC_EXTENT_PEAK_BYTES) / GC_EXTENTS_PER_PEAK;

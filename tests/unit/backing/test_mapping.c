@@ -98,6 +98,36 @@ static void mapping_costs_what_it_must(void **state)
     workbench_close(&bench);
 }
 
+/* What leaves the device at the end of a turn are extents: none is so large that its copy ends long
+ * before its release. */
+static void turns_bound_extents(void **state)
+{
+    const uint64_t page_bytes[] = {GC_MIB(2), GC_MIB(512)};
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                              .capacity_bytes = GC_MIB(8192),
+                                              .trim_percent = 100,
+                                              .has_mapping = true,
+                                              .page_bytes = page_bytes[i]};
+        struct workbench bench;
+        int stands_in; /* for the record of turns: only whether there is one counts */
+        workbench_open(&bench, &setup);
+        bench.core->turns = (void *)&stands_in;
+        const uint64_t block = workbench_alloc(&bench, 0, GC_MIB(2048));
+        assert_int_equal(bench.sim.calls[SIM_PAGE_CREATE], i == 0 ? 8 : 4);
+        assert_int_equal(bench.sim.calls[SIM_PAGE_SET_ACCESS], 1);
+        /* A network card's memory is one handle all the same. */
+        gc_export_expect_registration(bench.core);
+        const uint64_t one = workbench_alloc(&bench, 0, GC_MIB(1024));
+        assert_int_equal(bench.sim.calls[SIM_PAGE_CREATE], i == 0 ? 9 : 5);
+        bench.core->turns = NULL;
+        workbench_free(&bench, block);
+        workbench_free(&bench, one);
+        workbench_close(&bench);
+    }
+}
+
 /* The last extent of a block reaches beyond it, where there is room: the next ones need no call. */
 /* Larger than the extents of a block with pages of 2 MiB. */
 static void pages_may_be_large(void **state)
@@ -803,6 +833,7 @@ int main(void)
         cmocka_unit_test(a_block_takes_the_pages_it_needs),
         cmocka_unit_test(a_backed_free_block_needs_no_call),
         cmocka_unit_test(mapping_costs_what_it_must),
+        cmocka_unit_test(turns_bound_extents),
         cmocka_unit_test(pages_may_be_large),
         cmocka_unit_test(extents_reach_beyond_a_block),
         cmocka_unit_test(a_request_beyond_the_limit_calls_little),
