@@ -63,7 +63,7 @@ class Storm:
             size / (4 if whole else 1) / max(tenants, 1) * (1.3 if tenants else 1), f"tenants={tenants}", f"seed={self.chance.randrange(1 << 30)}", "refused=1",
             f"kernel_us={self.chance.choice([0, 500, 3000, 20000, 200000])}", f"touch={self.chance.choice([5, 30, 100])}",
             f"churn={self.chance.choice([0, 0, 5, 30])}", f"block={self.chance.choice([1, 16, 128]) * MIB}",
-            f"whole={int(whole)}", f"patience_s={READY_S}",
+            f"whole={int(whole)}", f"patience_s={READY_S}", f"weights={self.chance.choice([0, 0, 40, 90])}",
             GPUCACHE_PRIORITY=str(self.chance.choice([0, 0, 0, 5])), GPUCACHE_QUANTUM=str(self.chance.choice([50, 200, 1000])))
         member.expected = {0}  # exit statuses
         member.stopped_until = None
