@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
-"""gpucache evict: it answers when the memory has left the device, or says what stands in the way."""
+"""gpucache evict: it answers when the memory has left the device, or says what stands in the way. And what is away comes back
+before the program gets an entry point through which it may work unseen."""
 # timeout: 300
 import os
 import re
+import subprocess
 import sys
 import time
 
 sys.path.append(os.path.dirname(os.path.abspath(__file__)))
 from swap import World
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from live import CONTEXT, MIB, PATIENCE, equal, finish, ok
+from live import BUILD, CONTEXT, MIB, PATIENCE, equal, finish, ok
 
 USABLE = 512 * MIB
 HELD = 300 * MIB
+UNSEEN = "refused: work may be submitted that the library does not see"
 LONG_US = 4000000  # more than the library waits for work
 
 
@@ -21,6 +24,23 @@ def evict(world, member, *options):
     done = world.tool("evict", str(member.pid), *options)
     said = (done.stdout + done.stderr).strip()
     return done.returncode, re.sub(rf"^(gpucache evict: )?process {member.pid} \(swap_member\):? ?", "", said)
+
+
+def check_unseen():
+    """No gate holds up such work, so it must not find its memory away."""
+    world = World(USABLE, 1)
+    with subprocess.Popen([os.path.join(BUILD, "tests/preload/swap_unseen")], env=world.environment(), stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+        equal("it has its memory", program.stdout.readline(), "ready\n")
+        before = world.look()["used"]
+        status = world.tool("evict", str(program.pid)).returncode
+        ok("its memory is away", status == 0 and world.look()["used"] <= before - 64 * MIB)
+        program.stdin.write("\n")
+        program.stdin.flush()
+        equal("work that no gate sees finds its memory", program.stdout.readline(), "content ok\n")
+        ok("and it does not go", world.tool("evict", str(program.pid)).stderr.strip().endswith(UNSEEN))
+        program.communicate("\n", timeout=PATIENCE)
+    equal("unseen: all is given back", world.end(), [])
 
 
 def main():
@@ -63,6 +83,7 @@ def main():
     works.hears("done")
     equal("never above the limit", world.look()["above"], 0)
     equal("all is given back", world.end(), [])
+    check_unseen()
     return finish()
 
 

@@ -85,6 +85,15 @@ SIM_API(cuMemcpyDtoH, (void *dstHost, CUdeviceptr_v1 srcDevice, unsigned ByteCou
     return sim_copy_linear(SIM_HOST_MEMORY(dstHost), SIM_MEMORY(srcDevice), ByteCount, SYNC_V1);
 }
 
+/* As cuMemcpyDtoH_v2, under a name that CUDA does not have: for tests of what a tool does about
+ * calls that it does not know. */
+CUresult cuSimcudaRead(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount);
+SIM_API(cuSimcudaRead, (void *dstHost, CUdeviceptr srcDevice, size_t ByteCount),
+        (dstHost, srcDevice, ByteCount), "%p 0x%llx %zu", dstHost, srcDevice, ByteCount)
+{
+    return sim_copy_linear(SIM_HOST_MEMORY(dstHost), SIM_MEMORY(srcDevice), ByteCount, SYNC_V1);
+}
+
 SIM_API_THREAD(cuMemcpyDtoD_v2, _ptds,
                (CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount),
                (dstDevice, srcDevice, ByteCount), "0x%llx 0x%llx %zu", dstDevice, srcDevice,
