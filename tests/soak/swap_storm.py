@@ -67,7 +67,7 @@ class Storm:
             GPUCACHE_PRIORITY=str(self.chance.choice([0, 0, 0, 5])), GPUCACHE_QUANTUM=str(self.chance.choice([50, 200, 1000])))
         member.expected = {0}  # exit statuses
         member.stopped_until = None
-        member.parent_until = 0
+        member.forks_told = 0
         member.tell(self.habit())
         self.counts["tenants"] += tenants
         self.members.append(member)
@@ -99,10 +99,9 @@ class Storm:
 
     def fork(self, member):
         """The child keeps its parent's device memory, as the driver sees it, even where the parent has ended: a member that
-        has a child does not end."""
-        lasts_ms = self.chance.choice([1, 100, 3000])
-        member.parent_until = time.monotonic() + lasts_ms / 1000 + CHILD_ENDS_S
-        member.tell(f"fork {lasts_ms}")
+        has a child does not end, nor one that has yet to fork."""
+        member.forks_told += 1
+        member.tell(f"fork {self.chance.choice([1, 100, 3000])}")
         member.tell(self.habit())
 
     def limit(self, _):
@@ -144,7 +143,7 @@ class Storm:
                   "limit": self.limit, "trim": self.trim, "top": self.top}
         if going:
             member = self.chance.choice(going)
-            if name in ENDS and now < member.parent_until:
+            if name in ENDS and (member.fork_count < member.forks_told or now < member.parent_until + CHILD_ENDS_S):
                 return
             self.events.append((time.monotonic(), name, member.pid))
             events[name](member)

@@ -130,6 +130,7 @@ class Member:
     def __init__(self, world, held_bytes, options, settings):
         self.requests = []  # (begin in us, took us, first us)
         self.held = 0  # as it last said
+        self.fork_count = self.parent_until = 0  # children so far, and until when one may live
         self.lines = queue.Queue()
         self.last = {}
         self.process = subprocess.Popen(
@@ -148,6 +149,9 @@ class Member:
             words = line.split()
             if words and words[0] == "request":
                 self.requests.append((int(words[3]), int(words[5]), int(words[7])))
+            elif words and words[0] == "forked":
+                self.fork_count += 1
+                self.parent_until = max(self.parent_until, time.monotonic() + int(words[1]) / 1000)
             elif words and words[0] == "end":
                 self.last = dict(zip(words[1::2], map(int, words[2::2])))
             else:

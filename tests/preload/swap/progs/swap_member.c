@@ -21,7 +21,8 @@
  * itself anew; "spoil": one word is changed behind the program's own back; "quit": ends and frees
  * nothing; "end": frees all and ends, as the end of the input does. Output: "ready AT_US held
  * BYTES"; "request N at US took US first US", the time until the first block was read; "done N"
- * after the requests of one line; "end requests N refused N". A wrong word ends it with status 3.
+ * after the requests of one line; "forked MS"; "end requests N refused N". A wrong word ends it
+ * with status 3.
  */
 #define _GNU_SOURCE
 #include "tests/preload/progs/public.h"
@@ -456,6 +457,8 @@ static void fork_child(uint64_t ms)
         sleep_us(ms * 1000);
         _exit(EXIT_SUCCESS);
     }
+    printf("forked %llu\n", (unsigned long long)ms);
+    fflush(stdout);
     while (waitpid(-1, NULL, WNOHANG) > 0)
         ;
 }
