@@ -8,6 +8,9 @@
 
 #include <stddef.h>
 
+/* Where processes take turns, of the bound: a chunk is held until all in it is back. */
+#define CHUNK_PARTS 16
+
 _Static_assert(GC_HOST_CHUNK_BYTES / GC_HOST_UNIT_BYTES <= 32, "the units of a chunk fit a bitmap");
 
 struct gc_host_chunk {
@@ -134,7 +137,13 @@ static void unmap_chunk(struct gc_core *core, struct gc_host_chunk *chunk)
 static struct gc_host_chunk *create_chunk(struct gc_context *worker, uint64_t least)
 {
     struct gc_core *core = worker->core;
-    for (uint64_t bytes = GC_HOST_CHUNK_BYTES; bytes >= least; bytes /= 2) {
+    struct gc_host_budget *budget = &core->host_budget;
+    const uint64_t part =
+        budget->has_reserve ? gc_host_budget_limit(budget) / CHUNK_PARTS : UINT64_MAX;
+    uint64_t bytes = GC_HOST_CHUNK_BYTES;
+    while (bytes > GC_HOST_UNIT_BYTES && bytes > part)
+        bytes /= 2;
+    for (bytes = gc_max_u64(bytes, least); bytes >= least; bytes /= 2) {
         if (!charge(core, bytes))
             continue;
         struct gc_host_chunk *chunk = map_chunk(core, bytes);

@@ -4,6 +4,7 @@
 
 #include "core/backing/change.h"
 #include "core/backing/host.h"
+#include "core/backing/kept.h"
 #include "core/backing/unmap.h"
 #include "core/base/assert.h"
 #include "core/base/bits.h"
@@ -14,11 +15,12 @@
 
 #define HOST_PAGE UINT64_C(4096)
 
-/* Charges; gives the host store's free memory back if it must. */
+/* Charges; gives kept copies and the host store's free memory back if it must. */
 static bool charge(struct gc_core *core, uint64_t bytes)
 {
     return gc_host_budget_try_charge(&core->host_budget, bytes) ||
-           (gc_host_trim(core) > 0 && gc_host_budget_try_charge(&core->host_budget, bytes));
+           (gc_kept_purge(core, bytes) + gc_host_trim(core) > 0 &&
+            gc_host_budget_try_charge(&core->host_budget, bytes));
 }
 
 /* ---- pages ---- */

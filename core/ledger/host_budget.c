@@ -5,6 +5,10 @@
 
 #define CHARGE_PERCENT 90 /* of what is free, for one charge */
 #define DEFAULT_DIVISOR 2 /* the part of what would be free that is the default limit */
+/* The reserve: twice what moves at once at most (GC_EXTENT_TURN_BYTES), or this part of the limit.
+ */
+#define RESERVE_BYTES (UINT64_C(512) << 20)
+#define RESERVE_DIVISOR 2
 
 void gc_host_budget_init(struct gc_host_budget *budget, uint64_t given_bytes)
 {
@@ -41,6 +45,17 @@ uint64_t gc_host_budget_limit(struct gc_host_budget *budget)
     return limit_with(budget, gc_meminfo_available_bytes());
 }
 
+static uint64_t reserve_of(const struct gc_host_budget *budget, uint64_t limit)
+{
+    return budget->has_reserve ? gc_min_u64(RESERVE_BYTES, limit / RESERVE_DIVISOR) : 0;
+}
+
+bool gc_host_budget_is_tight(struct gc_host_budget *budget)
+{
+    const uint64_t limit = gc_host_budget_limit(budget);
+    return gc_host_budget_sum(budget) > limit - reserve_of(budget, limit);
+}
+
 /* ---- charges ---- */
 
 static bool try_charge_alone(struct gc_host_budget *budget, uint64_t bytes, uint64_t limit)
@@ -57,7 +72,9 @@ static bool try_charge_alone(struct gc_host_budget *budget, uint64_t bytes, uint
 bool gc_host_budget_try_charge(struct gc_host_budget *budget, uint64_t bytes)
 {
     const uint64_t free_bytes = gc_meminfo_available_bytes();
-    const uint64_t limit = limit_with(budget, free_bytes);
+    const uint64_t whole = limit_with(budget, free_bytes);
+    const bool is_exchange = atomic_load_explicit(&budget->is_exchange, memory_order_relaxed);
+    const uint64_t limit = is_exchange ? whole : whole - reserve_of(budget, whole);
     if (bytes > free_bytes / 100 * CHARGE_PERCENT)
         return false;
     if (!budget->is_shared)

@@ -6,6 +6,9 @@
  * control group without this memory. Nor may one charge take most of what is free. Each process of
  * a group checks the group's sum against its own limit; bytes of dead processes are reaped.
  *
+ * Where processes take turns the last part of it is for memory that leaves so that other memory can
+ * come back: else nothing could, once all is taken.
+ *
  * Thread-safe; no lock. */
 #ifndef GC_HOST_BUDGET_H
 #define GC_HOST_BUDGET_H
@@ -17,6 +20,8 @@ struct gc_host_budget {
     uint64_t given_bytes;            /* GPUCACHE_HOST_LIMIT; UINT64_MAX: none given */
     atomic_uint_fast64_t held_bytes; /* by this process */
     bool is_shared;                  /* by the processes of the group: `account` */
+    bool has_reserve;                /* set before the first charge */
+    atomic_bool is_exchange;         /* what leaves now may use the reserve */
     struct gc_account account;
 };
 
@@ -33,5 +38,7 @@ uint64_t gc_host_budget_held(const struct gc_host_budget *budget);
 uint64_t gc_host_budget_sum(struct gc_host_budget *budget);
 /* What that sum may be now. */
 uint64_t gc_host_budget_limit(struct gc_host_budget *budget);
+/* Whether less than the reserve is left. */
+bool gc_host_budget_is_tight(struct gc_host_budget *budget);
 
 #endif

@@ -55,24 +55,50 @@ static bool is_earlier(uint64_t ticket, uint32_t slot, uint64_t other, uint32_t 
     return ticket < other || (ticket == other && slot < other_slot);
 }
 
+/* Whether the slot's ticket counts on the device. */
+static bool has_ticket(const struct gc_ledger *ledger, uint32_t slot, uint32_t device,
+                       uint64_t limit, uint64_t now_ns)
+{
+    const struct gc_ledger_slot *process = gc_ledger_get_slot(ledger, slot);
+    const uint64_t need = gc_ledger_load(&process->turn.need[device]);
+    return need > 0 && gc_ledger_load_half(&process->turn.is_stuck) == 0 &&
+           gc_turn_is_alive(process, now_ns) && could_fit(ledger, slot, device, need, limit);
+}
+
+static uint64_t ticket_of(const struct gc_ledger *ledger, uint32_t slot)
+{
+    return atomic_load_explicit(&gc_ledger_get_slot(ledger, slot)->turn.ticket,
+                                memory_order_seq_cst);
+}
+
 bool gc_turn_has_earlier(const struct gc_ledger *ledger, uint64_t group_key, uint32_t device,
                          uint64_t limit)
 {
     const uint32_t high = gc_ledger_slot_high(ledger);
-    const uint64_t own = gc_ledger_load(&gc_ledger_own_slot(ledger)->turn.ticket);
+    const uint64_t own = ticket_of(ledger, ledger->own);
     const uint64_t now_ns = gc_clock_ns();
-    for (uint32_t i = 0; i < high; i++) {
-        const struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, i);
-        if (i == ledger->own || !is_of_group(ledger, i, group_key))
-            continue;
-        const uint64_t ticket = atomic_load_explicit(&slot->turn.ticket, memory_order_seq_cst);
-        const uint64_t need = gc_ledger_load(&slot->turn.need[device]);
-        if (need > 0 && is_earlier(ticket, i, own, ledger->own) &&
-            gc_ledger_load_half(&slot->turn.is_stuck) == 0 && gc_turn_is_alive(slot, now_ns) &&
-            could_fit(ledger, i, device, need, limit))
+    for (uint32_t i = 0; i < high; i++)
+        if (i != ledger->own && is_of_group(ledger, i, group_key) &&
+            is_earlier(ticket_of(ledger, i), i, own, ledger->own) &&
+            has_ticket(ledger, i, device, limit, now_ns))
             return true;
-    }
     return false;
+}
+
+bool gc_turn_head_returns(const struct gc_ledger *ledger, uint64_t group_key, uint32_t device,
+                          uint64_t limit)
+{
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    const uint64_t now_ns = gc_clock_ns();
+    uint32_t head = GC_LEDGER_NONE;
+    for (uint32_t i = 0; i < high; i++) {
+        const uint64_t ticket = is_of_group(ledger, i, group_key) ? ticket_of(ledger, i) : 0;
+        if (is_earlier(ticket, i, head == GC_LEDGER_NONE ? 0 : ticket_of(ledger, head), head) &&
+            has_ticket(ledger, i, device, limit, now_ns))
+            head = i;
+    }
+    return head != GC_LEDGER_NONE &&
+           gc_ledger_load_half(&gc_ledger_get_slot(ledger, head)->turn.state) == GC_TURN_WAITING;
 }
 
 /* ---- candidates ---- */

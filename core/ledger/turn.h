@@ -28,6 +28,10 @@ void gc_turn_drop(const struct gc_ledger *ledger);
  * and needs memory of the device row. `limit`: the group's there. */
 bool gc_turn_has_earlier(const struct gc_ledger *ledger, uint64_t group_key, uint32_t device,
                          uint64_t limit);
+/* Whether the earliest ticket that needs memory of the device row is of a process whose memory is
+ * to come back. */
+bool gc_turn_head_returns(const struct gc_ledger *ledger, uint64_t group_key, uint32_t device,
+                          uint64_t limit);
 /* Whether the process showed a sign of life lately. */
 bool gc_turn_is_alive(const struct gc_ledger_slot *slot, uint64_t now_ns);
 

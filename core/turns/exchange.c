@@ -1,4 +1,6 @@
 /* Memory out and in, of the process or of one of its tenants. */
+#include "core/backing/host.h"
+#include "core/backing/kept.h"
 #include "core/base/bits.h"
 #include "core/base/clock.h"
 #include "core/device/tenant.h"
@@ -62,10 +64,19 @@ static void gave(void *argument, uint64_t bytes)
     gc_turns_wake_waiting(moving->turns);
 }
 
+/* Memory that goes so that other memory comes back may use the reserve of host memory. */
+static bool is_for_return(const struct gc_turns *turns, const struct gc_device *device)
+{
+    struct gc_account *account = device->budget.account;
+    return gc_turn_head_returns(&turns->client->ledger, account->group_key, gc_account_row(account),
+                                gc_account_limit(account));
+}
+
 uint64_t gc_turns_swap_out(struct gc_turns *turns, struct gc_device *device,
-                           const struct gc_tenant *tenant, uint64_t bytes,
+                           const struct gc_tenant *tenant, uint64_t bytes, bool is_exchange,
                            struct gc_swap_result *result)
 {
+    struct gc_host_budget *budget = &turns->core->host_budget;
     const uint64_t before = held_bytes(device, tenant);
     struct moving moving = {turns, device};
     const struct gc_swap_spec spec = {.keeps_content = true,
@@ -74,10 +85,13 @@ uint64_t gc_turns_swap_out(struct gc_turns *turns, struct gc_device *device,
                                       .moved = gave,
                                       .argument = &moving};
     const uint64_t begin_ns = gc_clock_ns();
+    atomic_store_explicit(&budget->is_exchange, is_exchange || is_for_return(turns, device),
+                          memory_order_relaxed);
     const bool is_done = gc_away_give(device, tenant, &spec, result);
+    atomic_store_explicit(&budget->is_exchange, false, memory_order_relaxed);
     const uint64_t took_ns = gc_clock_ns() - begin_ns;
     const uint64_t gone = gc_sub_or_zero_u64(before, held_bytes(device, tenant));
-    if (is_done)
+    if (is_done || (result->refusal == GC_SWAP_HOST && gone > 0))
         result->refusal = gone > 0 ? GC_SWAP_OK : GC_SWAP_EMPTY;
     gc_log_write(turns->core->log, GC_LOG_DEBUG,
                  "device %d: %s: asked for %llu MiB, gave %llu of %llu MiB in %llu us: %s",
@@ -91,12 +105,22 @@ uint64_t gc_turns_swap_out(struct gc_turns *turns, struct gc_device *device,
 
 /* ---- in ---- */
 
+/* Who gives in exchange for what came needs the host memory that it had. */
+static void free_host(struct gc_core *core, uint64_t bytes)
+{
+    if (!gc_host_budget_is_tight(&core->host_budget))
+        return;
+    (void)gc_kept_purge(core, bytes);
+    (void)gc_host_trim(core);
+}
+
 static void came(void *argument, uint64_t bytes)
 {
     const struct moving *moving = argument;
     gc_turns_beat(moving->turns);
     gc_turns_add(&moving->turns->slot->turn.in_bytes, bytes);
     gc_tenants_count_away(moving->device);
+    free_host(moving->turns->core, bytes);
 }
 
 uint64_t gc_turns_swap_in(struct gc_turns *turns, struct gc_device *device,

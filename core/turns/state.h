@@ -62,9 +62,10 @@ struct gc_device *gc_turns_device(const struct gc_turns *turns, int ordinal, uin
 /* As gc_away_begin, with a deadline. */
 bool gc_turns_leave(struct gc_turns *turns, struct gc_tenant *tenant,
                     struct gc_swap_result *result) GC_CHECKED;
-/* Gives up so much. result->refusal: GC_SWAP_OK if anything has left. Returns how long it took. */
+/* Gives up so much. `is_exchange`: for memory of this process that comes back. result->refusal:
+ * GC_SWAP_OK if anything has left. Returns how long it took. */
 uint64_t gc_turns_swap_out(struct gc_turns *turns, struct gc_device *device,
-                           const struct gc_tenant *tenant, uint64_t bytes,
+                           const struct gc_tenant *tenant, uint64_t bytes, bool is_exchange,
                            struct gc_swap_result *result);
 /* Brings back what has room. Returns how long it took; 0: nothing came. */
 uint64_t gc_turns_swap_in(struct gc_turns *turns, struct gc_device *device,

@@ -155,12 +155,13 @@ static bool leave(struct gc_turns *turns, struct gc_tenant *tenant)
 }
 
 static bool give(struct gc_turns *turns, struct gc_device *device, struct gc_tenant *tenant,
-                 uint64_t bytes)
+                 uint64_t bytes, bool is_exchange)
 {
     struct gc_swap_result result;
     if (!leave(turns, tenant))
         return false;
-    tenant->turn.exchange_ns += gc_turns_swap_out(turns, device, tenant, bytes, &result);
+    tenant->turn.exchange_ns +=
+        gc_turns_swap_out(turns, device, tenant, bytes, is_exchange, &result);
     gc_publish_tenant(tenant);
     if (result.refusal != GC_SWAP_OK)
         refuse(turns, tenant, result.refusal, 0);
@@ -184,7 +185,8 @@ enum gc_turns_room gc_turns_make_room(struct gc_turns *turns, struct gc_device *
         !gc_add_u64(giving.bytes, gc_sub_or_zero_u64(gc_account_held(account), own), &most) ||
         most < lacking)
         return GC_TURNS_NO_ROOM;
-    if (giving.chosen != NULL && give(turns, device, giving.chosen, lacking))
+    if (giving.chosen != NULL && give(turns, device, giving.chosen, lacking,
+                                      giving.needy != NULL && gc_tenant_is_away(giving.needy)))
         return GC_TURNS_ROOM;
     return giving.has_later || giving.chosen != NULL ? GC_TURNS_ROOM_LATER : GC_TURNS_NO_ROOM;
 }
@@ -193,7 +195,7 @@ bool gc_turns_give_idle(struct gc_turns *turns, struct gc_device *device, uint64
 {
     struct giving giving = {.device = device, .now_ns = gc_clock_ns(), .least_ns = UINT64_MAX / 2};
     gc_tenants_visit(turns->core, rate, &giving);
-    return giving.chosen != NULL && give(turns, device, giving.chosen, bytes);
+    return giving.chosen != NULL && give(turns, device, giving.chosen, bytes, false);
 }
 
 /* ---- who comes back ---- */

@@ -238,7 +238,7 @@ static void give(struct gc_turns *turns, struct gc_device *device, uint64_t byte
     set_state(turns, GC_TURN_LEAVING);
     if (leave(turns)) {
         struct gc_swap_result result;
-        turns->out_ns += gc_turns_swap_out(turns, device, NULL, bytes, &result);
+        turns->out_ns += gc_turns_swap_out(turns, device, NULL, bytes, false, &result);
         if (result.refusal != GC_SWAP_OK)
             refuse(turns, result.refusal);
     }
@@ -549,6 +549,7 @@ void gc_turns_join(struct gc_core *core)
     gc_turns_store(&turns->slot->turn.gap_ns, GAP_LEAST_NS);
     gc_turns_store(&turns->slot->turn.quantum_ns, core->options->quantum_ms * GC_NS_PER_MS);
     core->turns = turns;
+    core->host_budget.has_reserve = true;
     core->demand = demand;
     gc_serve_set_step(core, step);
     gc_serve_register(core, GC_REQUEST_GIVE, respond, turns);

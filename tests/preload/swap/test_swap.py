@@ -299,15 +299,18 @@ def check_weights():
 
 def check_host_limit():
     """No more goes than the host has room for: who needs it is refused, and the line says why."""
-    world = new_world(192 * MIB, 2, GPUCACHE_QUANTUM="50", GPUCACHE_HOST_LIMIT="32MiB")
+    world = new_world(192 * MIB, 2, GPUCACHE_QUANTUM="50", GPUCACHE_HOST_LIMIT="64MiB")
     first = world.add(120 * MIB, "seed=1", "block=20000000", "kernel_us=200").ready()
     second = world.add(120 * MIB, "seed=2", "block=20000000", "kernel_us=200", "refused=1").ready()
     ok("host limit: what has no room is refused", second.held < 120 * MIB, second.held)
-    equal("host limit: the host memory is bounded", world.turn(first)["host_bytes"], 32 * MIB)
+    ok("host limit: the host memory is bounded, with a reserve", world.turn(first)["host_bytes"] <= 32 * MIB, world.turn(first))
     row = world.device_row(first)
     ok("host limit: top shows what is away", 0 < row["swapped_bytes"] <= 32 * MIB, row)
     lines = first.errors + second.errors
-    ok("host limit: a line says why", any("host memory is full: 32 of 32 MiB" in line for line in lines), lines)
+    ok("host limit: a line says why", any("of 64 MiB for swapped and spilled memory are taken" in line for line in lines), lines)
+    for _ in range(4):  # what is left of the host memory suffices for exchanges, a part after the other
+        for member in (first, second):
+            member.ask(1)
     first.errors.clear()
     second.errors.clear()
     equal("host limit: the second ends", second.end(), [])
