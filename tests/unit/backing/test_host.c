@@ -146,8 +146,10 @@ static void the_bound_is_kept_to_the_last_unit(void **state)
         sum += piece.bytes;
     assert_int_equal(sum, CHUNK + 5 * UNIT);
     assert_int_equal(held(&fixture), sum);
-    assert_int_equal(count_lines(&fixture, "host memory is full: 74 of 74 MiB"), 1);
     assert_false(gc_host_take(worker_of(&fixture), CHUNK, &piece));
+    gc_host_log_full(worker_of(&fixture)->core);
+    gc_host_log_full(worker_of(&fixture)->core);
+    assert_int_equal(count_lines(&fixture, "host memory is full: 74 of 74 MiB"), 1);
     assert_int_equal(count_lines(&fixture, "host memory is full"), 1);
     close_fixture(&fixture);
 }
