@@ -55,6 +55,32 @@ static inline void gc_turns_beat(struct gc_turns *turns)
     gc_turns_store(&turns->slot->turn.beat_ns, gc_clock_ns());
 }
 
+/* ---- row.c ---- */
+
+void gc_turns_set_state(struct gc_turns *turns, enum gc_turn_state state);
+enum gc_turn_state gc_turns_state(const struct gc_turns *turns);
+/* Looks at the process's work: exact but for a submission at this moment. */
+void gc_turns_watch(struct gc_turns *turns, uint64_t now_ns);
+/* Writes what is out, of each device. Returns what a turn of the process lacks: not that of tenants
+ * that are away. */
+uint64_t gc_turns_publish_away(struct gc_turns *turns);
+/* The process waits for memory; with a ticket, where others must give. */
+void gc_turns_begin_waiting(struct gc_turns *turns);
+void gc_turns_take_ticket(struct gc_turns *turns);
+void gc_turns_end_waiting(struct gc_turns *turns);
+bool gc_turns_is_in_quantum(const struct gc_turns *turns);
+/* Whether a thread waits for more memory: it is served when the rest is back. */
+bool gc_turns_wants_more(const struct gc_turns *turns);
+
+/* ---- give.c ---- */
+
+/* Gives what others asked for, if it may. */
+void gc_turns_give_all(struct gc_turns *turns);
+/* A process that had nothing to give, and has more now, may be asked again. */
+void gc_turns_review_refusal(struct gc_turns *turns);
+/* Answers the tool, which asks for all of it; other processes do not read the answer. */
+gc_request_function gc_turns_respond;
+
 /* ---- exchange.c; `tenant` is NULL for the process ---- */
 
 /* The process's device, if it has an account in the group; NULL: not this one. */

@@ -1,21 +1,17 @@
-/* The helper's part: what others ask for is given, what this process waits for is brought back or
- * asked for, and its work is watched. A step never waits for another process. */
+/* The helper's step: what others ask for is given, what this process waits for is brought back or
+ * asked for, and its work is watched. It never waits for another process. */
 #include "core/turns/turns.h"
 
 #include "core/backing/host.h"
 #include "core/backing/kept.h"
 #include "core/base/bits.h"
 #include "core/base/clock.h"
-#include "core/device/publish.h"
 #include "core/device/tenant.h"
-#include "core/io/text.h"
 #include "core/pause/away.h"
 #include "core/pause/pause.h"
-#include "core/reclaim/release.h"
 #include "core/turns/state.h"
 
 #include <stddef.h>
-#include <stdio.h>
 
 #define SAMPLE_NS (2 * GC_NS_PER_MS) /* at most so often; it costs a fence in each context */
 /* Gaps in the work of a busy process: so long at first, and at most. */
@@ -26,278 +22,6 @@
 #define WATCHING_MS 20
 #define RESTING_MS 200
 #define EMPTY_NS (30 * GC_NS_PER_S) /* host memory without content is kept so long */
-
-static void set_state(struct gc_turns *turns, enum gc_turn_state state)
-{
-    atomic_store_explicit(&turns->slot->turn.state, (uint32_t)state, memory_order_seq_cst);
-}
-
-static enum gc_turn_state state_of(const struct gc_turns *turns)
-{
-    return (enum gc_turn_state)gc_ledger_load_half(&turns->slot->turn.state);
-}
-
-/* ---- work ---- */
-
-struct watching {
-    uint64_t submitted;
-    bool is_idle;
-};
-
-/* Asks the fences; records one where none is open. */
-static void watch_context(struct gc_context *context, void *argument)
-{
-    struct watching *watching = argument;
-    if (gc_context_is_dropped(context) || context->is_device)
-        return;
-    (void)gc_fence_poll(context);
-    if (gc_context_has_completed(context, watching->submitted))
-        return;
-    watching->is_idle = false;
-    if (gc_fence_oldest_epoch(context) == 0)
-        (void)gc_fence_record(context);
-}
-
-/* Whether all work that was submitted so far is done; work that is not counted never is. */
-static bool has_no_work(struct gc_core *core)
-{
-    struct watching watching = {
-        .submitted = atomic_load_explicit(&core->work.submitted, memory_order_seq_cst),
-        .is_idle = !atomic_load_explicit(&core->work.is_conservative, memory_order_relaxed)};
-    gc_contexts_visit(core, watch_context, &watching);
-    return watching.is_idle &&
-           watching.submitted == atomic_load_explicit(&core->work.submitted, memory_order_seq_cst);
-}
-
-/* A fence closes the epoch before it is recorded: work submitted after it has a later one, so the
- * answer is exact but for a submission at this moment. */
-static void watch(struct gc_turns *turns, uint64_t now_ns)
-{
-    struct gc_ledger_turn_row *row = &turns->slot->turn;
-    turns->sampled_ns = now_ns;
-    if (!has_no_work(turns->core))
-        gc_turns_store(&row->idle_ns, 0);
-    else if (gc_ledger_load(&row->idle_ns) == 0)
-        gc_turns_store(&row->idle_ns, now_ns);
-}
-
-/* ---- figures ---- */
-
-struct counting {
-    struct gc_device *device;
-    uint64_t bytes;
-};
-
-static void add_away(void *argument, struct gc_tenant *tenant)
-{
-    struct counting *away = argument;
-    if (gc_tenant_is_away(tenant) && !gc_tenant_is_paused(tenant))
-        away->bytes += gc_away_missing(away->device, tenant);
-}
-
-/* What is out, of each device. Returns what a turn of the process lacks: not that of tenants that
- * are away. */
-static uint64_t publish_away(struct gc_turns *turns)
-{
-    uint64_t sum = 0;
-    for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        uint32_t row;
-        struct gc_device *device = gc_turns_device(turns, i, &row);
-        if (device == NULL)
-            continue;
-        const uint64_t missing = gc_away_missing(device, NULL);
-        struct counting away = {device, missing};
-        gc_tenants_visit(turns->core, add_away, &away);
-        gc_turns_store(&turns->slot->turn.away[row], away.bytes);
-        gc_publish_device(device, gc_core_now_ns(turns->core));
-        sum += missing;
-    }
-    return sum;
-}
-
-static void begin_waiting(struct gc_turns *turns)
-{
-    struct gc_ledger_turn_row *row = &turns->slot->turn;
-    if (gc_ledger_load(&row->waiting_ns) == 0)
-        gc_turns_store(&row->waiting_ns, gc_clock_ns());
-}
-
-static void take_ticket(struct gc_turns *turns)
-{
-    begin_waiting(turns);
-    if (gc_ledger_load(&turns->slot->turn.ticket) == 0) {
-        gc_turn_draw(&turns->client->ledger, gc_group_row(turns->core));
-        turns->has_queued = true;
-    }
-}
-
-static void end_waiting(struct gc_turns *turns)
-{
-    struct gc_ledger_turn_row *row = &turns->slot->turn;
-    const uint64_t since = gc_ledger_load(&row->waiting_ns);
-    if (since != 0)
-        gc_turns_add(&row->waited_ns, gc_clock_ns() - since);
-    gc_turns_store(&row->waiting_ns, 0);
-}
-
-static bool is_in_quantum(const struct gc_turns *turns)
-{
-    const struct gc_ledger_turn_row *row = &turns->slot->turn;
-    return gc_clock_ns() < gc_ledger_load(&row->begin_ns) + gc_ledger_load(&row->quantum_ns);
-}
-
-/* ---- giving ---- */
-
-static uint64_t resident_bytes(const struct gc_turns *turns)
-{
-    uint64_t sum = 0;
-    for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        const struct gc_device *device = gc_device_find(turns->core, i);
-        sum += device == NULL ? 0 : gc_device_reserved_bytes(device);
-    }
-    return sum;
-}
-
-static void refuse(struct gc_turns *turns, enum gc_swap_refusal refusal)
-{
-    atomic_store_explicit(&turns->slot->turn.refusal, (uint32_t)refusal, memory_order_relaxed);
-    atomic_store_explicit(&turns->slot->turn.is_passing, gc_turns_is_passing(refusal),
-                          memory_order_relaxed);
-    gc_turns_store(&turns->slot->turn.not_before_ns,
-                   gc_clock_ns() + gc_turns_again_ns(turns, refusal));
-    turns->refused_bytes = resident_bytes(turns);
-}
-
-/* A process that had nothing to give, and has more now, may be asked again. */
-static void review_refusal(struct gc_turns *turns)
-{
-    const struct gc_ledger_turn_row *row = &turns->slot->turn;
-    if (gc_ledger_load(&row->not_before_ns) != 0 &&
-        gc_ledger_load_half(&row->refusal) == GC_SWAP_EMPTY &&
-        resident_bytes(turns) > turns->refused_bytes)
-        gc_turns_store(&turns->slot->turn.not_before_ns, 0);
-}
-
-/* Whether the process is to give at all. */
-static bool may_give(struct gc_turns *turns, bool is_forced)
-{
-    const struct gc_ledger_turn_row *row = &turns->slot->turn;
-    if (gc_ledger_load_half(&row->is_pinned) != 0)
-        return false;
-    if (is_forced || gc_scope_is_away(turns->core, NULL))
-        return true;
-    const uint64_t now_ns = gc_clock_ns();
-    watch(turns, now_ns);
-    return gc_turn_idle_since(row, now_ns) != 0 || !is_in_quantum(turns);
-}
-
-/* Whether a thread waits for more memory: it is served when the rest is back. */
-static bool wants_more(const struct gc_turns *turns)
-{
-    for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        uint32_t row;
-        if (gc_turns_device(turns, i, &row) != NULL && gc_group_wanted(turns->client, row) > 0)
-            return true;
-    }
-    return false;
-}
-
-/* The turn ends: its ticket, too, unless it waits. */
-static bool leave(struct gc_turns *turns)
-{
-    struct gc_swap_result result;
-    if (gc_scope_is_away(turns->core, NULL))
-        return true;
-    /* A thread that finds the gate closed from now on demands. */
-    atomic_store_explicit(&turns->is_demanded, false, memory_order_seq_cst);
-    atomic_store_explicit(&turns->demanded_ns, 0, memory_order_relaxed);
-    if (!gc_turns_leave(turns, NULL, &result)) {
-        refuse(turns, result.refusal);
-        return false;
-    }
-    turns->out_ns = 0;
-    turns->in_ns = 0;
-    turns->idle_ns = gc_ledger_load(&turns->slot->turn.idle_ns);
-    if (!wants_more(turns))
-        gc_turn_drop(&turns->client->ledger);
-    if (turns->idle_ns == 0)
-        gc_turns_store(&turns->slot->turn.idle_ns, gc_clock_ns());
-    return true;
-}
-
-static enum gc_turn_state state_after(const struct gc_turns *turns, enum gc_turn_state before)
-{
-    if (!gc_scope_is_away(turns->core, NULL))
-        return GC_TURN_IN;
-    return before == GC_TURN_WAITING ? GC_TURN_WAITING : GC_TURN_AWAY;
-}
-
-static void give(struct gc_turns *turns, struct gc_device *device, uint64_t bytes)
-{
-    const enum gc_turn_state before = state_of(turns);
-    set_state(turns, GC_TURN_LEAVING);
-    if (leave(turns)) {
-        struct gc_swap_result result;
-        turns->out_ns += gc_turns_swap_out(turns, device, NULL, bytes, false, &result);
-        if (result.refusal != GC_SWAP_OK)
-            refuse(turns, result.refusal);
-    }
-    if (publish_away(turns) == 0 && gc_scope_is_away(turns->core, NULL))
-        (void)gc_away_end(turns->core, NULL); /* nothing could go */
-    set_state(turns, state_after(turns, before));
-}
-
-static void give_all(struct gc_turns *turns)
-{
-    for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        uint32_t row;
-        struct gc_device *device = gc_turns_device(turns, i, &row);
-        const uint64_t bytes =
-            device == NULL
-                ? 0
-                : atomic_exchange_explicit(&turns->slot->turn.give[row], 0, memory_order_acquire);
-        if (bytes == 0 || !may_give(turns, bytes == UINT64_MAX))
-            continue;
-        const uint64_t before = gc_device_reserved_bytes(device);
-        const uint64_t idle = gc_release_idle(device, NULL, 0, bytes);
-        if (idle < bytes && bytes != UINT64_MAX && !gc_scope_is_away(turns->core, NULL) &&
-            gc_turns_give_idle(turns, device, bytes - idle))
-            continue; /* who asked asks again, if it lacks more */
-        if (idle < bytes)
-            give(turns, device, bytes == UINT64_MAX ? bytes : bytes - idle);
-        else
-            gc_turns_wake_waiting(turns);
-        if (bytes == UINT64_MAX)
-            turns->evicted += gc_sub_or_zero_u64(before, gc_device_reserved_bytes(device));
-    }
-}
-
-/* Answers the tool, which asks for all of it; other processes do not read the answer. */
-static enum gc_ledger_result respond(void *argument, enum gc_ledger_request_kind kind,
-                                     const char *tenant, bool drop, char *text)
-{
-    struct gc_turns *turns = argument;
-    const struct gc_ledger_turn_row *row = &turns->slot->turn;
-    char left[GC_TEXT_SIZE_BYTES];
-    char stays[GC_TEXT_SIZE_BYTES];
-    (void)kind;
-    (void)tenant;
-    (void)drop;
-    give_all(turns);
-    const uint64_t evicted = turns->evicted;
-    const bool is_pinned = gc_ledger_load_half(&row->is_pinned) != 0;
-    turns->evicted = 0;
-    if (evicted > 0 || (gc_scope_is_away(turns->core, NULL) && !is_pinned)) {
-        snprintf(text, GC_LEDGER_RESPONSE_BYTES, "evicted: %s left the device, %s stays",
-                 gc_text_size(evicted, left), gc_text_size(resident_bytes(turns), stays));
-        return GC_RESPONSE_DONE;
-    }
-    snprintf(text, GC_LEDGER_RESPONSE_BYTES, "%s",
-             is_pinned
-                 ? "it is pinned"
-                 : gc_swap_refusal_text((enum gc_swap_refusal)gc_ledger_load_half(&row->refusal)));
-    return GC_RESPONSE_REFUSED;
-}
 
 /* ---- the next turn ---- */
 
@@ -355,8 +79,8 @@ static void begin_turn(struct gc_turns *turns)
     gc_turns_store(&row->not_before_ns, 0);
     gc_turns_add(&row->exchange_count, 1);
     learn_gap(turns);
-    end_waiting(turns);
-    set_state(turns, GC_TURN_IN);
+    gc_turns_end_waiting(turns);
+    gc_turns_set_state(turns, GC_TURN_IN);
 }
 
 static void come_back(struct gc_turns *turns)
@@ -364,21 +88,21 @@ static void come_back(struct gc_turns *turns)
     if (gc_pause_is_any(turns->core))
         return;
     /* Without demand only what needs no driver call: all was freed meanwhile. */
-    const bool is_demanded =
-        atomic_load_explicit(&turns->is_demanded, memory_order_acquire) || wants_more(turns);
-    if (!is_demanded && publish_away(turns) > 0) {
-        set_state(turns, GC_TURN_AWAY);
+    const bool is_demanded = atomic_load_explicit(&turns->is_demanded, memory_order_acquire) ||
+                             gc_turns_wants_more(turns);
+    if (!is_demanded && gc_turns_publish_away(turns) > 0) {
+        gc_turns_set_state(turns, GC_TURN_AWAY);
         return;
     }
-    set_state(turns, GC_TURN_WAITING);
-    take_ticket(turns);
+    gc_turns_set_state(turns, GC_TURN_WAITING);
+    gc_turns_take_ticket(turns);
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         uint32_t row;
         struct gc_device *device = gc_turns_device(turns, i, &row);
         if (device != NULL)
             bring_back(turns, device, row);
     }
-    (void)publish_away(turns);
+    (void)gc_turns_publish_away(turns);
     /* First: a thread that finds the gate closed later demands again. */
     atomic_store_explicit(&turns->is_demanded, false, memory_order_seq_cst);
     if (gc_away_end(turns->core, NULL))
@@ -433,10 +157,10 @@ static bool serve_want(struct gc_turns *turns, struct gc_device *device, uint32_
     if (!asks) {
         turns->asking[row].vain_ns = 0;
         if (need > 0)
-            begin_waiting(turns);
+            gc_turns_begin_waiting(turns);
         return need > 0;
     }
-    take_ticket(turns);
+    gc_turns_take_ticket(turns);
     if (room == GC_TURNS_ROOM_LATER)
         turns->asking[row].vain_ns = 0;
     if (!gc_turns_is_first(turns, device) || gc_turns_ask(turns, device, need))
@@ -461,12 +185,12 @@ static void serve_wants(struct gc_turns *turns)
     }
     if (is_any)
         return;
-    end_waiting(turns);
+    gc_turns_end_waiting(turns);
     if (turns->has_queued) {
         begin_quantum(turns);
         gc_turns_store(&turns->slot->turn.gap_ns, GAP_MOST_NS);
     }
-    if (!is_in_quantum(turns))
+    if (!gc_turns_is_in_quantum(turns))
         gc_turn_drop(&turns->client->ledger);
 }
 
@@ -501,7 +225,7 @@ static uint32_t timeout_ms(const struct gc_turns *turns)
     const struct gc_ledger_turn_row *row = &turns->slot->turn;
     if (gc_ledger_load(&row->waiting_ns) != 0)
         return WAITING_MS;
-    return state_of(turns) == GC_TURN_IN ? WATCHING_MS : RESTING_MS;
+    return gc_turns_state(turns) == GC_TURN_IN ? WATCHING_MS : RESTING_MS;
 }
 
 static uint32_t step(struct gc_core *core)
@@ -511,20 +235,20 @@ static uint32_t step(struct gc_core *core)
     gc_turns_beat(turns);
     if (!has_device(turns))
         return RESTING_MS;
-    if (state_of(turns) == GC_TURN_NONE) {
+    if (gc_turns_state(turns) == GC_TURN_NONE) {
         gc_turns_store(&turns->slot->turn.begin_ns, now_ns);
-        set_state(turns, GC_TURN_IN);
+        gc_turns_set_state(turns, GC_TURN_IN);
     }
-    review_refusal(turns);
-    give_all(turns);
+    gc_turns_review_refusal(turns);
+    gc_turns_give_all(turns);
     if (gc_scope_is_away(core, NULL)) {
         come_back(turns);
     } else {
         if (now_ns >= turns->sampled_ns + SAMPLE_NS)
-            watch(turns, now_ns);
+            gc_turns_watch(turns, now_ns);
         gc_turns_serve_tenants(turns);
         serve_wants(turns);
-        (void)publish_away(turns);
+        (void)gc_turns_publish_away(turns);
     }
     trim_host(turns, now_ns);
     return timeout_ms(turns);
@@ -552,7 +276,7 @@ void gc_turns_join(struct gc_core *core)
     core->host_budget.has_reserve = true;
     core->demand = demand;
     gc_serve_set_step(core, step);
-    gc_serve_register(core, GC_REQUEST_GIVE, respond, turns);
+    gc_serve_register(core, GC_REQUEST_GIVE, gc_turns_respond, turns);
 }
 
 void gc_turns_fini(struct gc_core *core)
