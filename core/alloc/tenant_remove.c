@@ -4,6 +4,7 @@
 #include "core/backing/spill.h"
 #include "core/device/publish.h"
 #include "core/device/tenant.h"
+#include "core/device/wait.h"
 
 #include "core/alloc/teardown.h"
 #include "core/backing/change.h"
@@ -123,8 +124,7 @@ static enum gc_status begin_removal(struct gc_tenant *tenant)
     const unsigned state = atomic_load_explicit(&tenant->state, memory_order_relaxed);
     if (state == GC_TENANT_REMOVED)
         status = GC_INVALID_ARGUMENT;
-    else if (state == GC_TENANT_REMOVING ||
-             atomic_load_explicit(&tenant->is_paused, memory_order_relaxed))
+    else if (state == GC_TENANT_REMOVING || gc_tenant_is_out(tenant))
         status = GC_BUSY;
     else
         atomic_store_explicit(&tenant->state, GC_TENANT_REMOVING, memory_order_release);
@@ -165,11 +165,18 @@ static enum gc_status remove_records(struct gc_tenant *tenant)
     return status;
 }
 
+/* What is away between two turns comes back when it is needed; freed memory takes no room. */
+static bool comes_back(const struct gc_tenant *tenant)
+{
+    return gc_tenant_is_away(tenant) && !gc_tenant_is_paused(tenant) && !has_direct(tenant);
+}
+
 enum gc_status gc_tenant_remove(struct gc_core *core, struct gc_tenant *tenant)
 {
-    (void)core;
     GC_ASSERT(gc_lock_held_count() == 0);
-    enum gc_status status = begin_removal(tenant);
+    enum gc_status status;
+    while ((status = begin_removal(tenant)) == GC_BUSY && comes_back(tenant))
+        gc_wait_tenant(core, tenant);
     if (status != GC_OK)
         return status;
     status = remove_records(tenant);

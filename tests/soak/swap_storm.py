@@ -66,6 +66,7 @@ class Storm:
             f"whole={int(whole)}", f"patience_s={READY_S}", f"weights={self.chance.choice([0, 0, 40, 90])}",
             GPUCACHE_PRIORITY=str(self.chance.choice([0, 0, 0, 5])), GPUCACHE_QUANTUM=str(self.chance.choice([50, 200, 1000])))
         member.expected = {0}  # exit statuses
+        member.is_ending = False
         member.stopped_until = None
         member.forks_told = 0
         member.tell(self.habit())
@@ -82,7 +83,7 @@ class Storm:
 
     def kill(self, member):
         """Wherever it is."""
-        member.expected = {KILLED}
+        member.expected = {KILLED, 0} if member.is_ending else {KILLED}
         member.process.kill()
 
     def stop(self, member):
@@ -146,6 +147,7 @@ class Storm:
             if name in ENDS and (member.fork_count < member.forks_told or now < member.parent_until + CHILD_ENDS_S):
                 return
             self.events.append((time.monotonic(), name, member.pid))
+            member.is_ending |= name in ("end", "quit")
             events[name](member)
             self.counts[name] += 1
 

@@ -2,6 +2,7 @@
  * else's, and a pause of the process goes on top of it. */
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
+#include "core/pause/away.h"
 #include "core/pause/pause.h"
 #include "core/pause/swap.h"
 #include "core/reclaim/limit.h"
@@ -311,6 +312,101 @@ static void what_others_reach_is_not_moved(void **state)
     close_house(&house);
 }
 
+/* ---- away between two turns ---- */
+
+static bool leave(struct house *house, struct gc_tenant *tenant)
+{
+    return gc_away_begin(house->bench.core, tenant, TIMEOUT_MS, NULL, NULL, &house->result);
+}
+
+static bool give(struct house *house, struct gc_tenant *tenant, uint64_t bytes)
+{
+    const struct gc_swap_spec spec = {
+        .keeps_content = true, .wanted_bytes = bytes, .chunk_bytes = MIB(2)};
+    return gc_away_give(house->bench.device, tenant, &spec, &house->result);
+}
+
+static bool come_back(struct house *house, struct gc_tenant *tenant)
+{
+    const struct gc_swap_spec spec = {.is_return = true, .chunk_bytes = MIB(2)};
+    return gc_away_return(house->bench.device, tenant, &spec, &house->result) &&
+           gc_away_end(house->bench.core, tenant);
+}
+
+static uint64_t missing(struct house *house, struct gc_tenant *tenant)
+{
+    return gc_away_missing(house->bench.device, tenant);
+}
+
+/* A tenant that is away stays so over the turns and pauses of its process, and over its own. */
+static void away_in_any_order(void **state)
+{
+    struct house house = {0};
+    struct gc_tenant_figures figures;
+    (void)state;
+    open_house(&house, MIB(256));
+    furnish(&house);
+    struct gc_tenant *tenant = house.tenants[0];
+    assert_true(leave(&house, tenant) && give(&house, tenant, MIB(8)));
+    assert_int_equal(house.result.moved_bytes, MIB(8));
+    assert_false(is_there(&house, 0));
+    assert_true(is_there(&house, 1) && is_there(&house, 2));
+    assert_int_equal(mode_of(&house), GC_GATE_GUARDED);
+    assert_ptr_equal(gc_pause_find(house.bench.core, house.blocks[0]), tenant);
+    assert_int_equal(missing(&house, tenant), MIB(8));
+    assert_int_equal(missing(&house, NULL), 0);
+    assert_true(gc_tenant_read(tenant, house.bench.device, &figures));
+    assert_true(figures.is_away && !figures.is_paused);
+    assert_int_equal(figures.swapped_bytes, MIB(8));
+    assert_status(gc_tenant_remove(house.bench.core, tenant), GC_BUSY); /* it has live memory */
+    /* The process's turn ends and begins. */
+    assert_true(leave(&house, NULL) && give(&house, NULL, UINT64_MAX));
+    assert_false(is_there(&house, 1) || is_there(&house, 2));
+    assert_int_equal(missing(&house, NULL), MIB(16));
+    assert_int_equal(mode_of(&house), GC_GATE_CLOSED);
+    assert_true(come_back(&house, NULL));
+    assert_true(is_there(&house, 1) && is_there(&house, 2) && !is_there(&house, 0));
+    assert_int_equal(mode_of(&house), GC_GATE_GUARDED);
+    /* Pauses of the process and of the tenant. */
+    assert_true(pause_it(&house, NULL) && resume_it(&house, NULL));
+    assert_true(is_there(&house, 1) && is_there(&house, 2) && !is_there(&house, 0));
+    assert_true(pause_it(&house, tenant) && resume_it(&house, tenant));
+    assert_false(is_there(&house, 0));
+    assert_true(pause_it(&house, tenant));
+    assert_true(leave(&house, NULL) && give(&house, NULL, UINT64_MAX));
+    assert_true(come_back(&house, NULL) && resume_it(&house, tenant));
+    assert_int_equal(mode_of(&house), GC_GATE_GUARDED);
+    assert_true(come_back(&house, tenant));
+    assert_int_equal(mode_of(&house), GC_GATE_OPEN);
+    assert_contents(&house);
+    close_house(&house);
+}
+
+/* A part of a tenant's memory is out; the process's turn takes the rest along. */
+static void a_part_is_away(void **state)
+{
+    struct house house = {0};
+    (void)state;
+    open_house(&house, MIB(256));
+    furnish(&house);
+    struct gc_tenant *tenant = house.tenants[0];
+    const uint64_t second = take(&house, tenant, MIB(8));
+    sim_driver_put(&house.bench.sim, second, 77);
+    assert_true(leave(&house, tenant) && give(&house, tenant, MIB(2)));
+    const uint64_t part = missing(&house, tenant);
+    assert_true(part > 0 && part < MIB(16));
+    assert_true(leave(&house, NULL) && give(&house, NULL, UINT64_MAX));
+    assert_int_equal(missing(&house, tenant), MIB(16));
+    assert_int_equal(gc_device_reserved_bytes(house.bench.device), 0);
+    assert_true(come_back(&house, NULL));
+    assert_int_equal(missing(&house, tenant), MIB(16));
+    workbench_free(&house.bench, second); /* what was freed does not come back */
+    assert_true(come_back(&house, tenant));
+    assert_int_equal(house.result.moved_bytes, MIB(8));
+    assert_contents(&house);
+    close_house(&house);
+}
+
 /* Whatever fails, nothing is lost and no wait is unbounded. */
 static void failures_lose_nothing(void **state)
 {
@@ -344,6 +440,8 @@ int main(void)
         cmocka_unit_test(captures_and_limits),
         cmocka_unit_test(captures_elsewhere_are_left_alone),
         cmocka_unit_test(what_others_reach_is_not_moved),
+        cmocka_unit_test(away_in_any_order),
+        cmocka_unit_test(a_part_is_away),
         cmocka_unit_test(failures_lose_nothing),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
