@@ -220,6 +220,16 @@ static enum gc_status alloc_plain(struct alloc_request *alloc)
     return status;
 }
 
+/* What suffices for the request: others give no more than that. */
+static uint64_t least_bytes(const struct alloc_request *alloc)
+{
+    uint64_t bytes;
+    if (alloc->segment_spec.size_class > GC_CLASS_LARGE ||
+        !gc_round_up_u64(alloc->spec.bytes, GC_SEGMENT_UNIT, &bytes))
+        return alloc->segment_spec.bytes;
+    return gc_min_u64(bytes, alloc->segment_spec.bytes);
+}
+
 static enum gc_status serve_borrowing(struct alloc_request *alloc, struct gc_borrow *borrow)
 {
     struct gc_device *device = alloc->context->device;
@@ -229,7 +239,7 @@ static enum gc_status serve_borrowing(struct alloc_request *alloc, struct gc_bor
      * idle memory. */
     while (!gc_limit_enforce(alloc->context))
         if (gc_device_excess_bytes(device) == 0 ||
-            !gc_borrow_step(device, alloc->segment_spec.bytes, borrow))
+            !gc_borrow_step(device, least_bytes(alloc), borrow))
             return GC_OUT_OF_MEMORY;
     if (alloc->segment_spec.size_class != GC_CLASS_UNCACHED && !is_faulted(alloc)) {
         status = follow_plan(alloc);
@@ -257,7 +267,7 @@ static enum gc_status serve_borrowing(struct alloc_request *alloc, struct gc_bor
     if (status == GC_OUT_OF_MEMORY && alloc->segment_spec.size_class != GC_CLASS_UNCACHED)
         status = alloc_from_free_block(alloc, FROM_ANY);
     while (status == GC_OUT_OF_MEMORY && !alloc->failure.charge_failure.is_quota_short &&
-           gc_borrow_step(device, alloc->segment_spec.bytes, borrow))
+           gc_borrow_step(device, least_bytes(alloc), borrow))
         status = attempt(alloc);
     return status;
 }
