@@ -27,6 +27,7 @@ struct gc_host_store {
     struct gc_slab records;     /* of chunks */
     atomic_uint_fast64_t bytes; /* of the chunks */
     atomic_bool is_unpinnable;  /* pinning failed once */
+    atomic_bool is_exchange;    /* gc_host_set_exchange */
     atomic_flag was_logged;
     atomic_flag was_full_logged;
 };
@@ -57,7 +58,9 @@ uint64_t gc_host_bytes(const struct gc_core *core)
 
 static bool charge(struct gc_core *core, uint64_t bytes)
 {
-    if (!gc_host_budget_try_charge(&core->host_budget, bytes))
+    if (!gc_host_budget_try_charge(
+            &core->host_budget, bytes,
+            atomic_load_explicit(&core->host_store->is_exchange, memory_order_relaxed)))
         return false;
     atomic_fetch_add_explicit(&core->host_store->bytes, bytes, memory_order_relaxed);
     return true;
@@ -67,6 +70,11 @@ static void uncharge(struct gc_core *core, uint64_t bytes)
 {
     atomic_fetch_sub_explicit(&core->host_store->bytes, bytes, memory_order_relaxed);
     gc_host_budget_uncharge(&core->host_budget, bytes);
+}
+
+void gc_host_set_exchange(struct gc_core *core, bool is_exchange)
+{
+    atomic_store_explicit(&core->host_store->is_exchange, is_exchange, memory_order_relaxed);
 }
 
 void gc_host_log_full(struct gc_core *core)

@@ -42,6 +42,9 @@ void gc_host_give(struct gc_core *core, const struct gc_host_piece *piece);
 uint64_t gc_host_trim(struct gc_core *core);
 /* Bytes of the chunks held now, with content or without. */
 uint64_t gc_host_bytes(const struct gc_core *core);
+/* Whether what is taken from now on may use the reserve of the budget: memory leaves so that other
+ * memory can come back. */
+void gc_host_set_exchange(struct gc_core *core, bool is_exchange);
 /* Says once that the bound is reached. */
 void gc_host_log_full(struct gc_core *core);
 /* ---- for core/alloc ---- */

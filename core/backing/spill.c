@@ -18,9 +18,9 @@
 /* Charges; gives kept copies and the host store's free memory back if it must. */
 static bool charge(struct gc_core *core, uint64_t bytes)
 {
-    return gc_host_budget_try_charge(&core->host_budget, bytes) ||
+    return gc_host_budget_try_charge(&core->host_budget, bytes, false) ||
            (gc_kept_purge(core, bytes) + gc_host_trim(core) > 0 &&
-            gc_host_budget_try_charge(&core->host_budget, bytes));
+            gc_host_budget_try_charge(&core->host_budget, bytes, false));
 }
 
 /* ---- pages ---- */

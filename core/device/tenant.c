@@ -216,6 +216,21 @@ uint64_t gc_tenants_resident_bytes(struct gc_core *core, const struct gc_device 
     return sum;
 }
 
+uint64_t gc_tenants_largest_bytes(struct gc_core *core, const struct gc_device *device)
+{
+    uint64_t largest = 0;
+    for (const struct gc_tenant *tenant = load_link(&core->tenants); tenant != NULL;
+         tenant = load_link(&tenant->next)) {
+        const struct gc_quota *quota =
+            gc_tenant_quota_at(tenant, gc_device_get_info(device)->ordinal);
+        struct gc_gauge live = {0};
+        if (quota != NULL)
+            gc_stats_read_gauge(&quota->allocated, &live);
+        largest = gc_max_u64(largest, live.current);
+    }
+    return largest;
+}
+
 void gc_tenant_begin_wanting(struct gc_tenant *tenant, const struct gc_device *device,
                              uint64_t bytes)
 {

@@ -96,6 +96,8 @@ bool gc_tenant_is_away(const struct gc_tenant *tenant);
 bool gc_tenant_is_out(const struct gc_tenant *tenant);
 /* Bytes that are charged to it on the device. */
 uint64_t gc_tenant_resident_bytes(const struct gc_tenant *tenant, const struct gc_device *device);
+/* The most that one tenant has live on the device, resident or not. */
+uint64_t gc_tenants_largest_bytes(struct gc_core *core, const struct gc_device *device);
 /* The sum over all tenants but this one, without those that are paused. */
 uint64_t gc_tenants_resident_bytes(struct gc_core *core, const struct gc_device *device,
                                    const struct gc_tenant *but);

@@ -188,16 +188,18 @@ static void want(struct gc_group_client *client, struct gc_device *device, uint6
     gc_ledger_wake(&client->ledger, client->ledger.own);
 }
 
-/* Could the group hold it, if all others gave all they have, other tenants of this process, too? */
+/* Could the group hold it, if all others gave all they have, other tenants of this process, too?
+ * Memory of no tenant stays: each tenant must fit beside it, else it could not come back. */
 static bool could_fit(const struct gc_device *device, uint64_t bytes,
                       const struct gc_tenant *tenant)
 {
     struct gc_account *account = device->budget.account;
     const uint64_t own = gc_account_of(account, account->ledger->own);
     const uint64_t others = gc_tenants_resident_bytes(device->core, device, tenant);
+    const uint64_t beside = tenant == NULL ? gc_tenants_largest_bytes(device->core, device) : 0;
     uint64_t sum;
     return gc_add_u64(gc_sub_or_zero_u64(own, others), bytes, &sum) &&
-           sum <= gc_account_limit(account);
+           gc_add_u64(sum, beside, &sum) && sum <= gc_account_limit(account);
 }
 
 /* The helper asks others for their memory; it stays announced until gc_borrow_end. */

@@ -69,11 +69,10 @@ static bool try_charge_alone(struct gc_host_budget *budget, uint64_t bytes, uint
     return true;
 }
 
-bool gc_host_budget_try_charge(struct gc_host_budget *budget, uint64_t bytes)
+bool gc_host_budget_try_charge(struct gc_host_budget *budget, uint64_t bytes, bool is_exchange)
 {
     const uint64_t free_bytes = gc_meminfo_available_bytes();
     const uint64_t whole = limit_with(budget, free_bytes);
-    const bool is_exchange = atomic_load_explicit(&budget->is_exchange, memory_order_relaxed);
     const uint64_t limit = is_exchange ? whole : whole - reserve_of(budget, whole);
     if (bytes > free_bytes / 100 * CHARGE_PERCENT)
         return false;

@@ -21,7 +21,6 @@ struct gc_host_budget {
     atomic_uint_fast64_t held_bytes; /* by this process */
     bool is_shared;                  /* by the processes of the group: `account` */
     bool has_reserve;                /* set before the first charge */
-    atomic_bool is_exchange;         /* what leaves now may use the reserve */
     struct gc_account account;
 };
 
@@ -29,9 +28,10 @@ void gc_host_budget_init(struct gc_host_budget *budget, uint64_t given_bytes);
 /* The group's processes share the budget from now on. Call before the first charge. */
 void gc_host_budget_join(struct gc_host_budget *budget, struct gc_ledger *ledger,
                          const char *group);
-/* False, with nothing charged: there would be more than the limit, or too little is free. Reads
- * files of /proc and /sys. */
-bool gc_host_budget_try_charge(struct gc_host_budget *budget, uint64_t bytes) GC_CHECKED;
+/* False, with nothing charged: there would be more than the limit, or too little is free.
+ * `is_exchange`: the reserve may be used. Reads files of /proc and /sys. */
+bool gc_host_budget_try_charge(struct gc_host_budget *budget, uint64_t bytes,
+                               bool is_exchange) GC_CHECKED;
 void gc_host_budget_uncharge(struct gc_host_budget *budget, uint64_t bytes);
 /* What this process has, and all that share the budget. */
 uint64_t gc_host_budget_held(const struct gc_host_budget *budget);

@@ -121,8 +121,9 @@ static enum gc_turn_obstacle obstacle_of(const struct gc_ledger *ledger, uint32_
         return GC_TURN_NO_PART;
     if (!gc_turn_is_alive(slot, now_ns))
         return GC_TURN_STOPPED;
-    if (gc_ledger_load_half(&slot->turn.is_pinned) != 0)
-        return GC_TURN_PINNED;
+    if (gc_ledger_load_half(&slot->turn.is_pinned) != 0 &&
+        gc_ledger_load_half(&slot->turn.state) == GC_TURN_IN)
+        return GC_TURN_PINNED; /* away, it keeps its memory once all of it is back */
     if (now_ns < gc_ledger_load(&slot->turn.not_before_ns))
         return GC_TURN_REFUSED;
     return GC_TURN_MAY_GIVE;

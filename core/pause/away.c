@@ -93,6 +93,7 @@ bool gc_away_give(struct gc_device *device, const struct gc_tenant *tenant,
                   const struct gc_swap_spec *spec, struct gc_swap_result *result)
 {
     struct moving moving = {device, *spec, result};
+    moving.spec.is_drained = tenant != NULL; /* others submit work meanwhile */
     return gc_scope_begin_moving(device->core, result) &&
            gc_scope_end_moving(device->core, gc_scope_visit(device->core, tenant, give, &moving));
 }

@@ -30,6 +30,7 @@ static bool is_shut_down(const struct gc_core *core)
 static void forget_pause(void *argument, struct gc_tenant *tenant)
 {
     (void)argument;
+    atomic_store_explicit(&tenant->turn.is_away, false, memory_order_seq_cst);
     if (gc_tenant_is_paused(tenant))
         gc_publish_tenant_paused(tenant, false);
 }

@@ -164,12 +164,16 @@ static bool pause_alone(struct gc_core *core, const struct gc_pause_request *req
 
 /* ---- resume ---- */
 
-/* Where the process takes turns, its memory comes back in its turn: work waits until then. */
-static void leave_to_turn(struct gc_core *core)
+/* Where the process takes turns, memory comes back in its turn: work waits until then. */
+static void leave_to_turn(struct gc_core *core, struct gc_tenant *tenant)
 {
-    atomic_store_explicit(&core->is_away, true, memory_order_relaxed);
-    publish_paused(core, NULL, false);
-    core->demand(core, NULL);
+    if (tenant == NULL)
+        atomic_store_explicit(&core->is_away, true, memory_order_relaxed);
+    else
+        atomic_store_explicit(&tenant->turn.is_away, true, memory_order_seq_cst);
+    publish_paused(core, tenant, false);
+    gc_scope_set_gate(core);
+    core->demand(core, tenant);
 }
 
 static bool resume_alone(struct gc_core *core, struct gc_tenant *tenant,
@@ -179,8 +183,8 @@ static bool resume_alone(struct gc_core *core, struct gc_tenant *tenant,
     *result = (struct gc_swap_result){.refusal = GC_SWAP_OK};
     if (!(tenant == NULL ? gc_pause_is_any(core) : gc_tenant_is_paused(tenant)))
         return fail(result, GC_SWAP_AGAIN);
-    if (tenant == NULL && core->demand != NULL) {
-        leave_to_turn(core);
+    if (core->demand != NULL) {
+        leave_to_turn(core, tenant);
         return true;
     }
     /* While the process is paused, or away, the memory stays out: its return swaps it in. */

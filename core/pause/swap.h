@@ -23,8 +23,9 @@ const char *gc_swap_refusal_text(enum gc_swap_refusal refusal);
 /* How to move. Chunks are whole extents: the content of one is copied while the one before is
  * released, or the one after is mapped. A single chunk is all or nothing. */
 struct gc_swap_spec {
-    bool keeps_content;    /* out: otherwise it is lost */
-    bool is_return;        /* in: the process's own limit and the tenant's do not apply */
+    bool keeps_content; /* out: otherwise it is lost */
+    bool is_drained;    /* out: work that uses the memory has ended; other work may be under way */
+    bool is_return;     /* in: the process's own limit and the tenant's do not apply */
     uint64_t wanted_bytes; /* out: at least so much, if there is so much; UINT64_MAX: all */
     uint64_t chunk_bytes;
     /* After each chunk has left the device and the account, or is resident; may be NULL. */

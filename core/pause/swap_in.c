@@ -268,11 +268,12 @@ static enum gc_status swap_in_chunks(struct gc_swap *swap, const struct gc_swap_
     return status;
 }
 
+/* What was freed meanwhile does not come back. */
 static uint64_t missing_pages(const struct gc_swap *swap)
 {
     uint64_t count = 0;
     for (const struct gc_extent *extent = swap->extents; extent != NULL; extent = extent->next)
-        count += extent->driver_handle == 0 ? extent->page_count : 0;
+        count += extent->driver_handle == 0 && extent->used_count > 0 ? extent->page_count : 0;
     return count;
 }
 

@@ -340,7 +340,9 @@ static void undo(struct swapping_out *out)
 static enum gc_swap_refusal swap_out(struct swapping_out *out)
 {
     const enum gc_status status =
-        gc_fence_synchronize(out->context, GC_FOREVER, &out->result->driver_code);
+        out->spec->is_drained
+            ? GC_OK
+            : gc_fence_synchronize(out->context, GC_FOREVER, &out->result->driver_code);
     enum gc_swap_refusal refusal = GC_SWAP_OK;
     if (status != GC_OK)
         return status == GC_CAPTURING ? GC_SWAP_CAPTURES : GC_SWAP_DRIVER;

@@ -76,7 +76,6 @@ uint64_t gc_turns_swap_out(struct gc_turns *turns, struct gc_device *device,
                            const struct gc_tenant *tenant, uint64_t bytes, bool is_exchange,
                            struct gc_swap_result *result)
 {
-    struct gc_host_budget *budget = &turns->core->host_budget;
     const uint64_t before = held_bytes(device, tenant);
     struct moving moving = {turns, device};
     const struct gc_swap_spec spec = {.keeps_content = true,
@@ -85,10 +84,9 @@ uint64_t gc_turns_swap_out(struct gc_turns *turns, struct gc_device *device,
                                       .moved = gave,
                                       .argument = &moving};
     const uint64_t begin_ns = gc_clock_ns();
-    atomic_store_explicit(&budget->is_exchange, is_exchange || is_for_return(turns, device),
-                          memory_order_relaxed);
+    gc_host_set_exchange(turns->core, is_exchange || is_for_return(turns, device));
     const bool is_done = gc_away_give(device, tenant, &spec, result);
-    atomic_store_explicit(&budget->is_exchange, false, memory_order_relaxed);
+    gc_host_set_exchange(turns->core, false);
     const uint64_t took_ns = gc_clock_ns() - begin_ns;
     const uint64_t gone = gc_sub_or_zero_u64(before, held_bytes(device, tenant));
     if (is_done || (result->refusal == GC_SWAP_HOST && gone > 0))

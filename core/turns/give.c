@@ -43,9 +43,11 @@ void gc_turns_review_refusal(struct gc_turns *turns)
 static bool may_give(struct gc_turns *turns, bool is_forced)
 {
     const struct gc_ledger_turn_row *row = &turns->slot->turn;
+    if (gc_scope_is_away(turns->core, NULL))
+        return true;
     if (gc_ledger_load_half(&row->is_pinned) != 0)
         return false;
-    if (is_forced || gc_scope_is_away(turns->core, NULL))
+    if (is_forced)
         return true;
     const uint64_t now_ns = gc_clock_ns();
     gc_turns_watch(turns, now_ns);

@@ -31,6 +31,7 @@ struct gc_turns {
     uint64_t sampled_ns;    /* when its work was last looked at */
     uint64_t idle_ns;       /* since when it had no work when it left; 0: it left busy */
     uint64_t refused_bytes; /* what was resident when it last gave nothing */
+    uint64_t guarded_ns;    /* since when some tenant is away */
     uint64_t host_asked_ns; /* when others were last asked for host memory */
     uint64_t empty_ns;      /* since when the host store has no content; 0: it has */
     bool has_queued;        /* it drew a ticket, and its turn has not begun since */

@@ -83,10 +83,11 @@ struct counting {
 
 struct giving {
     struct gc_device *device;
-    const struct gc_tenant *needy;
+    struct gc_tenant *needy;
     uint64_t now_ns;
-    uint64_t least_ns; /* of a quantum */
-    uint64_t bytes;    /* of all that may give, now or later */
+    uint64_t least_ns;   /* of a quantum */
+    uint64_t guarded_ns; /* since when work is looked at */
+    uint64_t bytes;      /* of all that may give, now or later */
     struct gc_tenant *chosen;
     uint64_t rank[2]; /* of the chosen one; less is first */
     bool has_later;
@@ -101,11 +102,20 @@ static uint64_t quantum_ns(const struct giving *giving, const struct gc_tenant *
  * without work, the longest first; busy ones, the earliest turn first. */
 static bool may_give(const struct giving *giving, const struct gc_tenant *tenant, uint64_t rank[2])
 {
-    const uint64_t worked_ns = gc_max_u64(load(&tenant->turn.worked_ns), tenant->turn.begin_ns);
+    const uint64_t seen_ns = gc_max_u64(load(&tenant->turn.worked_ns), giving->guarded_ns);
+    const uint64_t worked_ns = gc_max_u64(seen_ns, tenant->turn.begin_ns);
     const bool is_idle = giving->now_ns >= worked_ns + IDLE_NS;
     rank[0] = gc_tenant_is_away(tenant) ? 0 : is_idle ? 1 : 2;
     rank[1] = rank[0] == 1 ? worked_ns : tenant->turn.begin_ns;
     return rank[0] < 2 || giving->now_ns >= tenant->turn.begin_ns + quantum_ns(giving, tenant);
+}
+
+/* Since when the tenants' work is looked at; while the gate is open it is not. */
+static uint64_t guarded_since(const struct gc_turns *turns)
+{
+    return gc_gate_mode_of(gc_gate_read(&turns->core->work.gate)) == GC_GATE_OPEN
+               ? gc_clock_ns()
+               : turns->guarded_ns;
 }
 
 static void rate(void *argument, struct gc_tenant *tenant)
@@ -144,7 +154,10 @@ static bool leave(struct gc_turns *turns, struct gc_tenant *tenant)
     const uint64_t begin_ns = gc_clock_ns();
     if (gc_tenant_is_away(tenant))
         return true;
-    /* Who finds the tenant away from now on demands. */
+    /* Before the first tenant leaves nobody looks at whose work is submitted. */
+    if (gc_gate_mode_of(gc_gate_read(&turns->core->work.gate)) == GC_GATE_OPEN)
+        turns->guarded_ns = begin_ns;
+    /* A thread that finds the tenant away from now on demands. */
     atomic_store_explicit(&tenant->turn.demanded_ns, 0, memory_order_seq_cst);
     if (!gc_turns_leave(turns, tenant, &result)) {
         refuse(turns, tenant, result.refusal, gc_clock_ns() - begin_ns);
@@ -177,6 +190,7 @@ enum gc_turns_room gc_turns_make_room(struct gc_turns *turns, struct gc_device *
     struct giving giving = {.device = device,
                             .needy = find_needy(turns),
                             .now_ns = gc_clock_ns(),
+                            .guarded_ns = guarded_since(turns),
                             .least_ns = turns->core->options->quantum_ms * GC_NS_PER_MS};
     uint64_t most;
     gc_tenants_visit(turns->core, rate, &giving);
@@ -186,14 +200,20 @@ enum gc_turns_room gc_turns_make_room(struct gc_turns *turns, struct gc_device *
         most < lacking)
         return GC_TURNS_NO_ROOM;
     if (giving.chosen != NULL && give(turns, device, giving.chosen, lacking,
-                                      giving.needy != NULL && gc_tenant_is_away(giving.needy)))
+                                      giving.needy != NULL && gc_tenant_is_away(giving.needy))) {
+        if (giving.needy != NULL && !gc_tenant_is_away(giving.needy))
+            giving.needy->turn.begin_ns = gc_clock_ns(); /* a tenant that grows keeps it, too */
         return GC_TURNS_ROOM;
+    }
     return giving.has_later || giving.chosen != NULL ? GC_TURNS_ROOM_LATER : GC_TURNS_NO_ROOM;
 }
 
 bool gc_turns_give_idle(struct gc_turns *turns, struct gc_device *device, uint64_t bytes)
 {
-    struct giving giving = {.device = device, .now_ns = gc_clock_ns(), .least_ns = UINT64_MAX / 2};
+    struct giving giving = {.device = device,
+                            .now_ns = gc_clock_ns(),
+                            .guarded_ns = guarded_since(turns),
+                            .least_ns = UINT64_MAX / 2};
     gc_tenants_visit(turns->core, rate, &giving);
     return giving.chosen != NULL && give(turns, device, giving.chosen, bytes, false);
 }

@@ -107,7 +107,7 @@ static void come_back(struct gc_turns *turns)
     atomic_store_explicit(&turns->is_demanded, false, memory_order_seq_cst);
     if (gc_away_end(turns->core, NULL))
         begin_turn(turns);
-    else
+    else if (is_demanded)
         atomic_store_explicit(&turns->is_demanded, true, memory_order_release);
 }
 

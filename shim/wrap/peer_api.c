@@ -58,7 +58,7 @@ static void add_copy(CUcontext to, CUcontext from, CUstream stream, uint64_t to_
         CUresult result = gc_shim_submit_enter(key, &work, GC_CALLER);                             \
         if (result == CUDA_SUCCESS) {                                                              \
             if (is_ours && work != NULL)                                                           \
-                gc_shim_submit_wait_memory(work, to_address, from_address, GC_CALLER);             \
+                gc_shim_submit_wait_memory(work, to_address, from_address);                        \
             result = is_ours ? GC_CALL_RELIEVED(NULL, symbol, __VA_ARGS__)                         \
                              : GC_FORWARD(symbol, __VA_ARGS__);                                    \
             gc_shim_submit_end(work, key);                                                         \

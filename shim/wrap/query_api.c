@@ -455,7 +455,7 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t by
     work = gc_life_submissions();
     if (work != NULL) {
         gc_shim_submit_enter_gate(work, GC_CALLER);
-        gc_shim_submit_wait_memory(work, dptr, 0, GC_CALLER);
+        gc_shim_submit_wait_memory(work, dptr, 0);
     }
     result = GC_CALL_RELIEVED(gc_account_current_device(), cuMemGetHandleForAddressRange, handle,
                               dptr, bytes, type, flags);

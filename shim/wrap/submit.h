@@ -89,8 +89,7 @@ static inline bool gc_shim_submit_is_guarded(const struct gc_submissions *work)
 /* Inside the gate: while a paused tenant owns the memory at `to` or `from`, leaves the gate, waits
  * until the tenant is resumed, and enters again. The caller holds no lock, at any depth of
  * wrappers. */
-void gc_shim_submit_wait_memory(struct gc_submissions *work, uint64_t to, uint64_t from,
-                                const void *caller);
+void gc_shim_submit_wait_memory(struct gc_submissions *work, uint64_t to, uint64_t from);
 
 /* Begins a submission and enters the gate; the thread is inside until gc_shim_submit_end. Where
  * *work is NULL the doorbell is not read: a forked child has no ledger. */
@@ -121,7 +120,7 @@ static inline void gc_shim_submit_end(struct gc_submissions *work, uint64_t key)
         struct gc_submissions *held_ = gc_life_submissions();                                      \
         if (held_ != NULL) {                                                                       \
             gc_shim_submit_enter_gate(held_, GC_CALLER);                                           \
-            gc_shim_submit_wait_memory(held_, (address), 0, GC_CALLER);                            \
+            gc_shim_submit_wait_memory(held_, (address), 0);                                       \
         }                                                                                          \
         CUresult answer_ = (call);                                                                 \
         gc_shim_submit_leave(held_);                                                               \

@@ -85,15 +85,16 @@ __attribute__((cold)) void gc_shim_submit_enter_gate_slow(struct gc_submissions 
     gc_shim_leave();
 }
 
-/* Leaves the gate, waits until the tenant is resumed, and enters the gate again. */
-static __attribute__((cold)) void wait_tenant(struct gc_submissions *work, struct gc_tenant *tenant,
-                                              const void *caller)
+/* Leaves the gate, waits until the tenant's memory is back, and enters the gate again: for a call
+ * whose memory is known, so that the thread's own tenant may be out meanwhile. */
+static __attribute__((cold)) void wait_tenant(struct gc_submissions *work, struct gc_tenant *tenant)
 {
     gc_submitter_leave(work, gc_shim_submitter());
     gc_shim_enter(GC_API_COUNT);
     gc_wait_tenant(gc_shim.core, tenant);
+    while (gc_submitter_try_enter(work, gc_shim_submitter()) == GC_GATE_CLOSED)
+        gc_wait_resume(gc_shim.core);
     gc_shim_leave();
-    gc_shim_submit_enter_gate(work, caller);
 }
 
 static struct gc_tenant *find_out(uint64_t to, uint64_t from)
@@ -103,13 +104,12 @@ static struct gc_tenant *find_out(uint64_t to, uint64_t from)
     return tenant != NULL ? tenant : gc_pause_find(gc_shim.core, from);
 }
 
-void gc_shim_submit_wait_memory(struct gc_submissions *work, uint64_t to, uint64_t from,
-                                const void *caller)
+void gc_shim_submit_wait_memory(struct gc_submissions *work, uint64_t to, uint64_t from)
 {
     struct gc_tenant *tenant;
 
     while (gc_shim_submit_is_guarded(work) && (tenant = find_out(to, from)) != NULL)
-        wait_tenant(work, tenant, caller);
+        wait_tenant(work, tenant);
 }
 
 /* ---- which stream ---- */
@@ -145,12 +145,12 @@ static inline bool must_search(const struct gc_submissions *work)
            gc_thread.depth == 0;
 }
 
-/* True: it waited for a paused tenant, so the memory must be searched again. */
-static bool wait_out(const struct gc_reach *reach, struct gc_submissions *work, const void *caller)
+/* True: it waited for a tenant whose memory was out, so the memory must be searched again. */
+static bool wait_out(const struct gc_reach *reach, struct gc_submissions *work)
 {
     if (reach->out_tenant == NULL)
         return false;
-    wait_tenant(work, reach->out_tenant, caller);
+    wait_tenant(work, reach->out_tenant);
     return true;
 }
 
@@ -247,7 +247,7 @@ static __attribute__((hot)) CUresult end_synchronous_call(const struct call *cal
 #define END_CALL_SYNC(call, result, is_per_thread) end_synchronous_call(call, result, is_per_thread)
 
 /* A function for each word of the rows' `reach` column: notes the owners of the memory that the
- * operands name, and waits while a paused tenant owns that memory. */
+ * operands name, and waits while a tenant owns that memory whose memory is out. */
 #define SEARCH(name, word, parameters, ...)                                                        \
     static __attribute__((hot)) void name parameters                                               \
     {                                                                                              \
@@ -259,7 +259,7 @@ static __attribute__((hot)) CUresult end_synchronous_call(const struct call *cal
                 gc_reach_of_stream(stream, gc_shim_submit_is_guarded(call->work));                 \
             word(&reach, ##__VA_ARGS__);                                                           \
             gc_shim_leave();                                                                       \
-            is_out = wait_out(&reach, call->work, call->caller);                                   \
+            is_out = wait_out(&reach, call->work);                                                 \
         }                                                                                          \
     }
 SEARCH(search_any, GC_REACH_ANY, (const struct call *call, CUstream stream))

@@ -4,9 +4,10 @@
 . "$(dirname "$0")/../../lib.sh"
 export GPUCACHE_LEDGER=$TMP/ledger SIMCUDA_SHARED=tight-$$ GPUCACHE_GROUP=tight GPUCACHE_GROUP_LIMIT=224MiB GPUCACHE_OVERCOMMIT=swap
 export GPUCACHE_REPORT=none
+pids=()
 for name in first second; do
     preloaded timeout 90 "$BUILD_DIR/tests/demo/train_driver" 12000 > "$TMP/$name" 2>&1 &
-    pids[${#pids[@]}]=$!
+    pids+=($!)
 done
 for i in 0 1; do
     wait "${pids[i]}"

@@ -174,9 +174,9 @@ static void the_default_leaves_half_of_what_is_free(void **state)
     const uint64_t total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     const uint64_t limit = limit_of(&fixture);
     assert_true(limit > 0 && limit <= total / 2);
-    assert_true(gc_host_budget_try_charge(budget, limit / 2)); /* and not taken */
+    assert_true(gc_host_budget_try_charge(budget, limit / 2, false)); /* and not taken */
     assert_true(limit_of(&fixture) > limit + limit / 8);
-    assert_false(gc_host_budget_try_charge(budget, total));
+    assert_false(gc_host_budget_try_charge(budget, total, false));
     gc_host_budget_uncharge(budget, limit / 2);
     close_fixture(&fixture);
 }

@@ -61,12 +61,12 @@ static void a_process_alone_has_the_limit(void **state)
     struct gc_host_budget budget;
     (void)state;
     gc_host_budget_init(&budget, LIMIT);
-    assert_true(gc_host_budget_try_charge(&budget, LIMIT));
-    assert_false(gc_host_budget_try_charge(&budget, 1));
+    assert_true(gc_host_budget_try_charge(&budget, LIMIT, false));
+    assert_false(gc_host_budget_try_charge(&budget, 1, false));
     assert_int_equal(gc_host_budget_sum(&budget), LIMIT);
     gc_host_budget_uncharge(&budget, 300);
-    assert_false(gc_host_budget_try_charge(&budget, UINT64_MAX));
-    assert_true(gc_host_budget_try_charge(&budget, 300));
+    assert_false(gc_host_budget_try_charge(&budget, UINT64_MAX, false));
+    assert_true(gc_host_budget_try_charge(&budget, 300, false));
     assert_int_equal(gc_host_budget_held(&budget), LIMIT);
 }
 
@@ -75,7 +75,7 @@ static void nothing_takes_most_of_what_is_free(void **state)
     struct gc_host_budget budget;
     (void)state;
     gc_host_budget_init(&budget, UINT64_MAX - 1);
-    assert_false(gc_host_budget_try_charge(&budget, UINT64_C(1) << 50));
+    assert_false(gc_host_budget_try_charge(&budget, UINT64_C(1) << 50, false));
     assert_int_equal(gc_host_budget_held(&budget), 0);
 }
 
@@ -87,18 +87,18 @@ static void a_group_has_one_sum(void **state)
     join(&a, "g", LIMIT);
     join(&b, "g", LIMIT);
     join(&other, "h", LIMIT);
-    assert_true(gc_host_budget_try_charge(&a.budget, 600));
-    assert_false(gc_host_budget_try_charge(&b.budget, 401));
-    assert_true(gc_host_budget_try_charge(&b.budget, 400));
-    assert_true(gc_host_budget_try_charge(&other.budget, LIMIT));
+    assert_true(gc_host_budget_try_charge(&a.budget, 600, false));
+    assert_false(gc_host_budget_try_charge(&b.budget, 401, false));
+    assert_true(gc_host_budget_try_charge(&b.budget, 400, false));
+    assert_true(gc_host_budget_try_charge(&other.budget, LIMIT, false));
     assert_int_equal(gc_host_budget_sum(&a.budget), LIMIT);
     assert_int_equal(gc_host_budget_held(&a.budget), 600);
     gc_host_budget_uncharge(&a.budget, 100);
-    assert_true(gc_host_budget_try_charge(&b.budget, 100));
+    assert_true(gc_host_budget_try_charge(&b.budget, 100, false));
     /* It ends without a word. */
     atomic_store(&gc_ledger_own_slot(&b.ledger)->pid, 0);
     gc_ledger_close(&b.ledger);
-    assert_true(gc_host_budget_try_charge(&a.budget, 500));
+    assert_true(gc_host_budget_try_charge(&a.budget, 500, false));
     gc_ledger_close(&a.ledger);
     gc_ledger_close(&other.ledger);
 }
@@ -114,7 +114,7 @@ static void charge_at_random(unsigned number)
         _exit(2);
     for (;;) {
         const uint64_t bytes = (uint64_t)rand_r(&seed) % (LIMIT / 2) + 1;
-        if (!gc_host_budget_try_charge(&member.budget, bytes))
+        if (!gc_host_budget_try_charge(&member.budget, bytes, false))
             continue;
         if (atomic_fetch_add(taken, bytes) + bytes > LIMIT)
             _exit(3);
@@ -131,7 +131,7 @@ static void charge_half(unsigned number)
     if (!try_join(&member, "g", LIMIT))
         _exit(2);
     for (;;) {
-        if (!gc_host_budget_try_charge(&member.budget, LIMIT / 2))
+        if (!gc_host_budget_try_charge(&member.budget, LIMIT / 2, false))
             _exit(4);
         gc_host_budget_uncharge(&member.budget, LIMIT / 2);
     }
@@ -164,7 +164,7 @@ static void the_sum_holds_and_the_killed_leave_nothing(void **state)
     run_and_kill(charge_at_random, CHILDREN);
     run_and_kill(charge_half, 2);
     join(&member, "g", LIMIT);
-    assert_true(gc_host_budget_try_charge(&member.budget, LIMIT));
+    assert_true(gc_host_budget_try_charge(&member.budget, LIMIT, false));
     gc_ledger_close(&member.ledger);
     munmap((void *)taken, 4096);
 }
