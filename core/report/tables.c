@@ -130,7 +130,8 @@ static const struct gc_figure turn_array[] = {
         GC_METRIC(3, "turn_waited_seconds_count", "Time for which the process waited for memory.")),
     TURN("quantum_ns", NS, quantum_ns),
     TURN("host_bytes", BYTES, host_bytes,
-         GC_METRIC(4, "turn_host_bytes", "Host memory for what is swapped or spilled, in use or kept.")),
+         GC_METRIC(4, "turn_host_bytes",
+                   "Host memory for what is swapped or spilled, in use or kept.")),
 };
 const struct gc_figures gc_report_turn_figures = GC_FIGURES(turn_array);
 
