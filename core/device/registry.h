@@ -57,7 +57,7 @@ struct gc_core {
     /* Memory of records without a device: the core, the pagemap, the tracker, contexts. */
     struct gc_host_mem host;
     struct gc_submissions work;
-    atomic_bool is_moving; /* a thread pauses or resumes */
+    atomic_bool is_moving; /* a thread pauses, resumes, or moves memory of a turn */
     atomic_bool is_paused; /* the whole process, not one tenant */
     atomic_bool is_away;   /* its turn is over, some memory is out: core/pause/away.h */
     /* A thread needs memory that is away, the process's or the tenant's; NULL: the process takes no

@@ -103,7 +103,7 @@ uint64_t gc_turns_swap_out(struct gc_turns *turns, struct gc_device *device,
 
 /* ---- in ---- */
 
-/* Who gives in exchange for what came needs the host memory that it had. */
+/* A process that gives in exchange for it needs the host memory. */
 static void free_host(struct gc_core *core, uint64_t bytes)
 {
     if (!gc_host_budget_is_tight(&core->host_budget))

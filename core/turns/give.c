@@ -114,7 +114,7 @@ void gc_turns_give_all(struct gc_turns *turns)
         const uint64_t idle = gc_release_idle(device, NULL, 0, bytes);
         if (idle < bytes && bytes != UINT64_MAX && !gc_scope_is_away(turns->core, NULL) &&
             gc_turns_give_idle(turns, device, bytes - idle))
-            continue; /* who asked asks again, if it lacks more */
+            continue; /* it is asked again, if more is lacking */
         if (idle < bytes)
             give(turns, device, bytes == UINT64_MAX ? bytes : bytes - idle);
         else

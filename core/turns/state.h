@@ -114,7 +114,7 @@ uint64_t gc_turns_need(const struct gc_turns *turns, struct gc_device *device, u
  * is not away, or there is none. */
 bool gc_turns_set_stuck(struct gc_turns *turns);
 /* One step towards `need` bytes more for that tenant: another one gives what the group's limit
- * lacks. LATER: it will, its turn is not over. */
+ * lacks. LATER: it will, its turn is not over. NO_ROOM also where nothing is lacking: ask.c. */
 enum gc_turns_room gc_turns_make_room(struct gc_turns *turns, struct gc_device *device,
                                       uint64_t need);
 /* For other processes: a tenant without work gives so much. False: there is none. */

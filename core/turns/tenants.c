@@ -1,6 +1,7 @@
-/* The tenants of a process take turns in its memory, as processes do in that of their group: who
- * needs memory that the group has not gets it of the process's other tenants, first of those that
- * submit nothing, then of those whose quantum is over. Memory of no tenant stays. */
+/* The tenants of a process take turns in its memory, as processes do in that of their group. A
+ * tenant that needs more than the group has room for gets it from the process's other tenants,
+ * first from those that submit nothing, then from those whose quantum is over. Memory of no tenant
+ * stays. */
 #include "core/device/publish.h"
 #include "core/device/tenant.h"
 
@@ -12,11 +13,12 @@
 
 #include <stddef.h>
 
-/* A tenant that submits nothing for so long is without work. Whose work it is that runs is not
- * known: all of it is waited for. */
+/* A tenant that submits nothing for so long is without work. Work under way is not known by tenant:
+ * all of it is waited for. */
 #define IDLE_NS (100 * GC_NS_PER_MS)
 #define STUCK_NS GC_NS_PER_S
-/* While work is waited for nobody submits any: that is tried so much less than it took. */
+/* During that wait no thread submits work. The next attempt comes so many times later than it
+ * took. */
 #define DRAIN_TIMES 5
 
 static uint64_t load(const _Atomic uint64_t *word)
@@ -32,7 +34,7 @@ void gc_turns_demand_tenant(struct gc_turns *turns, struct gc_tenant *tenant)
         gc_ledger_wake(&turns->client->ledger, turns->client->ledger.own);
 }
 
-/* ---- who waits ---- */
+/* ---- the tenant that needs memory ---- */
 
 struct finding {
     uint64_t now_ns;
@@ -79,7 +81,7 @@ struct counting {
     uint64_t bytes;
 };
 
-/* ---- who gives ---- */
+/* ---- giving ---- */
 
 struct giving {
     struct gc_device *device;
@@ -218,7 +220,7 @@ bool gc_turns_give_idle(struct gc_turns *turns, struct gc_device *device, uint64
     return giving.chosen != NULL && give(turns, device, giving.chosen, bytes, false);
 }
 
-/* ---- who comes back ---- */
+/* ---- coming back ---- */
 
 static void begin_stay(struct gc_turns *turns, struct gc_tenant *tenant)
 {
@@ -251,7 +253,7 @@ static void bring_back(struct gc_turns *turns, struct gc_tenant *tenant)
              gc_account_has_room(device->budget.account, gc_min_u64(missing, GC_PAGE_BYTES_MIN))))
             tenant->turn.exchange_ns += gc_turns_swap_in(turns, device, tenant);
     }
-    /* First: who finds the tenant away later demands again. */
+    /* First: a thread that finds the tenant away later demands again. */
     const uint64_t since_ns =
         atomic_exchange_explicit(&tenant->turn.demanded_ns, 0, memory_order_seq_cst);
     if (gc_away_end(turns->core, tenant))

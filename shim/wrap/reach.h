@@ -27,7 +27,7 @@ struct gc_submissions;
 /* One search of the memory at a piece of work's addresses: its task and its result. */
 struct gc_reach {
     bool notes;       /* make the work's contexts peers of the context that owns the memory */
-    bool guards;      /* find whether a paused tenant owns the memory */
+    bool guards;      /* find the tenant that owns the memory, if it is out */
     bool is_anywhere; /* the work may run in any context */
     /* The contexts in which the work may run: a stream's context need not be the current one. */
     struct gc_context *by[2];

@@ -57,8 +57,8 @@ static inline CUresult gc_shim_submit_begin(uint64_t key, struct gc_submissions 
  * in wrappers only. */
 #define GC_CALLER __builtin_return_address(0)
 
-/* For a gate that is not open: waits while the gate is closed or the calling tenant is paused. On
- * return the thread is inside the gate. */
+/* For a gate that is not open: waits while the gate is closed or the calling tenant's memory is
+ * out. On return the thread is inside the gate. */
 void gc_shim_submit_enter_gate_slow(struct gc_submissions *work, enum gc_gate_mode mode,
                                     const void *caller);
 
@@ -80,15 +80,16 @@ static inline void gc_shim_submit_enter_gate(struct gc_submissions *work, const 
         gc_shim_submit_enter_gate_slow(work, mode, caller);
 }
 
-/* Whether a tenant is paused: valid while the thread is inside the gate, else stale at once. */
+/* Whether the memory of a tenant may be out: valid while the thread is inside the gate, else stale
+ * at once. */
 static inline bool gc_shim_submit_is_guarded(const struct gc_submissions *work)
 {
     return __builtin_expect(gc_gate_mode_of(gc_gate_read(&work->gate)) != GC_GATE_OPEN, 0);
 }
 
-/* Inside the gate: while a paused tenant owns the memory at `to` or `from`, leaves the gate, waits
- * until the tenant is resumed, and enters again. The caller holds no lock, at any depth of
- * wrappers. */
+/* Inside the gate: while the memory at `to` or `from` is of a tenant whose memory is out, leaves
+ * the gate, waits until the tenant is resumed, and enters again. The caller holds no lock, at any
+ * depth of wrappers. */
 void gc_shim_submit_wait_memory(struct gc_submissions *work, uint64_t to, uint64_t from);
 
 /* Begins a submission and enters the gate; the thread is inside until gc_shim_submit_end. Where

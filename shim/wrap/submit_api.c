@@ -5,8 +5,8 @@
  * when its call returns.
  *
  * With several contexts the owners of the memory that the work may reach are noted (reach.h). While
- * a tenant is paused the addresses that the call names are checked too: work on the tenant's memory
- * waits. */
+ * the memory of a tenant is out the addresses that the call names are checked too: work on the
+ * tenant's memory waits. */
 #include "shim/account/tenant.h"
 #include "shim/driver/capture_guard.h"
 #include "shim/life/life.h"
@@ -61,7 +61,7 @@ CUresult gc_shim_submit_enter(uint64_t key, struct gc_submissions **work, const 
     return enter(key, work, caller);
 }
 
-/* ---- while something is paused ---- */
+/* ---- while memory is out ---- */
 
 __attribute__((cold)) void gc_shim_submit_enter_gate_slow(struct gc_submissions *work,
                                                           enum gc_gate_mode mode,
@@ -134,7 +134,7 @@ static CUstream stream_at(const CUstream *stream)
     return stream == NULL ? NULL : *stream;
 }
 
-/* ---- the memory that work may reach: with several contexts, and while a tenant is paused
+/* ---- the memory that work may reach: with several contexts, and while memory of a tenant is out
  * (reach.h) ---- */
 
 /* Whether a search may find anything. */
@@ -298,7 +298,7 @@ SEARCH(search_unpacked, GC_REACH_UNPACKED,
 /* ---- the short way of a call ---- */
 
 /* Enters the gate if nothing is to be done before the call, as a rule: no other process asks for
- * anything, nothing is paused, the stream needs no care, and no memory is to be searched for.
+ * anything, no memory is out, the stream needs no care, and no memory is to be searched for.
  * False: the thread is outside, and takes the long way. `work` is that of the thread's line: NULL
  * for a thread without one, and in a forked child. */
 static inline __attribute__((always_inline)) bool enter_plain(const struct gc_submissions *work,
