@@ -167,12 +167,10 @@ static bool borrow_idle(struct gc_device *device, uint64_t bytes, struct gc_borr
 
 /* ---- turns ---- */
 
+/* Without a helper, as while the process starts, a thread that waits makes its steps. */
 static bool takes_turns(const struct gc_group_client *client, const struct gc_borrow *borrow)
 {
-    return client != NULL && client->step != NULL && !borrow->is_short && !gc_serve_is_helper() &&
-           (atomic_load_explicit(&gc_ledger_own_slot(&client->ledger)->flags,
-                                 memory_order_relaxed) &
-            GC_LEDGER_HAS_HELPER) != 0;
+    return client != NULL && client->step != NULL && !borrow->is_short && !gc_serve_is_helper();
 }
 
 static void want(struct gc_group_client *client, struct gc_device *device, uint64_t bytes,
@@ -216,7 +214,7 @@ static bool wait_turn(struct gc_device *device, uint64_t bytes, struct gc_borrow
         want(client, device, bytes, borrow);
         sleep_poll();
         if (gc_core_serves_in_threads(device->core))
-            gc_serve_step(device->core); /* the helper has ended with the process */
+            gc_serve_step(device->core); /* see takes_turns */
         if (gc_account_has_room(account, bytes))
             return borrow->room_count++ < TURN_TRIES; /* else the device itself is full */
     }

@@ -44,7 +44,7 @@ def usable():
 
 def new_world(room, members, **settings):
     """A world whose members do not fit together."""
-    return World(room * (members if options.roomy else 1), members, **settings)
+    return World(room * (max(members, 1) if options.roomy else 1), members, **settings)
 
 
 def member_options(seed, *more):
@@ -297,6 +297,18 @@ def check_weights():
     finish_world("weights", world)
 
 
+def check_start_in_full_group():
+    """There is no room even for the context of a member that starts: the others give it."""
+    world = new_world(400 * MIB, 0)
+    first = world.add(310 * MIB, "seed=1", SPARSE).ready()
+    first.ask(1)
+    second = world.add(200 * MIB, "seed=2", SPARSE, "patience_s=0").ready()
+    for _ in range(3):
+        for member in (first, second):
+            member.ask(1)
+    finish_world("start in a full group", world)
+
+
 def check_host_limit():
     """No more goes than the host has room for: who needs it is refused, and the line says why."""
     world = new_world(192 * MIB, 2, GPUCACHE_QUANTUM="50", GPUCACHE_HOST_LIMIT="64MiB")
@@ -337,7 +349,7 @@ def check_short_host():
     finish_world("short host", world)
 
 
-CHECKS = {"contents": check_contents, "start": check_start,
+CHECKS = {"contents": check_contents, "start": lambda: [check_start(), check_start_in_full_group()],
           "host": lambda: [check_host_limit(), check_short_host()], "weights": check_weights,
           "first": check_first_answer, "idle": check_busy_and_idle,
           "two": lambda: check_turns(2), "three": lambda: check_turns(3),
