@@ -83,7 +83,7 @@ static __attribute__((noinline)) bool reclaim_and_charge(struct gc_device *devic
 {
     struct gc_reclaim reclaim;
     struct gc_charge held;
-    struct gc_borrow borrow = {.is_short = is_trial};
+    struct gc_borrow borrow = {.is_short = is_trial, .is_fixed = true};
     if (bytes > gc_quota_limit_bytes(device, quota))
         return false;
     gc_reconcile_update(device);

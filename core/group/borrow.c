@@ -7,6 +7,9 @@
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
 #include "core/group/group.h"
+#include "core/io/log.h"
+#include "core/io/text.h"
+#include "core/ledger/turn.h"
 
 #include <time.h>
 
@@ -200,6 +203,31 @@ static bool could_fit(const struct gc_device *device, uint64_t bytes,
            gc_add_u64(sum, beside, &sum) && sum <= gc_account_limit(account);
 }
 
+/* Memory that cannot go again must leave room for each of the others, which else could not come
+ * back. */
+static bool leaves_room(const struct gc_device *device, uint64_t bytes,
+                        const struct gc_borrow *borrow)
+{
+    struct gc_account *account = device->budget.account;
+    char size[GC_TEXT_SIZE_BYTES];
+    char held[GC_TEXT_SIZE_BYTES];
+    char limit[GC_TEXT_SIZE_BYTES];
+    uint64_t sum;
+    if (!borrow->is_fixed)
+        return true;
+    const uint64_t largest =
+        gc_turn_largest_other(account->ledger, account->group_key, gc_account_row(account));
+    if (gc_add_u64(largest, bytes, &sum) && sum <= gc_account_limit(account))
+        return true;
+    gc_log_once(device->core->log, &gc_group_client_of(device->core)->fixed_logged, GC_LOG_WARN,
+                "device %d: refused %s for a context or other memory that cannot be swapped: "
+                "another process holds %s, which could not come back beside it (the group's limit "
+                "is %s)",
+                device->info.ordinal, gc_text_size(bytes, size), gc_text_size(largest, held),
+                gc_text_size(gc_account_limit(account), limit));
+    return false;
+}
+
 /* The helper asks others for their memory; it stays announced until gc_borrow_end. */
 static bool wait_turn(struct gc_device *device, uint64_t bytes, struct gc_borrow *borrow)
 {
@@ -208,7 +236,7 @@ static bool wait_turn(struct gc_device *device, uint64_t bytes, struct gc_borrow
     if (!takes_turns(client, borrow))
         return false;
     gc_tenants_count_away(device);
-    while (could_fit(device, bytes, borrow->tenant) &&
+    while (could_fit(device, bytes, borrow->tenant) && leaves_room(device, bytes, borrow) &&
            gc_budget_free_bytes(&device->budget) >= bytes &&
            !gc_group_is_hopeless(client, gc_account_row(account))) {
         want(client, device, bytes, borrow);

@@ -31,6 +31,7 @@ struct gc_group_client {
     atomic_bool is_serving;
     atomic_flag loss_logged;
     atomic_flag removal_logged;
+    atomic_flag fixed_logged;
     /* Limits requested for devices that are not added yet; bit i of the mask: row i. */
     _Atomic uint64_t late_mask;
     _Atomic uint64_t late_limits[GC_LEDGER_DEVICES];
@@ -83,6 +84,7 @@ struct gc_borrow {
     unsigned room_count;      /* steps that found room, in a turn */
     bool is_short;            /* does not wait */
     struct gc_tenant *tenant; /* for which it is; NULL: none */
+    bool is_fixed;            /* memory that cannot go again: a context, an array */
 };
 
 /* Call when reclaim in this process did not free `bytes`. Uncharges memory of processes that died,

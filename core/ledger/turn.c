@@ -101,6 +101,22 @@ bool gc_turn_head_returns(const struct gc_ledger *ledger, uint64_t group_key, ui
            gc_ledger_load_half(&gc_ledger_get_slot(ledger, head)->turn.state) == GC_TURN_WAITING;
 }
 
+uint64_t gc_turn_largest_other(const struct gc_ledger *ledger, uint64_t group_key, uint32_t device)
+{
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    uint64_t largest = 0;
+    for (uint32_t i = 0; i < high; i++) {
+        uint64_t sum;
+        if (i == ledger->own || !is_of_group(ledger, i, group_key))
+            continue;
+        if (!gc_add_u64(held_by(ledger, i, device),
+                        gc_ledger_load(&gc_ledger_get_slot(ledger, i)->turn.away[device]), &sum))
+            sum = UINT64_MAX;
+        largest = gc_max_u64(largest, sum);
+    }
+    return largest;
+}
+
 /* ---- candidates ---- */
 
 uint64_t gc_turn_idle_since(const struct gc_ledger_turn_row *turn, uint64_t now_ns)

@@ -298,15 +298,24 @@ def check_weights():
 
 
 def check_start_in_full_group():
-    """There is no room even for the context of a member that starts: the others give it."""
-    world = new_world(400 * MIB, 0)
-    first = world.add(310 * MIB, "seed=1", SPARSE).ready()
-    first.ask(1)
-    second = world.add(200 * MIB, "seed=2", SPARSE, "patience_s=0").ready()
+    """There is no room even for the context of a member that starts: the others give it, if they can come back beside it."""
+    world = new_world(440 * MIB, 0)
+    members = [world.add(130 * MIB, f"seed={seed}", SPARSE).ready() for seed in (1, 2)]
+    members.append(world.add(130 * MIB, "seed=3", SPARSE, "patience_s=0").ready())
     for _ in range(3):
-        for member in (first, second):
+        for member in members:
             member.ask(1)
     finish_world("start in a full group", world)
+    world = new_world(400 * MIB, 0)
+    first = world.add(310 * MIB, "seed=1", SPARSE).ready()
+    second = world.add(50 * MIB, "seed=2", SPARSE, "patience_s=0")
+    equal("start in a full group: a context beside which another does not fit is refused", second.process.wait(PATIENCE), 1)
+    for reader in second.readers:
+        reader.join(PATIENCE)
+    ok("start in a full group: a line says why", any("could not come back beside it" in line for line in second.errors), second.errors)
+    world.members.remove(second)
+    first.ask(1)
+    finish_world("start beside one that fills it", world)
 
 
 def check_host_limit():
