@@ -215,8 +215,8 @@ static bool leaves_room(const struct gc_device *device, uint64_t bytes,
     uint64_t sum;
     if (!borrow->is_fixed)
         return true;
-    const uint64_t largest =
-        gc_turn_largest_other(account->ledger, account->group_key, gc_account_row(account));
+    const uint64_t largest = gc_turn_largest_other(
+        account->ledger, account->group_key, gc_account_row(account), gc_account_limit(account));
     if (gc_add_u64(largest, bytes, &sum) && sum <= gc_account_limit(account))
         return true;
     gc_log_once(device->core->log, &gc_group_client_of(device->core)->fixed_logged, GC_LOG_WARN,

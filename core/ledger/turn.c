@@ -101,7 +101,8 @@ bool gc_turn_head_returns(const struct gc_ledger *ledger, uint64_t group_key, ui
            gc_ledger_load_half(&gc_ledger_get_slot(ledger, head)->turn.state) == GC_TURN_WAITING;
 }
 
-uint64_t gc_turn_largest_other(const struct gc_ledger *ledger, uint64_t group_key, uint32_t device)
+uint64_t gc_turn_largest_other(const struct gc_ledger *ledger, uint64_t group_key, uint32_t device,
+                               uint64_t limit)
 {
     const uint32_t high = gc_ledger_slot_high(ledger);
     uint64_t largest = 0;
@@ -110,8 +111,9 @@ uint64_t gc_turn_largest_other(const struct gc_ledger *ledger, uint64_t group_ke
         if (i == ledger->own || !is_of_group(ledger, i, group_key))
             continue;
         if (!gc_add_u64(held_by(ledger, i, device),
-                        gc_ledger_load(&gc_ledger_get_slot(ledger, i)->turn.away[device]), &sum))
-            sum = UINT64_MAX;
+                        gc_ledger_load(&gc_ledger_get_slot(ledger, i)->turn.away[device]), &sum) ||
+            sum > limit)
+            sum = 0; /* of tenants, which come back one after the other */
         largest = gc_max_u64(largest, sum);
     }
     return largest;

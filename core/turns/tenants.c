@@ -156,9 +156,7 @@ static bool leave(struct gc_turns *turns, struct gc_tenant *tenant)
     const uint64_t begin_ns = gc_clock_ns();
     if (gc_tenant_is_away(tenant))
         return true;
-    /* Before the first tenant leaves nobody looks at whose work is submitted. */
-    if (gc_gate_mode_of(gc_gate_read(&turns->core->work.gate)) == GC_GATE_OPEN)
-        turns->guarded_ns = begin_ns;
+    turns->guarded_ns = guarded_since(turns);
     /* A thread that finds the tenant away from now on demands. */
     atomic_store_explicit(&tenant->turn.demanded_ns, 0, memory_order_seq_cst);
     if (!gc_turns_leave(turns, tenant, &result)) {
