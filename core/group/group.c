@@ -36,8 +36,9 @@ static void fill_slot(struct gc_group_client *client, const char *program)
 static bool acquire_slot(struct gc_group_client *client)
 {
     const struct gc_core *core = client->core;
-    char reason[GC_LEDGER_REASON_BYTES];
-    if (gc_ledger_open(core->options->ledger, true, &client->ledger, reason) != GC_OK) {
+    char reason[GC_LEDGER_REASON_BYTES], place[GC_LEDGER_PATH_BYTES];
+    const char *folder = gc_ledger_folder(core->options->ledger, core->options->node, place);
+    if (gc_ledger_open(folder, true, &client->ledger, reason) != GC_OK) {
         gc_log_write(core->log, GC_LOG_WARN, "no ledger: %s; limits hold in this process alone",
                      reason);
         return false;

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #define GC_LEDGER_MAGIC UINT64_C(0x3172676c63616367) /* "gcaclgr1" */
-#define GC_LEDGER_VERSION 3
+#define GC_LEDGER_VERSION 4
 #define GC_LEDGER_SLOTS 2048
 #define GC_LEDGER_DEVICES 64
 #define GC_LEDGER_HOST GC_LEDGER_DEVICES /* the row of accounts after the devices': host memory */

@@ -29,11 +29,19 @@ struct gc_ledger {
     char path[GC_LEDGER_PATH_BYTES];
 };
 
-/* Opens the ledger in `folder` ("": /dev/shm/gpucache-UID). `create`: creates a missing folder and
- * file; otherwise returns GC_NOT_OURS if one is missing: there is no ledger. GC_IO, GC_FORMAT:
- * `reason` has the fault, its place and the accepted state; nothing is changed. */
+/* The folder of this user's ledger: `given`, or, where that is "", NODE/users/UID if NODE/users is
+ * a sticky folder that this user can write, else /dev/shm/gpucache-UID. */
+const char *gc_ledger_folder(const char *given, const char *node,
+                             char folder[GC_LEDGER_PATH_BYTES]);
+/* Opens the ledger in `folder`. `create`: creates a missing folder and file; otherwise returns
+ * GC_NOT_OURS if one is missing: there is no ledger. GC_IO, GC_FORMAT: `reason` has the fault, its
+ * place and the accepted state; nothing is changed. */
 enum gc_status gc_ledger_open(const char *folder, bool create, struct gc_ledger *ledger,
                               char reason[GC_LEDGER_REASON_BYTES]) GC_CHECKED;
+/* As that, for root: the ledger of the user `owner`. The user may be hostile and cut the file short
+ * at any time; an access then raises SIGBUS. */
+enum gc_status gc_ledger_open_of(const char *folder, uint32_t owner, struct gc_ledger *ledger,
+                                 char reason[GC_LEDGER_REASON_BYTES]) GC_CHECKED;
 /* Whether the descriptor is still the opened file: programs close descriptors that they do not
  * know, and numbers are reused. Without the descriptor no process can be found dead. */
 bool gc_ledger_is_intact(const struct gc_ledger *ledger);
@@ -132,8 +140,8 @@ struct gc_ledger_group_use {
     uint64_t held_bytes;
     uint32_t member_count;
 };
-/* Opens the ledger, reads a group's use of the device with this UUID, and closes it. False: there
- * is no ledger, or the group or the device is not in it. */
+/* Opens the ledger in `folder`, reads a group's use of the device with this UUID, and closes it.
+ * False: there is no ledger, or the group or the device is not in it. */
 bool gc_ledger_read_group_use(const char *folder, const char *group, const char *uuid,
                               struct gc_ledger_group_use *share);
 

@@ -27,6 +27,7 @@ struct opening {
     char *reason;
     char folder[GC_LEDGER_PATH_BYTES];
     char name[FILE_NAME_BYTES];
+    uint32_t owner; /* UID */
     int folder_fd;
     bool create;
 };
@@ -85,7 +86,7 @@ static enum gc_status open_folder(struct opening *opening)
                                         : strerror(errno));
     if (read_facts(opening->folder_fd, &facts) != 0)
         return fail_folder(opening, strerror(errno));
-    if (facts.stx_uid != geteuid())
+    if (facts.stx_uid != opening->owner)
         return fail_folder(opening, "it belongs to another user");
     if ((facts.stx_mode & 077) != 0)
         return fail_folder(opening, "others may enter or read it");
@@ -94,11 +95,11 @@ static enum gc_status open_folder(struct opening *opening)
 
 /* ---- the required properties ---- */
 
-static const char *wrong_with(const struct statx *facts)
+static const char *wrong_with(const struct statx *facts, uint32_t owner)
 {
     if (!S_ISREG(facts->stx_mode))
         return "it is not a regular file";
-    if (facts->stx_uid != geteuid())
+    if (facts->stx_uid != owner)
         return "it belongs to another user";
     if ((facts->stx_mode & 07777) != 0600)
         return "its mode is not 0600";
@@ -136,7 +137,7 @@ static enum gc_status accept_file(struct opening *opening, int fd)
     struct statx facts;
     if (read_facts(fd, &facts) != 0)
         return fail_file(opening, GC_IO, strerror(errno));
-    const char *wrong = wrong_with(&facts);
+    const char *wrong = wrong_with(&facts, opening->owner);
     if (wrong != NULL)
         return fail_file(opening, GC_FORMAT, wrong);
     struct gc_ledger_file *file = map_file(fd);
@@ -244,18 +245,15 @@ static enum gc_status open_or_make(struct opening *opening)
     return status;
 }
 
-enum gc_status gc_ledger_open(const char *folder, bool create, struct gc_ledger *ledger,
-                              char reason[GC_LEDGER_REASON_BYTES])
+static enum gc_status open_ledger(const char *folder, uint32_t owner, bool create,
+                                  struct gc_ledger *ledger, char reason[GC_LEDGER_REASON_BYTES])
 {
     struct opening opening = {
-        .ledger = ledger, .reason = reason, .folder_fd = -1, .create = create};
+        .ledger = ledger, .reason = reason, .owner = owner, .folder_fd = -1, .create = create};
     const int saved_errno = errno;
     *ledger = (struct gc_ledger){.fd = -1, .own = GC_LEDGER_NONE};
     reason[0] = '\0';
-    if (folder[0] == '\0')
-        snprintf(opening.folder, sizeof(opening.folder), "/dev/shm/gpucache-%lu",
-                 (unsigned long)geteuid());
-    else if (!gc_text_copy(opening.folder, sizeof(opening.folder), folder, strlen(folder)))
+    if (!gc_text_copy(opening.folder, sizeof(opening.folder), folder, strlen(folder)))
         return fail(&opening, GC_IO, "%.80s...: the path is too long", folder);
     snprintf(opening.name, sizeof(opening.name), "ledger-%d", GC_LEDGER_VERSION);
     snprintf(ledger->path, sizeof(ledger->path), "%.4090s/%s", opening.folder, opening.name);
@@ -266,6 +264,42 @@ enum gc_status gc_ledger_open(const char *folder, bool create, struct gc_ledger 
         close(opening.folder_fd);
     errno = saved_errno;
     return status;
+}
+
+enum gc_status gc_ledger_open(const char *folder, bool create, struct gc_ledger *ledger,
+                              char reason[GC_LEDGER_REASON_BYTES])
+{
+    return open_ledger(folder, geteuid(), create, ledger, reason);
+}
+
+enum gc_status gc_ledger_open_of(const char *folder, uint32_t owner, struct gc_ledger *ledger,
+                                 char reason[GC_LEDGER_REASON_BYTES])
+{
+    return open_ledger(folder, owner, false, ledger, reason);
+}
+
+/* The place must be sticky: else other users could exchange each other's folders. */
+static bool has_place(const char *place)
+{
+    struct statx facts;
+    return statx(AT_FDCWD, place, 0, STATX_BASIC_STATS, &facts) == 0 && S_ISDIR(facts.stx_mode) &&
+           (facts.stx_mode & S_ISVTX) != 0 &&
+           faccessat(AT_FDCWD, place, W_OK | X_OK, AT_EACCESS) == 0;
+}
+
+const char *gc_ledger_folder(const char *given, const char *node, char folder[GC_LEDGER_PATH_BYTES])
+{
+    const int saved_errno = errno;
+    if (given[0] != '\0')
+        return given;
+    snprintf(folder, GC_LEDGER_PATH_BYTES, "%.4080s/users", node);
+    const size_t length = strlen(folder);
+    if (has_place(folder))
+        snprintf(folder + length, GC_LEDGER_PATH_BYTES - length, "/%lu", (unsigned long)geteuid());
+    else
+        snprintf(folder, GC_LEDGER_PATH_BYTES, "/dev/shm/gpucache-%lu", (unsigned long)geteuid());
+    errno = saved_errno;
+    return folder;
 }
 
 void gc_ledger_close(struct gc_ledger *ledger)

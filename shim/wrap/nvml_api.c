@@ -129,6 +129,7 @@ static bool query_options(struct nvmlDevice_st *handle, const char *uuid, struct
 {
     const struct gc_options *options = quiet_options();
     struct gc_ledger_group_use quota;
+    char place[GC_LEDGER_PATH_BYTES];
     const uint64_t own_total = figures->total_bytes;
 
     if (options == NULL || options->mode == GC_MODE_OFF || options->refused)
@@ -136,7 +137,8 @@ static bool query_options(struct nvmlDevice_st *handle, const char *uuid, struct
     const int ordinal = gc_nvml_ordinal(handle, uuid);
     clamp_to_limit(limit_of(&options->limit, ordinal, uuid, own_total), 0, figures);
     if (options->group[0] == '\0' ||
-        !gc_ledger_read_group_use(options->ledger, options->group, uuid, &quota))
+        !gc_ledger_read_group_use(gc_ledger_folder(options->ledger, options->node, place),
+                                  options->group, uuid, &quota))
         quota = (struct gc_ledger_group_use){.member_count = 0};
     if (quota.member_count == 0) /* an ended group's limit does not hold for the next group */
         quota.limit_bytes = limit_of(&options->group_limit, ordinal, uuid, own_total);

@@ -25,7 +25,9 @@ enum gc_status live_open(struct gc_ledger *ledger, char reason[GC_LEDGER_REASON_
         snprintf(reason, GC_LEDGER_REASON_BYTES, "%s", gc_status_text(status));
         return status;
     }
-    status = gc_ledger_open(options->ledger, false, ledger, reason);
+    char place[GC_LEDGER_PATH_BYTES];
+    status = gc_ledger_open(gc_ledger_folder(options->ledger, options->node, place), false, ledger,
+                            reason);
     gc_options_free(options);
     return status;
 }

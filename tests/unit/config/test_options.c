@@ -92,6 +92,7 @@ static const struct sample {
     {"GROUP_LIMIT", {"4GiB", "0=1g"}, {"0", "much"}},
     {"TENANT", {"worker"}, {"a=b"}},
     {"LEDGER", {"/run/user/1000/gpucache", "folder"}, {NULL}},
+    {"NODE", {"/run/gpucache"}, {NULL}},
     {"REPORT", {"stderr", "none", "/tmp/r-%p.json"}, {NULL}},
     {"TRACE", {"/tmp/t"}, {NULL}},
     {"STACKS", {"off", "leaks", "all"}, {"yes"}},
@@ -120,6 +121,7 @@ static const struct sample {
     {"OVERCOMMIT", {"off", "swap", "swap,spill"}, {"swap,", "on", "swap spill"}},
     {"PRIORITY", {"0", "1000000"}, {"-1", "1000001", "high"}},
     {"QUANTUM", {"1", "86400000"}, {"0", "1s", "-1"}},
+    {"GUARANTEE", {"8GiB", "50%", "0=1g"}, {"0", "much", "1g,"}},
     {"HOST_LIMIT", {"8GiB", "50%"}, {"0", "-1", "all"}},
     {"MANAGED", {"count", "limit", "deny"}, {"COUNT", "2", "off"}},
     {"DEBUG", {"poison", "poison,guard,uaf"}, {"poison,", "all", "poison guard"}},
@@ -210,12 +212,13 @@ static void bad_values_give_one_line_and_the_right_consequence(void **state)
     }
 }
 
-static void only_limits_budget_and_gate_close(void **state)
+static void only_limits_guarantee_budget_and_gate_close(void **state)
 {
     (void)state;
     for (int i = 0; i < GC_OPTION_COUNT; i++) {
         const bool closes = i == GC_OPTION_LIMIT || i == GC_OPTION_GROUP_LIMIT ||
-                            i == GC_OPTION_BUDGET || i == GC_OPTION_GATE || i == GC_OPTION_TENANTS;
+                            i == GC_OPTION_BUDGET || i == GC_OPTION_GATE ||
+                            i == GC_OPTION_TENANTS || i == GC_OPTION_GUARANTEE;
         assert_int_equal(gc_options_get_row((enum gc_option)i)->closed, closes);
     }
 }
@@ -787,7 +790,7 @@ int main(void)
         TEST(every_option_has_samples),
         TEST(good_values_are_taken),
         TEST(bad_values_give_one_line_and_the_right_consequence),
-        TEST(only_limits_budget_and_gate_close),
+        TEST(only_limits_guarantee_budget_and_gate_close),
         TEST(a_gate_that_closes_takes_no_default),
         TEST(bad_values_name_the_real_default),
         TEST(no_room_is_left_where_zero_says_so),

@@ -53,6 +53,29 @@ static void open_ledger(struct gc_ledger *opened)
         fail_msg("%s", reason);
 }
 
+/* ---- the default folder ---- */
+
+static void default_folder_is_of_the_node_where_its_place_is_sticky(void **state)
+{
+    char place[GC_LEDGER_PATH_BYTES], users[300], own[400], fallback[64];
+    (void)state;
+    snprintf(users, sizeof(users), "%s/users", base);
+    snprintf(own, sizeof(own), "%s/%lu", users, (unsigned long)geteuid());
+    snprintf(fallback, sizeof(fallback), "/dev/shm/gpucache-%lu", (unsigned long)geteuid());
+    assert_string_equal(gc_ledger_folder("/given", base, place), "/given");
+    assert_string_equal(gc_ledger_folder("", base, place), fallback);
+    assert_int_equal(mkdir(users, 0755), 0);
+    assert_string_equal(gc_ledger_folder("", base, place), fallback);
+    assert_int_equal(chmod(users, 01777), 0);
+    assert_string_equal(gc_ledger_folder("", base, place), own);
+    if (gc_ledger_open(own, true, &ledger, reason) != GC_OK)
+        fail_msg("%s", reason);
+    struct gc_ledger other;
+    assert_int_equal(gc_ledger_open_of(own, geteuid(), &other, reason), GC_OK);
+    gc_ledger_close(&other);
+    assert_int_equal(gc_ledger_open_of(own, geteuid() + 1, &other, reason), GC_IO);
+}
+
 /* ---- what is refused ---- */
 
 static void expect_refused(const char *word)
@@ -804,6 +827,7 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
+        CASE(default_folder_is_of_the_node_where_its_place_is_sticky),
         CASE(nobody_there_is_no_error),
         CASE(folders_of_others_are_refused),
         CASE(files_that_are_no_ledger_are_refused),

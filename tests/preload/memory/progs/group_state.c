@@ -10,11 +10,13 @@ int main(int argc, char **argv)
     static struct gc_ledger ledger;
     static struct gc_ledger_group group;
     char reason[GC_LEDGER_REASON_BYTES];
-    const char *folder = getenv("GPUCACHE_LEDGER");
+    char place[GC_LEDGER_PATH_BYTES];
+    const char *given = getenv("GPUCACHE_LEDGER");
+    const char *folder = gc_ledger_folder(given != NULL ? given : "", "/run/gpucache", place);
     uint64_t held = 0, limit = 0;
     if (argc != 2)
         return 2;
-    if (gc_ledger_open(folder != NULL ? folder : "", false, &ledger, reason) != GC_OK) {
+    if (gc_ledger_open(folder, false, &ledger, reason) != GC_OK) {
         fprintf(stderr, "no ledger: %s\n", reason);
         return EXIT_FAILURE;
     }
