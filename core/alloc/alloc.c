@@ -18,6 +18,7 @@
 #include "core/reclaim/limit.h"
 #include "core/reclaim/reclaim.h"
 #include "core/reclaim/reconcile.h"
+#include "core/reclaim/refusal.h"
 #include "core/reclaim/release.h"
 #include "core/reclaim/tcache.h"
 #include "core/share/share.h"
@@ -366,7 +367,8 @@ enum gc_status gc_alloc(struct gc_core *core, struct gc_context *context,
                              .stream = request->stream,
                              .api = request->api};
     if (status == GC_OUT_OF_MEMORY && !request->is_trial) {
-        gc_quota_count_oom(device, context->quota, &entry);
+        gc_refusal_count(device, context->quota, &entry,
+                         gc_max_u64(request->bytes, least_bytes(&alloc)));
         gc_publish_device(device, gc_core_now_ns(core));
         gc_publish_record(context);
     }

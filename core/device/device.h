@@ -21,8 +21,10 @@ struct gc_device {
     uint64_t leave_bytes;            /* GPUCACHE_LEAVE: what idle memory leaves free */
     /* Used on the device, but not by this process's account, when the driver was asked last. */
     atomic_uint_fast64_t others_bytes;
-    atomic_uint_fast64_t others_ns; /* of that reading; 0: none yet */
-    atomic_uint trim_calls;         /* of gc_release_trim */
+    atomic_uint_fast64_t others_ns;        /* of that reading; 0: none yet */
+    atomic_uint_fast64_t refusal_ns;       /* of the last logged refusal; 0: none */
+    atomic_uint_fast64_t refusals_skipped; /* since then */
+    atomic_uint trim_calls;                /* of gc_release_trim */
     /* The least idle memory of the period before this one, and this one's start: leave.c. */
     atomic_uint_fast64_t idle_before_bytes;
     atomic_uint_fast64_t idle_period_ns;

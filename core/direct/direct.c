@@ -9,6 +9,7 @@
 #include "core/io/text.h"
 #include "core/reclaim/reclaim.h"
 #include "core/reclaim/reconcile.h"
+#include "core/reclaim/refusal.h"
 
 #include <stddef.h>
 
@@ -127,7 +128,7 @@ static __attribute__((noinline)) enum gc_status charge_again(struct gc_core *cor
     const struct gc_entry entry = {.requested_bytes = bytes, .api = GC_API_NONE};
     if (gc_reconcile_again(device) && try_charge(core, device, quota, bytes, false))
         return GC_OK;
-    gc_quota_count_oom(device, quota, &entry);
+    gc_refusal_count(device, quota, &entry, bytes);
     publish(device, CLOCK_BYTES);
     return GC_OUT_OF_MEMORY;
 }

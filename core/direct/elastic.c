@@ -10,6 +10,7 @@
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "core/direct/elastic_pool.h"
+#include "core/reclaim/refusal.h"
 
 #include <stddef.h>
 
@@ -299,7 +300,7 @@ static enum gc_status allocate(struct gc_elastic *pool, struct gc_context *conte
     if (status == GC_DRIVER)
         *driver_code = alloc.driver_code;
     else if (status == GC_OUT_OF_MEMORY)
-        gc_quota_count_oom(pool->device, pool->quota, &entry);
+        gc_refusal_count(pool->device, pool->quota, &entry, entry.requested_bytes);
     if (status != GC_OK && is_free)
         gc_elastic_shrink(pool, context, pool->cache_max, UINT64_MAX, &ignored);
     gc_peers_wait_end(&set);

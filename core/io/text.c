@@ -145,6 +145,17 @@ static size_t write_uint(char *text, uint64_t value)
     return count;
 }
 
+uint64_t gc_text_round_up(uint64_t bytes)
+{
+    unsigned shift = 0;
+    while (shift < 60 && bytes >> (shift + 10) != 0)
+        shift += 10;
+    const unsigned __int128 tenths =
+        ((unsigned __int128)bytes * 10 + ((UINT64_C(1) << shift) - 1)) >> shift;
+    const unsigned __int128 rounded = (tenths << shift) / 10;
+    return shift == 0 || rounded > UINT64_MAX ? bytes : (uint64_t)rounded;
+}
+
 const char *gc_text_size(uint64_t bytes, char text[GC_TEXT_SIZE_BYTES])
 {
     static const char units[][4] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

@@ -40,6 +40,8 @@ unsigned gc_text_distance(const char *a, size_t a_length, const char *b, size_t 
 /* "512 B", "1.5 GiB": at most 11 characters. */
 #define GC_TEXT_SIZE_BYTES 16
 const char *gc_text_size(uint64_t bytes, char text[GC_TEXT_SIZE_BYTES]);
+/* The least size that gc_text_size shows exactly, in tenths of its unit, and that is not below. */
+uint64_t gc_text_round_up(uint64_t bytes);
 /* gc_text_size into memory of the enclosing block. */
 #define GC_TEXT_SIZE(bytes) gc_text_size((bytes), (char[GC_TEXT_SIZE_BYTES]){0})
 

@@ -78,19 +78,6 @@ static void emit(const struct advising *advising, struct sentence *sentence)
 
 /* ---- sentences ---- */
 
-/* Rounded up to a tenth of its unit. */
-static uint64_t rounded_up(uint64_t bytes)
-{
-    unsigned shift = 0;
-    while (shift < 40 && bytes >> (shift + 10) != 0)
-        shift += 10;
-    const uint64_t step = ((UINT64_C(1) << shift) + 9) / 10;
-    uint64_t rounded;
-    if (shift == 0 || !gc_add_u64(bytes, step - 1, &rounded))
-        return bytes;
-    return rounded / step * step;
-}
-
 /* Memory of the pools at exit: reserved memory without direct memory. */
 static uint64_t pooled_at_exit(const struct gc_device_snapshot *device)
 {
@@ -115,7 +102,7 @@ static uint64_t fitting_limit(const struct gc_device_snapshot *device)
     const unsigned __int128 wanted = (unsigned __int128)device->allocated.peak + slack + others;
     if (wanted > UINT64_MAX / 2)
         return UINT64_MAX / 2;
-    return rounded_up((uint64_t)wanted);
+    return gc_text_round_up((uint64_t)wanted);
 }
 
 /* Requests that may have failed at a tenant's own limit. Returns their count. */
@@ -296,7 +283,7 @@ static void advise_turns(const struct advising *advising)
     add_number(&sentence, (uint64_t)((unsigned __int128)turn->waited_ns * 100 / ran_ns));
     add(&sentence, " % of the run for its turns: ");
     if (swapped_peak(snapshot) != 0) {
-        add_size(&sentence, rounded_up(swapped_peak(snapshot)));
+        add_size(&sentence, gc_text_round_up(swapped_peak(snapshot)));
         add(&sentence, " more in GPUCACHE_GROUP_LIMIT, or ");
     }
     add(&sentence, "one process less in the group would keep it on the device");
