@@ -143,11 +143,35 @@ static void move_device(struct gc_account *account)
     }
 }
 
-static gc_ledger_word *limit_word(const struct gc_account *account)
+static struct gc_ledger_group_row *group_row(const struct gc_account *account)
 {
     const uint32_t group = atomic_load_explicit(&account->group_row, memory_order_relaxed);
+    return &account->ledger->file->groups[group];
+}
+
+static gc_ledger_word *limit_word(const struct gc_account *account)
+{
+    return &group_row(account)->limits[gc_account_row(account)];
+}
+
+/* Of a sum that was within the limit, if there is one. */
+static void raise_peak(struct gc_account *account, uint64_t held)
+{
     const uint32_t device = gc_account_row(account);
-    return &account->ledger->file->groups[group].limits[device];
+    if (device == GC_LEDGER_HOST)
+        return;
+    gc_ledger_word *peak = &group_row(account)->peaks[device];
+    uint64_t now = gc_ledger_load(peak);
+    while (held > now && !atomic_compare_exchange_weak_explicit(
+                             peak, &now, held, memory_order_relaxed, memory_order_relaxed)) {
+    }
+}
+
+void gc_account_count_oom(struct gc_account *account)
+{
+    const uint32_t device = gc_account_row(account);
+    if (device != GC_LEDGER_HOST)
+        atomic_fetch_add_explicit(&group_row(account)->oom_counts[device], 1, memory_order_relaxed);
 }
 
 static void check_rows(struct gc_account *account)
@@ -224,12 +248,15 @@ static enum verdict try_once(struct gc_account *account, uint64_t bytes, uint64_
     gc_ledger_word *tentative = own_tentative(account);
     change(tentative, account->generation, bytes, 0);
     change(word, account->generation, bytes, 0);
-    const bool fits = gc_account_held(account) <= limit;
+    const uint64_t held = gc_account_held(account);
+    const bool fits = held <= limit;
     if (!fits)
         change(word, account->generation, 0, bytes);
     change(tentative, account->generation, 0, bytes);
-    if (fits)
+    if (fits) {
+        raise_peak(account, held);
         return CHARGED;
+    }
     return would_fit_alone(account, bytes, limit) ? CONFLICT : OVER_LIMIT;
 }
 
@@ -292,6 +319,7 @@ bool gc_account_try_charge_host(struct gc_account *account, uint64_t bytes, uint
 void gc_account_force_charge(struct gc_account *account, uint64_t bytes)
 {
     change(own_word(account), account->generation, bytes, 0);
+    raise_peak(account, gc_account_held(account));
 }
 
 void gc_account_uncharge(struct gc_account *account, uint64_t bytes)

@@ -61,6 +61,8 @@ bool gc_account_try_charge_host(struct gc_account *account, uint64_t bytes, uint
 /* Charges even beyond the limit. */
 void gc_account_force_charge(struct gc_account *account, uint64_t bytes);
 void gc_account_uncharge(struct gc_account *account, uint64_t bytes);
+/* A request of this process ended in out-of-memory. */
+void gc_account_count_oom(struct gc_account *account);
 /* Whether a charge would succeed now. */
 bool gc_account_has_room(struct gc_account *account, uint64_t bytes);
 /* The bytes of all processes of the group, announcements included. */

@@ -165,6 +165,9 @@ struct gc_ledger_group_row {
     /* 0: none, and the next process may set one; UINT64_MAX: none by request. */
     gc_ledger_word limits[GC_LEDGER_DEVICES];
     gc_ledger_word ticket; /* the last one that a process of the group drew */
+    /* They outlive the group's processes. */
+    gc_ledger_word peaks[GC_LEDGER_DEVICES]; /* of what the processes held together */
+    gc_ledger_word oom_counts[GC_LEDGER_DEVICES];
 };
 
 struct gc_ledger_file {

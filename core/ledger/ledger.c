@@ -188,10 +188,13 @@ uint32_t gc_ledger_find_or_add_device(struct gc_ledger *ledger,
     return found;
 }
 
-static void clear_limits(struct gc_ledger_group_row *row)
+static void clear_group(struct gc_ledger_group_row *row)
 {
-    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
+    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++) {
         atomic_store_explicit(&row->limits[i], 0, memory_order_relaxed);
+        atomic_store_explicit(&row->peaks[i], 0, memory_order_relaxed);
+        atomic_store_explicit(&row->oom_counts[i], 0, memory_order_relaxed);
+    }
 }
 
 static uint32_t find_group_key(const struct gc_ledger *ledger, uint64_t key)
@@ -214,7 +217,7 @@ uint32_t gc_ledger_find_or_add_group(struct gc_ledger *ledger, const char *name)
         const uint64_t old = gc_ledger_load(&file->groups[i].key);
         if (gc_ledger_is_intact(ledger) && !is_group_used(ledger, old) &&
             swap_key(&file->groups[i].key, old, key)) {
-            clear_limits(&file->groups[i]);
+            clear_group(&file->groups[i]);
             found = i;
         }
     }

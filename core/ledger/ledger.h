@@ -110,6 +110,8 @@ struct gc_ledger_group {
     uint32_t member_count;
     uint64_t limits[GC_LEDGER_DEVICES]; /* UINT64_MAX: none */
     uint64_t held[GC_LEDGER_DEVICES];   /* sum of the accounts, dying processes' included */
+    uint64_t peaks[GC_LEDGER_DEVICES];  /* of held, since the group's first process */
+    uint64_t oom_counts[GC_LEDGER_DEVICES];
 };
 
 /* Slots from this number on were never used. */

@@ -514,6 +514,33 @@ static void members_share_a_limit(void **state)
     gc_ledger_close(&other);
 }
 
+static void a_groups_peak_and_refusals_outlive_its_processes(void **state)
+{
+    struct gc_ledger other;
+    struct gc_account mine, theirs;
+    struct gc_ledger_group group;
+    (void)state;
+    open_account(&ledger, &mine);
+    open_account(&other, &theirs);
+    gc_account_set_limit(&mine, LIMIT);
+    assert_true(gc_account_try_charge(&mine, 600));
+    assert_false(gc_account_try_charge(&theirs, 401));
+    gc_account_count_oom(&theirs);
+    assert_true(gc_account_try_charge(&theirs, 300));
+    gc_account_uncharge(&theirs, 300);
+    assert_true(gc_account_try_charge(&theirs, 200));
+    gc_ledger_close(&other);
+    const uint32_t row = gc_ledger_find_group(&ledger, "g");
+    const uint32_t at = atomic_load(&mine.device_row);
+    assert_true(gc_ledger_read_group(&ledger, row, &group));
+    assert_int_equal(group.held[at], 600);
+    assert_int_equal(group.peaks[at], 900);
+    assert_int_equal(group.oom_counts[at], 1);
+    gc_account_force_charge(&mine, LIMIT);
+    assert_true(gc_ledger_read_group(&ledger, row, &group));
+    assert_int_equal(group.peaks[at], 600 + LIMIT);
+}
+
 static void a_tentative_charge_of_another_is_no_failure(void **state)
 {
     struct gc_ledger other;
@@ -842,6 +869,7 @@ int main(void)
         CASE(a_full_ledger_is_reported),
         CASE(a_thousand_processes_have_room),
         CASE(members_share_a_limit),
+        CASE(a_groups_peak_and_refusals_outlive_its_processes),
         CASE(a_tentative_charge_of_another_is_no_failure),
         CASE(rows_that_were_taken_away_are_taken_again),
         CASE(the_sum_never_exceeds_the_limit),
