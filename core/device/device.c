@@ -372,8 +372,6 @@ void gc_device_count_driver_call(struct gc_core *core, struct gc_device *device,
 void gc_device_count_oom(struct gc_core *core, struct gc_device *device, struct gc_quota *quota)
 {
     gc_counter_add(&device->stats.oom_count, 1);
-    if (device->budget.account != NULL)
-        gc_account_count_oom(device->budget.account);
     if (quota != NULL)
         gc_counter_add(&quota->oom_count, 1);
     gc_device_set_used(core); /* a refused request makes a report worthwhile too */

@@ -36,7 +36,7 @@ static uint64_t idle_of(const struct gc_account *account, uint32_t slot)
         return 0;
     if (!gc_add_u64(figures.idle, figures.pending, &idle))
         idle = UINT64_MAX;
-    return gc_min_u64(idle, gc_account_of(account, slot));
+    return gc_min_u64(idle, gc_account_spare(account, slot));
 }
 
 static void send_request(const struct gc_account *account, uint32_t slot, uint64_t bytes)

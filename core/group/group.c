@@ -4,6 +4,7 @@
 #include "core/base/bits.h"
 #include "core/device/publish.h"
 #include "core/device/registry.h"
+#include "core/io/text.h"
 #include "core/ledger/process.h"
 
 #include <stddef.h>
@@ -135,9 +136,36 @@ static uint64_t group_limit_of(const struct gc_device *device)
     return limit;
 }
 
+/* 0: none. */
+static uint64_t guarantee_of(const struct gc_device *device)
+{
+    const uint64_t bytes =
+        gc_size_spec_resolve(&device->core->options->guarantee, device->info.ordinal,
+                             device->info.uuid, device->info.total_bytes);
+    return bytes == UINT64_MAX ? 0 : bytes;
+}
+
+static void guarantee(struct gc_device *device)
+{
+    struct gc_account *account = &device->account;
+    gc_account_set_guarantee(account, guarantee_of(device));
+    if (account->guarantee_bytes != 0 && gc_account_guarantees(account) > gc_account_limit(account))
+        gc_log_write(device->core->log, GC_LOG_WARN,
+                     "GPUCACHE_GUARANTEE: the guarantees of group %s on device %d are %s together, "
+                     "and its limit is %s: not all can be kept",
+                     account->group, device->info.ordinal,
+                     GC_TEXT_SIZE(gc_account_guarantees(account)),
+                     GC_TEXT_SIZE(gc_account_limit(account)));
+}
+
 /* Without a group, or without its account, the limit applies to this process alone. */
 static void limit_alone(struct gc_device *device, uint64_t limit)
 {
+    if (guarantee_of(device) != 0)
+        gc_log_write(device->core->log, GC_LOG_WARN,
+                     "GPUCACHE_GUARANTEE: this process has no group on device %d, so nothing is "
+                     "kept for it (accepted: with GPUCACHE_GROUP)",
+                     device->info.ordinal);
     if (limit >= gc_budget_limit(&device->budget))
         return;
     gc_log_write(device->core->log, GC_LOG_WARN,
@@ -207,6 +235,7 @@ static void join_group(struct gc_device *device, const struct gc_ledger_device *
     (void)gc_account_reap(&client->ledger, device->ledger_row, device->account.group_key,
                           &has_dying);
     limit_group(device, limit);
+    guarantee(device);
     device->account.takes_turns = (device->core->options->overcommit & GC_OVERCOMMIT_SWAP) != 0;
     device->budget.account = &device->account;
     atomic_store_explicit(&device->is_group_over, true, memory_order_relaxed); /* check it */

@@ -57,6 +57,20 @@ static uint64_t sum_row(const struct gc_ledger *ledger, const gc_ledger_word *ro
     return sum;
 }
 
+/* What other processes' guarantees keep free of them: each one's guarantee less its bytes. */
+static uint64_t sum_kept(const struct gc_account *account, const gc_ledger_word *row)
+{
+    const struct gc_ledger *ledger = account->ledger;
+    const gc_ledger_word *guarantees = ledger->file->guarantees[gc_account_row(account)];
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < high; i++)
+        if (bytes_of(load(&guarantees[i])) != 0 && gc_account_is_other(account, i))
+            sum = add_sum(
+                sum, gc_sub_or_zero_u64(bytes_of(load(&guarantees[i])), bytes_of(load(&row[i]))));
+    return sum;
+}
+
 uint64_t gc_account_sum(const struct gc_ledger *ledger, uint32_t device, uint64_t group_key)
 {
     if (device > GC_LEDGER_HOST)
@@ -138,6 +152,7 @@ static void move_device(struct gc_account *account)
     if (!join_device(account))
         return;
     if (own_word(account) != old) {
+        gc_account_set_guarantee(account, account->guarantee_bytes);
         change(own_word(account), account->generation, bytes, 0);
         change(old, account->generation, 0, bytes);
     }
@@ -165,13 +180,6 @@ static void raise_peak(struct gc_account *account, uint64_t held)
     while (held > now && !atomic_compare_exchange_weak_explicit(
                              peak, &now, held, memory_order_relaxed, memory_order_relaxed)) {
     }
-}
-
-void gc_account_count_oom(struct gc_account *account)
-{
-    const uint32_t device = gc_account_row(account);
-    if (device != GC_LEDGER_HOST)
-        atomic_fetch_add_explicit(&group_row(account)->oom_counts[device], 1, memory_order_relaxed);
 }
 
 static void check_rows(struct gc_account *account)
@@ -214,6 +222,14 @@ bool gc_account_set_first_limit(struct gc_account *account, uint64_t limit)
                                                    memory_order_seq_cst, memory_order_relaxed);
 }
 
+void gc_account_set_guarantee(struct gc_account *account, uint64_t bytes)
+{
+    account->guarantee_bytes = bytes;
+    atomic_store_explicit(
+        &account->ledger->file->guarantees[gc_account_row(account)][account->ledger->own],
+        word_of(account->generation, bytes), memory_order_seq_cst);
+}
+
 uint64_t gc_account_of(const struct gc_account *account, uint32_t slot)
 {
     const uint32_t row = gc_account_row(account);
@@ -224,6 +240,33 @@ uint64_t gc_account_held(struct gc_account *account)
 {
     check_rows(account);
     return gc_account_sum(account->ledger, gc_account_row(account), account->group_key);
+}
+
+uint64_t gc_account_guarantees(const struct gc_account *account)
+{
+    const struct gc_ledger *ledger = account->ledger;
+    return sum_row(ledger, ledger->file->guarantees[gc_account_row(account)], account->group_key,
+                   gc_ledger_slot_high(ledger));
+}
+
+uint64_t gc_account_kept(const struct gc_account *account, uint64_t bytes)
+{
+    const uint32_t row = gc_account_row(account);
+    const uint64_t own = gc_account_of(account, account->ledger->own);
+    if (row == GC_LEDGER_HOST || account->takes_turns ||
+        add_sum(own, bytes) <= account->guarantee_bytes)
+        return 0;
+    return sum_kept(account, account->ledger->file->accounts[row]);
+}
+
+uint64_t gc_account_spare(const struct gc_account *account, uint32_t slot)
+{
+    const uint32_t row = gc_account_row(account);
+    const uint64_t bytes = gc_account_of(account, slot);
+    if (row == GC_LEDGER_HOST || slot >= GC_LEDGER_SLOTS || account->takes_turns ||
+        gc_account_of(account, account->ledger->own) < account->guarantee_bytes)
+        return bytes;
+    return gc_sub_or_zero_u64(bytes, bytes_of(load(&account->ledger->file->guarantees[row][slot])));
 }
 
 /* ---- charge ---- */
@@ -239,7 +282,8 @@ static bool would_fit_alone(struct gc_account *account, uint64_t bytes, uint64_t
     const uint64_t announced =
         sum_row(account->ledger, file->tentative[row], account->group_key, high);
     const uint64_t held = sum_row(account->ledger, file->accounts[row], account->group_key, high);
-    return add_sum(gc_sub_or_zero_u64(held, announced), bytes) <= limit;
+    return add_sum(add_sum(gc_sub_or_zero_u64(held, announced), bytes),
+                   gc_account_kept(account, bytes)) <= limit;
 }
 
 static enum verdict try_once(struct gc_account *account, uint64_t bytes, uint64_t limit)
@@ -249,7 +293,7 @@ static enum verdict try_once(struct gc_account *account, uint64_t bytes, uint64_
     change(tentative, account->generation, bytes, 0);
     change(word, account->generation, bytes, 0);
     const uint64_t held = gc_account_held(account);
-    const bool fits = held <= limit;
+    const bool fits = add_sum(held, gc_account_kept(account, 0)) <= limit;
     if (!fits)
         change(word, account->generation, 0, bytes);
     change(tentative, account->generation, 0, bytes);
@@ -283,7 +327,8 @@ static bool must_wait(struct gc_account *account, uint64_t limit)
 bool gc_account_has_room(struct gc_account *account, uint64_t bytes)
 {
     const uint64_t limit = gc_account_limit(account);
-    return add_sum(gc_account_held(account), bytes) <= limit && !must_wait(account, limit);
+    const uint64_t sum = add_sum(gc_account_held(account), bytes);
+    return add_sum(sum, gc_account_kept(account, bytes)) <= limit && !must_wait(account, limit);
 }
 
 static bool try_charge_below(struct gc_account *account, uint64_t bytes, uint64_t limit)
@@ -343,13 +388,16 @@ static uint64_t reap_slot(const struct gc_ledger *ledger, uint32_t device, uint3
     struct gc_ledger_file *file = ledger->file;
     const uint64_t word = load(&file->accounts[device][slot]);
     const uint64_t tentative = load(&file->tentative[device][slot]);
-    if ((bytes_of(word) | bytes_of(tentative)) == 0 || gc_ledger_is_held(ledger, slot) ||
-        !gc_ledger_is_intact(ledger))
+    const uint64_t guarantee = device != GC_LEDGER_HOST ? load(&file->guarantees[device][slot]) : 0;
+    if ((bytes_of(word) | bytes_of(tentative) | bytes_of(guarantee)) == 0 ||
+        gc_ledger_is_held(ledger, slot) || !gc_ledger_is_intact(ledger))
         return 0; /* intact is checked last: the program may just have closed the descriptor */
     if (gc_ledger_process_is_dying(&file->slots[slot])) {
         *dying = true;
         return 0;
     }
+    if (device != GC_LEDGER_HOST)
+        clear_word(&file->guarantees[device][slot], guarantee);
     clear_word(&file->accounts[device][slot], word);
     clear_word(&file->tentative[device][slot], tentative);
     return bytes_of(word);

@@ -6,7 +6,13 @@
  *
  * An announcement stays in `tentative`, beside the word, until it is decided. Two processes that
  * make each other fail thus know that the limit itself is not exhausted, and try again, the lower
- * slot first. */
+ * slot first.
+ *
+ * A process may have a guarantee. A charge that takes its process beyond its own guarantee counts
+ * each other process with at least its guarantee: what these may have still stays free. Charges
+ * within the own guarantee need room in the limit alone. A process's word in that sum only grows
+ * with its bytes, so the order above holds. Where processes take turns nothing is kept free: pages
+ * can be had back (turn.h). */
 #ifndef GC_ACCOUNT_H
 #define GC_ACCOUNT_H
 
@@ -26,6 +32,7 @@ struct gc_account {
     _Atomic uint32_t device_row; /* GC_LEDGER_HOST: host memory, which no row describes */
     _Atomic uint32_t group_row;
     _Atomic uint64_t limit_seen; /* 0: none */
+    uint64_t guarantee_bytes;    /* what this process may always have */
     bool takes_turns;            /* no charge succeeds before one of an earlier ticket (turn.h) */
 };
 
@@ -61,8 +68,6 @@ bool gc_account_try_charge_host(struct gc_account *account, uint64_t bytes, uint
 /* Charges even beyond the limit. */
 void gc_account_force_charge(struct gc_account *account, uint64_t bytes);
 void gc_account_uncharge(struct gc_account *account, uint64_t bytes);
-/* A request of this process ended in out-of-memory. */
-void gc_account_count_oom(struct gc_account *account);
 /* Whether a charge would succeed now. */
 bool gc_account_has_room(struct gc_account *account, uint64_t bytes);
 /* The bytes of all processes of the group, announcements included. */
@@ -70,8 +75,17 @@ uint64_t gc_account_held(struct gc_account *account);
 
 /* The bytes of the process in a slot. */
 uint64_t gc_account_of(const struct gc_account *account, uint32_t slot);
+/* The part of them that this process could be charged with, if they were released: a process that
+ * is beyond its own guarantee gets nothing of what is within another one's. */
+uint64_t gc_account_spare(const struct gc_account *account, uint32_t slot);
 /* UINT64_MAX: none. */
 void gc_account_set_limit(struct gc_account *account, uint64_t limit);
+/* Before other threads use the account. */
+void gc_account_set_guarantee(struct gc_account *account, uint64_t bytes);
+/* Of all processes of the group. */
+uint64_t gc_account_guarantees(const struct gc_account *account);
+/* What a charge of so many bytes more must leave free for the guarantees of other processes. */
+uint64_t gc_account_kept(const struct gc_account *account, uint64_t bytes);
 /* Sets the limit if the group has none so far. False: it has one. */
 bool gc_account_set_first_limit(struct gc_account *account, uint64_t limit);
 

@@ -58,6 +58,15 @@ enum gc_ledger_figure {
     GC_LEDGER_FIGURE_COUNT
 };
 
+/* The figures that only grow; they are kept beyond the end of their process. */
+enum gc_ledger_counter {
+#define GC_LEDGER_FIGURE(field)
+#define GC_LEDGER_COUNTER(field) GC_LEDGER_COUNTER_##field,
+#include "core/ledger/figures.def"
+#undef GC_LEDGER_FIGURE
+    GC_LEDGER_COUNTER_COUNT
+};
+
 struct gc_ledger_figure_row {
     _Alignas(128) gc_ledger_word words[16];
 };
@@ -164,10 +173,21 @@ struct gc_ledger_group_row {
     char name[GC_LEDGER_NAME_BYTES];
     /* 0: none, and the next process may set one; UINT64_MAX: none by request. */
     gc_ledger_word limits[GC_LEDGER_DEVICES];
-    gc_ledger_word ticket; /* the last one that a process of the group drew */
-    /* They outlive the group's processes. */
+    gc_ledger_word ticket;                   /* the last one that a process of the group drew */
     gc_ledger_word peaks[GC_LEDGER_DEVICES]; /* of what the processes held together */
-    gc_ledger_word oom_counts[GC_LEDGER_DEVICES];
+};
+
+/* Counters of processes that ended, of one group on one device. */
+struct gc_ledger_total_row {
+    gc_ledger_word counters[GC_LEDGER_COUNTER_COUNT];
+};
+
+/* Figures of the turns of processes that ended, of one group. */
+struct gc_ledger_turn_total_row {
+    gc_ledger_word exchange_count;
+    gc_ledger_word out_bytes;
+    gc_ledger_word in_bytes;
+    gc_ledger_word waited_ns;
 };
 
 struct gc_ledger_file {
@@ -181,10 +201,18 @@ struct gc_ledger_file {
     gc_ledger_half slot_high; /* slots from this one on were never used */
     struct gc_ledger_device_row devices[GC_LEDGER_DEVICES];
     struct gc_ledger_group_row groups[GC_LEDGER_GROUPS];
+    /* A fold moves the counters of a slot's former owner here: folds begun, folds ended. */
+    gc_ledger_half folds_begun;
+    gc_ledger_half folds_ended;
+    /* By group row; the last one is of processes without a group. */
+    struct gc_ledger_total_row totals[GC_LEDGER_GROUPS + 1][GC_LEDGER_DEVICES];
+    struct gc_ledger_turn_total_row turn_totals[GC_LEDGER_GROUPS + 1];
     _Alignas(4096) gc_ledger_word group_keys[GC_LEDGER_SLOTS]; /* group of each slot; 0: none */
     gc_ledger_word accounts[GC_LEDGER_DEVICES + 1][GC_LEDGER_SLOTS];
     /* Bytes of an account that are announced and not yet decided. */
     gc_ledger_word tentative[GC_LEDGER_DEVICES + 1][GC_LEDGER_SLOTS];
+    /* What a process may always have; encoded as the accounts. */
+    gc_ledger_word guarantees[GC_LEDGER_DEVICES][GC_LEDGER_SLOTS];
     struct gc_ledger_slot slots[GC_LEDGER_SLOTS];
 };
 

@@ -182,19 +182,22 @@ uint32_t gc_ledger_find_or_add_device(struct gc_ledger *ledger,
     }
     if (found == GC_LEDGER_NONE ||
         !gc_ledger_has_memory(ledger, file->accounts[found], sizeof(file->accounts[found])) ||
-        !gc_ledger_has_memory(ledger, file->tentative[found], sizeof(file->tentative[found])))
+        !gc_ledger_has_memory(ledger, file->tentative[found], sizeof(file->tentative[found])) ||
+        !gc_ledger_has_memory(ledger, file->guarantees[found], sizeof(file->guarantees[found])))
         return GC_LEDGER_NONE;
     write_device(&file->devices[found], device);
     return found;
 }
 
-static void clear_group(struct gc_ledger_group_row *row)
+static void clear_group(struct gc_ledger_file *file, uint32_t group)
 {
+    struct gc_ledger_group_row *row = &file->groups[group];
     for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++) {
         atomic_store_explicit(&row->limits[i], 0, memory_order_relaxed);
         atomic_store_explicit(&row->peaks[i], 0, memory_order_relaxed);
-        atomic_store_explicit(&row->oom_counts[i], 0, memory_order_relaxed);
     }
+    memset(file->totals[group], 0, sizeof(file->totals[group]));
+    memset(&file->turn_totals[group], 0, sizeof(file->turn_totals[group]));
 }
 
 static uint32_t find_group_key(const struct gc_ledger *ledger, uint64_t key)
@@ -217,7 +220,7 @@ uint32_t gc_ledger_find_or_add_group(struct gc_ledger *ledger, const char *name)
         const uint64_t old = gc_ledger_load(&file->groups[i].key);
         if (gc_ledger_is_intact(ledger) && !is_group_used(ledger, old) &&
             swap_key(&file->groups[i].key, old, key)) {
-            clear_group(&file->groups[i]);
+            clear_group(file, i);
             found = i;
         }
     }

@@ -111,7 +111,21 @@ struct gc_ledger_group {
     uint64_t limits[GC_LEDGER_DEVICES]; /* UINT64_MAX: none */
     uint64_t held[GC_LEDGER_DEVICES];   /* sum of the accounts, dying processes' included */
     uint64_t peaks[GC_LEDGER_DEVICES];  /* of held, since the group's first process */
-    uint64_t oom_counts[GC_LEDGER_DEVICES];
+};
+
+/* Counters of all processes of a group on a device, ended ones included. */
+struct gc_ledger_totals {
+#define GC_LEDGER_FIGURE(field)
+#define GC_LEDGER_COUNTER(field) uint64_t field;
+#include "core/ledger/figures.def"
+#undef GC_LEDGER_FIGURE
+};
+
+struct gc_ledger_turn_totals {
+    uint64_t exchange_count;
+    uint64_t out_bytes;
+    uint64_t in_bytes;
+    uint64_t waited_ns;
 };
 
 /* Slots from this number on were never used. */
@@ -136,6 +150,12 @@ bool gc_ledger_read_device(const struct gc_ledger *ledger, uint32_t index,
  * table. Reaps the accounts of dead processes first. */
 bool gc_ledger_read_group(const struct gc_ledger *ledger, uint32_t index,
                           struct gc_ledger_group *group);
+
+/* The counters of group row `index` on each device row, and of its turns; GC_LEDGER_GROUPS: of
+ * processes without a group. They never fall while the group has its row. O(slots). */
+void gc_ledger_read_totals(const struct gc_ledger *ledger, uint32_t index,
+                           struct gc_ledger_totals totals[GC_LEDGER_DEVICES],
+                           struct gc_ledger_turn_totals *turns);
 
 struct gc_ledger_group_use {
     uint64_t limit_bytes; /* UINT64_MAX: none */
@@ -238,6 +258,9 @@ bool gc_ledger_limit_group(const struct gc_ledger *ledger, const char *name, uin
 
 /* Claims a free slot and clears it. False: all are held, or there is no memory for one. */
 bool gc_ledger_acquire_slot(struct gc_ledger *ledger);
+/* Moves the counters of the slot's former owner to its group's totals. The caller has the slot's
+ * lock. */
+void gc_ledger_fold(const struct gc_ledger *ledger, uint32_t slot);
 
 struct flock;
 /* Calls fcntl with `command` for the byte that a slot's owner keeps locked. False with errno. */

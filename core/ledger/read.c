@@ -146,7 +146,6 @@ bool gc_ledger_read_group(const struct gc_ledger *ledger, uint32_t index,
         const uint64_t limit = gc_ledger_load(&row->limits[i]);
         group->limits[i] = limit != 0 ? limit : UINT64_MAX;
         group->peaks[i] = gc_ledger_load(&row->peaks[i]);
-        group->oom_counts[i] = gc_ledger_load(&row->oom_counts[i]);
     }
     read_held(ledger, key, group);
     return true;

@@ -32,6 +32,8 @@ static void reset_accounts(struct gc_ledger_file *file, uint32_t row, uint32_t s
     const uint64_t word = (uint64_t)generation << GC_LEDGER_BYTES_BITS;
     if (!has_accounts(file, row))
         return;
+    if (row != GC_LEDGER_HOST)
+        atomic_store_explicit(&file->guarantees[row][slot], word, memory_order_seq_cst);
     atomic_store_explicit(&file->tentative[row][slot], word, memory_order_seq_cst);
     atomic_store_explicit(&file->accounts[row][slot], word, memory_order_seq_cst);
 }
@@ -86,6 +88,7 @@ static bool claim_slot(struct gc_ledger *ledger, uint32_t number)
     struct gc_ledger_slot *slot = &ledger->file->slots[number];
     if (!has_memory(ledger, number) || is_dying(ledger, number))
         return false;
+    gc_ledger_fold(ledger, number);
     const uint32_t generation =
         (atomic_fetch_add_explicit(&slot->generation, 1, memory_order_seq_cst) + 1) &
         GC_LEDGER_GENERATIONS;

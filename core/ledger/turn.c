@@ -39,6 +39,22 @@ static uint64_t held_by(const struct gc_ledger *ledger, uint32_t slot, uint32_t 
            GC_LEDGER_BYTES_MASK;
 }
 
+static uint64_t need_of(const struct gc_ledger *ledger, uint32_t slot, uint32_t device)
+{
+    return gc_ledger_load(&gc_ledger_get_slot(ledger, slot)->turn.need[device]);
+}
+
+bool gc_turn_is_guaranteed(const struct gc_ledger *ledger, uint32_t slot, uint32_t device)
+{
+    const uint64_t guarantee =
+        atomic_load_explicit(&ledger->file->guarantees[device][slot], memory_order_seq_cst) &
+        GC_LEDGER_BYTES_MASK;
+    uint64_t sum;
+    return guarantee != 0 &&
+           gc_add_u64(held_by(ledger, slot, device), need_of(ledger, slot, device), &sum) &&
+           sum <= guarantee;
+}
+
 /* Whether the process could get what it needs if all others gave all. */
 static bool could_fit(const struct gc_ledger *ledger, uint32_t slot, uint32_t device, uint64_t need,
                       uint64_t limit)
@@ -47,12 +63,30 @@ static bool could_fit(const struct gc_ledger *ledger, uint32_t slot, uint32_t de
     return gc_add_u64(held_by(ledger, slot, device), need, &sum) && sum <= limit;
 }
 
-/* The first of two tickets; 0: none. */
-static bool is_earlier(uint64_t ticket, uint32_t slot, uint64_t other, uint32_t other_slot)
+/* A process's place in the queue of a device. Number 0: it has none. */
+struct place {
+    bool is_guaranteed;
+    uint64_t number;
+    uint32_t slot;
+};
+
+static struct place place_of(const struct gc_ledger *ledger, uint32_t slot, uint32_t device)
 {
-    if (ticket == 0 || other == 0)
-        return ticket != 0;
-    return ticket < other || (ticket == other && slot < other_slot);
+    return (struct place){
+        .is_guaranteed = gc_turn_is_guaranteed(ledger, slot, device),
+        .number = atomic_load_explicit(&gc_ledger_get_slot(ledger, slot)->turn.ticket,
+                                       memory_order_seq_cst),
+        .slot = slot,
+    };
+}
+
+static bool is_earlier(struct place a, struct place b)
+{
+    if (a.number == 0 || b.number == 0)
+        return a.number != 0;
+    if (a.is_guaranteed != b.is_guaranteed)
+        return a.is_guaranteed;
+    return a.number < b.number || (a.number == b.number && a.slot < b.slot);
 }
 
 /* Whether the slot's ticket counts on the device. */
@@ -60,45 +94,57 @@ static bool has_ticket(const struct gc_ledger *ledger, uint32_t slot, uint32_t d
                        uint64_t limit, uint64_t now_ns)
 {
     const struct gc_ledger_slot *process = gc_ledger_get_slot(ledger, slot);
-    const uint64_t need = gc_ledger_load(&process->turn.need[device]);
+    const uint64_t need = need_of(ledger, slot, device);
     return need > 0 && gc_ledger_load_half(&process->turn.is_stuck) == 0 &&
            gc_turn_is_alive(process, now_ns) && could_fit(ledger, slot, device, need, limit);
-}
-
-static uint64_t ticket_of(const struct gc_ledger *ledger, uint32_t slot)
-{
-    return atomic_load_explicit(&gc_ledger_get_slot(ledger, slot)->turn.ticket,
-                                memory_order_seq_cst);
 }
 
 bool gc_turn_has_earlier(const struct gc_ledger *ledger, uint64_t group_key, uint32_t device,
                          uint64_t limit)
 {
     const uint32_t high = gc_ledger_slot_high(ledger);
-    const uint64_t own = ticket_of(ledger, ledger->own);
+    const struct place own = place_of(ledger, ledger->own, device);
     const uint64_t now_ns = gc_clock_ns();
     for (uint32_t i = 0; i < high; i++)
         if (i != ledger->own && is_of_group(ledger, i, group_key) &&
-            is_earlier(ticket_of(ledger, i), i, own, ledger->own) &&
+            is_earlier(place_of(ledger, i, device), own) &&
             has_ticket(ledger, i, device, limit, now_ns))
             return true;
     return false;
 }
 
-bool gc_turn_head_returns(const struct gc_ledger *ledger, uint64_t group_key, uint32_t device,
-                          uint64_t limit)
+/* The process with the earliest ticket that needs memory of the device row. */
+static struct place find_head(const struct gc_ledger *ledger, uint64_t group_key, uint32_t device,
+                              uint64_t limit)
 {
     const uint32_t high = gc_ledger_slot_high(ledger);
     const uint64_t now_ns = gc_clock_ns();
-    uint32_t head = GC_LEDGER_NONE;
+    struct place head = {.number = 0};
     for (uint32_t i = 0; i < high; i++) {
-        const uint64_t ticket = is_of_group(ledger, i, group_key) ? ticket_of(ledger, i) : 0;
-        if (is_earlier(ticket, i, head == GC_LEDGER_NONE ? 0 : ticket_of(ledger, head), head) &&
-            has_ticket(ledger, i, device, limit, now_ns))
-            head = i;
+        if (!is_of_group(ledger, i, group_key))
+            continue;
+        const struct place place = place_of(ledger, i, device);
+        if (is_earlier(place, head) && has_ticket(ledger, i, device, limit, now_ns))
+            head = place;
     }
-    return head != GC_LEDGER_NONE &&
-           gc_ledger_load_half(&gc_ledger_get_slot(ledger, head)->turn.state) == GC_TURN_WAITING;
+    return head;
+}
+
+bool gc_turn_head_returns(const struct gc_ledger *ledger, uint64_t group_key, uint32_t device,
+                          uint64_t limit)
+{
+    const struct place head = find_head(ledger, group_key, device, limit);
+    return head.number != 0 &&
+           gc_ledger_load_half(&gc_ledger_get_slot(ledger, head.slot)->turn.state) ==
+               GC_TURN_WAITING;
+}
+
+bool gc_turn_must_yield(const struct gc_ledger *ledger, uint64_t group_key, uint32_t device,
+                        uint64_t limit)
+{
+    const struct place head = find_head(ledger, group_key, device, limit);
+    return head.number != 0 && head.is_guaranteed && head.slot != ledger->own &&
+           !gc_turn_is_guaranteed(ledger, ledger->own, device);
 }
 
 uint64_t gc_turn_largest_other(const struct gc_ledger *ledger, uint64_t group_key, uint32_t device,
@@ -129,6 +175,14 @@ uint64_t gc_turn_idle_since(const struct gc_ledger_turn_row *turn, uint64_t now_
     return idle_ns != 0 && now_ns >= idle_ns + gap_ns ? idle_ns : 0;
 }
 
+bool gc_turn_is_protected(const struct gc_ledger *ledger, uint32_t slot, uint32_t device,
+                          uint64_t now_ns)
+{
+    const uint64_t idle_ns = gc_turn_idle_since(&gc_ledger_get_slot(ledger, slot)->turn, now_ns);
+    return gc_turn_is_guaranteed(ledger, slot, device) &&
+           (idle_ns == 0 || now_ns < idle_ns + GC_TURN_PROTECTED_NS);
+}
+
 static enum gc_turn_obstacle obstacle_of(const struct gc_ledger *ledger, uint32_t number,
                                          uint32_t device, uint64_t now_ns)
 {
@@ -144,6 +198,8 @@ static enum gc_turn_obstacle obstacle_of(const struct gc_ledger *ledger, uint32_
         return GC_TURN_PINNED; /* away, it keeps its memory once all of it is back */
     if (now_ns < gc_ledger_load(&slot->turn.not_before_ns))
         return GC_TURN_REFUSED;
+    if (gc_turn_is_protected(ledger, number, device, now_ns))
+        return GC_TURN_GUARANTEED;
     return GC_TURN_MAY_GIVE;
 }
 
@@ -157,22 +213,23 @@ enum gc_turn_obstacle gc_turn_rate(const struct gc_ledger *ledger, uint32_t numb
     if (obstacle != GC_TURN_MAY_GIVE)
         return obstacle;
     if (gc_ledger_load_half(&turn->state) == GC_TURN_WAITING) {
-        const uint64_t ticket = gc_ledger_load(&turn->ticket);
-        const uint64_t own = gc_ledger_load(&gc_ledger_own_slot(ledger)->turn.ticket);
-        *rank = (struct gc_turn_rank){{1, UINT64_MAX - ticket, number}};
+        const struct place place = place_of(ledger, number, device);
+        *rank = (struct gc_turn_rank){{1, UINT64_MAX - place.number, number}};
         return gc_ledger_load_half(&turn->is_stuck) == 0 &&
-                       is_earlier(ticket, number, own, ledger->own)
+                       is_earlier(place, place_of(ledger, ledger->own, device))
                    ? GC_TURN_EARLIER
                    : GC_TURN_MAY_GIVE;
     }
     if (idle_ns != 0) {
-        *rank = (struct gc_turn_rank){{0, idle_ns / IDLE_STEP_NS, priority}};
+        const uint64_t class = gc_turn_is_guaranteed(ledger, number, device) ? 3 : 0;
+        *rank = (struct gc_turn_rank){{class, idle_ns / IDLE_STEP_NS, priority}};
         return GC_TURN_MAY_GIVE;
     }
     const uint64_t begin_ns = gc_ledger_load(&turn->begin_ns);
     *rank = (struct gc_turn_rank){{2, priority, begin_ns}};
-    return now_ns < begin_ns + gc_ledger_load(&turn->quantum_ns) ? GC_TURN_IN_QUANTUM
-                                                                 : GC_TURN_MAY_GIVE;
+    const bool is_over = now_ns >= begin_ns + gc_ledger_load(&turn->quantum_ns) ||
+                         place_of(ledger, ledger->own, device).is_guaranteed;
+    return is_over ? GC_TURN_MAY_GIVE : GC_TURN_IN_QUANTUM;
 }
 
 bool gc_turn_is_before(const struct gc_turn_rank *a, const struct gc_turn_rank *b)
@@ -187,6 +244,7 @@ bool gc_turn_is_before(const struct gc_turn_rank *a, const struct gc_turn_rank *
 static bool may_pass(const struct gc_ledger_slot *slot, enum gc_turn_obstacle obstacle)
 {
     return obstacle == GC_TURN_IN_QUANTUM || obstacle == GC_TURN_EARLIER ||
+           obstacle == GC_TURN_GUARANTEED ||
            (obstacle == GC_TURN_REFUSED && gc_ledger_load_half(&slot->turn.is_passing) != 0);
 }
 

@@ -7,6 +7,10 @@
  * the group is charged there before it. The ticket of a process that is dead or stopped, that
  * could not fit alone, or that is stuck, since nobody can give it anything, counts for nothing.
  *
+ * A process whose resident and needed memory is within its guarantee has its place before all
+ * others and waits for nobody's quantum. It is asked for its memory last, and only after it had no
+ * work for a while.
+ *
  * Safety does not depend on any of this: the account alone bounds what is resident. Lock-free;
  * O(slots). */
 #ifndef GC_LEDGER_TURN_H
@@ -21,6 +25,9 @@
  * exchanges take at most a twentieth of the time, whatever programs do. */
 #define GC_TURN_QUANTUM_TIMES 20
 
+/* A process within its guarantee keeps its memory for so long without work. */
+#define GC_TURN_PROTECTED_NS UINT64_C(1000000000)
+
 /* Draws a ticket for this process, which has none. */
 void gc_turn_draw(const struct gc_ledger *ledger, uint32_t group_row);
 void gc_turn_drop(const struct gc_ledger *ledger);
@@ -32,6 +39,15 @@ bool gc_turn_has_earlier(const struct gc_ledger *ledger, uint64_t group_key, uin
  * to come back. */
 bool gc_turn_head_returns(const struct gc_ledger *ledger, uint64_t group_key, uint32_t device,
                           uint64_t limit);
+/* Whether all that the process has of the device row, and needs, is within its guarantee there. */
+bool gc_turn_is_guaranteed(const struct gc_ledger *ledger, uint32_t slot, uint32_t device);
+/* Whether it is, and has or just had work. */
+bool gc_turn_is_protected(const struct gc_ledger *ledger, uint32_t slot, uint32_t device,
+                          uint64_t now_ns);
+/* Whether this process gives its memory before its quantum is over: the head is within its
+ * guarantee, and this process is beyond its own. */
+bool gc_turn_must_yield(const struct gc_ledger *ledger, uint64_t group_key, uint32_t device,
+                        uint64_t limit);
 /* Whether the process showed a sign of life lately. */
 bool gc_turn_is_alive(const struct gc_ledger_slot *slot, uint64_t now_ns);
 
@@ -50,17 +66,19 @@ uint64_t gc_turn_largest_other(const struct gc_ledger *ledger, uint64_t group_ke
 enum gc_turn_obstacle {
     GC_TURN_MAY_GIVE,
     GC_TURN_HOLDS_NOTHING,
-    GC_TURN_NO_PART,   /* it does not overcommit, or has no helper */
-    GC_TURN_STOPPED,   /* no sign of life */
-    GC_TURN_PINNED,    /* by the tool */
-    GC_TURN_REFUSED,   /* it could not, a short while ago: the row's `refusal` */
-    GC_TURN_EARLIER,   /* it waits itself, with an earlier ticket */
-    GC_TURN_IN_QUANTUM /* it has work, and its turn is not over */
+    GC_TURN_NO_PART,    /* it does not overcommit, or has no helper */
+    GC_TURN_STOPPED,    /* no sign of life */
+    GC_TURN_PINNED,     /* by the tool */
+    GC_TURN_REFUSED,    /* it could not, a short while ago: the row's `refusal` */
+    GC_TURN_GUARANTEED, /* it is within its guarantee, and has or just had work */
+    GC_TURN_EARLIER,    /* it waits itself, with an earlier ticket */
+    GC_TURN_IN_QUANTUM  /* it has work, and its turn is not over */
 };
 
 /* Less is first: processes that are away or idle, the longest idle first, and of those that are as
  * long the one of lower priority; then processes that wait, the last ticket first; then busy ones,
- * the lowest priority and the earliest turn first. */
+ * the lowest priority and the earliest turn first; then idle ones that are within their guarantee.
+ */
 struct gc_turn_rank {
     uint64_t words[3];
 };

@@ -160,7 +160,9 @@ static bool explain_group(const struct refusal *refusal, char text[TEXT_BYTES])
     const uint64_t limit = account != NULL ? gc_account_limit(account) : UINT64_MAX;
     char use[USE_BYTES];
     uint64_t sum;
-    if (account == NULL || !exceeds(gc_account_held(account), refusal->charge_bytes, limit, &sum))
+    const uint64_t kept = account != NULL ? gc_account_kept(account, refusal->charge_bytes) : 0;
+    if (account == NULL ||
+        !exceeds(gc_account_held(account) + kept, refusal->charge_bytes, limit, &sum))
         return false;
     const uint64_t own = gc_account_of(account, account->ledger->own);
     describe_use(refusal, NULL, use);
@@ -170,6 +172,9 @@ static bool explain_group(const struct refusal *refusal, char text[TEXT_BYTES])
                  ? "GPUCACHE_GROUP_LIMIT"
                  : "gpucache limit, or its first process",
              use, GC_TEXT_SIZE(gc_sub_or_zero_u64(gc_account_held(account), own)));
+    if (kept > 0)
+        snprintf(text + strlen(text), TEXT_BYTES - strlen(text), ", kept for their guarantees %s",
+                 GC_TEXT_SIZE(kept));
     add_remedy(refusal, sum, text);
     return true;
 }

@@ -60,6 +60,8 @@ static const char *text_of(const struct gc_turns *turns, uint32_t slot,
         return "it is pinned";
     case GC_TURN_REFUSED:
         return gc_swap_refusal_text((enum gc_swap_refusal)gc_ledger_load_half(&row->refusal));
+    case GC_TURN_GUARANTEED:
+        return "it is within its guarantee";
     case GC_TURN_EARLIER:
         return "it waits, too";
     case GC_TURN_IN_QUANTUM:

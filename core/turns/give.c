@@ -39,8 +39,16 @@ void gc_turns_review_refusal(struct gc_turns *turns)
         gc_turns_store(&turns->slot->turn.not_before_ns, 0);
 }
 
-/* Whether the process is to give at all. */
-static bool may_give(struct gc_turns *turns, bool is_forced)
+/* Whether the first process in the queue is within its guarantee, and this one is beyond its own. */
+static bool must_yield(struct gc_device *device)
+{
+    struct gc_account *account = device->budget.account;
+    return gc_turn_must_yield(account->ledger, account->group_key, gc_account_row(account),
+                              gc_account_limit(account));
+}
+
+/* Whether the process is to give memory of the device at all. */
+static bool may_give(struct gc_turns *turns, struct gc_device *device, bool is_forced)
 {
     const struct gc_ledger_turn_row *row = &turns->slot->turn;
     if (gc_scope_is_away(turns->core, NULL))
@@ -51,7 +59,11 @@ static bool may_give(struct gc_turns *turns, bool is_forced)
         return true;
     const uint64_t now_ns = gc_clock_ns();
     gc_turns_watch(turns, now_ns);
-    return gc_turn_idle_since(row, now_ns) != 0 || !gc_turns_is_in_quantum(turns);
+    if (gc_turn_is_protected(&turns->client->ledger, turns->client->ledger.own, device->ledger_row,
+                             now_ns))
+        return false;
+    return gc_turn_idle_since(row, now_ns) != 0 || !gc_turns_is_in_quantum(turns) ||
+           must_yield(device);
 }
 
 /* The turn ends: its ticket, too, unless it waits. */
@@ -108,7 +120,7 @@ void gc_turns_give_all(struct gc_turns *turns)
             device == NULL
                 ? 0
                 : atomic_exchange_explicit(&turns->slot->turn.give[row], 0, memory_order_acquire);
-        if (bytes == 0 || !may_give(turns, bytes == UINT64_MAX))
+        if (bytes == 0 || !may_give(turns, device, bytes == UINT64_MAX))
             continue;
         const uint64_t before = gc_device_reserved_bytes(device);
         const uint64_t idle = gc_release_idle(device, NULL, 0, bytes);

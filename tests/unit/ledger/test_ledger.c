@@ -514,7 +514,7 @@ static void members_share_a_limit(void **state)
     gc_ledger_close(&other);
 }
 
-static void a_groups_peak_and_refusals_outlive_its_processes(void **state)
+static void a_groups_peak_outlives_its_processes(void **state)
 {
     struct gc_ledger other;
     struct gc_account mine, theirs;
@@ -525,7 +525,6 @@ static void a_groups_peak_and_refusals_outlive_its_processes(void **state)
     gc_account_set_limit(&mine, LIMIT);
     assert_true(gc_account_try_charge(&mine, 600));
     assert_false(gc_account_try_charge(&theirs, 401));
-    gc_account_count_oom(&theirs);
     assert_true(gc_account_try_charge(&theirs, 300));
     gc_account_uncharge(&theirs, 300);
     assert_true(gc_account_try_charge(&theirs, 200));
@@ -535,10 +534,171 @@ static void a_groups_peak_and_refusals_outlive_its_processes(void **state)
     assert_true(gc_ledger_read_group(&ledger, row, &group));
     assert_int_equal(group.held[at], 600);
     assert_int_equal(group.peaks[at], 900);
-    assert_int_equal(group.oom_counts[at], 1);
     gc_account_force_charge(&mine, LIMIT);
     assert_true(gc_ledger_read_group(&ledger, row, &group));
     assert_int_equal(group.peaks[at], 600 + LIMIT);
+}
+
+/* ---- counters ---- */
+
+static void count(struct gc_ledger *of, uint32_t at, enum gc_ledger_figure figure, uint64_t by)
+{
+    atomic_fetch_add(&gc_ledger_own_slot(of)->figures[at].words[figure], by);
+}
+
+static struct gc_ledger_totals totals_of(const char *group, uint32_t at)
+{
+    static struct gc_ledger_totals totals[GC_LEDGER_DEVICES];
+    struct gc_ledger_turn_totals turns;
+    const uint32_t row = group != NULL ? gc_ledger_find_group(&ledger, group) : GC_LEDGER_GROUPS;
+    gc_ledger_read_totals(&ledger, row, totals, &turns);
+    return totals[at];
+}
+
+static void counters_outlive_their_process(void **state)
+{
+    struct gc_ledger other;
+    struct gc_account mine, theirs;
+    (void)state;
+    open_account(&ledger, &mine);
+    open_account(&other, &theirs);
+    const uint32_t at = gc_account_row(&mine);
+    count(&ledger, at, GC_LEDGER_FIGURE_alloc_count, 5);
+    count(&other, at, GC_LEDGER_FIGURE_alloc_count, 7);
+    count(&other, at, GC_LEDGER_FIGURE_oom_count, 2);
+    assert_int_equal(totals_of("g", at).alloc_count, 12);
+    for (int i = 0; i < 3; i++) { /* its slot is taken again and again */
+        gc_ledger_close(&other);
+        assert_int_equal(totals_of("g", at).alloc_count, 12 + 7 * i);
+        open_account(&other, &theirs);
+        assert_int_equal(totals_of("g", at).alloc_count, 12 + 7 * i);
+        count(&other, at, GC_LEDGER_FIGURE_alloc_count, 7);
+    }
+    assert_int_equal(totals_of("g", at).alloc_count, 33);
+    assert_int_equal(totals_of("g", at).oom_count, 2);
+    assert_int_equal(totals_of(NULL, at).alloc_count, 0);
+    gc_ledger_close(&other);
+}
+
+/* Children take slots, count and are gone, while a reader looks: no total is ever below an earlier
+ * one, and at the end it has all. */
+static void counters_never_fall_while_processes_come_and_go(void **state)
+{
+    struct gc_account mine;
+    uint64_t before = 0;
+    int status;
+    (void)state;
+    open_account(&ledger, &mine);
+    const uint32_t at = gc_account_row(&mine);
+    for (int i = 0; i < CHILDREN; i++)
+        if (fork() == 0) {
+            for (int k = 0; k < 200; k++) {
+                struct gc_ledger own;
+                struct gc_account account;
+                open_account(&own, &account);
+                count(&own, at, GC_LEDGER_FIGURE_hit_count, 3);
+                gc_ledger_close(&own);
+            }
+            _exit(0);
+        }
+    for (int left = CHILDREN; left > 0;) {
+        const uint64_t now = totals_of("g", at).hit_count;
+        assert_true(now >= before);
+        before = now;
+        left -= waitpid(-1, &status, WNOHANG) > 0 ? 1 : 0;
+    }
+    assert_int_equal(totals_of("g", at).hit_count, CHILDREN * 200 * 3);
+}
+
+/* ---- guarantees ---- */
+
+static void a_guarantee_is_kept_free(void **state)
+{
+    struct gc_ledger other;
+    struct gc_account mine, theirs;
+    (void)state;
+    open_account(&ledger, &mine);
+    open_account(&other, &theirs);
+    gc_account_set_limit(&mine, LIMIT);
+    gc_account_set_guarantee(&mine, 400);
+    assert_true(gc_account_try_charge(&theirs, 600));
+    assert_false(gc_account_has_room(&theirs, 1));
+    assert_false(gc_account_try_charge(&theirs, 1));
+    assert_int_equal(gc_account_kept(&theirs, 1), 400);
+    assert_true(gc_account_try_charge(&mine, 400));
+    assert_false(gc_account_try_charge(&mine, 1));
+    gc_account_uncharge(&theirs, 200);
+    gc_account_set_guarantee(&theirs, 500); /* 400 of it used */
+    assert_true(gc_account_try_charge(&mine, 100));
+    assert_false(gc_account_try_charge(&mine, 1)); /* 500 and their 500 */
+    assert_true(gc_account_try_charge(&theirs, 100));
+    gc_account_uncharge(&mine, 500);
+    assert_true(gc_account_try_charge(&theirs, 100)); /* beyond its own */
+    assert_false(gc_account_try_charge(&theirs, 1));
+    gc_ledger_close(&other);
+}
+
+static void a_dead_process_guarantees_nothing(void **state)
+{
+    struct gc_ledger other;
+    struct gc_account mine, theirs;
+    bool has_dying;
+    (void)state;
+    open_account(&ledger, &mine);
+    open_account(&other, &theirs);
+    gc_account_set_limit(&mine, LIMIT);
+    gc_account_set_guarantee(&theirs, 700);
+    assert_false(gc_account_try_charge(&mine, 400));
+    gc_ledger_close(&other);
+    while (gc_account_reap(&ledger, gc_account_row(&mine), mine.group_key, &has_dying) == 0 &&
+           has_dying)
+        usleep(1000);
+    assert_true(gc_account_try_charge(&mine, 400));
+}
+
+/* Children with guarantees that sum to the limit charge and uncharge at random, beyond them, too: a
+ * charge within a guarantee never fails, and the sum stays within the limit. */
+static void what_is_guaranteed_can_be_had_at_any_time(void **state)
+{
+    enum { PEERS = 4, SHARE = LIMIT / PEERS };
+    struct gc_account mine;
+    int status;
+    (void)state;
+    atomic_uint *ready =
+        mmap(NULL, sizeof(*ready), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(ready != MAP_FAILED);
+    open_account(&ledger, &mine);
+    gc_account_set_limit(&mine, LIMIT);
+    for (unsigned i = 0; i < PEERS; i++)
+        if (fork() == 0) {
+            struct scratch_random random = {i + 1};
+            struct gc_ledger own;
+            struct gc_account account;
+            uint64_t held = 0;
+            open_account(&own, &account);
+            gc_account_set_guarantee(&account, SHARE);
+            atomic_fetch_add(ready, 1);
+            while (atomic_load(ready) < PEERS)
+                usleep(100);
+            for (int k = 0; k < 30000; k++) {
+                const uint64_t bytes = 1 + scratch_next(&random) % SHARE;
+                if (scratch_next(&random) % 2 == 0 && held > 0) {
+                    const uint64_t less = 1 + scratch_next(&random) % held;
+                    gc_account_uncharge(&account, less);
+                    held -= less;
+                } else if (gc_account_try_charge(&account, bytes)) {
+                    held += bytes;
+                } else if (held + bytes <= SHARE) {
+                    _exit(1);
+                }
+            }
+            _exit(0);
+        }
+    for (int i = 0; i < PEERS; i++) {
+        assert_true(waitpid(-1, &status, 0) > 0);
+        assert_int_equal(status, 0);
+    }
+    munmap(ready, sizeof(*ready));
 }
 
 static void a_tentative_charge_of_another_is_no_failure(void **state)
@@ -869,7 +1029,12 @@ int main(void)
         CASE(a_full_ledger_is_reported),
         CASE(a_thousand_processes_have_room),
         CASE(members_share_a_limit),
-        CASE(a_groups_peak_and_refusals_outlive_its_processes),
+        CASE(a_groups_peak_outlives_its_processes),
+        CASE(counters_outlive_their_process),
+        CASE(counters_never_fall_while_processes_come_and_go),
+        CASE(a_guarantee_is_kept_free),
+        CASE(a_dead_process_guarantees_nothing),
+        CASE(what_is_guaranteed_can_be_had_at_any_time),
         CASE(a_tentative_charge_of_another_is_no_failure),
         CASE(rows_that_were_taken_away_are_taken_again),
         CASE(the_sum_never_exceeds_the_limit),

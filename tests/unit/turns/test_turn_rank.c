@@ -170,6 +170,50 @@ static void a_ticket_is_drawn_after_all_others(void **state)
     assert_int_equal(atomic_load(&turn_of(0)->ticket), 0);
 }
 
+static void those_within_their_guarantee_go_last_and_come_first(void **state)
+{
+    struct gc_turn_rank rank;
+    (void)state;
+    const uint64_t now_ns = gc_clock_ns();
+    atomic_store(&ledger.file->guarantees[0][1], 10);
+    assert_int_equal(rate(1, &rank), GC_TURN_GUARANTEED); /* it has work */
+    atomic_store(&turn_of(1)->need[0], 1);
+    assert_int_equal(rate(1, &rank), GC_TURN_MAY_GIVE); /* beyond it */
+    atomic_store(&turn_of(1)->need[0], 0);
+    atomic_store(&turn_of(1)->idle_ns, now_ns - 10 * GC_NS_PER_S);
+    assert_before(3, 1); /* before an idle one */
+    /* The first slot waits, with a late ticket; the third one has an earlier ticket. */
+    atomic_store(&turn_of(0)->ticket, 9);
+    atomic_store(&turn_of(0)->need[0], 5);
+    atomic_store(&turn_of(2)->ticket, 3);
+    atomic_store(&turn_of(2)->need[0], 5);
+    assert_true(has_earlier());
+    atomic_store(&ledger.file->guarantees[0][0], 5);
+    assert_false(has_earlier());
+    atomic_store(&turn_of(3)->begin_ns, now_ns);
+    atomic_store(&turn_of(3)->quantum_ns, 100 * GC_NS_PER_S);
+    assert_int_equal(rate(3, &rank), GC_TURN_MAY_GIVE);
+    atomic_store(&ledger.file->guarantees[0][0], 4);
+    assert_true(has_earlier());
+    assert_int_equal(rate(3, &rank), GC_TURN_IN_QUANTUM);
+}
+
+static void one_in_its_quantum_yields_to_one_within_its_guarantee(void **state)
+{
+    (void)state;
+    atomic_store(&turn_of(2)->ticket, 3);
+    atomic_store(&turn_of(2)->need[0], 5);
+    assert_false(gc_turn_must_yield(&ledger, KEY, 0, LIMIT));
+    atomic_store(&ledger.file->guarantees[0][2], 15);
+    assert_true(gc_turn_must_yield(&ledger, KEY, 0, LIMIT));
+    atomic_store(&ledger.file->guarantees[0][2], 14);
+    assert_false(gc_turn_must_yield(&ledger, KEY, 0, LIMIT));
+    atomic_store(&ledger.file->guarantees[0][2], 15);
+    atomic_store(&ledger.file->accounts[0][0], 10);
+    atomic_store(&ledger.file->guarantees[0][0], 10); /* it is within its own */
+    assert_false(gc_turn_must_yield(&ledger, KEY, 0, LIMIT));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_ledger, close_ledger)
 
 int main(void)
@@ -179,6 +223,8 @@ int main(void)
         TEST(busy_ones_by_priority_and_by_turn),
         TEST(who_cannot_give),
         TEST(tickets_are_served_in_order),
+        TEST(those_within_their_guarantee_go_last_and_come_first),
+        TEST(one_in_its_quantum_yields_to_one_within_its_guarantee),
         TEST(a_ticket_is_drawn_after_all_others),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
