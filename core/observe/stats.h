@@ -33,6 +33,9 @@ struct gc_stats {
 #include "core/observe/stats.def"
 #undef GC_GAUGE
 #undef GC_COUNTER
+    /* The largest request that was refused, and the least limit that had room for each one. */
+    atomic_uint_fast64_t refused_bytes;
+    atomic_uint_fast64_t sufficient_bytes;
 };
 
 /* Figures of one entry point on one device; a cache line of its own. */
@@ -63,14 +66,18 @@ static inline bool gc_stats_gauge_is_negative(uint64_t value)
     return value >> 63 != 0 && value != UINT64_MAX;
 }
 
+static inline void gc_stats_raise(atomic_uint_fast64_t *most, uint64_t value)
+{
+    uint64_t before = atomic_load_explicit(most, memory_order_relaxed);
+    while (value > before && !atomic_compare_exchange_weak_explicit(
+                                 most, &before, value, memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
 /* Each value of the gauge is seen by the thread that sets it, so the peak is exact. */
 static inline void gc_stats_raise_gauge_peak(struct gc_gauge_cell *gauge, uint64_t value)
 {
-    uint64_t peak = atomic_load_explicit(&gauge->peak, memory_order_relaxed);
-    while (value > peak &&
-           !atomic_compare_exchange_weak_explicit(&gauge->peak, &peak, value, memory_order_relaxed,
-                                                  memory_order_relaxed))
-        ;
+    gc_stats_raise(&gauge->peak, value);
 }
 
 static inline void gc_stats_add_gauge(struct gc_gauge_cell *gauge, uint64_t bytes)

@@ -4,6 +4,7 @@
 #include "core/report/report.h"
 #include "core/io/text.h"
 #include "core/io/writer.h"
+#include "core/report/tables.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -144,22 +145,31 @@ static void collect(void *argument, const struct gc_leak *leak)
         collector->leaks[collector->count++] = *leak;
 }
 
-/* Leaks of all devices, in one mapping: the heads of the lists, then the lists. */
+/* Leaks of all devices, in one mapping: the heads of the lists, then the leaks, then the groups. */
 static enum gc_status collect_leaks(struct gc_core *core, const struct gc_snapshot *snapshot,
                                     void *memory)
 {
     struct gc_report_leaks *heads = memory;
     struct gc_leak *entries = (struct gc_leak *)(heads + snapshot->device_count);
+    struct gc_leak_group *groups =
+        (struct gc_leak_group *)(entries + (size_t)snapshot->device_count * GC_REPORT_LEAK_MAX);
     for (uint32_t i = 0; i < snapshot->device_count; i++) {
+        struct gc_leak_group *own = groups + (size_t)i * GC_REPORT_LEAK_MAX;
+        uint32_t own_count;
         struct collector collector = {.leaks = entries + (size_t)i * GC_REPORT_LEAK_MAX};
         struct gc_device *device = gc_device_find(core, snapshot->devices[i].info.ordinal);
         if (device == NULL)
             continue;
-        const enum gc_status status =
+        enum gc_status status =
             gc_snapshot_visit_leaks(core, device, GC_REPORT_LEAK_MAX, collect, &collector);
+        if (status == GC_OK)
+            status = gc_snapshot_group_leaks(core, device, own, GC_REPORT_LEAK_MAX, &own_count);
         if (status != GC_OK)
             return status;
-        heads[i] = (struct gc_report_leaks){.leaks = collector.leaks, .count = collector.count};
+        heads[i] = (struct gc_report_leaks){.leaks = collector.leaks,
+                                            .groups = own,
+                                            .count = collector.count,
+                                            .group_count = own_count};
     }
     return GC_OK;
 }
@@ -209,7 +219,8 @@ static enum gc_status map_lists(const struct gc_snapshot *snapshot, struct lists
 {
     const size_t devices = snapshot->device_count;
     lists->leaks_bytes =
-        devices * (sizeof(struct gc_report_leaks) + GC_REPORT_LEAK_MAX * sizeof(struct gc_leak));
+        devices * (sizeof(struct gc_report_leaks) +
+                   GC_REPORT_LEAK_MAX * (sizeof(struct gc_leak) + sizeof(struct gc_leak_group)));
     lists->sites_bytes = devices * (sizeof(struct gc_report_sites) +
                                     GC_REPORT_SITE_MAX * sizeof(struct gc_stack_site));
     lists->bytes =
@@ -238,6 +249,14 @@ static struct gc_report_stacks collect_stacks(struct gc_core *core,
     return collected;
 }
 
+/* Groups that read the same are one. */
+static void join_leaks(const struct gc_report *report, struct gc_report_leaks *heads)
+{
+    for (uint32_t i = 0; i < report->snapshot->device_count; i++)
+        heads[i].group_count = gc_report_join_leaks(report, (struct gc_leak_group *)heads[i].groups,
+                                                    heads[i].group_count);
+}
+
 enum gc_status gc_report_emit(struct gc_core *core, const struct gc_report_facts *facts,
                               const char *const *api_names, const char *destination,
                               const struct gc_log *log)
@@ -263,6 +282,7 @@ enum gc_status gc_report_emit(struct gc_core *core, const struct gc_report_facts
                                          .leaks = lists.memory,
                                          .spills = spills,
                                          .stacks = collect_stacks(core, snapshot, &lists)};
+        join_leaks(&report, lists.memory);
         status = write_to(&report, destination, log);
     }
     munmap(lists.memory, lists.bytes);

@@ -48,8 +48,10 @@ struct gc_report_facts {
 };
 
 struct gc_report_leaks {
-    const struct gc_leak *leaks;
-    uint32_t count; /* at most GC_REPORT_LEAK_MAX */
+    const struct gc_leak *leaks;        /* the largest first */
+    const struct gc_leak_group *groups; /* those of the most bytes first */
+    uint32_t count;                     /* of either at most GC_REPORT_LEAK_MAX */
+    uint32_t group_count;
 };
 
 /* Blocks in host memory, by time. */
@@ -72,6 +74,8 @@ struct gc_report_stacks {
     /* As gc_stacks_frame. */
     bool (*frame)(const void *source, uint32_t site, uint32_t index,
                   char text[GC_STACK_TEXT_BYTES]);
+    /* The index of the program's own frame; NULL: gc_report_find_own finds it. */
+    uint32_t (*own)(const void *source, uint32_t site);
     const struct gc_report_sites *sites; /* one per device of the snapshot; NULL: none listed */
     uint64_t lost;                       /* allocations without a stack */
 };
@@ -93,6 +97,19 @@ const char *gc_report_direct_key(enum gc_direct_kind kind, char key[GC_REPORT_KE
  * could not be measured; the peak then excludes it, too. Saturating. */
 uint64_t gc_snapshot_measured_bytes(const struct gc_snapshot *snapshot);
 uint64_t gc_snapshot_context_bytes(const struct gc_snapshot *snapshot);
+
+/* The worst problem of the run. */
+enum gc_verdict_kind {
+#define GC_VERDICT(name, key, judge) GC_VERDICT_##name,
+#include "core/report/verdicts.def"
+#undef GC_VERDICT
+    GC_VERDICT_KIND_COUNT
+};
+#define GC_VERDICT_BYTES 200
+
+/* Writes the verdict as a sentence without a full stop: the worst problem with its figure, or "no
+ * problem found". */
+enum gc_verdict_kind gc_report_judge(const struct gc_report *report, char text[GC_VERDICT_BYTES]);
 
 /* Calls `visit` with a sentence, without a full stop, for each figure that needs action, the most
  * urgent first; then with the warnings. The text is valid only during the call. */

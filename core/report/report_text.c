@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#define LIST_MAX 10 /* entry points and leaks listed for each device */
+#define LIST_MAX 10 /* entry points and blocks listed for each device */
 #define NAME_COLUMNS 34
 #define TENANT_COLUMNS 21
 #define COMMAND_COLUMNS 66
@@ -19,7 +19,6 @@ enum {
     COUNT_COLUMN = 15,
     CURRENT_COLUMN = 25,
     GAUGE_PEAK_COLUMN = 37,
-    LEAK_COLUMN = 37,
     CALLS_COLUMN = 46,
     DIRECT_COLUMN = 68
 };
@@ -52,13 +51,28 @@ static void write_words(struct gc_writer *out, size_t indent, const char *word)
     gc_writer_char(out, '\n');
 }
 
-static void write_head(struct gc_writer *out, const struct gc_report_facts *facts)
+/* The verdict is good news, a fault, or a cost. */
+static enum gc_writer_style style_of(enum gc_verdict_kind kind)
 {
+    if (kind == GC_VERDICT_NONE)
+        return GC_STYLE_GOOD;
+    return kind <= GC_VERDICT_LEAK ? GC_STYLE_ALERT : GC_STYLE_CAUTION;
+}
+
+static void write_head(struct gc_writer *out, const struct gc_report *report)
+{
+    const struct gc_report_facts *facts = &report->facts;
+    char verdict[GC_VERDICT_BYTES];
+    const enum gc_verdict_kind kind = gc_report_judge(report, verdict);
     gc_writer_set_style(out, GC_STYLE_STRONG);
-    gc_writer_print(out, "== gpucache %s: %s, pid %ld", SHOWN(facts->version, 16),
-                    SHOWN(facts->process->program, 24), (long)facts->process->pid);
+    gc_writer_text(out, "== gpucache:");
+    gc_writer_set_style(out, style_of(kind));
+    write_words(out, 4, verdict);
     gc_writer_set_style(out, GC_STYLE_PLAIN);
-    gc_writer_print(out, "\n   command    %s\n   host       %s\n   ran        ",
+    gc_writer_print(out, "   program    %s, pid %ld, gpucache %s\n",
+                    SHOWN(facts->process->program, 24), (long)facts->process->pid,
+                    SHOWN(facts->version, 16));
+    gc_writer_print(out, "   command    %s\n   host       %s\n   ran        ",
                     SHOWN(facts->process->command, COMMAND_COLUMNS - 1),
                     SHOWN(facts->process->host, COMMAND_COLUMNS - 1));
     gc_writer_fixed(out, facts->duration_ns / 1000000, 3);
@@ -293,29 +307,6 @@ static void write_direct(struct gc_writer *out, const struct gc_device_snapshot 
     }
 }
 
-static void write_leaks(struct gc_writer *out, const struct gc_report *report,
-                        const struct gc_device_snapshot *device,
-                        const struct gc_report_leaks *leaks)
-{
-    if (device->leak_count == 0)
-        return;
-    gc_writer_set_style(out, GC_STYLE_ALERT);
-    gc_writer_print(out, "   never freed: %lu allocation%s, %s", device->leak_count,
-                    device->leak_count == 1 ? "" : "s", GC_TEXT_SIZE(device->leak_bytes));
-    gc_writer_set_style(out, GC_STYLE_PLAIN);
-    gc_writer_char(out, '\n');
-    const uint32_t listed = leaks->count < LIST_MAX ? leaks->count : LIST_MAX;
-    for (uint32_t i = 0; i < listed; i++) {
-        const struct gc_leak *leak = &leaks->leaks[i];
-        gc_writer_text(out, "     ");
-        gc_writer_hex(out, leak->address);
-        gc_writer_right_size(out, LEAK_COLUMN, leak->bytes);
-        gc_writer_print(out, "  %s\n", SHOWN(gc_report_api_name(report, leak->api), NAME_COLUMNS));
-        gc_report_print_stack(out, report, leak->site);
-    }
-    write_more(out, device->leak_count > listed ? device->leak_count - listed : 0);
-}
-
 static void write_spills(struct gc_writer *out, const struct gc_report_spills *spills)
 {
     const uint32_t listed = spills->count < LIST_MAX ? spills->count : LIST_MAX;
@@ -366,7 +357,7 @@ static void write_device(struct gc_writer *out, const struct gc_report *report, 
     gc_report_print_sites(out, report, index);
     if (report->spills != NULL)
         write_spills(out, &report->spills[index]);
-    write_leaks(out, report, device, &report->leaks[index]);
+    gc_report_print_leaks(out, report, index);
 }
 
 /* Whether the device comes before the other: its peak is higher, or as high and its number lower.
@@ -450,7 +441,7 @@ enum gc_status gc_report_write_text(const struct gc_report *report, int fd)
     struct gc_writer out;
     gc_writer_init(&out, fd);
     out.is_colored = gc_writer_wants_color(fd);
-    write_head(&out, &report->facts);
+    write_head(&out, report);
     write_devices(&out, report);
     write_calls(&out, report, "   calls that reached the driver, of no device\n",
                 (struct ranking){snapshot->process_driver_calls, snapshot->api_count,

@@ -129,6 +129,9 @@ void gc_snapshot_read_device(struct gc_core *core, struct gc_device *device,
         to->group_limit_bytes = gc_account_limit(device->budget.account);
     }
     read_stats(&device->stats, to);
+    to->refused_bytes = atomic_load_explicit(&device->stats.refused_bytes, memory_order_relaxed);
+    to->sufficient_bytes =
+        atomic_load_explicit(&device->stats.sufficient_bytes, memory_order_relaxed);
     to->host_metadata_bytes = gc_host_mem_bytes(&device->host);
     to->idle_bytes = gc_device_idle_bytes(device);
     (void)gc_follow_read(device, &to->plan);
@@ -320,6 +323,57 @@ enum gc_status gc_snapshot_visit_leaks(struct gc_core *core, struct gc_device *d
         visit(argument, &top.leaks[i]);
     }
     gc_host_mem_unmap(&host, top.leaks, bytes);
+    return GC_OK;
+}
+
+/* ---- groups ---- */
+
+#define GROUP_SLOTS_MAX (1U << 17)
+
+struct grouping {
+    struct gc_stack_table *stacks; /* NULL: none */
+    int ordinal;
+    struct gc_leak_table table;
+};
+
+static void group_leak(void *argument, const struct gc_leak *leak)
+{
+    struct grouping *grouping = argument;
+    struct gc_leak known = *leak;
+    if (grouping->stacks != NULL)
+        known.site = gc_stacks_find(grouping->stacks, grouping->ordinal, leak->address);
+    gc_leak_table_add(&grouping->table, &known);
+}
+
+enum gc_status gc_snapshot_group_leaks(struct gc_core *core, struct gc_device *device,
+                                       struct gc_leak_group *groups, uint32_t max, uint32_t *count)
+{
+    struct leak_sum sum = {0, 0};
+    struct gc_host_mem host = {0};
+    struct grouping grouping = {.stacks = core->stacks, .ordinal = device->info.ordinal};
+    struct gc_leak_table *table = &grouping.table;
+    *count = 0;
+    gc_tcache_stop_all(core);
+    visit_all(core, device, add_leak, &sum);
+    gc_tcache_resume_all(core);
+    if (sum.count == 0)
+        return GC_OK;
+    for (table->slot_count = 4; table->slot_count < GROUP_SLOTS_MAX;) {
+        if (table->slot_count / 2 > sum.count)
+            break;
+        table->slot_count *= 2;
+    }
+    const uint64_t bytes = table->slot_count * sizeof(*table->slots);
+    table->slots = gc_host_mem_map(&host, bytes);
+    if (table->slots == NULL)
+        return GC_NO_HOST_MEMORY;
+    gc_tcache_stop_all(core);
+    visit_all(core, device, group_leak, &grouping);
+    gc_tcache_resume_all(core);
+    *count = (uint32_t)gc_min_u64(gc_leak_table_sort(table), max);
+    for (uint32_t i = 0; i < *count; i++)
+        groups[i] = table->slots[i];
+    gc_host_mem_unmap(&host, table->slots, bytes);
     return GC_OK;
 }
 

@@ -23,6 +23,8 @@ struct gc_device_snapshot {
 #include "core/observe/stats.def"
 #undef GC_GAUGE
 #undef GC_COUNTER
+    uint64_t refused_bytes;    /* of the largest request that was refused */
+    uint64_t sufficient_bytes; /* the least limit that had room for each refused request */
     uint64_t host_metadata_bytes;
     uint64_t idle_bytes;         /* can be released at once; part of reserved */
     uint64_t free_bytes;         /* all free memory of the pools that has pages */
@@ -81,5 +83,34 @@ struct gc_leak {
 enum gc_status gc_snapshot_visit_leaks(struct gc_core *core, struct gc_device *device, uint32_t max,
                                        void (*visit)(void *argument, const struct gc_leak *leak),
                                        void *argument) GC_CHECKED;
+
+/* Leaks of one call site and entry point; without a call stack, of one entry point and size. */
+struct gc_leak_group {
+    uint64_t count; /* 0: an empty slot of a table */
+    uint64_t bytes;
+    uint64_t largest_bytes;
+    uint64_t address; /* or handle, of the largest */
+    uint32_t site;    /* as in struct gc_leak */
+    uint16_t api;
+};
+
+/* A hash table of groups, in the caller's memory. */
+struct gc_leak_table {
+    struct gc_leak_group *slots; /* zeroed */
+    uint32_t slot_count;         /* a power of two, at least 4 */
+    uint32_t used;
+};
+
+/* Adds a leak to its group; a new group in a table that is three quarters full is left out. */
+void gc_leak_table_add(struct gc_leak_table *table, const struct gc_leak *leak);
+/* Moves the groups to the first slots, those of the most bytes first; returns their number. The
+ * table takes no more leaks. */
+uint32_t gc_leak_table_sort(struct gc_leak_table *table);
+
+/* Groups all live allocations of the device and copies the groups of the most bytes, at most `max`,
+ * those first. */
+enum gc_status gc_snapshot_group_leaks(struct gc_core *core, struct gc_device *device,
+                                       struct gc_leak_group *groups, uint32_t max,
+                                       uint32_t *count) GC_CHECKED;
 
 #endif

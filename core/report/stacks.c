@@ -1,4 +1,5 @@
-/* Call stacks in the report: the frames of a leak, and the call sites with the largest peaks. */
+/* Call stacks in the report: their frames, which of them is the program's own, and the call sites
+ * with the largest peaks. */
 #include "core/report/tables.h"
 
 #include "core/base/bits.h"
@@ -54,6 +55,7 @@ void gc_report_put_sites(struct gc_json *json, const struct gc_report *report, u
         gc_emitter_members(json, &gc_report_site_figures, site, NULL);
         gc_json_key(json, "stack");
         gc_report_put_stack(json, report, site->site);
+        gc_report_put_own(json, report, site->site);
         gc_json_end_object(json);
     }
     gc_json_end_array(json);
@@ -94,32 +96,153 @@ static const char *shorten(const char *text, char shown[TEXT_COLUMNS + 1])
     return shown;
 }
 
-static bool is_python(const char *text)
+/* ---- the program's own frame ---- */
+
+/* The object or source of a frame: "/lib/libc.so.6", "/home/train.py", "<string>", "train.c". */
+struct place {
+    const char *path;
+    size_t length;
+    const char *name; /* the last component of the path */
+    bool is_python;
+};
+
+static bool begins(const char *text, const char *start)
 {
-    const char *path = text + path_start(text);
-    return strstr(path, ".py:") != NULL || path[0] == '<';
+    return strncmp(text, start, strlen(start)) == 0;
 }
 
-/* The number of inner frames to leave out, so that the program's own are shown. Below the first
- * Python frame lie frames of the interpreter and its extensions; only the innermost of them is
- * shown. */
-static uint32_t count_inner(const struct gc_report *report, uint32_t site)
+static struct place place_of(const char *text)
+{
+    struct place place = {.path = text + path_start(text)};
+    const char *end = strstr(place.path, "+0x");
+    const char *line = strrchr(place.path, ':');
+    place.is_python = strstr(place.path, ".py:") != NULL || place.path[0] == '<';
+    if (end == NULL || place.is_python)
+        end = line != NULL ? line : place.path + strcspn(place.path, ")");
+    place.length = (size_t)(end - place.path);
+    place.name = place.path;
+    for (const char *at = place.path; at < end; at++)
+        if (*at == '/')
+            place.name = at + 1;
+    return place;
+}
+
+/* Whether the place's path has the text anywhere. */
+static bool has_part(const struct place *place, const char *part)
+{
+    const char *found = strstr(place->path, part);
+    return found != NULL && found < place->path + place->length;
+}
+
+static bool is_package(const struct place *place)
+{
+    return has_part(place, "/site-packages/") || has_part(place, "/dist-packages/");
+}
+
+/* How near to the program's own code a frame is. */
+enum nearness { NEAR_RUNTIME = 1, NEAR_LIBRARY, NEAR_OWN };
+
+/* Python's own modules lie in a folder of their version; "<frozen …>" is part of the interpreter.
+ */
+static enum nearness python_nearness(const struct place *place)
+{
+    return is_package(place) || has_part(place, "/lib/python") || begins(place->path, "<frozen ")
+               ? NEAR_LIBRARY
+               : NEAR_OWN;
+}
+
+/* An object without ".so" in its name is a program. */
+static enum nearness native_nearness(const struct place *place)
+{
+    static const char *const runtimes[] = {
+        "libgpucache", "libcu",    "libnv",     "libnccl",   "libc10", "libtorch",
+        "libffi.",     "_ctypes.", "_cffi",     "libpython", "python", "pypy",
+        "libc.",       "libc-",    "libm.",     "libdl.",    "libdl-", "libpthread",
+        "ld-",         "libgcc_s", "libstdc++", "libc++"};
+    static const char *const folders[] = {"/lib/",       "/lib64/",         "/usr/lib/",
+                                          "/usr/lib64/", "/usr/local/cuda", "/opt/cuda"};
+    if (place->length == 0)
+        return NEAR_RUNTIME; /* code that is in no object */
+    for (size_t i = 0; i < sizeof(runtimes) / sizeof(runtimes[0]); i++)
+        if (begins(place->name, runtimes[i]))
+            return NEAR_RUNTIME;
+    if (!has_part(place, ".so"))
+        return NEAR_OWN;
+    for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++)
+        if (begins(place->path, folders[i]))
+            return NEAR_LIBRARY;
+    return is_package(place) ? NEAR_LIBRARY : NEAR_OWN;
+}
+
+/* The innermost of the nearest frames so far. */
+struct nearest {
+    uint32_t index;
+    enum nearness nearness; /* 0: no frame yet */
+};
+
+uint32_t gc_report_find_own(bool (*frame_of)(const void *source, uint32_t site, uint32_t index,
+                                             char text[GC_STACK_TEXT_BYTES]),
+                            const void *source, uint32_t site)
 {
     char text[GC_STACK_TEXT_BYTES];
-    for (uint32_t i = 0; frame(report, site, i, text); i++)
-        if (is_python(text))
-            return i == 0 ? 0 : i - 1;
-    return 0;
+    struct nearest python = {0, 0};
+    struct nearest native = {0, 0};
+    for (uint32_t i = 0; frame_of(source, site, i, text); i++) {
+        const struct place place = place_of(text);
+        struct nearest *nearest = place.is_python ? &python : &native;
+        const enum nearness nearness =
+            place.is_python ? python_nearness(&place) : native_nearness(&place);
+        if (nearness > nearest->nearness)
+            *nearest = (struct nearest){i, nearness};
+    }
+    return python.nearness != 0 ? python.index : native.index;
+}
+
+static uint32_t own_index(const struct gc_report *report, uint32_t site)
+{
+    const struct gc_report_stacks *stacks = &report->stacks;
+    if (stacks->frame == NULL || site == 0)
+        return 0;
+    if (stacks->own != NULL)
+        return stacks->own(stacks->source, site);
+    return gc_report_find_own(stacks->frame, stacks->source, site);
+}
+
+bool gc_report_outer_frame(const struct gc_report *report, uint32_t site, uint32_t index,
+                           char text[GC_STACK_TEXT_BYTES])
+{
+    return frame(report, site, own_index(report, site) + index, text);
+}
+
+bool gc_report_short_frame(const struct gc_report *report, uint32_t site,
+                           char text[GC_STACK_TEXT_BYTES])
+{
+    if (!gc_report_outer_frame(report, site, 0, text))
+        return false;
+    const struct place place = place_of(text);
+    char *path = text + (place.path - text);
+    memmove(path, place.name, strlen(place.name) + 1);
+    char *offset = strstr(path, "+0x"); /* in the object, behind that in the function */
+    if (path != text && offset != NULL)
+        memmove(offset, offset + strcspn(offset, ")"), strlen(offset + strcspn(offset, ")")) + 1);
+    return true;
+}
+
+void gc_report_put_own(struct gc_json *json, const struct gc_report *report, uint32_t site)
+{
+    char text[GC_STACK_TEXT_BYTES];
+    gc_json_key(json, "frame");
+    if (gc_report_outer_frame(report, site, 0, text))
+        gc_json_string(json, text);
+    else
+        gc_json_null(json);
 }
 
 void gc_report_print_stack(struct gc_writer *out, const struct gc_report *report, uint32_t site)
 {
     char text[GC_STACK_TEXT_BYTES];
     char shown[TEXT_COLUMNS + 1];
-    const uint32_t left_out = count_inner(report, site);
-    for (uint32_t i = 0; i < TEXT_FRAMES; i++) {
-        if (!frame(report, site, i == 0 ? 0 : i + left_out, text))
-            break;
+    for (uint32_t i = 0; i < TEXT_FRAMES && gc_report_outer_frame(report, site, i, text); i++) {
         gc_writer_text(out, "       ");
         gc_writer_text(out, shorten(text, shown));
         gc_writer_char(out, '\n');

@@ -149,11 +149,6 @@ static void put_turns(struct gc_json *json, const struct gc_snapshot *snapshot)
 
 /* ---- the parts of a device ---- */
 
-const char *gc_report_api_name(const struct gc_report *report, uint16_t api)
-{
-    return api < report->snapshot->api_count ? report->api_names[api] : "?";
-}
-
 static uint32_t index_of(const struct gc_report *report, const struct gc_device_snapshot *device)
 {
     return (uint32_t)(device - report->snapshot->devices);
@@ -255,6 +250,11 @@ static void put_spilled(struct gc_json *json, const void *record, const void *ar
 static void put_call_sites(struct gc_json *json, const void *record, const void *argument)
 {
     gc_report_put_sites(json, argument, index_of(argument, record));
+}
+
+static void put_leak_groups(struct gc_json *json, const void *record, const void *argument)
+{
+    gc_report_put_leak_groups(json, argument, index_of(argument, record));
 }
 
 const char *gc_report_direct_key(enum gc_direct_kind kind, char key[GC_REPORT_KEY_BYTES])
@@ -372,6 +372,11 @@ static const struct gc_figure device_array[] = {
     GC_FIGURE_WRITTEN("plan", put_plan),
     GC_FIGURE_WRITTEN("tenants", put_tenants),
     GC_FIGURE_WRITTEN("spilled", put_spilled),
+    GC_FIGURE_WRITTEN("leak_groups", put_leak_groups),
+    DEVICE("refused_bytes", BYTES, refused_bytes, .text = "the largest request that was refused",
+           .is_failure = true),
+    DEVICE("sufficient_bytes", BYTES, sufficient_bytes,
+           .text = "the least limit with room for each refused request"),
 };
 const struct gc_figures gc_report_device_figures = GC_FIGURES(device_array);
 
@@ -428,6 +433,19 @@ static void put_sentences(struct gc_json *json, const struct gc_report *report)
     gc_json_end_array(json);
 }
 
+static void put_verdict(struct gc_json *json, const struct gc_report *report)
+{
+    static const char *const keys[] = {
+#define GC_VERDICT(name, key, judge) key,
+#include "core/report/verdicts.def"
+#undef GC_VERDICT
+    };
+    char text[GC_VERDICT_BYTES];
+    const enum gc_verdict_kind kind = gc_report_judge(report, text);
+    gc_json_write_string(json, "verdict", text);
+    gc_json_write_string(json, "problem", keys[kind]);
+}
+
 void gc_report_write_json_to(const struct gc_report *report, struct gc_json *json)
 {
     const struct gc_report_facts *facts = &report->facts;
@@ -456,6 +474,7 @@ void gc_report_write_json_to(const struct gc_report *report, struct gc_json *jso
     gc_json_key(json, "driver_calls");
     put_driver_calls(json, NULL, report);
     put_turns(json, snapshot);
+    put_verdict(json, report);
     gc_json_end_object(json);
 }
 

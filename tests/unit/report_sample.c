@@ -40,7 +40,26 @@ static const struct gc_spilled spilled[2] = {{.address = UINT64_C(0x7f1234400000
                                               .cost_ns = 1,
                                               .reason = GC_SPILL_DEVICE}};
 static const struct gc_report_spills spill_lists[2] = {{spilled, 2}, {NULL, 0}};
-static const struct gc_report_leaks leak_lists[2] = {{leaks, REPORT_SAMPLE_LEAK_COUNT}, {NULL, 0}};
+static const struct gc_leak_group groups[REPORT_SAMPLE_GROUP_COUNT] = {
+    {.count = 512,
+     .bytes = UINT64_C(4) << 30,
+     .largest_bytes = 100 << 20,
+     .address = UINT64_C(0x7f0000000000),
+     .site = 2,
+     .api = 1},
+    {.count = 1,
+     .bytes = 99 << 20,
+     .largest_bytes = 99 << 20,
+     .address = UINT64_C(0x7f0000000001),
+     .site = 1,
+     .api = 1},
+    {.count = 20,
+     .bytes = 20 << 20,
+     .largest_bytes = 1 << 20,
+     .address = UINT64_C(0x7f0000000002),
+     .api = 12}};
+static const struct gc_report_leaks leak_lists[2] = {
+    {leaks, groups, REPORT_SAMPLE_LEAK_COUNT, REPORT_SAMPLE_GROUP_COUNT}, {NULL, NULL, 0, 0}};
 static const struct gc_stack_site sites[] = {{1, 12, 12 << 20, 2, 2 << 20, 5 << 20},
                                              {2, 1, 4096, 0, 0, 4096}};
 static const struct gc_report_sites site_lists[2] = {{sites, 2}, {NULL, 0}};
@@ -104,6 +123,8 @@ static void fill_device(struct gc_device_snapshot *device, int ordinal)
 #undef GC_GAUGE
 #undef GC_COUNTER
     device->context = (struct gc_gauge){0, device->reserved.peak / 10};
+    device->refused_bytes = ordinal == 0 ? UINT64_C(1) << 30 : 0;
+    device->sufficient_bytes = ordinal == 0 ? UINT64_C(9) << 29 : 0;
     device->host_metadata_bytes = 4096;
     device->idle_bytes = 3 << 20;
     device->free_bytes = 4 << 20;

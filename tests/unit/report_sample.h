@@ -9,5 +9,6 @@ const struct gc_report *report_sample(const char *program);
 
 #define REPORT_SAMPLE_API_COUNT 14
 #define REPORT_SAMPLE_LEAK_COUNT 12 /* listed; the device has 1234 */
+#define REPORT_SAMPLE_GROUP_COUNT 3
 
 #endif

@@ -1,5 +1,6 @@
 /* gpucache report: shows a JSON report, with the code that the library writes reports with. */
 #include "core/report/html.h"
+#include "core/report/tables.h"
 #include "tools/base/tool.h"
 #include "tools/report/report_load.h"
 #include "tools/trace/trace_page.h"
@@ -146,6 +147,18 @@ static int show(const struct request *request, const struct side *sides, size_t 
     return status;
 }
 
+/* Call sites on one line of the source are one, once they have their lines. */
+static int name_frames(struct report_loaded *loaded)
+{
+    if (!report_stacks_name(&loaded->stacks))
+        return tool_fail(&tool_command_report, "out of memory");
+    for (uint32_t i = 0; i < loaded->snapshot.device_count; i++)
+        loaded->leaks[i].group_count =
+            gc_report_join_leaks(&loaded->report, (struct gc_leak_group *)loaded->leaks[i].groups,
+                                 loaded->leaks[i].group_count);
+    return TOOL_DONE;
+}
+
 static bool is_standard(const char *path)
 {
     return path != NULL && strcmp(path, "-") == 0;
@@ -187,8 +200,8 @@ static int run(int argc, char **argv)
         sides[i].path = words.words[i];
         sides[i].trace_path = i < traces.count ? traces.values[i] : NULL;
         status = open_side(&sides[i]);
-        if (status == TOOL_DONE && request.symbols && !report_stacks_name(&sides[i].loaded.stacks))
-            status = tool_fail(&tool_command_report, "out of memory");
+        if (status == TOOL_DONE && request.symbols)
+            status = name_frames(&sides[i].loaded);
     }
     if (status == TOOL_DONE)
         status = show(&request, sides, words.count);

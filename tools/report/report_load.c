@@ -230,6 +230,7 @@ void report_unload(struct report_loaded *loaded)
         free(loaded->snapshot.devices[i].apis);
         free(loaded->snapshot.devices[i].tenants);
         free((void *)loaded->leaks[i].leaks);
+        free((void *)loaded->leaks[i].groups);
         free((void *)loaded->sites[i].sites);
         free((void *)loaded->spills[i].blocks);
     }

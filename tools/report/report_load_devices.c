@@ -48,6 +48,8 @@ static void number_apis(struct report_loader *loader, const json_t *root, const 
         number_keys(loader, report_get(loader, device, "driver_calls", JSON_OBJECT));
         json_array_foreach(json_object_get(device, "leaks"), j, leak)
             number_api(loader, report_get_string(loader, leak, "api"));
+        json_array_foreach(json_object_get(device, "leak_groups"), j, leak)
+            number_api(loader, report_get_string(loader, leak, "api"));
         json_array_foreach(json_object_get(device, "spilled"), j, leak)
             number_api(loader, report_get_string(loader, leak, "api"));
     }
@@ -84,7 +86,7 @@ static uint32_t load_stack(struct report_loader *loader, const json_t *json)
 {
     uint32_t site;
     const char *why;
-    if (!report_stacks_add(&loader->loaded->stacks, json_object_get(json, "stack"), &site, &why))
+    if (!report_stacks_add(&loader->loaded->stacks, json, &site, &why))
         report_fail(loader, "%s", why);
     return site;
 }
@@ -141,6 +143,50 @@ static void load_leaks(struct report_loader *loader, const json_t *json,
         loaded[i].bytes = report_get_uint(loader, leak, "bytes");
         loaded[i].api = api_number(loader, report_get_string(loader, leak, "api"));
         loaded[i].site = load_stack(loader, leak);
+    }
+}
+
+/* Reports of earlier versions have no groups: those of the listed leaks. */
+static void group_leaks(struct report_loader *loader, struct gc_report_leaks *leaks)
+{
+    struct gc_leak_table table = {.slot_count = 4};
+    while (table.slot_count / 2 <= leaks->count)
+        table.slot_count *= 2;
+    table.slots = calloc(table.slot_count, sizeof(*table.slots));
+    leaks->groups = table.slots;
+    if (table.slots == NULL) {
+        report_fail(loader, "out of memory");
+        return;
+    }
+    for (uint32_t i = 0; i < leaks->count; i++)
+        gc_leak_table_add(&table, &leaks->leaks[i]);
+    leaks->group_count = gc_leak_table_sort(&table);
+}
+
+static void load_leak_groups(struct report_loader *loader, const json_t *json,
+                             struct gc_report_leaks *leaks)
+{
+    const json_t *list = json_object_get(json, "leak_groups");
+    const json_t *group;
+    size_t i;
+    uint32_t count;
+    if (list == NULL) {
+        group_leaks(loader, leaks);
+        return;
+    }
+    struct gc_leak_group *loaded =
+        new_records(loader, list, GC_REPORT_LEAK_MAX, sizeof(*loaded), &count);
+    leaks->groups = loaded;
+    leaks->group_count = count;
+    json_array_foreach(list, i, group)
+    {
+        if (i >= count || loader->failed)
+            break;
+        report_get_figures(loader, group, &gc_report_leak_figures, &loaded[i], NULL);
+        if (!parse_address(report_get_string(loader, group, "address"), &loaded[i].address))
+            report_fail(loader, "a group of leaks has an invalid address");
+        loaded[i].api = api_number(loader, report_get_string(loader, group, "api"));
+        loaded[i].site = load_stack(loader, group);
     }
 }
 
@@ -266,6 +312,8 @@ static void load_device(struct report_loader *loader, const json_t *json,
     report_get_figures(loader, json, &gc_report_device_figures, device, required);
     load_apis(loader, json, device);
     load_leaks(loader, json, leaks);
+    if (!loader->failed)
+        load_leak_groups(loader, json, leaks);
     load_backend(loader, json, device);
     load_tenants(loader, json, device);
     load_plan(loader, json, &device->plan);
@@ -329,6 +377,7 @@ void report_load_devices(struct report_loader *loader, const json_t *root)
     loaded->report.stacks =
         (struct gc_report_stacks){.source = &loaded->stacks,
                                   .frame = report_stacks_frame,
+                                  .own = report_stacks_own,
                                   .sites = loaded->sites,
                                   .lost = report_find_uint(loader, root, "stacks_lost")};
     json_array_foreach(warnings, i, value)

@@ -70,6 +70,72 @@ ok "traced too" env GPUCACHE_TRACE="$TMP/trace" bash -c "$(declare -f run preloa
 ok "on driver allocations" env GPUCACHE_BACKEND=driver bash -c "$(declare -f run preloaded); SIM_DIR='$SIM_DIR' LIB='$LIB'; run all '$TMP/d.json' '$program'"
 ok "their leak's way is known" sees "$TMP/d.json" 'has(leaks[0]["stack"], "site_one+", "main+")'
 
+# Two sites that leak: 512 allocations of one line are one entry, named by the program's own frame.
+cat > "$TMP/sites.c" << 'END'
+#include <stddef.h>
+int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *);
+int cuMemAlloc_v2(unsigned long long *address, size_t bytes);
+static unsigned long long kept[513];
+__attribute__((noinline)) int load_weights(int i) { return cuMemAlloc_v2(&kept[i], 1 << 20) + 0; }
+__attribute__((noinline)) int grow_cache(int i) { return cuMemAlloc_v2(&kept[i], 64 << 20) + 0; }
+int main(void)
+{
+    void *context;
+    int code = cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context);
+    for (int i = 0; i < 512 && code == 0; i++)
+        code = load_weights(i);
+    return code ? code : grow_cache(512);
+}
+END
+gcc -g -O1 -fno-optimize-sibling-calls -rdynamic -o "$TMP/sites" "$TMP/sites.c" -L"$SIM_DIR" -l:libcuda.so.1
+sites_are() { # sites_are NAME REPORT VALUE: entries of the form "count MiB frame", without offsets and folders
+    is "$1" "$(python3 -c 'import json, re, sys
+for group in json.load(open(sys.argv[1]))["devices"][0]["leak_groups"]:
+    frame = re.sub(r"\+0x[0-9a-f]+|/[^ ]*/", "", group["frame"] or "none")
+    print(group["count"], group["bytes"] >> 20, frame, end="; ")' "$2")" "$3"
+}
+ok "two sites" run leaks "$TMP/sites.json" "$TMP/sites"
+sites_are "are two entries" "$TMP/sites.json" "512 512 load_weights (sites); 1 64 grow_cache (sites); "
+text=$("$TOOL" report "$TMP/sites.json" --symbols)
+like "the first line names the worse one" "$(head -2 <<< "$text" | tr -s ' \n' ' ')" \
+    "== gpucache: 513 leaks of 576.0 MiB on device 0, 512 of them, 512.0 MiB, at load_weights (sites.c:5)"
+like "the text has a row of each" "$(tr -s ' ' <<< "$text")" $'load_weights (sites.c:5) 512 512.0 MiB 1.0 MiB\n cuMemAlloc_v2, the largest at 0x'
+like "with its count" "$(tr -s ' ' <<< "$text")" $'grow_cache (sites.c:6) 1 64.0 MiB 64.0 MiB\n cuMemAlloc_v2 at 0x'
+ok "without stacks" run off "$TMP/sites-off.json" "$TMP/sites"
+sites_are "an entry for each size" "$TMP/sites-off.json" "512 512 none; 1 64 none; "
+cat > "$TMP/sites.py" << 'END'
+import ctypes
+cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+def cache():
+    return cuda.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(2 << 20))
+for _ in range(512):
+    cache()
+END
+ok "512 of a line of Python" run leaks "$TMP/sites-python.json" python3 "$TMP/sites.py"
+sites_are "are one entry, not ffi_call's" "$TMP/sites-python.json" "512 1024 cache (sites.py:6); "
+# Several calls on one line: many addresses.
+cat > "$TMP/line.c" << 'END'
+#include <stddef.h>
+int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *);
+int cuMemAlloc_v2(unsigned long long *address, size_t bytes);
+static unsigned long long kept;
+#define TWICE(call) (call) + (call)
+int main(void)
+{
+    void *context;
+    int code = cuInit(0) + cuDevicePrimaryCtxRetain(&context, 0) + cuCtxSetCurrent(context);
+    return code + TWICE(TWICE(cuMemAlloc_v2(&kept, 1 << 20)));
+}
+END
+gcc -g -O1 -o "$TMP/line" "$TMP/line.c" -L"$SIM_DIR" -l:libcuda.so.1
+ok "four calls on a line" run leaks "$TMP/line.json" "$TMP/line"
+is "are four places" "$(python3 -c 'import json, sys
+print(len(json.load(open(sys.argv[1]))["devices"][0]["leak_groups"]))' "$TMP/line.json")" 4
+"$TOOL" report "$TMP/line.json" --symbols --json > "$TMP/named-line.json"
+sites_are "and one entry once their line is known" "$TMP/named-line.json" "4 4 main (line.c:10); "
+
 # Libraries that come and go, one at the other's addresses: each frame keeps the name of the one that it was in.
 cat > "$TMP/plugin.c" << 'END'
 #include <stddef.h>

@@ -163,9 +163,11 @@ is "report: what was asked for" "$(json r.json 'd["by_api"]["cuMemAlloc_v2"]["by
 is "report: out of memory" "$(json r.json 'd["oom_count"]')" 1
 is "report: the leak" "$(json r.json '[l["bytes"] for l in d["leaks"] if l["api"] == "cuMemAlloc_v2"]')" "[$((3 << 20))]"
 "$TOOL" report r.json > text
-like "report as text" "$(cat text)" '^== gpucache .*: tools_client, pid [0-9]+$'
+is "report as text: the verdict is the first line" "$(head -1 text)" \
+    "== gpucache: out of memory: 1 request refused on device 0, limit 72.0 MiB"
+like "report as text" "$(cat text)" '^   program    tools_client, pid [0-9]+, gpucache '
 like "report as text: the limit" "$(cat text)" 'limit 72.0 MiB'
-like "report as text: what to do" "$(cat text)" '1 request ran out of memory on device 0'
+like "report as text: what to do" "$(cat text)" '1 request ran out of memory on device 0, the largest of 9.0 MiB: raise'
 is "report as text: 80 columns" "$(awk 'length > 80' text)" ""
 # On a terminal it has colour, unless the user or the terminal has none.
 shown() { env "$@" script -qec "$TOOL report r.json" /dev/null < /dev/null | grep -c "$(printf '\033')"; }
@@ -181,7 +183,7 @@ fi
 "$TOOL" report r.json --json > again.json
 is "report --json: the same content" "$(json again.json r)" "$(json r.json r)"
 # Addresses, times and the order of equal rows differ from run to run.
-alike() { sed '1,4d;/: p50 /d;s/0x[0-9a-f]*//' "$@" | sort; }
+alike() { sed '2,5d;/: p50 /d;s/0x[0-9a-f]*//' "$@" | sort; }
 is "the library prints what the tool prints" \
     "$(simulated "$TOOL" run --limit 72MiB -- "$client" 4 3 9 2>&1 > out | alike)" "$(alike text)"
 "$TOOL" trace t --csv t.csv

@@ -51,10 +51,10 @@ static void assert_keys(json_t *object, const char *const *keys)
 }
 
 static const char *const root_keys[] = {
-    "schema",         "version",     "pid",        "program",  "command",
-    "host",           "start_unix",  "duration_s", "mode",     "backend",
-    "driver_version", "devices",     "latency_ns", "estimate", "gate",
-    "warnings",       "stacks_lost", "turns",      NULL};
+    "schema",     "version",    "pid",  "program",  "command",        "host",
+    "start_unix", "duration_s", "mode", "backend",  "driver_version", "devices",
+    "latency_ns", "estimate",   "gate", "warnings", "stacks_lost",    "turns",
+    "verdict",    "problem",    NULL};
 static const char *const device_keys[] = {"ordinal",
                                           "uuid",
                                           "name",
@@ -94,9 +94,11 @@ static const char *const gauge_keys[] = {"current", "peak", NULL};
 static const char *const api_keys[] = {"count", "bytes", "current_bytes", "peak_bytes", NULL};
 static const char *const fragmentation_keys[] = {"free_bytes",       "largest_free_bytes", "ratio",
                                                  "stitchable_bytes", "stuck_bytes",        NULL};
-static const char *const site_keys[] = {
-    "count", "bytes", "current_count", "current_bytes", "peak_bytes", "stack", NULL};
+static const char *const site_keys[] = {"count",      "bytes", "current_count", "current_bytes",
+                                        "peak_bytes", "stack", "frame",         NULL};
 static const char *const leak_keys[] = {"address", "bytes", "api", "stack", NULL};
+static const char *const group_keys[] = {"count", "bytes", "largest_bytes", "address",
+                                         "api",   "frame", "stack",         NULL};
 static const char *const latency_keys[] = {"p50", "p99", "max", NULL};
 
 static void every_key_of_the_schema_is_there(void **state)
@@ -114,6 +116,7 @@ static void every_key_of_the_schema_is_there(void **state)
     assert_keys(json_object_get(json_object_get(device, "by_api"), "cudaMalloc"), api_keys);
     assert_keys(json_object_get(device, "fragmentation"), fragmentation_keys);
     assert_keys(json_array_get(json_object_get(device, "leaks"), 0), leak_keys);
+    assert_keys(json_array_get(json_object_get(device, "leak_groups"), 0), group_keys);
     assert_keys(json_array_get(json_object_get(device, "call_sites"), 0), site_keys);
     assert_keys(json_object_get(root, "latency_ns"), both);
     assert_keys(json_object_get(json_object_get(root, "latency_ns"), "free"), latency_keys);
@@ -178,6 +181,16 @@ static void values_are_those_given(void **state)
     assert_string_equal(json_string_value(json_array_get(stack, 0)),
                         "inner+0x12 (/opt/</script>\n/app+0x345)");
     assert_int_equal(json_array_size(json_object_get(other, "leaks")), 0);
+    json_t *group = json_array_get(json_object_get(device, "leak_groups"), 0);
+    assert_int_equal(integer(group, "count"), 512);
+    assert_string_equal(json_string_value(json_object_get(group, "frame")),
+                        "step (/home/train.py:12)");
+    group = json_array_get(json_object_get(device, "leak_groups"), 2);
+    assert_true(json_is_null(json_object_get(group, "frame")));
+    assert_string_equal(json_string_value(json_object_get(root, "problem")), "refused");
+    assert_string_equal(
+        json_string_value(json_object_get(root, "verdict")),
+        "out of memory: 108 requests refused on device 0 (and 1 other), limit 4.0 GiB");
     json_t *leak = json_array_get(json_object_get(device, "leaks"), 1);
     assert_string_equal(json_string_value(json_object_get(leak, "address")), "0x7f0000000001");
     assert_int_equal(integer(leak, "bytes"), INT64_C(99) << 20);
@@ -192,7 +205,7 @@ static void faces_are_of_numbers(void **state)
     static const struct gc_figures *const tables[] = {
         &gc_report_device_figures, &gc_report_api_figures,  &gc_report_tenant_figures,
         &gc_report_site_figures,   &gc_report_plan_figures, &gc_report_reason_figures,
-        &gc_report_turn_figures};
+        &gc_report_turn_figures,   &gc_report_leak_figures};
     (void)state;
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
         for (size_t j = 0; j < tables[i]->count; j++) {
@@ -261,16 +274,21 @@ static void unfold(char *text)
 static void text_has_the_main_figures(void **state)
 {
     static const char *const wanted[] = {
-        "== gpucache 1.2.3: train, pid 4242",
+        "   program    train, pid 4242, gpucache 1.2.3\n",
         "driver 12.4",
         "limit 4.0 GiB",
         "no limit of its own\n   group      team, limit 12.0 GiB\n",
         "out of memory on device 1: the limit of its group is 12.0 GiB;",
         "never freed: 1234 allocations, 5.0 GiB",
-        "0x7f0000000000",
-        "100.0 MiB  cudaMalloc",
-        "... and 1224 more",
-        "108 requests ran out of memory on device 0: raise GPUCACHE_LIMIT above",
+        "     step (train.py:12)                         512    4.0 GiB  100.0 MiB\n"
+        "       cudaMalloc, the largest at 0x7f0000000000\n"
+        "       step (/home/train.py:12)\n",
+        "\n       cudaMalloc at 0x7f0000000001\n",
+        "     cuGraphAddMemAllocNode_with_a_very_...      20   20.0 MiB    1.0 MiB\n"
+        "       the largest at 0x7f0000000002\n",
+        "... and 701 more allocations, 905.0 MiB\n",
+        "108 requests ran out of memory on device 0, the largest of 1.0 GiB: raise GPUCACHE_LIMIT "
+        "from 4.0 GiB to at least 4.5 GiB, or request less",
         "GPUCACHE_GROUP=team: not in this version",
         "112 frees of addresses without a live allocation",
         "7 allocations have no call stack",
@@ -283,6 +301,9 @@ static void text_has_the_main_figures(void **state)
         if (strstr(text, wanted[i]) == NULL)
             fail_msg("\"%s\" is missing in:\n%s", wanted[i], text);
     }
+    const char *verdict = "== gpucache: out of memory: 108 requests refused on device 0 (and 1 "
+                          "other),\n    limit 4.0 GiB\n";
+    assert_memory_equal(text, verdict, strlen(verdict));
     assert_null(strstr(text, "0x7f000000000a"));
     assert_null(strstr(text, "\033")); /* no terminal, no colour */
     free(text);

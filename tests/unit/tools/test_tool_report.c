@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "core/estimator/notes.h"
+#include "core/report/tables.h"
 #include "tests/unit/report_sample.h"
 #include "tests/unit/scratch.h"
 #include "tools/report/report_load.h"
@@ -64,6 +65,41 @@ static void the_text_is_the_librarys(void **state)
     free(direct);
     free(json);
     free(loaded_text);
+    report_unload(&loaded);
+}
+
+/* Without the groups, those of the leaks that are listed; without the frame, the one of the
+ * objects.
+ */
+static void an_earlier_report_has_its_leaks_grouped(void **state)
+{
+    struct report_loaded loaded;
+    char why[256];
+    size_t bytes;
+    (void)state;
+    char *text = write_with(gc_report_write_json, report_sample(NULL), &bytes);
+    json_t *root = json_loads(text, 0, NULL);
+    json_t *device = json_array_get(json_object_get(root, "devices"), 0);
+    json_object_del(device, "leak_groups");
+    free(text);
+    text = json_dumps(root, 0);
+    assert_int_equal(report_load(text, strlen(text), &loaded, why, sizeof(why)), GC_OK);
+    const struct gc_report_leaks *leaks = &loaded.leaks[0];
+    /* Each leak has a stack of its own number: equal ones are joined, as --symbols does. */
+    const uint32_t count = gc_report_join_leaks(
+        &loaded.report, (struct gc_leak_group *)leaks->groups, leaks->group_count);
+    uint64_t allocations = 0;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        allocations += leaks->groups[i].count;
+        sum += leaks->groups[i].bytes;
+    }
+    assert_int_equal(count, 6); /* two stacks, and four sizes without one */
+    assert_int_equal(allocations, REPORT_SAMPLE_LEAK_COUNT);
+    assert_int_equal(sum, (UINT64_C(100) * 12 - 66) << 20);
+    assert_int_equal(leaks->groups[0].count, 4);
+    json_decref(root);
+    free(text);
     report_unload(&loaded);
 }
 
@@ -223,10 +259,12 @@ static void damage(json_t *root, json_t *object, const char *const *optional,
 static void every_key_is_needed_in_its_type(void **state)
 {
     static const char *const optional_root[] = {"advice",   "settings", "reuse", "driver_calls",
-                                                "estimate", "gate",     "turns", NULL};
-    static const char *const optional_device[] = {"backend",    "direct_bytes", "tenants", "plan",
-                                                  "call_sites", "spilled",      NULL};
+                                                "estimate", "gate",     "turns", "verdict",
+                                                "problem",  NULL};
+    static const char *const optional_device[] = {
+        "backend", "direct_bytes", "tenants", "plan", "call_sites", "spilled", "leak_groups", NULL};
     static const char *const optional_leak[] = {"stack", NULL};
+    static const char *const optional_group[] = {"stack", "frame", NULL};
     static const char *const optional_fragmentation[] = {"ratio", NULL};
     static const char *const optional_latency[] = {"count", "histogram", NULL};
     static const char *const optional_estimate[] = {"fits",
@@ -241,13 +279,22 @@ static void every_key_is_needed_in_its_type(void **state)
     static const char *const optional_tenant[] = {"removed", "paused", NULL};
     static const char *const optional_plan[] = {"fallback", NULL};
     static const char *const none[] = {NULL};
-    static const char *const later_device[] = {"backend_reason", "idle_bytes",
-                                               "group",          "group_limit_bytes",
-                                               "ordered_bytes",  "context_bytes",
-                                               "driver_bytes",   "misuse_count",
-                                               "swapped_bytes",  "spilled_bytes",
-                                               "spill_count",    "kept_bytes",
-                                               "uncopied_bytes", NULL};
+    static const char *const later_device[] = {"backend_reason",
+                                               "idle_bytes",
+                                               "group",
+                                               "group_limit_bytes",
+                                               "ordered_bytes",
+                                               "context_bytes",
+                                               "driver_bytes",
+                                               "misuse_count",
+                                               "swapped_bytes",
+                                               "spilled_bytes",
+                                               "spill_count",
+                                               "kept_bytes",
+                                               "uncopied_bytes",
+                                               "refused_bytes",
+                                               "sufficient_bytes",
+                                               NULL};
     static const char *const later_fragmentation[] = {"stitchable_bytes", "stuck_bytes", NULL};
     static const char *const later_estimate[] = {
 #define GC_ESTIMATE_PART(name, label) #name "_bytes",
@@ -278,6 +325,7 @@ static void every_key_is_needed_in_its_type(void **state)
     damage(root, json_object_get(device, "fragmentation"), optional_fragmentation,
            later_fragmentation);
     damage(root, json_array_get(json_object_get(device, "leaks"), 3), optional_leak, none);
+    damage(root, json_array_get(json_object_get(device, "leak_groups"), 1), optional_group, none);
     damage(root, json_object_get(json_object_get(root, "latency_ns"), "alloc"), optional_latency,
            none);
     damage(root, json_object_get(root, "turns"), none, none);
@@ -314,6 +362,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_report_comes_back_as_it_was),
         cmocka_unit_test(the_text_is_the_librarys),
+        cmocka_unit_test(an_earlier_report_has_its_leaks_grouped),
         cmocka_unit_test(an_estimate_stands_beside_what_was_measured),
         cmocka_unit_test(other_files_are_refused),
         cmocka_unit_test(every_key_is_needed_in_its_type),
