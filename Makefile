@@ -52,6 +52,8 @@ INSTALLED := $(LIBDIR)/libgpucache.so $(LIBDIR)/$(SONAME) $(LIBDIR)/libgpucache.
 	$(if $(COMPLETION),$(SHARE)/bash-completion/completions/gpucache)
 
 # Each is one path of plain characters: a space would split it.
+.PHONY: slurm
+slurm: $(SLURM_PLUGIN) ## the plugin for Slurm (needs libslurm-dev: scripts/deps.sh slurm), in build/engines/slurm
 .PHONY: check-places
 check-places: export PLACE_PREFIX := $(PREFIX)
 check-places: export PLACE_LIBDIR := $(LIBDIR)
@@ -141,6 +143,12 @@ test-torch: ## JAX, RMM and others, then PyTorch, each allocator in each mode, o
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)status=0; $(if $(SHORT),,tests/frameworks/run $(OUT) $(CC) $(T) || status=1;) \
 		tests/torch/run.py --build $(OUT) $(if $(SHORT),--short) $(T) || status=1; exit $$status
+
+.PHONY: test-slurm
+test-slurm: ## the plugin for Slurm: Debian's slurmctld and slurmd on one node and the simulated device; as root
+	$(Q)scripts/deps.sh slurm
+	$(Q)$(MAKE) --no-print-directory all slurm $(OUT)/tests/engines/slurm/fill $(OUT)/tests/preload/nvml_dlopen
+	$(Q)BUILD_DIR=$(abspath $(OUT)) tests/engines/slurm/run.sh
 
 .PHONY: test-suites
 test-suites: ## other projects' own test suites, with and without the library; by hand, before a release; SUITE=word (tests/suites/run.py)

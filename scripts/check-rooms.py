@@ -28,6 +28,8 @@ import sys
 
 TREES = ("core", "shim", "tools")
 FILES_MAX = 25
+# Each folder in it is a room, built only where its engine's headers are: its symbols are read if it was.
+ENGINES = "engines"
 # A room with more files has a README.md.
 PLAIN_FILES_MAX = {"core": 0, "shim": 3, "tools": 3}
 README_LINES_MAX = 40
@@ -71,6 +73,8 @@ def read_rules(tree):
 
 def room_of(path):
     parts = path.split("/")
+    if len(parts) > 3 and parts[1] == ENGINES:
+        return f"{ENGINES}/{parts[2]}"
     return parts[1] if len(parts) > 2 else "."
 
 
@@ -82,6 +86,9 @@ def may_use(room, other, allowed):
 def read_symbols(objects, sources):
     """For each source the symbols it needs, and for each symbol the source that has it."""
     paths = {str(objects / pathlib.Path(source).with_suffix(".o")): source for source in sources}
+    for path in [path for path, source in paths.items() if room_of(source).startswith(f"{ENGINES}/")]:
+        if not os.path.exists(path):
+            del paths[path]
     missing = [source for path, source in paths.items() if not os.path.exists(path)]
     if missing:
         sys.exit(f"{missing[0]} has no object in {objects}: build first")
@@ -201,7 +208,7 @@ def check_sizes(tree, files):
             yield f"{folder}: {count} files, at most {FILES_MAX}"
         if count > PLAIN_FILES_MAX[tree] and not (folder / "README.md").is_file():
             yield f"{folder}: {count} files and no README.md"
-    for readme in sorted(pathlib.Path(tree).glob("*/README.md")):
+    for readme in sorted((*pathlib.Path(tree).glob("*/README.md"), *pathlib.Path(tree).glob(f"{ENGINES}/*/README.md"))):
         lines = len(readme.read_text().splitlines())
         if lines > README_LINES_MAX:
             yield f"{readme}: {lines} lines, at most {README_LINES_MAX}"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs the missing packages for building, testing or checking.
 #
-# usage: scripts/deps.sh [build|demo|test|bench|lint|deb|aarch64|readers|fresh|all]
+# usage: scripts/deps.sh [build|demo|test|bench|lint|deb|aarch64|readers|fresh|slurm|all]
 #
 # One table has the needs of each set; all missing packages are found before any is installed. The CUDA headers come from
 # CUDA_HOME, /usr/local/cuda, /usr, or, as a last resort, from PyPI into build/cuda, which needs Python.
@@ -24,6 +24,7 @@ deb) groups="build deb" ;;
 aarch64) groups="build aarch64" ;;
 readers) groups="readers" ;;
 fresh) groups="fresh" ;;
+slurm) groups="build python slurm" ;;
 all) groups="build python test bench lint deb fresh" ;;
 *)
     sed -n 's/^# usage: /usage: /p' "$0" >&2
@@ -31,7 +32,7 @@ all) groups="build python test bench lint deb fresh" ;;
     ;;
 esac
 
-# `readers` is in no other set: promtool, which Debian has in `prometheus` only, a package that starts a server.
+# `readers` and `slurm` are in no other set: Debian has promtool and Slurm in packages that start servers.
 # A package itself is looked for only if dpkg-buildpackage checks for the package.
 table() {
     cat << END
@@ -72,6 +73,11 @@ aarch64  command aarch64-linux-gnu-gcc     gcc-aarch64-linux-gnu
 aarch64  command aarch64-linux-gnu-gcc     libc6-dev-arm64-cross
 aarch64  command qemu-aarch64              qemu-user
 readers  command promtool                  prometheus
+slurm    command slurmctld                 slurm-wlm
+slurm    command slurmd                    slurm-wlm
+slurm    command munged                    munge
+slurm    header  slurm/spank.h             libslurm-dev
+slurm    command setpriv                   util-linux
 fresh    command debootstrap               debootstrap
 fresh    command git                       git
 fresh    command unshare                   util-linux

@@ -181,6 +181,10 @@ $(TOOL): $(call obj,$(TOOL_SRC)) $(CORE_ARCHIVE)
 	$(call say,LD)
 	$(Q)$(CC) $(ALL_LDFLAGS) $(LDFLAGS) -Wl,--as-needed -o $@ $(call obj,$(TOOL_SRC)) $(CORE_ARCHIVE) $(TOOL_LIBS)
 
+# ---- what engines load: tools/engines/ENGINE, each with what it needs itself and a target of its own ----
+
+include $(wildcard tools/engines/*/rules.mk)
+
 # ---- the simulated device ----
 
 SIM_TARGETS :=
@@ -201,7 +205,7 @@ TEST_HELPERS := $(call obj,$(filter-out tests/unit/test_%,$(wildcard tests/unit/
 # Programs that scripts start: tests/<folder>/*.c not named test_*, and tests/<folder>/progs/*.c, in tests/preload also
 # those of its rooms. lib*.c becomes a shared object. With nvcc *.cu is built as NAME-shared, with the toolkit's shared
 # runtime, NAME-static, with the simulated runtime's archive, and for a GPU NAME-nvidia, with NVIDIA's static runtime.
-PROG_DIRS := preload clients formats gpu bench soak
+PROG_DIRS := preload clients formats gpu bench soak engines/slurm
 PROG_SRC := $(foreach d,$(PROG_DIRS),$(filter-out tests/$(d)/test_%,$(wildcard tests/$(d)/*.c)) $(wildcard tests/$(d)/progs/*.c tests/$(d)/*/progs/*.c)) \
 	$(wildcard demo/*.c)
 TORTURE_SRC := $(wildcard tests/preload/reuse/progs/torture_*.c)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What docs/deploy.md shows, as far as it needs no cluster: the checks, the pod's settings, Slurm's scripts,
+# What docs/deploy.md shows, as far as it needs no cluster: the checks, the pod's settings,
 # /etc/ld.so.preload, HAMi's variables as its plugin sets them; on the simulated device.
 # timeout: 400
 . "$(dirname "$0")/../lib.sh"
@@ -77,24 +77,6 @@ holding"
 like "HAMi: a container's processes share the limit" "$(simulated env "${hami[@]}" timeout 120 "$client" hold 1500 2>&1)" "CUDA error 2"
 let_go
 is "HAMi: control disabled" "$(total simulated env "${hami[@]}" CUDA_DISABLE_CONTROL=true)" 16384
-
-# ---- Slurm ----
-
-job=(SLURM_JOB_ID=4711 SLURM_JOB_UID="$(id -u)" SLURM_PROCID=3 SLURM_SHARDS_ON_NODE=6 GPUCACHE_LIBRARY="$LIB" GPUCACHE_LEDGERS="$TMP/ledgers")
-ok "Slurm: the prolog" env "${job[@]}" "$deploy/slurm-prolog.sh"
-is "Slurm: it makes the job's folder, closed to others" "$(stat -c '%a %u' "$TMP/ledgers/4711")" "700 $(id -u)"
-not_ok "Slurm: without the library the prolog fails" env "${job[@]}" GPUCACHE_LIBRARY=/nowhere "$deploy/slurm-prolog.sh"
-task() { (cd "$TMP" && eval "$(env "${job[@]}" "$deploy/slurm-task-prolog.sh")" && GPUCACHE_REPORT=none simulated "$@"); }
-is "Slurm: all that the task prolog prints is for the task" "$(env "${job[@]}" "$deploy/slurm-task-prolog.sh" | grep -vc '^export [A-Z_]*=[^ ]*$')" 0
-is "Slurm: six shards are six GiB" "$(total task)" 6144
-like "Slurm: and no more" "$(task timeout 120 "$client" hold 6500 2>&1)" "CUDA error 2"
-ok "Slurm: the ledger is the job's own" test -f "$(echo "$TMP"/ledgers/4711/ledger-*)"
-job+=(SLURM_SHARDS_ON_NODE=)
-is "Slurm: without shards there is no limit" "$(total task)" 16384
-ok "Slurm: the epilog" env "${job[@]}" "$deploy/slurm-epilog.sh"
-is "Slurm: nothing is left" "$(ls "$TMP/ledgers")" ""
-not_ok "Slurm: without a job the epilog removes nothing" env GPUCACHE_LEDGERS="$TMP/ledgers" "$deploy/slurm-epilog.sh"
-ok "Slurm: the folder of all is still there" test -d "$TMP/ledgers"
 
 # ---- /etc/ld.so.preload, in a file system of our own ----
 
