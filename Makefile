@@ -89,6 +89,12 @@ deb: ## Debian packages, in build/deb, read by lintian
 	$(Q)scripts/deps.sh deb
 	$(Q)scripts/deb.sh
 
+.PHONY: python wheel
+python: $(PYTHON_FILES) ## the Python package gpucache, in build/python: add that to PYTHONPATH
+wheel: ## a wheel for pip, with the library and the tool, for glibc 2.31 and later, in build/wheel
+	$(Q)scripts/deps.sh wheel
+	$(Q)$(MAKE) --no-print-directory $(WHEEL)
+
 .PHONY: clean
 clean: ## remove build/ (fetched packages in build/venv, build/cuda* too)
 	rm -rf build compile_commands.json
@@ -140,7 +146,8 @@ test-nvidia: ## NVIDIA's own driver, NVML and runtimes, without a device: beside
 .PHONY: test-torch
 test-torch: ## JAX, RMM and others, then PyTorch, each allocator in each mode, on the simulated device; fetches wheels; SHORT=1: a part of PyTorch, nothing is fetched; T=words
 	$(Q)scripts/deps.sh test
-	$(Q)$(MAKE) --no-print-directory all
+	$(Q)scripts/deps.sh wheel
+	$(Q)$(MAKE) --no-print-directory all python
 	$(Q)status=0; $(if $(SHORT),,tests/frameworks/run $(OUT) $(CC) $(T) || status=1;) \
 		tests/torch/run.py --build $(OUT) $(if $(SHORT),--short) $(T) || status=1; exit $$status
 
@@ -149,6 +156,12 @@ test-slurm: ## the plugin for Slurm: Debian's slurmctld and slurmd on one node a
 	$(Q)scripts/deps.sh slurm
 	$(Q)$(MAKE) --no-print-directory all slurm $(OUT)/tests/engines/slurm/fill $(OUT)/tests/preload/nvml_dlopen
 	$(Q)BUILD_DIR=$(abspath $(OUT)) tests/engines/slurm/run.sh
+
+.PHONY: test-wheel
+test-wheel: wheel ## the wheel in a fresh virtual environment: the tool, the package, PyTorch on the simulated device; SYSTEM=FOLDER: a Debian 11, too
+	$(Q)scripts/deps.sh test
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)tests/engines/python/run.py --build $(OUT) --wheel $(WHEEL) $(if $(SYSTEM),--system $(SYSTEM))
 
 .PHONY: test-suites
 test-suites: ## other projects' own test suites, with and without the library; by hand, before a release; SUITE=word (tests/suites/run.py)

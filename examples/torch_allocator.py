@@ -1,37 +1,22 @@
 """PyTorch with libgpucache as its allocator, in the order of its own streams and without a preload.
 
+The package gpucache is in the wheel (`make wheel`), and in build/python (`make python`): PYTHONPATH=build/python.
 `make test-torch` runs it on the simulated device, which computes nothing.
 
-PyTorch does not check what a pluggable allocator returns: if memory is short the tensor has no memory, and its first use
-fails. In a MemPool of the allocator the request fails as torch.OutOfMemoryError. So where a limit may be reached: `pool`.
-
-usage: torch_allocator.py /usr/local/lib/libgpucache.so [pool]
+usage: torch_allocator.py [pool]     pool: only the tensors of a scope, in PyTorch's own cache above the library
 """
 import contextlib
-import ctypes
 import sys
 
 import torch
 
-path = sys.argv[1]
-allocator = torch.cuda.memory.CUDAPluggableAllocator(path, "gpucache_torch_malloc", "gpucache_torch_free")
-library = ctypes.CDLL(path)
+import gpucache
+import gpucache.torch
 
-
-def address(name):
-    """What the set_…_fn functions take."""
-    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-
-
-# So that tensor.record_stream, torch.cuda.empty_cache and set_per_process_memory_fraction reach the library.
-inner = allocator.allocator()
-inner.set_record_stream_fn(address("gpucache_torch_record_stream"))
-inner.set_reset_fn(address("gpucache_torch_reset"))
-inner.set_memory_fraction_fn(address("gpucache_torch_memory_fraction"))
-if sys.argv[2:] == ["pool"]:
-    scope = torch.cuda.use_mem_pool(torch.cuda.MemPool(inner))
+if sys.argv[1:] == ["pool"]:
+    scope = gpucache.torch.use_pool()
 else:
-    torch.cuda.memory.change_current_allocator(allocator)  # before the first tensor on the GPU
+    gpucache.torch.install()  # before the first tensor on the GPU
     scope = contextlib.nullcontext()
 
 with scope:
@@ -40,3 +25,4 @@ with scope:
         y = x @ x
 torch.cuda.synchronize()
 print(float(y.sum()))
+print("reserved at most:", gpucache.statistics().reserved_peak_bytes >> 20, "MiB")

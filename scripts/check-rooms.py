@@ -13,6 +13,8 @@ hold pointers without knowing their members.
 What a file exports is named for it: gc_FILE_…, where FILE may be cut at an underscore and singular or plural, or
 gc_ROOM_…, each also as gc_TREE_FILE_…. A line `names: room/a_*.c word…  # reason` adds words for the files of a pattern.
 
+The folders of tools/engines/ are left out: they are programs of their own.
+
 Includes are read from the sources, calls from the symbol tables of the objects (BUILD_DIR/obj/TREE), so a finished
 build is needed. References from one tree to another are scripts/check-layers.sh's.
 
@@ -216,7 +218,7 @@ def check_sizes(tree, files):
 
 def check_tree(tree, objects):
     allowed, halves, words_of = read_rules(tree)
-    files = sorted(str(path) for path in pathlib.Path(tree).rglob("*") if path.suffix in SUFFIXES)
+    files = sorted(str(path) for path in pathlib.Path(tree).rglob("*") if path.suffix in SUFFIXES and "engines" not in path.parts)
     needs, owner = read_symbols(objects, [path for path in files if path.endswith(SOURCES)])
     texts = {path: pathlib.Path(path).read_text() for path in files}
     yield from check_includes(tree, texts, allowed)

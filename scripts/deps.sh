@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs the missing packages for building, testing or checking.
 #
-# usage: scripts/deps.sh [build|demo|test|bench|lint|deb|aarch64|readers|fresh|slurm|all]
+# usage: scripts/deps.sh [build|demo|test|bench|lint|deb|wheel|aarch64|readers|fresh|slurm|all]
 #
 # One table has the needs of each set; all missing packages are found before any is installed. The CUDA headers come from
 # CUDA_HOME, /usr/local/cuda, /usr, or, as a last resort, from PyPI into build/cuda, which needs Python.
@@ -21,11 +21,12 @@ test) groups="build python test deb" ;;
 bench) groups="build python bench" ;;
 lint) groups="build python lint" ;;
 deb) groups="build deb" ;;
+wheel) groups="build python wheel" ;;
 aarch64) groups="build aarch64" ;;
 readers) groups="readers" ;;
 fresh) groups="fresh" ;;
 slurm) groups="build python slurm" ;;
-all) groups="build python test bench lint deb fresh" ;;
+all) groups="build python test bench lint deb wheel fresh" ;;
 *)
     sed -n 's/^# usage: /usage: /p' "$0" >&2
     exit 2
@@ -69,6 +70,10 @@ lint     header  cmocka.h                  libcmocka-dev
 deb      package build-essential           build-essential
 deb      command dpkg-buildpackage         dpkg-dev
 deb      command lintian                   lintian
+wheel    command ${cxx%% *}                g++
+wheel    header  zlib.h                    zlib1g-dev
+wheel    header  bzlib.h                   libbz2-dev
+wheel    header  lzma.h                    liblzma-dev
 aarch64  command aarch64-linux-gnu-gcc     gcc-aarch64-linux-gnu
 aarch64  command aarch64-linux-gnu-gcc     libc6-dev-arm64-cross
 aarch64  command qemu-aarch64              qemu-user

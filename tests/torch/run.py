@@ -284,13 +284,14 @@ def check_example(options, results):
     """examples/torch_allocator.py as a program of its own, without a preload."""
     with tempfile.TemporaryDirectory(prefix="gpucache-torch.") as folder:
         for scope in ([], ["pool"]):
-            run = subprocess.run([str(options.python), str(ROOT / "examples/torch_allocator.py"), str(options.library), *scope],
+            run = subprocess.run([str(options.python), str(ROOT / "examples/torch_allocator.py"), *scope],
                                  capture_output=True, text=True, check=False, timeout=SECONDS,
-                                 env=environment_of(options, "own", folder, GPUCACHE_REPORT=f"{folder}/report.json"))
+                                 env=environment_of(options, "own", folder, GPUCACHE_REPORT=f"{folder}/report.json",
+                                                    PYTHONPATH=str(options.build / "python")))
             faults = [] if run.returncode == 0 and not run.stderr else [f"status {run.returncode}", *ends_of(run.stderr)]
             try:
                 rows = json.loads(pathlib.Path(folder, "report.json").read_text(encoding="utf-8"))["devices"][0]["by_api"]
-                if rows["gpucache_torch_malloc"]["bytes"] < 128 << 20:  # two matrices of 64 MiB at least
+                if rows["gpucache_torch_malloc" if scope else "gpucache_malloc"]["bytes"] < 128 << 20:  # two matrices of 64 MiB at least
                     faults.append(f"its memory is not the library's: {rows}")
             except (OSError, KeyError) as error:
                 faults.append(f"no report of its memory: {error}")
