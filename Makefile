@@ -175,6 +175,13 @@ test-clients: ## real programs on the simulated device: ffmpeg, cuda-bindings, c
 	$(Q)$(MAKE) --no-print-directory all programs
 	$(Q)$(RUN) tests/clients/ $(T)
 
+.PHONY: test-cdi
+test-cdi: ## containers through Podman and runc, limited by the CDI specification that the tool writes; as root
+	$(Q)scripts/deps.sh test
+	$(Q)scripts/deps.sh containers
+	$(Q)$(MAKE) --no-print-directory all programs
+	$(Q)$(RUN) tests/engines/cdi/
+
 .PHONY: fresh
 fresh: ## demo, demo-swap, test and deb on bare Debian and Ubuntu systems; SUITE=, TARGET=, WHO=, FROM= choose (scripts/fresh-machine.sh)
 	$(Q)scripts/fresh-machine.sh $(or $(SUITE),all) $(or $(TARGET),all) $(or $(WHO),all) $(or $(FROM),all)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs the missing packages for building, testing or checking.
 #
-# usage: scripts/deps.sh [build|demo|test|bench|lint|deb|wheel|aarch64|readers|fresh|slurm|all]
+# usage: scripts/deps.sh [build|demo|test|bench|lint|deb|wheel|aarch64|containers|slurm|readers|fresh|all]
 #
 # One table has the needs of each set; all missing packages are found before any is installed. The CUDA headers come from
 # CUDA_HOME, /usr/local/cuda, /usr, or, as a last resort, from PyPI into build/cuda, which needs Python.
@@ -23,6 +23,7 @@ lint) groups="build python lint" ;;
 deb) groups="build deb" ;;
 wheel) groups="build python wheel" ;;
 aarch64) groups="build aarch64" ;;
+containers) groups="containers" ;;
 readers) groups="readers" ;;
 fresh) groups="fresh" ;;
 slurm) groups="build python slurm" ;;
@@ -33,7 +34,7 @@ all) groups="build python test bench lint deb wheel fresh" ;;
     ;;
 esac
 
-# `readers` and `slurm` are in no other set: Debian has promtool and Slurm in packages that start servers.
+# `readers`, `slurm` and `containers` are in no other set: Debian has promtool and Slurm in packages that start servers.
 # A package itself is looked for only if dpkg-buildpackage checks for the package.
 table() {
     cat << END
@@ -77,6 +78,10 @@ wheel    header  lzma.h                    liblzma-dev
 aarch64  command aarch64-linux-gnu-gcc     gcc-aarch64-linux-gnu
 aarch64  command aarch64-linux-gnu-gcc     libc6-dev-arm64-cross
 aarch64  command qemu-aarch64              qemu-user
+containers command podman                  podman
+containers command runc                    runc
+containers package golang-github-containers-common golang-github-containers-common
+containers command conmon                  conmon
 readers  command promtool                  prometheus
 slurm    command slurmctld                 slurm-wlm
 slurm    command slurmd                    slurm-wlm
