@@ -52,9 +52,9 @@ static void append_bytes(struct text *to, uint64_t bytes, bool is_exact)
 
 /* `step`: what stands behind "job-JOB" in the group's name; "" or ".STEP". */
 static void describe(struct text *to, const char *step, uint32_t device, uint32_t device_count,
-                     const struct gc_ledger_group *group, bool is_exact)
+                     const struct gc_ledger_group *group, uint64_t refused, bool is_exact)
 {
-    if (group->peaks[device] == 0 && group->oom_counts[device] == 0)
+    if (group->peaks[device] == 0 && refused == 0)
         return;
     append(to, "%s", to->used > 0 ? ", " : "");
     if (step[0] != '\0')
@@ -67,7 +67,7 @@ static void describe(struct text *to, const char *step, uint32_t device, uint32_
         append(to, " of ");
         append_bytes(to, group->limits[device], is_exact);
     }
-    append(to, ", %" PRIu64 " refused", group->oom_counts[device]);
+    append(to, ", %" PRIu64 " refused", refused);
 }
 
 static void read_ledger(const struct job *job, bool is_exact, struct text *to)
@@ -75,6 +75,8 @@ static void read_ledger(const struct job *job, bool is_exact, struct text *to)
     struct gc_ledger ledger;
     struct gc_ledger_group group;
     struct gc_ledger_device device;
+    struct gc_ledger_totals totals[GC_LEDGER_DEVICES];
+    struct gc_ledger_turn_totals turns;
     char path[JOB_PATH_BYTES], name[64], reason[GC_LEDGER_REASON_BYTES];
     uint32_t device_count = 0;
     if (gc_ledger_open_of(job_ledger(job, path), job->uid, &ledger, reason) != GC_OK)
@@ -89,8 +91,9 @@ static void read_ledger(const struct job *job, bool is_exact, struct text *to)
         const char *step = group.name + length;
         if (step[0] != '\0' && (step[0] != '.' || step[1 + strspn(step + 1, "0123456789")] != '\0'))
             continue;
+        gc_ledger_read_totals(&ledger, i, totals, &turns);
         for (uint32_t at = 0; at < device_count; at++)
-            describe(to, step, at, device_count, &group, is_exact);
+            describe(to, step, at, device_count, &group, totals[at].oom_count, is_exact);
     }
     gc_ledger_close(&ledger);
 }
