@@ -190,9 +190,9 @@ static void examine_limits(struct doctor *doctor)
 
 static void examine_ledger(struct doctor *doctor)
 {
-    struct gc_ledger ledger;
+    struct node node = {.count = 0};
     char reason[GC_LEDGER_REASON_BYTES];
-    const enum gc_status status = live_open(&ledger, reason);
+    const enum gc_status status = live_open_node(&node, false, reason);
     if (status == GC_NOT_OURS) {
         doctor_report(doctor, DOCTOR_OK, "ledger",
                       "does not exist yet: the first process creates it");
@@ -203,9 +203,9 @@ static void examine_ledger(struct doctor *doctor)
             "remove it when no process uses it, or name another folder in GPUCACHE_LEDGER; until "
             "then group limits are not enforced");
     } else {
-        doctor_report(doctor, DOCTOR_OK, "ledger", "%s", ledger.path);
-        gc_ledger_close(&ledger);
+        doctor_report(doctor, DOCTOR_OK, "ledger", "%s", node.ledgers[0].ledger.path);
     }
+    node_close(&node);
 }
 
 void doctor_system(struct doctor *doctor)

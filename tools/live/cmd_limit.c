@@ -201,7 +201,8 @@ static int run_limit(int argc, char **argv)
     const char *device = NULL, *timeout = NULL;
     struct gc_size_spec size = {.count = 0};
     struct tool_words words = {.most = 2, .names = {"a process or group", "a size"}};
-    const struct tool_option options[] = {{.name = "--device", .value = &device},
+    const struct tool_option options[] = {LIVE_USER_OPTIONS(session.users),
+                                          {.name = "--device", .value = &device},
                                           {.name = "--timeout", .value = &timeout}};
     int status = tool_parse_words(session.command, options, sizeof(options) / sizeof(options[0]),
                                   argc, argv, &words);
@@ -228,7 +229,8 @@ static int run_trim(int argc, char **argv)
                                    .wait = {.timeout_ms = LIVE_TIMEOUT_MS}};
     const char *timeout = NULL;
     struct tool_words words = {.most = 1, .names = {"a process or group"}};
-    const struct tool_option options[] = {{.name = "--timeout", .value = &timeout}};
+    const struct tool_option options[] = {LIVE_USER_OPTIONS(session.users),
+                                          {.name = "--timeout", .value = &timeout}};
     int status = tool_parse_words(session.command, options, sizeof(options) / sizeof(options[0]),
                                   argc, argv, &words);
     if (status != TOOL_DONE || words.helped)
@@ -250,15 +252,15 @@ const struct tool_command tool_command_limit = {
     .name = "limit",
     .synopsis = "PID|GROUP SIZE [--device D] [--timeout S]",
     .summary = "change the limit of a running process or group",
-    .help = "  --device D     only on this device: its number in gpucache top, its UUID or\n"
-            "                 its beginning\n"
-            "  --timeout S    seconds to wait for the answer (5); 0: not at all\n"
-            "\n"
-            "SIZE is a size or a percentage of the device's memory; none removes the\n"
-            "limit. Live memory is never taken: if the usage is above the limit, idle memory\n"
-            "is released and new requests fail until it is below. Prints a line for each\n"
-            "device: before -> after.\n"
-            "\n" TARGET_HELP,
+    .help =
+        "  --device D     only on this device: its number in gpucache top, its UUID or\n"
+        "                 its beginning\n"
+        "  --timeout S    seconds to wait for the answer (5); 0: not at all\n" LIVE_USERS_HELP "\n"
+        "SIZE is a size or a percentage of the device's memory; none removes the\n"
+        "limit. Live memory is never taken: if the usage is above the limit, idle memory\n"
+        "is released and new requests fail until it is below. Prints a line for each\n"
+        "device: before -> after.\n"
+        "\n" TARGET_HELP,
     .run = run_limit,
 };
 
@@ -266,9 +268,9 @@ const struct tool_command tool_command_trim = {
     .name = "trim",
     .synopsis = "PID|GROUP [--timeout S]",
     .summary = "release the idle memory of a running process or group to the driver",
-    .help = "  --timeout S    seconds to wait for the answer (5); 0: not at all\n"
-            "\n"
-            "Prints a line for each device of each process: before -> after.\n"
-            "\n" TARGET_HELP,
+    .help =
+        "  --timeout S    seconds to wait for the answer (5); 0: not at all\n" LIVE_USERS_HELP "\n"
+        "Prints a line for each device of each process: before -> after.\n"
+        "\n" TARGET_HELP,
     .run = run_trim,
 };

@@ -31,7 +31,8 @@ static int run_pause(int argc, char **argv)
 {
     struct live_session session = {.command = &tool_command_pause};
     const char *timeout = NULL;
-    const struct tool_option options[] = {{.name = "--timeout", .value = &timeout},
+    const struct tool_option options[] = {LIVE_USER_OPTIONS(session.users),
+                                          {.name = "--timeout", .value = &timeout},
                                           {.name = "--drop", .flag = &session.drops}};
     return run(&session, options, sizeof(options) / sizeof(options[0]), argc, argv, &timeout);
 }
@@ -40,7 +41,8 @@ static int run_resume(int argc, char **argv)
 {
     struct live_session session = {.command = &tool_command_resume};
     const char *timeout = NULL;
-    const struct tool_option options[] = {{.name = "--timeout", .value = &timeout}};
+    const struct tool_option options[] = {LIVE_USER_OPTIONS(session.users),
+                                          {.name = "--timeout", .value = &timeout}};
     return run(&session, options, sizeof(options) / sizeof(options[0]), argc, argv, &timeout);
 }
 
@@ -57,11 +59,11 @@ const struct tool_command tool_command_pause = {
     .name = "pause",
     .synopsis = "PID|TENANT [--drop] [--timeout S]",
     .summary = "move the device memory of a process or tenant to host memory",
-    .help = "  --drop         discard the content: nothing is copied\n"
-            "  --timeout S    seconds to wait for the answer (60); 0: not at all\n"
-            "\n"
-            "Addresses stay; work submitted meanwhile waits until gpucache resume.\n"
-            "\n" TARGET_HELP,
+    .help =
+        "  --drop         discard the content: nothing is copied\n"
+        "  --timeout S    seconds to wait for the answer (60); 0: not at all\n" LIVE_USERS_HELP "\n"
+        "Addresses stay; work submitted meanwhile waits until gpucache resume.\n"
+        "\n" TARGET_HELP,
     .run = run_pause,
 };
 
@@ -69,7 +71,7 @@ const struct tool_command tool_command_resume = {
     .name = "resume",
     .synopsis = "PID|TENANT [--timeout S]",
     .summary = "move the memory of a paused process or tenant back to the device",
-    .help = "  --timeout S    seconds to wait for the answer (60); 0: not at all\n"
+    .help = "  --timeout S    seconds to wait for the answer (60); 0: not at all\n" LIVE_USERS_HELP
             "\n" TARGET_HELP,
     .run = run_resume,
 };

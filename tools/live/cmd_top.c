@@ -21,6 +21,7 @@ struct request {
     const char *device; /* NULL: all */
     bool once;
     bool json;
+    bool is_of_all_users;
 };
 
 /* Finds the device of --device: its number, its UUID or a prefix of it. TOOL_FAILED with a line. */
@@ -148,6 +149,7 @@ static int run(int argc, char **argv)
     const struct tool_option options[] = {
         {.name = "--once", .flag = &request.once},
         {.name = "--json", .flag = &request.json},
+        {.name = "--all-users", .flag = &request.is_of_all_users},
         {.name = "--interval", .value = &interval},
         {.name = "--sort", .value = &sort},
         {.name = "--reverse", .flag = &request.order.reverse},
@@ -163,10 +165,14 @@ static int run(int argc, char **argv)
     if (interval != NULL && !parse_interval(interval, &request.interval_ms))
         return tool_refuse(&tool_command_top, "--interval", interval, "seconds, 0.1 to 60");
     if (sort != NULL && !top_sort_find(sort, &request.order.sort))
-        return tool_refuse(&tool_command_top, "--sort", sort,
-                           "reserved, live, idle, limit, peak, hits, pid, name, group, device");
+        return tool_refuse(
+            &tool_command_top, "--sort", sort,
+            "reserved, live, idle, limit, refused, peak, hits, pid, name, user, group, "
+            "device");
+    if (request.is_of_all_users && live_check_root(&tool_command_top) != TOOL_DONE)
+        return TOOL_FAILED;
     setlocale(LC_CTYPE, "");
-    top_source_init(&source);
+    top_source_init(&source, request.is_of_all_users);
     status = request.once || request.json || isatty(STDOUT_FILENO) != 1
                  ? print_once(&request, &source)
                  : show(&request, &source);
@@ -182,14 +188,16 @@ const struct tool_command tool_command_top = {
             "                   no terminal\n"
             "  --json           print one JSON object and end\n"
             "  --interval S     seconds between readings, 0.1 to 60 (1)\n"
-            "  --sort WORD      reserved, live, idle, limit, peak, hits, pid, name, group,\n"
-            "                   device\n"
+            "  --all-users      every user's processes, jobs and containers; for root\n"
+            "  --sort WORD      reserved, live, idle, limit, refused, peak, hits, pid, name,\n"
+            "                   user, group, device\n"
             "  --reverse        reverse the order\n"
             "  --device D       only this device: its number in the table, its UUID or its\n"
             "                   beginning\n"
             "  --group NAME     only this group\n"
             "\n"
             "LIVE is requested and not freed, RESVD is reserved from the driver, IDLE is the\n"
-            "cached part of RESVD. The key ? lists the keys.\n",
+            "cached part of RESVD, RES% the part of the memory that is on the device.\n"
+            "The key ? lists the keys.\n",
     .run = run,
 };

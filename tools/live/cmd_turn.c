@@ -54,7 +54,8 @@ static int run_pin(int argc, char **argv)
     struct live_session session = {.command = &tool_command_pin, .device = GC_LEDGER_NONE};
     struct tool_words words = {.most = 1, .names = {"a process"}};
     bool off = false;
-    const struct tool_option options[] = {{.name = "--off", .flag = &off}};
+    const struct tool_option options[] = {LIVE_USER_OPTIONS(session.users),
+                                          {.name = "--off", .flag = &off}};
     int status = tool_parse_words(session.command, options, sizeof(options) / sizeof(options[0]),
                                   argc, argv, &words);
     if (status != TOOL_DONE || words.helped)
@@ -88,7 +89,8 @@ static int run_evict(int argc, char **argv)
                                    .wait = {.timeout_ms = LIVE_MOVE_TIMEOUT_MS}};
     struct tool_words words = {.most = 1, .names = {"a process"}};
     const char *timeout = NULL;
-    const struct tool_option options[] = {{.name = "--timeout", .value = &timeout}};
+    const struct tool_option options[] = {LIVE_USER_OPTIONS(session.users),
+                                          {.name = "--timeout", .value = &timeout}};
     int status = tool_parse_words(session.command, options, sizeof(options) / sizeof(options[0]),
                                   argc, argv, &words);
     if (status != TOOL_DONE || words.helped)
@@ -110,8 +112,7 @@ const struct tool_command tool_command_pin = {
     .name = "pin",
     .synopsis = "PID|NAME [--off]",
     .summary = "keep the memory of a process that takes turns on the device",
-    .help = "  --off          it takes turns again\n"
-            "\n"
+    .help = "  --off          it takes turns again\n" LIVE_USERS_HELP "\n"
             "With GPUCACHE_OVERCOMMIT=swap: other processes of the group get none of its\n"
             "memory but what is idle. The others need room for their turns beside it.\n"
             "\n" TARGET_HELP "or it ended.\n",
@@ -123,8 +124,7 @@ const struct tool_command tool_command_evict = {
     .synopsis = "PID|NAME [--timeout S]",
     .summary = "send the memory of a process that takes turns to host memory",
     .help =
-        "  --timeout S    seconds to wait for the answer (60); 0: not at all\n"
-        "\n"
+        "  --timeout S    seconds to wait for the answer (60); 0: not at all\n" LIVE_USERS_HELP "\n"
         "With GPUCACHE_OVERCOMMIT=swap: at once, also where no other process needs the\n"
         "room. The answer comes when it has left, with what stays. It comes back when the process next works; gpucache pause keeps it away\n"
         "until gpucache resume.\n"

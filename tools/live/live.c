@@ -15,21 +15,44 @@
 
 extern char **environ;
 
-enum gc_status live_open(struct gc_ledger *ledger, char reason[GC_LEDGER_REASON_BYTES])
+enum gc_status live_find_place(struct live_place *place, char reason[GC_LEDGER_REASON_BYTES])
 {
     /* Errors in other settings are reported by the library. */
     struct gc_log log = {.level = GC_LOG_ERROR, .fd = -1};
     struct gc_options *options;
-    enum gc_status status = gc_options_load(environ, &log, &options);
+    char folder[GC_LEDGER_PATH_BYTES];
+    const enum gc_status status = gc_options_load(environ, &log, &options);
     if (status != GC_OK) {
         snprintf(reason, GC_LEDGER_REASON_BYTES, "%s", gc_status_text(status));
         return status;
     }
-    char place[GC_LEDGER_PATH_BYTES];
-    status = gc_ledger_open(gc_ledger_folder(options->ledger, options->node, place), false, ledger,
-                            reason);
+    snprintf(place->folder, sizeof(place->folder), "%s",
+             gc_ledger_folder(options->ledger, options->node, folder));
+    snprintf(place->root, sizeof(place->root), "%s", options->node);
     gc_options_free(options);
+    return GC_OK;
+}
+
+enum gc_status live_open_node(struct node *node, bool is_of_all_users,
+                              char reason[GC_LEDGER_REASON_BYTES])
+{
+    struct live_place place;
+    enum gc_status status = live_find_place(&place, reason);
+    if (status != GC_OK)
+        return status;
+    if (!is_of_all_users)
+        return node_open_own(node, place.folder, reason);
+    status = node_open_all(node, place.root);
+    if (status != GC_OK)
+        snprintf(reason, GC_LEDGER_REASON_BYTES, "%s", gc_status_text(status));
     return status;
+}
+
+int live_check_root(const struct tool_command *command)
+{
+    if (geteuid() == 0)
+        return TOOL_DONE;
+    return tool_fail(command, "--all-users is for root: other users' ledgers are closed to you");
 }
 
 const char *live_show(const char *name, char text[LIVE_SHOWN_BYTES])
@@ -156,15 +179,18 @@ static bool collect(const struct gc_ledger *ledger, const struct wanted *wanted,
 }
 
 /* Reports why no process under the library has the PID. */
-static int fail_pid(const struct tool_command *command, uint64_t pid)
+static int fail_pid(const struct tool_command *command, uint64_t pid, bool is_of_all_users)
 {
     char path[64];
     struct stat info;
     snprintf(path, sizeof(path), "/proc/%llu", (unsigned long long)pid);
     if (pid == 0 || pid > INT32_MAX || stat(path, &info) != 0)
         return tool_fail(command, "no process has the PID %llu", (unsigned long long)pid);
-    if (info.st_uid != geteuid())
-        return tool_fail(command, "process %llu belongs to another user", (unsigned long long)pid);
+    if (info.st_uid != geteuid() && !is_of_all_users)
+        return tool_fail(command,
+                         geteuid() == 0 ? "process %llu belongs to another user: --all-users"
+                                        : "process %llu belongs to another user",
+                         (unsigned long long)pid);
     return tool_fail(command, "process %llu uses no device under the library",
                      (unsigned long long)pid);
 }
@@ -191,7 +217,7 @@ static int fail_name(const struct tool_command *command, const struct gc_ledger 
 {
     char shown[LIVE_SHOWN_BYTES];
     if (wanted->has_pid)
-        return fail_pid(command, wanted->pid);
+        return fail_pid(command, wanted->pid, false);
     const int pid =
         ledger != NULL && wanted->group != NULL ? pid_by_name(ledger, wanted->group) : 0;
     if (pid != 0)
@@ -248,21 +274,6 @@ static int read_word(const struct tool_command *command, const char *word, enum 
     else
         wanted->tenant = name;
     return TOOL_DONE;
-}
-
-int live_connect(const struct tool_command *command, const char *word, enum live_kind kind,
-                 struct gc_ledger *ledger)
-{
-    char reason[GC_LEDGER_REASON_BYTES];
-    struct wanted wanted;
-    const int status = read_word(command, word, kind, &wanted);
-    if (status != TOOL_DONE)
-        return status;
-    const enum gc_status opened = live_open(ledger, reason);
-    if (opened == GC_OK)
-        return TOOL_DONE;
-    return opened == GC_NOT_OURS ? fail_name(command, NULL, &wanted)
-                                 : tool_fail(command, "%s", reason);
 }
 
 int live_find(const struct tool_command *command, const struct gc_ledger *ledger, const char *word,
@@ -455,6 +466,111 @@ static void write_client(struct live_session *session, const struct live_client 
 
 /* ---- a command ---- */
 
+/* ---- the ledger that has the target ---- */
+
+static int find_own(struct live_session *session, const char *word, enum live_kind kind)
+{
+    char reason[GC_LEDGER_REASON_BYTES];
+    struct wanted wanted;
+    const int status = read_word(session->command, word, kind, &wanted);
+    if (status != TOOL_DONE)
+        return status;
+    const enum gc_status opened = live_open_node(&session->node, false, reason);
+    if (opened == GC_NOT_OURS)
+        return fail_name(session->command, NULL, &wanted);
+    if (opened != GC_OK)
+        return tool_fail(session->command, "%s", reason);
+    session->ledger = session->node.ledgers[0].ledger;
+    return live_find(session->command, &session->ledger, word, kind, &session->target);
+}
+
+static bool is_of_user(const struct node_ledger *ledger, const char *user)
+{
+    uint64_t number;
+    return user == NULL || strcmp(ledger->user, user) == 0 ||
+           (gc_text_uint(user, strlen(user), &number) && number == ledger->uid);
+}
+
+/* The ledger's process with this PID here. False if memory runs out. */
+static bool collect_pid(const struct node_ledger *ledger, struct host_table *hosts, uint64_t pid,
+                        struct live_target *target)
+{
+    const uint32_t high = gc_ledger_slot_high(&ledger->ledger);
+    for (uint32_t slot = 0; slot < high; slot++) {
+        struct gc_ledger_process process;
+        struct host_process found;
+        if (!gc_ledger_read_process(&ledger->ledger, slot, &process))
+            continue;
+        host_process_find(hosts, &ledger->ledger, &process, ledger->uid, &found);
+        if (found.pid != 0 && (uint64_t)found.pid == pid && !add_client(target, &process, ""))
+            return false;
+    }
+    return true;
+}
+
+/* The ledgers of the wanted users that have what the word means; the target is the first one's. */
+static bool collect_all(struct live_session *session, const struct wanted *wanted, bool is_pid,
+                        size_t *count, size_t ledgers[2])
+{
+    struct host_table hosts;
+    bool is_done = true;
+    host_table_init(&hosts);
+    *count = 0;
+    for (size_t i = 0; i < session->node.count && is_done; i++) {
+        const struct node_ledger *ledger = &session->node.ledgers[i];
+        struct live_target target = {.clients = NULL}, ignored = {.clients = NULL};
+        struct wanted names = *wanted;
+        names.has_pid = false;
+        if (!is_of_user(ledger, session->users.name))
+            continue;
+        is_done = is_pid ? collect_pid(ledger, &hosts, wanted->pid, &target)
+                         : collect(&ledger->ledger, &names, &ignored, &target);
+        if (target.count == 0 || *count > 0) {
+            if (target.count > 0 && (*count)++ == 1)
+                ledgers[1] = i;
+            live_target_fini(&target);
+            continue;
+        }
+        ledgers[(*count)++] = i;
+        session->target = target;
+        session->ledger = ledger->ledger;
+    }
+    host_table_fini(&hosts);
+    return is_done;
+}
+
+static int find_in_all(struct live_session *session, const char *word, enum live_kind kind)
+{
+    const struct tool_command *command = session->command;
+    char reason[GC_LEDGER_REASON_BYTES], shown[LIVE_SHOWN_BYTES];
+    struct wanted wanted;
+    size_t count, ledgers[2] = {0, 0};
+    int status = read_word(command, word, kind, &wanted);
+    if (status == TOOL_DONE)
+        status = live_check_root(command);
+    if (status != TOOL_DONE)
+        return status;
+    if (live_open_node(&session->node, true, reason) != GC_OK)
+        return tool_fail(command, "%s", reason);
+    if (!collect_all(session, &wanted, wanted.has_pid, &count, ledgers))
+        return tool_fail(command, "%s", gc_status_text(GC_NO_HOST_MEMORY));
+    if (count == 0 && wanted.has_pid)
+        return fail_pid(command, wanted.pid, true);
+    if (count == 0)
+        return fail_name(command, NULL, &wanted);
+    if (count > 1)
+        return tool_fail(command, "%s and %s (%s) both have a %s %s: give --user, or the PIDs",
+                         session->node.ledgers[ledgers[0]].user,
+                         session->node.ledgers[ledgers[1]].user,
+                         session->node.ledgers[ledgers[1]].ledger.path,
+                         kind == LIVE_GROUP ? "group" : "tenant", live_show(word, shown));
+    if (!wanted.has_pid && wanted.group != NULL) {
+        session->target.is_group = true;
+        snprintf(session->target.group, sizeof(session->target.group), "%s", wanted.group);
+    }
+    return TOOL_DONE;
+}
+
 int live_session_open(struct live_session *session, const char *word, enum live_kind kind,
                       const char *timeout)
 {
@@ -463,19 +579,15 @@ int live_session_open(struct live_session *session, const char *word, enum live_
         return tool_usage(session->command,
                           "--timeout %s is not valid; accepted: seconds, 0 to 86400", timeout);
     setlocale(LC_CTYPE, "");
-    int status = live_connect(session->command, word, kind, &session->ledger);
-    session->is_open = status == TOOL_DONE;
-    if (status == TOOL_DONE)
-        status = live_find(session->command, &session->ledger, word, kind, &session->target);
-    return status;
+    return session->users.all || session->users.name != NULL ? find_in_all(session, word, kind)
+                                                             : find_own(session, word, kind);
 }
 
 int live_session_close(struct live_session *session, int status)
 {
     const int finished = tool_finish(session->command, &session->out);
     live_target_fini(&session->target);
-    if (session->is_open)
-        gc_ledger_close(&session->ledger);
+    node_close(&session->node);
     return status != TOOL_DONE ? status : finished;
 }
 

@@ -4,12 +4,15 @@
  * A word of digits is the PID of a process under the library, any other word the name of a group or
  * tenant. `pid:N`, `group:NAME` and `tenant:NAME` are explicit; a number which is both a PID and a
  * name needs one of them. If processes of several PID namespaces have the PID, the one of our own
- * namespace is meant. Names are untrusted text: print them with live_show only. */
+ * namespace is meant. Among all users' processes a PID is that of this namespace, of a process in a
+ * container, too. Names are untrusted text: print them with live_show only. */
 #ifndef GC_LIVE_H
 #define GC_LIVE_H
 
 #include "core/ledger/ledger.h"
 #include "tools/base/tool.h"
+#include "tools/live/host_process.h"
+#include "tools/live/node.h"
 
 #define LIVE_TIMEOUT_MS 5000
 #define LIVE_MOVE_TIMEOUT_MS 60000 /* long enough to copy many GiB */
@@ -32,16 +35,37 @@ struct live_target {
 /* The kinds that a name may mean, besides a PID. */
 enum live_kind { LIVE_GROUP, LIVE_TENANT };
 
-/* Opens the ledger that GPUCACHE_LEDGER names, or the user's own. GC_NOT_OURS: there is none.
- * GC_IO, GC_FORMAT, with `reason`. */
-enum gc_status live_open(struct gc_ledger *ledger, char reason[GC_LEDGER_REASON_BYTES]) GC_CHECKED;
+/* The folder of the user's ledger, and that of all ledgers (GPUCACHE_NODE). */
+struct live_place {
+    char folder[GC_LEDGER_PATH_BYTES];
+    char root[GC_LEDGER_PATH_BYTES];
+};
+enum gc_status live_find_place(struct live_place *place,
+                               char reason[GC_LEDGER_REASON_BYTES]) GC_CHECKED;
+/* Opens the user's ledger (GC_NOT_OURS: there is none), or those of all users, which may be none.
+ * GC_IO, GC_FORMAT, GC_NO_HOST_MEMORY, with `reason`. */
+enum gc_status live_open_node(struct node *node, bool is_of_all_users,
+                              char reason[GC_LEDGER_REASON_BYTES]) GC_CHECKED;
+/* For --all-users: TOOL_FAILED with a line if the user is not root. */
+int live_check_root(const struct tool_command *command) GC_CHECKED;
 
-/* As live_open, for a command about `word`: TOOL_FAILED with a line, also if there is no ledger,
- * since no process can match then. */
-int live_connect(const struct tool_command *command, const char *word, enum live_kind kind,
-                 struct gc_ledger *ledger) GC_CHECKED;
+/* The users that a command is about. */
+struct live_users {
+    bool all;         /* --all-users */
+    const char *name; /* --user: a name or a number; NULL: not given */
+};
+#define LIVE_USER_OPTIONS(users)                                                                   \
+    {.name = "--all-users", .flag = &(users).all},                                                 \
+    {                                                                                              \
+        .name = "--user", .value = &(users).name                                                   \
+    }
 
-/* Finds the processes that `word` means; TOOL_FAILED or TOOL_USAGE with a line. Call
+#define LIVE_USERS_HELP                                                                            \
+    "  --all-users    of every user, job and container; for root. A PID is the one here,\n"        \
+    "                 of a process in a container, too\n"                                          \
+    "  --user NAME    of this user; for root\n"
+
+/* Finds the processes in the ledger that `word` means; TOOL_FAILED or TOOL_USAGE with a line. Call
  * live_target_fini in either case. */
 int live_find(const struct tool_command *command, const struct gc_ledger *ledger, const char *word,
               enum live_kind kind, struct live_target *target) GC_CHECKED;
@@ -89,8 +113,9 @@ struct live_change {
 
 struct live_session {
     const struct tool_command *command;
-    struct gc_ledger ledger;
-    bool is_open;
+    struct live_users users;
+    struct node node;
+    struct gc_ledger ledger; /* the one of `node` that has the target; it belongs to `node` */
     struct live_target target;
     struct live_wait wait;
     uint32_t device; /* of --device; GC_LEDGER_NONE: all */

@@ -149,12 +149,24 @@ static void write_turn(struct gc_json *json, const struct top_subject *process)
     gc_json_end_object(json);
 }
 
-static void write_group_name(struct gc_json *json, const char *group)
+/* "": null. */
+static void write_text(struct gc_json *json, const char *key, const char *text)
 {
-    if (group[0] == '\0')
-        gc_json_write_null(json, "group");
+    if (text[0] == '\0')
+        gc_json_write_null(json, key);
     else
-        gc_json_write_string(json, "group", group);
+        gc_json_write_string(json, key, text);
+}
+
+static void write_place(struct gc_json *json, const struct top_subject *process)
+{
+    write_text(json, "user", process->user);
+    gc_json_write_maybe(json, "host_pid", process->host.pid != 0, (uint64_t)process->host.pid);
+    write_text(json, "command", process->host.command);
+    write_text(json, "container", process->labels.container);
+    write_text(json, "pod", process->labels.pod);
+    write_text(json, "namespace", process->labels.namespace);
+    write_text(json, "job", process->labels.job);
 }
 
 static void write_tenants(struct gc_json *json, const struct walk *walk, size_t process)
@@ -178,7 +190,8 @@ static void write_process(struct gc_json *json, const struct walk *walk, size_t 
     gc_json_write_int(json, "pid", process->pid);
     gc_json_write_string(json, "name", process->name);
     gc_json_write_string(json, "program", process->program);
-    write_group_name(json, process->group);
+    write_text(json, "group", process->group);
+    write_place(json, process);
     write_state(json, process->state);
     gc_json_write_maybe(json, "age_ms", process->age_ms != UINT32_MAX, process->age_ms);
     write_turn(json, process);
@@ -192,6 +205,7 @@ static void write_group(struct gc_json *json, const struct walk *walk, size_t in
     const struct top_subject *group = &walk->view->subjects[index];
     gc_json_begin_object(json, GC_JSON_LINES);
     gc_json_write_string(json, "name", group->name);
+    write_text(json, "user", group->user);
     gc_json_write_uint(json, "process_count", group->process_count);
     write_accounts(json, walk, index);
     gc_json_end_object(json);

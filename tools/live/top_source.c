@@ -1,11 +1,13 @@
-/* One reading of the ledger for `gpucache top`. It first requests fresh figures from all
+/* One reading of the ledgers for `gpucache top`. It first requests fresh figures from all
  * processes. A process that does not answer in time (one without a helper thread, a stopped one)
  * is shown with the figures that it published last, and their age. */
+#define _GNU_SOURCE
 #include "tools/live/top_source.h"
 
 #include "core/base/clock.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -14,80 +16,136 @@
 
 void top_source_fini(struct top_source *source)
 {
-    if (source->is_open)
-        gc_ledger_close(&source->ledger);
-    source->is_open = false;
+    node_close(&source->node);
 }
 
 const char *top_source_path(const struct top_source *source)
 {
-    return source->is_open ? source->ledger.path : "";
+    return source->node.count > 0 ? source->path : "";
 }
 
 /* ---- requests for figures ---- */
 
-static void refresh(const struct gc_ledger *ledger)
+/* A request to a process, which answers by itself. */
+struct asked {
+    const struct gc_ledger *ledger;
+    struct gc_ledger_ticket ticket;
+};
+
+struct asking {
+    struct asked *asked;
+    size_t count;
+    size_t room;
+};
+
+static void note(struct asking *asking, const struct gc_ledger *ledger,
+                 const struct gc_ledger_ticket *ticket)
+{
+    if (asking->count == asking->room) {
+        const size_t room = asking->room == 0 ? 64 : 2 * asking->room;
+        struct asked *asked = reallocarray(asking->asked, room, sizeof(*asked));
+        if (asked == NULL)
+            return; /* not waited for */
+        asking->asked = asked;
+        asking->room = room;
+    }
+    asking->asked[asking->count++] = (struct asked){ledger, *ticket};
+}
+
+static void ask(struct asking *asking, const struct gc_ledger *ledger)
 {
     const struct gc_ledger_request request = {.kind = GC_REQUEST_REFRESH, .device = GC_LEDGER_NONE};
-    struct gc_ledger_ticket tickets[GC_LEDGER_SLOTS];
     const uint32_t high = gc_ledger_slot_high(ledger);
-    size_t count = 0;
     for (uint32_t slot = 0; slot < high; slot++) {
         struct gc_ledger_process process;
         struct gc_ledger_ticket ticket;
-        if (!gc_ledger_read_process(ledger, slot, &process) ||
-            live_is_stopped(ledger, slot, process.pid) ||
-            !gc_ledger_send_request(ledger, slot, process.generation, &request, &ticket))
-            continue;
-        if (process.has_helper && count < GC_LEDGER_SLOTS)
-            tickets[count++] = ticket;
+        if (gc_ledger_read_process(ledger, slot, &process) &&
+            !live_is_stopped(ledger, slot, process.pid) &&
+            gc_ledger_send_request(ledger, slot, process.generation, &request, &ticket) &&
+            process.has_helper)
+            note(asking, ledger, &ticket);
     }
-    const uint64_t until = gc_clock_ns() + REFRESH_MS * GC_NS_PER_MS;
-    for (size_t i = 0; i < count; i++) {
+}
+
+static void refresh(const struct top_source *source)
+{
+    struct asking asking = {.count = 0};
+    for (size_t i = 0; i < source->node.count; i++)
+        ask(&asking, &source->node.ledgers[i].ledger);
+    const uint64_t until = gc_clock_ns() + source->refresh_ms * GC_NS_PER_MS;
+    for (size_t i = 0; i < asking.count; i++) {
         const uint64_t now = gc_clock_ns();
-        (void)gc_ledger_wait_response(
-            ledger, &tickets[i], now < until ? (uint32_t)((until - now) / GC_NS_PER_MS) : 0, NULL);
+        (void)gc_ledger_wait_response(asking.asked[i].ledger, &asking.asked[i].ticket,
+                                      now < until ? (uint32_t)((until - now) / GC_NS_PER_MS) : 0,
+                                      NULL);
     }
+    free(asking.asked);
 }
 
 /* ---- from the ledger to the view ---- */
 
-/* A device row's index in the view; TOP_NONE: none. */
-struct devices {
+/* One ledger, on its way into the view. `index`: a device row's in the view; TOP_NONE: none. */
+struct reading {
+    struct top_view *view;
+    const struct node_ledger *from;
+    size_t number;
+    struct host_table *hosts;
     size_t index[GC_LEDGER_DEVICES];
 };
 
-static void add_devices(struct top_view *view, const struct gc_ledger *ledger,
-                        struct devices *devices)
+/* The keys of rows of different ledgers differ. */
+static uint64_t key_of(const struct reading *reading, uint64_t key)
 {
+    return key ^ reading->from->ledger.file_number << 20;
+}
+
+/* Ledgers number devices by themselves; the UUID tells which are one. */
+static size_t find_device(const struct top_view *view, const char *uuid)
+{
+    for (size_t i = 0; view->is_of_all_users && i < view->device_count; i++)
+        if (strcmp(view->devices[i].uuid, uuid) == 0)
+            return i;
+    return TOP_NONE;
+}
+
+static void add_devices(struct reading *reading)
+{
+    struct top_view *view = reading->view;
     for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++) {
         struct gc_ledger_device row;
-        devices->index[i] = TOP_NONE;
-        if (!gc_ledger_read_device(ledger, i, &row))
+        reading->index[i] = TOP_NONE;
+        if (!gc_ledger_read_device(&reading->from->ledger, i, &row))
             continue;
-        struct top_device device = {.number = i, .total_bytes = row.total_bytes};
+        struct top_device device = {.number =
+                                        view->is_of_all_users ? (unsigned)view->device_count : i,
+                                    .total_bytes = row.total_bytes};
         snprintf(device.uuid, sizeof(device.uuid), "%s", row.uuid);
         snprintf(device.name, sizeof(device.name), "%s", row.name);
-        devices->index[i] = top_view_add_device(view, &device);
+        reading->index[i] = find_device(view, row.uuid);
+        if (reading->index[i] == TOP_NONE)
+            reading->index[i] = top_view_add_device(view, &device);
     }
 }
 
-static void add_groups(struct top_view *view, const struct gc_ledger *ledger,
-                       const struct devices *devices)
+static void add_groups(struct reading *reading)
 {
+    struct top_view *view = reading->view;
     struct gc_ledger_group row;
     for (uint32_t i = 0; i < GC_LEDGER_GROUPS; i++) {
         /* A group without processes is not shown. */
-        if (!gc_ledger_read_group(ledger, i, &row) || row.member_count == 0)
+        if (!gc_ledger_read_group(&reading->from->ledger, i, &row) || row.member_count == 0)
             continue;
-        struct top_subject subject = {.kind = TOP_GROUP, .key = UINT64_C(1) << 62 | i};
+        struct top_subject subject = {.kind = TOP_GROUP,
+                                      .ledger = reading->number,
+                                      .key = key_of(reading, UINT64_C(1) << 62 | i)};
         snprintf(subject.name, sizeof(subject.name), "%s", row.name);
+        snprintf(subject.user, sizeof(subject.user), "%s", reading->from->user);
         const size_t group = top_view_add(view, &subject);
         for (uint32_t device = 0; device < GC_LEDGER_DEVICES; device++) {
             const struct gc_ledger_figures figures = {.limit = row.limits[device]};
-            if (devices->index[device] != TOP_NONE &&
+            if (reading->index[device] != TOP_NONE &&
                 (row.limits[device] != UINT64_MAX || row.held[device] > 0))
-                top_view_add_account(view, group, devices->index[device], &figures);
+                top_view_add_account(view, group, reading->index[device], &figures);
         }
     }
 }
@@ -101,25 +159,27 @@ static size_t find_tenant(struct top_view *view, size_t first, const struct top_
     return top_view_add(view, subject);
 }
 
-static void add_tenants(struct top_view *view, const struct gc_ledger *ledger,
-                        const struct devices *devices, uint32_t slot, size_t parent)
+static void add_tenants(const struct reading *reading, uint32_t slot, size_t parent)
 {
+    struct top_view *view = reading->view;
     const struct top_subject process = view->subjects[parent];
     const size_t first = view->subject_count;
     for (uint32_t i = 0; i < GC_LEDGER_TENANTS; i++) {
         struct gc_ledger_tenant row;
-        if (!gc_ledger_read_tenant(ledger, slot, i, &row))
+        if (!gc_ledger_read_tenant(&reading->from->ledger, slot, i, &row))
             continue;
         struct top_subject subject = {.kind = TOP_TENANT,
                                       .state = row.is_paused ? TOP_PAUSED
                                                : row.is_away ? TOP_AWAY
                                                              : TOP_RUNNING,
+                                      .ledger = reading->number,
                                       .key = process.key ^ (uint64_t)(i + 1) << 48,
                                       .parent = parent};
         snprintf(subject.name, sizeof(subject.name), "%s", row.name);
+        snprintf(subject.user, sizeof(subject.user), "%s", process.user);
         snprintf(subject.group, sizeof(subject.group), "%s", process.group);
         const size_t device =
-            row.device < GC_LEDGER_DEVICES ? devices->index[row.device] : TOP_NONE;
+            row.device < GC_LEDGER_DEVICES ? reading->index[row.device] : TOP_NONE;
         top_view_add_account(view, find_tenant(view, first, &subject), device, &row.figures);
     }
 }
@@ -133,14 +193,32 @@ static uint32_t age_ms(uint64_t figures_ns)
     return age < UINT32_MAX ? (uint32_t)age : UINT32_MAX - 1;
 }
 
-static void add_process(struct top_view *view, const struct gc_ledger *ledger,
-                        const struct devices *devices, const struct gc_ledger_process *process)
+/* Labels come first; the control group has what they do not. */
+static void add_host(const struct reading *reading, const struct gc_ledger_process *process,
+                     struct top_subject *subject)
 {
-    struct top_subject subject = {.kind = TOP_PROCESS,
-                                  .pid = process->pid,
-                                  .key = (uint64_t)process->slot << 32 | process->generation,
-                                  .age_ms = age_ms(process->figures_ns)};
-    bool has_account = false;
+    subject->labels = reading->from->labels;
+    snprintf(subject->user, sizeof(subject->user), "%s", reading->from->user);
+    host_process_find(reading->hosts, &reading->from->ledger, process, reading->from->uid,
+                      &subject->host);
+    if (subject->labels.container[0] == '\0')
+        snprintf(subject->labels.container, sizeof(subject->labels.container), "%s",
+                 subject->host.container);
+    if (subject->labels.job[0] == '\0')
+        snprintf(subject->labels.job, sizeof(subject->labels.job), "%s", subject->host.job);
+}
+
+static size_t add_subject(const struct reading *reading, const struct gc_ledger_process *process)
+{
+    const struct gc_ledger *ledger = &reading->from->ledger;
+    struct top_subject subject = {
+        .kind = TOP_PROCESS,
+        .pid = process->pid,
+        .ledger = reading->number,
+        .key = key_of(reading, (uint64_t)process->slot << 32 | process->generation),
+        .slot = process->slot,
+        .generation = process->generation,
+        .age_ms = age_ms(process->figures_ns)};
     if (live_is_stopped(ledger, process->slot, process->pid))
         subject.state = TOP_STOPPED;
     else if (process->is_paused)
@@ -149,22 +227,42 @@ static void add_process(struct top_view *view, const struct gc_ledger *ledger,
     snprintf(subject.name, sizeof(subject.name), "%s", process->tenant);
     snprintf(subject.program, sizeof(subject.program), "%s", process->program);
     snprintf(subject.group, sizeof(subject.group), "%s", process->group);
-    const size_t index = top_view_add(view, &subject);
+    add_host(reading, process, &subject);
+    return top_view_add(reading->view, &subject);
+}
+
+static void add_process(const struct reading *reading, const struct gc_ledger_process *process)
+{
+    bool has_account = false;
+    const size_t index = add_subject(reading, process);
     if (index == TOP_NONE)
         return;
     for (uint32_t device = 0; device < GC_LEDGER_DEVICES; device++) {
         struct gc_ledger_figures figures;
-        if (devices->index[device] == TOP_NONE ||
-            !gc_ledger_read_figures(ledger, process->slot, device, &figures))
+        if (reading->index[device] == TOP_NONE ||
+            !gc_ledger_read_figures(&reading->from->ledger, process->slot, device, &figures))
             continue;
-        top_view_add_account(view, index, devices->index[device], &figures);
+        top_view_add_account(reading->view, index, reading->index[device], &figures);
         has_account = true;
     }
     if (!has_account) {
         const struct gc_ledger_figures none = {.limit = TOP_NO_LIMIT};
-        top_view_add_account(view, index, TOP_NONE, &none);
+        top_view_add_account(reading->view, index, TOP_NONE, &none);
     }
-    add_tenants(view, ledger, devices, process->slot, index);
+    add_tenants(reading, process->slot, index);
+}
+
+static void read_ledger(struct reading *reading)
+{
+    const struct gc_ledger *ledger = &reading->from->ledger;
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    add_devices(reading);
+    add_groups(reading);
+    for (uint32_t slot = 0; slot < high; slot++) {
+        struct gc_ledger_process process;
+        if (gc_ledger_read_process(ledger, slot, &process))
+            add_process(reading, &process);
+    }
 }
 
 /* True if the ledger's path still leads to it: the folder may have been removed, and another
@@ -176,31 +274,42 @@ static bool is_current(const struct gc_ledger *ledger)
            here.st_dev == there.st_dev && here.st_ino == there.st_ino;
 }
 
+/* The user's ledger stays open while it is the same; all ledgers are looked for each time. */
+static enum gc_status open_node(struct top_source *source)
+{
+    if (source->is_of_all_users || source->node.count == 0 ||
+        !is_current(&source->node.ledgers[0].ledger)) {
+        if (!source->is_of_all_users)
+            node_close(&source->node);
+        const enum gc_status status =
+            live_open_node(&source->node, source->is_of_all_users, source->why);
+        if (status != GC_OK)
+            return status;
+    }
+    return GC_OK;
+}
+
 static enum gc_status read_view(struct top_reader *reader, struct top_view *view, const char **why)
 {
     struct top_source *source = (struct top_source *)reader;
-    struct devices devices;
-    if (source->is_open && !is_current(&source->ledger))
-        top_source_fini(source);
-    if (!source->is_open) {
-        const enum gc_status opened = live_open(&source->ledger, source->why);
-        if (opened == GC_NOT_OURS)
-            return top_view_close(view);
-        *why = source->why;
-        if (opened != GC_OK)
-            return opened;
-        source->is_open = true;
+    struct host_table hosts;
+    view->is_of_all_users = source->is_of_all_users;
+    *why = source->why;
+    const enum gc_status opened = open_node(source);
+    if (opened == GC_NOT_OURS)
+        return top_view_close(view);
+    if (opened != GC_OK)
+        return opened;
+    if (source->node.count > 0 && !source->is_of_all_users)
+        snprintf(source->path, sizeof(source->path), "%s", source->node.ledgers[0].ledger.path);
+    refresh(source);
+    host_table_init(&hosts);
+    for (size_t i = 0; i < source->node.count; i++) {
+        struct reading reading = {
+            .view = view, .from = &source->node.ledgers[i], .number = i, .hosts = &hosts};
+        read_ledger(&reading);
     }
-    const struct gc_ledger *ledger = &source->ledger;
-    refresh(ledger);
-    add_devices(view, ledger, &devices);
-    add_groups(view, ledger, &devices);
-    const uint32_t high = gc_ledger_slot_high(ledger);
-    for (uint32_t slot = 0; slot < high; slot++) {
-        struct gc_ledger_process process;
-        if (gc_ledger_read_process(ledger, slot, &process))
-            add_process(view, ledger, &devices, &process);
-    }
+    host_table_fini(&hosts);
     *why = gc_status_text(GC_NO_HOST_MEMORY);
     return top_view_close(view);
 }
@@ -211,27 +320,35 @@ static const char *act(struct top_reader *reader, const struct top_subject *proc
                        enum top_action action)
 {
     const struct top_source *source = (struct top_source *)reader;
-    const uint32_t slot = (uint32_t)(process->key >> 32), generation = (uint32_t)process->key;
+    const uint32_t slot = process->slot, generation = process->generation;
     struct gc_ledger_process row;
     struct gc_ledger_request request = {.kind = GC_REQUEST_GIVE, .bytes = UINT64_MAX};
     struct gc_ledger_ticket ticket;
-    if (!source->is_open || !gc_ledger_read_process(&source->ledger, slot, &row))
+    if (process->ledger >= source->node.count)
+        return "it has ended";
+    const struct gc_ledger *ledger = &source->node.ledgers[process->ledger].ledger;
+    if (!gc_ledger_read_process(ledger, slot, &row))
         return "it has ended";
     if (action == TOP_PIN) {
         const bool pins = !process->turn.is_pinned;
-        if (!gc_ledger_pin(&source->ledger, slot, generation, pins))
+        if (!gc_ledger_pin(ledger, slot, generation, pins))
             return "it has ended";
         return pins ? "pinned: no other process gets its memory"
                     : "not pinned: it takes turns with the others";
     }
     for (request.device = 0; request.device < GC_LEDGER_DEVICES; request.device++)
         if ((row.device_mask >> request.device & 1) != 0 &&
-            !gc_ledger_send_request(&source->ledger, slot, generation, &request, &ticket))
+            !gc_ledger_send_request(ledger, slot, generation, &request, &ticket))
             return "it has ended";
     return "it was asked for all its memory";
 }
 
-void top_source_init(struct top_source *source)
+void top_source_init(struct top_source *source, bool is_of_all_users)
 {
-    *source = (struct top_source){.reader = {.read = read_view, .act = act}};
+    struct live_place place;
+    *source = (struct top_source){.reader = {.read = read_view, .act = act},
+                                  .is_of_all_users = is_of_all_users,
+                                  .refresh_ms = REFRESH_MS};
+    if (is_of_all_users && live_find_place(&place, source->why) == GC_OK)
+        snprintf(source->path, sizeof(source->path), "%s", place.root);
 }

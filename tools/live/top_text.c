@@ -131,11 +131,22 @@ static void widen(struct top_layout *layout, enum top_column column, unsigned mo
     *spare -= more;
 }
 
-/* The columns that the names and groups of this view need. */
-static void natural_widths(const struct top_view *view, bool utf8, unsigned *name, unsigned *group)
+/* The columns that the texts of this view need. */
+struct natural {
+    unsigned name, group, user, pod, command;
+};
+
+static void raise_width(unsigned *width, const char *text, size_t size, bool utf8)
+{
+    char fitted[TOP_LINE_BYTES];
+    const unsigned wanted = columns_fit(text, (unsigned)size, utf8, fitted, sizeof(fitted));
+    *width = wanted > *width ? wanted : *width;
+}
+
+static struct natural natural_widths(const struct top_view *view, bool utf8)
 {
     char text[TOP_LINE_BYTES];
-    *name = *group = 8;
+    struct natural natural = {8, 8, 8, 8, 8};
     for (size_t i = 0; i < view->subject_count; i++) {
         const struct top_subject *subject = &view->subjects[i];
         const char *in_group = subject->kind == TOP_GROUP ? subject->name : subject->group;
@@ -145,21 +156,40 @@ static void natural_widths(const struct top_view *view, bool utf8, unsigned *nam
             named += 2;
         if (subject->kind == TOP_GROUP)
             named = 14;
-        *name = named > *name ? named : *name;
-        *group = grouped > *group ? grouped : *group;
+        natural.name = named > natural.name ? named : natural.name;
+        natural.group = grouped > natural.group ? grouped : natural.group;
+        raise_width(&natural.user, subject->user, sizeof(subject->user), utf8);
+        raise_width(&natural.pod, subject->labels.pod, 40, utf8);
+        raise_width(&natural.command, subject->host.command, 60, utf8);
     }
+    return natural;
+}
+
+static void hide_unused(struct top_layout *layout, const struct top_view *view)
+{
+    const struct top_places places = top_view_places(view);
+    unsigned *widths = layout->widths;
+    if (!top_view_has_turns(view))
+        widths[TOP_COLUMN_swapped] = widths[TOP_COLUMN_WAIT] = widths[TOP_COLUMN_RESIDENT] = 0;
+    if (!view->is_of_all_users)
+        widths[TOP_COLUMN_INNER] = widths[TOP_COLUMN_USER] = widths[TOP_COLUMN_COMMAND] = 0;
+    if (!places.has_pod)
+        widths[TOP_COLUMN_POD] = 0;
+    if (!places.has_container)
+        widths[TOP_COLUMN_CONTAINER] = 0;
+    if (!places.has_job)
+        widths[TOP_COLUMN_JOB] = 0;
 }
 
 void top_layout_init(struct top_layout *layout, const struct top_view *view, unsigned width,
                      bool utf8)
 {
-    unsigned name, group, spare = UINT32_MAX;
+    unsigned spare = UINT32_MAX;
     layout->utf8 = utf8;
     for (int i = 0; i < TOP_COLUMN_COUNT; i++)
         layout->widths[i] = columns[i].width;
-    if (!top_view_has_turns(view))
-        layout->widths[TOP_COLUMN_swapped] = layout->widths[TOP_COLUMN_WAIT] = 0;
-    natural_widths(view, utf8, &name, &group);
+    hide_unused(layout, view);
+    const struct natural natural = natural_widths(view, utf8);
     if (width == 0) {
         layout->widths[TOP_COLUMN_HISTORY] = 0;
     } else {
@@ -170,9 +200,12 @@ void top_layout_init(struct top_layout *layout, const struct top_view *view, uns
             layout->widths[TOP_COLUMN_PID] = width;
         spare = width - total_width(layout);
     }
-    widen(layout, TOP_COLUMN_NAME, name < 16 ? name : 16, &spare);
-    widen(layout, TOP_COLUMN_GROUP, group, &spare);
-    widen(layout, TOP_COLUMN_NAME, name, &spare);
+    widen(layout, TOP_COLUMN_NAME, natural.name < 16 ? natural.name : 16, &spare);
+    widen(layout, TOP_COLUMN_GROUP, natural.group, &spare);
+    widen(layout, TOP_COLUMN_USER, natural.user, &spare);
+    widen(layout, TOP_COLUMN_POD, natural.pod, &spare);
+    widen(layout, TOP_COLUMN_NAME, natural.name, &spare);
+    widen(layout, TOP_COLUMN_COMMAND, natural.command, &spare);
     if (width != 0)
         widen(layout, TOP_COLUMN_HISTORY, TOP_SAMPLES, &spare);
 }
@@ -237,6 +270,7 @@ unsigned top_text_head(const struct top_layout *layout, char text[TOP_LINE_BYTES
 /* The first columns, which identify the row's subject. */
 struct identity {
     char pid[16];
+    char inner[16]; /* the PID in its own namespace, where that is another one */
     char device[8];
     char name[TOP_NAME_BYTES + 8];
 };
@@ -248,9 +282,15 @@ static void identify(const struct top_layout *layout, const struct top_view *vie
         [TOP_DEVICE] = "device", [TOP_GROUP] = "group", [TOP_TENANT] = "tenant"};
     const struct top_subject *subject = &view->subjects[account->subject];
     const char *branch = layout->utf8 ? "\u2514 " : "- ";
-    if (subject->kind == TOP_PROCESS)
-        snprintf(identity->pid, sizeof(identity->pid), "%d", subject->pid);
-    else
+    identity->inner[0] = '\0';
+    if (subject->kind == TOP_PROCESS && view->is_of_all_users && subject->host.pid == 0)
+        snprintf(identity->pid, sizeof(identity->pid), "?");
+    else if (subject->kind == TOP_PROCESS)
+        snprintf(identity->pid, sizeof(identity->pid), "%d",
+                 view->is_of_all_users ? subject->host.pid : subject->pid);
+    if (subject->kind == TOP_PROCESS && subject->host.pid != subject->pid)
+        snprintf(identity->inner, sizeof(identity->inner), "%d", subject->pid);
+    if (subject->kind != TOP_PROCESS)
         snprintf(identity->pid, sizeof(identity->pid), "%s", words[subject->kind]);
     identity->device[0] = '\0';
     if (account->device < view->device_count)
@@ -272,13 +312,15 @@ unsigned top_text_row(const struct top_layout *layout, const struct top_view *vi
     const struct gc_ledger_figures *figures = &account->figures;
     struct identity identity;
     char sizes[TOP_COLUMN_COUNT][TOP_SIZE_BYTES];
-    char hits[16] = "-";
+    char hits[16] = "-", refused[24], resident[16];
     char wait[TOP_SIZE_BYTES] = "";
     char history[TOP_SAMPLES * 4 + 1] = "";
     const int permille = top_hit_permille(figures);
     identify(layout, view, account, &identity);
     if (permille >= 0)
         snprintf(hits, sizeof(hits), "%d.%d", permille / 10, permille % 10);
+    snprintf(refused, sizeof(refused), "%llu", (unsigned long long)figures->oom_count);
+    snprintf(resident, sizeof(resident), "%u", top_resident_percent(figures));
     if (subject->takes_turns)
         top_duration(subject->turn.waiting_ns, wait);
     if (samples != NULL)
@@ -286,12 +328,20 @@ unsigned top_text_row(const struct top_layout *layout, const struct top_view *vi
                   history, sizeof(history));
     const char *cells[TOP_COLUMN_COUNT] = {
         [TOP_COLUMN_PID] = identity.pid,
+        [TOP_COLUMN_INNER] = identity.inner,
+        [TOP_COLUMN_USER] = subject->user,
         [TOP_COLUMN_DEVICE] = identity.device,
         [TOP_COLUMN_GROUP] = subject->kind == TOP_GROUP ? subject->name : subject->group,
         [TOP_COLUMN_NAME] = identity.name,
         [TOP_COLUMN_STATE] = state_letter(subject),
         [TOP_COLUMN_WAIT] = wait,
+        [TOP_COLUMN_RESIDENT] = resident,
+        [TOP_COLUMN_REFUSED] = refused,
         [TOP_COLUMN_HITS] = hits,
+        [TOP_COLUMN_POD] = subject->labels.pod,
+        [TOP_COLUMN_CONTAINER] = subject->labels.container,
+        [TOP_COLUMN_JOB] = subject->labels.job,
+        [TOP_COLUMN_COMMAND] = subject->host.command,
         [TOP_COLUMN_HISTORY] = history,
 #define TOP_COLUMN(...)
 #define TOP_FIGURE(field, ...)                                                                     \

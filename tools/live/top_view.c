@@ -124,10 +124,18 @@ static size_t group_account(struct top_view *view, struct sums *sums, size_t gro
     return *slot;
 }
 
+static int compare_group(const struct top_subject *group, size_t ledger, const char *name)
+{
+    if (group->ledger != ledger)
+        return group->ledger < ledger ? -1 : 1;
+    return strcmp(group->name, name);
+}
+
 static int compare_names(const void *a, const void *b, void *context)
 {
     const struct top_subject *subjects = context;
-    return strcmp(subjects[*(const size_t *)a].name, subjects[*(const size_t *)b].name);
+    const struct top_subject *other = &subjects[*(const size_t *)b];
+    return compare_group(&subjects[*(const size_t *)a], other->ledger, other->name);
 }
 
 static bool open_sums(struct top_view *view, struct sums *sums, size_t **groups)
@@ -156,12 +164,14 @@ static bool open_sums(struct top_view *view, struct sums *sums, size_t **groups)
     return true;
 }
 
-static size_t find_group(const struct top_view *view, const size_t *groups, const char *name)
+static size_t find_group(const struct top_view *view, const size_t *groups,
+                         const struct top_subject *process)
 {
     size_t low = 0, high = view->group_count;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        const int order = strcmp(view->subjects[groups[middle]].name, name);
+        const int order =
+            compare_group(&view->subjects[groups[middle]], process->ledger, process->group);
         if (order == 0)
             return groups[middle];
         if (order < 0)
@@ -183,8 +193,8 @@ static void sum_up(struct top_view *view, struct sums *sums, const size_t *group
     struct top_account *total = &view->accounts[sums->devices[device]];
     add_figures(&total->figures, &figures);
     view->subjects[total->subject].process_count++;
-    const char *name = view->subjects[subject].group;
-    const size_t group = name[0] != '\0' ? find_group(view, groups, name) : TOP_NONE;
+    const struct top_subject *process = &view->subjects[subject];
+    const size_t group = process->group[0] != '\0' ? find_group(view, groups, process) : TOP_NONE;
     if (group == TOP_NONE)
         return;
     const size_t account = group_account(view, sums, group, device);
@@ -230,7 +240,7 @@ enum gc_status top_view_close(struct top_view *view)
         for (size_t i = 0; i < view->subject_count; i++) {
             const struct top_subject *subject = &view->subjects[i];
             const size_t group = subject->kind == TOP_PROCESS && subject->group[0] != '\0'
-                                     ? find_group(view, groups, subject->group)
+                                     ? find_group(view, groups, subject)
                                      : TOP_NONE;
             if (group != TOP_NONE)
                 view->subjects[group].process_count++;
@@ -255,6 +265,24 @@ bool top_view_has_turns(const struct top_view *view)
         if (view->accounts[i].figures.swapped != 0)
             return true;
     return false;
+}
+
+struct top_places top_view_places(const struct top_view *view)
+{
+    struct top_places places = {.has_pod = false};
+    for (size_t i = 0; i < view->subject_count; i++) {
+        places.has_pod |= view->subjects[i].labels.pod[0] != '\0';
+        places.has_container |= view->subjects[i].labels.container[0] != '\0';
+        places.has_job |= view->subjects[i].labels.job[0] != '\0';
+    }
+    return places;
+}
+
+unsigned top_resident_percent(const struct gc_ledger_figures *figures)
+{
+    const double all =
+        (double)figures->reserved + (double)figures->swapped + (double)figures->spilled;
+    return all > 0 ? (unsigned)((double)figures->reserved * 100 / all) : 100;
 }
 
 int top_hit_permille(const struct gc_ledger_figures *figures)
@@ -316,6 +344,8 @@ static int compare_figures(const struct gc_ledger_figures *a, const struct gc_le
         return compare_numbers(b->idle, a->idle);
     case TOP_SORT_LIMIT:
         return compare_numbers(limit_rank(b->limit), limit_rank(a->limit));
+    case TOP_SORT_REFUSED:
+        return compare_numbers(b->oom_count, a->oom_count);
     case TOP_SORT_PEAK:
         return compare_numbers(b->peak, a->peak);
     case TOP_SORT_HITS:
@@ -340,6 +370,8 @@ static int compare_by(const struct sorting *sorting, const struct top_account *a
         return compare_numbers((uint64_t)(unsigned)x->pid, (uint64_t)(unsigned)y->pid);
     case TOP_SORT_NAME:
         return strcmp(x->name, y->name);
+    case TOP_SORT_USER:
+        return strcmp(x->user, y->user);
     case TOP_SORT_GROUP:
         return x->kind == TOP_GROUP ? strcmp(x->name, y->name) : strcmp(x->group, y->group);
     case TOP_SORT_DEVICE:

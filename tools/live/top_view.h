@@ -8,6 +8,8 @@
 #define GC_TOP_VIEW_H
 
 #include "core/ledger/ledger.h"
+#include "tools/live/host_process.h"
+#include "tools/live/node.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,6 +28,9 @@ struct top_subject {
     enum top_kind kind;
     enum top_state state;
     int pid;
+    size_t ledger; /* the number of its ledger in the reading; groups of two ledgers are two */
+    uint32_t slot; /* of a process, in its ledger */
+    uint32_t generation;
     /* the same in all readings while the subject exists, a group or device included */
     uint64_t key;
     char name[TOP_NAME_BYTES];
@@ -36,6 +41,9 @@ struct top_subject {
     uint32_t age_ms;              /* since its figures were published; UINT32_MAX: unknown */
     bool takes_turns;             /* a process, with GPUCACHE_OVERCOMMIT=swap */
     struct gc_ledger_turn turn;
+    char user[sizeof(((struct node_ledger *)0)->user)];
+    struct node_labels labels; /* of a process; container and job also from its control group */
+    struct host_process host;  /* of a process */
 };
 
 struct top_account {
@@ -63,6 +71,7 @@ struct top_view {
     size_t account_room;
     size_t process_count;
     size_t group_count;
+    bool is_of_all_users;
     bool failed; /* an allocation failed */
 };
 
@@ -109,6 +118,15 @@ size_t *top_view_sort(const struct top_view *view, const struct top_order *order
 
 /* Whether a process of the view takes turns, or memory lies in host memory. */
 bool top_view_has_turns(const struct top_view *view);
+
+/* Whether a process of the view is in a pod, a container or a job. */
+struct top_places {
+    bool has_pod, has_container, has_job;
+};
+struct top_places top_view_places(const struct top_view *view);
+
+/* The part of the memory that is on the device, in percent; 100 where there is none. */
+unsigned top_resident_percent(const struct gc_ledger_figures *figures);
 
 /* Hits of all requests, in tenths of a percent; -1: there were none. */
 int top_hit_permille(const struct gc_ledger_figures *figures);

@@ -232,7 +232,7 @@ static void a_process_of_another_user_is_refused(void **state)
         if (strstr(errors, "another user") != NULL)
             break;
     }
-    is_output(errors, "gpucache trim: process %d belongs to another user\n", pid);
+    is_output(errors, "gpucache trim: process %d belongs to another user: --all-users\n", pid);
     member_end(pid);
 }
 

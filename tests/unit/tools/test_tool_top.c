@@ -306,7 +306,7 @@ static void narrow_screens_keep_what_matters(void **state)
     top_layout_init(&layout, &view, 80, false);
     top_text_head(&layout, text);
     assert_string_equal(
-        text, "    PID DEV GROUP    NAME         S  LIVE RESVD  IDLE LIMIT  PEAK  HIT% HISTORY");
+        text, "    PID DEV GROUP    NAME     S  LIVE RESVD  IDLE LIMIT  PEAK OOM  HIT% HISTORY");
     top_layout_init(&layout, &view, 40, false);
     top_text_head(&layout, text);
     assert_string_equal(text, "    PID DEV NAME        LIVE RESVD  HIT%");
@@ -353,7 +353,7 @@ static void state_is(enum top_state state, enum gc_turn_state turn, bool is_pinn
     top_layout_init(&layout, &view, 0, false);
     layout.widths[TOP_COLUMN_HISTORY] = 0;
     top_text_head(&layout, text);
-    assert_non_null(strstr(text, " IDLE  SWAP  WAIT DRIVER"));
+    assert_non_null(strstr(text, " IDLE  SWAP  WAIT RES% DRIVER"));
     top_text_row(&layout, &view, 0, NULL, text);
     char line[64];
     snprintf(line, sizeof(line), "x        %s     0     0     0 2.00M  1.5s", wanted);
@@ -395,18 +395,19 @@ static void the_table_reads_so(void **state)
     make_view(&view);
     char *text = print_table(&view, 0);
     assert_string_equal(
-        text, "    PID DEV GROUP    NAME           S  LIVE RESVD  IDLE DRIVER LIMIT  PEAK  HIT%\n"
-              " device   0          First             150M  300M 75.0M      0     -     -  75.0\n"
-              " device   4          GPU-1             175M  350M 87.5M      0     -     -  75.0\n"
-              "  group   0 train    2 processes       150M  300M 75.0M      0 1.00G     -  75.0\n"
-              "  group   4 train    2 processes       150M  300M 75.0M      0     -     -  75.0\n"
-              "    100   4 train    one               150M  300M 75.0M      0     -  600M  75.0\n"
-              " tenant   4 train    - large           150M  300M 75.0M      0     -  600M  75.0\n"
-              "    200   0 train    two               100M  200M 50.0M      0     -  400M  75.0\n"
-              "    100   0 train    one              50.0M  100M 25.0M      0  200M  200M  75.0\n"
-              " tenant   0 train    - large          45.0M 90.0M 22.5M      0 95.0M  180M  75.0\n"
-              " tenant   0 train    - small          5.00M 10.0M 2.50M      0     - 20.0M  75.0\n"
-              "    300   4          alone            25.0M 50.0M 12.5M      0     -  100M  75.0\n");
+        text,
+        "    PID DEV GROUP    NAME           S  LIVE RESVD  IDLE DRIVER LIMIT  PEAK OOM  HIT%\n"
+        " device   0          First             150M  300M 75.0M      0     -     -   0  75.0\n"
+        " device   4          GPU-1             175M  350M 87.5M      0     -     -   0  75.0\n"
+        "  group   0 train    2 processes       150M  300M 75.0M      0 1.00G     -   0  75.0\n"
+        "  group   4 train    2 processes       150M  300M 75.0M      0     -     -   0  75.0\n"
+        "    100   4 train    one               150M  300M 75.0M      0     -  600M   0  75.0\n"
+        " tenant   4 train    - large           150M  300M 75.0M      0     -  600M   0  75.0\n"
+        "    200   0 train    two               100M  200M 50.0M      0     -  400M   0  75.0\n"
+        "    100   0 train    one              50.0M  100M 25.0M      0  200M  200M   0  75.0\n"
+        " tenant   0 train    - large          45.0M 90.0M 22.5M      0 95.0M  180M   0  75.0\n"
+        " tenant   0 train    - small          5.00M 10.0M 2.50M      0     - 20.0M   0  75.0\n"
+        "    300   4          alone            25.0M 50.0M 12.5M      0     -  100M   0  75.0\n");
     free(text);
     setlocale(LC_CTYPE, "C.UTF-8");
     top_view_fini(&view);
