@@ -90,6 +90,19 @@ preloaded() {
     env LD_LIBRARY_PATH="$SIM_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" LD_PRELOAD="$LIB" "$@"
 }
 
+# without_refusals: stdin without the library's lines about refused requests, for tests whose requests are refused on purpose.
+without_refusals() {
+    sed -E '/^gpucache: device [0-9]+: [0-9.]+ [A-Za-z]+ refused: /d'
+}
+
+# refusing COMMAND…: runs it; its stderr has none of those lines.
+refusing() {
+    {
+        "$@" 2>&1 >&3 | without_refusals >&2
+        return "${PIPESTATUS[0]}"
+    } 3>&1
+}
+
 # json FILE EXPRESSION: evaluates a Python expression over the file's object `r` (and `d`: its first device).
 json() {
     python3 -c '

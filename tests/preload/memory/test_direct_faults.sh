@@ -17,7 +17,7 @@ UNIT=2097152 # what the simulated driver takes at least; a charge of less is not
 check() {
     local held reserved
     rm -f "$REPORT"
-    held=$(env GPUCACHE_REPORT="$REPORT" LD_LIBRARY_PATH="$SIM_DIR" SIMCUDA_FAIL="$1" LD_PRELOAD="$LIB" \
+    held=$(refusing env GPUCACHE_REPORT="$REPORT" LD_LIBRARY_PATH="$SIM_DIR" SIMCUDA_FAIL="$1" LD_PRELOAD="$LIB" \
         timeout 120 "$FAULTS" 2>&1) || { echo "$1: ended with $?: $held" && return 1; }
     [ -e "$REPORT" ] || return 0 # nothing was taken at all
     reserved=$(grep -o '"reserved_bytes": *{[^}]*' "$REPORT" | head -1 | grep -o '"current": *[0-9]*' | grep -o '[0-9]*')

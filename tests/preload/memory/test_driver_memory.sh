@@ -18,7 +18,7 @@ is "and part of what is reserved" "$(number "d['reserved_bytes']['current'] - d[
 like "its text names it" "$("$TOOL" report "$TMP/report.json")" "^ +driver +[0-9]+.*taken by the driver"
 
 # A group's limit has it too.
-out=$(preloaded env SIMCUDA_LAZY=96MiB GPUCACHE_GROUP=driver GPUCACHE_GROUP_LIMIT=512MiB GPUCACHE_REPORT=none "$program" $lazy $limit 2>&1)
+out=$(preloaded env SIMCUDA_LAZY=96MiB GPUCACHE_GROUP=driver GPUCACHE_GROUP_LIMIT=512MiB GPUCACHE_REPORT=none "$program" $lazy $limit 2>&1 | without_refusals)
 is "in a group" "$(tr '\n' ' ' <<< "$out")" "found yes within the limit yes near the limit yes "
 
 # Without a limit nothing of the driver's is measured: NVML stays away.

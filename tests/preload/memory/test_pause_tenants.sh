@@ -10,7 +10,7 @@ if [ $? -eq 77 ]; then
     done_testing
 fi
 for case in turns threads process pins; do
-    output=$(preloaded timeout 40 "$program" $case 2>&1)
+    output=$(refusing preloaded timeout 40 "$program" $case 2>&1)
     is "$case" "$output exit $?" " exit 0"
 done
 done_testing

@@ -26,18 +26,19 @@ silent() {
 
 for backend in auto driver; do
     export GPUCACHE_BACKEND=$backend
-    for case in api limits frees forked; do
+    for case in api frees forked; do
         ok "$case, backend $backend" silent preloaded timeout 20 "$program" $case
     done
+    ok "limits, backend $backend" silent refusing preloaded timeout 20 "$program" limits
     ok "threads come and go while it does, backend $backend" silent preloaded timeout 60 "$program" churn
     ok "the current one changes from call to call, backend $backend" silent preloaded timeout 20 "$program" switches "$one"
     # A line reports the requests of PyTorch and CuPy that failed.
     GPUCACHE_LOG=error ok "every way to take memory, backend $backend" silent preloaded timeout 20 "$program" ways "$one"
 done
 unset GPUCACHE_BACKEND
-for case in limits frees; do
-    GPUCACHE_REUSE=sync ok "$case, reuse sync" silent preloaded timeout 20 "$program" $case
-    GPUCACHE_MODE=track ok "$case, mode track" silent preloaded timeout 20 "$program" $case
+for setting in GPUCACHE_REUSE=sync GPUCACHE_MODE=track; do
+    ok "limits, $setting" silent refusing preloaded env $setting timeout 20 "$program" limits
+    ok "frees, $setting" silent preloaded env $setting timeout 20 "$program" frees
 done
 for case in figures capacity; do
     ok "exact $case" silent preloaded timeout 20 "$BUILD_DIR/tests/preload/tenant_exact" $case
@@ -45,8 +46,9 @@ done
 GPUCACHE_MODE=off ok "mode off: the API returns it, the driver serves" silent preloaded timeout 20 "$program" off
 simulated "$BUILD_DIR/tests/preload/public_api" has_mapping "$LIB" > /dev/null 2>&1
 if [ $? -ne 77 ]; then
-    SIMCUDA_DEVICES=2 ok "two devices, two contexts of one" silent preloaded timeout 20 "$program" devices
-    for case in ranges capacities info; do
+    SIMCUDA_DEVICES=2 ok "two devices, two contexts of one" silent refusing preloaded timeout 20 "$program" devices
+    ok "capacities" silent refusing preloaded timeout 20 "$program" capacities
+    for case in ranges info; do
         ok "$case" silent preloaded timeout 20 "$program" $case
     done
     ok "a graph that is run after its tenant is gone" silent \

@@ -15,7 +15,7 @@ compare() {
     without=$(simulated "$path" 2>&1)
     is "$program: runs without the library" "$?" 0 || printf '%s\n' "$without" | sed 's/^/# /'
     for mode in off track cache; do
-        with=$(GPUCACHE_MODE=$mode GPUCACHE_REPORT=none preloaded "$path" 2>&1)
+        with=$(GPUCACHE_MODE=$mode GPUCACHE_REPORT=none refusing preloaded "$path" 2>&1)
         is "$program, mode $mode: ends the same way" "$?" 0
         if [ "$with" = "$without" ]; then
             ok "$program, mode $mode: the same answers" true

@@ -9,7 +9,7 @@ export SIMCUDA_MEMORY=1GiB GPUCACHE_REPORT=none
 same() {
     like "$settings, $1: without the library" "$(simulated timeout 90 "$program" "$1" 2>&1; echo $?)" \
         '^(capture 0 0 0|wrong 0|refused 0|stream 2, request 2)$'
-    is "$settings, $1: the same answers" "$(preloaded timeout 90 "$program" "$1" 2>&1; echo $?)" \
+    is "$settings, $1: the same answers" "$(refusing preloaded timeout 90 "$program" "$1" 2>&1; echo $?)" \
         "$(simulated timeout 90 "$program" "$1" 2>&1; echo $?)"
 }
 for settings in "GPUCACHE_BACKEND=vmm" "GPUCACHE_BACKEND=driver" "SIMCUDA_DRIVER_VERSION=12040"; do

@@ -28,8 +28,10 @@ for mode in cache track; do
             skip "$case, $mode" "the library does not map memory on this device"
             continue
         fi
-        ok "preloaded, $mode: $case" silent preloaded timeout 120 "$program" $case
-        ok "opened, $mode: $case" silent simulated timeout 120 "$program" $case "$LIB"
+        expected=(silent)
+        [[ $case = @(memory|limits|elastic) ]] && expected+=(refusing)
+        ok "preloaded, $mode: $case" "${expected[@]}" preloaded timeout 120 "$program" $case
+        ok "opened, $mode: $case" "${expected[@]}" simulated timeout 120 "$program" $case "$LIB"
     done
     # PyTorch and CuPy do not look for NULL: a request without memory is logged, once for each.
     export GPUCACHE_LOG=error
@@ -38,7 +40,8 @@ for mode in cache track; do
     unset GPUCACHE_LOG
     is "opened, $mode: requests that find no memory are reported" \
         "$(simulated timeout 120 "$program" signatures "$LIB" 2>&1 | cut -d: -f1-4)" \
-        "gpucache: gpucache_torch_malloc: 1125899906842624 bytes on device 0: the device has no room
+        "gpucache: device 0: 1.0 PiB refused: the device has 2.0 GiB
+gpucache: gpucache_torch_malloc: 1125899906842624 bytes on device 0: the device has no room
 gpucache: gpucache_cupy_malloc: 1125899906842624 bytes on device 0: the limit has no room
 gpucache: gpucache_cupy_malloc: 1125899906842624 bytes on device 0: the limit has no room"
 done

@@ -23,7 +23,7 @@ counts='[(a["count"], a["bytes"]) for n in ("cuMemAlloc_v2", "cuMemAllocPitch_v2
 for way in linked dlsym global next proc1 proc2; do
     for place in main thread constructor fork; do
         rm -f "$TMP"/*.json
-        with=$(GPUCACHE_REPORT=$TMP/%p.json LD_PRELOAD=$LIB timeout 120 "$progs/routes" $way $place 2>&1)
+        with=$(refusing env GPUCACHE_REPORT="$TMP/%p.json" LD_PRELOAD="$LIB" timeout 120 "$progs/routes" $way $place 2>&1)
         is "calls $way from $place: answers as without the library" "$with" "$plain"
         reports=("$TMP"/*.json)
         is "calls $way from $place: one report" "${#reports[@]}" 1
@@ -47,7 +47,7 @@ ok "a debugger's environment, bound at start" \
 
 for order in "$progs/libhook.so $LIB" "$LIB $progs/libhook.so"; do
     rm -f "$TMP"/*.json
-    with=$(GPUCACHE_REPORT=$TMP/%p.json LD_PRELOAD=$order timeout 120 "$progs/routes" dlsym main 2>&1)
+    with=$(refusing env GPUCACHE_REPORT="$TMP/%p.json" LD_PRELOAD="$order" timeout 120 "$progs/routes" dlsym main 2>&1)
     is "beside a library that wraps dlsym (${order##*/} last): the same answers" "$with" "$plain"
     is "beside a library that wraps dlsym (${order##*/} last): counted" \
         "$(json "$(echo "$TMP"/*.json)" 'd["by_api"]["cuMemAlloc_v2"]["count"]')" 3
