@@ -368,7 +368,8 @@ enum gc_status gc_alloc(struct gc_core *core, struct gc_context *context,
                              .api = request->api};
     if (status == GC_OUT_OF_MEMORY && !request->is_trial) {
         gc_refusal_count(device, context->quota, &entry,
-                         gc_max_u64(request->bytes, least_bytes(&alloc)));
+                         gc_max_u64(request->bytes, least_bytes(&alloc)),
+                         &alloc.failure.charge_failure);
         gc_publish_device(device, gc_core_now_ns(core));
         gc_publish_record(context);
     }

@@ -28,6 +28,7 @@ static enum gc_status fail(struct gc_map_op *map_op, int code)
     map_op->failure->driver_code = code;
     map_op->is_device_full = code == map_op->context->core->driver.out_of_memory;
     map_op->failure->charge_failure.is_quota_short = false;
+    map_op->failure->charge_failure.is_driver_short = true;
     return map_op->is_device_full ? GC_OUT_OF_MEMORY : GC_DRIVER;
 }
 
@@ -308,6 +309,8 @@ static enum gc_status make_place(struct gc_map_op *map_op, bool *has_cleared)
         gc_range_add(map_op->context, map_op->segment_spec->size_class, map_op->spec->bytes);
     /* All addresses of the tenant are in use: only its own frees help. */
     map_op->failure->charge_failure.is_quota_short = status == GC_OUT_OF_MEMORY;
+    map_op->failure->charge_failure.is_range_short = status == GC_OUT_OF_MEMORY;
+    map_op->failure->charge_failure.is_driver_short = false;
     return status;
 }
 

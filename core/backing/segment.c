@@ -101,6 +101,7 @@ static enum gc_status alloc_on_device(struct gc_context *context,
         gc_context_uncharge(context, segment_spec->bytes);
         failure->charge_failure.rollback_count++;
         failure->charge_failure.is_quota_short = false;
+        failure->charge_failure.is_driver_short = true;
         failure->driver_code = code;
         return code == core->driver.out_of_memory ? GC_OUT_OF_MEMORY : GC_DRIVER;
     }

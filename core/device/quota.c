@@ -18,6 +18,8 @@ bool gc_quota_charge(struct gc_device *device, struct gc_quota *quota, uint64_t 
                      struct gc_charge *held, struct gc_charge_failure *charge_failure)
 {
     held->quota = 0;
+    charge_failure->is_range_short = false;
+    charge_failure->is_driver_short = false;
     charge_failure->is_quota_short =
         quota != NULL && !gc_budget_try_charge(&quota->budget, bytes, &held->quota);
     if (charge_failure->is_quota_short)

@@ -49,6 +49,8 @@ struct gc_charge {
 /* Why a charge failed, for gc_reclaim_step. The two counts add up over attempts. */
 struct gc_charge_failure {
     bool is_quota_short;           /* the last failure was the quota's; else the device's */
+    bool is_range_short;           /* of addresses, not of its limit; then is_quota_short too */
+    bool is_driver_short;          /* the driver refused what all limits had room for */
     uint64_t rollback_count;       /* charges rolled back because the driver refused */
     uint64_t quota_rollback_count; /* in the quota alone, because the device's charge failed */
 };

@@ -126,9 +126,10 @@ static __attribute__((noinline)) enum gc_status charge_again(struct gc_core *cor
                                                              struct gc_quota *quota, uint64_t bytes)
 {
     const struct gc_entry entry = {.requested_bytes = bytes, .api = GC_API_NONE};
+    const struct gc_charge_failure limit_short = {0};
     if (gc_reconcile_again(device) && try_charge(core, device, quota, bytes, false))
         return GC_OK;
-    gc_refusal_count(device, quota, &entry, bytes);
+    gc_refusal_count(device, quota, &entry, bytes, &limit_short);
     publish(device, CLOCK_BYTES);
     return GC_OUT_OF_MEMORY;
 }

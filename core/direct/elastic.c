@@ -297,10 +297,12 @@ static enum gc_status allocate(struct gc_elastic *pool, struct gc_context *conte
     enum gc_status status = is_free ? serve(&alloc) : GC_ALREADY_MAPPED;
     if (is_free)
         finish(&alloc, status == GC_OK);
+    const struct gc_charge_failure failure = {.is_driver_short = alloc.driver_code != 0};
     if (status == GC_DRIVER)
         *driver_code = alloc.driver_code;
     else if (status == GC_OUT_OF_MEMORY)
-        gc_refusal_count(pool->device, pool->quota, &entry, entry.requested_bytes);
+        gc_refusal_count(pool->device, pool->quota, &entry, alloc.create_count * pool->page_bytes,
+                         &failure);
     if (status != GC_OK && is_free)
         gc_elastic_shrink(pool, context, pool->cache_max, UINT64_MAX, &ignored);
     gc_peers_wait_end(&set);

@@ -1,5 +1,6 @@
-/* Refused requests. The bounds are tested as a charge meets them: the tenant's limit, the
- * process's, the group's; a request that all three have room for was refused by the driver. */
+/* Refused requests. If neither the driver nor the tenant's addresses refused the request, the
+ * limits are tested as a charge meets them: the tenant's, the process's, the group's. Where all of
+ * them have room by now, memory was released since. */
 #include "core/reclaim/refusal.h"
 
 #include "core/base/bits.h"
@@ -22,6 +23,7 @@ struct refusal {
     struct gc_quota *quota;
     uint64_t requested_bytes;
     uint64_t charge_bytes;
+    const struct gc_charge_failure *failure;
 };
 
 /* ---- figures ---- */
@@ -66,7 +68,7 @@ static void describe_use(const struct refusal *refusal, const struct gc_quota *q
         used += snprintf(text + used, USE_BYTES - (size_t)used, ", freed but in use %s",
                          GC_TEXT_SIZE(pending));
     if (rest >= GC_MIB(1))
-        used += snprintf(text + used, USE_BYTES - (size_t)used, ", contexts and rounding %s",
+        used += snprintf(text + used, USE_BYTES - (size_t)used, ", contexts and other memory %s",
                          GC_TEXT_SIZE(rest));
     if (away > 0 && quota == NULL)
         snprintf(text + used, USE_BYTES - (size_t)used, ", swapped out %s", GC_TEXT_SIZE(away));
@@ -100,6 +102,18 @@ static const char *tenant_of(const struct refusal *refusal)
         if (context->tenant != NULL && context->quota == refusal->quota)
             return gc_tenant_name(context->tenant);
     return "";
+}
+
+static bool explain_addresses(const struct refusal *refusal, char text[TEXT_BYTES])
+{
+    char use[USE_BYTES];
+    if (refusal->quota == NULL || !refusal->failure->is_range_short)
+        return false;
+    describe_use(refusal, refusal->quota, use);
+    snprintf(text, TEXT_BYTES,
+             "addresses for %s of tenant %.63s, %s; a larger capacity would have done",
+             GC_TEXT_SIZE(refusal->quota->capacity_bytes), tenant_of(refusal), use);
+    return true;
 }
 
 static bool explain_tenant(const struct refusal *refusal, char text[TEXT_BYTES])
@@ -186,6 +200,20 @@ static bool explain_size(const struct refusal *refusal, char text[TEXT_BYTES])
     return refusal->charge_bytes > total_bytes;
 }
 
+static bool explain_limits(const struct refusal *refusal, char text[TEXT_BYTES])
+{
+    return !refusal->failure->is_driver_short &&
+           (explain_addresses(refusal, text) || explain_tenant(refusal, text) ||
+            explain_process(refusal, text) || explain_group(refusal, text));
+}
+
+/* The reason where the device has room. */
+static const char *reason_of(const struct refusal *refusal)
+{
+    return refusal->failure->is_driver_short ? "the driver refused it all the same"
+                                             : "a limit had no room for it, and has by now";
+}
+
 static void explain_device(const struct refusal *refusal, char text[TEXT_BYTES])
 {
     struct gc_device *device = refusal->device;
@@ -199,10 +227,12 @@ static void explain_device(const struct refusal *refusal, char text[TEXT_BYTES])
         const uint64_t held = gc_budget_held(&device->budget);
         const uint64_t used = gc_sub_or_zero_u64(total_bytes, free_bytes);
         const uint64_t lacking = gc_sub_or_zero_u64(refusal->charge_bytes, free_bytes);
-        snprintf(text, TEXT_BYTES, "the device has %s free of %s, %s, other processes %s; %s",
+        /* Without a limit contexts are not measured. */
+        const bool has_limit = gc_device_limit_bytes(device) != UINT64_MAX;
+        snprintf(text, TEXT_BYTES, "the device has %s free of %s, %s, other processes%s %s; %s",
                  GC_TEXT_SIZE(free_bytes), GC_TEXT_SIZE(total_bytes), use,
-                 GC_TEXT_SIZE(gc_sub_or_zero_u64(used, held)),
-                 lacking == 0 ? "the driver refused it all the same" : "");
+                 has_limit ? "" : " and contexts", GC_TEXT_SIZE(gc_sub_or_zero_u64(used, held)),
+                 lacking == 0 ? reason_of(refusal) : "");
         if (lacking > 0)
             snprintf(text + strlen(text), TEXT_BYTES - strlen(text), "%s more would have done",
                      GC_TEXT_SIZE(gc_text_round_up(lacking)));
@@ -229,8 +259,7 @@ static bool is_due(struct gc_device *device, uint64_t *skipped)
 static void log_refusal(const struct refusal *refusal, uint64_t skipped)
 {
     char text[TEXT_BYTES], more[64] = "";
-    if (!explain_size(refusal, text) && !explain_tenant(refusal, text) &&
-        !explain_process(refusal, text) && !explain_group(refusal, text))
+    if (!explain_size(refusal, text) && !explain_limits(refusal, text))
         explain_device(refusal, text);
     if (skipped > 0)
         snprintf(more, sizeof(more), " (%llu more since the last line)",
@@ -240,12 +269,14 @@ static void log_refusal(const struct refusal *refusal, uint64_t skipped)
 }
 
 void gc_refusal_count(struct gc_device *device, struct gc_quota *quota,
-                      const struct gc_entry *entry, uint64_t charge_bytes)
+                      const struct gc_entry *entry, uint64_t charge_bytes,
+                      const struct gc_charge_failure *failure)
 {
     const struct refusal refusal = {.device = device,
                                     .quota = quota,
                                     .requested_bytes = entry->requested_bytes,
-                                    .charge_bytes = charge_bytes};
+                                    .charge_bytes = charge_bytes,
+                                    .failure = failure};
     uint64_t skipped;
     gc_quota_count_oom(device, quota, entry);
     if (is_due(device, &skipped))

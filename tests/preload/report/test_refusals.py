@@ -65,7 +65,7 @@ def check_device(refused):
     answers, lines = refused.run(["alloc 3900", "alloc 600"])
     equal("device: refused", answers, ["0", OUT_OF_MEMORY])
     ok("device: one line", len(lines) == 1 and re.search(
-        r"600.0 MiB refused: the device has \S+ MiB free of 4.0 GiB, live 3.8 GiB.*, other processes \S+ \S+; "
+        r"600.0 MiB refused: the device has \S+ MiB free of 4.0 GiB, live 3.8 GiB.*, other processes and contexts \S+ \S+; "
         r"\S+ MiB more would have done$", lines[0]), lines)
     answers, lines = refused.run(["alloc 5000"])
     equal("larger than the device: refused", answers, [OUT_OF_MEMORY])

@@ -94,9 +94,64 @@ static void full_device_is_said(void **state)
     const uint64_t live = workbench_alloc(&bench, 0, GC_MIB(500));
     refuse(&bench, GC_MIB(20));
     expect_lines("gpucache: device 0: 20.0 MiB refused: the device has 12.0 MiB free of 512.0 MiB, "
-                 "live 500.0 MiB, idle 0 B, largest free 0 B, other processes 0 B; 8.0 MiB more "
-                 "would have done\n");
+                 "live 500.0 MiB, idle 0 B, largest free 0 B, other processes and contexts 0 B; "
+                 "8.0 MiB more would have done\n");
     workbench_free(&bench, live);
+    workbench_close(&bench);
+}
+
+static void fail_creation(void *argument, enum sim_call call, uint64_t context)
+{
+    struct workbench *bench = argument;
+    (void)context;
+    if (call == SIM_PAGE_CREATE || call == SIM_MEM_ALLOC)
+        sim_driver_fail(&bench->sim, 1, false, bench->core->driver.out_of_memory);
+}
+
+/* The limit and the device have room, and would have had for the bytes that idle memory takes. */
+static void refusal_of_the_driver_is_not_the_limits(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_bench(&bench, GC_MIB(256));
+    bench.sim.hook = fail_creation;
+    bench.sim.hook_argument = &bench;
+    refuse(&bench, GC_MIB(20));
+    bench.sim.hook = NULL;
+    expect_lines("gpucache: device 0: 20.0 MiB refused: the device has 512.0 MiB free of 512.0 "
+                 "MiB, live 0 B, idle 0 B, largest free 0 B, other processes 0 B; the driver "
+                 "refused it all the same\n");
+    workbench_close(&bench);
+}
+
+static void addresses_of_a_tenant_are_not_its_limit(void **state)
+{
+    struct workbench bench;
+    uint64_t address;
+    (void)state;
+    open_bench(&bench, 0);
+    struct gc_tenant *tenant = workbench_add_tenant(&bench, "narrow", GC_MIB(40), GC_MIB(400));
+    struct gc_context *record = workbench_record(&bench, tenant, 0);
+    const uint64_t live = workbench_alloc_in(&bench, record, GC_MIB(40));
+    assert_status(workbench_try_alloc_in(&bench, record, GC_MIB(30), &address), GC_OUT_OF_MEMORY);
+    expect_lines("gpucache: device 0: 30.0 MiB refused: addresses for 40.0 MiB of tenant narrow, "
+                 "live 40.0 MiB, idle 0 B, largest free 0 B; a larger capacity would have done\n");
+    workbench_free(&bench, live);
+    workbench_close(&bench);
+}
+
+/* Another thread has released memory since. */
+static void room_that_came_too_late_is_said(void **state)
+{
+    const struct gc_charge_failure limit_short = {0};
+    const struct gc_entry entry = {.requested_bytes = GC_MIB(20)};
+    struct workbench bench;
+    (void)state;
+    open_bench(&bench, GC_MIB(256));
+    gc_refusal_count(bench.device, NULL, &entry, GC_MIB(20), &limit_short);
+    expect_lines("gpucache: device 0: 20.0 MiB refused: the device has 512.0 MiB free of 512.0 "
+                 "MiB, live 0 B, idle 0 B, largest free 0 B, other processes 0 B; a limit had no "
+                 "room for it, and has by now\n");
     workbench_close(&bench);
 }
 
@@ -148,6 +203,9 @@ int main(void)
         cmocka_unit_test(limit_of_the_tool_is_named),
         cmocka_unit_test(larger_than_the_device_is_said),
         cmocka_unit_test(full_device_is_said),
+        cmocka_unit_test(refusal_of_the_driver_is_not_the_limits),
+        cmocka_unit_test(addresses_of_a_tenant_are_not_its_limit),
+        cmocka_unit_test(room_that_came_too_late_is_said),
         cmocka_unit_test(line_comes_once_a_minute_with_a_count),
         cmocka_unit_test(rounded_sizes_are_read_back),
     };
