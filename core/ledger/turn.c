@@ -147,6 +147,14 @@ bool gc_turn_must_yield(const struct gc_ledger *ledger, uint64_t group_key, uint
            !gc_turn_is_guaranteed(ledger, ledger->own, device);
 }
 
+static uint64_t most_of(const struct gc_ledger *ledger, uint32_t slot, uint32_t device)
+{
+    struct gc_ledger_figures figures;
+    if (!gc_ledger_read_figures(ledger, slot, device, &figures))
+        return UINT64_MAX;
+    return gc_max_u64(figures.peak, held_by(ledger, slot, device));
+}
+
 uint64_t gc_turn_largest_other(const struct gc_ledger *ledger, uint64_t group_key, uint32_t device,
                                uint64_t limit)
 {
@@ -160,7 +168,7 @@ uint64_t gc_turn_largest_other(const struct gc_ledger *ledger, uint64_t group_ke
                         gc_ledger_load(&gc_ledger_get_slot(ledger, i)->turn.away[device]), &sum) ||
             sum > limit)
             sum = 0; /* of tenants, which come back one after the other */
-        largest = gc_max_u64(largest, sum);
+        largest = gc_max_u64(largest, gc_min_u64(sum, most_of(ledger, i, device)));
     }
     return largest;
 }

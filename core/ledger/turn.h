@@ -56,7 +56,8 @@ bool gc_turn_is_alive(const struct gc_ledger_slot *slot, uint64_t now_ns);
 uint64_t gc_turn_idle_since(const struct gc_ledger_turn_row *turn, uint64_t now_ns);
 
 /* The most that another process of the group has of the device row, resident or away. What passes
- * the limit together is of tenants, which are not in at once: such a process does not count. */
+ * the limit together is of tenants, which are not in at once: such a process does not count. What
+ * comes back at this moment may be in both; the process had no more at once than its peak. */
 uint64_t gc_turn_largest_other(const struct gc_ledger *ledger, uint64_t group_key, uint32_t device,
                                uint64_t limit);
 

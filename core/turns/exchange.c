@@ -61,6 +61,7 @@ static void gave(void *argument, uint64_t bytes)
     gc_turns_beat(moving->turns);
     gc_turns_add(&moving->turns->slot->turn.out_bytes, bytes);
     gc_tenants_count_away(moving->device);
+    gc_turns_publish_moved(moving->turns, moving->device, bytes, true);
     gc_turns_wake_waiting(moving->turns);
 }
 
@@ -118,6 +119,7 @@ static void came(void *argument, uint64_t bytes)
     gc_turns_beat(moving->turns);
     gc_turns_add(&moving->turns->slot->turn.in_bytes, bytes);
     gc_tenants_count_away(moving->device);
+    gc_turns_publish_moved(moving->turns, moving->device, bytes, false);
     free_host(moving->turns->core, bytes);
 }
 

@@ -39,7 +39,8 @@ void gc_turns_review_refusal(struct gc_turns *turns)
         gc_turns_store(&turns->slot->turn.not_before_ns, 0);
 }
 
-/* Whether the first process in the queue is within its guarantee, and this one is beyond its own. */
+/* Whether the first process in the queue is within its guarantee, and this one is beyond its own.
+ */
 static bool must_yield(struct gc_device *device)
 {
     struct gc_account *account = device->budget.account;

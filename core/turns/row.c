@@ -1,4 +1,5 @@
 /* The process's row of turns in the ledger: its state, its work, what is away, its ticket. */
+#include "core/base/bits.h"
 #include "core/base/clock.h"
 #include "core/device/context.h"
 #include "core/device/fence.h"
@@ -90,11 +91,21 @@ uint64_t gc_turns_publish_away(struct gc_turns *turns)
         const uint64_t missing = gc_away_missing(device, NULL);
         struct counting away = {device, missing};
         gc_tenants_visit(turns->core, add_away, &away);
+        gc_publish_device(device, gc_core_now_ns(turns->core)); /* the peak first: turn.h */
         gc_turns_store(&turns->slot->turn.away[row], away.bytes);
-        gc_publish_device(device, gc_core_now_ns(turns->core));
         sum += missing;
     }
     return sum;
+}
+
+/* The contexts that move cannot be counted. */
+void gc_turns_publish_moved(struct gc_turns *turns, struct gc_device *device, uint64_t bytes,
+                            bool is_out)
+{
+    gc_ledger_word *away = &turns->slot->turn.away[gc_account_row(device->budget.account)];
+    const uint64_t before = gc_ledger_load(away);
+    gc_publish_device(device, gc_core_now_ns(turns->core));
+    gc_turns_store(away, is_out ? before + bytes : gc_sub_or_zero_u64(before, bytes));
 }
 
 void gc_turns_begin_waiting(struct gc_turns *turns)

@@ -65,6 +65,9 @@ void gc_turns_watch(struct gc_turns *turns, uint64_t now_ns);
 /* Writes what is out, of each device. Returns what a turn of the process lacks: not that of tenants
  * that are away. */
 uint64_t gc_turns_publish_away(struct gc_turns *turns);
+/* A part of an exchange, which others look at before it ends. */
+void gc_turns_publish_moved(struct gc_turns *turns, struct gc_device *device, uint64_t bytes,
+                            bool is_out);
 /* The process waits for memory; with a ticket, where others must give. */
 void gc_turns_begin_waiting(struct gc_turns *turns);
 void gc_turns_take_ticket(struct gc_turns *turns);

@@ -320,6 +320,25 @@ def check_start_in_full_group():
     finish_world("start beside one that fills it", world)
 
 
+def check_start_during_exchange():
+    """Memory that comes back while a member starts counts once: the context has room beside it."""
+    if not has_link():
+        return
+    world = World(620 * MIB, 1, SIMCUDA_LINK="out=25GB,in=400MB", GPUCACHE_QUANTUM="50")
+    first, second = (world.add(400 * MIB, f"seed={seed}", SPARSE).ready() for seed in (1, 2))
+    leaves(world, first)
+    moved = world.turn(first)["in_bytes"]
+    first.tell("requests 1")
+    until = time.monotonic() + PATIENCE
+    while world.turn(first)["in_bytes"] < moved + 200 * MIB and time.monotonic() < until:
+        pass
+    third = world.add(16 * MIB, "seed=3", SPARSE, "patience_s=0").ready()
+    first.hears("done")
+    for member in (second, third, first):
+        member.ask(1)
+    finish_world("start while memory comes back", world)
+
+
 def check_host_limit():
     """No more goes than the host has room for: who needs it is refused, and the line says why."""
     world = new_world(192 * MIB, 2, GPUCACHE_QUANTUM="50", GPUCACHE_HOST_LIMIT="64MiB")
@@ -360,7 +379,7 @@ def check_short_host():
     finish_world("short host", world)
 
 
-CHECKS = {"contents": check_contents, "start": lambda: [check_start(), check_start_in_full_group()],
+CHECKS = {"contents": check_contents, "start": lambda: [check_start(), check_start_in_full_group(), check_start_during_exchange()],
           "host": lambda: [check_host_limit(), check_short_host()], "weights": check_weights,
           "first": check_first_answer, "idle": check_busy_and_idle,
           "two": lambda: check_turns(2), "three": lambda: check_turns(3),

@@ -170,6 +170,33 @@ static void a_ticket_is_drawn_after_all_others(void **state)
     assert_int_equal(atomic_load(&turn_of(0)->ticket), 0);
 }
 
+static uint64_t largest_other(void)
+{
+    return gc_turn_largest_other(&ledger, KEY, 0, LIMIT);
+}
+
+static void another_has_what_is_resident_and_away_but_not_twice(void **state)
+{
+    (void)state;
+    atomic_store(&ledger.file->accounts[0][1], 200);
+    assert_int_equal(largest_other(), 200);
+    atomic_store(&turn_of(1)->away[0], 400);
+    assert_int_equal(largest_other(), 600);
+    /* A part of the 400 has come back, and is counted in both. */
+    atomic_store(&ledger.file->accounts[0][1], 300);
+    assert_int_equal(largest_other(), 700);
+    atomic_store(&ledger.file->slots[1].device_mask, 1);
+    atomic_store(&ledger.file->slots[1].figures[0].words[GC_LEDGER_FIGURE_peak], 600);
+    assert_int_equal(largest_other(), 600);
+    /* It has grown since it published its peak. */
+    atomic_store(&turn_of(1)->away[0], 0);
+    atomic_store(&ledger.file->accounts[0][1], 650);
+    assert_int_equal(largest_other(), 650);
+    /* Tenants', which are not in at once. */
+    atomic_store(&turn_of(1)->away[0], LIMIT);
+    assert_int_equal(largest_other(), 10);
+}
+
 static void those_within_their_guarantee_go_last_and_come_first(void **state)
 {
     struct gc_turn_rank rank;
@@ -223,6 +250,7 @@ int main(void)
         TEST(busy_ones_by_priority_and_by_turn),
         TEST(who_cannot_give),
         TEST(tickets_are_served_in_order),
+        TEST(another_has_what_is_resident_and_away_but_not_twice),
         TEST(those_within_their_guarantee_go_last_and_come_first),
         TEST(one_in_its_quantum_yields_to_one_within_its_guarantee),
         TEST(a_ticket_is_drawn_after_all_others),
