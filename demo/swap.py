@@ -25,21 +25,28 @@ LAYER_MIB = 16  # of demo/swap_server.c
 LOAD_S = 120
 SAMPLE_S = 0.04
 COLUMNS = 88  # of the timeline in the terminal
-RESIDENT, AWAY = 0.9, 0.1  # of a server's memory
+RESIDENT, AWAY = 0.99, 0.1  # of a server's memory
 
 
 class Server:
-    """A server and the lines it printed."""
+    """A server, the lines it printed, and those of its stderr, which are the library's."""
 
     def __init__(self, demo, name, number, overcommit, seconds):
         environment = demo.environment(GPUCACHE_TENANT=name, GPUCACHE_OVERCOMMIT=overcommit,
                                        LD_PRELOAD=os.path.join(demo.build, "libgpucache.so"))
         self.name, self.answers, self.end, self.problem, self.is_ready = name, [], "", "", threading.Event()
+        self.complaints = []
         self.process = subprocess.Popen(
             [demo.program, name, str(demo.mib), str(demo.options.seed * 10 + number), str(seconds), str(demo.options.mean)],
-            env=environment, stdout=subprocess.PIPE, text=True)
-        self.reader = threading.Thread(target=self.read, daemon=True)
-        self.reader.start()
+            env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.readers = [threading.Thread(target=read, daemon=True) for read in (self.read, self.read_complaints)]
+        for reader in self.readers:
+            reader.start()
+
+    def read_complaints(self):
+        """Until it ends."""
+        for line in self.process.stderr:
+            self.complaints.append(line.strip())
 
     def read(self):
         """Until it ends."""
@@ -56,9 +63,14 @@ class Server:
         self.is_ready.set()
 
     def result(self):
-        """One line, when it has ended."""
-        self.reader.join()
+        """One line, when it has ended, and below it what went wrong."""
+        for reader in self.readers:
+            reader.join()
         self.process.wait()
+        return "".join([self.summary()] + [f"\n         {line}" for line in self.complaints])
+
+    def summary(self):
+        """The line."""
         if self.problem:
             return self.problem
         right = sum(answer[3] for answer in self.answers)
@@ -110,8 +122,11 @@ class Demo:
         if done.returncode == 0:
             rows = {row["name"]: row for row in json.loads(done.stdout)["processes"]}
             self.samples.append((time.monotonic(), {
-                name: (sum(device["reserved_bytes"] for device in row["devices"]), row["state"] == "waiting")
-                for name, row in rows.items()}))
+                name: (sum(map(self.resident_bytes, row["devices"])), row["state"] == "waiting") for name, row in rows.items()}))
+
+    def resident_bytes(self, device):
+        """Of a server's memory; what it holds of the device is more, by its context."""
+        return min(device["reserved_bytes"], self.mib * MIB - device["swapped_bytes"])
 
     def serve(self, overcommit, seconds):
         """All three, started one after the other; they end by themselves."""

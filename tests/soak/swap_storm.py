@@ -13,13 +13,14 @@ import argparse
 import collections
 import os
 import random
+import re
 import signal
 import sys
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.append(os.path.join(ROOT, "tests/preload/swap"))
-from swap import GROUP, Late, World
+from swap import GROUP, REFUSED, Late, World
 sys.path.append(os.path.join(ROOT, "tests/preload"))
 from live import MIB
 
@@ -27,7 +28,8 @@ NEED = 2.4  # of what the group may hold
 ANSWER_S = 30  # for a request when all is quiet again; each of the others may have its turn before
 ENDS = ("kill", "exec", "end", "quit")
 CHILD_ENDS_S = 0.5  # after its time, on a busy machine
-REFUSAL = "no process of the group can give up"  # of a request that stopped members leave no room for
+# Of a request that stopped members leave no room for: the reason, and the line of a refused request.
+REFUSAL = re.compile("no process of the group can give up|" + REFUSED.pattern)
 SETTLE_S = 15
 READY_S = 45  # until a new member has its memory: all others may have their turns before
 LOWEST = 0.7  # of the limit; the largest member fits alone
@@ -224,7 +226,7 @@ class Storm:
             self.fault(f"the device held more than the limit in {seen['above']} samples, by {seen['excess']} bytes at most; "
                        + "; ".join(before))
         for problem in self.world.end():
-            if REFUSAL in problem:
+            if REFUSAL.search(problem):
                 self.counts["refusals explained"] += 1
             else:
                 self.fault(problem)

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import queue
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ LINK_BYTES = {"KB": 10**3, "MB": 10**6, "GB": 10**9}[LINK[-2:].upper()] * float(
 SPARE = 256 * MIB  # the device has more than the group may hold, so that too much would be seen, not refused
 ROUNDING = 16 * MIB  # of a member: pages that its small blocks and the ends of large ones share
 GROUP = "turns"
+REFUSED = re.compile(r"gpucache: device \d+: [0-9.]+ \w+ refused: ")  # the library's line about a request
 
 
 def has_link():

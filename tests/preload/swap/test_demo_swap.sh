@@ -7,7 +7,10 @@ out=$(env -u GPUCACHE_LEDGER TMPDIR="$TMP" python3 "$ROOT/demo/swap.py" --build 
 status=$?
 is "the demo is as it should be" "$status" 0
 [ "$status" -eq 0 ] || printf '%s\n' "$out" | sed 's/^/# /'
-like "without, there is no room" "$(printf '%s\n' "$out" | sed '/^WITH GPU/,$d')" '^  (bob|carol) +out of memory'
+without=$(printf '%s\n' "$out" | sed '/^WITH GPU/,$d')
+like "without, there is no room" "$without" '^  (bob|carol) +out of memory'
+like "and a line says why" "$without" '^ +gpucache: device 0: [0-9.]+ MiB refused: limit .* of group demo .*, live .* would have done$'
+is "with, nobody complains" "$(printf '%s\n' "$out" | sed '1,/^WITH GPU/d' | grep gpucache: )" ""
 for name in alice bob carol; do
     like "with, $name answers" "$(printf '%s\n' "$out" | sed '1,/^WITH GPU/d')" "^  $name +[1-9][0-9]* answers, [1-9][0-9]* right"
     like "$name has come and gone" "$(printf '%s\n' "$out" | sed '1,/^WHOSE/d')" "^  $name .*(█.*[▒·]|[▒·].*█)"
