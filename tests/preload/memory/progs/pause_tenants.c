@@ -289,7 +289,7 @@ int main(int argc, char **argv)
         const char *name;
         void (*run)(void);
     } cases[] = {{"turns", turns}, {"threads", threads}, {"process", process}, {"pins", pins}};
-    alarm(30);
+    alarm(90);
     program_start();
     CHECK(cuCtxGetCurrent(&context));
     if (gpucache_load(NULL, &gc) != GPUCACHE_OK)
