@@ -134,8 +134,13 @@ as_user() {
 }
 VARIABLES=()
 
+# The library says why a request is refused; most tests look at the rest.
+without_reasons() { grep -vE '^gpucache: device [0-9]+: .* refused: ' || true; }
+
 # run ARGUMENTS…: srun; what both streams have.
-run() { as_user srun -Q "$@" 2>&1; }
+run() { as_user srun -Q "$@" 2>&1 | without_reasons; }
+run_in() { as_user salloc -Q "$@" 2>&1 | without_reasons; } # run_in ARGUMENTS…: in an allocation
+output_of() { cat "$USER_HOME/$1"_*.out 2> /dev/null | without_reasons; } # output_of JOB
 
 # batch SCRIPT ARGUMENTS…: sbatch; prints the job's number. Its output is in JOB.out.
 batch() {

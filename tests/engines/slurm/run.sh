@@ -54,6 +54,8 @@ ok "a limit that is no multiple of a page is not passed" test "$used" -le 200000
 ok "and used to the last whole page" test "$used" -gt $((2000000000 - 2 * MIB))
 is "a percentage is one of the device" "$(measure 1 --gpu-mem=12.5% fill 1 100000 "$C/hold")" $((2 * GIB))
 is "by device" "$(measure 1 --gpu-mem=1=1GiB,0=3GiB fill 1 100000 "$C/hold")" $((3 * GIB))
+like "a refused request is told its job's limit" "$(as_user srun -Q --gpu-mem=1GiB fill 1 100000 2>&1)" \
+    'gpucache: device 0: 1.0 MiB refused: limit 1.0 GiB of group job-[0-9]+ .GPUCACHE_GROUP_LIMIT'
 is "two tasks share their job's limit" "$(measure 2 -n 2 --gpu-mem=2GiB fill 1 100000 "$C/hold")" $((2 * GIB))
 is "each of them was refused in the end" "$(grep -c 'pieces [0-9]* refused' "$TMP/run")" 2
 is "the device is shown as large as the limit" "$(run --gpu-mem=3GiB nvml_dlopen plain | awk '$3 == "nvml1" {print $4}')" $((3 * GIB))
@@ -66,13 +68,13 @@ srun fill 1 100000
 fill 1 100 $C/hold & until [ -e $C/hold/\$! ]; do sleep 0.1; done; kill -9 \$!; wait
 fill 1 100000" --gpu-mem=1GiB)
 ok "a batch job ends" ended "$job"
-is "its own programs and its steps have the limit, after a kill of a task too" "$(sort -u "$USER_HOME/${job}_4294967294.out")" "pieces 100
+is "its own programs and its steps have the limit, after a kill of a task too" "$(output_of "$job" | sort -u)" "pieces 100
 pieces 960 refused"
 new_folder
 job=$(batch "fill 1 500 $C/hold & srun fill 1 100000; touch $C/hold/go; wait" --gpu-mem=1GiB)
 ok "a batch job with a step beside its own program ends" ended "$job"
-is "both are one group" "$(awk '{sum += $2} END {print sum}' "$USER_HOME/${job}_4294967294.out")" $((1024 - 2 * 64))
-is "an allocation's steps have the limit" "$(as_user salloc -Q --gpu-mem=1GiB srun -Q fill 1 100000 2>&1)" "pieces 960 refused"
+is "both are one group" "$(output_of "$job" | awk '{sum += $2} END {print sum}')" $((1024 - 2 * 64))
+is "an allocation's steps have the limit" "$(run_in --gpu-mem=1GiB srun -Q fill 1 100000)" "pieces 960 refused"
 
 # ---- what a user may try ----
 
@@ -95,10 +97,10 @@ VARIABLES=(LD_PRELOAD="$C/simcuda/libnvidia-ml.so.1 $C/lib/libgpucache.so:$C/sim
 is "the user's preloaded libraries stay, behind ours" "$(run --gpu-mem=1GiB sh -c 'echo $LD_PRELOAD')" \
     "$C/lib/libgpucache.so:$C/simcuda/libnvidia-ml.so.1:$C/simcuda/libcuda.so.1"
 VARIABLES=()
-output=$(as_user salloc -Q --gpu-mem=1GiB srun -Q --gpu-mem=9GiB fill 1 0 2>&1)
+output=$(run_in --gpu-mem=1GiB srun -Q --gpu-mem=9GiB fill 1 0)
 like "a step cannot raise the job's limit" "$output" 'gpucache: --gpu-mem=9GiB: the limit of job [0-9]* is 1GiB, for its steps together'
 not_ok "it does not run" grep -q pieces <<< "$output"
-is "a step may have a limit where the job has none" "$(as_user salloc -Q srun -Q --gpu-mem=1GiB fill 1 100000 2>&1)" "pieces 960 refused"
+is "a step may have a limit where the job has none" "$(run_in srun -Q --gpu-mem=1GiB fill 1 100000)" "pieces 960 refused"
 is "a job without a limit is left alone" "$(run sh -c 'env | grep -E "GPUCACHE|PRELOAD"; fill 1 4')" "pieces 4"
 ok "the node was never drained" wait_for is_node idle
 
@@ -149,7 +151,7 @@ is "each has the limit for itself" "$(device_used)" $((3 * GIB))
 is "and a scope" "$(find "$NODE/jobs" -mindepth 1 -maxdepth 1 -type d | wc -l)" 3
 let_go
 ok "the array ends" ended "$job"
-is "each was held" "$(cat "$USER_HOME/${job}"_[123].out)" "pieces 960 refused
+is "each was held" "$(output_of "$job")" "pieces 960 refused
 pieces 960 refused
 pieces 960 refused"
 ok "no folder of the array is left" wait_for is_clean
@@ -162,7 +164,7 @@ slurmd
 ok "slurmd starts again while a job runs" wait_for sh -c "sinfo -h -o %T | grep -qE 'mixed|allocated'"
 let_go
 ok "the job ends" ended "$job"
-is "its later steps have the limit" "$(cat "$USER_HOME/${job}_4294967294.out")" "pieces 10
+is "its later steps have the limit" "$(output_of "$job")" "pieces 10
 pieces 960 refused"
 
 # ---- arguments ----
@@ -181,7 +183,7 @@ for command in srun sbatch salloc; do
     is "required: no job came of $command" "$(last_job)" "$before"
 done
 is "required: with the option it runs" "$(run --gpu-mem=1GiB fill 1 100000)" "pieces 960 refused"
-is "required: the steps of an allocation need none" "$(as_user salloc -Q --gpu-mem=1GiB srun -Q fill 1 100000 2>&1)" "pieces 960 refused"
+is "required: the steps of an allocation need none" "$(run_in --gpu-mem=1GiB srun -Q fill 1 100000)" "pieces 960 refused"
 mkdir "$C/other"
 cp "$C/cgroup.conf" "$C/gres.conf" "$C/other/"
 sed "s,^PlugStackConfig=.*,PlugStackConfig=/dev/null," "$C/slurm.conf" > "$C/other/slurm.conf"
@@ -230,5 +232,5 @@ job=$(batch "fill 1 100000")
 drained() { node_state | grep -q drain; }
 ok "without the library the node is drained" wait_for drained
 like "slurmd's log has the reason" "$(cat "$C/log/slurmd")" "gpucache: job $job: library=/nowhere/libgpucache.so: No such file"
-is "and the job has not run" "$(cat "$USER_HOME/${job}_4294967294.out" 2> /dev/null)" ""
+is "and the job has not run" "$(output_of "$job")" ""
 done_testing

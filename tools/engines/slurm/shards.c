@@ -26,7 +26,8 @@ static uint64_t count_in(const char *list)
 
 static uint64_t count_on_node(const job_info_t *job, const char *node_name)
 {
-    hostlist_t nodes = slurm_hostlist_create(job->nodes);
+    /* A pointer; its type's name differs between versions. */
+    __typeof__(slurm_hostlist_create(NULL)) nodes = slurm_hostlist_create(job->nodes);
     if (nodes == NULL)
         return 0;
     const int index = slurm_hostlist_find(nodes, node_name);
