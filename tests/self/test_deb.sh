@@ -11,6 +11,25 @@ for command in dpkg-buildpackage dh lintian; do
     done_testing
 done
 ok "the packages are built and lintian has no complaint" "$ROOT/scripts/deb.sh"
+# has PACKAGE PATH…: all are in the package.
+has() {
+    local list path
+    list=$(dpkg -c "$ROOT/build/deb/$1"_*.deb)
+    shift
+    for path; do grep -q " \./$path\$" <<< "$list" || { echo "no $path"; return 1; }; done
+}
+doc=usr/share/doc/gpucache
+mapfile -t documents < <("$ROOT/scripts/files.sh" | grep '^docs/')
+mapfile -t examples < <("$ROOT/scripts/files.sh" | grep '^examples/')
+ok "the package has the documents" has gpucache "$doc/README.md" "${documents[@]/#/$doc/}"
+ok "and the examples" has gpucache "${examples[@]/#/$doc/}"
+ok "and the places of the node's ledgers" has gpucache usr/lib/tmpfiles.d/gpucache.conf
+ok "Slurm's plugin is a package of its own, with an example" has gpucache-slurm 'usr/lib/.*/slurm-wlm/spank_gpucache.so' \
+    usr/share/doc/gpucache-slurm/examples/gpucache.conf
+like "for one version of Slurm" "$(dpkg -f "$ROOT"/build/deb/gpucache-slurm_*.deb Depends)" \
+    'slurm-wlm-basic-plugins \(>= [0-9.]+\), slurm-wlm-basic-plugins \(<< [0-9.]+~\)'
+is "the tmpfiles are those of docs/deploy.md" "$(dpkg --fsys-tarfile "$ROOT"/build/deb/gpucache_*.deb | tar -xO ./usr/lib/tmpfiles.d/gpucache.conf | grep '^d')" \
+    "$(grep '^d /run' "$ROOT/docs/deploy.md")"
 if ! unshare -m true 2> /dev/null; then
     skip "packages installed, used and removed" "a root of its own needs unshare -m, which is not allowed here"
     done_testing
