@@ -5,18 +5,13 @@
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT" || exit 1
 
-# What examples find in their folder: programs, a model, a graph, a problem.
+# What examples find in their folder: the tree's programs and examples, a model.
 template=$TMP/template
 mkdir -p "$template" "$TMP/model"
 # README's examples run at the tree's root; what they write stays out of it.
 ln -s "$BUILD_DIR" "$template/build"
 ln -s "$ROOT/examples" "$ROOT/tests" "$template"
 ln -s "$TMP/model" "$template/model" # not copied: it is large, though sparse
-ln -s "$BUILD_DIR/tests/demo/train_driver" "$template/train"
-ln -s "$BUILD_DIR/tests/demo/train_driver" "$template/serve"
-ln -s "$BUILD_DIR/tests/preload/stacks" "$template/leaky"
-cp tests/fuzz/corpus/graph/package "$template/model.onnx"
-printf 'id,lower,upper,size\na,0,2,65536\nb,1,3,131072\nc,2,4,65536\n' > "$template/problem.csv"
 cat > "$template/live" << END
 #!/bin/bash
 export GPUCACHE_GROUP=team GPUCACHE_TENANT=llama GPUCACHE_REPORT=none
@@ -51,6 +46,6 @@ with open(os.path.join(sys.argv[1], "model.safetensors"), "wb") as stream:
     stream.truncate(8 + len(text) + at)
 END
 mapfile -t documents < <(scripts/files.sh | grep '\.md$' | grep -vE '^(CHANGELOG|tests/)')
-export PLAIN_PATH="$PATH" PATH="$BUILD_DIR:$PATH" LD_LIBRARY_PATH="$SIM_DIR:$BUILD_DIR" GPUCACHE_LEDGER="$TMP/ledger" TERM=dumb
+export PLAIN_PATH="$PATH" PATH="$BUILD_DIR:$BUILD_DIR/tests/demo:$PATH" LD_LIBRARY_PATH="$SIM_DIR:$BUILD_DIR" GPUCACHE_LEDGER="$TMP/ledger" TERM=dumb
 unset GPUCACHE_REPORT
 python3 tests/self/docs.py "$ROOT" "$TMP" "${documents[@]}"
