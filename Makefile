@@ -20,7 +20,7 @@ ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(shell nproc)
 endif
 ifneq ($(word 2,$(MAKECMDGOALS)),)
-ifneq ($(filter-out all sim examples programs %-programs page compile_commands.json build/% $(OUT)/%,$(MAKECMDGOALS)),)
+ifneq ($(filter-out all sim examples slurm programs %-programs page compile_commands.json build/% $(OUT)/%,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
 endif
@@ -108,7 +108,8 @@ compile_commands.json: Makefile scripts/rules.mk $(CORE_SRC) $(SHIM_SRC) $(TOOL_
 	$(Q)python3 scripts/compile-commands.py $@ \
 		--core $(CC) $(CORE_CFLAGS) -- $(CORE_SRC) $(TOOL_SRC) \
 		--cuda $(CC) $(ALL_CFLAGS) -- $(filter %.c,$(SHIM_SRC)) \
-		--cuda $(CC) $(SIM_CFLAGS) -- $(SIM_SRC) $(RUNTIME_SRC) $(TEST_SRC)
+		--cuda $(CC) $(SIM_CFLAGS) -- $(SIM_SRC) $(RUNTIME_SRC) $(TEST_SRC) \
+		$(if $(wildcard /usr/include/slurm/spank.h),--core $(CC) $(BASE_CFLAGS) '-DSLURM_LIBRARY="libgpucache.so"' -- $(SLURM_SRC))
 
 ##@ Try
 .PHONY: demo

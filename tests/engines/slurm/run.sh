@@ -145,6 +145,16 @@ ok "no folder of the job is left" wait_for is_clean
 ok "nor memory on the device" wait_for is_free
 
 new_folder
+job=$(batch "srun -O -n 2 sh -c 'if [ \$SLURM_PROCID = 0 ]; then fill 1 800 $C/hold & wait; else until [ -e $C/hold/killed ]; do sleep 0.1; done; fill 1 100000; fi'" \
+    --gpu-mem=1GiB)
+ok "a task holds memory" wait_for held_by_tasks 1 "$C/hold"
+kill -9 "$(ls "$C/hold")"
+touch "$C/hold/killed"
+ok "its job goes on when it is killed" ended "$job"
+is "and has all of its memory again" "$(output_of "$job" | grep -v Killed)" "pieces 800
+pieces 960 refused"
+
+new_folder
 job=$(batch "fill 1 100000 $C/hold" --gpu-mem=1GiB --array=1-3)
 ok "the tasks of an array run beside each other" wait_for held_by_tasks 3 "$C/hold"
 is "each has the limit for itself" "$(device_used)" $((3 * GIB))

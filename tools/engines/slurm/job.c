@@ -105,15 +105,11 @@ static bool has_folder(const char *path, char reason[ARGUMENTS_REASON_BYTES])
     struct stat facts;
     const bool is_made = mkdir(path, 0755) == 0;
     const char *wrong = NULL;
-    if (!is_made && errno != EEXIST)
-        wrong = strerror(errno);
-    else if (lstat(path, &facts) != 0)
+    if ((is_made ? chmod(path, 0755) != 0 : errno != EEXIST) || lstat(path, &facts) != 0)
         wrong = strerror(errno);
     else if (!S_ISDIR(facts.st_mode) || facts.st_uid != geteuid() ||
              ((facts.st_mode & 022) != 0 && (facts.st_mode & S_ISVTX) == 0))
         wrong = "it is not root's folder, closed to others or sticky";
-    else if (is_made && chmod(path, 0755) != 0)
-        wrong = strerror(errno);
     if (wrong != NULL)
         snprintf(reason, ARGUMENTS_REASON_BYTES, "%.400s: %s", path, wrong);
     return wrong == NULL;
