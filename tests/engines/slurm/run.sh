@@ -177,6 +177,21 @@ ok "the job ends" ended "$job"
 is "its later steps have the limit" "$(output_of "$job")" "pieces 10
 pieces 960 refused"
 
+# ---- a user who spoils the ledger ----
+
+precious=$USER_HOME/precious
+as_user mkdir "$precious"
+as_user touch "$precious/file"
+job=$(batch "srun fill 1 10; for file in \$GPUCACHE_LEDGER/ledger-*; do truncate -s 4096 \$file; done; srun true; fill 1 10" --gpu-mem=1GiB)
+ok "a job that cuts its ledger short ends" ended "$job"
+ok "and leaves no folder" wait_for is_clean
+job=$(batch "rm -rf \$GPUCACHE_LEDGER; ln -s $precious \$GPUCACHE_LEDGER; fill 1 100000" --gpu-mem=1GiB)
+ok "a job that puts a link in its ledger's place ends" ended "$job"
+ok "and leaves no folder" wait_for is_clean
+ok "what the link led to is there" test -f "$precious/file"
+is "without the ledger the limit holds for each program" "$(output_of "$job" | grep pieces)" "pieces 960 refused"
+ok "the node was never drained" wait_for is_node idle
+
 # ---- arguments ----
 
 plugin default=1GiB
