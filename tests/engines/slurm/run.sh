@@ -74,6 +74,10 @@ new_folder
 job=$(batch "fill 1 500 $C/hold & srun fill 1 100000; touch $C/hold/go; wait" --gpu-mem=1GiB)
 ok "a batch job with a step beside its own program ends" ended "$job"
 is "both are one group" "$(output_of "$job" | awk '{sum += $2} END {print sum}')" $((1024 - 2 * 64))
+job=$(batch "#SBATCH --gpu-mem=1GiB
+fill 1 100000")
+ended "$job"
+is "a script may ask by #SBATCH" "$(output_of "$job")" "pieces 960 refused"
 is "an allocation's steps have the limit" "$(run_in --gpu-mem=1GiB srun -Q fill 1 100000)" "pieces 960 refused"
 
 # ---- what a user may try ----
