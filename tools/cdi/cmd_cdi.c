@@ -61,18 +61,18 @@ static int write_specification(const struct cdi_settings *settings, const char *
     return status == TOOL_DONE ? closed : status;
 }
 
-static int choose(const char *action, struct cdi_settings *settings, const char *output)
+static int choose(const char *action, const struct cdi_settings *given, const char *output)
 {
     char library[PATH_MAX];
-    int status = TOOL_DONE;
+    struct cdi_settings settings = *given;
     if (strcmp(action, "remove") == 0)
-        return cdi_hook_remove(settings);
-    status = find_library(settings->library, library);
+        return cdi_hook_remove(given);
+    const int status = find_library(given->library, library);
     if (status != TOOL_DONE)
         return status;
-    settings->library = library;
-    return strcmp(action, "create") == 0 ? cdi_hook_create(settings)
-                                         : write_specification(settings, output);
+    settings.library = library;
+    return strcmp(action, "create") == 0 ? cdi_hook_create(&settings)
+                                         : write_specification(&settings, output);
 }
 
 static int run(int argc, char **argv)
