@@ -50,8 +50,10 @@ container() {
     timeout 60 "${engine[@]}" run --rm "${limits[@]}" --device nvidia.com/gpu=0 --device "gpucache.dev/memory=$size" "${options[@]}" \
         --rootfs "${ROOTFS:-$image}" "$@"
 }
+# answers: input on a line, without the lines about refused requests.
+answers() { grep -v '^gpucache: device 0: .* refused: limit ' | paste -sd' '; }
 # asks LINES…: the answers of a client in a container of 2 GiB.
-asks() { printf '%s\n' "$@" | container "${SIZE:-2GiB}" -i "${USERS[@]}" -- /bin/live_client 2>&1 | paste -sd' '; }
+asks() { printf '%s\n' "$@" | container "${SIZE:-2GiB}" -i "${USERS[@]}" -- /bin/live_client 2>&1 | answers; }
 USERS=()
 
 # The context of a process takes 64 MiB of the simulated device.
@@ -65,7 +67,7 @@ is "no scope is left" "$(ls "$pods")" ""
 # shellcheck disable=SC2016 # the container's shell expands it
 is "two processes of a container share its limit" "$(container 2GiB -- /bin/sh -c '
     (echo alloc 1472; sleep 3) | live_client > /tmp/first & sleep 1.5
-    printf "kib 458753\nalloc 448\nkib 1\n" | live_client; wait; cat /tmp/first' | paste -sd' ')" "ready 2 0 2 ready 0"
+    printf "kib 458753\nalloc 448\nkib 1\n" | live_client; wait; cat /tmp/first' 2>&1 | answers)" "ready 2 0 2 ready 0"
 is "a variable of the command line does not replace the limit" \
     "$(USERS=(-e GPUCACHE_GROUP_LIMIT=16GiB -e GPUCACHE_GROUP=mine) && asks 'kib 2031617' 'alloc 1984')" "ready 2 0"
 is "a limit of its own below that holds" "$(USERS=(-e GPUCACHE_LIMIT=1GiB) && asks 'kib 983041' 'alloc 960')" "ready 2 0"
@@ -162,7 +164,7 @@ END
 }
 change() { echo "c['process']['env'] = [e.replace('$1', '$2') for e in env]"; }
 ok "runc runs it as it is" runs pass
-is "with its limit" "$(paste -sd' ' "$TMP/said")" "ready 2 0"
+is "with its limit" "$(answers < "$TMP/said")" "ready 2 0"
 not_ok "without the preload it does not start" runs "$(change LD_PRELOAD= X=)"
 like "and runc says why" "$(cat "$TMP/said")" 'the container has no limit: LD_PRELOAD= does not name /usr/lib/gpucache/libgpucache.so'
 not_ok "with a library of another place before the mount it does not start" runs "$(change LD_PRELOAD=/usr/lib/gpucache/libgpucache LD_PRELOAD=/opt/libgpucache)"
