@@ -54,6 +54,8 @@ INSTALLED := $(LIBDIR)/libgpucache.so $(LIBDIR)/$(SONAME) $(LIBDIR)/libgpucache.
 # Each is one path of plain characters: a space would split it.
 .PHONY: slurm
 slurm: $(SLURM_PLUGIN) ## the plugin for Slurm (needs libslurm-dev: scripts/deps.sh slurm), in build/engines/slurm
+.PHONY: kubernetes
+kubernetes: $(KUBERNETES_PLUGIN) ## the device plugin for Kubernetes (needs Go: scripts/deps.sh kubernetes), in build/engines/kubernetes
 .PHONY: check-places
 check-places: export PLACE_PREFIX := $(PREFIX)
 check-places: export PLACE_LIBDIR := $(LIBDIR)
@@ -175,6 +177,15 @@ test-clients: ## real programs on the simulated device: ffmpeg, cuda-bindings, c
 	$(Q)scripts/deps.sh test
 	$(Q)$(MAKE) --no-print-directory all programs
 	$(Q)$(RUN) tests/clients/ $(T)
+
+.PHONY: test-kubernetes
+test-kubernetes: ## the device plugin in a cluster of one node, by hand: Kubernetes is built once from Debian's source; as root
+	$(Q)scripts/deps.sh test
+	$(Q)scripts/deps.sh kubernetes
+	$(Q)tests/engines/kubernetes/build.sh
+	$(Q)$(MAKE) --no-print-directory all programs kubernetes
+	$(Q)$(MAKE) --no-print-directory kubernetes-unit
+	$(Q)BUILD_DIR=$(abspath $(OUT)) tests/engines/kubernetes/run.sh
 
 .PHONY: test-cdi
 test-cdi: ## containers through Podman and runc, limited by the CDI specification that the tool writes; as root

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs the missing packages for building, testing or checking.
 #
-# usage: scripts/deps.sh [build|demo|test|bench|lint|deb|wheel|aarch64|containers|slurm|readers|fresh|all]
+# usage: scripts/deps.sh [build|demo|test|bench|lint|deb|wheel|aarch64|containers|kubernetes|slurm|readers|fresh|all]
 #
 # One table has the needs of each set; all missing packages are found before any is installed. The CUDA headers come from
 # CUDA_HOME, /usr/local/cuda, /usr, or, as a last resort, from PyPI into build/cuda, which needs Python.
@@ -26,6 +26,7 @@ aarch64) groups="build aarch64" ;;
 containers) groups="containers" ;;
 readers) groups="readers" ;;
 fresh) groups="fresh" ;;
+kubernetes) groups="kubernetes" ;;
 slurm) groups="build python slurm" ;;
 all) groups="build python test bench lint deb wheel fresh" ;;
 *)
@@ -34,7 +35,7 @@ all) groups="build python test bench lint deb wheel fresh" ;;
     ;;
 esac
 
-# `readers`, `slurm` and `containers` are in no other set: Debian has promtool and Slurm in packages that start servers.
+# `readers`, `slurm`, `containers` and `kubernetes` are in no other set: Debian has promtool and Slurm in packages that start servers.
 # A package itself is looked for only if dpkg-buildpackage checks for the package.
 table() {
     cat << END
@@ -80,6 +81,19 @@ aarch64  command aarch64-linux-gnu-gcc     libc6-dev-arm64-cross
 aarch64  command qemu-aarch64              qemu-user
 containers command podman                  podman
 containers command runc                    runc
+kubernetes command go                     golang-go
+kubernetes package golang-google-grpc-dev golang-google-grpc-dev
+kubernetes package golang-goprotobuf-dev  golang-goprotobuf-dev
+kubernetes package dpkg-dev               dpkg-dev
+kubernetes command containerd             containerd
+kubernetes command runc                   runc
+kubernetes command etcd                   etcd-server
+kubernetes package containernetworking-plugins containernetworking-plugins
+kubernetes command ip                     iproute2
+kubernetes command iptables               iptables
+kubernetes command sysctl                 procps
+kubernetes command openssl                openssl
+kubernetes module  yaml                   python3-yaml
 containers package golang-github-containers-common golang-github-containers-common
 containers command conmon                  conmon
 readers  command promtool                  prometheus

@@ -50,8 +50,9 @@ settings() {
     awk -v wanted="$1" '/- name: / {name = $3} name == wanted && /- {name: / {
         gsub(/[{},"]/, ""); if ($3 != "LD_PRELOAD" && $3 != "NVIDIA_VISIBLE_DEVICES") print $3 "=" $5}' "$deploy/pod.yaml"
 }
-mapfile -t server < <(settings server)
-mapfile -t batch < <(settings batch)
+mkdir "$TMP/reports"
+mapfile -t server < <(settings server | sed "s,=/reports/,=$TMP/reports/,; s,^GPUCACHE_WAIT=.*,GPUCACHE_WAIT=0,")
+mapfile -t batch < <(settings batch | sed "s,=/reports/,=$TMP/reports/,")
 server+=("LD_PRELOAD=$LIB" "GPUCACHE_LEDGER=$TMP/pod")
 batch+=("LD_PRELOAD=$LIB" "GPUCACHE_LEDGER=$TMP/pod" GPUCACHE_WAIT=0)
 is "the pod: the server's limit is its own" "$(total simulated env "${server[@]}")" 8192
@@ -61,8 +62,15 @@ hold 7000 "${server[@]}"
 is "the pod: the server holds its part" "$(cat "$TMP/holder")" holding
 like "the pod: both together get no more than the group's" "$(simulated env "${batch[@]}" timeout 120 "$client" hold 4000 2>&1)" "CUDA error 2"
 is "the pod: the rest can be allocated" "$(simulated env "${batch[@]}" timeout 120 "$client" cuda 2500 2>&1 | grep -c '^held')" 4
+is "the pod: each process leaves a report" "$(json "$(ls "$TMP"/reports/batch-*.json | tail -n 1)" 'd["oom_count"] + d["alloc_count"] > 0')" true
 like "the pod: top shows the process that holds it" "$(GPUCACHE_LEDGER=$TMP/pod "$TOOL" top --once)" 'shared-g.* server'
 let_go
+
+if python3 -c 'import yaml' 2> /dev/null; then
+    ok "the pod and the other manifests: fields and names" python3 "$ROOT/tests/engines/kubernetes/manifests.py" "$deploy/pod.yaml" "$ROOT"/tools/engines/kubernetes/manifests/*.yaml
+else
+    skip "the pod and the other manifests: fields and names" "no PyYAML (Debian: python3-yaml)"
+fi
 
 # ---- in place of HAMi-core: under its name, with its plugin's variables ----
 

@@ -1,0 +1,137 @@
+// Scopes: NODE/pods/NAME, a sticky folder that a container sees as /run/gpucache/users, and NODE/pods/NAME.labels beside it.
+// The name follows from the units, each of which one container has at a time: so a scope is found again after a restart of
+// the plugin, the kubelet or the node.
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/ioutil"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"syscall"
+)
+
+const (
+	scopePrefix = "kube-"
+	groupPrefix = "kube-group-"
+	ofdGetLock  = 36 // F_OFD_GETLK
+)
+
+// scopes is the node's folder for them.
+type scopes struct {
+	folder string
+}
+
+// scopeName is the name of the scope of these units.
+func scopeName(ids []string) string {
+	sorted := append([]string(nil), ids...)
+	sort.Strings(sorted)
+	sum := sha256.Sum256([]byte(strings.Join(sorted, ",")))
+	return scopePrefix + hex.EncodeToString(sum[:10])
+}
+
+// newScopes makes NODE and NODE/pods, which only root may write to.
+func newScopes(node string) (*scopes, error) {
+	folder := filepath.Join(node, "pods")
+	for _, path := range []string{node, folder} {
+		if err := os.Mkdir(path, 0755); err != nil && !os.IsExist(err) {
+			return nil, err
+		}
+		facts, err := os.Lstat(path)
+		if err != nil {
+			return nil, err
+		}
+		if owner := facts.Sys().(*syscall.Stat_t).Uid; !facts.IsDir() || facts.Mode().Perm()&022 != 0 || int(owner) != os.Geteuid() {
+			return nil, fmt.Errorf("%s: a folder of this user that no other can write to is accepted", path)
+		}
+	}
+	return &scopes{folder}, nil
+}
+
+func (s *scopes) path(name string) string { return filepath.Join(s.folder, name) }
+
+// make makes a scope, if it is not there. The mask of the process does not apply to chmod.
+func (s *scopes) make(name string) error {
+	if err := os.Mkdir(s.path(name), 0700); err != nil && !os.IsExist(err) {
+		return err
+	}
+	facts, err := os.Lstat(s.path(name))
+	if err != nil {
+		return err
+	}
+	if !facts.IsDir() {
+		return fmt.Errorf("%s: is no folder", s.path(name))
+	}
+	return os.Chmod(s.path(name), os.ModeSticky|0777)
+}
+
+// renew makes a scope anew: what an earlier container left is removed, unless a process still uses it.
+func (s *scopes) renew(name string) error {
+	if s.isUsed(name) {
+		return fmt.Errorf("%s: processes of another container still use it", s.path(name))
+	}
+	if err := s.remove(name); err != nil {
+		return err
+	}
+	return s.make(name)
+}
+
+// isUsed: whether a process of a ledger in the scope lives. Each holds a lock in the file as long as it lives.
+func (s *scopes) isUsed(name string) bool {
+	ledgers, _ := filepath.Glob(filepath.Join(s.path(name), "*", "ledger-*"))
+	for _, path := range ledgers {
+		fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+		if err != nil {
+			continue
+		}
+		lock := syscall.Flock_t{Type: syscall.F_WRLCK}
+		err = syscall.FcntlFlock(uintptr(fd), ofdGetLock, &lock)
+		syscall.Close(fd)
+		if err == nil && lock.Type != syscall.F_UNLCK {
+			return true
+		}
+	}
+	return false
+}
+
+// remove removes a scope and its labels. RemoveAll follows no link.
+func (s *scopes) remove(name string) error {
+	if err := os.RemoveAll(s.path(name)); err != nil {
+		return err
+	}
+	err := os.Remove(s.path(name) + ".labels")
+	if os.IsNotExist(err) {
+		return nil
+	}
+	return err
+}
+
+// list names the scopes of containers; groups' are not among them.
+func (s *scopes) list() ([]string, error) {
+	entries, err := ioutil.ReadDir(s.folder)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, entry := range entries {
+		name := entry.Name()
+		if entry.IsDir() && strings.HasPrefix(name, scopePrefix) && !strings.HasPrefix(name, groupPrefix) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// label writes the labels of a scope, if they changed.
+func (s *scopes) label(name, namespace, pod, container string) error {
+	text := fmt.Sprintf("namespace=%s\npod=%s\ncontainer=%s\n", namespace, pod, container)
+	path := s.path(name) + ".labels"
+	if there, err := ioutil.ReadFile(path); err == nil && string(there) == text {
+		return nil
+	}
+	return writeFile(path, []byte(text), 0644)
+}
