@@ -162,9 +162,13 @@ test-slurm: ## the plugin for Slurm: Debian's slurmctld and slurmd on one node a
 
 .PHONY: test-wheel
 test-wheel: wheel ## the wheel in a fresh virtual environment: the tool, the package, PyTorch on the simulated device; SYSTEM=FOLDER: a Debian 11, too
-	$(Q)scripts/deps.sh test
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)tests/engines/python/run.py --build $(OUT) --wheel $(WHEEL) $(if $(SYSTEM),--system $(SYSTEM))
+
+.PHONY: test-ray
+test-ray: wheel ## Ray with the wheel's plugin, and Dask, on the simulated device; fetches them into build/; T=words
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)tests/engines/ray/run.py --build $(OUT) --wheel $(WHEEL) $(T)
 
 .PHONY: test-suites
 test-suites: ## other projects' own test suites, with and without the library; by hand, before a release; SUITE=word (tests/suites/run.py)

@@ -73,6 +73,7 @@ deb      package build-essential           build-essential
 deb      command dpkg-buildpackage         dpkg-dev
 deb      command lintian                   lintian
 wheel    command ${cxx%% *}                g++
+wheel    module  ensurepip                 python3-venv
 wheel    header  zlib.h                    zlib1g-dev
 wheel    header  bzlib.h                   libbz2-dev
 wheel    header  lzma.h                    liblzma-dev
