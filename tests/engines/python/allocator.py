@@ -1,4 +1,5 @@
-"""gpucache.torch in one process; prints a line of JSON with what it saw. usage: allocator.py install|pool"""
+"""gpucache.torch in one process; prints a line of JSON with what it saw. usage: allocator.py install|pool|graphs"""
+import gc
 import json
 import resource
 import sys
@@ -126,9 +127,78 @@ def pool(seen):
     seen["left"] = gpucache.statistics().requested_bytes
 
 
+def captured(work, pool=None):
+    """A graph of `work`, and its result."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        work()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool=pool):
+        result = work()
+    return graph, result
+
+
+def graphs(seen):
+    """Graphs keep the memory of their captures, which no other tensor gets; within a capture it is used again."""
+    gpucache.torch.install()
+    size = 3 * MIB
+    given = take(size)
+
+    def work():
+        copy = given.clone()
+        for _ in range(10):  # each leaves the copy before it
+            copy = copy.clone()
+        return copy
+
+    def wide():
+        copy = given.clone()
+        other = torch.cuda.Stream()
+        other.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(other):
+            result = copy.clone()
+        copy.record_stream(other)
+        address = copy.data_ptr()
+        del copy
+        after = torch.empty_like(result)
+        seen["recorded"] = after.data_ptr() != address
+        torch.cuda.current_stream().wait_stream(other)
+        return result.clone()
+
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    before = gpucache.statistics().requested_bytes
+    first, first_result = captured(work)
+    seen["kept"] = gpucache.statistics().requested_bytes - before
+    second, second_result = captured(wide, first.pool())
+    seen["wrong"] = 0
+    for step in range(5):
+        host = torch.full((size,), step + 1, dtype=torch.uint8)
+        others = [torch.full((size,), 100 + step + index, dtype=torch.uint8).cuda() for index in range(6)]
+        given.copy_(host)
+        first.replay()
+        second.replay()
+        torch.cuda.synchronize()
+        seen["wrong"] += sum(not torch.equal(result.cpu(), host) for result in (first_result, second_result))
+        seen["wrong"] += sum(not bool((other.cpu() == 100 + step + index).all()) for index, other in enumerate(others))
+        del others
+    gpucache.set_limit(LIMIT)
+    seen["refused"] = refused(captured, lambda: take(LARGE))
+    del first, first_result
+    second.replay()
+    torch.cuda.synchronize()
+    seen["shared"] = bool(torch.equal(second_result.cpu(), host))
+    del second, second_result
+    gc.collect()
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    seen["left"] = gpucache.statistics().requested_bytes - before
+
+
 def main():
     seen = {"way": sys.argv[1], "path": gpucache.path(), "preloaded": gpucache.is_preloaded()}
-    {"install": install, "pool": pool}[sys.argv[1]](seen)
+    {"install": install, "pool": pool, "graphs": graphs}[sys.argv[1]](seen)
     print(json.dumps(seen))
 
 

@@ -192,6 +192,16 @@ def test_allocators(place):
         tap.equal(f"{title}: torch.cuda.empty_cache releases idle memory", seen["idle"], 0)
         tap.equal(f"{title}: set_per_process_memory_fraction sets the limit", seen["fraction"], [2 << 30, 4 << 30])
         tap.equal(f"{title}: a second time: PyTorch's refusal", (seen["second"] or [])[:2], ["builtins", "RuntimeError"])
+    for title, variables in (("graphs", {}), ("graphs, preloaded", {"LD_PRELOAD": place.library})):
+        seen = seen_by(place, "graphs", **variables)
+        if seen is None:
+            continue
+        tap.equal(f"{title}: replays beside other tensors: wrong results", seen["wrong"], 0)
+        tap.ok(f"{title}: memory of a capture is used again within it", seen["kept"] <= 4 * 3 * MIB, seen)
+        tap.ok(f"{title}: not that which another stream uses", seen["recorded"], seen)
+        tap.equal(f"{title}: no memory in a capture", (seen["refused"] or [])[:2], ["torch", "OutOfMemoryError"], seen)
+        tap.ok(f"{title}: a pool lives as long as its last graph", seen["shared"], seen)
+        tap.equal(f"{title}: then its memory goes back", seen["left"], 0)
     seen = seen_by(place, "pool")
     if seen is not None:
         test_common("pool", seen)

@@ -44,14 +44,18 @@ def _bind():
     if missing is not None:
         raise RuntimeError(f"gpucache: {missing.decode()} is not in PyTorch {torch.__version__}, so that an allocator cannot "
                            "raise its torch.OutOfMemoryError; gpucache.torch.use_pool() can")
+    return shim
 
 
 def allocator():
     """The torch.cuda.memory.CUDAPluggableAllocator that install() makes current."""
     if "allocator" not in _kept:
-        _bind()
-        _kept["allocator"] = _with_hooks(
-            torch.cuda.memory.CUDAPluggableAllocator(_SHIM, "gpucache_torch_take", "gpucache_torch_give"))
+        shim = _bind()
+        made = _with_hooks(torch.cuda.memory.CUDAPluggableAllocator(_SHIM, "gpucache_torch_take", "gpucache_torch_give"))
+        for hook, name in (("set_begin_allocate_to_pool", "begin"), ("set_end_allocate_to_pool_fn", "end"),
+                           ("set_release_pool", "release"), ("set_record_stream_fn", "record")):  # a graph keeps its memory
+            getattr(made.allocator(), hook)(ctypes.cast(getattr(shim, f"gpucache_torch_{name}"), ctypes.c_void_p).value)
+        _kept["allocator"] = made
     return _kept["allocator"]
 
 
