@@ -6,6 +6,7 @@
 #include "core/device/quota.h"
 #include "core/device/registry.h"
 #include "core/observe/stacks.h"
+#include "core/observe/trace_stacks.h"
 #include "core/pool/pages.h"
 
 #include <stdio.h>
@@ -277,21 +278,27 @@ static void trace_levels(struct gc_device *device, uint64_t time_ns)
     gc_trace_record_levels(device->core->trace, (uint8_t)device->info.ordinal, &levels, time_ns);
 }
 
-static void record_stack(struct gc_stack_table *stacks, int ordinal, enum gc_trace_op op,
+static void record_stack(struct gc_device *device, enum gc_trace_op op,
                          const struct gc_entry *entry)
 {
-    if (op == GC_TRACE_ALLOC)
-        gc_stacks_on_alloc(stacks, ordinal, entry->address, entry->requested_bytes,
-                           gc_stacks_capture(stacks));
-    else if (op == GC_TRACE_FREE)
+    struct gc_stack_table *stacks = device->core->stacks;
+    const int ordinal = device->info.ordinal;
+    if (op == GC_TRACE_FREE)
         gc_stacks_on_free(stacks, ordinal, entry->address);
+    if (op != GC_TRACE_ALLOC)
+        return;
+    const uint32_t stack = gc_stacks_capture(stacks);
+    gc_stacks_on_alloc(stacks, ordinal, entry->address, entry->requested_bytes, stack);
+    if (device->core->trace != NULL)
+        gc_trace_stacks_record(device->core->trace, stacks, stack, (uint8_t)ordinal, entry->address,
+                               gc_core_now_ns(device->core));
 }
 
 void gc_device_observe(struct gc_device *device, enum gc_trace_op op, const struct gc_entry *entry)
 {
     const struct gc_core *core = device->core;
     if (core->stacks != NULL)
-        record_stack(core->stacks, device->info.ordinal, op, entry);
+        record_stack(device, op, entry);
     if (core->trace == NULL)
         return;
     const struct gc_trace_event event = {

@@ -192,12 +192,9 @@ uint64_t gc_stacks_lost(const struct gc_stack_table *stacks)
 
 /* ---- print ---- */
 
-static void describe(const struct gc_stack_table *stacks, uint32_t site, uint64_t frame,
+static void describe(const struct gc_stack_table *stacks, uint32_t scan, uint64_t frame,
                      char text[GC_STACK_TEXT_BYTES])
 {
-    const _Atomic uint64_t *counters = gc_intern_counters(&stacks->sites, site);
-    const uint32_t scan =
-        (uint32_t)atomic_load_explicit(&counters[SITE_SCAN], memory_order_relaxed);
     const struct gc_object_record *past =
         gc_objects_find(&stacks->scope.objects, (uintptr_t)frame - 1, scan);
     uint32_t bytes;
@@ -208,23 +205,69 @@ static void describe(const struct gc_stack_table *stacks, uint32_t site, uint64_
     gc_unwind_describe(frame, past != NULL ? past->start : 0, name, text, GC_STACK_TEXT_BYTES);
 }
 
-bool gc_stacks_frame(const struct gc_stack_table *stacks, uint32_t site, uint32_t index,
-                     char text[GC_STACK_TEXT_BYTES])
+static void describe_frame(const struct gc_stack_table *stacks, uint32_t scan, uint64_t frame,
+                           char text[GC_STACK_TEXT_BYTES])
 {
     uint32_t bytes;
-    const struct record *record = gc_intern_string(&stacks->sites, site, &bytes);
-    if (index >= record->frame_count)
-        return false;
-    const uint64_t frame = record->frames[index];
     if ((frame & GC_FRAME_PYTHON) == 0) {
-        describe(stacks, site, frame, text);
-        return true;
+        describe(stacks, scan, frame, text);
+        return;
     }
     const uint32_t number = (uint32_t)((frame & ~GC_FRAME_PYTHON) >> GC_FRAME_LINE_BITS);
     const char *function = number != 0 ? gc_intern_string(&stacks->texts, number, &bytes) : "?\0?";
     snprintf(text, GC_STACK_TEXT_BYTES, "%s (%s:%u)", function, function + strlen(function) + 1,
              (unsigned)(frame & ((UINT64_C(1) << GC_FRAME_LINE_BITS) - 1)));
+}
+
+bool gc_stacks_frame(const struct gc_stack_table *stacks, uint32_t site, uint32_t index,
+                     char text[GC_STACK_TEXT_BYTES])
+{
+    uint32_t bytes;
+    const struct record *record = gc_intern_string(&stacks->sites, site, &bytes);
+    const _Atomic uint64_t *counters = gc_intern_counters(&stacks->sites, site);
+    if (index >= record->frame_count)
+        return false;
+    describe_frame(stacks,
+                   (uint32_t)atomic_load_explicit(&counters[SITE_SCAN], memory_order_relaxed),
+                   record->frames[index], text);
     return true;
+}
+
+/* ---- for the trace ---- */
+
+static bool is_first(const struct gc_intern *intern, uint32_t number)
+{
+    return atomic_exchange_explicit(&gc_intern_counters(intern, number)[0], 1,
+                                    memory_order_relaxed) == 0;
+}
+
+bool gc_stacks_is_new(struct gc_stack_table *stacks, uint32_t stack)
+{
+    return is_first(&stacks->stacks, stack);
+}
+
+uint32_t gc_stacks_texts(struct gc_stack_table *stacks, uint32_t stack,
+                         uint32_t numbers[GC_STACK_FRAMES_MAX])
+{
+    const uint32_t scan = atomic_load_explicit(&stacks->scope.objects.scan, memory_order_acquire);
+    char text[GC_STACK_TEXT_BYTES];
+    uint32_t bytes;
+    uint32_t count = 0;
+    const struct record *record = gc_intern_string(&stacks->stacks, stack, &bytes);
+    for (uint32_t i = 0; i < record->frame_count; i++) {
+        describe_frame(stacks, scan, record->frames[i], text);
+        numbers[count] = gc_intern_add(&stacks->texts, text, (uint32_t)strlen(text) + 1);
+        count += numbers[count] != 0; /* a full table leaves a frame out */
+    }
+    return count;
+}
+
+bool gc_stacks_text(struct gc_stack_table *stacks, uint32_t number, char text[GC_STACK_TEXT_BYTES])
+{
+    uint32_t bytes;
+    const char *string = gc_intern_string(&stacks->texts, number, &bytes);
+    memcpy(text, string, gc_min_u64(bytes, GC_STACK_TEXT_BYTES));
+    return is_first(&stacks->texts, number);
 }
 
 struct listing {

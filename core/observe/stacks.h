@@ -52,6 +52,15 @@ uint32_t gc_stacks_find(struct gc_stack_table *stacks, int ordinal, uint64_t add
 bool gc_stacks_frame(const struct gc_stack_table *stacks, uint32_t site, uint32_t index,
                      char text[GC_STACK_TEXT_BYTES]);
 
+/* True once for each stack of gc_stacks_capture. */
+bool gc_stacks_is_new(struct gc_stack_table *stacks, uint32_t stack);
+/* The texts of a captured stack's frames, as gc_stacks_frame gives them, each with a number below
+ * 2^17; returns how many. Names are those of the objects that are loaded now. */
+uint32_t gc_stacks_texts(struct gc_stack_table *stacks, uint32_t stack,
+                         uint32_t numbers[GC_STACK_FRAMES_MAX]);
+/* Copies a text of gc_stacks_texts. True once for each. */
+bool gc_stacks_text(struct gc_stack_table *stacks, uint32_t number, char text[GC_STACK_TEXT_BYTES]);
+
 /* The sites of a device in falling order of peak bytes, at most `max`; returns their number. */
 uint32_t gc_stacks_sites(struct gc_stack_table *stacks, int ordinal, struct gc_stack_site *sites,
                          uint32_t max);

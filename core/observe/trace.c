@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -56,6 +57,7 @@ struct gc_trace {
     struct file_identity identity; /* identity of the file behind fd while fd is the recorder's */
     const struct gc_log *log;
     atomic_bool stopped;
+    atomic_bool has_stacks;
     _Atomic uint32_t thread_count;
     char path[4096];
     struct last_levels levels[UINT8_MAX + 1];
@@ -200,6 +202,7 @@ static enum gc_status create(int fd, const char *path, const struct gc_log *log,
         trace->identity = (struct file_identity){0};
     trace->log = log;
     atomic_init(&trace->stopped, false);
+    atomic_init(&trace->has_stacks, false);
     atomic_init(&trace->thread_count, 0);
     memcpy(trace->path, path, strlen(path) + 1);
     *created = trace;
@@ -362,6 +365,21 @@ void gc_trace_record_levels(struct gc_trace *trace, uint8_t device,
     atomic_store_explicit(&last->limit_bytes, levels->limit_bytes, memory_order_relaxed);
     atomic_store_explicit(&last->time_ns, time_ns, memory_order_relaxed);
     gc_trace_record(trace, &event);
+}
+
+void gc_trace_set_stacks(struct gc_trace *trace)
+{
+    const uint32_t version = GC_TRACE_VERSION_STACKS;
+    const int saved_errno = errno;
+    if (is_stopped(trace) ||
+        atomic_exchange_explicit(&trace->has_stacks, true, memory_order_relaxed))
+        return;
+    if (!fd_is_ours(trace))
+        stop(trace, EBADF);
+    else if (pwrite(trace->fd, &version, sizeof(version),
+                    offsetof(struct gc_trace_header, version)) != (ssize_t)sizeof(version))
+        stop(trace, errno);
+    errno = saved_errno;
 }
 
 void gc_trace_flush(struct gc_trace *trace)

@@ -21,6 +21,13 @@ enum gc_trace_op {
     /* Memory was added to the pools, or removed: a segment, or pages. */
     GC_TRACE_MAP = 5, /* `stream` is enum gc_trace_memory */
     GC_TRACE_UNMAP = 6,
+    /* Call stacks: the fields address, bytes and stream have a part of a frame's text, which is
+     * number `thread`, from byte `api` on; or numbers of texts, from frame `api` of the stack with
+     * number `thread` on, 0 behind the last. */
+    GC_TRACE_TEXT = 7,
+    GC_TRACE_FRAMES = 8,
+    /* The allocation of `address` that follows comes from the stack with number `bytes`. */
+    GC_TRACE_STACK = 9,
 };
 
 enum gc_trace_memory { GC_TRACE_SEGMENT = 0, GC_TRACE_PAGES = 1 };
@@ -56,6 +63,8 @@ void gc_trace_record_levels(struct gc_trace *trace, uint8_t device,
                             const struct gc_trace_levels *levels, uint64_t time_ns);
 /* For signal handlers: whether the interrupted thread is inside gc_trace_record. */
 bool gc_trace_is_recording(void);
+/* The file has call stacks from now on: it becomes one of version 3. */
+void gc_trace_set_stacks(struct gc_trace *trace);
 void gc_trace_flush(struct gc_trace *trace);
 /* Flushes and frees. Not thread-safe. */
 void gc_trace_close(struct gc_trace *trace);

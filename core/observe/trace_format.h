@@ -1,4 +1,5 @@
-/* The native trace file, version 2. Little-endian, as all supported machines.
+/* The native trace file, version 2; 3 if it has call stacks. Little-endian, as all supported
+ * machines.
  *
  *   header   struct gc_trace_header, then api_count names, each ending with NUL, then zeros up to
  *            header_bytes (a multiple of 8)
@@ -13,8 +14,15 @@
 
 #define GC_TRACE_MAGIC "GPUCTRC\n"
 #define GC_TRACE_VERSION 2U
+#define GC_TRACE_VERSION_STACKS 3U
 #define GC_TRACE_VERSION_OLDEST 1U
 #define GC_TRACE_HEADER_BYTES_MAX (4U << 20)
+
+/* Of GC_TRACE_TEXT and GC_TRACE_FRAMES: bytes of a text, or numbers of texts, in the fields
+ * address, bytes and stream. */
+#define GC_TRACE_PAYLOAD_BYTES 24U
+#define GC_TRACE_PAYLOAD_FRAMES 6U
+#define GC_TRACE_NUMBERS_MAX (1U << 17) /* texts and stacks have numbers below it */
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "the trace format is little-endian"

@@ -1,5 +1,6 @@
 #include "core/observe/trace_reader.h"
 
+#include "core/observe/stacks.h"
 #include "core/observe/trace_format.h"
 
 #include <string.h>
@@ -28,7 +29,7 @@ enum gc_status gc_trace_reader_init(struct gc_trace_reader *reader, const void *
     if (memcmp(header.magic, GC_TRACE_MAGIC, sizeof(header.magic)) != 0)
         return GC_FORMAT;
     *why = "a trace of another version of gpucache";
-    if (header.version < GC_TRACE_VERSION_OLDEST || header.version > GC_TRACE_VERSION ||
+    if (header.version < GC_TRACE_VERSION_OLDEST || header.version > GC_TRACE_VERSION_STACKS ||
         header.record_bytes != sizeof(struct gc_trace_file_record))
         return GC_FORMAT;
     *why = "the trace's header is damaged";
@@ -53,6 +54,22 @@ enum gc_status gc_trace_reader_init(struct gc_trace_reader *reader, const void *
 }
 
 /* Whether the record has an op of the file's version and valid fields. */
+static bool is_number(uint64_t number)
+{
+    return number > 0 && number < GC_TRACE_NUMBERS_MAX;
+}
+
+static bool makes_sense_of_stacks(const struct gc_trace_file_record *record)
+{
+    if (record->op == GC_TRACE_TEXT)
+        return is_number(record->thread) && record->api % GC_TRACE_PAYLOAD_BYTES == 0 &&
+               record->api < GC_STACK_TEXT_BYTES;
+    if (record->op == GC_TRACE_FRAMES)
+        return is_number(record->thread) && record->api % GC_TRACE_PAYLOAD_FRAMES == 0 &&
+               record->api < GC_STACK_FRAMES_MAX;
+    return record->op == GC_TRACE_STACK && is_number(record->bytes);
+}
+
 static bool makes_sense(const struct gc_trace_reader *reader,
                         const struct gc_trace_file_record *record)
 {
@@ -62,6 +79,8 @@ static bool makes_sense(const struct gc_trace_reader *reader,
         return false;
     if (record->op == GC_TRACE_LEVELS)
         return true;
+    if (record->op > GC_TRACE_UNMAP)
+        return reader->version >= GC_TRACE_VERSION_STACKS && makes_sense_of_stacks(record);
     return (record->op == GC_TRACE_MAP || record->op == GC_TRACE_UNMAP) && record->bytes > 0 &&
            record->address <= UINT64_MAX - record->bytes && record->stream <= GC_TRACE_PAGES;
 }

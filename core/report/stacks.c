@@ -104,6 +104,7 @@ struct place {
     size_t length;
     const char *name; /* the last component of the path */
     bool is_python;
+    bool is_address; /* an address alone: code that is in no object */
 };
 
 static bool begins(const char *text, const char *start)
@@ -113,7 +114,7 @@ static bool begins(const char *text, const char *start)
 
 static struct place place_of(const char *text)
 {
-    struct place place = {.path = text + path_start(text)};
+    struct place place = {.path = text + path_start(text), .is_address = begins(text, "0x")};
     const char *end = strstr(place.path, "+0x");
     const char *line = strrchr(place.path, ':');
     place.is_python = strstr(place.path, ".py:") != NULL || place.path[0] == '<';
@@ -162,7 +163,7 @@ static enum nearness native_nearness(const struct place *place)
     static const char *const folders[] = {"/lib/",       "/lib64/",         "/usr/lib/",
                                           "/usr/lib64/", "/usr/local/cuda", "/opt/cuda"};
     if (place->length == 0)
-        return NEAR_RUNTIME; /* code that is in no object */
+        return place->is_address ? NEAR_RUNTIME : NEAR_LIBRARY;
     for (size_t i = 0; i < sizeof(runtimes) / sizeof(runtimes[0]); i++)
         if (begins(place->name, runtimes[i]))
             return NEAR_RUNTIME;

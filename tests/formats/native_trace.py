@@ -2,7 +2,7 @@
 import struct
 
 MAGIC = b"GPUCTRC\n"
-ALLOC, FREE, OOM, LEVELS, MAP, UNMAP = range(1, 7)
+ALLOC, FREE, OOM, LEVELS, MAP, UNMAP, TEXT, FRAMES, STACK = range(1, 10)
 SEGMENT, PAGES = 0, 1
 NO_LIMIT = (1 << 64) - 1
 RECORD = struct.Struct("<BBHIQQQQ")  # op, device, api, thread, address, bytes, stream, time_ns
@@ -22,8 +22,8 @@ class Trace:
         with open(path, "rb") as stream:
             data = stream.read()
         magic, version, header_bytes, record_bytes, count, pid, start = struct.unpack_from("<8sIIIIQQ", data)
-        if magic != MAGIC or version != 2 or record_bytes != RECORD.size:
-            raise ValueError("no trace of version 2")
+        if magic != MAGIC or version not in (2, 3) or record_bytes != RECORD.size:
+            raise ValueError("no trace of version 2 or 3")
         names = [name.decode() for name in data[40:header_bytes].split(b"\0")[:count]]
         end = len(data) - (len(data) - header_bytes) % RECORD.size
         return cls(names, RECORD.iter_unpack(data[header_bytes:end]), pid, start)
@@ -38,6 +38,29 @@ class Trace:
             stream.write(names)
             for record in self.records:
                 stream.write(RECORD.pack(*record))
+
+
+def stacks(trace):
+    """The frames of each stack number, innermost first."""
+    texts, frames = {}, {}
+    for op, _, at, number, *payload, _ in trace.records:
+        if op == TEXT:
+            texts.setdefault(number, {})[at] = struct.pack("<3Q", *payload)
+        elif op == FRAMES:
+            frames.setdefault(number, {})[at] = struct.unpack("<6I", struct.pack("<3Q", *payload))
+    texts = {number: b"".join(parts[at] for at in sorted(parts)).split(b"\0")[0].decode() for number, parts in texts.items()}
+    return {number: [texts[text] for at in sorted(parts) for text in parts[at] if text] for number, parts in frames.items()}
+
+
+def stacks_of_lives(trace):
+    """The stack number of each allocation, in order; None: unknown."""
+    announced, found = {}, []
+    for op, device, _, _, address, number, _, _ in trace.records:
+        if op == STACK:
+            announced[device, address] = number
+        elif op == ALLOC:
+            found.append(announced.pop((device, address), None))
+    return found
 
 
 class Life:

@@ -25,10 +25,14 @@ def tool(*arguments):
         raise AssertionError(f"{arguments}: {done.stderr.decode()}")
 
 
-def record(name, steps, report, limit="0=160MiB,1=2GiB", seed=42):
-    """A run of the client in FOLDER: its trace is NAME, its report NAME + report."""
-    environment = dict(os.environ, LD_LIBRARY_PATH=SIM, SIMCUDA_DEVICES="2", SIMCUDA_MEMORY="4GiB", GPUCACHE_LEDGER=FOLDER.name + "/ledger")
-    done = subprocess.run([TOOL, "run", "--limit", limit, "--trace", path(name), "--report", path(name + report), "--", CLIENT, str(steps), str(seed)],
+def record(name, steps, report, limit="0=160MiB,1=2GiB", seed=42, program=None, stacks="off"):
+    """A run of the client, or of another program, in FOLDER: its trace is NAME, its report NAME + report."""
+    environment = dict(os.environ, LD_LIBRARY_PATH=SIM, SIMCUDA_DEVICES="2", SIMCUDA_MEMORY="4GiB", GPUCACHE_LEDGER=FOLDER.name + "/ledger",
+                       GPUCACHE_STACKS=stacks)
+    if program:
+        limit = "2GiB"
+    done = subprocess.run([TOOL, "run", "--limit", limit, "--trace", path(name), "--report", path(name + report), "--",
+                           *(program or [CLIENT, str(steps), str(seed)])],
                           env=environment, capture_output=True, timeout=120, check=False)
     if done.returncode != 0:
         raise AssertionError(done.stderr.decode())

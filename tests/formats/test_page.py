@@ -86,6 +86,65 @@ def figures_of_the_trace_are_right(_):
         tap.equal(sum(number for _, number, _ in device["failures"]), device["failure_count"], "failures that are drawn")
 
 
+def own_frame(stack):
+    """The innermost frame of a Python file that is not installed; these stacks have one."""
+    return next(i for i, frame in enumerate(stack) if ".py:" in frame and "/lib/python" not in frame)
+
+
+def layers_and_blocks_are_right(_):
+    """Sites, layers and blocks of the page against the trace, which Python reads by itself."""
+    for name in ("small", "sites"):
+        trace = native_trace.Trace.read(path(name))
+        shown = data_of(name + ".html")["sides"][0]["trace"]
+        frames = native_trace.stacks(trace)
+        lives = native_trace.lives(trace)
+        first = next(r[7] for r in trace.records if native_trace.ALLOC <= r[0] <= native_trace.OOM)
+        keys = [(life.api, tuple(frames[number][own_frame(frames[number]):]) if number else ())
+                for life, number in zip(lives, native_trace.stacks_of_lives(trace))]
+        names = [(site["api"], tuple(shown["frames"][text] for text in site["stack"][site["own"]:])) for site in shown["sites"]]
+        tap.equal(sorted(names), sorted(set(keys)), "call sites")
+        for device in shown["devices"]:
+            mine = [(life, key) for life, key in zip(lives, keys) if life.device == device["ordinal"]]
+            tap.equal([[b[0], b[1], b[2], names[b[3]], b[4], b[5], b[6]] for b in device["blocks"]] if device["blocks_left_out"] == 0 else None,
+                      [[life.begin_ns - first, None if life.end_ns is None else life.end_ns - first, life.bytes, key, hex(life.address), life.thread, life.stream]
+                       for life, key in mine], "blocks")
+            layers = {site["layer"]: names[site["site"]] for site in device["sites"] if site["layer"] is not None}
+            peaks = {key: 0 for _, key in mine}
+            now = dict(peaks)
+            curve = []
+            live = {}
+            alloc = iter(zip(lives, keys))
+            for op, of, _, _, address, *_ in trace.records:
+                before = dict(now)
+                if op in (native_trace.ALLOC, native_trace.FREE) and address in live:
+                    gone, key = live.pop(address)
+                    if gone.device == device["ordinal"]:
+                        now[key] -= gone.bytes
+                if op == native_trace.ALLOC:
+                    life, key = next(alloc)
+                    live[address] = (life, key)
+                    if of == device["ordinal"]:
+                        now[key] += life.bytes
+                        peaks[key] = max(peaks[key], now[key])
+                if now != before:
+                    curve.append(dict(now))
+            tap.equal(sorted((peaks[key] for key in peaks), reverse=True)[:len(layers)], [peaks[layers[i]] for i in range(len(layers))], "the highest peaks are layers")
+            if not device["series"]["exact"]:
+                continue
+            levels = []
+            for layer in range(len(layers)):
+                changes = dict(zip(*[iter(device["series"]["layers"][layer])] * 2))
+                level, at = [], 0
+                for i in range(len(device["series"]["time_ns"])):
+                    at = changes.get(i, at)
+                    level.append(at)
+                levels.append(level)
+            seen = [dict(zip(layers.values(), row)) for row, total in zip(zip(*levels), device["series"]["live"])]
+            wanted = [{key: row[key] for key in layers.values()} for row in curve]
+            seen, wanted = ([row for before, row in zip([dict.fromkeys(layers.values(), 0)] + rows, rows) if row != before] for rows in (seen, wanted))
+            tap.equal((len(seen), next((i for i, (a, b) in enumerate(zip(seen, wanted)) if a != b), None)), (len(wanted), None), "layers over time, and where they differ")
+
+
 # ---- what stands in the page ----
 
 def every_part_is_there(_):
@@ -193,6 +252,101 @@ def the_pointer_shows_and_zooms(_):
     PAGE.mouse("mouseMoved", 5, 5)
     PAGE.wait_idle()
     tap.equal(PAGE.value(f"document.querySelector('{tip}').hidden"), True, "the tip goes")
+
+
+def the_wheel_and_a_drag_zoom(_):
+    show("sites.html")
+    whole = view()
+    left, top, width, height = PAGE.box(CHART)
+    place = left + width * .7, top + height / 2
+    PAGE.mouse("mouseMoved", *place)
+    for _ in range(3):
+        PAGE.mouse("mouseWheel", *place, deltaX=0, deltaY=-120)
+        PAGE.wait_idle()
+    near = view()
+    if (near[1] - near[0]) > .6 * (whole[1] - whole[0]) or near[0] <= whole[0]:
+        raise AssertionError(f"the wheel zooms in around the pointer: {near} of {whole}")
+    PAGE.mouse("mouseWheel", *place, deltaX=120, deltaY=0)
+    PAGE.wait_idle()
+    moved = view()
+    if moved[0] <= near[0] or abs((moved[1] - moved[0]) - (near[1] - near[0])) > .05 * (near[1] - near[0]):
+        raise AssertionError(f"sideways it moves: {moved} after {near}")
+    PAGE.mouse("mousePressed", left + width * .3, place[1], button="left", clickCount=1, modifiers=8)
+    PAGE.mouse("mouseMoved", left + width * .6, place[1], button="left", buttons=1, modifiers=8)
+    PAGE.mouse("mouseReleased", left + width * .6, place[1], button="left", clickCount=1, modifiers=8)
+    PAGE.wait_idle()
+    if view()[0] >= moved[0]:
+        raise AssertionError(f"with Shift a drag moves the view: {view()} after {moved}")
+    for _ in range(12):
+        PAGE.mouse("mouseWheel", *place, deltaX=0, deltaY=120)
+        PAGE.wait_idle()
+    tap.equal(view(), whole, "out again")
+    before = PAGE.value("scrollY")
+    PAGE.value("document.documentElement.style.scrollBehavior = 'auto'")
+    PAGE.mouse("mouseWheel", *place, deltaX=0, deltaY=240)
+    PAGE.value("new Promise(done => setTimeout(done, 400))")
+    if PAGE.value("scrollY") <= before:
+        raise AssertionError("then the page scrolls")
+
+
+def a_block_tells_its_history(_):
+    """Under the pointer: the block, by whom, from when to when; a click: its stack, and what else was at its address."""
+    show("sites.html")
+    device = data_of("sites.html")["sides"][0]["trace"]["devices"][0]
+    sites = dict(PAGE.value("[...document.querySelectorAll('#device-0 .by-site button')].map(b => [b.querySelector('code').textContent, b.dataset.layer])"))
+    tap.equal(sorted(name for name in sites), ["activations (sites.py:12) \u203a empty", "grow_cache (sites.py:15) \u203a empty", "load_weights (sites.py:9) \u203a empty"],
+              "the program's functions")
+    left, top, width, height = PAGE.box(CHART)
+    tip = "#device-0 .over-time .tip"
+    # The layer of the highest peak lies at the bottom.
+    PAGE.mouse("mouseMoved", left + width * .8, top + height - 40)
+    PAGE.wait_idle()
+    text = PAGE.text(tip)
+    if not re.match(r"16\.0 MiB by load_weights \(sites\.py:9\) \u203a empty\ncuMemAlloc_v2\nallocated at [\d.]+ m?s\nnever freed\n0x[0-9a-f]+, thread 1\n", text):
+        raise AssertionError(f"the tip of a block: {text!r}")
+    tap.equal(PAGE.value("document.querySelectorAll('#device-0 svg.time .marked').length"), 1, "it is marked")
+    begun = PAGE.value("document.querySelector('#device-0 svg.time .marked').getBBox().x")
+    blocks = [b for b in device["blocks"] if b[1] is None and b[2] == 16 << 20]
+    wanted = [74 + b[0] / data_of("sites.html")["sides"][0]["trace"]["duration_ns"] * (PAGE.value(f"document.querySelector('{CHART}').viewBox.baseVal.width") - 82) for b in blocks]
+    if min(abs(begun - x) for x in wanted) > 2:
+        raise AssertionError(f"the mark begins at {begun}, blocks at {wanted}")
+    for kind in ("mousePressed", "mouseReleased"):
+        PAGE.mouse(kind, left + width * .8, top + height - 40, button="left", clickCount=1)
+    PAGE.wait_idle()
+    history = "#device-0 .history"
+    tap.equal(PAGE.value(f"document.querySelector('{history}').hidden"), False, "the history")
+    own = PAGE.value(f"[...document.querySelectorAll('{history} .own')].map(n => n.textContent)")
+    tap.equal([re.sub(r"/.*/", "", frame) for frame in own], ["empty (sites.py:6)"], "the program's own frame")
+    if "No other block that is listed had this address." not in PAGE.text(history):
+        raise AssertionError(PAGE.text(history))
+    # An address that many blocks had.
+    PAGE.click(f"#device-0 .by-site [data-layer='{sites['activations (sites.py:12) ' + chr(0x203a) + ' empty']}']")
+    left, top, width, height = PAGE.box(CHART)
+    tap.equal(PAGE.value("[...document.querySelectorAll('#device-0 svg.time .layer')].length"), 1, "one layer alone")
+    at = next((x / 100 for x in range(20, 100) if PAGE.mouse("mouseMoved", left + width * x / 100, top + height - 36) is None and PAGE.wait_idle() is None
+               and "freed at" in PAGE.text(tip)), None)
+    text = PAGE.text(tip)
+    if at is None or not re.match(r"8\.00 MiB by activations \(sites\.py:12\).*\n.*\nallocated at [\d.]+ m?s\nfreed at [\d.]+ m?s, lived [\d.]+", text):
+        raise AssertionError(f"the tip of a block that was freed: {text!r}")
+    for kind in ("mousePressed", "mouseReleased"):
+        PAGE.mouse(kind, left + width * at, top + height - 36, button="left", clickCount=1)
+    PAGE.wait_idle()
+    if not re.search(r"The address had [\d,]+ other blocks? of those listed", PAGE.text(history)) or PAGE.value(f"document.querySelectorAll('{history} li:not(.stack *)').length") == 0:
+        raise AssertionError(PAGE.text(history))
+    PAGE.click("#device-0 .by-site [aria-pressed=true]")
+    tap.equal(PAGE.value("[...document.querySelectorAll('#device-0 svg.time .layer')].length"), len(sites), "all layers again")
+    # By keys.
+    PAGE.value(f"document.querySelector('{CHART}').focus()")
+    PAGE.press("End")
+    PAGE.press("ArrowUp")
+    spoken = PAGE.text("#device-0 .over-time .visually-hidden")
+    if not re.match(r"16\.0 MiB by load_weights .*, cuMemAlloc_v2, allocated at .*, never freed, 0x", spoken):
+        raise AssertionError(f"spoken: {spoken!r}")
+    PAGE.press("ArrowUp")
+    if PAGE.text("#device-0 .over-time .visually-hidden") == spoken:
+        raise AssertionError("the next block is the same")
+    PAGE.press("Enter")
+    tap.equal(PAGE.text(history + " h4"), PAGE.text("#device-0 .over-time .visually-hidden").split(",")[0], "Enter tells its history")
 
 
 def buttons_and_keys_do_the_same(_):
@@ -367,7 +521,7 @@ def stacks_are_shown(_):
     device = report["devices"][0]
     device["call_sites"] = [{"count": 3 - i, "bytes": 100 << i, "current_count": 0, "current_bytes": 0, "peak_bytes": 50 << i, "stack": stack}
                             for i, stack in enumerate(stacks)]
-    device["leaks"][0]["stack"] = stacks[0]
+    device["leak_groups"][0].update(stack=stacks[0], frame=stacks[0][1], count=512)
     with open(path("stacks.json"), "w", encoding="utf-8") as stream:
         json.dump(report, stream)
     tool("report", path("stacks.json"), "--html", path("stacks.html"))
@@ -384,6 +538,12 @@ def stacks_are_shown(_):
     leak = PAGE.value(f"document.querySelector({json.dumps(part + '[data-label=' + chr(39) + 'Never freed' + chr(39) + '] .stack')}).textContent")
     if "train.py:7 step" not in leak:
         raise AssertionError(leak)
+    row = rows_of(part + "[data-label='Never freed'] tbody tr")[0]
+    tap.equal((row[0].startswith("train.py:7 step"), row[1]), (True, "512"), "leaks of a call site are one entry, named by the program's own frame")
+    report["verdict"], report["problem"] = "", ""
+    verdict = PAGE.value("[document.querySelector('.verdict').textContent, document.querySelector('.verdict').className]")
+    if not re.match(r"Out of memory: [\d]+ requests refused on device", verdict[0]) or verdict[1] != "verdict bad":
+        raise AssertionError(verdict)
 
 
 def odd_traces_make_a_page(_):
@@ -396,8 +556,33 @@ def odd_traces_make_a_page(_):
         show(name + ".html")
 
 
-TESTS = [stretches_have_the_least_and_the_most, figures_of_the_trace_are_right, reasons_have_words]
-IN_BROWSER = [every_part_is_there, it_can_be_read_aloud, the_pointer_shows_and_zooms,
+# Three functions allocate through a helper: weights that stay, activations that come and go, a cache that grows.
+SITES = """import ctypes
+cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and cuda.cuCtxSetCurrent(context) == 0
+def empty(mib):
+    address = ctypes.c_uint64()
+    assert cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(mib << 20)) == 0
+    return address
+def load_weights():
+    return [empty(16) for _ in range(12)]
+def activations():
+    return [empty(8), empty(4)] if False else [
+        empty(8) for _ in range(5)]
+def grow_cache():
+    return (
+        empty(3))
+weights, cache = load_weights(), []
+for step in range(40):
+    kept = activations()
+    cache.append(grow_cache())
+    for address in kept:
+        cuda.cuMemFree_v2(address)
+"""
+
+
+TESTS = [stretches_have_the_least_and_the_most, figures_of_the_trace_are_right, layers_and_blocks_are_right, reasons_have_words]
+IN_BROWSER = [every_part_is_there, it_can_be_read_aloud, the_pointer_shows_and_zooms, the_wheel_and_a_drag_zoom, a_block_tells_its_history,
               buttons_and_keys_do_the_same, the_picture_and_the_tables_answer, a_million_events, a_quiet_time_is_no_band, the_last_event_is_drawn,
               every_figure_is_on_the_page, two_reports_are_compared, the_library_writes_the_page_too, hostile_names_are_text, stacks_are_shown, odd_traces_make_a_page]
 
@@ -405,4 +590,8 @@ IN_BROWSER = [every_part_is_there, it_can_be_read_aloud, the_pointer_shows_and_z
 if __name__ == "__main__":
     record("small", 4000, ".json")
     tool("report", path("small.json"), "--html", path("small.html"), "--trace", path("small"))
+    with open(path("sites.py"), "w", encoding="utf-8") as stream_:
+        stream_.write(SITES)
+    record("sites", None, ".json", program=[sys.executable, path("sites.py")], stacks="all")
+    tool("report", path("sites.json"), "--html", path("sites.html"), "--trace", path("sites"))
     sys.exit(page_case.run(TESTS, IN_BROWSER))

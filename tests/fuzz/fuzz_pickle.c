@@ -1,5 +1,5 @@
 /* A pickle of anyone's making: read, and every value looked at. */
-#include "tools/trace/pickle.h"
+#include "tools/pickle/pickle.h"
 
 #include <stdlib.h>
 

@@ -7,8 +7,8 @@
  *
  * A pickle can hold one value at many places, but only one list is read, once: there are at most as
  * many events as the file has bytes, and each has few keys. */
+#include "tools/pickle/pickle.h"
 #include "tools/replay/replay_trace.h"
-#include "tools/trace/pickle.h"
 
 #define EVENT_KEYS_MAX 64
 

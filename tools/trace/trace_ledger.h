@@ -16,6 +16,7 @@ struct trace_allocation {
     uint64_t stream;
     uint64_t begin_ns; /* since the first event */
     uint32_t thread;
+    uint32_t stack; /* number in the trace; 0: unknown */
     uint16_t api;
     uint8_t device;
     bool is_apart; /* outside the known memory of the pools */

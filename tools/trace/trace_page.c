@@ -1,25 +1,41 @@
-/* Two walks: the first counts the events of each device and finds its peak, the second collects the
- * data. Each device's picture is written when the second walk passes its peak, so the pictures are
- * separate from the devices, in the order of the peaks. */
+/* Two walks: the first counts the events of each device, finds its peak and ranks the places that
+ * its allocations come from; the second collects the data. The places with the highest peaks are
+ * call sites of their own, the others share the site of their entry point. Each device's picture is
+ * written when the second walk passes its peak, so the pictures are separate from the devices, in
+ * the order of the peaks. */
 #include "tools/trace/trace_page.h"
 
 #include "core/report/html.h"
+#include "tools/trace/trace_blocks.h"
 #include "tools/trace/trace_export.h"
 #include "tools/trace/trace_picture.h"
 #include "tools/trace/trace_series.h"
+#include "tools/trace/trace_stacks.h"
+
+#include "core/base/bits.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define LEAKS_MAX 200
 #define FAILURE_STRETCHES 512 /* failed requests are merged into at most this many */
 #define POWERS 64
+#define SITES_MAX 200 /* of a device */
+#define NO_LAYER 255
+
+/* What a place has live, and had at most. */
+struct rank {
+    uint64_t live_bytes;
+    uint64_t peak_bytes;
+};
 
 struct site {
+    uint8_t layer; /* of the device's series; NO_LAYER: none */
     uint64_t count;
     uint64_t bytes;
     uint64_t live_bytes;
     uint64_t live_count;
-    uint64_t peak_bytes;    /* peak of the entry point */
+    uint64_t peak_bytes;
     uint64_t at_peak_bytes; /* when the device's live bytes peaked */
 };
 
@@ -45,7 +61,10 @@ struct device {
     uint64_t peak_event; /* index of the event that reached the peak */
     uint64_t peak_ns;
     struct trace_series series;
-    struct site *sites;              /* one for each entry point */
+    struct rank *ranks; /* one for each place */
+    size_t rank_count;
+    struct site *sites; /* one for each call site of the page */
+    struct trace_blocks blocks;
     struct bucket sizes[POWERS];     /* [i]: 2^i bytes up to twice that */
     struct bucket lifetimes[POWERS]; /* [i]: 2^i ns up to twice that */
     struct failure *failures;
@@ -55,7 +74,11 @@ struct device {
 struct page {
     struct device devices[TRACE_DEVICES];
     uint64_t event; /* index of the current event */
-    size_t api_count;
+    struct trace_stacks stacks;
+    struct trace_places places;
+    uint32_t *numbers;         /* of each place: its call site */
+    struct trace_place *sites; /* call sites, each by one of its places */
+    size_t site_count;
     struct gc_json *json;
 };
 
@@ -74,6 +97,25 @@ static struct device *device_of(struct page *page, const struct trace_step *step
     return device;
 }
 
+/* The record of the allocation's place; NULL: no memory. */
+static struct rank *rank_of(struct page *page, struct device *device,
+                            const struct trace_allocation *allocation)
+{
+    uint32_t place;
+    if (trace_places_find(&page->places, allocation->api, allocation->stack, &place) != GC_OK)
+        return NULL;
+    if (place >= device->rank_count) {
+        const size_t count = page->places.room;
+        struct rank *ranks = realloc(device->ranks, count * sizeof(*ranks));
+        if (ranks == NULL)
+            return NULL;
+        memset(ranks + device->rank_count, 0, (count - device->rank_count) * sizeof(*ranks));
+        device->ranks = ranks;
+        device->rank_count = count;
+    }
+    return &device->ranks[place];
+}
+
 static enum gc_status count_step(void *self, const struct trace_state *state,
                                  const struct trace_step *step)
 {
@@ -82,10 +124,18 @@ static enum gc_status count_step(void *self, const struct trace_state *state,
     (void)state;
     page->event++;
     device->events += step->op == GC_TRACE_LEVELS ? 3 : step->allocation != NULL;
+    if (step->allocation == NULL)
+        return GC_OK;
+    struct rank *rank = rank_of(page, device, step->allocation);
+    if (rank == NULL)
+        return GC_NO_HOST_MEMORY;
     if (step->op == GC_TRACE_FREE) {
         device->live_bytes -= step->allocation->bytes;
+        rank->live_bytes -= step->allocation->bytes;
     } else if (step->op == GC_TRACE_ALLOC) {
         device->live_bytes += step->allocation->bytes;
+        rank->live_bytes += step->allocation->bytes;
+        rank->peak_bytes = gc_max_u64(rank->peak_bytes, rank->live_bytes);
         if (device->live_bytes > device->peak_bytes) {
             device->peak_bytes = device->live_bytes;
             device->peak_event = page->event;
@@ -95,44 +145,152 @@ static enum gc_status count_step(void *self, const struct trace_state *state,
     return GC_OK;
 }
 
+/* The number of the call site, a new one if `own` or if the entry point has none yet. */
+static uint32_t site_number(struct page *page, uint32_t place, bool own)
+{
+    const struct trace_place *of = &page->places.list[place];
+    const struct trace_place shared = {.api = of->api};
+    if (!own) {
+        for (uint32_t i = 0; i < page->site_count; i++) {
+            if (page->sites[i].stack == 0 && page->sites[i].api == of->api)
+                return i;
+        }
+    }
+    page->sites[page->site_count] = own ? *of : shared;
+    return (uint32_t)page->site_count++;
+}
+
+struct ranked {
+    uint32_t place;
+    uint64_t peak_bytes;
+};
+
+static int by_peak_down(const void *a, const void *b)
+{
+    const struct ranked *left = a;
+    const struct ranked *right = b;
+    if (left->peak_bytes != right->peak_bytes)
+        return left->peak_bytes < right->peak_bytes ? 1 : -1;
+    return (left->place > right->place) - (left->place < right->place);
+}
+
+/* The device's places, those of the highest peaks first. */
+static size_t rank_places(const struct device *device, struct ranked *ranked)
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < device->rank_count; i++) {
+        if (device->ranks[i].peak_bytes > 0)
+            ranked[count++] = (struct ranked){i, device->ranks[i].peak_bytes};
+    }
+    qsort(ranked, count, sizeof(*ranked), by_peak_down);
+    return count;
+}
+
+/* Sites of their own for the first places of each device, then shared ones for the others. */
+static enum gc_status choose_sites(struct page *page)
+{
+    const size_t count = page->places.count;
+    struct ranked *ranked = calloc(count + 1, sizeof(*ranked));
+    page->numbers = malloc((count + 1) * sizeof(*page->numbers));
+    page->sites = calloc(2 * count + 1, sizeof(*page->sites));
+    if (ranked == NULL || page->numbers == NULL || page->sites == NULL) {
+        free(ranked);
+        return GC_NO_HOST_MEMORY;
+    }
+    for (size_t i = 0; i < count; i++)
+        page->numbers[i] = UINT32_MAX;
+    for (unsigned i = 0; i < TRACE_DEVICES; i++) {
+        const size_t used = rank_places(&page->devices[i], ranked);
+        for (size_t j = 0; j < used && j < SITES_MAX; j++) {
+            if (page->numbers[ranked[j].place] == UINT32_MAX)
+                page->numbers[ranked[j].place] = site_number(page, ranked[j].place, true);
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (page->numbers[i] == UINT32_MAX)
+            page->numbers[i] = site_number(page, i, false);
+    }
+    free(ranked);
+    return GC_OK;
+}
+
+/* The first sites have the device's layers. */
+static enum gc_status choose_layers(struct page *page, struct device *device)
+{
+    struct ranked *ranked = calloc(device->rank_count + 1, sizeof(*ranked));
+    uint8_t layers = 0;
+    if (ranked == NULL)
+        return GC_NO_HOST_MEMORY;
+    for (size_t i = 0; i < page->site_count; i++)
+        device->sites[i].layer = NO_LAYER;
+    const size_t used = rank_places(device, ranked);
+    for (size_t i = 0; i < used && layers < TRACE_SERIES_LAYERS; i++) {
+        struct site *site = &device->sites[page->numbers[ranked[i].place]];
+        if (site->layer == NO_LAYER)
+            site->layer = layers++;
+    }
+    free(ranked);
+    return GC_OK;
+}
+
 static enum gc_status prepare(struct page *page, uint64_t duration_ns)
 {
     page->event = 0;
-    for (unsigned i = 0; i < TRACE_DEVICES; i++) {
+    enum gc_status status = choose_sites(page);
+    for (unsigned i = 0; status == GC_OK && i < TRACE_DEVICES; i++) {
         struct device *device = &page->devices[i];
         if (!device->is_seen)
             continue;
         device->live_bytes = 0;
-        device->sites = calloc(page->api_count + 1, sizeof(*device->sites));
+        device->sites = calloc(page->site_count + 1, sizeof(*device->sites));
         device->failures = calloc(FAILURE_STRETCHES, sizeof(*device->failures));
-        if (device->sites == NULL || device->failures == NULL ||
-            trace_series_init(&device->series, device->events, duration_ns) != GC_OK)
+        if (device->sites == NULL || device->failures == NULL)
             return GC_NO_HOST_MEMORY;
+        status = choose_layers(page, device);
+        if (status == GC_OK)
+            status = trace_blocks_init(&device->blocks);
+        if (status == GC_OK)
+            status = trace_series_init(&device->series, device->events, duration_ns);
     }
-    return GC_OK;
+    return status;
 }
 
 /* ---- the second walk ---- */
+
+/* The call site of an allocation, which the first walk has seen. */
+static uint32_t site_of(void *self, const struct trace_allocation *allocation)
+{
+    struct page *page = self;
+    uint32_t place;
+    if (trace_places_find(&page->places, allocation->api, allocation->stack, &place) != GC_OK)
+        place = 0;
+    return page->numbers[place];
+}
 
 static enum gc_status draw(struct page *page, struct device *device,
                            const struct trace_state *state)
 {
     const unsigned ordinal = (unsigned)(device - page->devices);
     device->peak_count = device->live_count;
-    for (size_t i = 0; i < page->api_count; i++)
+    for (size_t i = 0; i < page->site_count; i++)
         device->sites[i].at_peak_bytes = device->sites[i].live_bytes;
     gc_json_begin_object(page->json, GC_JSON_LINES);
     gc_json_write_uint(page->json, "ordinal", ordinal);
     gc_json_write_uint(page->json, "time_ns", device->peak_ns);
-    const enum gc_status status = trace_picture_write(state, ordinal, page->json);
+    const enum gc_status status = trace_picture_write(state, ordinal, site_of, page, page->json);
     gc_json_end_object(page->json);
     return status;
 }
 
-static void record_alloc(struct device *device, const struct trace_step *step)
+static void set_layer(struct device *device, const struct site *site)
+{
+    if (site->layer != NO_LAYER)
+        device->series.now_layers[site->layer] = site->live_bytes;
+}
+
+static void record_alloc(struct device *device, struct site *site, const struct trace_step *step)
 {
     const uint64_t bytes = step->allocation->bytes;
-    struct site *site = &device->sites[step->allocation->api];
     struct bucket *size = &device->sizes[power_of(bytes)];
     device->live_bytes += bytes;
     device->live_count++;
@@ -144,12 +302,12 @@ static void record_alloc(struct device *device, const struct trace_step *step)
         site->peak_bytes = site->live_bytes;
     size->count++;
     size->bytes += bytes;
+    set_layer(device, site);
 }
 
-static void record_free(struct device *device, const struct trace_step *step)
+static void record_free(struct device *device, struct site *site, const struct trace_step *step)
 {
     const struct trace_allocation *allocation = step->allocation;
-    struct site *site = &device->sites[allocation->api];
     const uint64_t life_ns =
         step->time_ns > allocation->begin_ns ? step->time_ns - allocation->begin_ns : 0;
     struct bucket *lifetime = &device->lifetimes[power_of(life_ns)];
@@ -159,6 +317,9 @@ static void record_free(struct device *device, const struct trace_step *step)
     site->live_bytes -= allocation->bytes;
     lifetime->count++;
     lifetime->bytes += allocation->bytes;
+    set_layer(device, site);
+    trace_blocks_add(&device->blocks, allocation, (uint32_t)(site - device->sites), step->time_ns,
+                     true);
 }
 
 static void record_failure(struct device *device, const struct trace_step *step)
@@ -189,10 +350,11 @@ static enum gc_status record_step(void *self, const struct trace_state *state,
     } else if (step->op == GC_TRACE_OOM) {
         record_failure(device, step);
     } else if (step->allocation != NULL) {
+        struct site *site = &device->sites[site_of(page, step->allocation)];
         if (step->op == GC_TRACE_ALLOC)
-            record_alloc(device, step);
+            record_alloc(device, site, step);
         else
-            record_free(device, step);
+            record_free(device, site, step);
         trace_series_add(series, step->time_ns, TRACE_LIVE, device->live_bytes);
     }
     if (page->event == device->peak_event)
@@ -220,12 +382,13 @@ static void write_buckets(struct gc_json *json, const char *key, const struct bu
 static void write_sites(const struct page *page, const struct device *device, struct gc_json *json)
 {
     gc_json_open_array(json, "sites", GC_JSON_LINES);
-    for (size_t i = 0; i < page->api_count; i++) {
+    for (size_t i = 0; i < page->site_count; i++) {
         const struct site *site = &device->sites[i];
         if (site->count == 0)
             continue;
         gc_json_begin_object(json, GC_JSON_LINE);
-        gc_json_write_uint(json, "api", i);
+        gc_json_write_uint(json, "site", i);
+        gc_json_write_maybe(json, "layer", site->layer != NO_LAYER, site->layer);
         gc_json_write_uint(json, "count", site->count);
         gc_json_write_uint(json, "bytes", site->bytes);
         gc_json_write_uint(json, "peak_bytes", site->peak_bytes);
@@ -262,9 +425,10 @@ static int by_bytes_down(const void *a, const void *b)
     return ((*left)->id > (*right)->id) - ((*left)->id < (*right)->id);
 }
 
-static enum gc_status write_leaks(const struct trace_state *state, unsigned number,
-                                  struct gc_json *json)
+static enum gc_status write_leaks(struct page *page, const struct trace_state *state,
+                                  unsigned number, struct gc_json *json)
 {
+    struct device *device = &page->devices[number];
     const struct trace_ledger *ledger = state->ledger;
     const struct trace_allocation **live = malloc((ledger->count + 1) * sizeof(*live));
     size_t count = 0;
@@ -276,11 +440,14 @@ static enum gc_status write_leaks(const struct trace_state *state, unsigned numb
     }
     qsort(live, count, sizeof(*live), by_bytes_down);
     gc_json_open_array(json, "leaks", GC_JSON_LINES);
+    for (size_t i = 0; i < count; i++)
+        trace_blocks_add(&device->blocks, live[i], site_of(page, live[i]),
+                         trace_sum_duration_ns(state->sum), false);
     for (size_t i = 0; i < count && i < LEAKS_MAX; i++) {
         gc_json_begin_object(json, GC_JSON_LINE);
         gc_json_write_hex(json, "address", live[i]->address);
         gc_json_write_uint(json, "bytes", live[i]->bytes);
-        gc_json_write_uint(json, "api", live[i]->api);
+        gc_json_write_uint(json, "site", site_of(page, live[i]));
         gc_json_write_uint(json, "time_ns", live[i]->begin_ns);
         gc_json_end_object(json);
     }
@@ -306,7 +473,8 @@ static enum gc_status write_device(struct page *page, const struct trace_state *
     write_buckets(json, "sizes", device->sizes);
     write_buckets(json, "lifetimes", device->lifetimes);
     write_failures(device, json);
-    const enum gc_status status = write_leaks(state, number, json);
+    const enum gc_status status = write_leaks(page, state, number, json);
+    trace_blocks_write(&device->blocks, json);
     gc_json_end_object(json);
     return status;
 }
@@ -369,9 +537,15 @@ static void page_free(struct page *page)
     for (unsigned i = 0; i < TRACE_DEVICES; i++) {
         struct device *device = &page->devices[i];
         trace_series_fini(&device->series);
+        trace_blocks_fini(&device->blocks);
+        free(device->ranks);
         free(device->sites);
         free(device->failures);
     }
+    trace_places_fini(&page->places);
+    trace_stacks_fini(&page->stacks);
+    free(page->numbers);
+    free(page->sites);
     free(page);
 }
 
@@ -382,16 +556,20 @@ enum gc_status trace_page_write(struct gc_trace_reader reader, struct gc_json *j
     struct trace_sum sum;
     if (page == NULL)
         return GC_NO_HOST_MEMORY;
-    page->api_count = reader.api_count;
     page->json = json;
+    trace_places_init(&page->places, &page->stacks);
     gc_json_begin_object(json, GC_JSON_LINES);
     enum gc_status status = write_names(&reader, json);
+    if (status == GC_OK)
+        status = trace_stacks_read(&page->stacks, reader);
     if (status == GC_OK)
         status = trace_walk(&reader, &(struct trace_sink){page, count_step, NULL}, &sum);
     if (status == GC_OK) {
         status = prepare(page, trace_sum_duration_ns(&sum));
         trace_sum_fini(&sum);
     }
+    if (status == GC_OK)
+        status = trace_places_write(&page->stacks, page->sites, page->site_count, json);
     gc_json_open_array(json, "pictures", GC_JSON_LINES);
     if (status == GC_OK)
         status = trace_walk(&again, &(struct trace_sink){page, record_step, end}, &sum);

@@ -5,7 +5,7 @@
  * segment: an allocation outside the pools' memory gets its own segment, which begins and ends with
  * it. A free is written as free_requested and free_completed at once: the trace does not record
  * when it completed. */
-#include "tools/trace/pickle_write.h"
+#include "tools/pickle/pickle_write.h"
 #include "tools/trace/trace_export.h"
 
 #include <stdlib.h>

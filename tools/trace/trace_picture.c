@@ -7,7 +7,7 @@ struct block {
     uint64_t span; /* from the first of its allocations to the end of the last */
     uint64_t bytes;
     uint64_t count;
-    uint16_t api; /* of the largest allocation, which has `largest` bytes */
+    uint32_t site; /* of the largest allocation, which has `largest` bytes */
     uint64_t largest;
 };
 
@@ -51,7 +51,7 @@ static int by_bytes_down(const void *a, const void *b)
 
 /* Makes a segment for each range of the pools, and for each allocation outside them. */
 static enum gc_status collect(struct picture *picture, const struct trace_state *state,
-                              unsigned device)
+                              unsigned device, trace_picture_site *site_of, void *argument)
 {
     const struct trace_ledger *ledger = state->ledger;
     const struct trace_space *space = &state->spaces[device];
@@ -65,8 +65,8 @@ static enum gc_status collect(struct picture *picture, const struct trace_state 
         const struct trace_allocation *live = &ledger->slots[i];
         if (live->id == 0 || live->device != device || live->bytes == 0)
             continue;
-        picture->blocks[picture->block_count++] =
-            (struct block){live->address, live->bytes, live->bytes, 1, live->api, live->bytes};
+        picture->blocks[picture->block_count++] = (struct block){
+            live->address, live->bytes, live->bytes, 1, site_of(argument, live), live->bytes};
         if (trace_space_find(space, live->address) == NULL)
             picture->segments[picture->segment_count++].range =
                 (struct trace_range){live->address, live->bytes, false};
@@ -120,7 +120,7 @@ static void merge(struct block *into, const struct block *block)
     into->count += block->count;
     if (block->largest > into->largest) {
         into->largest = block->largest;
-        into->api = block->api;
+        into->site = block->site;
     }
 }
 
@@ -155,7 +155,7 @@ static void thin_out(struct picture *picture)
     picture->block_count = count;
 }
 
-/* [offset in the segment, span, bytes, entry point, how many] */
+/* [offset in the segment, span, bytes, call site, how many] */
 static void write_block(struct gc_json *json, const struct segment *segment,
                         const struct block *block)
 {
@@ -163,7 +163,7 @@ static void write_block(struct gc_json *json, const struct segment *segment,
     gc_json_uint(json, block->address - segment->range.address);
     gc_json_uint(json, block->span);
     gc_json_uint(json, block->bytes);
-    gc_json_uint(json, block->api);
+    gc_json_uint(json, block->site);
     gc_json_uint(json, block->count);
     gc_json_end_array(json);
 }
@@ -190,10 +190,11 @@ static void write_segments(const struct picture *picture, struct gc_json *json)
 }
 
 enum gc_status trace_picture_write(const struct trace_state *state, unsigned device,
+                                   trace_picture_site *site_of, void *argument,
                                    struct gc_json *json)
 {
     struct picture picture = {.segments = NULL};
-    const enum gc_status status = collect(&picture, state, device);
+    const enum gc_status status = collect(&picture, state, device, site_of, argument);
     if (status == GC_OK) {
         choose_segments(&picture);
         assign_blocks(&picture);

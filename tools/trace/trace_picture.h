@@ -10,8 +10,11 @@
 #define TRACE_PICTURE_BLOCKS 8192
 #define TRACE_PICTURE_SEGMENTS 2048
 
-/* Writes the members of an object that was begun. GC_NO_HOST_MEMORY with nothing written. */
+/* Writes the members of an object that was begun. GC_NO_HOST_MEMORY with nothing written. `site_of`
+ * gives the number of the call site that an allocation is drawn for. */
+typedef uint32_t trace_picture_site(void *argument, const struct trace_allocation *allocation);
 enum gc_status trace_picture_write(const struct trace_state *state, unsigned device,
+                                   trace_picture_site *site_of, void *argument,
                                    struct gc_json *json) GC_CHECKED;
 
 #endif

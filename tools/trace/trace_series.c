@@ -13,7 +13,11 @@ enum gc_status trace_series_init(struct trace_series *series, uint64_t events, u
         .now[TRACE_LIMIT] = UINT64_MAX,
     };
     series->points = calloc(series->room + 1, sizeof(*series->points));
-    return series->points != NULL ? GC_OK : GC_NO_HOST_MEMORY;
+    series->layers = calloc(series->room + 1, sizeof(*series->layers));
+    series->layers_ns = calloc(series->room + 1, sizeof(*series->layers_ns));
+    return series->points != NULL && series->layers != NULL && series->layers_ns != NULL
+               ? GC_OK
+               : GC_NO_HOST_MEMORY;
 }
 
 /* The interval of the time, of TRACE_SERIES_POINTS equally long ones. */
@@ -32,6 +36,8 @@ static struct trace_point *point_at(struct trace_series *series, uint64_t time_n
                         stretch_of(series, time_ns) > stretch_of(series, last->time_ns);
     if (series->points == NULL || is_full || !is_new)
         return last;
+    memcpy(series->layers[series->count], series->before_layers, sizeof(*series->layers));
+    series->layers_ns[series->count] = time_ns;
     struct trace_point *point = &series->points[series->count++];
     /* An interval begins with the current levels. */
     *point = (struct trace_point){.time_ns = time_ns};
@@ -48,8 +54,14 @@ void trace_series_add(struct trace_series *series, uint64_t time_ns, enum trace_
 {
     struct trace_point *point = point_at(series, time_ns);
     series->now[level] = value;
+    if (level == TRACE_LIVE)
+        memcpy(series->before_layers, series->now_layers, sizeof(series->before_layers));
     if (point == NULL)
         return;
+    if (level == TRACE_LIVE && (series->is_exact || value > point->most[level])) {
+        memcpy(series->layers[point - series->points], series->now_layers, sizeof(*series->layers));
+        series->layers_ns[point - series->points] = time_ns;
+    }
     point->events++;
     point->last[level] = value;
     if (value < point->least[level])
@@ -69,6 +81,32 @@ static void write_numbers(const struct trace_series *series, struct gc_json *jso
             gc_json_null(json);
         else
             gc_json_uint(json, value);
+    }
+    gc_json_end_array(json);
+}
+
+/* For each layer the points where it changes, and its bytes from there on: [i, bytes, i, bytes, …].
+ */
+static void write_layers(const struct trace_series *series, struct gc_json *json)
+{
+    if (!series->is_exact) {
+        gc_json_open_array(json, "layers_ns", GC_JSON_LINE);
+        for (size_t i = 0; i < series->count; i++)
+            gc_json_uint(json, series->layers_ns[i]);
+        gc_json_end_array(json);
+    }
+    gc_json_open_array(json, "layers", GC_JSON_LINES);
+    for (size_t layer = 0; layer < TRACE_SERIES_LAYERS; layer++) {
+        uint64_t before = 0;
+        gc_json_begin_array(json, GC_JSON_LINE);
+        for (size_t i = 0; i < series->count; i++) {
+            if (series->layers[i][layer] == before)
+                continue;
+            before = series->layers[i][layer];
+            gc_json_uint(json, i);
+            gc_json_uint(json, before);
+        }
+        gc_json_end_array(json);
     }
     gc_json_end_array(json);
 }
@@ -94,11 +132,16 @@ void trace_series_write(const struct trace_series *series, struct gc_json *json)
         write_numbers(series, json, "reserved_most", POINT(most[TRACE_RESERVED]), UINT64_MAX);
         write_numbers(series, json, "pending_most", POINT(most[TRACE_PENDING]), UINT64_MAX);
     }
+    write_layers(series, json);
     gc_json_end_object(json);
 }
 
 void trace_series_fini(struct trace_series *series)
 {
     free(series->points);
+    free(series->layers);
+    free(series->layers_ns);
     series->points = NULL;
+    series->layers = NULL;
+    series->layers_ns = NULL;
 }

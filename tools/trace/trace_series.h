@@ -22,6 +22,9 @@ struct trace_point {
     uint64_t last[TRACE_LEVEL_COUNT];
 };
 
+/* Parts of TRACE_LIVE whose sums are drawn one on the other; the rest of it has no part. */
+#define TRACE_SERIES_LAYERS 8
+
 struct trace_series {
     struct trace_point *points;
     size_t count;
@@ -29,6 +32,11 @@ struct trace_series {
     uint64_t duration_ns;
     bool is_exact; /* a point for each event */
     uint64_t now[TRACE_LEVEL_COUNT];
+    /* Of each point: the layers when live bytes were the most, and that time. */
+    uint64_t (*layers)[TRACE_SERIES_LAYERS];
+    uint64_t *layers_ns;
+    uint64_t before_layers[TRACE_SERIES_LAYERS];
+    uint64_t now_layers[TRACE_SERIES_LAYERS]; /* the caller sets them before it adds TRACE_LIVE */
 };
 
 /* `events`: the number of updates that follow, over `duration_ns`. */

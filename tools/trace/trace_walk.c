@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ANNOUNCED_MAX 256U
+
 struct walk {
     struct trace_ledger ledger;
     struct trace_space spaces[TRACE_DEVICES];
@@ -10,6 +12,13 @@ struct walk {
     struct trace_state state;
     struct trace_sum *sum;
     uint64_t next_id;
+    /* Stacks whose allocations follow, at most one for each thread: a ring. */
+    struct {
+        uint64_t address;
+        uint32_t stack;
+        uint8_t device;
+    } announced[ANNOUNCED_MAX];
+    unsigned announced_count;
 };
 
 static enum gc_status emit(const struct walk *walk, enum gc_trace_op op,
@@ -40,6 +49,31 @@ static enum gc_status end_life(struct walk *walk, const struct gc_trace_event *e
     return emit(walk, GC_TRACE_FREE, &allocation, event);
 }
 
+static void announce_stack(struct walk *walk, const struct gc_trace_event *event)
+{
+    const unsigned at = walk->announced_count++ % ANNOUNCED_MAX;
+    walk->announced[at].address = event->address;
+    walk->announced[at].stack = (uint32_t)event->bytes;
+    walk->announced[at].device = event->device;
+}
+
+/* The stack that was announced last for the allocation; 0: none. */
+static uint32_t take_stack(struct walk *walk, const struct gc_trace_event *event)
+{
+    const unsigned all =
+        walk->announced_count < ANNOUNCED_MAX ? walk->announced_count : ANNOUNCED_MAX;
+    for (unsigned i = 1; i <= all; i++) {
+        const unsigned at = (walk->announced_count - i) % ANNOUNCED_MAX;
+        if (walk->announced[at].address == event->address &&
+            walk->announced[at].device == event->device && walk->announced[at].stack != 0) {
+            const uint32_t stack = walk->announced[at].stack;
+            walk->announced[at].stack = 0;
+            return stack;
+        }
+    }
+    return 0;
+}
+
 static enum gc_status visit_alloc(struct walk *walk, const struct gc_trace_event *event)
 {
     struct trace_sum *sum = walk->sum;
@@ -50,6 +84,7 @@ static enum gc_status visit_alloc(struct walk *walk, const struct gc_trace_event
         .stream = event->stream,
         .begin_ns = event->time_ns > sum->first_ns ? event->time_ns - sum->first_ns : 0,
         .thread = event->thread,
+        .stack = take_stack(walk, event),
         .api = event->api,
         .device = event->device,
         .is_apart = trace_space_find(&walk->spaces[event->device], event->address) == NULL,
@@ -99,6 +134,10 @@ static enum gc_status visit_memory(struct walk *walk, const struct gc_trace_even
 static enum gc_status see(struct walk *walk, const struct gc_trace_event *event)
 {
     struct trace_sum *sum = walk->sum;
+    if (event->op == GC_TRACE_STACK)
+        announce_stack(walk, event);
+    if (event->op > GC_TRACE_UNMAP)
+        return GC_OK;
     if (event->op > GC_TRACE_OOM)
         return visit_memory(walk, event);
     if (sum->events++ == 0)

@@ -1,14 +1,11 @@
 /* The address space at a device's peak: its segments one after the other, as lines of a text, and the blocks in them. */
 
-/* Colours of the entry points with the most bytes; the rest share `others`. Each stands out from its neighbours and from the panel, light or dark. */
-const ramp = ["#3b76c4", "#c9731f", "#3a8f5c", "#a5528f", "#8a7a28", "#4d8fa8", "#b5524a", "#6c63b8"];
-const others = "#7a7f85";
-
 class Picture {
-    /* `ranks`: entry points of the whole trace by weight, so that colours mean the same in each picture. */
-    constructor(picture, apis, ranks, heading) {
+    /* `ranks`: call sites of the device, so that colours mean the same as in its memory over time. */
+    constructor(picture, device, sites, ranks, heading) {
         this.picture = picture;
-        this.apis = apis;
+        this.device = device;
+        this.sites = sites;
         this.width = 960;
         const used = [...new Set(picture.segments.flatMap(segment => segment.blocks.map(block => block[3])))];
         this.ranks = ranks;
@@ -27,13 +24,13 @@ class Picture {
         this.draw();
     }
 
-    color(api) { return ramp[this.ranks.indexOf(api)] || others; }
+    color(site) { return ramp[this.ranks.indexOf(site)] || others; }
 
     legend() {
         const entry = (color, name) => make("li", null, make("span", {style: "background:" + color}), name);
-        const named = this.order.filter(api => this.color(api) !== others);
+        const named = this.order.filter(site => this.color(site) !== others);
         const rest = this.order.length - named.length;
-        return make("ul", {class: "legend"}, named.map(api => entry(this.color(api), make("code", null, this.apis[api]))),
+        return make("ul", {class: "legend"}, named.map(site => entry(this.color(site), make("code", null, this.sites.label(site)))),
             rest > 0 ? entry(others, counted(rest, "other", "others")) : null);
     }
 
@@ -66,9 +63,19 @@ class Picture {
         const head = (segment.mapped ? "mapped pages " : "driver allocation ") + segment.address + ", " + size(segment.bytes) + ", in use " + size(segment.live_bytes);
         const block = segment.blocks[data.block];
         if (!block) return head;
-        const [offset, , bytes, api, number] = block;
-        return (number === 1 ? size(bytes) + " by " + this.apis[api] : count(number) + " blocks, " + size(bytes) + ", most by " + this.apis[api]) +
-            "\nat +0x" + offset.toString(16) + " in\n" + head;
+        const [offset, , bytes, site, number] = block;
+        const name = this.sites.label(site);
+        return (number === 1 ? size(bytes) + " by " + name : count(number) + " blocks, " + size(bytes) + ", most by " + name) +
+            "\nat +0x" + offset.toString(16) + " in\n" + head + (number === 1 ? this.lifeOf(segment, offset) : "");
+    }
+
+    /* When the block came and went, if it is listed. */
+    lifeOf(segment, offset) {
+        const address = "0x" + (BigInt(segment.address) + BigInt(offset)).toString(16);
+        const at = this.picture.time_ns;
+        const row = this.device.blocks.find(([begin, end, , , of]) => of === address && begin <= at && (end === null || end > at));
+        if (!row) return "";
+        return "\nallocated at " + moment(row[0], 1e3) + ", " + (row[1] === null ? "never freed" : "freed at " + moment(row[1], 1e3));
     }
 
     /* As many lines as make it readable: about as wide as a block of the largest segment needs. */

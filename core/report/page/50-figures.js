@@ -42,31 +42,22 @@ function tiles(device) {
     return make("dl", {class: "tiles"}, list);
 }
 
-/* An entry point, and the stack it was called from where stacks were captured, the innermost frame first. */
-function siteName(name, stack) {
-    if (!stack || stack.length === 0) return make("code", null, name);
-    const frames = make("ol", {class: "stack"}, stack.map(frame => make("li", null, make("code", null, String(frame)))));
-    /* A frame without a name is not informative alone. */
-    const named = stack.map(String).find(frame => !/^\S*\+0x[0-9a-f]+$/.test(frame)) || String(stack[0]);
-    return make("span", null, name ? make("code", null, name) : null,
-        make("details", {class: "frames"}, make("summary", null, make("code", null, named)), frames));
-}
-
 /* Allocations by call stack: GPUCACHE_STACKS=all. */
 function stackSites(report) {
     if (!report || !report.call_sites || report.call_sites.length === 0) return null;
     const rows = [...report.call_sites].sort((a, b) => b.peak_bytes - a.peak_bytes);
     const most = Math.max(1, rows[0].peak_bytes);
     const columns = [{name: "stack", text: true}, {name: "calls"}, {name: "requested"}, {name: "its peak"}, {name: "at exit"}, {name: "share", bar: true}];
-    return table("Call stacks by peak, the largest first", columns, rows.map(site => [siteName("", site.stack), count(site.count), size(site.bytes),
+    return table("Call stacks by peak, the largest first", columns, rows.map(site => [siteName("", site.stack, site.frame), count(site.count), size(site.bytes),
         size(site.peak_bytes), size(site.current_bytes), bar(site.peak_bytes / most)]), "Stacks");
 }
 
-function sites(device, apis) {
+function callSites(device, sites) {
     const rows = [];
     if (device.trace) {
-        for (const site of device.trace.sites)
-            rows.push({name: apis[site.api], count: site.count, bytes: site.bytes, peak: site.peak_bytes, at: site.at_peak_bytes, left: site.live_bytes, stack: site.stack});
+        for (const of of device.trace.sites)
+            rows.push({name: sites.own(of.site) ? "" : sites.api(of.site), count: of.count, bytes: of.bytes, peak: of.peak_bytes, at: of.at_peak_bytes, left: of.live_bytes,
+                stack: sites.frames(of.site), own: sites.own(of.site)});
     } else {
         for (const [name, api] of Object.entries(device.report.by_api))
             rows.push({name, count: api.count, bytes: api.bytes, peak: api.peak_bytes, at: null, left: api.current_bytes});
@@ -75,22 +66,40 @@ function sites(device, apis) {
     const most = Math.max(1, ...rows.map(row => row.at === null ? row.peak : row.at));
     const columns = [{name: "call site", text: true}, {name: "calls"}, {name: "requested"}, {name: "its peak"},
         ...(device.trace ? [{name: "at the peak"}] : []), {name: "at exit"}, {name: "share", bar: true}];
-    return table("Largest first" + (device.trace ? ", by what each had at the device's peak" : ""), columns, rows.map(row => [siteName(row.name, row.stack), count(row.count),
+    return table("Largest first" + (device.trace ? ", by what each had at the device's peak" : ""), columns, rows.map(row => [siteName(row.name, row.stack, row.own), count(row.count),
         size(row.bytes), size(row.peak), ...(device.trace ? [size(row.at)] : []), size(row.left), bar((row.at === null ? row.peak : row.at) / most)]), "Call sites");
 }
 
-function leaks(device, apis) {
+/* By call site and entry point; without call stacks by entry point and size. */
+function leaks(device, sites) {
     const report = device.report;
-    const list = report ? report.leaks.map(leak => [leak.address, leak.bytes, leak.api, leak.stack]) : device.trace.leaks.map(leak => [leak.address, leak.bytes, apis[leak.api], null]);
     const number = report ? report.leak_count : device.trace.live_count;
     const bytes = report ? report.leak_bytes : device.trace.live_bytes;
     if (number === 0) return make("p", {class: "good"}, "Everything was freed.");
+    const groups = report ? report.leak_groups : tracedLeaks(device.trace, sites);
     const begun = device.trace ? new Map(device.trace.leaks.map(leak => [leak.address, leak.time_ns])) : null;
-    const columns = [{name: "address", text: true}, {name: "bytes"}, {name: "call site", text: true}, ...(begun ? [{name: "since"}] : [])];
-    const rows = list.slice(0, 200).map(([address, size_, api, stack]) => [make("code", null, address), size(size_), siteName(api, stack),
-        ...(begun ? [begun.has(address) ? moment(begun.get(address), 1e3) : ""] : [])]);
-    const caption = counted(number, "allocation", "allocations") + ", " + size(bytes) + (rows.length < number ? "; the largest " + count(rows.length) + " are listed" : "");
+    const columns = [{name: "call site", text: true}, {name: "count"}, {name: "bytes"}, {name: "the largest"}, {name: "its address", text: true}, ...(begun ? [{name: "since"}] : [])];
+    const shown = groups.slice(0, 200);
+    const rows = shown.map(group => [siteName(group.frame ? "" : group.api, group.stack, group.frame), count(group.count), size(group.bytes), size(group.largest_bytes),
+        make("code", null, group.address), ...(begun ? [begun.has(group.address) ? moment(begun.get(group.address), 1e3) : ""] : [])]);
+    const listed = shown.reduce((sum, group) => sum + group.count, 0);
+    const caption = counted(number, "allocation", "allocations") + ", " + size(bytes) + (listed < number ? "; " + count(listed) + " of them are listed, those of most bytes" : "");
     return table(caption, columns, rows, "Never freed");
+}
+
+/* The largest leaks of a trace, grouped. */
+function tracedLeaks(trace, sites) {
+    const groups = new Map();
+    for (const leak of trace.leaks) {
+        const own = sites.own(leak.site);
+        const key = own ? leak.site : leak.site + " " + leak.bytes;
+        if (!groups.has(key))
+            groups.set(key, {count: 0, bytes: 0, largest_bytes: leak.bytes, address: leak.address, api: sites.api(leak.site), frame: own, stack: sites.frames(leak.site)});
+        const group = groups.get(key);
+        group.count++;
+        group.bytes += leak.bytes;
+    }
+    return [...groups.values()].sort((a, b) => b.bytes - a.bytes);
 }
 
 function settings(report) {

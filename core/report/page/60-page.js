@@ -4,30 +4,22 @@ function section(id, title, ...content) {
     return make("section", {id, "aria-labelledby": id + "-h"}, make("h2", {id: id + "-h"}, title), content);
 }
 
-/* Entry points by requested bytes. */
-function ranking(trace) {
-    const sums = new Map();
-    for (const site of trace.devices.flatMap(device => device.sites)) sums.set(site.api, (sums.get(site.api) || 0) + site.bytes);
-    return [...sums.keys()].sort((a, b) => sums.get(b) - sums.get(a));
-}
-
 /* `suffix`: "" for the first side, "-2" for the second, so that ids stay unique. */
 function deviceParts(side, suffix) {
-    const apis = side.trace ? side.trace.apis : [];
-    const ranks = side.trace ? ranking(side.trace) : [];
+    const sites = side.trace ? new Sites(side.trace) : null;
     return devicesOf(side).map(device => {
         const heading = headingOf(device);
         const id = name => name + "-" + device.ordinal + suffix;
         const parts = [tiles(device)];
         if (device.trace) {
-            parts.push(make("h3", {id: id("time")}, "Memory over time"), new Chart(device.trace, side.trace, heading).node);
-            if (device.picture) parts.push(make("h3", {id: id("space")}, "Address space at the peak"), new Picture(device.picture, apis, ranks, heading).node);
+            parts.push(make("h3", {id: id("time")}, "Memory over time"), new Chart(device.trace, side.trace, heading, sites).node);
+            if (device.picture) parts.push(make("h3", {id: id("space")}, "Address space at the peak"), new Picture(device.picture, device.trace, sites, rankedSites(device.trace), heading).node);
         }
-        parts.push(make("h3", {id: id("sites")}, "Call sites"), stackSites(device.report), sites(device, apis));
+        parts.push(make("h3", {id: id("sites")}, "Call sites"), stackSites(device.report), callSites(device, sites));
         if (device.trace)
             parts.push(make("div", {class: "pair"}, make("div", null, make("h3", {id: id("sizes")}, "Sizes"), histogram("Sizes of allocations", device.trace.sizes, sizeEdge, "allocations")),
                 make("div", null, make("h3", {id: id("lives")}, "Lifetimes"), histogram("Lifetimes", device.trace.lifetimes, timeEdge, "allocations"))));
-        parts.push(make("h3", {id: id("leaks")}, "Never freed"), leaks(device, apis));
+        parts.push(make("h3", {id: id("leaks")}, "Never freed"), leaks(device, sites));
         for (const [name, title, of] of [["tenants", "Tenants", tenants], ["plan", "Plan", plan], ["held", "At exit", held]]) {
             const found = of(device.report);
             if (found) parts.push(make("h3", {id: id(name)}, title), found);
@@ -63,8 +55,14 @@ function head(side, label) {
     } else {
         notes.push("No trace: memory over time, addresses and sizes of blocks are unknown. GPUCACHE_TRACE records one; gpucache report FILE --html OUT --trace TRACE shows both");
     }
-    return make("header", null, make("h1", null, (label ? label + ": " : "") + (report ? report.program : "Trace of process " + trace.pid)), report ? make("p", null, make("code", null, report.command)) : null,
+    return make("header", null, make("h1", null, (label ? label + ": " : "") + (report ? report.program : "Trace of process " + trace.pid)), report ? verdict(report) : null, report ? make("p", null, make("code", null, report.command)) : null,
         make("p", {class: "dim"}, facts.join(" \u00b7 ")), make("p", {class: "dim"}, notes.join("; ") + "."));
+}
+
+/* The worst problem of the run. */
+function verdict(report) {
+    if (!report.verdict) return null;
+    return make("p", {class: "verdict " + (report.problem === "none" ? "good" : "bad")}, report.verdict[0].toUpperCase() + report.verdict.slice(1) + ".");
 }
 
 function advice(report) {

@@ -10,6 +10,7 @@
 #include "core/observe/trace.h"
 #include "core/observe/trace_format.h"
 #include "core/observe/trace_reader.h"
+#include "core/observe/trace_stacks.h"
 #include "tests/unit/scratch.h"
 
 #include <errno.h>
@@ -506,6 +507,105 @@ static void levels_and_memory_are_distinguished(void **state)
     free(data);
 }
 
+/* ---- call stacks ---- */
+
+static __attribute__((noinline)) uint32_t here(struct gc_stack_table *stacks)
+{
+    return gc_stacks_capture(stacks);
+}
+
+/* The text of a number, from its parts. */
+static void read_text(const char *data, size_t bytes, uint32_t number, char text[600])
+{
+    struct gc_trace_reader reader;
+    struct gc_trace_event event;
+    const char *why;
+    memset(text, 0, 600);
+    assert_int_equal(gc_trace_reader_init(&reader, data, bytes, &why), GC_OK);
+    while (gc_trace_reader_next_any(&reader, &event)) {
+        if (event.op == GC_TRACE_TEXT && event.thread == number)
+            memcpy(text + event.api, &event.address, GC_TRACE_PAYLOAD_BYTES);
+    }
+}
+
+/* Texts and stacks are written once, before the first allocation that has them. */
+static void stacks_are_written_once(void **state)
+{
+    struct gc_host_mem host = {0};
+    struct gc_stack_table *stacks;
+    struct gc_trace_reader reader;
+    struct gc_trace_event event;
+    unsigned counts[GC_TRACE_STACK + 1] = {0};
+    uint32_t first_text = 0;
+    char text[600];
+    char wanted[GC_STACK_TEXT_BYTES];
+    const char *why;
+    size_t bytes;
+    (void)state;
+    assert_int_equal(gc_stacks_create(&host, &stacks), GC_OK);
+    struct gc_trace *trace = open_trace();
+    const uint32_t stack = here(stacks);
+    assert_int_not_equal(stack, GC_STACK_NONE);
+    for (uint64_t i = 1; i <= 3; i++)
+        gc_trace_stacks_record(trace, stacks, stack, 2, i << 20, i);
+    gc_trace_stacks_record(trace, stacks, GC_STACK_NONE, 2, 9 << 20, 9);
+    gc_trace_stacks_record(NULL, stacks, stack, 2, 9 << 20, 9);
+    gc_trace_close(trace);
+    char *data = scratch_file(path, &bytes);
+    assert_int_equal(gc_trace_reader_init(&reader, data, bytes, &why), GC_OK);
+    assert_int_equal(reader.version, GC_TRACE_VERSION_STACKS);
+    while (gc_trace_reader_next_any(&reader, &event)) {
+        counts[event.op]++;
+        if (event.op == GC_TRACE_FRAMES && event.api == 0) {
+            assert_int_equal(event.thread, stack);
+            first_text = (uint32_t)event.address;
+        } else if (event.op == GC_TRACE_STACK) {
+            assert_int_equal(event.bytes, stack);
+            assert_int_equal(event.address, (uint64_t)counts[GC_TRACE_STACK] << 20);
+            assert_int_equal(event.device, 2);
+        }
+    }
+    assert_int_equal(reader.skipped, 0);
+    assert_int_equal(counts[GC_TRACE_STACK], 3);
+    assert_true(counts[GC_TRACE_TEXT] > 0 && counts[GC_TRACE_FRAMES] > 0);
+    gc_stacks_on_alloc(stacks, 2, 77, 1, stack);
+    assert_true(gc_stacks_frame(stacks, gc_stacks_find(stacks, 2, 77), 0, wanted));
+    read_text(data, bytes, first_text, text);
+    assert_string_equal(text, wanted);
+    /* A reader of the program's events sees none of it; version 2 knows no stacks. */
+    assert_int_equal(count_events(data, bytes, &reader), 0);
+    data[8] = GC_TRACE_VERSION;
+    assert_int_equal(count_events(data, bytes, &reader), 0);
+    assert_int_equal(reader.skipped,
+                     counts[GC_TRACE_STACK] + counts[GC_TRACE_TEXT] + counts[GC_TRACE_FRAMES]);
+    free(data);
+    gc_stacks_destroy(stacks);
+}
+
+static void stacks_beyond_the_bounds_are_skipped(void **state)
+{
+    static const struct gc_trace_file_record bad[] = {
+        {.op = GC_TRACE_TEXT, .api = 24},                                 /* no number */
+        {.op = GC_TRACE_TEXT, .thread = GC_TRACE_NUMBERS_MAX},            /* too high */
+        {.op = GC_TRACE_TEXT, .thread = 1, .api = 23},                    /* between parts */
+        {.op = GC_TRACE_TEXT, .thread = 1, .api = 528},                   /* too long */
+        {.op = GC_TRACE_FRAMES, .thread = 1, .api = 5},                   /* between parts */
+        {.op = GC_TRACE_FRAMES, .thread = 1, .api = GC_STACK_FRAMES_MAX}, /* too many */
+        {.op = GC_TRACE_FRAMES, .thread = UINT32_MAX},                    /* too high */
+        {.op = GC_TRACE_STACK, .bytes = 0},                               /* none */
+        {.op = GC_TRACE_STACK, .bytes = UINT64_C(1) << 40},               /* too high */
+    };
+    struct gc_trace_reader reader;
+    size_t bytes;
+    (void)state;
+    char *data = valid_trace(&bytes);
+    data[8] = GC_TRACE_VERSION_STACKS;
+    memcpy(data + bytes - 10 * sizeof(bad[0]), bad, sizeof(bad));
+    assert_int_equal(count_events(data, bytes, &reader), 1);
+    assert_int_equal(reader.skipped, sizeof(bad) / sizeof(bad[0]));
+    free(data);
+}
+
 static void hostile_files_do_no_harm(void **state)
 {
     struct gc_trace_reader reader;
@@ -537,7 +637,7 @@ static void other_versions_are_named(void **state)
     size_t bytes;
     (void)state;
     char *data = valid_trace(&bytes);
-    data[8] = GC_TRACE_VERSION + 1;
+    data[8] = GC_TRACE_VERSION_STACKS + 1;
     assert_int_equal(gc_trace_reader_init(&reader, data, bytes, &why), GC_FORMAT);
     assert_string_equal(why, "a trace of another version of gpucache");
     assert_int_equal(gc_trace_reader_init(&reader, "x", 1, &why), GC_FORMAT);
@@ -564,6 +664,8 @@ int main(void)
         TEST(damaged_records_are_skipped),
         TEST(levels_are_recorded_when_they_change),
         TEST(levels_and_memory_are_distinguished),
+        TEST(stacks_are_written_once),
+        TEST(stacks_beyond_the_bounds_are_skipped),
         TEST(hostile_files_do_no_harm),
         TEST(other_versions_are_named),
     };

@@ -3,7 +3,7 @@
 #ifndef GC_PICKLE_STACK_H
 #define GC_PICKLE_STACK_H
 
-#include "tools/trace/pickle.h"
+#include "tools/pickle/pickle.h"
 
 struct pickle_array {
     struct pickle_value *values;

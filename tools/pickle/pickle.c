@@ -1,7 +1,7 @@
-#include "tools/trace/pickle.h"
+#include "tools/pickle/pickle.h"
 
 #include "core/io/text.h"
-#include "tools/trace/pickle_stack.h"
+#include "tools/pickle/pickle_stack.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ static const struct {
 } refused[] = {
 #define READ(name, code)
 #define REFUSED(name, code) {code, #name},
-#include "tools/trace/pickle_ops.def"
+#include "tools/pickle/pickle_ops.def"
 #undef READ
 #undef REFUSED
 };

@@ -1,6 +1,6 @@
-#include "tools/trace/pickle_write.h"
+#include "tools/pickle/pickle_write.h"
 
-#include "tools/trace/pickle.h"
+#include "tools/pickle/pickle.h"
 
 #include <string.h>
 

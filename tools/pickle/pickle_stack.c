@@ -1,4 +1,4 @@
-#include "tools/trace/pickle_stack.h"
+#include "tools/pickle/pickle_stack.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -72,7 +72,7 @@ bool pickle_is_text(const struct pickle_value *value, const char *text);
 enum pickle_op {
 #define READ(name, code) OP_##name = (code),
 #define REFUSED(name, code)
-#include "tools/trace/pickle_ops.def"
+#include "tools/pickle/pickle_ops.def"
 #undef READ
 #undef REFUSED
 };
