@@ -6,6 +6,8 @@
 #define _GNU_SOURCE
 #include "tools/live/top_screen.h"
 #include "core/base/clock.h"
+#include "tools/live/top_look.h"
+#include "tools/live/top_prompt.h"
 #include "tools/live/top_text.h"
 
 #include <errno.h>
@@ -25,7 +27,8 @@
 #define KEY_REDRAW ('L' & 0x1f)
 #define KEY_INTERRUPT ('C' & 0x1f)
 
-enum pair { PAIR_NONE, PAIR_SUM, PAIR_NEAR, PAIR_OVER };
+/* The question in the last line. */
+enum question { ASKS_NOTHING, ASKS_FILTER, ASKS_LIMIT, ASKS_LOWER_LIMIT, ASKS_PAUSE };
 
 struct screen {
     struct top_reader *reader;
@@ -39,6 +42,10 @@ struct screen {
     size_t first_row; /* on the screen */
     uint64_t marked;  /* key of the subject that actions are for; 0: none */
     const char *said; /* about the last action, until the next key; NULL: nothing */
+    enum question question;
+    struct top_prompt prompt;
+    struct gc_size_spec limit;     /* the one to confirm */
+    char filter[TOP_PROMPT_BYTES]; /* "": all rows */
     bool is_frozen;
     bool shows_keys;
     bool has_colors;
@@ -63,6 +70,10 @@ static void sort_rows(struct screen *screen)
     free(screen->rows);
     screen->row_count = 0;
     screen->rows = top_view_sort(&screen->view, screen->order, &screen->row_count);
+    const char *filter = screen->question == ASKS_FILTER ? screen->prompt.text : screen->filter;
+    if (screen->rows != NULL && filter[0] != '\0')
+        screen->row_count =
+            top_prompt_filter(&screen->view, filter, screen->rows, screen->row_count);
 }
 
 static void read_view(struct screen *screen)
@@ -92,24 +103,18 @@ static void draw_text(int line, const char *text)
     mvaddstr(line, 0, shown);
 }
 
+/* Without colours trouble is bold, and a row that stands still dim. */
 static attr_t row_look(const struct screen *screen, const struct top_account *account)
 {
     const struct top_subject *subject = &screen->view.subjects[account->subject];
-    const struct gc_ledger_figures *figures = &account->figures;
-    const bool has_limit = figures->limit != TOP_NO_LIMIT && figures->limit > 0;
+    const enum top_look trouble = top_look_of(subject, &account->figures);
     attr_t look = A_NORMAL;
-    if (subject->kind == TOP_DEVICE || subject->kind == TOP_GROUP)
-        look = A_BOLD | (screen->has_colors ? (attr_t)COLOR_PAIR(PAIR_SUM) : 0);
-    if (subject->state != TOP_RUNNING ||
-        (subject->takes_turns && subject->turn.state == GC_TURN_AWAY))
+    if (subject->kind == TOP_DEVICE || subject->kind == TOP_GROUP || trouble == TOP_LOOK_OVER ||
+        (trouble == TOP_LOOK_WAITS && !screen->has_colors))
+        look |= A_BOLD;
+    if (trouble == TOP_LOOK_STILL)
         look |= A_DIM;
-    if (screen->has_colors && has_limit && figures->reserved > figures->limit)
-        look = (look & ~(attr_t)A_COLOR) | (attr_t)COLOR_PAIR(PAIR_OVER);
-    else if (screen->has_colors && has_limit &&
-             figures->reserved - figures->idle > figures->limit / 10 * 9 &&
-             figures->reserved >= figures->idle)
-        look = (look & ~(attr_t)A_COLOR) | (attr_t)COLOR_PAIR(PAIR_NEAR);
-    return look;
+    return look | (screen->has_colors ? (attr_t)COLOR_PAIR(trouble) : 0);
 }
 
 static void draw_row(const struct screen *screen, const struct top_layout *layout, int line,
@@ -131,12 +136,15 @@ static void draw_row(const struct screen *screen, const struct top_layout *layou
 static void draw_status(const struct screen *screen)
 {
     char counts[96];
-    char text[256];
+    char filter[TOP_PROMPT_BYTES + 16] = "";
+    char text[256 + TOP_PROMPT_BYTES];
     top_text_counts(&screen->view, counts, sizeof(counts));
+    if (screen->filter[0] != '\0')
+        snprintf(filter, sizeof(filter), "; only %s", screen->filter);
     if (screen->why != NULL)
         snprintf(text, sizeof(text), "gpucache top: %s", screen->why);
     else
-        snprintf(text, sizeof(text), "gpucache top: %s; by %s%s; %s%u.%us", counts,
+        snprintf(text, sizeof(text), "gpucache top: %s%s; by %s%s; %s%u.%us", counts, filter,
                  top_sort_word(screen->order->sort), screen->order->reverse ? " reversed" : "",
                  screen->is_frozen ? "frozen, " : "", screen->interval_ms / 1000,
                  screen->interval_ms % 1000 / 100);
@@ -146,29 +154,20 @@ static void draw_status(const struct screen *screen)
 static void draw_keys(void)
 {
     static const char *const lines[] = {
-        "q, Ctrl-C            quit",
-        "arrows, page keys    move; Home and End too",
-        "< >                  sort by the previous, the next column",
-        "R                    reverse the order",
-        "t                    tenants on and off",
-        "d                    show one device after the other, then all",
-        "+ -                  refresh more often, less often",
-        "space                freeze, resume",
-        "Tab                  mark the next process that takes turns, then none",
-        "k                    keep the marked one's memory on the device (pin), or not",
-        "e                    send the marked one's memory to host memory (evict)",
-        "Ctrl-L               redraw the screen",
-        "",
-        "LIVE requested, not freed; RESVD reserved from the driver; IDLE cached part of it;",
-        "SWAP in host memory until the next turn; WAIT waits for its turn so long;",
-        "HIT% requests served from the cache; S: P paused, T stopped by a signal, W waits",
-        "for its memory, A its memory is away, L leaves, ! pinned.",
-        "Sizes in powers of 1024.",
+#define TOP_KEY(keys, text) keys, text,
+#define TOP_HINT(text) text, NULL,
+#include "tools/live/top_keys.def"
+#undef TOP_KEY
+#undef TOP_HINT
     };
     int line = 0;
     draw_text(line++, "gpucache top: keys; any key returns");
-    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]) && line < LINES; i++)
-        draw_text(line++, lines[i]);
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]) && line < LINES; i += 2) {
+        char text[TOP_WIDTH_MAX];
+        snprintf(text, sizeof(text), lines[i + 1] != NULL ? "%-21s%s" : "%s%s", lines[i],
+                 lines[i + 1] != NULL ? lines[i + 1] : "");
+        draw_text(line++, text);
+    }
     for (int i = 0; i < TOP_SORT_COUNT && line < LINES; i++) {
         char text[64];
         snprintf(text, sizeof(text), "%c                    sort by %s",
@@ -182,6 +181,44 @@ static size_t page_lines(void)
 {
     const int lines = LINES - 2 - (LINES >= 6);
     return lines > 0 ? (size_t)lines : 0;
+}
+
+static const struct top_subject *marked_subject(const struct screen *screen)
+{
+    for (size_t i = 0; i < screen->view.subject_count && screen->marked != 0; i++)
+        if (screen->view.subjects[i].key == screen->marked &&
+            screen->view.subjects[i].kind == TOP_PROCESS)
+            return &screen->view.subjects[i];
+    return NULL;
+}
+
+/* The question, what was said, or the keys. */
+static void draw_last_line(const struct screen *screen)
+{
+    char text[3 * TOP_NAME_BYTES + 160];
+    char who[TOP_NAME_BYTES + 32] = "the process, which has ended";
+    const struct top_subject *subject = marked_subject(screen);
+    if (subject != NULL)
+        snprintf(who, sizeof(who), "%d %s", subject->pid, subject->name);
+    if (screen->question == ASKS_FILTER)
+        snprintf(text, sizeof(text), "filter: %s_", screen->prompt.text);
+    else if (screen->question == ASKS_LIMIT)
+        snprintf(text, sizeof(text), "%s%slimit of %s (8GiB, 50%%, none): %s_",
+                 screen->said != NULL ? screen->said : "", screen->said != NULL ? "; " : "", who,
+                 screen->prompt.text);
+    else if (screen->question == ASKS_LOWER_LIMIT)
+        snprintf(text, sizeof(text),
+                 "%s is below the live memory of %s: its requests will be refused. y: limit it",
+                 screen->prompt.text, who);
+    else if (screen->question == ASKS_PAUSE)
+        snprintf(text, sizeof(text), "pause %s? Its work stops until it is let go on. y: pause it",
+                 who);
+    else
+        snprintf(text, sizeof(text), "%s",
+                 screen->said != NULL ? screen->said
+                                      : "q quit  ? keys  / filter  Tab mark  < > sort  R reverse  "
+                                        "T tenants  d device  space freeze");
+    draw_text(LINES - 1, text);
 }
 
 static void draw(struct screen *screen)
@@ -210,11 +247,8 @@ static void draw(struct screen *screen)
     for (size_t i = 0;
          i < page && screen->first_row + i < screen->row_count && screen->rows != NULL; i++)
         draw_row(screen, &layout, 2 + (int)i, screen->first_row + i);
-    if (LINES >= 6 && screen->said != NULL)
-        draw_text(LINES - 1, screen->said);
-    else if (LINES >= 6)
-        draw_text(LINES - 1,
-                  "q quit  ? keys  < > sort  R reverse  t tenants  d device  space freeze");
+    if (LINES >= 6 || screen->question != ASKS_NOTHING)
+        draw_last_line(screen);
     refresh();
 }
 
@@ -277,62 +311,164 @@ static void press_move(struct screen *screen, int key)
         screen->first_row = screen->row_count;
 }
 
-/* The row's subject, where it is a process that takes turns. */
-static const struct top_subject *turn_subject(const struct screen *screen, size_t row)
+static const struct top_subject *row_subject(const struct screen *screen, size_t row)
 {
-    const struct top_account *account = &screen->view.accounts[screen->rows[row]];
-    const struct top_subject *subject = &screen->view.subjects[account->subject];
-    return subject->takes_turns ? subject : NULL;
+    return &screen->view.subjects[screen->view.accounts[screen->rows[row]].subject];
 }
 
-/* Marks the first row after the marked one; none after the last one. */
-static void mark_next(struct screen *screen)
+/* The first row of a process: one on several devices has a row for each. */
+static bool begins_process(const struct screen *screen, size_t row)
 {
-    const uint64_t before = screen->marked;
-    bool is_behind = before == 0;
-    screen->marked = 0;
-    for (size_t i = 0; i < screen->row_count && screen->marked == 0; i++) {
-        const struct top_subject *subject = turn_subject(screen, i);
-        if (subject == NULL)
+    const struct top_subject *subject = row_subject(screen, row);
+    for (size_t i = 0; i < row; i++)
+        if (row_subject(screen, i) == subject)
+            return false;
+    return subject->kind == TOP_PROCESS;
+}
+
+/* Marks the first process after the marked one, or before it; none at the end. */
+static void mark_next(struct screen *screen, bool is_back)
+{
+    const size_t page = page_lines();
+    size_t last = SIZE_MAX, found = SIZE_MAX;
+    bool is_behind = screen->marked == 0;
+    for (size_t i = 0; i < screen->row_count && found == SIZE_MAX; i++) {
+        const size_t row = is_back ? screen->row_count - 1 - i : i;
+        if (!begins_process(screen, row))
             continue;
-        if (subject->key == before)
-            is_behind = true;
-        else if (is_behind)
-            screen->marked = subject->key;
+        last = row;
+        if (is_behind)
+            found = row;
+        is_behind = is_behind || row_subject(screen, row)->key == screen->marked;
     }
-    screen->said = screen->marked != 0 ? "marked: k pin, or not any more  e evict  Tab the next one"
-                                       : "no process is marked";
+    /* A marked process that is not listed any more. */
+    if (found == SIZE_MAX && !is_behind)
+        found = last;
+    screen->marked = found != SIZE_MAX ? row_subject(screen, found)->key : 0;
+    screen->said = "no process is marked";
+    if (found == SIZE_MAX)
+        return;
+    screen->said = row_subject(screen, found)->takes_turns
+                       ? "marked: k pin, or not any more  e evict  l limit  t trim  p pause"
+                       : "marked: l limit  t trim  p pause, or go on  Tab the next one";
+    if (found < screen->first_row)
+        screen->first_row = found;
+    else if (page > 0 && found >= screen->first_row + page)
+        screen->first_row = found - page + 1;
 }
 
 static void act_on_marked(struct screen *screen, enum top_action action)
 {
-    screen->said = "no process is marked: Tab marks one that takes turns";
-    for (size_t i = 0; i < screen->row_count && screen->marked != 0; i++) {
-        const struct top_subject *subject = turn_subject(screen, i);
-        if (subject == NULL || subject->key != screen->marked)
-            continue;
-        screen->said = screen->reader->act != NULL
-                           ? screen->reader->act(screen->reader, subject, action)
-                           : "it cannot be done from here";
-        return;
-    }
+    const struct top_subject *subject = marked_subject(screen);
+    if (subject == NULL)
+        screen->said = "no process is marked: Tab marks one";
+    else if ((action == TOP_PIN || action == TOP_EVICT) && !subject->takes_turns)
+        screen->said = "it takes no turns: GPUCACHE_OVERCOMMIT=swap";
+    else if (screen->reader->act == NULL)
+        screen->said = "it cannot be done from here";
+    else
+        screen->said = screen->reader->act(screen->reader, subject, action, &screen->limit);
 }
 
-/* Escape alone leaves the list of keys. Otherwise Escape begins a key that curses does not know;
- * the key's other bytes are dropped. */
+/* ---- questions ---- */
+
+static void ask(struct screen *screen, enum question question)
+{
+    if (question != ASKS_FILTER && marked_subject(screen) == NULL) {
+        screen->said = "no process is marked: Tab marks one";
+        return;
+    }
+    screen->question = question;
+    screen->prompt = (struct top_prompt){.used = 0};
+}
+
+/* Whether the limit is below the live memory of the marked process on a device. */
+static bool is_below_live(const struct screen *screen)
+{
+    const struct top_subject *subject = marked_subject(screen);
+    for (size_t i = 0; i < screen->view.account_count && subject != NULL; i++) {
+        const struct top_account *account = &screen->view.accounts[i];
+        if (&screen->view.subjects[account->subject] != subject || account->device == TOP_NONE)
+            continue;
+        const uint64_t total = screen->view.devices[account->device].total_bytes;
+        if (gc_size_spec_resolve(&screen->limit, 0, NULL, total) < account->figures.requested)
+            return true;
+    }
+    return false;
+}
+
+static void take_limit(struct screen *screen)
+{
+    screen->limit = (struct gc_size_spec){.count = 0};
+    if (strcmp(screen->prompt.text, "none") != 0 &&
+        gc_size_spec_parse(screen->prompt.text, false, &screen->limit) != GC_OK) {
+        screen->said = "not a size";
+        return;
+    }
+    screen->question = is_below_live(screen) ? ASKS_LOWER_LIMIT : ASKS_NOTHING;
+    if (screen->question == ASKS_NOTHING)
+        act_on_marked(screen, TOP_LIMIT);
+}
+
+/* A key while a question stands. */
+static void answer(struct screen *screen, int key)
+{
+    const enum question question = screen->question;
+    if (question == ASKS_LOWER_LIMIT || question == ASKS_PAUSE) {
+        screen->question = ASKS_NOTHING;
+        if (key == 'y' || key == 'Y')
+            act_on_marked(screen, question == ASKS_PAUSE ? TOP_PAUSE : TOP_LIMIT);
+        else
+            screen->said = "nothing was done";
+        return;
+    }
+    const int byte = key == KEY_BACKSPACE || key == KEY_DC ? '\b' : key == KEY_ENTER ? '\r' : key;
+    const enum top_prompt_state state = top_prompt_press(&screen->prompt, byte);
+    if (state == TOP_PROMPT_OPEN)
+        return;
+    if (state == TOP_PROMPT_DONE && question == ASKS_LIMIT) {
+        take_limit(screen);
+        return;
+    }
+    screen->question = ASKS_NOTHING;
+    if (question == ASKS_FILTER)
+        snprintf(screen->filter, sizeof(screen->filter), "%s",
+                 state == TOP_PROMPT_DONE ? screen->prompt.text : "");
+    if (state == TOP_PROMPT_LEFT)
+        while (getch() != ERR)
+            continue;
+}
+
+/* p: asks before it pauses. */
+static void pause_or_resume(struct screen *screen)
+{
+    const struct top_subject *subject = marked_subject(screen);
+    if (subject != NULL && subject->state == TOP_PAUSED)
+        act_on_marked(screen, TOP_PAUSE);
+    else
+        ask(screen, ASKS_PAUSE);
+}
+
+/* Escape alone leaves the list of keys and ends the filter. Otherwise Escape begins a key that
+ * curses does not know; the key's other bytes are dropped. */
 static void press_escape(struct screen *screen)
 {
     while (getch() != ERR)
         continue;
     screen->shows_keys = false;
+    screen->filter[0] = '\0';
 }
 
 static void press(struct screen *screen, int key)
 {
     screen->said = NULL;
-    if (key == KEY_ESCAPE)
+    if (key == KEY_INTERRUPT)
+        screen->quits = true;
+    else if (screen->question != ASKS_NOTHING && key != KEY_RESIZE)
+        answer(screen, key);
+    else if (key == KEY_ESCAPE)
         press_escape(screen);
-    else if (key == 'q' || key == 'Q' || key == KEY_INTERRUPT)
+    else if (key == 'q' || key == 'Q')
         screen->quits = true;
     else if (key == KEY_RESIZE || key == KEY_REDRAW)
         clearok(stdscr, TRUE);
@@ -340,7 +476,7 @@ static void press(struct screen *screen, int key)
         screen->shows_keys = !screen->shows_keys;
     else if (key == 'R')
         screen->order->reverse = !screen->order->reverse;
-    else if (key == 't')
+    else if (key == 'T')
         screen->order->hide_tenants = !screen->order->hide_tenants;
     else if (key == 'd')
         next_device(screen);
@@ -348,8 +484,16 @@ static void press(struct screen *screen, int key)
         change_interval(screen, key == '-');
     else if (key == ' ')
         screen->is_frozen = !screen->is_frozen;
-    else if (key == '\t')
-        mark_next(screen);
+    else if (key == '\t' || key == KEY_BTAB)
+        mark_next(screen, key == KEY_BTAB);
+    else if (key == '/')
+        ask(screen, ASKS_FILTER);
+    else if (key == 'l')
+        ask(screen, ASKS_LIMIT);
+    else if (key == 'p')
+        pause_or_resume(screen);
+    else if (key == 't')
+        act_on_marked(screen, TOP_TRIM);
     else if (key == 'k' || key == 'e')
         act_on_marked(screen, key == 'k' ? TOP_PIN : TOP_EVICT);
     else if (!press_sort(screen, key))
@@ -410,9 +554,11 @@ static void set_up(struct screen *screen)
     screen->has_colors = (no_color == NULL || no_color[0] == '\0') && has_colors() &&
                          start_color() == OK && use_default_colors() == OK;
     if (screen->has_colors) {
-        init_pair(PAIR_SUM, COLOR_CYAN, -1);
-        init_pair(PAIR_NEAR, COLOR_YELLOW, -1);
-        init_pair(PAIR_OVER, COLOR_RED, -1);
+        init_pair(TOP_LOOK_SUM, COLOR_CYAN, -1);
+        init_pair(TOP_LOOK_NEAR, COLOR_YELLOW, -1);
+        init_pair(TOP_LOOK_OVER, COLOR_RED, -1);
+        init_pair(TOP_LOOK_WAITS, COLOR_MAGENTA, -1);
+        init_pair(TOP_LOOK_STILL, COLOR_BLUE, -1);
     }
 }
 

@@ -2,18 +2,21 @@
 #ifndef GC_TOP_SCREEN_H
 #define GC_TOP_SCREEN_H
 
+#include "core/config/size.h"
 #include "tools/live/top_view.h"
 
 #include <stdbool.h>
 
-enum top_action { TOP_PIN, TOP_EVICT }; /* TOP_PIN: or not any more */
+/* TOP_PIN, TOP_PAUSE: or not any more. */
+enum top_action { TOP_PIN, TOP_EVICT, TOP_LIMIT, TOP_TRIM, TOP_PAUSE };
 
 /* Fills a new view; else a status, with *why as its text (static or the reader's). */
 struct top_reader {
     enum gc_status (*read)(struct top_reader *reader, struct top_view *view, const char **why);
-    /* Acts on a process that takes turns; the text that is shown. NULL: it cannot. */
+    /* Acts on a process; TOP_PIN and TOP_EVICT on one that takes turns. `limit`: of TOP_LIMIT;
+     * without an entry: none. The text that is shown. NULL: it cannot. */
     const char *(*act)(struct top_reader *reader, const struct top_subject *process,
-                       enum top_action action);
+                       enum top_action action, const struct gc_size_spec *limit);
 };
 
 enum top_screen_end {

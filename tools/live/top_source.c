@@ -316,8 +316,51 @@ static enum gc_status read_view(struct top_reader *reader, struct top_view *view
 
 /* ---- what the screen's keys do ---- */
 
+/* A request for each device that the process uses, or, with one size for all, one. */
+static bool send_limit(const struct gc_ledger *ledger, const struct gc_ledger_process *row,
+                       uint32_t generation, const struct gc_size_spec *limit)
+{
+    struct gc_ledger_request request = {.kind = GC_REQUEST_LIMIT, .device = GC_LEDGER_NONE};
+    struct gc_ledger_ticket ticket;
+    if (limit->count == 0 || !limit->entries[0].is_percent) {
+        request.bytes = gc_size_spec_resolve(limit, 0, NULL, 0);
+        return gc_ledger_send_request(ledger, row->slot, generation, &request, &ticket);
+    }
+    for (request.device = 0; request.device < GC_LEDGER_DEVICES; request.device++) {
+        struct gc_ledger_device device;
+        if ((row->device_mask >> request.device & 1) == 0 ||
+            !gc_ledger_read_device(ledger, request.device, &device))
+            continue;
+        request.bytes = gc_size_spec_resolve(limit, 0, NULL, device.total_bytes);
+        if (!gc_ledger_send_request(ledger, row->slot, generation, &request, &ticket))
+            return false;
+    }
+    return true;
+}
+
+/* TOP_LIMIT, TOP_TRIM, TOP_PAUSE. The answers are not awaited: the next readings show them. */
+static const char *ask(const struct gc_ledger *ledger, const struct gc_ledger_process *row,
+                       const struct top_subject *process, enum top_action action,
+                       const struct gc_size_spec *limit)
+{
+    const uint32_t generation = (uint32_t)process->key;
+    const bool is_paused = process->state == TOP_PAUSED;
+    struct gc_ledger_request request = {.kind = GC_REQUEST_TRIM, .device = GC_LEDGER_NONE};
+    struct gc_ledger_ticket ticket;
+    if (action == TOP_LIMIT)
+        return send_limit(ledger, row, generation, limit) ? "it was asked to keep the new limit"
+                                                          : "it has ended";
+    if (action == TOP_PAUSE)
+        request.kind = is_paused ? GC_REQUEST_RESUME : GC_REQUEST_PAUSE;
+    if (!gc_ledger_send_request(ledger, row->slot, generation, &request, &ticket))
+        return "it has ended";
+    if (action == TOP_TRIM)
+        return "it was asked for its idle memory";
+    return is_paused ? "it was asked to go on" : "it was asked to pause";
+}
+
 static const char *act(struct top_reader *reader, const struct top_subject *process,
-                       enum top_action action)
+                       enum top_action action, const struct gc_size_spec *limit)
 {
     const struct top_source *source = (struct top_source *)reader;
     const uint32_t slot = process->slot, generation = process->generation;
@@ -329,6 +372,8 @@ static const char *act(struct top_reader *reader, const struct top_subject *proc
     const struct gc_ledger *ledger = &source->node.ledgers[process->ledger].ledger;
     if (!gc_ledger_read_process(ledger, slot, &row))
         return "it has ended";
+    if (action != TOP_PIN && action != TOP_EVICT)
+        return ask(&source->ledger, &row, process, action, limit);
     if (action == TOP_PIN) {
         const bool pins = !process->turn.is_pinned;
         if (!gc_ledger_pin(ledger, slot, generation, pins))

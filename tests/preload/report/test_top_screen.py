@@ -84,7 +84,16 @@ def check_view(folder):
     press("R<P", "and back", lambda screen: screen.text()[8].startswith(" 100000"))
     ok("tenants beneath their process", session.see(lambda screen: screen.text()[9].split()[:3] ==
                                                     ["tenant", "\u2514", "\u6f22\u5b57"]), show(session.screen.text()))
-    press("t", "without tenants", lambda screen: screen.text()[9].startswith(" 100001"))
+    press("T", "without tenants", lambda screen: screen.text()[9].startswith(" 100001"))
+    count = sum(line.startswith(" 1000") for line in session.screen.text())
+    press("/", "a filter", lambda screen: screen.text()[-1].startswith("filter: _"))
+    press("10003", "by PID, as it is typed", lambda screen: 0 < sum(line.startswith(" 1000") for line in screen.text()) < count and
+          all(line.startswith(" 10003") for line in screen.text() if line.startswith(" 1000")))
+    press("\r", "kept", lambda screen: "; only 10003;" in screen.text()[0] and screen.text()[-1].startswith("q quit"))
+    press("/CAF\x7f\x7fAF\r", "by name, in any case, with corrections", lambda screen: "; only CAF;" in screen.text()[0] and
+          any("caf" in line for line in screen.text()[2:]) and not any(line.startswith(" 10003") and "caf" not in line for line in screen.text()))
+    press("/nothing-like-this", "nothing has it", lambda screen: not any(line.startswith(" 1000") for line in screen.text()))
+    press("\x1b", "Escape ends it", lambda screen: "only" not in screen.text()[0] and any(line.startswith(" 1000") for line in screen.text()))
     press("?", "the keys", lambda screen: screen.text()[1].startswith("q, Ctrl-C"))
     press("x", "and back", lambda screen: screen.text()[9].startswith(" 100001"))
     press(" -", "frozen, and slower", lambda screen: "frozen, 2.0s" in screen.text()[0])
@@ -217,6 +226,87 @@ def check_turns(folder):
         members.stdin.close()
 
 
+# Allocates, frees and tells what became of it, as it is told.
+OBEYS = """import ctypes, sys
+cuda, context, kept = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), []
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and cuda.cuCtxSetCurrent(context) == 0
+for line in sys.stdin:
+    if line.startswith("free"):
+        print(cuda.cuMemFree_v2(kept.pop()), flush=True)
+        continue
+    kept.append(ctypes.c_uint64())
+    print(cuda.cuMemAlloc_v2(ctypes.byref(kept[-1]), ctypes.c_size_t(int(line) << 20)), flush=True)
+"""
+
+
+def check_steering(base):
+    """A process under the library: limit, trim, pause and resume by keys; its colours."""
+    folder = os.path.join(base, "steering")
+    sim = os.path.join(BUILD, "simcuda")
+    if not os.path.exists(os.path.join(sim, "libcuda.so.1")):
+        print(f"# {sim} is not built: no process is steered")
+        return
+    with subprocess.Popen([TOOL, "run", "--limit", "1GiB", "--report", "none", "--", sys.executable, "-c", OBEYS], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, env=environment(folder, LD_LIBRARY_PATH=sim, GPUCACHE_GROUP="steered", GPUCACHE_TENANT="obeys")) as program:
+        def order(line):
+            program.stdin.write(line.encode() + b"\n")
+            program.stdin.flush()
+            return program.stdout.readline()
+
+        order("200")
+        order("100")
+        order("free")
+        session = start(folder, "--interval", "0.1", columns=100)
+
+        def press(keys, name, until):
+            session.type(keys)
+            ok(name, session.see(until), show(session.screen.text()))
+
+        def row():
+            return next((line for line in session.screen.text() if "obeys" in line and "group" not in line), "")
+
+        def cell(name):
+            head = session.screen.text()[1]
+            end = head.index(name) + len(name)
+            return row()[max(0, end - 6):end].split()[-1] if row() else ""
+
+        def state():
+            at = session.screen.text()[1].index(" S ") + 1
+            return row()[at:at + 1]
+
+        for key in "ltp":
+            press(key, f"{key}: no process is marked", lambda screen: screen.text()[-1].startswith("no process is marked"))
+        press("\t", "it is marked", lambda screen: screen.text()[-1].startswith("marked: l limit"))
+        ok("it has idle memory", session.see(lambda screen: cell("IDLE") == "100M"), row())
+        press("t", "trim: asked", lambda screen: screen.text()[-1].startswith("it was asked for its idle memory"))
+        ok("trim: it has none", session.see(lambda screen: cell("IDLE") == "0"), row())
+        press("l", "limit: asks for a size", lambda screen: re.search(r"^limit of \d+ obeys \(8GiB, 50%, none\): _", screen.text()[-1]))
+        press("12x\r", "limit: no size", lambda screen: screen.text()[-1].startswith("not a size; limit of"))
+        press("\x15500MiB\r", "limit: a size", lambda screen: screen.text()[-1].startswith("it was asked to keep the new limit"))
+        ok("limit: it is in force", session.see(lambda screen: cell("LIMIT") == "500M"), row())
+        ok("no trouble, no red", b"\x1b[31m" not in session.output)
+        press("l100MiB\r", "limit: below the live memory it asks again", lambda screen: re.search(r"^100MiB is below the live memory of \d+ obeys", screen.text()[-1]))
+        press("n", "limit: no", lambda screen: screen.text()[-1].startswith("nothing was done") and cell("LIMIT") == "500M")
+        press("l50%\r", "limit: a share of the device", lambda screen: cell("LIMIT") == "8.00G")
+        press("lnone\r", "limit: none", lambda screen: cell("LIMIT") == "-")
+        press("l280MiB\r", "limit: little above what it has", lambda screen: cell("LIMIT") == "280M")
+        ok("near the limit it is yellow", session.see(lambda screen: b"\x1b[33m" in session.output), session.output[-200:])
+        press("p", "pause: asks first", lambda screen: re.search(r"^pause \d+ obeys\?", screen.text()[-1]))
+        press("x", "pause: no", lambda screen: screen.text()[-1].startswith("nothing was done"))
+        press("py", "pause: yes", lambda screen: state() == "P")
+        press("p", "it goes on", lambda screen: state() != "P")
+        ok("a request that is refused", order("900") == b"2\n")
+        ok("its process is red", session.see(lambda screen: b"\x1b[31m" in session.output), session.output[-200:])
+        session.type("q")
+        ok("steering: it ends well", session.end() == 0)
+        plain = start(folder, TERM="vt100", columns=100)
+        ok("a terminal without colours: trouble is bold", plain.see(lambda screen: b"\x1b[1m" in plain.output or b"\x1b[;1m" in plain.output or b"\x1b[0;1m" in plain.output)
+           and plain.screen.colors == 0, plain.output[-200:])
+        plain.type("q")
+        ok("it ends well", plain.end() == 0)
+        program.stdin.close()
+
+
 def main():
     """All of it; ends with 1 if anything failed."""
     with tempfile.TemporaryDirectory(prefix="gpucache-top.") as base:
@@ -245,6 +335,7 @@ def main():
         session.type("q")
         ok("an empty screen ends well", session.end() == 0)
         check_turns(os.path.join(base, "turns"))
+        check_steering(base)
         nothing = Session([TOOL, "top", "--once"], environment(os.path.join(base, "nothing")))
         ok("without a ledger: an empty table", nothing.end() == 0 and "PID" in nothing.screen.text()[0])
     return finish()

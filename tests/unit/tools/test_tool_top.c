@@ -8,6 +8,8 @@
 #include <cmocka.h>
 
 #include "tests/unit/scratch.h"
+#include "tools/live/top_look.h"
+#include "tools/live/top_prompt.h"
 #include "tools/live/top_text.h"
 
 #include <jansson.h>
@@ -538,6 +540,94 @@ static void json_of_nothing_is_whole(void **state)
     top_view_fini(&view);
 }
 
+static void type(struct top_prompt *prompt, const char *keys)
+{
+    for (; *keys != '\0'; keys++)
+        assert_int_equal(top_prompt_press(prompt, (unsigned char)*keys), TOP_PROMPT_OPEN);
+}
+
+static void a_line_is_typed(void **state)
+{
+    struct top_prompt prompt = {.used = 0};
+    (void)state;
+    type(&prompt, "\b\x7f"); /* nothing to take off */
+    type(&prompt, "caf\xc3\xa9\x7f\x01\x1f");
+    assert_string_equal(prompt.text, "caf");
+    assert_int_equal(top_prompt_press(&prompt, 400), TOP_PROMPT_OPEN); /* a key that is no byte */
+    assert_string_equal(prompt.text, "caf");
+    for (int i = 0; i < 100; i++)
+        type(&prompt, "x");
+    assert_int_equal(strlen(prompt.text), TOP_PROMPT_BYTES - 1);
+    type(&prompt, "\x15");
+    assert_string_equal(prompt.text, "");
+    type(&prompt, "8g");
+    assert_int_equal(top_prompt_press(&prompt, '\r'), TOP_PROMPT_DONE);
+    assert_string_equal(prompt.text, "8g");
+    assert_int_equal(top_prompt_press(&prompt, 27), TOP_PROMPT_LEFT);
+}
+
+static void assert_kept(const struct top_view *view, const char *text, const char *wanted)
+{
+    char got[512] = "";
+    size_t count;
+    size_t *rows = top_view_sort(view, &by_reserved, &count);
+    count = top_prompt_filter(view, text, rows, count);
+    for (size_t i = 0; i < count; i++) {
+        const struct top_subject *subject = subject_at(view, rows[i]);
+        if (subject->kind == TOP_DEVICE)
+            continue;
+        const size_t used = strlen(got);
+        snprintf(got + used, sizeof(got) - used, "%s ", subject->name);
+    }
+    assert_string_equal(got, wanted);
+    free(rows);
+}
+
+static void a_filter_keeps_names_groups_and_pids(void **state)
+{
+    struct top_view view;
+    (void)state;
+    make_view(&view);
+    assert_kept(&view, "alone", "alone ");
+    assert_kept(&view, "ALO", "alone ");
+    assert_kept(&view, "30", "alone ");
+    assert_kept(&view, "00", "");          /* a PID begins with it */
+    assert_kept(&view, "small", "small "); /* a tenant by its own name */
+    assert_kept(&view, "nothing", "");
+    assert_kept(&view, "100", "one large one large small "); /* with its tenants, on each device */
+    assert_kept(&view, "two", "two ");
+    top_view_fini(&view);
+}
+
+static void trouble_has_a_look_of_its_own(void **state)
+{
+    static const struct gc_ledger_figures quiet = {.reserved = 50 * MIB, .limit = 100 * MIB};
+    struct top_subject subject = {.kind = TOP_PROCESS};
+    struct gc_ledger_figures figures = quiet;
+    (void)state;
+    assert_int_equal(top_look_of(&subject, &figures), TOP_LOOK_NONE);
+    figures.reserved = 95 * MIB;
+    assert_int_equal(top_look_of(&subject, &figures), TOP_LOOK_NEAR);
+    figures.idle = 10 * MIB; /* can be released */
+    assert_int_equal(top_look_of(&subject, &figures), TOP_LOOK_NONE);
+    subject.state = TOP_STOPPED;
+    assert_int_equal(top_look_of(&subject, &figures), TOP_LOOK_STILL);
+    subject.state = TOP_RUNNING;
+    subject.takes_turns = true;
+    subject.turn.waiting_ns = UINT64_C(11000000000);
+    assert_int_equal(top_look_of(&subject, &figures), TOP_LOOK_WAITS);
+    subject.turn.waiting_ns = UINT64_C(9000000000);
+    assert_int_equal(top_look_of(&subject, &figures), TOP_LOOK_NONE);
+    figures.oom_count = 1;
+    assert_int_equal(top_look_of(&subject, &figures), TOP_LOOK_OVER);
+    subject.kind = TOP_GROUP; /* its processes show it */
+    assert_int_equal(top_look_of(&subject, &figures), TOP_LOOK_SUM);
+    figures.reserved = 101 * MIB;
+    assert_int_equal(top_look_of(&subject, &figures), TOP_LOOK_OVER);
+    figures.limit = TOP_NO_LIMIT;
+    assert_int_equal(top_look_of(&subject, &figures), TOP_LOOK_SUM);
+}
+
 int main(void)
 {
     cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -558,6 +648,9 @@ int main(void)
         cmocka_unit_test(thousands_of_rows),
         cmocka_unit_test(json_has_the_figures),
         cmocka_unit_test(json_of_nothing_is_whole),
+        cmocka_unit_test(a_line_is_typed),
+        cmocka_unit_test(a_filter_keeps_names_groups_and_pids),
+        cmocka_unit_test(trouble_has_a_look_of_its_own),
     };
     setlocale(LC_CTYPE, "C.UTF-8");
     return cmocka_run_group_tests(tests, NULL, NULL);
