@@ -122,6 +122,13 @@ print(json.dumps([t.pid, t.peak_bytes(), t.peak_bytes(0), len(a), [[x.id, x.byte
     tap.equal("a trace as objects: the tool's figures", got,
               [raw["pid"], summary["peak_live_bytes"], summary["peak_live_bytes"], len(begun), begun,
                next(iter(device["by_api"])), len(begun) - ended, True])
+    done = place.run("gpucache", "run", "--trace", "stacks", "--report", "none", "--", program, GPUCACHE_STACKS="all")
+    got = place.call("""
+import gpucache, json
+t = gpucache.read_trace("stacks")
+a = t.allocations()
+print(json.dumps([len(a), all(any("train_driver+" in frame for frame in x.stack) for x in a), len(t.stacks()) == len({x.stack for x in a})]))""")
+    tap.equal("the call stack of each allocation", got, [len(begun), True, True], shown(done))
     for name, text in (("empty", b""), ("text", b"no record\n"), ("cut", (place.folder / "t").read_bytes()[:50]),
                        ("later", b"GPUCTRC\n\x09" + (place.folder / "t").read_bytes()[9:]), ("list", b"[]"),
                        ("schema", b'{"schema": "gpucache-report/9"}')):

@@ -3,11 +3,14 @@ import struct
 import typing
 
 _MAGIC = b"GPUCTRC\n"
-_VERSIONS = (1, 2)
+_VERSIONS = (1, 2, 3)  # 3: with call stacks
 _HEADER = struct.Struct("<8sIIIIQQ")
 _HEADER_BYTES_MAX = 4 << 20
 _RECORD = struct.Struct("<BBHIQQQQ")
 _OPS = {1: "alloc", 2: "free", 3: "oom", 4: "levels", 5: "map", 6: "unmap"}
+_ALLOC, _TEXT, _FRAMES, _STACK = 1, 7, 8, 9
+_PAYLOAD = struct.Struct("<QQQ")
+_NUMBERS = struct.Struct("<6I")
 
 
 class Event(typing.NamedTuple):
@@ -33,6 +36,7 @@ class Allocation(typing.NamedTuple):
     stream: int
     begin_ns: int
     end_ns: typing.Optional[int]  # None: never freed in the trace
+    stack: typing.Tuple[str, ...] = ()  # frames, innermost first; empty where the trace has no call stacks
 
 
 class Trace:
@@ -56,9 +60,34 @@ class Trace:
         """The number of whole records; a recorder that was killed may leave a part of one."""
         return (len(self._data) - self._begin) // self._record_bytes
 
+    def _records(self):
+        return _RECORD.iter_unpack(memoryview(self._data)[self._begin:self._begin + len(self) * self._record_bytes])
+
+    def stacks(self):
+        """The frames of each call stack, innermost first, by the stack's number."""
+        texts, frames = {}, {}
+        for op, _, at, number, *payload, _ in self._records() if self.version >= 3 else ():
+            if op == _TEXT:
+                texts.setdefault(number, {})[at] = _PAYLOAD.pack(*payload)
+            elif op == _FRAMES:
+                frames.setdefault(number, {})[at] = _NUMBERS.unpack(_PAYLOAD.pack(*payload))
+        names = {number: b"".join(parts[at] for at in sorted(parts)).split(b"\0")[0].decode("utf-8", "replace")
+                 for number, parts in texts.items()}
+        return {number: tuple(names.get(text, "?") for at in sorted(parts) for text in parts[at] if text)
+                for number, parts in frames.items()}
+
+    def _stacks_of_allocations(self):
+        """The stack of each allocation, in the order of the requests."""
+        stacks, announced, found = self.stacks(), {}, []
+        for op, device, _, _, address, count, *_ in self._records():
+            if op == _STACK:
+                announced[device, address] = stacks.get(count, ())
+            elif op == _ALLOC:
+                found.append(announced.pop((device, address), ()))
+        return found
+
     def __iter__(self):
-        whole = memoryview(self._data)[self._begin:self._begin + len(self) * self._record_bytes]
-        for op, device, api, thread, address, count, stream, time_ns in _RECORD.iter_unpack(whole):
+        for op, device, api, thread, address, count, stream, time_ns in self._records():
             name = _OPS.get(op)
             if name is not None:
                 has_api = op <= 3 and api < len(self.apis)
@@ -68,6 +97,7 @@ class Trace:
         """Every Allocation, in the order of the requests. A free of an address that is not live is left out; an address that is
         allocated again was freed by then."""
         found, live = [], {}
+        stacks = self._stacks_of_allocations() if self.version >= 3 else []
         for event in self:
             if event.op not in ("alloc", "free"):
                 continue
@@ -77,7 +107,7 @@ class Trace:
             if event.op == "alloc":
                 live[event.address] = len(found)
                 found.append(Allocation(len(found) + 1, event.device, event.api, event.thread, event.address, event.bytes,
-                                        event.stream, event.time_ns, None))
+                                        event.stream, event.time_ns, None, stacks[len(found)] if stacks else ()))
         return found
 
     def peak_bytes(self, device=None):
