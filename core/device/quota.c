@@ -196,10 +196,7 @@ void gc_quota_count_destroyed(struct gc_device *device, struct gc_quota *quota,
 void gc_quota_count_oom(struct gc_device *device, struct gc_quota *quota,
                         const struct gc_entry *entry)
 {
-    uint64_t sufficient;
     gc_stats_raise(&device->stats.refused_bytes, entry->requested_bytes);
-    if (gc_add_u64(gc_budget_held(&device->budget), entry->requested_bytes, &sufficient))
-        gc_stats_raise(&device->stats.sufficient_bytes, sufficient);
     gc_device_count_oom(device->core, device, quota);
     gc_device_observe(device, GC_TRACE_OOM, entry);
 }

@@ -268,6 +268,18 @@ static void log_refusal(const struct refusal *refusal, uint64_t skipped)
                  refusal->device->info.ordinal, GC_TEXT_SIZE(refusal->requested_bytes), text, more);
 }
 
+/* For the report: the least limit of the process that had room for each refused request. */
+static void note_sufficient(const struct refusal *refusal)
+{
+    const struct gc_budget *budget = &refusal->device->budget;
+    const uint64_t limit = gc_budget_limit(budget);
+    uint64_t held, sum;
+    if (gc_add_u64(gc_budget_held(budget), limit != UINT64_MAX ? limit - gc_budget_room(budget) : 0,
+                   &held) &&
+        gc_add_u64(held, refusal->charge_bytes, &sum))
+        gc_stats_raise(&refusal->device->stats.sufficient_bytes, sum);
+}
+
 void gc_refusal_count(struct gc_device *device, struct gc_quota *quota,
                       const struct gc_entry *entry, uint64_t charge_bytes,
                       const struct gc_charge_failure *failure)
@@ -278,6 +290,7 @@ void gc_refusal_count(struct gc_device *device, struct gc_quota *quota,
                                     .charge_bytes = charge_bytes,
                                     .failure = failure};
     uint64_t skipped;
+    note_sufficient(&refusal);
     gc_quota_count_oom(device, quota, entry);
     if (is_due(device, &skipped))
         log_refusal(&refusal, skipped);

@@ -94,7 +94,7 @@ static enum gc_status write_side(const struct side *side, struct gc_json *json)
     if (side->trace_path == NULL)
         gc_json_null(json);
     else
-        status = trace_page_write(side->trace, json);
+        status = trace_page_write(side->trace, side->loaded.stacks.symbols, json);
     gc_json_end_object(json);
     return status;
 }

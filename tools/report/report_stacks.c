@@ -1,6 +1,6 @@
 #include "tools/report/report_stacks.h"
 #include "core/report/tables.h"
-#include "tools/report/symbols.h"
+#include "tools/base/symbols.h"
 
 #include <jansson.h>
 #include <stdio.h>

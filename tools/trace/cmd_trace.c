@@ -172,6 +172,7 @@ static bool has_output_conflict(const struct output *outputs, size_t count, bool
 static int run(int argc, char **argv)
 {
     bool json = false;
+    bool symbols = false;
     const char *path;
     struct tool_file file;
     struct output outputs[] = {{trace_export_csv, NULL},
@@ -187,11 +188,16 @@ static int run(int argc, char **argv)
         {.name = "--pickle", .value = &outputs[3].path},
         {.name = "--json", .flag = &json},
         {.name = "--html", .value = &outputs[4].path},
+        {.name = "--symbols", .flag = &symbols},
     };
     int status = tool_parse_file(&tool_command_trace, options, sizeof(options) / sizeof(options[0]),
                                  argc, argv, &path);
     if (status != TOOL_DONE || path == NULL)
         return status;
+    if (symbols && outputs[4].path == NULL)
+        return tool_usage(&tool_command_trace, "--symbols goes with --html");
+    if (symbols)
+        outputs[4].write = trace_export_named_html;
     if (has_output_conflict(outputs, count, json))
         return tool_usage(&tool_command_trace,
                           "only one of --json and the exports to - can write to standard output");
@@ -214,6 +220,8 @@ const struct tool_command tool_command_trace = {
             "                    each allocation\n"
             "  --pickle OUT      a PyTorch memory snapshot, for pytorch.org/memory_viz\n"
             "  --html OUT        a page for any browser, which needs no network\n"
+            "  --symbols         with --html: call stacks with the names and lines that the\n"
+            "                    programs' files have\n"
             "  --json            the summary as one JSON object\n"
             "\n"
             "A record of GPUCACHE_TRACE. Without OUT, or with -, an export goes to standard\n"

@@ -19,6 +19,7 @@ trace_export trace_export_rmm;
 trace_export trace_export_perfetto;
 trace_export trace_export_pickle;
 trace_export trace_export_html;
+trace_export trace_export_named_html; /* frames have the names and lines of the files */
 
 /* The names of a trace's entry points by number, for inner loops. The caller frees the array; NULL
  * if memory runs out. */

@@ -518,7 +518,8 @@ static enum gc_status write_names(const struct gc_trace_reader *reader, struct g
     return GC_OK;
 }
 
-enum gc_status trace_export_html(struct gc_trace_reader reader, struct gc_writer *out)
+static enum gc_status export_page(struct gc_trace_reader reader, struct symbols *symbols,
+                                  struct gc_writer *out)
 {
     struct gc_json json;
     gc_html_begin(&json, out);
@@ -526,9 +527,24 @@ enum gc_status trace_export_html(struct gc_trace_reader reader, struct gc_writer
     gc_json_write_string(&json, "name", "");
     gc_json_write_null(&json, "report");
     gc_json_key(&json, "trace");
-    const enum gc_status status = trace_page_write(reader, &json);
+    const enum gc_status status = trace_page_write(reader, symbols, &json);
     gc_json_end_object(&json);
     gc_html_end(&json);
+    return status;
+}
+
+enum gc_status trace_export_html(struct gc_trace_reader reader, struct gc_writer *out)
+{
+    return export_page(reader, NULL, out);
+}
+
+enum gc_status trace_export_named_html(struct gc_trace_reader reader, struct gc_writer *out)
+{
+    struct symbols *symbols = symbols_open();
+    if (symbols == NULL)
+        return GC_NO_HOST_MEMORY;
+    const enum gc_status status = export_page(reader, symbols, out);
+    symbols_close(symbols);
     return status;
 }
 
@@ -549,7 +565,8 @@ static void page_free(struct page *page)
     free(page);
 }
 
-enum gc_status trace_page_write(struct gc_trace_reader reader, struct gc_json *json)
+enum gc_status trace_page_write(struct gc_trace_reader reader, struct symbols *symbols,
+                                struct gc_json *json)
 {
     struct gc_trace_reader again = reader;
     struct page *page = calloc(1, sizeof(*page));
@@ -562,6 +579,8 @@ enum gc_status trace_page_write(struct gc_trace_reader reader, struct gc_json *j
     enum gc_status status = write_names(&reader, json);
     if (status == GC_OK)
         status = trace_stacks_read(&page->stacks, reader);
+    if (status == GC_OK && symbols != NULL)
+        status = trace_stacks_name(&page->stacks, symbols);
     if (status == GC_OK)
         status = trace_walk(&reader, &(struct trace_sink){page, count_step, NULL}, &sum);
     if (status == GC_OK) {

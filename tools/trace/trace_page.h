@@ -4,9 +4,12 @@
 #define GC_TRACE_PAGE_H
 
 #include "core/io/json.h"
+#include "tools/base/symbols.h"
 #include "tools/trace/trace_walk.h"
 
-/* Writes an object. After GC_NO_HOST_MEMORY the JSON is incomplete. */
-enum gc_status trace_page_write(struct gc_trace_reader reader, struct gc_json *json) GC_CHECKED;
+/* Writes an object. `symbols`: names the frames by the programs' files; NULL: they stay as
+ * recorded. After GC_NO_HOST_MEMORY the JSON is incomplete. */
+enum gc_status trace_page_write(struct gc_trace_reader reader, struct symbols *symbols,
+                                struct gc_json *json) GC_CHECKED;
 
 #endif

@@ -123,6 +123,23 @@ uint32_t trace_stacks_own(const struct trace_stacks *stacks, uint32_t stack)
     return of->own;
 }
 
+/* The own frames are found first: a name has no object. */
+enum gc_status trace_stacks_name(struct trace_stacks *stacks, struct symbols *symbols)
+{
+    char text[GC_STACK_TEXT_BYTES];
+    for (uint32_t i = 0; stacks->stacks != NULL && i < GC_TRACE_NUMBERS_MAX; i++)
+        (void)trace_stacks_own(stacks, i);
+    for (uint32_t i = 0; stacks->texts != NULL && i < GC_TRACE_NUMBERS_MAX; i++) {
+        if (stacks->texts[i] == NULL ||
+            !symbols_name(symbols, stacks->texts[i], text, sizeof(text)))
+            continue;
+        stacks->texts[i] = (char *)gc_region_text(&stacks->region, text, strlen(text));
+        if (stacks->texts[i] == NULL)
+            return GC_NO_HOST_MEMORY;
+    }
+    return GC_OK;
+}
+
 /* ---- places ---- */
 
 void trace_places_init(struct trace_places *places, const struct trace_stacks *stacks)

@@ -9,6 +9,7 @@
 #include "core/base/strmap.h"
 #include "core/io/json.h"
 #include "core/observe/trace_reader.h"
+#include "tools/base/symbols.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,6 +27,8 @@ struct trace_stacks {
 enum gc_status trace_stacks_read(struct trace_stacks *stacks,
                                  struct gc_trace_reader reader) GC_CHECKED;
 void trace_stacks_fini(struct trace_stacks *stacks);
+/* Gives the frames the names and lines that the programs' files have. GC_NO_HOST_MEMORY. */
+enum gc_status trace_stacks_name(struct trace_stacks *stacks, struct symbols *symbols) GC_CHECKED;
 /* Frame `index` of the stack, innermost first; NULL behind the last, or if it is not known. */
 const char *trace_stacks_frame(const struct trace_stacks *stacks, uint32_t stack, uint32_t index);
 /* Index of the program's own frame. */

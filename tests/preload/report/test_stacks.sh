@@ -115,6 +115,16 @@ for _ in range(512):
 END
 ok "512 of a line of Python" run leaks "$TMP/sites-python.json" python3 "$TMP/sites.py"
 sites_are "are one entry, not ffi_call's" "$TMP/sites-python.json" "512 1024 cache (sites.py:6); "
+ok "traced with its stacks" env GPUCACHE_TRACE="$TMP/sites.trace" bash -c "$(declare -f run preloaded); SIM_DIR='$SIM_DIR' LIB='$LIB'; run all '$TMP/t2.json' '$TMP/sites'"
+"$TOOL" trace "$TMP/sites.trace" --html "$TMP/sites.html" --symbols
+"$TOOL" report "$TMP/t2.json" --html "$TMP/both.html" --symbols --trace "$TMP/sites.trace"
+for page in sites both; do
+    is "the page's call sites by name and line: $page" "$(python3 -c 'import json, re, sys
+trace = json.loads(re.search(r"id=.data.>(.*?)</script>", open(sys.argv[1]).read(), re.S).group(1))["sides"][0]["trace"]
+print([re.sub("/.*/", "", trace["frames"][site["stack"][site["own"]]]) for site in trace["sites"]], [site["count"] for site in trace["devices"][0]["sites"]])' \
+        "$TMP/$page.html")" "['load_weights (sites.c:5)', 'grow_cache (sites.c:6)'] [512, 1]"
+done
+is "--symbols alone" "$("$TOOL" trace "$TMP/sites.trace" --symbols 2>&1)" "gpucache trace: --symbols goes with --html; see gpucache trace --help"
 # Several calls on one line: many addresses.
 cat > "$TMP/line.c" << 'END'
 #include <stddef.h>

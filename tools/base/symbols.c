@@ -1,6 +1,6 @@
 /* Symbolizes with elfutils' libdwfl, which finds separate debug files too. Each object is opened
  * once. */
-#include "tools/report/symbols.h"
+#include "tools/base/symbols.h"
 
 #include <elfutils/libdwfl.h>
 #include <limits.h>
