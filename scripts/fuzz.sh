@@ -3,6 +3,7 @@
 # build folder for later runs, as does each run's log and the input of a crash, which fails the run.
 # usage: scripts/fuzz.sh [NAME…]
 set -eu
+shopt -s nullglob
 cd "$(dirname "$0")/.." || exit 1
 BUILD_DIR=${BUILD_DIR:-$PWD/build}
 seconds=${FUZZ_SECONDS:-30}

@@ -112,7 +112,7 @@ static attr_t row_look(const struct screen *screen, const struct top_account *ac
     if (subject->kind == TOP_DEVICE || subject->kind == TOP_GROUP || trouble == TOP_LOOK_OVER ||
         (trouble == TOP_LOOK_WAITS && !screen->has_colors))
         look |= A_BOLD;
-    if (trouble == TOP_LOOK_STILL)
+    if (trouble == TOP_LOOK_STILL && !screen->has_colors)
         look |= A_DIM;
     return look | (screen->has_colors ? (attr_t)COLOR_PAIR(trouble) : 0);
 }

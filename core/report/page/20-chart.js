@@ -504,8 +504,8 @@ class Chart {
         this.setPart(this.part);
         const resolution = (this.to - this.from) / 1000;
         this.status.textContent = "Shown: " + moment(this.from, resolution) + " to " + moment(this.to, resolution) + " of " + moment(this.end, this.end / 1000) +
-            (alone ? " " + this.layerName(this.only) + " alone; its button shows all again." : "") +
-            (limit > 0 && !limitShown ? "; the limit, " + size(limit) + ", is far above the picture" : "") + ".";
+            (limit > 0 && !limitShown ? "; the limit, " + size(limit) + ", is far above the picture" : "") + "." +
+            (alone ? " Only " + this.layerName(this.only) + "; its button shows all again." : "");
         for (const [name, off] of [["all", this.from <= 0 && this.to >= this.end], ["out", this.from <= 0 && this.to >= this.end],
             ["earlier", this.from <= 0], ["later", this.to >= this.end]])
             this.node.querySelector("[data-do=" + name + "]").disabled = off;
@@ -517,7 +517,7 @@ class Chart {
             parts.push(make("line", {class: "axis", x1: this.left, x2: this.width - 8, y1: this.y(bytes), y2: this.y(bytes)}),
                 make("text", {x: this.left - 6, y: this.y(bytes) + 4, "text-anchor": "end"}, size(bytes).replace(/\.0+ /, " ")));
         }
-        const wanted = Math.max(2, Math.min(8, Math.floor(this.width / 130)));
+        const wanted = Math.max(3, Math.min(8, Math.floor(this.width / 130)));
         const times = ticks(this.from, this.to, wanted, false);
         const step = times.length > 1 ? times[1] - times[0] : this.to - this.from;
         let free = 0; /* where the last text ended */
