@@ -54,8 +54,25 @@ def stretches_have_the_least_and_the_most(_):
         for name in ("live", "reserved"):
             tap.equal([list(pair) for pair in zip(series[name + "_least"], series[name + "_most"])], [point[name] for point in wanted], name)
         tap.equal(max(series["live_most"]), device["peak_bytes"], "the peak is in the picture")
+        layers = levels_of(series)
+        tap.equal([sum(row) for row in zip(*layers)], series["live_most"], "the layers are those of the moment with the most")
+        if not all(at <= moment <= at + series["stretch_ns"] + 1 for at, moment in zip(series["time_ns"], series["layers_ns"])):
+            raise AssertionError("moments outside their stretches")
     if all(device["series"]["exact"] for device in shown["devices"]):
         raise AssertionError("nothing was thinned out")
+
+
+def levels_of(series):
+    """The bytes of each layer at each point."""
+    levels = []
+    for changes in series["layers"]:
+        changes = dict(zip(*[iter(changes)] * 2))
+        level, at = [], 0
+        for i in range(len(series["time_ns"])):
+            at = changes.get(i, at)
+            level.append(at)
+        levels.append(level)
+    return levels
 
 
 def figures_of_the_trace_are_right(_):
@@ -131,14 +148,7 @@ def layers_and_blocks_are_right(_):
             tap.equal(sorted((peaks[key] for key in peaks), reverse=True)[:len(layers)], [peaks[layers[i]] for i in range(len(layers))], "the highest peaks are layers")
             if not device["series"]["exact"]:
                 continue
-            levels = []
-            for layer in range(len(layers)):
-                changes = dict(zip(*[iter(device["series"]["layers"][layer])] * 2))
-                level, at = [], 0
-                for i in range(len(device["series"]["time_ns"])):
-                    at = changes.get(i, at)
-                    level.append(at)
-                levels.append(level)
+            levels = levels_of(device["series"])[:len(layers)]
             seen = [dict(zip(layers.values(), row)) for row, total in zip(zip(*levels), device["series"]["live"])]
             wanted = [{key: row[key] for key in layers.values()} for row in curve]
             seen, wanted = ([row for before, row in zip([dict.fromkeys(layers.values(), 0)] + rows, rows) if row != before] for rows in (seen, wanted))

@@ -237,6 +237,11 @@ static const char *const stacks[][5] = {
     {"malloc+0x3 (/lib64/libc.so.6+0x4)", "blas+0x3 (/usr/lib/libblas.so.3+0x4)",
      "/usr/bin/python3.11+0x77", NULL},
     {"/tmp/plugin.so+0x12", "load+0x1 (/usr/bin/app+0x2)", NULL},
+    {"inner+0x1 (/usr/lib/x86_64-linux-gnu/libopencv.so.4+0x5)", "detect+0x2 (/home/me/app+0x9)",
+     NULL},
+    {"at+0x1 (/home/me/venv/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so+0x5)",
+     "scale+0x1 (/home/me/venv/lib/python3.11/site-packages/ops/_C.so+0x7)",
+     "run+0x1 (/home/me/build/libmine.so+0x7)", NULL},
     {"0x7f0012", "/lib64/ld-linux-x86-64.so.2+0x1", NULL},
 };
 
@@ -252,9 +257,10 @@ static bool stack_frame(const void *source, uint32_t site, uint32_t index,
 
 static void a_site_is_named_by_the_programs_own_frame(void **state)
 {
-    static const char *const wanted[] = {"step (train.py:12)", "grow+0x10 (serve)",
-                                         "take (cuda.py:7)",   "blas+0x3 (libblas.so.3)",
-                                         "plugin.so+0x12",     "0x7f0012"};
+    static const char *const wanted[] = {"step (train.py:12)",   "grow+0x10 (serve)",
+                                         "take (cuda.py:7)",     "blas+0x3 (libblas.so.3)",
+                                         "plugin.so+0x12",       "detect+0x2 (app)",
+                                         "run+0x1 (libmine.so)", "0x7f0012"};
     const struct gc_report report = {.stacks = {.frame = stack_frame}};
     char text[GC_STACK_TEXT_BYTES];
     (void)state;
