@@ -462,14 +462,13 @@ static void press_escape(struct screen *screen)
 static void press(struct screen *screen, int key)
 {
     screen->said = NULL;
-    if (key == KEY_INTERRUPT)
+    const bool is_asked = screen->question != ASKS_NOTHING;
+    if (key == KEY_INTERRUPT || (!is_asked && (key == 'q' || key == 'Q')))
         screen->quits = true;
-    else if (screen->question != ASKS_NOTHING && key != KEY_RESIZE)
+    else if (is_asked && key != KEY_RESIZE)
         answer(screen, key);
     else if (key == KEY_ESCAPE)
         press_escape(screen);
-    else if (key == 'q' || key == 'Q')
-        screen->quits = true;
     else if (key == KEY_RESIZE || key == KEY_REDRAW)
         clearok(stdscr, TRUE);
     else if (screen->shows_keys || key == '?')
