@@ -11,8 +11,8 @@
 
 #include "core/ledger/ledger.h"
 #include "tools/base/tool.h"
-#include "tools/live/host_process.h"
-#include "tools/live/node.h"
+#include "tools/node/host_process.h"
+#include "tools/node/node.h"
 
 #define LIVE_TIMEOUT_MS 5000
 #define LIVE_MOVE_TIMEOUT_MS 60000 /* long enough to copy many GiB */

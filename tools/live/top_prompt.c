@@ -51,8 +51,10 @@ static bool has_text(const char *name, const char *text)
 static bool matches(const struct top_subject *subject, const char *text)
 {
     char pid[16];
-    snprintf(pid, sizeof(pid), "%d", subject->pid);
-    return has_text(subject->name, text) || has_text(subject->program, text) ||
+    snprintf(pid, sizeof(pid), "%d", subject->host.pid != 0 ? subject->host.pid : subject->pid);
+    return has_text(subject->user, text) || has_text(subject->labels.pod, text) ||
+           has_text(subject->labels.container, text) || has_text(subject->labels.job, text) ||
+           has_text(subject->name, text) || has_text(subject->program, text) ||
            has_text(subject->group, text) ||
            (subject->kind == TOP_PROCESS && strncmp(pid, text, strlen(text)) == 0);
 }

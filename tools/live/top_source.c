@@ -52,7 +52,7 @@ static void note(struct asking *asking, const struct gc_ledger *ledger,
     asking->asked[asking->count++] = (struct asked){ledger, *ticket};
 }
 
-static void ask(struct asking *asking, const struct gc_ledger *ledger)
+static void ask_all(struct asking *asking, const struct gc_ledger *ledger)
 {
     const struct gc_ledger_request request = {.kind = GC_REQUEST_REFRESH, .device = GC_LEDGER_NONE};
     const uint32_t high = gc_ledger_slot_high(ledger);
@@ -71,7 +71,7 @@ static void refresh(const struct top_source *source)
 {
     struct asking asking = {.count = 0};
     for (size_t i = 0; i < source->node.count; i++)
-        ask(&asking, &source->node.ledgers[i].ledger);
+        ask_all(&asking, &source->node.ledgers[i].ledger);
     const uint64_t until = gc_clock_ns() + source->refresh_ms * GC_NS_PER_MS;
     for (size_t i = 0; i < asking.count; i++) {
         const uint64_t now = gc_clock_ns();
@@ -343,7 +343,7 @@ static const char *ask(const struct gc_ledger *ledger, const struct gc_ledger_pr
                        const struct top_subject *process, enum top_action action,
                        const struct gc_size_spec *limit)
 {
-    const uint32_t generation = (uint32_t)process->key;
+    const uint32_t generation = process->generation;
     const bool is_paused = process->state == TOP_PAUSED;
     struct gc_ledger_request request = {.kind = GC_REQUEST_TRIM, .device = GC_LEDGER_NONE};
     struct gc_ledger_ticket ticket;
@@ -373,7 +373,7 @@ static const char *act(struct top_reader *reader, const struct top_subject *proc
     if (!gc_ledger_read_process(ledger, slot, &row))
         return "it has ended";
     if (action != TOP_PIN && action != TOP_EVICT)
-        return ask(&source->ledger, &row, process, action, limit);
+        return ask(ledger, &row, process, action, limit);
     if (action == TOP_PIN) {
         const bool pins = !process->turn.is_pinned;
         if (!gc_ledger_pin(ledger, slot, generation, pins))

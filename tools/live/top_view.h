@@ -8,8 +8,8 @@
 #define GC_TOP_VIEW_H
 
 #include "core/ledger/ledger.h"
-#include "tools/live/host_process.h"
-#include "tools/live/node.h"
+#include "tools/node/host_process.h"
+#include "tools/node/node.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tools/live/node.h"
+#include "tools/node/node.h"
 
 #include "core/io/text.h"
 

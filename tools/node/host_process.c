@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tools/live/host_process.h"
+#include "tools/node/host_process.h"
 
 #include "core/io/text.h"
 #include "core/ledger/process.h"
