@@ -149,10 +149,11 @@ bool gc_turn_must_yield(const struct gc_ledger *ledger, uint64_t group_key, uint
 
 static uint64_t most_of(const struct gc_ledger *ledger, uint32_t slot, uint32_t device)
 {
-    struct gc_ledger_figures figures;
-    if (!gc_ledger_read_figures(ledger, slot, device, &figures))
+    const struct gc_ledger_slot *process = gc_ledger_get_slot(ledger, slot);
+    if ((gc_ledger_load(&process->device_mask) >> device & 1) == 0)
         return UINT64_MAX;
-    return gc_max_u64(figures.peak, held_by(ledger, slot, device));
+    return gc_max_u64(gc_ledger_load(&process->figures[device].words[GC_LEDGER_FIGURE_peak]),
+                      held_by(ledger, slot, device));
 }
 
 uint64_t gc_turn_largest_other(const struct gc_ledger *ledger, uint64_t group_key, uint32_t device,

@@ -33,15 +33,6 @@ static uint64_t held_bytes(const struct gc_device *device, const struct gc_tenan
                           : gc_tenant_resident_bytes(tenant, device);
 }
 
-struct gc_device *gc_turns_device(const struct gc_turns *turns, int ordinal, uint32_t *row)
-{
-    struct gc_device *device = gc_device_find(turns->core, ordinal);
-    if (device == NULL || device->budget.account == NULL)
-        return NULL;
-    *row = gc_account_row(device->budget.account);
-    return device;
-}
-
 /* ---- out ---- */
 
 bool gc_turns_leave(struct gc_turns *turns, struct gc_tenant *tenant, struct gc_swap_result *result)

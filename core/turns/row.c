@@ -10,6 +10,15 @@
 
 #include <stddef.h>
 
+struct gc_device *gc_turns_device(const struct gc_turns *turns, int ordinal, uint32_t *row)
+{
+    struct gc_device *device = gc_device_find(turns->core, ordinal);
+    if (device == NULL || device->budget.account == NULL)
+        return NULL;
+    *row = gc_account_row(device->budget.account);
+    return device;
+}
+
 void gc_turns_set_state(struct gc_turns *turns, enum gc_turn_state state)
 {
     atomic_store_explicit(&turns->slot->turn.state, (uint32_t)state, memory_order_seq_cst);

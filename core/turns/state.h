@@ -58,6 +58,8 @@ static inline void gc_turns_beat(struct gc_turns *turns)
 
 /* ---- row.c ---- */
 
+/* The process's device, if it has an account in the group; NULL: not this one. */
+struct gc_device *gc_turns_device(const struct gc_turns *turns, int ordinal, uint32_t *row);
 void gc_turns_set_state(struct gc_turns *turns, enum gc_turn_state state);
 enum gc_turn_state gc_turns_state(const struct gc_turns *turns);
 /* Looks at the process's work: exact but for a submission at this moment. */
@@ -87,8 +89,6 @@ gc_request_function gc_turns_respond;
 
 /* ---- exchange.c; `tenant` is NULL for the process ---- */
 
-/* The process's device, if it has an account in the group; NULL: not this one. */
-struct gc_device *gc_turns_device(const struct gc_turns *turns, int ordinal, uint32_t *row);
 /* As gc_away_begin, with a deadline. */
 bool gc_turns_leave(struct gc_turns *turns, struct gc_tenant *tenant,
                     struct gc_swap_result *result) GC_CHECKED;

@@ -61,8 +61,8 @@ struct live_users {
     }
 
 #define LIVE_USERS_HELP                                                                            \
-    "  --all-users    of every user, job and container; for root. A PID is the one here,\n"        \
-    "                 of a process in a container, too\n"                                          \
+    "  --all-users    of every user, job and container; for root. A PID is the one\n"              \
+    "                 here, of a process in a container, too\n"                                    \
     "  --user NAME    of this user; for root\n"
 
 /* Finds the processes in the ledger that `word` means; TOOL_FAILED or TOOL_USAGE with a line. Call
