@@ -144,6 +144,9 @@ new_folder
 job=$(batch "fill 1 1000 $C/hold" --gpu-mem=2GiB)
 ok "a job holds memory" wait_for held_by_tasks 1 "$C/hold"
 ok "its ledger is in its scope" test -f "$(compgen -G "$NODE/jobs/$job/$(id -u nobody)/ledger-*")"
+GPUCACHE_NODE=$NODE "$TOOL" top --all-users --once --json > "$TMP/top.json" 2>&1
+is "root sees it with its job and its group" "$(json "$TMP/top.json" '[[p["job"], p["group"], p["devices"][0]["reserved_bytes"]] for p in r["processes"] if p["job"]]')" \
+    "[[\"$job\", \"job-$job\", $((1064 * MIB))]]"
 scancel "$job"
 ok "it is cancelled" ended "$job"
 ok "its use is logged" wait_for has_logged "$job"
