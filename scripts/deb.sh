@@ -16,10 +16,17 @@ version=$(cat VERSION)
     echo "debian/changelog is not of version $version" >&2
     exit 1
 }
+# The package for Kubernetes is built where Go and its packages are (scripts/deps.sh kubernetes).
+profiles=
+if command -v go > /dev/null && [ -d /usr/share/gocode/src/google.golang.org/grpc ]; then
+    profiles=pkg.gpucache.kubernetes
+else
+    echo "without gpucache-kubernetes: scripts/deps.sh kubernetes installs its build dependencies"
+fi
 echo "building packages; the log is build/deb/log"
 cd "$tree"
 # It is a build of its own, not part of the make that may have called; a copy needs no cleaning.
-env -u MAKEFLAGS -u MAKELEVEL dpkg-buildpackage -us -uc -b -nc -j"$(nproc)" > "$out/log" 2>&1 || {
+env -u MAKEFLAGS -u MAKELEVEL DEB_BUILD_PROFILES="$profiles" dpkg-buildpackage -us -uc -b -nc -j"$(nproc)" > "$out/log" 2>&1 || {
     tail -n 30 "$out/log" >&2
     echo "the package was not built; all of it: $out/log" >&2
     exit 1

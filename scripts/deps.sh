@@ -85,6 +85,7 @@ containers command runc                    runc
 kubernetes command go                     golang-go
 kubernetes package golang-google-grpc-dev golang-google-grpc-dev
 kubernetes package golang-goprotobuf-dev  golang-goprotobuf-dev
+kubernetes package golang-github-modern-go-reflect2-dev golang-github-modern-go-reflect2-dev
 kubernetes package dpkg-dev               dpkg-dev
 kubernetes command containerd             containerd
 kubernetes command runc                   runc
@@ -93,6 +94,7 @@ kubernetes package containernetworking-plugins containernetworking-plugins
 kubernetes command ip                     iproute2
 kubernetes command iptables               iptables
 kubernetes command sysctl                 procps
+kubernetes command curl                   curl
 kubernetes command openssl                openssl
 kubernetes module  yaml                   python3-yaml
 containers package golang-github-containers-common golang-github-containers-common
@@ -107,8 +109,8 @@ fresh    command debootstrap               debootstrap
 fresh    command git                       git
 fresh    command unshare                   util-linux
 END
-    # The build dependencies of the Debian packages, from where dpkg-buildpackage reads them.
-    sed -n 's/^Build-Depends: //p' debian/control | tr ',' '\n' | sed 's/-compat//; s/(.*//' |
+    # The build dependencies of the Debian packages, from where dpkg-buildpackage reads them; not those of a profile.
+    sed -n 's/^Build-Depends: //p' debian/control | tr ',' '\n' | sed '/</d; s/-compat//; s/(.*//' |
         while read -r package; do echo "deb package $package $package"; done
     # The tests of the report's page need a browser. Debian has it as a normal package; Ubuntu does not, and skips them.
     if grep -qs '^ID=debian$' /etc/os-release && ! command -v chromium-browser google-chrome google-chrome-stable > /dev/null; then

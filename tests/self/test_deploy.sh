@@ -62,7 +62,7 @@ hold 7000 "${server[@]}"
 is "the pod: the server holds its part" "$(cat "$TMP/holder")" holding
 like "the pod: both together get no more than the group's" "$(simulated env "${batch[@]}" timeout 120 "$client" hold 4000 2>&1)" "CUDA error 2"
 is "the pod: the rest can be allocated" "$(simulated env "${batch[@]}" timeout 120 "$client" cuda 2500 2>&1 | grep -c '^held')" 4
-is "the pod: each process leaves a report" "$(json "$(ls "$TMP"/reports/batch-*.json | tail -n 1)" 'd["oom_count"] + d["alloc_count"] > 0')" true
+is "the pod: each process leaves a report" "$(json "$(find "$TMP/reports" -name 'batch-*.json' | tail -n 1)" 'd["oom_count"] + d["alloc_count"] > 0')" true
 like "the pod: top shows the process that holds it" "$(GPUCACHE_LEDGER=$TMP/pod "$TOOL" top --once)" 'shared-g.* server'
 let_go
 

@@ -21,7 +21,7 @@ apt_get() {
         -o Dir::Cache="$cache/apt" "$@"
 }
 if ! ls -d kubernetes-*/ > /dev/null 2>&1; then
-    apt_get update > apt/log 2>&1 && apt_get source --only-source kubernetes >> apt/log 2>&1 || {
+    { apt_get update && apt_get source --only-source kubernetes; } > apt/log 2>&1 || {
         tail -n 20 apt/log >&2
         exit 1
     }
@@ -33,6 +33,9 @@ ln -sfn "$tree" gopath/src/k8s.io/kubernetes
 export GOPATH=$cache/gopath GO111MODULE=off GOFLAGS=-trimpath GOCACHE=$cache/go-cache CGO_ENABLED=0
 key=k8s.io/kubernetes/vendor/k8s.io/component-base/version
 flags="-s -w -X $key.gitVersion=v$upstream -X $key.gitMajor=1 -X $key.gitMinor=$(echo "$upstream" | cut -d. -f2) -X $key.gitTreeState=archive"
+# The source's own copy of reflect2 (1.0.1) corrupts memory under Go 1.18 and later; Debian's package has the repaired 1.0.2.
+rm -f "$tree"/vendor/github.com/modern-go/reflect2/*.go
+cp /usr/share/gocode/src/github.com/modern-go/reflect2/*.go "$tree/vendor/github.com/modern-go/reflect2/"
 cd gopath/src/k8s.io/kubernetes
 
 # The API server needs a generated file; its inputs are those of the source's own Makefile.

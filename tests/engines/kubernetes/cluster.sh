@@ -112,9 +112,9 @@ stop_cluster() {
 
 # import_image ROOT NAME [NAME=VALUE…] -- COMMAND…
 import_image() {
-    local root=$1 name=$2
+    local folder=$1 name=$2
     shift 2
-    python3 "$ROOT/tests/engines/kubernetes/archive.py" "$root" "$name" "$NODE_TMP/image.tar" "$@" && ctr images import "$NODE_TMP/image.tar" && rm "$NODE_TMP/image.tar"
+    python3 "$(dirname "${BASH_SOURCE[0]}")/archive.py" "$folder" "$name" "$NODE_TMP/image.tar" "$@" && ctr images import "$NODE_TMP/image.tar" && rm "$NODE_TMP/image.tar"
 }
 
 show_logs() {

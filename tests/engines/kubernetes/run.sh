@@ -100,7 +100,7 @@ ok "the second its 1 GiB" within 60 answered two -c two
 scope_of() { grep -l "^container=$1$" "$pods"/*.labels 2> /dev/null | sed 's/\.labels$//'; }
 is_labelled() { [ -n "$(scope_of "$1")" ]; }
 ok "their scopes get labels" within 30 is_labelled one
-is "which name the pod" "$(cat "$(scope_of two).labels" | paste -sd' ')" "namespace=default pod=two container=two"
+is "which name the pod" "$(paste -sd' ' "$(scope_of two).labels")" "namespace=default pod=two container=two"
 is "a scope is sticky and root's" "$(stat -c '%a %u' "$(scope_of one)")" "1777 0"
 # group SCOPE KEY: a figure of the scope's group, as root on the node sees it.
 group() { GPUCACHE_LEDGER=$1/0 "$TOOL" top --once --json | python3 -c "import json, sys; print(json.load(sys.stdin)['groups'][0]['devices'][0]['$2'])"; }
@@ -140,6 +140,25 @@ is "the second gets the rest, to the byte" "$(ran second)" "ready 2 0 2"
 is "root on the node sees the group" "$(group "$pods/kube-group-team" limit_bytes)" 3221225472
 remove first second
 
+# ---- the pod of examples/deploy, which brings the library itself, on a node whose GPU another plugin shares ----
+
+rm -r "$TMP/image/usr/lib/gpucache"
+mkdir -p "$TMP/image/usr/local/lib/gpucache" "$TMP/image/usr/local/bin"
+cp "$LIB" "$TMP/image/usr/local/lib/"
+cp "$BUILD_DIR/libgpucache-model.so" "$TMP/image/usr/local/lib/gpucache/"
+cp "$TOOL" "$TMP/image/usr/local/bin/"
+cp -L "$(type -P cp)" "$TMP/image/bin/"
+import_image "$TMP/image" $registry/gpucache:0.1.0 -- /bin/true > /dev/null
+import_image "$TMP/image" $registry/server:1 "${driver[@]:0:3}" -- /bin/sh -c "(echo alloc 7000; echo info; sleep 20) | live_client" > /dev/null
+import_image "$TMP/image" $registry/batch:1 "${driver[@]:0:3}" -- /bin/sh -c "(sleep 8; echo alloc 2900; echo info) | live_client" > /dev/null
+curl -fsk -o /dev/null -H "Authorization: Bearer secret" -H "Content-Type: application/json-patch+json" -X PATCH \
+    -d '[{"op": "add", "path": "/status/capacity/nvidia.com~1gpu", "value": "2"}]' https://127.0.0.1:6443/api/v1/nodes/node/status
+kubectl apply -f "$ROOT/examples/deploy/pod.yaml" > /dev/null
+within 90 ended shared-gpu || kubectl describe pod shared-gpu | tail -n 20
+is "the pod without the plugin: the server has its own limit" "$(says shared-gpu -c server)" "ready 0 1182793728 8589934592"
+is "the batch job what the group has left" "$(says shared-gpu -c batch)" "ready 0 222298112 10737418240"
+remove shared-gpu
+
 # ---- no library, no device ----
 
 mv /var/lib/gpucache/libgpucache.so /var/lib/gpucache/away
@@ -162,5 +181,5 @@ failed() { kubectl get pod late -o jsonpath='{.status.containerStatuses[0].state
 ok "a container that starts again without it does not start" within 60 failed
 like "and the kubelet says why" "$(kubectl get pod late -o 'jsonpath={.status.containerStatuses[0].state.waiting.message}')" 'libgpucache.so|PreStartContainer'
 remove late
-[ $tap_failed -eq 0 ] || show_logs 8 | sed 's/^/# /'
+[ "${tap_failed:-0}" -eq 0 ] || show_logs 8 | sed 's/^/# /'
 done_testing

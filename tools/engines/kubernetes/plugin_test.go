@@ -132,7 +132,7 @@ func TestRegistersAgainWithAKubeletThatStartsAgain(t *testing.T) {
 	if request.ResourceName != "gpucache.dev/memory-gib" || request.Version != "v1beta1" || !request.Options.PreStartRequired {
 		t.Error(request)
 	}
-	f.kubelet.server.Stop()
+	f.kubelet.server.GracefulStop()
 	f.kubelet.start(t)
 	f.kubelet.wait(t)
 	connection, err := dialUnix(filepath.Join(f.kubelet.folder, request.Endpoint), time.Second)
