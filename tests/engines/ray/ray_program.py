@@ -108,6 +108,14 @@ def preload():
 
 
 @scene
+def executable():
+    """A Python of the user's choice, with an argument."""
+    function = ray.remote(num_gpus=0.25, runtime_env={"gpu_memory": "2GiB", "py_executable": f"{sys.executable} -B"})(
+        lambda: [device.look(), sys.dont_write_bytecode])
+    return ray.get(function.remote())
+
+
+@scene
 def bad():
     return {str(size): error_of(task(size).remote()) for size in ("4XB", "0", "", 5, "101%", "--help", "4GiB --mode off", ["1GiB"])}
 

@@ -155,6 +155,11 @@ class Scenes:
         test_look("beside the user's own preload", seen, 2 * GIB)
 
     @staticmethod
+    def executable(seen):
+        test_look("with a Python of the user's", seen[0], 2 * GIB)
+        tap.ok("it is the user's Python", seen[1], seen)
+
+    @staticmethod
     def bad(seen):
         for size, error in seen.items():
             tap.ok(f"gpu_memory {size!r}: refused, with what is accepted", error and error[0] == "RuntimeEnvSetupError"
