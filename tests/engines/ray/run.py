@@ -283,6 +283,8 @@ def main():
         else:
             test_ray(place, options.words)
             test_dask(place, options.words)
+            for path in pathlib.Path("/dev/shm").glob(f"simcuda-*-{place.environment['SIMCUDA_SHARED']}"):
+                path.unlink()
     return tap.close()
 
 
