@@ -54,6 +54,8 @@ INSTALLED := $(LIBDIR)/libgpucache.so $(LIBDIR)/$(SONAME) $(LIBDIR)/libgpucache.
 # Each is one path of plain characters: a space would split it.
 .PHONY: slurm
 slurm: $(SLURM_PLUGIN) ## the plugin for Slurm (needs libslurm-dev: scripts/deps.sh slurm), in build/engines/slurm
+.PHONY: exporter
+exporter: $(EXPORTER) ## the exporter for Prometheus (needs libmicrohttpd: scripts/deps.sh exporter), in build/engines/exporter
 .PHONY: kubernetes
 kubernetes: $(KUBERNETES_PLUGIN) ## the device plugin for Kubernetes (needs Go: scripts/deps.sh kubernetes), in build/engines/kubernetes
 .PHONY: check-places
@@ -154,6 +156,11 @@ test-torch: ## JAX, RMM and others, then PyTorch, each allocator in each mode, o
 	$(Q)status=0; $(if $(SHORT),,tests/frameworks/run $(OUT) $(CC) $(T) || status=1;) \
 		tests/torch/run.py --build $(OUT) $(if $(SHORT),--short) $(T) || status=1; exit $$status
 
+.PHONY: test-exporter
+test-exporter: ## the exporter of metrics: promtool, Prometheus itself, 500 processes; as root
+	$(Q)scripts/deps.sh exporter
+	$(Q)$(MAKE) --no-print-directory all exporter $(OUT)/tests/preload/live_client
+	$(Q)BUILD_DIR=$(abspath $(OUT)) tests/engines/exporter/run.py
 .PHONY: test-slurm
 test-slurm: ## the plugin for Slurm: Debian's slurmctld and slurmd on one node and the simulated device; as root
 	$(Q)scripts/deps.sh slurm

@@ -27,6 +27,7 @@ containers) groups="containers" ;;
 readers) groups="readers" ;;
 fresh) groups="fresh" ;;
 kubernetes) groups="kubernetes" ;;
+exporter) groups="build python exporter readers" ;;
 slurm) groups="build python slurm" ;;
 all) groups="build python test bench lint deb wheel fresh" ;;
 *)
@@ -77,6 +78,7 @@ wheel    module  ensurepip                 python3-venv
 wheel    header  zlib.h                    zlib1g-dev
 wheel    header  bzlib.h                   libbz2-dev
 wheel    header  lzma.h                    liblzma-dev
+exporter header  microhttpd.h              libmicrohttpd-dev
 aarch64  command aarch64-linux-gnu-gcc     gcc-aarch64-linux-gnu
 aarch64  command aarch64-linux-gnu-gcc     libc6-dev-arm64-cross
 aarch64  command qemu-aarch64              qemu-user

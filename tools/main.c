@@ -13,7 +13,7 @@ static const struct tool_command *const commands[] = {
     &tool_command_run,    &tool_command_report, &tool_command_trace, &tool_command_replay,
     &tool_command_top,    &tool_command_limit,  &tool_command_trim,  &tool_command_pause,
     &tool_command_resume, &tool_command_pin,    &tool_command_evict, &tool_command_estimate,
-    &tool_command_plan,   &tool_command_doctor, &tool_command_cdi,
+    &tool_command_plan,   &tool_command_doctor, &tool_command_cdi,   &tool_command_exporter,
 };
 
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))

@@ -360,6 +360,18 @@ void gc_serve_help(struct gc_core *core)
     hand_over(core);
 }
 
+/* The counters as they end: the ledger keeps them. */
+static void publish_last(struct gc_core *core)
+{
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        struct gc_device *device = gc_device_find(core, i);
+        if (device == NULL)
+            continue;
+        gc_tcache_flush_device(device, NULL);
+        gc_publish_device(device, gc_core_now_ns(core));
+    }
+}
+
 /* Waits until no thread serves. A thread that is still at work after the last pause keeps
  * `is_serving`. */
 void gc_serve_end_help(struct gc_core *core)
@@ -374,4 +386,5 @@ void gc_serve_end_help(struct gc_core *core)
     for (int i = 0;
          i < END_PAUSES && atomic_load_explicit(&client->is_serving, memory_order_acquire); i++)
         sleep_ns(PAUSE_NS);
+    publish_last(core);
 }

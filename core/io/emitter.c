@@ -174,21 +174,23 @@ void gc_emitter_cells(struct gc_writer *out, const struct gc_figures *figures, c
 
 /* ---- Prometheus ---- */
 
-static bool write_name(struct gc_writer *out, const char *name)
+static bool write_name(struct gc_writer *out, const char *name, bool is_family)
 {
     const bool is_count = gc_text_ends_with(name, "_count");
     gc_writer_text(out, "gpucache_");
     gc_writer_bytes(out, name, strlen(name) - (is_count ? strlen("_count") : 0));
-    gc_writer_text(out, is_count ? "_total" : "");
+    gc_writer_text(out, is_count && !is_family ? "_total" : "");
     return is_count;
 }
 
-static void begin_metric(struct gc_writer *out, const struct gc_figure_face *face)
+static void begin_metric(struct gc_writer *out, const struct gc_figure_face *face,
+                         const struct gc_samples *samples)
 {
     gc_writer_text(out, "# HELP ");
-    (void)write_name(out, face->metric);
+    (void)write_name(out, face->metric, samples->is_openmetrics);
     gc_writer_print(out, " %s\n# TYPE ", face->help);
-    gc_writer_text(out, write_name(out, face->metric) ? " counter\n" : " gauge\n");
+    gc_writer_text(out, write_name(out, face->metric, samples->is_openmetrics) ? " counter\n"
+                                                                               : " gauge\n");
 }
 
 /* A backslash, a quote and a line break are escaped; a byte that is no UTF-8 is replaced. */
@@ -211,7 +213,7 @@ static void write_escaped(struct gc_writer *out, const char *text)
 static void write_sample(struct gc_writer *out, const struct gc_figure_face *face,
                          const struct gc_label *labels, uint64_t value, unsigned digits)
 {
-    (void)write_name(out, face->metric);
+    (void)write_name(out, face->metric, false);
     for (unsigned i = 0; i < GC_LABEL_MAX && labels[i].name != NULL; i++) {
         gc_writer_print(out, "%s%s=\"", i == 0 ? "{" : ",", labels[i].name);
         if (labels[i].text != NULL)
@@ -220,7 +222,7 @@ static void write_sample(struct gc_writer *out, const struct gc_figure_face *fac
             gc_writer_uint(out, labels[i].number);
         gc_writer_char(out, '"');
     }
-    gc_writer_text(out, "} ");
+    gc_writer_text(out, labels[0].name != NULL ? "} " : " ");
     gc_writer_fixed(out, value, digits);
     gc_writer_char(out, '\n');
 }
@@ -233,13 +235,13 @@ static void write_metric(struct gc_writer *out, const struct gc_figures *figures
     const void *record;
     bool has_begun = samples.is_always;
     if (has_begun)
-        begin_metric(out, face);
+        begin_metric(out, face, &samples);
     while ((record = samples.next(&samples)) != NULL) {
         const uint64_t value = read_number(figure, record, index % 2 != 0);
         if (value == UINT64_MAX)
             continue;
         if (!has_begun)
-            begin_metric(out, face);
+            begin_metric(out, face, &samples);
         has_begun = true;
         write_sample(out, face, samples.labels, value, figure->type == GC_FIGURE_NS ? 9 : 0);
     }

@@ -112,7 +112,7 @@ void gc_emitter_cell(struct gc_writer *out, size_t column, const struct gc_figur
 void gc_emitter_titles(struct gc_writer *out, const struct gc_figures *figures);
 void gc_emitter_cells(struct gc_writer *out, const struct gc_figures *figures, const void *record);
 
-#define GC_LABEL_MAX 8
+#define GC_LABEL_MAX 12
 struct gc_label {
     const char *name; /* NULL: end of the list */
     const char *text; /* NULL: the number */
@@ -127,7 +127,8 @@ struct gc_samples {
     uint32_t outer; /* position of `next`; all 0 before the first record */
     uint32_t inner;
     bool has_any;
-    bool is_always; /* HELP and TYPE are written even without a sample */
+    bool is_always;      /* HELP and TYPE are written even without a sample */
+    bool is_openmetrics; /* HELP and TYPE of a counter name it without _total */
     struct gc_label labels[GC_LABEL_MAX];
 };
 

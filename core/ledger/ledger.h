@@ -150,6 +150,9 @@ bool gc_ledger_read_device(const struct gc_ledger *ledger, uint32_t index,
  * table. Reaps the accounts of dead processes first. */
 bool gc_ledger_read_group(const struct gc_ledger *ledger, uint32_t index,
                           struct gc_ledger_group *group);
+/* As that, without its number of processes, and with the accounts of dead ones. Tests no lock. */
+bool gc_ledger_read_group_row(const struct gc_ledger *ledger, uint32_t index,
+                              struct gc_ledger_group *group);
 
 /* The counters of group row `index` on each device row, and of its turns; GC_LEDGER_GROUPS: of
  * processes without a group. They never fall while the group has its row. O(slots). */

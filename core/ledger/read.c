@@ -132,8 +132,8 @@ static void read_held(const struct gc_ledger *ledger, uint64_t key, struct gc_le
         }
 }
 
-bool gc_ledger_read_group(const struct gc_ledger *ledger, uint32_t index,
-                          struct gc_ledger_group *group)
+bool gc_ledger_read_group_row(const struct gc_ledger *ledger, uint32_t index,
+                              struct gc_ledger_group *group)
 {
     const uint64_t key =
         index < GC_LEDGER_GROUPS ? gc_ledger_load(&ledger->file->groups[index].key) : 0;
@@ -146,8 +146,18 @@ bool gc_ledger_read_group(const struct gc_ledger *ledger, uint32_t index,
         const uint64_t limit = gc_ledger_load(&row->limits[i]);
         group->limits[i] = limit != 0 ? limit : UINT64_MAX;
         group->peaks[i] = gc_ledger_load(&row->peaks[i]);
+        if (gc_ledger_load(&ledger->file->devices[i].key) != 0)
+            group->held[i] = gc_account_sum(ledger, i, key);
     }
-    read_held(ledger, key, group);
+    return true;
+}
+
+bool gc_ledger_read_group(const struct gc_ledger *ledger, uint32_t index,
+                          struct gc_ledger_group *group)
+{
+    if (!gc_ledger_read_group_row(ledger, index, group))
+        return false;
+    read_held(ledger, gc_ledger_load(&ledger->file->groups[index].key), group);
     return true;
 }
 

@@ -54,7 +54,7 @@ for command in $commands; do
         "$({ options "$command"; echo --help; } | sort | tr '\n' ' ')"
 done
 is "completion: values of the options of plan" "$(offers plan --inputs k)" "keep "
-is "completion: columns" "$(offers top --sort re)" "reserved "
+is "completion: columns" "$(offers top --sort re)" "refused reserved "
 is "completion: files" "$(cd "$ROOT" && offers report READ)" "README.md "
 is "completion: a program behind --" "$(offers run -- tru | tr ' ' '\n' | grep -x true | sort -u)" true
 cat > "$TMP/lister" << 'END'

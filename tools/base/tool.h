@@ -26,6 +26,7 @@ extern const struct tool_command tool_command_estimate;
 extern const struct tool_command tool_command_doctor;
 extern const struct tool_command tool_command_run;
 extern const struct tool_command tool_command_cdi;
+extern const struct tool_command tool_command_exporter;
 extern const struct tool_command tool_command_plan;
 extern const struct tool_command tool_command_report;
 extern const struct tool_command tool_command_trace;

@@ -2,6 +2,7 @@
  * JSON. */
 #include "core/io/text.h"
 #include "tools/base/tool.h"
+#include "tools/live/top_prom.h"
 #include "tools/live/top_source.h"
 #include "tools/live/top_text.h"
 
@@ -22,6 +23,7 @@ struct request {
     bool once;
     bool json;
     bool is_of_all_users;
+    const char *prom; /* the file of --prom, "-": standard output; NULL: none */
 };
 
 /* Finds the device of --device: its number, its UUID or a prefix of it. TOOL_FAILED with a line. */
@@ -62,9 +64,14 @@ static int print(const struct request *request, const struct top_source *source,
     struct top_order order = request->order;
     if (request->device != NULL && find_device(view, request->device, &order.device) != TOOL_DONE)
         return TOOL_FAILED;
+    if (request->prom != NULL && strcmp(request->prom, "-") != 0)
+        return top_prom_save(request->prom, view, &source->node) == GC_OK
+                   ? TOOL_DONE
+                   : tool_fail(&tool_command_top, "%s: %s", request->prom, strerror(errno));
     gc_writer_init(&out, STDOUT_FILENO);
     const enum gc_status status =
-        request->json
+        request->prom != NULL ? top_prom_write(&out, view, &source->node, false)
+        : request->json
             ? top_json_print(&out, view, &order, top_source_path(source), (uint64_t)time(NULL))
             : top_text_print(&out, view, &order, terminal_width());
     if (status != GC_OK)
@@ -149,6 +156,7 @@ static int run(int argc, char **argv)
     const struct tool_option options[] = {
         {.name = "--once", .flag = &request.once},
         {.name = "--json", .flag = &request.json},
+        {.name = "--prom", .value = &request.prom},
         {.name = "--all-users", .flag = &request.is_of_all_users},
         {.name = "--interval", .value = &interval},
         {.name = "--sort", .value = &sort},
@@ -169,11 +177,14 @@ static int run(int argc, char **argv)
             &tool_command_top, "--sort", sort,
             "reserved, live, idle, limit, refused, peak, hits, pid, name, user, group, "
             "device");
+    if (request.prom != NULL && (request.json || request.once))
+        return tool_usage(&tool_command_top, "--prom FILE writes metrics instead of %s",
+                          request.json ? "--json" : "--once");
     if (request.is_of_all_users && live_check_root(&tool_command_top) != TOOL_DONE)
         return TOOL_FAILED;
     setlocale(LC_CTYPE, "");
     top_source_init(&source, request.is_of_all_users);
-    status = request.once || request.json || isatty(STDOUT_FILENO) != 1
+    status = request.once || request.json || request.prom != NULL || isatty(STDOUT_FILENO) != 1
                  ? print_once(&request, &source)
                  : show(&request, &source);
     top_source_fini(&source);
@@ -188,6 +199,8 @@ const struct tool_command tool_command_top = {
             "                   no terminal\n"
             "  --json           print one JSON object and end\n"
             "  --interval S     seconds between readings, 0.1 to 60 (1)\n"
+            "  --prom FILE      write Prometheus' metrics into FILE at once, for the textfile\n"
+            "                   collector of node_exporter, and end; -: standard output\n"
             "  --all-users      every user's processes, jobs and containers; for root\n"
             "  --sort WORD      reserved, live, idle, limit, refused, peak, hits, pid, name,\n"
             "                   user, group, device\n"

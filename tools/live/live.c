@@ -89,9 +89,11 @@ bool live_parse_seconds(const char *text, uint32_t *ms)
 
 static bool is_of_own_namespace(const struct gc_ledger *ledger, uint32_t slot)
 {
+    static uint64_t own;
     const struct gc_ledger_slot *row = gc_ledger_get_slot(ledger, slot);
-    return atomic_load_explicit(&row->pid_namespace, memory_order_relaxed) ==
-           gc_ledger_pid_namespace();
+    if (own == 0)
+        own = gc_ledger_pid_namespace();
+    return atomic_load_explicit(&row->pid_namespace, memory_order_relaxed) == own;
 }
 
 bool live_is_stopped(const struct gc_ledger *ledger, uint32_t slot, int pid)

@@ -17,6 +17,7 @@
 void top_source_fini(struct top_source *source)
 {
     node_close(&source->node);
+    host_table_fini(&source->hosts);
 }
 
 const char *top_source_path(const struct top_source *source)
@@ -56,13 +57,15 @@ static void ask_all(struct asking *asking, const struct gc_ledger *ledger)
 {
     const struct gc_ledger_request request = {.kind = GC_REQUEST_REFRESH, .device = GC_LEDGER_NONE};
     const uint32_t high = gc_ledger_slot_high(ledger);
-    for (uint32_t slot = 0; slot < high; slot++) {
-        struct gc_ledger_process process;
+    for (uint32_t number = 0; number < high; number++) {
+        const struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, number);
+        const uint32_t pid = gc_ledger_load_half(&slot->pid);
+        const bool has_helper = (gc_ledger_load_half(&slot->flags) & GC_LEDGER_HAS_HELPER) != 0;
         struct gc_ledger_ticket ticket;
-        if (gc_ledger_read_process(ledger, slot, &process) &&
-            !live_is_stopped(ledger, slot, process.pid) &&
-            gc_ledger_send_request(ledger, slot, process.generation, &request, &ticket) &&
-            process.has_helper)
+        if (pid != 0 && !live_is_stopped(ledger, number, (int)pid) &&
+            gc_ledger_send_request(ledger, number, gc_ledger_load_half(&slot->generation), &request,
+                                   &ticket) &&
+            has_helper)
             note(asking, ledger, &ticket);
     }
 }
@@ -127,13 +130,25 @@ static void add_devices(struct reading *reading)
     }
 }
 
-static void add_groups(struct reading *reading)
+/* Whether a process of this ledger, which are the view's subjects from `first` on, is of the group.
+ */
+static bool has_member(const struct top_view *view, size_t first, size_t count, const char *name)
+{
+    for (size_t i = first; i < count; i++)
+        if (view->subjects[i].kind == TOP_PROCESS && strcmp(view->subjects[i].group, name) == 0)
+            return true;
+    return false;
+}
+
+/* A group without processes is not shown. */
+static void add_groups(struct reading *reading, size_t first)
 {
     struct top_view *view = reading->view;
+    const size_t count = view->subject_count;
     struct gc_ledger_group row;
     for (uint32_t i = 0; i < GC_LEDGER_GROUPS; i++) {
-        /* A group without processes is not shown. */
-        if (!gc_ledger_read_group(&reading->from->ledger, i, &row) || row.member_count == 0)
+        if (!gc_ledger_read_group_row(&reading->from->ledger, i, &row) ||
+            !has_member(view, first, count, row.name))
             continue;
         struct top_subject subject = {.kind = TOP_GROUP,
                                       .ledger = reading->number,
@@ -256,13 +271,14 @@ static void read_ledger(struct reading *reading)
 {
     const struct gc_ledger *ledger = &reading->from->ledger;
     const uint32_t high = gc_ledger_slot_high(ledger);
+    const size_t first = reading->view->subject_count;
     add_devices(reading);
-    add_groups(reading);
     for (uint32_t slot = 0; slot < high; slot++) {
         struct gc_ledger_process process;
         if (gc_ledger_read_process(ledger, slot, &process))
             add_process(reading, &process);
     }
+    add_groups(reading, first);
 }
 
 /* True if the ledger's path still leads to it: the folder may have been removed, and another
@@ -292,7 +308,6 @@ static enum gc_status open_node(struct top_source *source)
 static enum gc_status read_view(struct top_reader *reader, struct top_view *view, const char **why)
 {
     struct top_source *source = (struct top_source *)reader;
-    struct host_table hosts;
     view->is_of_all_users = source->is_of_all_users;
     *why = source->why;
     const enum gc_status opened = open_node(source);
@@ -303,13 +318,12 @@ static enum gc_status read_view(struct top_reader *reader, struct top_view *view
     if (source->node.count > 0 && !source->is_of_all_users)
         snprintf(source->path, sizeof(source->path), "%s", source->node.ledgers[0].ledger.path);
     refresh(source);
-    host_table_init(&hosts);
+    host_table_begin(&source->hosts);
     for (size_t i = 0; i < source->node.count; i++) {
         struct reading reading = {
-            .view = view, .from = &source->node.ledgers[i], .number = i, .hosts = &hosts};
+            .view = view, .from = &source->node.ledgers[i], .number = i, .hosts = &source->hosts};
         read_ledger(&reading);
     }
-    host_table_fini(&hosts);
     *why = gc_status_text(GC_NO_HOST_MEMORY);
     return top_view_close(view);
 }
@@ -394,6 +408,7 @@ void top_source_init(struct top_source *source, bool is_of_all_users)
     *source = (struct top_source){.reader = {.read = read_view, .act = act},
                                   .is_of_all_users = is_of_all_users,
                                   .refresh_ms = REFRESH_MS};
+    host_table_init(&source->hosts);
     if (is_of_all_users && live_find_place(&place, source->why) == GC_OK)
         snprintf(source->path, sizeof(source->path), "%s", place.root);
 }

@@ -8,6 +8,7 @@
 struct top_source {
     struct top_reader reader; /* first: read() casts it to the source */
     struct node node;
+    struct host_table hosts;
     bool is_of_all_users;
     uint32_t refresh_ms; /* how long a reading waits for fresh figures */
     char path[GC_LEDGER_PATH_BYTES];

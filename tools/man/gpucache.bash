@@ -48,7 +48,7 @@ _gpucache()
     --attention) mapfile -t COMPREPLY < <(compgen -W "flash full" -- "$current"); return ;;
     --weights | --inputs | --outputs) mapfile -t COMPREPLY < <(compgen -W "keep use leave" -- "$current"); return ;;
     --sort)
-        words="reserved live idle limit peak hits pid name group device"
+        words="reserved live idle limit refused peak hits pid name user group device"
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
         return
         ;;

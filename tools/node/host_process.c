@@ -22,6 +22,15 @@ struct host_entry {
     int pid;       /* in ours */
 };
 
+/* The owner of a slot: a slot's generation rises with each. */
+struct host_known {
+    uint64_t device_number; /* of the ledger's file */
+    uint64_t file_number;
+    uint32_t slot;
+    uint32_t generation;
+    struct host_process process;
+};
+
 /* ---- files of /proc ---- */
 
 /* The first bytes of /proc/PID/NAME, closed by NUL; -1: it cannot be read. */
@@ -92,34 +101,74 @@ static void add_entry(struct host_table *table, int pid, uint64_t own_namespace)
 
 static void read_table(struct host_table *table)
 {
-    const uint64_t own_namespace = gc_ledger_pid_namespace();
     DIR *entries = opendir("/proc");
     const struct dirent *entry;
     table->is_read = true;
     while (entries != NULL && (entry = readdir(entries)) != NULL)
         if (isdigit((unsigned char)entry->d_name[0]))
-            add_entry(table, atoi(entry->d_name), own_namespace);
+            add_entry(table, atoi(entry->d_name), table->pid_namespace);
     if (entries != NULL)
         closedir(entries);
     if (table->count > 0)
         qsort(table->entries, table->count, sizeof(*table->entries), compare);
 }
 
+static int compare_known(const void *left, const void *right)
+{
+    const struct host_known *a = left, *b = right;
+    if (a->file_number != b->file_number)
+        return a->file_number < b->file_number ? -1 : 1;
+    if (a->device_number != b->device_number)
+        return a->device_number < b->device_number ? -1 : 1;
+    return (a->slot > b->slot) - (a->slot < b->slot);
+}
+
 void host_table_init(struct host_table *table)
 {
-    *table = (struct host_table){.count = 0};
+    *table = (struct host_table){.pid_namespace = gc_ledger_pid_namespace()};
 }
 
 void host_table_fini(struct host_table *table)
 {
     free(table->entries);
-    host_table_init(table);
+    free(table->known);
+    free(table->seen);
+    *table = (struct host_table){.count = 0};
+}
+
+void host_table_begin(struct host_table *table)
+{
+    free(table->entries);
+    free(table->known);
+    table->entries = NULL;
+    table->count = 0;
+    table->is_read = false;
+    table->known = table->seen;
+    table->known_count = table->seen_count;
+    table->seen = NULL;
+    table->seen_count = 0;
+    if (table->known_count > 0)
+        qsort(table->known, table->known_count, sizeof(*table->known), compare_known);
+}
+
+/* Without memory it is looked for again next time. */
+static void remember(struct host_table *table, const struct host_known *known)
+{
+    const size_t count = table->seen_count;
+    if ((count & (count - 1)) == 0) { /* a power of two, or none */
+        struct host_known *seen =
+            reallocarray(table->seen, count == 0 ? 1 : 2 * count, sizeof(*seen));
+        if (seen == NULL)
+            return;
+        table->seen = seen;
+    }
+    table->seen[table->seen_count++] = *known;
 }
 
 static int find_pid(struct host_table *table, uint64_t pid_namespace, int inner_pid)
 {
     const struct host_entry wanted = {.pid_namespace = pid_namespace, .inner_pid = inner_pid};
-    if (pid_namespace == gc_ledger_pid_namespace())
+    if (pid_namespace == table->pid_namespace)
         return inner_pid;
     if (!table->is_read)
         read_table(table);
@@ -175,9 +224,8 @@ static void read_command(int pid, struct host_process *found)
     (void)gc_text_printable(text, length, found->command, sizeof(found->command));
 }
 
-void host_process_find(struct host_table *table, const struct gc_ledger *ledger,
-                       const struct gc_ledger_process *process, uint32_t uid,
-                       struct host_process *found)
+static void look(struct host_table *table, const struct gc_ledger *ledger,
+                 const struct gc_ledger_process *process, uint32_t uid, struct host_process *found)
 {
     const struct gc_ledger_slot *slot = gc_ledger_get_slot(ledger, process->slot);
     const int pid = find_pid(table, gc_ledger_load(&slot->pid_namespace), process->pid);
@@ -191,4 +239,24 @@ void host_process_find(struct host_table *table, const struct gc_ledger *ledger,
     found->pid = pid;
     read_command(pid, found);
     read_groups(pid, found);
+}
+
+void host_process_find(struct host_table *table, const struct gc_ledger *ledger,
+                       const struct gc_ledger_process *process, uint32_t uid,
+                       struct host_process *found)
+{
+    struct host_known known = {.device_number = ledger->device_number,
+                               .file_number = ledger->file_number,
+                               .slot = process->slot,
+                               .generation = process->generation};
+    const struct host_known *before =
+        table->known_count == 0
+            ? NULL
+            : bsearch(&known, table->known, table->known_count, sizeof(known), compare_known);
+    if (before != NULL && before->generation == process->generation && before->process.pid != 0)
+        known.process = before->process;
+    else
+        look(table, ledger, process, uid, &known.process);
+    *found = known.process;
+    remember(table, &known);
 }

@@ -17,16 +17,23 @@ struct host_process {
     char job[HOST_JOB_BYTES];             /* of Slurm; "": none */
 };
 
-/* PIDs of processes in other PID namespaces, as they were at host_table_open. */
+/* What was found, from one reading of the ledgers to the next: the facts of a process do not change
+ * while it owns its slot. And the PIDs of processes in other PID namespaces. */
 struct host_table {
-    struct host_entry *entries; /* sorted */
+    uint64_t pid_namespace;     /* this process's */
+    struct host_entry *entries; /* sorted; of this reading */
     size_t count;
     bool is_read;
+    struct host_known *known; /* sorted; of the reading before */
+    size_t known_count;
+    struct host_known *seen; /* of this reading */
+    size_t seen_count;
 };
 
-/* Reads /proc when a process of another namespace is first looked for. */
 void host_table_init(struct host_table *table);
 void host_table_fini(struct host_table *table);
+/* A new reading begins: what the last one did not see is forgotten. */
+void host_table_begin(struct host_table *table);
 /* The process in the ledger's slot, whose ledger belongs to the user `uid`. */
 void host_process_find(struct host_table *table, const struct gc_ledger *ledger,
                        const struct gc_ledger_process *process, uint32_t uid,
