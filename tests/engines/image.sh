@@ -5,7 +5,7 @@ make_image() {
     local folder=$1 program path
     mkdir -p "$folder"/{bin,dev,etc,proc,run,sys,tmp,usr/lib,lib64}
     chmod 1777 "$folder/tmp"
-    for program in sh cat ls sleep env id mount stat; do
+    for program in sh cat cp ls sleep env id mount stat; do
         cp -L "$(type -P "$program")" "$folder/bin/$program"
     done
     cp "$BUILD_DIR/tests/preload/live_client" "$folder/bin/"

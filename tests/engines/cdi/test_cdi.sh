@@ -95,6 +95,7 @@ is "the labels name the container" "$(cat "$pods/$two.labels")" "container=$two"
 # group NAME KEY: a figure of a container's group, as root on the host sees it.
 group() { GPUCACHE_LEDGER=$pods/$1/0 "$TOOL" top --once --json | python3 -c "import json, sys; print(json.load(sys.stdin)['groups'][0]['devices'][0]['$2'])"; }
 is "root on the host sees what it holds, to the byte" "$(group "$one" reserved_bytes) $(group "$two" reserved_bytes)" "2147483648 1073741824"
+like "and in the view of all" "$("$TOOL" top --all-users --once)" "${one:0:8}"
 ok "and steers it" env GPUCACHE_LEDGER="$pods/$one/0" "$TOOL" limit container 3GiB
 is "its limit becomes 3 GiB" "$(group "$one" limit_bytes)" 3221225472
 is "a container sees its own scope alone" "$("${engine[@]}" exec two ls /run/gpucache /run/gpucache/users | paste -sd' ')" "/run/gpucache: users  /run/gpucache/users: 0"

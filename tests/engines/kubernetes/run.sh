@@ -105,6 +105,9 @@ is "a scope is sticky and root's" "$(stat -c '%a %u' "$(scope_of one)")" "1777 0
 # group SCOPE KEY: a figure of the scope's group, as root on the node sees it.
 group() { GPUCACHE_LEDGER=$1/0 "$TOOL" top --once --json | python3 -c "import json, sys; print(json.load(sys.stdin)['groups'][0]['devices'][0]['$2'])"; }
 is "root on the node sees what they hold" "$(group "$(scope_of one)" reserved_bytes) $(group "$(scope_of two)" reserved_bytes)" "2147483648 1073741824"
+view=$("$TOOL" top --all-users --once)
+printf '%s\n' "$view" | sed 's/^/# /'
+like "and in the view of all, by the pod's name" "$view" '[^a-z]two[^a-z]'
 
 # ---- the kubelet starts again ----
 
@@ -147,8 +150,7 @@ mkdir -p "$TMP/image/usr/local/lib/gpucache" "$TMP/image/usr/local/bin"
 cp "$LIB" "$TMP/image/usr/local/lib/"
 cp "$BUILD_DIR/libgpucache-model.so" "$TMP/image/usr/local/lib/gpucache/"
 cp "$TOOL" "$TMP/image/usr/local/bin/"
-cp -L "$(type -P cp)" "$TMP/image/bin/"
-import_image "$TMP/image" $registry/gpucache:0.1.0 -- /bin/true > /dev/null
+import_image "$TMP/image" $registry/gpucache:0.1.0 -- /bin/sh > /dev/null
 import_image "$TMP/image" $registry/server:1 "${driver[@]:0:3}" -- /bin/sh -c "(echo alloc 7000; echo info; sleep 20) | live_client" > /dev/null
 import_image "$TMP/image" $registry/batch:1 "${driver[@]:0:3}" -- /bin/sh -c "(sleep 8; echo alloc 2900; echo info) | live_client" > /dev/null
 curl -fsk -o /dev/null -H "Authorization: Bearer secret" -H "Content-Type: application/json-patch+json" -X PATCH \
