@@ -10,6 +10,7 @@
 /* Bounds of a retry: two processes that announce at once make each other fail at most ATTEMPTS_MAX
  * times, then the charge fails. */
 #define ATTEMPTS_MAX 64
+#define OVER_ATTEMPTS 3 /* that find the limit exhausted, before it is believed */
 #define ATTEMPTS_BUSY 4 /* attempts before the thread yields the processor */
 #define LOWER_WAITS 8   /* yields per attempt while processes in lower slots decide */
 
@@ -54,20 +55,6 @@ static uint64_t sum_row(const struct gc_ledger *ledger, const gc_ledger_word *ro
     for (uint32_t i = 0; i < high; i++)
         if (load(&ledger->file->group_keys[i]) == group_key)
             sum = add_sum(sum, bytes_of(load(&row[i])));
-    return sum;
-}
-
-/* What other processes' guarantees keep free of them: each one's guarantee less its bytes. */
-static uint64_t sum_kept(const struct gc_account *account, const gc_ledger_word *row)
-{
-    const struct gc_ledger *ledger = account->ledger;
-    const gc_ledger_word *guarantees = ledger->file->guarantees[gc_account_row(account)];
-    const uint32_t high = gc_ledger_slot_high(ledger);
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < high; i++)
-        if (bytes_of(load(&guarantees[i])) != 0 && gc_account_is_other(account, i))
-            sum = add_sum(
-                sum, gc_sub_or_zero_u64(bytes_of(load(&guarantees[i])), bytes_of(load(&row[i]))));
     return sum;
 }
 
@@ -249,14 +236,37 @@ uint64_t gc_account_guarantees(const struct gc_account *account)
                    gc_ledger_slot_high(ledger));
 }
 
+/* What the group holds, as a charge must see it that takes this process `more` bytes further: if it
+ * is then beyond its own guarantee, each other process counts with at least its guarantee. Each
+ * word is read once, so what a process charges meanwhile is counted either as its bytes or as its
+ * guarantee. `is_decided`: without announcements. */
+static uint64_t sum_claims(const struct gc_account *account, uint64_t more, bool is_decided)
+{
+    const struct gc_ledger_file *file = account->ledger->file;
+    const uint32_t row = gc_account_row(account);
+    const uint32_t own = account->ledger->own;
+    const uint32_t high = gc_ledger_slot_high(account->ledger);
+    const bool keeps = row != GC_LEDGER_HOST && !account->takes_turns &&
+                       add_sum(gc_account_of(account, own), more) > account->guarantee_bytes;
+    uint64_t sum = more;
+    for (uint32_t i = 0; i < high; i++) {
+        if (load(&file->group_keys[i]) != account->group_key)
+            continue;
+        uint64_t bytes = bytes_of(load(&file->accounts[row][i]));
+        if (is_decided)
+            bytes = gc_sub_or_zero_u64(bytes, bytes_of(load(&file->tentative[row][i])));
+        if (keeps && i != own)
+            bytes = gc_max_u64(bytes, bytes_of(load(&file->guarantees[row][i])));
+        sum = add_sum(sum, bytes);
+    }
+    return sum;
+}
+
 uint64_t gc_account_kept(const struct gc_account *account, uint64_t bytes)
 {
-    const uint32_t row = gc_account_row(account);
-    const uint64_t own = gc_account_of(account, account->ledger->own);
-    if (row == GC_LEDGER_HOST || account->takes_turns ||
-        add_sum(own, bytes) <= account->guarantee_bytes)
-        return 0;
-    return sum_kept(account, account->ledger->file->accounts[row]);
+    const uint64_t held =
+        gc_account_sum(account->ledger, gc_account_row(account), account->group_key);
+    return gc_sub_or_zero_u64(sum_claims(account, bytes, false), add_sum(held, bytes));
 }
 
 uint64_t gc_account_spare(const struct gc_account *account, uint32_t slot)
@@ -276,14 +286,7 @@ enum verdict { CHARGED, OVER_LIMIT, CONFLICT };
 /* Whether the charge would fit without the announcements that are not decided. */
 static bool would_fit_alone(struct gc_account *account, uint64_t bytes, uint64_t limit)
 {
-    const uint32_t row = gc_account_row(account);
-    const uint32_t high = gc_ledger_slot_high(account->ledger);
-    const struct gc_ledger_file *file = account->ledger->file;
-    const uint64_t announced =
-        sum_row(account->ledger, file->tentative[row], account->group_key, high);
-    const uint64_t held = sum_row(account->ledger, file->accounts[row], account->group_key, high);
-    return add_sum(add_sum(gc_sub_or_zero_u64(held, announced), bytes),
-                   gc_account_kept(account, bytes)) <= limit;
+    return sum_claims(account, bytes, true) <= limit;
 }
 
 static enum verdict try_once(struct gc_account *account, uint64_t bytes, uint64_t limit)
@@ -293,7 +296,7 @@ static enum verdict try_once(struct gc_account *account, uint64_t bytes, uint64_
     change(tentative, account->generation, bytes, 0);
     change(word, account->generation, bytes, 0);
     const uint64_t held = gc_account_held(account);
-    const bool fits = add_sum(held, gc_account_kept(account, 0)) <= limit;
+    const bool fits = sum_claims(account, 0, false) <= limit;
     if (!fits)
         change(word, account->generation, 0, bytes);
     change(tentative, account->generation, 0, bytes);
@@ -327,16 +330,19 @@ static bool must_wait(struct gc_account *account, uint64_t limit)
 bool gc_account_has_room(struct gc_account *account, uint64_t bytes)
 {
     const uint64_t limit = gc_account_limit(account);
-    const uint64_t sum = add_sum(gc_account_held(account), bytes);
-    return add_sum(sum, gc_account_kept(account, bytes)) <= limit && !must_wait(account, limit);
+    return sum_claims(account, bytes, false) <= limit && !must_wait(account, limit);
 }
 
 static bool try_charge_below(struct gc_account *account, uint64_t bytes, uint64_t limit)
 {
+    int over_count = 0;
     for (int i = 0; i < ATTEMPTS_MAX; i++) {
         const enum verdict verdict = try_once(account, bytes, limit);
-        if (verdict != CONFLICT)
-            return verdict == CHARGED;
+        if (verdict == CHARGED)
+            return true;
+        /* An announcement that was decided between two readings looks like held bytes. */
+        if (verdict == OVER_LIMIT && ++over_count == OVER_ATTEMPTS)
+            return false;
         if (i >= ATTEMPTS_BUSY)
             wait_for_lower_slots(account);
     }

@@ -204,6 +204,7 @@ struct gc_ledger_file {
     /* A fold moves the counters of a slot's former owner here: folds begun, folds ended. */
     gc_ledger_half folds_begun;
     gc_ledger_half folds_ended;
+    gc_ledger_word fold_ns; /* CLOCK_MONOTONIC of the last begin */
     /* By group row; the last one is of processes without a group. */
     struct gc_ledger_total_row totals[GC_LEDGER_GROUPS + 1][GC_LEDGER_DEVICES];
     struct gc_ledger_turn_total_row turn_totals[GC_LEDGER_GROUPS + 1];

@@ -110,15 +110,29 @@ static const char *wrong_with(const struct statx *facts, uint32_t owner)
     return NULL;
 }
 
-static const char *find_fault(const struct gc_ledger_file *file)
+/* The head of the file, read before it is mapped: its owner may cut it short at any time, and an
+ * access to a mapping would then end this process. */
+static const char *find_fault(int fd)
 {
-    if (file->magic != GC_LEDGER_MAGIC)
+    struct {
+        uint64_t magic;
+        uint32_t version;
+        uint32_t slot_bytes;
+        uint64_t file_bytes;
+        uint32_t slot_count;
+        uint32_t device_count;
+        uint32_t group_count;
+    } head;
+    _Static_assert(offsetof(struct gc_ledger_file, group_count) ==
+                       offsetof(__typeof__(head), group_count),
+                   "the head begins the file");
+    if (pread(fd, &head, sizeof(head), 0) != (ssize_t)sizeof(head) || head.magic != GC_LEDGER_MAGIC)
         return "it is not a ledger";
-    if (file->version != GC_LEDGER_VERSION)
+    if (head.version != GC_LEDGER_VERSION)
         return "it is of another version";
-    if (file->slot_bytes != sizeof(struct gc_ledger_slot) || file->file_bytes != sizeof(*file) ||
-        file->slot_count != GC_LEDGER_SLOTS || file->device_count != GC_LEDGER_DEVICES ||
-        file->group_count != GC_LEDGER_GROUPS)
+    if (head.slot_bytes != sizeof(struct gc_ledger_slot) ||
+        head.file_bytes != sizeof(struct gc_ledger_file) || head.slot_count != GC_LEDGER_SLOTS ||
+        head.device_count != GC_LEDGER_DEVICES || head.group_count != GC_LEDGER_GROUPS)
         return "it has another layout";
     return NULL;
 }
@@ -140,14 +154,12 @@ static enum gc_status accept_file(struct opening *opening, int fd)
     const char *wrong = wrong_with(&facts, opening->owner);
     if (wrong != NULL)
         return fail_file(opening, GC_FORMAT, wrong);
+    wrong = find_fault(fd);
+    if (wrong != NULL)
+        return fail_file(opening, GC_FORMAT, wrong);
     struct gc_ledger_file *file = map_file(fd);
     if (file == NULL)
         return fail_file(opening, GC_IO, strerror(errno));
-    wrong = find_fault(file);
-    if (wrong != NULL) {
-        munmap(file, sizeof(*file));
-        return fail_file(opening, GC_FORMAT, wrong);
-    }
     /* A mapping keeps the file open, and with it the locks: a child must not inherit it. */
     (void)madvise(file, sizeof(*file), MADV_DONTFORK);
     opening->ledger->file = file;

@@ -5,11 +5,13 @@
 #include "core/ledger/ledger.h"
 
 #include "core/base/bits.h"
+#include "core/base/clock.h"
 
 #include <sched.h>
 #include <string.h>
 
-#define READ_ATTEMPTS 64 /* a process that was killed in a fold leaves it open for ever */
+#define READ_ATTEMPTS 64
+#define FOLD_NS_MAX GC_NS_PER_S /* a process that was killed in a fold leaves it open for ever */
 
 /* ---- folding ---- */
 
@@ -43,6 +45,7 @@ void gc_ledger_fold(const struct gc_ledger *ledger, uint32_t number)
     const uint64_t devices = gc_ledger_load(&slot->device_mask);
     const uint32_t group = totals_row(ledger, gc_ledger_load(&file->group_keys[number]));
     struct gc_ledger_turn_total_row *turns = &file->turn_totals[group];
+    atomic_store_explicit(&file->fold_ns, gc_clock_ns(), memory_order_relaxed);
     atomic_fetch_add_explicit(&file->folds_begun, 1, memory_order_seq_cst);
     for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
         for (uint32_t k = 0; (devices >> i & 1) != 0 && k < GC_LEDGER_COUNTER_COUNT; k++)
@@ -105,9 +108,13 @@ static void read_once(const struct gc_ledger *ledger, uint32_t index,
         .in_bytes = gc_ledger_load(&ended->in_bytes),
         .waited_ns = gc_ledger_load(&ended->waited_ns),
     };
-    for (uint32_t i = 0; i < high; i++)
-        if (totals_row(ledger, gc_ledger_load(&file->group_keys[i])) == index)
+    const uint64_t key = index < GC_LEDGER_GROUPS ? gc_ledger_load(&file->groups[index].key) : 0;
+    for (uint32_t i = 0; i < high; i++) {
+        const uint64_t slot_key = gc_ledger_load(&file->group_keys[i]);
+        if (index < GC_LEDGER_GROUPS ? slot_key == key
+                                     : totals_row(ledger, slot_key) == GC_LEDGER_GROUPS)
             add_slot(ledger, i, totals, turns);
+    }
 }
 
 void gc_ledger_read_totals(const struct gc_ledger *ledger, uint32_t index,
@@ -118,9 +125,10 @@ void gc_ledger_read_totals(const struct gc_ledger *ledger, uint32_t index,
     for (unsigned i = 0; i < READ_ATTEMPTS; i++) {
         const uint32_t ended = atomic_load_explicit(&file->folds_ended, memory_order_seq_cst);
         const uint32_t begun = atomic_load_explicit(&file->folds_begun, memory_order_seq_cst);
+        const bool is_old = gc_clock_ns() - gc_ledger_load(&file->fold_ns) > FOLD_NS_MAX;
         read_once(ledger, index <= GC_LEDGER_GROUPS ? index : GC_LEDGER_GROUPS, totals, turns);
         atomic_thread_fence(memory_order_seq_cst);
-        if (begun == ended &&
+        if ((begun == ended || is_old) &&
             begun == atomic_load_explicit(&file->folds_begun, memory_order_seq_cst))
             return;
         sched_yield();
