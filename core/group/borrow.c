@@ -1,5 +1,6 @@
 /* Requests idle memory from other processes of the group (see group.h), those with most first. A
- * stopped process delays this by at most GPUCACHE_WAIT, a dying one by DYING_WAIT_NS if longer. */
+ * stopped process delays this by at most GPUCACHE_WAIT or, once a second, IDLE_WAIT_NS if it has
+ * idle memory; a dying one by DYING_WAIT_NS if longer. */
 #define _GNU_SOURCE
 #include "core/base/assert.h"
 #include "core/base/bits.h"
@@ -19,6 +20,8 @@
 #define REQUEST_AGAIN_NS (20 * GC_NS_PER_MS) /* between requests: idle memory changes */
 #define POLL_NS UINT64_C(500000)             /* between two checks */
 #define DYING_WAIT_NS (100 * GC_NS_PER_MS)   /* least wait for memory of a process that is dying */
+#define IDLE_WAIT_NS (100 * GC_NS_PER_MS)    /* least wait for idle memory that others have */
+#define IDLE_AGAIN_NS GC_NS_PER_S            /* after such a wait in vain, none for so long */
 
 static void sleep_poll(void)
 {
@@ -119,14 +122,38 @@ static uint64_t lacking(struct gc_account *account, uint64_t bytes)
 
 /* ---- waiting ---- */
 
-static void begin(struct gc_account *account, const struct gc_core *core, struct gc_borrow *borrow)
+/* Whether the idle memory that others published would do. */
+static bool may_come(const struct gc_device *device, uint64_t bytes)
 {
-    const uint64_t wait_ms = borrow->is_short ? 0 : core->options->wait_ms;
+    const uint64_t vain_ns =
+        atomic_load_explicit(&gc_group_client_of(device->core)->vain_ns, memory_order_relaxed);
+    return (vain_ns == 0 || gc_clock_ns() > vain_ns + IDLE_AGAIN_NS) &&
+           gc_borrow_idle(device) >= lacking(device->budget.account, bytes);
+}
+
+static void begin(struct gc_device *device, uint64_t bytes, struct gc_borrow *borrow)
+{
+    struct gc_account *account = device->budget.account;
+    const uint64_t wait_ms = borrow->is_short ? 0 : device->core->options->wait_ms;
+    const uint64_t now_ns = gc_clock_ns();
     bool has_dying;
     (void)gc_account_reap(account->ledger, gc_account_row(account), account->group_key, &has_dying);
-    borrow->end_ns = gc_clock_ns() + wait_ms * GC_NS_PER_MS;
-    if (has_dying && !borrow->is_short)
-        borrow->end_ns = gc_max_u64(borrow->end_ns, gc_clock_ns() + DYING_WAIT_NS);
+    borrow->end_ns = now_ns + wait_ms * GC_NS_PER_MS;
+    if (borrow->is_short)
+        return;
+    if (has_dying)
+        borrow->end_ns = gc_max_u64(borrow->end_ns, now_ns + DYING_WAIT_NS);
+    borrow->awaits_idle = may_come(device, bytes);
+    if (borrow->awaits_idle)
+        borrow->end_ns = gc_max_u64(borrow->end_ns, now_ns + IDLE_WAIT_NS);
+}
+
+/* A process that is stopped has idle memory that does not come. */
+static void end_in_vain(const struct gc_device *device, const struct gc_borrow *borrow)
+{
+    if (borrow->awaits_idle)
+        atomic_store_explicit(&gc_group_client_of(device->core)->vain_ns, gc_clock_ns(),
+                              memory_order_relaxed);
 }
 
 static void send_rarely(struct gc_account *account, uint64_t bytes, struct gc_borrow *borrow)
@@ -148,7 +175,7 @@ static bool borrow_idle(struct gc_device *device, uint64_t bytes, struct gc_borr
         return false;
     const bool is_first = borrow->count++ == 0;
     if (is_first) {
-        begin(account, device->core, borrow);
+        begin(device, bytes, borrow);
         if (gc_account_has_room(account, bytes) && gc_account_limit(account) != UINT64_MAX)
             return true;
     }
@@ -160,9 +187,10 @@ static bool borrow_idle(struct gc_device *device, uint64_t bytes, struct gc_borr
             return false; /* the process's own limit is too low */
         if (gc_clock_ns() < borrow->end_ns)
             sleep_poll();
-        else if (borrow->count > TRIES_AT_ONCE || !gc_account_has_room(account, bytes))
+        else if (borrow->count > TRIES_AT_ONCE || !gc_account_has_room(account, bytes)) {
+            end_in_vain(device, borrow);
             return false;
-        else
+        } else
             return true;
     } while (!gc_account_has_room(account, bytes));
     return true;

@@ -145,17 +145,28 @@ static uint64_t guarantee_of(const struct gc_device *device)
     return bytes == UINT64_MAX ? 0 : bytes;
 }
 
-static void guarantee(struct gc_device *device)
+/* What does not fit beside the guarantees of the others is not guaranteed: the first ones hold. */
+void gc_group_guarantee(struct gc_device *device)
 {
     struct gc_account *account = &device->account;
-    gc_account_set_guarantee(account, guarantee_of(device));
-    if (account->guarantee_bytes != 0 && gc_account_guarantees(account) > gc_account_limit(account))
-        gc_log_write(device->core->log, GC_LOG_WARN,
-                     "GPUCACHE_GUARANTEE: the guarantees of group %s on device %d are %s together, "
-                     "and its limit is %s: not all can be kept",
-                     account->group, device->info.ordinal,
-                     GC_TEXT_SIZE(gc_account_guarantees(account)),
-                     GC_TEXT_SIZE(gc_account_limit(account)));
+    const uint64_t wanted = guarantee_of(device);
+    const uint64_t limit = gc_account_limit(account);
+    uint64_t sum;
+    if (wanted == 0 && account->guarantee_bytes == 0)
+        return;
+    const uint64_t others =
+        gc_sub_or_zero_u64(gc_account_guarantees(account), account->guarantee_bytes);
+    const bool fits = gc_add_u64(others, wanted, &sum) && sum <= limit;
+    if (!fits)
+        gc_log_once(device->core->log, &gc_group_client_of(device->core)->guarantee_logged,
+                    GC_LOG_WARN,
+                    "GPUCACHE_GUARANTEE: %s on device %d does not fit beside the %s that other "
+                    "processes of group %s may always have (its limit is %s): nothing is kept for "
+                    "this process",
+                    GC_TEXT_SIZE(wanted), device->info.ordinal, GC_TEXT_SIZE(others),
+                    account->group, GC_TEXT_SIZE(limit));
+    if (account->guarantee_bytes != (fits ? wanted : 0))
+        gc_account_set_guarantee(account, fits ? wanted : 0);
 }
 
 /* Without a group, or without its account, the limit applies to this process alone. */
@@ -235,7 +246,7 @@ static void join_group(struct gc_device *device, const struct gc_ledger_device *
     (void)gc_account_reap(&client->ledger, device->ledger_row, device->account.group_key,
                           &has_dying);
     limit_group(device, limit);
-    guarantee(device);
+    gc_group_guarantee(device);
     device->account.takes_turns = (device->core->options->overcommit & GC_OVERCOMMIT_SWAP) != 0;
     device->budget.account = &device->account;
     atomic_store_explicit(&device->is_group_over, true, memory_order_relaxed); /* check it */

@@ -32,6 +32,7 @@ struct gc_group_client {
     atomic_flag loss_logged;
     atomic_flag removal_logged;
     atomic_flag fixed_logged;
+    atomic_flag guarantee_logged;
     /* Limits requested for devices that are not added yet; bit i of the mask: row i. */
     _Atomic uint64_t late_mask;
     _Atomic uint64_t late_limits[GC_LEDGER_DEVICES];
@@ -39,6 +40,7 @@ struct gc_group_client {
     /* Bytes of each device row that threads wait for; bit i of the mask: nobody gives such. */
     _Atomic uint64_t wanted[GC_LEDGER_DEVICES];
     _Atomic uint64_t hopeless_mask;
+    _Atomic uint64_t vain_ns; /* when a wait for others' idle memory last ended in vain; 0: never */
     struct gc_request_handler {
         gc_request_function *_Atomic function;
         void *argument;
@@ -58,6 +60,8 @@ void gc_group_join(struct gc_core *core, const char *program, struct gc_doorbell
 /* For a new device: finds its row, opens the group's account on it, sets the group's limit. Call
  * before memory is reserved on the device. */
 void gc_group_attach(struct gc_core *core, struct gc_device *device);
+/* Applies GPUCACHE_GUARANTEE, again after the group's limit has changed. */
+void gc_group_guarantee(struct gc_device *device);
 /* Serves pending requests. False: there are none, or another thread serves. No lock may be held. */
 bool gc_group_serve(struct gc_core *core);
 /* Registers the function that serves a kind of request. Does nothing without a ledger. */
@@ -83,14 +87,16 @@ struct gc_borrow {
     unsigned count;           /* steps so far */
     unsigned room_count;      /* steps that found room, in a turn */
     bool is_short;            /* does not wait */
+    bool awaits_idle;         /* idle memory of others would do: the wait is for it, too */
     struct gc_tenant *tenant; /* for which it is; NULL: none */
     bool is_fixed;            /* memory that cannot go again: a context, an array */
 };
 
 /* Call when reclaim in this process did not free `bytes`. Uncharges memory of processes that died,
  * requests idle memory from other processes of the group and waits, at most GPUCACHE_WAIT, or
- * DYING_WAIT_NS if a process is dying; where the process takes turns, then for its turn, as long as
- * there is hope. True: try the charge again. No lock may be held. */
+ * longer if a process is dying or idle memory that would do is announced (100 ms); where the
+ * process takes turns, then for its turn, as long as there is hope. True: try the charge again. No
+ * lock may be held. */
 bool gc_borrow_step(struct gc_device *device, uint64_t bytes, struct gc_borrow *borrow);
 /* Call after the last step, whatever came of it. */
 void gc_borrow_end(struct gc_device *device, const struct gc_borrow *borrow);

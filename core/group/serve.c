@@ -158,8 +158,10 @@ static void flush_all(struct gc_group_client *client, bool may_be_over)
         if (device == NULL)
             continue;
         if (may_be_over) {
-            if (device->budget.account != NULL)
+            if (device->budget.account != NULL) {
                 atomic_store_explicit(&device->is_group_over, true, memory_order_relaxed);
+                gc_group_guarantee(device);
+            }
             gc_tcache_flush_device(device, NULL);
             (void)gc_limit_enforce_device(device);
         }

@@ -31,9 +31,9 @@ struct gc_account {
     uint32_t generation;
     _Atomic uint32_t device_row; /* GC_LEDGER_HOST: host memory, which no row describes */
     _Atomic uint32_t group_row;
-    _Atomic uint64_t limit_seen; /* 0: none */
-    uint64_t guarantee_bytes;    /* what this process may always have */
-    bool takes_turns;            /* no charge succeeds before one of an earlier ticket (turn.h) */
+    _Atomic uint64_t limit_seen;      /* 0: none */
+    _Atomic uint64_t guarantee_bytes; /* what this process may always have */
+    bool takes_turns; /* no charge succeeds before one of an earlier ticket (turn.h) */
 };
 
 /* Requires a claimed slot whose element of group_keys is set. False: a table is full, or there is
@@ -80,7 +80,7 @@ uint64_t gc_account_of(const struct gc_account *account, uint32_t slot);
 uint64_t gc_account_spare(const struct gc_account *account, uint32_t slot);
 /* UINT64_MAX: none. */
 void gc_account_set_limit(struct gc_account *account, uint64_t limit);
-/* Before other threads use the account. */
+/* One thread at a time. */
 void gc_account_set_guarantee(struct gc_account *account, uint64_t bytes);
 /* Of all processes of the group. */
 uint64_t gc_account_guarantees(const struct gc_account *account);
